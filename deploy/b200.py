@@ -1,0 +1,32 @@
+"""From a bare OS to a proven, warm, measured server:  pyinfra inventories/prod.py deploy/b200.py -y
+
+pyinfra executes this file once a host. Each line is one operation; a node that fails one leaves the
+run and the others go on. Run it again and nothing changes.
+"""
+
+from __future__ import annotations
+
+from pyinfra.context import config, host
+
+from deploy import operations
+from deploy.entry import node_of
+from deploy.stages import containers, driver, fabric, gate, gateway, serving, smoke, warmup
+from deploy.stages import host as operating_system
+
+config.REQUIRE_PYINFRA_VERSION = ">=3.10,<4"
+
+node = node_of(host)
+
+operations.observe(name="Observe", node=node)
+operations.converge(name="Host", node=node, stage=operating_system.STAGE)
+operations.converge(name="Driver", node=node, stage=driver.STAGE)
+operations.reboot_if_needed(name="Reboot", node=node)
+operations.converge(name="Fabric", node=node, stage=fabric.STAGE)
+operations.converge(name="Containers", node=node, stage=containers.STAGE)
+operations.converge(name="Gate | lay down", node=node, stage=gate.STAGE)
+operations.require_proven(name="Gate | prove", node=node)
+operations.converge(name="Serving", node=node, stage=serving.STAGE)
+operations.converge(name="Gateway", node=node, stage=gateway.STAGE)
+operations.converge(name="Warm-up", node=node, stage=warmup.STAGE)
+operations.converge(name="Smoke", node=node, stage=smoke.STAGE)
+operations.conclude(name="Live", node=node)

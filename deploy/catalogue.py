@@ -1,0 +1,41 @@
+"""The data this checkout ships: hardware expectations and models, by name. Read once a process."""
+
+from __future__ import annotations
+
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from deploy import hardware
+from deploy.core.spec import Catalogue, Hardware, Model
+
+ROOT = Path(__file__).resolve().parents[1]
+_MODELS = Path(__file__).resolve().parent / "models"
+
+
+@cache
+def load() -> Catalogue:
+    """Every known hardware and model."""
+    machines = {name: _hardware(name, hardware.load(name)) for name in hardware.names()}
+    models = {path.stem: _model(path) for path in sorted(_MODELS.glob("*.yaml"))}
+    return Catalogue(hardware=machines, models=models)
+
+
+def _hardware(name: str, document: dict[str, Any]) -> Hardware:
+    expect = document["expect"]
+    return Hardware(
+        name=name,
+        gpu_count=expect["gpu_count"]["value"],
+        minimum_driver=expect["minimum_driver"]["value"],
+    )
+
+
+def _model(path: Path) -> Model:
+    document = yaml.safe_load(path.read_text())
+    return Model(
+        name=path.stem,
+        source=document["source"],
+        flags=tuple(sorted((document.get("flags") or {}).items())),
+    )

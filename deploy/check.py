@@ -1,0 +1,18 @@
+"""Is each node fit to go live, and if not, why?  pyinfra inventories/prod.py deploy/check.py
+
+Read-only: one observation a node, judged on the controller; nothing on the node is changed.
+"""
+
+from __future__ import annotations
+
+from pyinfra.context import config, host
+
+from deploy import operations
+from deploy.entry import node_of
+
+config.REQUIRE_PYINFRA_VERSION = ">=3.10,<4"
+
+node = node_of(host)
+
+operations.observe(name="Observe", node=node, lock=False)
+operations.judge(name="Judge", node=node)

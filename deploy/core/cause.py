@@ -1,0 +1,39 @@
+"""The one line of a failed command's output that says why it failed. Pure."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+
+# Most telling first: what apt, dpkg, pip, systemd and the kernel print when it truly went wrong.
+_TELLING = (
+    re.compile(r"No space left on device", re.IGNORECASE),
+    re.compile(r"NO_PUBKEY|not signed|EXPKEYSIG|BADSIG|is not valid yet|Release file .* expired"),
+    re.compile(
+        r"Unable to locate package|has no installation candidate|"
+        r"Version '.*' for '.*' was not found"
+    ),
+    re.compile(
+        r"Could not (connect|resolve)|No route to host|Connection (refused|timed out)|"
+        r"Failed to fetch"
+    ),
+    re.compile(r"^E: "),
+    re.compile(r"^ERROR: "),
+    re.compile(r"^dpkg: error"),
+)
+_MAX = 300
+
+
+def cause(lines: Sequence[str]) -> str:
+    """The most telling line, else the last that is not empty; cut to 300 characters."""
+    cleaned = [line.strip() for line in lines if line.strip()]
+    for pattern in _TELLING:
+        for line in cleaned:
+            if pattern.search(line):
+                return _short(line)
+    return _short(cleaned[-1]) if cleaned else "it printed nothing"
+
+
+def _short(line: str) -> str:
+    line = re.sub(r"\s+", " ", line)
+    return line if len(line) <= _MAX else line[: _MAX - 1] + "…"

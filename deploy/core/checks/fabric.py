@@ -1,0 +1,107 @@
+"""NVLink fabric registration of every GPU.
+
+State alone is not evidence: it stays Completed with a bad status (Azure/azhpc-images#506), with an
+unhealthy summary, and after the fabric manager died. On HGX B200 a clique id of 0 and a cluster
+UUID of zeroes are healthy, so neither is judged.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from deploy.core import fabric_mask
+from deploy.core.checks.tools import each_gpu, noted, passed, unread, value
+from deploy.core.expectation import Expectation
+from deploy.core.judge import check
+from deploy.core.state import GpuView, StateView, Unmeasured
+from deploy.core.verdict import Action, Finding
+
+STATES = {0: "not supported", 1: "not started", 2: "in progress", 3: "completed"}
+SUMMARIES = {0: "not supported", 1: "healthy", 2: "unhealthy", 3: "limited capacity"}
+UNKNOWN_SUMMARY = 0
+
+
+@check("fabric.state")
+def state_of(expect: Expectation, state: StateView) -> Iterator[Finding]:
+    """Every GPU has completed its registration with the fabric."""
+    wanted = expect.hardware("fabric.state")
+
+    def told(gpu: GpuView, number: int) -> str:
+        return f"{gpu.subject} fabric is {STATES.get(number, number)}, not completed"
+
+    def look(gpu: GpuView) -> list[Finding]:
+        return value(
+            "fabric state",
+            gpu.number("fabric", "state"),
+            lambda number: number == wanted.value,
+            lambda number: told(gpu, number),
+            wanted,
+            Action.RESTART_SERVICE,
+            gpu,
+        )
+
+    return each_gpu(state, look, passed("fabric completed on every GPU", wanted))
+
+
+@check("fabric.status")
+def status_of(expect: Expectation, state: StateView) -> Iterator[Finding]:
+    """The registration ended in success; Completed says only that it ended."""
+    wanted = expect.hardware("fabric.status")
+
+    def look(gpu: GpuView) -> list[Finding]:
+        return value(
+            "fabric status",
+            gpu.number("fabric", "status"),
+            lambda number: number == wanted.value,
+            lambda number: f"{gpu.subject} fabric registration failed with NVML status {number}",
+            wanted,
+            Action.REBOOT,
+            gpu,
+        )
+
+    return each_gpu(state, look, passed("fabric registration succeeded on every GPU", wanted))
+
+
+@check("fabric.health")
+def health(expect: Expectation, state: StateView) -> Iterator[Finding]:
+    """The health summary; "not supported" of older drivers is unknown and does not block."""
+    wanted = expect.hardware("fabric.health")
+
+    def look(gpu: GpuView) -> list[Finding]:
+        summary = gpu.number("fabric", "health_summary")
+        if summary == UNKNOWN_SUMMARY:
+            unknown = f"{gpu.subject} fabric health is unknown: this driver gives no summary"
+            return [noted(unknown, gpu, SUMMARIES[UNKNOWN_SUMMARY], wanted)]
+        return value(
+            "fabric health summary",
+            summary,
+            lambda number: number == wanted.value,
+            lambda number: f"{gpu.subject} fabric health is {SUMMARIES.get(number, number)}",
+            wanted,
+            Action.RESET_GPU,
+            gpu,
+        )
+
+    return each_gpu(state, look, passed("fabric health is not bad on any GPU", wanted))
+
+
+@check("fabric.mask")
+def mask(expect: Expectation, state: StateView) -> Iterator[Finding]:
+    """Every field of the health mask; a mask can disprove health, never prove it."""
+    wanted = expect.hardware("fabric.mask", str)
+
+    def look(gpu: GpuView) -> list[Finding]:
+        reading = gpu.number("fabric", "health_mask")
+        if isinstance(reading, Unmeasured):
+            return [unread("fabric health mask", reading, gpu)]
+        return value(
+            "fabric health mask",
+            f"{reading:#x}",
+            lambda _: not fabric_mask.faults(reading),
+            lambda _: f"{gpu.subject} fabric health: {', '.join(fabric_mask.faults(reading))}",
+            wanted,
+            Action.RESET_GPU,
+            gpu,
+        )
+
+    return each_gpu(state, look, passed("no field of the fabric health masks is bad", wanted))

@@ -1,0 +1,41 @@
+"""GPU memory: size, ECC errors and row remapping."""
+
+from __future__ import annotations
+
+from deploy.core.checks.makers import at_least, at_most, is_set
+from deploy.core.judge import check
+from deploy.core.verdict import Action
+
+check("memory.size")(at_least(("memory_total_mib",), "memory.floor", "memory", Action.REPLACE))
+check("memory.bar1")(at_least(("bar1_total_mib",), "memory.bar1", "BAR1 aperture", Action.NONE))
+check("ecc.enabled")(is_set(("ecc",), "ecc.enabled", "has ECC off", Action.RESET_GPU))
+check("ecc.volatile")(
+    at_most(
+        ("ecc_volatile_uncorrected",),
+        "ecc.volatile_uncorrected_max",
+        "uncorrected ECC errors since the driver was loaded",
+        Action.RESET_GPU,
+    )
+)
+check("ecc.aggregate")(
+    at_most(
+        ("ecc_aggregate_uncorrected",),
+        "ecc.aggregate_uncorrected_max",
+        "uncorrected ECC errors over its life",
+        Action.REPLACE,
+    )
+)
+check("remap.failure")(
+    is_set(("remap", "failure"), "remap.failure", "failed to remap a memory row", Action.REPLACE)
+)
+check("remap.pending")(
+    is_set(("remap", "pending"), "remap.pending", "has a row remap waiting", Action.RESET_GPU)
+)
+check("remap.count")(
+    at_most(
+        ("remap", "uncorrectable"),
+        "remap.uncorrectable_max",
+        "memory rows remapped for uncorrectable errors",
+        Action.REPLACE,
+    )
+)

@@ -1,0 +1,41 @@
+"""Units that must be active: those the hardware needs, and those the inventory names."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+from deploy.core.checks.tools import failed, passed, rule, unread
+from deploy.core.expectation import Expectation, Expected
+from deploy.core.judge import check
+from deploy.core.state import StateView, Unmeasured
+from deploy.core.verdict import Action, Finding
+
+
+def active(state: StateView, names: Iterable[str], expected: Expected) -> Iterator[Finding]:
+    """A finding for every unit that is not active, and one pass when all are."""
+    wanted, found = list(names), []
+    for name in wanted:
+        unit = state.at("units", name)
+        reading = unit.text("active")
+        if isinstance(reading, Unmeasured):
+            found.append(unread(f"the state of {name}", reading))
+        elif reading != "active":
+            why = f"{reading}, {unit.text('sub') or '?'}, result {unit.text('result') or '?'}"
+            summary = f"{name} is not active ({why})"
+            found.append(failed(summary, why, expected, Action.RESTART_SERVICE, part=name))
+    yield from found or [
+        passed(f"active: {', '.join(wanted) or 'no unit was asked for'}", expected)
+    ]
+
+
+@check("fabric.units")
+def fabric_units(expect: Expectation, state: StateView) -> Iterator[Finding]:
+    """The fabric manager runs; the GPUs go on saying Completed long after it died."""
+    names = expect.hardware("fabric.units", list)
+    return active(state, names.value, Expected("active", "", names.source))
+
+
+@check("services.active")
+def services(expect: Expectation, state: StateView) -> Iterator[Finding]:
+    """The units the inventory wants before the node may serve."""
+    return active(state, expect.services(), rule("active", "services of the inventory"))

@@ -1,0 +1,113 @@
+"""What differs between what was asked and what a node's observation shows. Pure.
+
+A changed file may owe an act, such as a restart. The debt is kept as a marker file on the node,
+written before the file and removed after the act, so that a run killed in between is finished by
+the next one.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+PENDING = "/var/lib/b200kit/pending"
+# Under /run, because the reboot that pays this debt also clears it.
+PENDING_REBOOT = "/run/b200kit/pending-reboot"
+
+
+@dataclass(frozen=True)
+class File:
+    """A file as it must be; *then* names the acts owed when it changes: "restart:x.service"."""
+
+    path: str
+    content: bytes
+    mode: int = 0o644
+    owner: str = "root:root"
+    secret: bool = False
+    then: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Package:
+    """An installed package; *version* None takes any, otherwise the upstream part or all of it."""
+
+    name: str
+    version: str | None = None
+    hold: bool = False
+
+
+@dataclass(frozen=True)
+class Unit:
+    """A systemd unit that must be enabled and, when *active*, running."""
+
+    name: str
+    active: bool = True
+
+
+def marker(act: str) -> str:
+    """Path of the marker that says *act* is still owed."""
+    return PENDING_REBOOT if act == "reboot" else f"{PENDING}/{act.replace('/', '-')}"
+
+
+def changed_files(files: Iterable[File], state: Mapping[str, object], nonce: str) -> list[File]:
+    """The files whose content, mode or owner on the node is not as asked, or could not be read."""
+    seen = _section(state, "files")
+    return [file for file in files if not _matches(file, seen.get(file.path), nonce)]
+
+
+def _matches(file: File, reading: object, nonce: str) -> bool:
+    if not isinstance(reading, Mapping):
+        return False
+    same_place = reading.get("mode") == f"{file.mode:04o}" and reading.get("owner") == file.owner
+    if file.secret:
+        digest = hmac.new(bytes.fromhex(nonce), file.content, hashlib.sha256).hexdigest()
+        return same_place and reading.get("hmac") == digest
+    return same_place and reading.get("sha256") == hashlib.sha256(file.content).hexdigest()
+
+
+def owed(files: Iterable[File], changed: Iterable[File], state: Mapping[str, object]) -> list[str]:
+    """Acts due now: those of the changed files, and those an interrupted run left owing."""
+    seen = _section(state, "files")
+    acts = {act for file in changed for act in file.then}
+    acts |= {act for file in files for act in file.then if seen.get(marker(act)) is not None}
+    return sorted(acts)
+
+
+def wrong_packages(packages: Iterable[Package], state: Mapping[str, object]) -> list[Package]:
+    """Packages that are missing, of another version, not fully installed, or not held as asked."""
+    seen = _section(state, "packages")
+    return [package for package in packages if not _installed(package, seen.get(package.name))]
+
+
+def _installed(package: Package, reading: object) -> bool:
+    if not isinstance(reading, Mapping) or reading.get("status") != "ii":
+        return False
+    if package.version and not same_version(str(reading.get("version")), package.version):
+        return False
+    return not package.hold or reading.get("hold") is True
+
+
+def same_version(installed: str, wanted: str) -> bool:
+    """True for the whole version or its upstream part: 580.126.20-1 is 580.126.20."""
+    upstream = installed.partition(":")[2] or installed
+    return wanted in (installed, upstream, upstream.rpartition("-")[0])
+
+
+def wrong_units(units: Iterable[Unit], state: Mapping[str, object]) -> list[Unit]:
+    """Units that are not enabled, or should run and do not."""
+    seen = _section(state, "units")
+    return [unit for unit in units if not _running(unit, seen.get(unit.name))]
+
+
+def _running(unit: Unit, reading: object) -> bool:
+    if not isinstance(reading, Mapping):
+        return False
+    enabled = reading.get("enabled") in ("enabled", "static", "generated", "indirect")
+    return enabled and (not unit.active or reading.get("active") == "active")
+
+
+def _section(state: Mapping[str, object], name: str) -> Mapping[str, object]:
+    section = state.get(name)
+    return section if isinstance(section, Mapping) else {}

@@ -1,0 +1,86 @@
+"""What a node is judged by: a document of schema "b200kit/expect/1" seen through a tolerant view.
+
+    {"schema": "b200kit/expect/1",
+     "hardware": {"name": "hgx-b200", "expect": {"nvlink.links": {"value", "unit", "source", ...}}},
+     "driver": {"version": "580.126.20", "packages": {"nvidia-open": "580.126.20", ...}} | null,
+     "gpu_count": 8, "services": ["haproxy.service"], "today": "2026-11-21",
+     "waivers": [{"check", "subject", "owner", "reason", "until": "2026-12-01"}]}
+
+An expectation that is missing or malformed raises `Unexpected`; judge turns that into an unmeasured
+finding, so that a check without its threshold never passes.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from deploy.core.state import Unmeasured, View
+
+SCHEMA = "b200kit/expect/1"
+
+
+class Unexpected(Exception):
+    """An expectation a check needs is not there; the text says which."""
+
+
+@dataclass(frozen=True)
+class Expected:
+    """One expectation of the hardware data with where it comes from."""
+
+    value: Any
+    unit: str
+    source: str
+
+    @property
+    def told(self) -> str:
+        """The value and its unit, as a person reads it."""
+        listed = isinstance(self.value, list)
+        value = ", ".join(map(str, self.value)) if listed else str(self.value)
+        return f"{value} {self.unit}".strip()
+
+
+class Expectation(View):
+    """The document as checks use it."""
+
+    def hardware(self, name: str, kind: type = int) -> Expected:
+        """One expectation by its dotted name; raises Unexpected when it is missing or no `kind`."""
+        entry = self.at("hardware", "expect", name)
+        value = entry.get(kind, "value")
+        if isinstance(value, Unmeasured):
+            raise Unexpected(f"hardware data: {name}: {value.reason}")
+        where = self.at("hardware", "name").raw()
+        source = entry.text("source") or "no source given"
+        return Expected(value, entry.text("unit") or "", f"hardware/{where}.yaml: {source}")
+
+    def gpu_count(self) -> int:
+        """How many GPUs the node must have."""
+        count = self.number("gpu_count")
+        if isinstance(count, Unmeasured) or count < 1:
+            raise Unexpected(f"gpu_count: {getattr(count, 'reason', 'must be at least 1')}")
+        return count
+
+    def driver_version(self) -> str | None:
+        """The driver version asked for; None when any one version will do."""
+        if self.is_null("driver"):
+            return None
+        version = self.text("driver", "version")
+        if isinstance(version, Unmeasured):
+            raise Unexpected(f"driver: {version.reason}")
+        return version
+
+    def driver_packages(self) -> dict[str, str]:
+        """Package name to version for the set that must move in lockstep; {} when none is asked."""
+        if self.is_null("driver"):
+            return {}
+        packages = self.get(dict, "driver", "packages")
+        if isinstance(packages, Unmeasured):
+            raise Unexpected(f"driver packages: {packages.reason}")
+        return {str(name): str(version) for name, version in packages.items()}
+
+    def services(self) -> list[str]:
+        """Units that must be active besides those the hardware needs."""
+        services = self.get(list, "services")
+        if isinstance(services, Unmeasured):
+            raise Unexpected(f"services: {services.reason}")
+        return [str(name) for name in services]

@@ -1,0 +1,281 @@
+"""What one node is asked to be: the inventory's keys, typed, with the rules that tie them together.
+
+`parse` takes a node's merged inventory data and a `Catalogue` and returns a `NodeSpec` or every
+problem. Nothing here reads a file or a secret: a secret is only ever a reference to where the
+controller finds it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from deploy.core import fields
+from deploy.core.fields import Problem, setting
+
+_URL = fields.matching(r"(https?|file)://\S+", "an http(s):// or file:// URL")
+_PORT = fields.integer(1, 65535)
+_EXACT_VERSION = fields.matching(r"\d+(\.\d+)*", 'an exact driver version such as "580.126.20"')
+
+
+@dataclass(frozen=True)
+class Model:
+    """A model of the catalogue (deploy/models/NAME.yaml)."""
+
+    name: str
+    source: str
+    flags: tuple[tuple[str, str | int | float | bool], ...] = ()
+
+
+@dataclass(frozen=True)
+class Hardware:
+    """The two facts of deploy/hardware/NAME.yaml that decide whether an inventory is possible."""
+
+    name: str
+    gpu_count: int
+    minimum_driver: str
+
+
+@dataclass(frozen=True)
+class Catalogue:
+    """The hardware and models this checkout knows, by name."""
+
+    hardware: Mapping[str, Hardware]
+    models: Mapping[str, Model]
+
+
+@dataclass(frozen=True)
+class SecretRef:
+    """Where the controller finds a secret; never the secret."""
+
+    env: str | None = setting(
+        fields.text, "name of an environment variable on the controller", None
+    )
+    file: str | None = setting(fields.text, "path of a file on the controller", None)
+    command: tuple[str, ...] = setting(
+        fields.sequence(fields.text), "argument list of a command whose stdout is the secret", ()
+    )
+
+
+@dataclass(frozen=True)
+class Repository:
+    """One signed apt repository the node may install from."""
+
+    name: str = setting(
+        fields.matching(r"[a-z0-9-]+", "lower-case letters, digits and dashes"),
+        "file name of the source",
+    )
+    url: str = setting(_URL, "base URL")
+    key: str = setting(fields.text, "armored public key, a path on the controller")
+    fingerprint: str = setting(
+        fields.matching(r"[0-9A-Fa-f]{40}", "the 40 hexadecimal digits of the key's fingerprint"),
+        "fingerprint the key must have",
+    )
+    suites: str = setting(fields.text, 'suite, or "./" for a flat repository', "./")
+    components: str = setting(
+        lambda raw: "" if raw == "" else fields.text(raw),
+        "components; empty for a flat repository",
+        "",
+    )
+
+
+@dataclass(frozen=True)
+class Engine:
+    """The serving engine: hash-locked wheels from a wheelhouse the node can reach."""
+
+    kind: str = setting(fields.one_of("cuda", "cpu", "stand-in"), "what the engine computes on")
+    version: str = setting(fields.text, "engine version, for the record")
+    requirements: str = setting(fields.text, "hash-locked requirements, a path on the controller")
+    wheelhouse: str = setting(_URL, "URL of the page that lists the wheels")
+    environment: tuple[tuple[str, str], ...] = setting(
+        fields.table(fields.text), "extra environment of the serving units; no secrets", ()
+    )
+    flags: tuple[tuple[str, str | int | float | bool], ...] = setting(
+        fields.table(fields.scalar), "extra `vllm serve` flags, long names without dashes", ()
+    )
+
+
+@dataclass(frozen=True)
+class Smoke:
+    """The load of the smoke test and the objective it is judged by."""
+
+    requests: int = setting(fields.integer(5, 5000), "requests through the gateway", 40)
+    rate: float = setting(fields.number(0.1, 1000), "requests a second, Poisson arrivals", 4.0)
+    input_tokens: int = setting(fields.integer(1, 1_000_000), "prompt tokens asked for", 128)
+    output_tokens: int = setting(fields.integer(2, 100_000), "output tokens asked for", 64)
+    ttft_ms: float = setting(fields.number(0.1, 600_000), "goodput objective for TTFT", 100.0)
+    tpot_ms: float = setting(fields.number(0.1, 600_000), "goodput objective for TPOT", 100.0)
+
+
+@dataclass(frozen=True)
+class Waiver:
+    """A finding that is accepted for a while: who says so, why, and until when."""
+
+    check: str = setting(fields.text, "id of the check")
+    owner: str = setting(fields.text, "who answers for it")
+    reason: str = setting(fields.text, "why it is accepted")
+    until: str = setting(
+        fields.matching(r"\d{4}-\d\d-\d\d", "a date YYYY-MM-DD"), "last day it holds"
+    )
+    subject: str | None = setting(
+        fields.optional(fields.text), 'only for this subject, such as "GPU 5"', None
+    )
+
+
+@dataclass(frozen=True)
+class NodeSpec:
+    """Everything the inventory says about one node."""
+
+    driver: str = setting(
+        _EXACT_VERSION, "exact driver version; fabric manager, NSCQ and NVSDM follow it"
+    )
+    repositories: tuple[Repository, ...] = setting(
+        fields.sequence(fields.nested(Repository)),
+        "signed apt repositories, vendor and operating system",
+    )
+    engine: Engine = setting(fields.nested(Engine), "the serving engine")
+    model: str = setting(fields.text, "model of the catalogue, see deploy/models/")
+    model_store: str = setting(_URL, "URL under which NAME/REVISION/manifest.json is found")
+    model_revision: str = setting(
+        fields.matching(r"[0-9a-f]{12,64}", "12 to 64 hexadecimal digits"),
+        "first digits of the manifest's SHA-256",
+    )
+    replicas: int = setting(fields.integer(1, 64), "vLLM instances on the node")
+    tensor_parallel: int = setting(fields.integer(1, 16), "GPUs a replica")
+    hardware: str = setting(
+        fields.text, "expectations to judge by, see deploy/hardware/", "hgx-b200"
+    )
+    container_toolkit: str = setting(
+        fields.text, "exact package version of nvidia-container-toolkit", "1.20.0-1"
+    )
+    nvlsm: str | None = setting(
+        fields.optional(fields.text), "exact package version of nvlsm; newest when None", None
+    )
+    gateway_bind: str = setting(
+        fields.matching(r"[0-9a-fA-F.:]+", "an IP address"),
+        "address the gateway listens on",
+        "127.0.0.1",
+    )
+    gateway_port: int = setting(_PORT, "port of the one endpoint", 8000)
+    replica_ports: tuple[int, ...] = setting(
+        fields.sequence(_PORT), "loopback ports; gateway_port + 1 and up when empty", ()
+    )
+    max_model_len: int = setting(
+        fields.integer(128, 10_000_000), "longest prompt plus output, tokens", 4096
+    )
+    max_num_seqs: int = setting(fields.integer(1, 4096), "sequences a replica decodes at once", 8)
+    max_num_batched_tokens: int = setting(
+        fields.integer(64, 1_000_000), "tokens a scheduler step", 2048
+    )
+    numa_policy: str = setting(
+        fields.one_of("bind", "local"),
+        "memory policy of a replica; local is for machines whose kernel has no second node",
+        "bind",
+    )
+    api_key: SecretRef | None = setting(
+        fields.optional(fields.nested(SecretRef)), "key clients must present", None
+    )
+    hf_token: SecretRef | None = setting(
+        fields.optional(fields.nested(SecretRef)), "token for the model store", None
+    )
+    client_cpus: str | None = setting(
+        fields.optional(fields.matching(r"[\d,-]+", 'a CPU list such as "4-7"')),
+        "CPUs of the latency client",
+        None,
+    )
+    smoke: Smoke = setting(fields.nested(Smoke), "load and objective of the smoke test", Smoke())
+    smoke_always: bool = setting(
+        fields.boolean, "measure on every run, not only after a change", False
+    )
+    waivers: tuple[Waiver, ...] = setting(
+        fields.sequence(fields.nested(Waiver)), "accepted findings", ()
+    )
+    reboot_deadline_s: int = setting(fields.integer(10, 7200), "how long a reboot may take", 1800)
+    fabric_deadline_s: int = setting(
+        fields.integer(1, 3600), "how long the fabric may take to complete", 180
+    )
+    warm_deadline_s: int = setting(
+        fields.integer(10, 7200), "how long a replica may take until warm", 1800
+    )
+    stage_timeout_s: int = setting(
+        fields.integer(5, 7200), "how long one command of a stage may take", 1800
+    )
+    console: str = setting(fields.text, "where a person finds the node's console", "its BMC")
+
+    def ports(self) -> tuple[int, ...]:
+        """Port of each replica, in replica order."""
+        first = self.gateway_port + 1
+        return self.replica_ports or tuple(range(first, first + self.replicas))
+
+
+def parse(data: Mapping[str, object], catalogue: Catalogue) -> NodeSpec | list[Problem]:
+    """The node's spec, or every problem in *data* (all of them, so that one edit mends all)."""
+    spec = fields.parse_mapping(NodeSpec, data)
+    if isinstance(spec, list):
+        return spec
+    return list(_impossible(spec, catalogue)) or spec
+
+
+def _impossible(spec: NodeSpec, catalogue: Catalogue) -> Iterator[Problem]:
+    yield from _unknown_names(spec, catalogue)
+    hardware = catalogue.hardware.get(spec.hardware)
+    if hardware:
+        yield from _beyond_hardware(spec, hardware)
+    yield from _port_clashes(spec)
+    for name in ("api_key", "hf_token"):
+        ref = getattr(spec, name)
+        if ref and sum(bool(way) for way in (ref.env, ref.file, ref.command)) != 1:
+            yield Problem(name, "give exactly one of env, file or command")
+
+
+def _unknown_names(spec: NodeSpec, catalogue: Catalogue) -> Iterator[Problem]:
+    if spec.hardware not in catalogue.hardware:
+        yield Problem("hardware", f'unknown "{spec.hardware}"; known: {_names(catalogue.hardware)}')
+    if spec.model not in catalogue.models:
+        yield Problem("model", f'unknown "{spec.model}"; known: {_names(catalogue.models)}')
+
+
+def _beyond_hardware(spec: NodeSpec, hardware: Hardware) -> Iterator[Problem]:
+    if version_tuple(spec.driver) < version_tuple(hardware.minimum_driver):
+        yield Problem(
+            "driver",
+            f"{spec.driver} does not support {hardware.name}; "
+            f"it needs {hardware.minimum_driver} or newer",
+        )
+    elif len(version_tuple(spec.driver)) < 3:
+        yield Problem(
+            "driver", f'"{spec.driver}" is a branch; give the exact version, such as "580.126.20"'
+        )
+    needed = spec.replicas * spec.tensor_parallel
+    if needed > hardware.gpu_count:
+        most = hardware.gpu_count // spec.tensor_parallel
+        yield Problem(
+            "replicas",
+            f"replicas={spec.replicas} of TP{spec.tensor_parallel} need {needed} GPUs, but "
+            f"{hardware.name} has {hardware.gpu_count}: at most {most}",
+        )
+
+
+def _port_clashes(spec: NodeSpec) -> Iterator[Problem]:
+    ports = spec.ports()
+    if len(ports) != spec.replicas:
+        yield Problem("replica_ports", f"{len(ports)} ports for {spec.replicas} replicas")
+    for port in sorted({p for p in ports if ports.count(p) > 1}):
+        yield Problem("replica_ports", f"port {port} is given twice")
+    if spec.gateway_port in ports:
+        yield Problem("gateway_port", f"port {spec.gateway_port} is also a replica's")
+
+
+def version_tuple(version: str) -> tuple[int, ...]:
+    """Numbers of a dotted version, for comparison: "580.126.20" -> (580, 126, 20)."""
+    return tuple(int(part) for part in version.split("."))
+
+
+def branch(version: str) -> int:
+    """Driver branch of a version: "580.126.20" -> 580."""
+    return version_tuple(version)[0]
+
+
+def _names(known: Mapping[str, Any]) -> str:
+    return ", ".join(sorted(known)) or "none"

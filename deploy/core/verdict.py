@@ -1,0 +1,136 @@
+"""Findings, the ladder of actions, and the verdict they add up to. Pure, JSON both ways."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import asdict, dataclass, field
+from enum import Enum, IntEnum
+from typing import Any
+
+SCHEMA = "b200kit/verdict/1"
+
+
+class Action(IntEnum):
+    """What to do about a finding, in rising order of cost."""
+
+    NONE = 0
+    MONITOR = 1
+    RESTART_SERVICE = 2
+    RESET_GPU = 3
+    REBOOT = 4
+    POWER_CYCLE = 5
+    REPLACE = 6
+
+    @property
+    def word(self) -> str:
+        """As documents and people write it: "reset-gpu"."""
+        return self.name.lower().replace("_", "-")
+
+    @classmethod
+    def parse(cls, word: object) -> Action:
+        """The action of a word; what is not on the ladder asks for eyes, so it is MONITOR."""
+        return next((action for action in cls if action.word == word), cls.MONITOR)
+
+
+class Status(str, Enum):  # noqa: UP042 - StrEnum is not in Python 3.10, which nodes may have
+    """State of one finding. Only PASS and WAIVED let a node go live."""
+
+    PASS = "pass"  # noqa: S105 - a verdict, no password
+    FAIL = "fail"
+    UNMEASURED = "unmeasured"
+    WAIVED = "waived"
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One thing that was looked at: what was read, what was expected, and what to do."""
+
+    summary: str
+    status: Status = Status.PASS
+    subject: str = "node"
+    read: str = ""
+    expected: str = ""
+    source: str = ""
+    action: Action = Action.NONE
+    part: str = ""
+    check: str = ""
+    waiver: dict[str, str] | None = None
+
+    @property
+    def blocks(self) -> bool:
+        """Whether this keeps the node from going live."""
+        return self.status in (Status.FAIL, Status.UNMEASURED)
+
+    def to_json(self) -> dict[str, Any]:
+        """The finding of schema b200kit/verdict/1."""
+        return {**asdict(self), "status": self.status.value, "action": self.action.word}
+
+    @classmethod
+    def from_json(cls, data: dict[str, Any]) -> Finding:
+        """A finding read back; a status nobody knows counts as unmeasured."""
+        texts = ("summary", "subject", "read", "expected", "source", "part", "check")
+        known = {status.value: status for status in Status}
+        return cls(
+            **{key: str(data.get(key, "")) for key in texts},
+            status=known.get(str(data.get("status")), Status.UNMEASURED),
+            action=Action.parse(data.get("action")),
+            waiver=data.get("waiver"),
+        )
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """All findings of one judgement."""
+
+    findings: tuple[Finding, ...] = ()
+    counts: dict[str, int] = field(init=False)
+
+    def __post_init__(self) -> None:
+        tally = Counter(finding.status for finding in self.findings)
+        counts = {status.value: tally[status] for status in Status}
+        object.__setattr__(self, "counts", counts)
+
+    @property
+    def fit(self) -> str:
+        """ "fit", "unfit" or "unmeasured"; no findings at all is unmeasured, never fit."""
+        if self.counts["fail"]:
+            return "unfit"
+        if self.counts["unmeasured"] or not self.findings:
+            return "unmeasured"
+        return "fit"
+
+    @property
+    def exit_status(self) -> int:
+        """0 fit, 1 unfit, 2 not measured."""
+        return {"fit": 0, "unfit": 1}.get(self.fit, 2)
+
+    @property
+    def blocking(self) -> list[Finding]:
+        """What keeps the node from going live: failures first, the costliest action first."""
+        found = [finding for finding in self.findings if finding.blocks]
+        return sorted(found, key=lambda f: (f.status is not Status.FAIL, -f.action))
+
+    def to_json(self) -> dict[str, Any]:
+        """The document of schema b200kit/verdict/1."""
+        return {
+            "schema": SCHEMA,
+            "fit": self.fit,
+            "findings": [finding.to_json() for finding in self.findings],
+            "counts": dict(self.counts),
+        }
+
+    @classmethod
+    def from_json(cls, data: dict[str, Any]) -> Verdict:
+        """A verdict read back; whether it is fit is computed again from its findings."""
+        return cls(tuple(Finding.from_json(entry) for entry in data.get("findings", [])))
+
+
+def grouped(findings: Iterable[Finding]) -> list[tuple[Finding, int]]:
+    """Findings with those of one unmeasured cause told once: the first, and how many more."""
+    groups: dict[tuple[str, ...], list[Finding]] = {}
+    for number, finding in enumerate(findings):
+        cause = finding.status is Status.UNMEASURED and finding.read
+        key = ("unmeasured", str(cause)) if cause else ("own", str(number))
+        groups.setdefault(key, []).append(finding)
+    return [(group[0], len(group) - 1) for group in groups.values()]

@@ -1,0 +1,72 @@
+"""Expectations of each hardware as data: a value with unit, source, date, and how it is known.
+
+`load` reads one file strictly: a figure without provenance is refused, because a threshold nobody
+can trace is one nobody dares to change.
+"""
+
+from __future__ import annotations
+
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+SCHEMA = "b200kit/hardware/1"
+DIRECTORY = Path(__file__).parent
+KINDS = ("measured", "quoted", "inferred")
+KEYS = {"value", "unit", "source", "date", "kind"}
+
+
+class HardwareError(ValueError):
+    """A hardware name or file that cannot be used; the text says what to do."""
+
+
+def names() -> list[str]:
+    """Every known hardware."""
+    return sorted(path.stem for path in DIRECTORY.glob("*.yaml"))
+
+
+@cache
+def _read(name: str) -> dict[str, Any]:
+    if name not in names():
+        raise HardwareError(f"unknown hardware {name!r}; known: {', '.join(names())}")
+    path = DIRECTORY / f"{name}.yaml"
+    try:
+        document = yaml.safe_load(path.read_text(encoding="utf-8"))
+    except yaml.YAMLError as error:
+        raise HardwareError(f"{path.name}: {' '.join(str(error).split())}") from error
+    problems = list(_problems(document, name))
+    if problems:
+        raise HardwareError(f"{path.name}: {problems[0]}")
+    return dict(document)
+
+
+def load(name: str) -> dict[str, Any]:
+    """The hardware of a name; raises HardwareError when it is unknown or malformed."""
+    return dict(_read(name))
+
+
+def _problems(document: Any, name: str) -> list[str]:
+    """What is wrong with a parsed file, in words."""
+    if not isinstance(document, dict) or document.get("schema") != SCHEMA:
+        return [f"schema must be {SCHEMA}"]
+    if document.get("name") != name:
+        return [f"name must be {name}"]
+    unknown = set(document) - {"schema", "name", "title", "expect"}
+    if unknown:
+        return [f"unknown key {sorted(unknown)[0]!r}"]
+    entries = document.get("expect")
+    if not isinstance(entries, dict) or not entries:
+        return ["expect must be a mapping with entries"]
+    return [problem for key, entry in entries.items() for problem in _entry_problems(key, entry)]
+
+
+def _entry_problems(key: str, entry: Any) -> list[str]:
+    """What is wrong with one expectation."""
+    if not isinstance(entry, dict) or set(entry) != KEYS:
+        return [f"{key} must have exactly the keys {', '.join(sorted(KEYS))}"]
+    if entry["kind"] not in KINDS:
+        return [f"{key}: kind must be one of {', '.join(KINDS)}"]
+    blank = [name for name in ("source", "date") if not str(entry[name] or "").strip()]
+    return [f"{key}: {name} is empty" for name in blank]

@@ -1,0 +1,1 @@
+"""What runs on the node: standard library and pynvml only, shipped as one zipapp."""

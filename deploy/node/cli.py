@@ -1,0 +1,33 @@
+"""Dispatch of the node program's commands, each loaded only when it is asked for.
+
+Every command is a function ``main(args: list[str]) -> int`` that returns the exit status.
+"""
+
+from __future__ import annotations
+
+import sys
+from importlib import import_module
+
+COMMANDS = {
+    "observe": "deploy.node.observe:main",
+    "gate": "deploy.node.gate:main",
+    "wait-fabric": "deploy.node.wait_fabric:main",
+    "warm": "deploy.node.warm:main",
+    "measure": "deploy.node.measure:main",
+    "canary": "deploy.node.canary:main",
+    "put": "deploy.node.put:main",
+    "fetch": "deploy.node.fetch:main",
+    "_nvml": "deploy.node.nvml_worker:main",
+}
+"""Command to ``module:function``; a leading underscore marks what only the program itself calls."""
+
+
+def main(argv: list[str]) -> int:
+    """Run one command; 2 and a usage line on stderr when it is missing or unknown."""
+    if not argv or argv[0] not in COMMANDS:
+        names = ", ".join(name for name in COMMANDS if not name.startswith("_"))
+        print(f"usage: node.pyz COMMAND ...; commands: {names}", file=sys.stderr)
+        return 2
+    module, function = COMMANDS[argv[0]].split(":")
+    status: int = getattr(import_module(module), function)(argv[1:])
+    return status

@@ -1,0 +1,108 @@
+"""The observation: one JSON document with everything a decision about the node needs.
+
+Every part is read on its own and side by side; what fails is unmeasured with the reason and the
+rest is still there. The document is described by deploy/core/node-state.schema.json.
+"""
+
+from __future__ import annotations
+
+import argparse
+import base64
+import hashlib
+import json
+import os
+import time
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from datetime import datetime, timezone
+from pathlib import Path
+from typing import Any
+
+import deploy
+from deploy.core.state import SCHEMA
+from deploy.node import files, lock, placement, sysfs, system, xid
+from deploy.node.nvml import Worker
+from deploy.node.output import claim_stdout, emit
+from deploy.node.readings import attempt, unmeasured
+
+NVML_TIMEOUT_S = 20.0
+UTC_ZONE = timezone.utc  # noqa: UP017 - datetime.UTC is not in Python 3.10
+FABRIC_UNITS = ("nvidia-fabricmanager.service", "nvidia-persistenced.service")
+"""Units every verdict needs, read whether asked for or not."""
+
+
+def observe(ask: dict[str, Any], nvml_timeout: float = NVML_TIMEOUT_S) -> dict[str, Any]:
+    """The whole NodeState. Takes as long as its slowest part; NVML at most its time-out."""
+    started = time.monotonic()
+    worker = Worker(nvml_timeout)
+    with ThreadPoolExecutor(max_workers=12) as pool:
+        futures = {key: pool.submit(guarded, read) for key, read in parts(ask).items()}
+        document: dict[str, Any] = {key: future.result() for key, future in futures.items()}
+    names = ask.get("placement", [])
+    document["processes"] = attempt(lambda: placement.processes(document["units"], names))
+    document |= worker.result()
+    if "lock" in ask:
+        document["lock"] = attempt(lambda: lock.request(ask["lock"]))
+    head = {"schema": SCHEMA, "taken_at": now(), "took_s": round(time.monotonic() - started, 3)}
+    return {**head, "tool": tool(), **document}
+
+
+def parts(ask: dict[str, Any]) -> dict[str, Callable[[], Any]]:
+    """Top-level key to the function that reads it."""
+    units = [*FABRIC_UNITS, *ask.get("units", []), *ask.get("placement", [])]
+    return {
+        "host": system.host,
+        "cpus": sysfs.cpus,
+        "numa": sysfs.numa,
+        "pci": lambda: {"gpus": attempt(sysfs.gpus), "nics": attempt(sysfs.nics)},
+        "modules": sysfs.modules,
+        "packages": lambda: system.packages(ask.get("packages", [])),
+        "units": lambda: system.units(units),
+        "xids": xid.xids,
+        "files": lambda: files.files(ask.get("files", []), ask.get("secrets", {})),
+        "disks": lambda: system.disks(ask.get("disks", [])),
+        "listening": system.listening,
+        "notes": files.notes,
+    }
+
+
+def guarded(read: Callable[[], Any]) -> Any:
+    """A part, or why it is not there: a fault in one reader must not cost the document."""
+    try:
+        return read()
+    except Exception as error:
+        return unmeasured(f"{type(error).__name__}: {error}")
+
+
+def now() -> str:
+    """UTC time to the second."""
+    return datetime.now(UTC_ZONE).strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+def tool() -> dict[str, Any]:
+    """Version of this program and, when it runs as a zipapp, its digest."""
+    archive = Path(__file__).parents[2]
+    digest: Any = unmeasured("runs from a source tree")
+    if archive.is_file():
+        digest = hashlib.sha256(archive.read_bytes()).hexdigest()
+    return {"version": getattr(deploy, "__version__", unmeasured("no version")), "sha256": digest}
+
+
+def parse_ask(encoded: str) -> dict[str, Any]:
+    """The request, base64 of JSON; ValueError when it is no object."""
+    ask = json.loads(base64.b64decode(encoded, validate=True))
+    if not isinstance(ask, dict):
+        raise ValueError("the request is no JSON object")
+    return ask
+
+
+def main(args: list[str]) -> int:
+    """Print the document on stdout; 0 even when parts are unmeasured, 2 for a bad request."""
+    parser = argparse.ArgumentParser(prog="observe")
+    parser.add_argument("--ask", type=parse_ask, default={})
+    timeout = float(os.environ.get("B200KIT_NVML_TIMEOUT", NVML_TIMEOUT_S))
+    parser.add_argument("--nvml-timeout", type=float, default=timeout)
+    options = parser.parse_args(args)
+    emit_to = claim_stdout()
+    emit(emit_to, observe(options.ask, options.nvml_timeout))
+    return 0

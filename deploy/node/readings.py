@@ -1,0 +1,57 @@
+"""Readings: a plain value, or ``{"unmeasured": reason}``; and how to take them."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+COMMAND_TIMEOUT_S = 10.0
+"""Seconds a helper command may take; past that its readings are unmeasured."""
+
+
+def unmeasured(reason: str) -> dict[str, str]:
+    """The reading that says why there is no value, on one line."""
+    return {"unmeasured": " ".join(reason.split()) or "no reason was given"}
+
+
+def is_unmeasured(value: object) -> bool:
+    """Whether a value is such a reading."""
+    return isinstance(value, dict) and set(value) == {"unmeasured"}
+
+
+def attempt(read: Callable[[], Any]) -> Any:
+    """What `read` returns, or an unmeasured reading that carries its error."""
+    try:
+        return read()
+    except (OSError, ValueError, KeyError, IndexError, subprocess.SubprocessError) as error:
+        return unmeasured(f"{type(error).__name__}: {error}")
+
+
+def text(path: str | Path) -> str:
+    """A small text file, stripped; raises OSError. /proc may hold bytes that are no UTF-8."""
+    return Path(path).read_text(encoding="utf-8", errors="replace").strip()
+
+
+def command(argv: list[str], accept: tuple[int, ...] = (0,)) -> str:
+    """Standard output of a helper command; raises OSError when it fails or takes too long."""
+    environment = {**os.environ, "LC_ALL": "C.UTF-8", "SYSTEMD_PAGER": "", "SYSTEMD_COLORS": "0"}
+    try:
+        done = subprocess.run(
+            argv,
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            errors="replace",
+            timeout=COMMAND_TIMEOUT_S,
+            env=environment,
+            check=False,
+        )
+    except subprocess.TimeoutExpired as error:
+        raise OSError(f"{argv[0]} took more than {COMMAND_TIMEOUT_S:g} s") from error
+    if done.returncode not in accept:
+        said = (done.stderr or done.stdout).strip().splitlines() or ["it said nothing"]
+        raise OSError(f"{argv[0]} exited {done.returncode}: {said[-1]}")
+    return done.stdout

@@ -1,0 +1,73 @@
+"""NVIDIA's Xid messages since boot, from the kernel log."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterator
+from typing import Any
+
+from deploy.node.readings import attempt, command, text
+
+OVERRIDE = "B200KIT_KERNEL_LOG"
+"""Environment variable that names a text file to read instead of the kernel log."""
+XID = re.compile(r"NVRM: Xid \(PCI:(?P<address>[0-9A-Fa-f:.]+)\): (?P<code>\d+),?\s*(?P<text>.*)")
+JOURNAL_TIME = re.compile(r"^\s*(\d+\.\d+)\s")
+RECORD_BYTES = 8192
+
+
+def xids() -> Any:
+    """Every Xid with PCI address, code and text; unmeasured when the log cannot be read."""
+    lines = attempt(kernel_log)
+    return [x for x in map(parse, lines) if x] if isinstance(lines, list) else lines
+
+
+def parse(line: str) -> dict[str, Any] | None:
+    """One line such as "... NVRM: Xid (PCI:0000:8f:00): 79, pid=1, GPU has fallen off the bus."."""
+    match = XID.search(line)
+    if not match:
+        return None
+    time = JOURNAL_TIME.match(line)
+    found: dict[str, Any] = {"time_s": float(time.group(1))} if time else {}
+    address = match["address"].lower()
+    found["pci_address"] = address if "." in address else f"{address}.0"
+    return {**found, "code": int(match["code"]), "text": match["text"].strip()}
+
+
+def kernel_log() -> list[str]:
+    """Lines of this boot's kernel log; raises OSError when no source can be read."""
+    override = os.environ.get(OVERRIDE)
+    if override:
+        return text(override).splitlines()
+    journal = attempt(lambda: command(["journalctl", "-k", "-b", "-q", "-o", "short-unix"], (0, 1)))
+    if isinstance(journal, str) and journal.strip():
+        return journal.splitlines()
+    # A container's journal holds no kernel messages, and a plain user may not see them.
+    return kernel_buffer()
+
+
+def kernel_buffer() -> list[str]:
+    """Messages of /dev/kmsg, records "6,1234,5678,-;text" whose indented lines are key=value pairs.
+
+    A regular file of such lines, as a simulated node has, reads the same.
+    """
+    descriptor = os.open("/dev/kmsg", os.O_RDONLY | os.O_NONBLOCK)
+    try:
+        content = b"".join(chunks(descriptor)).decode(errors="replace")
+    finally:
+        os.close(descriptor)
+    return [line.split(";", 1)[-1] for line in content.splitlines() if not line.startswith(" ")]
+
+
+def chunks(descriptor: int) -> Iterator[bytes]:
+    """What can be read now, without waiting for more."""
+    while True:
+        try:
+            chunk = os.read(descriptor, RECORD_BYTES)
+        except BlockingIOError:
+            return
+        except BrokenPipeError:  # a record was overwritten; the next read goes on after it
+            continue
+        if not chunk:
+            return
+        yield chunk

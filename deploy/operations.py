@@ -1,0 +1,180 @@
+"""The pyinfra operations of the pipeline: observe, converge a stage, reboot, judge, conclude.
+
+Two rules of pyinfra shape this file. An exception inside an operation's generator stops the run for
+every host, so planning is guarded and a failure becomes a command that fails for its own host
+alone. And facts read in deploy code are stale when it runs, so nothing is decided outside an
+operation.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Callable, Generator
+from typing import Any
+
+from pyinfra.api.command import FunctionCommand
+from pyinfra.api.host import Host
+from pyinfra.api.operation import operation
+from pyinfra.api.state import State, StateStage
+from pyinfra.context import ctx_state
+
+from deploy import observation, reboot, verdict
+from deploy.remote import RemoteError
+from deploy.run import Node, StageFailed, duration
+from deploy.session import RUN
+from deploy.stages.base import Change, Stage
+
+Commands = Generator[FunctionCommand, None, None]
+_HEARTBEAT_S = 15
+_EXPECTED = (RemoteError, StageFailed)
+logger = logging.getLogger(__name__)
+
+
+@operation(is_idempotent=True)
+def observe(node: Node, lock: bool = True) -> Commands:
+    """Look at the whole node in one command; with *lock*, hold it against other runs."""
+    yield _command(node, "observe", lambda: observation.refresh(node, RUN.id, lock))
+
+
+@operation(is_idempotent=True)
+def converge(node: Node, stage: Stage) -> Commands:
+    """Make the changes a stage plans; no command when it plans none."""
+    if not _executing():
+        yield from _preview(node, stage)
+        return
+    changes: list[Change] = []
+    if not _guarded(node, stage.name, lambda: changes.extend(_plan(node, stage))):
+        yield _command(node, stage.name, _refused)
+    elif changes:
+        yield _command(node, stage.name, lambda: _make(node, stage.name, changes))
+    else:
+        with node.stage(stage.name):
+            pass
+
+
+@operation(is_idempotent=True)
+def reboot_if_needed(node: Node) -> Commands:
+    """Reboot once when the observation shows that something waits for it; nothing otherwise."""
+    if not _executing():
+        return
+    reasons: list[str] = []
+    if not _guarded(node, "reboot", lambda: reasons.extend(_reboot_reasons(node))):
+        yield _command(node, "reboot", _refused)
+    elif reasons:
+        change = Change(f"reboot: {', '.join(reasons)}", reboot.reboot_and_wait)
+        yield _command(node, "reboot", lambda: _make(node, "reboot", [change]))
+
+
+@operation(is_idempotent=True)
+def require_proven(node: Node) -> Commands:
+    """Judge the node; one that is not proven leaves the run here, and stops serving if it did."""
+    if _executing():
+        yield _command(node, "gate", lambda: verdict.require(node, _observed))
+
+
+@operation(is_idempotent=True)
+def judge(node: Node) -> Commands:
+    """Judge the node and change nothing; one that is not fit fails."""
+    if _executing():
+        yield _command(node, "check", lambda: verdict.report(node, _observed))
+
+
+@operation(is_idempotent=True)
+def conclude(node: Node) -> Commands:
+    """The node came through every stage."""
+    if _executing():
+        yield _command(node, "live", lambda: verdict.conclude(node))
+
+
+def _command(node: Node, stage: str, act: Callable[[], object]) -> FunctionCommand:
+    """A command that fails only for its own host, with one line, whatever happens inside."""
+
+    def run(state: State, host: Host) -> bool:
+        del state, host
+        return _guarded(node, stage, act)
+
+    return FunctionCommand(run, (), {})
+
+
+def _guarded(node: Node, stage: str, act: Callable[[], object]) -> bool:
+    try:
+        act()
+    except _EXPECTED as error:
+        node.fail(stage, str(error))
+    except Exception as error:
+        # A mistake of ours on one node must never stop the fleet; the debug log keeps the trace.
+        logger.debug("stage %s on %s", stage, node.name, exc_info=True)
+        node.fail(stage, f"internal error, {type(error).__name__}: {error}")
+    return node.outcome is None or node.outcome in ("live", "fit")
+
+
+def _refused() -> None:
+    """The failure is recorded already; the command only has to fail."""
+
+
+def _executing() -> bool:
+    return bool(ctx_state.get().current_stage == StateStage.Execute)
+
+
+def _preview(node: Node, stage: Stage) -> Commands:
+    """For a plan without -y: say what would change, as far as it can be known before it happens."""
+    try:
+        changes = _plan(node, stage)
+    except _EXPECTED as unknown:
+        node.say(stage.name, f"cannot be planned yet: {unknown}")
+        return
+    for change in changes:
+        node.say(stage.name, f"would {change.what}")
+        yield FunctionCommand(_refused, (), {})
+
+
+def _observed(node: Node) -> dict[str, Any]:
+    """The node's state; looked at anew when something changed since the last look."""
+    if node.state is None:
+        observation.refresh(node, RUN.id, lock=_executing() and RUN.changes_nodes)
+    return node.state or {}
+
+
+def _plan(node: Node, stage: Stage) -> list[Change]:
+    _observed(node)
+    return stage.plan(node)
+
+
+def _reboot_reasons(node: Node) -> list[str]:
+    _observed(node)
+    return reboot.reasons(node)
+
+
+def _make(node: Node, stage: str, changes: list[Change]) -> None:
+    """Make *changes* in order; afterwards nothing seen before counts as true any more."""
+    started = time.monotonic()
+    with node.stage(stage) as entry:
+        try:
+            for change in changes:
+                entry["changes"].append(change.what)
+                detail = _with_heartbeat(node, stage, change)
+                entry["detail"] = detail or entry["detail"]
+        finally:
+            node.state = None
+    count = len(changes)
+    text = entry["detail"] or f"{count} change{'s' if count != 1 else ''}"
+    node.say(stage, text, time.monotonic() - started)
+
+
+def _with_heartbeat(node: Node, stage: str, change: Change) -> str | None:
+    """Make *change*; a step that takes long says now and then that it is still at it."""
+    started = time.monotonic()
+    done = threading.Event()
+
+    def beat() -> None:
+        while not done.wait(_HEARTBEAT_S):
+            node.say(stage, f"... {change.what}: {duration(time.monotonic() - started)} so far")
+
+    # pyinfra's gevent patches threads into greenlets, so this shares its event loop.
+    threading.Thread(target=beat, daemon=True).start()
+    try:
+        return change.act(node)
+    finally:
+        done.set()

@@ -1,0 +1,152 @@
+"""Before the first connection: each node's data is typed, checked and rendered, its secrets found.
+
+pyinfra executes an inventory, merges its data, and connects; deploy code runs only after that. So
+an inventory calls `attach()`, which listens for the first connection about to be made and refuses
+the whole run there, with one line a problem, while nothing has been touched.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from pyinfra.api.host import Host
+from pyinfra.api.state import BaseStateCallback, State
+from pyinfra.context import ctx_state
+
+from deploy import catalogue, secrets, spool
+from deploy.core import openpgp
+from deploy.core import spec as specs
+from deploy.core.fields import Problem
+from deploy.render import RenderError
+from deploy.run import Node
+from deploy.session import RUN, entry
+from deploy.stages import pipeline
+from deploy.stages.base import nominal_layout
+
+# pyinfra's own keys in inventory data; everything else must be one of ours.
+_PYINFRA = ("ssh_", "_")
+
+
+class Preflight(BaseStateCallback):
+    """Checks all nodes when pyinfra is about to connect to the first."""
+
+    @staticmethod
+    def host_before_connect(state: State, host: Host) -> None:
+        """Refuse the run unless every node of it is sound."""
+        del host
+        check_all(state)
+
+
+_attached: list[State] = []
+
+
+def attach() -> None:
+    """Listen to this process's pyinfra run; does nothing for commands that are not our entries."""
+    if not entry() or not ctx_state.isset() or _attached:
+        return
+    state = ctx_state.get()
+    _attached.append(state)
+    _once_initialised(state, _listen)
+
+
+def _listen(state: State) -> None:
+    state.add_callback_handler(Preflight())
+    spool.attach(state)
+
+
+def _once_initialised(state: State, then: Callable[[State], None]) -> None:
+    """pyinfra makes its list of callbacks in State.init, after the inventory was executed."""
+    if state.initialised:
+        then(state)
+        return
+    initialise = state.init
+
+    def init(*args: Any, **kwargs: Any) -> None:
+        initialise(*args, **kwargs)
+        then(state)
+
+    state.init = init  # type: ignore[method-assign]
+
+
+def check_all(state: State) -> None:
+    """Fill `RUN.nodes`, or print every problem and leave with exit code 1."""
+    if RUN.nodes:
+        return
+    problems: list[str] = []
+    for host in state.inventory:
+        if state.is_host_in_limit(host):
+            found = _node(host)
+            if isinstance(found, Node):
+                RUN.nodes[host.name] = found
+            else:
+                problems += [_line(host, problem) for problem in found]
+    if problems:
+        RUN.nodes.clear()
+        for line in dict.fromkeys(problems):
+            print(f"{line}. Nothing was changed.", file=sys.stderr)  # noqa: T201
+        raise SystemExit(1)
+
+
+def _node(host: Host) -> Node | list[Problem]:
+    parsed = specs.parse(_own_data(host), catalogue.load())
+    if isinstance(parsed, list):
+        return parsed
+    found, problems = secrets.resolve(parsed)
+    node = Node(name=host.name, spec=parsed, secrets=found)
+    problems += [*_unreadable(node), *_wrong_keys(node)]
+    return problems or node
+
+
+def _own_data(host: Host) -> Mapping[str, Any]:
+    return {
+        name: value for name, value in host.data.dict().items() if not name.startswith(_PYINFRA)
+    }
+
+
+def _unreadable(node: Node) -> Iterator[Problem]:
+    """Files that are missing on the controller, and templates that cannot be rendered."""
+    try:
+        for stage in pipeline.STAGES:
+            stage.wanted(node, nominal_layout(node))
+    except RenderError as error:
+        yield Problem("templates", str(error))
+    except OSError as error:
+        yield Problem(
+            "files", f"{error.filename} cannot be read on the controller: {error.strerror}"
+        )
+
+
+def _wrong_keys(node: Node) -> Iterator[Problem]:
+    for number, repository in enumerate(node.spec.repositories):
+        try:
+            actual = openpgp.fingerprint(Path(repository.key).read_text(errors="replace"))
+        except OSError:
+            continue  # reported with the other unreadable files
+        except ValueError as wrong:
+            yield Problem(f"repositories.{number}.key", f"{repository.key} {wrong}")
+            continue
+        if actual != repository.fingerprint.upper():
+            told = f"{repository.key} has {actual}, the inventory pins {repository.fingerprint}"
+            yield Problem(f"repositories.{number}.fingerprint", told)
+
+
+def _line(host: Host, problem: Problem) -> str:
+    where = _origin(host, problem.key.split(".")[0])
+    return f"{where}: {host.name}: {problem.key}: {problem.message}"
+
+
+def _origin(host: Host, key: str) -> str:
+    """The file that says *key* for this host; where nothing says it, the inventory itself."""
+    inventory = next((a for a in sys.argv[1:] if a.endswith(".py")), "inventory")
+    groups = Path(inventory).parent / "group_data"
+    if key in host.inventory.get_override_data():
+        return "--data"
+    if key in host.host_data:
+        return inventory
+    for group in reversed(host.groups):
+        if key in host.inventory.get_group_data(group):
+            return str(groups / f"{group}.py")
+    return str(groups / "all.py") if key in host.inventory.get_data() else inventory

@@ -1,0 +1,141 @@
+"""One node as the stages see it: run a command, run the node program, put files. Counts commands.
+
+Only this module and operations.py know pyinfra's host object. Everything that goes wrong is a
+RemoteError with one line; nothing is printed, and what goes over stdin is shown by nothing.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from paramiko import SSHException
+from pyinfra.api.command import StringCommand
+from pyinfra.api.host import Host
+
+from deploy import zipapp
+from deploy.core.cause import cause
+from deploy.core.drift import File
+
+INSTALLED = "/usr/local/lib/b200kit/node.pyz"
+_LOST = (OSError, SSHException, EOFError, TimeoutError)
+
+
+class RemoteError(Exception):
+    """Why something on the node could not be done, in one line."""
+
+
+@dataclass(frozen=True)
+class Result:
+    """What a command left: whether it exited 0, and its output."""
+
+    ok: bool
+    stdout: str
+    lines: tuple[str, ...]
+
+
+class Remote:
+    """A connected node."""
+
+    def __init__(self, host: Host, timeout: int) -> None:
+        self.host = host
+        self.timeout = timeout
+        self.commands = 0
+
+    def attempt(self, command: str, stdin: str | None = None, timeout: int | None = None) -> Result:
+        """Run *command* with sh; raises only when node or connection fail, or when time is up."""
+        self.commands += 1
+        limit = timeout or self.timeout
+        try:
+            ok, output = self.host.run_shell_command(
+                StringCommand(command), _timeout=limit, _stdin=stdin, _sudo=self._sudo
+            )
+        except TimeoutError:
+            raise RemoteError(f"no answer in {limit} s") from None
+        except _LOST as error:
+            raise RemoteError(f"connection lost: {error or type(error).__name__}") from None
+        lines = tuple(line.line for line in output)
+        return Result(bool(ok), "\n".join(output.stdout_lines), lines)
+
+    def run(self, command: str, stdin: str | None = None, timeout: int | None = None) -> str:
+        """stdout of *command*; raises RemoteError with the cause when it exits non-zero."""
+        result = self.attempt(command, stdin, timeout)
+        if not result.ok:
+            raise RemoteError(cause(result.lines))
+        return result.stdout
+
+    def program(self, arguments: str, stdin: str | None = None, timeout: int | None = None) -> str:
+        """stdout of the node program; brought to /run/b200kit first when the node lacks it."""
+        command = _with_program(arguments)
+        result = self.attempt(command, stdin, timeout)
+        if result.stdout.strip() == _ABSENT:
+            self._upload()
+            result = self.attempt(command, stdin, timeout)
+        if not result.ok:
+            raise RemoteError(cause(result.lines))
+        return result.stdout
+
+    def observe(self, ask: dict[str, Any]) -> dict[str, Any]:
+        """The node's NodeState document."""
+        packed = base64.b64encode(json.dumps(ask).encode()).decode()
+        raw = self.program(f"observe --ask {packed}", timeout=min(self.timeout, 120))
+        try:
+            state = json.loads(raw)
+        except ValueError:
+            raise RemoteError("the observation is not JSON") from None
+        if not isinstance(state, dict):
+            raise RemoteError("the observation is not a document")
+        return state
+
+    def put(self, files: Sequence[File], markers: Sequence[str] = ()) -> None:
+        """Write *files* atomically, with *markers* before them; contents travel over stdin only."""
+        document = {
+            "markers": list(markers),
+            "files": [
+                {
+                    "path": file.path,
+                    "content": base64.b64encode(file.content).decode(),
+                    "mode": file.mode,
+                    "owner": file.owner,
+                }
+                for file in files
+            ],
+        }
+        self.program("put", stdin=json.dumps(document))
+
+    def reconnect(self) -> None:
+        """Connect anew, for a node that rebooted; raises pyinfra's ConnectError when it cannot."""
+        client = getattr(self.host.connector, "client", None)
+        if client is not None:
+            client.close()
+        self.host.connector.disconnect()
+        self.host.connector.connect()
+
+    @property
+    def _sudo(self) -> bool:
+        return bool(self.host.data.get("_sudo", False))
+
+    def _upload(self) -> None:
+        content, digest = zipapp.build()
+        path = f"/run/b200kit/{digest}.pyz"
+        self.run(
+            f"umask 077 && mkdir -p /run/b200kit && base64 -d > {path}.new && mv {path}.new {path}",
+            stdin=base64.b64encode(content).decode(),
+        )
+
+
+_ABSENT = "b200kit: node program absent"
+
+
+def _with_program(arguments: str) -> str:
+    """A shell line that runs this very version of the node program, wherever it lies."""
+    digest = zipapp.build()[1]
+    carried = f"/run/b200kit/{digest}.pyz"
+    return (
+        f"for p in {INSTALLED} {carried}; do "
+        f'echo "{digest}  $p" | sha256sum -c --status 2>/dev/null && '
+        f"exec python3 -I $p {arguments}; done; echo '{_ABSENT}'"
+    )

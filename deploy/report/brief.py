@@ -1,0 +1,46 @@
+"""A host of the read-only check: one line if fit, what stands against it if not."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from deploy.report.facts import driver, fabric_short, gpus_line, links_line, numa_short, observed
+from deploy.report.findings import findings_of
+from deploy.report.lines import WIDTH, ends, paint, shorten, wrap
+from deploy.report.machine import Machine, machine_of
+from deploy.report.outcome import outcome_of
+from deploy.report.reading import read
+from deploy.report.said import advice_lines, cause, finding_lines, took
+
+
+def check_lines(name: str, host: object, colour: bool) -> Iterator[str]:
+    """Yield a host of the read-only check: one line if fit, what stands against it if not."""
+    outcome, machine = outcome_of(host), machine_of(host)
+    label = f"{shorten(outcome.label, 40):<7}"
+    head = f"{name}  {label}  "
+    stands = [f for f in findings_of(read(host, "verdict")) if f.blocks]
+    if outcome.tone == "good" or not (stands or cause(host)):
+        one = head + "  ".join(_facts(host, machine))
+        lines = [one] if len(one) <= WIDTH else wrap(head, "; ".join(_facts(host, machine)))
+        span = took(host)
+        if len(lines) == 1 and len(one) + len(span) + 2 <= WIDTH:
+            lines = [ends(one, span)]
+    else:
+        lines = wrap(head, cause(host) or stands[0].summary)
+        lines += [] if cause(host) else advice_lines(stands.pop(0), " " * len(head))
+    yield lines[0].replace(label, paint(label, outcome.tone, colour), 1)
+    yield from lines[1:]
+    yield from finding_lines(host, len(name) + 2, colour, skip=not cause(host))
+
+
+def _facts(host: object, machine: Machine) -> list[str]:
+    """Return the node in five short facts, or why there are none."""
+    if not observed(host):
+        return [gpus_line(host, machine)]
+    return [
+        gpus_line(host, machine).replace("NVIDIA ", ""),
+        links_line(machine).replace(" links up", " links"),
+        f"fabric {fabric_short(machine)}",
+        f"NUMA {numa_short(machine)}",
+        f"driver {driver(host)}",
+    ]

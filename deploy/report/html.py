@@ -1,0 +1,221 @@
+"""The run as one HTML page that needs nothing else: no script, no network, no other file."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+
+from jinja2 import Environment, FileSystemLoader, StrictUndefined, Template
+
+from deploy.report import conditions, facts
+from deploy.report.chart import cdf
+from deploy.report.diagram import diagram
+from deploy.report.findings import Finding, findings_of, gate_line
+from deploy.report.latency import METRICS, Latency, formula, latency_of, samples
+from deploy.report.machine import Machine, machine_of
+from deploy.report.matrix import Matrix, matrix_of
+from deploy.report.outcome import (
+    Outcome,
+    exit_code,
+    failed_hosts,
+    hosts_of,
+    is_good,
+    outcome_of,
+    stand_in,
+    totals,
+)
+from deploy.report.reading import clean, duration, items, number, numbers, read, show
+
+TEMPLATES = Path(__file__).resolve().parents[2] / "templates"
+_ARRAYS = {"ttft": ("ttfts_ms", "requests"), "itl": ("itls_ms", "gaps between chunks")}
+Pairs = list[tuple[str, str]]
+
+
+@dataclass(frozen=True, slots=True)
+class Stage:
+    """One stage as text; `share` is its part of the host's time in percent, for its bar."""
+
+    name: str
+    status: str
+    tone: str
+    took: str
+    share: float
+    detail: str
+    changes: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Plot:
+    """One CDF with its caption: the formula of what it shows."""
+
+    svg: str
+    caption: str
+
+
+@dataclass(frozen=True, slots=True)
+class HostPage:
+    """Everything the page says of one host; texts are plain, pictures are SVG made here."""
+
+    anchor: str
+    name: str
+    outcome: Outcome
+    error: str
+    done: str
+    gate: str
+    facts: Pairs
+    machine: Machine
+    picture: str
+    matrix: Matrix
+    findings: list[Finding]
+    versions: Pairs
+    stages: list[Stage]
+    layout: list[list[str]]
+    latency: Latency
+    plots: list[Plot]
+    conditions: Pairs
+    instruments: Pairs
+    paths: list[tuple[str, list[str]]]
+
+
+def render(record: object) -> str:
+    """Return the page of a run record; every key of the record is optional."""
+    page = _template().render(
+        run=show(read(record, "run")),
+        about=_about(record),
+        totals=totals(record),
+        exit_code=exit_code(record),
+        stand_in=stand_in(record),
+        reasons=reasons(record),
+        failed=[clean(name) for name in failed_hosts(record)],
+        hosts=[_page(i, name, host) for i, (name, host) in enumerate(hosts_of(record).items())],
+        metrics=list(METRICS.values()),
+    )
+    return page.strip() + "\n"
+
+
+def reasons(record: object) -> Pairs:
+    """Return why each host that is not ready is not: its cause, or the first blocking finding."""
+    rows = []
+    for name, host in hosts_of(record).items():
+        first = next((f for f in findings_of(read(host, "verdict")) if f.blocks), None)
+        found = first.summary if first else "unmeasured: no cause in the record"
+        if not is_good(host):
+            rows.append((clean(name), _said(read(host, "error")) or found))
+    return rows
+
+
+@cache
+def _template() -> Template:
+    environment = Environment(
+        loader=FileSystemLoader(TEMPLATES),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    return environment.get_template("report/report.html.j2")
+
+
+def _about(record: object) -> Pairs:
+    argv = " ".join(map(show, items(read(record, "argv")))) or show(read(record, "entry"))
+    controller = read(record, "controller")
+    pairs = [
+        ("command", argv),
+        ("started", show(read(record, "started_at"))),
+        ("ended", show(read(record, "ended_at"))),
+    ]
+    if isinstance(controller, dict):
+        return pairs + [(f"controller {clean(str(k))}", show(v)) for k, v in controller.items()]
+    return [*pairs, ("controller", show(controller))]
+
+
+def _page(position: int, name: str, host: object) -> HostPage:
+    machine = machine_of(host)
+    return HostPage(
+        anchor=f"host-{position}",
+        name=clean(name),
+        outcome=outcome_of(host),
+        error=_said(read(host, "error")),
+        done=_done(host),
+        gate=gate_line(read(host, "verdict")),
+        facts=_facts(host, machine),
+        machine=machine,
+        picture=diagram(machine),
+        matrix=matrix_of(host),
+        findings=findings_of(read(host, "verdict")),
+        versions=facts.versions(host),
+        stages=list(_stages(host)),
+        layout=list(_layout(host)),
+        latency=latency_of(host),
+        plots=list(_plots(host)),
+        conditions=conditions.manifest(read(host, "smoke")),
+        instruments=conditions.instruments(read(host, "smoke")),
+        paths=conditions.paths(read(host, "smoke")),
+    )
+
+
+def _said(value: object) -> str:
+    return clean(value) if isinstance(value, str) else ""
+
+
+def _facts(host: object, machine: Machine) -> Pairs:
+    if not facts.observed(host):
+        return [("node", facts.NO_STATE)]
+    return [
+        ("GPUs", facts.gpus_line(host, machine)),
+        ("NVLink", facts.links_line(machine)),
+        ("fabric", facts.fabric_line(machine)),
+        ("GPUs by NUMA node", facts.numa_short(machine)),
+        ("observed", show(read(host, "state", "taken_at"))),
+    ]
+
+
+def _done(host: object) -> str:
+    spans = [number(read(stage, "seconds")) for stage in items(read(host, "stages"))]
+    total = sum(span for span in spans if span is not None)
+    parts = [
+        f"{show(read(host, key))} {key}"
+        for key in ("changes", "commands")
+        if number(read(host, key)) is not None
+    ]
+    return ", ".join([*parts, *([duration(total)] if total else [])])
+
+
+def _stages(host: object) -> Iterator[Stage]:
+    entries = items(read(host, "stages"))
+    longest = max((number(read(entry, "seconds")) or 0.0 for entry in entries), default=0.0)
+    tones = {"ok": "idle", "changed": "good", "failed": "bad", "skipped": "idle"}
+    for entry in entries:
+        seconds, status = number(read(entry, "seconds")), show(read(entry, "status"))
+        yield Stage(
+            name=show(read(entry, "name")),
+            status=status,
+            tone=tones.get(status, "unknown"),
+            took=show(read(entry, "seconds")) if seconds is None else duration(seconds),
+            share=100 * max(seconds or 0.0, 0.0) / longest if longest > 0 else 0.0,
+            detail=_said(read(entry, "detail")),
+            changes=tuple(map(show, items(read(entry, "changes")))),
+        )
+
+
+def _layout(host: object) -> Iterator[list[str]]:
+    for row in items(read(host, "layout")):
+        lists = [", ".join(map(show, items(read(row, key)))) for key in ("gpus", "numa_nodes")]
+        ends = [show(read(row, "cpus")), show(read(row, "port"))]
+        yield [show(read(row, "replica")), *(text or "none" for text in lists), *ends]
+
+
+def _plots(host: object) -> Iterator[Plot]:
+    smoke = read(host, "smoke")
+    for key, (array, unit_of) in _ARRAYS.items():
+        marks = {
+            name.upper(): value
+            for name in ("p50", "p95", "p99")
+            if (value := number(read(smoke, f"{name}_{key}_ms"))) is not None
+        }
+        svg = cdf(METRICS[key], numbers(read(smoke, array)), marks, unit_of)
+        if svg:
+            caption = f"{METRICS[key]}: {formula(smoke, key)} ({samples(smoke)} requests)"
+            yield Plot(svg, caption)

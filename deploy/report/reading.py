@@ -1,0 +1,116 @@
+"""Reading a run record that may be incomplete, without ever inventing a value.
+
+A record is JSON written by other parts of the toolkit, sometimes by a run that died. Every key is
+optional here. What is missing, or was recorded as ``{"unmeasured": reason}``, comes back as an
+`Unmeasured` that says why, so that a page or a table can show the reason in place of a value.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Unmeasured:
+    """The absence of a reading, with its reason in one line."""
+
+    reason: str
+
+    def __str__(self) -> str:
+        """Return what a person sees in place of the value."""
+        return f"unmeasured: {self.reason}"
+
+
+def read(doc: object, *path: str | int) -> object:
+    """Return the value at `path` in `doc`, or `Unmeasured` with the first reason met on the way."""
+    value = settle(doc)
+    for step in path:
+        if isinstance(value, Unmeasured):
+            break
+        value = settle(_member(value, step))
+    return value
+
+
+def _member(value: object, step: str | int) -> object:
+    if isinstance(value, dict) and step in value:
+        return value[step]
+    if isinstance(value, list) and isinstance(step, int) and 0 <= step < len(value):
+        return value[step]
+    return Unmeasured("not in the record")
+
+
+def settle(value: object) -> object:
+    """Turn a recorded ``{"unmeasured": reason}`` into `Unmeasured`; leave other values alone."""
+    if isinstance(value, dict) and "unmeasured" in value:
+        return Unmeasured(clean(str(value["unmeasured"])) or "no reason given")
+    return value
+
+
+def mapping(value: object) -> dict[str, object]:
+    """Return `value` as a JSON object, empty when it is anything else."""
+    return {str(k): v for k, v in value.items()} if isinstance(value, dict) else {}
+
+
+def items(value: object) -> list[object]:
+    """Return `value` as a JSON array, empty when it is anything else."""
+    return list(value) if isinstance(value, list) else []
+
+
+def number(value: object) -> float | None:
+    """Return a finite number, or None for anything else (a bool is not a number here)."""
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return None
+    try:
+        found = float(value)
+    except OverflowError:
+        return None
+    return found if math.isfinite(found) else None
+
+
+def integer(value: object) -> int | None:
+    """Return a whole number, or None for anything else."""
+    found = number(value)
+    return int(found) if found is not None and found == int(found) else None
+
+
+def numbers(value: object) -> list[float]:
+    """Return the finite numbers of a JSON array, in their order."""
+    return [found for found in map(number, items(value)) if found is not None]
+
+
+def clean(text: str) -> str:
+    """Return `text` on one line without control characters, which could drive a terminal."""
+    return " ".join("".join(c if c.isprintable() else " " for c in text).split())
+
+
+def show(value: object, *, absent: str = "none") -> str:
+    """Return a reading as one line of text; `absent` stands for null."""
+    if value is None:
+        return absent
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, float):
+        return f"{value:.6g}"
+    if isinstance(value, dict | list):
+        return clean(json.dumps(value, ensure_ascii=False, default=str))
+    return clean(str(value))
+
+
+def milliseconds(value: float) -> str:
+    """Return `value` (ms) with three figures or so: 0.42, 9.83, 41.2, 1873."""
+    decimals = 2 if abs(value) < 10 else 1 if abs(value) < 1000 else 0
+    return f"{value:.{decimals}f}"
+
+
+def duration(seconds: float) -> str:
+    """Return a span in the two largest units that matter: 0.9 s, 1 m 48 s, 2 h 5 m, 3 d 4 h."""
+    if seconds < 60:
+        return f"{max(seconds, 0.0):.1f} s"
+    whole = round(seconds)
+    for unit, size, minor, small in (("d", 86400, "h", 3600), ("h", 3600, "m", 60)):
+        if whole >= size:
+            rest = whole % size // small
+            return f"{whole // size} {unit}" + (f" {rest} {minor}" if rest else "")
+    return f"{whole // 60} m" + (f" {whole % 60} s" if whole % 60 else "")

@@ -1,0 +1,44 @@
+"""Lines that both terminal views share: findings with their action, the cause, the time."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from deploy.report.findings import Finding, findings_of
+from deploy.report.lines import paint, shorten, wrap
+from deploy.report.reading import clean, duration, items, number, read
+
+
+def cause(host: object) -> str:
+    error = read(host, "error")
+    return clean(error) if isinstance(error, str) else ""
+
+
+def took(host: object) -> str:
+    """Return how long the host's stages took, or else its observation, or nothing."""
+    spans = [number(read(stage, "seconds")) for stage in items(read(host, "stages"))]
+    total = sum(span for span in spans if span is not None)
+    observed_s = number(read(host, "state", "took_s"))
+    return duration(total) if total else "" if observed_s is None else duration(observed_s)
+
+
+def finding_lines(host: object, indent: int, colour: bool, *, skip: bool = False) -> Iterator[str]:
+    """Yield the findings that did not pass; `skip` leaves out the first that blocks."""
+    pad = " " * indent
+    for finding in findings_of(read(host, "verdict")):
+        if finding.status == "pass":
+            continue
+        if skip and finding.blocks:
+            skip = False
+            continue
+        first, *more = wrap(f"{pad}{shorten(finding.status, 10):<12}", finding.summary)
+        yield first.replace(finding.status, paint(finding.status, finding.tone, colour), 1)
+        yield from more
+        yield from advice_lines(finding, f"{pad}{'':<12}")
+
+
+def advice_lines(finding: Finding, pad: str) -> Iterator[str]:
+    if finding.advice:
+        yield from wrap(f"{pad}-> ", finding.advice)
+    if finding.status != "waived":
+        yield from wrap(pad, finding.evidence)

@@ -1,0 +1,68 @@
+"""Secrets are fetched on the controller, held in memory, and shown by nothing."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+from deploy.core.fields import Problem
+from deploy.core.spec import NodeSpec, SecretRef
+
+NAMES = ("api_key", "hf_token")
+
+
+class Secret:
+    """The bytes of a secret; printing, formatting or logging one shows only that it exists."""
+
+    def __init__(self, value: bytes) -> None:
+        self._value = value
+
+    def reveal(self) -> bytes:
+        """The bytes, for the one place that writes them to a root-only file."""
+        return self._value
+
+    def __repr__(self) -> str:
+        return "Secret(set)"
+
+
+def resolve(spec: NodeSpec) -> tuple[dict[str, Secret], list[Problem]]:
+    """The node's secrets by name, and a problem for each that cannot be had."""
+    found: dict[str, Secret] = {}
+    problems: list[Problem] = []
+    for name, ref in _references(spec):
+        try:
+            found[name] = Secret(_read(ref))
+        except (KeyError, OSError, ValueError, subprocess.SubprocessError) as error:
+            problems.append(Problem(name, _reason(ref, error)))
+    return found, problems
+
+
+def _references(spec: NodeSpec) -> Iterator[tuple[str, SecretRef]]:
+    for name in NAMES:
+        ref = getattr(spec, name)
+        if ref is not None:
+            yield name, ref
+
+
+def _read(ref: SecretRef) -> bytes:
+    if ref.env:
+        raw = os.environ[ref.env].encode()
+    elif ref.file:
+        raw = Path(ref.file).expanduser().read_bytes()
+    else:
+        raw = subprocess.run(ref.command, capture_output=True, check=True, timeout=30).stdout
+    value = raw.strip()
+    if not value:
+        raise ValueError("it is empty")
+    return value
+
+
+def _reason(ref: SecretRef, error: Exception) -> str:
+    # Never the error's own text for a command: it may quote what the command printed.
+    if ref.env:
+        return f"environment variable {ref.env} is not set or empty on the controller"
+    if ref.file:
+        return f"{ref.file} cannot be read on the controller or is empty ({type(error).__name__})"
+    return f"command {ref.command[0]} gave no secret ({type(error).__name__})"

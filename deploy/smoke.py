@@ -1,0 +1,25 @@
+"""Measure the latency of nodes that serve:  pyinfra inventories/prod.py deploy/smoke.py -y
+
+Always measures, after proving that the node is still fit; changes nothing but the record of the
+result.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from pyinfra.context import config, host
+
+from deploy import operations
+from deploy.entry import node_of
+from deploy.stages import smoke
+
+config.REQUIRE_PYINFRA_VERSION = ">=3.10,<4"
+
+node = node_of(host)
+node.spec = replace(node.spec, smoke_always=True)
+
+operations.observe(name="Observe", node=node)
+operations.require_proven(name="Prove", node=node)
+operations.converge(name="Smoke", node=node, stage=smoke.STAGE)
+operations.conclude(name="Live", node=node)

@@ -1,0 +1,75 @@
+"""From pyinfra's callbacks to the record of the run, and from the record to the report at the end.
+
+pyinfra has no run-finished hook, and an aborted run still must leave a report, so it is written at
+exit.
+"""
+
+from __future__ import annotations
+
+import atexit
+import sys
+
+from pyinfra.api.host import Host
+from pyinfra.api.state import BaseStateCallback, State
+
+from deploy import observation, report
+from deploy.catalogue import ROOT
+from deploy.remote import Remote, RemoteError
+from deploy.run import GOOD
+from deploy.session import RUN
+
+
+class Recorder(BaseStateCallback):
+    """Takes down what pyinfra tells about hosts."""
+
+    @staticmethod
+    def host_connect(state: State, host: Host) -> None:
+        """The node can be reached from now on."""
+        node = RUN.nodes.get(host.name)
+        if node and node.remote is None:
+            node.remote = Remote(host, node.spec.stage_timeout_s)
+
+    @staticmethod
+    def host_connect_error(state: State, host: Host, error: Exception) -> None:
+        """The node was never reached."""
+        node = RUN.nodes.get(host.name)
+        if node and node.remote is None:
+            node.fail("connect", str(error), outcome="unreachable")
+
+    @staticmethod
+    def operation_host_error(
+        state: State, host: Host, op_hash: str, retry_count: int = 0, max_retries: int = 0
+    ) -> None:
+        """An operation failed without a reason of ours; --no-wait must not turn it into success."""
+        state.failed_hosts.add(host)
+        node = RUN.nodes.get(host.name)
+        if node and node.outcome is None:
+            names = ", ".join(state.get_op_meta(op_hash).names) or "operation"
+            node.fail(names, "failed; see the lines above")
+
+    @staticmethod
+    def host_disconnect(state: State, host: Host) -> None:
+        """Give the lock back, whatever the outcome."""
+        node = RUN.nodes.get(host.name)
+        if node and node.remote and RUN.changes_nodes and node.seen:
+            try:
+                observation.release(node, RUN.id)
+            except RemoteError:
+                node.say("unlock", "the lock stays until it runs out: the node does not answer")
+
+
+def attach(state: State) -> None:
+    """Record this run and report it at exit."""
+    state.add_callback_handler(Recorder())
+    atexit.register(_write)
+
+
+def _write() -> None:
+    if not RUN.nodes:
+        return
+    record = RUN.to_json()
+    path = report.write(record, ROOT / "reports" / RUN.id)
+    good = all(node.outcome in GOOD for node in RUN.nodes.values())
+    print(report.terminal(record))  # noqa: T201
+    print(f"\nreport {path}   exit {0 if good else 1}")  # noqa: T201
+    sys.stdout.flush()

@@ -1,0 +1,77 @@
+"""Gate: what the node is judged by, laid down on the node, so that boot and controller judge alike.
+
+The judgement itself is an operation of its own (deploy/operations.py): it drops a red node from the
+run before any stage that serves.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import asdict
+from typing import Any
+
+from deploy import hardware
+from deploy.core.drift import File, Unit
+from deploy.core.layout import Replica
+from deploy.render import render
+from deploy.run import Node
+from deploy.stages import driver, gateway, serving
+from deploy.stages.base import Change, Stage, Wanted, converge
+
+EXPECT = "/etc/b200kit/expect.json"
+UNIT = "b200-gate.service"
+
+
+def expectation(node: Node) -> dict[str, Any]:
+    """What controller and node judge by; it holds no date, so it stays the same."""
+    spec = node.spec
+    document = hardware.load(spec.hardware)
+    return {
+        "schema": "b200kit/expect/1",
+        "hardware": document,
+        "driver": {
+            "version": spec.driver,
+            "packages": {package.name: package.version for package in driver.lockstep(spec.driver)},
+        },
+        "gpu_count": document["expect"]["gpu_count"]["value"],
+        "services": list(driver.UNITS),
+        "waivers": [asdict(waiver) for waiver in spec.waivers],
+    }
+
+
+def wanted(node: Node, layout: Sequence[Replica]) -> Wanted:
+    """The expectation and the unit that judges by it at every boot, before anything serves."""
+    del layout
+    unit = render("systemd/b200-gate.service.j2", spec=node.spec, expect=EXPECT)
+    content = json.dumps(expectation(node), indent=1, sort_keys=True).encode()
+    return Wanted(
+        files=(
+            File(EXPECT, content),
+            File(f"/etc/systemd/system/{UNIT}", unit, then=("daemon-reload",)),
+        ),
+        units=(Unit(UNIT, active=False),),
+    )
+
+
+def plan(node: Node) -> list[Change]:
+    """Lay the gate down; it is started by the serving units that require it."""
+    return converge(node, wanted(node, ()))
+
+
+def withdraw(node: Node) -> list[str]:
+    """Stop what serves on a node that is not proven; returns the units stopped."""
+    units = (node.state or {}).get("units") or {}
+    serving_units = [gateway.UNIT, serving.TARGET, *serving.replica_units(node)]
+    running = [
+        name
+        for name in serving_units
+        if isinstance(units.get(name), dict)
+        and units[name].get("active") in ("active", "activating", "reloading")
+    ]
+    if running:
+        node.connected().run(f"systemctl stop {' '.join(running)}")
+    return running
+
+
+STAGE = Stage(name="gate", wanted=wanted, plan=plan)

@@ -1,0 +1,58 @@
+"""Host: package sources, node program, boot-time modules, and what must be out of the way."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from deploy import zipapp
+from deploy.core.drift import File, Package
+from deploy.core.layout import Replica
+from deploy.core.spec import Repository
+from deploy.remote import INSTALLED
+from deploy.render import render
+from deploy.run import Node
+from deploy.stages.base import Change, Stage, Wanted, converge
+
+# kmod and numactl: NVLink5 needs ib_umad at boot, `vllm serve --numa-bind` runs numactl;
+# python3-venv: the engine lives in its own environment.
+_PACKAGES = (Package("numactl"), Package("python3-venv"), Package("kmod"))
+
+
+def wanted(node: Node, layout: Sequence[Replica]) -> Wanted:
+    """Sources with their keys, modules at boot, nouveau off, no unattended upgrades."""
+    del layout
+    files = [file for repository in node.spec.repositories for file in _source(repository)]
+    files += [
+        File(INSTALLED, zipapp.build()[0], 0o755),
+        # The modules are loaded at boot, before the fabric manager looks for them.
+        File(
+            "/etc/modules-load.d/b200kit.conf",
+            render("host/modules-load.conf.j2"),
+            then=("reboot",),
+        ),
+        File(
+            "/etc/modprobe.d/b200kit-nouveau.conf",
+            render("host/nouveau.conf.j2"),
+            then=("reboot",),
+        ),
+        File("/etc/apt/apt.conf.d/60b200kit", render("host/apt.conf.j2")),
+    ]
+    return Wanted(files=tuple(files), packages=_PACKAGES)
+
+
+def _source(repository: Repository) -> list[File]:
+    keyring = f"/etc/apt/keyrings/b200kit-{repository.name}.asc"
+    source = render("apt/repository.sources.j2", repository=repository, keyring=keyring)
+    return [
+        File(keyring, Path(repository.key).read_bytes()),
+        File(f"/etc/apt/sources.list.d/b200kit-{repository.name}.sources", source),
+    ]
+
+
+def plan(node: Node) -> list[Change]:
+    """Files first, then the packages they make installable."""
+    return converge(node, wanted(node, ()))
+
+
+STAGE = Stage(name="host", wanted=wanted, plan=plan)

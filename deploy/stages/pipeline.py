@@ -1,0 +1,20 @@
+"""The stages in the order they run."""
+
+from __future__ import annotations
+
+from deploy.stages import containers, driver, fabric, gate, gateway, host, serving, smoke, warmup
+from deploy.stages.serving import replica_units
+
+BEFORE_REBOOT = (host.STAGE, driver.STAGE)
+STAGES = (
+    *BEFORE_REBOOT,
+    fabric.STAGE,
+    containers.STAGE,
+    gate.STAGE,
+    serving.STAGE,
+    gateway.STAGE,
+    warmup.STAGE,
+    smoke.STAGE,
+)
+
+__all__ = ["BEFORE_REBOOT", "STAGES", "replica_units"]

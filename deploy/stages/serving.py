@@ -1,0 +1,209 @@
+"""Serving: engine, model, and one hardened, pinned systemd unit a replica. Nothing is started here.
+
+Dense models run as independent instances, one unit a replica: each has its own restart, logs, NUMA
+node and failure domain (vLLM refuses external data parallelism for dense models).
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import shlex
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from deploy import catalogue
+from deploy.core.drift import File, Unit
+from deploy.core.layout import Replica
+from deploy.node.fetch import STAMP
+from deploy.render import render
+from deploy.run import Node
+from deploy.stages.base import Change, Stage, Wanted, converge
+
+TARGET = "vllm.target"
+SERVING = "/etc/b200kit/serving.json"
+SECRETS = "/etc/b200kit/secrets"
+_REQUIREMENTS = "/etc/b200kit/engine-requirements.txt"
+
+
+def replica_units(node: Node) -> list[str]:
+    """Unit names of the node's replicas, in replica order."""
+    return [f"vllm@{number}.service" for number in range(node.spec.replicas)]
+
+
+def engine_id(node: Node) -> str:
+    """Names the engine's environment: a digest of its hash-locked requirements."""
+    return hashlib.sha256(_requirements(node)).hexdigest()[:12]
+
+
+def _requirements(node: Node) -> bytes:
+    return Path(node.spec.engine.requirements).read_bytes()
+
+
+def engine_dir(node: Node) -> str:
+    """Where the engine's virtual environment lies on the node."""
+    return f"/opt/vllm/{engine_id(node)}"
+
+
+def model_dir(node: Node) -> str:
+    """Where the model lies on the node."""
+    return f"/srv/models/{node.spec.model}/{node.spec.model_revision}"
+
+
+def wanted(node: Node, layout: Sequence[Replica]) -> Wanted:
+    """Units, configuration and secrets of every replica."""
+    files = [
+        *_secret_files(node),
+        File(_REQUIREMENTS, _requirements(node)),
+        File("/etc/sysusers.d/vllm.conf", render("serving/sysusers.conf.j2"), then=("sysusers",)),
+        File(f"/etc/systemd/system/{TARGET}", render("systemd/vllm.target.j2", layout=layout)),
+        _shared("/etc/systemd/system/vllm@.service", _unit(node), node),
+        _shared("/usr/local/lib/b200kit/serve", _launcher(node), node, mode=0o755),
+        File(SERVING, _serving_document(node, layout)),
+    ]
+    for replica in layout:
+        files += _replica_files(node, replica)
+    return Wanted(
+        files=tuple(files),
+        units=(Unit(TARGET, active=False),),
+        ask_files=(f"{engine_dir(node)}/{STAMP}", f"{model_dir(node)}/{STAMP}"),
+    )
+
+
+def _shared(path: str, content: bytes, node: Node, mode: int = 0o644) -> File:
+    restarts = tuple(f"restart:{unit}" for unit in replica_units(node))
+    return File(path, content, mode, then=restarts)
+
+
+def _secret_files(node: Node) -> list[File]:
+    restarts = {"api_key": tuple(f"restart:{unit}" for unit in replica_units(node))}
+    return [
+        File(
+            f"{SECRETS}/{name}",
+            secret.reveal(),
+            0o600,
+            secret=True,
+            then=restarts.get(name, ()),
+        )
+        for name, secret in sorted(node.secrets.items())
+    ]
+
+
+def _unit(node: Node) -> bytes:
+    return render(
+        "systemd/vllm@.service.j2",
+        spec=node.spec,
+        serving=SERVING,
+        api_key=f"{SECRETS}/api_key" if "api_key" in node.secrets else None,
+        model_dir=model_dir(node),
+    )
+
+
+def _launcher(node: Node) -> bytes:
+    return render("serving/serve.sh.j2", engine_dir=engine_dir(node))
+
+
+def _replica_files(node: Node, replica: Replica) -> list[File]:
+    unit = f"vllm@{replica.replica}.service"
+    restart = (f"restart:{unit}",)
+    model = catalogue.load().models[node.spec.model]
+    config = render(
+        "serving/replica.yaml.j2",
+        spec=node.spec,
+        replica=replica,
+        model_dir=model_dir(node),
+        flags=dict(model.flags) | dict(node.spec.engine.flags),
+    )
+    pinning = render("systemd/pinning.conf.j2", spec=node.spec, replica=replica)
+    return [
+        File(f"/etc/vllm/replica-{replica.replica}.yaml", config, then=restart),
+        File(f"/etc/systemd/system/{unit}.d/pinning.conf", pinning, then=restart),
+    ]
+
+
+def _serving_document(node: Node, layout: Sequence[Replica]) -> bytes:
+    return json.dumps(serving_document(node, layout), indent=1, sort_keys=True).encode()
+
+
+def serving_document(node: Node, layout: Sequence[Replica]) -> dict[str, Any]:
+    """What warm-up, canary and smoke test need to know (/etc/b200kit/serving.json)."""
+    spec = node.spec
+    smoke = spec.smoke
+    return {
+        "model": spec.model,
+        "engine": f"vllm {spec.engine.version} ({spec.engine.kind})",
+        "stand_in": spec.engine.kind == "stand-in",
+        "gateway": f"http://{_reachable(spec.gateway_bind)}:{spec.gateway_port}",
+        "api_key_file": f"{SECRETS}/api_key" if "api_key" in node.secrets else None,
+        "replicas": [
+            {
+                "index": replica.replica,
+                "url": f"http://127.0.0.1:{replica.port}",
+                "unit": f"vllm@{replica.replica}.service",
+            }
+            for replica in layout
+        ],
+        "max_num_seqs": spec.max_num_seqs,
+        "max_model_len": spec.max_model_len,
+        "max_num_batched_tokens": spec.max_num_batched_tokens,
+        "client_cpus": spec.client_cpus,
+        "warm": {"timeout_s": spec.warm_deadline_s, "tolerance": 0.1, "max_rounds": 12},
+        "smoke": {
+            "requests": smoke.requests,
+            "rate": smoke.rate,
+            "input_tokens": smoke.input_tokens,
+            "output_tokens": smoke.output_tokens,
+            "goodput": {"ttft_ms": smoke.ttft_ms, "tpot_ms": smoke.tpot_ms},
+        },
+    }
+
+
+def _reachable(bind: str) -> str:
+    return "127.0.0.1" if bind in ("0.0.0.0", "::") else bind  # noqa: S104 - compared, not bound
+
+
+def plan(node: Node) -> list[Change]:
+    """Files, then engine and model; restarts that are owed are left to the warm-up stage."""
+    target = wanted(node, node.layout())
+    changes = [c for c in converge(node, target) if not c.what.startswith("restart ")]
+    files = (node.state or {}).get("files") or {}
+    if files.get(f"{engine_dir(node)}/{STAMP}") is None:
+        changes.append(Change(f"install the engine, vllm {node.spec.engine.version}", _install))
+    if files.get(f"{model_dir(node)}/{STAMP}") is None:
+        changes.append(Change(f"fetch the model {node.spec.model}", _fetch))
+    return changes
+
+
+def _install(node: Node) -> None:
+    """A fresh environment every time, stamped last: half an environment is never taken for one."""
+    venv = shlex.quote(engine_dir(node))
+    wheelhouse = shlex.quote(node.spec.engine.wheelhouse)
+    log = "/var/log/b200kit-engine.log"
+    pip = (
+        f"{venv}/bin/python -I -m pip install --no-deps --require-hashes --no-index --no-cache-dir "
+        f"--disable-pip-version-check --timeout 20 --retries 2 --find-links {wheelhouse} "
+        f"{_trusted(node)} -r {_REQUIREMENTS}"
+    )
+    script = f"rm -rf {venv} && python3 -m venv {venv} && {pip} && echo done > {venv}/{STAMP}"
+    node.connected().run(f"({script}) </dev/null >{log} 2>&1 || {{ tail -n 40 {log}; exit 1; }}")
+
+
+def _trusted(node: Node) -> str:
+    """Plain HTTP is allowed because every wheel is checked against its hash."""
+    url = node.spec.engine.wheelhouse
+    host = url.split("/")[2] if url.startswith("http://") else ""
+    return f"--trusted-host {shlex.quote(host)}" if host else ""
+
+
+def _fetch(node: Node) -> None:
+    spec = node.spec
+    token = f"--token-file {SECRETS}/hf_token" if "hf_token" in node.secrets else ""
+    url = f"{spec.model_store.rstrip('/')}/{spec.model}/{spec.model_revision}"
+    node.connected().program(
+        f"fetch --url {shlex.quote(url)} --dest {shlex.quote(model_dir(node))} "
+        f"--revision {spec.model_revision} {token}"
+    )
+
+
+STAGE = Stage(name="serving", wanted=wanted, plan=plan)

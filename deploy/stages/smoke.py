@@ -1,0 +1,105 @@
+"""Smoke: a low-load latency measurement on the node, through the gateway and past it.
+
+It runs when something changed since the last accepted result, when there is none for this very
+state, or when asked; otherwise the last result is shown with its age.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from typing import Any
+
+from deploy.core.drift import File
+from deploy.core.layout import Replica
+from deploy.remote import RemoteError
+from deploy.run import Node, StageFailed
+from deploy.stages import gateway, serving
+from deploy.stages.base import Change, Stage, Wanted
+
+RECORD = "/var/lib/b200kit/smoke.json"
+_DEADLINE_S = 600
+
+
+def wanted(node: Node, layout: Sequence[Replica]) -> Wanted:
+    """Nothing on disk is asked for; the record is read back with every observation."""
+    del node, layout
+    return Wanted()
+
+
+def fingerprint(node: Node) -> str:
+    """Digest of what a result holds for: configuration, driver, boot, and the server processes."""
+    state = node.state or {}
+    units = state.get("units") or {}
+    layout = node.layout()
+    parts = {
+        "serving": serving.serving_document(node, layout),
+        "layout": [replica.to_json() for replica in layout],
+        "engine": serving.engine_id(node),
+        "model": node.spec.model_revision,
+        "gateway": gateway.wanted(node, layout).files[0].content.decode(),
+        "nvml": state.get("nvml"),
+        "boot": (state.get("host") or {}).get("boot_id"),
+        "processes": [
+            (units.get(unit) or {}).get("invocation_id") for unit in serving.replica_units(node)
+        ],
+    }
+    return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()
+
+
+def plan(node: Node) -> list[Change]:
+    """Measure, unless an accepted result for this state exists."""
+    last = ((node.state or {}).get("notes") or {}).get("smoke")
+    mark = fingerprint(node)
+    if not node.spec.smoke_always and isinstance(last, dict) and _accepted(last, mark):
+        node.smoke, node.smoke_age_s = last, age_s(last)
+        return []
+    return [Change("measure TTFT, ITL, TPOT and E2E", lambda node: _measure(node, mark))]
+
+
+def _accepted(result: dict[str, Any], mark: str) -> bool:
+    return result.get("fingerprint") == mark and result.get("verdict") == "pass"
+
+
+def age_s(result: dict[str, Any]) -> float | None:
+    """Seconds since the result was taken, or None when it does not say."""
+    try:
+        taken = datetime.fromisoformat(str(result["taken_at"]).replace("Z", "+00:00"))
+    except (KeyError, ValueError):
+        return None
+    return max(0.0, (datetime.now(UTC) - taken).total_seconds())
+
+
+def _measure(node: Node, mark: str) -> str:
+    raw = node.connected().program(f"measure --config {serving.SERVING}", timeout=_DEADLINE_S)
+    try:
+        result = json.loads(raw)
+    except ValueError:
+        raise RemoteError("the measurement printed no result") from None
+    node.smoke = {**result, "fingerprint": mark}
+    content = json.dumps(node.smoke, sort_keys=True).encode()
+    node.connected().put([File(RECORD, content)])
+    if result.get("verdict") != "pass":
+        reasons = "; ".join(result.get("reasons") or []) or "no reason given"
+        raise StageFailed(f"smoke test {result.get('verdict')}: {reasons}")
+    return summary(node)
+
+
+def summary(node: Node) -> str:
+    """The medians and 95th percentiles on one line, each under its own name."""
+    smoke = node.smoke or {}
+    pairs = [
+        f"{label} {_ms(smoke.get(f'p50_{key}_ms'))}/{_ms(smoke.get(f'p95_{key}_ms'))}"
+        for label, key in (("TTFT", "ttft"), ("ITL", "itl"), ("TPOT", "tpot"), ("E2E", "e2el"))
+    ]
+    marker = "STAND-IN ENGINE  " if (smoke.get("conditions") or {}).get("stand_in") else ""
+    return f"{marker}{'  '.join(pairs)} ms (P50/P95, n={smoke.get('completed')})"
+
+
+def _ms(value: object) -> str:
+    return f"{value:.1f}" if isinstance(value, int | float) else "-"
+
+
+STAGE = Stage(name="smoke", wanted=wanted, plan=plan)

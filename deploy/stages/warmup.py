@@ -1,0 +1,73 @@
+"""Warm-up: the replicas run, and *active* means *warm*.
+
+The unit's ExecStartPost sends requests until two rounds agree, so `systemctl start` returns when a
+replica is warm, and fails when it cannot get there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from deploy.core import drift
+from deploy.core.drift import Unit
+from deploy.core.layout import Replica
+from deploy.remote import RemoteError
+from deploy.run import Node
+from deploy.stages import serving
+from deploy.stages.base import Change, Stage, Wanted, why
+
+
+def wanted(node: Node, layout: Sequence[Replica]) -> Wanted:
+    """Every replica running. They are started by the target at boot, so they need no enabling."""
+    del layout
+    return Wanted(units=tuple(Unit(unit) for unit in serving.replica_units(node)))
+
+
+def plan(node: Node) -> list[Change]:
+    """Start what does not run; restart what runs with an older configuration, one after another."""
+    units = serving.replica_units(node)
+    seen = (node.state or {}).get("units") or {}
+    running = [unit for unit in units if (seen.get(unit) or {}).get("active") == "active"]
+    stale = [unit for unit in _stale(node) if unit in running]
+    idle = [unit for unit in units if unit not in running]
+    changes = [Change(f"restart {unit}", _bring_up("restart", [unit])) for unit in stale]
+    if idle:
+        changes.append(Change(f"start {', '.join(idle)} and warm up", _bring_up("start", idle)))
+    return changes
+
+
+def _stale(node: Node) -> list[str]:
+    """Units that owe a restart: their files changed since they were started."""
+    files = serving.wanted(node, node.layout()).files
+    owed = drift.owed(files, (), node.state or {})
+    return [act.partition(":")[2] for act in owed if act.startswith("restart:")]
+
+
+def _bring_up(verb: str, units: list[str]) -> Callable[[Node], None]:
+    def act(node: Node) -> None:
+        names = " ".join(units)
+        markers = " ".join(drift.marker(f"restart:{unit}") for unit in units)
+        # A unit that failed before must not be refused for having failed too often.
+        command = (
+            f"systemctl daemon-reload && "
+            f"{{ systemctl reset-failed {names} 2>/dev/null; true; }} && "
+            f"systemctl {verb} {names} && rm -f {markers}"
+        )
+        try:
+            node.connected().run(command, timeout=node.spec.warm_deadline_s + 120)
+        except RemoteError as error:
+            raise RemoteError(_cause(node, units) or str(error)) from None
+
+    return act
+
+
+def _cause(node: Node, units: list[str]) -> str:
+    """What the first replica that is not running says; empty when all run."""
+    remote = node.connected()
+    for unit in units:
+        if not remote.attempt(f"systemctl is-active --quiet {unit}", timeout=20).ok:
+            return f"{unit} did not get warm; {why(node, unit)}"
+    return ""
+
+
+STAGE = Stage(name="warm-up", wanted=wanted, plan=plan)

@@ -1,0 +1,53 @@
+"""What production nodes are asked to be. Every key is described in docs/inventory.md.
+
+The values are an example to fill in: your mirrors, your keys, your model store. A key nobody knows, a value
+of the wrong type or a combination that cannot work is refused before any node is connected to.
+"""
+
+from pathlib import Path
+
+_here = Path(__file__).resolve().parent.parent
+
+ssh_key = "~/.ssh/id_ed25519"
+
+# Exact, because the fabric manager, NSCQ and NVSDM must equal the driver to the last digit.
+driver = "580.126.20"
+
+repositories = [
+    {
+        "name": "vendor",
+        "url": "https://mirror.example.internal/nvidia/debian12/",
+        "key": str(_here / "keys" / "vendor.asc"),
+        # Of the key you reviewed: a mirror signed by another key is refused.
+        "fingerprint": "0" * 40,
+    },
+]
+
+engine = {
+    "kind": "cuda",
+    "version": "0.33.0",
+    "requirements": str(_here.parent / "requirements" / "engine-vllm-cuda.txt"),
+    "wheelhouse": "https://mirror.example.internal/wheels/",
+    "flags": {"performance-mode": "interactivity"},
+}
+
+model = "llama-3.3-70b-fp8"
+model_store = "https://models.example.internal"
+model_revision = "0" * 64
+
+# Four replicas of two GPUs: each stays within one NUMA node on two- and four-node maps.
+replicas = 4
+tensor_parallel = 2
+max_model_len = 8192
+max_num_seqs = 16
+max_num_batched_tokens = 8192
+
+api_key = {"env": "B200_API_KEY"}
+hf_token = {"env": "B200_HF_TOKEN"}
+
+smoke = {"requests": 120, "rate": 4.0, "input_tokens": 128, "output_tokens": 64}
+
+waivers = [
+    # {"check": "uniform.vbios", "subject": "GPU 5", "owner": "ops-on-call",
+    #  "reason": "J-1123, board swap planned", "until": "2026-12-01"},
+]

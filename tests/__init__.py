@@ -1,0 +1,1 @@
+"""Everything that proves the toolkit: unit tests, the lab, scenarios, recorded states."""

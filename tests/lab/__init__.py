@@ -1,0 +1,51 @@
+"""The lab: simulated B200 nodes on this machine, with the mirror they need. See docs/lab.md."""
+
+from __future__ import annotations
+
+from tests.lab.faults import (
+    block_mirror,
+    large_disk,
+    new_host_key,
+    plug,
+    publish_vendor,
+    small_disk,
+    unblock_mirror,
+    unplug,
+)
+from tests.lab.lab import (
+    down,
+    freeze,
+    kill,
+    power_on,
+    reset_host,
+    run,
+    set_scenario,
+    status,
+    thaw,
+    up,
+)
+from tests.lab.paths import LabError, LabPaths, lab_paths
+
+__all__ = [
+    "LabError",
+    "LabPaths",
+    "block_mirror",
+    "down",
+    "freeze",
+    "kill",
+    "lab_paths",
+    "large_disk",
+    "new_host_key",
+    "plug",
+    "power_on",
+    "publish_vendor",
+    "reset_host",
+    "run",
+    "set_scenario",
+    "small_disk",
+    "status",
+    "thaw",
+    "unblock_mirror",
+    "unplug",
+    "up",
+]

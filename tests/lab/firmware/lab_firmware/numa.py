@@ -1,0 +1,54 @@
+"""/sys/devices/system/node of the simulated node: what numactl -H, lscpu and systemd read."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from . import cpulist
+from .tree import Tree
+
+LOCAL, REMOTE = 10, 21
+KIB_PER_GIB = 1024 * 1024
+#: Share of memory a freshly booted node has free.
+FREE = 0.97
+
+
+def distances(scenario: Mapping[str, Any]) -> list[list[int]]:
+    """The node distance matrix: the scenario's, else 10 to itself and 21 to any other."""
+    count = len(scenario["numa_nodes"])
+    return scenario.get("numa_distance") or [
+        [LOCAL if a == b else REMOTE for b in range(count)] for a in range(count)
+    ]
+
+
+def _meminfo(node: Mapping[str, Any]) -> str:
+    total = node["memory_gib"] * KIB_PER_GIB
+    free = int(total * FREE)
+    rows = {"MemTotal": total, "MemFree": free, "MemUsed": total - free}
+    lines = [f"Node {node['id']} {key}: {kib:>14} kB" for key, kib in rows.items()]
+    return "\n".join([*lines, f"Node {node['id']} HugePages_Total:     0"])
+
+
+def tree(scenario: Mapping[str, Any]) -> Tree:
+    """The folder's files, one `nodeN` for each NUMA node."""
+    nodes = scenario["numa_nodes"]
+    everyone = cpulist.ids(node["id"] for node in nodes)
+    with_memory = cpulist.ids(node["id"] for node in nodes if node["memory_gib"])
+    files: Tree = {
+        "online": everyone,
+        "possible": everyone,
+        "has_cpu": cpulist.ids(node["id"] for node in nodes if node["cpus"]),
+        "has_memory": with_memory,
+        "has_normal_memory": with_memory,
+    }
+    width = 1 + max((cpu for node in nodes for cpu in cpulist.parse(node["cpus"])), default=0)
+    for node, row in zip(nodes, distances(scenario), strict=True):
+        at = f"node{node['id']}"
+        files |= {
+            f"{at}/cpulist": node["cpus"],
+            f"{at}/cpumap": cpulist.mask(cpulist.parse(node["cpus"]), width),
+            f"{at}/distance": " ".join(map(str, row)),
+            f"{at}/meminfo": _meminfo(node),
+        }
+    return files

@@ -1,0 +1,73 @@
+"""/proc as the simulated node shows it: driver files, command line, writable sysctls."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from .tree import Tree
+
+#: Kernel settings a deployment may write; in a container /proc/sys is read-only, so each is a file
+#: of its own.
+SYSCTLS = (
+    "fs/file-max",
+    "kernel/numa_balancing",
+    "kernel/panic",
+    "kernel/pid_max",
+    "kernel/threads-max",
+    "net/core/netdev_max_backlog",
+    "net/core/rmem_max",
+    "net/core/somaxconn",
+    "net/core/wmem_max",
+    "net/ipv4/ip_local_port_range",
+    "net/ipv4/tcp_max_syn_backlog",
+    "vm/max_map_count",
+    "vm/nr_hugepages",
+    "vm/overcommit_memory",
+    "vm/swappiness",
+    "vm/zone_reclaim_mode",
+)
+
+
+def _grub_words(root: Path) -> list[str]:
+    """What /etc/default/grub (and grub.d) adds to the command line at the next boot."""
+    settings: dict[str, str] = {}
+    files = [root / "etc/default/grub", *sorted((root / "etc/default/grub.d").glob("*.cfg"))]
+    for path in (path for path in files if path.is_file()):
+        for line in path.read_text(encoding="utf-8").splitlines():
+            name, equals, value = line.strip().partition("=")
+            if equals and name.startswith("GRUB_CMDLINE_LINUX"):
+                before = settings.get(name, "")
+                text = " ".join(shlex.split(value))
+                settings[name] = text.replace(f"${{{name}}}", before).replace(f"${name}", before)
+    both = (settings.get(f"GRUB_CMDLINE_LINUX{end}", "") for end in ("", "_DEFAULT"))
+    return " ".join(both).split()
+
+
+def cmdline(scenario: Mapping[str, Any], root: Path = Path("/")) -> str:
+    """The kernel command line this boot has."""
+    return " ".join([scenario["kernel_cmdline"], *_grub_words(root)])
+
+
+def driver_tree(
+    scenario: Mapping[str, Any], version: str | None, parameters: Mapping[str, str]
+) -> Tree:
+    """/proc/driver: the nvidia driver's files when it is loaded, else nothing."""
+    if not version:
+        return {}
+    files: Tree = {
+        "nvidia/version": (
+            f"NVRM version: NVIDIA UNIX Open Kernel Module for x86_64  {version}  "
+            "Release Build  (b200kit lab, simulation)\nGCC version:  gcc version 12.2.0"
+        ),
+        "nvidia/params": "\n".join(
+            [f"{key.removeprefix('NVreg_')}: {value}" for key, value in parameters.items()]
+            or ["NvLinkDisable: 0"]
+        ),
+    }
+    for gpu in scenario["gpus"]:
+        at = f"nvidia/gpus/{gpu['pci_address']}/information"
+        files[at] = f"Model: \t\t {gpu['name']}\nDevice Minor: \t {gpu['index']}"
+    return files

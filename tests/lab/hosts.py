@@ -1,0 +1,120 @@
+"""One simulated node: an overlay over the base, booted by systemd-nspawn in its own namespaces.
+
+Host directory: ``upper/`` (its disk), ``work/``, ``root/`` (mounted), ``log`` (its console).
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+from tests.lab import cgroups, network
+from tests.lab.mounts import mount_overlay, mounted_below, remove_tree, unmount_below
+from tests.lab.paths import LabError, LabPaths, host_index
+from tests.lab.seed import seed_disk
+from tests.lab.ssh import wait_for_ssh
+
+# nspawn with --keep-unit exits 133 when the guest asks for a reboot: start it again then. The
+# shell joins the host's control groups first, so that all it starts is born in them.
+_SUPERVISOR = """
+name=$1 root=$2 netns=$3; shift 3
+for group in "$@"; do echo $$ > "$group/cgroup.procs" || exit 90; done
+while :; do
+  systemd-nspawn --quiet --directory="$root" --boot --register=no --keep-unit --machine="$name" \
+    --network-namespace-path="$netns" --resolv-conf=off --timezone=off --link-journal=no \
+    --console=pipe
+  code=$?
+  echo "b200-lab: $name ended with $code"
+  [ "$code" = 133 ] || exit "$code"
+done
+"""
+
+
+def is_running(name: str) -> bool:
+    """Return whether the host is alive (a frozen one is) and could reboot."""
+    return cgroups.condition(name) in ("running", "frozen")
+
+
+def create(lab: LabPaths, name: str, scenario: str) -> None:
+    """Give a host a fresh disk and boot it, whatever was left of it before."""
+    remove(lab, name)
+    _mount(lab, name)
+    seed_disk(lab, name, lab.host(name) / "root", scenario)
+    boot(lab, name)
+
+
+def boot(lab: LabPaths, name: str) -> None:
+    """Boot a host that is not running from the disk it has; returns at once.
+
+    Raises `LabError` if it is running or has no disk.
+    """
+    if is_running(name):
+        raise LabError(f"{name} is running already")
+    cgroups.destroy(name)
+    if not (lab.host(name) / "upper").is_dir():
+        raise LabError(f"{name} has no disk: `b200 lab up` makes it one")
+    if not mounted_below(lab.host(name)):
+        _mount(lab, name)
+    network.ensure_host_link(name)
+    groups = cgroups.create(name)
+    arguments = [name, lab.host(name) / "root", network.namespace_path(name), *groups]
+    with open(lab.host(name) / "log", "ab") as log:
+        subprocess.Popen(
+            ["sh", "-c", _SUPERVISOR, "b200-lab-host", *map(str, arguments)],
+            stdin=subprocess.DEVNULL,
+            stdout=log,
+            stderr=log,
+            start_new_session=True,
+            env={"PATH": os.defpath + ":/usr/sbin:/sbin", "SYSTEMD_NSPAWN_UNIFIED_HIERARCHY": "1"},
+        )
+
+
+def enter_arguments(name: str) -> list[str]:
+    """Return nsenter's arguments for a host's namespaces."""
+    return [f"--target={cgroups.init_pid(name)}", "-m", "-u", "-i", "-n", "-p", "-C"]
+
+
+def kill(name: str) -> None:
+    """Cut a host's power: every process of it is gone when this returns. Its disk stays."""
+    cgroups.destroy(name)
+
+
+def remove(lab: LabPaths, name: str) -> None:
+    """Kill a host and take away everything it was: mounts, network, control groups, disk."""
+    cgroups.destroy(name)
+    unmount_below(lab.host(name))
+    network.remove_host_link(name)
+    remove_tree(lab.host(name))
+    propagate = Path("/run/systemd/nspawn/propagate", name)
+    if propagate.is_dir():
+        unmount_below(propagate)
+        propagate.rmdir()
+
+
+def create_all(lab: LabPaths, scenarios: dict[str, str]) -> None:
+    """Create hosts (name to scenario) side by side and wait until each answers over SSH."""
+    if not scenarios:
+        return
+    names = list(scenarios)
+    with ThreadPoolExecutor(max_workers=min(8, len(names))) as pool:
+        list(pool.map(lambda name: create(lab, name, scenarios[name]), names))
+        list(pool.map(lambda name: wait_for_ssh(lab, name, 60 + 5 * len(names)), names))
+
+
+def remove_all(lab: LabPaths) -> list[str]:
+    """Remove every host there is any trace of and return their names."""
+    on_disk = [path.name for path in lab.hosts.iterdir()] if lab.hosts.is_dir() else []
+    traces = {*on_disk, *cgroups.present(), *network.leftovers()}
+    names = sorted(traces, key=host_index)
+    with ThreadPoolExecutor(max_workers=8) as pool:
+        list(pool.map(lambda name: remove(lab, name), names))
+    cgroups.destroy_root()
+    return names
+
+
+def _mount(lab: LabPaths, name: str) -> None:
+    """Mount a host's root: its disk over the base."""
+    host = lab.host(name)
+    mount_overlay(lab.base, host / "upper", host / "work", host / "root")

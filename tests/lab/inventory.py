@@ -1,0 +1,75 @@
+"""The lab as a pyinfra inventory: hosts that are up, and the data a site would write by hand."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tests.lab.paths import lab_paths
+from tests.lab.state import read_state
+
+Host = tuple[str, dict[str, Any]]
+
+
+def nodes() -> list[Host]:
+    """Every lab host with its connection and inventory data; refuses when no lab is up."""
+    lab = read_state(lab_paths())
+    if not lab.get("hosts"):
+        raise SystemExit("no simulated node is up; run: b200 lab up")
+    return [(host["name"], _connection(lab, host) | _data(lab)) for host in lab["hosts"]]
+
+
+def _connection(lab: dict[str, Any], host: dict[str, Any]) -> dict[str, Any]:
+    return {
+        "ssh_hostname": host["address"],
+        "ssh_key": lab["ssh_key"],
+        "ssh_known_hosts_file": lab["known_hosts"],
+    }
+
+
+def _data(lab: dict[str, Any]) -> dict[str, Any]:
+    mirror = lab["mirror"]
+    return {
+        "driver": "580.126.20",
+        "repositories": [
+            {
+                "name": name,
+                "url": f"{mirror['url']}/apt/{name}/",
+                "key": mirror["apt_key"],
+                "fingerprint": mirror["apt_fingerprint"],
+            }
+            for name in ("vendor", "debian")
+        ],
+        "engine": _engine(lab),
+        "model": lab["model"]["name"],
+        "model_store": f"{mirror['url']}/models",
+        "model_revision": lab["model"]["revision"],
+        "replicas": 2,
+        "tensor_parallel": 4,
+        # The simulated map has several NUMA nodes, this machine's kernel usually has one.
+        "numa_policy": "local",
+        "hf_token": {"file": str(lab_paths().token)},
+        "reboot_deadline_s": 120,
+        "fabric_deadline_s": 20,
+        "warm_deadline_s": 300,
+        "stage_timeout_s": 600,
+        "console": "the lab's log of the host",
+    }
+
+
+def _engine(lab: dict[str, Any]) -> dict[str, Any]:
+    engine = lab["engine"]
+    stand_in = bool(engine["stand_in"])
+    cpu_only = {
+        # One gibibyte of KV cache; threads stay on the CPUs the unit is pinned to.
+        "VLLM_CPU_KVCACHE_SPACE": "1",
+        "VLLM_CPU_OMP_THREADS_BIND": "nobind",
+        "OMP_NUM_THREADS": "1",
+    }
+    return {
+        "kind": "stand-in" if stand_in else "cpu",
+        "version": engine["version"],
+        "requirements": str(lab_paths().mirror / "wheels" / engine["requirements"]),
+        "wheelhouse": f"{lab['mirror']['url']}/wheels/",
+        "environment": {} if stand_in else cpu_only,
+        "flags": {"enforce-eager": True},
+    }

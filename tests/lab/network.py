@@ -1,0 +1,92 @@
+"""The lab's network: a bridge without a way out, and one namespace with one interface a host.
+
+Hosts get no default route and the machine does not forward for them: like a site without internet
+access, they reach each other and the mirror on the bridge's address, and nothing else.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from tests.lab.paths import BRIDGE, BRIDGE_ADDRESS, PREFIX_LENGTH, host_address, host_index
+from tests.lab.shell import run
+
+INTERFACE = "host0"
+_NAMESPACES = Path("/run/netns")
+
+
+def namespace(name: str) -> str:
+    """Return the name of a host's network namespace."""
+    return f"lab-{name}"
+
+
+def namespace_path(name: str) -> Path:
+    """Return the path of a host's network namespace."""
+    return _NAMESPACES / namespace(name)
+
+
+def host_mac(name: str) -> str:
+    """Return a host's hardware address: the same after each reset, as a machine's own would be.
+
+    With a new one, this machine's ARP entry for the host would be wrong for up to a minute.
+    """
+    return f"02:b2:00:00:00:{host_index(name):02x}"
+
+
+def bridge_up() -> bool:
+    """Return whether the bridge is there."""
+    return Path("/sys/class/net", BRIDGE).exists()
+
+
+def ensure_bridge() -> None:
+    """Make the bridge with the controller's address, unless it is there; never forwarding."""
+    if not bridge_up():
+        options = ["type", "bridge", "forward_delay", "0", "stp_state", "0"]
+        run(["ip", "link", "add", BRIDGE, *options])
+    run(["ip", "addr", "replace", f"{BRIDGE_ADDRESS}/{PREFIX_LENGTH}", "dev", BRIDGE])
+    run(["ip", "link", "set", BRIDGE, "up"])
+    Path(f"/proc/sys/net/ipv4/conf/{BRIDGE}/forwarding").write_text("0")
+
+
+def remove_bridge() -> None:
+    """Remove the bridge if it is there."""
+    if bridge_up():
+        run(["ip", "link", "del", BRIDGE])
+
+
+def ensure_host_link(name: str) -> None:
+    """Give a host its namespace, its interface and its address, unless it has them."""
+    # `ip netns list` races with hosts that start beside this one: look at the file instead.
+    if namespace_path(name).exists():
+        return
+    ns, outer = namespace(name), f"v-{name}"
+    remove_host_link(name)
+    run(["ip", "netns", "add", ns])
+    run(["ip", "link", "add", outer, "type", "veth", "peer", "name", INTERFACE, "netns", ns])
+    run(["ip", "link", "set", outer, "master", BRIDGE, "up"])
+    commands = [
+        "link set lo up",
+        f"link set {INTERFACE} address {host_mac(name)}",
+        f"addr add {host_address(name)}/{PREFIX_LENGTH} dev {INTERFACE}",
+        f"link set {INTERFACE} up",
+    ]
+    run(["ip", "-n", ns, "-batch", "-"], stdin="\n".join(commands) + "\n")
+
+
+def remove_host_link(name: str) -> None:
+    """Remove a host's interface and namespace, whichever are there."""
+    if Path("/sys/class/net", f"v-{name}").exists():
+        run(["ip", "link", "del", f"v-{name}"], check=False)
+    if namespace_path(name).exists():
+        run(["ip", "netns", "del", namespace(name)])
+
+
+def leftovers() -> list[str]:
+    """Return the names of lab hosts that a namespace is left of."""
+    names = [path.name.removeprefix("lab-") for path in _NAMESPACES.glob("lab-b200-*")]
+    return sorted(names, key=host_index)
+
+
+def set_link(name: str, up: bool) -> None:
+    """Plug a host's cable in or pull it: its processes go on, nobody reaches it."""
+    run(["ip", "link", "set", f"v-{name}", "up" if up else "down"])

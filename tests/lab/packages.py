@@ -1,0 +1,144 @@
+"""The vendor's packages, simulated: names, version shapes, dependencies, and what they do.
+
+Names follow NVIDIA's rule for branches from 580 on (no branch in the name); `nvlsm` and the
+container toolkit have versions of their own. What a package does is in tests/lab/vendor/NAME, and
+in the NVML stand-in that libnvidia-compute carries (tests/lab/shim). Nothing is started on
+installation.
+"""
+
+from __future__ import annotations
+
+import tempfile
+from dataclasses import replace
+from pathlib import Path
+
+from tests.lab import deb, shim_build
+from tests.lab.deb import Package
+
+VENDOR = Path(__file__).resolve().parent / "vendor"
+
+#: Driver versions the lab's repository holds: the one deployed, a later one of its branch, and a
+#: later branch, which is what an unpinned `apt install nvidia-open` takes.
+VERSIONS = ["580.126.20", "580.159.03", "590.48.01"]
+NVLSM_VERSION = "2025.10.11-1"
+TOOLKIT_VERSION = "1.20.0-1"
+
+#: Packages that carry the driver's version and must all have the same.
+LOCKSTEP = (
+    "nvidia-open",
+    "nvidia-kernel-open-dkms",
+    "libnvidia-compute",
+    "nvidia-persistenced",
+    "nvidia-fabricmanager",
+    "libnvidia-nscq",
+    "libnvsdm",
+)
+LIBRARIES = "usr/lib/x86_64-linux-gnu"
+
+
+def _from_tree(name: str, version: str, summary: str, *depends: str) -> Package:
+    upstream = version.rsplit("-", 1)[0]
+    words = {"VERSION": upstream, "UPSTREAM": upstream, "BRANCH": ".".join(upstream.split(".")[:2])}
+    tree = VENDOR / name
+    return Package(
+        name, version, summary, depends, tree=tree if tree.is_dir() else None, words=words
+    )
+
+
+def _marker_library(name: str, version: str, soname: str, summary: str) -> Package:
+    """A library nobody calls here: its file is a text that says so."""
+    files = {f"{LIBRARIES}/{soname}": f"{name} {version}: simulation, not a library\n".encode()}
+    return Package(name, version, summary, files=files)
+
+
+def _compute(version: str) -> Package:
+    upstream = version.rsplit("-", 1)[0]
+    with tempfile.TemporaryDirectory(prefix="b200-shim-") as scratch:
+        library = shim_build.compile_shim(Path(scratch) / "lib", upstream).read_bytes()
+    plain = _from_tree("libnvidia-compute", version, "NVML library and nvidia-smi", "libc6")
+    real = f"libnvidia-ml.so.{upstream}"
+    return replace(
+        plain,
+        files={f"{LIBRARIES}/{real}": library},
+        links={f"{LIBRARIES}/{shim_build.SONAME}": real},
+    )
+
+
+def driver_packages(driver: str) -> list[Package]:
+    """The lockstep set of one driver version ("580.126.20")."""
+    version = f"{driver}-1"
+    same = f"(= {version})"
+    return [
+        Package(
+            "nvidia-open",
+            version,
+            "metapackage for the open driver",
+            tuple(
+                f"{name} {same}"
+                for name in ("nvidia-kernel-open-dkms", "libnvidia-compute", "nvidia-persistenced")
+            ),
+        ),
+        _from_tree(
+            "nvidia-kernel-open-dkms", version, "open kernel module, loaded at the next boot"
+        ),
+        _compute(version),
+        _from_tree(
+            "nvidia-persistenced", version, "persistence daemon", f"libnvidia-compute {same}"
+        ),
+        _from_tree("nvidia-fabricmanager", version, "fabric manager for NVSwitch systems"),
+        _marker_library(
+            "libnvidia-nscq", version, f"libnvidia-nscq.so.{driver}", "NVSwitch library"
+        ),
+        _marker_library("libnvsdm", version, f"libnvsdm.so.{driver}", "NVLink device library"),
+        pinning(driver),
+    ]
+
+
+def pinning(wanted: str) -> Package:
+    """Keeps the lockstep set at a branch ("580") or at one version ("580.126.20")."""
+    name = f"nvidia-driver-pinning-{wanted}"
+    version = f"{wanted}.*" if wanted.isdigit() else f"{wanted}-*"
+    preferences = f"Package: {' '.join(LOCKSTEP)}\nPin: version {version}\nPin-Priority: 1000\n"
+    return Package(
+        name,
+        f"{wanted}-1",
+        f"apt preferences that keep the driver at {wanted}",
+        relations=dict.fromkeys(("Provides", "Conflicts", "Replaces"), "nvidia-driver-pinning"),
+        files={f"etc/apt/preferences.d/{name}.pref": preferences.encode()},
+    )
+
+
+def other_packages() -> list[Package]:
+    """What has a version of its own: the subnet manager and the container toolkit."""
+    version, same = TOOLKIT_VERSION, f"(= {TOOLKIT_VERSION})"
+    base = _from_tree("nvidia-container-toolkit-base", version, "nvidia-ctk and CDI refresh")
+    return [
+        _from_tree("nvlsm", NVLSM_VERSION, "NVLink subnet manager"),
+        _marker_library(
+            "libnvidia-container1", version, "libnvidia-container.so.1", "runtime library"
+        ),
+        Package(
+            "libnvidia-container-tools",
+            version,
+            "command-line tools",
+            (f"libnvidia-container1 {same}",),
+        ),
+        replace(base, enable=("nvidia-cdi-refresh.path", "nvidia-cdi-refresh.service")),
+        Package(
+            "nvidia-container-toolkit",
+            version,
+            "container runtime hook",
+            (f"nvidia-container-toolkit-base {same}", f"libnvidia-container-tools {same}"),
+        ),
+    ]
+
+
+def build(outdir: Path, versions: list[str] | None = None) -> list[Path]:
+    """Write every .deb for the driver `versions` (default VERSIONS); return their paths."""
+    wanted = versions or VERSIONS
+    outdir.mkdir(parents=True, exist_ok=True)
+    branches = sorted({version.split(".")[0] for version in wanted})
+    packages = [package for version in wanted for package in driver_packages(version)]
+    packages += [pinning(branch) for branch in branches]
+    packages += other_packages()
+    return [deb.build(package, outdir) for package in packages]

@@ -1,0 +1,127 @@
+"""Names and places of the lab: its directory, its addresses, its hosts' names.
+
+Everything here is pure: no file is read or written.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from dataclasses import dataclass
+from pathlib import Path
+
+BRIDGE = "labbr0"
+BRIDGE_ADDRESS = "10.77.0.1"
+PREFIX_LENGTH = 24
+MIRROR_PORT = 8780
+MAX_HOSTS = 64
+MODEL_NAME = "tiny-llama"
+
+_HOST_NAME = re.compile(r"b200-([1-9][0-9]?)")
+
+
+class LabError(RuntimeError):
+    """What the lab could not do: one line saying what was seen and what to do."""
+
+
+@dataclass(frozen=True)
+class LabPaths:
+    """Where one lab keeps its things, all below ``root``."""
+
+    root: Path
+
+    @property
+    def base(self) -> Path:
+        """Root file system every host is laid over (never written while hosts run)."""
+        return self.root / "base"
+
+    @property
+    def hosts(self) -> Path:
+        """Parent of the host directories."""
+        return self.root / "hosts"
+
+    @property
+    def mirror(self) -> Path:
+        """Document root of the mirror: apt/, wheels/, models/."""
+        return self.root / "mirror"
+
+    @property
+    def state_file(self) -> Path:
+        """``lab.json``, what other code reads to find the lab."""
+        return self.root / "lab.json"
+
+    @property
+    def ssh_key(self) -> Path:
+        """Private key that opens root on every host."""
+        return self.root / "id_ed25519"
+
+    @property
+    def host_key(self) -> Path:
+        """The hosts' shared throwaway SSH host key."""
+        return self.root / "ssh_host_ed25519_key"
+
+    @property
+    def known_hosts(self) -> Path:
+        """One line a host: address and host key."""
+        return self.root / "known_hosts"
+
+    @property
+    def ssh_config(self) -> Path:
+        """For ``ssh -F``: every host by name."""
+        return self.root / "ssh_config"
+
+    @property
+    def token(self) -> Path:
+        """Bearer token of the model store (test-only secret, mode 0600)."""
+        return self.root / "token"
+
+    @property
+    def gnupg(self) -> Path:
+        """GNUPGHOME of the repositories' throwaway keys."""
+        return self.root / "gnupg"
+
+    @property
+    def tools(self) -> Path:
+        """Virtual environment used to fetch wheels and to train the tokenizer."""
+        return self.root / "tools"
+
+    @property
+    def cache(self) -> Path:
+        """Downloads and intermediate files."""
+        return self.root / "cache"
+
+    def host(self, name: str) -> Path:
+        """Directory of one host: upper/ work/ root/ log."""
+        return self.hosts / name
+
+
+def lab_paths() -> LabPaths:
+    """Return the lab's paths: ``$B200_LAB``, else ``~/.cache/b200kit/lab``."""
+    configured = os.environ.get("B200_LAB")
+    root = Path(configured) if configured else Path.home() / ".cache" / "b200kit" / "lab"
+    return LabPaths(root.absolute())
+
+
+def host_name(index: int) -> str:
+    """Return the name of host ``index`` (from 1)."""
+    if not 1 <= index <= MAX_HOSTS:
+        raise LabError(f"host number {index} is not in 1..{MAX_HOSTS}")
+    return f"b200-{index}"
+
+
+def host_index(name: str) -> int:
+    """Return the number in a host's name; `LabError` if it is not a lab host's name."""
+    match = _HOST_NAME.fullmatch(name)
+    if match is None or int(match[1]) > MAX_HOSTS:
+        raise LabError(f"{name!r} is not a lab host: names are b200-1 to b200-{MAX_HOSTS}")
+    return int(match[1])
+
+
+def host_address(name: str) -> str:
+    """Return the IPv4 address of a host: b200-1 is 10.77.0.11."""
+    return f"10.77.0.{10 + host_index(name)}"
+
+
+def mirror_url() -> str:
+    """Return the mirror's URL as hosts see it."""
+    return f"http://{BRIDGE_ADDRESS}:{MIRROR_PORT}"

@@ -1,0 +1,108 @@
+"""The root file system all hosts share: a minimal Debian 12 server, made once and cached."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from pathlib import Path
+
+from tests.lab.debian import SUITE, debian_sources
+from tests.lab.mounts import mounted_below, remove_tree
+from tests.lab.paths import LabError, LabPaths
+from tests.lab.shell import Progress, run, timed
+
+# What a minimal Debian server install with the SSH task has, and python3. What the toolkit brings
+# (HAProxy, python3-venv, numactl, ...) stays out: nodes must get it from the mirror.
+PACKAGES = (
+    "apt-utils", "ca-certificates", "cron", "dbus", "ifupdown", "init", "iproute2",
+    "iputils-ping", "kmod", "less", "libpam-systemd", "logrotate", "lsb-release", "nano",
+    "netbase", "openssh-server", "pciutils", "procps", "python3", "sensible-utils", "sudo",
+    "systemd", "systemd-sysv", "systemd-timesyncd", "tzdata", "udev", "whiptail",
+)  # fmt: skip
+
+# Units that cannot work in a container on a shared kernel, or that only cost time in it.
+MASKED = (
+    "apt-daily.timer", "apt-daily-upgrade.timer", "console-getty.service", "dev-hugepages.mount",
+    "dev-mqueue.mount", "dpkg-db-backup.timer", "e2scrub_all.timer", "e2scrub_reap.service",
+    "fstrim.timer", "getty.target", "getty@tty1.service", "ifupdown-wait-online.service",
+    "networking.service", "sys-kernel-debug.mount", "sys-kernel-tracing.mount",
+    "systemd-networkd-wait-online.service", "systemd-udev-trigger.service",
+    "systemd-udevd-control.socket", "systemd-udevd-kernel.socket", "systemd-udevd.service",
+    # fs.inotify.max_user_instances (128) is shared by all hosts, as they run under one root: with
+    # a user manager a login, 7 of 16 hosts went "degraded".
+    "user@.service",
+)  # fmt: skip
+
+# VERBOSE makes sshd log each session's command: the tests count remote commands from that.
+SSHD = "LogLevel VERBOSE\nPermitRootLogin prohibit-password\n"
+
+_LEFT_OUT = ("doc", "info", "locale", "man")
+_RECIPE = 1
+
+
+def recipe_stamp() -> str:
+    """Return a hash of everything that decides what the base holds."""
+    recipe = [_RECIPE, SUITE, PACKAGES, MASKED, SSHD, _LEFT_OUT]
+    return hashlib.sha256(json.dumps(recipe).encode()).hexdigest()[:16]
+
+
+def ensure_base(lab: LabPaths, progress: Progress) -> None:
+    """Build the base unless the one that is there has this recipe's stamp (25-60 s).
+
+    Raises `LabError` if it must be rebuilt while hosts are laid over it.
+    """
+    stamp = lab.root / "base.stamp"
+    if lab.base.is_dir() and stamp.is_file() and stamp.read_text() == recipe_stamp():
+        return
+    if lab.hosts.is_dir() and mounted_below(lab.hosts):
+        raise LabError(
+            "the hosts' base must be rebuilt and hosts are up: run `b200 lab down` first"
+        )
+    building = lab.root / "base.building"
+    stamp.unlink(missing_ok=True)
+    for leftover in (building, lab.base):
+        remove_tree(leftover)
+    with timed(progress, "base: Debian 12 root file system for the hosts"):
+        _bootstrap(building)
+        prepare(building)
+        building.rename(lab.base)
+        stamp.write_text(recipe_stamp())
+
+
+def _bootstrap(target: Path) -> None:
+    """Have mmdebstrap install Debian into ``target`` from this machine's own mirror."""
+    target.parent.mkdir(parents=True, exist_ok=True)
+    leave_out = [f"--dpkgopt=path-exclude=/usr/share/{part}/*" for part in _LEFT_OUT]
+    run(
+        [
+            "mmdebstrap", "--quiet", "--variant=minbase", "--mode=root",
+            f"--include={','.join(PACKAGES)}",
+            '--aptopt=APT::Install-Recommends "false"',
+            *leave_out, SUITE, target, *debian_sources(),
+        ],
+        timeout=1800,
+    )  # fmt: skip
+
+
+def prepare(base: Path) -> None:
+    """Turn a fresh Debian tree into a host's base: hermetic, keyless, fit for a container."""
+    for unit in MASKED:
+        _link(base / "etc/systemd/system" / unit, "/dev/null")
+    _link(base / "etc/systemd/system/default.target", "/lib/systemd/system/multi-user.target")
+    for key in (base / "etc/ssh").glob("ssh_host_*"):
+        key.unlink()
+    (base / "etc/ssh/sshd_config.d/lab.conf").write_text(SSHD)
+    (base / "etc/machine-id").write_text("")
+    (base / "var/lib/dbus/machine-id").unlink(missing_ok=True)
+    (base / "etc/apt/apt.conf.d/99mmdebstrap").unlink(missing_ok=True)
+    (base / "etc/apt/sources.list").write_text("")
+    for source in (base / "etc/apt/sources.list.d").glob("*"):
+        source.unlink()
+    resolver = base / "etc/resolv.conf"
+    resolver.unlink(missing_ok=True)
+    resolver.write_text("")
+
+
+def _link(path: Path, target: str) -> None:
+    path.unlink(missing_ok=True)
+    path.symlink_to(target)

@@ -1,0 +1,198 @@
+"""Scenario files: a simulated node as data, read, merged, checked and rendered for one machine.
+
+`render` is what the lab calls; the dict it returns is written to the guest as
+/etc/b200-lab/scenario.json and read there by the firmware (tests/lab/firmware). docs/scenarios.md
+says how to write a scenario by hand.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import sys
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from tests.lab import cpu_scale, nvml_conf
+from tests.lab.scenario_merge import deep_merge, extend, merge_items
+from tests.lab.scenario_shape import GPU_OWN, SCENARIO, ScenarioError, check, did_you_mean
+
+DIRECTORY = Path(__file__).resolve().parent.parent / "scenarios"
+SCHEMA = "b200kit/lab-scenario/1"
+PCI_ADDRESS = re.compile(r"[0-9a-f]{4}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]")
+
+
+def names() -> list[str]:
+    """Names of the scenarios that come with the toolkit, sorted."""
+    return sorted(path.stem for path in DIRECTORY.glob("*.yaml"))
+
+
+def _find(name_or_path: str, beside: Path) -> Path:
+    if "/" in name_or_path or name_or_path.endswith((".yaml", ".yml")):
+        path = Path(name_or_path)
+        if not path.is_file():
+            raise ScenarioError(f"scenario file {name_or_path} does not exist")
+        return path
+    for directory in (beside, DIRECTORY):
+        path = directory / f"{name_or_path}.yaml"
+        if path.is_file():
+            return path
+    hint = did_you_mean(name_or_path, names()) or f" (there are: {', '.join(names())})"
+    raise ScenarioError(f"unknown scenario '{name_or_path}'{hint}")
+
+
+def _read(path: Path) -> dict[str, Any]:
+    try:
+        document = yaml.safe_load(path.read_text(encoding="utf-8"))
+    except (OSError, UnicodeDecodeError, yaml.YAMLError) as problem:
+        reason = " ".join(str(problem).split())
+        raise ScenarioError(f"{path.name}: cannot be read as YAML: {reason}") from problem
+    if not isinstance(document, dict):
+        raise ScenarioError(f"{path.name}: expected a map at the top, got {document!r}")
+    for key in document:
+        if key not in SCENARIO:
+            raise ScenarioError(
+                f"{path.name}: unknown key '{key}'{did_you_mean(str(key), SCENARIO)}"
+            )
+    return document
+
+
+def load(
+    name_or_path: str, beside: Path = DIRECTORY, seen: tuple[Path, ...] = ()
+) -> dict[str, Any]:
+    """The scenario as written with every `extends` resolved and its keys and types checked."""
+    path = _find(name_or_path, beside).resolve()
+    if path in seen:
+        raise ScenarioError(f"{path.name}: extends itself by way of {seen[-1].name}")
+    written = _read(path)
+    if "extends" in written:
+        base = load(str(written.pop("extends")), path.parent, (*seen, path))
+        written = extend(base, written, path.name)
+    check(written, SCENARIO, path.name)
+    missing = sorted(set(SCENARIO) - set(written) - {"extends", "numa_distance"})
+    if missing:
+        raise ScenarioError(
+            f"{path.name}: says nothing of '{missing[0]}' and extends no scenario that does"
+        )
+    return written
+
+
+def _resolve_gpus(
+    written: dict[str, Any], cpus: dict[int, str], where: str
+) -> list[dict[str, Any]]:
+    gpus = [deep_merge(written["gpu"], gpu) for gpu in written["gpus"]]
+    for index, gpu in enumerate(gpus):
+        for key in GPU_OWN:
+            if key not in gpu:
+                raise ScenarioError(f"{where}: gpus[{index}] has no '{key}'")
+        gpu |= {"index": index, "cpus": cpus.get(gpu["numa_node"], "")}
+    return gpus
+
+
+def _check_places(rendered: dict[str, Any], where: str) -> None:
+    """PCI addresses are well formed and used once; NUMA nodes exist (-1: not said)."""
+    nodes = {node["id"] for node in rendered["numa_nodes"]} | {-1}
+    used: set[str] = set()
+    for device in [*rendered["gpus"], *rendered["nics"]]:
+        address = device["pci_address"]
+        if not PCI_ADDRESS.fullmatch(address):
+            raise ScenarioError(f"{where}: PCI address {address!r} is not like '0000:1b:00.0'")
+        if address in used:
+            raise ScenarioError(f"{where}: PCI address {address} is used twice")
+        if device["numa_node"] not in nodes:
+            raise ScenarioError(
+                f"{where}: {address} is on NUMA node {device['numa_node']}, which is not there"
+            )
+        used.add(address)
+
+
+def _numa_nodes(written: dict[str, Any], cpus_online: int, where: str) -> list[dict[str, Any]]:
+    nodes = written["numa_nodes"]
+    lists = [node["cpus"] for node in nodes]
+    try:
+        real = cpu_scale.scale(lists, cpus_online) if written["cpus"] == "scaled" else lists
+    except ValueError as problem:
+        raise ScenarioError(f"{where}: numa_nodes: not a CPU list: {problem}") from problem
+    return [
+        {**node, "cpus": cpus, "cpus_written": node["cpus"]}
+        for node, cpus in zip(nodes, real, strict=True)
+    ]
+
+
+def _xids(written: dict[str, Any], where: str) -> list[dict[str, Any]]:
+    lines = []
+    for xid in written["xids"]:
+        if xid["gpu"] >= len(written["gpus"]):
+            raise ScenarioError(f"{where}: xids: there is no GPU {xid['gpu']}")
+        place = written["gpus"][xid["gpu"]]["pci_address"].rsplit(".", 1)[0]
+        line = f"NVRM: Xid (PCI:{place}): {xid['code']}, {xid['text']}"
+        lines.append({"after_s": xid.get("after_s", 0), "line": line})
+    return lines
+
+
+def _later(gpus: list[dict[str, Any]], written: dict[str, Any], where: str) -> list[dict[str, Any]]:
+    """Each later change as the NVML lines it changes, told from the GPUs as they are at boot."""
+    now, changes = nvml_conf.conf(gpus, written["hang"]), []
+    for number, change in enumerate(written["later"]):
+        place = f"{where}: later[{number}].gpus"
+        changed = merge_items(gpus, change.get("gpus", {}), None, place)
+        if len(changed) != len(gpus):
+            raise ScenarioError(
+                f"{place}: a GPU cannot be taken out while the node runs; use lost: true"
+            )
+        check(
+            [{k: v for k, v in gpu.items() if k not in ("index", "cpus")} for gpu in changed],
+            SCENARIO["gpus"],
+            place,
+        )
+        facts = _one_by_one(nvml_conf.conf(changed, written["hang"]), len(gpus))
+        old = _one_by_one(now, len(gpus))
+        nvml = {key: value for key, value in facts.items() if old.get(key) != value}
+        changes.append(
+            {"boot": change.get("boot", 1), "after_s": change.get("after_s", 0), "nvml": nvml}
+        )
+    return changes
+
+
+def _one_by_one(conf: dict[str, str], count: int) -> dict[str, str]:
+    """`conf` with each `gpu.*.KEY` written out for every GPU."""
+    spread: dict[str, str] = {}
+    for key, value in conf.items():
+        if key.startswith("gpu.*."):
+            spread |= {f"gpu.{index}.{key[6:]}": value for index in range(count)}
+        else:
+            spread[key] = value
+    return spread
+
+
+def render(name_or_path: str, cpus_online: int) -> dict[str, Any]:
+    """The scenario resolved for a machine with `cpus_online` CPUs, ready for json.dumps.
+
+    Raises ScenarioError with one line when the scenario is unknown or says something impossible.
+    """
+    written = load(name_or_path)
+    where = Path(name_or_path).stem
+    nodes = _numa_nodes(written, cpus_online, where)
+    gpus = _resolve_gpus(written, {node["id"]: node["cpus"] for node in nodes}, where)
+    rendered = {
+        "schema": SCHEMA,
+        "name": where,
+        **{
+            key: written[key]
+            for key in ("description", "source", "kernel_cmdline", "fabric", "nics")
+        },
+        "numa_nodes": nodes,
+        "numa_distance": written.get("numa_distance"),
+        "gpus": gpus,
+        "xids": _xids(written, where),
+        "nvml": nvml_conf.conf(gpus, written["hang"]),
+        "later": _later(gpus, written, where),
+    }
+    _check_places(rendered, where)
+    return rendered
+
+
+if __name__ == "__main__":
+    json.dump(render(sys.argv[1], int(sys.argv[2])), sys.stdout, indent=1)

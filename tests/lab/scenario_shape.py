@@ -1,0 +1,175 @@
+"""What a scenario file may say: every key with its type, and the check that holds a file to it.
+
+A *shape* is a type, a set of allowed words, a one-element list (list of that shape), a dict (a map
+with exactly these keys, all optional) or a tuple of shapes (any of them). The words of a scenario
+are explained in docs/scenarios.md.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable, Mapping
+from typing import Any, TypeAlias
+
+from tests.lab.paths import LabError
+
+Shape: TypeAlias = "type | frozenset[str] | list[Any] | tuple[Any, ...] | dict[str, Any]"
+
+#: Per-link counters of NVLink 5 and their NVML field ids (nvml.h, NVML_FI_DEV_NVLINK_COUNT_*).
+LINK_COUNTERS: dict[str, int] = {
+    "malformed_packets": 206,
+    "buffer_overruns": 207,
+    "receive_errors": 208,
+    "receive_remote_errors": 209,
+    "receive_general_errors": 210,
+    "integrity_errors": 211,
+    "transmit_discards": 212,
+    "recovery_success": 213,
+    "recovery_failed": 214,
+    "recovery_events": 215,
+    "effective_errors": 219,
+    "effective_ber": 220,
+    "symbol_errors": 221,
+    "symbol_ber": 222,
+}
+
+#: nvmlGpuFabricState_t and nvmlGpuFabricHealthSummary_t, by our words.
+FABRIC_STATES = {"not-supported": 0, "not-started": 1, "in-progress": 2, "completed": 3}
+FABRIC_HEALTH = {"not-supported": 0, "healthy": 1, "unhealthy": 2, "limited": 3}
+
+GPU: dict[str, Any] = {
+    "uuid": str,
+    "serial": str,
+    "pci_address": str,
+    "module_id": int,
+    "numa_node": int,
+    "name": str,
+    "device_id": str,
+    "subsystem_id": str,
+    "board_part_number": str,
+    "gpu_part_number": str,
+    "vbios": str,
+    "inforom": str,
+    "compute_capability": [int],
+    "memory": {"total_mib": int, "reserved_mib": int, "used_mib": int},
+    "bar1_total_mib": int,
+    "power": dict.fromkeys(("limit_mw", "default_mw", "min_mw", "max_mw", "usage_mw"), int),
+    "clocks": dict.fromkeys(("sm_mhz", "sm_max_mhz", "mem_mhz", "mem_max_mhz"), int),
+    "clocks_event_reasons": int,
+    "temperature": dict.fromkeys(
+        ("gpu_c", "memory_c", "margin_c", "shutdown_margin_c", "slowdown_margin_c"), int
+    ),
+    "pcie": dict.fromkeys(("generation", "max_generation", "width", "max_width", "replays"), int),
+    "ecc": {
+        "enabled": bool,
+        "volatile_corrected": int,
+        "volatile_uncorrected": int,
+        "aggregate_corrected": int,
+        "aggregate_uncorrected": int,
+    },
+    "remap": {"correctable": int, "uncorrectable": int, "pending": bool, "failure": bool},
+    "mig": bool,
+    "recovery_action": int,
+    "fabric": {
+        "state": frozenset(FABRIC_STATES),
+        "status": int,
+        "clique_id": int,
+        "cluster_uuid": str,
+        "health_summary": frozenset(FABRIC_HEALTH),
+        "health_mask": int,
+    },
+    "links": {
+        "count": int,
+        "down": (frozenset({"none", "all"}), [int]),
+        "version": int,
+        "speed_mbps": int,
+        "counters": dict.fromkeys(LINK_COUNTERS, (int, dict)),
+    },
+    "lost": bool,
+    "hang": [str],
+}
+
+#: Keys of a GPU that belong to one board and are not given in the shared `gpu:` part.
+GPU_OWN = ("uuid", "serial", "pci_address", "module_id", "numa_node")
+
+SCENARIO: dict[str, Any] = {
+    "extends": str,
+    "description": str,
+    "source": str,
+    "cpus": frozenset({"scaled", "as-written"}),
+    "kernel_cmdline": str,
+    "gpu": {key: shape for key, shape in GPU.items() if key not in GPU_OWN},
+    "gpus": [GPU],
+    "numa_nodes": [{"id": int, "cpus": str, "memory_gib": int}],
+    "numa_distance": [[int]],
+    "nics": [
+        {
+            "name": str,
+            "pci_address": str,
+            "numa_node": int,
+            "device_id": str,
+            "switch_management": bool,
+        }
+    ],
+    "fabric": {"completes": bool, "after_s": int},
+    "hang": [str],
+    "xids": [{"gpu": int, "code": int, "text": str, "after_s": int}],
+    "later": [{"boot": int, "after_s": int, "gpus": dict}],
+}
+
+
+class ScenarioError(LabError):
+    """A scenario that cannot be used; the text is one line naming the file and the key."""
+
+
+def did_you_mean(word: str, known: Iterable[str]) -> str:
+    """` (did you mean 'x'?)` for the known word nearest to `word`, or nothing."""
+    near = difflib.get_close_matches(word, list(known), n=1)
+    return f" (did you mean '{near[0]}'?)" if near else ""
+
+
+def _type_error(value: object, wanted: str, where: str) -> ScenarioError:
+    return ScenarioError(f"{where}: expected {wanted}, got {value!r}")
+
+
+def check(value: object, shape: Shape, where: str) -> None:
+    """Hold `value` to `shape`; raise ScenarioError naming `where` at the first thing wrong."""
+    if isinstance(shape, tuple):
+        _check_any(value, shape, where)
+    elif isinstance(shape, frozenset):
+        if value not in shape:
+            raise _type_error(value, "one of " + ", ".join(sorted(shape)), where)
+    elif isinstance(shape, dict):
+        _check_map(value, shape, where)
+    elif isinstance(shape, list):
+        if not isinstance(value, list):
+            raise _type_error(value, "a list", where)
+        for number, item in enumerate(value):
+            check(item, shape[0], f"{where}[{number}]")
+    elif not isinstance(value, shape) or (shape is int and isinstance(value, bool)):
+        raise _type_error(value, _article(shape), where)
+
+
+def _article(kind: type) -> str:
+    words = {int: "a whole number", str: "a text (in quotes)", bool: "true or false", dict: "a map"}
+    return words.get(kind, kind.__name__)
+
+
+def _check_any(value: object, shapes: tuple[Any, ...], where: str) -> None:
+    problems: list[ScenarioError] = []
+    for shape in shapes:
+        try:
+            check(value, shape, where)
+        except ScenarioError as problem:
+            problems.append(problem)
+    if len(problems) == len(shapes):
+        raise problems[0]
+
+
+def _check_map(value: object, shape: Mapping[str, Any], where: str) -> None:
+    if not isinstance(value, dict):
+        raise _type_error(value, "a map", where)
+    for key, item in value.items():
+        if key not in shape:
+            raise ScenarioError(f"{where}: unknown key '{key}'{did_you_mean(str(key), shape)}")
+        check(item, shape[key], f"{where}.{key}")

@@ -1,0 +1,71 @@
+"""What makes a host itself, written onto its fresh disk before it boots."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import shutil
+from pathlib import Path
+
+from tests.lab.paths import LabPaths
+from tests.lab.scenario import render
+
+FIRMWARE = Path(__file__).parent / "firmware"
+_GUEST_FIRMWARE = "usr/lib/b200-lab"
+
+
+def machine_id(name: str) -> str:
+    """Return a host's machine id: 32 hex digits that stay over resets, as hardware's would."""
+    return hashlib.sha256(f"b200-lab {name}".encode()).hexdigest()[:32]
+
+
+def seed_disk(lab: LabPaths, name: str, root: Path, scenario: str) -> None:
+    """Write name, identity, keys, scenario and simulated firmware into the root at ``root``."""
+    etc = root / "etc"
+    (etc / "hostname").write_text(f"{name}\n", encoding="utf-8")
+    (etc / "hosts").write_text(f"127.0.0.1 localhost\n127.0.1.1 {name}\n", encoding="utf-8")
+    (etc / "machine-id").write_text(f"{machine_id(name)}\n", encoding="utf-8")
+    authorized = root / "root/.ssh/authorized_keys"
+    authorized.parent.mkdir(mode=0o700, exist_ok=True)
+    _install(lab.ssh_key.with_suffix(".pub"), authorized, 0o600)
+    _install(lab.host_key, etc / "ssh/ssh_host_ed25519_key", 0o600)
+    _install(lab.host_key.with_suffix(".pub"), etc / "ssh/ssh_host_ed25519_key.pub", 0o644)
+    write_scenario(root, scenario)
+    install_firmware(root)
+
+
+def check_scenario(scenario: str) -> None:
+    """Raise `LabError` if a scenario (name or path) is unknown or cannot be."""
+    render(scenario, os.cpu_count() or 1)
+
+
+def write_scenario(root: Path, scenario: str) -> None:
+    """Render a scenario for this machine's CPUs onto the host's disk, in one step."""
+    target = root / "etc/b200-lab/scenario.json"
+    target.parent.mkdir(exist_ok=True)
+    fresh = target.with_suffix(".new")
+    document = render(scenario, os.cpu_count() or 1)
+    fresh.write_text(json.dumps(document, indent=1) + "\n", encoding="utf-8")
+    fresh.chmod(0o644)
+    os.replace(fresh, target)
+
+
+def install_firmware(root: Path) -> None:
+    """Copy the simulated hardware's files and have its units start early in boot."""
+    target = root / _GUEST_FIRMWARE
+    shutil.copytree(
+        FIRMWARE, target, dirs_exist_ok=True, ignore=shutil.ignore_patterns("__pycache__", "*.pyc")
+    )
+    wants = root / "etc/systemd/system/sysinit.target.wants"
+    wants.mkdir(parents=True, exist_ok=True)
+    for unit in target.glob("*.service"):
+        link = root / "etc/systemd/system" / unit.name
+        for path, to in ((link, f"/{_GUEST_FIRMWARE}/{unit.name}"), (wants / unit.name, link.name)):
+            path.unlink(missing_ok=True)
+            path.symlink_to(to if path is link else f"/etc/systemd/system/{to}")
+
+
+def _install(source: Path, target: Path, mode: int) -> None:
+    shutil.copyfile(source, target)
+    target.chmod(mode)

@@ -1,0 +1,142 @@
+#define _POSIX_C_SOURCE 200809L
+#include "conf.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+struct entry {
+    char *key, *value;
+    size_t order;
+};
+
+static struct entry *entries;
+static size_t count, room;
+
+static int by_key(const void *left, const void *right)
+{
+    return strcmp(((const struct entry *)left)->key, ((const struct entry *)right)->key);
+}
+
+/* Equal keys keep the order of the file, so that the last one can win. */
+static int by_key_and_order(const void *left, const void *right)
+{
+    const struct entry *a = left, *b = right;
+    int order = strcmp(a->key, b->key);
+    return order ? order : (a->order > b->order) - (a->order < b->order);
+}
+
+static int add(const char *key, const char *value)
+{
+    if (count == room) {
+        size_t wanted = room ? room * 2 : 256;
+        struct entry *grown = realloc(entries, wanted * sizeof *entries);
+        if (!grown)
+            return -1;
+        entries = grown;
+        room = wanted;
+    }
+    entries[count].key = strdup(key);
+    entries[count].value = strdup(value);
+    entries[count].order = count;
+    count++;
+    return entries[count - 1].key && entries[count - 1].value ? 0 : -1;
+}
+
+/* "@1700000000 key=value" holds only from that second on: a fault that comes later. */
+static char *due(char *line)
+{
+    if (*line != '@')
+        return line;
+    char *rest;
+    long long from = strtoll(line + 1, &rest, 10);
+    return *rest == ' ' && (long long)time(NULL) >= from ? rest + 1 : NULL;
+}
+
+static void keep_last_of_each_key(void)
+{
+    size_t kept = 0;
+    qsort(entries, count, sizeof *entries, by_key_and_order);
+    for (size_t i = 0; i < count; i++) {
+        if (i + 1 < count && strcmp(entries[i].key, entries[i + 1].key) == 0) {
+            free(entries[i].key);
+            free(entries[i].value);
+        } else {
+            entries[kept++] = entries[i];
+        }
+    }
+    count = kept;
+}
+
+nvmlReturn_t conf_load(const char *path)
+{
+    char *buffer = NULL;
+    size_t size = 0;
+    ssize_t length;
+    int failed = 0;
+    FILE *file = fopen(path, "re");
+
+    conf_free();
+    if (!file)
+        return NVML_ERROR_DRIVER_NOT_LOADED;
+    while ((length = getline(&buffer, &size, file)) > 0) {
+        buffer[strcspn(buffer, "\r\n")] = '\0';
+        char *line = due(buffer);
+        char *equals = line ? strchr(line, '=') : NULL;
+        if (!equals || *line == '#')
+            continue;
+        *equals = '\0';
+        failed |= add(line, equals + 1);
+    }
+    free(buffer);
+    fclose(file);
+    if (count)
+        keep_last_of_each_key();
+    return failed ? NVML_ERROR_INSUFFICIENT_SIZE : NVML_SUCCESS;
+}
+
+void conf_free(void)
+{
+    for (size_t i = 0; i < count; i++) {
+        free(entries[i].key);
+        free(entries[i].value);
+    }
+    free(entries);
+    entries = NULL;
+    count = room = 0;
+}
+
+const char *conf_text(const char *key)
+{
+    struct entry wanted = {.key = (char *)(uintptr_t)key};
+    struct entry *found =
+        count ? bsearch(&wanted, entries, count, sizeof *entries, by_key) : NULL;
+    return found ? found->value : NULL;
+}
+
+nvmlReturn_t conf_gpu_text(int gpu, const char *key, const char **text)
+{
+    char name[128];
+    snprintf(name, sizeof name, "gpu.%d.%s", gpu, key);
+    const char *value = conf_text(name);
+    if (!value) {
+        snprintf(name, sizeof name, "gpu.*.%s", key);
+        value = conf_text(name);
+    }
+    if (!value)
+        return NVML_ERROR_NOT_SUPPORTED;
+    if (*value == '!')
+        return (nvmlReturn_t)atoi(value + 1);
+    *text = value;
+    return NVML_SUCCESS;
+}
+
+nvmlReturn_t conf_gpu_number(int gpu, const char *key, long long *number)
+{
+    const char *text;
+    nvmlReturn_t result = conf_gpu_text(gpu, key, &text);
+    if (result == NVML_SUCCESS)
+        *number = strtoll(text, NULL, 0);
+    return result;
+}

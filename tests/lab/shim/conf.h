@@ -1,0 +1,18 @@
+/* The scenario as the guest's firmware wrote it: lines of key=value, loaded once, looked up by key.
+ * A value that starts with '!' is an NVML return code to give instead. */
+#ifndef B200_LAB_CONF_H
+#define B200_LAB_CONF_H
+
+#include "abi.h"
+
+nvmlReturn_t conf_load(const char *path);
+void conf_free(void);
+
+/* The text of `key`, or NULL when the scenario does not say. */
+const char *conf_text(const char *key);
+
+/* One GPU's reading: `gpu.INDEX.KEY`, else `gpu.*.KEY`; NOT_SUPPORTED when neither is there. */
+nvmlReturn_t conf_gpu_text(int gpu, const char *key, const char **text);
+nvmlReturn_t conf_gpu_number(int gpu, const char *key, long long *number);
+
+#endif

@@ -1,0 +1,83 @@
+"""SSH to the hosts: keys made once, pinned host keys, and waiting for a host to answer."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+from tests.lab.paths import LabError, LabPaths, host_address
+from tests.lab.shell import run
+
+
+def ensure_keys(lab: LabPaths) -> None:
+    """Make the login key and the hosts' shared host key, unless they are there."""
+    lab.root.mkdir(parents=True, exist_ok=True)
+    for key, comment in ((lab.ssh_key, "b200-lab"), (lab.host_key, "b200-lab-host")):
+        if not key.exists():
+            run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-C", comment, "-f", key])
+
+
+def known_hosts_text(names: Sequence[str], host_key: str) -> str:
+    """Return a known_hosts file: one line a host, its address and the key (``type base64``)."""
+    key = " ".join(host_key.split()[:2])
+    return "".join(f"{host_address(name)} {key}\n" for name in names)
+
+
+def ssh_config_text(lab: LabPaths, names: Sequence[str]) -> str:
+    """Return an ssh_config by which ``ssh -F`` reaches every host by its name."""
+    blocks = [f"Host {name}\n    HostName {host_address(name)}\n" for name in names]
+    common = {
+        "User": "root",
+        "IdentityFile": lab.ssh_key,
+        "IdentitiesOnly": "yes",
+        "UserKnownHostsFile": lab.known_hosts,
+        "StrictHostKeyChecking": "yes",
+        "BatchMode": "yes",
+        "ConnectTimeout": 5,
+        "LogLevel": "ERROR",
+    }
+    return "".join([*blocks, "Host *\n", *(f"    {key} {common[key]}\n" for key in common)])
+
+
+def write_files(lab: LabPaths, names: Sequence[str]) -> None:
+    """Write known_hosts and ssh_config for the given hosts."""
+    public = lab.host_key.with_suffix(".pub").read_text(encoding="utf-8")
+    for path, text in (
+        (lab.known_hosts, known_hosts_text(names, public)),
+        (lab.ssh_config, ssh_config_text(lab, names)),
+    ):
+        fresh = path.with_suffix(".new")
+        fresh.write_text(text, encoding="utf-8")
+        os.replace(fresh, path)
+
+
+def ssh(
+    lab: LabPaths, name: str, command: str, timeout: float = 60
+) -> subprocess.CompletedProcess[str]:
+    """Run a shell command on a host over SSH; the result is returned whatever its exit code."""
+    return run(["ssh", "-F", lab.ssh_config, name, command], check=False, timeout=timeout)
+
+
+def wait_for_ssh(lab: LabPaths, name: str, seconds: float = 60) -> None:
+    """Return when the host runs a command over SSH; else `LabError` with its log's last line."""
+    end = time.monotonic() + seconds
+    while True:
+        done = ssh(lab, name, "true", timeout=15)
+        if done.returncode == 0:
+            return
+        if time.monotonic() > end:
+            said = done.stderr.strip().splitlines()[-1:] or ["nothing"]
+            raise LabError(
+                f"{name} did not answer over SSH within {seconds:.0f} s ({said[0]});"
+                f" its console: {lab.host(name) / 'log'}: {_tail(lab.host(name) / 'log')}"
+            )
+        time.sleep(0.1)
+
+
+def _tail(path: Path) -> str:
+    """Return the last line of a file, or why there is none."""
+    lines = path.read_text(encoding="utf-8", errors="replace").split("\n") if path.exists() else []
+    return next((line.strip() for line in reversed(lines) if line.strip()), "empty")

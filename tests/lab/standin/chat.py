@@ -1,0 +1,190 @@
+"""POST /v1/chat/completions: validation with vLLM's messages, the stream, and its faults."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import json
+import time
+from collections.abc import AsyncIterator
+from dataclasses import dataclass
+
+from . import FINGERPRINT
+from .engine import Engine
+from .wire import Reply, Request
+
+TEXT = "north wind over the quiet river bends toward a lamp in some far window again"
+WORDS = TEXT.split()
+_numbers = itertools.count(1)
+
+
+class Refused(Exception):
+    """A request that is answered with an error: (status, type, message, param)."""
+
+    def __init__(self, status: int, kind: str, message: str, param: str | None = None) -> None:
+        super().__init__(message)
+        self.status = status
+        self.document = {
+            "error": {"message": message, "type": kind, "param": param, "code": status}
+        }
+
+
+@dataclass(frozen=True)
+class Chat:
+    """A validated request."""
+
+    model: str
+    prompt_tokens: int
+    tokens: int
+    stream: bool
+    usage: bool
+    fault: str
+    number: int
+
+
+@dataclass(frozen=True)
+class ChatService:
+    """Answers chat completions for one served model."""
+
+    engine: Engine
+    model: str
+    max_model_len: int
+
+    def accept(self, request: Request) -> Chat:
+        """Validate. Raises Refused with what vLLM would say."""
+        body = _object(request.body)
+        if body.get("model") != self.model:
+            said = f"The model `{body.get('model')}` does not exist."
+            raise Refused(404, "NotFoundError", said, "model")
+        prompt = _prompt(body.get("messages"))
+        wanted = body.get("max_completion_tokens", body.get("max_tokens", 16))
+        if not isinstance(wanted, int) or wanted < 1:
+            raise Refused(400, "BadRequestError", "max_tokens must be at least 1", "max_tokens")
+        tokens = self.engine.count(prompt, str(body.get("cache_salt", "")))
+        if tokens + wanted > self.max_model_len:
+            said = f"This model's maximum context length is {self.max_model_len} tokens. However,"
+            said += f" your request has {tokens} input tokens and asks for {wanted}."
+            raise Refused(400, "BadRequestError", said, "input_tokens")
+        options = body.get("stream_options")
+        usage = isinstance(options, dict) and options.get("include_usage") is True
+        number = next(_numbers)
+        fault = self.engine.knobs.fault_of(number, request.headers.get("x-standin-fault"))
+        stream = body.get("stream") is True
+        return Chat(self.model, tokens, wanted, stream, usage, fault, number)
+
+    async def answer(self, chat: Chat, reply: Reply) -> None:
+        """Answer it, with the fault that was asked for."""
+        if chat.fault == "not-http":
+            await reply.garbage()
+        elif chat.fault in ("503", "500"):
+            raise Refused(int(chat.fault), "ServiceUnavailableError", "stand-in: asked to refuse")
+        elif chat.stream:
+            await self._stream(chat, reply)
+        else:
+            async for _ in self.engine.tokens(chat.tokens):
+                pass
+            await reply.document(200, self._whole(chat))
+
+    async def _stream(self, chat: Chat, reply: Reply) -> None:
+        """The role chunk goes out with the first token, as vLLM does it."""
+        opened = False
+        sent = 0
+        await reply.start_stream()
+        async for group in self._groups(chat):
+            if not opened:
+                await reply.event(_chunk(chat, {"role": "assistant", "content": ""}))
+                opened = True
+            if sent * 2 >= chat.tokens and await self._break(chat, reply):
+                return
+            sent += len(group)
+            text = "" if chat.fault == "no-output" else "".join(_word(i) for i in group)
+            last = sent == chat.tokens and chat.fault != "no-finish"
+            await reply.event(_chunk(chat, {"content": text}, "length" if last else None))
+        if chat.usage and chat.fault != "no-usage":
+            await reply.event({**_base(chat, "chat.completion.chunk"), "usage": _usage(chat)})
+        if chat.fault != "no-done":
+            await reply.event("[DONE]")
+        await reply.end_stream()
+
+    async def _groups(self, chat: Chat) -> AsyncIterator[list[int]]:
+        """Tokens in the groups that share a chunk: one each, unless the fault is "merged"."""
+        size = {"merged": 4}.get(chat.fault, 1)
+        group: list[int] = []
+        held: list[list[int]] = []
+        async for index in self.engine.tokens(chat.tokens):
+            group.append(index)
+            if len(group) == size or index == chat.tokens - 1:
+                if chat.fault == "burst":
+                    held.append(group)
+                else:
+                    yield group
+                group = []
+        for late in held:
+            yield late
+
+    async def _break(self, chat: Chat, reply: Reply) -> bool:
+        """Half-way: the faults that end a stream early. True when it has ended."""
+        if chat.fault == "error-in-stream":
+            said = "EngineCore encountered an issue. See stack trace (above) for the root cause."
+            error = {"message": said, "type": "InternalServerError", "param": None, "code": 500}
+            await reply.event({"error": error})
+            await reply.event("[DONE]")
+            await reply.end_stream()
+            return True
+        if chat.fault == "stall":
+            await asyncio.sleep(3600)
+        return chat.fault in ("cut-off", "stall")
+
+    def _whole(self, chat: Chat) -> dict[str, object]:
+        message = {"role": "assistant", "content": "".join(_word(i) for i in range(chat.tokens))}
+        reason = None if chat.fault == "no-finish" else "length"
+        choice = {"index": 0, "message": message, "finish_reason": reason}
+        usage = {} if chat.fault == "no-usage" else {"usage": _usage(chat)}
+        return {**_base(chat, "chat.completion"), "choices": [choice], **usage}
+
+
+def _object(body: bytes) -> dict[str, object]:
+    try:
+        document = json.loads(body)
+    except ValueError as error:
+        raise Refused(400, "Bad Request", f"JSON decode error: {error}") from error
+    if not isinstance(document, dict):
+        raise Refused(400, "Bad Request", "Input should be a valid dictionary")
+    return document
+
+
+def _prompt(messages: object) -> str:
+    """All messages' text. Raises Refused when there are none."""
+    if not isinstance(messages, list) or not messages:
+        raise Refused(400, "Bad Request", "messages: Field required", "messages")
+    return " ".join(str(item.get("content", "")) for item in messages if isinstance(item, dict))
+
+
+def _word(index: int) -> str:
+    return f"{WORDS[index % len(WORDS)]} "
+
+
+def _base(chat: Chat, kind: str) -> dict[str, object]:
+    return {
+        "id": f"chatcmpl-standin-{chat.number}",
+        "object": kind,
+        "created": int(time.time()),
+        "model": chat.model,
+        "system_fingerprint": FINGERPRINT,
+        "choices": [],
+    }
+
+
+def _chunk(chat: Chat, delta: dict[str, str], reason: str | None = None) -> dict[str, object]:
+    choice = {"index": 0, "delta": delta, "logprobs": None, "finish_reason": reason}
+    return {**_base(chat, "chat.completion.chunk"), "choices": [choice]}
+
+
+def _usage(chat: Chat) -> dict[str, int]:
+    tokens = chat.tokens - 1 if chat.fault == "wrong-usage" else chat.tokens
+    total = chat.prompt_tokens + tokens
+    return {
+        "prompt_tokens": chat.prompt_tokens,
+        "completion_tokens": tokens,
+        "total_tokens": total,
+    }

@@ -1,0 +1,137 @@
+"""The pretended engine: admission up to max-num-seqs, a set schedule of tokens, and its metrics."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import AsyncIterator
+from dataclasses import dataclass, field
+
+from .knobs import Knobs
+
+TEMPLATE_TOKENS = 13
+HISTOGRAMS = (
+    "time_to_first_token_seconds",
+    "inter_token_latency_seconds",
+    "request_time_per_output_token_seconds",
+    "e2e_request_latency_seconds",
+    "request_queue_time_seconds",
+    "request_prefill_time_seconds",
+    "request_decode_time_seconds",
+    "request_inference_time_seconds",
+)
+COUNTERS = (
+    "num_preemptions_total",
+    "prefix_cache_queries_total",
+    "prefix_cache_hits_total",
+    "prompt_tokens_total",
+    "generation_tokens_total",
+    "admission_rejections_total",
+)
+
+
+@dataclass
+class Metrics:
+    """Counters and histograms under vLLM's names (`vllm:` in front, one engine)."""
+
+    model: str
+    sums: dict[str, float] = field(default_factory=lambda: dict.fromkeys(HISTOGRAMS, 0.0))
+    counts: dict[str, int] = field(default_factory=lambda: dict.fromkeys(HISTOGRAMS, 0))
+    counters: dict[str, float] = field(default_factory=lambda: dict.fromkeys(COUNTERS, 0.0))
+    running: int = 0
+    waiting: int = 0
+    succeeded: int = 0
+
+    def observe(self, name: str, value: float) -> None:
+        """One observation of a histogram."""
+        self.sums[name] += value
+        self.counts[name] += 1
+
+    def text(self) -> str:
+        """The Prometheus page."""
+        labels = f'{{engine="0",model_name="{self.model}"}}'
+        lines = []
+        for name, total in self.sums.items():
+            lines += [f"# TYPE vllm:{name} histogram"]
+            bucket = labels[:-1] + ',le="+Inf"}'
+            lines += [f"vllm:{name}_bucket{bucket} {self.counts[name]}"]
+            lines += [f"vllm:{name}_sum{labels} {total}"]
+            lines += [f"vllm:{name}_count{labels} {self.counts[name]}"]
+        for name, value in self.counters.items():
+            lines += [f"# TYPE vllm:{name} counter", f"vllm:{name}{labels} {value}"]
+        gauges = {"num_requests_running": self.running, "num_requests_waiting": self.waiting}
+        for name, value in {**gauges, "kv_cache_usage_perc": 0.0}.items():
+            lines += [f"# TYPE vllm:{name} gauge", f"vllm:{name}{labels} {float(value)}"]
+        reason = labels[:-1] + ',finished_reason="length"}'
+        lines += ["# TYPE vllm:request_success_total counter"]
+        lines += [f"vllm:request_success_total{reason} {self.succeeded}"]
+        return "\n".join(lines) + "\n"
+
+
+class Engine:
+    """Hands out token times; every token comes at a set time after the request was admitted."""
+
+    def __init__(self, model: str, max_num_seqs: int, knobs: Knobs) -> None:
+        self.knobs = knobs
+        self.metrics = Metrics(model)
+        self._slots = asyncio.Semaphore(max_num_seqs)
+        self._served = 0
+        self._seen: set[tuple[str, str]] = set()
+
+    def count(self, prompt: str, salt: str) -> int:
+        """Prompt tokens (a word each, and the template), entered into the prefix-cache metrics."""
+        tokens = len(prompt.split()) + TEMPLATE_TOKENS
+        counters = self.metrics.counters
+        counters["prompt_tokens_total"] += tokens
+        counters["prefix_cache_queries_total"] += tokens
+        if (salt, prompt) in self._seen:
+            counters["prefix_cache_hits_total"] += tokens // 16 * 16
+        self._seen.add((salt, prompt))
+        return tokens
+
+    async def tokens(self, wanted: int) -> AsyncIterator[int]:
+        """Yield 0..wanted-1, each when its time has come; waits for a free slot first.
+
+        The schedule is absolute (admission + ttft + i * itl), so lateness does not add up.
+        """
+        arrived = time.perf_counter()
+        self.metrics.waiting += 1
+        try:
+            await self._slots.acquire()
+        finally:
+            self.metrics.waiting -= 1
+        self.metrics.running += 1
+        try:
+            async for index in self._schedule(arrived, wanted):
+                yield index
+        finally:
+            self.metrics.running -= 1
+            self._slots.release()
+
+    async def _schedule(self, arrived: float, wanted: int) -> AsyncIterator[int]:
+        knobs, metrics = self.knobs, self.metrics
+        admitted = time.perf_counter()
+        metrics.observe("request_queue_time_seconds", admitted - arrived)
+        extra = knobs.first_extra if self._served < knobs.first_count else 0.0
+        self._served += 1
+        first = last = admitted
+        for index in range(wanted):
+            due = admitted + extra + knobs.ttft + index * knobs.itl
+            await asyncio.sleep(max(0.0, due - time.perf_counter()))
+            now = time.perf_counter()
+            if index == 0:
+                first = now
+                metrics.observe("time_to_first_token_seconds", now - arrived)
+                metrics.observe("request_prefill_time_seconds", now - admitted)
+            else:
+                metrics.observe("inter_token_latency_seconds", now - last)
+            last = now
+            metrics.counters["generation_tokens_total"] += 1
+            yield index
+        metrics.observe("e2e_request_latency_seconds", last - arrived)
+        metrics.observe("request_decode_time_seconds", last - first)
+        metrics.observe("request_inference_time_seconds", last - admitted)
+        if wanted > 1:
+            per_token = (last - first) / (wanted - 1)
+            metrics.observe("request_time_per_output_token_seconds", per_token)
+        metrics.succeeded += 1

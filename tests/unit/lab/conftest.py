@@ -1,0 +1,17 @@
+"""Fixtures of the lab's own tests."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.lab import shim_build
+from tests.unit.lab.shim_kit import DRIVER
+
+
+@pytest.fixture(scope="session")
+def library(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The NVML stand-in, compiled once, under the name that nvidia-ml-py loads."""
+    folder = tmp_path_factory.mktemp("nvml")
+    return shim_build.compile_shim(folder / shim_build.SONAME, DRIVER)

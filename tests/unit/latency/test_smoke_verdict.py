@@ -1,0 +1,124 @@
+"""The smoke verdict: what fails, what invalidates, what passes."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from deploy.core.latency import Chunk, Objective, RequestRecord, Run
+from deploy.core.smoke import ClientHealth, ClientLimits, gateway_overhead, judge
+
+CALM = ClientHealth(2.0, 10_000.0, (0.1,) * 200, "rr")
+SLO = Objective(ttft_ms=100, tpot_ms=100)
+
+
+def stream(number: int, ttft: float = 0.01, gap: float = 0.002, tokens: int = 8) -> RequestRecord:
+    """A correct answer, sent on time."""
+    sent = number * 0.25
+    times = [sent + ttft + i * gap for i in range(tokens)]
+    chunks = tuple(Chunk(at, 3, at == times[-1]) for at in times)
+    return RequestRecord(sent, sent, chunks, 20, tokens, "length", times[-1])
+
+
+def run(**kind: float) -> Run:
+    """Twenty such answers."""
+    return Run(tuple(stream(i, **kind) for i in range(20)))  # type: ignore[arg-type]
+
+
+GOOD = {"gateway": run(ttft=0.011), "direct-0": run()}
+
+
+def test_all_well_is_a_pass_without_reasons() -> None:
+    assert judge(GOOD, SLO, CALM, server_itl_ms=2.0).verdict == "pass"
+    assert judge(GOOD, SLO, CALM).reasons == ()
+
+
+def test_one_failed_request_fails_and_says_which_path_and_why() -> None:
+    records = GOOD["direct-0"].records
+    paths = {**GOOD, "direct-0": Run((replace(records[0], error="HTTP 503: busy"), *records[1:]))}
+    found = judge(paths, SLO, CALM)
+    assert found.verdict == "fail"
+    assert found.reasons == ("direct-0: 1 of 20 requests failed: HTTP 503: busy",)
+
+
+def test_a_failure_is_a_failure_even_when_the_client_starved() -> None:
+    starved = ClientHealth(5000.0, 10_000.0, (), "other")
+    assert judge(GOOD, SLO, starved, canary=("/v1/models names [], not 'x'",)).verdict == "fail"
+
+
+@pytest.mark.parametrize(
+    ("health", "said"),
+    [
+        (ClientHealth(501.0, 10_000.0, (0.1,), "other"), "waited 501 ms for a CPU in 10000 ms"),
+        (ClientHealth(0.0, 10_000.0, (0.1,) * 50 + (40.0,) * 50, "rr"), "event loop"),
+        (ClientHealth(None, 10_000.0, (0.1,), "rr"), "could not be read"),
+    ],
+)
+def test_a_starved_client_invalidates(health: ClientHealth, said: str) -> None:
+    found = judge(GOOD, SLO, health)
+    assert found.verdict == "invalid"
+    assert said in found.reasons[0]
+    assert health.document(ClientLimits())["starved"] is True
+
+
+def test_run_delay_at_the_limit_is_not_starvation() -> None:
+    assert ClientHealth(500.0, 10_000.0, (), "other").starved(ClientLimits()) == []
+    assert CALM.document(ClientLimits())["starved"] is False
+
+
+def test_an_unreadable_run_delay_is_a_reading_with_a_reason() -> None:
+    document = ClientHealth(None, 1.0, (), "other").document(ClientLimits())
+    assert document["run_delay_ms"] == {"unmeasured": "schedstat not readable"}
+    assert document["loop_lag_ms_p99"] == {"unmeasured": "no samples"}
+
+
+def test_requests_sent_late_invalidate() -> None:
+    late = Run(tuple(replace(r, scheduled=r.scheduled - 0.2) for r in GOOD["gateway"].records))
+    found = judge({**GOOD, "gateway": late}, SLO, CALM)
+    assert found.verdict == "invalid"
+    assert "200 ms late" in found.reasons[0]
+
+
+def test_a_gateway_that_buffers_fails_and_direct_shows_it() -> None:
+    paths = {**GOOD, "gateway": run(ttft=0.03, gap=0.00001)}
+    found = judge(paths, SLO, CALM, server_itl_ms=2.0)
+    assert found.verdict == "fail"
+    assert "buffers the stream" in found.reasons[0]
+
+
+def test_chunks_that_come_together_everywhere_invalidate() -> None:
+    together = run(gap=0.00001)
+    found = judge({"gateway": together, "direct-0": together}, SLO, CALM, server_itl_ms=2.0)
+    assert found.verdict == "invalid"
+
+
+def test_a_model_that_is_truly_that_fast_is_not_accused() -> None:
+    fast = run(gap=0.00001)
+    paths = {"gateway": fast, "direct-0": fast}
+    assert judge(paths, SLO, CALM, server_itl_ms=0.01).verdict == "pass"
+
+
+def test_a_missed_objective_fails_with_the_count() -> None:
+    slow = {"gateway": run(ttft=0.15), "direct-0": run(ttft=0.15)}
+    found = judge(slow, SLO, CALM)
+    assert found.verdict == "fail"
+    assert found.reasons == (
+        "objective missed: 0 of 20 requests met ttft <= 100 ms, tpot <= 100 ms (asked: 95%)",
+    )
+
+
+def test_gateway_minus_direct_is_reported_and_limited() -> None:
+    paths = {"gateway": run(ttft=0.09), "direct-0": run(ttft=0.01)}
+    assert gateway_overhead(paths)["p50_ttft_ms"] == pytest.approx(80.0)
+    found = judge(paths, SLO, CALM)
+    assert found.verdict == "fail"
+    assert "gateway adds 80 ms" in found.reasons[0]
+
+
+def test_gateway_overhead_is_unknown_without_direct_runs() -> None:
+    expected = {"p50_ttft_ms": None, "p50_tpot_ms": None}
+    assert gateway_overhead({"gateway": run()}) == expected
+
+
+def test_no_request_sent_is_a_failure() -> None:
+    assert judge({"gateway": Run(())}, SLO, CALM).verdict == "fail"

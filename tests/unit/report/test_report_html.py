@@ -1,0 +1,180 @@
+"""The page: well formed, self-contained, safe against hostile text, honest about gaps."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from html.parser import HTMLParser
+from typing import Any
+
+import pytest
+
+from deploy.report.html import render
+from tests.unit.report import records
+
+_VOID = {"meta", "link", "br", "img", "input", "hr"}
+
+
+class Page(HTMLParser):
+    """Collects elements and text, and checks that every element is closed in order."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.open: list[str] = []
+        self.tags: Counter[str] = Counter()
+        self.attributes: list[tuple[str, str, str]] = []
+        self.ids: list[str] = []
+        self.text = ""
+        self.feed(text)
+        self.close()
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags[tag] += 1
+        self.attributes += [(tag, name, value or "") for name, value in attrs]
+        self.ids += [value or "" for name, value in attrs if name == "id"]
+        if tag not in _VOID:
+            self.open.append(tag)
+
+    def handle_startendtag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags[tag] += 1
+        self.attributes += [(tag, name, value or "") for name, value in attrs]
+
+    def handle_endtag(self, tag: str) -> None:
+        assert self.open
+        assert self.open.pop() == tag
+
+    def handle_data(self, data: str) -> None:
+        self.text += data
+
+
+def page(**hosts: Any) -> Page:
+    """Return the parsed page of a run over `hosts`."""
+    return Page(render(records.record(**hosts)))
+
+
+def classes(found: Page) -> Counter[str]:
+    """Count the values of all class attributes."""
+    return Counter(value for _, name, value in found.attributes if name == "class")
+
+
+def test_the_page_is_well_formed_and_every_link_has_its_target() -> None:
+    found = Page(render(records.fleet()))
+    assert found.open == []
+    targets = [v.removeprefix("#") for _, name, v in found.attributes if name == "href"]
+    assert targets == found.ids
+    assert len(found.ids) == len(set(found.ids)) == 7
+
+
+def test_the_page_needs_no_network_no_script_and_no_other_file() -> None:
+    text = render(records.fleet())
+    found = Page(text)
+    outside = [(t, n, v) for t, n, v in found.attributes if n in {"src", "href"} and v[0] != "#"]
+    assert outside == []
+    assert not {"script", "link", "img", "iframe", "object"} & set(found.tags)
+    assert not re.search(r"url\(|@import|https?://", text)
+
+
+def test_hostile_text_stays_text_wherever_it_stands() -> None:
+    bad = '<script>alert("x")</script>\'"><img src=x onerror=y>'
+
+    def poison(value: Any) -> Any:
+        if isinstance(value, dict):
+            return {k: poison(v) for k, v in value.items()}
+        if isinstance(value, list):
+            return [poison(v) for v in value]
+        return bad if isinstance(value, str) else value
+
+    record = records.record(n01=poison(records.red()), n02=poison(records.live()))
+    record["hosts"][bad] = record["hosts"].pop("n01")
+    record["hosts"]["layout"] = records.live(layout=[{"replica": bad, "gpus": [bad]}])
+    found = Page(render(record))
+    assert not {"script", "img"} & set(found.tags)
+    assert not [n for _, n, _ in found.attributes if n.startswith("on")]
+    assert bad in found.text
+
+
+def test_the_machine_draws_a_line_for_each_link() -> None:
+    counted = classes(page(n02=records.red()))
+    assert counted["link up"] == 7 * 18
+    assert counted["link down"] == 18
+    assert counted["numa"] == 2
+
+
+def test_links_up_on_an_unfinished_fabric_are_not_drawn_as_good() -> None:
+    state = records.state([records.gpu(i, fabric=2) for i in range(8)])
+    counted = classes(page(n=records.live(state=state)))
+    assert counted["link up"] == 0
+    assert counted["link waiting"] == 144
+
+
+@pytest.mark.parametrize(
+    ("numa_of", "boxes"),
+    [((0, 0, 0, 0, 1, 1, 1, 1), 2), ((0, 0, 1, 1, 2, 2, 3, 3), 4), ((0, 0, 2, 2, 3, 3, 5, 5), 6)],
+)
+def test_every_numa_node_has_its_box_with_or_without_gpus(
+    numa_of: tuple[int, ...], boxes: int
+) -> None:
+    found = page(n=records.live(state=records.state(numa_of=numa_of)))
+    assert classes(found)["numa"] == boxes
+    assert classes(found)["tile ghost"] == boxes - len(set(numa_of))
+
+
+def test_a_gpu_that_is_not_seen_is_drawn_by_its_module() -> None:
+    host = records.live(state=records.state([records.gpu(i) for i in range(7)]))
+    found = page(n=host)
+    assert classes(found)["tile ghost bad"] == 1
+    assert "7 of 8 GPUs: 7x NVIDIA B200" in found.text
+    assert "Not seenexpected, not foundno GPUmodule 1by elimination" in found.text
+
+
+def test_gpus_that_only_the_pci_tree_shows_are_drawn_unmeasured() -> None:
+    found = page(n=records.unmeasured())
+    assert classes(found)["link unknown"] == 8 * 18
+    assert found.text.count("not in NVML") == 8
+
+
+def test_the_p2p_matrix_marks_the_pairs_that_do_not_talk() -> None:
+    found = page(n=records.red())
+    assert len([v for t, n, v in found.attributes if (t, n, v) == ("td", "class", "bad")]) == 14
+    assert "NS = not supported" in found.text
+
+
+def test_findings_that_block_come_first_and_name_the_part() -> None:
+    text = page(n=records.red()).text
+    assert text.index("nvlink.links") < text.index("60 passed") < text.index("check.0")
+    assert "reset the GPU: GPU 2 (module 7, PCI 0000:52:00.0" in text
+
+
+def test_every_latency_shows_its_formula() -> None:
+    text = page(n=records.live()).text
+    assert all(formula in text for formula in records.FORMULAS.values())
+
+
+def test_distributions_are_drawn_only_from_the_requests_own_times() -> None:
+    assert classes(page(n=records.live()))["chart"] == 2
+    without = page(n=records.live(smoke=records.smoke(arrays=False)))
+    assert classes(without)["chart"] == 0
+    assert "No distribution" in without.text
+
+
+def test_a_stand_in_is_marked_at_every_table_and_figure() -> None:
+    text = page(n=records.live(smoke=records.smoke(stand_in=True))).text
+    assert text.count("STAND-IN ENGINE") >= 7
+    assert "STAND-IN" not in page(n=records.live()).text
+
+
+def test_the_top_says_why_each_host_is_not_ready() -> None:
+    text = Page(render(records.fleet())).text
+    top = text[: text.index("Machine")]
+    for cause in ("GPU 2 has no NVLink", "no route to 10.77.0.13", "Driver Not Loaded (9)"):
+        assert cause in top
+
+
+def test_an_old_result_shows_its_age() -> None:
+    assert "measured 2 h 1 m ago" in page(n=records.live(smoke_age_s=7260)).text
+
+
+def test_a_host_of_which_nothing_is_known_has_its_section() -> None:
+    found = Page(render({"hosts": {"n1": None, "n2": {"state": {"unmeasured": "timed out"}}}}))
+    assert found.ids == ["host-0", "host-1"]
+    assert "UNKNOWN" in found.text

@@ -1,0 +1,128 @@
+"""Records with holes: whatever is missing or odd, a report comes out and nothing is invented."""
+
+from __future__ import annotations
+
+import copy
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from deploy.report import terminal, write
+from deploy.report.chart import cdf, nice_ticks
+from deploy.report.html import render
+from deploy.report.reading import duration, milliseconds, show
+from tests.unit.report import records
+
+_ODD: list[Any] = [
+    None,
+    {},
+    [],
+    "",
+    "x",
+    -1,
+    2.5,
+    True,
+    [[]],
+    {"unmeasured": "timed out"},
+    {"value": None},
+]
+_FEW = settings(max_examples=40, deadline=None, suppress_health_check=list(HealthCheck))
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=8),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=6), inner),
+    max_leaves=12,
+)
+
+
+def places(value: Any, path: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
+    """Return the path of every member of a JSON value."""
+    keys = list(value) if isinstance(value, dict) else range(min(len(value), 3))
+    found = [(*path, key) for key in keys]
+    return found + [
+        deeper
+        for place in found
+        if isinstance(value[place[-1]], dict | list)
+        for deeper in places(value[place[-1]], place)
+    ]
+
+
+_BASE = records.record(n1=records.live(), n2=records.red())
+_PLACES = places(_BASE)
+
+
+def put(record: Any, path: tuple[Any, ...], change: Any) -> None:
+    """Remove the member at `path`, or replace it; a path that is gone is left alone."""
+    *way, last = path
+    for key in way:
+        try:
+            record = record[key]
+        except (KeyError, IndexError, TypeError):
+            return
+    if isinstance(record, dict) and change == "remove":
+        record.pop(last, None)
+    elif isinstance(record, dict) or (isinstance(record, list) and last < len(record)):
+        record[last] = change
+
+
+@_FEW
+@given(
+    st.lists(st.tuples(st.sampled_from(_PLACES), st.sampled_from(["remove", *_ODD])), max_size=12)
+)
+def test_any_key_may_be_missing_or_odd(changes: list[tuple[tuple[Any, ...], Any]]) -> None:
+    record = copy.deepcopy(_BASE)
+    for path, change in changes:
+        put(record, path, copy.deepcopy(change))
+    for entry in ("b200.py", "check.py"):
+        text = terminal({**record, "entry": entry})
+        assert max(map(len, text.splitlines())) <= 100
+    assert render(record).rstrip().endswith("</html>")
+
+
+@_FEW
+@given(JSON)
+def test_any_json_at_all_gives_a_report(value: Any) -> None:
+    for record in (value, {"hosts": value}, {"hosts": {"n": value}}):
+        assert "exit" in terminal(record)
+        assert "</html>" in render(record)
+
+
+@pytest.mark.parametrize("value", [{}, {"hosts": None}, {"hosts": {"n": {}}}, {"run": None}])
+def test_an_empty_record_is_written_and_owes_exit_one(tmp_path: Path, value: Any) -> None:
+    page = write(value, tmp_path)
+    assert '"exit_code": 1' in (page.parent / "summary.json").read_text()
+
+
+def test_missing_readings_are_never_blank_nor_zero() -> None:
+    host = records.live()
+    for key in ("p50_ttft_ms", "completed", "request_rate", "formulas"):
+        del host["smoke"][key]
+    text = terminal(records.record(n=host))
+    assert "unmeasured: not in the record" in text
+    assert "formula not in the record" in render(records.record(n=host))
+
+
+def test_spans_and_figures_read_well() -> None:
+    assert [duration(s) for s in (0.9, 59.99, 108, 192, 7500, 100000)] == [
+        "0.9 s", "60.0 s", "1 m 48 s", "3 m 12 s", "2 h 5 m", "1 d 3 h",
+    ]  # fmt: skip
+    assert [milliseconds(v) for v in (0.42, 9.83, 41.24, 1873.4)] == [
+        "0.42",
+        "9.83",
+        "41.2",
+        "1873",
+    ]
+    assert show(False) == "no"
+
+
+@pytest.mark.parametrize("top", [0.0, 1e-9, 0.3, 58.0, 1000.0, 123456.7, 1e12])
+def test_ticks_are_few_and_reach_the_top(top: float) -> None:
+    ticks = nice_ticks(top)
+    assert 2 <= len(ticks) <= 8
+    assert ticks[-1] >= top * 0.999
+
+
+def test_one_sample_has_no_distribution() -> None:
+    assert cdf("TTFT", [5.0], {}, "requests") == ""

@@ -1,0 +1,149 @@
+"""What a person reads in the terminal after a deploy and after a check."""
+
+from __future__ import annotations
+
+import copy
+
+from deploy.report import terminal
+from tests.unit.report import records
+
+
+def block_of(text: str, host: str) -> str:
+    """Return the lines of one host's block."""
+    return next(part for part in text.split("\n\n") if part.startswith(f"{host} "))
+
+
+def test_a_live_node_shows_its_findings_layout_and_latencies() -> None:
+    text = terminal(records.record(n01=records.live()))
+    for part in ("n01  LIVE", "8x NVIDIA B200", "144/144 links up", "completed on 8 of 8 GPUs",
+                 "node 1: GPU 4,5,6,7; CPUs 56-111", "driver 580.126.20", "CUDA 13.0", "exit 0",
+                 "fabric manager 580.126.20-1", "engine vllm 0.32.0 (CPU)", "8002"):  # fmt: skip
+        assert part in text
+    assert "no change" not in text
+
+
+def test_each_latency_has_p50_p95_and_a_dash_where_n_carries_no_p99() -> None:
+    lines = terminal(records.record(n01=records.live())).splitlines()
+    for metric in ("TTFT", "ITL", "TPOT", "E2E"):
+        row = next(line.split() for line in lines if line.strip().startswith(metric))
+        assert float(row[1]) <= float(row[2])
+        assert row[3] == "-"
+    assert any("n = 40 cannot carry a P99" in line for line in lines)
+
+
+def test_a_p99_that_was_measured_is_printed() -> None:
+    host = records.live()
+    host["smoke"] |= {"p99_ttft_ms": 77.7, "p99_note": None}
+    assert "77.7" in terminal(records.record(n01=host))
+
+
+def test_a_red_node_names_the_gpu_the_action_and_the_evidence() -> None:
+    text = block_of(terminal(records.fleet()), "n02")
+    assert "RED" in text.splitlines()[0]
+    assert "126/144 links up" in text
+    assert "GPU 2 has no NVLink: 0 of 18 links up" in text
+    assert "-> reset the GPU: GPU 2 (module 7, PCI 0000:52:00.0" in text
+    assert "expected: 18 links up (hardware/hgx-b200.yaml)" in text
+
+
+def test_an_unreachable_node_still_has_a_block_with_its_cause() -> None:
+    text = block_of(terminal(records.fleet()), "n03")
+    assert "UNREACHABLE" in text
+    assert "no route to 10.77.0.13" in text
+
+
+def test_a_failed_node_names_its_stage_and_cause() -> None:
+    text = block_of(terminal(records.fleet()), "n04")
+    assert "FAILED at driver" in text
+    assert "nvidia-open=580.126.20 not found" in text
+    assert "apt: Hash Sum mismatch" in text
+
+
+def test_a_stand_in_engine_is_named_in_the_table_itself() -> None:
+    text = block_of(terminal(records.fleet()), "n05")
+    header = next(line for line in text.splitlines() if "P95" in line)
+    assert "STAND-IN ENGINE" in header
+    assert "STAND-IN" not in block_of(terminal(records.fleet()), "n01")
+
+
+def test_a_result_of_an_earlier_run_shows_its_age() -> None:
+    text = block_of(terminal(records.fleet()), "n05")
+    assert "measured 2 h 1 m ago" in text
+    assert "not in this run" in text
+    assert "no change" in text
+
+
+def test_unmeasured_readings_say_why() -> None:
+    text = block_of(terminal(records.fleet()), "n06")
+    assert "driver unmeasured: Driver Not Loaded (9)" in text
+    assert "UNKNOWN" in text
+
+
+def test_a_live_node_without_a_smoke_test_says_so() -> None:
+    text = terminal(records.record(n01=records.live(smoke=None)))
+    assert "unmeasured: no smoke test was run" in text
+
+
+def test_links_that_could_not_be_read_are_not_counted_as_up() -> None:
+    host = records.live()
+    host["state"]["gpus"][3]["links"] = {"unmeasured": "timed out"}
+    text = terminal(records.record(n01=host))
+    assert "126/144 links up (1 GPU unmeasured)" in text
+
+
+def test_the_check_gives_a_fit_node_one_line() -> None:
+    text = terminal(records.record("deploy/check.py", n01=records.live(outcome="fit")))
+    line, *rest = text.splitlines()
+    assert line.startswith("n01  fit      8x B200  144/144 links  fabric ok  NUMA 4+4")
+    assert rest[0] == ""
+    assert rest[1].startswith("1 node: 1 fit")
+
+
+def test_the_check_leads_with_what_stands_against_a_node() -> None:
+    hosts = {"n02": records.red() | {"outcome": "unfit"}, "n03": records.unmeasured()}
+    text = terminal(records.record("deploy/check.py", **hosts))
+    assert "n02  UNFIT    GPU 2 has no NVLink: 0 of 18 links up\n" in text
+    assert "n03  UNKNOWN  NVML did not answer: Driver Not Loaded (9)\n" in text
+    assert text.count("GPU 2 has no NVLink") == 1
+    assert "2 nodes: 1 unfit, 1 unknown" in text
+    assert "exit 1" in text
+
+
+def test_a_waiver_shows_its_owner_and_end() -> None:
+    waiver = {"owner": "ops", "until": "2026-12-01", "reason": "J-1123"}
+    waived = records.finding("vbios", "waived", summary="mixed VBIOS on GPU 5") | {"waiver": waiver}
+    host = records.live(outcome="fit", verdict=records.verdict(waived))
+    text = terminal(records.record("check.py", n01=host))
+    assert "waived by ops until 2026-12-01: J-1123" in text
+
+
+def test_no_line_is_wider_than_100_columns() -> None:
+    long = copy.deepcopy(records.fleet())
+    long["hosts"]["h" * 180] = records.live(error="e" * 400, stage="s" * 300, outcome="o" * 300)
+    long["hosts"]["n01"]["smoke"]["conditions"]["model"] = "m" * 300
+    long["hosts"]["n01"]["smoke"]["p50_ttft_ms"] = {"unmeasured": "because " * 40}
+    long["hosts"]["n01"]["layout"][0]["cpus"] = ",".join(map(str, range(0, 200, 2)))
+    long["hosts"]["n01"]["stages"][0] |= {"name": "n" * 150, "detail": "d " * 200}
+    for entry in ("b200.py", "check.py"):
+        lines = terminal({**long, "entry": entry, "run": "r" * 200}).splitlines()
+        assert max(map(len, lines)) <= 100
+
+
+def test_colour_only_adds() -> None:
+    record = records.fleet()
+    plain, coloured = terminal(record), terminal(record, colour=True)
+    assert "\x1b" not in plain
+    assert "\x1b[32m" in coloured
+    stripped = coloured
+    for code in ("32", "1;31", "33", "36", "2", "1;35", "0"):
+        stripped = stripped.replace(f"\x1b[{code}m", "")
+    assert stripped == plain
+
+
+def test_text_from_a_node_cannot_drive_the_terminal() -> None:
+    host = records.live(outcome="failed", error="bad\x1b[2J\x07\r\nnews")
+    assert "\x1b" not in terminal(records.record(n01=host))
+
+
+def test_no_host_at_all_is_not_a_success() -> None:
+    assert "exit 1" in terminal(records.record())
