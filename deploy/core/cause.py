@@ -34,6 +34,19 @@ def cause(lines: Sequence[str]) -> str:
     return _short(cleaned[-1]) if cleaned else "it printed nothing"
 
 
+# What systemd itself writes about a unit.
+_ABOUT = re.compile(r"^\S+\.(service|target): |^(Start|Stopp?)(ed|ing) |^Failed to start ")
+# A raised exception, less those that only point at another one.
+_RAISED = re.compile(r"(?<![\w`])\w*(Error|Exception): (?!.*root cause above)\S.*")
+
+
+def unit_cause(lines: Sequence[str]) -> str:
+    """The line of a unit's journal that says why it failed: the last exception, else its last line."""
+    own = [line.strip() for line in lines if line.strip() and not _ABOUT.search(line)]
+    raised = [match[0] for line in own if "WARNING" not in line and (match := _RAISED.search(line))]
+    return _short((raised or own or ["nothing"])[-1])
+
+
 def _short(line: str) -> str:
     line = re.sub(r"\s+", " ", line)
     return line if len(line) <= _MAX else line[: _MAX - 1] + "…"

@@ -26,6 +26,8 @@ UNIT_KEYS = {
     "InvocationID": "invocation_id",
     "NRestarts": "n_restarts",
 }
+ABSENT = ("", "n", "c")
+"""dpkg's second letter for not installed and for only configuration left; all else is on disk."""
 UNIT_NUMBERS = ("main_pid", "n_restarts")
 UNSYNCHRONIZED_US = 16_000_000
 """adjtimex maxerror, us, from which systemd counts the clock as not synchronized."""
@@ -65,14 +67,14 @@ def clock_synchronized() -> bool:
 
 
 def packages(asked: Iterable[str]) -> Any:
-    """The asked packages (null when not installed) and every installed vendor one."""
+    """The asked packages (null when not installed) and every vendor one that is on disk."""
     layout = "${Package}\t${Version}\t${db:Status-Abbrev}\n"
     listing = attempt(lambda: command(["dpkg-query", "-W", "-f", layout]))
     if not isinstance(listing, str):
         return listing
     rows = (line.split("\t") for line in listing.splitlines())
     every = {row[0]: package(row[1], row[2]) for row in rows if len(row) == 3}
-    installed = {name: p for name, p in every.items() if p["status"] == "ii"}
+    installed = {name: p for name, p in every.items() if p["status"][1:2] not in ABSENT}
     vendor = {name: p for name, p in installed.items() if VENDOR_PACKAGE.search(name)}
     return {**vendor, **{name: installed.get(name) for name in asked}}
 

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from deploy.core import drift
 from deploy.core.drift import File, Package, Unit
 from deploy.core.layout import Replica
+from deploy.core.cause import unit_cause
 from deploy.remote import RemoteError
 from deploy.run import Node
 
@@ -157,7 +158,7 @@ def enable(node: Node, units: Sequence[Unit]) -> None:
 def why(node: Node, unit: str) -> str:
     """The last telling line of a unit's journal, for the error of a unit that would not start."""
     result = node.connected().attempt(
-        f"journalctl -u {unit} -n 8 -o cat --no-pager | grep -v '^$' | grep -v systemd | tail -n 1",
+        f"journalctl -u {unit} -b -n 400 -o cat --no-pager",
         timeout=20,
     )
-    return f"{unit} says: {result.stdout.strip() or 'nothing'}"
+    return f"{unit} says: {unit_cause(result.stdout.splitlines())}"

@@ -56,7 +56,10 @@ def _bring_up(verb: str, units: list[str]) -> Callable[[Node], None]:
         try:
             node.connected().run(command, timeout=node.spec.warm_deadline_s + 120)
         except RemoteError as error:
-            raise RemoteError(_cause(node, units) or str(error)) from None
+            told = _cause(node, units) or str(error)
+            # Not warm is not serving: systemd would go on restarting what cannot start.
+            node.connected().attempt(f"systemctl stop {names}", timeout=120)
+            raise RemoteError(told) from None
 
     return act
 

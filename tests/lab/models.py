@@ -27,7 +27,7 @@ CHAT_TEMPLATE = (
     "{% endfor %}{% if add_generation_prompt %}<|start|>assistant\n{% endif %}"
 )
 # Raise when the files change in a way the stamp does not see.
-_RECIPE = 1
+_RECIPE = 2
 _TRAINER = Path(__file__).with_name("train_tokenizer.py")
 
 
@@ -96,9 +96,9 @@ def manifest(directory: Path) -> dict[str, Any]:
     }
 
 
-def revision_of(document: dict[str, Any]) -> str:
-    """Return a manifest's revision: 12 hex digits of its content's hash."""
-    return hashlib.sha256(json.dumps(document, sort_keys=True).encode()).hexdigest()[:12]
+def revision_of(manifest_file: bytes) -> str:
+    """Return the revision a manifest file names: the first 12 hex digits of its SHA-256."""
+    return hashlib.sha256(manifest_file).hexdigest()[:12]
 
 
 def recipe_stamp(with_tokenizer: bool) -> str:
@@ -127,9 +127,8 @@ def ensure_model(lab: LabPaths, with_tokenizer: bool, progress: Progress) -> str
     building.mkdir(parents=True)
     with timed(progress, f"model: making {MODEL_NAME}"):
         _write_files(lab, building, with_tokenizer)
-    document = manifest(building)
-    revision = revision_of(document)
-    _write_json(building / "manifest.json", document)
+    _write_json(building / "manifest.json", manifest(building))
+    revision = revision_of((building / "manifest.json").read_bytes())
     for path in building.iterdir():
         path.chmod(0o644)
     store.mkdir(exist_ok=True)

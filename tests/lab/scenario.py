@@ -8,20 +8,18 @@ says how to write a scenario by hand.
 from __future__ import annotations
 
 import json
-import re
 import sys
 from pathlib import Path
 from typing import Any
 
 import yaml
 
-from tests.lab import cpu_scale, nvml_conf
+from tests.lab import cpu_scale, nvml_conf, scenario_sense
 from tests.lab.scenario_merge import deep_merge, extend, merge_items
-from tests.lab.scenario_shape import GPU_OWN, SCENARIO, ScenarioError, check, did_you_mean
+from tests.lab.scenario_shape import SCENARIO, ScenarioError, check, did_you_mean
 
 DIRECTORY = Path(__file__).resolve().parent.parent / "scenarios"
 SCHEMA = "b200kit/lab-scenario/1"
-PCI_ADDRESS = re.compile(r"[0-9a-f]{4}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]")
 
 
 def names() -> list[str]:
@@ -71,11 +69,7 @@ def load(
         base = load(str(written.pop("extends")), path.parent, (*seen, path))
         written = extend(base, written, path.name)
     check(written, SCENARIO, path.name)
-    missing = sorted(set(SCENARIO) - set(written) - {"extends", "numa_distance"})
-    if missing:
-        raise ScenarioError(
-            f"{path.name}: says nothing of '{missing[0]}' and extends no scenario that does"
-        )
+    scenario_sense.refuse(scenario_sense.left_out(written), path.name)
     return written
 
 
@@ -83,29 +77,10 @@ def _resolve_gpus(
     written: dict[str, Any], cpus: dict[int, str], where: str
 ) -> list[dict[str, Any]]:
     gpus = [deep_merge(written["gpu"], gpu) for gpu in written["gpus"]]
+    scenario_sense.refuse(scenario_sense.gpus_complaints(gpus), where)
     for index, gpu in enumerate(gpus):
-        for key in GPU_OWN:
-            if key not in gpu:
-                raise ScenarioError(f"{where}: gpus[{index}] has no '{key}'")
         gpu |= {"index": index, "cpus": cpus.get(gpu["numa_node"], "")}
     return gpus
-
-
-def _check_places(rendered: dict[str, Any], where: str) -> None:
-    """PCI addresses are well formed and used once; NUMA nodes exist (-1: not said)."""
-    nodes = {node["id"] for node in rendered["numa_nodes"]} | {-1}
-    used: set[str] = set()
-    for device in [*rendered["gpus"], *rendered["nics"]]:
-        address = device["pci_address"]
-        if not PCI_ADDRESS.fullmatch(address):
-            raise ScenarioError(f"{where}: PCI address {address!r} is not like '0000:1b:00.0'")
-        if address in used:
-            raise ScenarioError(f"{where}: PCI address {address} is used twice")
-        if device["numa_node"] not in nodes:
-            raise ScenarioError(
-                f"{where}: {address} is on NUMA node {device['numa_node']}, which is not there"
-            )
-        used.add(address)
 
 
 def _numa_nodes(written: dict[str, Any], cpus_online: int, where: str) -> list[dict[str, Any]]:
@@ -147,6 +122,7 @@ def _later(gpus: list[dict[str, Any]], written: dict[str, Any], where: str) -> l
             SCENARIO["gpus"],
             place,
         )
+        scenario_sense.refuse(scenario_sense.gpus_complaints(changed), where)
         facts = _one_by_one(nvml_conf.conf(changed, written["hang"]), len(gpus))
         old = _one_by_one(now, len(gpus))
         nvml = {key: value for key, value in facts.items() if old.get(key) != value}
@@ -190,7 +166,7 @@ def render(name_or_path: str, cpus_online: int) -> dict[str, Any]:
         "nvml": nvml_conf.conf(gpus, written["hang"]),
         "later": _later(gpus, written, where),
     }
-    _check_places(rendered, where)
+    scenario_sense.refuse(scenario_sense.complaints(rendered), where)
     return rendered
 
 

@@ -43,10 +43,18 @@ def merge_items(
             known = ", ".join(str(known) for known in keys)
             raise ScenarioError(f"{where}: there is no item {key!r} to change (there are {known})")
     merged = [
-        item if key not in changes else changes[key] and deep_merge(item, changes[key])
+        item if key not in changes else _changed(item, changes[key], f"{where}.{key}")
         for key, item in zip(keys, items, strict=True)
     ]
     return [item for item in merged if item is not None]
+
+
+def _changed(item: dict[str, Any], change: object, where: str) -> dict[str, Any] | None:
+    if change is None:
+        return None
+    if not isinstance(change, dict):
+        raise ScenarioError(f"{where}: expected a map of what changes, or null, got {change!r}")
+    return deep_merge(item, change)
 
 
 def extend(base: Mapping[str, Any], change: Mapping[str, Any], where: str) -> dict[str, Any]:

@@ -137,7 +137,7 @@ def check(value: object, shape: Shape, where: str) -> None:
     if isinstance(shape, tuple):
         _check_any(value, shape, where)
     elif isinstance(shape, frozenset):
-        if value not in shape:
+        if not isinstance(value, str) or value not in shape:
             raise _type_error(value, "one of " + ", ".join(sorted(shape)), where)
     elif isinstance(shape, dict):
         _check_map(value, shape, where)

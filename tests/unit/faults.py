@@ -52,6 +52,7 @@ FAULTS = [
         NONE,
     ),
     Fault("packages.versions", "another nvlsm", put("1-1", "packages", "nvlsm", "version"), NONE),
+    Fault("packages.versions", "half done", put("iF", "packages", "nvlsm", "status"), NONE, "iF"),
     Fault("packages.held", "nvlsm not held", put(False, "packages", "nvlsm", "hold"), NONE),
     Fault("modules.loaded", "no ib_umad", put(None, "modules", "ib_umad"), SERVICE, "ib_umad"),
     Fault("modules.absent", "nouveau loaded", put(True, "modules", "nouveau"), REBOOT),
@@ -124,4 +125,4 @@ DIAGNOSES = [
     Fault("nvml.available", "no library", no_nvml("Not Found (12)"), NONE, "not installed"),
     Fault("nvml.gpu", "lost", put({"unmeasured": "GPU is lost (15)"}, "gpus", 2, "uuid"), CYCLE),
 ]
-"""Faults that block without their check too, because other readings are gone; the check names the cause."""
+"""Faults that block without their check too, as other readings are gone; it names the cause."""

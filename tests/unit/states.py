@@ -1,7 +1,7 @@
 """Node states for tests: the recorded ones, and faults applied to the healthy one.
 
-A fault is a function that spoils a state, and where it must an expectation, in place. `FAULTS` names for
-every check at least one fault that only this check catches, with the action it must ask for.
+A fault is a function that spoils a state, and where it must an expectation, in place. The faults
+themselves are in tests/unit/faults.py.
 """
 
 from __future__ import annotations
@@ -152,7 +152,7 @@ def no_nvml(reason: str) -> Spoil:
 
     def spoil(state: State, expect: State) -> None:
         del expect
-        state.update(dict.fromkeys(("nvml", "gpus", "p2p"), {"unmeasured": reason}))
+        state.update({key: {"unmeasured": reason} for key in ("nvml", "gpus", "p2p")})
 
     return spoil
 

@@ -110,18 +110,29 @@ def skew(state: StateView, name: str, branch: str, want: str, source: str) -> It
 def versions(expect: Expectation, state: StateView) -> Iterator[Finding]:
     """Every package of the driver set is installed at the version asked for."""
     asked = expect.driver_packages()
-    found = []
-    for name, wanted in asked.items():
-        reading = state.text("packages", name, "version")
-        expected = rule(f"{name} {wanted}", "driver packages of the inventory")
-        if state.is_null("packages", name):
-            found.append(failed(f"{name} is not installed", "absent", expected, Action.NONE))
-        elif isinstance(reading, Unmeasured):
-            found.append(unread(f"the version of {name}", reading))
-        elif not same_version(reading, wanted):
-            summary = f"{name} is {reading}, {wanted} is wanted"
-            found.append(failed(summary, reading, expected, Action.NONE, part=name))
+    found = [finding for name, wanted in asked.items() for finding in wrong(state, name, wanted)]
     yield from found or [passed(f"{len(asked)} packages of the driver set are as asked")]
+
+
+def wrong(state: StateView, name: str, wanted: str) -> Iterator[Finding]:
+    """A finding when one package is not there, of another version, or half installed."""
+    version, status = (
+        state.text("packages", name, "version"),
+        state.text("packages", name, "status"),
+    )
+    expected = rule(f"{name} {wanted}", "driver packages of the inventory")
+    if state.is_null("packages", name):
+        yield failed(f"{name} is not installed", "absent", expected, Action.NONE, part=name)
+    elif isinstance(version, Unmeasured):
+        yield unread(f"the version of {name}", version)
+    elif isinstance(status, Unmeasured):
+        yield unread(f"the status of {name}", status)
+    elif not same_version(version, wanted):
+        summary = f"{name} is {version}, {wanted} is wanted"
+        yield failed(summary, version, expected, Action.NONE, part=name)
+    elif status != "ii":
+        summary = f"{name} is not fully installed (dpkg status {status})"
+        yield failed(summary, status, expected, Action.NONE, part=name)
 
 
 @check("packages.held")

@@ -20,7 +20,7 @@ def test_fit_node_is_one_line(capsys: pytest.CaptureFixture[str]) -> None:
     assert main([state_file("healthy-hgx-b200")]) == 0
     told = capsys.readouterr().out
     assert told.count("\n") == 1
-    assert "fit       8x NVIDIA B200  144/144 links  fabric ok  NUMA 4+4  driver 580.105.08" in told
+    assert "fit     8x NVIDIA B200  144/144 links  fabric ok  NUMA 4+4  driver 580.105.08" in told
 
 
 def test_unfit_node_names_fault_action_and_part(capsys: pytest.CaptureFixture[str]) -> None:

@@ -60,8 +60,6 @@ def paths(value: Any, above: Path = ()) -> Iterator[Path]:
 
 def is_judged(path: Path) -> bool:
     """Whether a check needs what is at the path."""
-    if path[:1] == ("packages",):
-        return path[-1] != "status"
     if path[:1] == ("units",):
         return len(path) < 3 or path[-1] == "active"
     return not any(path[: len(free)] == free for free in NOT_JUDGED)

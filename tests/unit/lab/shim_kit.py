@@ -23,7 +23,8 @@ def handle(index): return n.nvmlDeviceGetHandleByIndex(index)
 def fabric(index, version=3):
     info = n.c_nvmlGpuFabricInfo_v3_t() if version == 3 else n.c_nvmlGpuFabricInfo_v2_t()
     n.nvmlDeviceGetGpuFabricInfoV(handle(index), ctypes.byref(info))
-    return [info.state, info.status, info.cliqueId, info.healthMask, getattr(info, "healthSummary", None)]
+    summary = getattr(info, "healthSummary", None)
+    return [info.state, info.status, info.cliqueId, info.healthMask, summary]
 
 def fabric_with_word(word):
     info = n.c_nvmlGpuFabricInfo_v3_t()

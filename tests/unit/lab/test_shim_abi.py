@@ -1,4 +1,4 @@
-"""The stand-in's C ABI is NVML's, as nvidia-ml-py knows it: layouts, version words, symbols, codes."""
+"""The stand-in's C ABI is the one nvidia-ml-py knows: layouts, version words, symbols, codes."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
-import pynvml
+import pynvml  # type: ignore[import-untyped]
 import pytest
 
 from tests.lab import scenario_shape, shim_build
@@ -136,9 +136,9 @@ def test_link_counters_are_named_after_the_field_ids_of_nvidia_ml_py() -> None:
         "symbol_errors": "SYMBOL_ERRORS",
         "symbol_ber": "SYMBOL_BER",
     }
-    assert scenario_shape.LINK_COUNTERS == {
+    assert {
         ours: getattr(pynvml, prefix + name) for ours, name in theirs.items()
-    }
+    } == scenario_shape.LINK_COUNTERS
 
 
 def pynvml_calls(source: str) -> Iterator[str]:
@@ -154,14 +154,17 @@ def pynvml_calls(source: str) -> Iterator[str]:
     for node in ast.walk(tree):
         if isinstance(node, ast.ImportFrom) and node.module == "pynvml":
             yield from (alias.name for alias in node.names if alias.name.startswith("nvml"))
-        if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name):
-            if node.value.id in names and node.attr.startswith("nvml"):
-                yield node.attr
+        match node:
+            case ast.Attribute(value=ast.Name(id=module), attr=name) if module in names:
+                if name.startswith("nvml"):
+                    yield name
 
 
 def symbols(function: str) -> set[str]:
-    """C symbols that a function of nvidia-ml-py looks up, by itself or through others of its kind."""
-    found, todo, done = set(), [function], set()
+    """C symbols that a function of nvidia-ml-py looks up, itself or through others."""
+    found: set[str] = set()
+    done: set[str] = set()
+    todo = [function]
     while todo:
         name = todo.pop()
         if name in done or not inspect.isfunction(getattr(pynvml, name, None)):
@@ -174,9 +177,7 @@ def symbols(function: str) -> set[str]:
 
 
 def test_every_nvml_function_the_node_program_calls_is_exported(library: Path) -> None:
-    called = {
-        name for path in NODE.glob("*.py") for name in pynvml_calls(path.read_text("utf-8"))
-    }
+    called = {name for path in NODE.glob("*.py") for name in pynvml_calls(path.read_text("utf-8"))}
     functions = {name for name in called if callable(getattr(pynvml, name, None))}
     assert {"nvmlInit", "nvmlDeviceGetUUID", "nvmlDeviceGetGpuFabricInfoV"} <= functions
     wanted = {symbol for name in functions for symbol in symbols(name)}

@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import threading
 from collections.abc import Iterator
+from queue import Queue
 
 from tests.lab.standin.chat import ChatService
 from tests.lab.standin.engine import Engine
@@ -25,30 +26,24 @@ def running(
     knobs: Knobs | None = None, key: str = "", max_num_seqs: int = 8, model_len: int = 4096
 ) -> Iterator[str]:
     """The base URL of a stand-in server that runs until the block ends."""
-    loop = asyncio.new_event_loop()
     engine = Engine(MODEL, max_num_seqs, knobs or fast())
     keys = frozenset([key] if key else [])
     server = Server(ChatService(engine, MODEL, model_len), "root", keys)
-    ready = threading.Event()
-    ports: list[int] = []
+    started: Queue[tuple[asyncio.AbstractEventLoop, asyncio.Event, int]] = Queue()
 
-    async def start() -> None:
-        ports.append(await server.serve("127.0.0.1", 0))
-        ready.set()
+    async def serve() -> None:
+        stop = asyncio.Event()
+        port = await server.serve("127.0.0.1", 0)
+        started.put((asyncio.get_running_loop(), stop, port))
+        await stop.wait()
+        await server.drain(0)
 
-    def work() -> None:
-        loop.run_until_complete(start())
-        loop.run_forever()
-        loop.run_until_complete(server.drain(0))
-        loop.run_until_complete(asyncio.sleep(0))
-        loop.run_until_complete(loop.shutdown_asyncgens())
-        loop.close()
-
-    thread = threading.Thread(target=work)
+    thread = threading.Thread(target=lambda: asyncio.run(serve()))
     thread.start()
-    ready.wait(20)
+    loop, stop, port = started.get(timeout=20)
     try:
-        yield f"http://127.0.0.1:{ports[0]}"
+        yield f"http://127.0.0.1:{port}"
     finally:
-        loop.call_soon_threadsafe(loop.stop)
+        loop.call_soon_threadsafe(stop.set)
         thread.join(20)
+        assert not thread.is_alive()

@@ -5,26 +5,27 @@ from __future__ import annotations
 import asyncio
 import re
 import socket
+from typing import Any
 
 import pytest
-from deploy.core.latency import RequestRecord, Run, summary, timing, tokens_per_chunk
+
 from deploy.core.latency import Objective as Slo
+from deploy.core.latency import RequestRecord, Run, summary, timing, tokens_per_chunk
 from deploy.node.client import Answer, ChatRequest, Endpoint, chat, server_message
 from deploy.node.http import Deadlines
-
 from tests.unit.latency.server_thread import MODEL, fast, running
 
 TOKENS = 12
 
 
-def ask(url: str, key: str | None = None, idle: float = 20.0, **change: object) -> Answer:
+def ask(url: str, key: str | None = None, idle: float = 20.0, **change: Any) -> Answer:
     """One request to a server."""
-    values: dict[str, object] = {"model": MODEL, "prompt": "amber anchor", "max_tokens": TOKENS}
-    request = ChatRequest(**(values | change))  # type: ignore[arg-type]
+    values: dict[str, Any] = {"model": MODEL, "prompt": "amber anchor", "max_tokens": TOKENS}
+    request = ChatRequest(**(values | change))
     return asyncio.run(chat(Endpoint(url, key), request, Deadlines(20, idle, 60)))
 
 
-def faulty(fault: str, idle: float = 20.0, **change: object) -> RequestRecord:
+def faulty(fault: str, idle: float = 20.0, **change: Any) -> RequestRecord:
     """The record of one request to a server with that fault."""
     with running(fast(fault)) as url:
         return ask(url, idle=idle, **change).record()

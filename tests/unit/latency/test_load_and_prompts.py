@@ -6,6 +6,7 @@ import asyncio
 import itertools
 
 import pytest
+
 from deploy.node.load import closed_loop, open_loop, poisson
 from deploy.node.prompts import WORDS, Scale, prompt
 

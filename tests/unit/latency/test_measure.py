@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
+
 from deploy.core.smoke import ClientHealth
 from deploy.node import canary, measure, starvation
-
 from tests.lab.standin.knobs import Knobs
 from tests.unit.latency.server_thread import MODEL, fast, running
 
@@ -18,12 +17,11 @@ KEYS = Path(__file__).with_name("vllm-bench-keys.txt")
 
 
 @pytest.fixture(autouse=True)
-def calm(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+def calm(monkeypatch: pytest.MonkeyPatch) -> None:
     """No real-time priority for the test process, and a client that fared well on any machine."""
     monkeypatch.setattr(starvation, "claim_realtime", lambda: "other")
     health = ClientHealth(1.0, 10_000.0, (0.1,) * 100, "other")
     monkeypatch.setattr(starvation.Watch, "health", lambda _: health)
-    return
 
 
 def config(tmp_path: Path, url: str, **change: object) -> Path:

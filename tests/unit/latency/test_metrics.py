@@ -5,9 +5,9 @@ from __future__ import annotations
 import asyncio
 
 import pytest
+
 from deploy.node.client import Endpoint
 from deploy.node.metrics import ITL, PREEMPTIONS, TTFT, Delta, parse, scrape
-
 from tests.unit.latency.server_thread import running
 
 PAGE = """# HELP vllm:time_to_first_token_seconds Histogram

@@ -6,6 +6,7 @@ import math
 import random
 
 import pytest
+
 from deploy.core.quantiles import (
     carries,
     deviation,
@@ -60,7 +61,7 @@ def test_ends_are_the_extremes_and_order_does_not_matter() -> None:
 def test_no_values_or_a_percent_out_of_range_is_refused() -> None:
     with pytest.raises(ValueError, match="no values"):
         percentile([], 50)
-    with pytest.raises(ValueError, match="0..100"):
+    with pytest.raises(ValueError, match=r"must be 0\.\.100"):
         percentile([1.0], 101)
     with pytest.raises(ValueError, match="no values"):
         mean([])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+
 from deploy.node.http import Exchange, HttpError, parse_head
 from deploy.node.sse import Dechunker, SseSplitter
 

@@ -13,9 +13,9 @@ import sys
 from pathlib import Path
 
 import pytest
+
 from deploy.node.client import Endpoint
 from deploy.node.http import Exchange, exchange
-
 from tests.lab.standin.knobs import Knobs
 from tests.lab.standin.options import OptionError, parse
 from tests.unit.latency.server_thread import MODEL, running

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import gc
+import os
 from pathlib import Path
 
 import pytest
+
 from deploy.node import starvation
 
 
@@ -55,22 +57,22 @@ def test_realtime_refused_is_other(monkeypatch: pytest.MonkeyPatch) -> None:
     def refuse(*_: object) -> None:
         raise PermissionError(1, "Operation not permitted")
 
-    monkeypatch.setattr(starvation.os, "sched_setscheduler", refuse)
-    monkeypatch.setattr(starvation.os, "sched_getscheduler", lambda _: 0)
+    monkeypatch.setattr(os, "sched_setscheduler", refuse)
+    monkeypatch.setattr(os, "sched_getscheduler", lambda _: 0)
     assert starvation.claim_realtime() == "other"
 
 
 def test_realtime_granted_is_rr(monkeypatch: pytest.MonkeyPatch) -> None:
     seen: list[object] = []
-    monkeypatch.setattr(starvation.os, "sched_setscheduler", lambda *args: seen.append(args))
-    flags = starvation.os.SCHED_RR | starvation.os.SCHED_RESET_ON_FORK
-    monkeypatch.setattr(starvation.os, "sched_getscheduler", lambda _: flags)
+    monkeypatch.setattr(os, "sched_setscheduler", lambda *args: seen.append(args))
+    flags = os.SCHED_RR | os.SCHED_RESET_ON_FORK
+    monkeypatch.setattr(os, "sched_getscheduler", lambda _: flags)
     assert starvation.claim_realtime() == "rr"
     assert seen[0][1] == flags  # type: ignore[index]
 
 
 def test_pinning_nothing_tells_what_is_allowed(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(starvation.os, "sched_getaffinity", lambda _: {3, 1})
+    monkeypatch.setattr(os, "sched_getaffinity", lambda _: {3, 1})
     assert starvation.pin(None) == "1,3"
 
 
@@ -78,6 +80,6 @@ def test_pinning_to_a_cpu_that_is_not_there_says_so(monkeypatch: pytest.MonkeyPa
     def refuse(*_: object) -> None:
         raise OSError(22, "Invalid argument")
 
-    monkeypatch.setattr(starvation.os, "sched_setaffinity", refuse)
+    monkeypatch.setattr(os, "sched_setaffinity", refuse)
     with pytest.raises(ValueError, match=r"client_cpus '900': Invalid argument"):
         starvation.pin("900")

@@ -6,26 +6,24 @@ import asyncio
 import dataclasses
 import json
 import os
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
+
 from deploy.node import starvation, warm
 from deploy.node.mainpid import MainPid, MainPidGone
 from deploy.node.prompts import Scale
 from deploy.node.warm_rounds import Round, relative, shapes
-
 from tests.lab.standin.knobs import Knobs
 from tests.unit.latency.server_thread import MODEL, fast, running
 
 
 @pytest.fixture(autouse=True)
-def quiet(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[None]:
+def quiet(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """No real-time priority, and records in the test's own directory."""
     monkeypatch.setattr(starvation, "claim_realtime", lambda: "other")
     monkeypatch.setattr(warm, "RECORDS", tmp_path)
-    return
 
 
 def config(tmp_path: Path, url: str, **plan: object) -> Path:

@@ -11,7 +11,7 @@ from typing import Any
 
 from . import modules, numa, nvml, pci, procfs
 from .modprobe import SCENARIO
-from .tree import bind, remounted_writable, tmpfs, write
+from .tree import Tree, bind, remounted_writable, tmpfs, write
 
 RUN = nvml.RUN
 BOOTS = Path("/var/lib/b200-lab/boots")
@@ -35,11 +35,11 @@ def replace_modprobe() -> None:
     os.replace(fresh, MODPROBE)
 
 
-def cover_folder(name: str, tree: Mapping[str, Any], target: Path) -> None:
+def cover_folder(name: str, files: Tree, target: Path) -> None:
     """Show a tree in place of a folder of the machine's own."""
     root = RUN / name
     root.mkdir(parents=True)
-    write(root, tree)
+    write(root, files)
     bind(root, target)
 
 
@@ -69,14 +69,20 @@ def open_module_folder() -> None:
     tmpfs(shown)
 
 
+def cover_files(name: str, files: Tree, target: Path) -> None:
+    """Show each file of a tree over the machine's own of that name, where it has one."""
+    root = RUN / name
+    write(root, files)
+    for file in files:
+        if (target / file).exists():
+            bind(root / file, target / file)
+
+
 def open_sysctls() -> None:
     """A writable file over each sysctl a deployment may set, starting with the machine's value."""
-    for name in procfs.SYSCTLS:
-        real, copy = Path("/proc/sys", name), RUN / "sysctl" / name
-        if real.exists():
-            copy.parent.mkdir(parents=True, exist_ok=True)
-            copy.write_text(real.read_text(encoding="utf-8"), encoding="utf-8")
-            bind(copy, real)
+    root = Path("/proc/sys")
+    values = {name: root / name for name in procfs.SYSCTLS if (root / name).exists()}
+    cover_files("sysctl", {name: path.read_bytes() for name, path in values.items()}, root)
 
 
 def show_proc(
@@ -103,6 +109,7 @@ def main() -> None:
     gpu_driver = next((name for name in ("nvidia", "nouveau") if name in loaded), None)
     cover_folder("pci", pci.tree(scenario, gpu_driver), Path("/sys/bus/pci"))
     cover_folder("node", numa.tree(scenario), Path("/sys/devices/system/node"))
+    cover_files("cpu", numa.lone_cores(scenario), Path("/sys/devices/system/cpu"))
     open_class_folder()
     open_module_folder()
     modules.show(scenario, loaded)

@@ -1,4 +1,4 @@
-"""/sys/devices/system/node of the simulated node: what numactl -H, lscpu and systemd read."""
+"""/sys/devices/system/node, and cores: what numactl -H, lscpu and systemd read."""
 
 from __future__ import annotations
 
@@ -12,6 +12,8 @@ LOCAL, REMOTE = 10, 21
 KIB_PER_GIB = 1024 * 1024
 #: Share of memory a freshly booted node has free.
 FREE = 0.97
+#: Rows of the kernel's per-node meminfo that are zero here; vLLM's CPU build reads the file ones.
+ZERO = ("Active(file)", "Inactive(file)", "FilePages", "Dirty", "Writeback", "SReclaimable")
 
 
 def distances(scenario: Mapping[str, Any]) -> list[list[int]]:
@@ -25,7 +27,7 @@ def distances(scenario: Mapping[str, Any]) -> list[list[int]]:
 def _meminfo(node: Mapping[str, Any]) -> str:
     total = node["memory_gib"] * KIB_PER_GIB
     free = int(total * FREE)
-    rows = {"MemTotal": total, "MemFree": free, "MemUsed": total - free}
+    rows = {"MemTotal": total, "MemFree": free, "MemUsed": total - free} | dict.fromkeys(ZERO, 0)
     lines = [f"Node {node['id']} {key}: {kib:>14} kB" for key, kib in rows.items()]
     return "\n".join([*lines, f"Node {node['id']} HugePages_Total:     0"])
 
@@ -52,3 +54,17 @@ def tree(scenario: Mapping[str, Any]) -> Tree:
             f"{at}/meminfo": _meminfo(node),
         }
     return files
+
+
+def lone_cores(scenario: Mapping[str, Any]) -> Tree:
+    """Files below /sys/devices/system/cpu that make every CPU of the node a core of its own.
+
+    The machine's own siblings may lie in two of the simulated NUMA nodes, which no hardware has.
+    """
+    cpus = {cpu for node in scenario["numa_nodes"] for cpu in cpulist.parse(node["cpus"])}
+    return {
+        f"cpu{cpu}/topology/{kind}{form}": text
+        for cpu in sorted(cpus)
+        for kind in ("thread_siblings", "core_cpus")
+        for form, text in (("_list", str(cpu)), ("", cpulist.mask([cpu], cpu + 1)))
+    }

@@ -1,0 +1,116 @@
+"""The vendor's packages, simulated: names, versions, dependencies, the same bytes every time."""
+
+from __future__ import annotations
+
+import hashlib
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from tests.lab import deb, packages
+
+DRIVER = "580.126.20"
+
+
+@pytest.fixture(scope="module")
+def built(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    """Every package for one driver version, by name."""
+    paths = packages.build(tmp_path_factory.mktemp("debs"), [DRIVER])
+    return {path.name.split("_")[0]: path for path in paths}
+
+
+def field(path: Path, name: str) -> str:
+    """A control field."""
+    command = ["dpkg-deb", "--field", str(path), name]
+    return subprocess.run(command, check=True, capture_output=True, text=True).stdout.strip()
+
+
+@pytest.fixture
+def unpack(tmp_path: Path) -> Callable[[Path], Path]:
+    """Unpacks a package, with its maintainer scripts in DEBIAN, and returns the folder."""
+
+    def unpacked(path: Path) -> Path:
+        subprocess.run(["dpkg-deb", "--raw-extract", str(path), str(tmp_path)], check=True)
+        return tmp_path
+
+    return unpacked
+
+
+def test_lockstep_packages_carry_the_drivers_version(built: dict[str, Path]) -> None:
+    assert {field(built[name], "Version") for name in packages.LOCKSTEP} == {f"{DRIVER}-1"}
+    assert field(built["nvlsm"], "Version") == "2025.10.11-1"
+
+
+def test_nvidia_open_brings_module_and_library_of_its_own_version(built: dict[str, Path]) -> None:
+    depends = field(built["nvidia-open"], "Depends").split(", ")
+    assert f"nvidia-kernel-open-dkms (= {DRIVER}-1)" in depends
+    assert f"libnvidia-compute (= {DRIVER}-1)" in depends
+
+
+def test_fabric_manager_depends_on_no_driver_so_that_they_can_differ(
+    built: dict[str, Path],
+) -> None:
+    assert field(built["nvidia-fabricmanager"], "Depends") == ""
+
+
+@pytest.mark.parametrize(("wanted", "version"), [("580", "580.*"), ("580.126.20", "580.126.20-*")])
+def test_pinning_package_pins_the_lockstep_set(wanted: str, version: str) -> None:
+    (content,) = packages.pinning(wanted).files.values()
+    lines = content.decode().splitlines()
+    assert lines[0].split()[1:] == list(packages.LOCKSTEP)
+    assert lines[1:] == [f"Pin: version {version}", "Pin-Priority: 1000"]
+
+
+def test_pinning_file_has_a_name_that_apt_reads() -> None:
+    (name,) = packages.pinning("580.126.20").files
+    assert name.endswith(".pref")
+
+
+def test_library_is_linked_under_the_name_programs_load(
+    built: dict[str, Path], unpack: Callable[[Path], Path]
+) -> None:
+    root = unpack(built["libnvidia-compute"])
+    link = root / packages.LIBRARIES / "libnvidia-ml.so.1"
+    assert link.readlink() == Path(f"libnvidia-ml.so.{DRIVER}")
+    assert link.read_bytes()[:4] == b"\x7fELF"
+    assert "ldconfig" in (root / "DEBIAN/triggers").read_text(encoding="utf-8")
+
+
+def test_no_package_starts_a_unit(built: dict[str, Path], unpack: Callable[[Path], Path]) -> None:
+    root = unpack(built["nvidia-fabricmanager"])
+    script = (root / "DEBIAN/postinst").read_text(encoding="utf-8")
+    assert "daemon-reload" in script
+    assert not {"start", "restart", "enable", "--now"} & set(script.split())
+
+
+def test_no_placeholder_is_left_in_any_package(
+    built: dict[str, Path], unpack: Callable[[Path], Path]
+) -> None:
+    root = unpack(built["nvidia-fabricmanager"])
+    text = (root / "usr/bin/nv-fabricmanager").read_text(encoding="utf-8")
+    assert "@VERSION@" not in text
+    assert f"interface version {DRIVER} don't match" in text
+
+
+def test_every_package_says_that_it_is_a_simulation(built: dict[str, Path]) -> None:
+    assert {field(path, "Description").split(":")[0] for path in built.values()} == {"simulation"}
+    assert {field(path, "Maintainer") for path in built.values()} == {deb.MAINTAINER}
+
+
+def test_a_second_build_has_the_same_bytes(built: dict[str, Path], tmp_path: Path) -> None:
+    def digest(path: Path) -> str:
+        return hashlib.sha256(path.read_bytes()).hexdigest()
+
+    again = packages.build(tmp_path, [DRIVER])
+    assert {path.name: digest(path) for path in again} == {
+        path.name: digest(path) for path in built.values()
+    }
+
+
+def test_shell_scripts_are_free_of_syntax_errors() -> None:
+    scripts = [p for p in packages.VENDOR.rglob("*") if p.is_file() and p.stat().st_mode & 0o100]
+    assert len(scripts) >= 5
+    for script in scripts:
+        subprocess.run(["sh", "-n", str(script)], check=True)

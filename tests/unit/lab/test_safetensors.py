@@ -1,0 +1,65 @@
+"""The weights file, checked byte by byte against the format's description."""
+
+from __future__ import annotations
+
+import json
+import struct
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tests.lab.models import VOCABULARY, config, manifest, revision_of, shapes, weights
+from tests.lab.safetensors import bf16, constant, normal, write_safetensors
+
+
+def test_known_values_round_to_their_bfloat16() -> None:
+    assert struct.unpack("<4H", bf16([0.0, 1.0, -2.0, 3.140625])) == (0, 0x3F80, 0xC000, 0x4049)
+
+
+@given(st.floats(min_value=-1e30, max_value=1e30, width=32))
+def test_a_bfloat16_is_within_one_part_in_256_of_its_float(value: float) -> None:
+    (half,) = struct.unpack("<H", bf16([value]))
+    (back,) = struct.unpack("<f", struct.pack("<I", half << 16))
+    assert abs(back - value) <= abs(value) / 256 + 1e-38
+
+
+def test_the_same_seed_gives_the_same_weights_and_another_does_not() -> None:
+    assert normal(64, 0.05, seed=1) == normal(64, 0.05, seed=1) != normal(64, 0.05, seed=2)
+
+
+def test_the_file_is_length_header_and_data(tmp_path: Path) -> None:
+    path = tmp_path / "model.safetensors"
+    write_safetensors(path, {"a": ((2, 3), constant(6, 1.0)), "b": ((4,), constant(4, 0.0))})
+    content = path.read_bytes()
+    (length,) = struct.unpack("<Q", content[:8])
+    header = json.loads(content[8 : 8 + length])
+    assert length % 8 == 0
+    assert header["a"] == {"dtype": "BF16", "shape": [2, 3], "data_offsets": [0, 12]}
+    assert header["b"] == {"dtype": "BF16", "shape": [4], "data_offsets": [12, 20]}
+    assert content[8 + length :] == b"\x80\x3f" * 6 + b"\0" * 8
+
+
+def test_data_that_does_not_fit_its_shape_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match="b: 2 bytes do not fit shape"):
+        write_safetensors(tmp_path / "x", {"b": ((4,), constant(1, 0.0))})
+
+
+def test_the_tiny_model_has_every_tensor_its_config_names() -> None:
+    layers = config()["num_hidden_layers"]
+    assert len(shapes()) == 3 + 9 * layers
+    assert shapes()["lm_head.weight"] == (VOCABULARY, config()["hidden_size"])
+    size = sum(len(data) for _, data in weights().values())
+    assert 1_500_000 < size < 2_500_000
+
+
+def test_a_revision_follows_the_files_and_leaves_the_manifest_out(tmp_path: Path) -> None:
+    (tmp_path / "config.json").write_text("{}")
+    first = manifest(tmp_path)
+    (tmp_path / "manifest.json").write_text("{}")
+    assert manifest(tmp_path) == first
+    assert [entry["path"] for entry in first["files"]] == ["config.json"]
+    (tmp_path / "config.json").write_text("{ }")
+    assert revision_of(manifest(tmp_path)) != revision_of(first)
+    assert len(revision_of(first)) == 12

@@ -1,0 +1,70 @@
+"""lab.json: written whole, read back, refused when damaged."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.lab import state
+from tests.lab.paths import LabError, LabPaths
+from tests.lab.state import claim_machine, host_entry, lab_lock, read_state, write_state
+
+
+@pytest.fixture
+def lab(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> LabPaths:
+    monkeypatch.setattr(state, "RUN_DIR", tmp_path / "run")
+    return LabPaths(tmp_path / "lab")
+
+
+def test_what_is_written_is_read_back(lab: LabPaths) -> None:
+    document = {"bridge": "10.77.0.1", "hosts": [{"name": "b200-1", "scenario": "healthy"}]}
+    write_state(lab, document)
+    assert read_state(lab) == document
+
+
+def test_the_state_is_for_root_only_as_it_names_the_token(lab: LabPaths) -> None:
+    write_state(lab, {})
+    assert lab.state_file.stat().st_mode & 0o777 == 0o600
+
+
+def test_no_lab_reads_as_empty(lab: LabPaths) -> None:
+    assert read_state(lab) == {}
+    assert host_entry({}, "b200-1") is None
+
+
+def test_a_damaged_state_is_refused_with_what_to_do(lab: LabPaths) -> None:
+    write_state(lab, {})
+    lab.state_file.write_text('{"hosts": [')
+    with pytest.raises(LabError, match=r"damaged.*b200 lab down"):
+        read_state(lab)
+
+
+def test_a_host_is_found_by_name(lab: LabPaths) -> None:
+    document = {"hosts": [{"name": "b200-1"}, {"name": "b200-2", "scenario": "seven-gpus"}]}
+    assert host_entry(document, "b200-2") == {"name": "b200-2", "scenario": "seven-gpus"}
+
+
+def test_a_second_lab_command_is_told_who_holds_the_lock(lab: LabPaths) -> None:
+    with (
+        lab_lock(lab),
+        pytest.raises(LabError, match=r"another lab command is running: process \d+"),
+        lab_lock(lab, seconds=0),
+    ):
+        pass
+
+
+def test_the_lock_is_free_again_after_a_failure(lab: LabPaths) -> None:
+    with pytest.raises(LabError, match="boom"), lab_lock(lab):
+        raise LabError("boom")
+    with lab_lock(lab, seconds=0):
+        pass
+
+
+def test_another_lab_directory_is_refused_while_one_is_up(lab: LabPaths, tmp_path: Path) -> None:
+    claim_machine(lab)
+    claim_machine(lab)
+    with pytest.raises(LabError, match=f"{lab.root} b200 lab down ends it"):
+        claim_machine(LabPaths(tmp_path / "second"))
+    state.release_machine()
+    claim_machine(LabPaths(tmp_path / "second"))
