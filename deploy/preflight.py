@@ -20,6 +20,7 @@ from deploy import catalogue, secrets, spool
 from deploy.core import openpgp
 from deploy.core import spec as specs
 from deploy.core.fields import Problem
+from deploy.core.spec import NodeSpec
 from deploy.render import RenderError
 from deploy.run import Node
 from deploy.session import RUN, entry
@@ -96,8 +97,9 @@ def _node(host: Host) -> Node | list[Problem]:
         return parsed
     found, problems = secrets.resolve(parsed)
     node = Node(name=host.name, spec=parsed, secrets=found)
-    problems += [*_unreadable(node), *_wrong_keys(node)]
-    return problems or node
+    problems += _missing_files(parsed)
+    # Keys and templates can be looked at only when every file they need is there.
+    return problems or [*_wrong_keys(parsed), *_broken_templates(node)] or node
 
 
 def _own_data(host: Host) -> Mapping[str, Any]:
@@ -106,25 +108,29 @@ def _own_data(host: Host) -> Mapping[str, Any]:
     }
 
 
-def _unreadable(node: Node) -> Iterator[Problem]:
-    """Files that are missing on the controller, and templates that cannot be rendered."""
+def _missing_files(spec: NodeSpec) -> Iterator[Problem]:
+    """Files of the controller that the inventory names and nobody can read."""
+    named = [("engine.requirements", spec.engine.requirements)]
+    named += [(f"repositories.{n}.key", r.key) for n, r in enumerate(spec.repositories)]
+    for key, path in named:
+        try:
+            Path(path).read_bytes()
+        except OSError as error:
+            yield Problem(key, f"{path} cannot be read on the controller: {error.strerror}")
+
+
+def _broken_templates(node: Node) -> Iterator[Problem]:
     try:
         for stage in pipeline.STAGES:
             stage.wanted(node, nominal_layout(node))
     except RenderError as error:
         yield Problem("templates", str(error))
-    except OSError as error:
-        yield Problem(
-            "files", f"{error.filename} cannot be read on the controller: {error.strerror}"
-        )
 
 
-def _wrong_keys(node: Node) -> Iterator[Problem]:
-    for number, repository in enumerate(node.spec.repositories):
+def _wrong_keys(spec: NodeSpec) -> Iterator[Problem]:
+    for number, repository in enumerate(spec.repositories):
         try:
             actual = openpgp.fingerprint(Path(repository.key).read_text(errors="replace"))
-        except OSError:
-            continue  # reported with the other unreadable files
         except ValueError as wrong:
             yield Problem(f"repositories.{number}.key", f"{repository.key} {wrong}")
             continue

@@ -23,9 +23,6 @@ from deploy.core.spec import NodeSpec
 from deploy.remote import Remote
 from deploy.secrets import Secret
 
-# Outcomes that end well; every other one is listed in failed.txt and makes the exit code 1.
-GOOD = frozenset({"live", "fit"})
-
 
 class StageFailed(Exception):
     """A stage that cannot go on with this node, in one line."""

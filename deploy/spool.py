@@ -7,7 +7,7 @@ exit.
 from __future__ import annotations
 
 import atexit
-import sys
+import os
 
 from pyinfra.api.host import Host
 from pyinfra.api.state import BaseStateCallback, State
@@ -15,7 +15,6 @@ from pyinfra.api.state import BaseStateCallback, State
 from deploy import observation, report
 from deploy.catalogue import ROOT
 from deploy.remote import Remote, RemoteError
-from deploy.run import GOOD
 from deploy.session import RUN
 
 
@@ -68,8 +67,5 @@ def _write() -> None:
     if not RUN.nodes:
         return
     record = RUN.to_json()
-    path = report.write(record, ROOT / "reports" / RUN.id)
-    good = all(node.outcome in GOOD for node in RUN.nodes.values())
-    print(report.terminal(record))  # noqa: T201
-    print(f"\nreport {path}   exit {0 if good else 1}")  # noqa: T201
-    sys.stdout.flush()
+    page = report.write(record, ROOT / "reports" / RUN.id)
+    print(report.terminal(record, report=os.path.relpath(page)), flush=True)  # noqa: T201

@@ -56,7 +56,7 @@ def conclude(node: Node) -> None:
         raise StageFailed("not measured")
     node.outcome = "live"
     if node.changes:
-        node.say("LIVE", f"{node.changes} changes")
+        node.say("LIVE", f"{node.changes} change{'s' if node.changes != 1 else ''}")
     else:
         age = f"last smoke {duration(node.smoke_age_s)} ago, " if node.smoke_age_s else ""
         remote = node.connected()

@@ -41,7 +41,7 @@ _RAISED = re.compile(r"(?<![\w`])\w*(Error|Exception): (?!.*root cause above)\S.
 
 
 def unit_cause(lines: Sequence[str]) -> str:
-    """The line of a unit's journal that says why it failed: the last exception, else its last line."""
+    """Why a unit failed, from its journal: the last exception, else the last line."""
     own = [line.strip() for line in lines if line.strip() and not _ABOUT.search(line)]
     raised = [match[0] for line in own if "WARNING" not in line and (match := _RAISED.search(line))]
     return _short((raised or own or ["nothing"])[-1])

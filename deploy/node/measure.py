@@ -64,20 +64,25 @@ class Smoke:
         if self.canary.problems:
             return
         self.engine_version = await version(self.replicas[0]) if self.replicas else None
+        await self._settle(gateway, "gateway")
         before = await self._scrape()
         self.paths["gateway"] = await self._path(gateway, "gateway", self.plan.requests)
         self.delta = metrics.Delta.over(before, await self._scrape())
         for replica, endpoint in zip(self.serving.replicas, self.replicas, strict=True):
             name = f"direct-{replica.index}"
+            await self._settle(endpoint, name)
             self.paths[name] = await self._path(endpoint, name, self.plan.direct_requests)
 
     async def _scrape(self) -> list[metrics.Sample | str]:
         return [await metrics.scrape(endpoint) for endpoint in self.replicas]
 
-    async def _path(self, endpoint: Endpoint, name: str, requests: int) -> Run:
-        """An open-loop run over one path, after a few requests that do not count."""
+    async def _settle(self, endpoint: Endpoint, name: str) -> None:
+        """A few requests that count nowhere: the first ones over a path may find it cold."""
         for number in range(UNCOUNTED):
             await chat(endpoint, self._request(f"{name}/first", number), DEADLINES)
+
+    async def _path(self, endpoint: Endpoint, name: str, requests: int) -> Run:
+        """An open-loop run over one path."""
         offsets = poisson(self.plan.rate, requests, self.seed)
         async with self.watch.running():
             answers = await open_loop(

@@ -13,6 +13,8 @@ OVERRIDE = "B200KIT_KERNEL_LOG"
 """Environment variable that names a text file to read instead of the kernel log."""
 XID = re.compile(r"NVRM: Xid \(PCI:(?P<address>[0-9A-Fa-f:.]+)\): (?P<code>\d+),?\s*(?P<text>.*)")
 JOURNAL_TIME = re.compile(r"^\s*(\d+\.\d+)\s")
+FIRST_RECORD = re.compile(r"\d+,(\d+),")
+"""Priority and sequence number at the start of a /dev/kmsg record; a boot's first is 0."""
 RECORD_BYTES = 8192
 
 
@@ -47,16 +49,22 @@ def kernel_log() -> list[str]:
 
 
 def kernel_buffer() -> list[str]:
-    """Messages of /dev/kmsg, records "6,1234,5678,-;text" whose indented lines are key=value pairs.
-
-    A regular file of such lines, as a simulated node has, reads the same.
-    """
+    """Messages of /dev/kmsg: records "6,1234,5678,-;text", their indented lines key=value pairs."""
     descriptor = os.open("/dev/kmsg", os.O_RDONLY | os.O_NONBLOCK)
     try:
         content = b"".join(chunks(descriptor)).decode(errors="replace")
     finally:
         os.close(descriptor)
-    return [line.split(";", 1)[-1] for line in content.splitlines() if not line.startswith(" ")]
+    return messages(content)
+
+
+def messages(content: str) -> list[str]:
+    """Texts of kernel log records; raises OSError when the log's start has been overwritten."""
+    lines = [line for line in content.splitlines() if not line.startswith(" ")]
+    first = FIRST_RECORD.match(lines[0]) if lines else None
+    if first and int(first.group(1)) > 0:
+        raise OSError(f"the first {first.group(1)} messages of this boot are no longer kept")
+    return [line.split(";", 1)[-1] for line in lines]
 
 
 def chunks(descriptor: int) -> Iterator[bytes]:

@@ -25,8 +25,12 @@ def conditions_line(smoke: object) -> str:
 
 
 def _pair(given: dict[str, object], side: str) -> str:
-    asked, got = show(read(given, f"{side}_requested")), show(read(given, f"{side}_measured"))
-    return f"{asked} asked/{got} measured"
+    asked, got = show(read(given, f"{side}_requested")), read(given, f"{side}_measured")
+    spread = [number(read(got, key)) for key in ("mean", "min", "max")]
+    if None in spread:
+        return f"{asked} asked/{show(got)} measured"
+    mean, low, high = (f"{value:.4g}" for value in spread if value is not None)
+    return f"{asked} asked/{mean} measured" + (f" ({low} to {high})" if low != high else "")
 
 
 def manifest(smoke: object) -> list[tuple[str, str]]:

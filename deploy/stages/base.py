@@ -7,9 +7,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from deploy.core import drift
+from deploy.core.cause import unit_cause
 from deploy.core.drift import File, Package, Unit
 from deploy.core.layout import Replica
-from deploy.core.cause import unit_cause
 from deploy.remote import RemoteError
 from deploy.run import Node
 

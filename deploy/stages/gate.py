@@ -74,4 +74,4 @@ def withdraw(node: Node) -> list[str]:
     return running
 
 
-STAGE = Stage(name="gate", wanted=wanted, plan=plan)
+STAGE = Stage(name="gate unit", wanted=wanted, plan=plan)

@@ -12,8 +12,8 @@ STAGES = (
     containers.STAGE,
     gate.STAGE,
     serving.STAGE,
-    gateway.STAGE,
     warmup.STAGE,
+    gateway.STAGE,
     smoke.STAGE,
 )
 

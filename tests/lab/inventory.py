@@ -47,6 +47,7 @@ def _data(lab: dict[str, Any]) -> dict[str, Any]:
         "tensor_parallel": 4,
         # The simulated map has several NUMA nodes, this machine's kernel usually has one.
         "numa_policy": "local",
+        "api_key": {"file": str(lab_paths().api_key)},
         "hf_token": {"file": str(lab_paths().token)},
         "reboot_deadline_s": 120,
         "fabric_deadline_s": 20,

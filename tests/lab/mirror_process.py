@@ -24,11 +24,20 @@ _PROGRAM = Path(__file__).with_name("mirror.py")
 
 def ensure_token(lab: LabPaths) -> str:
     """Return the model store's bearer token, made at random the first time."""
-    if not lab.token.exists():
-        descriptor = os.open(lab.token, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+    return _ensure_secret(lab.token)
+
+
+def ensure_api_key(lab: LabPaths) -> str:
+    """Return the key clients of the endpoint must present, made at random the first time."""
+    return _ensure_secret(lab.api_key)
+
+
+def _ensure_secret(path: Path) -> str:
+    if not path.exists():
+        descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
         with os.fdopen(descriptor, "w", encoding="utf-8") as file:
             file.write(f"lab-{secrets.token_hex(16)}\n")
-    return lab.token.read_text(encoding="utf-8").strip()
+    return path.read_text(encoding="utf-8").strip()
 
 
 def start_time(pid: int) -> str | None:

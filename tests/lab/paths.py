@@ -76,6 +76,11 @@ class LabPaths:
         return self.root / "token"
 
     @property
+    def api_key(self) -> Path:
+        """Key of the nodes' endpoints (test-only secret, mode 0600)."""
+        return self.root / "api_key"
+
+    @property
     def gnupg(self) -> Path:
         """GNUPGHOME of the repositories' throwaway keys."""
         return self.root / "gnupg"

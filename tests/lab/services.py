@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from tests.lab.engine import ensure_engine
-from tests.lab.mirror_process import ensure_token, start_mirror, stop_mirror
+from tests.lab.mirror_process import ensure_api_key, ensure_token, start_mirror, stop_mirror
 from tests.lab.models import ensure_model
 from tests.lab.paths import BRIDGE_ADDRESS, MODEL_NAME, LabPaths, mirror_url
 from tests.lab.repositories import ensure_repositories
@@ -18,6 +18,7 @@ def ensure_services(lab: LabPaths, engine: str, progress: Progress) -> dict[str,
     repositories = ensure_repositories(lab, progress)
     chosen = ensure_engine(lab, engine, progress)
     revision = ensure_model(lab, with_tokenizer=not chosen["stand_in"], progress=progress)
+    ensure_api_key(lab)
     start_mirror(lab)
     return {
         "bridge": BRIDGE_ADDRESS,

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from deploy.core.expectation import Expectation
-from deploy.core.judge import judge, registered, run_one
+from deploy.core.judge import Check, judge, registered, run_one
 from deploy.core.state import StateView
 from deploy.core.verdict import Status
 from tests.unit import states
@@ -132,8 +132,12 @@ def test_a_check_that_raises_or_finds_nothing_is_unmeasured() -> None:
     def broken(expect: Expectation, state: StateView) -> Iterator[Any]:
         raise ZeroDivisionError("oops")
 
+    def silent(expect: Expectation, state: StateView) -> list[Any]:
+        return []
+
     expect, view = Expectation(states.expectation()), StateView(states.healthy())
-    for run in (broken, lambda _e, _s: []):
+    checks: list[Check] = [broken, silent]
+    for run in checks:
         found = run_one("x", run, expect, view)
         assert [f.status for f in found] == [Status.UNMEASURED]
 

@@ -17,7 +17,7 @@ def test_first_and_last_host_have_their_names_and_addresses() -> None:
 
 @pytest.mark.parametrize("index", [0, -1, 65])
 def test_a_host_number_out_of_range_is_refused(index: int) -> None:
-    with pytest.raises(LabError, match="not in 1..64"):
+    with pytest.raises(LabError, match=r"not in 1\.\.64"):
         host_name(index)
 
 

@@ -56,9 +56,10 @@ def test_a_wheel_has_metadata_scripts_and_a_complete_record(tmp_path: Path) -> N
     assert read_metadata(wheel)["Version"] == "1.0+cpu"
     with zipfile.ZipFile(wheel) as archive:
         record = archive.read("my_tool-1.0+cpu.dist-info/RECORD").decode()
-        assert [line.split(",")[0] for line in record.splitlines()] == sorted(
-            name for name in archive.namelist() if not name.endswith("RECORD")
-        ) + ["my_tool-1.0+cpu.dist-info/RECORD"]
+        assert [line.split(",")[0] for line in record.splitlines()] == [
+            *sorted(name for name in archive.namelist() if not name.endswith("RECORD")),
+            "my_tool-1.0+cpu.dist-info/RECORD",
+        ]
         scripts = archive.read("my_tool-1.0+cpu.dist-info/entry_points.txt").decode()
     assert scripts == "[console_scripts]\nt = my_tool.cli:m\n"
 

@@ -22,7 +22,7 @@ def stand_in(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def nvml(stand_in: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Nvml:
-    """Make this process's children see the NVML of a scenario, with lines of its configuration added."""
+    """Make this process's children see the NVML of a scenario, with `lines` added."""
 
     def use(scenario: str = "healthy", lines: str = "", kernel: str | None = DRIVER) -> None:
         conf = write_conf(tmp_path / "nvml.conf", facts(scenario), kernel, lines=lines)

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import json
+import os
 from pathlib import Path
-from typing import Any
 
 import pytest
 
+from deploy.core.judge import judge
 from deploy.node import gate
 from tests.unit import states
 from tests.unit.states import State
@@ -17,8 +18,8 @@ from tests.unit.states import State
 def node(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> State:
     """A node whose observation is the returned state, to be spoiled by the test."""
     state = states.healthy()
-    asked: dict[str, Any] = {}
-    monkeypatch.setattr(gate, "observe", lambda ask, _: asked.update(ask) or state)
+    monkeypatch.setattr(gate, "observe", lambda *_: state)
+    monkeypatch.setattr(gate, "claim_stdout", lambda: os.dup(1))
     monkeypatch.setattr(gate, "wait", lambda _: [3] * 8)
     monkeypatch.setattr(gate, "STATE_DIRECTORY", tmp_path / "state")
     return state
@@ -34,10 +35,12 @@ def expect(tmp_path: Path) -> str:
     return str(path)
 
 
+@pytest.mark.usefixtures("node")
 def test_fit_node_passes_and_leaves_its_verdict(
-    node: State, expect: str, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+    expect: str, tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     assert gate.main(["--expect", expect]) == 0
+    assert capfd.readouterr().out.startswith("gate: fit (")
     kept = json.loads((tmp_path / "state" / "verdict.json").read_text())
     assert kept["fit"] == "fit"
     assert kept["taken_at"]
@@ -46,7 +49,7 @@ def test_fit_node_passes_and_leaves_its_verdict(
 def test_unfit_node_is_refused_and_says_why_on_one_line() -> None:
     state, expectation = states.healthy(), states.expectation()
     state["gpus"][2]["links"][4]["state"] = 0
-    verdict = gate.judge(expectation, state)
+    verdict = judge(expectation, state)
     told = gate.lines(verdict)
     assert told[0].startswith("gate: unfit (")
     assert told[1].startswith("fail: GPU 2 has 17 of 18 NVLinks up -> reset-gpu GPU 2 (module 7")

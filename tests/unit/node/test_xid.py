@@ -48,6 +48,16 @@ def test_log_that_cannot_be_read_is_unmeasured_and_not_empty(
     assert "unmeasured" in xid.xids()
 
 
+def test_kernel_records_are_read_without_their_key_value_lines() -> None:
+    content = f"5,0,0,-;Linux version 6.8\n SUBSYSTEM=x\n4,1,9,-;{BUS}\n"
+    assert xid.messages(content) == ["Linux version 6.8", BUS]
+
+
+def test_kernel_log_that_lost_its_start_cannot_prove_that_there_was_no_xid() -> None:
+    with pytest.raises(OSError, match="first 812 messages"):
+        xid.messages("6,812,5,-;late message\n")
+
+
 def test_journal_without_a_kernel_line_is_not_taken_for_a_quiet_log(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

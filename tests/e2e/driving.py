@@ -1,0 +1,98 @@
+"""Drive the real pyinfra CLI against the lab as a person does, and read what it left."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import subprocess
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import tests.lab as lab
+
+ROOT = Path(__file__).resolve().parents[2]
+PYINFRA = Path(sys.executable).with_name("pyinfra")
+_REPORT = re.compile(r"(reports/\S+)/report\.html")
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """One finished run: its exit code, what it printed, and its record by host."""
+
+    code: int
+    stdout: str
+    stderr: str
+    directory: Path | None
+
+    @property
+    def said(self) -> str:
+        """Everything that was printed."""
+        return self.stdout + self.stderr
+
+    @property
+    def summary(self) -> dict[str, Any]:
+        """summary.json of the run."""
+        assert self.directory is not None, self.said
+        document: dict[str, Any] = json.loads((self.directory / "summary.json").read_text())
+        return document
+
+    def host(self, name: str) -> dict[str, Any]:
+        """The whole record of one host."""
+        assert self.directory is not None, self.said
+        document: dict[str, Any] = json.loads((self.directory / f"{name}.json").read_text())
+        return document
+
+    def outcome(self, name: str) -> str:
+        """How the run ended for one host."""
+        return str(self.host(name)["outcome"])
+
+    def told(self, name: str) -> str:
+        """Outcome, stage and cause in one string, for assertions and their messages."""
+        record = self.host(name)
+        return f"{record['outcome']} at {record['stage']}: {record['error']}"
+
+
+def command(entry: str, *arguments: str, inventory: str = "inventories/lab.py") -> list[str]:
+    """The command line a person types."""
+    return [str(PYINFRA), inventory, f"deploy/{entry}", "-y", *arguments]
+
+
+def deploy(entry: str = "b200.py", *arguments: str, **environment: str) -> Outcome:
+    """Run an entry file to its end."""
+    done = subprocess.run(
+        command(entry, *arguments),
+        cwd=ROOT,
+        env=os.environ | environment,
+        capture_output=True,
+        text=True,
+        stdin=subprocess.DEVNULL,
+        timeout=900,
+        check=False,
+    )
+    found = _REPORT.search(done.stdout)
+    return Outcome(done.returncode, done.stdout, done.stderr, ROOT / found[1] if found else None)
+
+
+def on(name: str, script: str) -> str:
+    """stdout of a shell line on a node, run past SSH so that it leaves no trace in the journal."""
+    return lab.run(name, ["sh", "-c", script]).stdout.strip()
+
+
+def remote_commands(name: str, since: str) -> int:
+    """Commands sshd itself counted on a node since a journal cursor."""
+    log = on(name, f"journalctl -o cat --no-pager -t sshd --after-cursor='{since}'")
+    return sum(line.startswith("Starting session: ") for line in log.splitlines())
+
+
+def cursor(name: str) -> str:
+    """The end of a node's journal now."""
+    line = on(name, "journalctl --show-cursor -n 0 -o cat")
+    return line.partition("cursor: ")[2].strip()
+
+
+def ever_started(name: str, unit: str) -> bool:
+    """Whether systemd ever began to start a unit on the node."""
+    return bool(on(name, f"journalctl -o cat --no-pager UNIT={unit} | grep -m1 ^Starting"))
