@@ -68,15 +68,22 @@ class Remote:
         return result.stdout
 
     def program(self, arguments: str, stdin: str | None = None, timeout: int | None = None) -> str:
-        """stdout of the node program; brought to /run/b200kit first when the node lacks it."""
+        """stdout of the node program; raises RemoteError with the cause when it exits non-zero."""
+        result = self.attempt_program(arguments, stdin, timeout)
+        if not result.ok:
+            raise RemoteError(cause(result.lines))
+        return result.stdout
+
+    def attempt_program(
+        self, arguments: str, stdin: str | None = None, timeout: int | None = None
+    ) -> Result:
+        """Run the node program; it is brought to /run/b200kit first when the node lacks it."""
         command = _with_program(arguments)
         result = self.attempt(command, stdin, timeout)
         if result.stdout.strip() == _ABSENT:
             self._upload()
             result = self.attempt(command, stdin, timeout)
-        if not result.ok:
-            raise RemoteError(cause(result.lines))
-        return result.stdout
+        return result
 
     def observe(self, ask: dict[str, Any]) -> dict[str, Any]:
         """The node's NodeState document."""

@@ -101,7 +101,7 @@ class Smoke:
     """The load of the smoke test and the objective it is judged by."""
 
     requests: int = setting(fields.integer(5, 5000), "requests through the gateway", 60)
-    rate: float = setting(fields.number(0.1, 1000), "requests a second, Poisson arrivals", 4.0)
+    rate: float = setting(fields.number(0.1, 1000), "requests a second, Poisson arrivals", 6.0)
     input_tokens: int = setting(fields.integer(1, 1_000_000), "prompt tokens asked for", 128)
     output_tokens: int = setting(fields.integer(2, 100_000), "output tokens asked for", 64)
     ttft_ms: float = setting(fields.number(0.1, 600_000), "goodput objective for TTFT", 100.0)

@@ -31,13 +31,20 @@ class MainPid:
         return self._born is not None and self._start_time() == self._born
 
     async def guard(self, work: Awaitable[T], every_s: float = 0.2) -> T:
-        """The result of `work`; raises MainPidGone as soon as the process ends before it."""
+        """The result of `work`; raises MainPidGone as soon as the process ends before it.
+
+        Work that fails because the process has just died is reported as that, too.
+        """
         job = asyncio.ensure_future(work)
         try:
             while not job.done():
                 if not self.alive():
                     raise MainPidGone(f"the main process {self.pid} is gone")
                 await asyncio.wait({job}, timeout=every_s)
+            if job.exception() is not None:
+                await asyncio.sleep(every_s)  # connections break before the process is reaped
+                if not self.alive():
+                    raise MainPidGone(f"the main process {self.pid} is gone") from job.exception()
             return job.result()
         finally:
             job.cancel()

@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from datetime import UTC, datetime
 from typing import Any
 
+from deploy.core.cause import cause
 from deploy.core.drift import File
 from deploy.core.layout import Replica
 from deploy.remote import RemoteError
@@ -73,11 +74,14 @@ def age_s(result: dict[str, Any]) -> float | None:
 
 
 def _measure(node: Node, mark: str) -> str:
-    raw = node.connected().program(f"measure --config {serving.SERVING}", timeout=_DEADLINE_S)
+    done = node.connected().attempt_program(
+        f"measure --config {serving.SERVING}", timeout=_DEADLINE_S
+    )
     try:
-        result = json.loads(raw)
+        # A result that fails is a result: the exit status only repeats its verdict.
+        result = json.loads(done.stdout)
     except ValueError:
-        raise RemoteError("the measurement printed no result") from None
+        raise RemoteError(f"no measurement: {cause(done.lines)}") from None
     node.smoke = {**result, "fingerprint": mark}
     content = json.dumps(node.smoke, sort_keys=True).encode()
     node.connected().put([File(RECORD, content)])

@@ -1,7 +1,7 @@
 """What production nodes are asked to be. Every key is described in docs/inventory.md.
 
-The values are an example to fill in: your mirrors, your keys, your model store. A key nobody knows, a value
-of the wrong type or a combination that cannot work is refused before any node is connected to.
+The values are an example to fill in: your mirrors, your keys, your model store. A key nobody knows,
+a value of the wrong type or a combination that cannot work is refused before any connection.
 """
 
 from pathlib import Path
@@ -47,7 +47,7 @@ hf_token = {"env": "B200_HF_TOKEN"}
 
 smoke = {"requests": 120, "rate": 4.0, "input_tokens": 128, "output_tokens": 64}
 
-waivers = [
+waivers: list[dict[str, str]] = [
     # {"check": "uniform.vbios", "subject": "GPU 5", "owner": "ops-on-call",
     #  "reason": "J-1123, board swap planned", "until": "2026-12-01"},
 ]

@@ -1,4 +1,4 @@
-"""An inventory that cannot work is refused before the first connection, each fault by its own line."""
+"""An inventory that cannot work is refused before the first connection, one line a fault."""
 
 from __future__ import annotations
 

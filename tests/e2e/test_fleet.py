@@ -1,4 +1,4 @@
-"""A fleet with three sick nodes: one run, exactly the healthy node serves, nothing is done twice."""
+"""A fleet with three sick nodes: one run, exactly the healthy node serves; again, and no change."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ SICK = {
     "b200-3": ("fabric-in-progress", "fabric"),
     "b200-4": ("seven-gpus", "7"),
 }
-# The promise of a run with nothing to do, see the issue of remote commands in docs/design.md.
+# What a run with nothing to do may cost a node, as the README promises.
 MOST_COMMANDS = 8
 
 
@@ -52,7 +52,8 @@ def test_serving_was_never_started_on_a_sick_node(first: Outcome, name: str) -> 
 
 def test_fabric_that_does_not_complete_names_its_gpus(first: Outcome) -> None:
     findings = first.host("b200-3")["verdict"]["findings"]
-    failed = {f["subject"] for f in findings if f["check"] == "fabric.state" and f["status"] != "pass"}
+    state = [finding for finding in findings if finding["check"] == "fabric.state"]
+    failed = {finding["subject"] for finding in state if finding["status"] == "fail"}
     assert failed == {f"GPU {index}" for index in range(8)}
 
 
@@ -71,7 +72,8 @@ def test_healthy_node_answers_through_its_one_endpoint(first: Outcome) -> None:
     key = lab_paths().api_key.read_text().strip()
     ask = (
         "import json,urllib.request as u;"
-        f"r=u.Request('http://127.0.0.1:8000/v1/models',headers={{'Authorization':'Bearer {key}'}});"
+        f"h={{'Authorization':'Bearer {key}'}};"
+        "r=u.Request('http://127.0.0.1:8000/v1/models',headers=h);"
         "print(json.load(u.urlopen(r))['data'][0]['id'])"
     )
     assert lab.run("b200-1", ["python3", "-c", ask]).stdout.strip() == "tiny-llama"
@@ -80,10 +82,10 @@ def test_healthy_node_answers_through_its_one_endpoint(first: Outcome) -> None:
 def test_endpoint_refuses_without_the_key_and_off_the_allow_list(first: Outcome) -> None:
     codes = on(
         "b200-1",
-        "python3 -c \"import urllib.request as u, urllib.error as e\n"
+        'python3 -c "import urllib.request as u, urllib.error as e\n'
         "for path in ('/v1/models', '/metrics', '/v1/chat/completions/../../metrics'):\n"
         "    try: print(u.urlopen('http://127.0.0.1:8000' + path).status)\n"
-        "    except e.HTTPError as x: print(x.code)\"",
+        '    except e.HTTPError as x: print(x.code)"',
     )
     assert codes.split() == ["401", "404", "404"]
 
@@ -159,12 +161,14 @@ def _fingerprint(name: str) -> str:
         name,
         "(find /etc /usr/local /opt /srv /var/lib/b200kit -xdev -newer /etc/machine-id -type f "
         "-exec md5sum {} + ; dpkg -l; systemctl list-units --no-legend --state=active "
-        "--type=service | awk '{print $1}' | grep -v -e session -e user) 2>/dev/null | sort | md5sum",
+        "--type=service | awk '{print $1}' | grep -v session) 2>/dev/null | sort | md5sum",
     )
 
 
 @pytest.mark.parametrize("name", ["b200-1", *SICK])
-def test_judge_over_the_recorded_state_agrees_with_the_run(first: Outcome, name: str, tmp_path: Path) -> None:
+def test_judge_over_the_recorded_state_agrees_with_the_run(
+    first: Outcome, name: str, tmp_path: Path
+) -> None:
     record = first.host(name)
     (tmp_path / "state.json").write_text(json.dumps(record["state"]))
     (tmp_path / "expect.json").write_text(json.dumps(record["expectation"]))

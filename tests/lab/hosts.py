@@ -6,7 +6,6 @@ Host directory: ``upper/`` (its disk), ``work/``, ``root/`` (mounted), ``log`` (
 from __future__ import annotations
 
 import os
-import subprocess
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -14,6 +13,7 @@ from tests.lab import cgroups, network
 from tests.lab.mounts import mount_overlay, mounted_below, remove_tree, unmount_below
 from tests.lab.paths import LabError, LabPaths, host_index
 from tests.lab.seed import seed_disk
+from tests.lab.shell import detach
 from tests.lab.ssh import wait_for_ssh
 
 # nspawn with --keep-unit exits 133 when the guest asks for a reboot: start it again then. The
@@ -59,16 +59,18 @@ def boot(lab: LabPaths, name: str) -> None:
         _mount(lab, name)
     network.ensure_host_link(name)
     groups = cgroups.create(name)
-    arguments = [name, lab.host(name) / "root", network.namespace_path(name), *groups]
-    with open(lab.host(name) / "log", "ab") as log:
-        subprocess.Popen(
-            ["sh", "-c", _SUPERVISOR, "b200-lab-host", *map(str, arguments)],
-            stdin=subprocess.DEVNULL,
-            stdout=log,
-            stderr=log,
-            start_new_session=True,
-            env={"PATH": os.defpath + ":/usr/sbin:/sbin", "SYSTEMD_NSPAWN_UNIFIED_HIERARCHY": "1"},
-        )
+    arguments: list[str | Path] = [
+        name,
+        lab.host(name) / "root",
+        network.namespace_path(name),
+        *groups,
+    ]
+    detach(
+        ["sh", "-c", _SUPERVISOR, "b200-lab-host", *arguments],
+        output=lab.host(name) / "log",
+        pid_file=lab.host(name) / "pid",
+        env={"PATH": os.defpath + ":/usr/sbin:/sbin", "SYSTEMD_NSPAWN_UNIFIED_HIERARCHY": "1"},
+    )
 
 
 def enter_arguments(name: str) -> list[str]:

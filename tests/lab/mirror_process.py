@@ -10,7 +10,6 @@ import json
 import os
 import secrets
 import signal
-import subprocess
 import sys
 import time
 import urllib.error
@@ -18,6 +17,7 @@ import urllib.request
 from pathlib import Path
 
 from tests.lab.paths import BRIDGE_ADDRESS, MIRROR_PORT, LabError, LabPaths, mirror_url
+from tests.lab.shell import detach
 
 _PROGRAM = Path(__file__).with_name("mirror.py")
 
@@ -83,15 +83,13 @@ def start_mirror(lab: LabPaths) -> None:
     arguments: list[str | Path] = ["--root", lab.mirror, "--bind", BRIDGE_ADDRESS]
     arguments += ["--port", str(MIRROR_PORT), "--token-file", lab.token]
     arguments += ["--log", lab.root / "mirror-access.log"]
-    with open(output, "wb") as out:
-        process = subprocess.Popen(
-            [sys.executable, "-I", str(_PROGRAM), *map(str, arguments)],
-            stdin=subprocess.DEVNULL, stdout=out, stderr=out, start_new_session=True, cwd="/",
-        )  # fmt: skip
-    _record(lab).write_text(json.dumps({"pid": process.pid, "started": start_time(process.pid)}))
+    output.unlink(missing_ok=True)
+    program = [sys.executable, "-I", str(_PROGRAM), *arguments]
+    pid = detach(program, output, lab.root / "mirror.pid")
+    _record(lab).write_text(json.dumps({"pid": pid, "started": start_time(pid)}))
     end = time.monotonic() + 10
     while not is_healthy():
-        if process.poll() is not None or time.monotonic() > end:
+        if start_time(pid) is None or time.monotonic() > end:
             stop_mirror(lab)
             words = output.read_text(encoding="utf-8", errors="replace").strip().splitlines()
             said = words[-1] if words else "no answer within 10 s"

@@ -72,6 +72,32 @@ def run(
     return done
 
 
+# The new process tells its own id, then becomes the program.
+_TELL = 'echo $$ > "$0.new" && mv "$0.new" "$0" && exec "$@"'
+
+
+def detach(
+    argv: Sequence[str | Path], output: Path, pid_file: Path, env: Mapping[str, str] | None = None
+) -> int:
+    """Start a program that outlives this process, in a session of its own; returns its process id.
+
+    It is nobody's child, so whoever starts it has nothing to wait for. *output* is appended to;
+    *env*, when given, is the whole environment.
+    """
+    pid_file.unlink(missing_ok=True)
+    with open(output, "ab") as out:
+        subprocess.run(
+            ["setsid", "--fork", "sh", "-c", _TELL, str(pid_file), *map(str, argv)],
+            stdin=subprocess.DEVNULL, stdout=out, stderr=out, cwd="/", env=env, check=True,
+        )  # fmt: skip
+    end = time.monotonic() + 10
+    while not pid_file.exists():
+        if time.monotonic() > end:
+            raise LabError(f"{argv[0]} did not start; see {output}")
+        time.sleep(0.01)
+    return int(pid_file.read_text(encoding="utf-8"))
+
+
 def last_line(done: subprocess.CompletedProcess[str]) -> str:
     """Return the last non-empty line a program wrote, standard error first."""
     for text in (done.stderr, done.stdout):

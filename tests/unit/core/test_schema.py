@@ -26,6 +26,7 @@ def problems(state: dict[str, Any]) -> list[str]:
 
 def test_the_schema_is_one_and_names_the_version() -> None:
     jsonschema.Draft202012Validator.check_schema(VALIDATOR.schema)
+    assert isinstance(VALIDATOR.schema, dict)
     assert VALIDATOR.schema["properties"]["schema"]["const"] == SCHEMA
 
 

@@ -102,6 +102,23 @@ def test_a_process_that_dies_meanwhile_interrupts_the_work() -> None:
     asyncio.run(scenario())
 
 
+def test_work_that_fails_as_the_process_dies_is_blamed_on_that(tmp_path: Path) -> None:
+    async def broken() -> None:
+        raise ConnectionError("reset by peer")
+
+    async def scenario() -> None:
+        process = await asyncio.create_subprocess_exec("cat", stdin=asyncio.subprocess.PIPE)
+        main_pid = MainPid(process.pid)
+        with pytest.raises(ConnectionError):
+            await main_pid.guard(broken(), every_s=0.01)
+        process.kill()
+        await process.wait()
+        with pytest.raises(MainPidGone):
+            await main_pid.guard(broken(), every_s=0.01)
+
+    asyncio.run(scenario())
+
+
 @pytest.mark.parametrize("state", ["Z", "X"])
 def test_a_zombie_is_not_alive(tmp_path: Path, state: str) -> None:
     stat = tmp_path / "7" / "stat"
