@@ -107,9 +107,12 @@ class Verdict:
 
     @property
     def blocking(self) -> list[Finding]:
-        """What keeps the node from going live: failures first, the costliest action first."""
+        """What keeps the node from going live: failures first, each kind from cause to symptom.
+
+        The checks run in that order: a fabric that is not up is told before the P2P that lacks it.
+        """
         found = [finding for finding in self.findings if finding.blocks]
-        return sorted(found, key=lambda f: (f.status is not Status.FAIL, -f.action))
+        return sorted(found, key=lambda finding: finding.status is not Status.FAIL)
 
     def to_json(self) -> dict[str, Any]:
         """The document of schema b200kit/verdict/1."""

@@ -17,8 +17,6 @@ from typing import Any
 from deploy.node.readings import attempt, unmeasured
 
 STATE_DIRECTORY = Path("/var/lib/b200kit")
-# State directories of the vllm@ units; the warm-up hook runs as their user and writes there.
-REPLICAS = Path("/var/lib/vllm")
 
 
 def observed(path: str, digest: Callable[[bytes], dict[str, str]]) -> Any:
@@ -79,13 +77,13 @@ def files(paths: list[str], secrets: dict[str, str]) -> dict[str, Any]:
     return {**plain, **hidden}
 
 
-def notes(directory: Path = STATE_DIRECTORY, replicas: Path = REPLICAS) -> dict[str, Any]:
+def notes(directory: Path = STATE_DIRECTORY) -> dict[str, Any]:
     """What earlier runs left on the node: last smoke test, last verdict, each warm-up."""
-    warm = [*directory.glob("warm-*.json"), *replicas.glob("*/warm-*.json")]
+    warm = sorted(directory.glob("warm-*.json"))
     return {
         "smoke": attempt(lambda: note(directory / "smoke.json")),
         "verdict": attempt(lambda: note(directory / "verdict.json")),
-        "warm": {p.stem.removeprefix("warm-"): attempt(partial(note, p)) for p in sorted(warm)},
+        "warm": {p.stem.removeprefix("warm-"): attempt(partial(note, p)) for p in warm},
     }
 
 

@@ -17,8 +17,8 @@ from tests.lab.paths import lab_paths
 
 SICK = {
     "b200-2": ("gpu2-no-nvlink", "GPU 2 has no NVLink: 0 of 18 links up"),
-    "b200-3": ("fabric-in-progress", "fabric"),
-    "b200-4": ("seven-gpus", "7"),
+    "b200-3": ("fabric-in-progress", "GPU 0 fabric is in progress, not completed"),
+    "b200-4": ("seven-gpus", "7 of 8 GPUs are on the PCI bus; module 5 is missing"),
 }
 # What a run with nothing to do may cost a node, as the README promises.
 MOST_COMMANDS = 8
@@ -59,8 +59,9 @@ def test_fabric_that_does_not_complete_names_its_gpus(first: Outcome) -> None:
 
 def test_missing_gpu_is_named_by_what_is_left(first: Outcome) -> None:
     findings = first.host("b200-4")["verdict"]["findings"]
-    blocking = [f for f in findings if f["status"] in ("fail", "unmeasured")]
-    assert any("7" in f["read"] and "8" in f["expected"] for f in blocking), blocking
+    count = next(finding for finding in findings if finding["check"] == "identity.pci-count")
+    assert (count["status"], count["part"]) == ("fail", "module 5"), count
+    assert count["action"] == "power-cycle"
 
 
 def test_failed_list_names_the_sick_nodes(first: Outcome) -> None:

@@ -44,6 +44,20 @@ def wrong_device(gpu: View, wanted: str, source: str) -> Iterator[Finding]:
         yield failed(summary, seen, expected, Action.NONE, part=f"PCI {address}")
 
 
+def absent_modules(state: StateView, count: int) -> str:
+    """The baseboard modules nobody answers for, "module 5"; empty when that cannot be told.
+
+    The modules of an HGX baseboard are numbered from 1 (NVML's module id), so what the remaining
+    GPUs do not claim is where the missing one sits, whatever its address was.
+    """
+    gpus = state.gpus()
+    claimed = [] if isinstance(gpus, Unmeasured) else [gpu.number("module_id") for gpu in gpus]
+    known = {number for number in claimed if isinstance(number, int)}
+    absent = sorted(set(range(1, count + 1)) - known)
+    told = known and len(known) == len(claimed) and len(absent) + len(known) == count
+    return f"module {', '.join(map(str, absent))}" if told and absent else ""
+
+
 @check("identity.pci-count")
 def pci_count(expect: Expectation, state: StateView) -> Iterator[Finding]:
     """The PCI bus shows as many GPUs as the node must have."""
@@ -52,9 +66,11 @@ def pci_count(expect: Expectation, state: StateView) -> Iterator[Finding]:
     if isinstance(gpus, Unmeasured):
         yield unread("the PCI bus", gpus)
     elif len(gpus) != wanted.value:
+        where = absent_modules(state, int(wanted.value))
         summary = f"{len(gpus)} of {wanted.value} GPUs are on the PCI bus"
         here = ", ".join(str(gpu.at("address").raw()) for gpu in gpus) or "none"
-        yield failed(summary, f"on the bus: {here}", wanted, Action.POWER_CYCLE)
+        told = f"{summary}; {where} is missing" if where else summary
+        yield failed(told, f"on the bus: {here}", wanted, Action.POWER_CYCLE, part=where)
     else:
         yield passed(f"{len(gpus)} of {wanted.value} GPUs are on the PCI bus", wanted)
 

@@ -46,6 +46,11 @@ def judge_kind(kind: str, wanted: Expected, state: StateView) -> Iterator[Findin
     if unknown:
         reason = Unmeasured(unknown[0].reason)
         yield unread(f"P2P {kind} of {len(unknown)} of {len(seen)} pairs", reason)
+    if len(gpus) > 2 and len(bad) == len(seen):
+        # Not the GPUs' doing: with every pair dead, naming each of them would blame them all.
+        reading = f"{kind} {status_words(bad.values())} on all {len(bad)} ordered pairs"
+        yield failed(f"no P2P {kind} between any two of {len(gpus)} GPUs", reading, wanted, RESET)
+        return
     guilty, pairs = blame(list(bad))
     for position in guilty:
         yield cut_off(kind, wanted, gpus, position, bad)

@@ -102,15 +102,29 @@ def test_the_ladder_rises() -> None:
     assert Action.parse(None) is Action.MONITOR
 
 
-def test_the_costliest_failure_is_told_first() -> None:
+def test_failures_are_told_before_what_could_not_be_read() -> None:
     expect, state = states.expectation(), states.healthy()
-    state["gpus"][1]["remap"]["failure"] = True
     state["gpus"][0]["mig"] = True
+    state["gpus"][1]["remap"]["failure"] = True
     state["xids"] = {"unmeasured": "no permission"}
-    assert [f.action for f in judge(expect, state).blocking] == [
-        Action.REPLACE,
-        Action.RESET_GPU,
-        Action.NONE,
+    assert [f.check for f in judge(expect, state).blocking] == [
+        "remap.failure",
+        "mode.mig",
+        "xid.log",
+    ]
+
+
+def test_cause_is_told_before_its_symptom() -> None:
+    expect, state = states.expectation(), states.healthy()
+    for gpu in state["gpus"]:
+        gpu["fabric"]["state"] = 2
+    for kind in ("read", "write", "nvlink"):
+        rows = state["p2p"][kind]
+        state["p2p"][kind] = [[None if entry is None else 5 for entry in row] for row in rows]
+    told = [f.summary for f in judge(expect, state).blocking]
+    assert told[0] == "GPU 0 fabric is in progress, not completed"
+    assert told[-3:] == [
+        f"no P2P {kind} between any two of 8 GPUs" for kind in ("read", "write", "nvlink")
     ]
 
 
