@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import base64
 import json
+import shlex
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -66,6 +67,16 @@ class Remote:
         if not result.ok:
             raise RemoteError(cause(result.lines))
         return result.stdout
+
+    def run_logged(self, script: str, log: str) -> None:
+        """Run a long *script*, its output in *log* on the node; raises with the cause when it fails.
+
+        It outlives a lost connection instead of dying of SIGPIPE, so one that a killed run left at
+        work is waited for: two of them never work on a node at a time.
+        """
+        guard = f"flock --close --timeout {self.timeout} /run/lock/b200kit-acting"
+        told = f"{{ tail -n 40 {log}; exit 1; }}"
+        self.run(f"{guard} sh -c {shlex.quote(script)} </dev/null >{log} 2>&1 || {told}")
 
     def program(self, arguments: str, stdin: str | None = None, timeout: int | None = None) -> str:
         """stdout of the node program; raises RemoteError with the cause when it exits non-zero."""

@@ -1,8 +1,7 @@
 """Typed inventory keys: each is a dataclass field that carries its parser and its documentation.
 
 One declaration serves validation, defaults, the did-you-mean of a misspelt key, and
-docs/inventory.md. Parsers take the raw value and return the typed one, or raise ValueError saying
-what is wanted.
+docs/inventory.md (deploy/describe.py).
 """
 
 from __future__ import annotations
@@ -11,11 +10,26 @@ import dataclasses
 import difflib
 import re
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import MISSING, dataclass, field
+from dataclasses import MISSING, dataclass, field, replace
 from typing import Any, TypeVar
 
-Parser = Callable[[object], object]
 T = TypeVar("T")
+
+
+@dataclass(frozen=True)
+class Parser:
+    """Takes a raw value and gives the typed one, or raises ValueError saying what is *wanted*.
+
+    *keys* is the dataclass whose fields are the keys of the mapping it takes, if it takes one.
+    """
+
+    wanted: str
+    take: Callable[[object], Any]
+    keys: type[Any] | None = None
+
+    def __call__(self, raw: object) -> Any:
+        """The typed value of *raw*."""
+        return self.take(raw)
 
 
 @dataclass(frozen=True)
@@ -71,67 +85,71 @@ class NestedProblems(ValueError):
         self.problems = problems
 
 
-def text(raw: object) -> str:
-    """A non-empty string on one line."""
-    if not isinstance(raw, str) or not raw.strip() or "\n" in raw:
-        raise ValueError(f"must be a non-empty string, not {_show(raw)}")
-    return raw
+def _simple(wanted: str, accepts: Callable[[Any], bool]) -> Parser:
+    """A parser of values that are taken as they are."""
+
+    def parse(raw: object) -> object:
+        if not accepts(raw):
+            raise ValueError(f"must be {wanted}, not {_show(raw)}")
+        return raw
+
+    return Parser(wanted, parse)
+
+
+def _is_number(raw: object) -> bool:
+    # True is an int to Python and nobody's number.
+    return isinstance(raw, int | float) and not isinstance(raw, bool)
+
+
+def _is_line(raw: object) -> bool:
+    return isinstance(raw, str) and raw.strip() != "" and "\n" not in raw
+
+
+text = _simple("a non-empty string", _is_line)
+boolean = _simple("True or False", lambda raw: isinstance(raw, bool))
+scalar = _simple(
+    "a string, a number or True/False", lambda raw: isinstance(raw, str | int | float | bool)
+)
 
 
 def matching(pattern: str, wanted: str) -> Parser:
     """A string that matches *pattern* as a whole; *wanted* says so in words."""
-
-    def parse(raw: object) -> str:
-        if not isinstance(raw, str) or not re.fullmatch(pattern, raw):
-            raise ValueError(f"must be {wanted}, not {_show(raw)}")
-        return raw
-
-    return parse
-
-
-def boolean(raw: object) -> bool:
-    """True or False, nothing that merely looks like it."""
-    if not isinstance(raw, bool):
-        raise ValueError(f"must be True or False, not {_show(raw)}")
-    return raw
+    return _simple(
+        wanted, lambda raw: isinstance(raw, str) and re.fullmatch(pattern, raw) is not None
+    )
 
 
 def integer(low: int, high: int) -> Parser:
     """A whole number between *low* and *high*, both included."""
-
-    def parse(raw: object) -> int:
-        if isinstance(raw, bool) or not isinstance(raw, int) or not low <= raw <= high:
-            raise ValueError(f"must be a whole number from {low} to {high}, not {_show(raw)}")
-        return raw
-
-    return parse
+    return _simple(
+        f"a whole number from {low} to {high}",
+        lambda raw: _is_number(raw) and isinstance(raw, int) and low <= raw <= high,
+    )
 
 
 def number(low: float, high: float) -> Parser:
-    """A number between *low* and *high*, both included."""
-
-    def parse(raw: object) -> float:
-        if isinstance(raw, bool) or not isinstance(raw, int | float) or not low <= raw <= high:
-            raise ValueError(f"must be a number from {low} to {high}, not {_show(raw)}")
-        return float(raw)
-
-    return parse
+    """A number between *low* and *high*, both included; gives a float."""
+    parse = _simple(
+        f"a number from {low} to {high}", lambda raw: _is_number(raw) and low <= raw <= high
+    )
+    return replace(parse, take=lambda raw: float(parse(raw)))
 
 
 def one_of(*choices: str) -> Parser:
     """One of the given words."""
-
-    def parse(raw: object) -> str:
-        if raw not in choices:
-            raise ValueError(f"must be one of {', '.join(choices)}, not {_show(raw)}")
-        return str(raw)
-
-    return parse
+    return _simple(f"one of {', '.join(choices)}", lambda raw: raw in choices)
 
 
 def optional(parse: Parser) -> Parser:
     """None, or what *parse* accepts."""
-    return lambda raw: None if raw is None else parse(raw)
+    return Parser(
+        f"None or {parse.wanted}", lambda raw: None if raw is None else parse(raw), parse.keys
+    )
+
+
+def or_empty(parse: Parser) -> Parser:
+    """The empty string, or what *parse* accepts."""
+    return Parser(f'"" or {parse.wanted}', lambda raw: "" if raw == "" else parse(raw))
 
 
 def sequence(parse: Parser) -> Parser:
@@ -153,13 +171,13 @@ def sequence(parse: Parser) -> Parser:
             raise NestedProblems(problems)
         return tuple(values)
 
-    return parse_all
+    return Parser(f"a list, each item {parse.wanted}", parse_all, parse.keys)
 
 
-def nested(cls: type[T]) -> Parser:
+def nested(cls: type[Any]) -> Parser:
     """A mapping that parses into the dataclass *cls*."""
 
-    def parse(raw: object) -> T:
+    def parse(raw: object) -> object:
         if not isinstance(raw, Mapping):
             raise ValueError(f"must be a mapping, not {_show(raw)}")
         result = parse_mapping(cls, raw)
@@ -167,7 +185,7 @@ def nested(cls: type[T]) -> Parser:
             raise NestedProblems(result)
         return result
 
-    return parse
+    return Parser("a mapping", parse, cls)
 
 
 def table(parse: Parser) -> Parser:
@@ -178,14 +196,7 @@ def table(parse: Parser) -> Parser:
             raise ValueError(f"must be a mapping with string keys, not {_show(raw)}")
         return tuple(sorted((name, parse(value)) for name, value in raw.items()))
 
-    return parse_all
-
-
-def scalar(raw: object) -> str | int | float | bool:
-    """A string, a number or a boolean."""
-    if not isinstance(raw, str | int | float | bool):
-        raise ValueError(f"must be a string, a number or True/False, not {_show(raw)}")
-    return raw
+    return Parser(f"a mapping with string keys, each value {parse.wanted}", parse_all)
 
 
 def _show(raw: object) -> str:

@@ -74,7 +74,7 @@ class Repository:
     )
     suites: str = setting(fields.text, 'suite, or "./" for a flat repository', "./")
     components: str = setting(
-        lambda raw: "" if raw == "" else fields.text(raw),
+        fields.or_empty(fields.text),
         "components; empty for a flat repository",
         "",
     )

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import argparse
 import hashlib
+import http.client
 import json
 import os
 import shutil
@@ -37,7 +38,7 @@ def main(args: list[str]) -> int:
     options = parser.parse_args(args)
     try:
         count = fetch(Store(options.url, options.token_file, options.timeout), options)
-    except (FetchError, OSError) as error:
+    except (FetchError, OSError, http.client.HTTPException) as error:
         print(f"model not fetched: {error}", file=sys.stderr)
         return 1
     print(f"{count} files")
@@ -72,12 +73,20 @@ def fetch(store: Store, options: argparse.Namespace) -> int:
     digest = hashlib.sha256(raw).hexdigest()
     if not digest.startswith(options.revision):
         raise FetchError(f"manifest is {digest[:12]}, asked for {options.revision}")
-    files = json.loads(raw)["files"]
+    files = _listed(raw)
     _check_space(options.dest, files)
     for file in files:
         _bring(store, options.dest, file)
     (options.dest / STAMP).write_text(options.revision)
     return len(files)
+
+
+def _listed(manifest: bytes) -> list[dict[str, Any]]:
+    keys = ("path", "size", "sha256")
+    try:
+        return [{key: file[key] for key in keys} for file in json.loads(manifest)["files"]]
+    except (ValueError, KeyError, TypeError) as error:
+        raise FetchError(f"manifest.json lists no files: {type(error).__name__}") from None
 
 
 def _check_space(dest: Path, files: list[dict[str, Any]]) -> None:

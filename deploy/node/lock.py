@@ -13,6 +13,8 @@ from deploy.node.files import write_atomically
 
 DIRECTORY = Path("/run/b200kit")
 DEFAULT_TTL_S = 900
+# What a reply tells of the holder; its run, so that a dead one can be taken over by name.
+TOLD = ("owner", "run", "since", "until")
 UTC_ZONE = timezone.utc  # noqa: UP017 - datetime.UTC is not in Python 3.10
 
 
@@ -36,15 +38,15 @@ def decide(asked: dict[str, Any], path: Path, now: datetime) -> dict[str, Any]:
     held = current(path, now)
     ours = held is None or is_same(held, asked) or held.get("run") == asked.get("steal_run")
     if held is not None and not ours:
-        return {"acquired": False, **{key: held.get(key) for key in ("owner", "since", "until")}}
+        return {"acquired": False, **{key: held.get(key) for key in TOLD}}
     if not asked.get("alive", True):
         path.unlink(missing_ok=True)
-        return {"acquired": False, "owner": None, "since": None, "until": None}
+        return {"acquired": False, **dict.fromkeys(TOLD)}
     since = held["since"] if held and is_same(held, asked) else stamp(now)
     until = stamp(now + timedelta(seconds=float(asked.get("ttl_s", DEFAULT_TTL_S))))
     entry = {"owner": str(asked["owner"]), "run": str(asked["run"]), "since": since, "until": until}
     write_atomically(path, json.dumps(entry), mode=0o600)
-    return {"acquired": True, **{key: entry[key] for key in ("owner", "since", "until")}}
+    return {"acquired": True, **{key: entry[key] for key in TOLD}}
 
 
 def is_same(held: dict[str, Any], asked: dict[str, Any]) -> bool:

@@ -37,7 +37,7 @@ def put(file: dict[str, Any]) -> None:
 
 def write(path: Path, content: bytes, mode: int, owner: str) -> None:
     """Replace *path* in one step; a new directory is 0755, or 0700 above a root-only file."""
-    path.parent.mkdir(mode=0o755 if mode & 0o077 else 0o700, parents=True, exist_ok=True)
+    _make_directory(path.parent, 0o755 if mode & 0o077 else 0o700)
     handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
     try:
         with os.fdopen(handle, "wb") as file:
@@ -52,3 +52,12 @@ def write(path: Path, content: bytes, mode: int, owner: str) -> None:
     except BaseException:
         Path(temporary).unlink(missing_ok=True)
         raise
+
+
+def _make_directory(path: Path, mode: int) -> None:
+    """Make a directory and what is missing above it; the rights are never the umask's choice."""
+    if path.is_dir():
+        return
+    _make_directory(path.parent, 0o755)
+    path.mkdir(mode=mode, exist_ok=True)
+    path.chmod(mode)

@@ -111,9 +111,7 @@ def install(node: Node, packages: Sequence[Package]) -> None:
     ]
     if held:
         steps.append(f"apt-mark hold {held}")
-    # Output goes to a file on the node: apt outlives a lost connection instead of dying of SIGPIPE.
-    script = " && ".join(steps)
-    node.connected().run(f"({script}) </dev/null >{_LOG} 2>&1 || {{ tail -n 40 {_LOG}; exit 1; }}")
+    node.connected().run_logged(" && ".join(steps), _LOG)
 
 
 def _apt_name(package: Package) -> str:

@@ -179,14 +179,16 @@ def _install(node: Node) -> None:
     """A fresh environment every time, stamped last: half an environment is never taken for one."""
     venv = shlex.quote(engine_dir(node))
     wheelhouse = shlex.quote(node.spec.engine.wheelhouse)
-    log = "/var/log/b200kit-engine.log"
     pip = (
         f"{venv}/bin/python -I -m pip install --no-deps --require-hashes --no-index --no-cache-dir "
         f"--disable-pip-version-check --timeout 20 --retries 2 --find-links {wheelhouse} "
         f"{_trusted(node)} -r {_REQUIREMENTS}"
     )
-    script = f"rm -rf {venv} && python3 -m venv {venv} && {pip} && echo done > {venv}/{STAMP}"
-    node.connected().run(f"({script}) </dev/null >{log} 2>&1 || {{ tail -n 40 {log}; exit 1; }}")
+    fresh = f"rm -rf {venv} && python3 -m venv {venv} && {pip} && echo done > {venv}/{STAMP}"
+    # A run that was killed may have finished it in the meantime.
+    node.connected().run_logged(
+        f"test -e {venv}/{STAMP} || ({fresh})", "/var/log/b200kit-engine.log"
+    )
 
 
 def _trusted(node: Node) -> str:

@@ -19,7 +19,7 @@ def test_sound_data_becomes_a_spec_with_its_defaults() -> None:
     assert isinstance(spec, NodeSpec)
     assert spec.ports() == (8001, 8002)
     assert spec.gateway_bind == "127.0.0.1"
-    assert spec.smoke.requests == 40
+    assert spec.smoke.requests == 60
 
 
 def test_misspelt_key_gets_a_hint() -> None:

@@ -26,6 +26,7 @@ def test_free_lock_is_taken(path: Path) -> None:
     assert lock.decide(MINE, path, NOON) == {
         "acquired": True,
         "owner": "me",
+        "run": "1",
         "since": "2026-11-21T12:00:00Z",
         "until": "2026-11-21T12:01:00Z",
     }

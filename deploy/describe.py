@@ -1,0 +1,174 @@
+"""Reference pages made from the code, so that they cannot say anything else. Pure but for `main`.
+
+    python -m deploy.describe > docs/inventory.md
+    python -m deploy.describe checks > docs/checks.md
+
+tests/unit/deploy/test_docs.py holds the files equal to what is made here.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import sys
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any
+
+from deploy import hardware
+from deploy.core.fields import Parser
+from deploy.core.judge import registered
+from deploy.core.spec import NodeSpec
+from deploy.core.verdict import Action
+
+_INVENTORY = """\
+# Inventory keys
+
+Made by `python -m deploy.describe > docs/inventory.md`; do not edit.
+
+These are the keys a node may have, in the inventory itself or in its group data
+(`inventories/group_data/`). Names that begin with `ssh_` or `_` are pyinfra's own. Paths are those
+of the controller; a relative one starts from the directory in which pyinfra is started.
+
+All keys of all nodes are checked before the first connection. An unknown key, a wrong type or a
+combination that cannot work is one line that names file, host and key; the exit code is 1 and
+nothing was touched. Besides each key for itself, it is refused when
+
+- `driver` is older than the hardware needs, or a branch instead of an exact version;
+- `model` or `hardware` is not in the catalogue (`deploy/models/`, `deploy/hardware/`);
+- `replicas` times `tensor_parallel` is more than the hardware's GPUs;
+- two ports are the same, or `replica_ports` has not one port a replica;
+- a secret names none or several of `env`, `file` and `command`, or cannot be had from there;
+- a file it names cannot be read, a repository's key has another fingerprint, or a template uses a
+  variable that nobody sets.
+"""
+
+_CHECKS = """\
+# Checks
+
+Made by `python -m deploy.describe checks > docs/checks.md`; do not edit.
+
+A check looks at one observation of a node ([NodeState](node-state.md)) and says *pass*, *fail* or
+*unmeasured*; a finding may be *waived* by name until a date ([Waiver](inventory.md#waiver)). Only
+pass and waived let a node go live. A check that raises, or that finds nothing to look at, counts
+as unmeasured. The same checks run on the controller, on the node at every boot, and in
+`b200 judge`.
+
+Each finding that is not pass asks for one action of this ladder, cheapest first:
+{ladder}.
+For every check, `tests/unit/faults.py` holds a fault that it must catch, with the action it must
+ask for, and proves that without the check the faulty node would pass, or that its cause would not
+be named.
+"""
+
+_EXPECTATIONS = """\
+## What is expected of {title}
+
+From `deploy/hardware/{name}.yaml`, which also has each figure's source and date. *measured* was
+read from a real node by its source, *quoted* is stated by its source, *inferred* is our reasoning.
+"""
+
+
+def inventory_markdown() -> str:
+    """docs/inventory.md: every key of `NodeSpec` and of the mappings inside it."""
+    sections = [_INVENTORY, "## A node\n", _keys(NodeSpec)]
+    for cls in _mappings(NodeSpec):
+        sections += [f"## {cls.__name__}\n", f"{_first_line(cls)}\n", _keys(cls)]
+    return "\n".join(sections)
+
+
+def _mappings(cls: type[Any]) -> list[type[Any]]:
+    """The dataclasses below *cls*, each once, in the order of their first key."""
+    parsers = [_parser(item) for item in dataclasses.fields(cls)]
+    direct = [parser.keys for parser in parsers if parser.keys]
+    return list(dict.fromkeys(inner for keys in direct for inner in (keys, *_mappings(keys))))
+
+
+def _keys(cls: type[Any]) -> str:
+    rows = [
+        (f"`{item.name}`", _wanted(_parser(item)), _default(item), item.metadata["doc"])
+        for item in dataclasses.fields(cls)
+    ]
+    return _table(("key", "value", "default", "meaning"), rows)
+
+
+def _parser(item: dataclasses.Field[Any]) -> Parser:
+    parser: Parser = item.metadata["parse"]
+    return parser
+
+
+def _wanted(parser: Parser) -> str:
+    link = f" ([{parser.keys.__name__}](#{parser.keys.__name__.lower()}))" if parser.keys else ""
+    return parser.wanted + link
+
+
+def _default(item: dataclasses.Field[Any]) -> str:
+    value = item.default
+    if value is dataclasses.MISSING:
+        return "**required**"
+    if value == ():
+        return "none"
+    if dataclasses.is_dataclass(value):
+        return "its defaults"
+    return f"`{value!r}`"
+
+
+def checks_markdown() -> str:
+    """docs/checks.md: every check, and the figures of every hardware they are held against."""
+    ladder = ", ".join(f"`{action.word}`" for action in Action)
+    rows = [(f"`{name}`", _first_line(run)) for name, run in registered().items()]
+    sections = [_CHECKS.format(ladder=ladder), _table(("check", "what holds"), rows)]
+    for name in hardware.names():
+        sections += _hardware(hardware.load(name))
+    return "\n".join(sections)
+
+
+def _hardware(document: Mapping[str, Any]) -> Iterator[str]:
+    entries = document["expect"]
+    plain = {name: e for name, e in entries.items() if not isinstance(e["value"], dict)}
+    yield _EXPECTATIONS.format(title=document["title"], name=document["name"])
+    rows = [
+        (f"`{name}`", f"{_show(e['value'])} {e['unit']}", e["kind"]) for name, e in plain.items()
+    ]
+    yield _table(("expectation", "value", "how it is known"), rows)
+    for name, entry in entries.items():
+        if name not in plain:
+            yield f"### {name}\n\nBy {entry['unit']}; {entry['kind']}.\n"
+            yield _table(("code", "meaning", "action"), _codes(entry["value"]))
+
+
+def _codes(table: Mapping[str, Any]) -> Iterator[tuple[str, str, str]]:
+    for code, entry in table.items():
+        known = entry if isinstance(entry, Mapping) else {"meaning": entry}
+        lenient = ", unless it says nonfatal" if known.get("nonfatal_ok") else ""
+        meaning = known.get("meaning") or known.get("asks")
+        yield f"`{code}`", str(meaning), str(known.get("action", "set by the check")) + lenient
+
+
+def _show(value: object) -> str:
+    return ", ".join(map(str, value)) if isinstance(value, list) else json.dumps(value).strip('"')
+
+
+def _first_line(thing: object) -> str:
+    return (thing.__doc__ or "").strip().partition("\n")[0]
+
+
+def _table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+    lines = [head, ["---"] * len(head), *rows]
+    return "".join("| " + " | ".join(c.strip() for c in line) + " |\n" for line in lines)
+
+
+PAGES = {"inventory": inventory_markdown, "checks": checks_markdown}
+
+
+def main(argv: list[str]) -> int:
+    """Print one page, docs/inventory.md unless another is named."""
+    page = PAGES.get(argv[0] if argv else "inventory")
+    if page is None:
+        sys.stderr.write(f"usage: python -m deploy.describe [{'|'.join(PAGES)}]\n")
+        return 2
+    sys.stdout.write(page())
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

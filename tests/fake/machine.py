@@ -1,0 +1,255 @@
+"""A node in memory that answers the deploy's commands as a real one would, and keeps a log.
+
+It knows exactly the commands our stages send and refuses every other, so a new command shows up
+here first. Hardware comes from a recorded NodeState; files, packages, units and boots are its own.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import json
+import re
+import subprocess
+from collections.abc import Callable
+from copy import deepcopy
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from deploy.node import files, lock
+from deploy.remote import INSTALLED
+from deploy.stages import driver
+from tests.unit import states
+
+State = dict[str, Any]
+Answer = tuple[bool, str]
+
+BARE = {"unmeasured": "Driver Not Loaded (9)"}
+_CDI = "/var/run/cdi/nvidia.yaml"
+_PROGRAM = re.compile(r"exec python3 -I \$p (\S+) ?(.*?); done; echo '(.*)'$")
+
+
+class Machine:
+    """One node; its lock lies under *folder*, as a real one's lies under /run."""
+
+    def __init__(self, folder: Path, hardware: State | None = None) -> None:
+        self.folder = folder
+        self.hardware = states.healthy() if hardware is None else hardware
+        self.files: dict[str, dict[str, Any]] = {}
+        self.packages: dict[str, dict[str, Any]] = {}
+        self.units: dict[str, dict[str, str]] = {}
+        self.carried = ""
+        self.loaded: str | None = None
+        self.boots = 1
+        self.starts = 0
+        self.log: list[str] = []
+        # What a test wants answered instead, by the first pattern that is found in the command.
+        self.answers: dict[str, Answer] = {}
+
+    def execute(self, command: str, stdin: str | None = None) -> Answer:
+        """Whether the command exits 0, and its standard output."""
+        self.log.append(_readable(command))
+        for pattern, answer in self.answers.items():
+            if re.search(pattern, self.log[-1]):
+                return answer
+        program = _PROGRAM.search(command)
+        if program:
+            return self._program(command, program, stdin or "")
+        for pattern, act in self._shell().items():
+            if re.search(pattern, command):
+                return True, act(command, stdin or "")
+        raise AssertionError(f"a command this machine does not know: {command}")
+
+    def ran(self, pattern: str) -> list[str]:
+        """Commands of the log in which a pattern is found."""
+        return [line for line in self.log if re.search(pattern, line)]
+
+    def is_active(self, unit: str) -> bool:
+        """Whether a unit runs."""
+        return self.units.get(unit, {}).get("active") == "active"
+
+    def observation(self, ask: State) -> State:
+        """The NodeState a request gets."""
+        document = deepcopy(self.hardware)
+        document["taken_at"] = lock.stamp(datetime.now(UTC))
+        document["host"]["boot_id"] = self._boot_id()
+        asked = {path: self._reading(path, files.sha256) for path in ask["files"]}
+        secret = {p: self._reading(p, files.keyed(nonce)) for p, nonce in ask["secrets"].items()}
+        document["files"] = asked | secret
+        document["packages"] = deepcopy(self.packages)
+        units = {*ask["units"], *ask["placement"], *driver.UNITS}
+        document["units"] = {name: self._unit(name) for name in units}
+        document["modules"]["nvidia"] = self.loaded
+        smoke = self.files.get("/var/lib/b200kit/smoke.json")
+        document["notes"]["smoke"] = json.loads(_content(smoke)) if smoke else None
+        if self.loaded is None:
+            document |= dict.fromkeys(("nvml", "gpus", "p2p"), BARE)
+        if "lock" in ask:
+            document["lock"] = lock.request(ask["lock"], self.folder)
+        return document
+
+    def write(self, path: str, content: bytes = b"", mode: int = 0o644, owner: str = "") -> None:
+        """Put a file on the machine."""
+        encoded = base64.b64encode(content).decode()
+        self.files[path] = {"content": encoded, "mode": mode, "owner": owner or "root:root"}
+
+    def start(self, unit: str) -> None:
+        """Let a unit run, as a new process when it did not."""
+        self.starts += 1
+        entry = self.units.setdefault(unit, {})
+        entry |= {"active": "active", "invocation_id": f"{self.starts:032x}"}
+
+    def _boot_id(self) -> str:
+        return f"00000000-0000-4000-8000-{self.boots:012d}"
+
+    def _unit(self, name: str) -> dict[str, str]:
+        nothing = {"load": "loaded", "active": "inactive", "enabled": "disabled"}
+        return nothing | self.units.get(name, {})
+
+    def _reading(self, path: str, digest: Callable[[bytes], dict[str, str]]) -> State | None:
+        file = self.files.get(path)
+        if file is None:
+            return None
+        return digest(_content(file)) | {"mode": f"{file['mode']:04o}", "owner": file["owner"]}
+
+    def _program(self, command: str, found: re.Match[str], stdin: str) -> Answer:
+        digest = command.partition('echo "')[2][:64]
+        installed = self.files.get(INSTALLED)
+        here = {self.carried, hashlib.sha256(_content(installed)).hexdigest() if installed else ""}
+        name, arguments, absent = found.groups()
+        if digest not in here:
+            return True, absent
+        acts: dict[str, Callable[[str, str], str]] = {
+            "observe": self._observe,
+            "put": self._put,
+            "wait-fabric": lambda arguments, stdin: "fabric: 8 completed",
+            "fetch": self._fetch,
+            "measure": lambda arguments, stdin: json.dumps(measured()),
+        }
+        return True, acts[name](arguments, stdin)
+
+    def _observe(self, arguments: str, stdin: str) -> str:
+        del stdin
+        ask = json.loads(base64.b64decode(arguments.split()[1]))
+        return json.dumps(self.observation(ask))
+
+    def _put(self, arguments: str, stdin: str) -> str:
+        del arguments
+        document = json.loads(stdin)
+        for path in document["markers"]:
+            self.write(path)
+        for file in document["files"]:
+            self.files[file["path"]] = {key: file[key] for key in ("content", "mode", "owner")}
+        return str(len(document["files"]))
+
+    def _fetch(self, arguments: str, stdin: str) -> str:
+        del stdin
+        words = arguments.split()
+        self.write(f"{words[words.index('--dest') + 1]}/.complete")
+        return "9 files"
+
+    def _shell(self) -> dict[str, Callable[[str, str], str]]:
+        return {
+            r"base64 -d > ": self._upload,
+            r"apt-get .* install ": self._install,
+            r"^systemd-run .* systemctl reboot$": self._reboot,
+            r"^cat /proc/sys/kernel/random/boot_id$": lambda command, stdin: self._boot_id(),
+            r"^journalctl ": lambda command, stdin: "-- No entries --",
+            r"nvidia-cdi-refresh": self._make_cdi,
+            r"-m pip install ": self._engine,
+            r"/run/b200kit/lock\.json": self._run_here,
+            r"systemctl |systemd-sysusers": self._systemctl,
+        }
+
+    def _upload(self, command: str, stdin: str) -> str:
+        del command
+        self.carried = hashlib.sha256(base64.b64decode(stdin)).hexdigest()
+        return ""
+
+    def _install(self, command: str, stdin: str) -> str:
+        del stdin
+        words = command.partition("--allow-change-held-packages ")[2].split(")")[0]
+        asked, _, held = words.partition(" && apt-mark hold ")
+        for word in asked.split():
+            name, _, version = word.strip("'").partition("=")
+            exact = version.replace("-*", "-1") or "1-1"
+            self.packages[name] = {"version": exact, "status": "ii", "hold": name in held.split()}
+        return ""
+
+    def _reboot(self, command: str, stdin: str) -> str:
+        del command, stdin
+        self.boots += 1
+        self.carried = ""
+        volatile = [path for path in self.files if path.startswith(("/run/", "/var/run/"))]
+        for path in volatile:
+            del self.files[path]
+        driver_package = self.packages.get("nvidia-open")
+        self.loaded = driver_package["version"].partition("-")[0] if driver_package else None
+        for name, unit in self.units.items():
+            unit["active"] = "inactive"
+            if unit.get("enabled") == "enabled":
+                self.start(name)
+        return ""
+
+    def _make_cdi(self, command: str, stdin: str) -> str:
+        del command, stdin
+        self.write(_CDI, b"cdiVersion: 0.6.0\n")
+        return ""
+
+    def _engine(self, command: str, stdin: str) -> str:
+        del stdin
+        self.write(command.partition("echo done > ")[2].partition(")")[0])
+        return ""
+
+    def _run_here(self, command: str, stdin: str) -> str:
+        del stdin
+        here = command.replace("/run/b200kit", str(self.folder))
+        subprocess.run(["sh", "-c", here], check=False)
+        return ""
+
+    def _systemctl(self, command: str, stdin: str) -> str:
+        del stdin
+        steps = [step.split() for step in re.split(r"&&|[;{}]", command) if step.strip()]
+        for verb, *names in (words[words[0] == "systemctl" :] for words in steps):
+            for unit in names:
+                if verb == "enable":
+                    self.units.setdefault(unit, {})["enabled"] = "enabled"
+                elif verb in ("start", "restart", "reload-or-restart"):
+                    self.start(unit)
+                elif verb == "stop":
+                    self.units.setdefault(unit, {})["active"] = "inactive"
+                elif verb == "rm":
+                    self.files.pop(unit, None)
+        return ""
+
+
+def measured() -> State:
+    """A smoke result that passes."""
+    medians = {
+        f"p{share}_{name}_ms": 1.0 * share
+        for share in (50, 95)
+        for name in ("ttft", "itl", "tpot", "e2el")
+    }
+    return {
+        "schema": "b200kit/smoke/1",
+        "verdict": "pass",
+        "reasons": [],
+        "taken_at": lock.stamp(datetime.now(UTC)),
+        "completed": 60,
+        "conditions": {"stand_in": False},
+        **medians,
+    }
+
+
+def _content(file: State) -> bytes:
+    return base64.b64decode(file["content"])
+
+
+def _readable(command: str) -> str:
+    """The command for a log: the node program's by its name, an observation's request decoded."""
+    program = _PROGRAM.search(command)
+    if not program:
+        return command
+    name, arguments, _ = program.groups()
+    return f"node.pyz {name}" if name == "observe" else f"node.pyz {name} {arguments}".strip()
