@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
+import shlex
 import socket
 from getpass import getuser
 from typing import Any
@@ -15,7 +17,7 @@ from deploy.stages import pipeline
 from deploy.stages.base import Wanted, nominal_layout
 
 # Longer than the longest command of a stage, so that a lock in use never runs out.
-_LOCK_TTL_S = 2 * 3600
+_LOCK_TTL_S = 3 * 3600
 _HOLDER = re.compile(r"(?P<who>\S+)@(?P<where>\S+) pid (?P<pid>\d+)")
 
 
@@ -32,7 +34,10 @@ def refresh(node: Node, run: str, lock: bool = True) -> None:
     node.seen_as(node.connected().observe(request))
     if not lock or _acquired(node):
         return
-    held = (node.state or {}).get("lock") or {}
+    told = (node.state or {}).get("lock")
+    held = told if isinstance(told, dict) else {}
+    if "owner" not in held:
+        raise StageFailed(f"its lock cannot be taken: {held.get('unmeasured', 'no answer')}")
     if not _is_dead(str(held.get("owner"))):
         raise StageFailed(
             f"{held.get('owner')} has been working on this node since {held.get('since')}; "
@@ -65,10 +70,10 @@ def _is_dead(holder: str) -> bool:
 
 def release(node: Node, run: str) -> None:
     """Give the lock back if it is this run's; an unreachable node keeps it until it runs out."""
-    node.connected().attempt(
-        f"grep -q '\"{run}\"' /run/b200kit/lock.json 2>/dev/null && rm -f /run/b200kit/lock.json",
-        timeout=10,
-    )
+    # Owner and run, as the lock has them: two runs that began in one second have the same name.
+    ours = shlex.quote(json.dumps({"owner": owner(), "run": run})[1:-1])
+    lock = "/run/b200kit/lock.json"
+    node.connected().attempt(f"grep -qF {ours} {lock} 2>/dev/null && rm -f {lock}", timeout=10)
 
 
 def ask(node: Node) -> dict[str, Any]:

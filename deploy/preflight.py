@@ -42,6 +42,7 @@ class Preflight(BaseStateCallback):
 
 
 _attached: list[State] = []
+_refused: list[str] = []
 
 
 def attach() -> None:
@@ -76,6 +77,8 @@ def check_all(state: State) -> None:
     """Fill `RUN.nodes`, or print every problem and leave with exit code 1."""
     if RUN.nodes:
         return
+    if _refused:
+        raise SystemExit(1)
     problems: list[str] = []
     for host in state.inventory:
         if state.is_host_in_limit(host):
@@ -86,8 +89,10 @@ def check_all(state: State) -> None:
                 problems += [_line(host, problem) for problem in found]
     if problems:
         RUN.nodes.clear()
-        for line in dict.fromkeys(problems):
-            print(f"{line}. Nothing was changed.", file=sys.stderr)  # noqa: T201
+        _refused.extend(dict.fromkeys(problems))
+        for line in _refused:
+            end = "" if line.endswith("?") else "."
+            print(f"{line}{end} Nothing was changed.", file=sys.stderr)  # noqa: T201
         raise SystemExit(1)
 
 

@@ -1,7 +1,7 @@
 """One node as the stages see it: run a command, run the node program, put files. Counts commands.
 
-Only this module and operations.py know pyinfra's host object. Everything that goes wrong is a
-RemoteError with one line; nothing is printed, and what goes over stdin is shown by nothing.
+Stages know nothing of pyinfra but this. Everything that goes wrong is a RemoteError with one line;
+nothing is printed, and what goes over stdin is shown by nothing.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import gevent  # type: ignore[import-untyped]
 from paramiko import SSHException
 from pyinfra.api.command import StringCommand
 from pyinfra.api.host import Host
@@ -20,8 +21,10 @@ from pyinfra.api.host import Host
 from deploy import zipapp
 from deploy.core.cause import cause
 from deploy.core.drift import File
+from deploy.core.state import SCHEMA
 
 INSTALLED = "/usr/local/lib/b200kit/node.pyz"
+_GRACE_S = 5
 _LOST = (OSError, SSHException, EOFError, TimeoutError)
 
 
@@ -51,14 +54,18 @@ class Remote:
         self.commands += 1
         limit = timeout or self.timeout
         try:
-            ok, output = self.host.run_shell_command(
-                StringCommand(command), _timeout=limit, _stdin=stdin, _sudo=self._sudo
-            )
+            # pyinfra's own limit begins when output is awaited; a hung node may not even get there.
+            with gevent.Timeout(limit + _GRACE_S, exception=TimeoutError):
+                ok, output = self.host.run_shell_command(
+                    StringCommand(command), _timeout=limit, _stdin=stdin, _sudo=self._sudo
+                )
         except TimeoutError:
             raise RemoteError(f"no answer in {limit} s") from None
         except _LOST as error:
             raise RemoteError(f"connection lost: {error or type(error).__name__}") from None
         lines = tuple(line.line for line in output)
+        if not ok and not lines and not self._alive():
+            raise RemoteError("connection lost: the node closed it")
         return Result(bool(ok), "\n".join(output.stdout_lines), lines)
 
     def run(self, command: str, stdin: str | None = None, timeout: int | None = None) -> str:
@@ -69,7 +76,7 @@ class Remote:
         return result.stdout
 
     def run_logged(self, script: str, log: str) -> None:
-        """Run a long *script*, its output in *log* on the node; raises with the cause when it fails.
+        """Run a long *script*, its output in *log* on the node; raises with its cause of failure.
 
         It outlives a lost connection instead of dying of SIGPIPE, so one that a killed run left at
         work is waited for: two of them never work on a node at a time.
@@ -106,6 +113,9 @@ class Remote:
             raise RemoteError("the observation is not JSON") from None
         if not isinstance(state, dict):
             raise RemoteError("the observation is not a document")
+        if state.get("schema") != SCHEMA:
+            # Every section would be missing from it, and everything on the node would be done anew.
+            raise RemoteError(f"the observation is of schema {state.get('schema')!r}, not {SCHEMA}")
         return state
 
     def put(self, files: Sequence[File], markers: Sequence[str] = ()) -> None:
@@ -131,6 +141,12 @@ class Remote:
             client.close()
         self.host.connector.disconnect()
         self.host.connector.connect()
+
+    def _alive(self) -> bool:
+        """Whether the SSH transport stands; connectors without one are taken to stand."""
+        client = getattr(self.host.connector, "client", None)
+        transport = client.get_transport() if client is not None else None
+        return client is None or (transport is not None and transport.is_active())
 
     @property
     def _sudo(self) -> bool:

@@ -28,6 +28,7 @@ def _environment() -> jinja2.Environment:
     )
     # A JSON scalar is a YAML scalar, quoted where it must be.
     environment.filters["yaml"] = json.dumps
+    environment.filters["assignment"] = _assignment
     return environment
 
 
@@ -39,3 +40,9 @@ def render(name: str, **values: object) -> bytes:
         line = getattr(error, "lineno", None)
         where = f"templates/{name}" + (f":{line}" if line else "")
         raise RenderError(f"{where}: {error.message or type(error).__name__}") from None
+
+
+def _assignment(name: str, value: str) -> str:
+    """One quoted assignment of a unit's Environment=: systemd splits at blanks and expands %."""
+    escaped = value.replace("\\", "\\\\").replace('"', '\\"').replace("%", "%%")
+    return f'"{name}={escaped}"'

@@ -126,7 +126,7 @@ class Run:
     """This process's run of one entry file."""
 
     entry: str
-    id: str = field(default_factory=lambda: datetime.now().strftime("%Y%m%d-%H%M%S"))
+    id: str = field(default_factory=lambda: f"{datetime.now():%Y%m%d-%H%M%S}-{os.getpid()}")
     started_at: str = field(default_factory=lambda: timestamp())
     nodes: dict[str, Node] = field(default_factory=dict)
     cpu_at_start: float = field(default_factory=time.process_time)

@@ -75,6 +75,12 @@ def owed(files: Iterable[File], changed: Iterable[File], state: Mapping[str, obj
     return sorted(acts)
 
 
+def is_present(path: str, state: Mapping[str, object]) -> bool:
+    """Whether an asked file was seen; one that could not be read is not taken for present."""
+    reading = _section(state, "files").get(path)
+    return isinstance(reading, Mapping) and "unmeasured" not in reading
+
+
 def wrong_packages(packages: Iterable[Package], state: Mapping[str, object]) -> list[Package]:
     """Packages that are missing, of another version, not fully installed, or not held as asked."""
     seen = _section(state, "packages")

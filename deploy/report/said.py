@@ -10,6 +10,7 @@ from deploy.report.reading import clean, duration, items, number, read
 
 
 def cause(host: object) -> str:
+    """Return why the host left the run, or nothing."""
     error = read(host, "error")
     return clean(error) if isinstance(error, str) else ""
 
@@ -38,6 +39,7 @@ def finding_lines(host: object, indent: int, colour: bool, *, skip: bool = False
 
 
 def advice_lines(finding: Finding, pad: str) -> Iterator[str]:
+    """Yield what to do about a finding, and the evidence for it."""
     if finding.advice:
         yield from wrap(f"{pad}-> ", finding.advice)
     if finding.status != "waived":

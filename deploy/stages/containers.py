@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from deploy.core import drift
 from deploy.core.drift import Package
 from deploy.core.layout import Replica
 from deploy.run import Node
@@ -35,8 +36,7 @@ def wanted(node: Node, layout: Sequence[Replica]) -> Wanted:
 def plan(node: Node) -> list[Change]:
     """Install, then generate the CDI specification when the node has none."""
     changes = converge(node, wanted(node, ()))
-    files = (node.state or {}).get("files") or {}
-    if changes or files.get(CDI_SPEC) is None:
+    if changes or not drift.is_present(CDI_SPEC, node.state or {}):
         changes.append(Change("generate the CDI specification", _generate))
     return changes
 

@@ -14,9 +14,11 @@ from pathlib import Path
 from typing import Any
 
 from deploy import catalogue
+from deploy.core import drift
 from deploy.core.drift import File, Unit
 from deploy.core.layout import Replica
 from deploy.node.fetch import STAMP
+from deploy.remote import RemoteError
 from deploy.render import render
 from deploy.run import Node
 from deploy.stages.base import Change, Stage, Wanted, converge
@@ -24,6 +26,8 @@ from deploy.stages.base import Change, Stage, Wanted, converge
 TARGET = "vllm.target"
 SERVING = "/etc/b200kit/serving.json"
 SECRETS = "/etc/b200kit/secrets"
+# Less than the largest wheel of any engine needs while it is unpacked.
+_ROOM_MB = 512
 _REQUIREMENTS = "/etc/b200kit/engine-requirements.txt"
 
 
@@ -160,17 +164,19 @@ def serving_document(node: Node, layout: Sequence[Replica]) -> dict[str, Any]:
 
 
 def _reachable(bind: str) -> str:
-    return "127.0.0.1" if bind in ("0.0.0.0", "::") else bind  # noqa: S104 - compared, not bound
+    if bind in ("0.0.0.0", "::"):  # noqa: S104 - compared, not bound
+        return "127.0.0.1"
+    return f"[{bind}]" if ":" in bind else bind
 
 
 def plan(node: Node) -> list[Change]:
     """Files, then engine and model; restarts that are owed are left to the warm-up stage."""
     target = wanted(node, node.layout())
     changes = [c for c in converge(node, target) if not c.what.startswith("restart ")]
-    files = (node.state or {}).get("files") or {}
-    if files.get(f"{engine_dir(node)}/{STAMP}") is None:
+    state = node.state or {}
+    if not drift.is_present(f"{engine_dir(node)}/{STAMP}", state):
         changes.append(Change(f"install the engine, vllm {node.spec.engine.version}", _install))
-    if files.get(f"{model_dir(node)}/{STAMP}") is None:
+    if not drift.is_present(f"{model_dir(node)}/{STAMP}", state):
         changes.append(Change(f"fetch the model {node.spec.model}", _fetch))
     return changes
 
@@ -186,9 +192,19 @@ def _install(node: Node) -> None:
     )
     fresh = f"rm -rf {venv} && python3 -m venv {venv} && {pip} && echo done > {venv}/{STAMP}"
     # A run that was killed may have finished it in the meantime.
-    node.connected().run_logged(
-        f"test -e {venv}/{STAMP} || ({fresh})", "/var/log/b200kit-engine.log"
-    )
+    script = f"test -e {venv}/{STAMP} || ({fresh})"
+    try:
+        node.connected().run_logged(script, "/var/log/b200kit-engine.log")
+    except RemoteError as error:
+        raise RemoteError(_disk(node, venv) or str(error)) from None
+
+
+def _disk(node: Node, path: str) -> str:
+    """Says that the disk is full when it is: what fails for want of room seldom says so itself."""
+    parent = path.rpartition("/")[0]
+    free = node.connected().attempt(f"df --output=avail -BM {parent} | tail -n 1").stdout.strip()
+    full = free.rstrip("M").isdigit() and int(free.rstrip("M")) < _ROOM_MB
+    return f"no disk space: {free} left under {parent}" if full else ""
 
 
 def _trusted(node: Node) -> str:

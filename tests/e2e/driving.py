@@ -69,7 +69,7 @@ def deploy(entry: str = "b200.py", *arguments: str, **environment: str) -> Outco
         capture_output=True,
         text=True,
         stdin=subprocess.DEVNULL,
-        timeout=900,
+        timeout=420,
         check=False,
     )
     found = _REPORT.search(done.stdout)

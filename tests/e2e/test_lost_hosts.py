@@ -22,7 +22,7 @@ def run(boot: Callable[..., Any]) -> Outcome:
     watcher = threading.Thread(target=_lose_two_in_the_middle)
     watcher.start()
     # One hung command may take this long; a lab node needs a tenth of it.
-    outcome = deploy("b200.py", "--data", "stage_timeout_s=40")
+    outcome = deploy("b200.py", "--data", "stage_timeout_s=30")
     watcher.join()
     return outcome
 
@@ -63,7 +63,7 @@ def test_host_lost_in_the_middle_failed_at_the_stage_it_was_in(run: Outcome, nam
 
 
 def test_hung_host_is_told_from_a_dead_one(run: Outcome) -> None:
-    assert "no answer in 40 s" in run.host("b200-5")["error"], run.told("b200-5")
+    assert "no answer in 30 s" in run.host("b200-5")["error"], run.told("b200-5")
     assert "connection lost" in run.host("b200-4")["error"], run.told("b200-4")
 
 

@@ -10,6 +10,7 @@ import base64
 import hashlib
 import json
 import re
+import shlex
 import subprocess
 from collections.abc import Callable
 from copy import deepcopy
@@ -46,10 +47,28 @@ class Machine:
         self.log: list[str] = []
         # What a test wants answered instead, by the first pattern that is found in the command.
         self.answers: dict[str, Answer] = {}
+        self.reachable = True
+        # The connection breaks at the first command in which this pattern is found.
+        self.dies_at = ""
+
+    @classmethod
+    def load(cls, folder: Path) -> Machine:
+        """The machine as it was saved in its folder."""
+        machine = cls(folder, {})
+        vars(machine).update(json.loads((folder / "machine.json").read_text()))
+        return machine
+
+    def save(self) -> None:
+        """Keep the machine in its folder, for another process."""
+        kept = {key: value for key, value in vars(self).items() if key != "folder"}
+        (self.folder / "machine.json").write_text(json.dumps(kept))
 
     def execute(self, command: str, stdin: str | None = None) -> Answer:
         """Whether the command exits 0, and its standard output."""
+        command = _script(command)
         self.log.append(_readable(command))
+        if self.dies_at and re.search(self.dies_at, self.log[-1]):
+            raise ConnectionResetError("Connection reset by peer")
         for pattern, answer in self.answers.items():
             if re.search(pattern, self.log[-1]):
                 return answer
@@ -169,7 +188,7 @@ class Machine:
 
     def _install(self, command: str, stdin: str) -> str:
         del stdin
-        words = command.partition("--allow-change-held-packages ")[2].split(")")[0]
+        words = command.partition("--allow-change-held-packages ")[2]
         asked, _, held = words.partition(" && apt-mark hold ")
         for word in asked.split():
             name, _, version = word.strip("'").partition("=")
@@ -244,6 +263,14 @@ def measured() -> State:
 
 def _content(file: State) -> bytes:
     return base64.b64decode(file["content"])
+
+
+def _script(command: str) -> str:
+    """The script inside of a logged command (deploy/remote.py, run_logged), or the command."""
+    if not command.startswith("flock "):
+        return command
+    words = shlex.split(command)
+    return words[words.index("-c") + 1]
 
 
 def _readable(command: str) -> str:

@@ -38,7 +38,7 @@ def sent(monkeypatch: pytest.MonkeyPatch, text: str) -> int:
 
 
 @pytest.fixture(autouse=True)
-def owners(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[tuple[str, str, str]]]:
+def owners(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, str, str]]:
     """Owners asked for, as (file name, user, group): tests need not run as root."""
     asked: list[tuple[str, str, str]] = []
 
@@ -46,7 +46,7 @@ def owners(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[tuple[str, str, str
         asked.append((Path(path).name, user, group))
 
     monkeypatch.setattr(shutil, "chown", chown)
-    yield asked
+    return asked
 
 
 @pytest.fixture
@@ -157,7 +157,7 @@ def test_cut_between_files_leaves_marker_and_first_file_and_the_old_second(
     first, second, marker = tmp_path / "1", tmp_path / "2", tmp_path / "restart:x"
     second.write_bytes(b"old")
     broken = file(second) | {"content": "not base64!"}
-    with pytest.raises(ValueError, match="base64|Incorrect|Invalid|Only"):
+    with pytest.raises(ValueError, match=r"base64|padding"):
         sent(monkeypatch, document(file(first), broken, markers=(marker,)))
     assert marker.exists()
     assert (first.read_bytes(), second.read_bytes()) == (b"new", b"old")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import subprocess
 from collections import defaultdict
@@ -196,7 +197,9 @@ def test_machine_with_one_node_binds_no_memory(tmp_path: Path) -> None:
 
 
 def test_target_starts_every_replica_at_boot(tmp_path: Path) -> None:
-    target = directives(files(tmp_path, replicas=4, tensor_parallel=2)[f"{Path(UNIT).parent}/vllm.target"])
+    target = directives(
+        files(tmp_path, replicas=4, tensor_parallel=2)[f"{Path(UNIT).parent}/vllm.target"]
+    )
     assert target["Wants"] == [f"vllm@{number}.service" for number in range(4)]
     assert target["WantedBy"] == ["multi-user.target"]
 
@@ -308,9 +311,21 @@ def test_failed_attempts_are_repeated_only_before_a_byte_was_sent(tmp_path: Path
     assert set(retry.split()[1:]) <= {"conn-failure", "empty-response"}
 
 
-@pytest.mark.parametrize("address", ["::1", "::"])
-def test_gateway_brackets_an_address_of_version_six(tmp_path: Path, address: str) -> None:
-    assert f"bind [{address}]:8000" in haproxy(tmp_path, gateway_bind=address)
+@pytest.mark.parametrize(
+    ("bind", "url"),
+    [
+        ("127.0.0.1", "http://127.0.0.1:8000"),
+        ("0.0.0.0", "http://127.0.0.1:8000"),
+        ("::", "http://127.0.0.1:8000"),
+        ("10.1.2.3", "http://10.1.2.3:8000"),
+        ("fd00::1", "http://[fd00::1]:8000"),
+    ],
+)
+def test_client_on_the_node_finds_the_gateway_wherever_it_listens(
+    tmp_path: Path, bind: str, url: str
+) -> None:
+    document = json.loads(files(tmp_path, gateway_bind=bind)[serving.SERVING])
+    assert document["gateway"] == url
 
 
 def test_repository_is_bound_to_its_own_key(tmp_path: Path) -> None:

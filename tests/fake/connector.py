@@ -1,0 +1,55 @@
+"""pyinfra's own @fake connector with a machine behind it: `@machine/NAME` in an inventory.
+
+@fake answers from a fixed table, drops standard input and never fails to connect; this one hands
+command and input to a `Machine`, which remembers. pyinfra finds connectors by entry points, so the
+fleet's folder on PYTHONPATH holds a .dist-info that names this class.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from pyinfra.api.command import StringCommand
+from pyinfra.api.exceptions import ConnectError
+from pyinfra.connectors.fake import FakeConnector
+from pyinfra.connectors.util import CommandOutput, OutputLine
+
+from tests.fake.machine import Machine
+
+FOLDER = "B200_FAKE_FLEET"
+
+
+class MachineConnector(FakeConnector):
+    """Runs commands on the machine that the fleet keeps under the host's name."""
+
+    @staticmethod
+    def make_names_data(name: str | None = None) -> Iterator[tuple[str, dict[str, Any], list[str]]]:
+        """One host, called as the machine is."""
+        yield str(name), {}, []
+
+    def connect(self) -> None:
+        """Connect, unless the machine is off."""
+        if not self._machine().reachable:
+            raise ConnectError("SSH error (timed out)")
+
+    def run_shell_command(
+        self,
+        command: str | StringCommand,
+        print_output: bool = False,
+        print_input: bool = False,
+        **arguments: Any,
+    ) -> tuple[bool, CommandOutput]:
+        """Run one command, and keep what it changed."""
+        machine = self._machine()
+        text = command if isinstance(command, str) else command.get_raw_value()
+        try:
+            done, output = machine.execute(text, arguments.get("_stdin"))
+        finally:
+            machine.save()
+        return done, CommandOutput([OutputLine("stdout", line) for line in output.splitlines()])
+
+    def _machine(self) -> Machine:
+        return Machine.load(Path(os.environ[FOLDER]) / self.host.name)

@@ -1,0 +1,130 @@
+"""A fleet of machines in memory, and the real pyinfra CLI run over it on the real entry files."""
+
+from __future__ import annotations
+
+import base64
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from deploy.core.openpgp import fingerprint
+from tests.fake.connector import FOLDER
+from tests.fake.machine import Machine, State
+from tests.unit.deploy.specs import data
+
+ROOT = Path(__file__).resolve().parents[2]
+PYINFRA = Path(sys.executable).with_name("pyinfra")
+CANARIES = {"B200_FAKE_KEY": "canary-api-key-5f1c", "B200_FAKE_TOKEN": "canary-hf-token-77ab"}
+_REPORT = re.compile(r"(reports/\S+)/report\.html")
+# A version 4 packet with a made-up point: no one's key.
+_KEY = bytes.fromhex("9833040000000016092b06010401da470f010107400000") + bytes(30)
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """A finished run: exit code, what it printed, each host's record and all the report's text."""
+
+    code: int
+    stdout: str
+    stderr: str
+    hosts: dict[str, dict[str, Any]]
+    report: str
+
+    @property
+    def outcomes(self) -> dict[str, str]:
+        """How the run ended for each host."""
+        return {name: str(record["outcome"]) for name, record in self.hosts.items()}
+
+    def told(self, name: str) -> str:
+        """Stage and cause of a host that left the run."""
+        return f"{self.hosts[name]['stage']}: {self.hosts[name]['error']}"
+
+
+class Fleet:
+    """Machines by name, under one folder."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.names: list[str] = []
+        (folder / "group_data").mkdir(parents=True)
+        self._register_connector()
+        self._write_site()
+
+    def add(self, name: str, hardware: State | None = None) -> Machine:
+        """A bare machine; save it again after changing it."""
+        (self.folder / name).mkdir()
+        machine = Machine(self.folder / name, hardware)
+        machine.save()
+        self.names.append(name)
+        return machine
+
+    def machine(self, name: str) -> Machine:
+        """A machine as it is now."""
+        return Machine.load(self.folder / name)
+
+    def run(self, entry: str, *arguments: str, yes: bool = True) -> Outcome:
+        """Run an entry file over the whole fleet, as a person does."""
+        hosts = [f"@machine/{name}" for name in self.names]
+        inventory = self.folder / "site.py"
+        attach = "from deploy import preflight\npreflight.attach()\n"
+        inventory.write_text(f"{attach}nodes = {hosts!r}\n")
+        confirm = ["-y"] if yes else []
+        done = subprocess.run(
+            [PYINFRA, inventory, f"deploy/{entry}", *confirm, *arguments],
+            cwd=ROOT,
+            env=os.environ | CANARIES | self._environment(),
+            capture_output=True,
+            text=True,
+            stdin=subprocess.DEVNULL,
+            timeout=120,
+            check=False,
+        )
+        found = _REPORT.search(done.stdout)
+        hosts_of, report = _taken_away(ROOT / found[1]) if found else ({}, "")
+        return Outcome(done.returncode, done.stdout, done.stderr, hosts_of, report)
+
+    def _environment(self) -> dict[str, str]:
+        path = os.pathsep.join([str(self.folder / "plugin"), str(ROOT)])
+        return {FOLDER: str(self.folder), "PYTHONPATH": path, "COLUMNS": "200"}
+
+    def _register_connector(self) -> None:
+        info = self.folder / "plugin" / "fake_fleet-0.dist-info"
+        info.mkdir(parents=True)
+        (info / "METADATA").write_text("Metadata-Version: 2.1\nName: fake-fleet\nVersion: 0\n")
+        (info / "entry_points.txt").write_text(
+            "[pyinfra.connectors]\nmachine = tests.fake.connector:MachineConnector\n"
+        )
+
+    def _write_site(self) -> None:
+        begin, end = (f"-----{word} PGP PUBLIC KEY BLOCK-----" for word in ("BEGIN", "END"))
+        key = "\n".join([begin, "", base64.b64encode(_KEY).decode(), end, ""])
+        (self.folder / "vendor.asc").write_text(key)
+        (self.folder / "engine.txt").write_text("vllm==0.32.0 --hash=sha256:00\n")
+        site = data(
+            driver="580.105.08",
+            nvlsm="2025.06.11-1",
+            api_key={"env": "B200_FAKE_KEY"},
+            hf_token={"env": "B200_FAKE_TOKEN"},
+        )
+        site["repositories"][0] |= {
+            "key": str(self.folder / "vendor.asc"),
+            "fingerprint": fingerprint(key),
+        }
+        site["engine"]["requirements"] = str(self.folder / "engine.txt")
+        lines = [f"{key} = {value!r}\n" for key, value in site.items()]
+        (self.folder / "group_data" / "nodes.py").write_text("".join(lines))
+
+
+def _taken_away(directory: Path) -> tuple[dict[str, dict[str, Any]], str]:
+    """Each host's record and the text of a report, which is removed: it is no real run's."""
+    texts = {path.name: path.read_text() for path in directory.iterdir() if path.is_file()}
+    shutil.rmtree(directory)
+    summary = json.loads(texts["summary.json"])
+    hosts = {name: json.loads(texts[host["file"]]) for name, host in summary["hosts"].items()}
+    return hosts, "\n".join(texts.values())

@@ -1,0 +1,291 @@
+"""The real CLI on the real entry files over a fleet where almost everything is wrong somewhere."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from deploy import observation
+from deploy.node import lock
+from tests.fake.fleet import CANARIES, Fleet, Outcome
+from tests.fake.machine import Machine
+from tests.unit import states
+from tests.unit.faults import FAULTS
+
+SERVING = (
+    r"systemctl (start|restart) vllm|start haproxy|restart haproxy|-m pip install|node.pyz fetch"
+)
+MOST_COMMANDS = 8
+SICK = {
+    "no-nvlink": ("nvlink.links: GPU 2 off NVLink", "GPU 2 has no NVLink: 0 of 18 links up"),
+    "in-progress": ("fabric.state: in progress", "GPU 5"),
+    "seven-gpus": ("identity.nvml-count: NVML lacks a GPU", "0000:cc:00.0"),
+    "hot": ("clocks.slowdown: hot", "thermal"),
+}
+# What a node program gone mad may answer, and what is told of it.
+NONSENSE = {
+    "not-json": ("Traceback (most recent call last)", "observe: the observation is not JSON"),
+    "nothing": ("", "observe: the observation is not JSON"),
+    "a-list": ("[1, 2, 3]", "observe: the observation is not a document"),
+    "deep": ("[" * 100_000 + "]" * 100_000, "observe: "),
+    "no-lock": ('{"schema": "b200kit/node-state/1"}', "observe: its lock cannot be taken"),
+    "wrong-types": (
+        json.dumps(
+            dict.fromkeys(states.healthy(), 7)
+            | {"schema": "b200kit/node-state/1", "gpus": [1], "lock": {"acquired": True}}
+        ),
+        "",
+    ),
+    "huge": (
+        json.dumps({"schema": "x", "lock": {"acquired": True}, "files": {"/x": "y" * 4_000_000}}),
+        "observe: the observation is of schema 'x'",
+    ),
+}
+
+
+def sick(fault: str) -> dict[str, Any]:
+    """The hardware of a node with a fault of the catalogue."""
+    [found] = [entry for entry in FAULTS if entry.id == fault]
+    return found.applied()[1]
+
+
+def wait_free(machine: Machine) -> None:
+    """Leave the fabric as it is: the node program's wait ends at its deadline."""
+    machine.answers["node.pyz wait-fabric"] = (True, "fabric: 7 completed, 1 in progress")
+    machine.save()
+
+
+@pytest.fixture(scope="module")
+def fleet(tmp_path_factory: pytest.TempPathFactory) -> Fleet:
+    """Bare nodes: one sound, some sick, some mad, one off and one that dies."""
+    fleet = Fleet(tmp_path_factory.mktemp("fleet") / "site")
+    fleet.add("healthy")
+    for name, (fault, _) in SICK.items():
+        wait_free(fleet.add(name, sick(fault)))
+    for name, (answer, _) in NONSENSE.items():
+        machine = fleet.add(name)
+        machine.answers = {"node.pyz observe": (True, answer)}
+        machine.save()
+    off, dying, foreign = fleet.add("off"), fleet.add("dying"), fleet.add("foreign-key")
+    off.reachable = False
+    dying.dies_at = "apt-get .*nvidia-open"
+    foreign.answers = {"apt-get": (False, "E: The repository 'x ./ InRelease' is not signed.")}
+    for machine in (off, dying, foreign):
+        machine.save()
+    return fleet
+
+
+@pytest.fixture(scope="module")
+def first(fleet: Fleet) -> Outcome:
+    """The first run over the whole fleet, printing all that pyinfra can print."""
+    return fleet.run("b200.py", "-vvv", "--debug", "--diff")
+
+
+def test_run_with_one_live_node_of_many_exits_one(first: Outcome) -> None:
+    assert first.code == 1
+    live = [name for name, outcome in first.outcomes.items() if outcome == "live"]
+    assert live == ["healthy"], first.stderr[-3000:]
+
+
+def test_exactly_the_healthy_node_sees_a_command_that_serves(fleet: Fleet, first: Outcome) -> None:
+    assert first.code == 1
+    served = [name for name in fleet.names if fleet.machine(name).ran(SERVING)]
+    assert served == ["healthy"]
+
+
+@pytest.mark.parametrize("name", SICK)
+def test_red_node_is_refused_at_the_gate_by_the_name_of_its_fault(
+    fleet: Fleet, first: Outcome, name: str
+) -> None:
+    assert first.outcomes[name] == "red"
+    assert first.hosts[name]["stage"] == "gate"
+    said = json.dumps(first.hosts[name]["verdict"]["findings"]) + first.told(name)
+    assert SICK[name][1] in said
+    assert not fleet.machine(name).is_active("vllm@0.service")
+
+
+@pytest.mark.parametrize("name", NONSENSE)
+def test_observation_that_makes_no_sense_drops_its_own_host(
+    fleet: Fleet, first: Outcome, name: str
+) -> None:
+    assert first.outcomes[name] == "failed", first.told(name)
+    assert NONSENSE[name][1] in first.told(name)
+    assert fleet.machine(name).ran(SERVING) == []
+
+
+def test_node_that_is_off_is_unreachable(fleet: Fleet, first: Outcome) -> None:
+    assert first.outcomes["off"] == "unreachable"
+    assert "timed out" in first.told("off")
+    assert fleet.machine("off").log == []
+
+
+def test_node_that_dies_fails_where_it_died(first: Outcome) -> None:
+    assert first.outcomes["dying"] == "failed"
+    assert first.told("dying").startswith("driver: connection lost: ")
+
+
+def test_repository_of_another_key_fails_the_first_installation(first: Outcome) -> None:
+    assert first.outcomes["foreign-key"] == "failed"
+    assert first.told("foreign-key").startswith("host: E: The repository")
+
+
+def test_nothing_is_said_by_way_of_a_traceback(first: Outcome) -> None:
+    # At --debug pyinfra prints every message there is; ours are one line each.
+    lines = [line for line in first.stderr.splitlines() if " FAILED: " in line]
+    assert len(lines) == len(NONSENSE) + 2
+    assert "Traceback (most recent call last):" not in first.stdout
+
+
+@pytest.mark.parametrize("canary", CANARIES.values())
+def test_secret_is_in_nothing_printed_logged_or_reported(
+    fleet: Fleet, first: Outcome, canary: str
+) -> None:
+    assert canary not in first.stdout + first.stderr
+    assert canary not in first.report
+    assert all(canary not in "\n".join(fleet.machine(name).log) for name in fleet.names)
+    kept = fleet.machine("healthy").files
+    assert [kept[f"/etc/b200kit/secrets/{name}"]["mode"] for name in ("api_key", "hf_token")] == [
+        0o600,
+        0o600,
+    ]
+
+
+def test_report_names_every_host(fleet: Fleet, first: Outcome) -> None:
+    assert set(first.outcomes) == set(fleet.names)
+
+
+def test_second_run_of_the_healthy_node_changes_nothing(fleet: Fleet, first: Outcome) -> None:
+    before = fleet.machine("healthy")
+    again = fleet.run("b200.py", "--limit", "healthy")
+    after = fleet.machine("healthy")
+    assert (again.code, again.outcomes) == (0, {"healthy": "live"})
+    assert again.hosts["healthy"]["changes"] == 0
+    new = after.log[len(before.log) :]
+    assert len(new) == again.hosts["healthy"]["commands"] <= MOST_COMMANDS
+    assert not [line for line in new if "systemctl" in line or " put" in line]
+    assert (after.files, after.units) == (before.files, before.units)
+
+
+@pytest.fixture
+def small(tmp_path: Path) -> Fleet:
+    """One sound node and one without NVLink."""
+    fleet = Fleet(tmp_path / "site")
+    fleet.add("n01")
+    fleet.add("n02", sick(SICK["no-nvlink"][0]))
+    return fleet
+
+
+def test_no_wait_does_not_hide_a_failure(small: Fleet) -> None:
+    run = small.run("b200.py", "--no-wait")
+    assert run.code == 1
+    assert run.outcomes == {"n01": "live", "n02": "red"}
+
+
+def test_only_red_nodes_exit_one(small: Fleet) -> None:
+    small.names.remove("n01")
+    assert small.run("b200.py").code == 1
+
+
+def test_only_unreachable_nodes_exit_one(small: Fleet) -> None:
+    for name in small.names:
+        machine = small.machine(name)
+        machine.reachable = False
+        machine.save()
+    run = small.run("b200.py")
+    assert run.code == 1
+    assert set(run.outcomes.values()) == {"unreachable"}
+
+
+def test_dry_run_prints_the_plan_and_changes_nothing(small: Fleet) -> None:
+    run = small.run("b200.py", "--dry", yes=False)
+    assert run.code == 0, run.stderr
+    for name in small.names:
+        machine = small.machine(name)
+        assert machine.files == machine.packages == machine.units == {}
+        assert machine.boots == 1
+        assert not machine.ran("put|apt-get|systemctl")
+        assert not (machine.folder / "lock.json").exists()
+        assert f"{name}  driver      would install nvidia-driver-pinning-580.105.08" in run.stderr
+    assert "LIVE" not in run.stderr
+
+
+def test_dry_run_of_a_live_node_plans_nothing(small: Fleet) -> None:
+    small.names.remove("n02")
+    assert small.run("b200.py").code == 0
+    dry = small.run("b200.py", "--dry", yes=False)
+    assert dry.code == 0
+    assert "would" not in dry.stderr
+
+
+def test_live_node_that_turns_red_stops_serving(small: Fleet) -> None:
+    small.names.remove("n02")
+    assert small.run("b200.py").code == 0
+    machine = small.machine("n01")
+    machine.hardware = sick(SICK["no-nvlink"][0])
+    machine.save()
+    run = small.run("b200.py")
+    assert (run.code, run.outcomes) == (1, {"n01": "red"})
+    machine = small.machine("n01")
+    stopped = ["haproxy.service", "vllm.target", "vllm@0.service", "vllm@1.service"]
+    assert not any(machine.is_active(unit) for unit in stopped)
+
+
+def test_check_judges_and_touches_nothing(small: Fleet) -> None:
+    assert small.run("b200.py").code == 1
+    before = {name: vars(small.machine(name)) for name in small.names}
+    run = small.run("check.py")
+    assert run.code == 1
+    assert run.outcomes == {"n01": "fit", "n02": "unfit"}
+    for name, kept in before.items():
+        machine = small.machine(name)
+        assert (machine.files, machine.units) == (kept["files"], kept["units"])
+        assert set(machine.log[len(kept["log"]) :]) == {"node.pyz observe"}
+
+
+def test_check_of_a_fit_fleet_exits_zero(small: Fleet) -> None:
+    small.names.remove("n02")
+    small.run("b200.py")
+    assert small.run("check.py").code == 0
+
+
+def test_smoke_measures_a_live_node_anew_and_refuses_a_red_one(small: Fleet) -> None:
+    small.run("b200.py")
+    run = small.run("smoke.py")
+    assert run.code == 1
+    assert run.outcomes == {"n01": "live", "n02": "red"}
+    assert len(small.machine("n01").ran("node.pyz measure")) == 2
+    assert small.machine("n02").ran("node.pyz measure") == []
+
+
+def test_node_another_person_works_on_is_left_alone(small: Fleet) -> None:
+    small.names.remove("n02")
+    machine = small.machine("n01")
+    lock.request({"owner": "alice@elsewhere pid 7", "run": "hers"}, machine.folder)
+    run = small.run("b200.py")
+    assert (run.code, run.outcomes) == (1, {"n01": "failed"})
+    assert "alice@elsewhere pid 7 has been working on this node" in run.told("n01")
+    assert small.machine("n01").ran("put|apt-get|systemctl") == []
+    assert "hers" in (machine.folder / "lock.json").read_text()
+
+
+def test_lock_of_a_killed_run_does_not_stop_the_next(small: Fleet) -> None:
+    small.names.remove("n02")
+    gone = observation.owner().rpartition(" ")[0] + " 4000000"
+    machine = small.machine("n01")
+    lock.request({"owner": gone, "run": "killed"}, machine.folder)
+    assert small.run("b200.py").code == 0
+    assert not (machine.folder / "lock.json").exists()
+
+
+def test_mistake_of_ours_on_one_node_does_not_stop_the_others(small: Fleet) -> None:
+    machine = small.machine("n02")
+    machine.hardware["gpus"] = [3]
+    machine.save()
+    run = small.run("b200.py")
+    assert run.code == 1
+    assert run.outcomes["n01"] == "live"
+    assert run.outcomes["n02"] in ("failed", "red")
+    assert small.machine("n02").ran(SERVING) == []
