@@ -23,10 +23,12 @@ def reasons(node: Node) -> list[str]:
     found = []
     if (state.get("files") or {}).get(drift.PENDING_REBOOT) is not None:
         found.append("boot-time configuration changed")
-    loaded = (state.get("modules") or {}).get("nvidia")
-    if not isinstance(loaded, str):
+    modules = state.get("modules") or {}
+    loaded = modules.get("nvidia", "")
+    # Only what was read is a reason: a node whose modules cannot be told is for the gate to refuse.
+    if loaded is None:
         found.append("the nvidia module is not loaded")
-    elif loaded != node.spec.driver:
+    elif isinstance(loaded, str) and loaded and loaded != node.spec.driver:
         found.append(f"the loaded nvidia module is {loaded}")
     return found
 

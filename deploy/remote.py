@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import gevent  # type: ignore[import-untyped]
-from paramiko import SSHException
+from paramiko import SSHClient, SSHException
 from pyinfra.api.command import StringCommand
 from pyinfra.api.host import Host
 
@@ -136,15 +136,19 @@ class Remote:
 
     def reconnect(self) -> None:
         """Connect anew, for a node that rebooted; raises pyinfra's ConnectError when it cannot."""
-        client = getattr(self.host.connector, "client", None)
+        client = self._client
         if client is not None:
             client.close()
         self.host.connector.disconnect()
         self.host.connector.connect()
 
+    @property
+    def _client(self) -> SSHClient | None:
+        return getattr(getattr(self.host, "connector", None), "client", None)
+
     def _alive(self) -> bool:
         """Whether the SSH transport stands; connectors without one are taken to stand."""
-        client = getattr(self.host.connector, "client", None)
+        client = self._client
         transport = client.get_transport() if client is not None else None
         return client is None or (transport is not None and transport.is_active())
 

@@ -8,6 +8,7 @@ from typing import Any
 
 from deploy.core.judge import judge
 from deploy.core.verdict import Verdict
+from deploy.remote import RemoteError
 from deploy.run import Node, StageFailed, duration
 from deploy.stages import gate
 
@@ -31,9 +32,17 @@ def require(node: Node, observer: Observer) -> None:
         entry["detail"] = f"{sum(counts.values())} checks, {counts['unmeasured']} unmeasured"
         if verdict.fit == "fit":
             return
-        stopped = gate.withdraw(node)
-        entry["changes"] += [f"stop {unit}" for unit in stopped]
-    node.fail("gate", _why(verdict), outcome="red")
+        # The fault is named before anything is done about it: what follows may fail, too.
+        node.fail("gate", _why(verdict), outcome="red")
+        _withdraw(node, entry)
+
+
+def _withdraw(node: Node, entry: dict[str, Any]) -> None:
+    try:
+        entry["changes"] += [f"stop {unit}" for unit in gate.withdraw(node)]
+    except RemoteError as error:
+        entry["detail"] = f"could not be stopped from serving: {error}"
+        node.say("gate", f"STILL SERVING, {entry['detail']}")
 
 
 def report(node: Node, observer: Observer) -> None:

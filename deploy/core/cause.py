@@ -36,15 +36,18 @@ def cause(lines: Sequence[str]) -> str:
 
 # What systemd itself writes about a unit.
 _ABOUT = re.compile(r"^\S+\.(service|target): |^(Start|Stopp?)(ed|ing) |^Failed to start ")
+# What the warm-up hook says, unless it only saw that the engine was gone.
+_NOT_WARM = re.compile(r"replica \d+ is not warm: (?!the main process).*")
 # A raised exception, less those that only point at another one.
 _RAISED = re.compile(r"(?<![\w`])\w*(Error|Exception): (?!.*root cause above)\S.*")
 
 
 def unit_cause(lines: Sequence[str]) -> str:
-    """Why a unit failed, from its journal: the last exception, else the last line."""
+    """Why a unit failed, from its journal: what its hook or else an exception says."""
     own = [line.strip() for line in lines if line.strip() and not _ABOUT.search(line)]
+    hook = [line for line in own if _NOT_WARM.match(line)]
     raised = [match[0] for line in own if "WARNING" not in line and (match := _RAISED.search(line))]
-    return _short((raised or own or ["nothing"])[-1])
+    return _short((hook or raised or own or ["nothing"])[-1])
 
 
 def _short(line: str) -> str:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 import difflib
+import ipaddress
 import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import MISSING, dataclass, field, replace
@@ -117,6 +118,17 @@ def matching(pattern: str, wanted: str) -> Parser:
     return _simple(
         wanted, lambda raw: isinstance(raw, str) and re.fullmatch(pattern, raw) is not None
     )
+
+
+def _is_address(raw: object) -> bool:
+    try:
+        ipaddress.ip_address(raw if isinstance(raw, str) else "")
+    except ValueError:
+        return False
+    return True
+
+
+address = _simple("an IP address", _is_address)
 
 
 def integer(low: int, high: int) -> Parser:

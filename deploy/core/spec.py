@@ -153,7 +153,7 @@ class NodeSpec:
         fields.optional(fields.text), "exact package version of nvlsm; newest when None", None
     )
     gateway_bind: str = setting(
-        fields.matching(r"[0-9a-fA-F.:]+", "an IP address"),
+        fields.address,
         "address the gateway listens on",
         "127.0.0.1",
     )

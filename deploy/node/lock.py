@@ -36,7 +36,7 @@ def request(asked: dict[str, Any], directory: Path = DIRECTORY) -> dict[str, Any
 def decide(asked: dict[str, Any], path: Path, now: datetime) -> dict[str, Any]:
     """The same under the guard, at a given time."""
     held = current(path, now)
-    ours = held is None or is_same(held, asked) or held.get("run") == asked.get("steal_run")
+    ours = held is None or is_same(held, asked) or _is_stolen(held, asked)
     if held is not None and not ours:
         return {"acquired": False, **{key: held.get(key) for key in TOLD}}
     if not asked.get("alive", True):
@@ -47,6 +47,11 @@ def decide(asked: dict[str, Any], path: Path, now: datetime) -> dict[str, Any]:
     entry = {"owner": str(asked["owner"]), "run": str(asked["run"]), "since": since, "until": until}
     write_atomically(path, json.dumps(entry), mode=0o600)
     return {"acquired": True, **{key: entry[key] for key in TOLD}}
+
+
+def _is_stolen(held: dict[str, Any], asked: dict[str, Any]) -> bool:
+    """Whether the request names the holder's run as dead; a lock without a run cannot be named."""
+    return "steal_run" in asked and held.get("run") == asked["steal_run"] is not None
 
 
 def is_same(held: dict[str, Any], asked: dict[str, Any]) -> bool:

@@ -78,8 +78,8 @@ def shapes(max_num_seqs: int, max_batched: int, max_model_len: int, scale: Scale
         Shape("short, not streamed", 12, stream=False),
         *(Shape(f"{count} at once", 24, count) for count in ladder),
         Shape("sampled", 24, 2, temperature=0.8),
-        Shape("one prefill chunk", scale.words(min(max_batched, int(longest * 0.95)))),
-        Shape("near the context length", scale.words(int(longest * 0.95))),
+        Shape("one prefill chunk", scale.words(min(max_batched, int(longest * 0.9)))),
+        Shape("near the context length", scale.words(int(longest * 0.9))),
         Shape("long, sampled", scale.words(longest // 2), 2, temperature=0.8),
     ]
 
@@ -96,9 +96,13 @@ class Warmer:
     salt: str
 
     async def calibrate(self) -> Scale:
-        """Words per token, from two first requests; also the server's very first work."""
+        """Words per token, from two first requests; also the server's very first work.
+
+        The second is long: what is read off two short prompts misses the context length by more
+        than the room that is left below it.
+        """
         counts = []
-        for number, words in enumerate((12, 48)):
+        for number, words in enumerate((12, max(48, self.max_model_len // 8))):
             text = prompt(words, self.salt, number)
             request = ChatRequest(self.model, text, 4, stream=False, salt=self.salt)
             record = (await chat(self.endpoint, request, DEADLINES)).record()

@@ -59,16 +59,20 @@ def plan(node: Node) -> list[Change]:
     return converge(node, wanted(node, ()))
 
 
+def _may_run(reading: object) -> bool:
+    """Whether a unit runs, for all that is known: one that could not be read is taken to run."""
+    if reading is None:
+        return False
+    active = reading.get("active") if isinstance(reading, dict) else None
+    return active not in ("inactive", "failed")
+
+
 def withdraw(node: Node) -> list[str]:
     """Stop what serves on a node that is not proven; returns the units stopped."""
-    units = (node.state or {}).get("units") or {}
+    seen = (node.state or {}).get("units")
+    units = seen if isinstance(seen, dict) and "unmeasured" not in seen else None
     serving_units = [gateway.UNIT, serving.TARGET, *serving.replica_units(node)]
-    running = [
-        name
-        for name in serving_units
-        if isinstance(units.get(name), dict)
-        and units[name].get("active") in ("active", "activating", "reloading")
-    ]
+    running = [name for name in serving_units if units is None or _may_run(units.get(name))]
     if running:
         node.connected().run(f"systemctl stop {' '.join(running)}")
     return running

@@ -152,7 +152,7 @@ def serving_document(node: Node, layout: Sequence[Replica]) -> dict[str, Any]:
         "max_model_len": spec.max_model_len,
         "max_num_batched_tokens": spec.max_num_batched_tokens,
         "client_cpus": spec.client_cpus,
-        "warm": {"timeout_s": spec.warm_deadline_s, "tolerance": 0.1, "max_rounds": 12},
+        "warm": {"timeout_s": spec.warm_deadline_s, "tolerance": 0.1, "max_rounds": 40},
         "smoke": {
             "requests": smoke.requests,
             "rate": smoke.rate,

@@ -68,9 +68,9 @@ def age_s(result: dict[str, Any]) -> float | None:
     """Seconds since the result was taken, or None when it does not say."""
     try:
         taken = datetime.fromisoformat(str(result["taken_at"]).replace("Z", "+00:00"))
-    except (KeyError, ValueError):
+        return max(0.0, (datetime.now(UTC) - taken).total_seconds())
+    except (KeyError, ValueError, TypeError):
         return None
-    return max(0.0, (datetime.now(UTC) - taken).total_seconds())
 
 
 def _measure(node: Node, mark: str) -> str:

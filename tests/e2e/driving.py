@@ -7,11 +7,13 @@ import os
 import re
 import subprocess
 import sys
+import time
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import tests.lab as lab
+from tests.lab.paths import lab_paths
 
 ROOT = Path(__file__).resolve().parents[2]
 PYINFRA = Path(sys.executable).with_name("pyinfra")
@@ -91,6 +93,24 @@ def cursor(name: str) -> str:
     """The end of a node's journal now."""
     line = on(name, "journalctl --show-cursor -n 0 -o cat")
     return line.partition("cursor: ")[2].strip()
+
+
+def wait_for_boot(name: str, before: str, seconds: float = 60) -> None:
+    """Return when a node answers over SSH with another boot id than *before*."""
+    end = time.monotonic() + seconds
+    probe = ["ssh", "-F", str(lab_paths().ssh_config), "-o", "ConnectTimeout=2", name]
+    while True:
+        seen = subprocess.run(
+            [*probe, "cat", "/proc/sys/kernel/random/boot_id"],
+            capture_output=True,
+            text=True,
+            stdin=subprocess.DEVNULL,
+            check=False,
+        ).stdout.strip()
+        if seen and seen != before:
+            return
+        assert time.monotonic() < end, f"{name} did not come back within {seconds:.0f} s"
+        time.sleep(0.1)
 
 
 def ever_started(name: str, unit: str) -> bool:

@@ -88,6 +88,8 @@ def test_too_few_ports_are_refused() -> None:
         ("model_store", "models.example.internal"),
         ("waivers", [{"check": "nvlink.links"}]),
         ("numa_policy", "interleave"),
+        ("gateway_bind", "face"),
+        ("gateway_bind", "1.2.3.4.5"),
         ("client_cpus", "all"),
     ],
 )

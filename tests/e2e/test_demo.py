@@ -1,0 +1,142 @@
+"""`make demo` as a newcomer runs it: from bare Debian to tokens of a real engine, if to be had."""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+import tests.lab as lab
+from tests.e2e.driving import ROOT, Outcome, deploy, on, wait_for_boot
+from tests.lab.paths import lab_paths
+
+NODE = "b200-1"
+
+
+@pytest.fixture(scope="module")
+def demo(lab_session: None) -> Iterator[Outcome]:
+    """The demo's own entry, on an engine chosen by what this machine can get."""
+    done = subprocess.run(
+        [sys.executable, "-m", "tests.lab.demo"],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        stdin=subprocess.DEVNULL,
+        timeout=900,
+        check=False,
+    )
+    found = re.search(r"(reports/\S+)/report\.html", done.stdout)
+    yield Outcome(done.returncode, done.stdout, done.stderr, ROOT / found[1] if found else None)
+    lab.down()
+
+
+def stand_in() -> bool:
+    """Whether the demo had to do without a real engine."""
+    return bool(lab.status()["engine"]["stand_in"])
+
+
+def test_demo_ends_with_a_live_node_and_how_to_go_on(demo: Outcome) -> None:
+    assert demo.code == 0, demo.said[-4000:]
+    assert demo.outcome(NODE) == "live"
+    assert "lab down" in demo.stdout
+
+
+def test_table_shows_the_node_and_the_four_latencies(demo: Outcome) -> None:
+    for told in ("8x NVIDIA B200", "144/144 links up", "completed on 8 of 8 GPUs", "NUMA"):
+        assert told in demo.stdout
+    for metric in ("TTFT", "ITL", "TPOT", "E2E"):
+        assert re.search(rf"^\s+{metric}\s+\d+\.\d", demo.stdout, re.MULTILINE), metric
+
+
+def test_engine_is_real_or_marked_as_a_stand_in(demo: Outcome) -> None:
+    conditions = demo.host(NODE)["smoke"]["conditions"]
+    assert conditions["stand_in"] is stand_in()
+    assert ("STAND-IN" in demo.stdout) is stand_in()
+    processes = on(NODE, "ps -eo comm --no-headers")
+    assert ("VLLM::Worker" in processes) is not stand_in()
+
+
+def test_latencies_keep_their_definitions(demo: Outcome) -> None:
+    smoke = demo.host(NODE)["smoke"]
+    assert smoke["failed"] == 0
+    assert smoke["completed"] == smoke["num_prompts"]
+    assert smoke["total_output_tokens"] == 64 * smoke["completed"]
+    assert smoke["p50_ttft_ms"] < smoke["p50_e2el_ms"]
+    one = smoke["mean_ttft_ms"] + 63 * smoke["mean_tpot_ms"]
+    assert one == pytest.approx(smoke["mean_e2el_ms"], rel=0.01)
+
+
+def test_every_process_of_a_replica_is_on_the_cpus_of_its_gpus(demo: Outcome) -> None:
+    record = demo.host(NODE)
+    seen = record["state"]["processes"]
+    for replica in record["layout"]:
+        unit = f"vllm@{replica['replica']}.service"
+        cpus = {process["cpus"] for process in seen if process["unit"] == unit}
+        assert cpus == {replica["cpus"]}, cpus
+        nodes = {node["id"]: node["cpus"] for node in record["state"]["numa"]}
+        assert replica["cpus"] == nodes[replica["numa_nodes"][0]]
+
+
+def test_units_are_hardened(demo: Outcome) -> None:
+    shown = on(NODE, "systemd-analyze security vllm@0.service --no-pager | tail -n 1")
+    exposure = re.search(r"(\d+\.\d)", shown)
+    assert exposure is not None, shown
+    assert float(exposure[1]) <= 2.5, shown
+
+
+def test_configurations_pass_their_own_checkers(demo: Outcome) -> None:
+    haproxy = lab.run(NODE, ["haproxy", "-c", "-f", "/etc/haproxy/haproxy.cfg"])
+    assert haproxy.returncode == 0, haproxy.stderr
+    units = ["b200-gate.service", "vllm@0.service", "vllm.target"]
+    verify = lab.run(NODE, ["systemd-analyze", "verify", "--man=no", *units])
+    assert verify.returncode == 0, verify.stderr
+    assert not re.search("b200|vllm", verify.stderr), verify.stderr
+
+
+def test_report_is_one_file_that_needs_no_network(demo: Outcome) -> None:
+    assert demo.directory is not None
+    page = (demo.directory / "report.html").read_text()
+    assert not re.search(r"(src|href)=[\"']?https?:", page)
+
+
+def test_node_comes_back_serving_after_a_reboot_without_the_controller(demo: Outcome) -> None:
+    before = on(NODE, "cat /proc/sys/kernel/random/boot_id")
+    lab.run(NODE, ["systemd-run", "--on-active=1", "systemctl", "reboot"])
+    wait_for_boot(NODE, before)
+    # Joins the job that the boot queued: the gateway starts when the replicas are warm.
+    lab.run(NODE, ["systemctl", "start", "haproxy.service"], timeout=300)
+    checked = deploy("check.py")
+    assert checked.code == 0, checked.said[-2000:]
+    again = deploy()
+    assert again.code == 0, again.said[-3000:]
+    changed = [stage["name"] for stage in again.host(NODE)["stages"] if stage["changes"]]
+    # A new boot has new server processes, so the old measurement no longer speaks for them.
+    assert changed == ["smoke"]
+
+
+def test_endpoint_streams_tokens_to_a_client_with_the_key(demo: Outcome) -> None:
+    key = lab_paths().api_key.read_text().strip()
+    script = (
+        "import json,urllib.request as u\n"
+        "body={'model':'tiny-llama','max_tokens':4,'stream':True,"
+        "'messages':[{'role':'user','content':'hello'}]}\n"
+        "r=u.Request('http://127.0.0.1:8000/v1/chat/completions',json.dumps(body).encode(),"
+        f"{{'Authorization':'Bearer {key}','Content-Type':'application/json'}})\n"
+        "print(u.urlopen(r,timeout=60).read().decode())"
+    )
+    stream = lab.run(NODE, ["python3", "-c", script]).stdout
+    chunks = [json.loads(line[6:]) for line in stream.splitlines() if line.startswith("data: {")]
+    assert chunks, stream
+    assert "data: [DONE]" in stream
+
+
+def test_page_of_the_report_names_its_conditions(demo: Outcome) -> None:
+    assert isinstance(demo.directory, Path)
+    page = (demo.directory / "report.html").read_text()
+    assert "Poisson" in page
+    assert "seed" in page
