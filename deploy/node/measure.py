@@ -104,6 +104,7 @@ class Smoke:
         main = self.paths.get("gateway", Run(()))
         server = self.delta.document()
         itl = server["itl_mean_ms"]
+        series = main.series()
         judged = smoke.judge(
             self.paths,
             self.plan.objective,
@@ -120,6 +121,9 @@ class Smoke:
             "reasons": list(judged.reasons),
             "request_rate": self.plan.rate,
             **summary(main, self.plan.objective),
+            # For the report's distributions; microseconds are as fine as a reader can use.
+            "ttfts_ms": [round(value, 3) for value in series["ttft"]],
+            "itls_ms": [round(value, 3) for value in series["itl"]],
             "schedule_delay_ms": schedule_delay(main.records),
             "formulas": FORMULAS,
             "client": {**health.document(limits), "cpus": self.affinity},

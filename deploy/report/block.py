@@ -11,7 +11,7 @@ from deploy.report.latency import STAND_IN, STAND_IN_WHY, latency_of
 from deploy.report.lines import COLUMN, WIDTH, ends, labelled, paint, shorten, table, wrap
 from deploy.report.machine import machine_of
 from deploy.report.outcome import Outcome, outcome_of
-from deploy.report.reading import duration, items, number, read, show
+from deploy.report.reading import counted, duration, items, number, read, show
 from deploy.report.said import cause, finding_lines, took
 
 _SHOWN_VERSIONS = {"driver", "CUDA", "fabric manager", "engine"}
@@ -38,10 +38,10 @@ def block(name: str, host: object, colour: bool) -> Iterator[str]:
 
 def _headline(name: str, host: object, outcome: Outcome, colour: bool) -> str:
     changes, commands = read(host, "changes"), read(host, "commands")
-    done = "no change" if number(changes) == 0 else f"{show(changes)} changes"
+    done = "no change" if number(changes) == 0 else counted(changes, "change")
     parts = [done if number(changes) is not None else "", took(host)]
     if number(commands) is not None:
-        parts.insert(1, f"{show(commands)} commands")
+        parts.insert(1, counted(commands, "command"))
     line = ends(f"{name}  {outcome.label}", ", ".join(part for part in parts if part))
     return line.replace(outcome.label, paint(outcome.label, outcome.tone, colour), 1)
 
@@ -79,7 +79,7 @@ def _stages(host: object) -> Iterator[str]:
 
 def _stage(stage: object, status: str) -> str:
     count, detail = len(items(read(stage, "changes"))), read(stage, "detail")
-    changes = f"{count} change{'s' * (count != 1)}" if count else ""
+    changes = counted(count, "change") if count else ""
     said = show(detail) if isinstance(detail, str) else ""
     word = "" if status == "changed" and (changes or said) else status
     return ", ".join(part for part in (word, changes, said) if part)

@@ -26,7 +26,7 @@ from deploy.report.outcome import (
     stand_in,
     totals,
 )
-from deploy.report.reading import clean, duration, items, number, numbers, read, show
+from deploy.report.reading import clean, counted, duration, items, number, numbers, read, show
 
 TEMPLATES = Path(__file__).resolve().parents[2] / "templates"
 _ARRAYS = {"ttft": ("ttfts_ms", "requests"), "itl": ("itls_ms", "gaps between chunks")}
@@ -176,7 +176,7 @@ def _done(host: object) -> str:
     spans = [number(read(stage, "seconds")) for stage in items(read(host, "stages"))]
     total = sum(span for span in spans if span is not None)
     parts = [
-        f"{show(read(host, key))} {key}"
+        counted(read(host, key), key.removesuffix("s"))
         for key in ("changes", "commands")
         if number(read(host, key)) is not None
     ]

@@ -85,6 +85,11 @@ def clean(text: str) -> str:
     return " ".join("".join(c if c.isprintable() else " " for c in text).split())
 
 
+def counted(value: object, noun: str) -> str:
+    """Return a count with its noun, "1 change" or "3 changes"; a count that is none as it is."""
+    return f"{show(value)} {noun}{'' if value == 1 else 's'}"
+
+
 def show(value: object, *, absent: str = "none") -> str:
     """Return a reading as one line of text; `absent` stands for null."""
     if value is None:
