@@ -1,7 +1,7 @@
 """Measure the latency of nodes that serve:  pyinfra inventories/prod.py deploy/smoke.py -y
 
-Always measures, after proving that the node is still fit; changes nothing but the record of the
-result.
+Always measures, after proving that the node is still fit. It changes nothing but the record of the
+result, unless the node is not fit any more: then it stops serving there.
 """
 
 from __future__ import annotations
