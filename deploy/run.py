@@ -129,6 +129,7 @@ class Run:
     id: str = field(default_factory=lambda: f"{datetime.now():%Y%m%d-%H%M%S}-{os.getpid()}")
     started_at: str = field(default_factory=lambda: timestamp())
     nodes: dict[str, Node] = field(default_factory=dict)
+    began: bool = False
     cpu_at_start: float = field(default_factory=time.process_time)
     clock_at_start: float = field(default_factory=time.monotonic)
 

@@ -36,6 +36,11 @@ class Recorder(BaseStateCallback):
             node.fail("connect", str(error), outcome="unreachable")
 
     @staticmethod
+    def operation_start(state: State, op_hash: str) -> None:
+        """From here on this is a run and not only a plan."""
+        RUN.began = True
+
+    @staticmethod
     def operation_host_error(
         state: State, host: Host, op_hash: str, retry_count: int = 0, max_retries: int = 0
     ) -> None:
@@ -64,7 +69,8 @@ def attach(state: State) -> None:
 
 
 def _write() -> None:
-    if not RUN.nodes:
+    # A plan that was only looked at is no run; one whose nodes were all lost before it began is.
+    if not RUN.began and not any(node.outcome for node in RUN.nodes.values()):
         return
     record = RUN.to_json()
     page = report.write(record, ROOT / "reports" / RUN.id)

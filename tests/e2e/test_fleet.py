@@ -12,7 +12,16 @@ from typing import Any
 import pytest
 
 import tests.lab as lab
-from tests.e2e.driving import ROOT, Outcome, cursor, deploy, ever_started, on, remote_commands
+from tests.e2e.driving import (
+    ROOT,
+    Outcome,
+    cursor,
+    deploy,
+    ever_started,
+    on,
+    remote_commands,
+    wait_for_boot,
+)
 from tests.lab.paths import lab_paths
 
 SICK = {
@@ -197,3 +206,17 @@ def test_node_judges_itself_at_boot_as_the_run_did(first: Outcome) -> None:
     gate = lab.run("b200-2", ["systemctl", "start", "b200-gate.service"])
     assert gate.returncode != 0
     assert "GPU 2 has no NVLink" in on("b200-2", "journalctl -u b200-gate -o cat --no-pager")
+
+
+def test_live_node_that_comes_up_sick_does_not_serve(first: Outcome) -> None:
+    before = on("b200-1", "cat /proc/sys/kernel/random/boot_id")
+    lab.set_scenario("b200-1", "gpu2-no-nvlink")
+    lab.run("b200-1", ["systemd-run", "--on-active=1", "systemctl", "reboot"])
+    wait_for_boot("b200-1", before)
+    # Joins the gate's own job of this boot and ends as it does.
+    assert lab.run("b200-1", ["systemctl", "start", "b200-gate.service"]).returncode != 0
+    units = "vllm@0.service vllm@1.service haproxy.service"
+    assert "active" not in on("b200-1", f"systemctl is-active {units}").split()
+    again = deploy("b200.py", "--limit", "b200-1")
+    assert again.code == 1
+    assert again.told("b200-1").startswith("red at gate: GPU 2 has no NVLink"), again.told("b200-1")
