@@ -84,7 +84,10 @@ def ask(node: Node) -> dict[str, Any]:
     return {
         "files": _paths(files, wanted),
         "secrets": {file.path: node.nonce for file in files if file.secret},
-        "units": sorted({unit.name for part in wanted for unit in part.units}),
+        "units": sorted(
+            {unit.name for part in wanted for unit in part.units}
+            | {name for part in wanted for name in part.gone_units}
+        ),
         "packages": sorted({package.name for part in wanted for package in part.packages}),
         "placement": sorted(pipeline.replica_units(node)),
         "disks": ["/", "/srv"],
@@ -94,4 +97,6 @@ def ask(node: Node) -> dict[str, Any]:
 def _paths(files: list[File], wanted: list[Wanted]) -> list[str]:
     plain = {file.path for file in files if not file.secret}
     markers = {drift.marker(act) for file in files for act in file.then}
-    return sorted(plain | markers | {path for part in wanted for path in part.ask_files})
+    return sorted(
+        plain | markers | {path for part in wanted for path in (*part.ask_files, *part.gone_files)}
+    )

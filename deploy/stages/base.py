@@ -21,8 +21,11 @@ class Wanted:
     files: tuple[File, ...] = ()
     packages: tuple[Package, ...] = ()
     units: tuple[Unit, ...] = ()
-    # Paths whose presence or content the plan reads, beyond the files above.
+    # Files that tell the plan something by being there, made by an act and not from a template.
     ask_files: tuple[str, ...] = ()
+    # Files and units of an earlier, larger wish, which must go.
+    gone_files: tuple[str, ...] = ()
+    gone_units: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)

@@ -71,7 +71,8 @@ def withdraw(node: Node) -> list[str]:
     """Stop what serves on a node that is not proven; returns the units stopped."""
     seen = (node.state or {}).get("units")
     units = seen if isinstance(seen, dict) and "unmeasured" not in seen else None
-    serving_units = [gateway.UNIT, serving.TARGET, *serving.replica_units(node)]
+    replicas = [*serving.replica_units(node), *serving.surplus_units(node)]
+    serving_units = [gateway.UNIT, serving.TARGET, *replicas]
     running = [name for name in serving_units if units is None or _may_run(units.get(name))]
     if running:
         node.connected().run(f"systemctl stop {' '.join(running)}")

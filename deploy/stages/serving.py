@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 import json
 import shlex
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -34,6 +34,12 @@ _REQUIREMENTS = "/etc/b200kit/engine-requirements.txt"
 def replica_units(node: Node) -> list[str]:
     """Unit names of the node's replicas, in replica order."""
     return [f"vllm@{number}.service" for number in range(node.spec.replicas)]
+
+
+def surplus_units(node: Node) -> list[str]:
+    """Replicas beyond those asked for that an earlier run may have made on this hardware."""
+    most = catalogue.load().hardware[node.spec.hardware].gpu_count
+    return [f"vllm@{number}.service" for number in range(node.spec.replicas, most)]
 
 
 def engine_id(node: Node) -> str:
@@ -72,6 +78,8 @@ def wanted(node: Node, layout: Sequence[Replica]) -> Wanted:
         files=tuple(files),
         units=(Unit(TARGET, active=False),),
         ask_files=(f"{engine_dir(node)}/{STAMP}", f"{model_dir(node)}/{STAMP}"),
+        gone_files=tuple(path for unit in surplus_units(node) for path in _paths_of(unit)),
+        gone_units=tuple(surplus_units(node)),
     )
 
 
@@ -126,6 +134,31 @@ def _replica_files(node: Node, replica: Replica) -> list[File]:
     ]
 
 
+def _paths_of(unit: str) -> tuple[str, str]:
+    number = unit.removeprefix("vllm@").removesuffix(".service")
+    return f"/etc/vllm/replica-{number}.yaml", f"/etc/systemd/system/{unit}.d/pinning.conf"
+
+
+def _surplus(node: Node) -> list[Change]:
+    """Replicas that are not asked for any more give their GPUs back before the others take them."""
+    state = node.state or {}
+    left = [
+        unit
+        for unit in surplus_units(node)
+        if any(drift.is_present(path, state) for path in _paths_of(unit))
+    ]
+    return [Change(f"remove {unit}", _remover(unit)) for unit in left]
+
+
+def _remover(unit: str) -> Callable[[Node], None]:
+    def remove(node: Node) -> None:
+        # The files go last: while they are there, the next run knows that the unit must go.
+        paths = " ".join(_paths_of(unit))
+        node.connected().run(f"systemctl stop {unit} && rm -f {paths}")
+
+    return remove
+
+
 def _serving_document(node: Node, layout: Sequence[Replica]) -> bytes:
     return json.dumps(serving_document(node, layout), indent=1, sort_keys=True).encode()
 
@@ -172,7 +205,8 @@ def _reachable(bind: str) -> str:
 def plan(node: Node) -> list[Change]:
     """Files, then engine and model; restarts that are owed are left to the warm-up stage."""
     target = wanted(node, node.layout())
-    changes = [c for c in converge(node, target) if not c.what.startswith("restart ")]
+    changes = _surplus(node)
+    changes += [c for c in converge(node, target) if not c.what.startswith("restart ")]
     state = node.state or {}
     if not drift.is_present(f"{engine_dir(node)}/{STAMP}", state):
         changes.append(Change(f"install the engine, vllm {node.spec.engine.version}", _install))

@@ -208,6 +208,17 @@ def test_node_judges_itself_at_boot_as_the_run_did(first: Outcome) -> None:
     assert "GPU 2 has no NVLink" in on("b200-2", "journalctl -u b200-gate -o cat --no-pager")
 
 
+def test_replica_that_is_no_longer_asked_for_is_gone(first: Outcome) -> None:
+    fewer = deploy("b200.py", "--limit", "b200-1", "--data", "replicas=1")
+    assert fewer.code == 0, fewer.said[-3000:]
+    assert on("b200-1", "systemctl is-active vllm@0.service vllm@1.service").split() == [
+        "active",
+        "inactive",
+    ]
+    again = deploy("b200.py", "--limit", "b200-1", "--data", "replicas=1")
+    assert again.host("b200-1")["changes"] == 0
+
+
 def test_live_node_that_comes_up_sick_does_not_serve(first: Outcome) -> None:
     before = on("b200-1", "cat /proc/sys/kernel/random/boot_id")
     lab.set_scenario("b200-1", "gpu2-no-nvlink")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -494,3 +495,16 @@ def test_secrets_are_written_for_root_alone_and_named_by_no_change(tmp_path: Pat
         make(node, stage.name)
     said = "\n".join(machine.log) + json.dumps(node.to_json())
     assert "canary" not in said
+
+
+def test_replicas_no_longer_asked_for_give_their_gpus_back_first(tmp_path: Path) -> None:
+    node, machine = settled(tmp_path, replicas=4, tensor_parallel=2)
+    node.spec = replace(node.spec, replicas=2)
+    look(node)
+    plan = planned(node, "serving")
+    assert plan[:2] == ["remove vllm@2.service", "remove vllm@3.service"]
+    for change in serving.plan(node)[:2]:
+        change.act(node)
+    look(node)
+    assert not [what for what in planned(node, "serving") if what.startswith("remove ")]
+    assert machine.units["vllm@3.service"]["active"] == "inactive"
