@@ -1,4 +1,8 @@
-"""Every check, by subject. Importing this package registers all, in the order they are told."""
+"""Every check, by subject. Importing this package registers all, in the order they are told.
+
+From cause to symptom: links train by themselves, over them the fabric registers the GPUs, and only
+then is there peer-to-peer access.
+"""
 
 from __future__ import annotations
 
@@ -8,8 +12,8 @@ from deploy.core.checks import (  # isort: skip
     driver,
     modules,
     services,
-    fabric,
     nvlink,
+    fabric,
     p2p,
     memory,
     recovery,
