@@ -10,7 +10,7 @@ from deploy.report.lines import WIDTH, ends, paint, shorten, wrap
 from deploy.report.machine import Machine, machine_of
 from deploy.report.outcome import outcome_of
 from deploy.report.reading import read
-from deploy.report.said import advice_lines, cause, finding_lines, took
+from deploy.report.said import cause, finding_lines, took
 
 
 def check_lines(name: str, host: object, colour: bool) -> Iterator[str]:
@@ -27,10 +27,9 @@ def check_lines(name: str, host: object, colour: bool) -> Iterator[str]:
             lines = [ends(one, span)]
     else:
         lines = wrap(head, cause(host) or stands[0].summary)
-        lines += [] if cause(host) else advice_lines(stands.pop(0), " " * len(head))
     yield lines[0].replace(label, paint(label, outcome.tone, colour), 1)
     yield from lines[1:]
-    yield from finding_lines(host, len(name) + 2, colour, skip=not cause(host))
+    yield from finding_lines(host, len(name) + 2, colour)
 
 
 def _facts(host: object, machine: Machine) -> list[str]:

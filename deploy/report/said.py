@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from itertools import groupby
 
 from deploy.report.findings import Finding, findings_of
 from deploy.report.lines import paint, shorten, wrap
@@ -23,19 +24,19 @@ def took(host: object) -> str:
     return duration(total) if total else "" if observed_s is None else duration(observed_s)
 
 
-def finding_lines(host: object, indent: int, colour: bool, *, skip: bool = False) -> Iterator[str]:
-    """Yield the findings that did not pass; `skip` leaves out the first that blocks."""
+def finding_lines(host: object, indent: int, colour: bool) -> Iterator[str]:
+    """Yield the findings that did not pass, those that say the same of several GPUs once."""
     pad = " " * indent
-    for finding in findings_of(read(host, "verdict")):
-        if finding.status == "pass":
-            continue
-        if skip and finding.blocks:
-            skip = False
-            continue
+    told = [f for f in findings_of(read(host, "verdict")) if f.status != "pass"]
+    for _, alike in groupby(told, key=lambda f: (f.check, f.status, f.read)):
+        finding, *others = alike
         first, *more = wrap(f"{pad}{shorten(finding.status, 10):<12}", finding.summary)
         yield first.replace(finding.status, paint(finding.status, finding.tone, colour), 1)
         yield from more
         yield from advice_lines(finding, f"{pad}{'':<12}")
+        if others:
+            subjects = ", ".join(other.subject for other in others)
+            yield from wrap(f"{pad}{'':<12}", f"and the same of {subjects}")
 
 
 def advice_lines(finding: Finding, pad: str) -> Iterator[str]:

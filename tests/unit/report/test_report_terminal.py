@@ -104,7 +104,7 @@ def test_the_check_leads_with_what_stands_against_a_node() -> None:
     text = terminal(records.record("deploy/check.py", **hosts))
     assert "n02  UNFIT    GPU 2 has no NVLink: 0 of 18 links up\n" in text
     assert "n03  UNKNOWN  NVML did not answer: Driver Not Loaded (9)\n" in text
-    assert text.count("GPU 2 has no NVLink") == 1
+    assert text.count("-> reset the GPU") == 1
     assert "2 nodes: 1 unfit, 1 unknown" in text
     assert "exit 1" in text
 
@@ -147,3 +147,15 @@ def test_text_from_a_node_cannot_drive_the_terminal() -> None:
 
 def test_no_host_at_all_is_not_a_success() -> None:
     assert "exit 1" in terminal(records.record())
+
+
+def test_a_fault_of_many_gpus_is_told_once_with_all_of_them_named() -> None:
+    same = {"status": "fail", "read": "fabric state 2"}
+    findings = [
+        records.finding("fabric.state", **same, subject=f"GPU {i}", summary=f"GPU {i} in progress")
+        for i in range(3)
+    ]
+    host = records.red() | {"verdict": records.verdict(*findings)}
+    text = terminal(records.record("check.py", n01=host))
+    assert text.count("fabric state 2") == 1
+    assert "and the same of GPU 1, GPU 2" in text
