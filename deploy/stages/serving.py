@@ -17,6 +17,7 @@ from deploy import catalogue
 from deploy.core import drift
 from deploy.core.drift import File, Unit
 from deploy.core.layout import Replica
+from deploy.core.spec import Engine
 from deploy.node.fetch import STAMP
 from deploy.remote import RemoteError
 from deploy.render import render
@@ -169,7 +170,7 @@ def serving_document(node: Node, layout: Sequence[Replica]) -> dict[str, Any]:
     smoke = spec.smoke
     return {
         "model": spec.model,
-        "engine": f"vllm {spec.engine.version} ({spec.engine.kind})",
+        "engine": _engine_name(spec.engine),
         "stand_in": spec.engine.kind == "stand-in",
         "gateway": f"http://{_reachable(spec.gateway_bind)}:{spec.gateway_port}",
         "api_key_file": f"{SECRETS}/api_key" if "api_key" in node.secrets else None,
@@ -196,6 +197,13 @@ def serving_document(node: Node, layout: Sequence[Replica]) -> dict[str, Any]:
     }
 
 
+def _engine_name(engine: Engine) -> str:
+    """As reports name it; what stands in for vLLM must not read like a vLLM."""
+    if engine.kind == "stand-in":
+        return f"stand-in {engine.version}, not vLLM"
+    return f"vllm {engine.version} ({engine.kind})"
+
+
 def _reachable(bind: str) -> str:
     if bind in ("0.0.0.0", "::"):  # noqa: S104 - compared, not bound
         return "127.0.0.1"
@@ -209,7 +217,7 @@ def plan(node: Node) -> list[Change]:
     changes += [c for c in converge(node, target) if not c.what.startswith("restart ")]
     state = node.state or {}
     if not drift.is_present(f"{engine_dir(node)}/{STAMP}", state):
-        changes.append(Change(f"install the engine, vllm {node.spec.engine.version}", _install))
+        changes.append(Change(f"install the engine, {_engine_name(node.spec.engine)}", _install))
     if not drift.is_present(f"{model_dir(node)}/{STAMP}", state):
         changes.append(Change(f"fetch the model {node.spec.model}", _fetch))
     return changes

@@ -104,7 +104,7 @@ def test_fit_node_gets_files_users_target_engine_and_model_in_this_order(tmp_pat
     assert write.startswith("write /etc/b200kit/secrets/api_key, /etc/b200kit/secrets/hf_token")
     assert users.strip() == "sysusers"
     assert target == "enable vllm.target"
-    assert engine == "install the engine, vllm 0.32.0"
+    assert engine == "install the engine, vllm 0.32.0 (cpu)"
     assert model == "fetch the model tiny-llama"
 
 
@@ -227,7 +227,7 @@ DRIFTS = {
     ),
     "half an engine": (
         lambda machine: _drop(machine, "/opt/vllm/"),
-        {"serving": ["install the engine, vllm 0.32.0"]},
+        {"serving": ["install the engine, vllm 0.32.0 (cpu)"]},
     ),
     "half a model": (
         lambda machine: _drop(machine, "/srv/models/"),
