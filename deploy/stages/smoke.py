@@ -8,26 +8,18 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Sequence
 from datetime import UTC, datetime
 from typing import Any
 
 from deploy.core.cause import cause
 from deploy.core.drift import File
-from deploy.core.layout import Replica
 from deploy.remote import RemoteError
 from deploy.run import Node, StageFailed
 from deploy.stages import gateway, serving
-from deploy.stages.base import Change, Stage, Wanted
+from deploy.stages.base import Change, Stage, nothing
 
 RECORD = "/var/lib/b200kit/smoke.json"
 _DEADLINE_S = 600
-
-
-def wanted(node: Node, layout: Sequence[Replica]) -> Wanted:
-    """Nothing on disk is asked for; the record is read back with every observation."""
-    del node, layout
-    return Wanted()
 
 
 def fingerprint(node: Node) -> str:
@@ -106,4 +98,4 @@ def _ms(value: object) -> str:
     return f"{value:.1f}" if isinstance(value, int | float) else "-"
 
 
-STAGE = Stage(name="smoke", wanted=wanted, plan=plan)
+STAGE = Stage(name="smoke", wanted=nothing, plan=plan)
