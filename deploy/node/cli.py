@@ -15,6 +15,7 @@ COMMANDS = {
     "warm": "deploy.node.warm:main",
     "measure": "deploy.node.measure:main",
     "canary": "deploy.node.canary:main",
+    "bandwidth": "deploy.node.bandwidth:main",
     "put": "deploy.node.put:main",
     "fetch": "deploy.node.fetch:main",
     "_nvml": "deploy.node.nvml_worker:main",

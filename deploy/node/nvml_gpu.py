@@ -9,36 +9,17 @@ from __future__ import annotations
 import ctypes
 import uuid
 from collections.abc import Callable
-from typing import Any
 
 import pynvml as n  # type: ignore[import-untyped]
 
+from deploy.node.nvml_call import Handle, Reading, field, reading
+from deploy.node.nvml_links import links
 from deploy.node.readings import unmeasured
 
 MIB = 1024 * 1024
 FIELD_RECOVERY_ACTION = 230
-FIELD_LINK_SPEED = 164
-LINK_COUNTERS = {"recovery_success": 213, "recovery_failed": 214, "recovery_events": 215}
-"""NVLink5 counters by NVML field id; 161-163 of older GPUs are not supported from Blackwell on."""
-END_OF_LINKS = (n.NVML_ERROR_NOT_SUPPORTED, n.NVML_ERROR_INVALID_ARGUMENT)
-
-Handle = Any
-Reading = Any
-
-
-def words(error: Exception) -> str:
-    """An NVML error as "Driver Not Loaded (9)": its text and its code."""
-    code = getattr(error, "value", None)
-    return f"{error} ({code})" if code is not None else f"{type(error).__name__}: {error}"
-
-
-def reading(call: Callable[[], Any]) -> Reading:
-    """What a call returns, or why it returned nothing. Some of pynvml's texts are bytes."""
-    try:
-        value = call()
-        return value.decode(errors="replace") if isinstance(value, bytes) else value
-    except (n.NVMLError, OSError, ValueError, TypeError, AttributeError, IndexError) as error:
-        return unmeasured(words(error))
+FIELD_MEMORY_TEMPERATURE = 82
+FIELD_SLOWDOWN_MARGIN = 194
 
 
 def sysfs_address(bus_id: str | bytes) -> str:
@@ -54,14 +35,6 @@ def capability(handle: Handle) -> str:
     return f"{major}.{minor}"
 
 
-def field(item: Any) -> Reading:
-    """One item of nvmlDeviceGetFieldValues as a number; each item has its own return code."""
-    if item.nvmlReturn != n.NVML_SUCCESS:
-        return unmeasured(words(n.NVMLError(item.nvmlReturn)))
-    members = {0: "dVal", 1: "uiVal", 2: "ulVal", 3: "ullVal", 4: "sllVal", 5: "siVal", 6: "usVal"}
-    return getattr(item.value, members[item.valueType])
-
-
 def remap(handle: Handle) -> dict[str, Reading]:
     """Row remapping: counts of rows since production, and the two flags."""
     correctable, uncorrectable, pending, failure = n.nvmlDeviceGetRemappedRows(handle)
@@ -70,7 +43,55 @@ def remap(handle: Handle) -> dict[str, Reading]:
         "uncorrectable": uncorrectable,
         "pending": bool(pending),
         "failure": bool(failure),
+        "banks": reading(lambda: banks(handle)),
     }
+
+
+def banks(handle: Handle) -> dict[str, int]:
+    """Memory banks by the spare rows they have left: all ("max") down to "none"."""
+    histogram = n.nvmlDeviceGetRowRemapperHistogram(handle)
+    return {key: getattr(histogram, key) for key in ("max", "high", "partial", "low", "none")}
+
+
+def sram(handle: Handle) -> dict[str, Reading]:
+    """Uncorrectable errors of the on-chip memories, parity and SEC-DED together."""
+    status = n.c_nvmlEccSramErrorStatus_v1_t()
+    n.nvmlDeviceGetSramEccErrorStatus(handle, ctypes.byref(status))
+    return {
+        "volatile_uncorrected": status.volatileUncParity + status.volatileUncSecDed,
+        "aggregate_uncorrected": status.aggregateUncParity + status.aggregateUncSecDed,
+        "threshold_exceeded": bool(status.bThresholdExceeded),
+    }
+
+
+def repair(handle: Handle) -> dict[str, bool]:
+    """Repairs that wait for a reset: of a memory channel, of a TPC."""
+    channel, tpc = n.nvmlDeviceGetRepairStatus(handle)
+    return {"channel_pending": bool(channel), "tpc_pending": bool(tpc)}
+
+
+def inforom_valid(handle: Handle) -> bool:
+    """Whether the inforom's checksums hold; only "corrupted" (14) says that they do not."""
+    try:
+        n.nvmlDeviceValidateInforom(handle)
+    except n.NVMLError as error:
+        if error.value != n.NVML_ERROR_CORRUPTED_INFOROM:
+            raise
+        return False
+    return True
+
+
+def gsp_enabled(handle: Handle) -> bool:
+    """Whether the GPU's own processor runs the driver's firmware; the open modules need it."""
+    # Fresh c_uints: pynvml's default arguments are objects shared by all callers and threads.
+    enabled, _ = n.nvmlDeviceGetGspFirmwareMode(handle, ctypes.c_uint(), ctypes.c_uint())
+    return bool(enabled)
+
+
+def slowdown_margin(handle: Handle) -> Reading:
+    """Margin (T.Limit, C) below which the GPU throttles, -3 on a B200; a signed field."""
+    margin = field(handle, FIELD_SLOWDOWN_MARGIN)
+    return ctypes.c_int(margin).value if isinstance(margin, int) else margin
 
 
 def pcie(handle: Handle) -> dict[str, Reading]:
@@ -109,34 +130,7 @@ def fabric(handle: Handle) -> dict[str, Reading]:
 
 def recovery_action(handle: Handle) -> Reading:
     """What the driver asks for: 0 none, 1 reset, 2 reboot, 3 drain, 4 drain and reset, ..."""
-    return field(n.nvmlDeviceGetFieldValues(handle, [FIELD_RECOVERY_ACTION])[0])
-
-
-def links(handle: Handle) -> list[dict[str, Reading]]:
-    """Every NVLink of a GPU; raises when it has none at all (a PCIe-only board)."""
-    states: list[tuple[int, Reading]] = []
-    for link in range(n.NVML_NVLINK_MAX_LINKS):
-        try:
-            states.append((link, n.nvmlDeviceGetNvLinkState(handle, link)))
-        except n.NVMLError as error:
-            if error.value in END_OF_LINKS:
-                if not states:
-                    raise
-                break
-            states.append((link, unmeasured(words(error))))
-    return [{"link": link, "state": state, **link_details(handle, link)} for link, state in states]
-
-
-def link_details(handle: Handle, link: int) -> dict[str, Reading]:
-    """Version, speed in MB/s a direction and recovery counters of one link."""
-    names = ["speed_mbps", *LINK_COUNTERS]
-    ids = [(number, link) for number in (FIELD_LINK_SPEED, *LINK_COUNTERS.values())]
-    try:
-        values = [field(item) for item in n.nvmlDeviceGetFieldValues(handle, ids)]
-    except n.NVMLError as error:
-        values = [unmeasured(words(error))] * len(names)
-    version = reading(lambda: n.nvmlDeviceGetNvLinkVersion(handle, link))
-    return {"version": version, **dict(zip(names, values, strict=True))}
+    return field(handle, FIELD_RECOVERY_ACTION)
 
 
 def uncorrected(handle: Handle, counter: int) -> int:
@@ -164,21 +158,33 @@ CALLS: dict[str, Callable[[Handle], Reading]] = {
     "memory_total_mib": lambda h: n.nvmlDeviceGetMemoryInfo(h).total // MIB,
     "bar1_total_mib": lambda h: n.nvmlDeviceGetBAR1MemoryInfo(h).bar1Total // MIB,
     "power_limit_mw": lambda h: n.nvmlDeviceGetPowerManagementLimit(h),
+    "power_default_mw": lambda h: n.nvmlDeviceGetPowerManagementDefaultLimit(h),
+    "power_enforced_mw": lambda h: n.nvmlDeviceGetEnforcedPowerLimit(h),
+    "power_max_mw": lambda h: n.nvmlDeviceGetPowerManagementLimitConstraints(h)[1],
     "power_usage_mw": lambda h: n.nvmlDeviceGetPowerUsage(h),
     "temperature_c": lambda h: n.nvmlDeviceGetTemperatureV(h, n.NVML_TEMPERATURE_GPU),
+    "temperature_margin_c": lambda h: n.nvmlDeviceGetMarginTemperature(h),
     "sm_clock_max_mhz": lambda h: n.nvmlDeviceGetMaxClockInfo(h, n.NVML_CLOCK_SM),
     "mem_clock_max_mhz": lambda h: n.nvmlDeviceGetMaxClockInfo(h, n.NVML_CLOCK_MEM),
     "sm_clock_mhz": lambda h: n.nvmlDeviceGetClockInfo(h, n.NVML_CLOCK_SM),
     "mem_clock_mhz": lambda h: n.nvmlDeviceGetClockInfo(h, n.NVML_CLOCK_MEM),
     "persistence": lambda h: bool(n.nvmlDeviceGetPersistenceMode(h)),
     "mig": lambda h: bool(n.nvmlDeviceGetMigMode(h)[0]),
+    "mig_pending": lambda h: bool(n.nvmlDeviceGetMigMode(h)[1]),
     "ecc": lambda h: bool(n.nvmlDeviceGetEccMode(h)[0]),
+    "ecc_pending": lambda h: bool(n.nvmlDeviceGetEccMode(h)[1]),
     "ecc_volatile_uncorrected": lambda h: uncorrected(h, n.NVML_VOLATILE_ECC),
     "ecc_aggregate_uncorrected": lambda h: uncorrected(h, n.NVML_AGGREGATE_ECC),
+    "sram": sram,
     "remap": remap,
+    "repair": repair,
+    "gsp_enabled": gsp_enabled,
+    "inforom_valid": inforom_valid,
     "clocks_event_reasons": lambda h: n.nvmlDeviceGetCurrentClocksEventReasons(h),
     "pcie": pcie,
     "recovery_action": recovery_action,
+    "slowdown_margin_c": slowdown_margin,
+    "memory_temperature_c": lambda h: field(h, FIELD_MEMORY_TEMPERATURE),
     "fabric": fabric,
     "links": links,
 }

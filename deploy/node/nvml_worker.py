@@ -16,12 +16,14 @@ from typing import Any
 
 import pynvml as n  # type: ignore[import-untyped]
 
-from deploy.node.nvml_gpu import CALLS, reading, words
+from deploy.node.nvml_call import reading, words
+from deploy.node.nvml_gpu import CALLS
 from deploy.node.output import claim_stdout, emit
 from deploy.node.readings import is_unmeasured, unmeasured
 
-P2P_KINDS = {"read": 0, "write": 1, "nvlink": 2}
+P2P_KINDS = {"read": 0, "write": 1, "nvlink": 2, "atomics": 3, "prop": 4}
 """Capability indexes as literals: pynvml's NVML_P2P_CAPS_INDEX_READ is a tuple by mistake."""
+SYSTEM_KEYS = ("driver_version", "nvml_version", "cuda_driver_version", "confidential_compute")
 
 
 class Collection:
@@ -43,6 +45,7 @@ class Collection:
             self.read_system()
             self.read_gpus()
             self.read_p2p()
+            self.read_confidential_compute()
         except (n.NVMLError, OSError, AttributeError) as error:
             self.error = words(error)
 
@@ -83,6 +86,11 @@ class Collection:
             for kind, index in P2P_KINDS.items()
         }
 
+    def read_confidential_compute(self) -> None:
+        """Last, since nothing waits for it: a call that hangs must not cost the GPUs."""
+        self.step = "the confidential computing state"
+        self.system["confidential_compute"] = reading(confidential_compute)
+
     def document(self, timeout: float) -> dict[str, Any]:
         """The parts `nvml`, `gpus` and `p2p` of the state, complete or not."""
         late = f"NVML did not answer within {timeout:g} s"
@@ -91,7 +99,7 @@ class Collection:
             return dict.fromkeys(("nvml", "gpus", "p2p"), unmeasured(reason))
         gpus = [self.gpu(index, late) for index in sorted(self.gpus)]
         return {
-            "nvml": dict(self.system),
+            "nvml": {key: unmeasured(reason) for key in SYSTEM_KEYS} | dict(self.system),
             "gpus": gpus if self.count is not None else unmeasured(reason),
             "p2p": self.p2p or unmeasured(reason),
         }
@@ -107,6 +115,19 @@ def cuda_version() -> str:
     """The driver's CUDA version as "13.0"; NVML gives 13000."""
     number = n.nvmlSystemGetCudaDriverVersion_v2()
     return f"{number // 1000}.{number % 1000 // 10}"
+
+
+def confidential_compute() -> bool:
+    """Whether confidential computing is on.
+
+    "Not supported" is NVML's answer where no GPU can do it (nvml.h), and there it cannot be on.
+    """
+    try:
+        return bool(n.nvmlSystemGetConfComputeState().ccFeature)
+    except n.NVMLError as error:
+        if error.value != n.NVML_ERROR_NOT_SUPPORTED:
+            raise
+        return False
 
 
 def p2p_status(handles: list[Any], a: int, b: int, index: int) -> Any:

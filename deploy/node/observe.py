@@ -20,22 +20,26 @@ from typing import Any
 
 import deploy
 from deploy.core.state import SCHEMA
-from deploy.node import files, lock, placement, sysfs, system, xid
+from deploy.node import fabric_manager, files, kernel, lock, pci, placement, sysfs, system, xid
 from deploy.node.nvml import Worker
 from deploy.node.output import claim_stdout, emit
 from deploy.node.readings import attempt, unmeasured
 
 NVML_TIMEOUT_S = 20.0
 UTC_ZONE = timezone.utc  # noqa: UP017 - datetime.UTC is not in Python 3.10
-FABRIC_UNITS = ("nvidia-fabricmanager.service", "nvidia-persistenced.service")
-"""Units every verdict needs, read whether asked for or not."""
+FABRIC_UNITS = (
+    "nvidia-fabricmanager.service",
+    "nvidia-persistenced.service",
+    "nvidia-dcgm.service",
+)
+"""Units every verdict needs, read whether asked for or not; DCGM may hold a GPU that is tested."""
 
 
 def observe(ask: dict[str, Any], nvml_timeout: float = NVML_TIMEOUT_S) -> dict[str, Any]:
     """The whole NodeState. Takes as long as its slowest part; NVML at most its time-out."""
     started = time.monotonic()
     worker = Worker(nvml_timeout)
-    with ThreadPoolExecutor(max_workers=12) as pool:
+    with ThreadPoolExecutor(max_workers=16) as pool:
         futures = {key: pool.submit(guarded, read) for key, read in parts(ask).items()}
         document: dict[str, Any] = {key: future.result() for key, future in futures.items()}
     names = ask.get("placement", [])
@@ -49,16 +53,20 @@ def observe(ask: dict[str, Any], nvml_timeout: float = NVML_TIMEOUT_S) -> dict[s
 
 def parts(ask: dict[str, Any]) -> dict[str, Callable[[], Any]]:
     """Top-level key to the function that reads it."""
+    log = xid.once(xid.kernel_log)
     units = [*FABRIC_UNITS, *ask.get("units", []), *ask.get("placement", [])]
     return {
         "host": system.host,
         "cpus": sysfs.cpus,
         "numa": sysfs.numa,
-        "pci": lambda: {"gpus": attempt(sysfs.gpus), "nics": attempt(sysfs.nics)},
+        "pci": lambda: {"gpus": attempt(pci.gpus), "nics": attempt(pci.nics)},
         "modules": sysfs.modules,
+        "kernel": kernel.kernel,
+        "fabric_manager": fabric_manager.fabric_manager,
         "packages": lambda: system.packages(ask.get("packages", [])),
         "units": lambda: system.units(units),
-        "xids": xid.xids,
+        "xids": lambda: xid.found(xid.XID, log),
+        "sxids": lambda: xid.found(xid.SXID, log),
         "files": lambda: files.files(ask.get("files", []), ask.get("secrets", {})),
         "disks": lambda: system.disks(ask.get("disks", [])),
         "listening": system.listening,

@@ -35,6 +35,14 @@ def text(path: str | Path) -> str:
     return Path(path).read_text(encoding="utf-8", errors="replace").strip()
 
 
+def absent(path: Path) -> str | None:
+    """A small text file, stripped, or None where there is no such file; raises OSError."""
+    try:
+        return text(path)
+    except FileNotFoundError:
+        return None
+
+
 def command(argv: list[str], accept: tuple[int, ...] = (0,)) -> str:
     """Standard output of a helper command; raises OSError when it fails or takes too long."""
     environment = {**os.environ, "LC_ALL": "C.UTF-8", "SYSTEMD_PAGER": "", "SYSTEMD_COLORS": "0"}

@@ -1,10 +1,11 @@
-"""NVIDIA's Xid messages since boot, from the kernel log."""
+"""NVIDIA's messages since boot: Xids of GPUs and SXids of NVSwitches, from the kernel log."""
 
 from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterator
+import threading
+from collections.abc import Callable, Iterator
 from typing import Any
 
 from deploy.node.readings import attempt, command, text
@@ -12,28 +13,49 @@ from deploy.node.readings import attempt, command, text
 OVERRIDE = "B200KIT_KERNEL_LOG"
 """Environment variable that names a text file to read instead of the kernel log."""
 XID = re.compile(r"NVRM: Xid \(PCI:(?P<address>[0-9A-Fa-f:.]+)\): (?P<code>\d+),?\s*(?P<text>.*)")
+SXID = re.compile(
+    r"SXid \(PCI:(?P<address>[0-9A-Fa-f:.]+)\): "
+    r"(?P<code>\d+)(?!\d|, Severity |, Data \{),?\s*(?P<text>.*)"
+)
+"""Lines "Severity ..." and "Data {...}" with a message's code only go into its detail (fabric
+manager user guide, appendix D)."""
 JOURNAL_TIME = re.compile(r"^\s*(\d+\.\d+)\s")
 FIRST_RECORD = re.compile(r"\d+,(\d+),")
 """Priority and sequence number at the start of a /dev/kmsg record; a boot's first is 0."""
 RECORD_BYTES = 8192
 
 
-def xids() -> Any:
-    """Every Xid with PCI address, code and text; unmeasured when the log cannot be read."""
-    lines = attempt(kernel_log)
-    return [x for x in map(parse, lines) if x] if isinstance(lines, list) else lines
+def once(read: Callable[[], Any]) -> Callable[[], Any]:
+    """A reading that several parts share: taken by the first that asks, others wait for it."""
+    lock, taken = threading.Lock(), list[Any]()
+
+    def reading() -> Any:
+        with lock:
+            if not taken:
+                taken.append(attempt(read))
+            return taken[0]
+
+    return reading
 
 
-def parse(line: str) -> dict[str, Any] | None:
+def found(pattern: re.Pattern[str], log: Callable[[], Any]) -> Any:
+    """Messages of one kind, with address, code and text; unmeasured when the log is."""
+    lines = log()
+    return (
+        [x for line in lines if (x := parse(pattern, line))] if isinstance(lines, list) else lines
+    )
+
+
+def parse(pattern: re.Pattern[str], line: str) -> dict[str, Any] | None:
     """One line such as "... NVRM: Xid (PCI:0000:8f:00): 79, pid=1, GPU has fallen off the bus."."""
-    match = XID.search(line)
+    match = pattern.search(line)
     if not match:
         return None
     time = JOURNAL_TIME.match(line)
-    found: dict[str, Any] = {"time_s": float(time.group(1))} if time else {}
+    said: dict[str, Any] = {"time_s": float(time.group(1))} if time else {}
     address = match["address"].lower()
-    found["pci_address"] = address if "." in address else f"{address}.0"
-    return {**found, "code": int(match["code"]), "text": match["text"].strip()}
+    said["pci_address"] = address if "." in address else f"{address}.0"
+    return {**said, "code": int(match["code"]), "text": match["text"].strip()}
 
 
 def kernel_log() -> list[str]:

@@ -54,6 +54,9 @@ def _data(lab: dict[str, Any]) -> dict[str, Any]:
         "warm_deadline_s": 300,
         "stage_timeout_s": 600,
         "console": "the lab's log of the host",
+        # The nodes are containers: kernel and clock are those of this machine.
+        "kernel_settings": "reported",
+        "clock_synchronized": False,
     }
 
 

@@ -16,7 +16,7 @@ import yaml
 
 from tests.lab import cpu_scale, nvml_conf, scenario_sense
 from tests.lab.scenario_merge import deep_merge, extend, merge_items
-from tests.lab.scenario_shape import SCENARIO, ScenarioError, check, did_you_mean
+from tests.lab.scenario_shape import BRIDGE, SCENARIO, ScenarioError, check, did_you_mean
 
 DIRECTORY = Path(__file__).resolve().parent.parent / "scenarios"
 SCHEMA = "b200kit/lab-scenario/1"
@@ -96,6 +96,19 @@ def _numa_nodes(written: dict[str, Any], cpus_online: int, where: str) -> list[d
     ]
 
 
+def _bridges(
+    written: dict[str, Any], gpus: list[dict[str, Any]], where: str
+) -> dict[str, dict[str, Any]]:
+    """Every bridge above a GPU or NIC with all it says, by address."""
+    devices = (*gpus, *written["nics"])
+    above = dict.fromkeys(at for device in devices for at in device.get("bridges", []))
+    for address, change in written["bridges"].items():
+        if address not in above:
+            raise ScenarioError(f"{where}: bridges: no GPU or NIC is below {address!r}")
+        check(change, BRIDGE, f"{where}: bridges.{address}")
+    return {at: deep_merge(written["bridge"], written["bridges"].get(at, {})) for at in above}
+
+
 def _xids(written: dict[str, Any], where: str) -> list[dict[str, Any]]:
     lines = []
     for xid in written["xids"]:
@@ -157,11 +170,12 @@ def render(name_or_path: str, cpus_online: int) -> dict[str, Any]:
         "name": where,
         **{
             key: written[key]
-            for key in ("description", "source", "kernel_cmdline", "fabric", "nics")
+            for key in ("description", "source", "kernel_cmdline", "kernel", "fabric", "nics")
         },
         "numa_nodes": nodes,
         "numa_distance": written.get("numa_distance"),
         "gpus": gpus,
+        "bridges": _bridges(written, gpus, where),
         "xids": _xids(written, where),
         "nvml": nvml_conf.conf(gpus, written["hang"]),
         "later": _later(gpus, written, where),

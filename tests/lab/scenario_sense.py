@@ -49,6 +49,18 @@ def _places(rendered: Mapping[str, Any]) -> Iterator[str]:
         used.add(address)
 
 
+def _bridges(rendered: Mapping[str, Any]) -> Iterator[str]:
+    ends = {device["pci_address"] for device in (*rendered["gpus"], *rendered["nics"])}
+    for address, bridge in rendered["bridges"].items():
+        if not PCI_ADDRESS.fullmatch(address):
+            yield f"bridge address {address!r} is not like '0000:1b:00.0'"
+        if address in ends:
+            yield f"{address} is a device and a bridge"
+        for key in ("generation", "max_generation"):
+            if bridge["pcie"][key] not in PCIE_GENERATIONS:
+                yield f"bridges.{address}.pcie.{key}: no PCIe generation {bridge['pcie'][key]}"
+
+
 def _numbers(gpu: Mapping[str, Any], where: str) -> Iterator[str]:
     if len(gpu["compute_capability"]) != 2:
         yield f"{where}.compute_capability is not [major, minor]"
@@ -58,10 +70,35 @@ def _numbers(gpu: Mapping[str, Any], where: str) -> Iterator[str]:
     down = gpu["links"]["down"]
     if isinstance(down, list) and any(link not in range(gpu["links"]["count"]) for link in down):
         yield f"{where}.links.down names a link beyond {gpu['links']['count'] - 1}"
-    for name, value in gpu["links"]["counters"].items():
-        counts = value.values() if isinstance(value, dict) else ()
-        if any(not isinstance(count, int) for count in counts):
-            yield f"{where}.links.counters.{name}: expected link: number"
+    yield from _by_link(gpu["links"], f"{where}.links")
+    yield from _answers(gpu, where)
+
+
+def _by_link(links: Mapping[str, Any], where: str) -> Iterator[str]:
+    """Complaints about what is said for single links."""
+    plain = {key: links[key] for key in ("version", "speed_mbps", "remote_type")}
+    for name, value in {**plain, **links["counters"]}.items():
+        if isinstance(value, dict) and not _is_numbers(value):
+            yield f"{where}.{name}: expected link: number"
+    for name, value in {**plain, **links["counters"], "fec_history": links["fec_history"]}.items():
+        if isinstance(value, dict) and any(link not in range(links["count"]) for link in value):
+            yield f"{where}.{name} names a link beyond {links['count'] - 1}"
+    history = links["fec_history"]
+    for bins in history.values() if isinstance(history, dict) else [history]:
+        if not isinstance(bins, list) or [type(count) for count in bins] != [int] * 16:
+            yield f"{where}.fec_history: expected 16 numbers"
+
+
+def _answers(gpu: Mapping[str, Any], where: str) -> Iterator[str]:
+    """Complaints about what is answered to single calls and peers."""
+    if not _is_numbers(gpu["p2p"]):
+        yield f"{where}.p2p: expected peer: P2P status"
+    if any(type(code) is not int or code < 1 for code in gpu["refuse"].values()):
+        yield f"{where}.refuse: expected NVML call: its error code"
+
+
+def _is_numbers(value: Mapping[Any, Any]) -> bool:
+    return all(type(item) is int for pair in value.items() for item in pair)
 
 
 def gpus_complaints(gpus: list[dict[str, Any]]) -> Iterator[str]:
@@ -74,6 +111,7 @@ def gpus_complaints(gpus: list[dict[str, Any]]) -> Iterator[str]:
 def complaints(rendered: Mapping[str, Any]) -> Iterator[str]:
     """Complaints about how GPUs, NICs and NUMA nodes fit together."""
     yield from _places(rendered)
+    yield from _bridges(rendered)
     nodes, matrix = rendered["numa_nodes"], rendered["numa_distance"]
     if matrix is not None and {len(matrix), *map(len, matrix)} != {len(nodes)}:
         yield f"numa_distance is not a square of {len(nodes)} rows"

@@ -33,9 +33,23 @@ LINK_COUNTERS: dict[str, int] = {
     "symbol_ber": 222,
 }
 
+#: Field ids of the 16 bins of the FEC history (nvml.h).
+FEC_HISTORY = range(235, 251)
+
 #: nvmlGpuFabricState_t and nvmlGpuFabricHealthSummary_t, by our words.
 FABRIC_STATES = {"not-supported": 0, "not-started": 1, "in-progress": 2, "completed": 3}
 FABRIC_HEALTH = {"not-supported": 0, "healthy": 1, "unhealthy": 2, "limited": 3}
+
+#: What a PCIe link says, at either end.
+LINK = dict.fromkeys(("generation", "max_generation", "width", "max_width"), int)
+#: A PCIe bridge: root port, or port of a switch.
+BRIDGE: dict[str, Any] = {"pcie": LINK, "acs": bool}
+#: A port of a network function.
+PORT: dict[str, Any] = {
+    "state": frozenset({"ACTIVE", "ARMED", "INIT", "DOWN"}),
+    "rate_gbps": int,
+    "link_layer": frozenset({"InfiniBand", "Ethernet"}),
+}
 
 GPU: dict[str, Any] = {
     "uuid": str,
@@ -43,6 +57,9 @@ GPU: dict[str, Any] = {
     "pci_address": str,
     "module_id": int,
     "numa_node": int,
+    "bridges": [str],
+    "iommu": frozenset({"identity", "DMA", "DMA-FQ", "none"}),
+    "aer": dict.fromkeys(("correctable", "nonfatal", "fatal"), int),
     "name": str,
     "device_id": str,
     "subsystem_id": str,
@@ -50,10 +67,14 @@ GPU: dict[str, Any] = {
     "gpu_part_number": str,
     "vbios": str,
     "inforom": str,
+    "inforom_valid": bool,
+    "gsp_enabled": bool,
     "compute_capability": [int],
     "memory": {"total_mib": int, "reserved_mib": int, "used_mib": int},
     "bar1_total_mib": int,
-    "power": dict.fromkeys(("limit_mw", "default_mw", "min_mw", "max_mw", "usage_mw"), int),
+    "power": dict.fromkeys(
+        ("limit_mw", "enforced_mw", "default_mw", "min_mw", "max_mw", "usage_mw"), int
+    ),
     "clocks": dict.fromkeys(("sm_mhz", "sm_max_mhz", "mem_mhz", "mem_max_mhz"), int),
     "clocks_event_reasons": int,
     "temperature": dict.fromkeys(
@@ -62,13 +83,29 @@ GPU: dict[str, Any] = {
     "pcie": dict.fromkeys(("generation", "max_generation", "width", "max_width", "replays"), int),
     "ecc": {
         "enabled": bool,
+        "pending": bool,
         "volatile_corrected": int,
         "volatile_uncorrected": int,
         "aggregate_corrected": int,
         "aggregate_uncorrected": int,
     },
-    "remap": {"correctable": int, "uncorrectable": int, "pending": bool, "failure": bool},
+    "sram": {
+        "volatile_parity": int,
+        "volatile_secded": int,
+        "aggregate_parity": int,
+        "aggregate_secded": int,
+        "threshold_exceeded": bool,
+    },
+    "remap": {
+        "correctable": int,
+        "uncorrectable": int,
+        "pending": bool,
+        "failure": bool,
+        "banks": dict.fromkeys(("max", "high", "partial", "low", "none"), int),
+    },
+    "repair": {"channel_pending": bool, "tpc_pending": bool},
     "mig": bool,
+    "mig_pending": bool,
     "recovery_action": int,
     "fabric": {
         "state": frozenset(FABRIC_STATES),
@@ -81,16 +118,20 @@ GPU: dict[str, Any] = {
     "links": {
         "count": int,
         "down": (frozenset({"none", "all"}), [int]),
-        "version": int,
-        "speed_mbps": int,
+        "version": (int, dict),
+        "speed_mbps": (int, dict),
+        "remote_type": (int, dict),
+        "fec_history": ([int], dict),
         "counters": dict.fromkeys(LINK_COUNTERS, (int, dict)),
     },
+    "p2p": dict,
     "lost": bool,
     "hang": [str],
+    "refuse": dict,
 }
 
 #: Keys of a GPU that belong to one board and are not given in the shared `gpu:` part.
-GPU_OWN = ("uuid", "serial", "pci_address", "module_id", "numa_node")
+GPU_OWN = ("uuid", "serial", "pci_address", "module_id", "numa_node", "bridges")
 
 SCENARIO: dict[str, Any] = {
     "extends": str,
@@ -100,6 +141,14 @@ SCENARIO: dict[str, Any] = {
     "kernel_cmdline": str,
     "gpu": {key: shape for key, shape in GPU.items() if key not in GPU_OWN},
     "gpus": [GPU],
+    "bridge": BRIDGE,
+    "bridges": dict,
+    "kernel": {
+        "numa_balancing": int,
+        "transparent_hugepages": frozenset({"always", "madvise", "never"}),
+        "hugepages": int,
+        "governor": str,
+    },
     "numa_nodes": [{"id": int, "cpus": str, "memory_gib": int}],
     "numa_distance": [[int]],
     "nics": [
@@ -109,9 +158,11 @@ SCENARIO: dict[str, Any] = {
             "numa_node": int,
             "device_id": str,
             "switch_management": bool,
+            "bridges": [str],
+            "port": PORT,
         }
     ],
-    "fabric": {"completes": bool, "after_s": int},
+    "fabric": {"completes": bool, "after_s": int, "mode": int},
     "hang": [str],
     "xids": [{"gpu": int, "code": int, "text": str, "after_s": int}],
     "later": [{"boot": int, "after_s": int, "gpus": dict}],

@@ -115,15 +115,25 @@ const char *conf_text(const char *key)
     return found ? found->value : NULL;
 }
 
-nvmlReturn_t conf_gpu_text(int gpu, const char *key, const char **text)
+static const char *gpu_value(int gpu, const char *key)
 {
     char name[128];
     snprintf(name, sizeof name, "gpu.%d.%s", gpu, key);
     const char *value = conf_text(name);
-    if (!value) {
-        snprintf(name, sizeof name, "gpu.*.%s", key);
-        value = conf_text(name);
-    }
+    if (value)
+        return value;
+    snprintf(name, sizeof name, "gpu.*.%s", key);
+    return conf_text(name);
+}
+
+bool conf_gpu_says(int gpu, const char *key)
+{
+    return gpu_value(gpu, key) != NULL;
+}
+
+nvmlReturn_t conf_gpu_text(int gpu, const char *key, const char **text)
+{
+    const char *value = gpu_value(gpu, key);
     if (!value)
         return NVML_ERROR_NOT_SUPPORTED;
     if (*value == '!')
@@ -134,7 +144,7 @@ nvmlReturn_t conf_gpu_text(int gpu, const char *key, const char **text)
 
 nvmlReturn_t conf_gpu_number(int gpu, const char *key, long long *number)
 {
-    const char *text;
+    const char *text = "";
     nvmlReturn_t result = conf_gpu_text(gpu, key, &text);
     if (result == NVML_SUCCESS)
         *number = strtoll(text, NULL, 0);

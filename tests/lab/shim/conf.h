@@ -3,6 +3,8 @@
 #ifndef B200_LAB_CONF_H
 #define B200_LAB_CONF_H
 
+#include <stdbool.h>
+
 #include "abi.h"
 
 nvmlReturn_t conf_load(const char *path);
@@ -10,6 +12,9 @@ void conf_free(void);
 
 /* The text of `key`, or NULL when the scenario does not say. */
 const char *conf_text(const char *key);
+
+/* Whether there is a line for this reading of one GPU, be it a return code. */
+bool conf_gpu_says(int gpu, const char *key);
 
 /* One GPU's reading: `gpu.INDEX.KEY`, else `gpu.*.KEY`; NOT_SUPPORTED when neither is there. */
 nvmlReturn_t conf_gpu_text(int gpu, const char *key, const char **text);

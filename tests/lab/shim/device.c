@@ -84,7 +84,7 @@ TEXT(nvmlDeviceGetInforomImageVersion, "inforom")
 NUMBER(nvmlDeviceGetModuleId, "module_id")
 NUMBER(nvmlDeviceGetPowerManagementLimit, "power.limit_mw")
 NUMBER(nvmlDeviceGetPowerManagementDefaultLimit, "power.default_mw")
-NUMBER(nvmlDeviceGetEnforcedPowerLimit, "power.limit_mw")
+NUMBER(nvmlDeviceGetEnforcedPowerLimit, "power.enforced_mw")
 NUMBER(nvmlDeviceGetPowerUsage, "power.usage_mw")
 NUMBER(nvmlDeviceGetMaxPcieLinkGeneration, "pcie.max_generation")
 NUMBER(nvmlDeviceGetGpuMaxPcieLinkGeneration, "pcie.max_generation")
@@ -96,8 +96,8 @@ NUMBER(nvmlDeviceGetPcieReplayCounter, "pcie.replays")
 WIDE_NUMBER(nvmlDeviceGetCurrentClocksEventReasons, "clocks.event_reasons")
 WIDE_NUMBER(nvmlDeviceGetCurrentClocksThrottleReasons, "clocks.event_reasons")
 
-PAIR(nvmlDeviceGetMigMode, "mig", "mig")
-PAIR(nvmlDeviceGetEccMode, "ecc.enabled", "ecc.enabled")
+PAIR(nvmlDeviceGetMigMode, "mig", "mig_pending")
+PAIR(nvmlDeviceGetEccMode, "ecc.enabled", "ecc.pending")
 PAIR(nvmlDeviceGetPowerManagementLimitConstraints, "power.min_mw", "power.max_mw")
 PAIR(nvmlDeviceGetCudaComputeCapability, "cc.major", "cc.minor")
 
@@ -133,9 +133,10 @@ NVML_EXPORT nvmlReturn_t nvmlDeviceGetMinorNumber(nvmlDevice_t device, unsigned 
 
 NVML_EXPORT nvmlReturn_t nvmlDeviceValidateInforom(nvmlDevice_t device)
 {
+    unsigned valid;
     ENTER_GPU(device, gpu);
-    const char *text;
-    return conf_gpu_text(gpu, "inforom", &text);
+    TRY(number_of(gpu, "inforom_valid", &valid));
+    return valid ? NVML_SUCCESS : NVML_ERROR_CORRUPTED_INFOROM;
 }
 
 NVML_EXPORT nvmlReturn_t nvmlDeviceGetPersistenceMode(nvmlDevice_t device, unsigned *mode)
@@ -161,9 +162,8 @@ NVML_EXPORT nvmlReturn_t nvmlDeviceGetGspFirmwareMode(nvmlDevice_t device, unsig
 {
     ENTER_GPU(device, gpu);
     NEED(enabled && by_default);
-    (void)gpu;
-    *enabled = *by_default = 1;
-    return NVML_SUCCESS;
+    *by_default = 1;
+    return number_of(gpu, "gsp_enabled", enabled);
 }
 
 NVML_EXPORT nvmlReturn_t nvmlDeviceGetPciInfo_v3(nvmlDevice_t device, nvmlPciInfo_t *pci)

@@ -6,8 +6,8 @@
 #include "node.h"
 
 enum { IN_PROGRESS = 2, COMPLETED = 3 };
-enum { P2P_OK = 0, P2P_NOT_SUPPORTED = 5, P2P_READ = 0, P2P_NVLINK = 2, P2P_PROP = 4 };
-enum { SWITCH = 2, LEVEL_INTERNAL = 0, LEVEL_NODE = 40, LEVEL_SYSTEM = 50 };
+enum { P2P_OK = 0, P2P_NOT_SUPPORTED = 5, P2P_PROP = 4 };
+enum { LEVEL_INTERNAL = 0, LEVEL_NODE = 40, LEVEL_SYSTEM = 50 };
 
 static nvmlReturn_t number_of(int gpu, const char *key, unsigned *out)
 {
@@ -28,6 +28,16 @@ static nvmlReturn_t link_state(int gpu, unsigned link, unsigned *up)
         return NVML_ERROR_INVALID_ARGUMENT;
     snprintf(key, sizeof key, "links.%u.state", link);
     return number_of(gpu, key, up);
+}
+
+/* `links.LINK.KEY` of one link, else `links.KEY` of all. */
+static nvmlReturn_t link_number(int gpu, unsigned link, const char *name, unsigned *out)
+{
+    char key[64];
+    snprintf(key, sizeof key, "links.%u.%s", link, name);
+    if (!conf_gpu_says(gpu, key))
+        snprintf(key, sizeof key, "links.%s", name);
+    return number_of(gpu, key, out);
 }
 
 static bool has_a_link(int gpu)
@@ -55,7 +65,7 @@ NVML_EXPORT nvmlReturn_t nvmlDeviceGetNvLinkVersion(nvmlDevice_t device, unsigne
     ENTER_GPU(device, gpu);
     NEED(version);
     TRY(link_state(gpu, link, &up));
-    return number_of(gpu, "links.version", version);
+    return link_number(gpu, link, "version", version);
 }
 
 NVML_EXPORT nvmlReturn_t nvmlDeviceGetNvLinkRemoteDeviceType(nvmlDevice_t device, unsigned link,
@@ -65,8 +75,7 @@ NVML_EXPORT nvmlReturn_t nvmlDeviceGetNvLinkRemoteDeviceType(nvmlDevice_t device
     ENTER_GPU(device, gpu);
     NEED(type);
     TRY(link_state(gpu, link, &up));
-    *type = SWITCH;
-    return NVML_SUCCESS;
+    return link_number(gpu, link, "remote_type", type);
 }
 
 NVML_EXPORT nvmlReturn_t nvmlDeviceGetNvLinkCapability(nvmlDevice_t device, unsigned link,
@@ -197,6 +206,14 @@ static bool can_reach_peers(int gpu)
     return has_a_link(gpu) && fabric_state(gpu) == COMPLETED;
 }
 
+/* `gpu.A.p2p.B=STATUS`, said for the one or the other, spoils the pair both ways. */
+static bool told_of_pair(int gpu, int other, unsigned *status)
+{
+    char key[64];
+    snprintf(key, sizeof key, "p2p.%d", other);
+    return number_of(gpu, key, status) == NVML_SUCCESS;
+}
+
 /* Links that are up are not enough: without a completed fabric no peer is reached (see docs/scenarios.md). */
 NVML_EXPORT nvmlReturn_t nvmlDeviceGetP2PStatus(nvmlDevice_t device, nvmlDevice_t peer,
                                                 unsigned index, unsigned *status)
@@ -206,6 +223,8 @@ NVML_EXPORT nvmlReturn_t nvmlDeviceGetP2PStatus(nvmlDevice_t device, nvmlDevice_
     NEED(status);
     if (index > P2P_PROP || gpu == other)
         return NVML_ERROR_INVALID_ARGUMENT;
+    if (told_of_pair(gpu, other, status) || told_of_pair(other, gpu, status))
+        return NVML_SUCCESS;
     *status = can_reach_peers(gpu) && can_reach_peers(other) ? P2P_OK : P2P_NOT_SUPPORTED;
     return NVML_SUCCESS;
 }

@@ -6,19 +6,24 @@
 
 #include "node.h"
 
-enum { LINK_COUNT = 91, DL_REPLAY = 161, DL_CRC = 163, LINK_SPEED = 164, LINK_STATE = 165 };
+enum { DL_REPLAY = 161, DL_CRC = 163, LINK_SPEED = 164, LINK_STATE = 165 };
 enum { LINK_VERSION = 166, TLIMIT_FIRST = 193, TLIMIT_LAST = 196, COUNTERS_FIRST = 201 };
-enum { COUNTERS_LAST = 222 };
+enum { COUNTERS_LAST = 222, FEC_FIRST = 235, FEC_LAST = 250 };
+
+static bool is_counter(uint32_t field)
+{
+    return (field >= COUNTERS_FIRST && field <= COUNTERS_LAST) ||
+           (field >= FEC_FIRST && field <= FEC_LAST);
+}
 
 static bool is_per_link(uint32_t field)
 {
-    return (field >= LINK_SPEED && field <= LINK_VERSION) ||
-           (field >= COUNTERS_FIRST && field <= COUNTERS_LAST);
+    return (field >= LINK_SPEED && field <= LINK_VERSION) || is_counter(field);
 }
 
 static unsigned type_of(uint32_t field)
 {
-    if (field >= COUNTERS_FIRST && field <= COUNTERS_LAST)
+    if (is_counter(field))
         return VALUE_ULONGLONG;
     return field >= TLIMIT_FIRST && field <= TLIMIT_LAST ? VALUE_INT : VALUE_UINT;
 }
@@ -27,11 +32,8 @@ static nvmlReturn_t look_up(int gpu, uint32_t field, uint32_t scope, bool per_li
 {
     char key[64];
     snprintf(key, sizeof key, "field.%u.%u", field, scope);
-    nvmlReturn_t result =
-        per_link ? conf_gpu_number(gpu, key, value) : NVML_ERROR_NOT_SUPPORTED;
-    if (result != NVML_ERROR_NOT_SUPPORTED)
-        return result;
-    snprintf(key, sizeof key, "field.%u", field);
+    if (!per_link || !conf_gpu_says(gpu, key))
+        snprintf(key, sizeof key, "field.%u", field);
     return conf_gpu_number(gpu, key, value);
 }
 
@@ -44,8 +46,10 @@ static nvmlReturn_t link_field(int gpu, uint32_t field, uint32_t link, long long
         return NVML_ERROR_INVALID_ARGUMENT;
     snprintf(key, sizeof key, "links.%u.state", link);
     TRY(conf_gpu_number(gpu, key, &up));
-    if (field == LINK_VERSION)
-        return conf_gpu_number(gpu, "links.version", value);
+    if (field == LINK_VERSION) {
+        snprintf(key, sizeof key, "links.%u.version", link);
+        return conf_gpu_number(gpu, conf_gpu_says(gpu, key) ? key : "links.version", value);
+    }
     *value = up;
     if (field == LINK_STATE || (field == LINK_SPEED && !up))
         return NVML_SUCCESS;

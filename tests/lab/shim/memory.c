@@ -28,17 +28,28 @@ NVML_EXPORT nvmlReturn_t nvmlDeviceGetTotalEccErrors(nvmlDevice_t device, unsign
     return count_of(gpu, ecc_keys[type][counter], count);
 }
 
-/* All of a scenario's ECC errors are in DRAM, so SRAM counts are 0. */
+static nvmlReturn_t small_count_of(int gpu, const char *key, unsigned *count)
+{
+    unsigned long long number;
+    TRY(count_of(gpu, key, &number));
+    *count = (unsigned)number;
+    return NVML_SUCCESS;
+}
+
+/* Where in the GPU the errors are (the buckets), a scenario does not say. */
 NVML_EXPORT nvmlReturn_t nvmlDeviceGetSramEccErrorStatus(nvmlDevice_t device,
                                                          nvmlEccSramErrorStatus_v1_t *status)
 {
     ENTER_GPU(device, gpu);
     NEED(status);
-    (void)gpu;
     if (status->version != STRUCT_VERSION(nvmlEccSramErrorStatus_v1_t, 1))
         return NVML_ERROR_ARGUMENT_VERSION_MISMATCH;
     *status = (nvmlEccSramErrorStatus_v1_t){.version = status->version};
-    return NVML_SUCCESS;
+    TRY(count_of(gpu, "sram.volatile_parity", &status->volatileUncParity));
+    TRY(count_of(gpu, "sram.volatile_secded", &status->volatileUncSecDed));
+    TRY(count_of(gpu, "sram.aggregate_parity", &status->aggregateUncParity));
+    TRY(count_of(gpu, "sram.aggregate_secded", &status->aggregateUncSecDed));
+    return small_count_of(gpu, "sram.threshold_exceeded", &status->bThresholdExceeded);
 }
 
 NVML_EXPORT nvmlReturn_t nvmlDeviceGetRemappedRows(nvmlDevice_t device, unsigned *correctable,
@@ -50,10 +61,8 @@ NVML_EXPORT nvmlReturn_t nvmlDeviceGetRemappedRows(nvmlDevice_t device, unsigned
     unsigned *const out[] = {correctable, uncorrectable, pending, failure};
     ENTER_GPU(device, gpu);
     for (int i = 0; i < 4; i++) {
-        unsigned long long number;
         NEED(out[i]);
-        TRY(count_of(gpu, keys[i], &number));
-        *out[i] = (unsigned)number;
+        TRY(small_count_of(gpu, keys[i], out[i]));
     }
     return NVML_SUCCESS;
 }
@@ -63,18 +72,19 @@ NVML_EXPORT nvmlReturn_t nvmlDeviceGetRowRemapperHistogram(
 {
     ENTER_GPU(device, gpu);
     NEED(histogram);
-    (void)gpu;
-    *histogram = (nvmlRowRemapperHistogramValues_t){.max = 3840};
-    return NVML_SUCCESS;
+    TRY(small_count_of(gpu, "remap.banks.max", &histogram->max));
+    TRY(small_count_of(gpu, "remap.banks.high", &histogram->high));
+    TRY(small_count_of(gpu, "remap.banks.partial", &histogram->partial));
+    TRY(small_count_of(gpu, "remap.banks.low", &histogram->low));
+    return small_count_of(gpu, "remap.banks.none", &histogram->none);
 }
 
 NVML_EXPORT nvmlReturn_t nvmlDeviceGetRepairStatus(nvmlDevice_t device, nvmlRepairStatus_t *status)
 {
     ENTER_GPU(device, gpu);
     NEED(status);
-    (void)gpu;
     if (status->version != STRUCT_VERSION(nvmlRepairStatus_t, 1))
         return NVML_ERROR_ARGUMENT_VERSION_MISMATCH;
-    status->bChannelRepairPending = status->bTpcRepairPending = 0;
-    return NVML_SUCCESS;
+    TRY(small_count_of(gpu, "repair.channel_pending", &status->bChannelRepairPending));
+    return small_count_of(gpu, "repair.tpc_pending", &status->bTpcRepairPending);
 }

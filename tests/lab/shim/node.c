@@ -68,12 +68,30 @@ NVML_EXPORT nvmlReturn_t nvmlShutdown(void)
     return NVML_SUCCESS;
 }
 
+/* "refuse.FUNCTION=3": that call answers with an NVML error, on one GPU or at all. */
+static nvmlReturn_t told_to_refuse(const char *function)
+{
+    char key[128];
+    snprintf(key, sizeof key, "refuse.%s", function);
+    const char *code = conf_text(key);
+    return code ? (nvmlReturn_t)atoi(code) : NVML_SUCCESS;
+}
+
+static nvmlReturn_t told_to_refuse_on(int gpu, const char *function)
+{
+    char key[128];
+    long long code = NVML_SUCCESS;
+    snprintf(key, sizeof key, "refuse.%s", function);
+    conf_gpu_number(gpu, key, &code);
+    return (nvmlReturn_t)code;
+}
+
 nvmlReturn_t node_enter(const char *function)
 {
     if (users == 0)
         return NVML_ERROR_UNINITIALIZED;
     hang_if_told("hang.", function);
-    return NVML_SUCCESS;
+    return told_to_refuse(function);
 }
 
 nvmlReturn_t node_enter_gpu(const char *function, nvmlDevice_t device, int *gpu)
@@ -86,7 +104,7 @@ nvmlReturn_t node_enter_gpu(const char *function, nvmlDevice_t device, int *gpu)
     snprintf(prefix, sizeof prefix, "gpu.%d.hang.", *gpu);
     hang_if_told(prefix, function);
     hang_if_told("gpu.*.hang.", function);
-    return node_gpu_is_lost(*gpu) ? NVML_ERROR_GPU_IS_LOST : NVML_SUCCESS;
+    return node_gpu_is_lost(*gpu) ? NVML_ERROR_GPU_IS_LOST : told_to_refuse_on(*gpu, function);
 }
 
 int node_gpu_count(void)

@@ -61,6 +61,8 @@ NVML_EXPORT nvmlReturn_t nvmlSystemGetConfComputeState(nvmlConfComputeSystemStat
     ENTER();
     NEED(state);
     memset(state, 0, sizeof *state);
+    const char *enabled = conf_text("confidential_compute");
+    state->ccFeature = enabled ? (unsigned)atoi(enabled) : 0;
     return NVML_SUCCESS;
 }
 
@@ -138,7 +140,9 @@ NVML_EXPORT const char *nvmlErrorString(nvmlReturn_t result)
     case NVML_ERROR_INSUFFICIENT_SIZE: return "Insufficient Size";
     case NVML_ERROR_DRIVER_NOT_LOADED: return "Driver Not Loaded";
     case NVML_ERROR_TIMEOUT: return "Timeout";
+    case NVML_ERROR_CORRUPTED_INFOROM: return "Corrupted infoROM";
     case NVML_ERROR_GPU_IS_LOST: return "GPU is lost";
+    case NVML_ERROR_RESET_REQUIRED: return "GPU requires restart";
     case NVML_ERROR_LIB_RM_VERSION_MISMATCH: return "Driver/library version mismatch";
     case NVML_ERROR_ARGUMENT_VERSION_MISMATCH: return "Argument Version Mismatch";
     }

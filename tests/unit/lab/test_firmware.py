@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import json
 import struct
 from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 
+from deploy.node import kernel as node_kernel
+from deploy.node import pci as node_pci
 from tests.lab.firmware.lab_firmware import (
+    boot,
     cpulist,
     infiniband,
     kernel_log,
@@ -17,9 +22,11 @@ from tests.lab.firmware.lab_firmware import (
     nvml,
     pci,
     procfs,
+    settings,
     tree,
 )
 from tests.lab.scenario import render
+from tests.lab.scenario_shape import ScenarioError
 
 
 @pytest.fixture(scope="module")
@@ -65,30 +72,132 @@ def test_every_cpu_is_a_core_of_its_own(healthy: dict[str, Any]) -> None:
 
 def test_gpu_is_a_b200_on_its_numa_node(healthy: dict[str, Any]) -> None:
     files = pci.tree(healthy, "nvidia")
-    at = "devices/0000:9d:00.0"
+    at = pci.folder(healthy["gpus"][4])
     assert (files[f"{at}/vendor"], files[f"{at}/device"]) == ("0x10de", "0x2901")
     assert (files[f"{at}/numa_node"], files[f"{at}/local_cpulist"]) == ("1", "2-3")
     assert files[f"{at}/max_link_speed"] == "32.0 GT/s PCIe"
-    assert files[f"{at}/driver"] == tree.Link("../../drivers/nvidia")
+    assert files[f"{at}/driver"] == tree.Link("/sys/bus/pci/drivers/nvidia")
+    assert (files[f"{at}/iommu_group/type"], files[f"{at}/aer_dev_fatal"]) == (
+        "identity",
+        "Undefined 0\nTOTAL_ERR_FATAL 0",
+    )
     config = files[f"{at}/config"]
     assert isinstance(config, bytes)
     assert struct.unpack_from("<HH", config) == (0x10DE, 0x2901)
 
 
 def test_gpu_of_unknown_numa_node_is_local_to_every_cpu(healthy: dict[str, Any]) -> None:
-    gpus = [{**healthy["gpus"][0], "numa_node": -1}]
+    gpus = [{**healthy["gpus"][0], "numa_node": -1, "iommu": "none"}]
     files = pci.tree({**healthy, "gpus": gpus}, None)
-    assert files["devices/0000:1b:00.0/local_cpulist"] == "0-3"
-    assert "devices/0000:1b:00.0/driver" not in files
+    at = pci.folder(gpus[0])
+    assert files[f"{at}/local_cpulist"] == "0-3"
+    assert f"{at}/driver" not in files
+    assert f"{at}/iommu_group/type" not in files
 
 
 def test_exactly_the_four_switch_management_functions_say_so(healthy: dict[str, Any]) -> None:
     files = pci.tree(healthy, None)
     marked = [name for name, content in files.items() if name.endswith("/vpd")]
-    assert marked == [f"devices/0000:05:00.{function}/vpd" for function in range(4)]
+    assert [name.split("/")[-2] for name in marked] == [f"0000:05:00.{n}" for n in range(4)]
     assert b"SW_MNG" in bytes(pci.SWITCH_MANAGEMENT_VPD)
     devices = infiniband.devices(healthy["nics"])
     assert devices["mlx5_0/device"] == "/sys/bus/pci/devices/0000:05:00.0"
+
+
+def shown(root: Path, scenario: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The node's /sys as the node program reads it."""
+    tree.write(root / "bus/pci", pci.tree(scenario, None))
+    tree.write(root / "class/infiniband", infiniband.devices(scenario["nics"]))
+    for nic in scenario["nics"]:
+        link = root / "class/infiniband" / nic["name"] / "device"
+        link.unlink()
+        link.symlink_to(root / "bus/pci/devices" / nic["pci_address"])
+    monkeypatch.setattr(node_pci, "SYS", root)
+    return root
+
+
+def test_node_program_reads_the_bridges_of_the_scenario(
+    tmp_path: Path, healthy: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shown(tmp_path, healthy, monkeypatch)
+    gpus, nics = node_pci.gpus(), {nic["name"]: nic for nic in node_pci.nics()}
+    for gpu, place in zip(gpus, healthy["gpus"], strict=True):
+        assert [bridge["address"] for bridge in gpu["bridges"]] == place["bridges"]
+    links = {(b["current_link_speed"], b["max_link_width"]) for g in gpus for b in g["bridges"]}
+    assert links == {("32.0 GT/s PCIe", 16)}
+    assert {bridge["acs"] for gpu in gpus for bridge in gpu["bridges"]} == {False}
+    shared = [bridge["address"] for bridge in gpus[1]["bridges"][:2]]
+    assert nics["mlx5_7"]["bridges"][:2] == shared
+    ports = [{"number": 1, "state": "ACTIVE", "rate_gbps": 400, "link_layer": "InfiniBand"}]
+    assert [nic["ports"] for nic in nics.values()] == [ports] * 16
+
+
+def test_faults_of_bridges_and_ports_are_read_where_they_are(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    narrow = {"pcie": {"generation": 3, "width": 8}}
+    change = {
+        "extends": "acs-on",
+        "bridges": {"0000:4d:00.0": narrow, "0000:4e:01.0": {"acs": False}},
+        "gpus": {3: {"aer": {"correctable": 7}}},
+        "nics": {"mlx5_4": {"port": {"state": "DOWN", "rate_gbps": 10}}},
+    }
+    put(tmp_path, "mine.yaml", yaml.safe_dump(change))
+    shown(tmp_path / "sys", render(str(tmp_path / "mine.yaml"), 2), monkeypatch)
+    gpus, nics = node_pci.gpus(), node_pci.nics()
+    root, switch, port = gpus[3]["bridges"]
+    assert (switch["current_link_speed"], switch["current_link_width"]) == ("8.0 GT/s PCIe", 8)
+    assert root["current_link_width"] == 16
+    assert [bridge["acs"] for bridge in (root, switch, port)] == [True, True, False]
+    assert (gpus[2]["aer"]["correctable"], gpus[3]["aer"]["correctable"]) == (0, 7)
+    down = next(nic for nic in nics if nic["name"] == "mlx5_4")["ports"][0]
+    assert (down["state"], down["rate_gbps"]) == ("DOWN", 10)
+
+
+@pytest.mark.parametrize(
+    ("bridges", "line"),
+    [
+        ({"0000:99:1f.0": {}}, "no GPU or NIC is below '0000:99:1f.0'"),
+        ({"0000:4d:00.0": {"pcie": {"generation": 9}}}, "no PCIe generation 9"),
+        ({"0000:4d:00.0": {"acss": True}}, "unknown key 'acss' (did you mean 'acs'?)"),
+    ],
+)
+def test_impossible_bridge_is_refused_in_one_line(
+    tmp_path: Path, bridges: dict[str, Any], line: str
+) -> None:
+    put(tmp_path, "mine.yaml", json.dumps({"extends": "healthy", "bridges": bridges}))
+    with pytest.raises(ScenarioError) as refused:
+        render(str(tmp_path / "mine.yaml"), 2)
+    assert line in str(refused.value)
+
+
+def test_kernel_settings_are_what_the_node_program_reads(
+    tmp_path: Path, healthy: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tree.write(tmp_path / "devices/system/cpu/cpufreq", settings.cpufreq(healthy))
+    tree.write(tmp_path / "kernel/mm/transparent_hugepage", settings.huge_pages(healthy))
+    tree.write(tmp_path / "proc/sys", settings.sysctls(healthy))
+    driver = procfs.driver_tree(healthy, "580.126.20", {"NVreg_NvLinkDisable": "1"})
+    tree.write(tmp_path / "proc/driver", driver)
+    monkeypatch.setattr(node_kernel, "SYS", tmp_path)
+    monkeypatch.setattr(node_kernel, "PROC", tmp_path / "proc")
+    found = node_kernel.kernel()
+    assert found["governors"] == {"performance": 4}
+    assert (found["transparent_hugepages"], found["numa_balancing"]) == ("madvise", 0)
+    assert found["driver_options"]["NvLinkDisable"] == "1"
+    assert found["driver_options"]["RmNvlinkBandwidthLinkCount"] == "0"
+
+
+def test_other_fabric_mode_is_written_over_the_packages(
+    tmp_path: Path, healthy: dict[str, Any]
+) -> None:
+    put(tmp_path, "fm.cfg", "LOG_LEVEL=4\nFABRIC_MODE=0\nFABRIC_MODE_RESTART=0\n")
+    boot.set_fabric_mode(healthy, tmp_path / "fm.cfg")
+    assert "FABRIC_MODE=0\n" in (tmp_path / "fm.cfg").read_text()
+    shared = {**healthy, "fabric": {**healthy["fabric"], "mode": 1}}
+    boot.set_fabric_mode(shared, tmp_path / "fm.cfg")
+    text = (tmp_path / "fm.cfg").read_text()
+    assert text == "LOG_LEVEL=4\nFABRIC_MODE=1\nFABRIC_MODE_RESTART=0\n"
 
 
 def test_bare_node_has_nouveau_and_no_nvidia(tmp_path: Path) -> None:

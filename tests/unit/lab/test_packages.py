@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import hashlib
+import os
+import signal
 import subprocess
 from collections.abc import Callable
 from pathlib import Path
@@ -114,3 +116,19 @@ def test_shell_scripts_are_free_of_syntax_errors() -> None:
     assert len(scripts) >= 5
     for script in scripts:
         subprocess.run(["sh", "-n", str(script)], check=True)
+
+
+def test_subnet_manager_stays_under_its_own_name(
+    built: dict[str, Path], unpack: Callable[[Path], Path]
+) -> None:
+    program = unpack(built["nvlsm"]) / "opt/nvidia/nvlsm/sbin/nvlsm"
+    version = subprocess.run([program, "--version"], check=True, capture_output=True, text=True)
+    assert version.stdout == "NVLSM 2025.10.11 (simulation)\n"
+    with subprocess.Popen([program], start_new_session=True) as running:
+        try:
+            with pytest.raises(subprocess.TimeoutExpired):
+                running.wait(0.1)
+            name = Path(f"/proc/{running.pid}/comm").read_text(encoding="utf-8")
+        finally:
+            os.killpg(running.pid, signal.SIGKILL)
+    assert name == "nvlsm\n"

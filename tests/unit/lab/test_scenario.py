@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -21,6 +22,8 @@ TOPOLOGIES = {
     "seven-gpus": [0, 0, 0, 1, 1, 1, 1],
     "four-numa-nodes": [0, 0, 1, 1, 2, 2, 3, 3],
     "six-numa-nodes-two-without-gpu": [0, 0, 2, 2, 3, 3, 5, 5],
+    "eight-numa-nodes": [3, 2, 1, 0, 7, 6, 5, 4],
+    "numa-node-unknown": [-1] * 8,
 }
 
 
@@ -45,10 +48,17 @@ def test_gpus_are_on_the_numa_nodes_their_source_shows(name: str) -> None:
     assert [gpu["numa_node"] for gpu in rendered["gpus"]] == TOPOLOGIES[name]
 
 
+def with_text_keys(value: Any) -> Any:
+    """The same with link and GPU numbers as texts where they are keys, as JSON has them."""
+    if isinstance(value, dict):
+        return {str(key): with_text_keys(item) for key, item in value.items()}
+    return [with_text_keys(item) for item in value] if isinstance(value, list) else value
+
+
 @pytest.mark.parametrize("name", scenario.names())
 def test_every_scenario_of_the_repository_renders_to_json(name: str) -> None:
     rendered = scenario.render(name, 2)
-    assert json.loads(json.dumps(rendered)) == rendered
+    assert json.loads(json.dumps(rendered)) == with_text_keys(rendered)
     assert rendered["name"] == name
 
 
@@ -132,9 +142,50 @@ def test_a_later_fault_is_told_as_what_changes(tmp_path: Path) -> None:
     ]
 
 
+def test_single_links_and_bins_can_be_told_apart(tmp_path: Path) -> None:
+    links = (
+        "speed_mbps: {7: 26562}, version: {7: 6}, remote_type: {7: 0}, "
+        "fec_history: {7: [9, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1]}"
+    )
+    path = write(tmp_path, f"extends: healthy\ngpus: {{3: {{links: {{{links}}}}}}}\n")
+    said, healthy = scenario.render(path, 2)["nvml"], scenario.render("healthy", 2)["nvml"]
+    changed = {key: value for key, value in said.items() if healthy.get(key) != value}
+    assert changed == {
+        "gpu.3.field.164.7": "26562",
+        "gpu.3.links.7.version": "6",
+        "gpu.3.links.7.remote_type": "0",
+        **{f"gpu.3.field.{field}.7": "0" for field in range(236, 250)},
+        "gpu.3.field.235.7": "9",
+        "gpu.3.field.250.7": "1",
+    }
+
+
+def test_memory_repair_and_answers_are_told_flat(tmp_path: Path) -> None:
+    text = (
+        "extends: healthy\ngpus:\n  4:\n    sram: {aggregate_parity: 3}\n"
+        "    remap: {banks: {low: 2}}\n    repair: {tpc_pending: true}\n"
+        "    p2p: {1: 3}\n    refuse: {nvmlDeviceGetFieldValues: 15}\n"
+    )
+    said = scenario.render(write(tmp_path, text), 2)["nvml"]
+    wanted = {
+        "sram.aggregate_parity": "3",
+        "remap.banks.low": "2",
+        "repair.tpc_pending": "1",
+        "p2p.1": "3",
+        "refuse.nvmlDeviceGetFieldValues": "15",
+    }
+    assert {key: said.get(f"gpu.4.{key}") for key in wanted} == wanted
+
+
 @pytest.mark.parametrize(
     ("text", "line"),
     [
+        ("extends: healthy\ngpus: {0: {links: {speed_mbps: {18: 1}}}}\n", "beyond 17"),
+        ("extends: healthy\ngpus: {0: {links: {speed_mbps: {7: x}}}}\n", "expected link: number"),
+        ("extends: healthy\ngpus: {0: {links: {fec_history: [1]}}}\n", "expected 16 numbers"),
+        ("extends: healthy\ngpus: {0: {links: {fec_history: {7: 1}}}}\n", "expected 16 numbers"),
+        ("extends: healthy\ngpus: {0: {p2p: {GPU1: 5}}}\n", "expected peer: P2P status"),
+        ("extends: healthy\ngpus: {0: {refuse: {nvmlInit: lost}}}\n", "its error code"),
         ("extends: helthy\n", "unknown scenario 'helthy' (did you mean 'healthy'?)"),
         ("extends: healthy\nfabrik: {}\n", "unknown key 'fabrik' (did you mean 'fabric'?)"),
         (

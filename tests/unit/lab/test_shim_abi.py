@@ -109,6 +109,10 @@ def test_every_versioned_struct_of_the_stand_in_is_compared() -> None:
     assert declared == set(STRUCTS)
 
 
+def test_every_struct_with_a_version_word_has_it_compared() -> None:
+    assert {struct for struct in STRUCTS if fields_of(struct)[0] == "version"} == set(VERSIONS)
+
+
 def test_return_codes_are_those_of_nvidia_ml_py() -> None:
     header = (shim_build.SOURCES / "abi.h").read_text(encoding="utf-8")
     codes = re.findall(r"(NVML_\w+) = (\d+)", header)
@@ -156,7 +160,7 @@ def pynvml_calls(source: str) -> Iterator[str]:
             yield from (alias.name for alias in node.names if alias.name.startswith("nvml"))
         match node:
             case ast.Attribute(value=ast.Name(id=module), attr=name) if module in names:
-                if name.startswith("nvml"):
+                if name.startswith(("nvml", "c_nvml")):
                     yield name
 
 
@@ -176,9 +180,103 @@ def symbols(function: str) -> set[str]:
     return found
 
 
+def called_by_the_node_program() -> set[str]:
+    """Every name `nvml...` or `c_nvml...` of nvidia-ml-py that the node program uses."""
+    return {name for path in NODE.glob("*.py") for name in pynvml_calls(path.read_text("utf-8"))}
+
+
+def structs(name: str, done: set[str]) -> set[str]:
+    """Structures of nvidia-ml-py that a name of it is, or passes to the driver, or is made of.
+
+    A structure with two names there, such as nvmlPciInfo_t, counts once.
+    """
+    thing = getattr(pynvml, name, None)
+    if name in done:
+        return set()
+    done.add(name)
+    if inspect.isfunction(thing):
+        text = inspect.getsource(inspect.unwrap(thing))
+        inner = re.findall(r"\b(?:c_)?nvml[A-Z]\w+", text)
+        return {found for name in inner for found in structs(name, done)}
+    if not (inspect.isclass(thing) and issubclass(thing, (ctypes.Structure, ctypes.Union))):
+        return set()
+    members = [field[1].__name__ for field in getattr(thing, "_fields_", [])]
+    return {thing.__name__, *(found for name in members for found in structs(name, done))}
+
+
+def test_every_struct_the_node_program_passes_is_compared() -> None:
+    done: set[str] = set()
+    passed = {found for name in called_by_the_node_program() for found in structs(name, done)}
+    assert {"c_nvmlEccSramErrorStatus_v1_t", "c_nvmlFieldValue_t", "c_nvmlValue_t"} <= passed
+    assert {"c_nvmlGpuFabricInfo_v3_t", "c_nvmlRepairStatus_t", "nvmlPciInfo_t"} <= passed
+    assert passed - {getattr(pynvml, name).__name__ for name in STRUCTS.values()} == set()
+
+
+#: enum name in the stand-in's sources -> nvidia-ml-py's name for it
+ENUMS = {
+    "VALUE_UINT": "NVML_VALUE_TYPE_UNSIGNED_INT",
+    "VALUE_ULONGLONG": "NVML_VALUE_TYPE_UNSIGNED_LONG_LONG",
+    "VALUE_INT": "NVML_VALUE_TYPE_SIGNED_INT",
+    "IN_PROGRESS": "NVML_GPU_FABRIC_STATE_IN_PROGRESS",
+    "COMPLETED": "NVML_GPU_FABRIC_STATE_COMPLETED",
+    "P2P_OK": "NVML_P2P_STATUS_OK",
+    "P2P_NOT_SUPPORTED": "NVML_P2P_STATUS_NOT_SUPPORTED",
+    "P2P_PROP": "NVML_P2P_CAPS_INDEX_PROP",
+    "LEVEL_INTERNAL": "NVML_TOPOLOGY_INTERNAL",
+    "LEVEL_NODE": "NVML_TOPOLOGY_NODE",
+    "LEVEL_SYSTEM": "NVML_TOPOLOGY_SYSTEM",
+    "DL_REPLAY": "NVML_FI_DEV_NVLINK_ERROR_DL_REPLAY",
+    "DL_CRC": "NVML_FI_DEV_NVLINK_ERROR_DL_CRC",
+    "LINK_SPEED": "NVML_FI_DEV_NVLINK_GET_SPEED",
+    "LINK_STATE": "NVML_FI_DEV_NVLINK_GET_STATE",
+    "LINK_VERSION": "NVML_FI_DEV_NVLINK_GET_VERSION",
+    "TLIMIT_FIRST": "NVML_FI_DEV_TEMPERATURE_SHUTDOWN_TLIMIT",
+    "TLIMIT_LAST": "NVML_FI_DEV_TEMPERATURE_GPU_MAX_TLIMIT",
+    "COUNTERS_FIRST": "NVML_FI_DEV_NVLINK_COUNT_XMIT_PACKETS",
+    "COUNTERS_LAST": "NVML_FI_DEV_NVLINK_COUNT_SYMBOL_BER",
+    "FEC_FIRST": "NVML_FI_DEV_NVLINK_COUNT_FEC_HISTORY_0",
+    "FEC_LAST": "NVML_FI_DEV_NVLINK_COUNT_FEC_HISTORY_15",
+    "CORRECTED": "NVML_MEMORY_ERROR_TYPE_CORRECTED",
+    "UNCORRECTED": "NVML_MEMORY_ERROR_TYPE_UNCORRECTED",
+    "VOLATILE": "NVML_VOLATILE_ECC",
+    "AGGREGATE": "NVML_AGGREGATE_ECC",
+}
+ENUM = re.compile(r"(\w+) = (\d+)")
+
+
+def test_enum_values_are_those_of_nvidia_ml_py() -> None:
+    sources = [path.read_text("utf-8") for path in sorted(shim_build.SOURCES.glob("*.[ch]"))]
+    written = [body for text in sources for body in re.findall(r"\benum {([^}]*)}", text)]
+    values = {name: int(number) for body in written for name, number in ENUM.findall(body)}
+    plain = {name: number for name, number in values.items() if not name.startswith("NVML_")}
+    assert plain == {name: getattr(pynvml, theirs) for name, theirs in ENUMS.items()}
+
+
+def test_fabric_words_are_those_of_nvidia_ml_py() -> None:
+    for words, prefix in (
+        (scenario_shape.FABRIC_STATES, "NVML_GPU_FABRIC_STATE_"),
+        (scenario_shape.FABRIC_HEALTH, "NVML_GPU_FABRIC_HEALTH_SUMMARY_"),
+    ):
+        for word, number in words.items():
+            assert getattr(pynvml, prefix + theirs_for(word)) == number
+
+
+def theirs_for(word: str) -> str:
+    """The word in nvidia-ml-py's spelling."""
+    return {"limited": "LIMITED_CAPACITY"}.get(word, word.upper().replace("-", "_"))
+
+
+def test_error_words_are_those_of_nvidia_ml_py(library: Path) -> None:
+    text = ctypes.CDLL(str(library)).nvmlErrorString
+    text.restype = ctypes.c_char_p
+    header = (shim_build.SOURCES / "abi.h").read_text(encoding="utf-8")
+    codes = [int(code) for code in re.findall(r"NVML_\w+ = (\d+)", header)]
+    assert all(text(code) != b"Unknown Error" for code in codes)
+
+
 def test_every_nvml_function_the_node_program_calls_is_exported(library: Path) -> None:
-    called = {name for path in NODE.glob("*.py") for name in pynvml_calls(path.read_text("utf-8"))}
-    functions = {name for name in called if callable(getattr(pynvml, name, None))}
+    called = called_by_the_node_program()
+    functions = {name for name in called if inspect.isfunction(getattr(pynvml, name, None))}
     assert {"nvmlInit", "nvmlDeviceGetUUID", "nvmlDeviceGetGpuFabricInfoV"} <= functions
     wanted = {symbol for name in functions for symbol in symbols(name)}
     exported = ctypes.CDLL(str(library))

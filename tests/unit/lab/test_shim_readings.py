@@ -140,6 +140,31 @@ def test_single_reading_can_fail_with_any_code(library: Path, tmp_path: Path) ->
     assert answers[1:] == ["error 999", ["error 4", 18]]
 
 
+def test_any_call_can_answer_an_error(library: Path, tmp_path: Path) -> None:
+    lines = "gpu.2.refuse.nvmlDeviceGetFieldValues=16\nrefuse.nvmlSystemGetDriverVersion=4"
+    conf = write_conf(tmp_path / "conf", facts(), lines=lines)
+    asked = ("fields(2, 230)", "fields(1, 230)", "links(2)", "n.nvmlSystemGetDriverVersion()")
+    assert ask(library, conf, *asked)[1:] == ["error 16", [0], [1] * 18, "error 4"]
+
+
+def test_one_pair_can_be_without_p2p(library: Path, tmp_path: Path) -> None:
+    conf = write_conf(tmp_path / "conf", facts("one-pair-no-p2p"))
+    answers = ask(library, conf, "p2p(1)", "p2p(4, 0)", "p2p(0)")
+    assert answers[1:] == [
+        [0, None, 0, 0, 5, 0, 0, 0],
+        [0, 5, 0, 0, None, 0, 0, 0],
+        [None, 0, 0, 0, 0, 0, 0, 0],
+    ]
+
+
+def test_one_link_can_be_slow(library: Path, tmp_path: Path) -> None:
+    conf = write_conf(tmp_path / "conf", facts("one-slow-link"))
+    assert ask(library, conf, "fields(3, (164, 7), (164, 8))", "fields(2, (164, 7))")[1:] == [
+        [26562, 53125],
+        [53125],
+    ]
+
+
 @pytest.mark.parametrize(
     "line", ["hang.nvmlDeviceGetCount_v2=1", "gpu.3.hang.nvmlDeviceGetUUID=1", "hang.nvmlInit=1"]
 )

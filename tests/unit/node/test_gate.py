@@ -52,7 +52,8 @@ def test_unfit_node_is_refused_and_says_why_on_one_line() -> None:
     verdict = judge(expectation, state)
     told = gate.lines(verdict)
     assert told[0].startswith("gate: unfit (")
-    assert told[1].startswith("fail: GPU 2 has 17 of 18 NVLinks up -> reset-gpu GPU 2 (module 7")
+    said = "fail: GPU 2 has 17 of 18 NVLinks up: NVLink 4 down -> reset-gpu GPU 2 (module 7"
+    assert told[1].startswith(said)
     assert len(told) == 2
 
 

@@ -14,9 +14,9 @@ from typing import Any
 import pytest
 
 from deploy import zipapp
-from deploy.node import observe
-from tests.unit.core.test_schema import problems
+from deploy.node import observe, system, xid
 from tests.unit.node.conftest import Nvml
+from tests.unit.node_schema import problems
 
 
 @pytest.fixture(scope="session")
@@ -92,6 +92,28 @@ def test_fault_in_one_reader_does_not_cost_the_document() -> None:
         raise RuntimeError("oops")
 
     assert observe.guarded(broken) == {"unmeasured": "RuntimeError: oops"}
+
+
+def test_kernel_log_is_read_once_for_all_that_need_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    read: list[int] = []
+
+    def log() -> list[str]:
+        read.append(1)
+        return []
+
+    monkeypatch.setattr(xid, "kernel_log", log)
+    parts = observe.parts({})
+    assert (parts["xids"](), parts["sxids"]()) == ([], [])
+    assert len(read) == 1
+
+
+def test_units_that_every_verdict_needs_are_read_unasked(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(system, "units", list)
+    assert observe.parts({"units": ["x.service"]})["units"]() == [
+        *observe.FABRIC_UNITS,
+        "x.service",
+    ]
+    assert "nvidia-dcgm.service" in observe.FABRIC_UNITS
 
 
 def test_wait_for_the_fabric_tells_what_it_settled_to(program: Path, nvml: Nvml) -> None:

@@ -4,17 +4,19 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import time
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from . import modules, numa, nvml, pci, procfs
+from . import modules, numa, nvml, pci, procfs, settings
 from .modprobe import SCENARIO
 from .tree import Tree, bind, remounted_writable, tmpfs, write
 
 RUN = nvml.RUN
 BOOTS = Path("/var/lib/b200-lab/boots")
+FABRIC_MANAGER_CONFIG = Path("/usr/share/nvidia/nvswitch/fabricmanager.cfg")
 MODPROBE = Path("/usr/sbin/modprobe")
 MODPROBE_STAND_IN = "/usr/lib/b200-lab/modprobe"
 
@@ -78,11 +80,33 @@ def cover_files(name: str, files: Tree, target: Path) -> None:
             bind(root / file, target / file)
 
 
-def open_sysctls() -> None:
-    """A writable file over each sysctl a deployment may set, starting with the machine's value."""
+def open_sysctls(said: Tree) -> None:
+    """A writable file over each sysctl a deployment may set.
+
+    It starts with the scenario's value, else with the machine's.
+    """
     root = Path("/proc/sys")
     values = {name: root / name for name in procfs.SYSCTLS if (root / name).exists()}
-    cover_files("sysctl", {name: path.read_bytes() for name, path in values.items()}, root)
+    machine: Tree = {name: path.read_bytes() for name, path in values.items()}
+    cover_files("sysctl", machine | said, root)
+
+
+def show_settings(scenario: Mapping[str, Any]) -> None:
+    """Kernel settings, where the machine's kernel has a place for them."""
+    cpufreq = Path("/sys/devices/system/cpu/cpufreq")
+    if cpufreq.is_dir():
+        cover_folder("cpufreq", settings.cpufreq(scenario), cpufreq)
+    huge_pages = Path("/sys/kernel/mm/transparent_hugepage")
+    cover_files("huge-pages", settings.huge_pages(scenario), huge_pages)
+    open_sysctls(settings.sysctls(scenario))
+
+
+def set_fabric_mode(scenario: Mapping[str, Any], path: Path = FABRIC_MANAGER_CONFIG) -> None:
+    """The mode somebody gave the fabric manager before this boot; 0 leaves the package's file."""
+    mode = scenario["fabric"]["mode"]
+    if mode and path.is_file():
+        text = re.sub(r"(?m)^FABRIC_MODE=.*$", f"FABRIC_MODE={mode}", path.read_text("utf-8"))
+        path.write_text(text, encoding="utf-8")
 
 
 def show_proc(
@@ -114,7 +138,8 @@ def main() -> None:
     open_module_folder()
     modules.show(scenario, loaded)
     show_proc(scenario, driver, parameters)
-    open_sysctls()
+    show_settings(scenario)
+    set_fabric_mode(scenario)
     replace_modprobe()
     loaded_names = ", ".join(sorted(loaded))
     print(f"scenario {scenario['name']}, boot {boots}, modules: {loaded_names}")

@@ -7,6 +7,10 @@ from typing import Any
 
 from .tree import Link, Tree
 
+#: What a port says unless the scenario does.
+PORT = {"state": "ACTIVE", "rate_gbps": 400, "link_layer": "InfiniBand"}
+STATES = {"DOWN": 1, "INIT": 2, "ARMED": 3, "ACTIVE": 4}
+
 
 def port_guid(index: int) -> str:
     """A function's port GUID (made up, distinct)."""
@@ -17,13 +21,15 @@ def devices(nics: Iterable[Mapping[str, Any]]) -> Tree:
     """/sys/class/infiniband: one folder a function, with its PCI device and one port."""
     files: Tree = {}
     for index, nic in enumerate(nics):
-        name = nic["name"]
+        name, port = nic["name"], PORT | nic.get("port", {})
         files |= {
             f"{name}/device": Link(f"/sys/bus/pci/devices/{nic['pci_address']}"),
             f"{name}/node_type": "1: CA",
             f"{name}/fw_ver": "28.43.2566",
-            f"{name}/ports/1/state": "4: ACTIVE",
-            f"{name}/ports/1/phys_state": "5: LinkUp",
+            f"{name}/ports/1/state": f"{STATES[port['state']]}: {port['state']}",
+            f"{name}/ports/1/phys_state": "3: Disabled" if port["state"] == "DOWN" else "5: LinkUp",
+            f"{name}/ports/1/rate": f"{port['rate_gbps']} Gb/sec (4X NDR)",
+            f"{name}/ports/1/link_layer": port["link_layer"],
             f"{name}/ports/1/port_guid": port_guid(index),
         }
     return files

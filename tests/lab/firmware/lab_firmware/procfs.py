@@ -30,6 +30,17 @@ SYSCTLS = (
     "vm/zone_reclaim_mode",
 )
 
+#: Some of the driver's options with their defaults (open-gpu-kernel-modules, nv-reg.h).
+DRIVER_DEFAULTS = {
+    "EnableStreamMemOPs": "0",
+    "NvLinkDisable": "0",
+    "RmProfilingAdminOnly": "1",
+    "DmaRemapPeerMmio": "1",
+    "EnablePCIERelaxedOrderingMode": "0",
+    "RmNvlinkBandwidthLinkCount": "0",
+    "ImexChannelCount": "2048",
+}
+
 
 def _grub_words(root: Path) -> list[str]:
     """What /etc/default/grub (and grub.d) adds to the command line at the next boot."""
@@ -51,6 +62,12 @@ def cmdline(scenario: Mapping[str, Any], root: Path = Path("/")) -> str:
     return " ".join([scenario["kernel_cmdline"], *_grub_words(root)])
 
 
+def params(parameters: Mapping[str, str]) -> dict[str, str]:
+    """The driver's options as it runs with them: its defaults, and what modprobe.d says."""
+    given = {key.removeprefix("NVreg_"): value for key, value in parameters.items()}
+    return DRIVER_DEFAULTS | given
+
+
 def driver_tree(
     scenario: Mapping[str, Any], version: str | None, parameters: Mapping[str, str]
 ) -> Tree:
@@ -62,10 +79,7 @@ def driver_tree(
             f"NVRM version: NVIDIA UNIX Open Kernel Module for x86_64  {version}  "
             "Release Build  (b200kit lab, simulation)\nGCC version:  gcc version 12.2.0"
         ),
-        "nvidia/params": "\n".join(
-            [f"{key.removeprefix('NVreg_')}: {value}" for key, value in parameters.items()]
-            or ["NvLinkDisable: 0"]
-        ),
+        "nvidia/params": "\n".join(f"{key}: {value}" for key, value in params(parameters).items()),
     }
     for gpu in scenario["gpus"]:
         at = f"nvidia/gpus/{gpu['pci_address']}/information"

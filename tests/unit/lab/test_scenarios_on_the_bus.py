@@ -1,0 +1,65 @@
+"""Scenarios that the PCI bus tells, read from the simulated /sys and judged."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from deploy.core.judge import judge
+from deploy.core.verdict import Action, Verdict
+from deploy.node import pci
+from tests.lab import scenario
+from tests.lab.firmware.lab_firmware import pci as firmware
+from tests.lab.firmware.lab_firmware import tree
+from tests.unit import states
+
+#: scenario -> fit, and check, subject and action of findings against it
+MUST_FIND: dict[str, tuple[str, set[tuple[str, str, Action]]]] = {
+    "healthy": ("fit", set()),
+    "eight-numa-nodes": ("fit", set()),
+    "numa-node-unknown": (
+        "unmeasured",
+        {("numa.gpu", f"GPU {index}", Action.NONE) for index in range(8)},
+    ),
+    "acs-on": (
+        "unfit",
+        {("pcie.acs", f"bridge 0000:{at}", Action.NONE) for at in ("15:01.0", "17:00.0")},
+    ),
+    "bridge-at-gen3": (
+        "unfit",
+        {("pcie.path", f"bridge 0000:{at}", Action.POWER_CYCLE) for at in ("4c:01.0", "4d:00.0")},
+    ),
+}
+
+Judged = Callable[[str], Verdict]
+
+
+@pytest.fixture
+def judged(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Judged:
+    """The verdict on a healthy node whose bus and NUMA nodes are a scenario's."""
+    monkeypatch.setattr(pci, "SYS", tmp_path)
+
+    def read(name: str) -> Verdict:
+        rendered, state = scenario.render(name, 2), states.healthy()
+        tree.write(tmp_path / "bus/pci", firmware.tree(rendered, "nvidia"))
+        for gpu, place in zip(state["gpus"], rendered["gpus"], strict=True):
+            gpu["pci_address"] = place["pci_address"]
+        state["pci"]["gpus"] = pci.gpus()
+        state["numa"] = [
+            {"id": n["id"], "cpus": n["cpus_written"], "memory_kib": n["memory_gib"] << 20}
+            for n in rendered["numa_nodes"]
+        ]
+        return judge(states.expectation(), state)
+
+    return read
+
+
+@pytest.mark.parametrize("name", MUST_FIND)
+def test_what_the_bus_tells_is_found(name: str, judged: Judged) -> None:
+    verdict, (fit, wanted) = judged(name), MUST_FIND[name]
+    found = {(f.check, f.subject, f.action) for f in verdict.findings if f.blocks}
+    assert wanted <= found
+    assert {check for check, _, _ in found} == {check for check, _, _ in wanted}
+    assert verdict.fit == fit
