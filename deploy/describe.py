@@ -67,6 +67,12 @@ From `deploy/hardware/{name}.yaml`, which also has each figure's source and date
 read from a real node by its source, *quoted* is stated by its source, *inferred* is our reasoning.
 """
 
+_NOT_APPLICABLE = """\
+### Checks that are not applicable to {title}
+
+The verdict lists them with the reason, and says nothing about them.
+"""
+
 
 def inventory_markdown() -> str:
     """docs/inventory.md: every key of `NodeSpec` and of the mappings inside it."""
@@ -124,16 +130,33 @@ def checks_markdown() -> str:
 
 def _hardware(document: Mapping[str, Any]) -> Iterator[str]:
     entries = document["expect"]
-    plain = {name: e for name, e in entries.items() if not isinstance(e["value"], dict)}
+    taken = {key: other for other, keys in document.get("same_as", {}).items() for key in keys}
+    tables = {name: e for name, e in entries.items() if isinstance(e["value"], dict)}
     yield _EXPECTATIONS.format(title=document["title"], name=document["name"])
     rows = [
-        (f"`{name}`", f"{_show(e['value'])} {e['unit']}", e["kind"]) for name, e in plain.items()
+        (f"`{name}`", _value(entry, taken.get(name, "")), _known(entry, taken.get(name, "")))
+        for name, entry in entries.items()
+        if name not in tables or name in taken
     ]
     yield _table(("expectation", "value", "how it is known"), rows)
-    for name, entry in entries.items():
-        if name not in plain:
-            yield f"### {name}\n\nBy {entry['unit']}; {entry['kind']}.\n"
-            yield _table(("code", "meaning", "action"), _codes(entry["value"]))
+    for name in (name for name in tables if name not in taken):
+        yield f"### {name}\n\nBy {tables[name]['unit']}; {tables[name]['kind']}.\n"
+        yield _table(("code", "meaning", "action"), _codes(tables[name]["value"]))
+    if left_out := document.get("not_applicable"):
+        yield _NOT_APPLICABLE.format(title=document["title"])
+        yield _table(("check", "why"), [(f"`{name}`", why) for name, why in left_out.items()])
+
+
+def _value(entry: Mapping[str, Any], other: str) -> str:
+    """A figure and its unit; a table is told where it stands."""
+    if isinstance(entry["value"], dict):
+        return f"the table of {other}"
+    return f"{_show(entry['value'])} {entry['unit']}"
+
+
+def _known(entry: Mapping[str, Any], other: str) -> str:
+    """How a figure is known, and of which hardware when it was taken over."""
+    return f"{entry['kind']}, for {other}" if other else str(entry["kind"])
 
 
 def _codes(table: Mapping[str, Any]) -> Iterator[tuple[str, str, str]]:

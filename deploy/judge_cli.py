@@ -14,6 +14,7 @@ from deploy.core import expectation as expectations
 from deploy.core.judge import judge
 from deploy.core.state import StateView, Unmeasured
 from deploy.core.verdict import Action, Finding, Status, Verdict, grouped
+from deploy.report.grid import topology_lines
 
 WORDS = {"fit": "fit", "unfit": "UNFIT", "unmeasured": "UNKNOWN"}
 LADDER = {
@@ -28,7 +29,10 @@ LADDER = {
 
 
 def expectation_for(name: str) -> dict[str, Any]:
-    """An expectation from hardware data alone: any driver the hardware takes, no services."""
+    """An expectation from hardware data alone: any driver the hardware takes, no services.
+
+    Clock and kernel are judged; nothing is compared with what was asked, as nothing was.
+    """
     data = hardware.load(name)
     count = data["expect"]["gpu_count"]["value"]
     return {
@@ -38,6 +42,10 @@ def expectation_for(name: str) -> dict[str, Any]:
         "gpu_count": count,
         "services": [],
         "waivers": [],
+        "clock_synchronized": True,
+        "kernel": "judged",
+        "passport": "keep",
+        "bandwidth": "off",
     }
 
 
@@ -120,7 +128,15 @@ def report(name: str, state: object, verdict: Verdict) -> str:
 
 def read_json(path: str) -> Any:
     """A JSON file; raises OSError or ValueError."""
-    return json.loads(Path(path).read_text(encoding="utf-8"))
+    try:
+        return json.loads(Path(path).read_text(encoding="utf-8"))
+    except RecursionError as error:
+        raise ValueError(f"{path} is nested too deeply to be read") from error
+
+
+def printable(text: str) -> str:
+    """The text with a question mark for what JSON may hold and UTF-8 may not."""
+    return text.encode("utf-8", "replace").decode("utf-8")
 
 
 def main(argv: list[str]) -> int:
@@ -130,6 +146,7 @@ def main(argv: list[str]) -> int:
     parser.add_argument("--hardware", default="hgx-b200", help="a file of deploy/hardware by name")
     parser.add_argument("--expect", help="an expectation document instead of hardware data alone")
     parser.add_argument("--json", action="store_true", help="print the verdict as JSON")
+    parser.add_argument("--topology", action="store_true", help="print the GPUs' matrix, too")
     options = parser.parse_args(argv)
     try:
         expect = read_json(options.expect) if options.expect else expectation_for(options.hardware)
@@ -141,5 +158,7 @@ def main(argv: list[str]) -> int:
         expect = {"today": date.today().isoformat(), **expect}
     verdict = judge(expect, state)
     shown = json.dumps(verdict.to_json(), indent=2) if options.json else None
-    print(shown or report(Path(options.state).stem, state, verdict))
+    print(printable(shown or report(Path(options.state).stem, state, verdict)))
+    if options.topology and not shown:
+        print("\n".join(topology_lines(state, expect)))
     return verdict.exit_status

@@ -4,10 +4,14 @@
      "hardware": {"name": "hgx-b200", "expect": {"nvlink.links": {"value", "unit", "source", ...}}},
      "driver": {"version": "580.126.20", "packages": {"nvidia-open": "580.126.20", ...}} | null,
      "gpu_count": 8, "services": ["haproxy.service"], "today": "2026-11-21",
+     "clock_synchronized": true, "kernel": "judged" | "reported",
+     "passport": "keep" | "renew", "bandwidth": "off" | "when-installed" | "required",
      "waivers": [{"check", "subject", "owner", "reason", "until": "2026-12-01"}]}
 
-An expectation that is missing or malformed raises `Unexpected`; judge turns that into an unmeasured
-finding, so that a check without its threshold never passes.
+Older documents lack clock_synchronized, kernel, passport and bandwidth: clock and kernel are judged
+then, the passport is kept and no bandwidth is asked for. Any other expectation that is missing,
+and every one that is malformed, raises `Unexpected`; judge turns that into an unmeasured finding,
+so that a check without its threshold never passes.
 """
 
 from __future__ import annotations
@@ -15,7 +19,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from deploy.core.state import Unmeasured, View
+from deploy.core.state import Missing, Unmeasured, View
 
 SCHEMA = "b200kit/expect/1"
 
@@ -53,6 +57,13 @@ class Expectation(View):
         source = entry.text("source") or "no source given"
         return Expected(value, entry.text("unit") or "", f"hardware/{where}.yaml: {source}")
 
+    def words(self, name: str) -> Expected:
+        """One expectation that is a list of names; raises Unexpected when it is anything else."""
+        expected = self.hardware(name, list)
+        if not all(isinstance(word, str) for word in expected.value):
+            raise Unexpected(f"hardware data: {name}: it must be a list of texts")
+        return expected
+
     def gpu_count(self) -> int:
         """How many GPUs the node must have."""
         count = self.number("gpu_count")
@@ -84,3 +95,34 @@ class Expectation(View):
         if isinstance(services, Unmeasured):
             raise Unexpected(f"services: {services.reason}")
         return [str(name) for name in services]
+
+    def clock_judged(self) -> bool:
+        """Whether the clock must be synchronized; an inventory may say it is another's business."""
+        judged = self.flag("clock_synchronized")
+        if isinstance(judged, Missing):
+            return True
+        if isinstance(judged, Unmeasured):
+            raise Unexpected(f"clock_synchronized: {judged.reason}")
+        return judged
+
+    def kernel_judged(self) -> bool:
+        """Whether settings of the kernel are judged; false where the kernel is not the node's."""
+        return self.choice("kernel", ("judged", "reported")) == "judged"
+
+    def passport(self) -> str:
+        """What to do about the node's passport: "keep" or "renew"."""
+        return self.choice("passport", ("keep", "renew"))
+
+    def bandwidth(self) -> str:
+        """Whether bandwidth is measured: "off", "when-installed" or "required"."""
+        return self.choice("bandwidth", ("off", "when-installed", "required"))
+
+    def choice(self, key: str, words: tuple[str, ...]) -> str:
+        """One of a few words, the first where the document lacks the key."""
+        word = self.text(key)
+        if isinstance(word, Missing):
+            return words[0]
+        if isinstance(word, Unmeasured) or word not in words:
+            why = word.reason if isinstance(word, Unmeasured) else f"{word!r} is not known"
+            raise Unexpected(f"{key}: {why}; it must be one of {', '.join(words)}")
+        return word

@@ -48,10 +48,27 @@ def judge(expectation: object, state: object, checks: Mapping[str, Check] | None
     if refused:
         return Verdict(refused)
     chosen = registered() if checks is None else checks
+    left_out = not_applicable(expect, chosen)
     findings = [
-        finding for name, run in chosen.items() for finding in run_one(name, run, expect, view)
+        finding
+        for name, run in chosen.items()
+        if name not in left_out
+        for finding in run_one(name, run, expect, view)
     ]
-    return Verdict(tuple(waive(expect, finding) for finding in findings))
+    return Verdict(tuple(waive(expect, finding) for finding in findings), left_out)
+
+
+def not_applicable(expect: Expectation, checks: Iterable[str]) -> dict[str, str]:
+    """The checks that ask for what this hardware does not have, each with why.
+
+    A table that is malformed anywhere leaves nothing out: better a check too many than one too few.
+    """
+    table = expect.get(dict, "hardware", "not_applicable")
+    if isinstance(table, Unmeasured):
+        return {}
+    if not all(isinstance(why, str) and why.strip() for why in table.values()):
+        return {}
+    return {name: table[name] for name in checks if name in table}
 
 
 def malformed(expect: Expectation, view: StateView) -> tuple[Finding, ...]:

@@ -191,6 +191,22 @@ class NodeSpec:
     waivers: tuple[Waiver, ...] = setting(
         fields.sequence(fields.nested(Waiver)), "accepted findings", ()
     )
+    clock_synchronized: bool = setting(fields.boolean, "judge that the clock is synchronized", True)
+    kernel_settings: str = setting(
+        fields.one_of("judged", "reported"),
+        "judge NUMA balancing, CPU governor and ACS, or only report them",
+        "judged",
+    )
+    passport: str = setting(
+        fields.one_of("keep", "renew"),
+        "compare the node with how it was accepted, or accept it as it is now",
+        "keep",
+    )
+    bandwidth: str = setting(
+        fields.one_of("off", "when-installed", "required"),
+        "measure bandwidth between the GPUs before the node serves",
+        "off",
+    )
     reboot_deadline_s: int = setting(fields.integer(10, 7200), "how long a reboot may take", 1800)
     fabric_deadline_s: int = setting(
         fields.integer(1, 3600), "how long the fabric may take to complete", 180

@@ -7,6 +7,7 @@ and units are described by node-state.schema.json and docs/node-state.md.
 
 from __future__ import annotations
 
+import reprlib
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Literal, TypeVar
@@ -34,27 +35,33 @@ class Missing(Unmeasured):
 class View:
     """One value of the document and its path, such as ``gpus[2].fabric``."""
 
-    def __init__(self, value: object, path: str = "") -> None:
+    def __init__(self, value: object, above: str = "", keys: tuple[Key, ...] = ()) -> None:
         self.value = value
-        self.path = path
+        self._above, self._keys = above, keys
+
+    @property
+    def path(self) -> str:
+        """Where it is. Written only when it is told: a judgement makes ten thousand views."""
+        return _path(self._above, self._keys)
 
     def at(self, *keys: Key) -> View:
         """The value below; a reason travels down, so the first cause is what is told."""
-        view = self
-        for key in keys:
-            path = (
-                f"{view.path}[{key}]" if isinstance(key, int) else f"{view.path}.{key}".strip(".")
-            )
-            view = View(_below(view.raw(), key, path), path)
-        return view
+        value: object = self.value
+        for depth, key in enumerate(keys, 1):
+            value = _reading(value)
+            if isinstance(value, Unmeasured):
+                break
+            try:
+                value = value[key]  # type: ignore[index]
+            except (LookupError, TypeError) as error:
+                path = _path(self._above, (*self._keys, *keys[:depth]))
+                value = _gone(value, path, error)
+                break
+        return View(value, self._above, (*self._keys, *keys))
 
     def raw(self) -> object:
         """The value, or Unmeasured where it is an unmeasured reading."""
-        value = self.value
-        if isinstance(value, dict) and "unmeasured" in value:
-            reason = value["unmeasured"]
-            return Unmeasured(reason if isinstance(reason, str) and reason else "no reason given")
-        return value
+        return _reading(self.value)
 
     def get(self, kind: type[T], *keys: Key) -> T | Unmeasured:
         """The value below as `kind`; true is no int, and an int will do for a float."""
@@ -98,21 +105,30 @@ class View:
         return value if isinstance(value, Unmeasured) else [k for k in value if isinstance(k, str)]
 
 
-def _below(value: object, key: Key, path: str) -> object:
-    """Value under a key, as Unmeasured when there is none."""
-    if isinstance(value, Unmeasured):
-        return value
-    try:
-        return value[key]  # type: ignore[index]
-    except (KeyError, IndexError):
+def _path(above: str, keys: tuple[Key, ...]) -> str:
+    """The text of a path, ``gpus[2].fabric``."""
+    steps = (f"[{key}]" if isinstance(key, int) else f".{key}" for key in keys)
+    return (above + "".join(steps)).strip(".")
+
+
+def _reading(value: object) -> object:
+    """The value, or Unmeasured where it is an unmeasured reading."""
+    if isinstance(value, dict) and "unmeasured" in value:
+        reason = value["unmeasured"]
+        return Unmeasured(reason if isinstance(reason, str) and reason else "no reason given")
+    return value
+
+
+def _gone(above: object, path: str, error: Exception) -> Unmeasured:
+    """Why there is no value at a path."""
+    if isinstance(error, LookupError):
         return Missing(f"{path} is not in the document")
-    except TypeError:
-        return Unmeasured(f"{path} cannot be read: {_short(value)} is above it")
+    return Unmeasured(f"{path} cannot be read: {_short(above)} is above it")
 
 
 def _short(value: object) -> str:
-    """A value for a message, cut to what fits one."""
-    text = repr(value)
+    """A value for a message, cut to what fits one, however deep it is."""
+    text = reprlib.repr(value) if isinstance(value, dict | list) else repr(value)
     return text if len(text) <= 40 else f"{text[:37]}..."
 
 
@@ -121,8 +137,13 @@ class GpuView(View):
 
     def __init__(self, value: object, position: int) -> None:
         super().__init__(value, f"gpus[{position}]")
+        self.position = position
+
+    @property
+    def index(self) -> int:
+        """NVML's index; the place in the list where there is none."""
         index = self.number("index")
-        self.index = position if isinstance(index, Unmeasured) else index
+        return self.position if isinstance(index, Unmeasured) else index
 
     @property
     def subject(self) -> str:

@@ -81,9 +81,13 @@ class Finding:
 
 @dataclass(frozen=True)
 class Verdict:
-    """All findings of one judgement."""
+    """All findings of one judgement.
+
+    `not_applicable` has the checks that ask for what the hardware does not have, each with why.
+    """
 
     findings: tuple[Finding, ...] = ()
+    not_applicable: dict[str, str] = field(default_factory=dict)
     counts: dict[str, int] = field(init=False)
 
     def __post_init__(self) -> None:
@@ -121,12 +125,17 @@ class Verdict:
             "fit": self.fit,
             "findings": [finding.to_json() for finding in self.findings],
             "counts": dict(self.counts),
+            "not_applicable": dict(self.not_applicable),
         }
 
     @classmethod
     def from_json(cls, data: dict[str, Any]) -> Verdict:
         """A verdict read back; whether it is fit is computed again from its findings."""
-        return cls(tuple(Finding.from_json(entry) for entry in data.get("findings", [])))
+        left_out = data.get("not_applicable")
+        return cls(
+            tuple(Finding.from_json(entry) for entry in data.get("findings", [])),
+            dict(left_out) if isinstance(left_out, dict) else {},
+        )
 
 
 def grouped(findings: Iterable[Finding]) -> list[tuple[Finding, int]]:

@@ -1,7 +1,10 @@
 """Expectations of each hardware as data: a value with unit, source, date, and how it is known.
 
 `load` reads one file strictly: a figure without provenance is refused, because a threshold nobody
-can trace is one nobody dares to change.
+can trace is one nobody dares to change. Two top-level keys keep the files apart and short:
+
+    same_as: {hgx-b200: [xid.actions, ...]}      figures that another file has, taken over by name
+    not_applicable: {fabric.nvlsm: why, ...}     checks of what this hardware does not have
 """
 
 from __future__ import annotations
@@ -16,6 +19,7 @@ SCHEMA = "b200kit/hardware/1"
 DIRECTORY = Path(__file__).parent
 KINDS = ("measured", "quoted", "inferred")
 KEYS = {"value", "unit", "source", "date", "kind"}
+TOP = {"schema", "name", "title", "expect", "same_as", "not_applicable"}
 
 
 class HardwareError(ValueError):
@@ -43,8 +47,23 @@ def _read(name: str) -> dict[str, Any]:
 
 
 def load(name: str) -> dict[str, Any]:
-    """The hardware of a name; raises HardwareError when it is unknown or malformed."""
-    return dict(_read(name))
+    """The hardware of a name, whole; raises HardwareError when it is unknown or malformed."""
+    document = _read(name)
+    expect = dict(document["expect"])
+    for other, keys in document.get("same_as", {}).items():
+        for key in keys:
+            expect[key] = _taken(name, other, key, expect)
+    return {**document, "expect": expect}
+
+
+def _taken(name: str, other: str, key: str, have: dict[str, Any]) -> Any:
+    """One figure of another file; taken from where it stands, never from one that took it too."""
+    theirs = _read(other)["expect"]
+    if key not in theirs:
+        raise HardwareError(f"{name}.yaml: same_as: {other}.yaml has no {key} of its own")
+    if key in have:
+        raise HardwareError(f"{name}.yaml: same_as: {key} is there already")
+    return theirs[key]
 
 
 def _problems(document: Any, name: str) -> list[str]:
@@ -53,12 +72,16 @@ def _problems(document: Any, name: str) -> list[str]:
         return [f"schema must be {SCHEMA}"]
     if document.get("name") != name:
         return [f"name must be {name}"]
-    unknown = set(document) - {"schema", "name", "title", "expect"}
+    unknown = set(document) - TOP
     if unknown:
         return [f"unknown key {sorted(unknown)[0]!r}"]
     entries = document.get("expect")
     if not isinstance(entries, dict) or not entries:
         return ["expect must be a mapping with entries"]
+    if not _lists(document.get("same_as", {})):
+        return ["same_as must map another file's name to a list of its expectations"]
+    if not _reasons(document.get("not_applicable", {})):
+        return ["not_applicable must map the id of a check to the reason"]
     return [problem for key, entry in entries.items() for problem in _entry_problems(key, entry)]
 
 
@@ -70,3 +93,19 @@ def _entry_problems(key: str, entry: Any) -> list[str]:
         return [f"{key}: kind must be one of {', '.join(KINDS)}"]
     blank = [name for name in ("source", "date") if not str(entry[name] or "").strip()]
     return [f"{key}: {name} is empty" for name in blank]
+
+
+def _lists(table: Any) -> bool:
+    """Whether this maps text to lists of text."""
+    return isinstance(table, dict) and all(
+        isinstance(name, str) and isinstance(keys, list) and all(isinstance(k, str) for k in keys)
+        for name, keys in table.items()
+    )
+
+
+def _reasons(table: Any) -> bool:
+    """Whether this maps text to text that is not blank."""
+    return isinstance(table, dict) and all(
+        isinstance(name, str) and isinstance(why, str) and bool(why.strip())
+        for name, why in table.items()
+    )

@@ -1,20 +1,42 @@
-"""One driver version: NVML, loaded module, GSP firmware, packages, and what was asked for."""
+"""One driver: bound to every GPU, of one version in all its parts, with no option that hurts."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
+from deploy.core.checks.bus import BusGpu, each_on_bus
 from deploy.core.checks.tools import each_gpu, failed, passed, rule, unread, value
-from deploy.core.drift import same_version
-from deploy.core.expectation import Expectation
+from deploy.core.expectation import Expectation, Expected, Unexpected
 from deploy.core.judge import check
-from deploy.core.state import GpuView, StateView, Unmeasured
+from deploy.core.state import GpuView, Missing, StateView, Unmeasured
 from deploy.core.verdict import Action, Finding
+
+OWN = "nvidia"
+"""Name of NVIDIA's driver on the PCI bus."""
 
 
 def numbers(version: str) -> tuple[int, ...]:
     """A version's numbers for comparison; what is no number counts as 0."""
     return tuple(int(part) if part.isdecimal() else 0 for part in version.split("."))
+
+
+@check("pci.driver")
+def bound(expect: Expectation, state: StateView) -> Iterator[Finding]:
+    """NVIDIA's driver owns every GPU of the bus; vfio-pci or nobody serves nothing."""
+    del expect
+    wanted = rule(OWN, "the driver that must own every GPU")
+
+    def look(gpu: BusGpu) -> Iterator[Finding]:
+        owner = gpu.entry.text("driver")
+        nobody = gpu.entry.is_null("driver")
+        if isinstance(owner, Unmeasured) and not nobody:
+            yield unread(f"the driver of {gpu.name}", owner, gpu.known)
+        elif owner != OWN:
+            told = "bound to no driver" if nobody else f"bound to {owner}, not to {OWN}"
+            summary = f"{gpu.name} is {told}"
+            yield failed(summary, told, wanted, Action.REBOOT, gpu.known, gpu.part)
+
+    return each_on_bus(state, look, passed(f"every GPU is bound to {OWN}", wanted))
 
 
 @check("driver.loaded")
@@ -53,11 +75,13 @@ def version(expect: Expectation, state: StateView) -> Iterator[Finding]:
 
 
 @check("driver.gsp")
-def gsp(expect: Expectation, state: StateView) -> Iterator[Finding]:
+def gsp(expect: Expectation, state: StateView) -> Iterable[Finding]:
     """The GSP firmware on every GPU is the driver's own."""
     del expect
     running = state.text("nvml", "driver_version")
-    expected = rule(running or "the driver's version", "the driver carries its GSP firmware")
+    if isinstance(running, Unmeasured):
+        return [unread("the driver version", running)]
+    expected = rule(running, "the driver carries its GSP firmware")
 
     def look(gpu: GpuView) -> list[Finding]:
         return value(
@@ -70,82 +94,34 @@ def gsp(expect: Expectation, state: StateView) -> Iterator[Finding]:
             gpu,
         )
 
-    return each_gpu(state, look, passed(f"GSP firmware {running or ''} on every GPU", expected))
+    return each_gpu(state, look, passed(f"GSP firmware {running} on every GPU", expected))
 
 
-@check("packages.lockstep")
-def lockstep(expect: Expectation, state: StateView) -> Iterator[Finding]:
-    """What speaks to the driver's private interface is of exactly the driver's version."""
-    names = expect.hardware("driver.lockstep", list)
-    running = state.text("nvml", "driver_version")
-    if isinstance(running, Unmeasured):
-        yield unread("the driver version", running)
+@check("driver.options")
+def options(expect: Expectation, state: StateView) -> Iterator[Finding]:
+    """No module option of the driver takes NVLink away, in whole or in part."""
+    rules = expect.hardware("driver.options", dict)
+    seen = state.get(dict, "kernel", "driver_options")
+    if state.is_null("kernel", "driver_options") and state.is_null("modules", "nvidia"):
+        yield passed("no driver is loaded, so none has an option")
+    elif isinstance(seen, Unmeasured):
+        yield unread("the driver's module options", seen)
+    else:
+        found = [f for name in rules.value for f in harmful(expect, state, name, rules)]
+        yield from found or [passed(f"options {', '.join(rules.value)} are as they must be", rules)]
+
+
+def harmful(expect: Expectation, state: StateView, name: str, rules: Expected) -> Iterator[Finding]:
+    """A finding when one option has a value that hurts; one the driver lacks is fine."""
+    entry = expect.at("hardware", "expect", "driver.options", "value", name)
+    wanted, setting = entry.text("wanted"), state.text("kernel", "driver_options", name)
+    if isinstance(wanted, Unmeasured):
+        raise Unexpected(wanted.reason)
+    if isinstance(setting, Missing):
         return
-    branch = running.split(".")[0]
-    found = [f for name in names.value for f in skew(state, name, branch, running, names.source)]
-    yield from found or [passed(f"{', '.join(names.value)} are {running}", names)]
-
-
-def skew(state: StateView, name: str, branch: str, want: str, source: str) -> Iterator[Finding]:
-    """A finding when one package of the set is not there or of another version.
-
-    Branches before 580 name it with the branch, such as nvidia-fabricmanager-570.
-    """
-    installed = state.at("packages", name)
-    if not isinstance(installed.raw(), dict):
-        suffixed = state.at("packages", f"{name}-{branch}")
-        installed = suffixed if isinstance(suffixed.raw(), dict) else installed
-    expected = rule(want, source)
-    found = installed.text("version")
-    if installed.raw() is None:
-        yield failed(f"{name} is not installed", "not installed", expected, Action.NONE, part=name)
-    elif isinstance(found, Unmeasured):
-        yield unread(f"the version of {name}", found)
-    elif not same_version(found, want):
-        summary = f"{name} is {found}, the running driver is {want}"
-        yield failed(summary, found, expected, Action.NONE, part=name)
-
-
-@check("packages.versions")
-def versions(expect: Expectation, state: StateView) -> Iterator[Finding]:
-    """Every package of the driver set is installed at the version asked for."""
-    asked = expect.driver_packages()
-    found = [finding for name, wanted in asked.items() for finding in wrong(state, name, wanted)]
-    yield from found or [passed(f"{len(asked)} packages of the driver set are as asked")]
-
-
-def wrong(state: StateView, name: str, wanted: str) -> Iterator[Finding]:
-    """A finding when one package is not there, of another version, or half installed."""
-    version, status = (
-        state.text("packages", name, "version"),
-        state.text("packages", name, "status"),
-    )
-    expected = rule(f"{name} {wanted}", "driver packages of the inventory")
-    if state.is_null("packages", name):
-        yield failed(f"{name} is not installed", "absent", expected, Action.NONE, part=name)
-    elif isinstance(version, Unmeasured):
-        yield unread(f"the version of {name}", version)
-    elif isinstance(status, Unmeasured):
-        yield unread(f"the status of {name}", status)
-    elif not same_version(version, wanted):
-        summary = f"{name} is {version}, {wanted} is wanted"
-        yield failed(summary, version, expected, Action.NONE, part=name)
-    elif status != "ii":
-        summary = f"{name} is not fully installed (dpkg status {status})"
-        yield failed(summary, status, expected, Action.NONE, part=name)
-
-
-@check("packages.held")
-def held(expect: Expectation, state: StateView) -> Iterator[Finding]:
-    """No package of the driver set can be upgraded behind our back."""
-    asked = expect.driver_packages()
-    expected = rule("held", "an upgrade of one package of the set skews it")
-    found = []
-    for name in asked:
-        reading = state.flag("packages", name, "hold")
-        if isinstance(reading, Unmeasured):
-            found.append(unread(f"whether {name} is held", reading))
-        elif not reading:
-            summary = f"{name} is not held: an upgrade may skew it"
-            found.append(failed(summary, "not held", expected, Action.NONE, part=name))
-    yield from found or [passed(f"{len(asked)} packages of the driver set are held", expected)]
+    if isinstance(setting, Unmeasured):
+        yield unread(f"module option {name}", setting)
+    elif setting != wanted:
+        expected = Expected(wanted, "", rules.source)
+        summary = f"NVreg_{name}={setting} {entry.text('meaning') or 'hurts'}: remove it and reboot"
+        yield failed(summary, f"{name}: {setting}", expected, Action.REBOOT)

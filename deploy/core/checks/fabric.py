@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from deploy.core import fabric_mask
-from deploy.core.checks.tools import each_gpu, noted, passed, unread, value
+from deploy.core.checks.tools import each_gpu, failed, noted, passed, unread, value
 from deploy.core.expectation import Expectation
 from deploy.core.judge import check
 from deploy.core.state import GpuView, StateView, Unmeasured
@@ -19,6 +19,8 @@ from deploy.core.verdict import Action, Finding
 STATES = {0: "not supported", 1: "not started", 2: "in progress", 3: "completed"}
 SUMMARIES = {0: "not supported", 1: "healthy", 2: "unhealthy", 3: "limited capacity"}
 UNKNOWN_SUMMARY = 0
+STATUSES = {3: "not supported", 23: "insufficient resources", 999: "unknown error"}
+"""NVML return codes a registration was seen to end with; the others are told by number."""
 
 
 @check("fabric.state")
@@ -53,13 +55,21 @@ def status_of(expect: Expectation, state: StateView) -> Iterator[Finding]:
             "fabric status",
             gpu.number("fabric", "status"),
             lambda number: number == wanted.value,
-            lambda number: f"{gpu.subject} fabric registration failed with NVML status {number}",
+            lambda number: (
+                f"{gpu.subject} fabric registration failed with {status_in_words(number)}"
+            ),
             wanted,
             Action.REBOOT,
             gpu,
         )
 
     return each_gpu(state, look, passed("fabric registration succeeded on every GPU", wanted))
+
+
+def status_in_words(number: int) -> str:
+    """An NVML return code as people look it up: "NVML status 23 (insufficient resources)"."""
+    code = f"NVML status {number}"
+    return f"{code} ({STATUSES[number]})" if number in STATUSES else code
 
 
 @check("fabric.health")
@@ -90,18 +100,13 @@ def mask(expect: Expectation, state: StateView) -> Iterator[Finding]:
     """Every field of the health mask; a mask can disprove health, never prove it."""
     wanted = expect.hardware("fabric.mask", str)
 
-    def look(gpu: GpuView) -> list[Finding]:
+    def look(gpu: GpuView) -> Iterator[Finding]:
         reading = gpu.number("fabric", "health_mask")
         if isinstance(reading, Unmeasured):
-            return [unread("fabric health mask", reading, gpu)]
-        return value(
-            "fabric health mask",
-            f"{reading:#x}",
-            lambda _: not fabric_mask.faults(reading),
-            lambda _: f"{gpu.subject} fabric health: {', '.join(fabric_mask.faults(reading))}",
-            wanted,
-            Action.RESET_GPU,
-            gpu,
-        )
+            yield unread("fabric health mask", reading, gpu)
+        elif faults := fabric_mask.faults(reading):
+            fields = ", ".join(f"{k} {v}" for k, v in fabric_mask.decode(reading).items())
+            summary = f"{gpu.subject} fabric health: {', '.join(faults)}"
+            yield failed(summary, f"{reading:#x}: {fields}", wanted, Action.RESET_GPU, gpu)
 
     return each_gpu(state, look, passed("no field of the fabric health masks is bad", wanted))

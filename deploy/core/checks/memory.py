@@ -1,4 +1,4 @@
-"""GPU memory: size, ECC errors and row remapping."""
+"""GPU memory: size, ECC errors of DRAM and SRAM, and row remapping. Spare rows: see repair.py."""
 
 from __future__ import annotations
 
@@ -22,6 +22,38 @@ check("ecc.aggregate")(
         ("ecc_aggregate_uncorrected",),
         "ecc.aggregate_uncorrected_max",
         "uncorrected ECC errors over its life",
+        Action.REPLACE,
+    )
+)
+check("ecc.pending")(
+    is_set(
+        ("ecc_pending",),
+        "ecc.enabled",
+        "will have ECC off after its next reset: set it with nvidia-smi -e 1",
+        Action.RESET_GPU,
+    )
+)
+check("ecc.sram")(
+    is_set(
+        ("sram", "threshold_exceeded"),
+        "ecc.sram_threshold_exceeded",
+        "has more SRAM errors than NVIDIA's threshold for replacement",
+        Action.REPLACE,
+    )
+)
+check("ecc.sram-volatile")(
+    at_most(
+        ("sram", "volatile_uncorrected"),
+        "ecc.sram_volatile_uncorrected_max",
+        "uncorrected SRAM errors since the driver was loaded",
+        Action.RESET_GPU,
+    )
+)
+check("ecc.sram-aggregate")(
+    at_most(
+        ("sram", "aggregate_uncorrected"),
+        "ecc.sram_aggregate_uncorrected_max",
+        "uncorrected SRAM errors over its life",
         Action.REPLACE,
     )
 )

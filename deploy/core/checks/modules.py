@@ -14,7 +14,7 @@ from deploy.core.verdict import Action, Finding
 @check("modules.loaded")
 def loaded(expect: Expectation, state: StateView) -> Iterator[Finding]:
     """Fabric manager reaches the switches through InfiniBand user MAD devices."""
-    wanted = expect.hardware("modules.loaded", list)
+    wanted = expect.words("modules.loaded")
     readings = {name: state.at("modules", name).raw() for name in wanted.value}
     unknown = {name: r for name, r in readings.items() if isinstance(r, Unmeasured)}
     found = [unread(f"whether module {name} is loaded", r) for name, r in unknown.items()]
@@ -30,7 +30,7 @@ def loaded(expect: Expectation, state: StateView) -> Iterator[Finding]:
 @check("modules.absent")
 def absent(expect: Expectation, state: StateView) -> Iterator[Finding]:
     """nouveau takes the GPUs away from NVIDIA's driver."""
-    unwanted = expect.hardware("modules.absent", list)
+    unwanted = expect.words("modules.absent")
     found = []
     for name in unwanted.value:
         reading = state.at("modules", name).raw()

@@ -28,7 +28,14 @@ def gpu_nodes(expect: Expectation, state: StateView) -> Iterator[Finding]:
             yield unread(what, reading)
     if isinstance(gpus, Unmeasured) or isinstance(nodes, Unmeasured):
         return
-    by_id = {number: node for node in nodes if isinstance(number := node.number("id"), int)}
+    by_id: dict[int, View] = {}
+    for node in nodes:
+        number = node.number("id")
+        if isinstance(number, Unmeasured):
+            # Any node that seems not to exist may be this one.
+            yield unread("a NUMA node's number", number)
+            return
+        by_id[number] = node
     found = [finding for gpu in gpus for finding in gpu_node(state, gpu, by_id)]
     if gpus and not found:
         used = {gpu.number("numa_node") for gpu in gpus}

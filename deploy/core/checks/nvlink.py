@@ -1,4 +1,4 @@
-"""NVLink of every GPU: links up, their speed and version, and the counters that warn early.
+"""NVLink of every GPU: links up, their speed and version. For errors see nvlink_errors.py.
 
 Links that are up prove nothing about the fabric (they train without it), but a link that is down
 disproves it: see deploy/core/checks/fabric.py and p2p.py for the rest.
@@ -6,16 +6,16 @@ disproves it: see deploy/core/checks/fabric.py and p2p.py for the rest.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 
-from deploy.core.checks.tools import each_gpu, failed, noted, passed, unread
+from deploy.core.checks.tools import each_gpu, failed, passed, unread
 from deploy.core.cpulist import format as ranges
 from deploy.core.expectation import Expectation, Expected
 from deploy.core.judge import check
 from deploy.core.state import GpuView, StateView, Unmeasured, View
 from deploy.core.verdict import Action, Finding
 
-UP = 1
+DOWN, UP = 0, 1
 
 
 def readings(gpu: GpuView, key: str) -> dict[int, int] | Unmeasured:
@@ -35,7 +35,36 @@ def readings(gpu: GpuView, key: str) -> dict[int, int] | Unmeasured:
 
 def is_up(link: View) -> bool:
     """Whether a link is up; one whose state is unknown is not counted as down."""
-    return link.number("state") != 0
+    return link.number("state") != DOWN
+
+
+def of_links(
+    gpu: GpuView, key: str, what: str, wanted: Callable[[View], bool] = is_up
+) -> Iterator[Finding | tuple[int, int]]:
+    """Link and reading of every wanted link; a finding for those not read, one for each reason."""
+    links = gpu.items("links")
+    if isinstance(links, Unmeasured):
+        yield unread(f"{what} of any NVLink", links, gpu)
+        return
+    lacking: dict[str, list[object]] = {}
+    for view in filter(wanted, links):
+        link, reading = view.number("link"), view.number(key)
+        if isinstance(link, int) and isinstance(reading, int):
+            yield link, reading
+        else:
+            reason = reading if isinstance(reading, Unmeasured) else link
+            told = link if isinstance(link, int) else "of no number"
+            lacking.setdefault(str(getattr(reason, "reason", reason)), []).append(told)
+    for text, where in lacking.items():
+        yield unread(f"{what} of {links_in_words(where)}", Unmeasured(text), gpu)
+
+
+def links_in_words(links: list[object]) -> str:
+    """ "NVLink 7", "NVLinks 0-17", as people count them."""
+    numbers = [link for link in links if isinstance(link, int) and link >= 0]
+    rest = [str(link) for link in links if link not in numbers]
+    words = ", ".join([ranges(numbers), *rest] if numbers else rest)
+    return f"NVLink{'s' if len(links) > 1 else ''} {words}"
 
 
 @check("nvlink.links")
@@ -52,17 +81,22 @@ def links(expect: Expectation, state: StateView) -> Iterator[Finding]:
         if up != wanted.value:
             down = ranges(link for link, value in states.items() if value != UP and link >= 0)
             read = f"links down: {down or 'none'}; links listed: {len(states)}"
-            yield failed(links_told(gpu, up, wanted.value), read, wanted, Action.RESET_GPU, gpu)
+            summary = links_told(gpu, up, wanted.value, states)
+            yield failed(summary, read, wanted, Action.RESET_GPU, gpu)
 
     total = len(state.gpus() or []) * wanted.value
     return each_gpu(state, look, passed(f"{total} of {total} NVLinks are up", wanted))
 
 
-def links_told(gpu: GpuView, up: int, wanted: int) -> str:
-    """The sentence for a GPU whose links are not all up."""
+def links_told(gpu: GpuView, up: int, wanted: int, states: Mapping[int, int]) -> str:
+    """The sentence for a GPU whose links are not all up, with the links to look at."""
     if up == 0:
         return f"{gpu.subject} has no NVLink: 0 of {wanted} links up"
-    return f"{gpu.subject} has {up} of {wanted} NVLinks up"
+    down: list[object] = [link for link, value in states.items() if value != UP]
+    absent: list[object] = [link for link in range(wanted) if link not in states]
+    told = [f"{links_in_words(down)} down"] if down else []
+    told += [f"{links_in_words(absent)} not listed"] if absent else []
+    return f"{gpu.subject} has {up} of {wanted} NVLinks up: {', '.join(told) or 'too many'}"
 
 
 @check("nvlink.speed")
@@ -70,14 +104,11 @@ def speed(expect: Expectation, state: StateView) -> Iterator[Finding]:
     """No link that is up is slower than the floor, MB/s a direction."""
     floor, usual = expect.hardware("nvlink.speed_floor"), expect.hardware("nvlink.speed")
 
+    def told(reading: int) -> str:
+        return f"at {reading / 1000:g} GB/s, not {usual.value / 1000:g}"
+
     def look(gpu: GpuView) -> Iterator[Finding]:
-        for link, reading in up_links(gpu, "speed_mbps"):
-            if isinstance(reading, Unmeasured):
-                yield unread(f"speed of NVLink {link}", reading, gpu)
-            elif reading < floor.value:
-                what = f"NVLink {link} runs at {reading / 1000:g} GB/s"
-                summary = f"{gpu.subject} {what}, not {usual.value / 1000:g}"
-                yield failed(summary, f"{reading} MB/s", floor, Action.RESET_GPU, gpu)
+        return odd_links(gpu, "speed_mbps", "speed", lambda r: r >= floor.value, told, floor)
 
     return each_gpu(state, look, passed(f"every NVLink runs at {floor.told} or more", floor))
 
@@ -87,52 +118,31 @@ def version(expect: Expectation, state: StateView) -> Iterator[Finding]:
     """Every link that is up speaks the NVLink version of this hardware (NVML's number)."""
     wanted = expect.hardware("nvlink.version")
 
+    def told(reading: int) -> str:
+        return f"as NVML version {reading}"
+
     def look(gpu: GpuView) -> Iterator[Finding]:
-        for link, reading in up_links(gpu, "version"):
-            if isinstance(reading, Unmeasured):
-                yield unread(f"version of NVLink {link}", reading, gpu)
-            elif reading != wanted.value:
-                summary = f"{gpu.subject} NVLink {link} has NVML version {reading}"
-                yield failed(summary, reading, wanted, Action.RESET_GPU, gpu)
+        return odd_links(gpu, "version", "version", lambda r: r == wanted.value, told, wanted)
 
     return each_gpu(state, look, passed("every NVLink is of the expected version", wanted))
 
 
-def up_links(gpu: GpuView, key: str) -> Iterator[tuple[object, int | Unmeasured]]:
-    """Link number and one reading of every link that is not down."""
-    links = gpu.items("links")
-    if isinstance(links, Unmeasured):
-        yield "any", links
-        return
-    for link in links:
-        if is_up(link):
-            yield link.at("link").raw(), link.number(key)
-
-
-@check("nvlink.recovery")
-def recovery(expect: Expectation, state: StateView) -> Iterator[Finding]:
-    """A link that failed to recover fails; one that recovers again and again is noted.
-
-    505 recoveries of one link came five days before its Xid 149 (marin-community/marin#8934).
-    """
-    limit = expect.hardware("nvlink.recovery_failed_max")
-
-    def look(gpu: GpuView) -> Iterator[Finding]:
-        lost, won = readings(gpu, "recovery_failed"), readings(gpu, "recovery_success")
-        if isinstance(lost, Unmeasured):
-            yield unread("NVLink recovery counters", lost, gpu)
-            return
-        yield from recovery_failures(gpu, lost, limit)
-        if won and any(won.values()):
-            summary = f"{gpu.subject} NVLinks recovered {sum(won.values())} times: watch it"
-            yield noted(summary, gpu, {k: v for k, v in won.items() if v}, limit)
-
-    return each_gpu(state, look, passed("no NVLink failed to recover", limit))
-
-
-def recovery_failures(gpu: GpuView, lost: dict[int, int], limit: Expected) -> Iterator[Finding]:
-    """Links whose failed recoveries pass the limit."""
-    for link, count in lost.items():
-        if count > limit.value:
-            summary = f"{gpu.subject} NVLink {link} failed to recover {count} times"
-            yield failed(summary, f"recovery_failed {count}", limit, Action.RESET_GPU, gpu)
+def odd_links(
+    gpu: GpuView,
+    key: str,
+    what: str,
+    good: Callable[[int], bool],
+    told: Callable[[int], str],
+    expected: Expected,
+) -> Iterator[Finding]:
+    """Links that are up with a bad reading, one finding for all links of one value."""
+    bad: dict[int, list[object]] = {}
+    for found in of_links(gpu, key, what):
+        if isinstance(found, Finding):
+            yield found
+        elif not good(found[1]):
+            bad.setdefault(found[1], []).append(found[0])
+    for reading, where in bad.items():
+        run = "run" if len(where) > 1 else "runs"
+        summary = f"{gpu.subject} {links_in_words(where)} {run} {told(reading)}"
+        yield failed(summary, f"{key} {reading}", expected, Action.RESET_GPU, gpu)

@@ -31,7 +31,7 @@ def active(state: StateView, names: Iterable[str], expected: Expected) -> Iterat
 @check("fabric.units")
 def fabric_units(expect: Expectation, state: StateView) -> Iterator[Finding]:
     """The fabric manager runs; the GPUs go on saying Completed long after it died."""
-    names = expect.hardware("fabric.units", list)
+    names = expect.words("fabric.units")
     return active(state, names.value, Expected("active", "", names.source))
 
 

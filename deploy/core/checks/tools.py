@@ -25,16 +25,18 @@ def passed(summary: str, expected: Expected | None = None, subject: str = "node"
     return Finding(summary=summary, subject=subject, expected=told, source=source)
 
 
-def noted(summary: str, gpu: GpuView, read: object, expected: Expected) -> Finding:
-    """A pass to keep an eye on."""
+def noted(
+    summary: str, gpu: GpuView | None, read: object, expected: Expected, part: str = ""
+) -> Finding:
+    """A pass to keep an eye on, on a GPU or on the node."""
     return Finding(
         summary=summary,
-        subject=gpu.subject,
+        subject=gpu.subject if gpu else "node",
         read=str(read),
         expected=expected.told,
         source=expected.source,
         action=Action.MONITOR,
-        part=gpu.part,
+        part=part or (gpu.part if gpu else ""),
     )
 
 

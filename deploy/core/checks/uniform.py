@@ -38,6 +38,8 @@ def make(key: str, name: str) -> Check:
             if isinstance(value, Unmeasured):
                 yield unread(name, value, gpu)
         told = [str(value) for value in values if not isinstance(value, Unmeasured)]
+        if not told:
+            return
         usual, count = Counter(told).most_common(1)[0]
         expected = rule(f"{usual} as on {count} GPUs", "the GPUs of a node must be alike")
         for gpu, value in zip(gpus, values, strict=True):

@@ -1,14 +1,16 @@
 """Xid messages since boot: what each asks for, and which GPU is to blame.
 
 When one GPU's NVLink goes (149), its peers log 145 and the processes 45: those are downstream and
-are not told beside it (marin-community/marin#9086).
+are told as a note (marin-community/marin#9086). A fatal 145 without any 149 stands for itself.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import dataclass
 
-from deploy.core.checks.tools import failed, passed, rule, unread
+from deploy.core import nvlink5_xid
+from deploy.core.checks.tools import failed, noted, passed, rule, unread
 from deploy.core.expectation import Expectation, Expected
 from deploy.core.judge import check
 from deploy.core.state import GpuView, StateView, Unmeasured, View
@@ -16,22 +18,49 @@ from deploy.core.verdict import Action, Finding
 
 LINK_LOST = 149
 DOWNSTREAM = (45, 145)
-Group = tuple[str, int]
 
 
-def grouped(entries: list[View]) -> dict[Group, list[View]]:
-    """Entries by PCI address and code, in order of first sight."""
-    groups: dict[Group, list[View]] = {}
+@dataclass(frozen=True)
+class Group:
+    """Every message of one code about one GPU."""
+
+    address: str
+    code: int
+    texts: tuple[str, ...]
+    gpu: GpuView | None
+
+    @property
+    def subject(self) -> str:
+        """The GPU by index, or by address where NVML does not know it."""
+        return self.gpu.subject if self.gpu else f"the GPU at {self.address}"
+
+    @property
+    def fatal(self) -> bool:
+        """Whether a message does not call itself nonfatal."""
+        return any("nonfatal" not in text.lower().replace("-", "") for text in self.texts)
+
+    @property
+    def details(self) -> str:
+        """What NVLink messages say: events and links, fatal ones alone where there are some."""
+        messages = [m for text in self.texts if (m := nvlink5_xid.parse(text))]
+        messages = [m for m in messages if m.fatal] or messages
+        told = ", ".join(dict.fromkeys(map(str, messages)))
+        if any(message.from_other_end for message in messages):
+            told += "; the other end of the link is said to be the source"
+        return told
+
+
+def grouped(state: StateView, entries: list[View]) -> list[Group]:
+    """Messages by PCI address and code, in order of first sight."""
+    texts: dict[tuple[str, int], list[str]] = {}
     for entry in entries:
         address, code = entry.text("pci_address"), entry.number("code")
         if isinstance(address, str) and isinstance(code, int):
-            groups.setdefault((address.lower(), code), []).append(entry)
-    return groups
-
-
-def nonfatal(entries: list[View]) -> bool:
-    """Whether every message of a group calls itself nonfatal."""
-    return all("nonfatal" in str(entry.at("text").raw()).lower() for entry in entries)
+            text = entry.text("text")
+            texts.setdefault((address.lower(), code), []).append(
+                text if isinstance(text, str) else ""
+            )
+    return [Group(a, code, tuple(t), state.gpu_at(a)) for (a, code), t in texts.items()]
 
 
 @check("xid.log")
@@ -41,32 +70,47 @@ def log(expect: Expectation, state: StateView) -> Iterator[Finding]:
     if isinstance(entries, Unmeasured):
         yield unread("the kernel log", entries)
         return
-    groups = grouped(entries)
-    if sum(map(len, groups.values())) != len(entries):
+    groups = grouped(state, entries)
+    if sum(len(group.texts) for group in groups) != len(entries):
         yield unread("some Xid entries", Unmeasured("without a PCI address or a code"))
-    lost = {address for address, code in groups if code == LINK_LOST}
+    lost = {group.address for group in groups if group.code == LINK_LOST and group.fatal}
     found: list[Finding] = []
-    for (address, code), seen in groups.items():
-        if lost and code in DOWNSTREAM and address not in lost:
-            continue
-        found += xid(expect, table, state.gpu_at(address), (address, code), seen)
+    for group in groups:
+        if lost and group.code in DOWNSTREAM and group.address not in lost:
+            found += downstream(group, table)
+        else:
+            found += xid(expect, table, group)
     yield from found
     if not any(finding.blocks for finding in found):
         yield passed(f"no Xid that matters among {len(entries)} in this boot's kernel log")
 
 
-def xid(
-    expect: Expectation, table: Expected, gpu: GpuView | None, group: Group, seen: list[View]
-) -> Iterator[Finding]:
+def downstream(group: Group, table: Expected) -> Iterator[Finding]:
+    """A note that an NVLink message of one GPU follows from the lost link of another."""
+    if group.gpu and group.code != DOWNSTREAM[0]:
+        summary = f"{group.subject}: Xid {group.code} follows from another GPU's Xid {LINK_LOST}"
+        expected = rule("none", table.source)
+        yield noted(summary, group.gpu, group.texts[-1] or f"Xid {group.code}", expected)
+
+
+def xid(expect: Expectation, table: Expected, group: Group) -> Iterator[Finding]:
     """The finding of one code on one GPU; a code nobody knows is a fault to look at."""
-    address, code = group
-    entry = expect.at("hardware", "expect", "xid.actions", "value", str(code))
+    entry = expect.at("hardware", "expect", "xid.actions", "value", str(group.code))
     action = Action.parse(entry.text("action") or Action.MONITOR.word)
-    meaning = entry.text("meaning") or "unknown to this tool"
-    if action is Action.NONE or (nonfatal(seen) and entry.flag("nonfatal_ok")):
+    if action is Action.NONE:
         return
-    subject = gpu.subject if gpu else f"the GPU at {address}"
-    summary = f"{subject}: Xid {code} ({meaning}), {len(seen)} times since boot"
-    read = seen[-1].text("text") or f"Xid {code}"
-    expected = rule("none", table.source)
-    yield failed(summary, read, expected, action, gpu, part="" if gpu else f"PCI {address}")
+    summary = told(group, entry)
+    expected, read = rule("none", table.source), group.texts[-1] or f"Xid {group.code}"
+    part = "" if group.gpu else f"PCI {group.address}"
+    if entry.flag("note") or (entry.flag("nonfatal_ok") and not group.fatal):
+        yield noted(summary, group.gpu, read, expected, part)
+    else:
+        yield failed(summary, read, expected, action, group.gpu, part)
+
+
+def told(group: Group, entry: View) -> str:
+    """The sentence for a group: code, meaning, what its messages say, how often."""
+    meaning = entry.text("meaning") or "unknown to this tool"
+    details = f": {group.details}" if group.details else ""
+    times = f"{len(group.texts)} time{'s' if len(group.texts) > 1 else ''} since boot"
+    return f"{group.subject}: Xid {group.code} ({meaning}), {times}{details}"
