@@ -10,7 +10,18 @@ from pyinfra.context import config, host
 
 from deploy import operations
 from deploy.entry import node_of
-from deploy.stages import containers, driver, fabric, gate, gateway, serving, smoke, warmup
+from deploy.stages import (
+    bandwidth,
+    containers,
+    driver,
+    fabric,
+    gate,
+    gateway,
+    passport,
+    serving,
+    smoke,
+    warmup,
+)
 from deploy.stages import host as operating_system
 
 config.REQUIRE_PYINFRA_VERSION = ">=3.10,<4"
@@ -24,7 +35,9 @@ operations.reboot_if_needed(name="Reboot", node=node)
 operations.converge(name="Fabric", node=node, stage=fabric.STAGE)
 operations.converge(name="Containers", node=node, stage=containers.STAGE)
 operations.converge(name="Gate unit", node=node, stage=gate.STAGE)
+operations.converge(name="Bandwidth", node=node, stage=bandwidth.STAGE)
 operations.require_proven(name="Gate", node=node)
+operations.converge(name="Passport", node=node, stage=passport.STAGE)
 operations.converge(name="Serving", node=node, stage=serving.STAGE)
 operations.converge(name="Warm-up", node=node, stage=warmup.STAGE)
 operations.converge(name="Gateway", node=node, stage=gateway.STAGE)

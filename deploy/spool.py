@@ -7,7 +7,9 @@ exit.
 from __future__ import annotations
 
 import atexit
+import logging
 import os
+import sys
 
 from pyinfra.api.host import Host
 from pyinfra.api.state import BaseStateCallback, State
@@ -75,3 +77,20 @@ def _write() -> None:
     record = RUN.to_json()
     page = report.write(record, ROOT / "reports" / RUN.id)
     print(report.terminal(record, report=os.path.relpath(page)), flush=True)  # noqa: T201
+    _exit_as_owed(report.exit_code(record))
+
+
+def _exit_as_owed(code: int) -> None:
+    """Leave with the check's own exit code where pyinfra's would say less.
+
+    pyinfra knows 0 and 1 (a host failed), a check also 2 (nothing unfit, something not measured),
+    and an interrupted pyinfra exits with 0. The status of a process that is already exiting cannot
+    be changed but by `os._exit`, which runs no other handler: so what is buffered is written first,
+    and a run that owes 0 is left to pyinfra, whose own failure must never become a success.
+    """
+    if RUN.changes_nodes or code == 0:
+        return
+    logging.shutdown()
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(code)

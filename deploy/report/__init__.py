@@ -8,7 +8,8 @@ Both take a run record ("b200kit/run/1") in any state of completeness and remove
 from __future__ import annotations
 
 from deploy.report.files import write
+from deploy.report.outcome import exit_code
 from deploy.report.redact import scrub
 from deploy.report.terminal import terminal
 
-__all__ = ["scrub", "terminal", "write"]
+__all__ = ["exit_code", "scrub", "terminal", "write"]

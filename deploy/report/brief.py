@@ -1,4 +1,7 @@
-"""A host of the read-only check: one line if fit, what stands against it if not."""
+"""A host of the read-only check: one line if fit, if not what stands against it.
+
+Where the GPUs' connections are at fault, or were not all read, their matrix follows.
+"""
 
 from __future__ import annotations
 
@@ -6,6 +9,7 @@ from collections.abc import Iterator
 
 from deploy.report.facts import driver, fabric_short, gpus_line, links_line, numa_short, observed
 from deploy.report.findings import findings_of
+from deploy.report.grid import topology_is_in_doubt, topology_lines
 from deploy.report.lines import WIDTH, ends, paint, shorten, wrap
 from deploy.report.machine import Machine, machine_of
 from deploy.report.outcome import outcome_of
@@ -30,6 +34,9 @@ def check_lines(name: str, host: object, colour: bool) -> Iterator[str]:
     yield lines[0].replace(label, paint(label, outcome.tone, colour), 1)
     yield from lines[1:]
     yield from finding_lines(host, len(name) + 2, colour)
+    seen, wanted = read(host, "state"), read(host, "expectation")
+    if outcome.tone != "good" and observed(host) and topology_is_in_doubt(seen, wanted):
+        yield from topology_lines(seen, wanted, indent=2, colour=colour)
 
 
 def _facts(host: object, machine: Machine) -> list[str]:

@@ -1,18 +1,22 @@
-"""The picture of a node: NUMA nodes with their GPUs, every NVLink, the switch below them."""
+"""The picture of a node: PCIe switches and NICs above the GPUs, NVLinks and their switch below."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 
+from deploy.core.graph import Topology
+from deploy.core.topology import FABRIC_STATES
+from deploy.report import pcie
 from deploy.report.facts import fabric_line, links_line
-from deploy.report.machine import FABRIC_STATES, Gpu, Machine, NumaNode
+from deploy.report.machine import Gpu, Machine, NumaNode
 from deploy.report.svg import box, clip, el, group, line, picture, text
 
 TILE, TILE_HEIGHT, GAP, PAD = 112.0, 84.0, 8.0, 12.0
-HEAD = 50.0  # room for a box's title, CPUs and memory
-LINKS_TOP = HEAD + TILE_HEIGHT + PAD + 1
+HEAD = 66.0  # room for a box's title, CPUs, memory and the NICs beside its switches
+TILE_TOP = HEAD + pcie.HEIGHT
+LINKS_TOP = TILE_TOP + TILE_HEIGHT + PAD + 1
 SWITCH_TOP = LINKS_TOP + 84
-HEIGHT = SWITCH_TOP + 48
+HEIGHT = SWITCH_TOP + 66
 _CPU_TEXT = 5.9  # width of a character of the small text
 
 
@@ -24,7 +28,7 @@ def diagram(machine: Machine) -> str:
     x = 1.0
     for node in machine.nodes:
         width = box_width(len(node.gpus))
-        parts.append(_numa(node, x, width))
+        parts.append(_numa(node, machine.graph, x, width))
         x += width + 14
     if machine.missing:
         width = box_width(machine.missing)
@@ -43,8 +47,8 @@ def box_width(gpus: int) -> float:
     return tiles * TILE + (tiles - 1) * GAP + 2 * PAD
 
 
-def _numa(node: NumaNode, x: float, width: float) -> str:
-    frame = box(x, 1, width, HEAD + TILE_HEIGHT + PAD, "numa")
+def _numa(node: NumaNode, graph: Topology, x: float, width: float) -> str:
+    frame = box(x, 1, width, TILE_TOP + TILE_HEIGHT + PAD, "numa")
     parts = [frame, text(x + PAD, 21, node.title, "t-head")]
     room = width - 2 * PAD
     if len(node.gpus) > 1:
@@ -54,24 +58,30 @@ def _numa(node: NumaNode, x: float, width: float) -> str:
         both = f"CPUs {node.cpus}"
         parts.append(text(x + PAD, 39, clip(both, room, _CPU_TEXT), "t-small"))
     tip = f"{node.title}: CPUs {node.cpus}, {node.memory or 'memory unmeasured'}"
+    beside = pcie.elsewhere(node.id, graph)
+    parts.append(text(x + PAD, 55, clip(beside, room, _CPU_TEXT), "t-small"))
     if not node.gpus:
-        parts.append(box(x + PAD, HEAD, TILE, TILE_HEIGHT, "tile ghost"))
-        middle = (x + PAD + TILE / 2, HEAD + TILE_HEIGHT / 2 + 4)
+        parts.append(box(x + PAD, TILE_TOP, TILE, TILE_HEIGHT, "tile ghost"))
+        middle = (x + PAD + TILE / 2, TILE_TOP + TILE_HEIGHT / 2 + 4)
         parts.append(text(*middle, "no GPU", "t-small", "middle"))
     for i, gpu in enumerate(node.gpus):
         parts.append(_gpu(gpu, x + PAD + i * (TILE + GAP)))
+    by_address = {gpu.address: gpu for gpu in graph.gpus}
+    places = ((x + PAD + i * (TILE + GAP), gpu) for i, gpu in enumerate(node.gpus))
+    placed = [(at, by_address[key]) for at, g in places if (key := g.address.lower()) in by_address]
+    parts += pcie.band(placed, graph, HEAD, TILE)
     return group(*parts, tip=tip)
 
 
 def _gpu(gpu: Gpu, x: float) -> str:
     tip = f"{gpu.label}, module {gpu.module}, PCI {gpu.address}: {gpu.count} links up"
     parts = [
-        box(x, HEAD, TILE, TILE_HEIGHT, f"tile {gpu.tone}"),
-        box(x, HEAD, 5, TILE_HEIGHT, f"edge {gpu.tone}", 2),
-        text(x + 13, HEAD + 21, clip(gpu.label, TILE - 16, 8.6), "t-gpu"),
-        text(x + 13, HEAD + 39, gpu.note or f"module {gpu.module}", "t-small"),
-        text(x + 13, HEAD + 56, clip(gpu.address, TILE - 16, 6.9), "t-mono"),
-        text(x + 13, HEAD + 74, _place(gpu), "t-small"),
+        box(x, TILE_TOP, TILE, TILE_HEIGHT, f"tile {gpu.tone}"),
+        box(x, TILE_TOP, 5, TILE_HEIGHT, f"edge {gpu.tone}", 2),
+        text(x + 13, TILE_TOP + 21, clip(gpu.label, TILE - 16, 8.6), "t-gpu"),
+        text(x + 13, TILE_TOP + 39, gpu.note or f"module {gpu.module}", "t-small"),
+        text(x + 13, TILE_TOP + 56, clip(gpu.address, TILE - 16, 6.9), "t-mono"),
+        text(x + 13, TILE_TOP + 74, _place(gpu), "t-small"),
         *_links(gpu, x),
         *_count(gpu, x + TILE / 2),
     ]
@@ -106,27 +116,33 @@ def _count(gpu: Gpu, middle: float) -> Iterator[str]:
 
 
 def _missing(machine: Machine, x: float, width: float) -> str:
-    parts = [box(x, 1, width, HEAD + TILE_HEIGHT + PAD, "numa lost")]
+    parts = [box(x, 1, width, TILE_TOP + TILE_HEIGHT + PAD, "numa lost")]
     parts.append(text(x + PAD, 21, "Not seen", "t-head"))
     parts.append(text(x + PAD, 39, "expected, not found", "t-small"))
     for i in range(machine.missing):
         left = x + PAD + i * (TILE + GAP)
         module = machine.missing_modules[i : i + 1]
-        parts.append(box(left, HEAD, TILE, TILE_HEIGHT, "tile ghost bad"))
-        parts.append(text(left + 13, HEAD + 21, "no GPU", "t-gpu"))
+        parts.append(box(left, TILE_TOP, TILE, TILE_HEIGHT, "tile ghost bad"))
+        parts.append(text(left + 13, TILE_TOP + 21, "no GPU", "t-gpu"))
         parts.append(
-            text(left + 13, HEAD + 39, f"module {module[0] if module else '?'}", "t-small")
+            text(left + 13, TILE_TOP + 39, f"module {module[0] if module else '?'}", "t-small")
         )
         if module:
-            parts.append(text(left + 13, HEAD + 56, "by elimination", "t-small"))
+            parts.append(text(left + 13, TILE_TOP + 56, "by elimination", "t-small"))
     return group(*parts, tip=f"{machine.missing} of {machine.expected_gpus} GPUs not seen")
 
 
 def _switch(machine: Machine, width: float) -> str:
     words = f"{links_line(machine)}   ·   fabric {fabric_line(machine)}"
+    managers = machine.graph.management
+    beside = "managed through" if managers else "management devices unmeasured"
+    if not managers and not machine.graph.nics_why:
+        beside = "no management device seen"
     return group(
-        box(1, SWITCH_TOP, width - 2, 46, "switch"),
-        text(PAD + 4, SWITCH_TOP + 28, "NVLink switch", "t-head"),
+        box(1, SWITCH_TOP, width - 2, 64, "switch"),
+        text(PAD + 4, SWITCH_TOP + 24, "NVLink switch", "t-head"),
         el("title", "the NVSwitch fabric of the baseboard"),
-        text(width - PAD - 4, SWITCH_TOP + 28, clip(words, width - 150), "t-small", "end"),
+        text(width - PAD - 4, SWITCH_TOP + 24, clip(words, width - 150), "t-small", "end"),
+        text(PAD + 4, SWITCH_TOP + 49, beside, "t-small"),
+        *pcie.chips(managers, PAD + 108, SWITCH_TOP + 36, width - 128, "nic manager"),
     )

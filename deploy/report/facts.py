@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections import Counter
 
-from deploy.report.machine import FABRIC_STATES, Machine
+from deploy.core.topology import FABRIC_STATES
+from deploy.report.machine import Machine
 from deploy.report.reading import Unmeasured, items, mapping, read, show
 
 NO_STATE = "unmeasured: the node was not observed"

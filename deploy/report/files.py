@@ -11,8 +11,16 @@ from pathlib import Path
 from deploy.report.findings import findings_of
 from deploy.report.html import render
 from deploy.report.names import host_file, run_name
-from deploy.report.outcome import counts, exit_code, failed_hosts, hosts_of, outcome_of, totals
-from deploy.report.reading import clean, mapping
+from deploy.report.outcome import (
+    counts,
+    exit_code,
+    failed_hosts,
+    host_exit_code,
+    hosts_of,
+    outcome_of,
+    totals,
+)
+from deploy.report.reading import clean, mapping, read
 from deploy.report.redact import redact, scrub_value
 
 SUMMARY = "b200kit/summary/1"
@@ -46,7 +54,10 @@ def summary(record: object) -> dict[str, object]:
         "exit_code": exit_code(record),
         "totals": totals(record),
         "counts": counts(record),
-        "hosts": {name: _host_summary(name, host) for name, host in hosts_of(record).items()},
+        "hosts": {
+            name: _host_summary(name, host) | {"exit_code": host_exit_code(record, host)}
+            for name, host in hosts_of(record).items()
+        },
     }
 
 
@@ -56,6 +67,7 @@ def _host_summary(name: str, host: object) -> dict[str, object]:
     return {
         "outcome": outcome_of(host).word,
         "label": outcome_of(host).label,
+        "fit": fit if isinstance(fit := read(known.get("verdict"), "fit"), str) else None,
         "file": host_file(name),
         **{key: known.get(key) for key in ("stage", "error", "commands", "changes")},
         "blocking": [{"check": f.check, "summary": f.summary} for f in blocking],

@@ -27,6 +27,7 @@ from deploy.report.outcome import (
     totals,
 )
 from deploy.report.reading import clean, counted, duration, items, number, numbers, read, show
+from deploy.report.reported import not_applicable, reported
 
 TEMPLATES = Path(__file__).resolve().parents[2] / "templates"
 _ARRAYS = {"ttft": ("ttfts_ms", "requests"), "itl": ("itls_ms", "gaps between chunks")}
@@ -70,6 +71,8 @@ class HostPage:
     matrix: Matrix
     findings: list[Finding]
     versions: Pairs
+    reported: Pairs
+    not_applicable: Pairs
     stages: list[Stage]
     layout: list[list[str]]
     latency: Latency
@@ -146,6 +149,8 @@ def _page(position: int, name: str, host: object) -> HostPage:
         matrix=matrix_of(host),
         findings=findings_of(read(host, "verdict")),
         versions=facts.versions(host),
+        reported=reported(host) if facts.observed(host) else [],
+        not_applicable=not_applicable(read(host, "verdict")),
         stages=list(_stages(host)),
         layout=list(_layout(host)),
         latency=latency_of(host),

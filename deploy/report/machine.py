@@ -9,10 +9,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
+from deploy.core.graph import Topology
+from deploy.core.topology import FABRIC_STATES, topology
 from deploy.report.findings import findings_of
 from deploy.report.reading import Unmeasured, integer, items, read, show
 
-FABRIC_STATES = {0: "not supported", 1: "not started", 2: "in progress", 3: "completed"}
 _COMPLETED = 3  # NVML_GPU_FABRIC_STATE_COMPLETED
 _LINKS = "nvlink.links"  # the hardware data's name for the NVLinks of one GPU
 
@@ -88,6 +89,7 @@ class Machine:
     missing: int
     missing_modules: tuple[int, ...]
     why_no_gpus: str
+    graph: Topology
 
 
 def machine_of(host: object) -> Machine:
@@ -105,6 +107,7 @@ def machine_of(host: object) -> Machine:
         missing=missing,
         missing_modules=tuple(gaps) if len(gaps) == missing else (),
         why_no_gpus=str(reading) if isinstance(reading, Unmeasured) else "",
+        graph=topology(read(host, "state"), read(host, "expectation")),
     )
 
 

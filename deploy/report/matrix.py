@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from deploy.report.reading import Unmeasured, integer, items, read, show
 
 KINDS = ("nvlink", "read", "write")
+REPORTED = ("atomics", "prop")  # in the tip only: no check judges them
 # NVML_P2P_STATUS_*: nvml.h; the short forms are those of `nvidia-smi topo -p2p`.
 STATUS = {
     0: ("OK", "OK"),
@@ -61,7 +62,8 @@ def _cell(p2p: object, i: int, j: int) -> Cell:
         return Cell("", "self", "itself")
     found = {kind: read(p2p, kind, i, j) for kind in KINDS}
     codes = {kind: integer(value) for kind, value in found.items()}
-    tip = f"{i} to {j}: " + ", ".join(f"{k} {_long(v)}" for k, v in found.items())
+    told = found | {kind: read(p2p, kind, i, j) for kind in REPORTED}
+    tip = f"{i} to {j}: " + ", ".join(f"{k} {_long(v)}" for k, v in told.items())
     if all(code == 0 for code in codes.values()):
         return Cell("OK", "good", tip)
     if any(code is None for code in codes.values()):

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from deploy.report.reading import clean, items, mapping, read, show
 
 GOOD = {"live", "fit"}
+UNMEASURED = "unmeasured"
 _WORDS = {
     "live": ("LIVE", "good"),
     "fit": ("fit", "good"),
@@ -65,9 +66,19 @@ def hosts_of(record: object) -> dict[str, object]:
 
 
 def exit_code(record: object) -> int:
-    """Return 0 only if at least one host was asked for and every one is live or fit, else 1."""
-    words = [outcome_of(host).word for host in hosts_of(record).values()]
-    return 0 if words and set(words) <= GOOD else 1
+    """Return 0 only if at least one host was asked for and every one is live or fit, else 1.
+
+    A check none of whose hosts is worse than not measured owes 2, as `b200 judge` does.
+    """
+    words = {outcome_of(host).word for host in hosts_of(record).values()}
+    if words and words <= GOOD:
+        return 0
+    return 2 if words and is_check(record) and words <= {*GOOD, UNMEASURED} else 1
+
+
+def host_exit_code(record: object, host: object) -> int:
+    """Return the exit code that this host alone would owe."""
+    return exit_code({"entry": read(record, "entry"), "hosts": {"": host}})
 
 
 def failed_hosts(record: object) -> list[str]:

@@ -37,6 +37,10 @@ def expectation(node: Node) -> dict[str, Any]:
         "gpu_count": document["expect"]["gpu_count"]["value"],
         "services": list(driver.UNITS),
         "waivers": [asdict(waiver) for waiver in spec.waivers],
+        "clock_synchronized": spec.clock_synchronized,
+        "kernel": spec.kernel_settings,
+        "passport": spec.passport,
+        "bandwidth": spec.bandwidth,
     }
 
 
@@ -44,7 +48,9 @@ def wanted(node: Node, layout: Sequence[Replica]) -> Wanted:
     """The expectation and the unit that judges by it at every boot, before anything serves."""
     del layout
     unit = render("systemd/b200-gate.service.j2", spec=node.spec, expect=EXPECT)
-    content = json.dumps(expectation(node), indent=1, sort_keys=True).encode()
+    # A renewal is for the run that asks for it: at a later boot a swapped GPU must be seen.
+    kept = {**expectation(node), "passport": "keep"}
+    content = json.dumps(kept, indent=1, sort_keys=True).encode()
     return Wanted(
         files=(
             File(EXPECT, content),

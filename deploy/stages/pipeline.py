@@ -2,7 +2,19 @@
 
 from __future__ import annotations
 
-from deploy.stages import containers, driver, fabric, gate, gateway, host, serving, smoke, warmup
+from deploy.stages import (
+    bandwidth,
+    containers,
+    driver,
+    fabric,
+    gate,
+    gateway,
+    host,
+    passport,
+    serving,
+    smoke,
+    warmup,
+)
 from deploy.stages.serving import replica_units
 
 BEFORE_REBOOT = (host.STAGE, driver.STAGE)
@@ -11,6 +23,8 @@ STAGES = (
     fabric.STAGE,
     containers.STAGE,
     gate.STAGE,
+    bandwidth.STAGE,
+    passport.STAGE,
     serving.STAGE,
     warmup.STAGE,
     gateway.STAGE,

@@ -47,6 +47,13 @@ hf_token = {"env": "B200_HF_TOKEN"}
 
 smoke = {"requests": 120, "rate": 4.0, "input_tokens": 128, "output_tokens": 64}
 
+# No stage sets NUMA balancing, governor and ACS yet. Once your image does, say "judged".
+kernel_settings = "reported"
+clock_synchronized = True
+
+# "renew" for one run accepts the nodes as they are now, such as after a board was swapped.
+passport = "keep"
+
 waivers: list[dict[str, str]] = [
     # {"check": "uniform.vbios", "subject": "GPU 5", "owner": "ops-on-call",
     #  "reason": "J-1123, board swap planned", "until": "2026-12-01"},

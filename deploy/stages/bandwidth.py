@@ -1,0 +1,85 @@
+"""Bandwidth: measured before the gate that judges it, never while a replica serves.
+
+It is measured again when the last result does not hold (another boot, driver or GPU, a tool that
+was installed since) or was judged bad; otherwise the last result stays and nothing is changed. A
+node that the gate refuses for another reason is not measured: that would only cost time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from typing import Any
+
+from deploy.core import bandwidth, drift
+from deploy.core.judge import judge
+from deploy.core.layout import Replica
+from deploy.core.verdict import Finding, Status
+from deploy.run import Node, StageFailed
+from deploy.stages import gate, serving
+from deploy.stages.base import Change, Stage, Wanted
+
+_DEADLINE_S = sum(probe.timeout_s for probe in bandwidth.PROBES) + 120
+
+
+def wanted(node: Node, layout: Sequence[Replica]) -> Wanted:
+    """Nothing to lay down; to know is whether a tool came to the node since the last result."""
+    del layout
+    places = [place for paths in bandwidth.PLACES.values() for place in paths]
+    return Wanted(ask_files=() if node.spec.bandwidth == "off" else tuple(places))
+
+
+def plan(node: Node) -> list[Change]:
+    """Measure where it is asked for and the last result does not do."""
+    if node.spec.bandwidth == "off":
+        return []
+    own, others = _blocking(node)
+    if others or not (own or _to_renew(node)):
+        return []
+    if not _may_serve(node):
+        return [Change("measure the bandwidth", _measure)]
+    if own and all(finding.status is Status.UNMEASURED for finding in own):
+        # The gate would stop what serves; to measure is the operator's choice of time.
+        raise StageFailed(
+            f"{own[0].summary}; it is not measured while the node serves: "
+            f"stop {serving.TARGET} first"
+        )
+    return []
+
+
+def _blocking(node: Node) -> tuple[list[Finding], list[Finding]]:
+    """What keeps the node from going live: by its bandwidth, and by anything else."""
+    expectation = {**gate.expectation(node), "today": datetime.now(UTC).date().isoformat()}
+    found = judge(expectation, node.state).blocking
+    own = [finding for finding in found if finding.check.startswith("bandwidth.")]
+    return own, [finding for finding in found if finding not in own]
+
+
+def _to_renew(node: Node) -> bool:
+    """Whether a good result is of an earlier boot, or lacks a tool that is there now."""
+    state: dict[str, Any] = node.state or {}
+    note = (state.get("notes") or {}).get("bandwidth") or {}
+    missing = note.get("missing") or {}
+    came = [place for tool in missing for place in bandwidth.PLACES.get(tool, ())]
+    here = any(drift.is_present(place, state) for place in came)
+    return here or note.get("boot_id") != (state.get("host") or {}).get("boot_id")
+
+
+def _may_serve(node: Node) -> bool:
+    """Whether a replica runs, for all that is known: one that could not be read may."""
+    units = (node.state or {}).get("units")
+    if not isinstance(units, dict) or "unmeasured" in units:
+        return True
+    names = [*serving.replica_units(node), *serving.surplus_units(node)]
+    seen = [units.get(name) for name in names]
+    return any(
+        unit is not None and unit.get("active") not in ("inactive", "failed") for unit in seen
+    )
+
+
+def _measure(node: Node) -> str:
+    return node.connected().program("bandwidth", timeout=_DEADLINE_S).strip()
+
+
+STAGE = Stage(name="bandwidth", wanted=wanted, plan=plan)
+"""What it measures is judged with all else by the gate, which comes next."""
