@@ -100,8 +100,9 @@ class Machine:
         units = {*ask["units"], *ask["placement"], *driver.UNITS}
         document["units"] = {name: self._unit(name) for name in units}
         document["modules"]["nvidia"] = self.loaded
-        smoke = self.files.get("/var/lib/b200kit/smoke.json")
-        document["notes"]["smoke"] = json.loads(_content(smoke)) if smoke else None
+        for name in ("smoke", "passport", "bandwidth"):
+            note = self.files.get(f"/var/lib/b200kit/{name}.json")
+            document["notes"][name] = json.loads(_content(note)) if note else None
         if self.loaded is None:
             document |= dict.fromkeys(("nvml", "gpus", "p2p"), BARE)
         if "lock" in ask:

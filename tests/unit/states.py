@@ -38,12 +38,12 @@ def healthy() -> State:
     return recorded("healthy-hgx-b200")
 
 
-def expectation() -> State:
+def expectation(name: str = "hgx-b200") -> State:
     """What the healthy node is judged by: its own driver set, held, and no waiver."""
     packages = healthy()["packages"]
     return {
         "schema": "b200kit/expect/1",
-        "hardware": deepcopy(hardware.load("hgx-b200")),
+        "hardware": deepcopy(hardware.load(name)),
         "driver": {
             "version": "580.105.08",
             "packages": {name: entry["version"] for name, entry in packages.items()},

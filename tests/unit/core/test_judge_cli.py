@@ -43,11 +43,45 @@ def test_json_is_the_verdict(capsys: pytest.CaptureFixture[str]) -> None:
     assert json.loads(capsys.readouterr().out)["fit"] == "unfit"
 
 
-@pytest.mark.parametrize("content", ["", "{", "[]", "{}", '{"schema": "b200kit/node-state/7"}'])
-def test_what_cannot_be_judged_is_status_2(content: str, tmp_path: Path) -> None:
+UNREADABLE: dict[str, bytes] = {
+    "empty": b"",
+    "blank": b" \n",
+    "cut off": (states.STATES / "healthy-hgx-b200.json").read_bytes()[:40_000],
+    "no JSON": b"Permission denied",
+    "not UTF-8": b'{"schema": "\xff"}',
+    "list": b"[]",
+    "number": b"1",
+    "null": b"null",
+    "text": b'"b200kit/node-state/1"',
+    "empty object": b"{}",
+    "unmeasured": b'{"unmeasured": "no route to host"}',
+    "other schema": b'{"schema": "b200kit/node-state/7"}',
+    "schema is a list": b'{"schema": ["b200kit/node-state/1"]}',
+    "only a schema": b'{"schema": "b200kit/node-state/1"}',
+    "deep": b"[" * 100_000 + b"]" * 100_000,
+    "deep and cut off": b'{"gpus": ' * 100_000,
+    "deep schema": b'{"schema": ' + b"[" * 900 + b"]" * 900 + b"}",
+    "long number": b'{"schema": ' + b"1" * 10_000 + b"}",
+}
+
+
+@pytest.mark.parametrize("name", UNREADABLE)
+@pytest.mark.parametrize("options", [[], ["--json"]], ids=["", "json"])
+def test_what_cannot_be_judged_is_status_2(name: str, options: list[str], tmp_path: Path) -> None:
     path = tmp_path / "state.json"
-    path.write_text(content)
-    assert main([str(path)]) == 2
+    path.write_bytes(UNREADABLE[name])
+    assert main([str(path), *options]) == 2
+
+
+def test_a_text_that_no_terminal_can_show_is_told_anyway(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    state = states.healthy()
+    state["gpus"][5]["vbios"] = "\ud800"
+    path = tmp_path / "state.json"
+    path.write_text(json.dumps(state))
+    assert main([str(path)]) == 1
+    assert "GPU 5" in capsys.readouterr().out
 
 
 def test_file_that_is_not_there_is_one_clear_line(capsys: pytest.CaptureFixture[str]) -> None:

@@ -22,6 +22,13 @@ def test_sound_data_becomes_a_spec_with_its_defaults() -> None:
     assert spec.smoke.requests == 60
 
 
+def test_nothing_is_left_unjudged_unless_the_inventory_says_so() -> None:
+    spec = parse(data(), CATALOGUE)
+    assert isinstance(spec, NodeSpec)
+    assert (spec.clock_synchronized, spec.kernel_settings) == (True, "judged")
+    assert (spec.passport, spec.bandwidth) == ("keep", "off")
+
+
 def test_misspelt_key_gets_a_hint() -> None:
     assert problems(drivr="580.126.20") == {"drivr": 'unknown key; did you mean "driver"?'}
 
@@ -91,6 +98,10 @@ def test_too_few_ports_are_refused() -> None:
         ("gateway_bind", "face"),
         ("gateway_bind", "1.2.3.4.5"),
         ("client_cpus", "all"),
+        ("clock_synchronized", "no"),
+        ("kernel_settings", "ignored"),
+        ("passport", "forget"),
+        ("bandwidth", "on"),
     ],
 )
 def test_wrong_types_and_values_are_refused_under_their_key(key: str, value: object) -> None:

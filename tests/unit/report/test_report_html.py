@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import re
 from collections import Counter
+from collections.abc import Callable
 from html.parser import HTMLParser
 from typing import Any
 
 import pytest
 
 from deploy.report.html import render
+from tests.unit import states
 from tests.unit.report import records
 
 _VOID = {"meta", "link", "br", "img", "input", "hr"}
@@ -178,3 +180,40 @@ def test_a_host_of_which_nothing_is_known_has_its_section() -> None:
     found = Page(render({"hosts": {"n1": None, "n2": {"state": {"unmeasured": "timed out"}}}}))
     assert found.ids == ["host-0", "host-1"]
     assert "UNKNOWN" in found.text
+
+
+def seen(spoil: Callable[[Any], object] = lambda state: None) -> Page:
+    """Return the page of a recorded node after a fault."""
+    state = states.healthy()
+    spoil(state)
+    return page(n=records.live(state=state, expectation=states.expectation()))
+
+
+def test_the_machine_draws_switches_and_data_nics_and_the_management_ones_at_the_fabric() -> None:
+    counted = classes(seen())
+    assert (counted["pcie good"], counted["lane good"]) == (4, 8)
+    assert (counted["nic"], counted["nic manager"]) == (8, 4)
+
+
+def test_a_narrow_switch_and_a_narrow_gpu_are_drawn_bad() -> None:
+    def spoil(state: Any) -> None:
+        state["pci"]["gpus"][0]["bridges"][1]["current_link_width"] = 8
+        state["gpus"][6]["pcie"]["width"] = 8
+
+    found = seen(spoil)
+    assert (classes(found)["pcie bad"], classes(found)["lane bad"]) == (1, 1)
+    assert "gen5 x8" in found.text
+
+
+def test_reported_readings_are_told_with_their_reason_where_unread() -> None:
+    def spoil(state: Any) -> None:
+        state["gpus"][3]["links"][7]["fec_history"][5] = 2
+        state["kernel"]["memlock_bytes"] = {"unmeasured": "no PID 1"}
+        results = [{"test": "all_reduce_perf", "bytes": 8, "value": 700.5, "unit": "GB/s"}]
+        state["notes"]["bandwidth"] = {"taken_at": "2026-11-20T08:00:00Z", "results": results}
+
+    text = seen(spoil).text
+    assert "highest bin 5 on 1 links, worst: GPU 3 link 7" in text
+    assert "unmeasured: no PID 1" in text
+    assert "all_reduce_perf 700.5 GB/s at 8 bytes (2026-11-20T08:00:00Z)" in text
+    assert "switch on 144 links" in text

@@ -63,7 +63,7 @@ def put(record: Any, path: tuple[Any, ...], change: Any) -> None:
             return
     if isinstance(record, dict) and change == "remove":
         record.pop(last, None)
-    elif isinstance(record, dict) or (isinstance(record, list) and last < len(record)):
+    elif isinstance(record, dict) or (isinstance(record, list) and last in range(len(record))):
         record[last] = change
 
 

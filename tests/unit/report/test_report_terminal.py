@@ -159,3 +159,11 @@ def test_a_fault_of_many_gpus_is_told_once_with_all_of_them_named() -> None:
     text = terminal(records.record("check.py", n01=host))
     assert text.count("fabric state 2") == 1
     assert "and the same of GPU 1, GPU 2" in text
+
+
+def test_a_check_with_nothing_worse_than_not_measured_owes_two() -> None:
+    doubt = {"n1": records.live(outcome="fit"), "n2": records.unmeasured()}
+    assert "exit 2" in terminal(records.record("check.py", **doubt))
+    assert "exit 1" in terminal(records.record("b200.py", **doubt))
+    worse = doubt | {"n3": records.unreachable()}
+    assert "exit 1" in terminal(records.record("check.py", **worse))

@@ -1,0 +1,106 @@
+"""The exit code of check.py, from the real CLI: 0 fit, 1 unfit or worse, 2 only not measured."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from tests.fake.fleet import Fleet, Outcome
+from tests.fake.machine import State
+from tests.unit import states
+
+
+def fit() -> State:
+    """The hardware of a sound node."""
+    return states.healthy()
+
+
+def unfit() -> State:
+    """The hardware of a node whose GPU 2 has no NVLink."""
+    return states.recorded("gpu2-no-nvlink")
+
+
+def unmeasured() -> State:
+    """The hardware of a node whose P2P writes could not be asked for."""
+    state = states.healthy()
+    state["p2p"]["write"] = {"unmeasured": "timed out after 5 s"}
+    return state
+
+
+@pytest.fixture(scope="module")
+def fleet(tmp_path_factory: pytest.TempPathFactory) -> Fleet:
+    """Sound nodes, deployed; what each test needs of them goes bad afterwards."""
+    fleet = Fleet(tmp_path_factory.mktemp("check") / "site")
+    for name in ("n01", "n02", "n03"):
+        fleet.add(name)
+    assert fleet.run("b200.py").code == 0
+    return fleet
+
+
+def check(fleet: Fleet, *hardware: State, off: bool = False) -> Outcome:
+    """Run check.py over nodes of this hardware; the last one may be off."""
+    fleet.names = [f"n0{n + 1}" for n in range(len(hardware))]
+    for name, state in zip(fleet.names, hardware, strict=True):
+        machine = fleet.machine(name)
+        machine.hardware = state
+        machine.reachable = not (off and name == fleet.names[-1])
+        machine.save()
+    return fleet.run("check.py")
+
+
+def test_check_of_fit_nodes_exits_zero(fleet: Fleet) -> None:
+    run = check(fleet, fit(), fit())
+    assert (run.code, set(run.outcomes.values())) == (0, {"fit"}), run.stdout
+    assert "exit 0" in run.stdout
+
+
+def test_check_with_an_unfit_node_exits_one(fleet: Fleet) -> None:
+    run = check(fleet, fit(), unfit())
+    assert (run.code, run.outcomes) == (1, {"n01": "fit", "n02": "unfit"})
+
+
+@pytest.mark.parametrize("others", [(), (fit,)])
+def test_check_with_nothing_worse_than_not_measured_exits_two(
+    fleet: Fleet, others: tuple[Callable[[], State], ...]
+) -> None:
+    run = check(fleet, unmeasured(), *(other() for other in others))
+    assert (run.code, run.outcomes["n01"]) == (2, "unmeasured"), run.stdout
+    assert "exit 2" in run.stdout
+    assert '"exit_code": 2' in run.report
+
+
+def test_unfit_outweighs_not_measured(fleet: Fleet) -> None:
+    run = check(fleet, unmeasured(), unfit(), fit())
+    assert run.code == 1
+    assert run.outcomes == {"n01": "unmeasured", "n02": "unfit", "n03": "fit"}
+
+
+def test_node_that_is_off_outweighs_not_measured(fleet: Fleet) -> None:
+    run = check(fleet, unmeasured(), fit(), off=True)
+    assert run.code == 1
+    assert run.outcomes == {"n01": "unmeasured", "n02": "unreachable"}
+
+
+def test_deploy_of_a_node_that_was_not_measured_exits_one_as_before(fleet: Fleet) -> None:
+    check(fleet, unmeasured())
+    assert fleet.run("b200.py").code == 1
+
+
+def test_refused_inventory_exits_one_and_leaves_no_report(tmp_path: Path) -> None:
+    fleet = Fleet(tmp_path / "site")
+    fleet.add("n01", unmeasured())
+    data = fleet.folder / "group_data" / "nodes.py"
+    data.write_text(data.read_text() + "drivr = 'x'\n")
+    run = fleet.run("check.py")
+    assert (run.code, run.hosts) == (1, {})
+    assert "drivr" in run.stdout + run.stderr
+
+
+def test_matrix_of_an_unfit_node_is_printed_and_a_fit_one_has_none(fleet: Fleet) -> None:
+    run = check(fleet, fit(), unfit())
+    rows = [line for line in run.stdout.splitlines() if line.startswith("  > GPU2")]
+    assert rows
+    assert rows[0].count("NV0!") == 7
+    assert run.stdout.count("GPU0  GPU1  GPU2") == 1

@@ -1,0 +1,107 @@
+"""No reading is taken in vain: each is judged, reported, or used by a module that is named here."""
+
+from __future__ import annotations
+
+import re
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from deploy.core.judge import judge
+from deploy.report import terminal
+from deploy.report.html import render
+from tests.unit import paths, readings, states
+from tests.unit.report import records
+
+ROOT = Path(__file__).parents[3]
+KINDS = {kind: path for kind, path in readings.kinds().items() if path[0] != "provenance"}
+UNITS = ("nvidia-fabricmanager.service", "nvidia-persistenced.service")
+
+
+def units(*keys: str) -> tuple[str, ...]:
+    """The readings of every unit under some keys."""
+    return tuple(f"units[{unit}].{key}" for unit in UNITS for key in keys)
+
+
+USED_ELSEWHERE = {
+    "deploy/report/said.py": ("took_s",),
+    "deploy/core/drift.py": ("files", *units("enabled")),
+    "deploy/core/checks/services.py": units("sub", "result"),
+    "deploy/core/layout.py": ("cpus.siblings[*]",),
+    "deploy/core/topology.py": ("pci.nics[*].bridges[*]",),
+    "deploy/core/checks/bandwidth.py": ("host.boot_id",),
+    "deploy/core/checks/kernel.py": ("kernel.governors.performance",),
+    "deploy/node/placement.py": units("control_group"),
+    "deploy/stages/smoke.py": ("processes", "notes.smoke", *units("invocation_id")),
+}
+"""Module to readings that neither the healthy node's verdict nor its report shows, used there."""
+
+REPORTED_LATER = {
+    *("tool.version", "tool.sha256.unmeasured", "listening[*]", "disks", "modules.nvidia_uvm"),
+    *("host.hostname", "host.machine_id", "host.os.id", "host.os.version_id", "host.cmdline"),
+    *("host.python", "host.arch", "cpus.online", "cpus.model", "notes.verdict", "notes.warm"),
+    *(
+        f"pci.gpus[*].{key}_link_{what}"
+        for key in ("current", "max")
+        for what in ("speed", "width")
+    ),
+    *("pci.gpus[*].local_cpus", "pci.gpus[*].iommu", "pci.gpus[*].bridges[*].max_link_width"),
+    *(f"pci.nics[*].ports[*].{key}" for key in ("number", "rate_gbps", "link_layer")),
+    *units("load", "main_pid", "n_restarts"),
+    *(f"gpus[*].{key}" for key in ("device_id", "minor", "power_usage_mw", "temperature_c")),
+    *(f"gpus[*].{key}" for key in ("sm_clock_mhz", "mem_clock_mhz", "remap.correctable")),
+    *(f"gpus[*].remap.banks.{key}" for key in ("max", "high", "partial")),
+    *(f"gpus[*].pcie.{key}" for key in ("generation", "max_width")),
+    *(f"gpus[*].fabric.{key}" for key in ("clique_id", "cluster_uuid")),
+    *(f"gpus[*].links[*].{key}" for key in ("remote_type", "fec_history[*]")),
+    *("p2p.atomics[*][*]", "p2p.prop[*][*]", "kernel.memlock_bytes", "kernel.hugepages"),
+    *("kernel.transparent_hugepages", "kernel.driver_options.EnablePCIERelaxedOrderingMode"),
+}
+"""Readings that the report is to show and does not show yet. Must become empty."""
+
+ELSEWHERE = {kind: module for module, kinds in USED_ELSEWHERE.items() for kind in kinds}
+
+
+def report_of(state: states.State) -> tuple[str, str]:
+    """Page and terminal text of a run over one node with this observation."""
+    host = records.live(state=state, expectation=states.expectation())
+    record = records.record(n1=host)
+    return render(record), terminal(record)
+
+
+@cache
+def healthy() -> tuple[Any, tuple[str, str]]:
+    """Verdict and report of the healthy node."""
+    state = states.healthy()
+    return judge(states.expectation(), state).to_json(), report_of(state)
+
+
+def first(kind: str) -> paths.Path:
+    """The first place of a reading: the first bridge is the root port, the last the GPU's own."""
+    return readings.places()[kind][0]
+
+
+@cache
+def shows(kind: str) -> bool:
+    """Whether the verdict or the report is another one when a reading of a kind is not there."""
+    verdict, report = healthy()
+    if readings.verdict_gone(kind).to_json() != verdict:
+        return True
+    state = readings.with_one(first(kind), readings.GONE)
+    return judge(states.expectation(), state).to_json() != verdict or report_of(state) != report
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_reading_is_used(kind: str) -> None:
+    assert shows(kind) != (kind in {*ELSEWHERE, *REPORTED_LATER}), (
+        f"{kind} is judged or reported by now" if shows(kind) else f"{kind} is used nowhere"
+    )
+
+
+@pytest.mark.parametrize("kind", ELSEWHERE)
+def test_the_module_that_uses_a_reading_names_it(kind: str) -> None:
+    names = [key for key in KINDS[kind] if isinstance(key, str)][-2:]
+    quoted = "|".join(f"[\"']{re.escape(name)}[\"']" for name in names)
+    assert re.search(quoted, (ROOT / ELSEWHERE[kind]).read_text(encoding="utf-8"))

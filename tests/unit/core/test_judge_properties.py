@@ -1,0 +1,135 @@
+"""What holds of the judgement whatever the document: it never raises, and doubt never helps."""
+
+from __future__ import annotations
+
+from copy import deepcopy
+from itertools import islice
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from deploy.core.judge import judge, registered
+from deploy.core.verdict import Verdict
+from tests.unit import corpus, paths, readings, states
+from tests.unit.case import EXPECTATION_KEYS, Case, apply
+
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=8),
+    lambda inner: (
+        st.lists(inner, max_size=4) | st.dictionaries(st.text(max_size=8), inner, max_size=4)
+    ),
+    max_leaves=12,
+)
+ODD: list[Any] = [
+    None,
+    True,
+    -1,
+    10**400,
+    1e308,
+    float("nan"),
+    "",
+    "\ud800",
+    [],
+    [[]],
+    {},
+    {"unmeasured": {}},
+]
+FAULTS = [case for case in corpus.corpus().cases if case.fit != "fit" and case.valid]
+BRANCHES = sorted(readings.branches())
+PARTNERS, DOUBTS = 1, 1
+"""Other faults, and other readings, that each fault is tried with."""
+
+
+def others(number: int, items: list[Any], count: int) -> list[Any]:
+    """Some entries of a list, other ones for each number, the same in every run."""
+    return list(islice(items[(number * 7 + 3) % len(items) :] + items, count))
+
+
+def blocked(verdict: Verdict) -> set[str]:
+    """The checks that keep the node from going live."""
+    return {finding.check for finding in verdict.blocking}
+
+
+def assert_sound(verdict: Verdict) -> None:
+    """No check fell over, and all of them answered."""
+    assert [f.summary for f in verdict.findings if "the check failed" in f.summary] == []
+    found = {finding.check for finding in verdict.findings}
+    assert found >= set(registered()) or found <= corpus.DOCUMENT_CHECKS
+
+
+@given(expect=JSON, state=JSON)
+def test_judge_never_raises_on_any_json(expect: Any, state: Any) -> None:
+    assert judge(expect, state).fit == "unmeasured"
+
+
+@settings(max_examples=50, deadline=None)
+@given(data=st.data())
+def test_judge_never_raises_on_a_state_with_odd_values(data: st.DataObject) -> None:
+    state = states.healthy()
+    for kind in data.draw(st.lists(st.sampled_from(BRANCHES), min_size=1, max_size=3)):
+        try:
+            paths.put(state, readings.branches()[kind], data.draw(JSON))
+        except (KeyError, IndexError, TypeError):
+            continue  # an odd value was put above
+    assert_sound(judge(states.expectation(), state))
+
+
+@pytest.mark.parametrize("number", range(0, len(BRANCHES), 4))
+def test_judge_never_raises_on_odd_values_of_any_kind(number: int) -> None:
+    """The longest paths first: a value put above would take away the place of one below."""
+    state = states.healthy()
+    places = [readings.branches()[kind] for kind in BRANCHES[number : number + 4]]
+    for place in sorted(places, key=len, reverse=True):
+        paths.put(state, place, deepcopy(ODD[(number + len(place)) % len(ODD)]))
+    assert_sound(judge(states.expectation(), state))
+
+
+@settings(max_examples=50, deadline=None)
+@given(path=st.sampled_from(list(paths.leaves(states.expectation()))), value=JSON)
+def test_judge_never_raises_on_an_expectation_with_an_odd_value(
+    path: paths.Path, value: Any
+) -> None:
+    expect = states.expectation()
+    paths.put(expect, path, value)
+    assert_sound(judge(expect, states.healthy()))
+
+
+@pytest.mark.parametrize("number", range(len(FAULTS)), ids=lambda n: FAULTS[n].id)
+def test_one_more_fault_never_makes_a_node_fit(number: int) -> None:
+    first = FAULTS[number]
+    for second in others(number, FAULTS, PARTNERS):
+        expect, state = first.expectation(), first.state()
+        try:
+            second.spoil(state)
+            apply(expect, second.expect, EXPECTATION_KEYS)
+        except (paths.PathError, KeyError, TypeError):
+            continue  # the first fault took away what the second would spoil
+        assert judge(expect, state).fit != "fit", f"with {second.id}"
+
+
+@pytest.mark.parametrize("number", range(len(FAULTS)), ids=lambda n: FAULTS[n].id)
+def test_a_reading_that_is_gone_never_mends_a_check(number: int) -> None:
+    case = FAULTS[number]
+    expect = case.expectation()
+    before = blocked(corpus.verdict_of(case.name))
+    for path in [*own(case), *map(readings.branches().get, others(number, BRANCHES, DOUBTS))]:
+        state = case.state()
+        try:
+            paths.put(state, path or (), readings.GONE)
+        except (KeyError, IndexError, TypeError):
+            continue  # the fault took it away
+        after = blocked(judge(expect, state))
+        assert before <= after or "document.state" in after, paths.write(path or ())
+
+
+def own(case: Case) -> list[paths.Path]:
+    """The readings a fault itself changes, one of each kind, and the parts they are in.
+
+    A note is one reading: what is in it is a document of its own.
+    """
+    state = case.state()
+    found = [paths.matching(state, paths.parse(text))[0] for text in case.set]
+    whole = {path[:2] if path[0] == "notes" else path for path in found}
+    return sorted({*whole, *(path[:1] for path in whole)}, key=str)
