@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 
 from deploy.report.reading import Unmeasured, integer, items, mapping, number, read, settle, show
+from deploy.report.recorded import recorded, spread, tally
 
 Pairs = list[tuple[str, str]]
 REMOTE = {0: "GPU", 1: "I/O bridge", 2: "switch"}  # nvml.h NVML_NVLINK_DEVICE_TYPE_*, by value
 _DCGM = ("nvidia-dcgm.service", "dcgm.service")
-_NO_GPU = "unmeasured: no GPU to ask"
 _MEMLOCK = -1  # unlimited
 
 
@@ -34,29 +34,13 @@ def reported(host: object) -> Pairs:
         ("passport", taken(read(state, "notes", "passport"), "accepted_at")),
         ("bandwidth", bandwidth(read(state, "notes", "bandwidth"))),
         ("waivers", waivers(read(host, "expectation", "waivers"))),
+        *recorded(host),
     ]
 
 
 def not_applicable(verdict: object) -> Pairs:
     """Return the checks that this hardware has no use for, with the reason of each."""
     return [(show(k), show(v)) for k, v in mapping(read(verdict, "not_applicable")).items()]
-
-
-def tally(values: Iterable[str]) -> str:
-    """Return each value with how often it was read: ``identity on 8``."""
-    counts = Counter(values)
-    return ", ".join(f"{value} on {count}" for value, count in counts.items()) or _NO_GPU
-
-
-def spread(gpus: list[object], key: str) -> str:
-    """Return the lowest and the highest value of all GPUs with their GPU, and how many lack one."""
-    found = [(v, i) for i, gpu in enumerate(gpus) if (v := number(read(gpu, key))) is not None]
-    if not found:
-        return show(read(gpus[0], key)) if gpus else _NO_GPU
-    (low, at), (high, most) = min(found), max(found)
-    text = f"{show(low)} on GPU {at} to {show(high)} on GPU {most}"
-    text = f"{show(low)} on all" if low == high else text
-    return text + (f"; {len(gpus) - len(found)} unmeasured" if len(found) < len(gpus) else "")
 
 
 def links(gpus: list[object]) -> Iterator[tuple[int, int, object]]:
@@ -116,14 +100,19 @@ def taken(note: object, key: str = "taken_at") -> str:
 
 
 def bandwidth(note: object) -> str:
-    """Return the results of the bandwidth test with their date."""
-    results = [
-        f"{show(read(r, 'test'))} {show(read(r, 'value'))} {show(read(r, 'unit'))}"
-        f" at {show(read(r, 'bytes'))} bytes"
-        for r in items(read(note, "results"))
+    """Return the range of each bandwidth test's results with their date."""
+    found: dict[str, list[float]] = {}
+    for result in items(read(note, "results")):
+        name = f"{show(read(result, 'test'))} ({show(read(result, 'unit'))})"
+        value = number(read(result, "value"))
+        found.setdefault(name, []).extend([] if value is None else [value])
+    told = [
+        f"{name} {show(min(values))} to {show(max(values))}, n={len(values)}"
+        if values
+        else f"{name} unmeasured"
+        for name, values in found.items()
     ]
-    when = taken(note)
-    return f"{', '.join(results)} ({when})" if results else when
+    return f"{'; '.join(told)} ({taken(note)})" if told else taken(note)
 
 
 def waivers(value: object) -> str:

@@ -52,8 +52,9 @@ def with_one(path: Path, value: Any) -> states.State:
     return state
 
 
-def without_one(path: Path) -> states.State:
-    """The healthy state without one key; an entry of a list is null, so that others stay put."""
+def without_one(kind: str) -> states.State:
+    """The healthy state without one reading; an entry of a list is null, so that others stay."""
+    path = branches()[kind]
     state = states.recorded(HEALTHY)
     if isinstance(path[-1], int):
         paths.put(state, path, None)
@@ -66,9 +67,3 @@ def without_one(path: Path) -> states.State:
 def verdict_gone(kind: str) -> Verdict:
     """The verdict on the healthy node when a reading of a kind, or a part, is not measured."""
     return judge(states.expectation(), with_one(branches()[kind], GONE))
-
-
-@cache
-def verdict_missing(kind: str) -> Verdict:
-    """The verdict on the healthy node when a reading of a kind, or a part, is not there."""
-    return judge(states.expectation(), without_one(branches()[kind]))

@@ -11,7 +11,7 @@ from deploy.core.expectation import Expectation
 from deploy.core.judge import Check, judge, run_one
 from deploy.core.state import StateView
 from deploy.core.verdict import Status
-from tests.unit import corpus, readings, states
+from tests.unit import corpus, paths, readings, states
 from tests.unit.case import Case
 
 UNITS = ("nvidia-fabricmanager.service", "nvidia-persistenced.service")
@@ -62,10 +62,17 @@ def test_what_is_not_measured_is_never_fit_where_it_is_judged(kind: str) -> None
     assert (readings.verdict_gone(kind).fit != "fit") is is_judged(kind)
 
 
-@pytest.mark.parametrize("kind", readings.branches())
+@pytest.mark.parametrize("kind", [kind for kind in readings.branches() if is_judged(kind)])
 def test_what_is_missing_is_never_fit_where_it_is_judged(kind: str) -> None:
-    judged = is_judged(kind) and kind not in MAY_LACK
-    assert (readings.verdict_missing(kind).fit != "fit") is judged
+    assert (judge(states.expectation(), readings.without_one(kind)).fit == "fit") is (
+        kind in MAY_LACK
+    )
+
+
+def test_a_node_without_all_that_is_not_judged_is_fit() -> None:
+    state = states.healthy()
+    paths.remove(state, [readings.branches()[kind] for kind in NOT_JUDGED])
+    assert judge(states.expectation(), state).fit == "fit"
 
 
 @pytest.mark.parametrize("kind", readings.branches())

@@ -125,11 +125,11 @@ def test_a_reading_that_is_gone_never_mends_a_check(number: int) -> None:
 
 
 def own(case: Case) -> list[paths.Path]:
-    """The readings a fault itself changes, one of each kind, and the parts they are in.
+    """Readings that a fault itself changes, some of them, and the part that the first is in.
 
     A note is one reading: what is in it is a document of its own.
     """
     state = case.state()
     found = [paths.matching(state, paths.parse(text))[0] for text in case.set]
-    whole = {path[:2] if path[0] == "notes" else path for path in found}
-    return sorted({*whole, *(path[:1] for path in whole)}, key=str)
+    whole = [path[:2] if path[0] == "notes" else path for path in found]
+    return [*whole[:1], *whole[-1:], *(path[:1] for path in whole[:1])]

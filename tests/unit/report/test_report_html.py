@@ -215,5 +215,5 @@ def test_reported_readings_are_told_with_their_reason_where_unread() -> None:
     text = seen(spoil).text
     assert "highest bin 5 on 1 links, worst: GPU 3 link 7" in text
     assert "unmeasured: no PID 1" in text
-    assert "all_reduce_perf 700.5 GB/s at 8 bytes (2026-11-20T08:00:00Z)" in text
+    assert "all_reduce_perf (GB/s) 700.5 to 700.5, n=1 (2026-11-20T08:00:00Z)" in text
     assert "switch on 144 links" in text
