@@ -12,18 +12,20 @@ from deploy import observation
 from deploy.node import lock
 from tests.fake.fleet import CANARIES, Fleet, Outcome
 from tests.fake.machine import Machine
-from tests.unit import states
-from tests.unit.faults import FAULTS
+from tests.unit import corpus, states
 
 SERVING = (
     r"systemctl (start|restart) vllm|start haproxy|restart haproxy|-m pip install|node.pyz fetch"
 )
 MOST_COMMANDS = 8
 SICK = {
-    "no-nvlink": ("nvlink.links: GPU 2 off NVLink", "GPU 2 has no NVLink: 0 of 18 links up"),
-    "in-progress": ("fabric.state: in progress", "GPU 5"),
-    "seven-gpus": ("identity.nvml-count: NVML lacks a GPU", "0000:cc:00.0"),
-    "hot": ("clocks.slowdown: hot", "thermal"),
+    "no-nvlink": (
+        "a GPU is off NVLink and only its links show it",
+        "GPU 2 has no NVLink: 0 of 18 links up",
+    ),
+    "in-progress": ("one GPU's registration is in progress", "GPU 5"),
+    "seven-gpus": ("NVML lacks a GPU that is on the bus", "0000:cc:00.0"),
+    "hot": ("hardware thermal slowdown", "thermal"),
 }
 # What a node program gone mad may answer, and what is told of it.
 NONSENSE = {
@@ -46,10 +48,9 @@ NONSENSE = {
 }
 
 
-def sick(fault: str) -> dict[str, Any]:
-    """The hardware of a node with a fault of the catalogue."""
-    [found] = [entry for entry in FAULTS if entry.id == fault]
-    return found.applied()[1]
+def sick(case: str) -> dict[str, Any]:
+    """The hardware of a node with a fault of the corpus."""
+    return corpus.named(case).state()
 
 
 def wait_free(machine: Machine) -> None:

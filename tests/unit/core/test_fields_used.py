@@ -41,18 +41,17 @@ USED_ELSEWHERE = {
 ELSEWHERE = {kind: module for module, kinds in USED_ELSEWHERE.items() for kind in kinds}
 
 
-def report_of(state: states.State) -> tuple[str, str]:
-    """Page and terminal text of a run over one node with this observation."""
-    host = records.live(state=state, expectation=states.expectation())
-    record = records.record(n1=host)
-    return render(record), terminal(record)
+def run_over(state: states.State) -> Any:
+    """The record of a run over one node with this observation."""
+    return records.record(n1=records.live(state=state, expectation=states.expectation()))
 
 
 @cache
-def healthy() -> tuple[Any, tuple[str, str]]:
-    """Verdict and report of the healthy node."""
+def healthy() -> tuple[Any, str, str]:
+    """Verdict, page and terminal text of the healthy node."""
     state = states.healthy()
-    return judge(states.expectation(), state).to_json(), report_of(state)
+    record = run_over(state)
+    return judge(states.expectation(), state).to_json(), render(record), terminal(record)
 
 
 def first(kind: str) -> paths.Path:
@@ -64,11 +63,13 @@ def first(kind: str) -> paths.Path:
 @cache
 def shows(kind: str) -> bool:
     """Whether the verdict or the report is another one when a reading of a kind is not there."""
-    verdict, report = healthy()
+    verdict, page, text = healthy()
     if readings.verdict_gone(kind).to_json() != verdict:
         return True
     state = readings.with_one(first(kind), readings.GONE)
-    return judge(states.expectation(), state).to_json() != verdict or report_of(state) != report
+    if judge(states.expectation(), state).to_json() != verdict:
+        return True
+    return render(run_over(state)) != page or terminal(run_over(state)) != text
 
 
 @pytest.mark.parametrize("kind", KINDS)

@@ -24,9 +24,13 @@ def test_one_gpu_out_of_the_fabric_is_one_finding_a_kind_and_not_fourteen() -> N
 def test_the_gpu_that_lost_its_link_is_blamed_and_not_its_peers() -> None:
     state = states.healthy()
     state["xids"] = [
-        states.xid(145, "RLW_REMAP Fatal", "0000:8f:00.0"),
-        states.xid(45, "pid=1, Ch 1 caused by previous Xid 149", "0000:90:00.0"),
-        states.xid(149, "NETIR_LINK_EVT Fatal", "0000:96:00.0"),
+        {"pci_address": "0000:8f:00.0", "code": 145, "text": "RLW_REMAP Fatal"},
+        {
+            "pci_address": "0000:90:00.0",
+            "code": 45,
+            "text": "pid=1, Ch 1 caused by previous Xid 149",
+        },
+        {"pci_address": "0000:96:00.0", "code": 149, "text": "NETIR_LINK_EVT Fatal"},
     ]
     blocking = judge(states.expectation(), state).blocking
     assert [f.subject for f in blocking] == ["GPU 2"]

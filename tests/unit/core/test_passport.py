@@ -7,8 +7,7 @@ from copy import deepcopy
 import pytest
 
 from deploy.core import passport
-from tests.unit import states
-from tests.unit.states import put
+from tests.unit import paths, states
 
 
 def test_it_names_every_gpu_by_its_module_and_only_data_nics() -> None:
@@ -37,7 +36,7 @@ def test_link_recoveries_are_those_of_all_links_of_a_gpu() -> None:
 )
 def test_no_passport_without_a_whole_reading(keys: tuple[str | int, ...], says: str) -> None:
     state = states.healthy()
-    put({"unmeasured": "for the test"}, *keys)(state, {})
+    paths.put(state, keys, {"unmeasured": "for the test"})
     with pytest.raises(passport.Unreadable, match=says):
         passport.issue(state)
 

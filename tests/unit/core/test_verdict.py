@@ -129,9 +129,9 @@ def test_cause_is_told_before_its_symptom() -> None:
 
 
 def test_readings_gone_for_one_cause_are_told_once() -> None:
-    expect, state = states.expectation(), states.healthy()
-    states.no_nvml("Driver Not Loaded (9)")(state, expect)
-    groups = grouped(judge(expect, state).blocking)
+    gone = {"unmeasured": "Driver Not Loaded (9)"}
+    state = {**states.healthy(), "nvml": gone, "gpus": gone, "p2p": gone}
+    groups = grouped(judge(states.expectation(), state).blocking)
     assert groups[0][0].check == "nvml.available"
     assert len(groups) == 2
     assert groups[1][1] > 20

@@ -10,7 +10,7 @@ import pytest
 
 from deploy.core.judge import judge
 from deploy.node import gate
-from tests.unit import states
+from tests.unit import paths, states
 from tests.unit.states import State
 
 
@@ -68,7 +68,7 @@ def test_unfit_node_is_refused_and_says_why_on_one_line() -> None:
 def test_exit_status_tells_unfit_from_unmeasured(
     node: State, expect: str, keys: tuple[str | int, ...], value: object, status: int
 ) -> None:
-    states.put(value, *keys)(node, {})
+    paths.put(node, keys, value)
     assert gate.main(["--expect", expect]) == status
 
 
