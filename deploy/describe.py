@@ -55,9 +55,9 @@ as unmeasured. The same checks run on the controller, on the node at every boot,
 
 Each finding that is not pass asks for one action of this ladder, cheapest first:
 {ladder}.
-For every check, `tests/unit/faults.py` holds a fault that it must catch, with the action it must
-ask for, and proves that without the check the faulty node would pass, or that its cause would not
-be named.
+For every check, `tests/corpus/` holds a fault that it must catch, with the action it must ask for.
+The tests prove that without the check the faulty node would pass, or that its cause would not be
+named.
 """
 
 _EXPECTATIONS = """\
