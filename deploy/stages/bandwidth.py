@@ -36,7 +36,8 @@ def plan(node: Node) -> list[Change]:
     own, others = _blocking(node)
     if others or not (own or _to_renew(node)):
         return []
-    if not _may_serve(node):
+    replicas = [*serving.replica_units(node), *serving.surplus_units(node)]
+    if not gate.running(node, replicas):
         return [Change("measure the bandwidth", _measure)]
     if own and all(finding.status is Status.UNMEASURED for finding in own):
         # The gate would stop what serves; to measure is the operator's choice of time.
@@ -63,18 +64,6 @@ def _to_renew(node: Node) -> bool:
     came = [place for tool in missing for place in bandwidth.PLACES.get(tool, ())]
     here = any(drift.is_present(place, state) for place in came)
     return here or note.get("boot_id") != (state.get("host") or {}).get("boot_id")
-
-
-def _may_serve(node: Node) -> bool:
-    """Whether a replica runs, for all that is known: one that could not be read may."""
-    units = (node.state or {}).get("units")
-    if not isinstance(units, dict) or "unmeasured" in units:
-        return True
-    names = [*serving.replica_units(node), *serving.surplus_units(node)]
-    seen = [units.get(name) for name in names]
-    return any(
-        unit is not None and unit.get("active") not in ("inactive", "failed") for unit in seen
-    )
 
 
 def _measure(node: Node) -> str:

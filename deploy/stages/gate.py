@@ -65,8 +65,14 @@ def plan(node: Node) -> list[Change]:
     return converge(node, wanted(node, ()))
 
 
+def running(node: Node, names: Sequence[str]) -> list[str]:
+    """Those of some units that run, for all that is known: what was not read is taken to run."""
+    seen = (node.state or {}).get("units")
+    units = seen if isinstance(seen, dict) and "unmeasured" not in seen else None
+    return [name for name in names if units is None or _may_run(units.get(name))]
+
+
 def _may_run(reading: object) -> bool:
-    """Whether a unit runs, for all that is known: one that could not be read is taken to run."""
     if reading is None:
         return False
     active = reading.get("active") if isinstance(reading, dict) else None
@@ -75,14 +81,11 @@ def _may_run(reading: object) -> bool:
 
 def withdraw(node: Node) -> list[str]:
     """Stop what serves on a node that is not proven; returns the units stopped."""
-    seen = (node.state or {}).get("units")
-    units = seen if isinstance(seen, dict) and "unmeasured" not in seen else None
     replicas = [*serving.replica_units(node), *serving.surplus_units(node)]
-    serving_units = [gateway.UNIT, serving.TARGET, *replicas]
-    running = [name for name in serving_units if units is None or _may_run(units.get(name))]
-    if running:
-        node.connected().run(f"systemctl stop {' '.join(running)}")
-    return running
+    stopped = running(node, [gateway.UNIT, serving.TARGET, *replicas])
+    if stopped:
+        node.connected().run(f"systemctl stop {' '.join(stopped)}")
+    return stopped
 
 
 STAGE = Stage(name="gate unit", wanted=wanted, plan=plan)
