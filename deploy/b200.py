@@ -12,14 +12,18 @@ from deploy import operations
 from deploy.entry import node_of
 from deploy.stages import (
     bandwidth,
+    clock_and_logs,
     containers,
     driver,
     fabric,
+    firewall,
     gate,
     gateway,
     passport,
     serving,
+    settings,
     smoke,
+    storage,
     warmup,
 )
 from deploy.stages import host as operating_system
@@ -30,6 +34,10 @@ node = node_of(host)
 
 operations.observe(name="Observe", node=node)
 operations.converge(name="Host", node=node, stage=operating_system.STAGE)
+operations.converge(name="Settings", node=node, stage=settings.STAGE)
+operations.converge(name="Clock and logs", node=node, stage=clock_and_logs.STAGE)
+operations.converge(name="Storage", node=node, stage=storage.STAGE)
+operations.converge(name="Firewall", node=node, stage=firewall.STAGE)
 operations.converge(name="Driver", node=node, stage=driver.STAGE)
 operations.reboot_if_needed(name="Reboot", node=node)
 operations.converge(name="Fabric", node=node, stage=fabric.STAGE)

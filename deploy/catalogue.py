@@ -1,4 +1,4 @@
-"""The data this checkout ships: hardware expectations and models, by name. Read once a process."""
+"""The data this checkout ships: hardware, models and settings, by name. Read once a process."""
 
 from __future__ import annotations
 
@@ -9,9 +9,12 @@ from typing import Any
 import yaml
 
 from deploy import hardware
+from deploy.core import settings
+from deploy.core.settings import Setting
 from deploy.core.spec import Catalogue, Hardware, Model
 
 ROOT = Path(__file__).resolve().parents[1]
+_SETTINGS = Path(__file__).resolve().parent / "settings.yaml"
 _MODELS = Path(__file__).resolve().parent / "models"
 
 
@@ -20,7 +23,16 @@ def load() -> Catalogue:
     """Every known hardware and model."""
     machines = {name: _hardware(name, hardware.load(name)) for name in hardware.names()}
     models = {path.stem: _model(path) for path in sorted(_MODELS.glob("*.yaml"))}
-    return Catalogue(hardware=machines, models=models)
+    return Catalogue(hardware=machines, models=models, settings=_settings())
+
+
+def _settings() -> dict[str, Setting]:
+    return settings.table(yaml.safe_load(_SETTINGS.read_text(encoding="utf-8")))
+
+
+def settings_elsewhere() -> dict[str, dict[str, str]]:
+    """What other stages set and other checks judge: stage, check and how, by what it is."""
+    return dict(yaml.safe_load(_SETTINGS.read_text(encoding="utf-8"))["elsewhere"])
 
 
 def _hardware(name: str, document: dict[str, Any]) -> Hardware:

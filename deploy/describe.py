@@ -2,6 +2,7 @@
 
     python -m deploy.describe > docs/inventory.md
     python -m deploy.describe checks > docs/checks.md
+    python -m deploy.describe settings > docs/settings.md
 
 tests/unit/deploy/test_docs.py holds the files equal to what is made here.
 """
@@ -15,10 +16,11 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from deploy import hardware
-from deploy.core.fields import Parser
+from deploy.core.fields import Parser, key_of
 from deploy.core.judge import registered
 from deploy.core.spec import NodeSpec
 from deploy.core.verdict import Action
+from deploy.describe_settings import settings_markdown
 
 _INVENTORY = """\
 # Inventory keys
@@ -36,6 +38,7 @@ nothing was touched. Besides each key for itself, it is refused when
 - `driver` is older than the hardware needs, or a branch instead of an exact version;
 - `model` or `hardware` is not in the catalogue (`deploy/models/`, `deploy/hardware/`);
 - `replicas` times `tensor_parallel` is more than the hardware's GPUs;
+- `settings` names a setting or a value that is not in [settings.md](settings.md);
 - two ports are the same, or `replica_ports` has not one port a replica;
 - a secret names none or several of `env`, `file` and `command`, or cannot be had from there;
 - a file it names cannot be read, a repository's key has another fingerprint, or a template uses a
@@ -91,7 +94,7 @@ def _mappings(cls: type[Any]) -> list[type[Any]]:
 
 def _keys(cls: type[Any]) -> str:
     rows = [
-        (f"`{item.name}`", _wanted(_parser(item)), _default(item), item.metadata["doc"])
+        (f"`{key_of(item)}`", _wanted(_parser(item)), _default(item), item.metadata["doc"])
         for item in dataclasses.fields(cls)
     ]
     return _table(("key", "value", "default", "meaning"), rows)
@@ -180,7 +183,11 @@ def _table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
     return "".join("| " + " | ".join(c.strip() for c in line) + " |\n" for line in lines)
 
 
-PAGES = {"inventory": inventory_markdown, "checks": checks_markdown}
+PAGES = {
+    "inventory": inventory_markdown,
+    "checks": checks_markdown,
+    "settings": settings_markdown,
+}
 
 
 def main(argv: list[str]) -> int:

@@ -9,8 +9,9 @@ from datetime import date
 from pathlib import Path
 from typing import Any
 
-from deploy import hardware
+from deploy import catalogue, hardware
 from deploy.core import expectation as expectations
+from deploy.core import settings
 from deploy.core.judge import judge
 from deploy.core.state import StateView, Unmeasured
 from deploy.core.verdict import Action, Finding, Status, Verdict, grouped
@@ -31,7 +32,8 @@ LADDER = {
 def expectation_for(name: str) -> dict[str, Any]:
     """An expectation from hardware data alone: any driver the hardware takes, no services.
 
-    Clock and kernel are judged; nothing is compared with what was asked, as nothing was.
+    Clock and settings are judged, these by their defaults; nothing else is compared with what was
+    asked, as nothing was.
     """
     data = hardware.load(name)
     count = data["expect"]["gpu_count"]["value"]
@@ -43,7 +45,7 @@ def expectation_for(name: str) -> dict[str, Any]:
         "services": [],
         "waivers": [],
         "clock_synchronized": True,
-        "kernel": "judged",
+        "settings": settings.expected(catalogue.load().settings, ()),
         "passport": "keep",
         "bandwidth": "off",
     }

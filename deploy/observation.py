@@ -10,7 +10,7 @@ import socket
 from getpass import getuser
 from typing import Any
 
-from deploy.core import drift
+from deploy.core import drift, room
 from deploy.core.drift import File
 from deploy.run import Node, StageFailed
 from deploy.stages import pipeline
@@ -86,11 +86,12 @@ def ask(node: Node) -> dict[str, Any]:
         "secrets": {file.path: node.nonce for file in files if file.secret},
         "units": sorted(
             {unit.name for part in wanted for unit in part.units}
-            | {name for part in wanted for name in part.gone_units}
+            | {name for part in wanted for name in (*part.gone_units, *part.ask_units)}
         ),
         "packages": sorted({package.name for part in wanted for package in part.packages}),
         "placement": sorted(pipeline.replica_units(node)),
-        "disks": ["/", "/srv"],
+        "disks": sorted({*room.PATHS, node.spec.models()}),
+        **{key: what for part in wanted for key, what in part.ask.items()},
     }
 
 

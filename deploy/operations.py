@@ -20,10 +20,11 @@ from pyinfra.api.operation import operation
 from pyinfra.api.state import State, StateStage
 from pyinfra.context import ctx_state
 
-from deploy import observation, reboot, verdict
+from deploy import foresight, observation, reboot, verdict
 from deploy.remote import RemoteError
-from deploy.run import Node, StageFailed, duration
+from deploy.run import Node, NodeRefused, StageFailed, duration
 from deploy.session import RUN
+from deploy.stages import runtimes
 from deploy.stages.base import Change, Stage
 
 Commands = Generator[FunctionCommand, None, None]
@@ -35,7 +36,7 @@ logger = logging.getLogger(__name__)
 @operation(is_idempotent=True)
 def observe(node: Node, lock: bool = True) -> Commands:
     """Look at the whole node in one command; with *lock*, hold it against other runs."""
-    yield _command(node, "observe", lambda: observation.refresh(node, RUN.id, lock))
+    yield _command(node, "observe", lambda: _first_look(node, lock))
 
 
 @operation(is_idempotent=True)
@@ -58,13 +59,13 @@ def converge(node: Node, stage: Stage) -> Commands:
 def reboot_if_needed(node: Node) -> Commands:
     """Reboot once when the observation shows that something waits for it; nothing otherwise."""
     if not _executing():
+        yield from _preview_reboot(node)
         return
     reasons: list[str] = []
     if not _guarded(node, "reboot", lambda: reasons.extend(_reboot_reasons(node))):
         yield _command(node, "reboot", _refused)
     elif reasons:
-        change = Change(f"reboot: {', '.join(reasons)}", reboot.reboot_and_wait)
-        yield _command(node, "reboot", lambda: _make(node, "reboot", [change]))
+        yield _command(node, "reboot", lambda: _reboot(node, reboot.change(node, reasons)))
 
 
 @operation(is_idempotent=True)
@@ -120,14 +121,43 @@ def _executing() -> bool:
 
 def _preview(node: Node, stage: Stage) -> Commands:
     """For a plan without -y: say what would change, as far as it can be known before it happens."""
+    if node.outcome is not None:
+        return
     try:
         changes = _plan(node, stage)
+    except NodeRefused as refused:
+        node.fail(stage.name, str(refused))
+        return
     except _EXPECTED as unknown:
         node.say(stage.name, f"cannot be planned yet: {unknown}")
         return
+    # All said before the first is yielded: pyinfra wants to know only whether there is one.
     for change in changes:
         node.say(stage.name, f"would {change.what}")
+    for _ in changes:
         yield FunctionCommand(_refused, (), {})
+
+
+def _preview_reboot(node: Node) -> Commands:
+    """For a plan without -y: say that a reboot comes with the changes planned before it."""
+    if node.outcome is not None:
+        return
+    try:
+        _observed(node)
+        foreseen = foresight.reboot_foreseen(node)
+    except _EXPECTED:
+        # The stage that could not be planned has said why.
+        return
+    if foreseen:
+        node.say("reboot", f"would reboot: {', '.join(foreseen)}")
+        yield FunctionCommand(_refused, (), {})
+
+
+def _first_look(node: Node, lock: bool) -> None:
+    """Observe; before anything is changed, say what the run's own acts may break."""
+    observation.refresh(node, RUN.id, lock)
+    for line in runtimes.warnings(node) if lock else []:
+        node.say("observe", line)
 
 
 def _observed(node: Node) -> dict[str, Any]:
@@ -139,12 +169,19 @@ def _observed(node: Node) -> dict[str, Any]:
 
 def _plan(node: Node, stage: Stage) -> list[Change]:
     _observed(node)
-    return stage.plan(node)
+    return [] if node.stuck and stage.needs_fabric else stage.plan(node)
 
 
 def _reboot_reasons(node: Node) -> list[str]:
     _observed(node)
-    return reboot.reasons(node)
+    return reboot.sensible_reasons(node)
+
+
+def _reboot(node: Node, change: Change) -> None:
+    """Reboot, then look whether the driver came with it: no later stage could say it as well."""
+    _make(node, "reboot", [change])
+    _observed(node)
+    reboot.require_driver(node)
 
 
 def _make(node: Node, stage: str, changes: list[Change]) -> None:
@@ -170,7 +207,9 @@ def _with_heartbeat(node: Node, stage: str, change: Change) -> str | None:
 
     def beat() -> None:
         while not done.wait(_HEARTBEAT_S):
-            node.say(stage, f"... {change.what}: {duration(time.monotonic() - started)} so far")
+            seconds = time.monotonic() - started
+            so_far = f"{change.what}: {duration(seconds)} so far"
+            node.say(stage, f"... {change.telling(seconds) if change.telling else so_far}")
 
     # pyinfra's gevent patches threads into greenlets, so this shares its event loop.
     threading.Thread(target=beat, daemon=True).start()

@@ -16,6 +16,7 @@ from typing import Any
 import gevent  # type: ignore[import-untyped]
 from paramiko import SSHClient, SSHException
 from pyinfra.api.command import StringCommand
+from pyinfra.api.exceptions import ConnectError
 from pyinfra.api.host import Host
 
 from deploy import zipapp
@@ -51,6 +52,8 @@ class Remote:
 
     def attempt(self, command: str, stdin: str | None = None, timeout: int | None = None) -> Result:
         """Run *command* with sh; raises only when node or connection fail, or when time is up."""
+        if not self._alive():
+            raise RemoteError("connection lost: there is none")
         self.commands += 1
         limit = timeout or self.timeout
         try:
@@ -75,15 +78,18 @@ class Remote:
             raise RemoteError(cause(result.lines))
         return result.stdout
 
-    def run_logged(self, script: str, log: str) -> None:
-        """Run a long *script*, its output in *log* on the node; raises with its cause of failure.
+    def run_logged(self, script: str, log: str, why: str = "true") -> str:
+        """Run a long *script*, its output in *log* on the node; returns its last line.
+
+        Raises with its cause of failure; *why* is a command that may print it then.
 
         It outlives a lost connection instead of dying of SIGPIPE, so one that a killed run left at
         work is waited for: two of them never work on a node at a time.
         """
         guard = f"flock --close --timeout {self.timeout} /run/lock/b200kit-acting"
-        told = f"{{ tail -n 40 {log}; exit 1; }}"
-        self.run(f"{guard} sh -c {shlex.quote(script)} </dev/null >{log} 2>&1 || {told}")
+        told = f"{{ {why}; tail -n 40 {log}; exit 1; }}"
+        logged = f"{guard} sh -c {shlex.quote(script)} </dev/null >{log} 2>&1"
+        return self.run(f"{logged} && tail -n 1 {log} || {told}")
 
     def program(self, arguments: str, stdin: str | None = None, timeout: int | None = None) -> str:
         """stdout of the node program; raises RemoteError with the cause when it exits non-zero."""
@@ -142,6 +148,13 @@ class Remote:
         self.host.connector.disconnect()
         self.host.connector.connect()
 
+    def connect_anew(self) -> None:
+        """A connection that is new to the node's firewall; RemoteError when there can be none."""
+        try:
+            self.reconnect()
+        except (ConnectError, *_LOST) as error:
+            raise RemoteError(f"no new connection: {error or type(error).__name__}") from None
+
     @property
     def _client(self) -> SSHClient | None:
         return getattr(getattr(self.host, "connector", None), "client", None)
@@ -166,6 +179,11 @@ class Remote:
 
 
 _ABSENT = "b200kit: node program absent"
+
+
+def program_step(arguments: str) -> str:
+    """The node program as a step of a longer script; it is on the node once the node was seen."""
+    return f"( {_with_program(arguments)}; exit 1 )"
 
 
 def _with_program(arguments: str) -> str:

@@ -28,6 +28,10 @@ class StageFailed(Exception):
     """A stage that cannot go on with this node, in one line."""
 
 
+class NodeRefused(StageFailed):
+    """A node on which nothing may be changed, known before anything was, in one line."""
+
+
 @dataclass
 class Node:
     """A node of this run."""
@@ -46,6 +50,8 @@ class Node:
     expectation: dict[str, Any] | None = field(default=None, repr=False)
     smoke: dict[str, Any] | None = field(default=None, repr=False)
     smoke_age_s: float | None = None
+    # Why the fabric did not come up, said once; None where it did or was not tried.
+    stuck: str | None = None
     # The layout the serving stages worked with.
     replicas: list[Replica] = field(default_factory=list)
     outcome: str | None = None

@@ -8,7 +8,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from deploy.core.fields import Problem
-from deploy.core.spec import NodeSpec, SecretRef
+from deploy.core.spec import NodeSpec
+from deploy.core.spec_parts import SecretRef
 
 NAMES = ("api_key", "hf_token")
 

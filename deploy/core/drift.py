@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import hmac
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 
 PENDING = "/var/lib/b200kit/pending"
@@ -31,11 +31,20 @@ class File:
 
 @dataclass(frozen=True)
 class Package:
-    """An installed package; *version* None takes any, otherwise the upstream part or all of it."""
+    """An installed package; *version* None takes any, otherwise the upstream part or all of it.
+
+    An *optional* one is left out where apt on the node was asked and has none.
+    """
 
     name: str
     version: str | None = None
     hold: bool = False
+    optional: bool = False
+
+    @property
+    def key(self) -> str:
+        """What it is kept under in the record of what apt lacks."""
+        return f"{self.name}={self.version}" if self.version else self.name
 
 
 @dataclass(frozen=True)
@@ -81,10 +90,49 @@ def is_present(path: str, state: Mapping[str, object]) -> bool:
     return isinstance(reading, Mapping) and "unmeasured" not in reading
 
 
-def wrong_packages(packages: Iterable[Package], state: Mapping[str, object]) -> list[Package]:
-    """Packages that are missing, of another version, not fully installed, or not held as asked."""
+def wrong_packages(
+    packages: Iterable[Package], state: Mapping[str, object], lacking: Collection[str] = ()
+) -> list[Package]:
+    """Packages that are missing, of another version, not fully installed, or not held as asked.
+
+    An optional one whose key is in *lacking* is no longer asked for.
+    """
     seen = _section(state, "packages")
-    return [package for package in packages if not _installed(package, seen.get(package.name))]
+    return [
+        package
+        for package in packages
+        if not (package.optional and package.key in lacking)
+        and not _installed(package, seen.get(package.name))
+    ]
+
+
+def lacking(state: Mapping[str, object], sources: Iterable[str]) -> frozenset[str]:
+    """Keys of the optional packages that apt on the node was asked for and has none of.
+
+    The record (/var/lib/b200kit/packages.json) counts for a package while every one of *sources*,
+    the URLs of the inventory's repositories, was among those asked: a new one may have it.
+    """
+    record = _section(_section(state, "notes"), "packages").get("lacking")
+    wanted = {source.rstrip("/") for source in sources}
+    entries = record if isinstance(record, Mapping) else {}
+    return frozenset(
+        str(key)
+        for key, entry in entries.items()
+        if isinstance(entry, Mapping) and wanted <= _urls(entry.get("asked"))
+    )
+
+
+def _urls(listed: object) -> set[str]:
+    return {str(url).rstrip("/") for url in listed} if isinstance(listed, list) else set()
+
+
+def versions(state: Mapping[str, object]) -> dict[str, str]:
+    """Name to version of every package the observation found on the node."""
+    seen = _section(state, "packages")
+    readings = {
+        n: r["version"] for n, r in seen.items() if isinstance(r, Mapping) and "version" in r
+    }
+    return {name: str(version) for name, version in readings.items()}
 
 
 def _installed(package: Package, reading: object) -> bool:
@@ -110,6 +158,8 @@ def wrong_units(units: Iterable[Unit], state: Mapping[str, object]) -> list[Unit
 def _running(unit: Unit, reading: object) -> bool:
     if not isinstance(reading, Mapping):
         return False
+    if reading.get("enabled") == "masked" and not unit.active:
+        return True  # somebody's decision, which enabling cannot change: who needs it says so
     enabled = reading.get("enabled") in ("enabled", "static", "generated", "indirect")
     return enabled and (not unit.active or reading.get("active") == "active")
 

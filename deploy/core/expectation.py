@@ -2,26 +2,30 @@
 
     {"schema": "b200kit/expect/1",
      "hardware": {"name": "hgx-b200", "expect": {"nvlink.links": {"value", "unit", "source", ...}}},
-     "driver": {"version": "580.126.20", "packages": {"nvidia-open": "580.126.20", ...}} | null,
+     "driver": {"version": "580.126.20", "packages": {"nvidia-open": "580.126.20", ...},
+                "left_out": {"libnvsdm": "no repository of the node has it"}} | null,
      "gpu_count": 8, "services": ["haproxy.service"], "today": "2026-11-21",
-     "clock_synchronized": true, "kernel": "judged" | "reported",
+     "clock_synchronized": true, "settings": {"swappiness": {"wanted", "reading", ...}},
      "passport": "keep" | "renew", "bandwidth": "off" | "when-installed" | "required",
+     "bring_up": "off" | "judged", "unfinished": "off" | "judged",
+     "container_runtimes": ["docker"],
      "waivers": [{"check", "subject", "owner", "reason", "until": "2026-12-01"}]}
 
-Older documents lack clock_synchronized, kernel, passport and bandwidth: clock and kernel are judged
-then, the passport is kept and no bandwidth is asked for. Any other expectation that is missing,
-and every one that is malformed, raises `Unexpected`; judge turns that into an unmeasured finding,
-so that a check without its threshold never passes.
+Older documents lack clock_synchronized, settings, passport and bandwidth: clock and ACS are judged
+then, the passport is kept, and no other setting and no bandwidth is asked for. Any other
+expectation that is missing, and every one that is malformed, raises `Unexpected`; judge turns that
+into an unmeasured finding, so that a check without its threshold never passes.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 
 from deploy.core.state import Missing, Unmeasured, View
 
 SCHEMA = "b200kit/expect/1"
+T = TypeVar("T")
 
 
 class Unexpected(Exception):
@@ -89,6 +93,15 @@ class Expectation(View):
             raise Unexpected(f"driver packages: {packages.reason}")
         return {str(name): str(version) for name, version in packages.items()}
 
+    def left_out(self) -> dict[str, str]:
+        """Members of the set that the node does without, and why; older documents have none."""
+        left_out = self.get(dict, "driver", "left_out")
+        if isinstance(left_out, Missing) or self.is_null("driver"):
+            return {}
+        if isinstance(left_out, Unmeasured):
+            raise Unexpected(f"driver packages left out: {left_out.reason}")
+        return {str(name): str(why) for name, why in left_out.items()}
+
     def services(self) -> list[str]:
         """Units that must be active besides those the hardware needs."""
         services = self.get(list, "services")
@@ -105,9 +118,21 @@ class Expectation(View):
             raise Unexpected(f"clock_synchronized: {judged.reason}")
         return judged
 
-    def kernel_judged(self) -> bool:
-        """Whether settings of the kernel are judged; false where the kernel is not the node's."""
-        return self.choice("kernel", ("judged", "reported")) == "judged"
+    def settings(self) -> View:
+        """The settings asked for, by name (deploy/core/settings.py); an older document has none."""
+        view = self.at("settings")
+        asked = view.get(dict)
+        if isinstance(asked, Missing):
+            return View({}, "settings")
+        if isinstance(asked, Unmeasured) or not all(isinstance(e, dict) for e in asked.values()):
+            raise Unexpected(f"settings: {getattr(asked, 'reason', 'each must be an object')}")
+        return view
+
+    def acs_judged(self) -> bool:
+        """Whether bridges may redirect peers: unless the inventory does not manage ACS."""
+        return isinstance(self.at("settings").raw(), Missing) or "acs" in (
+            self.settings().names() or []
+        )
 
     def passport(self) -> str:
         """What to do about the node's passport: "keep" or "renew"."""
@@ -116,6 +141,32 @@ class Expectation(View):
     def bandwidth(self) -> str:
         """Whether bandwidth is measured: "off", "when-installed" or "required"."""
         return self.choice("bandwidth", ("off", "when-installed", "required"))
+
+    def bring_up(self) -> str:
+        """Whether what only the bring-up needs is judged: "off" or "judged"."""
+        return self.choice("bring_up", ("off", "judged"))
+
+    def unfinished(self) -> str:
+        """Whether what dpkg left and what boots next is judged: "off" or "judged"."""
+        return self.choice("unfinished", ("off", "judged"))
+
+    def container_runtimes(self) -> list[str]:
+        """Container runtimes whose containers must get GPUs by CDI; [] where none is asked for."""
+        runtimes = self.get(list, "container_runtimes")
+        if isinstance(runtimes, Missing):
+            return []
+        if isinstance(runtimes, Unmeasured):
+            raise Unexpected(f"container_runtimes: {runtimes.reason}")
+        return [str(name) for name in runtimes]
+
+    def asked(self, key: str, kind: type[T]) -> T | None:
+        """What is asked under a key; None where the document has no such key, or null there."""
+        value = self.get(kind, key)
+        if isinstance(value, Missing) or self.is_null(key):
+            return None
+        if isinstance(value, Unmeasured):
+            raise Unexpected(f"{key}: {value.reason}")
+        return value
 
     def choice(self, key: str, words: tuple[str, ...]) -> str:
         """One of a few words, the first where the document lacks the key."""

@@ -41,17 +41,25 @@ class Problem:
     message: str
 
 
-def setting(parse: Parser, doc: str, default: Any = MISSING) -> Any:
-    """Declare an inventory key; without *default* it is required."""
-    metadata = {"parse": parse, "doc": doc}
+def setting(parse: Parser, doc: str, default: Any = MISSING, key: str = "") -> Any:
+    """Declare an inventory key; without *default* it is required.
+
+    *key* is its name in the inventory where that is a word of Python, such as "from".
+    """
+    metadata = {"parse": parse, "doc": doc, "key": key}
     if default is MISSING:
         return field(metadata=metadata)
     return field(default=default, metadata=metadata)
 
 
+def key_of(item: dataclasses.Field[Any]) -> str:
+    """The name a setting has in an inventory."""
+    return item.metadata.get("key") or item.name
+
+
 def parse_mapping(cls: type[T], raw: Mapping[str, object], prefix: str = "") -> T | list[Problem]:
     """Parse *raw* into the dataclass *cls*, or return every problem found in it."""
-    known = {item.name: item for item in dataclasses.fields(cls)}  # type: ignore[arg-type]
+    known = {key_of(item): item for item in dataclasses.fields(cls)}  # type: ignore[arg-type]
     problems = list(_unknown(raw, known, prefix))
     values: dict[str, object] = {}
     for name, item in known.items():
@@ -60,7 +68,7 @@ def parse_mapping(cls: type[T], raw: Mapping[str, object], prefix: str = "") -> 
                 problems.append(Problem(prefix + name, "is required: " + item.metadata["doc"]))
             continue
         try:
-            values[name] = item.metadata["parse"](raw[name])
+            values[item.name] = item.metadata["parse"](raw[name])
         except NestedProblems as nested:
             problems += [Problem(f"{prefix}{name}.{p.key}", p.message) for p in nested.problems]
         except ValueError as wanted:

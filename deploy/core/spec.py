@@ -8,14 +8,25 @@ controller finds it.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
-from deploy.core import fields
+from deploy.core import fields, firewall, settings, storage
 from deploy.core.fields import Problem, setting
+from deploy.core.settings import Setting
+from deploy.core.spec_parts import (
+    PORT,
+    URL,
+    Engine,
+    Firewall,
+    Repository,
+    SecretRef,
+    Smoke,
+    Storage,
+    Waiver,
+)
 
-_URL = fields.matching(r"(https?|file)://\S+", "an http(s):// or file:// URL")
-_PORT = fields.integer(1, 65535)
+_PACKAGE_VERSION, _VERSION_SHAPE = r"\d[\w.:+~-]*", 'a package version such as "4.4.1-1"'
 _EXACT_VERSION = fields.matching(r"\d+(\.\d+)*", 'an exact driver version such as "580.126.20"')
 
 
@@ -39,88 +50,11 @@ class Hardware:
 
 @dataclass(frozen=True)
 class Catalogue:
-    """The hardware and models this checkout knows, by name."""
+    """The hardware, models and settings this checkout knows, by name."""
 
     hardware: Mapping[str, Hardware]
     models: Mapping[str, Model]
-
-
-@dataclass(frozen=True)
-class SecretRef:
-    """Where the controller finds a secret; never the secret."""
-
-    env: str | None = setting(
-        fields.text, "name of an environment variable on the controller", None
-    )
-    file: str | None = setting(fields.text, "path of a file on the controller", None)
-    command: tuple[str, ...] = setting(
-        fields.sequence(fields.text), "argument list of a command whose stdout is the secret", ()
-    )
-
-
-@dataclass(frozen=True)
-class Repository:
-    """One signed apt repository the node may install from."""
-
-    name: str = setting(
-        fields.matching(r"[a-z0-9-]+", "lower-case letters, digits and dashes"),
-        "file name of the source",
-    )
-    url: str = setting(_URL, "base URL")
-    key: str = setting(fields.text, "armored public key, a path on the controller")
-    fingerprint: str = setting(
-        fields.matching(r"[0-9A-Fa-f]{40}", "the 40 hexadecimal digits of the key's fingerprint"),
-        "fingerprint the key must have",
-    )
-    suites: str = setting(fields.text, 'suite, or "./" for a flat repository', "./")
-    components: str = setting(
-        fields.or_empty(fields.text),
-        "components; empty for a flat repository",
-        "",
-    )
-
-
-@dataclass(frozen=True)
-class Engine:
-    """The serving engine: hash-locked wheels from a wheelhouse the node can reach."""
-
-    kind: str = setting(fields.one_of("cuda", "cpu", "stand-in"), "what the engine computes on")
-    version: str = setting(fields.text, "engine version, for the record")
-    requirements: str = setting(fields.text, "hash-locked requirements, a path on the controller")
-    wheelhouse: str = setting(_URL, "URL of the page that lists the wheels")
-    environment: tuple[tuple[str, str], ...] = setting(
-        fields.table(fields.text), "extra environment of the serving units; no secrets", ()
-    )
-    flags: tuple[tuple[str, str | int | float | bool], ...] = setting(
-        fields.table(fields.scalar), "extra `vllm serve` flags, long names without dashes", ()
-    )
-
-
-@dataclass(frozen=True)
-class Smoke:
-    """The load of the smoke test and the objective it is judged by."""
-
-    requests: int = setting(fields.integer(5, 5000), "requests through the gateway", 60)
-    rate: float = setting(fields.number(0.1, 1000), "requests a second, Poisson arrivals", 6.0)
-    input_tokens: int = setting(fields.integer(1, 1_000_000), "prompt tokens asked for", 128)
-    output_tokens: int = setting(fields.integer(2, 100_000), "output tokens asked for", 64)
-    ttft_ms: float = setting(fields.number(0.1, 600_000), "goodput objective for TTFT", 100.0)
-    tpot_ms: float = setting(fields.number(0.1, 600_000), "goodput objective for TPOT", 100.0)
-
-
-@dataclass(frozen=True)
-class Waiver:
-    """A finding that is accepted for a while: who says so, why, and until when."""
-
-    check: str = setting(fields.text, "id of the check")
-    owner: str = setting(fields.text, "who answers for it")
-    reason: str = setting(fields.text, "why it is accepted")
-    until: str = setting(
-        fields.matching(r"\d{4}-\d\d-\d\d", "a date YYYY-MM-DD"), "last day it holds"
-    )
-    subject: str | None = setting(
-        fields.optional(fields.text), 'only for this subject, such as "GPU 5"', None
-    )
+    settings: Mapping[str, Setting] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -136,7 +70,7 @@ class NodeSpec:
     )
     engine: Engine = setting(fields.nested(Engine), "the serving engine")
     model: str = setting(fields.text, "model of the catalogue, see deploy/models/")
-    model_store: str = setting(_URL, "URL under which NAME/REVISION/manifest.json is found")
+    model_store: str = setting(URL, "URL under which NAME/REVISION/manifest.json is found")
     model_revision: str = setting(
         fields.matching(r"[0-9a-f]{12,64}", "12 to 64 hexadecimal digits"),
         "first digits of the manifest's SHA-256",
@@ -149,17 +83,37 @@ class NodeSpec:
     container_toolkit: str = setting(
         fields.text, "exact package version of nvidia-container-toolkit", "1.20.0-1"
     )
+    container_runtimes: tuple[str, ...] = setting(
+        fields.sequence(fields.one_of("docker", "containerd", "podman")),
+        "runtimes whose containers get GPUs by CDI: docker, containerd, podman",
+        (),
+    )
     nvlsm: str | None = setting(
         fields.optional(fields.text), "exact package version of nvlsm; newest when None", None
+    )
+    cuda_toolkit: str | None = setting(
+        fields.optional(fields.matching(r"\d+-\d+", 'a CUDA release such as "12-8"')),
+        "CUDA toolkit to install; engines bring their own",
+        None,
+    )
+    nccl: str | None = setting(
+        fields.optional(fields.matching(_PACKAGE_VERSION, _VERSION_SHAPE)),
+        'exact package version of libnccl2, such as "2.27.7-1+cuda12.9"; None: not installed',
+        None,
+    )
+    dcgm: str | None = setting(
+        fields.optional(fields.matching(_PACKAGE_VERSION, _VERSION_SHAPE)),
+        'exact version of DCGM, such as "4.4.1"; None: not installed',
+        None,
     )
     gateway_bind: str = setting(
         fields.address,
         "address the gateway listens on",
         "127.0.0.1",
     )
-    gateway_port: int = setting(_PORT, "port of the one endpoint", 8000)
+    gateway_port: int = setting(PORT, "port of the one endpoint", 8000)
     replica_ports: tuple[int, ...] = setting(
-        fields.sequence(_PORT), "loopback ports; gateway_port + 1 and up when empty", ()
+        fields.sequence(PORT), "loopback ports; gateway_port + 1 and up when empty", ()
     )
     max_model_len: int = setting(
         fields.integer(128, 10_000_000), "longest prompt plus output, tokens", 4096
@@ -192,10 +146,11 @@ class NodeSpec:
         fields.sequence(fields.nested(Waiver)), "accepted findings", ()
     )
     clock_synchronized: bool = setting(fields.boolean, "judge that the clock is synchronized", True)
-    kernel_settings: str = setting(
-        fields.one_of("judged", "reported"),
-        "judge NUMA balancing, CPU governor and ACS, or only report them",
-        "judged",
+    settings: tuple[tuple[str, str | int | None], ...] = setting(
+        fields.table(fields.optional(fields.scalar)),
+        "settings of the operating system other than by default (docs/settings.md), by name; "
+        "None: neither set nor judged",
+        (),
     )
     passport: str = setting(
         fields.one_of("keep", "renew"),
@@ -209,7 +164,7 @@ class NodeSpec:
     )
     reboot_deadline_s: int = setting(fields.integer(10, 7200), "how long a reboot may take", 1800)
     fabric_deadline_s: int = setting(
-        fields.integer(1, 3600), "how long the fabric may take to complete", 180
+        fields.integer(1, 3600), "how long the bring-up of the NVLink fabric may take", 180
     )
     warm_deadline_s: int = setting(
         fields.integer(10, 7200), "how long a replica may take until warm", 1800
@@ -218,6 +173,25 @@ class NodeSpec:
         fields.integer(5, 7200), "how long one command of a stage may take", 1800
     )
     console: str = setting(fields.text, "where a person finds the node's console", "its BMC")
+    time_servers: tuple[str, ...] = setting(
+        fields.sequence(fields.matching(r"[A-Za-z0-9.:_-]+", "a host name or an address")),
+        "time servers; those of the distribution when empty",
+        (),
+    )
+    storage: Storage | None = setting(
+        fields.optional(fields.nested(Storage)),
+        "a file system of its own for models; None: they lie in /srv/models, wherever that is",
+        None,
+    )
+    firewall: Firewall | None = setting(
+        fields.optional(fields.nested(Firewall)),
+        "deny what comes in but for these exceptions; None: the firewall is another's business",
+        None,
+    )
+
+    def models(self) -> str:
+        """The directory that models lie in."""
+        return self.storage.mount if self.storage else "/srv/models"
 
     def ports(self) -> tuple[int, ...]:
         """Port of each replica, in replica order."""
@@ -239,6 +213,12 @@ def _impossible(spec: NodeSpec, catalogue: Catalogue) -> Iterator[Problem]:
     if hardware:
         yield from _beyond_hardware(spec, hardware)
     yield from _port_clashes(spec)
+    yield from _unlike_driver(spec)
+    if spec.firewall:
+        yield from firewall.problems(spec.firewall, spec.gateway_bind, spec.gateway_port)
+    if spec.storage:
+        yield from storage.problems(spec.storage)
+    yield from settings.problems(spec.settings, catalogue.settings)
     for name in ("api_key", "hf_token"):
         ref = getattr(spec, name)
         if ref and sum(bool(way) for way in (ref.env, ref.file, ref.command)) != 1:
@@ -271,6 +251,20 @@ def _beyond_hardware(spec: NodeSpec, hardware: Hardware) -> Iterator[Problem]:
             f"replicas={spec.replicas} of TP{spec.tensor_parallel} need {needed} GPUs, but "
             f"{hardware.name} has {hardware.gpu_count}: at most {most}",
         )
+
+
+# What driver branches from 590 on ask of DCGM (from an install script for them).
+_DCGM_FOR_590 = (4, 3)
+
+
+def _unlike_driver(spec: NodeSpec) -> Iterator[Problem]:
+    """Tools too old for the driver."""
+    if not spec.dcgm or branch(spec.driver) < 590:
+        return
+    upstream = spec.dcgm.rpartition(":")[2].partition("-")[0]
+    numbers = tuple(int(part) for part in upstream.split(".")[:2] if part.isdecimal())
+    if numbers < _DCGM_FOR_590:
+        yield Problem("dcgm", f"{spec.dcgm} is too old for driver {spec.driver}: 4.3 or newer")
 
 
 def _port_clashes(spec: NodeSpec) -> Iterator[Problem]:

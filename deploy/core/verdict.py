@@ -33,7 +33,7 @@ class Action(IntEnum):
         return next((action for action in cls if action.word == word), cls.MONITOR)
 
 
-class Status(str, Enum):  # noqa: UP042 - StrEnum is not in Python 3.10, which nodes may have
+class Status(str, Enum):
     """State of one finding. Only PASS and WAIVED let a node go live."""
 
     PASS = "pass"  # noqa: S105 - a verdict, no password

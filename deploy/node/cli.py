@@ -11,13 +11,22 @@ from importlib import import_module
 COMMANDS = {
     "observe": "deploy.node.observe:main",
     "gate": "deploy.node.gate:main",
-    "wait-fabric": "deploy.node.wait_fabric:main",
+    "bring-up": "deploy.node.bring_up:main",
     "warm": "deploy.node.warm:main",
     "measure": "deploy.node.measure:main",
     "canary": "deploy.node.canary:main",
     "bandwidth": "deploy.node.bandwidth:main",
     "put": "deploy.node.put:main",
+    "firewall": "deploy.node.firewall_trial:main",
     "fetch": "deploy.node.fetch:main",
+    "offered": "deploy.node.offered:main",
+    "apt-ready": "deploy.node.apt:ready",
+    "apt-check": "deploy.node.apt:check",
+    "apt-why": "deploy.node.apt_why:main",
+    "driver-log": "deploy.node.driver_log:main",
+    "acs-off": "deploy.node.acs_off:main",
+    "merge-json": "deploy.node.merge_json:main",
+    "containerd-cdi": "deploy.node.containerd_cdi:main",
     "_nvml": "deploy.node.nvml_worker:main",
 }
 """Command to ``module:function``; a leading underscore marks what only the program itself calls."""

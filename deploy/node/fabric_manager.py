@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 from pathlib import Path
 from typing import Any
@@ -12,19 +13,30 @@ PROC = Path("/proc")
 CONFIG = Path("/usr/share/nvidia/nvswitch/fabricmanager.cfg")
 MODE = re.compile(r"^\s*FABRIC_MODE\s*=\s*(\d+)", re.MULTILINE)
 SUBNET_MANAGER = "nvlsm"
+PROGRAM = Path("/opt/nvidia/nvlsm/sbin/nvlsm")
+"""Where its package puts it (siderolabs/extensions#717)."""
 GONE = ("Z", "X")
 """States of a process that has ended and is only not yet waited for."""
 
 
 def fabric_manager() -> dict[str, Any]:
     """What the fabric manager was told, and what it needs."""
-    return {"mode": attempt(mode), "nvlsm_running": attempt(lambda: running(SUBNET_MANAGER))}
+    return {
+        "mode": attempt(mode),
+        "nvlsm_running": attempt(lambda: running(SUBNET_MANAGER)),
+        "nvlsm_installed": attempt(installed),
+    }
 
 
 def mode() -> int | None:
     """FABRIC_MODE: 0 bare metal, 1 shared NVSwitch, 2 vGPU; null without the file or the key."""
     values = MODE.findall(absent(CONFIG) or "")
     return int(values[-1]) if values else None
+
+
+def installed() -> bool:
+    """Whether the subnet manager's program is there and can be run."""
+    return PROGRAM.is_file() and os.access(PROGRAM, os.X_OK)
 
 
 def running(name: str) -> bool:

@@ -78,13 +78,15 @@ def files(paths: list[str], secrets: dict[str, str]) -> dict[str, Any]:
 
 
 def notes(directory: Path = STATE_DIRECTORY) -> dict[str, Any]:
-    """What earlier runs left on the node: smoke test, verdict, passport, bandwidth, warm-ups."""
+    """What earlier runs left: smoke, verdict, passport, bandwidth, packages, reboot, warm-ups."""
     warm = sorted(directory.glob("warm-*.json"))
     return {
         "smoke": attempt(lambda: note(directory / "smoke.json")),
         "verdict": attempt(lambda: note(directory / "verdict.json")),
         "passport": attempt(lambda: note(directory / "passport.json")),
         "bandwidth": attempt(lambda: note(directory / "bandwidth.json")),
+        "packages": attempt(lambda: note(directory / "packages.json")),
+        "reboot": attempt(lambda: note(directory / "reboot.json")),
         "warm": {p.stem.removeprefix("warm-"): attempt(partial(note, p)) for p in warm},
     }
 

@@ -14,13 +14,15 @@ from datetime import date
 from pathlib import Path
 from typing import Any
 
+from deploy.core import settings
 from deploy.core.expectation import Expectation
 from deploy.core.judge import judge
+from deploy.core.state import View
 from deploy.core.verdict import Finding, Verdict, grouped
+from deploy.node.bring_up import wait
 from deploy.node.files import STATE_DIRECTORY, write_atomically
 from deploy.node.observe import NVML_TIMEOUT_S, now, observe
 from deploy.node.output import claim_stdout, emit
-from deploy.node.wait_fabric import wait
 
 
 def ask(expectation: Any) -> dict[str, Any]:
@@ -28,11 +30,37 @@ def ask(expectation: Any) -> dict[str, Any]:
     view = Expectation(expectation)
     units = view.get(list, "hardware", "expect", "fabric.units", "value") or []
     services = view.get(list, "services") or []
+    timekeepers = view.get(list, "time_services") or []
     lockstep = view.get(list, "hardware", "expect", "driver.lockstep", "value") or []
     packages = view.names("driver", "packages") or []
+    nvlsm = ["nvlsm"] if view.text("bring_up") == "judged" else []
     return {
-        "units": [str(name) for name in [*units, *services]],
-        "packages": [str(name) for name in [*lockstep, *packages]],
+        "units": [str(name) for name in [*units, *services, *timekeepers]],
+        "packages": [str(name) for name in [*lockstep, *packages, *nvlsm]],
+        **settings.asked(view.at("settings").raw()),
+        **parts(view),
+    }
+
+
+def parts(view: Expectation) -> dict[str, Any]:
+    """Parts of the observation that are read only where the expectation speaks of them."""
+    asked = {
+        "firewall": True if isinstance(view.at("firewall").raw(), list) else None,
+        "containers": view.get(list, "container_runtimes") or None,
+        "logs": view.get(list, "logs", "patterns") or None,
+        **store(view.at("storage")),
+    }
+    return {key: what for key, what in asked.items() if what is not None}
+
+
+def store(view: View) -> dict[str, Any]:
+    """What is read of the store for models, where the expectation asks for one."""
+    if not isinstance(view.raw(), dict):
+        return {}
+    return {
+        "storage": {"mount": view.text("mount") or "/", "disks": view.get(list, "disks") or []},
+        "files": [view.text("stamp") or "/"],
+        "disks": [view.text("mount") or "/"],
     }
 
 
@@ -90,7 +118,7 @@ def main(args: list[str]) -> int:
     out = claim_stdout()
     expectation = read_expectation(options.expect)
     if options.deadline > 0:
-        wait(options.deadline)
+        wait(expectation, options.deadline)
     verdict = decide(expectation, options.nvml_timeout)
     record(verdict, STATE_DIRECTORY / "verdict.json")
     if options.json:

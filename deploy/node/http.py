@@ -170,7 +170,7 @@ async def exchange(
             lambda: _Collector(result), parts.hostname or "", port, ssl=secure
         )
         transport, collector = await asyncio.wait_for(opening, limits.connect)
-    except (OSError, TimeoutError) as error:
+    except (OSError, asyncio.TimeoutError) as error:
         result.fault = f"cannot connect to {parts.netloc}: {_cause(error, limits.connect)}"
         result.ended = time.perf_counter()
         return result
@@ -208,6 +208,7 @@ def _render(method: str, url: str, headers: Mapping[str, str], body: object) -> 
 
 
 def _cause(error: Exception, seconds: float) -> str:
-    if isinstance(error, TimeoutError):
+    # In Python 3.10 they are two classes.
+    if isinstance(error, (TimeoutError, asyncio.TimeoutError)):
         return f"no connection within {seconds:g} s"
     return getattr(error, "strerror", None) or str(error) or type(error).__name__

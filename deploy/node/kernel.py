@@ -8,6 +8,7 @@ from collections import Counter
 from pathlib import Path
 from typing import Any
 
+from deploy.node import settings
 from deploy.node.readings import absent, attempt, text
 
 SYS = Path("/sys")
@@ -15,8 +16,8 @@ PROC = Path("/proc")
 CHOSEN = re.compile(r"\[(\w+)\]")
 
 
-def kernel() -> dict[str, Any]:
-    """Every setting, each read on its own."""
+def kernel(ask: dict[str, Any] | None = None) -> dict[str, Any]:
+    """Every setting, each read on its own; `ask` names sysctls and module parameters."""
     return {
         "numa_balancing": attempt(numa_balancing),
         "transparent_hugepages": attempt(transparent_hugepages),
@@ -24,6 +25,7 @@ def kernel() -> dict[str, Any]:
         "governors": attempt(governors),
         "memlock_bytes": attempt(lambda: resource.getrlimit(resource.RLIMIT_MEMLOCK)[0]),
         "driver_options": attempt(driver_options),
+        **settings.asked(ask or {}),
     }
 
 

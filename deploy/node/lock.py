@@ -15,7 +15,7 @@ DIRECTORY = Path("/run/b200kit")
 DEFAULT_TTL_S = 900
 # What a reply tells of the holder; its run, so that a dead one can be taken over by name.
 TOLD = ("owner", "run", "since", "until")
-UTC_ZONE = timezone.utc  # noqa: UP017 - datetime.UTC is not in Python 3.10
+UTC_ZONE = timezone.utc
 
 
 def request(asked: dict[str, Any], directory: Path = DIRECTORY) -> dict[str, Any]:

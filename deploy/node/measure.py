@@ -12,7 +12,7 @@ import dataclasses
 import json
 import secrets
 import sys
-from datetime import UTC, datetime
+from datetime import datetime, timezone
 from pathlib import Path
 
 from deploy.core import smoke
@@ -116,7 +116,7 @@ class Smoke:
         )
         return {
             "schema": smoke.SCHEMA,
-            "taken_at": datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ"),
+            "taken_at": datetime.now(timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ"),
             "verdict": judged.verdict,
             "reasons": list(judged.reasons),
             "request_rate": self.plan.rate,

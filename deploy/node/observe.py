@@ -15,18 +15,35 @@ import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from datetime import datetime, timezone
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import deploy
 from deploy.core.state import SCHEMA
-from deploy.node import fabric_manager, files, kernel, lock, pci, placement, sysfs, system, xid
+from deploy.node import (
+    containers,
+    dpkg,
+    driver_module,
+    fabric_manager,
+    files,
+    firewall,
+    kernel,
+    lock,
+    logs,
+    pci,
+    placement,
+    storage,
+    sysfs,
+    system,
+    xid,
+)
 from deploy.node.nvml import Worker
 from deploy.node.output import claim_stdout, emit
 from deploy.node.readings import attempt, unmeasured
 
 NVML_TIMEOUT_S = 20.0
-UTC_ZONE = timezone.utc  # noqa: UP017 - datetime.UTC is not in Python 3.10
+UTC_ZONE = timezone.utc
 FABRIC_UNITS = (
     "nvidia-fabricmanager.service",
     "nvidia-persistenced.service",
@@ -53,7 +70,7 @@ def observe(ask: dict[str, Any], nvml_timeout: float = NVML_TIMEOUT_S) -> dict[s
 
 def parts(ask: dict[str, Any]) -> dict[str, Callable[[], Any]]:
     """Top-level key to the function that reads it."""
-    log = xid.once(xid.kernel_log)
+    log, listing = xid.once(xid.kernel_log), xid.once(system.listing)
     units = [*FABRIC_UNITS, *ask.get("units", []), *ask.get("placement", [])]
     return {
         "host": system.host,
@@ -61,9 +78,12 @@ def parts(ask: dict[str, Any]) -> dict[str, Callable[[], Any]]:
         "numa": sysfs.numa,
         "pci": lambda: {"gpus": attempt(pci.gpus), "nics": attempt(pci.nics)},
         "modules": sysfs.modules,
-        "kernel": kernel.kernel,
+        "kernel": lambda: kernel.kernel(ask),
         "fabric_manager": fabric_manager.fabric_manager,
-        "packages": lambda: system.packages(ask.get("packages", [])),
+        "packages": lambda: system.packages(ask.get("packages", []), listing),
+        "dpkg": lambda: dpkg.dpkg(listing),
+        "driver_module": driver_module.driver_module,
+        "boot": driver_module.boot,
         "units": lambda: system.units(units),
         "xids": lambda: xid.found(xid.XID, log),
         "sxids": lambda: xid.found(xid.SXID, log),
@@ -71,7 +91,19 @@ def parts(ask: dict[str, Any]) -> dict[str, Callable[[], Any]]:
         "disks": lambda: system.disks(ask.get("disks", [])),
         "listening": system.listening,
         "notes": files.notes,
+        **asked_parts(ask),
     }
+
+
+def asked_parts(ask: dict[str, Any]) -> dict[str, Callable[[], Any]]:
+    """The parts that are read only when they are asked for."""
+    readers: dict[str, Callable[[Any], Any]] = {
+        "containers": containers.containers,
+        "storage": storage.storage,
+        "firewall": lambda _: firewall.firewall(),
+        "logs": logs.logs,
+    }
+    return {key: partial(read, ask[key]) for key, read in readers.items() if key in ask}
 
 
 def guarded(read: Callable[[], Any]) -> Any:

@@ -21,6 +21,8 @@ GPU_CLASSES = ("0x0300", "0x0302")
 SWITCH_MARK = b"SW_MNG"
 """Mark in a device's vital product data that makes it an NVSwitch management function
 (NVIDIA/gpu-driver-container, _assert_nvlink5_system). Some virtual machines have no such file."""
+SM_DISABLED = 1 << 10
+"""isSMdisabled in a port's capability mask (Linux, IB_PORT_SM_DISABLED)."""
 ADDRESS = re.compile(r"[0-9a-f]{4,8}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]")
 LINKS = ("current", "max")
 UNKNOWN_WIDTH = 255
@@ -160,6 +162,7 @@ def nic(entry: Path) -> dict[str, Any]:
         "address": attempt(lambda: device.resolve(strict=True).name),
         "numa_node": attempt(lambda: int(text(device / "numa_node"))),
         "switch_management": attempt(lambda: SWITCH_MARK in vital_product_data(device / "vpd")),
+        "vital_product_data": (device / "vpd").exists(),
         "bridges": attempt(lambda: [folder.name for folder in above(device)]),
         "ports": attempt(lambda: ports(entry)),
     }
@@ -184,4 +187,5 @@ def port(folder: Path) -> dict[str, Any]:
         "state": attempt(lambda: text(folder / "state").split(":", 1)[1].strip()),
         "rate_gbps": attempt(lambda: float(text(folder / "rate").split()[0])),
         "link_layer": attempt(lambda: text(folder / "link_layer")),
+        "sm_disabled": attempt(lambda: bool(int(text(folder / "cap_mask"), 16) & SM_DISABLED)),
     }

@@ -48,6 +48,7 @@ def cpus() -> dict[str, Any]:
         "siblings": attempt(siblings),
         "online": attempt(lambda: text(SYS / "devices/system/cpu/online")),
         "model": attempt(cpu_model),
+        "vendor": attempt(cpu_vendor),
     }
 
 
@@ -63,6 +64,14 @@ def cpu_model() -> str:
         if line.startswith("model name"):
             return line.split(":", 1)[1].strip()
     raise ValueError("/proc/cpuinfo names no model")
+
+
+def cpu_vendor() -> str | None:
+    """The first CPU's vendor, "GenuineIntel" or "AuthenticAMD"; null where CPUs name none."""
+    for line in text(PROC / "cpuinfo").splitlines():
+        if line.startswith("vendor_id"):
+            return line.split(":", 1)[1].strip()
+    return None
 
 
 def modules() -> dict[str, Any]:

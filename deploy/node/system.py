@@ -5,17 +5,17 @@ from __future__ import annotations
 import ctypes
 import os
 import platform
-import re
 import shutil
 import socket
 import struct
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from functools import partial
 from typing import Any
 
+from deploy.core.dpkg import VENDOR
+from deploy.node import settings
 from deploy.node.readings import attempt, command, text, unmeasured
 
-VENDOR_PACKAGE = re.compile(r"nvidia|cuda|libnv|nvlsm|datacenter-gpu")
 UNIT_KEYS = {
     "LoadState": "load",
     "ActiveState": "active",
@@ -42,6 +42,7 @@ def host() -> dict[str, Any]:
         "os": attempt(os_release),
         "kernel": platform.release(),
         "cmdline": attempt(lambda: text("/proc/cmdline")),
+        "grub_cmdline": attempt(settings.grub_cmdline),
         "python": platform.python_version(),
         "arch": platform.machine(),
         "clock_synchronized": attempt(clock_synchronized),
@@ -66,17 +67,29 @@ def clock_synchronized() -> bool:
     return maximum_error_us < UNSYNCHRONIZED_US
 
 
-def packages(asked: Iterable[str]) -> Any:
-    """The asked packages (null when not installed) and every vendor one that is on disk."""
-    layout = "${Package}\t${Version}\t${db:Status-Abbrev}\n"
-    listing = attempt(lambda: command(["dpkg-query", "-W", "-f", layout]))
-    if not isinstance(listing, str):
-        return listing
-    rows = (line.split("\t") for line in listing.splitlines())
+def listing() -> str:
+    """Name, version and status of every package dpkg knows, a line each, tabs between."""
+    return command(["dpkg-query", "-W", "-f", "${Package}\t${Version}\t${db:Status-Abbrev}\n"])
+
+
+def is_told(name: str) -> bool:
+    """Whether a package is always told: the vendor's, and the kernel's that a driver build needs.
+
+    The latter have the kernel's release in their names, which whoever asks may not know yet.
+    """
+    return bool(VENDOR.search(name)) or name.startswith(("linux-headers-", "linux-modules-extra-"))
+
+
+def packages(asked: Iterable[str], read: Callable[[], Any] | None = None) -> Any:
+    """The asked packages (null when not installed), and every one on disk that is always told."""
+    lines = read() if read else attempt(listing)
+    if not isinstance(lines, str):
+        return lines
+    rows = (line.split("\t") for line in lines.splitlines())
     every = {row[0]: package(row[1], row[2]) for row in rows if len(row) == 3}
     installed = {name: p for name, p in every.items() if p["status"][1:2] not in ABSENT}
-    vendor = {name: p for name, p in installed.items() if VENDOR_PACKAGE.search(name)}
-    return {**vendor, **{name: installed.get(name) for name in asked}}
+    told = {name: p for name, p in installed.items() if is_told(name)}
+    return {**told, **{name: installed.get(name) for name in asked}}
 
 
 def package(version: str, abbreviation: str) -> dict[str, Any]:

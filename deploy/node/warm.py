@@ -16,7 +16,7 @@ import secrets
 import sys
 import time
 from dataclasses import asdict, dataclass, field
-from datetime import UTC, datetime
+from datetime import datetime, timezone
 from pathlib import Path
 
 from deploy.node import starvation
@@ -49,11 +49,13 @@ class WarmUp:
         """Until warm. Raises NotWarm with one line when it does not get there in time."""
         plan = self.serving.warm
         try:
-            async with asyncio.timeout(plan.timeout_s):
-                await self._healthy()
-                await self._rounds()
-        except TimeoutError:
+            await asyncio.wait_for(self._get_warm(), plan.timeout_s)
+        except asyncio.TimeoutError:
             raise NotWarm(f"not warm within {plan.timeout_s:g} s: {self._so_far()}") from None
+
+    async def _get_warm(self) -> None:
+        await self._healthy()
+        await self._rounds()
 
     async def _healthy(self) -> None:
         """Poll /health; the port opens only when the engine is ready."""
@@ -125,7 +127,7 @@ class WarmUp:
             "engine": self.serving.engine,
             "engine_version": self.engine_version,
             "stand_in": self.serving.stand_in,
-            "taken_at": datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ"),
+            "taken_at": datetime.now(timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ"),
             "took_s": round(time.monotonic() - self.began, 2),
             "health_s": self.health_s,
             "first_ttft_ms": self.rounds[0].first_ttft_ms if self.rounds else None,

@@ -16,7 +16,7 @@ from deploy.core.judge import judge
 from deploy.core.layout import Replica
 from deploy.core.verdict import Finding, Status
 from deploy.run import Node, StageFailed
-from deploy.stages import gate, serving
+from deploy.stages import gate, serves, serving
 from deploy.stages.base import Change, Stage, Wanted
 
 _DEADLINE_S = sum(probe.timeout_s for probe in bandwidth.PROBES) + 120
@@ -37,7 +37,7 @@ def plan(node: Node) -> list[Change]:
     if others or not (own or _to_renew(node)):
         return []
     replicas = [*serving.replica_units(node), *serving.surplus_units(node)]
-    if not gate.running(node, replicas):
+    if not serves.running(node, replicas):
         return [Change("measure the bandwidth", _measure)]
     if own and all(finding.status is Status.UNMEASURED for finding in own):
         # The gate would stop what serves; to measure is the operator's choice of time.

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
 
 from deploy.core import drift
 from deploy.core.cause import unit_cause
@@ -12,6 +13,8 @@ from deploy.core.drift import File, Package, Unit
 from deploy.core.layout import Replica
 from deploy.remote import RemoteError
 from deploy.run import Node
+from deploy.stages import acts
+from deploy.stages.apt import install as install
 
 
 @dataclass(frozen=True)
@@ -23,6 +26,10 @@ class Wanted:
     units: tuple[Unit, ...] = ()
     # Files that tell the plan something by being there, made by an act and not from a template.
     ask_files: tuple[str, ...] = ()
+    # Units whose state tells the plan something, whatever it is.
+    ask_units: tuple[str, ...] = ()
+    # Parts of the observation that are read only when they are asked for, and what to read there.
+    ask: Mapping[str, Any] = field(default_factory=dict)
     # Files and units of an earlier, larger wish, which must go.
     gone_files: tuple[str, ...] = ()
     gone_units: tuple[str, ...] = ()
@@ -34,6 +41,8 @@ class Change:
 
     what: str
     act: Callable[[Node], str | None]
+    # What a progress line says instead of "what", given the seconds since the change began.
+    telling: Callable[[float], str] | None = None
 
 
 @dataclass(frozen=True)
@@ -43,6 +52,8 @@ class Stage:
     name: str
     wanted: Callable[[Node, Sequence[Replica]], Wanted]
     plan: Callable[[Node], list[Change]]
+    # Whether it has nothing to work with on a node whose fabric did not come up.
+    needs_fabric: bool = False
 
 
 def nothing(node: Node, layout: Sequence[Replica]) -> Wanted:
@@ -58,23 +69,31 @@ def nominal_layout(node: Node) -> list[Replica]:
     ]
 
 
-def converge(node: Node, wanted: Wanted) -> list[Change]:
-    """The changes that bring files, packages, owed acts and units to what is wanted, in order."""
+def converge(node: Node, wanted: Wanted, also: Iterable[str] = ()) -> list[Change]:
+    """The changes that bring files, packages, owed acts and units to what is wanted, in order.
+
+    *also* are acts that are due for another reason than a file.
+    """
     state = node.state or {}
     changed = drift.changed_files(wanted.files, state, node.nonce)
-    wrong = drift.wrong_packages(wanted.packages, state)
-    owed = [act for act in drift.owed(wanted.files, changed, state) if act != "reboot"]
+    wrong = drift.wrong_packages(wanted.packages, state, lacking(node))
+    owed = sorted({*drift.owed(wanted.files, changed, state), *also} - {"reboot"})
     plan = []
     if changed:
         plan.append(Change(_describe(changed), lambda node: put(node, changed)))
     if wrong:
-        plan.append(install_change(wrong))
+        plan.append(install_change(wrong, drift.versions(state)))
     plan += [Change(act.replace(":", " "), _settle(act)) for act in owed]
     units = drift.wrong_units(wanted.units, state)
     if units:
         names = ", ".join(unit.name for unit in units)
         plan.append(Change(f"enable {names}", lambda node: enable(node, units)))
     return plan
+
+
+def lacking(node: Node) -> frozenset[str]:
+    """Keys of the optional packages that apt on the node was found to have none of."""
+    return drift.lacking(node.state or {}, [source.url for source in node.spec.repositories])
 
 
 def _describe(files: Sequence[File]) -> str:
@@ -88,58 +107,40 @@ def put(node: Node, files: Sequence[File]) -> None:
     node.connected().put(files, markers)
 
 
-def install_change(packages: Sequence[Package]) -> Change:
-    """Install and hold *packages* as one apt transaction."""
-    names = ", ".join(f"{p.name} {p.version}" if p.version else p.name for p in packages)
-    return Change(f"install {names}", lambda node: install(node, packages))
+def install_change(
+    packages: Sequence[Package], was: Mapping[str, str] | None = None, gone: Sequence[str] = ()
+) -> Change:
+    """Install and hold *packages* and remove *gone*, as one apt transaction.
+
+    *was* has the versions that are on the node, for what a person reads.
+    """
+    names = [_told(package, (was or {}).get(package.name)) for package in packages]
+    steps = [("remove", gone), ("install", names)]
+    what = "; ".join(f"{verb} {', '.join(those)}" for verb, those in steps if those)
+    return Change(what, lambda node: _lacking_told(install(node, packages, gone)))
 
 
-# Errors of any index fail the update: a stale list would quietly install what it still knows.
-_APT = (
-    "DEBIAN_FRONTEND=noninteractive apt-get -o DPkg::Lock::Timeout=300 -o Acquire::Retries=2 "
-    "-o Acquire::http::Timeout=20 -o Dpkg::Options::=--force-confold"
-)
-_LOG = "/var/log/b200kit-apt.log"
-
-
-def install(node: Node, packages: Sequence[Package]) -> None:
-    """apt update, finish what an interrupted dpkg left, install the exact versions, hold."""
-    wanted = " ".join(shlex.quote(_apt_name(package)) for package in packages)
-    held = " ".join(shlex.quote(package.name) for package in packages if package.hold)
-    steps = [
-        f"{_APT} update --error-on=any",
-        "dpkg --configure -a",
-        f"{_APT} install -y --no-install-recommends --allow-downgrades "
-        f"--allow-change-held-packages {wanted}",
-    ]
-    if held:
-        steps.append(f"apt-mark hold {held}")
-    node.connected().run_logged(" && ".join(steps), _LOG)
-
-
-def _apt_name(package: Package) -> str:
+def _told(package: Package, was: str | None) -> str:
     if not package.version:
         return package.name
-    exact = package.version if "-" in package.version else f"{package.version}-*"
-    return f"{package.name}={exact}"
+    other = was is not None and not drift.same_version(was, package.version)
+    return f"{package.name} {f'{was} -> ' if other else ''}{package.version}"
+
+
+def _lacking_told(lacking: Sequence[str]) -> str | None:
+    return f"left out, as apt has none: {', '.join(lacking)}" if lacking else None
 
 
 def _settle(act: str) -> Callable[[Node], None]:
     """Do an owed act such as "restart:haproxy.service" and remove its marker."""
-    verb, _, subject = act.partition(":")
-    commands = {
-        "restart": f"systemctl daemon-reload && systemctl restart {subject}",
-        "reload": f"systemctl daemon-reload && systemctl reload-or-restart {subject}",
-        "sysusers": "systemd-sysusers",
-        "daemon-reload": "systemctl daemon-reload",
-    }
+    command, unit = acts.command(act), acts.unit(act)
 
     def settle(node: Node) -> None:
-        unit = shlex.quote(subject)
         try:
-            node.connected().run(f"{commands[verb]} && rm -f {shlex.quote(drift.marker(act))}")
+            node.connected().run(f"{command} && rm -f {shlex.quote(drift.marker(act))}")
         except RemoteError as error:
-            raise RemoteError(f"{act}: {error}; {why(node, unit)}") from None
+            more = f"; {why(node, shlex.quote(unit))}" if unit else ""
+            raise RemoteError(f"{act}: {error}{more}") from None
 
     return settle
 
@@ -147,13 +148,18 @@ def _settle(act: str) -> Callable[[Node], None]:
 def enable(node: Node, units: Sequence[Unit]) -> None:
     """Enable *units* and start those that must run."""
     running = [unit.name for unit in units if unit.active]
-    steps = ["systemctl daemon-reload", f"systemctl enable {' '.join(u.name for u in units)}"]
+    steps = ["systemctl daemon-reload", f"systemctl enable {_words(u.name for u in units)}"]
     if running:
-        steps.append(f"systemctl start {' '.join(running)}")
+        steps.append(f"systemctl start {_words(running)}")
     try:
         node.connected().run(" && ".join(steps))
     except RemoteError as error:
         raise RemoteError(f"{error}; {why(node, running[0])}" if running else str(error)) from None
+
+
+def _words(names: Iterable[str]) -> str:
+    # The unit of a mount point may have backslashes in its name.
+    return " ".join(map(shlex.quote, names))
 
 
 def why(node: Node, unit: str) -> str:

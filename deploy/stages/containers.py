@@ -1,4 +1,4 @@
-"""Containers: NVIDIA's container toolkit at one version, and CDI as the way to the GPUs.
+"""Containers: NVIDIA's toolkit at one version, and CDI as the way to the GPUs in every runtime.
 
 CDI rather than the legacy hook, because a `systemctl daemon-reload` takes the GPUs away from
 containers started through the hook (nvidia-container-toolkit#48); this tool reloads systemd itself.
@@ -6,15 +6,24 @@ containers started through the hook (nvidia-container-toolkit#48); this tool rel
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Sequence
 
-from deploy.core import drift
-from deploy.core.drift import Package
+from deploy.core import containers, drift
+from deploy.core.containers import RUNTIMES, SPEC
+from deploy.core.drift import File, Package, Unit
 from deploy.core.layout import Replica
-from deploy.run import Node
-from deploy.stages.base import Change, Stage, Wanted, converge
+from deploy.core.state import StateView
+from deploy.remote import RemoteError
+from deploy.render import render
+from deploy.run import Node, StageFailed
+from deploy.stages import runtimes
+from deploy.stages.base import Change, Stage, Wanted, converge, why
 
-CDI_SPEC = "/var/run/cdi/nvidia.yaml"
+CDI_SPEC = SPEC
+_REFRESH = "nvidia-cdi-refresh.service"
+_BACKUPS = "/var/lib/b200kit/backup"
+_PODMAN = "/etc/containers/containers.conf.d/60-b200kit.conf"
 _PACKAGES = (
     "nvidia-container-toolkit",
     "nvidia-container-toolkit-base",
@@ -24,25 +33,65 @@ _PACKAGES = (
 
 
 def wanted(node: Node, layout: Sequence[Replica]) -> Wanted:
-    """The four packages of the toolkit, all of one version, held."""
+    """The toolkit's four packages at one version, held; the runtimes asked for, enabled."""
     del layout
-    version = node.spec.container_toolkit
+    version, asked = node.spec.container_toolkit, node.spec.container_runtimes
+    units = [unit for name in asked if (unit := RUNTIMES[name].unit)]
     return Wanted(
+        files=(File(_PODMAN, render("containers/podman.conf.j2")),) if "podman" in asked else (),
         packages=tuple(Package(name, version, hold=True) for name in _PACKAGES),
-        ask_files=(CDI_SPEC,),
+        # A docker that does not run is restarted once its configuration is known to be sound.
+        units=tuple(Unit(unit, active=unit != "docker.service") for unit in units),
+        ask_files=(CDI_SPEC, *(drift.marker(runtimes.restart(name)) for name in asked)),
+        ask={"containers": list(asked)} if asked else {},
     )
 
 
 def plan(node: Node) -> list[Change]:
-    """Install, then generate the CDI specification when the node has none."""
-    changes = converge(node, wanted(node, ()))
-    if changes or not drift.is_present(CDI_SPEC, node.state or {}):
+    """Runtimes that are missing, the toolkit, CDI in each runtime, and a specification that fits.
+
+    Raises StageFailed before anything is changed when a runtime cannot do what is asked.
+    """
+    state, asked = StateView(node.state or {}), node.spec.container_runtimes
+    refused = [told for name in asked if (told := runtimes.refusal(name, state))]
+    if refused:
+        raise StageFailed("; ".join(refused))
+    missing = [name for name in asked if state.is_null("containers", name)]
+    changes = [runtimes.install_change(name) for name in missing]
+    changes += converge(node, wanted(node, ()))
+    stale = bool(changes) or _is_stale(node, state)
+    changes += runtimes.changes(node, state)
+    if stale:
         changes.append(Change("generate the CDI specification", _generate))
-    return changes
+    return changes + [_removal(path) for path in containers.leftovers(state)]
+
+
+def _is_stale(node: Node, state: StateView) -> bool:
+    """Whether the specification is missing or, where containers are asked for, does not fit."""
+    if not drift.is_present(CDI_SPEC, node.state or {}):
+        return True
+    faults = containers.cdi_faults(state) if node.spec.container_runtimes else ()
+    return any(path == CDI_SPEC for path, _ in faults)
 
 
 def _generate(node: Node) -> None:
-    node.connected().run(f"systemctl restart nvidia-cdi-refresh.service && test -s {CDI_SPEC}")
+    try:
+        node.connected().run(f"systemctl restart {_REFRESH} && test -s {CDI_SPEC}")
+    except RemoteError as error:
+        raise RemoteError(f"{CDI_SPEC}: {error}; {why(node, _REFRESH)}") from None
 
 
-STAGE = Stage(name="containers", wanted=wanted, plan=plan)
+def _removal(path: str) -> Change:
+    """Put away a specification that nvidia-ctk made once and nobody refreshes."""
+    kept = f"{_BACKUPS}/{path.strip('/').replace('/', '-')}"
+    steps = f"mkdir -p {_BACKUPS} && mv -f {shlex.quote(path)} {shlex.quote(kept)}"
+    what = f"move {path} to {kept}: an older specification that nothing refreshes"
+
+    def remove(node: Node) -> None:
+        node.connected().run(steps)
+
+    return Change(what, remove)
+
+
+# Without a driver there is no device to specify; the gate must come to say so.
+STAGE = Stage(name="containers", wanted=wanted, plan=plan, needs_fabric=True)

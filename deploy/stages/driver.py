@@ -1,67 +1,145 @@
 """Driver: the lockstep set at one exact version, pinned first, held after, running after a reboot.
 
-Fabric manager, NSCQ and NVSDM must equal the driver to the last digit, or the fabric manager
-refuses ("interface version X don't match with driver version Y", gpu-operator#544). nvlsm has
-versions of its own. Blackwell data-centre GPUs run only with the open kernel modules.
+Which packages that is, and why, is said in deploy/core/lockstep.py. An upgrade and a rollback are
+this same stage with another version in the inventory: what serves is stopped once the new set is
+on the node's disk, the set is replaced, and the one reboot brings the new module; the later stages
+start what served. Our own preferences are laid down before anything is installed: they keep the
+set where it is, and the distribution's packages of the same names out.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from deploy.core import drift
-from deploy.core.drift import Package, Unit
+from deploy.core.drift import File, Package, Unit
 from deploy.core.layout import Replica
-from deploy.core.spec import branch
+from deploy.core.lockstep import DCGM, Lockstep
+from deploy.render import render
 from deploy.run import Node
-from deploy.stages.base import Change, Stage, Wanted, converge, install_change
+from deploy.stages import mend, serves
+from deploy.stages.base import Change, Stage, Wanted, converge, install, install_change, lacking
+from deploy.stages.stack import stack
 
-UNITS = ("nvidia-persistenced.service", "nvidia-fabricmanager.service")
-# From branch 580 on the vendor's package names carry no branch (gpu-driver-container scripts).
-_UNSUFFIXED_FROM = 580
-
-
-def lockstep(version: str) -> tuple[Package, ...]:
-    """The packages that carry the driver's version, in the vendor's names for its branch."""
-    suffix = "" if branch(version) >= _UNSUFFIXED_FROM else f"-{branch(version)}"
-    names = (
-        "nvidia-open",
-        f"nvidia-fabricmanager{suffix}",
-        f"libnvidia-nscq{suffix}",
-        f"libnvsdm{suffix}",
-    )
-    return tuple(Package(name, version, hold=True) for name in names)
-
-
-def _pinning(version: str) -> Package:
-    # Installed before anything it pins, so that no dependency is resolved to a newer branch.
-    return Package(f"nvidia-driver-pinning-{version}", hold=True)
+PREFERENCES = "/etc/apt/preferences.d/b200kit.pref"
 
 
 def wanted(node: Node, layout: Sequence[Replica]) -> Wanted:
-    """The pinning package, the lockstep set and nvlsm, held; units enabled for the next boot."""
+    """Preferences, pinning package and set, held; units enabled for the next boot."""
     del layout
-    version = node.spec.driver
-    packages = (
-        _pinning(version),
-        *lockstep(version),
-        Package("nvlsm", node.spec.nvlsm, hold=True),
+    lockstep = stack(node)
+    return Wanted(
+        files=(File(PREFERENCES, _preferences(node, lockstep)),),
+        packages=(lockstep.pinning, *lockstep.packages),
+        units=_units(node, lockstep),
+        ask_units=tuple(serves.units(node)),
     )
-    # Enabled, not started: without its modules and the driver the fabric manager only fails.
-    return Wanted(packages=packages, units=tuple(Unit(name, active=False) for name in UNITS))
+
+
+def _preferences(node: Node, lockstep: Lockstep) -> bytes:
+    own = [p for p in (*lockstep.fabric, *lockstep.tools) if p.version]
+    return render("apt/b200kit.pref.j2", driver=node.spec.driver, packages=own)
+
+
+def _units(node: Node, lockstep: Lockstep) -> tuple[Unit, ...]:
+    """Enabled, not started: without its modules and the driver the fabric manager only fails."""
+    units = [Unit(name, active=False) for name in lockstep.units]
+    if node.spec.dcgm:
+        units.append(Unit(DCGM, active=_is_loaded(node)))
+    return tuple(units)
+
+
+def _is_loaded(node: Node) -> bool:
+    modules = (node.state or {}).get("modules")
+    return isinstance(modules, dict) and modules.get("nvidia") == node.spec.driver
 
 
 def plan(node: Node) -> list[Change]:
-    """The pin as a transaction of its own, then the set."""
-    target = wanted(node, ())
-    wrong = drift.wrong_packages(target.packages, node.state or {})
-    pin = _pinning(node.spec.driver)
-    changes = [install_change([pin])] if pin in wrong else []
-    rest = Wanted(
-        packages=tuple(package for package in target.packages if package != pin),
-        units=target.units,
+    """Preferences, the pin as a transaction of its own, then the set."""
+    state, target = node.state or {}, wanted(node, ())
+    lockstep, known = stack(node), lacking(node)
+    followers = lockstep.followers(drift.versions(state))
+    pin = drift.wrong_packages([lockstep.pinning], state, known)
+    wrong = drift.wrong_packages([*lockstep.packages, *followers], state, known)
+    gone = lockstep.foreign(drift.versions(state))
+    changes = mend.half_configured(node, [*pin, *wrong, *gone])
+    changes += converge(node, Wanted(files=target.files))
+    if pin:
+        changes.append(_pinning(lockstep.pinning, gone))
+        gone = [name for name in gone if not _is_pin(name)]
+    if wrong or gone:
+        parts = {package.name for package in (*lockstep.driver, *lockstep.fabric, *followers)}
+        if _exchanges([package for package in wrong if package.name in parts], state):
+            changes += _making_way(node, lockstep, wrong)
+        changes.append(_installing(node, lockstep, wrong, gone))
+    return changes + converge(node, Wanted(units=target.units))
+
+
+def _is_pin(name: str) -> bool:
+    return name.startswith("nvidia-driver-pinning-")
+
+
+def _pinning(pin: Package, gone: Sequence[str]) -> Change:
+    # Before anything it pins, so that no dependency is resolved to a newer branch.
+    return install_change([pin], gone=[name for name in gone if _is_pin(name)])
+
+
+def _exchanges(parts: Sequence[Package], state: Mapping[str, object]) -> bool:
+    """Whether a part would become another one, not only be held, configured or added."""
+    versions = drift.versions(state)
+    return any(_becomes_another(part, versions.get(part.name)) for part in parts)
+
+
+def _becomes_another(part: Package, installed: str | None) -> bool:
+    if installed is None:
+        return not part.optional
+    return part.version is not None and not drift.same_version(installed, part.version)
+
+
+def _making_way(node: Node, lockstep: Lockstep, wrong: Sequence[Package]) -> list[Change]:
+    """Nothing may use the driver while its parts are exchanged, nor the fabric that it runs.
+
+    What serves goes on until every package is on the node's disk: a mirror that is gone costs no
+    request. The units that belong to the driver are started again by the reboot or, where none is
+    needed, by the fabric stage.
+    """
+    serving = serves.running(node, serves.units(node))
+    # DCGM need not go for a fabric manager: only another module wants all of them off the GPUs.
+    daemons = (*([] if _is_loaded(node) else [DCGM]), *reversed(lockstep.units))
+    own = serves.running(node, daemons)
+    if not serving and not own:
+        return []
+    fetch = Change("fetch the packages of the set", lambda node: _fetch(node, wrong))
+    return [fetch, _stopping(serving, own)]
+
+
+def _fetch(node: Node, packages: Sequence[Package]) -> None:
+    install(node, packages, fetch_only=True)
+
+
+def _stopping(serving: Sequence[str], own: Sequence[str]) -> Change:
+    again = "; started again by the later stages" if serving else ""
+    return Change(
+        f"stop {', '.join((*serving, *own))}{again}",
+        lambda node: serves.stop(node, (*serving, *own)),
     )
-    return changes + converge(node, rest)
+
+
+def _installing(
+    node: Node, lockstep: Lockstep, wrong: Sequence[Package], gone: Sequence[str]
+) -> Change:
+    """The transaction; its detail says what the set holds and what apt has none of."""
+    change = install_change(wrong, drift.versions(node.state or {}), gone)
+    # What was lacking may have come meanwhile: this is the moment to ask again.
+    again = [package for package in lockstep.packages if package.key in lacking(node)]
+
+    def act(node: Node) -> str:
+        left_out = install(node, [*wrong, *again], gone)
+        held = sum(package.hold and package.key not in left_out for package in lockstep.packages)
+        told = f"{lockstep.version} set of {held} packages, held"
+        return told + (f"; apt has none of {', '.join(left_out)}" if left_out else "")
+
+    return Change(change.what, act)
 
 
 STAGE = Stage(name="driver", wanted=wanted, plan=plan)

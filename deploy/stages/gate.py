@@ -11,13 +11,15 @@ from collections.abc import Sequence
 from dataclasses import asdict
 from typing import Any
 
-from deploy import hardware
+from deploy import catalogue, hardware
+from deploy.core import drift, settings
 from deploy.core.drift import File, Unit
 from deploy.core.layout import Replica
 from deploy.render import render
 from deploy.run import Node
-from deploy.stages import driver, gateway, serving
-from deploy.stages.base import Change, Stage, Wanted, converge
+from deploy.stages import clock_and_logs, firewall, serves, storage
+from deploy.stages.base import Change, Stage, Wanted, converge, lacking
+from deploy.stages.stack import stack
 
 EXPECT = "/etc/b200kit/expect.json"
 UNIT = "b200-gate.service"
@@ -27,20 +29,28 @@ def expectation(node: Node) -> dict[str, Any]:
     """What controller and node judge by; it holds no date, so it stays the same."""
     spec = node.spec
     document = hardware.load(spec.hardware)
+    lockstep = stack(node)
     return {
         "schema": "b200kit/expect/1",
         "hardware": document,
         "driver": {
             "version": spec.driver,
-            "packages": {package.name: package.version for package in driver.lockstep(spec.driver)},
+            "packages": lockstep.judged(lacking(node)),
+            "left_out": lockstep.left_out(lacking(node)),
         },
         "gpu_count": document["expect"]["gpu_count"]["value"],
-        "services": list(driver.UNITS),
+        "services": list(lockstep.units),
         "waivers": [asdict(waiver) for waiver in spec.waivers],
         "clock_synchronized": spec.clock_synchronized,
-        "kernel": spec.kernel_settings,
+        "settings": settings.expected(catalogue.load().settings, spec.settings),
         "passport": spec.passport,
         "bandwidth": spec.bandwidth,
+        "container_runtimes": list(spec.container_runtimes),
+        "bring_up": "judged",
+        "unfinished": "judged",
+        **clock_and_logs.expected(node),
+        **storage.expected(node),
+        **firewall.expected(node),
     }
 
 
@@ -62,29 +72,31 @@ def wanted(node: Node, layout: Sequence[Replica]) -> Wanted:
 
 def plan(node: Node) -> list[Change]:
     """Lay the gate down; it is started by the serving units that require it."""
-    return converge(node, wanted(node, ()))
+    target = wanted(node, ())
+    return [*_outdated(node, target), *converge(node, target)]
 
 
-def running(node: Node, names: Sequence[str]) -> list[str]:
-    """Those of some units that run, for all that is known: what was not read is taken to run."""
-    seen = (node.state or {}).get("units")
-    units = seen if isinstance(seen, dict) and "unmeasured" not in seen else None
-    return [name for name in names if units is None or _may_run(units.get(name))]
+def _outdated(node: Node, target: Wanted) -> list[Change]:
+    """End a judgement of this boot that is still at work by an expectation that is about to change.
 
-
-def _may_run(reading: object) -> bool:
-    if reading is None:
-        return False
-    active = reading.get("active") if isinstance(reading, dict) else None
-    return active not in ("inactive", "failed")
+    After a reboot into another driver it waits for the old one; a replica started meanwhile would
+    join it and fail with it.
+    """
+    state = node.state or {}
+    expect = [file for file in target.files if file.path == EXPECT]
+    units = state.get("units")
+    unit = units.get(UNIT) if isinstance(units, dict) else None
+    at_work = isinstance(unit, dict) and unit.get("active") == "activating"
+    if not (at_work and drift.changed_files(expect, state, node.nonce)):
+        return []
+    what = f"stop {UNIT}, which judges by what was asked before"
+    return [Change(what, lambda node: serves.stop(node, [UNIT]))]
 
 
 def withdraw(node: Node) -> list[str]:
     """Stop what serves on a node that is not proven; returns the units stopped."""
-    replicas = [*serving.replica_units(node), *serving.surplus_units(node)]
-    stopped = running(node, [gateway.UNIT, serving.TARGET, *replicas])
-    if stopped:
-        node.connected().run(f"systemctl stop {' '.join(stopped)}")
+    stopped = serves.running(node, serves.units(node))
+    serves.stop(node, stopped)
     return stopped
 
 

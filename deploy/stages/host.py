@@ -6,12 +6,14 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from deploy import zipapp
+from deploy.core import systems
 from deploy.core.drift import File, Package
 from deploy.core.layout import Replica
-from deploy.core.spec import Repository
+from deploy.core.spec_parts import Repository
 from deploy.remote import INSTALLED
 from deploy.render import render
-from deploy.run import Node
+from deploy.run import Node, NodeRefused
+from deploy.stages import mend
 from deploy.stages.base import Change, Stage, Wanted, converge
 
 # kmod and numactl: NVLink5 needs ib_umad at boot, `vllm serve --numa-bind` runs numactl;
@@ -20,7 +22,7 @@ _PACKAGES = (Package("numactl"), Package("python3-venv"), Package("kmod"))
 
 
 def wanted(node: Node, layout: Sequence[Replica]) -> Wanted:
-    """Sources with their keys, modules at boot, nouveau off, no unattended upgrades."""
+    """Sources with their keys, modules at boot, no unattended upgrades."""
     del layout
     files = [file for repository in node.spec.repositories for file in _source(repository)]
     files += [
@@ -31,12 +33,9 @@ def wanted(node: Node, layout: Sequence[Replica]) -> Wanted:
             render("host/modules-load.conf.j2"),
             then=("reboot",),
         ),
-        File(
-            "/etc/modprobe.d/b200kit-nouveau.conf",
-            render("host/nouveau.conf.j2"),
-            then=("reboot",),
-        ),
         File("/etc/apt/apt.conf.d/60b200kit", render("host/apt.conf.j2")),
+        # Read only where needrestart is or comes; a file alone does nothing.
+        File("/etc/needrestart/conf.d/60-b200kit.conf", render("host/needrestart.conf.j2")),
     ]
     return Wanted(files=tuple(files), packages=_PACKAGES)
 
@@ -51,8 +50,11 @@ def _source(repository: Repository) -> list[File]:
 
 
 def plan(node: Node) -> list[Change]:
-    """Files first, then the packages they make installable."""
-    return converge(node, wanted(node, ()))
+    """Files first, then the packages they make installable; nothing on an unsupported system."""
+    refused = systems.refusal(node.state or {})
+    if refused:
+        raise NodeRefused(f"{refused}. Nothing was changed")
+    return mend.interrupted(node) + converge(node, wanted(node, ()))
 
 
 STAGE = Stage(name="host", wanted=wanted, plan=plan)

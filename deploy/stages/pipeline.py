@@ -4,20 +4,31 @@ from __future__ import annotations
 
 from deploy.stages import (
     bandwidth,
+    clock_and_logs,
     containers,
     driver,
     fabric,
+    firewall,
     gate,
     gateway,
     host,
     passport,
     serving,
+    settings,
     smoke,
+    storage,
     warmup,
 )
 from deploy.stages.serving import replica_units
 
-BEFORE_REBOOT = (host.STAGE, driver.STAGE)
+BEFORE_REBOOT = (
+    host.STAGE,
+    settings.STAGE,
+    clock_and_logs.STAGE,
+    storage.STAGE,
+    firewall.STAGE,
+    driver.STAGE,
+)
 STAGES = (
     *BEFORE_REBOOT,
     fabric.STAGE,

@@ -17,7 +17,7 @@ from deploy import catalogue
 from deploy.core import drift
 from deploy.core.drift import File, Unit
 from deploy.core.layout import Replica
-from deploy.core.spec import Engine
+from deploy.core.spec_parts import Engine
 from deploy.node.fetch import STAMP
 from deploy.remote import RemoteError
 from deploy.render import render
@@ -59,7 +59,7 @@ def engine_dir(node: Node) -> str:
 
 def model_dir(node: Node) -> str:
     """Where the model lies on the node."""
-    return f"/srv/models/{node.spec.model}/{node.spec.model_revision}"
+    return f"{node.spec.models()}/{node.spec.model}/{node.spec.model_revision}"
 
 
 def wanted(node: Node, layout: Sequence[Replica]) -> Wanted:

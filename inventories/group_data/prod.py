@@ -47,9 +47,23 @@ hf_token = {"env": "B200_HF_TOKEN"}
 
 smoke = {"requests": 120, "rate": 4.0, "input_tokens": 128, "output_tokens": 64}
 
-# No stage sets NUMA balancing, governor and ACS yet. Once your image does, say "judged".
-kernel_settings = "reported"
+# Settings of the operating system other than by default (docs/settings.md); None leaves one alone.
+settings: dict[str, object] = {
+    # "iommu": "off",
+    # "cstates": "c1",
+}
 clock_synchronized = True
+# The site's time servers; without any, those of the distribution.
+time_servers: list[str] = []
+
+# Models on local disks, by names that belong to one disk each. A disk with anything on it is
+# refused unless `erase` names it. None: models lie in /srv/models, wherever that is.
+storage: dict[str, object] | None = None
+# storage = {"disks": ["/dev/disk/by-id/nvme-...", "/dev/disk/by-id/nvme-..."]}
+
+# Deny what comes in but for SSH, ICMP and these. None: the firewall is another's business.
+firewall: dict[str, object] | None = None
+# firewall = {"allow": [{"port": 8000, "from": ["10.0.0.0/8"]}]}
 
 # "renew" for one run accepts the nodes as they are now, such as after a board was swapped.
 passport = "keep"

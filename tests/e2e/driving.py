@@ -62,10 +62,20 @@ def command(entry: str, *arguments: str, inventory: str = "inventories/lab.py") 
     return [str(PYINFRA), inventory, f"deploy/{entry}", "-y", *arguments]
 
 
+def plan(entry: str = "b200.py", *arguments: str) -> Outcome:
+    """What a person sees who asks what would change; with -y pyinfra would look at nothing."""
+    asked = [word for word in command(entry, "--dry", *arguments) if word != "-y"]
+    return _run(asked, {})
+
+
 def deploy(entry: str = "b200.py", *arguments: str, **environment: str) -> Outcome:
     """Run an entry file to its end."""
+    return _run(command(entry, *arguments), environment)
+
+
+def _run(asked: list[str], environment: dict[str, str]) -> Outcome:
     done = subprocess.run(
-        command(entry, *arguments),
+        asked,
         cwd=ROOT,
         env=os.environ | environment,
         capture_output=True,

@@ -20,6 +20,7 @@ NODE = "b200-1"
 STAGES = (
     "Observe",
     "Host",
+    "Clock and logs",
     "Driver",
     "Reboot",
     "Fabric",
@@ -36,6 +37,7 @@ STAGES = (
 # the stages that change nothing here are killed as they begin.
 AT_WORK = {
     "Host": "test -e /etc/apt/keyrings/b200kit-vendor.asc",
+    "Clock and logs": "test -e /etc/logrotate.d/b200kit",
     "Driver": "dpkg -s nvidia-driver-pinning-580.126.20",
     "Containers": "dpkg -s libnvidia-container1",
     "Gate unit": "test -e /etc/b200kit/expect.json",

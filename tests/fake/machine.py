@@ -18,16 +18,29 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+from deploy.core import bringup, offer, timekeeping
 from deploy.node import files, lock
 from deploy.remote import INSTALLED
-from deploy.stages import driver
+from tests.fake import settings
 from tests.unit import states
 
 State = dict[str, Any]
 Answer = tuple[bool, str]
 
+# Parts of the observation that are there only when they are asked for.
+ASKED: State = {
+    "logs": {"files": {}, "journal_bytes": 0},
+    "firewall": {"rules": None, "ssh_ports": [22]},
+    "storage": {"mount": None, "entries": 0, "disks": {}, "arrays": {}},
+}
+KERNEL = "6.8.0-41-generic"
 BARE = {"unmeasured": "Driver Not Loaded (9)"}
+_DAEMONS = ("nvidia-persistenced.service", "nvidia-fabricmanager.service")
 _CDI = "/var/run/cdi/nvidia.yaml"
+# What deploy/stages/apt.py tells the node program and apt-get: what to ask for, hold and remove.
+_ASKED = re.compile(r"\$p offered (.*?); done")
+_HELD = re.compile(r"Package\}\\n' (.*?) 2>/dev/null")
+_GONE = re.compile(r"install -y .*?\$words (.*?) &&")
 _PROGRAM = re.compile(r"exec python3 -I \$p (\S+) ?(.*?); done; echo '(.*)'$")
 
 
@@ -47,7 +60,17 @@ class Machine:
         self.log: list[str] = []
         # What a test wants answered instead, by the first pattern that is found in the command.
         self.answers: dict[str, Answer] = {}
+        # Whole parts of the observation as they are on this machine: {"driver_module": {...}}.
+        self.readings: State = {}
+        self.kernel_log: list[str] = []
+        # A module that the kernel refuses at every boot.
+        self.refuses_driver = False
         self.reachable = True
+        # Sysctls that keep their value whatever is written.
+        self.refuses: list[str] = []
+        # Packages no repository has, and the repositories that apt would be asked.
+        self.lacks: list[str] = []
+        self.sources = ["https://mirror.example.internal/apt/"]
         # The connection breaks at the first command in which this pattern is found.
         self.dies_at = ""
 
@@ -90,17 +113,19 @@ class Machine:
 
     def observation(self, ask: State) -> State:
         """The NodeState a request gets."""
-        document = deepcopy(self.hardware)
+        document = states.ready(deepcopy(self.hardware))
         document["taken_at"] = lock.stamp(datetime.now(UTC))
         document["host"]["boot_id"] = self._boot_id()
         asked = {path: self._reading(path, files.sha256) for path in ask["files"]}
         secret = {p: self._reading(p, files.keyed(nonce)) for p, nonce in ask["secrets"].items()}
         document["files"] = asked | secret
         document["packages"] = deepcopy(self.packages)
-        units = {*ask["units"], *ask["placement"], *driver.UNITS}
+        units = {*ask["units"], *ask["placement"], *_DAEMONS}
         document["units"] = {name: self._unit(name) for name in units}
         document["modules"]["nvidia"] = self.loaded
-        for name in ("smoke", "passport", "bandwidth"):
+        document |= {key: deepcopy(value) for key, value in ASKED.items() if key in ask}
+        document |= self._whole() | deepcopy(self.readings)
+        for name in ("smoke", "passport", "bandwidth", "reboot", "packages"):
             note = self.files.get(f"/var/lib/b200kit/{name}.json")
             document["notes"][name] = json.loads(_content(note)) if note else None
         if self.loaded is None:
@@ -114,17 +139,33 @@ class Machine:
         encoded = base64.b64encode(content).decode()
         self.files[path] = {"content": encoded, "mode": mode, "owner": owner or "root:root"}
 
+    def text(self, path: str) -> str:
+        """The content of a file."""
+        return _content(self.files[path]).decode()
+
     def start(self, unit: str) -> None:
         """Let a unit run, as a new process when it did not."""
         self.starts += 1
         entry = self.units.setdefault(unit, {})
         entry |= {"active": "active", "invocation_id": f"{self.starts:032x}"}
 
+    def _whole(self) -> State:
+        """dpkg has nothing unfinished, and the installed driver is built for the one kernel."""
+        driver_package = self.packages.get("nvidia-open")
+        version = driver_package["version"].partition("-")[0] if driver_package else None
+        module = dict.fromkeys(("running_kernel", "default_kernel"), KERNEL)
+        return {
+            "dpkg": {"interrupted": False, "broken": {}},
+            "driver_module": {**module, "built_for": {KERNEL: version}},
+        }
+
     def _boot_id(self) -> str:
         return f"00000000-0000-4000-8000-{self.boots:012d}"
 
     def _unit(self, name: str) -> dict[str, str]:
-        nothing = {"load": "loaded", "active": "inactive", "enabled": "disabled"}
+        absent = name in timekeeping.SERVICES and name not in self.units
+        load = "not-found" if absent else "loaded"
+        nothing = {"load": load, "active": "inactive", "enabled": "disabled"}
         return nothing | self.units.get(name, {})
 
     def _reading(self, path: str, digest: Callable[[bytes], dict[str, str]]) -> State | None:
@@ -143,11 +184,30 @@ class Machine:
         acts: dict[str, Callable[[str, str], str]] = {
             "observe": self._observe,
             "put": self._put,
-            "wait-fabric": lambda arguments, stdin: "fabric: 8 completed",
+            "bring-up": self._bring_up,
             "fetch": self._fetch,
             "measure": lambda arguments, stdin: json.dumps(measured()),
+            "firewall": lambda arguments, stdin: "",
+            "driver-log": lambda arguments, stdin: "\n".join(self.kernel_log),
         }
         return True, acts[name](arguments, stdin)
+
+    def _bring_up(self, arguments: str, stdin: str) -> str:
+        del arguments
+        request = json.loads(stdin)
+        ask: State = {"files": [], "secrets": {}, "units": [], "placement": []}
+        done: list[Any] = request["done"]
+        began = bringup.position(request["expectation"], self.observation(ask)).name
+        while True:
+            state = self.observation(ask)
+            at = bringup.position(request["expectation"], state)
+            acts = [list(act) for act in bringup.acts(at, request["expectation"], state)]
+            if all(act in done for act in acts):
+                told = bringup.told(at, request["expectation"], state)
+                return json.dumps({**told, "moved": at.name != began, "done": done})
+            done += acts
+            for act in acts:
+                self._systemctl(" ".join(word for word in act if word != "--no-block"), "")
 
     def _observe(self, arguments: str, stdin: str) -> str:
         del stdin
@@ -173,9 +233,12 @@ class Machine:
         return {
             r"base64 -d > ": self._upload,
             r"apt-get .* install ": self._install,
+            settings.COMMANDS: lambda command, stdin: settings.execute(self, command),
+            r"apt-ready ": self._configure,
             r"^systemd-run .* systemctl reboot$": self._reboot,
             r"^cat /proc/sys/kernel/random/boot_id$": lambda command, stdin: self._boot_id(),
             r"^journalctl ": lambda command, stdin: "-- No entries --",
+            r"wipefs |mdadm |mkfs\.|^mountpoint ": lambda command, stdin: "",
             r"nvidia-cdi-refresh": self._make_cdi,
             r"-m pip install ": self._engine,
             r"/run/b200kit/lock\.json": self._run_here,
@@ -189,12 +252,29 @@ class Machine:
 
     def _install(self, command: str, stdin: str) -> str:
         del stdin
-        words = command.partition("--allow-change-held-packages ")[2]
-        asked, _, held = words.partition(" && apt-mark hold ")
-        for word in asked.split():
-            name, _, version = word.strip("'").partition("=")
-            exact = version.replace("-*", "-1") or "1-1"
-            self.packages[name] = {"version": exact, "status": "ii", "hold": name in held.split()}
+        wanted = [offer.package(word) for word in shlex.split(_ASKED.findall(command)[0])]
+        lacking = [package for package in wanted if package.name in self.lacks]
+        record = {package.key: {"asked": self.sources, "at": ""} for package in lacking}
+        told = json.dumps({"lacking": record})
+        self.write("/var/lib/b200kit/packages.json", told.encode())
+        if "--download-only" in command:
+            return told
+        for word in "".join(_GONE.findall(command)).split():
+            self.packages.pop(word.removesuffix("-"), None)
+        held = "".join(_HELD.findall(command)).split()
+        for package in wanted:
+            version = package.version or "1"
+            exact = version if "-" in version else f"{version}-1"
+            if package not in lacking:
+                entry = {"version": exact, "status": "ii", "hold": package.name in held}
+                self.packages[package.name] = entry
+        return told
+
+    def _configure(self, command: str, stdin: str) -> str:
+        del command, stdin
+        for package in self.packages.values():
+            package["status"] = "ii"
+        self.readings["dpkg"] = {"interrupted": False, "broken": {}}
         return ""
 
     def _reboot(self, command: str, stdin: str) -> str:
@@ -205,7 +285,10 @@ class Machine:
         for path in volatile:
             del self.files[path]
         driver_package = self.packages.get("nvidia-open")
-        self.loaded = driver_package["version"].partition("-")[0] if driver_package else None
+        self.loaded = None
+        if driver_package and not self.refuses_driver:
+            self.loaded = driver_package["version"].partition("-")[0]
+        settings.boot(self)
         for name, unit in self.units.items():
             unit["active"] = "inactive"
             if unit.get("enabled") == "enabled":
@@ -230,6 +313,8 @@ class Machine:
 
     def _systemctl(self, command: str, stdin: str) -> str:
         del stdin
+        if "daemon-reload" in command:
+            settings.reload(self)
         steps = [step.split() for step in re.split(r"&&|[;{}]", command) if step.strip()]
         for verb, *names in (words[words[0] == "systemctl" :] for words in steps):
             for unit in names:

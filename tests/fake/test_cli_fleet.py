@@ -11,7 +11,6 @@ import pytest
 from deploy import observation
 from deploy.node import lock
 from tests.fake.fleet import CANARIES, Fleet, Outcome
-from tests.fake.machine import Machine
 from tests.unit import corpus, states
 
 SERVING = (
@@ -48,15 +47,16 @@ NONSENSE = {
 }
 
 
+def rocky() -> dict[str, Any]:
+    """The hardware of a sound node with a system that is not supported."""
+    hardware = states.healthy()
+    hardware["host"]["os"] = {"id": "rocky", "version_id": "9.4", "pretty": "Rocky Linux 9.4"}
+    return hardware
+
+
 def sick(case: str) -> dict[str, Any]:
     """The hardware of a node with a fault of the corpus."""
     return corpus.named(case).state()
-
-
-def wait_free(machine: Machine) -> None:
-    """Leave the fabric as it is: the node program's wait ends at its deadline."""
-    machine.answers["node.pyz wait-fabric"] = (True, "fabric: 7 completed, 1 in progress")
-    machine.save()
 
 
 @pytest.fixture(scope="module")
@@ -65,11 +65,12 @@ def fleet(tmp_path_factory: pytest.TempPathFactory) -> Fleet:
     fleet = Fleet(tmp_path_factory.mktemp("fleet") / "site")
     fleet.add("healthy")
     for name, (fault, _) in SICK.items():
-        wait_free(fleet.add(name, sick(fault)))
+        fleet.add(name, sick(fault))
     for name, (answer, _) in NONSENSE.items():
         machine = fleet.add(name)
         machine.answers = {"node.pyz observe": (True, answer)}
         machine.save()
+    fleet.add("rocky", rocky())
     off, dying, foreign = fleet.add("off"), fleet.add("dying"), fleet.add("foreign-key")
     off.reachable = False
     dying.dies_at = "apt-get .*nvidia-open"
@@ -133,10 +134,18 @@ def test_repository_of_another_key_fails_the_first_installation(first: Outcome) 
     assert first.told("foreign-key").startswith("host: E: The repository")
 
 
+def test_unsupported_system_is_refused_before_any_change(fleet: Fleet, first: Outcome) -> None:
+    told = "host: Rocky Linux 9.4 is not supported; supported are Ubuntu 22.04, Ubuntu 24.04, "
+    assert first.told("rocky") == told + "Debian 12, Debian 13. Nothing was changed"
+    machine = fleet.machine("rocky")
+    assert machine.ran("put|apt-get|systemctl") == []
+    assert (machine.files, machine.packages) == ({}, {})
+
+
 def test_nothing_is_said_by_way_of_a_traceback(first: Outcome) -> None:
     # At --debug pyinfra prints every message there is; ours are one line each.
     lines = [line for line in first.stderr.splitlines() if " FAILED: " in line]
-    assert len(lines) == len(NONSENSE) + 2
+    assert len(lines) == len(NONSENSE) + 3
     assert "Traceback (most recent call last):" not in first.stdout
 
 
@@ -211,6 +220,32 @@ def test_dry_run_prints_the_plan_and_changes_nothing(small: Fleet) -> None:
         assert not (machine.folder / "lock.json").exists()
         assert f"{name}  driver      would install nvidia-driver-pinning-580.105.08" in run.stderr
     assert "LIVE" not in run.stderr
+
+
+def test_dry_run_says_that_a_reboot_comes(small: Fleet) -> None:
+    run = small.run("b200.py", "--dry", yes=False)
+    assert "n01  reboot      would reboot: the nvidia module is not loaded" in run.stderr
+
+
+def test_dry_run_refuses_an_unsupported_system_and_plans_nothing_for_it(small: Fleet) -> None:
+    machine = small.machine("n02")
+    machine.hardware = rocky()
+    machine.save()
+    run = small.run("b200.py", "--dry", yes=False)
+    said = [line for line in run.stderr.splitlines() if line.startswith("n02 ")]
+    assert [line for line in said if "FAILED: Rocky Linux 9.4 is not supported" in line] == said
+    assert len(said) == 1
+    assert "n01  driver      would install" in run.stderr
+
+
+def test_dry_run_of_an_upgrade_says_what_changes_and_what_stops(small: Fleet) -> None:
+    small.names.remove("n02")
+    assert small.run("b200.py").code == 0
+    run = small.run("b200.py", "--dry", "--data", "driver=580.126.20", yes=False)
+    assert "nvidia-open 580.105.08-1 -> 580.126.20" in run.stderr
+    assert "would stop haproxy.service, vllm@0.service, vllm@1.service" in run.stderr
+    assert "would reboot: the loaded nvidia module is 580.105.08" in run.stderr
+    assert small.machine("n01").packages["nvidia-open"]["version"] == "580.105.08-1"
 
 
 def test_dry_run_of_a_live_node_plans_nothing(small: Fleet) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from tests.lab.archive import add_archive, older_fabric_manager
 from tests.lab.faults import (
     block_mirror,
     large_disk,
@@ -29,6 +30,7 @@ from tests.lab.paths import LabError, LabPaths, lab_paths
 __all__ = [
     "LabError",
     "LabPaths",
+    "add_archive",
     "block_mirror",
     "down",
     "freeze",
@@ -36,6 +38,7 @@ __all__ = [
     "lab_paths",
     "large_disk",
     "new_host_key",
+    "older_fabric_manager",
     "plug",
     "power_on",
     "publish_vendor",

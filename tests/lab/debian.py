@@ -9,6 +9,7 @@ from pathlib import Path
 from tests.lab.paths import LabError
 
 SUITE = "bookworm"
+NEWER = "trixie"
 _SUITES = (SUITE, f"{SUITE}-updates", f"{SUITE}-security")
 _ARCHIVE = re.compile(r"/debian(-security)?/?$")
 
@@ -64,3 +65,9 @@ def debian_sources(apt: Path = Path("/etc/apt")) -> list[str]:
     if not kept or kept[0][1] != SUITE:
         raise LabError(f"{apt} names no mirror of Debian 12 ({SUITE}), which hosts are made from")
     return [f"deb {uri} {suite} main" for uri, suite in kept]
+
+
+def newer_source() -> str:
+    """Return the one-line source of Debian 13 on the same mirror."""
+    uri = debian_sources()[0].split()[1]
+    return f"deb {uri} {NEWER} main"

@@ -17,17 +17,19 @@ from tests.lab.shell import detach
 from tests.lab.ssh import wait_for_ssh
 
 # nspawn with --keep-unit exits 133 when the guest asks for a reboot: start it again then. The
-# shell joins the host's control groups first, so that all it starts is born in them.
+# shell joins the host's control groups first, so that all it starts is born in them. A file
+# "stays-off" beside the root lets the host not come back (tests/lab/node_faults.py).
 _SUPERVISOR = """
 name=$1 root=$2 netns=$3; shift 3
 for group in "$@"; do echo $$ > "$group/cgroup.procs" || exit 90; done
 while :; do
   systemd-nspawn --quiet --directory="$root" --boot --register=no --keep-unit --machine="$name" \
     --network-namespace-path="$netns" --resolv-conf=off --timezone=off --link-journal=no \
-    --console=pipe
+    --capability=CAP_NET_ADMIN --console=pipe
   code=$?
   echo "b200-lab: $name ended with $code"
   [ "$code" = 133 ] || exit "$code"
+  [ ! -e "$root/../stays-off" ] || exit 0
 done
 """
 

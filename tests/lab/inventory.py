@@ -6,6 +6,7 @@ from typing import Any
 
 from tests.lab.paths import lab_paths
 from tests.lab.state import read_state
+from tests.lab.vm import inventory as vm_inventory
 
 Host = tuple[str, dict[str, Any]]
 
@@ -15,15 +16,23 @@ def nodes() -> list[Host]:
     lab = read_state(lab_paths())
     if not lab.get("hosts"):
         raise SystemExit("no simulated node is up; run: b200 lab up")
-    return [(host["name"], _connection(lab, host) | _data(lab)) for host in lab["hosts"]]
+    return [(host["name"], connection(lab, host) | node(lab, host)) for host in lab["hosts"]]
 
 
-def _connection(lab: dict[str, Any], host: dict[str, Any]) -> dict[str, Any]:
+def connection(lab: dict[str, Any], host: dict[str, Any]) -> dict[str, Any]:
+    """How pyinfra reaches a host of the lab."""
     return {
+        **({"ssh_port": host["port"]} if "port" in host else {}),
         "ssh_hostname": host["address"],
         "ssh_key": lab["ssh_key"],
-        "ssh_known_hosts_file": lab["known_hosts"],
+        "ssh_known_hosts_file": host.get("known_hosts", lab["known_hosts"]),
     }
+
+
+def node(lab: dict[str, Any], host: dict[str, Any]) -> dict[str, Any]:
+    """What a host of the lab is asked to be."""
+    plain = _data(lab)
+    return vm_inventory.data(plain, lab, host) if "kind" in host else plain
 
 
 def _data(lab: dict[str, Any]) -> dict[str, Any]:
@@ -54,8 +63,7 @@ def _data(lab: dict[str, Any]) -> dict[str, Any]:
         "warm_deadline_s": 300,
         "stage_timeout_s": 600,
         "console": "the lab's log of the host",
-        # The nodes are containers: kernel and clock are those of this machine.
-        "kernel_settings": "reported",
+        # The clock is this machine's.
         "clock_synchronized": False,
     }
 

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import os
+import shlex
 import subprocess
 from collections.abc import Sequence
 from typing import Any
 
 from tests.lab import cgroups, hosts, network, ssh
 from tests.lab.mounts import remove_tree
-from tests.lab.paths import LabError, LabPaths, host_address, host_name, lab_paths
+from tests.lab.paths import VM_NAME, LabError, LabPaths, host_address, host_name, lab_paths
 from tests.lab.rootfs import ensure_base
 from tests.lab.seed import check_scenario, write_scenario
 from tests.lab.services import ensure_services, stop_services
@@ -23,6 +24,7 @@ from tests.lab.state import (
     release_machine,
     write_state,
 )
+from tests.lab.vm import vm
 
 DEFAULT_SCENARIO = "healthy"
 
@@ -71,8 +73,9 @@ def _ensure_hosts(
     progress: Progress,
 ) -> dict[str, Any]:
     """Boot what is not as asked, record what is up, and return the record."""
-    before = read_state(lab)
-    wanted = {host["name"]: str(host["scenario"]) for host in before.get("hosts", [])}
+    before = read_state(lab).get("hosts", [])
+    machines = [host for host in before if "kind" in host]
+    wanted = {host["name"]: str(host["scenario"]) for host in before if host not in machines}
     kept = {name for name in wanted if hosts.is_running(name)}
     for index, name in enumerate(names):
         asked = scenarios[min(index, len(scenarios) - 1)] if scenarios else None
@@ -80,7 +83,7 @@ def _ensure_hosts(
             kept.discard(name)
         wanted[name] = asked or wanted.get(name) or DEFAULT_SCENARIO
     order = sorted(wanted, key=lambda name: int(name.rpartition("-")[2]))
-    ssh.write_files(lab, order)
+    ssh.write_files(lab, [*order, *ssh.reached(machines)])
     fresh = {name: wanted[name] for name in order if name not in kept}
     if fresh:
         with timed(progress, f"hosts: booting {', '.join(fresh)}"):
@@ -88,7 +91,7 @@ def _ensure_hosts(
     entries = [
         {"name": name, "address": host_address(name), "scenario": wanted[name]} for name in order
     ]
-    state = {**services, "hosts": entries}
+    state = {**services, "hosts": [*entries, *machines]}
     write_state(lab, state)
     return state
 
@@ -99,7 +102,7 @@ def down(purge: bool = False, progress: Progress = say) -> None:
     lab = lab_paths()
     with lab_lock(lab):
         stop_services(lab)
-        removed = hosts.remove_all(lab)
+        removed = [*hosts.remove_all(lab), *([VM_NAME] if vm.remove(lab) else [])]
         network.remove_bridge()
         lab.state_file.unlink(missing_ok=True)
         release_machine()
@@ -108,19 +111,44 @@ def down(purge: bool = False, progress: Progress = say) -> None:
     progress(f"lab: {len(removed)} hosts removed" + (", caches too" if purge else ""))
 
 
+def down_vm(progress: Progress = say) -> None:
+    """Remove the virtual machine; the rest of the lab, too, when it was all there was of it."""
+    lab = lab_paths()
+    state = read_state(lab)
+    others = [host for host in state.get("hosts", []) if host["name"] != VM_NAME]
+    if not others:
+        return down(progress=progress)
+    ensure_root()
+    with lab_lock(lab):
+        removed = vm.remove(lab)
+        ssh.write_files(lab, ssh.reached(others))
+        write_state(lab, {**state, "hosts": others})
+    progress(f"lab: {VM_NAME} {'removed' if removed else 'was not up'}")
+    return None
+
+
 def status() -> dict[str, Any]:
     """Return ``lab.json`` with ``state`` (running, frozen, stopped) added to each host."""
     state = read_state(lab_paths())
     for host in state.get("hosts", []):
-        host["state"] = cgroups.condition(host["name"])
+        host["state"] = _condition(host)
     return state
 
 
+def _condition(host: dict[str, Any]) -> str:
+    if host.get("kind") == "vm":
+        return vm.condition(lab_paths())
+    return "vagrant status" if "kind" in host else cgroups.condition(host["name"])
+
+
 def known(name: str) -> LabPaths:
-    """Return the lab's paths if the host is one of the running lab's; else `LabError`."""
+    """Return the lab's paths if the host is one of its simulated nodes; else `LabError`."""
     lab = lab_paths()
-    if host_entry(read_state(lab), name) is None:
+    entry = host_entry(read_state(lab), name)
+    if entry is None:
         raise LabError(f"{name} is not in this lab: `b200 lab status` lists what is")
+    if "kind" in entry:
+        raise LabError(f"{name} is a virtual machine: this is for simulated nodes")
     return lab
 
 
@@ -151,7 +179,12 @@ def thaw(name: str) -> None:
 
 
 def run(name: str, argv: Sequence[str], timeout: float = 120) -> subprocess.CompletedProcess[str]:
-    """Run a program as root inside a host, past SSH: nothing of it shows in the host's journal."""
+    """Run a program as root inside a host, past SSH: nothing of it shows in the host's journal.
+
+    The virtual machine is reached over SSH, by a connection of its own that stays open.
+    """
+    if name == VM_NAME:
+        return ssh.ssh(lab_paths(), name, shlex.join(argv), timeout, keep=True)
     known(name)
     return run_program(
         ["nsenter", *hosts.enter_arguments(name), "--", *argv], check=False, timeout=timeout

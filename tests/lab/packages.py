@@ -12,16 +12,22 @@ import tempfile
 from dataclasses import replace
 from pathlib import Path
 
-from tests.lab import deb, shim_build
+from tests.lab import deb, module_build, shim_build
 from tests.lab.deb import Package
 
 VENDOR = Path(__file__).resolve().parent / "vendor"
+DKMS_SOURCE = VENDOR.with_name("vendor_dkms")
+#: What a node gets instead of dkms, its compiler and headers where its repositories have none.
+NO_DKMS = "b200-lab-no-dkms"
 
 #: Driver versions the lab's repository holds: the one deployed, a later one of its branch, and a
 #: later branch, which is what an unpinned `apt install nvidia-open` takes.
 VERSIONS = ["580.126.20", "580.159.03", "590.48.01"]
 NVLSM_VERSION = "2025.10.11-1"
 TOOLKIT_VERSION = "1.20.0-1"
+#: DCGM's version has an epoch, as the vendor's has.
+DCGM_VERSION = "1:4.4.1-1"
+NCCL_VERSION = "2.27.7-1+cuda12.9"
 
 #: Packages that carry the driver's version and must all have the same.
 LOCKSTEP = (
@@ -34,9 +40,11 @@ LOCKSTEP = (
     "libnvsdm",
 )
 LIBRARIES = "usr/lib/x86_64-linux-gnu"
+#: Enough to fill a small disk; the real file has tens of MB.
+FIRMWARE_BYTES = 2 << 20
 
 
-def _from_tree(name: str, version: str, summary: str, *depends: str) -> Package:
+def from_tree(name: str, version: str, summary: str, *depends: str) -> Package:
     upstream = version.rsplit("-", 1)[0]
     words = {"VERSION": upstream, "UPSTREAM": upstream, "BRANCH": ".".join(upstream.split(".")[:2])}
     tree = VENDOR / name
@@ -45,7 +53,7 @@ def _from_tree(name: str, version: str, summary: str, *depends: str) -> Package:
     )
 
 
-def _marker_library(name: str, version: str, soname: str, summary: str) -> Package:
+def marker_library(name: str, version: str, soname: str, summary: str) -> Package:
     """A library nobody calls here: its file is a text that says so."""
     files = {f"{LIBRARIES}/{soname}": f"{name} {version}: simulation, not a library\n".encode()}
     return Package(name, version, summary, files=files)
@@ -55,13 +63,42 @@ def _compute(version: str) -> Package:
     upstream = version.rsplit("-", 1)[0]
     with tempfile.TemporaryDirectory(prefix="b200-shim-") as scratch:
         library = shim_build.compile_shim(Path(scratch) / "lib", upstream).read_bytes()
-    plain = _from_tree("libnvidia-compute", version, "NVML library and nvidia-smi", "libc6")
+    plain = from_tree("libnvidia-compute", version, "NVML library and nvidia-smi", "libc6")
     real = f"libnvidia-ml.so.{upstream}"
     return replace(
         plain,
         files={f"{LIBRARIES}/{real}": library},
         links={f"{LIBRARIES}/{shim_build.SONAME}": real},
     )
+
+
+def _module(version: str) -> Package:
+    """The kernel module with the firmware it brings; its postinst builds for every kernel."""
+    upstream = version.rsplit("-", 1)[0]
+    plain = from_tree(
+        "nvidia-kernel-open-dkms",
+        version,
+        "open kernel module, loaded at the next boot",
+        f"dkms | {NO_DKMS}",
+    )
+    return replace(
+        plain,
+        files={
+            **_dkms_source(upstream),
+            "usr/lib/modules-nvidia/nvidia.ko": module_build.compile_module(upstream),
+            f"usr/lib/firmware/nvidia/{upstream}/gsp_ga10x.bin": bytes(FIRMWARE_BYTES),
+        },
+    )
+
+
+def _dkms_source(upstream: str) -> dict[str, bytes]:
+    """The module's source, which the real dkms builds where there is one: a virtual machine."""
+    return {
+        f"usr/src/nvidia-{upstream}/{path.name}": path.read_text(encoding="utf-8")
+        .replace("@VERSION@", upstream)
+        .encode()
+        for path in sorted(DKMS_SOURCE.iterdir())
+    }
 
 
 def driver_packages(driver: str) -> list[Package]:
@@ -78,18 +115,16 @@ def driver_packages(driver: str) -> list[Package]:
                 for name in ("nvidia-kernel-open-dkms", "libnvidia-compute", "nvidia-persistenced")
             ),
         ),
-        _from_tree(
-            "nvidia-kernel-open-dkms", version, "open kernel module, loaded at the next boot"
-        ),
+        _module(version),
         _compute(version),
-        _from_tree(
+        from_tree(
             "nvidia-persistenced", version, "persistence daemon", f"libnvidia-compute {same}"
         ),
-        _from_tree("nvidia-fabricmanager", version, "fabric manager for NVSwitch systems"),
-        _marker_library(
+        from_tree("nvidia-fabricmanager", version, "fabric manager for NVSwitch systems"),
+        marker_library(
             "libnvidia-nscq", version, f"libnvidia-nscq.so.{driver}", "NVSwitch library"
         ),
-        _marker_library("libnvsdm", version, f"libnvsdm.so.{driver}", "NVLink device library"),
+        marker_library("libnvsdm", version, f"libnvsdm.so.{driver}", "NVLink device library"),
         pinning(driver),
     ]
 
@@ -108,13 +143,36 @@ def pinning(wanted: str) -> Package:
     )
 
 
+def tools() -> list[Package]:
+    """CUDA toolkit, NCCL and DCGM: names and versions, and a unit for DCGM."""
+    same = f"(= {DCGM_VERSION})"
+    core, proprietary = (f"datacenter-gpu-manager-4-{part}" for part in ("core", "proprietary"))
+    return [
+        Package("cuda-toolkit-12-8", "12.8.1-1", "CUDA toolkit metapackage"),
+        marker_library("libnccl2", NCCL_VERSION, "libnccl.so.2", "NCCL"),
+        from_tree(core, DCGM_VERSION, "DCGM daemon"),
+        Package(proprietary, DCGM_VERSION, "DCGM's closed parts", (f"{core} {same}",)),
+        *(
+            Package(
+                f"datacenter-gpu-manager-4-cuda{cuda}",
+                DCGM_VERSION,
+                f"DCGM for CUDA {cuda}",
+                (f"{core} {same}", f"{proprietary} {same}"),
+            )
+            for cuda in (12, 13)
+        ),
+    ]
+
+
 def other_packages() -> list[Package]:
     """What has a version of its own: the subnet manager and the container toolkit."""
     version, same = TOOLKIT_VERSION, f"(= {TOOLKIT_VERSION})"
-    base = _from_tree("nvidia-container-toolkit-base", version, "nvidia-ctk and CDI refresh")
+    base = from_tree("nvidia-container-toolkit-base", version, "nvidia-ctk and CDI refresh")
     return [
-        _from_tree("nvlsm", NVLSM_VERSION, "NVLink subnet manager"),
-        _marker_library(
+        Package(NO_DKMS, "1", "no dkms: modules are not built but simulated"),
+        *tools(),
+        from_tree("nvlsm", NVLSM_VERSION, "NVLink subnet manager"),
+        marker_library(
             "libnvidia-container1", version, "libnvidia-container.so.1", "runtime library"
         ),
         Package(

@@ -16,6 +16,7 @@ PREFIX_LENGTH = 24
 MIRROR_PORT = 8780
 MAX_HOSTS = 64
 MODEL_NAME = "tiny-llama"
+VM_NAME = "b200-vm"
 
 _HOST_NAME = re.compile(r"b200-([1-9][0-9]?)")
 
@@ -39,6 +40,11 @@ class LabPaths:
     def hosts(self) -> Path:
         """Parent of the host directories."""
         return self.root / "hosts"
+
+    @property
+    def vm(self) -> Path:
+        """Directory of the virtual machine: its disks, its seed, console."""
+        return self.root / "vm"
 
     @property
     def mirror(self) -> Path:
@@ -97,6 +103,8 @@ class LabPaths:
 
     def host(self, name: str) -> Path:
         """Directory of one host: upper/ work/ root/ log."""
+        if name == VM_NAME:
+            return self.vm
         return self.hosts / name
 
 
@@ -123,7 +131,9 @@ def host_index(name: str) -> int:
 
 
 def host_address(name: str) -> str:
-    """Return the IPv4 address of a host: b200-1 is 10.77.0.11."""
+    """Return the IPv4 address of a host: b200-1 is 10.77.0.11, the virtual machine 10.77.0.10."""
+    if name == VM_NAME:
+        return "10.77.0.10"
     return f"10.77.0.{10 + host_index(name)}"
 
 

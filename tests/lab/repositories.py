@@ -17,18 +17,14 @@ from tests.lab.paths import LabPaths
 from tests.lab.shell import Progress, timed
 
 KEY, OTHER_KEY = "vendor", "other"
-_SOURCES = ("deb.", "packages", "shim", "vendor")
+_SOURCES = ("deb.", "packages", "shim", "module_build", "vendor")
 
 
 def ensure_repositories(lab: LabPaths, progress: Progress) -> dict[str, Any]:
     """Publish both repositories unless they are there; return the mirror's key as data."""
     debian = ensure_debian_packages(lab, progress)
-    repository = lab.mirror / "apt" / "debian"
-    repository.parent.mkdir(parents=True, exist_ok=True)
+    publish_debian(lab, "debian", debian, debian_stamp())
     with signing_key(lab.gnupg, KEY) as key:
-        if _published(repository) != debian_stamp():
-            publish(repository, sorted(debian.glob("*.deb")), key, "b200kit lab Debian")
-            _mark(repository, debian_stamp())
         armored = lab.root / "mirror-key.asc"
         armored.write_text(key.armored(), encoding="utf-8")
         fingerprint = key.fingerprint
@@ -36,6 +32,16 @@ def ensure_repositories(lab: LabPaths, progress: Progress) -> dict[str, Any]:
         with timed(progress, "mirror: building and signing the vendor's stand-in packages"):
             publish_vendor(lab)
     return {"apt_key": str(armored), "apt_fingerprint": fingerprint}
+
+
+def publish_debian(lab: LabPaths, name: str, pool: Path, stamp: str) -> None:
+    """Publish a pool of Debian's packages as apt/NAME, unless the one with this stamp is there."""
+    repository = lab.mirror / "apt" / name
+    repository.parent.mkdir(parents=True, exist_ok=True)
+    if _published(repository) != stamp:
+        with signing_key(lab.gnupg, KEY) as key:
+            publish(repository, sorted(pool.glob("*.deb")), key, "b200kit lab Debian")
+        _mark(repository, stamp)
 
 
 def publish_vendor(

@@ -20,6 +20,11 @@ from tests.lab.scenario_shape import BRIDGE, SCENARIO, ScenarioError, check, did
 
 DIRECTORY = Path(__file__).resolve().parent.parent / "scenarios"
 SCHEMA = "b200kit/lab-scenario/1"
+#: Keys that the node gets as they are written.
+COPIED = (
+    *("description", "source", "kernel_cmdline", "kernel", "nics"),
+    *("fabric", "fabric_manager", "nvlsm", "modules", "packages"),
+)
 
 
 def names() -> list[str]:
@@ -168,10 +173,7 @@ def render(name_or_path: str, cpus_online: int) -> dict[str, Any]:
     rendered = {
         "schema": SCHEMA,
         "name": where,
-        **{
-            key: written[key]
-            for key in ("description", "source", "kernel_cmdline", "kernel", "fabric", "nics")
-        },
+        **{key: written[key] for key in COPIED},
         "numa_nodes": nodes,
         "numa_distance": written.get("numa_distance"),
         "gpus": gpus,

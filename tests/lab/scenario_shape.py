@@ -49,6 +49,7 @@ PORT: dict[str, Any] = {
     "state": frozenset({"ACTIVE", "ARMED", "INIT", "DOWN"}),
     "rate_gbps": int,
     "link_layer": frozenset({"InfiniBand", "Ethernet"}),
+    "sm_disabled": bool,
 }
 
 GPU: dict[str, Any] = {
@@ -148,6 +149,8 @@ SCENARIO: dict[str, Any] = {
         "transparent_hugepages": frozenset({"always", "madvise", "never"}),
         "hugepages": int,
         "governor": str,
+        "sysctls": dict,
+        "swaps": [str],
     },
     "numa_nodes": [{"id": int, "cpus": str, "memory_gib": int}],
     "numa_distance": [[int]],
@@ -158,11 +161,16 @@ SCENARIO: dict[str, Any] = {
             "numa_node": int,
             "device_id": str,
             "switch_management": bool,
+            "vpd": bool,
             "bridges": [str],
             "port": PORT,
         }
     ],
     "fabric": {"completes": bool, "after_s": int, "mode": int},
+    "fabric_manager": frozenset({"runs", "fails", "dies", "masked"}),
+    "nvlsm": {"missing": bool, "dies": bool},
+    "modules": {"unavailable": [str], "forbidden": [str]},
+    "packages": dict,
     "hang": [str],
     "xids": [{"gpu": int, "code": int, "text": str, "after_s": int}],
     "later": [{"boot": int, "after_s": int, "gpus": dict}],

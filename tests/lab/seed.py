@@ -8,6 +8,7 @@ import os
 import shutil
 from pathlib import Path
 
+from tests.lab import kernels
 from tests.lab.paths import LabPaths
 from tests.lab.scenario import render
 
@@ -26,13 +27,20 @@ def seed_disk(lab: LabPaths, name: str, root: Path, scenario: str) -> None:
     (etc / "hostname").write_text(f"{name}\n", encoding="utf-8")
     (etc / "hosts").write_text(f"127.0.0.1 localhost\n127.0.1.1 {name}\n", encoding="utf-8")
     (etc / "machine-id").write_text(f"{machine_id(name)}\n", encoding="utf-8")
+    write_keys(lab, root)
+    write_scenario(root, scenario)
+    kernels.install_kernel(root, kernels.running())
+    install_firmware(root)
+
+
+def write_keys(lab: LabPaths, root: Path) -> None:
+    """Write the login key and the host key that this machine's known_hosts names."""
     authorized = root / "root/.ssh/authorized_keys"
     authorized.parent.mkdir(mode=0o700, exist_ok=True)
     _install(lab.ssh_key.with_suffix(".pub"), authorized, 0o600)
-    _install(lab.host_key, etc / "ssh/ssh_host_ed25519_key", 0o600)
-    _install(lab.host_key.with_suffix(".pub"), etc / "ssh/ssh_host_ed25519_key.pub", 0o644)
-    write_scenario(root, scenario)
-    install_firmware(root)
+    host_key = root / "etc/ssh/ssh_host_ed25519_key"
+    _install(lab.host_key, host_key, 0o600)
+    _install(lab.host_key.with_suffix(".pub"), host_key.with_suffix(".pub"), 0o644)
 
 
 def check_scenario(scenario: str) -> None:
@@ -40,12 +48,12 @@ def check_scenario(scenario: str) -> None:
     render(scenario, os.cpu_count() or 1)
 
 
-def write_scenario(root: Path, scenario: str) -> None:
-    """Render a scenario for this machine's CPUs onto the host's disk, in one step."""
+def write_scenario(root: Path, scenario: str, cpus: int | None = None) -> None:
+    """Render a scenario for ``cpus`` (this machine's) CPUs onto the host's disk, in one step."""
     target = root / "etc/b200-lab/scenario.json"
     target.parent.mkdir(exist_ok=True)
     fresh = target.with_suffix(".new")
-    document = render(scenario, os.cpu_count() or 1)
+    document = render(scenario, cpus or os.cpu_count() or 1)
     fresh.write_text(json.dumps(document, indent=1) + "\n", encoding="utf-8")
     fresh.chmod(0o644)
     os.replace(fresh, target)
@@ -57,7 +65,10 @@ def install_firmware(root: Path) -> None:
     shutil.copytree(
         FIRMWARE, target, dirs_exist_ok=True, ignore=shutil.ignore_patterns("__pycache__", "*.pyc")
     )
-    wants = root / "etc/systemd/system/sysinit.target.wants"
+    units = root / "etc/systemd/system"
+    for folder in FIRMWARE.glob("*.service.d"):
+        shutil.copytree(folder, units / folder.name, dirs_exist_ok=True)
+    wants = units / "sysinit.target.wants"
     wants.mkdir(parents=True, exist_ok=True)
     for unit in target.glob("*.service"):
         link = root / "etc/systemd/system" / unit.name

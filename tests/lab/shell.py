@@ -113,20 +113,26 @@ def ensure_root() -> None:
         raise LabError("the lab boots machines and needs root: run it again with sudo")
 
 
-def missing_host_packages() -> list[str]:
+def missing_host_packages(
+    programs: Mapping[str, str] = HOST_PROGRAMS, files: Mapping[str, str] = HOST_FILES
+) -> list[str]:
     """Return the Debian packages the lab needs and this machine lacks, sorted."""
     missing = {
         package
-        for program, package in HOST_PROGRAMS.items()
+        for program, package in programs.items()
         if shutil.which(program) is None and not Path("/usr/sbin", program).exists()
     }
-    missing |= {package for path, package in HOST_FILES.items() if not Path(path).exists()}
+    missing |= {package for path, package in files.items() if not Path(path).exists()}
     return sorted(missing)
 
 
-def ensure_host_packages(progress: Progress) -> None:
+def ensure_host_packages(
+    progress: Progress,
+    programs: Mapping[str, str] = HOST_PROGRAMS,
+    files: Mapping[str, str] = HOST_FILES,
+) -> None:
     """Install what the lab needs on this machine, if anything is missing (Debian only)."""
-    missing = missing_host_packages()
+    missing = missing_host_packages(programs, files)
     if not missing:
         return
     if shutil.which("apt-get") is None:
@@ -137,7 +143,7 @@ def ensure_host_packages(progress: Progress) -> None:
         if run(install, env=quiet, check=False).returncode != 0:  # lists may be old or absent
             run(["apt-get", "update", "-q"], env=quiet)
             run(install, env=quiet)
-    still = missing_host_packages()
+    still = missing_host_packages(programs, files)
     if still:
         raise LabError(f"after installing them, {', '.join(still)} are still missing")
 

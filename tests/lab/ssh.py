@@ -5,8 +5,9 @@ from __future__ import annotations
 import os
 import subprocess
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 from tests.lab.paths import LabError, LabPaths, host_address
 from tests.lab.shell import run
@@ -42,6 +43,11 @@ def ssh_config_text(lab: LabPaths, names: Sequence[str]) -> str:
     return "".join([*blocks, "Host *\n", *(f"    {key} {common[key]}\n" for key in common)])
 
 
+def reached(entries: Sequence[Mapping[str, Any]]) -> list[str]:
+    """Names of the hosts (entries of ``lab.json``) that are on the lab's own bridge."""
+    return [str(entry["name"]) for entry in entries if entry.get("kind") != "vagrant"]
+
+
 def write_files(lab: LabPaths, names: Sequence[str]) -> None:
     """Write known_hosts and ssh_config for the given hosts."""
     public = lab.host_key.with_suffix(".pub").read_text(encoding="utf-8")
@@ -55,10 +61,19 @@ def write_files(lab: LabPaths, names: Sequence[str]) -> None:
 
 
 def ssh(
-    lab: LabPaths, name: str, command: str, timeout: float = 60
+    lab: LabPaths, name: str, command: str, timeout: float = 60, keep: bool = False
 ) -> subprocess.CompletedProcess[str]:
-    """Run a shell command on a host over SSH; the result is returned whatever its exit code."""
-    return run(["ssh", "-F", lab.ssh_config, name, command], check=False, timeout=timeout)
+    """Run a shell command on a host over SSH; the result is returned whatever its exit code.
+
+    ``keep`` leaves the connection open for half a minute, for the next call that keeps it.
+    """
+    kept = ["-o", "ControlMaster=auto", "-o", f"ControlPath={lab.root}/%n.ctl"]
+    kept += ["-o", "ControlPersist=30", "-o", "ServerAliveInterval=5"]
+    return run(
+        ["ssh", "-F", lab.ssh_config, *(kept if keep else ()), name, command],
+        check=False,
+        timeout=timeout,
+    )
 
 
 def wait_for_ssh(lab: LabPaths, name: str, seconds: float = 60) -> None:

@@ -8,12 +8,15 @@ from dataclasses import dataclass, field
 from itertools import zip_longest
 from typing import Any
 
+from deploy import catalogue
+from deploy.core import settings
 from deploy.core.verdict import Finding
 from tests.unit import node_schema, paths, states
 
 EXPECTATION_KEYS = {
     *("schema", "hardware", "driver", "gpu_count", "services", "waivers", "today"),
-    *("clock_synchronized", "kernel", "passport", "bandwidth"),
+    *("clock_synchronized", "settings", "passport", "bandwidth", "bring_up", "container_runtimes"),
+    *("firewall", "storage", "time_services", "logs", "unfinished"),
 }
 Json = dict[str, Any]
 
@@ -58,6 +61,7 @@ class Case:
     set: Mapping[str, Any] = field(default_factory=dict)
     drop: tuple[str, ...] = ()
     expect: Mapping[str, Any] = field(default_factory=dict)
+    settings: Mapping[str, Any] = field(default_factory=dict)
     findings: tuple[Wanted, ...] = ()
     alone: bool = False
     valid: bool = True
@@ -70,8 +74,17 @@ class Case:
     def expectation(self) -> Json:
         """What the node of this case is judged by."""
         document = states.expectation(self.hardware)
+        if self.settings:
+            document["settings"] = self.managed()
         apply(document, self.expect, EXPECTATION_KEYS)
         return document
+
+    def managed(self) -> Json:
+        """The settings of an inventory that says what this case says; ValueError if it may not."""
+        known, overrides = catalogue.load().settings, list(self.settings.items())
+        for problem in settings.problems(overrides, known):
+            raise ValueError(f"{problem.key}: {problem.message}")
+        return settings.expected(known, overrides)
 
     def state(self) -> Json:
         """A fresh state, as the case spoils it."""

@@ -23,7 +23,7 @@ from tests.unit.case import Case, Json, Wanted
 DIRECTORY = Path(__file__).parents[1] / "corpus"
 KEYS = {
     *("name", "source", "covers", "hardware", "base", "set", "drop", "expect", "fit", "findings"),
-    *("alone", "valid"),
+    *("alone", "valid", "settings"),
 }
 FITS = ("fit", "unfit", "unmeasured")
 DOCUMENT_CHECKS = {"document.state", "document.expectation"}
@@ -94,8 +94,9 @@ class _StrictLoader(yaml.SafeLoader):
     """YAML that refuses a key written twice, of which one would be lost."""
 
     def construct_mapping(self, node: Any, deep: bool = False) -> Any:
-        """A mapping with every key once."""
-        keys = [self.construct_object(key, deep=True) for key, _ in node.value]
+        """A mapping with every key once; "<<" takes another mapping's keys, as YAML has it."""
+        own = [key for key, _ in node.value if key.tag != "tag:yaml.org,2002:merge"]
+        keys = [self.construct_object(key, deep=True) for key in own]
         twice = [key for key in keys if keys.count(key) > 1]
         if twice:
             raise CorpusError(f"{twice[0]!r} is written twice, line {node.start_mark.line + 1}")

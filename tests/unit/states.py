@@ -8,7 +8,8 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from deploy import hardware
+from deploy import catalogue, hardware
+from deploy.core import settings
 
 STATES = Path(__file__).parents[1] / "states"
 State = dict[str, Any]
@@ -30,6 +31,15 @@ def healthy() -> State:
     return recorded("healthy-hgx-b200")
 
 
+def ready(state: State) -> State:
+    """The same state with what the bring-up reads and no recorded one has, all as it should be."""
+    state["fabric_manager"]["nvlsm_installed"] = True
+    for nic in state["pci"]["nics"]:
+        nic["vital_product_data"] = True
+        nic["ports"] = [{**port, "sm_disabled": False} for port in nic["ports"]]
+    return state
+
+
 def expectation(name: str = "hgx-b200") -> State:
     """What the healthy node is judged by: its own driver set, held, and no waiver."""
     packages = healthy()["packages"]
@@ -44,4 +54,5 @@ def expectation(name: str = "hgx-b200") -> State:
         "services": ["nvidia-persistenced.service"],
         "waivers": [],
         "today": "2026-11-21",
+        "settings": settings.expected(catalogue.load().settings, ()),
     }

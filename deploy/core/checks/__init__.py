@@ -1,20 +1,23 @@
 """Every check, by subject. Importing this package registers all, in the order they are told.
 
-From cause to symptom: links train by themselves, over them the fabric registers the GPUs, and only
-then is there peer-to-peer access.
+From cause to symptom, as the fabric comes up (deploy/core/bringup.py): GPUs on the bus, driver,
+modules, management port, packages, daemons; links train by themselves, over them the fabric
+registers the GPUs, and only then is there peer-to-peer access.
 """
 
 from __future__ import annotations
 
 from deploy.core.checks import (  # isort: skip
-    nvml,
     identity,
+    nvml,
     driver,
-    packages,
     modules,
+    nics,
+    management,
+    packages,
+    unfinished,
     services,
     fabric_manager,
-    nics,
     nvlink,
     nvlink_errors,
     fabric,
@@ -30,22 +33,29 @@ from deploy.core.checks import (  # isort: skip
     power,
     thermal,
     numa,
-    kernel,
+    settings,
     clock,
+    logs,
+    storage,
+    firewall,
     uniform,
     passport,
     bandwidth,
+    containers,
 )
 
 __all__ = [
     "bandwidth",
     "bridges",
     "clock",
+    "containers",
     "driver",
     "fabric",
     "fabric_manager",
+    "firewall",
     "identity",
-    "kernel",
+    "logs",
+    "management",
     "memory",
     "modes",
     "modules",
@@ -62,8 +72,11 @@ __all__ = [
     "recovery",
     "repair",
     "services",
+    "settings",
+    "storage",
     "sxid",
     "thermal",
+    "unfinished",
     "uniform",
     "xid",
 ]

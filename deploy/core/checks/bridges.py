@@ -9,7 +9,6 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from deploy.core.checks.bus import Bridge, each_bridge
-from deploy.core.checks.kernel import REPORTED
 from deploy.core.checks.tools import failed, passed, rule, unread
 from deploy.core.expectation import Expectation, Expected
 from deploy.core.judge import check
@@ -80,8 +79,8 @@ def narrow(bridge: Bridge, wanted: Expected) -> Iterator[Finding]:
 @check("pcie.acs")
 def acs(expect: Expectation, state: StateView) -> Iterator[Finding]:
     """No bridge above a GPU sends peer-to-peer traffic through the root complex (ACS)."""
-    if not expect.kernel_judged():
-        return iter([passed(f"ACS is {REPORTED}")])
+    if not expect.acs_judged():
+        return iter([passed("ACS is not managed, as the inventory asks (settings.acs)")])
 
     def look(bridge: Bridge) -> Iterator[Finding]:
         if bridge.entry.is_null("acs"):

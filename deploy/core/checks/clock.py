@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from deploy.core.checks.tools import passed, rule, value
+from deploy.core import timekeeping
+from deploy.core.checks.tools import failed, passed, rule, unread, value
 from deploy.core.expectation import Expectation
 from deploy.core.judge import check
-from deploy.core.state import StateView
+from deploy.core.state import StateView, Unmeasured
 from deploy.core.verdict import Action, Finding
 
 SYNCHRONIZED = rule("synchronized", "logs, tokens and certificates need the same time everywhere")
@@ -29,3 +30,24 @@ def synchronized(expect: Expectation, state: StateView) -> Iterator[Finding]:
         Action.RESTART_SERVICE,
     )
     yield from found or [passed("the clock is synchronized", SYNCHRONIZED)]
+
+
+@check("clock.one-service")
+def one_service(expect: Expectation, state: StateView) -> Iterator[Finding]:
+    """No two services steer the clock against each other."""
+    names = expect.asked("time_services", list)
+    if not names:
+        yield passed("the time service is not judged")
+        return
+    units = {str(name): state.at("units", str(name)).raw() for name in names}
+    unknown = [unit for unit in units.values() if isinstance(unit, Unmeasured)]
+    if unknown:
+        yield unread("which time services run", unknown[0])
+        return
+    running = timekeeping.running(units)
+    expected = rule("one time service", "two of them steer the clock against each other")
+    if len(running) > 1:
+        summary = f"{len(running)} services set the clock: {', '.join(running)}; stop all but one"
+        yield failed(summary, ", ".join(running), expected, Action.NONE)
+    else:
+        yield passed(f"the clock is set by {running[0] if running else 'no service'}", expected)

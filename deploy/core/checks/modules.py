@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 
 from deploy.core.checks.tools import failed, passed, unread
 from deploy.core.expectation import Expectation
@@ -15,16 +16,16 @@ from deploy.core.verdict import Action, Finding
 def loaded(expect: Expectation, state: StateView) -> Iterator[Finding]:
     """Fabric manager reaches the switches through InfiniBand user MAD devices."""
     wanted = expect.words("modules.loaded")
-    readings = {name: state.at("modules", name).raw() for name in wanted.value}
-    unknown = {name: r for name, r in readings.items() if isinstance(r, Unmeasured)}
-    found = [unread(f"whether module {name} is loaded", r) for name, r in unknown.items()]
-    missing = ", ".join(name for name, reading in readings.items() if reading is None)
-    if missing:
-        summary = (
-            f"kernel modules not loaded: {missing}; fabric manager needs them for the switches"
-        )
-        found.append(failed(summary, f"not loaded: {missing}", wanted, Action.RESTART_SERVICE))
-    yield from found or [passed(f"modules {', '.join(readings)} are loaded", wanted)]
+    found = []
+    for name in wanted.value:
+        reading = state.at("modules", name).raw()
+        if isinstance(reading, Unmeasured):
+            found.append(replace(unread(f"whether module {name} is loaded", reading), part=name))
+        elif reading is None:
+            summary = f"kernel module {name} is not loaded; fabric manager needs it"
+            read = f"{name} not loaded"
+            found.append(failed(summary, read, wanted, Action.RESTART_SERVICE, part=name))
+    yield from found or [passed(f"modules {', '.join(wanted.value)} are loaded", wanted)]
 
 
 @check("modules.absent")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 from deploy.core.checks.tools import failed, passed, rule, unread
 from deploy.core.drift import same_version
@@ -20,9 +20,18 @@ def lockstep(expect: Expectation, state: StateView) -> Iterator[Finding]:
     if isinstance(running, Unmeasured):
         yield unread("the driver version", running)
         return
-    branch = running.split(".")[0]
-    found = [f for name in names.value for f in skew(state, name, branch, running, names.source)]
-    yield from found or [passed(f"{', '.join(names.value)} are {running}", names)]
+    branch, without = running.split(".")[0], expect.left_out()
+    here = [n for n in names.value if not _is_left_out(n, branch, without, state)]
+    found = [f for name in here for f in skew(state, name, branch, running, names.source)]
+    why = "".join(f"; {name} is left out: {without[name]}" for name in without)
+    yield from found or [passed(f"{', '.join(here)} are {running}{why}", names)]
+
+
+def _is_left_out(name: str, branch: str, without: Mapping[str, str], state: StateView) -> bool:
+    """Whether the node does without a package, under either name; one that is there is judged."""
+    names = (name, f"{name}-{branch}")
+    there = any(isinstance(state.at("packages", each).raw(), dict) for each in names)
+    return not there and any(each in without for each in names)
 
 
 def skew(state: StateView, name: str, branch: str, want: str, source: str) -> Iterator[Finding]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from dataclasses import replace
 
 from deploy.core.checks.tools import failed, passed, rule, unread
 from deploy.core.expectation import Expectation, Expected
@@ -18,9 +19,11 @@ def active(state: StateView, names: Iterable[str], expected: Expected) -> Iterat
         unit = state.at("units", name)
         reading = unit.text("active")
         if isinstance(reading, Unmeasured):
-            found.append(unread(f"the state of {name}", reading))
+            found.append(replace(unread(f"the state of {name}", reading), part=name))
         elif reading != "active":
+            masked = "masked, " if unit.text("load") == "masked" else ""
             why = f"{reading}, {unit.text('sub') or '?'}, result {unit.text('result') or '?'}"
+            why = masked + why
             summary = f"{name} is not active ({why})"
             found.append(failed(summary, why, expected, Action.RESTART_SERVICE, part=name))
     yield from found or [
@@ -28,14 +31,14 @@ def active(state: StateView, names: Iterable[str], expected: Expected) -> Iterat
     ]
 
 
+@check("services.active")
+def services(expect: Expectation, state: StateView) -> Iterator[Finding]:
+    """The units the inventory wants before the node may serve."""
+    return active(state, expect.services(), rule("active", "services of the inventory"))
+
+
 @check("fabric.units")
 def fabric_units(expect: Expectation, state: StateView) -> Iterator[Finding]:
     """The fabric manager runs; the GPUs go on saying Completed long after it died."""
     names = expect.words("fabric.units")
     return active(state, names.value, Expected("active", "", names.source))
-
-
-@check("services.active")
-def services(expect: Expectation, state: StateView) -> Iterator[Finding]:
-    """The units the inventory wants before the node may serve."""
-    return active(state, expect.services(), rule("active", "services of the inventory"))

@@ -36,6 +36,8 @@ CATALOGUE = {
     "recovery-action": "the driver asks for a reset, reboot or drain (nvml.h field 230)",
     "library-mismatch": "driver upgraded and not rebooted: NVML 18 (nvml.h)",
     "nvlink-disabled": "NvLinkDisable or fewer links by a module option (nv-reg.h)",
+    "container-nvml-unknown-error": "a container that a daemon-reload takes the GPUs from"
+    " (nvidia-container-toolkit#48)",
     "numa-cpu-less": "NUMA nodes without GPU, CPUs or memory (sglang#40055, numactl#165)",
 }
 """Rows of the failure catalogue that a state can show, each of which needs a case."""
@@ -43,7 +45,6 @@ CATALOGUE = {
 CATALOGUE_BEYOND_A_STATE = {
     "nvls-multicast-401": "a symptom in NCCL; its cause is fabric-in-progress-802",
     "vm-flat-topology": "a virtual machine's; the toolkit is for bare metal",
-    "container-nvml-unknown-error": "seen in the container alone, after a daemon-reload",
     "container-cgroup": "seen in the container alone",
 }
 

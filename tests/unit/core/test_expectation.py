@@ -10,15 +10,15 @@ from deploy import judge_cli
 from deploy.core.expectation import Expectation, Unexpected
 
 WORDS = {
-    "kernel": ("judged", "reported"),
     "passport": ("keep", "renew"),
     "bandwidth": ("off", "when-installed", "required"),
+    "bring_up": ("off", "judged"),
 }
 
 
 def test_an_old_document_judges_all_and_asks_for_nothing_more() -> None:
     old = Expectation({})
-    assert (old.clock_judged(), old.kernel_judged()) == (True, True)
+    assert (old.clock_judged(), old.acs_judged(), old.settings().names()) == (True, True, [])
     assert (old.passport(), old.bandwidth()) == ("keep", "off")
 
 
@@ -32,9 +32,9 @@ def test_known_word_is_taken(key: str, word: str) -> None:
 def test_unknown_word_is_refused_under_its_key(key: str, odd: Any) -> None:
     document = Expectation({key: odd})
     read = {
-        "kernel": document.kernel_judged,
         "passport": document.passport,
         "bandwidth": document.bandwidth,
+        "bring_up": document.bring_up,
         "clock_synchronized": document.clock_judged,
     }
     with pytest.raises(Unexpected, match=key):
@@ -51,5 +51,14 @@ def test_a_list_of_names_holds_texts_only(value: list[Any]) -> None:
 def test_the_expectation_of_the_command_line_leaves_nothing_out() -> None:
     expect = Expectation(judge_cli.expectation_for("hgx-b200"))
     assert expect.clock_judged()
-    assert expect.kernel_judged()
+    assert expect.acs_judged()
+    assert "swappiness" in (expect.settings().names() or [])
     assert (expect.passport(), expect.bandwidth()) == ("keep", "off")
+
+
+@pytest.mark.parametrize("odd", [None, [], "x", {"unmeasured": "y"}, {"swappiness": 1}])
+def test_settings_that_are_no_table_are_refused(odd: Any) -> None:
+    document = Expectation({"settings": odd})
+    for read in (document.settings, document.acs_judged):
+        with pytest.raises(Unexpected, match="settings"):
+            read()

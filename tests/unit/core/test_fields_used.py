@@ -32,7 +32,7 @@ USED_ELSEWHERE = {
     "deploy/core/layout.py": ("cpus.siblings[*]",),
     "deploy/core/topology.py": ("pci.nics[*].bridges[*]",),
     "deploy/core/checks/bandwidth.py": ("host.boot_id",),
-    "deploy/core/checks/kernel.py": ("kernel.governors.performance",),
+    "deploy/stages/boot_loader.py": ("host.grub_cmdline",),
     "deploy/node/placement.py": units("control_group"),
     "deploy/stages/smoke.py": ("processes", "notes.smoke", *units("invocation_id")),
 }

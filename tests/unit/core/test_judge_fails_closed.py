@@ -18,11 +18,13 @@ UNITS = ("nvidia-fabricmanager.service", "nvidia-persistenced.service")
 LINK = [f"{which}_link_{what}" for which in ("current", "max") for what in ("speed", "width")]
 
 NOT_JUDGED = {
-    *("provenance", "taken_at", "took_s", "tool", "cpus", "files", "disks", "processes"),
+    *("provenance", "taken_at", "took_s", "tool", "files", "disks", "processes"),
+    *("cpus.model", "cpus.online", "cpus.siblings"),
     *("listening", "notes.smoke", "notes.verdict", "notes.warm", "nvml.cuda_driver_version"),
-    *(f"host.{key}" for key in ("arch", "boot_id", "cmdline", "hostname", "kernel", "machine_id")),
-    *("host.os", "host.python", "modules.nvidia_uvm", "kernel.hugepages", "kernel.memlock_bytes"),
-    *("kernel.transparent_hugepages", "kernel.driver_options.EnablePCIERelaxedOrderingMode"),
+    *(f"host.{key}" for key in ("arch", "boot_id", "grub_cmdline", "hostname", "kernel")),
+    "host.machine_id",
+    *("host.os", "host.python", "modules.nvidia_uvm", "kernel.memlock_bytes"),
+    "kernel.driver_options.EnablePCIERelaxedOrderingMode",
     "kernel.governors.performance",  # how many CPUs have it: the names are judged
     "notes.bandwidth",  # is off in the expectation of these tests
     *(f"pci.gpus[*].{key}" for key in ("iommu", "local_cpus", *LINK)),

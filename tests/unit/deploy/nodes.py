@@ -67,6 +67,7 @@ def settled(folder: Path, **changes: Any) -> tuple[Node, Machine]:
     for stage in pipeline.STAGES:
         provide(machine, node, stage.name)
     look(node)
+    make(node, "settings")
     make(node, "passport")
     for change in pipeline.STAGES[-1].plan(node):
         change.act(node)

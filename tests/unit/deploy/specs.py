@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
+from deploy import catalogue
 from deploy.core.spec import Catalogue, Hardware, Model
 
 CATALOGUE = Catalogue(
     hardware={"hgx-b200": Hardware("hgx-b200", gpu_count=8, minimum_driver="570.133.20")},
     models={"tiny-llama": Model("tiny-llama", "made on the spot")},
+    settings=catalogue.load().settings,
 )
 
 

@@ -200,3 +200,7 @@ def test_journal_of_a_unit_is_searched_past_what_systemd_says_itself(
 
 def test_systemctl_pointing_at_the_journal_is_the_best_it_says() -> None:
     assert cause(SYSTEMD.splitlines())
+
+
+def test_of_lines_that_say_the_same_the_one_with_an_address_is_told() -> None:
+    assert cause(APT_OTHER_KEY.splitlines()).startswith("W: GPG error: http://10.77.0.1:8080/apt/")

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from deploy import cli, describe
+from deploy import cli, describe, describe_settings
 from deploy.core.judge import registered
 from deploy.core.verdict import Action
 from deploy.node import cli as node_cli
@@ -23,8 +23,6 @@ _LINK = re.compile(r"\]\(([^)\s]+)\)")
 _PATH = re.compile(
     r"(?<![\w/.-])(?:deploy|docs|inventories|requirements|templates|tests|\.ci)/[\w@./-]*[\w/]"
 )
-# Files of a reader's own that a page tells how to write.
-_TO_COME = {"inventories/vagrant.py"}
 
 
 def page(name: str) -> str:
@@ -53,9 +51,14 @@ def test_checks_page_is_made_from_the_checks() -> None:
     assert all(f"`{action.word}`" in made for action in Action)
 
 
+def test_settings_page_is_made_from_the_table() -> None:
+    made = describe_settings.settings_markdown()
+    assert page("docs/settings.md") == made, "python -m deploy.describe settings"
+
+
 def test_unknown_page_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
     assert describe.main(["nonsense"]) == 2
-    assert "inventory|checks" in capsys.readouterr().err
+    assert "inventory|checks|settings" in capsys.readouterr().err
 
 
 def test_every_stage_is_described_in_the_order_of_the_pipeline() -> None:
@@ -121,7 +124,7 @@ def headings(path: Path) -> set[str]:
 
 @pytest.mark.parametrize("path", PAGES, ids=lambda path: path.name)
 def test_files_that_are_named_exist(path: Path) -> None:
-    named = set(_PATH.findall(path.read_text(encoding="utf-8"))) - _TO_COME
+    named = set(_PATH.findall(path.read_text(encoding="utf-8")))
     placeholders = {name for name in named if re.search(r"/[A-Z]+\b(?!\.md)", name)}
     assert [name for name in sorted(named - placeholders) if not (ROOT / name).exists()] == []
 

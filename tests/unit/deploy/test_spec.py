@@ -25,7 +25,7 @@ def test_sound_data_becomes_a_spec_with_its_defaults() -> None:
 def test_nothing_is_left_unjudged_unless_the_inventory_says_so() -> None:
     spec = parse(data(), CATALOGUE)
     assert isinstance(spec, NodeSpec)
-    assert (spec.clock_synchronized, spec.kernel_settings) == (True, "judged")
+    assert (spec.clock_synchronized, spec.settings) == (True, ())
     assert (spec.passport, spec.bandwidth) == ("keep", "off")
 
 
@@ -99,7 +99,8 @@ def test_too_few_ports_are_refused() -> None:
         ("gateway_bind", "1.2.3.4.5"),
         ("client_cpus", "all"),
         ("clock_synchronized", "no"),
-        ("kernel_settings", "ignored"),
+        ("settings", {"swappiness": [1]}),
+        ("settings", ["swappiness"]),
         ("passport", "forget"),
         ("bandwidth", "on"),
     ],

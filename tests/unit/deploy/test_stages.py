@@ -14,7 +14,7 @@ from deploy.core.drift import PENDING_REBOOT
 from deploy.reboot import reasons
 from deploy.remote import RemoteError
 from deploy.run import Node, StageFailed
-from deploy.stages import gate, pipeline, serving, smoke
+from deploy.stages import gate, pipeline, serving, settings, smoke
 from tests.fake.machine import Machine, measured
 from tests.unit.deploy.nodes import (
     bare,
@@ -50,18 +50,20 @@ def test_bare_node_gets_sources_before_packages(tmp_path: Path) -> None:
 
 def test_bare_node_gets_the_pin_before_what_it_pins(tmp_path: Path) -> None:
     node, _ = bare(tmp_path)
-    pin, lockstep, enable = planned(node, "driver")
+    preferences, pin, lockstep, enable = planned(node, "driver")
+    assert preferences == "write /etc/apt/preferences.d/b200kit.pref"
     assert pin == "install nvidia-driver-pinning-580.105.08"
     assert lockstep == (
         "install nvidia-open 580.105.08, nvidia-fabricmanager 580.105.08, "
-        "libnvidia-nscq 580.105.08, libnvsdm 580.105.08, nvlsm 2025.06.11-1"
+        "libnvidia-nscq 580.105.08, libnvsdm 580.105.08, nvlsm 2025.06.11-1, "
+        "linux-headers-6.8.0-57-generic, linux-headers-generic"
     )
     assert enable == "enable nvidia-persistenced.service, nvidia-fabricmanager.service"
 
 
 def test_older_branch_has_its_number_in_the_package_names(tmp_path: Path) -> None:
     node, _ = bare(tmp_path, driver="575.57.08")
-    assert "nvidia-fabricmanager-575 575.57.08" in planned(node, "driver")[1]
+    assert "nvidia-fabricmanager-575 575.57.08" in planned(node, "driver")[2]
 
 
 def test_bare_node_gets_cdi_after_the_toolkit(tmp_path: Path) -> None:
@@ -165,6 +167,7 @@ def gone(path: str) -> Spoil:
     return spoil
 
 
+SERVING = "haproxy.service, vllm@0.service, vllm@1.service"
 MEASURE = {"smoke": ["measure TTFT, ITL, TPOT and E2E"]}
 BOTH = ["restart vllm@0.service", "restart vllm@1.service"]
 DRIFTS = {
@@ -173,8 +176,14 @@ DRIFTS = {
         {"host": ["write /etc/apt/apt.conf.d/60b200kit"]},
     ),
     "nouveau may load": (
-        gone("/etc/modprobe.d/b200kit-nouveau.conf"),
-        {"host": ["write /etc/modprobe.d/b200kit-nouveau.conf"]},
+        gone(settings.MODPROBE),
+        {
+            "settings": [
+                f"write {settings.MODPROBE}",
+                "update-initramfs",
+                "read the settings back",
+            ]
+        },
     ),
     "the driver is no longer held": (
         package("nvidia-open", hold=False),
@@ -182,15 +191,23 @@ DRIFTS = {
     ),
     "the fabric manager was upgraded": (
         package("nvidia-fabricmanager", version="580.159.03-1"),
-        {"driver": ["install nvidia-fabricmanager 580.105.08"]},
+        {
+            "driver": [
+                "fetch the packages of the set",
+                f"stop {SERVING}, nvidia-fabricmanager.service, nvidia-persistenced.service; "
+                "started again by the later stages",
+                "install nvidia-fabricmanager 580.159.03-1 -> 580.105.08",
+            ],
+            "fabric": ["bring the fabric up"],
+        },
     ),
     "dpkg was interrupted": (
         package("nvlsm", status="iU"),
-        {"driver": ["install nvlsm 2025.06.11-1"]},
+        {"driver": ["install nvlsm 2025.06.11-1"], "fabric": ["bring the fabric up"]},
     ),
     "the fabric manager died": (
         stopped("nvidia-fabricmanager.service"),
-        {"fabric": ["enable nvidia-fabricmanager.service", "wait for the fabric"]},
+        {"fabric": ["bring the fabric up"]},
     ),
     "the CDI specification is gone": (
         gone("/var/run/cdi/nvidia.yaml"),
@@ -200,7 +217,7 @@ DRIFTS = {
         package("libnvidia-container1", version="1.19.0-1"),
         {
             "containers": [
-                "install libnvidia-container1 1.20.0-1",
+                "install libnvidia-container1 1.19.0-1 -> 1.20.0-1",
                 "generate the CDI specification",
             ]
         },
@@ -342,7 +359,7 @@ def test_fabric_in_progress_is_waited_for_even_when_all_units_run(
     node, machine = settled(tmp_path)
     machine.hardware["gpus"][5]["fabric"]["state"] = kind
     look(node)
-    assert planned(node, "fabric") == ["wait for the fabric"]
+    assert planned(node, "fabric") == ["bring the fabric up"]
 
 
 def test_reboot_marker_leads_to_a_reboot(tmp_path: Path) -> None:

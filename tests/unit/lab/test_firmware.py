@@ -15,6 +15,7 @@ from deploy.node import pci as node_pci
 from tests.lab.firmware.lab_firmware import (
     boot,
     cpulist,
+    grub,
     infiniband,
     kernel_log,
     modules,
@@ -97,9 +98,10 @@ def test_gpu_of_unknown_numa_node_is_local_to_every_cpu(healthy: dict[str, Any])
 
 def test_exactly_the_four_switch_management_functions_say_so(healthy: dict[str, Any]) -> None:
     files = pci.tree(healthy, None)
-    marked = [name for name, content in files.items() if name.endswith("/vpd")]
-    assert [name.split("/")[-2] for name in marked] == [f"0000:05:00.{n}" for n in range(4)]
-    assert b"SW_MNG" in bytes(pci.SWITCH_MANAGEMENT_VPD)
+    told = {name: bytes(vpd) for name, vpd in files.items() if name.endswith("/vpd")}  # type: ignore[arg-type]
+    marked = [name.split("/")[-2] for name, vpd in told.items() if b"SW_MNG" in vpd]
+    assert marked == [f"0000:05:00.{n}" for n in range(4)]
+    assert len(told) == 16
     devices = infiniband.devices(healthy["nics"])
     assert devices["mlx5_0/device"] == "/sys/bus/pci/devices/0000:05:00.0"
 
@@ -129,6 +131,7 @@ def test_node_program_reads_the_bridges_of_the_scenario(
     shared = [bridge["address"] for bridge in gpus[1]["bridges"][:2]]
     assert nics["mlx5_7"]["bridges"][:2] == shared
     ports = [{"number": 1, "state": "ACTIVE", "rate_gbps": 400, "link_layer": "InfiniBand"}]
+    ports[0]["sm_disabled"] = False
     assert [nic["ports"] for nic in nics.values()] == [ports] * 16
 
 
@@ -205,7 +208,7 @@ def test_bare_node_has_nouveau_and_no_nvidia(tmp_path: Path) -> None:
 
 
 def test_installed_driver_is_loaded_at_boot_and_keeps_nouveau_out(tmp_path: Path) -> None:
-    put(tmp_path, modules.NVIDIA_MODULE, "580.126.20\n")
+    put(tmp_path, modules.NVIDIA_MODULE, "version=580.126.20\0")
     put(tmp_path, "usr/lib/modprobe.d/nvidia.conf", "# by the driver\nblacklist nouveau\n")
     loaded = modules.at_boot(tmp_path)
     assert loaded["nvidia"] == "580.126.20"
@@ -213,13 +216,13 @@ def test_installed_driver_is_loaded_at_boot_and_keeps_nouveau_out(tmp_path: Path
 
 
 def test_driver_that_nouveau_was_faster_than_is_not_loaded(tmp_path: Path) -> None:
-    put(tmp_path, modules.NVIDIA_MODULE, "580.126.20\n")
+    put(tmp_path, modules.NVIDIA_MODULE, "version=580.126.20\0")
     assert "nvidia" not in modules.at_boot(tmp_path)
 
 
 @pytest.mark.parametrize("line", ["blacklist nvidia", "install nvidia /bin/false"])
 def test_forbidden_driver_is_not_loaded(tmp_path: Path, line: str) -> None:
-    put(tmp_path, modules.NVIDIA_MODULE, "580.126.20\n")
+    put(tmp_path, modules.NVIDIA_MODULE, "version=580.126.20\0")
     put(tmp_path, "etc/modprobe.d/x.conf", f"blacklist nouveau\n{line}\n")
     assert "nvidia" not in modules.at_boot(tmp_path)
 
@@ -266,7 +269,9 @@ def test_kernel_command_line_takes_grubs_words_at_boot(
     put(tmp_path, "etc/default/grub", 'GRUB_CMDLINE_LINUX_DEFAULT="quiet"\nGRUB_TIMEOUT=1\n')
     more = 'GRUB_CMDLINE_LINUX_DEFAULT="$GRUB_CMDLINE_LINUX_DEFAULT iommu=pt"\n'
     put(tmp_path, "etc/default/grub.d/b200.cfg", more)
-    words = procfs.cmdline(healthy, tmp_path).split()
+    assert grub.cmdline(healthy, tmp_path) == healthy["kernel_cmdline"]
+    put(tmp_path, grub.CONFIG, grub.config(healthy, tmp_path))
+    words = grub.cmdline(healthy, tmp_path).split()
     assert words[:1] == ["BOOT_IMAGE=/boot/vmlinuz"]
     assert words[-2:] == ["quiet", "iommu=pt"]
 

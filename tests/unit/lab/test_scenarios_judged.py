@@ -26,6 +26,8 @@ HANG_S = 3.0
 FIT = {"healthy", "four-numa-nodes", "six-numa-nodes-two-without-gpu", "eight-numa-nodes"}
 #: scenario -> check, subject and action of a finding against it
 MUST_FIND: dict[str, tuple[str, str, Action]] = {
+    "bring-up-no-p2p": ("p2p.read", NODE, Action.RESET_GPU),
+    "bring-up-one-gpu-waits": ("fabric.state", "GPU 3", Action.RESTART_SERVICE),
     "fabric-in-progress": ("fabric.state", "GPU 0", Action.RESTART_SERVICE),
     "fabric-not-success": ("fabric.status", "GPU 5", Action.REBOOT),
     "fabric-unhealthy": ("fabric.health", "GPU 5", Action.RESET_GPU),

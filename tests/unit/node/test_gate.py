@@ -20,7 +20,7 @@ def node(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> State:
     state = states.healthy()
     monkeypatch.setattr(gate, "observe", lambda *_: state)
     monkeypatch.setattr(gate, "claim_stdout", lambda: os.dup(1))
-    monkeypatch.setattr(gate, "wait", lambda _: [3] * 8)
+    monkeypatch.setattr(gate, "wait", lambda *_: None)
     monkeypatch.setattr(gate, "STATE_DIRECTORY", tmp_path / "state")
     return state
 
@@ -98,4 +98,5 @@ def test_gate_asks_for_what_the_checks_need() -> None:
     ask = gate.ask(states.expectation())
     assert {"nvidia-fabricmanager.service", "nvidia-persistenced.service"} <= set(ask["units"])
     assert {"nvlsm", "libnvsdm", "nvidia-fabricmanager"} <= set(ask["packages"])
+    assert {"vm.swappiness", "kernel.panic"} <= set(ask["sysctls"])
     assert gate.ask(None) == {"units": [], "packages": []}

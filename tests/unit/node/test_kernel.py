@@ -20,6 +20,7 @@ def tree(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         monkeypatch.setattr(module, "PROC", tmp_path / "proc")
     monkeypatch.setattr(kernel, "SYS", tmp_path / "sys")
     monkeypatch.setattr(fabric_manager, "CONFIG", tmp_path / "fabricmanager.cfg")
+    monkeypatch.setattr(fabric_manager, "PROGRAM", tmp_path / "nvlsm")
     (tmp_path / "proc/1").mkdir(parents=True)
     return tmp_path
 
@@ -92,6 +93,16 @@ def test_locked_memory_is_the_limit_in_force(monkeypatch: pytest.MonkeyPatch, li
 def test_fabric_mode_is_the_last_one_set(tree: Path, content: str, mode: int | None) -> None:
     put(tree / "fabricmanager.cfg", content)
     assert fabric_manager.fabric_manager()["mode"] == mode
+
+
+def test_subnet_manager_is_installed_where_its_program_can_be_run(tree: Path) -> None:
+    program = tree / "nvlsm"
+    assert fabric_manager.fabric_manager()["nvlsm_installed"] is False
+    put(program, "#!/bin/sh")
+    program.chmod(0o644)
+    assert fabric_manager.installed() is False
+    program.chmod(0o755)
+    assert fabric_manager.installed() is True
 
 
 def test_node_without_a_fabric_manager_has_no_mode(tree: Path) -> None:

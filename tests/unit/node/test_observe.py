@@ -116,18 +116,6 @@ def test_units_that_every_verdict_needs_are_read_unasked(monkeypatch: pytest.Mon
     assert "nvidia-dcgm.service" in observe.FABRIC_UNITS
 
 
-def test_wait_for_the_fabric_tells_what_it_settled_to(program: Path, nvml: Nvml) -> None:
-    nvml()
-    assert run(program, "wait-fabric").stdout == "fabric: 8 completed\n"
-
-
-def test_wait_for_a_fabric_that_never_settles_ends(program: Path, nvml: Nvml) -> None:
-    nvml("fabric-in-progress", lines="fabric.marker=/no/such/marker")
-    done = run(program, "wait-fabric", "--deadline", "0.2")
-    assert done.returncode == 0
-    assert done.stdout == "fabric: 8 in progress\n"
-
-
 def test_archive_holds_what_the_node_needs_and_nothing_else() -> None:
     names = zipfile.ZipFile(BytesIO(zipapp.build()[0])).namelist()
     assert {"__main__.py", "pynvml.py", "deploy/__init__.py", "deploy/core/judge.py"} <= set(names)

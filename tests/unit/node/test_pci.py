@@ -183,25 +183,39 @@ def test_switch_management_ports_are_told_from_network_ports(tree: Path) -> None
     nics = pci.nics()
     assert [nic["name"] for nic in nics] == ["mlx5_9", "mlx5_10"]
     assert [nic["switch_management"] for nic in nics] == [False, True]
+    assert [nic["vital_product_data"] for nic in nics] == [True, True]
     assert nics[0]["bridges"] == ["0000:0f:01.0"]
 
 
 def test_device_without_vital_product_data_is_no_switch_port(tree: Path) -> None:
     nic(tree, "mlx5_0", "0000:10:00.0")
     assert pci.nics()[0]["switch_management"] is False
+    assert pci.nics()[0]["vital_product_data"] is False
 
 
 def test_ports_say_state_rate_and_layer(tree: Path) -> None:
     entry = nic(tree, "mlx5_0", "0000:10:00.0")
     up = {"state": "4: ACTIVE", "rate": "400 Gb/sec (4X NDR)", "link_layer": "InfiniBand"}
-    write(entry / "ports/10", **up)
+    write(entry / "ports/10", **up, cap_mask="0x2651ec48")
     write(entry / "ports/2", state="1: DOWN", rate="2.5 Gb/sec (1X SDR)")
     found: list[dict[str, Any]] = pci.nics()[0]["ports"]
     down = found[0]
     assert (down["number"], down["state"], down["rate_gbps"]) == (2, "DOWN", 2.5)
     assert "unmeasured" in down["link_layer"]
     expected = {"number": 10, "state": "ACTIVE", "rate_gbps": 400, "link_layer": "InfiniBand"}
-    assert found[1] == expected
+    assert found[1] == {**expected, "sm_disabled": True}
+    assert "unmeasured" in down["sm_disabled"]
+
+
+@pytest.mark.parametrize(
+    ("mask", "disabled"), [("0x2651e848", False), ("0x00000400", True), ("0xa651e84a", False)]
+)
+def test_port_says_whether_a_subnet_manager_may_run_on_it(
+    tree: Path, mask: str, disabled: bool
+) -> None:
+    entry = nic(tree, "mlx5_0", "0000:10:00.0")
+    write(entry / "ports/1", cap_mask=mask)
+    assert pci.nics()[0]["ports"][0]["sm_disabled"] is disabled
 
 
 def test_machine_without_infiniband_has_no_ports(tree: Path) -> None:

@@ -5,20 +5,24 @@ from __future__ import annotations
 import json
 import os
 import re
+import shutil
 import time
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from . import modules, numa, nvml, pci, procfs, settings
+from . import grub, modules, numa, nvml, pci, procfs, settings, site, swap
 from .modprobe import SCENARIO
 from .tree import Tree, bind, remounted_writable, tmpfs, write
 
 RUN = nvml.RUN
 BOOTS = Path("/var/lib/b200-lab/boots")
 FABRIC_MANAGER_CONFIG = Path("/usr/share/nvidia/nvswitch/fabricmanager.cfg")
-MODPROBE = Path("/usr/sbin/modprobe")
-MODPROBE_STAND_IN = "/usr/lib/b200-lab/modprobe"
+FIRMWARE = "/usr/lib/b200-lab"
+REAL = Path(FIRMWARE, "real")
+#: Programs that would act on the machine the node runs on, or need a boot loader of its own.
+SYSTEM = ("modprobe", "swapoff", "swapon", "update-grub", "update-initramfs")
+STAND_INS = [*(Path("/usr/sbin", name) for name in SYSTEM), Path("/usr/bin/systemd-tmpfiles")]
 
 
 def count_boot() -> int:
@@ -29,12 +33,16 @@ def count_boot() -> int:
     return number
 
 
-def replace_modprobe() -> None:
-    """Put the stand-in where kmod's link is, in one step."""
-    fresh = MODPROBE.with_name("modprobe.b200-lab")
-    fresh.unlink(missing_ok=True)
-    fresh.symlink_to(MODPROBE_STAND_IN)
-    os.replace(fresh, MODPROBE)
+def replace_programs() -> None:
+    """Put each stand-in where the program is, in one step; the real one is kept where it is new."""
+    REAL.mkdir(parents=True, exist_ok=True)
+    for path in STAND_INS:
+        if path.is_file() and not path.is_symlink():
+            shutil.copy2(path, REAL / path.name)
+        fresh = path.with_name(f"{path.name}.b200-lab")
+        fresh.unlink(missing_ok=True)
+        fresh.symlink_to(f"{FIRMWARE}/{path.name}")
+        os.replace(fresh, path)
 
 
 def cover_folder(name: str, files: Tree, target: Path) -> None:
@@ -112,20 +120,20 @@ def set_fabric_mode(scenario: Mapping[str, Any], path: Path = FABRIC_MANAGER_CON
 def show_proc(
     scenario: Mapping[str, Any], driver: str | None, parameters: Mapping[str, str]
 ) -> None:
-    """/proc/driver and /proc/cmdline."""
+    """/proc/driver, /proc/cmdline and /proc/swaps."""
     cover_folder(
         "proc-driver", procfs.driver_tree(scenario, driver, parameters), Path("/proc/driver")
     )
-    cmdline = RUN / "cmdline"
-    cmdline.write_text(procfs.cmdline(scenario) + "\n", encoding="utf-8")
-    bind(cmdline, Path("/proc/cmdline"))
+    cover_files("proc", {"cmdline": grub.cmdline(scenario)}, Path("/proc"))
+    cover_files("proc", {"swaps": swap.at_boot(scenario).encode()}, Path("/proc"))
 
 
 def main() -> None:
     """Read the scenario and put everything in place; an exception fails the unit with its text."""
     scenario = json.loads(SCENARIO.read_text(encoding="utf-8"))
     RUN.mkdir(parents=True, exist_ok=True)
-    loaded = modules.at_boot()
+    site.do(scenario)
+    loaded = modules.at_boot(unavailable=scenario["modules"]["unavailable"])
     driver, parameters = loaded.get("nvidia"), modules.options("nvidia")
     boots = count_boot()
     text = nvml.conf(scenario, driver, parameters, boots, time.time())
@@ -137,10 +145,11 @@ def main() -> None:
     open_class_folder()
     open_module_folder()
     modules.show(scenario, loaded)
+    write(Path("/sys/module"), modules.parameters(loaded))
     show_proc(scenario, driver, parameters)
     show_settings(scenario)
     set_fabric_mode(scenario)
-    replace_modprobe()
+    replace_programs()
     loaded_names = ", ".join(sorted(loaded))
     print(f"scenario {scenario['name']}, boot {boots}, modules: {loaded_names}")
 

@@ -9,12 +9,19 @@ from .tree import Link, Tree
 
 #: What a port says unless the scenario does.
 PORT = {"state": "ACTIVE", "rate_gbps": 400, "link_layer": "InfiniBand"}
+#: A channel adapter's capability mask, and its bit that forbids a subnet manager (isSMdisabled).
+CAPABILITIES, SM_DISABLED = 0x2651E848, 1 << 10
 STATES = {"DOWN": 1, "INIT": 2, "ARMED": 3, "ACTIVE": 4}
 
 
 def port_guid(index: int) -> str:
     """A function's port GUID (made up, distinct)."""
     return f"0xb200e7030000{index:04x}"
+
+
+def capabilities(port: Mapping[str, Any]) -> int:
+    """A port's capability mask."""
+    return CAPABILITIES | (SM_DISABLED if port.get("sm_disabled") else 0)
 
 
 def devices(nics: Iterable[Mapping[str, Any]]) -> Tree:
@@ -30,6 +37,7 @@ def devices(nics: Iterable[Mapping[str, Any]]) -> Tree:
             f"{name}/ports/1/phys_state": "3: Disabled" if port["state"] == "DOWN" else "5: LinkUp",
             f"{name}/ports/1/rate": f"{port['rate_gbps']} Gb/sec (4X NDR)",
             f"{name}/ports/1/link_layer": port["link_layer"],
+            f"{name}/ports/1/cap_mask": f"{capabilities(port):#010x}",
             f"{name}/ports/1/port_guid": port_guid(index),
         }
     return files

@@ -21,7 +21,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from . import modules, procfs
+from . import grub, modules, site
 from .modprobe import SCENARIO
 
 KMSG = Path("/dev/kmsg")
@@ -32,7 +32,7 @@ WARNING, INFO = 4, 6
 def messages(scenario: Mapping[str, Any], driver: str | None) -> Iterator[tuple[int, int, str]]:
     """(seconds after boot, priority, text) of every message, in order of time."""
     yield 0, INFO, f"Linux version {platform.release()} (b200kit lab, simulation)"
-    yield 0, INFO, f"Command line: {procfs.cmdline(scenario)}"
+    yield 0, INFO, f"Command line: {grub.cmdline(scenario)}"
     if driver:
         yield 0, WARNING, "nvidia: loading out-of-tree module taints kernel."
         yield 0, INFO, f"NVRM: loading NVIDIA UNIX Open Kernel Module for x86_64  {driver}"
@@ -77,6 +77,7 @@ def _open_fifo() -> int:
 def main() -> int:
     """Say everything there is to say, then end."""
     scenario = json.loads(SCENARIO.read_text(encoding="utf-8"))
+    site.forbid_modules(scenario)  # this runs beside the firmware's own unit
     driver = modules.at_boot().get("nvidia")
     start = time.monotonic()
     fd = _open_fifo()

@@ -16,15 +16,19 @@ def load(name: str) -> int:
     name = name.replace("-", "_")
     if modules.is_loaded(name):
         return 0
+    if name in modules.forbidden():
+        said = f"Error running install command '/bin/false' for module {name}: retcode 1"
+        print(f"modprobe: ERROR: {said}", file=sys.stderr)
+        return 1
+    scenario = json.loads(SCENARIO.read_text(encoding="utf-8"))
     if name == "nvidia" and modules.nvidia_version():
         print("modprobe: ERROR: could not insert 'nvidia': No such device", file=sys.stderr)
         return 1
-    if name not in modules.LOADABLE:
+    if name not in modules.LOADABLE or name in scenario["modules"]["unavailable"]:
         print(
             f"modprobe: FATAL: Module {name} not found in directory /lib/modules", file=sys.stderr
         )
         return 1
-    scenario = json.loads(SCENARIO.read_text(encoding="utf-8"))
     modules.show(scenario, dict.fromkeys((*modules.LOADABLE[name], name)))
     return 0
 

@@ -6,9 +6,10 @@ There is no module loader in a container; a module is loaded when /sys/module/NA
 from __future__ import annotations
 
 import os
+import platform
 import re
 import stat
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -16,8 +17,9 @@ from . import infiniband
 from .tree import Tree, write
 
 ROOT = Path("/")
-#: The nvidia package's stand-in for nvidia.ko: a file holding the module's version.
-NVIDIA_MODULE = "usr/lib/modules-nvidia/nvidia"
+#: The nvidia package's stand-in for nvidia.ko, built for the kernel that runs.
+NVIDIA_MODULE = f"lib/modules/{platform.release()}/updates/dkms/nvidia.ko"
+_VERSION = re.compile(rb"version=([\d.]+)")
 LOAD_DIRS = tuple(f"{at}/modules-load.d" for at in ("etc", "run", "usr/local/lib", "usr/lib"))
 PROBE_DIRS = tuple(f"{at}/modprobe.d" for at in ("etc", "run", "usr/local/lib", "usr/lib"))
 
@@ -44,15 +46,25 @@ def _lines(directories: Iterable[str], root: Path) -> list[str]:
     return [line for line in lines if line and line[0] not in "#;"]
 
 
+def probe_lines(root: Path = ROOT) -> list[str]:
+    """Meaningful lines of modprobe.d."""
+    return _lines(PROBE_DIRS, root)
+
+
 def blacklisted(root: Path = ROOT) -> set[str]:
-    """Modules that modprobe.d forbids (`blacklist NAME`, or `install NAME /bin/false`)."""
-    found = set()
-    for line in _lines(PROBE_DIRS, root):
-        words = line.split()
-        forbidden = words[0] == "install" and re.search(r"/(false|true)\b", line)
-        if len(words) > 1 and (words[0] == "blacklist" or forbidden):
-            found.add(words[1].replace("-", "_"))
-    return found
+    """Modules that modprobe.d keeps from being loaded at boot: by name, or by what is run."""
+    named = (line.split()[1:2] for line in _lines(PROBE_DIRS, root) if line.startswith("blacklist"))
+    return forbidden(root) | {word.replace("-", "_") for words in named for word in words}
+
+
+def forbidden(root: Path = ROOT) -> set[str]:
+    """Modules that nobody can load: modprobe.d runs a command instead (`install NAME /bin/false`).
+
+    A plain blacklist does not stop `modprobe NAME`.
+    """
+    installs = (line for line in _lines(PROBE_DIRS, root) if line.startswith("install"))
+    empty = (line.split() for line in installs if re.search(r"/(false|true)\b", line))
+    return {words[1].replace("-", "_") for words in empty if len(words) > 1}
 
 
 def options(module: str, root: Path = ROOT) -> dict[str, str]:
@@ -66,24 +78,36 @@ def options(module: str, root: Path = ROOT) -> dict[str, str]:
 
 
 def nvidia_version(root: Path = ROOT) -> str | None:
-    """Version of the installed nvidia module, None when none is installed."""
+    """Version of the nvidia module built for this kernel, None when none is."""
     path = root / NVIDIA_MODULE
-    return path.read_text(encoding="utf-8").strip() if path.is_file() else None
+    told = _VERSION.search(path.read_bytes()) if path.is_file() else None
+    return told[1].decode() if told else None
 
 
-def at_boot(root: Path = ROOT) -> dict[str, str | None]:
-    """Modules loaded once the node has booted -> their version (None: it has none)."""
-    forbidden = blacklisted(root)
+def at_boot(root: Path = ROOT, unavailable: Collection[str] = ()) -> dict[str, str | None]:
+    """Modules loaded once the node has booted -> their version (None: it has none).
+
+    `unavailable` are those that the kernel comes without.
+    """
+    kept_out = blacklisted(root)
     loaded: dict[str, str | None] = {"mlx5_core": None}
     for name in (line.replace("-", "_") for line in _lines(LOAD_DIRS, root)):
-        if name in LOADABLE and name not in forbidden:
+        if name in LOADABLE and name not in {*kept_out, *unavailable}:
             loaded |= dict.fromkeys((*LOADABLE[name], name))
     version = nvidia_version(root)
-    if "nouveau" not in forbidden:
+    if "nouveau" not in kept_out:
         loaded["nouveau"] = None
-    elif version and "nvidia" not in forbidden:
+    elif version and "nvidia" not in kept_out:
         loaded |= {"nvidia": version, "nvidia_uvm": version}
     return loaded
+
+
+def parameters(loaded: Iterable[str], root: Path = ROOT) -> Tree:
+    """Files of /sys/module for the parameters that modules were loaded with."""
+    if "nvidia_uvm" not in loaded:
+        return {}
+    given = options("nvidia_uvm", root).get("uvm_disable_hmm", "0")
+    return {"nvidia_uvm/parameters/uvm_disable_hmm": "Y" if given in "1yY" else "N"}
 
 
 def tree(loaded: Mapping[str, str | None]) -> Tree:
@@ -96,7 +120,8 @@ def tree(loaded: Mapping[str, str | None]) -> Tree:
     return files
 
 
-def _nodes(names: Iterable[str], mode: int) -> None:
+def make_nodes(names: Iterable[str], mode: int) -> None:
+    """Device files that exist and do nothing."""
     for name in names:
         path = Path("/dev") / name
         path.parent.mkdir(exist_ok=True)
@@ -119,7 +144,7 @@ def show(scenario: Mapping[str, Any], loaded: Mapping[str, str | None]) -> None:
         if is_loaded("ib_umad"):
             write(Path("/sys/class/infiniband_mad"), infiniband.mads(nics))
             kinds = [f"infiniband/{kind}{i}" for i in range(len(nics)) for kind in ("umad", "issm")]
-            _nodes(kinds, 0o600)
+            make_nodes(kinds, 0o600)
     if "nvidia" in loaded:
         names = [f"nvidia{gpu['index']}" for gpu in scenario["gpus"]]
-        _nodes([*names, "nvidiactl", "nvidia-uvm"], 0o666)
+        make_nodes([*names, "nvidiactl", "nvidia-uvm"], 0o666)

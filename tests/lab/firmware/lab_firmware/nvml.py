@@ -37,6 +37,8 @@ def conf(
         f"fabric.marker={FABRIC_MARKER}",
         f"fabric.completes={int(fabric['completes'])}",
         f"fabric.after_s={fabric['after_s']}",
+        f"fabric.manager={scenario['fabric_manager']}",
+        f"nvlsm.dies={int(scenario['nvlsm']['dies'])}",
         f"persistence.marker={PERSISTENCE_MARKER}",
         *(f"{key}={value}" for key, value in scenario["nvml"].items()),
         *(_links_off(scenario) if parameters.get("NVreg_NvLinkDisable") == "1" else ()),

@@ -25,6 +25,10 @@ SPEED_OF_GENERATION = {3: "8.0", 4: "16.0", 5: "32.0", 6: "64.0"}
 SWITCH_MANAGEMENT_VPD = b"\x82\x16\x00Nvidia ConnectX-7 LPF\x00\x90\x0b\x00V0\x08SW_MNG\x00\x00\x78"
 
 
+#: That of a card that is no switch's.
+NETWORK_VPD = b"\x82\x16\x00NVIDIA ConnectX-7 card\x90\x07\x00PN\x04MCX7\x78"
+
+
 def config_space(vendor: str, device: str, pci_class: int, subsystem: tuple[str, str]) -> bytes:
     """The first 64 bytes of a function's configuration space (type 0), as lspci reads them."""
     header = bytearray(64)
@@ -121,8 +125,8 @@ def nic(scenario: Mapping[str, Any], place: Mapping[str, Any]) -> Tree:
     ids = (MELLANOX, place.get("device_id", CONNECTX7), MELLANOX, "0023")
     files = _function(scenario, place, CLASS_INFINIBAND, ids) | {"driver": _driver("mlx5_core")}
     files |= _link({"generation": 5, "max_generation": 5, "width": 16, "max_width": 16})
-    management = place.get("switch_management", False)
-    return files | ({"vpd": SWITCH_MANAGEMENT_VPD} if management else {})
+    vpd = SWITCH_MANAGEMENT_VPD if place.get("switch_management", False) else NETWORK_VPD
+    return files | ({"vpd": vpd} if place.get("vpd", True) else {})
 
 
 def bridge(said: Mapping[str, Any]) -> Tree:

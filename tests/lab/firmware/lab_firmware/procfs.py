@@ -1,10 +1,8 @@
-"""/proc as the simulated node shows it: driver files, command line, writable sysctls."""
+"""/proc as the simulated node shows it: driver files, writable sysctls."""
 
 from __future__ import annotations
 
-import shlex
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Any
 
 from .tree import Tree
@@ -15,6 +13,7 @@ SYSCTLS = (
     "fs/file-max",
     "kernel/numa_balancing",
     "kernel/panic",
+    "kernel/panic_on_oops",
     "kernel/pid_max",
     "kernel/threads-max",
     "net/core/netdev_max_backlog",
@@ -41,30 +40,14 @@ DRIVER_DEFAULTS = {
     "ImexChannelCount": "2048",
 }
 
-
-def _grub_words(root: Path) -> list[str]:
-    """What /etc/default/grub (and grub.d) adds to the command line at the next boot."""
-    settings: dict[str, str] = {}
-    files = [root / "etc/default/grub", *sorted((root / "etc/default/grub.d").glob("*.cfg"))]
-    for path in (path for path in files if path.is_file()):
-        for line in path.read_text(encoding="utf-8").splitlines():
-            name, equals, value = line.strip().partition("=")
-            if equals and name.startswith("GRUB_CMDLINE_LINUX"):
-                before = settings.get(name, "")
-                text = " ".join(shlex.split(value))
-                settings[name] = text.replace(f"${{{name}}}", before).replace(f"${name}", before)
-    both = (settings.get(f"GRUB_CMDLINE_LINUX{end}", "") for end in ("", "_DEFAULT"))
-    return " ".join(both).split()
-
-
-def cmdline(scenario: Mapping[str, Any], root: Path = Path("/")) -> str:
-    """The kernel command line this boot has."""
-    return " ".join([scenario["kernel_cmdline"], *_grub_words(root)])
+#: Options that the driver shows under another name than modprobe gives them.
+OTHER_NAMES = {"RestrictProfilingToAdminUsers": "RmProfilingAdminOnly"}
 
 
 def params(parameters: Mapping[str, str]) -> dict[str, str]:
     """The driver's options as it runs with them: its defaults, and what modprobe.d says."""
     given = {key.removeprefix("NVreg_"): value for key, value in parameters.items()}
+    given = {OTHER_NAMES.get(key, key): value for key, value in given.items()}
     return DRIVER_DEFAULTS | given
 
 

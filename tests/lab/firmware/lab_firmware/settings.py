@@ -34,4 +34,5 @@ def sysctls(scenario: Mapping[str, Any]) -> Tree:
     return {
         "kernel/numa_balancing": str(kernel["numa_balancing"]),
         "vm/nr_hugepages": str(kernel["hugepages"]),
+        **{name.replace(".", "/"): str(value) for name, value in kernel["sysctls"].items()},
     }

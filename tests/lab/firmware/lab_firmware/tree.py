@@ -11,6 +11,7 @@ from pathlib import Path
 MS_RDONLY = 1
 MS_REMOUNT = 32
 MS_BIND = 4096
+MS_PRIVATE = 1 << 18
 
 
 class Link(str):
@@ -48,6 +49,12 @@ def _mount(source: str, target: Path, kind: str | None, flags: int, options: str
 def bind(source: Path, target: Path) -> None:
     """Show `source` at `target` as well (both files or both folders)."""
     _mount(str(source), target, None, MS_BIND, None)
+
+
+def bind_alone(source: Path, target: Path) -> None:
+    """As `bind`, and what is mounted over `source` later does not show at `target`."""
+    bind(source, target)
+    _mount("none", target, None, MS_PRIVATE, None)
 
 
 def tmpfs(target: Path) -> None:

@@ -8,6 +8,11 @@ for device in /sys/class/infiniband/*; do
     name=${device##*/}
     echo "Checking $name..."
     grep -q SW_MNG "$device/device/vpd" 2>/dev/null || continue
+    # isSMDisabled: no subnet manager may run there.
+    if [ $(($(cat "$device/ports/1/cap_mask") & 1024)) != 0 ]; then
+        echo "Skipping $name, isSMDisabled is set on its port"
+        continue
+    fi
     echo "Using device $name, port $(cat "$device/ports/1/port_guid" 2>/dev/null)"
     echo "Detected NVL5+ system"
     if ! [ -e /sys/module/ib_umad ]; then

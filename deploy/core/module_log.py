@@ -1,0 +1,58 @@
+"""Why the kernel did not take a driver module, from a boot's log. Pure."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+
+_MAX = 200
+
+SECURE_BOOT = (
+    "Secure Boot refuses it: enroll the key that DKMS signs with (mokutil --import), "
+    "or switch Secure Boot off"
+)
+# Most telling first. What the kernel says is in kernel/module/signing.c, main.c and version.c,
+# what modprobe and systemd make of the error number is errno's text (EKEYREJECTED, ENOKEY).
+_TELLING = (
+    (
+        re.compile(
+            r"Key was rejected by service|Required key not available|"
+            r"Loading of .* is rejected|unsigned module loading is restricted"
+        ),
+        SECURE_BOOT,
+    ),
+    (
+        re.compile(
+            r"nvidia.*(version magic|disagrees about version of symbol|Unknown symbol)|"
+            r"could not insert 'nvidia.*(Exec format error|Invalid argument)"
+        ),
+        "it was built for another kernel: build it anew with `dkms autoinstall`",
+    ),
+    (
+        re.compile(r"NVRM: .*(already bound to nouveau|nouveau, )|nouveau .*(DRM|bios): "),
+        "nouveau took the GPUs first: blacklist it and update the initramfs",
+    ),
+    (
+        re.compile(r"NVRM: .*(No NVIDIA |None of the NVIDIA|not supported|probe routine)"),
+        "it found no GPU that it can drive: look at the PCI bus",
+    ),
+    (re.compile(r"NVRM: (?!loading ).*"), ""),
+    (re.compile(r"(Failed to (find|insert)|could not insert|not found).*nvidia"), ""),
+    (re.compile(r"nvidia: module verification failed"), "the module is not signed"),
+)
+
+
+def relevant(lines: Sequence[str]) -> list[str]:
+    """The lines that may tell why, each once, in order."""
+    found = (line.strip() for line in lines if any(p.search(line) for p, _ in _TELLING))
+    return list(dict.fromkeys(found))
+
+
+def refusal(lines: Sequence[str]) -> str:
+    """The most telling line with what it means; empty when no line tells anything."""
+    for pattern, meaning in _TELLING:
+        for line in lines:
+            if pattern.search(line):
+                said = f'the kernel log says "{line.strip()[:_MAX]}"'
+                return f"{said}; {meaning}" if meaning else said
+    return ""

@@ -1,0 +1,27 @@
+"""What files owe when they change, as shell commands. An act is VERB or VERB:SUBJECT."""
+
+from __future__ import annotations
+
+_INITRAMFS = "update-initramfs"
+
+
+def command(act: str) -> str:
+    """The command of an act such as "restart:haproxy.service"; KeyError for one nobody knows."""
+    verb, _, subject = act.partition(":")
+    return {
+        "restart": f"systemctl daemon-reload && systemctl restart {subject}",
+        "reload": f"systemctl daemon-reload && systemctl reload-or-restart {subject}",
+        "sysusers": "systemd-sysusers",
+        "daemon-reload": "systemctl daemon-reload",
+        "sysctl": f"sysctl -q -p {subject}",
+        "tmpfiles": f"systemd-tmpfiles --create {subject}",
+        "update-grub": "update-grub",
+        # Not every node has one: some distributions make theirs another way, some need none.
+        _INITRAMFS: f"{{ ! command -v {_INITRAMFS} >/dev/null || {_INITRAMFS} -u; }}",
+    }[verb]
+
+
+def unit(act: str) -> str | None:
+    """The unit an act is about, whose journal says why it failed; None where there is none."""
+    verb, _, subject = act.partition(":")
+    return subject if verb in ("restart", "reload") else None

@@ -1,0 +1,179 @@
+"""Nodes stuck on the way to a fabric: each told by its state; mended, they come through."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+import tests.lab as lab
+from tests.e2e.driving import Outcome, deploy, ever_started, on, wait_for_boot
+
+DEADLINE_S = 12
+# What a look at a node may take besides the waiting, on a machine that does other things, too.
+SLACK_S = 90
+HEALTHY = "b200-1"
+# Node to its scenario, the state it is stuck in, what is seen there, what else is told, and what
+# the gate says of it.
+STUCK = {
+    "b200-2": (
+        "bring-up-no-mlx5-ib",
+        "mlx5",
+        "kernel module mlx5_ib is not loaded",
+        "Module mlx5_ib not found",
+        "reboot: install linux-modules-extra-",
+    ),
+    "b200-3": (
+        "bring-up-ports-sm-disabled",
+        "management port",
+        "isSMdisabled is set on mlx5_0, mlx5_1, mlx5_2, mlx5_3",
+        "",
+        "power-cycle: the whole node",
+    ),
+    "b200-4": (
+        "bring-up-nvlsm-dies",
+        "subnet manager",
+        "nvlsm does not run",
+        "nvidia-fabricmanager.service says: ",
+        "restart-service: nvidia-fabricmanager.service; if nvlsm ends again",
+    ),
+    "b200-5": (
+        "bring-up-manager-fails",
+        "fabric manager",
+        "nvidia-fabricmanager.service is not active (failed",
+        "says: failed to configure all the available GPUs or NVSwitches",
+        "restart-service: nvidia-fabricmanager.service, once what its journal says is mended",
+    ),
+    "b200-6": (
+        "bring-up-manager-masked",
+        "fabric manager",
+        "nvidia-fabricmanager.service is not active (masked, inactive",
+        "",
+        "restart-service: nvidia-fabricmanager.service, once what its journal says is mended",
+    ),
+    "b200-7": (
+        "bring-up-one-gpu-waits",
+        "registration",
+        "GPU 3 fabric is in progress",
+        "",
+        "restart-service: restart the fabric manager, then reboot",
+    ),
+}
+MENDED = ("b200-4", "b200-6")
+
+
+def run(*arguments: str) -> Outcome:
+    """A run with a short deadline."""
+    return deploy("b200.py", "--data", f"fabric_deadline_s={DEADLINE_S}", *arguments)
+
+
+@pytest.fixture(scope="module")
+def first(boot: Callable[..., Any]) -> Outcome:
+    """One run over a sound node and those that are stuck."""
+    boot("healthy", *(scenario for scenario, *_ in STUCK.values()))
+    return run()
+
+
+def fabric(outcome: Outcome, name: str) -> dict[str, Any]:
+    """The record of a node's fabric stage."""
+    stages = outcome.host(name)["stages"]
+    found: dict[str, Any] = next(stage for stage in stages if stage["name"] == "fabric")
+    return found
+
+
+def test_sound_node_goes_live_beside_the_stuck_ones(first: Outcome) -> None:
+    assert first.outcome(HEALTHY) == "live", first.told(HEALTHY)
+    assert first.code == 1
+    came_up = "fabric      nvlsm up, fabric manager 580.126.20, 8 of 8 GPUs completed"
+    assert f"{HEALTHY}  {came_up}" in first.stderr
+
+
+@pytest.mark.parametrize("name", STUCK)
+def test_stuck_node_is_told_by_state_cause_and_remedy_on_one_line(
+    first: Outcome, name: str
+) -> None:
+    _, state, seen, besides, remedy = STUCK[name]
+    told = fabric(first, name)["detail"]
+    assert told.startswith(f"stuck at {state}: "), told
+    assert seen in told
+    assert besides in told
+    assert f" -> {remedy}" in told, told
+    [line] = [
+        line for line in first.stderr.splitlines() if f"{name}  fabric" in line and told in line
+    ]
+    assert line
+
+
+@pytest.mark.parametrize("name", STUCK)
+def test_gate_refuses_it_by_the_same_cause(first: Outcome, name: str) -> None:
+    assert first.outcome(name) == "red", first.told(name)
+    assert first.host(name)["stage"] == "gate"
+    assert STUCK[name][2] in first.host(name)["error"], first.told(name)
+
+
+@pytest.mark.parametrize("name", STUCK)
+def test_it_is_told_within_the_deadline(first: Outcome, name: str) -> None:
+    assert fabric(first, name)["seconds"] < DEADLINE_S + SLACK_S
+
+
+@pytest.mark.parametrize("name", STUCK)
+def test_nothing_ever_served_there(first: Outcome, name: str) -> None:
+    assert first.code == 1
+    assert not ever_started(name, "vllm@0.service")
+
+
+def test_fabric_manager_is_not_started_before_what_it_needs(first: Outcome) -> None:
+    assert first.code == 1
+    asked = "journalctl -b -o cat --no-pager -u nvidia-fabricmanager | grep -c ^Starting"
+    # By the boot, once; then by nobody, as the modules never came.
+    assert on("b200-2", asked) == "1"
+    # By the boot, and once more by us.
+    assert on("b200-5", asked) == "2"
+
+
+def test_daemon_that_ended_is_started_by_its_unit(first: Outcome) -> None:
+    assert first.outcome(HEALTHY) == "live", first.told(HEALTHY)
+    on(HEALTHY, "systemctl stop nvidia-fabricmanager.service")
+    again = run("--limit", HEALTHY)
+    assert again.outcome(HEALTHY) == "live", again.told(HEALTHY)
+    assert fabric(again, HEALTHY)["changes"] == ["bring the fabric up"]
+    assert on(HEALTHY, "systemctl is-active nvidia-fabricmanager.service") == "active"
+    third = run("--limit", HEALTHY)
+    assert (third.host(HEALTHY)["changes"], third.host(HEALTHY)["commands"]) == (0, 2)
+
+
+def test_units_that_were_laid_down_are_sound(first: Outcome) -> None:
+    assert first.outcome(HEALTHY) == "live", first.told(HEALTHY)
+    ours = on(
+        HEALTHY,
+        "cd /etc/systemd/system && ls -d b200-[!l]* vllm* haproxy* 2>/dev/null | grep -v '\\.d$'",
+    ).split()
+    vendor = on(HEALTHY, "cd /usr/lib/systemd/system && ls nvidia-* | grep -v '@'").split()
+    assert {"b200-gate.service", "vllm@.service", "vllm.target"} <= set(ours)
+    assert {"nvidia-fabricmanager.service", "nvidia-persistenced.service"} <= set(vendor)
+    units = [unit.replace("@.", "@0.") for unit in (*ours, *vendor)]
+    verify = ["systemd-analyze", "--man=no", "verify"]
+    verified = lab.run(HEALTHY, [*verify, *units])
+    assert (verified.returncode, verified.stdout, verified.stderr) == (0, "", "")
+    broken = "/run/systemd/system/b200-broken.service"
+    on(HEALTHY, f"printf '[Service]\\nExecStart=/no/such/program\\n' > {broken}")
+    assert lab.run(HEALTHY, [*verify, broken]).returncode != 0
+
+
+@pytest.fixture(scope="module")
+def after_repair(first: Outcome) -> Outcome:
+    """The run after somebody mended two of the nodes."""
+    assert first.code == 1
+    before = {name: on(name, "cat /proc/sys/kernel/random/boot_id") for name in MENDED}
+    for name in MENDED:
+        lab.set_scenario(name, "healthy")
+        lab.run(name, ["systemd-run", "--on-active=1", "systemctl", "reboot"])
+    for name in MENDED:
+        wait_for_boot(name, before[name])
+    return run(*(word for name in MENDED for word in ("--limit", name)))
+
+
+@pytest.mark.parametrize("name", MENDED)
+def test_mended_node_comes_through(after_repair: Outcome, name: str) -> None:
+    assert after_repair.outcome(name) == "live", after_repair.told(name)

@@ -1,0 +1,168 @@
+"""Settings of the operating system on a node: all off, set with the one reboot, drifted, mended.
+
+The node is a container: tests/lab/inventory.py and docs/lab.md say which settings it cannot show.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+import tests.lab as lab
+from deploy import catalogue
+from tests.e2e.driving import Outcome, cursor, deploy, on, remote_commands
+
+NODE = "b200-1"
+# What a run with nothing to do costs: one observation, and the lock given back.
+FEWEST = 2
+# In force as the kernel says it; what only a boot brings stands in /proc/cmdline.
+IN_FORCE = {
+    "cat /proc/sys/kernel/numa_balancing": "0",
+    "cat /proc/sys/vm/swappiness": "1",
+    "cat /proc/sys/vm/zone_reclaim_mode": "0",
+    "cat /proc/sys/vm/max_map_count": "1048576",
+    "cat /proc/sys/net/core/somaxconn": "4096",
+    "cat /proc/sys/kernel/panic_on_oops": "1",
+    "cat /proc/sys/kernel/panic": "10",
+    "cat /proc/sys/vm/nr_hugepages": "0",
+    "cat /sys/kernel/mm/transparent_hugepage/enabled": "always [madvise] never",
+    "cat /sys/devices/system/cpu/cpufreq/policy*/scaling_governor | sort -u": "performance",
+    "tail -n +2 /proc/swaps": "",
+    "systemctl is-enabled swap.target": "masked",
+    "systemctl is-active b200-acs.service": "active",
+    "cat /sys/module/nouveau/initstate 2>/dev/null": "",
+    "grep -ow -e iommu=pt -e pci=realloc=on -e init_on_alloc=0 -e numa_balancing=disable "
+    "/proc/cmdline": "iommu=pt\npci=realloc=on\ninit_on_alloc=0\nnuma_balancing=disable",
+}
+LIMITS_AND_OPTIONS = {
+    *("memlock", "nofile", "nproc", "nokaslr", "disable_hmm", "profiling_admin_only", "cstates"),
+}
+
+
+def off(outcome: Outcome) -> set[str]:
+    """The settings that a verdict has against the node."""
+    findings = outcome.host(NODE)["verdict"]["findings"]
+    bad = [finding for finding in findings if finding["status"] == "fail"]
+    return {f["part"] for f in bad if f["check"] == "host.settings"} | {
+        name
+        for name, setting in catalogue.load().settings.items()
+        if setting.judged_by in {finding["check"] for finding in bad}
+    }
+
+
+@pytest.fixture(scope="module")
+def before(boot: Callable[..., Any]) -> Outcome:
+    """What check.py says of a node on which everything is off."""
+    boot("settings-off")
+    return deploy("check.py")
+
+
+@pytest.fixture(scope="module")
+def first(before: Outcome) -> Outcome:
+    """The run that sets everything."""
+    return deploy()
+
+
+def test_every_setting_that_is_off_is_named(before: Outcome) -> None:
+    assert before.code == 1
+    assert off(before) == set(catalogue.load().settings) - LIMITS_AND_OPTIONS
+
+
+def test_node_is_live_after_exactly_one_reboot(first: Outcome) -> None:
+    assert first.outcome(NODE) == "live", first.told(NODE)
+    assert on(NODE, "cat /var/lib/b200-lab/boots") == "2"
+
+
+@pytest.mark.parametrize("command", IN_FORCE)
+def test_setting_is_in_force_after_the_reboot(first: Outcome, command: str) -> None:
+    assert on(NODE, command) == IN_FORCE[command]
+
+
+def test_limits_that_a_container_cannot_raise_are_neither_set_nor_judged(
+    first: Outcome,
+) -> None:
+    assert on(NODE, "grep -v '^#' /etc/security/limits.d/60-b200kit.conf") == ""
+    findings = first.host(NODE)["verdict"]["findings"]
+    told = {finding["part"]: finding["summary"] for finding in findings}
+    assert told["memlock"] == "setting memlock is not applicable here"
+
+
+def test_no_bridge_redirects_after_the_reboot(first: Outcome) -> None:
+    gpus = first.host(NODE)["state"]["pci"]["gpus"]
+    assert {bridge["acs"] for gpu in gpus for bridge in gpu["bridges"]} == {False}
+
+
+def test_units_of_the_boot_that_apply_the_drop_ins_did_not_fail(first: Outcome) -> None:
+    assert on(NODE, "systemctl --failed --no-legend") == ""
+
+
+def test_second_run_changes_nothing_with_two_commands(first: Outcome) -> None:
+    mark = cursor(NODE)
+    again = deploy()
+    assert again.host(NODE)["changes"] == 0, again.said[-3000:]
+    assert remote_commands(NODE, mark) == FEWEST
+
+
+@pytest.fixture(scope="module")
+def drifted(first: Outcome) -> Outcome:
+    """What check.py says after somebody changed what is in force, and no file."""
+    for line in (
+        "sysctl -q -w vm.swappiness=60",
+        "echo '[always] madvise never' > /sys/kernel/mm/transparent_hugepage/enabled",
+        "echo powersave > /sys/devices/system/cpu/cpufreq/policy0/scaling_governor",
+        "swapon -a",
+    ):
+        lab.run(NODE, ["sh", "-c", line])
+    return deploy("check.py")
+
+
+def test_drift_by_hand_is_found(drifted: Outcome) -> None:
+    assert drifted.code == 1
+    assert off(drifted) == {"swappiness", "transparent_hugepages", "governor", "swap"}
+
+
+def test_gate_of_the_node_finds_it_too(drifted: Outcome) -> None:
+    program = "python3 -I /usr/local/lib/b200kit/node.pyz gate --expect /etc/b200kit/expect.json"
+    told = on(NODE, f"{program} --deadline 0")
+    assert "fail: setting swappiness is 60, not 1 (vm.swappiness)" in told
+
+
+def test_drift_is_mended_without_a_reboot(drifted: Outcome) -> None:
+    mended = deploy()
+    assert mended.outcome(NODE) == "live", mended.told(NODE)
+    stages = {entry["name"]: entry["changes"] for entry in mended.host(NODE)["stages"]}
+    assert stages["settings"] == [
+        "sysctl /etc/sysctl.d/99-zz-b200kit.conf",
+        "tmpfiles /etc/tmpfiles.d/b200kit.conf",
+        "switch swap off",
+        "read the settings back",
+    ]
+    assert on(NODE, "cat /var/lib/b200-lab/boots") == "2"
+    assert {command: on(NODE, command) for command in IN_FORCE} == IN_FORCE
+
+
+def test_another_choice_that_needs_no_boot_is_made_without_one(first: Outcome) -> None:
+    changed = deploy("b200.py", "--data", 'settings={"swappiness": 10}')
+    if changed.host(NODE)["outcome"] != "live":
+        pytest.fail(changed.told(NODE))
+    assert on(NODE, "cat /proc/sys/vm/swappiness") == "10"
+    assert on(NODE, "cat /var/lib/b200-lab/boots") == "2"
+
+
+def test_node_that_boots_another_way_is_told_and_not_rebooted(first: Outcome) -> None:
+    lab.run(NODE, ["umount", "/proc/cmdline"])
+    told = deploy()
+    assert told.host(NODE)["stage"] == "settings"
+    assert "GRUB's configuration has what is asked" in told.told(NODE)
+    assert on(NODE, "cat /var/lib/b200-lab/boots") == "2"
+
+
+def test_unknown_setting_is_refused_before_anything_is_touched(first: Outcome) -> None:
+    mark = cursor(NODE)
+    refused = deploy("b200.py", "--data", 'settings={"swapiness": 1}')
+    assert refused.code == 1
+    told = 'settings.swapiness: unknown setting; did you mean "settings.swappiness"? Nothing was'
+    assert told in refused.stderr
+    assert remote_commands(NODE, mark) == 0

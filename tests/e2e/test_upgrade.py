@@ -1,0 +1,222 @@
+"""The lockstep set over its life: installed, upgraded, rolled back, each with exactly one reboot.
+
+Beside the vendor's repository the node knows an archive of origin Ubuntu with newer packages of the
+same names, as a real Ubuntu node does. They never get in; forced in by hand, they are found out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import pytest
+
+import tests.lab as lab
+from tests.e2e.driving import Outcome, deploy, on, plan
+
+NODE = "b200-1"
+FIRST, LATER, OLDER = "580.126.20", "580.159.03", "580.105.08"
+SET = ("nvidia-open", "nvidia-fabricmanager", "libnvidia-nscq", "libnvsdm")
+FOLLOWERS = ("nvidia-kernel-open-dkms", "libnvidia-compute", "nvidia-persistenced")
+TOOLS = ("cuda_toolkit=12-8", "nccl=2.27.7-1+cuda12.9", "dcgm=4.4.1")
+HELD = {
+    *SET,
+    "nvlsm",
+    "cuda-toolkit-12-8",
+    "libnccl2",
+    "datacenter-gpu-manager-4-core",
+    "datacenter-gpu-manager-4-proprietary",
+    "datacenter-gpu-manager-4-cuda13",
+}
+
+
+@dataclass(frozen=True)
+class Step:
+    """One run, and how often the node booted during it."""
+
+    outcome: Outcome
+    boots: int
+    new_boot_id: bool
+
+
+def data(version: str) -> list[str]:
+    """What the inventory says otherwise, as arguments."""
+    return [word for value in (f"driver={version}", *TOOLS) for word in ("--data", value)]
+
+
+def run(version: str) -> Step:
+    """Deploy the node with one driver version and count its boots."""
+    before, boot_id = boots(), on(NODE, "cat /proc/sys/kernel/random/boot_id")
+    outcome = deploy("b200.py", *data(version))
+    after = on(NODE, "cat /proc/sys/kernel/random/boot_id")
+    return Step(outcome, boots() - before, after != boot_id)
+
+
+def boots() -> int:
+    """How often the node has booted since its disk was made, as its firmware counts."""
+    return int(on(NODE, "cat /var/lib/b200-lab/boots"))
+
+
+def installed() -> dict[str, str]:
+    """Version of each package of the driver's own version, upstream part only."""
+    lines = on(NODE, f"dpkg-query -W -f '${{Package}} ${{Version}}\\n' {' '.join(SET + FOLLOWERS)}")
+    return {
+        name: version.removesuffix("-1") for name, version in map(str.split, lines.splitlines())
+    }
+
+
+def held() -> set[str]:
+    """Packages that are held."""
+    return set(on(NODE, "apt-mark showhold").split())
+
+
+def pins() -> list[str]:
+    """Pinning packages that are installed."""
+    return on(NODE, "dpkg-query -W -f '${db:Status-Abbrev} ${Package}\\n' 'nvidia-driver-pinning*' "
+              "| sed -n 's/^.i *//p'").split()  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def fresh(boot: Callable[..., Any]) -> Step:
+    """A bare node that has Ubuntu's archive among its repositories."""
+    boot("healthy")
+    lab.add_archive(NODE)
+    return run(FIRST)
+
+
+def test_fresh_node_is_live_after_exactly_one_reboot(fresh: Step) -> None:
+    assert fresh.outcome.code == 0, fresh.outcome.said[-4000:]
+    assert fresh.outcome.outcome(NODE) == "live", fresh.outcome.told(NODE)
+    assert (fresh.boots, fresh.new_boot_id) == (1, True)
+
+
+def test_set_is_of_one_version_and_held(fresh: Step) -> None:
+    assert installed() == dict.fromkeys(SET + FOLLOWERS, FIRST)
+    assert held() >= HELD
+    assert pins() == [f"nvidia-driver-pinning-{FIRST}"]
+    assert on(NODE, "systemctl is-enabled nvidia-dcgm.service") == "enabled"
+
+
+def test_package_that_apt_lacks_is_said(fresh: Step) -> None:
+    [driver] = [s for s in fresh.outcome.host(NODE)["stages"] if s["name"] == "driver"]
+    kernel = on(NODE, "uname -r")
+    assert f"apt has none of linux-headers-{kernel}" in driver["detail"], driver
+
+
+def test_second_run_changes_nothing_in_two_commands(fresh: Step) -> None:
+    again = run(FIRST)
+    record = again.outcome.host(NODE)
+    assert again.outcome.code == 0, again.outcome.said[-3000:]
+    assert (record["changes"], again.boots) == (0, 0), record["stages"]
+    assert record["commands"] == 2
+
+
+def test_archive_is_kept_out_though_its_packages_are_newer(fresh: Step) -> None:
+    offered = on(NODE, "apt-cache madison nvidia-fabricmanager libnvidia-nscq nvidia-persistenced")
+    assert offered.count("599.10.01-0ubuntu0.24.04.1") == 3
+    refused = lab.run(NODE, ["apt-get", "-y", "install", "nvidia-fabricmanager-580"])
+    assert "has no installation candidate" in refused.stderr, refused
+    assert on(NODE, "apt-get -s dist-upgrade | grep -c '^Inst.*nvidia'") == "0"
+
+
+@pytest.mark.parametrize("unheld", [False, True], ids=["held", "holds taken off"])
+def test_upgrade_of_the_system_does_not_move_the_set(fresh: Step, unheld: bool) -> None:
+    every = " ".join(sorted(HELD))
+    if unheld:
+        on(NODE, f"apt-mark unhold {every}")
+    moved = lab.run(NODE, ["apt-get", "-y", "dist-upgrade"])
+    assert moved.returncode == 0, moved.stderr
+    assert installed() == dict.fromkeys(SET + FOLLOWERS, FIRST)
+    on(NODE, f"apt-mark hold {every}")
+
+
+@pytest.fixture(scope="module")
+def planned(fresh: Step) -> Outcome:
+    """What a plan for the upgrade says."""
+    return plan("b200.py", *data(LATER))
+
+
+def test_plan_of_an_upgrade_says_versions_reboot_and_what_stops(planned: Outcome) -> None:
+    said = planned.stderr
+    assert f"nvidia-open {FIRST}-1 -> {LATER}" in said, said
+    assert f"nvidia-fabricmanager {FIRST}-1 -> {LATER}" in said
+    assert "would stop haproxy.service, vllm@0.service, vllm@1.service, nvidia-" in said
+    assert f"would reboot: the loaded nvidia module is {FIRST}" in said
+
+
+def test_plan_changes_nothing(planned: Outcome) -> None:
+    assert planned.code == 0
+    assert installed()["nvidia-open"] == FIRST
+    assert on(NODE, "systemctl is-active vllm@0.service haproxy.service").split() == ["active"] * 2
+
+
+@pytest.fixture(scope="module")
+def upgraded(planned: Outcome) -> Step:
+    """The same command with a later version."""
+    return run(LATER)
+
+
+@pytest.fixture(scope="module")
+def rolled_back(upgraded: Step) -> Step:
+    """The same command with the first version again."""
+    return run(FIRST)
+
+
+@pytest.mark.parametrize(("step", "version"), [("upgraded", LATER), ("rolled_back", FIRST)])
+def test_other_version_is_live_after_exactly_one_reboot(
+    request: pytest.FixtureRequest, step: str, version: str
+) -> None:
+    made: Step = request.getfixturevalue(step)
+    assert made.outcome.code == 0, made.outcome.said[-4000:]
+    assert made.outcome.outcome(NODE) == "live", made.outcome.told(NODE)
+    assert (made.boots, made.new_boot_id) == (1, True)
+    assert installed() == dict.fromkeys(SET + FOLLOWERS, version)
+    assert on(NODE, "cat /sys/module/nvidia/version") == version
+    assert held() >= HELD
+    assert pins() == [f"nvidia-driver-pinning-{version}"]
+
+
+@pytest.mark.parametrize("step", ["upgraded", "rolled_back"])
+def test_replicas_are_stopped_before_the_set_is_replaced(
+    request: pytest.FixtureRequest, step: str
+) -> None:
+    made: Step = request.getfixturevalue(step)
+    [driver] = [s for s in made.outcome.host(NODE)["stages"] if s["name"] == "driver"]
+    whats = driver["changes"]
+    [stop] = [number for number, what in enumerate(whats) if what.startswith("stop haproxy.")]
+    [install] = [number for number, what in enumerate(whats) if "nvidia-open " in what]
+    assert whats.index("fetch the packages of the set") < stop < install
+
+
+@pytest.fixture(scope="module")
+def skewed(rolled_back: Step) -> Outcome:
+    """Somebody takes the hold off and installs a fabric manager one patch older."""
+    deb = lab.older_fabric_manager(NODE, OLDER)
+    on(NODE, f"apt-mark unhold nvidia-fabricmanager && dpkg -i {deb}")
+    on(NODE, "systemctl restart nvidia-fabricmanager.service")
+    return deploy("check.py")
+
+
+def test_forced_skew_is_named(skewed: Outcome) -> None:
+    assert skewed.code == 1
+    findings = skewed.host(NODE)["verdict"]["findings"]
+    told = {f["check"]: f["summary"] for f in findings if f["status"] == "fail"}
+    assert told["packages.lockstep"] == (
+        f"nvidia-fabricmanager is {OLDER}-1, the running driver is {FIRST}"
+    )
+    assert "packages.versions" in told
+    assert told["packages.held"] == "nvidia-fabricmanager is not held: an upgrade may skew it"
+
+
+def test_next_run_mends_it_without_a_reboot(skewed: Outcome) -> None:
+    mended = run(FIRST)
+    assert mended.outcome.code == 0, mended.outcome.said[-4000:]
+    assert mended.boots == 0
+    assert installed() == dict.fromkeys(SET + FOLLOWERS, FIRST)
+    assert held() >= HELD
+    assert on(NODE, "systemctl is-active nvidia-fabricmanager.service vllm@0.service").split() == [
+        "active",
+        "active",
+    ]
+    assert run(FIRST).outcome.host(NODE)["changes"] == 0

@@ -1,0 +1,38 @@
+"""Real container engines for the nodes: docker and containerd of Debian 13, podman of Debian 12.
+
+Debian 12's own docker (20.10) and containerd (1.6) know no CDI; those of Debian 13 need nothing
+that Debian 12 lacks. They start in a node, but no container does: the kernel refuses runc there.
+"""
+
+from __future__ import annotations
+
+from tests.lab.debian_mirror import Pool, ensure_pool, pool_stamp
+from tests.lab.lab import say
+from tests.lab.paths import lab_paths, mirror_url
+from tests.lab.repositories import publish_debian
+from tests.lab.rootfs import recipe_stamp
+from tests.lab.state import lab_lock, read_state
+
+NAME = "engines"
+_NEWER = ("containerd", "docker-cli", "docker.io")
+_PACKAGES = (*_NEWER, "podman")
+
+#: What a daemon.json of a node must say, as there is no netfilter and /proc/sys is read-only.
+DAEMON_JSON = {"bridge": "none", "iptables": False, "ip6tables": False, "ip-forward": False}
+
+
+def publish() -> dict[str, str]:
+    """Publish the engines as a repository of their own (75 MB once) and return its inventory."""
+    lab = lab_paths()
+    status, extended = lab.base / "var/lib/dpkg/status", lab.base / "var/lib/apt/extended_states"
+    stamp = pool_stamp(recipe_stamp(), _PACKAGES)
+    with lab_lock(lab):
+        pool = ensure_pool(lab, Pool(NAME, _PACKAGES, status, extended, stamp, _NEWER), say)
+        publish_debian(lab, NAME, pool, stamp)
+    mirror = read_state(lab)["mirror"]
+    return {
+        "name": NAME,
+        "url": f"{mirror_url()}/apt/{NAME}/",
+        "key": mirror["apt_key"],
+        "fingerprint": mirror["apt_fingerprint"],
+    }
