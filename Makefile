@@ -1,5 +1,5 @@
 # Two commands for a newcomer: `make demo` and `make test`. Each sets up what it needs.
-.PHONY: demo test lint setup down
+.PHONY: demo test lint setup down vagrant-validate vagrant-up vagrant-down
 
 PY = .venv/bin/python
 
@@ -18,6 +18,17 @@ lint: setup
 	@.venv/bin/ruff format --check .
 	@.venv/bin/ruff check .
 	@.venv/bin/mypy
+	@.venv/bin/mypy --python-version 3.10 deploy/core deploy/node
 
 down: setup
 	@.venv/bin/b200 lab down
+
+# The lab's virtual machine under your own hypervisor (docs/lab.md). PROVIDER=virtualbox for the other one.
+vagrant-validate:
+	@.ci/vagrant validate
+
+vagrant-up: setup
+	@.ci/vagrant up
+
+vagrant-down: setup
+	@.ci/vagrant down

@@ -1,0 +1,50 @@
+"""The Debian packages the virtual machine may install: the hosts' own, and a compiler's worth.
+
+A repository of its own, so that the containers, which share this machine's kernel and can load no
+module, do not pay for headers and compilers.
+"""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+from tests.lab.debian_mirror import PACKAGES, Pool, ensure_pool, pool_stamp
+from tests.lab.paths import LabError, LabPaths
+from tests.lab.repositories import publish_debian
+from tests.lab.shell import Progress
+from tests.lab.vm import recipe
+from tests.lab.vm.image import directory, dpkg_status
+
+REPOSITORY = "debian-vm"
+BUILDING = ("dkms", "linux-headers-amd64")
+_KERNEL = re.compile(r"^Package: linux-image-(\d\S*)$", re.MULTILINE)
+
+
+def kernel_release(status: str) -> str:
+    """Return the newest kernel's release ("6.1.0-1-amd64") from dpkg's status file."""
+    found = _KERNEL.findall(status)
+    if not found:
+        raise LabError("the virtual machine's image has no kernel package")
+    return str(max(found, key=lambda name: [int(part) for part in re.findall(r"\d+", name)]))
+
+
+def ensure_packages(lab: LabPaths, progress: Progress) -> None:
+    """Fetch and publish the machine's Debian repository unless it is there. Needs the image."""
+    status = dpkg_status(lab)
+    release = kernel_release(status.read_text(encoding="utf-8"))
+    packages = tuple(sorted({*PACKAGES, *BUILDING, f"linux-headers-{release}"}))
+    stamp = pool_stamp(recipe.stamp(), packages)
+    extended = directory(lab) / "extended_states"
+    pool = ensure_pool(lab, Pool(REPOSITORY, packages, status, extended, stamp), progress)
+    publish_debian(lab, REPOSITORY, pool, stamp)
+
+
+def repository_url(mirror: str) -> str:
+    """Where the machine finds its Debian packages."""
+    return f"{mirror}/apt/{REPOSITORY}/"
+
+
+def cached(lab: LabPaths) -> Path:
+    """The packages' folder."""
+    return lab.cache / REPOSITORY

@@ -1,0 +1,156 @@
+"""The virtual machine without starting it: its arguments, its disk, what it is given."""
+
+from __future__ import annotations
+
+import re
+import struct
+import tarfile
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.lab import ssh
+from tests.lab.paths import VM_NAME, LabError, LabPaths, host_address
+from tests.lab.scenario import render
+from tests.lab.vm import disk, machine, packages, process, recipe, vagrant
+from tests.lab.vm.seed import write_seed
+
+ROOT = Path(__file__).resolve().parents[3]
+GPUS = render("healthy", machine.NUMA_NODES)["gpus"]
+
+
+@pytest.fixture
+def command(tmp_path: Path) -> str:
+    disks = machine.Disks(tmp_path / "d", [tmp_path / "n0", tmp_path / "n1"], tmp_path / "data")
+    return " ".join(
+        machine.command(
+            disks=disks,
+            gpus=GPUS,
+            network=machine.tap("labvm0", "02:b2:00:00:01:00"),
+            seed=tmp_path / "seed",
+            console=tmp_path / "log",
+        )
+    )
+
+
+def test_machine_is_always_emulated(command: str) -> None:
+    assert "-accel tcg" in command
+    assert "kvm" not in command
+
+
+def test_machine_has_two_nodes_with_a_processor_each(command: str) -> None:
+    assert re.findall(r"node,nodeid=(\d),cpus=(\d)", command) == [("0", "0"), ("1", "1")]
+    assert "dist,src=0,dst=1,val=21" in command
+
+
+def test_each_gpu_has_a_device_at_its_own_address_on_its_own_node(command: str) -> None:
+    expanders = re.findall(r"pxb-pcie,id=x(\d),bus_nr=(\d+),numa_node=(\d)", command)
+    told = [(f"0000:{int(bus) + 1:02x}:00.0", int(node)) for _, bus, node in expanders]
+    assert told == [(gpu["pci_address"], gpu["numa_node"]) for gpu in GPUS]
+    assert command.count("pci-testdev") == len(GPUS)
+
+
+def test_vagrantfile_names_the_same_gpus() -> None:
+    text = (ROOT / "Vagrantfile").read_text(encoding="utf-8")
+    pairs = re.findall(r"\[0x([0-9a-f]{2}), (\d)\]", text)
+    told = [(f"0000:{bus}:00.0", int(node)) for bus, node in pairs]
+    assert told == [(gpu["pci_address"], gpu["numa_node"]) for gpu in GPUS]
+
+
+def test_machine_boots_from_its_disk_and_not_from_a_kernel_of_ours(command: str) -> None:
+    assert "-kernel" not in command
+    assert "bootindex=0" in command
+
+
+def test_partition_starts_where_the_file_system_is_put() -> None:
+    table = disk.partition_table(10_000)
+    assert len(table) == disk.SECTOR
+    assert table[-2:] == b"\x55\xaa"
+    active, kind, first, count = struct.unpack("<B3xB3xII", table[446:462])
+    assert (active, kind, first, first + count) == (0x80, 0x83, 2048, 10_000)
+
+
+@pytest.mark.parametrize("change", ["PACKAGES", "GRUB", "guest"])
+def test_image_is_made_anew_when_its_recipe_changes(
+    change: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    before = recipe.stamp()
+    if change == "PACKAGES":
+        monkeypatch.setattr(recipe, "PACKAGES", (*recipe.PACKAGES, "sl"))
+    elif change == "GRUB":
+        monkeypatch.setitem(recipe.FILES, "etc/default/grub", "GRUB_TIMEOUT=5\n")
+    else:
+        monkeypatch.setattr(recipe, "guest_files", dict)
+    assert recipe.stamp() != before
+
+
+def test_seed_holds_keys_and_devices_and_belongs_to_root(tmp_path: Path) -> None:
+    lab = LabPaths(tmp_path / "lab")
+    ssh.ensure_keys(lab)
+    write_seed(lab, "healthy", tmp_path / "seed.tar")
+    with tarfile.open(tmp_path / "seed.tar") as archive:
+        members = {member.name: member for member in archive.getmembers()}
+    assert members["etc/ssh/ssh_host_ed25519_key"].mode & 0o777 == 0o600
+    assert members["usr/lib/b200-vm/power-on"].mode & 0o111
+    assert {"etc/b200-lab/scenario.json", "usr/lib/b200-lab/lab_firmware/vm.py"} <= set(members)
+    assert {(member.uid, member.uname) for member in members.values()} == {(0, "root")}
+    assert not [name for name in members if name.endswith(".pyc")]
+
+
+def test_kernel_is_the_newest_that_dpkg_has() -> None:
+    names = ("linux-image-6.1.0-9-amd64", "linux-image-6.1.0-41-amd64", "linux-image-amd64")
+    status = "\n".join(f"Package: {name}\n" for name in names)
+    assert packages.kernel_release(status) == "6.1.0-41-amd64"
+
+
+def test_image_without_a_kernel_is_refused() -> None:
+    with pytest.raises(LabError, match="no kernel"):
+        packages.kernel_release("Package: bash\n")
+
+
+def test_machine_has_an_address_beside_the_hosts() -> None:
+    addresses = {host_address(f"b200-{number}") for number in range(1, 65)}
+    assert host_address(VM_NAME) not in addresses
+    assert host_address(VM_NAME).startswith("10.77.0.")
+
+
+def test_process_that_is_not_ours_is_never_ended(tmp_path: Path) -> None:
+    """The id of a machine that is gone may be another process's by now."""
+    import json
+    import os
+
+    record = {"pid": os.getpid(), "started": "1"}
+    (tmp_path / "process.json").write_text(json.dumps(record))
+    assert process.pid_of(tmp_path) is None
+    assert process.stop(tmp_path) is False
+
+
+def test_program_that_fails_at_once_is_told_with_its_words(tmp_path: Path) -> None:
+    with pytest.raises(LabError, match="no such option"):
+        process.start(["sh", "-c", "echo no such option; exit 1"], tmp_path)
+
+
+SSH_CONFIG = """\
+Host node
+  HostName 192.168.121.10
+  User root
+  Port 22
+  IdentityFile "/home/me/lab/id"
+"""
+
+
+def test_vagrants_ssh_config_is_read() -> None:
+    told = vagrant.ssh_config_values(SSH_CONFIG)
+    assert (told["HostName"], told["Port"], told["IdentityFile"]) == (
+        "192.168.121.10", "22", "/home/me/lab/id",
+    )  # fmt: skip
+
+
+def test_hosts_of_vagrant_are_not_in_the_labs_own_ssh_config() -> None:
+    entries: list[dict[str, Any]] = [
+        {"name": "b200-1"},
+        {"name": VM_NAME, "kind": "vm"},
+        {"name": "b200-vagrant", "kind": "vagrant"},
+    ]
+    assert ssh.reached(entries) == ["b200-1", VM_NAME]

@@ -1,0 +1,87 @@
+"""What the virtual machine's firmware puts over the real devices."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from deploy.node import pci as reader
+from tests.lab import scenario
+from tests.lab.firmware.lab_firmware import infiniband, pci, tree, vm
+from tests.lab.vm.machine import NUMA_NODES
+
+HEALTHY = scenario.render("healthy", NUMA_NODES)
+GPU = HEALTHY["gpus"][4]
+
+
+@pytest.fixture
+def port(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A root port with a device, as the kernel has them, and where they are seen afterwards."""
+    real = tmp_path / "real"
+    monkeypatch.setattr(vm, "REAL", real)
+    port = tmp_path / "pci0000:9c/0000:9c:00.0"
+    device = port / GPU["pci_address"]
+    device.mkdir(parents=True)
+    for name, text in {"vendor": "0x1b36", "numa_node": "1", "local_cpulist": "1"}.items():
+        (device / name).write_text(f"{text}\n")
+    (port / "config").write_bytes(b"real")
+    (port / "max_link_speed").write_text("16.0 GT/s PCIe\n")
+    (device / "subsystem").symlink_to("../../../bus")
+    real.mkdir()
+    (real / port.name).symlink_to(port)
+    return port
+
+
+@pytest.fixture
+def shown(tmp_path: Path, port: Path) -> Path:
+    """What lies over them."""
+    folder = tmp_path / "shown" / port.name
+    tree.write(folder, vm.port_folder(HEALTHY, GPU, port, port / GPU["pci_address"]))
+    return folder
+
+
+def test_gpu_is_the_scenarios_and_its_place_the_kernels(shown: Path, port: Path) -> None:
+    device = shown / GPU["pci_address"]
+    assert (device / "vendor").read_text().strip() == "0x10de"
+    (port / GPU["pci_address"] / "numa_node").write_text("0\n")
+    assert (device / "numa_node").read_text().strip() == "0", "the scenario's node is shown"
+
+
+def test_root_port_is_real_but_for_its_link(shown: Path) -> None:
+    assert (shown / "config").read_bytes() == b"real"
+    assert (shown / "max_link_speed").read_text().strip() == "32.0 GT/s PCIe"
+
+
+def test_link_to_elsewhere_leads_where_it_led(shown: Path, tmp_path: Path) -> None:
+    led = (shown / GPU["pci_address"] / "subsystem").readlink()
+    assert led == tmp_path / "bus"
+
+
+def test_node_program_takes_it_for_a_gpu(shown: Path) -> None:
+    assert reader.is_gpu(shown / GPU["pci_address"])
+    assert reader.driver(shown / GPU["pci_address"]) is None
+
+
+def test_module_that_is_loaded_comes_by_afterwards() -> None:
+    lines = vm.hooks().splitlines()
+    assert [line.split()[1] for line in lines] == ["mlx5_ib", "ib_umad", "nvidia"]
+    for line in lines:
+        load, _, after = line.partition(" && ")
+        assert "--ignore-install" in load
+        assert after == vm.SHOW
+
+
+def test_functions_lead_to_devices_that_are_there(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(vm, "RUN", tmp_path)
+    for nic in HEALTHY["nics"]:
+        tree.write(tmp_path, vm.simulated(HEALTHY, nic, pci.nic(HEALTHY, nic)))
+    tree.write(tmp_path / "class", vm.functions(HEALTHY))
+    assert set(vm.functions(HEALTHY)) == set(infiniband.devices(HEALTHY["nics"]))
+    told: dict[str, Any] = reader.nic(tmp_path / "class" / "mlx5_0")
+    assert told["address"] == "0000:05:00.0"
+    assert told["switch_management"] is True
+    assert told["bridges"] == ["0000:02:01.0"]

@@ -1,0 +1,143 @@
+"""From a bare system to a serving node on a kernel of its own: what a container cannot show."""
+
+from __future__ import annotations
+
+import pytest
+
+from deploy.core import cpulist
+from tests.lab.scenario import render
+from tests.lab.vm.machine import NUMA_NODES
+from tests.vm.conftest import DATA, Deployed
+from tests.vm.driving import Machine
+
+DRIVER = "580.126.20"
+REPLICAS = (0, 1)
+GPUS = render("healthy", NUMA_NODES)["gpus"]
+_CGROUP = "/sys/fs/cgroup$(systemctl show -P ControlGroup vllm@{}.service)"
+
+
+@pytest.fixture(autouse=True)
+def serving(deployed: Deployed) -> None:
+    """Each test speaks of the machine as deployed."""
+    assert deployed.outcome.code == 0, deployed.outcome.said
+
+
+def main_pid(vm: Machine, replica: int) -> int:
+    return int(vm.on(f"systemctl show -P MainPID vllm@{replica}.service"))
+
+
+def test_one_run_with_exactly_one_reboot_makes_a_live_node(vm: Machine, deployed: Deployed) -> None:
+    assert deployed.outcome.outcome(vm.name) == "live", deployed.outcome.told(vm.name)
+    assert deployed.boots == 1
+    assert deployed.new_boot_id
+    assert deployed.same_process, "the emulator was started anew: that was no reboot"
+
+
+def test_the_boot_loader_gave_the_kernel_what_its_drop_in_says(vm: Machine) -> None:
+    lines = vm.on("grep -h '^GRUB_CMDLINE' /etc/default/grub.d/60-b200kit.cfg").splitlines()
+    words = {word for line in lines for word in line.split('"')[1].split() if "GRUB" not in word}
+    assert words
+    assert words <= set(vm.on("cat /proc/cmdline").split())
+
+
+def test_dkms_built_the_driver_and_the_kernel_loaded_it(vm: Machine) -> None:
+    kernel = vm.on("uname -r")
+    assert vm.on(f"dkms status -m nvidia -v {DRIVER} -k {kernel}").endswith("installed")
+    assert vm.on("modinfo -F version nvidia") == DRIVER
+    assert vm.on("modinfo -n nvidia") == f"/lib/modules/{kernel}/updates/dkms/nvidia.ko"
+    assert vm.on("cat /sys/module/nvidia/version") == DRIVER
+    assert int(vm.on("ls -d /sys/bus/pci/drivers/nvidia/0000:* | wc -l")) == 8
+    assert f"NVRM: loading NVIDIA UNIX Open Kernel Module for x86_64  {DRIVER}" in vm.on("dmesg")
+
+
+def test_kernel_loaded_the_fabrics_modules(vm: Machine) -> None:
+    loaded = {line.split()[0] for line in vm.on("cat /proc/modules").splitlines()}
+    assert {"mlx5_core", "mlx5_ib", "ib_umad"} <= loaded
+
+
+@pytest.mark.parametrize("replica", REPLICAS)
+def test_limits_are_in_force_for_what_serves(vm: Machine, replica: int) -> None:
+    text = vm.on(f"cat /proc/{main_pid(vm, replica)}/limits")
+    rows = {line[:25].strip(): line[25:].split() for line in text.splitlines()}
+    assert rows["Max locked memory"][:2] == ["unlimited", "unlimited"]
+    assert rows["Max open files"][:2] == ["1048576", "1048576"]
+
+
+@pytest.mark.parametrize("replica", REPLICAS)
+def test_replica_runs_on_the_processors_of_its_gpus_node(vm: Machine, replica: int) -> None:
+    uuids = vm.on(f"tr '\\0' '\\n' </proc/{main_pid(vm, replica)}/environ"
+                  " | sed -n 's/^CUDA_VISIBLE_DEVICES=//p'").split(",")  # fmt: skip
+    nodes = {kernels_node(vm, uuid) for uuid in uuids}
+    assert len(uuids) == 4
+    assert len(nodes) == 1
+    (node,) = nodes
+    near = set(cpulist.parse(vm.on(f"cat /sys/devices/system/node/node{node}/cpulist")))
+    each = f"for p in $(cat {_CGROUP.format(replica)}/cgroup.procs)"
+    script = f"{each}; do cat /proc/$p/task/*/status; done"
+    allowed = [
+        line.split()[1] for line in vm.on(script).splitlines() if "Cpus_allowed_list" in line
+    ]
+    assert allowed
+    assert all(set(cpulist.parse(text)) <= near for text in allowed)
+
+
+@pytest.mark.parametrize("replica", REPLICAS)
+def test_memory_is_bound_to_that_node_by_the_kernel(vm: Machine, replica: int) -> None:
+    lines = vm.on(f"cat /proc/{main_pid(vm, replica)}/numa_maps").splitlines()
+    assert {line.split()[1] for line in lines} == {f"bind:{replica}"}
+    # What is mapped from a file shares the page cache, which may be anywhere.
+    own = [line for line in lines if "anon=" in line and "file=" not in line]
+    places = {word.partition("=")[0] for line in own for word in line.split() if word[0] == "N"}
+    assert places == {f"N{replica}"}
+
+
+def kernels_node(vm: Machine, uuid: str) -> int:
+    """The NUMA node of a GPU's PCI device, as the kernel has it from the firmware's tables."""
+    address = next(gpu["pci_address"] for gpu in GPUS if gpu["uuid"] == uuid)
+    return int(vm.on(f"cat /sys/bus/pci/devices/{address}/numa_node"))
+
+
+def in_cgroup(replica: int, script: str) -> str:
+    """A shell line run as root inside a replica's control group: no file permission forbids it."""
+    return f"sh -c 'echo $$ > {_CGROUP.format(replica)}/cgroup.procs && {script}' 2>&1"
+
+
+def test_devices_are_forbidden_by_the_control_group(vm: Machine) -> None:
+    assert vm.code("head -c 1 /dev/vda >/dev/null") == 0
+    assert "not permitted" in vm.on(in_cgroup(0, "head -c 1 /dev/vda"))
+    assert vm.on(in_cgroup(0, "head -c 1 /dev/zero | wc -c")) == "1"
+
+
+def test_network_is_forbidden_by_the_control_group(vm: Machine) -> None:
+    ask = 'python3 -c "import socket; socket.create_connection((\\"{}\\", {}), 3)"'
+    mirror, own = ask.format("10.77.0.1", 8780), ask.format("127.0.0.1", 22)
+    assert vm.code(f"sh -c '{mirror}'") == 0
+    # The kernel drops the packets: nothing says no.
+    assert "TimeoutError" in vm.on(in_cgroup(0, mirror))
+    assert vm.on(in_cgroup(0, own)) == ""
+
+
+def test_memory_limit_is_one_on_this_kernel(vm: Machine) -> None:
+    grow = "python3 -c 'bytearray(200 << 20)'"
+    assert vm.code(f"systemd-run --quiet --wait -p MemoryMax=64M {grow}") != 0
+    assert vm.code(f"systemd-run --quiet --wait -p MemoryMax=512M {grow}") == 0
+
+
+def test_switched_on_by_hand_acs_is_found_and_switched_off_again(vm: Machine) -> None:
+    port = "1a:00.0"
+    control = f"setpci -s {port} ECAP_ACS+6.w"
+    vm.on(f"{control}=1d")
+    assert int(vm.on(control), 16) & 0xC
+    checked = vm.deploy("check.py")
+    assert checked.code != 0
+    assert "ACS" in checked.said
+    vm.on("systemctl restart b200-acs.service")
+    assert not int(vm.on(control), 16) & 0xC
+
+
+def test_second_run_changes_nothing(vm: Machine) -> None:
+    boot = vm.boot_id()
+    again = vm.deploy(data=DATA)
+    assert again.code == 0, again.said
+    assert again.host(vm.name)["changes"] == 0, again.said
+    assert vm.boot_id() == boot
