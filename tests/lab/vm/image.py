@@ -95,6 +95,7 @@ def prepare(root: Path) -> None:
     for key in (root / "etc/ssh").glob("ssh_host_*"):
         key.unlink()
     (root / "etc/apt/apt.conf.d/99mmdebstrap").unlink(missing_ok=True)
+    (root / "etc/dpkg/dpkg.cfg.d/99mmdebstrap").unlink(missing_ok=True)
     (root / "var/lib/dbus/machine-id").unlink(missing_ok=True)
     for source in (root / "etc/apt/sources.list.d").glob("*"):
         source.unlink()

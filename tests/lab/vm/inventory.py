@@ -10,8 +10,8 @@ from tests.lab.vm.packages import repository_url
 # the server's at all, tokens come slowly and few requests are under way at once.
 PACE = {"STANDIN_TTFT_MS": "60", "STANDIN_ITL_MS": "15"}
 SMOKE = {
-    "requests": 6,
-    "rate": 1.0,
+    "requests": 5,
+    "rate": 2.0,
     "input_tokens": 16,
     "output_tokens": 8,
     "ttft_ms": 10_000.0,

@@ -17,7 +17,10 @@ QEMU = "qemu-system-x86_64"
 MEMORY_MIB = 2048
 NUMA_NODES = 2
 DISTANCE = 21
-_EMULATOR = ("-accel", "tcg,thread=multi,tb-size=512", "-cpu", "max,vendor=GenuineIntel")
+# An Intel processor, as the nodes have. Without ERMS and FSRM the kernel moves memory by words, of
+# which an emulator does one at a time, and not by bytes: a boot costs 33 s of CPU instead of 44.
+_CPU = "max,vendor=GenuineIntel,erms=off,fsrm=off"
+_EMULATOR = ("-accel", "tcg,thread=multi,tb-size=512", "-cpu", _CPU)
 _QUIET = ("-nodefaults", "-no-user-config", "-display", "none", "-monitor", "none")
 _FIRST_SLOT = 8
 
@@ -25,7 +28,7 @@ _FIRST_SLOT = 8
 def first_start(image: Path, kernel: Path, initrd: Path, console: Path) -> list[str]:
     """Start a disk's kernel directly with the program that makes it bootable, until power off."""
     append = (
-        "console=ttyS0 root=/dev/vda1 rw quiet mitigations=off nokaslr "
+        "console=ttyS0 root=/dev/vda1 rw quiet mitigations=off norandmaps "
         "init=/usr/lib/b200-vm/make-bootable"
     )
     return [
