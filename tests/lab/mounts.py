@@ -9,6 +9,10 @@ from pathlib import Path
 from tests.lab.paths import LabError
 from tests.lab.shell import run
 
+# What runs behind this has mounts of its own, which end with it, however it ends: a tree that a
+# killed mmdebstrap left can be removed.
+OWN_MOUNTS = ("unshare", "--mount")
+
 
 def parse_mountinfo(text: str) -> list[tuple[Path, str]]:
     """Return (mount point, file system type) of each line of a ``mountinfo`` file."""

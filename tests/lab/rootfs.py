@@ -7,7 +7,7 @@ import json
 from pathlib import Path
 
 from tests.lab.debian import SUITE, debian_sources
-from tests.lab.mounts import mounted_below, remove_tree
+from tests.lab.mounts import OWN_MOUNTS, mounted_below, remove_tree
 from tests.lab.paths import LabError, LabPaths
 from tests.lab.shell import Progress, run, timed
 
@@ -75,7 +75,7 @@ def _bootstrap(target: Path) -> None:
     leave_out = [f"--dpkgopt=path-exclude=/usr/share/{part}/*" for part in _LEFT_OUT]
     run(
         [
-            "mmdebstrap", "--quiet", "--variant=minbase", "--mode=root",
+            *OWN_MOUNTS, "mmdebstrap", "--quiet", "--variant=minbase", "--mode=root",
             f"--include={','.join(PACKAGES)}",
             '--aptopt=APT::Install-Recommends "false"',
             *leave_out, SUITE, target, *debian_sources(),

@@ -6,7 +6,7 @@ import shutil
 from pathlib import Path
 
 from tests.lab.debian import SUITE, debian_sources
-from tests.lab.mounts import remove_tree
+from tests.lab.mounts import OWN_MOUNTS, remove_tree
 from tests.lab.paths import LabError, LabPaths
 from tests.lab.shell import Progress, run, timed
 from tests.lab.vm import disk, recipe
@@ -68,7 +68,7 @@ def _bootstrap(root: Path, early: Path) -> None:
     answer = "grub-pc grub-pc/install_devices_empty boolean true"
     run(
         [
-            "mmdebstrap", "--quiet", "--variant=minbase", "--mode=root",
+            *OWN_MOUNTS, "mmdebstrap", "--quiet", "--variant=minbase", "--mode=root",
             f"--include={','.join(recipe.PACKAGES)}",
             '--aptopt=APT::Install-Recommends "false"',
             *recipe.dpkg_options(),
