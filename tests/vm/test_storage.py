@@ -42,7 +42,7 @@ def test_two_disks_are_an_array_with_the_models_on_it(vm: Machine, stored: Outco
     assert uuid is not None
     assert f"UUID={mdadm_uuid(uuid)}" in vm.on("mdadm --detail --scan")
     assert "raid0" in vm.on("cat /proc/mdstat")
-    assert vm.on("findmnt -no FSTYPE,OPTIONS /srv/models").startswith("ext4 rw,noatime")
+    assert vm.on("findmnt -nro FSTYPE,OPTIONS /srv/models").startswith("ext4 rw,noatime")
     assert vm.on("ls /srv/models/tiny-llama/*/.complete")
 
 
