@@ -1,6 +1,5 @@
 # Two commands for a newcomer: `make demo` and `make test`. Each sets up what it needs.
-# The virtual machine's tests stand apart: `make test-vm`.
-.PHONY: demo test test-vm lint setup down vagrant-validate vagrant-up vagrant-down
+.PHONY: demo test lint setup down vagrant-validate vagrant-up vagrant-down
 
 PY = .venv/bin/python
 
@@ -13,10 +12,7 @@ demo: setup
 	@$(PY) -m tests.lab.demo
 
 test: setup
-	@.venv/bin/pytest -m "not vm"
-
-test-vm: setup
-	@.venv/bin/pytest tests/vm
+	@.venv/bin/pytest
 
 lint: setup
 	@.venv/bin/ruff format --check .

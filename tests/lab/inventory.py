@@ -10,6 +10,9 @@ from tests.lab.vm import inventory as vm_inventory
 
 Host = tuple[str, dict[str, Any]]
 
+# What a stand-in answers is no latency; the measurement itself is what is tried out.
+_SHORT = {"smoke": {"requests": 18}}
+
 
 def nodes() -> list[Host]:
     """Every lab host with its connection and inventory data; refuses when no lab is up."""
@@ -65,6 +68,7 @@ def _data(lab: dict[str, Any]) -> dict[str, Any]:
         "console": "the lab's log of the host",
         # The clock is this machine's.
         "clock_synchronized": False,
+        **(_SHORT if lab["engine"]["stand_in"] else {}),
     }
 
 

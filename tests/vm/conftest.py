@@ -38,7 +38,7 @@ class Deployed:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """What asks for the machine is for `make test-vm`; `make test` leaves it out."""
+    """What asks for the machine takes minutes: `-m "not vm"` leaves it out."""
     for item in items:
         if "tests/vm" in str(item.path) and "vm" in getattr(item, "fixturenames", ()):
             item.add_marker(pytest.mark.vm)
