@@ -59,6 +59,13 @@ STUCK = {
         "",
         "restart-service: restart the fabric manager, then reboot",
     ),
+    "b200-8": (
+        "bring-up-persistenced-fails",
+        "persistence daemon",
+        "nvidia-persistenced.service is not active (failed",
+        "says: Failed to find user ID of user 'nvidia-persistenced'",
+        "restart-service: nvidia-persistenced.service, once what its journal says is mended",
+    ),
 }
 MENDED = ("b200-4", "b200-6")
 

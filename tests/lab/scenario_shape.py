@@ -168,6 +168,7 @@ SCENARIO: dict[str, Any] = {
     ],
     "fabric": {"completes": bool, "after_s": int, "mode": int},
     "fabric_manager": frozenset({"runs", "fails", "dies", "masked"}),
+    "persistence_daemon": frozenset({"runs", "fails"}),
     "nvlsm": {"missing": bool, "dies": bool},
     "modules": {"unavailable": [str], "forbidden": [str]},
     "packages": dict,

@@ -38,6 +38,7 @@ def conf(
         f"fabric.completes={int(fabric['completes'])}",
         f"fabric.after_s={fabric['after_s']}",
         f"fabric.manager={scenario['fabric_manager']}",
+        f"persistence.daemon={scenario['persistence_daemon']}",
         f"nvlsm.dies={int(scenario['nvlsm']['dies'])}",
         f"persistence.marker={PERSISTENCE_MARKER}",
         *(f"{key}={value}" for key, value in scenario["nvml"].items()),
