@@ -37,10 +37,15 @@ def make_image(image: Path, root: Path, mebibytes: int) -> None:
 
 
 def put_file(image: Path, source: Path, target: str) -> None:
-    """Write a file into the image's file system, without mounting it; its folder is made."""
+    """Write a file into the image's file system, without mounting it; its folder is made.
+
+    Raises `LabError` where the file system was not unmounted cleanly: its journal would undo this.
+    """
     folder, _, name = target.rpartition("/")
     commands = f'mkdir {folder}\ncd {folder}\nwrite "{source}" {name}\n'
     place = f"{image}?offset={_FIRST_SECTOR * SECTOR}"
+    if "needs_recovery" in run(["dumpe2fs", "-h", place]).stdout:
+        raise LabError(f"{image.name} was not unmounted cleanly: its journal would undo a write")
     done = run(["debugfs", "-w", "-f", "-", place], stdin=commands)
     if "File not found" in done.stderr or "No such" in done.stderr:
         raise LabError(f"{source.name} could not be written into {image.name}: {last_line(done)}")

@@ -13,6 +13,7 @@ import pytest
 from tests.lab import ssh
 from tests.lab.paths import VM_NAME, LabError, LabPaths, host_address
 from tests.lab.scenario import render
+from tests.lab.shell import run
 from tests.lab.vm import disk, machine, packages, process, recipe, vagrant
 from tests.lab.vm.seed import write_seed
 
@@ -154,3 +155,29 @@ def test_hosts_of_vagrant_are_not_in_the_labs_own_ssh_config() -> None:
         {"name": "b200-vagrant", "kind": "vagrant"},
     ]
     assert ssh.reached(entries) == ["b200-1", VM_NAME]
+
+
+@pytest.fixture
+def small_image(tmp_path: Path) -> Path:
+    """A partitioned image of 16 MiB whose file system has one folder."""
+    (tmp_path / "root/var/lib").mkdir(parents=True)
+    disk.make_image(tmp_path / "disk.raw", tmp_path / "root", 16)
+    return tmp_path / "disk.raw"
+
+
+def debugfs(image: Path, *arguments: str) -> str:
+    """What debugfs says of an image's file system."""
+    return run(["debugfs", *arguments, f"{image}?offset={2048 * 512}"]).stdout
+
+
+def test_file_is_written_into_an_image_with_its_folder(small_image: Path, tmp_path: Path) -> None:
+    (tmp_path / "seed").write_text("told")
+    disk.put_file(small_image, tmp_path / "seed", "/var/lib/b200-vm/seed.tar")
+    assert debugfs(small_image, "-R", "cat /var/lib/b200-vm/seed.tar") == "told"
+
+
+def test_image_whose_journal_would_undo_it_is_refused(small_image: Path, tmp_path: Path) -> None:
+    (tmp_path / "seed").write_text("told")
+    debugfs(small_image, "-w", "-R", "feature needs_recovery")
+    with pytest.raises(LabError, match="not unmounted cleanly"):
+        disk.put_file(small_image, tmp_path / "seed", "/var/lib/b200-vm/seed.tar")
