@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import sys
 from importlib import import_module
-
-from deploy.catalogue import ROOT
+from pathlib import Path
 
 COMMANDS = {
     "judge": ("deploy.judge_cli", "judge a recorded NodeState: 0 fit, 1 unfit, 2 not measured"),
     "lab": ("tests.lab.cli", "simulated B200 nodes on this machine: up, down, status"),
+    "plan": ("deploy.plan_cli", "how a node should serve a model, and why"),
+    "record": ("deploy.record_cli", "measured runs: list, show, accept a baseline, compare"),
     "report": ("deploy.report.cli", "show the report of the latest run, or of one"),
+    "smoke": ("deploy.smoke_cli", "latency of an endpoint: 0 pass, 1 fail, 2 invalid or bad input"),
 }
 
 
@@ -24,7 +26,7 @@ def main(argv: list[str] | None = None) -> int:
     module, _ = COMMANDS[arguments[0]]
     if module.startswith("tests."):
         # The lab lives beside the tests of a checkout, not in the installed package.
-        sys.path.insert(0, str(ROOT))
+        sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
     run = import_module(module).main
     status: int = run(arguments[1:])
     return status

@@ -37,10 +37,21 @@ nothing was touched. Besides each key for itself, it is refused when
 
 - `driver` is older than the hardware needs, or a branch instead of an exact version;
 - `model` or `hardware` is not in the catalogue (`deploy/models/`, `deploy/hardware/`);
-- `replicas` times `tensor_parallel` is more than the hardware's GPUs;
+- `replicas` times `tensor_parallel` is more than the hardware's GPUs, or neither they nor a `goal`
+  are given;
+- the model does not fit (with the bytes that lack), its heads are not divided by
+  `tensor_parallel`, or `max_model_len` is more than it or its cache can take;
+- CPUs are given twice, `gpus` says fewer than the hardware has without a waiver, or the attention
+  backend cannot keep the asked KV cache format ([serving.md](serving.md#sizing-and-layout));
 - `settings` names a setting or a value that is not in [settings.md](settings.md);
 - two ports are the same, or `replica_ports` has not one port a replica;
+- `weights.share` names nobody, everybody, or a port that is taken;
+- the gateway is public without a certificate, two clients have one name, weights or
+  `serving_floor` cannot be ([Gateway](serving.md#gateway));
 - a secret names none or several of `env`, `file` and `command`, or cannot be had from there;
+- the engine does not take a flag, a value or a variable, its version is unsafe or unknown, or it is
+  told what the kit tells it ([Engines](serving.md#engines));
+- nodes of a `group` do not agree ([More than one node](serving.md#more-than-one-node));
 - a file it names cannot be read, a repository's key has another fingerprint, or a template uses a
   variable that nobody sets.
 """

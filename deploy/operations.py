@@ -76,6 +76,13 @@ def require_proven(node: Node) -> Commands:
 
 
 @operation(is_idempotent=True)
+def require_served_well(node: Node) -> Commands:
+    """Judge what only shows on a node that serves; one that fails it stops serving and leaves."""
+    if _executing():
+        yield _command(node, "proof", lambda: verdict.require_served_well(node, _observed))
+
+
+@operation(is_idempotent=True)
 def judge(node: Node) -> Commands:
     """Judge the node and change nothing; one that is not fit fails."""
     if _executing():

@@ -7,6 +7,7 @@ the whole run there, with one line a problem, while nothing has been touched.
 
 from __future__ import annotations
 
+import contextlib
 import sys
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
@@ -17,9 +18,11 @@ from pyinfra.api.state import BaseStateCallback, State
 from pyinfra.context import ctx_state
 
 from deploy import catalogue, secrets, spool
-from deploy.core import openpgp
+from deploy.core import engines, fleet, groups, openpgp
 from deploy.core import spec as specs
+from deploy.core.engines import rules
 from deploy.core.fields import Problem
+from deploy.core.model import ModelError
 from deploy.core.spec import NodeSpec
 from deploy.render import RenderError
 from deploy.run import Node
@@ -87,6 +90,7 @@ def check_all(state: State) -> None:
                 RUN.nodes[host.name] = found
             else:
                 problems += [_line(host, problem) for problem in found]
+    problems += _of_groups(state)
     if problems:
         RUN.nodes.clear()
         _refused.extend(dict.fromkeys(problems))
@@ -97,14 +101,35 @@ def check_all(state: State) -> None:
 
 
 def _node(host: Host) -> Node | list[Problem]:
-    parsed = specs.parse(_own_data(host), catalogue.load())
+    parsed = _spec(host)
     if isinstance(parsed, list):
         return parsed
     found, problems = secrets.resolve(parsed)
     node = Node(name=host.name, spec=parsed, secrets=found)
     problems += _missing_files(parsed)
     # Keys and templates can be looked at only when every file they need is there.
-    return problems or [*_wrong_keys(parsed), *_broken_templates(node)] or node
+    return problems or [*_wrong_files(parsed), *_broken_templates(node)] or node
+
+
+def _spec(host: Host) -> NodeSpec | list[Problem]:
+    every = ((other.name, other.data.dict()) for other in host.inventory)
+    data = fleet.filled(_own_data(host), every)
+    try:
+        known = catalogue.having(catalogue.load(), data.get("model"), data.get("model_config"))
+    except ModelError as error:
+        return [Problem("model_config", str(error))]
+    return specs.parse(data, known)
+
+
+def _of_groups(state: State) -> Iterator[str]:
+    """What nodes that serve as one do not agree on, those of the group outside the run included."""
+    if not any(node.spec.group for node in RUN.nodes.values()):
+        return
+    hosts = {host.name: host for host in state.inventory}
+    parsed = {name: _spec(host) for name, host in hosts.items()}
+    sound = {name: spec for name, spec in parsed.items() if isinstance(spec, NodeSpec)}
+    for name in RUN.nodes:
+        yield from (_line(hosts[name], problem) for problem in groups.between(sound, name))
 
 
 def _own_data(host: Host) -> Mapping[str, Any]:
@@ -115,13 +140,20 @@ def _own_data(host: Host) -> Mapping[str, Any]:
 
 def _missing_files(spec: NodeSpec) -> Iterator[Problem]:
     """Files of the controller that the inventory names and nobody can read."""
-    named = [("engine.requirements", spec.engine.requirements)]
+    named = [] if spec.engine.image else [("engine.requirements", spec.engine.requirements)]
     named += [(f"repositories.{n}.key", r.key) for n, r in enumerate(spec.repositories)]
+    named += [("fleet.trust", spec.fleet.trust)] if spec.fleet and spec.fleet.trust else []
+    named += [(f"system_prompts.{n}", path) for n, path in enumerate(spec.system_prompts)]
     for key, path in named:
         try:
             Path(path).read_bytes()
         except OSError as error:
             yield Problem(key, f"{path} cannot be read on the controller: {error.strerror}")
+    for number, path in enumerate(spec.system_prompts):
+        with contextlib.suppress(OSError):
+            text = Path(path).read_text("utf-8", "replace")
+            if not text.strip() or "\ufffd" in text:
+                yield Problem(f"system_prompts.{number}", f"{path} is empty or is no UTF-8 text")
 
 
 def _broken_templates(node: Node) -> Iterator[Problem]:
@@ -130,6 +162,15 @@ def _broken_templates(node: Node) -> Iterator[Problem]:
             stage.wanted(node, nominal_layout(node))
     except RenderError as error:
         yield Problem("templates", str(error))
+
+
+def _wrong_files(spec: NodeSpec) -> Iterator[Problem]:
+    """Files that say something else than the inventory does."""
+    yield from _wrong_keys(spec)
+    if not spec.engine.image:
+        lock = Path(spec.engine.requirements).read_text(errors="replace")
+        if told := rules.unlike_lock(engines.of(spec.engine), spec.engine, lock):
+            yield Problem("engine.version", told)
 
 
 def _wrong_keys(spec: NodeSpec) -> Iterator[Problem]:

@@ -112,7 +112,10 @@ class Remote:
     def observe(self, ask: dict[str, Any]) -> dict[str, Any]:
         """The node's NodeState document."""
         packed = base64.b64encode(json.dumps(ask).encode()).decode()
-        raw = self.program(f"observe --ask {packed}", timeout=min(self.timeout, 120))
+        # Every byte of a model takes as long as a stage; all else is there in seconds.
+        hashed = bool(ask.get("weights", {}).get("hash"))
+        patience = self.timeout if hashed else min(self.timeout, 120)
+        raw = self.program(f"observe --ask {packed}", timeout=patience)
         try:
             state = json.loads(raw)
         except ValueError:

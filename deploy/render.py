@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import re
+import shlex
 from functools import cache
 
 import jinja2
@@ -10,6 +12,7 @@ import jinja2
 from deploy.catalogue import ROOT
 
 TEMPLATES = ROOT / "templates"
+_PLAIN = re.compile(r"[\w./:=@%+,-]+")
 
 
 class RenderError(ValueError):
@@ -29,6 +32,8 @@ def _environment() -> jinja2.Environment:
     # A JSON scalar is a YAML scalar, quoted where it must be.
     environment.filters["yaml"] = json.dumps
     environment.filters["assignment"] = _assignment
+    environment.filters["argument"] = _argument
+    environment.filters["shell"] = shlex.quote
     return environment
 
 
@@ -44,5 +49,14 @@ def render(name: str, **values: object) -> bytes:
 
 def _assignment(name: str, value: str) -> str:
     """One quoted assignment of a unit's Environment=: systemd splits at blanks and expands %."""
-    escaped = value.replace("\\", "\\\\").replace('"', '\\"').replace("%", "%%")
-    return f'"{name}={escaped}"'
+    return f'"{name}={_escaped(value)}"'
+
+
+def _argument(word: str) -> str:
+    """One word of a unit's Exec line, quoted where it must be; there systemd expands $, too."""
+    escaped = _escaped(word).replace("$", "$$")
+    return escaped if _PLAIN.fullmatch(escaped) else f'"{escaped}"'
+
+
+def _escaped(value: str) -> str:
+    return value.replace("\\", "\\\\").replace('"', '\\"').replace("%", "%%")

@@ -17,8 +17,11 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any
 
+from deploy import catalogue
+from deploy.core import groups
 from deploy.core import layout as layouts
-from deploy.core.layout import LayoutError, Replica
+from deploy.core.cores import LayoutError
+from deploy.core.layout import Replica
 from deploy.core.spec import NodeSpec
 from deploy.remote import Remote
 from deploy.secrets import Secret
@@ -64,6 +67,11 @@ class Node:
         """How many changes this run made on the node."""
         return sum(len(stage["changes"]) for stage in self.stages)
 
+    @property
+    def headless(self) -> bool:
+        """Whether it works for another node of its group and has no endpoint of its own."""
+        return groups.headless(self.spec, self.name)
+
     def connected(self) -> Remote:
         """The connection; a node without one is a mistake of ours, not of the inventory."""
         if self.remote is None:
@@ -78,8 +86,13 @@ class Node:
         """Replicas planned from the last observation."""
         spec = self.spec
         try:
-            self.replicas = layouts.plan(
-                self.state or {}, spec.replicas, spec.tensor_parallel, spec.ports()
+            self.replicas = layouts.place(
+                self.state or {},
+                spec.replicas,
+                catalogue.shape_of(spec),
+                spec.ports(),
+                spec.replica_cpus,
+                spec.client_cpus,
             )
         except LayoutError as error:
             raise StageFailed(str(error)) from None

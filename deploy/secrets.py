@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import os
 import subprocess
-from collections.abc import Iterator
 from pathlib import Path
 
 from deploy.core.fields import Problem
-from deploy.core.spec import NodeSpec
+from deploy.core.spec import NodeSpec, secret_references
 from deploy.core.spec_parts import SecretRef
 
+# Those the serving units and the node program read; the others are for the gateway alone.
 NAMES = ("api_key", "hf_token")
 
 
@@ -32,19 +32,12 @@ def resolve(spec: NodeSpec) -> tuple[dict[str, Secret], list[Problem]]:
     """The node's secrets by name, and a problem for each that cannot be had."""
     found: dict[str, Secret] = {}
     problems: list[Problem] = []
-    for name, ref in _references(spec):
+    for name, ref in secret_references(spec):
         try:
             found[name] = Secret(_read(ref))
         except (KeyError, OSError, ValueError, subprocess.SubprocessError) as error:
             problems.append(Problem(name, _reason(ref, error)))
     return found, problems
-
-
-def _references(spec: NodeSpec) -> Iterator[tuple[str, SecretRef]]:
-    for name in NAMES:
-        ref = getattr(spec, name)
-        if ref is not None:
-            yield name, ref
 
 
 def _read(ref: SecretRef) -> bytes:

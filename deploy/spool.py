@@ -14,7 +14,7 @@ import sys
 from pyinfra.api.host import Host
 from pyinfra.api.state import BaseStateCallback, State
 
-from deploy import observation, report
+from deploy import observation, recording, report
 from deploy.catalogue import ROOT
 from deploy.remote import Remote, RemoteError
 from deploy.session import RUN
@@ -75,6 +75,7 @@ def _write() -> None:
     if not RUN.began and not any(node.outcome for node in RUN.nodes.values()):
         return
     record = RUN.to_json()
+    recording.take(RUN.nodes, record)
     page = report.write(record, ROOT / "reports" / RUN.id)
     print(report.terminal(record, report=os.path.relpath(page)), flush=True)  # noqa: T201
     _exit_as_owed(report.exit_code(record))

@@ -6,22 +6,40 @@ from collections.abc import Callable
 from datetime import UTC, datetime
 from typing import Any
 
-from deploy.core.judge import judge
+from deploy.core.judge import judge, registered
 from deploy.core.verdict import Verdict
 from deploy.remote import RemoteError
 from deploy.run import Node, StageFailed, duration
-from deploy.stages import gate
+from deploy.stages import canary, gate, replica, weights
 
 Observer = Callable[[Node], dict[str, Any]]
 
 
-def judged(node: Node, observer: Observer) -> Verdict:
+# What only a node that serves can be judged by; at the gate nothing serves yet.
+_SERVING = ("placement.", "weights.")
+
+
+def judged(node: Node, observer: Observer, serving: bool = False) -> Verdict:
     """The verdict on the node as it is now; kept with the node for the report."""
     state = observer(node)
-    node.expectation = {**gate.expectation(node), "today": datetime.now(UTC).date().isoformat()}
+    node.expectation = expectation(node, serving)
     verdict = judge(node.expectation, state)
     node.verdict = verdict.to_json()
     return verdict
+
+
+def expectation(node: Node, serving: bool) -> dict[str, Any]:
+    """What the node is judged by today; *serving* adds what holds of its replicas that run."""
+    today = {"today": datetime.now(UTC).date().isoformat()}
+    return {**gate.expectation(node), **today, **(_of_serving(node) if serving else {})}
+
+
+def _of_serving(node: Node) -> dict[str, Any]:
+    model = {**weights.expected(node, serving=True), **canary.expected(node)}
+    try:
+        return {"placement": replica.placement(node), **model}
+    except StageFailed as error:
+        return {"placement": {"unmeasured": f"there is no layout: {error}"}, **model}
 
 
 def require(node: Node, observer: Observer) -> None:
@@ -37,6 +55,22 @@ def require(node: Node, observer: Observer) -> None:
         _withdraw(node, entry)
 
 
+def require_served_well(node: Node, observer: Observer) -> None:
+    """Judge what could not be judged before it served; a node that fails it stops serving."""
+    with node.stage("proof") as entry:
+        state = observer(node)
+        node.expectation = expectation(node, serving=True)
+        checks = {n: run for n, run in registered().items() if n.startswith(_SERVING)}
+        seen = judge(node.expectation, state, checks)
+        before = Verdict.from_json(node.verdict or {})
+        kept = tuple(f for f in before.findings if not f.check.startswith(_SERVING))
+        node.verdict = Verdict(kept + seen.findings, before.not_applicable).to_json()
+        entry["detail"] = "; ".join(f.summary for f in seen.findings if not f.blocks)
+        if seen.fit != "fit":
+            node.fail("proof", _why(seen), outcome="red")
+            _withdraw(node, entry)
+
+
 def _withdraw(node: Node, entry: dict[str, Any]) -> None:
     try:
         entry["changes"] += [f"stop {unit}" for unit in gate.withdraw(node)]
@@ -48,7 +82,7 @@ def _withdraw(node: Node, entry: dict[str, Any]) -> None:
 def report(node: Node, observer: Observer) -> None:
     """Judge only: the outcome is the verdict."""
     with node.stage("check"):
-        verdict = judged(node, observer)
+        verdict = judged(node, observer, serving=True)
     node.outcome = verdict.fit
     node.error = None if verdict.fit == "fit" else _why(verdict)
 

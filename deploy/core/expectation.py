@@ -9,6 +9,10 @@
      "passport": "keep" | "renew", "bandwidth": "off" | "when-installed" | "required",
      "bring_up": "off" | "judged", "unfinished": "off" | "judged",
      "container_runtimes": ["docker"],
+     "weights": {"root", "model", "revision", "serving": whether it must be there},
+     "placement": {"vllm@0.service": {"by": "systemd" | "engine", "cpus": "0-55", "nodes": "0",
+                                      "policy": "bind" | "local"}},
+     "canary": {"unit": "b200-canary.service", "replicas": ["vllm@0.service"]},
      "waivers": [{"check", "subject", "owner", "reason", "until": "2026-12-01"}]}
 
 Older documents lack clock_synchronized, settings, passport and bandwidth: clock and ACS are judged

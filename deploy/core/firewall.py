@@ -185,6 +185,9 @@ def _right(left: Mapping[str, Any], right: Any) -> str:
         return str(_PROTOCOLS.get(right, right))
     if isinstance(right, list):
         return ",".join(sorted(map(str, right)))
+    if isinstance(right, Mapping) and "range" in right:
+        first, last = right["range"]
+        return f"{first}-{last}"
     if isinstance(right, Mapping) and "prefix" in right:
         return f"{right['prefix']['addr']}/{right['prefix']['len']}"
     return str(right) if isinstance(right, str | int) else _json(right)

@@ -24,12 +24,15 @@ FORMULAS: dict[str, str] = {
     "e2el": "last chunk with a choice, minus sent (usage and [DONE] do not count)",
     "request_goodput": "requests that meet every objective, divided by duration",
     "schedule_delay": "sent minus scheduled: how late the client was (open loop)",
+    "client_queue_time": "the same for completed requests, under vllm bench serve's name",
+    "e2el_including_client_queue": "e2el + client_queue_time: from when it was due",
+    "connect": "connection made minus sent: name look-up, TCP and TLS set-up, a part of ttft",
     "duration": "first scheduled sending to the end of the last request",
     "percentiles": "linear interpolation between order statistics (numpy's default); P99 is null"
     " unless 0.99**n <= 0.05, that is n >= 299",
 }
 METRICS = ("ttft", "tpot", "itl", "e2el")
-PERCENTS = (50, 95, 99)
+PERCENTS = (50, 90, 95, 99)
 COALESCED_S = 1e-4
 
 
@@ -44,7 +47,10 @@ class Chunk:
 
 @dataclass(frozen=True)
 class RequestRecord:
-    """What the client saw of one request. `error` is None only for a complete, correct answer."""
+    """What the client saw of one request. `error` is None only for a complete, correct answer.
+
+    connected: when its connection was ready for the request; None when it never was.
+    """
 
     scheduled: float
     sent: float
@@ -54,6 +60,7 @@ class RequestRecord:
     finish_reason: str | None = None
     ended: float | None = None
     error: str | None = None
+    connected: float | None = None
 
 
 @dataclass(frozen=True)
@@ -142,6 +149,15 @@ class Run:
             "e2el": [item.e2el * 1000 for item in done],
         }
 
+    def queued(self) -> dict[str, list[float]]:
+        """What waiting in the client did to completed requests, in milliseconds each."""
+        pairs = zip(self.records, self.timings, strict=True)
+        done = [(record.sent - record.scheduled, item) for record, item in pairs if item]
+        return {
+            "client_queue_time": [late * 1000 for late, _ in done],
+            "e2el_including_client_queue": [(late + item.e2el) * 1000 for late, item in done],
+        }
+
 
 def summary(run: Run, objective: Objective) -> dict[str, object]:
     """The run under `vllm bench serve`'s key names, plus confidence intervals and notes.
@@ -167,8 +183,8 @@ def summary(run: Run, objective: Objective) -> dict[str, object]:
         "coalesced_share": coalesced_share(run),
     }
     series = run.series()
-    for name in METRICS:
-        result.update(statistics(name, series[name]))
+    for name, values in {**series, **run.queued()}.items():
+        result.update(statistics(name, values))
     result["samples"] = {name: len(series[name]) for name in METRICS}
     result["ci95"] = _intervals(series)
     result["p95_note"] = note(len(series["ttft"]), 95)
@@ -210,7 +226,16 @@ def coalesced_share(run: Run) -> float | None:
 
 def schedule_delay(records: Iterable[RequestRecord]) -> dict[str, float | None]:
     """P50, P99 and maximum of sent minus scheduled, in ms (maximum because n is small)."""
-    values = [(record.sent - record.scheduled) * 1000 for record in records]
+    return _spread([(record.sent - record.scheduled) * 1000 for record in records])
+
+
+def connect_delay(records: Iterable[RequestRecord]) -> dict[str, float | None]:
+    """P50, P99 and maximum of the connections' set-up, in ms, as far as they were made."""
+    made = [(record.connected, record.sent) for record in records]
+    return _spread([(at - sent) * 1000 for at, sent in made if at is not None])
+
+
+def _spread(values: Sequence[float]) -> dict[str, float | None]:
     if not values:
         return {"p50": None, "p99": None, "max": None}
     return {"p50": percentile(values, 50), "p99": percentile(values, 99), "max": max(values)}

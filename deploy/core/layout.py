@@ -1,21 +1,18 @@
 """Which GPUs, NUMA nodes, CPUs and port each replica gets. Pure; reads the node's observation.
 
-A replica's GPUs come from one NUMA node while any node has enough left, because a tensor-parallel
-group across sockets pays for it on every step. The map is always read from sysfs, never computed:
-real B200 hosts have two, four or six NUMA nodes, some of them without a GPU.
+A replica's GPUs come from one NUMA node while any node has enough left, else from one socket, as a
+tensor-parallel group across sockets pays for it on every step. The map is always read from sysfs,
+never computed: real B200 hosts have two, four, six or eight NUMA nodes, some of them without a GPU.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
-from deploy.core import cpulist
-
-
-class LayoutError(ValueError):
-    """The node cannot carry the asked replicas; the message says what lacks."""
+from deploy.core import cores, cpulist
+from deploy.core.cores import LayoutError, items
 
 
 @dataclass(frozen=True)
@@ -28,8 +25,33 @@ class Gpu:
 
 
 @dataclass(frozen=True)
+class Shape:
+    """What every replica of a node is like: parallelism, batch limits, KV tokens when computed.
+
+    *max_num_seqs* and *max_num_batched_tokens* are those of one engine core, so of one DP rank;
+    *kv_tokens* are the whole replica's.
+    """
+
+    tp: int = 1
+    pp: int = 1
+    dp: int = 1
+    ep: bool = False
+    max_num_seqs: int = 0
+    max_num_batched_tokens: int = 0
+    kv_tokens: int | None = None
+
+    @property
+    def gpus(self) -> int:
+        """GPUs of one replica."""
+        return self.tp * self.pp * self.dp
+
+
+@dataclass(frozen=True)
 class Replica:
-    """One vLLM instance and everything it is pinned to."""
+    """One serving instance and everything it is pinned to.
+
+    *numa_nodes* are those its memory comes from; *cpus* lie on the nodes of its GPUs.
+    """
 
     replica: int
     gpus: tuple[int, ...]
@@ -37,113 +59,173 @@ class Replica:
     numa_nodes: tuple[int, ...]
     cpus: str
     port: int
+    tp: int = 1
+    pp: int = 1
+    dp: int = 1
+    ep: bool = False
+    max_num_seqs: int = 0
+    max_num_batched_tokens: int = 0
+    kv_tokens: int | None = None
+
+    @property
+    def spans(self) -> bool:
+        """Whether its GPUs hang on more than one NUMA node."""
+        return len(self.numa_nodes) > 1
 
     def to_json(self) -> dict[str, Any]:
         """Plain JSON, for the report and the units."""
         return asdict(self)
 
 
+@dataclass(frozen=True)
+class Machine:
+    """The node's map: GPUs, and for each NUMA node its cores (SMT siblings together) and memory."""
+
+    gpus: tuple[Gpu, ...]
+    cores: Mapping[int, list[list[int]]]
+    bare: frozenset[int] = field(default_factory=frozenset)
+    """NUMA nodes without memory."""
+
+    def socket(self, node: int) -> int:
+        """The socket of a NUMA node: firmware numbers the nodes of one socket after another's."""
+        having = {number for number, cores in self.cores.items() if cores}
+        known = sorted(having | {gpu.numa_node for gpu in self.gpus})
+        return 0 if node in known[: (len(known) + 1) // 2] else 1
+
+    def memory_of(self, node: int) -> int:
+        """Where memory for a node comes from: itself, or the nearest of its socket that has any."""
+        if node not in self.bare:
+            return node
+        having = [n for n in sorted(self.cores) if n not in self.bare]
+        near = [n for n in having if self.socket(n) == self.socket(node)] or having
+        if not near:
+            raise LayoutError("no NUMA node of the machine has memory")
+        return min(near, key=lambda n: (abs(n - node), n))
+
+
 def plan(
-    state: Mapping[str, Any], replicas: int, gpus_each: int, ports: tuple[int, ...]
+    state: Mapping[str, Any],
+    replicas: int,
+    gpus_each: int,
+    ports: Sequence[int],
 ) -> list[Replica]:
-    """One `Replica` a port; raises LayoutError when the observation cannot carry them."""
-    groups = _groups(_gpus(state), replicas, gpus_each)
-    cores_of = _node_cores(state)
-    sharing = [tuple(sorted({gpu.numa_node for gpu in group})) for group in groups]
+    """Replicas of *gpus_each* GPUs by tensor parallelism; see `place`."""
+    return place(state, replicas, Shape(tp=gpus_each), ports)
+
+
+def place(
+    state: Mapping[str, Any],
+    replicas: int,
+    shape: Shape,
+    ports: Sequence[int],
+    cpus: Sequence[str] = (),
+    apart: str | None = None,
+) -> list[Replica]:
+    """One `Replica` a port; raises LayoutError when the observation cannot carry them.
+
+    *cpus* are lists asked for, one a replica, instead of those planned; no planned list has a CPU
+    of *apart*, the latency client's.
+    """
+    machine = survey(state)
+    groups = _groups(machine, replicas, shape)
+    homes = [tuple(sorted({gpu.numa_node for gpu in group})) for group in groups]
+    given = list(cpus) or cores.shares(machine.cores, homes, apart)
     return [
         Replica(
             replica=number,
             gpus=tuple(gpu.index for gpu in group),
             uuids=tuple(gpu.uuid for gpu in group),
-            numa_nodes=nodes,
-            cpus=cpulist.format(_share(nodes, number, sharing, cores_of)),
+            numa_nodes=tuple(sorted({machine.memory_of(node) for node in nodes})),
+            cpus=mine,
             port=port,
+            **vars(shape),
         )
-        for number, (group, nodes, port) in enumerate(zip(groups, sharing, ports, strict=True))
+        for number, (group, nodes, mine, port) in enumerate(
+            zip(groups, homes, given, ports, strict=True)
+        )
     ]
 
 
+def reserved(state: Mapping[str, Any], layout: Sequence[Replica]) -> str:
+    """CPUs no replica has: for the gateway, the client and interrupts; "" on small machines.
+
+    Also "" for a nominal layout, made before any GPU has been seen.
+    """
+    if not all(replica.gpus for replica in layout):
+        return ""
+    taken = {cpu for replica in layout for cpu in cpulist.parse(replica.cpus)}
+    every = {cpu for cores in survey(state).cores.values() for core in cores for cpu in core}
+    return cpulist.format(sorted(every - taken))
+
+
+def survey(state: Mapping[str, Any]) -> Machine:
+    """The map in an observation; raises LayoutError for a GPU whose NUMA node is not known."""
+    nodes = [n for n in items(state, "numa") if isinstance(n.get("id"), int)]
+    bare = {n["id"] for n in nodes if n.get("memory_kib") == 0}
+    return Machine(tuple(_gpus(state)), cores.by_node(state), frozenset(bare))
+
+
 def _gpus(state: Mapping[str, Any]) -> list[Gpu]:
-    numa = {device.get("address"): device.get("numa_node") for device in _pci_gpus(state)}
+    numa = {str(d.get("address")): d.get("numa_node") for d in _pci_gpus(state)}
     found = []
-    for gpu in _items(state, "gpus"):
-        node = numa.get(gpu.get("pci_address"))
+    only = _only_node(state, numa.values())
+    for gpu in items(state, "gpus"):
+        node = numa.get(str(gpu.get("pci_address"))) if only is None else only
         if not isinstance(node, int) or node < 0:
             raise LayoutError(f"GPU {gpu.get('index')} has no NUMA node in sysfs")
-        found.append(Gpu(gpu["index"], gpu["uuid"], node))
+        index, uuid = gpu.get("index"), gpu.get("uuid")
+        if not isinstance(index, int) or not isinstance(uuid, str):
+            raise LayoutError(f"GPU {index} was not read: its index or UUID lacks")
+        found.append(Gpu(index, uuid, node))
     return sorted(found, key=lambda gpu: gpu.index)
+
+
+def _only_node(state: Mapping[str, Any], places: Iterable[object]) -> int | None:
+    """The one NUMA node of a machine whose kernel does not say where its GPUs are (-1 for all)."""
+    nodes = items(state, "numa")
+    unsaid = all(place == -1 for place in places)
+    return nodes[0].get("id") if unsaid and len(nodes) == 1 else None
 
 
 def _pci_gpus(state: Mapping[str, Any]) -> list[Mapping[str, Any]]:
     pci = state.get("pci")
-    return _items(pci, "gpus") if isinstance(pci, Mapping) else []
+    return items(pci, "gpus") if isinstance(pci, Mapping) else []
 
 
-def _items(section: Mapping[str, Any], name: str) -> list[Mapping[str, Any]]:
-    """A list of the observation; empty when it was not measured."""
-    items = section.get(name)
-    return [item for item in items if isinstance(item, Mapping)] if isinstance(items, list) else []
-
-
-def _groups(gpus: list[Gpu], replicas: int, size: int) -> list[list[Gpu]]:
-    if replicas * size > len(gpus):
-        raise LayoutError(f"{replicas} replicas of {size} GPUs, but the node shows {len(gpus)}")
+def _groups(machine: Machine, replicas: int, shape: Shape) -> list[list[Gpu]]:
+    size = shape.gpus
+    if replicas * size > len(machine.gpus):
+        shown = len(machine.gpus)
+        raise LayoutError(f"{replicas} replicas of {size} GPUs, but the node shows {shown}")
     groups: list[list[Gpu]] = []
-    left = list(gpus)
+    left = list(machine.gpus)
     while len(groups) < replicas:
-        group = _within_one_node(left, size) or left[:size]
-        groups.append(group)
+        group = _within(left, size, lambda gpu: gpu.numa_node)
+        group = group or _fewest_nodes(left, size, machine)
+        groups.append(_in_rank_order(group, shape, machine))
         left = [gpu for gpu in left if gpu not in group]
-    return sorted(groups, key=lambda group: group[0].index)
+    return sorted(groups, key=lambda group: min(gpu.index for gpu in group))
 
 
-def _within_one_node(gpus: list[Gpu], size: int) -> list[Gpu]:
-    for node in dict.fromkeys(gpu.numa_node for gpu in gpus):
-        here = [gpu for gpu in gpus if gpu.numa_node == node]
+def _within(gpus: Sequence[Gpu], size: int, place_of: Callable[[Gpu], int]) -> list[Gpu]:
+    """The first *size* GPUs that share a place; none when no place has so many."""
+    for where in dict.fromkeys(map(place_of, gpus)):
+        here = [gpu for gpu in gpus if place_of(gpu) == where]
         if len(here) >= size:
             return here[:size]
     return []
 
 
-def _node_cores(state: Mapping[str, Any]) -> dict[int, list[list[int]]]:
-    """CPUs of each NUMA node, grouped by physical core: SMT siblings must stay with one replica."""
-    core_of = {cpu: core for core in _siblings(state) for cpu in core}
-    cores: dict[int, list[list[int]]] = {}
-    for node in _items(state, "numa"):
-        if isinstance(node.get("cpus"), str):
-            here = cpulist.parse(node["cpus"])
-            groups = {tuple(c for c in core_of.get(cpu, (cpu,)) if c in here) for cpu in here}
-            cores[node["id"]] = sorted(list(group) for group in groups)
-    return cores
+def _fewest_nodes(gpus: Sequence[Gpu], size: int, machine: Machine) -> list[Gpu]:
+    """GPUs of one socket when one has enough, and from as few NUMA nodes as that allows."""
+    left = {node: sum(gpu.numa_node == node for gpu in gpus) for node in machine.cores}
+    full_first = sorted(gpus, key=lambda gpu: -left.get(gpu.numa_node, 0))
+    group = _within(full_first, size, lambda gpu: machine.socket(gpu.numa_node))
+    return sorted(group or full_first[:size], key=lambda gpu: gpu.index)
 
 
-def _siblings(state: Mapping[str, Any]) -> list[tuple[int, ...]]:
-    cpus = state.get("cpus")
-    listed = cpus.get("siblings") if isinstance(cpus, Mapping) else None
-    return [tuple(cpulist.parse(core)) for core in listed] if isinstance(listed, list) else []
-
-
-def _share(
-    nodes: tuple[int, ...],
-    number: int,
-    sharing: list[tuple[int, ...]],
-    cores_of: Mapping[int, list[list[int]]],
-) -> list[int]:
-    """This replica's slice of the cores of its nodes; replicas of one node get disjoint slices."""
-    chosen: list[int] = []
-    for node in nodes:
-        cores = cores_of.get(node) or []
-        if not cores:
-            raise LayoutError(f"NUMA node {node} has GPUs but no CPUs")
-        tenants = [index for index, others in enumerate(sharing) if node in others]
-        slice_ = _slice(cores, tenants.index(number), len(tenants))
-        chosen += [cpu for core in slice_ for cpu in core]
-    return sorted(chosen)
-
-
-def _slice(cores: list[list[int]], position: int, parts: int) -> list[list[int]]:
-    if len(cores) < parts:
-        # Fewer cores than replicas happens only on small test machines; there, share.
-        return [cores[position % len(cores)]]
-    start, end = (len(cores) * edge // parts for edge in (position, position + 1))
-    return cores[start:end]
+def _in_rank_order(group: list[Gpu], shape: Shape, machine: Machine) -> list[Gpu]:
+    """Neighbours in sequence where a replica has several TP groups: ranks are dealt in order."""
+    if shape.gpus == shape.tp:
+        return group
+    return sorted(group, key=lambda gpu: (machine.socket(gpu.numa_node), gpu.numa_node, gpu.index))

@@ -19,12 +19,18 @@ SCHEMA = "b200kit/smoke/1"
 
 @dataclass(frozen=True)
 class ClientLimits:
-    """Beyond these the client, not the server, may have made the numbers."""
+    """Beyond these the client, not the server, may have made the numbers.
+
+    needs_run_delay: False only where the system has no such reading (a laptop without Linux);
+    then the event loop's lag alone tells.
+    """
 
     run_delay_share: float = 0.05
     loop_lag_ms: float = 10.0
+    loop_stop_ms: float = 250.0
     schedule_delay_ms: float = 50.0
     coalesced_share: float = 0.5
+    needs_run_delay: bool = True
 
 
 @dataclass(frozen=True)
@@ -48,6 +54,11 @@ class ClientHealth:
         return self.run_delay_ms / self.wall_ms
 
     @property
+    def lag_max_ms(self) -> float | None:
+        """The longest time for which the event loop stood still; None without samples."""
+        return max(self.loop_lag_ms, default=None)
+
+    @property
     def lag_p99_ms(self) -> float | None:
         """P99 of the event loop's lag; None without samples."""
         return percentile(self.loop_lag_ms, 99) if self.loop_lag_ms else None
@@ -57,7 +68,8 @@ class ClientHealth:
         reasons = []
         share, lag = self.run_delay_share, self.lag_p99_ms
         if share is None:
-            reasons.append("client starved? its run delay could not be read")
+            if limits.needs_run_delay:
+                reasons.append("client starved? its run delay could not be read")
         elif share > limits.run_delay_share:
             reasons.append(
                 f"client starved: it waited {self.run_delay_ms:.0f} ms for a CPU in"
@@ -69,6 +81,11 @@ class ClientHealth:
                 f"client starved: its event loop ran {lag:.1f} ms late at P99"
                 f" (limit {limits.loop_lag_ms:g} ms)"
             )
+        if (self.lag_max_ms or 0.0) > limits.loop_stop_ms:
+            reasons.append(
+                f"client starved: its event loop stood still for {self.lag_max_ms:.0f} ms"
+                f" (limit {limits.loop_stop_ms:g} ms): chunks of that time were stamped late"
+            )
         return reasons
 
     def document(self, limits: ClientLimits) -> dict[str, object]:
@@ -77,6 +94,7 @@ class ClientHealth:
             "run_delay_ms": _or_unmeasured(self.run_delay_ms, "schedstat not readable"),
             "run_delay_share": _or_unmeasured(self.run_delay_share, "schedstat not readable"),
             "loop_lag_ms_p99": _or_unmeasured(self.lag_p99_ms, "no samples"),
+            "loop_lag_ms_max": _or_unmeasured(self.lag_max_ms, "no samples"),
             "scheduler": self.scheduler,
             "starved": bool(self.starved(limits)),
         }
@@ -166,10 +184,11 @@ def _coalesced(
     """Chunks that came together although the server made them apart."""
     shares = {name: coalesced_share(run) or 0.0 for name, run in paths.items()}
     merged = [name for name, share in shares.items() if share > limits.coalesced_share]
-    if not merged or server_itl_ms is None or server_itl_ms < 0.5:
+    if not merged or (server_itl_ms is not None and server_itl_ms < 0.5):
         return None
+    known = "not known" if server_itl_ms is None else f"{server_itl_ms:.1f} ms"
     worst = f"{max(shares.values()):.0%} of the gaps are under 0.1 ms while the servers' own ITL is"
-    worst += f" {server_itl_ms:.1f} ms"
+    worst += f" {known}"
     if merged == ["gateway"] and len(paths) > 1:
         return Judgement("fail", (f"gateway: it buffers the stream: {worst}",))
     return Judgement("invalid", (f"{', '.join(merged)}: chunks came together: {worst}",))

@@ -7,16 +7,21 @@ controller finds it.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
-from typing import Any
+from collections.abc import Mapping
+from dataclasses import dataclass
 
-from deploy.core import fields, firewall, settings, storage
+from deploy.core import deployment, fields, spec_rules
 from deploy.core.fields import Problem, setting
-from deploy.core.settings import Setting
+from deploy.core.fleet import Fleet
+from deploy.core.gateway import Gateway
+from deploy.core.groups import Group
+from deploy.core.known import Catalogue as Catalogue
+from deploy.core.known import Hardware as Hardware
+from deploy.core.known import Model as Model
 from deploy.core.spec_parts import (
     PORT,
     URL,
+    Canary,
     Engine,
     Firewall,
     Repository,
@@ -25,36 +30,15 @@ from deploy.core.spec_parts import (
     Storage,
     Waiver,
 )
+from deploy.core.spec_rules import secret_references as secret_references
+from deploy.core.spec_weights import Weights
+from deploy.core.versions import branch as branch
+from deploy.core.versions import version_tuple as version_tuple
+from deploy.core.warming import FEATURES
 
 _PACKAGE_VERSION, _VERSION_SHAPE = r"\d[\w.:+~-]*", 'a package version such as "4.4.1-1"'
+_CPU_LIST = r"\d+(-\d+)?(,\d+(-\d+)?)*"
 _EXACT_VERSION = fields.matching(r"\d+(\.\d+)*", 'an exact driver version such as "580.126.20"')
-
-
-@dataclass(frozen=True)
-class Model:
-    """A model of the catalogue (deploy/models/NAME.yaml)."""
-
-    name: str
-    source: str
-    flags: tuple[tuple[str, str | int | float | bool], ...] = ()
-
-
-@dataclass(frozen=True)
-class Hardware:
-    """The two facts of deploy/hardware/NAME.yaml that decide whether an inventory is possible."""
-
-    name: str
-    gpu_count: int
-    minimum_driver: str
-
-
-@dataclass(frozen=True)
-class Catalogue:
-    """The hardware, models and settings this checkout knows, by name."""
-
-    hardware: Mapping[str, Hardware]
-    models: Mapping[str, Model]
-    settings: Mapping[str, Setting] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -75,8 +59,45 @@ class NodeSpec:
         fields.matching(r"[0-9a-f]{12,64}", "12 to 64 hexadecimal digits"),
         "first digits of the manifest's SHA-256",
     )
-    replicas: int = setting(fields.integer(1, 64), "vLLM instances on the node")
-    tensor_parallel: int = setting(fields.integer(1, 16), "GPUs a replica")
+    # Figures that may be None in an inventory are settled by `parse` (deploy/core/deployment.py).
+    goal: str | None = setting(
+        fields.optional(fields.one_of("latency", "balanced", "throughput")),
+        "what the planner decides the next keys by, where they are None (docs/serving.md)",
+        None,
+    )
+    replicas: int = setting(
+        fields.optional(fields.integer(1, 64)), "serving instances; required without a goal", None
+    )
+    tensor_parallel: int = setting(
+        fields.optional(fields.integer(1, 16)),
+        "GPUs that share one copy of the model; required without a goal",
+        None,
+    )
+    data_parallel: int = setting(
+        fields.optional(fields.integer(1, 16)),
+        "copies of the attention in one replica of a mixture of experts; 1 without a goal",
+        None,
+    )
+    expert_parallel: bool = setting(
+        fields.optional(fields.boolean),
+        "spread whole experts over a replica's GPUs; False without a goal",
+        None,
+    )
+    model_config: str | None = setting(
+        fields.optional(fields.text),
+        "config.json of a model that is not in the catalogue, a path on the controller",
+        None,
+    )
+    gpus: int | None = setting(
+        fields.optional(fields.integer(1, 16)),
+        "GPUs of a degraded node, fewer than the hardware has; needs waivers (docs/serving.md)",
+        None,
+    )
+    replica_cpus: tuple[str, ...] = setting(
+        fields.sequence(fields.matching(_CPU_LIST, 'a CPU list such as "4-7"')),
+        "CPUs of each replica, instead of those the layout picks",
+        (),
+    )
     hardware: str = setting(
         fields.text, "expectations to judge by, see deploy/hardware/", "hgx-b200"
     )
@@ -112,15 +133,41 @@ class NodeSpec:
         "127.0.0.1",
     )
     gateway_port: int = setting(PORT, "port of the one endpoint", 8000)
+    gateway: Gateway = setting(
+        fields.nested(Gateway), "who may ask at the endpoint, and how it is answered", Gateway()
+    )
+    fleet: Fleet | None = setting(
+        fields.optional(fields.nested(Fleet)), "an endpoint before the gateways of all nodes", None
+    )
+    fleet_address: str | None = setting(
+        fields.optional(fields.text), "where the fleet reaches the node; as SSH when None", None
+    )
+    fleet_weight: int = setting(fields.integer(0, 256), "the node's share of the fleet's load", 100)
+    serving_floor: int | None = setting(
+        fields.optional(fields.integer(0, 63)),
+        "replicas that stay in rotation while one is restarted; all but one when None",
+        None,
+    )
+    group: Group | None = setting(
+        fields.optional(fields.nested(Group)),
+        "several nodes that serve as one; None: this node serves by itself",
+        None,
+    )
     replica_ports: tuple[int, ...] = setting(
         fields.sequence(PORT), "loopback ports; gateway_port + 1 and up when empty", ()
     )
     max_model_len: int = setting(
         fields.integer(128, 10_000_000), "longest prompt plus output, tokens", 4096
     )
-    max_num_seqs: int = setting(fields.integer(1, 4096), "sequences a replica decodes at once", 8)
+    max_num_seqs: int = setting(
+        fields.optional(fields.integer(1, 4096)),
+        "sequences a replica (each DP rank of it) decodes at once; the goal's when None, else 8",
+        None,
+    )
     max_num_batched_tokens: int = setting(
-        fields.integer(64, 1_000_000), "tokens a scheduler step", 2048
+        fields.optional(fields.integer(64, 1_000_000)),
+        "tokens a scheduler step; the goal's when None, else 2048",
+        None,
     )
     numa_policy: str = setting(
         fields.one_of("bind", "local"),
@@ -135,10 +182,17 @@ class NodeSpec:
     )
     client_cpus: str | None = setting(
         fields.optional(fields.matching(r"[\d,-]+", 'a CPU list such as "4-7"')),
-        "CPUs of the latency client",
+        "CPUs of the latency client; without: those that no replica has",
         None,
     )
     smoke: Smoke = setting(fields.nested(Smoke), "load and objective of the smoke test", Smoke())
+    system_prompts: tuple[str, ...] = setting(
+        fields.sequence(fields.text), "files whose texts requests begin with: kept in the cache", ()
+    )
+    features_off: tuple[str, ...] = setting(
+        fields.sequence(fields.one_of(*FEATURES)), f"not served, of {', '.join(FEATURES)}", ()
+    )
+    canary: Canary = setting(fields.nested(Canary), "the watchdog over the replicas", Canary())
     smoke_always: bool = setting(
         fields.boolean, "measure on every run, not only after a change", False
     )
@@ -169,6 +223,21 @@ class NodeSpec:
     warm_deadline_s: int = setting(
         fields.integer(10, 7200), "how long a replica may take until warm", 1800
     )
+    drain_s: int = setting(
+        fields.integer(1, 3600), "how long open requests of a replica get to end at its stop", 20
+    )
+    replica_flags: tuple[tuple[str, tuple[tuple[str, str | int | float | bool], ...]], ...] = (
+        setting(
+            fields.table(fields.table(fields.scalar)),
+            'flags of single replicas above those of the engine, by number: {"2": {"seed": 7}}',
+            (),
+        )
+    )
+    drain_deadline_s: int = setting(
+        fields.integer(1, 7200),
+        "how long open requests may take to end before their replica is restarted",
+        600,
+    )
     stage_timeout_s: int = setting(
         fields.integer(5, 7200), "how long one command of a stage may take", 1800
     )
@@ -182,6 +251,14 @@ class NodeSpec:
         fields.optional(fields.nested(Storage)),
         "a file system of its own for models; None: they lie in /srv/models, wherever that is",
         None,
+    )
+    weights: Weights = setting(
+        fields.nested(Weights), "where the model comes from, and who may have it", Weights()
+    )
+    weights_verify: str = setting(
+        fields.one_of("record", "hash"),
+        "judge the model by sizes and times since its proof, or read and hash every byte again",
+        "record",
     )
     firewall: Firewall | None = setting(
         fields.optional(fields.nested(Firewall)),
@@ -204,88 +281,5 @@ def parse(data: Mapping[str, object], catalogue: Catalogue) -> NodeSpec | list[P
     spec = fields.parse_mapping(NodeSpec, data)
     if isinstance(spec, list):
         return spec
-    return list(_impossible(spec, catalogue)) or spec
-
-
-def _impossible(spec: NodeSpec, catalogue: Catalogue) -> Iterator[Problem]:
-    yield from _unknown_names(spec, catalogue)
-    hardware = catalogue.hardware.get(spec.hardware)
-    if hardware:
-        yield from _beyond_hardware(spec, hardware)
-    yield from _port_clashes(spec)
-    yield from _unlike_driver(spec)
-    if spec.firewall:
-        yield from firewall.problems(spec.firewall, spec.gateway_bind, spec.gateway_port)
-    if spec.storage:
-        yield from storage.problems(spec.storage)
-    yield from settings.problems(spec.settings, catalogue.settings)
-    for name in ("api_key", "hf_token"):
-        ref = getattr(spec, name)
-        if ref and sum(bool(way) for way in (ref.env, ref.file, ref.command)) != 1:
-            yield Problem(name, "give exactly one of env, file or command")
-
-
-def _unknown_names(spec: NodeSpec, catalogue: Catalogue) -> Iterator[Problem]:
-    if spec.hardware not in catalogue.hardware:
-        yield Problem("hardware", f'unknown "{spec.hardware}"; known: {_names(catalogue.hardware)}')
-    if spec.model not in catalogue.models:
-        yield Problem("model", f'unknown "{spec.model}"; known: {_names(catalogue.models)}')
-
-
-def _beyond_hardware(spec: NodeSpec, hardware: Hardware) -> Iterator[Problem]:
-    if version_tuple(spec.driver) < version_tuple(hardware.minimum_driver):
-        yield Problem(
-            "driver",
-            f"{spec.driver} does not support {hardware.name}; "
-            f"it needs {hardware.minimum_driver} or newer",
-        )
-    elif len(version_tuple(spec.driver)) < 3:
-        yield Problem(
-            "driver", f'"{spec.driver}" is a branch; give the exact version, such as "580.126.20"'
-        )
-    needed = spec.replicas * spec.tensor_parallel
-    if needed > hardware.gpu_count:
-        most = hardware.gpu_count // spec.tensor_parallel
-        yield Problem(
-            "replicas",
-            f"replicas={spec.replicas} of TP{spec.tensor_parallel} need {needed} GPUs, but "
-            f"{hardware.name} has {hardware.gpu_count}: at most {most}",
-        )
-
-
-# What driver branches from 590 on ask of DCGM (from an install script for them).
-_DCGM_FOR_590 = (4, 3)
-
-
-def _unlike_driver(spec: NodeSpec) -> Iterator[Problem]:
-    """Tools too old for the driver."""
-    if not spec.dcgm or branch(spec.driver) < 590:
-        return
-    upstream = spec.dcgm.rpartition(":")[2].partition("-")[0]
-    numbers = tuple(int(part) for part in upstream.split(".")[:2] if part.isdecimal())
-    if numbers < _DCGM_FOR_590:
-        yield Problem("dcgm", f"{spec.dcgm} is too old for driver {spec.driver}: 4.3 or newer")
-
-
-def _port_clashes(spec: NodeSpec) -> Iterator[Problem]:
-    ports = spec.ports()
-    if len(ports) != spec.replicas:
-        yield Problem("replica_ports", f"{len(ports)} ports for {spec.replicas} replicas")
-    for port in sorted({p for p in ports if ports.count(p) > 1}):
-        yield Problem("replica_ports", f"port {port} is given twice")
-    if spec.gateway_port in ports:
-        yield Problem("gateway_port", f"port {spec.gateway_port} is also a replica's")
-
-
-def version_tuple(version: str) -> tuple[int, ...]:
-    """Numbers of a dotted version, for comparison: "580.126.20" -> (580, 126, 20)."""
-    return tuple(int(part) for part in version.split("."))
-
-
-def branch(version: str) -> int:
-    """Driver branch of a version: "580.126.20" -> 580."""
-    return version_tuple(version)[0]
-
-
-def _names(known: Mapping[str, Any]) -> str:
-    return ", ".join(sorted(known)) or "none"
+    settled, problems = deployment.settle(spec, catalogue)
+    return [*problems, *spec_rules.problems(settled, catalogue)] or settled

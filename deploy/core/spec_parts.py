@@ -51,17 +51,32 @@ class Repository:
 
 @dataclass(frozen=True)
 class Engine:
-    """The serving engine: hash-locked wheels from a wheelhouse the node can reach."""
+    """The serving engine: hash-locked wheels from a wheelhouse the node can reach, or an image."""
 
     kind: str = setting(fields.one_of("cuda", "cpu", "stand-in"), "what the engine computes on")
-    version: str = setting(fields.text, "engine version, for the record")
-    requirements: str = setting(fields.text, "hash-locked requirements, a path on the controller")
-    wheelhouse: str = setting(URL, "URL of the page that lists the wheels")
+    version: str = setting(fields.text, "exact version, as in 0.33.0; its flags are known by it")
+    requirements: str = setting(
+        fields.or_empty(fields.text), "hash-locked requirements, a path on the controller", ""
+    )
+    wheelhouse: str = setting(fields.or_empty(URL), "URL of the page that lists the wheels", "")
     environment: tuple[tuple[str, str], ...] = setting(
         fields.table(fields.text), "extra environment of the serving units; no secrets", ()
     )
     flags: tuple[tuple[str, str | int | float | bool], ...] = setting(
-        fields.table(fields.scalar), "extra `vllm serve` flags, long names without dashes", ()
+        fields.table(fields.scalar), "extra flags of the engine, long names without dashes", ()
+    )
+    name: str = setting(
+        fields.one_of("vllm", "sglang", "trtllm"), "vLLM, SGLang or TensorRT-LLM", "vllm"
+    )
+    image: str | None = setting(
+        fields.optional(
+            fields.matching(
+                r"[a-z0-9.-]+(:\d+)?(/[a-z0-9._-]+)+@sha256:[0-9a-f]{64}",
+                "an image by its digest, registry/name@sha256:...; a tag can come to mean another",
+            )
+        ),
+        "container image that podman runs instead of the wheels",
+        None,
     )
 
 
@@ -75,6 +90,34 @@ class Smoke:
     output_tokens: int = setting(fields.integer(2, 100_000), "output tokens asked for", 64)
     ttft_ms: float = setting(fields.number(0.1, 600_000), "goodput objective for TTFT", 100.0)
     tpot_ms: float = setting(fields.number(0.1, 600_000), "goodput objective for TPOT", 100.0)
+    loop_lag_ms: float = setting(
+        fields.number(1, 1000),
+        "how late the client itself may be at P99 before its numbers are invalid; more than the "
+        "default only where no latency is measured anyway, as in an emulated machine",
+        10.0,
+    )
+
+
+@dataclass(frozen=True)
+class Canary:
+    """When the watchdog takes a replica for hung, and when it stops restarting it."""
+
+    interval_s: float = setting(
+        fields.number(1, 3600), "seconds between two canaries of a replica", 15.0
+    )
+    deadline_s: float = setting(
+        fields.number(0.1, 600),
+        "seconds a canary may take while the replica makes no token for anybody",
+        20.0,
+    )
+    strikes: int = setting(fields.integer(1, 20), "failures in a row that eject a replica", 2)
+    stall_s: float = setting(
+        fields.number(1, 3600), "seconds in which requests wait and no token is made: ejected", 60.0
+    )
+    ejections: int = setting(
+        fields.integer(1, 20), "ejections within the window after which the node is marked", 3
+    )
+    window_s: float = setting(fields.number(60, 604_800), "the window, seconds", 3600.0)
 
 
 @dataclass(frozen=True)

@@ -18,10 +18,11 @@ from deploy.node.http import Deadlines, Exchange, HttpError, exchange
 
 @dataclass(frozen=True)
 class Endpoint:
-    """A server: base URL without /v1, and its API key (never printed)."""
+    """A server: base URL without /v1, its API key (never printed), the certificates to accept."""
 
     url: str
     api_key: str | None = field(default=None, repr=False)
+    trust: str | None = None
 
     @property
     def headers(self) -> dict[str, str]:
@@ -30,14 +31,16 @@ class Endpoint:
 
     async def get(self, path: str, deadlines: Deadlines | None = None) -> Exchange:
         """GET a path below the base URL."""
-        return await exchange("GET", self.url.rstrip("/") + path, self.headers, None, deadlines)
+        url = self.url.rstrip("/") + path
+        return await exchange("GET", url, self.headers, None, deadlines, self.trust)
 
 
 @dataclass(frozen=True)
 class ChatRequest:
-    """One chat completion; `salt` isolates it from the prefix cache of other runs.
+    """One completion; `salt` isolates it from the prefix cache of other runs.
 
-    extra: further body members (top_p, response_format, ...).
+    extra: further body members (top_p, response_format, ...). token_ids: the prompt as exactly
+    these tokens, sent to /v1/completions, as a chat template would add tokens of its own.
     """
 
     model: str
@@ -48,12 +51,25 @@ class ChatRequest:
     ignore_eos: bool = True
     salt: str | None = None
     extra: dict[str, object] = field(default_factory=dict)
+    system: str | None = None
+    token_ids: tuple[int, ...] = ()
+
+    @property
+    def path(self) -> str:
+        """Where it is sent."""
+        return "/v1/completions" if self.token_ids else "/v1/chat/completions"
+
+    def _asked(self) -> dict[str, object]:
+        if self.token_ids:
+            return {"prompt": list(self.token_ids)}
+        system = [{"role": "system", "content": self.system}] if self.system else []
+        return {"messages": [*system, {"role": "user", "content": self.prompt}]}
 
     def body(self) -> dict[str, object]:
         """The JSON body."""
         body: dict[str, object] = {
             "model": self.model,
-            "messages": [{"role": "user", "content": self.prompt}],
+            **self._asked(),
             "max_tokens": self.max_tokens,
             "temperature": self.temperature,
             "stream": self.stream,
@@ -95,8 +111,9 @@ async def chat(
 ) -> Answer:
     """Send one request; `scheduled` (perf_counter seconds) is when it should have gone out."""
     due = time.perf_counter() if scheduled is None else scheduled
-    url = endpoint.url.rstrip("/") + "/v1/chat/completions"
-    raw = await exchange("POST", url, endpoint.headers, request.body(), deadlines)
+    url = endpoint.url.rstrip("/") + request.path
+    body = request.body()
+    raw = await exchange("POST", url, endpoint.headers, body, deadlines, endpoint.trust)
     return Answer(request, due, raw)
 
 
@@ -149,7 +166,10 @@ class _Reading:
         if event == "[DONE]":
             self.done = True
             return
-        document = json.loads(event)
+        try:
+            document = json.loads(event)
+        except ValueError as error:
+            raise ValueError(f"an event that is not JSON: {event[:80]!r}") from error
         if not isinstance(document, dict):
             raise ValueError(f"an event that is not an object: {event[:80]}")
         self._document(at, document)
@@ -165,7 +185,8 @@ class _Reading:
         if not isinstance(choices, list) or not choices or not isinstance(choices[0], dict):
             return
         choice = choices[0]
-        piece = _output(choice.get("delta") or choice.get("message"))
+        text = {"content": choice.get("text")}
+        piece = _output(choice.get("delta") or choice.get("message") or text)
         reason = choice.get("finish_reason")
         self.finish_reason = str(reason) if reason else self.finish_reason
         self.text.append(piece)
@@ -202,6 +223,7 @@ class _Reading:
             finish_reason=self.finish_reason,
             ended=answer.raw.ended,
             error=self.error,
+            connected=answer.raw.connected,
         )
 
 

@@ -48,9 +48,17 @@ def parts(view: Expectation) -> dict[str, Any]:
         "firewall": True if isinstance(view.at("firewall").raw(), list) else None,
         "containers": view.get(list, "container_runtimes") or None,
         "logs": view.get(list, "logs", "patterns") or None,
+        "weights": named(view.at("weights")),
         **store(view.at("storage")),
     }
     return {key: what for key, what in asked.items() if what is not None}
+
+
+def named(view: View) -> dict[str, str] | None:
+    """Which model is looked at, and where, if the expectation names one."""
+    words = {key: view.text(key) for key in ("root", "model", "revision")}
+    texts = {key: word for key, word in words.items() if isinstance(word, str)}
+    return texts if len(texts) == len(words) else None
 
 
 def store(view: View) -> dict[str, Any]:

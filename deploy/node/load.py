@@ -2,7 +2,8 @@
 
 The open loop is what latency is measured with: requests go out when they are due, not when an
 earlier one has come back, so a server that freezes is seen by every request that was due in that
-time (no coordinated omission). The closed loop only serves to warm a server up.
+time (no coordinated omission). The closed loop is for warming up and for capacity: it waits for the
+server, so a server that freezes is asked nothing in that time and its percentiles hide it.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ import asyncio
 import random
 import time
 from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass
 from typing import TypeVar
 
 T = TypeVar("T")
@@ -33,6 +35,43 @@ def poisson(rate: float, requests: int, seed: int) -> list[float]:
         offsets.append(at)
     scale = requests / rate / at if at else 1.0
     return [offset * scale for offset in offsets]
+
+
+def constant(rate: float, requests: int) -> list[float]:
+    """Arrival times in seconds from the start, all gaps alike: 1/rate, 2/rate, ... requests/rate.
+
+    Raises ValueError for a rate that is not positive.
+    """
+    if rate <= 0:
+        raise ValueError(f"rate must be above 0 requests/s, not {rate}")
+    return [(number + 1) / rate for number in range(requests)]
+
+
+@dataclass(frozen=True)
+class Arrival:
+    """How requests come: an open loop at `rate` a second, or `concurrency` at a time (closed).
+
+    even: constant gaps instead of Poisson arrivals. An open loop has no cap of any kind.
+    """
+
+    rate: float | None = 4.0
+    even: bool = False
+    concurrency: int | None = None
+
+    def __str__(self) -> str:
+        """In words, for whoever reads the numbers."""
+        if self.concurrency is not None:
+            return f"closed loop, {self.concurrency} at a time: hides waiting before sending"
+        kind = "constant" if self.even else "Poisson"
+        return f"{kind}, {self.rate:g} requests/s, open loop, no concurrency cap"
+
+    async def run(self, requests: int, seed: int, send: Send[T]) -> list[T]:
+        """Send them all; results in the order of their numbers. Raises ValueError for no rate."""
+        if self.concurrency is not None:
+            return await closed_loop(self.concurrency, requests, send)
+        rate = self.rate or 0.0
+        offsets = constant(rate, requests) if self.even else poisson(rate, requests, seed)
+        return await open_loop(offsets, send)
 
 
 async def open_loop(offsets: Sequence[float], send: Send[T]) -> list[T]:

@@ -15,18 +15,17 @@ import sys
 from datetime import datetime, timezone
 from pathlib import Path
 
-from deploy.core import smoke
-from deploy.core.latency import FORMULAS, Run, schedule_delay, summary
+from deploy.core import smoke_document
+from deploy.core.latency import Run
+from deploy.core.smoke import ClientLimits
+from deploy.core.smoke_document import Found
 from deploy.node import metrics, starvation
 from deploy.node.canary import Canary, check, version
-from deploy.node.client import ChatRequest, Endpoint, chat
-from deploy.node.http import Deadlines
-from deploy.node.load import open_loop, poisson
-from deploy.node.prompts import prompt
+from deploy.node.client import Endpoint
+from deploy.node.load import Arrival
+from deploy.node.prompts import Scale
 from deploy.node.serving import ConfigError, Serving, SmokePlan, load
-
-DEADLINES = Deadlines(connect=5, idle=30, total=120)
-UNCOUNTED = 2
+from deploy.node.volley import Volley
 
 
 @dataclasses.dataclass
@@ -51,6 +50,20 @@ class Smoke:
         return self.serving.smoke
 
     @property
+    def volley(self) -> Volley:
+        """The same load for every path."""
+        plan, scale = self.plan, self.canary.scale if self.canary else Scale()
+        return Volley(
+            self.serving.model,
+            plan.input_tokens,
+            plan.output_tokens,
+            Arrival(plan.rate),
+            self.seed,
+            self.salt,
+            scale,
+        )
+
+    @property
     def replicas(self) -> list[Endpoint]:
         """The replicas, addressed directly."""
         return [self.serving.endpoint(replica.url) for replica in self.serving.replicas]
@@ -64,97 +77,50 @@ class Smoke:
         if self.canary.problems:
             return
         self.engine_version = await version(self.replicas[0]) if self.replicas else None
-        await self._settle(gateway, "gateway")
+        volley = self.volley
+        await volley.settle(gateway, "gateway")
         before = await self._scrape()
-        self.paths["gateway"] = await self._path(gateway, "gateway", self.plan.requests)
+        self.paths["gateway"] = await volley.fire(
+            gateway, "gateway", self.plan.requests, self.watch
+        )
         self.delta = metrics.Delta.over(before, await self._scrape())
         for replica, endpoint in zip(self.serving.replicas, self.replicas, strict=True):
             name = f"direct-{replica.index}"
-            await self._settle(endpoint, name)
-            self.paths[name] = await self._path(endpoint, name, self.plan.direct_requests)
+            await volley.settle(endpoint, name)
+            self.paths[name] = await volley.fire(
+                endpoint, name, self.plan.direct_requests, self.watch
+            )
 
     async def _scrape(self) -> list[metrics.Sample | str]:
         return [await metrics.scrape(endpoint) for endpoint in self.replicas]
 
-    async def _settle(self, endpoint: Endpoint, name: str) -> None:
-        """A few requests that count nowhere: the first ones over a path may find it cold."""
-        for number in range(UNCOUNTED):
-            await chat(endpoint, self._request(f"{name}/first", number), DEADLINES)
-
-    async def _path(self, endpoint: Endpoint, name: str, requests: int) -> Run:
-        """An open-loop run over one path."""
-        offsets = poisson(self.plan.rate, requests, self.seed)
-        async with self.watch.running():
-            answers = await open_loop(
-                offsets,
-                lambda number, due: chat(endpoint, self._request(name, number), DEADLINES, due),
-            )
-        return Run(tuple(answer.record() for answer in answers))
-
-    def _request(self, name: str, number: int) -> ChatRequest:
-        """The number-th request of a path: its own prompt, its own cache salt a run."""
-        scale = self.canary.scale if self.canary else None
-        words = scale.words(self.plan.input_tokens) if scale else self.plan.input_tokens
-        text = prompt(words, f"{self.seed}/{name}", number)
-        return ChatRequest(self.serving.model, text, self.plan.output_tokens, salt=self.salt)
-
     def document(self) -> dict[str, object]:
         """The whole smoke document."""
-        health, limits = self.watch.health(), smoke.ClientLimits()
-        main = self.paths.get("gateway", Run(()))
-        server = self.delta.document()
-        itl = server["itl_mean_ms"]
-        series = main.series()
-        judged = smoke.judge(
-            self.paths,
-            self.plan.objective,
-            health,
-            canary=self.canary.problems if self.canary else ("the canary did not run",),
-            server_itl_ms=itl if isinstance(itl, float) else None,
-            gateway_limit_ms=self.plan.gateway_limit_ms,
-            limits=limits,
+        return smoke_document.document(
+            Found(
+                taken_at=datetime.now(timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ"),
+                paths=self.paths,
+                objective=self.plan.objective,
+                health=self.watch.health(),
+                limits=ClientLimits(loop_lag_ms=self.plan.loop_lag_ms),
+                canary=self.canary.problems if self.canary else ("the canary did not run",),
+                server=self.delta.document(),
+                gateway_limit_ms=self.plan.gateway_limit_ms,
+                request_rate=self.plan.rate,
+                cpus=self.affinity,
+                conditions=self.conditions(),
+            )
         )
-        return {
-            "schema": smoke.SCHEMA,
-            "taken_at": datetime.now(timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ"),
-            "verdict": judged.verdict,
-            "reasons": list(judged.reasons),
-            "request_rate": self.plan.rate,
-            **summary(main, self.plan.objective),
-            # For the report's distributions; microseconds are as fine as a reader can use.
-            "ttfts_ms": [round(value, 3) for value in series["ttft"]],
-            "itls_ms": [round(value, 3) for value in series["itl"]],
-            "schedule_delay_ms": schedule_delay(main.records),
-            "formulas": FORMULAS,
-            "client": {**health.document(limits), "cpus": self.affinity},
-            "server": server,
-            "gateway_overhead": smoke.gateway_overhead(self.paths),
-            "paths": smoke.path_summaries(self.paths, self.plan.objective),
-            "conditions": self.conditions(main),
-        }
 
-    def conditions(self, main: Run) -> dict[str, object]:
+    def conditions(self) -> dict[str, object]:
         """What a reader must know to repeat or to doubt the numbers."""
-        done = [record for record in main.records if record.error is None]
-        inputs = [record.prompt_tokens or 0 for record in done]
-        outputs = [record.completion_tokens or 0 for record in done]
         serving, plan = self.serving, self.plan
         return {
             "model": serving.model,
             "engine": serving.engine,
             "engine_version": self.engine_version,
             "stand_in": serving.stand_in,
-            "seed": self.seed,
-            "cache_salt": self.salt,
-            "arrival": f"Poisson, {plan.rate:g} requests/s, open loop, no concurrency cap",
-            "isl_requested": plan.input_tokens,
-            "osl_requested": plan.output_tokens,
-            "isl_measured": _spread(inputs),
-            "osl_measured": _spread(outputs),
-            "prompts": "own word list, distinct by seed; no prefix shared",
-            "sampling": {"temperature": 0, "ignore_eos": True},
-            "warmups": UNCOUNTED,
-            "connection": "one a request, set-up counted",
+            **self.volley.conditions(),
             "direct_requests": plan.direct_requests,
             "replicas": len(serving.replicas),
             "max_num_seqs": serving.max_num_seqs,
@@ -163,13 +129,6 @@ class Smoke:
             "objective": dataclasses.asdict(plan.objective),
             "same_text": self.canary.same_text if self.canary else None,
         }
-
-
-def _spread(counts: list[int]) -> dict[str, object] | None:
-    """Least, mean and most of token counts; None when nothing completed."""
-    if not counts:
-        return None
-    return {"min": min(counts), "mean": sum(counts) / len(counts), "max": max(counts)}
 
 
 def _options(args: list[str]) -> argparse.Namespace:

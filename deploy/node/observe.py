@@ -36,6 +36,7 @@ from deploy.node import (
     storage,
     sysfs,
     system,
+    weights,
     xid,
 )
 from deploy.node.nvml import Worker
@@ -102,6 +103,7 @@ def asked_parts(ask: dict[str, Any]) -> dict[str, Callable[[], Any]]:
         "storage": storage.storage,
         "firewall": lambda _: firewall.firewall(),
         "logs": logs.logs,
+        "weights": weights.weights,
     }
     return {key: partial(read, ask[key]) for key, read in readers.items() if key in ask}
 

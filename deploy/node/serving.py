@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from deploy.core.latency import Objective
+from deploy.core.watching import Rules
 from deploy.node.client import Endpoint
 
 
@@ -22,11 +23,38 @@ class ConfigError(Exception):
 
 @dataclass(frozen=True)
 class WarmPlan:
-    """How long and how exactly to warm up. tolerance: share by which two rounds may differ."""
+    """How long and how exactly to warm up. tolerance: share by which two rounds may differ.
+
+    features: what the server has besides completions (deploy/core/warming.py); system_prompts:
+    files with the texts that production requests begin with.
+    """
 
     timeout_s: float = 600.0
     tolerance: float = 0.1
     max_rounds: int = 12
+    features: tuple[str, ...] = ()
+    system_prompts: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class CanaryPlan:
+    """The watchdog's rules, and the names of the counters by which an engine shows progress."""
+
+    rules: Rules = field(default_factory=Rules)
+    waiting: str = "vllm:num_requests_waiting"
+    progress: tuple[str, ...] = ("vllm:generation_tokens_total", "vllm:prompt_tokens_total")
+
+
+@dataclass(frozen=True)
+class RollPlan:
+    """A rolling restart: replicas that stay in rotation, seconds for open requests to end.
+
+    in_flight: the engine's series that add up to the requests it has.
+    """
+
+    floor: int = 0
+    drain_s: float = 600.0
+    in_flight: tuple[str, ...] = ("vllm:num_requests_running", "vllm:num_requests_waiting")
 
 
 @dataclass(frozen=True)
@@ -39,6 +67,7 @@ class SmokePlan:
     output_tokens: int = 64
     direct_requests: int = 12
     gateway_limit_ms: float = 50.0
+    loop_lag_ms: float = 10.0
     objective: Objective = field(default_factory=lambda: Objective(ttft_ms=100.0, tpot_ms=100.0))
 
 
@@ -67,6 +96,10 @@ class Serving:
     client_cpus: str | None
     warm: WarmPlan
     smoke: SmokePlan
+    canary: CanaryPlan = field(default_factory=CanaryPlan)
+    roll: RollPlan = field(default_factory=RollPlan)
+    # The gateway's own certificate, where it has one.
+    trust: str | None = None
 
     def replica(self, index: int) -> Replica:
         """The replica of this index. Raises ConfigError when there is none."""
@@ -77,7 +110,7 @@ class Serving:
 
     def endpoint(self, url: str) -> Endpoint:
         """An endpoint with this node's key."""
-        return Endpoint(url, self.api_key)
+        return Endpoint(url, self.api_key, self.trust if url.startswith("https:") else None)
 
 
 def load(path: Path) -> Serving:
@@ -97,7 +130,9 @@ def load(path: Path) -> Serving:
 
 
 def _serving(document: Mapping[str, object]) -> Serving:
-    replicas = _list(document, "replicas")
+    group = _section(document, "group")
+    # A replica that works for another node answers nobody.
+    replicas = [] if group.get("headless") is True else _list(document, "replicas")
     return Serving(
         model=str(document["model"]),
         engine=str(document["engine"]),
@@ -111,6 +146,18 @@ def _serving(document: Mapping[str, object]) -> Serving:
         client_cpus=str(document["client_cpus"]) if document.get("client_cpus") else None,
         warm=_warm(_section(document, "warm")),
         smoke=_smoke(_section(document, "smoke")),
+        canary=_canary(_section(document, "canary")),
+        roll=_roll(_section(document, "roll")),
+        trust=str(document["gateway_trust"]) if document.get("gateway_trust") else None,
+    )
+
+
+def _roll(section: Mapping[str, object]) -> RollPlan:
+    default = RollPlan()
+    return RollPlan(
+        _int(section, "floor", default.floor),
+        _number(section, "drain_s", default.drain_s),
+        _words(section, "in_flight") or default.in_flight,
     )
 
 
@@ -120,7 +167,32 @@ def _warm(section: Mapping[str, object]) -> WarmPlan:
         _number(section, "timeout_s", default.timeout_s),
         _number(section, "tolerance", default.tolerance),
         _int(section, "max_rounds", default.max_rounds),
+        _words(section, "features"),
+        _words(section, "system_prompts"),
     )
+
+
+def _canary(section: Mapping[str, object]) -> CanaryPlan:
+    rules, plan = Rules(), CanaryPlan()
+    return CanaryPlan(
+        Rules(
+            _number(section, "interval_s", rules.interval_s),
+            _number(section, "deadline_s", rules.deadline_s),
+            max(1, _int(section, "strikes", rules.strikes)),
+            _number(section, "stall_s", rules.stall_s),
+            max(1, _int(section, "ejections", rules.ejections)),
+            _number(section, "window_s", rules.window_s),
+        ),
+        str(section.get("waiting") or plan.waiting),
+        _words(section, "progress") or plan.progress,
+    )
+
+
+def _words(section: Mapping[str, object], key: str) -> tuple[str, ...]:
+    value = section.get(key, [])
+    if not isinstance(value, list):
+        raise TypeError(f"{key} must be a list")
+    return tuple(str(word) for word in value)
 
 
 def _smoke(section: Mapping[str, object]) -> SmokePlan:
@@ -136,6 +208,7 @@ def _smoke(section: Mapping[str, object]) -> SmokePlan:
         output_tokens=_int(section, "output_tokens", default.output_tokens),
         direct_requests=_int(section, "direct_requests", default.direct_requests),
         gateway_limit_ms=_number(section, "gateway_limit_ms", default.gateway_limit_ms),
+        loop_lag_ms=_number(section, "loop_lag_ms", default.loop_lag_ms),
         objective=Objective(**{key: _number(goodput, key) for key in goodput}),
     )
 

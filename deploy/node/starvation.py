@@ -40,6 +40,8 @@ def read_run_delay_ms(path: Path = SCHEDSTAT) -> float | None:
 
 def claim_realtime() -> str:
     """Become SCHED_RR (children do not inherit it) where permitted: "rr", else "other"."""
+    if not hasattr(os, "SCHED_RR"):  # a laptop with another system
+        return "other"
     policy = os.SCHED_RR | os.SCHED_RESET_ON_FORK
     with contextlib.suppress(OSError):
         os.sched_setscheduler(0, policy, os.sched_param(1))
@@ -51,6 +53,10 @@ def pin(cpus: str | None) -> str:
 
     None leaves it. Raises ValueError for a list that is malformed or names no CPU allowed here.
     """
+    if not hasattr(os, "sched_setaffinity"):
+        if cpus:
+            raise ValueError("this system cannot restrict a process to CPUs")
+        return "any"
     if cpus:
         try:
             os.sched_setaffinity(0, parse(cpus))

@@ -1,9 +1,10 @@
 """`warm`: the unit's ExecStartPost. Returns only when the replica is warm, so active means warm.
 
 Waits for /health while it watches the main process (systemd would let this hook run on after an
-engine that died), then sends rounds until two in a row agree. One progress line a round on stderr,
-which the journal keeps; the record goes to warm-<replica>.json. Exit 0 warm, 1 not (one clear
-line), 2 for a configuration that cannot be used.
+engine that died), then sends rounds until two in a row agree and the unit's journal says that no
+kernel was compiled since the one before. One progress line a round on stderr, which the journal
+keeps; the record goes to warm-<replica>.json. Exit 0 warm, 1 not (one clear line), 2 for a
+configuration that cannot be used.
 """
 
 from __future__ import annotations
@@ -15,17 +16,19 @@ import os
 import secrets
 import sys
 import time
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from datetime import datetime, timezone
 from pathlib import Path
 
-from deploy.node import starvation
+from deploy.core.warming import jit_lines
+from deploy.node import journal, starvation
 from deploy.node.canary import models_problems, version
 from deploy.node.client import Endpoint
 from deploy.node.http import Deadlines, HttpError
 from deploy.node.mainpid import MainPid, MainPidGone
 from deploy.node.serving import ConfigError, Serving, load
 from deploy.node.warm_rounds import NotWarm, Round, Warmer
+from deploy.node.warm_shapes import Limits, Shape, shapes
 
 RECORDS = Path("/var/lib/b200kit")
 HEALTH_EVERY_S = 0.25
@@ -44,6 +47,7 @@ class WarmUp:
     rounds: list[Round] = field(default_factory=list)
     engine_version: str | None = None
     difference: float | None = None
+    invocation: str = field(default_factory=lambda: os.environ.get("INVOCATION_ID", ""))
 
     async def run(self) -> None:
         """Until warm. Raises NotWarm with one line when it does not get there in time."""
@@ -81,21 +85,39 @@ class WarmUp:
         if problems:
             raise NotWarm(problems[0])
         self.engine_version = await version(self.endpoint)
-        warmer = Warmer(
-            self.endpoint,
-            serving.model,
-            serving.max_num_seqs,
-            serving.max_num_batched_tokens,
-            serving.max_model_len,
-            f"warm-{secrets.token_hex(6)}",
-        )
-        scale = await warmer.calibrate()
+        salt = f"warm-{secrets.token_hex(6)}"
+        warmer = Warmer(self.endpoint, serving.model, self._shapes(), salt)
+        compiled = await self._compiled()
         for number in range(1, plan.max_rounds + 1):
-            self.rounds.append(await warmer.round(number, scale))
+            done = await warmer.round(number)
+            before, compiled = compiled, await self._compiled()
+            self.rounds.append(replace(done, jit=compiled - before))
             say(self._progress())
-            if self.difference is not None and self.difference <= plan.tolerance:
+            if self._settled():
                 return
         raise NotWarm(f"no two rounds in a row agree: {self._so_far()}")
+
+    def _shapes(self) -> list[Shape]:
+        """The ladder of this server. Raises NotWarm when a system prompt cannot be read."""
+        serving = self.serving
+        limits = Limits(serving.max_num_seqs, serving.max_num_batched_tokens, serving.max_model_len)
+        try:
+            systems = [Path(path).read_text("utf-8") for path in serving.warm.system_prompts]
+        except (OSError, ValueError) as error:
+            raise NotWarm(f"a system prompt cannot be read: {error}") from error
+        return shapes(limits, serving.warm.features, systems)
+
+    async def _compiled(self) -> int:
+        """Kernels compiled so far, by the journal. One that cannot be read is never "none"."""
+        try:
+            return jit_lines(await asyncio.to_thread(journal.lines, self.invocation))
+        except OSError as error:
+            raise NotWarm(f"what was compiled was not measured: {error}") from error
+
+    def _settled(self) -> bool:
+        """Whether the last two rounds agree and nothing was compiled in the last."""
+        agree = self.difference is not None and self.difference <= self.serving.warm.tolerance
+        return agree and self.rounds[-1].jit == 0
 
     def _progress(self) -> str:
         """The line of the last round, and the difference it makes."""
@@ -106,6 +128,7 @@ class WarmUp:
             before = self.rounds[-2]
             self.difference = last.difference(before)
             line += f" ({self.difference:.0%} from round {before.number})"
+        line += f", {last.jit} kernels compiled" if last.jit else ""
         return f"{line}, {last.requests} requests in {last.seconds:.1f} s"
 
     def _so_far(self) -> str:
@@ -113,7 +136,9 @@ class WarmUp:
             return f"{self.endpoint.url}/health never answered 200"
         times = ", ".join(f"{item.ttft_ms:.1f}" for item in self.rounds[-4:])
         limit = self.serving.warm.tolerance
-        return f"{len(self.rounds)} rounds, last TTFT p50 {times or '-'} ms, tolerance {limit:.0%}"
+        told = f"{len(self.rounds)} rounds, last TTFT p50 {times or '-'} ms, tolerance {limit:.0%}"
+        compiled = self.rounds[-1].jit if self.rounds else 0
+        return f"{told}, {compiled} kernels compiled in the last" if compiled else told
 
     def document(self, problem: str | None, main_pid: int) -> dict[str, object]:
         """The record, schema b200kit/warm/1."""
@@ -131,6 +156,10 @@ class WarmUp:
             "took_s": round(time.monotonic() - self.began, 2),
             "health_s": self.health_s,
             "first_ttft_ms": self.rounds[0].first_ttft_ms if self.rounds else None,
+            "ttft_ms": self.rounds[-1].ttft_ms if self.rounds else None,
+            "tpot_ms": self.rounds[-1].tpot_ms if self.rounds else None,
+            "features": list(self.serving.warm.features),
+            "system_prompts": len(self.serving.warm.system_prompts),
             "difference": self.difference,
             "tolerance": self.serving.warm.tolerance,
             "rounds": [asdict(item) for item in self.rounds],

@@ -10,6 +10,7 @@ from pathlib import Path
 from jinja2 import Environment, FileSystemLoader, StrictUndefined, Template
 
 from deploy.report import conditions, facts
+from deploy.report.against import Diagnosis, History, diagnosis_of, history_of
 from deploy.report.chart import cdf
 from deploy.report.diagram import diagram
 from deploy.report.findings import Finding, findings_of, gate_line
@@ -80,6 +81,8 @@ class HostPage:
     conditions: Pairs
     instruments: Pairs
     paths: list[tuple[str, list[str]]]
+    history: History
+    diagnosis: Diagnosis
 
 
 def render(record: object) -> str:
@@ -158,6 +161,8 @@ def _page(position: int, name: str, host: object) -> HostPage:
         conditions=conditions.manifest(read(host, "smoke")),
         instruments=conditions.instruments(read(host, "smoke")),
         paths=conditions.paths(read(host, "smoke")),
+        history=history_of(host),
+        diagnosis=diagnosis_of(host),
     )
 
 

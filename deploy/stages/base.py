@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from deploy import catalogue
 from deploy.core import drift
 from deploy.core.cause import unit_cause
 from deploy.core.drift import File, Package, Unit
@@ -64,8 +65,10 @@ def nothing(node: Node, layout: Sequence[Replica]) -> Wanted:
 
 def nominal_layout(node: Node) -> list[Replica]:
     """A layout that names the right paths before any GPU has been seen."""
+    shape = catalogue.shape_of(node.spec)
     return [
-        Replica(number, (), (), (0,), "0", port) for number, port in enumerate(node.spec.ports())
+        Replica(number, (), (), (0,), "0", port, **vars(shape))
+        for number, port in enumerate(node.spec.ports())
     ]
 
 

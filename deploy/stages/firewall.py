@@ -12,11 +12,12 @@ from collections.abc import Sequence
 from functools import partial
 from typing import Any
 
-from deploy.core import drift, firewall
+from deploy.core import drift, firewall, groups
 from deploy.core.drift import File, Package, Unit
 from deploy.core.firewall import TABLE
 from deploy.core.layout import Replica
 from deploy.core.spec_parts import Firewall
+from deploy.core.spec_weights import openings
 from deploy.remote import RemoteError
 from deploy.render import render
 from deploy.run import Node, StageFailed, duration
@@ -36,7 +37,7 @@ _NOMINAL_SSH = (22,)
 def wanted(node: Node, layout: Sequence[Replica]) -> Wanted:
     """nftables, the unit that loads our table at boot, and the rules; nothing when not asked."""
     del layout
-    asked = node.spec.firewall
+    asked = _asked(node)
     if asked is None:
         return Wanted()
     unit = render(f"systemd/{UNIT}.j2", trial=_TRIAL, kept=RULES, table=TABLE)
@@ -52,15 +53,25 @@ def wanted(node: Node, layout: Sequence[Replica]) -> Wanted:
     )
 
 
+def _asked(node: Node) -> Firewall | None:
+    """The inventory's firewall, and what the node offers to others."""
+    return openings(node.spec.firewall, node.spec.weights)
+
+
 def expected(node: Node) -> dict[str, Any]:
     """What the gate judges: every opening; the ports of SSH are the node's own."""
-    asked = node.spec.firewall
-    return {"firewall": None if asked is None else firewall.entries(asked)}
+    asked = _asked(node)
+    return {"firewall": None if asked is None else _entries(node, asked)}
+
+
+def _entries(node: Node, asked: Firewall) -> list[dict[str, Any]]:
+    """Every opening: the inventory's, and what the members of a group need of each other."""
+    return [*firewall.entries(asked), *groups.openings(node.spec.group, node.name)]
 
 
 def rules(node: Node, asked: Firewall) -> list[str]:
     """The rules as the kernel must list them; StageFailed when SSH's port cannot be told."""
-    return firewall.lines(firewall.entries(asked), _ssh_ports(node))
+    return firewall.lines(_entries(node, asked), _ssh_ports(node))
 
 
 def _ssh_ports(node: Node) -> Sequence[int]:
@@ -87,7 +98,7 @@ def _rules_file(node: Node, asked: Firewall) -> File:
 
 def plan(node: Node) -> list[Change]:
     """The unit first; then the rules, when file or kernel has others; then the unit enabled."""
-    asked = node.spec.firewall
+    asked = _asked(node)
     if asked is None:
         return []
     target, state = wanted(node, ()), node.state or {}

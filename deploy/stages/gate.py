@@ -17,7 +17,7 @@ from deploy.core.drift import File, Unit
 from deploy.core.layout import Replica
 from deploy.render import render
 from deploy.run import Node
-from deploy.stages import clock_and_logs, firewall, serves, storage
+from deploy.stages import clock_and_logs, firewall, serves, storage, weights
 from deploy.stages.base import Change, Stage, Wanted, converge, lacking
 from deploy.stages.stack import stack
 
@@ -51,6 +51,7 @@ def expectation(node: Node) -> dict[str, Any]:
         **clock_and_logs.expected(node),
         **storage.expected(node),
         **firewall.expected(node),
+        **weights.expected(node),
     }
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from deploy.stages import (
     bandwidth,
+    canary,
     clock_and_logs,
     containers,
     driver,
@@ -18,6 +19,7 @@ from deploy.stages import (
     smoke,
     storage,
     warmup,
+    weights,
 )
 from deploy.stages.serving import replica_units
 
@@ -27,6 +29,7 @@ BEFORE_REBOOT = (
     clock_and_logs.STAGE,
     storage.STAGE,
     firewall.STAGE,
+    weights.STAGE,
     driver.STAGE,
 )
 STAGES = (
@@ -36,9 +39,11 @@ STAGES = (
     gate.STAGE,
     bandwidth.STAGE,
     passport.STAGE,
+    weights.READY,
     serving.STAGE,
     warmup.STAGE,
     gateway.STAGE,
+    canary.STAGE,
     smoke.STAGE,
 )
 

@@ -5,13 +5,16 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from deploy.run import Node
-from deploy.stages import gateway, serving
+from deploy.stages import canary, gateway, serving
 
 
 def units(node: Node) -> list[str]:
-    """Every unit that may serve: the gateway first, so that no request finds a replica gone."""
+    """Every unit that may serve: the gateway first, so that no request finds a replica gone.
+
+    The watchdog goes before it: it would take a replica that is stopped on purpose for a hung one.
+    """
     replicas = [*serving.replica_units(node), *serving.surplus_units(node)]
-    return [gateway.UNIT, serving.TARGET, *replicas]
+    return [canary.UNIT, gateway.UNIT, serving.TARGET, *replicas]
 
 
 def running(node: Node, names: Sequence[str]) -> list[str]:

@@ -1,7 +1,8 @@
 """Warm-up: the replicas run, and *active* means *warm*.
 
 The unit's ExecStartPost sends requests until two rounds agree, so `systemctl start` returns when a
-replica is warm, and fails when it cannot get there.
+replica is warm, and fails when it cannot get there. On a node whose gateway runs, replicas are
+restarted one after another behind it (node.pyz roll), and no request is lost.
 """
 
 from __future__ import annotations
@@ -11,29 +12,46 @@ from collections.abc import Callable, Sequence
 from deploy.core import drift
 from deploy.core.drift import Unit
 from deploy.core.layout import Replica
+from deploy.node.roll import NOTE
 from deploy.remote import RemoteError
 from deploy.run import Node
-from deploy.stages import serving
+from deploy.stages import gateway, serving
 from deploy.stages.base import Change, Stage, Wanted, why
 
 
 def wanted(node: Node, layout: Sequence[Replica]) -> Wanted:
     """Every replica running. They are started by the target at boot, so they need no enabling."""
     del layout
-    return Wanted(units=tuple(Unit(unit) for unit in serving.replica_units(node)))
+    units = tuple(Unit(unit) for unit in serving.replica_units(node))
+    return Wanted(units=units, gone_files=(str(NOTE),), ask_units=(gateway.UNIT,))
 
 
 def plan(node: Node) -> list[Change]:
-    """Start what does not run; restart what runs with an older configuration, one after another."""
+    """Start what does not run; restart what runs with an older configuration, one after another.
+
+    Those that do not run come first: they are missing while another is restarted.
+    """
     units = serving.replica_units(node)
-    seen = (node.state or {}).get("units") or {}
-    running = [unit for unit in units if (seen.get(unit) or {}).get("active") == "active"]
+    running = [unit for unit in units if _is_active(node, unit)]
     stale = [unit for unit in _stale(node) if unit in running]
     idle = [unit for unit in units if unit not in running]
-    changes = [Change(f"restart {unit}", _bring_up("restart", [unit])) for unit in stale]
+    live = _is_active(node, gateway.UNIT)
+    changes = []
+    if live and not idle and not stale and drift.is_present(str(NOTE), node.state or {}):
+        changes.append(Change("finish a rolling restart that was broken off", _roll([])))
     if idle:
-        changes.append(Change(f"start {', '.join(idle)} and warm up", _bring_up("start", idle)))
+        act = _roll(idle) if live else _bring_up("start", idle)
+        changes.append(Change(f"start {', '.join(idle)} and warm up", act))
+    for unit in stale:
+        changes.append(
+            Change(f"restart {unit}", _roll([unit]) if live else _bring_up("restart", [unit]))
+        )
     return changes
+
+
+def _is_active(node: Node, unit: str) -> bool:
+    seen = (node.state or {}).get("units") or {}
+    return (seen.get(unit) or {}).get("active") == "active"
 
 
 def _stale(node: Node) -> list[str]:
@@ -41,6 +59,20 @@ def _stale(node: Node) -> list[str]:
     files = serving.wanted(node, node.layout()).files
     owed = drift.owed(files, (), node.state or {})
     return [act.partition(":")[2] for act in owed if act.startswith("restart:")]
+
+
+def _roll(units: list[str]) -> Callable[[Node], None]:
+    """Out of the gateway's rotation, restarted, warm, tried, and back; the markers go with it."""
+    numbers = ",".join(unit.partition("@")[2].removesuffix(".service") for unit in units)
+
+    def act(node: Node) -> None:
+        each = node.spec.drain_deadline_s + node.spec.warm_deadline_s + 240
+        node.connected().program(
+            f"roll --config {serving.SERVING} --replicas={numbers}",
+            timeout=each * (len(units) + 1),
+        )
+
+    return act
 
 
 def _bring_up(verb: str, units: list[str]) -> Callable[[Node], None]:

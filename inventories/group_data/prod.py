@@ -35,7 +35,8 @@ model = "llama-3.3-70b-fp8"
 model_store = "https://models.example.internal"
 model_revision = "0" * 64
 
-# Four replicas of two GPUs: each stays within one NUMA node on two- and four-node maps.
+# Four replicas of two GPUs: each stays within one NUMA node on two- and four-node maps. Instead of
+# these and the batch limits a goal may be given, such as goal = "balanced" (docs/serving.md).
 replicas = 4
 tensor_parallel = 2
 max_model_len = 8192
@@ -44,6 +45,13 @@ max_num_batched_tokens = 8192
 
 api_key = {"env": "B200_API_KEY"}
 hf_token = {"env": "B200_HF_TOKEN"}
+
+# Nodes that have the model already, asked before the store; and whether these offer theirs.
+weights: dict[str, object] = {
+    # "peers": ["http://10.0.0.11:8090"],
+    # "share": {"bind": "0.0.0.0", "from": ["10.0.0.0/24"]},
+    # "keep": 1,
+}
 
 smoke = {"requests": 120, "rate": 4.0, "input_tokens": 128, "output_tokens": 64}
 

@@ -14,11 +14,15 @@ KEY = """-----BEGIN PGP PUBLIC KEY BLOCK-----
 mDMEZwAAABYJKwYBBAHaRw8BAQdAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA=
 -----END PGP PUBLIC KEY BLOCK-----
 """
+CUDA = (
+    '{"kind": "cuda", "version": "0.32.0", "requirements": "requirements/engine-vllm-cpu.txt",'
+    ' "wheelhouse": "http://127.0.0.1:9/", "flags": {"kv-cache-dtype": "fp8"}}'
+)
 GOOD = {
     "driver": '"580.126.20"',
     "repositories": "[]",
     "engine": (
-        '{"kind": "cpu", "version": "1", "requirements": "requirements/dev.txt",'
+        '{"kind": "cpu", "version": "0.32.0", "requirements": "requirements/engine-vllm-cpu.txt",'
         ' "wheelhouse": "http://127.0.0.1:9/"}'
     ),
     "model": '"tiny-llama"',
@@ -71,7 +75,17 @@ def test_data_without_a_fault_gets_as_far_as_connecting(tmp_path: Path) -> None:
         ({"model": ""}, "model: is required"),
         ({"api_key": '{"env": "NO_SUCH_VARIABLE"}'}, "NO_SUCH_VARIABLE is not set"),
         ({"hf_token": '{"file": "/no/such/file"}'}, "/no/such/file cannot be read"),
-        ({"engine": GOOD["engine"].replace("dev.txt", "none.txt")}, "none.txt cannot be read"),
+        (
+            {"engine": GOOD["engine"].replace("engine-vllm-cpu.txt", "none.txt")},
+            "none.txt cannot be read",
+        ),
+        ({"model": '"llama-3.1-405b-bf16"', "engine": CUDA}, "GB lack. Try TP8"),
+        ({"tensor_parallel": "3", "engine": CUDA}, "tensor_parallel=3 does not divide the heads"),
+        ({"max_model_len": "9000"}, "9000 is over the 8192 tokens that tiny-llama can take"),
+        ({"replica_cpus": '["0-3", "3-7"]'}, "CPUs 3 of replica 1 are also replica 0's"),
+        ({"gpus": "7", "replicas": "1"}, "waive identity.nvml-count by name"),
+        ({"goal": '"speed"'}, "latency, balanced, throughput"),
+        ({"model_config": '"/no/config.json"'}, "/no/config.json cannot be read"),
     ],
 )
 def test_fault_is_one_line_with_file_host_and_key(

@@ -18,7 +18,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from deploy.core import bringup, offer, timekeeping
+from deploy.core import bringup, drift, offer, timekeeping
 from deploy.node import files, lock
 from deploy.remote import INSTALLED
 from tests.fake import settings
@@ -122,10 +122,15 @@ class Machine:
         document["packages"] = deepcopy(self.packages)
         units = {*ask["units"], *ask["placement"], *_DAEMONS}
         document["units"] = {name: self._unit(name) for name in units}
+        document["processes"] = [
+            self._process(name) for name in ask["placement"] if self.is_active(name)
+        ]
         document["modules"]["nvidia"] = self.loaded
         document |= {key: deepcopy(value) for key, value in ASKED.items() if key in ask}
+        document |= self._model(ask["weights"]) if "weights" in ask else {}
         document |= self._whole() | deepcopy(self.readings)
-        for name in ("smoke", "passport", "bandwidth", "reboot", "packages"):
+        document["notes"]["canary"] = self._watched(ask["placement"])
+        for name in ("smoke", "passport", "bandwidth", "reboot", "packages", "marked"):
             note = self.files.get(f"/var/lib/b200kit/{name}.json")
             document["notes"][name] = json.loads(_content(note)) if note else None
         if self.loaded is None:
@@ -168,6 +173,25 @@ class Machine:
         nothing = {"load": load, "active": "inactive", "enabled": "disabled"}
         return nothing | self.units.get(name, {})
 
+    def _watched(self, replicas: list[str]) -> State:
+        """What the watchdog has found of each replica that runs: that it answers."""
+        well = {"out": False, "last": {"what": "answered", "detail": ""}}
+        return {unit[5:-8]: well for unit in replicas if self.is_active(unit)}
+
+    def _process(self, unit: str) -> State:
+        """The one process of a unit, where the unit's drop-in pins it."""
+        pinning = self.files.get(f"/etc/systemd/system/{unit}.d/pinning.conf")
+        lines = _content(pinning).decode().splitlines() if pinning else []
+        pins = dict(line.split("=", 1) for line in lines if "=" in line and line[0] != "#")
+        return {
+            "unit": unit,
+            "pid": 4001,
+            "comm": "vllm",
+            "cpus": pins.get("CPUAffinity", "0-223"),
+            "mems": "0-1",
+            "numa_maps_bound": pins.get("NUMAMask", ""),
+        }
+
     def _reading(self, path: str, digest: Callable[[bytes], dict[str, str]]) -> State | None:
         file = self.files.get(path)
         if file is None:
@@ -185,7 +209,8 @@ class Machine:
             "observe": self._observe,
             "put": self._put,
             "bring-up": self._bring_up,
-            "fetch": self._fetch,
+            "weights": self._weights,
+            "roll": self._roll,
             "measure": lambda arguments, stdin: json.dumps(measured()),
             "firewall": lambda arguments, stdin: "",
             "driver-log": lambda arguments, stdin: "\n".join(self.kernel_log),
@@ -223,11 +248,33 @@ class Machine:
             self.files[file["path"]] = {key: file[key] for key in ("content", "mode", "owner")}
         return str(len(document["files"]))
 
-    def _fetch(self, arguments: str, stdin: str) -> str:
+    def _weights(self, arguments: str, stdin: str) -> str:
+        """The unit that fetches has begun; whoever waits for the model gets it."""
         del stdin
-        words = arguments.split()
-        self.write(f"{words[words.index('--dest') + 1]}/.complete")
-        return "9 files"
+        act, _, dest, *_ = arguments.split()
+        if act == "begin":
+            self.start("b200-weights.service")
+        elif act == "wait":
+            self.write(f"{dest}/.complete")
+            self.units["b200-weights.service"]["active"] = "inactive"
+        progress = {"state": "fetching", "total_bytes": 9, "have_bytes": 3, "rate": 1}
+        return json.dumps({"complete": act == "wait", "running": True, "progress": progress})
+
+    def _model(self, asked: State) -> State:
+        """The reading of the model that is asked for."""
+        stamp = f"{asked['root']}/{asked['model']}/{asked['revision']}/.complete"
+        whole = stamp in self.files
+        model = {"complete": whole, "bytes": 9 * whole, "proof": "record", "wrong": {}}
+        return {"weights": {"model": model, "revisions": [], "progress": None}}
+
+    def _roll(self, arguments: str, stdin: str) -> str:
+        del stdin
+        for number in filter(None, arguments.partition("--replicas=")[2].split(",")):
+            unit = f"vllm@{number}.service"
+            self.start(unit)
+            self.files.pop(drift.marker(f"restart:{unit}"), None)
+        self.files.pop("/run/b200kit/roll.json", None)
+        return json.dumps({"schema": "b200kit/roll/1"})
 
     def _shell(self) -> dict[str, Callable[[str, str], str]]:
         return {
@@ -237,6 +284,8 @@ class Machine:
             r"apt-ready ": self._configure,
             r"^systemd-run .* systemctl reboot$": self._reboot,
             r"^cat /proc/sys/kernel/random/boot_id$": lambda command, stdin: self._boot_id(),
+            r"^haproxy -c ": lambda command, stdin: "",
+            r"^rm -f /etc/haproxy/": self._remove,
             r"^journalctl ": lambda command, stdin: "-- No entries --",
             r"wipefs |mdadm |mkfs\.|^mountpoint ": lambda command, stdin: "",
             r"nvidia-cdi-refresh": self._make_cdi,
@@ -244,6 +293,12 @@ class Machine:
             r"/run/b200kit/lock\.json": self._run_here,
             r"systemctl |systemd-sysusers": self._systemctl,
         }
+
+    def _remove(self, command: str, stdin: str) -> str:
+        del stdin
+        for path in shlex.split(command)[2:]:
+            self.files.pop(path, None)
+        return ""
 
     def _upload(self, command: str, stdin: str) -> str:
         del command

@@ -13,9 +13,7 @@ from deploy.node import lock
 from tests.fake.fleet import CANARIES, Fleet, Outcome
 from tests.unit import corpus, states
 
-SERVING = (
-    r"systemctl (start|restart) vllm|start haproxy|restart haproxy|-m pip install|node.pyz fetch"
-)
+SERVING = r"systemctl (start|restart) vllm|start haproxy|restart haproxy|-m pip install"
 MOST_COMMANDS = 8
 SICK = {
     "no-nvlink": (
@@ -243,7 +241,10 @@ def test_dry_run_of_an_upgrade_says_what_changes_and_what_stops(small: Fleet) ->
     assert small.run("b200.py").code == 0
     run = small.run("b200.py", "--dry", "--data", "driver=580.126.20", yes=False)
     assert "nvidia-open 580.105.08-1 -> 580.126.20" in run.stderr
-    assert "would stop haproxy.service, vllm@0.service, vllm@1.service" in run.stderr
+    assert (
+        "would stop b200-canary.service, haproxy.service, vllm@0.service, vllm@1.service"
+        in run.stderr
+    )
     assert "would reboot: the loaded nvidia module is 580.105.08" in run.stderr
     assert small.machine("n01").packages["nvidia-open"]["version"] == "580.105.08-1"
 
@@ -265,7 +266,13 @@ def test_live_node_that_turns_red_stops_serving(small: Fleet) -> None:
     run = small.run("b200.py")
     assert (run.code, run.outcomes) == (1, {"n01": "red"})
     machine = small.machine("n01")
-    stopped = ["haproxy.service", "vllm.target", "vllm@0.service", "vllm@1.service"]
+    stopped = [
+        "b200-canary.service",
+        "haproxy.service",
+        "vllm.target",
+        "vllm@0.service",
+        "vllm@1.service",
+    ]
     assert not any(machine.is_active(unit) for unit in stopped)
 
 

@@ -27,6 +27,7 @@ HOST_PROGRAMS: Mapping[str, str] = {
     "ssh-keygen": "openssh-client",
     "nsenter": "util-linux",
     "gcc": "gcc",
+    "openssl": "openssl",
 }
 # Packages without a program of their own that a missing header or archive shows.
 HOST_FILES: Mapping[str, str] = {

@@ -26,6 +26,7 @@ ALLOWED = {
     "core": (),
     "node": ("deploy", "deploy.core", "pynvml"),
     "report": ("deploy.core", "jinja2"),
+    "engines": ("deploy.core", "yaml"),
     "hardware": ("yaml",),
 }
 SPEAK_PYINFRA = {

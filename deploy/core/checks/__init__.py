@@ -37,16 +37,20 @@ from deploy.core.checks import (  # isort: skip
     clock,
     logs,
     storage,
+    weights,
     firewall,
     uniform,
     passport,
     bandwidth,
     containers,
+    placement,
+    canary,
 )
 
 __all__ = [
     "bandwidth",
     "bridges",
+    "canary",
     "clock",
     "containers",
     "driver",
@@ -68,6 +72,7 @@ __all__ = [
     "packages",
     "passport",
     "pcie",
+    "placement",
     "power",
     "recovery",
     "repair",
@@ -78,5 +83,6 @@ __all__ = [
     "thermal",
     "unfinished",
     "uniform",
+    "weights",
     "xid",
 ]

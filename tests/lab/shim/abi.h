@@ -42,6 +42,12 @@ typedef struct { unsigned version, bChannelRepairPending, bTpcRepairPending; } n
 typedef struct { unsigned version, bIsBest; uint8_t bwMode; } nvmlNvlinkGetBwMode_v1_t;
 
 typedef struct {
+    unsigned pid;
+    unsigned long long usedGpuMemory;
+    unsigned gpuInstanceId, computeInstanceId;
+} nvmlProcessInfo_t;
+
+typedef struct {
     char busIdLegacy[16];
     unsigned domain, bus, device, pciDeviceId, pciSubSystemId;
     char busId[32];

@@ -1,4 +1,4 @@
-"""POST /v1/chat/completions: validation with vLLM's messages, the stream, and its faults."""
+"""Completions, chat and plain: validation with vLLM's messages, the stream, and its faults."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from collections.abc import AsyncIterator
 from dataclasses import dataclass
 
 from . import FINGERPRINT
-from .engine import Engine
+from .engine import TEMPLATE_TOKENS, Engine
 from .wire import Reply, Request
 
 TEXT = "north wind over the quiet river bends toward a lamp in some far window again"
@@ -40,11 +40,13 @@ class Chat:
     usage: bool
     fault: str
     number: int
+    # A completion of /v1/completions: its text stands alone, in no message.
+    plain: bool = False
 
 
 @dataclass(frozen=True)
 class ChatService:
-    """Answers chat completions for one served model."""
+    """Answers completions for one served model."""
 
     engine: Engine
     model: str
@@ -56,11 +58,13 @@ class ChatService:
         if body.get("model") != self.model:
             said = f"The model `{body.get('model')}` does not exist."
             raise Refused(404, "NotFoundError", said, "model")
-        prompt = _prompt(body.get("messages"))
+        plain = request.path == "/v1/completions"
+        prompt = _plain_prompt(body.get("prompt")) if plain else _prompt(body.get("messages"))
         wanted = body.get("max_completion_tokens", body.get("max_tokens", 16))
         if not isinstance(wanted, int) or wanted < 1:
             raise Refused(400, "BadRequestError", "max_tokens must be at least 1", "max_tokens")
         tokens = self.engine.count(prompt, str(body.get("cache_salt", "")))
+        tokens -= TEMPLATE_TOKENS if plain else 0
         if tokens + wanted > self.max_model_len:
             said = f"This model's maximum context length is {self.max_model_len} tokens. However,"
             said += f" your request has {tokens} input tokens and asks for {wanted}."
@@ -70,7 +74,7 @@ class ChatService:
         number = next(_numbers)
         fault = self.engine.knobs.fault_of(number, request.headers.get("x-standin-fault"))
         stream = body.get("stream") is True
-        return Chat(self.model, tokens, wanted, stream, usage, fault, number)
+        return Chat(self.model, tokens, wanted, stream, usage, fault, number, plain)
 
     async def answer(self, chat: Chat, reply: Reply) -> None:
         """Answer it, with the fault that was asked for."""
@@ -78,10 +82,12 @@ class ChatService:
             await reply.garbage()
         elif chat.fault in ("503", "500"):
             raise Refused(int(chat.fault), "ServiceUnavailableError", "stand-in: asked to refuse")
+        elif chat.fault == "hang":
+            await asyncio.sleep(3600)
         elif chat.stream:
             await self._stream(chat, reply)
         else:
-            async for _ in self.engine.tokens(chat.tokens):
+            async for _ in self.engine.tokens(chat.tokens, chat.prompt_tokens):
                 pass
             await reply.document(200, self._whole(chat))
 
@@ -111,7 +117,7 @@ class ChatService:
         size = {"merged": 4}.get(chat.fault, 1)
         group: list[int] = []
         held: list[list[int]] = []
-        async for index in self.engine.tokens(chat.tokens):
+        async for index in self.engine.tokens(chat.tokens, chat.prompt_tokens):
             group.append(index)
             if len(group) == size or index == chat.tokens - 1:
                 if chat.fault == "burst":
@@ -138,7 +144,8 @@ class ChatService:
     def _whole(self, chat: Chat) -> dict[str, object]:
         message = {"role": "assistant", "content": "".join(_word(i) for i in range(chat.tokens))}
         reason = None if chat.fault == "no-finish" else "length"
-        choice = {"index": 0, "message": message, "finish_reason": reason}
+        said = {"text": message["content"]} if chat.plain else {"message": message}
+        choice = {"index": 0, **said, "finish_reason": reason}
         usage = {} if chat.fault == "no-usage" else {"usage": _usage(chat)}
         return {**_base(chat, "chat.completion"), "choices": [choice], **usage}
 
@@ -160,6 +167,15 @@ def _prompt(messages: object) -> str:
     return " ".join(str(item.get("content", "")) for item in messages if isinstance(item, dict))
 
 
+def _plain_prompt(prompt: object) -> str:
+    """A text, or tokens as so many words. Raises Refused when it is neither."""
+    if isinstance(prompt, list) and prompt and all(isinstance(token, int) for token in prompt):
+        return " ".join(map(str, prompt))
+    if not isinstance(prompt, str) or not prompt:
+        raise Refused(400, "Bad Request", "prompt: Field required", "prompt")
+    return prompt
+
+
 def _word(index: int) -> str:
     return f"{WORDS[index % len(WORDS)]} "
 
@@ -167,7 +183,7 @@ def _word(index: int) -> str:
 def _base(chat: Chat, kind: str) -> dict[str, object]:
     return {
         "id": f"chatcmpl-standin-{chat.number}",
-        "object": kind,
+        "object": "text_completion" if chat.plain else kind,
         "created": int(time.time()),
         "model": chat.model,
         "system_fingerprint": FINGERPRINT,
@@ -176,7 +192,8 @@ def _base(chat: Chat, kind: str) -> dict[str, object]:
 
 
 def _chunk(chat: Chat, delta: dict[str, str], reason: str | None = None) -> dict[str, object]:
-    choice = {"index": 0, "delta": delta, "logprobs": None, "finish_reason": reason}
+    said = {"text": delta["content"]} if chat.plain else {"delta": delta}
+    choice = {"index": 0, **said, "logprobs": None, "finish_reason": reason}
     return {**_base(chat, "chat.completion.chunk"), "choices": [choice]}
 
 

@@ -51,6 +51,7 @@ async def _serve(options: argparse.Namespace, knobs: Knobs) -> int:
     keys = [*options.api_key, os.environ.get("VLLM_API_KEY", "")]
     service = ChatService(engine, name, options.max_model_len)
     server = Server(service, root, frozenset(filter(None, keys)))
+    loop.add_signal_handler(signal.SIGUSR2, engine.hang)
     host = options.host or "0.0.0.0"
     port = await server.serve(host, options.port)
     print(f"stand-in engine, no model: serving {name} on http://{host}:{port}", file=sys.stderr)

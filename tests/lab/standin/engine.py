@@ -77,19 +77,24 @@ class Engine:
         self._slots = asyncio.Semaphore(max_num_seqs)
         self._served = 0
         self._seen: set[tuple[str, str]] = set()
+        self._flowing = asyncio.Event()
+        self._flowing.set()
+
+    def hang(self) -> None:
+        """Make no token any more, for nobody, as an engine that has locked itself up."""
+        self._flowing.clear()
 
     def count(self, prompt: str, salt: str) -> int:
         """Prompt tokens (a word each, and the template), entered into the prefix-cache metrics."""
         tokens = len(prompt.split()) + TEMPLATE_TOKENS
         counters = self.metrics.counters
-        counters["prompt_tokens_total"] += tokens
         counters["prefix_cache_queries_total"] += tokens
         if (salt, prompt) in self._seen:
             counters["prefix_cache_hits_total"] += tokens // 16 * 16
         self._seen.add((salt, prompt))
         return tokens
 
-    async def tokens(self, wanted: int) -> AsyncIterator[int]:
+    async def tokens(self, wanted: int, prompt: int) -> AsyncIterator[int]:
         """Yield 0..wanted-1, each when its time has come; waits for a free slot first.
 
         The schedule is absolute (admission + ttft + i * itl), so lateness does not add up.
@@ -103,6 +108,8 @@ class Engine:
         self.metrics.running += 1
         try:
             async for index in self._schedule(arrived, wanted):
+                # As vLLM does: a prompt counts when it has been worked through.
+                self.metrics.counters["prompt_tokens_total"] += 0 if index else prompt
                 yield index
         finally:
             self.metrics.running -= 1
@@ -118,6 +125,7 @@ class Engine:
         for index in range(wanted):
             due = admitted + extra + knobs.ttft + index * knobs.itl
             await asyncio.sleep(max(0.0, due - time.perf_counter()))
+            await self._flowing.wait()
             now = time.perf_counter()
             if index == 0:
                 first = now

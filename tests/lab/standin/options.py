@@ -13,7 +13,7 @@ from pathlib import Path
 _SWITCHES = """
 enforce-eager enable-prefix-caching disable-access-log enable-log-requests
 enable-expert-parallel async-scheduling trust-remote-code enable-chunked-prefill numa-bind
-fail-on-environ-validation disable-log-stats disable-uvicorn-access-log
+fail-on-environ-validation disable-fastapi-docs disable-log-stats disable-uvicorn-access-log
 enable-auto-tool-choice
 """
 _NUMBERS = """
@@ -66,7 +66,8 @@ def _from_file(path: Path) -> list[str]:
         text = path.read_text()
     except OSError as error:
         raise OptionError(f"--config {path}: {error.strerror}") from error
-    known = {"model", "api-key", *SWITCHES, *NUMBERS, *TEXTS}
+    off = [f"no-{name}" for name in SWITCHES]
+    known = {"model", "api-key", *SWITCHES, *off, *NUMBERS, *TEXTS}
     args: list[str] = []
     for number, (key, value) in enumerate(_pairs(text), 1):
         if key not in known:

@@ -11,7 +11,7 @@ from . import ENGINE_VERSION
 from .chat import ChatService, Refused
 from .wire import Reply, Request, read_request
 
-POSTED = {"/v1/chat/completions"}
+POSTED = {"/v1/chat/completions", "/v1/completions"}
 PLAIN = {"/health", "/ping", "/version", "/metrics", "/load", "/v1/models"}
 
 

@@ -16,6 +16,7 @@ SMOKE = {
     "output_tokens": 8,
     "ttft_ms": 10_000.0,
     "tpot_ms": 5_000.0,
+    "loop_lag_ms": 200.0,
 }
 
 

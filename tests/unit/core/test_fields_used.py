@@ -29,7 +29,7 @@ USED_ELSEWHERE = {
     "deploy/report/said.py": ("took_s",),
     "deploy/core/drift.py": ("files", *units("enabled")),
     "deploy/core/checks/services.py": units("sub", "result"),
-    "deploy/core/layout.py": ("cpus.siblings[*]",),
+    "deploy/core/cores.py": ("cpus.siblings[*]",),
     "deploy/core/topology.py": ("pci.nics[*].bridges[*]",),
     "deploy/core/checks/bandwidth.py": ("host.boot_id",),
     "deploy/stages/boot_loader.py": ("host.grub_cmdline",),

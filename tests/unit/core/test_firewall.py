@@ -153,7 +153,9 @@ def test_what_cannot_be_is_refused(raw: dict[str, Any], told: str) -> None:
 
 def test_gateway_that_nobody_could_reach_is_refused() -> None:
     shut = {"allow": [{"port": 9100, "from": ["any"]}]}
-    [problem] = problems(shut, gateway_bind="0.0.0.0")
+    plain = {"tls": "off"}
+    [problem] = problems(shut, gateway_bind="0.0.0.0", gateway=plain)
     assert "no rule for port 8000, though the gateway listens on 0.0.0.0" in problem
     assert problems(shut, gateway_bind="127.0.0.1") == []
-    assert problems({"allow": [{"port": 8000, "from": ["any"]}]}, gateway_bind="::") == []
+    opened = {"allow": [{"port": 8000, "from": ["any"]}]}
+    assert problems(opened, gateway_bind="::", gateway=plain) == []

@@ -11,6 +11,7 @@ CATALOGUE = Catalogue(
     hardware={"hgx-b200": Hardware("hgx-b200", gpu_count=8, minimum_driver="570.133.20")},
     models={"tiny-llama": Model("tiny-llama", "made on the spot")},
     settings=catalogue.load().settings,
+    engines=catalogue.load().engines,
 )
 
 

@@ -18,7 +18,7 @@ from deploy.stages import pipeline
 ROOT = Path(__file__).resolve().parents[3]
 PAGES = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/*.md")])
 # Operations of the pipeline that are no stages, after the stage they follow.
-BETWEEN = {"driver": "reboot", "bandwidth": "gate"}
+BETWEEN = {"driver": "reboot", "bandwidth": "gate", "smoke": "proof"}
 _LINK = re.compile(r"\]\(([^)\s]+)\)")
 _PATH = re.compile(
     r"(?<![\w/.-])(?:deploy|docs|inventories|requirements|templates|tests|\.ci)/[\w@./-]*[\w/]"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -100,14 +101,13 @@ def fit(folder: Path) -> tuple[Node, Machine]:
     return node, machine
 
 
-def test_fit_node_gets_files_users_target_engine_and_model_in_this_order(tmp_path: Path) -> None:
+def test_fit_node_gets_files_users_target_and_engine_in_this_order(tmp_path: Path) -> None:
     node, _ = fit(tmp_path)
-    write, users, target, engine, model = planned(node, "serving")
-    assert write.startswith("write /etc/b200kit/secrets/api_key, /etc/b200kit/secrets/hf_token")
+    write, users, target, engine = planned(node, "serving")
+    assert write.startswith("write /etc/b200kit/secrets/api_key, /etc/b200kit/engine-requirements")
     assert users.strip() == "sysusers"
     assert target == "enable vllm.target"
     assert engine == "install the engine, vllm 0.32.0 (cpu)"
-    assert model == "fetch the model tiny-llama"
 
 
 def test_serving_stage_starts_nothing(tmp_path: Path) -> None:
@@ -167,7 +167,7 @@ def gone(path: str) -> Spoil:
     return spoil
 
 
-SERVING = "haproxy.service, vllm@0.service, vllm@1.service"
+SERVING = "b200-canary.service, haproxy.service, vllm@0.service, vllm@1.service"
 MEASURE = {"smoke": ["measure TTFT, ITL, TPOT and E2E"]}
 BOTH = ["restart vllm@0.service", "restart vllm@1.service"]
 DRIFTS = {
@@ -236,7 +236,7 @@ DRIFTS = {
     ),
     "the key is readable by all": (
         lambda machine: machine.files["/etc/b200kit/secrets/hf_token"].update(mode=0o644),
-        {"serving": ["write /etc/b200kit/secrets/hf_token"]},
+        {"weights": ["write /etc/b200kit/secrets/hf_token"]},
     ),
     "a replica failed": (
         stopped("vllm@1.service"),
@@ -248,7 +248,10 @@ DRIFTS = {
     ),
     "half a model": (
         lambda machine: _drop(machine, "/srv/models/"),
-        {"serving": ["fetch the model tiny-llama"]},
+        {
+            "weights": ["begin to fetch the model tiny-llama"],
+            "model": ["wait for the model tiny-llama"],
+        },
     ),
     "the gateway listens elsewhere": (
         other_content(HAPROXY),
@@ -294,7 +297,7 @@ def test_changed_configuration_restarts_its_replicas_one_by_one_at_the_warm_up(
     assert planned_by_stage(node) == {"warm-up": restarts}
     make(node, "warm-up")
     assert planned_by_stage(node) == MEASURE
-    assert len(machine.ran("systemctl restart vllm@")) == len(restarts)
+    assert len(machine.ran("node.pyz roll ")) == len(restarts)
 
 
 @pytest.mark.parametrize(
@@ -382,8 +385,8 @@ def test_withdrawing_a_node_stops_what_runs_and_only_that(tmp_path: Path) -> Non
     machine.units["vllm@0.service"]["active"] = "activating"
     look(node)
     machine.log.clear()
-    assert gate.withdraw(node) == ["haproxy.service", "vllm@0.service"]
-    assert machine.log == ["systemctl stop haproxy.service vllm@0.service"]
+    assert gate.withdraw(node) == ["b200-canary.service", "haproxy.service", "vllm@0.service"]
+    assert machine.log == ["systemctl stop b200-canary.service haproxy.service vllm@0.service"]
 
 
 def test_withdrawing_a_node_that_never_served_runs_no_command(tmp_path: Path) -> None:
@@ -504,14 +507,15 @@ def test_age_of_a_result_is_unknown_rather_than_invented(
 
 def test_secrets_are_written_for_root_alone_and_named_by_no_change(tmp_path: Path) -> None:
     node, machine = fit(tmp_path)
-    files = {file.path: file for file in serving.wanted(node, node.layout()).files}
+    stages = [stage.wanted(node, node.layout()) for stage in pipeline.STAGES]
+    files = {file.path: file for wanted in stages for file in wanted.files}
     for name in ("api_key", "hf_token"):
         file = files[f"{serving.SECRETS}/{name}"]
         assert (file.mode, file.owner, file.secret) == (0o600, "root:root", True)
     for stage in pipeline.STAGES:
         make(node, stage.name)
     said = "\n".join(machine.log) + json.dumps(node.to_json())
-    assert "canary" not in said
+    assert not re.search("canary-(api-key|hf-token)", said)
 
 
 def test_replicas_no_longer_asked_for_give_their_gpus_back_first(tmp_path: Path) -> None:

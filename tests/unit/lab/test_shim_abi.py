@@ -31,6 +31,7 @@ STRUCTS = {
     "nvmlRepairStatus_t": "c_nvmlRepairStatus_t",
     "nvmlNvlinkGetBwMode_v1_t": "c_nvmlNvlinkGetBwMode_v1_t",
     "nvmlPciInfo_t": "nvmlPciInfo_t",
+    "nvmlProcessInfo_t": "c_nvmlProcessInfo_v3_t",
     "nvmlGpuFabricInfo_v2_t": "c_nvmlGpuFabricInfo_v2_t",
     "nvmlGpuFabricInfo_v3_t": "c_nvmlGpuFabricInfo_v3_t",
     "nvmlPlatformInfo_v2_t": "c_nvmlPlatformInfo_v2_t",

@@ -7,10 +7,13 @@ from dataclasses import replace
 import pytest
 
 from deploy.core.latency import (
+    FORMULAS,
+    METRICS,
     Chunk,
     Objective,
     RequestRecord,
     Run,
+    connect_delay,
     schedule_delay,
     summary,
     timing,
@@ -146,6 +149,27 @@ def test_schedule_delay_is_how_late_the_client_sent() -> None:
     delays = schedule_delay([replace(PLAIN, scheduled=10.0 - late) for late in (0.0, 0.002, 0.004)])
     assert delays["p50"] == pytest.approx(2.0)
     assert delays["max"] == pytest.approx(4.0)
+
+
+def test_what_is_late_in_the_client_is_in_the_queue_inclusive_latency() -> None:
+    late = replace(PLAIN, scheduled=PLAIN.sent - 0.5)
+    result = summary(Run((late, replace(late, error="HTTP 503"))), Objective())
+    assert result["p50_client_queue_time_ms"] == pytest.approx(500.0)
+    assert result["p50_e2el_including_client_queue_ms"] == pytest.approx(545.0)
+    assert result["p50_e2el_ms"] == pytest.approx(45.0)
+
+
+def test_connecting_is_told_of_those_that_connected() -> None:
+    made = [replace(PLAIN, connected=PLAIN.sent + s) for s in (0.001, 0.003)]
+    assert connect_delay([*made, PLAIN])["max"] == pytest.approx(3.0)
+    assert connect_delay([PLAIN]) == {"p50": None, "p99": None, "max": None}
+
+
+def test_every_metric_has_its_formula_in_words() -> None:
+    result = summary(Run((PLAIN,)), Objective())
+    stated = {key[5:-3] for key in result if key.startswith("mean_")}
+    assert stated == {*METRICS, "client_queue_time", "e2el_including_client_queue"}
+    assert stated <= set(FORMULAS)
 
 
 def test_a_frozen_server_shows_in_every_request_that_was_due_meanwhile() -> None:

@@ -7,7 +7,7 @@ import itertools
 
 import pytest
 
-from deploy.node.load import closed_loop, open_loop, poisson
+from deploy.node.load import Arrival, closed_loop, constant, open_loop, poisson
 from deploy.node.prompts import WORDS, Scale, prompt
 
 
@@ -34,6 +34,53 @@ def test_gaps_are_exponential_not_constant() -> None:
 def test_a_rate_of_nought_is_refused() -> None:
     with pytest.raises(ValueError, match="above 0"):
         poisson(0, 3, 1)
+    with pytest.raises(ValueError, match="above 0"):
+        constant(0, 3)
+    with pytest.raises(ValueError, match="above 0"):
+        asyncio.run(Arrival(None).run(1, 0, nobody))
+
+
+async def nobody(number: int, due: float) -> int:
+    """Send nothing."""
+    return number
+
+
+def test_constant_arrivals_have_equal_gaps_and_end_as_poissons_do() -> None:
+    assert constant(4.0, 3) == [0.25, 0.5, 0.75]
+    assert constant(4.0, 40)[-1] == pytest.approx(poisson(4.0, 40, 1)[-1])
+
+
+@pytest.mark.parametrize(
+    ("arrival", "words"),
+    [
+        (Arrival(4.0), "Poisson, 4 requests/s, open loop, no concurrency cap"),
+        (Arrival(0.5, even=True), "constant, 0.5 requests/s, open loop, no concurrency cap"),
+        (Arrival(4.0, concurrency=2), "closed loop, 2 at a time: hides waiting before sending"),
+    ],
+)
+def test_an_arrival_says_what_it_is_and_sends_everything(arrival: Arrival, words: str) -> None:
+    assert str(arrival) == words
+    quick = Arrival(10_000.0, arrival.even, arrival.concurrency)
+    assert asyncio.run(quick.run(5, 1, nobody)) == [0, 1, 2, 3, 4]
+
+
+def test_nothing_caps_an_open_loop() -> None:
+    """2000 requests of which none is answered before all are sent."""
+
+    async def scenario() -> int:
+        everyone, under_way = asyncio.Event(), 0
+
+        async def send(number: int, due: float) -> int:
+            nonlocal under_way
+            under_way += 1
+            if under_way == 2000:
+                everyone.set()
+            await everyone.wait()
+            return number
+
+        return len(await Arrival(100_000.0).run(2000, 1, send))
+
+    assert asyncio.run(scenario()) == 2000
 
 
 def test_the_open_loop_does_not_wait_for_answers() -> None:

@@ -93,6 +93,29 @@ def test_chunks_that_come_together_everywhere_invalidate() -> None:
     assert found.verdict == "invalid"
 
 
+def test_chunks_together_are_not_believed_of_a_server_whose_own_itl_is_not_known() -> None:
+    together = run(gap=0.00001)
+    assert judge({"url": together}, SLO, CALM).verdict == "invalid"
+    assert judge({"url": run()}, SLO, CALM).verdict == "pass"
+
+
+def test_a_client_that_stood_still_once_invalidates() -> None:
+    stood = ClientHealth(2.0, 60_000.0, (0.1,) * 5000 + (400.0,), "rr")
+    found = judge(GOOD, SLO, stood)
+    assert found.verdict == "invalid"
+    assert "stood still for 400 ms" in found.reasons[0]
+    assert ClientHealth(2.0, 60_000.0, (0.1,) * 5000 + (250.0,), "rr").starved(ClientLimits()) == []
+
+
+def test_a_system_that_has_no_run_delay_is_judged_by_its_event_loop() -> None:
+    limits = ClientLimits(needs_run_delay=False)
+    assert (
+        judge(GOOD, SLO, ClientHealth(None, 1e4, (0.1,), "other"), limits=limits).verdict == "pass"
+    )
+    lagging = ClientHealth(None, 1e4, (40.0,), "other")
+    assert judge(GOOD, SLO, lagging, limits=limits).verdict == "invalid"
+
+
 def test_a_model_that_is_truly_that_fast_is_not_accused() -> None:
     fast = run(gap=0.00001)
     paths = {"gateway": fast, "direct-0": fast}

@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from deploy.node.client import Endpoint
-from deploy.node.http import Exchange, exchange
+from deploy.node.http import Deadlines, Exchange, exchange
 from tests.lab.standin.knobs import Knobs
 from tests.lab.standin.options import OptionError, parse
 from tests.unit.latency.server_thread import MODEL, running
@@ -82,6 +82,33 @@ def test_a_fault_may_be_asked_for_by_header() -> None:
 def test_bad_requests_are_refused(body: object, status: int) -> None:
     with running() as url:
         assert post(url, body).status == status
+
+
+def test_a_prompt_of_token_ids_is_counted_exactly_and_answered_as_text() -> None:
+    body = {"model": MODEL, "prompt": [300, 301, 302], "max_tokens": 2}
+    with running() as url:
+        answer = asyncio.run(exchange("POST", f"{url}/v1/completions", {}, body))
+    document = json.loads(answer.body())
+    assert document["usage"]["prompt_tokens"] == 3
+    assert document["object"] == "text_completion"
+    assert document["choices"][0]["text"]
+
+
+def test_an_engine_told_to_hang_answers_its_health_and_nothing_else(tmp_path: Path) -> None:
+    port = free_port()
+    url = f"http://127.0.0.1:{port}"
+
+    async def scenario(process: subprocess.Popen[str]) -> tuple[int, str | None]:
+        await until_healthy(url)
+        process.send_signal(signal.SIGUSR2)
+        limits = Deadlines(connect=20, idle=2, total=20)
+        hung = await exchange("POST", f"{url}/v1/chat/completions", {}, BODY, limits)
+        return (await Endpoint(url).get("/health")).status, hung.fault
+
+    with start(port, tmp_path) as process:
+        health, fault = asyncio.run(scenario(process))
+        process.kill()
+    assert (health, fault) == (200, "stalled: no data for 2 s")
 
 
 def test_more_requests_than_slots_wait_and_are_counted_as_queueing() -> None:

@@ -71,6 +71,15 @@ def test_realtime_granted_is_rr(monkeypatch: pytest.MonkeyPatch) -> None:
     assert seen[0][1] == flags  # type: ignore[index]
 
 
+def test_a_system_without_these_calls_is_no_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("SCHED_RR", "sched_setaffinity"):
+        monkeypatch.delattr(os, name)
+    assert starvation.claim_realtime() == "other"
+    assert starvation.pin(None) == "any"
+    with pytest.raises(ValueError, match="cannot restrict"):
+        starvation.pin("0")
+
+
 def test_pinning_nothing_tells_what_is_allowed(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(os, "sched_getaffinity", lambda _: {3, 1})
     assert starvation.pin(None) == "1,3"

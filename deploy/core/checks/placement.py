@@ -1,0 +1,179 @@
+"""Where the processes of the replicas really run, against what the layout asked for.
+
+A pin that silently did not take hold costs latency and nothing else shows it: vLLM only warns when
+it cannot bind, and a system call filter can take the binding away (SystemCallFilter=~@resources).
+So what is judged is what the kernel says of each process. Only units that are active are judged,
+and only where the expectation names them: before anything serves there is nothing to look at.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+
+from deploy.core import cpulist, pinning
+from deploy.core.checks.tools import failed, passed, rule, unread
+from deploy.core.expectation import Expectation, Expected, Unexpected
+from deploy.core.judge import check
+from deploy.core.state import StateView, Unmeasured, View
+from deploy.core.verdict import Action, Finding
+
+NOT_ASKED = "no placement of replicas is asked for"
+_MAP = "the layout, made from this node's own NUMA map"
+_RUNNING = ("active", "reloading")
+Look = Callable[[str, View, list[View]], Iterator[Finding]]
+
+
+@check("placement.cpus")
+def cpus(expect: Expectation, state: StateView) -> Iterator[Finding]:
+    """Every process of a replica that runs may use only the CPUs of its GPUs."""
+
+    def look(unit: str, wanted: View, processes: list[View]) -> Iterator[Finding]:
+        if wanted.text("by") == pinning.ENGINE:
+            return  # the engine binds its workers by node; the memory check sees that
+        allowed = _numbers(wanted, "cpus")
+        asked = rule(f"CPUs {wanted.text('cpus')}", _MAP)
+        outside = {}
+        for process in processes:
+            seen = _read(process, "cpus")
+            if isinstance(seen, Unmeasured):
+                yield _unread(unit, process, "its CPUs", seen)
+            elif not seen or not seen <= allowed:
+                outside[_told(process)] = cpulist.format(seen)
+        if outside:
+            told = _some(outside, "may run on CPUs")
+            summary = f"{unit}: {told}, not only on {wanted.text('cpus')}"
+            yield _failed(unit, summary, outside, asked)
+
+    yield from _each(expect, state, look, "every process is on the CPUs of its GPUs")
+
+
+@check("placement.memory")
+def memory(expect: Expectation, state: StateView) -> Iterator[Finding]:
+    """Every process of a replica that runs takes its memory from the NUMA nodes of its GPUs."""
+
+    def look(unit: str, wanted: View, processes: list[View]) -> Iterator[Finding]:
+        nodes, asked = _numbers(wanted, "nodes"), rule(f"node {wanted.text('nodes')}", _MAP)
+        bound, by_engine = (
+            wanted.text(key) == word
+            for key, word in (("policy", pinning.BIND), ("by", pinning.ENGINE))
+        )
+        outside, alone = {}, set()
+        for process in processes:
+            seen = _memory(process, nodes, allowed_counts=bound and not by_engine)
+            if isinstance(seen, Unmeasured):
+                if bound:
+                    yield _unread(unit, process, "its memory policy", seen)
+                continue
+            if not bound and _elsewhere(process, nodes):
+                continue
+            alone |= seen if len(seen) == 1 else set()
+            if not seen <= nodes:
+                outside[_told(process)] = cpulist.format(seen)
+        if outside:
+            told = _some(outside, "takes memory from node")
+            summary = f"{unit}: {told}, not only from {wanted.text('nodes')}"
+            yield _failed(unit, summary, outside, asked)
+        elif by_engine and nodes - alone:
+            free = cpulist.format(nodes - alone)
+            summary = f"{unit}: no process is bound to node {free}, though the engine was told to"
+            yield _failed(unit, summary, {"bound to": cpulist.format(alone) or "none"}, asked)
+
+    yield from _each(expect, state, look, "every process has its memory where its GPUs are")
+
+
+def _each(expect: Expectation, state: StateView, look: Look, all_well: str) -> Iterator[Finding]:
+    """What `look` finds on every unit that runs, or that all is well."""
+    asked = expect.asked("placement", dict)
+    if asked is None:
+        yield passed(NOT_ASKED)
+        return
+    found: list[Finding] = []
+    judged = 0
+    for unit in sorted(asked):
+        active = state.text("units", unit, "active")
+        if isinstance(active, Unmeasured):
+            found.append(replace(unread(f"whether {unit} runs", active), subject=unit))
+        elif active in _RUNNING:
+            judged += 1
+            found += _judged(unit, expect.at("placement", unit), state, look)
+    yield from found or [passed(all_well if judged else "no replica runs that could be judged")]
+
+
+def _judged(unit: str, wanted: View, state: StateView, look: Look) -> list[Finding]:
+    """Findings of one unit; a unit that runs and shows no process was not measured."""
+    processes = state.items("processes")
+    if isinstance(processes, Unmeasured):
+        return [replace(unread(f"the processes of {unit}", processes), subject=unit)]
+    own = [process for process in processes if process.at("unit").raw() == unit]
+    if not own:
+        none = Unmeasured("it runs, and no process of it was seen")
+        return [replace(unread(f"the processes of {unit}", none), subject=unit)]
+    return list(look(unit, wanted, own))
+
+
+def _numbers(wanted: View, key: str) -> set[int]:
+    """The CPUs or nodes that the expectation names; it raises Unexpected for anything else."""
+    text = wanted.text(key)
+    try:
+        numbers = {*cpulist.parse(text)} if isinstance(text, str) else set()
+    except ValueError:
+        numbers = set()
+    if not numbers:
+        raise Unexpected(f"{wanted.path}.{key}: it must be a list such as 0-3,8")
+    return numbers
+
+
+def _read(process: View, key: str) -> set[int] | Unmeasured:
+    """The CPUs or nodes of a reading."""
+    text = process.text(key)
+    if isinstance(text, Unmeasured):
+        return text
+    try:
+        return {*cpulist.parse(text)}
+    except ValueError as error:
+        return Unmeasured(f"{process.path}.{key}: {error}")
+
+
+def _memory(process: View, nodes: set[int], allowed_counts: bool) -> set[int] | Unmeasured:
+    """The nodes a process is bound to, none where it is not bound.
+
+    With *allowed_counts* one that is not bound takes from every node it is allowed: a container is
+    kept on its nodes by that and by no policy.
+    """
+    bound = _read(process, "numa_maps_bound")
+    if bound or not allowed_counts:
+        return bound
+    allowed = _read(process, "mems")
+    if isinstance(allowed, Unmeasured) or allowed <= nodes:
+        return allowed
+    return bound if isinstance(bound, Unmeasured) else allowed
+
+
+def _elsewhere(process: View, nodes: set[int]) -> bool:
+    """Whether the kernel has none of these nodes for it: a map that is only shown, as in a lab."""
+    allowed = _read(process, "mems")
+    return not isinstance(allowed, Unmeasured) and not allowed & nodes
+
+
+def _told(process: View) -> str:
+    """A process as findings name it."""
+    name, pid = process.text("comm"), process.number("pid")
+    return f"{name or 'a process'} (pid {'unknown' if isinstance(pid, Unmeasured) else pid})"
+
+
+def _some(outside: dict[str, str], verb: str) -> str:
+    """The first of the processes that are elsewhere, and how many more there are."""
+    name, where = next(iter(outside.items()))
+    more = len(outside) - 1
+    return f"{name} {verb} {where}" + (f" (and {more} more)" if more else "")
+
+
+def _unread(unit: str, process: View, what: str, reason: Unmeasured) -> Finding:
+    finding = unread(f"{unit}: {_told(process)}: {what}", reason)
+    return replace(finding, subject=unit, part=_told(process))
+
+
+def _failed(unit: str, summary: str, outside: dict[str, str], asked: Expected) -> Finding:
+    read = "; ".join(f"{name}: {where}" for name, where in outside.items())
+    return replace(failed(summary, read, asked, Action.RESTART_SERVICE), subject=unit)

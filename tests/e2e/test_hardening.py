@@ -1,0 +1,124 @@
+"""Units on a running node: hardened as systemd sees it, and safe where something is wrong."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+import tests.lab as lab
+from tests.e2e import hardened
+from tests.e2e.conftest import Boot
+from tests.e2e.driving import Outcome, deploy, on
+
+NODE = "b200-1"
+UNIT = "vllm@0.service"
+CONF = "/run/b200-lab/nvml.conf"
+
+
+@pytest.fixture(scope="module")
+def served(boot: Boot) -> Outcome:
+    """A node that serves."""
+    boot("healthy")
+    outcome = deploy()
+    assert outcome.outcome(NODE) == "live", outcome.told(NODE)
+    return outcome
+
+
+@pytest.fixture
+def stopped(served: Outcome) -> Iterator[None]:
+    """Replica 0 is stopped for a test, and runs as before afterwards."""
+    on(NODE, f"systemctl stop {UNIT}")
+    yield
+    done = lab.run(NODE, ["sh", "-c", f"systemctl reset-failed {UNIT}; systemctl start {UNIT}"])
+    assert done.returncode == 0, done.stderr
+
+
+def said() -> str:
+    """What the unit's journal has."""
+    return on(NODE, f"journalctl -u {UNIT} -b -o cat --no-pager -n 60")
+
+
+def test_units_are_hardened_as_systemd_sees_them(served: Outcome) -> None:
+    for number in (0, 1):
+        hardened.assert_properties_are_in_force(NODE, f"vllm@{number}.service")
+        assert hardened.exposure(NODE, f"vllm@{number}.service") <= hardened.EXPOSURE
+
+
+def test_nothing_but_ssh_listens_to_the_outside(served: Outcome) -> None:
+    assert set(hardened.outside(NODE).values()) <= hardened.LISTENS_OUTSIDE
+    inside = on(NODE, "ss -H -ltn")
+    for port in (8000, 8001, 8002):
+        assert f"127.0.0.1:{port}" in inside
+
+
+def test_key_is_in_no_environment_that_another_user_reads(served: Outcome) -> None:
+    assert hardened.readers_of_the_key(NODE) == []
+
+
+def test_units_pass_systemds_own_checker(served: Outcome) -> None:
+    units = ("b200-gate.service", UNIT, "vllm.target")
+    assert hardened.unit_complaints(NODE, *units) == []
+
+
+def test_placement_was_observed_and_judged(served: Outcome) -> None:
+    record = served.host(NODE)
+    judged = {f["check"]: f for f in record["verdict"]["findings"]}
+    for check in ("placement.cpus", "placement.memory"):
+        assert judged[check]["status"] == "pass"
+        assert "every process" in judged[check]["summary"]
+
+
+def test_replica_on_other_cpus_is_found_by_check(served: Outcome) -> None:
+    allowed = hardened.properties(NODE, UNIT)["CPUAffinity"]
+    online = on(NODE, "cat /sys/devices/system/cpu/online")
+    pid = on(NODE, f"systemctl show -P MainPID {UNIT}")
+    on(NODE, f"taskset -pc {online} {pid}")
+    checked = deploy("check.py")
+    on(NODE, f"taskset -pc {allowed} {pid}")
+    assert checked.code == 1, checked.said[-2000:]
+    assert f"{UNIT}: " in checked.told(NODE)
+    assert f"(pid {pid}) may run on CPUs {online}" in checked.told(NODE)
+    assert deploy("check.py").code == 0
+
+
+def test_stop_leaves_the_gpus_free(stopped: None) -> None:
+    assert hardened.properties(NODE, UNIT)["Result"] == "success"
+
+
+def test_process_that_outlives_the_stop_fails_the_unit_in_one_line(served: Outcome) -> None:
+    holder = on(
+        NODE, "systemd-run --quiet --unit=holder sleep 600; systemctl show -P MainPID holder"
+    )
+    on(NODE, f"cp {CONF} /run/conf.kept && echo gpu.1.processes={holder} >> {CONF}")
+    try:
+        on(NODE, f"systemctl stop {UNIT}")
+        assert hardened.properties(NODE, UNIT)["Result"] == "exit-code"
+        [line] = [line for line in said().splitlines() if "still held" in line]
+        assert f"by pid {holder} sleep of holder.service" in line
+        refused = lab.run(NODE, ["systemctl", "start", UNIT])
+        assert refused.returncode != 0
+        checked = deploy()
+        assert "still held after" in checked.told(NODE), checked.told(NODE)
+    finally:
+        on(NODE, f"mv /run/conf.kept {CONF}; systemctl stop holder")
+    again = deploy()
+    assert again.outcome(NODE) == "live", again.told(NODE)
+
+
+def test_start_is_refused_with_what_must_not_serve(stopped: None) -> None:
+    folder = f"/run/systemd/system/{UNIT}.d"
+    drop_in = "[Service]\\nEnvironment=VLLM_SERVER_DEV_MODE=1\\n"
+    on(NODE, f"mkdir -p {folder}; printf '{drop_in}' > {folder}/z.conf; systemctl daemon-reload")
+    try:
+        assert lab.run(NODE, ["systemctl", "start", UNIT]).returncode != 0
+        assert "refused to start: VLLM_SERVER_DEV_MODE is set" in said()
+        assert hardened.properties(NODE, UNIT)["NRestarts"] == "0"
+    finally:
+        on(NODE, f"rm -r {folder}; systemctl daemon-reload")
+
+
+def test_second_run_changes_nothing(served: Outcome) -> None:
+    again = deploy()
+    changed = {s["name"] for s in again.host(NODE)["stages"] if s["changes"]}
+    assert changed <= {"smoke"}, changed

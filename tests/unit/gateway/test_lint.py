@@ -1,0 +1,74 @@
+"""Each rule of the lint has a configuration that breaks it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from deploy.core.gateway import Gateway
+from deploy.core.gateway_lint import problems
+from deploy.render import RenderError
+from deploy.stages import gateway, gateway_config
+from deploy.stages.base import nominal_layout
+from tests.fake.machine import Machine
+from tests.unit.deploy.nodes import connected
+
+
+@pytest.fixture(scope="module")
+def config() -> str:
+    """The configuration of a plain node."""
+    servers = [gateway_config.Server("vllm0", "127.0.0.1:8001")]
+    endpoint = gateway_config.Endpoint("endpoint", "127.0.0.1", 8000, "replicas", servers)
+    files = gateway_config.files(Gateway(), [endpoint], {})
+    return files[0].content.decode()
+
+
+def test_rendered_configuration_breaks_no_rule(config: str) -> None:
+    assert list(problems(config)) == []
+
+
+@pytest.mark.parametrize(
+    "line",
+    ["option http-no-delay", "option redispatch 1", "balance leastconn",
+     "option httpchk GET /health", "unless served", "timeout http-request 30s",
+     "load-server-state-from-file global"],
+)  # fmt: skip
+def test_line_that_is_gone_is_missed(config: str, line: str) -> None:
+    spoilt = "\n".join(text for text in config.splitlines() if not text.endswith(line))
+    assert spoilt != config
+    assert list(problems(spoilt))
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ("option http-no-delay", "# option http-no-delay"),
+        ("mode 600", "mode 666"),
+        ("retry-on conn-failure", "retry-on response-timeout conn-failure"),
+        ("retry-on conn-failure", "retry-on all-retryable-errors"),
+        ("retry-on conn-failure", "retry-on 503 conn-failure"),
+        ("retries 3", "option http-server-close"),
+        ("option http-buffer-request", "# gone"),
+        ("retries 3", "compression algo gzip"),
+    ],
+)
+def test_line_that_ruins_streams_is_told_with_its_reason(config: str, old: str, new: str) -> None:
+    assert old in config
+    told = list(problems(config.replace(old, new)))
+    assert told
+    assert all(": " in line for line in told)
+
+
+def test_template_that_breaks_a_rule_is_refused_before_any_connection(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    node = connected(Machine(tmp_path))
+    whole = gateway_config._config
+
+    def spoilt(*given: object) -> bytes:
+        return whole(*given).replace(b"option http-no-delay", b"# gone")  # type: ignore[arg-type]
+
+    monkeypatch.setattr(gateway_config, "_config", spoilt)
+    with pytest.raises(RenderError, match=r"http-no-delay.*merged"):
+        gateway.wanted(node, nominal_layout(node))

@@ -1,0 +1,82 @@
+"""The table of plans for the whole catalogue, as a file that a person can read.
+
+Renew it with `.venv/bin/python -m tests.unit.golden_plans > tests/data/plan/layouts.txt`.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+
+from deploy import catalogue, plan_cli
+from deploy.core import deployment, layout, planner
+from deploy.core.fit import Asked, Machine
+from deploy.core.goals import GOALS
+from deploy.core.known import Model
+from deploy.core.layout import Replica, Shape
+from deploy.core.plan_words import tokens_told
+from tests.unit import numa_maps
+
+GOLDEN = catalogue.ROOT / "tests" / "data" / "plan" / "layouts.txt"
+MAPS = ("two", "four", "six")
+HEAD = """\
+Plans for eight B200s: the catalogue by goal, on hosts of two, four and six NUMA nodes (two of the
+six without a GPU), contexts of 4096 tokens. KV tokens are a replica's, computed, not measured.
+[0,1]@0 is a group of GPUs 0 and 1 whose memory is NUMA node 0.
+
+Renew: .venv/bin/python -m tests.unit.golden_plans > tests/data/plan/layouts.txt
+"""
+
+
+def table() -> str:
+    """The whole file."""
+    rows = [HEAD]
+    for name, model in catalogue.load().models.items():
+        rows += [name, *_rows(model), ""]
+    rows += ["CPUs by number of replicas", *_cpus()]
+    return "\n".join(rows) + "\n"
+
+
+def plan(model: Model, goal: str) -> planner.Plan:
+    """The plan for a model on a whole node."""
+    hardware = catalogue.load().hardware["hgx-b200"]
+    machine = Machine(hardware.name, hardware.gpu_count, hardware.gpu_bytes, hardware.gpu_count)
+    told = dict(model.flags)
+    asked = Asked(goal=goal, kv_dtype=deployment.kv_dtype(told), draft=deployment.drafts(told))
+    return planner.decide(deployment.subject(model), machine, asked)
+
+
+def place(numa: str, replicas: int, shape: Shape) -> list[Replica]:
+    """The replicas on a map."""
+    return layout.place(numa_maps.state(numa), replicas, shape, range(8001, 8001 + replicas))
+
+
+def _rows(model: Model) -> Iterator[str]:
+    for goal in GOALS:
+        made = plan(model, goal)
+        shape = made.shape
+        ways = f"{made.replicas} x {plan_cli.parallelism(made)}"
+        batch = f"seqs {shape.max_num_seqs:<3}  batch {shape.max_num_batched_tokens:<5}"
+        kv = f"KV {tokens_told(shape.kv_tokens or 0)}"
+        yield f"  {goal:<10}  {ways:<10}  {batch}  {kv}"
+        for numa in MAPS:
+            homes = " ".join(map(_home, place(numa, made.replicas, shape)))
+            yield f"    {numa:<4}  {homes}"
+
+
+def _home(replica: Replica) -> str:
+    gpus, nodes = (",".join(map(str, these)) for these in (replica.gpus, replica.numa_nodes))
+    return f"[{gpus}]@{nodes}"
+
+
+def _cpus() -> Iterator[str]:
+    for numa in MAPS:
+        state = numa_maps.state(numa)
+        for replicas, tp in ((8, 1), (4, 2), (2, 4), (1, 8)):
+            placed = place(numa, replicas, Shape(tp=tp))
+            yield f"  {numa}, {replicas} x TP{tp}; free {layout.reserved(state, placed)}"
+            yield from (f"    {_home(replica):<28}  {replica.cpus}" for replica in placed)
+
+
+if __name__ == "__main__":
+    sys.stdout.write(table())
