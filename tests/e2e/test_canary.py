@@ -56,6 +56,9 @@ class Line:
     said: str
 
 
+PASSPORT = "/var/lib/b200kit/passport.json"
+
+
 @pytest.fixture(scope="module")
 def live(boot: Boot) -> Outcome:
     """A node with two replicas behind the gateway, watched every second."""
@@ -314,7 +317,8 @@ def test_check_sees_a_watchdog_that_does_not_run(marked: dict[str, Any]) -> None
 
 
 def test_withdrawing_a_node_stops_its_watchdog_first(marked: dict[str, Any]) -> None:
-    lab.set_scenario(NODE, "gpu2-no-nvlink")
+    # As if another GPU sat there since the node was accepted.
+    on(NODE, f"sed -i 's/GPU-b2000002/GPU-b2000009/' {PASSPORT}")
     red = deploy("b200.py", *RULES)
     assert red.outcome(NODE) == "red", red.told(NODE)
     stopped = [c for stage in red.host(NODE)["stages"] for c in stage["changes"] if "stop" in c]
