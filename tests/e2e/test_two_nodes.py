@@ -17,7 +17,6 @@ import pytest
 import tests.lab as lab
 from tests.e2e.conftest import Boot
 from tests.e2e.driving import Outcome, deploy, on
-from tests.lab import inventory
 
 HEAD, FOLLOWER = "b200-1", "b200-2"
 # Four processes that wait for each other at every layer share this machine's few cores.
@@ -46,9 +45,6 @@ def arguments() -> list[str]:
         "smoke": _SMOKE,
         **_SMALL,
     }
-    engine = dict(inventory.nodes()[0][1]["engine"])
-    # With TP the CPU build compiles its embedding also when eager, and nodes have no compiler.
-    data["engine"] = engine | {"environment": engine["environment"] | {"TORCHDYNAMO_DISABLE": "1"}}
     return [word for k, v in data.items() for word in ("--data", f"{k}={json.dumps(v)}")]
 
 

@@ -80,8 +80,8 @@ def _engine(lab: dict[str, Any]) -> dict[str, Any]:
         "VLLM_CPU_KVCACHE_SPACE": "1",
         "VLLM_CPU_OMP_THREADS_BIND": "nobind",
         "OMP_NUM_THREADS": "1",
-        # The first request for log probabilities compiles a helper with g++, whatever enforce-eager
-        # says, and a node without one loses the whole engine to it.
+        # Whatever enforce-eager says, the first request for log probabilities compiles a helper with
+        # g++, and with TP the embedding is compiled; a node has no compiler, and the engine dies.
         "TORCHDYNAMO_DISABLE": "1",
     }
     return {
@@ -90,7 +90,5 @@ def _engine(lab: dict[str, Any]) -> dict[str, Any]:
         "requirements": str(lab_paths().mirror / "wheels" / engine["requirements"]),
         "wheelhouse": f"{lab['mirror']['url']}/wheels/",
         "environment": {} if stand_in else cpu_only,
-        # Log probabilities are compiled at the first request, on CPUs with a compiler, which a node
-        # has not: the engine dies of it.
-        "flags": {"enforce-eager": True, **({} if stand_in else {"max-logprobs": 0})},
+        "flags": {"enforce-eager": True},
     }
