@@ -80,8 +80,8 @@ def _engine(lab: dict[str, Any]) -> dict[str, Any]:
         "VLLM_CPU_KVCACHE_SPACE": "1",
         "VLLM_CPU_OMP_THREADS_BIND": "nobind",
         "OMP_NUM_THREADS": "1",
-        # Whatever enforce-eager says, the first request for log probabilities compiles with g++, and
-        # with TP the embedding does; a node has no compiler, and the engine dies.
+        # Whatever enforce-eager says, the first request for log probabilities compiles with g++
+        # and with TP the embedding does; a node has no compiler, and the engine dies.
         "TORCHDYNAMO_DISABLE": "1",
     }
     return {
