@@ -68,7 +68,26 @@ def _left_on_the_node(state: object) -> Iterator[tuple[str, str]]:
     verdict = read(state, "notes", "verdict")
     yield "verdict of the last boot", "none" if verdict is None else _joined(
         verdict, ("fit", "taken_at"))  # fmt: skip
-    yield "warmed replicas", each(read(state, "notes", "warm"))
+    yield "warmed replicas", _warmed(read(state, "notes", "warm"))
+
+
+def _warmed(records: object) -> str:
+    """Return how the last warm-up of each replica ended; its rounds are in the node's JSON."""
+    if isinstance(records, Unmeasured):
+        return str(records)
+    told = [f"{show(name)}: {_warm(record)}" for name, record in mapping(records).items()]
+    return ", ".join(told) or "none"
+
+
+def _warm(record: object) -> str:
+    if isinstance(record, Unmeasured) or read(record, "warm") is not True:
+        why = record if isinstance(record, Unmeasured) else read(record, "problem")
+        return f"not warm: {show(why)}"
+    ttft, took = number(read(record, "ttft_ms")), number(read(record, "took_s"))
+    told = f"warm at {show(read(record, 'taken_at'))}"
+    told += f" after {took:.1f} s" if took is not None else ""
+    told += f" and {len(items(read(record, 'rounds')))} rounds"
+    return told + (f", TTFT P50 {ttft:.1f} ms" if ttft is not None else "")
 
 
 def tally(values: Iterable[str]) -> str:

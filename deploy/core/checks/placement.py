@@ -60,12 +60,11 @@ def memory(expect: Expectation, state: StateView) -> Iterator[Finding]:
         )
         outside, alone = {}, set()
         for process in processes:
+            if not bound and _no_choice(process, nodes):
+                continue
             seen = _memory(process, nodes, allowed_counts=bound and not by_engine)
             if isinstance(seen, Unmeasured):
-                if bound:
-                    yield _unread(unit, process, "its memory policy", seen)
-                continue
-            if not bound and _elsewhere(process, nodes):
+                yield _unread(unit, process, "its memory policy", seen)
                 continue
             alone |= seen if len(seen) == 1 else set()
             if not seen <= nodes:
@@ -150,10 +149,13 @@ def _memory(process: View, nodes: set[int], allowed_counts: bool) -> set[int] | 
     return bound if isinstance(bound, Unmeasured) else allowed
 
 
-def _elsewhere(process: View, nodes: set[int]) -> bool:
-    """Whether the kernel has none of these nodes for it: a map that is only shown, as in a lab."""
+def _no_choice(process: View, nodes: set[int]) -> bool:
+    """Whether the kernel lets it have these nodes alone, or none of them.
+
+    None of them: a map that is only shown, as on a lab's simulated node.
+    """
     allowed = _read(process, "mems")
-    return not isinstance(allowed, Unmeasured) and not allowed & nodes
+    return not isinstance(allowed, Unmeasured) and (allowed <= nodes or not allowed & nodes)
 
 
 def _told(process: View) -> str:
