@@ -172,7 +172,8 @@ def _fingerprint(name: str) -> str:
         "(find /etc /usr/local /opt /srv /var/lib/b200kit -xdev -newer /etc/machine-id -type f "
         # What the watchdog goes on writing for itself.
         "-not -path '/var/lib/b200kit/canary/*' -exec md5sum {} + ; dpkg -l; "
-        "systemctl list-units --no-legend --state=active --type=service | awk '{print $1}' | grep -v session) 2>/dev/null | sort | md5sum",
+        "systemctl list-units --no-legend --state=active --type=service | awk '{print $1}' | "
+        "grep -v session) 2>/dev/null | sort | md5sum",
     )
 
 
