@@ -133,7 +133,7 @@ def _type(action: argparse.Action) -> str:
 def _parsed(parse: Callable[[str], Any], text: str) -> Any:
     try:
         return parse(text)
-    except Exception:
+    except Exception:  # an engine's own parser refuses with whatever it likes
         return None
 
 
