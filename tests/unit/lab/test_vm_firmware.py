@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import fcntl
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -87,23 +85,3 @@ def test_functions_lead_to_devices_that_are_there(
     assert told["address"] == "0000:05:00.0"
     assert told["switch_management"] is True
     assert told["bridges"] == ["0000:02:01.0"]
-
-
-@pytest.mark.parametrize(("arguments", "done"), [([], "power_on"), (["show"], "show")])
-def test_module_that_is_loaded_beside_another_waits_for_its_turn(
-    arguments: list[str], done: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    turns: list[str] = []
-
-    def alone(scenario: object) -> None:
-        with (tmp_path / "run/lock").open() as other, pytest.raises(BlockingIOError):
-            fcntl.flock(other, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        turns.append(done)
-
-    (tmp_path / "scenario.json").write_text("{}")
-    monkeypatch.setattr(vm, "RUN", tmp_path / "run")
-    monkeypatch.setattr(vm, "SCENARIO", tmp_path / "scenario.json")
-    monkeypatch.setattr(vm, done, alone)
-    monkeypatch.setattr(sys, "argv", ["vm", *arguments])
-    vm.main()
-    assert turns == [done]

@@ -10,7 +10,6 @@ afterwards (a line of modprobe.d), as the drivers would show their devices then.
 
 from __future__ import annotations
 
-import fcntl
 import json
 import os
 import sys
@@ -167,6 +166,7 @@ def bound(address: str) -> None:
 
 def power_on(scenario: Mapping[str, Any]) -> None:
     """Everything that is there before a module is loaded."""
+    RUN.mkdir(parents=True, exist_ok=True)
     HOOKS.parent.mkdir(parents=True, exist_ok=True)
     HOOKS.write_text(hooks(), encoding="utf-8")
     site.do(scenario)
@@ -185,14 +185,10 @@ def power_on(scenario: Mapping[str, Any]) -> None:
 def main() -> None:
     """`show` after a module was loaded; without arguments at power on."""
     scenario = json.loads(SCENARIO.read_text(encoding="utf-8"))
-    RUN.mkdir(parents=True, exist_ok=True)
-    # udev loads modules side by side: the last to write must be one that saw all of them.
-    with (RUN / "lock").open("w", encoding="utf-8") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        if sys.argv[1:] == ["show"]:
-            show(scenario)
-        else:
-            power_on(scenario)
+    if sys.argv[1:] == ["show"]:
+        show(scenario)
+    else:
+        power_on(scenario)
 
 
 if __name__ == "__main__":
