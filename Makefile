@@ -1,5 +1,5 @@
 # Two commands for a newcomer: `make demo` and `make test`. Each sets up what it needs.
-.PHONY: demo test lint setup down vagrant-validate vagrant-up vagrant-down
+.PHONY: demo test test-vm lint setup down vagrant-validate vagrant-up vagrant-down
 
 PY = .venv/bin/python
 
@@ -12,7 +12,10 @@ demo: setup
 	@$(PY) -m tests.lab.demo
 
 test: setup
-	@.venv/bin/pytest
+	@.venv/bin/pytest -m "not vm"
+
+test-vm: setup
+	@.venv/bin/pytest tests/vm
 
 lint: setup
 	@.venv/bin/ruff format --check .
