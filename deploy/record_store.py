@@ -19,12 +19,12 @@ from deploy.core.record import Record, RecordError
 from deploy.report.names import safe_name
 
 VARIABLE = "B200_RECORDS"
-"""Names another directory, such as one that the whole team shares."""
+"""Names another directory, such as one that the whole team shares; it goes before the inventory."""
 
 
-def directory() -> Path:
-    """The directory of all records."""
-    return Path(os.environ.get(VARIABLE) or ROOT / "records")
+def directory(asked: str | None = None) -> Path:
+    """The directory of all records; *asked*: the inventory's, from the root of the checkout on."""
+    return Path(os.environ.get(VARIABLE) or ROOT / (asked or "records"))
 
 
 def path_of(folder: Path, node: str) -> Path:

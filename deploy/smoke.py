@@ -1,7 +1,8 @@
 """Measure the latency of nodes that serve:  pyinfra inventories/prod.py deploy/smoke.py -y
 
-Always measures, after proving that the node is still fit. It changes nothing but the record of the
-result, unless the node is not fit any more: then it stops serving there.
+Always measures, after proving that the node is still fit, and judges its replicas' placement as
+b200.py does. It changes nothing but the record of the result, unless the node is not fit any more:
+then it stops serving there.
 """
 
 from __future__ import annotations
@@ -22,4 +23,5 @@ node.spec = replace(node.spec, smoke_always=True)
 operations.observe(name="Observe", node=node)
 operations.require_proven(name="Prove", node=node)
 operations.converge(name="Smoke", node=node, stage=smoke.STAGE)
+operations.require_served_well(name="Proof", node=node)
 operations.conclude(name="Live", node=node)

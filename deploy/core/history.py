@@ -11,7 +11,15 @@ from typing import Any
 
 from deploy.core import run_manifest
 from deploy.core.record import Record, RecordError, counts, medians
-from deploy.core.reproducibility import LEAST, Answer, Comparison, compare, expected
+from deploy.core.reproducibility import (
+    LEAST,
+    METRICS,
+    Answer,
+    Comparison,
+    compare,
+    expected,
+    slower,
+)
 from deploy.core.run_fields import Role
 from deploy.core.run_manifest import Change
 
@@ -101,6 +109,55 @@ def against(record: Record, most: int = NEWEST, other: Record | None = None) -> 
         return _unclear("no run since the baseline was accepted", accepted=accepted)
     found = compare([medians(r) for r in before], [medians(r) for r in newer])
     return _document(found, before, newer, accepted)
+
+
+def held(record: Record, run: Run) -> dict[str, Any]:
+    """One new run against the accepted baseline of its load: usual, slower, none or unknown.
+
+    Slower is a metric whose median lies above what the baseline's runs let expect (95 % over all
+    metrics together) and more than MARGIN above theirs; `none` that there is nothing to hold it
+    against, `unknown` that it cannot be held against what there is. `why` says it in a line.
+    """
+    accepted, before = baseline(record, run)
+    if not accepted:
+        return _held("none", _nothing_before(record, [run], None))
+    figures, known = medians(run), [medians(r) for r in before]
+    if len(before) < LEAST:
+        return _held("unknown", f"only {len(before)} runs of the baseline are left", accepted)
+    lacking = [n for m, n in METRICS.items() if m not in figures and all(m in k for k in known)]
+    if lacking:
+        return _held("unknown", f"it has no {', '.join(lacking)}, the baseline has", accepted)
+    found, worse = expected(known, figures), slower(known, figures)
+    if not worse:
+        return _held("usual", _accepted_by(accepted), accepted, found)
+    changes = run_manifest.differences(before[-1]["manifest"], run["manifest"])
+    why = "; ".join(_told_slower(m, one) for m, one in worse.items())
+    cause = f"; changed since: {changes[0]}" if changes else ""
+    return _held("slower", f"{why}; {_accepted_by(accepted)}{cause}", accepted, found)
+
+
+def unheld(why: str, answer: str = "none") -> dict[str, Any]:
+    """A run that is held against nothing, and why."""
+    return _held(answer, why)
+
+
+def _held(
+    answer: str,
+    why: str,
+    accepted: Mapping[str, Any] | None = None,
+    metrics: Mapping[str, Any] | None = None,
+) -> dict[str, Any]:
+    own = {key: accepted[key] for key in ("at", "by", "why", "id")} if accepted else None
+    return {"answer": answer, "why": why, "metrics": dict(metrics or {}), "baseline": own}
+
+
+def _told_slower(metric: str, found: Mapping[str, Any]) -> str:
+    told = f"{found['value']:.3g} ms, the baseline {found['low']:.3g} to {found['high']:.3g}"
+    return f"{METRICS[metric]} {told}"
+
+
+def _accepted_by(accepted: Mapping[str, Any]) -> str:
+    return f"baseline of {str(accepted['at'])[:10]} by {accepted['by']}"
 
 
 def _nothing_before(record: Record, newer: Sequence[Run], other: Record | None) -> str:

@@ -18,6 +18,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from enum import Enum
 from itertools import pairwise
+from typing import Any
 
 from deploy.core.quantiles import deviation, mean, percentile
 from deploy.core.student import quantile
@@ -145,7 +146,9 @@ def compare(
     return _together(found, lacking)
 
 
-def expected(before: Sequence[Mapping[str, float]], run: Mapping[str, float]) -> dict[str, object]:
+def expected(
+    before: Sequence[Mapping[str, float]], run: Mapping[str, float]
+) -> dict[str, dict[str, Any]]:
     """Whether one run lies where the baseline's runs let expect it: 95 % over all metrics together.
 
     A hint after a single run, never an answer: {metric: {"value", "low", "high", "inside"}} in ms.
@@ -156,7 +159,20 @@ def expected(before: Sequence[Mapping[str, float]], run: Mapping[str, float]) ->
     return {m: _predicted([r[m] for r in before], run[m], len(judged)) for m in judged}
 
 
-def _predicted(before: Sequence[float], value: float, metrics: int) -> dict[str, object]:
+def slower(
+    before: Sequence[Mapping[str, float]], run: Mapping[str, float]
+) -> dict[str, dict[str, Any]]:
+    """The metrics in which one run is slower than `expected`, and by more than MARGIN."""
+    usual = {m: percentile([r[m] for r in before], 50) for m in run if all(m in r for r in before)}
+    found = expected(before, run)
+    return {
+        m: one
+        for m, one in found.items()
+        if one["value"] > max(one["high"], usual[m] * (1 + MARGIN))
+    }
+
+
+def _predicted(before: Sequence[float], value: float, metrics: int) -> dict[str, Any]:
     logs = [math.log(v) for v in before]
     runs = len(logs)
     room = math.sqrt(_variance(logs) * (1 + 1 / runs)) * quantile(1 - RISK / metrics, runs - 1)

@@ -42,8 +42,7 @@ class Field:
 
 
 _I, _L, _S, _C = Role.IDENTITY, Role.LOAD, Role.SYSTEM, Role.CONDITION
-_LOCK = "the engine's lock file does not name it"
-_DURING = "the node program does not read the GPUs while it measures yet"
+_NEITHER = "neither the running servers nor the engine's lock file name it"
 
 FIELDS: tuple[Field, ...] = (
     Field("run.node", "node", "node", _I, needed=True),
@@ -77,10 +76,10 @@ FIELDS: tuple[Field, ...] = (
     Field("versions.engine", "engine", "smoke.conditions.engine", _S, needed=True),
     Field("versions.engine_says", "engine's own version", "smoke.conditions.engine_version", _S),
     Field("versions.engine_lock", "engine's lock file", "asked.engine_id", _S, needed=True),
-    Field("versions.torch", "torch", "asked.libraries.torch", _S, lacking=_LOCK),
-    Field("versions.nccl", "NCCL", "asked.libraries.nccl", _S, lacking=_LOCK),
-    Field("versions.flashinfer", "FlashInfer", "asked.libraries.flashinfer", _S, lacking=_LOCK),
-    Field("versions.cuda_runtime", "CUDA runtime", "asked.libraries.cuda", _S, lacking=_LOCK),
+    Field("versions.torch", "torch", "seen.libraries.torch", _S, lacking=_NEITHER),
+    Field("versions.nccl", "NCCL", "seen.libraries.nccl", _S, lacking=_NEITHER),
+    Field("versions.flashinfer", "FlashInfer", "seen.libraries.flashinfer", _S, lacking=_NEITHER),
+    Field("versions.cuda_runtime", "CUDA runtime", "seen.libraries.cuda", _S, lacking=_NEITHER),
     Field("versions.driver", "driver", "state.nvml.driver_version", _S, needed=True),
     Field("versions.cuda", "CUDA of the driver", "state.nvml.cuda_driver_version", _S),
     Field("versions.gsp", "GSP firmware", "state.gpus.*.gsp_firmware", _S),
@@ -133,13 +132,13 @@ FIELDS: tuple[Field, ...] = (
     Field("seen.preemptions", "preemptions", "smoke.server.preemptions", _C),
     Field("seen.queue_ms", "server's queue (ms)", "smoke.server.queue_mean_ms", _C, slack=2.0),
     Field("seen.tokens_per_chunk", "tokens a chunk", "smoke.tokens_per_chunk", _C, slack=0.1),
+    Field("seen.jit", "kernels compiled meanwhile", "smoke.server.jit_warnings", _C),
     Field(
         "seen.acceptance",
         "accepted speculative tokens",
         "smoke.server.spec_acceptance_rate",
         _C,
         slack=0.02,
-        lacking="the node program does not read it yet",
     ),
     Field("seen.late_ms", "client late at P99 (ms)", "smoke.schedule_delay_ms.p99", _C, slack=5.0),
     Field("seen.scheduler", "client's scheduler", "smoke.client.scheduler", _C, needed=True),
@@ -148,17 +147,13 @@ FIELDS: tuple[Field, ...] = (
     Field("seen.warm", "replicas warm", "state.notes.warm.*.warm", _C, needed=True),
     Field("seen.warm_rounds", "warm-up rounds", "seen.warm_rounds", _C, slack=3.0),
     Field(
-        "seen.server_age_s",
-        "server's age (s)",
-        "state.units.*.active_since_s",
-        _C,
-        slack=3600.0,
-        lacking="the node program does not ask when the units started yet",
+        "seen.server_age_s", "servers' age (s)", "smoke.conditions.server_ages_s", _C, slack=3600
     ),
     Field("seen.bound_nodes", "memory policy of replicas", "seen.bound_nodes", _C),
-    Field("seen.sm_clock", "SM clock (MHz)", "smoke.gpus.*.sm_clock_mhz", _C, False, 60, _DURING),
-    Field("seen.power", "power draw (mW)", "smoke.gpus.*.power_usage_mw", _C, False, 1e5, _DURING),
-    Field("seen.hot", "GPU temperature (C)", "smoke.gpus.*.temperature_c", _C, False, 10, _DURING),
+    Field("seen.sm_clock", "SM clock (MHz)", "smoke.gpus.*.sm_clock_mhz.median", _C, slack=60),
+    Field("seen.power", "power draw (mW)", "smoke.gpus.*.power_usage_mw.median", _C, slack=1e5),
+    Field("seen.hot", "GPU temperature (C)", "smoke.gpus.*.temperature_c.max", _C, slack=10),
+    Field("seen.slowed", "GPUs slowed down", "seen.slowed", _C),
     Field("seen.ecc", "uncorrected ECC errors", "state.gpus.*.ecc_volatile_uncorrected", _C),
     Field("seen.xids", "Xid messages of this boot", "seen.xids", _C),
 )

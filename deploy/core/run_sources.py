@@ -5,18 +5,45 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from deploy.core.gpu_samples import REASONS, slowed_by
 from deploy.core.reach import reach
 from deploy.core.state import Unmeasured
 
 
-def seen(state: object, smoke: object) -> dict[str, Any]:
-    """Path measured, warm-up rounds, where the replicas' memory is from, Xid codes."""
+def seen(state: object, smoke: object, lock: object = None) -> dict[str, Any]:
+    """What was so. *lock*: the libraries that the engine's lock file names.
+
+    Path measured, warm-up rounds, where the replicas' memory is from, Xid codes, the libraries of
+    the running servers, the GPUs that something slowed down.
+    """
     return {
         "path": _path(smoke),
         "warm_rounds": _rounds(reach(state, "notes.warm")),
         "bound_nodes": _bound(reach(state, "processes")),
         "xids": _codes(reach(state, "xids")),
+        "libraries": _libraries(reach(smoke, "conditions.libraries"), lock),
+        "slowed": _slowed(reach(smoke, "gpus")),
     }
+
+
+def _libraries(running: object, lock: object) -> dict[str, object]:
+    """What runs, and what the lock file says of the rest."""
+    known = [found for found in (lock, running) if isinstance(found, dict)]
+    return {k: v for found in known for k, v in found.items() if k != "unmeasured"}
+
+
+def _slowed(gpus: object) -> object:
+    """GPU to what slowed it while the load ran; empty where nothing did."""
+    if not isinstance(gpus, list) or not gpus:
+        return _why(gpus, "the GPUs were not read during the run")
+    found = {}
+    for gpu in gpus:
+        reasons = reach(gpu, REASONS)
+        if not isinstance(reasons, int):
+            return _why(reasons, "a GPU's event reasons were not read")
+        if slowed_by(reasons):
+            found[f"GPU {reach(gpu, 'index')}"] = ", ".join(slowed_by(reasons))
+    return found or "none"
 
 
 def _path(smoke: object) -> object:

@@ -15,6 +15,8 @@ from deploy.core.latency import Objective, Run, coalesced_share, summary
 from deploy.core.quantiles import percentile
 
 SCHEMA = "b200kit/smoke/1"
+QUEUED = 0.3
+"""Share of the servers' TTFT in their queue above which paths cannot be compared (inferred)."""
 
 
 @dataclass(frozen=True)
@@ -114,26 +116,32 @@ def judge(
     health: ClientHealth,
     *,
     canary: tuple[str, ...] = (),
-    server_itl_ms: float | None = None,
+    server: Mapping[str, object] | None = None,
     gateway_limit_ms: float = 50.0,
     limits: ClientLimits | None = None,
+    low_load: bool = False,
 ) -> Judgement:
     """Judge a smoke run. `paths` maps "gateway" and "direct-N" to their runs.
 
-    canary: what the correctness canary found wrong. server_itl_ms: the servers' own mean ITL over
-    the gateway run (None = unmeasured), which tells merged chunks from a fast model.
+    canary: what the correctness canary found wrong. server: the servers' own numbers over the
+    gateway run (the document's `server`); its mean ITL tells merged chunks from a fast model.
+    low_load: the load is one that healthy servers take at leisure, so strain is a fault of theirs.
     """
-    limits = limits or ClientLimits()
+    limits, server = limits or ClientLimits(), server or {}
     wrong = [*canary, *_service_faults(paths)]
     if wrong:
         return Judgement("fail", tuple(wrong))
     doubts = [*health.starved(limits), *_late(paths, limits)]
     if doubts:
         return Judgement("invalid", tuple(doubts))
-    together = _coalesced(paths, limits, server_itl_ms)
+    together = _coalesced(paths, limits, _known(server, "itl_mean_ms"))
     if together:
         return together
-    missed = [*_objective(paths, objective), *_gateway(paths, gateway_limit_ms)]
+    missed = [
+        *_objective(paths, objective),
+        *_gateway(paths, gateway_limit_ms, server),
+        *(_strain(server) if low_load else ()),
+    ]
     return Judgement("fail", tuple(missed)) if missed else Judgement("pass", ())
 
 
@@ -207,14 +215,53 @@ def _objective(paths: Mapping[str, Run], objective: Objective) -> list[str]:
     ]
 
 
-def _gateway(paths: Mapping[str, Run], limit_ms: float) -> list[str]:
+def _gateway(paths: Mapping[str, Run], limit_ms: float, server: Mapping[str, object]) -> list[str]:
+    """What the gateway adds beyond its limit; where requests queue, that is not the gateway's.
+
+    Through the gateway more requests are sent than directly, so they meet a longer queue.
+    """
     added = gateway_overhead(paths)["p50_ttft_ms"]
     if added is None or added <= limit_ms:
         return []
+    share = queue_share(server)
+    if share is not None and share > QUEUED:
+        return [
+            f"what the gateway adds cannot be told: TTFT is {added:.0f} ms more than directly, but"
+            f" {share:.0%} of the servers' TTFT is their queue; lower the request rate"
+        ]
     return [
         f"gateway adds {added:.0f} ms to the median TTFT (limit {limit_ms:g} ms):"
         " does it buffer? (HAProxy: option http-no-delay)"
+        + (" The servers' queue was not measured: it may be that" if share is None else "")
     ]
+
+
+def queue_share(server: Mapping[str, object]) -> float | None:
+    """The part of the servers' mean TTFT that requests spent in their queue; None = not known."""
+    queue, ttft = _known(server, "queue_mean_ms"), _known(server, "ttft_mean_ms")
+    return queue / ttft if queue is not None and ttft else None
+
+
+def _strain(server: Mapping[str, object]) -> list[str]:
+    """What healthy, warm servers do not do at a low load."""
+    thrown, compiled = _known(server, "preemptions"), _known(server, "jit_warnings")
+    found = []
+    if thrown:
+        found.append(
+            f"the servers preempted {thrown:.0f} sequences at this low load: their KV cache is too"
+            " small; lower max_num_seqs (b200 plan)"
+        )
+    if compiled:
+        found.append(
+            f"the servers compiled {compiled:.0f} kernels while they were measured: the warm-up"
+            " does not cover this load, and these times are a cold server's"
+        )
+    return found
+
+
+def _known(server: Mapping[str, object], key: str) -> float | None:
+    value = server.get(key)
+    return float(value) if isinstance(value, int | float) else None
 
 
 def _median(paths: Mapping[str, Run], metric: str, *, direct: bool) -> float | None:

@@ -15,10 +15,14 @@ from deploy.core.latency import (
     Objective,
     RequestRecord,
     Run,
+    Timing,
     connect_delay,
     schedule_delay,
     summary,
 )
+
+MOST_REQUESTS = 2000
+"""Entries of `requests`: what a report can draw, and a document can carry."""
 
 
 @dataclass(frozen=True)
@@ -27,7 +31,8 @@ class Found:
 
     paths: runs by name, the main one first; none when the canary kept the load from being sent.
     canary: what it found wrong. server: the servers' own numbers (deploy/node/metrics.py).
-    request_rate: as asked, None for a closed loop. conditions: what a reader must know.
+    request_rate: as asked, None for a closed loop. conditions: what a reader must know. gpus: what
+    they did meanwhile (deploy/core/gpu_samples.py), or unmeasured. low_load: see `smoke.judge`.
     """
 
     taken_at: str
@@ -41,6 +46,8 @@ class Found:
     request_rate: float | None
     cpus: str
     conditions: Mapping[str, object]
+    gpus: object = None
+    low_load: bool = False
 
     @property
     def main(self) -> Run:
@@ -50,15 +57,16 @@ class Found:
 
 def document(found: Found) -> dict[str, object]:
     """The whole document, its verdict first."""
-    main, itl = found.main, found.server.get("itl_mean_ms")
+    main = found.main
     judged = smoke.judge(
         found.paths,
         found.objective,
         found.health,
         canary=found.canary,
-        server_itl_ms=itl if isinstance(itl, float) else None,
+        server=found.server,
         gateway_limit_ms=found.gateway_limit_ms,
         limits=found.limits,
+        low_load=found.low_load,
     )
     series = main.series()
     return {
@@ -71,15 +79,42 @@ def document(found: Found) -> dict[str, object]:
         # For the report's distributions; microseconds are as fine as a reader can use.
         "ttfts_ms": [round(value, 3) for value in series["ttft"]],
         "itls_ms": [round(value, 3) for value in series["itl"]],
+        "requests": each(main),
         "schedule_delay_ms": schedule_delay(main.records),
         "connect_ms": connect_delay(main.records),
         "formulas": FORMULAS,
         "client": {**found.health.document(found.limits), "cpus": found.cpus},
         "server": dict(found.server),
+        "gpus": found.gpus or {"unmeasured": "the GPUs are not on this machine"},
         "gateway_overhead": smoke.gateway_overhead(found.paths),
         "paths": smoke.path_summaries(found.paths, found.objective),
         "conditions": {**found.conditions, **measured(main.records)},
     }
+
+
+def each(run: Run, most: int = MOST_REQUESTS) -> list[dict[str, object]]:
+    """One entry a request in the order they were due, thinned out evenly to at most *most*.
+
+    at_s counts from the first due sending; a request that failed has its error and no latency.
+    """
+    pairs = list(zip(run.records, run.timings, strict=True))
+    start = min((record.scheduled for record in run.records), default=0.0)
+    return [_entry(record, found, start) for record, found in pairs[:: -(-len(pairs) // most) or 1]]
+
+
+def _entry(record: RequestRecord, found: Timing | None, start: float) -> dict[str, object]:
+    entry: dict[str, object] = {"at_s": round(record.sent - start, 6)}
+    seconds: dict[str, float | None] = dict.fromkeys(("ttft", "tpot", "itl_max", "e2el"))
+    if found:
+        seconds = {
+            "ttft": found.ttft,
+            "tpot": found.tpot,
+            "itl_max": max(found.gaps, default=None),
+            "e2el": found.e2el,
+        }
+    for name, value in seconds.items():
+        entry[f"{name}_ms"] = None if value is None else round(value * 1000, 3)
+    return entry | {"error": None if found else record.error or "the answer had no output"}
 
 
 def measured(records: Sequence[RequestRecord]) -> dict[str, object]:

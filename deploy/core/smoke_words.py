@@ -106,6 +106,8 @@ def _server(server: Document) -> str:
         known.append(f"{server['preemptions']} preemptions")
     if _known(server["prefix_hit_rate"]):
         known.append(f"prefix hits {server['prefix_hit_rate']:.0%}")
+    if _known(server.get("spec_acceptance_rate")):
+        known.append(f"{server['spec_acceptance_rate']:.0%} of speculated tokens accepted")
     if not known:
         return f"  server    not measured: {server['ttft_mean_ms']['unmeasured']}"
     return f"  server    {', '.join(known)}"

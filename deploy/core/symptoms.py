@@ -9,16 +9,13 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
+from deploy.core.gpu_samples import slowed_by
 from deploy.core.quantiles import percentile
 from deploy.core.reach import number, reach
 from deploy.core.state import Unmeasured
 
 Value = float | Unmeasured
 
-# nvml.h, nvmlClocksEventReasons: what slows a GPU against its will. Idle, application clocks and
-# the power cap that every full load meets are none.
-_SLOWED = {0x08: "hardware slowdown", 0x20: "software thermal slowdown",
-           0x40: "hardware thermal slowdown", 0x80: "power brake"}  # fmt: skip
 _FEWEST = 20
 """Requests without which the first ones cannot be told from the rest."""
 
@@ -74,6 +71,17 @@ def _distinct(document: object) -> Value:
     if not isinstance(told, str):
         return Unmeasured("the result does not tell its prompts")
     return float("no prefix shared" in told)
+
+
+def _polluted(document: object) -> Value:
+    """The prefix hit rate, less what the model's own chat template puts before every prompt."""
+    rate = number(document, "smoke.server.prefix_hit_rate")
+    template = number(document, "smoke.conditions.template_tokens")
+    prompt = number(document, "smoke.conditions.isl_measured.mean")
+    share = _divided(template, prompt, "the prompts' length")
+    if isinstance(rate, Unmeasured):
+        return rate
+    return max(0.0, rate - (0.0 if isinstance(share, Unmeasured) else share))
 
 
 def _merged(direct: bool) -> Callable[[object], Value]:
@@ -138,9 +146,9 @@ def _slowed(document: object) -> Value:
     """
     during = _reasons(document, "smoke.gpus.*.clocks_event_reasons")
     if not isinstance(during, Unmeasured):
-        return float(sum(_is_slow(bits) for bits in during))
+        return float(sum(bool(slowed_by(bits)) for bits in during))
     other = _reasons(document, "state.gpus.*.clocks_event_reasons")
-    slow = 0 if isinstance(other, Unmeasured) else sum(_is_slow(bits) for bits in other)
+    slow = 0 if isinstance(other, Unmeasured) else sum(bool(slowed_by(bits)) for bits in other)
     return float(slow) if slow else Unmeasured("the GPUs' clocks were not read during the run")
 
 
@@ -149,10 +157,6 @@ def _reasons(document: object, path: str) -> list[int] | Unmeasured:
     found = value if isinstance(value, list) else [value]
     bits = [entry for entry in found if isinstance(entry, int)]
     return bits if bits and len(bits) == len(found) else Unmeasured(f"{path} was not read")
-
-
-def _is_slow(bits: int) -> bool:
-    return any(bits & bit for bit in _SLOWED)
 
 
 def _of_tp(position: int, key: str) -> Callable[[object], Value]:
@@ -204,7 +208,7 @@ SYMPTOMS: Mapping[str, Symptom] = {
     ),
     "preemptions": Symptom("preemptions", _at("smoke.server.preemptions")),
     "first_requests": Symptom("TTFT of the first tenth over the rest's", _first_requests, "x"),
-    "prefix_hits": Symptom("prefix hit rate", _at("smoke.server.prefix_hit_rate")),
+    "prefix_hits": Symptom("prefix hit rate beyond the chat template", _polluted),
     "distinct_prompts": Symptom("prompts with no prefix in common (1 = all)", _distinct),
     "gateway_added": Symptom(
         "median TTFT added by the gateway", _at("smoke.gateway_overhead.p50_ttft_ms"), " ms"

@@ -19,13 +19,17 @@ from deploy.core import smoke_document
 from deploy.core.latency import Run
 from deploy.core.smoke import ClientLimits
 from deploy.core.smoke_document import Found
-from deploy.node import metrics, starvation
+from deploy.node import metrics, servers, starvation
 from deploy.node.canary import Canary, check, version
 from deploy.node.client import Endpoint
+from deploy.node.gpus_during import GpuWatch
 from deploy.node.load import Arrival
 from deploy.node.prompts import Scale
+from deploy.node.readings import unmeasured
 from deploy.node.serving import ConfigError, Serving, SmokePlan, load
 from deploy.node.volley import Volley
+
+NO_LOAD = "no load was sent"
 
 
 @dataclasses.dataclass
@@ -38,11 +42,11 @@ class Smoke:
     watch: starvation.Watch
     canary: Canary | None = None
     paths: dict[str, Run] = dataclasses.field(default_factory=dict)
-    delta: metrics.Delta = dataclasses.field(
-        default_factory=lambda: metrics.Delta({}, {}, "no load was sent")
-    )
+    delta: metrics.Delta = dataclasses.field(default_factory=lambda: metrics.Delta({}, {}, NO_LOAD))
     affinity: str = ""
     engine_version: str | None = None
+    gpus: object = dataclasses.field(default_factory=lambda: unmeasured(NO_LOAD))
+    compiled: object = dataclasses.field(default_factory=lambda: unmeasured(NO_LOAD))
 
     @property
     def plan(self) -> SmokePlan:
@@ -69,27 +73,40 @@ class Smoke:
         return [self.serving.endpoint(replica.url) for replica in self.serving.replicas]
 
     async def run(self) -> None:
-        """Canary, gateway, then each replica; stops after a canary that failed."""
+        """Canary, then the load while the GPUs are watched; stops after a canary that failed."""
         gateway = self.serving.endpoint(self.serving.gateway)
-        self.canary = await check(
-            gateway, self.serving.model, self.salt, self.serving.max_model_len
-        )
-        if self.canary.problems:
-            return
-        self.engine_version = await version(self.replicas[0]) if self.replicas else None
-        volley = self.volley
-        await volley.settle(gateway, "gateway")
-        before = await self._scrape()
-        self.paths["gateway"] = await volley.fire(
-            gateway, "gateway", self.plan.requests, self.watch
-        )
-        self.delta = metrics.Delta.over(before, await self._scrape())
-        for replica, endpoint in zip(self.serving.replicas, self.replicas, strict=True):
-            name = f"direct-{replica.index}"
-            await volley.settle(endpoint, name)
-            self.paths[name] = await volley.fire(
-                endpoint, name, self.plan.direct_requests, self.watch
+        # NVML takes its time to begin: meanwhile the canary.
+        with GpuWatch() as gpus:
+            self.canary = await check(
+                gateway, self.serving.model, self.salt, self.serving.max_model_len
             )
+            if self.canary.problems:
+                return
+            self.engine_version = await version(self.replicas[0]) if self.replicas else None
+            for name, endpoint in {"gateway": gateway, **self._directly()}.items():
+                await self.volley.settle(endpoint, name)
+            before = servers.compiled(self.units)
+            gpus.begin()
+            await self._load(gateway)
+            self.gpus = gpus.end()
+            self.compiled = servers.grown(before, servers.compiled(self.units))
+
+    async def _load(self, gateway: Endpoint) -> None:
+        """Through the gateway, then at all replicas at once: each meets the same load as before."""
+        plan, volley = self.plan, self.volley
+        before = await self._scrape()
+        self.paths["gateway"] = await volley.fire(gateway, "gateway", plan.requests, self.watch)
+        self.delta = metrics.Delta.over(before, await self._scrape())
+        self.paths |= await volley.fire_at(self._directly(), plan.direct_requests, self.watch)
+
+    def _directly(self) -> dict[str, Endpoint]:
+        pairs = zip(self.serving.replicas, self.replicas, strict=True)
+        return {f"direct-{replica.index}": endpoint for replica, endpoint in pairs}
+
+    @property
+    def units(self) -> list[str]:
+        """The replicas' units."""
+        return [replica.unit for replica in self.serving.replicas]
 
     async def _scrape(self) -> list[metrics.Sample | str]:
         return [await metrics.scrape(endpoint) for endpoint in self.replicas]
@@ -104,11 +121,13 @@ class Smoke:
                 health=self.watch.health(),
                 limits=ClientLimits(loop_lag_ms=self.plan.loop_lag_ms),
                 canary=self.canary.problems if self.canary else ("the canary did not run",),
-                server=self.delta.document(),
+                server={**self.delta.document(), "jit_warnings": self.compiled},
                 gateway_limit_ms=self.plan.gateway_limit_ms,
                 request_rate=self.plan.rate,
                 cpus=self.affinity,
                 conditions=self.conditions(),
+                gpus=self.gpus,
+                low_load=True,
             )
         )
 
@@ -128,6 +147,8 @@ class Smoke:
             "max_num_batched_tokens": serving.max_num_batched_tokens,
             "objective": dataclasses.asdict(plan.objective),
             "same_text": self.canary.same_text if self.canary else None,
+            "server_ages_s": servers.ages_s(self.units),
+            "libraries": servers.libraries(self.units),
         }
 
 

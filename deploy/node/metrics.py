@@ -19,6 +19,8 @@ QUEUE = "vllm:request_queue_time_seconds"
 PREEMPTIONS = "vllm:num_preemptions_total"
 PREFIX_HITS = "vllm:prefix_cache_hits_total"
 PREFIX_QUERIES = "vllm:prefix_cache_queries_total"
+DRAFTED = "vllm:spec_decode_num_draft_tokens_total"
+ACCEPTED = "vllm:spec_decode_num_accepted_tokens_total"
 
 Sample = dict[str, float]
 """Series name (without labels) to the sum over its labels."""
@@ -101,6 +103,8 @@ class Delta:
             "queue_mean_ms": self.mean_ms(QUEUE),
             "preemptions": self.count(PREEMPTIONS),
             "prefix_hit_rate": self.ratio(PREFIX_HITS, PREFIX_QUERIES),
+            # Servers that do not speculate have no such series.
+            "spec_acceptance_rate": self.ratio(ACCEPTED, DRAFTED),
         }
 
 

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+import asyncio
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass, field, replace
 
 from deploy.core.latency import Run
-from deploy.node.client import ChatRequest, Endpoint, chat
+from deploy.node.client import Answer, ChatRequest, Endpoint, chat
 from deploy.node.http import Deadlines
 from deploy.node.load import Arrival
 from deploy.node.prompts import Scale, prompt
@@ -19,7 +21,8 @@ UNCOUNTED = 2
 class Volley:
     """What is sent: every request has its own prompt, and the cache salt of the run.
 
-    scale: how this model counts words, from the canary. seed: of arrivals and prompts.
+    scale: how this model counts words, from the canary. seed: of arrivals and prompts; arrivals:
+    which of the arrivals of that seed.
     """
 
     model: str
@@ -29,6 +32,7 @@ class Volley:
     seed: int
     salt: str
     scale: Scale = field(default_factory=Scale)
+    arrivals: int = 0
 
     async def settle(self, endpoint: Endpoint, name: str) -> None:
         """A few requests that count nowhere: the first ones over a path may find it cold."""
@@ -37,14 +41,37 @@ class Volley:
 
     async def fire(self, endpoint: Endpoint, name: str, requests: int, watch: Watch) -> Run:
         """The measured requests; the client is watched while they are under way."""
-        made = [self._request(name, number) for number in range(requests)]
+        return (await self.fire_at({name: endpoint}, requests, watch))[name]
+
+    async def fire_at(
+        self, endpoints: Mapping[str, Endpoint], requests: int, watch: Watch
+    ) -> dict[str, Run]:
+        """The same at several at once, so many requests to each at its own share of the rate."""
+        shares = [self._share(number, len(endpoints)) for number in range(len(endpoints))]
+        pairs = zip(shares, endpoints.items(), strict=True)
+        sending = [share._sending(endpoint, name, requests) for share, (name, endpoint) in pairs]
         async with watch.running():
-            answers = await self.arrival.run(
-                requests,
-                self.seed,
-                lambda number, due: chat(endpoint, made[number], DEADLINES, due),
-            )
-        return Run(tuple(answer.record() for answer in answers))
+            found = await asyncio.gather(*(send() for send in sending))
+        # Decoding comes after: while requests are under way the client only stamps and stores.
+        runs = [Run(tuple(answer.record() for answer in answers)) for answers in found]
+        return dict(zip(endpoints, runs, strict=True))
+
+    def _share(self, number: int, of: int) -> Volley:
+        """One of several volleys that make up this one's rate; each has arrivals of its own."""
+        rate = self.arrival.rate
+        arrival = replace(self.arrival, rate=rate / of if rate else rate)
+        return replace(self, arrival=arrival, arrivals=self.arrivals + number)
+
+    def _sending(
+        self, endpoint: Endpoint, name: str, requests: int
+    ) -> Callable[[], Awaitable[list[Answer]]]:
+        """What sends the requests, which are made by now."""
+        made = [self._request(name, number) for number in range(requests)]
+        return lambda: self.arrival.run(
+            requests,
+            self.seed + self.arrivals,
+            lambda number, due: chat(endpoint, made[number], DEADLINES, due),
+        )
 
     def _request(self, name: str, number: int) -> ChatRequest:
         words = self.scale.words(self.input_tokens)
@@ -61,6 +88,7 @@ class Volley:
             "osl_requested": self.output_tokens,
             "prompts": "own word list, distinct by seed; no prefix shared",
             "sampling": {"temperature": 0, "ignore_eos": True},
+            "template_tokens": round(self.scale.overhead, 1),
             "warmups": UNCOUNTED,
             "connection": "one a request, set-up counted",
         }

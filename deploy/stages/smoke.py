@@ -11,15 +11,19 @@ import json
 from datetime import UTC, datetime
 from typing import Any
 
+from deploy import record_store
+from deploy.core import history, record
 from deploy.core.cause import cause
 from deploy.core.drift import File
+from deploy.core.record import RecordError
 from deploy.remote import RemoteError
 from deploy.run import Node, StageFailed
-from deploy.stages import gateway, serving
+from deploy.stages import gateway, provenance, serving
 from deploy.stages.base import Change, Stage, nothing
 
 RECORD = "/var/lib/b200kit/smoke.json"
 _DEADLINE_S = 600
+_NO_BASELINE = "no baseline is accepted; b200 record accept"
 
 
 def fingerprint(node: Node) -> str:
@@ -78,12 +82,44 @@ def _measure(node: Node, mark: str) -> str:
     except ValueError:
         raise RemoteError(f"no measurement: {cause(done.lines)}") from None
     node.smoke = {**result, "fingerprint": mark}
+    node.smoke |= _by_its_record(node)
     content = json.dumps(node.smoke, sort_keys=True).encode()
     node.connected().put([File(RECORD, content)])
+    result = node.smoke
     if result.get("verdict") != "pass":
         reasons = "; ".join(result.get("reasons") or []) or "no reason given"
         raise StageFailed(f"smoke test {result.get('verdict')}: {reasons}")
     return summary(node)
+
+
+def _by_its_record(node: Node) -> dict[str, Any]:
+    """The result against the node's own accepted baseline; slower than that is a failure.
+
+    What cannot be told is one, too, where a person has accepted a baseline.
+    """
+    smoke = node.smoke or {}
+    try:
+        held = _held(node, smoke)
+    except (OSError, RecordError) as error:
+        held = history.unheld(str(error), "unknown")
+    node.say("smoke", f"against its own record: {held['answer']} ({held['why']})")
+    if held["answer"] not in ("slower", "unknown") or smoke.get("verdict") == "invalid":
+        return {"held": held}
+    word = "slower than its record" if held["answer"] == "slower" else "its record cannot be held"
+    reasons = [*(smoke.get("reasons") or []), f"{word}: {held['why']}"]
+    return {"held": held, "verdict": "fail", "reasons": reasons}
+
+
+def _held(node: Node, smoke: dict[str, Any]) -> dict[str, Any]:
+    """Raises OSError for a record that cannot be read, RecordError for a manifest with a hole."""
+    known = record_store.read(record_store.directory(node.spec.records), node.name)
+    if not known.acceptances:
+        # A damaged line may have been the acceptance.
+        answer, why = ("unknown", known.damage[0]) if known.damage else ("none", _NO_BASELINE)
+        return history.unheld(why, answer)
+    entry = record.run_entry(provenance.manifest(node), smoke, "")
+    uncounted = record.counts(entry)
+    return history.unheld(uncounted) if uncounted else history.held(known, entry)
 
 
 def summary(node: Node) -> str:

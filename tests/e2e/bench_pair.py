@@ -1,36 +1,42 @@
-"""`vllm bench serve` and two of `b200 smoke` at one server at the same time, side by side.
+"""`vllm bench serve` and `b200 smoke` at one server at the same time, each through the proxy.
 
-All note on the machine's one monotonic clock when each request went out. What is compared is the
-window in which all were sending: the server was the same for all. Ours runs twice to show how far
-two clients of one kind are apart on this machine: where that is more than the bound already, the
-machine is too busy to compare clients of two kinds.
+Both note on the machine's one monotonic clock when each request went out, and so does the proxy:
+what is compared is what either adds to what passed for that very request (tests/e2e/wire.py).
 """
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
+import secrets
 import socket
 import statistics
 import subprocess
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
+from deploy.core import bench_command
+from tests.e2e import wire
 from tests.e2e.driving import ROOT
+from tests.e2e.sent import METRICS, Document, Sent, beyond, median, sent
 
 MODEL = "tiny-llama"
-RATE, REQUESTS, TOKENS = 3, 60, 64
-# What the model's chat template adds to a prompt: all then send 128 tokens.
+RATE, REQUESTS, TOKENS = 3, 45, 64
+# What the model's chat template adds to a prompt: both then send 128 tokens.
 PROMPT, TEMPLATE = 128, 13
-METRICS = ("ttft", "tpot", "itl", "e2el")
-BOUND_MS, BOUND = 1.0, 0.05
-"""Two medians agree when they are this close, in milliseconds or as a share."""
 
-Document = dict[str, Any]
+
+@dataclass(frozen=True)
+class Seen:
+    """What came of both at once: their documents, and what passed the proxy of each."""
+
+    ours: Document
+    theirs: Document
+    wires: tuple[list[Sent], list[Sent]]
 
 
 @dataclass(frozen=True)
@@ -38,12 +44,14 @@ class Pair:
     """The clients of both kinds.
 
     ours, theirs: what to put before their commands, to be where the server is. engine: vLLM's
-    directory. model: its files, for the tokenizer. seen, out: one file, for us and for theirs.
+    directory. source: its benchmarks/serve.py. model: its files, for the tokenizer. seen, out: one
+    file, for us and for theirs.
     """
 
     ours: Sequence[str]
     theirs: Sequence[str]
     engine: str
+    source: str
     model: str
     key: str
     seen: Path
@@ -57,24 +65,21 @@ class Pair:
         return [*self.ours, *python, *map(str, asked)]
 
     def bench(self, url: str) -> list[str]:
-        """vLLM's: the chat endpoint, no early ends, a fresh seed, real-time as ours is."""
-        asked: list[object] = ["--backend", "openai-chat", "--endpoint", "/v1/chat/completions"]
-        asked += ["--base-url", url, "--model", MODEL, "--tokenizer", self.model]
-        asked += ["--dataset-name", "random", "--random-input-len", PROMPT - TEMPLATE]
-        asked += ["--random-output-len", TOKENS, "--ignore-eos", "--temperature", 0]
-        asked += ["--request-rate", RATE, "--num-prompts", REQUESTS, "--num-warmups", 2]
-        asked += ["--seed", time.time_ns() % 100_000, "--percentile-metrics", ",".join(METRICS)]
-        asked += ["--metric-percentiles", "50,95,99", "--goodput", "ttft:100", "tpot:100"]
-        asked += ["--save-result", "--save-detailed", "--result-filename", self.out]
+        """vLLM's as the tuner runs it, real-time as ours is, with every request in the result."""
+        ask = bench_command.Ask(
+            url, MODEL, self.model, RATE, REQUESTS, PROMPT - TEMPLATE, TOKENS,
+            secrets.randbelow(1 << 31), f"bench-{secrets.token_hex(6)}",
+            {"ttft_ms": 100, "tpot_ms": 100}, self.out,
+        )  # fmt: skip
         around = ["HF_HUB_OFFLINE=1", "TRANSFORMERS_OFFLINE=1", "PYTHONUNBUFFERED=1"]
         run = ["chrt", "-R", "-r", "1", f"{self.engine}/bin/vllm", "bench", "serve"]
-        secret = f"OPENAI_API_KEY={self.key}"
-        return [*self.theirs, "env", *around, secret, *run, *map(str, asked)]
+        words = [*bench_command.arguments(ask, self.source), "--save-detailed"]
+        return [*self.theirs, "env", *around, f"OPENAI_API_KEY={self.key}", *run, *words]
 
-    def all(self, url: str) -> tuple[Document, Document, Document]:
-        """Our documents and theirs; ours start when theirs says that its load begins."""
-        with subprocess.Popen(
-            self.bench(url), cwd=ROOT, env=environment(), text=True,
+    def both(self, port: int, notes: Path) -> Seen:
+        """Both at once; ours starts when theirs says that its load begins."""
+        with self._wired(port, notes) as (own, other), subprocess.Popen(
+            self.bench(f"http://127.0.0.1:{other}"), cwd=ROOT, env=environment(), text=True,
             stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
         ) as bench:  # fmt: skip
             assert bench.stdout is not None
@@ -83,11 +88,28 @@ class Pair:
                 said += line
                 if "Starting main benchmark run" in line:
                     break
-            with self._smoking(url) as one, self._smoking(url) as other:
+            with self._smoking(f"http://127.0.0.1:{own}") as smoking:
                 said += bench.stdout.read()
-                ours = [json.loads(client.communicate(timeout=180)[0]) for client in (one, other)]
+                ours = json.loads(smoking.communicate(timeout=180)[0])
         assert bench.returncode == 0, said[-3000:]
-        return ours[0], ours[1], json.loads(self.seen.read_text())
+        one, two = (wire.requests(connections) for connections in json.loads(notes.read_text()))
+        return Seen(ours, json.loads(self.seen.read_text()), (one, two))
+
+    @contextlib.contextmanager
+    def _wired(self, port: int, notes: Path) -> Iterator[tuple[int, int]]:
+        """The proxy before the server; its notes are there when it has ended."""
+        command = [*self.ours, sys.executable, "-m", "tests.e2e.wire", str(port), str(notes)]
+        with subprocess.Popen(
+            command, cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+        ) as proxy:
+            assert proxy.stdin is not None
+            assert proxy.stdout is not None
+            own, other = proxy.stdout.readline().split()
+            try:
+                yield int(own), int(other)
+            finally:
+                proxy.stdin.close()
+                proxy.wait(30)
 
     def _smoking(self, url: str) -> subprocess.Popen[str]:
         return subprocess.Popen(
@@ -121,65 +143,27 @@ def environment(**more: str) -> dict[str, str]:
     return kept | more
 
 
-@dataclass(frozen=True)
-class Sent:
-    """One request that completed; seconds."""
-
-    at: float
-    ttft: float
-    e2el: float
-    tokens: int
-    gaps: tuple[float, ...]
-
-    def value(self, metric: str) -> list[float]:
-        """This request's samples of a metric, in milliseconds, by vLLM's definitions."""
-        found = {
-            "ttft": [self.ttft],
-            "e2el": [self.e2el],
-            "tpot": [(self.e2el - self.ttft) / (self.tokens - 1)],
-            "itl": list(self.gaps),
-        }
-        return [seconds * 1000 for seconds in found[metric]]
-
-
-def sent(found: Document) -> list[Sent]:
-    """All completed requests of either document: the names are the same."""
-    names = ("start_times", "ttfts", "latencies", "output_lens", "itls")
-    rows = zip(*(found[name] for name in names), strict=True)
-    return [
-        Sent(at, ttft, e2el, tokens, tuple(gaps)) for at, ttft, e2el, tokens, gaps in rows if ttft
-    ]
-
-
-def together(*clients: Sequence[Sent]) -> list[list[Sent]]:
-    """The requests of each from the window in which all were sending."""
-    starts = [sorted(one.at for one in client) for client in clients]
-    first, last = max(at[0] for at in starts), min(at[-1] for at in starts)
-    return [[one for one in client if first <= one.at <= last] for client in clients]
-
-
-def median(requests: Sequence[Sent], metric: str) -> float:
-    """Of all samples of a metric, in milliseconds."""
-    return statistics.median(value for one in requests for value in one.value(metric))
-
-
-def agree(one: float, other: float) -> bool:
-    """Whether two medians are the same within the bound."""
-    return abs(one - other) <= max(BOUND_MS, BOUND * max(one, other))
-
-
-def apart(one: Sequence[Sent], other: Sequence[Sent]) -> list[str]:
-    """The metrics whose medians do not agree, and how they do not."""
-    pairs = {metric: (median(one, metric), median(other, metric)) for metric in METRICS}
-    return [f"{m} {a:.2f} and {b:.2f} ms" for m, (a, b) in pairs.items() if not agree(a, b)]
-
-
-def table(ours: Sequence[Sent], theirs: Sequence[Sent], server: Document) -> str:
-    """Medians side by side, and the server's own means over our run."""
-    rows = [f"ms    {'b200 smoke':>10} {'bench serve':>12} {'server mean':>12}"]
+def table(seen: Seen) -> str:
+    """Medians side by side, what either adds to the wire, and the server's own means."""
+    ours, theirs = wire_pairs(seen)
+    heads = ("b200 smoke", "its wire", "adds", "bench serve", "its wire", "adds", "server mean")
+    rows = ["ms    " + " ".join(f"{head:>11}" for head in heads)]
     for metric in METRICS:
-        mean = server.get(f"{metric}_mean_ms")
-        told = f"{mean:.2f}" if isinstance(mean, float) else "-"
-        values = f"{median(ours, metric):>10.2f} {median(theirs, metric):>12.2f} {told:>12}"
-        rows.append(f"{metric:<5} {values}")
-    return "\n".join([*rows, f"n     {len(ours):>10} {len(theirs):>12}"])
+        told = [value for pair in (ours, theirs) for value in _told(*pair, metric)]
+        mean = seen.ours["server"].get(f"{metric}_mean_ms")
+        told.append(f"{mean:.2f}" if isinstance(mean, float) else "-")
+        rows.append(f"{metric:<5} " + " ".join(f"{value:>11}" for value in told))
+    return "\n".join([*rows, f"n     {len(ours[0])} and {len(theirs[0])}"])
+
+
+def _told(client: Sequence[Sent], passed: Sequence[Sent], metric: str) -> list[str]:
+    added = statistics.median(beyond(client, passed, metric))
+    return [f"{value:.2f}" for value in (median(client, metric), median(passed, metric), added)]
+
+
+def wire_pairs(seen: Seen) -> list[tuple[list[Sent], list[Sent]]]:
+    """Either client's requests, and the same ones on the wire; what went before is left out."""
+    clients = [sent(seen.ours), sent(seen.theirs)]
+    assert all(clients), (seen.ours["reasons"], seen.theirs["failed"])
+    pairs = zip(clients, seen.wires, strict=True)
+    return [(client, passed[-len(client) :]) for client, passed in pairs]

@@ -53,7 +53,7 @@ def sources(**changes: Any) -> dict[str, Any]:
         "gateway": {"bind": "127.0.0.1", "port": 8000},
     }
     own = {"node": "n01", "asked": asked, "state": state, "smoke": result, "layout": layout}
-    return {**own, "seen": run_sources.seen(state, result), **changes}
+    return {**own, "seen": run_sources.seen(state, result, asked["libraries"]), **changes}
 
 
 @cache

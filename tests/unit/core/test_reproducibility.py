@@ -8,7 +8,15 @@ from functools import cache
 
 import pytest
 
-from deploy.core.reproducibility import LEAST, Answer, compare, expected, modes, spread
+from deploy.core.reproducibility import (
+    LEAST,
+    Answer,
+    compare,
+    expected,
+    modes,
+    slower,
+    spread,
+)
 from deploy.core.student import inside, quantile
 from tests.unit.core import runs
 
@@ -64,6 +72,33 @@ def test_noise_makes_it_unclear_and_not_the_same() -> None:
     found = answers(0.1, 0.0)
     assert found["unclear"] >= 0.9 * TRIALS
     assert found["same"] <= 0.05 * TRIALS
+
+
+def alone(cv: float, shift: float) -> int:
+    """How often one single run is called slower than ten accepted ones, over TRIALS records."""
+    chance = random.Random(20261122)
+    return sum(
+        bool(slower([runs.day(chance, cv) for _ in range(RUNS)], runs.day(chance, cv, shift)))
+        for _ in range(TRIALS)
+    )
+
+
+# Each smoke test of a node is held against its baseline, so an alarm of chance is a failed deploy.
+@pytest.mark.parametrize("cv", [0.01, 0.02, 0.03, 0.05])
+def test_one_run_alone_is_seldom_called_slower_by_chance(cv: float) -> None:
+    assert alone(cv, 0.0) <= 0.05 * TRIALS
+
+
+@pytest.mark.parametrize(("cv", "shift"), [(0.01, 0.1), (0.02, 0.2), (0.03, 0.3)])
+def test_one_run_alone_that_is_much_slower_is_found(cv: float, shift: float) -> None:
+    assert alone(cv, shift) >= 0.9 * TRIALS
+
+
+@pytest.mark.parametrize("by", [1.04, 0.5])
+def test_less_than_the_margin_is_not_slower_however_alike_the_accepted_runs_are(by: float) -> None:
+    before = [dict(runs.BASE)] * 10
+    assert slower(before, {m: v * by for m, v in runs.BASE.items()}) == {}
+    assert set(slower(before, {m: v * 1.06 for m, v in runs.BASE.items()})) == set(runs.BASE)
 
 
 @pytest.mark.parametrize(("before", "after"), [(0, 0), (10, 0), (10, LEAST - 1), (LEAST - 1, 10)])

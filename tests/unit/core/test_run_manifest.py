@@ -29,12 +29,35 @@ def test_manifest_of_a_recorded_run_is_complete_enough() -> None:
     assert lacking(runs.manifest()) == []
 
 
-def test_what_nobody_collects_yet_says_so() -> None:
+def test_what_the_result_of_an_older_version_lacks_says_so() -> None:
     manifest = runs.manifest()
     for name in ("versions.nccl", "seen.acceptance", "seen.server_age_s", "seen.sm_clock"):
-        value = of(manifest, name)
-        assert isinstance(value, Unmeasured)
-        assert value.reason == run_manifest.field(name).lacking
+        assert isinstance(of(manifest, name), Unmeasured)
+
+
+def test_what_the_gpus_and_the_servers_did_during_the_run_is_in_it() -> None:
+    clock = {"min": 1200, "median": 1905, "max": 1965}
+    gpu = {"sm_clock_mhz": clock, "clocks_event_reasons": 0x44, "power_usage_mw": clock}
+    result = runs.smoke() | {"gpus": [gpu | {"index": 0}, gpu | {"index": 1}]}
+    result["server"]["spec_acceptance_rate"] = 0.7
+    result["conditions"] |= {"server_ages_s": [40.0, 41.5], "libraries": {"nccl": "2.27.7"}}
+    sources = runs.sources(smoke=result)
+    sources["seen"] = seen(sources["state"], result, {"torch": "2.13.0", "nccl": "2"})
+    built = run_manifest.build(sources)
+    assert of(built, "seen.sm_clock") == 1905
+    assert of(built, "seen.slowed") == {
+        "GPU 0": "hardware thermal slowdown",
+        "GPU 1": "hardware thermal slowdown",
+    }
+    assert of(built, "seen.acceptance") == 0.7
+    assert of(built, "seen.server_age_s") == [40.0, 41.5]
+    assert (of(built, "versions.torch"), of(built, "versions.nccl")) == ("2.13.0", "2.27.7")
+
+
+def test_one_gpu_that_was_not_read_leaves_open_whether_any_was_slowed_down() -> None:
+    unread = {"unmeasured": "GPU is lost (15)"}
+    found = seen({}, {"gpus": [{"clocks_event_reasons": 0}, {"clocks_event_reasons": unread}]})
+    assert found["slowed"] == unread
 
 
 def test_every_field_stands_in_a_manifest_of_nothing_with_its_reason() -> None:
@@ -153,6 +176,8 @@ def test_what_is_drawn_from_a_state() -> None:
         "warm_rounds": 4,
         "bound_nodes": {"vllm@0.service": "0", "vllm@1.service": "1"},
         "xids": [48, 63],
+        "libraries": {},
+        "slowed": {"unmeasured": "gpus is not in the document"},
     }
 
 

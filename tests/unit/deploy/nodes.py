@@ -28,7 +28,7 @@ def spec(folder: Path, **changes: Any) -> NodeSpec:
     """A sound spec whose key and requirements are files under *folder*."""
     (folder / "vendor.asc").write_text("a key\n")
     (folder / "engine.txt").write_text("vllm==0.32.0 --hash=sha256:00\n")
-    site = data(driver=DRIVER, nvlsm="2025.06.11-1")
+    site = data(driver=DRIVER, nvlsm="2025.06.11-1", records=str(folder / "records"))
     site["repositories"][0]["key"] = str(folder / "vendor.asc")
     site["engine"]["requirements"] = str(folder / "engine.txt")
     parsed = parse(site | changes, CATALOGUE)

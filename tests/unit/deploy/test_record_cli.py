@@ -110,7 +110,13 @@ def test_list_shows_the_fleet_and_the_runs_of_a_node(
 def test_show_gives_figures_and_manifest(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     fill(folder, 1, 2)
     text = said(capsys, "show", "n01")
-    for words in ("driver", "580.105.08", "max-num-seqs", "the node program does not", "P50 / P95"):
+    for words in (
+        "driver",
+        "580.105.08",
+        "max-num-seqs",
+        "gpus is not in the document",
+        "P50 / P95",
+    ):
         assert words in text
     known = record_store.read(folder, "n01").runs[0]
     entry = json.loads(said(capsys, "show", "n01", known["id"][:6], "--json", wide=True))

@@ -111,5 +111,8 @@ def test_directory_may_be_named_by_the_environment(
 ) -> None:
     monkeypatch.delenv(record_store.VARIABLE, raising=False)
     assert record_store.directory() == ROOT / "records"
+    assert record_store.directory("team/records") == ROOT / "team" / "records"
+    assert record_store.directory("/srv/records") == Path("/srv/records")
     monkeypatch.setenv(record_store.VARIABLE, str(tmp_path))
     assert record_store.directory() == tmp_path
+    assert record_store.directory("/srv/records") == tmp_path

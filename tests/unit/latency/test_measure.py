@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
+from collections.abc import Sequence
+from itertools import pairwise
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 import pytest
 
-from deploy.core.smoke import ClientHealth
-from deploy.node import canary, measure, starvation
+from deploy.core.smoke import ClientHealth, ClientLimits
+from deploy.node import canary, measure, servers, starvation
+from deploy.node.client import Endpoint
+from deploy.node.load import Arrival
+from deploy.node.volley import Volley
 from tests.lab.standin.knobs import Knobs
 from tests.unit.latency.server_thread import MODEL, fast, running
 
@@ -106,6 +112,51 @@ def test_the_servers_own_numbers_are_those_of_the_gateway_run(
     assert server["preemptions"] == 0
     assert server["prefix_hit_rate"] == 0.0
     assert 0 < server["ttft_mean_ms"] <= found["mean_ttft_ms"]
+
+
+def test_what_cannot_be_read_on_this_machine_is_unmeasured_and_nothing_else_is(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(servers, "units", refuse)
+    _, found = smoke(tmp_path, capsys)
+    assert found["server"]["jit_warnings"] == {"unmeasured": "OSError: vllm@0.service is no unit"}
+    for key in ("server_ages_s", "libraries"):
+        assert "is no unit" in found["conditions"][key]["unmeasured"]
+    assert "no metric" in found["server"]["spec_acceptance_rate"]["unmeasured"]
+    assert len(found["requests"]) == 10
+    assert all(entry["error"] is None for entry in found["requests"])
+
+
+def refuse(names: Sequence[str]) -> NoReturn:
+    """systemd knows none of them."""
+    raise OSError(f"{names[0]} is no unit")
+
+
+def test_kernels_compiled_during_the_load_fail_the_run(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    counts = iter((4, 6))
+    # However late this machine lets the client be: that is not what is asked here.
+    patient = ClientLimits(schedule_delay_ms=1e6, coalesced_share=1.0)
+    monkeypatch.setattr(measure, "ClientLimits", lambda **_: patient)
+    monkeypatch.setattr(servers, "compiled", lambda _: next(counts))
+    status, found = smoke(tmp_path, capsys)
+    assert (status, found["server"]["jit_warnings"]) == (1, 2)
+    assert found["reasons"][0].startswith("the servers compiled 2 kernels while they were measured")
+
+
+def test_replicas_are_asked_at_once_at_the_load_that_each_has_through_the_gateway() -> None:
+    volley = Volley(MODEL, 20, 3, Arrival(80.0, even=True), 5, "s")
+    with running() as one, running() as other:
+        both = {"direct-0": Endpoint(one), "direct-1": Endpoint(other)}
+        found = asyncio.run(volley.fire_at(both, 4, starvation.Watch("other")))
+    first, second = (
+        [record.scheduled for record in run.records]
+        for run in (found["direct-0"], found["direct-1"])
+    )
+    assert [b - a for a, b in pairwise(first)] == pytest.approx([1 / 40] * 3)
+    assert second[0] < first[-1]
+    assert not found["direct-0"].errors + found["direct-1"].errors
 
 
 def test_the_keys_of_vllm_bench_serve_are_there(

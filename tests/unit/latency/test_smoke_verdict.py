@@ -30,7 +30,7 @@ GOOD = {"gateway": run(ttft=0.011), "direct-0": run()}
 
 
 def test_all_well_is_a_pass_without_reasons() -> None:
-    assert judge(GOOD, SLO, CALM, server_itl_ms=2.0).verdict == "pass"
+    assert judge(GOOD, SLO, CALM, server={"itl_mean_ms": 2.0}).verdict == "pass"
     assert judge(GOOD, SLO, CALM).reasons == ()
 
 
@@ -82,14 +82,16 @@ def test_requests_sent_late_invalidate() -> None:
 
 def test_a_gateway_that_buffers_fails_and_direct_shows_it() -> None:
     paths = {**GOOD, "gateway": run(ttft=0.03, gap=0.00001)}
-    found = judge(paths, SLO, CALM, server_itl_ms=2.0)
+    found = judge(paths, SLO, CALM, server={"itl_mean_ms": 2.0})
     assert found.verdict == "fail"
     assert "buffers the stream" in found.reasons[0]
 
 
 def test_chunks_that_come_together_everywhere_invalidate() -> None:
     together = run(gap=0.00001)
-    found = judge({"gateway": together, "direct-0": together}, SLO, CALM, server_itl_ms=2.0)
+    found = judge(
+        {"gateway": together, "direct-0": together}, SLO, CALM, server={"itl_mean_ms": 2.0}
+    )
     assert found.verdict == "invalid"
 
 
@@ -119,7 +121,7 @@ def test_a_system_that_has_no_run_delay_is_judged_by_its_event_loop() -> None:
 def test_a_model_that_is_truly_that_fast_is_not_accused() -> None:
     fast = run(gap=0.00001)
     paths = {"gateway": fast, "direct-0": fast}
-    assert judge(paths, SLO, CALM, server_itl_ms=0.01).verdict == "pass"
+    assert judge(paths, SLO, CALM, server={"itl_mean_ms": 0.01}).verdict == "pass"
 
 
 def test_a_missed_objective_fails_with_the_count() -> None:
@@ -137,6 +139,47 @@ def test_gateway_minus_direct_is_reported_and_limited() -> None:
     found = judge(paths, SLO, CALM)
     assert found.verdict == "fail"
     assert "gateway adds 80 ms" in found.reasons[0]
+
+
+BEHIND = {"gateway": run(ttft=0.09), "direct-0": run(ttft=0.01)}
+
+
+def test_the_gateway_is_not_blamed_for_the_servers_queue() -> None:
+    queued = {"queue_mean_ms": 60.0, "ttft_mean_ms": 80.0}
+    found = judge(BEHIND, SLO, CALM, server=queued)
+    assert found.verdict == "fail"
+    assert found.reasons == (
+        "what the gateway adds cannot be told: TTFT is 80 ms more than directly, but 75% of the"
+        " servers' TTFT is their queue; lower the request rate",
+    )
+
+
+def test_the_gateway_is_blamed_where_the_servers_do_not_queue() -> None:
+    idle = {"queue_mean_ms": 0.1, "ttft_mean_ms": 10.0}
+    assert judge(BEHIND, SLO, CALM, server=idle).reasons[0].endswith("http-no-delay)")
+    unknown = {"queue_mean_ms": {"unmeasured": "no metrics"}, "ttft_mean_ms": 10.0}
+    for server in (unknown, {}):
+        reasons = judge(BEHIND, SLO, CALM, server=server).reasons
+        assert "queue was not measured" in reasons[0]
+
+
+@pytest.mark.parametrize(
+    ("server", "said"),
+    [
+        ({"preemptions": 3}, "preempted 3 sequences"),
+        ({"jit_warnings": 2}, "compiled 2 kernels while they were measured"),
+    ],
+)
+def test_servers_that_strain_at_a_low_load_fail(server: dict[str, object], said: str) -> None:
+    found = judge(GOOD, SLO, CALM, server=server, low_load=True)
+    assert found.verdict == "fail"
+    assert said in found.reasons[0]
+    assert judge(GOOD, SLO, CALM, server=server).verdict == "pass"  # at a load that is anybody's
+
+
+def test_servers_at_ease_pass() -> None:
+    calm = {"preemptions": 0, "jit_warnings": 0}
+    assert judge(GOOD, SLO, CALM, server=calm, low_load=True).verdict == "pass"
 
 
 def test_gateway_overhead_is_unknown_without_direct_runs() -> None:

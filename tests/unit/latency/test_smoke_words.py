@@ -6,7 +6,7 @@ from typing import Any
 
 from deploy.core.latency import Chunk, Objective, RequestRecord, Run
 from deploy.core.smoke import ClientHealth, ClientLimits
-from deploy.core.smoke_document import Found, document, requests
+from deploy.core.smoke_document import Found, document, each, requests
 from deploy.core.smoke_words import lines
 
 GOAL = Objective(ttft_ms=100, tpot_ms=100)
@@ -125,3 +125,31 @@ def test_one_entry_a_request_with_the_cause_of_each_failure() -> None:
     assert each["queue_times"] == [0.0, 0.5]
     assert each["errors"] == ["", "HTTP 503: busy"]
     assert each["output_lens"] == [3, None]
+
+
+def test_acceptance_of_speculated_tokens_is_told_where_the_servers_speculate() -> None:
+    spoken = "\n".join(
+        lines(found(8, server=SERVER | {"spec_acceptance_rate": 0.71}), "http://n01:8000")
+    )
+    assert "71% of speculated tokens accepted" in spoken
+    silent = SERVER | {"spec_acceptance_rate": {"unmeasured": "the servers have no such metric"}}
+    assert "speculated" not in "\n".join(lines(found(8, server=silent), "http://n01:8000"))
+
+
+def test_each_request_is_told_with_its_time_and_its_worst_gap() -> None:
+    failed = RequestRecord(0.5, 0.501, error="HTTP 503: busy")
+    told = each(Run((record(0), failed)))
+    assert told == [
+        {"at_s": 0.0, "ttft_ms": 10.0, "tpot_ms": 2.0, "itl_max_ms": 2.0, "e2el_ms": 14.0,
+         "error": None},
+        {"at_s": 0.501, "ttft_ms": None, "tpot_ms": None, "itl_max_ms": None, "e2el_ms": None,
+         "error": "HTTP 503: busy"},
+    ]  # fmt: skip
+    assert found(8)["requests"] == each(Run(tuple(map(record, range(8)))))
+
+
+def test_requests_beyond_what_a_document_carries_are_thinned_out_evenly() -> None:
+    run = Run(tuple(map(record, range(10))))
+    assert [entry["at_s"] for entry in each(run, 4)] == [0.0, 0.75, 1.5, 2.25]
+    assert len(each(run, 10)) == 10
+    assert each(Run(())) == []
