@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from deploy.report import records
+from deploy.report import mended, records, tuning
 from deploy.report.conditions import conditions_line
 from deploy.report.facts import fabric_line, gpus_line, links_line, numa_lines, observed, versions
 from deploy.report.findings import findings_of, gate_line
@@ -35,6 +35,8 @@ def block(name: str, host: object, colour: bool) -> Iterator[str]:
     if read(host, "smoke") not in (None, {}) or outcome.word == "live":
         yield from _latency(host, colour)
     yield from records.block(host)
+    for label, told in (("tuning", tuning.line(host)), ("mending", mended.line(host))):
+        yield from labelled(label, told) if told else ()
     yield ""
 
 

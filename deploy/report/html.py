@@ -11,12 +11,19 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined, Template
 
 from deploy.report import conditions, facts
 from deploy.report.against import Diagnosis, History, diagnosis_of, history_of
-from deploy.report.chart import cdf
+from deploy.report.axes import SHAPES, marks
+from deploy.report.chart import distributions
 from deploy.report.diagram import diagram
+from deploy.report.during import gpus_during
+from deploy.report.figure import Figure, Table
 from deploy.report.findings import Finding, findings_of, gate_line
-from deploy.report.latency import METRICS, Latency, formula, latency_of, samples
+from deploy.report.fleet import HEAD, fleet
+from deploy.report.heat import Heat, heats
+from deploy.report.latency import METRICS, Latency, latency_of
 from deploy.report.machine import Machine, machine_of
+from deploy.report.manifest import Manifest, manifest_of
 from deploy.report.matrix import Matrix, matrix_of
+from deploy.report.mended import Mended, mended_of
 from deploy.report.outcome import (
     Outcome,
     exit_code,
@@ -27,11 +34,15 @@ from deploy.report.outcome import (
     stand_in,
     totals,
 )
-from deploy.report.reading import clean, counted, duration, items, number, numbers, read, show
+from deploy.report.over_time import over_time
+from deploy.report.reading import clean, counted, duration, items, number, read, show
 from deploy.report.reported import not_applicable, reported
+from deploy.report.svg import el
+from deploy.report.sweep import sweeps
+from deploy.report.timeline import Timeline, timeline_of
+from deploy.report.tuning import Tuning, all_cells, all_knees, tuning_of
 
 TEMPLATES = Path(__file__).resolve().parents[2] / "templates"
-_ARRAYS = {"ttft": ("ttfts_ms", "requests"), "itl": ("itls_ms", "gaps between chunks")}
 Pairs = list[tuple[str, str]]
 
 
@@ -49,11 +60,13 @@ class Stage:
 
 
 @dataclass(frozen=True, slots=True)
-class Plot:
-    """One CDF with its caption: the formula of what it shows."""
+class Tuned:
+    """The section "tuning": what was found, its maps, its sweeps, every cell."""
 
-    svg: str
-    caption: str
+    of: Tuning
+    heats: list[Heat]
+    sweeps: list[Figure]
+    tables: tuple[Table, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,12 +90,18 @@ class HostPage:
     stages: list[Stage]
     layout: list[list[str]]
     latency: Latency
-    plots: list[Plot]
+    distributions: list[Figure]
+    over_time: list[Figure]
     conditions: Pairs
     instruments: Pairs
+    gpus_during: tuple[str, Table | None]
     paths: list[tuple[str, list[str]]]
     history: History
+    timeline: Timeline
     diagnosis: Diagnosis
+    manifest: Manifest
+    tuned: Tuned | None
+    mended: Mended
 
 
 def render(record: object) -> str:
@@ -97,6 +116,9 @@ def render(record: object) -> str:
         failed=[clean(name) for name in failed_hosts(record)],
         hosts=[_page(i, name, host) for i, (name, host) in enumerate(hosts_of(record).items())],
         metrics=list(METRICS.values()),
+        signs=_signs(),
+        fleet=fleet(record),
+        fleet_head=HEAD,
     )
     return page.strip() + "\n"
 
@@ -138,7 +160,7 @@ def _about(record: object) -> Pairs:
 
 
 def _page(position: int, name: str, host: object) -> HostPage:
-    machine = machine_of(host)
+    machine, latency, smoke = machine_of(host), latency_of(host), read(host, "smoke")
     return HostPage(
         anchor=f"host-{position}",
         name=clean(name),
@@ -156,13 +178,19 @@ def _page(position: int, name: str, host: object) -> HostPage:
         not_applicable=not_applicable(read(host, "verdict")),
         stages=list(_stages(host)),
         layout=list(_layout(host)),
-        latency=latency_of(host),
-        plots=list(_plots(host)),
-        conditions=conditions.manifest(read(host, "smoke")),
-        instruments=conditions.instruments(read(host, "smoke")),
-        paths=conditions.paths(read(host, "smoke")),
+        latency=latency,
+        distributions=distributions(smoke, stand_in=latency.stand_in),
+        over_time=over_time(smoke, stand_in=latency.stand_in),
+        conditions=conditions.manifest(smoke),
+        instruments=conditions.instruments(smoke),
+        gpus_during=gpus_during(smoke),
+        paths=conditions.paths(smoke),
         history=history_of(host),
+        timeline=timeline_of(read(host, "record")),
         diagnosis=diagnosis_of(host),
+        manifest=manifest_of(host),
+        tuned=_tuned(tuning_of(host)),
+        mended=mended_of(host),
     )
 
 
@@ -217,15 +245,16 @@ def _layout(host: object) -> Iterator[list[str]]:
         yield [show(read(row, "replica")), *(text or "none" for text in lists), *ends]
 
 
-def _plots(host: object) -> Iterator[Plot]:
-    smoke = read(host, "smoke")
-    for key, (array, unit_of) in _ARRAYS.items():
-        marks = {
-            name.upper(): value
-            for name in ("p50", "p95", "p99")
-            if (value := number(read(smoke, f"{name}_{key}_ms"))) is not None
-        }
-        svg = cdf(METRICS[key], numbers(read(smoke, array)), marks, unit_of)
-        if svg:
-            caption = f"{METRICS[key]}: {formula(smoke, key)} ({samples(smoke)} requests)"
-            yield Plot(svg, caption)
+def _tuned(found: Tuning) -> Tuned | None:
+    if found.why:
+        return None
+    return Tuned(found, heats(found), sweeps(found), (all_knees(found), all_cells(found)))
+
+
+def _signs() -> dict[str, str]:
+    """Return each marker as a small picture for the legends."""
+    return {
+        shape: el("svg", marks(shape, [(8, 6)], 3.6), viewBox="0 0 16 12", class_="sign",
+                  aria_hidden="true")
+        for shape in SHAPES
+    }  # fmt: skip

@@ -16,6 +16,7 @@ _WORDS = {
     "unfit": ("UNFIT", "bad"),
     "failed": ("FAILED", "bad"),
     "unreachable": ("UNREACHABLE", "bad"),
+    "quarantined": ("QUARANTINED", "bad"),
     "not reached": ("NOT REACHED", "idle"),
     "unmeasured": ("UNKNOWN", "unknown"),
 }

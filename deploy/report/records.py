@@ -11,21 +11,16 @@ from typing import Any
 
 from deploy.core.record import Record, counts
 from deploy.core.reproducibility import METRICS, percent
-from deploy.core.run_fields import FIELDS, Role
+from deploy.core.run_fields import FIELDS
 from deploy.core.run_manifest import of, shown
 from deploy.report.lines import labelled, shorten, table, wrap
+from deploy.report.manifest import TITLES
 from deploy.report.reading import Unmeasured, items, mapping, milliseconds, number, read, show
 
 WORDS = {"same": "same", "different": "DIFFERENT", "unclear": "CANNOT SAY"}
 TONES = {"same": "good", "different": "bad", "unclear": "unknown"}
 HEAD = ["ms", "accepted", "from-to", "CV", "newer", "from-to", "CV", "change", "90 % interval"]
 _RIGHT = frozenset({2, 3, 4, 5, 6})
-_TITLES = {
-    Role.IDENTITY: "the run",
-    Role.LOAD: "load: the same, or not comparable",
-    Role.SYSTEM: "system",
-    Role.CONDITION: "conditions",
-}
 
 
 def fleet(found: Mapping[str, Record]) -> list[str]:
@@ -82,7 +77,7 @@ def one(run: Mapping[str, Any]) -> Iterator[str]:
         cells = [number(read(run, "figures", f"{p}_{metric}_ms")) for p in ("p50", "p95", "p99")]
         told = " / ".join("-" if cell is None else milliseconds(cell) for cell in cells)
         yield from labelled(name, f"{told} ms (P50 / P95 / P99)")
-    for role, title in _TITLES.items():
+    for role, title in TITLES.items():
         yield title
         for field in (field for field in FIELDS if field.role is role):
             yield from _field(field.words, of(run["manifest"], field.name))

@@ -40,15 +40,25 @@ def group(*children: str, tip: str = "", class_: str = "") -> str:
 
 
 def picture(
-    width: float, height: float, label: str, *children: str, class_: str = "", least: float = 380
+    width: float,
+    height: float,
+    label: str,
+    *children: str,
+    class_: str = "",
+    least: float = 380,
+    told: str = "",
 ) -> str:
-    """Return a whole picture, described by `label`; it scales, but not below `least` pixels."""
+    """Return a whole picture, named by `label`; it scales, but not below `least` pixels.
+
+    `told` says what it shows to somebody who does not see it.
+    """
     return el(
         "svg",
+        el("title", escape(label)),
+        el("desc", escape(told or label)),
         *children,
         viewBox=f"0 0 {_number(width)} {_number(height)}",
         role="img",
-        aria_label=label,
         class_=class_,
         style=f"min-width:{least:.0f}px",
     )

@@ -13,6 +13,7 @@ from deploy.core.record import accept_entry
 from deploy.core.run_manifest import lacking, of, unmeasured
 from deploy.report import terminal, write
 from deploy.run import Node
+from deploy.stages import provenance
 from tests.unit.core import runs
 from tests.unit.deploy import nodes
 
@@ -57,10 +58,16 @@ def test_result_is_recorded_with_its_manifest(node: Node) -> None:
     assert config["max-num-seqs"] == 8
 
 
+def test_report_gets_the_runs_in_a_row_and_the_manifest(node: Node) -> None:
+    found = ended(node)["hosts"]["n01"]["record"]
+    assert [run["id"] for run in found["timeline"]["runs"]] == [kept().runs[0]["id"]]
+    assert found["manifest"] == kept().runs[0]["manifest"]
+
+
 def test_what_is_not_collected_is_named(node: Node) -> None:
-    told = unmeasured(recording.manifest(node))
-    assert "NCCL: the engine's lock file does not name it" in told
-    assert any(line.startswith("SM clock (MHz): the node program does not") for line in told)
+    told = unmeasured(provenance.manifest(node))
+    assert "NCCL: neither the running servers nor the engine's lock file name it" in told
+    assert "SM clock (MHz): smoke.gpus is not in the document" in told
 
 
 def test_no_secret_is_in_the_record(node: Node) -> None:
@@ -103,7 +110,7 @@ def test_record_that_cannot_be_written_costs_no_report(
 
 
 def test_mistake_of_ours_costs_no_report(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(recording, "asked", lambda _: 1 / 0)
+    monkeypatch.setattr(provenance, "asked", lambda _: 1 / 0)
     host = ended(node)["hosts"]["n01"]
     assert "internal error, ZeroDivisionError" in host["record"]["unmeasured"]
     assert host["diagnosis"]["fired"] == []

@@ -3,60 +3,15 @@
 from __future__ import annotations
 
 import re
-from collections import Counter
 from collections.abc import Callable
-from html.parser import HTMLParser
 from typing import Any
 
 import pytest
 
 from deploy.report.html import render
 from tests.unit import states
-from tests.unit.report import records
-
-_VOID = {"meta", "link", "br", "img", "input", "hr"}
-
-
-class Page(HTMLParser):
-    """Collects elements and text, and checks that every element is closed in order."""
-
-    def __init__(self, text: str) -> None:
-        super().__init__()
-        self.open: list[str] = []
-        self.tags: Counter[str] = Counter()
-        self.attributes: list[tuple[str, str, str]] = []
-        self.ids: list[str] = []
-        self.text = ""
-        self.feed(text)
-        self.close()
-
-    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        self.tags[tag] += 1
-        self.attributes += [(tag, name, value or "") for name, value in attrs]
-        self.ids += [value or "" for name, value in attrs if name == "id"]
-        if tag not in _VOID:
-            self.open.append(tag)
-
-    def handle_startendtag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        self.tags[tag] += 1
-        self.attributes += [(tag, name, value or "") for name, value in attrs]
-
-    def handle_endtag(self, tag: str) -> None:
-        assert self.open
-        assert self.open.pop() == tag
-
-    def handle_data(self, data: str) -> None:
-        self.text += data
-
-
-def page(**hosts: Any) -> Page:
-    """Return the parsed page of a run over `hosts`."""
-    return Page(render(records.record(**hosts)))
-
-
-def classes(found: Page) -> Counter[str]:
-    """Count the values of all class attributes."""
-    return Counter(value for _, name, value in found.attributes if name == "class")
+from tests.unit.report import pages, records
+from tests.unit.report.pages import Page, classes, page
 
 
 def test_the_page_is_well_formed_and_every_link_has_its_target() -> None:
@@ -76,6 +31,14 @@ def test_the_page_needs_no_network_no_script_and_no_other_file() -> None:
     assert not re.search(r"url\(|@import|https?://", text)
 
 
+def poison_names(document: dict[str, Any], bad: str) -> dict[str, Any]:
+    """Return a tuning document that still draws, with hostile names of loads and layouts."""
+    for entry in [*document["cells"], *document["knees"], document["chosen"]]:
+        entry["layout"] = {**entry["layout"], "name": bad, "more": bad}
+        entry["workload"] = bad
+    return document
+
+
 def test_hostile_text_stays_text_wherever_it_stands() -> None:
     bad = '<script>alert("x")</script>\'"><img src=x onerror=y>'
 
@@ -86,7 +49,11 @@ def test_hostile_text_stays_text_wherever_it_stands() -> None:
             return [poison(v) for v in value]
         return bad if isinstance(value, str) else value
 
-    record = records.record(n01=poison(records.red()), n02=poison(records.live()))
+    every = records.live(smoke=records.smoke() | {"requests": pages.requests(failed=(3,))},
+                         tuning=pages.tuning(), reprovision=pages.mended())  # fmt: skip
+    record = records.record(n01=poison(records.red()), n02=poison(every))
+    for host in ("n01", "n02"):
+        record["hosts"][host]["tuning"] = poison_names(pages.tuning(), bad)
     record["hosts"][bad] = record["hosts"].pop("n01")
     record["hosts"]["layout"] = records.live(layout=[{"replica": bad, "gpus": [bad]}])
     found = Page(render(record))

@@ -1,0 +1,337 @@
+"""The pictures: each value at its place, nothing invented, told in words and in figures as well."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+from itertools import pairwise
+from typing import Any
+
+import pytest
+
+from deploy.core import tuning as core_tuning
+from deploy.core import tuning_choice
+from deploy.core.knee import Sweep
+from deploy.core.latency import Run
+from deploy.core.smoke_document import each
+from deploy.report import terminal
+from deploy.report.axes import SHAPES, Axis, Frame, linear, marks, names, near, spanning
+from deploy.report.chart import cdf, distributions
+from deploy.report.fleet import fleet
+from deploy.report.heat import SHADES, heats
+from deploy.report.over_time import over_time
+from deploy.report.sweep import MOST, sweeps
+from deploy.report.tuning import all_cells, all_knees, tuning_of
+from tests.unit.latency.test_smoke_words import record as smoke_record
+from tests.unit.report import pages, records
+from tests.unit.report.pages import classes, page
+
+
+def places(svg: str, class_: str) -> list[tuple[float, float]]:
+    """Pixels of the markers of a class."""
+    paths = re.findall(rf'<path d="([^"]*)" class="{class_}"', svg)
+    return [(float(x), float(y)) for x, y in re.findall(r"M([\d.]+) ([\d.]+)", "".join(paths))]
+
+
+def test_far_values_get_a_logarithmic_axis_that_says_so_and_others_do_not() -> None:
+    near_ones, far = spanning([40.0, 41.0, 60.0], "ms"), spanning([40.0, 41.0, 2040.0], "ms")
+    assert (near_ones.logarithmic, near_ones.low, near_ones.unit) == (False, 0.0, "ms")
+    assert (far.logarithmic, far.unit) == (True, "ms, log scale")
+    assert far.low <= 40 < 2040 <= far.high
+    assert 0 < far.share(40) < far.share(400) < far.share(2040) <= 1
+
+
+@pytest.mark.parametrize(
+    "values",
+    [[], [0.0], [0.0, 0.0], [1e-9, 1e9], [5.0, 1e4], [1e-3, 2e-3, 1e3], [3.0] * 9],
+)
+def test_every_axis_is_drawn_and_holds_its_values(values: list[float]) -> None:
+    axis = spanning(values, "ms")
+    assert axis.low < axis.high
+    assert 2 <= len(axis.ticks) <= 9
+    assert all(0 <= axis.share(value) <= 1 for value in values)
+    assert axis.ticks[-1][0] >= max(values, default=0.0)
+
+
+@pytest.mark.parametrize("values", [[41.0], [41.0, 41.0], [0.001, 0.002], [640.0, 717.0]])
+def test_levels_are_shown_with_room_around_them(values: list[float]) -> None:
+    axis = near(values, "ms")
+    assert axis.low < min(values)
+    assert max(values) < axis.high
+    assert len({label for _, label in axis.ticks}) == len(axis.ticks)
+
+
+def test_only_some_of_many_names_are_told() -> None:
+    axis = names([f"11-{i:02d}" for i in range(40)], "runs")
+    assert len(axis.ticks) <= 8
+    assert Frame(axis, linear(1, "")).px(0) < Frame(axis, linear(1, "")).px(39)
+
+
+def test_markers_differ_in_shape() -> None:
+    drawn = {shape: re.sub(r' class="[^"]*"', "", marks(shape, [(5, 5)])) for shape in SHAPES}
+    assert len(set(drawn.values())) == len(SHAPES)
+
+
+def test_axis_puts_values_outside_at_its_edge() -> None:
+    axis = Axis(0.0, 10.0, ())
+    assert (axis.share(-5), axis.share(5), axis.share(50)) == (0.0, 0.5, 1.0)
+
+
+def test_percentile_that_n_cannot_carry_has_no_guide() -> None:
+    stated = {"p50_ttft_ms": 41.0, "p95_ttft_ms": 44.0, "p99_ttft_ms": 44.5}
+    for samples, told in ((40, ["P50"]), (59, ["P50", "P95"]), (299, ["P50", "P95", "P99"])):
+        result = {"ttfts_ms": [40.0 + i % 5 for i in range(samples)], **stated}
+        (found,) = distributions(result, stand_in=False)
+        assert sorted(re.findall(r">(P\d\d) [\d.]+<", found.svg)) == told
+
+
+def test_close_guides_do_not_write_over_each_other() -> None:
+    given = {"P50": 10.0, "P95": 10.1, "P99": 10.2}
+    svg = cdf("ITL", [10.0, 10.1, 10.2], given, "gaps")
+    rows = sorted(float(y) for y in re.findall(r'y="([\d.]+)" class="t-mark"', svg))
+    assert all(below - above >= 14 for above, below in pairwise(rows))
+
+
+def smoke(**over: Any) -> dict[str, Any]:
+    """A smoke result with the times of its requests."""
+    return records.smoke() | {"requests": pages.requests()} | over
+
+
+def test_each_request_stands_at_the_second_it_was_sent() -> None:
+    ttft, gaps = over_time(smoke(), stand_in=False)
+    dots = places(ttft.svg, "mark speck each")
+    assert len(dots) == 40
+    assert len({round(b[0] - a[0], 1) for a, b in pairwise(dots)}) <= 2
+    assert min(range(40), key=lambda i: dots[i][1]) == 10
+    assert len(places(gaps.svg, "mark triangle each")) == 40
+    assert "40 requests over 9.8 s: 40.0 to 2040 ms; 0 failed" in ttft.svg
+
+
+def test_failed_request_has_a_cross_and_no_latency() -> None:
+    found = over_time(smoke(requests=pages.requests(failed=(3, 4))), stand_in=False)
+    assert len(places(found[0].svg, "mark cross bad")) == 2
+    assert len(places(found[0].svg, "mark speck each")) == 38
+    assert ("cross", "failed: it has no latency") in found[0].keys
+    assert found[0].table
+    assert [row[2] for row in found[0].table.rows] == ["2", "0", "0", "0", "0", "0"]
+
+
+def test_run_of_which_every_request_failed_draws_no_latency() -> None:
+    entries = pages.requests(6, failed=tuple(range(6)))
+    found = over_time(smoke(requests=entries), stand_in=False)
+    assert places(found[0].svg, "mark speck each") == []
+    assert "No request of 6 has a TTFT" in found[0].svg
+    assert found[0].table
+    assert found[0].table.rows[0][3:] == ("-", "-", "-", "-")
+
+
+def test_requests_that_were_thinned_out_are_counted() -> None:
+    found = over_time(smoke(num_prompts=6000), stand_in=False)
+    assert "n = 40 of 6000, evenly thinned" in found[0].caption
+    assert "n = 40)" in over_time(smoke(num_prompts=40), stand_in=False)[0].caption
+
+
+@pytest.mark.parametrize(
+    "entries", [None, [], "x", [None, 3, {}], [{"at_s": "soon"}], [{"at_s": 1}]]
+)
+def test_without_times_there_is_no_picture_and_the_page_says_so(entries: object) -> None:
+    assert over_time(smoke(requests=entries), stand_in=False) == []
+    found = page(n=records.live(smoke=smoke(requests=entries)))
+    assert "does not hold when each request was sent" in found.text
+
+
+def test_matrix_has_a_cell_for_each_layout_and_load_with_its_figure() -> None:
+    goodput, ttft, tpot = heats(tuning_of({"tuning": pages.tuning()}))
+    assert goodput.columns == ttft.columns == tpot.columns == ("A", "C")
+    rows = {layout: [spot.text for spot in spots] for layout, _, spots in goodput.rows}
+    assert rows["TP2 x 4, 2048 tokens, 8 seqs (B)"] == ["12", "8"]
+    assert [chosen for _, chosen, _ in goodput.rows].count(True) == 1
+    for found, better in ((goodput, max), (ttft, min), (tpot, min)):
+        spots = [row[2][0] for row in found.rows]
+        best = better(float(spot.text) for spot in spots)
+        assert all(
+            (float(s.text) == best) == s.best == (s.shade == SHADES) for s in spots if s.best
+        )
+        assert all(1 <= spot.shade <= SHADES and 0 < spot.bar <= 100 for spot in spots)
+
+
+def test_cell_without_a_figure_says_what_became_of_it() -> None:
+    document = pages.tuning()
+    found = heats(tuning_of({"tuning": document}))[0]
+    assert [(s.text, s.shade) for s in found.rows[2][2]] == [("4", 1), ("failed", 0)]
+    for cell in document["cells"]:
+        cell["ours"] = {"unmeasured": "the client starved"}
+    blank = heats(tuning_of({"tuning": document}))[0]
+    assert {spot.shade for row in blank.rows for spot in row[2]} == {0}
+    assert "0" not in {spot.text for row in blank.rows for spot in row[2]}
+
+
+def test_one_load_alone_has_a_column_for_each_measure() -> None:
+    document = pages.tuning()
+    document["cells"] = [cell for cell in document["cells"] if cell["workload"] == "A"]
+    (found,) = heats(tuning_of({"tuning": document}))
+    assert found.columns == ("goodput, requests/s", "TTFT P50, ms", "TPOT P50, ms")
+
+
+def test_sweep_marks_the_knee_where_the_document_has_it() -> None:
+    tuning = tuning_of({"tuning": pages.tuning()})
+    one, two = sweeps(tuning)
+    assert "workload A" in one.svg
+    assert "TP2 x 4, 2048 tokens, 8 seqs (B): knee at 12/s" in one.svg
+    points = places(one.svg, "mark dot")
+    assert places(one.svg, "mark dot knee")[0] in points
+    assert one.keys[0] == ("dot", "TP2 x 4, 2048 tokens, 8 seqs (B) (chosen)")
+    assert len(two.keys) == 4  # the fifth layout failed under this load
+
+
+def test_more_layouts_than_can_be_told_apart_are_left_to_the_table() -> None:
+    document = pages.tuning()
+    more = [
+        {**cell, "layout": {**cell["layout"], "max_num_seqs": 99}} for cell in document["cells"]
+    ]
+    document["cells"] += more
+    found = sweeps(tuning_of({"tuning": document}))[0]
+    assert len(found.keys) == MOST
+    assert "5 more layouts are in the table" in found.caption
+    assert len(all_cells(tuning_of({"tuning": document})).rows) == 120
+
+
+def test_same_layout_under_two_names_is_one_row() -> None:
+    document = pages.tuning()
+    document["cells"][0]["layout"]["name"] = "planned"
+    tuning = tuning_of({"tuning": document})
+    assert len(tuning.layouts) == 5
+    assert tuning.layouts[0].endswith("(planned/asked/A)")
+    assert tuning.knee(tuning.layouts[0], "A")
+
+
+def test_every_cell_is_in_figures_with_both_clients() -> None:
+    tuning = tuning_of({"tuning": pages.tuning()})
+    rows = all_cells(tuning).rows
+    first = rows[0]
+    assert first[:5] == ("TP4 x 2, 2048 tokens, 8 seqs (asked/A)", "A", "2", "done", "2")
+    assert first[5] == "100 %"
+    assert re.fullmatch(r"\d+\.\d", first[10])
+    failed = next(row for row in rows if row[3].startswith("failed"))
+    assert "out of memory at start" in failed[3]
+    assert set(failed[4:]) == {"-"}
+    assert any("is not on the node" in row[10] for row in rows)
+    assert [row[2] for row in all_knees(tuning).rows][:2] == ["12", "12"]
+
+
+def test_tuning_is_shown_with_its_choice_and_what_was_not_tried() -> None:
+    found = page(n=records.live(tuning=pages.tuning()))
+    for words in ("highest knee of those", "surely good to 12/s", "not tried: F", "9 knees"):
+        assert words in found.text, words
+    assert classes(found)["heat"] == 3
+    assert "Tuning" not in page(n=records.live()).text
+
+
+ODD: list[Any] = [
+    {}, [], "x", 3, {"cells": "x", "knees": [None], "chosen": None}, {"cells": [None, {}, 3]},
+    {"cells": [{"layout": "wide", "workload": {"name": "A"}, "rate": "inf", "status": "done"}]},
+    {"cells": [{"layout": {}, "rate": 0, "status": "done", "ours": {"request_goodput": 0}}] * 2},
+    {"chosen": {"layout": None, "why": "nothing met it", "evidence": ["x", {}, None]}},
+    {"unmeasured": "the run was stopped"},
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("odd", ODD)
+def test_odd_tunings_are_shown_and_nothing_is_invented(odd: object) -> None:
+    found = page(n=records.live(tuning=odd, reprovision=odd))
+    assert "Goodput against rate, workload" not in found.text
+    assert found.open == []
+
+
+def test_stand_in_is_in_every_picture_and_every_map() -> None:
+    document = pages.tuning()
+    for cell in document["cells"]:
+        if cell["ours"]:
+            cell["ours"]["conditions"]["stand_in"] = True
+    result = records.smoke(stand_in=True) | {"requests": pages.requests()}
+    found = page(n=records.live(smoke=result, tuning=document))
+    assert classes(found)["chart"] == classes(found)["t-stand-in"] == 6
+    assert classes(page(n=records.live(smoke=smoke(), tuning=pages.tuning())))["t-stand-in"] == 0
+
+
+def test_every_picture_has_a_name_and_says_what_it_shows() -> None:
+    found = page(n=records.live(smoke=smoke(), tuning=pages.tuning()))
+    named = [v for t, n, v in found.attributes if (t, n) == ("svg", "role")]
+    assert len(found.titles) == len(named) == found.tags["desc"] == 7
+    assert "Goodput against rate, workload A" in found.titles
+
+
+def test_mending_is_told_step_by_step() -> None:
+    found = page(n=records.live(reprovision=pages.mended()))
+    for words in (
+        "reset the GPUs",
+        "by ops: no NVLink",
+        "GPU 2 (module 7)",
+        "did drained",
+        "evidence/n01.tar",
+    ):
+        assert words in found.text, words
+    assert found.text.count("quarantined") >= 3
+    assert "Mending" not in page(n=records.live()).text
+    assert "unmeasured: it was killed" in page(
+        n=records.live(reprovision={"unmeasured": "it was killed"})
+    ).text  # fmt: skip
+
+
+def test_terminal_tells_the_choice_and_the_mending_in_a_line() -> None:
+    host = records.live(tuning=pages.tuning(), reprovision=pages.mended())
+    text = terminal(records.record(n1=host))
+    assert "tuning      TP2 x 4, 2048 tokens, 8 seqs (B); the highest knee" in text
+    assert "mending     proven: reset the GPUs; GPU 2 has no NVLink" in text
+    assert not {"tuning", "mending"} & set(terminal(records.record(n1=records.live())).split())
+
+
+def test_nodes_stand_side_by_side_and_one_without_figures_says_so() -> None:
+    record = records.fleet()
+    rows = {row.name: row for row in fleet(record)}
+    assert set(rows) == set(record["hosts"])
+    assert max(figure.bar for row in rows.values() for figure in row.figures) == 100
+    assert any(row.figures[0].text == "unmeasured" for row in rows.values())
+    assert fleet(records.record(n1=records.live())) == []
+
+
+def test_gpus_during_the_load_are_told_or_why_not() -> None:
+    seen = {"index": 0, "samples": 60, "clocks_event_reasons": 0x40,
+            "sm_clock_mhz": {"min": 1200.0, "median": 1900.0, "max": 1965.0},
+            "power_usage_mw": {"min": 200000.0, "median": 900000.0, "max": 1000000.0},
+            "temperature_c": {"unmeasured": "3 of 60 readings: timeout"}}  # fmt: skip
+    text = page(n=records.live(smoke=smoke(gpus=[seen]))).text
+    for words in ("1200 / 1900 / 1965", "200 / 900 / 1000", "3 of 60 readings", "hardware thermal"):
+        assert words in text, words
+    why = {"unmeasured": "the GPUs are not on this machine"}
+    assert "GPUs are not on this machine" in page(n=records.live(smoke=smoke(gpus=why))).text
+
+
+def test_fifty_nodes_with_long_names_are_all_there() -> None:
+    hosts = {f"rack_{i:02d}_" + "x" * 60: records.unreachable() for i in range(50)}
+    found = page(**hosts)
+    assert classes(found)["verdicts many"] == 1
+    assert len(found.ids) == 50
+
+
+def test_what_tuning_writes_is_what_is_shown() -> None:
+    cells = [c for c in pages.tuning()["cells"] if c["status"] != "skipped"]
+    chosen = tuning_choice.choose("throughput", "A", cells, Sweep())
+    written = core_tuning.document("n01", "throughput", cells, Sweep(), chosen)
+    tuning = tuning_of({"tuning": written})
+    assert tuning.chosen in tuning.layouts
+    assert tuning.evidence[0].startswith("TP4 x 2, 4096 tokens, 16 seqs (E): knee 16/s (surely")
+    assert len(all_knees(tuning).rows) == 10
+    assert ("TP8 x 1, 2048 tokens, 8 seqs (C)", "C", "none") in [
+        r[:3] for r in all_knees(tuning).rows
+    ]
+    assert {knee.rate for knee in tuning.knees} >= {4.0, 8.0, 12.0, 16.0, None}
+
+
+def test_what_the_smoke_test_writes_is_what_is_drawn() -> None:
+    sent = [smoke_record(number) for number in range(8)]
+    entries = each(Run((*sent, replace(sent[-1], chunks=(), error="status 503"))))
+    found = over_time({"requests": entries}, stand_in=False)
+    assert len(places(found[0].svg, "mark speck each")) == 8
+    assert len(places(found[0].svg, "mark cross bad")) == 1
+    assert len(places(found[1].svg, "mark triangle each")) == 8

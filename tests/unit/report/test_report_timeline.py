@@ -1,0 +1,121 @@
+"""This run against the record as a picture, and the manifest that decided its figures."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import pytest
+
+from deploy.core import history, record
+from deploy.core.timeline import timeline
+from deploy.report.manifest import manifest_of
+from deploy.report.timeline import timeline_of
+from tests.unit.core import runs
+from tests.unit.report import records
+from tests.unit.report.pages import classes, page
+from tests.unit.report.test_report_charts import places
+
+NEW_DRIVER = {"versions__driver": "580.159.03"}
+
+
+def document(*later: dict[str, Any], count: int = 8) -> dict[str, Any]:
+    """What stands in a HostRecord after `count` accepted runs and later ones."""
+    first = [runs.run(i, day) for i, day in enumerate(runs.days(5, count, 0.01))]
+    known = runs.kept(first)
+    entry = record.accept_entry("n01", known.runs, "ops", "burn-in", "2026-10-20T09:00:00Z")
+    known = runs.kept([*first, entry, *later])
+    manifest = known.runs[-1]["manifest"]
+    return {**history.against(known), "timeline": timeline(known), "manifest": manifest}
+
+
+def slow(number: int, **fields: object) -> dict[str, Any]:
+    """A run that is a tenth slower."""
+    return runs.run(number, {m: v * 1.1 for m, v in runs.BASE.items()}, **fields)
+
+
+def test_newest_run_is_marked_outside_the_band_of_the_baseline() -> None:
+    found = timeline_of(document(runs.run(9), slow(10, **NEW_DRIVER)))
+    assert [figure.caption.split(";")[0] for figure in found.figures] == [
+        "TTFT",
+        "ITL",
+        "TPOT",
+        "E2E",
+    ]
+    ttft = found.figures[0].svg
+    assert len(places(ttft, "mark square")) == 8
+    assert len(places(ttft, "mark dot")) == 1
+    (newest,) = places(ttft, "mark diamond")
+    (band,) = re.findall(r'y="([\d.]+)" width="[\d.]+" height="([\d.]+)" rx="0" class="band"', ttft)
+    assert newest[1] < float(band[0])  # above it: slower
+    assert newest[0] > max(x for x, _ in places(ttft, "mark square"))
+    assert "the newest 45.1 ms, outside the baseline" in ttft
+    assert all(float(band[0]) <= y <= sum(map(float, band)) for _, y in places(ttft, "mark square"))
+
+
+def test_change_has_a_letter_in_each_picture_and_its_words_beside() -> None:
+    found = timeline_of(document(runs.run(9), slow(10, **NEW_DRIVER), slow(11)))
+    assert [words for words, _ in found.changes] == ["A, 2026-10-11 09:00", "B, 2026-10-12 09:00"]
+    assert "-> 580.159.03" in found.changes[0][1]
+    assert all(figure.svg.count('class="change"') == 2 for figure in found.figures)
+
+
+def test_run_that_counts_nowhere_has_a_place_and_no_height() -> None:
+    starved = slow(9)
+    starved["figures"]["verdict"] = "invalid"
+    found = timeline_of(document(runs.run(10), starved))
+    (x, _), *rest = places(found.figures[0].svg, "mark cross")
+    assert not rest
+    assert x > max(at for at, _ in places(found.figures[0].svg, "mark dot"))
+    assert found.table.rows[0][2:] == ("-", "-", "-", "-", "its verdict is invalid")
+    assert places(found.figures[0].svg, "mark diamond") == []
+
+
+def test_without_a_baseline_there_is_no_band() -> None:
+    known = runs.kept([runs.run(0), runs.run(1)])
+    found = timeline_of({**history.against(known), "timeline": timeline(known)})
+    assert "no baseline is accepted" in found.figures[0].caption
+    assert "band" not in found.figures[0].svg
+
+
+def test_baseline_too_small_to_predict_shows_its_own_spread() -> None:
+    found = document(runs.run(9))
+    found["hint"] = {}
+    assert "accepted, least to most" in timeline_of(found).figures[0].caption
+
+
+def test_page_shows_all_runs_and_the_whole_manifest() -> None:
+    found = page(n=records.live(record=document(slow(10, **NEW_DRIVER))))
+    assert classes(found)["change"] == 4
+    for words in ("9 runs in figures", "accepted as the baseline", "cache salt",
+                  "smoke-10", "580.159.03", "fields,"):  # fmt: skip
+        assert words in found.text, words
+
+
+def test_manifest_tells_each_field_whole_and_what_is_not_known() -> None:
+    manifest = runs.manifest(serving__config={"b": "x" * 90, "a": 1},
+                             versions__driver={"unmeasured": "no driver"})  # fmt: skip
+    found = manifest_of({"record": {"manifest": manifest}})
+    told = dict(pair for _, rows in found.groups for pair in rows)
+    assert "unmeasured: no driver" in told.values()
+    assert f"a=1; b={'x' * 90}" in told.values()
+    assert re.fullmatch(r"\d+ fields, [1-9]\d* of them unmeasured", found.summary)
+
+
+@pytest.mark.parametrize("odd", [None, {}, "x", {"fields": {}}, {"fields": 3}])
+def test_result_without_a_manifest_says_so(odd: object) -> None:
+    assert manifest_of({"record": {"manifest": odd}}).why.startswith("unmeasured")
+
+
+ODD: list[Any] = [
+    None, "x", {}, {"runs": "x"}, {"runs": [None, {}, 3]},
+    {"runs": [{"at": 3, "medians": {"ttft": "fast"}}]},
+    {"runs": [{"medians": {"ttft": 0.0}}]}, {"runs": [{"medians": {"ttft": 1e-9}}] * 100},
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("odd", ODD)
+def test_odd_timelines_draw_what_they_hold_and_no_more(odd: object) -> None:
+    found = timeline_of({"timeline": odd, "hint": {"ttft": "x"}})
+    assert len(found.figures) <= 1
+    assert page(n=records.live(record={"timeline": odd})).open == []
