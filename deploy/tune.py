@@ -1,0 +1,40 @@
+"""Find the layout for the goal:  pyinfra inventories/prod.py deploy/tune.py -y
+
+On a node that b200.py took live and that has no traffic: each layout that can be is deployed as
+b200.py would, its request rate swept to the goodput knee by our client and `vllm bench serve`; then
+the node is put back, and the layout for the goal written as inventory data with its evidence
+(docs/tuning.md). Killed at any moment, it goes on at the cell it was at. `--dry` tells what it
+would try and how long that takes at most.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+
+from pyinfra.context import config, host
+
+from deploy import operations, preflight
+from deploy.entry import node_of
+from deploy.stages import canary, gateway, serving, smoke, warmup
+from deploy.tune_run import Tuning
+
+config.REQUIRE_PYINFRA_VERSION = ">=3.10,<4"
+
+# A tuning is one operation, longer than what group data allows one; its commands have limits.
+_WEEK_S = 7 * 24 * 3600
+
+node = node_of(host)
+tuning = Tuning(node, partial(preflight.parsed, host.inventory.get_host(host.name)))
+
+operations.observe(name="Observe", node=node)
+operations.require_proven(name="Prove", node=node)
+operations.converge(name="Tune", node=node, stage=tuning.cells, _timeout=_WEEK_S)
+operations.converge(name="Put back", node=node, stage=tuning.clear)
+operations.converge(name="Serving", node=node, stage=serving.STAGE)
+operations.converge(name="Warm-up", node=node, stage=warmup.STAGE)
+operations.converge(name="Gateway", node=node, stage=gateway.STAGE)
+operations.converge(name="Canary", node=node, stage=canary.STAGE)
+operations.converge(name="Choice", node=node, stage=tuning.choice)
+operations.converge(name="Smoke", node=node, stage=smoke.STAGE)
+operations.require_served_well(name="Proof", node=node)
+operations.conclude(name="Live", node=node)

@@ -1,0 +1,98 @@
+"""deploy/tune.py on a simulated node, killed in the middle and run again: each cell once.
+
+The stand-in's figures mean nothing; what is shown is the road: layouts deployed for real, cells on
+the disk before the next begins, nothing measured twice, the node put back as it was.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from deploy import tune_store
+from deploy.core import tuning_words
+from tests.e2e.conftest import SHORT_SMOKE, Boot
+from tests.e2e.driving import ROOT, Outcome, command, deploy, on
+
+NODE = "b200-1"
+TUNE = {
+    "layouts": ["asked", "A"], "requests": 8, "seconds": 0, "first": 8, "most": 16, "cells": 2,
+}  # fmt: skip
+ASKED = (*SHORT_SMOKE, "--data", f"tune={json.dumps(TUNE)}")
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Where the cells of this module are kept."""
+    return tmp_path_factory.mktemp("tuning")
+
+
+def serves(outcome: Outcome) -> None:
+    """All but what a busy machine may spoil, the smoke test's own figures, was done."""
+    assert outcome.code == 0 or outcome.host(NODE)["stage"] == "smoke", outcome.said[-3000:]
+
+
+@pytest.fixture(scope="module")
+def killed(boot: Boot, folder: Path) -> list[dict[str, Any]]:
+    """The lines of a tuning that was killed as soon as it had told of the second layout's cell."""
+    boot("healthy")
+    serves(deploy("b200.py", *SHORT_SMOKE))
+    with subprocess.Popen(
+        command("tune.py", *ASKED), cwd=ROOT, env=os.environ | {"B200_TUNING": str(folder)},
+        stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True,
+    ) as run:  # fmt: skip
+        assert run.stderr is not None
+        said = []
+        for line in run.stderr:
+            said.append(line)
+            if "(A): chat 8/s" in line:
+                break
+        run.send_signal(signal.SIGKILL)
+    lines = tune_store.read(folder, NODE)
+    assert lines, "".join(said)[-3000:]
+    return lines
+
+
+@pytest.fixture(scope="module")
+def resumed(killed: list[dict[str, Any]], folder: Path) -> Outcome:
+    """The same tuning, run again to its end."""
+    assert len(on(NODE, "ls /etc/vllm").split()) == 4, "it was killed on the second layout"
+    outcome = deploy("tune.py", *ASKED, B200_TUNING=str(folder))
+    serves(outcome)
+    return outcome
+
+
+def test_each_cell_is_measured_once_whatever_killed_the_run(
+    killed: list[dict[str, Any]], resumed: Outcome, folder: Path
+) -> None:
+    """A cell whose client starved on a busy machine is failed, and measured again; none else is."""
+    lines = tune_store.read(folder, NODE)
+    assert lines[: len(killed)] == killed
+    done = [_named(line) for line in lines if line.get("cell", {}).get("status") == "done"]
+    assert len(done) == len(set(done))
+    before = [_named(line) for line in killed if line["kind"] == "cell"]
+    assert before[0] == (4, 8)
+    assert before[-1] == (2, 8)
+    found = resumed.host(NODE)["tuning"]
+    assert {(c["layout"]["tensor_parallel"], c["rate"]) for c in found["cells"]} >= set(done)
+    assert all("unmeasured" in cell["bench"] for cell in found["cells"])
+
+
+def _named(line: dict[str, Any]) -> tuple[int, float]:
+    return line["cell"]["layout"]["tensor_parallel"], line["cell"]["rate"]
+
+
+def test_choice_is_written_and_the_node_is_as_its_inventory_says(resumed: Outcome) -> None:
+    assert resumed.directory is not None
+    text = (resumed.directory / f"{NODE}.layout.py").read_text()
+    layout = resumed.host(NODE)["tuning"]["chosen"]["layout"]
+    assert tuning_words.values(text) == {k: v for k, v in layout.items() if k != "name"}
+    assert on(NODE, "ls /etc/vllm").split() == ["replica-0.yaml", "replica-1.yaml"]
+    again = deploy("b200.py", *SHORT_SMOKE).host(NODE)["stages"]
+    assert [stage["name"] for stage in again if stage["changes"] and stage["name"] != "smoke"] == []

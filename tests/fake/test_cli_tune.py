@@ -1,0 +1,71 @@
+"""deploy/tune.py through the real CLI: told beforehand, deployed, measured, put back, written."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+
+import pytest
+
+from tests.fake.fleet import Fleet
+from tests.fake.machine import measured
+
+TUNE = {"layouts": ["asked", "A", "Z"], "requests": 60, "seconds": 1, "resolution": 0.5}
+BENCH = {"p50_ttft_ms": 55.0, "p50_e2el_ms": 50.5, "command": ["vllm", "bench", "serve"]}
+
+
+@pytest.fixture
+def fleet(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Fleet:
+    """One node that b200.py took live; it meets the objective below 8 requests a second."""
+    monkeypatch.setenv("B200_TUNING", str(tmp_path / "tuning"))
+    fleet = Fleet(tmp_path)
+    fleet.add("n01")
+    assert fleet.run("b200.py").code == 0
+    machine = fleet.machine("n01")
+    machine.answers = {
+        r"measure .*--rate 8 ": (False, answer(good=12)),
+        r"measure .*--rate ": (True, answer(good=60)),
+        r"bench .*--rate ": (True, json.dumps(BENCH)),
+    }
+    machine.log.clear()
+    machine.save()
+    return fleet
+
+
+def answer(good: int, of: int = 60) -> str:
+    """A smoke result with so many good requests."""
+    share = {"num_prompts": of, "goodput_share": good / of, "request_goodput": 3.9, "failed": 0}
+    return json.dumps({**measured(), **share})
+
+
+def test_dry_run_tells_it_and_a_run_does_it_and_puts_the_node_back(fleet: Fleet) -> None:
+    asked = ("--data", f"tune={json.dumps(TUNE)}")
+    dry = fleet.run("tune.py", "--dry", *asked, yes=False)
+    told = [line for line in dry.stderr.splitlines() if "would tune" in line]
+    assert len(told) == 2
+    assert "TP2 x 4, 2048 tokens, 8 seqs (A): up to 12 cells of chat 128/64 from 4/s" in told[1]
+    assert re.search(r"at most about \d+ m", told[1])
+    assert "not tried: Z: unknown; known: A, B, C, D, E, asked, plan, " in dry.stderr
+    assert not fleet.machine("n01").ran(r"measure |systemctl stop")
+    assert not (fleet.folder / "tuning").exists()
+
+    before = fleet.machine("n01").text("/etc/vllm/replica-0.yaml")
+    run = fleet.run("tune.py", *asked)
+    assert run.code == 0, run.stderr
+    found = run.hosts["n01"]["tuning"]
+    assert [(cell["layout"]["name"], cell["rate"]) for cell in found["cells"]] == [
+        (name, rate) for name in ("asked", "A") for rate in (4, 8, 5.66)
+    ]
+    assert [knee["rate"] for knee in found["knees"]] == [5.66] * 2
+    assert found["cells"][0]["difference"] == {"ttft": 0.1, "e2el": 0.01}
+    assert found["chosen"]["layout"]["name"] == "asked"
+    assert "tensor_parallel = 4\n" in run.report
+    assert "# Why: goal latency" in run.report
+    assert "at most about 0 s left" in run.stderr
+
+    machine = fleet.machine("n01")
+    assert machine.text("/etc/vllm/replica-0.yaml") == before
+    assert machine.is_active("haproxy.service")
+    assert not machine.is_active("vllm@2.service")
+    assert run.outcomes == {"n01": "live"}
