@@ -89,6 +89,7 @@ def notes(directory: Path = STATE_DIRECTORY) -> dict[str, Any]:
         "packages": attempt(lambda: note(directory / "packages.json")),
         "reboot": attempt(lambda: note(directory / "reboot.json")),
         "marked": attempt(lambda: note(directory / "marked.json")),
+        "quarantine": attempt(lambda: note(directory / "quarantine.json")),
         "canary": {p.stem[len("vllm") :]: attempt(partial(note, p)) for p in canary},
         "warm": {p.stem.removeprefix("warm-"): attempt(partial(note, p)) for p in warm},
     }

@@ -12,7 +12,7 @@ import io
 import os
 import re
 import socket as sockets
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -116,10 +116,15 @@ def keep(socket: Path = SOCKET, kept: Path = KEPT, config: Path = CONFIG) -> Non
     """
     try:
         ports = dict(_SERVER.findall(config.read_text())) if config.exists() else {}
-        rows = [row for row in states(socket) if row["srv_admin_state"] != "0"]
+        rows = [row for row in states(socket) if _is_changed(row)]
         _write(kept, [{**r, "srv_port": ports.get(r["srv_name"], r["srv_port"])} for r in rows])
     except OSError as error:
         raise HAProxyError(f"{kept}: {error.strerror}") from error
+
+
+def _is_changed(row: dict[str, str]) -> bool:
+    """Whether somebody set it aside, or gave it another weight than the configuration does."""
+    return row["srv_admin_state"] != "0" or row["srv_uweight"] != row["srv_iweight"]
 
 
 def _write(kept: Path, rows: list[dict[str, str]]) -> None:
@@ -134,13 +139,35 @@ def forget(over: Callable[[str], bool], kept: Path = KEPT) -> None:
 
     Whoever set it may have found no HAProxy to take it back from.
     """
+    maint = str(_ADMIN["maint"])
+    rows = _kept(kept)
+    _write(kept, [r for r in rows if r["srv_admin_state"] != maint or not over(r["srv_name"])])
+
+
+def strike(names: Collection[str], kept: Path = KEPT) -> None:
+    """Drop what is kept of some servers, "replicas/vllm0", while no HAProxy runs to be told."""
+    _write(kept, [r for r in _kept(kept) if f"{r['be_name']}/{r['srv_name']}" not in names])
+
+
+def _kept(kept: Path) -> list[dict[str, str]]:
     try:
         text = kept.read_text()
     except FileNotFoundError:
-        return
-    rows = rows_of(text) if text.count("\n") > 1 else []
-    maint = str(_ADMIN["maint"])
-    _write(kept, [r for r in rows if r["srv_admin_state"] != maint or not over(r["srv_name"])])
+        return []
+    return rows_of(text) if text.count("\n") > 1 else []
+
+
+def set_share(
+    name: str, percent: int, socket: Path = SOCKET, kept: Path = KEPT, backend: str = BACKEND
+) -> int:
+    """In rotation with a share of the weight it is configured with, 1 at least; the weight."""
+    whole = int(state(name, socket, backend)["srv_iweight"])
+    weight = min(whole, max(1, round(whole * percent / 100)))
+    said = ask(f"set server {backend}/{name} weight {weight}", socket).strip()
+    if said:
+        raise HAProxyError(f"HAProxy: {backend}/{name} to weight {weight}: {_line(said)}")
+    set_state(name, "ready", socket, kept, backend)
+    return weight
 
 
 def states(socket: Path = SOCKET) -> list[dict[str, str]]:

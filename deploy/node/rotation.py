@@ -15,7 +15,10 @@ from functools import partial
 from deploy.node import haproxy, router
 from deploy.node.haproxy import HAProxyError
 
-_USAGE = "usage: rotation list | drain NAME | ready NAME | out N | back N | keep | forget | follow"
+_USAGE = (
+    "usage: rotation list | drain NAME | ready NAME | share NAME PERCENT | out N | back N | keep | "
+    "forget | follow"
+)
 
 
 def out(name: str) -> None:
@@ -54,8 +57,19 @@ def _is_warm(name: str) -> bool:
 
 def put(name: str, state: str) -> None:
     """A replica or a node of the fleet, as a person asks."""
+    haproxy.set_state(name, state, backend=_home(name))
+
+
+def give(name: str, percent: int) -> None:
+    """In rotation with a share of its weight, as one that comes back gets at first."""
+    weight = haproxy.set_share(name, percent, backend=_home(name))
+    print(f"{name}: {percent} %, weight {weight}")
+
+
+def _home(name: str) -> str:
+    """The backend of a server; a name that none has is left to HAProxy to refuse."""
     homes = [row["be_name"] for row in haproxy.states() if row["srv_name"] == name]
-    haproxy.set_state(name, state, backend=homes[0] if homes else haproxy.BACKEND)
+    return homes[0] if homes else haproxy.BACKEND
 
 
 def main(args: list[str]) -> int:
@@ -65,6 +79,8 @@ def main(args: list[str]) -> int:
             act = tell
         case ["drain" | "ready" as state, name]:
             act = partial(put, name, state)
+        case ["share", name, percent] if percent.isdigit() and 1 <= int(percent) <= 100:
+            act = partial(give, name, int(percent))
         case ["out", number] if number.isdigit():
             act = partial(out, f"vllm{number}")
         case ["back", number] if number.isdigit():

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from . import grub, modules, numa, nvml, pci, procfs, settings, site, swap
+from . import cures, grub, modules, numa, nvml, pci, procfs, settings, site, swap
 from .modprobe import SCENARIO
 from .tree import Tree, bind, remounted_writable, tmpfs, write
 
@@ -135,9 +135,10 @@ def main() -> None:
     site.do(scenario)
     loaded = modules.at_boot(unavailable=scenario["modules"]["unavailable"])
     driver, parameters = loaded.get("nvidia"), modules.options("nvidia")
-    boots = count_boot()
-    text = nvml.conf(scenario, driver, parameters, boots, time.time())
+    boots, now = count_boot(), time.time()
+    text = nvml.conf(scenario, driver, parameters, boots, now, cures.at_boot(boots, now))
     (RUN / "nvml.conf").write_text(text, encoding="utf-8")
+    cures.keep_boot(driver, parameters, boots, now)
     gpu_driver = next((name for name in ("nvidia", "nouveau") if name in loaded), None)
     cover_folder("pci", pci.tree(scenario, gpu_driver), Path("/sys/bus/pci"))
     cover_folder("node", numa.tree(scenario), Path("/sys/devices/system/node"))

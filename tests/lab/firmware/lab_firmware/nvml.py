@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from .cures import Event
 
 RUN = Path("/run/b200-lab")
 FABRIC_MARKER = RUN / "fabric-completed"
@@ -25,12 +28,17 @@ def conf(
     driver: str | None,
     parameters: Mapping[str, str],
     boots: int,
-    now: float,
+    booted: float,
+    events: Sequence[Event] = (),
+    now: float | None = None,
 ) -> str:
     """The file's text for a node whose loaded driver is `driver` (None: not loaded).
 
-    `boots` counts this boot from 1 and `now` is its time: faults that come `later` depend on both.
+    `boots` counts this boot from 1, `booted` is its time, `events` are what happened to the node:
+    faults that come `later` depend on them. What is due `now` (at the boot) holds at once.
     """
+    from . import cures  # it shows what this module says
+
     fabric = scenario["fabric"]
     lines = [
         *([f"kernel.version={driver}"] if driver else []),
@@ -45,7 +53,8 @@ def conf(
         *(_links_off(scenario) if parameters.get("NVreg_NvLinkDisable") == "1" else ()),
     ]
     for change in scenario["later"]:
-        if boots >= change["boot"]:
-            due = int(now) + change["after_s"]
-            lines += [f"@{due} {key}={value}" for key, value in change["nvml"].items()]
+        if boots >= change["boot"] and not cures.is_cured(change, events):
+            due = int(booted) + change["after_s"]
+            at = "" if due <= (booted if now is None else now) else f"@{due} "
+            lines += [f"{at}{key}={value}" for key, value in change["nvml"].items()]
     return "\n".join(lines) + "\n"

@@ -1,0 +1,49 @@
+"""A helper program that gets its time and no more, even where no signal ends it.
+
+What asks a sick GPU may sit in the driver, where SIGKILL does not reach it; waiting for its end, as
+subprocess.run does after its time-out, would take as long as the fault.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+from collections.abc import Sequence
+from contextlib import suppress
+
+GRACE_S = 2.0
+
+
+def run(argv: Sequence[str], within_s: float) -> subprocess.CompletedProcess[bytes]:
+    """Its exit status and output. Raises OSError when there is no such program or time is up."""
+    child = subprocess.Popen(
+        argv,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        start_new_session=True,
+    )
+    try:
+        out, err = child.communicate(timeout=within_s)
+    except subprocess.TimeoutExpired:
+        _abandon(child)
+        raise TimeoutError(f"{argv[0]} took more than {within_s:g} s") from None
+    return subprocess.CompletedProcess(argv, child.returncode, out, err)
+
+
+def _abandon(child: subprocess.Popen[bytes]) -> None:
+    """Kill it with all that it started; one that stays is left behind."""
+    with suppress(ProcessLookupError):
+        os.killpg(child.pid, signal.SIGKILL)
+    for pipe in (child.stdout, child.stderr):
+        if pipe is not None:
+            pipe.close()
+    with suppress(subprocess.TimeoutExpired):
+        child.wait(timeout=GRACE_S)
+
+
+def last_line(done: subprocess.CompletedProcess[bytes]) -> str:
+    """What a program that failed says of it."""
+    lines = (done.stderr or done.stdout).decode(errors="replace").strip().splitlines()
+    return lines[-1].strip() if lines else f"it exited {done.returncode} and said nothing"
