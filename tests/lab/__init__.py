@@ -14,8 +14,11 @@ from tests.lab.faults import (
     unplug,
 )
 from tests.lab.lab import (
+    bmc_down,
+    bmc_up,
     down,
     freeze,
+    inject,
     kill,
     power_on,
     reset_host,
@@ -32,8 +35,11 @@ __all__ = [
     "LabPaths",
     "add_archive",
     "block_mirror",
+    "bmc_down",
+    "bmc_up",
     "down",
     "freeze",
+    "inject",
     "kill",
     "lab_paths",
     "large_disk",

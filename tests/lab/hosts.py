@@ -12,13 +12,14 @@ from pathlib import Path
 from tests.lab import cgroups, network
 from tests.lab.mounts import mount_overlay, mounted_below, remove_tree, unmount_below
 from tests.lab.paths import LabError, LabPaths, host_index
-from tests.lab.seed import seed_disk
+from tests.lab.seed import note_act, seed_disk
 from tests.lab.shell import detach
 from tests.lab.ssh import wait_for_ssh
 
 # nspawn with --keep-unit exits 133 when the guest asks for a reboot: start it again then. The
 # shell joins the host's control groups first, so that all it starts is born in them. A file
-# "stays-off" beside the root lets the host not come back (tests/lab/node_faults.py).
+# "stays-off" beside the root lets the host not come back (tests/lab/node_faults.py); "warm-boot"
+# tells the firmware that the power was never cut (tests/lab/firmware/lab_firmware/cures.py).
 _SUPERVISOR = """
 name=$1 root=$2 netns=$3; shift 3
 for group in "$@"; do echo $$ > "$group/cgroup.procs" || exit 90; done
@@ -30,6 +31,7 @@ while :; do
   echo "b200-lab: $name ended with $code"
   [ "$code" = 133 ] || exit "$code"
   [ ! -e "$root/../stays-off" ] || exit 0
+  touch "$root/var/lib/b200-lab/warm-boot"
 done
 """
 
@@ -39,11 +41,16 @@ def is_running(name: str) -> bool:
     return cgroups.condition(name) in ("running", "frozen")
 
 
-def create(lab: LabPaths, name: str, scenario: str) -> None:
-    """Give a host a fresh disk and boot it, whatever was left of it before."""
+def create(lab: LabPaths, name: str, scenario: str, act: str = "") -> None:
+    """Give a host a fresh disk and boot it, whatever was left of it before.
+
+    *act*: what its simulated hardware is told was done to it, before it boots.
+    """
     remove(lab, name)
     _mount(lab, name)
     seed_disk(lab, name, lab.host(name) / "root", scenario)
+    if act:
+        note_act(lab.host(name) / "root", act)
     boot(lab, name)
 
 

@@ -8,7 +8,7 @@ import subprocess
 from collections.abc import Sequence
 from typing import Any
 
-from tests.lab import cgroups, hosts, network, ssh
+from tests.lab import bmc, cgroups, hosts, network, ssh
 from tests.lab.mounts import remove_tree
 from tests.lab.paths import VM_NAME, LabError, LabPaths, host_address, host_name, lab_paths
 from tests.lab.rootfs import ensure_base
@@ -92,6 +92,8 @@ def _ensure_hosts(
         {"name": name, "address": host_address(name), "scenario": wanted[name]} for name in order
     ]
     state = {**services, "hosts": [*entries, *machines]}
+    if bmc.service(lab).pid() is not None:
+        state["bmc"] = bmc.service(lab).entry()
     write_state(lab, state)
     return state
 
@@ -102,6 +104,8 @@ def down(purge: bool = False, progress: Progress = say) -> None:
     lab = lab_paths()
     with lab_lock(lab):
         stop_services(lab)
+        bmc.service(lab).stop()
+        remove_tree(lab.host_keys)
         removed = [*hosts.remove_all(lab), *([VM_NAME] if vm.remove(lab) else [])]
         network.remove_bridge()
         lab.state_file.unlink(missing_ok=True)
@@ -109,6 +113,31 @@ def down(purge: bool = False, progress: Progress = say) -> None:
         if purge:
             remove_tree(lab.root)
     progress(f"lab: {len(removed)} hosts removed" + (", caches too" if purge else ""))
+
+
+def bmc_up(progress: Progress = say) -> dict[str, Any]:
+    """Start the hosts' management controller; returns its entry in ``lab.json``."""
+    lab = lab_paths()
+    with lab_lock(lab):
+        state = read_state(lab)
+        if not state.get("hosts"):
+            raise LabError("no lab is up: `b200 lab up` starts one")
+        with timed(progress, "bmc: starting the Redfish emulator"):
+            bmc.service(lab).start()
+        state["bmc"] = bmc.service(lab).entry()
+        write_state(lab, state)
+    return dict(state["bmc"])
+
+
+def bmc_down(progress: Progress = say) -> None:
+    """Stop the hosts' management controller."""
+    lab = lab_paths()
+    with lab_lock(lab):
+        bmc.service(lab).stop()
+        state = read_state(lab)
+        if state.pop("bmc", None):
+            write_state(lab, state)
+    progress("bmc: stopped")
 
 
 def down_vm(progress: Progress = say) -> None:
@@ -210,3 +239,11 @@ def set_scenario(name: str, scenario: str) -> None:
         write_scenario(lab.host(name) / "root", scenario)
         (host_entry(state, name) or {})["scenario"] = scenario
         write_state(lab, state)
+
+
+def inject(name: str, scenario: str) -> None:
+    """Let the `later` faults of a scenario begin on a running host, now and not at a boot."""
+    set_scenario(name, scenario)
+    done = run(name, ["/usr/lib/b200-lab/cures", "inject"])
+    if done.returncode:
+        raise LabError(f"{name}: the fault was not made: {done.stderr.strip()}")

@@ -115,7 +115,7 @@ def pinned_key_again(name: str) -> None:
     root = _root(name)
     for path in (root / "etc/systemd/system").rglob(_NEW_KEY):
         path.unlink()
-    write_keys(known(name), root)
+    write_keys(known(name), root, name)
     done = run_in_host(name, ["systemctl", "restart", "ssh.service"])
     _ok(name, done.returncode, done.stderr)
 

@@ -14,6 +14,8 @@ BRIDGE = "labbr0"
 BRIDGE_ADDRESS = "10.77.0.1"
 PREFIX_LENGTH = 24
 MIRROR_PORT = 8780
+BMC_PORT = 8790
+IPMI_PORT = 8791
 MAX_HOSTS = 64
 MODEL_NAME = "tiny-llama"
 VM_NAME = "b200-vm"
@@ -95,6 +97,16 @@ class LabPaths:
     def tools(self) -> Path:
         """Virtual environment used to fetch wheels and to train the tokenizer."""
         return self.root / "tools"
+
+    @property
+    def bmc(self) -> Path:
+        """The Redfish emulator: its certificate, its password, its process."""
+        return self.root / "bmc"
+
+    @property
+    def host_keys(self) -> Path:
+        """Host keys of those hosts that have one of their own, by name."""
+        return self.root / "host_keys"
 
     @property
     def cache(self) -> Path:

@@ -144,9 +144,11 @@ def _later(gpus: list[dict[str, Any]], written: dict[str, Any], where: str) -> l
         facts = _one_by_one(nvml_conf.conf(changed, written["hang"]), len(gpus))
         old = _one_by_one(now, len(gpus))
         nvml = {key: value for key, value in facts.items() if old.get(key) != value}
-        changes.append(
-            {"boot": change.get("boot", 1), "after_s": change.get("after_s", 0), "nvml": nvml}
-        )
+        if "fabric_manager" in change:
+            nvml["fabric.manager"] = change["fabric_manager"]
+        when = {"boot": change.get("boot", 1), "after_s": change.get("after_s", 0)}
+        kept = {key: change[key] for key in ("stops", "cured_by") if key in change}
+        changes.append({**when, "nvml": nvml, **kept})
     return changes
 
 

@@ -134,6 +134,9 @@ GPU: dict[str, Any] = {
 #: Keys of a GPU that belong to one board and are not given in the shared `gpu:` part.
 GPU_OWN = ("uuid", "serial", "pci_address", "module_id", "numa_node", "bridges")
 
+#: What can take a fault away, from the least on; each does what those before it do.
+CURES = ("restart", "gpu-reset", "reboot", "power-cycle", "reimage", "nothing")
+
 SCENARIO: dict[str, Any] = {
     "extends": str,
     "description": str,
@@ -174,7 +177,16 @@ SCENARIO: dict[str, Any] = {
     "packages": dict,
     "hang": [str],
     "xids": [{"gpu": int, "code": int, "text": str, "after_s": int}],
-    "later": [{"boot": int, "after_s": int, "gpus": dict}],
+    "later": [
+        {
+            "boot": int,
+            "after_s": int,
+            "gpus": dict,
+            "fabric_manager": frozenset({"runs", "fails", "dies"}),
+            "stops": [str],
+            "cured_by": frozenset(CURES),
+        }
+    ],
 }
 
 

@@ -8,7 +8,7 @@ import os
 import shutil
 from pathlib import Path
 
-from tests.lab import kernels
+from tests.lab import kernels, ssh
 from tests.lab.paths import LabPaths
 from tests.lab.scenario import render
 
@@ -27,20 +27,26 @@ def seed_disk(lab: LabPaths, name: str, root: Path, scenario: str) -> None:
     (etc / "hostname").write_text(f"{name}\n", encoding="utf-8")
     (etc / "hosts").write_text(f"127.0.0.1 localhost\n127.0.1.1 {name}\n", encoding="utf-8")
     (etc / "machine-id").write_text(f"{machine_id(name)}\n", encoding="utf-8")
-    write_keys(lab, root)
+    write_keys(lab, root, name)
     write_scenario(root, scenario)
     kernels.install_kernel(root, kernels.running())
     install_firmware(root)
 
 
-def write_keys(lab: LabPaths, root: Path) -> None:
-    """Write the login key and the host key that this machine's known_hosts names."""
+def write_keys(lab: LabPaths, root: Path, name: str) -> None:
+    """Write the login key and the host's key."""
     authorized = root / "root/.ssh/authorized_keys"
     authorized.parent.mkdir(mode=0o700, exist_ok=True)
     _install(lab.ssh_key.with_suffix(".pub"), authorized, 0o600)
-    host_key = root / "etc/ssh/ssh_host_ed25519_key"
-    _install(lab.host_key, host_key, 0o600)
-    _install(lab.host_key.with_suffix(".pub"), host_key.with_suffix(".pub"), 0o644)
+    host_key, its_own = root / "etc/ssh/ssh_host_ed25519_key", ssh.host_key(lab, name)
+    _install(its_own, host_key, 0o600)
+    _install(its_own.with_suffix(".pub"), host_key.with_suffix(".pub"), 0o644)
+
+
+def note_act(root: Path, act: str) -> None:
+    """Tell the simulated hardware what was done to it from outside, one word a line."""
+    with open(root / "etc/b200-lab/acts", "a", encoding="utf-8") as file:
+        file.write(f"{act}\n")
 
 
 def check_scenario(scenario: str) -> None:

@@ -21,6 +21,12 @@ def ensure_keys(lab: LabPaths) -> None:
             run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-C", comment, "-f", key])
 
 
+def host_key(lab: LabPaths, name: str) -> Path:
+    """Private host key of a host: its own once it was re-imaged, else the one all share."""
+    own = lab.host_keys / name
+    return own if own.exists() else lab.host_key
+
+
 def known_hosts_text(names: Sequence[str], host_key: str) -> str:
     """Return a known_hosts file: one line a host, its address and the key (``type base64``)."""
     key = " ".join(host_key.split()[:2])
@@ -50,9 +56,9 @@ def reached(entries: Sequence[Mapping[str, Any]]) -> list[str]:
 
 def write_files(lab: LabPaths, names: Sequence[str]) -> None:
     """Write known_hosts and ssh_config for the given hosts."""
-    public = lab.host_key.with_suffix(".pub").read_text(encoding="utf-8")
+    public = {name: host_key(lab, name).with_suffix(".pub").read_text("utf-8") for name in names}
     for path, text in (
-        (lab.known_hosts, known_hosts_text(names, public)),
+        (lab.known_hosts, "".join(known_hosts_text([name], public[name]) for name in names)),
         (lab.ssh_config, ssh_config_text(lab, names)),
     ):
         fresh = path.with_suffix(".new")
@@ -76,11 +82,18 @@ def ssh(
     )
 
 
-def wait_for_ssh(lab: LabPaths, name: str, seconds: float = 60) -> None:
-    """Return when the host runs a command over SSH; else `LabError` with its log's last line."""
+def wait_for_ssh(
+    lab: LabPaths, name: str, seconds: float = 60, known_hosts: Path | None = None
+) -> None:
+    """Return when the host runs a command over SSH; else `LabError` with its log's last line.
+
+    *known_hosts* is a file to hold it to instead of the lab's.
+    """
     end = time.monotonic() + seconds
+    held_to = ["-o", f"UserKnownHostsFile={known_hosts or lab.known_hosts}"]
+    probe = ["ssh", *held_to, "-F", str(lab.ssh_config), name, "true"]
     while True:
-        done = ssh(lab, name, "true", timeout=15)
+        done = run(probe, check=False, timeout=15)
         if done.returncode == 0:
             return
         if time.monotonic() > end:

@@ -9,7 +9,7 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
-from tests.lab.mirror_process import start_time
+from tests.lab.daemon import start_time
 from tests.lab.paths import LabError
 from tests.lab.shell import detach
 

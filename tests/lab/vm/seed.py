@@ -30,7 +30,7 @@ def write_seed(lab: LabPaths, scenario: str, seed: Path) -> None:
         for folder in ("etc/ssh", "etc/systemd/network", "root/.ssh"):
             (root / folder).mkdir(parents=True)
         (root / "root/.ssh").chmod(0o700)
-        write_keys(lab, root)
+        write_keys(lab, root, VM_NAME)
         write_scenario(root, scenario, NUMA_NODES)
         (root / "etc/systemd/network/10-lab.network").write_text(NETWORK, encoding="utf-8")
         recipe.write(root, recipe.guest_files() | recipe.DROP_INS)
