@@ -7,12 +7,14 @@ from importlib import import_module
 from pathlib import Path
 
 COMMANDS = {
+    "audit": ("deploy.audit_cli", "the log of every act on every node: verify it, show it"),
     "judge": ("deploy.judge_cli", "judge a recorded NodeState: 0 fit, 1 unfit, 2 not measured"),
     "lab": ("tests.lab.cli", "simulated B200 nodes on this machine: up, down, status"),
     "plan": ("deploy.plan_cli", "how a node should serve a model, and why"),
     "record": ("deploy.record_cli", "measured runs: list, show, accept a baseline, compare"),
     "report": ("deploy.report.cli", "show the report of the latest run, or of one"),
     "smoke": ("deploy.smoke_cli", "latency of an endpoint: 0 pass, 1 fail, 2 invalid or bad input"),
+    "transaction": ("deploy.transaction_cli", "nodes being mended: who holds what, since when"),
 }
 
 
@@ -33,7 +35,7 @@ def main(argv: list[str] | None = None) -> int:
 
 
 def _usage() -> str:
-    lines = [f"  {name:<8} {what}" for name, (_, what) in COMMANDS.items()]
+    lines = [f"  {name:<11} {what}" for name, (_, what) in COMMANDS.items()]
     return "\n".join(["usage: b200 COMMAND ...", "", *lines])
 
 

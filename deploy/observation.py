@@ -38,7 +38,7 @@ def refresh(node: Node, run: str, lock: bool = True) -> None:
     held = told if isinstance(told, dict) else {}
     if "owner" not in held:
         raise StageFailed(f"its lock cannot be taken: {held.get('unmeasured', 'no answer')}")
-    if not _is_dead(str(held.get("owner"))):
+    if not is_dead(str(held.get("owner"))):
         raise StageFailed(
             f"{held.get('owner')} has been working on this node since {held.get('since')}; "
             f"wait for it, or for its lock to run out at {held.get('until')}"
@@ -54,7 +54,7 @@ def _acquired(node: Node) -> bool:
     return isinstance(lock, dict) and lock.get("acquired") is True
 
 
-def _is_dead(holder: str) -> bool:
+def is_dead(holder: str) -> bool:
     """True when the holder was a process of this user on this controller and is gone."""
     match = _HOLDER.fullmatch(holder)
     if not match or (match["who"], match["where"]) != (getuser(), socket.gethostname()):

@@ -36,20 +36,20 @@ logger = logging.getLogger(__name__)
 @operation(is_idempotent=True)
 def observe(node: Node, lock: bool = True) -> Commands:
     """Look at the whole node in one command; with *lock*, hold it against other runs."""
-    yield _command(node, "observe", lambda: _first_look(node, lock))
+    yield command(node, "observe", lambda: _first_look(node, lock))
 
 
 @operation(is_idempotent=True)
 def converge(node: Node, stage: Stage) -> Commands:
     """Make the changes a stage plans; no command when it plans none."""
-    if not _executing():
+    if not executing():
         yield from _preview(node, stage)
         return
     changes: list[Change] = []
-    if not _guarded(node, stage.name, lambda: changes.extend(_plan(node, stage))):
-        yield _command(node, stage.name, _refused)
+    if not guarded(node, stage.name, lambda: changes.extend(_plan(node, stage))):
+        yield command(node, stage.name, _refused)
     elif changes:
-        yield _command(node, stage.name, lambda: _make(node, stage.name, changes))
+        yield command(node, stage.name, lambda: _make(node, stage.name, changes))
     else:
         with node.stage(stage.name):
             pass
@@ -58,55 +58,56 @@ def converge(node: Node, stage: Stage) -> Commands:
 @operation(is_idempotent=True)
 def reboot_if_needed(node: Node) -> Commands:
     """Reboot once when the observation shows that something waits for it; nothing otherwise."""
-    if not _executing():
+    if not executing():
         yield from _preview_reboot(node)
         return
     reasons: list[str] = []
-    if not _guarded(node, "reboot", lambda: reasons.extend(_reboot_reasons(node))):
-        yield _command(node, "reboot", _refused)
+    if not guarded(node, "reboot", lambda: reasons.extend(_reboot_reasons(node))):
+        yield command(node, "reboot", _refused)
     elif reasons:
-        yield _command(node, "reboot", lambda: _reboot(node, reboot.change(node, reasons)))
+        yield command(node, "reboot", lambda: _reboot(node, reboot.change(node, reasons)))
 
 
 @operation(is_idempotent=True)
 def require_proven(node: Node) -> Commands:
     """Judge the node; one that is not proven leaves the run here, and stops serving if it did."""
-    if _executing():
-        yield _command(node, "gate", lambda: verdict.require(node, _observed))
+    if executing():
+        yield command(node, "gate", lambda: verdict.require(node, observed))
 
 
 @operation(is_idempotent=True)
 def require_served_well(node: Node) -> Commands:
     """Judge what only shows on a node that serves; one that fails it stops serving and leaves."""
-    if _executing():
-        yield _command(node, "proof", lambda: verdict.require_served_well(node, _observed))
+    if executing():
+        yield command(node, "proof", lambda: verdict.require_served_well(node, observed))
 
 
 @operation(is_idempotent=True)
 def judge(node: Node) -> Commands:
     """Judge the node and change nothing; one that is not fit fails."""
-    if _executing():
-        yield _command(node, "check", lambda: verdict.report(node, _observed))
+    if executing():
+        yield command(node, "check", lambda: verdict.report(node, observed))
 
 
 @operation(is_idempotent=True)
 def conclude(node: Node) -> Commands:
     """The node came through every stage."""
-    if _executing():
-        yield _command(node, "live", lambda: verdict.conclude(node))
+    if executing():
+        yield command(node, "live", lambda: verdict.conclude(node))
 
 
-def _command(node: Node, stage: str, act: Callable[[], object]) -> FunctionCommand:
+def command(node: Node, stage: str, act: Callable[[], object]) -> FunctionCommand:
     """A command that fails only for its own host, with one line, whatever happens inside."""
 
     def run(state: State, host: Host) -> bool:
         del state, host
-        return _guarded(node, stage, act)
+        return guarded(node, stage, act)
 
     return FunctionCommand(run, (), {})
 
 
-def _guarded(node: Node, stage: str, act: Callable[[], object]) -> bool:
+def guarded(node: Node, stage: str, act: Callable[[], object]) -> bool:
+    """Whether the node is still in the run after *act*; what it raises ends this node's part."""
     try:
         act()
     except _EXPECTED as error:
@@ -122,7 +123,8 @@ def _refused() -> None:
     """The failure is recorded already; the command only has to fail."""
 
 
-def _executing() -> bool:
+def executing() -> bool:
+    """Whether pyinfra does what it planned, as opposed to planning it."""
     return bool(ctx_state.get().current_stage == StateStage.Execute)
 
 
@@ -150,7 +152,7 @@ def _preview_reboot(node: Node) -> Commands:
     if node.outcome is not None:
         return
     try:
-        _observed(node)
+        observed(node)
         foreseen = foresight.reboot_foreseen(node)
     except _EXPECTED:
         # The stage that could not be planned has said why.
@@ -167,27 +169,43 @@ def _first_look(node: Node, lock: bool) -> None:
         node.say("observe", line)
 
 
-def _observed(node: Node) -> dict[str, Any]:
+def observed(node: Node) -> dict[str, Any]:
     """The node's state; looked at anew when something changed since the last look."""
     if node.state is None:
-        observation.refresh(node, RUN.id, lock=_executing() and RUN.changes_nodes)
+        observation.refresh(node, RUN.id, lock=executing() and RUN.changes_nodes)
     return node.state or {}
 
 
+def converge_now(node: Node, stage: Stage) -> None:
+    """Plan a stage and make its changes, inside an operation that does more than this."""
+    changes = _plan(node, stage)
+    if changes:
+        _make(node, stage.name, changes)
+    else:
+        with node.stage(stage.name):
+            pass
+
+
+def reboot_now(node: Node) -> None:
+    """Reboot where something waits for it, inside an operation that does more than this."""
+    if reasons := _reboot_reasons(node):
+        _reboot(node, reboot.change(node, reasons))
+
+
 def _plan(node: Node, stage: Stage) -> list[Change]:
-    _observed(node)
+    observed(node)
     return [] if node.stuck and stage.needs_fabric else stage.plan(node)
 
 
 def _reboot_reasons(node: Node) -> list[str]:
-    _observed(node)
+    observed(node)
     return reboot.sensible_reasons(node)
 
 
 def _reboot(node: Node, change: Change) -> None:
     """Reboot, then look whether the driver came with it: no later stage could say it as well."""
     _make(node, "reboot", [change])
-    _observed(node)
+    observed(node)
     reboot.require_driver(node)
 
 

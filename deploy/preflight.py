@@ -18,7 +18,7 @@ from pyinfra.api.state import BaseStateCallback, State
 from pyinfra.context import ctx_state
 
 from deploy import catalogue, secrets, spool
-from deploy.core import engines, fleet, groups, openpgp
+from deploy.core import engines, fleet, groups, openpgp, spec_reprovision
 from deploy.core import spec as specs
 from deploy.core.engines import rules
 from deploy.core.fields import Problem
@@ -82,6 +82,7 @@ def check_all(state: State) -> None:
         return
     if _refused:
         raise SystemExit(1)
+    RUN.inventory = tuple(host.name for host in state.inventory)
     problems: list[str] = []
     for host in state.inventory:
         if state.is_host_in_limit(host):
@@ -104,16 +105,21 @@ def _node(host: Host) -> Node | list[Problem]:
     parsed = _spec(host)
     if isinstance(parsed, list):
         return parsed
-    found, problems = secrets.resolve(parsed)
+    found, problems = secrets.resolve(parsed, mending=RUN.entry == "reprovision.py")
     node = Node(name=host.name, spec=parsed, secrets=found)
     problems += _missing_files(parsed)
     # Keys and templates can be looked at only when every file they need is there.
     return problems or [*_wrong_files(parsed), *_broken_templates(node)] or node
 
 
-def _spec(host: Host) -> NodeSpec | list[Problem]:
+def parsed(host: Host, changes: Mapping[str, object]) -> NodeSpec | list[Problem]:
+    """The host's inventory data with *changes* on top, through the same checks."""
+    return _spec(host, changes)
+
+
+def _spec(host: Host, changes: Mapping[str, object] | None = None) -> NodeSpec | list[Problem]:
     every = ((other.name, other.data.dict()) for other in host.inventory)
-    data = fleet.filled(_own_data(host), every)
+    data = {**fleet.filled(_own_data(host), every), **(changes or {})}
     try:
         known = catalogue.having(catalogue.load(), data.get("model"), data.get("model_config"))
     except ModelError as error:
@@ -144,6 +150,7 @@ def _missing_files(spec: NodeSpec) -> Iterator[Problem]:
     named += [(f"repositories.{n}.key", r.key) for n, r in enumerate(spec.repositories)]
     named += [("fleet.trust", spec.fleet.trust)] if spec.fleet and spec.fleet.trust else []
     named += [(f"system_prompts.{n}", path) for n, path in enumerate(spec.system_prompts)]
+    named += spec_reprovision.files(spec)
     for key, path in named:
         try:
             Path(path).read_bytes()

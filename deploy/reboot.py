@@ -73,6 +73,10 @@ def change(node: Node, why: list[str]) -> Change:
     )
 
 
+class OtherKey(RemoteError):
+    """The node answers with a host key that is not pinned: only a person can say whose it is."""
+
+
 class Waiting:
     """What the last look at a rebooting node showed."""
 
@@ -83,34 +87,51 @@ class Waiting:
 def reboot_and_wait(node: Node, waiting: Waiting | None = None) -> str:
     """Reboot; returns how long it took. Raises RemoteError when the node is not back in time."""
     remote, waiting = node.connected(), waiting or Waiting()
-    before = _boot_id(remote)
+    before = boot_id(remote)
     _keep_note(node)
-    started = time.monotonic()
-    # Detached and delayed, so that this command ends before the connection does.
+    begin(remote)
+    return wait_until_back(node, before, node.spec.reboot_deadline_s, waiting=waiting)
+
+
+def begin(remote: Remote) -> None:
+    """Have it reboot in a second: detached, so that this command ends before the connection."""
     remote.run("systemd-run --quiet --on-active=1 systemctl reboot", timeout=30)
-    deadline = started + node.spec.reboot_deadline_s
-    while time.monotonic() < deadline:
+
+
+def wait_until_back(
+    node: Node,
+    before: str | None,
+    deadline_s: float,
+    after: str = "reboot",
+    waiting: Waiting | None = None,
+) -> str:
+    """Wait for another boot than *before* (None: for any) to answer with a host key that is pinned.
+
+    Returns how long it took; raises RemoteError when the time is up, OtherKey for another key.
+    """
+    remote, waiting, started = node.connected(), waiting or Waiting(), time.monotonic()
+    while time.monotonic() < started + deadline_s:
         time.sleep(_POLL_S)
         waiting.seen = _look(remote, before)
         if not waiting.seen:
             return f"back after {duration(time.monotonic() - started)}, same host key, new boot id"
         if waiting.seen == _OTHER_KEY:
-            raise RemoteError(
-                f"came back from its reboot with another host key; it was not accepted: look at "
+            raise OtherKey(
+                f"came back from its {after} with another host key; it was not accepted: look at "
                 f"{node.spec.console}, and pin the new key if the node was re-imaged"
             )
-    raise RemoteError(_never_back(node, waiting))
+    raise RemoteError(_never_back(node, waiting, deadline_s, after))
 
 
-def _never_back(node: Node, waiting: Waiting) -> str:
-    limit = duration(node.spec.reboot_deadline_s)
+def _never_back(node: Node, waiting: Waiting, deadline_s: float, after: str) -> str:
+    limit = duration(deadline_s)
     if waiting.seen == _SAME_BOOT:
         return (
-            f"did not reboot within {limit}: it still runs the same boot, so its shutdown hangs; "
+            f"did not {after} within {limit}: it still runs the same boot, so its shutdown hangs; "
             f"look at {node.spec.console}"
         )
     return (
-        f"did not come back within {limit} of its reboot ({waiting.seen}); "
+        f"did not come back within {limit} of its {after} ({waiting.seen}); "
         f"look at {node.spec.console}"
     )
 
@@ -141,15 +162,21 @@ def _log(node: Node) -> list[str]:
     return result.stdout.splitlines() if result.ok else []
 
 
-def _look(remote: Remote, before: str) -> str:
+def _look(remote: Remote, before: str | None) -> str:
     """Empty when the node is back, else what it does instead."""
     try:
         remote.reconnect()
-        return "" if _boot_id(remote) != before else _SAME_BOOT
+        return "" if boot_id(remote) != before else _SAME_BOOT
     except ConnectError as error:
         return _seen(error)
     except RemoteError as error:
         return f"answers, and {error}"
+
+
+def strange(error: Exception) -> bool:
+    """Whether something answered that is not to be worked on: another host key, or no way in."""
+    text = str(error).lower()
+    return "host key" in text or "authentication" in text
 
 
 def _seen(error: ConnectError) -> str:
@@ -172,5 +199,15 @@ def _numbers(error: BaseException | None) -> Iterator[int | None]:
         error = error.__cause__ or error.__context__
 
 
-def _boot_id(remote: Remote) -> str:
+def boot_id_or_none(node: Node) -> str | None:
+    """The id of the boot that answers on a new connection; None when none does."""
+    try:
+        node.connected().connect_anew()
+        return boot_id(node.connected())
+    except RemoteError:
+        return None
+
+
+def boot_id(remote: Remote) -> str:
+    """The id of the boot that answers; RemoteError when none does."""
     return remote.run("cat /proc/sys/kernel/random/boot_id", timeout=20).strip()

@@ -78,7 +78,9 @@ class Remote:
             raise RemoteError(cause(result.lines))
         return result.stdout
 
-    def run_logged(self, script: str, log: str, why: str = "true") -> str:
+    def run_logged(
+        self, script: str, log: str, why: str = "true", limit_s: int | None = None
+    ) -> str:
         """Run a long *script*, its output in *log* on the node; returns its last line.
 
         Raises with its cause of failure; *why* is a command that may print it then.
@@ -86,10 +88,10 @@ class Remote:
         It outlives a lost connection instead of dying of SIGPIPE, so one that a killed run left at
         work is waited for: two of them never work on a node at a time.
         """
-        guard = f"flock --close --timeout {self.timeout} /run/lock/b200kit-acting"
+        guard = f"flock --close --timeout {limit_s or self.timeout} /run/lock/b200kit-acting"
         told = f"{{ {why}; tail -n 40 {log}; exit 1; }}"
         logged = f"{guard} sh -c {shlex.quote(script)} </dev/null >{log} 2>&1"
-        return self.run(f"{logged} && tail -n 1 {log} || {told}")
+        return self.run(f"{logged} && tail -n 1 {log} || {told}", timeout=limit_s)
 
     def program(self, arguments: str, stdin: str | None = None, timeout: int | None = None) -> str:
         """stdout of the node program; raises RemoteError with the cause when it exits non-zero."""
@@ -151,6 +153,23 @@ class Remote:
         self.host.connector.disconnect()
         self.host.connector.connect()
 
+    def others(self) -> list[Remote]:
+        """The other hosts of the inventory, in the run or not, connected or not."""
+        inventory = getattr(self.host, "inventory", ())
+        return [Remote(host, self.timeout) for host in inventory if host.name != self.host.name]
+
+    def ensure_connected(self) -> None:
+        """Connect a host that the run did not, or lost; RemoteError when it cannot be reached."""
+        if self.host.connected:
+            connector = getattr(self.host, "connector", None)
+            if not self._alive() or getattr(connector, "client", self) is None:
+                self.connect_anew()
+            return
+        try:
+            self.host.connect(show_errors=False, raise_exceptions=True)
+        except (ConnectError, *_LOST) as error:
+            raise RemoteError(f"not reached: {error or type(error).__name__}") from None
+
     def connect_anew(self) -> None:
         """A connection that is new to the node's firewall; RemoteError when there can be none."""
         try:
@@ -165,8 +184,11 @@ class Remote:
     def _alive(self) -> bool:
         """Whether the SSH transport stands; connectors without one are taken to stand."""
         client = self._client
-        transport = client.get_transport() if client is not None else None
-        return client is None or (transport is not None and transport.is_active())
+        if client is None:
+            # pyinfra's SSH connector that never got through has one that is None.
+            return not hasattr(getattr(self.host, "connector", None), "client")
+        transport = client.get_transport()
+        return transport is not None and transport.is_active()
 
     @property
     def _sudo(self) -> bool:

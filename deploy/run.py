@@ -21,8 +21,10 @@ from deploy import catalogue
 from deploy.core import groups
 from deploy.core import layout as layouts
 from deploy.core.cores import LayoutError
+from deploy.core.ladder import Try
 from deploy.core.layout import Replica
 from deploy.core.spec import NodeSpec
+from deploy.core.verdict import Finding
 from deploy.remote import Remote
 from deploy.secrets import Secret
 
@@ -53,10 +55,19 @@ class Node:
     expectation: dict[str, Any] | None = field(default=None, repr=False)
     smoke: dict[str, Any] | None = field(default=None, repr=False)
     smoke_age_s: float | None = None
+    # What deploy/tune.py measured and chose (deploy/core/tuning.py); None in every other run.
+    tuning: dict[str, Any] | None = field(default=None, repr=False)
     # Why the fabric did not come up, said once; None where it did or was not tried.
     stuck: str | None = None
     # The layout the serving stages worked with.
     replicas: list[Replica] = field(default_factory=list)
+    # Why it could not be reached, where that is a fault to mend and not the end of the run.
+    unreachable: str | None = None
+    # What keeps it from serving, the cause first, and attempts that only it remembers.
+    findings: tuple[Finding, ...] = ()
+    remembered: tuple[Try, ...] = ()
+    # How it was mended, for the report.
+    reprovision: dict[str, Any] | None = None
     outcome: str | None = None
     failed_stage: str | None = None
     error: str | None = None
@@ -110,6 +121,10 @@ class Node:
             word = {"failed": "FAILED", "red": "RED"}.get(outcome, outcome.upper())
             self.say(stage, f"{word}: {error}")
 
+    def second_chance(self) -> None:
+        """Forget how an attempt to bring the node up ended, before the next one."""
+        self.outcome = self.failed_stage = self.error = self.stuck = None
+
     @contextmanager
     def stage(self, name: str) -> Iterator[dict[str, Any]]:
         """Time a stage and keep its line in the record, whatever happens inside."""
@@ -136,7 +151,9 @@ class Node:
             "expectation": self.expectation,
             "smoke": self.smoke,
             "smoke_age_s": self.smoke_age_s,
+            **({"tuning": self.tuning} if self.tuning else {}),
             "layout": [replica.to_json() for replica in self.replicas],
+            **({"reprovision": self.reprovision} if self.reprovision else {}),
         }
 
 
@@ -148,6 +165,8 @@ class Run:
     id: str = field(default_factory=lambda: f"{datetime.now():%Y%m%d-%H%M%S}-{os.getpid()}")
     started_at: str = field(default_factory=lambda: timestamp())
     nodes: dict[str, Node] = field(default_factory=dict)
+    # All nodes of the inventory, those outside this run's limit included.
+    inventory: tuple[str, ...] = ()
     began: bool = False
     cpu_at_start: float = field(default_factory=time.process_time)
     clock_at_start: float = field(default_factory=time.monotonic)
@@ -156,6 +175,11 @@ class Run:
     def changes_nodes(self) -> bool:
         """Whether this entry changes nodes, and so must hold their locks."""
         return self.entry != "check.py"
+
+    @property
+    def mends(self) -> bool:
+        """Whether this entry mends failed nodes, those that do not answer included."""
+        return self.entry == "reprovision.py"
 
     def to_json(self) -> dict[str, Any]:
         """The run document, schema b200kit/run/1."""

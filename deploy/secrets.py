@@ -12,6 +12,8 @@ from deploy.core.spec_parts import SecretRef
 
 # Those the serving units and the node program read; the others are for the gateway alone.
 NAMES = ("api_key", "hf_token")
+# Those that only mending a node asks for: who checks or deploys need not have them.
+FOR_MENDING = ("bmc.password", "reimage.token")
 
 
 class Secret:
@@ -28,11 +30,13 @@ class Secret:
         return "Secret(set)"
 
 
-def resolve(spec: NodeSpec) -> tuple[dict[str, Secret], list[Problem]]:
+def resolve(spec: NodeSpec, mending: bool = True) -> tuple[dict[str, Secret], list[Problem]]:
     """The node's secrets by name, and a problem for each that cannot be had."""
     found: dict[str, Secret] = {}
     problems: list[Problem] = []
     for name, ref in secret_references(spec):
+        if name in FOR_MENDING and not mending:
+            continue
         try:
             found[name] = Secret(_read(ref))
         except (KeyError, OSError, ValueError, subprocess.SubprocessError) as error:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from deploy.run import Run
 
-ENTRIES = ("b200.py", "check.py", "smoke.py")
+ENTRIES = ("b200.py", "check.py", "smoke.py", "tune.py", "reprovision.py")
 
 
 def entry() -> str:

@@ -14,7 +14,7 @@ import sys
 from pyinfra.api.host import Host
 from pyinfra.api.state import BaseStateCallback, State
 
-from deploy import observation, recording, report
+from deploy import observation, reboot, recording, report
 from deploy.catalogue import ROOT
 from deploy.remote import Remote, RemoteError
 from deploy.session import RUN
@@ -35,6 +35,10 @@ class Recorder(BaseStateCallback):
         """The node was never reached."""
         node = RUN.nodes.get(host.name)
         if node and node.remote is None:
+            if RUN.mends and not reboot.strange(error):
+                # What other runs end at is a fault to mend here: pyinfra keeps a connected host.
+                node.unreachable, host.connected = str(error), True
+                return
             node.fail("connect", str(error), outcome="unreachable")
 
     @staticmethod

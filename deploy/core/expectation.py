@@ -8,6 +8,7 @@
      "clock_synchronized": true, "settings": {"swappiness": {"wanted", "reading", ...}},
      "passport": "keep" | "renew", "bandwidth": "off" | "when-installed" | "required",
      "bring_up": "off" | "judged", "unfinished": "off" | "judged",
+     "quarantine": "off" | "judged",
      "container_runtimes": ["docker"],
      "weights": {"root", "model", "revision", "serving": whether it must be there},
      "placement": {"vllm@0.service": {"by": "systemd" | "engine", "cpus": "0-55", "nodes": "0",
@@ -153,6 +154,10 @@ class Expectation(View):
     def unfinished(self) -> str:
         """Whether what dpkg left and what boots next is judged: "off" or "judged"."""
         return self.choice("unfinished", ("off", "judged"))
+
+    def quarantine(self) -> str:
+        """Whether a node that was taken out of service is refused: "off" or "judged"."""
+        return self.choice("quarantine", ("off", "judged"))
 
     def container_runtimes(self) -> list[str]:
         """Container runtimes whose containers must get GPUs by CDI; [] where none is asked for."""

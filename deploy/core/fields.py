@@ -199,7 +199,8 @@ def nested(cls: type[Any]) -> Parser:
 
     def parse(raw: object) -> object:
         if not isinstance(raw, Mapping):
-            raise ValueError(f"must be a mapping, not {_show(raw)}")
+            # Not the value itself: where a reference to a secret belongs it may be the secret.
+            raise ValueError(f"must be a mapping, not {type(raw).__name__}")
         result = parse_mapping(cls, raw)
         if isinstance(result, list):
             raise NestedProblems(result)

@@ -18,6 +18,7 @@ from deploy.core.groups import Group
 from deploy.core.known import Catalogue as Catalogue
 from deploy.core.known import Hardware as Hardware
 from deploy.core.known import Model as Model
+from deploy.core.spec_mended import Mended
 from deploy.core.spec_parts import (
     PORT,
     URL,
@@ -31,6 +32,7 @@ from deploy.core.spec_parts import (
     Waiver,
 )
 from deploy.core.spec_rules import secret_references as secret_references
+from deploy.core.spec_tune import Tune
 from deploy.core.spec_weights import Weights
 from deploy.core.versions import branch as branch
 from deploy.core.versions import version_tuple as version_tuple
@@ -42,7 +44,7 @@ _EXACT_VERSION = fields.matching(r"\d+(\.\d+)*", 'an exact driver version such a
 
 
 @dataclass(frozen=True)
-class NodeSpec:
+class NodeSpec(Mended):
     """Everything the inventory says about one node."""
 
     driver: str = setting(
@@ -186,6 +188,13 @@ class NodeSpec:
         None,
     )
     smoke: Smoke = setting(fields.nested(Smoke), "load and objective of the smoke test", Smoke())
+    records: str | None = setting(
+        fields.optional(fields.text),
+        "directory of the record of measured runs, on the controller; records/ of this checkout "
+        "when None",
+        None,
+    )
+    tune: Tune = setting(fields.nested(Tune), "what deploy/tune.py tries", Tune())
     system_prompts: tuple[str, ...] = setting(
         fields.sequence(fields.text), "files whose texts requests begin with: kept in the cache", ()
     )

@@ -14,6 +14,7 @@ from deploy.core import (
     gateway,
     groups,
     settings,
+    spec_reprovision,
     spec_weights,
     storage,
 )
@@ -48,6 +49,7 @@ def problems(spec: NodeSpec, catalogue: Catalogue) -> Iterator[Problem]:
     yield from settings.problems(spec.settings, catalogue.settings)
     yield from gateway.problems(spec.gateway, spec.gateway_bind, spec.replicas, bool(spec.api_key))
     yield from gateway.floor_problems(spec.serving_floor, spec.replicas)
+    yield from spec_reprovision.problems(spec)
     if spec.fleet:
         yield from fleet.problems(spec.fleet, (spec.gateway_port, *spec.ports()))
     for name, ref in secret_references(spec):
@@ -62,6 +64,7 @@ def secret_references(spec: NodeSpec) -> Iterator[tuple[str, SecretRef]]:
         if ref is not None:
             yield name, ref
     yield from gateway.references(spec.gateway)
+    yield from spec_reprovision.references(spec)
 
 
 def _unknown_names(spec: NodeSpec, catalogue: Catalogue) -> Iterator[Problem]:

@@ -14,9 +14,14 @@ COMMANDS = {
     "bring-up": "deploy.node.bring_up:main",
     "warm": "deploy.node.warm:main",
     "measure": "deploy.node.measure:main",
+    "bench": "deploy.node.bench:main",
     "canary": "deploy.node.canary:main",
     "watch": "deploy.node.watch:main",
     "_evidence": "deploy.node.evidence:main",
+    "quarantine": "deploy.node.quarantine:main",
+    "drain": "deploy.node.drain:main",
+    "bundle": "deploy.node.bundle:main",
+    "gpu-daemons": "deploy.node.reset_gpus:main",
     "peers": "deploy.node.peers:main",
     "rotation": "deploy.node.rotation:main",
     "roll": "deploy.node.roll:main",
@@ -39,6 +44,7 @@ COMMANDS = {
     "gpu-free": "deploy.node.gpu_free:main",
     "_gpu-holders": "deploy.node.gpu_holders:main",
     "_nvml": "deploy.node.nvml_worker:main",
+    "_gpus": "deploy.node.gpu_sampler:main",
 }
 """Command to ``module:function``; a leading underscore marks what only the program itself calls."""
 

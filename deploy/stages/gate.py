@@ -48,6 +48,7 @@ def expectation(node: Node) -> dict[str, Any]:
         "container_runtimes": list(spec.container_runtimes),
         "bring_up": "judged",
         "unfinished": "judged",
+        "quarantine": "judged",
         **clock_and_logs.expected(node),
         **storage.expected(node),
         **firewall.expected(node),

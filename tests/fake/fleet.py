@@ -109,6 +109,7 @@ class Fleet:
         site = data(
             driver="580.105.08",
             nvlsm="2025.06.11-1",
+            records=str(self.folder / "records"),
             api_key={"env": "B200_FAKE_KEY"},
             hf_token={"env": "B200_FAKE_TOKEN"},
         )

@@ -33,6 +33,7 @@ ASKED: State = {
     "firewall": {"rules": None, "ssh_ports": [22]},
     "storage": {"mount": None, "entries": 0, "disks": {}, "arrays": {}},
 }
+NOTES = ("smoke", "passport", "bandwidth", "reboot", "packages", "marked", "quarantine")
 KERNEL = "6.8.0-41-generic"
 BARE = {"unmeasured": "Driver Not Loaded (9)"}
 _DAEMONS = ("nvidia-persistenced.service", "nvidia-fabricmanager.service")
@@ -130,7 +131,7 @@ class Machine:
         document |= self._model(ask["weights"]) if "weights" in ask else {}
         document |= self._whole() | deepcopy(self.readings)
         document["notes"]["canary"] = self._watched(ask["placement"])
-        for name in ("smoke", "passport", "bandwidth", "reboot", "packages", "marked"):
+        for name in NOTES:
             note = self.files.get(f"/var/lib/b200kit/{name}.json")
             document["notes"][name] = json.loads(_content(note)) if note else None
         if self.loaded is None:
@@ -212,6 +213,7 @@ class Machine:
             "weights": self._weights,
             "roll": self._roll,
             "measure": lambda arguments, stdin: json.dumps(measured()),
+            "rotation": lambda arguments, stdin: "",
             "firewall": lambda arguments, stdin: "",
             "driver-log": lambda arguments, stdin: "\n".join(self.kernel_log),
         }

@@ -301,6 +301,13 @@ def test_smoke_measures_a_live_node_anew_and_refuses_a_red_one(small: Fleet) -> 
     assert run.outcomes == {"n01": "live", "n02": "red"}
     assert len(small.machine("n01").ran("node.pyz measure")) == 2
     assert small.machine("n02").ran("node.pyz measure") == []
+    off = small.machine("n01")
+    off.write("/etc/systemd/system/vllm@1.service.d/pinning.conf", b"[Service]\n")
+    off.save()
+    run = small.run("smoke.py")
+    assert run.outcomes["n01"] == "red"
+    assert "vllm@1.service: vllm (pid 4001) may run on CPUs" in run.told("n01")
+    assert small.machine("n01").ran("systemctl stop .*haproxy.service")
 
 
 def test_node_another_person_works_on_is_left_alone(small: Fleet) -> None:

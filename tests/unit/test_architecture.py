@@ -33,11 +33,15 @@ SPEAK_PYINFRA = {
     "deploy/b200.py",
     "deploy/check.py",
     "deploy/smoke.py",
+    "deploy/tune.py",
     "deploy/entry.py",
     "deploy/operations.py",
+    "deploy/pinning.py",
     "deploy/preflight.py",
     "deploy/reboot.py",
     "deploy/remote.py",
+    "deploy/reprovision.py",
+    "deploy/reprovision_operations.py",
     "deploy/spool.py",
 }
 # Modules that read or write something, or depend on when and where they run.

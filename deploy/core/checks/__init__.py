@@ -8,6 +8,7 @@ registers the GPUs, and only then is there peer-to-peer access.
 from __future__ import annotations
 
 from deploy.core.checks import (  # isort: skip
+    quarantine,
     identity,
     nvml,
     driver,
@@ -74,6 +75,7 @@ __all__ = [
     "pcie",
     "placement",
     "power",
+    "quarantine",
     "recovery",
     "repair",
     "services",

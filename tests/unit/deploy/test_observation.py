@@ -111,6 +111,8 @@ def test_lock_of_a_dead_process_of_ours_is_taken_over(machine: Machine, node: No
         "maintenance window, ask bob",
         here(4_000_000) + " and more",
     ],
+    # A name that holds in every process of a run that is shared out among several.
+    ids=str.split("this-process first-process user controller name nobody words more"),
 )
 def test_lock_of_anyone_else_stands_and_is_told_with_who_since_and_until(
     machine: Machine, node: Node, owner: str

@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import asyncio
 
+import pytest
+
 from deploy.core.latency import RequestRecord, timing
 from deploy.core.quantiles import percentile
 from deploy.node.client import Answer, ChatRequest, Endpoint, chat
 from deploy.node.load import Arrival
 from tests.unit.latency.scores import Score, even, playing
+
+pytestmark = pytest.mark.alone
 
 FREEZE_S, AT = 2.0, 25
 REQUESTS, RATE = 150, 50.0

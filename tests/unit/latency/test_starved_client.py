@@ -15,6 +15,7 @@ import pytest
 from tests.unit.latency.scores import REPOSITORY
 from tests.unit.latency.server_thread import MODEL, running
 
+pytestmark = pytest.mark.alone
 HOG_S = 12
 """The longest that the hog lives, whatever becomes of the test."""
 

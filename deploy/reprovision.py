@@ -1,0 +1,19 @@
+"""A failed node out, mended, proven, back:  pyinfra INVENTORY deploy/reprovision.py --limit n7 -y
+
+One transaction a node, on the controller's disk: run it twice or kill it, and the next run goes on
+where it was. With --dry it prints the plan of each node and touches nothing (docs/reprovision.md).
+"""
+
+from __future__ import annotations
+
+from pyinfra.context import config, host
+
+from deploy import reprovision_operations
+from deploy.entry import node_of
+
+config.REQUIRE_PYINFRA_VERSION = ">=3.10,<4"
+
+node = node_of(host)
+
+reprovision_operations.plan(name="Plan", node=node)
+reprovision_operations.mend(name="Mend", node=node)

