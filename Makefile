@@ -11,8 +11,10 @@ setup: .venv/.complete
 demo: setup
 	@$(PY) -m tests.lab.demo
 
+# First what needs no lab, on every core; then the rest one by one, since there is one lab.
 test: setup
-	@.venv/bin/pytest -m "not vm"
+	@.venv/bin/pytest -n auto -m "not lab and not vm and not alone"
+	@.venv/bin/pytest -m "lab or alone"
 
 test-vm: setup
 	@.venv/bin/pytest tests/vm

@@ -2,21 +2,42 @@
 
 from __future__ import annotations
 
+import json
+import re
+import subprocess
+import sys
 from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
 
 import tests.lab as lab
+from tests.e2e.driving import ROOT, Outcome
 
 Boot = Callable[..., dict[str, Any]]
 
+# What is measured is not what these modules are about: few requests, and no objective to miss.
+SHORT = {"requests": 12, "ttft_ms": 2000, "tpot_ms": 1000, "loop_lag_ms": 100}
+SHORT_SMOKE = ("--data", f"smoke={json.dumps(SHORT)}")
+
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Everything here needs simulated nodes."""
+    """Everything here needs simulated nodes. What works on the demo's node comes first."""
     for item in items:
-        if "tests/e2e" in str(item.path):
+        if _is_here(item):
             item.add_marker(pytest.mark.lab)
+    items.sort(key=_place)
+
+
+def _is_here(item: pytest.Item) -> bool:
+    return "tests/e2e" in str(item.path)
+
+
+def _place(item: pytest.Item) -> int:
+    """The modules that share the demo's node, those that boot their own, everything else."""
+    if not _is_here(item):
+        return 2
+    return 0 if "demo" in getattr(item, "fixturenames", ()) else 1
 
 
 @pytest.fixture(scope="session")
@@ -25,6 +46,36 @@ def lab_session() -> Iterator[None]:
     lab.down()
     yield
     lab.down()
+
+
+@pytest.fixture(scope="session")
+def demo(lab_session: None) -> Outcome:
+    """`make demo` on an engine chosen by what this machine can get. Its node stays up after it.
+
+    Installing vLLM and getting it warm takes minutes, so all modules that need a node with it, and
+    leave it able to serve, work on this one.
+    """
+    lab.down()
+    done = subprocess.run(
+        [sys.executable, "-m", "tests.lab.demo"],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        stdin=subprocess.DEVNULL,
+        timeout=900,
+        check=False,
+    )
+    found = re.search(r"(reports/\S+)/report\.html", done.stdout)
+    return Outcome(done.returncode, done.stdout, done.stderr, ROOT / found[1] if found else None)
+
+
+@pytest.fixture(scope="session")
+def real(demo: Outcome) -> Outcome:
+    """The demo's node, where real vLLM serves on it."""
+    assert demo.code == 0, demo.said[-4000:]
+    if lab.status()["engine"]["stand_in"]:
+        pytest.skip("vLLM's CPU build cannot be had, the demo's engine is a stand-in")
+    return demo
 
 
 @pytest.fixture(scope="module")

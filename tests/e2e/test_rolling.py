@@ -5,13 +5,13 @@ from __future__ import annotations
 import base64
 import json
 import time
-from collections.abc import Callable
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from tests.e2e.conftest import SHORT_SMOKE
 from tests.e2e.driving import Outcome, deploy, on
 
 NODE = "b200-1"
@@ -42,7 +42,8 @@ def data(folder: Path, **changes: Any) -> list[str]:
     key.write_text("limited-key\n")
     client = {"name": "limited", "key": {"file": str(key)}, "requests_per_minute": RATE}
     given = {"gateway": {"clients": [client]}, **changes}
-    return [w for name, value in given.items() for w in ("--data", f"{name}={json.dumps(value)}")]
+    words = [w for name, value in given.items() for w in ("--data", f"{name}={json.dumps(value)}")]
+    return [*words, *SHORT_SMOKE]
 
 
 @pytest.fixture(scope="module")
@@ -52,9 +53,8 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def served(boot: Callable[..., Any], folder: Path) -> Outcome:
-    """A node that was brought up with real vLLM, two replicas."""
-    boot("healthy", engine="vllm-cpu")
+def served(real: Outcome, folder: Path) -> Outcome:
+    """A node with real vLLM, two replicas."""
     outcome = deploy("b200.py", *data(folder))
     assert outcome.code == 0, outcome.said[-4000:]
     put("/opt/streams.py", Path(__file__).with_name("streams.py").read_bytes())

@@ -18,6 +18,7 @@ from tests.lab.paths import BRIDGE_ADDRESS, MODEL_NAME, lab_paths
 
 NODE, OTHER = "b200-1", "b200-2"
 UNIT = "b200-weights.service"
+PROGRAM = "/usr/local/lib/b200kit/node.pyz"
 NETWORK = f"{BRIDGE_ADDRESS.rpartition('.')[0]}.0/24"
 SHARE = {"bind": "0.0.0.0", "from": [NETWORK]}
 
@@ -206,13 +207,21 @@ def test_full_hash_finds_what_the_record_cannot(corrupt: Outcome, next_store: St
 
 
 @pytest.fixture(scope="module")
-def shared(corrupt: Outcome, next_store: Store) -> Outcome:
-    """The second node takes the model from the first, which shares it."""
+def packed(corrupt: Outcome) -> str:
+    """The hash of what a warm replica of the first node compiled: here, a file that says so."""
+    compiled = "mkdir triton && echo compiled on the first node > triton/kernel && chown -R vllm: ."
+    on(NODE, f"cd $(ls -td /var/cache/vllm/0/*/ | head -n 1) && {compiled}")
+    return on(NODE, f"python3 -I {PROGRAM} caches pack --root /var/cache/vllm/0")
+
+
+@pytest.fixture(scope="module")
+def shared(packed: str, next_store: Store) -> Outcome:
+    """The second node takes the model and the caches from the first, which shares them."""
     sharing = run(next_store, "--limit", NODE, weights={"share": SHARE})
     assert sharing.code == 0, sharing.said[-3000:]
     next_store.sent.clear()
     peer = f"http://{address(NODE)}:8090"
-    return run(next_store, "--limit", OTHER, weights={"peers": [peer]})
+    return run(next_store, "--limit", OTHER, weights={"peers": [peer], "packed_caches": packed})
 
 
 def test_peer_gives_the_whole_model_and_the_store_is_asked_for_nothing(
@@ -222,6 +231,17 @@ def test_peer_gives_the_whole_model_and_the_store_is_asked_for_nothing(
     assert next_store.sent == []
     given = on(NODE, "journalctl -o cat --no-pager -u b200-weights-share")
     assert f'{address(OTHER)} "GET /{MODEL_NAME}/{next_store.revision}/{SHARD} ' in given
+
+
+def test_replicas_begin_with_the_caches_that_another_node_packed(
+    shared: Outcome, packed: str
+) -> None:
+    for number in (0, 1):
+        [found] = on(OTHER, f"ls /var/cache/vllm/{number}/*/triton/kernel").split()
+        assert on(OTHER, f"cat {found}") == "compiled on the first node"
+        assert on(OTHER, f"stat -c %U {found}") == "vllm"
+        began = f"caches begin with {packed}.tar"
+        assert began in on(OTHER, f"journalctl -o cat --no-pager -u vllm@{number}")
 
 
 def test_share_gives_nothing_but_models(shared: Outcome) -> None:
