@@ -4,8 +4,12 @@ Only what no machine without the hardware can have comes from the scenario: what
 and NVML say, and the InfiniBand functions. Kernel, modules, NUMA nodes, command line, settings and
 everything else are the machine's. Each GPU stands on a real PCI device at its own address, below a
 root port that is real but for the speed of its link; which NUMA node it is near is the kernel's
-word. A module counts as loaded when the kernel has loaded it: `modprobe` is told to come by here
-afterwards (a line of modprobe.d), as the drivers would show their devices then.
+word. A module counts as loaded when the kernel has loaded it, and shows its devices then.
+
+Who tells of it differs. udev tells of the GPUs' driver, by the kernel's own event, once it has its
+devices. `modprobe` tells of the fabric's modules (a line of modprobe.d): they lay mounts, which is
+forbidden to what udev runs. A line of modprobe.d would not do for the driver: libkmod runs none for
+a module that has a soft dependency (kmod 30, __kmod_module_fill_softdep), and it has one.
 """
 
 from __future__ import annotations
@@ -27,16 +31,18 @@ RUN = nvml.RUN
 REAL = RUN / "real"
 DEVICES = Path("/sys/bus/pci/devices")
 HOOKS = Path("/run/modprobe.d/b200-vm.conf")
-HOOKED = ("mlx5_ib", "ib_umad", "nvidia")
+RULES = Path("/run/udev/rules.d/90-b200-vm.rules")
+HOOKED = ("mlx5_ib", "ib_umad")
 SHOW = "/usr/lib/b200-vm/power-on show"
+RULE = f'ACTION=="add", SUBSYSTEM=="drivers", KERNEL=="nvidia", RUN+="{SHOW} nvidia"\n'
 #: What the kernel says of a GPU's place, and of its root port's switches.
 KERNELS_WORD = ("numa_node", "local_cpulist", "local_cpus")
 
 
 def hooks() -> str:
-    """Lines of modprobe.d by which a module that was loaded shows its devices."""
+    """Lines of modprobe.d by which a fabric's module that was loaded shows its devices."""
     return "".join(
-        f"install {name} /sbin/modprobe --ignore-install {name} $CMDLINE_OPTS && {SHOW}\n"
+        f"install {name} /sbin/modprobe --ignore-install {name} $CMDLINE_OPTS && {SHOW} {name}\n"
         for name in HOOKED
     )
 
@@ -139,8 +145,8 @@ def show_class(name: str, files: Tree) -> None:
         marker.touch()
 
 
-def show(scenario: Mapping[str, Any]) -> None:
-    """Make visible what the modules loaded by now create. Does nothing a second time."""
+def show_fabric(scenario: Mapping[str, Any]) -> None:
+    """Make visible what the InfiniBand modules loaded by now create. Nothing a second time."""
     functions_of = scenario["nics"]
     if modules.is_loaded("mlx5_ib"):
         show_class("infiniband", functions(scenario))
@@ -148,12 +154,15 @@ def show(scenario: Mapping[str, Any]) -> None:
         show_class("infiniband_mad", infiniband.mads(functions_of))
         names = [f"{kind}{i}" for i in range(len(functions_of)) for kind in ("umad", "issm")]
         modules.make_nodes([f"infiniband/{name}" for name in names], 0o600)
-    if modules.is_loaded("nvidia"):
-        names = [f"nvidia{gpu['index']}" for gpu in scenario["gpus"]]
-        modules.make_nodes([*names, "nvidiactl", "nvidia-uvm"], 0o666)
-        for gpu in scenario["gpus"]:
-            bound(gpu["pci_address"])
-        write_nvml(scenario, int((RUN / "boots").read_text(encoding="utf-8")))
+
+
+def show_driver(scenario: Mapping[str, Any]) -> None:
+    """Make visible what the GPUs' driver creates, and let NVML find it."""
+    names = [f"nvidia{gpu['index']}" for gpu in scenario["gpus"]]
+    modules.make_nodes([*names, "nvidiactl", "nvidia-uvm"], 0o666)
+    for gpu in scenario["gpus"]:
+        bound(gpu["pci_address"])
+    write_nvml(scenario, int((RUN / "boots").read_text(encoding="utf-8")))
 
 
 def bound(address: str) -> None:
@@ -167,8 +176,9 @@ def bound(address: str) -> None:
 def power_on(scenario: Mapping[str, Any]) -> None:
     """Everything that is there before a module is loaded."""
     RUN.mkdir(parents=True, exist_ok=True)
-    HOOKS.parent.mkdir(parents=True, exist_ok=True)
-    HOOKS.write_text(hooks(), encoding="utf-8")
+    for path, text in ((HOOKS, hooks()), (RULES, RULE)):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text, encoding="utf-8")
     site.do(scenario)
     boots = count_boot()
     (RUN / "boots").write_text(f"{boots}\n", encoding="utf-8")
@@ -183,12 +193,15 @@ def power_on(scenario: Mapping[str, Any]) -> None:
 
 
 def main() -> None:
-    """`show` after a module was loaded; without arguments at power on."""
+    """`show MODULE` after it was loaded; without arguments at power on."""
     scenario = json.loads(SCENARIO.read_text(encoding="utf-8"))
-    if sys.argv[1:] == ["show"]:
-        show(scenario)
-    else:
-        power_on(scenario)
+    match sys.argv[1:]:
+        case ["show", "nvidia"]:
+            show_driver(scenario)
+        case ["show", _]:
+            show_fabric(scenario)
+        case _:
+            power_on(scenario)
 
 
 if __name__ == "__main__":
