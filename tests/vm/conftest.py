@@ -40,7 +40,7 @@ class Deployed:
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """What asks for the machine takes minutes: `-m "not vm"` leaves it out."""
     for item in items:
-        if "tests/vm" in str(item.path) and "vm" in getattr(item, "fixturenames", ()):
+        if "tests/vm/" in str(item.path) and "vm" in getattr(item, "fixturenames", ()):
             item.add_marker(pytest.mark.vm)
 
 

