@@ -6,8 +6,8 @@ import argparse
 import sys
 from pathlib import Path
 
-from deploy import transaction_store
 from deploy.core import audit
+from deploy.mending import ledger
 
 WHOLE, DAMAGED, UNREADABLE = 0, 1, 2
 
@@ -15,12 +15,12 @@ WHOLE, DAMAGED, UNREADABLE = 0, 1, 2
 def main(argv: list[str]) -> int:
     """0 whole, 1 changed, cut or reordered, 2 there is none or it cannot be read."""
     options = _parser().parse_args(argv)
-    folder = options.transactions or transaction_store.directory()
+    folder = options.transactions or ledger.directory()
     try:
-        content = (folder / transaction_store.AUDIT).read_bytes()
+        content = (folder / ledger.AUDIT).read_bytes()
     except OSError as error:
-        names = transaction_store.nodes(folder) if folder.is_dir() else []
-        print(f"b200 audit: {folder / transaction_store.AUDIT}: {error.strerror}", file=sys.stderr)
+        names = ledger.nodes(folder) if folder.is_dir() else []
+        print(f"b200 audit: {folder / ledger.AUDIT}: {error.strerror}", file=sys.stderr)
         return DAMAGED if names else UNREADABLE
     return _verify(folder, content) if options.what == "verify" else _show(content, options.node)
 
@@ -34,8 +34,8 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def _verify(folder: Path, content: bytes) -> int:
-    names = transaction_store.nodes(folder)
-    known = {name: list(transaction_store.read(folder, name).digests) for name in names}
+    names = ledger.nodes(folder)
+    known = {name: list(ledger.read(folder, name).digests) for name in names}
     wrong = audit.verify(content, known)
     for line in wrong:
         print(f"b200 audit: {line}", file=sys.stderr)

@@ -8,12 +8,12 @@ from __future__ import annotations
 
 from pyinfra.context import config, host
 
-from deploy import reprovision_operations
 from deploy.entry import node_of
+from deploy.mending import operations
 
 config.REQUIRE_PYINFRA_VERSION = ">=3.10,<4"
 
 node = node_of(host)
 
-reprovision_operations.plan(name="Plan", node=node)
-reprovision_operations.mend(name="Mend", node=node)
+operations.plan(name="Plan", node=node)
+operations.mend(name="Mend", node=node)

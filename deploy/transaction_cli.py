@@ -7,10 +7,10 @@ import json
 import sys
 from pathlib import Path
 
-from deploy import reprovision_plan, transaction_store
 from deploy.core import transaction
 from deploy.core.lifecycle import State
 from deploy.core.transaction import Transaction
+from deploy.mending import ledger, plan
 from deploy.run import timestamp
 
 SHOWN, NONE = 0, 2
@@ -19,7 +19,7 @@ SHOWN, NONE = 0, 2
 def main(argv: list[str]) -> int:
     """0 shown, 2 there is no such transaction."""
     options = _parser().parse_args(argv)
-    folder = options.transactions or transaction_store.directory()
+    folder = options.transactions or ledger.directory()
     return _show(folder, options) if options.what == "show" else _list(folder)
 
 
@@ -33,8 +33,8 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def _list(folder: Path) -> int:
-    names = transaction_store.nodes(folder) if folder.is_dir() else []
-    found = [transaction_store.read(folder, name) for name in names]
+    names = ledger.nodes(folder) if folder.is_dir() else []
+    found = [ledger.read(folder, name) for name in names]
     open_ones = [tx for tx in found if tx.is_open]
     for tx in open_ones:
         print(f"{tx.node}  {_line(tx)}")
@@ -44,7 +44,7 @@ def _list(folder: Path) -> int:
 
 def _line(tx: Transaction) -> str:
     if tx.state is State.HANDS:
-        return reprovision_plan.for_hands(tx)
+        return plan.for_hands(tx)
     pending = f", in the middle of {tx.pending['step']}" if tx.pending else ""
     return f"{tx.state.value}{pending}, out since {tx.opened}; {_held(tx)}"
 
@@ -59,7 +59,7 @@ def _held(tx: Transaction) -> str:
 
 
 def _show(folder: Path, options: argparse.Namespace) -> int:
-    tx = transaction_store.read(folder, options.node or "")
+    tx = ledger.read(folder, options.node or "")
     if not tx.steps and not tx.is_open:
         print(f"b200 transaction: {folder} knows no act on {options.node}", file=sys.stderr)
         return NONE

@@ -16,7 +16,7 @@ from pyinfra.context import config, host
 from deploy import operations, preflight
 from deploy.entry import node_of
 from deploy.stages import canary, gateway, serving, smoke, warmup
-from deploy.tune_run import Tuning
+from deploy.tuning.run import Tuning
 
 config.REQUIRE_PYINFRA_VERSION = ">=3.10,<4"
 

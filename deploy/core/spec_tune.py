@@ -14,13 +14,14 @@ class Tune:
 
     layouts: tuple[str, ...] = setting(
         fields.sequence(fields.text),
-        'layouts by name: "asked", "plan-TP2" and so on, and those of deploy/tuning.yaml ("A"); '
-        "every one that can be when empty",
+        'layouts by name: "asked", "plan-TP2" and so on, and those of deploy/tuning/matrix.yaml '
+        '("A"); every one that can be when empty',
         (),
     )
     workloads: tuple[str, ...] = setting(
         fields.sequence(fields.text),
-        'loads of deploy/tuning.yaml, or "smoke": that of the smoke test; the first one decides',
+        'loads of deploy/tuning/matrix.yaml, or "smoke": that of the smoke test; the first one '
+        "decides",
         ("chat",),
     )
     requests: int = setting(fields.integer(5, 5000), "requests a rate, at least", 120)

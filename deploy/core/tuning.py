@@ -1,8 +1,8 @@
 """What a tuning is made of: layouts, loads, cells, and the document they end up in. Pure.
 
 A *cell* is one layout under one load at one request rate, measured once by each client. Cells are
-kept as lines (deploy/tune_store.py); all else follows from them, so that a killed run loses no more
-than the cell it was at.
+kept as lines (deploy/tuning/store.py); all else follows from them, so that a killed run loses no
+more than the cell it was at.
 """
 
 from __future__ import annotations

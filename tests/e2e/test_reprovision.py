@@ -19,8 +19,9 @@ from typing import Any
 import pytest
 
 import tests.lab as lab
-from deploy import audit_cli, transaction_store
+from deploy import audit_cli
 from deploy.acts import evidence
+from deploy.mending import ledger
 from tests.e2e.conftest import SHORT_SMOKE, Boot
 from tests.e2e.driving import Outcome, deploy, on
 from tests.lab.lab import bmc_up
@@ -125,7 +126,7 @@ def served(boot: Boot, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Out
         pytest.skip(str(error))
     bmc_up()
     with pytest.MonkeyPatch.context() as patch:
-        patch.setenv(transaction_store.VARIABLE, str(folder / "transactions"))
+        patch.setenv(ledger.VARIABLE, str(folder / "transactions"))
         patch.setenv(evidence.VARIABLE, str(folder / "evidence"))
         outcome = deploy("b200.py", *words())
         assert outcome.code == 0, outcome.said[-4000:]

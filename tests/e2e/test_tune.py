@@ -15,8 +15,8 @@ from typing import Any
 
 import pytest
 
-from deploy import tune_store
 from deploy.core import tuning_words
+from deploy.tuning import store
 from tests.e2e.conftest import SHORT_SMOKE, Boot
 from tests.e2e.driving import ROOT, Outcome, command, deploy, on
 
@@ -54,7 +54,7 @@ def killed(boot: Boot, folder: Path) -> list[dict[str, Any]]:
             if "(A): chat 8/s" in line:
                 break
         run.send_signal(signal.SIGKILL)
-    lines = tune_store.read(folder, NODE)
+    lines = store.read(folder, NODE)
     assert lines, "".join(said)[-3000:]
     return lines
 
@@ -72,7 +72,7 @@ def test_each_cell_is_measured_once_whatever_killed_the_run(
     killed: list[dict[str, Any]], resumed: Outcome, folder: Path
 ) -> None:
     """A cell whose client starved on a busy machine is failed, and measured again; none else is."""
-    lines = tune_store.read(folder, NODE)
+    lines = store.read(folder, NODE)
     assert lines[: len(killed)] == killed
     done = [_named(line) for line in lines if line.get("cell", {}).get("status") == "done"]
     assert len(done) == len(set(done))

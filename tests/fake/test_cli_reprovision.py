@@ -12,9 +12,10 @@ from typing import Any
 
 import pytest
 
-from deploy import audit_cli, node_copy, transaction_cli, transaction_store
+from deploy import audit_cli, transaction_cli
 from deploy.core.lifecycle import State
-from deploy.transaction_store import Ledger
+from deploy.mending import ledger, node_copy
+from deploy.mending.ledger import Ledger
 from tests.fake.fleet import Fleet
 from tests.unit import corpus
 
@@ -25,7 +26,7 @@ TOUCHES = "put|apt-get|systemctl|quarantine|drain|gpu-daemons|reboot"
 @pytest.fixture
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Where the transactions of the test are."""
-    monkeypatch.setenv(transaction_store.VARIABLE, str(tmp_path / "transactions"))
+    monkeypatch.setenv(ledger.VARIABLE, str(tmp_path / "transactions"))
     monkeypatch.setenv("B200_EVIDENCE", str(tmp_path / "evidence"))
     return tmp_path / "transactions"
 
@@ -148,7 +149,7 @@ def test_node_that_another_controller_mends_says_so_itself(small: Fleet, folder:
     assert (run.code, run.outcomes) == (1, {"n01": "failed"})
     assert "bob@far pid 3 has been mending this node since 2026-11-21T09:00:00Z" in run.told("n01")
     assert small.machine("n01").ran(TOUCHES) == []
-    assert not transaction_store.read(folder, "n01").is_open
+    assert not ledger.read(folder, "n01").is_open
 
 
 @pytest.fixture(scope="module")
@@ -210,7 +211,7 @@ def test_node_that_no_rung_cures_is_quarantined_with_its_part_and_stays_so(
     # Evidence before each rung and before hands.
     assert len(machine.ran("node.pyz bundle")) == 3
     assert not any(machine.is_active(unit) for unit in ("vllm@0.service", "haproxy.service"))
-    tried = transaction_store.read(folder, "n03").tries
+    tried = ledger.read(folder, "n03").tries
     assert [(t.rung.word, t.outcome) for t in tried] == [
         ("reset-gpus", "did not help"),
         ("reboot", "did not help"),
@@ -224,7 +225,7 @@ def test_node_that_no_rung_cures_is_quarantined_with_its_part_and_stays_so(
     said = capsys.readouterr().out
     assert "acts on 1 nodes: whole" in said
     assert part in said
-    log = folder / transaction_store.AUDIT
+    log = folder / ledger.AUDIT
     log.write_bytes(b"".join(log.read_bytes().splitlines(keepends=True)[:-3]))
     assert audit_cli.main(["verify"]) == 1
     assert "its end was cut off" in capsys.readouterr().err
@@ -247,7 +248,7 @@ def test_second_node_waits_for_its_turn_and_one_that_is_off_goes_to_hands(
     assert run.outcomes == {"n01": "quarantined", "n02": "quarantined"}, run.stderr[-3000:]
     assert "n02  plan          why: the node does not answer SSH" in run.stderr
     assert "n02  evidence    none: the node does not answer SSH" in run.stderr
-    log = [json.loads(line) for line in (folder / transaction_store.AUDIT).read_text().splitlines()]
+    log = [json.loads(line) for line in (folder / ledger.AUDIT).read_text().splitlines()]
     turns = [entry["node"] for entry in log if entry["kind"] in ("open", "release")]
     assert turns in (["n01", "n01", "n02", "n02"], ["n02", "n02", "n01", "n01"])
     assert small.machine("n01").boots == 1

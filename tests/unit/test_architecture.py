@@ -41,7 +41,7 @@ SPEAK_PYINFRA = {
     "deploy/reboot.py",
     "deploy/remote.py",
     "deploy/reprovision.py",
-    "deploy/reprovision_operations.py",
+    "deploy/mending/operations.py",
     "deploy/spool.py",
 }
 # Modules that read or write something, or depend on when and where they run.

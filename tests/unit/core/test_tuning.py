@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from deploy import catalogue, tune_plan
+from deploy import catalogue
 from deploy.core import spec as specs
 from deploy.core import tuning, tuning_layouts, tuning_words
 from deploy.core.knee import Sweep
@@ -17,6 +17,7 @@ from deploy.core.tuning import Cell, Layout, Load, Workload
 from deploy.core.tuning_choice import choose
 from deploy.core.tuning_layouts import Refused
 from deploy.core.tuning_time import Pace, total
+from deploy.tuning import plan
 from tests.unit.deploy.specs import data
 
 SWEEP = Sweep()
@@ -44,7 +45,7 @@ def tried(
     asked: NodeSpec, goal: str = "latency", only: tuple[str, ...] = ()
 ) -> tuple[dict[str, Layout], list[Refused]]:
     """Candidates by their names, and what is refused."""
-    matrix = tune_plan.matrix()["layouts"]
+    matrix = plan.matrix()["layouts"]
     found, refused = tuning_layouts.candidates(asked, catalogue.load(), goal, matrix, parse, only)
     return {"/".join(one.layout.names): one.layout for one in found}, refused
 
@@ -72,14 +73,14 @@ def chosen(goal: str, *cells: Cell) -> dict[str, Any]:
 
 
 def test_matrix_is_the_sources_five_rows() -> None:
-    rows = tune_plan.matrix()["layouts"]
+    rows = plan.matrix()["layouts"]
     assert {
         name: (row["tensor_parallel"], row["replicas"], row["max_num_batched_tokens"],
                row["max_num_seqs"])
         for name, row in rows.items()
     } == {"A": (2, 4, 2048, 8), "B": (4, 2, 2048, 8), "C": (8, 1, 2048, 8),
           "D": (4, 2, 1024, 4), "E": (2, 4, 4096, 16)}  # fmt: skip
-    assert all({"printed", "instead", "why"} <= set(row) for row in tune_plan.matrix()["corrected"])
+    assert all({"printed", "instead", "why"} <= set(row) for row in plan.matrix()["corrected"])
 
 
 def test_asked_planned_and_matrix_are_tried_once_each() -> None:
@@ -99,7 +100,7 @@ def test_model_that_does_not_fit_is_refused_with_the_inventorys_words() -> None:
     def big(changes: Mapping[str, object]) -> Any:
         return parse({"model": "llama-3.1-405b-fp8", **changes})
 
-    matrix = tune_plan.matrix()["layouts"]
+    matrix = plan.matrix()["layouts"]
     found, refused = tuning_layouts.candidates(asked, catalogue.load(), "latency", matrix, big)
     assert "asked" in found[0].layout.names
     told = {one.name.split(",")[0]: one.why for one in refused}
@@ -125,7 +126,7 @@ def test_experts_are_spread_for_throughput_and_not_for_latency() -> None:
 
 def test_load_that_is_longer_than_a_request_may_be_is_refused() -> None:
     loads, refused = tuning_layouts.workloads(
-        spec(max_model_len=1024), tune_plan.matrix()["workloads"], ("long", "chat", "nope")
+        spec(max_model_len=1024), plan.matrix()["workloads"], ("long", "chat", "nope")
     )
     assert [load.name for load in loads] == ["chat"]
     assert [str(one) for one in refused] == [

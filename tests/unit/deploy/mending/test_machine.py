@@ -20,7 +20,6 @@ from typing import Any
 
 import pytest
 
-from deploy import transaction_store
 from deploy.acts import ActFailed, ActRefused, Intent, Say
 from deploy.core import audit, ladder, lifecycle
 from deploy.core.ladder import Decision, Limits
@@ -28,9 +27,10 @@ from deploy.core.lifecycle import State
 from deploy.core.rungs import Rung
 from deploy.core.transaction import Transaction
 from deploy.core.verdict import Action, Finding, Status
-from deploy.reprovision_machine import Doing, Machine, NotFit, Stopped
+from deploy.mending import ledger
+from deploy.mending.ledger import Held, Ledger
+from deploy.mending.machine import Doing, Machine, NotFit, Stopped
 from deploy.run import Node
-from deploy.transaction_store import Held, Ledger
 
 FAULT = Finding("no driver", Status.FAIL, action=Action.REBOOT, part="GPU 4", check="driver.loaded")
 BUDGET: dict[Rung, int] = dict.fromkeys((rung for rung in Rung if rung is not Rung.REPLACE), 1)
@@ -124,7 +124,7 @@ def decide(tx: Transaction, budget: Mapping[Rung, int] = BUDGET) -> Decision:
 def run(
     folder: Path, cure: Rung | None, kill: Kill, budget: Mapping[Rung, int] = BUDGET
 ) -> Transaction:
-    """One run of the controller over the node, as deploy/reprovisioning.py does it."""
+    """One run of the controller over the node, as deploy/mending/run.py does it."""
     world = World(folder, cure)
     ledger = Ledger(folder, "n1", "alice@ctl pid 1", "run", 600)
     tx = ledger.claim()
@@ -141,7 +141,7 @@ def run(
 @pytest.fixture
 def watched(monkeypatch: pytest.MonkeyPatch) -> Callable[[Kill], None]:
     """Makes every write to the disk two places to die at. A kill loses nothing that was written."""
-    append = transaction_store.append
+    append = ledger.append
     monkeypatch.setattr(os, "fsync", lambda handle: None)
 
     def watch(kill: Kill) -> None:
@@ -150,7 +150,7 @@ def watched(monkeypatch: pytest.MonkeyPatch) -> Callable[[Kill], None]:
             append(path, make)
             kill(f"after a line of {path.name}")
 
-        monkeypatch.setattr(transaction_store, "append", write)
+        monkeypatch.setattr(ledger, "append", write)
 
     return watch
 
@@ -214,7 +214,7 @@ def test_dead_at_any_place_the_rerun_ends_the_same_and_repeats_no_rung(
         tx = run(copy, cure, Killer(), budget)
         assert (tx.state, World(copy, cure).rungs()) == (state, rungs), f"dead {place}"
         assert tx.parts == ([] if state is State.SERVING else ["GPU 4"])
-        content = (copy / transaction_store.AUDIT).read_bytes()
+        content = (copy / ledger.AUDIT).read_bytes()
         assert audit.verify(content, {"n1": list(tx.digests)}) == [], place
 
 

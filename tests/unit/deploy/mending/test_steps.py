@@ -11,19 +11,20 @@ from typing import Any
 
 import pytest
 
-from deploy import bring_up, node_copy, reprovision_steps, traffic
+from deploy import traffic
 from deploy.acts import ActFailed, ActRefused, act_of
 from deploy.core.ladder import Try
 from deploy.core.lifecycle import TABLE, State
 from deploy.core.rungs import Rung
 from deploy.core.transaction import Transaction
 from deploy.core.verdict import Action, Finding, Status, Verdict
-from deploy.reprovision_machine import NotFit
+from deploy.mending import bring_up, node_copy, steps
+from deploy.mending.machine import NotFit
 from deploy.run import Node, StageFailed
 from deploy.stages import pipeline
 from tests.unit.deploy import nodes
 
-ROOT = Path(__file__).resolve().parents[3]
+ROOT = Path(__file__).resolve().parents[4]
 # Operations of deploy/b200.py besides its stages, and what stands for them in the bring-up.
 BETWEEN = {"reboot_if_needed", "require_proven", "require_served_well"}
 TX = Transaction("n01", id="tx")
@@ -72,14 +73,14 @@ class Fake:
 def node(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Node:
     """A node whose drain ends at once."""
     found, _ = nodes.bare(tmp_path, reprovision={"drain_deadline_s": 0})
-    monkeypatch.setattr(reprovision_steps, "_POLL_S", 0)
+    monkeypatch.setattr(steps, "_POLL_S", 0)
     return found
 
 
 def drain(node: Node, monkeypatch: pytest.MonkeyPatch, *senders: Fake) -> str:
     """What the step says."""
     monkeypatch.setattr(traffic, "adapters", lambda node: list(senders))
-    step = reprovision_steps.doing("drain", TX)
+    step = steps.doing("drain", TX)
     return str(step.perform(node, {}, lambda text: None)["seen"])
 
 
@@ -132,8 +133,8 @@ def test_stage_that_failed_climbs_only_where_the_node_is_at_fault(
     found: Verdict, climbs: bool, node: Node, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(bring_up, "judged", lambda node: found)
-    monkeypatch.setattr(reprovision_steps, "unreachable", lambda node: None)
-    error = reprovision_steps._cause_of(node, StageFailed("the mirror is away"))
+    monkeypatch.setattr(steps, "unreachable", lambda node: None)
+    error = steps._cause_of(node, StageFailed("the mirror is away"))
     assert isinstance(error, NotFit) is climbs
     assert str(error) == "the mirror is away"
 
@@ -142,8 +143,8 @@ def test_stage_that_failed_as_the_node_went_away_asks_for_its_power(
     node: Node, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     gone = Finding("silent", Status.FAIL, action=Action.POWER_CYCLE)
-    monkeypatch.setattr(reprovision_steps, "unreachable", lambda node: gone)
-    error = reprovision_steps._cause_of(node, StageFailed("connection lost"))
+    monkeypatch.setattr(steps, "unreachable", lambda node: gone)
+    error = steps._cause_of(node, StageFailed("connection lost"))
     assert isinstance(error, NotFit)
     assert error.findings == (gone,)
 

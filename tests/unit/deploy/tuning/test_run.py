@@ -11,13 +11,13 @@ from typing import Any
 
 import pytest
 
-from deploy import tune_store, tune_write
 from deploy.core import spec as specs
 from deploy.core import tuning_words
 from deploy.core.spec import NodeSpec
 from deploy.core.spec_tune import Tune
 from deploy.run import Node, StageFailed
-from deploy.tune_run import Tuning
+from deploy.tuning import store, write
+from deploy.tuning.run import Tuning
 from tests.fake.machine import Machine, measured
 from tests.unit.deploy import nodes
 from tests.unit.deploy.specs import CATALOGUE, data
@@ -138,7 +138,7 @@ def test_run_that_lost_its_node_goes_on_at_the_cell_it_was_at(
     assert "connection lost" in broken["cells"][2]["why"]
     machine.dies_at = ""
     machine.log.clear()
-    with tune_store.path_of(folder, "n01").open("a") as file:
+    with store.path_of(folder, "n01").open("a") as file:
         file.write('{"kind": "cell", "torn')
     found = tune(node)
     assert rates(machine) == ["5.66"]
@@ -151,7 +151,7 @@ def test_run_killed_after_any_cell_measures_what_is_left(
 ) -> None:
     node, machine = live
     whole = tune(node)
-    path = tune_store.path_of(folder, "n01")
+    path = store.path_of(folder, "n01")
     kept = path.read_text().splitlines(keepends=True)
     path.write_text("".join(kept[: killed_after + 1]))
     machine.log.clear()
@@ -214,7 +214,7 @@ def test_full_disk_ends_the_layout_and_the_node_is_put_back_even_so(
     def full(*_: object) -> None:
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(tune_store, "append", full)
+    monkeypatch.setattr(store, "append", full)
     asked = node.spec.replicas
     found = tune(node, layouts=("A",))
     assert [cell["status"] for cell in found["cells"]] == ["skipped"]
@@ -277,9 +277,9 @@ def test_choice_is_proven_by_reading_it_back(live: tuple[Node, Machine]) -> None
     found = tune(node)
     text = tuning_words.fragment(found, "run-1", "2026-11-22T00:00:00Z")
     layout = found["chosen"]["layout"]
-    spec = tune_write.prove(text, layout, parser(node))
+    spec = write.prove(text, layout, parser(node))
     assert (spec.replicas, spec.tensor_parallel) == (2, 4)
     with pytest.raises(StageFailed, match="reads back with another max_num_seqs"):
-        tune_write.prove(text.replace("seqs = 8", "seqs = 9"), layout, parser(node))
+        write.prove(text.replace("seqs = 8", "seqs = 9"), layout, parser(node))
     with pytest.raises(StageFailed, match="refused as inventory data: replicas: "):
-        tune_write.prove(text.replace("replicas = 2", "replicas = 5"), layout, parser(node))
+        write.prove(text.replace("replicas = 2", "replicas = 5"), layout, parser(node))

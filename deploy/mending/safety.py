@@ -10,9 +10,9 @@ import threading
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from deploy import transaction_store
 from deploy.core import breaker
 from deploy.core.breaker import Fleet
+from deploy.mending import ledger
 from deploy.report.names import safe_name
 from deploy.run import Node, StageFailed
 from deploy.session import RUN
@@ -26,7 +26,7 @@ class NotNow(StageFailed):
 class Safety:
     """What is known of the fleet in this process. pyinfra's gevent makes threads greenlets."""
 
-    folder: Path = field(default_factory=transaction_store.directory)
+    folder: Path = field(default_factory=ledger.directory)
     inventory: tuple[str, ...] = ()
     failing: dict[str, str] = field(default_factory=dict)
     inside: set[str] = field(default_factory=set)
@@ -89,8 +89,8 @@ class Safety:
     def _elsewhere(self) -> tuple[set[str], dict[str, str]]:
         """Nodes that a transaction keeps out of service, whoever began it, and their causes."""
         names = {safe_name(name): name for name in self.inventory}
-        files = transaction_store.nodes(self.folder)
-        read = {names[f]: transaction_store.read(self.folder, f) for f in files if f in names}
+        files = ledger.nodes(self.folder)
+        read = {names[f]: ledger.read(self.folder, f) for f in files if f in names}
         still = {name: tx.cause for name, tx in read.items() if tx.is_open}
         return set(still), {name: cause for name, cause in still.items() if cause}
 

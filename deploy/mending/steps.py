@@ -10,15 +10,16 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from deploy import bring_up, node_copy, traffic
+from deploy import traffic
 from deploy.acts import Act, ActFailed, ActRefused, Intent, Say, act_of, evidence, quarantine
 from deploy.core import ladder
 from deploy.core.rungs import LEAST, Rung
 from deploy.core.transaction import Transaction
 from deploy.core.verdict import Action, Finding, Status, Verdict
 from deploy.core.watching import MARK
+from deploy.mending import bring_up, node_copy
+from deploy.mending.machine import Doing, NotFit
 from deploy.remote import RemoteError
-from deploy.reprovision_machine import Doing, NotFit
 from deploy.run import Node, StageFailed, duration
 
 _POLL_S = 1.0

@@ -10,7 +10,7 @@ from typing import Any
 
 import yaml
 
-from deploy import catalogue, tune_store
+from deploy import catalogue
 from deploy.core import tuning, tuning_choice, tuning_layouts
 from deploy.core.knee import Sweep, next_rate
 from deploy.core.run_manifest import build
@@ -20,8 +20,9 @@ from deploy.core.tuning_layouts import Candidate, Parse, Refused
 from deploy.core.tuning_time import Pace, total
 from deploy.run import Node, StageFailed
 from deploy.stages import provenance
+from deploy.tuning import store
 
-_DATA = Path(__file__).resolve().parent / "tuning.yaml"
+_DATA = Path(__file__).resolve().parent / "matrix.yaml"
 
 
 @cache
@@ -45,8 +46,8 @@ class Plan:
     bench: bool
     system: str
     folder: Path
-    lines: list[tune_store.Line] = field(default_factory=list)
-    fresh: list[tune_store.Line] = field(default_factory=list)
+    lines: list[store.Line] = field(default_factory=list)
+    fresh: list[store.Line] = field(default_factory=list)
     given_up: set[tuple[Any, ...]] = field(default_factory=set)
 
     def key(self, layout: Layout, workload: Workload) -> str:
@@ -71,10 +72,10 @@ class Plan:
             return False
         return any(self.next_rate(layout, load) is not None for load in self.workloads)
 
-    def add(self, line: tune_store.Line) -> None:
+    def add(self, line: store.Line) -> None:
         """Keep a line, on the disk when it returns. Raises OSError; this run knows it even so."""
         self.fresh.append(line)
-        tune_store.append(self.folder, self.node, line)
+        store.append(self.folder, self.node, line)
 
     def every(self) -> list[Cell]:
         """All cells, layout by layout; those that were not tried are there as skipped."""
@@ -155,7 +156,7 @@ def of(node: Node, parse: Parse) -> Plan:
     if not found or not loads:
         told = "; ".join(map(str, [*refused, *strange])) or "no layout is asked for"
         raise StageFailed(f"there is nothing to tune: {told}")
-    folder = tune_store.directory(spec.records)
+    folder = store.directory(spec.records)
     return Plan(
         node=node.name,
         goal=goal,
@@ -178,9 +179,9 @@ def _sweep(spec: NodeSpec) -> Sweep:
     return Sweep(wanted.first, least, wanted.most, wanted.resolution, wanted.cells)
 
 
-def _read(folder: Path, name: str) -> list[tune_store.Line]:
+def _read(folder: Path, name: str) -> list[store.Line]:
     try:
-        return tune_store.read(folder, name)
+        return store.read(folder, name)
     except OSError as error:
         raise StageFailed(f"the cells so far cannot be read: {error}") from None
 

@@ -19,9 +19,9 @@ from typing import Any
 from deploy.catalogue import ROOT
 from deploy.core import audit, transaction
 from deploy.core.transaction import Transaction
+from deploy.mending.line import audited, later, lined
 from deploy.report.names import safe_name
 from deploy.run import StageFailed, timestamp
-from deploy.transaction_line import audited, later, lined
 
 VARIABLE = "B200_TRANSACTIONS"
 """Names another directory, such as one that the whole team shares."""

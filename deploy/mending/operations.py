@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from pyinfra.api.operation import operation
 
-from deploy import reprovisioning
+from deploy.mending import run
 from deploy.operations import Commands, command, executing, guarded
 from deploy.run import Node
 
@@ -18,13 +18,13 @@ from deploy.run import Node
 def plan(node: Node) -> Commands:
     """Look at the node, and say what would be done about it."""
     if executing():
-        yield command(node, "plan", lambda: reprovisioning.look(node, lock=True))
+        yield command(node, "plan", lambda: run.look(node, lock=True))
     else:
-        guarded(node, "plan", lambda: reprovisioning.look(node, lock=False))
+        guarded(node, "plan", lambda: run.look(node, lock=False))
 
 
 @operation(is_idempotent=True)
 def mend(node: Node) -> Commands:
     """Take the node out, mend it, prove it and bring it back, as far as its transaction is."""
     if executing():
-        yield command(node, "mend", lambda: reprovisioning.mend(node))
+        yield command(node, "mend", lambda: run.mend(node))

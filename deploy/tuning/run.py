@@ -26,8 +26,8 @@ from deploy.run import Node, StageFailed, timestamp
 from deploy.session import RUN
 from deploy.stages import canary, engine, gate, gateway, serving, warmup
 from deploy.stages.base import Change, Stage, nothing
-from deploy.tune_plan import Plan, of
-from deploy.tune_write import write
+from deploy.tuning.plan import Plan, of
+from deploy.tuning.write import write
 
 _STAGES = (serving.STAGE, warmup.STAGE, gateway.STAGE, canary.STAGE)
 _PROBLEMS = (RemoteError, StageFailed)

@@ -5,19 +5,20 @@ from __future__ import annotations
 import time
 from typing import Any
 
-from deploy import bring_up, node_copy, observation, reprovision_steps
-from deploy import reprovision_plan as plans
+from deploy import observation
 from deploy.core import breaker, ladder
 from deploy.core.ladder import Decision, Limits
 from deploy.core.lifecycle import State
 from deploy.core.rungs import Rung
 from deploy.core.transaction import Transaction
 from deploy.core.verdict import Finding
-from deploy.fleet_safety import SAFETY, NotNow
-from deploy.reprovision_machine import Machine
+from deploy.mending import bring_up, node_copy, steps
+from deploy.mending import plan as plans
+from deploy.mending.ledger import Held, Ledger
+from deploy.mending.machine import Machine
+from deploy.mending.safety import SAFETY, NotNow
 from deploy.run import Node, timestamp
 from deploy.session import RUN
-from deploy.transaction_store import Held, Ledger
 
 # What the transaction itself puts on the node is no fault to mend.
 _OURS = ("quarantine.mark",)
@@ -122,7 +123,7 @@ def _machine(node: Node, ledger: Ledger) -> Machine:
     return Machine(
         node,
         ledger,
-        reprovision_steps.doing,
+        steps.doing,
         lambda tx: _decision(node, tx),
         giving_back=node.spec.reprovision_ask == "return",
     )
@@ -140,7 +141,7 @@ def _end(node: Node, tx: Transaction) -> None:
 
 def _findings(node: Node, lock: bool) -> tuple[Finding, ...]:
     """What keeps the node from serving, the cause first."""
-    if node.unreachable and (fault := reprovision_steps.unreachable(node)):
+    if node.unreachable and (fault := steps.unreachable(node)):
         return (fault,)
     observation.refresh(node, RUN.id, lock)
     return tuple(f for f in bring_up.judged(node, fresh=False).blocking if f.check not in _OURS)

@@ -18,9 +18,9 @@ from deploy.core.lifecycle import State
 from deploy.core.rungs import Rung
 from deploy.core.transaction import Transaction
 from deploy.core.verdict import Finding
+from deploy.mending.ledger import Ledger
 from deploy.remote import RemoteError
 from deploy.run import Node, StageFailed
-from deploy.transaction_store import Ledger
 
 # Where a person may say that no act is needed any more.
 _RETURNABLE = (State.QUARANTINED, State.DRAINED, State.EVIDENCED, State.HANDS)

@@ -1,0 +1,1 @@
+"""How deploy/tune.py measures layouts: the plan, the run, its cells on the disk, what is chosen."""
