@@ -182,6 +182,8 @@ def _hand_over(node: Node, tx: Transaction, intent: Intent, say: Say) -> Mapping
     what = ladder.asked_of_hands(decision.get("parts", []))
     if unreachable(node) is None:
         say(quarantine.put(node, str(intent.get("who")), f"{what}: {decision.get('why')}"))
+        # Where no rung was climbed, nothing has stopped yet what serves.
+        say(quarantine.close(node))
         node_copy.put(node, tx)
     return {"seen": f"{what}: {decision.get('why')}"}
 
