@@ -8,9 +8,14 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 from deploy.core.gateway_lint import problems
 from tests.unit.gateway.mock import CHUNKS, ITL_MS
 from tests.unit.gateway.proxy import ROOT, free_port, mock, rendered, running, started
+
+# Milliseconds are judged: nothing else of the suite may run beside it.
+pytestmark = pytest.mark.alone
 
 STREAMS, ROUNDS, TRIES = 16, 4, 3
 MOST_ADDED_MS = 3.0
