@@ -30,6 +30,8 @@ from typing import Any, TypeVar
 from deploy.core.state import Missing, Unmeasured, View
 
 SCHEMA = "b200kit/expect/1"
+# What floats hold exactly; larger is a slip of the pen, and no sum or list is made of it.
+_MOST = 2**53
 T = TypeVar("T")
 
 
@@ -62,6 +64,8 @@ class Expectation(View):
         value = entry.get(kind, "value")
         if isinstance(value, Unmeasured):
             raise Unexpected(f"hardware data: {name}: {value.reason}")
+        if isinstance(value, int) and abs(value) > _MOST:
+            raise Unexpected(f"hardware data: {name}: no such quantity is that large")
         where = self.at("hardware", "name").raw()
         source = entry.text("source") or "no source given"
         return Expected(value, entry.text("unit") or "", f"hardware/{where}.yaml: {source}")

@@ -10,6 +10,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from enum import Enum
 
+from deploy.core.expectation import Unexpected
 from deploy.core.state import StateView, Unmeasured, View
 
 VENDORS = {"intel": "GenuineIntel", "amd": "AuthenticAMD"}
@@ -100,7 +101,10 @@ def _unread(name: str, wanted: str, reason: Unmeasured) -> Effect:
 def _words(name: str, wanted: str, entry: View, state: StateView) -> Effect:
     """A setting that is words of the kernel command line."""
     cmdline = state.text("host", "cmdline")
-    words = words_for(entry.get(dict, "words") or {}, state)
+    by_cpu = entry.get(dict, "words") or {}
+    if not all(isinstance(text, str) for text in by_cpu.values()):
+        raise Unexpected(f"settings: {name}: its words must be texts")
+    words = words_for(by_cpu, state)
     if isinstance(cmdline, Unmeasured):
         return _unread(name, wanted, cmdline)
     if isinstance(words, Unmeasured):

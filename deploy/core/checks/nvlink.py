@@ -16,6 +16,8 @@ from deploy.core.state import GpuView, StateView, Unmeasured, View
 from deploy.core.verdict import Action, Finding
 
 DOWN, UP = 0, 1
+MOST_LINKS = 36
+"""NVML_NVLINK_MAX_LINKS of nvml.h: no GPU has more."""
 
 
 def readings(gpu: GpuView, key: str) -> dict[int, int] | Unmeasured:
@@ -93,7 +95,7 @@ def links_told(gpu: GpuView, up: int, wanted: int, states: Mapping[int, int]) ->
     if up == 0:
         return f"{gpu.subject} has no NVLink: 0 of {wanted} links up"
     down: list[object] = [link for link, value in states.items() if value != UP]
-    absent: list[object] = [link for link in range(wanted) if link not in states]
+    absent: list[object] = [link for link in range(min(wanted, MOST_LINKS)) if link not in states]
     told = [f"{links_in_words(down)} down"] if down else []
     told += [f"{links_in_words(absent)} not listed"] if absent else []
     return f"{gpu.subject} has {up} of {wanted} NVLinks up: {', '.join(told) or 'too many'}"

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 import yaml
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from deploy.core import diagnosis
@@ -195,7 +195,6 @@ JSON = st.recursive(
 )
 
 
-@settings(max_examples=60, deadline=None)
 @given(value=JSON, key=st.sampled_from(["smoke", "state", "verdict", "record"]))
 def test_no_document_makes_it_raise(value: object, key: str) -> None:
     shown = copy.deepcopy(document("healthy"))
@@ -203,7 +202,6 @@ def test_no_document_makes_it_raise(value: object, key: str) -> None:
     assert fired(diagnose(shown, list(RULES.values()))) == []
 
 
-@settings(max_examples=60, deadline=None)
 @given(value=JSON, path=st.sampled_from([
     "smoke.ttfts_ms", "smoke.paths", "smoke.gpus", "smoke.server", "smoke.conditions",
     "verdict.findings", "record.by_tp",

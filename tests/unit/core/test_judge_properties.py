@@ -7,7 +7,7 @@ from itertools import islice
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from deploy.core.judge import judge, registered
@@ -38,6 +38,7 @@ ODD: list[Any] = [
 ]
 FAULTS = [case for case in corpus.corpus().cases if case.fit != "fit" and case.valid]
 BRANCHES = sorted(readings.branches())
+LEAVES = list(paths.leaves(states.expectation()))
 PARTNERS, DOUBTS = 3, 3
 """Other faults, and other readings, that each fault is tried with."""
 
@@ -70,7 +71,6 @@ def test_judge_never_raises_on_any_json(expect: Any, state: Any) -> None:
     assert judge(expect, state).fit == "unmeasured"
 
 
-@settings(max_examples=50, deadline=None)
 @given(data=st.data())
 def test_judge_never_raises_on_a_state_with_odd_values(data: st.DataObject) -> None:
     state = states.healthy()
@@ -92,8 +92,16 @@ def test_judge_never_raises_on_odd_values_of_any_kind(number: int) -> None:
     assert_sound(judge(states.expectation(), state))
 
 
-@settings(max_examples=50, deadline=None)
-@given(path=st.sampled_from(list(paths.leaves(states.expectation()))), value=JSON)
+@pytest.mark.parametrize("number", range(0, len(LEAVES), 4))
+def test_judge_never_raises_on_odd_values_in_an_expectation(number: int) -> None:
+    """Each leaf in turn of another kind; the four are far from each other, in other checks."""
+    expect = states.expectation()
+    for place in LEAVES[number // 4 :: len(LEAVES) // 4 + 1]:
+        paths.put(expect, place, deepcopy(ODD[(number // 4 + len(place)) % len(ODD)]))
+    assert_sound(judge(expect, states.healthy()))
+
+
+@given(path=st.sampled_from(LEAVES), value=JSON)
 def test_judge_never_raises_on_an_expectation_with_an_odd_value(
     path: paths.Path, value: Any
 ) -> None:

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from deploy.core.graph import BAD, FABRIC, GOOD, UNKNOWN, Topology
@@ -125,7 +125,6 @@ def test_without_an_expectation_nothing_is_good() -> None:
     assert {edge.tone for edge in found.edges() if edge.kind != "numa"} == {UNKNOWN}
 
 
-@settings(max_examples=60, deadline=None)
 @given(JSON, st.sampled_from(["gpus", "pci", "p2p", "numa"]))
 def test_any_json_gives_a_graph_and_a_matrix(value: Any, key: str) -> None:
     state = states.healthy() | {key: value}

@@ -31,7 +31,7 @@ _ODD: list[Any] = [
     {"unmeasured": "timed out"},
     {"value": None},
 ]
-_FEW = settings(max_examples=30, deadline=None, suppress_health_check=list(HealthCheck))
+_FEW = settings(suppress_health_check=list(HealthCheck))
 JSON = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=8),
     lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=6), inner),
