@@ -39,8 +39,7 @@ def live(boot: Boot) -> Outcome:
     """A node that serves."""
     boot("healthy")
     outcome = deploy("b200.py", *SHORT_SMOKE)
-    # What is measured is not what this is about: a busy machine may fail it.
-    assert outcome.host(NODE)["stage"] in (None, "smoke"), outcome.said[-3000:]
+    assert outcome.code == 0, outcome.said[-3000:]
     return outcome
 
 

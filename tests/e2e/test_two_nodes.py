@@ -99,11 +99,11 @@ def test_member_that_dies_takes_the_group_through_a_new_start(joined: Outcome) -
     on(FOLLOWER, "systemctl kill -s KILL vllm@0.service")
     # `systemctl is-active` follows the head through its restart: active again means warm again.
     wait = (
-        "for i in $(seq 240); do "
+        "until "
         f"now=$(systemctl show -p InvocationID --value vllm@0.service); "
-        f'[ "$now" != {before} ] && systemctl is-active -q vllm@0.service && exit 0; sleep 1; done'
+        f'[ "$now" != {before} ] && systemctl is-active -q vllm@0.service; do sleep 1; done'
     )
-    on(HEAD, wait)
+    lab.run(HEAD, ["timeout", "400", "sh", "-c", wait], timeout=420)
     assert on(HEAD, "systemctl show -p InvocationID --value vllm@0.service") != before
     assert on(HEAD, "systemctl is-active vllm@0.service") == "active"
     assert answers()
