@@ -12,12 +12,14 @@
      "container_runtimes": ["docker"],
      "weights": {"root", "model", "revision", "serving": whether it must be there},
      "placement": {"vllm@0.service": {"by": "systemd" | "engine", "cpus": "0-55", "nodes": "0",
-                                      "policy": "bind" | "local"}},
+                                      "policy": "bind" | "local",
+                                      "gpus": ["GPU-...", ...]}},
      "canary": {"unit": "b200-canary.service", "replicas": ["vllm@0.service"]},
      "waivers": [{"check", "subject", "owner", "reason", "until": "2026-12-01"}]}
 
 Older documents lack clock_synchronized, settings, passport and bandwidth: clock and ACS are judged
-then, the passport is kept, and no other setting and no bandwidth is asked for. Any other
+then, the passport is kept, and no other setting and no bandwidth is asked for; nor the GPUs of a
+replica where its placement does not name them. Any other
 expectation that is missing, and every one that is malformed, raises `Unexpected`; judge turns that
 into an unmeasured finding, so that a check without its threshold never passes.
 """

@@ -1,4 +1,4 @@
-"""Where the processes of units really run: allowed CPUs, allowed memory nodes, memory policy."""
+"""Where the processes of units really run: CPUs, memory nodes and policy, and their GPUs."""
 
 from __future__ import annotations
 
@@ -52,6 +52,7 @@ def process(unit: str, pid: int) -> dict[str, Any]:
         "cpus": status.get("Cpus_allowed_list", "").strip(),
         "mems": status.get("Mems_allowed_list", "").strip(),
         "numa_maps_bound": attempt(lambda: bound_nodes(pid)),
+        "gpus": attempt(lambda: given_gpus(pid)),
     }
 
 
@@ -64,3 +65,14 @@ def bound_nodes(pid: int) -> str:
     with (PROC / str(pid) / "numa_maps").open(encoding="utf-8", errors="replace") as maps:
         match = BOUND.search(maps.readline())
     return match.group(1) if match else ""
+
+
+def given_gpus(pid: int) -> list[str]:
+    """The GPUs that CUDA_VISIBLE_DEVICES named when the process was started.
+
+    None where the variable is not there. A process that gives itself a title, as vLLM's engine core
+    and workers do, writes over its environment; the server that started them has it still.
+    """
+    raw = (PROC / str(pid) / "environ").read_bytes().decode(errors="replace")
+    values = dict(entry.partition("=")[::2] for entry in raw.split("\0"))
+    return [gpu for gpu in values.get("CUDA_VISIBLE_DEVICES", "").split(",") if gpu]

@@ -104,5 +104,9 @@ def launcher(node: Node, layout: Sequence[Replica], restarts: tuple[str, ...]) -
 def placement(node: Node) -> dict[str, dict[str, Any]]:
     """What the placement of running replicas is judged by, by unit. Raises StageFailed."""
     return {
-        unit_name(replica.replica): pinned(node, replica).expected() for replica in node.layout()
+        unit_name(replica.replica): {
+            **pinned(node, replica).expected(),
+            "gpus": list(replica.uuids),
+        }
+        for replica in node.layout()
     }

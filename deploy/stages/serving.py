@@ -20,6 +20,7 @@ from deploy.stages import (
     gateway_config,
     peers,
     quadlet,
+    regroup,
     replica,
     units,
     warm_requests,
@@ -196,7 +197,7 @@ def serving_document(node: Node, layout: Sequence[Replica]) -> dict[str, Any]:
 def plan(node: Node) -> list[Change]:
     """Files, then the engine; restarts that are owed are left to the warm-up stage."""
     target = wanted(node, node.layout())
-    changes = [*_surplus(node), *_other_form(node)]
+    changes = [*regroup.plan(node), *_surplus(node), *_other_form(node)]
     changes += [c for c in converge(node, target) if not c.what.startswith("restart ")]
     state = node.state or {}
     if not drift.is_present(engine.stamp(node), state):

@@ -15,7 +15,7 @@ from deploy.core.layout import Replica
 from deploy.node.roll import NOTE
 from deploy.remote import RemoteError
 from deploy.run import Node
-from deploy.stages import gateway, serving
+from deploy.stages import gate, gateway, regroup, serving
 from deploy.stages.base import Change, Stage, Wanted, why
 
 
@@ -29,9 +29,15 @@ def wanted(node: Node, layout: Sequence[Replica]) -> Wanted:
 def plan(node: Node) -> list[Change]:
     """Start what does not run; restart what runs with an older configuration, one after another.
 
-    Those that do not run come first: they are missing while another is restarted.
+    Those that do not run come first: they are missing while another is restarted. Where one holds
+    GPUs that another gets, all that serves ends before any starts.
     """
     units = serving.replica_units(node)
+    moved = regroup.in_the_way(node.state or {}, node.layout())
+    if moved:
+        told = f"stop what serves: others get the GPUs of {', '.join(moved)}"
+        start = Change(f"start {', '.join(units)} and warm up", _bring_up("start", units))
+        return [Change(told, _withdraw), start]
     running = [unit for unit in units if _is_active(node, unit)]
     stale = [unit for unit in _stale(node) if unit in running]
     idle = [unit for unit in units if unit not in running]
@@ -47,6 +53,10 @@ def plan(node: Node) -> list[Change]:
             Change(f"restart {unit}", _roll([unit]) if live else _bring_up("restart", [unit]))
         )
     return changes
+
+
+def _withdraw(node: Node) -> None:
+    gate.withdraw(node)
 
 
 def _is_active(node: Node, unit: str) -> bool:

@@ -64,9 +64,9 @@ def test_units_pass_systemds_own_checker(served: Outcome) -> None:
 def test_placement_was_observed_and_judged(served: Outcome) -> None:
     record = served.host(NODE)
     judged = {f["check"]: f for f in record["verdict"]["findings"]}
-    for check in ("placement.cpus", "placement.memory"):
+    for check in ("placement.cpus", "placement.memory", "placement.gpus"):
         assert judged[check]["status"] == "pass"
-        assert "every process" in judged[check]["summary"]
+        assert judged[check]["summary"].startswith("every ")
 
 
 def test_replica_on_other_cpus_is_found_by_check(served: Outcome) -> None:

@@ -58,6 +58,8 @@ class Machine:
         self.loaded: str | None = None
         self.boots = 1
         self.starts = 0
+        # The GPUs that each unit was started with.
+        self.given: dict[str, list[str]] = {}
         self.log: list[str] = []
         # What a test wants answered instead, by the first pattern that is found in the command.
         self.answers: dict[str, Answer] = {}
@@ -154,6 +156,8 @@ class Machine:
         self.starts += 1
         entry = self.units.setdefault(unit, {})
         entry |= {"active": "active", "invocation_id": f"{self.starts:032x}"}
+        gpus = re.search("CUDA_VISIBLE_DEVICES=(.*)", "\n".join(self._pinning(unit)))
+        self.given[unit] = gpus[1].split(",") if gpus else []
 
     def _whole(self) -> State:
         """dpkg has nothing unfinished, and the installed driver is built for the one kernel."""
@@ -181,8 +185,7 @@ class Machine:
 
     def _process(self, unit: str) -> State:
         """The one process of a unit, where the unit's drop-in pins it."""
-        pinning = self.files.get(f"/etc/systemd/system/{unit}.d/pinning.conf")
-        lines = _content(pinning).decode().splitlines() if pinning else []
+        lines = self._pinning(unit)
         pins = dict(line.split("=", 1) for line in lines if "=" in line and line[0] != "#")
         return {
             "unit": unit,
@@ -191,7 +194,13 @@ class Machine:
             "cpus": pins.get("CPUAffinity", "0-223"),
             "mems": "0-1",
             "numa_maps_bound": pins.get("NUMAMask", ""),
+            "gpus": self.given.get(unit, []),
         }
+
+    def _pinning(self, unit: str) -> list[str]:
+        """The lines of a unit's drop-in that pins it."""
+        pinning = self.files.get(f"/etc/systemd/system/{unit}.d/pinning.conf")
+        return _content(pinning).decode().splitlines() if pinning else []
 
     def _reading(self, path: str, digest: Callable[[bytes], dict[str, str]]) -> State | None:
         file = self.files.get(path)

@@ -1,4 +1,4 @@
-"""Where the processes of the replicas really run, against what the layout asked for.
+"""Where the processes of the replicas really run, and on which GPUs, against the layout.
 
 A pin that silently did not take hold costs latency and nothing else shows it: vLLM only warns when
 it cannot bind, and a system call filter can take the binding away (SystemCallFilter=~@resources).
@@ -15,11 +15,12 @@ from deploy.core import cpulist, pinning
 from deploy.core.checks.tools import failed, passed, rule, unread
 from deploy.core.expectation import Expectation, Expected, Unexpected
 from deploy.core.judge import check
-from deploy.core.state import StateView, Unmeasured, View
+from deploy.core.state import Missing, StateView, Unmeasured, View
 from deploy.core.verdict import Action, Finding
 
 NOT_ASKED = "no placement of replicas is asked for"
 _MAP = "the layout, made from this node's own NUMA map"
+_NONE_TOLD = "no process of it shows CUDA_VISIBLE_DEVICES in its environment"
 _RUNNING = ("active", "reloading")
 Look = Callable[[str, View, list[View]], Iterator[Finding]]
 
@@ -79,6 +80,39 @@ def memory(expect: Expectation, state: StateView) -> Iterator[Finding]:
             yield _failed(unit, summary, {"bound to": cpulist.format(alone) or "none"}, asked)
 
     yield from _each(expect, state, look, "every process has its memory where its GPUs are")
+
+
+@check("placement.gpus")
+def gpus(expect: Expectation, state: StateView) -> Iterator[Finding]:
+    """Every replica that runs was started with the GPUs that the layout gives it, and no others."""
+
+    def look(unit: str, wanted: View, processes: list[View]) -> Iterator[Finding]:
+        named = wanted.get(list, "gpus")
+        if isinstance(named, Missing):
+            return  # an older document
+        if isinstance(named, Unmeasured) or not named or not all(isinstance(g, str) for g in named):
+            raise Unexpected(f"{wanted.path}.gpus: it must be a list of UUIDs")
+        asked = rule(", ".join(named), "the layout, made from this node's own GPUs")
+        given: set[str] = set()
+        outside = {}
+        for process in processes:
+            seen = process.get(list, "gpus")
+            if isinstance(seen, Unmeasured):
+                yield _unread(unit, process, "its GPUs", seen)
+                return
+            given |= {str(gpu) for gpu in seen}
+            if foreign := sorted({str(gpu) for gpu in seen} - {*named}):
+                outside[_told(process)] = ", ".join(foreign)
+        if outside:
+            summary = f"{unit}: {_some(outside, 'was started with')}, which the layout gives others"
+            yield _failed(unit, summary, outside, asked)
+        elif not given:
+            yield replace(unread(f"the GPUs of {unit}", Unmeasured(_NONE_TOLD)), subject=unit)
+        elif lacking := [gpu for gpu in named if gpu not in given]:
+            summary = f"{unit}: it was started without {', '.join(lacking)}"
+            yield _failed(unit, summary, {"it has": ", ".join(sorted(given))}, asked)
+
+    yield from _each(expect, state, look, "every replica has the GPUs that the layout gives it")
 
 
 def _each(expect: Expectation, state: StateView, look: Look, all_well: str) -> Iterator[Finding]:

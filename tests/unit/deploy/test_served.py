@@ -33,7 +33,8 @@ def test_node_whose_replicas_run_as_planned_goes_on(tmp_path: Path) -> None:
     assert node.outcome is None
     assert node.verdict is not None
     checks = [finding["check"] for finding in node.verdict["findings"]]
-    assert checks.count("placement.cpus") == checks.count("placement.memory") == 1
+    for name in ("placement.cpus", "placement.memory", "placement.gpus"):
+        assert checks.count(name) == 1
     assert len(checks) > 20  # those of the gate are kept
 
 
@@ -77,7 +78,7 @@ def test_node_that_does_not_serve_yet_has_no_finding_of_placement(tmp_path: Path
     verdict.report(node, seen)
     assert node.verdict is not None
     placement = [f for f in node.verdict["findings"] if f["check"].startswith("placement.")]
-    assert [finding["status"] for finding in placement] == ["pass", "pass"]
+    assert [finding["status"] for finding in placement] == ["pass"] * 3
 
 
 def test_node_without_a_layout_is_not_taken_for_well_placed(tmp_path: Path) -> None:

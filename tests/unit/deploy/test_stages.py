@@ -529,3 +529,62 @@ def test_replicas_no_longer_asked_for_give_their_gpus_back_first(tmp_path: Path)
     look(node)
     assert not [what for what in planned(node, "serving") if what.startswith("remove ")]
     assert machine.units["vllm@3.service"]["active"] == "inactive"
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "held"),
+    [
+        ((4, 2), (2, 4), "vllm@1.service"),
+        ((2, 4), (4, 2), "vllm@0.service, vllm@1.service"),
+    ],
+)
+def test_replicas_end_before_others_get_their_gpus(
+    tmp_path: Path, before: tuple[int, int], after: tuple[int, int], held: str
+) -> None:
+    node, machine = settled(tmp_path, replicas=before[0], tensor_parallel=before[1])
+    node.spec = replace(node.spec, replicas=after[0], tensor_parallel=after[1])
+    look(node)
+    assert planned(node, "serving")[0] == f"see that {held} may stop: others get their GPUs"
+    make(node, "serving")
+    look(node)
+    assert planned(node, "warm-up")[0] == f"stop what serves: others get the GPUs of {held}"
+    machine.log.clear()
+    make(node, "warm-up")
+    [stopped] = machine.ran("systemctl stop .*haproxy.service")
+    [started] = machine.ran("systemctl start vllm@0.service")
+    assert machine.log.index(stopped) < machine.log.index(started)
+    look(node)
+    assert planned(node, "serving") == planned(node, "warm-up") == []
+    given = [gpu for n in range(after[0]) for gpu in machine.given[f"vllm@{n}.service"]]
+    assert len(set(given)) == len(given) == 8
+
+
+@pytest.mark.parametrize(
+    ("listed", "floor", "why"),
+    [
+        ("vllm0        UP           0 requests", 1, r"vllm0 is in rotation \(serving_floor 1\)"),
+        ("vllm0        DRAIN        3 requests", 0, "vllm0 answers 3 requests"),
+        ("vllm0        no check     0 requests", None, "vllm0 is in rotation"),
+    ],
+)
+def test_replicas_of_other_gpus_do_not_end_under_a_client(
+    tmp_path: Path, listed: str, floor: int | None, why: str
+) -> None:
+    node, machine = settled(tmp_path, replicas=4, tensor_parallel=2)
+    node.spec = replace(node.spec, replicas=2, tensor_parallel=4, serving_floor=floor)
+    look(node)
+    machine.answers = {"node.pyz rotation list": (True, f"{listed}\nn02 UP 9 requests\n")}
+    machine.log.clear()
+    with pytest.raises(StageFailed, match=why):
+        make(node, "serving")
+    assert not machine.ran("systemctl|node.pyz put")
+
+
+def test_replicas_that_nobody_needs_may_end_for_others(tmp_path: Path) -> None:
+    node, machine = settled(tmp_path, replicas=4, tensor_parallel=2)
+    node.spec = replace(node.spec, replicas=2, tensor_parallel=4, serving_floor=0)
+    look(node)
+    told = "vllm0        UP           0 requests\nvllm1        DOWN 1/2     0 requests\n"
+    machine.answers = {"node.pyz rotation list": (True, told)}
+    make(node, "serving")
+    assert machine.ran("systemctl stop vllm@2.service")
