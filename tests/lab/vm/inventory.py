@@ -18,6 +18,17 @@ SMOKE = {
     "tpot_ms": 5_000.0,
     "loop_lag_ms": 200.0,
 }
+# Real vLLM makes a token in about a second there: few short requests, one after the other, and a
+# watchdog that gives them time.
+VLLM = {
+    "max_model_len": 512,
+    "max_num_seqs": 2,
+    "max_num_batched_tokens": 512,
+    "smoke": SMOKE | {"rate": 0.1},
+    "canary": {"interval_s": 60.0, "deadline_s": 300.0, "stall_s": 600.0},
+    "warm_deadline_s": 2400,
+    "stage_timeout_s": 3600,
+}
 
 
 def data(inventory: dict[str, Any], lab: dict[str, Any], host: dict[str, Any]) -> dict[str, Any]:
@@ -31,9 +42,10 @@ def data(inventory: dict[str, Any], lab: dict[str, Any], host: dict[str, Any]) -
         "settings": {},
         "reboot_deadline_s": 300,
         "fabric_deadline_s": 120,
-        "warm_deadline_s": 600 if stand_in else 2400,
-        "stage_timeout_s": 900 if stand_in else 3600,
+        "warm_deadline_s": 600,
+        "stage_timeout_s": 900,
         "console": host["console"],
+        **({} if stand_in else VLLM),
     }
 
 
