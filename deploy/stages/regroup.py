@@ -23,7 +23,7 @@ _SERVER = re.compile(r"^(vllm\d+) +(\S.*?) +(\d+) requests$", re.MULTILINE)
 _STOP = "replicas get other GPUs, so all of them must stop, and"
 _REMEDY = (
     "take the node out at the fleet's gateways and run again with serving_floor 0 "
-    "(docs/serving.md, other groups of GPUs); no replica was touched"
+    "(docs/serving.md, other groups of GPUs)"
 )
 
 
@@ -50,11 +50,15 @@ def plan(node: Node) -> list[Change]:
     moved = in_the_way(node.state or {}, node.layout())
     if not moved:
         return []
-    return [Change(f"see that {', '.join(moved)} may stop: others get their GPUs", _may_stop)]
+    return [Change(f"see that {', '.join(moved)} may stop: others get their GPUs", may_stop)]
 
 
-def _may_stop(node: Node) -> None:
-    """Raises StageFailed where the gateway has a request under way, or may get one."""
+def may_stop(node: Node) -> None:
+    """Raises StageFailed where the gateway has a request under way, or may get one.
+
+    Asked before a file is changed, and again right before the stop: an engine may be installed in
+    between.
+    """
     told = node.connected().program("rotation list", timeout=30)
     least = floor(node.spec.serving_floor, node.spec.replicas)
     for name, status, answering in _SERVER.findall(told):

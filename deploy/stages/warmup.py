@@ -56,6 +56,7 @@ def plan(node: Node) -> list[Change]:
 
 
 def _withdraw(node: Node) -> None:
+    regroup.may_stop(node)
     gate.withdraw(node)
 
 

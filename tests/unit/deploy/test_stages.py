@@ -580,6 +580,19 @@ def test_replicas_of_other_gpus_do_not_end_under_a_client(
     assert not machine.ran("systemctl|node.pyz put")
 
 
+def test_client_that_came_while_the_files_were_written_is_not_cut_off(tmp_path: Path) -> None:
+    node, machine = settled(tmp_path, replicas=4, tensor_parallel=2)
+    node.spec = replace(node.spec, replicas=2, tensor_parallel=4, serving_floor=0)
+    look(node)
+    make(node, "serving")
+    look(node)
+    machine.answers = {"node.pyz rotation list": (True, "vllm1        UP           1 requests\n")}
+    machine.log.clear()
+    with pytest.raises(StageFailed, match="vllm1 answers 1 requests"):
+        make(node, "warm-up")
+    assert not machine.ran("systemctl")
+
+
 def test_replicas_that_nobody_needs_may_end_for_others(tmp_path: Path) -> None:
     node, machine = settled(tmp_path, replicas=4, tensor_parallel=2)
     node.spec = replace(node.spec, replicas=2, tensor_parallel=4, serving_floor=0)
