@@ -8,15 +8,18 @@ of another. One connection a request, closed by the server (`Connection: close`)
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import functools
 import json
 import os
+import socket
 import ssl
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from urllib.parse import urlsplit
 
+from deploy.node.connect import connect
 from deploy.node.sse import Dechunker, SseSplitter
 
 MAX_BODY = 64 * 1024 * 1024
@@ -167,26 +170,51 @@ async def exchange(
     limits = deadlines or Deadlines()
     parts = urlsplit(url)
     request = _render(method, url, headers or {}, body)
-    loop = asyncio.get_running_loop()
     secure = _context(trust, _changed(trust)) if parts.scheme == "https" else None
     result = Exchange(sent=time.perf_counter())
-    port = parts.port or (443 if secure else 80)
+    host, port = parts.hostname or "", parts.port or (443 if secure else 80)
     try:
-        opening = loop.create_connection(
-            lambda: _Collector(result), parts.hostname or "", port, ssl=secure
-        )
-        transport, collector = await asyncio.wait_for(opening, limits.connect)
+        sock = await connect(host, port, limits.connect)
+        transport, collector = await _begin(sock, request, result, limits, secure, host)
     except (OSError, asyncio.TimeoutError) as error:
         result.fault = f"cannot connect to {parts.netloc}: {_cause(error, limits.connect)}"
         result.ended = time.perf_counter()
         return result
-    result.connected = time.perf_counter()
     try:
-        transport.write(request)
         await _until_done(collector, limits)
     finally:
         transport.abort()
     return result
+
+
+async def _begin(
+    sock: socket.socket,
+    request: bytes,
+    result: Exchange,
+    limits: Deadlines,
+    secure: ssl.SSLContext | None,
+    host: str,
+) -> tuple[asyncio.Transport, _Collector]:
+    """Send the request over a new connection, and listen. Raises OSError when TLS fails."""
+    loop = asyncio.get_running_loop()
+    left = request
+    if secure is None:
+        result.connected = time.perf_counter()
+        # It goes out before the loop turns; what it may be too long for, or a peer that has gone
+        # already, is the transport's business.
+        with contextlib.suppress(OSError):
+            left = request[sock.send(request) :]
+    transport, collector = await loop.create_connection(
+        lambda: _Collector(result),
+        sock=sock,
+        ssl=secure,
+        server_hostname=host if secure else None,
+        ssl_handshake_timeout=limits.connect if secure else None,
+    )
+    result.connected = result.connected or time.perf_counter()
+    if left:
+        transport.write(left)
+    return transport, collector
 
 
 def _changed(trust: str | None) -> int:
@@ -237,4 +265,7 @@ def _cause(error: Exception, seconds: float) -> str:
     # In Python 3.10 they are two classes.
     if isinstance(error, (TimeoutError, asyncio.TimeoutError)):
         return f"no connection within {seconds:g} s"
+    if type(error).__module__ == "builtins" and isinstance(error, OSError) and error.errno:
+        # asyncio's own words are "Connect call failed" for whatever the kernel said.
+        return os.strerror(error.errno)
     return getattr(error, "strerror", None) or str(error) or type(error).__name__

@@ -1,12 +1,13 @@
 """The client against a player's known schedule, in a process of its own: prints what it saw.
 
-    python -m tests.unit.latency.accuracy URL STREAMS REQUESTS TOKENS [--cpu N]
+    python -m tests.unit.latency.accuracy URL STREAMS REQUESTS TOKENS [--cpu N] [--work-ms MS]
 
 An error is the client's time minus the server's, in milliseconds, from stamps of one clock:
 of TTFT, (first output seen - sent) - (first output sent by the server - request taken by it), the
 connection's set-up included; of a gap, the gap seen minus the gap between the server's sendings.
 The server's own lateness is in neither. `truth` is the summary of the same run as the server saw
-it, each request from when it was taken.
+it, each request from when it was taken. With --work-ms the client does at each piece what ours
+leaves for later, as one does that parses while it reads.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from __future__ import annotations
 import argparse
 import asyncio
 import json
+import time
 from dataclasses import replace
 from itertools import pairwise
 from typing import Any
@@ -28,7 +30,7 @@ from deploy.core.latency import (
 )
 from deploy.core.quantiles import percentile
 from deploy.core.smoke import ClientLimits
-from deploy.node import starvation
+from deploy.node import http, starvation
 from deploy.node.client import Answer, ChatRequest, Endpoint, chat
 from deploy.node.load import Arrival
 from tests.unit.latency.scores import Score, even
@@ -123,6 +125,19 @@ async def measure(url: str, streams: int, requests: int, tokens: int) -> dict[st
     }
 
 
+def work_at_each_piece(seconds: float) -> None:
+    """Make the client busy for so long before it stamps a piece."""
+    read = http._Collector.data_received
+
+    def busy(self: http._Collector, data: bytes) -> None:
+        until = time.perf_counter() + seconds
+        while time.perf_counter() < until:
+            pass
+        read(self, data)
+
+    http._Collector.data_received = busy  # type: ignore[method-assign]
+
+
 def main() -> None:
     """Print the findings as JSON."""
     parser = argparse.ArgumentParser()
@@ -131,7 +146,10 @@ def main() -> None:
     parser.add_argument("requests", type=int)
     parser.add_argument("tokens", type=int)
     parser.add_argument("--cpu")
+    parser.add_argument("--work-ms", type=float, default=0.0)
     options = parser.parse_args()
+    if options.work_ms:
+        work_at_each_piece(options.work_ms / 1000)
     starvation.pin(options.cpu)
     found = asyncio.run(measure(options.url, options.streams, options.requests, options.tokens))
     print(json.dumps(found))
