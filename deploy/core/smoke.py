@@ -134,12 +134,12 @@ def judge(
     doubts = [*health.starved(limits), *_late(paths, limits)]
     if doubts:
         return Judgement("invalid", tuple(doubts))
-    together = _coalesced(paths, limits, _known(server, "itl_mean_ms"))
+    together = _coalesced(paths, limits, server)
     if together:
         return together
     missed = [
         *_objective(paths, objective),
-        *_gateway(paths, gateway_limit_ms, server),
+        *_gateway(paths, gateway_limit_ms, server, limits),
         *(_strain(server) if low_load else ()),
     ]
     return Judgement("fail", tuple(missed)) if missed else Judgement("pass", ())
@@ -187,9 +187,10 @@ def _late(paths: Mapping[str, Run], limits: ClientLimits) -> list[str]:
 
 
 def _coalesced(
-    paths: Mapping[str, Run], limits: ClientLimits, server_itl_ms: float | None
+    paths: Mapping[str, Run], limits: ClientLimits, server: Mapping[str, object]
 ) -> Judgement | None:
     """Chunks that came together although the server made them apart."""
+    server_itl_ms = _known(server, "itl_mean_ms")
     shares = {name: coalesced_share(run) or 0.0 for name, run in paths.items()}
     merged = [name for name, share in shares.items() if share > limits.coalesced_share]
     if not merged or (server_itl_ms is not None and server_itl_ms < 0.5):
@@ -198,7 +199,9 @@ def _coalesced(
     worst = f"{max(shares.values()):.0%} of the gaps are under 0.1 ms while the servers' own ITL is"
     worst += f" {known}"
     if merged == ["gateway"] and len(paths) > 1:
-        return Judgement("fail", (f"gateway: it buffers the stream: {worst}",))
+        starved = _gateway_starved(server, limits)
+        cause = f"it passes chunks on together: {starved}" if starved else "it buffers the stream"
+        return Judgement("fail", (f"gateway: {cause}: {worst}",))
     return Judgement("invalid", (f"{', '.join(merged)}: chunks came together: {worst}",))
 
 
@@ -215,7 +218,20 @@ def _objective(paths: Mapping[str, Run], objective: Objective) -> list[str]:
     ]
 
 
-def _gateway(paths: Mapping[str, Run], limit_ms: float, server: Mapping[str, object]) -> list[str]:
+def _gateway_starved(server: Mapping[str, object], limits: ClientLimits) -> str | None:
+    """That the gateway had no CPU, where it waited for one as long as a client must not."""
+    share = _known(server, "gateway_run_delay_share")
+    if share is None or share <= limits.run_delay_share:
+        return None
+    return f"HAProxy waited for a CPU {share:.0%} of the time; give it CPUs that no replica has"
+
+
+def _gateway(
+    paths: Mapping[str, Run],
+    limit_ms: float,
+    server: Mapping[str, object],
+    limits: ClientLimits,
+) -> list[str]:
     """What the gateway adds beyond its limit; where requests queue, that is not the gateway's.
 
     Through the gateway more requests are sent than directly, so they meet a longer queue.
@@ -229,10 +245,11 @@ def _gateway(paths: Mapping[str, Run], limit_ms: float, server: Mapping[str, obj
             f"what the gateway adds cannot be told: TTFT is {added:.0f} ms more than directly, but"
             f" {share:.0%} of the servers' TTFT is their queue; lower the request rate"
         ]
+    cause = _gateway_starved(server, limits)
     return [
-        f"gateway adds {added:.0f} ms to the median TTFT (limit {limit_ms:g} ms):"
-        " does it buffer? (HAProxy: option http-no-delay)"
-        + (" The servers' queue was not measured: it may be that" if share is None else "")
+        f"gateway adds {added:.0f} ms to the median TTFT (limit {limit_ms:g} ms): "
+        + (cause or "does it buffer? (HAProxy: option http-no-delay)")
+        + (". The servers' queue was not measured: it may be that" if share is None else "")
     ]
 
 

@@ -213,6 +213,9 @@ SYMPTOMS: Mapping[str, Symptom] = {
     "gateway_added": Symptom(
         "median TTFT added by the gateway", _at("smoke.gateway_overhead.p50_ttft_ms"), " ms"
     ),
+    "gateway_waited": Symptom(
+        "gateway's wait for a CPU", _at("smoke.server.gateway_run_delay_share")
+    ),
     "gateway_merged": Symptom("chunks merged through the gateway", _merged(direct=False)),
     "direct_merged": Symptom("chunks merged when asked directly", _merged(direct=True)),
     "misplaced": Symptom("placement findings that fail", _misplaced),

@@ -12,6 +12,7 @@ import dataclasses
 import json
 import secrets
 import sys
+import time
 from datetime import datetime, timezone
 from pathlib import Path
 
@@ -19,7 +20,7 @@ from deploy.core import smoke_document
 from deploy.core.latency import Run
 from deploy.core.smoke import ClientLimits
 from deploy.core.smoke_document import Found
-from deploy.node import metrics, servers, starvation
+from deploy.node import gateway_wait, metrics, servers, starvation
 from deploy.node.canary import Canary, check, version
 from deploy.node.client import Endpoint
 from deploy.node.gpus_during import GpuWatch
@@ -47,6 +48,7 @@ class Smoke:
     engine_version: str | None = None
     gpus: object = dataclasses.field(default_factory=lambda: unmeasured(NO_LOAD))
     compiled: object = dataclasses.field(default_factory=lambda: unmeasured(NO_LOAD))
+    gateway_wait: object = dataclasses.field(default_factory=lambda: unmeasured(NO_LOAD))
 
     @property
     def plan(self) -> SmokePlan:
@@ -94,8 +96,11 @@ class Smoke:
     async def _load(self, gateway: Endpoint) -> None:
         """Through the gateway, then at all replicas at once: each meets the same load as before."""
         plan, volley = self.plan, self.volley
-        before = await self._scrape()
+        before, waited = await self._scrape(), gateway_wait.delays_ms()
+        start = time.perf_counter()
         self.paths["gateway"] = await volley.fire(gateway, "gateway", plan.requests, self.watch)
+        wall_ms = (time.perf_counter() - start) * 1000
+        self.gateway_wait = gateway_wait.share(waited, gateway_wait.delays_ms(), wall_ms)
         self.delta = metrics.Delta.over(before, await self._scrape())
         self.paths |= await volley.fire_at(self._directly(), plan.direct_requests, self.watch)
 
@@ -121,7 +126,11 @@ class Smoke:
                 health=self.watch.health(),
                 limits=ClientLimits(loop_lag_ms=self.plan.loop_lag_ms),
                 canary=self.canary.problems if self.canary else ("the canary did not run",),
-                server={**self.delta.document(), "jit_warnings": self.compiled},
+                server={
+                    **self.delta.document(),
+                    "jit_warnings": self.compiled,
+                    "gateway_run_delay_share": self.gateway_wait,
+                },
                 gateway_limit_ms=self.plan.gateway_limit_ms,
                 request_rate=self.plan.rate,
                 cpus=self.affinity,

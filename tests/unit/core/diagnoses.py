@@ -42,6 +42,7 @@ def document(name: str) -> dict[str, Any]:
         },
         "record": {"by_tp": [{"tp": 1, "tpot_ms": 15.8}, {"tp": 2, "tpot_ms": 10.1}]},
     }  # fmt: skip
+    found["smoke"]["server"] = {"gateway_run_delay_share": 0.001} | found["smoke"]["server"]
     other = _composed().get(name) or innocent().get(name) or {"set": {}}
     for path, value in other["set"].items():
         put(found, path, value)

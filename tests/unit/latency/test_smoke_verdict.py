@@ -87,6 +87,32 @@ def test_a_gateway_that_buffers_fails_and_direct_shows_it() -> None:
     assert "buffers the stream" in found.reasons[0]
 
 
+@pytest.mark.parametrize("waited", [0.05, 0.0, {"unmeasured": "haproxy.service does not run"}])
+def test_a_gateway_that_had_its_cpu_or_did_not_tell_is_said_to_buffer(waited: object) -> None:
+    paths = {**GOOD, "gateway": run(ttft=0.03, gap=0.00001)}
+    server = {"itl_mean_ms": 2.0, "gateway_run_delay_share": waited}
+    assert "buffers the stream" in judge(paths, SLO, CALM, server=server).reasons[0]
+    server |= {"queue_mean_ms": 0.1, "ttft_mean_ms": 10.0}
+    assert judge(BEHIND, SLO, CALM, server=server).reasons == (
+        "gateway adds 80 ms to the median TTFT (limit 50 ms): does it buffer?"
+        " (HAProxy: option http-no-delay)",
+    )
+
+
+def test_a_gateway_without_a_cpu_fails_by_that_name() -> None:
+    server = {"itl_mean_ms": 2.0, "gateway_run_delay_share": 0.12}
+    cause = "HAProxy waited for a CPU 12% of the time; give it CPUs that no replica has"
+    paths = {**GOOD, "gateway": run(ttft=0.03, gap=0.00001)}
+    found = judge(paths, SLO, CALM, server=server)
+    assert found.verdict == "fail"
+    assert found.reasons[0].startswith(f"gateway: it passes chunks on together: {cause}: ")
+    late = judge(BEHIND, SLO, CALM, server=server)
+    assert late.reasons == (
+        f"gateway adds 80 ms to the median TTFT (limit 50 ms): {cause}."
+        " The servers' queue was not measured: it may be that",
+    )
+
+
 def test_chunks_that_come_together_everywhere_invalidate() -> None:
     together = run(gap=0.00001)
     found = judge(
