@@ -93,6 +93,7 @@ def test_the_nodes_own_result_tells_of_its_gpus_and_its_servers(real: Outcome) -
     assert [gpu["index"] for gpu in smoke["gpus"]] == list(range(8))
     assert all(gpu["samples"] > 0 for gpu in smoke["gpus"])
     assert smoke["server"]["jit_warnings"] == 0
+    assert 0 <= smoke["server"]["gateway_run_delay_share"] < 1
     assert len(smoke["requests"]) == smoke["num_prompts"]
     told = smoke["conditions"]
     assert [age > 0 for age in told["server_ages_s"]] == [True] * told["replicas"]
