@@ -7,6 +7,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
@@ -62,12 +63,15 @@ def test_thread_that_waits_most_is_what_counts(
 
 def test_process_that_sleeps_waits_for_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     with subprocess.Popen(["sleep", "60"]) as idle:
-        gateway_is(monkeypatch, idle.pid)
-        before = gateway_wait.delays_ms()
-        time.sleep(0.2)
-        share = gateway_wait.share(before, gateway_wait.delays_ms(), 200.0)
-        idle.kill()
-    assert share < 0.05
+        try:
+            while "(sleep) S" not in Path(f"/proc/{idle.pid}/stat").read_text():
+                time.sleep(0.01)
+            gateway_is(monkeypatch, idle.pid)
+            before = gateway_wait.delays_ms()
+            time.sleep(0.2)
+            assert gateway_wait.share(before, gateway_wait.delays_ms(), 200.0) == 0
+        finally:
+            idle.kill()
 
 
 def test_gateway_that_does_not_run_is_unmeasured(monkeypatch: pytest.MonkeyPatch) -> None:
