@@ -20,14 +20,13 @@ from typing import Any
 
 from deploy.node import haproxy
 from deploy.node.files import note, write_atomically
-from deploy.node.haproxy import HAProxyError
+from deploy.node.haproxy import UNIT, HAProxyError
 from deploy.node.placement import members
 from deploy.node.readings import command
 
 NOTE = Path("/run/b200kit/drained.json")
 """What this program did: {"servers": ["replicas/vllm0"], "watchdog": whether it was stopped}. It
 lies where HAProxy's own memory of it lies, and goes with it at a boot."""
-UNIT = "haproxy.service"
 WATCHDOG = "b200-canary.service"
 BACKENDS = (haproxy.BACKEND, "nodes")
 _DRAIN = 8

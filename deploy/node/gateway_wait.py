@@ -10,12 +10,12 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+from deploy.node.haproxy import UNIT
 from deploy.node.placement import members
 from deploy.node.readings import attempt, is_unmeasured, text, unmeasured
 from deploy.node.servers import units
 from deploy.node.starvation import run_delay_ms
 
-UNIT = "haproxy.service"
 PROC = Path("/proc")
 
 

@@ -19,6 +19,7 @@ from pathlib import Path
 from deploy.node import router
 from deploy.node.files import write_atomically
 
+UNIT = "haproxy.service"
 SOCKET = Path("/run/haproxy/b200kit.sock")
 KEPT = Path("/run/b200kit/haproxy-servers")
 CONFIG = Path("/etc/haproxy/haproxy.cfg")

