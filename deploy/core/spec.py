@@ -64,7 +64,7 @@ class NodeSpec(Mended):
     # Figures that may be None in an inventory are settled by `parse` (deploy/core/deployment.py).
     goal: str | None = setting(
         fields.optional(fields.one_of("latency", "balanced", "throughput")),
-        "what the planner decides the next keys by, where they are None (docs/serving.md)",
+        "what the planner decides the next keys by, where they are None (docs/serve.md)",
         None,
     )
     replicas: int = setting(
@@ -92,7 +92,7 @@ class NodeSpec(Mended):
     )
     gpus: int | None = setting(
         fields.optional(fields.integer(1, 16)),
-        "GPUs of a degraded node, fewer than the hardware has; needs waivers (docs/serving.md)",
+        "GPUs of a degraded node, fewer than the hardware has; needs waivers (docs/serve.md)",
         None,
     )
     replica_cpus: tuple[str, ...] = setting(
@@ -211,7 +211,7 @@ class NodeSpec(Mended):
     clock_synchronized: bool = setting(fields.boolean, "judge that the clock is synchronized", True)
     settings: tuple[tuple[str, str | int | None], ...] = setting(
         fields.table(fields.optional(fields.scalar)),
-        "settings of the operating system other than by default (docs/settings.md), by name; "
+        "settings of the operating system other than by default (docs/reference/settings.md), by name; "
         "None: neither set nor judged",
         (),
     )
