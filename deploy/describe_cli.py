@@ -193,7 +193,7 @@ def _options(module: ModuleType, function: str) -> str:
         words = getattr(module, "_USAGE", "").removeprefix("usage: ").split(" | ")
         return " ".join(f"`{word}`" for word in words if word)
     usage = _help(getattr(module, function), [])
-    named = dict.fromkeys(re.findall(r"--[a-z][a-z0-9-]*", usage))
+    named = dict.fromkeys(re.findall(r"\{[^}]+\}|--[a-z][a-z0-9-]*", usage))
     return " ".join(f"`{option}`" for option in named if option != "--help")
 
 
