@@ -19,9 +19,9 @@ _HEAD = """\
 Made by `python -m deploy.describe node-state > docs/reference/node-state.md`; do not edit.
 
 One observation of a node, schema `b200kit/node-state/1`: what `observe` prints, `b200 judge` reads
-and `reports/RUN/HOST.json` keeps. A *reading* is a plain value or `{"unmeasured": "reason"}`; a
-whole part may be one unmeasured reading. `null` means absent on the node, never unknown. A missing
-key counts as unmeasured. Memory of GPUs is in MiB, power in mW, clocks in MHz, temperature in C.
+and `reports/RUN/HOST.json` keeps under `state`. A *reading* is a plain value or
+`{"unmeasured": "reason"}`; a whole part may be one unmeasured reading. `null` means absent on the
+node, never unknown. A missing key counts as unmeasured. Memory of GPUs is in MiB, power in mW, clocks in MHz, temperature in C.
 How to write one by hand: [Extend](../extend.md#a-recorded-node).
 
 `[]` stands for an entry of a list, `*` for any key of a mapping.
