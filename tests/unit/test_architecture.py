@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from deploy import zipapp
+from b200kit.run import zipapp
 
 ROOT = Path(__file__).resolve().parents[2]
 DEPLOY = ROOT / "deploy"
@@ -34,15 +34,15 @@ SPEAK_PYINFRA = {
     "deploy/check.py",
     "deploy/smoke.py",
     "deploy/tune.py",
-    "deploy/entry.py",
-    "deploy/operations.py",
-    "deploy/pinning.py",
-    "deploy/preflight.py",
-    "deploy/reboot.py",
-    "deploy/remote.py",
+    "b200kit/operations/entry.py",
+    "b200kit/operations/steps.py",
+    "b200kit/run/host_keys.py",
+    "b200kit/operations/preflight.py",
+    "b200kit/operations/reboot.py",
+    "b200kit/run/remote.py",
     "deploy/reprovision.py",
-    "deploy/mending/operations.py",
-    "deploy/spool.py",
+    "b200kit/reprovision/operations.py",
+    "b200kit/operations/recorder.py",
 }
 # Modules that read or write something, or depend on when and where they run.
 IMPURE_MODULES = {
@@ -197,12 +197,12 @@ def test_locks_say_what_to_install_and_not_where_from() -> None:
 def test_program_of_the_node_holds_only_what_the_node_needs() -> None:
     names = set(zipapp.contents())
     python = {name for name in names if name.endswith(".py")}
-    assert {name for name in names if not name.startswith(("deploy/core/", "deploy/node/"))} == {
+    assert {name for name in names if not name.startswith(("deploy/core/", "b200kit/node/"))} == {
         "__main__.py",
-        "deploy/__init__.py",
+        "b200kit/__init__.py",
         "pynvml.py",
     }
-    assert names - python == {"deploy/core/node-state.schema.json"}
+    assert names - python == {"b200kit/catalog/node-state.schema.json"}
 
 
 def test_program_of_the_node_is_the_same_bytes_every_time() -> None:

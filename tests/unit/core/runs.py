@@ -11,9 +11,11 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from deploy.core import record, run_manifest, run_sources
-from deploy.core.record import Record
-from deploy.core.reproducibility import METRICS
+from b200kit.records import entries as record
+from b200kit.records import manifest as run_manifest
+from b200kit.records import manifest_sources
+from b200kit.records.entries import Record
+from b200kit.records.statistics import METRICS
 from tests.unit import states
 
 RECORDED = Path(__file__).parents[2] / "data" / "diagnosis"
@@ -53,7 +55,7 @@ def sources(**changes: Any) -> dict[str, Any]:
         "gateway": {"bind": "127.0.0.1", "port": 8000},
     }
     own = {"node": "n01", "asked": asked, "state": state, "smoke": result, "layout": layout}
-    return {**own, "seen": run_sources.seen(state, result, asked["libraries"]), **changes}
+    return {**own, "seen": manifest_sources.seen(state, result, asked["libraries"]), **changes}
 
 
 @cache

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from deploy.core import apt_cause
-from deploy.core.cause import cause
+from b200kit.node.lib import apt_output
+from b200kit.node.lib.error_line import cause
 
 DKMS = """\
 Setting up nvidia-kernel-open-dkms (580.126.20-1) ...
@@ -35,7 +35,7 @@ make[2]: *** [Makefile:243: nv-mmap.o] Error 1
 
 
 def test_failed_build_names_module_kernel_error_and_log() -> None:
-    failure = apt_cause.dkms_failure(DKMS)
+    failure = apt_output.dkms_failure(DKMS)
     assert failure is not None
     told = failure.told(MAKE)
     assert "nvidia 580.126.20 for kernel 6.1.0-30-amd64" in told
@@ -44,17 +44,17 @@ def test_failed_build_names_module_kernel_error_and_log() -> None:
 
 
 def test_failed_build_without_its_log_is_still_told() -> None:
-    failure = apt_cause.dkms_failure([line for line in DKMS if "Consult" not in line])
+    failure = apt_output.dkms_failure([line for line in DKMS if "Consult" not in line])
     assert failure is not None
     assert "for kernel 6.1.0-30-amd64: its log says nothing" in failure.told([])
 
 
 def test_build_log_without_an_error_gives_its_last_line() -> None:
-    assert apt_cause.build_error(["a", "cc: killed by signal", ""]) == "cc: killed by signal"
+    assert apt_output.build_error(["a", "cc: killed by signal", ""]) == "cc: killed by signal"
 
 
 def test_installation_that_worked_has_no_failed_build() -> None:
-    assert apt_cause.dkms_failure(["Building initial module for 6.1.0-30-amd64", "Done."]) is None
+    assert apt_output.dkms_failure(["Building initial module for 6.1.0-30-amd64", "Done."]) is None
 
 
 @pytest.mark.parametrize(
@@ -78,7 +78,7 @@ def test_installation_that_worked_has_no_failed_build() -> None:
     ],
 )
 def test_full_disk_is_found_with_a_path_on_it(line: str, path: str | None) -> None:
-    found = apt_cause.no_room(["Setting up x ...", line, *DKMS])
+    found = apt_output.no_room(["Setting up x ...", line, *DKMS])
     assert found is not None
     assert found[1] == path
 
@@ -92,8 +92,8 @@ def test_full_disk_is_found_with_a_path_on_it(line: str, path: str | None) -> No
     ],
 )
 def test_held_lock_is_recognised(line: str) -> None:
-    assert apt_cause.is_locked([line])
-    assert not apt_cause.is_locked(DKMS)
+    assert apt_output.is_locked([line])
+    assert not apt_output.is_locked(DKMS)
 
 
 def test_package_whose_script_failed_is_told_with_what_it_said() -> None:
@@ -103,7 +103,7 @@ def test_package_whose_script_failed_is_told_with_what_it_said() -> None:
         "dpkg: error processing package foo (--configure):",
         " installed foo package post-installation script subprocess returned error exit status 1",
     ]
-    assert apt_cause.unconfigured(said) == ("foo", "foo: cannot create user")
+    assert apt_output.unconfigured(said) == ("foo", "foo: cannot create user")
 
 
 def test_package_that_lacks_another_is_told_with_it() -> None:
@@ -111,7 +111,7 @@ def test_package_that_lacks_another_is_told_with_it() -> None:
         "dpkg: dependency problems prevent configuration of foo:",
         " foo depends on libbar; however:",
     ]
-    assert apt_cause.unconfigured(said) == ("foo", "foo depends on libbar; however:")
+    assert apt_output.unconfigured(said) == ("foo", "foo depends on libbar; however:")
 
 
 def test_sizes_are_bytes() -> None:
@@ -119,15 +119,15 @@ def test_sizes_are_bytes() -> None:
         "Need to get 12.3 kB/401 MB of archives.",
         "After this operation, 1,234 MB of additional disk space will be used.",
     ]
-    assert apt_cause.sizes(said) == (12_300, 1_234_000_000)
+    assert apt_output.sizes(said) == (12_300, 1_234_000_000)
     newer = ["  Download size: 401 MB", "  Space needed: 1,234 MB / 100 GB available"]
-    assert apt_cause.sizes(newer) == (401_000_000, 1_234_000_000)
-    assert apt_cause.sizes(["After this operation, 12 MB disk space will be freed."]) == (0, 0)
+    assert apt_output.sizes(newer) == (401_000_000, 1_234_000_000)
+    assert apt_output.sizes(["After this operation, 12 MB disk space will be freed."]) == (0, 0)
 
 
 def test_simulation_tells_what_would_be_done() -> None:
     said = ["Remv libfoo:amd64 [1-1]", "Inst bar (2 lab [amd64])", "Conf bar (2 lab [amd64])", "x"]
-    assert apt_cause.steps(said) == {"Inst": ["bar"], "Conf": ["bar"], "Remv": ["libfoo"]}
+    assert apt_output.steps(said) == {"Inst": ["bar"], "Conf": ["bar"], "Remv": ["libfoo"]}
 
 
 def test_line_of_our_own_goes_before_all_that_apt_says() -> None:

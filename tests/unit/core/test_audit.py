@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from deploy.core import audit
+from b200kit.reprovision import audit
 
 
 def log(count: int = 5) -> tuple[list[bytes], dict[str, list[str]]]:

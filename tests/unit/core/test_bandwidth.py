@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from deploy.core.bandwidth import (
+from b200kit.node.bandwidth.tests import (
     ALL_REDUCE,
     LOCAL,
     PEER,

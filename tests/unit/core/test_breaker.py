@@ -6,9 +6,9 @@ from dataclasses import replace
 
 import pytest
 
-from deploy.core import breaker
-from deploy.core.breaker import Fleet
-from deploy.core.verdict import Finding, Status
+from b200kit.node.state.verdict import Finding, Status
+from b200kit.reprovision import circuit_breaker
+from b200kit.reprovision.circuit_breaker import Fleet
 
 FLEET = Fleet(nodes=12, out=(), failing={}, max_out=2, max_alike=3)
 
@@ -19,26 +19,26 @@ def failing(count: int, cause: str = "driver.version: 580.82") -> dict[str, str]
 
 @pytest.mark.parametrize(("count", "is_open"), [(0, False), (3, False), (4, True), (50, True)])
 def test_breaker_opens_above_as_many_alike_as_are_allowed(count: int, is_open: bool) -> None:
-    told = breaker.open_reason(replace(FLEET, nodes=50, failing=failing(count)))
+    told = circuit_breaker.open_reason(replace(FLEET, nodes=50, failing=failing(count)))
     assert bool(told) is is_open
 
 
 def test_breaker_names_the_nodes_and_what_is_alike() -> None:
-    told = breaker.open_reason(replace(FLEET, failing=failing(5)))
+    told = circuit_breaker.open_reason(replace(FLEET, failing=failing(5)))
     assert told.startswith("5 nodes fail alike, more than reprovision.max_alike=3: n00, n01, n02")
     assert "driver.version: 580.82" in told
     assert "\n" not in told
 
 
 def test_line_of_fifty_nodes_stays_a_line() -> None:
-    told = breaker.open_reason(replace(FLEET, nodes=50, failing=failing(50)))
+    told = circuit_breaker.open_reason(replace(FLEET, nodes=50, failing=failing(50)))
     assert "n05 and 44 more" in told
     assert len(told) < 400
 
 
 def test_as_many_nodes_that_fail_each_by_something_else_are_mended() -> None:
     causes = {f"n{number}": f"check.{number}: broken" for number in range(10)}
-    assert breaker.open_reason(replace(FLEET, failing=causes)) == ""
+    assert circuit_breaker.open_reason(replace(FLEET, failing=causes)) == ""
 
 
 @pytest.mark.parametrize(
@@ -52,7 +52,7 @@ def test_as_many_nodes_that_fail_each_by_something_else_are_mended() -> None:
 def test_names_of_single_parts_do_not_make_two_faults_of_one(read: str) -> None:
     other = read.replace("1b", "2c").replace("6c7b4a2e", "0a0b0c0d").replace("165", "177")
     first, second = (
-        breaker.cause([Finding("GPU is lost", Status.FAIL, read=text, check="xid.79")])
+        circuit_breaker.cause([Finding("GPU is lost", Status.FAIL, read=text, check="xid.79")])
         for text in (read, other)
     )
     assert first == second
@@ -61,7 +61,8 @@ def test_names_of_single_parts_do_not_make_two_faults_of_one(read: str) -> None:
 def test_other_reading_of_the_same_check_is_another_cause() -> None:
     reads = ("17 of 18 links up", "0 of 18 links up")
     causes = {
-        breaker.cause([Finding("x", Status.FAIL, read=r, check="nvlink.links")]) for r in reads
+        circuit_breaker.cause([Finding("x", Status.FAIL, read=r, check="nvlink.links")])
+        for r in reads
     }
     assert len(causes) == 2
 
@@ -81,12 +82,12 @@ def test_other_reading_of_the_same_check_is_another_cause() -> None:
 def test_floor_of_serving_nodes_is_kept(
     out: tuple[str, ...], floor: int | None, serves: bool, allowed: bool
 ) -> None:
-    told = breaker.floor_reason(replace(FLEET, out=out, floor=floor), "n00", serves)
+    told = circuit_breaker.floor_reason(replace(FLEET, out=out, floor=floor), "n00", serves)
     assert (told == "") is allowed
 
 
 def test_floor_says_who_is_out_already_and_what_to_do() -> None:
-    told = breaker.floor_reason(replace(FLEET, out=("n01", "n02")), "n00", True)
+    told = circuit_breaker.floor_reason(replace(FLEET, out=("n01", "n02")), "n00", True)
     assert told == (
         "9 of 12 nodes would serve, and the floor is 10; out already: n01, n02: "
         "bring one back, or lower reprovision.floor"

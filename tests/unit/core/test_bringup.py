@@ -8,12 +8,12 @@ from typing import Any
 
 import pytest
 
-from deploy import hardware
-from deploy.core import bringup
-from deploy.core.bringup_states import MANAGER, PERSISTENCE, STATES
-from deploy.core.judge import judge, registered
-from deploy.core.verdict import Action
-from deploy.node import bring_up, nvml
+from b200kit.catalog import hardware
+from b200kit.node.checks.judge import judge, registered
+from b200kit.node.fabric import bring_up, sequence
+from b200kit.node.fabric.states import MANAGER, PERSISTENCE, STATES
+from b200kit.node.facts.nvml import client
+from b200kit.node.state.verdict import Action
 from tests.unit import paths, states
 from tests.unit.states import State
 
@@ -118,12 +118,12 @@ def dead_peers() -> State:
 
 
 def test_ready_node_has_come_through() -> None:
-    at = bringup.position(expectation(), node())
+    at = sequence.position(expectation(), node())
     assert (at.name, at.reached) == ("done", len(STATES))
-    assert bringup.progress(at, node()) == (
+    assert sequence.progress(at, node()) == (
         "nvlsm up, fabric manager 580.105.08, 8 of 8 GPUs completed"
     )
-    assert bringup.stuck_line(at, node()) == ""
+    assert sequence.stuck_line(at, node()) == ""
 
 
 @pytest.mark.parametrize(("name", "changes", "says"), CASES)
@@ -131,24 +131,24 @@ def test_node_stands_in_the_first_state_that_does_not_hold(
     name: str, changes: dict[str, Any], says: str
 ) -> None:
     state = node(changes)
-    at = bringup.position(expectation(), state)
+    at = sequence.position(expectation(), state)
     assert at.name == name, at.seen
-    line = bringup.stuck_line(at, state)
+    line = sequence.stuck_line(at, state)
     assert line.startswith(f"stuck at {name}: ")
     assert says in line
     assert "\n" not in line
 
 
 def test_peers_that_reach_nobody_hold_a_completed_node() -> None:
-    at = bringup.position(expectation(), dead_peers())
+    at = sequence.position(expectation(), dead_peers())
     assert at.name == "peers"
-    assert "no P2P read between any two of 8 GPUs" in bringup.stuck_line(at, dead_peers())
+    assert "no P2P read between any two of 8 GPUs" in sequence.stuck_line(at, dead_peers())
 
 
 @pytest.mark.parametrize(("name", "changes", "says"), CASES)
 def test_gate_tells_the_same_cause_first(name: str, changes: dict[str, Any], says: str) -> None:
     state = node(changes)
-    at = bringup.position(expectation(), state)
+    at = sequence.position(expectation(), state)
     first = judge(expectation(), state).blocking[0]
     assert at.seen is not None
     assert first.summary == at.seen.summary, (name, says)
@@ -181,7 +181,7 @@ def test_every_state_says_what_it_is() -> None:
 
 def leaves_of(state: State) -> list[paths.Path]:
     """One place of each kind of reading that is looked at, and every object and list above it."""
-    looked_at = {key: state[key] for key in (*bring_up.LOOKED_AT, *nvml.KEYS)}
+    looked_at = {key: state[key] for key in (*bring_up.LOOKED_AT, *client.KEYS)}
     one = {paths.general(path): path for path in paths.leaves(looked_at)}
     above = {path[:length] for path in one.values() for length in range(1, len(path) + 1)}
     return sorted(above, key=str)
@@ -190,10 +190,10 @@ def leaves_of(state: State) -> list[paths.Path]:
 @pytest.mark.parametrize("name", STUCK)
 def test_a_reading_that_is_gone_never_takes_a_node_further(name: str) -> None:
     state = dead_peers() if name == "peers" else node(STUCK[name][0][0])
-    before = bringup.position(expectation(), state)
+    before = sequence.position(expectation(), state)
     assert before.name == name
     for path in leaves_of(state):
-        at = bringup.position(expectation(), _spoiled(state, path))
+        at = sequence.position(expectation(), _spoiled(state, path))
         assert at.reached <= before.reached, (at.name, path)
 
 
@@ -207,12 +207,12 @@ def _spoiled(state: State, path: paths.Path) -> State:
     return spoiled
 
 
-@pytest.mark.parametrize("key", [*bring_up.LOOKED_AT, *nvml.KEYS])
+@pytest.mark.parametrize("key", [*bring_up.LOOKED_AT, *client.KEYS])
 def test_a_part_that_is_not_measured_never_takes_a_node_further(key: str) -> None:
     for name, cases in STUCK.items():
         state = node(cases[0][0])
-        before = bringup.position(expectation(), state)
-        at = bringup.position(expectation(), {**state, key: GONE})
+        before = sequence.position(expectation(), state)
+        at = sequence.position(expectation(), {**state, key: GONE})
         assert at.reached <= before.reached, name
 
 
@@ -227,24 +227,24 @@ def _copy_along(state: Any, path: paths.Path) -> Any:
 
 @pytest.mark.parametrize("document", [None, [], {}, {"schema": "other"}, "text"])
 def test_what_is_no_observation_holds_the_node_at_the_beginning(document: Any) -> None:
-    at = bringup.position(expectation(), document)
+    at = sequence.position(expectation(), document)
     assert (at.name, at.reached) == (STATES[0].name, 0)
-    assert bringup.position(None, node()).reached == 0
-    assert "mend the reading" in bringup.stuck_line(at, document)
+    assert sequence.position(None, node()).reached == 0
+    assert "mend the reading" in sequence.stuck_line(at, document)
 
 
 ODD: list[Any] = [None, True, -1, "", [], [None], [[]], {}, {"unmeasured": {}}, {"x": 1}]
 
 
 @pytest.mark.parametrize("odd", ODD, ids=repr)
-@pytest.mark.parametrize("key", [*bring_up.LOOKED_AT, *nvml.KEYS])
+@pytest.mark.parametrize("key", [*bring_up.LOOKED_AT, *client.KEYS])
 def test_nothing_that_a_part_may_be_ends_the_walk(key: str, odd: Any) -> None:
     state = {**node(), key: odd}
-    at = bringup.position(expectation(), state)
-    assert bringup.told(at, expectation(), state)["state"] == at.name
-    assert isinstance(bringup.acts(at, expectation(), state), list)
-    at = bringup.position({**expectation(), "bring_up": odd}, state)
-    assert bringup.told(at, {**expectation(), "bring_up": odd}, state)["hidden"] == ""
+    at = sequence.position(expectation(), state)
+    assert sequence.told(at, expectation(), state)["state"] == at.name
+    assert isinstance(sequence.acts(at, expectation(), state), list)
+    at = sequence.position({**expectation(), "bring_up": odd}, state)
+    assert sequence.told(at, {**expectation(), "bring_up": odd}, state)["hidden"] == ""
 
 
 HELP: dict[str, tuple[dict[str, Any], list[tuple[str, ...]]]] = {
@@ -271,14 +271,14 @@ HELP: dict[str, tuple[dict[str, Any], list[tuple[str, ...]]]] = {
 def test_only_what_the_state_needs_is_done(name: str) -> None:
     changes, wanted = HELP[name]
     state = node(changes)
-    at = bringup.position(expectation(), state)
-    assert bringup.acts(at, expectation(), state) == wanted
+    at = sequence.position(expectation(), state)
+    assert sequence.acts(at, expectation(), state) == wanted
 
 
 @pytest.mark.parametrize("missing", ["nvidia", "mlx5_core", "mlx5_ib", "ib_umad"])
 def test_fabric_manager_is_never_started_before_its_modules(missing: str) -> None:
     state = node({f"modules.{missing}": None, **FAILED, f"{PERSISTED}.active": "failed"})
-    acts = bringup.acts(bringup.position(expectation(), state), expectation(), state)
+    acts = sequence.acts(sequence.position(expectation(), state), expectation(), state)
     assert acts == [("modprobe", missing)]
 
 
@@ -305,8 +305,8 @@ def test_single_gpu_has_come_through_without_a_fabric_manager() -> None:
     document = {**expectation("single"), "driver": None, "services": [PERSISTENCE], "gpu_count": 1}
     state = states.recorded("healthy-single-b200")
     state["units"].pop(MANAGER, None)
-    assert bringup.position(document, state).name == "done"
-    assert bringup.summary(state) == "1 GPU without a fabric"
+    assert sequence.position(document, state).name == "done"
+    assert sequence.summary(state) == "1 GPU without a fabric"
 
 
 def test_nvlink4_node_needs_neither_nvlsm_nor_ib_umad() -> None:
@@ -314,44 +314,44 @@ def test_nvlink4_node_needs_neither_nvlsm_nor_ib_umad() -> None:
     state = states.recorded("healthy-hgx-h100")
     state["modules"] |= {"ib_umad": None, "mlx5_ib": None}
     state["packages"]["nvlsm"] = None
-    assert bringup.position(document, state).name == "done"
+    assert sequence.position(document, state).name == "done"
 
 
 def test_hidden_product_data_is_told_and_holds_nobody() -> None:
     changes = {"pci.nics[*].switch_management": False, "pci.nics[*].vital_product_data": False}
     state = node(changes)
-    assert bringup.position(expectation(), state).name == "done"
-    assert bringup.hidden(expectation(), state) == "management ports cannot be told here"
-    assert bringup.hidden(expectation(), node()) == ""
+    assert sequence.position(expectation(), state).name == "done"
+    assert sequence.hidden(expectation(), state) == "management ports cannot be told here"
+    assert sequence.hidden(expectation(), node()) == ""
 
 
 def test_waived_finding_holds_nobody() -> None:
     waiver = {"check": "fabric.health", "subject": "GPU 5", "owner": "ops", "reason": "J-1"}
     document = {**expectation(), "waivers": [{**waiver, "until": "2026-12-01"}]}
     state = node({"gpus[5].fabric.health_summary": 2})
-    assert bringup.position(document, state).name == "done"
+    assert sequence.position(document, state).name == "done"
 
 
 def test_progress_counts_the_gpus_that_have_completed() -> None:
     state = node({"gpus[3].fabric.state": 2, "gpus[4].fabric.state": 1})
-    at = bringup.position(expectation(), state)
-    assert bringup.progress(at, state) == "6 of 8 GPUs completed"
+    at = sequence.position(expectation(), state)
+    assert sequence.progress(at, state) == "6 of 8 GPUs completed"
 
 
 def test_remedy_names_the_kernel_and_the_higher_of_two_actions() -> None:
     state = node({"modules.mlx5_ib": None, "host.kernel": "6.8.0-1020-aws"})
-    at = bringup.position(expectation(), state)
-    line = bringup.stuck_line(at, state, ["modprobe mlx5_ib: not found"])
+    at = sequence.position(expectation(), state)
+    line = sequence.stuck_line(at, state, ["modprobe mlx5_ib: not found"])
     assert (
         "; modprobe mlx5_ib: not found -> reboot: install linux-modules-extra-6.8.0-1020-aws"
         in line
     )
     state = node({"gpus[5].fabric.status": 23})
-    assert "-> reboot: " in bringup.stuck_line(bringup.position(expectation(), state), state)
+    assert "-> reboot: " in sequence.stuck_line(sequence.position(expectation(), state), state)
 
 
 def test_what_the_checks_look_at_is_asked_for() -> None:
-    asked = bringup.asked(expectation())
+    asked = sequence.asked(expectation())
     assert asked["units"] == [MANAGER, PERSISTENCE]
     assert {"nvlsm", "nvidia-fabricmanager", "nvidia-fabricmanager-580"} <= set(asked["packages"])
-    assert bringup.asked(None) == {"units": [], "packages": ["nvlsm"]}
+    assert sequence.asked(None) == {"units": [], "packages": ["nvlsm"]}

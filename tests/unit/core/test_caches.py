@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from deploy.core import caches
-from deploy.core.layout import Replica
-from deploy.core.spec import NodeSpec, parse
+from b200kit.inventory.spec import NodeSpec, parse
+from b200kit.node.placement.layout import Replica
+from b200kit.node.serving import compile_cache_key
 from tests.unit.deploy.specs import CATALOGUE, data
 
 REPLICA = Replica(0, (0, 1), ("GPU-a", "GPU-b"), (0,), "0-13", 8001, tp=2)
@@ -19,7 +19,7 @@ def key(engine: str = "abc", flags: Any = None, replica: Replica = REPLICA, **ch
     """The key of a replica of a node with these changes."""
     spec = parse(data(**changes), CATALOGUE)
     assert isinstance(spec, NodeSpec), spec
-    return caches.key(caches.facts(spec, engine, flags or {}, replica))
+    return compile_cache_key.key(compile_cache_key.facts(spec, engine, flags or {}, replica))
 
 
 def test_key_is_a_directory_name_and_the_same_every_time() -> None:
@@ -64,7 +64,7 @@ def test_what_it_does_not_depend_on_is_the_same_key(changes: dict[str, Any]) -> 
 
 
 def test_every_cache_lies_below_the_directory() -> None:
-    told = caches.environment("/var/cache/vllm/0/key")
+    told = compile_cache_key.environment("/var/cache/vllm/0/key")
     paths = {name: value for name, value in told.items() if name != "CUDA_CACHE_MAXSIZE"}
     assert all(value.startswith("/var/cache/vllm/0/key/") for value in paths.values())
     assert len(set(paths.values())) == len(paths)

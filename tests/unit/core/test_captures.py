@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from deploy.core.judge import judge
-from deploy.core.verdict import Verdict
+from b200kit.node.checks.judge import judge
+from b200kit.node.state.verdict import Verdict
 from tests.unit import captures, node_schema, smi_xml, states
 
 State = dict[str, Any]

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from deploy.core.judge import judge
-from deploy.core.verdict import Action, Verdict
+from b200kit.node.checks.judge import judge
+from b200kit.node.state.verdict import Action, Verdict
 from tests.unit import corpus, states
 from tests.unit.case import Case, Wanted
 from tests.unit.corpus import read

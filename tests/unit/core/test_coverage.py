@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import pytest
 
-from deploy.core import fabric_mask
-from deploy.core.state import StateView
+from b200kit.node.checks.nvlink import health_mask
+from b200kit.node.state.view import StateView
 from tests.unit import corpus
 from tests.unit.case import Case
 
@@ -79,7 +79,7 @@ XIDS = {
 """Xid codes of a B200 by class; 93 is for Volta alone."""
 
 MASKS = [
-    name.replace(" ", "-") for name in [*fabric_mask.TWO_BIT_SHIFTS, "incorrect configuration"]
+    name.replace(" ", "-") for name in [*health_mask.TWO_BIT_SHIFTS, "incorrect configuration"]
 ]
 
 REQUIRED = {
@@ -117,6 +117,6 @@ def test_a_case_shows_the_codes_and_masks_that_it_names(case: Case) -> None:
     codes = {f"xid:{entry.number('code')}" for entry in view.items("xids") or []}
     assert {tag for tag in case.covers if tag.startswith("xid:")} <= codes
     masks = [gpu.number("fabric", "health_mask") or 0 for gpu in view.gpus() or []]
-    faults = " ".join(fault for mask in masks for fault in fabric_mask.faults(mask))
+    faults = " ".join(fault for mask in masks for fault in health_mask.faults(mask))
     named = [tag.split(":")[1] for tag in case.covers if tag.startswith("mask:")]
     assert [name for name in named if name.replace("-", " ") not in faults] == []

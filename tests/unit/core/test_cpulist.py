@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from deploy.core import cpulist
+from b200kit.node.lib import cpulist
 
 
 @pytest.mark.parametrize(

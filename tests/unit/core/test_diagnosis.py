@@ -12,10 +12,10 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
-from deploy.core import diagnosis
-from deploy.core.diagnosis import Condition, Rule, RuleError, diagnose
-from deploy.core.state import Unmeasured
-from deploy.core.symptoms import SYMPTOMS
+from b200kit.node.state.view import Unmeasured
+from b200kit.records import diagnosis
+from b200kit.records.diagnosis import Condition, Rule, RuleError, diagnose
+from b200kit.records.symptoms import SYMPTOMS
 from tests.unit.core.diagnoses import NAMES, document, innocent, put
 
 FILE = Path(__file__).parents[3] / "deploy" / "diagnoses.yaml"

@@ -6,10 +6,11 @@ from typing import Any
 
 import pytest
 
-from deploy.core.engines import of, rules
-from deploy.core.fields import Problem
-from deploy.core.spec import NodeSpec, parse
-from deploy.core.spec_parts import Engine
+from b200kit.engines import of
+from b200kit.inventory import engine_rules
+from b200kit.inventory.keys.parsers import Problem
+from b200kit.inventory.keys.parts import Engine
+from b200kit.inventory.spec import NodeSpec, parse
 from tests.unit.deploy.specs import CATALOGUE, data
 
 
@@ -111,7 +112,7 @@ def test_variable_that_somebody_reads_is_let_through(environment: dict[str, str]
     [
         ("latest", '"latest" is not exact'),
         ("0.33", "no list of the flags of vllm 0.33 "),
-        ("0.34.0", "deploy/engines/snapshot.py"),
+        ("0.34.0", "b200kit/catalog/engines/snapshot.py"),
         ("0.21.0", "CVE-2026-48746 (requests pass without the API key); 0.22.0 or newer"),
         ("0.14.0", "and 3 more; 0.22.0 or newer"),
     ],
@@ -158,4 +159,4 @@ def test_engine_of_an_unsafe_line_is_refused() -> None:
 )
 def test_version_is_the_one_that_the_requirements_install(lock: str, says: str) -> None:
     engine = Engine("cuda", "0.33.0", "lock.txt", "https://w")
-    assert rules.unlike_lock(of(engine), engine, lock) == says
+    assert engine_rules.unlike_lock(of(engine), engine, lock) == says

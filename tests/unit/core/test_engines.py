@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 
-from deploy import catalogue, engines
-from deploy.core.engines import KINDS, METRICS, EngineKind, Group, Settings, flags_of
-from deploy.core.engines.flags import Version
-from deploy.core.layout import Replica
-from deploy.core.spec_parts import Engine
+from b200kit.catalog import engines, load
+from b200kit.engines import KINDS, METRICS, EngineKind, Group, Settings, flags_of
+from b200kit.engines.flags import Version
+from b200kit.inventory.keys.parts import Engine
+from b200kit.node.placement.layout import Replica
 
 ONE = Replica(1, (2, 3), ("GPU-2", "GPU-3"), (0,), "0-13", 8002, tp=2)
 HEAD = Group(2, 0, "10.1.0.1", 29501, "10.1.0.1", "ens1", ("10.1.0.2",))
@@ -170,8 +170,8 @@ def test_models_of_the_catalogue_are_in_vllm_s_words_alone() -> None:
     assert flags_of(replace(engine, name="sglang"), model) == {"seed": 7}
 
 
-@pytest.mark.parametrize("name", catalogue.load().models)
+@pytest.mark.parametrize("name", load.load().models)
 def test_every_model_of_the_catalogue_has_flags_that_the_newest_vllm_takes(name: str) -> None:
     newest = versions("vllm")[-1]
-    flags = catalogue.load().models[name].flags
+    flags = load.load().models[name].flags
     assert [newest.wrong_flag(flag, value) for flag, value in flags] == [""] * len(flags)

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from deploy import judge_cli
-from deploy.core.expectation import Expectation, Unexpected
+from b200kit.cli import judge
+from b200kit.node.state.expectation import Expectation, Unexpected
 
 WORDS = {
     "passport": ("keep", "renew"),
@@ -49,7 +49,7 @@ def test_a_list_of_names_holds_texts_only(value: list[Any]) -> None:
 
 
 def test_the_expectation_of_the_command_line_leaves_nothing_out() -> None:
-    expect = Expectation(judge_cli.expectation_for("hgx-b200"))
+    expect = Expectation(judge.expectation_for("hgx-b200"))
     assert expect.clock_judged()
     assert expect.acs_judged()
     assert "swappiness" in (expect.settings().names() or [])

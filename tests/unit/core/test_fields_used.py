@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from deploy.core.judge import judge
-from deploy.report import terminal
-from deploy.report.html import render
+from b200kit.node.checks.judge import judge
+from b200kit.report.html.page import render
+from b200kit.report.terminal.page import render as terminal
 from tests.unit import paths, readings, states
 from tests.unit.report import records
 
@@ -26,15 +26,15 @@ def units(*keys: str) -> tuple[str, ...]:
 
 
 USED_ELSEWHERE = {
-    "deploy/report/said.py": ("took_s",),
-    "deploy/core/drift.py": ("files", *units("enabled")),
-    "deploy/core/checks/services.py": units("sub", "result"),
-    "deploy/core/cores.py": ("cpus.siblings[*]",),
-    "deploy/core/topology.py": ("pci.nics[*].bridges[*]",),
-    "deploy/core/checks/bandwidth.py": ("host.boot_id",),
-    "deploy/stages/boot_loader.py": ("host.grub_cmdline",),
-    "deploy/node/placement.py": units("control_group"),
-    "deploy/stages/smoke.py": ("processes", "notes.smoke", *units("invocation_id")),
+    "b200kit/report/terminal/shared_lines.py": ("took_s",),
+    "b200kit/node/state/drift.py": ("files", *units("enabled")),
+    "b200kit/node/checks/host/services.py": units("sub", "result"),
+    "b200kit/node/placement/cpu_cores.py": ("cpus.siblings[*]",),
+    "b200kit/report/content/topology.py": ("pci.nics[*].bridges[*]",),
+    "b200kit/node/checks/serving/bandwidth.py": ("host.boot_id",),
+    "b200kit/stages/support/boot_loader.py": ("host.grub_cmdline",),
+    "b200kit/node/facts/processes.py": units("control_group"),
+    "b200kit/stages/smoke.py": ("processes", "notes.smoke", *units("invocation_id")),
 }
 """Module to readings that neither the healthy node's verdict nor its report shows, used there."""
 

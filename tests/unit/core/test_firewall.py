@@ -10,10 +10,10 @@ from typing import Any
 
 import pytest
 
-from deploy.core import firewall
-from deploy.core.spec import NodeSpec, parse
-from deploy.core.spec_parts import Firewall
-from deploy.render import render
+from b200kit.inventory.keys.parts import Firewall
+from b200kit.inventory.spec import NodeSpec, parse
+from b200kit.node.facts import nft_rules
+from b200kit.run.render import render
 from tests.unit.deploy.specs import CATALOGUE, data
 
 DATA = Path(__file__).parents[2] / "data"
@@ -44,12 +44,12 @@ def problems(raw: dict[str, Any], **changes: Any) -> list[str]:
 
 def lines(*ports: int) -> list[str]:
     """The lines of the whole example."""
-    return firewall.lines(firewall.entries(asked(ASKED)), ports or (22,))
+    return nft_rules.lines(nft_rules.entries(asked(ASKED)), ports or (22,))
 
 
 def script(rules: list[str]) -> str:
     """The script a node is given."""
-    return render("host/firewall.nft.j2", table=firewall.TABLE, rules=rules[1:]).decode()
+    return render("host/firewall.nft.j2", table=nft_rules.TABLE, rules=rules[1:]).decode()
 
 
 def test_script_is_the_one_that_was_read_over() -> None:
@@ -57,7 +57,7 @@ def test_script_is_the_one_that_was_read_over() -> None:
 
 
 def test_what_the_kernel_lists_is_what_was_asked() -> None:
-    assert firewall.listed(LISTED) == lines(22, 2222)
+    assert nft_rules.listed(LISTED) == lines(22, 2222)
 
 
 def test_kernel_of_this_machine_lists_what_it_was_given(tmp_path: Path) -> None:
@@ -68,13 +68,13 @@ def test_kernel_of_this_machine_lists_what_it_was_given(tmp_path: Path) -> None:
     done = subprocess.run(
         ["unshare", "-n", "sh", "-c", load], capture_output=True, text=True, check=True
     )
-    assert firewall.listed(json.loads(done.stdout)) == lines(22, 2222)
+    assert nft_rules.listed(json.loads(done.stdout)) == lines(22, 2222)
 
 
 def test_ssh_stays_open_with_nothing_allowed() -> None:
-    rules = firewall.lines([], [22])
+    rules = nft_rules.lines([], [22])
     assert 'tcp dport 22 accept comment "ssh"' in rules
-    assert firewall.ports_of_ssh(rules) == [22]
+    assert nft_rules.ports_of_ssh(rules) == [22]
 
 
 def test_other_tables_are_never_named() -> None:
@@ -99,7 +99,7 @@ def test_other_tables_are_never_named() -> None:
 def test_a_change_by_hand_is_another_line(was: str, became: str) -> None:
     text = json.dumps(LISTED)
     assert was in text
-    assert firewall.listed(json.loads(text.replace(was, became))) != lines(22, 2222)
+    assert nft_rules.listed(json.loads(text.replace(was, became))) != lines(22, 2222)
 
 
 def test_what_we_never_write_is_told_whole() -> None:
@@ -124,7 +124,7 @@ def test_what_we_never_write_is_told_whole() -> None:
             },
         ]
     }
-    told = firewall.listed(odd)
+    told = nft_rules.listed(odd)
     assert told[0] == 'set {"name": "s"}'
     assert told[1] == 'in forward: {"log": {"prefix": "x"}} drop'
     assert '"op": "!="' in told[2]

@@ -6,9 +6,11 @@ from typing import Any
 
 import pytest
 
-from deploy.core import firewall, fleet, groups
-from deploy.core.fields import Problem
-from deploy.core.spec import NodeSpec, parse
+from b200kit.inventory import group as groups
+from b200kit.inventory.keys import fleet
+from b200kit.inventory.keys.parsers import Problem
+from b200kit.inventory.spec import NodeSpec, parse
+from b200kit.node.facts import nft_rules
 from tests.unit.deploy.specs import CATALOGUE, data
 
 GROUP: dict[str, Any] = {
@@ -134,7 +136,7 @@ def test_member_with_another_group_is_named() -> None:
 
 
 def test_firewall_opens_to_the_other_members_alone() -> None:
-    lines = firewall.lines(groups.openings(spec().group, "n02"), [22])
+    lines = nft_rules.lines(groups.openings(spec().group, "n02"), [22])
     assert "ip saddr 10.1.0.1 tcp dport 29501 accept" in lines
     assert "ip saddr 10.1.0.3 tcp dport 32768-60999 accept" in lines
     assert not any("10.1.0.2" in line for line in lines)
@@ -144,7 +146,7 @@ def test_range_of_ports_reads_back_from_the_kernel_as_it_was_written() -> None:
     match = {"op": "==", "left": {"payload": {"protocol": "tcp", "field": "dport"}}}
     ports = {"match": match | {"right": {"range": [32768, 60999]}}}
     rule = {"rule": {"chain": "input", "expr": [ports, {"accept": None}]}}
-    assert firewall.listed({"nftables": [rule]}) == ["tcp dport 32768-60999 accept"]
+    assert nft_rules.listed({"nftables": [rule]}) == ["tcp dport 32768-60999 accept"]
 
 
 @pytest.mark.parametrize(

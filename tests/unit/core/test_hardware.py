@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 import yaml
 
-from deploy import hardware
-from deploy.core.judge import judge, registered
-from deploy.core.verdict import Action, Finding, Verdict
+from b200kit.catalog import hardware
+from b200kit.node.checks.judge import judge, registered
+from b200kit.node.state.verdict import Action, Finding, Verdict
 from tests.unit import states
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from deploy.judge_cli import main
+from b200kit.cli.judge import main
 from tests.unit import states
 
 

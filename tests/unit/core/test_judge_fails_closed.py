@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from deploy.core.expectation import Expectation
-from deploy.core.judge import Check, judge, run_one
-from deploy.core.state import StateView
-from deploy.core.verdict import Status
+from b200kit.node.checks.judge import Check, judge, run_one
+from b200kit.node.state.expectation import Expectation
+from b200kit.node.state.verdict import Status
+from b200kit.node.state.view import StateView
 from tests.unit import corpus, paths, readings, states
 from tests.unit.case import Case
 

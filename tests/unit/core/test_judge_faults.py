@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from deploy.core.judge import judge
+from b200kit.node.checks.judge import judge
 from tests.unit import states
 
 

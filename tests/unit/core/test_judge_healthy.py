@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from deploy.core.judge import judge
+from b200kit.node.checks.judge import judge
 from tests.unit import states
 
 

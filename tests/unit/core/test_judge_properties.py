@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from deploy.core.judge import judge, registered
-from deploy.core.verdict import Verdict
+from b200kit.node.checks.judge import judge, registered
+from b200kit.node.state.verdict import Verdict
 from tests.unit import corpus, paths, readings, states
 from tests.unit.case import EXPECTATION_KEYS, Case, apply
 

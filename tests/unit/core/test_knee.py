@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 import pytest
 
-from deploy.core.knee import Knee, Point, Sweep, knee, next_rate, proportion
+from b200kit.tuning.goodput_knee import Knee, Point, Sweep, knee, next_rate, proportion
 
 SWEEP = Sweep(first=4.0, least=0.5, most=256.0, resolution=0.1, cells=14)
 

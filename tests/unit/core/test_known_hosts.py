@@ -8,7 +8,7 @@ import hmac
 
 import pytest
 
-from deploy.core import known_hosts
+from b200kit.run import known_hosts
 
 
 def key(seed: str, kind: str = "ssh-ed25519") -> str:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from deploy.core.ladder import FOR_EVER, Decision, Limits, Try, choose
-from deploy.core.rungs import LEAST, Rung
-from deploy.core.verdict import Action, Finding, Status
+from b200kit.inventory.keys.rungs import LEAST, Rung
+from b200kit.node.state.verdict import Action, Finding, Status
+from b200kit.reprovision.escalation import FOR_EVER, Decision, Limits, Try, choose
 
 NOW = 1_800_000_000.0
 DAY = 86_400.0

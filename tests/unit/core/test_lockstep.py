@@ -6,11 +6,11 @@ from typing import Any
 
 import pytest
 
-from deploy import hardware
-from deploy.core.drift import Package
-from deploy.core.lockstep import Ground, Lockstep, ground, lockstep
-from deploy.core.spec import NodeSpec, parse
-from deploy.core.systems import SUPPORTED
+from b200kit.catalog import hardware
+from b200kit.inventory.spec import NodeSpec, parse
+from b200kit.node.state.drift import Package
+from b200kit.stages.support.driver_packages import Ground, Lockstep, ground, lockstep
+from b200kit.stages.support.operating_systems import SUPPORTED
 from tests.unit import states
 from tests.unit.deploy.specs import CATALOGUE, data
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from deploy.core.manifest import Entry, ManifestError, parse, told, wrong
+from b200kit.node.weights.manifest import Entry, ManifestError, parse, told, wrong
 
 SHA = "a" * 64
 FILE = {"path": "weights/model-1.safetensors", "size": 3, "sha256": SHA}

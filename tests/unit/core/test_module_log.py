@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from deploy.core import module_log
+from b200kit.node.packages import module_log
 
 NOISE = [
     "nvidia: loading out-of-tree module taints kernel.",

@@ -6,8 +6,8 @@ from collections.abc import Collection
 
 import pytest
 
-from deploy.core.judge import judge, registered
-from deploy.core.verdict import Action, Verdict
+from b200kit.node.checks.judge import judge, registered
+from b200kit.node.state.verdict import Action, Verdict
 from tests.unit import corpus
 from tests.unit.case import Case, Wanted
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from deploy.core.nvlink5_xid import NvlinkMessage, parse
+from b200kit.node.checks.gpu.nvlink5_xid import NvlinkMessage, parse
 
 # leptonai/gpud#1160, #1174; marin-community/marin#9086; NVIDIA/nccl#2241 for the nonfatal one.
 SEEN = [

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from deploy.core.drift import Package
-from deploy.core.offer import choose, package, table, token
+from b200kit.node.packages.candidates import choose, package, table, token
+from b200kit.node.state.drift import Package
 
 # From apt 2.6 over a vendor's repository and an archive of origin Ubuntu with our preferences.
 POLICY = """\

@@ -6,11 +6,12 @@ from typing import Any
 
 import pytest
 
-from deploy.core import cpulist, pinning
-from deploy.core.engines import KINDS, Settings
-from deploy.core.layout import Replica, plan, survey
-from deploy.core.pinning import BIND, ENGINE, LOCAL, SYSTEMD
-from deploy.render import render
+from b200kit.engines import KINDS, Settings
+from b200kit.node.lib import cpulist
+from b200kit.node.placement import numa_policy
+from b200kit.node.placement.layout import Replica, plan, survey
+from b200kit.node.placement.numa_policy import BIND, ENGINE, LOCAL, SYSTEMD
+from b200kit.run.render import render
 from tests.lab import scenario
 from tests.unit.deploy.test_layout import SIX, TWO, node
 
@@ -43,7 +44,7 @@ def distinct_maps() -> list[str]:
     return sorted(seen.values())
 
 
-def told(replica: Replica, pins: pinning.Pinning) -> Settings:
+def told(replica: Replica, pins: numa_policy.Pinning) -> Settings:
     """What the engine of a replica is told."""
     return Settings(
         model_dir="/srv/models/m",
@@ -74,7 +75,7 @@ def test_scenarios_have_several_numa_maps() -> None:
 def test_unit_and_engine_never_pin_both(name: str, policy: str) -> None:
     state = map_of(name)
     for replica in layouts(state):
-        pins = pinning.of(replica, policy, state)
+        pins = numa_policy.of(replica, policy, state)
         unit = render("systemd/pinning.conf.j2", replica=replica, pinning=pins).decode()
         config = KINDS["vllm"].config(told(replica, pins))
         by_systemd = "\nCPUAffinity=" in unit or "\nNUMAPolicy=" in unit
@@ -85,7 +86,7 @@ def test_unit_and_engine_never_pin_both(name: str, policy: str) -> None:
 
 
 def test_maps_have_replicas_of_both_kinds() -> None:
-    pins = [pinning.of(r, BIND, state) for state in map(map_of, distinct_maps())
+    pins = [numa_policy.of(r, BIND, state) for state in map(map_of, distinct_maps())
             for r in layouts(state)]  # fmt: skip
     assert {pin.by for pin in pins} == {SYSTEMD, ENGINE}
 
@@ -96,7 +97,7 @@ def test_engine_gets_the_node_of_each_gpu_in_order(name: str) -> None:
     memory_of = survey(state).memory_of
     nodes = [memory_of(device["numa_node"]) for device in state["pci"]["gpus"]]
     for replica in layouts(state):
-        pins = pinning.of(replica, BIND, state)
+        pins = numa_policy.of(replica, BIND, state)
         if pins.by == ENGINE:
             assert pins.gpu_nodes == tuple(nodes[gpu] for gpu in replica.gpus)
             assert {*pins.gpu_nodes} == {*pins.nodes}
@@ -104,7 +105,7 @@ def test_engine_gets_the_node_of_each_gpu_in_order(name: str) -> None:
 
 def test_replica_of_one_node_is_bound_to_its_cpus_and_memory() -> None:
     replica = plan(TWO, 2, 4, (1, 2))[1]
-    pins = pinning.of(replica, BIND, TWO)
+    pins = numa_policy.of(replica, BIND, TWO)
     assert (pins.by, pins.cpus, pins.nodes) == (SYSTEMD, replica.cpus, (1,))
     unit = render("systemd/pinning.conf.j2", replica=replica, pinning=pins).decode()
     assert f"\nCPUAffinity={replica.cpus}\nNUMAPolicy=bind\nNUMAMask=1\n" in unit
@@ -112,7 +113,7 @@ def test_replica_of_one_node_is_bound_to_its_cpus_and_memory() -> None:
 
 def test_replica_over_nodes_is_expected_on_all_their_cpus() -> None:
     [replica] = plan(SIX, 1, 8, (1,))
-    expected = pinning.of(replica, BIND, SIX).expected()
+    expected = numa_policy.of(replica, BIND, SIX).expected()
     assert (expected["by"], expected["nodes"]) == (ENGINE, "0,2-3,5")
     assert cpulist.parse(expected["cpus"]) == [
         *range(24), *range(48, 96), *range(120, 144),
@@ -122,8 +123,8 @@ def test_replica_over_nodes_is_expected_on_all_their_cpus() -> None:
 def test_memory_is_never_bound_to_a_node_that_has_none() -> None:
     state = node([0] * 2 + [1] * 2 + [2] * 4, {0: "0-31", 1: "32-63", 2: "64-95"})
     state["numa"][1]["memory_kib"] = 0
-    small = [pinning.of(r, BIND, state) for r in plan(state, 4, 2, (1, 2, 3, 4))]
+    small = [numa_policy.of(r, BIND, state) for r in plan(state, 4, 2, (1, 2, 3, 4))]
     assert [pins.nodes for pins in small] == [(0,), (0,), (2,), (2,)]
     [whole] = plan(state, 1, 8, (1,))
-    pins = pinning.of(whole, BIND, state)
+    pins = numa_policy.of(whole, BIND, state)
     assert (pins.by, pins.nodes, pins.gpu_nodes) == (ENGINE, (0, 2), (0,) * 4 + (2,) * 4)

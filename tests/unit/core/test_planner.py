@@ -7,27 +7,28 @@ from typing import Any
 
 import pytest
 
-from deploy import catalogue
-from deploy.core import attention, deployment, planner
-from deploy.core.fit import Asked, Impossible, Machine, Subject
-from deploy.core.goals import GOALS
-from deploy.core.planner import Plan
+from b200kit.catalog import load
+from b200kit.inventory import settle
+from b200kit.sizing import kv_cache_formats, planner
+from b200kit.sizing.fit import Asked, Impossible, Machine, Subject
+from b200kit.sizing.goals import GOALS
+from b200kit.sizing.planner import Plan
 from tests.unit import golden_plans
 
-MODELS = catalogue.load().models
-WHOLE = catalogue.load().hardware["hgx-b200"]
+MODELS = load.load().models
+WHOLE = load.load().hardware["hgx-b200"]
 B200 = Machine("hgx-b200", 8, WHOLE.gpu_bytes, 8)
 
 
 def subject(name: str) -> Subject:
     """A model of the catalogue."""
-    return deployment.subject(MODELS[name])
+    return settle.subject(MODELS[name])
 
 
 def plan(name: str, goal: str = "latency", machine: Machine = B200, **asked: Any) -> Plan:
     """The plan for a model of the catalogue, with the KV cache that its flags ask for."""
-    told = {"goal": goal, "kv_dtype": deployment.kv_dtype(dict(MODELS[name].flags))}
-    others = deployment.siblings(MODELS[name], catalogue.load())
+    told = {"goal": goal, "kv_dtype": settle.kv_dtype(dict(MODELS[name].flags))}
+    others = settle.siblings(MODELS[name], load.load())
     return planner.decide(subject(name), machine, Asked(**(told | asked)), others)
 
 
@@ -45,7 +46,7 @@ def test_golden_table_is_what_is_planned() -> None:
     )
 
 
-# What recipes for eight B200s say of the same models (deploy/models/*.yaml name them).
+# What recipes for eight B200s say of the same models (b200kit/catalog/models/*.yaml name them).
 @pytest.mark.parametrize(
     ("name", "goal", "replicas", "tp"),
     [
@@ -217,7 +218,7 @@ def test_too_little_left_for_the_cache_is_not_enough() -> None:
 def test_backend_that_lacks_the_format_of_the_cache_is_refused(
     flags: dict[str, str], dtype: str, told: str
 ) -> None:
-    assert told in (attention.refusal(flags, dtype) or "")
+    assert told in (kv_cache_formats.refusal(flags, dtype) or "")
 
 
 @pytest.mark.parametrize(
@@ -231,4 +232,4 @@ def test_backend_that_lacks_the_format_of_the_cache_is_refused(
     ],
 )
 def test_backend_that_can_or_is_not_known_passes(flags: dict[str, str], dtype: str) -> None:
-    assert attention.refusal(flags, dtype) is None
+    assert kv_cache_formats.refusal(flags, dtype) is None

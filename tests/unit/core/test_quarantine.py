@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from deploy.core import quarantine
+from b200kit.node.state import quarantine
 
 MARK = quarantine.put(None, "alice@ops", "GPU 2 has no NVLink", "2026-11-20T09:40:00Z")
 TRIAL = quarantine.admit(MARK, "bob@ops", "2026-11-21T09:00:00Z", "2026-11-21T10:00:00Z")

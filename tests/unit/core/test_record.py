@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from deploy.core import history, record
-from deploy.core.history import acceptable, against, by_tensor_parallel, latest
-from deploy.core.record import Record, RecordError, accept_entry, counts, parse
-from deploy.core.run_fields import Role
+from b200kit.records import comparison, entries
+from b200kit.records.comparison import acceptable, against, by_tensor_parallel, latest
+from b200kit.records.entries import Record, RecordError, accept_entry, counts, parse
+from b200kit.records.manifest_fields import Role
 from tests.unit.core import runs
 
 NEW = "580.159.03"
@@ -20,7 +20,7 @@ def content(count: int = 3) -> bytes:
     """A record of some runs, as it lies on a disk."""
     lines, last = b"", ""
     for number in range(count):
-        line = record.line(runs.run(number), last)
+        line = entries.line(runs.run(number), last)
         last = json.loads(line)["digest"]
         lines += line.encode()
     return lines
@@ -42,7 +42,7 @@ def test_what_is_written_is_read_again() -> None:
     known = parse(content())
     assert [run["run"] for run in known.runs] == ["run-0", "run-1", "run-2"]
     assert (known.torn, known.damage) == ((), ())
-    assert record.medians(known.runs[0]) == runs.BASE
+    assert entries.medians(known.runs[0]) == runs.BASE
 
 
 def test_last_line_cut_anywhere_loses_nothing_else() -> None:
@@ -62,7 +62,7 @@ def test_line_that_lacks_only_its_end_is_whole() -> None:
 def test_writing_goes_on_behind_a_torn_line() -> None:
     torn = content(3)[:-900]
     known = parse(torn)
-    again = torn + b"\n" + record.line(runs.run(7), known.last).encode()
+    again = torn + b"\n" + entries.line(runs.run(7), known.last).encode()
     found = parse(again)
     assert [run["run"] for run in found.runs] == ["run-0", "run-1", "run-7"]
     assert (len(found.torn), found.damage) == (1, ())
@@ -236,4 +236,4 @@ def test_tpot_at_each_tensor_parallelism() -> None:
 
 def test_groups_are_of_one_load() -> None:
     known = runs.kept([runs.run(0), runs.run(1, load__osl=8), runs.run(2)])
-    assert len(history.alike(known.runs, known.runs[0], Role.LOAD)) == 2
+    assert len(comparison.alike(known.runs, known.runs[0], Role.LOAD)) == 2

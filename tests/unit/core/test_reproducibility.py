@@ -8,16 +8,8 @@ from functools import cache
 
 import pytest
 
-from deploy.core.reproducibility import (
-    LEAST,
-    Answer,
-    compare,
-    expected,
-    modes,
-    slower,
-    spread,
-)
-from deploy.core.student import inside, quantile
+from b200kit.records.statistics import LEAST, Answer, compare, expected, modes, slower, spread
+from b200kit.records.student_t import inside, quantile
 from tests.unit.core import runs
 
 TRIALS = 300

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from deploy.core import room
+from b200kit.converge import disk_space
 
 MB = 1_000_000
 DRIVER = ["nvidia-open", "nvidia-fabricmanager"]
@@ -21,7 +21,7 @@ def state(own: Any = True, largest: Any = 60 * MB, free: Any = 100 * MB) -> dict
 
 
 def test_full_boot_is_refused_with_figures_and_remedy() -> None:
-    told = room.shortage(DRIVER, state())
+    told = disk_space.shortage(DRIVER, state())
     assert "no disk space on /boot: 100 MB free, and 120 MB are needed" in told
     assert "autoremove" in told
 
@@ -40,14 +40,14 @@ def test_full_boot_is_refused_with_figures_and_remedy() -> None:
     ],
 )
 def test_boot_with_room_or_not_read_is_not_refused(seen: dict[str, Any]) -> None:
-    assert room.shortage(DRIVER, seen) == ""
+    assert disk_space.shortage(DRIVER, seen) == ""
 
 
 @pytest.mark.parametrize("name", ["numactl", "nvidia-container-toolkit", "nvlsm", "haproxy"])
 def test_package_that_makes_no_initramfs_needs_no_room_there(name: str) -> None:
-    assert room.shortage([name], state()) == ""
+    assert disk_space.shortage([name], state()) == ""
 
 
 @pytest.mark.parametrize("name", ["nvidia-open", "nvidia-kernel-open-dkms", "linux-headers-6.1.0"])
 def test_package_that_makes_one_does(name: str) -> None:
-    assert room.shortage([name], state()) != ""
+    assert disk_space.shortage([name], state()) != ""

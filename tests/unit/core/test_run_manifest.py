@@ -9,12 +9,12 @@ from typing import Any
 
 import pytest
 
-from deploy.core import run_manifest
-from deploy.core.record import RecordError, run_entry
-from deploy.core.run_fields import FIELDS, Role
-from deploy.core.run_manifest import differences, lacking, of, same, uncompared, unlike
-from deploy.core.run_sources import seen
-from deploy.core.state import Unmeasured
+from b200kit.node.state.view import Unmeasured
+from b200kit.records import manifest as run_manifest
+from b200kit.records.entries import RecordError, run_entry
+from b200kit.records.manifest import differences, lacking, of, same, uncompared, unlike
+from b200kit.records.manifest_fields import FIELDS, Role
+from b200kit.records.manifest_sources import seen
 from tests.unit.core import runs
 
 NEEDED = [field.name for field in FIELDS if field.needed]

@@ -8,7 +8,7 @@ from pathlib import Path
 import jsonschema
 import pytest
 
-from deploy.core.state import SCHEMA
+from b200kit.node.state.view import SCHEMA
 from tests.unit import node_schema, readings, states
 from tests.unit.node_schema import problems
 

@@ -8,22 +8,23 @@ from typing import Any
 import pytest
 import yaml
 
-from deploy import catalogue
-from deploy.core import in_force, settings
-from deploy.core.in_force import Standing
-from deploy.core.judge import registered
-from deploy.core.setting_files import cmdline, people, services, sysctls, tmpfiles
-from deploy.core.state import StateView, View
+from b200kit.catalog import load
+from b200kit.node.checks.judge import registered
+from b200kit.node.host import settings_in_force, settings_table
+from b200kit.node.host.settings_in_force import Standing
+from b200kit.node.state.view import StateView, View
+from b200kit.run.places import PACKAGE
+from b200kit.stages.support.setting_files import cmdline, people, services, sysctls, tmpfiles
 from tests.unit import corpus, states
 
-TABLE = catalogue.load().settings
+TABLE = load.load().settings
 JUDGED = [name for name, setting in TABLE.items() if setting.judged_by is None]
 CASES = corpus.corpus().cases
 
 
 def document() -> dict[str, Any]:
     """The file as it is written."""
-    path = catalogue.ROOT / "deploy/settings.yaml"
+    path = PACKAGE / "catalog" / "settings.yaml"
     written: dict[str, Any] = yaml.safe_load(path.read_text(encoding="utf-8"))
     return written
 
@@ -67,15 +68,15 @@ def test_what_is_set_elsewhere_names_its_check() -> None:
 def test_odd_entry_is_refused(change: dict[str, Any], says: str) -> None:
     written = document()
     written["settings"]["swappiness"] |= change
-    with pytest.raises(settings.TableError, match=f"swappiness: .*{says}"):
-        settings.table(written)
+    with pytest.raises(settings_table.TableError, match=f"swappiness: .*{says}"):
+        settings_table.table(written)
 
 
 def test_entry_without_a_key_is_refused() -> None:
     written = document()
     del written["settings"]["swappiness"]["why"]
-    with pytest.raises(settings.TableError, match="swappiness: it lacks why"):
-        settings.table(written)
+    with pytest.raises(settings_table.TableError, match="swappiness: it lacks why"):
+        settings_table.table(written)
 
 
 @pytest.mark.parametrize(
@@ -104,22 +105,22 @@ def test_entry_without_a_key_is_refused() -> None:
     ],
 )
 def test_what_cannot_be_asked_for_is_refused(given: dict[str, Any], key: str, says: str) -> None:
-    (problem,) = settings.problems(given.items(), TABLE)
+    (problem,) = settings_table.problems(given.items(), TABLE)
     assert problem.key == key
     assert problem.message.startswith(says)
 
 
 def test_none_is_neither_set_nor_judged_and_a_default_of_null_is_only_asked_for() -> None:
-    chosen = settings.chosen(TABLE, [("swappiness", None), ("cstates", "c1")])
+    chosen = settings_table.chosen(TABLE, [("swappiness", None), ("cstates", "c1")])
     assert "swappiness" not in chosen
     assert chosen["cstates"] == "c1"
     assert "nokaslr" not in chosen
-    assert list(settings.problems([("swappiness", None)], TABLE)) == []
+    assert list(settings_table.problems([("swappiness", None)], TABLE)) == []
 
 
 def test_a_node_is_asked_for_what_is_judged_and_no_more() -> None:
-    wanted = settings.expected(TABLE, [("swappiness", None), ("disable_hmm", 1)])
-    asked = settings.asked(wanted)
+    wanted = settings_table.expected(TABLE, [("swappiness", None), ("disable_hmm", 1)])
+    asked = settings_table.asked(wanted)
     assert "vm.swappiness" not in asked["sysctls"]
     assert "vm.max_map_count" in asked["sysctls"]
     assert asked["module_parameters"] == ["nvidia_uvm.uvm_disable_hmm"]
@@ -127,13 +128,13 @@ def test_a_node_is_asked_for_what_is_judged_and_no_more() -> None:
 
 @pytest.mark.parametrize("odd", [None, [], {"x": 1}, {"x": {"reading": 7}}, {"x": {"reading": []}}])
 def test_odd_settings_ask_for_nothing_and_do_not_raise(odd: Any) -> None:
-    assert settings.asked(odd) == {}
+    assert settings_table.asked(odd) == {}
 
 
-def standing(name: str, value: settings.Value, state: dict[str, Any]) -> Standing:
+def standing(name: str, value: settings_table.Value, state: dict[str, Any]) -> Standing:
     """How a setting stands with a value asked for."""
-    expected = settings.expected(TABLE, [(name, value)])
-    return in_force.effect(name, View(expected[name]), StateView(state)).standing
+    expected = settings_table.expected(TABLE, [(name, value)])
+    return settings_in_force.effect(name, View(expected[name]), StateView(state)).standing
 
 
 @pytest.mark.parametrize(
@@ -176,9 +177,9 @@ def test_options_of_pci_add_up(line: str, right: bool) -> None:
 
 
 def test_unknown_condition_is_not_taken_for_not_applicable() -> None:
-    entry = deepcopy(settings.expected(TABLE, ())["swappiness"])
+    entry = deepcopy(settings_table.expected(TABLE, ())["swappiness"])
     entry["applies"] = "on mars"
-    effect = in_force.effect("swappiness", View(entry), StateView(states.healthy()))
+    effect = settings_in_force.effect("swappiness", View(entry), StateView(states.healthy()))
     assert effect.standing is Standing.UNREAD
 
 
@@ -187,14 +188,14 @@ def test_acs_applies_where_a_bridge_has_it_or_cannot_be_read() -> None:
     bridges = [bridge for gpu in state["pci"]["gpus"] for bridge in gpu["bridges"]]
     for bridge in bridges:
         bridge["acs"] = None
-    assert in_force.applicable("acs", StateView(state)) is False
+    assert settings_in_force.applicable("acs", StateView(state)) is False
     bridges[0]["acs"] = {"unmeasured": "Permission denied"}
-    assert in_force.applicable("acs", StateView(state)) is True
+    assert settings_in_force.applicable("acs", StateView(state)) is True
 
 
 def test_lines_of_the_drop_ins() -> None:
     state = StateView(states.healthy())
-    chosen = settings.chosen(TABLE, [("hugepages", 8), ("nofile", 70000)])
+    chosen = settings_table.chosen(TABLE, [("hugepages", 8), ("nofile", 70000)])
     assert {"vm.swappiness = 1", "kernel.numa_balancing = 0", "vm.nr_hugepages = 8"} <= set(
         sysctls(TABLE, chosen, state)
     )
@@ -211,7 +212,7 @@ def test_lines_of_the_drop_ins() -> None:
 
 @pytest.mark.parametrize("may", [False, {"unmeasured": "x"}, None])
 def test_limits_of_people_are_written_only_where_they_can_be_had(may: object) -> None:
-    state, chosen = states.healthy(), settings.chosen(TABLE, ())
+    state, chosen = states.healthy(), settings_table.chosen(TABLE, ())
     state["kernel"]["raises_limits"] = may
     assert people(TABLE, chosen, StateView(state)) == []
     assert bool(services(TABLE, chosen, StateView(state))) is (may is not False)
@@ -222,7 +223,7 @@ def test_what_a_kernel_lacks_or_a_node_has_not_is_in_no_drop_in() -> None:
     state["kernel"] |= {"numa_balancing": None, "governors": {}}
     state["kernel"]["sysctls"]["vm.zone_reclaim_mode"] = None
     state["cpus"]["vendor"] = {"unmeasured": "x"}
-    view, chosen = StateView(state), settings.chosen(TABLE, ())
+    view, chosen = StateView(state), settings_table.chosen(TABLE, ())
     lines = " ".join(sysctls(TABLE, chosen, view))
     assert "numa_balancing" not in lines
     assert "zone_reclaim" not in lines

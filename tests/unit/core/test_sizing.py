@@ -7,12 +7,12 @@ from typing import Any
 
 import pytest
 
-from deploy import catalogue
-from deploy.core import fit, model, sizing
-from deploy.core.fit import Asked, Machine, Subject
-from deploy.core.layout import Shape
-from deploy.core.model import Dimensions, ModelError
-from deploy.core.sizing import GIB, Memory
+from b200kit.catalog import load
+from b200kit.node.placement.layout import Shape
+from b200kit.sizing import fit, memory, model_config
+from b200kit.sizing.fit import Asked, Machine, Subject
+from b200kit.sizing.memory import GIB, Memory
+from b200kit.sizing.model_config import Dimensions, ModelError
 
 LLAMA = {
     "num_hidden_layers": 80, "hidden_size": 8192, "num_attention_heads": 64,
@@ -28,14 +28,14 @@ MIXTRAL = {
 
 def known(name: str) -> Dimensions:
     """The dimensions of a model of the catalogue."""
-    dimensions = catalogue.load().models[name].dimensions
+    dimensions = load.load().models[name].dimensions
     assert dimensions is not None
     return dimensions
 
 
 def config(**changes: Any) -> Dimensions:
     """A Llama of 70B with some keys changed."""
-    return model.parse(LLAMA | changes)
+    return model_config.parse(LLAMA | changes)
 
 
 @pytest.mark.parametrize(
@@ -52,7 +52,7 @@ def config(**changes: Any) -> Dimensions:
     ],
 )
 def test_weights_are_counted_as_the_makers_count_them(name: str, billions: float) -> None:
-    assert sizing.parameters(known(name)).total / 1e9 == pytest.approx(billions, rel=0.002)
+    assert memory.parameters(known(name)).total / 1e9 == pytest.approx(billions, rel=0.002)
 
 
 # The makers' or loaders' own figures of the same checkpoints, in bytes.
@@ -66,7 +66,7 @@ def test_weights_are_counted_as_the_makers_count_them(name: str, billions: float
     ],
 )
 def test_counted_weights_are_those_of_published_checkpoints(name: str, published: float) -> None:
-    assert sizing.weights(known(name)).total == pytest.approx(published, rel=0.01)
+    assert memory.weights(known(name)).total == pytest.approx(published, rel=0.01)
 
 
 # Section "KV bytes a token" of the sizing table: KiB a token in BF16 and in FP8.
@@ -76,7 +76,7 @@ def test_counted_weights_are_those_of_published_checkpoints(name: str, published
         (known("llama-3.1-8b-bf16"), 128, 64),
         (known("llama-3.3-70b-bf16"), 320, 160),
         (known("llama-3.1-405b-bf16"), 504, 252),
-        (model.parse(MIXTRAL), 224, 112),
+        (model_config.parse(MIXTRAL), 224, 112),
         (known("qwen3-235b-bf16"), 188, 94),
         (known("deepseek-r1-fp8"), 68.625, 34.3125),
         (known("kimi-k2-nvfp4"), 68.625, 34.3125),
@@ -84,15 +84,15 @@ def test_counted_weights_are_those_of_published_checkpoints(name: str, published
     ],
 )
 def test_kv_cache_of_a_token(dimensions: Dimensions, wide: float, narrow: float) -> None:
-    assert sizing.token_bytes(dimensions, dtype="bfloat16") == wide * 1024
-    assert sizing.token_bytes(dimensions, dtype="fp8") == narrow * 1024
+    assert memory.token_bytes(dimensions, dtype="bfloat16") == wide * 1024
+    assert memory.token_bytes(dimensions, dtype="fp8") == narrow * 1024
 
 
 def test_kv_cache_of_a_real_b200_log() -> None:
     # vLLM on a B200 (vllm-project/vllm#23439): 157.27 GiB of KV cache are 1,472,416 tokens.
     seen = config(num_hidden_layers=28)
-    assert sizing.token_bytes(seen) == 114_688
-    tokens = 157.27 * GIB / sizing.token_bytes(seen)
+    assert memory.token_bytes(seen) == 114_688
+    tokens = 157.27 * GIB / memory.token_bytes(seen)
     assert tokens == pytest.approx(1_472_416, abs=16 + 0.005 * GIB / 114_688)
 
 
@@ -104,19 +104,19 @@ def test_kv_cache_of_a_real_b200_log() -> None:
         (known("llama-3.1-8b-bf16"), 32, 32, 550, 2199),
         (known("llama-3.3-70b-bf16"), 64, 256, 1374, 10995),
         (known("llama-3.1-405b-bf16"), 128, 512, 2165, 34635),
-        (model.parse(MIXTRAL), 48, 196, 962, 5772),
+        (model_config.parse(MIXTRAL), 48, 196, 962, 5772),
     ],
 )
 def test_published_table_of_kv_caches_is_wrong(
     dimensions: Dimensions, heads: int, said: int, right: int, by_its_formula: int
 ) -> None:
     tokens = 131072 * 32
-    gb = sizing.token_bytes(dimensions) * tokens / 1e9
+    gb = memory.token_bytes(dimensions) * tokens / 1e9
     assert round(gb) == right
     assert gb > 4 * said
     assert round(gb * heads / dimensions.kv_heads) == by_its_formula
     eight_h200 = 8 * 141e9
-    fits = gb * 1e9 + sizing.weights(dimensions).total < eight_h200
+    fits = gb * 1e9 + memory.weights(dimensions).total < eight_h200
     assert fits is (heads == 32)
 
 
@@ -146,8 +146,8 @@ B200 = Machine("hgx-b200", 8, 178.35 * GIB, 8)
 def test_kv_tokens_of_eight_b200s(
     name: str, dtype: str, stated: float | None, tp: int, millions: float | None
 ) -> None:
-    entry = catalogue.load().models[name]
-    weights = sizing.weights(known(name), stated or entry.weights_bytes)
+    entry = load.load().models[name]
+    weights = memory.weights(known(name), stated or entry.weights_bytes)
     subject = Subject(name, known(name), weights)
     room = fit.room(subject, B200, Asked(kv_dtype=dtype), Shape(tp=tp))
     if millions is None:
@@ -158,7 +158,7 @@ def test_kv_tokens_of_eight_b200s(
 
 def test_seed_article_uses_a_hundredth_of_the_cache_it_has() -> None:
     entry = known("llama-3.3-70b-bf16")
-    subject = Subject("70B", entry, sizing.weights(entry))
+    subject = Subject("70B", entry, memory.weights(entry))
     room = fit.room(subject, B200, Asked(kv_dtype="fp8"), Shape(tp=4))
     assert 0.005 < 8 * 4096 / room.tokens < 0.02
 
@@ -166,23 +166,23 @@ def test_seed_article_uses_a_hundredth_of_the_cache_it_has() -> None:
 @pytest.mark.parametrize(("tp", "share"), [(1, 1), (2, 1 / 2), (4, 1 / 4), (8, 1 / 4)])
 def test_tp_beyond_the_kv_heads_copies_them(tp: int, share: float) -> None:
     qwen = known("qwen3-235b-bf16")
-    assert sizing.token_bytes(qwen, tp) == sizing.token_bytes(qwen) * share
+    assert memory.token_bytes(qwen, tp) == memory.token_bytes(qwen) * share
 
 
 def test_mla_is_copied_on_every_rank_and_dcp_splits_it() -> None:
     kimi = known("kimi-k2-nvfp4")
-    assert sizing.token_bytes(kimi, 8) == sizing.token_bytes(kimi, 1)
-    assert sizing.token_bytes(kimi, 8, dcp=8) == sizing.token_bytes(kimi, 1) / 8
-    assert sizing.token_bytes(kimi, dtype="fp8_ds_mla") == 61 * 656
+    assert memory.token_bytes(kimi, 8) == memory.token_bytes(kimi, 1)
+    assert memory.token_bytes(kimi, 8, dcp=8) == memory.token_bytes(kimi, 1) / 8
+    assert memory.token_bytes(kimi, dtype="fp8_ds_mla") == 61 * 656
 
 
 def test_window_bounds_half_of_the_layers() -> None:
     oss = known("gpt-oss-120b")
-    full = sizing.token_bytes(oss)
+    full = memory.token_bytes(oss)
     assert (oss.windowed_layers, oss.window) == (18, 128)
     # While a prompt is shorter than window and chunk, both count the same.
-    assert sizing.sequence_bytes(oss, 100, chunk=2048) == 100 * full
-    long = sizing.sequence_bytes(oss, 100_000, chunk=0)
+    assert memory.sequence_bytes(oss, 100, chunk=2048) == 100 * full
+    long = memory.sequence_bytes(oss, 100_000, chunk=0)
     assert long == full / 2 * (100_000 + 128)
     assert long < 100_000 * full
 
@@ -192,11 +192,11 @@ def test_hybrid_keeps_a_constant_state_besides_its_full_layers() -> None:
     assert qwen.attention_layers == 16
     # 48 layers x (3 x 10240 BF16 of the convolution + 48 heads x 128 x 128 of FP32).
     state = 48 * (3 * 10240 * 2 + 48 * 128 * 128 * 4)
-    assert sizing.state_bytes(qwen) == state
-    assert sizing.state_bytes(qwen, 2) == state / 2
-    a_token = sizing.token_bytes(qwen)
-    assert sizing.sequence_bytes(qwen, 4096) == 4096 * a_token + state
-    assert sizing.token_bytes(qwen, draft=True) == a_token * 17 / 16
+    assert memory.state_bytes(qwen) == state
+    assert memory.state_bytes(qwen, 2) == state / 2
+    a_token = memory.token_bytes(qwen)
+    assert memory.sequence_bytes(qwen, 4096) == 4096 * a_token + state
+    assert memory.token_bytes(qwen, draft=True) == a_token * 17 / 16
 
 
 def test_mamba_layers_of_a_pattern_are_counted() -> None:
@@ -242,22 +242,22 @@ def test_quantisation_is_read_from_the_config(
 
 
 def test_bytes_of_a_weight_include_its_scales() -> None:
-    each = sizing.WEIGHT_BYTES
+    each = memory.WEIGHT_BYTES
     assert (each["nvfp4"], each["mxfp4"], each["fp8"]) == (0.5625, 0.53125, 1.0)
-    attention = sizing.weights(config(quantization_config={"quant_method": "fp8"})).total
+    attention = memory.weights(config(quantization_config={"quant_method": "fp8"})).total
     assert attention == pytest.approx(72.66e9, rel=0.001)
 
 
 def test_cache_that_the_checkpoint_asks_for_is_the_default() -> None:
     quantised = {"quant_method": "modelopt", "quant_algo": "NVFP4", "kv_cache_quant_algo": "FP8"}
     asking = config(quantization_config=quantised)
-    assert sizing.kv_bytes("auto", asking) == 1
-    assert sizing.kv_bytes("bfloat16", asking) == 2
+    assert memory.kv_bytes("auto", asking) == 1
+    assert memory.kv_bytes("bfloat16", asking) == 2
 
 
 def test_nested_text_config_is_the_model() -> None:
     nested = {"model_type": "kimi_k25", "vision_config": {}, "text_config": LLAMA}
-    assert model.parse(nested) == config()
+    assert model_config.parse(nested) == config()
 
 
 @pytest.mark.parametrize(
@@ -276,18 +276,18 @@ def test_nested_text_config_is_the_model() -> None:
 )
 def test_model_that_is_not_understood_is_refused(changed: dict[str, Any], told: str) -> None:
     with pytest.raises(ModelError, match=told):
-        model.parse(LLAMA | changed)
+        model_config.parse(LLAMA | changed)
 
 
 def test_unknown_number_formats_are_refused() -> None:
     with pytest.raises(ModelError, match="fp3"):
-        sizing.kv_bytes("fp3", config())
+        memory.kv_bytes("fp3", config())
     with pytest.raises(ModelError, match="int2"):
-        sizing.weights(replace(config(), weights="int2"))
+        memory.weights(replace(config(), weights="int2"))
 
 
 def test_experts_are_spread_and_the_rest_copied_by_dp() -> None:
-    weights = sizing.weights(known("deepseek-r1-fp8"))
+    weights = memory.weights(known("deepseek-r1-fp8"))
     spread = weights.a_gpu(tp=1, dp=8, ep=True)
     assert spread == weights.routed / 8 + weights.rest
     assert weights.a_gpu(tp=8) == weights.total / 8

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from deploy.core import fabric_mask
-from deploy.core.state import Missing, StateView, Unmeasured, View
+from b200kit.node.checks.nvlink import health_mask
+from b200kit.node.state.view import Missing, StateView, Unmeasured, View
 
 
 def reason(view: View, *keys: str | int) -> str:
@@ -54,10 +54,10 @@ def test_gpu_is_found_by_its_address_in_any_case() -> None:
 
 
 def test_mask_of_false_fields_has_no_faults() -> None:
-    assert fabric_mask.faults(0x80) == fabric_mask.faults(0xAA) == fabric_mask.faults(0) == []
-    assert set(fabric_mask.decode(0xAA).values()) == {"false", "not supported"}
+    assert health_mask.faults(0x80) == health_mask.faults(0xAA) == health_mask.faults(0) == []
+    assert set(health_mask.decode(0xAA).values()) == {"false", "not supported"}
 
 
 @pytest.mark.parametrize("number", range(2, 16))
 def test_every_bad_configuration_is_a_fault(number: int) -> None:
-    assert len(fabric_mask.faults(number << 8)) == 1
+    assert len(health_mask.faults(number << 8)) == 1

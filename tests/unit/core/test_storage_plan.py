@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from deploy.core import storage
-from deploy.core.spec import NodeSpec, parse
-from deploy.core.spec_parts import Storage
-from deploy.core.storage_plan import MAKING, Refusal, steps
+from b200kit.inventory.keys import storage
+from b200kit.inventory.keys.parts import Storage
+from b200kit.inventory.spec import NodeSpec, parse
+from b200kit.stages.support.raid_plan import MAKING, Refusal, steps
 from tests.unit.deploy.specs import CATALOGUE, data
 
 Json = dict[str, Any]

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from deploy.core import systems
-from deploy.core.systems import SUPPORTED
+from b200kit.stages.support import operating_systems
+from b200kit.stages.support.operating_systems import SUPPORTED
 
 
 def state(os: object, arch: object = "x86_64") -> dict[str, Any]:
@@ -21,10 +21,10 @@ def release(id: str, version: str, pretty: str = "A system") -> dict[str, str]:
 
 
 @pytest.mark.parametrize("system", SUPPORTED, ids=lambda system: system.name)
-def test_supported_system_is_known_and_not_refused(system: systems.System) -> None:
+def test_supported_system_is_known_and_not_refused(system: operating_systems.System) -> None:
     seen = state(release(system.id, system.version))
-    assert systems.system_of(seen) == system
-    assert systems.refusal(seen) is None
+    assert operating_systems.system_of(seen) == system
+    assert operating_systems.refusal(seen) is None
 
 
 @pytest.mark.parametrize(
@@ -40,7 +40,7 @@ def test_supported_system_is_known_and_not_refused(system: systems.System) -> No
     ids=lambda seen: seen["pretty"],
 )
 def test_every_other_system_is_refused_by_its_name(seen: dict[str, str]) -> None:
-    refused = systems.refusal(state(seen))
+    refused = operating_systems.refusal(state(seen))
     assert refused is not None
     assert refused.startswith(f"{seen['pretty']} is not supported; supported are Ubuntu 22.04, ")
     assert "\n" not in refused
@@ -50,13 +50,13 @@ def test_every_other_system_is_refused_by_its_name(seen: dict[str, str]) -> None
     "seen", [{}, {"host": {}}, {"host": {"unmeasured": "no host"}}, state({"unmeasured": "ENOENT"})]
 )
 def test_system_that_was_not_read_is_refused(seen: dict[str, Any]) -> None:
-    refused = systems.refusal(seen)
+    refused = operating_systems.refusal(seen)
     assert refused is not None
     assert refused.startswith("its operating system cannot be told (")
 
 
 def test_processor_without_packages_is_refused() -> None:
-    refused = systems.refusal(state(release("debian", "12"), "riscv64"))
+    refused = operating_systems.refusal(state(release("debian", "12"), "riscv64"))
     assert refused == "its processor is riscv64; the vendor has packages for x86_64 and aarch64"
 
 
@@ -64,7 +64,7 @@ def test_processor_without_packages_is_refused() -> None:
     ("machine", "name"), [("x86_64", "amd64"), ("aarch64", "arm64"), ("riscv64", None)]
 )
 def test_processors_have_dpkgs_names(machine: str, name: str | None) -> None:
-    assert systems.architecture(state({}, machine)) == name
+    assert operating_systems.architecture(state({}, machine)) == name
 
 
 UBUNTU_22, UBUNTU_24, DEBIAN_12, DEBIAN_13 = SUPPORTED
@@ -86,10 +86,10 @@ UBUNTU_22, UBUNTU_24, DEBIAN_12, DEBIAN_13 = SUPPORTED
     ],
 )
 def test_headers_are_the_kernels_own_and_those_that_follow_its_flavour(
-    system: systems.System, kernel: str, metapackage: str
+    system: operating_systems.System, kernel: str, metapackage: str
 ) -> None:
-    assert systems.headers(system, kernel) == (f"linux-headers-{kernel}", metapackage)
+    assert operating_systems.headers(system, kernel) == (f"linux-headers-{kernel}", metapackage)
 
 
 def test_kernel_that_somebody_built_has_no_metapackage() -> None:
-    assert systems.headers(DEBIAN_12, "6.18.5") == ("linux-headers-6.18.5",)
+    assert operating_systems.headers(DEBIAN_12, "6.18.5") == ("linux-headers-6.18.5",)

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from deploy.core import record
-from deploy.core.record import Record
-from deploy.core.timeline import timeline
+from b200kit.records import entries
+from b200kit.records.entries import Record
+from b200kit.records.timeline import timeline
 from tests.unit.core import runs
 
 
@@ -14,7 +14,7 @@ def accepted(count: int, *later: dict[str, Any]) -> Record:
     """A record of so many accepted runs and later ones."""
     first = [runs.run(i) for i in range(count)]
     known = runs.kept(first)
-    entry = record.accept_entry("n01", known.runs, "ops", "burn-in", "2026-10-20T09:00:00Z")
+    entry = entries.accept_entry("n01", known.runs, "ops", "burn-in", "2026-10-20T09:00:00Z")
     return runs.kept([*first, entry, *later])
 
 

@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from deploy.core.graph import BAD, FABRIC, GOOD, UNKNOWN, Topology
-from deploy.core.topology import topology
-from deploy.report.grid import topology_is_in_doubt, topology_lines
+from b200kit.report.content.graph import BAD, FABRIC, GOOD, UNKNOWN, Topology
+from b200kit.report.content.topology import topology
+from b200kit.report.terminal.topology_matrix import topology_is_in_doubt, topology_lines
 from tests.unit import states
 
 State = dict[str, Any]

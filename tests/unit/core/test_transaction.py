@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from deploy.core import transaction
-from deploy.core.lifecycle import State
-from deploy.core.transaction import Transaction
+from b200kit.reprovision import transaction
+from b200kit.reprovision.states import State
+from b200kit.reprovision.transaction import Transaction
 
 AT = "2026-11-21T09:00:0{}Z"
 OUT = ["quarantine", "drain", "evidence"]

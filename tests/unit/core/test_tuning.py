@@ -8,16 +8,16 @@ from typing import Any
 
 import pytest
 
-from deploy import catalogue
-from deploy.core import spec as specs
-from deploy.core import tuning, tuning_layouts, tuning_words
-from deploy.core.knee import Sweep
-from deploy.core.spec import NodeSpec
-from deploy.core.tuning import Cell, Layout, Load, Workload
-from deploy.core.tuning_choice import choose
-from deploy.core.tuning_layouts import Refused
-from deploy.core.tuning_time import Pace, total
-from deploy.tuning import plan
+from b200kit.catalog import load as catalogue
+from b200kit.inventory import spec as specs
+from b200kit.inventory.spec import NodeSpec
+from b200kit.tuning import candidates, fragment, plan
+from b200kit.tuning import cells as tuning
+from b200kit.tuning.candidates import Refused
+from b200kit.tuning.cells import Cell, Layout, Load, Workload
+from b200kit.tuning.choice import choose
+from b200kit.tuning.duration import Pace, total
+from b200kit.tuning.goodput_knee import Sweep
 from tests.unit.deploy.specs import data
 
 SWEEP = Sweep()
@@ -46,7 +46,7 @@ def tried(
 ) -> tuple[dict[str, Layout], list[Refused]]:
     """Candidates by their names, and what is refused."""
     matrix = plan.matrix()["layouts"]
-    found, refused = tuning_layouts.candidates(asked, catalogue.load(), goal, matrix, parse, only)
+    found, refused = candidates.candidates(asked, catalogue.load(), goal, matrix, parse, only)
     return {"/".join(one.layout.names): one.layout for one in found}, refused
 
 
@@ -101,7 +101,7 @@ def test_model_that_does_not_fit_is_refused_with_the_inventorys_words() -> None:
         return parse({"model": "llama-3.1-405b-fp8", **changes})
 
     matrix = plan.matrix()["layouts"]
-    found, refused = tuning_layouts.candidates(asked, catalogue.load(), "latency", matrix, big)
+    found, refused = candidates.candidates(asked, catalogue.load(), "latency", matrix, big)
     assert "asked" in found[0].layout.names
     told = {one.name.split(",")[0]: one.why for one in refused}
     assert "405 GB" in told["TP1 x 8"] or "lack" in told["TP1 x 8"]
@@ -120,12 +120,12 @@ def test_experts_are_spread_for_throughput_and_not_for_latency() -> None:
     moe = spec(model="gpt-oss-120b", replicas=8, tensor_parallel=1)
     known = catalogue.load()
     for goal, expected in (("throughput", True), ("latency", False)):
-        planned = [x for x in tuning_layouts._widths(moe, known, goal) if x.tensor_parallel == 4]
+        planned = [x for x in candidates._widths(moe, known, goal) if x.tensor_parallel == 4]
         assert [one.expert_parallel for one in planned] == [expected]
 
 
 def test_load_that_is_longer_than_a_request_may_be_is_refused() -> None:
-    loads, refused = tuning_layouts.workloads(
+    loads, refused = candidates.workloads(
         spec(max_model_len=1024), plan.matrix()["workloads"], ("long", "chat", "nope")
     )
     assert [load.name for load in loads] == ["chat"]
@@ -267,13 +267,13 @@ def test_fragment_is_inventory_data_and_nothing_else() -> None:
     cells = [at_first(FOUR, 500, 490, 510)]
     document = tuning.document("n01", "latency", cells, SWEEP, chosen("latency", *cells))
     document["refused"] = [{"name": "C", "why": "two\nlines"}]
-    text = tuning_words.fragment(document, "run-1", "2026-11-22T00:00:00Z")
-    assert tuning_words.values(text) == FOUR.values
+    text = fragment.fragment(document, "run-1", "2026-11-22T00:00:00Z")
+    assert fragment.values(text) == FOUR.values
     assert all(len(line) <= 100 for line in text.splitlines())
     assert "# Not tried: C: two lines" in text
     for wrong in ("import os", "replicas = open('x')", "a.b = 1", "x ="):
         with pytest.raises(ValueError, match=r"."):
-            tuning_words.values(wrong)
+            fragment.values(wrong)
 
 
 def test_document_has_every_cell_and_a_knee_a_sweep() -> None:

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from deploy.core.judge import judge
-from deploy.core.verdict import Action, Finding, Status, Verdict, grouped
+from b200kit.node.checks.judge import judge
+from b200kit.node.state.verdict import Action, Finding, Status, Verdict, grouped
 from tests.unit import states
 
 WAIVER = {"check": "uniform.vbios", "owner": "ops", "reason": "J-1123", "until": "2026-12-01"}

@@ -7,8 +7,8 @@ from dataclasses import replace
 
 import pytest
 
-from deploy.core import watching
-from deploy.core.watching import Outcome, Rules, Seen, Standing, Step
+from b200kit.node.state import watchdog
+from b200kit.node.state.watchdog import Outcome, Rules, Seen, Standing, Step
 
 RULES = Rules(strikes=2, ejections=3, window_s=3600)
 ACTIVE = Seen("active", "one")
@@ -17,17 +17,17 @@ OUT = Standing(out=True, hung="one", ejections=(0.0,), why="no data")
 
 def after(standing: Standing, found: Outcome, now: float = 0.0) -> tuple[Standing, Step]:
     """What a probe of a running replica leads to."""
-    return watching.after(standing, ACTIVE, found, "no data", RULES, now)
+    return watchdog.after(standing, ACTIVE, found, "no data", RULES, now)
 
 
 def test_a_running_replica_is_probed() -> None:
-    assert watching.before(Standing(), ACTIVE, RULES, 0.0) == (Standing(), Step.PROBE)
+    assert watchdog.before(Standing(), ACTIVE, RULES, 0.0) == (Standing(), Step.PROBE)
 
 
 @pytest.mark.parametrize("state", ["inactive", "activating", "deactivating", "failed", "nonsense"])
 def test_a_replica_that_is_stopped_or_starting_is_no_failure(state: str) -> None:
     standing = Standing(strikes=1)
-    assert watching.before(standing, Seen(state, "one"), RULES, 0.0) == (standing, Step.LEAVE)
+    assert watchdog.before(standing, Seen(state, "one"), RULES, 0.0) == (standing, Step.LEAVE)
 
 
 def test_the_first_failure_is_a_strike_and_the_second_in_a_row_ejects() -> None:
@@ -61,29 +61,29 @@ def test_a_busy_replica_or_a_refused_canary_never_ejects() -> None:
 
 
 def test_it_is_let_back_by_an_answer_of_another_invocation_only() -> None:
-    assert watching.before(OUT, ACTIVE, RULES, 1.0) == (OUT, Step.MEND)
-    assert watching.before(OUT, Seen("active", "two"), RULES, 1.0) == (OUT, Step.PROBE)
-    standing, step = watching.after(OUT, Seen("active", "two"), Outcome.ANSWERED, "", RULES, 1.0)
+    assert watchdog.before(OUT, ACTIVE, RULES, 1.0) == (OUT, Step.MEND)
+    assert watchdog.before(OUT, Seen("active", "two"), RULES, 1.0) == (OUT, Step.PROBE)
+    standing, step = watchdog.after(OUT, Seen("active", "two"), Outcome.ANSWERED, "", RULES, 1.0)
     assert step is Step.ADMIT
-    assert watching.admitted(standing) == Standing(ejections=(0.0,))
+    assert watchdog.admitted(standing) == Standing(ejections=(0.0,))
 
 
 def test_a_restart_that_failed_counts_and_is_tried_again() -> None:
-    standing, step = watching.before(OUT, Seen("failed", "two"), RULES, 1.0)
+    standing, step = watchdog.before(OUT, Seen("failed", "two"), RULES, 1.0)
     assert (step, standing.ejections) == (Step.MEND, (0.0, 1.0))
-    standing, step = watching.before(standing, Seen("failed", "three"), RULES, 2.0)
+    standing, step = watchdog.before(standing, Seen("failed", "three"), RULES, 2.0)
     assert (step, standing.given_up) == (Step.GIVE_UP, True)
 
 
 def test_one_that_was_stopped_by_hand_while_out_is_left_alone() -> None:
-    assert watching.before(OUT, Seen("inactive", ""), RULES, 1.0) == (OUT, Step.LEAVE)
+    assert watchdog.before(OUT, Seen("inactive", ""), RULES, 1.0) == (OUT, Step.LEAVE)
 
 
 def test_too_many_ejections_within_the_window_give_up() -> None:
     tired = Standing(strikes=1, ejections=(0.0, 100.0))
     standing, step = after(tired, Outcome.SILENT, now=200.0)
     assert (step, standing.given_up, standing.out) == (Step.GIVE_UP, True, True)
-    assert watching.before(standing, Seen("active", "nine"), RULES, 300.0)[1] is Step.LEAVE
+    assert watchdog.before(standing, Seen("active", "nine"), RULES, 300.0)[1] is Step.LEAVE
 
 
 def test_ejections_of_long_ago_do_not_count() -> None:
@@ -94,9 +94,9 @@ def test_ejections_of_long_ago_do_not_count() -> None:
 
 def test_what_a_person_forgave_is_mended_as_if_for_the_first_time() -> None:
     given_up = Standing(out=True, hung="one", ejections=(1.0, 2.0, 3.0), given_up=True, marked=True)
-    standing = watching.forgiven(given_up)
+    standing = watchdog.forgiven(given_up)
     assert (standing.out, standing.hung, standing.ejections) == (True, "one", ())
-    assert watching.before(standing, ACTIVE, RULES, 4.0)[1] is Step.MEND
+    assert watchdog.before(standing, ACTIVE, RULES, 4.0)[1] is Step.MEND
 
 
 def test_a_standing_survives_being_written_down() -> None:
@@ -110,9 +110,9 @@ def test_a_standing_that_is_not_understood_is_none(document: object) -> None:
 
 
 def test_a_mark_is_told_with_its_evidence_and_its_end() -> None:
-    told = watching.told({"who": "b200-canary", "when": "then", "why": "it hung", "evidence": "/e"})
+    told = watchdog.told({"who": "b200-canary", "when": "then", "why": "it hung", "evidence": "/e"})
     assert told == (
         "marked by b200-canary at then: it hung; look at /e; "
         "once it is mended: rm /var/lib/b200kit/marked.json"
     )
-    assert "somebody" in watching.told("not a document")
+    assert "somebody" in watchdog.told("not a document")

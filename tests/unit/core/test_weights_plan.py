@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 
-from deploy.core import drift, weights_plan
+from b200kit.node.state import drift
+from b200kit.stages.support import weights_plan
 
 UNIT = "b200-weights.service"
 REPLICAS = ["vllm@0.service", "vllm@1.service"]

@@ -10,12 +10,12 @@ from pyinfra.api.command import StringCommand
 from pyinfra.api.host import Host
 from pyinfra.connectors.util import CommandOutput, OutputLine
 
-from deploy.core.spec import NodeSpec, parse
-from deploy.observation import ask
-from deploy.remote import Remote
-from deploy.run import Node
-from deploy.secrets import Secret
-from deploy.stages import pipeline
+from b200kit.inventory.secrets import Secret
+from b200kit.inventory.spec import NodeSpec, parse
+from b200kit.operations.observe import ask
+from b200kit.run.node import Node
+from b200kit.run.remote import Remote
+from b200kit.stages import pipeline
 from tests.fake.machine import Machine
 from tests.unit.deploy.specs import CATALOGUE, data
 

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from typing import Any
 
-from deploy import catalogue
-from deploy.core.spec import Catalogue, Hardware, Model
+from b200kit.catalog import load
+from b200kit.inventory.spec import Catalogue, Hardware, Model
 
 CATALOGUE = Catalogue(
     hardware={"hgx-b200": Hardware("hgx-b200", gpu_count=8, minimum_driver="570.133.20")},
     models={"tiny-llama": Model("tiny-llama", "made on the spot")},
-    settings=catalogue.load().settings,
-    engines=catalogue.load().engines,
+    settings=load.load().settings,
+    engines=load.load().engines,
 )
 
 

@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 
-from deploy.core import bandwidth
-from deploy.remote import Remote
-from deploy.run import Node, StageFailed
-from deploy.stages import gate, pipeline, serving
+from b200kit.node.bandwidth import tests
+from b200kit.run.node import Node, StageFailed
+from b200kit.run.remote import Remote
+from b200kit.stages import gate, pipeline, serving
 from tests.fake.machine import Machine
 from tests.unit import corpus
 from tests.unit.deploy.nodes import look, planned, settled
@@ -31,7 +31,7 @@ def prepared(
     """A settled node with a good result of this boot, as *note* changes it."""
     node, machine = settled(folder, bandwidth=mode)
     document = deepcopy(GOOD) | {"boot_id": (node.state or {})["host"]["boot_id"]} | note
-    machine.write(bandwidth.PATH, json.dumps(document).encode())
+    machine.write(tests.PATH, json.dumps(document).encode())
     if not serves:
         for unit in serving.replica_units(node):
             machine.units[unit]["active"] = "inactive"
@@ -41,7 +41,7 @@ def prepared(
 
 def rewrite(node: Node, machine: Machine, document: dict[str, Any]) -> None:
     """Leave another result on the node."""
-    machine.write(bandwidth.PATH, json.dumps(document).encode())
+    machine.write(tests.PATH, json.dumps(document).encode())
     look(node)
 
 
@@ -58,7 +58,7 @@ def test_it_comes_before_the_gate_that_judges_it() -> None:
 
 def test_where_it_is_off_nothing_is_asked_and_nothing_planned(tmp_path: Path) -> None:
     node, machine, _ = prepared(tmp_path, "off")
-    del machine.files[bandwidth.PATH]
+    del machine.files[tests.PATH]
     look(node)
     assert planned(node, "bandwidth") == []
     stage = next(stage for stage in pipeline.STAGES if stage.name == "bandwidth")
@@ -70,7 +70,7 @@ def test_node_without_a_result_is_measured_by_the_program_with_time_enough(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, mode: str
 ) -> None:
     node, machine, _ = prepared(tmp_path, mode)
-    del machine.files[bandwidth.PATH]
+    del machine.files[tests.PATH]
     look(node)
     asked: list[tuple[str, int]] = []
 
@@ -85,7 +85,7 @@ def test_node_without_a_result_is_measured_by_the_program_with_time_enough(
     assert change.act(node) == "86 results"
     ((arguments, timeout),) = asked
     assert arguments == "bandwidth"
-    assert timeout > sum(probe.timeout_s for probe in bandwidth.PROBES)
+    assert timeout > sum(probe.timeout_s for probe in tests.PROBES)
 
 
 @pytest.mark.parametrize("serves", [False, True])
@@ -128,7 +128,7 @@ def test_bad_result_is_measured_again_and_left_to_the_gate_while_it_serves(tmp_p
 
 def test_node_that_serves_and_was_never_measured_is_not_stopped_but_refused(tmp_path: Path) -> None:
     node, machine, _ = prepared(tmp_path, "required", serves=True)
-    del machine.files[bandwidth.PATH]
+    del machine.files[tests.PATH]
     look(node)
     with pytest.raises(StageFailed, match=r"nothing was measured.*: stop vllm\.target first"):
         planned(node, "bandwidth")
@@ -157,7 +157,7 @@ def test_tool_that_came_since_is_used(tmp_path: Path) -> None:
     missing = {"all_reduce_perf": "not installed"}
     node, machine, _ = prepared(tmp_path, "when-installed", missing=missing)
     assert planned(node, "bandwidth") == MEASURE
-    for place in bandwidth.PLACES["all_reduce_perf"]:
+    for place in tests.PLACES["all_reduce_perf"]:
         del machine.files[place]
     look(node)
     assert planned(node, "bandwidth") == []

@@ -7,9 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from deploy import preflight
-from deploy.run import StageFailed
-from deploy.stages import canary, gate, serves, serving, warm_requests
+from b200kit.operations import preflight
+from b200kit.run.node import StageFailed
+from b200kit.serving import warm_requests
+from b200kit.stages import gate, serving, serving_units, watchdog
 from tests.unit.deploy.nodes import look, planned, settled, spec
 
 MARK = {
@@ -31,15 +32,15 @@ def document(tmp_path: Path, **changes: object) -> dict[str, object]:
 
 def test_watchdog_is_written_enabled_and_started(tmp_path: Path) -> None:
     node, machine = settled(tmp_path)
-    assert machine.is_active(canary.UNIT)
-    machine.units[canary.UNIT]["active"] = "failed"
+    assert machine.is_active(watchdog.UNIT)
+    machine.units[watchdog.UNIT]["active"] = "failed"
     look(node)
-    assert planned(node, "canary") == [f"enable {canary.UNIT}"]
+    assert planned(node, "canary") == [f"enable {watchdog.UNIT}"]
 
 
 def test_unit_is_given_the_key_as_a_credential_and_no_right(tmp_path: Path) -> None:
     _, machine = settled(tmp_path)
-    unit = machine.text(f"/etc/systemd/system/{canary.UNIT}")
+    unit = machine.text(f"/etc/systemd/system/{watchdog.UNIT}")
     assert "LoadCredential=api_key:/etc/b200kit/secrets/api_key\n" in unit
     assert "\nCapabilityBoundingSet=\n" in unit
     assert "\nWatchdogSec=60\n" in unit
@@ -50,20 +51,20 @@ def test_marked_node_is_not_live_and_the_line_says_what_ends_it(tmp_path: Path) 
     node, machine = settled(tmp_path)
     machine.write("/var/lib/b200kit/marked.json", json.dumps(MARK).encode())
     look(node)
-    (change,) = canary.plan(node)
+    (change,) = watchdog.plan(node)
     with pytest.raises(StageFailed, match=r"ejected 3 times.*rm /var/lib/b200kit/marked.json"):
         change.act(node)
 
 
 def test_watchdog_is_stopped_before_what_it_watches(tmp_path: Path) -> None:
     node, _ = settled(tmp_path)
-    assert serves.units(node)[:2] == [canary.UNIT, "haproxy.service"]
+    assert serving_units.units(node)[:2] == [watchdog.UNIT, "haproxy.service"]
 
 
 def test_gate_at_boot_does_not_judge_what_only_a_serving_node_has(tmp_path: Path) -> None:
     node, _ = settled(tmp_path)
     assert "canary" not in gate.expectation(node)
-    assert canary.expected(node) == {
+    assert watchdog.expected(node) == {
         "canary": {
             "unit": "b200-canary.service",
             "replicas": ["vllm@0.service", "vllm@1.service"],

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from deploy.core.cause import cause, unit_cause
+from b200kit.node.lib.error_line import cause, unit_cause
 
 APT_OTHER_KEY = """
 Get:1 http://10.77.0.1:8080/apt/vendor ./ InRelease [2112 B]

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from deploy.core import layout
-from deploy.stages import serving
+from b200kit.node.placement import layout
+from b200kit.stages import serving
 from tests.unit.deploy.nodes import settled
 
 

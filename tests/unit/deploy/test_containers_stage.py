@@ -8,10 +8,11 @@ from typing import Any
 
 import pytest
 
-from deploy.core import drift
-from deploy.remote import RemoteError
-from deploy.run import Node, StageFailed
-from deploy.stages import gate, runtimes
+from b200kit.node.state import drift
+from b200kit.run.node import Node, StageFailed
+from b200kit.run.remote import RemoteError
+from b200kit.stages import gate
+from b200kit.stages.support import container_runtimes
 from tests.fake.machine import Machine
 from tests.unit import states
 from tests.unit.deploy.nodes import bare, look, make, planned, provide
@@ -70,7 +71,7 @@ def prepared(folder: Path, *asked: str, **changes: Any) -> tuple[Node, Machine]:
     look(node)
     provide(machine, node, "containers")
     for name in asked:
-        machine.files.pop(drift.marker(runtimes.restart(name)), None)
+        machine.files.pop(drift.marker(container_runtimes.restart(name)), None)
     look(node)
     machine.log.clear()
     return node, machine
@@ -260,10 +261,14 @@ def test_podman_is_told_where_the_specification_is(tmp_path: Path) -> None:
 def test_containers_at_risk_are_named_before_the_first_daemon_reload(tmp_path: Path) -> None:
     running = {"db": "none", "notebook": "gpus"}
     node, _ = prepared(tmp_path, "docker", docker__running=running)
-    assert runtimes.warnings(node) == [
+    assert container_runtimes.warnings(node) == [
         "the daemon-reload of a run takes the GPUs from container notebook: "
         "it got them by --gpus, not by CDI"
     ]
-    assert runtimes.warnings(prepared(tmp_path, "podman", docker__running=running)[0]) == []
+    assert (
+        container_runtimes.warnings(prepared(tmp_path, "podman", docker__running=running)[0]) == []
+    )
     unread = {"unmeasured": "no"}
-    assert runtimes.warnings(prepared(tmp_path, "docker", docker__running=unread)[0]) == []
+    assert (
+        container_runtimes.warnings(prepared(tmp_path, "docker", docker__running=unread)[0]) == []
+    )

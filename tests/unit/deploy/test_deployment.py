@@ -9,11 +9,12 @@ from typing import Any
 import pytest
 import yaml
 
-from deploy import catalogue
-from deploy.core.model import ModelError
-from deploy.core.spec import Catalogue, NodeSpec, parse
-from deploy.run import Node
-from deploy.stages.base import nominal_layout
+from b200kit.catalog import load
+from b200kit.converge.stage import nominal_layout
+from b200kit.inventory.spec import Catalogue, NodeSpec, parse
+from b200kit.run.node import Node
+from b200kit.run.places import PACKAGE
+from b200kit.sizing.model_config import ModelError
 from tests.lab import models
 from tests.unit import states
 from tests.unit.deploy.specs import CATALOGUE, data
@@ -33,7 +34,7 @@ WAIVERS = [
 def asked(known: Catalogue | None = None, **changes: Any) -> NodeSpec | dict[str, str]:
     """The spec of a node with GPUs, or key to message of what is wrong with it."""
     told = data(**({"engine": ENGINE, "model": "llama-3.3-70b-fp8"} | changes))
-    found = parse({k: v for k, v in told.items() if v is not None}, known or catalogue.load())
+    found = parse({k: v for k, v in told.items() if v is not None}, known or load.load())
     return found if isinstance(found, NodeSpec) else {p.key: p.message for p in found}
 
 
@@ -56,14 +57,14 @@ def test_goal_becomes_figures() -> None:
     assert (spec.replicas, spec.tensor_parallel, spec.data_parallel) == (4, 2, 1)
     assert (spec.max_num_seqs, spec.max_num_batched_tokens) == (128, 8192)
     assert spec.ports() == (8001, 8002, 8003, 8004)
-    assert catalogue.shape_of(spec).kv_tokens == pytest.approx(1.6e6, rel=0.05)
+    assert load.shape_of(spec).kv_tokens == pytest.approx(1.6e6, rel=0.05)
 
 
 def test_experts_are_spread_where_the_goal_asks() -> None:
     spec = goal("throughput", model="deepseek-r1-nvfp4")
     assert (spec.replicas, spec.tensor_parallel, spec.data_parallel) == (1, 1, 8)
     assert spec.expert_parallel is True
-    assert catalogue.shape_of(spec).gpus == 8
+    assert load.shape_of(spec).gpus == 8
 
 
 def test_explicit_keys_win_over_the_goal() -> None:
@@ -125,7 +126,7 @@ def test_what_cannot_work_is_refused_under_its_key(
     told_engine = changes.pop("engine", ENGINE)
     model = changes.pop("model", "llama-3.3-70b-fp8")
     merged = data(**({"engine": told_engine, "model": model} | changes))
-    found = parse(merged, catalogue.load())
+    found = parse(merged, load.load())
     assert not isinstance(found, NodeSpec)
     assert [told in problem.message for problem in found if problem.key == key] == [True], found
     assert all("\n" not in problem.message for problem in found)
@@ -152,19 +153,19 @@ def test_degraded_node_is_planned_for_when_somebody_answers_for_it() -> None:
 
 def test_engine_without_gpus_is_not_held_to_their_memory() -> None:
     big = data(model="llama-3.1-405b-bf16", replicas=4, tensor_parallel=2)
-    assert isinstance(parse(big, catalogue.load()), NodeSpec)
+    assert isinstance(parse(big, load.load()), NodeSpec)
 
 
 def test_model_of_a_site_is_known_by_its_config(tmp_path: Path) -> None:
     path = tmp_path / "config.json"
     path.write_text(json.dumps(models.config()), encoding="utf-8")
-    known = catalogue.having(catalogue.load(), "our-own", str(path))
+    known = load.having(load.load(), "our-own", str(path))
     told = data(engine=ENGINE, model="our-own", model_config=str(path), goal="latency")
     spec = parse({k: v for k, v in told.items() if k not in ("replicas", "tensor_parallel")}, known)
     assert isinstance(spec, NodeSpec), spec
     assert (spec.replicas, spec.tensor_parallel) == (8, 1)
-    assert catalogue.model_of(spec).name == "our-own"
-    assert catalogue.model_of(spec).dimensions == catalogue.load().models["tiny-llama"].dimensions
+    assert load.model_of(spec).name == "our-own"
+    assert load.model_of(spec).dimensions == load.load().models["tiny-llama"].dimensions
 
 
 @pytest.mark.parametrize("text", [None, "{", "[]", "{}"])
@@ -175,7 +176,7 @@ def test_config_that_cannot_be_used_is_refused_in_one_line(
     if text is not None:
         path.write_text(text, encoding="utf-8")
     with pytest.raises(ModelError) as refused:
-        catalogue.having(catalogue.load(), "our-own", str(path))
+        load.having(load.load(), "our-own", str(path))
     assert "\n" not in str(refused.value)
 
 
@@ -190,11 +191,11 @@ def test_goal_for_a_model_of_unknown_size_asks_for_its_config() -> None:
 def test_gpu_of_any_kind_is_not_held_to_the_smallest() -> None:
     one = data(engine=ENGINE, model="llama-3.3-70b-fp8", hardware="single", replicas=1,
                tensor_parallel=1)  # fmt: skip
-    assert isinstance(parse(one, catalogue.load()), NodeSpec)
+    assert isinstance(parse(one, load.load()), NodeSpec)
 
 
 def test_catalogue_says_how_each_model_is_known() -> None:
-    for path in sorted((catalogue.ROOT / "deploy" / "models").glob("*.yaml")):
+    for path in sorted((PACKAGE / "catalog" / "models").glob("*.yaml")):
         document = yaml.safe_load(path.read_text(encoding="utf-8"))
         known = document["known"]
         needed = {"config", "revision", *(["flags"] if document["flags"] else [])}

@@ -7,13 +7,14 @@ from pathlib import Path
 
 import pytest
 
-from deploy import cli, describe, describe_settings
-from deploy.core.judge import registered
-from deploy.core.verdict import Action
-from deploy.node import cli as node_cli
-from deploy.report import outcome
-from deploy.session import ENTRIES
-from deploy.stages import pipeline
+from b200kit import cli
+from b200kit.cli import reference_pages, settings_page
+from b200kit.node import cli as node_cli
+from b200kit.node.checks.judge import registered
+from b200kit.node.state.verdict import Action
+from b200kit.report import outcome
+from b200kit.run.session import ENTRIES
+from b200kit.stages import pipeline
 
 ROOT = Path(__file__).resolve().parents[3]
 PAGES = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/*.md")])
@@ -41,23 +42,25 @@ def rows(name: str) -> dict[str, list[str]]:
 
 
 def test_inventory_page_is_made_from_the_spec() -> None:
-    assert page("docs/inventory.md") == describe.inventory_markdown(), "python -m deploy.describe"
+    assert page("docs/inventory.md") == reference_pages.inventory_markdown(), (
+        "python -m b200kit.cli.reference_pages"
+    )
 
 
 def test_checks_page_is_made_from_the_checks() -> None:
-    made = describe.checks_markdown()
-    assert page("docs/checks.md") == made, "python -m deploy.describe checks"
+    made = reference_pages.checks_markdown()
+    assert page("docs/checks.md") == made, "python -m b200kit.cli.reference_pages checks"
     assert set(registered()) <= set(rows("docs/checks.md"))
     assert all(f"`{action.word}`" in made for action in Action)
 
 
 def test_settings_page_is_made_from_the_table() -> None:
-    made = describe_settings.settings_markdown()
-    assert page("docs/settings.md") == made, "python -m deploy.describe settings"
+    made = settings_page.settings_markdown()
+    assert page("docs/settings.md") == made, "python -m b200kit.cli.reference_pages settings"
 
 
 def test_unknown_page_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
-    assert describe.main(["nonsense"]) == 2
+    assert reference_pages.main(["nonsense"]) == 2
     assert "inventory|checks|settings" in capsys.readouterr().err
 
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from deploy.core.drift import (
+from b200kit.node.state.drift import (
     File,
     Package,
     Unit,

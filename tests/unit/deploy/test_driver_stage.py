@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
-from deploy.foresight import reboot_foreseen
-from deploy.remote import RemoteError
-from deploy.run import Node, NodeRefused
-from deploy.stages import gate, pipeline
+from b200kit.operations.dry_run import reboot_foreseen
+from b200kit.run.node import Node, NodeRefused
+from b200kit.run.remote import RemoteError
+from b200kit.stages import gate, pipeline
 from tests.fake.machine import Machine
 from tests.unit.deploy.nodes import DRIVER, bare, connected, look, make, planned, settled
 

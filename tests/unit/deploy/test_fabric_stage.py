@@ -8,12 +8,12 @@ from typing import Any
 
 import pytest
 
-from deploy import operations
-from deploy.core.bringup_states import MANAGER, STATES
-from deploy.core.judge import judge
-from deploy.remote import RemoteError
-from deploy.run import Node
-from deploy.stages import containers, fabric, gate
+from b200kit.node.checks.judge import judge
+from b200kit.node.fabric.states import MANAGER, STATES
+from b200kit.operations import steps
+from b200kit.run.node import Node
+from b200kit.run.remote import RemoteError
+from b200kit.stages import containers, fabric, gate
 from tests.fake.machine import Machine
 from tests.unit.deploy.nodes import look, make, planned, settled
 
@@ -132,11 +132,11 @@ def test_stage_that_needs_the_fabric_waits_for_it(tmp_path: Path) -> None:
     spoil(machine, ("modules", "ib_umad"), None)
     look(node)
     stuck(node)
-    assert operations._plan(node, containers.STAGE) == []
+    assert steps._plan(node, containers.STAGE) == []
     spoil(machine, ("modules", "ib_umad"), True)
     look(node)
     assert planned(node, "fabric") == []
-    assert len(operations._plan(node, containers.STAGE)) > 0
+    assert len(steps._plan(node, containers.STAGE)) > 0
 
 
 @pytest.mark.parametrize("answer", ["", "[]", "{}", "fabric: 8 completed", json.dumps("done")])

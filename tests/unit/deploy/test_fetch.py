@@ -18,9 +18,9 @@ from typing import Any
 
 import pytest
 
-from deploy.core.manifest import parse
-from deploy.node import fetch, fetch_file
-from deploy.node.fetch_source import Source
+from b200kit.node.weights import download, fetch
+from b200kit.node.weights.manifest import parse
+from b200kit.node.weights.source import Source
 
 ROOT = Path(__file__).resolve().parents[3]
 TOKEN = "canary-model-token"
@@ -354,7 +354,7 @@ BIG = {"config.json": b"{}", "model-1.bin": bytes(range(256)) * 4096}
 def spawn(site: Site, dest: Path, revision: str) -> subprocess.Popen[bytes]:
     """A fetch in a process of its own."""
     words = ["--url", site.url, "--dest", str(dest), "--revision", revision, "--parallel", "1"]
-    code = "import sys; from deploy.node.cli import main; sys.exit(main(sys.argv[1:]))"
+    code = "import sys; from b200kit.node.cli import main; sys.exit(main(sys.argv[1:]))"
     return subprocess.Popen(
         [sys.executable, "-c", code, "fetch", *words], cwd=ROOT, stdout=subprocess.DEVNULL
     )
@@ -449,11 +449,11 @@ def test_silent_store_is_one_line(site: Site, bring: Bring) -> None:
 def test_trickle_is_not_waited_for(tmp_path: Path, site: Site) -> None:
     revision = site.publish({"model.bin": b"w" * 5000})
     [entry] = parse(site.files["/manifest.json"], revision)
-    manners = fetch_file.Manners(tries=1, slowest=1e12, window_s=0.0)
+    manners = download.Manners(tries=1, slowest=1e12, window_s=0.0)
     source = Source(site.url)
-    job = fetch_file.Job(entry, tmp_path / "model.bin", [source], manners, lambda count: None)
+    job = download.Job(entry, tmp_path / "model.bin", [source], manners, lambda count: None)
     with pytest.raises(fetch.FetchError, match="too slow, 5000 bytes in 0 s") as raised:
-        fetch_file.bring(job)
+        download.bring(job)
     assert not raised.value.final
 
 
@@ -479,7 +479,7 @@ def test_all_sources_of_a_corrupt_file_are_named(
     for one in (site, peer):
         one.files["/config.json"] = b"[]"
     done = bring(revision, "--peer", peer.url)
-    told = "; ".join(f"{s.url}: {fetch_file.CORRUPT}" for s in (peer, site))
+    told = "; ".join(f"{s.url}: {download.CORRUPT}" for s in (peer, site))
     assert f"model not fetched: config.json: {told}\n" in done.said
 
 
@@ -540,7 +540,7 @@ def test_model_that_is_whole_asks_for_nothing_and_reads_nothing(
     def read(path: Path) -> str:
         raise AssertionError(f"{path} was read")
 
-    monkeypatch.setattr("deploy.node.model_files.sha256", read)
+    monkeypatch.setattr("b200kit.node.weights.model_files.sha256", read)
     assert bring(revision).code == 0
     assert site.asked == []
     assert before == {p: p.stat().st_mtime_ns for p in (tmp_path / "model").rglob("*")}
@@ -567,7 +567,7 @@ def test_verify_hashes_what_is_there_and_names_what_is_not_right(
     assert bring(revision, "--verify") == Done(0, "3 files, 3.0 kB, proven\n")
     spoil(tmp_path / "model" / "config.json", b"[]")
     done = bring(revision, "--verify")
-    assert done == Done(1, f"model not proven: config.json: {fetch_file.CORRUPT}\n")
+    assert done == Done(1, f"model not proven: config.json: {download.CORRUPT}\n")
     assert site.asked == []
 
 
@@ -580,8 +580,8 @@ def test_disk_that_fills_up_is_one_line_that_names_the_file(
         def write(self, data: bytes) -> int:
             raise OSError(28, "No space left on device")
 
-    write = fetch_file._write
-    monkeypatch.setattr(fetch_file, "_write", lambda out, chunk, path: write(Full(), chunk, path))
+    write = download._write
+    monkeypatch.setattr(download, "_write", lambda out, chunk, path: write(Full(), chunk, path))
     done = bring(revision, "--parallel", "1")
     assert done.code == fetch.REFUSED
     assert "no disk space: the file system filled up while config.json.partial" in done.said

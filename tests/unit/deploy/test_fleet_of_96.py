@@ -12,13 +12,14 @@ from typing import Any
 import pytest
 import yaml
 
-from deploy import catalogue
-from deploy.core import cpulist, gateway_lint
-from deploy.core.fleet import filled
-from deploy.core.spec import NodeSpec, parse
-from deploy.run import Node
-from deploy.secrets import Secret
-from deploy.stages import gateway, serving
+from b200kit.catalog import load
+from b200kit.inventory.keys.fleet import filled
+from b200kit.inventory.secrets import Secret
+from b200kit.inventory.spec import NodeSpec, parse
+from b200kit.node.lib import cpulist
+from b200kit.run.node import Node
+from b200kit.serving.gateway import haproxy_lint
+from b200kit.stages import gateway, serving
 from inventories.examples import fleet_96
 from tests.unit import states
 
@@ -54,7 +55,7 @@ def rendered(name: str, data: dict[str, Any], lock: Path) -> Rendered:
     whole = filled(data, [(host, dict(given)) for host, given in fleet_96.nodes])
     plain = {key: value for key, value in whole.items() if not key.startswith("ssh_")}
     plain["engine"] = plain["engine"] | {"requirements": str(lock)}
-    spec = parse(plain, catalogue.load())
+    spec = parse(plain, load.load())
     assert isinstance(spec, NodeSpec), spec
     node = Node(name, spec, {"api_key": KEY})
     node.seen_as(states.recorded("healthy-hgx-b200"))
@@ -115,7 +116,7 @@ def test_endpoint_of_the_fleet_has_all_twelve_nodes_behind_it(fleet: list[Render
         named = re.findall(r"^\s*server (n\d\d) (10\.20\.1\.\d+):8000", proxy, re.MULTILINE)
         assert named == [(f"n{node:02}", f"10.20.1.{node}") for node in range(1, 13)]
         assert proxy.count("balance leastconn") == 2
-        assert list(gateway_lint.problems(proxy)) == []
+        assert list(haproxy_lint.problems(proxy)) == []
 
 
 def test_secret_of_the_fleet_is_in_root_s_files_alone(fleet: list[Rendered]) -> None:

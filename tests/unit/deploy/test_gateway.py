@@ -9,15 +9,16 @@ from typing import Any
 
 import pytest
 
-from deploy.core import cpulist, layout
-from deploy.core.gateway import Client, Gateway, floor
-from deploy.core.spec import NodeSpec, parse
-from deploy.core.spec_parts import SecretRef
-from deploy.node.roll import NOTE
-from deploy.run import Node, StageFailed
-from deploy.secrets import Secret
-from deploy.stages import gateway, pipeline, serving
-from deploy.stages.gateway_config import PATHS
+from b200kit.inventory.keys.gateway import Client, Gateway, floor
+from b200kit.inventory.keys.parts import SecretRef
+from b200kit.inventory.secrets import Secret
+from b200kit.inventory.spec import NodeSpec, parse
+from b200kit.node.lib import cpulist
+from b200kit.node.placement import layout
+from b200kit.node.serving.gateway.rolling_restart import NOTE
+from b200kit.run.node import Node, StageFailed
+from b200kit.serving.gateway.haproxy_config import PATHS
+from b200kit.stages import gateway, pipeline, serving
 from tests.unit.deploy.nodes import look, make, planned, settled
 from tests.unit.deploy.specs import CATALOGUE, data
 

@@ -8,11 +8,9 @@ from typing import Any
 
 import pytest
 
-from deploy import record_store
-from deploy.core import record
-from deploy.core.reproducibility import METRICS
-from deploy.run import Node, StageFailed
-from deploy.stages import provenance
+from b200kit.records import entries, provenance, store
+from b200kit.records.statistics import METRICS
+from b200kit.run.node import Node, StageFailed
 from tests.fake.machine import Machine
 from tests.unit.core import runs
 from tests.unit.deploy.nodes import look, make, settled
@@ -24,7 +22,7 @@ Settled = tuple[Node, Machine]
 @pytest.fixture
 def node(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Settled:
     """A node that serves, whose next result is the test's, and an empty record."""
-    monkeypatch.delenv(record_store.VARIABLE, raising=False)
+    monkeypatch.delenv(store.VARIABLE, raising=False)
     found, machine = settled(tmp_path, smoke_always=True)
     machine.readings = {"notes": {"warm": WARM}}
     return found, machine
@@ -47,14 +45,14 @@ def accepted(node: Settled, count: int = 10) -> None:
     """That many accepted runs of this node's load, 1 % apart."""
     found, _ = node
     measure(node, result())
-    manifest, folder = provenance.manifest(found), record_store.directory(found.spec.records)
+    manifest, folder = provenance.manifest(found), store.directory(found.spec.records)
     for number, day in enumerate(runs.days(7, count, 0.01)):
         own = json.loads(json.dumps(manifest))
         own["fields"]["run.cache_salt"] = f"salt-{number}"
-        record_store.append(folder, "n01", record.run_entry(own, result(day), f"run-{number}"))
-    known = record_store.read(folder, "n01").runs
-    entry = record.accept_entry("n01", known, "ops", "burn-in", "2026-11-01T00:00:00Z")
-    record_store.append(folder, "n01", entry)
+        store.append(folder, "n01", entries.run_entry(own, result(day), f"run-{number}"))
+    known = store.read(folder, "n01").runs
+    entry = entries.accept_entry("n01", known, "ops", "burn-in", "2026-11-01T00:00:00Z")
+    store.append(folder, "n01", entry)
 
 
 def shifted(by: float, metric: str = "tpot") -> dict[str, float]:
@@ -119,7 +117,7 @@ def test_a_result_that_lacks_a_metric_is_not_taken_for_usual(node: Settled) -> N
 
 
 def test_a_record_that_cannot_be_read_is_not_taken_for_none(node: Settled) -> None:
-    path = record_store.path_of(record_store.directory(node[0].spec.records), "n01")
+    path = store.path_of(store.directory(node[0].spec.records), "n01")
     path.mkdir(parents=True)
     with pytest.raises(StageFailed, match="Is a directory"):
         measure(node, result())
@@ -134,7 +132,7 @@ def test_a_starved_clients_times_are_held_against_nothing(node: Settled) -> None
 
 def test_an_acceptance_that_somebody_changed_is_not_taken_for_none(node: Settled) -> None:
     accepted(node)
-    path = record_store.path_of(record_store.directory(node[0].spec.records), "n01")
+    path = store.path_of(store.directory(node[0].spec.records), "n01")
     path.write_text(path.read_text().replace("burn-in", "burn-out"))
     with pytest.raises(StageFailed, match="line 11 was changed after it was written"):
         measure(node, result())

@@ -11,13 +11,15 @@ from typing import Any
 
 import pytest
 
-from deploy.core import firewall, storage, storage_plan
-from deploy.observation import ask
-from deploy.remote import Remote, RemoteError
-from deploy.run import Node, StageFailed
-from deploy.stages import firewall as firewall_stage
-from deploy.stages import gate, serving
-from deploy.stages import storage as storage_stage
+from b200kit.inventory.keys import storage
+from b200kit.node.facts import nft_rules
+from b200kit.operations.observe import ask
+from b200kit.run.node import Node, StageFailed
+from b200kit.run.remote import Remote, RemoteError
+from b200kit.stages import firewall as firewall_stage
+from b200kit.stages import gate, serving
+from b200kit.stages import storage as storage_stage
+from b200kit.stages.support import raid_plan
 from tests.fake.machine import Machine
 from tests.unit.core.test_storage_plan import A, B, joined, seen
 from tests.unit.deploy.nodes import bare, look, make, planned, settled
@@ -177,7 +179,7 @@ def test_store_that_is_there_needs_no_change(tmp_path: Path) -> None:
         {"type": "ext4", "uuid": storage.filesystem_uuid([A, B]), "label": "b200-models"},
         mounted=True,
     )
-    machine.files.pop(storage_plan.marker(node.spec.storage), None)  # type: ignore[arg-type]
+    machine.files.pop(raid_plan.marker(node.spec.storage), None)  # type: ignore[arg-type]
     machine.files["/srv/models"]["mode"] = 0o755
     look(node)
     assert planned(node, "storage") == []
@@ -238,7 +240,7 @@ def test_rules_are_not_written_like_other_files_but_tried(tmp_path: Path) -> Non
 def test_port_of_this_very_session_is_opened(tmp_path: Path) -> None:
     node, machine = guarded(tmp_path)
     seen_as(machine, node, firewall={"rules": None, "ssh_ports": [2222]})
-    assert firewall.ports_of_ssh(in_force(node)) == [2222]
+    assert nft_rules.ports_of_ssh(in_force(node)) == [2222]
 
 
 @pytest.mark.parametrize("reading", [[], {"unmeasured": "Permission denied"}])

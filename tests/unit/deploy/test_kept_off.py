@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from deploy.render import render
+from b200kit.run.render import render
 
 SET = (
     "nvidia-open",

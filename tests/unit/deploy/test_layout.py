@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from deploy.core import cpulist
-from deploy.core.cores import LayoutError
-from deploy.core.layout import Shape, place, plan, reserved
+from b200kit.node.lib import cpulist
+from b200kit.node.placement.cpu_cores import LayoutError
+from b200kit.node.placement.layout import Shape, place, plan, reserved
 from tests.unit import numa_maps
 
 

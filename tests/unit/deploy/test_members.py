@@ -10,10 +10,10 @@ from typing import Any
 import pytest
 import yaml
 
-from deploy.node import peers
-from deploy.node import serving as node_serving
-from deploy.run import Node
-from deploy.stages import canary, firewall, gateway, serving, smoke
+from b200kit.node.client import serving_config as node_serving
+from b200kit.node.serving import group_peers
+from b200kit.run.node import Node
+from b200kit.stages import firewall, gateway, serving, smoke, watchdog
 from tests.unit.deploy.nodes import settled, spec
 
 GROUP: dict[str, Any] = {
@@ -105,14 +105,14 @@ def test_node_s_program_knows_no_replica_to_ask_on_a_follower(
     config.write_text(json.dumps(document))
     assert node_serving.load(config).replicas == ()
     monkeypatch.setattr("pwd.getpwnam", lambda _: SimpleNamespace(pw_uid=990))
-    assert peers.load(config).peers == ("10.1.0.2",)
+    assert group_peers.load(config).peers == ("10.1.0.2",)
 
 
 def test_follower_has_no_endpoint_no_canary_and_no_smoke_test(follower: Node) -> None:
     layout = follower.layout()
     assert gateway.wanted(follower, layout).files == ()
-    assert canary.wanted(follower, layout).units == ()
-    assert canary.expected(follower) == {}
+    assert watchdog.wanted(follower, layout).units == ()
+    assert watchdog.expected(follower) == {}
     assert smoke.STAGE.plan(follower) == []
 
 

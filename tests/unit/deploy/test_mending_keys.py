@@ -7,9 +7,10 @@ from typing import Any
 
 import pytest
 
-from deploy import preflight, secrets
-from deploy.core import spec as specs
-from deploy.core.spec import NodeSpec
+from b200kit.inventory import secrets
+from b200kit.inventory import spec as specs
+from b200kit.inventory.spec import NodeSpec
+from b200kit.operations import preflight
 from tests.unit.deploy.nodes import spec as sound
 from tests.unit.deploy.specs import CATALOGUE, data
 

@@ -12,11 +12,11 @@ from typing import Any
 
 import pytest
 
-from deploy import reboot
-from deploy.acts import ActFailed, act_of, evidence, quarantine
-from deploy.core.rungs import Rung
-from deploy.run import Node
-from deploy.stages import serves
+from b200kit.inventory.keys.rungs import Rung
+from b200kit.operations import reboot
+from b200kit.reprovision.actions import ActFailed, act_of, evidence, quarantine
+from b200kit.run.node import Node
+from b200kit.stages import serving_units
 from tests.fake.machine import Machine
 from tests.unit.deploy.nodes import bare
 
@@ -64,7 +64,7 @@ def test_close_ends_the_trial_then_stops_all_that_serves_and_the_gate_last(
     quarantine.close(node)
     assert machine.log[-2] == "node.pyz quarantine shut"
     names = machine.log[-1].partition("for u in ")[2].partition(";")[0].split()
-    assert names == [*serves.units(node), "b200-gate.service"]
+    assert names == [*serving_units.units(node), "b200-gate.service"]
     machine.answers["systemctl stop"] = (False, "Job for haproxy.service failed")
     with pytest.raises(ActFailed, match=r"cannot be stopped: .*haproxy\.service failed"):
         quarantine.close(node)
@@ -194,7 +194,7 @@ def test_reboot_is_done_once_and_known_by_its_boot(
 ) -> None:
     node, machine = here
     monkeypatch.setattr(reboot, "_POLL_S", 0.0)
-    monkeypatch.setattr("deploy.remote.Remote.reconnect", lambda remote: None)
+    monkeypatch.setattr("b200kit.run.remote.Remote.reconnect", lambda remote: None)
     act = act_of(Rung.REBOOT)
     intent = {**INTENT, **act.facts(node)}
     assert act.probe(node, intent) is None

@@ -13,12 +13,12 @@ from typing import Any
 
 import pytest
 
-from deploy import observation
-from deploy.core import drift
-from deploy.node import lock
-from deploy.remote import RemoteError
-from deploy.run import Node, StageFailed
-from deploy.stages import pipeline
+from b200kit.node.lib import lock
+from b200kit.node.state import drift
+from b200kit.operations import observe as observation
+from b200kit.run.node import Node, StageFailed
+from b200kit.run.remote import RemoteError
+from b200kit.stages import pipeline
 from tests.fake.machine import Machine
 from tests.unit.deploy.nodes import connected
 

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from deploy.core.openpgp import fingerprint
+from b200kit.inventory.openpgp import fingerprint
 from tests.lab.gpg import parse_fingerprints, signing_key
 from tests.lab.shell import ensure_host_packages, run
 

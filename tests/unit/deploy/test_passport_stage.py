@@ -6,23 +6,23 @@ from pathlib import Path
 
 import pytest
 
-from deploy.core import passport
-from deploy.core.judge import judge
-from deploy.run import StageFailed
-from deploy.stages import gate
-from deploy.stages import passport as stage
+from b200kit.node.checks.host import passport_record
+from b200kit.node.checks.judge import judge
+from b200kit.run.node import StageFailed
+from b200kit.stages import gate
+from b200kit.stages import passport as stage
 from tests.unit.deploy.nodes import look, make, planned, settled
 
 
 def test_a_node_that_was_never_accepted_gets_one(tmp_path: Path) -> None:
     node, machine = settled(tmp_path)
-    del machine.files[passport.PATH]
+    del machine.files[passport_record.PATH]
     look(node)
     assert planned(node, "passport") == ["issue the passport"]
     make(node, "passport")
     assert planned(node, "passport") == []
     assert node.state is not None
-    assert passport.same(node.state["notes"]["passport"], passport.issue(node.state))
+    assert passport_record.same(node.state["notes"]["passport"], passport_record.issue(node.state))
 
 
 def test_a_swapped_gpu_is_refused_until_the_passport_is_renewed(tmp_path: Path) -> None:
@@ -53,7 +53,7 @@ def test_the_node_itself_never_judges_by_a_renewal(tmp_path: Path) -> None:
 
 def test_a_node_that_cannot_be_read_gets_none(tmp_path: Path) -> None:
     node, machine = settled(tmp_path)
-    del machine.files[passport.PATH]
+    del machine.files[passport_record.PATH]
     machine.hardware["gpus"][2]["serial"] = {"unmeasured": "for the test"}
     look(node)
     with pytest.raises(StageFailed, match="GPU 2 serial"):

@@ -10,7 +10,7 @@ import pytest
 from pyinfra.api.host import Host
 from pyinfra.connectors.sshuserclient import client as ssh_client
 
-from deploy import pinning
+from b200kit.run import host_keys
 from tests.unit.core.test_known_hosts import NEW, OLD, OTHER
 
 
@@ -22,7 +22,7 @@ def test_keys_are_replaced_in_the_file_pyinfra_reads_and_read_anew(tmp_path: Pat
     file = tmp_path / "known_hosts"
     file.write_text(f"10.0.0.1 {OLD}\n10.0.0.2 {OTHER}\n")
     file.chmod(0o600)
-    pins = pinning.of(host(ssh_hostname="10.0.0.1", ssh_known_hosts_file=str(file)))
+    pins = host_keys.of(host(ssh_hostname="10.0.0.1", ssh_known_hosts_file=str(file)))
     before = ssh_client.get_host_keys((str(file),))
     assert pins.keys() == (OLD,)
 
@@ -39,7 +39,7 @@ def test_keys_are_replaced_in_the_file_pyinfra_reads_and_read_anew(tmp_path: Pat
 def test_link_stays_a_link(tmp_path: Path) -> None:
     (tmp_path / "real").write_text(f"n1 {OLD}\n")
     (tmp_path / "known_hosts").symlink_to("real")
-    pinning.of(host(ssh_known_hosts_file=str(tmp_path / "known_hosts"))).replace([NEW])
+    host_keys.of(host(ssh_known_hosts_file=str(tmp_path / "known_hosts"))).replace([NEW])
     assert (tmp_path / "known_hosts").is_symlink()
     assert (tmp_path / "real").read_text() == f"n1 {NEW}\n"
 
@@ -55,7 +55,7 @@ def test_file_that_cannot_be_written_whole_stays_as_it_was(
 
     monkeypatch.setattr("os.fsync", full)
     with pytest.raises(OSError, match="No space"):
-        pinning.of(host(ssh_known_hosts_file=str(file))).replace([NEW])
+        host_keys.of(host(ssh_known_hosts_file=str(file))).replace([NEW])
     assert file.read_text() == f"n1 {OLD}\n"
 
 
@@ -66,7 +66,7 @@ def test_ssh_config_says_name_port_and_files(tmp_path: Path) -> None:
         f"Host n1\n  HostName 10.0.0.9\n  Port 2222\n  UserKnownHostsFile {first} {second}\n"
     )
     second.write_text(f"[10.0.0.9]:2222 {OLD}\n")
-    pins = pinning.of(host(ssh_config_file=str(config)))
+    pins = host_keys.of(host(ssh_config_file=str(config)))
     assert pins.name == "[10.0.0.9]:2222"
 
     pins.replace([NEW])

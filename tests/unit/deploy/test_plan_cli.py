@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from deploy import cli
-from deploy.core import cpulist
+from b200kit import cli
+from b200kit.node.lib import cpulist
 from tests.lab.models import config
 from tests.unit import numa_maps, states
 

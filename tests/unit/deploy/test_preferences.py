@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from deploy.core.drift import Package
-from deploy.core.offer import choose, table
-from deploy.render import render
+from b200kit.node.packages.candidates import choose, table
+from b200kit.node.state.drift import Package
+from b200kit.run.render import render
 
 pytestmark = pytest.mark.skipif(
     not (shutil.which("apt-cache") and shutil.which("dpkg")), reason="no apt on this machine"

@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from deploy.node import put
+from b200kit.node.lib import put_files
 
 MODES = [0o644, 0o755, 0o600]
 
@@ -34,7 +34,7 @@ def file(path: Path, content: bytes = b"new", mode: int = 0o644) -> dict[str, An
 def sent(monkeypatch: pytest.MonkeyPatch, text: str) -> int:
     """Run the command with this standard input."""
     monkeypatch.setattr("sys.stdin", io.StringIO(text))
-    return put.main([])
+    return put_files.main([])
 
 
 @pytest.fixture(autouse=True)

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from deploy.core.spec import parse
-from deploy.stages import quadlet, units
+from b200kit.inventory.spec import parse
+from b200kit.serving import quadlet, systemd_units
 from tests.unit.deploy.nodes import connected, look, make, planned, settled
 from tests.unit.deploy.specs import CATALOGUE, data
 from tests.unit.deploy.test_templates import directives, files
@@ -104,7 +104,7 @@ def test_container_may_do_nothing_it_need_not(tmp_path: Path) -> None:
 def test_replica_has_one_form(tmp_path: Path) -> None:
     own = set(files(tmp_path, **asked()))
     assert CONTAINER in own
-    assert not own & {*units.SHARED, *units.paths(0), *units.paths(1)}
+    assert not own & {*systemd_units.SHARED, *systemd_units.paths(0), *systemd_units.paths(1)}
     assert "/etc/b200kit/engine-requirements.txt" not in own
     assert CONTAINER not in files(tmp_path)
 
@@ -116,7 +116,7 @@ def test_change_of_form_ends_the_other_first_and_is_done_once(tmp_path: Path) ->
     look(node)
     assert planned(node, "serving")[0] == "end the replicas of the other form"
     make(node, "serving")
-    for path in (*units.SHARED, *units.paths(0), *units.paths(1)):
+    for path in (*systemd_units.SHARED, *systemd_units.paths(0), *systemd_units.paths(1)):
         assert path not in machine.files
     assert quadlet.paths(1)[0] in machine.files
     [stop] = machine.ran("systemctl stop vllm@0.service vllm@1.service && rm")

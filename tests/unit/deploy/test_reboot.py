@@ -12,11 +12,10 @@ from typing import Any
 import pytest
 from pyinfra.api.exceptions import ConnectError
 
-from deploy import reboot
-from deploy.core import next_boot
-from deploy.core.drift import PENDING_REBOOT
-from deploy.remote import Remote, RemoteError
-from deploy.run import Node, StageFailed
+from b200kit.node.state.drift import PENDING_REBOOT
+from b200kit.operations import reboot, reboot_policy
+from b200kit.run.node import Node, StageFailed
+from b200kit.run.remote import Remote, RemoteError
 from tests.fake.machine import Machine
 from tests.unit.deploy.nodes import DRIVER, bare, look
 
@@ -190,7 +189,7 @@ def rebooted(
 
 def note(machine: Machine) -> dict[str, Any]:
     """The note on the node."""
-    content = base64.b64decode(machine.files[next_boot.NOTE]["content"])
+    content = base64.b64decode(machine.files[reboot_policy.NOTE]["content"])
     document: dict[str, Any] = json.loads(content)
     return document
 
@@ -200,7 +199,7 @@ def test_reboot_that_brought_the_driver_is_noted_so(
 ) -> None:
     node, machine = rebooted()
     reboot.require_driver(node)
-    assert note(machine)["outcome"] == next_boot.LOADED
+    assert note(machine)["outcome"] == reboot_policy.LOADED
     machine.loaded = None
     look(node)
     assert reboot.sensible_reasons(node) == ["the nvidia module is not loaded"]

@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from deploy import cli, record_store
+from b200kit import cli
+from b200kit.records import store
 from tests.unit.core import runs
 
 NEW = "580.159.03"
@@ -16,14 +17,14 @@ NEW = "580.159.03"
 @pytest.fixture
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """An empty directory of records."""
-    monkeypatch.setenv(record_store.VARIABLE, str(tmp_path))
+    monkeypatch.setenv(store.VARIABLE, str(tmp_path))
     return tmp_path
 
 
 def fill(folder: Path, seed: int, count: int, shift: float = 0.0, **fields: object) -> None:
     """Append runs of n01; the seed gives them their days, too."""
     for number, day in enumerate(runs.days(seed, count, 0.01, shift)):
-        record_store.append(folder, "n01", runs.run(20 * seed + number, day, **fields))
+        store.append(folder, "n01", runs.run(20 * seed + number, day, **fields))
 
 
 def said(
@@ -87,7 +88,7 @@ def test_comparison_as_json(folder: Path, capsys: pytest.CaptureFixture[str]) ->
 def test_another_node_is_the_measure(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     fill(folder, 1, 10)
     for number, day in enumerate(runs.days(5, 10, 0.01, 0.1)):
-        record_store.append(folder, "n02", runs.run(number, day, run__node="n02"))
+        store.append(folder, "n02", runs.run(number, day, run__node="n02"))
     assert "n02  DIFFERENT" in said(capsys, "compare", "n02", "--with", "n01", exit_code=1)
 
 
@@ -97,7 +98,7 @@ def test_list_shows_the_fleet_and_the_runs_of_a_node(
     fill(folder, 1, 6)
     invalid = runs.run(90)
     invalid["figures"]["verdict"] = "invalid"
-    record_store.append(folder, "n01", invalid)
+    store.append(folder, "n01", invalid)
     assert "none accepted" in said(capsys, "list")
     assert accept(capsys)
     text = said(capsys, "list", "n01")
@@ -118,7 +119,7 @@ def test_show_gives_figures_and_manifest(folder: Path, capsys: pytest.CaptureFix
         "P50 / P95",
     ):
         assert words in text
-    known = record_store.read(folder, "n01").runs[0]
+    known = store.read(folder, "n01").runs[0]
     entry = json.loads(said(capsys, "show", "n01", known["id"][:6], "--json", wide=True))
     assert entry == known
 
@@ -143,7 +144,7 @@ def test_torn_line_is_told_and_a_changed_one_costs_the_exit_code(
     folder: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     fill(folder, 1, 6)
-    path = record_store.path_of(folder, "n01")
+    path = store.path_of(folder, "n01")
     path.write_bytes(path.read_bytes()[:-500])
     assert "line 6 was torn" in said(capsys, "list", "n01")
     path.write_bytes(path.read_bytes().replace(b'"failed": 0', b'"failed": 1', 1))

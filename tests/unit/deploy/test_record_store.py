@@ -10,16 +10,16 @@ from pathlib import Path
 
 import pytest
 
-from deploy import record_store
-from deploy.core.record import RecordError
-from deploy.record_store import append, path_of, read
+from b200kit.records import store
+from b200kit.records.entries import RecordError
+from b200kit.records.store import append, path_of, read
 from tests.unit.core import runs
 
 ROOT = Path(__file__).parents[3]
 WRITER = """
 import sys
 from pathlib import Path
-from deploy.record_store import append
+from b200kit.records.store import append
 from tests.unit.core import runs
 for number in range(int(sys.argv[2]), int(sys.argv[3])):
     append(Path(sys.argv[1]), "n01", runs.run(number))
@@ -37,7 +37,7 @@ def test_entry_is_read_again_and_the_directory_is_made(tmp_path: Path) -> None:
     folder = tmp_path / "a" / "b"
     assert append(folder, "n01", runs.run(0))
     assert [run["run"] for run in read(folder, "n01").runs] == ["run-0"]
-    assert record_store.nodes(folder) == ["n01"]
+    assert store.nodes(folder) == ["n01"]
 
 
 def test_same_measurement_is_entered_once(tmp_path: Path) -> None:
@@ -109,10 +109,10 @@ def test_disk_that_takes_half_an_entry_keeps_none_of_it(
 def test_directory_may_be_named_by_the_environment(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.delenv(record_store.VARIABLE, raising=False)
-    assert record_store.directory() == ROOT / "records"
-    assert record_store.directory("team/records") == ROOT / "team" / "records"
-    assert record_store.directory("/srv/records") == Path("/srv/records")
-    monkeypatch.setenv(record_store.VARIABLE, str(tmp_path))
-    assert record_store.directory() == tmp_path
-    assert record_store.directory("/srv/records") == tmp_path
+    monkeypatch.delenv(store.VARIABLE, raising=False)
+    assert store.directory() == ROOT / "records"
+    assert store.directory("team/records") == ROOT / "team" / "records"
+    assert store.directory("/srv/records") == Path("/srv/records")
+    monkeypatch.setenv(store.VARIABLE, str(tmp_path))
+    assert store.directory() == tmp_path
+    assert store.directory("/srv/records") == tmp_path

@@ -8,12 +8,12 @@ from typing import Any
 
 import pytest
 
-from deploy import record_store, recording
-from deploy.core.record import accept_entry
-from deploy.core.run_manifest import lacking, of, unmeasured
-from deploy.report import terminal, write
-from deploy.run import Node
-from deploy.stages import provenance
+from b200kit.records import end_of_run, provenance, store
+from b200kit.records.entries import accept_entry
+from b200kit.records.manifest import lacking, of, unmeasured
+from b200kit.report.files import write
+from b200kit.report.terminal.page import render as terminal
+from b200kit.run.node import Node
 from tests.unit.core import runs
 from tests.unit.deploy import nodes
 
@@ -21,7 +21,7 @@ from tests.unit.deploy import nodes
 @pytest.fixture
 def node(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Node:
     """A node that serves, with a result that was just measured, and an empty record."""
-    monkeypatch.setenv(record_store.VARIABLE, str(tmp_path / "records"))
+    monkeypatch.setenv(store.VARIABLE, str(tmp_path / "records"))
     found, _ = nodes.settled(tmp_path)
     found.layout()
     found.smoke = runs.smoke()
@@ -35,13 +35,13 @@ def ended(node: Node) -> dict[str, Any]:
     """The document of a run over this node, taken in."""
     run = {"schema": "b200kit/run/1", "run": "20261121-1", "entry": "b200.py",
            "hosts": {node.name: node.to_json()}}  # fmt: skip
-    recording.take({node.name: node}, run)
+    end_of_run.take({node.name: node}, run)
     return run
 
 
 def kept() -> Any:
     """The record on the disk."""
-    return record_store.read(record_store.directory(), "n01")
+    return store.read(store.directory(), "n01")
 
 
 def test_result_is_recorded_with_its_manifest(node: Node) -> None:
@@ -72,7 +72,7 @@ def test_what_is_not_collected_is_named(node: Node) -> None:
 
 def test_no_secret_is_in_the_record(node: Node) -> None:
     ended(node)
-    text = record_store.path_of(record_store.directory(), "n01").read_text()
+    text = store.path_of(store.directory(), "n01").read_text()
     assert "canary" not in text
 
 
@@ -105,7 +105,7 @@ def test_record_that_cannot_be_written_costs_no_report(
     node: Node, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     (tmp_path / "file").write_text("")
-    monkeypatch.setenv(record_store.VARIABLE, str(tmp_path / "file"))
+    monkeypatch.setenv(store.VARIABLE, str(tmp_path / "file"))
     assert "unmeasured" in ended(node)["hosts"]["n01"]["record"]
 
 
@@ -135,7 +135,7 @@ def test_regression_and_diagnosis_are_shown(
         entry["manifest"]["fields"] |= {"run.cache_salt": f"{number}", "run.taken_at": entry["at"]}
         if number >= 6:
             entry["manifest"]["fields"]["versions.driver"] = "580.159.03"
-        record_store.append(record_store.directory(), "n01", entry)
+        store.append(store.directory(), "n01", entry)
     accept(node)
     # The newest run is of the slow six's system, and one that queues.
     assert node.seen is not None
@@ -165,4 +165,4 @@ def accept(node: Node) -> None:
     """The first six runs are the baseline."""
     first = [run for run in kept().runs if run["run"] in {f"run-{n}" for n in range(6)}]
     entry = accept_entry(node.name, first, "ops", "burn-in", "2026-11-01T00:00:00Z")
-    record_store.append(record_store.directory(), node.name, entry)
+    store.append(store.directory(), node.name, entry)

@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from deploy.core.drift import Package
-from deploy.run import StageFailed
-from deploy.stages import base
+from b200kit.converge import stage
+from b200kit.node.state.drift import Package
+from b200kit.run.node import StageFailed
 from tests.fake.machine import Machine
 from tests.unit.deploy.nodes import bare, look, make, planned, settled
 
@@ -90,7 +90,7 @@ def test_full_boot_is_refused_before_any_command(tmp_path: Path) -> None:
     look(node)
     machine.log.clear()
     with pytest.raises(StageFailed, match=r"no disk space on /boot: 50 MB free.*Nothing was"):
-        base.install(node, [Package("nvidia-open", "580.105.08")])
+        stage.install(node, [Package("nvidia-open", "580.105.08")])
     assert machine.log == []
-    base.install(node, [Package("numactl")])
+    stage.install(node, [Package("numactl")])
     assert len(machine.log) == 1

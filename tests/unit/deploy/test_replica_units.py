@@ -10,11 +10,13 @@ from pathlib import Path
 import pytest
 import yaml
 
-from deploy import catalogue
-from deploy.core import drift, engines, refusals
-from deploy.core.fields import Problem
-from deploy.core.spec import parse
-from deploy.render import render
+from b200kit import engines
+from b200kit.catalog import load
+from b200kit.inventory.keys.parsers import Problem
+from b200kit.inventory.spec import parse
+from b200kit.node.state import drift
+from b200kit.run.render import render
+from b200kit.serving import forbidden_environment
 from tests.unit.deploy.nodes import connected, look, make, planned_by_stage, settled
 from tests.unit.deploy.specs import CATALOGUE, data
 from tests.unit.deploy.test_templates import PINNING, START, UNIT, directives, engine, files
@@ -180,7 +182,7 @@ def test_launcher_starts_without_a_key_where_there_is_none(tmp_path: Path) -> No
 @pytest.mark.parametrize(
     "name",
     [
-        *refusals.EVERYWHERE,
+        *forbidden_environment.EVERYWHERE,
         "VLLM_SERVER_DEV_MODE",
         "VLLM_ALLOW_INSECURE_SERIALIZATION",
         "VLLM_ALLOW_RUNTIME_LORA_UPDATING",
@@ -190,7 +192,7 @@ def test_launcher_starts_without_a_key_where_there_is_none(tmp_path: Path) -> No
 def test_launcher_refuses_to_start_with_what_must_not_serve(tmp_path: Path, name: str) -> None:
     done = launch(tmp_path, **{name: "1"})
     assert (done.returncode, done.stdout) == (78, "")
-    why = ({**engines.KINDS["vllm"].refused, **refusals.EVERYWHERE})[name]
+    why = ({**engines.KINDS["vllm"].refused, **forbidden_environment.EVERYWHERE})[name]
     assert done.stderr == f"refused to start: {name} is set: {why}\n"
 
 
@@ -257,7 +259,7 @@ def test_vllm_is_told_to_be_quiet_and_modest(tmp_path: Path) -> None:
 
 def test_flag_of_one_replica_is_held_against_the_engine_like_any_other() -> None:
     asked = data(replica_flags={"1": {"seeed": 7, "port": 9000}})
-    problems = parse(asked, catalogue.load())
+    problems = parse(asked, load.load())
     assert isinstance(problems, list)
     told = {problem.key: problem.message for problem in problems}
     assert "seed" in told["replica_flags.1.seeed"]

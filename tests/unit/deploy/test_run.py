@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from deploy import report
-from deploy.run import Node, Run, StageFailed, duration
-from deploy.secrets import Secret
-from deploy.stages import pipeline
-from deploy.verdict import conclude
+from b200kit.inventory.secrets import Secret
+from b200kit.operations.gate import conclude
+from b200kit.report import files
+from b200kit.run.node import Node, Run, StageFailed, duration
+from b200kit.stages import pipeline
 from tests.unit.deploy.nodes import bare, make, settled, spec
 
 
@@ -110,7 +110,7 @@ def test_record_of_a_whole_run_holds_no_secret(tmp_path: Path) -> None:
     run = Run(entry="b200.py", nodes={"n01": node})
     assert "canary-" not in json.dumps(run.to_json()).replace("b200-canary", "")
     assert "canary-" not in repr(node) + repr(run) + str(node.secrets)
-    report.write(run.to_json(), tmp_path / "reports")
+    files.write(run.to_json(), tmp_path / "reports")
     written = [path.read_text() for path in (tmp_path / "reports").rglob("*.*") if path.is_file()]
     assert len(written) == 4
     assert not any("canary-api" in text for text in written)

@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from deploy import verdict
-from deploy.run import Node
-from deploy.stages import gate
+from b200kit.operations import gate as verdict
+from b200kit.run.node import Node
+from b200kit.stages import gate
 from tests.fake.machine import Machine
 from tests.unit.deploy.nodes import bare, look, settled
 

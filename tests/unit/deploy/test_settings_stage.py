@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 
-from deploy.core.drift import PENDING_REBOOT
-from deploy.reboot import reasons
-from deploy.remote import RemoteError
-from deploy.run import Node, StageFailed
-from deploy.stages import settings
+from b200kit.node.state.drift import PENDING_REBOOT
+from b200kit.operations.reboot import reasons
+from b200kit.run.node import Node, StageFailed
+from b200kit.run.remote import RemoteError
+from b200kit.stages import settings
 from tests.fake.machine import Machine
 from tests.fake.settings import lines
 from tests.unit.deploy.nodes import bare, look, make, planned, settled

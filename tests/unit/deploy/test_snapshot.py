@@ -12,9 +12,9 @@ from types import SimpleNamespace
 import pytest
 import yaml
 
-from deploy import engines
-from deploy.core.engines.flags import version
-from deploy.engines import snapshot
+from b200kit.catalog import engines
+from b200kit.catalog.engines import snapshot
+from b200kit.engines.flags import version
 
 
 class OnOff(argparse.BooleanOptionalAction):

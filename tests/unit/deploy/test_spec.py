@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from deploy.core.spec import NodeSpec, parse
+from b200kit.inventory.spec import NodeSpec, parse
 from tests.unit.deploy.specs import CATALOGUE, data
 
 

@@ -10,12 +10,12 @@ from pathlib import Path
 
 import pytest
 
-from deploy.core import drift
-from deploy.core.drift import PENDING_REBOOT
-from deploy.reboot import reasons
-from deploy.remote import RemoteError
-from deploy.run import Node, StageFailed
-from deploy.stages import gate, pipeline, serving, settings, smoke
+from b200kit.node.state import drift
+from b200kit.node.state.drift import PENDING_REBOOT
+from b200kit.operations.reboot import reasons
+from b200kit.run.node import Node, StageFailed
+from b200kit.run.remote import RemoteError
+from b200kit.stages import gate, pipeline, serving, settings, smoke
 from tests.fake.machine import Machine, measured
 from tests.unit.deploy.nodes import (
     bare,

@@ -12,10 +12,12 @@ import jinja2
 import pytest
 import yaml
 
-from deploy import catalogue, engines
-from deploy.render import TEMPLATES, RenderError, render
-from deploy.stages import clock_and_logs, gateway, gateway_config, host, pipeline, serving
-from deploy.stages.base import nominal_layout
+from b200kit.catalog import engines, load
+from b200kit.converge.stage import nominal_layout
+from b200kit.run.places import TEMPLATES
+from b200kit.run.render import RenderError, render
+from b200kit.serving.gateway import haproxy_config
+from b200kit.stages import clock_and_logs, gateway, host, pipeline, serving
 from inventories.group_data import prod
 from tests.unit.deploy.nodes import connected, look, settled
 
@@ -144,7 +146,7 @@ def test_no_file_but_the_secrets_holds_a_secret(tmp_path: Path) -> None:
     assert holding == {
         f"{serving.SECRETS}/api_key",
         f"{serving.SECRETS}/hf_token",
-        gateway_config.PATHS.upstream,
+        haproxy_config.PATHS.upstream,
     }
 
 
@@ -259,9 +261,9 @@ def test_replica_config_names_only_flags_that_vllm_has(tmp_path: Path) -> None:
         assert "api-key" not in config
 
 
-@pytest.mark.parametrize("name", catalogue.load().models)
+@pytest.mark.parametrize("name", load.load().models)
 def test_model_names_only_flags_that_vllm_has(name: str) -> None:
-    assert set(dict(catalogue.load().models[name].flags)) <= known_flags()
+    assert set(dict(load.load().models[name].flags)) <= known_flags()
 
 
 def test_production_example_names_only_flags_that_vllm_has() -> None:

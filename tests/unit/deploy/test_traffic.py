@@ -11,12 +11,12 @@ from typing import Any, cast
 
 import pytest
 
-from deploy import traffic
-from deploy.acts import ActFailed
-from deploy.core.spec_reprovision import TRAFFIC as NAMES
-from deploy.remote import Remote, RemoteError
-from deploy.run import Node
-from deploy.traffic import command, haproxy, kubernetes, slurm
+from b200kit.inventory.keys.reprovision import TRAFFIC as NAMES
+from b200kit.reprovision import traffic
+from b200kit.reprovision.actions import ActFailed
+from b200kit.reprovision.traffic import command, haproxy, kubernetes, slurm
+from b200kit.run.node import Node
+from b200kit.run.remote import Remote, RemoteError
 from tests.unit.deploy.nodes import spec
 
 

@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
-from deploy.core import drift
-from deploy.core.spec import NodeSpec, parse
-from deploy.run import Node, StageFailed
-from deploy.stages import firewall, pipeline, weights
+from b200kit.inventory.spec import NodeSpec, parse
+from b200kit.node.state import drift
+from b200kit.run.node import Node, StageFailed
+from b200kit.stages import firewall, pipeline, weights
 from tests.fake.machine import Machine
 from tests.unit.deploy.nodes import bare, connected, look, make, planned, planned_by_stage, settled
 from tests.unit.deploy.specs import CATALOGUE, data
@@ -142,7 +142,7 @@ def test_deadline_says_how_far_it_was(tmp_path: Path, monkeypatch: pytest.Monkey
         "weights wait": told(state="fetching", total_bytes=100, have_bytes=40, rate=2)
     }
     clock = iter(range(0, 1000, 4))
-    monkeypatch.setattr("deploy.stages.weights.time.monotonic", lambda: next(clock))
+    monkeypatch.setattr("b200kit.stages.weights.time.monotonic", lambda: next(clock))
     with pytest.raises(StageFailed, match="not there after 10 s: 40 B of 100 B, 2 B/s; the node"):
         make(node, "model")
 

@@ -14,11 +14,12 @@ from typing import Any
 
 import pytest
 
-from deploy.node import metrics, roll, roll_steps
-from deploy.node.haproxy import Server
-from deploy.node.roll import left_behind, owed_first
-from deploy.node.roll_steps import Gateway, Halt, Roller
-from deploy.node.serving import Replica, RollPlan, Serving, load
+from b200kit.node.client import engine_metrics
+from b200kit.node.client.serving_config import Replica, RollPlan, Serving, load
+from b200kit.node.serving.gateway import rolling_restart, rolling_steps
+from b200kit.node.serving.gateway.haproxy import Server
+from b200kit.node.serving.gateway.rolling_restart import left_behind, owed_first
+from b200kit.node.serving.gateway.rolling_steps import Gateway, Halt, Roller
 from tests.unit.latency import server_thread
 
 
@@ -81,7 +82,7 @@ def serving(engine: str, tmp_path: Path) -> Serving:
 @pytest.fixture(autouse=True)
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     """Nobody waits for long."""
-    monkeypatch.setattr(roll_steps, "EVERY_S", 0.01)
+    monkeypatch.setattr(rolling_steps, "EVERY_S", 0.01)
 
 
 def roller(serving: Serving, gateway: Memory, fails: str = "", **changes: Any) -> Roller:
@@ -97,7 +98,7 @@ def roller(serving: Serving, gateway: Memory, fails: str = "", **changes: Any) -
 
 def rolled(made: Roller, asked: list[int], folder: Path) -> list[dict[str, object]]:
     """What a roll did."""
-    return asyncio.run(roll.roll(made, asked, folder / "note"))
+    return asyncio.run(rolling_restart.roll(made, asked, folder / "note"))
 
 
 BOTH_UP = {"vllm0": "UP", "vllm1": "UP"}
@@ -147,7 +148,7 @@ def test_requests_that_only_the_engine_knows_of_are_waited_for(
         del endpoint
         return {"vllm:num_requests_running": 2.0, "vllm:num_requests_waiting": 1.0}
 
-    monkeypatch.setattr(metrics, "scrape", scrape)
+    monkeypatch.setattr(engine_metrics, "scrape", scrape)
     gateway = Memory(dict(BOTH_UP))
     with pytest.raises(Halt, match="vllm0: 3 requests still open"):
         rolled(roller(serving, gateway), [0], tmp_path)
@@ -243,7 +244,7 @@ def test_killed_roll_is_finished_by_the_next_one(serving: Serving, tmp_path: Pat
 def test_what_was_owed_is_forgotten_only_when_the_replica_is_back(
     serving: Serving, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(roll, "marker", lambda act: str(tmp_path / act))
+    monkeypatch.setattr(rolling_restart, "marker", lambda act: str(tmp_path / act))
     owed = tmp_path / "restart:vllm@0.service"
     owed.touch()
     gateway = Memory(dict(BOTH_UP))
@@ -258,7 +259,7 @@ def test_two_rolls_are_never_at_work_together(tmp_path: Path) -> None:
     lock = tmp_path / "roll.lock"
     holder = subprocess.Popen(
         [sys.executable, "-c",
-         "import sys, pathlib; from deploy.node import roll;"
+         "import sys, pathlib; from b200kit.node import roll;"
          "roll.hold(pathlib.Path(sys.argv[1])); print('held', flush=True); sys.stdin.read()",
          str(lock)],
         stdin=subprocess.PIPE, stdout=subprocess.PIPE, cwd=Path(__file__).parents[3],
@@ -266,9 +267,9 @@ def test_two_rolls_are_never_at_work_together(tmp_path: Path) -> None:
     assert holder.stdout is not None
     assert holder.stdout.readline() == b"held\n"
     with pytest.raises(Halt, match=rf"another roll is at work \(process {holder.pid}\)"):
-        roll.hold(lock)
+        rolling_restart.hold(lock)
     holder.communicate()
-    os.close(roll.hold(lock))
+    os.close(rolling_restart.hold(lock))
 
 
 @pytest.mark.parametrize(
@@ -279,5 +280,5 @@ def test_wrong_replicas_are_one_line(
 ) -> None:
     assert serving.replicas[0] == Replica(0, serving.gateway, "vllm@0.service")
     config = str(tmp_path / "serving.json")
-    assert roll.main(["--config", config, "--replicas", replicas]) == 2
+    assert rolling_restart.main(["--config", config, "--replicas", replicas]) == 2
     assert told in capsys.readouterr().err

@@ -20,7 +20,10 @@ from dataclasses import replace
 from itertools import pairwise
 from typing import Any
 
-from deploy.core.latency import (
+from b200kit.node.client import client_health, http
+from b200kit.node.client.arrivals import Arrival
+from b200kit.node.client.chat import Answer, ChatRequest, Endpoint, chat
+from b200kit.node.client.formulas import (
     Objective,
     RequestRecord,
     Run,
@@ -28,11 +31,8 @@ from deploy.core.latency import (
     schedule_delay,
     summary,
 )
-from deploy.core.quantiles import percentile
-from deploy.core.smoke import ClientLimits
-from deploy.node import http, starvation
-from deploy.node.client import Answer, ChatRequest, Endpoint, chat
-from deploy.node.load import Arrival
+from b200kit.node.client.percentiles import percentile
+from b200kit.node.client.smoke_verdict import ClientLimits
 from tests.unit.latency.scores import Score, even
 
 TTFT, SLOW, GAP = 0.040, 0.160, 0.010
@@ -90,7 +90,7 @@ async def measure(url: str, streams: int, requests: int, tokens: int) -> dict[st
     """Constant arrivals at the rate that keeps so many streams open."""
     endpoint, mean = Endpoint(url), (3 * TTFT + SLOW) / 4 + GAP * (tokens - 1)
     arrival = Arrival(streams / mean, even=True)
-    watch = starvation.Watch(starvation.claim_realtime())
+    watch = client_health.Watch(client_health.claim_realtime())
 
     async def send(number: int, due: float) -> Answer:
         return await chat(endpoint, made[number], None, due)
@@ -150,7 +150,7 @@ def main() -> None:
     options = parser.parse_args()
     if options.work_ms:
         work_at_each_piece(options.work_ms / 1000)
-    starvation.pin(options.cpu)
+    client_health.pin(options.cpu)
     found = asyncio.run(measure(options.url, options.streams, options.requests, options.tokens))
     print(json.dumps(found))
 

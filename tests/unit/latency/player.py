@@ -25,7 +25,7 @@ import time
 from dataclasses import dataclass, field
 from typing import Any
 
-from deploy.node import starvation
+from b200kit.node.client import client_health
 
 Step = tuple[float, Any]
 
@@ -71,7 +71,7 @@ class Player:
         self.due: list[tuple[float, int, Play, int]] = []
         self.plays: list[Play] = []
         self.counter = itertools.count()
-        self.delay = starvation.read_run_delay_ms() or 0.0
+        self.delay = client_health.read_run_delay_ms() or 0.0
 
     def run(self) -> None:
         """Play until stdin ends."""
@@ -142,7 +142,7 @@ class Player:
             for play in self.plays
             for at, step in zip(play.sent, play.steps, strict=False)
         ]
-        waited = (starvation.read_run_delay_ms() or 0.0) - self.delay
+        waited = (client_health.read_run_delay_ms() or 0.0) - self.delay
         return json.dumps({"plays": plays, "late": late, "run_delay_ms": waited})
 
 
@@ -159,7 +159,7 @@ def main() -> None:
     options = parser.parse_args()
     if options.cpu is not None:
         os.sched_setaffinity(0, {options.cpu})
-        starvation.claim_realtime()
+        client_health.claim_realtime()
     listener = socket.create_server(("127.0.0.1", 0), backlog=512)
     print(listener.getsockname()[1], flush=True)
     Player(listener).run()

@@ -8,11 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from deploy.core import bench_command
-from deploy.core.bench_command import Ask
-from deploy.node import bench, canary, starvation
-from deploy.node.canary import Canary
-from deploy.node.prompts import Scale
+from b200kit.node.client import client_health, correctness
+from b200kit.node.client.correctness import Canary
+from b200kit.node.client.prompts import Scale
+from b200kit.node.latency import vllm_bench, vllm_bench_command
+from b200kit.node.latency.vllm_bench_command import Ask
 
 # The options and metric names in vllm/benchmarks/serve.py of 0.32.0 and 0.33.0 that matter here.
 NEW = " ".join(
@@ -37,7 +37,7 @@ def pairs(words: list[str]) -> dict[str, str]:
 
 
 def test_command_is_the_correct_one() -> None:
-    words = bench_command.arguments(ASK, NEW)
+    words = vllm_bench_command.arguments(ASK, NEW)
     told = pairs(words)
     assert told["--backend"] == "openai-chat"
     assert told["--endpoint"] == "/v1/chat/completions"
@@ -52,12 +52,12 @@ def test_command_is_the_correct_one() -> None:
 
 
 def test_older_version_is_asked_for_nothing_that_it_does_not_know() -> None:
-    words = bench_command.arguments(ASK, OLD)
+    words = vllm_bench_command.arguments(ASK, OLD)
     assert pairs(words)["--percentile-metrics"] == "ttft,tpot,itl,e2el"
     for flag in ("--max-concurrency", "--extra-body", "--num-warmups", "--disable-tqdm"):
         assert flag not in words
-    assert bench_command.lacking(OLD) == ""
-    assert "--ignore-eos" in bench_command.lacking('"--endpoint"')
+    assert vllm_bench_command.lacking(OLD) == ""
+    assert "--ignore-eos" in vllm_bench_command.lacking('"--endpoint"')
 
 
 def serving(tmp_path: Path, **changes: object) -> Path:
@@ -94,11 +94,11 @@ def run(
     async def check(*_: object) -> Canary:
         return Canary((), Scale(1.3, 13.0), True, None)
 
-    monkeypatch.setattr(canary, "check", check)
-    monkeypatch.setattr(starvation, "claim_realtime", lambda: "other")
+    monkeypatch.setattr(correctness, "check", check)
+    monkeypatch.setattr(client_health, "claim_realtime", lambda: "other")
     words = ["--config", str(config), "--engine", str(folder), "--model", "/m", "--requests", "5"]
     words += ["--rate", "4", "--input-tokens", "128", "--output-tokens", "64"]
-    assert bench.main(words) == 0
+    assert vllm_bench.main(words) == 0
     found: dict[str, object] = json.loads(capsys.readouterr().out)
     return found
 
@@ -162,4 +162,4 @@ def test_engine_without_it_is_unmeasured(
 def test_configuration_that_cannot_be_used_is_refused(tmp_path: Path) -> None:
     words = ["--config", str(tmp_path / "none.json"), "--engine", "/e", "--model", "/m"]
     words += ["--requests", "5", "--rate", "4", "--input-tokens", "9", "--output-tokens", "9"]
-    assert bench.main(words) == 2
+    assert vllm_bench.main(words) == 2

@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 
-from deploy.core.latency import Objective as Slo
-from deploy.core.latency import RequestRecord, Run, summary, timing, tokens_per_chunk
-from deploy.node.client import Answer, ChatRequest, Endpoint, chat, server_message
-from deploy.node.http import Deadlines
+from b200kit.node.client.chat import Answer, ChatRequest, Endpoint, chat, server_message
+from b200kit.node.client.formulas import Objective as Slo
+from b200kit.node.client.formulas import RequestRecord, Run, summary, timing, tokens_per_chunk
+from b200kit.node.client.http import Deadlines
 from tests.unit.latency.server_thread import MODEL, fast, running
 
 TOKENS = 12

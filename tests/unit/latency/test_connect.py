@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from deploy.node.connect import connect
-from deploy.node.http import Deadlines, Exchange, exchange
+from b200kit.node.client.connect import connect
+from b200kit.node.client.http import Deadlines, Exchange, exchange
 
 SOON = Deadlines(connect=0.3, idle=5, total=10)
 

@@ -6,10 +6,10 @@ import asyncio
 
 import pytest
 
-from deploy.core.latency import RequestRecord, timing
-from deploy.core.quantiles import percentile
-from deploy.node.client import Answer, ChatRequest, Endpoint, chat
-from deploy.node.load import Arrival
+from b200kit.node.client.arrivals import Arrival
+from b200kit.node.client.chat import Answer, ChatRequest, Endpoint, chat
+from b200kit.node.client.formulas import RequestRecord, timing
+from b200kit.node.client.percentiles import percentile
 from tests.unit.latency.scores import Score, even, playing
 
 pytestmark = pytest.mark.alone

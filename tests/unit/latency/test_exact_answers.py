@@ -15,9 +15,16 @@ from typing import Any
 
 import pytest
 
-from deploy.core.latency import Objective, RequestRecord, Run, summary, timing, tokens_per_chunk
-from deploy.node.client import ChatRequest, Endpoint, chat
-from deploy.node.http import Deadlines
+from b200kit.node.client.chat import ChatRequest, Endpoint, chat
+from b200kit.node.client.formulas import (
+    Objective,
+    RequestRecord,
+    Run,
+    summary,
+    timing,
+    tokens_per_chunk,
+)
+from b200kit.node.client.http import Deadlines
 from tests.unit.latency.scores import (
     DONE,
     HEAD,

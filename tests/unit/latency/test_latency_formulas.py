@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from deploy.core.latency import (
+from b200kit.node.client.formulas import (
     FORMULAS,
     METRICS,
     Chunk,

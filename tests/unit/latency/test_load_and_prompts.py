@@ -7,8 +7,8 @@ import itertools
 
 import pytest
 
-from deploy.node.load import Arrival, closed_loop, constant, open_loop, poisson
-from deploy.node.prompts import WORDS, Scale, prompt
+from b200kit.node.client.arrivals import Arrival, closed_loop, constant, open_loop, poisson
+from b200kit.node.client.prompts import WORDS, Scale, prompt
 
 
 def test_the_same_seed_gives_the_same_arrivals_and_another_seed_others() -> None:

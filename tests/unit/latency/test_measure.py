@@ -11,11 +11,13 @@ from typing import Any, NoReturn
 
 import pytest
 
-from deploy.core.smoke import ClientHealth, ClientLimits
-from deploy.node import canary, measure, servers, starvation
-from deploy.node.client import Endpoint
-from deploy.node.load import Arrival
-from deploy.node.volley import Volley
+from b200kit.node.client import client_health, correctness
+from b200kit.node.client.arrivals import Arrival
+from b200kit.node.client.chat import Endpoint
+from b200kit.node.client.smoke_verdict import ClientHealth, ClientLimits
+from b200kit.node.latency import smoke as measure
+from b200kit.node.latency.load_run import Volley
+from b200kit.node.serving import processes
 from tests.lab.standin.knobs import Knobs
 from tests.unit.latency.server_thread import MODEL, fast, running
 
@@ -25,9 +27,9 @@ KEYS = Path(__file__).with_name("vllm-bench-keys.txt")
 @pytest.fixture(autouse=True)
 def calm(monkeypatch: pytest.MonkeyPatch) -> None:
     """No real-time priority for the test process, and a client that fared well on any machine."""
-    monkeypatch.setattr(starvation, "claim_realtime", lambda: "other")
+    monkeypatch.setattr(client_health, "claim_realtime", lambda: "other")
     health = ClientHealth(1.0, 10_000.0, (0.1,) * 100, "other")
-    monkeypatch.setattr(starvation.Watch, "health", lambda _: health)
+    monkeypatch.setattr(client_health.Watch, "health", lambda _: health)
 
 
 def config(tmp_path: Path, url: str, **change: object) -> Path:
@@ -117,7 +119,7 @@ def test_the_servers_own_numbers_are_those_of_the_gateway_run(
 def test_what_cannot_be_read_on_this_machine_is_unmeasured_and_nothing_else_is(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(servers, "units", refuse)
+    monkeypatch.setattr(processes, "units", refuse)
     _, found = smoke(tmp_path, capsys)
     assert found["server"]["jit_warnings"] == {"unmeasured": "OSError: vllm@0.service is no unit"}
     for key in ("server_ages_s", "libraries"):
@@ -139,7 +141,7 @@ def test_kernels_compiled_during_the_load_fail_the_run(
     # However late this machine lets the client be: that is not what is asked here.
     patient = ClientLimits(schedule_delay_ms=1e6, coalesced_share=1.0)
     monkeypatch.setattr(measure, "ClientLimits", lambda **_: patient)
-    monkeypatch.setattr(servers, "compiled", lambda _: next(counts))
+    monkeypatch.setattr(processes, "compiled", lambda _: next(counts))
     status, found = smoke(tmp_path, capsys)
     assert (status, found["server"]["jit_warnings"]) == (1, 2)
     assert found["reasons"][0].startswith("the servers compiled 2 kernels while they were measured")
@@ -149,7 +151,7 @@ def test_replicas_are_asked_at_once_at_the_load_that_each_has_through_the_gatewa
     volley = Volley(MODEL, 20, 3, Arrival(80.0, even=True), 5, "s")
     with running() as one, running() as other:
         both = {"direct-0": Endpoint(one), "direct-1": Endpoint(other)}
-        found = asyncio.run(volley.fire_at(both, 4, starvation.Watch("other")))
+        found = asyncio.run(volley.fire_at(both, 4, client_health.Watch("other")))
     first, second = (
         [record.scheduled for record in run.records]
         for run in (found["direct-0"], found["direct-1"])
@@ -202,7 +204,7 @@ def test_a_starved_client_is_invalid_not_wrong(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     starved = ClientHealth(900.0, 1000.0, (0.1,), "other")
-    monkeypatch.setattr(starvation.Watch, "health", lambda _: starved)
+    monkeypatch.setattr(client_health.Watch, "health", lambda _: starved)
     status, found = smoke(tmp_path, capsys)
     assert (status, found["verdict"]) == (2, "invalid")
     assert found["client"]["starved"] is True
@@ -265,7 +267,7 @@ def test_the_key_comes_from_the_units_credentials_first(
     with running(key="k-cred") as url:
         path = config(tmp_path, url, api_key_file=str(tmp_path / "absent"))
         monkeypatch.setenv("CREDENTIALS_DIRECTORY", str(tmp_path))
-        assert canary.main(["--config", str(path)]) == 0
+        assert correctness.main(["--config", str(path)]) == 0
     out = capsys.readouterr().out
     assert "k-cred" not in out
 
@@ -275,8 +277,8 @@ def test_the_canary_says_which_model_is_served(
 ) -> None:
     with running() as url:
         path = config(tmp_path, url, model="other")
-        assert canary.main(["--config", str(path), "--replica", "0"]) == 1
-        assert canary.main(["--config", str(path), "--replica", "7"]) == 2
+        assert correctness.main(["--config", str(path), "--replica", "0"]) == 1
+        assert correctness.main(["--config", str(path), "--replica", "7"]) == 2
     caught = capsys.readouterr()
     assert json.loads(caught.out)["problems"] == ["/v1/models names ['tiny'], not 'other'"]
     assert caught.err == "serving configuration has no replica 7\n"

@@ -6,8 +6,8 @@ import asyncio
 
 import pytest
 
-from deploy.node.client import Endpoint
-from deploy.node.metrics import ITL, PREEMPTIONS, TTFT, Delta, parse, scrape
+from b200kit.node.client.chat import Endpoint
+from b200kit.node.client.engine_metrics import ITL, PREEMPTIONS, TTFT, Delta, parse, scrape
 from tests.unit.latency.server_thread import running
 
 PAGE = """# HELP vllm:time_to_first_token_seconds Histogram

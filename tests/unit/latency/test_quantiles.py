@@ -7,7 +7,7 @@ import random
 
 import pytest
 
-from deploy.core.quantiles import (
+from b200kit.node.client.percentiles import (
     carries,
     deviation,
     interval,

@@ -15,9 +15,9 @@ from typing import Any
 
 import pytest
 
-from deploy import smoke_cli
-from deploy.core.smoke import ClientHealth, ClientLimits
-from deploy.node import http, starvation
+from b200kit.cli import smoke as smoke_cli
+from b200kit.node.client import client_health, http
+from b200kit.node.client.smoke_verdict import ClientHealth, ClientLimits
 from tests.lab.standin.knobs import Knobs
 from tests.unit.latency.server_thread import MODEL, fast, running
 
@@ -29,9 +29,9 @@ ABOUT = "date backend endpoint_type model_id burstiness max_concurrency"
 @pytest.fixture(autouse=True)
 def calm(monkeypatch: pytest.MonkeyPatch) -> None:
     """No real-time priority for the test process, and a client that fared well on any machine."""
-    monkeypatch.setattr(starvation, "claim_realtime", lambda: "other")
+    monkeypatch.setattr(client_health, "claim_realtime", lambda: "other")
     health = ClientHealth(1.0, 10_000.0, (0.1,) * 100, "other")
-    monkeypatch.setattr(starvation.Watch, "health", lambda _: health)
+    monkeypatch.setattr(client_health.Watch, "health", lambda _: health)
     # Whatever this machine does to the test process is no matter of these tests.
     limits = ClientLimits(schedule_delay_ms=1e9, coalesced_share=1.0)
     monkeypatch.setattr(smoke_cli, "ClientLimits", lambda **_: limits)
@@ -120,7 +120,7 @@ def test_a_starved_client_is_invalid_and_prints_no_latency(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     starved = ClientHealth(900.0, 1000.0, (0.1,), "other")
-    monkeypatch.setattr(starvation.Watch, "health", lambda _: starved)
+    monkeypatch.setattr(client_health.Watch, "health", lambda _: starved)
     status, found = smoke(tmp_path)
     assert (status, found["verdict"]) == (2, "invalid")
     assert "P50 [" not in capsys.readouterr().out
@@ -132,7 +132,7 @@ def test_chunks_that_come_together_from_a_server_that_tells_nothing_are_not_beli
     async def refused(_: object) -> str:
         return "/metrics answered HTTP 403"
 
-    monkeypatch.setattr("deploy.node.metrics.scrape", refused)
+    monkeypatch.setattr("b200kit.node.client.engine_metrics.scrape", refused)
     limits = ClientLimits(schedule_delay_ms=1e9, coalesced_share=0.1)
     monkeypatch.setattr(smoke_cli, "ClientLimits", lambda **_: limits)
     status, found = smoke(tmp_path, knobs=fast("burst"))

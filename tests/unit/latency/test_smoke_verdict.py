@@ -6,8 +6,8 @@ from dataclasses import replace
 
 import pytest
 
-from deploy.core.latency import Chunk, Objective, RequestRecord, Run
-from deploy.core.smoke import ClientHealth, ClientLimits, gateway_overhead, judge
+from b200kit.node.client.formulas import Chunk, Objective, RequestRecord, Run
+from b200kit.node.client.smoke_verdict import ClientHealth, ClientLimits, gateway_overhead, judge
 
 CALM = ClientHealth(2.0, 10_000.0, (0.1,) * 200, "rr")
 SLO = Objective(ttft_ms=100, tpot_ms=100)

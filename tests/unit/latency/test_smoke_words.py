@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from deploy.core.latency import Chunk, Objective, RequestRecord, Run
-from deploy.core.smoke import ClientHealth, ClientLimits
-from deploy.core.smoke_document import Found, document, each, requests
-from deploy.core.smoke_words import lines
+from b200kit.cli.smoke_text import lines
+from b200kit.node.client.formulas import Chunk, Objective, RequestRecord, Run
+from b200kit.node.client.smoke_verdict import ClientHealth, ClientLimits
+from b200kit.node.latency.document import Found, document, each, requests
 
 GOAL = Objective(ttft_ms=100, tpot_ms=100)
 CONDITIONS: dict[str, object] = {

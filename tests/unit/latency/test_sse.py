@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from deploy.node.http import Exchange, HttpError, parse_head
-from deploy.node.sse import Dechunker, SseSplitter
+from b200kit.node.client.http import Exchange, HttpError, parse_head
+from b200kit.node.client.sse import Dechunker, SseSplitter
 
 CODED = b"5\r\nhello\r\nB;x=1\r\n, two words\r\n0\r\n\r\n"
 EVENTS = b': ping\n\ndata: {"a": 1}\n\ndata: one\ndata: two\n\nevent: x\r\ndata:three\r\n\r\n'

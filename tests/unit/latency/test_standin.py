@@ -14,8 +14,8 @@ from pathlib import Path
 
 import pytest
 
-from deploy.node.client import Endpoint
-from deploy.node.http import Deadlines, Exchange, exchange
+from b200kit.node.client.chat import Endpoint
+from b200kit.node.client.http import Deadlines, Exchange, exchange
 from tests.lab.standin.knobs import Knobs
 from tests.lab.standin.options import OptionError, parse
 from tests.unit.latency.server_thread import MODEL, running

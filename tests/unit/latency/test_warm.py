@@ -11,11 +11,20 @@ from typing import Any
 
 import pytest
 
-from deploy.core.warming import FEATURES, LOGPROBS, STRUCTURED, TOOLS, features, jit_lines
-from deploy.node import journal, starvation, warm
-from deploy.node.mainpid import MainPid, MainPidGone
-from deploy.node.warm_rounds import Round, relative
-from deploy.node.warm_shapes import TOKENS, Limits, ladder, shapes
+from b200kit.node.client import client_health
+from b200kit.node.lib import journal
+from b200kit.node.lib.main_pid import MainPid, MainPidGone
+from b200kit.node.serving.warmup import hook
+from b200kit.node.serving.warmup.request_shapes import TOKENS, Limits, ladder, shapes
+from b200kit.node.serving.warmup.rounds import Round, relative
+from b200kit.node.state.warmup_features import (
+    FEATURES,
+    LOGPROBS,
+    STRUCTURED,
+    TOOLS,
+    features,
+    jit_lines,
+)
 from tests.lab.standin.chat import Chat, ChatService, Refused
 from tests.lab.standin.knobs import Knobs
 from tests.lab.standin.wire import Request
@@ -25,9 +34,9 @@ from tests.unit.latency.server_thread import MODEL, fast, running
 @pytest.fixture(autouse=True)
 def quiet(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """No real-time priority, a quiet journal, and records in the test's own directory."""
-    monkeypatch.setattr(starvation, "claim_realtime", lambda: "other")
+    monkeypatch.setattr(client_health, "claim_realtime", lambda: "other")
     monkeypatch.setattr(journal, "lines", lambda _: ["Started vLLM replica 0"])
-    monkeypatch.setattr(warm, "RECORDS", tmp_path)
+    monkeypatch.setattr(hook, "RECORDS", tmp_path)
 
 
 def config(tmp_path: Path, url: str, **plan: object) -> Path:
@@ -56,7 +65,7 @@ def run(
     with running(knobs, max_num_seqs=4, model_len=512) as url:
         path = config(tmp_path, url, **plan)
         main_pid = str(os.getpid() if pid is None else pid)
-        status = warm.main(["--config", str(path), "--replica", "0", "--main-pid", main_pid])
+        status = hook.main(["--config", str(path), "--replica", "0", "--main-pid", main_pid])
     return status, json.loads((tmp_path / "warm-0.json").read_text())
 
 
@@ -144,7 +153,7 @@ def test_a_server_that_never_comes_up_times_out_and_says_so(
         pass
     path = config(tmp_path, url, timeout_s=0.3)
     args = ["--config", str(path), "--replica", "0", "--main-pid", str(os.getpid())]
-    assert warm.main(args) == 1
+    assert hook.main(args) == 1
     assert "not warm within 0.3 s:" in capsys.readouterr().err
 
 
@@ -163,18 +172,18 @@ def test_a_model_of_another_name_is_refused_before_any_round(
         path = config(tmp_path, url)
         path.write_text(path.read_text().replace('"tiny"', '"other"'))
         args = ["--config", str(path), "--replica", "0", "--main-pid", str(os.getpid())]
-        assert warm.main(args) == 1
+        assert hook.main(args) == 1
     assert "/v1/models names ['tiny'], not 'other'" in capsys.readouterr().err
 
 
 def test_the_record_falls_back_to_the_units_state_directory(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(warm, "RECORDS", tmp_path / "absent")
+    monkeypatch.setattr(hook, "RECORDS", tmp_path / "absent")
     monkeypatch.setenv("STATE_DIRECTORY", str(tmp_path))
-    assert warm.write_record({"warm": True}, 3) == tmp_path / "warm-3.json"
+    assert hook.write_record({"warm": True}, 3) == tmp_path / "warm-3.json"
     monkeypatch.delenv("STATE_DIRECTORY")
-    assert warm.write_record({"warm": True}, 3) is None
+    assert hook.write_record({"warm": True}, 3) is None
 
 
 JIT = (

@@ -13,13 +13,16 @@ from pathlib import Path
 
 import pytest
 
-from deploy.core.watching import Outcome, Rules, Seen, Standing
-from deploy.node import evidence, marked, sd_notify, watch
-from deploy.node.client import Endpoint
-from deploy.node.serving import CanaryPlan, Replica
-from deploy.node.watch_edges import Edges, NotSeen
-from deploy.node.watch_probe import Found, Prober
-from deploy.node.watch_replica import Watched
+from b200kit.node.client.chat import Endpoint
+from b200kit.node.client.serving_config import CanaryPlan, Replica
+from b200kit.node.lib import sd_notify
+from b200kit.node.serving.watchdog import daemon
+from b200kit.node.serving.watchdog import hang_evidence as evidence
+from b200kit.node.serving.watchdog import mark as marked
+from b200kit.node.serving.watchdog.effects import Edges, NotSeen
+from b200kit.node.serving.watchdog.probe import Found, Prober
+from b200kit.node.serving.watchdog.replica import Watched
+from b200kit.node.state.watchdog import Outcome, Rules, Seen, Standing
 from tests.lab.standin.engine import Engine
 from tests.unit.latency.server_thread import MODEL, fast, running
 
@@ -89,17 +92,17 @@ def test_an_engine_that_makes_tokens_for_others_is_busy_and_not_hung() -> None:
 
 async def long_stream(url: str) -> None:
     """A request that takes the only place there is."""
-    from deploy.node.client import ChatRequest, chat
+    from b200kit.node.client.chat import ChatRequest, chat
 
     await chat(Endpoint(url), ChatRequest(MODEL, "go on", 3000))
 
 
 async def has_begun(url: str) -> None:
     """Return when the engine has made a token."""
-    from deploy.node import metrics
+    from b200kit.node.client import engine_metrics
 
     while True:
-        sample = await metrics.scrape(Endpoint(url))
+        sample = await engine_metrics.scrape(Endpoint(url))
         if isinstance(sample, dict) and sample["vllm:generation_tokens_total"] > 0:
             return
         await asyncio.sleep(0.01)
@@ -383,7 +386,7 @@ def test_one_replica_that_cannot_be_looked_at_stops_no_other(tmp_path: Path) -> 
 
     async def both() -> None:
         tasks = [watched(broken, tmp_path), watched(well, tmp_path / "other")]
-        await asyncio.gather(*(watch.look_after(one) for one in tasks))
+        await asyncio.gather(*(daemon.look_after(one) for one in tasks))
 
     with pytest.raises(KeyboardInterrupt):
         asyncio.run(both())
@@ -396,7 +399,7 @@ def test_it_ends_when_its_configuration_is_replaced_but_not_while_it_mends(tmp_p
     one = watched(Node(), tmp_path)
 
     async def scenario() -> None:
-        job = asyncio.ensure_future(watch.until_replaced([config], [one]))
+        job = asyncio.ensure_future(daemon.until_replaced([config], [one]))
         await asyncio.sleep(0)
         one.busy = True
         (tmp_path / "new").write_text("{}")
@@ -407,7 +410,7 @@ def test_it_ends_when_its_configuration_is_replaced_but_not_while_it_mends(tmp_p
         await asyncio.wait_for(job, 10)
 
     fast_looks = pytest.MonkeyPatch()
-    fast_looks.setattr(watch, "_LOOK_FOR_CHANGES_S", 0.01)
+    fast_looks.setattr(daemon, "_LOOK_FOR_CHANGES_S", 0.01)
     try:
         asyncio.run(scenario())
     finally:
@@ -444,8 +447,8 @@ def test_the_first_mark_stands(tmp_path: Path) -> None:
 
 
 def test_the_lock_is_shared_by_menders_and_held_against_rolls(tmp_path: Path) -> None:
-    from deploy.node.roll import hold
-    from deploy.node.roll_steps import Halt
+    from b200kit.node.serving.gateway.rolling_restart import hold
+    from b200kit.node.serving.gateway.rolling_steps import Halt
 
     lock = tmp_path / "roll.lock"
     edges = Edges(lock=lock)
@@ -493,5 +496,5 @@ def test_only_the_newest_folders_of_evidence_are_kept(tmp_path: Path) -> None:
 def test_what_is_known_of_replicas_that_are_gone_is_forgotten(tmp_path: Path) -> None:
     for number in range(3):
         (tmp_path / f"vllm{number}.json").write_text(json.dumps(Standing(out=True).to_json()))
-    watch.forget_others(tmp_path, {tmp_path / "vllm0.json"})
+    daemon.forget_others(tmp_path, {tmp_path / "vllm0.json"})
     assert [path.name for path in tmp_path.iterdir()] == ["vllm0.json"]

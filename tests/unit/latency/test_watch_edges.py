@@ -10,10 +10,13 @@ from pathlib import Path
 
 import pytest
 
-from deploy.core.watching import Seen
-from deploy.node import evidence, haproxy, journal, placement, sd_notify, watch, watch_edges
-from deploy.node.serving import Replica, load
-from deploy.node.watch_edges import Edges, NotSeen
+from b200kit.node.client.serving_config import Replica, load
+from b200kit.node.facts import processes
+from b200kit.node.lib import journal, sd_notify
+from b200kit.node.serving.gateway import haproxy
+from b200kit.node.serving.watchdog import daemon, effects, hang_evidence
+from b200kit.node.serving.watchdog.effects import Edges, NotSeen
+from b200kit.node.state.watchdog import Seen
 from tests.unit.latency.server_thread import MODEL, running
 
 SYSTEMCTL = """#!/bin/sh
@@ -85,7 +88,7 @@ def test_an_abort_signals_the_whole_unit_and_keeps_what_it_says(
     systemctl: Systemctl, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     log = systemctl()
-    monkeypatch.setattr(watch_edges, "members", lambda group: [])
+    monkeypatch.setattr(effects, "members", lambda group: [])
     monkeypatch.setattr(journal, "lines", lambda invocation, last: ["Fatal Python error: Aborted"])
     asyncio.run(Edges().abort(REPLICA, str(tmp_path)))
     assert "kill --signal=SIGABRT vllm@0.service" in log.read_text().splitlines()
@@ -131,14 +134,14 @@ def test_two_replicas_are_watched_until_the_configuration_is_replaced(
     systemctl()
     said: list[str] = []
     monkeypatch.setattr(sd_notify, "notify", said.append)
-    monkeypatch.setattr(watch, "_LOOK_FOR_CHANGES_S", 0.01)
+    monkeypatch.setattr(daemon, "_LOOK_FOR_CHANGES_S", 0.01)
     monkeypatch.setenv("WATCHDOG_USEC", "60000000")
     config = tmp_path / "serving.json"
 
     async def until_both_answered(url: str) -> None:
         serving = load(config)
         edges = Edges(tmp_path / "canary", tmp_path / "marked.json", tmp_path / "lock")
-        job = asyncio.ensure_future(watch.watch(serving, config, edges))
+        job = asyncio.ensure_future(daemon.watch(serving, config, edges))
         files = [tmp_path / "canary" / f"vllm{number}.json" for number in (0, 1)]
         while not all(file.exists() for file in files):
             await asyncio.sleep(0.01)
@@ -174,10 +177,10 @@ def document(url: str) -> dict[str, object]:
 def test_a_bad_configuration_is_one_line(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert watch.main(["--config", str(tmp_path / "none.json")]) == 2
+    assert daemon.main(["--config", str(tmp_path / "none.json")]) == 2
     assert capsys.readouterr().err.count("\n") == 1
 
 
 def test_the_evidence_of_no_process_is_no_error() -> None:
-    assert list(evidence.threads([])) == []
-    assert placement.members("") == []
+    assert list(hang_evidence.threads([])) == []
+    assert processes.members("") == []

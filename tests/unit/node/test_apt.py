@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from deploy.node import apt, apt_why, dpkg, system
+from b200kit.node.facts import dpkg, system
+from b200kit.node.packages import apt_ready, failure
 from tests.unit.core.test_apt_cause import DKMS, MAKE
 
 
@@ -19,7 +20,7 @@ class Tools:
         self.calls: list[str] = []
         self.packages: list[str] = [""]
         self.patch = monkeypatch
-        monkeypatch.setattr(apt, "call", self.call)
+        monkeypatch.setattr(apt_ready, "call", self.call)
         monkeypatch.setattr(system, "listing", self.listing)
         monkeypatch.setattr(dpkg, "interrupted", lambda: False)
         monkeypatch.setattr(dpkg, "holder", lambda: None)
@@ -50,31 +51,31 @@ FOREIGN = "foo\t1-1\tiF \n"
 
 
 def test_whole_node_costs_no_call(tools: Tools) -> None:
-    assert apt.ready(["--wait", "0"]) == 0
+    assert apt_ready.ready(["--wait", "0"]) == 0
     assert tools.calls == []
 
 
 def test_interrupted_dpkg_is_finished(tools: Tools) -> None:
     tools.patch.setattr(dpkg, "interrupted", lambda: True)
-    assert apt.ready(["--wait", "0"]) == 0
+    assert apt_ready.ready(["--wait", "0"]) == 0
     assert tools.calls == ["dpkg --force-confold --configure -a"]
 
 
 def test_package_of_ours_is_left_to_the_installation(tools: Tools) -> None:
     tools.packages = [HALF]
-    assert apt.ready(["--wait", "0"]) == 0
+    assert apt_ready.ready(["--wait", "0"]) == 0
     assert tools.calls == []
 
 
 def test_package_that_is_asked_for_is_ours(tools: Tools) -> None:
     tools.packages = ["haproxy\t1\tiU \n"]
-    assert apt.ready(["--wait", "0", "--ours", "haproxy,nvlsm"]) == 0
+    assert apt_ready.ready(["--wait", "0", "--ours", "haproxy,nvlsm"]) == 0
     assert tools.calls == []
 
 
 def test_foreign_package_is_configured_if_it_can_be(tools: Tools) -> None:
     tools.packages = [FOREIGN, "foo\t1-1\tii \n"]
-    assert apt.ready(["--wait", "0"]) == 0
+    assert apt_ready.ready(["--wait", "0"]) == 0
 
 
 def test_foreign_package_that_cannot_be_is_refused_by_name(
@@ -83,7 +84,7 @@ def test_foreign_package_that_cannot_be_is_refused_by_name(
     tools.packages = [FOREIGN + HALF]
     said = "foo: no user\ndpkg: error processing package foo (--configure):\n installed foo"
     tools.answers["dpkg"] = (1, said)
-    assert apt.ready(["--wait", "0"]) == 1
+    assert apt_ready.ready(["--wait", "0"]) == 1
     told = capsys.readouterr().err
     assert told.startswith("b200kit: not fully installed and not b200kit's: foo (iF): foo: no user")
     assert "nvidia-kernel-open-dkms" not in told
@@ -94,10 +95,10 @@ def test_lock_is_waited_for_and_its_holder_named(
 ) -> None:
     held = iter(["process 812 (apt-get upgrade)", None])
     tools.patch.setattr(dpkg, "holder", lambda: next(held))
-    tools.patch.setattr(apt, "POLL_S", 0)
-    assert apt.ready(["--wait", "60"]) == 0
+    tools.patch.setattr(apt_ready, "POLL_S", 0)
+    assert apt_ready.ready(["--wait", "60"]) == 0
     tools.patch.setattr(dpkg, "holder", lambda: "process 812 (apt-get upgrade)")
-    assert apt.ready(["--wait", "0"]) == 1
+    assert apt_ready.ready(["--wait", "0"]) == 1
     assert (
         "b200kit: process 812 (apt-get upgrade) holds the lock of dpkg" in capsys.readouterr().err
     )
@@ -108,11 +109,11 @@ def test_broken_dependencies_are_mended_unless_others_must_go(
 ) -> None:
     tools.answers["apt-get check"] = (100, "E: Unmet dependencies")
     tools.answers["apt-get -s -f"] = (0, "Remv nvidia-settings [1]\nInst libfoo (1 lab [amd64])")
-    assert apt.check([]) == 0
+    assert apt_ready.check([]) == 0
     assert any(call.startswith("apt-get -y -f install") for call in tools.calls)
     tools.calls.clear()
     tools.answers["apt-get -s -f"] = (0, "Remv postgresql [15]")
-    assert apt.check([]) == 1
+    assert apt_ready.check([]) == 1
     assert "would remove postgresql" in capsys.readouterr().err
     assert not any(call.startswith("apt-get -y") for call in tools.calls)
 
@@ -122,9 +123,9 @@ def test_packages_that_need_more_room_than_there_is_are_refused(
 ) -> None:
     size = "Need to get 1 kB of archives.\nAfter this operation, {} of additional disk space will"
     tools.answers["apt-get install"] = (1, size.format("1 kB"))
-    assert apt.check(["--", "nvidia-open=1"]) == 0
+    assert apt_ready.check(["--", "nvidia-open=1"]) == 0
     tools.answers["apt-get install"] = (1, size.format("900,000 TB"))
-    assert apt.check(["--", "nvidia-open=1"]) == 1
+    assert apt_ready.check(["--", "nvidia-open=1"]) == 1
     told = capsys.readouterr().err
     assert "b200kit: no disk space: the packages need 900000000.0 GB on the file system" in told
 
@@ -132,11 +133,11 @@ def test_packages_that_need_more_room_than_there_is_are_refused(
 def test_download_and_installation_count_together_on_one_file_system(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    monkeypatch.setattr(apt, "ARCHIVES", str(tmp_path))
-    monkeypatch.setattr(apt, "PROGRAMS", str(tmp_path))
-    assert apt.needs(3, 4) == [(7, str(tmp_path))]
-    monkeypatch.setattr(apt, "ARCHIVES", "/proc")
-    assert apt.needs(3, 4) == [(3, "/proc"), (4, str(tmp_path))]
+    monkeypatch.setattr(apt_ready, "ARCHIVES", str(tmp_path))
+    monkeypatch.setattr(apt_ready, "PROGRAMS", str(tmp_path))
+    assert apt_ready.needs(3, 4) == [(7, str(tmp_path))]
+    monkeypatch.setattr(apt_ready, "ARCHIVES", "/proc")
+    assert apt_ready.needs(3, 4) == [(3, "/proc"), (4, str(tmp_path))]
 
 
 def test_cause_of_a_failed_build_has_the_compilers_words(tools: Tools, tmp_path: Path) -> None:
@@ -145,31 +146,31 @@ def test_cause_of_a_failed_build_has_the_compilers_words(tools: Tools, tmp_path:
     log.parent.mkdir(parents=True)
     log.write_text("\n".join(MAKE))
     said = [line.replace("/var/lib", str(tmp_path)) for line in DKMS]
-    told = apt_why.why(said)
+    told = failure.why(said)
     assert "for kernel 6.1.0-30-amd64" in told
     assert "implicit declaration" in told
 
 
 def test_full_file_system_is_named(tools: Tools) -> None:
     del tools
-    told = apt_why.why(["dd: error writing '/nowhere/x.new': No space left on device", *DKMS])
+    told = failure.why(["dd: error writing '/nowhere/x.new': No space left on device", *DKMS])
     assert told.startswith("no disk space on / (")
 
 
 def test_holder_of_a_lock_that_was_taken_meanwhile_is_named(tools: Tools) -> None:
     tools.patch.setattr(dpkg, "holder", lambda: "process 812 (apt-get)")
-    assert "process 812" in apt_why.why(["E: Could not get lock /var/lib/dpkg/lock-frontend."])
+    assert "process 812" in failure.why(["E: Could not get lock /var/lib/dpkg/lock-frontend."])
 
 
 def test_installation_that_was_cut_short_says_so(tools: Tools) -> None:
     tools.packages = [HALF]
     killed = "E: Sub-process /usr/bin/dpkg exited unexpectedly"
-    told = apt_why.why(["Setting up nvidia-kernel-open-dkms (580.126.20-1) ...", killed])
+    told = failure.why(["Setting up nvidia-kernel-open-dkms (580.126.20-1) ...", killed])
     assert "cut short" in told
     assert "nvidia-kernel-open-dkms (iF)" in told
 
 
 def test_what_is_told_already_and_what_apt_says_well_is_left(tools: Tools) -> None:
     del tools
-    assert apt_why.why(["b200kit: no disk space", *DKMS]) == ""
-    assert apt_why.why(["E: Unable to locate package nvidia-opem"]) == ""
+    assert failure.why(["b200kit: no disk space", *DKMS]) == ""
+    assert failure.why(["E: Unable to locate package nvidia-opem"]) == ""

@@ -15,11 +15,12 @@ from typing import Any
 
 import pytest
 
-from deploy.core import bandwidth as tests
-from deploy.core.bandwidth import ALL_REDUCE, LOCAL, PEER, TO_GPU, TO_HOST
-from deploy.core.judge import judge, registered
-from deploy.core.verdict import Action, Verdict
-from deploy.node import bandwidth, files, readings
+from b200kit.node.bandwidth import run as bandwidth
+from b200kit.node.bandwidth import tests as tests
+from b200kit.node.bandwidth.tests import ALL_REDUCE, LOCAL, PEER, TO_GPU, TO_HOST
+from b200kit.node.checks.judge import judge, registered
+from b200kit.node.lib import managed_files, readings
+from b200kit.node.state.verdict import Action, Verdict
 from tests.unit import states
 
 TOOLS = Path(__file__).parent / "tools"
@@ -118,7 +119,7 @@ def test_well_node_leaves_one_document_that_passes(
     assert judged(document).fit == "fit"
     assert {finding.action for finding in judged(document).findings} == {Action.NONE}
     assert capfd.readouterr().out == "86 results\n"
-    assert files.notes(node.parent)["bandwidth"] == document
+    assert managed_files.notes(node.parent)["bandwidth"] == document
 
 
 @pytest.mark.usefixtures("node")
@@ -247,7 +248,7 @@ def test_stopped_replica_is_no_hindrance(programs: Path, node: Path) -> None:
 TERMINATED = """
 import sys
 from pathlib import Path
-from deploy.node import bandwidth
+from b200kit.node import bandwidth
 from tests.unit.node.test_bandwidth import Reader
 bandwidth.Worker, bandwidth.STATE_DIRECTORY = Reader, Path(sys.argv[1])
 sys.exit(bandwidth.main([]))

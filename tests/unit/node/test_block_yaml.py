@@ -10,7 +10,7 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
-from deploy.node import block_yaml
+from b200kit.node.lib import yaml_subset
 
 TEXTS = st.text(st.characters(min_codepoint=32, max_codepoint=126), max_size=30)
 WORDS = st.from_regex(r"[a-zA-Z/][a-zA-Z0-9/._=:-]{0,30}[a-zA-Z0-9]", fullmatch=True)
@@ -37,14 +37,14 @@ def both(document: Any) -> tuple[str, Any]:
 @given(documents(WORDS))
 def test_paths_and_words_are_read_as_a_real_library_reads_them(document: Any) -> None:
     text, expected = both(document)
-    assert block_yaml.load(text) == expected
+    assert yaml_subset.load(text) == expected
 
 
 @given(documents(TEXTS))
 def test_whatever_else_is_read_alike_or_refused(document: Any) -> None:
     text, expected = both(document)
     with suppress(ValueError):
-        assert block_yaml.load(text) == expected
+        assert yaml_subset.load(text) == expected
 
 
 SPEC = """\
@@ -72,7 +72,7 @@ kind: nvidia.com/gpu
 
 
 def test_a_specification_is_read_in_every_shape_that_is_seen() -> None:
-    assert block_yaml.load(SPEC) == yaml.load(SPEC, yaml.BaseLoader)
+    assert yaml_subset.load(SPEC) == yaml.load(SPEC, yaml.BaseLoader)
 
 
 @pytest.mark.parametrize(
@@ -97,8 +97,8 @@ def test_a_specification_is_read_in_every_shape_that_is_seen() -> None:
 )
 def test_what_is_not_understood_is_refused(text: str) -> None:
     with pytest.raises(ValueError, match=r"."):
-        block_yaml.load(text)
+        yaml_subset.load(text)
 
 
 def test_an_empty_file_is_an_empty_mapping() -> None:
-    assert block_yaml.load("---\n# nothing\n") == {}
+    assert yaml_subset.load("---\n# nothing\n") == {}

@@ -10,24 +10,24 @@ from pathlib import Path
 
 import pytest
 
-from deploy.node import bounded
+from b200kit.node.lib import hard_timeout
 
 
 def test_output_and_status_are_handed_on() -> None:
-    done = bounded.run(["sh", "-c", "echo out; echo err >&2; exit 3"], 10)
-    assert (done.returncode, done.stdout, bounded.last_line(done)) == (3, b"out\n", "err")
+    done = hard_timeout.run(["sh", "-c", "echo out; echo err >&2; exit 3"], 10)
+    assert (done.returncode, done.stdout, hard_timeout.last_line(done)) == (3, b"out\n", "err")
 
 
 def test_silent_failure_is_said() -> None:
-    done = bounded.run(["sh", "-c", "exit 4"], 10)
-    assert bounded.last_line(done) == "it exited 4 and said nothing"
+    done = hard_timeout.run(["sh", "-c", "exit 4"], 10)
+    assert hard_timeout.last_line(done) == "it exited 4 and said nothing"
 
 
 def test_program_that_takes_too_long_ends_with_its_children(tmp_path: Path) -> None:
     kept = tmp_path / "pid"
     script = f"sleep 600 & echo $! > {kept}; wait"
     with pytest.raises(TimeoutError, match="sh took more than"):
-        bounded.run(["sh", "-c", script], 0.5)
+        hard_timeout.run(["sh", "-c", script], 0.5)
     pid = kept.read_text().strip()
     seen = subprocess.run(["ps", "-o", "stat=", pid], capture_output=True, text=True, check=False)
     # Gone, or dead and not yet buried by whoever it belongs to now.
@@ -41,10 +41,10 @@ def test_one_that_nothing_ends_is_left_behind(
 ) -> None:
     # As in the driver: SIGKILL is sent and changes nothing.
     monkeypatch.setattr("os.killpg", lambda pid, number: None)
-    monkeypatch.setattr(bounded, "GRACE_S", 0.1)
+    monkeypatch.setattr(hard_timeout, "GRACE_S", 0.1)
     kept = tmp_path / "pid"
     began = time.monotonic()
     with pytest.raises(TimeoutError):
-        bounded.run(["sh", "-c", f"echo $$ > {kept}; exec sleep 600"], 0.5)
+        hard_timeout.run(["sh", "-c", f"echo $$ > {kept}; exec sleep 600"], 0.5)
     assert time.monotonic() - began < 300
     os.kill(int(kept.read_text()), signal.SIGKILL)

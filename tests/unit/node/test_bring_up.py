@@ -11,9 +11,9 @@ from typing import Any
 
 import pytest
 
-from deploy import zipapp
-from deploy.core.bringup_states import MANAGER
-from deploy.node import bring_up
+from b200kit.node.fabric import bring_up
+from b200kit.node.fabric.states import MANAGER
+from b200kit.run import zipapp
 from tests.unit import paths, states
 from tests.unit.core.test_bringup import expectation, node
 

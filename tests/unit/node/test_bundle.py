@@ -14,9 +14,9 @@ from typing import Any
 
 import pytest
 
-from deploy.node import bundle
-from deploy.node.bundle import Read
-from deploy.node.scrub import LEFT_OUT, Scrubber
+from b200kit.node.lib.redact import LEFT_OUT, Scrubber
+from b200kit.node.maintenance import support_bundle
+from b200kit.node.maintenance.support_bundle import Read
 
 KEY = b"canary-0123456789/abc+def"
 PEM = b"-----BEGIN PRIVATE KEY-----\nMIIEvQIBADANBg\n-----END PRIVATE KEY-----"
@@ -76,7 +76,7 @@ def missing() -> str:
 
 
 def test_part_that_cannot_be_had_says_why(scrubber: Scrubber) -> None:
-    contents, entries = bundle.take({"a.txt": lambda: "seen", "b.txt": missing}, scrubber)
+    contents, entries = support_bundle.take({"a.txt": lambda: "seen", "b.txt": missing}, scrubber)
     assert contents == {"a.txt": b"seen"}
     assert entries["a.txt"] == {"bytes": 4, "sha256": hashlib.sha256(b"seen").hexdigest()}
     assert "not on this node" in entries["b.txt"]["unmeasured"]
@@ -85,14 +85,14 @@ def test_part_that_cannot_be_had_says_why(scrubber: Scrubber) -> None:
 def test_long_part_keeps_its_end_and_says_so(
     scrubber: Scrubber, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(bundle, "PART_BYTES", 10)
-    contents, entries = bundle.take({"log": lambda: "a" * 20 + "the end"}, scrubber)
+    monkeypatch.setattr(support_bundle, "PART_BYTES", 10)
+    contents, entries = support_bundle.take({"log": lambda: "a" * 20 + "the end"}, scrubber)
     assert contents["log"] == b"aaathe end"
     assert entries["log"]["cut_bytes"] == 17
 
 
 def test_packed_report_is_searched_too(scrubber: Scrubber) -> None:
-    contents, _ = bundle.take({"r.log.gz": lambda: b"key: " + KEY}, scrubber)
+    contents, _ = support_bundle.take({"r.log.gz": lambda: b"key: " + KEY}, scrubber)
     assert gzip.decompress(contents["r.log.gz"]) == b"key: " + LEFT_OUT
 
 
@@ -106,31 +106,31 @@ def reporter(tmp_path: Path) -> Path:
 
 
 def test_report_is_made_in_safe_mode_where_its_program_is(reporter: Path) -> None:
-    assert bundle.report(str(reporter)).startswith(b"report --safe-mode --output-file ")
+    assert support_bundle.report(str(reporter)).startswith(b"report --safe-mode --output-file ")
 
 
 def test_report_that_is_not_written_is_said(reporter: Path) -> None:
     reporter.write_text("#!/bin/sh\nexit 0\n")
     with pytest.raises(OSError, match="wrote nothing"):
-        bundle.report(str(reporter))
+        support_bundle.report(str(reporter))
     with pytest.raises(OSError, match="is not on this node"):
-        bundle.report(str(reporter.with_name("nowhere")))
+        support_bundle.report(str(reporter.with_name("nowhere")))
 
 
 def test_command_that_fails_tells_its_last_line() -> None:
     with pytest.raises(OSError, match="sh exited 3: no such unit"):
-        bundle.told(["sh", "-c", "echo no such unit >&2; exit 3"])
+        support_bundle.told(["sh", "-c", "echo no such unit >&2; exit 3"])
     # One that fails and tells something all the same has told it.
-    assert bundle.told(["sh", "-c", "echo seen; exit 3"]) == "seen\n"
+    assert support_bundle.told(["sh", "-c", "echo seen; exit 3"]) == "seen\n"
 
 
 def taken(monkeypatch: pytest.MonkeyPatch, capfd: Any, scrubber: Scrubber, *args: str) -> list[str]:
     """What the command prints, of a node with two parts."""
     reads: dict[str, Read] = {"a.txt": lambda: "x" * 99_999 + KEY.decode(), "b.txt": missing}
-    monkeypatch.setattr(bundle, "parts", lambda: reads)
-    monkeypatch.setattr(bundle, "claim_stdout", lambda: os.dup(1))
+    monkeypatch.setattr(support_bundle, "parts", lambda: reads)
+    monkeypatch.setattr(support_bundle, "claim_stdout", lambda: os.dup(1))
     monkeypatch.setattr(Scrubber, "of_this_node", lambda: scrubber)
-    assert bundle.main(list(args)) == 0
+    assert support_bundle.main(list(args)) == 0
     return str(capfd.readouterr().out).splitlines()
 
 
@@ -171,16 +171,16 @@ def test_node_whose_secrets_cannot_be_read_hands_nothing_over(
     def unreadable() -> Scrubber:
         raise PermissionError(13, "Permission denied", "/etc/b200kit/secrets/api_key")
 
-    monkeypatch.setattr(bundle, "claim_stdout", lambda: os.dup(1))
+    monkeypatch.setattr(support_bundle, "claim_stdout", lambda: os.dup(1))
     monkeypatch.setattr(Scrubber, "of_this_node", unreadable)
-    assert bundle.main([]) == 1
+    assert support_bundle.main([]) == 1
     seen = capfd.readouterr()
     assert seen.out == ""
     assert "the secrets to leave out cannot be read" in seen.err
 
 
 def test_every_part_the_issue_asks_for_is_taken() -> None:
-    names = set(bundle.parts())
+    names = set(support_bundle.parts())
     assert {"state.json", "kernel.log", "xids.json", "journal.log", "packages.txt"} <= names
     assert {"notes/smoke.json", "nvidia-bug-report.sh.log.gz"} <= names
     assert not any("secret" in name for name in names)

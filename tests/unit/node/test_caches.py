@@ -11,9 +11,9 @@ from typing import Any
 
 import pytest
 
-from deploy.core import caches as rules
-from deploy.core.caches import RECORD
-from deploy.node import caches
+from b200kit.node.serving import compile_cache
+from b200kit.node.serving import compile_cache_key as rules
+from b200kit.node.serving.compile_cache_key import RECORD
 
 KEY, OTHER = "0123456789abcdef", "fedcba9876543210"
 
@@ -21,13 +21,16 @@ KEY, OTHER = "0123456789abcdef", "fedcba9876543210"
 def prepare(root: Path, key: str = KEY, *more: str) -> None:
     """What the hook before a start does."""
     words = ["prepare", "--root", str(root), "--key", key, "--packs", str(root.parent / "packs")]
-    assert caches.main([*words, *more]) == 0
+    assert compile_cache.main([*words, *more]) == 0
 
 
 def pack(root: Path, capsys: pytest.CaptureFixture[str]) -> str:
     """Pack the key used last; the hash that is printed."""
     capsys.readouterr()
-    assert caches.main(["pack", "--root", str(root), "--packs", str(root.parent / "packs")]) == 0
+    assert (
+        compile_cache.main(["pack", "--root", str(root), "--packs", str(root.parent / "packs")])
+        == 0
+    )
     return capsys.readouterr().out.strip()
 
 
@@ -49,7 +52,7 @@ def test_each_key_has_its_directory_and_says_what_it_is(tmp_path: Path) -> None:
     (tmp_path / "0").mkdir()
     prepare(tmp_path / "0")
     head = json.loads((tmp_path / "0" / KEY / RECORD).read_text())
-    assert head == {"schema": "b200kit/caches/1", "key": KEY, "host": caches.host()}
+    assert head == {"schema": "b200kit/caches/1", "key": KEY, "host": compile_cache.host()}
     assert (tmp_path / "0" / KEY).stat().st_mode & 0o777 == 0o700
 
 
@@ -119,7 +122,7 @@ def test_pack_of_another_python_is_refused(
     pack(warm, capsys)
     other = tmp_path / "1"
     other.mkdir()
-    monkeypatch.setattr(caches, "host", lambda: {"arch": "x", "os": "y", "python": "9.9"})
+    monkeypatch.setattr(compile_cache, "host", lambda: {"arch": "x", "os": "y", "python": "9.9"})
     prepare(other)
     assert "python 3." in capsys.readouterr().out
     assert [path.name for path in (other / KEY).iterdir()] == [RECORD]
@@ -137,7 +140,7 @@ def test_pack_never_overwrites_what_was_compiled_here(
 def evil(path: Path, *members: tarfile.TarInfo) -> None:
     """A pack of the right head and strange members."""
     path.parent.mkdir(exist_ok=True)
-    head = json.dumps(caches.head(KEY)).encode()
+    head = json.dumps(compile_cache.head(KEY)).encode()
     first = tarfile.TarInfo(RECORD)
     first.size = len(head)
     with tarfile.open(path, "w:") as archive:
@@ -193,7 +196,9 @@ def test_pack_that_is_no_archive_costs_nothing(
 def test_nothing_prepared_is_nothing_to_pack(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert caches.main(["pack", "--root", str(tmp_path), "--packs", str(tmp_path / "p")]) == 1
+    assert (
+        compile_cache.main(["pack", "--root", str(tmp_path), "--packs", str(tmp_path / "p")]) == 1
+    )
     assert capsys.readouterr().err.count("\n") == 1
 
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from deploy.node import cdi
+from b200kit.node.facts import cdi
 
 SPEC: dict[str, Any] = {
     "cdiVersion": "0.5.0",

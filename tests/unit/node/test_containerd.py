@@ -15,7 +15,9 @@ from pathlib import Path
 
 import pytest
 
-from deploy.node import containerd_cdi, containers, user_file
+from b200kit.node.facts import containers
+from b200kit.node.host import containerd_cdi
+from b200kit.node.lib import user_file
 
 Run = Callable[[], tuple[int, str, str]]
 TOOL = Path(__file__).parent / "tools" / "containerd.py"

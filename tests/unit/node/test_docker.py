@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from deploy.node import containers, docker
+from b200kit.node.facts import containers, docker
 
 INFO = {
     "ServerVersion": "26.1.5+dfsg1",

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from deploy.node import dpkg
+from b200kit.node.facts import dpkg
 
 LISTING = """\
 bash\t5.2.15-2+b8\tii 

@@ -8,7 +8,8 @@ from typing import Any
 
 import pytest
 
-from deploy.node import firewall, firewall_trial
+from b200kit.node.facts import firewall
+from b200kit.node.host import firewall_trial
 
 TCP = """  sl  local_address rem_address   st tx_queue rx_queue tr tm->when uid timeout inode
    0: 00000000:0016 00000000:0000 0A 00000000:00000000 00:00000000 00000000     0        0 1234 1

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from deploy.node import gpu_free, gpu_holders
-from deploy.node.gpu_free import HELD, UNKNOWN, Held, asked, wait
+from b200kit.node.serving import gpu_free, gpu_holders
+from b200kit.node.serving.gpu_free import HELD, UNKNOWN, Held, asked, wait
 from tests.unit.lab.shim_kit import facts
 from tests.unit.node.conftest import Nvml
 

@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from deploy.core.gpu_samples import KEYS, REASONS, Sample, during
-from deploy.node import gpus_during
-from deploy.node.gpus_during import GpuWatch
+from b200kit.node.latency import gpu_watch
+from b200kit.node.latency.gpu_samples import KEYS, REASONS, Sample, during
+from b200kit.node.latency.gpu_watch import GpuWatch
 from tests.unit.node.conftest import Nvml
 
 
@@ -38,14 +38,14 @@ def test_every_gpu_has_the_range_of_each_reading(nvml: Nvml) -> None:
 def test_without_nvml_the_reading_is_unmeasured_at_once(no_nvml: None) -> None:
     began = time.monotonic()
     assert "unmeasured" in watched(0.0)
-    assert time.monotonic() - began < gpus_during.READY_S
+    assert time.monotonic() - began < gpu_watch.READY_S
 
 
 def test_a_call_that_never_returns_costs_its_own_gpu_alone(
     nvml: Nvml, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     nvml(lines="gpu.3.hang.nvmlDeviceGetPowerUsage=1")
-    monkeypatch.setattr(gpus_during, "READY_S", 1.0)
+    monkeypatch.setattr(gpu_watch, "READY_S", 1.0)
     found = watched()
     assert "gave no reading" in found[3]["power_usage_mw"]["unmeasured"]
     assert all("unmeasured" not in str(gpu) for gpu in found if gpu["index"] != 3)

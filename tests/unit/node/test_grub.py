@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from deploy.node import grub
+from b200kit.node.facts import grub
 
 OLD, NEW = "6.1.0-28-amd64", "6.1.0-30-amd64"
 UUID = "5c0c8a3e-1f0a-4a6e-9c55-0a4f2a1d3b77"

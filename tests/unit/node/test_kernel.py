@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from deploy.node import fabric_manager, kernel
+from b200kit.node.facts import fabric_manager, kernel
 
 CPUFREQ = "sys/devices/system/cpu/cpufreq"
 

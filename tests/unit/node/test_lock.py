@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from deploy.node import lock
+from b200kit.node.lib import lock
 
 NOON = datetime(2026, 11, 21, 12, tzinfo=timezone.utc)  # noqa: UP017 - as the node program has it
 MINE: dict[str, Any] = {"owner": "me", "run": "1", "ttl_s": 60}

@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from deploy.node import gate, logs
+from b200kit.node import gate
+from b200kit.node.facts import logs
 
 STORAGE = {"mount": "/srv/m", "disks": ["/dev/a"], "room_bytes": 0, "stamp": "/srv/m/x/.complete"}
 

@@ -15,7 +15,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from deploy.node import files, merge_json, user_file
+from b200kit.node.lib import managed_files, merge_json, user_file
 
 Run = Callable[..., tuple[int, str, str]]
 CDI = {"features": {"cdi": True}}
@@ -194,7 +194,7 @@ def test_a_link_a_folder_and_anothers_file_are_left_alone(
     with monkeypatch.context() as another:
         another.setattr(os, "geteuid", lambda: 4711)
         assert "not to root" in run()[2]
-    monkeypatch.setattr(files, "owner", lambda _: "root:4711")
+    monkeypatch.setattr(managed_files, "owner", lambda _: "root:4711")
     assert "has no name" in run()[2]
     assert {entry.read_text() for entry in path.parent.iterdir()} == {"{}"}
 

@@ -9,8 +9,11 @@ from typing import Any
 import pynvml  # type: ignore[import-untyped]
 import pytest
 
-from deploy.node import nvml_call, nvml_gpu, nvml_links, nvml_worker
-from deploy.node.nvml import Worker
+from b200kit.node.facts.nvml import call as nvml_call
+from b200kit.node.facts.nvml import gpu as nvml_gpu
+from b200kit.node.facts.nvml import links as nvml_links
+from b200kit.node.facts.nvml import worker as nvml_worker
+from b200kit.node.facts.nvml.client import Worker
 from tests.unit import states
 from tests.unit.node.conftest import Nvml
 
@@ -115,13 +118,13 @@ def test_call_that_hangs_before_any_gpu_is_told(nvml: Nvml, call: str) -> None:
 
 
 def test_worker_that_ends_without_a_word_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("deploy.node.nvml.LAUNCH", "import sys; sys.exit('broken')")
+    monkeypatch.setattr("b200kit.node.facts.nvml.client.LAUNCH", "import sys; sys.exit('broken')")
     assert read()["nvml"] == {"unmeasured": "the NVML reader failed: broken"}
 
 
 def test_worker_that_never_answers_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("deploy.node.nvml.LAUNCH", "import time; time.sleep(60)")
-    monkeypatch.setattr("deploy.node.nvml.GRACE_S", 0.1)
+    monkeypatch.setattr("b200kit.node.facts.nvml.client.LAUNCH", "import time; time.sleep(60)")
+    monkeypatch.setattr("b200kit.node.facts.nvml.client.GRACE_S", 0.1)
     worker = Worker(0.1)
     assert "did not answer" in worker.result()["nvml"]["unmeasured"]
     assert worker.process.wait(timeout=30) == -signal.SIGKILL

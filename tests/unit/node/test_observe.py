@@ -13,8 +13,8 @@ from typing import Any
 
 import pytest
 
-from deploy import zipapp
-from deploy.node import observe, system, xid
+from b200kit.node.facts import observe, system, xid
+from b200kit.run import zipapp
 from tests.unit.node.conftest import Nvml
 from tests.unit.node_schema import problems
 
@@ -118,9 +118,20 @@ def test_units_that_every_verdict_needs_are_read_unasked(monkeypatch: pytest.Mon
 
 def test_archive_holds_what_the_node_needs_and_nothing_else() -> None:
     names = zipfile.ZipFile(BytesIO(zipapp.build()[0])).namelist()
-    assert {"__main__.py", "pynvml.py", "deploy/__init__.py", "deploy/core/judge.py"} <= set(names)
-    assert "deploy/core/node-state.schema.json" in names
-    allowed = ("deploy/core/", "deploy/node/", "deploy/__init__.py", "pynvml.py", "__main__.py")
+    assert {
+        "__main__.py",
+        "pynvml.py",
+        "b200kit/__init__.py",
+        "b200kit/node/checks/judge.py",
+    } <= set(names)
+    assert "b200kit/catalog/node-state.schema.json" in names
+    allowed = (
+        "deploy/core/",
+        "b200kit/node/",
+        "b200kit/__init__.py",
+        "pynvml.py",
+        "__main__.py",
+    )
     assert [name for name in names if not name.startswith(allowed)] == []
     assert [name for name in names if name.endswith(".pyc")] == []
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from deploy.node import offered
+from b200kit.node.packages import resolve
 from tests.unit.core.test_offer import POLICY
 
 URIS = "http://mirror/vendor/\nhttp://mirror/vendor/\nhttp://mirror/os/\n"
@@ -36,7 +36,7 @@ def test_words_are_printed_and_what_is_lacking_is_kept(
     record: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     words = ["nvidia-fabricmanager=580.126.20", "libnvsdm=580.126.20?", "linux-headers-6.18?"]
-    assert offered.main(words, record) == 0
+    assert resolve.main(words, record) == 0
     assert capsys.readouterr().out == "nvidia-fabricmanager=580.126.20-1\n"
     assert list(lacking(record)) == ["libnvsdm=580.126.20", "linux-headers-6.18"]
     entry = lacking(record)["libnvsdm=580.126.20"]
@@ -46,7 +46,7 @@ def test_words_are_printed_and_what_is_lacking_is_kept(
 def test_required_package_that_is_lacking_ends_it_with_one_line(
     record: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert offered.main(["nvlsm=2025.10.11", "nvidia-fabricmanager"], record) == 1
+    assert resolve.main(["nvlsm=2025.10.11", "nvidia-fabricmanager"], record) == 1
     said = capsys.readouterr().err
     assert said == (
         "E: apt has no nvlsm 2025.10.11; asked: http://mirror/vendor/, http://mirror/os/\n"
@@ -54,11 +54,11 @@ def test_required_package_that_is_lacking_ends_it_with_one_line(
 
 
 def test_package_that_came_meanwhile_is_no_longer_lacking(record: Path) -> None:
-    offered.main(["nvidia-fabricmanager=1?", "libnvsdm=580.126.20?"], record)
+    resolve.main(["nvidia-fabricmanager=1?", "libnvsdm=580.126.20?"], record)
     (record.parents[1] / "apt-cache.txt").write_text(
         "libnvsdm:\n  Version table:\n     580.126.20-1 500\n"
     )
-    assert offered.main(["libnvsdm=580.126.20?"], record) == 0
+    assert resolve.main(["libnvsdm=580.126.20?"], record) == 0
     assert list(lacking(record)) == ["nvidia-fabricmanager=1"]
 
 
@@ -66,5 +66,5 @@ def test_package_that_came_meanwhile_is_no_longer_lacking(record: Path) -> None:
 def test_record_that_cannot_be_read_begins_anew(record: Path, content: str) -> None:
     record.parent.mkdir()
     record.write_text(content)
-    assert offered.main(["libnvsdm=580.126.20?"], record) == 0
+    assert resolve.main(["libnvsdm=580.126.20?"], record) == 0
     assert list(lacking(record)) == ["libnvsdm=580.126.20"]

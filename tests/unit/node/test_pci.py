@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from deploy.node import acs, pci
+from b200kit.node.facts import acs, pci
 
 ROOT_PORT, UPSTREAM, DOWNSTREAM = "0000:88:01.0", "0000:89:00.0", "0000:8a:00.0"
 SWITCH = f"devices/pci0000:88/{ROOT_PORT}/{UPSTREAM}/{DOWNSTREAM}"

@@ -11,9 +11,9 @@ from pathlib import Path
 
 import pytest
 
-from deploy.core.sockets import address, connected
-from deploy.node import peers
-from deploy.node.mainpid import MainPidGone
+from b200kit.node.lib.main_pid import MainPidGone
+from b200kit.node.serving import group_peers
+from b200kit.node.serving.sockets import address, connected
 
 HEAD = (
     "  sl  local_address rem_address   st tx_queue rx_queue tr tm->when retrnsmt   uid  timeout\n"
@@ -56,17 +56,17 @@ def looks(*found: list[str]) -> Iterator[list[str]]:
 
 def test_member_waits_until_all_are_joined() -> None:
     seen = looks(["a", "b"], ["b"], [])
-    assert peers.wait(lambda: next(seen), 0.001, lambda: True) in ([], ["b"])
-    assert peers.wait(lambda: [], 0, lambda: True) == []
+    assert group_peers.wait(lambda: next(seen), 0.001, lambda: True) in ([], ["b"])
+    assert group_peers.wait(lambda: [], 0, lambda: True) == []
 
 
 def test_member_that_is_not_joined_in_time_names_who_is_missing() -> None:
-    assert peers.wait(lambda: ["10.1.0.2"], 0, lambda: True) == ["10.1.0.2"]
+    assert group_peers.wait(lambda: ["10.1.0.2"], 0, lambda: True) == ["10.1.0.2"]
 
 
 def test_member_whose_engine_died_waits_for_nobody() -> None:
     with pytest.raises(MainPidGone):
-        peers.wait(lambda: ["10.1.0.2"], 60, lambda: False)
+        group_peers.wait(lambda: ["10.1.0.2"], 60, lambda: False)
 
 
 def test_peer_is_lost_only_after_two_looks_in_a_row() -> None:
@@ -77,7 +77,7 @@ def test_peer_is_lost_only_after_two_looks_in_a_row() -> None:
         taken.append(next(seen))
         return taken[-1]
 
-    assert peers.watch(missing, 0) == ["b"]
+    assert group_peers.watch(missing, 0) == ["b"]
     assert len(taken) == 5
 
 
@@ -88,8 +88,8 @@ def test_own_connections_are_found_in_the_real_tables(tmp_path: Path) -> None:
     config.write_text(json.dumps(document))
     with socket.create_server(("127.0.0.1", 0)) as server, socket.socket() as client:
         client.connect(server.getsockname())
-        assert peers.load(config).missing() == []
-    elsewhere = peers.Member("u", os.getuid(), ("198.51.100.7",))
+        assert group_peers.load(config).missing() == []
+    elsewhere = group_peers.Member("u", os.getuid(), ("198.51.100.7",))
     assert elsewhere.missing() == ["198.51.100.7"]
 
 
@@ -98,5 +98,5 @@ def test_node_without_a_group_is_told_so(
 ) -> None:
     config = tmp_path / "serving.json"
     config.write_text("{}")
-    assert peers.main(["--config", str(config), "--watch"]) == 2
+    assert group_peers.main(["--config", str(config), "--watch"]) == 2
     assert "tells of no group" in capsys.readouterr().err

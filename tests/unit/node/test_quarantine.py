@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from deploy.node import drain, quarantine
+from b200kit.node.maintenance import quarantine
+from b200kit.node.serving.gateway import drain
 
 
 @pytest.fixture(autouse=True)

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from deploy.node import readings
+from b200kit.node.lib import readings
 
 
 def test_failing_reader_gives_its_error_as_the_reason() -> None:

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from deploy.node import reset_gpus
-from deploy.node.reset_gpus import CDI, DCGM, MANAGER, PERSISTENCED, Recipe, Refused
+from b200kit.node.maintenance import reset_gpus
+from b200kit.node.maintenance.reset_gpus import CDI, DCGM, MANAGER, PERSISTENCED, Recipe, Refused
 
 DAEMONS = (*CDI, DCGM, PERSISTENCED, MANAGER)
 

@@ -10,7 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from deploy.node import acs, acs_off, kernel, pci, settings
+from b200kit.node.facts import acs, kernel, pci, settings
+from b200kit.node.host import acs_off
 from tests.lab import scenario
 from tests.lab.firmware.lab_firmware import grub
 from tests.lab.firmware.lab_firmware import pci as firmware

@@ -12,7 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from deploy.node import fetch, share
+from b200kit.node.weights import fetch
+from b200kit.node.weights import server as share
 
 FILES = {"config.json": b"{}", "weights/a.bin": bytes(range(256)) * 64}
 Ask = Callable[..., "tuple[int, bytes, dict[str, str]]"]

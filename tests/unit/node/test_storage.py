@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from deploy.node import storage
+from b200kit.node.facts import storage
 
 MOUNTINFO = """\
 22 1 259:2 / / rw,relatime shared:1 - ext4 /dev/nvme0n1p2 rw

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from deploy.node import placement, system
+from b200kit.node.facts import processes, system
 
 SHOW = """\
 LoadState=loaded
@@ -114,12 +114,12 @@ def test_host_identity_is_read() -> None:
 
 
 def test_processes_of_a_unit_that_does_not_run_are_none() -> None:
-    assert placement.processes({"a.service": {"control_group": ""}}, ["a.service"]) == []
+    assert processes.processes({"a.service": {"control_group": ""}}, ["a.service"]) == []
 
 
 def test_processes_of_a_unit_that_was_not_read_are_unmeasured() -> None:
     units = {"a.service": {"unmeasured": "no bus"}}
-    assert placement.processes(units, ["a.service"])[0]["pid"] == {"unmeasured": "no bus"}
+    assert processes.processes(units, ["a.service"])[0]["pid"] == {"unmeasured": "no bus"}
 
 
 @pytest.mark.parametrize(
@@ -132,5 +132,5 @@ def test_processes_of_a_unit_that_was_not_read_are_unmeasured() -> None:
     ],
 )
 def test_memory_policy_is_read(line: str, nodes: str) -> None:
-    match = placement.BOUND.search(line)
+    match = processes.BOUND.search(line)
     assert (match.group(1) if match else "") == nodes

@@ -10,9 +10,10 @@ from typing import Any
 
 import pytest
 
-from deploy.core.expectation import Expectation
-from deploy.node import fetch, model_files, weights
-from deploy.node.gate import parts
+from b200kit.node.facts import models
+from b200kit.node.gate import parts
+from b200kit.node.state.expectation import Expectation
+from b200kit.node.weights import fetch, model_files
 
 FILES = {"config.json": b"{}", "weights/a.bin": b"w" * 5000}
 
@@ -38,7 +39,7 @@ def revision(tmp_path: Path) -> str:
 def read(folder: Path, revision: str, **more: Any) -> dict[str, Any]:
     """The reading of a revision below folder/models."""
     ask = {"root": str(folder / "models"), "model": "m", "revision": revision, **more}
-    return weights.weights(ask)
+    return models.weights(ask)
 
 
 def rot(path: Path) -> None:
@@ -106,9 +107,9 @@ def test_nothing_is_hashed_for_an_observation(
 def test_drop_removes_a_revision_and_refuses_everything_else(tmp_path: Path, revision: str) -> None:
     root = tmp_path / "models"
     for path in (root, root / "m", tmp_path / "store", root / "m" / revision / "weights"):
-        assert weights.main(["drop", "--dest", str(path), "--root", str(root)]) == 1
+        assert models.main(["drop", "--dest", str(path), "--root", str(root)]) == 1
         assert path.exists()
-    assert weights.main(["drop", "--dest", str(root / "m" / revision), "--root", str(root)]) == 0
+    assert models.main(["drop", "--dest", str(root / "m" / revision), "--root", str(root)]) == 0
     assert list(root.iterdir()) == []
 
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from deploy.node import xid
+from b200kit.node.facts import xid
 
 BUS = "NVRM: Xid (PCI:0000:8F:00): 79, pid=1234, name=python3, GPU has fallen off the bus."
 SWITCH = "nvidia-nvswitch0: SXid (PCI:0000:05:00.0): 20034, Fatal, Link 30 LTSSM Fault Up"

@@ -7,12 +7,13 @@ from types import SimpleNamespace
 
 import pytest
 
-from deploy import power, reboot
-from deploy.acts import ActFailed, ActRefused, power_cycle
-from deploy.acts.power_cycle import ACT
-from deploy.core.spec_parts import SecretRef
-from deploy.core.spec_reprovision import Bmc
-from deploy.run import Node
+from b200kit.inventory.keys.parts import SecretRef
+from b200kit.inventory.keys.reprovision import Bmc
+from b200kit.operations import reboot
+from b200kit.reprovision import power
+from b200kit.reprovision.actions import ActFailed, ActRefused, power_cycle
+from b200kit.reprovision.actions.power_cycle import ACT
+from b200kit.run.node import Node
 from tests.fake.machine import Machine
 from tests.unit.deploy.nodes import connected
 from tests.unit.deploy.test_reboot import Clock

@@ -8,12 +8,14 @@ from typing import Any
 
 import pytest
 
-from deploy import pinning, reboot, reimage
-from deploy.acts import ActFailed, ActRefused
-from deploy.acts import reimage as act
-from deploy.acts.reimage import ACT
-from deploy.reimage import Progress, Unreached
-from deploy.run import Node
+from b200kit.operations import reboot
+from b200kit.reprovision import reimage
+from b200kit.reprovision.actions import ActFailed, ActRefused
+from b200kit.reprovision.actions import reimage as act
+from b200kit.reprovision.actions.reimage import ACT
+from b200kit.reprovision.reimage import Progress, Unreached
+from b200kit.run import host_keys
+from b200kit.run.node import Node
 from tests.fake.machine import Machine
 from tests.unit.core.test_known_hosts import NEW, OLD, OTHER
 from tests.unit.deploy.nodes import connected
@@ -53,8 +55,8 @@ def node(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Make:
     monkeypatch.setattr(reboot, "wait_until_back", lambda *_: "back")
     hosts = tmp_path / "known_hosts"
     hosts.write_text(f"n01 {OLD}\nn02 {OTHER}\n")
-    pins = pinning.Pins((hosts,), "n01")
-    monkeypatch.setattr(pinning, "of", lambda host: pins)
+    pins = host_keys.Pins((hosts,), "n01")
+    monkeypatch.setattr(host_keys, "of", lambda host: pins)
 
     def make(system: System, **changes: Any) -> Node:
         monkeypatch.setattr(reimage, "of", lambda node: system)
@@ -65,7 +67,7 @@ def node(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Make:
 
 
 def pinned(node: Node) -> tuple[str, ...]:
-    return pinning.of(node.connected().host).keys()
+    return host_keys.of(node.connected().host).keys()
 
 
 def perform(node: Node, said: list[str] | None = None) -> str:
@@ -157,10 +159,10 @@ def test_node_that_answers_with_another_key_is_refused(
 def test_killed_run_finds_its_new_key_pinned_and_makes_no_second_image(
     node: Make, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("deploy.remote.Remote.connect_anew", lambda remote: None)
+    monkeypatch.setattr("b200kit.run.remote.Remote.connect_anew", lambda remote: None)
     made = node(System(Progress((), True, (NEW,))))
     monkeypatch.setattr(reboot, "boot_id", lambda remote: "b1")
     assert ACT.facts(made) == {"host_keys": [OLD], "boot_id": "b1", "installation": 1}
     assert ACT.probe(made, INTENT) is None
-    pinning.of(made.connected().host).replace([NEW])
+    host_keys.of(made.connected().host).replace([NEW])
     assert str(ACT.probe(made, INTENT)).startswith("already done")

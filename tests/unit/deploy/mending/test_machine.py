@@ -20,17 +20,16 @@ from typing import Any
 
 import pytest
 
-from deploy.acts import ActFailed, ActRefused, Intent, Say
-from deploy.core import audit, ladder, lifecycle
-from deploy.core.ladder import Decision, Limits
-from deploy.core.lifecycle import State
-from deploy.core.rungs import Rung
-from deploy.core.transaction import Transaction
-from deploy.core.verdict import Action, Finding, Status
-from deploy.mending import ledger
-from deploy.mending.ledger import Held, Ledger
-from deploy.mending.machine import Doing, Machine, NotFit, Stopped
-from deploy.run import Node
+from b200kit.inventory.keys.rungs import Rung
+from b200kit.node.state.verdict import Action, Finding, Status
+from b200kit.reprovision import audit, escalation, ledger, states
+from b200kit.reprovision.actions import ActFailed, ActRefused, Intent, Say
+from b200kit.reprovision.escalation import Decision, Limits
+from b200kit.reprovision.ledger import Held, Ledger
+from b200kit.reprovision.state_machine import Doing, Machine, NotFit, Stopped
+from b200kit.reprovision.states import State
+from b200kit.reprovision.transaction import Transaction
+from b200kit.run.node import Node
 
 FAULT = Finding("no driver", Status.FAIL, action=Action.REBOOT, part="GPU 4", check="driver.loaded")
 BUDGET: dict[Rung, int] = dict.fromkeys((rung for rung in Rung if rung is not Rung.REPLACE), 1)
@@ -118,13 +117,13 @@ class Killer:
 
 def decide(tx: Transaction, budget: Mapping[Rung, int] = BUDGET) -> Decision:
     """By the ladder, each rung once."""
-    return ladder.choose(tx.findings, tx.tries, Limits(budget, 86_400), time.time())
+    return escalation.choose(tx.findings, tx.tries, Limits(budget, 86_400), time.time())
 
 
 def run(
     folder: Path, cure: Rung | None, kill: Kill, budget: Mapping[Rung, int] = BUDGET
 ) -> Transaction:
-    """One run of the controller over the node, as deploy/mending/run.py does it."""
+    """One run of the controller over the node, as b200kit/reprovision/run.py does it."""
     world = World(folder, cure)
     ledger = Ledger(folder, "n1", "alice@ctl pid 1", "run", 600)
     tx = ledger.claim()
@@ -234,21 +233,19 @@ def test_killed_again_and_again_it_ends_all_the_same(
     assert World(tmp_path, Rung.POWER_CYCLE).rungs() == {"reboot": 1, "power-cycle": 1}
 
 
-@pytest.mark.parametrize(
-    "step", lifecycle.TABLE, ids=lambda step: f"{step.start.value}-{step.name}"
-)
+@pytest.mark.parametrize("step", states.TABLE, ids=lambda step: f"{step.start.value}-{step.name}")
 def test_every_step_of_the_table_leads_from_a_state_to_states_that_there_are(
-    step: lifecycle.Step,
+    step: states.Step,
 ) -> None:
-    names = {entry.start for entry in lifecycle.TABLE}
+    names = {entry.start for entry in states.TABLE}
     assert {step.end, step.back} <= names
-    assert lifecycle.step(step.start, step.name) is step
+    assert states.step(step.start, step.name) is step
 
 
 def test_every_state_can_come_back_to_serving() -> None:
     reach = {State.SERVING}
     for _ in State:
-        reach |= {entry.start for entry in lifecycle.TABLE if entry.end in reach}
+        reach |= {entry.start for entry in states.TABLE if entry.end in reach}
     assert reach == set(State)
 
 

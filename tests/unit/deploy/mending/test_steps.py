@@ -11,17 +11,16 @@ from typing import Any
 
 import pytest
 
-from deploy import traffic
-from deploy.acts import ActFailed, ActRefused, act_of
-from deploy.core.ladder import Try
-from deploy.core.lifecycle import TABLE, State
-from deploy.core.rungs import Rung
-from deploy.core.transaction import Transaction
-from deploy.core.verdict import Action, Finding, Status, Verdict
-from deploy.mending import bring_up, node_copy, steps
-from deploy.mending.machine import NotFit
-from deploy.run import Node, StageFailed
-from deploy.stages import pipeline
+from b200kit.inventory.keys.rungs import Rung
+from b200kit.node.state.verdict import Action, Finding, Status, Verdict
+from b200kit.reprovision import node_copy, provision, steps, traffic
+from b200kit.reprovision.actions import ActFailed, ActRefused, act_of
+from b200kit.reprovision.escalation import Try
+from b200kit.reprovision.state_machine import NotFit
+from b200kit.reprovision.states import TABLE, State
+from b200kit.reprovision.transaction import Transaction
+from b200kit.run.node import Node, StageFailed
+from b200kit.stages import pipeline
 from tests.unit.deploy import nodes
 
 ROOT = Path(__file__).resolve().parents[4]
@@ -46,8 +45,8 @@ def test_bring_up_of_a_mended_node_is_that_of_b200_py() -> None:
     after = {words[n - 1]: word for n, word in enumerate(words) if word in BETWEEN}
     assert len([word for word in words if word not in BETWEEN]) == len(stages)
     assert list(after) == ["driver.STAGE", "bandwidth.STAGE", "smoke.STAGE"]
-    assert list(bring_up.AFTER) == ["driver", "bandwidth", "smoke"]
-    assert set(bring_up.AFTER) <= set(stages)
+    assert list(provision.AFTER) == ["driver", "bandwidth", "smoke"]
+    assert set(provision.AFTER) <= set(stages)
 
 
 def test_every_state_and_step_is_described_in_the_words_of_the_code() -> None:
@@ -132,7 +131,7 @@ def verdict(*actions: Action) -> Verdict:
 def test_stage_that_failed_climbs_only_where_the_node_is_at_fault(
     found: Verdict, climbs: bool, node: Node, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(bring_up, "judged", lambda node: found)
+    monkeypatch.setattr(provision, "judged", lambda node: found)
     monkeypatch.setattr(steps, "unreachable", lambda node: None)
     error = steps._cause_of(node, StageFailed("the mirror is away"))
     assert isinstance(error, NotFit) is climbs

@@ -12,11 +12,11 @@ from typing import Any
 
 import pytest
 
-from deploy.acts import ActRefused
-from deploy.core.spec_parts import SecretRef
-from deploy.core.spec_reprovision import Bmc
-from deploy.power import ipmi
-from deploy.secrets import Secret
+from b200kit.inventory.keys.parts import SecretRef
+from b200kit.inventory.keys.reprovision import Bmc
+from b200kit.inventory.secrets import Secret
+from b200kit.reprovision.actions import ActRefused
+from b200kit.reprovision.power import ipmi
 
 CANARY = "canary-ipmi-p4ssw0rd"
 CHATTER = "Loading IANA PEN Registry...\nUnable to Get Channel Cipher Suites\n"

@@ -15,11 +15,11 @@ from typing import Any
 import pytest
 import sushy  # type: ignore[import-untyped]
 
-from deploy.acts import ActRefused
-from deploy.core.spec_parts import SecretRef
-from deploy.core.spec_reprovision import Bmc
-from deploy.power import redfish
-from deploy.secrets import Secret
+from b200kit.inventory.keys.parts import SecretRef
+from b200kit.inventory.keys.reprovision import Bmc
+from b200kit.inventory.secrets import Secret
+from b200kit.reprovision.actions import ActRefused
+from b200kit.reprovision.power import redfish
 from tests.lab.bmc import USER, Service
 from tests.lab.bmc_system import system_id
 

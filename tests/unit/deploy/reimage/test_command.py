@@ -11,11 +11,11 @@ from typing import cast
 
 import pytest
 
-from deploy.acts import ActFailed, ActRefused
-from deploy.core.spec_reprovision import Reimage
-from deploy.reimage import Progress
-from deploy.reimage.command import System
-from deploy.run import Node
+from b200kit.inventory.keys.reprovision import Reimage
+from b200kit.reprovision.actions import ActFailed, ActRefused
+from b200kit.reprovision.reimage import Progress
+from b200kit.reprovision.reimage.command import System
+from b200kit.run.node import Node
 from tests.unit.core.test_known_hosts import NEW
 
 INTENT = {"id": "a1"}

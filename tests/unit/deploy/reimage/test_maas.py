@@ -8,12 +8,12 @@ from typing import Any, cast
 
 import pytest
 
-from deploy.acts import ActFailed, ActRefused
-from deploy.core.spec_reprovision import Reimage
-from deploy.reimage import Progress, Unreached
-from deploy.reimage.maas import MARKER, System
-from deploy.run import Node
-from deploy.secrets import Secret
+from b200kit.inventory.keys.reprovision import Reimage
+from b200kit.inventory.secrets import Secret
+from b200kit.reprovision.actions import ActFailed, ActRefused
+from b200kit.reprovision.reimage import Progress, Unreached
+from b200kit.reprovision.reimage.maas import MARKER, System
+from b200kit.run.node import Node
 from tests.unit.core.test_known_hosts import NEW, OLD
 from tests.unit.deploy.reimage.maas_api import KEY, SYSTEM, Maas, serving
 

@@ -11,13 +11,12 @@ from typing import Any
 
 import pytest
 
-from deploy.core import spec as specs
-from deploy.core import tuning_words
-from deploy.core.spec import NodeSpec
-from deploy.core.spec_tune import Tune
-from deploy.run import Node, StageFailed
-from deploy.tuning import store, write
-from deploy.tuning.run import Tuning
+from b200kit.inventory import spec as specs
+from b200kit.inventory.keys.tuning import Tune
+from b200kit.inventory.spec import NodeSpec
+from b200kit.run.node import Node, StageFailed
+from b200kit.tuning import fragment, store, write
+from b200kit.tuning.run import Tuning
 from tests.fake.machine import Machine, measured
 from tests.unit.deploy import nodes
 from tests.unit.deploy.specs import CATALOGUE, data
@@ -275,7 +274,7 @@ def test_node_where_nothing_serves_yet_is_refused(tmp_path: Path) -> None:
 def test_choice_is_proven_by_reading_it_back(live: tuple[Node, Machine]) -> None:
     node, _ = live
     found = tune(node)
-    text = tuning_words.fragment(found, "run-1", "2026-11-22T00:00:00Z")
+    text = fragment.fragment(found, "run-1", "2026-11-22T00:00:00Z")
     layout = found["chosen"]["layout"]
     spec = write.prove(text, layout, parser(node))
     assert (spec.replicas, spec.tensor_parallel) == (2, 4)

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from deploy.tuning import store
+from b200kit.tuning import store
 
 LINE = {"kind": "cell", "key": "k", "cell": {"rate": 4.0}}
 
