@@ -11,7 +11,7 @@ from pyinfra.api.state import State
 
 from b200kit.catalog import load
 from b200kit.inventory import secrets
-from b200kit.inventory import spec as specs
+from b200kit.inventory.parse import parse
 from b200kit.inventory.secrets import Secret
 from b200kit.inventory.spec import NodeSpec
 from b200kit.run.node import Node
@@ -40,7 +40,7 @@ def told(of: Node, **changes: Any) -> Node:
 
 
 def _asked(data: dict[str, Any]) -> tuple[NodeSpec, dict[str, Secret]]:
-    spec = specs.parse(data, load.load())
+    spec = parse(data, load.load())
     assert isinstance(spec, NodeSpec), spec
     found, problems = secrets.resolve(spec)
     assert not problems, problems

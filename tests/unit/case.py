@@ -9,6 +9,7 @@ from itertools import zip_longest
 from typing import Any
 
 from b200kit.catalog import load
+from b200kit.inventory.settings import problems
 from b200kit.node.host import settings_table as settings
 from b200kit.node.state.verdict import Finding
 from tests.unit import node_schema, paths, states
@@ -84,7 +85,7 @@ class Case:
     def managed(self) -> Json:
         """The settings of an inventory that says what this case says; ValueError if it may not."""
         known, overrides = load.load().settings, list(self.settings.items())
-        for problem in settings.problems(overrides, known):
+        for problem in problems(overrides, known):
             raise ValueError(f"{problem.key}: {problem.message}")
         return settings.expected(known, overrides)
 

@@ -12,11 +12,8 @@ import yaml
 
 from b200kit.catalog import engines, hardware
 from b200kit.catalog.types import Catalogue, Hardware, Model
-from b200kit.inventory import settle
-from b200kit.inventory.spec import NodeSpec
 from b200kit.node.host import settings_table
 from b200kit.node.host.settings_table import Setting
-from b200kit.node.placement.layout import Shape
 from b200kit.sizing import model_config
 from b200kit.sizing.model_config import ModelError
 
@@ -54,21 +51,6 @@ def _hardware(name: str, document: dict[str, Any]) -> Hardware:
         minimum_driver=expect["minimum_driver"]["value"],
         gpu_bytes=int((expect["memory.floor"]["value"] << 20) * _VISIBLE) if one_kind else 0,
     )
-
-
-def of(spec: NodeSpec) -> Catalogue:
-    """The catalogue with the site's own model, if the spec has one."""
-    return having(load(), spec.model, spec.model_config)
-
-
-def model_of(spec: NodeSpec) -> Model:
-    """The model that a node serves: the catalogue's, or the site's own by its config.json."""
-    return of(spec).models[spec.model]
-
-
-def shape_of(spec: NodeSpec) -> Shape:
-    """What each replica of a node is like, KV tokens included where they can be computed."""
-    return settle.shape(spec, of(spec))
 
 
 def having(known: Catalogue, name: object, path: object) -> Catalogue:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from b200kit.inventory import engine_rules
+from b200kit.engines.flags import Known
 from b200kit.node.host.settings_table import Setting
 from b200kit.sizing.model_config import Dimensions
 
@@ -47,4 +47,4 @@ class Catalogue:
     hardware: Mapping[str, Hardware]
     models: Mapping[str, Model]
     settings: Mapping[str, Setting] = field(default_factory=dict)
-    engines: Mapping[str, engine_rules.Known] = field(default_factory=dict)
+    engines: Mapping[str, Known] = field(default_factory=dict)

@@ -7,9 +7,9 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from b200kit.catalog import load
 from b200kit.converge import handlers
 from b200kit.converge.apt import install as install
+from b200kit.inventory import shape as shapes
 from b200kit.node.lib.error_line import unit_cause
 from b200kit.node.placement.layout import Replica
 from b200kit.node.state import drift
@@ -65,7 +65,7 @@ def nothing(node: Node, layout: Sequence[Replica]) -> Wanted:
 
 def nominal_layout(node: Node) -> list[Replica]:
     """A layout that names the right paths before any GPU has been seen."""
-    shape = load.shape_of(node.spec)
+    shape = shapes.shape_of(node.spec)
     return [
         Replica(number, (), (), (0,), "0", port, **vars(shape))
         for number, port in enumerate(node.spec.ports())

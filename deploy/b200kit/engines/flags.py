@@ -165,3 +165,11 @@ def numbers(version: str) -> tuple[int, ...]:
 def open_advisories(version: str, advisories: Iterable[Advisory]) -> Iterator[Advisory]:
     """The weaknesses a version has."""
     return (known for known in advisories if below(version, known.fixed))
+
+
+@dataclass(frozen=True)
+class Known:
+    """What this checkout knows of an engine: the versions it has lists of, and their weaknesses."""
+
+    versions: Mapping[str, Version] = field(default_factory=dict)
+    advisories: tuple[Advisory, ...] = ()

@@ -8,10 +8,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
 
 from b200kit.engines.contract import EngineKind, Scalar
-from b200kit.engines.flags import Advisory, Version, open_advisories
+from b200kit.engines.flags import Advisory, Known, Version, open_advisories
 from b200kit.inventory.keys.parsers import Problem
 from b200kit.inventory.keys.parts import Engine
 
@@ -25,14 +24,6 @@ _SECRET_VALUE = re.compile(r"(hf_[A-Za-z0-9]{20,}|sk-[A-Za-z0-9_-]{20,}|AKIA[A-Z
 _PIN = re.compile(r"^([A-Za-z0-9._-]+)==([^\s;\\]+)", re.MULTILINE)
 _COMMIT = re.compile(r"[0-9a-f]{40}")
 _OFF = ("", "0", "false", "False")
-
-
-@dataclass(frozen=True)
-class Known:
-    """What this checkout knows of an engine: the versions it has lists of, and their weaknesses."""
-
-    versions: Mapping[str, Version] = field(default_factory=dict)
-    advisories: tuple[Advisory, ...] = ()
 
 
 def problems(

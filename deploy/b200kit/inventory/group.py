@@ -9,19 +9,14 @@ from __future__ import annotations
 
 import ipaddress
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from b200kit import engines
-from b200kit.inventory.keys import parsers
-from b200kit.inventory.keys.parsers import Problem, setting
-from b200kit.inventory.keys.parts import PORT
+from b200kit.catalog.types import Catalogue
+from b200kit.inventory.keys.group import Group
+from b200kit.inventory.keys.parsers import Problem
+from b200kit.inventory.spec import NodeSpec
 
-if TYPE_CHECKING:
-    from b200kit.catalog.types import Catalogue
-    from b200kit.inventory.spec import NodeSpec
-
-JOINS = ("pipeline", "tensor", "data")
 # Besides the fixed ports, ranks meet on ports that the kernel gives them (seen with ss, vLLM
 # 0.32.0): net.ipv4.ip_local_port_range is this by default.
 EPHEMERAL = "32768-60999"
@@ -30,30 +25,6 @@ _ALIKE = (
     *("group", "model", "model_revision", "engine", "tensor_parallel", "data_parallel"),
     *("max_model_len", "max_num_seqs", "max_num_batched_tokens", "replica_flags", "numa_policy"),
 )
-
-
-@dataclass(frozen=True)
-class Group:
-    """Nodes that serve one model as one engine; every member's inventory has the same."""
-
-    name: str = setting(parsers.text, "name of the group")
-    members: tuple[tuple[str, str], ...] = setting(
-        parsers.table(parsers.address),
-        "its nodes: name in the inventory to address on the network between them",
-    )
-    head: str = setting(parsers.text, "the member that answers requests, and that the others find")
-    interface: str = setting(
-        parsers.matching(r"[A-Za-z0-9_.=^,-]{1,64}", 'a network interface such as "ens1f0np0"'),
-        "interface that has these addresses, for NCCL and gloo",
-    )
-    join: str = setting(
-        parsers.one_of(*JOINS),
-        "how they share the model: pipeline (layers), tensor (each layer), "
-        "data (experts; each node has requests of its own)",
-        "pipeline",
-    )
-    port: int = setting(PORT, "port of the head on which members meet", 29501)
-    rpc_port: int = setting(PORT, 'a second one, with join = "data"', 29550)
 
 
 def part(group: Group | None, host: str) -> engines.Group | None:

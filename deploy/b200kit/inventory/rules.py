@@ -4,20 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from b200kit import engines
 from b200kit.catalog.types import Catalogue, Hardware
-from b200kit.inventory import engine_rules, group, settle
+from b200kit.engines.flags import Known
+from b200kit.inventory import engine_rules, firewall, group, settings, settle
 from b200kit.inventory.keys import fleet, gateway, reprovision, storage, weights
 from b200kit.inventory.keys.driver_version import branch, version_tuple
 from b200kit.inventory.keys.parsers import Problem
 from b200kit.inventory.keys.parts import SecretRef
-from b200kit.node.facts import nft_rules
-from b200kit.node.host import settings_table
-
-if TYPE_CHECKING:
-    from b200kit.inventory.spec import NodeSpec
+from b200kit.inventory.spec import NodeSpec
 
 
 def problems(spec: NodeSpec, catalogue: Catalogue) -> Iterator[Problem]:
@@ -34,11 +31,11 @@ def problems(spec: NodeSpec, catalogue: Catalogue) -> Iterator[Problem]:
     yield from group.problems(spec, catalogue)
     yield from _engine_from(spec)
     if spec.firewall:
-        yield from nft_rules.problems(spec.firewall, spec.gateway_bind, spec.gateway_port)
+        yield from firewall.problems(spec.firewall, spec.gateway_bind, spec.gateway_port)
     if spec.storage:
         yield from storage.problems(spec.storage)
     yield from weights.problems(spec.weights, spec.gateway_port, spec.ports())
-    yield from settings_table.problems(spec.settings, catalogue.settings)
+    yield from settings.problems(spec.settings, catalogue.settings)
     yield from gateway.problems(spec.gateway, spec.gateway_bind, spec.replicas, bool(spec.api_key))
     yield from gateway.floor_problems(spec.serving_floor, spec.replicas)
     yield from reprovision.problems(spec)
@@ -115,7 +112,7 @@ def _unlike_engine(spec: NodeSpec, catalogue: Catalogue) -> Iterator[Problem]:
     """Flags, variables and versions that the engine does not take, or should not be served with."""
     model = catalogue.models.get(spec.model)
     own = engines.flags_of(replace(spec.engine, flags=()), model.flags if model else ())
-    known = catalogue.engines.get(spec.engine.name, engine_rules.Known())
+    known = catalogue.engines.get(spec.engine.name, Known())
     kind = engines.of(spec.engine)
     yield from engine_rules.problems(kind, spec.engine, known, own)
     for number, flags in spec.replica_flags:

@@ -8,7 +8,8 @@ from pathlib import Path
 
 from b200kit.inventory.keys.parsers import Problem
 from b200kit.inventory.keys.parts import SecretRef
-from b200kit.inventory.spec import NodeSpec, secret_references
+from b200kit.inventory.rules import secret_references
+from b200kit.inventory.spec import NodeSpec
 
 # Those the serving units and the node program read; the others are for the gateway alone.
 NAMES = ("api_key", "hf_token")

@@ -7,19 +7,16 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 from b200kit.catalog.types import Catalogue, Hardware, Model
 from b200kit.inventory.keys.parsers import Problem
+from b200kit.inventory.spec import NodeSpec
 from b200kit.node.lib import cpulist
 from b200kit.node.placement.layout import Shape
 from b200kit.sizing import fit, kv_cache_formats, memory, planner
 from b200kit.sizing.fit import Asked, Impossible, Machine, Subject
 from b200kit.sizing.model_config import ModelError
-
-if TYPE_CHECKING:
-    from b200kit.inventory.spec import NodeSpec
-    from b200kit.sizing.planner import Plan
+from b200kit.sizing.planner import Plan
 
 # Flags under which a model takes a longer context than its config.json says.
 _LONGER = ("hf-overrides", "rope-scaling", "hf-config-path")

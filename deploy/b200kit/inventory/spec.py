@@ -7,20 +7,13 @@ controller finds it.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 
-from b200kit.catalog.types import Catalogue as Catalogue
-from b200kit.catalog.types import Hardware as Hardware
-from b200kit.catalog.types import Model as Model
-from b200kit.inventory import rules, settle
-from b200kit.inventory.group import Group
 from b200kit.inventory.keys import parsers
-from b200kit.inventory.keys.driver_version import branch as branch
-from b200kit.inventory.keys.driver_version import version_tuple as version_tuple
 from b200kit.inventory.keys.fleet import Fleet
 from b200kit.inventory.keys.gateway import Gateway
-from b200kit.inventory.keys.parsers import Problem, setting
+from b200kit.inventory.keys.group import Group
+from b200kit.inventory.keys.parsers import setting
 from b200kit.inventory.keys.parts import (
     PORT,
     URL,
@@ -36,7 +29,6 @@ from b200kit.inventory.keys.parts import (
 from b200kit.inventory.keys.reprovision_mixin import Mended
 from b200kit.inventory.keys.tuning import Tune
 from b200kit.inventory.keys.weights import Weights
-from b200kit.inventory.rules import secret_references as secret_references
 from b200kit.node.state.warmup_features import FEATURES
 
 _PACKAGE_VERSION, _VERSION_SHAPE = r"\d[\w.:+~-]*", 'a package version such as "4.4.1-1"'
@@ -292,12 +284,3 @@ class NodeSpec(Mended):
         """Port of each replica, in replica order."""
         first = self.gateway_port + 1
         return self.replica_ports or tuple(range(first, first + self.replicas))
-
-
-def parse(data: Mapping[str, object], catalogue: Catalogue) -> NodeSpec | list[Problem]:
-    """The node's spec, or every problem in *data* (all of them, so that one edit mends all)."""
-    spec = parsers.parse_mapping(NodeSpec, data)
-    if isinstance(spec, list):
-        return spec
-    settled, problems = settle.settle(spec, catalogue)
-    return [*problems, *rules.problems(settled, catalogue)] or settled

@@ -22,9 +22,9 @@ from b200kit.catalog import load
 from b200kit.converge.stage import nominal_layout
 from b200kit.inventory import engine_rules, openpgp, secrets
 from b200kit.inventory import group as groups
-from b200kit.inventory import spec as specs
 from b200kit.inventory.keys import fleet, reprovision
 from b200kit.inventory.keys.parsers import Problem
+from b200kit.inventory.parse import parse
 from b200kit.inventory.spec import NodeSpec
 from b200kit.operations import recorder
 from b200kit.run.node import Node
@@ -127,7 +127,7 @@ def _spec(host: Host, changes: Mapping[str, object] | None = None) -> NodeSpec |
         known = load.having(load.load(), data.get("model"), data.get("model_config"))
     except ModelError as error:
         return [Problem("model_config", str(error))]
-    return specs.parse(data, known)
+    return parse(data, known)
 
 
 def _of_groups(state: State) -> Iterator[str]:

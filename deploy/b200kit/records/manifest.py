@@ -7,7 +7,6 @@ lacks a needed field is not stored: it could neither be repeated nor compared.
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -19,12 +18,6 @@ from b200kit.records.manifest_fields import FIELDS, Field, Role
 SCHEMA = "b200kit/run-manifest/1"
 _ABSENT_IS_A_VALUE = ("state.", "asked.")
 _BY_NAME = {field.name: field for field in FIELDS}
-_LIBRARIES = {
-    "torch": r"torch",
-    "nccl": r"nvidia-nccl-cu\d+",
-    "flashinfer": r"flashinfer-python",
-    "cuda": r"nvidia-cuda-runtime(-cu\d+)?",
-}
 
 
 @dataclass(frozen=True)
@@ -162,18 +155,3 @@ def shown(value: object) -> str:
 def field(name: str) -> Field:
     """The row of a field."""
     return _BY_NAME[name]
-
-
-def libraries(lock: str) -> dict[str, str]:
-    """Versions of the libraries that decide speed, from a hash-locked requirements file."""
-    return named(re.findall(r"^([A-Za-z0-9._-]+)==([^\s;\\]+)", lock, re.MULTILINE))
-
-
-def named(packages: Iterable[tuple[str, str]]) -> dict[str, str]:
-    """The versions among (package, version) of the libraries that decide speed, by our names."""
-    found: dict[str, set[str]] = {}
-    for name, version in packages:
-        for ours, pattern in _LIBRARIES.items():
-            if re.fullmatch(pattern, name.lower().replace("_", "-")):
-                found.setdefault(ours, set()).add(version)
-    return {ours: ", ".join(sorted(versions)) for ours, versions in found.items()}

@@ -9,7 +9,8 @@ from dataclasses import replace
 from typing import Any
 
 from b200kit import engines
-from b200kit.catalog import load
+from b200kit.inventory import shape
+from b200kit.node.serving.libraries import libraries
 from b200kit.records import manifest as run_manifest
 from b200kit.records import manifest_sources
 from b200kit.run.node import Node
@@ -68,7 +69,7 @@ def _told(node: Node) -> dict[str, Any]:
 
 
 def _quantization(node: Node) -> object:
-    known = load.model_of(node.spec).dimensions
+    known = shape.model_of(node.spec).dimensions
     return known.weights if known else {"unmeasured": "nothing is known of the model's size"}
 
 
@@ -76,4 +77,4 @@ def _libraries(node: Node) -> dict[str, str]:
     """Library versions by the hash-locked file that the engine was installed from."""
     if node.spec.engine.image:
         return {"unmeasured": "the engine is an image; what is in it was not read"}
-    return run_manifest.libraries(engine_install.requirements(node).decode("utf-8", "replace"))
+    return libraries(engine_install.requirements(node).decode("utf-8", "replace"))

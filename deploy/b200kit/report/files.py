@@ -11,6 +11,7 @@ from pathlib import Path
 from b200kit.report.content.findings import findings_of
 from b200kit.report.document import clean, mapping, read
 from b200kit.report.html.page import render
+from b200kit.report.names import host_file, run_name
 from b200kit.report.outcome import (
     counts,
     exit_code,
@@ -20,7 +21,6 @@ from b200kit.report.outcome import (
     outcome_of,
     totals,
 )
-from b200kit.run.file_names import host_file, run_name
 from b200kit.run.redact import redact, scrub_value
 
 SUMMARY = "b200kit/summary/1"

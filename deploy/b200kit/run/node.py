@@ -15,18 +15,19 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from b200kit.catalog import load
-from b200kit.inventory import group
+from b200kit.inventory import group, shape
 from b200kit.inventory.secrets import Secret
 from b200kit.inventory.spec import NodeSpec
 from b200kit.node.placement import layout as layouts
 from b200kit.node.placement.cpu_cores import LayoutError
 from b200kit.node.placement.layout import Replica
 from b200kit.node.state.verdict import Finding
-from b200kit.reprovision.escalation import Try
 from b200kit.run.remote import Remote
+
+if TYPE_CHECKING:
+    from b200kit.reprovision.escalation import Try
 
 
 class StageFailed(Exception):
@@ -100,7 +101,7 @@ class Node:
             self.replicas = layouts.place(
                 self.state or {},
                 spec.replicas,
-                load.shape_of(spec),
+                shape.shape_of(spec),
                 spec.ports(),
                 spec.replica_cpus,
                 spec.client_cpus,

@@ -12,9 +12,8 @@ from collections.abc import Sequence
 from typing import Any
 
 from b200kit import engines
-from b200kit.catalog import load
 from b200kit.engines import Settings
-from b200kit.inventory import group
+from b200kit.inventory import group, shape
 from b200kit.inventory.spec import NodeSpec
 from b200kit.node.placement import numa_policy
 from b200kit.node.placement.layout import Replica
@@ -23,7 +22,7 @@ from b200kit.node.serving import compile_cache_key
 from b200kit.node.state.drift import File
 from b200kit.run.node import Node
 from b200kit.run.render import render
-from b200kit.serving import engine_install, forbidden_environment
+from b200kit.serving import compile_cache_facts, engine_install, forbidden_environment
 
 SERVING = "/etc/b200kit/serving.json"
 SECRETS = "/etc/b200kit/secrets"
@@ -44,7 +43,7 @@ def model_dir(node: Node) -> str:
 def flags(spec: NodeSpec, number: int) -> dict[str, Any]:
     """Extra flags of a replica: the catalogue's, the inventory's, those of this replica alone."""
     own = dict(spec.replica_flags).get(str(number), ())
-    return engines.flags_of(spec.engine, load.model_of(spec).flags) | dict(own)
+    return engines.flags_of(spec.engine, shape.model_of(spec).flags) | dict(own)
 
 
 def pinned(node: Node, replica: Replica) -> Pinning:
@@ -56,7 +55,7 @@ def settings(node: Node, replica: Replica) -> Settings:
     """Everything the engine of a replica is told."""
     spec, own = node.spec, flags(node.spec, replica.replica)
     key = compile_cache_key.key(
-        compile_cache_key.facts(spec, engine_install.engine_id(node), own, replica)
+        compile_cache_facts.facts(spec, engine_install.engine_id(node), own, replica)
     )
     return Settings(
         model_dir=model_dir(node),

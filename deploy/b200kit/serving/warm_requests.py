@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from b200kit import engines
-from b200kit.catalog import load
+from b200kit.inventory import shape
 from b200kit.node.state import warmup_features
 from b200kit.node.state.drift import File
 from b200kit.run.node import Node
@@ -32,7 +32,7 @@ def _prompt_paths(node: Node) -> list[str]:
 def warm(node: Node) -> dict[str, Any]:
     """The key `warm`."""
     spec = node.spec
-    flags = dict(load.model_of(spec).flags) | dict(spec.engine.flags)
+    flags = dict(shape.model_of(spec).flags) | dict(spec.engine.flags)
     return {
         "timeout_s": spec.warm_deadline_s,
         "tolerance": _TOLERANCE,

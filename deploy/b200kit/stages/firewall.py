@@ -13,7 +13,7 @@ from functools import partial
 from typing import Any
 
 from b200kit.converge.stage import Change, Stage, Wanted, converge
-from b200kit.inventory import group
+from b200kit.inventory import firewall, group
 from b200kit.inventory.keys.parts import Firewall
 from b200kit.inventory.keys.weights import openings
 from b200kit.node.facts import nft_rules
@@ -68,7 +68,7 @@ def expected(node: Node) -> dict[str, Any]:
 
 def _entries(node: Node, asked: Firewall) -> list[dict[str, Any]]:
     """Every opening: the inventory's, and what the members of a group need of each other."""
-    return [*nft_rules.entries(asked), *group.openings(node.spec.group, node.name)]
+    return [*firewall.entries(asked), *group.openings(node.spec.group, node.name)]
 
 
 def rules(node: Node, asked: Firewall) -> list[str]:

@@ -10,7 +10,7 @@ from typing import Any
 
 import yaml
 
-from b200kit.catalog import load as catalogue
+from b200kit.inventory import shape
 from b200kit.inventory.spec import NodeSpec
 from b200kit.records import provenance
 from b200kit.records.manifest import build
@@ -146,7 +146,7 @@ def _skipped(layout: Layout, workload: Workload) -> Cell:
 
 def of(node: Node, parse: Parse) -> Plan:
     """The tuning of a node that was observed, as it is asked for. Raises StageFailed."""
-    spec, known = node.spec, catalogue.of(node.spec)
+    spec, known = node.spec, shape.of(node.spec)
     if spec.group is not None:
         raise StageFailed("it serves as one of a group: only nodes that serve alone are tuned")
     wanted, goal = spec.tune, spec.goal or "latency"

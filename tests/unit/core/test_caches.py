@@ -7,9 +7,11 @@ from typing import Any
 
 import pytest
 
-from b200kit.inventory.spec import NodeSpec, parse
+from b200kit.inventory.parse import parse
+from b200kit.inventory.spec import NodeSpec
 from b200kit.node.placement.layout import Replica
 from b200kit.node.serving import compile_cache_key
+from b200kit.serving.compile_cache_facts import facts
 from tests.unit.deploy.specs import CATALOGUE, data
 
 REPLICA = Replica(0, (0, 1), ("GPU-a", "GPU-b"), (0,), "0-13", 8001, tp=2)
@@ -19,7 +21,7 @@ def key(engine: str = "abc", flags: Any = None, replica: Replica = REPLICA, **ch
     """The key of a replica of a node with these changes."""
     spec = parse(data(**changes), CATALOGUE)
     assert isinstance(spec, NodeSpec), spec
-    return compile_cache_key.key(compile_cache_key.facts(spec, engine, flags or {}, replica))
+    return compile_cache_key.key(facts(spec, engine, flags or {}, replica))
 
 
 def test_key_is_a_directory_name_and_the_same_every_time() -> None:

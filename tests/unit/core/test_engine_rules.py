@@ -10,7 +10,8 @@ from b200kit.engines import of
 from b200kit.inventory import engine_rules
 from b200kit.inventory.keys.parsers import Problem
 from b200kit.inventory.keys.parts import Engine
-from b200kit.inventory.spec import NodeSpec, parse
+from b200kit.inventory.parse import parse
+from b200kit.inventory.spec import NodeSpec
 from tests.unit.deploy.specs import CATALOGUE, data
 
 

@@ -10,8 +10,10 @@ from typing import Any
 
 import pytest
 
+from b200kit.inventory import firewall as openings
 from b200kit.inventory.keys.parts import Firewall
-from b200kit.inventory.spec import NodeSpec, parse
+from b200kit.inventory.parse import parse
+from b200kit.inventory.spec import NodeSpec
 from b200kit.node.facts import nft_rules
 from b200kit.run.render import render
 from tests.unit.deploy.specs import CATALOGUE, data
@@ -44,7 +46,7 @@ def problems(raw: dict[str, Any], **changes: Any) -> list[str]:
 
 def lines(*ports: int) -> list[str]:
     """The lines of the whole example."""
-    return nft_rules.lines(nft_rules.entries(asked(ASKED)), ports or (22,))
+    return nft_rules.lines(openings.entries(asked(ASKED)), ports or (22,))
 
 
 def script(rules: list[str]) -> str:

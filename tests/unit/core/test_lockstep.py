@@ -7,7 +7,8 @@ from typing import Any
 import pytest
 
 from b200kit.catalog import hardware
-from b200kit.inventory.spec import NodeSpec, parse
+from b200kit.inventory.parse import parse
+from b200kit.inventory.spec import NodeSpec
 from b200kit.node.state.drift import Package
 from b200kit.stages.support.driver_packages import Ground, Lockstep, ground, lockstep
 from b200kit.stages.support.operating_systems import SUPPORTED

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from b200kit.node.serving.libraries import libraries
 from b200kit.node.state.view import Unmeasured
 from b200kit.records import manifest as run_manifest
 from b200kit.records.entries import RecordError, run_entry
@@ -156,9 +157,9 @@ def test_seed_and_date_are_never_a_difference() -> None:
 
 def test_libraries_are_those_of_the_lock() -> None:
     lock = Path(__file__).parents[3] / "requirements" / "engine-vllm-cpu.txt"
-    assert run_manifest.libraries(lock.read_text()) == {"torch": "2.13.0"}
+    assert libraries(lock.read_text()) == {"torch": "2.13.0"}
     cuda = "nvidia-nccl-cu13==2.29.7 \\\n    --hash=sha256:00\nflashinfer_python==0.6.12\n"
-    assert run_manifest.libraries(cuda) == {"nccl": "2.29.7", "flashinfer": "0.6.12"}
+    assert libraries(cuda) == {"nccl": "2.29.7", "flashinfer": "0.6.12"}
 
 
 def test_what_is_drawn_from_a_state() -> None:

@@ -9,6 +9,7 @@ import pytest
 import yaml
 
 from b200kit.catalog import load
+from b200kit.inventory.settings import problems
 from b200kit.node.checks.judge import registered
 from b200kit.node.host import settings_in_force, settings_table
 from b200kit.node.host.settings_in_force import Standing
@@ -105,7 +106,7 @@ def test_entry_without_a_key_is_refused() -> None:
     ],
 )
 def test_what_cannot_be_asked_for_is_refused(given: dict[str, Any], key: str, says: str) -> None:
-    (problem,) = settings_table.problems(given.items(), TABLE)
+    (problem,) = problems(given.items(), TABLE)
     assert problem.key == key
     assert problem.message.startswith(says)
 
@@ -115,7 +116,7 @@ def test_none_is_neither_set_nor_judged_and_a_default_of_null_is_only_asked_for(
     assert "swappiness" not in chosen
     assert chosen["cstates"] == "c1"
     assert "nokaslr" not in chosen
-    assert list(settings_table.problems([("swappiness", None)], TABLE)) == []
+    assert list(problems([("swappiness", None)], TABLE)) == []
 
 
 def test_a_node_is_asked_for_what_is_judged_and_no_more() -> None:

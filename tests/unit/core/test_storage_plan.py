@@ -9,7 +9,8 @@ import pytest
 
 from b200kit.inventory.keys import storage
 from b200kit.inventory.keys.parts import Storage
-from b200kit.inventory.spec import NodeSpec, parse
+from b200kit.inventory.parse import parse
+from b200kit.inventory.spec import NodeSpec
 from b200kit.stages.support.raid_plan import MAKING, Refusal, steps
 from tests.unit.deploy.specs import CATALOGUE, data
 

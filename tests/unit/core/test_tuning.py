@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from b200kit.catalog import load as catalogue
-from b200kit.inventory import spec as specs
+from b200kit.inventory.parse import parse as parse_spec
 from b200kit.inventory.spec import NodeSpec
 from b200kit.tuning import candidates, fragment, plan
 from b200kit.tuning import cells as tuning
@@ -31,7 +31,7 @@ EIGHT = Layout(1, 8, 1, False, 2048, 8, ("C",))
 def parse(changes: Mapping[str, object]) -> Any:
     """The inventory of a node for a 70B model, with some keys on top."""
     site = data(model="llama-3.3-70b-fp8", engine={**data()["engine"], "kind": "cuda"})
-    return specs.parse({**site, **changes}, catalogue.load())
+    return parse_spec({**site, **changes}, catalogue.load())
 
 
 def spec(**changes: object) -> NodeSpec:

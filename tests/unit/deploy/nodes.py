@@ -10,8 +10,9 @@ from pyinfra.api.command import StringCommand
 from pyinfra.api.host import Host
 from pyinfra.connectors.util import CommandOutput, OutputLine
 
+from b200kit.inventory.parse import parse
 from b200kit.inventory.secrets import Secret
-from b200kit.inventory.spec import NodeSpec, parse
+from b200kit.inventory.spec import NodeSpec
 from b200kit.operations.observe import ask
 from b200kit.run.node import Node
 from b200kit.run.remote import Remote

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from b200kit.catalog import load
-from b200kit.inventory.spec import Catalogue, Hardware, Model
+from b200kit.catalog.types import Catalogue, Hardware, Model
 
 CATALOGUE = Catalogue(
     hardware={"hgx-b200": Hardware("hgx-b200", gpu_count=8, minimum_driver="570.133.20")},

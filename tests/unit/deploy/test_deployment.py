@@ -10,8 +10,11 @@ import pytest
 import yaml
 
 from b200kit.catalog import load
+from b200kit.catalog.types import Catalogue
 from b200kit.converge.stage import nominal_layout
-from b200kit.inventory.spec import Catalogue, NodeSpec, parse
+from b200kit.inventory import shape
+from b200kit.inventory.parse import parse
+from b200kit.inventory.spec import NodeSpec
 from b200kit.run.node import Node
 from b200kit.run.places import PACKAGE
 from b200kit.sizing.model_config import ModelError
@@ -57,14 +60,14 @@ def test_goal_becomes_figures() -> None:
     assert (spec.replicas, spec.tensor_parallel, spec.data_parallel) == (4, 2, 1)
     assert (spec.max_num_seqs, spec.max_num_batched_tokens) == (128, 8192)
     assert spec.ports() == (8001, 8002, 8003, 8004)
-    assert load.shape_of(spec).kv_tokens == pytest.approx(1.6e6, rel=0.05)
+    assert shape.shape_of(spec).kv_tokens == pytest.approx(1.6e6, rel=0.05)
 
 
 def test_experts_are_spread_where_the_goal_asks() -> None:
     spec = goal("throughput", model="deepseek-r1-nvfp4")
     assert (spec.replicas, spec.tensor_parallel, spec.data_parallel) == (1, 1, 8)
     assert spec.expert_parallel is True
-    assert load.shape_of(spec).gpus == 8
+    assert shape.shape_of(spec).gpus == 8
 
 
 def test_explicit_keys_win_over_the_goal() -> None:
@@ -164,8 +167,8 @@ def test_model_of_a_site_is_known_by_its_config(tmp_path: Path) -> None:
     spec = parse({k: v for k, v in told.items() if k not in ("replicas", "tensor_parallel")}, known)
     assert isinstance(spec, NodeSpec), spec
     assert (spec.replicas, spec.tensor_parallel) == (8, 1)
-    assert load.model_of(spec).name == "our-own"
-    assert load.model_of(spec).dimensions == load.load().models["tiny-llama"].dimensions
+    assert shape.model_of(spec).name == "our-own"
+    assert shape.model_of(spec).dimensions == load.load().models["tiny-llama"].dimensions
 
 
 @pytest.mark.parametrize("text", [None, "{", "[]", "{}"])

@@ -14,8 +14,9 @@ import yaml
 
 from b200kit.catalog import load
 from b200kit.inventory.keys.fleet import filled
+from b200kit.inventory.parse import parse
 from b200kit.inventory.secrets import Secret
-from b200kit.inventory.spec import NodeSpec, parse
+from b200kit.inventory.spec import NodeSpec
 from b200kit.node.lib import cpulist
 from b200kit.run.node import Node
 from b200kit.serving.gateway import haproxy_lint

@@ -11,8 +11,9 @@ import pytest
 
 from b200kit.inventory.keys.gateway import Client, Gateway, floor
 from b200kit.inventory.keys.parts import SecretRef
+from b200kit.inventory.parse import parse
 from b200kit.inventory.secrets import Secret
-from b200kit.inventory.spec import NodeSpec, parse
+from b200kit.inventory.spec import NodeSpec
 from b200kit.node.lib import cpulist
 from b200kit.node.placement import layout
 from b200kit.node.serving.gateway.rolling_restart import NOTE

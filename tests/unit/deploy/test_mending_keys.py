@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from b200kit.inventory import secrets
-from b200kit.inventory import spec as specs
+from b200kit.inventory.parse import parse
 from b200kit.inventory.spec import NodeSpec
 from b200kit.operations import preflight
 from tests.unit.deploy.nodes import spec as sound
@@ -62,7 +62,7 @@ def test_image_that_cannot_be_is_refused_by_its_key(asked: dict[str, Any], probl
 
 
 def problems(**changes: Any) -> list[str]:
-    found = specs.parse(data(**changes), CATALOGUE)
+    found = parse(data(**changes), CATALOGUE)
     assert not isinstance(found, NodeSpec)
     return [f"{each.key}: {each.message}" for each in found]
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from b200kit.inventory.spec import parse
+from b200kit.inventory.parse import parse
 from b200kit.serving import quadlet, systemd_units
 from tests.unit.deploy.nodes import connected, look, make, planned, settled
 from tests.unit.deploy.specs import CATALOGUE, data

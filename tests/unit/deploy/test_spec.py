@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from b200kit.inventory.spec import NodeSpec, parse
+from b200kit.inventory.parse import parse
+from b200kit.inventory.spec import NodeSpec
 from tests.unit.deploy.specs import CATALOGUE, data
 
 

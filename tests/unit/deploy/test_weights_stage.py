@@ -8,7 +8,8 @@ from typing import Any
 
 import pytest
 
-from b200kit.inventory.spec import NodeSpec, parse
+from b200kit.inventory.parse import parse
+from b200kit.inventory.spec import NodeSpec
 from b200kit.node.state import drift
 from b200kit.run.node import Node, StageFailed
 from b200kit.stages import firewall, pipeline, weights

@@ -12,8 +12,9 @@ import pytest
 from b200kit.inventory.keys.fleet import filled
 from b200kit.inventory.keys.gateway import Gateway
 from b200kit.inventory.keys.parts import SecretRef
+from b200kit.inventory.parse import parse
 from b200kit.inventory.secrets import Secret
-from b200kit.inventory.spec import NodeSpec, parse
+from b200kit.inventory.spec import NodeSpec
 from b200kit.node.serving.gateway import haproxy
 from b200kit.serving.gateway.haproxy_config import PATHS, Endpoint, Server
 from b200kit.stages import gateway

@@ -12,7 +12,8 @@ from typing import Any, ClassVar
 import pytest
 
 from b200kit.inventory.keys.gateway import Router
-from b200kit.inventory.spec import NodeSpec, parse
+from b200kit.inventory.parse import parse
+from b200kit.inventory.spec import NodeSpec
 from b200kit.node.serving.gateway import haproxy
 from b200kit.node.serving.gateway import router as router_client
 from b200kit.node.serving.gateway.router import RouterError

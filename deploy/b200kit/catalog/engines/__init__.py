@@ -11,8 +11,7 @@ from pathlib import Path
 
 import yaml
 
-from b200kit.engines.flags import Advisory, Version, numbers, version
-from b200kit.inventory.engine_rules import Known
+from b200kit.engines.flags import Advisory, Known, Version, numbers, version
 
 DIRECTORY = Path(__file__).parent
 _ADVISORIES = DIRECTORY / "advisories.yaml"

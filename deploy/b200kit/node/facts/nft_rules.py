@@ -1,4 +1,4 @@
-"""The node's firewall: from the inventory to rules, and from the kernel's own listing back. Pure.
+"""The node's firewall: from openings to rules, and from the kernel's own listing back. Pure.
 
 Rules live in one table of ours, `inet b200kit`, that denies what comes in by default; no other
 table is read or written. A rule is one line in nft's own words. There is one for each source and
@@ -12,14 +12,9 @@ that differs is therefore a rule that somebody changed.
 
 from __future__ import annotations
 
-import difflib
-import ipaddress
 import json
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
-
-from b200kit.inventory.keys.parsers import Problem
-from b200kit.inventory.keys.parts import Firewall
 
 TABLE = "b200kit"
 ANY = "any"
@@ -41,77 +36,6 @@ BASE = (
 LAST = 'counter comment "refused"'
 # nft lists a protocol by name where /etc/protocols has it.
 _PROTOCOLS = {"icmp": 1, "ipv6-icmp": 58, "icmpv6": 58}
-
-
-def problems(firewall: Firewall, gateway_bind: str, gateway_port: int) -> Iterator[Problem]:
-    """Sources that are nobody's, and a gateway on the network that nobody could reach."""
-    yield from _sources(firewall)
-    public = not ipaddress.ip_address(gateway_bind).is_loopback
-    if public and not opens(firewall, gateway_port):
-        yield Problem(
-            "firewall.allow",
-            f"no rule for port {gateway_port}, though the gateway listens on {gateway_bind}: "
-            'allow it, or set gateway_bind = "127.0.0.1"',
-        )
-
-
-def _sources(firewall: Firewall) -> Iterator[Problem]:
-    """Sources that are no address, no network and no name; "any" beside others."""
-    networks = dict(firewall.networks)
-    for name, members in networks.items():
-        for number, member in enumerate(members):
-            if told := _wrong(member, ()):
-                yield Problem(f"firewall.networks.{name}.{number}", told)
-    for number, allow in enumerate(firewall.allow):
-        key = f"firewall.allow.{number}.from"
-        if not allow.sources:
-            yield Problem(key, f'nobody is named; for everybody write ["{ANY}"]')
-        if ANY in allow.sources and len(allow.sources) > 1:
-            yield Problem(key, f'"{ANY}" stands beside others, which then mean nothing')
-        for source in allow.sources:
-            if source != ANY and source not in networks and (told := _wrong(source, networks)):
-                yield Problem(key, told)
-
-
-def _wrong(source: str, names: Iterable[str]) -> str:
-    """Why a text is no address or network; empty when it is one."""
-    try:
-        ipaddress.ip_network(source)
-    except ValueError:
-        pass
-    else:
-        return ""
-    try:
-        whole = ipaddress.ip_network(source, strict=False)
-    except ValueError:
-        close = difflib.get_close_matches(source, names, n=1)
-        hint = f'; did you mean "{close[0]}"?' if close else ""
-        return f'"{source}" is no address, no network and no name of firewall.networks{hint}'
-    return f'"{source}" has bits beyond its prefix; write "{whole}"'
-
-
-def entries(firewall: Firewall) -> list[Entry]:
-    """Every opening by itself: {"protocol", "port", "source"}, the source a network or "any"."""
-    networks = dict(firewall.networks)
-    return [
-        {"protocol": allow.protocol, "port": allow.port, "source": _plain(source)}
-        for allow in firewall.allow
-        for name in allow.sources
-        for source in networks.get(name, (name,))
-    ]
-
-
-def _plain(source: str) -> str:
-    """An address or network as nft lists it: a single address without its prefix."""
-    if source == ANY:
-        return ANY
-    network = ipaddress.ip_network(source)
-    return str(network if network.num_addresses > 1 else network.network_address)
-
-
-def opens(firewall: Firewall, port: int) -> bool:
-    """Whether anybody may connect to a TCP port."""
-    return any(allow.port == port and allow.protocol == "tcp" for allow in firewall.allow)
 
 
 def lines(allowed: Iterable[Mapping[str, Any]], ssh_ports: Iterable[int]) -> list[str]:

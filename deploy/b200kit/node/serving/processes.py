@@ -11,8 +11,8 @@ from typing import Any
 from b200kit.node.facts.processes import members
 from b200kit.node.lib import journal
 from b200kit.node.lib.readings import attempt, command, is_unmeasured, text
+from b200kit.node.serving.libraries import named
 from b200kit.node.state.warmup_features import jit_lines
-from b200kit.records.manifest import named
 
 PROC = Path("/proc")
 _PROPERTIES = ("InvocationID", "ExecMainStartTimestampMonotonic", "ControlGroup")

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 
 from b200kit.report.document import clean
+from b200kit.report.names import run_name
 from b200kit.report.outcome import exit_code, failed_hosts, hosts_of, is_check, totals
 from b200kit.report.terminal.check_block import check_lines
 from b200kit.report.terminal.deploy_block import block
 from b200kit.report.terminal.lines import WIDTH, shorten, wrap
-from b200kit.run.file_names import run_name
 from b200kit.run.redact import redact, scrub_value
 
 

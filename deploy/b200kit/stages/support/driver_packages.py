@@ -17,7 +17,8 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from b200kit.inventory.spec import NodeSpec, branch
+from b200kit.inventory.keys.driver_version import branch
+from b200kit.inventory.spec import NodeSpec
 from b200kit.node.state.drift import Package, same_version
 from b200kit.node.state.view import StateView, Unmeasured
 from b200kit.stages.support import operating_systems

@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
-from b200kit.inventory import spec as specs
 from b200kit.inventory.keys.tuning import Tune
+from b200kit.inventory.parse import parse as parse_spec
 from b200kit.inventory.spec import NodeSpec
 from b200kit.run.node import Node, StageFailed
 from b200kit.tuning import fragment, store, write
@@ -60,7 +60,7 @@ def parser(node: Node) -> Callable[[Mapping[str, object]], Any]:
     site = data(driver=nodes.DRIVER, nvlsm=node.spec.nvlsm, repositories=repositories)
 
     def parse(changes: Mapping[str, object]) -> Any:
-        found = specs.parse({**site, "engine": engine, **changes}, CATALOGUE)
+        found = parse_spec({**site, "engine": engine, **changes}, CATALOGUE)
         return replace(found, tune=node.spec.tune) if isinstance(found, NodeSpec) else found
 
     return parse
