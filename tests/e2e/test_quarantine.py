@@ -24,7 +24,7 @@ from b200kit.run.remote import Remote
 from tests.e2e.conftest import SHORT_SMOKE, Boot
 from tests.e2e.driving import Outcome, deploy, on, wait_for_boot
 from tests.lab.paths import lab_paths
-from tests.unit.deploy import nodes
+from tests.unit import nodes
 
 NODE = "b200-1"
 PROGRAM = "/usr/local/lib/b200kit/node.pyz"

@@ -16,7 +16,7 @@ from typing import Any
 from b200kit.inventory.openpgp import fingerprint
 from tests.fake.connector import FOLDER
 from tests.fake.machine import Machine, State
-from tests.unit.deploy.specs import data
+from tests.unit.specs import data
 
 ROOT = Path(__file__).resolve().parents[2]
 PYINFRA = Path(sys.executable).with_name("pyinfra")

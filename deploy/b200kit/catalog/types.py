@@ -1,4 +1,4 @@
-"""What a checkout knows by name: hardware, models, settings and engines, as the rules need them."""
+"""Hardware, models, settings and engines by name, as the rules need them. Pure."""
 
 from __future__ import annotations
 

@@ -4,7 +4,7 @@
     python -m b200kit.cli.reference_pages checks > docs/checks.md
     python -m b200kit.cli.reference_pages settings > docs/settings.md
 
-tests/unit/deploy/test_docs.py holds the files equal to what is made here.
+tests/unit/cli/test_docs.py holds the files equal to what is made here.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Is there room for what an installation will write? Pure, from an observation.
+"""Is there room for what an installation will write? Pure, from an observation. Pure.
 
 What apt's packages need is asked of apt on the node (b200kit/node/packages/apt_ready.py); an
 initramfs is made by their scripts, and apt knows nothing of it.

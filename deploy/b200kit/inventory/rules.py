@@ -1,4 +1,4 @@
-"""What an inventory asks for that cannot work: rules between its keys, each problem one line."""
+"""What an inventory asks for that cannot work: rules between its keys. Pure."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """The inventory's words about size and layout, settled: a goal becomes figures, all are checked.
 
-Between the spec, which only has keys, and the planner, which only has figures.
+Pure: between the spec, which only has keys, and the planner, which only has figures.
 """
 
 from __future__ import annotations

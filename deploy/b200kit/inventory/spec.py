@@ -1,7 +1,7 @@
 """What one node is asked to be: the inventory's keys, typed, with the rules that tie them together.
 
 `parse` takes a node's merged inventory data and a `Catalogue` and returns a `NodeSpec` or every
-problem. Nothing here reads a file or a secret: a secret is only ever a reference to where the
+problem. Pure: nothing here reads a file or a secret: a secret is only ever a reference to where the
 controller finds it.
 """
 

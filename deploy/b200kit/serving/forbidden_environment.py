@@ -1,4 +1,4 @@
-"""What a replica refuses to start with, whoever put it into its environment.
+"""What a replica refuses to start with, whoever put it into its environment. Pure.
 
 The inventory is checked before anything is touched (b200kit/inventory/engine_rules.py); this is the
 second line, on the node: a drop-in of `systemctl edit`, an image's own environment.

@@ -18,10 +18,10 @@ from b200kit.inventory.spec import NodeSpec
 from b200kit.node.serving.gateway import haproxy
 from b200kit.serving.gateway.haproxy_config import PATHS, Endpoint, Server
 from b200kit.stages import gateway
-from tests.unit.deploy.nodes import settled
-from tests.unit.deploy.specs import CATALOGUE, data
 from tests.unit.gateway.proxy import KEYS, Proxy, free_port, mock, running, until
 from tests.unit.gateway.test_refusals import ask, certificate
+from tests.unit.nodes import settled
+from tests.unit.specs import CATALOGUE, data
 
 NODES: list[tuple[str, dict[str, Any]]] = [
     (f"n{number:02}", {"ssh_hostname": f"10.0.0.{number}"}) for number in range(1, 13)

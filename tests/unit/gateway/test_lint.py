@@ -13,7 +13,7 @@ from b200kit.serving.gateway import haproxy_config
 from b200kit.serving.gateway.haproxy_lint import problems
 from b200kit.stages import gateway
 from tests.fake.machine import Machine
-from tests.unit.deploy.nodes import connected
+from tests.unit.nodes import connected
 
 
 @pytest.fixture(scope="module")

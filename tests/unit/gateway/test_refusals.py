@@ -25,7 +25,7 @@ from b200kit.node.client.chat import ChatRequest, Endpoint, chat
 from b200kit.node.serving.gateway import haproxy
 from b200kit.serving.gateway import haproxy_config
 from tests.unit.gateway.proxy import KEYS, Proxy, check, mock, rendered, running
-from tests.unit.latency import server_thread
+from tests.unit.node.client import server_thread
 
 CHAT = "/v1/chat/completions"
 CLIENTS = Gateway(

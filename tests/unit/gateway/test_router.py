@@ -20,10 +20,10 @@ from b200kit.node.serving.gateway.router import RouterError
 from b200kit.run.remote import RemoteError
 from b200kit.serving.gateway import vllm_router
 from b200kit.stages import gateway
-from tests.unit.deploy.nodes import look, make, planned, settled
-from tests.unit.deploy.specs import CATALOGUE, data
 from tests.unit.gateway.proxy import mock, running, until
 from tests.unit.gateway.test_refusals import ask
+from tests.unit.nodes import look, make, planned, settled
+from tests.unit.specs import CATALOGUE, data
 
 FLAGS = Path(__file__).parents[2] / "data" / "vllm-router-0.1.17-flags.txt"
 

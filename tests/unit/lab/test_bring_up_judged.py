@@ -21,8 +21,8 @@ from tests.lab import scenario, shim_build
 from tests.lab.firmware.lab_firmware import infiniband, modules, site, tree
 from tests.lab.firmware.lab_firmware import pci as shown
 from tests.unit import node_schema, states
-from tests.unit.core.test_bringup import expectation
 from tests.unit.lab.shim_kit import write_conf
+from tests.unit.node.fabric.test_sequence import expectation
 
 DRIVER = "580.105.08"
 """Of the recorded states, whose packages go with it."""

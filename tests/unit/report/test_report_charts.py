@@ -22,7 +22,7 @@ from b200kit.report.terminal.page import render as terminal
 from b200kit.tuning import cells as core_tuning
 from b200kit.tuning import choice
 from b200kit.tuning.goodput_knee import Sweep
-from tests.unit.latency.test_smoke_words import record as smoke_record
+from tests.unit.cli.test_smoke_text import record as smoke_record
 from tests.unit.report import pages, records
 from tests.unit.report.pages import classes, page
 

@@ -11,7 +11,7 @@ from b200kit.records import comparison, entries
 from b200kit.records.timeline import timeline
 from b200kit.report.charts.baseline_timeline import timeline_of
 from b200kit.report.content.manifest import manifest_of
-from tests.unit.core import runs
+from tests.unit.records import runs
 from tests.unit.report import records
 from tests.unit.report.pages import classes, page
 from tests.unit.report.test_report_charts import places

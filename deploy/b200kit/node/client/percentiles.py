@@ -1,4 +1,4 @@
-"""Percentiles with sample-size honesty. Pure; standard library only.
+"""Percentiles with sample-size honesty. Pure; standard library only. Pure.
 
 `percentile` gives the same number as numpy's default ("linear") method, which `vllm bench serve`
 uses. `rank_interval` says which order statistics enclose the true quantile (distribution free,

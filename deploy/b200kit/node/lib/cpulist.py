@@ -1,4 +1,4 @@
-"""Linux CPU lists: "0-3,8" and back."""
+"""Linux CPU lists: "0-3,8" and back. Pure."""
 
 from __future__ import annotations
 

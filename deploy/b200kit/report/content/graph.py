@@ -1,4 +1,4 @@
-"""The vertices and edges of a node's graph; topology.py builds it from an observation.
+"""The vertices and edges of a node's graph; topology.py builds it from an observation. Pure.
 
     NVSwitch fabric == GPU == P2P of every ordered pair
                         |

@@ -1,4 +1,4 @@
-"""A node's graph from its observation, held against the expected one.
+"""A node's graph from its observation, held against the expected one. Pure.
 
 Pure, and tolerant of any JSON: what was not read is an edge that is unknown, never a good one.
 """

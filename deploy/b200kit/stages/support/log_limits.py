@@ -1,4 +1,4 @@
-"""Logs that would grow without end, and how far they may: each limit with why. Pure data."""
+"""Logs that would grow without end, and how far they may: each limit with why. Pure data. Pure."""
 
 from __future__ import annotations
 
