@@ -31,7 +31,7 @@ lint: setup
 	@.venv/bin/ruff format --check .
 	@.venv/bin/ruff check .
 	@.venv/bin/mypy
-	@.venv/bin/mypy --python-version 3.10 deploy/core deploy/node
+	@.venv/bin/mypy --python-version 3.10 deploy/b200kit/node
 
 down: setup
 	@.venv/bin/b200 lab down

@@ -7,12 +7,12 @@ from __future__ import annotations
 
 from pyinfra.context import config, host
 
-from deploy import operations
-from deploy.entry import node_of
+from b200kit.operations import steps
+from b200kit.operations.entry import node_of
 
 config.REQUIRE_PYINFRA_VERSION = ">=3.10,<4"
 
 node = node_of(host)
 
-operations.observe(name="Observe", node=node, lock=False)
-operations.judge(name="Judge", node=node)
+steps.observe(name="Observe", node=node, lock=False)
+steps.judge(name="Judge", node=node)

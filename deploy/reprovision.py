@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from pyinfra.context import config, host
 
-from deploy.entry import node_of
-from deploy.mending import operations
+from b200kit.operations.entry import node_of
+from b200kit.reprovision import operations
 
 config.REQUIRE_PYINFRA_VERSION = ">=3.10,<4"
 

@@ -11,17 +11,17 @@ from dataclasses import replace
 
 from pyinfra.context import config, host
 
-from deploy import operations
-from deploy.entry import node_of
-from deploy.stages import smoke
+from b200kit.operations import steps
+from b200kit.operations.entry import node_of
+from b200kit.stages import smoke
 
 config.REQUIRE_PYINFRA_VERSION = ">=3.10,<4"
 
 node = node_of(host)
 node.spec = replace(node.spec, smoke_always=True)
 
-operations.observe(name="Observe", node=node)
-operations.require_proven(name="Prove", node=node)
-operations.converge(name="Smoke", node=node, stage=smoke.STAGE)
-operations.require_served_well(name="Proof", node=node)
-operations.conclude(name="Live", node=node)
+steps.observe(name="Observe", node=node)
+steps.require_proven(name="Prove", node=node)
+steps.converge(name="Smoke", node=node, stage=smoke.STAGE)
+steps.require_served_well(name="Proof", node=node)
+steps.conclude(name="Live", node=node)

@@ -13,10 +13,10 @@ from functools import partial
 
 from pyinfra.context import config, host
 
-from deploy import operations, preflight
-from deploy.entry import node_of
-from deploy.stages import canary, gateway, serving, smoke, warmup
-from deploy.tuning.run import Tuning
+from b200kit.operations import preflight, steps
+from b200kit.operations.entry import node_of
+from b200kit.stages import gateway, serving, smoke, warmup, watchdog
+from b200kit.tuning.run import Tuning
 
 config.REQUIRE_PYINFRA_VERSION = ">=3.10,<4"
 
@@ -26,15 +26,15 @@ _WEEK_S = 7 * 24 * 3600
 node = node_of(host)
 tuning = Tuning(node, partial(preflight.parsed, host.inventory.get_host(host.name)))
 
-operations.observe(name="Observe", node=node)
-operations.require_proven(name="Prove", node=node)
-operations.converge(name="Tune", node=node, stage=tuning.cells, _timeout=_WEEK_S)
-operations.converge(name="Put back", node=node, stage=tuning.clear)
-operations.converge(name="Serving", node=node, stage=serving.STAGE)
-operations.converge(name="Warm-up", node=node, stage=warmup.STAGE)
-operations.converge(name="Gateway", node=node, stage=gateway.STAGE)
-operations.converge(name="Canary", node=node, stage=canary.STAGE)
-operations.converge(name="Choice", node=node, stage=tuning.choice)
-operations.converge(name="Smoke", node=node, stage=smoke.STAGE)
-operations.require_served_well(name="Proof", node=node)
-operations.conclude(name="Live", node=node)
+steps.observe(name="Observe", node=node)
+steps.require_proven(name="Prove", node=node)
+steps.converge(name="Tune", node=node, stage=tuning.cells, _timeout=_WEEK_S)
+steps.converge(name="Put back", node=node, stage=tuning.clear)
+steps.converge(name="Serving", node=node, stage=serving.STAGE)
+steps.converge(name="Warm-up", node=node, stage=warmup.STAGE)
+steps.converge(name="Gateway", node=node, stage=gateway.STAGE)
+steps.converge(name="Canary", node=node, stage=watchdog.STAGE)
+steps.converge(name="Choice", node=node, stage=tuning.choice)
+steps.converge(name="Smoke", node=node, stage=smoke.STAGE)
+steps.require_served_well(name="Proof", node=node)
+steps.conclude(name="Live", node=node)

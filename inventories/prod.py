@@ -6,7 +6,7 @@ system, never by trusting a first connection), and look before you leap:
     pyinfra inventories/prod.py deploy/b200.py --dry
 """
 
-from deploy import preflight
+from b200kit.operations import preflight
 
 preflight.attach()
 

@@ -11,7 +11,7 @@ all twelve nodes behind it, and each node balances over its own eight.
 
 from pathlib import Path
 
-from deploy import preflight
+from b200kit.operations import preflight
 
 preflight.attach()
 

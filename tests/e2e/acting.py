@@ -9,12 +9,13 @@ from pyinfra.api.config import Config
 from pyinfra.api.inventory import Inventory
 from pyinfra.api.state import State
 
-from deploy import catalogue, secrets
-from deploy.core import spec as specs
-from deploy.core.spec import NodeSpec
-from deploy.remote import Remote
-from deploy.run import Node
-from deploy.secrets import Secret
+from b200kit.catalog import load
+from b200kit.inventory import secrets
+from b200kit.inventory.parse import parse
+from b200kit.inventory.secrets import Secret
+from b200kit.inventory.spec import NodeSpec
+from b200kit.run.node import Node
+from b200kit.run.remote import Remote
 from tests.lab import inventory, status
 
 
@@ -39,7 +40,7 @@ def told(of: Node, **changes: Any) -> Node:
 
 
 def _asked(data: dict[str, Any]) -> tuple[NodeSpec, dict[str, Secret]]:
-    spec = specs.parse(data, catalogue.load())
+    spec = parse(data, load.load())
     assert isinstance(spec, NodeSpec), spec
     found, problems = secrets.resolve(spec)
     assert not problems, problems

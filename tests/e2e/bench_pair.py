@@ -19,7 +19,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from deploy.core import bench_command
+from b200kit.node.latency import vllm_bench_command
 from tests.e2e import wire
 from tests.e2e.driving import ROOT
 from tests.e2e.sent import METRICS, Document, Sent, beyond, median, sent
@@ -61,19 +61,19 @@ class Pair:
         """Our command as anybody types it."""
         asked: list[object] = ["--rate", RATE, "--requests", REQUESTS, "--input-tokens", PROMPT]
         asked += ["--output-tokens", TOKENS, "--json", "-"]
-        python = [sys.executable, "-m", "deploy.cli", "smoke", url, "--model", MODEL]
+        python = [sys.executable, "-m", "b200kit.cli", "smoke", url, "--model", MODEL]
         return [*self.ours, *python, *map(str, asked)]
 
     def bench(self, url: str) -> list[str]:
         """vLLM's as the tuner runs it, real-time as ours is, with every request in the result."""
-        ask = bench_command.Ask(
+        ask = vllm_bench_command.Ask(
             url, MODEL, self.model, RATE, REQUESTS, PROMPT - TEMPLATE, TOKENS,
             secrets.randbelow(1 << 31), f"bench-{secrets.token_hex(6)}",
             {"ttft_ms": 100, "tpot_ms": 100}, self.out,
         )  # fmt: skip
         around = ["HF_HUB_OFFLINE=1", "TRANSFORMERS_OFFLINE=1", "PYTHONUNBUFFERED=1"]
         run = ["chrt", "-R", "-r", "1", f"{self.engine}/bin/vllm", "bench", "serve"]
-        words = [*bench_command.arguments(ask, self.source), "--save-detailed"]
+        words = [*vllm_bench_command.arguments(ask, self.source), "--save-detailed"]
         return [*self.theirs, "env", *around, f"OPENAI_API_KEY={self.key}", *run, *words]
 
     def both(self, port: int, notes: Path) -> Seen:

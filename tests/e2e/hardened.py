@@ -6,7 +6,7 @@ import re
 
 import tests.lab as lab
 from tests.e2e.driving import on
-from tests.unit.deploy.test_replica_units import HARDENED, HARMFUL
+from tests.unit.serving.test_replica_units import HARDENED, HARMFUL
 
 EXPOSURE = 2.5
 """The most that systemd-analyze may find; 1.6 was seen on a simulated node, 2026-11-21."""

@@ -19,9 +19,9 @@ from pathlib import Path
 def main(program: str, config: str, streams: str, tokens: str, result: str) -> None:
     """Load until told to stop."""
     sys.path.insert(0, program)
-    from deploy.node import starvation
-    from deploy.node.client import ChatRequest, chat
-    from deploy.node.serving import load
+    from b200kit.node.client import client_health
+    from b200kit.node.client.chat import ChatRequest, chat
+    from b200kit.node.client.serving_config import load
 
     serving, out = load(Path(config)), Path(result)
     endpoint = serving.endpoint(serving.gateway)
@@ -44,7 +44,7 @@ def main(program: str, config: str, streams: str, tokens: str, result: str) -> N
     async def all_of_them() -> None:
         await asyncio.gather(*(one(number) for number in range(int(streams))))
 
-    starvation.claim_realtime()
+    client_health.claim_realtime()
     asyncio.run(all_of_them())
     out.with_suffix(".new").write_text(json.dumps(found))
     out.with_suffix(".new").rename(out)

@@ -40,7 +40,7 @@ def refused(tmp_path: Path, host: str = "{}", **group: str) -> str:
     (tmp_path / "group_data" / "nodes.py").write_text("\n".join(lines))
     inventory = tmp_path / "site.py"
     inventory.write_text(
-        "from deploy import preflight\npreflight.attach()\n"
+        "from b200kit.operations import preflight\npreflight.attach()\n"
         f"nodes = [('n05', {{'ssh_hostname': '127.0.0.1', 'ssh_port': 9}} | {host})]\n"
     )
     done = subprocess.run(

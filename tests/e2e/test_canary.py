@@ -26,10 +26,10 @@ BACK = "vllm0: it answers: back in the gateway"
 LOAD = """
 import asyncio, json, os, sys, time
 sys.path.insert(0, "/usr/local/lib/b200kit/node.pyz")
-from deploy.node.client import ChatRequest, chat
-from deploy.node.http import Deadlines
+from b200kit.node.client.chat import ChatRequest, chat
+from b200kit.node.client.http import Deadlines
 from pathlib import Path
-from deploy.node.serving import load
+from b200kit.node.client.serving_config import load
 serving = load(Path("/etc/b200kit/serving.json"))
 done = []
 async def place(number):
@@ -111,7 +111,7 @@ def in_gateway() -> dict[str, str]:
     """Server to its status, as HAProxy has it."""
     script = (
         "import sys; sys.path.insert(0, '/usr/local/lib/b200kit/node.pyz'); "
-        "from deploy.node import haproxy; "
+        "from b200kit.node import haproxy; "
         "print('\\n'.join(f'{s.name} {s.status}' for s in haproxy.servers()))"
     )
     told = lab.run(NODE, ["python3", "-I", "-c", script]).stdout

@@ -26,10 +26,10 @@ FIRST = """
 import asyncio, json, subprocess, sys, time
 sys.path.insert(0, "/usr/local/lib/b200kit/node.pyz")
 from pathlib import Path
-from deploy.core.latency import Run
-from deploy.node import metrics, starvation
-from deploy.node.client import ChatRequest, chat
-from deploy.node.serving import load
+from b200kit.node.client.formulas import Run
+from b200kit.node import metrics, starvation
+from b200kit.node.client.chat import ChatRequest, chat
+from b200kit.node.client.serving_config import load
 index = int(sys.argv[1])
 serving = load(Path("/etc/b200kit/serving.json"))
 endpoint = serving.endpoint(serving.replica(index).url)

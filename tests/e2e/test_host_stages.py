@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 import tests.lab as lab
-from deploy.core.storage import filesystem_uuid
+from b200kit.inventory.keys.storage import filesystem_uuid
 from tests.e2e.driving import Outcome, cursor, deploy, on, remote_commands
 
 NODE = "b200-1"

@@ -10,13 +10,14 @@ from typing import Any
 import pytest
 
 import tests.lab as lab
-from deploy import pinning, power, reboot
-from deploy.acts import ActFailed, ActRefused
-from deploy.acts.power_cycle import ACT as CYCLE
-from deploy.acts.reimage import ACT as REIMAGE
-from deploy.core import known_hosts
-from deploy.run import Node
-from deploy.secrets import Secret
+from b200kit.inventory.secrets import Secret
+from b200kit.operations import reboot
+from b200kit.reprovision import power
+from b200kit.reprovision.actions import ActFailed, ActRefused
+from b200kit.reprovision.actions.power_cycle import ACT as CYCLE
+from b200kit.reprovision.actions.reimage import ACT as REIMAGE
+from b200kit.run import host_keys, known_hosts
+from b200kit.run.node import Node
 from tests.e2e import acting
 from tests.lab import bmc, ipmi, node_faults
 from tests.lab.paths import lab_paths
@@ -45,7 +46,7 @@ def intent(node: Node) -> dict[str, Any]:
 
 def test_power_goes_off_and_on_and_a_new_boot_answers_with_the_same_key(node: Node) -> None:
     before, said = intent(node) | CYCLE.facts(node), Said()
-    pins = pinning.of(node.connected().host).keys()
+    pins = host_keys.of(node.connected().host).keys()
     assert before["power"] == "on"
     assert CYCLE.probe(node, before) is None
 
@@ -53,7 +54,7 @@ def test_power_goes_off_and_on_and_a_new_boot_answers_with_the_same_key(node: No
 
     assert seen.startswith("shut down, on again, back after ")
     assert reboot.boot_id(node.connected()) != before["boot_id"]
-    assert pinning.of(node.connected().host).keys() == pins
+    assert host_keys.of(node.connected().host).keys() == pins
     # What a run that was killed right here finds when it is started again.
     assert "runs another boot" in str(CYCLE.probe(node, before))
 
@@ -127,14 +128,14 @@ def test_new_image_is_trusted_by_what_the_system_says_and_pinned_for_this_host_a
 
     seen = REIMAGE.perform(node, before, said.append)
 
-    pins = pinning.of(node.connected().host).keys()
+    pins = host_keys.of(node.connected().host).keys()
     assert "host key from " in seen
     assert facts["host_keys"] != list(pins)
     assert f"{HOST}: image written, booting" in said
     assert any(known_hosts.fingerprint(pins[0]) in line for line in said)
     assert not node.connected().attempt("test -e /etc/of-the-old-image").ok
     other = acting.node("b200-2")
-    assert list(pinning.of(other.connected().host).keys()) == facts["host_keys"]
+    assert list(host_keys.of(other.connected().host).keys()) == facts["host_keys"]
     assert "answers with the host key that was pinned" in str(REIMAGE.probe(node, before))
     # A run that was killed before it pinned the key asks for the same image, not for another.
     again, boot_id = Said(), reboot.boot_id(node.connected())
@@ -151,7 +152,7 @@ def test_image_with_another_key_than_the_one_told_is_refused_by_name(
     other = (lab_paths().host_key.with_suffix(".pub")).read_text().strip()
     liar.write_text(f"#!/bin/sh\necho '{json.dumps({'host_keys': [other]})}'\n")
     liar.chmod(0o700)
-    pins = pinning.of(node.connected().host)
+    pins = host_keys.of(node.connected().host)
     right = pins.keys()
     try:
         with pytest.raises(ActFailed, match="came back from its re-image with another host key"):

@@ -15,16 +15,16 @@ from pyinfra.api.host import Host
 from pyinfra.connectors.util import CommandOutput, OutputLine
 
 import tests.lab as lab
-from deploy.acts import ActFailed, evidence, quarantine
-from deploy.acts.reset_gpus import ACT as RESET
-from deploy.acts.restart import ACT as RESTART
-from deploy.remote import Remote
-from deploy.run import Node
-from deploy.traffic.haproxy import TRAFFIC
+from b200kit.reprovision.actions import ActFailed, evidence, quarantine
+from b200kit.reprovision.actions.reset_gpus import ACT as RESET
+from b200kit.reprovision.actions.restart_services import ACT as RESTART
+from b200kit.reprovision.traffic.haproxy import TRAFFIC
+from b200kit.run.node import Node
+from b200kit.run.remote import Remote
 from tests.e2e.conftest import SHORT_SMOKE, Boot
 from tests.e2e.driving import Outcome, deploy, on, wait_for_boot
 from tests.lab.paths import lab_paths
-from tests.unit.deploy import nodes
+from tests.unit import nodes
 
 NODE = "b200-1"
 PROGRAM = "/usr/local/lib/b200kit/node.pyz"

@@ -19,9 +19,9 @@ from typing import Any
 import pytest
 
 import tests.lab as lab
-from deploy import audit_cli
-from deploy.acts import evidence
-from deploy.mending import ledger
+from b200kit.cli import audit
+from b200kit.reprovision import ledger
+from b200kit.reprovision.actions import evidence
 from tests.e2e.conftest import SHORT_SMOKE, Boot
 from tests.e2e.driving import Outcome, deploy, on
 from tests.lab.lab import bmc_up
@@ -174,4 +174,4 @@ def test_fault_that_nothing_cures_ends_quarantined_with_its_part(served: Outcome
     assert "replace GPU 5" in found.run.told(BAD)
     assert found.failed == []
     assert on(BAD, "systemctl is-active vllm@0.service || true") != "active"
-    assert audit_cli.main(["verify"]) == 0
+    assert audit.main(["verify"]) == 0

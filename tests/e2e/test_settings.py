@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 import tests.lab as lab
-from deploy import catalogue
+from b200kit.catalog import load
 from tests.e2e.driving import Outcome, cursor, deploy, on, remote_commands
 
 NODE = "b200-1"
@@ -47,7 +47,7 @@ def off(outcome: Outcome) -> set[str]:
     bad = [finding for finding in findings if finding["status"] == "fail"]
     return {f["part"] for f in bad if f["check"] == "host.settings"} | {
         name
-        for name, setting in catalogue.load().settings.items()
+        for name, setting in load.load().settings.items()
         if setting.judged_by in {finding["check"] for finding in bad}
     }
 
@@ -67,7 +67,7 @@ def first(before: Outcome) -> Outcome:
 
 def test_every_setting_that_is_off_is_named(before: Outcome) -> None:
     assert before.code == 1
-    assert off(before) == set(catalogue.load().settings) - LIMITS_AND_OPTIONS
+    assert off(before) == set(load.load().settings) - LIMITS_AND_OPTIONS
 
 
 def test_node_is_live_after_exactly_one_reboot(first: Outcome) -> None:

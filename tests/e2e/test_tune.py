@@ -15,8 +15,7 @@ from typing import Any
 
 import pytest
 
-from deploy.core import tuning_words
-from deploy.tuning import store
+from b200kit.tuning import fragment, store
 from tests.e2e.conftest import SHORT_SMOKE, Boot
 from tests.e2e.driving import ROOT, Outcome, command, deploy, on
 
@@ -92,7 +91,7 @@ def test_choice_is_written_and_the_node_is_as_its_inventory_says(resumed: Outcom
     assert resumed.directory is not None
     text = (resumed.directory / f"{NODE}.layout.py").read_text()
     layout = resumed.host(NODE)["tuning"]["chosen"]["layout"]
-    assert tuning_words.values(text) == {k: v for k, v in layout.items() if k != "name"}
+    assert fragment.values(text) == {k: v for k, v in layout.items() if k != "name"}
     assert on(NODE, "ls /etc/vllm").split() == ["replica-0.yaml", "replica-1.yaml"]
     again = deploy("b200.py", *SHORT_SMOKE).host(NODE)["stages"]
     assert [stage["name"] for stage in again if stage["changes"] and stage["name"] != "smoke"] == []

@@ -24,7 +24,7 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
-from deploy.node import starvation
+from b200kit.node.client import client_health
 from tests.e2e.sent import Sent
 
 Event = list[Any]
@@ -35,7 +35,7 @@ _EVENT = re.compile(r"data: (\{.*?\})\r?\n\r?\n", re.DOTALL)
 
 def main(port: str, out: str) -> None:
     """Pass on until standard input ends."""
-    starvation.claim_realtime()
+    client_health.claim_realtime()
     asyncio.run(_between(int(port), Path(out)))
 
 

@@ -13,10 +13,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from deploy.core.openpgp import fingerprint
+from b200kit.inventory.openpgp import fingerprint
 from tests.fake.connector import FOLDER
 from tests.fake.machine import Machine, State
-from tests.unit.deploy.specs import data
+from tests.unit.specs import data
 
 ROOT = Path(__file__).resolve().parents[2]
 PYINFRA = Path(sys.executable).with_name("pyinfra")
@@ -72,7 +72,7 @@ class Fleet:
         """Run an entry file over the whole fleet, as a person does."""
         hosts = [f"@machine/{name}" for name in self.names]
         inventory = self.folder / "site.py"
-        attach = "from deploy import preflight\npreflight.attach()\n"
+        attach = "from b200kit.operations import preflight\npreflight.attach()\n"
         inventory.write_text(f"{attach}nodes = {hosts!r}\n")
         confirm = ["-y"] if yes else []
         done = subprocess.run(

@@ -18,9 +18,12 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from deploy.core import bringup, drift, offer, timekeeping
-from deploy.node import files, lock
-from deploy.remote import INSTALLED
+from b200kit.node.checks.host import time_daemons
+from b200kit.node.fabric import sequence
+from b200kit.node.lib import lock, managed_files
+from b200kit.node.packages import candidates
+from b200kit.node.state import drift
+from b200kit.run.remote import INSTALLED
 from tests.fake import settings
 from tests.unit import states
 
@@ -38,7 +41,7 @@ KERNEL = "6.8.0-41-generic"
 BARE = {"unmeasured": "Driver Not Loaded (9)"}
 _DAEMONS = ("nvidia-persistenced.service", "nvidia-fabricmanager.service")
 _CDI = "/var/run/cdi/nvidia.yaml"
-# What deploy/stages/apt.py tells the node program and apt-get: what to ask for, hold and remove.
+# What b200kit/converge/apt.py tells the node program and apt-get: what to ask for, hold and remove.
 _ASKED = re.compile(r"\$p offered (.*?); done")
 _HELD = re.compile(r"Package\}\\n' (.*?) 2>/dev/null")
 _GONE = re.compile(r"install -y .*?\$words (.*?) &&")
@@ -119,8 +122,10 @@ class Machine:
         document = states.ready(deepcopy(self.hardware))
         document["taken_at"] = lock.stamp(datetime.now(UTC))
         document["host"]["boot_id"] = self._boot_id()
-        asked = {path: self._reading(path, files.sha256) for path in ask["files"]}
-        secret = {p: self._reading(p, files.keyed(nonce)) for p, nonce in ask["secrets"].items()}
+        asked = {path: self._reading(path, managed_files.sha256) for path in ask["files"]}
+        secret = {
+            p: self._reading(p, managed_files.keyed(nonce)) for p, nonce in ask["secrets"].items()
+        }
         document["files"] = asked | secret
         document["packages"] = deepcopy(self.packages)
         units = {*ask["units"], *ask["placement"], *_DAEMONS}
@@ -173,7 +178,7 @@ class Machine:
         return f"00000000-0000-4000-8000-{self.boots:012d}"
 
     def _unit(self, name: str) -> dict[str, str]:
-        absent = name in timekeeping.SERVICES and name not in self.units
+        absent = name in time_daemons.SERVICES and name not in self.units
         load = "not-found" if absent else "loaded"
         nothing = {"load": load, "active": "inactive", "enabled": "disabled"}
         return nothing | self.units.get(name, {})
@@ -233,13 +238,13 @@ class Machine:
         request = json.loads(stdin)
         ask: State = {"files": [], "secrets": {}, "units": [], "placement": []}
         done: list[Any] = request["done"]
-        began = bringup.position(request["expectation"], self.observation(ask)).name
+        began = sequence.position(request["expectation"], self.observation(ask)).name
         while True:
             state = self.observation(ask)
-            at = bringup.position(request["expectation"], state)
-            acts = [list(act) for act in bringup.acts(at, request["expectation"], state)]
+            at = sequence.position(request["expectation"], state)
+            acts = [list(act) for act in sequence.acts(at, request["expectation"], state)]
             if all(act in done for act in acts):
-                told = bringup.told(at, request["expectation"], state)
+                told = sequence.told(at, request["expectation"], state)
                 return json.dumps({**told, "moved": at.name != began, "done": done})
             done += acts
             for act in acts:
@@ -318,7 +323,7 @@ class Machine:
 
     def _install(self, command: str, stdin: str) -> str:
         del stdin
-        wanted = [offer.package(word) for word in shlex.split(_ASKED.findall(command)[0])]
+        wanted = [candidates.package(word) for word in shlex.split(_ASKED.findall(command)[0])]
         lacking = [package for package in wanted if package.name in self.lacks]
         record = {package.key: {"asked": self.sources, "at": ""} for package in lacking}
         told = json.dumps({"lacking": record})
@@ -418,7 +423,7 @@ def _content(file: State) -> bytes:
 
 
 def _script(command: str) -> str:
-    """The script inside of a logged command (deploy/remote.py, run_logged), or the command."""
+    """The script inside of a logged command (b200kit/run/remote.py, run_logged), or the command."""
     if not command.startswith("flock "):
         return command
     words = shlex.split(command)

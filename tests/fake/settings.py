@@ -7,7 +7,7 @@ import re
 import shlex
 from typing import TYPE_CHECKING, Any
 
-from deploy.stages import settings
+from b200kit.stages import settings
 
 if TYPE_CHECKING:
     from tests.fake.machine import Machine

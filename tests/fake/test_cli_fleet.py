@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from deploy import observation
-from deploy.node import lock
+from b200kit.node.lib import lock
+from b200kit.operations import observe
 from tests.fake.fleet import CANARIES, Fleet, Outcome
 from tests.unit import corpus, states
 
@@ -323,7 +323,7 @@ def test_node_another_person_works_on_is_left_alone(small: Fleet) -> None:
 
 def test_lock_of_a_killed_run_does_not_stop_the_next(small: Fleet) -> None:
     small.names.remove("n02")
-    gone = observation.owner().rpartition(" ")[0] + " 4000000"
+    gone = observe.owner().rpartition(" ")[0] + " 4000000"
     machine = small.machine("n01")
     lock.request({"owner": gone, "run": "killed"}, machine.folder)
     assert small.run("b200.py").code == 0

@@ -12,10 +12,10 @@ from typing import Any
 
 import pytest
 
-from deploy import audit_cli, transaction_cli
-from deploy.core.lifecycle import State
-from deploy.mending import ledger, node_copy
-from deploy.mending.ledger import Ledger
+from b200kit.cli import audit, transaction
+from b200kit.reprovision import ledger, node_copy
+from b200kit.reprovision.ledger import Ledger
+from b200kit.reprovision.states import State
 from tests.fake.fleet import Fleet
 from tests.unit import corpus
 
@@ -220,14 +220,14 @@ def test_node_that_no_rung_cures_is_quarantined_with_its_part_and_stays_so(
     assert (again.code, again.outcomes) == (1, {"n03": "quarantined"})
     assert part in again.told("n03")
     assert live.machine("n03").boots == 3
-    assert audit_cli.main(["verify"]) == 0
-    assert transaction_cli.main(["list"]) == 0
+    assert audit.main(["verify"]) == 0
+    assert transaction.main(["list"]) == 0
     said = capsys.readouterr().out
     assert "acts on 1 nodes: whole" in said
     assert part in said
     log = folder / ledger.AUDIT
     log.write_bytes(b"".join(log.read_bytes().splitlines(keepends=True)[:-3]))
-    assert audit_cli.main(["verify"]) == 1
+    assert audit.main(["verify"]) == 1
     assert "its end was cut off" in capsys.readouterr().err
 
 

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from deploy.core import cpulist
+from b200kit.node.lib import cpulist
 from tests.unit import smi_xml, states
 
 CAPTURES = Path(__file__).parents[1] / "captures"

@@ -8,9 +8,10 @@ from dataclasses import dataclass, field
 from itertools import zip_longest
 from typing import Any
 
-from deploy import catalogue
-from deploy.core import settings
-from deploy.core.verdict import Finding
+from b200kit.catalog import load
+from b200kit.inventory.settings import problems
+from b200kit.node.host import settings_table as settings
+from b200kit.node.state.verdict import Finding
 from tests.unit import node_schema, paths, states
 
 EXPECTATION_KEYS = {
@@ -83,8 +84,8 @@ class Case:
 
     def managed(self) -> Json:
         """The settings of an inventory that says what this case says; ValueError if it may not."""
-        known, overrides = catalogue.load().settings, list(self.settings.items())
-        for problem in settings.problems(overrides, known):
+        known, overrides = load.load().settings, list(self.settings.items())
+        for problem in problems(overrides, known):
             raise ValueError(f"{problem.key}: {problem.message}")
         return settings.expected(known, overrides)
 

@@ -16,8 +16,8 @@ from typing import Any
 
 import yaml
 
-from deploy.core.judge import judge, registered
-from deploy.core.verdict import Action, Status, Verdict
+from b200kit.node.checks.judge import judge, registered
+from b200kit.node.state.verdict import Action, Status, Verdict
 from tests.unit.case import Case, Json, Wanted
 
 DIRECTORY = Path(__file__).parents[1] / "corpus"

@@ -7,17 +7,21 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterator
+from pathlib import Path
 
-from deploy import catalogue, plan_cli
-from deploy.core import deployment, layout, planner
-from deploy.core.fit import Asked, Machine
-from deploy.core.goals import GOALS
-from deploy.core.known import Model
-from deploy.core.layout import Replica, Shape
-from deploy.core.plan_words import tokens_told
+from b200kit.catalog import load
+from b200kit.catalog.types import Model
+from b200kit.cli import plan as plan_cli
+from b200kit.inventory import settle
+from b200kit.node.placement import layout
+from b200kit.node.placement.layout import Replica, Shape
+from b200kit.sizing import planner
+from b200kit.sizing.explain import tokens_told
+from b200kit.sizing.fit import Asked, Machine
+from b200kit.sizing.goals import GOALS
 from tests.unit import numa_maps
 
-GOLDEN = catalogue.ROOT / "tests" / "data" / "plan" / "layouts.txt"
+GOLDEN = Path(__file__).resolve().parents[2] / "tests" / "data" / "plan" / "layouts.txt"
 MAPS = ("two", "four", "six")
 HEAD = """\
 Plans for eight B200s: the catalogue by goal, on hosts of two, four and six NUMA nodes (two of the
@@ -31,7 +35,7 @@ Renew: .venv/bin/python -m tests.unit.golden_plans > tests/data/plan/layouts.txt
 def table() -> str:
     """The whole file."""
     rows = [HEAD]
-    for name, model in catalogue.load().models.items():
+    for name, model in load.load().models.items():
         rows += [name, *_rows(model), ""]
     rows += ["CPUs by number of replicas", *_cpus()]
     return "\n".join(rows) + "\n"
@@ -39,11 +43,11 @@ def table() -> str:
 
 def plan(model: Model, goal: str) -> planner.Plan:
     """The plan for a model on a whole node."""
-    hardware = catalogue.load().hardware["hgx-b200"]
+    hardware = load.load().hardware["hgx-b200"]
     machine = Machine(hardware.name, hardware.gpu_count, hardware.gpu_bytes, hardware.gpu_count)
     told = dict(model.flags)
-    asked = Asked(goal=goal, kv_dtype=deployment.kv_dtype(told), draft=deployment.drafts(told))
-    return planner.decide(deployment.subject(model), machine, asked)
+    asked = Asked(goal=goal, kv_dtype=settle.kv_dtype(told), draft=settle.drafts(told))
+    return planner.decide(settle.subject(model), machine, asked)
 
 
 def place(numa: str, replicas: int, shape: Shape) -> list[Replica]:

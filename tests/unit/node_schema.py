@@ -5,15 +5,14 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 from functools import cache
-from pathlib import Path
 from typing import Any
 
 import jsonschema
 
-import deploy.core
+from b200kit.run.places import PACKAGE
 from tests.unit import paths
 
-PATH = Path(deploy.core.__file__).parent / "node-state.schema.json"
+PATH = PACKAGE / "catalog" / "node-state.schema.json"
 Schema = dict[str, Any]
 
 

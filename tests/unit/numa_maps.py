@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import cache
 from typing import Any
 
-from deploy.core import cpulist
+from b200kit.node.lib import cpulist
 from tests.lab import scenario
 
 MAPS = {

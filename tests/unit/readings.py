@@ -10,8 +10,8 @@ from __future__ import annotations
 from functools import cache
 from typing import Any
 
-from deploy.core.judge import judge
-from deploy.core.verdict import Verdict
+from b200kit.node.checks.judge import judge
+from b200kit.node.state.verdict import Verdict
 from tests.unit import paths, states
 from tests.unit.paths import Path
 

@@ -8,8 +8,8 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from deploy import catalogue, hardware
-from deploy.core import settings
+from b200kit.catalog import hardware, load
+from b200kit.node.host import settings_table
 
 STATES = Path(__file__).parents[1] / "states"
 State = dict[str, Any]
@@ -54,5 +54,5 @@ def expectation(name: str = "hgx-b200") -> State:
         "services": ["nvidia-persistenced.service"],
         "waivers": [],
         "today": "2026-11-21",
-        "settings": settings.expected(catalogue.load().settings, ()),
+        "settings": settings_table.expected(load.load().settings, ()),
     }

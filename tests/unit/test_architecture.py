@@ -5,45 +5,58 @@ from __future__ import annotations
 import ast
 import re
 import sys
+from collections import Counter
 from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
 
 import pytest
 
-from deploy import zipapp
+from b200kit.run import zipapp
 
 ROOT = Path(__file__).resolve().parents[2]
-DEPLOY = ROOT / "deploy"
+LIBRARY = ROOT / "deploy" / "b200kit"
 MOST_LINES_OF_A_FILE = 300
 MOST_LINES_OF_A_FUNCTION = 50
+MOST_FILES_OF_A_FOLDER = 25
 
-SOURCES = {path.relative_to(ROOT).as_posix(): path for path in sorted(DEPLOY.rglob("*.py"))}
-LAB = {p.relative_to(ROOT).as_posix(): p for p in sorted((ROOT / "tests" / "lab").rglob("*.py"))}
-
-# What each package may import besides the standard library and itself.
-ALLOWED = {
-    "core": (),
-    "node": ("deploy", "deploy.core", "pynvml"),
-    "report": ("deploy.core", "jinja2"),
-    "engines": ("deploy.core", "yaml"),
-    "hardware": ("yaml",),
-}
+# A room imports only rooms of a lower level. Rooms that are not named belong to the one above them.
+LEVELS = (
+    ("node/lib", "node/state"),
+    ("inventory/keys", "node/client", "node/placement", "node/weights"),
+    ("engines", "node/facts", "sizing"),
+    ("node/bandwidth", "node/host", "node/packages", "node/serving"),
+    ("catalog", "node/checks", "node/latency"),
+    ("inventory", "node/fabric"),
+    ("node", "run"),
+    ("converge", "node/maintenance"),
+    ("serving", "stages/support"),
+    ("records",),
+    ("report", "stages"),
+    ("operations",),
+    ("reprovision", "tuning"),
+    ("cli",),
+)
+LEVEL = {room: level for level, rooms in enumerate(LEVELS) for room in rooms}
 SPEAK_PYINFRA = {
-    "deploy/b200.py",
-    "deploy/check.py",
-    "deploy/smoke.py",
-    "deploy/tune.py",
-    "deploy/entry.py",
-    "deploy/operations.py",
-    "deploy/pinning.py",
-    "deploy/preflight.py",
-    "deploy/reboot.py",
-    "deploy/remote.py",
-    "deploy/reprovision.py",
-    "deploy/mending/operations.py",
-    "deploy/spool.py",
+    "b200.py",
+    "check.py",
+    "reprovision.py",
+    "smoke.py",
+    "tune.py",
+    "b200kit/operations/entry.py",
+    "b200kit/operations/preflight.py",
+    "b200kit/operations/reboot.py",
+    "b200kit/operations/recorder.py",
+    "b200kit/operations/steps.py",
+    "b200kit/reprovision/operations.py",
+    "b200kit/run/host_keys.py",
+    "b200kit/run/remote.py",
 }
+# All of these rooms is pure; elsewhere a module is whose docstring says "Pure".
+PURE_ROOMS = (
+    "node/checks", "node/state", "node/placement", "engines", "sizing", "inventory/keys",
+)  # fmt: skip
 # Modules that read or write something, or depend on when and where they run.
 IMPURE_MODULES = {
     "asyncio", "http", "io", "multiprocessing", "os", "pathlib", "platform", "random", "secrets",
@@ -54,6 +67,16 @@ IMPURE_CALLS = {"open", "print", "input", "exec", "eval", "breakpoint", "__impor
 IMPURE_METHODS = {"now", "today", "utcnow", "read_text", "write_text", "read_bytes", "write_bytes"}
 
 
+def sources(root: Path) -> dict[str, Path]:
+    """Every Python file below a folder, by its path from there."""
+    return {path.relative_to(root).as_posix(): path for path in sorted(root.rglob("*.py"))}
+
+
+SOURCES = sources(LIBRARY)
+DEPLOY = sources(ROOT / "deploy")
+TESTS = sources(ROOT / "tests")
+
+
 @cache
 def tree(path: Path) -> ast.Module:
     """A parsed file."""
@@ -61,20 +84,42 @@ def tree(path: Path) -> ast.Module:
 
 
 def imported(path: Path) -> Iterator[str]:
-    """Every module that a file imports, wherever in the file."""
-    for node in ast.walk(tree(path)):
+    """Every module that a file imports, wherever in the file, but for types alone."""
+    for node in ast.walk(_without_types(tree(path))):
         if isinstance(node, ast.Import):
             yield from (alias.name for alias in node.names)
         elif isinstance(node, ast.ImportFrom):
             assert node.level == 0, f"{path}: relative import"
-            module = node.module or ""
-            # `from deploy import x` may name a module of the package.
-            yield from (f"{module}.{a.name}" if module == "deploy" else module for a in node.names)
+            names = [f"{node.module}.{alias.name}" for alias in node.names]
+            modules = [name for name in names if module_file(name)]
+            yield from modules or [node.module or ""]
 
 
-def is_within(module: str, package: str) -> bool:
-    """Whether a module is the package or in it; the root package stands for itself alone."""
-    return module == package or (package != "deploy" and module.startswith(f"{package}."))
+def _without_types(module: ast.Module) -> ast.Module:
+    """The module without its blocks `if TYPE_CHECKING:`."""
+    kept = [
+        node
+        for node in module.body
+        if not (isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING")
+    ]
+    return ast.Module(body=kept, type_ignores=[])
+
+
+@cache
+def module_file(module: str) -> str | None:
+    """The file of one of our modules, as in SOURCES; None for what is no module of ours."""
+    if not module.startswith("b200kit."):
+        return None
+    stem = module.removeprefix("b200kit.").replace(".", "/")
+    return next((name for name in (f"{stem}.py", f"{stem}/__init__.py") if name in SOURCES), None)
+
+
+def room(name: str) -> str:
+    """The room of a file: the deepest folder above it that has a level."""
+    folder = name.rpartition("/")[0]
+    while folder and folder not in LEVEL:
+        folder = folder.rpartition("/")[0]
+    return folder
 
 
 def is_standard(module: str) -> bool:
@@ -82,73 +127,92 @@ def is_standard(module: str) -> bool:
     return module.partition(".")[0] in sys.stdlib_module_names
 
 
-def below(package: str) -> dict[str, Path]:
-    """The files of a package of deploy."""
-    return {name: p for name, p in SOURCES.items() if name.startswith(f"deploy/{package}/")}
-
-
-@pytest.mark.parametrize("package", ALLOWED)
-def test_package_imports_only_what_it_may(package: str) -> None:
-    allowed = (f"deploy.{package}", *ALLOWED[package])
-    files = below(package)
-    assert files
+def test_node_imports_only_the_standard_library_pynvml_and_itself() -> None:
     wrong = [
         f"{name}: {module}"
-        for name, path in files.items()
+        for name, path in SOURCES.items()
+        if name.startswith("node/")
         for module in imported(path)
-        if not is_standard(module) and not any(is_within(module, name) for name in allowed)
+        if not is_standard(module)
+        and module not in ("b200kit", "pynvml")
+        and not module.startswith("b200kit.node.")
     ]
     assert wrong == []
+
+
+def test_rooms_import_downwards_only() -> None:
+    wrong = []
+    for name, path in SOURCES.items():
+        here = room(name)
+        for module in imported(path):
+            target = module_file(module)
+            there = room(target) if target else here
+            if there != here and LEVEL[there] >= LEVEL[here]:
+                wrong.append(f"{name} ({here}) imports {module} ({there})")
+    assert wrong == []
+
+
+def test_every_folder_belongs_to_a_room() -> None:
+    assert [name for name in SOURCES if not room(name)] == ["__init__.py"]
+    assert {room(name) for name in SOURCES} - {""} == set(LEVEL)
+
+
+def test_a_module_does_not_import_itself_by_way_of_others() -> None:
+    graph = {
+        name: {file for module in imported(path) if (file := module_file(module))} - {name}
+        for name, path in SOURCES.items()
+    }
+    while leaves := [name for name, needs in graph.items() if not needs & graph.keys()]:
+        for name in leaves:
+            del graph[name]
+    assert sorted(graph) == []
 
 
 def test_only_the_listed_files_speak_pyinfra() -> None:
     speaking = {
         name
-        for name, path in SOURCES.items()
-        if any(is_within(module, "pyinfra") for module in imported(path))
+        for name, path in DEPLOY.items()
+        if any(module.partition(".")[0] == "pyinfra" for module in imported(path))
     }
     assert speaking == SPEAK_PYINFRA
 
 
-def test_stages_do_not_know_the_operations_that_run_them() -> None:
-    above = ("operations", "preflight", "entry", "spool", "session", "verdict", "observation")
-    wrong = [
-        f"{name}: {module}"
-        for name, path in below("stages").items()
-        for module in imported(path)
-        if module in {f"deploy.{part}" for part in above}
-    ]
-    assert wrong == []
-
-
-def test_deploy_imports_the_tests_nowhere() -> None:
+def test_the_product_imports_the_tests_nowhere() -> None:
     # `b200 lab` loads the simulator of a checkout by name, when it is asked for.
-    wrong = [n for n, p in SOURCES.items() if any(is_within(m, "tests") for m in imported(p))]
+    wrong = [n for n, p in DEPLOY.items() if any(m.startswith("tests") for m in imported(p))]
     assert wrong == []
 
 
-def test_core_has_no_module_that_does_anything_outside() -> None:
-    wrong = [
-        f"{name}: {module}"
-        for name, path in below("core").items()
-        for module in imported(path)
-        if module.partition(".")[0] in IMPURE_MODULES
-    ]
-    assert wrong == []
+def says_pure(name: str) -> bool:
+    """Whether a module promises to do nothing outside."""
+    promise = re.search(r"\bPure\b(?! but)", ast.get_docstring(tree(SOURCES[name])) or "")
+    return name.startswith(tuple(f"{pure}/" for pure in PURE_ROOMS)) or promise is not None
 
 
-def test_core_calls_nothing_that_reads_writes_or_asks_the_time() -> None:
-    wrong = [
-        f"{name}:{call.lineno}"
-        for name, path in below("core").items()
-        for call in ast.walk(tree(path))
-        if isinstance(call, ast.Call)
-        and (
-            (isinstance(call.func, ast.Name) and call.func.id in IMPURE_CALLS)
-            or (isinstance(call.func, ast.Attribute) and call.func.attr in IMPURE_METHODS)
-        )
-    ]
-    assert wrong == []
+def impure(path: Path) -> Iterator[str]:
+    """What a file imports or calls that reads, writes, or asks the time."""
+    for module in imported(path):
+        if module.partition(".")[0] in IMPURE_MODULES:
+            yield f"imports {module}"
+    for call in ast.walk(tree(path)):
+        if not isinstance(call, ast.Call):
+            continue
+        if isinstance(call.func, ast.Name) and call.func.id in IMPURE_CALLS:
+            yield f"line {call.lineno} calls {call.func.id}"
+        elif isinstance(call.func, ast.Attribute) and call.func.attr in IMPURE_METHODS:
+            yield f"line {call.lineno} calls {call.func.attr}"
+
+
+def test_what_says_pure_does_nothing_outside() -> None:
+    pure = [name for name in SOURCES if says_pure(name)]
+    assert len(pure) > 150
+    assert [f"{name}: {what}" for name in pure for what in impure(SOURCES[name])] == []
+
+
+@pytest.mark.parametrize("files", [DEPLOY, TESTS], ids=["deploy", "tests"])
+def test_no_folder_is_a_drawer(files: dict[str, Path]) -> None:
+    counts = Counter(path.parent.relative_to(ROOT).as_posix() for path in files.values())
+    assert {folder: n for folder, n in counts.items() if n > MOST_FILES_OF_A_FOLDER} == {}
 
 
 Defined = ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef
@@ -164,28 +228,33 @@ def public(body: list[ast.stmt], prefix: str = "") -> Iterator[tuple[str, Define
             yield from public(node.body, f"{node.name}.")
 
 
-@pytest.mark.parametrize("name", SOURCES)
-def test_module_and_all_that_is_public_in_it_say_what_they_are(name: str) -> None:
-    module = tree(SOURCES[name])
-    assert ast.get_docstring(module), f"{name} has no docstring"
-    silent = [what for what, node in public(module.body) if not ast.get_docstring(node)]
+def test_modules_and_all_that_is_public_in_them_say_what_they_are() -> None:
+    silent = [name for name, path in DEPLOY.items() if not ast.get_docstring(tree(path))]
+    silent += [
+        f"{name}: {what}"
+        for name, path in DEPLOY.items()
+        for what, node in public(tree(path).body)
+        if not ast.get_docstring(node)
+    ]
     assert silent == []
 
 
-@pytest.mark.parametrize("name", [*SOURCES, *LAB])
-def test_file_and_its_functions_stay_small(name: str) -> None:
-    path = ROOT / name
-    assert len(path.read_text(encoding="utf-8").splitlines()) <= MOST_LINES_OF_A_FILE
-    long = [
-        f"{node.name}: {length} lines"
-        for node in ast.walk(tree(path))
-        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
-        and (length := (node.end_lineno or 0) - node.lineno + 1) > MOST_LINES_OF_A_FUNCTION
-    ]
-    assert long == []
+def test_files_and_functions_stay_small() -> None:
+    lab = {name: path for name, path in TESTS.items() if name.startswith("lab/")}
+    large = []
+    for name, path in (DEPLOY | lab).items():
+        lines = len(path.read_text(encoding="utf-8").splitlines())
+        if lines > MOST_LINES_OF_A_FILE:
+            large.append(f"{name}: {lines} lines")
+        large += [
+            f"{name}: {node.name}: {length} lines"
+            for node in ast.walk(tree(path))
+            if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
+            and (length := (node.end_lineno or 0) - node.lineno + 1) > MOST_LINES_OF_A_FUNCTION
+        ]
+    assert large == []
 
 
-@cache
 def test_locks_say_what_to_install_and_not_where_from() -> None:
     # Where packages come from is a matter of each site's own configuration.
     for lock in (ROOT / "requirements").glob("*.txt"):
@@ -195,14 +264,10 @@ def test_locks_say_what_to_install_and_not_where_from() -> None:
 
 
 def test_program_of_the_node_holds_only_what_the_node_needs() -> None:
+    besides = {"__main__.py", "b200kit/__init__.py", "pynvml.py"}
     names = set(zipapp.contents())
-    python = {name for name in names if name.endswith(".py")}
-    assert {name for name in names if not name.startswith(("deploy/core/", "deploy/node/"))} == {
-        "__main__.py",
-        "deploy/__init__.py",
-        "pynvml.py",
-    }
-    assert names - python == {"deploy/core/node-state.schema.json"}
+    assert {name for name in names if not name.startswith("b200kit/node/")} == besides
+    assert {name for name in names if not name.endswith(".py")} == set()
 
 
 def test_program_of_the_node_is_the_same_bytes_every_time() -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from deploy.core import cpulist
+from b200kit.node.lib import cpulist
 from tests.lab.scenario import render
 from tests.lab.vm.machine import NUMA_NODES
 from tests.vm.driving import Machine

@@ -1,4 +1,4 @@
-"""How each setting of deploy/settings.yaml is read on the machine, past the toolkit's own reading.
+"""How each setting of the catalog is read on the machine, past the toolkit's own reading.
 
 A setting without an entry here fails the test: whoever adds one says how a person would see it.
 """
@@ -8,8 +8,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from deploy import catalogue
-from deploy.core import settings
+from b200kit.catalog import load
+from b200kit.node.host import settings_table
 
 # Values other than the defaults, and settings that are not set by default: all are seen at work.
 SETTINGS: Mapping[str, str | int] = {
@@ -100,9 +100,9 @@ READINGS: Mapping[str, tuple[Reading, ...]] = {
 }  # fmt: skip
 
 
-def wanted() -> dict[str, settings.Value]:
+def wanted() -> dict[str, settings_table.Value]:
     """Every setting that the machine is asked for."""
-    return settings.chosen(catalogue.load().settings, list(SETTINGS.items()))
+    return settings_table.chosen(load.load().settings, list(SETTINGS.items()))
 
 
 def before_and_after() -> dict[str, str]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from deploy import catalogue
+from b200kit.catalog import load
 from tests.vm.conftest import Deployed
 from tests.vm.driving import Machine
 from tests.vm.readings import READINGS, Reading, wanted
@@ -17,7 +17,7 @@ CASES = [
 
 
 def test_each_setting_of_the_table_is_read_here() -> None:
-    assert set(READINGS) == set(catalogue.load().settings)
+    assert set(READINGS) == set(load.load().settings)
     assert set(READINGS) == set(wanted()), "a setting off by default is not asked for here"
 
 

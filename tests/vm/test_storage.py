@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from deploy.core.storage import array_uuid, mdadm_uuid
+from b200kit.inventory.keys.storage import array_uuid, mdadm_uuid
 from tests.e2e.driving import Outcome
 from tests.vm.conftest import DATA, DISKS, Deployed
 from tests.vm.driving import Machine

@@ -1,9 +1,9 @@
 """Real vLLM for the virtual machine: installed here, brought to it as a disk it can only read.
 
 Unpacking two gigabytes of wheels would take an emulated processor an hour. So the environment is
-made on this machine, by the commands of deploy/stages/engine.py and at the path the node has it at
-(scripts name their interpreter by it), and laid into a file system of its own. The toolkit finds
-its stamp there, as on a node that has been given the engine before.
+made on this machine, by the commands of b200kit/serving/engine_install.py and at the path the node
+has it at (scripts name their interpreter by it), and laid into a file system of its own. The
+toolkit finds its stamp there, as on a node that has been given the engine before.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ echo done > {place}/.complete
 
 
 def place(lab: LabPaths) -> str:
-    """Where the engine lies on a node, as deploy/stages/engine.py names it."""
+    """Where the engine lies on a node, as b200kit/serving/engine_install.py names it."""
     listed = (lab.mirror / "wheels" / REQUIREMENTS).read_bytes()
     return f"/opt/vllm/{hashlib.sha256(listed).hexdigest()[:12]}"
 

@@ -13,11 +13,11 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from deploy.core.gateway import Gateway, Router
-from deploy.node import haproxy
-from deploy.secrets import Secret
-from deploy.stages import gateway_config
-from deploy.stages.gateway_config import Endpoint, Paths, Server
+from b200kit.inventory.keys.gateway import Gateway, Router
+from b200kit.inventory.secrets import Secret
+from b200kit.node.serving.gateway import haproxy
+from b200kit.serving.gateway import haproxy_config
+from b200kit.serving.gateway.haproxy_config import Endpoint, Paths, Server
 from tests.lab.haproxy_program import haproxy as program
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -69,7 +69,7 @@ def rendered(
     servers = [Server(f"vllm{n}", f"127.0.0.1:{p}", w)
                for n, (p, w) in enumerate(zip(ports, shares, strict=True))]  # fmt: skip
     own = Endpoint("endpoint", "127.0.0.1", port or free_port(), "replicas", servers, router=router)
-    for file in gateway_config.files(gateway or Gateway(), [own, *others], secrets, paths):
+    for file in haproxy_config.files(gateway or Gateway(), [own, *others], secrets, paths):
         Path(file.path).write_bytes(file.content)
         Path(file.path).chmod(file.mode)
     config = Path(paths.config)

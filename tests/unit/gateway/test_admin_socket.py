@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from deploy.node import haproxy, rotation
-from deploy.node.haproxy import HAProxyError
+from b200kit.node.serving.gateway import haproxy, rotation
+from b200kit.node.serving.gateway.haproxy import HAProxyError
 from tests.unit.gateway.proxy import Proxy, mock, running, until
 
 

@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from deploy.node import drain, haproxy
-from deploy.node.haproxy import HAProxyError
-from deploy.stages.gateway_config import Endpoint, Server
+from b200kit.node.serving.gateway import drain, haproxy
+from b200kit.node.serving.gateway.haproxy import HAProxyError
+from b200kit.serving.gateway.haproxy_config import Endpoint, Server
 from tests.unit.gateway.proxy import Proxy, free_port, mock, running, until
 
 SLOW = ("1500", "1", "2", "slow")

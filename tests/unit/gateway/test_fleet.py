@@ -9,18 +9,19 @@ from typing import Any
 
 import pytest
 
-from deploy.core.fleet import filled
-from deploy.core.gateway import Gateway
-from deploy.core.spec import NodeSpec, parse
-from deploy.core.spec_parts import SecretRef
-from deploy.node import haproxy
-from deploy.secrets import Secret
-from deploy.stages import gateway
-from deploy.stages.gateway_config import PATHS, Endpoint, Server
-from tests.unit.deploy.nodes import settled
-from tests.unit.deploy.specs import CATALOGUE, data
+from b200kit.inventory.keys.fleet import filled
+from b200kit.inventory.keys.gateway import Gateway
+from b200kit.inventory.keys.parts import SecretRef
+from b200kit.inventory.parse import parse
+from b200kit.inventory.secrets import Secret
+from b200kit.inventory.spec import NodeSpec
+from b200kit.node.serving.gateway import haproxy
+from b200kit.serving.gateway.haproxy_config import PATHS, Endpoint, Server
+from b200kit.stages import gateway
 from tests.unit.gateway.proxy import KEYS, Proxy, free_port, mock, running, until
 from tests.unit.gateway.test_refusals import ask, certificate
+from tests.unit.nodes import settled
+from tests.unit.specs import CATALOGUE, data
 
 NODES: list[tuple[str, dict[str, Any]]] = [
     (f"n{number:02}", {"ssh_hostname": f"10.0.0.{number}"}) for number in range(1, 13)

@@ -6,21 +6,22 @@ from pathlib import Path
 
 import pytest
 
-from deploy.core.gateway import Gateway
-from deploy.core.gateway_lint import problems
-from deploy.render import RenderError
-from deploy.stages import gateway, gateway_config
-from deploy.stages.base import nominal_layout
+from b200kit.converge.stage import nominal_layout
+from b200kit.inventory.keys.gateway import Gateway
+from b200kit.run.render import RenderError
+from b200kit.serving.gateway import haproxy_config
+from b200kit.serving.gateway.haproxy_lint import problems
+from b200kit.stages import gateway
 from tests.fake.machine import Machine
-from tests.unit.deploy.nodes import connected
+from tests.unit.nodes import connected
 
 
 @pytest.fixture(scope="module")
 def config() -> str:
     """The configuration of a plain node."""
-    servers = [gateway_config.Server("vllm0", "127.0.0.1:8001")]
-    endpoint = gateway_config.Endpoint("endpoint", "127.0.0.1", 8000, "replicas", servers)
-    files = gateway_config.files(Gateway(), [endpoint], {})
+    servers = [haproxy_config.Server("vllm0", "127.0.0.1:8001")]
+    endpoint = haproxy_config.Endpoint("endpoint", "127.0.0.1", 8000, "replicas", servers)
+    files = haproxy_config.files(Gateway(), [endpoint], {})
     return files[0].content.decode()
 
 
@@ -64,11 +65,11 @@ def test_template_that_breaks_a_rule_is_refused_before_any_connection(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     node = connected(Machine(tmp_path))
-    whole = gateway_config._config
+    whole = haproxy_config._config
 
     def spoilt(*given: object) -> bytes:
         return whole(*given).replace(b"option http-no-delay", b"# gone")  # type: ignore[arg-type]
 
-    monkeypatch.setattr(gateway_config, "_config", spoilt)
+    monkeypatch.setattr(haproxy_config, "_config", spoilt)
     with pytest.raises(RenderError, match=r"http-no-delay.*merged"):
         gateway.wanted(node, nominal_layout(node))

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from deploy.core.gateway_lint import problems
+from b200kit.serving.gateway.haproxy_lint import problems
 from tests.unit.gateway.mock import CHUNKS, ITL_MS
 from tests.unit.gateway.proxy import ROOT, free_port, mock, rendered, running, started
 

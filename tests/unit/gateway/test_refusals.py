@@ -17,14 +17,15 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from deploy.core.gateway import Client, Gateway
-from deploy.core.spec_parts import SecretRef
-from deploy.node import haproxy, metrics
-from deploy.node.client import ChatRequest, Endpoint, chat
-from deploy.secrets import Secret
-from deploy.stages import gateway_config
+from b200kit.inventory.keys.gateway import Client, Gateway
+from b200kit.inventory.keys.parts import SecretRef
+from b200kit.inventory.secrets import Secret
+from b200kit.node.client import engine_metrics
+from b200kit.node.client.chat import ChatRequest, Endpoint, chat
+from b200kit.node.serving.gateway import haproxy
+from b200kit.serving.gateway import haproxy_config
 from tests.unit.gateway.proxy import KEYS, Proxy, check, mock, rendered, running
-from tests.unit.latency import server_thread
+from tests.unit.node.client import server_thread
 
 CHAT = "/v1/chat/completions"
 CLIENTS = Gateway(
@@ -159,14 +160,14 @@ def test_health_is_for_anybody_and_says_whether_anyone_answers(
 
 
 def test_no_key_is_in_the_configuration_and_no_clients_key_on_the_node() -> None:
-    endpoint = gateway_config.Endpoint("endpoint", "127.0.0.1", 1, "replicas", [])
-    found = {f.path: f for f in gateway_config.files(CLIENTS, [endpoint], SECRETS)}
+    endpoint = haproxy_config.Endpoint("endpoint", "127.0.0.1", 1, "replicas", [])
+    found = {f.path: f for f in haproxy_config.files(CLIENTS, [endpoint], SECRETS)}
     texts = {path: file.content for path, file in found.items()}
     assert b"key-of-a" not in b"".join(texts.values())
     assert [path for path, text in texts.items() if b"node-key" in text] == [
-        gateway_config.PATHS.upstream
+        haproxy_config.PATHS.upstream
     ]
-    for path in (gateway_config.PATHS.upstream, gateway_config.PATHS.clients):
+    for path in (haproxy_config.PATHS.upstream, haproxy_config.PATHS.clients):
         assert (found[path].mode, found[path].owner, found[path].secret) == (
             0o600, "root:root", True,
         )  # fmt: skip
@@ -244,7 +245,7 @@ def test_stream_that_broke_off_is_never_sent_a_second_time(tmp_path: Path) -> No
         answer = asyncio.run(chat(Endpoint(proxy.url, "node-key"), request))
         assert "cut off" in (answer.record().error or "")
         assert answer.raw.pieces
-        counts = [asyncio.run(metrics.scrape(Endpoint(url))) for url in (one, other)]
+        counts = [asyncio.run(engine_metrics.scrape(Endpoint(url))) for url in (one, other)]
     asked = [count["vllm:prompt_tokens_total"] for count in counts if isinstance(count, dict)]
     assert sorted(bool(tokens) for tokens in asked) == [False, True]
 

@@ -11,17 +11,19 @@ from typing import Any, ClassVar
 
 import pytest
 
-from deploy.core.gateway import Router
-from deploy.core.spec import NodeSpec, parse
-from deploy.node import haproxy
-from deploy.node import router as router_client
-from deploy.node.router import RouterError
-from deploy.remote import RemoteError
-from deploy.stages import gateway, router
-from tests.unit.deploy.nodes import look, make, planned, settled
-from tests.unit.deploy.specs import CATALOGUE, data
+from b200kit.inventory.keys.gateway import Router
+from b200kit.inventory.parse import parse
+from b200kit.inventory.spec import NodeSpec
+from b200kit.node.serving.gateway import haproxy
+from b200kit.node.serving.gateway import router as router_client
+from b200kit.node.serving.gateway.router import RouterError
+from b200kit.run.remote import RemoteError
+from b200kit.serving.gateway import vllm_router
+from b200kit.stages import gateway
 from tests.unit.gateway.proxy import mock, running, until
 from tests.unit.gateway.test_refusals import ask
+from tests.unit.nodes import look, make, planned, settled
+from tests.unit.specs import CATALOGUE, data
 
 FLAGS = Path(__file__).parents[2] / "data" / "vllm-router-0.1.17-flags.txt"
 
@@ -35,7 +37,7 @@ def asked(folder: Path, **changes: Any) -> dict[str, Any]:
 
 def test_every_argument_is_one_of_the_launchers(tmp_path: Path) -> None:
     known = set(FLAGS.read_text().splitlines())
-    words = router.arguments(Router(str(tmp_path), "0.1.17"), 32)
+    words = vllm_router.arguments(Router(str(tmp_path), "0.1.17"), 32)
     flags = words[::2]
     assert set(flags) <= known
     assert dict(zip(flags, words[1::2], strict=True))["--health-check-interval-secs"] == "2"
@@ -78,10 +80,10 @@ def test_router_is_installed_between_its_files_and_its_start(tmp_path: Path) -> 
     machine.units["b200-router.service"]["active"] = "inactive"
     for path in [path for path in machine.files if path.startswith("/opt/vllm-router/")]:
         del machine.files[path]
-    machine.write(router.REQUIREMENTS, b"older")
+    machine.write(vllm_router.REQUIREMENTS, b"older")
     look(node)
     assert planned(node, "gateway") == [
-        f"write {router.REQUIREMENTS}",
+        f"write {vllm_router.REQUIREMENTS}",
         "install vllm-router 0.1.17",
         "enable b200-router.service",
     ]
@@ -89,7 +91,7 @@ def test_router_is_installed_between_its_files_and_its_start(tmp_path: Path) -> 
     [installed] = machine.ran("router-requirements.txt")
     assert "--require-hashes --no-index" in installed
     # Told apart from another project's package before it is stamped.
-    assert installed.index(router.ENTRY) < installed.index("echo done")
+    assert installed.index(vllm_router.ENTRY) < installed.index("echo done")
     assert planned(node, "gateway") == []
 
 

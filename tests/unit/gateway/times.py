@@ -10,9 +10,9 @@ import asyncio
 import json
 import sys
 
-from deploy.node import starvation
-from deploy.node.client import ChatRequest, Endpoint, chat
-from deploy.node.load import closed_loop
+from b200kit.node.client import client_health
+from b200kit.node.client.arrivals import closed_loop
+from b200kit.node.client.chat import ChatRequest, Endpoint, chat
 from tests.unit.gateway.mock import CHUNKS
 
 KEY = "node-key"
@@ -44,6 +44,6 @@ async def main(streams: int, rounds: int, urls: list[str]) -> list[list[float]]:
 
 
 if __name__ == "__main__":
-    starvation.claim_realtime()
+    client_health.claim_realtime()
     given = sys.argv[1:]
     print(json.dumps(asyncio.run(main(int(given[0]), int(given[1]), given[2:]))))

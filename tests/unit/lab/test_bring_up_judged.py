@@ -12,17 +12,17 @@ from typing import Any
 
 import pytest
 
-from deploy.core import bringup
-from deploy.core.bringup_states import MANAGER, PERSISTENCE, STATES
-from deploy.core.judge import judge
-from deploy.node import fabric_manager, pci
-from deploy.node.nvml import Worker
+from b200kit.node.checks.judge import judge
+from b200kit.node.fabric import sequence
+from b200kit.node.fabric.states import MANAGER, PERSISTENCE, STATES
+from b200kit.node.facts import fabric_manager, pci
+from b200kit.node.facts.nvml.client import Worker
 from tests.lab import scenario, shim_build
 from tests.lab.firmware.lab_firmware import infiniband, modules, site, tree
 from tests.lab.firmware.lab_firmware import pci as shown
 from tests.unit import node_schema, states
-from tests.unit.core.test_bringup import expectation
 from tests.unit.lab.shim_kit import write_conf
+from tests.unit.node.fabric.test_sequence import expectation
 
 DRIVER = "580.105.08"
 """Of the recorded states, whose packages go with it."""
@@ -167,12 +167,12 @@ def test_scenario_is_stuck_in_its_state_and_the_gate_says_the_same(
     name: str, booted: Booted
 ) -> None:
     _, state = booted(name)
-    at = bringup.position(expectation(), state)
+    at = sequence.position(expectation(), state)
     assert at.name == STUCK[name], at.seen
     assert at.seen is not None
     first = judge(expectation(), state).blocking[0]
     assert first.summary == at.seen.summary
-    line = bringup.stuck_line(at, state)
+    line = sequence.stuck_line(at, state)
     assert line.startswith(f"stuck at {at.name}: {first.summary}")
     assert " -> " in line
 
@@ -183,8 +183,8 @@ def test_node_that_only_hides_its_ports_comes_through(name: str, booted: Booted)
     assert node_schema.problems(state) == []
     verdict = judge(expectation(), state)
     assert [finding.summary for finding in verdict.blocking] == []
-    assert bringup.position(expectation(), state).name == "done"
-    assert bool(bringup.hidden(expectation(), state)) is (name != "healthy")
+    assert sequence.position(expectation(), state).name == "done"
+    assert bool(sequence.hidden(expectation(), state)) is (name != "healthy")
 
 
 def test_every_state_has_a_scenario_that_is_stuck_in_it() -> None:

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 import yaml
 
-from deploy.node import kernel as node_kernel
-from deploy.node import pci as node_pci
+from b200kit.node.facts import kernel as node_kernel
+from b200kit.node.facts import pci as node_pci
 from tests.lab.firmware.lab_firmware import (
     boot,
     cpulist,

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from deploy.node import grub
+from b200kit.node.facts import grub
 from tests.lab import kernels, module_build, packages
 from tests.lab.deb import build
 from tests.lab.firmware.lab_firmware import modules

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from deploy.core.judge import judge
-from deploy.core.verdict import Action, Verdict
-from deploy.node import pci
+from b200kit.node.checks.judge import judge
+from b200kit.node.facts import pci
+from b200kit.node.state.verdict import Action, Verdict
 from tests.lab import scenario
 from tests.lab.firmware.lab_firmware import pci as firmware
 from tests.lab.firmware.lab_firmware import tree

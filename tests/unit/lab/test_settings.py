@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from deploy import catalogue
-from deploy.core.judge import judge
-from deploy.node import kernel, pci
-from deploy.node import settings as node_settings
+from b200kit.catalog import load
+from b200kit.node.checks.judge import judge
+from b200kit.node.facts import kernel, pci
+from b200kit.node.facts import settings as node_settings
 from tests.lab import scenario
 from tests.lab.firmware.lab_firmware import (
     grub,
@@ -24,7 +24,7 @@ from tests.lab.firmware.lab_firmware import (
 from tests.lab.firmware.lab_firmware import pci as firmware
 from tests.unit import states
 
-TABLE = catalogue.load().settings
+TABLE = load.load().settings
 OFF = scenario.render("settings-off", 2)
 # Not off by a scenario: a container cannot raise limits; the others are only there to be asked for.
 NOT_SHOWN = {

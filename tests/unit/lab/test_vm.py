@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from deploy.stages import engine
+from b200kit.serving import engine_install
 from tests.lab import ssh, wheels
 from tests.lab.paths import VM_NAME, LabError, LabPaths, host_address
 from tests.lab.scenario import render
@@ -75,7 +75,7 @@ def test_engine_lies_where_the_toolkit_puts_it(tmp_path: Path) -> None:
     requirements.write_text("vllm==1 --hash=sha256:00\n")
     given = SimpleNamespace(engine=SimpleNamespace(image=None, requirements=str(requirements)))
     node: Any = SimpleNamespace(spec=given)
-    assert engine_disk.place(lab) == engine.engine_dir(node)
+    assert engine_disk.place(lab) == engine_install.engine_dir(node)
 
 
 def test_another_engine_than_the_lab_serves_is_refused(

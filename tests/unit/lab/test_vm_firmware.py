@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from deploy.node import pci as reader
+from b200kit.node.facts import pci as reader
 from tests.lab import scenario
 from tests.lab.firmware.lab_firmware import infiniband, modules, pci, tree, vm
 from tests.lab.vm.machine import NUMA_NODES

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from deploy.core.judge import judge
-from deploy.node import gate
+from b200kit.node import gate
+from b200kit.node.checks.judge import judge
 from tests.unit import paths, states
 from tests.unit.states import State
 

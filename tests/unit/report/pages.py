@@ -9,7 +9,7 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
-from deploy.report.html import render
+from b200kit.report.html.page import render
 from tests.unit.report import records
 
 DATA = Path(__file__).resolve().parents[2] / "data" / "report"

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from deploy.report.html import render
+from b200kit.report.html.page import render
 from tests.unit.report import pages, records
 from tests.unit.report.test_report_timeline import document, slow
 

@@ -9,20 +9,20 @@ from typing import Any
 
 import pytest
 
-from deploy.core import tuning as core_tuning
-from deploy.core import tuning_choice
-from deploy.core.knee import Sweep
-from deploy.core.latency import Run
-from deploy.core.smoke_document import each
-from deploy.report import terminal
-from deploy.report.axes import SHAPES, Axis, Frame, linear, marks, names, near, spanning
-from deploy.report.chart import cdf, distributions
-from deploy.report.fleet import fleet
-from deploy.report.heat import SHADES, heats
-from deploy.report.over_time import over_time
-from deploy.report.sweep import MOST, sweeps
-from deploy.report.tuning import all_cells, all_knees, tuning_of
-from tests.unit.latency.test_smoke_words import record as smoke_record
+from b200kit.node.client.formulas import Run
+from b200kit.node.latency.document import each
+from b200kit.report.charts.axes import SHAPES, Axis, Frame, linear, marks, names, near, spanning
+from b200kit.report.charts.cdf import cdf, distributions
+from b200kit.report.charts.goodput_sweep import MOST, sweeps
+from b200kit.report.charts.heat_map import SHADES, heats
+from b200kit.report.charts.over_time import over_time
+from b200kit.report.content.fleet import fleet
+from b200kit.report.content.tuning import all_cells, all_knees, tuning_of
+from b200kit.report.terminal.page import render as terminal
+from b200kit.tuning import cells as core_tuning
+from b200kit.tuning import choice
+from b200kit.tuning.goodput_knee import Sweep
+from tests.unit.cli.test_smoke_text import record as smoke_record
 from tests.unit.report import pages, records
 from tests.unit.report.pages import classes, page
 
@@ -316,7 +316,7 @@ def test_fifty_nodes_with_long_names_are_all_there() -> None:
 
 def test_what_tuning_writes_is_what_is_shown() -> None:
     cells = [c for c in pages.tuning()["cells"] if c["status"] != "skipped"]
-    chosen = tuning_choice.choose("throughput", "A", cells, Sweep())
+    chosen = choice.choose("throughput", "A", cells, Sweep())
     written = core_tuning.document("n01", "throughput", cells, Sweep(), chosen)
     tuning = tuning_of({"tuning": written})
     assert tuning.chosen in tuning.layouts

@@ -6,8 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from deploy.report import terminal, write
-from deploy.report.cli import main
+from b200kit.cli.report import main
+from b200kit.report.files import write
+from b200kit.report.terminal.page import render as terminal
 from tests.unit.report import records
 
 

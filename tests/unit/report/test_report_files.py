@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from deploy.report import scrub, write
-from deploy.report.redact import redact, secret_key
+from b200kit.report.files import write
+from b200kit.run.redact import redact, scrub, secret_key
 from tests.unit.report import records
 
 

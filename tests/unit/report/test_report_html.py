@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from deploy.report.html import render
+from b200kit.report.html.page import render
 from tests.unit import states
 from tests.unit.report import pages, records
 from tests.unit.report.pages import Page, classes, page

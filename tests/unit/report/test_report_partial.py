@@ -10,11 +10,12 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from deploy.report import terminal, write
-from deploy.report.axes import nice_ticks
-from deploy.report.chart import cdf
-from deploy.report.html import render
-from deploy.report.reading import duration, milliseconds, show
+from b200kit.report.charts.axes import nice_ticks
+from b200kit.report.charts.cdf import cdf
+from b200kit.report.document import duration, milliseconds, show
+from b200kit.report.files import write
+from b200kit.report.html.page import render
+from b200kit.report.terminal.page import render as terminal
 from tests.unit.report import pages, records
 from tests.unit.report.test_report_timeline import document, slow
 

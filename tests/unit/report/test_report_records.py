@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from deploy.report import terminal
-from deploy.report.html import render
+from b200kit.report.html.page import render
+from b200kit.report.terminal.page import render as terminal
 from tests.unit.report import records
 
 METRIC = {

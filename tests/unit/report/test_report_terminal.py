@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 
-from deploy.report import terminal
+from b200kit.report.terminal.page import render as terminal
 from tests.unit.report import records
 
 

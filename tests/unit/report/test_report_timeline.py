@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 
-from deploy.core import history, record
-from deploy.core.timeline import timeline
-from deploy.report.manifest import manifest_of
-from deploy.report.timeline import timeline_of
-from tests.unit.core import runs
+from b200kit.records import comparison, entries
+from b200kit.records.timeline import timeline
+from b200kit.report.charts.baseline_timeline import timeline_of
+from b200kit.report.content.manifest import manifest_of
+from tests.unit.records import runs
 from tests.unit.report import records
 from tests.unit.report.pages import classes, page
 from tests.unit.report.test_report_charts import places
@@ -23,10 +23,10 @@ def document(*later: dict[str, Any], count: int = 8) -> dict[str, Any]:
     """What stands in a HostRecord after `count` accepted runs and later ones."""
     first = [runs.run(i, day) for i, day in enumerate(runs.days(5, count, 0.01))]
     known = runs.kept(first)
-    entry = record.accept_entry("n01", known.runs, "ops", "burn-in", "2026-10-20T09:00:00Z")
+    entry = entries.accept_entry("n01", known.runs, "ops", "burn-in", "2026-10-20T09:00:00Z")
     known = runs.kept([*first, entry, *later])
     manifest = known.runs[-1]["manifest"]
-    return {**history.against(known), "timeline": timeline(known), "manifest": manifest}
+    return {**comparison.against(known), "timeline": timeline(known), "manifest": manifest}
 
 
 def slow(number: int, **fields: object) -> dict[str, Any]:
@@ -73,7 +73,7 @@ def test_run_that_counts_nowhere_has_a_place_and_no_height() -> None:
 
 def test_without_a_baseline_there_is_no_band() -> None:
     known = runs.kept([runs.run(0), runs.run(1)])
-    found = timeline_of({**history.against(known), "timeline": timeline(known)})
+    found = timeline_of({**comparison.against(known), "timeline": timeline(known)})
     assert "no baseline is accepted" in found.figures[0].caption
     assert "band" not in found.figures[0].svg
 

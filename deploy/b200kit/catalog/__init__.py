@@ -1,0 +1,1 @@
+"""Data: hardware, models, engines and settings, each value with its source."""

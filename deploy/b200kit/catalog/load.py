@@ -1,0 +1,107 @@
+"""The data this checkout ships: hardware, models and settings, by name. Read once a process."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from b200kit.catalog import engines, hardware
+from b200kit.catalog.types import Catalogue, Hardware, Model
+from b200kit.node.host import settings_table
+from b200kit.node.host.settings_table import Setting
+from b200kit.sizing import model_config
+from b200kit.sizing.model_config import ModelError
+
+_SETTINGS = Path(__file__).resolve().parent / "settings.yaml"
+# A process on a B200 sees 178.35 GiB, 0.2 % less than the floor of what NVML tells (inferred).
+_VISIBLE = 0.998
+_MODELS = Path(__file__).resolve().parent / "models"
+
+
+@cache
+def load() -> Catalogue:
+    """Every known hardware and model."""
+    machines = {name: _hardware(name, hardware.load(name)) for name in hardware.names()}
+    return Catalogue(
+        hardware=machines, models=_models(), settings=_settings(), engines=engines.load()
+    )
+
+
+def _settings() -> dict[str, Setting]:
+    return settings_table.table(yaml.safe_load(_SETTINGS.read_text(encoding="utf-8")))
+
+
+def settings_elsewhere() -> dict[str, dict[str, str]]:
+    """What other stages set and other checks judge: stage, check and how, by what it is."""
+    return dict(yaml.safe_load(_SETTINGS.read_text(encoding="utf-8"))["elsewhere"])
+
+
+def _hardware(name: str, document: dict[str, Any]) -> Hardware:
+    expect = document["expect"]
+    # "single" is for any GPU, and its floor that of the smallest: no model is held to it.
+    one_kind = expect["gpu_count"]["value"] > 1
+    return Hardware(
+        name=name,
+        gpu_count=expect["gpu_count"]["value"],
+        minimum_driver=expect["minimum_driver"]["value"],
+        gpu_bytes=int((expect["memory.floor"]["value"] << 20) * _VISIBLE) if one_kind else 0,
+    )
+
+
+def having(known: Catalogue, name: object, path: object) -> Catalogue:
+    """The catalogue with the model of a config.json added under a name, when there is a path.
+
+    Raises ModelError, in one line, for a file that cannot be read or is no model's.
+    """
+    if not isinstance(path, str) or not isinstance(name, str):
+        return known
+    own = Model(
+        name, "a model of the site's own", dimensions=model_config.parse(_config(Path(path)))
+    )
+    stated = known.models.get(name)
+    if stated:
+        own = replace(stated, dimensions=own.dimensions, weights_bytes=None)
+    return replace(known, models={**known.models, name: own})
+
+
+def from_config(path: Path) -> Model:
+    """A model known by its config.json alone, named after the directory it lies in."""
+    named = path.resolve().parent.name if path.name == "config.json" else path.stem
+    return Model(named, str(path), dimensions=model_config.parse(_config(path)))
+
+
+def _config(path: Path) -> dict[str, Any]:
+    try:
+        document = json.loads(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise ModelError(f"{path} cannot be read: {error.strerror}") from None
+    except (ValueError, RecursionError):
+        raise ModelError(f"{path} is no JSON") from None
+    if not isinstance(document, dict):
+        raise ModelError(f"{path} is no model's config.json")
+    return document
+
+
+def _models() -> dict[str, Model]:
+    documents = {p.stem: yaml.safe_load(p.read_text()) for p in sorted(_MODELS.glob("*.yaml"))}
+    return {name: _model(name, document, documents) for name, document in documents.items()}
+
+
+def _model(name: str, document: dict[str, Any], others: dict[str, dict[str, Any]]) -> Model:
+    config = document["config"]
+    stated = others[config]["config"] if isinstance(config, str) else config
+    kept = tuple(document.get("bf16") or ())
+    return Model(
+        name=name,
+        source=document["source"],
+        flags=tuple(sorted((document.get("flags") or {}).items())),
+        family=document["family"],
+        revision=document["revision"],
+        dimensions=replace(model_config.parse(stated), weights=document["weights"], kept=kept),
+        weights_bytes=document.get("weights_bytes"),
+    )

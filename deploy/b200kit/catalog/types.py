@@ -1,0 +1,50 @@
+"""Hardware, models, settings and engines by name, as the rules need them. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from b200kit.engines.flags import Known
+from b200kit.node.host.settings_table import Setting
+from b200kit.sizing.model_config import Dimensions
+
+
+@dataclass(frozen=True)
+class Model:
+    """A model of the catalogue (b200kit/catalog/models/NAME.yaml), or one of a site's own.
+
+    *dimensions* are None where nothing is known of its size; *weights_bytes* are its safetensors'
+    when stated; *family* names the model that several checkpoints are of.
+    """
+
+    name: str
+    source: str
+    flags: tuple[tuple[str, str | int | float | bool], ...] = ()
+    family: str = ""
+    revision: str | None = None
+    dimensions: Dimensions | None = None
+    weights_bytes: int | None = None
+
+
+@dataclass(frozen=True)
+class Hardware:
+    """The facts of b200kit/catalog/hardware/NAME.yaml that decide whether an inventory is possible.
+
+    *gpu_bytes* is the memory of one GPU, 0 where it is not known.
+    """
+
+    name: str
+    gpu_count: int
+    minimum_driver: str
+    gpu_bytes: int = 0
+
+
+@dataclass(frozen=True)
+class Catalogue:
+    """The hardware, models, settings and engines this checkout knows, by name."""
+
+    hardware: Mapping[str, Hardware]
+    models: Mapping[str, Model]
+    settings: Mapping[str, Setting] = field(default_factory=dict)
+    engines: Mapping[str, Known] = field(default_factory=dict)

@@ -1,0 +1,243 @@
+"""``b200 smoke URL --model M``: the latency of any OpenAI-compatible endpoint, from anywhere.
+
+0 pass; 1 fail: a wrong answer, a failed request or a missed objective; 2 invalid: the client, not
+the server, may have made the numbers, or bad input. A key comes from a file or the environment.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import dataclasses
+import json
+import os
+import platform
+import secrets
+import sys
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, NoReturn
+from urllib.parse import urlsplit
+
+from b200kit.cli import smoke_text
+from b200kit.node.client import client_health, engine_metrics
+from b200kit.node.client.arrivals import Arrival
+from b200kit.node.client.chat import Endpoint
+from b200kit.node.client.correctness import Canary, check
+from b200kit.node.client.formulas import Objective, Run
+from b200kit.node.client.smoke_verdict import ClientLimits
+from b200kit.node.latency import document as smoke_document
+from b200kit.node.latency.load_run import Volley
+
+KEY = "B200_API_KEY"
+PATH = "url"
+LOOPBACK = ("localhost", "127.0.0.1", "::1")
+STATUS = {"pass": 0, "fail": 1}
+
+
+class BadInput(Exception):
+    """Input that cannot be used, in one line."""
+
+
+class _Parser(argparse.ArgumentParser):
+    """Says what is wrong in one line, as everything here does."""
+
+    def error(self, message: str) -> NoReturn:
+        raise BadInput(message)
+
+
+@dataclasses.dataclass
+class Probe:
+    """One run against one URL: what is asked, and what has come of it so far."""
+
+    endpoint: Endpoint
+    volley: Volley
+    requests: int
+    objective: Objective
+    watch: client_health.Watch
+    cpus: str
+    canary: Canary | None = None
+    run: Run | None = None
+    delta: engine_metrics.Delta = dataclasses.field(
+        default_factory=lambda: engine_metrics.Delta({}, {}, "no load was sent")
+    )
+
+    async def go(self) -> None:
+        """The canary, then the load between two looks at the server's own numbers."""
+        volley = self.volley
+        # The canary counts the tokens of an eighth as many words: of a prompt about as long.
+        near = volley.input_tokens * 5
+        self.canary = await check(self.endpoint, volley.model, volley.salt, near)
+        if self.canary.problems:
+            return
+        self.volley = volley = dataclasses.replace(volley, scale=self.canary.scale)
+        await volley.settle(self.endpoint, PATH)
+        before = await engine_metrics.scrape(self.endpoint)
+        self.run = await volley.fire(self.endpoint, PATH, self.requests, self.watch)
+        self.delta = engine_metrics.Delta.over(
+            [before], [await engine_metrics.scrape(self.endpoint)]
+        )
+
+    def document(self) -> dict[str, Any]:
+        """The smoke document, with one entry a request besides."""
+        arrival, canary = self.volley.arrival, self.canary
+        now = datetime.now(UTC)
+        found = smoke_document.Found(
+            taken_at=now.strftime("%Y-%m-%dT%H:%M:%SZ"),
+            paths={} if self.run is None else {PATH: self.run},
+            objective=self.objective,
+            health=self.watch.health(),
+            limits=ClientLimits(needs_run_delay=sys.platform == "linux"),
+            canary=canary.problems if canary else ("the canary did not run",),
+            server=self.delta.document(),
+            gateway_limit_ms=0.0,
+            request_rate=None if arrival.concurrency else arrival.rate,
+            cpus=self.cpus,
+            conditions=self._conditions(),
+        )
+        told = {
+            "date": now.strftime("%Y%m%d-%H%M%S"),
+            "backend": "openai-chat",
+            "endpoint_type": "openai-chat",
+            "model_id": self.volley.model,
+            "burstiness": None if arrival.even or arrival.concurrency else 1.0,
+            "max_concurrency": arrival.concurrency,
+        }
+        each = smoke_document.requests(self.run or Run(()))
+        return {**told, **smoke_document.document(found), **each}
+
+    def _conditions(self) -> dict[str, object]:
+        canary = self.canary
+        return {
+            "url": self.endpoint.url,
+            "model": self.volley.model,
+            "engine_version": canary.engine_version if canary else None,
+            **self.volley.conditions(),
+            "objective": dataclasses.asdict(self.objective),
+            "same_text": canary.same_text if canary else None,
+            "client_host": platform.node(),
+        }
+
+
+def main(argv: list[str]) -> int:
+    """Measure and print; exit status as in the module's first lines."""
+    try:
+        options = _options(argv)
+        probe = _probe(options)
+    except (BadInput, ValueError) as error:
+        print(f"b200 smoke: {error}", file=sys.stderr)
+        return 2
+    print(f"b200 smoke: {_foresight(probe)}", file=sys.stderr)
+    try:
+        asyncio.run(probe.go())
+    except KeyboardInterrupt:
+        print("b200 smoke: interrupted; nothing is reported of a part of a run", file=sys.stderr)
+        return 130
+    document = probe.document()
+    if options.json:
+        text = json.dumps(document) + "\n"
+        sys.stdout.write(text) if options.json == "-" else Path(options.json).write_text(text)
+    if options.json != "-":
+        print("\n".join(smoke_text.lines(document, probe.endpoint.url)))
+    return STATUS.get(str(document["verdict"]), 2)
+
+
+def _foresight(probe: Probe) -> str:
+    """What is about to be sent, and how long that takes at least."""
+    arrival = probe.volley.arrival
+    if arrival.concurrency or not arrival.rate:
+        return f"{probe.requests} requests, {arrival.concurrency} at a time"
+    return f"{probe.requests} requests in about {probe.requests / arrival.rate:.0f} s"
+
+
+def _options(argv: Sequence[str]) -> argparse.Namespace:
+    parser = _Parser(prog="b200 smoke", description=(__doc__ or "").partition("\n")[0])
+    parser.add_argument("url", help="where it serves, without /v1")
+    parser.add_argument("--model", required=True, help="the name it is served under")
+    parser.add_argument("--requests", type=int, default=60, help="measured requests (%(default)s)")
+    parser.add_argument("--input-tokens", type=int, default=128, help="of a prompt, about")
+    parser.add_argument("--output-tokens", type=int, default=64, help="of an answer, exactly")
+    load = parser.add_mutually_exclusive_group()
+    load.add_argument("--rate", type=float, default=4.0, help="open loop: requests/s (%(default)s)")
+    load.add_argument("--concurrency", type=int, help="closed loop: so many at a time")
+    parser.add_argument("--arrival", choices=("poisson", "constant"), default="poisson")
+    parser.add_argument("--seed", type=int, help="of arrivals and prompts; default: a new one")
+    parser.add_argument(
+        "--goodput", nargs="+", default=["ttft:100", "tpot:100"], metavar="METRIC:MS",
+        help="objectives of a good request: ttft, tpot, e2el; or none (ttft:100 tpot:100)",
+    )  # fmt: skip
+    parser.add_argument("--share", type=float, default=0.95, help="that must be good (%(default)s)")
+    parser.add_argument("--key-file", help=f"file with the API key; default: ${KEY}")
+    parser.add_argument("--cpus", help='CPUs for this client, such as "2-3"')
+    parser.add_argument("--json", metavar="FILE", help="write everything there (- for stdout)")
+    return parser.parse_args(argv)
+
+
+def _probe(options: argparse.Namespace) -> Probe:
+    """What is asked, checked before anything is sent. Raises BadInput or ValueError."""
+    for name in ("requests", "rate", "input_tokens", "output_tokens", "concurrency"):
+        value = getattr(options, name)
+        if value is not None and not 0 < value < float("inf"):
+            raise BadInput(f"--{name.replace('_', '-')} must be above 0, not {value}")
+    _writable(options.json)
+    endpoint = Endpoint(_url(options.url), _key(options.key_file))
+    _warn_of_clear_text(endpoint)
+    cpus = client_health.pin(options.cpus)
+    volley = Volley(
+        options.model,
+        options.input_tokens,
+        options.output_tokens,
+        Arrival(options.rate, options.arrival == "constant", options.concurrency),
+        secrets.randbelow(1 << 31) if options.seed is None else options.seed,
+        f"smoke-{secrets.token_hex(6)}",
+    )
+    watch = client_health.Watch(client_health.claim_realtime())
+    objective = _objective(options.goodput, options.share)
+    return Probe(endpoint, volley, options.requests, objective, watch, cpus)
+
+
+def _url(text: str) -> str:
+    parts = urlsplit(text)
+    if parts.scheme not in ("http", "https") or not parts.hostname:
+        raise BadInput(f"{text!r} is no http:// or https:// URL")
+    if parts.username or parts.password or parts.query:
+        raise BadInput(f"a key does not belong into the URL: use --key-file or ${KEY}")
+    return text.rstrip("/").removesuffix("/v1")
+
+
+def _key(file: str | None) -> str | None:
+    """The API key, of the file or else the environment; None when there is none."""
+    if file is None:
+        return os.environ.get(KEY) or None
+    try:
+        key = Path(file).read_text(encoding="ascii").strip()
+    except (OSError, UnicodeDecodeError) as error:
+        raise BadInput(f"--key-file {file} cannot be read: {error}") from None
+    if not key or not key.isprintable():
+        raise BadInput(f"--key-file {file} holds no key: one line is wanted")
+    return key
+
+
+def _warn_of_clear_text(endpoint: Endpoint) -> None:
+    parts = urlsplit(endpoint.url)
+    if endpoint.api_key and parts.scheme == "http" and parts.hostname not in LOOPBACK:
+        print(f"b200 smoke: the key goes to {parts.hostname} in clear text", file=sys.stderr)
+
+
+def _objective(goodput: Sequence[str], share: float) -> Objective:
+    if not 0 < share <= 1:
+        raise BadInput(f"--share must be above 0 and at most 1, not {share:g}")
+    limits: dict[str, float] = {}
+    for word in [] if goodput == ["none"] else goodput:
+        name, _, value = word.partition(":")
+        if name not in ("ttft", "tpot", "e2el") or not value.replace(".", "", 1).isdigit():
+            raise BadInput(f"--goodput {word}: not ttft:MS, tpot:MS or e2el:MS")
+        limits[f"{name}_ms"] = float(value)
+    return Objective(**limits, share=share)
+
+
+def _writable(file: str | None) -> None:
+    """Before the run, not after it."""
+    if file and file != "-" and not os.access(Path(file).parent, os.W_OK | os.X_OK):
+        raise BadInput(f"--json {file}: its directory cannot be written")

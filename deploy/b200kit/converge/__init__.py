@@ -1,0 +1,1 @@
+"""The desired-state engine: what a stage is, what a change is, handlers, apt and dpkg."""

@@ -1,0 +1,61 @@
+"""One apt transaction on the node: what is asked for, what apt has of it, installed and held."""
+
+from __future__ import annotations
+
+import json
+import shlex
+from collections.abc import Sequence
+
+from b200kit.converge import dpkg_recovery
+from b200kit.node.packages import candidates
+from b200kit.node.state.drift import Package
+from b200kit.run.node import Node
+from b200kit.run.remote import program_step
+
+# What apt was asked for and has none of; b200kit/node/packages/resolve.py writes it.
+PACKAGES = "/var/lib/b200kit/packages.json"
+# Errors of any index fail the update: a stale list would quietly install what it still knows.
+# needrestart must not restart a fabric manager, or what serves, as a side effect of ours.
+_APT = (
+    "DEBIAN_FRONTEND=noninteractive NEEDRESTART_SUSPEND=1 apt-get -o DPkg::Lock::Timeout=300 "
+    "-o Acquire::Retries=2 -o Acquire::http::Timeout=20 -o Dpkg::Options::=--force-confold"
+)
+
+
+def install(
+    node: Node, packages: Sequence[Package], gone: Sequence[str] = (), fetch_only: bool = False
+) -> list[str]:
+    """Finish what an interrupted dpkg left, apt update, install the exact versions, hold.
+
+    Returns the keys of the optional packages that apt has none of; they are left out. With
+    *fetch_only* everything but the installation itself is done.
+    """
+    dpkg_recovery.require_room(node, [package.name for package in packages])
+    asked = " ".join(shlex.quote(candidates.token(package)) for package in packages)
+    leaving = " ".join(shlex.quote(f"{name}-") for name in gone)
+    held = " ".join(shlex.quote(package.name) for package in packages if package.hold)
+    steps = [
+        dpkg_recovery.before_update(node),
+        f"{_APT} update --error-on=any",
+        # With spaces: $(( would be arithmetic.
+        f"words=$( {program_step(f'offered {asked}')} )",
+        dpkg_recovery.before_install(node, "$words"),
+        f"{_APT} install -y --no-install-recommends --allow-downgrades "
+        f"--allow-change-held-packages {'--download-only ' if fetch_only else ''}$words {leaving}",
+    ]
+    if held and not fetch_only:
+        # What was left out cannot be held.
+        there = f"dpkg-query -W -f '${{Package}}\\n' {held} 2>/dev/null"
+        steps.append(f"{there} | xargs -r apt-mark hold")
+    steps.append(f"cat {PACKAGES}")
+    said = node.connected().run_logged(" && ".join(steps), dpkg_recovery.LOG, dpkg_recovery.WHY)
+    return _lacking(said, packages)
+
+
+def _lacking(record: str, packages: Sequence[Package]) -> list[str]:
+    """Keys of those optional packages that the record on the node says apt has none of."""
+    try:
+        entries = json.loads(record).get("lacking", {})
+    except (ValueError, AttributeError):
+        return []
+    return [package.key for package in packages if package.optional and package.key in entries]

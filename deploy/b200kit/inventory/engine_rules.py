@@ -1,0 +1,133 @@
+"""Which engines, flags and variables an inventory may name, and why not. Pure.
+
+Everything refused here would otherwise be a server that ends after minutes of loading, one that
+quietly ignores what it was told, or one that serves unsafely.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+
+from b200kit.engines.contract import EngineKind, Scalar
+from b200kit.engines.flags import Advisory, Known, Version, open_advisories
+from b200kit.inventory.keys.parsers import Problem
+from b200kit.inventory.keys.parts import Engine
+
+_EXACT = re.compile(r"(\d+(?:\.\d+)+)(?:\.?(?:post|rc|dev)\d+)?(?:\+[a-z0-9.]+)?")
+_SECRET_NAME = re.compile(
+    r"(api|admin|access|auth|secret|private)[-_]key$|(hf|api|auth|access|bearer)[-_]token$"
+    r"|secret|passw",
+    re.IGNORECASE,
+)
+_SECRET_VALUE = re.compile(r"(hf_[A-Za-z0-9]{20,}|sk-[A-Za-z0-9_-]{20,}|AKIA[A-Z0-9]{16})")
+_PIN = re.compile(r"^([A-Za-z0-9._-]+)==([^\s;\\]+)", re.MULTILINE)
+_COMMIT = re.compile(r"[0-9a-f]{40}")
+_OFF = ("", "0", "false", "False")
+
+
+def problems(
+    kind: EngineKind, engine: Engine, known: Known, model_flags: Mapping[str, Scalar]
+) -> Iterator[Problem]:
+    """Why this engine cannot be served with; *model_flags* are those of the catalogue."""
+    yield from _secrets(engine)
+    yield from _owned(kind, engine)
+    yield from _refused(kind, engine)
+    yield from _remote_code({**model_flags, **dict(engine.flags)})
+    # What stands in for vLLM has a version of its own and tells itself what it does not take.
+    if engine.kind != "stand-in":
+        yield from _versioned(kind, engine, known, model_flags)
+
+
+def unlike_lock(kind: EngineKind, engine: Engine, lock: str) -> str:
+    """What a requirements file installs instead of the engine's version; empty when it fits."""
+    pins = dict(_PIN.findall(lock))
+    there = {name: pins[name] for name in kind.distributions if name in pins}
+    same = {version.partition("+")[0] for version in there.values()}
+    if engine.kind == "stand-in" or engine.version.partition("+")[0] in same:
+        return ""
+    has = ", ".join(f"{name}=={version}" for name, version in there.items())
+    return f"{engine.version}, but {engine.requirements} has {has or f'no {kind.name}'}"
+
+
+def _versioned(
+    kind: EngineKind, engine: Engine, known: Known, model_flags: Mapping[str, Scalar]
+) -> Iterator[Problem]:
+    exact = _EXACT.fullmatch(engine.version)
+    if not exact:
+        told = f'"{engine.version}" is not exact; write it as "0.33.0"'
+        yield Problem("engine.version", told)
+        return
+    weak = list(open_advisories(exact[1], known.advisories))
+    if weak:
+        yield Problem("engine.version", _unsafe(engine.version, weak))
+        return
+    version = known.versions.get(exact[1])
+    if version is None:
+        yield Problem("engine.version", _unlisted(kind, exact[1], known))
+        return
+    yield from _wrong(kind, engine, version)
+    for name, value in sorted(model_flags.items()):
+        if name not in dict(engine.flags) and (told := version.wrong_flag(name, value)):
+            yield Problem("model", f"its flag {name} {told}")
+
+
+def _unsafe(version: str, weak: list[Advisory]) -> str:
+    first = weak[-1]
+    more = f" and {len(weak) - 1} more" if len(weak) > 1 else ""
+    return f"{version} is unsafe: {first.id} ({first.what}){more}; {first.fixed} or newer"
+
+
+def _unlisted(kind: EngineKind, version: str, known: Known) -> str:
+    have = ", ".join(known.versions) or "none"
+    return (
+        f"no list of the flags of {kind.name} {version} (there are: {have}), so nothing could be "
+        "checked: make one with b200kit/catalog/engines/snapshot.py"
+    )
+
+
+def _wrong(kind: EngineKind, engine: Engine, version: Version) -> Iterator[Problem]:
+    for name, value in engine.flags:
+        # A value that is a secret in the wrong place is told of without showing it.
+        told = "" if _SECRET_VALUE.search(str(value)) else version.wrong_flag(name, value)
+        if told and name not in kind.owned:
+            yield Problem(f"engine.flags.{name}", told)
+    for name, _ in engine.environment:
+        if name not in kind.refused and (told := version.wrong_variable(name, kind.variables)):
+            yield Problem(f"engine.environment.{name}", told)
+
+
+def _secrets(engine: Engine) -> Iterator[Problem]:
+    """Every user of a node can read argument lists and what units have in their Environment."""
+    for table, pairs in (("flags", engine.flags), ("environment", engine.environment)):
+        for name, value in pairs:
+            if _SECRET_NAME.search(name) or _SECRET_VALUE.search(str(value)):
+                told = "looks like a secret, and everybody could read it there: see `api_key`"
+                yield Problem(f"engine.{table}.{name}", told)
+
+
+def _owned(kind: EngineKind, engine: Engine) -> Iterator[Problem]:
+    for name, _ in engine.flags:
+        if name in kind.owned and not _SECRET_NAME.search(name):
+            told = f"the kit sets it; the inventory says {kind.owned[name]}"
+            yield Problem(f"engine.flags.{name}", told)
+
+
+def _refused(kind: EngineKind, engine: Engine) -> Iterator[Problem]:
+    for name, value in engine.environment:
+        if name in kind.refused and value not in _OFF:
+            yield Problem(f"engine.environment.{name}", f"refused: {kind.refused[name]}")
+    for name, flag in engine.flags:
+        reason = kind.refused.get(name) or kind.refused.get(f"{name}={flag}")
+        if reason and flag is not False:
+            yield Problem(f"engine.flags.{name}", f"refused: {reason}")
+
+
+def _remote_code(flags: Mapping[str, Scalar]) -> Iterator[Problem]:
+    named = {name.replace("_", "-"): value for name, value in flags.items()}
+    pinned = any(
+        _COMMIT.fullmatch(str(named.get(name, ""))) for name in ("code-revision", "revision")
+    )
+    if named.get("trust-remote-code") and not pinned:
+        told = "runs Python that comes with the model; pin it: code-revision, a commit's 40 digits"
+        yield Problem("engine.flags.trust-remote-code", told)

@@ -1,0 +1,82 @@
+"""What an inventory may ask of the firewall, and the openings it then means. Pure."""
+
+from __future__ import annotations
+
+import difflib
+import ipaddress
+from collections.abc import Iterable, Iterator
+
+from b200kit.inventory.keys.parsers import Problem
+from b200kit.inventory.keys.parts import Firewall
+from b200kit.node.facts.nft_rules import ANY, Entry
+
+
+def problems(firewall: Firewall, gateway_bind: str, gateway_port: int) -> Iterator[Problem]:
+    """Sources that are nobody's, and a gateway on the network that nobody could reach."""
+    yield from _sources(firewall)
+    public = not ipaddress.ip_address(gateway_bind).is_loopback
+    if public and not opens(firewall, gateway_port):
+        yield Problem(
+            "firewall.allow",
+            f"no rule for port {gateway_port}, though the gateway listens on {gateway_bind}: "
+            'allow it, or set gateway_bind = "127.0.0.1"',
+        )
+
+
+def _sources(firewall: Firewall) -> Iterator[Problem]:
+    """Sources that are no address, no network and no name; "any" beside others."""
+    networks = dict(firewall.networks)
+    for name, members in networks.items():
+        for number, member in enumerate(members):
+            if told := _wrong(member, ()):
+                yield Problem(f"firewall.networks.{name}.{number}", told)
+    for number, allow in enumerate(firewall.allow):
+        key = f"firewall.allow.{number}.from"
+        if not allow.sources:
+            yield Problem(key, f'nobody is named; for everybody write ["{ANY}"]')
+        if ANY in allow.sources and len(allow.sources) > 1:
+            yield Problem(key, f'"{ANY}" stands beside others, which then mean nothing')
+        for source in allow.sources:
+            if source != ANY and source not in networks and (told := _wrong(source, networks)):
+                yield Problem(key, told)
+
+
+def _wrong(source: str, names: Iterable[str]) -> str:
+    """Why a text is no address or network; empty when it is one."""
+    try:
+        ipaddress.ip_network(source)
+    except ValueError:
+        pass
+    else:
+        return ""
+    try:
+        whole = ipaddress.ip_network(source, strict=False)
+    except ValueError:
+        close = difflib.get_close_matches(source, names, n=1)
+        hint = f'; did you mean "{close[0]}"?' if close else ""
+        return f'"{source}" is no address, no network and no name of firewall.networks{hint}'
+    return f'"{source}" has bits beyond its prefix; write "{whole}"'
+
+
+def entries(firewall: Firewall) -> list[Entry]:
+    """Every opening by itself: {"protocol", "port", "source"}, the source a network or "any"."""
+    networks = dict(firewall.networks)
+    return [
+        {"protocol": allow.protocol, "port": allow.port, "source": _plain(source)}
+        for allow in firewall.allow
+        for name in allow.sources
+        for source in networks.get(name, (name,))
+    ]
+
+
+def _plain(source: str) -> str:
+    """An address or network as nft lists it: a single address without its prefix."""
+    if source == ANY:
+        return ANY
+    network = ipaddress.ip_network(source)
+    return str(network if network.num_addresses > 1 else network.network_address)
+
+
+def opens(firewall: Firewall, port: int) -> bool:
+    """Whether anybody may connect to a TCP port."""
+    return any(allow.port == port and allow.protocol == "tcp" for allow in firewall.allow)

@@ -1,0 +1,82 @@
+"""A second endpoint on a node, before the gateways of all nodes. Pure.
+
+Any node may have one, and several should: each has the whole fleet behind it, so whatever spreads
+clients over them (DNS, a virtual address, the clients) has no single point to lose.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from b200kit.inventory.keys import parsers
+from b200kit.inventory.keys.parsers import Problem, setting
+from b200kit.inventory.keys.parts import PORT
+
+_HOST = parsers.matching(r"[A-Za-z0-9.:-]+", "a host name or an address")
+
+
+@dataclass(frozen=True)
+class FleetNode:
+    """One node's gateway."""
+
+    name: str = setting(parsers.matching(r"[A-Za-z0-9._-]+", "a name without blanks"), "its name")
+    address: str = setting(_HOST, "where the others reach it")
+    port: int = setting(PORT, "port of its gateway", 8000)
+    weight: int = setting(parsers.integer(0, 256), "its share of the requests", 100)
+
+
+@dataclass(frozen=True)
+class Fleet:
+    """The endpoint before the gateways of several nodes."""
+
+    port: int = setting(PORT, "port, on gateway_bind")
+    nodes: tuple[FleetNode, ...] = setting(
+        parsers.sequence(parsers.nested(FleetNode)), "all nodes of the inventory when empty", ()
+    )
+    trust: str | None = setting(
+        parsers.optional(parsers.text),
+        "certificates of the authority behind the nodes' gateways, PEM, a path on the controller; "
+        "None: they speak plain HTTP",
+        None,
+    )
+
+
+def problems(fleet: Fleet, taken: Iterable[int]) -> Iterator[Problem]:
+    """A port that is another's, a name given twice, nobody to ask."""
+    if fleet.port in taken:
+        yield Problem("fleet.port", f"port {fleet.port} is the gateway's or a replica's")
+    names = [node.name for node in fleet.nodes]
+    for name in sorted({name for name in names if names.count(name) > 1}):
+        yield Problem("fleet.nodes", f'"{name}" is given twice')
+    if fleet.nodes and not any(node.weight for node in fleet.nodes):
+        yield Problem("fleet.nodes", "all weights are 0: nobody would answer")
+
+
+def filled(
+    data: Mapping[str, Any], hosts: Iterable[tuple[str, Mapping[str, Any]]]
+) -> Mapping[str, Any]:
+    """A node's inventory data, whose fleet is all *hosts* (name, data) where it names none."""
+    asked = data.get("fleet")
+    if not isinstance(asked, Mapping) or asked.get("nodes"):
+        return data
+    nodes = [_node(name, given) for name, given in hosts if _answers(name, given)]
+    return {**data, "fleet": {**asked, "nodes": nodes}}
+
+
+def _answers(name: str, data: Mapping[str, Any]) -> bool:
+    """Whether a node has an endpoint: members of a group that work for its head have none."""
+    group = data.get("group")
+    if not isinstance(group, Mapping) or group.get("join") == "data":
+        return True
+    return bool(group.get("head") == name)
+
+
+def _node(name: str, data: Mapping[str, Any]) -> dict[str, Any]:
+    return {
+        "name": name,
+        "address": data.get("fleet_address") or data.get("ssh_hostname") or name,
+        "port": data.get("gateway_port", 8000),
+        "weight": data.get("fleet_weight", 100),
+    }

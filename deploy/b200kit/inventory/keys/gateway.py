@@ -1,0 +1,172 @@
+"""What an inventory may say of the gateway, and what of it cannot be. Pure.
+
+One endpoint in front of a node's replicas: who may come in (named keys, each with a limit of its
+own), by which encryption, with what share for each replica.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from b200kit.inventory.keys import parsers
+from b200kit.inventory.keys.parsers import Problem, setting
+from b200kit.inventory.keys.parts import PORT, SecretRef
+from b200kit.node.lib import cpulist
+
+# vLLM's own limit where it has one (its Rust front end, 0.33); the Python one has none.
+BODY_MIB = 32
+# The rest of vLLM's routes are unauthenticated or for administration.
+SERVED = (
+    "/v1/chat/completions",
+    "/v1/completions",
+    "/v1/models",
+    "/v1/responses",
+)
+
+
+@dataclass(frozen=True)
+class Client:
+    """Somebody who may ask, known by a key."""
+
+    name: str = setting(
+        parsers.matching(r"[a-z0-9][a-z0-9-]{0,30}", "lower-case letters, digits and dashes"),
+        "name in refusals and counters",
+    )
+    key: SecretRef = setting(parsers.nested(SecretRef), "key it presents")
+    requests_per_minute: int | None = setting(
+        parsers.optional(parsers.integer(1, 1_000_000)),
+        "more are refused with 429; None: no limit",
+        None,
+    )
+
+
+@dataclass(frozen=True)
+class Router:
+    """vllm-router between HAProxy and the replicas: prompts that begin alike go to one replica."""
+
+    requirements: str = setting(
+        parsers.text, "hash-locked requirements, a path on the controller; wheels as the engine's"
+    )
+    version: str = setting(
+        parsers.matching(r"\d+(\.\d+)+", 'an exact version such as "0.1.17"'), "of vllm-router"
+    )
+    policy: str = setting(
+        parsers.one_of("cache_aware", "power_of_two", "round_robin", "consistent_hash"),
+        "how a replica is chosen",
+        "cache_aware",
+    )
+    port: int = setting(PORT, "loopback port; its metrics are on the next one", 8700)
+
+
+@dataclass(frozen=True)
+class Gateway:
+    """The one endpoint: HAProxy."""
+
+    tls: str = setting(
+        parsers.one_of("auto", "off"),
+        "auto: TLS where there is a certificate; off: plain HTTP on a public address, on purpose",
+        "auto",
+    )
+    certificate: SecretRef | None = setting(
+        parsers.optional(parsers.nested(SecretRef)),
+        "certificate chain and private key in one PEM",
+        None,
+    )
+    clients: tuple[Client, ...] = setting(
+        parsers.sequence(parsers.nested(Client)),
+        "who may ask besides the holder of `api_key`, each with a key of its own",
+        (),
+    )
+    max_body_mib: int = setting(
+        parsers.integer(1, 1024), "largest request, MiB; a larger one is refused with 413", BODY_MIB
+    )
+    weights: tuple[int, ...] = setting(
+        parsers.sequence(parsers.integer(0, 256)),
+        "share of the requests of each replica, such as [95, 5]; least connections when empty",
+        (),
+    )
+    router: Router | None = setting(
+        parsers.optional(parsers.nested(Router)),
+        "cache-aware routing behind HAProxy; None: HAProxy chooses the replica",
+        None,
+    )
+    cpus: str | None = setting(
+        parsers.optional(parsers.matching(r"[\d,-]+", 'a CPU list such as "0-3"')),
+        "CPUs of the gateway; those the layout leaves to it when None",
+        None,
+    )
+
+
+def references(gateway: Gateway) -> Iterator[tuple[str, SecretRef]]:
+    """Each secret by its key in the inventory."""
+    if gateway.certificate:
+        yield "gateway.certificate", gateway.certificate
+    for number, client in enumerate(gateway.clients):
+        yield f"gateway.clients.{number}.key", client.key
+
+
+def problems(gateway: Gateway, bind: str, replicas: int, has_key: bool) -> Iterator[Problem]:
+    """Combinations that cannot work, or that nobody can have meant."""
+    yield from _encryption(gateway, bind)
+    yield from _clients(gateway, has_key)
+    yield from _shares(gateway, replicas)
+    yield from _routing(gateway)
+    if gateway.cpus is not None:
+        try:
+            cpulist.parse(gateway.cpus)
+        except ValueError as error:
+            yield Problem("gateway.cpus", str(error))
+
+
+def _encryption(gateway: Gateway, bind: str) -> Iterator[Problem]:
+    public = not ipaddress.ip_address(bind).is_loopback
+    if gateway.certificate and gateway.tls == "off":
+        yield Problem("gateway.tls", '"off", though there is a certificate: leave one of them out')
+    if public and not gateway.certificate and gateway.tls != "off":
+        yield Problem(
+            "gateway.certificate",
+            f"none, though the gateway listens on {bind}: keys and prompts would travel in plain "
+            'text. Give one, set gateway_bind = "127.0.0.1", or say gateway.tls = "off"',
+        )
+
+
+def _clients(gateway: Gateway, has_key: bool) -> Iterator[Problem]:
+    names = [client.name for client in gateway.clients]
+    for name in sorted({name for name in names if names.count(name) > 1}):
+        yield Problem("gateway.clients", f'"{name}" is given twice')
+    if "node" in names:
+        yield Problem("gateway.clients", '"node" is the holder of api_key; take another name')
+    if names and not has_key:
+        yield Problem("api_key", "is required with gateway.clients: the replicas' own key")
+
+
+def _shares(gateway: Gateway, replicas: int) -> Iterator[Problem]:
+    weights = gateway.weights
+    if weights and len(weights) != replicas:
+        yield Problem("gateway.weights", f"{len(weights)} weights for {replicas} replicas")
+    elif weights and not any(weights):
+        yield Problem("gateway.weights", "all are 0: nobody would answer")
+
+
+def _routing(gateway: Gateway) -> Iterator[Problem]:
+    if gateway.router is None:
+        return
+    if len({*gateway.weights}) > 1:
+        yield Problem("gateway.weights", "vllm-router knows no shares: leave one of them out")
+    if gateway.router.version == "0.1.14":
+        told = "0.1.14 forgets its load counters at each health check; take a later one"
+        yield Problem("gateway.router.version", told)
+
+
+def floor(asked: int | None, replicas: int) -> int:
+    """How many replicas stay in rotation while one is restarted; a single one cannot."""
+    return replicas - 1 if asked is None else asked
+
+
+def floor_problems(asked: int | None, replicas: int) -> Iterator[Problem]:
+    """A floor under which nothing could ever be restarted."""
+    if asked is not None and asked >= replicas:
+        told = f"{asked} of {replicas} replicas leaves none to restart: at most {replicas - 1}"
+        yield Problem("serving_floor", told)

@@ -1,0 +1,53 @@
+"""The store for models on local disks: what it is called, and what of an inventory cannot be. Pure.
+
+What is ours is known by UUIDs that follow from the disks asked for, so nothing has to be remembered
+and a run that was killed anywhere is continued (b200kit/stages/support/raid_plan.py).
+"""
+
+from __future__ import annotations
+
+import string
+import uuid
+from collections.abc import Iterator, Sequence
+
+from b200kit.inventory.keys.parsers import Problem
+from b200kit.inventory.keys.parts import Storage
+
+_SPACE = uuid.UUID("b2000b20-0b20-4b20-8b20-0b2000b2000b")
+# What systemd leaves as it is in the name of a unit made from a path (systemd.unit(5)).
+_PLAIN = {*string.ascii_letters, *string.digits, ":", "_", "."}
+
+
+def problems(storage: Storage) -> Iterator[Problem]:
+    """What cannot be: a disk twice, one to erase that is not used."""
+    for disk in sorted({d for d in storage.disks if storage.disks.count(d) > 1}):
+        yield Problem("storage.disks", f"{disk} is given twice")
+    for disk in storage.erase:
+        if disk not in storage.disks:
+            yield Problem("storage.erase", f"{disk} is not one of storage.disks")
+
+
+def array_uuid(disks: Sequence[str]) -> str | None:
+    """UUID of the array of these disks; None for a single disk, which needs none."""
+    return str(uuid.uuid5(_SPACE, "|".join(["array", *disks]))) if len(disks) > 1 else None
+
+
+def filesystem_uuid(disks: Sequence[str]) -> str | None:
+    """UUID of the file system on these disks; None for a mount that is somebody else's."""
+    return str(uuid.uuid5(_SPACE, "|".join(["filesystem", *disks]))) if disks else None
+
+
+def mdadm_uuid(dashed: str) -> str:
+    """A UUID as mdadm writes it: four groups of eight digits with colons."""
+    digits = dashed.replace("-", "")
+    return ":".join(digits[i : i + 8] for i in range(0, 32, 8))
+
+
+def mount_unit(path: str) -> str:
+    r"""systemd's unit of a mount point: "/srv/my-models" -> "srv-my\x2dmodels.mount"."""
+    return "-".join(map(_escaped, path.strip("/").split("/"))) + ".mount"
+
+
+def _escaped(part: str) -> str:
+    # No part begins with a dot (b200kit/inventory/keys/parts.py), which would be escaped, too.
+    return "".join(c if c in _PLAIN else f"\\x{ord(c):02x}" for c in part)

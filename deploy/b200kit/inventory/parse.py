@@ -1,0 +1,20 @@
+"""From a node's inventory data to its spec, or every problem in it. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from b200kit.catalog.types import Catalogue
+from b200kit.inventory import rules, settle
+from b200kit.inventory.keys import parsers
+from b200kit.inventory.keys.parsers import Problem
+from b200kit.inventory.spec import NodeSpec
+
+
+def parse(data: Mapping[str, object], catalogue: Catalogue) -> NodeSpec | list[Problem]:
+    """The node's spec, or every problem in *data* (all of them, so that one edit mends all)."""
+    spec = parsers.parse_mapping(NodeSpec, data)
+    if isinstance(spec, list):
+        return spec
+    settled, problems = settle.settle(spec, catalogue)
+    return [*problems, *rules.problems(settled, catalogue)] or settled

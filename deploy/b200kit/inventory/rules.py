@@ -1,0 +1,151 @@
+"""What an inventory asks for that cannot work: rules between its keys. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from typing import Any
+
+from b200kit import engines
+from b200kit.catalog.types import Catalogue, Hardware
+from b200kit.engines.flags import Known
+from b200kit.inventory import engine_rules, firewall, group, settings, settle
+from b200kit.inventory.keys import fleet, gateway, reprovision, storage, weights
+from b200kit.inventory.keys.driver_version import branch, version_tuple
+from b200kit.inventory.keys.parsers import Problem
+from b200kit.inventory.keys.parts import SecretRef
+from b200kit.inventory.spec import NodeSpec
+
+
+def problems(spec: NodeSpec, catalogue: Catalogue) -> Iterator[Problem]:
+    """Every rule between the keys of a settled spec that it breaks."""
+    yield from _unknown_names(spec, catalogue)
+    hardware = catalogue.hardware.get(spec.hardware)
+    if hardware:
+        yield from _beyond_hardware(spec, hardware)
+    yield from settle.problems(spec, catalogue)
+    yield from _port_clashes(spec)
+    yield from _strange_replicas(spec)
+    yield from _unlike_driver(spec)
+    yield from _unlike_engine(spec, catalogue)
+    yield from group.problems(spec, catalogue)
+    yield from _engine_from(spec)
+    if spec.firewall:
+        yield from firewall.problems(spec.firewall, spec.gateway_bind, spec.gateway_port)
+    if spec.storage:
+        yield from storage.problems(spec.storage)
+    yield from weights.problems(spec.weights, spec.gateway_port, spec.ports())
+    yield from settings.problems(spec.settings, catalogue.settings)
+    yield from gateway.problems(spec.gateway, spec.gateway_bind, spec.replicas, bool(spec.api_key))
+    yield from gateway.floor_problems(spec.serving_floor, spec.replicas)
+    yield from reprovision.problems(spec)
+    if spec.fleet:
+        yield from fleet.problems(spec.fleet, (spec.gateway_port, *spec.ports()))
+    for name, ref in secret_references(spec):
+        if sum(bool(way) for way in (ref.env, ref.file, ref.command)) != 1:
+            yield Problem(name, "give exactly one of env, file or command")
+
+
+def secret_references(spec: NodeSpec) -> Iterator[tuple[str, SecretRef]]:
+    """Every secret the inventory names, by its key."""
+    for name in ("api_key", "hf_token"):
+        ref = getattr(spec, name)
+        if ref is not None:
+            yield name, ref
+    yield from gateway.references(spec.gateway)
+    yield from reprovision.references(spec)
+
+
+def _unknown_names(spec: NodeSpec, catalogue: Catalogue) -> Iterator[Problem]:
+    if spec.hardware not in catalogue.hardware:
+        yield Problem("hardware", f'unknown "{spec.hardware}"; known: {_names(catalogue.hardware)}')
+    if spec.model not in catalogue.models:
+        yield Problem("model", f'unknown "{spec.model}"; known: {_names(catalogue.models)}')
+
+
+def _beyond_hardware(spec: NodeSpec, hardware: Hardware) -> Iterator[Problem]:
+    if version_tuple(spec.driver) < version_tuple(hardware.minimum_driver):
+        yield Problem(
+            "driver",
+            f"{spec.driver} does not support {hardware.name}; "
+            f"it needs {hardware.minimum_driver} or newer",
+        )
+    elif len(version_tuple(spec.driver)) < 3:
+        yield Problem(
+            "driver", f'"{spec.driver}" is a branch; give the exact version, such as "580.126.20"'
+        )
+    gpus = min(spec.gpus or hardware.gpu_count, hardware.gpu_count)
+    each = spec.tensor_parallel * spec.data_parallel
+    if spec.replicas * each > gpus:
+        dp = f" with DP{spec.data_parallel}" if spec.data_parallel > 1 else ""
+        yield Problem(
+            "replicas",
+            f"replicas={spec.replicas} of TP{spec.tensor_parallel}{dp} need "
+            f"{spec.replicas * each} GPUs, but {hardware.name} has {gpus}: at most {gpus // each}",
+        )
+
+
+# What driver branches from 590 on ask of DCGM (from an install script for them).
+_DCGM_FOR_590 = (4, 3)
+
+
+def _unlike_driver(spec: NodeSpec) -> Iterator[Problem]:
+    """Tools too old for the driver."""
+    if not spec.dcgm or branch(spec.driver) < 590:
+        return
+    upstream = spec.dcgm.rpartition(":")[2].partition("-")[0]
+    numbers = tuple(int(part) for part in upstream.split(".")[:2] if part.isdecimal())
+    if numbers < _DCGM_FOR_590:
+        yield Problem("dcgm", f"{spec.dcgm} is too old for driver {spec.driver}: 4.3 or newer")
+
+
+def _strange_replicas(spec: NodeSpec) -> Iterator[Problem]:
+    """Flags for a replica that there is not."""
+    known = [str(number) for number in range(spec.replicas)]
+    for number, _ in spec.replica_flags:
+        if number not in known:
+            told = f'"{number}" is no replica; there are {", ".join(known)}'
+            yield Problem("replica_flags", told)
+
+
+def _unlike_engine(spec: NodeSpec, catalogue: Catalogue) -> Iterator[Problem]:
+    """Flags, variables and versions that the engine does not take, or should not be served with."""
+    model = catalogue.models.get(spec.model)
+    own = engines.flags_of(replace(spec.engine, flags=()), model.flags if model else ())
+    known = catalogue.engines.get(spec.engine.name, Known())
+    kind = engines.of(spec.engine)
+    yield from engine_rules.problems(kind, spec.engine, known, own)
+    for number, flags in spec.replica_flags:
+        single = replace(spec.engine, flags=flags, environment=())
+        for problem in engine_rules.problems(kind, single, known, {}):
+            if problem.key.startswith("engine.flags."):
+                key = problem.key.replace("engine.flags", f"replica_flags.{number}", 1)
+                yield Problem(key, problem.message)
+
+
+def _engine_from(spec: NodeSpec) -> Iterator[Problem]:
+    """Where the engine comes from: wheels, or an image."""
+    engine = spec.engine
+    wheels = [name for name in ("requirements", "wheelhouse") if getattr(engine, name)]
+    if engine.image and wheels:
+        yield Problem("engine.image", f"is given together with engine.{wheels[0]}: take one")
+    if engine.image and "podman" not in spec.container_runtimes:
+        yield Problem("container_runtimes", "has no podman, which runs engine.image")
+    if not engine.image:
+        for name in ("requirements", "wheelhouse"):
+            if not getattr(engine, name):
+                yield Problem(f"engine.{name}", "is required, or engine.image")
+
+
+def _port_clashes(spec: NodeSpec) -> Iterator[Problem]:
+    ports = spec.ports()
+    if len(ports) != spec.replicas:
+        yield Problem("replica_ports", f"{len(ports)} ports for {spec.replicas} replicas")
+    for port in sorted({p for p in ports if ports.count(p) > 1}):
+        yield Problem("replica_ports", f"port {port} is given twice")
+    if spec.gateway_port in ports:
+        yield Problem("gateway_port", f"port {spec.gateway_port} is also a replica's")
+
+
+def _names(known: Mapping[str, Any]) -> str:
+    return ", ".join(sorted(known)) or "none"

@@ -1,0 +1,67 @@
+"""Secrets are fetched on the controller, held in memory, and shown by nothing."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from pathlib import Path
+
+from b200kit.inventory.keys.parsers import Problem
+from b200kit.inventory.keys.parts import SecretRef
+from b200kit.inventory.rules import secret_references
+from b200kit.inventory.spec import NodeSpec
+
+# Those the serving units and the node program read; the others are for the gateway alone.
+NAMES = ("api_key", "hf_token")
+# Those that only mending a node asks for: who checks or deploys need not have them.
+FOR_MENDING = ("bmc.password", "reimage.token")
+
+
+class Secret:
+    """The bytes of a secret; printing, formatting or logging one shows only that it exists."""
+
+    def __init__(self, value: bytes) -> None:
+        self._value = value
+
+    def reveal(self) -> bytes:
+        """The bytes, for the one place that writes them to a root-only file."""
+        return self._value
+
+    def __repr__(self) -> str:
+        return "Secret(set)"
+
+
+def resolve(spec: NodeSpec, mending: bool = True) -> tuple[dict[str, Secret], list[Problem]]:
+    """The node's secrets by name, and a problem for each that cannot be had."""
+    found: dict[str, Secret] = {}
+    problems: list[Problem] = []
+    for name, ref in secret_references(spec):
+        if name in FOR_MENDING and not mending:
+            continue
+        try:
+            found[name] = Secret(_read(ref))
+        except (KeyError, OSError, ValueError, subprocess.SubprocessError) as error:
+            problems.append(Problem(name, _reason(ref, error)))
+    return found, problems
+
+
+def _read(ref: SecretRef) -> bytes:
+    if ref.env:
+        raw = os.environ[ref.env].encode()
+    elif ref.file:
+        raw = Path(ref.file).expanduser().read_bytes()
+    else:
+        raw = subprocess.run(ref.command, capture_output=True, check=True, timeout=30).stdout
+    value = raw.strip()
+    if not value:
+        raise ValueError("it is empty")
+    return value
+
+
+def _reason(ref: SecretRef, error: Exception) -> str:
+    # Never the error's own text for a command: it may quote what the command printed.
+    if ref.env:
+        return f"environment variable {ref.env} is not set or empty on the controller"
+    if ref.file:
+        return f"{ref.file} cannot be read on the controller or is empty ({type(error).__name__})"
+    return f"command {ref.command[0]} gave no secret ({type(error).__name__})"

@@ -1,0 +1,242 @@
+"""The inventory's words about size and layout, settled: a goal becomes figures, all are checked.
+
+Pure: between the spec, which only has keys, and the planner, which only has figures.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+
+from b200kit.catalog.types import Catalogue, Hardware, Model
+from b200kit.inventory.keys.parsers import Problem
+from b200kit.inventory.spec import NodeSpec
+from b200kit.node.lib import cpulist
+from b200kit.node.placement.layout import Shape
+from b200kit.sizing import fit, kv_cache_formats, memory, planner
+from b200kit.sizing.fit import Asked, Impossible, Machine, Subject
+from b200kit.sizing.model_config import ModelError
+from b200kit.sizing.planner import Plan
+
+# Flags under which a model takes a longer context than its config.json says.
+_LONGER = ("hf-overrides", "rope-scaling", "hf-config-path")
+
+
+def settle(spec: NodeSpec, catalogue: Catalogue) -> tuple[NodeSpec, list[Problem]]:
+    """The spec with figures where it had None, and what is wrong with the asked ones."""
+    problems: list[Problem] = []
+    plan = None
+    try:
+        plan = _planned(spec, catalogue)
+    except Impossible as impossible:
+        problems.append(Problem(impossible.key, str(impossible)))
+    except ModelError as error:
+        problems.append(Problem("engine.flags", f"{spec.model}: {error}"))
+    if plan is None and not problems:
+        problems += _missing(spec, catalogue)
+    return _filled(spec, plan), problems
+
+
+def _planned(spec: NodeSpec, catalogue: Catalogue) -> Plan | None:
+    """The plan by what is asked; None where too little is known, or nothing is to be planned.
+
+    Only what computes on GPUs is held to their memory, unless a goal leaves a choice to the plan.
+    """
+    model, hardware = catalogue.models.get(spec.model), catalogue.hardware.get(spec.hardware)
+    if model is None or hardware is None or model.dimensions is None or not hardware.gpu_bytes:
+        return None
+    if spec.engine.kind != "cuda" and spec.goal is None:
+        return None
+    if spec.group is not None:
+        # Its members share one model; what the plan knows is one node.
+        return None
+    if spec.goal is None and (spec.replicas is None or spec.tensor_parallel is None):
+        return None
+    others = siblings(model, catalogue)
+    return planner.decide(subject(model), machine(spec, hardware), asked(spec, model), others)
+
+
+def siblings(model: Model, catalogue: Catalogue) -> list[Subject]:
+    """Other checkpoints of the same model."""
+    alike = [one for one in catalogue.models.values() if one.family == model.family]
+    others = [one for one in alike if model.family and one.name != model.name]
+    return [subject(one) for one in others if one.dimensions is not None]
+
+
+def _missing(spec: NodeSpec, catalogue: Catalogue) -> Iterator[Problem]:
+    lacking = [
+        (name, what)
+        for name, value, what in (
+            ("replicas", spec.replicas, "serving instances on the node"),
+            ("tensor_parallel", spec.tensor_parallel, "GPUs a replica"),
+        )
+        if value is None
+    ]
+    if spec.goal is None:
+        for name, what in lacking:
+            yield Problem(name, f"is required: {what}; or give a goal")
+    elif lacking and spec.model in catalogue.models and spec.hardware in catalogue.hardware:
+        sized = catalogue.models[spec.model].dimensions is not None
+        what = f"memory of {spec.hardware}" if sized else f"size of {spec.model}"
+        instead = "" if sized else ", or its config.json as model_config"
+        yield Problem(
+            "goal",
+            f"not known: the {what}; give replicas and tensor_parallel{instead}",
+        )
+
+
+def _filled(spec: NodeSpec, plan: Plan | None) -> NodeSpec:
+    shape = plan.shape if plan else Shape()
+    return replace(
+        spec,
+        replicas=spec.replicas or (plan.replicas if plan else 1),
+        tensor_parallel=spec.tensor_parallel or shape.tp,
+        data_parallel=spec.data_parallel or shape.dp,
+        expert_parallel=shape.ep if spec.expert_parallel is None else spec.expert_parallel,
+        max_num_seqs=spec.max_num_seqs or shape.max_num_seqs or 8,
+        max_num_batched_tokens=spec.max_num_batched_tokens or shape.max_num_batched_tokens or 2048,
+    )
+
+
+def flags(spec: NodeSpec, model: Model | None) -> dict[str, str | int | float | bool]:
+    """The engine's flags: the catalogue's, then the inventory's on top."""
+    return dict(model.flags if model else ()) | dict(spec.engine.flags)
+
+
+def kv_dtype(told: Mapping[str, object]) -> str:
+    """The number format of the KV cache that flags ask for."""
+    return str(told.get("kv-cache-dtype", "auto"))
+
+
+def drafts(told: Mapping[str, object]) -> bool:
+    """Whether the model's own draft layers are used, which then keep a cache, too."""
+    return "mtp" in str(told.get("speculative-config", ""))
+
+
+def subject(model: Model) -> Subject:
+    """A model for the planner; raises ModelError when nothing is known of its size."""
+    if model.dimensions is None:
+        raise ModelError(f"nothing is known of the size of {model.name}")
+    weights = memory.weights(model.dimensions, model.weights_bytes)
+    return Subject(model.name, model.dimensions, weights)
+
+
+def machine(spec: NodeSpec, hardware: Hardware) -> Machine:
+    """The hardware for the planner, with the GPUs that a degraded node still has."""
+    gpus = min(spec.gpus or hardware.gpu_count, hardware.gpu_count)
+    return Machine(hardware.name, gpus, hardware.gpu_bytes, hardware.gpu_count)
+
+
+def asked(spec: NodeSpec, model: Model) -> Asked:
+    """What the inventory says about the shape."""
+    told = flags(spec, model)
+    return Asked(
+        goal=spec.goal,
+        # A member of a group has one replica, on all of its GPUs.
+        replicas=1 if spec.group and spec.replicas is None else spec.replicas,
+        tp=spec.tensor_parallel,
+        dp=spec.data_parallel,
+        ep=spec.expert_parallel,
+        max_num_seqs=spec.max_num_seqs,
+        max_num_batched_tokens=spec.max_num_batched_tokens,
+        max_model_len=spec.max_model_len,
+        kv_dtype=_sized(kv_dtype(told), spec.engine.name),
+        utilisation=_share(told.get("gpu-memory-utilization")),
+        draft=drafts(told),
+        nodes=len(spec.group.members) if spec.group else 1,
+        join=spec.group.join if spec.group else "",
+    )
+
+
+def _sized(dtype: str, engine: str) -> str:
+    """The format to count with; other engines have names of their own, which count as BF16."""
+    return dtype if engine == "vllm" or dtype in memory.KV_BYTES else "auto"
+
+
+def _share(stated: object) -> float:
+    """The part of its memory an engine may use: as a flag says, else vLLM 0.33's own 0.92."""
+    return float(stated) if isinstance(stated, int | float) else 0.92
+
+
+def shape(spec: NodeSpec, catalogue: Catalogue) -> Shape:
+    """The shape of a settled spec's replicas, with KV tokens where the model's size is known."""
+    plain = Shape(
+        tp=spec.tensor_parallel,
+        dp=spec.data_parallel or 1,
+        ep=bool(spec.expert_parallel),
+        max_num_seqs=spec.max_num_seqs,
+        max_num_batched_tokens=spec.max_num_batched_tokens,
+    )
+    model, hardware = catalogue.models.get(spec.model), catalogue.hardware.get(spec.hardware)
+    sized = model is not None and model.dimensions is not None
+    if not (model and hardware and sized and hardware.gpu_bytes and spec.engine.kind == "cuda"):
+        return plain
+    return fit.room(subject(model), machine(spec, hardware), asked(spec, model), plain).shape
+
+
+def problems(spec: NodeSpec, catalogue: Catalogue) -> Iterator[Problem]:
+    """What about size and layout cannot work, apart from what the plan itself refuses."""
+    model = catalogue.models.get(spec.model)
+    told = flags(spec, model)
+    longest = model.dimensions.max_length if model and model.dimensions else None
+    if longest and spec.max_model_len > longest and not any(name in told for name in _LONGER):
+        yield Problem(
+            "max_model_len",
+            f"{spec.max_model_len} is over the {longest} tokens that {spec.model} can take",
+        )
+    if spec.engine.name == "vllm":
+        yield from _attention(spec, told)
+    hardware = catalogue.hardware.get(spec.hardware)
+    if hardware:
+        yield from _degraded(spec, hardware)
+    yield from _cpu_clashes(spec)
+
+
+def _attention(spec: NodeSpec, told: Mapping[str, str | int | float | bool]) -> Iterator[Problem]:
+    """A cache that the asked backend cannot keep, on all replicas or on one."""
+    refused = kv_cache_formats.refusal(told, kv_dtype(told))
+    if refused:
+        yield Problem("engine.flags", refused)
+        return
+    for number, own in spec.replica_flags:
+        merged = {**told, **dict(own)}
+        refused = kv_cache_formats.refusal(merged, kv_dtype(merged))
+        if refused:
+            yield Problem(f"replica_flags.{number}", refused)
+
+
+# NVML lists fewer whatever became of the missing GPU; the gate names the other checks to waive.
+COUNT_CHECKS = ("identity.nvml-count",)
+
+
+def _degraded(spec: NodeSpec, hardware: Hardware) -> Iterator[Problem]:
+    """Fewer GPUs are served on only where somebody answers for it, until a date."""
+    if spec.gpus is None or spec.gpus == hardware.gpu_count:
+        return
+    if spec.gpus > hardware.gpu_count:
+        yield Problem("gpus", f"{spec.gpus}, but {hardware.name} has {hardware.gpu_count}")
+        return
+    waived = {waiver.check for waiver in spec.waivers}
+    lacking = [check for check in COUNT_CHECKS if check not in waived]
+    if lacking:
+        yield Problem(
+            "gpus",
+            f"{spec.gpus} of {hardware.gpu_count} GPUs: waive {' and '.join(lacking)} by name, "
+            "with an owner and a last day",
+        )
+
+
+def _cpu_clashes(spec: NodeSpec) -> Iterator[Problem]:
+    lists = spec.replica_cpus
+    if not lists:
+        return
+    if len(lists) != spec.replicas:
+        yield Problem("replica_cpus", f"{len(lists)} lists for {spec.replicas} replicas")
+    owner: dict[int, str] = dict.fromkeys(cpulist.parse(spec.client_cpus or ""), "the client")
+    for number, text in enumerate(lists):
+        mine = cpulist.parse(text)
+        clash = sorted(cpu for cpu in mine if cpu in owner)
+        if clash:
+            told = f"CPUs {cpulist.format(clash)} of replica {number} are also {owner[clash[0]]}'s"
+            yield Problem("replica_cpus", told)
+        owner |= dict.fromkeys(mine, f"replica {number}")

@@ -1,0 +1,1 @@
+"""nvbandwidth and all_reduce_perf: run, and read."""

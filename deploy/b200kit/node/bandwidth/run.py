@@ -1,0 +1,194 @@
+"""Measure bandwidth with nvbandwidth and NCCL's all_reduce_perf, where they are installed.
+
+The result stays on the node in /var/lib/b200kit/bandwidth.json, of schema b200kit/bandwidth/1:
+schema, taken_at, boot_id, driver_version, gpu_uuids, results, missing (tool to why it is not
+there), failed (test to why it gave nothing). It is judged by
+b200kit/node/checks/serving/bandwidth.py; measuring is not judging, so the exit status is 0 when a
+result was written, whatever it says, and 2 when nothing was measured.
+"""
+
+from __future__ import annotations
+
+import argparse
+import fcntl
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Any
+
+from b200kit.node.bandwidth.tests import PLACES, PROBES, SCHEMA, Probe, Unusable
+from b200kit.node.facts.nvml.client import Worker
+from b200kit.node.facts.observe import NVML_TIMEOUT_S, now
+from b200kit.node.lib import readings
+from b200kit.node.lib.managed_files import STATE_DIRECTORY, write_atomically
+from b200kit.node.lib.stdout import claim_stdout, emit
+from b200kit.node.state.view import StateView, Unmeasured
+
+LAST_WORDS_S = 5.0
+"""Seconds for a killed tool to be gone; one stuck in the kernel cannot be waited for."""
+REPLICAS = ["systemctl", "list-units", "--plain", "--no-legend", "vllm@*.service"]
+
+
+class Refused(Exception):
+    """Why nothing can be measured now."""
+
+
+def find(tool: str) -> str | None:
+    """The program of a tool: from PATH, else from where it is known to be installed."""
+    places = (place for place in PLACES[tool] if os.access(place, os.X_OK))
+    return shutil.which(tool) or next(places, None)
+
+
+def environment() -> dict[str, str]:
+    """Ours, with the GPUs all visible and counted as NVML counts them, by PCI address."""
+    kept = {key: value for key, value in os.environ.items() if not key.startswith("NCCL_TESTS_")}
+    kept.pop("CUDA_VISIBLE_DEVICES", None)
+    return {**kept, "CUDA_DEVICE_ORDER": "PCI_BUS_ID", "LC_ALL": "C.UTF-8"}
+
+
+def run(argv: list[str], timeout_s: float) -> tuple[int, str, str]:
+    """Exit status and output of a tool; killed with all it started when its time is up (Unusable).
+
+    Raises OSError when it cannot be started.
+    """
+    process = subprocess.Popen(
+        argv,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        errors="replace",
+        env=environment(),
+        start_new_session=True,
+    )
+    try:
+        output, errors = process.communicate(timeout=timeout_s)
+    except BaseException as error:
+        _kill(process)
+        if isinstance(error, subprocess.TimeoutExpired):
+            raise Unusable(f"it did not end within {timeout_s:g} s and was killed") from None
+        raise
+    return process.returncode, output, errors
+
+
+def _kill(process: subprocess.Popen[str]) -> None:
+    """End a process group and let go of its pipes."""
+    with suppress(ProcessLookupError):
+        os.killpg(process.pid, signal.SIGKILL)
+    with suppress(subprocess.TimeoutExpired):
+        process.communicate(timeout=LAST_WORDS_S)
+    for pipe in (process.stdout, process.stderr):
+        if pipe is not None:
+            pipe.close()
+
+
+def measure(probe: Probe, program: str, gpus: int) -> list[dict[str, Any]]:
+    """Results of one test; raises Unusable or OSError with the reason when there are none.
+
+    Output with wrong values counts whatever the exit status, because that only repeats it.
+    """
+    status, output, errors = run(probe.argv(program, gpus), probe.timeout_s)
+    try:
+        results = probe.read(output)
+    except Unusable as error:
+        said = (errors.strip().splitlines() or [str(error)])[-1]
+        raise Unusable(f"exit status {status}: {said.strip()}" if status else str(error)) from None
+    if status and not any(result["wrong"] for result in results):
+        raise Unusable(f"exit status {status} in spite of a result")
+    return results
+
+
+def measure_all(gpus: int) -> dict[str, Any]:
+    """The parts results, missing and failed of the document."""
+    results: list[dict[str, Any]] = []
+    failed: dict[str, str] = {}
+    programs = {tool: find(tool) for tool in PLACES}
+    for probe in PROBES:
+        program = programs[probe.tool]
+        if program is None:
+            continue
+        print(f"bandwidth: {probe.test}", file=sys.stderr, flush=True)
+        try:
+            results += measure(probe, program, gpus)
+        except (Unusable, OSError) as error:
+            failed[probe.test] = " ".join(f"{probe.tool}: {error}".split())
+    missing = {tool: "not installed" for tool, program in programs.items() if program is None}
+    return {"results": results, "missing": missing, "failed": failed}
+
+
+def node() -> dict[str, Any]:
+    """What a result holds for: boot, driver and GPUs. Raises Refused when NVML does not tell."""
+    state = StateView(Worker(NVML_TIMEOUT_S).result())
+    driver, gpus = state.text("nvml", "driver_version"), state.gpus()
+    if isinstance(driver, Unmeasured):
+        raise Refused(f"no driver: {driver.reason}")
+    uuids = [gpu.text("uuid") for gpu in gpus or []]
+    unread = [uuid.reason for uuid in uuids if isinstance(uuid, Unmeasured)]
+    if not uuids or unread:
+        raise Refused(f"the GPUs cannot be read: {unread[0] if unread else 'NVML lists none'}")
+    boot = readings.text("/proc/sys/kernel/random/boot_id")
+    return {"boot_id": boot, "driver_version": driver, "gpu_uuids": uuids}
+
+
+def refuse_beside_replicas() -> None:
+    """Raise Refused while a replica may run: it would be disturbed, and the result be wrong."""
+    try:
+        lines = readings.command(REPLICAS).splitlines()
+    except OSError as error:
+        raise Refused(f"whether a replica serves cannot be told: {error}") from None
+    words = [line.split() for line in lines]
+    running = [w[0] for w in words if len(w) > 2 and w[2] not in ("inactive", "failed")]
+    if running:
+        raise Refused(f"{', '.join(running)} must be stopped first")
+
+
+@contextmanager
+def alone(path: Path) -> Iterator[None]:
+    """Hold a lock while measuring; raises Refused when another measurement holds it."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with path.open("w") as handle:
+        try:
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            raise Refused("another measurement is at work") from None
+        yield
+
+
+def told(document: dict[str, Any]) -> str:
+    """The document on one line: how much was measured, and what was not."""
+    count = len(document["results"])
+    parts = [f"{count} results", *(f"{tool} is {why}" for tool, why in document["missing"].items())]
+    parts += [f"{test} gave none: {why}" for test, why in document["failed"].items()]
+    return "; ".join(parts)
+
+
+def main(args: list[str]) -> int:
+    """Measure, keep the document, print it or one line about it."""
+    parser = argparse.ArgumentParser(prog="bandwidth")
+    parser.add_argument("--json", action="store_true", help="print the document")
+    options = parser.parse_args(args)
+    out = claim_stdout()
+    # A tool must not outlive us: as an exception, the signal passes through the code that kills it.
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
+    try:
+        with alone(STATE_DIRECTORY / ".bandwidth.lock"):
+            refuse_beside_replicas()
+            head = {"schema": SCHEMA, **node()}
+            document = {**head, **measure_all(len(head["gpu_uuids"])), "taken_at": now()}
+            content = json.dumps(document, indent=1, sort_keys=True)
+            write_atomically(STATE_DIRECTORY / "bandwidth.json", content)
+    except (Refused, OSError) as error:
+        print(f"bandwidth: not measured: {error}", file=sys.stderr)
+        return 2
+    if options.json:
+        emit(out, document)
+    else:
+        with open(out, "w", encoding="utf-8", closefd=False) as stdout:
+            stdout.write(f"{told(document)}\n")
+    return 0

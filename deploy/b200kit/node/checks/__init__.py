@@ -1,0 +1,55 @@
+"""Every check, by subject. Importing this package registers all, in the order they are reported.
+
+From cause to symptom, as the fabric comes up (b200kit/node/fabric/sequence.py): GPUs on the bus,
+driver, modules, management port, packages, daemons; links train by themselves, over them the fabric
+registers the GPUs, and only then is there peer-to-peer access.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+
+ORDER = (
+    "host.quarantine",
+    "gpu.identity",
+    "gpu.nvml",
+    "host.driver",
+    "nvlink.modules",
+    "pcie.nics",
+    "nvlink.management_port",
+    "host.packages",
+    "host.pending_install",
+    "host.services",
+    "nvlink.fabric_manager",
+    "nvlink.links",
+    "nvlink.link_errors",
+    "nvlink.fabric",
+    "nvlink.p2p",
+    "gpu.memory",
+    "gpu.row_remapping",
+    "gpu.recovery_action",
+    "gpu.xid",
+    "nvlink.sxid",
+    "pcie.bridges",
+    "pcie.pcie",
+    "gpu.modes",
+    "gpu.power",
+    "gpu.thermal",
+    "host.numa",
+    "host.settings",
+    "host.clock",
+    "host.logs",
+    "host.storage",
+    "serving.weights",
+    "host.firewall",
+    "gpu.uniform",
+    "host.passport",
+    "serving.bandwidth",
+    "host.containers",
+    "serving.placement",
+    "serving.watchdog",
+)
+"""Modules of this package whose import registers their checks."""
+
+for _name in ORDER:
+    import_module(f"{__name__}.{_name}")

@@ -1,0 +1,1 @@
+"""Checks of each GPU: memory, power, thermal, Xid, modes, identity."""

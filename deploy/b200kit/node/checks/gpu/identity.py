@@ -1,0 +1,136 @@
+"""Is this the hardware it should be, and is all of it there? By PCI id, never by name."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+
+from b200kit.node.checks.findings import failed, passed, rule, unread
+from b200kit.node.checks.judge import check
+from b200kit.node.state.expectation import Expectation, Expected
+from b200kit.node.state.verdict import Action, Finding
+from b200kit.node.state.view import StateView, Unmeasured, View
+
+MOST_MODULES = 64
+"""More GPUs than this sit on no baseboard."""
+
+
+def pci_gpus(state: StateView) -> list[View] | Unmeasured:
+    """GPUs on the PCI bus, as the kernel lists them."""
+    return state.items("pci", "gpus")
+
+
+@check("identity.device")
+def device(expect: Expectation, state: StateView) -> Iterator[Finding]:
+    """Every NVIDIA GPU on the bus has a PCI id of this hardware."""
+    wanted = expect.words("pci.ids")
+    gpus = pci_gpus(state)
+    if isinstance(gpus, Unmeasured):
+        yield unread("the PCI bus", gpus)
+        return
+    found = [finding for gpu in gpus for finding in wrong_device(gpu, wanted)]
+    yield from found or [passed(f"{len(gpus)} GPUs with PCI id {wanted.told}", wanted)]
+
+
+def wrong_device(gpu: View, wanted: Expected) -> Iterator[Finding]:
+    """A finding when one PCI device is another GPU, or cannot be told."""
+    ids = [gpu.text("vendor"), gpu.text("device")]
+    address = gpu.text("address") or gpu.path
+    for part in ids:
+        if isinstance(part, Unmeasured):
+            yield unread(f"the PCI id of {address}", part)
+            return
+    seen = ":".join(map(str, ids))
+    if seen not in wanted.value:
+        summary = (
+            f"PCI device {address} is {seen}, no {wanted.told}: the hardware file does not fit"
+        )
+        yield failed(summary, seen, wanted, Action.NONE, part=f"PCI {address}")
+
+
+def absent_modules(state: StateView, count: int) -> str:
+    """The baseboard modules nobody answers for, "module 5"; empty when that cannot be told.
+
+    The modules of an HGX baseboard are numbered from 1 (NVML's module id), so what the remaining
+    GPUs do not claim is where the missing one sits, whatever its address was.
+    """
+    if count > MOST_MODULES:
+        return ""
+    gpus = state.gpus()
+    claimed = [] if isinstance(gpus, Unmeasured) else [gpu.number("module_id") for gpu in gpus]
+    known = {number for number in claimed if isinstance(number, int)}
+    absent = sorted(set(range(1, count + 1)) - known)
+    told = known and len(known) == len(claimed) and len(absent) + len(known) == count
+    return f"module {', '.join(map(str, absent))}" if told and absent else ""
+
+
+@check("identity.pci-count")
+def pci_count(expect: Expectation, state: StateView) -> Iterator[Finding]:
+    """The PCI bus shows as many GPUs as the node must have."""
+    wanted = rule(expect.gpu_count(), "gpu_count of the inventory")
+    gpus = pci_gpus(state)
+    if isinstance(gpus, Unmeasured):
+        yield unread("the PCI bus", gpus)
+    elif len(gpus) != wanted.value:
+        where = absent_modules(state, int(wanted.value))
+        summary = f"{len(gpus)} of {wanted.value} GPUs are on the PCI bus"
+        here = ", ".join(str(gpu.at("address").raw()) for gpu in gpus) or "none"
+        told = f"{summary}; {where} is missing" if where else summary
+        yield failed(told, f"on the bus: {here}", wanted, Action.POWER_CYCLE, part=where)
+    else:
+        yield passed(f"{len(gpus)} of {wanted.value} GPUs are on the PCI bus", wanted)
+
+
+@check("identity.nvml-count")
+def nvml_count(expect: Expectation, state: StateView) -> Iterator[Finding]:
+    """NVML lists every GPU of the PCI bus; one it lacks is named by its address."""
+    wanted = rule(expect.gpu_count(), "gpu_count of the inventory, and the PCI bus")
+    listed, bus = addresses(state.gpus(), "pci_address"), addresses(pci_gpus(state), "address")
+    for what, reading in (("the GPUs", listed), ("the PCI bus", bus)):
+        if isinstance(reading, Unmeasured):
+            yield unread(what, reading)
+    if isinstance(listed, Unmeasured):
+        return
+    missing = [address for address in bus or [] if address not in listed]
+    for address in missing:
+        summary = f"the GPU at {address} is on the PCI bus but NVML does not list it"
+        read = f"NVML lists {len(listed)} GPUs"
+        yield failed(summary, read, wanted, Action.REBOOT, part=f"PCI {address}")
+    if len(listed) != wanted.value and not missing:
+        summary = f"NVML lists {len(listed)} of {wanted.value} GPUs"
+        yield failed(summary, f"at {', '.join(sorted(listed))}", wanted, Action.REBOOT)
+    elif not missing:
+        yield passed(f"NVML lists {len(listed)} of {wanted.value} GPUs", wanted)
+
+
+def addresses(gpus: Sequence[View] | Unmeasured, key: str) -> list[str] | Unmeasured:
+    """PCI addresses of GPUs; when one cannot be read, who is missing cannot be told."""
+    if isinstance(gpus, Unmeasured):
+        return gpus
+    known = []
+    for gpu in gpus:
+        address = gpu.text(key)
+        if isinstance(address, Unmeasured):
+            return address
+        known.append(address)
+    return known
+
+
+@check("identity.unique")
+def unique(expect: Expectation, state: StateView) -> Iterator[Finding]:
+    """No two GPUs share a UUID or an address; a document where they do is not one node's."""
+    del expect
+    gpus = state.gpus()
+    if isinstance(gpus, Unmeasured):
+        yield unread("the GPUs", gpus)
+        return
+    keys = [(key, gpu.text(key)) for gpu in gpus for key in ("uuid", "pci_address", "serial")]
+    unknown = [(key, value) for key, value in keys if isinstance(value, Unmeasured)]
+    yield from (unread(f"a GPU's {key}", value) for key, value in unknown)
+    twice = [pair for pair, count in Counter(map(str, keys)).items() if count > 1]
+    if twice and not unknown:
+        expected = rule("one GPU each", "a UUID, serial number or address names one GPU")
+        summary = f"two GPUs share an identity: {twice[0]}"
+        yield failed(summary, "; ".join(twice), expected, Action.NONE)
+    elif not unknown:
+        yield passed("every GPU has its own UUID, serial number and address")

@@ -1,0 +1,95 @@
+"""Modes and clocks of every GPU: persistence, MIG, GSP, confidential computing, slowdowns."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from b200kit.node.checks.factories import is_set
+from b200kit.node.checks.findings import each_gpu, failed, noted, passed, unread, value
+from b200kit.node.checks.judge import check
+from b200kit.node.state.expectation import Expectation, Expected, Unexpected
+from b200kit.node.state.verdict import Action, Finding
+from b200kit.node.state.view import GpuView, StateView, Unmeasured
+
+check("mode.persistence")(
+    is_set(
+        ("persistence",),
+        "mode.persistence",
+        "has persistence mode off: nvidia-persistenced does not hold it",
+        Action.RESTART_SERVICE,
+    )
+)
+check("mode.mig")(is_set(("mig",), "mode.mig", "is split by MIG", Action.RESET_GPU))
+check("mig.pending")(
+    is_set(
+        ("mig_pending",),
+        "mode.mig",
+        "will be split by MIG after its next reset: set it with nvidia-smi -mig 0",
+        Action.RESET_GPU,
+    )
+)
+check("mode.gsp")(
+    is_set(
+        ("gsp_enabled",),
+        "mode.gsp",
+        "runs without its GSP firmware: the open kernel modules cannot have loaded it",
+        Action.REBOOT,
+    )
+)
+
+
+@check("mode.confidential-compute")
+def confidential(expect: Expectation, state: StateView) -> Iterator[Finding]:
+    """Confidential computing is off: it costs bandwidth, and peers need another fabric set-up."""
+    wanted = expect.hardware("mode.confidential_compute", bool)
+    reading = state.flag("nvml", "confidential_compute")
+    if isinstance(reading, Unmeasured):
+        yield unread("confidential computing", reading)
+    elif reading != wanted.value:
+        word = {True: "on", False: "off"}[reading]
+        summary = f"confidential computing is {word}: set it in the firmware and reboot"
+        yield failed(summary, f"confidential_compute {reading}", wanted, Action.REBOOT)
+    else:
+        yield passed("confidential computing is as it should be", wanted)
+
+
+@check("clocks.slowdown")
+def slowdown(expect: Expectation, state: StateView) -> Iterator[Finding]:
+    """No GPU is slowed down by its hardware. A power cap under load is normal.
+
+    Software that lowers clocks for heat still holds the temperature; it is noted.
+    """
+    table = expect.hardware("clocks.bad_reasons", dict)
+    bad, soft = bits(table), bits(expect.hardware("clocks.noted_reasons", dict))
+    expected = Expected("none of " + ", ".join(bad.values()), "", table.source)
+
+    def look(gpu: GpuView) -> list[Finding]:
+        mask = gpu.number("clocks_event_reasons")
+        read, slow = "clocks event reasons", f"{gpu.subject} is slowed down"
+        if isinstance(mask, int) and named(mask, soft) and not named(mask, bad):
+            told = f"{slow}: {', '.join(named(mask, soft))}"
+            return [noted(told, gpu, f"{read} {mask:#x}", expected)]
+        return value(
+            read,
+            mask,
+            lambda mask: not named(mask, bad),
+            lambda mask: f"{slow}: {', '.join(named(mask, bad))}",
+            expected,
+            Action.POWER_CYCLE,
+            gpu,
+        )
+
+    return each_gpu(state, look, passed("no GPU is slowed down by its hardware", expected))
+
+
+def bits(table: Expected) -> dict[int, str]:
+    """Bit to name of a table of the hardware data."""
+    try:
+        return {int(bit): str(name) for bit, name in table.value.items()}
+    except ValueError as error:
+        raise Unexpected(f"{table.source}: {error}") from error
+
+
+def named(mask: int, reasons: dict[int, str]) -> list[str]:
+    """The reasons a mask holds."""
+    return [name for bit, name in reasons.items() if mask & bit]

@@ -1,0 +1,33 @@
+"""What the driver itself asks to be done with a GPU (NVML field 230)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from b200kit.node.checks.findings import each_gpu, failed, passed, rule, unread
+from b200kit.node.checks.judge import check
+from b200kit.node.state.expectation import Expectation
+from b200kit.node.state.verdict import Action, Finding
+from b200kit.node.state.view import GpuView, StateView, Unmeasured
+
+NONE = 0
+
+
+@check("recovery.action")
+def action(expect: Expectation, state: StateView) -> Iterator[Finding]:
+    """No GPU waits for a reset, a drain or a reboot."""
+    table = expect.hardware("recovery.actions", dict)
+    expected = rule("none (0)", table.source)
+
+    def look(gpu: GpuView) -> Iterator[Finding]:
+        number = gpu.number("recovery_action")
+        if isinstance(number, Unmeasured):
+            yield unread("recovery action", number, gpu)
+        elif number != NONE:
+            entry = expect.at("hardware", "expect", "recovery.actions", "value", str(number))
+            asks = entry.text("asks") or f"action {number}"
+            step = Action.parse(entry.text("action"))
+            summary = f"{gpu.subject}: the driver asks for {asks}"
+            yield failed(summary, f"recovery action {number}", expected, step, gpu)
+
+    return each_gpu(state, look, passed("the driver asks for no recovery", expected))

@@ -1,0 +1,61 @@
+"""Repairs of a GPU's memory and cores that wait, and the spares that are left for more."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from b200kit.node.checks.factories import is_set
+from b200kit.node.checks.findings import each_gpu, failed, noted, passed, unread
+from b200kit.node.checks.judge import check
+from b200kit.node.state.expectation import Expectation
+from b200kit.node.state.verdict import Action, Finding
+from b200kit.node.state.view import GpuView, StateView, Unmeasured
+
+REPAIRS = {"channel_pending": "a memory channel", "tpc_pending": "a TPC"}
+
+check("inforom.valid")(
+    is_set(
+        ("inforom_valid",),
+        "inforom.valid",
+        "has a corrupt InfoROM: have the vendor flash it or replace the GPU",
+        Action.REPLACE,
+    )
+)
+
+
+@check("repair.pending")
+def pending(expect: Expectation, state: StateView) -> Iterator[Finding]:
+    """No GPU waits for a reset to repair a memory channel or a TPC."""
+    wanted = expect.hardware("repair.pending", bool)
+
+    def look(gpu: GpuView) -> Iterator[Finding]:
+        for key, part in REPAIRS.items():
+            reading = gpu.flag("repair", key)
+            if isinstance(reading, Unmeasured):
+                yield unread(f"whether the repair of {part} waits", reading, gpu)
+            elif reading != wanted.value:
+                summary = f"{gpu.subject} waits for a reset to repair {part}"
+                yield failed(summary, f"repair {key} {reading}", wanted, Action.RESET_GPU, gpu)
+
+    return each_gpu(state, look, passed("no GPU waits for a repair", wanted))
+
+
+@check("remap.spares")
+def spares(expect: Expectation, state: StateView) -> Iterator[Finding]:
+    """No bank of memory is out of spare rows; one that is low is noted."""
+    most = expect.hardware("remap.spent_banks_max")
+
+    def look(gpu: GpuView) -> Iterator[Finding]:
+        spent, low = gpu.number("remap", "banks", "none"), gpu.number("remap", "banks", "low")
+        if isinstance(spent, Unmeasured):
+            yield unread("banks without spare rows", spent, gpu)
+        elif spent > most.value:
+            summary = f"{gpu.subject} has {spent} memory banks without a spare row"
+            yield failed(summary, f"banks with none left {spent}", most, Action.REPLACE, gpu)
+        if isinstance(low, Unmeasured):
+            yield unread("banks low on spare rows", low, gpu)
+        elif low:
+            summary = f"{gpu.subject} has {low} memory banks low on spare rows"
+            yield noted(summary, gpu, f"banks low {low}", most)
+
+    return each_gpu(state, look, passed("every memory bank has spare rows", most))

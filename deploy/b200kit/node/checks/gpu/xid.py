@@ -1,0 +1,116 @@
+"""Xid messages since boot: what each asks for, and which GPU is to blame.
+
+When one GPU's NVLink goes (149), its peers log 145 and the processes 45: those are downstream and
+are told as a note (marin-community/marin#9086). A fatal 145 without any 149 stands for itself.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from b200kit.node.checks.findings import failed, noted, passed, rule, unread
+from b200kit.node.checks.gpu import nvlink5_xid
+from b200kit.node.checks.judge import check
+from b200kit.node.state.expectation import Expectation, Expected
+from b200kit.node.state.verdict import Action, Finding
+from b200kit.node.state.view import GpuView, StateView, Unmeasured, View
+
+LINK_LOST = 149
+DOWNSTREAM = (45, 145)
+
+
+@dataclass(frozen=True)
+class Group:
+    """Every message of one code about one GPU."""
+
+    address: str
+    code: int
+    texts: tuple[str, ...]
+    gpu: GpuView | None
+
+    @property
+    def subject(self) -> str:
+        """The GPU by index, or by address where NVML does not know it."""
+        return self.gpu.subject if self.gpu else f"the GPU at {self.address}"
+
+    @property
+    def fatal(self) -> bool:
+        """Whether a message does not call itself nonfatal."""
+        return any("nonfatal" not in text.lower().replace("-", "") for text in self.texts)
+
+    @property
+    def details(self) -> str:
+        """What NVLink messages say: events and links, fatal ones alone where there are some."""
+        messages = [m for text in self.texts if (m := nvlink5_xid.parse(text))]
+        messages = [m for m in messages if m.fatal] or messages
+        told = ", ".join(dict.fromkeys(map(str, messages)))
+        if any(message.from_other_end for message in messages):
+            told += "; the other end of the link is said to be the source"
+        return told
+
+
+def grouped(state: StateView, entries: list[View]) -> list[Group]:
+    """Messages by PCI address and code, in order of first sight."""
+    texts: dict[tuple[str, int], list[str]] = {}
+    for entry in entries:
+        address, code = entry.text("pci_address"), entry.number("code")
+        if isinstance(address, str) and isinstance(code, int):
+            text = entry.text("text")
+            texts.setdefault((address.lower(), code), []).append(
+                text if isinstance(text, str) else ""
+            )
+    return [Group(a, code, tuple(t), state.gpu_at(a)) for (a, code), t in texts.items()]
+
+
+@check("xid.log")
+def log(expect: Expectation, state: StateView) -> Iterator[Finding]:
+    """The kernel log holds no Xid that asks for more than a restart of the application."""
+    table, entries = expect.hardware("xid.actions", dict), state.items("xids")
+    if isinstance(entries, Unmeasured):
+        yield unread("the kernel log", entries)
+        return
+    groups = grouped(state, entries)
+    if sum(len(group.texts) for group in groups) != len(entries):
+        yield unread("some Xid entries", Unmeasured("without a PCI address or a code"))
+    lost = {group.address for group in groups if group.code == LINK_LOST and group.fatal}
+    found: list[Finding] = []
+    for group in groups:
+        if lost and group.code in DOWNSTREAM and group.address not in lost:
+            found += downstream(group, table)
+        else:
+            found += xid(expect, table, group)
+    yield from found
+    if not any(finding.blocks for finding in found):
+        yield passed(f"no Xid that matters among {len(entries)} in this boot's kernel log")
+
+
+def downstream(group: Group, table: Expected) -> Iterator[Finding]:
+    """A note that an NVLink message of one GPU follows from the lost link of another."""
+    if group.gpu and group.code != DOWNSTREAM[0]:
+        summary = f"{group.subject}: Xid {group.code} follows from another GPU's Xid {LINK_LOST}"
+        expected = rule("none", table.source)
+        yield noted(summary, group.gpu, group.texts[-1] or f"Xid {group.code}", expected)
+
+
+def xid(expect: Expectation, table: Expected, group: Group) -> Iterator[Finding]:
+    """The finding of one code on one GPU; a code nobody knows is a fault to look at."""
+    entry = expect.at("hardware", "expect", "xid.actions", "value", str(group.code))
+    action = Action.parse(entry.text("action") or Action.MONITOR.word)
+    if action is Action.NONE:
+        return
+    summary = told(group, entry)
+    expected, read = rule("none", table.source), group.texts[-1] or f"Xid {group.code}"
+    part = "" if group.gpu else f"PCI {group.address}"
+    if entry.flag("note") or (entry.flag("nonfatal_ok") and not group.fatal):
+        yield noted(summary, group.gpu, read, expected, part)
+    else:
+        yield failed(summary, read, expected, action, group.gpu, part)
+
+
+def told(group: Group, entry: View) -> str:
+    """The sentence for a group: code, meaning, what its messages say, how often."""
+    meaning = entry.text("meaning") or "unknown to this tool"
+    details = f": {group.details}" if group.details else ""
+    times = f"{len(group.texts)} time{'s' if len(group.texts) > 1 else ''} since boot"
+    return f"{group.subject}: Xid {group.code} ({meaning}), {times}{details}"

@@ -1,0 +1,1 @@
+"""Checks of the host: driver, packages, services, settings, clock, storage, NUMA."""

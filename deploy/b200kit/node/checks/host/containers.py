@@ -1,0 +1,77 @@
+"""Containers get their GPUs by CDI. Judged only where the inventory asks for a runtime."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+from b200kit.node.checks.findings import failed, noted, passed, rule, unread
+from b200kit.node.checks.judge import check
+from b200kit.node.facts import cdi_support
+from b200kit.node.state.expectation import Expectation
+from b200kit.node.state.verdict import Action, Finding
+from b200kit.node.state.view import StateView, Unmeasured
+
+NOT_ASKED = "the inventory asks for no container runtime"
+_CDI = rule(f"every GPU by name in {cdi_support.SPEC}", "what nvidia-cdi-refresh generates")
+_ON = rule("CDI on", "container_runtimes of the inventory")
+_BY_CDI = rule(
+    "GPUs by CDI", "a daemon-reload undoes the legacy hook (nvidia-container-toolkit#48)"
+)
+
+
+@check("containers.cdi")
+def cdi(expect: Expectation, state: StateView) -> Iterator[Finding]:
+    """The CDI specification names every GPU, and nothing that is gone since it was made."""
+    if not expect.container_runtimes():
+        yield passed(NOT_ASKED)
+        return
+    found = []
+    for path, fault in cdi_support.cdi_faults(state):
+        if isinstance(fault, Unmeasured):
+            found.append(replace(unread(f"CDI specification {path}".strip(), fault), part=path))
+        else:
+            summary = f"CDI specification {path}: {fault}; nvidia-cdi-refresh makes it anew"
+            found.append(failed(summary, fault, _CDI, Action.RESTART_SERVICE, part=path))
+    yield from found or [passed("the CDI specification names every GPU", _CDI)]
+
+
+@check("containers.runtimes")
+def runtimes(expect: Expectation, state: StateView) -> Iterator[Finding]:
+    """Every container runtime of the inventory is there and gives GPUs by CDI."""
+    asked = expect.container_runtimes()
+    found = []
+    for name in asked:
+        fault = cdi_support.runtime_fault(name, state)
+        if isinstance(fault, Unmeasured):
+            found.append(replace(unread(f"container runtime {name}", fault), part=name))
+        elif fault:
+            summary = f"container runtime {name}: {fault}"
+            found.append(failed(summary, fault, _ON, Action.NONE, part=name))
+    told = f"{', '.join(asked)} give GPUs by CDI" if asked else NOT_ASKED
+    yield from found or [passed(told, _ON if asked else None)]
+
+
+@check("containers.reload-trap")
+def reload_trap(expect: Expectation, state: StateView) -> Iterator[Finding]:
+    """No running docker container loses its GPUs at the next `systemctl daemon-reload`."""
+    if "docker" not in expect.container_runtimes():
+        yield passed("the inventory does not ask for docker")
+        return
+    risks = cdi_support.at_risk(state)
+    if isinstance(risks, Unmeasured):
+        yield unread("how the running docker containers got their GPUs", risks)
+        return
+    for name, how in risks.items():
+        summary = (
+            f"container {name} got its GPUs by {how}: a systemctl daemon-reload takes them away "
+            '("Failed to initialize NVML: Unknown Error"); '
+            f"run it with --device {cdi_support.KIND}=all"
+        )
+        yield failed(summary, how, _BY_CDI, Action.NONE, part=name)
+    old = cdi_support.old_runc(state)
+    if old:
+        summary = f"runc {old} lets a daemon-reload take the GPUs from CDI containers, too"
+        yield noted(summary, None, old, rule("1.1.7 or newer", "opencontainers/runc#3708"))
+    if not risks:
+        yield passed("no running container depends on the legacy hook", _BY_CDI)

@@ -1,0 +1,127 @@
+"""One driver: bound to every GPU, of one version in all its parts, with no option that hurts."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+from b200kit.node.checks.findings import each_gpu, failed, passed, rule, unread, value
+from b200kit.node.checks.judge import check
+from b200kit.node.checks.pcie.bus import BusGpu, each_on_bus
+from b200kit.node.state.expectation import Expectation, Expected, Unexpected
+from b200kit.node.state.verdict import Action, Finding
+from b200kit.node.state.view import GpuView, Missing, StateView, Unmeasured
+
+OWN = "nvidia"
+"""Name of NVIDIA's driver on the PCI bus."""
+
+
+def numbers(version: str) -> tuple[int, ...]:
+    """A version's numbers for comparison; what is no number counts as 0."""
+    return tuple(int(part) if part.isdecimal() else 0 for part in version.split("."))
+
+
+@check("pci.driver")
+def bound(expect: Expectation, state: StateView) -> Iterator[Finding]:
+    """NVIDIA's driver owns every GPU of the bus; vfio-pci or nobody serves nothing."""
+    del expect
+    wanted = rule(OWN, "the driver that must own every GPU")
+
+    def look(gpu: BusGpu) -> Iterator[Finding]:
+        owner = gpu.entry.text("driver")
+        nobody = gpu.entry.is_null("driver")
+        if isinstance(owner, Unmeasured) and not nobody:
+            yield unread(f"the driver of {gpu.name}", owner, gpu.known)
+        elif owner != OWN:
+            told = "bound to no driver" if nobody else f"bound to {owner}, not to {OWN}"
+            summary = f"{gpu.name} is {told}"
+            yield failed(summary, told, wanted, Action.REBOOT, gpu.known, gpu.part)
+
+    return each_on_bus(state, look, passed(f"every GPU is bound to {OWN}", wanted))
+
+
+@check("driver.loaded")
+def loaded(expect: Expectation, state: StateView) -> Iterator[Finding]:
+    """The loaded kernel module and the library NVML runs in are of one version."""
+    del expect
+    library, module = state.text("nvml", "driver_version"), state.text("modules", "nvidia")
+    for what, reading in (("the driver version", library), ("the loaded module", module)):
+        if isinstance(reading, Unmeasured):
+            yield unread(what, reading)
+            return
+    expected = rule(library, "module and library of one driver")
+    if library != module:
+        summary = f"kernel module nvidia {module} is loaded but the library is {library}"
+        yield failed(summary, f"/sys/module/nvidia/version {module}", expected, Action.REBOOT)
+    else:
+        yield passed(f"module and library are {library}", expected)
+
+
+@check("driver.version")
+def version(expect: Expectation, state: StateView) -> Iterator[Finding]:
+    """The running driver is the one asked for, and knows this hardware."""
+    minimum, asked = expect.hardware("minimum_driver", str), expect.driver_version()
+    running = state.text("nvml", "driver_version")
+    if isinstance(running, Unmeasured):
+        yield unread("the driver version", running)
+    elif numbers(running) < numbers(minimum.value):
+        summary = f"driver {running} is older than {minimum.value}, the first for this hardware"
+        yield failed(summary, running, minimum, Action.NONE)
+    elif asked is not None and running != asked:
+        expected = rule(asked, "driver version of the inventory")
+        summary = f"driver {running} runs, {asked} is wanted: deploy it and reboot"
+        yield failed(summary, running, expected, Action.REBOOT)
+    else:
+        yield passed(f"driver {running} runs", minimum)
+
+
+@check("driver.gsp")
+def gsp(expect: Expectation, state: StateView) -> Iterable[Finding]:
+    """The GSP firmware on every GPU is the driver's own."""
+    del expect
+    running = state.text("nvml", "driver_version")
+    if isinstance(running, Unmeasured):
+        return [unread("the driver version", running)]
+    expected = rule(running, "the driver carries its GSP firmware")
+
+    def look(gpu: GpuView) -> list[Finding]:
+        return value(
+            "GSP firmware",
+            gpu.text("gsp_firmware"),
+            lambda firmware: firmware == running,
+            lambda firmware: f"{gpu.subject} runs GSP firmware {firmware}, the driver is {running}",
+            expected,
+            Action.REBOOT,
+            gpu,
+        )
+
+    return each_gpu(state, look, passed(f"GSP firmware {running} on every GPU", expected))
+
+
+@check("driver.options")
+def options(expect: Expectation, state: StateView) -> Iterator[Finding]:
+    """No module option of the driver takes NVLink away, in whole or in part."""
+    rules = expect.hardware("driver.options", dict)
+    seen = state.get(dict, "kernel", "driver_options")
+    if state.is_null("kernel", "driver_options") and state.is_null("modules", "nvidia"):
+        yield passed("no driver is loaded, so none has an option")
+    elif isinstance(seen, Unmeasured):
+        yield unread("the driver's module options", seen)
+    else:
+        found = [f for name in rules.value for f in harmful(expect, state, name, rules)]
+        yield from found or [passed(f"options {', '.join(rules.value)} are as they must be", rules)]
+
+
+def harmful(expect: Expectation, state: StateView, name: str, rules: Expected) -> Iterator[Finding]:
+    """A finding when one option has a value that hurts; one the driver lacks is fine."""
+    entry = expect.at("hardware", "expect", "driver.options", "value", name)
+    wanted, setting = entry.text("wanted"), state.text("kernel", "driver_options", name)
+    if isinstance(wanted, Unmeasured):
+        raise Unexpected(wanted.reason)
+    if isinstance(setting, Missing):
+        return
+    if isinstance(setting, Unmeasured):
+        yield unread(f"module option {name}", setting)
+    elif setting != wanted:
+        expected = Expected(wanted, "", rules.source)
+        summary = f"NVreg_{name}={setting} {entry.text('meaning') or 'hurts'}: remove it and reboot"
+        yield failed(summary, f"{name}: {setting}", expected, Action.REBOOT)

@@ -1,0 +1,179 @@
+"""The node against its own passport: nothing swapped, nothing lost, no counter climbing.
+
+A node that was never accepted has no passport and nothing to be compared with. A passport that
+cannot be read is not measured. `passport: renew` in the inventory accepts the node as it is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+from b200kit.node.checks.findings import failed, noted, passed, rule, unread
+from b200kit.node.checks.host import passport_record
+from b200kit.node.checks.judge import Check, check
+from b200kit.node.state.expectation import Expectation
+from b200kit.node.state.verdict import Action, Finding
+from b200kit.node.state.view import GpuView, StateView, Unmeasured, View
+
+PASSPORT = ("notes", "passport")
+Compare = Callable[[Expectation, StateView, View], Iterator[Finding]]
+
+
+def against_passport(compare: Compare) -> Check:
+    """A check that compares with the passport where there is one to compare with."""
+
+    def run(expect: Expectation, state: StateView) -> Iterator[Finding]:
+        page = state.at(*PASSPORT)
+        if state.is_null(*PASSPORT):
+            yield passed("no passport yet: this node has not been accepted before")
+        elif expect.text("passport") == "renew":
+            yield passed("the passport is being renewed (inventory: passport renew)")
+        elif page.text("schema") != passport_record.SCHEMA:
+            reading = page.text("schema")
+            told = reading.reason if isinstance(reading, Unmeasured) else f"schema {reading}"
+            yield unread("the passport", Unmeasured(told))
+        else:
+            found = list(compare(expect, state, page))
+            yield from found
+            if not any(finding.blocks for finding in found):
+                yield passed(f"as accepted on {page.text('accepted_at') or 'an unknown day'}")
+
+    run.__doc__ = compare.__doc__
+    return run
+
+
+def each_page(
+    state: StateView, page: View, look: Callable[[GpuView, View], Iterator[Finding]]
+) -> Iterator[Finding]:
+    """What `look` finds on each GPU and its page; a GPU without a page is not measured."""
+    gpus = state.gpus()
+    if isinstance(gpus, Unmeasured):
+        yield unread("the GPUs", gpus)
+        return
+    for gpu in gpus:
+        own = page.at("gpus", passport_record.position(gpu))
+        if isinstance(own.raw(), dict):
+            yield from look(gpu, own)
+        else:
+            why = Unmeasured(f"the passport has no page for {passport_record.position(gpu)}")
+            yield unread("its page of the passport", why, gpu)
+
+
+def compare_gpus(expect: Expectation, state: StateView, page: View) -> Iterator[Finding]:
+    """No GPU was swapped, moved or taken out since the node was accepted."""
+    del expect
+    known, gpus = page.names("gpus"), state.gpus()
+    for what, reading in (("the passport", known), ("the GPUs", gpus)):
+        if isinstance(reading, Unmeasured):
+            yield unread(what, reading)
+            return
+    here = {passport_record.position(gpu): gpu for gpu in gpus or []}
+    for place, gpu in here.items():
+        if place in (known or []):
+            yield from different(
+                passport_record.IDENTITY,
+                gpu,
+                page.at("gpus", place),
+                "is another GPU than was accepted",
+            )
+        else:
+            summary = f"{gpu.subject} is in module {place}, empty when the node was accepted"
+            yield failed(summary, "there", rule("empty", "passport"), Action.NONE, gpu)
+    for place in sorted(set(known or []) - set(here)):
+        serial = page.text("gpus", place, "serial") or "?"
+        summary = f"the GPU of module {place} (serial {serial}) is gone"
+        expected = rule(f"serial {serial}", "passport")
+        yield failed(summary, "not there", expected, Action.POWER_CYCLE, part=f"module {place}")
+
+
+def compare_firmware(expect: Expectation, state: StateView, page: View) -> Iterator[Finding]:
+    """No GPU's VBIOS, InfoROM or board part number changed since the node was accepted."""
+    del expect
+
+    def look(gpu: GpuView, own: View) -> Iterator[Finding]:
+        return different(passport_record.FIRMWARE, gpu, own, "was changed since it was accepted")
+
+    return each_page(state, page, look)
+
+
+def different(keys: tuple[str, ...], gpu: GpuView, own: View, told: str) -> Iterator[Finding]:
+    """Findings for the texts of a GPU that are not its page's; the first difference says enough."""
+    for key in keys:
+        seen, accepted = gpu.text(key), own.text(key)
+        if isinstance(seen, Unmeasured):
+            yield unread(f"{key} against the passport", seen, gpu)
+        elif isinstance(accepted, Unmeasured):
+            yield unread(f"{key} of the passport", accepted, gpu)
+        elif seen != accepted:
+            summary = f"{gpu.subject} {told}: {key} {seen}, not {accepted}"
+            yield failed(summary, seen, rule(accepted, "passport"), Action.NONE, gpu)
+            return
+
+
+def compare_nics(expect: Expectation, state: StateView, page: View) -> Iterator[Finding]:
+    """No NIC that carries data was lost since the node was accepted."""
+    del expect
+    accepted, here = page.get(list, "nics"), passport_record.data_nics(state)
+    for what, reading in (("the passport's NICs", accepted), ("the NICs", here)):
+        if isinstance(reading, Unmeasured):
+            yield unread(what, reading)
+            return
+    for address in sorted(set(map(str, accepted or [])) - set(here or [])):
+        summary = f"the NIC at {address} is gone"
+        expected = rule(f"{len(accepted or [])} NICs", "passport")
+        yield failed(summary, "not there", expected, Action.POWER_CYCLE, part=f"PCI {address}")
+
+
+def climbing(
+    key: str, limit: str, what: str, read: Callable[[GpuView], int | Unmeasured]
+) -> Compare:
+    """A comparison of a counter: any rise is noted, one above the limit fails."""
+
+    def compare(expect: Expectation, state: StateView, page: View) -> Iterator[Finding]:
+        most = expect.hardware(limit)
+
+        def look(gpu: GpuView, own: View) -> Iterator[Finding]:
+            if own.is_null(key):
+                return  # this hardware has no such counter
+            now, then = read(gpu), own.number(key)
+            if isinstance(now, Unmeasured):
+                yield unread(what, now, gpu)
+            elif isinstance(then, Unmeasured):
+                yield unread(f"{what} when accepted", then, gpu)
+            elif now > then:
+                summary = f"{gpu.subject} {what}: {then} when accepted, {now} now"
+                more = f"{now - then} more"
+                if now - then > most.value:
+                    yield failed(summary, more, most, Action.RESET_GPU, gpu)
+                else:
+                    yield noted(f"{summary}; watch it", gpu, more, most)
+
+        return each_page(state, page, look)
+
+    compare.__doc__ = f"No GPU's count of {what} climbed far since the node was accepted."
+    return compare
+
+
+check("passport.gpus")(against_passport(compare_gpus))
+check("passport.firmware")(against_passport(compare_firmware))
+check("passport.nics")(against_passport(compare_nics))
+check("passport.remap")(
+    against_passport(
+        climbing(
+            "remapped_rows",
+            "passport.remap_rise_max",
+            "rows remapped for uncorrectable errors",
+            passport_record.remapped_rows,
+        )
+    )
+)
+check("passport.recovery")(
+    against_passport(
+        climbing(
+            "link_recoveries",
+            "passport.recovery_rise_max",
+            "NVLink recoveries",
+            passport_record.link_recoveries,
+        )
+    )
+)

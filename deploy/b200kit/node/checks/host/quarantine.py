@@ -1,0 +1,42 @@
+"""Nobody took the node out of service: what is quarantined does not serve, whatever else is well.
+
+Judged where the expectation asks for it, at the boot gate as well as by the controller.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from b200kit.node.checks.findings import failed, noted, passed, rule, unread
+from b200kit.node.checks.judge import check
+from b200kit.node.state import quarantine
+from b200kit.node.state.expectation import Expectation
+from b200kit.node.state.verdict import Action, Finding
+from b200kit.node.state.view import StateView, Unmeasured
+
+_IN_SERVICE = rule("not quarantined", "who took it out brings it back, or a person releases it")
+
+
+@check("quarantine.mark")
+def mark(expect: Expectation, state: StateView) -> Iterator[Finding]:
+    """The node is in service, or somebody may try it who is mending it."""
+    if expect.quarantine() == "off":
+        yield passed("whether the node is quarantined is not judged")
+        return
+    entry = state.get(dict, "notes", "quarantine")
+    if state.is_null("notes", "quarantine"):
+        yield passed("the node is not quarantined", _IN_SERVICE)
+    elif isinstance(entry, Unmeasured):
+        yield unread("whether the node is quarantined", entry)
+    else:
+        yield _judged(entry, str(state.text("taken_at")))
+
+
+def _judged(entry: dict[str, object], now: str) -> Finding:
+    told, why = quarantine.told(entry), str(entry.get("why") or "it does not say why")
+    if quarantine.on_trial(entry, now):
+        trial = entry["trial"]
+        who = trial.get("who") if isinstance(trial, dict) else None
+        return noted(f"{told}; on trial by {who}", None, why, _IN_SERVICE)
+    summary = f"{told}; deploy/reprovision.py mends it, or: {quarantine.RELEASE}"
+    return failed(summary, why, _IN_SERVICE, Action.MONITOR)

@@ -1,0 +1,44 @@
+"""Units that must be active: those the hardware needs, and those the inventory names."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import replace
+
+from b200kit.node.checks.findings import failed, passed, rule, unread
+from b200kit.node.checks.judge import check
+from b200kit.node.state.expectation import Expectation, Expected
+from b200kit.node.state.verdict import Action, Finding
+from b200kit.node.state.view import StateView, Unmeasured
+
+
+def active(state: StateView, names: Iterable[str], expected: Expected) -> Iterator[Finding]:
+    """A finding for every unit that is not active, and one pass when all are."""
+    wanted, found = list(names), []
+    for name in wanted:
+        unit = state.at("units", name)
+        reading = unit.text("active")
+        if isinstance(reading, Unmeasured):
+            found.append(replace(unread(f"the state of {name}", reading), part=name))
+        elif reading != "active":
+            masked = "masked, " if unit.text("load") == "masked" else ""
+            why = f"{reading}, {unit.text('sub') or '?'}, result {unit.text('result') or '?'}"
+            why = masked + why
+            summary = f"{name} is not active ({why})"
+            found.append(failed(summary, why, expected, Action.RESTART_SERVICE, part=name))
+    yield from found or [
+        passed(f"active: {', '.join(wanted) or 'no unit was asked for'}", expected)
+    ]
+
+
+@check("services.active")
+def services(expect: Expectation, state: StateView) -> Iterator[Finding]:
+    """The units the inventory wants before the node may serve."""
+    return active(state, expect.services(), rule("active", "services of the inventory"))
+
+
+@check("fabric.units")
+def fabric_units(expect: Expectation, state: StateView) -> Iterator[Finding]:
+    """The fabric manager runs; the GPUs go on saying Completed long after it died."""
+    names = expect.words("fabric.units")
+    return active(state, names.value, Expected("active", "", names.source))

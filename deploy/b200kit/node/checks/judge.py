@@ -1,0 +1,136 @@
+"""The judgement: every registered check over one observation, fail closed.
+
+A check is a small function ``(Expectation, StateView) -> Iterable[Finding]``. One that raises or
+yields nothing is itself an unmeasured finding, and a document that is not a NodeState of a schema
+we know is judged unmeasured as a whole. `judge` never raises, whatever JSON it is given.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
+from datetime import date
+from importlib import import_module
+
+from b200kit.node.state import view as states
+from b200kit.node.state.expectation import SCHEMA, Expectation, Unexpected
+from b200kit.node.state.verdict import Finding, Status, Verdict
+from b200kit.node.state.view import StateView, Unmeasured
+
+Check = Callable[[Expectation, StateView], Iterable[Finding]]
+
+REGISTRY: dict[str, Check] = {}
+"""Check id to function, filled by `check` when the modules of b200kit.node.checks are imported."""
+
+
+def check(identifier: str) -> Callable[[Check], Check]:
+    """Register a check under an id such as "nvlink.links"; an id names one check only."""
+
+    def register(function: Check) -> Check:
+        if identifier in REGISTRY:
+            raise ValueError(f"check {identifier} is registered twice")
+        REGISTRY[identifier] = function
+        return function
+
+    return register
+
+
+def registered() -> dict[str, Check]:
+    """Every check of the package by id."""
+    import_module("b200kit.node.checks")
+    return dict(REGISTRY)
+
+
+def judge(expectation: object, state: object, checks: Mapping[str, Check] | None = None) -> Verdict:
+    """Judge an observation by an expectation; `checks` stands in for the registry in proofs."""
+    expect, view = Expectation(expectation), StateView(state)
+    refused = malformed(expect, view)
+    if refused:
+        return Verdict(refused)
+    chosen = registered() if checks is None else checks
+    left_out = not_applicable(expect, chosen)
+    findings = [
+        finding
+        for name, run in chosen.items()
+        if name not in left_out
+        for finding in run_one(name, run, expect, view)
+    ]
+    return Verdict(tuple(waive(expect, finding) for finding in findings), left_out)
+
+
+def not_applicable(expect: Expectation, checks: Iterable[str]) -> dict[str, str]:
+    """The checks that ask for what this hardware does not have, each with why.
+
+    A table that is malformed anywhere leaves nothing out: better a check too many than one too few.
+    """
+    table = expect.get(dict, "hardware", "not_applicable")
+    if isinstance(table, Unmeasured):
+        return {}
+    if not all(isinstance(why, str) and why.strip() for why in table.values()):
+        return {}
+    return {name: table[name] for name in checks if name in table}
+
+
+def malformed(expect: Expectation, view: StateView) -> tuple[Finding, ...]:
+    """Findings against the documents themselves; empty when both can be judged."""
+    wanted = (("document.state", view, states.SCHEMA), ("document.expectation", expect, SCHEMA))
+    return tuple(
+        Finding(
+            check=name,
+            status=Status.UNMEASURED,
+            summary=f"{name.split('.')[1]} document cannot be judged: {seen}",
+            read=seen,
+            expected=schema,
+            source="b200kit/node/checks/judge.py",
+        )
+        for name, document, schema in wanted
+        if (seen := schema_of(document)) != schema
+    )
+
+
+def schema_of(document: StateView | Expectation) -> str:
+    """The schema a document claims, or why it claims none."""
+    schema = document.text("schema")
+    return f"no schema: {schema.reason}" if isinstance(schema, Unmeasured) else schema
+
+
+def run_one(name: str, run: Check, expect: Expectation, view: StateView) -> list[Finding]:
+    """Findings of one check, at least one whatever happens in it."""
+    try:
+        findings = [replace(finding, check=name) for finding in run(expect, view)]
+    except Unexpected as error:
+        findings = [not_measured(name, str(error))]
+    except Exception as error:
+        # A fault in a check must read as "not measured", never end the judgement of the others.
+        findings = [not_measured(name, f"the check failed: {type(error).__name__}: {error}")]
+    return findings or [not_measured(name, "the check found nothing to look at")]
+
+
+def not_measured(name: str, reason: str) -> Finding:
+    """An unmeasured finding of a check as a whole."""
+    summary = f"{name} was not measured: {reason}"
+    return Finding(check=name, status=Status.UNMEASURED, summary=summary, read=reason)
+
+
+def waive(expect: Expectation, finding: Finding) -> Finding:
+    """The finding, waived where a waiver in force names it."""
+    if not finding.blocks:
+        return finding
+    for entry in expect.items("waivers") or []:
+        keys = ("owner", "reason", "until", "check")
+        texts = {key: str(entry.text(key) or "").strip() for key in keys}
+        if not all(texts.values()) or texts["check"] != finding.check:
+            continue
+        subject = entry.at("subject").raw()
+        everywhere = subject is None or isinstance(subject, states.Missing)
+        if (everywhere or subject == finding.subject) and in_force(expect, texts["until"]):
+            return replace(finding, status=Status.WAIVED, waiver=texts)
+    return finding
+
+
+def in_force(expect: Expectation, until: str) -> bool:
+    """Whether a waiver still holds today; its last day counts. Unreadable dates never hold."""
+    try:
+        return date.fromisoformat(str(expect.text("today"))) <= date.fromisoformat(until)
+    except ValueError:
+        return False

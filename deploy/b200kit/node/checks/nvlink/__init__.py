@@ -1,0 +1,1 @@
+"""Checks of NVLink: links, link errors, fabric, fabric manager, P2P."""

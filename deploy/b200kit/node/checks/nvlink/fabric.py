@@ -1,0 +1,112 @@
+"""NVLink fabric registration of every GPU.
+
+State alone is not evidence: it stays Completed with a bad status (Azure/azhpc-images#506), with an
+unhealthy summary, and after the fabric manager died. On HGX B200 a clique id of 0 and a cluster
+UUID of zeroes are healthy, so neither is judged.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from b200kit.node.checks.findings import each_gpu, failed, noted, passed, unread, value
+from b200kit.node.checks.judge import check
+from b200kit.node.checks.nvlink import health_mask
+from b200kit.node.state.expectation import Expectation
+from b200kit.node.state.verdict import Action, Finding
+from b200kit.node.state.view import GpuView, StateView, Unmeasured
+
+STATES = {0: "not supported", 1: "not started", 2: "in progress", 3: "completed"}
+SUMMARIES = {0: "not supported", 1: "healthy", 2: "unhealthy", 3: "limited capacity"}
+UNKNOWN_SUMMARY = 0
+STATUSES = {3: "not supported", 23: "insufficient resources", 999: "unknown error"}
+"""NVML return codes a registration was seen to end with; the others are told by number."""
+
+
+@check("fabric.state")
+def state_of(expect: Expectation, state: StateView) -> Iterator[Finding]:
+    """Every GPU has completed its registration with the fabric."""
+    wanted = expect.hardware("fabric.state")
+
+    def told(gpu: GpuView, number: int) -> str:
+        return f"{gpu.subject} fabric is {STATES.get(number, number)}, not completed"
+
+    def look(gpu: GpuView) -> list[Finding]:
+        return value(
+            "fabric state",
+            gpu.number("fabric", "state"),
+            lambda number: number == wanted.value,
+            lambda number: told(gpu, number),
+            wanted,
+            Action.RESTART_SERVICE,
+            gpu,
+        )
+
+    return each_gpu(state, look, passed("fabric completed on every GPU", wanted))
+
+
+@check("fabric.status")
+def status_of(expect: Expectation, state: StateView) -> Iterator[Finding]:
+    """The registration ended in success; Completed says only that it ended."""
+    wanted = expect.hardware("fabric.status")
+
+    def look(gpu: GpuView) -> list[Finding]:
+        return value(
+            "fabric status",
+            gpu.number("fabric", "status"),
+            lambda number: number == wanted.value,
+            lambda number: (
+                f"{gpu.subject} fabric registration failed with {status_in_words(number)}"
+            ),
+            wanted,
+            Action.REBOOT,
+            gpu,
+        )
+
+    return each_gpu(state, look, passed("fabric registration succeeded on every GPU", wanted))
+
+
+def status_in_words(number: int) -> str:
+    """An NVML return code as people look it up: "NVML status 23 (insufficient resources)"."""
+    code = f"NVML status {number}"
+    return f"{code} ({STATUSES[number]})" if number in STATUSES else code
+
+
+@check("fabric.health")
+def health(expect: Expectation, state: StateView) -> Iterator[Finding]:
+    """The health summary; "not supported" of older drivers is unknown and does not block."""
+    wanted = expect.hardware("fabric.health")
+
+    def look(gpu: GpuView) -> list[Finding]:
+        summary = gpu.number("fabric", "health_summary")
+        if summary == UNKNOWN_SUMMARY:
+            unknown = f"{gpu.subject} fabric health is unknown: this driver gives no summary"
+            return [noted(unknown, gpu, SUMMARIES[UNKNOWN_SUMMARY], wanted)]
+        return value(
+            "fabric health summary",
+            summary,
+            lambda number: number == wanted.value,
+            lambda number: f"{gpu.subject} fabric health is {SUMMARIES.get(number, number)}",
+            wanted,
+            Action.RESET_GPU,
+            gpu,
+        )
+
+    return each_gpu(state, look, passed("fabric health is not bad on any GPU", wanted))
+
+
+@check("fabric.mask")
+def mask(expect: Expectation, state: StateView) -> Iterator[Finding]:
+    """Every field of the health mask; a mask can disprove health, never prove it."""
+    wanted = expect.hardware("fabric.mask", str)
+
+    def look(gpu: GpuView) -> Iterator[Finding]:
+        reading = gpu.number("fabric", "health_mask")
+        if isinstance(reading, Unmeasured):
+            yield unread("fabric health mask", reading, gpu)
+        elif faults := health_mask.faults(reading):
+            fields = ", ".join(f"{k} {v}" for k, v in health_mask.decode(reading).items())
+            summary = f"{gpu.subject} fabric health: {', '.join(faults)}"
+            yield failed(summary, f"{reading:#x}: {fields}", wanted, Action.RESET_GPU, gpu)
+
+    return each_gpu(state, look, passed("no field of the fabric health masks is bad", wanted))

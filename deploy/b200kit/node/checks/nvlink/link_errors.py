@@ -1,0 +1,153 @@
+"""What the links of a GPU have suffered: bit error rates, error counters, recoveries.
+
+All count since the driver was loaded. The counters of older GPUs (replay, recovery, CRC; NVML
+fields 161-163) do not exist from Blackwell on; a nought read from them would be no measurement.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+from b200kit.node.checks.findings import each_gpu, failed, noted, passed, unread
+from b200kit.node.checks.judge import check
+from b200kit.node.checks.nvlink import bit_error_rate
+from b200kit.node.checks.nvlink.links import is_up, links_in_words, of_links
+from b200kit.node.state.expectation import Expectation, Expected, Unexpected
+from b200kit.node.state.verdict import Action, Finding
+from b200kit.node.state.view import GpuView, StateView, Unmeasured, View
+
+SINCE = "since the driver was loaded"
+Limit = Callable[[bit_error_rate.BitErrorRate | None, int], bool]
+RATES: dict[str, Limit] = {
+    "effective": bit_error_rate.effective_is_bad,
+    "symbol": bit_error_rate.symbol_is_bad,
+}
+
+
+@check("nvlink.ber")
+def rates(expect: Expectation, state: StateView) -> Iterator[Finding]:
+    """Neither bit error rate of a link that is up is past DCGM's limit."""
+    limits = {kind: expect.hardware(f"nvlink.{kind}_ber_exponent") for kind in RATES}
+
+    def look(gpu: GpuView) -> Iterator[Finding]:
+        for kind, limit in limits.items():
+            yield from bad_rates(gpu, kind, limit)
+
+    told = " and ".join(f"{kind} 1e-{limit.value}" for kind, limit in limits.items())
+    well = f"no NVLink has a bit error rate above {told}"
+    return each_gpu(state, look, passed(well, limits["effective"]))
+
+
+def bad_rates(gpu: GpuView, kind: str, limit: Expected) -> Iterator[Finding]:
+    """Links of a GPU whose rate of one kind is bad, or is none."""
+    for found in of_links(gpu, f"{kind}_ber", f"{kind} bit error rate"):
+        if isinstance(found, Finding):
+            yield found
+            continue
+        link, raw = found
+        try:
+            rate = bit_error_rate.decode(raw)
+        except ValueError as error:
+            yield unread(f"{kind} bit error rate of NVLink {link}", Unmeasured(str(error)), gpu)
+            continue
+        if RATES[kind](rate, limit.value):
+            summary = f"{gpu.subject} NVLink {link} has an {kind} bit error rate of {rate}"
+            summary = summary.replace("an symbol", "a symbol")
+            yield failed(summary, f"{kind}_ber {raw:#x}", limit, Action.RESET_GPU, gpu)
+
+
+@check("nvlink.errors")
+def errors(expect: Expectation, state: StateView) -> Iterator[Finding]:
+    """No error counter of a link that is up is above its maximum.
+
+    What error correction and retransmission mended is noted only.
+    """
+    watched = expect.hardware("nvlink.errors_noted", list)
+    table = expect.hardware("nvlink.errors_max", dict)
+    limits = {str(key): limit for key, limit in table.value.items()}
+    if not limits or not all(type(limit) is int for limit in limits.values()):
+        raise Unexpected("hardware data: nvlink.errors_max must give every counter a whole number")
+
+    def look(gpu: GpuView) -> Iterator[Finding]:
+        for key, limit in limits.items():
+            yield from counted(gpu, key, Expected(limit, table.unit, table.source), failed_count)
+        for key in map(str, watched.value):
+            yield from counted(gpu, key, Expected(0, table.unit, watched.source), noted_count)
+
+    well = f"no NVLink has counted errors of {len(limits)} kinds {SINCE}"
+    return each_gpu(state, look, passed(well, Expected("maximum of each", "", table.source)))
+
+
+Tell = Callable[[GpuView, str, str, Expected], Finding]
+
+
+def failed_count(gpu: GpuView, summary: str, read: str, limit: Expected) -> Finding:
+    """The finding for errors a link must not have."""
+    return failed(summary, read, limit, Action.RESET_GPU, gpu)
+
+
+def noted_count(gpu: GpuView, summary: str, read: str, limit: Expected) -> Finding:
+    """The finding for errors that were mended."""
+    return noted(f"{summary}; watch it", gpu, read, limit)
+
+
+def counted(gpu: GpuView, key: str, limit: Expected, tell: Tell) -> Iterator[Finding]:
+    """Links of a GPU with more errors of one kind than they may have, in one finding."""
+    what, bad = key.replace("_", " "), dict[int, int]()
+    for found in of_links(gpu, key, what):
+        if isinstance(found, Finding):
+            yield found
+        elif found[1] > limit.value:
+            bad[found[0]] = found[1]
+    if bad:
+        counts = f"{sum(bad.values())} {what} {SINCE}"
+        summary = f"{gpu.subject} {links_in_words(list(bad))} counted {counts}"
+        yield tell(gpu, summary, f"{key} by link {bad}", limit)
+
+
+@check("nvlink.recovery")
+def recovery(expect: Expectation, state: StateView) -> Iterator[Finding]:
+    """A link that failed to recover fails; one that recovers again and again is noted.
+
+    505 recoveries of one link came five days before its Xid 149 (marin-community/marin#9086).
+    """
+    limit = expect.hardware("nvlink.recovery_failed_max")
+
+    def look(gpu: GpuView) -> Iterator[Finding]:
+        counts: dict[str, dict[int, int]] = {}
+        for kind in ("failed", "success", "events"):
+            counts[kind] = {}
+            for found in of_links(gpu, f"recovery_{kind}", f"recovery {kind}", in_use(kind)):
+                if isinstance(found, Finding):
+                    yield found
+                elif found[1]:
+                    counts[kind][found[0]] = found[1]
+        yield from recovery_failures(gpu, counts["failed"], limit)
+        yield from recoveries(gpu, counts["success"], counts["events"], limit)
+
+    return each_gpu(state, look, passed("no NVLink failed to recover", limit))
+
+
+def in_use(kind: str) -> Callable[[View], bool]:
+    """Which links to read: those up, and a dead one where it tells that it failed to recover."""
+    return lambda link: is_up(link) or isinstance(link.number(f"recovery_{kind}"), int)
+
+
+def recovery_failures(gpu: GpuView, lost: dict[int, int], limit: Expected) -> Iterator[Finding]:
+    """Links whose failed recoveries pass the limit."""
+    for link, count in lost.items():
+        if count > limit.value:
+            summary = f"{gpu.subject} NVLink {link} failed to recover {count} times {SINCE}"
+            yield failed(summary, f"recovery_failed {count}", limit, Action.RESET_GPU, gpu)
+
+
+def recoveries(
+    gpu: GpuView, won: dict[int, int], events: dict[int, int], limit: Expected
+) -> Iterator[Finding]:
+    """Links that had to recover, with how often; a driver may count events and no success."""
+    links = sorted(won | events)
+    if links:
+        times = sum(max(won.get(link, 0), events.get(link, 0)) for link in links)
+        summary = f"{gpu.subject} {links_in_words(list(links))} recovered {times} times {SINCE}"
+        read = f"by link: recovery_success {won}, recovery_events {events}"
+        yield noted(f"{summary}: watch it", gpu, read, limit)

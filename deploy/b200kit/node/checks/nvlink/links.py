@@ -1,0 +1,150 @@
+"""NVLink of every GPU: links up, their speed and version. For errors see nvlink_errors.py.
+
+Links that are up prove nothing about the fabric (they train without it), but a link that is down
+disproves it: see b200kit/node/checks/nvlink/fabric.py and p2p.py for the rest.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+
+from b200kit.node.checks.findings import each_gpu, failed, passed, unread
+from b200kit.node.checks.judge import check
+from b200kit.node.lib.cpulist import format as ranges
+from b200kit.node.state.expectation import Expectation, Expected
+from b200kit.node.state.verdict import Action, Finding
+from b200kit.node.state.view import GpuView, StateView, Unmeasured, View
+
+DOWN, UP = 0, 1
+MOST_LINKS = 36
+"""NVML_NVLINK_MAX_LINKS of nvml.h: no GPU has more."""
+
+
+def readings(gpu: GpuView, key: str) -> dict[int, int] | Unmeasured:
+    """One number of every link by link number; the first that was not read ends it."""
+    links = gpu.items("links")
+    if isinstance(links, Unmeasured):
+        return links
+    found: dict[int, int] = {}
+    for entry in links:
+        link, number = entry.number("link"), entry.number(key)
+        for reading in (link, number):
+            if isinstance(reading, Unmeasured):
+                return reading
+        found[int(link)] = int(number)  # type: ignore[arg-type]
+    return found
+
+
+def is_up(link: View) -> bool:
+    """Whether a link is up; one whose state is unknown is not counted as down."""
+    return link.number("state") != DOWN
+
+
+def of_links(
+    gpu: GpuView, key: str, what: str, wanted: Callable[[View], bool] = is_up
+) -> Iterator[Finding | tuple[int, int]]:
+    """Link and reading of every wanted link; a finding for those not read, one for each reason."""
+    links = gpu.items("links")
+    if isinstance(links, Unmeasured):
+        yield unread(f"{what} of any NVLink", links, gpu)
+        return
+    lacking: dict[str, list[object]] = {}
+    for view in filter(wanted, links):
+        link, reading = view.number("link"), view.number(key)
+        if isinstance(link, int) and isinstance(reading, int):
+            yield link, reading
+        else:
+            reason = reading if isinstance(reading, Unmeasured) else link
+            told = link if isinstance(link, int) else "of no number"
+            lacking.setdefault(str(getattr(reason, "reason", reason)), []).append(told)
+    for text, where in lacking.items():
+        yield unread(f"{what} of {links_in_words(where)}", Unmeasured(text), gpu)
+
+
+def links_in_words(links: list[object]) -> str:
+    """ "NVLink 7", "NVLinks 0-17", as people count them."""
+    numbers = [link for link in links if isinstance(link, int) and link >= 0]
+    rest = [str(link) for link in links if link not in numbers]
+    words = ", ".join([ranges(numbers), *rest] if numbers else rest)
+    return f"NVLink{'s' if len(links) > 1 else ''} {words}"
+
+
+@check("nvlink.links")
+def links(expect: Expectation, state: StateView) -> Iterator[Finding]:
+    """All links of every GPU are up."""
+    wanted = expect.hardware("nvlink.links")
+
+    def look(gpu: GpuView) -> Iterator[Finding]:
+        states = readings(gpu, "state")
+        if isinstance(states, Unmeasured):
+            yield unread("NVLink states", states, gpu)
+            return
+        up = sum(value == UP for value in states.values())
+        if up != wanted.value:
+            down = ranges(link for link, value in states.items() if value != UP and link >= 0)
+            read = f"links down: {down or 'none'}; links listed: {len(states)}"
+            summary = links_told(gpu, up, wanted.value, states)
+            yield failed(summary, read, wanted, Action.RESET_GPU, gpu)
+
+    total = len(state.gpus() or []) * wanted.value
+    return each_gpu(state, look, passed(f"{total} of {total} NVLinks are up", wanted))
+
+
+def links_told(gpu: GpuView, up: int, wanted: int, states: Mapping[int, int]) -> str:
+    """The sentence for a GPU whose links are not all up, with the links to look at."""
+    if up == 0:
+        return f"{gpu.subject} has no NVLink: 0 of {wanted} links up"
+    down: list[object] = [link for link, value in states.items() if value != UP]
+    absent: list[object] = [link for link in range(min(wanted, MOST_LINKS)) if link not in states]
+    told = [f"{links_in_words(down)} down"] if down else []
+    told += [f"{links_in_words(absent)} not listed"] if absent else []
+    return f"{gpu.subject} has {up} of {wanted} NVLinks up: {', '.join(told) or 'too many'}"
+
+
+@check("nvlink.speed")
+def speed(expect: Expectation, state: StateView) -> Iterator[Finding]:
+    """No link that is up is slower than the floor, MB/s a direction."""
+    floor, usual = expect.hardware("nvlink.speed_floor"), expect.hardware("nvlink.speed")
+
+    def told(reading: int) -> str:
+        return f"at {reading / 1000:g} GB/s, not {usual.value / 1000:g}"
+
+    def look(gpu: GpuView) -> Iterator[Finding]:
+        return odd_links(gpu, "speed_mbps", "speed", lambda r: r >= floor.value, told, floor)
+
+    return each_gpu(state, look, passed(f"every NVLink runs at {floor.told} or more", floor))
+
+
+@check("nvlink.version")
+def version(expect: Expectation, state: StateView) -> Iterator[Finding]:
+    """Every link that is up speaks the NVLink version of this hardware (NVML's number)."""
+    wanted = expect.hardware("nvlink.version")
+
+    def told(reading: int) -> str:
+        return f"as NVML version {reading}"
+
+    def look(gpu: GpuView) -> Iterator[Finding]:
+        return odd_links(gpu, "version", "version", lambda r: r == wanted.value, told, wanted)
+
+    return each_gpu(state, look, passed("every NVLink is of the expected version", wanted))
+
+
+def odd_links(
+    gpu: GpuView,
+    key: str,
+    what: str,
+    good: Callable[[int], bool],
+    told: Callable[[int], str],
+    expected: Expected,
+) -> Iterator[Finding]:
+    """Links that are up with a bad reading, one finding for all links of one value."""
+    bad: dict[int, list[object]] = {}
+    for found in of_links(gpu, key, what):
+        if isinstance(found, Finding):
+            yield found
+        elif not good(found[1]):
+            bad.setdefault(found[1], []).append(found[0])
+    for reading, where in bad.items():
+        run = "run" if len(where) > 1 else "runs"
+        summary = f"{gpu.subject} {links_in_words(where)} {run} {told(reading)}"
+        yield failed(summary, f"{key} {reading}", expected, Action.RESET_GPU, gpu)

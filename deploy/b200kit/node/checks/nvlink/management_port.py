@@ -1,0 +1,93 @@
+"""What must be there before the fabric manager can start on NVLink 5: a port, a subnet manager.
+
+Both are judged where the expectation asks for it (`bring_up`); older documents do not.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from b200kit.node.checks.findings import failed, passed, rule, unread
+from b200kit.node.checks.judge import check
+from b200kit.node.checks.pcie.nics import name_of
+from b200kit.node.state.expectation import Expectation, Expected
+from b200kit.node.state.verdict import Action, Finding
+from b200kit.node.state.view import StateView, Unmeasured, View
+
+NOT_ASKED = "is not asked for (bring_up)"
+PORT = rule(
+    "a port that may run a subnet manager",
+    "HGX shared NVSwitch integration guide 2.5.2: SW_MNG, InfiniBand, isSMdisabled clear",
+)
+MANAGER = rule("nvlsm, installed", "Fabric Manager user guide, quoted in siderolabs/extensions#717")
+
+
+@check("nics.management-port")
+def management_port(expect: Expectation, state: StateView) -> Iterator[Finding]:
+    """A port of the NVSwitches may run the subnet manager, or the host hides which they are."""
+    nics = state.items("pci", "nics")
+    if expect.bring_up() == "off":
+        yield passed(f"a management port {NOT_ASKED}")
+    elif isinstance(nics, Unmeasured):
+        yield unread("the NICs", nics)
+    elif not nics:
+        yield failed("no InfiniBand device is there", "none", PORT, Action.POWER_CYCLE)
+    else:
+        marked = [nic for nic in nics if nic.flag("switch_management") is True]
+        yield among(marked) if marked else unmarked(nics)
+
+
+def among(marked: list[View]) -> Finding:
+    """The finding where devices say that they are management functions."""
+    ports = [(name_of(nic), port) for nic in marked for port in nic.items("ports") or [nic]]
+    flags = [(name, port.flag("sm_disabled")) for name, port in ports]
+    free = [name for name, disabled in flags if disabled is False]
+    if free:
+        return passed(f"nvlsm may run on {', '.join(free)}", PORT)
+    for name, disabled in flags:
+        if isinstance(disabled, Unmeasured):
+            return unread(f"whether {name} may run nvlsm", disabled)
+    told = ", ".join(name for name, _ in flags)
+    summary = f"no management port may run nvlsm: isSMdisabled is set on {told}"
+    return failed(summary, f"isSMdisabled on {told}", PORT, Action.POWER_CYCLE)
+
+
+def unmarked(nics: list[View]) -> Finding:
+    """The finding where no device says that it is one."""
+    for nic in nics:
+        for key in ("switch_management", "vital_product_data"):
+            reading = nic.flag(key)
+            if isinstance(reading, Unmeasured):
+                return unread(f"whether {name_of(nic)} belongs to an NVSwitch", reading)
+    if any(nic.flag("vital_product_data") for nic in nics):
+        summary = f"none of {len(nics)} InfiniBand devices is a management port of an NVSwitch"
+        return failed(summary, "no SW_MNG in any product data", PORT, Action.POWER_CYCLE)
+    # Virtual machines with a B200 may have no such file (NVIDIA/gpu-driver-container#606).
+    return passed("no device shows its product data, so management ports cannot be told", PORT)
+
+
+@check("fabric.nvlsm-installed")
+def nvlsm_installed(expect: Expectation, state: StateView) -> Iterator[Finding]:
+    """The NVLink subnet manager's package and its program are there."""
+    if expect.bring_up() == "off":
+        yield passed(f"nvlsm's installation {NOT_ASKED}")
+        return
+    status = state.text("packages", "nvlsm", "status")
+    program = state.flag("fabric_manager", "nvlsm_installed")
+    if state.is_null("packages", "nvlsm"):
+        yield lacking("nvlsm is not installed", "no package nvlsm")
+    elif isinstance(status, Unmeasured):
+        yield unread("the status of nvlsm", status)
+    elif status != "ii":
+        yield lacking(f"nvlsm is not fully installed (dpkg status {status})", status)
+    elif isinstance(program, Unmeasured):
+        yield unread("nvlsm's program", program)
+    elif not program:
+        yield lacking("nvlsm's package is installed and its program is gone", "no program")
+    else:
+        yield passed("nvlsm is installed", MANAGER)
+
+
+def lacking(summary: str, read: str, expected: Expected = MANAGER) -> Finding:
+    """The finding for a subnet manager that is not there."""
+    return failed(summary, read, expected, Action.NONE, part="nvlsm")

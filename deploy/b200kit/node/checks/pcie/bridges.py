@@ -1,0 +1,106 @@
+"""The PCIe links above every GPU, of which NVML sees only the one next to it.
+
+A root port or switch that trained low slows every GPU below it, and no reading of the GPU tells.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+from b200kit.node.checks.findings import failed, passed, rule, unread
+from b200kit.node.checks.judge import check
+from b200kit.node.checks.pcie.bus import Bridge, each_bridge
+from b200kit.node.state.expectation import Expectation, Expected
+from b200kit.node.state.verdict import Action, Finding
+from b200kit.node.state.view import StateView, Unmeasured
+
+GENERATIONS = {2.5: 1, 5.0: 2, 8.0: 3, 16.0: 4, 32.0: 5, 64.0: 6}
+"""Gigatransfers a second to PCIe generation."""
+WIDEST = 32
+"""Most lanes PCIe knows; a port that went away reads as all ones, 63."""
+NO_ACS = rule("no redirection", "peer-to-peer must not detour through the root complex")
+
+
+def generation(speed: str) -> int | None:
+    """PCIe generation of a speed as sysfs writes it, "32.0 GT/s PCIe"; None when unknown."""
+    try:
+        return GENERATIONS.get(float(speed.split()[0]))
+    except (ValueError, IndexError):
+        return None
+
+
+@check("pcie.path")
+def path(expect: Expectation, state: StateView) -> Iterator[Finding]:
+    """Every PCIe link above a GPU has the GPU's generation and all its lanes."""
+    wanted, lanes = expect.hardware("pcie.generation"), expect.hardware("pcie.width")
+
+    def look(bridge: Bridge) -> Iterator[Finding]:
+        yield from slow(bridge, "max_link_speed", "can do", wanted)
+        if not bridge.beside_gpu:
+            # The last port shares the GPU's link, which rests at a low speed when idle.
+            yield from slow(bridge, "current_link_speed", "runs at", wanted)
+        yield from narrow(bridge, lanes)
+
+    told = f"every link above the GPUs has generation {wanted.value} and {lanes.value} lanes"
+    return each_bridge(state, look, passed(told, wanted))
+
+
+def slow(bridge: Bridge, key: str, verb: str, wanted: Expected) -> Iterator[Finding]:
+    """A finding when a bridge's speed is below a generation; null has no PCIe link."""
+    if bridge.entry.is_null(key):
+        return
+    speed = bridge.entry.text(key)
+    seen = None if isinstance(speed, Unmeasured) else generation(speed)
+    if isinstance(speed, Unmeasured):
+        yield unread_of(bridge, key, speed)
+    elif seen is None:
+        yield unread_of(bridge, key, Unmeasured(f"{speed!r} is no speed"))
+    elif seen < wanted.value:
+        summary = f"{bridge.name} {verb} PCIe generation {seen} only"
+        yield fault(bridge, summary, f"{key} {speed}", wanted, Action.POWER_CYCLE)
+
+
+def narrow(bridge: Bridge, wanted: Expected) -> Iterator[Finding]:
+    """A finding when a bridge's link has too few lanes; null has no PCIe link."""
+    key = "current_link_width"
+    if bridge.entry.is_null(key):
+        return
+    width = bridge.entry.number(key)
+    if isinstance(width, Unmeasured):
+        yield unread_of(bridge, key, width)
+    elif width > WIDEST:
+        yield unread_of(bridge, key, Unmeasured(f"{width} lanes cannot be"))
+    elif width < wanted.value:
+        summary = f"{bridge.name} has {width} of {wanted.value} lanes"
+        yield fault(bridge, summary, f"{key} {width}", wanted, Action.POWER_CYCLE)
+
+
+@check("pcie.acs")
+def acs(expect: Expectation, state: StateView) -> Iterator[Finding]:
+    """No bridge above a GPU sends peer-to-peer traffic through the root complex (ACS)."""
+    if not expect.acs_judged():
+        return iter([passed("ACS is not managed, as the inventory asks (settings.acs)")])
+
+    def look(bridge: Bridge) -> Iterator[Finding]:
+        if bridge.entry.is_null("acs"):
+            return
+        redirects = bridge.entry.flag("acs")
+        if isinstance(redirects, Unmeasured):
+            yield unread_of(bridge, "acs", redirects)
+        elif redirects:
+            summary = f"{bridge.name} redirects peer-to-peer traffic (ACS); switch ACS off"
+            yield fault(bridge, summary, "ACS redirects", NO_ACS, Action.NONE)
+
+    return each_bridge(state, look, passed("no bridge above the GPUs redirects (ACS)", NO_ACS))
+
+
+def fault(bridge: Bridge, summary: str, read: str, expected: Expected, action: Action) -> Finding:
+    """A fault of a bridge, which is its own subject: the GPUs below it are not to blame."""
+    part = f"PCI {bridge.name}"
+    return replace(failed(summary, read, expected, action, part=part), subject=bridge.name)
+
+
+def unread_of(bridge: Bridge, key: str, reason: Unmeasured) -> Finding:
+    """A reading of a bridge that is not there."""
+    return replace(unread(f"{key} of {bridge.name}", reason), subject=bridge.name)

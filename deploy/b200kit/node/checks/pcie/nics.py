@@ -1,0 +1,91 @@
+"""InfiniBand devices: those of the NVSwitches are counted, those that carry data are watched.
+
+They are told apart by their vital product data and never by name or number: a host has four
+devices of the switches besides any number of its own (siderolabs/extensions#893).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from b200kit.node.checks.findings import failed, passed, rule, unread
+from b200kit.node.checks.judge import check
+from b200kit.node.state.expectation import Expectation, Expected
+from b200kit.node.state.verdict import Action, Finding
+from b200kit.node.state.view import StateView, Unmeasured, View
+
+ACTIVE = rule("ACTIVE", "a data port that is down is noted; which must be up is the inventory's")
+
+
+def name_of(nic: View) -> str:
+    """The device's name, or its place in the document."""
+    return nic.text("name") or nic.path
+
+
+@check("nics.switch-management")
+def switch_management(expect: Expectation, state: StateView) -> Iterator[Finding]:
+    """All management functions of the NVSwitches are there, or the host tells of none."""
+    wanted = expect.hardware("nics.switch_management")
+    nics = state.items("pci", "nics")
+    if isinstance(nics, Unmeasured):
+        yield unread("the NICs", nics)
+        return
+    flags = [(name_of(nic), nic.flag("switch_management")) for nic in nics]
+    unknown = [(name, flag) for name, flag in flags if isinstance(flag, Unmeasured)]
+    for name, reason in unknown:
+        yield unread(f"whether {name} belongs to an NVSwitch", reason)
+    if not unknown:
+        yield counted([name for name, flag in flags if flag], wanted)
+
+
+def counted(names: list[str], wanted: Expected) -> Finding:
+    """The finding for the management functions that are there."""
+    told, read = f"{len(names)} of {wanted.value}", ", ".join(names) or "none"
+    if not names:
+        # Some hosts expose no vital product data (NVIDIA/gpu-driver-container#606).
+        return passed("no device tells of an NVSwitch; some hosts hide that", wanted)
+    if len(names) < wanted.value:
+        summary = f"{told} NVSwitch management functions are there: a switch port is lost"
+        return failed(summary, read, wanted, Action.POWER_CYCLE)
+    if len(names) > wanted.value:
+        summary = f"{told} NVSwitch management functions: the hardware file does not fit"
+        return failed(summary, read, wanted, Action.NONE)
+    return passed(f"{told} NVSwitch management functions are there", wanted)
+
+
+@check("nics.ports")
+def ports(expect: Expectation, state: StateView) -> Iterator[Finding]:
+    """Ports of data NICs that are not active are noted."""
+    del expect
+    nics = state.items("pci", "nics")
+    if isinstance(nics, Unmeasured):
+        yield unread("the NICs", nics)
+        return
+    data = [nic for nic in nics if nic.flag("switch_management") is not True]
+    found = [finding for nic in data for finding in inactive(nic)]
+    yield from found
+    if not any(finding.blocks for finding in found):
+        yield passed(f"ports of {len(data)} data NICs were read", ACTIVE)
+
+
+def inactive(nic: View) -> Iterator[Finding]:
+    """A note for each port of a NIC that is not active."""
+    entries = nic.items("ports")
+    if isinstance(entries, Unmeasured):
+        yield unread(f"the ports of {name_of(nic)}", entries)
+        return
+    for entry in entries:
+        name = f"{name_of(nic)} port {entry.at('number').raw()}"
+        state = entry.text("state")
+        if isinstance(state, Unmeasured):
+            yield unread(f"the state of {name}", state)
+        elif state != ACTIVE.value:
+            yield Finding(
+                summary=f"{name} is {state}",
+                subject=name_of(nic),
+                read=state,
+                expected=ACTIVE.told,
+                source=ACTIVE.source,
+                action=Action.MONITOR,
+                part=f"PCI {nic.at('address').raw()}",
+            )

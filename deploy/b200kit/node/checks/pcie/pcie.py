@@ -1,0 +1,78 @@
+"""PCIe of every GPU. A lower generation at rest is power saving; a lost lane never is."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from b200kit.node.checks.factories import at_least
+from b200kit.node.checks.findings import each_gpu, failed, noted, passed, rule, unread
+from b200kit.node.checks.judge import check
+from b200kit.node.checks.pcie.bus import BusGpu, each_on_bus
+from b200kit.node.state.expectation import Expectation
+from b200kit.node.state.verdict import Action, Finding
+from b200kit.node.state.view import GpuView, StateView, Unmeasured
+
+UNCORRECTABLE = ("fatal", "nonfatal")
+NO_ERRORS = rule("0 errors since boot", "an uncorrectable PCIe error lost a transaction")
+NO_CORRECTED = rule("0 corrected errors", "the link repairs them, but a climbing count wears out")
+NO_REPLAYS = rule("0 replays", "the link repeats a packet it received damaged")
+
+check("pcie.width")(
+    at_least(("pcie", "width"), "pcie.width", "PCIe link width", Action.POWER_CYCLE)
+)
+check("pcie.generation")(
+    at_least(("pcie", "max_generation"), "pcie.generation", "PCIe generation", Action.POWER_CYCLE)
+)
+
+
+@check("pcie.aer")
+def errors(expect: Expectation, state: StateView) -> Iterator[Finding]:
+    """No GPU had an uncorrectable PCIe error since boot; corrected ones are noted."""
+    del expect
+
+    def look(gpu: BusGpu) -> Iterator[Finding]:
+        for kind in UNCORRECTABLE:
+            yield from uncorrectable(gpu, kind)
+        yield from corrected(gpu)
+
+    return each_on_bus(state, look, passed("no uncorrectable PCIe error since boot", NO_ERRORS))
+
+
+def uncorrectable(gpu: BusGpu, kind: str) -> Iterator[Finding]:
+    """A finding when one kind of error happened; null is a kernel that does not count them."""
+    count = gpu.entry.number("aer", kind)
+    if gpu.entry.is_null("aer", kind):
+        return
+    if isinstance(count, Unmeasured):
+        yield unread(f"{kind} PCIe errors of {gpu.name}", count, gpu.known)
+    elif count > 0:
+        summary = f"{gpu.name} had {count} {kind} PCIe errors since boot"
+        read = f"aer_dev_{kind} {count}"
+        yield failed(summary, read, NO_ERRORS, Action.POWER_CYCLE, gpu.known, gpu.part)
+
+
+def corrected(gpu: BusGpu) -> Iterator[Finding]:
+    """A note when the link corrected errors."""
+    count = gpu.entry.number("aer", "correctable")
+    if gpu.entry.is_null("aer", "correctable"):
+        return
+    if isinstance(count, Unmeasured):
+        yield unread(f"corrected PCIe errors of {gpu.name}", count, gpu.known)
+    elif count > 0:
+        summary = f"{gpu.name}: {count} corrected PCIe errors"
+        yield noted(summary, gpu.known, count, NO_CORRECTED, gpu.part)
+
+
+@check("pcie.replays")
+def replays(expect: Expectation, state: StateView) -> Iterator[Finding]:
+    """PCIe replays are noted: the link repeats a damaged packet, which costs time only."""
+    del expect
+
+    def look(gpu: GpuView) -> Iterator[Finding]:
+        count = gpu.number("pcie", "replays")
+        if isinstance(count, Unmeasured):
+            yield unread("PCIe replays", count, gpu)
+        elif count > 0:
+            yield noted(f"{gpu.subject}: {count} PCIe replays", gpu, count, NO_REPLAYS)
+
+    return each_gpu(state, look, passed("PCIe replays are counted on every GPU", NO_REPLAYS))

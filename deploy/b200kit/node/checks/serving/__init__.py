@@ -1,0 +1,1 @@
+"""Checks of what serves: weights, placement, watchdog, bandwidth."""

@@ -1,0 +1,268 @@
+"""Measured bandwidth: between GPUs, to and from the host, of GPU memory, of an all-reduce.
+
+Links can be up at full speed while nothing goes through them. The measurement is made by the
+bandwidth stage and never by the gate, so a result is judged again at every boot. It holds for the
+driver and the GPUs it was taken with; one of an earlier boot only while it is young enough, and it
+then asks for eyes. When the inventory does not ask for it, each check says that and no more.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator
+from datetime import datetime
+from itertools import permutations
+from statistics import median
+
+from b200kit.node.bandwidth.tests import ALL_REDUCE, LOCAL, MIB, PEER, SCHEMA, TO_GPU, TO_HOST
+from b200kit.node.checks.findings import failed, passed, rule, unread
+from b200kit.node.checks.judge import Check, check
+from b200kit.node.checks.nvlink.p2p import blame
+from b200kit.node.state.expectation import Expectation, Expected
+from b200kit.node.state.verdict import Action, Finding
+from b200kit.node.state.view import GpuView, StateView, Unmeasured, View
+
+Results = dict[str, list[View]]
+"""Results by test."""
+Judge = Callable[[Expectation, list[GpuView], Results], Iterator[Finding]]
+NOT_ASKED = "bandwidth is not asked for (inventory: bandwidth off)"
+SMALL, LARGE = 256 * MIB, 8192 * MIB
+
+
+def document(state: StateView) -> View | Unmeasured:
+    """The document that the last measurement left on the node."""
+    note = state.at("notes", "bandwidth")
+    if note.raw() is None:
+        return Unmeasured("nothing was measured on this node yet")
+    schema = note.text("schema")
+    if schema != SCHEMA:
+        return schema if isinstance(schema, Unmeasured) else Unmeasured(f"it is of schema {schema}")
+    return note
+
+
+def of_earlier_boot(expect: Expectation, note: View, state: StateView) -> bool | Unmeasured:
+    """Whether a document that holds is of an earlier boot; why not, when it does not hold."""
+    gpus = [gpu.text("uuid") for gpu in state.gpus() or []]
+    same = (
+        ("another driver", note.text("driver_version"), state.text("nvml", "driver_version")),
+        ("boot", note.text("boot_id"), state.text("host", "boot_id")),
+        ("other GPUs", note.get(list, "gpu_uuids"), gpus),
+    )
+    for name, then, here in same:
+        for value in (then, here):
+            if isinstance(value, Unmeasured):
+                return value
+        if then != here and name != "boot":
+            return Unmeasured(f"it was measured with {name}")
+    earlier = same[1][1] != same[1][2]
+    old = too_old(expect, note, state) if earlier else None
+    return earlier if old is None else old
+
+
+def too_old(expect: Expectation, note: View, state: StateView) -> Unmeasured | None:
+    """Why a result of an earlier boot does not hold any more, or None."""
+    limit = expect.hardware("bandwidth.max_age_days")
+    try:
+        taken, seen = (_time(view.text("taken_at")) for view in (note, state))
+        days = (seen - taken).total_seconds() / 86400
+    except (ValueError, TypeError):
+        return Unmeasured("the age of a measurement of an earlier boot cannot be told")
+    if 0 <= days <= limit.value:
+        return None
+    return Unmeasured(f"measured {days:.0f} days ago in an earlier boot; it holds {limit.told}")
+
+
+def _time(text: str | Unmeasured) -> datetime:
+    # Python 3.10 does not read the "Z" that 3.11 does.
+    return datetime.fromisoformat(str(text or "").replace("Z", "+00:00"))
+
+
+def speed(result: View) -> float | Unmeasured:
+    """GB/s of a result; a value that is no bandwidth is not measured."""
+    value = result.get(float, "value")
+    if isinstance(value, float) and not (math.isfinite(value) and value >= 0):
+        return Unmeasured(f"{value} is no bandwidth")
+    return value
+
+
+def by_gpus(results: list[View]) -> dict[tuple[int, ...], float]:
+    """Measured speeds by the GPUs they are of."""
+    found = {}
+    for result in results:
+        gpus, value = result.get(list, "gpus"), speed(result)
+        if isinstance(gpus, list) and isinstance(value, float):
+            found[tuple(gpu for gpu in gpus if type(gpu) is int)] = value
+    return found
+
+
+def corrupt(what: str, results: Results) -> Iterator[Finding]:
+    """Findings about the data itself: wrong, or not verified."""
+    for result in (each for found in results.values() for each in found):
+        wrong = result.number("wrong")
+        where = f"{result.text('test') or 'a test'} of {result.text('subject') or '?'}"
+        none = rule("0 wrong values", "data that arrive must be the data that were sent")
+        if isinstance(wrong, Unmeasured):
+            yield unread(f"{what}: whether the data of {where} were right", wrong)
+        elif wrong != 0:
+            summary = f"{what}: wrong data in {where}"
+            yield failed(summary, f"{wrong} or more wrong values", none, Action.RESET_GPU)
+
+
+def between_gpus(expect: Expectation, gpus: list[GpuView], results: Results) -> Iterator[Finding]:
+    """A GPU that several slow pairs share is named for all of them; if all are slow, the node."""
+    floor = expect.hardware("bandwidth.peer_floor")
+    speeds, pairs = by_gpus(results[PEER]), list(permutations(range(len(gpus)), 2))
+    unknown = [pair for pair in pairs if pair not in speeds]
+    bad = {pair: speeds[pair] for pair in pairs if speeds.get(pair, floor.value) < floor.value}
+    if unknown or not pairs:
+        missing = Unmeasured("nvbandwidth gave no value")
+        yield unread(f"bandwidth of {len(unknown)} of {len(pairs)} pairs of GPUs", missing)
+    if len(gpus) > 2 and len(bad) == len(pairs):
+        summary = f"all {len(pairs)} pairs of GPUs are slow: {spread(list(bad.values()))}"
+        yield failed(summary, spread(list(bad.values())), floor, Action.REBOOT)
+        return
+    guilty, left = blame(list(bad))
+    for position in guilty:
+        values = [value for pair, value in bad.items() if position in pair]
+        summary = f"{gpus[position].subject} is slow with its peers: {spread(values)}"
+        read = f"{spread(values)} on {len(values)} ordered pairs"
+        yield failed(summary, read, floor, Action.RESET_GPU, gpus[position])
+    for a, b in left:
+        summary = f"slow from {gpus[a].subject} to {gpus[b].subject}: {spread([bad[a, b]])}"
+        part = f"{gpus[a].part} and {gpus[b].part}"
+        yield failed(summary, spread([bad[a, b]]), floor, Action.RESET_GPU, gpus[a], part)
+
+
+def with_host(expect: Expectation, gpus: list[GpuView], results: Results) -> Iterator[Finding]:
+    """Copies to and from pinned memory of the host go over PCIe: one GPU slow, or the node."""
+    floor = expect.hardware("bandwidth.host_floor")
+    for test, way in ((TO_GPU, "from the host"), (TO_HOST, "to the host")):
+        speeds = by_gpus(results[test])
+        bad = {gpu: v for gpu in range(len(gpus)) if (v := speeds.get((gpu,), 0)) < floor.value}
+        if any((gpu,) not in speeds for gpu in range(len(gpus))):
+            yield unread(f"bandwidth {way}", Unmeasured("nvbandwidth gave no value for a GPU"))
+        elif len(gpus) > 1 and len(bad) == len(gpus):
+            told = spread(list(bad.values()))
+            yield failed(f"copies {way} are slow on every GPU: {told}", told, floor, Action.REBOOT)
+        else:
+            for gpu, value in bad.items():
+                summary = f"{gpus[gpu].subject} copies {way} slowly: {spread([value])}"
+                power = Action.POWER_CYCLE
+                yield failed(summary, spread([value]), floor, power, gpus[gpu])
+
+
+def of_memory(expect: Expectation, gpus: list[GpuView], results: Results) -> Iterator[Finding]:
+    """A GPU far below its peers fails; all below another tool's floor is only noted.
+
+    A copy reads and writes, so it moves twice what nvbandwidth tells (NVIDIA/nvbandwidth#48).
+    """
+    share = expect.hardware("bandwidth.memory_share")
+    floor = expect.hardware("bandwidth.memory_floor")
+    speeds = by_gpus(results[LOCAL])
+    values = [speeds[(gpu,)] for gpu in range(len(gpus)) if (gpu,) in speeds]
+    if len(values) < len(gpus) or not values:
+        yield unread("memory bandwidth", Unmeasured("nvbandwidth gave no value for a GPU"))
+        return
+    usual = median(values)
+    for gpu, value in zip(gpus, values, strict=True):
+        if value * 100 < usual * share.value or not value:
+            summary = f"{gpu.subject} copies its memory slowly: {value:.0f} GB/s, not {usual:.0f}"
+            yield failed(summary, f"{value:.0f} GB/s", share, Action.RESET_GPU, gpu)
+    if 2 * usual < floor.value:
+        summary = (
+            f"memory moves {2 * usual:.0f} GB/s in copies, less than DCGM asks of its own test"
+        )
+        yield eyes(summary, f"{2 * usual:.0f} GB/s", floor)
+
+
+def all_reduce(expect: Expectation, gpus: list[GpuView], results: Results) -> Iterator[Finding]:
+    """Bus bandwidth of NCCL over all GPUs, at a middling and at a large message."""
+    names = ("all_reduce_256m_floor", "all_reduce_8g_floor", "all_reduce_8g_usual")
+    small, large, usual = (expect.hardware(f"bandwidth.{name}") for name in names)
+    rows = [(r.number("bytes"), r.get(list, "gpus"), speed(r)) for r in results[ALL_REDUCE]]
+    known = [(b, v) for b, g, v in rows if isinstance(b, int) and g and isinstance(v, float)]
+    if any(isinstance(g, list) and len(g) != len(gpus) for _, g, _ in rows):
+        few = Unmeasured(f"it did not run on all {len(gpus)} GPUs")
+        yield unread("bandwidth of the all-reduce", few)
+    for told, floor, values in (
+        ("256 MiB", small, [value for size, value in known if size == SMALL]),
+        ("8 GiB", large, [value for size, value in known if size >= LARGE]),
+    ):
+        if not values:
+            gave = Unmeasured("all_reduce_perf gave no value")
+            yield unread(f"bandwidth of an all-reduce of {told}", gave)
+        elif max(values) < floor.value:
+            summary = f"the all-reduce of {told} is slow: {spread([max(values)])}"
+            yield failed(summary, spread([max(values)]), floor, Action.REBOOT)
+        elif floor is large and max(values) < usual.value:
+            summary = f"the all-reduce of {told} is below the usual: {spread([max(values)])}"
+            yield eyes(summary, spread([max(values)]), usual)
+
+
+def spread(values: list[float]) -> str:
+    """Speeds in words, "312.4 GB/s" or "310.0 to 745.2 GB/s"."""
+    low, high = f"{min(values):.1f}", f"{max(values):.1f}"
+    return f"{low} GB/s" if low == high else f"{low} to {high} GB/s"
+
+
+def eyes(summary: str, read: str, expected: Expected) -> Finding:
+    """A pass of the node to keep an eye on."""
+    told, source = expected.told, expected.source
+    return Finding(summary, read=read, expected=told, source=source, action=Action.MONITOR)
+
+
+def make(what: str, tool: str, tests: tuple[str, ...], judge_results: Judge) -> Check:
+    """The check of one kind of bandwidth."""
+    allowed = rule("measured when installed", "inventory: bandwidth when-installed")
+
+    def run(expect: Expectation, state: StateView) -> Iterator[Finding]:
+        mode = expect.bandwidth()
+        if mode == "off":
+            yield passed(NOT_ASKED)
+            return
+        note = document(state)
+        if isinstance(note, Unmeasured):
+            yield unread(what, note)
+            return
+        missing = note.text("missing", tool)
+        if isinstance(missing, str) and mode == "when-installed":
+            # However old: a tool that was not there proves as little today as it did then.
+            told = f"{what} not measured: {tool} is {missing}; the inventory lets that pass"
+            yield eyes(told, missing, allowed)
+            return
+        earlier = of_earlier_boot(expect, note, state)
+        if isinstance(missing, str) or isinstance(earlier, Unmeasured):
+            lacks = Unmeasured(f"{tool} is {missing}")
+            yield unread(what, earlier if isinstance(earlier, Unmeasured) else lacks)
+            return
+        yield from judged(expect, state, note, earlier)
+
+    def judged(e: Expectation, s: StateView, note: View, earlier: bool) -> Iterator[Finding]:
+        results: Results = {
+            test: [r for r in note.items("results") or [] if r.text("test") == test]
+            for test in tests
+        }
+        broken = [note.text("failed", test) for test in tests]
+        reasons = [reason for reason in broken if isinstance(reason, str)]
+        found = [unread(what, Unmeasured(reason)) for reason in reasons]
+        found += corrupt(what, results)
+        if not any(finding.blocks for finding in found):
+            found += judge_results(e, s.gpus() or [], results)
+        yield from found
+        if not found:
+            taken = f"{what} is as expected, measured {note.text('taken_at')}"
+            old = eyes(f"{taken} in an earlier boot", "", rule("of this boot", "measure again"))
+            yield old if earlier else passed(taken)
+
+    run.__doc__ = f"{what[0].upper()}{what[1:]} is as fast as it should be, and the data is right."
+    return run
+
+
+check("bandwidth.peer")(make("bandwidth between GPUs", "nvbandwidth", (PEER,), between_gpus))
+check("bandwidth.host")(
+    make("bandwidth with the host", "nvbandwidth", (TO_GPU, TO_HOST), with_host)
+)
+check("bandwidth.memory")(make("bandwidth of GPU memory", "nvbandwidth", (LOCAL,), of_memory))
+check("bandwidth.all-reduce")(
+    make("bandwidth of the all-reduce", "all_reduce_perf", (ALL_REDUCE,), all_reduce)
+)

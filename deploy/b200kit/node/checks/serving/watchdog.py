@@ -1,0 +1,135 @@
+"""The replicas under the watchdog: the node is not marked, the watchdog runs, no replica is out.
+
+Judged where the expectation asks for it, which check.py does and the gate does not: a marked node
+may go on serving with the replicas that are well, and at boot nothing is watched yet.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+from b200kit.node.checks.findings import failed, noted, passed, rule, unread
+from b200kit.node.checks.judge import check
+from b200kit.node.state import watchdog as watching
+from b200kit.node.state.expectation import Expectation, Unexpected
+from b200kit.node.state.verdict import Action, Finding
+from b200kit.node.state.view import StateView, Unmeasured, View
+
+NOT_ASKED = "no watchdog is asked for"
+_ACTIVE = ("active", "reloading")
+_UNMARKED = rule("no mark", "a person looks at a node that restarts do not mend, and removes it")
+_WATCHED = rule("active", "a replica that hangs still says that it is healthy (vllm#39863)")
+_ANSWERS = rule("in the gateway", "a canary is answered by every replica that runs")
+_RUNS = rule("active", "a node serves with all its replicas, or it is not the node that was proven")
+
+
+@check("canary.mark")
+def mark(expect: Expectation, state: StateView) -> Iterator[Finding]:
+    """Nobody marked the node as one that needs hands."""
+    if _asked(expect) is None:
+        yield passed(NOT_ASKED)
+        return
+    reading = state.at("notes", "marked")
+    entry = reading.get(dict)
+    if state.is_null("notes", "marked"):
+        yield passed("the node is not marked", _UNMARKED)
+    elif isinstance(entry, Unmeasured):
+        yield unread("whether the node is marked", entry)
+    else:
+        why = str(reading.text("why") or "it does not say why")
+        action = Action.parse(reading.text("action"))
+        yield failed(f"the node is {watching.told(entry)}", why, _UNMARKED, action)
+
+
+@check("canary.watchdog")
+def watchdog(expect: Expectation, state: StateView) -> Iterator[Finding]:
+    """Where a replica runs, the watchdog runs, too."""
+    asked = _asked(expect)
+    if asked is None:
+        yield passed(NOT_ASKED)
+        return
+    running, unknown = _running(asked, state)
+    yield from unknown
+    unit = str(asked.text("unit"))
+    reading = state.text("units", unit, "active")
+    if not running:
+        if not unknown:
+            yield passed("no replica runs, so none is watched", _WATCHED)
+    elif isinstance(reading, Unmeasured):
+        yield replace(unread(f"the state of {unit}", reading), part=unit)
+    elif reading not in _ACTIVE:
+        summary = f"{unit} is {reading}: no replica is watched"
+        yield failed(summary, reading, _WATCHED, Action.RESTART_SERVICE, part=unit)
+    else:
+        yield passed(f"{unit} watches {len(running)} replicas", _WATCHED)
+
+
+@check("canary.replicas")
+def replicas(expect: Expectation, state: StateView) -> Iterator[Finding]:
+    """Where one replica runs, all do; each answered its last canary, and none is kept out."""
+    asked = _asked(expect)
+    if asked is None:
+        yield passed(NOT_ASKED)
+        return
+    running, unknown = _running(asked, state)
+    idle = _idle(asked, state) if running else ()
+    found = [*unknown, *idle, *(one for unit in running for one in _replica(unit, state))]
+    yield from found
+    if not any(finding.blocks for finding in found):
+        yield passed(f"{len(running)} replicas run, and none is out", _ANSWERS)
+
+
+def _idle(asked: View, state: StateView) -> Iterator[Finding]:
+    """Each replica that is known not to run."""
+    for name in asked.get(list, "replicas") or []:
+        reading = state.text("units", str(name), "active")
+        if not isinstance(reading, Unmeasured) and reading not in _ACTIVE:
+            summary = f"{name} is {reading} while another replica serves"
+            fault = failed(summary, str(reading), _RUNS, Action.RESTART_SERVICE, part=str(name))
+            yield replace(fault, subject=str(name))
+
+
+def _replica(unit: str, state: StateView) -> Iterator[Finding]:
+    """What the watchdog remembers of one replica that runs."""
+    number = unit.partition("@")[2].partition(".")[0]
+    page = state.at("notes", "canary", number)
+    out, what = page.flag("out"), page.text("last", "what")
+    for reading in (out, what):
+        if isinstance(reading, Unmeasured):
+            yield replace(unread(f"{unit}: what the watchdog found", reading), subject=unit)
+            return
+    detail = page.text("last", "detail") or ""
+    told = f"{what}: {detail}" if detail else str(what)
+    if out:
+        summary = f"{unit} was taken out of the gateway by the watchdog: {page.text('why') or told}"
+        fault = failed(summary, told, _ANSWERS, Action.RESTART_SERVICE, part=unit)
+        yield replace(fault, subject=unit)
+    elif what == watching.Outcome.REFUSED.value:
+        why = Unmeasured(f"the canary itself is refused: {detail}")
+        yield replace(unread(f"{unit}: whether it answers", why), subject=unit)
+    elif what in (watching.Outcome.SILENT.value, watching.Outcome.STALLED.value):
+        summary = f"{unit} missed a canary: {told}"
+        yield replace(noted(summary, None, told, _ANSWERS, part=unit), subject=unit)
+
+
+def _asked(expect: Expectation) -> View | None:
+    """What the expectation says of the watchdog; None where it says nothing."""
+    if expect.asked("canary", dict) is None:
+        return None
+    view = expect.at("canary")
+    if isinstance(view.get(list, "replicas"), Unmeasured) or not view.text("unit"):
+        raise Unexpected("canary: it must name the unit and the replicas")
+    return view
+
+
+def _running(asked: View, state: StateView) -> tuple[list[str], list[Finding]]:
+    """The replicas that run, and a finding for each of which that is not known."""
+    running, unknown = [], []
+    for name in asked.get(list, "replicas") or []:
+        reading = state.text("units", str(name), "active")
+        if isinstance(reading, Unmeasured):
+            unknown.append(replace(unread(f"the state of {name}", reading), subject=str(name)))
+        elif reading in _ACTIVE:
+            running.append(str(name))
+    return running, unknown

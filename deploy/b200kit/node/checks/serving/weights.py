@@ -1,0 +1,61 @@
+"""The model on the disk is the one that was proven, and is there where it is to serve."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from b200kit.node.checks.findings import failed, passed, rule, unread
+from b200kit.node.checks.judge import check
+from b200kit.node.state.expectation import Expectation, Unexpected
+from b200kit.node.state.verdict import Action, Finding
+from b200kit.node.state.view import StateView, Unmeasured, View
+
+WHY = "manifest of the model_revision of the inventory"
+
+
+@check("weights.proven")
+def weights_proven(expect: Expectation, state: StateView) -> Iterator[Finding]:
+    """The model's files are those that were proven by hash, and no other lies among them.
+
+    At the gate a model may still be on its way; on a node that serves it must be there.
+    """
+    asked = expect.asked("weights", dict)
+    if asked is None:
+        yield passed("no model is asked for")
+        return
+    wanted = View(asked, "weights")
+    name, revision = wanted.text("model"), wanted.text("revision")
+    if isinstance(name, Unmeasured) or isinstance(revision, Unmeasured):
+        raise Unexpected("weights: model and revision must be given")
+    model = f"{name} {revision[:12]}"
+    complete = state.flag("weights", "model", "complete")
+    if isinstance(complete, Unmeasured):
+        yield unread(f"the model {model}", complete)
+    elif not complete:
+        yield absent(model, serving=wanted.flag("serving") is True)
+    else:
+        yield from files(state, model)
+
+
+def absent(model: str, serving: bool) -> Finding:
+    """What a model that is not there means."""
+    expected = rule("a model with its stamp", WHY)
+    if not serving:
+        return passed(f"{model} is not there yet; nothing serves it before it is", expected)
+    summary = f"{model} is not there: deploy/b200.py fetches it"
+    return failed(summary, "no stamp", expected, Action.NONE)
+
+
+def files(state: StateView, model: str) -> Iterator[Finding]:
+    """A finding for each file that is not as it was proven."""
+    wrong = state.get(dict, "weights", "model", "wrong")
+    proof = state.text("weights", "model", "proof")
+    if isinstance(wrong, Unmeasured):
+        yield unread(f"the files of {model}", wrong)
+        return
+    for path, why in wrong.items():
+        summary = f"{path} of {model}: {why}; deploy/b200.py fetches it anew"
+        yield failed(summary, str(why), rule("as proven", WHY), Action.NONE, part=str(path))
+    if not wrong:
+        how = "by hash now" if proof == "hash" else "by sizes and times since its proof by hash"
+        yield passed(f"{model} is as proven, {how}", rule("as proven", WHY))

@@ -1,0 +1,60 @@
+"""Dispatch of the node program's commands, each loaded only when it is asked for.
+
+Every command is a function ``main(args: list[str]) -> int`` that returns the exit status.
+"""
+
+from __future__ import annotations
+
+import sys
+from importlib import import_module
+
+COMMANDS = {
+    "observe": "b200kit.node.facts.observe:main",
+    "gate": "b200kit.node.gate:main",
+    "bring-up": "b200kit.node.fabric.bring_up:main",
+    "warm": "b200kit.node.serving.warmup.hook:main",
+    "measure": "b200kit.node.latency.smoke:main",
+    "bench": "b200kit.node.latency.vllm_bench:main",
+    "canary": "b200kit.node.client.correctness:main",
+    "watch": "b200kit.node.serving.watchdog.daemon:main",
+    "_evidence": "b200kit.node.serving.watchdog.hang_evidence:main",
+    "quarantine": "b200kit.node.maintenance.quarantine:main",
+    "drain": "b200kit.node.serving.gateway.drain:main",
+    "bundle": "b200kit.node.maintenance.support_bundle:main",
+    "gpu-daemons": "b200kit.node.maintenance.reset_gpus:main",
+    "peers": "b200kit.node.serving.group_peers:main",
+    "rotation": "b200kit.node.serving.gateway.rotation:main",
+    "roll": "b200kit.node.serving.gateway.rolling_restart:main",
+    "bandwidth": "b200kit.node.bandwidth.run:main",
+    "put": "b200kit.node.lib.put_files:main",
+    "firewall": "b200kit.node.host.firewall_trial:main",
+    "fetch": "b200kit.node.weights.fetch:main",
+    "weights": "b200kit.node.facts.models:main",
+    "share": "b200kit.node.weights.server:main",
+    "caches": "b200kit.node.serving.compile_cache:main",
+    "packed-caches": "b200kit.node.serving.compile_cache_fetch:main",
+    "offered": "b200kit.node.packages.resolve:main",
+    "apt-ready": "b200kit.node.packages.apt_ready:ready",
+    "apt-check": "b200kit.node.packages.apt_ready:check",
+    "apt-why": "b200kit.node.packages.failure:main",
+    "driver-log": "b200kit.node.packages.module_log_read:main",
+    "acs-off": "b200kit.node.host.acs_off:main",
+    "merge-json": "b200kit.node.lib.merge_json:main",
+    "containerd-cdi": "b200kit.node.host.containerd_cdi:main",
+    "gpu-free": "b200kit.node.serving.gpu_free:main",
+    "_gpu-holders": "b200kit.node.serving.gpu_holders:main",
+    "_nvml": "b200kit.node.facts.nvml.worker:main",
+    "_gpus": "b200kit.node.latency.gpu_sampler:main",
+}
+"""Command to ``module:function``; a leading underscore marks what only the program itself calls."""
+
+
+def main(argv: list[str]) -> int:
+    """Run one command; 2 and a usage line on stderr when it is missing or unknown."""
+    if not argv or argv[0] not in COMMANDS:
+        names = ", ".join(name for name in COMMANDS if not name.startswith("_"))
+        print(f"usage: node.pyz COMMAND ...; commands: {names}", file=sys.stderr)
+        return 2
+    module, function = COMMANDS[argv[0]].split(":")
+    status: int = getattr(import_module(module), function)(argv[1:])
+    return status

@@ -1,0 +1,114 @@
+"""`canary`: is a short answer right? The cheapest proof that a server serves.
+
+Checks, in order: /v1/models names the model; a short deterministic answer is complete, with
+finish_reason "length" and usage that counts exactly what was asked for, streamed and not.
+Prints one JSON document and exits 0 when all of it held, 1 when not, 2 for a bad configuration.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import json
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+
+from b200kit.node.client.chat import Answer, ChatRequest, Endpoint, chat, server_message
+from b200kit.node.client.http import Deadlines, HttpError
+from b200kit.node.client.prompts import Scale, prompt
+from b200kit.node.client.serving_config import ConfigError, load
+
+TOKENS = 8
+DEADLINES = Deadlines(connect=5, idle=60, total=120)
+
+
+@dataclass(frozen=True)
+class Canary:
+    """What the canary found. problems: one line each, empty when all held.
+
+    scale: prompt tokens for words as this model counts them; same_text: whether two equal greedy
+    requests gave equal text (reported, not judged: batching may change a near tie).
+    """
+
+    problems: tuple[str, ...]
+    scale: Scale
+    same_text: bool
+    engine_version: str | None
+
+
+async def check(endpoint: Endpoint, model: str, salt: str, max_model_len: int) -> Canary:
+    """Run the canary against one server."""
+    problems = await models_problems(endpoint, model)
+    if problems:
+        return Canary(tuple(problems), Scale(), False, None)
+    long_words = max(24, min(200, max_model_len // 8))
+    short = ChatRequest(model, prompt(12, "canary", 0), TOKENS, salt=salt)
+    plain = ChatRequest(model, prompt(12, "canary", 0), TOKENS, stream=False, salt=salt)
+    long = ChatRequest(model, prompt(long_words, "canary", 1), TOKENS, salt=salt)
+    answers = [await chat(endpoint, request, DEADLINES) for request in (short, plain, long)]
+    problems = [line for answer in answers for line in answer_problems(answer)]
+    counts = [answer.record().prompt_tokens or 0 for answer in answers]
+    if not problems and counts[0] != counts[1]:
+        problems = [f"usage counts {counts[0]} prompt tokens streamed and {counts[1]} not"]
+    scale = Scale() if problems else Scale.through((12, counts[0]), (long_words, counts[2]))
+    same = answers[0].text == answers[1].text
+    return Canary(tuple(problems), scale, same, await version(endpoint))
+
+
+async def models_problems(endpoint: Endpoint, model: str) -> list[str]:
+    """Whether /v1/models answers and names the model."""
+    answer = await endpoint.get("/v1/models", DEADLINES)
+    try:
+        if answer.status != 200:
+            return [f"/v1/models: {server_message(answer.status, answer.body())}"]
+        names = [entry["id"] for entry in json.loads(answer.body())["data"]]
+    except (HttpError, ValueError, KeyError, TypeError) as error:
+        return [f"/v1/models: {answer.fault or error or type(error).__name__}"]
+    return [] if model in names else [f"/v1/models names {names}, not {model!r}"]
+
+
+async def version(endpoint: Endpoint) -> str | None:
+    """What /version says (vLLM), None when the server or a gateway in front does not tell."""
+    answer = await endpoint.get("/version", Deadlines(connect=2, idle=5, total=10))
+    try:
+        return str(json.loads(answer.body())["version"]) if answer.status == 200 else None
+    except (HttpError, ValueError, KeyError, TypeError):
+        return None
+
+
+def answer_problems(answer: Answer) -> list[str]:
+    """What is wrong with one canary answer."""
+    record, form = answer.record(), "streamed" if answer.request.stream else "not streamed"
+    if record.error:
+        return [f"canary ({form}): {record.error}"]
+    if record.finish_reason != "length":
+        return [f"canary ({form}): finish_reason is {record.finish_reason!r}, not 'length'"]
+    return []
+
+
+def main(args: list[str]) -> int:
+    """`canary --config FILE [--replica I]`."""
+    parser = argparse.ArgumentParser(prog="canary", description=__doc__)
+    parser.add_argument("--config", type=Path, required=True)
+    parser.add_argument("--replica", type=int, help="ask this replica, not the gateway")
+    options = parser.parse_args(args)
+    try:
+        serving = load(options.config)
+        whole = options.replica is None
+        url = serving.gateway if whole else serving.replica(options.replica).url
+    except ConfigError as error:
+        print(error, file=sys.stderr)
+        return 2
+    endpoint = serving.endpoint(url)
+    found = asyncio.run(check(endpoint, serving.model, "canary", serving.max_model_len))
+    document = {
+        "schema": "b200kit/canary/1",
+        "url": url,
+        "ok": not found.problems,
+        "problems": list(found.problems),
+        "same_text": found.same_text,
+        "engine_version": found.engine_version,
+    }
+    print(json.dumps(document))
+    return 0 if not found.problems else 1

@@ -1,0 +1,271 @@
+"""A raw HTTP/1.1 exchange that stamps every piece of data as it arrives. Standard library only.
+
+While requests are under way the only work done is `(time, bytes)` into a list: decoding, SSE and
+JSON are left for later (`Exchange.events`), so that reading one stream never delays the time stamp
+of another. One connection a request, closed by the server (`Connection: close`).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import functools
+import json
+import os
+import socket
+import ssl
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from urllib.parse import urlsplit
+
+from b200kit.node.client.connect import connect
+from b200kit.node.client.sse import Dechunker, SseSplitter
+
+MAX_BODY = 64 * 1024 * 1024
+
+
+class HttpError(Exception):
+    """The exchange could not be made or its answer is not HTTP; the text is one clear line."""
+
+
+@dataclass(frozen=True)
+class Deadlines:
+    """Seconds: to connect, between two pieces of data (the first included), and in total."""
+
+    connect: float = 5.0
+    idle: float = 60.0
+    total: float = 300.0
+
+
+@dataclass
+class Exchange:
+    """One request and all that came back. Times are `time.perf_counter()` seconds.
+
+    connected: when the connection (over https: with its keys) was ready for the request.
+    fault: why it ended early (one line), None when the connection ended in the ordinary way.
+    """
+
+    sent: float
+    pieces: list[tuple[float, bytes]] = field(default_factory=list)
+    ended: float | None = None
+    fault: str | None = None
+    connected: float | None = None
+    _head: tuple[int, dict[str, str], int] | None = None
+
+    @property
+    def head(self) -> tuple[int, dict[str, str], int]:
+        """Status, header fields (lower case names) and the length of the head in bytes.
+
+        Raises HttpError when no complete head arrived or it is not HTTP.
+        """
+        if self._head is None:
+            self._head = parse_head(b"".join(data for _, data in self.pieces))
+        return self._head
+
+    @property
+    def status(self) -> int:
+        """The HTTP status code."""
+        return self.head[0]
+
+    def segments(self) -> tuple[list[tuple[float, bytes]], bool]:
+        """The body as (arrival, bytes) after de-chunking, and whether it is complete."""
+        _, fields, skip = self.head
+        chunked = "chunked" in fields.get("transfer-encoding", "").lower()
+        decoder = Dechunker()
+        body: list[tuple[float, bytes]] = []
+        for at, raw in self.pieces:
+            data, skip = raw[skip:], max(0, skip - len(raw))
+            if data:
+                body.append((at, decoder.feed(data) if chunked else data))
+        length = fields.get("content-length", "")
+        have = sum(len(data) for _, data in body)
+        complete = decoder.finished if chunked else not length.isdigit() or have >= int(length)
+        return body, complete
+
+    def body(self) -> bytes:
+        """The whole body. Raises HttpError when it was cut off."""
+        pieces, complete = self.segments()
+        if not complete:
+            raise HttpError(self.fault or "the answer was cut off")
+        return b"".join(data for _, data in pieces)
+
+    def events(self) -> list[tuple[float, str]]:
+        """The server-sent events' data, each with the arrival of the piece that completed it."""
+        splitter = SseSplitter()
+        return [(at, event) for at, data in self.segments()[0] for event in splitter.feed(data)]
+
+
+def parse_head(data: bytes) -> tuple[int, dict[str, str], int]:
+    """Status, fields and length of a response's head. Raises HttpError when it is not one."""
+    end = data.find(b"\r\n\r\n")
+    if end < 0:
+        raise HttpError("the connection closed before an answer came")
+    first, *rest = data[:end].decode("latin-1").split("\r\n")
+    words = first.split(" ", 2)
+    if len(words) < 2 or not words[0].startswith("HTTP/1.") or not words[1].isdigit():
+        raise HttpError(f"not an HTTP answer: {first[:80]!r}")
+    pairs = (line.partition(":") for line in rest)
+    fields = {name.strip().lower(): value.strip() for name, _, value in pairs}
+    return int(words[1]), fields, end + 4
+
+
+class _Collector(asyncio.Protocol):
+    """Stamps and stores what arrives; resolves `done` when the answer has ended."""
+
+    def __init__(self, exchange: Exchange) -> None:
+        self.exchange = exchange
+        self.done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self.last = time.perf_counter()
+        self._size = 0
+        self._length: int | None = None
+
+    def data_received(self, data: bytes) -> None:
+        """Stamp one piece; notice the end for servers that do not close."""
+        self.last = time.perf_counter()
+        self.exchange.pieces.append((self.last, data))
+        self._size += len(data)
+        if self._size > MAX_BODY:
+            self.finish(f"the answer is larger than {MAX_BODY >> 20} MiB")
+        elif data == b"0\r\n\r\n" or data.endswith(b"\r\n0\r\n\r\n") or self._full():
+            self.finish(None)
+
+    def _full(self) -> bool:
+        """Whether a body of announced length has arrived (asked only while pieces are few)."""
+        if self._length is None and len(self.exchange.pieces) <= 4:
+            try:
+                _, fields, skip = parse_head(b"".join(piece for _, piece in self.exchange.pieces))
+            except HttpError:
+                return False
+            announced = fields.get("content-length", "")
+            self._length = skip + int(announced) if announced.isdigit() else -1
+        return self._length is not None and 0 <= self._length <= self._size
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """The peer closed (or reset) the connection."""
+        self.finish(f"connection lost: {exc}" if exc else None)
+
+    def finish(self, fault: str | None) -> None:
+        """Settle the exchange, once: what comes after the first reason does not count."""
+        if not self.done.done():
+            self.exchange.ended = time.perf_counter()
+            self.exchange.fault = fault
+            self.done.set_result(None)
+
+
+async def exchange(
+    method: str,
+    url: str,
+    headers: Mapping[str, str] | None = None,
+    body: object = None,
+    deadlines: Deadlines | None = None,
+    trust: str | None = None,
+) -> Exchange:
+    """Send one request and collect the answer; never raises for what the network does.
+
+    `body` is sent as JSON. `trust` is a file with the only certificates to accept over https. A
+    connection that fails or a deadline that passes is the exchange's `fault`; `sent` is taken
+    before the connection is made, and after what only our own machine does for it.
+    """
+    limits = deadlines or Deadlines()
+    parts = urlsplit(url)
+    request = _render(method, url, headers or {}, body)
+    secure = _context(trust, _changed(trust)) if parts.scheme == "https" else None
+    result = Exchange(sent=time.perf_counter())
+    host, port = parts.hostname or "", parts.port or (443 if secure else 80)
+    try:
+        sock = await connect(host, port, limits.connect)
+        transport, collector = await _begin(sock, request, result, limits, secure, host)
+    except (OSError, asyncio.TimeoutError) as error:
+        result.fault = f"cannot connect to {parts.netloc}: {_cause(error, limits.connect)}"
+        result.ended = time.perf_counter()
+        return result
+    try:
+        await _until_done(collector, limits)
+    finally:
+        transport.abort()
+    return result
+
+
+async def _begin(
+    sock: socket.socket,
+    request: bytes,
+    result: Exchange,
+    limits: Deadlines,
+    secure: ssl.SSLContext | None,
+    host: str,
+) -> tuple[asyncio.Transport, _Collector]:
+    """Send the request over a new connection, and listen. Raises OSError when TLS fails."""
+    loop = asyncio.get_running_loop()
+    left = request
+    if secure is None:
+        result.connected = time.perf_counter()
+        # It goes out before the loop turns; what it may be too long for, or a peer that has gone
+        # already, is the transport's business.
+        with contextlib.suppress(OSError):
+            left = request[sock.send(request) :]
+    transport, collector = await loop.create_connection(
+        lambda: _Collector(result),
+        sock=sock,
+        ssl=secure,
+        server_hostname=host if secure else None,
+        ssl_handshake_timeout=limits.connect if secure else None,
+    )
+    result.connected = result.connected or time.perf_counter()
+    if left:
+        transport.write(left)
+    return transport, collector
+
+
+def _changed(trust: str | None) -> int:
+    """When the file was written: a renewed certificate is another one."""
+    return os.stat(trust).st_mtime_ns if trust else 0
+
+
+@functools.lru_cache(maxsize=4)
+def _context(trust: str | None, _changed: int) -> ssl.SSLContext:
+    """What is accepted over TLS; OSError when the file cannot be read.
+
+    Kept: reading all authorities takes 10 to 30 ms, in which no other stream would be stamped.
+    """
+    context = ssl.create_default_context(cafile=trust)
+    if trust:
+        # That very certificate, whatever name it is for: a node asks its own gateway by address.
+        context.check_hostname = False
+        context.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN
+    return context
+
+
+async def _until_done(collector: _Collector, limits: Deadlines) -> None:
+    """Wait for the end, or give up when a deadline passes."""
+    while not collector.done.done():
+        now = time.perf_counter()
+        idle = collector.last + limits.idle - now
+        total = collector.exchange.sent + limits.total - now
+        if min(idle, total) <= 0:
+            which = f"no data for {limits.idle:g} s" if idle <= 0 else f"over {limits.total:g} s"
+            collector.finish(f"stalled: {which}")
+            return
+        await asyncio.wait({collector.done}, timeout=min(idle, total))
+
+
+def _render(method: str, url: str, headers: Mapping[str, str], body: object) -> bytes:
+    """The request's bytes."""
+    parts = urlsplit(url)
+    payload = b"" if body is None else json.dumps(body).encode()
+    target = (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
+    fields = {"Host": parts.netloc, "Connection": "close", "Accept": "*/*", **headers}
+    if body is not None:
+        fields |= {"Content-Type": "application/json", "Content-Length": str(len(payload))}
+    lines = [f"{method} {target} HTTP/1.1", *(f"{k}: {v}" for k, v in fields.items())]
+    return "\r\n".join(lines).encode("latin-1") + b"\r\n\r\n" + payload
+
+
+def _cause(error: Exception, seconds: float) -> str:
+    # In Python 3.10 they are two classes.
+    if isinstance(error, (TimeoutError, asyncio.TimeoutError)):
+        return f"no connection within {seconds:g} s"
+    if type(error).__module__ == "builtins" and isinstance(error, OSError) and error.errno:
+        # asyncio's own words are "Connect call failed" for whatever the kernel said.
+        return os.strerror(error.errno)
+    return getattr(error, "strerror", None) or str(error) or type(error).__name__

@@ -1,0 +1,255 @@
+"""What this node serves: /etc/b200kit/serving.json as typed values, and the API key.
+
+The file is written by the controller; the key comes from systemd's credentials directory when
+the program runs inside the unit, else from the file that the configuration names.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from b200kit.node.client.chat import Endpoint
+from b200kit.node.client.formulas import Objective
+from b200kit.node.state.watchdog import Rules
+
+
+class ConfigError(Exception):
+    """The configuration cannot be used; the text says which file and key, on one line."""
+
+
+@dataclass(frozen=True)
+class WarmPlan:
+    """How long and how exactly to warm up. tolerance: share by which two rounds may differ.
+
+    features: what the server has besides completions (b200kit/node/state/warmup_features.py);
+    system_prompts: files with the texts that production requests begin with.
+    """
+
+    timeout_s: float = 600.0
+    tolerance: float = 0.1
+    max_rounds: int = 12
+    features: tuple[str, ...] = ()
+    system_prompts: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class CanaryPlan:
+    """The watchdog's rules, and the names of the counters by which an engine shows progress."""
+
+    rules: Rules = field(default_factory=Rules)
+    waiting: str = "vllm:num_requests_waiting"
+    progress: tuple[str, ...] = ("vllm:generation_tokens_total", "vllm:prompt_tokens_total")
+
+
+@dataclass(frozen=True)
+class RollPlan:
+    """A rolling restart: replicas that stay in rotation, seconds for open requests to end.
+
+    in_flight: the engine's series that add up to the requests it has.
+    """
+
+    floor: int = 0
+    drain_s: float = 600.0
+    in_flight: tuple[str, ...] = ("vllm:num_requests_running", "vllm:num_requests_waiting")
+
+
+@dataclass(frozen=True)
+class SmokePlan:
+    """The smoke run: `requests` at `rate` a second through the gateway, then direct ones."""
+
+    requests: int = 60
+    rate: float = 6.0
+    input_tokens: int = 128
+    output_tokens: int = 64
+    direct_requests: int = 12
+    gateway_limit_ms: float = 50.0
+    loop_lag_ms: float = 10.0
+    objective: Objective = field(default_factory=lambda: Objective(ttft_ms=100.0, tpot_ms=100.0))
+
+
+@dataclass(frozen=True)
+class Replica:
+    """One serving process."""
+
+    index: int
+    url: str
+    unit: str
+
+
+@dataclass(frozen=True)
+class Serving:
+    """All of serving.json that the latency commands use."""
+
+    model: str
+    engine: str
+    stand_in: bool
+    gateway: str
+    api_key: str | None
+    replicas: tuple[Replica, ...]
+    max_num_seqs: int
+    max_model_len: int
+    max_num_batched_tokens: int
+    client_cpus: str | None
+    warm: WarmPlan
+    smoke: SmokePlan
+    canary: CanaryPlan = field(default_factory=CanaryPlan)
+    roll: RollPlan = field(default_factory=RollPlan)
+    # The gateway's own certificate, where it has one.
+    trust: str | None = None
+
+    def replica(self, index: int) -> Replica:
+        """The replica of this index. Raises ConfigError when there is none."""
+        for replica in self.replicas:
+            if replica.index == index:
+                return replica
+        raise ConfigError(f"serving configuration has no replica {index}")
+
+    def endpoint(self, url: str) -> Endpoint:
+        """An endpoint with this node's key."""
+        return Endpoint(url, self.api_key, self.trust if url.startswith("https:") else None)
+
+
+def load(path: Path) -> Serving:
+    """Read the configuration. Raises ConfigError with one line that names file and key."""
+    try:
+        document = json.loads(path.read_text())
+    except OSError as error:
+        raise ConfigError(f"{path}: {error.strerror}") from error
+    except ValueError as error:
+        raise ConfigError(f"{path}: not JSON: {error}") from error
+    try:
+        return _serving(document)
+    except KeyError as error:
+        raise ConfigError(f"{path}: key {error} is missing") from error
+    except (TypeError, ValueError, AttributeError) as error:
+        raise ConfigError(f"{path}: {error}") from error
+
+
+def _serving(document: Mapping[str, object]) -> Serving:
+    group = _section(document, "group")
+    # A replica that works for another node answers nobody.
+    replicas = [] if group.get("headless") is True else _list(document, "replicas")
+    return Serving(
+        model=str(document["model"]),
+        engine=str(document["engine"]),
+        stand_in=document.get("stand_in") is True,
+        gateway=str(document["gateway"]),
+        api_key=_api_key(document.get("api_key_file")),
+        replicas=tuple(Replica(_int(r, "index"), str(r["url"]), str(r["unit"])) for r in replicas),
+        max_num_seqs=_int(document, "max_num_seqs"),
+        max_model_len=_int(document, "max_model_len"),
+        max_num_batched_tokens=_int(document, "max_num_batched_tokens"),
+        client_cpus=str(document["client_cpus"]) if document.get("client_cpus") else None,
+        warm=_warm(_section(document, "warm")),
+        smoke=_smoke(_section(document, "smoke")),
+        canary=_canary(_section(document, "canary")),
+        roll=_roll(_section(document, "roll")),
+        trust=str(document["gateway_trust"]) if document.get("gateway_trust") else None,
+    )
+
+
+def _roll(section: Mapping[str, object]) -> RollPlan:
+    default = RollPlan()
+    return RollPlan(
+        _int(section, "floor", default.floor),
+        _number(section, "drain_s", default.drain_s),
+        _words(section, "in_flight") or default.in_flight,
+    )
+
+
+def _warm(section: Mapping[str, object]) -> WarmPlan:
+    default = WarmPlan()
+    return WarmPlan(
+        _number(section, "timeout_s", default.timeout_s),
+        _number(section, "tolerance", default.tolerance),
+        _int(section, "max_rounds", default.max_rounds),
+        _words(section, "features"),
+        _words(section, "system_prompts"),
+    )
+
+
+def _canary(section: Mapping[str, object]) -> CanaryPlan:
+    rules, plan = Rules(), CanaryPlan()
+    return CanaryPlan(
+        Rules(
+            _number(section, "interval_s", rules.interval_s),
+            _number(section, "deadline_s", rules.deadline_s),
+            max(1, _int(section, "strikes", rules.strikes)),
+            _number(section, "stall_s", rules.stall_s),
+            max(1, _int(section, "ejections", rules.ejections)),
+            _number(section, "window_s", rules.window_s),
+        ),
+        str(section.get("waiting") or plan.waiting),
+        _words(section, "progress") or plan.progress,
+    )
+
+
+def _words(section: Mapping[str, object], key: str) -> tuple[str, ...]:
+    value = section.get(key, [])
+    if not isinstance(value, list):
+        raise TypeError(f"{key} must be a list")
+    return tuple(str(word) for word in value)
+
+
+def _smoke(section: Mapping[str, object]) -> SmokePlan:
+    default = SmokePlan()
+    goodput = _section(section, "goodput") or {"ttft_ms": 100.0, "tpot_ms": 100.0}
+    unknown = set(goodput) - {"ttft_ms", "tpot_ms", "e2el_ms", "share"}
+    if unknown:
+        raise ValueError(f"smoke.goodput: unknown key {sorted(unknown)[0]!r}")
+    return SmokePlan(
+        requests=_int(section, "requests", default.requests),
+        rate=_number(section, "rate", default.rate),
+        input_tokens=_int(section, "input_tokens", default.input_tokens),
+        output_tokens=_int(section, "output_tokens", default.output_tokens),
+        direct_requests=_int(section, "direct_requests", default.direct_requests),
+        gateway_limit_ms=_number(section, "gateway_limit_ms", default.gateway_limit_ms),
+        loop_lag_ms=_number(section, "loop_lag_ms", default.loop_lag_ms),
+        objective=Objective(**{key: _number(goodput, key) for key in goodput}),
+    )
+
+
+def _api_key(key_file: object) -> str | None:
+    """The key's text: from the unit's credentials, else the file; None when none is configured."""
+    directory = os.environ.get("CREDENTIALS_DIRECTORY")
+    credential = Path(directory, "api_key") if directory else None
+    if credential and credential.exists():
+        return credential.read_text().strip()
+    if not key_file:
+        return None
+    try:
+        return Path(str(key_file)).read_text().strip()
+    except OSError as error:
+        raise ValueError(f"api_key_file {key_file}: {error.strerror}") from error
+
+
+def _section(document: Mapping[str, object], key: str) -> Mapping[str, object]:
+    value = document.get(key, {})
+    if not isinstance(value, dict):
+        raise TypeError(f"{key} must be an object")
+    return value
+
+
+def _list(document: Mapping[str, object], key: str) -> list[dict[str, object]]:
+    value = document[key]
+    if not isinstance(value, list) or not all(isinstance(item, dict) for item in value):
+        raise TypeError(f"{key} must be a list of objects")
+    return value
+
+
+def _number(section: Mapping[str, object], key: str, default: float | None = None) -> float:
+    value = section[key] if default is None else section.get(key, default)
+    if isinstance(value, bool) or not isinstance(value, int | float) or value <= 0:
+        raise ValueError(f"{key} must be a number above 0, not {value!r}")
+    return float(value)
+
+
+def _int(section: Mapping[str, object], key: str, default: int | None = None) -> int:
+    value = section[key] if default is None else section.get(key, default)
+    if isinstance(value, bool) or not isinstance(value, int) or value < 0:
+        raise ValueError(f"{key} must be a whole number, not {value!r}")
+    return value

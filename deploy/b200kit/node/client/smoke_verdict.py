@@ -1,0 +1,291 @@
+"""The smoke test's verdict: pass, fail or invalid, with its reasons. Pure.
+
+Order of judgement: what is wrong with the *service* (errors, a wrong answer) is a failure however
+the client fared; then a measurement that cannot be trusted is "invalid" rather than a number;
+only then are the numbers held against the objective.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from b200kit.node.client.formulas import Objective, Run, coalesced_share, summary
+from b200kit.node.client.percentiles import percentile
+
+SCHEMA = "b200kit/smoke/1"
+QUEUED = 0.3
+"""Share of the servers' TTFT in their queue above which paths cannot be compared (inferred)."""
+
+
+@dataclass(frozen=True)
+class ClientLimits:
+    """Beyond these the client, not the server, may have made the numbers.
+
+    needs_run_delay: False only where the system has no such reading (a laptop without Linux);
+    then the event loop's lag alone tells.
+    """
+
+    run_delay_share: float = 0.05
+    loop_lag_ms: float = 10.0
+    loop_stop_ms: float = 250.0
+    schedule_delay_ms: float = 50.0
+    coalesced_share: float = 0.5
+    needs_run_delay: bool = True
+
+
+@dataclass(frozen=True)
+class ClientHealth:
+    """How the measuring process itself fared during the run.
+
+    run_delay_ms: time it was runnable but had no CPU (/proc/self/schedstat); None = not readable.
+    wall_ms: length of the observation. loop_lag_ms: oversleep of the event loop's 5 ms sampler.
+    """
+
+    run_delay_ms: float | None
+    wall_ms: float
+    loop_lag_ms: tuple[float, ...]
+    scheduler: str
+
+    @property
+    def run_delay_share(self) -> float | None:
+        """Run delay as a share of the wall time."""
+        if self.run_delay_ms is None or self.wall_ms <= 0:
+            return None
+        return self.run_delay_ms / self.wall_ms
+
+    @property
+    def lag_max_ms(self) -> float | None:
+        """The longest time for which the event loop stood still; None without samples."""
+        return max(self.loop_lag_ms, default=None)
+
+    @property
+    def lag_p99_ms(self) -> float | None:
+        """P99 of the event loop's lag; None without samples."""
+        return percentile(self.loop_lag_ms, 99) if self.loop_lag_ms else None
+
+    def starved(self, limits: ClientLimits) -> list[str]:
+        """Why the client counts as starved; empty when it does not."""
+        reasons = []
+        share, lag = self.run_delay_share, self.lag_p99_ms
+        if share is None:
+            if limits.needs_run_delay:
+                reasons.append("client starved? its run delay could not be read")
+        elif share > limits.run_delay_share:
+            reasons.append(
+                f"client starved: it waited {self.run_delay_ms:.0f} ms for a CPU in"
+                f" {self.wall_ms:.0f} ms ({share:.0%}, limit {limits.run_delay_share:.0%});"
+                " give it a CPU of its own or SCHED_RR"
+            )
+        if lag is not None and lag > limits.loop_lag_ms:
+            reasons.append(
+                f"client starved: its event loop ran {lag:.1f} ms late at P99"
+                f" (limit {limits.loop_lag_ms:g} ms)"
+            )
+        if (self.lag_max_ms or 0.0) > limits.loop_stop_ms:
+            reasons.append(
+                f"client starved: its event loop stood still for {self.lag_max_ms:.0f} ms"
+                f" (limit {limits.loop_stop_ms:g} ms): chunks of that time were stamped late"
+            )
+        return reasons
+
+    def document(self, limits: ClientLimits) -> dict[str, object]:
+        """The `client` object of the smoke document."""
+        return {
+            "run_delay_ms": _or_unmeasured(self.run_delay_ms, "schedstat not readable"),
+            "run_delay_share": _or_unmeasured(self.run_delay_share, "schedstat not readable"),
+            "loop_lag_ms_p99": _or_unmeasured(self.lag_p99_ms, "no samples"),
+            "loop_lag_ms_max": _or_unmeasured(self.lag_max_ms, "no samples"),
+            "scheduler": self.scheduler,
+            "starved": bool(self.starved(limits)),
+        }
+
+
+@dataclass(frozen=True)
+class Judgement:
+    """The verdict word and, unless it is "pass", why."""
+
+    verdict: str
+    reasons: tuple[str, ...]
+
+
+def judge(
+    paths: Mapping[str, Run],
+    objective: Objective,
+    health: ClientHealth,
+    *,
+    canary: tuple[str, ...] = (),
+    server: Mapping[str, object] | None = None,
+    gateway_limit_ms: float = 50.0,
+    limits: ClientLimits | None = None,
+    low_load: bool = False,
+) -> Judgement:
+    """Judge a smoke run. `paths` maps "gateway" and "direct-N" to their runs.
+
+    canary: what the correctness canary found wrong. server: the servers' own numbers over the
+    gateway run (the document's `server`); its mean ITL tells merged chunks from a fast model.
+    low_load: the load is one that healthy servers take at leisure, so strain is a fault of theirs.
+    """
+    limits, server = limits or ClientLimits(), server or {}
+    wrong = [*canary, *_service_faults(paths)]
+    if wrong:
+        return Judgement("fail", tuple(wrong))
+    doubts = [*health.starved(limits), *_late(paths, limits)]
+    if doubts:
+        return Judgement("invalid", tuple(doubts))
+    together = _coalesced(paths, limits, server)
+    if together:
+        return together
+    missed = [
+        *_objective(paths, objective),
+        *_gateway(paths, gateway_limit_ms, server, limits),
+        *(_strain(server) if low_load else ()),
+    ]
+    return Judgement("fail", tuple(missed)) if missed else Judgement("pass", ())
+
+
+def gateway_overhead(paths: Mapping[str, Run]) -> dict[str, float | None]:
+    """Gateway minus direct, in ms: difference of the median TTFT and of the median TPOT."""
+    result: dict[str, float | None] = {}
+    for name in ("ttft", "tpot"):
+        through = _median(paths, name, direct=False)
+        direct = _median(paths, name, direct=True)
+        known = through is not None and direct is not None
+        result[f"p50_{name}_ms"] = (through or 0.0) - (direct or 0.0) if known else None
+    return result
+
+
+def path_summaries(paths: Mapping[str, Run], objective: Objective) -> dict[str, object]:
+    """The `paths` object: one summary a path."""
+    return {name: summary(run, objective) for name, run in paths.items()}
+
+
+def _service_faults(paths: Mapping[str, Run]) -> list[str]:
+    """One line a path and kind of error, with how often it came."""
+    found = []
+    for name, run in paths.items():
+        if not run.records:
+            found.append(f"{name}: no request was sent")
+        for error, times in Counter(run.errors).most_common(3):
+            found.append(f"{name}: {times} of {len(run.records)} requests failed: {error}")
+    return found
+
+
+def _late(paths: Mapping[str, Run], limits: ClientLimits) -> list[str]:
+    """Requests sent too late for an open loop to be one."""
+    found = []
+    for name, run in paths.items():
+        delays = [(record.sent - record.scheduled) * 1000 for record in run.records]
+        late = percentile(delays, 99) if delays else 0.0
+        if late > limits.schedule_delay_ms:
+            found.append(
+                f"{name}: requests were sent {late:.0f} ms late at P99"
+                f" (limit {limits.schedule_delay_ms:g} ms): not the arrival rate that was asked"
+            )
+    return found
+
+
+def _coalesced(
+    paths: Mapping[str, Run], limits: ClientLimits, server: Mapping[str, object]
+) -> Judgement | None:
+    """Chunks that came together although the server made them apart."""
+    server_itl_ms = _known(server, "itl_mean_ms")
+    shares = {name: coalesced_share(run) or 0.0 for name, run in paths.items()}
+    merged = [name for name, share in shares.items() if share > limits.coalesced_share]
+    if not merged or (server_itl_ms is not None and server_itl_ms < 0.5):
+        return None
+    known = "not known" if server_itl_ms is None else f"{server_itl_ms:.1f} ms"
+    worst = f"{max(shares.values()):.0%} of the gaps are under 0.1 ms while the servers' own ITL is"
+    worst += f" {known}"
+    if merged == ["gateway"] and len(paths) > 1:
+        starved = _gateway_starved(server, limits)
+        cause = f"it passes chunks on together: {starved}" if starved else "it buffers the stream"
+        return Judgement("fail", (f"gateway: {cause}: {worst}",))
+    return Judgement("invalid", (f"{', '.join(merged)}: chunks came together: {worst}",))
+
+
+def _objective(paths: Mapping[str, Run], objective: Objective) -> list[str]:
+    run = paths.get("gateway") or next(iter(paths.values()))
+    good = sum(objective.met_by(item) for item in run.completed)
+    if good >= objective.share * len(run.records):
+        return []
+    asked = {"ttft": objective.ttft_ms, "tpot": objective.tpot_ms, "e2el": objective.e2el_ms}
+    wants = ", ".join(f"{name} <= {value:g} ms" for name, value in asked.items() if value)
+    return [
+        f"objective missed: {good} of {len(run.records)} requests met {wants}"
+        f" (asked: {objective.share:.0%})"
+    ]
+
+
+def _gateway_starved(server: Mapping[str, object], limits: ClientLimits) -> str | None:
+    """That the gateway had no CPU, where it waited for one as long as a client must not."""
+    share = _known(server, "gateway_run_delay_share")
+    if share is None or share <= limits.run_delay_share:
+        return None
+    return f"HAProxy waited for a CPU {share:.0%} of the time; give it CPUs that no replica has"
+
+
+def _gateway(
+    paths: Mapping[str, Run],
+    limit_ms: float,
+    server: Mapping[str, object],
+    limits: ClientLimits,
+) -> list[str]:
+    """What the gateway adds beyond its limit; where requests queue, that is not the gateway's.
+
+    Through the gateway more requests are sent than directly, so they meet a longer queue.
+    """
+    added = gateway_overhead(paths)["p50_ttft_ms"]
+    if added is None or added <= limit_ms:
+        return []
+    share = queue_share(server)
+    if share is not None and share > QUEUED:
+        return [
+            f"what the gateway adds cannot be told: TTFT is {added:.0f} ms more than directly, but"
+            f" {share:.0%} of the servers' TTFT is their queue; lower the request rate"
+        ]
+    cause = _gateway_starved(server, limits)
+    return [
+        f"gateway adds {added:.0f} ms to the median TTFT (limit {limit_ms:g} ms): "
+        + (cause or "does it buffer? (HAProxy: option http-no-delay)")
+        + (". The servers' queue was not measured: it may be that" if share is None else "")
+    ]
+
+
+def queue_share(server: Mapping[str, object]) -> float | None:
+    """The part of the servers' mean TTFT that requests spent in their queue; None = not known."""
+    queue, ttft = _known(server, "queue_mean_ms"), _known(server, "ttft_mean_ms")
+    return queue / ttft if queue is not None and ttft else None
+
+
+def _strain(server: Mapping[str, object]) -> list[str]:
+    """What healthy, warm servers do not do at a low load."""
+    thrown, compiled = _known(server, "preemptions"), _known(server, "jit_warnings")
+    found = []
+    if thrown:
+        found.append(
+            f"the servers preempted {thrown:.0f} sequences at this low load: their KV cache is too"
+            " small; lower max_num_seqs (b200 plan)"
+        )
+    if compiled:
+        found.append(
+            f"the servers compiled {compiled:.0f} kernels while they were measured: the warm-up"
+            " does not cover this load, and these times are a cold server's"
+        )
+    return found
+
+
+def _known(server: Mapping[str, object], key: str) -> float | None:
+    value = server.get(key)
+    return float(value) if isinstance(value, int | float) else None
+
+
+def _median(paths: Mapping[str, Run], metric: str, *, direct: bool) -> float | None:
+    chosen = [run for name, run in paths.items() if name.startswith("direct") is direct]
+    values = [value for run in chosen for value in run.series()[metric]]
+    return percentile(values, 50) if values else None
+
+
+def _or_unmeasured(value: float | None, reason: str) -> object:
+    return {"unmeasured": reason} if value is None else value

@@ -1,0 +1,1 @@
+"""The NVLink fabric sequence: its states as data, and the command that waits and helps."""

@@ -1,0 +1,173 @@
+"""The NVLink bring-up as a state machine: where a node is by one observation, and what helps. Pure.
+
+It goes through the states of bringup_states.py in order and stands in the first whose checks block.
+Checks run in that order, too, so what it tells is what the gate tells of the same node.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from b200kit.node.checks.judge import Check, judge, registered
+from b200kit.node.fabric.states import STATES, Act, State
+from b200kit.node.state.expectation import Expectation, Unexpected
+from b200kit.node.state.verdict import Finding, Status, Verdict
+from b200kit.node.state.view import StateView, Unmeasured
+
+COMPLETED = 3
+"""nvml.h NVML_GPU_FABRIC_STATE_COMPLETED."""
+DONE = "done"
+
+
+@dataclass(frozen=True)
+class Position:
+    """Where a node stands: its state and what keeps it there; no state when all is reached."""
+
+    state: State | None
+    seen: Finding | None = None
+    reached: int = 0
+
+    @property
+    def name(self) -> str:
+        """The state's name, "done" when all is reached."""
+        return self.state.name if self.state else DONE
+
+
+def position(expectation: object, document: object) -> Position:
+    """The first state that does not hold; what cannot be judged holds the node in the first."""
+    verdict = judge(expectation, document, _checks())
+    for number, state in enumerate(STATES):
+        blocking = list(_about(state, verdict))
+        if blocking:
+            return Position(state, blocking[0], number)
+    refused = [finding for finding in verdict.blocking if finding.check not in _checks()]
+    if refused or not verdict.findings:
+        return Position(STATES[0], refused[0] if refused else None)
+    return Position(None, reached=len(STATES))
+
+
+def _checks() -> Mapping[str, Check]:
+    """The checks of all states, in the order of the registry."""
+    wanted = {name for state in STATES for name in state.checks}
+    return {name: run for name, run in registered().items() if name in wanted}
+
+
+def _about(state: State, verdict: Verdict) -> Iterable[Finding]:
+    """What blocks in a state, failures first; a finding about no part counts in any."""
+    for finding in verdict.blocking:
+        ours = finding.check in state.checks
+        if ours and (not state.parts or finding.part in ("", *state.parts)):
+            yield finding
+
+
+def acts(at: Position, expectation: object, document: object) -> list[Act]:
+    """What the node program may do to leave this state; nothing where a person has to."""
+    if at.state is None or at.state.help is None:
+        return []
+    return at.state.help(Expectation(expectation), StateView(document))
+
+
+def patience_s(state: State, deadline_s: float) -> float:
+    """How long a node may stay in a state before it counts as stuck."""
+    return state.share * deadline_s
+
+
+def named(name: str) -> State | None:
+    """The state of a name; None for "done" and for what is no state."""
+    return next((state for state in STATES if state.name == name), None)
+
+
+def asked(expectation: object) -> dict[str, list[str]]:
+    """Units and packages that the states' checks look at."""
+    expect = Expectation(expectation)
+
+    def words(name: str) -> list[str]:
+        return [str(word) for word in expect.get(list, "hardware", "expect", name, "value") or []]
+
+    services = [str(name) for name in expect.get(list, "services") or []]
+    lockstep = words("driver.lockstep")
+    version = str(expect.text("driver", "version") or "")
+    branch = version.split(".")[0]
+    suffixed = [f"{name}-{branch}" for name in lockstep] if branch else []
+    return {
+        "units": sorted({*words("fabric.units"), *services}),
+        "packages": sorted({*lockstep, *suffixed, "nvlsm"}),
+    }
+
+
+def progress(at: Position, document: object) -> str:
+    """How far it is, for a person who waits: "3 of 8 GPUs completed"."""
+    if at.name == "registration":
+        return completed(StateView(document))
+    return f"waiting for {at.state.waits_for}" if at.state else summary(document)
+
+
+def completed(view: StateView) -> str:
+    """How many GPUs have completed their registration with the fabric."""
+    gpus = view.gpus() or []
+    done = sum(gpu.number("fabric", "state") == COMPLETED for gpu in gpus)
+    return f"{done} of {len(gpus)} GPUs completed"
+
+
+def summary(document: object) -> str:
+    """What came up: "nvlsm up, fabric manager 580.126.20, 8 of 8 GPUs completed"."""
+    view = StateView(document)
+    told = ["nvlsm up"] if view.flag("fabric_manager", "nvlsm_running") is True else []
+    for name in view.names("packages") or []:
+        version = view.text("packages", name, "version")
+        if name.startswith("nvidia-fabricmanager") and not isinstance(version, Unmeasured):
+            told.append(f"fabric manager {version.rpartition('-')[0] or version}")
+    return ", ".join([*told, completed(view) if _has_fabric(view) else _gpus(view)])
+
+
+def _has_fabric(view: StateView) -> bool:
+    """Whether any GPU speaks of a fabric; one by itself says that it is not supported (0)."""
+    return any(gpu.number("fabric", "state") for gpu in view.gpus() or [])
+
+
+def _gpus(view: StateView) -> str:
+    count = len(view.gpus() or [])
+    return f"{count} GPU{'' if count == 1 else 's'} without a fabric"
+
+
+def hidden(expectation: object, document: object) -> str:
+    """What was passed over because the host does not show it; empty where nothing was."""
+    nics = StateView(document).items("pci", "nics") or []
+    try:
+        asked_for = Expectation(expectation).bring_up() == "judged"
+    except Unexpected:
+        return ""
+    shown = any(nic.flag("switch_management") for nic in nics)
+    bare = nics and all(nic.flag("vital_product_data") is False for nic in nics)
+    return "management ports cannot be told here" if asked_for and bare and not shown else ""
+
+
+def stuck_line(at: Position, document: object, evidence: Iterable[str] = ()) -> str:
+    """One line: state, what was seen, what to do."""
+    if at.state is None:
+        return ""
+    kernel = StateView(document).text("host", "kernel") or "$(uname -r)"
+    seen = at.seen.summary if at.seen else "nothing was judged"
+    action = max(at.state.action, at.seen.action) if at.seen else at.state.action
+    unread = at.seen is not None and at.seen.status is Status.UNMEASURED
+    remedy = "mend the reading" if unread else at.state.remedy.format(kernel=kernel)
+    word = "monitor" if unread else action.word
+    return f"stuck at {at.name}: {'; '.join([seen, *evidence])} -> {word}: {remedy}"
+
+
+def told(
+    at: Position, expectation: object, document: object, evidence: Iterable[str] = ()
+) -> dict[str, Any]:
+    """What the node program says of a position, as one JSON object.
+
+    {"state", "check", "progress", "line", "hidden"}: `line` is what to say should it stay there.
+    """
+    return {
+        "state": at.name,
+        "check": at.seen.check if at.seen else "",
+        "progress": progress(at, document),
+        "line": stuck_line(at, document, evidence),
+        "hidden": hidden(expectation, document),
+    }

@@ -1,0 +1,1 @@
+"""What is read on a node: one reader a subject, and `observe`, which calls all of them."""

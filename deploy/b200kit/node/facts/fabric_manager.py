@@ -1,0 +1,62 @@
+"""The fabric manager's mode, and whether the subnet manager it needs on NVLink 5 runs."""
+
+from __future__ import annotations
+
+import os
+import re
+from pathlib import Path
+from typing import Any
+
+from b200kit.node.lib.readings import absent, attempt
+
+PROC = Path("/proc")
+CONFIG = Path("/usr/share/nvidia/nvswitch/fabricmanager.cfg")
+MODE = re.compile(r"^\s*FABRIC_MODE\s*=\s*(\d+)", re.MULTILINE)
+SUBNET_MANAGER = "nvlsm"
+PROGRAM = Path("/opt/nvidia/nvlsm/sbin/nvlsm")
+"""Where its package puts it (siderolabs/extensions#717)."""
+GONE = ("Z", "X")
+"""States of a process that has ended and is only not yet waited for."""
+
+
+def fabric_manager() -> dict[str, Any]:
+    """What the fabric manager was told, and what it needs."""
+    return {
+        "mode": attempt(mode),
+        "nvlsm_running": attempt(lambda: running(SUBNET_MANAGER)),
+        "nvlsm_installed": attempt(installed),
+    }
+
+
+def mode() -> int | None:
+    """FABRIC_MODE: 0 bare metal, 1 shared NVSwitch, 2 vGPU; null without the file or the key."""
+    values = MODE.findall(absent(CONFIG) or "")
+    return int(values[-1]) if values else None
+
+
+def installed() -> bool:
+    """Whether the subnet manager's program is there and can be run."""
+    return PROGRAM.is_file() and os.access(PROGRAM, os.X_OK)
+
+
+def running(name: str) -> bool:
+    """Whether a process of that name lives; OSError when other users' processes are hidden."""
+    hidden = not (PROC / "1").exists()  # hidepid=2; with hidepid=1 their files cannot be read
+    for entry in PROC.iterdir():
+        if entry.name.isdigit():
+            try:
+                if (entry / "comm").read_bytes().strip() == name.encode() and lives(entry):
+                    return True
+            except PermissionError:
+                hidden = True
+            except (FileNotFoundError, ProcessLookupError):
+                continue
+    if hidden:
+        raise PermissionError("/proc hides the processes of other users")
+    return False
+
+
+def lives(process: Path) -> bool:
+    """Whether a process is no zombie: the state after the name, which may hold anything."""
+    status = (process / "stat").read_text(encoding="utf-8", errors="replace")
+    return status.rpartition(")")[2].split()[0] not in GONE

@@ -1,0 +1,1 @@
+"""NVML through pynvml, in a child process that may hang."""

@@ -1,0 +1,191 @@
+"""Readings of one GPU through NVML: a table of key to call, each call's error kept as its reading.
+
+Names, units and traps: NVIDIA's nvml.h and nvidia-ml-py. A key that is not supported by the driver
+is unmeasured with NVML's own words and code, such as "Not Supported (3)".
+"""
+
+from __future__ import annotations
+
+import ctypes
+import uuid
+from collections.abc import Callable
+
+import pynvml as n  # type: ignore[import-untyped]
+
+from b200kit.node.facts.nvml.call import Handle, Reading, field, reading
+from b200kit.node.facts.nvml.links import links
+from b200kit.node.lib.readings import unmeasured
+
+MIB = 1024 * 1024
+FIELD_RECOVERY_ACTION = 230
+FIELD_MEMORY_TEMPERATURE = 82
+FIELD_SLOWDOWN_MARGIN = 194
+
+
+def sysfs_address(bus_id: str | bytes) -> str:
+    """NVML's "00000000:8F:00.0" as sysfs writes it, "0000:8f:00.0"."""
+    text = bus_id.decode() if isinstance(bus_id, bytes) else bus_id
+    domain, rest = text.split(":", 1)
+    return f"{int(domain, 16):04x}:{rest.lower()}"
+
+
+def capability(handle: Handle) -> str:
+    """Compute capability as "10.0"."""
+    major, minor = n.nvmlDeviceGetCudaComputeCapability(handle)
+    return f"{major}.{minor}"
+
+
+def remap(handle: Handle) -> dict[str, Reading]:
+    """Row remapping: counts of rows since production, and the two flags."""
+    correctable, uncorrectable, pending, failure = n.nvmlDeviceGetRemappedRows(handle)
+    return {
+        "correctable": correctable,
+        "uncorrectable": uncorrectable,
+        "pending": bool(pending),
+        "failure": bool(failure),
+        "banks": reading(lambda: banks(handle)),
+    }
+
+
+def banks(handle: Handle) -> dict[str, int]:
+    """Memory banks by the spare rows they have left: all ("max") down to "none"."""
+    histogram = n.nvmlDeviceGetRowRemapperHistogram(handle)
+    return {key: getattr(histogram, key) for key in ("max", "high", "partial", "low", "none")}
+
+
+def sram(handle: Handle) -> dict[str, Reading]:
+    """Uncorrectable errors of the on-chip memories, parity and SEC-DED together."""
+    status = n.c_nvmlEccSramErrorStatus_v1_t()
+    n.nvmlDeviceGetSramEccErrorStatus(handle, ctypes.byref(status))
+    return {
+        "volatile_uncorrected": status.volatileUncParity + status.volatileUncSecDed,
+        "aggregate_uncorrected": status.aggregateUncParity + status.aggregateUncSecDed,
+        "threshold_exceeded": bool(status.bThresholdExceeded),
+    }
+
+
+def repair(handle: Handle) -> dict[str, bool]:
+    """Repairs that wait for a reset: of a memory channel, of a TPC."""
+    channel, tpc = n.nvmlDeviceGetRepairStatus(handle)
+    return {"channel_pending": bool(channel), "tpc_pending": bool(tpc)}
+
+
+def inforom_valid(handle: Handle) -> bool:
+    """Whether the inforom's checksums hold; only "corrupted" (14) says that they do not."""
+    try:
+        n.nvmlDeviceValidateInforom(handle)
+    except n.NVMLError as error:
+        if error.value != n.NVML_ERROR_CORRUPTED_INFOROM:
+            raise
+        return False
+    return True
+
+
+def gsp_enabled(handle: Handle) -> bool:
+    """Whether the GPU's own processor runs the driver's firmware; the open modules need it."""
+    # Fresh c_uints: pynvml's default arguments are objects shared by all callers and threads.
+    enabled, _ = n.nvmlDeviceGetGspFirmwareMode(handle, ctypes.c_uint(), ctypes.c_uint())
+    return bool(enabled)
+
+
+def slowdown_margin(handle: Handle) -> Reading:
+    """Margin (T.Limit, C) below which the GPU throttles, -3 on a B200; a signed field."""
+    margin = field(handle, FIELD_SLOWDOWN_MARGIN)
+    return ctypes.c_int(margin).value if isinstance(margin, int) else margin
+
+
+def pcie(handle: Handle) -> dict[str, Reading]:
+    """PCIe generation and lanes as the GPU sees them; the generation may rest lower when idle."""
+    return {
+        "generation": reading(lambda: n.nvmlDeviceGetCurrPcieLinkGeneration(handle)),
+        "max_generation": reading(lambda: n.nvmlDeviceGetMaxPcieLinkGeneration(handle)),
+        "width": reading(lambda: n.nvmlDeviceGetCurrPcieLinkWidth(handle)),
+        "max_width": reading(lambda: n.nvmlDeviceGetMaxPcieLinkWidth(handle)),
+        "replays": reading(lambda: n.nvmlDeviceGetPcieReplayCounter(handle)),
+    }
+
+
+def fabric(handle: Handle) -> dict[str, Reading]:
+    """Fabric registration: structure version 3, or 2 (no summary) of older drivers."""
+    info = n.c_nvmlGpuFabricInfo_v3_t()
+    summary: Reading
+    try:
+        n.nvmlDeviceGetGpuFabricInfoV(handle, ctypes.byref(info))
+        summary = int(info.healthSummary)
+    except n.NVMLError as error:
+        if error.value != n.NVML_ERROR_ARGUMENT_VERSION_MISMATCH:
+            raise
+        info = n.c_nvmlGpuFabricInfo_v2_t()
+        n.nvmlDeviceGetGpuFabricInfoV(handle, ctypes.byref(info))
+        summary = unmeasured("this driver's fabric structure (version 2) has no health summary")
+    return {
+        "state": int(info.state),
+        "status": int(info.status),
+        "clique_id": int(info.cliqueId),
+        "cluster_uuid": str(uuid.UUID(bytes=bytes(info.clusterUuid))),
+        "health_summary": summary,
+        "health_mask": int(info.healthMask),
+    }
+
+
+def recovery_action(handle: Handle) -> Reading:
+    """What the driver asks for: 0 none, 1 reset, 2 reboot, 3 drain, 4 drain and reset, ..."""
+    return field(handle, FIELD_RECOVERY_ACTION)
+
+
+def uncorrected(handle: Handle, counter: int) -> int:
+    """Uncorrected ECC errors: since driver load (0) or over the GPU's life (1)."""
+    count: int = n.nvmlDeviceGetTotalEccErrors(
+        handle, n.NVML_MEMORY_ERROR_TYPE_UNCORRECTED, counter
+    )
+    return count
+
+
+CALLS: dict[str, Callable[[Handle], Reading]] = {
+    "uuid": lambda h: n.nvmlDeviceGetUUID(h),
+    "pci_address": lambda h: sysfs_address(n.nvmlDeviceGetPciInfo(h).busId),
+    "device_id": lambda h: f"{n.nvmlDeviceGetPciInfo(h).pciDeviceId >> 16:04x}",
+    "serial": lambda h: n.nvmlDeviceGetSerial(h),
+    "name": lambda h: n.nvmlDeviceGetName(h),
+    # A fresh c_uint: pynvml's default argument is one object shared by all callers and threads.
+    "module_id": lambda h: n.nvmlDeviceGetModuleId(h, ctypes.c_uint()),
+    "board_part_number": lambda h: n.nvmlDeviceGetBoardPartNumber(h),
+    "vbios": lambda h: n.nvmlDeviceGetVbiosVersion(h),
+    "inforom": lambda h: n.nvmlDeviceGetInforomImageVersion(h),
+    "gsp_firmware": lambda h: n.nvmlDeviceGetGspFirmwareVersion(h),
+    "minor": lambda h: n.nvmlDeviceGetMinorNumber(h),
+    "compute_capability": capability,
+    "memory_total_mib": lambda h: n.nvmlDeviceGetMemoryInfo(h).total // MIB,
+    "bar1_total_mib": lambda h: n.nvmlDeviceGetBAR1MemoryInfo(h).bar1Total // MIB,
+    "power_limit_mw": lambda h: n.nvmlDeviceGetPowerManagementLimit(h),
+    "power_default_mw": lambda h: n.nvmlDeviceGetPowerManagementDefaultLimit(h),
+    "power_enforced_mw": lambda h: n.nvmlDeviceGetEnforcedPowerLimit(h),
+    "power_max_mw": lambda h: n.nvmlDeviceGetPowerManagementLimitConstraints(h)[1],
+    "power_usage_mw": lambda h: n.nvmlDeviceGetPowerUsage(h),
+    "temperature_c": lambda h: n.nvmlDeviceGetTemperatureV(h, n.NVML_TEMPERATURE_GPU),
+    "temperature_margin_c": lambda h: n.nvmlDeviceGetMarginTemperature(h),
+    "sm_clock_max_mhz": lambda h: n.nvmlDeviceGetMaxClockInfo(h, n.NVML_CLOCK_SM),
+    "mem_clock_max_mhz": lambda h: n.nvmlDeviceGetMaxClockInfo(h, n.NVML_CLOCK_MEM),
+    "sm_clock_mhz": lambda h: n.nvmlDeviceGetClockInfo(h, n.NVML_CLOCK_SM),
+    "mem_clock_mhz": lambda h: n.nvmlDeviceGetClockInfo(h, n.NVML_CLOCK_MEM),
+    "persistence": lambda h: bool(n.nvmlDeviceGetPersistenceMode(h)),
+    "mig": lambda h: bool(n.nvmlDeviceGetMigMode(h)[0]),
+    "mig_pending": lambda h: bool(n.nvmlDeviceGetMigMode(h)[1]),
+    "ecc": lambda h: bool(n.nvmlDeviceGetEccMode(h)[0]),
+    "ecc_pending": lambda h: bool(n.nvmlDeviceGetEccMode(h)[1]),
+    "ecc_volatile_uncorrected": lambda h: uncorrected(h, n.NVML_VOLATILE_ECC),
+    "ecc_aggregate_uncorrected": lambda h: uncorrected(h, n.NVML_AGGREGATE_ECC),
+    "sram": sram,
+    "remap": remap,
+    "repair": repair,
+    "gsp_enabled": gsp_enabled,
+    "inforom_valid": inforom_valid,
+    "clocks_event_reasons": lambda h: n.nvmlDeviceGetCurrentClocksEventReasons(h),
+    "pcie": pcie,
+    "recovery_action": recovery_action,
+    "slowdown_margin_c": slowdown_margin,
+    "memory_temperature_c": lambda h: field(h, FIELD_MEMORY_TEMPERATURE),
+    "fabric": fabric,
+    "links": links,
+}
+"""Key of a GPU in the state to the call that reads it, cheap identity first."""

@@ -1,0 +1,191 @@
+"""What the kernel says of PCI: GPUs, the bridges above them, InfiniBand devices and their ports."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Callable, Iterable
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from b200kit.node.facts.acs import redirects
+from b200kit.node.facts.numa import natural
+from b200kit.node.lib.readings import absent, attempt, text
+
+SYS = Path("/sys")
+NVIDIA = "10de"
+GPU_CLASSES = ("0x0300", "0x0302")
+"""PCI classes of a GPU: VGA and 3D controller; NVSwitch bridges and audio functions are neither."""
+SWITCH_MARK = b"SW_MNG"
+"""Mark in a device's vital product data that makes it an NVSwitch management function
+(NVIDIA/gpu-driver-container, _assert_nvlink5_system). Some virtual machines have no such file."""
+SM_DISABLED = 1 << 10
+"""isSMdisabled in a port's capability mask (Linux, IB_PORT_SM_DISABLED)."""
+ADDRESS = re.compile(r"[0-9a-f]{4,8}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]")
+LINKS = ("current", "max")
+UNKNOWN_WIDTH = 255
+"""Lanes where the kernel does not know (PCIE_LNK_WIDTH_UNKNOWN); 0 is a link that is down."""
+
+
+def identifier(path: Path) -> str:
+    """A sysfs id such as "0x10de" without its prefix."""
+    return text(path).removeprefix("0x")
+
+
+def gpus() -> list[dict[str, Any]]:
+    """Every NVIDIA GPU on the PCI bus, by address, whether or not the driver sees it."""
+    devices = sorted((SYS / "bus/pci/devices").iterdir())
+    found = [device for device in devices if is_gpu(device)]
+    paths = {device: attempt(partial(above, device)) for device in found}
+    known = bridges(path for path in paths.values() if isinstance(path, list))
+    return [
+        gpu(device) | {"bridges": path if isinstance(path, dict) else [known[at] for at in path]}
+        for device, path in paths.items()
+    ]
+
+
+def is_gpu(device: Path) -> bool:
+    """Whether a PCI device is an NVIDIA GPU; one that vanishes meanwhile is not."""
+    try:
+        return identifier(device / "vendor") == NVIDIA and text(device / "class")[:6] in GPU_CLASSES
+    except OSError:
+        return False
+
+
+def gpu(device: Path) -> dict[str, Any]:
+    """One GPU's PCI facts."""
+
+    def read(name: str, convert: Callable[[str], Any] = str) -> Any:
+        return attempt(lambda: convert(text(device / name)))
+
+    return {
+        "address": device.name,
+        "vendor": attempt(lambda: identifier(device / "vendor")),
+        "device": attempt(lambda: identifier(device / "device")),
+        "numa_node": read("numa_node", int),
+        "local_cpus": read("local_cpulist"),
+        "current_link_speed": read("current_link_speed"),
+        "current_link_width": read("current_link_width", int),
+        "max_link_speed": read("max_link_speed"),
+        "max_link_width": read("max_link_width", int),
+        "driver": attempt(lambda: driver(device)),
+        "iommu": attempt(lambda: iommu(device)),
+        "aer": aer(device),
+    }
+
+
+def driver(device: Path) -> str | None:
+    """Name of the kernel driver bound to a device, null when there is none."""
+    link = device / "driver"
+    return Path(os.readlink(link)).name if link.is_symlink() else None
+
+
+def iommu(device: Path) -> str | None:
+    """Type of the domain that translates a device's memory accesses; null without an IOMMU."""
+    group = device / "iommu_group"
+    return text(group / "type") if group.exists() else None
+
+
+def aer(device: Path) -> dict[str, Any]:
+    """Errors by PCIe Advanced Error Reporting since boot; null where the kernel counts none."""
+    kinds = ("correctable", "nonfatal", "fatal")
+    return {kind: attempt(partial(errors, device / f"aer_dev_{kind}")) for kind in kinds}
+
+
+def errors(path: Path) -> int | None:
+    """The last line of such a file, "TOTAL_ERR_COR 3" (Linux, sysfs-bus-pci-devices-aer)."""
+    content = absent(path)
+    if content is None:
+        return None
+    for line in content.splitlines():
+        if line.startswith("TOTAL_ERR_"):
+            return int(line.split()[1])
+    raise ValueError(f"{path.name} has no total")
+
+
+def above(device: Path) -> list[Path]:
+    """Folders of the PCI bridges above a device, root port first.
+
+    sysfs nests a device in its bridge: /sys/devices/pci0000:88/0000:88:01.0/.../0000:8f:00.0.
+    """
+    parents = device.resolve(strict=True).parents
+    return [folder for folder in reversed(parents) if ADDRESS.fullmatch(folder.name)]
+
+
+def bridges(paths: Iterable[list[Path]]) -> dict[Path, dict[str, Any]]:
+    """Every bridge on these paths, read once although GPUs share them."""
+    return {folder: bridge(folder) for folder in dict.fromkeys(at for path in paths for at in path)}
+
+
+def bridge(folder: Path) -> dict[str, Any]:
+    """One bridge: its link, and whether it sends peer-to-peer traffic to the root.
+
+    Root and downstream ports tell of the link below them, a switch's upstream port of that above.
+    """
+    return {
+        "address": folder.name,
+        **{f"{which}_link_speed": attempt(partial(speed, folder, which)) for which in LINKS},
+        **{f"{which}_link_width": attempt(partial(width, folder, which)) for which in LINKS},
+        "acs": attempt(lambda: redirects(folder / "config")),
+    }
+
+
+def speed(folder: Path, which: str) -> str | None:
+    """Speed such as "32.0 GT/s PCIe"; null for a bridge with no link, or an unknown one."""
+    value = absent(folder / f"{which}_link_speed")
+    return None if value is None or value.startswith("Unknown") else value
+
+
+def width(folder: Path, which: str) -> int | None:
+    """Lanes; null for a bridge with no link, or an unknown one."""
+    value = absent(folder / f"{which}_link_width")
+    return None if value is None or int(value) == UNKNOWN_WIDTH else int(value)
+
+
+def nics() -> list[dict[str, Any]]:
+    """InfiniBand devices, read side by side because vital product data is slow to read."""
+    root = SYS / "class/infiniband"
+    devices = sorted(root.iterdir(), key=lambda d: natural(d.name)) if root.is_dir() else []
+    if not devices:
+        return []
+    with ThreadPoolExecutor(len(devices)) as pool:
+        return list(pool.map(nic, devices))
+
+
+def nic(entry: Path) -> dict[str, Any]:
+    """One InfiniBand device; `switch_management` marks those that belong to the NVSwitches."""
+    device = entry / "device"
+    return {
+        "name": entry.name,
+        "address": attempt(lambda: device.resolve(strict=True).name),
+        "numa_node": attempt(lambda: int(text(device / "numa_node"))),
+        "switch_management": attempt(lambda: SWITCH_MARK in vital_product_data(device / "vpd")),
+        "vital_product_data": (device / "vpd").exists(),
+        "bridges": attempt(lambda: [folder.name for folder in above(device)]),
+        "ports": attempt(lambda: ports(entry)),
+    }
+
+
+def vital_product_data(path: Path) -> bytes:
+    """The device's vital product data, empty where the platform exposes none."""
+    return path.read_bytes() if path.exists() else b""
+
+
+def ports(entry: Path) -> list[dict[str, Any]]:
+    """A device's ports by number."""
+    return [
+        port(folder) for folder in sorted((entry / "ports").iterdir(), key=lambda p: int(p.name))
+    ]
+
+
+def port(folder: Path) -> dict[str, Any]:
+    """One port: "4: ACTIVE" is ACTIVE, "400 Gb/sec (4X NDR)" is 400."""
+    return {
+        "number": int(folder.name),
+        "state": attempt(lambda: text(folder / "state").split(":", 1)[1].strip()),
+        "rate_gbps": attempt(lambda: float(text(folder / "rate").split()[0])),
+        "link_layer": attempt(lambda: text(folder / "link_layer")),
+        "sm_disabled": attempt(lambda: bool(int(text(folder / "cap_mask"), 16) & SM_DISABLED)),
+    }

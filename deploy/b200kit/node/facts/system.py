@@ -1,0 +1,155 @@
+"""Operating system: identity, packages, units, disks, sockets; each helper command runs once."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import platform
+import shutil
+import socket
+import struct
+from collections.abc import Callable, Iterable
+from functools import partial
+from typing import Any
+
+from b200kit.node.facts import settings
+from b200kit.node.facts.dpkg_state import VENDOR
+from b200kit.node.lib.readings import attempt, command, text, unmeasured
+
+UNIT_KEYS = {
+    "LoadState": "load",
+    "ActiveState": "active",
+    "SubState": "sub",
+    "UnitFileState": "enabled",
+    "Result": "result",
+    "MainPID": "main_pid",
+    "InvocationID": "invocation_id",
+    "NRestarts": "n_restarts",
+}
+ABSENT = ("", "n", "c")
+"""dpkg's second letter for not installed and for only configuration left; all else is on disk."""
+UNIT_NUMBERS = ("main_pid", "n_restarts")
+UNSYNCHRONIZED_US = 16_000_000
+"""adjtimex maxerror, us, from which systemd counts the clock as not synchronized."""
+
+
+def host() -> dict[str, Any]:
+    """Who this machine is and what it booted."""
+    return {
+        "hostname": socket.gethostname(),
+        "machine_id": attempt(lambda: text("/etc/machine-id")),
+        "boot_id": attempt(lambda: text("/proc/sys/kernel/random/boot_id")),
+        "os": attempt(os_release),
+        "kernel": platform.release(),
+        "cmdline": attempt(lambda: text("/proc/cmdline")),
+        "grub_cmdline": attempt(settings.grub_cmdline),
+        "python": platform.python_version(),
+        "arch": platform.machine(),
+        "clock_synchronized": attempt(clock_synchronized),
+    }
+
+
+def os_release() -> dict[str, str]:
+    """id, version id and pretty name of /etc/os-release."""
+    release = platform.freedesktop_os_release()
+    keys = {"id": "ID", "version_id": "VERSION_ID", "pretty": "PRETTY_NAME"}
+    return {key: release.get(name, "") for key, name in keys.items()}
+
+
+def clock_synchronized() -> bool:
+    """What timedatectl calls NTPSynchronized, asked of the kernel directly."""
+    timex = ctypes.create_string_buffer(512)
+    libc = ctypes.CDLL(None, use_errno=True)
+    if libc.adjtimex(timex) < 0:
+        raise OSError(ctypes.get_errno(), "adjtimex failed")
+    # struct timex: int modes (padded to 8), long offset, long freq, long maxerror
+    maximum_error_us: int = struct.unpack_from("l", timex, 24)[0]
+    return maximum_error_us < UNSYNCHRONIZED_US
+
+
+def listing() -> str:
+    """Name, version and status of every package dpkg knows, a line each, tabs between."""
+    return command(["dpkg-query", "-W", "-f", "${Package}\t${Version}\t${db:Status-Abbrev}\n"])
+
+
+def is_told(name: str) -> bool:
+    """Whether a package is always told: the vendor's, and the kernel's that a driver build needs.
+
+    The latter have the kernel's release in their names, which whoever asks may not know yet.
+    """
+    return bool(VENDOR.search(name)) or name.startswith(("linux-headers-", "linux-modules-extra-"))
+
+
+def packages(asked: Iterable[str], read: Callable[[], Any] | None = None) -> Any:
+    """The asked packages (null when not installed), and every one on disk that is always told."""
+    lines = read() if read else attempt(listing)
+    if not isinstance(lines, str):
+        return lines
+    rows = (line.split("\t") for line in lines.splitlines())
+    every = {row[0]: package(row[1], row[2]) for row in rows if len(row) == 3}
+    installed = {name: p for name, p in every.items() if p["status"][1:2] not in ABSENT}
+    told = {name: p for name, p in installed.items() if is_told(name)}
+    return {**told, **{name: installed.get(name) for name in asked}}
+
+
+def package(version: str, abbreviation: str) -> dict[str, Any]:
+    """One package; dpkg's "hi" is "ii" with a hold."""
+    hold = abbreviation.startswith("h")
+    status = "i" + abbreviation[1:] if hold else abbreviation
+    return {"version": version, "status": status.strip(), "hold": hold}
+
+
+def units(names: Iterable[str]) -> dict[str, Any]:
+    """State of many units by one call; systemctl answers one block a unit, in order."""
+    wanted = list(dict.fromkeys(names))
+    if not wanted:
+        return {}
+    properties = ",".join([*UNIT_KEYS, "ControlGroup"])
+    answer = attempt(lambda: command(["systemctl", "show", f"--property={properties}", *wanted]))
+    if not isinstance(answer, str):
+        return dict.fromkeys(wanted, answer)
+    blocks = [unit(block) for block in answer.strip("\n").split("\n\n")]
+    if len(blocks) != len(wanted):
+        return dict.fromkeys(wanted, unmeasured("systemctl gave another number of units"))
+    return dict(zip(wanted, blocks, strict=True))
+
+
+def unit(block: str) -> dict[str, Any]:
+    """One unit; `control_group` is the path its processes are found under."""
+    pairs = dict(line.split("=", 1) for line in block.splitlines() if "=" in line)
+    values: dict[str, Any] = {key: pairs.get(name, "") for name, key in UNIT_KEYS.items()}
+    for key in UNIT_NUMBERS:
+        values[key] = int(values[key]) if values[key].isdigit() else 0
+    return {**values, "control_group": pairs.get("ControlGroup", "")}
+
+
+def disks(paths: Iterable[str]) -> dict[str, Any]:
+    """Bytes of the file system that holds each path."""
+    return {path: attempt(partial(disk, path)) for path in paths}
+
+
+def disk(path: str) -> dict[str, int]:
+    """Total and free bytes; of the nearest parent where the path does not exist yet."""
+    while not os.path.exists(path) and path not in ("/", ""):
+        path = os.path.dirname(path)
+    usage = shutil.disk_usage(path or "/")
+    return {"total_bytes": usage.total, "free_bytes": usage.free}
+
+
+def listening() -> list[str]:
+    """Local addresses with a listening TCP socket, such as "127.0.0.1:8000"."""
+    found = set()
+    for table in ("/proc/net/tcp", "/proc/net/tcp6"):
+        lines = text(table).splitlines()[1:] if os.path.exists(table) else []
+        found |= {endpoint(line.split()[1]) for line in lines if line.split()[3] == "0A"}
+    return sorted(found)
+
+
+def endpoint(word: str) -> str:
+    """The kernel's "0100007F:1F40" as "127.0.0.1:8000"; addresses are words in host byte order."""
+    address, port = word.split(":")
+    words = [bytes.fromhex(address[i : i + 8])[::-1] for i in range(0, len(address), 8)]
+    packed = b"".join(words)
+    if len(packed) == 4:
+        return f"{socket.inet_ntop(socket.AF_INET, packed)}:{int(port, 16)}"
+    return f"[{socket.inet_ntop(socket.AF_INET6, packed)}]:{int(port, 16)}"

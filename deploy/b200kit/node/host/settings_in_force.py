@@ -1,0 +1,183 @@
+"""Whether a setting is in force: what was asked against what a NodeState shows. Pure.
+
+An entry is one of an expectation's section `settings` (b200kit/node/host/settings_table.py). The
+same comparison plans the changes, proves that they took, and judges the node at every boot.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from enum import Enum
+
+from b200kit.node.state.expectation import Unexpected
+from b200kit.node.state.view import StateView, Unmeasured, View
+
+VENDORS = {"intel": "GenuineIntel", "amd": "AuthenticAMD"}
+# The kernel adds up what every "pci=" says, in one list with commas or in several words.
+_ADDS_UP = "pci"
+_UNLIMITED = ("unlimited", "infinity", "-1")
+_FLAGS = {"Y": "1", "N": "0"}
+
+
+class Standing(Enum):
+    """How a setting stands on a node."""
+
+    RIGHT = "in force"
+    WRONG = "not in force"
+    UNREAD = "not read"
+    NOT_APPLICABLE = "not applicable"
+
+
+@dataclass(frozen=True)
+class Effect:
+    """A setting on a node: *told* is what was seen, as a clause after the setting's name."""
+
+    name: str
+    standing: Standing
+    told: str
+    read: str
+    wanted: str
+
+    @property
+    def wrong(self) -> bool:
+        """Whether something must be done: what was not read may be anything."""
+        return self.standing in (Standing.WRONG, Standing.UNREAD)
+
+
+def effects(settings: View, state: StateView) -> Iterator[Effect]:
+    """Every setting of an expectation, in its order."""
+    for name in settings.names() or []:
+        yield effect(name, settings.at(name), state)
+
+
+def effect(name: str, entry: View, state: StateView) -> Effect:
+    """One setting."""
+    wanted = str(entry.at("wanted").raw())
+    applies = applicable(str(entry.at("applies").raw()), state)
+    if isinstance(applies, Unmeasured):
+        return _unread(name, wanted, applies)
+    if not applies:
+        return Effect(name, Standing.NOT_APPLICABLE, "is not applicable here", "", wanted)
+    path = tuple(str(key) for key in entry.get(list, "reading") or [])
+    if path == ("host", "cmdline"):
+        return _words(name, wanted, entry, state)
+    seen = state.at(*path).raw() if path else Unmeasured("the setting names no reading")
+    if isinstance(seen, Unmeasured):
+        return _unread(name, wanted, seen)
+    if seen is None and entry.at("may_lack").raw() is True:
+        told = "is nothing this kernel has"
+        return Effect(name, Standing.NOT_APPLICABLE, told, "none", wanted)
+    return _compared(name, wanted, path[-1], seen)
+
+
+def _compared(name: str, wanted: str, key: str, seen: object) -> Effect:
+    if key == "governors" and isinstance(seen, Mapping):
+        right, read = set(seen) == {wanted}, ", ".join(f"{n} CPUs {w}" for w, n in seen.items())
+    elif key == "swaps" and isinstance(seen, list):
+        right, read = (wanted == "on") is bool(seen), f"on ({', '.join(map(str, seen))})"
+        read = read if seen else "off"
+    else:
+        read = "not there" if seen is None else plain(seen)
+        read = "unlimited" if wanted == "unlimited" and read in _UNLIMITED else read
+        right = read == wanted
+    where = f" ({key})" if "." in key else ""
+    told = f"is {read}" + ("" if right else f", not {wanted}{where}")
+    standing = Standing.RIGHT if right else Standing.WRONG
+    return Effect(name, standing, told, f"{key} = {read}", wanted)
+
+
+def plain(value: object) -> str:
+    """A reading as text in one spelling: blanks are one space, a module's Y is 1."""
+    words = " ".join(str(value).split())
+    return _FLAGS.get(words, words)
+
+
+def _unread(name: str, wanted: str, reason: Unmeasured) -> Effect:
+    told = f"could not be read: {reason.reason}"
+    return Effect(name, Standing.UNREAD, told, reason.reason, wanted)
+
+
+def _words(name: str, wanted: str, entry: View, state: StateView) -> Effect:
+    """A setting that is words of the kernel command line."""
+    cmdline = state.text("host", "cmdline")
+    by_cpu = entry.get(dict, "words") or {}
+    if not all(isinstance(text, str) for text in by_cpu.values()):
+        raise Unexpected(f"settings: {name}: its words must be texts")
+    words = words_for(by_cpu, state)
+    if isinstance(cmdline, Unmeasured):
+        return _unread(name, wanted, cmdline)
+    if isinstance(words, Unmeasured):
+        return _unread(name, wanted, words)
+    fault = missing(words, cmdline) or contradiction(words, cmdline)
+    if fault:
+        told = f"is not in force: the kernel command line {fault}"
+        return Effect(name, Standing.WRONG, told, fault, " ".join(words))
+    return Effect(name, Standing.RIGHT, f"is {wanted}", " ".join(words), " ".join(words))
+
+
+def words_for(by_cpu: Mapping[str, str], state: StateView) -> list[str] | Unmeasured:
+    """The words for this node's CPU; Unmeasured where they depend on one that is not known."""
+    words = by_cpu.get("all", "").split()
+    for kind in (kind for kind in by_cpu if kind != "all"):
+        applies = applicable(kind, state)
+        if isinstance(applies, Unmeasured):
+            return applies
+        words += by_cpu[kind].split() if applies else []
+    return words
+
+
+def missing(words: list[str], cmdline: str) -> str:
+    """`lacks x=1`, or nothing when every word is there."""
+    there = {part for word in cmdline.split() for part in _parts(word)}
+    lacking = [word for word in words if not set(_parts(word)) <= there]
+    return f"lacks {' '.join(lacking)}" if lacking else ""
+
+
+def contradiction(words: list[str], cmdline: str) -> str:
+    """`also has x=2`, or nothing when no word says otherwise."""
+    wanted = [part for word in words for part in _parts(word) if "=" in part]
+    keys = {part.rpartition("=")[0] for part in wanted}
+    there = [part for word in cmdline.split() for part in _parts(word)]
+    others = [part for part in there if part.rpartition("=")[0] in keys and part not in wanted]
+    return f"also has {' '.join(others)}" if others else ""
+
+
+def _parts(word: str) -> list[str]:
+    """A word as settings of their own: "pci=noaer,realloc" is pci=noaer and pci=realloc=on."""
+    key, equals, value = word.partition("=")
+    if key != _ADDS_UP or not equals:
+        return [word]
+    parts = [part if "=" in part else f"{part}=on" for part in value.split(",") if part]
+    return [f"{key}={part}" for part in parts]
+
+
+def applicable(condition: str, state: StateView) -> bool | Unmeasured:
+    """Whether a setting means anything on this node."""
+    if condition == "always":
+        return True
+    if condition in VENDORS:
+        vendor = state.at("cpus", "vendor").raw()
+        return vendor if isinstance(vendor, Unmeasured) else vendor == VENDORS[condition]
+    if condition == "cpufreq":
+        governors = state.get(dict, "kernel", "governors")
+        return governors if isinstance(governors, Unmeasured) else bool(governors)
+    if condition == "limits":
+        return state.flag("kernel", "raises_limits")
+    if condition == "acs":
+        return _acs(state)
+    return Unmeasured(f"nobody knows when {condition!r} is")
+
+
+def _acs(state: StateView) -> bool | Unmeasured:
+    """Whether a bridge above a GPU has ACS; one that cannot be read may have it."""
+    gpus = state.items("pci", "gpus")
+    if isinstance(gpus, Unmeasured):
+        return gpus
+    return any(not bridge.is_null("acs") for gpu in gpus for bridge in gpu.items("bridges") or [])
+
+
+def redirects(state: StateView) -> bool:
+    """Whether a bridge above a GPU is known to send peers through the root."""
+    gpus = state.items("pci", "gpus") or []
+    return any(b.at("acs").raw() is True for gpu in gpus for b in gpu.items("bridges") or [])

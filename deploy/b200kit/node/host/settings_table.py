@@ -1,0 +1,142 @@
+"""Settings of the operating system: the table, what an inventory makes of it, what is expected.
+
+Pure. The table is b200kit/catalog/settings.yaml, read by b200kit/catalog/load.py; its keys are
+explained there. An inventory overrides defaults by name; None means that a setting is neither set
+nor judged.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, fields
+from typing import Any
+
+SCHEMA = "b200kit/settings/1"
+KINDS = ("measured", "quoted", "inferred")
+APPLIES = ("always", "intel", "amd", "cpufreq", "acs", "limits")
+MEANS = ("sysctl", "cmdline", "tmpfiles", "modprobe", "limit", "swap", "unit")
+# What a kernel may simply not have; an option of a module that is not there is a fault.
+MAY_LACK = ("sysctl", "tmpfiles")
+
+Value = str | int
+Overrides = Iterable[tuple[str, object]]
+
+
+class TableError(ValueError):
+    """The table cannot be used; the text says which entry and why."""
+
+
+@dataclass(frozen=True)
+class Setting:
+    """One entry of the table; `default` None is a setting that is only there to be asked for."""
+
+    name: str
+    what: str
+    why: str
+    source: str
+    date: str
+    kind: str
+    applies: str
+    default: Value | None
+    values: Any
+    reading: tuple[str, ...]
+    means: Mapping[str, Any]
+    judged_by: str | None = None
+
+    def allows(self, value: object) -> bool:
+        """Whether an inventory may ask for a value; True is no 1."""
+        if isinstance(value, bool):
+            return False
+        if isinstance(self.values, list):
+            return value in self.values
+        within = isinstance(value, int) and self.values["from"] <= value <= self.values["to"]
+        return within or value in self.values.get("or", [])
+
+    @property
+    def allowed(self) -> str:
+        """The allowed values, as a person reads them."""
+        if isinstance(self.values, list):
+            return ", ".join(map(str, self.values))
+        more = "".join(f", {word}" for word in self.values.get("or", []))
+        return f"{self.values['from']} to {self.values['to']}{more}"
+
+
+def table(document: Any) -> dict[str, Setting]:
+    """Every setting by name; raises TableError for what is missing, unknown or contradictory."""
+    if not isinstance(document, dict) or document.get("schema") != SCHEMA:
+        raise TableError(f"schema must be {SCHEMA}")
+    found = {name: _setting(name, entry) for name, entry in document["settings"].items()}
+    for name, setting in found.items():
+        for problem in _odd(setting):
+            raise TableError(f"{name}: {problem}")
+    return found
+
+
+def _setting(name: str, entry: Any) -> Setting:
+    known = {item.name for item in fields(Setting)} - {"name"}
+    if not isinstance(entry, dict) or set(entry) - known:
+        raise TableError(f"{name}: its keys must be among {', '.join(sorted(known))}")
+    missing = known - {"judged_by"} - set(entry)
+    if missing:
+        raise TableError(f"{name}: it lacks {', '.join(sorted(missing))}")
+    return Setting(name=name, **{**entry, "reading": tuple(entry["reading"])})
+
+
+def _odd(setting: Setting) -> Iterator[str]:
+    """What cannot be in an entry that has all its keys."""
+    for key in ("what", "why", "source", "date"):
+        if not str(getattr(setting, key) or "").strip():
+            yield f"{key} is empty"
+    if setting.kind not in KINDS:
+        yield f"kind must be one of {', '.join(KINDS)}"
+    if setting.applies not in APPLIES:
+        yield f"applies must be one of {', '.join(APPLIES)}"
+    if setting.default is not None and not setting.allows(setting.default):
+        yield f"its default {setting.default!r} is not allowed"
+    if not setting.means or set(setting.means) - set(MEANS):
+        yield f"means must be among {', '.join(MEANS)}"
+    for means in ("cmdline", "modprobe"):
+        if means in setting.means and list(setting.means[means]) != setting.values:
+            yield f"{means} must say something for each of {setting.allowed}"
+
+
+def chosen(known: Mapping[str, Setting], overrides: Overrides) -> dict[str, Value]:
+    """Setting to value, for those that are managed."""
+    given = dict(overrides)
+    values = {name: given.get(name, setting.default) for name, setting in known.items()}
+    return {name: value for name, value in values.items() if isinstance(value, str | int)}
+
+
+def expected(known: Mapping[str, Setting], overrides: Overrides) -> dict[str, dict[str, Any]]:
+    """The expectation's section `settings`: all that a node needs to judge without the table."""
+    return {name: _expected(known[name], value) for name, value in chosen(known, overrides).items()}
+
+
+def _expected(setting: Setting, value: Value) -> dict[str, Any]:
+    entry: dict[str, Any] = {
+        "wanted": value,
+        "what": setting.what,
+        "source": f"settings.yaml: {setting.source}",
+        "applies": setting.applies,
+        "reading": list(setting.reading),
+        "may_lack": any(means in setting.means for means in MAY_LACK),
+        "judged_by": setting.judged_by,
+    }
+    if setting.reading == ("host", "cmdline"):
+        entry["words"] = dict(setting.means["cmdline"][value])
+    return entry
+
+
+def asked(settings: object) -> dict[str, list[str]]:
+    """What must be asked of a node to judge an expectation's settings, by key of the request.
+
+    Odd entries ask for nothing here; the check says what is wrong with them.
+    """
+    entries = settings.values() if isinstance(settings, Mapping) else ()
+    readings = [entry.get("reading") for entry in entries if isinstance(entry, Mapping)]
+    paths = [path for path in readings if isinstance(path, list) and len(path) == 3]
+    keys = {str(path[1]) for path in paths} & {"sysctls", "module_parameters"}
+    return {
+        key: sorted(str(path[2]) for path in paths if path[:2] == ["kernel", key])
+        for key in sorted(keys)
+    }

@@ -1,0 +1,94 @@
+"""A volley: the measured requests over one path, and the few before them that do not count."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass, field, replace
+
+from b200kit.node.client.arrivals import Arrival
+from b200kit.node.client.chat import Answer, ChatRequest, Endpoint, chat
+from b200kit.node.client.client_health import Watch
+from b200kit.node.client.formulas import Run
+from b200kit.node.client.http import Deadlines
+from b200kit.node.client.prompts import Scale, prompt
+
+DEADLINES = Deadlines(connect=5, idle=30, total=120)
+UNCOUNTED = 2
+
+
+@dataclass(frozen=True)
+class Volley:
+    """What is sent: every request has its own prompt, and the cache salt of the run.
+
+    scale: how this model counts words, from the canary. seed: of arrivals and prompts; arrivals:
+    which of the arrivals of that seed.
+    """
+
+    model: str
+    input_tokens: int
+    output_tokens: int
+    arrival: Arrival
+    seed: int
+    salt: str
+    scale: Scale = field(default_factory=Scale)
+    arrivals: int = 0
+
+    async def settle(self, endpoint: Endpoint, name: str) -> None:
+        """A few requests that count nowhere: the first ones over a path may find it cold."""
+        for number in range(UNCOUNTED):
+            await chat(endpoint, self._request(f"{name}/first", number), DEADLINES)
+
+    async def fire(self, endpoint: Endpoint, name: str, requests: int, watch: Watch) -> Run:
+        """The measured requests; the client is watched while they are under way."""
+        return (await self.fire_at({name: endpoint}, requests, watch))[name]
+
+    async def fire_at(
+        self, endpoints: Mapping[str, Endpoint], requests: int, watch: Watch
+    ) -> dict[str, Run]:
+        """The same at several at once, so many requests to each at its own share of the rate."""
+        shares = [self._share(number, len(endpoints)) for number in range(len(endpoints))]
+        pairs = zip(shares, endpoints.items(), strict=True)
+        sending = [share._sending(endpoint, name, requests) for share, (name, endpoint) in pairs]
+        async with watch.running():
+            found = await asyncio.gather(*(send() for send in sending))
+        # Decoding comes after: while requests are under way the client only stamps and stores.
+        runs = [Run(tuple(answer.record() for answer in answers)) for answers in found]
+        return dict(zip(endpoints, runs, strict=True))
+
+    def _share(self, number: int, of: int) -> Volley:
+        """One of several volleys that make up this one's rate; each has arrivals of its own."""
+        rate = self.arrival.rate
+        arrival = replace(self.arrival, rate=rate / of if rate else rate)
+        return replace(self, arrival=arrival, arrivals=self.arrivals + number)
+
+    def _sending(
+        self, endpoint: Endpoint, name: str, requests: int
+    ) -> Callable[[], Awaitable[list[Answer]]]:
+        """What sends the requests, which are made by now."""
+        made = [self._request(name, number) for number in range(requests)]
+        return lambda: self.arrival.run(
+            requests,
+            self.seed + self.arrivals,
+            lambda number, due: chat(endpoint, made[number], DEADLINES, due),
+        )
+
+    def _request(self, name: str, number: int) -> ChatRequest:
+        words = self.scale.words(self.input_tokens)
+        text = prompt(words, f"{self.seed}/{name}", number)
+        return ChatRequest(self.model, text, self.output_tokens, salt=self.salt)
+
+    def conditions(self) -> dict[str, object]:
+        """What was asked for, in the words of the smoke document."""
+        return {
+            "seed": self.seed,
+            "cache_salt": self.salt,
+            "arrival": str(self.arrival),
+            "isl_requested": self.input_tokens,
+            "osl_requested": self.output_tokens,
+            "prompts": "own word list, distinct by seed; no prefix shared",
+            "sampling": {"temperature": 0, "ignore_eos": True},
+            "template_tokens": round(self.scale.overhead, 1),
+            "warmups": UNCOUNTED,
+            "connection": "one a request, set-up counted",
+        }

@@ -1,0 +1,211 @@
+"""`measure`: the smoke test. Canary, then latency through the gateway and direct, as one document.
+
+Prints JSON "b200kit/smoke/1" (docs/latency.md) on stdout, whatever happens; exit 0 when the
+verdict is "pass", 1 for "fail", 2 for "invalid" or a configuration that cannot be used.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import dataclasses
+import json
+import secrets
+import sys
+import time
+from datetime import datetime, timezone
+from pathlib import Path
+
+from b200kit.node.client import client_health, engine_metrics
+from b200kit.node.client.arrivals import Arrival
+from b200kit.node.client.chat import Endpoint
+from b200kit.node.client.correctness import Canary, check, version
+from b200kit.node.client.formulas import Run
+from b200kit.node.client.prompts import Scale
+from b200kit.node.client.serving_config import ConfigError, Serving, SmokePlan, load
+from b200kit.node.client.smoke_verdict import ClientLimits
+from b200kit.node.latency import document as smoke_document
+from b200kit.node.latency import gateway_cpu_wait as gateway_wait
+from b200kit.node.latency.document import Found
+from b200kit.node.latency.gpu_watch import GpuWatch
+from b200kit.node.latency.load_run import Volley
+from b200kit.node.lib.readings import unmeasured
+from b200kit.node.serving import processes
+
+NO_LOAD = "no load was sent"
+
+
+@dataclasses.dataclass
+class Smoke:
+    """One smoke test under way: what is asked, and what has come of it so far."""
+
+    serving: Serving
+    seed: int
+    salt: str
+    watch: client_health.Watch
+    canary: Canary | None = None
+    paths: dict[str, Run] = dataclasses.field(default_factory=dict)
+    delta: engine_metrics.Delta = dataclasses.field(
+        default_factory=lambda: engine_metrics.Delta({}, {}, NO_LOAD)
+    )
+    affinity: str = ""
+    engine_version: str | None = None
+    gpus: object = dataclasses.field(default_factory=lambda: unmeasured(NO_LOAD))
+    compiled: object = dataclasses.field(default_factory=lambda: unmeasured(NO_LOAD))
+    gateway_wait: object = dataclasses.field(default_factory=lambda: unmeasured(NO_LOAD))
+
+    @property
+    def plan(self) -> SmokePlan:
+        """The load that is asked for."""
+        return self.serving.smoke
+
+    @property
+    def volley(self) -> Volley:
+        """The same load for every path."""
+        plan, scale = self.plan, self.canary.scale if self.canary else Scale()
+        return Volley(
+            self.serving.model,
+            plan.input_tokens,
+            plan.output_tokens,
+            Arrival(plan.rate),
+            self.seed,
+            self.salt,
+            scale,
+        )
+
+    @property
+    def replicas(self) -> list[Endpoint]:
+        """The replicas, addressed directly."""
+        return [self.serving.endpoint(replica.url) for replica in self.serving.replicas]
+
+    async def run(self) -> None:
+        """Canary, then the load while the GPUs are watched; stops after a canary that failed."""
+        gateway = self.serving.endpoint(self.serving.gateway)
+        # NVML takes its time to begin: meanwhile the canary.
+        with GpuWatch() as gpus:
+            self.canary = await check(
+                gateway, self.serving.model, self.salt, self.serving.max_model_len
+            )
+            if self.canary.problems:
+                return
+            self.engine_version = await version(self.replicas[0]) if self.replicas else None
+            for name, endpoint in {"gateway": gateway, **self._directly()}.items():
+                await self.volley.settle(endpoint, name)
+            before = processes.compiled(self.units)
+            gpus.begin()
+            await self._load(gateway)
+            self.gpus = gpus.end()
+            self.compiled = processes.grown(before, processes.compiled(self.units))
+
+    async def _load(self, gateway: Endpoint) -> None:
+        """Through the gateway, then at all replicas at once: each meets the same load as before."""
+        plan, volley = self.plan, self.volley
+        before, waited = await self._scrape(), gateway_wait.delays_ms()
+        start = time.perf_counter()
+        self.paths["gateway"] = await volley.fire(gateway, "gateway", plan.requests, self.watch)
+        wall_ms = (time.perf_counter() - start) * 1000
+        self.gateway_wait = gateway_wait.share(waited, gateway_wait.delays_ms(), wall_ms)
+        self.delta = engine_metrics.Delta.over(before, await self._scrape())
+        self.paths |= await volley.fire_at(self._directly(), plan.direct_requests, self.watch)
+
+    def _directly(self) -> dict[str, Endpoint]:
+        pairs = zip(self.serving.replicas, self.replicas, strict=True)
+        return {f"direct-{replica.index}": endpoint for replica, endpoint in pairs}
+
+    @property
+    def units(self) -> list[str]:
+        """The replicas' units."""
+        return [replica.unit for replica in self.serving.replicas]
+
+    async def _scrape(self) -> list[engine_metrics.Sample | str]:
+        return [await engine_metrics.scrape(endpoint) for endpoint in self.replicas]
+
+    def document(self) -> dict[str, object]:
+        """The whole smoke document."""
+        return smoke_document.document(
+            Found(
+                taken_at=datetime.now(timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ"),
+                paths=self.paths,
+                objective=self.plan.objective,
+                health=self.watch.health(),
+                limits=ClientLimits(loop_lag_ms=self.plan.loop_lag_ms),
+                canary=self.canary.problems if self.canary else ("the canary did not run",),
+                server={
+                    **self.delta.document(),
+                    "jit_warnings": self.compiled,
+                    "gateway_run_delay_share": self.gateway_wait,
+                },
+                gateway_limit_ms=self.plan.gateway_limit_ms,
+                request_rate=self.plan.rate,
+                cpus=self.affinity,
+                conditions=self.conditions(),
+                gpus=self.gpus,
+                low_load=True,
+            )
+        )
+
+    def conditions(self) -> dict[str, object]:
+        """What a reader must know to repeat or to doubt the numbers."""
+        serving, plan = self.serving, self.plan
+        return {
+            "model": serving.model,
+            "engine": serving.engine,
+            "engine_version": self.engine_version,
+            "stand_in": serving.stand_in,
+            **self.volley.conditions(),
+            "direct_requests": plan.direct_requests,
+            "replicas": len(serving.replicas),
+            "max_num_seqs": serving.max_num_seqs,
+            "max_model_len": serving.max_model_len,
+            "max_num_batched_tokens": serving.max_num_batched_tokens,
+            "objective": dataclasses.asdict(plan.objective),
+            "same_text": self.canary.same_text if self.canary else None,
+            "server_ages_s": processes.ages_s(self.units),
+            "libraries": processes.libraries(self.units),
+        }
+
+
+def _options(args: list[str]) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="measure", description=__doc__)
+    parser.add_argument("--config", type=Path, required=True)
+    parser.add_argument("--requests", type=int)
+    parser.add_argument("--rate", type=float)
+    parser.add_argument("--input-tokens", type=int)
+    parser.add_argument("--output-tokens", type=int)
+    parser.add_argument("--direct-requests", type=int)
+    parser.add_argument("--seed", type=int, help="default: a new one each run, disclosed")
+    return parser.parse_args(args)
+
+
+def _with(serving: Serving, options: argparse.Namespace) -> Serving:
+    """The configuration with what the command line overrides. Raises ConfigError."""
+    names = ("requests", "rate", "input_tokens", "output_tokens", "direct_requests")
+    given = {name: getattr(options, name) for name in names if getattr(options, name) is not None}
+    for name, value in given.items():
+        if value <= 0:
+            raise ConfigError(f"--{name.replace('_', '-')} must be above 0, not {value}")
+    plan = dataclasses.replace(serving.smoke, **given)
+    if plan.input_tokens + plan.output_tokens > serving.max_model_len:
+        raise ConfigError(
+            f"{plan.input_tokens} input and {plan.output_tokens} output tokens exceed"
+            f" max_model_len {serving.max_model_len}"
+        )
+    return dataclasses.replace(serving, smoke=plan)
+
+
+def main(args: list[str]) -> int:
+    """`measure --config FILE [--requests N --rate R --input-tokens I --output-tokens O]`."""
+    options = _options(args)
+    try:
+        serving = _with(load(options.config), options)
+        affinity = client_health.pin(serving.client_cpus)
+    except (ConfigError, ValueError) as error:
+        print(error, file=sys.stderr)
+        return 2
+    seed = secrets.randbelow(1 << 31) if options.seed is None else options.seed
+    watch = client_health.Watch(client_health.claim_realtime())
+    run = Smoke(serving, seed, f"smoke-{secrets.token_hex(6)}", watch, affinity=affinity)
+    asyncio.run(run.run())
+    document = run.document()
+    print(json.dumps(document))
+    return {"pass": 0, "fail": 1}.get(str(document["verdict"]), 2)

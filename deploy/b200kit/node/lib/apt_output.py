@@ -1,0 +1,121 @@
+"""Why apt or dpkg stopped, from what they printed, and what they said they would do. Pure."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+PREFIX = "b200kit: "
+"""Begins a line of ours in a log; b200kit/node/lib/error_line.py prefers it and takes it off."""
+
+# dkms prints these two lines (dkms 3.0, `die 10`); an older dkms has no architecture after it.
+_DKMS_FAILED = re.compile(r"Bad return status for module build on kernel: (\S+)")
+_DKMS_LOG = re.compile(r"Consult (/\S+/dkms/([\w-]+)/([^/\s]+)/\S*make\.log)")
+_DKMS_SKIPPED = re.compile(r"kernel headers for (?:this )?kernel\s?(\S*).* (?:do|does) not seem")
+_NO_ROOM = re.compile(r"No space left on device|enough free space in")
+_PATH = re.compile(r"(?<![.\w])(/[\w./+~-]*\w)")
+_LOCKED = re.compile(
+    r"Could not get lock|lock was locked by another process|Unable to (?:acquire|lock)"
+)
+_SCRIPT = re.compile(
+    r"installed (\S+) package (\S+) script subprocess returned error exit status|"
+    r"^dpkg: error processing package (\S+) \(--configure\)"
+)
+_UNMET = re.compile(r"dependency problems prevent configuration of ([\w.+-]+)")
+_TELLS = re.compile(r"(?i)\b(fatal )?error\b|No rule to make|\*\*\*|undefined")
+_SIZE = re.compile(r"([\d,.]+) (B|kB|MB|GB|TB)")
+# The second form of each is that of apt 3, where it is told to print it.
+_DOWNLOAD = re.compile(r"Need to get |\s*Download size: ")
+_NEEDED = re.compile(r"After this operation, .* additional |\s*Space needed: ")
+_UNITS = {"B": 1, "kB": 10**3, "MB": 10**6, "GB": 10**9, "TB": 10**12}
+
+
+@dataclass(frozen=True)
+class DkmsFailure:
+    """A module build that failed."""
+
+    kernel: str
+    log: str | None = None
+    module: str = "the module"
+    version: str = ""
+
+    def told(self, make_log: Sequence[str]) -> str:
+        """One line: kernel, what the compiler said, where, and what to do."""
+        what = f"DKMS could not build {self.module} {self.version}".rstrip()
+        where = f" ({self.log})" if self.log else ""
+        return (
+            f"{what} for kernel {self.kernel}: {build_error(make_log)}{where}; "
+            "mend the build (headers, compiler) or take another driver version, then run again"
+        )
+
+
+def dkms_failure(lines: Sequence[str]) -> DkmsFailure | None:
+    """The last failed build of a log."""
+    failed = [match[1] for line in lines if (match := _DKMS_FAILED.search(line))]
+    if not failed:
+        return None
+    logs = [match for line in lines if (match := _DKMS_LOG.search(line))]
+    if not logs:
+        return DkmsFailure(failed[-1])
+    return DkmsFailure(failed[-1], logs[-1][1], logs[-1][2], logs[-1][3])
+
+
+def build_error(make_log: Sequence[str]) -> str:
+    """The first line of a build's log that is an error, else its last; "its log says nothing"."""
+    lines = [" ".join(line.split()) for line in make_log if line.strip()]
+    telling = next((line for line in lines if _TELLS.search(line)), lines[-1] if lines else "")
+    return telling[:160] or "its log says nothing"
+
+
+def no_room(lines: Sequence[str]) -> tuple[str, str | None] | None:
+    """The line that says a file system is full, and a path on it if the line names one."""
+    for line in lines:
+        if _NO_ROOM.search(line):
+            path = _PATH.search(line)
+            return " ".join(line.split())[:200], path[1] if path else None
+    return None
+
+
+def is_locked(lines: Sequence[str]) -> bool:
+    """Whether another process held a lock."""
+    return any(_LOCKED.search(line) for line in lines)
+
+
+def unconfigured(lines: Sequence[str]) -> tuple[str, str] | None:
+    """The first package whose script failed or lacks what it depends on, and what was said."""
+    for number, line in enumerate(lines):
+        unmet = _UNMET.search(line)
+        if unmet:
+            said = lines[number + 1].strip() if number + 1 < len(lines) else line
+            return unmet[1], said
+        if match := _SCRIPT.search(line):
+            before = [told.strip() for told in lines[:number] if told.strip()]
+            own = [told for told in before if not told.startswith(("dpkg:", "Setting up"))]
+            return match[1] or match[3], own[-1] if own else line.strip()
+    return None
+
+
+def sizes(lines: Iterable[str]) -> tuple[int, int]:
+    """Bytes that apt would download and that its packages would take more, in this order."""
+    download = installed = 0
+    for line in lines:
+        found = _SIZE.search(line)
+        if not found:
+            continue
+        number = round(float(found[1].replace(",", "")) * _UNITS[found[2]])
+        if _DOWNLOAD.match(line):
+            download = number
+        elif _NEEDED.match(line):
+            installed = number
+    return download, installed
+
+
+def steps(simulation: Iterable[str]) -> dict[str, list[str]]:
+    """What `apt-get -s` would do: packages by "Inst", "Conf" and "Remv"."""
+    found: dict[str, list[str]] = {"Inst": [], "Conf": [], "Remv": []}
+    for line in simulation:
+        verb, _, rest = line.partition(" ")
+        if verb in found and rest:
+            found[verb].append(rest.split()[0].partition(":")[0])
+    return found

@@ -1,0 +1,61 @@
+"""The one line of a failed command's output that says why it failed. Pure."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+
+from b200kit.node.lib.apt_output import PREFIX
+
+# Most telling first: what our own program says, then what apt, dpkg, pip, systemd and the kernel
+# print when it truly went wrong.
+_TELLING = (
+    re.compile(r"^b200kit: "),
+    re.compile(r"No space left on device", re.IGNORECASE),
+    re.compile(r"NO_PUBKEY|not signed|EXPKEYSIG|BADSIG|is not valid yet|Release file .* expired"),
+    re.compile(
+        r"Unable to locate package|has no installation candidate|"
+        r"Version '.*' for '.*' was not found"
+    ),
+    re.compile(
+        r"Could not (connect|resolve)|No route to host|Connection (refused|timed out)|"
+        r"Failed to fetch"
+    ),
+    re.compile(r"^E: "),
+    re.compile(r"^ERROR: "),
+    re.compile(r"^dpkg: error"),
+)
+_MAX = 300
+
+
+def cause(lines: Sequence[str]) -> str:
+    """The most telling line, else the last that is not empty; cut to 300 characters."""
+    cleaned = [line.strip() for line in lines if line.strip()]
+    for pattern in _TELLING:
+        found = [line for line in cleaned if pattern.search(line)]
+        if found:
+            # Of lines that say the same, the one that says where: apt tells an address but once.
+            named = next((line for line in found if "://" in line), found[0])
+            return _short(named.removeprefix(PREFIX))
+    return _short(cleaned[-1]) if cleaned else "it printed nothing"
+
+
+# What systemd itself writes about a unit.
+_ABOUT = re.compile(r"^\S+\.(service|target): |^(Start|Stopp?)(ed|ing) |^Failed to start ")
+# What the warm-up hook says, unless it only saw that the engine was gone.
+_NOT_WARM = re.compile(r"replica \d+ is not warm: (?!the main process).*")
+# A raised exception, less those that only point at another one.
+_RAISED = re.compile(r"(?<![\w`])\w*(Error|Exception): (?!.*root cause above)\S.*")
+
+
+def unit_cause(lines: Sequence[str]) -> str:
+    """Why a unit failed, from its journal: what its hook or else an exception says."""
+    own = [line.strip() for line in lines if line.strip() and not _ABOUT.search(line)]
+    hook = [line for line in own if _NOT_WARM.match(line)]
+    raised = [match[0] for line in own if "WARNING" not in line and (match := _RAISED.search(line))]
+    return _short((hook or raised or own or ["nothing"])[-1])
+
+
+def _short(line: str) -> str:
+    line = re.sub(r"\s+", " ", line)
+    return line if len(line) <= _MAX else line[: _MAX - 1] + "…"

@@ -1,0 +1,116 @@
+"""Managed files: digests, owners and modes; secrets only as a keyed digest that reveals nothing."""
+
+from __future__ import annotations
+
+import grp
+import hashlib
+import hmac
+import json
+import os
+import pwd
+import stat
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from b200kit.node.lib.readings import attempt, unmeasured
+
+STATE_DIRECTORY = Path("/var/lib/b200kit")
+
+
+def observed(path: str, digest: Callable[[bytes], dict[str, str]]) -> Any:
+    """A file's digest, mode and owner; its target when it is a link; null when it is not there.
+
+    A directory has mode and owner only.
+    """
+    try:
+        status = os.lstat(path)
+    except FileNotFoundError:
+        return None
+    if stat.S_ISLNK(status.st_mode):
+        return {"link": os.readlink(path)}
+    permissions: dict[str, Any] = {
+        "mode": f"{stat.S_IMODE(status.st_mode):04o}",
+        "owner": owner(status),
+    }
+    if stat.S_ISDIR(status.st_mode):
+        return {"directory": True, **permissions}
+    if not stat.S_ISREG(status.st_mode):
+        return unmeasured("it is neither a file nor a directory")
+    return {**digest(Path(path).read_bytes()), **permissions}
+
+
+def owner(status: os.stat_result) -> str:
+    """user:group by name, by number where there is no name."""
+    user, group = str(status.st_uid), str(status.st_gid)
+    try:
+        user = pwd.getpwuid(status.st_uid).pw_name
+        group = grp.getgrgid(status.st_gid).gr_name
+    except KeyError:
+        pass
+    return f"{user}:{group}"
+
+
+def sha256(content: bytes) -> dict[str, str]:
+    """Plain digest."""
+    return {"sha256": hashlib.sha256(content).hexdigest()}
+
+
+def keyed(nonce: str) -> Callable[[bytes], dict[str, str]]:
+    """Digest keyed by a nonce of this one run, so that it can be compared but not looked up."""
+    key = bytes.fromhex(nonce)
+    return lambda content: {"hmac": hmac.new(key, content, hashlib.sha256).hexdigest()}
+
+
+def observe_secret(path: str, nonce: str) -> Any:
+    """A secret file's reading; a nonce that is no hexadecimal raises ValueError."""
+    return observed(path, keyed(nonce))
+
+
+def files(paths: list[str], secrets: dict[str, str]) -> dict[str, Any]:
+    """Readings of plain files and of secret files by path."""
+    plain = {path: attempt(partial(observed, path, sha256)) for path in paths}
+    hidden = {
+        path: attempt(partial(observe_secret, path, nonce)) for path, nonce in secrets.items()
+    }
+    return {**plain, **hidden}
+
+
+def notes(directory: Path = STATE_DIRECTORY) -> dict[str, Any]:
+    """What earlier runs left: results, what is remembered of the node, warm-ups, the watchdog."""
+    warm = sorted(directory.glob("warm-*.json"))
+    canary = sorted(directory.glob("canary/vllm*.json"))
+    return {
+        "smoke": attempt(lambda: note(directory / "smoke.json")),
+        "verdict": attempt(lambda: note(directory / "verdict.json")),
+        "passport": attempt(lambda: note(directory / "passport.json")),
+        "bandwidth": attempt(lambda: note(directory / "bandwidth.json")),
+        "packages": attempt(lambda: note(directory / "packages.json")),
+        "reboot": attempt(lambda: note(directory / "reboot.json")),
+        "marked": attempt(lambda: note(directory / "marked.json")),
+        "quarantine": attempt(lambda: note(directory / "quarantine.json")),
+        "canary": {p.stem[len("vllm") :]: attempt(partial(note, p)) for p in canary},
+        "warm": {p.stem.removeprefix("warm-"): attempt(partial(note, p)) for p in warm},
+    }
+
+
+def note(path: Path) -> Any:
+    """Parsed content, null when the file is not there; raises ValueError when it is no JSON."""
+    try:
+        return json.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        return None
+
+
+def write_atomically(path: Path, content: str, mode: int = 0o644) -> None:
+    """Put a whole file in place or leave the old one."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    fresh = path.with_name(f".{path.name}.{os.getpid()}")
+    fresh.unlink(missing_ok=True)
+    descriptor = os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode)
+    with os.fdopen(descriptor, "w", encoding="utf-8") as handle:
+        handle.write(content)
+        handle.flush()
+        os.fsync(handle.fileno())
+    fresh.replace(path)

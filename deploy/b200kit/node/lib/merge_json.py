@@ -1,0 +1,118 @@
+"""`merge-json`: set a few keys of a JSON file that belongs to somebody else, and leave the rest.
+
+Document on stdin: {"path", "set": {...}, "extend": {key: [entries]}, "check": [argv] or [],
+"markers": [paths]}. "set" is merged into the file's objects; "extend" adds missing entries to lists
+that are there and adds no list. Prints {"changed": [dotted keys]}; nothing is written when that is
+empty. Exit status: 0, or 1 with one line when the file is left as it is.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import sys
+from pathlib import Path
+from typing import Any
+
+from b200kit.node.lib import user_file
+from b200kit.node.lib.user_file import Refused
+
+Object = dict[str, Any]
+
+
+def main(args: list[str]) -> int:
+    """Read the document, merge, print what changed."""
+    del args
+    document = json.load(sys.stdin)
+    try:
+        changed = merge_file(document)
+    except Refused as refused:
+        print(user_file.told(refused), file=sys.stderr)
+        return 1
+    print(json.dumps({"changed": changed}))
+    return 0
+
+
+def merge_file(document: Object) -> list[str]:
+    """Merge as the document says; the keys that changed. Raises Refused."""
+    path = Path(document["path"])
+    text = user_file.read(path)
+    content = parse(path, text or "")
+    changed = merge(content, document["set"], path)
+    changed += extend(content, document.get("extend", {}), path)
+    if changed:
+        user_file.replace(
+            path,
+            dump(content, text or ""),
+            document.get("markers", []),
+            document.get("check", []),
+        )
+    return changed
+
+
+def parse(path: Path, text: str) -> Object:
+    """The file's object; an empty file is {}, as docker takes it. Raises Refused."""
+    if not text.strip():
+        return {}
+    try:
+        content = json.loads(text, object_pairs_hook=_once, parse_constant=_no_constant)
+    except (ValueError, RecursionError) as error:
+        raise Refused(f"{path}: it is no JSON: {error}") from None
+    if not isinstance(content, dict):
+        raise Refused(f"{path}: it is {type(content).__name__}, no JSON object")
+    return content
+
+
+def _once(pairs: list[tuple[str, Any]]) -> Object:
+    found = dict(pairs)
+    if len(found) != len(pairs):
+        names = [name for name, _ in pairs]
+        twice = next(name for name in names if names.count(name) > 1)
+        raise ValueError(f"the key {twice!r} is there twice")
+    return found
+
+
+def _no_constant(word: str) -> None:
+    raise ValueError(f"{word} is no JSON")
+
+
+def merge(content: Object, wanted: Object, path: Path, above: str = "") -> list[str]:
+    """Set every leaf of *wanted* in *content*, in place; the dotted keys that changed."""
+    changed = []
+    for key, value in wanted.items():
+        name = f"{above}{key}"
+        if isinstance(value, dict):
+            inner = content.setdefault(key, {})
+            if not isinstance(inner, dict):
+                raise Refused(f"{path}: {name} is no object")
+            changed += merge(inner, value, path, f"{name}.")
+        elif key not in content or content[key] != value or type(content[key]) is not type(value):
+            content[key] = value
+            changed.append(name)
+    return changed
+
+
+def extend(content: Object, wanted: dict[str, list[Any]], path: Path) -> list[str]:
+    """Add what is missing to lists that are there; the keys that changed."""
+    changed = []
+    for key, entries in wanted.items():
+        if key not in content:
+            continue
+        if not isinstance(content[key], list):
+            raise Refused(f"{path}: {key} is no list")
+        missing = [entry for entry in entries if entry not in content[key]]
+        if missing:
+            content[key] += missing
+            changed.append(key)
+    return changed
+
+
+def dump(content: Object, before: str) -> str:
+    """JSON with the file's own indentation, four blanks where it has none."""
+    found = re.search(r"^([ \t]+)\S", before, re.MULTILINE)
+    text = json.dumps(content, indent=found[1] if found else 4, ensure_ascii=False)
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        text = json.dumps(content, indent=4)
+    return text + "\n"

@@ -1,0 +1,20 @@
+"""Where this program runs from, and how it starts one of its own commands as a child process."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+LOCATION = Path(__file__).parents[3]
+"""What Python imports the program from: the zipapp on a node, or the folder of the source tree."""
+LAUNCH = """
+import sys
+sys.path.insert(0, sys.argv.pop(1))
+from b200kit.node.cli import main
+sys.exit(main(sys.argv[1:]))
+"""
+
+
+def argv(command: str, *words: str) -> list[str]:
+    """The command line of a child that runs *command*, isolated from the caller's environment."""
+    return [sys.executable, "-I", "-c", LAUNCH, str(LOCATION), command, *words]

@@ -1,0 +1,1 @@
+"""Quarantine, the support bundle, the GPU reset recipe."""

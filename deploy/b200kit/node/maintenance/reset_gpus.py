@@ -1,0 +1,206 @@
+"""`gpu-daemons reset|restart --act ID`: the driver's daemons anew, a reset of all GPUs between.
+
+The order is the one that works in production (oracle-quickstart/oci-hpc, gpu_reset.sh): stop CDI
+refresh, DCGM, persistence daemon and fabric manager; let the display module go; no process may hold
+a GPU; `nvidia-smi -r`, which resets all of them, for NVSwitch connects them; start the fabric
+manager, the persistence daemon, DCGM and CDI refresh; wait for the fabric.
+
+What was done is noted by the act's id in /run/b200kit, which a boot forgets: repeated, the command
+goes on from there, and never resets twice. The last line is what was seen.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import re
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from datetime import datetime, timezone
+from pathlib import Path
+from typing import Any
+
+from b200kit.node import gate
+from b200kit.node.fabric import bring_up
+from b200kit.node.lib import hard_timeout
+from b200kit.node.lib.hard_timeout import last_line
+from b200kit.node.lib.managed_files import note, write_atomically
+from b200kit.node.serving.gpu_holders import process
+
+NOTES = Path("/run/b200kit")
+EXPECT = "/etc/b200kit/expect.json"
+CDI = ("nvidia-cdi-refresh.path", "nvidia-cdi-refresh.service")
+DCGM, PERSISTENCED, MANAGER = (
+    f"nvidia-{name}.service" for name in ("dcgm", "persistenced", "fabricmanager")
+)
+STOP = (*CDI, DCGM, PERSISTENCED, MANAGER)
+START = (MANAGER, PERSISTENCED, DCGM, *reversed(CDI))
+DISPLAY_MODULE = "nvidia_drm"
+"""It keeps the GPUs open for a display nobody has; loaded on images with a desktop's driver."""
+RESET_WITHIN_S = 300.0
+"""Eight B200s at once; the driver waits for each."""
+SETTLE_S = 10.0
+"""A daemon that was told to stop may close its device files a moment later."""
+_DEVICE = re.compile(r"/dev/nvidia(\d+|ctl|-uvm|-uvm-tools|-modeset|-nvswitch\d+|-caps/.+)")
+_ID = re.compile(r"[A-Za-z0-9._:-]{1,120}")
+
+
+class Refused(Exception):
+    """Why it goes no further, in one line; what was stopped runs again."""
+
+
+Done = subprocess.CompletedProcess[bytes]
+Run = Callable[..., Done]
+
+
+def execute(*argv: str, timeout: float = 120.0) -> Done:
+    """One command with its output; one that takes too long ends as any that fails."""
+    try:
+        return hard_timeout.run(argv, timeout)
+    except OSError as error:
+        return subprocess.CompletedProcess(argv, 124, b"", str(error).encode())
+
+
+@dataclass
+class Recipe:
+    """One act on one node. `kept` is its note: the step it reached and the units it stopped."""
+
+    act: str
+    run: Run = execute
+    notes: Path = NOTES
+    proc: Path = Path("/proc")
+    modules: Path = Path("/sys/module")
+    kept: dict[str, Any] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self.kept = note(self.path) or {}
+
+    @property
+    def path(self) -> Path:
+        """Where the act is noted."""
+        return self.notes / f"act-{self.act}.json"
+
+    def keep(self, step: str, **more: Any) -> None:
+        """Note how far it got, before what follows is begun."""
+        at = datetime.now(timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ")
+        self.kept = {**self.kept, **more, "step": step, "at": at}
+        write_atomically(self.path, json.dumps(self.kept))
+
+    def through(self, reset: bool, wait: Callable[[], str]) -> str:
+        """All of it, from where it was left. Raises Refused."""
+        if self.kept.get("step") == "done":
+            return str(self.kept["said"])
+        if not self.kept:
+            self.keep("begun", units=[unit for unit in STOP if self._is_used(unit)])
+        try:
+            self._stop()
+            if reset and self.kept["step"] == "begun":
+                self._let_go()
+                self._reset()
+        finally:
+            failed = self._start()
+        if failed:
+            raise Refused("; ".join(failed))
+        said = f"{self._told(reset)}; {wait()}"
+        self.keep("done", said=said)
+        return said
+
+    def _is_used(self, unit: str) -> bool:
+        """Whether a daemon is this node's: it runs, or is to run at boot."""
+        asked = (["is-active", "--quiet", unit], ["is-enabled", "--quiet", unit])
+        return any(self.run("systemctl", *words).returncode == 0 for words in asked)
+
+    def _stop(self) -> None:
+        for unit in (unit for unit in STOP if unit in self.kept["units"]):
+            done = self.run("systemctl", "stop", unit)
+            if done.returncode:
+                raise Refused(f"{unit} does not stop: {last_line(done)}")
+
+    def _start(self) -> list[str]:
+        """In order; what those say that do not start, when the others were tried, too."""
+        failed = []
+        for unit in (unit for unit in START if unit in self.kept["units"]):
+            self.run("systemctl", "reset-failed", unit)
+            done = self.run("systemctl", "start", unit)
+            failed += [f"{unit} does not start: {last_line(done)}"] if done.returncode else []
+        return failed
+
+    def _let_go(self) -> None:
+        """No display module and no process on any GPU."""
+        if (self.modules / DISPLAY_MODULE).exists():
+            done = self.run("modprobe", "-r", DISPLAY_MODULE)
+            if done.returncode:
+                raise Refused(f"{DISPLAY_MODULE} is in use, so no GPU was reset: {last_line(done)}")
+        end = time.monotonic() + SETTLE_S
+        while held := sorted(set(holders(self.proc))):
+            if time.monotonic() > end:
+                raise Refused(f"no GPU was reset, for they are in use: {'; '.join(held)}")
+            time.sleep(0.2)
+
+    def _reset(self) -> None:
+        """Noted as begun first: one that was broken off is not known to have been none."""
+        self.keep("resetting")
+        done = self.run("nvidia-smi", "-r", timeout=RESET_WITHIN_S)
+        if done.returncode:
+            self.keep("begun")
+            raise Refused(f"nvidia-smi -r: {last_line(done)}")
+        self.keep("reset")
+
+    def _told(self, reset: bool) -> str:
+        daemons = f"{len(self.kept['units'])} daemons started anew"
+        if not reset:
+            return daemons
+        known = "all GPUs reset" if self.kept["step"] == "reset" else "reset, as far as is known"
+        return f"{known}, {daemons}"
+
+
+def holders(proc: Path = Path("/proc")) -> Iterator[str]:
+    """Every process that has one of the driver's device files open: name, PID and unit."""
+    for folder in proc.glob("[0-9]*"):
+        if int(folder.name) != os.getpid() and any(_DEVICE.fullmatch(at) for at in _open(folder)):
+            yield process(int(folder.name))
+
+
+def _open(folder: Path) -> Iterator[str]:
+    """Targets of a process's descriptors; one that ends meanwhile has none."""
+    try:
+        for link in (folder / "fd").iterdir():
+            try:
+                yield os.readlink(link)
+            except FileNotFoundError:
+                continue
+    except (FileNotFoundError, ProcessLookupError):
+        return
+
+
+def fabric(end: float) -> str:
+    """Wait until all is reached or the clock is there; the verdict judges what was reached."""
+    left = max(1.0, end - time.monotonic())
+    now = bring_up.wait(gate.read_expectation(EXPECT), left)
+    return "the fabric is up" if now.state is None else f"the bring-up stands at {now.name}"
+
+
+def main(args: list[str]) -> int:
+    """`show` prints the note of an act; 1 with one line when the recipe was refused."""
+    parser = argparse.ArgumentParser(prog="gpu-daemons")
+    parser.add_argument("how", choices=("reset", "restart", "show"))
+    parser.add_argument("--act", required=True, help="the act's id, noted on the node")
+    parser.add_argument("--deadline", type=float, default=180.0, help="seconds for all of it")
+    options = parser.parse_args(args)
+    if not _ID.fullmatch(options.act):
+        parser.error("--act: letters, digits and ._:- only")
+    recipe = Recipe(options.act)
+    if options.how == "show":
+        print(json.dumps(recipe.kept))
+        return 0
+    end = time.monotonic() + options.deadline
+    try:
+        print(recipe.through(options.how == "reset", lambda: fabric(end)))
+    except (Refused, OSError) as error:
+        print(f"gpu-daemons: {error}", file=sys.stderr)
+        return 1
+    return 0

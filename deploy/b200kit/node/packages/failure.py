@@ -1,0 +1,79 @@
+"""Why an installation failed, in one line, from its log and from what it left on the node."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+from b200kit.node.facts import dpkg
+from b200kit.node.lib import apt_output
+from b200kit.node.packages.apt_ready import megabytes, nearest, room, unfinished
+
+_MOUNTS = ("/", "/usr", "/var", "/boot")
+_FULL_BYTES = 1 << 20
+_NAMED = 3
+
+
+def why(lines: list[str]) -> str:
+    """The cause of a failed installation in one line; empty when apt's own line says it best."""
+    if any(line.startswith(apt_output.PREFIX) for line in lines):
+        return ""
+    full = apt_output.no_room(lines)
+    if full:
+        return no_space(*full)
+    failure = apt_output.dkms_failure(lines)
+    if failure:
+        return failure.told(read_lines(failure.log))
+    held = dpkg.holder() if apt_output.is_locked(lines) else None
+    if held:
+        return f"{held} holds the lock of dpkg; wait for it or end it, then run again"
+    failed = apt_output.unconfigured(lines)
+    if failed:
+        return f"package {failed[0]} could not be configured: {failed[1]}"
+    said = [line for line in lines if line.startswith("E: ")]
+    return "" if any("Sub-process" not in line for line in said) else cut_short()
+
+
+def cut_short() -> str:
+    """What an installation left that ended without a word, as a killed one does; or nothing."""
+    left = sorted(unfinished().items(), key=lambda entry: entry[1][1:2] not in "FH")
+    if not left and not dpkg.interrupted():
+        return ""
+    named = [f"{name} ({state})" for name, state in left[:_NAMED]]
+    if len(left) > _NAMED:
+        named.append(f"{len(left) - _NAMED} more")
+    told = ", ".join(named) or "its journal"
+    return f"the installation was cut short; dpkg left {told}: run again to finish it"
+
+
+def no_space(line: str, path: str | None) -> str:
+    """Names the file system that is full: of the path the message has, else those that look so."""
+    full = [path for path in _MOUNTS if os.path.ismount(path) and room(path)[1] < _FULL_BYTES]
+    where = mount_point(nearest(path)) if path else ", ".join(full)
+    if not where:
+        return f"no disk space: {line}"
+    told = f" ({megabytes(room(where)[0])} in all)" if path else ""
+    return f"no disk space on {where}{told}: {line}; make room, then run again"
+
+
+def mount_point(path: str) -> str:
+    """Where the file system of a path is mounted."""
+    while not os.path.ismount(path):
+        path = os.path.dirname(path)
+    return path
+
+
+def read_lines(path: str | None) -> list[str]:
+    """Lines of a text file; [] when there is none."""
+    try:
+        return Path(path or "/nonexistent").read_text("utf-8", "replace").splitlines()
+    except OSError:
+        return []
+
+
+def main(args: list[str]) -> int:
+    """Command apt-why: print the cause of a failed installation from its log, if it is clear."""
+    said = why(read_lines(args[0] if args else None))
+    if said:
+        print(f"{apt_output.PREFIX}{said}")
+    return 0

@@ -1,0 +1,64 @@
+"""`offered TOKEN...`: asks apt what it has of packages, prints the words for `apt-get install`.
+
+Runs on the node between `apt-get update` and `apt-get install`. What is optional and lacking is
+left out and kept in a record, so that later runs know without asking; what is required and lacking
+ends the script with one line that names it and the repositories asked.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+from b200kit.node.facts.observe import now
+from b200kit.node.lib.managed_files import STATE_DIRECTORY, note, write_atomically
+from b200kit.node.lib.readings import command
+from b200kit.node.packages.candidates import choose, package, table
+from b200kit.node.state.drift import Package
+
+SCHEMA = "b200kit/packages/1"
+RECORD = STATE_DIRECTORY / "packages.json"
+
+
+def main(args: list[str], record: Path = RECORD) -> int:
+    """Print the words on one line; 0, or 1 with a line on stderr for each that is lacking."""
+    wanted = [package(token) for token in args]
+    sources = repositories()
+    policy = command(["apt-cache", "policy", *(each.name for each in wanted)])
+    choice = choose(wanted, table(policy), sources)
+    for problem in choice.problems:
+        print(f"E: {problem}", file=sys.stderr)
+    remember(wanted, choice.lacking, sources, record)
+    print(*choice.words)
+    return 1 if choice.problems else 0
+
+
+def repositories() -> list[str]:
+    """URLs of the repositories apt has on this node, as it names them."""
+    listed = command(["apt-get", "indextargets", "--format", "$(REPO_URI)"])
+    return list(dict.fromkeys(line.strip() for line in listed.splitlines() if line.strip()))
+
+
+def remember(
+    wanted: Iterable[Package], lacking: Iterable[Package], sources: list[str], path: Path
+) -> None:
+    """Renew the record's entries of what was asked; a record that cannot be read begins anew."""
+    entries = kept(path)
+    for each in wanted:
+        entries.pop(each.key, None)
+    for each in lacking:
+        entries[each.key] = {"asked": sources, "at": now()}
+    document = {"schema": SCHEMA, "lacking": entries}
+    write_atomically(path, json.dumps(document, sort_keys=True) + "\n")
+
+
+def kept(path: Path) -> dict[str, Any]:
+    """The entries of the record, none when there is no sound one."""
+    try:
+        entries = (note(path) or {}).get("lacking")
+    except (ValueError, AttributeError):
+        return {}
+    return dict(entries) if isinstance(entries, dict) else {}

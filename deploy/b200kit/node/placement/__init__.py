@@ -1,0 +1,1 @@
+"""NUMA placement: GPUs to NUMA nodes to CPUs to replicas."""

@@ -1,0 +1,83 @@
+"""Where a replica keeps what it compiles, and under which key. Pure.
+
+vLLM, torch, Triton, FlashInfer and CUDA keep compiled kernels on disk. A replica has a directory
+of its own (two that write into one race), and in it one for each key: what was compiled for
+another engine, model, shape or driver is never met again, and going back to an earlier
+configuration finds its kernels still there. The hook before each start keeps the two used last.
+
+    /var/cache/vllm/3/KEY/{vllm,triton,inductor,cuda,flashinfer,home,...}
+
+vLLM's own key has its version, its configuration, max_num_batched_tokens and max_num_seqs
+(docs.vllm.ai, design/torch_compile; quoted 2026-11). Ours has them too, so that the directory as a
+whole can be thrown away, packed and sent.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+KEEP = 2
+"""Keys kept a replica: the one in use, and the one that a roll-back goes to."""
+RECORD = ".b200kit-key.json"
+"""In each key's directory: the facts it stands for, and the mark that it is whole."""
+_DIGITS = 16
+
+
+def key(what: Mapping[str, Any]) -> str:
+    """The name of these facts' directory: 16 hexadecimal digits, the same on every node."""
+    packed = json.dumps(what, sort_keys=True, separators=(",", ":")).encode()
+    return hashlib.sha256(packed).hexdigest()[:_DIGITS]
+
+
+def environment(directory: str) -> dict[str, str]:
+    """Variables that put every known cache under *directory*, which may hold systemd's "%C".
+
+    XDG_CACHE_HOME and HOME catch the libraries that nobody knows of yet. CUDA's own limit of 1 GiB
+    would throw kernels away that the next start needs.
+    """
+    return {
+        "HOME": f"{directory}/home",
+        "XDG_CACHE_HOME": f"{directory}/cache",
+        "VLLM_CACHE_ROOT": f"{directory}/vllm",
+        "TORCHINDUCTOR_CACHE_DIR": f"{directory}/inductor",
+        "TRITON_CACHE_DIR": f"{directory}/triton",
+        "FLASHINFER_WORKSPACE_BASE": f"{directory}/flashinfer",
+        "CUDA_CACHE_PATH": f"{directory}/cuda",
+        "CUDA_CACHE_MAXSIZE": "4294967296",
+    }
+
+
+def surplus(used: Mapping[str, float], current: str, keep: int = KEEP) -> list[str]:
+    """Keys to remove: all but the current one and the *keep* - 1 others that were used last.
+
+    *used* is each key's time of last use in seconds since the epoch.
+    """
+    others = sorted((k for k in used if k != current), key=lambda k: (used[k], k), reverse=True)
+    return sorted(others[max(keep - 1, 0) :])
+
+
+def unlike(head: Mapping[str, Any], current: str, host: Mapping[str, Any]) -> str:
+    """Why a packed cache must not be unpacked here; empty when it fits exactly.
+
+    *head* is what the pack says of itself, *host* is {"arch", "os", "python"} of this node:
+    compiled launchers are of one Python and one C library.
+    """
+    if head.get("key") != current:
+        return f"it is of key {head.get('key')}, this replica's is {current}"
+    theirs = head.get("host")
+    if not isinstance(theirs, Mapping):
+        return "it does not say on what it was made"
+    other = [name for name in ("arch", "os", "python") if theirs.get(name) != host.get(name)]
+    return "; ".join(f"it is of {n} {theirs.get(n)}, this node's is {host.get(n)}" for n in other)
+
+
+def safe_names(names: Sequence[str]) -> str:
+    """The first name of a pack that would leave its directory; empty when none does."""
+    for name in names:
+        parts = name.split("/")
+        if name.startswith("/") or ".." in parts or "" in parts or "\0" in name:
+            return name or "(empty)"
+    return ""

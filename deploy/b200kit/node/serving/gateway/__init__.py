@@ -1,0 +1,1 @@
+"""The node's HAProxy: its socket, rotation, drain and rolling restart."""

@@ -1,0 +1,105 @@
+"""`rotation`: a replica leaves the gateway's rotation at its stop and comes back when it is warm.
+
+Called by the replicas' units (templates/systemd/rotation.conf.j2). "maint" is this program's own
+mark; one that somebody drained (`rotation drain vllm0`, or a node of the fleet by its name) stays
+drained until that somebody brings it back. Where no gateway runs there is no rotation to leave: a
+first start, or a boot.
+"""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from functools import partial
+
+from b200kit.node.serving.gateway import haproxy, router
+from b200kit.node.serving.gateway.haproxy import HAProxyError
+
+_USAGE = (
+    "usage: rotation list | drain NAME | ready NAME | share NAME PERCENT | out N | back N | keep | "
+    "forget | follow"
+)
+
+
+def out(name: str) -> None:
+    """No new requests, unless it is set aside already."""
+    if not haproxy.set_aside(name):
+        haproxy.set_state(name, "maint")
+
+
+def back(name: str) -> None:
+    """New requests again, if it was this program that kept them away."""
+    if haproxy.set_aside(name) == "maint":
+        haproxy.set_state(name, "ready")
+
+
+def tell() -> None:
+    """Every server: name, status, requests it is answering."""
+    for backend in dict.fromkeys(row["be_name"] for row in haproxy.states()):
+        for server in haproxy.servers(backend=backend):
+            print(f"{server.name:<12} {server.status:<12} {server.sessions} requests")
+
+
+def follow() -> None:
+    """Tell a router that has just started who is in rotation."""
+    for row in haproxy.states():
+        if row["be_name"] == haproxy.BACKEND:
+            usable = row["srv_admin_state"] == "0" and row["srv_op_state"] == "2"
+            router.tell(row["srv_name"], usable)
+
+
+def _is_warm(name: str) -> bool:
+    """Whether the unit of a replica is active, which means warm."""
+    unit = f"vllm@{name.removeprefix('vllm')}.service"
+    asked = ["systemctl", "is-active", "--quiet", unit]
+    return subprocess.run(asked, check=False, timeout=10).returncode == 0
+
+
+def put(name: str, state: str) -> None:
+    """A replica or a node of the fleet, as a person asks."""
+    haproxy.set_state(name, state, backend=_home(name))
+
+
+def give(name: str, percent: int) -> None:
+    """In rotation with a share of its weight, as one that comes back gets at first."""
+    weight = haproxy.set_share(name, percent, backend=_home(name))
+    print(f"{name}: {percent} %, weight {weight}")
+
+
+def _home(name: str) -> str:
+    """The backend of a server; a name that none has is left to HAProxy to refuse."""
+    homes = [row["be_name"] for row in haproxy.states() if row["srv_name"] == name]
+    return homes[0] if homes else haproxy.BACKEND
+
+
+def main(args: list[str]) -> int:
+    """See _USAGE; 1 with one line when the gateway does not do it."""
+    match args:
+        case ["list"]:
+            act = tell
+        case ["drain" | "ready" as state, name]:
+            act = partial(put, name, state)
+        case ["share", name, percent] if percent.isdigit() and 1 <= int(percent) <= 100:
+            act = partial(give, name, int(percent))
+        case ["out", number] if number.isdigit():
+            act = partial(out, f"vllm{number}")
+        case ["back", number] if number.isdigit():
+            act = partial(back, f"vllm{number}")
+        case ["follow"]:
+            act = follow
+        case ["forget"]:
+            haproxy.forget(_is_warm)
+            return 0
+        case ["keep"]:
+            act = partial(haproxy.keep)
+        case _:
+            print(_USAGE, file=sys.stderr)
+            return 2
+    if not haproxy.SOCKET.exists():
+        return 0
+    try:
+        act()
+    except (HAProxyError, router.RouterError) as error:
+        print(error, file=sys.stderr)
+        return 1
+    return 0

@@ -1,0 +1,119 @@
+"""`gpu-free`: no process holds the GPUs of a replica; before its start, and after its stop.
+
+After a start that timed out vLLM's workers were seen to live on with the GPU's memory
+(vllm-project/vllm#32116, #25850), some in the kernel where no signal reaches them (#25127). The
+replica would come back to "free memory is less than desired", over and over. So the unit asks the
+driver, by UUID and never by index, waits a while, and says who it is.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+from b200kit.node.lib import program
+
+HELD, UNKNOWN = 1, 2
+"""Exit status: a process holds a GPU; who holds them could not be found out."""
+ANSWER_WITHIN_S = 10.0
+PAUSE_S = 0.5
+
+
+@dataclass(frozen=True)
+class Held:
+    """A GPU and the process that computes on it, as a person reads them."""
+
+    gpu: str
+    process: str
+
+
+Answer = list[Held] | str
+Ask = Callable[[Sequence[str]], Answer]
+
+
+def main(args: list[str]) -> int:
+    """Wait until the replica's GPUs are free: 0 they are, 1 they are held, 2 nobody can say."""
+    parser = argparse.ArgumentParser(prog="gpu-free")
+    parser.add_argument("--config", type=Path, required=True)
+    parser.add_argument("--replica", type=int, required=True)
+    parser.add_argument("--deadline", type=float, default=30.0, help="seconds to wait")
+    options = parser.parse_args(args)
+    try:
+        uuids = uuids_of(options.config, options.replica)
+    except (OSError, ValueError, TypeError, LookupError) as error:
+        why = f"{type(error).__name__}: {error}"
+        print(f"gpu-free: {options.config} does not tell the GPUs: {why}", file=sys.stderr)
+        return UNKNOWN
+    return wait(uuids, options.deadline, asked)
+
+
+def uuids_of(config: Path, replica: int) -> list[str]:
+    """The UUIDs of a replica's GPUs from serving.json; raises when it does not say."""
+    replicas = json.loads(config.read_text(encoding="utf-8"))["replicas"]
+    uuids = {entry["index"]: entry["uuids"] for entry in replicas}
+    return [str(uuid) for uuid in uuids[replica]]
+
+
+def wait(uuids: Sequence[str], deadline_s: float, ask: Ask) -> int:
+    """Ask until no GPU is held or the time is up; prints one line unless they are free."""
+    began = time.monotonic()
+    while uuids:
+        answer = ask(uuids)
+        if isinstance(answer, str):
+            # Nothing that is waited for: a driver that does not answer now is a fault of its own.
+            print(f"gpu-free: nobody knows whether the GPUs are free: {answer}", file=sys.stderr)
+            return UNKNOWN
+        if not answer:
+            return 0
+        if time.monotonic() - began >= deadline_s:
+            print(told(answer, deadline_s), file=sys.stderr)
+            return HELD
+        time.sleep(min(PAUSE_S, deadline_s))
+    return 0
+
+
+def told(held: Sequence[Held], waited_s: float) -> str:
+    """Who holds what, and what to do, on one line."""
+    who = "; ".join(f"{one.gpu} by {one.process}" for one in held)
+    return (
+        f"gpu-free: still held after {waited_s:g} s: {who}. End these processes; "
+        "what no signal ends needs a reset of the GPU or a reboot"
+    )
+
+
+def asked(uuids: Sequence[str]) -> Answer:
+    """Ask in a child, which may hang in the driver without hanging us."""
+    argv = program.argv("_gpu-holders", *uuids)
+    child = subprocess.Popen(
+        argv, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    )
+    try:
+        out, err = child.communicate(timeout=ANSWER_WITHIN_S)
+    except subprocess.TimeoutExpired:
+        _let_go(child)
+        return f"NVML did not answer within {ANSWER_WITHIN_S:g} s"
+    try:
+        document = json.loads(out)
+        if isinstance(document, str):
+            return document
+        return [Held(entry["gpu"], entry["process"]) for entry in document]
+    except (ValueError, TypeError, KeyError):
+        said = err.strip().splitlines() or ["it said nothing"]
+        return f"the NVML reader failed: {said[-1]}"
+
+
+def _let_go(child: subprocess.Popen[str]) -> None:
+    """Kill a child that hangs; one that is stuck in the kernel cannot be waited for."""
+    child.kill()
+    for pipe in (child.stdout, child.stderr):
+        if pipe is not None:
+            pipe.close()
+    with suppress(subprocess.TimeoutExpired):
+        child.wait(timeout=1.0)

@@ -1,0 +1,1 @@
+"""The watchdog of running replicas: daemon, probe, effects, evidence of a hang."""

@@ -1,0 +1,127 @@
+"""`watch`: the watchdog of a node's replicas, b200-canary.service.
+
+Each replica is looked at by itself, so one that fails never stops the looking at others. The
+process ends, and systemd starts it anew, when its configuration or its own program was replaced;
+what it knew it finds again under /var/lib/b200kit/canary. Exit 0 for that, 1 when a part of it
+failed, 2 for a bad configuration.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import os
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from b200kit.node.client.serving_config import ConfigError, Serving, load
+from b200kit.node.lib import program, sd_notify
+from b200kit.node.serving.gateway.haproxy import HAProxyError
+from b200kit.node.serving.watchdog.effects import Edges, NotSeen
+from b200kit.node.serving.watchdog.probe import Prober
+from b200kit.node.serving.watchdog.replica import Watched
+
+# What a stop takes at most, and the abort before it.
+_STOP_S = 300.0
+_LOOK_FOR_CHANGES_S = 1.0
+
+
+def watched(serving: Serving, edges: Edges) -> list[Watched]:
+    """Every replica, with what an earlier watchdog knew of it."""
+    plan = serving.canary
+    found = [
+        Watched(
+            replica=replica,
+            rules=plan.rules,
+            prober=Prober(serving.endpoint(replica.url), serving.model, plan),
+            acts=edges,
+            directory=edges.directory,
+            restart_within_s=serving.warm.timeout_s + _STOP_S,
+        )
+        for replica in serving.replicas
+    ]
+    for one in found:
+        one.recall()
+    forget_others(edges.directory, {one.path for one in found})
+    return found
+
+
+def forget_others(directory: Path, known: set[Path]) -> None:
+    """Remove what is remembered of replicas that are not there any more."""
+    for path in directory.glob("vllm*.json"):
+        if path not in known:
+            path.unlink(missing_ok=True)
+
+
+async def look_after(one: Watched) -> None:
+    """Look at one replica for ever. What goes wrong in a look is said, and the next one is made."""
+    while True:
+        hurry = False
+        try:
+            hurry = await one.tick()
+        except (NotSeen, HAProxyError, OSError) as error:
+            one.say(f"could not be looked at: {error}")
+        if not hurry:
+            await asyncio.sleep(one.rules.interval_s)
+
+
+async def show_life(every_s: float | None) -> None:
+    """Tell systemd that the event loop goes round; it kills and restarts one that does not."""
+    while every_s:
+        sd_notify.notify("WATCHDOG=1")
+        await asyncio.sleep(every_s)
+
+
+async def until_replaced(files: Sequence[Path], watching: Sequence[Watched]) -> None:
+    """Return when one of the files was replaced and no replica is being mended."""
+    before = [identity(path) for path in files]
+    while [identity(path) for path in files] == before or any(one.busy for one in watching):
+        await asyncio.sleep(_LOOK_FOR_CHANGES_S)
+
+
+def identity(path: Path) -> tuple[int, int] | None:
+    """What changes when a file is replaced; None where it is not there."""
+    try:
+        status = os.stat(path)
+    except OSError:
+        return None
+    return status.st_ino, status.st_mtime_ns
+
+
+async def watch(serving: Serving, config: Path, edges: Edges) -> None:
+    """Watch until configuration or program are replaced. Raises what ended a part of it."""
+    replicas = watched(serving, edges)
+    parts = [asyncio.ensure_future(look_after(one)) for one in replicas]
+    replaced = asyncio.ensure_future(until_replaced([config, program.LOCATION], replicas))
+    life = asyncio.ensure_future(show_life(sd_notify.watchdog_every_s()))
+    sd_notify.notify("READY=1")
+    every = [replaced, *parts, *([life] if sd_notify.watchdog_every_s() else [])]
+    try:
+        done, _ = await asyncio.wait(every, return_when=asyncio.FIRST_COMPLETED)
+        for part in done:
+            part.result()
+    finally:
+        for part in [*every, life]:
+            part.cancel()
+
+
+def main(args: list[str]) -> int:
+    """`watch --config FILE`."""
+    parser = argparse.ArgumentParser(prog="watch", description=__doc__)
+    parser.add_argument("--config", type=Path, required=True)
+    options = parser.parse_args(args)
+    try:
+        serving = load(options.config)
+    except ConfigError as error:
+        print(error, file=sys.stderr)
+        return 2
+    rules = serving.canary.rules
+    print(
+        f"watching {len(serving.replicas)} replicas every {rules.interval_s:g} s",
+        file=sys.stderr,
+        flush=True,
+    )
+    asyncio.run(watch(serving, options.config, Edges()))
+    print("configuration or program was replaced; starting anew", file=sys.stderr)
+    return 0

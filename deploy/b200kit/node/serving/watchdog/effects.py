@@ -1,0 +1,178 @@
+"""What the watchdog does to a node: systemd, the gateway, evidence, the mark, the lock of rolls."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import fcntl
+import os
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timezone
+from pathlib import Path
+
+from b200kit.node.client.serving_config import Replica
+from b200kit.node.facts import system
+from b200kit.node.facts.processes import members
+from b200kit.node.lib import journal, program
+from b200kit.node.serving.gateway import haproxy
+from b200kit.node.serving.gateway.rolling_restart import LOCK
+from b200kit.node.serving.watchdog import mark as marked
+from b200kit.node.state.verdict import Action
+from b200kit.node.state.watchdog import DIRECTORY, MARK, Seen
+
+WHO = "b200-canary"
+_EVIDENCE_S = 30.0
+# A unit of its own: what hangs a replica may hang whoever looks at it, and to see the kernel stacks
+# of another user's threads takes rights that the watchdog does without.
+_APART = (
+    "systemd-run",
+    "--quiet",
+    "--wait",
+    "--collect",
+    "--property=NoNewPrivileges=yes",
+    "--property=CapabilityBoundingSet=CAP_SYS_PTRACE CAP_SYS_ADMIN CAP_DAC_READ_SEARCH",
+    "--property=ProtectSystem=strict",
+    "--property=ReadWritePaths=/var/lib/b200kit",
+    "--property=ProtectHome=yes",
+    "--property=UMask=0077",
+)
+_ABORTED_S = 15.0
+_EVERY_S = 0.1
+
+
+class NotSeen(Exception):
+    """The node could not be asked; the text is one line."""
+
+
+@dataclass(frozen=True)
+class Edges:
+    """The real node. `directory` is where standings and evidence lie."""
+
+    directory: Path = Path(DIRECTORY)
+    mark_path: Path = Path(MARK)
+    lock: Path = LOCK
+
+    async def unit(self, unit: str) -> Seen:
+        """Its state. Raises NotSeen."""
+        reading = await self._reading(unit)
+        return Seen(str(reading.get("active")), str(reading.get("invocation_id")))
+
+    async def _reading(self, unit: str) -> dict[str, object]:
+        reading = (await asyncio.to_thread(system.units, [unit]))[unit]
+        if not isinstance(reading, dict) or "unmeasured" in reading:
+            raise NotSeen(f"{unit}: {reading['unmeasured']}")
+        return reading
+
+    async def put_aside(self, server: str) -> str | None:
+        """Out of the gateway's rotation; why not, where the gateway cannot be told.
+
+        "drain", as the units themselves end a "maint" when a replica is warm (rotation.py), which
+        is before its canary.
+        """
+        return await asyncio.to_thread(_told, server, "drain")
+
+    async def put_back(self, server: str) -> str | None:
+        """Into the gateway's rotation; why not, where the gateway cannot be told."""
+        return await asyncio.to_thread(_told, server, "ready")
+
+    async def collect(self, replica: Replica) -> str:
+        """Look at a hung replica from outside; the folder with what was seen."""
+        reading = await self._reading(replica.unit)
+        when = datetime.now(timezone.utc).strftime("%Y%m%dT%H%M%SZ")
+        into = self.directory / f"{when}-vllm{replica.index}"
+        asked = {
+            "unit": replica.unit,
+            "invocation": str(reading.get("invocation_id")),
+            "group": str(reading.get("control_group")),
+            "url": replica.url,
+            "into": str(into),
+        }
+        words = [word for name, value in asked.items() for word in (f"--{name}", value)]
+        argv = program.argv("_evidence", *words)
+        problem = await _run([*_APART, f"--property=RuntimeMaxSec={_EVIDENCE_S:g}", *argv], 60.0)
+        if problem and not into.is_dir():
+            raise NotSeen(problem)
+        return str(into)
+
+    async def abort(self, replica: Replica, evidence: str) -> None:
+        """Let the hung processes tell their Python stacks and die; keep what they told.
+
+        A process that waits in the kernel may not hear the signal; the restart ends it, or fails.
+        """
+        reading = await self._reading(replica.unit)
+        group, invocation = str(reading.get("control_group")), str(reading.get("invocation_id"))
+        await _run(["systemctl", "kill", "--signal=SIGABRT", replica.unit], 10.0)
+        for _ in range(round(_ABORTED_S / _EVERY_S)):
+            if not await asyncio.to_thread(members, group):
+                break
+            await asyncio.sleep(_EVERY_S)
+        with contextlib.suppress(OSError):
+            told = await asyncio.to_thread(journal.lines, invocation, 2000)
+            path = Path(evidence) / "after-abort.txt"
+            await asyncio.to_thread(path.write_text, "\n".join(told) + "\n")
+
+    async def restart(self, unit: str, within_s: float) -> str | None:
+        """Restart a unit and wait until it is active, which means warm; why it is not."""
+        # One that was restarted too often must not be refused for that: we count ourselves.
+        await _run(["systemctl", "reset-failed", unit], 20.0)
+        return await _run(["systemctl", "restart", unit], within_s)
+
+    def is_marked(self) -> bool:
+        """Whether the node is marked."""
+        return marked.is_marked(self.mark_path)
+
+    def mark(self, why: str, evidence: str) -> None:
+        """Mark the node: what restarts do not mend needs its GPUs reset, and eyes. May raise."""
+        marked.mark(WHO, why, evidence, Action.RESET_GPU.word, self.mark_path)
+
+    @contextlib.contextmanager
+    def no_roll(self) -> Iterator[bool]:
+        """True while no rolling restart is at work, and none begins in the block."""
+        try:
+            self.lock.parent.mkdir(mode=0o755, parents=True, exist_ok=True)
+            handle = os.open(self.lock, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        except OSError:
+            # No lock is no reason to leave clients with a replica that hangs.
+            yield True
+            return
+        try:
+            fcntl.flock(handle, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        except OSError:
+            yield False
+        else:
+            yield True
+        finally:
+            os.close(handle)
+
+
+def _told(server: str, state: str) -> str | None:
+    try:
+        haproxy.set_state(server, state)
+    except haproxy.HAProxyError as error:
+        return str(error)
+    return None
+
+
+async def _run(argv: Sequence[str], within_s: float) -> str | None:
+    """Run a program; why it failed, or None. One that takes too long is left behind, killed."""
+    process = await asyncio.create_subprocess_exec(
+        *argv,
+        stdin=asyncio.subprocess.DEVNULL,
+        stdout=asyncio.subprocess.DEVNULL,
+        stderr=asyncio.subprocess.PIPE,
+    )
+    try:
+        _, said = await asyncio.wait_for(process.communicate(), within_s)
+    except asyncio.TimeoutError:
+        with contextlib.suppress(ProcessLookupError, asyncio.TimeoutError):
+            process.kill()
+            # One that waits in the kernel does not even die; nobody waits for it.
+            await asyncio.wait_for(process.wait(), 1.0)
+        return f"{argv[0]} took more than {within_s:g} s"
+    lines = said.decode("utf-8", "replace").strip().splitlines()
+    return (
+        f"{argv[0]} exited {process.returncode}: {' '.join(lines[-1:])}"
+        if process.returncode
+        else None
+    )

@@ -1,0 +1,43 @@
+"""The mark of a node that needs hands: who set it, when, why, and where the evidence is.
+
+{"schema": "b200kit/marked/1", "who": "b200-canary", "when": "2026-11-21T09:40:00Z",
+ "why": "...", "evidence": "/var/lib/b200kit/canary/...", "action": "reset-gpu"}
+
+The first mark stands until a person removes the file; check.py shows it until then.
+"""
+
+from __future__ import annotations
+
+import json
+from datetime import datetime, timezone
+from pathlib import Path
+
+from b200kit.node.lib.managed_files import write_atomically
+from b200kit.node.state.watchdog import MARK, MARK_SCHEMA
+
+PATH = Path(MARK)
+
+
+def is_marked(path: Path = PATH) -> bool:
+    """Whether the node is marked. Raises OSError when that cannot be told."""
+    try:
+        path.lstat()
+    except FileNotFoundError:
+        return False
+    return True
+
+
+def mark(who: str, why: str, evidence: str, action: str, path: Path = PATH) -> None:
+    """Mark the node, unless it is marked already. Raises OSError."""
+    if is_marked(path):
+        return
+    when = datetime.now(timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ")
+    document = {
+        "schema": MARK_SCHEMA,
+        "who": who,
+        "when": when,
+        "why": why,
+        "evidence": evidence,
+        "action": action,
+    }
+    write_atomically(path, json.dumps(document) + "\n")

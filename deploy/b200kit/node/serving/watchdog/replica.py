@@ -1,0 +1,224 @@
+"""One replica under the watchdog: what is seen, what the rules make of it, and the acts, in order.
+
+An ejection is: out of the gateway first, so that no client waits any longer than it has; then the
+evidence, which a restart would destroy; then the restart, which warms it; then a canary, and only
+then back. What is remembered is written down before each act, so that a watchdog that was killed
+goes on where it was.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+import time
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+from dataclasses import dataclass, field, replace
+from datetime import datetime, timezone
+from pathlib import Path
+from typing import Protocol
+
+from b200kit.node.client.serving_config import Replica
+from b200kit.node.lib.managed_files import write_atomically
+from b200kit.node.serving.watchdog.probe import Found
+from b200kit.node.state import watchdog
+from b200kit.node.state.watchdog import Outcome, Rules, Seen, Standing, Step
+
+
+class Probes(Protocol):
+    """Asks a replica whether it is alive."""
+
+    async def probe(self) -> Found:
+        """One look."""
+
+
+class Acts(Protocol):
+    """What can be done to a node (b200kit/node/serving/watchdog/effects.py)."""
+
+    async def unit(self, unit: str) -> Seen:
+        """State of a unit."""
+
+    async def put_aside(self, server: str) -> str | None:
+        """Out of the gateway."""
+
+    async def put_back(self, server: str) -> str | None:
+        """Into the gateway."""
+
+    async def collect(self, replica: Replica) -> str:
+        """Evidence."""
+
+    async def abort(self, replica: Replica, evidence: str) -> None:
+        """Python's stacks, with the process's last breath."""
+
+    async def restart(self, unit: str, within_s: float) -> str | None:
+        """Restart, and warm."""
+
+    def is_marked(self) -> bool:
+        """Whether the node is marked."""
+
+    def mark(self, why: str, evidence: str) -> None:
+        """Mark it."""
+
+    def no_roll(self) -> AbstractContextManager[bool]:
+        """No rolling restart meanwhile."""
+
+
+@dataclass
+class Watched:
+    """A replica, what is remembered of it, and how it is probed."""
+
+    replica: Replica
+    rules: Rules
+    prober: Probes
+    acts: Acts
+    directory: Path
+    restart_within_s: float
+    clock: Callable[[], float] = field(default=time.time)
+    standing: Standing = field(default_factory=Standing)
+    busy: bool = False
+
+    @property
+    def server(self) -> str:
+        """What the gateway calls it."""
+        return f"vllm{self.replica.index}"
+
+    @property
+    def path(self) -> Path:
+        """Where its standing is kept."""
+        return self.directory / f"{self.server}.json"
+
+    def recall(self) -> None:
+        """Take up what an earlier watchdog knew; nothing where that cannot be read."""
+        try:
+            self.standing = Standing.of(json.loads(self.path.read_text(encoding="utf-8")))
+        except (OSError, ValueError):
+            self.standing = Standing()
+
+    async def tick(self) -> bool:
+        """One look and what follows from it; True when the next look should not wait."""
+        if self.standing.given_up and await self._stays_given_up():
+            return False
+        seen = await self.acts.unit(self.replica.unit)
+        standing, step = watchdog.before(self.standing, seen, self.rules, self.clock())
+        if step is Step.PROBE:
+            return await self._probe(seen)
+        if step is Step.LEAVE:
+            self.keep(standing, "left alone", f"its unit is {seen.active}")
+            return False
+        return await self._do(step, standing, seen)
+
+    async def _probe(self, seen: Seen) -> bool:
+        found = await self.prober.probe()
+        if found.outcome is not Outcome.ANSWERED:
+            self.say(f"canary {found.outcome.value}: {found.detail}")
+            if await self.acts.unit(self.replica.unit) != seen:
+                # Stopped or restarted meanwhile, which is no fault of its.
+                return False
+        standing, step = watchdog.after(
+            self.standing, seen, found.outcome, found.detail, self.rules, self.clock()
+        )
+        if step is Step.LEAVE:
+            self.keep(standing, found.outcome.value, found.detail, found.seconds)
+            return False
+        return await self._do(step, standing, seen)
+
+    async def _do(self, step: Step, standing: Standing, seen: Seen) -> bool:
+        """Act, unless a rolling restart is at work: then nothing is forgotten, and it can wait."""
+        with self.acts.no_roll() as free:
+            if not free:
+                due = 0 if step is Step.ADMIT else self.rules.strikes - 1
+                waiting = replace(self.standing, strikes=due)
+                self.keep(waiting, "left alone", "a rolling restart is at work")
+                return False
+            self.busy = True
+            try:
+                return await self._act(step, standing, seen)
+            finally:
+                self.busy = False
+
+    async def _act(self, step: Step, standing: Standing, seen: Seen) -> bool:
+        if step is Step.ADMIT:
+            await self._admit(standing)
+            return False
+        await self._eject(standing)
+        if step is Step.GIVE_UP:
+            await self._stays_given_up()
+            return False
+        await self._restart(seen)
+        return True
+
+    async def _eject(self, standing: Standing) -> None:
+        problem = await self.acts.put_aside(self.server)
+        self.say(f"out of the gateway: {standing.why}" + (f" ({problem})" if problem else ""))
+        standing = replace(standing, aside=not problem)
+        self.keep(standing, "ejected", standing.why)
+        if not standing.evidence:
+            try:
+                evidence = await self.acts.collect(self.replica)
+            except Exception as error:
+                self.say(f"no evidence was collected: {error}")
+            else:
+                self.say(f"what was seen of it lies in {evidence}")
+                self.keep(replace(standing, evidence=evidence), "ejected", standing.why)
+
+    async def _restart(self, seen: Seen) -> None:
+        if seen.active == "active" and self.standing.evidence:
+            try:
+                await self.acts.abort(self.replica, self.standing.evidence)
+            except Exception as error:
+                self.say(f"it was not told to leave its stacks: {error}")
+        self.say(f"restarting {self.replica.unit}")
+        problem = await self.acts.restart(self.replica.unit, self.restart_within_s)
+        self.say(problem or f"{self.replica.unit} is warm")
+
+    async def _admit(self, standing: Standing) -> None:
+        problem = await self.acts.put_back(self.server)
+        # A gateway that never put it aside, as none was running, has nothing to put back.
+        if problem and standing.aside:
+            self.say(f"it answers, and cannot be put back: {problem}")
+            self.keep(standing, "answered", problem)
+            return
+        self.say("it answers: back in the gateway")
+        self.keep(watchdog.admitted(standing), Outcome.ANSWERED.value, "")
+
+    async def _stays_given_up(self) -> bool:
+        """Keep it out and the node marked; False once a person has removed the mark."""
+        standing = self.standing
+        if standing.marked and not self.acts.is_marked():
+            self.say("the mark is gone: it is mended once more")
+            self.keep(watchdog.forgiven(standing), "forgiven", "a person removed the mark")
+            return False
+        if not standing.marked:
+            standing = self._marked(standing)
+        # A reboot, or a gateway that was started anew, puts every server into rotation.
+        problem = await self.acts.put_aside(self.server)
+        self.keep(replace(standing, aside=not problem), "given up", standing.why)
+        return True
+
+    def _marked(self, standing: Standing) -> Standing:
+        count = len(standing.ejections)
+        why = f"replica {self.replica.index} was ejected {count} times within "
+        why += f"{self.rules.window_s:g} s, the last time as: {standing.why}"
+        self.acts.mark(why, standing.evidence)
+        self.say(f"not restarted any more, and the node is marked: {why}")
+        return replace(standing, marked=True)
+
+    def keep(self, standing: Standing, what: str, detail: str, seconds: float = 0.0) -> None:
+        """Remember, and on disk where that is possible: a full disk must stop no ejection."""
+        self.standing = standing
+        at = datetime.now(timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ")
+        last = {"at": at, "what": what, "detail": detail, "took_ms": round(seconds * 1000, 1)}
+        document = {
+            **standing.to_json(),
+            "replica": self.replica.index,
+            "unit": self.replica.unit,
+            "last": last,
+        }
+        try:
+            write_atomically(self.path, json.dumps(document) + "\n")
+        except OSError as error:
+            self.say(f"its standing could not be written down: {error}")
+
+    def say(self, line: str) -> None:
+        """One line for the journal."""
+        print(f"{self.server}: {line}", file=sys.stderr, flush=True)

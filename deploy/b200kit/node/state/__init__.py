@@ -1,0 +1,1 @@
+"""The documents: NodeState, expectation, verdict, drift, quarantine, watchdog state."""

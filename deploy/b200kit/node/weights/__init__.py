@@ -1,0 +1,1 @@
+"""Model files on the node: fetched, proven, shared with peers."""

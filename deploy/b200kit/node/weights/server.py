@@ -1,0 +1,174 @@
+"""`share`: give whole models to other nodes, read-only, and to named networks alone.
+
+Only what a manifest names, of a model that is stamped, and packed caches by their hash; no listing,
+no links, nothing else of the directory. Who asks is held against the networks here, besides the
+unit's own filter and the firewall. Whoever fetches proves every byte, so plain HTTP cannot harm it.
+
+    GET /NAME/REVISION/manifest.json      GET /NAME/REVISION/FILE      GET /caches/SHA256.tar
+"""
+
+from __future__ import annotations
+
+import argparse
+import ipaddress
+import os
+import re
+import stat
+import threading
+import urllib.parse
+from functools import partial
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any, BinaryIO
+
+from b200kit.node.weights import model_files
+from b200kit.node.weights.manifest import NAME, STAMP, ManifestError
+
+AT_ONCE = 64
+"""Answers at a time; more are told to come again, which a fetch does."""
+_FROM = re.compile(r"bytes=(\d{1,18})-")
+_PACK = re.compile(r"/caches/([0-9a-f]{64}\.tar)")
+_MODEL = re.compile(r"/([A-Za-z0-9][\w.-]*)/([0-9a-f]{12,64})/(.+)")
+Network = ipaddress.IPv4Network | ipaddress.IPv6Network
+
+
+class Shelf:
+    """What may be given; a manifest is read again only when its model was stamped anew."""
+
+    def __init__(self, root: Path, packs: Path) -> None:
+        self._root, self._packs = root, packs
+        self._named: dict[tuple[Path, int], frozenset[str]] = {}
+
+    def find(self, path: str) -> Path | None:
+        """The file of a request's path; None for everything that is not to be given."""
+        pack, model = _PACK.fullmatch(path), _MODEL.fullmatch(path)
+        if pack:
+            return self._packs / pack[1]
+        if not model:
+            return None
+        directory = self._root / model[1] / model[2]
+        try:
+            return directory / model[3] if model[3] in self._files(directory, model[2]) else None
+        except (OSError, ManifestError):
+            return None
+
+    def _files(self, directory: Path, revision: str) -> frozenset[str]:
+        stamp = (directory, (directory / STAMP).stat().st_mtime_ns)
+        if stamp not in self._named:
+            entries = model_files.manifest(directory, revision)
+            self._named[stamp] = frozenset([NAME, *(entry.path for entry in entries)])
+        return self._named[stamp]
+
+
+class Handler(BaseHTTPRequestHandler):
+    """One connection of another node."""
+
+    protocol_version = "HTTP/1.1"
+    server_version = "b200-weights-share"
+    sys_version = ""
+    timeout = 60
+
+    def __init__(
+        self, *args: Any, shelf: Shelf, networks: list[Network], room: threading.Semaphore
+    ) -> None:
+        self.shelf, self.networks, self.room = shelf, networks, room
+        super().__init__(*args)
+
+    def do_GET(self) -> None:
+        """A file, whole or from a byte on."""
+        if not self._allowed():
+            return self._refuse(403)
+        if not self.room.acquire(blocking=False):
+            return self._refuse(503)
+        try:
+            found = self.shelf.find(urllib.parse.unquote(self.path.partition("?")[0]))
+            file = _opened(found) if found else None
+            if file is None:
+                return self._refuse(404)
+            with file:
+                self._give(file)
+        finally:
+            self.room.release()
+
+    def _allowed(self) -> bool:
+        address = ipaddress.ip_address(self.client_address[0])
+        mapped = getattr(address, "ipv4_mapped", None)
+        return any((mapped or address) in network for network in self.networks)
+
+    def _give(self, file: BinaryIO) -> None:
+        size = os.fstat(file.fileno()).st_size
+        asked = _FROM.fullmatch(self.headers.get("Range", ""))
+        first = int(asked[1]) if asked else 0
+        if first >= size > 0:
+            return self._refuse(416)
+        self.send_response(206 if first else 200)
+        if first:
+            self.send_header("Content-Range", f"bytes {first}-{size - 1}/{size}")
+        self.send_header("Content-Length", str(size - first))
+        self.send_header("Content-Type", "application/octet-stream")
+        self.end_headers()
+        self.wfile.flush()
+        self.connection.sendfile(file, first)
+
+    def _refuse(self, code: int) -> None:
+        self.send_response(code)
+        self.send_header("Content-Length", "0")
+        self.send_header("Connection", "close")
+        self.end_headers()
+
+    def log_message(self, format: str, *args: Any) -> None:
+        """One line in the journal: who asked for what, and the answer's status."""
+        text = (format % args).encode("unicode_escape").decode("ascii")
+        print(f"{self.client_address[0]} {text}", flush=True)
+
+
+def _opened(path: Path) -> BinaryIO | None:
+    """A plain file, opened; None for what is none, or not to be read by us."""
+    try:
+        descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
+    except OSError:
+        return None
+    file = os.fdopen(descriptor, "rb")
+    if stat.S_ISREG(os.fstat(descriptor).st_mode):
+        return file
+    file.close()
+    return None
+
+
+class Server(ThreadingHTTPServer):
+    """A thread a connection, on IPv4 or IPv6."""
+
+    daemon_threads = True
+    request_queue_size = 128
+
+    def handle_error(self, request: Any, client_address: Any) -> None:
+        """A node that went away in the middle is no matter: it asks for the rest."""
+        print(f"{client_address[0]} broke off", flush=True)
+
+
+def serve(address: str, port: int, shelf: Shelf, networks: list[Network]) -> Server:
+    """A server that is bound and not yet serving."""
+    kind = ipaddress.ip_address(address).version
+    server = type("Bound", (Server,), {"address_family": 10 if kind == 6 else 2})
+    room = threading.BoundedSemaphore(AT_ONCE)
+    made: Server = server(
+        (address, port), partial(Handler, shelf=shelf, networks=networks, room=room)
+    )
+    return made
+
+
+def main(args: list[str]) -> int:
+    """Serve until killed."""
+    parser = argparse.ArgumentParser(prog="share")
+    parser.add_argument("--root", type=Path, required=True, help="where models lie")
+    parser.add_argument("--packs", type=Path, required=True, help="where packed caches lie")
+    parser.add_argument("--bind", required=True)
+    parser.add_argument("--port", type=int, required=True)
+    parser.add_argument(
+        "--allow", action="append", required=True, type=ipaddress.ip_network, metavar="NETWORK"
+    )
+    options = parser.parse_args(args)
+    shelf = Shelf(options.root, options.packs)
+    with serve(options.bind, options.port, shelf, options.allow) as server:
+        server.serve_forever()
+    return 0

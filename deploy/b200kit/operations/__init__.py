@@ -1,0 +1,1 @@
+"""The pyinfra operations, and what happens before the first connection and after the last."""

@@ -1,0 +1,22 @@
+"""What a plan can tell of the reboot before anything was changed: that it comes, and why."""
+
+from __future__ import annotations
+
+from b200kit.converge.stage import nominal_layout
+from b200kit.node.state import drift
+from b200kit.operations import reboot
+from b200kit.run.node import Node
+from b200kit.stages import pipeline
+
+
+def reboot_foreseen(node: Node) -> list[str]:
+    """Why the run would reboot the node, were its stages to make the changes they plan."""
+    return reboot.reasons(node) or _to_be_owed(node)
+
+
+def _to_be_owed(node: Node) -> list[str]:
+    layout = nominal_layout(node)
+    files = [f for stage in pipeline.BEFORE_REBOOT for f in stage.wanted(node, layout).files]
+    changed = drift.changed_files(files, node.state or {}, node.nonce)
+    owing = [file.path for file in changed if "reboot" in file.then]
+    return [f"{', '.join(owing)} changes"] if owing else []

@@ -1,0 +1,107 @@
+"""Judging a node on the controller, with the same code and the same expectation as on the node."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import UTC, datetime
+from typing import Any
+
+from b200kit.node.checks.judge import judge, registered
+from b200kit.node.state.verdict import Verdict
+from b200kit.run.node import Node, StageFailed, duration
+from b200kit.run.remote import RemoteError
+from b200kit.serving import replica
+from b200kit.stages import gate, watchdog, weights
+
+Observer = Callable[[Node], dict[str, Any]]
+
+
+# What only a node that serves can be judged by; at the gate nothing serves yet.
+_SERVING = ("placement.", "weights.")
+
+
+def judged(node: Node, observer: Observer, serving: bool = False) -> Verdict:
+    """The verdict on the node as it is now; kept with the node for the report."""
+    state = observer(node)
+    node.expectation = expectation(node, serving)
+    verdict = judge(node.expectation, state)
+    node.verdict = verdict.to_json()
+    return verdict
+
+
+def expectation(node: Node, serving: bool) -> dict[str, Any]:
+    """What the node is judged by today; *serving* adds what holds of its replicas that run."""
+    today = {"today": datetime.now(UTC).date().isoformat()}
+    return {**gate.expectation(node), **today, **(_of_serving(node) if serving else {})}
+
+
+def _of_serving(node: Node) -> dict[str, Any]:
+    model = {**weights.expected(node, serving=True), **watchdog.expected(node)}
+    try:
+        return {"placement": replica.placement(node), **model}
+    except StageFailed as error:
+        return {"placement": {"unmeasured": f"there is no layout: {error}"}, **model}
+
+
+def require(node: Node, observer: Observer) -> None:
+    """Keep the node only if it is fit; otherwise stop what serves there and drop it."""
+    with node.stage("gate") as entry:
+        verdict = judged(node, observer)
+        counts = verdict.counts
+        entry["detail"] = f"{sum(counts.values())} checks, {counts['unmeasured']} unmeasured"
+        if verdict.fit == "fit":
+            return
+        # The fault is named before anything is done about it: what follows may fail, too.
+        node.fail("gate", _why(verdict), outcome="red")
+        _withdraw(node, entry)
+
+
+def require_served_well(node: Node, observer: Observer) -> None:
+    """Judge what could not be judged before it served; a node that fails it stops serving."""
+    with node.stage("proof") as entry:
+        state = observer(node)
+        node.expectation = expectation(node, serving=True)
+        checks = {n: run for n, run in registered().items() if n.startswith(_SERVING)}
+        seen = judge(node.expectation, state, checks)
+        before = Verdict.from_json(node.verdict or {})
+        kept = tuple(f for f in before.findings if not f.check.startswith(_SERVING))
+        node.verdict = Verdict(kept + seen.findings, before.not_applicable).to_json()
+        entry["detail"] = "; ".join(f.summary for f in seen.findings if not f.blocks)
+        if seen.fit != "fit":
+            node.fail("proof", _why(seen), outcome="red")
+            _withdraw(node, entry)
+
+
+def _withdraw(node: Node, entry: dict[str, Any]) -> None:
+    try:
+        entry["changes"] += [f"stop {unit}" for unit in gate.withdraw(node)]
+    except RemoteError as error:
+        entry["detail"] = f"could not be stopped from serving: {error}"
+        node.say("gate", f"STILL SERVING, {entry['detail']}")
+
+
+def report(node: Node, observer: Observer) -> None:
+    """Judge only: the outcome is the verdict."""
+    with node.stage("check"):
+        verdict = judged(node, observer, serving=True)
+    node.outcome = verdict.fit
+    node.error = None if verdict.fit == "fit" else _why(verdict)
+
+
+def _why(verdict: Verdict) -> str:
+    worst = verdict.blocking[0]
+    more = len(verdict.blocking) - 1
+    return worst.summary + (f" (and {more} more)" if more else "")
+
+
+def conclude(node: Node) -> None:
+    """Mark the node live and say so on one line."""
+    if node.state is None and node.smoke is None:
+        raise StageFailed("not measured")
+    node.outcome = "live"
+    if node.changes:
+        node.say("LIVE", f"{node.changes} change{'s' if node.changes != 1 else ''}")
+    else:
+        age = f"last smoke {duration(node.smoke_age_s)} ago, " if node.smoke_age_s else ""
+        remote = node.connected()
+        node.say("LIVE", f"no change, {age}{remote.commands} commands")

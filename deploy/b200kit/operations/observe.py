@@ -1,0 +1,104 @@
+"""One observation of a node: what to ask for, and the lock that comes with it."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shlex
+import socket
+from getpass import getuser
+from typing import Any
+
+from b200kit.converge import disk_space
+from b200kit.converge.stage import Wanted, nominal_layout
+from b200kit.node.state import drift
+from b200kit.node.state.drift import File
+from b200kit.run.node import Node, StageFailed
+from b200kit.stages import pipeline
+
+# Longer than the longest command of a stage, so that a lock in use never runs out.
+_LOCK_TTL_S = 3 * 3600
+_HOLDER = re.compile(r"(?P<who>\S+)@(?P<where>\S+) pid (?P<pid>\d+)")
+
+
+def owner() -> str:
+    """Who holds the locks of this process: user, controller and process id."""
+    return f"{getuser()}@{socket.gethostname()} pid {os.getpid()}"
+
+
+def refresh(node: Node, run: str, lock: bool = True) -> None:
+    """Observe *node* anew; with *lock*, take or keep its lock, or fail naming who holds it."""
+    request = ask(node)
+    if lock:
+        request["lock"] = {"owner": owner(), "run": run, "ttl_s": _LOCK_TTL_S}
+    node.seen_as(node.connected().observe(request))
+    if not lock or _acquired(node):
+        return
+    told = (node.state or {}).get("lock")
+    held = told if isinstance(told, dict) else {}
+    if "owner" not in held:
+        raise StageFailed(f"its lock cannot be taken: {held.get('unmeasured', 'no answer')}")
+    if not is_dead(str(held.get("owner"))):
+        raise StageFailed(
+            f"{held.get('owner')} has been working on this node since {held.get('since')}; "
+            f"wait for it, or for its lock to run out at {held.get('until')}"
+        )
+    request["lock"]["steal_run"] = held.get("run")
+    node.seen_as(node.connected().observe(request))
+    if not _acquired(node):
+        raise StageFailed("the lock left by a dead run could not be taken over")
+
+
+def _acquired(node: Node) -> bool:
+    lock = (node.state or {}).get("lock")
+    return isinstance(lock, dict) and lock.get("acquired") is True
+
+
+def is_dead(holder: str) -> bool:
+    """True when the holder was a process of this user on this controller and is gone."""
+    match = _HOLDER.fullmatch(holder)
+    if not match or (match["who"], match["where"]) != (getuser(), socket.gethostname()):
+        return False
+    try:
+        os.kill(int(match["pid"]), 0)
+    except ProcessLookupError:
+        return True
+    except PermissionError:
+        return False
+    return False
+
+
+def release(node: Node, run: str) -> None:
+    """Give the lock back if it is this run's; an unreachable node keeps it until it runs out."""
+    # Owner and run, as the lock has them: two runs that began in one second have the same name.
+    ours = shlex.quote(json.dumps({"owner": owner(), "run": run})[1:-1])
+    lock = "/run/b200kit/lock.json"
+    node.connected().attempt(f"grep -qF {ours} {lock} 2>/dev/null && rm -f {lock}", timeout=10)
+
+
+def ask(node: Node) -> dict[str, Any]:
+    """Everything any stage decides by, as one request."""
+    layout = nominal_layout(node)
+    wanted = [stage.wanted(node, layout) for stage in pipeline.STAGES]
+    files = [file for part in wanted for file in part.files]
+    return {
+        "files": _paths(files, wanted),
+        "secrets": {file.path: node.nonce for file in files if file.secret},
+        "units": sorted(
+            {unit.name for part in wanted for unit in part.units}
+            | {name for part in wanted for name in (*part.gone_units, *part.ask_units)}
+        ),
+        "packages": sorted({package.name for part in wanted for package in part.packages}),
+        "placement": sorted(pipeline.replica_units(node)),
+        "disks": sorted({*disk_space.PATHS, node.spec.models()}),
+        **{key: what for part in wanted for key, what in part.ask.items()},
+    }
+
+
+def _paths(files: list[File], wanted: list[Wanted]) -> list[str]:
+    plain = {file.path for file in files if not file.secret}
+    markers = {drift.marker(act) for file in files for act in file.then}
+    return sorted(
+        plain | markers | {path for part in wanted for path in (*part.ask_files, *part.gone_files)}
+    )

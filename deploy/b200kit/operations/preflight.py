@@ -1,0 +1,214 @@
+"""Before the first connection: each node's data is typed, checked and rendered, its secrets found.
+
+pyinfra executes an inventory, merges its data, and connects; deploy code runs only after that. So
+an inventory calls `attach()`, which listens for the first connection about to be made and refuses
+the whole run there, with one line a problem, while nothing has been touched.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import sys
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from pyinfra.api.host import Host
+from pyinfra.api.state import BaseStateCallback, State
+from pyinfra.context import ctx_state
+
+from b200kit import engines
+from b200kit.catalog import load
+from b200kit.converge.stage import nominal_layout
+from b200kit.inventory import engine_rules, openpgp, secrets
+from b200kit.inventory import group as groups
+from b200kit.inventory.keys import fleet, reprovision
+from b200kit.inventory.keys.parsers import Problem
+from b200kit.inventory.parse import parse
+from b200kit.inventory.spec import NodeSpec
+from b200kit.operations import recorder
+from b200kit.run.node import Node
+from b200kit.run.render import RenderError
+from b200kit.run.session import RUN, entry
+from b200kit.sizing.model_config import ModelError
+from b200kit.stages import pipeline
+
+# pyinfra's own keys in inventory data; everything else must be one of ours.
+_PYINFRA = ("ssh_", "_")
+
+
+class Preflight(BaseStateCallback):
+    """Checks all nodes when pyinfra is about to connect to the first."""
+
+    @staticmethod
+    def host_before_connect(state: State, host: Host) -> None:
+        """Refuse the run unless every node of it is sound."""
+        del host
+        check_all(state)
+
+
+_attached: list[State] = []
+_refused: list[str] = []
+
+
+def attach() -> None:
+    """Listen to this process's pyinfra run; does nothing for commands that are not our entries."""
+    if not entry() or not ctx_state.isset() or _attached:
+        return
+    state = ctx_state.get()
+    _attached.append(state)
+    _once_initialised(state, _listen)
+
+
+def _listen(state: State) -> None:
+    state.add_callback_handler(Preflight())
+    recorder.attach(state)
+
+
+def _once_initialised(state: State, then: Callable[[State], None]) -> None:
+    """pyinfra makes its list of callbacks in State.init, after the inventory was executed."""
+    if state.initialised:
+        then(state)
+        return
+    initialise = state.init
+
+    def init(*args: Any, **kwargs: Any) -> None:
+        initialise(*args, **kwargs)
+        then(state)
+
+    state.init = init  # type: ignore[method-assign]
+
+
+def check_all(state: State) -> None:
+    """Fill `RUN.nodes`, or print every problem and leave with exit code 1."""
+    if RUN.nodes:
+        return
+    if _refused:
+        raise SystemExit(1)
+    RUN.inventory = tuple(host.name for host in state.inventory)
+    problems: list[str] = []
+    for host in state.inventory:
+        if state.is_host_in_limit(host):
+            found = _node(host)
+            if isinstance(found, Node):
+                RUN.nodes[host.name] = found
+            else:
+                problems += [_line(host, problem) for problem in found]
+    problems += _of_groups(state)
+    if problems:
+        RUN.nodes.clear()
+        _refused.extend(dict.fromkeys(problems))
+        for line in _refused:
+            end = "" if line.endswith("?") else "."
+            print(f"{line}{end} Nothing was changed.", file=sys.stderr)  # noqa: T201
+        raise SystemExit(1)
+
+
+def _node(host: Host) -> Node | list[Problem]:
+    parsed = _spec(host)
+    if isinstance(parsed, list):
+        return parsed
+    found, problems = secrets.resolve(parsed, mending=RUN.entry == "reprovision.py")
+    node = Node(name=host.name, spec=parsed, secrets=found)
+    problems += _missing_files(parsed)
+    # Keys and templates can be looked at only when every file they need is there.
+    return problems or [*_wrong_files(parsed), *_broken_templates(node)] or node
+
+
+def parsed(host: Host, changes: Mapping[str, object]) -> NodeSpec | list[Problem]:
+    """The host's inventory data with *changes* on top, through the same checks."""
+    return _spec(host, changes)
+
+
+def _spec(host: Host, changes: Mapping[str, object] | None = None) -> NodeSpec | list[Problem]:
+    every = ((other.name, other.data.dict()) for other in host.inventory)
+    data = {**fleet.filled(_own_data(host), every), **(changes or {})}
+    try:
+        known = load.having(load.load(), data.get("model"), data.get("model_config"))
+    except ModelError as error:
+        return [Problem("model_config", str(error))]
+    return parse(data, known)
+
+
+def _of_groups(state: State) -> Iterator[str]:
+    """What nodes that serve as one do not agree on, those of the group outside the run included."""
+    if not any(node.spec.group for node in RUN.nodes.values()):
+        return
+    hosts = {host.name: host for host in state.inventory}
+    parsed = {name: _spec(host) for name, host in hosts.items()}
+    sound = {name: spec for name, spec in parsed.items() if isinstance(spec, NodeSpec)}
+    for name in RUN.nodes:
+        yield from (_line(hosts[name], problem) for problem in groups.between(sound, name))
+
+
+def _own_data(host: Host) -> Mapping[str, Any]:
+    return {
+        name: value for name, value in host.data.dict().items() if not name.startswith(_PYINFRA)
+    }
+
+
+def _missing_files(spec: NodeSpec) -> Iterator[Problem]:
+    """Files of the controller that the inventory names and nobody can read."""
+    named = [] if spec.engine.image else [("engine.requirements", spec.engine.requirements)]
+    named += [(f"repositories.{n}.key", r.key) for n, r in enumerate(spec.repositories)]
+    named += [("fleet.trust", spec.fleet.trust)] if spec.fleet and spec.fleet.trust else []
+    named += [(f"system_prompts.{n}", path) for n, path in enumerate(spec.system_prompts)]
+    named += reprovision.files(spec)
+    for key, path in named:
+        try:
+            Path(path).read_bytes()
+        except OSError as error:
+            yield Problem(key, f"{path} cannot be read on the controller: {error.strerror}")
+    for number, path in enumerate(spec.system_prompts):
+        with contextlib.suppress(OSError):
+            text = Path(path).read_text("utf-8", "replace")
+            if not text.strip() or "\ufffd" in text:
+                yield Problem(f"system_prompts.{number}", f"{path} is empty or is no UTF-8 text")
+
+
+def _broken_templates(node: Node) -> Iterator[Problem]:
+    try:
+        for stage in pipeline.STAGES:
+            stage.wanted(node, nominal_layout(node))
+    except RenderError as error:
+        yield Problem("templates", str(error))
+
+
+def _wrong_files(spec: NodeSpec) -> Iterator[Problem]:
+    """Files that say something else than the inventory does."""
+    yield from _wrong_keys(spec)
+    if not spec.engine.image:
+        lock = Path(spec.engine.requirements).read_text(errors="replace")
+        if told := engine_rules.unlike_lock(engines.of(spec.engine), spec.engine, lock):
+            yield Problem("engine.version", told)
+
+
+def _wrong_keys(spec: NodeSpec) -> Iterator[Problem]:
+    for number, repository in enumerate(spec.repositories):
+        try:
+            actual = openpgp.fingerprint(Path(repository.key).read_text(errors="replace"))
+        except ValueError as wrong:
+            yield Problem(f"repositories.{number}.key", f"{repository.key} {wrong}")
+            continue
+        if actual != repository.fingerprint.upper():
+            told = f"{repository.key} has {actual}, the inventory pins {repository.fingerprint}"
+            yield Problem(f"repositories.{number}.fingerprint", told)
+
+
+def _line(host: Host, problem: Problem) -> str:
+    where = _origin(host, problem.key.split(".")[0])
+    return f"{where}: {host.name}: {problem.key}: {problem.message}"
+
+
+def _origin(host: Host, key: str) -> str:
+    """The file that says *key* for this host; where nothing says it, the inventory itself."""
+    inventory = next((a for a in sys.argv[1:] if a.endswith(".py")), "inventory")
+    groups = Path(inventory).parent / "group_data"
+    if key in host.inventory.get_override_data():
+        return "--data"
+    if key in host.host_data:
+        return inventory
+    for group in reversed(host.groups):
+        if key in host.inventory.get_group_data(group):
+            return str(groups / f"{group}.py")
+    return str(groups / "all.py") if key in host.inventory.get_data() else inventory

@@ -1,0 +1,105 @@
+"""From pyinfra's callbacks to the record of the run, and from the record to the report at the end.
+
+pyinfra has no run-finished hook, and an aborted run still must leave a report, so it is written at
+exit.
+"""
+
+from __future__ import annotations
+
+import atexit
+import logging
+import os
+import sys
+
+from pyinfra.api.host import Host
+from pyinfra.api.state import BaseStateCallback, State
+
+from b200kit.operations import observe, reboot
+from b200kit.records import end_of_run
+from b200kit.report import files
+from b200kit.report.outcome import exit_code
+from b200kit.report.terminal.page import render
+from b200kit.run.places import home
+from b200kit.run.remote import Remote, RemoteError
+from b200kit.run.session import RUN
+
+
+class Recorder(BaseStateCallback):
+    """Takes down what pyinfra tells about hosts."""
+
+    @staticmethod
+    def host_connect(state: State, host: Host) -> None:
+        """The node can be reached from now on."""
+        node = RUN.nodes.get(host.name)
+        if node and node.remote is None:
+            node.remote = Remote(host, node.spec.stage_timeout_s)
+
+    @staticmethod
+    def host_connect_error(state: State, host: Host, error: Exception) -> None:
+        """The node was never reached."""
+        node = RUN.nodes.get(host.name)
+        if node and node.remote is None:
+            if RUN.mends and not reboot.strange(error):
+                # What other runs end at is a fault to mend here: pyinfra keeps a connected host.
+                node.unreachable, host.connected = str(error), True
+                return
+            node.fail("connect", str(error), outcome="unreachable")
+
+    @staticmethod
+    def operation_start(state: State, op_hash: str) -> None:
+        """From here on this is a run and not only a plan."""
+        RUN.began = True
+
+    @staticmethod
+    def operation_host_error(
+        state: State, host: Host, op_hash: str, retry_count: int = 0, max_retries: int = 0
+    ) -> None:
+        """An operation failed without a reason of ours; --no-wait must not turn it into success."""
+        state.failed_hosts.add(host)
+        node = RUN.nodes.get(host.name)
+        if node and node.outcome is None:
+            names = ", ".join(state.get_op_meta(op_hash).names) or "operation"
+            node.fail(names, "failed; see the lines above")
+
+    @staticmethod
+    def host_disconnect(state: State, host: Host) -> None:
+        """Give the lock back, whatever the outcome."""
+        node = RUN.nodes.get(host.name)
+        if node and node.remote and RUN.changes_nodes and node.seen:
+            try:
+                observe.release(node, RUN.id)
+            except RemoteError:
+                node.say("unlock", "the lock stays until it runs out: the node does not answer")
+
+
+def attach(state: State) -> None:
+    """Record this run and report it at exit."""
+    state.add_callback_handler(Recorder())
+    atexit.register(_write)
+
+
+def _write() -> None:
+    # A plan that was only looked at is no run; one whose nodes were all lost before it began is.
+    if not RUN.began and not any(node.outcome for node in RUN.nodes.values()):
+        return
+    record = RUN.to_json()
+    end_of_run.take(RUN.nodes, record)
+    page = files.write(record, home() / "reports" / RUN.id)
+    print(render(record, report=os.path.relpath(page)), flush=True)  # noqa: T201
+    _exit_as_owed(exit_code(record))
+
+
+def _exit_as_owed(code: int) -> None:
+    """Leave with the check's own exit code where pyinfra's would say less.
+
+    pyinfra knows 0 and 1 (a host failed), a check also 2 (nothing unfit, something not measured),
+    and an interrupted pyinfra exits with 0. The status of a process that is already exiting cannot
+    be changed but by `os._exit`, which runs no other handler: so what is buffered is written first,
+    and a run that owes 0 is left to pyinfra, whose own failure must never become a success.
+    """
+    if RUN.changes_nodes or code == 0:
+        return
+    logging.shutdown()
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(code)

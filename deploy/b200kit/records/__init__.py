@@ -1,0 +1,1 @@
+"""Measured runs: conditions, store, comparison with the baseline, diagnosis."""

@@ -1,0 +1,213 @@
+"""Which runs of a record are compared with which, and what is said of it. Pure.
+
+The baseline is what a person accepted. The newer runs are the newest ones of the same load and the
+same system, so that runs from before and after an upgrade are never taken for one group.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from b200kit.records import manifest
+from b200kit.records.entries import Record, RecordError, counts, medians
+from b200kit.records.manifest import Change
+from b200kit.records.manifest_fields import Role
+from b200kit.records.statistics import LEAST, METRICS, Answer, Comparison, compare, expected, slower
+
+SCHEMA = "b200kit/against-the-record/1"
+NEWEST = 10
+"""Newer runs that are compared; enough to find 7 % at a run-to-run CV of 3 % (simulated)."""
+
+Run = Mapping[str, Any]
+
+
+def countable(runs: Sequence[Run]) -> list[Run]:
+    """Runs whose figures may be compared, in their order."""
+    return [run for run in runs if not counts(run)]
+
+
+def alike(runs: Sequence[Run], like: Run, role: Role) -> list[Run]:
+    """Runs that agree with one of them in a role's fields."""
+    return [r for r in runs if manifest.same(r["manifest"], like["manifest"], role)]
+
+
+def latest(record: Record, most: int = NEWEST) -> list[Run]:
+    """The newest countable runs of one load and one system, oldest first; none in an empty one."""
+    runs = countable(record.runs)
+    if not runs:
+        return []
+    same = alike(alike(runs, runs[-1], Role.LOAD), runs[-1], Role.SYSTEM)
+    return same[-most:]
+
+
+def baseline(record: Record, like: Run) -> tuple[dict[str, Any] | None, list[Run]]:
+    """The newest acceptance of runs under the same load as *like*, and those runs."""
+    for accepted in reversed(record.acceptances):
+        chosen = [run for run in record.runs if run["id"] in accepted["runs"]]
+        runs = alike(countable(chosen), like, Role.LOAD)
+        if runs:
+            return accepted, runs
+    return None, []
+
+
+def acceptable(record: Record, wanted: Sequence[str] = (), most: int = NEWEST) -> list[Run]:
+    """The runs to accept: those named, else the newest of one system.
+
+    Raises RecordError for a name that is no run's, for runs that do not belong together, and for
+    too few of them.
+    """
+    runs = _named(record, wanted) if wanted else latest(record, most)
+    for run in runs:
+        if counts(run):
+            raise RecordError(f"run {run['id']} cannot be a baseline: {counts(run)}")
+    other = next((r for r in runs if manifest.unlike(runs[0]["manifest"], r["manifest"])), None)
+    if other:
+        change = manifest.unlike(runs[0]["manifest"], other["manifest"])[0]
+        raise RecordError(f"runs {runs[0]['id']} and {other['id']} are of another load: {change}")
+    if len(runs) < LEAST:
+        raise RecordError(f"{LEAST} runs make a baseline, there are {len(runs)}")
+    return runs
+
+
+def _named(record: Record, wanted: Sequence[str]) -> list[Run]:
+    found: list[Run] = []
+    for identity in dict.fromkeys(wanted):
+        run = record.run(identity)
+        if run is None:
+            raise RecordError(f"{identity} is not the id of one run")
+        found.append(run)
+    return found
+
+
+def against(record: Record, most: int = NEWEST, other: Record | None = None) -> dict[str, Any]:
+    """The record's newest runs against its accepted baseline, or against *other*'s newest.
+
+    `answer` is same, different or unclear, and `why` says it in a line; `changed` are the
+    differences of the manifests, `hint` the newest run alone against what the baseline predicts.
+    """
+    newer = latest(record, most)
+    if not newer:
+        return _unclear("no run that counts is in the record")
+    accepted, before = baseline(record, newer[-1])
+    if other is not None:
+        accepted, before = None, alike(latest(other, most), newer[-1], Role.LOAD)
+    # What was accepted is not compared with itself.
+    known = {run["id"] for run in before}
+    newer = [run for run in newer if run["id"] not in known]
+    if not before:
+        return _unclear(_nothing_before(record, newer, other), newer)
+    if not newer:
+        return _unclear("no run since the baseline was accepted", accepted=accepted)
+    found = compare([medians(r) for r in before], [medians(r) for r in newer])
+    return _document(found, before, newer, accepted)
+
+
+def held(record: Record, run: Run) -> dict[str, Any]:
+    """One new run against the accepted baseline of its load: usual, slower, none or unknown.
+
+    Slower is a metric whose median lies above what the baseline's runs let expect (95 % over all
+    metrics together) and more than MARGIN above theirs; `none` that there is nothing to hold it
+    against, `unknown` that it cannot be held against what there is. `why` says it in a line.
+    """
+    accepted, before = baseline(record, run)
+    if not accepted:
+        return _held("none", _nothing_before(record, [run], None))
+    figures, known = medians(run), [medians(r) for r in before]
+    if len(before) < LEAST:
+        return _held("unknown", f"only {len(before)} runs of the baseline are left", accepted)
+    lacking = [n for m, n in METRICS.items() if m not in figures and all(m in k for k in known)]
+    if lacking:
+        return _held("unknown", f"it has no {', '.join(lacking)}, the baseline has", accepted)
+    found, worse = expected(known, figures), slower(known, figures)
+    if not worse:
+        return _held("usual", _accepted_by(accepted), accepted, found)
+    changes = manifest.differences(before[-1]["manifest"], run["manifest"])
+    why = "; ".join(_told_slower(m, one) for m, one in worse.items())
+    cause = f"; changed since: {changes[0]}" if changes else ""
+    return _held("slower", f"{why}; {_accepted_by(accepted)}{cause}", accepted, found)
+
+
+def unheld(why: str, answer: str = "none") -> dict[str, Any]:
+    """A run that is held against nothing, and why."""
+    return _held(answer, why)
+
+
+def _held(
+    answer: str,
+    why: str,
+    accepted: Mapping[str, Any] | None = None,
+    metrics: Mapping[str, Any] | None = None,
+) -> dict[str, Any]:
+    own = {key: accepted[key] for key in ("at", "by", "why", "id")} if accepted else None
+    return {"answer": answer, "why": why, "metrics": dict(metrics or {}), "baseline": own}
+
+
+def _told_slower(metric: str, found: Mapping[str, Any]) -> str:
+    told = f"{found['value']:.3g} ms, the baseline {found['low']:.3g} to {found['high']:.3g}"
+    return f"{METRICS[metric]} {told}"
+
+
+def _accepted_by(accepted: Mapping[str, Any]) -> str:
+    return f"baseline of {str(accepted['at'])[:10]} by {accepted['by']}"
+
+
+def _nothing_before(record: Record, newer: Sequence[Run], other: Record | None) -> str:
+    if other is not None:
+        return "the other node has no run under the same load"
+    if not record.acceptances:
+        return "no baseline is accepted; b200 record accept"
+    last = record.acceptances[-1]
+    run = next((run for run in record.runs if run["id"] in last["runs"]), None)
+    changes = manifest.unlike(run["manifest"], newer[-1]["manifest"]) if run and newer else []
+    told = f" ({changes[0]})" if changes else ""
+    return f"the accepted baseline is of another load{told}; accept runs of this one"
+
+
+def _unclear(
+    why: str, newer: Sequence[Run] = (), accepted: Mapping[str, Any] | None = None
+) -> dict[str, Any]:
+    return _document(Comparison(Answer.UNCLEAR, why), (), newer, accepted)
+
+
+def _document(
+    found: Comparison,
+    before: Sequence[Run],
+    newer: Sequence[Run],
+    accepted: Mapping[str, Any] | None,
+) -> dict[str, Any]:
+    keys = ("at", "by", "why", "id")
+    both = bool(before and newer)
+    one, two = (before[-1]["manifest"], newer[-1]["manifest"]) if both else ({}, {})
+    return {
+        "schema": SCHEMA,
+        **found.to_json(),
+        "baseline": {key: accepted[key] for key in keys} if accepted else None,
+        "runs": {"before": _span(before), "after": _span(newer)},
+        "changed": [_told(change) for change in manifest.differences(one, two)] if both else [],
+        "uncompared": manifest.uncompared(one, two) if both else [],
+        "hint": expected([medians(r) for r in before], medians(newer[-1])) if both else {},
+    }
+
+
+def _told(change: Change) -> dict[str, str]:
+    return {"text": str(change), "role": change.role.value}
+
+
+def _span(runs: Sequence[Run]) -> dict[str, Any]:
+    """How many runs, from when to when, on how many days: runs of one hour share its conditions."""
+    days = {str(run["at"])[:10] for run in runs}
+    ends = {"first": runs[0]["at"], "last": runs[-1]["at"]} if runs else {}
+    return {"count": len(runs), "days": len(days), **ends, "ids": [run["id"] for run in runs]}
+
+
+def by_tensor_parallel(runs: Sequence[Run], like: Run) -> list[dict[str, Any]]:
+    """Median TPOT at each TP up to *like*'s under the same load, smallest first."""
+    groups: dict[int, list[float]] = {}
+    most = manifest.of(like["manifest"], "serving.tp")
+    for run in alike(countable(runs), like, Role.LOAD):
+        tp, tpot = manifest.of(run["manifest"], "serving.tp"), medians(run).get("tpot")
+        if isinstance(tp, int) and isinstance(most, int) and tp <= most and tpot:
+            groups.setdefault(tp, []).append(tpot)
+    middle = {tp: sorted(found)[len(found) // 2] for tp, found in groups.items()}
+    return [{"tp": tp, "tpot_ms": middle[tp], "runs": len(groups[tp])} for tp in sorted(groups)]

@@ -1,0 +1,71 @@
+"""The end of a run: each new measurement gets its manifest, goes into the record, is held against
+it and diagnosed. What is found stands with the host for the report.
+
+Nothing here may cost a run its report: what goes wrong is one line of the host it happened to.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping
+from functools import cache
+from typing import Any
+
+import yaml
+
+from b200kit.records import comparison, diagnosis, provenance, store
+from b200kit.records import entries as records
+from b200kit.records.entries import RecordError
+from b200kit.records.timeline import timeline
+from b200kit.run.node import Node
+from b200kit.run.places import PACKAGE
+
+_RULES = PACKAGE / "catalog" / "diagnoses.yaml"
+_UNREADABLE = (OSError, RecordError)
+logger = logging.getLogger(__name__)
+
+
+@cache
+def rules() -> tuple[diagnosis.Rule, ...]:
+    """The diagnoses this checkout knows."""
+    return diagnosis.rules(yaml.safe_load(_RULES.read_text(encoding="utf-8")))
+
+
+def take(nodes: Mapping[str, Node], run: dict[str, Any]) -> None:
+    """Take in what a run measured: adds `record` and `diagnosis` to the hosts of its document."""
+    for name, node in nodes.items():
+        if node.smoke:
+            host = run["hosts"][name]
+            host["record"] = _guarded(node, str(run["run"]))
+            host["diagnosis"] = diagnosis.diagnose(host, rules())
+
+
+def _guarded(node: Node, run: str) -> dict[str, Any]:
+    try:
+        return _taken(node, run)
+    except _UNREADABLE as error:
+        why = str(error)
+    except Exception as error:
+        # A mistake of ours must not take the report with it; the debug log keeps the trace.
+        logger.debug("record of %s", node.name, exc_info=True)
+        why = f"internal error, {type(error).__name__}: {error}"
+    node.say("record", f"this result is not in the record: {why}")
+    return {"unmeasured": f"this result is not in the record: {why}"}
+
+
+def _taken(node: Node, run: str) -> dict[str, Any]:
+    """Append a result of this run, then hold the record's newest runs against the baseline."""
+    folder = store.directory(node.spec.records)
+    # A result with an age was measured by an earlier run, which recorded it.
+    if node.smoke_age_s is None:
+        entry = records.run_entry(provenance.manifest(node), node.smoke or {}, run)
+        store.append(folder, node.name, entry)
+    known = store.read(folder, node.name)
+    newest = comparison.latest(known, 1)
+    by_tp = comparison.by_tensor_parallel(known.runs, newest[-1]) if newest else []
+    notes = [*known.torn, *known.damage]
+    found = {
+        "timeline": timeline(known),
+        "manifest": known.runs[-1]["manifest"] if known.runs else None,
+    }
+    return {**comparison.against(known), **found, "by_tp": by_tp, "damage": notes}

@@ -1,0 +1,188 @@
+"""The record of a node's runs, as lines of JSON that only ever grow. Pure.
+
+One entry a line: a run with its manifest and figures, or a person's acceptance of runs as the
+baseline. JSON lines, not SQLite: a run a day is a few megabytes a year, a whole line is all that
+must be safe, and a person can read, grep, diff, copy and version the file. Each entry carries its
+own digest and that of the entry before it, so that a line that was torn by a kill is told from one
+that was changed, and neither takes the others with it.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from b200kit.node.state.path import number
+from b200kit.records.manifest import lacking, of
+from b200kit.records.statistics import METRICS
+
+SCHEMA = "b200kit/record/1"
+_FIGURES = ("p50", "p95", "p99", "mean")
+_KEPT = ("num_prompts", "completed", "failed", "goodput_share", "request_goodput",
+         "output_throughput", "gateway_overhead", "server", "verdict", "reasons")  # fmt: skip
+
+
+_TEXTS: dict[str, type] = dict.fromkeys(("id", "digest", "node", "at", "previous"), str)
+_PARTS: dict[str, dict[str, type]] = {
+    "run": {"manifest": dict, "figures": dict, "run": str},
+    "accept": {"runs": list, "by": str, "why": str},
+}
+
+
+class RecordError(ValueError):
+    """What cannot be taken into a record; one line."""
+
+
+@dataclass(frozen=True)
+class Record:
+    """A node's record as read: its entries, oldest first, and what is wrong with the file.
+
+    *torn* are lines that a kill cut short: their run is lost, all others stand. *damage* are lines
+    that somebody changed or took away.
+    """
+
+    entries: tuple[dict[str, Any], ...] = ()
+    torn: tuple[str, ...] = ()
+    damage: tuple[str, ...] = ()
+    last: str = ""
+    runs: tuple[dict[str, Any], ...] = field(init=False)
+
+    def __post_init__(self) -> None:
+        """Tell the runs from the rest once."""
+        found = tuple(entry for entry in self.entries if entry["kind"] == "run")
+        object.__setattr__(self, "runs", found)
+
+    @property
+    def acceptances(self) -> list[dict[str, Any]]:
+        """The acceptances, oldest first."""
+        return [entry for entry in self.entries if entry["kind"] == "accept"]
+
+    def run(self, identity: str) -> dict[str, Any] | None:
+        """The run whose id begins so, if there is exactly one."""
+        found = [run for run in self.runs if identity and run["id"].startswith(identity)]
+        return found[0] if len(found) == 1 else None
+
+    def holds(self, entry: Mapping[str, Any]) -> bool:
+        """Whether this very measurement is in it already."""
+        return any(_measurement(run) == _measurement(entry) for run in self.runs)
+
+
+def run_entry(manifest: dict[str, Any], smoke: Mapping[str, Any], run: str) -> dict[str, Any]:
+    """A run's entry; *run* is the id of the deploy run that measured it.
+
+    Raises RecordError, naming the fields, when the manifest is not complete enough.
+    """
+    first, *more = lacking(manifest) or [""]
+    if first:
+        rest = f"; and {', '.join(line.split(': ')[0] for line in more)}" if more else ""
+        raise RecordError(f"its manifest lacks {first}{rest}")
+    figures = {f"{p}_{m}_ms": smoke.get(f"{p}_{m}_ms") for m in METRICS for p in _FIGURES}
+    return {
+        "schema": SCHEMA,
+        "kind": "run",
+        "node": of(manifest, "run.node"),
+        "at": of(manifest, "run.taken_at"),
+        "run": run,
+        "figures": figures | {key: smoke.get(key) for key in _KEPT},
+        "manifest": manifest,
+    }
+
+
+def accept_entry(
+    node: str, runs: Sequence[Mapping[str, Any]], by: str, why: str, at: str
+) -> dict[str, Any]:
+    """A person's word that these runs are how the node should be: who, why, when."""
+    if not by.strip() or not why.strip():
+        raise RecordError("an acceptance says by whom and why")
+    return {
+        "schema": SCHEMA,
+        "kind": "accept",
+        "node": node,
+        "at": at,
+        "by": by.strip(),
+        "why": why.strip(),
+        "runs": [run["id"] for run in runs],
+    }
+
+
+def line(entry: Mapping[str, Any], previous: str) -> str:
+    """The line of an entry that follows the one with digest *previous* ("" for the first)."""
+    body = {**entry, "previous": previous}
+    digest = _digest(body)
+    return json.dumps({"id": digest[:10], **body, "digest": digest}, sort_keys=True) + "\n"
+
+
+def parse(content: bytes) -> Record:
+    """Read a record; whatever the bytes are, nothing is raised and no whole entry is lost."""
+    entries: list[dict[str, Any]] = []
+    torn, damage, last = [], [], ""
+    for position, raw in _lines(content):
+        entry = _entry(raw)
+        if entry is None:
+            torn.append(f"line {position} was torn ({len(raw)} bytes): what it told is lost")
+            continue
+        if entry["digest"] != _digest(_body(entry)) or entry["id"] != entry["digest"][:10]:
+            damage.append(f"line {position} was changed after it was written")
+            last = entry["digest"]
+            continue
+        if entry.get("previous") != last:
+            damage.append(f"entries before line {position} were taken away or changed")
+        last = entry["digest"]
+        entries.append(entry)
+    return Record(tuple(entries), tuple(torn), tuple(damage), last)
+
+
+def _lines(content: bytes) -> Iterator[tuple[int, bytes]]:
+    for position, raw in enumerate(content.split(b"\n"), 1):
+        if raw.strip():
+            yield position, raw
+
+
+def _entry(raw: bytes) -> dict[str, Any] | None:
+    """An entry with all that makes one, or nothing."""
+    try:
+        value = json.loads(raw)
+    except (ValueError, RecursionError):
+        return None
+    kind = value.get("kind") if isinstance(value, dict) else None
+    if not isinstance(kind, str) or kind not in _PARTS:
+        return None
+    parts = {**_TEXTS, **_PARTS[kind]}
+    return value if all(isinstance(value.get(k), t) for k, t in parts.items()) else None
+
+
+def _body(entry: Mapping[str, Any]) -> dict[str, Any]:
+    return {key: value for key, value in entry.items() if key not in ("id", "digest")}
+
+
+def _digest(body: Mapping[str, Any]) -> str:
+    text = json.dumps(body, sort_keys=True, separators=(",", ":"))
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
+def _measurement(entry: Mapping[str, Any]) -> tuple[object, ...]:
+    """What names a measurement: a salt is drawn anew for every one."""
+    manifest = entry["manifest"]
+    return entry["at"], of(manifest, "run.cache_salt"), of(manifest, "run.seed")
+
+
+def medians(entry: Mapping[str, Any]) -> dict[str, float]:
+    """The run's median of each metric in ms, those that it has."""
+    found = {m: number(entry, f"figures.p50_{m}_ms") for m in METRICS}
+    return {m: value for m, value in found.items() if isinstance(value, float) and value > 0}
+
+
+def counts(entry: Mapping[str, Any]) -> str:
+    """Why the run's figures count nowhere, or nothing.
+
+    A client that starved made its own figures, and failed requests have no latency: they flatter.
+    """
+    figures = entry.get("figures") or {}
+    if figures.get("verdict") not in ("pass", "fail"):
+        return f"its verdict is {figures.get('verdict')}"
+    if figures.get("failed") != 0:
+        return f"{figures.get('failed')} of its requests failed"
+    return "" if medians(entry) else "it has no medians"

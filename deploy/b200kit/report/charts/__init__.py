@@ -1,0 +1,1 @@
+"""Axes and the five charts of the report."""

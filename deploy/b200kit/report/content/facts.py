@@ -1,0 +1,137 @@
+"""The facts of a node in words: GPUs, NVLinks, fabric, NUMA map, versions."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+from b200kit.report.content.machine import Machine
+from b200kit.report.content.topology import FABRIC_STATES
+from b200kit.report.document import Unmeasured, items, mapping, read, show
+
+NO_STATE = "unmeasured: the node was not observed"
+
+
+def observed(host: object) -> bool:
+    """Say whether the record holds an observation of the node at all."""
+    return bool(mapping(read(host, "state")))
+
+
+def gpus_line(host: object, machine: Machine) -> str:
+    """Return ``8x NVIDIA B200`` or ``7 of 8 GPUs: 7x NVIDIA B200``."""
+    if not observed(host):
+        return NO_STATE
+    if machine.why_no_gpus:
+        return machine.why_no_gpus
+    names = Counter(show(read(entry, "name")) for entry in items(read(host, "state", "gpus")))
+    listed = sum(names.values())
+    text = ", ".join(f"{count}x {name}" for name, count in names.items()) or "no GPU in NVML"
+    expected = machine.expected_gpus
+    return text if expected in (None, listed) else f"{listed} of {expected} GPUs: {text}"
+
+
+def links_line(machine: Machine) -> str:
+    """Return ``144/144 links up``; GPUs whose links could not be read are told apart."""
+    if not machine.gpus:
+        return "unmeasured: no GPU to ask"
+    up = sum(gpu.up or 0 for gpu in machine.gpus)
+    total = sum(gpu.total for gpu in machine.gpus)
+    silent = [gpu for gpu in machine.gpus if gpu.up is None or "unknown" in gpu.links]
+    if len(silent) == len(machine.gpus):
+        return "unmeasured: no GPU told the state of its links"
+    tail = f" ({len(silent)} GPU{'s' * (len(silent) > 1)} unmeasured)" if silent else ""
+    return f"{up}/{total} links up{tail}"
+
+
+def fabric_line(machine: Machine) -> str:
+    """Return ``completed on 8 of 8 GPUs``, or how many GPUs are in which other state."""
+    states = Counter(gpu.fabric for gpu in machine.gpus)
+    if not states:
+        return "unmeasured: no GPU to ask"
+    done = FABRIC_STATES[3]
+    others = [f"{name} on {count}" for name, count in states.items() if name != done]
+    return ", ".join([f"{done} on {states[done]} of {len(machine.gpus)} GPUs", *others])
+
+
+def numa_lines(host: object, machine: Machine) -> list[str]:
+    """Return one line a NUMA node: ``node 0: GPU 0,1,2,3; CPUs 0-55,112-167``."""
+    reading = read(host, "state", "numa")
+    if not machine.nodes:
+        why = reading if isinstance(reading, Unmeasured) else "unmeasured: no NUMA node listed"
+        return [str(why) if observed(host) else NO_STATE]
+    return [
+        f"{'node unknown' if node.id is None else f'node {node.id}'}: "
+        f"{_gpu_names(node.gpus)}; CPUs {node.cpus}"
+        for node in machine.nodes
+    ]
+
+
+def _gpu_names(gpus: object) -> str:
+    labels = [gpu.label for gpu in gpus] if isinstance(gpus, tuple) else []
+    bare = [label.removeprefix("GPU ") for label in labels]
+    return f"GPU {','.join(bare)}" if bare else "no GPU"
+
+
+def numa_short(machine: Machine) -> str:
+    """Return the GPUs of each NUMA node in short: ``4+4``, ``2+2+0+2+2+0``."""
+    return "+".join(str(len(node.gpus)) for node in machine.nodes) or "unmeasured"
+
+
+def fabric_short(machine: Machine) -> str:
+    """Return ``ok`` when every GPU of the node has completed its fabric, else the full line."""
+    if machine.gpus and all(gpu.fabric == FABRIC_STATES[3] for gpu in machine.gpus):
+        return "ok"
+    return fabric_line(machine)
+
+
+def driver(host: object) -> str:
+    """Return the driver's version as NVML gives it."""
+    return show(read(host, "state", "nvml", "driver_version")) if observed(host) else NO_STATE
+
+
+def versions(host: object) -> list[tuple[str, str]]:
+    """Return the versions that decide how a node behaves, as (name, version or why not)."""
+    if not observed(host):
+        return [("driver", NO_STATE), ("engine", engine(host))]
+    state = read(host, "state")
+    return [
+        ("driver", driver(host)),
+        ("CUDA", show(read(state, "nvml", "cuda_driver_version"))),
+        ("fabric manager", _package(state, "nvidia-fabricmanager", "nvidia-fabric-manager")),
+        ("engine", engine(host)),
+        ("kernel module", show(read(state, "modules", "nvidia"), absent="not loaded")),
+        ("nvlsm", _package(state, "nvlsm")),
+        ("container toolkit", _package(state, "nvidia-container-toolkit")),
+        ("VBIOS", _over_gpus(state, "vbios")),
+        ("GSP firmware", _over_gpus(state, "gsp_firmware")),
+        ("kernel", show(read(state, "host", "kernel"))),
+        ("OS", show(read(state, "host", "os", "pretty"))),
+    ]
+
+
+def engine(host: object) -> str:
+    """Return the serving engine's version as the smoke test found it."""
+    value = read(host, "smoke", "conditions", "engine")
+    return "unmeasured: no smoke test" if isinstance(value, Unmeasured) else show(value)
+
+
+def _package(state: object, *prefixes: str) -> str:
+    """Return the version of the first installed package whose name starts so."""
+    packages = read(state, "packages")
+    if isinstance(packages, Unmeasured):
+        return str(packages)
+    found = mapping(packages)
+    named = [name for prefix in prefixes for name in found if name.startswith(prefix)]
+    for name in named:
+        if found[name] is not None:
+            return show(read(found[name], "version"))
+    return "not installed" if named else "unmeasured: package not asked for"
+
+
+def _over_gpus(state: object, key: str) -> str:
+    """Return the one value all GPUs share, or every value with its count."""
+    values = Counter(show(read(gpu, key)) for gpu in items(read(state, "gpus")))
+    if not values:
+        return "unmeasured: no GPU to ask"
+    if len(values) == 1:
+        return next(iter(values))
+    return ", ".join(f"{value} on {count}" for value, count in values.items())

@@ -1,0 +1,51 @@
+"""The manifest of the newest measurement: all that decided its figures, by what a field is for."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from b200kit.records.manifest_fields import FIELDS, Role
+from b200kit.report.document import Unmeasured, mapping, read, show
+
+Pairs = list[tuple[str, str]]
+TITLES = {
+    Role.IDENTITY: "the run",
+    Role.LOAD: "load: the same, or not comparable",
+    Role.SYSTEM: "system",
+    Role.CONDITION: "conditions",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Manifest:
+    """The groups of fields as text, a line over them; `why` is set where there is no manifest."""
+
+    why: str
+    summary: str
+    groups: tuple[tuple[str, Pairs], ...]
+
+
+def manifest_of(host: object) -> Manifest:
+    """Return the manifest in the record document of a HostRecord."""
+    document = read(host, "record", "manifest")
+    if isinstance(document, Unmeasured) or not mapping(read(document, "fields")):
+        why = document if isinstance(document, Unmeasured) else Unmeasured("it has no fields")
+        return Manifest(str(why), "", ())
+    found = {field: read(document, "fields", field.name) for field in FIELDS}
+    groups = tuple(
+        (
+            title,
+            [(field.words, told(value)) for field, value in found.items() if field.role is role],
+        )
+        for role, title in TITLES.items()
+    )
+    blind = sum(isinstance(value, Unmeasured) for value in found.values())
+    return Manifest("", f"{len(FIELDS)} fields, {blind} of them unmeasured", groups)
+
+
+def told(value: object) -> str:
+    """Return a field in one line, whole; a map of settings as its entries."""
+    entries = mapping(value)
+    if entries:
+        return "; ".join(f"{key}={show(entry)}" for key, entry in sorted(entries.items()))
+    return show(value)

@@ -1,0 +1,96 @@
+"""What mending did with a node: the rung and why, each step in order, the parts, the evidence."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from b200kit.report.document import Unmeasured, items, mapping, read, show
+from b200kit.report.html.figure import Table
+
+Pairs = list[tuple[str, str]]
+_HEAD = ("at", "from", "to", "act", "outcome")
+_RUNGS = {
+    "restart-services": "restart the services",
+    "reset-gpus": "reset the GPUs",
+    "reboot": "reboot the node",
+    "power-cycle": "power-cycle the node",
+    "reimage": "re-image the node",
+    "replace": "replace a part, by hands",
+}
+_TONES = {"serving": "good", "hands": "bad", "quarantined": "bad"}
+
+
+@dataclass(frozen=True, slots=True)
+class Mended:
+    """The section "mending" as text; `there` is false where the run mended nothing."""
+
+    there: bool
+    why: str
+    state: str
+    tone: str
+    facts: tuple[tuple[str, str], ...]
+    way: tuple[str, ...]
+    steps: Table
+
+
+def mended_of(host: object) -> Mended:
+    """Return the mending of a HostRecord."""
+    document = read(host, "reprovision")
+    there = mapping(host).get("reprovision") is not None
+    if isinstance(document, Unmeasured) or not mapping(document):
+        why = str(document) if isinstance(document, Unmeasured) else "unmeasured: nothing is told"
+        return Mended(there, why, "", "unknown", (), (), Table(_HEAD, ()))
+    state = show(read(document, "state"))
+    history = items(read(document, "history"))
+    rows = tuple(tuple(_cell(entry, key) for key in _HEAD) for entry in history)
+    return Mended(
+        there=True,
+        why="",
+        state=state,
+        tone=_TONES.get(state, "unknown"),
+        facts=tuple(_facts(document)),
+        way=_way(rows),
+        steps=Table(_HEAD, rows),
+    )
+
+
+def _facts(document: object) -> Pairs:
+    rung = show(read(document, "rung"), absent="none was needed")
+    parts = read(document, "parts")
+    told = str(parts) if isinstance(parts, Unmeasured) else ", ".join(map(show, items(parts)))
+    found = [
+        ("rung", _RUNGS.get(rung, rung)),
+        ("why", show(read(document, "why"), absent="nothing stands against it")),
+        ("parts to replace", told or "none named"),
+        ("evidence", show(read(document, "evidence"), absent="none was collected")),
+    ]
+    kept_out = read(document, "quarantine")
+    if mapping(kept_out):
+        who, when, why = (show(read(kept_out, key)) for key in ("who", "when", "why"))
+        found.append(("quarantine", f"since {when} by {who}: {why}"))
+    return found
+
+
+def _way(rows: tuple[tuple[str, ...], ...]) -> tuple[str, ...]:
+    """Return the states that the node went through, each once in a row."""
+    found = [rows[0][1]] if rows else []
+    for row in rows:
+        if row[2] != found[-1]:
+            found.append(row[2])
+    return tuple(found)
+
+
+def _cell(entry: object, key: str) -> str:
+    value = read(entry, key)
+    if value is None or key not in mapping(entry):
+        return "-"
+    return show(value)
+
+
+def line(host: object) -> str:
+    """Return the mending in one line for a terminal, or nothing."""
+    found = mended_of(host)
+    if not found.there:
+        return ""
+    facts = dict(found.facts)
+    return found.why or f"{found.state}: {facts['rung']}; {facts['why']}"

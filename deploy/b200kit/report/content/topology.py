@@ -1,0 +1,292 @@
+"""A node's graph from its observation, held against the expected one. Pure.
+
+Pure, and tolerant of any JSON: what was not read is an edge that is unknown, never a good one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from b200kit.node.state.view import GpuView, StateView, Unmeasured, View
+from b200kit.report.content.graph import (
+    BAD,
+    GOOD,
+    UNKNOWN,
+    Edge,
+    Gpu,
+    Lane,
+    Links,
+    Nic,
+    Topology,
+    worst,
+)
+
+KINDS = ("nvlink", "read", "write")
+"""Kinds of P2P access that serving needs; atomics and prop are reported only."""
+
+GENERATIONS = {2.5: 1, 5.0: 2, 8.0: 3, 16.0: 4, 32.0: 5, 64.0: 6}
+"""PCIe generation by transfer rate in GT/s."""
+
+FABRIC_STATES = {0: "not supported", 1: "not started", 2: "in progress", 3: "completed"}
+"""nvml.h NVML_GPU_FABRIC_STATE_*."""
+
+MOST_GPUS = 16
+"""More are not drawn: the graph has an edge for each ordered pair."""
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """What the hardware data says of the graph; None where it says nothing, so nothing is good."""
+
+    gpus: int | None
+    links: int | None
+    speed_floor: int | None
+    width: int | None
+    generation: int | None
+    p2p: int | None
+    fabric: dict[str, int | None]
+
+
+FABRIC_KEYS = {
+    "state": "fabric.state",
+    "status": "fabric.status",
+    "health_summary": "fabric.health",
+}
+"""What says that a GPU is in the fabric, by the name of its expectation."""
+
+
+def wanted(expectation: object) -> Wanted:
+    """The expected graph, from an expectation document."""
+    view = View(expectation)
+
+    def of(name: str) -> int | None:
+        return known(view.number("hardware", "expect", name, "value"))
+
+    names = ("nvlink.links", "nvlink.speed_floor", "pcie.width", "pcie.generation")
+    links, floor, width, generation = map(of, names)
+    gpus = known(view.number("gpu_count"))
+    fabric = {key: of(name) for key, name in FABRIC_KEYS.items()}
+    return Wanted(gpus, links, floor, width, generation, of("p2p.status"), fabric)
+
+
+def topology(state: object, expectation: object) -> Topology:
+    """The graph of a node; `why` says why there is no GPU in it."""
+    view, want = StateView(state), wanted(expectation)
+    nics = tuple(_nic(entry) for entry in view.items("pci", "nics") or [])
+    listed = view.gpus()
+    gpus = tuple(_gpus(view, want, nics))[:MOST_GPUS]
+    asked = {
+        (a, b): _pair(view, want, gpus, a, b)
+        for a in range(len(gpus))
+        for b in range(len(gpus))
+        if a != b
+    }
+    nics_read = view.items("pci", "nics")
+    return Topology(
+        gpus=gpus,
+        nics=nics,
+        nics_why=nics_read.reason if isinstance(nics_read, Unmeasured) else "",
+        pairs=asked,
+        missing=max((want.gpus or 0) - len(gpus), 0),
+        why=listed.reason if isinstance(listed, Unmeasured) else "",
+    )
+
+
+def known(reading: int | Unmeasured) -> int | None:
+    """A number, or None when it was not read."""
+    return None if isinstance(reading, Unmeasured) else reading
+
+
+def judged(reading: int | None, least: int | None) -> str:
+    """The tone of a reading that must reach `least`."""
+    if reading is None or least is None:
+        return UNKNOWN
+    return GOOD if reading >= least else BAD
+
+
+def common(one: Sequence[str], other: Sequence[str]) -> int:
+    """How many bridges two paths from the root share."""
+    shared = 0
+    for a, b in zip(one, other, strict=False):
+        if a != b:
+            break
+        shared += 1
+    return shared
+
+
+def _gpus(view: StateView, want: Wanted, nics: tuple[Nic, ...]) -> Iterator[Gpu]:
+    """The GPUs of NVML in its order, then those that only the PCI tree shows."""
+    on_pci = {str(e.at("address").raw()).lower(): e for e in view.items("pci", "gpus") or []}
+    for gpu in view.gpus() or []:
+        address = str(gpu.text("pci_address") or "?").lower()
+        pci = on_pci.pop(address, View(Unmeasured("the GPU is not in the PCI tree")))
+        yield _gpu(gpu.subject, address, gpu, pci, view, want, nics)
+    for address, pci in on_pci.items():
+        silent = GpuView({"unmeasured": "NVML does not list it"}, 0)
+        yield _gpu(f"PCI {address}", address, silent, pci, view, want, nics)
+
+
+def _gpu(
+    name: str,
+    address: str,
+    gpu: GpuView,
+    pci: View,
+    view: StateView,
+    want: Wanted,
+    nics: tuple[Nic, ...],
+) -> Gpu:
+    bridges = pci.items("bridges")
+    path = None if isinstance(bridges, Unmeasured) else tuple(_address(b) for b in bridges)
+    numa = _numa(pci, single=len(view.items("numa") or []) == 1)
+    fabric, fabric_tone = _fabric(gpu, want)
+    lanes = [_lane(_address(b), b, want) for b in bridges or []]
+    nearest, how = _nearest(path, numa, nics)
+    return Gpu(
+        name=name,
+        address=address,
+        numa=numa,
+        links=_links(gpu, want),
+        fabric=fabric,
+        fabric_tone=fabric_tone,
+        lanes=(*lanes, _own_lane(address, gpu, pci, want)),
+        bridges=path,
+        nics=nearest,
+        nic_path=how,
+    )
+
+
+def _fabric(gpu: GpuView, want: Wanted) -> tuple[str, str]:
+    """What a GPU says of its place in the fabric, and its tone."""
+    read = {key: known(gpu.number("fabric", key)) for key in FABRIC_KEYS}
+    tones = {
+        key: UNKNOWN
+        if value is None or want.fabric[key] is None
+        else _same(value, want.fabric[key])
+        for key, value in read.items()
+    }
+    state = read["state"]
+    words = "unmeasured" if state is None else FABRIC_STATES.get(state, f"state {state}")
+    also = [f"{key.replace('_', ' ')} {value}" for key, value in read.items()
+            if key != "state" and tones[key] == BAD]  # fmt: skip
+    return ", ".join([words, *also]), worst(*tones.values())
+
+
+def _same(reading: int | None, expected: int | None) -> str:
+    return GOOD if reading == expected else BAD
+
+
+def _address(entry: View) -> str:
+    """The address of a bridge, which a GPU lists with its link and a NIC by address alone."""
+    value = entry.raw() if isinstance(entry.raw(), str) else entry.at("address").raw()
+    return value.lower() if isinstance(value, str) else "?"
+
+
+def _numa(device: View, single: bool = False) -> int | None:
+    """The NUMA node of a device; -1 means none is named, as on a machine with one node."""
+    node = known(device.number("numa_node"))
+    return node if node is None or node >= 0 else (0 if single else None)
+
+
+def _links(gpu: GpuView, want: Wanted) -> Links:
+    entries = gpu.items("links")
+    if isinstance(entries, Unmeasured):
+        return Links(None, want.links, (), (), UNKNOWN, entries.reason)
+    found = [_link(entry, position) for position, entry in enumerate(entries)]
+    read = [state for _, state, _ in found if state is not None]
+    down = tuple(link for link, state, _ in found if state not in (None, 1))
+    floor = want.speed_floor or 0
+    slow = tuple(
+        link for link, state, speed in found if state == 1 and speed is not None and speed < floor
+    )
+    up = read.count(1) if read or not found else None  # a list without a link is a count of none
+    whole = all(
+        state is not None and (state != 1 or speed is not None) for _, state, speed in found
+    )
+    sure = whole and None not in (up, want.links, want.speed_floor)
+    tone = BAD if down or slow else _same(up, want.links) if sure else UNKNOWN
+    return Links(up, want.links, down, slow, tone)
+
+
+def _link(entry: View, position: int) -> tuple[int, int | None, int | None]:
+    """Number, state and speed (MB/s) of one NVLink."""
+    number, state, speed = (known(entry.number(key)) for key in ("link", "state", "speed_mbps"))
+    return position if number is None else number, state, speed
+
+
+def _lane(address: str, port: View, want: Wanted) -> Lane:
+    width = known(port.number("current_link_width"))
+    generation = _generation(port)
+    tone = worst(judged(width, want.width), judged(generation, want.generation))
+    return Lane(address, width, generation, tone)
+
+
+def _generation(port: View) -> int | None:
+    """The highest PCIe generation of a port, from a text like "32.0 GT/s PCIe"."""
+    words = str(port.text("max_link_speed") or "").split()
+    try:
+        return GENERATIONS.get(float(words[0]))
+    except (IndexError, ValueError):
+        return None
+
+
+def _own_lane(address: str, gpu: GpuView, pci: View, want: Wanted) -> Lane:
+    """The GPU's own link: the worse of what NVML and the PCI tree say of it."""
+    seen = _lane(address, pci, want)
+    widths = [seen.width, known(gpu.number("pcie", "width"))]
+    generations = [seen.generation, known(gpu.number("pcie", "max_generation"))]
+    width = min((w for w in widths if w is not None), default=None)
+    generation = min((g for g in generations if g is not None), default=None)
+    tone = worst(judged(width, want.width), judged(generation, want.generation))
+    return Lane(address, width, generation, tone)
+
+
+def _nic(entry: View) -> Nic:
+    management = entry.flag("switch_management")
+    return Nic(
+        name=str(entry.text("name") or "?"),
+        address=str(entry.text("address") or "?").lower(),
+        numa=_numa(entry),
+        bridges=tuple(_address(b) for b in entry.items("bridges") or []),
+        management=None if isinstance(management, Unmeasured) else management,
+    )
+
+
+def _nearest(
+    path: tuple[str, ...] | None, numa: int | None, nics: tuple[Nic, ...]
+) -> tuple[tuple[str, ...], str]:
+    """The data NICs nearest to a GPU and the kind of path, in the words of `nvidia-smi topo -m`.
+
+    PIX: below one switch; PXB: below the same port, over several bridges; NODE: on the same NUMA
+    node; SYS: on another. Without a way to tell, there is none.
+    """
+    data = [nic for nic in nics if nic.management is False]
+    shared = {nic: common(path or (), nic.bridges) for nic in data}
+    most = max(shared.values(), default=0)
+    if path and most:
+        near = [nic for nic, count in shared.items() if count == most]
+        over = max(len(path), *(len(nic.bridges) for nic in near)) - most
+        return tuple(nic.name for nic in near), "PIX" if over <= 1 else "PXB"
+    if not data or numa is None:
+        return (), "?"
+    same = tuple(nic.name for nic in data if nic.numa == numa)
+    return (same, "NODE") if same else (tuple(nic.name for nic in data), "SYS")
+
+
+def _pair(view: StateView, want: Wanted, gpus: tuple[Gpu, ...], a: int, b: int) -> Edge:
+    """The P2P of an ordered pair: NVn as `topo -m` says it, x where it is dead, -- unmeasured."""
+    listed = len(view.gpus() or [])
+    inside = a < listed and b < listed
+    statuses = [known(view.number("p2p", kind, a, b)) if inside else None for kind in KINDS]
+    ends = (gpus[a].links, gpus[b].links)
+    counts = [links.up for links in ends if links.up is not None]
+    told, tone = "--", UNKNOWN
+    if 0 in counts:
+        told, tone = "NV0", BAD
+    elif any(status is not None and status != (want.p2p or 0) for status in statuses):
+        told, tone = "x", BAD
+    elif len(counts) == len(ends):
+        measured = None not in (*statuses, want.p2p)
+        tone = worst(*(links.tone for links in ends), *([] if measured else [UNKNOWN]))
+        told = told if tone == UNKNOWN else f"NV{min(counts)}"
+    return Edge(gpus[a].name, gpus[b].name, "p2p", told, tone)

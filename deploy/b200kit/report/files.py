@@ -1,0 +1,98 @@
+"""Writes a run's report: every file whole or not at all, and none with a secret in it."""
+
+from __future__ import annotations
+
+import json
+import os
+import tempfile
+from collections.abc import Iterable
+from pathlib import Path
+
+from b200kit.report.content.findings import findings_of
+from b200kit.report.document import clean, mapping, read
+from b200kit.report.html.page import render
+from b200kit.report.names import host_file, run_name
+from b200kit.report.outcome import (
+    counts,
+    exit_code,
+    failed_hosts,
+    host_exit_code,
+    hosts_of,
+    outcome_of,
+    totals,
+)
+from b200kit.run.redact import redact, scrub_value
+
+SUMMARY = "b200kit/summary/1"
+
+
+def write(record: object, directory: Path, *, secrets: Iterable[str] = ()) -> Path:
+    """Write ``directory/<run>/`` and return the path of its report.html.
+
+    Files: summary.json, one JSON a host, report.html, failed.txt. `directory` is the folder of all
+    runs, or already that of this run. `secrets` are values that must appear in no file. Raises
+    OSError when the folder cannot be written.
+    """
+    safe = mapping(scrub_value(redact(record), secrets))
+    run = run_name(safe)
+    folder = directory if directory.name == run else directory / run
+    folder.mkdir(parents=True, exist_ok=True)
+    for name, host in hosts_of(safe).items():
+        write_json(folder / host_file(name), host)
+    write_text(folder / "failed.txt", "".join(f"{clean(n)}\n" for n in failed_hosts(safe)))
+    write_text(folder / "report.html", render(safe))
+    write_json(folder / "summary.json", summary(safe))
+    return folder / "report.html"
+
+
+def summary(record: object) -> dict[str, object]:
+    """Return summary.json: the run without its hosts' details, and the exit code it owes."""
+    run = {key: value for key, value in mapping(record).items() if key != "hosts"}
+    return {
+        **run,
+        "schema": SUMMARY,
+        "exit_code": exit_code(record),
+        "totals": totals(record),
+        "counts": counts(record),
+        "hosts": {
+            name: _host_summary(name, host) | {"exit_code": host_exit_code(record, host)}
+            for name, host in hosts_of(record).items()
+        },
+    }
+
+
+def _host_summary(name: str, host: object) -> dict[str, object]:
+    known = mapping(host)
+    blocking = [f for f in findings_of(known.get("verdict")) if f.blocks]
+    return {
+        "outcome": outcome_of(host).word,
+        "label": outcome_of(host).label,
+        "fit": fit if isinstance(fit := read(known.get("verdict"), "fit"), str) else None,
+        "file": host_file(name),
+        **{key: known.get(key) for key in ("stage", "error", "commands", "changes")},
+        "blocking": [{"check": f.check, "summary": f.summary} for f in blocking],
+    }
+
+
+def write_json(path: Path, value: object) -> None:
+    """Write `value` as indented JSON, keys in their order."""
+    write_text(path, json.dumps(value, indent=2, ensure_ascii=True, default=str) + "\n")
+
+
+def write_text(path: Path, text: str) -> None:
+    """Replace `path` with `text` in one step, so that a reader never sees half a file."""
+    handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name[:40]}.")
+    try:
+        with os.fdopen(handle, "w", encoding="utf-8", errors="replace") as file:
+            file.write(text)
+        os.chmod(temporary, 0o644 & ~_umask())
+        os.replace(temporary, path)
+    except BaseException:
+        Path(temporary).unlink(missing_ok=True)
+        raise
+
+
+def _umask() -> int:
+    current = os.umask(0o077)
+    os.umask(current)
+    return current

@@ -1,0 +1,148 @@
+"""The picture of a node: PCIe switches and NICs above the GPUs, NVLinks and their switch below."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from b200kit.report.content.facts import fabric_line, links_line
+from b200kit.report.content.graph import Topology
+from b200kit.report.content.machine import Gpu, Machine, NumaNode
+from b200kit.report.content.topology import FABRIC_STATES
+from b200kit.report.html import pcie_picture
+from b200kit.report.html.svg import box, clip, el, group, line, picture, text
+
+TILE, TILE_HEIGHT, GAP, PAD = 112.0, 84.0, 8.0, 12.0
+HEAD = 66.0  # room for a box's title, CPUs, memory and the NICs beside its switches
+TILE_TOP = HEAD + pcie_picture.HEIGHT
+LINKS_TOP = TILE_TOP + TILE_HEIGHT + PAD + 1
+SWITCH_TOP = LINKS_TOP + 84
+HEIGHT = SWITCH_TOP + 66
+_CPU_TEXT = 5.9  # width of a character of the small text
+
+
+def diagram(machine: Machine) -> str:
+    """Return the picture as SVG, or an empty string where nothing of the machine is known."""
+    if not machine.nodes and not machine.gpus:
+        return ""
+    parts: list[str] = []
+    x = 1.0
+    for node in machine.nodes:
+        width = box_width(len(node.gpus))
+        parts.append(_numa(node, machine.graph, x, width))
+        x += width + 14
+    if machine.missing:
+        width = box_width(machine.missing)
+        parts.append(_missing(machine, x, width))
+        x += width + 14
+    width = x - 13
+    label = f"NUMA nodes, GPUs and NVLinks: {links_line(machine)}, {fabric_line(machine)}"
+    return picture(
+        width, HEIGHT, label, *parts, _switch(machine, width), class_="machine", least=width * 0.8
+    )
+
+
+def box_width(gpus: int) -> float:
+    """Return the width of a NUMA node's box; one without GPUs keeps the room of a tile."""
+    tiles = max(gpus, 1)
+    return tiles * TILE + (tiles - 1) * GAP + 2 * PAD
+
+
+def _numa(node: NumaNode, graph: Topology, x: float, width: float) -> str:
+    frame = box(x, 1, width, TILE_TOP + TILE_HEIGHT + PAD, "numa")
+    parts = [frame, text(x + PAD, 21, node.title, "t-head")]
+    room = width - 2 * PAD
+    if len(node.gpus) > 1:
+        parts.append(text(x + width - PAD, 21, node.memory, "t-small", "end"))
+        parts.append(text(x + PAD, 39, clip(f"CPUs {node.cpus}", room, _CPU_TEXT), "t-small"))
+    else:
+        both = f"CPUs {node.cpus}"
+        parts.append(text(x + PAD, 39, clip(both, room, _CPU_TEXT), "t-small"))
+    tip = f"{node.title}: CPUs {node.cpus}, {node.memory or 'memory unmeasured'}"
+    beside = pcie_picture.elsewhere(node.id, graph)
+    parts.append(text(x + PAD, 55, clip(beside, room, _CPU_TEXT), "t-small"))
+    if not node.gpus:
+        parts.append(box(x + PAD, TILE_TOP, TILE, TILE_HEIGHT, "tile ghost"))
+        middle = (x + PAD + TILE / 2, TILE_TOP + TILE_HEIGHT / 2 + 4)
+        parts.append(text(*middle, "no GPU", "t-small", "middle"))
+    for i, gpu in enumerate(node.gpus):
+        parts.append(_gpu(gpu, x + PAD + i * (TILE + GAP)))
+    by_address = {gpu.address: gpu for gpu in graph.gpus}
+    places = ((x + PAD + i * (TILE + GAP), gpu) for i, gpu in enumerate(node.gpus))
+    placed = [(at, by_address[key]) for at, g in places if (key := g.address.lower()) in by_address]
+    parts += pcie_picture.band(placed, graph, HEAD, TILE)
+    return group(*parts, tip=tip)
+
+
+def _gpu(gpu: Gpu, x: float) -> str:
+    tip = f"{gpu.label}, module {gpu.module}, PCI {gpu.address}: {gpu.count} links up"
+    parts = [
+        box(x, TILE_TOP, TILE, TILE_HEIGHT, f"tile {gpu.tone}"),
+        box(x, TILE_TOP, 5, TILE_HEIGHT, f"edge {gpu.tone}", 2),
+        text(x + 13, TILE_TOP + 21, clip(gpu.label, TILE - 16, 8.6), "t-gpu"),
+        text(x + 13, TILE_TOP + 39, gpu.note or f"module {gpu.module}", "t-small"),
+        text(x + 13, TILE_TOP + 56, clip(gpu.address, TILE - 16, 6.9), "t-mono"),
+        text(x + 13, TILE_TOP + 74, _place(gpu), "t-small"),
+        *_links(gpu, x),
+        *_count(gpu, x + TILE / 2),
+    ]
+    return group(*parts, tip=f"{tip}; fabric {gpu.fabric}")
+
+
+def _place(gpu: Gpu) -> str:
+    return "no replica" if gpu.replica is None else f"replica {gpu.replica}"
+
+
+def _links(gpu: Gpu, x: float) -> Iterator[str]:
+    """Yield a line a link; a link that is down ends before it reaches the switch."""
+    unread = ("unknown",) * max((gpu.expected_links or 1) - len(gpu.links), 0)
+    links = (*gpu.links, *unread)[:36]
+    step = (TILE - 12) / max(len(links) - 1, 1)
+    completed = gpu.fabric == FABRIC_STATES[3]
+    for i, state in enumerate(links):
+        at = x + 6 + i * step if len(links) > 1 else x + TILE / 2
+        kind = "up" if state != "up" or completed else "waiting"
+        name = f"link {state if state != 'up' else kind}"
+        yield line(at, LINKS_TOP, at, SWITCH_TOP - (52 if state == "down" else 0), name)
+
+
+def _count(gpu: Gpu, middle: float) -> Iterator[str]:
+    top = LINKS_TOP + 36
+    yield box(middle - 29, top, 58, 22, f"pill {gpu.link_tone}", 11)
+    yield text(middle, top + 15.5, gpu.count, "t-pill", "middle")
+    if gpu.fabric != FABRIC_STATES[3]:
+        words = "fabric unread" if gpu.fabric.startswith("unmeasured") else gpu.fabric
+        yield box(middle - 46, top + 25, 92, 18, "plate", 3)
+        yield text(middle, top + 38, clip(words, 92, 6), "t-small", "middle")
+
+
+def _missing(machine: Machine, x: float, width: float) -> str:
+    parts = [box(x, 1, width, TILE_TOP + TILE_HEIGHT + PAD, "numa lost")]
+    parts.append(text(x + PAD, 21, "Not seen", "t-head"))
+    parts.append(text(x + PAD, 39, "expected, not found", "t-small"))
+    for i in range(machine.missing):
+        left = x + PAD + i * (TILE + GAP)
+        module = machine.missing_modules[i : i + 1]
+        parts.append(box(left, TILE_TOP, TILE, TILE_HEIGHT, "tile ghost bad"))
+        parts.append(text(left + 13, TILE_TOP + 21, "no GPU", "t-gpu"))
+        parts.append(
+            text(left + 13, TILE_TOP + 39, f"module {module[0] if module else '?'}", "t-small")
+        )
+        if module:
+            parts.append(text(left + 13, TILE_TOP + 56, "by elimination", "t-small"))
+    return group(*parts, tip=f"{machine.missing} of {machine.expected_gpus} GPUs not seen")
+
+
+def _switch(machine: Machine, width: float) -> str:
+    words = f"{links_line(machine)}   ·   fabric {fabric_line(machine)}"
+    managers = machine.graph.management
+    beside = "managed through" if managers else "management devices unmeasured"
+    if not managers and not machine.graph.nics_why:
+        beside = "no management device seen"
+    return group(
+        box(1, SWITCH_TOP, width - 2, 64, "switch"),
+        text(PAD + 4, SWITCH_TOP + 24, "NVLink switch", "t-head"),
+        el("title", "the NVSwitch fabric of the baseboard"),
+        text(width - PAD - 4, SWITCH_TOP + 24, clip(words, width - 150), "t-small", "end"),
+        text(PAD + 4, SWITCH_TOP + 49, beside, "t-small"),
+        *pcie_picture.chips(managers, PAD + 108, SWITCH_TOP + 36, width - 128, "nic manager"),
+    )

@@ -1,0 +1,264 @@
+"""The run as one HTML page that needs nothing else: no script, no network, no other file."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cache
+
+from jinja2 import Environment, FileSystemLoader, StrictUndefined, Template
+
+from b200kit.report.charts.axes import SHAPES, marks
+from b200kit.report.charts.baseline_timeline import Timeline, timeline_of
+from b200kit.report.charts.cdf import distributions
+from b200kit.report.charts.goodput_sweep import sweeps
+from b200kit.report.charts.heat_map import Heat, heats
+from b200kit.report.charts.over_time import over_time
+from b200kit.report.content import conditions, facts
+from b200kit.report.content.baseline_and_diagnosis import (
+    Diagnosis,
+    History,
+    diagnosis_of,
+    history_of,
+)
+from b200kit.report.content.findings import Finding, findings_of, gate_line
+from b200kit.report.content.fleet import HEAD, fleet
+from b200kit.report.content.gpus_under_load import gpus_during
+from b200kit.report.content.latency import METRICS, Latency, latency_of
+from b200kit.report.content.machine import Machine, machine_of
+from b200kit.report.content.manifest import Manifest, manifest_of
+from b200kit.report.content.other_readings import not_applicable, reported
+from b200kit.report.content.p2p_matrix import Matrix, matrix_of
+from b200kit.report.content.reprovision import Mended, mended_of
+from b200kit.report.content.tuning import Tuning, all_cells, all_knees, tuning_of
+from b200kit.report.document import clean, counted, duration, items, number, read, show
+from b200kit.report.html.figure import Figure, Table
+from b200kit.report.html.machine_picture import diagram
+from b200kit.report.html.svg import el
+from b200kit.report.outcome import (
+    Outcome,
+    exit_code,
+    failed_hosts,
+    hosts_of,
+    is_good,
+    outcome_of,
+    stand_in,
+    totals,
+)
+from b200kit.run.places import TEMPLATES
+
+Pairs = list[tuple[str, str]]
+
+
+@dataclass(frozen=True, slots=True)
+class Stage:
+    """One stage as text; `share` is its part of the host's time in percent, for its bar."""
+
+    name: str
+    status: str
+    tone: str
+    took: str
+    share: float
+    detail: str
+    changes: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Tuned:
+    """The section "tuning": what was found, its maps, its sweeps, every cell."""
+
+    of: Tuning
+    heats: list[Heat]
+    sweeps: list[Figure]
+    tables: tuple[Table, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class HostPage:
+    """Everything the page says of one host; texts are plain, pictures are SVG made here."""
+
+    anchor: str
+    name: str
+    outcome: Outcome
+    error: str
+    done: str
+    gate: str
+    facts: Pairs
+    machine: Machine
+    picture: str
+    matrix: Matrix
+    findings: list[Finding]
+    versions: Pairs
+    reported: Pairs
+    not_applicable: Pairs
+    stages: list[Stage]
+    layout: list[list[str]]
+    latency: Latency
+    distributions: list[Figure]
+    over_time: list[Figure]
+    conditions: Pairs
+    instruments: Pairs
+    gpus_during: tuple[str, Table | None]
+    paths: list[tuple[str, list[str]]]
+    history: History
+    timeline: Timeline
+    diagnosis: Diagnosis
+    manifest: Manifest
+    tuned: Tuned | None
+    mended: Mended
+
+
+def render(record: object) -> str:
+    """Return the page of a run record; every key of the record is optional."""
+    page = _template().render(
+        run=show(read(record, "run")),
+        about=_about(record),
+        totals=totals(record),
+        exit_code=exit_code(record),
+        stand_in=stand_in(record),
+        reasons=reasons(record),
+        failed=[clean(name) for name in failed_hosts(record)],
+        hosts=[_page(i, name, host) for i, (name, host) in enumerate(hosts_of(record).items())],
+        metrics=list(METRICS.values()),
+        signs=_signs(),
+        fleet=fleet(record),
+        fleet_head=HEAD,
+    )
+    return page.strip() + "\n"
+
+
+def reasons(record: object) -> Pairs:
+    """Return why each host that is not ready is not: its cause, or the first blocking finding."""
+    rows = []
+    for name, host in hosts_of(record).items():
+        first = next((f for f in findings_of(read(host, "verdict")) if f.blocks), None)
+        found = first.summary if first else "unmeasured: no cause in the record"
+        if not is_good(host):
+            rows.append((clean(name), _said(read(host, "error")) or found))
+    return rows
+
+
+@cache
+def _template() -> Template:
+    environment = Environment(
+        loader=FileSystemLoader(TEMPLATES),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    return environment.get_template("report/report.html.j2")
+
+
+def _about(record: object) -> Pairs:
+    argv = " ".join(map(show, items(read(record, "argv")))) or show(read(record, "entry"))
+    controller = read(record, "controller")
+    pairs = [
+        ("command", argv),
+        ("started", show(read(record, "started_at"))),
+        ("ended", show(read(record, "ended_at"))),
+    ]
+    if isinstance(controller, dict):
+        return pairs + [(f"controller {clean(str(k))}", show(v)) for k, v in controller.items()]
+    return [*pairs, ("controller", show(controller))]
+
+
+def _page(position: int, name: str, host: object) -> HostPage:
+    machine, latency, smoke = machine_of(host), latency_of(host), read(host, "smoke")
+    return HostPage(
+        anchor=f"host-{position}",
+        name=clean(name),
+        outcome=outcome_of(host),
+        error=_said(read(host, "error")),
+        done=_done(host),
+        gate=gate_line(read(host, "verdict")),
+        facts=_facts(host, machine),
+        machine=machine,
+        picture=diagram(machine),
+        matrix=matrix_of(host),
+        findings=findings_of(read(host, "verdict")),
+        versions=facts.versions(host),
+        reported=reported(host) if facts.observed(host) else [],
+        not_applicable=not_applicable(read(host, "verdict")),
+        stages=list(_stages(host)),
+        layout=list(_layout(host)),
+        latency=latency,
+        distributions=distributions(smoke, stand_in=latency.stand_in),
+        over_time=over_time(smoke, stand_in=latency.stand_in),
+        conditions=conditions.manifest(smoke),
+        instruments=conditions.instruments(smoke),
+        gpus_during=gpus_during(smoke),
+        paths=conditions.paths(smoke),
+        history=history_of(host),
+        timeline=timeline_of(read(host, "record")),
+        diagnosis=diagnosis_of(host),
+        manifest=manifest_of(host),
+        tuned=_tuned(tuning_of(host)),
+        mended=mended_of(host),
+    )
+
+
+def _said(value: object) -> str:
+    return clean(value) if isinstance(value, str) else ""
+
+
+def _facts(host: object, machine: Machine) -> Pairs:
+    if not facts.observed(host):
+        return [("node", facts.NO_STATE)]
+    return [
+        ("GPUs", facts.gpus_line(host, machine)),
+        ("NVLink", facts.links_line(machine)),
+        ("fabric", facts.fabric_line(machine)),
+        ("GPUs by NUMA node", facts.numa_short(machine)),
+        ("observed", show(read(host, "state", "taken_at"))),
+    ]
+
+
+def _done(host: object) -> str:
+    spans = [number(read(stage, "seconds")) for stage in items(read(host, "stages"))]
+    total = sum(span for span in spans if span is not None)
+    parts = [
+        counted(read(host, key), key.removesuffix("s"))
+        for key in ("changes", "commands")
+        if number(read(host, key)) is not None
+    ]
+    return ", ".join([*parts, *([duration(total)] if total else [])])
+
+
+def _stages(host: object) -> Iterator[Stage]:
+    entries = items(read(host, "stages"))
+    longest = max((number(read(entry, "seconds")) or 0.0 for entry in entries), default=0.0)
+    tones = {"ok": "idle", "changed": "good", "failed": "bad", "skipped": "idle"}
+    for entry in entries:
+        seconds, status = number(read(entry, "seconds")), show(read(entry, "status"))
+        yield Stage(
+            name=show(read(entry, "name")),
+            status=status,
+            tone=tones.get(status, "unknown"),
+            took=show(read(entry, "seconds")) if seconds is None else duration(seconds),
+            share=100 * max(seconds or 0.0, 0.0) / longest if longest > 0 else 0.0,
+            detail=_said(read(entry, "detail")),
+            changes=tuple(map(show, items(read(entry, "changes")))),
+        )
+
+
+def _layout(host: object) -> Iterator[list[str]]:
+    for row in items(read(host, "layout")):
+        lists = [", ".join(map(show, items(read(row, key)))) for key in ("gpus", "numa_nodes")]
+        ends = [show(read(row, "cpus")), show(read(row, "port"))]
+        yield [show(read(row, "replica")), *(text or "none" for text in lists), *ends]
+
+
+def _tuned(found: Tuning) -> Tuned | None:
+    if found.why:
+        return None
+    return Tuned(found, heats(found), sweeps(found), (all_knees(found), all_cells(found)))
+
+
+def _signs() -> dict[str, str]:
+    """Return each marker as a small picture for the legends."""
+    return {
+        shape: el("svg", marks(shape, [(8, 6)], 3.6), viewBox="0 0 16 12", class_="sign",
+                  aria_hidden="true")
+        for shape in SHAPES
+    }  # fmt: skip

@@ -1,0 +1,118 @@
+"""The words for how a host ended, their tone, and the exit code a run owes its caller."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass
+
+from b200kit.report.document import clean, items, mapping, read, show
+
+GOOD = {"live", "fit"}
+UNMEASURED = "unmeasured"
+_WORDS = {
+    "live": ("LIVE", "good"),
+    "fit": ("fit", "good"),
+    "red": ("RED", "bad"),
+    "unfit": ("UNFIT", "bad"),
+    "failed": ("FAILED", "bad"),
+    "unreachable": ("UNREACHABLE", "bad"),
+    "quarantined": ("QUARANTINED", "bad"),
+    "not reached": ("NOT REACHED", "idle"),
+    "unmeasured": ("UNKNOWN", "unknown"),
+}
+LADDER = {
+    "none": "nothing to do",
+    "monitor": "watch it",
+    "restart-service": "restart the service",
+    "reset-gpu": "reset the GPU",
+    "reboot": "reboot the node",
+    "power-cycle": "power-cycle the node",
+    "replace": "replace the part",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """How one host ended: the recorded word, the label a person reads, a tone for colour."""
+
+    word: str
+    label: str
+    tone: str
+
+
+def outcome_of(host: object) -> Outcome:
+    """Return the outcome of a HostRecord; one without an outcome is unknown, never good."""
+    value = read(host, "outcome")
+    word = clean(value).lower() if isinstance(value, str) else "unmeasured"
+    label, tone = _WORDS.get(word, (clean(word).upper() or "UNKNOWN", "unknown"))
+    stage = read(host, "stage")
+    if word == "failed" and isinstance(stage, str):
+        label = f"FAILED at {clean(stage)}"
+    return Outcome(word, label, tone)
+
+
+def is_good(host: object) -> bool:
+    """Say whether a host ended as asked for: live or fit."""
+    return outcome_of(host).word in GOOD
+
+
+def is_check(record: object) -> bool:
+    """Say whether the run was the read-only check (its hosts are fit or not, never live)."""
+    return show(read(record, "entry")).endswith("check.py")
+
+
+def hosts_of(record: object) -> dict[str, object]:
+    """Return the HostRecords by name, in the order of the record."""
+    return mapping(read(record, "hosts"))
+
+
+def exit_code(record: object) -> int:
+    """Return 0 only if at least one host was asked for and every one is live or fit, else 1.
+
+    A check none of whose hosts is worse than not measured owes 2, as `b200 judge` does.
+    """
+    words = {outcome_of(host).word for host in hosts_of(record).values()}
+    if words and words <= GOOD:
+        return 0
+    return 2 if words and is_check(record) and words <= {*GOOD, UNMEASURED} else 1
+
+
+def host_exit_code(record: object, host: object) -> int:
+    """Return the exit code that this host alone would owe."""
+    return exit_code({"entry": read(record, "entry"), "hosts": {"": host}})
+
+
+def failed_hosts(record: object) -> list[str]:
+    """Return the names of the hosts that are neither live nor fit."""
+    return [n for n, host in hosts_of(record).items() if not is_good(host)]
+
+
+def counts(record: object) -> dict[str, int]:
+    """Return how many hosts ended in each outcome word."""
+    return dict(Counter(outcome_of(host).word for host in hosts_of(record).values()))
+
+
+def totals(record: object) -> str:
+    """Return the totals in words: ``4 nodes: 2 fit, 1 unfit, 1 unknown``."""
+    number = len(hosts_of(record))
+    parts = [
+        f"{count} {'unknown' if word == 'unmeasured' else word}"
+        for word, count in counts(record).items()
+    ]
+    return f"{number} node{'' if number == 1 else 's'}: {', '.join(parts) or 'none asked for'}"
+
+
+def stand_in(record: object) -> bool:
+    """Say whether any host's latency was measured on a stand-in engine."""
+    return any(
+        read(host, "smoke", "conditions", "stand_in") is True for host in hosts_of(record).values()
+    )
+
+
+def change_list(host: object) -> list[str]:
+    """Return every change that the stages of a HostRecord made, as ``stage: change``."""
+    return [
+        f"{show(read(stage, 'name'))}: {show(change)}"
+        for stage in items(read(host, "stages"))
+        for change in items(read(stage, "changes"))
+    ]

@@ -1,0 +1,1 @@
+"""The report as text of 100 columns."""

@@ -1,0 +1,133 @@
+"""A host of a deploy in the terminal: outcome, node, stages, findings, replicas, latency."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from b200kit.report.content import records, reprovision, tuning
+from b200kit.report.content.conditions import conditions_line
+from b200kit.report.content.facts import (
+    fabric_line,
+    gpus_line,
+    links_line,
+    numa_lines,
+    observed,
+    versions,
+)
+from b200kit.report.content.findings import findings_of, gate_line
+from b200kit.report.content.latency import STAND_IN, STAND_IN_WHY, latency_of
+from b200kit.report.content.machine import machine_of
+from b200kit.report.document import counted, duration, items, number, read, show
+from b200kit.report.outcome import Outcome, outcome_of
+from b200kit.report.terminal.lines import COLUMN, WIDTH, ends, labelled, paint, shorten, table, wrap
+from b200kit.report.terminal.shared_lines import cause, finding_lines, took
+
+_SHOWN_VERSIONS = {"driver", "CUDA", "fabric manager", "engine"}
+
+
+def block(name: str, host: object, colour: bool) -> Iterator[str]:
+    """Yield the block of one host of a deploy: outcome, node, replicas, latency, findings."""
+    outcome = outcome_of(host)
+    yield _headline(name, host, outcome, colour)
+    bare = outcome.tone != "good" and not findings_of(read(host, "verdict"))
+    if cause(host) or bare:
+        yield from labelled("cause", cause(host) or "unmeasured: no cause in the record")
+    if observed(host):
+        yield from _node(host)
+    elif outcome.word not in ("unreachable", "not reached"):
+        yield from labelled("node", gpus_line(host, machine_of(host)))
+    yield from _stages(host)
+    yield from finding_lines(host, 2, colour)
+    yield from _layout(host)
+    if read(host, "smoke") not in (None, {}) or outcome.word == "live":
+        yield from _latency(host, colour)
+    yield from records.block(host)
+    for label, told in (("tuning", tuning.line(host)), ("mending", reprovision.line(host))):
+        yield from labelled(label, told) if told else ()
+    yield ""
+
+
+def _headline(name: str, host: object, outcome: Outcome, colour: bool) -> str:
+    changes, commands = read(host, "changes"), read(host, "commands")
+    done = "no change" if number(changes) == 0 else counted(changes, "change")
+    parts = [done if number(changes) is not None else "", took(host)]
+    if number(commands) is not None:
+        parts.insert(1, counted(commands, "command"))
+    line = ends(f"{name}  {outcome.label}", ", ".join(part for part in parts if part))
+    return line.replace(outcome.label, paint(outcome.label, outcome.tone, colour), 1)
+
+
+def _node(host: object) -> Iterator[str]:
+    machine = machine_of(host)
+    yield from labelled("GPUs", gpus_line(host, machine))
+    yield from labelled("NVLink", links_line(machine))
+    yield from labelled("fabric", fabric_line(machine))
+    for i, line in enumerate(numa_lines(host, machine)):
+        yield from labelled("" if i else "NUMA", line)
+    shown = [f"{name} {text}" for name, text in versions(host) if name in _SHOWN_VERSIONS]
+    yield from labelled("versions", "; ".join(shown))
+    yield from labelled("gate", gate_line(read(host, "verdict")))
+
+
+def _stages(host: object) -> Iterator[str]:
+    """Yield the stages that did something; those that found nothing to do share one line."""
+    quiet, label = [], "stages"
+    for stage in items(read(host, "stages")):
+        name, status = show(read(stage, "name")), show(read(stage, "status"))
+        if status in ("ok", "skipped"):
+            quiet.append(name if status == "ok" else f"{name} (skipped)")
+            continue
+        seconds = number(read(stage, "seconds"))
+        head = f"{f'  {label}':<{COLUMN}}{shorten(name, 20):<10}  "
+        first, *more = wrap(head, _stage(stage, status))
+        span = "" if seconds is None else duration(seconds)
+        yield ends(first, span) if len(first) + len(span) + 2 <= WIDTH else first
+        yield from more
+        label = ""
+    if quiet:
+        yield from labelled("unchanged", ", ".join(quiet))
+
+
+def _stage(stage: object, status: str) -> str:
+    count, detail = len(items(read(stage, "changes"))), read(stage, "detail")
+    changes = counted(count, "change") if count else ""
+    said = show(detail) if isinstance(detail, str) else ""
+    word = "" if status == "changed" and (changes or said) else status
+    return ", ".join(part for part in (word, changes, said) if part)
+
+
+def _layout(host: object) -> Iterator[str]:
+    rows = [["replica", "GPUs", "NUMA node", "CPUs", "port"]]
+    for entry in items(read(host, "layout")):
+        gpus, nodes = (",".join(map(show, items(read(entry, k)))) for k in ("gpus", "numa_nodes"))
+        tail = [show(read(entry, "cpus")), show(read(entry, "port"))]
+        rows.append([show(read(entry, "replica")), gpus or "none", nodes or "none", *tail])
+    if len(rows) > 1:
+        head, *body = table(rows, left=COLUMN, right=frozenset())
+        yield f"{'  replicas':<{COLUMN}}{head[COLUMN:]}"
+        yield from body
+
+
+def _latency(host: object, colour: bool) -> Iterator[str]:
+    latency = latency_of(host)
+    if latency.why:
+        yield from labelled("latency", latency.why)
+        return
+    yield from labelled("latency", f"smoke test: {latency.verdict}; {latency.age}")
+    for reason in latency.reasons:
+        yield from labelled("", reason)
+    if latency.stand_in:
+        mark, *more = wrap(f"{'':<{COLUMN}}", f"{STAND_IN}: {STAND_IN_WHY}")
+        yield mark.replace(STAND_IN, paint(STAND_IN, "mark", colour))
+        yield from more
+    corner = f"{STAND_IN}, ms" if latency.stand_in else "ms"
+    rows = [[corner, "P50", "P95", "P99"], *([row.name, *row.cells] for row in latency.rows)]
+    yield from table(rows, left=COLUMN, right=frozenset({1, 2, 3}))
+    for note in latency.notes:
+        yield from labelled("", note)
+    load = dict(latency.load)
+    said = (
+        f"n = {load['requests (n)']}; {load['rate']}; tokens {load['tokens']}; {load['output']} out"
+    )
+    yield from labelled("load", said)
+    yield from labelled("conditions", conditions_line(read(host, "smoke")))

@@ -1,0 +1,81 @@
+"""When a run may take another node out, and when it stops and asks a person. Pure.
+
+Many nodes that fail alike have one cause that no rung on a node mends: a bad driver package, a
+switch, a power feed. Taking them all out would make an outage of it.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+
+from b200kit.node.state.verdict import Finding
+
+# What names a single node or part in a reading: UUIDs, PCI addresses, long hexadecimal numbers.
+_OWN = re.compile(
+    r"GPU-[0-9a-f-]{8,}|[0-9a-f]{4,8}:[0-9a-f]{2}:[0-9a-f]{2}\.\d|\b[0-9a-fx]{8,}\b", re.I
+)
+
+
+def cause(findings: Sequence[Finding]) -> str:
+    """What a node fails by, so that two nodes can be told to fail alike: check and reading."""
+    if not findings:
+        return ""
+    first = findings[0]
+    return f"{first.check or first.summary}: {_OWN.sub('...', first.read or first.summary)}"
+
+
+@dataclass(frozen=True)
+class Fleet:
+    """The inventory's nodes, those out of service, and what may be.
+
+    *failing* has each failing node's cause, those of other runs included; *costs* the nodes of the
+    run that serve now: taking out one that does not serve costs nothing.
+    """
+
+    nodes: int
+    out: Collection[str]
+    failing: Mapping[str, str]
+    max_out: int
+    max_alike: int
+    floor: int | None = None
+
+    @property
+    def least(self) -> int:
+        """Nodes that must go on serving."""
+        return self.nodes - self.max_out if self.floor is None else self.floor
+
+
+def open_reason(fleet: Fleet) -> str:
+    """Why the breaker is open, naming nodes and what is alike; empty when it is closed."""
+    groups: dict[str, list[str]] = {}
+    for name, why in sorted(fleet.failing.items()):
+        groups.setdefault(why, []).append(name)
+    for why, names in groups.items():
+        if why and len(names) > fleet.max_alike:
+            return (
+                f"{len(names)} nodes fail alike, more than reprovision.max_alike="
+                f"{fleet.max_alike}: {_some(names)} ({why}). No further node is taken out: look "
+                "for what they share, and raise the limit if it is on purpose"
+            )
+    return ""
+
+
+def floor_reason(fleet: Fleet, name: str, serves: bool) -> str:
+    """Why taking *name* out would leave too few; empty when it may be taken."""
+    if not serves:
+        return ""
+    left = fleet.nodes - len({*fleet.out} - {name}) - 1
+    if left >= fleet.least:
+        return ""
+    out = f"; out already: {_some(sorted(fleet.out))}" if fleet.out else ""
+    return (
+        f"{left} of {fleet.nodes} nodes would serve, and the floor is {fleet.least}{out}: "
+        "bring one back, or lower reprovision.floor"
+    )
+
+
+def _some(names: Sequence[str]) -> str:
+    more = f" and {len(names) - 6} more" if len(names) > 6 else ""
+    return ", ".join(names[:6]) + more

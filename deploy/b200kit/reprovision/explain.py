@@ -1,0 +1,80 @@
+"""What is going to be done about a node, as its operator reads it before and after."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from b200kit.inventory.keys.rungs import Rung
+from b200kit.reprovision import circuit_breaker, escalation, transaction
+from b200kit.reprovision.circuit_breaker import Fleet
+from b200kit.reprovision.escalation import Decision
+from b200kit.reprovision.states import State
+from b200kit.reprovision.transaction import Transaction
+from b200kit.run.node import Node, duration
+
+# Seconds of the steps that are no rung, where this node has no history (inferred, from the lab).
+_STEP_S = {"quarantine": 2, "evidence": 20, "provision": 300, "prove": 10, "share": 2}
+
+
+def told(
+    node: Node, tx: Transaction, decision: Decision, fleet: Fleet, serves: bool
+) -> Iterator[str]:
+    """The plan of a node that is to be taken out: steps and rung; why; its cost, and whether."""
+    limits = node.spec.reprovision
+    ending = (
+        ["quarantined"]
+        if decision.rung is Rung.REPLACE
+        else ["prove", f"canary {limits.canary_share} %", "serving"]
+    )
+    drain = f"drain (deadline {duration(limits.drain_deadline_s)})"
+    yield " -> ".join(["serving", drain, "evidence", decision.told, *ending])
+    passed = f" ({'; '.join(decision.passed)})" if decision.passed else ""
+    yield f"  why: {decision.why}{passed}"
+    cost = f"costs {int(serves)} of {fleet.nodes} nodes for {_how_long(node, tx, decision)}"
+    is_open = bool(circuit_breaker.open_reason(fleet)) and "the breaker is open"
+    refused = is_open or circuit_breaker.floor_reason(fleet, node.name, serves)
+    yield f"  {cost}; floor is {fleet.least}: {'NOT ALLOWED: ' + refused if refused else 'allowed'}"
+
+
+def _how_long(node: Node, tx: Transaction, decision: Decision) -> str:
+    """From this node's own history where it has been through it, else the budget."""
+    measured = transaction.durations(tx)
+    act = f"act: {decision.rung.word}"
+    if act in measured:
+        return f"~{duration(sum(measured.values()))} (as it took before)"
+    limits = node.spec.reprovision
+    if decision.rung is Rung.REPLACE:
+        return "as long as hands need"
+    rung = getattr(limits.deadlines, decision.rung.key)
+    rest = sum(_STEP_S.values()) + limits.drain_deadline_s + limits.canary_watch_s
+    return f"at most ~{duration(rung + rest)} (its deadlines; not measured on this node yet)"
+
+
+def going_on(tx: Transaction, node: Node) -> str:
+    """What a run does with a node that an earlier one took out."""
+    if tx.state is State.HANDS and node.spec.reprovision_ask != "return":
+        if not node.findings:
+            return f"{for_hands(tx)}; it looks fit now: reprovision_ask=return brings it back"
+        return f"{for_hands(tx)}; nothing to do without hands"
+    owner = tx.owner or {}
+    since = f"; {owner.get('owner')} holds it since {owner.get('since')}" if owner else ""
+    pending = f", in the middle of {tx.pending['step']}" if tx.pending else ""
+    return f"{tx.state.value}{pending}, out since {tx.opened}{since}: goes on from there"
+
+
+def for_hands(tx: Transaction) -> str:
+    """Who quarantined the node since when, which part it needs, and where the evidence is."""
+    mark = tx.quarantine or {}
+    what = f"{escalation.asked_of_hands(tx.parts)}: {(tx.decision or {}).get('why')}"
+    path = (tx.evidence or {}).get("path")
+    proof = f"; evidence: {path}" if path else ""
+    return f"quarantined since {mark.get('when')} by {mark.get('who')}: {what}{proof}"
+
+
+def came_back(tx: Transaction) -> str:
+    """What it took."""
+    rungs = [str(step["act"]).removeprefix("act: ") for step in tx.steps if "act:" in step["act"]]
+    if not tx.steps:
+        return "serves"
+    span = transaction.seconds(str(tx.steps[-1]["at"])) - transaction.seconds(tx.opened)
+    return f"back after {duration(span)}: {', '.join(rungs) or 'no act'}"

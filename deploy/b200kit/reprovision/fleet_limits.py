@@ -1,0 +1,102 @@
+"""Which nodes of a run may be taken out, and when: waves, the floor and the breaker, run-wide.
+
+A node asks before it is taken out and tells when it is done. Nodes whose transaction was begun by
+an earlier run do not ask: they are out already, and mending them only adds capacity.
+"""
+
+from __future__ import annotations
+
+import threading
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from b200kit.reprovision import circuit_breaker, ledger
+from b200kit.reprovision.circuit_breaker import Fleet
+from b200kit.run.file_names import safe_name
+from b200kit.run.node import Node, StageFailed
+from b200kit.run.session import RUN
+
+
+class NotNow(StageFailed):
+    """A node that is left as it is, in one line that a person can act on."""
+
+
+@dataclass
+class Safety:
+    """What is known of the fleet in this process. pyinfra's gevent makes threads greenlets."""
+
+    folder: Path = field(default_factory=ledger.directory)
+    inventory: tuple[str, ...] = ()
+    failing: dict[str, str] = field(default_factory=dict)
+    inside: set[str] = field(default_factory=set)
+    told: dict[str, str] = field(default_factory=dict)
+    seen: set[str] = field(default_factory=set)
+    _turn: threading.Condition = field(default_factory=threading.Condition)
+
+    def report(self, name: str, cause: str) -> None:
+        """A node of this run fails, by this cause."""
+        self.failing[name] = cause
+
+    def looked(self, node: Node) -> str:
+        """The node was looked at; after the last of the run, why the breaker is open, if it is."""
+        self.seen.add(node.name)
+        return circuit_breaker.open_reason(self.fleet(node)) if self.seen >= set(RUN.nodes) else ""
+
+    def resume(self, name: str) -> None:
+        """A node that is out already takes its place, whatever the limits."""
+        with self._turn:
+            self.inside.add(name)
+
+    def enter(self, node: Node, serves: bool) -> bool:
+        """Wait for a place in the wave; raises NotNow where the breaker or the floor forbid it.
+
+        Returns whether it had to wait.
+        """
+        waited = False
+        with self._turn:
+            while True:
+                if told := circuit_breaker.open_reason(self.fleet(node)):
+                    raise NotNow(self._once(node.name, told))
+                if len(self.inside) < node.spec.reprovision.max_out:
+                    break
+                waited = True
+                self._turn.wait()
+            if told := circuit_breaker.floor_reason(self.fleet(node), node.name, serves):
+                raise NotNow(f"not taken out: {told}")
+            self.inside.add(node.name)
+        return waited
+
+    def leave(self, name: str) -> None:
+        """The node is done, or stays out with no more to be done: the next one's turn."""
+        with self._turn:
+            self.inside.discard(name)
+            self._turn.notify_all()
+
+    def fleet(self, node: Node) -> Fleet:
+        """The fleet as this node's limits see it."""
+        limits = node.spec.reprovision
+        out, causes = self._elsewhere()
+        return Fleet(
+            nodes=max(len(self.inventory), 1),
+            out=out | self.inside,
+            failing={**causes, **self.failing},
+            max_out=limits.max_out,
+            max_alike=limits.max_alike,
+            floor=limits.floor,
+        )
+
+    def _elsewhere(self) -> tuple[set[str], dict[str, str]]:
+        """Nodes that a transaction keeps out of service, whoever began it, and their causes."""
+        names = {safe_name(name): name for name in self.inventory}
+        files = ledger.nodes(self.folder)
+        read = {names[f]: ledger.read(self.folder, f) for f in files if f in names}
+        still = {name: tx.cause for name, tx in read.items() if tx.is_open}
+        return set(still), {name: cause for name, cause in still.items() if cause}
+
+    def _once(self, name: str, told: str) -> str:
+        """The whole line for the first node it stops, and where to find it for the others."""
+        first = self.told.setdefault(told, name)
+        return told if first == name else f"not taken out: the breaker is open, as told for {first}"
+
+
+SAFETY = Safety()

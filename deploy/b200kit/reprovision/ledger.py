@@ -1,0 +1,161 @@
+"""Where transactions are kept: a file a node and the log of all acts, in one directory.
+
+A line is written by one `write` to the end of its file, under a lock, and is on the disk before
+`append` returns. Each event goes into the log first and then, with its digest there, into the
+node's file: a controller that dies between the two leaves an act that the log has and the
+transaction lacks, never the other way round.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import secrets
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from b200kit.reprovision import audit, transaction
+from b200kit.reprovision.ledger_line import audited, later, lined
+from b200kit.reprovision.transaction import Transaction
+from b200kit.run.file_names import safe_name
+from b200kit.run.node import StageFailed, timestamp
+from b200kit.run.places import home
+
+VARIABLE = "B200_TRANSACTIONS"
+"""Names another directory, such as one that the whole team shares."""
+
+AUDIT = "audit.jsonl"
+_MODE = 0o640
+
+
+class Held(StageFailed):
+    """A node that another person is mending: who, and since when."""
+
+
+def directory() -> Path:
+    """The directory of all transactions."""
+    return Path(os.environ.get(VARIABLE) or home() / "transactions")
+
+
+def nodes(folder: Path) -> list[str]:
+    """Nodes that have a file, sorted."""
+    return sorted(path.stem for path in folder.glob("*.jsonl") if path.name != AUDIT)
+
+
+def read(folder: Path, node: str) -> Transaction:
+    """A node's transaction; one that is not open where there is no file."""
+    try:
+        content = (folder / f"{safe_name(node)}.jsonl").read_bytes()
+    except FileNotFoundError:
+        return Transaction(node)
+    return transaction.fold(node, transaction.parse(content))
+
+
+class Ledger:
+    """One node's transaction, as one operator of one run writes it."""
+
+    def __init__(self, folder: Path, node: str, who: str, run: str, ttl_s: int) -> None:
+        self.folder, self.node, self.who, self.run, self.ttl_s = folder, node, who, run, ttl_s
+        self.path = folder / f"{safe_name(node)}.jsonl"
+
+    def read(self) -> Transaction:
+        """The transaction as it is on the disk."""
+        return read(self.folder, self.node)
+
+    def claim(self, is_dead: Callable[[str], bool] = lambda owner: False) -> Transaction:
+        """Become the node's one owner, or raise Held naming who is. A dead one is succeeded."""
+        now = timestamp()
+        with self._locked() as lines:
+            tx = transaction.fold(self.node, lines)
+            if transaction.held_by_another(tx, self.who, transaction.seconds(now)):
+                owner = tx.owner or {}
+                if not is_dead(str(owner.get("owner"))):
+                    raise Held(
+                        f"{owner.get('owner')} has been mending this node since "
+                        f"{owner.get('since')}; wait for it, or for {owner.get('until')}"
+                    )
+            previous = (tx.owner or {}).get("owner")
+            self._write(tx, "claim", owner=self.who, since=now, after=previous)
+        return self.read()
+
+    def begin(self, findings: list[dict[str, Any]], cause: str, why: str) -> Transaction:
+        """Open a transaction."""
+        identity = f"{timestamp()}-{secrets.token_hex(3)}"
+        return self.append("open", tx=identity, findings=findings, cause=cause, why=why)
+
+    def append(self, kind: str, **fields: Any) -> Transaction:
+        """Write one event; returns the transaction with it."""
+        with self._locked() as lines:
+            self._write(transaction.fold(self.node, lines), kind, **fields)
+        return self.read()
+
+    def _write(self, known: Transaction, kind: str, **fields: Any) -> None:
+        entry = {
+            "kind": kind,
+            "at": timestamp(),
+            "node": self.node,
+            "tx": known.id,
+            "who": self.who,
+            "run": self.run,
+            "until": later(timestamp(), self.ttl_s),
+            **fields,
+        }
+        entry["audit"] = self._log(audited(known, entry))
+        append(self.path, lambda content: lined(content, entry))
+
+    def _log(self, entry: dict[str, Any]) -> str:
+        """Put an event into the log of all acts; returns its digest there."""
+        digest = ""
+
+        def line(content: bytes) -> bytes:
+            nonlocal digest
+            text, digest = audit.line(entry, audit.parse(content).last)
+            return b"\n" * _is_torn(content) + text.encode()
+
+        append(self.folder / AUDIT, line)
+        return digest
+
+    @contextmanager
+    def _locked(self) -> Iterator[list[dict[str, Any]]]:
+        """The lines of the file, while nobody else writes any."""
+        self.folder.mkdir(parents=True, exist_ok=True)
+        guard = os.open(self.folder / f".{self.path.name}.lock", os.O_RDWR | os.O_CREAT, _MODE)
+        try:
+            fcntl.flock(guard, fcntl.LOCK_EX)
+            content = self.path.read_bytes() if self.path.exists() else b""
+            yield list(transaction.parse(content))
+        finally:
+            os.close(guard)
+
+
+def append(path: Path, make: Callable[[bytes], bytes]) -> None:
+    """Append what *make* says follows the file's content, whole or not at all, and on the disk."""
+    fresh = not path.exists()
+    handle = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND, _MODE)
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX)
+        content = path.read_bytes()
+        data = make(content)
+        if os.write(handle, data) != len(data):
+            os.ftruncate(handle, len(content))
+            raise StageFailed(f"{path} could not be written: is the disk of the controller full?")
+        os.fsync(handle)
+    finally:
+        os.close(handle)
+    if fresh:
+        _sync(path.parent)
+
+
+def _is_torn(content: bytes) -> bool:
+    return bool(content) and not content.endswith(b"\n")
+
+
+def _sync(folder: Path) -> None:
+    """Put the name of a new file on the disk, too."""
+    handle = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)

@@ -1,0 +1,30 @@
+"""The pyinfra operations of deploy/reprovision.py: plan for every node, then mend those that fail.
+
+Two operations, because pyinfra ends one on every host before it begins the next: how many nodes
+fail alike is known before the first is taken out. Mending is one operation and not a line a stage:
+nodes climb different rungs, wait for each other's turn, and go through the stages more than once.
+"""
+
+from __future__ import annotations
+
+from pyinfra.api.operation import operation
+
+from b200kit.operations.steps import Commands, command, executing, guarded
+from b200kit.reprovision import run
+from b200kit.run.node import Node
+
+
+@operation(is_idempotent=True)
+def plan(node: Node) -> Commands:
+    """Look at the node, and say what would be done about it."""
+    if executing():
+        yield command(node, "plan", lambda: run.look(node, lock=True))
+    else:
+        guarded(node, "plan", lambda: run.look(node, lock=False))
+
+
+@operation(is_idempotent=True)
+def mend(node: Node) -> Commands:
+    """Take the node out, mend it, prove it and bring it back, as far as its transaction is."""
+    if executing():
+        yield command(node, "mend", lambda: run.mend(node))

@@ -1,0 +1,57 @@
+"""A node's power, switched through its management controller: one module a protocol.
+
+What goes wrong is an ActRefused with one line, which never holds the password: it is the
+controller's or the inventory's fault, not the node's. Nothing here waits for the node: that is the
+act's (b200kit/reprovision/actions/power_cycle.py).
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Protocol
+
+from b200kit.reprovision.actions import ActRefused
+
+if TYPE_CHECKING:
+    from b200kit.inventory.keys.reprovision import Bmc
+    from b200kit.run.node import Node
+
+ON, OFF = "on", "off"
+_MODULES = {
+    "redfish": "b200kit.reprovision.power.redfish",
+    "ipmi": "b200kit.reprovision.power.ipmi",
+}
+
+
+class Power(Protocol):
+    """One node's power. Each call talks to the controller and raises ActRefused."""
+
+    def state(self) -> str:
+        """ON, OFF, or the controller's own word for what is between them."""
+
+    def graceful(self) -> bool:
+        """Whether it can ask the operating system to shut down."""
+
+    def shut_down(self) -> None:
+        """Ask the operating system to shut down; it may not listen."""
+
+    def cut(self) -> None:
+        """Take the power away."""
+
+    def switch_on(self) -> None:
+        """Give the power back."""
+
+
+def bmc_of(node: Node) -> Bmc:
+    """The node's controller; ActRefused when its inventory names none."""
+    if node.spec.bmc is None:
+        raise ActRefused("no management controller is known: the inventory has no `bmc`")
+    return node.spec.bmc
+
+
+def of(node: Node) -> Power:
+    """The node's power; ActRefused when its inventory names no controller."""
+    bmc = bmc_of(node)
+    module = import_module(_MODULES[bmc.protocol])
+    power: Power = module.Controller(bmc, node.secrets["bmc.password"])
+    return power

@@ -1,0 +1,68 @@
+"""A new image for a node, put there by somebody else: one module a provisioning system.
+
+The act (b200kit/reprovision/actions/reimage.py) asks again and again until the system says that it
+is done, and every time the system may be asked anew by a later run: `advance` looks where things
+stand and does what is next, so that one image is never begun twice for one act.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from importlib import import_module
+from typing import TYPE_CHECKING, Any, Protocol
+
+from b200kit.reprovision.actions import ActRefused, Intent
+
+if TYPE_CHECKING:
+    from b200kit.inventory.keys.reprovision import Reimage
+    from b200kit.run.node import Node
+
+_MODULES = {
+    "maas": "b200kit.reprovision.reimage.maas",
+    "command": "b200kit.reprovision.reimage.command",
+}
+
+
+@dataclass(frozen=True)
+class Progress:
+    """Where a new image stands: what was *seen* since the last look, whether it is *done*, and the
+    system's own answer for the new host keys, each "type base64"."""
+
+    seen: tuple[str, ...]
+    done: bool = False
+    host_keys: tuple[str, ...] = ()
+
+
+class Provisioner(Protocol):
+    """Who puts the image there. One line for what goes wrong: ActRefused where the node has no part
+    in it, else ActFailed."""
+
+    # How long to wait between two looks, seconds.
+    poll_s: float
+
+    def facts(self) -> dict[str, Any]:
+        """What tells the image that is there from the next; asked before anything is done."""
+
+    def advance(self, intent: Intent) -> Progress:
+        """Look, and do what is next."""
+
+    def close(self) -> None:
+        """Leave nothing running; called however it ended."""
+
+
+class Unreached(ActRefused):
+    """The system did not answer; it may the next time."""
+
+
+def asked_of(node: Node) -> Reimage:
+    """What the inventory asks; ActRefused when it names nobody."""
+    if node.spec.reimage is None:
+        raise ActRefused("nobody is known who puts an image on it: the inventory has no `reimage`")
+    return node.spec.reimage
+
+
+def of(node: Node) -> Provisioner:
+    """Who the inventory names; ActRefused when it names nobody."""
+    asked = asked_of(node)
+    made: Provisioner = import_module(_MODULES[asked.by]).System(node, asked)
+    return made

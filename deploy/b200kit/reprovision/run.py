@@ -1,0 +1,191 @@
+"""How a run of deploy/reprovision.py treats one node: look, plan, claim, mend, give back."""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+from b200kit.inventory.keys.rungs import Rung
+from b200kit.node.state.verdict import Finding
+from b200kit.operations import observe
+from b200kit.reprovision import circuit_breaker, escalation, node_copy, provision, steps
+from b200kit.reprovision import explain as plans
+from b200kit.reprovision.escalation import Decision, Limits
+from b200kit.reprovision.fleet_limits import SAFETY, NotNow
+from b200kit.reprovision.ledger import Held, Ledger
+from b200kit.reprovision.state_machine import Machine
+from b200kit.reprovision.states import State
+from b200kit.reprovision.transaction import Transaction
+from b200kit.run.node import Node, timestamp
+from b200kit.run.session import RUN
+
+# What the transaction itself puts on the node is no fault to mend.
+_OURS = ("quarantine.mark",)
+
+
+def look(node: Node, lock: bool) -> None:
+    """Judge the node, say what would be done, and count it among those that fail."""
+    SAFETY.inventory = RUN.inventory
+    try:
+        _look(node, lock)
+    finally:
+        told = SAFETY.looked(node)
+        if told and not lock:
+            node.say("plan", told)
+
+
+def _look(node: Node, lock: bool) -> None:
+    tx = _ledger(node).read()
+    node.findings = _findings(node, lock)
+    if tx.is_open:
+        node.reprovision = tx.to_json()
+        node.say("plan", plans.going_on(tx, node))
+        return
+    if not node.findings and not _wanted(node):
+        node.outcome = "fit"
+        node.say("plan", "fit: nothing to do")
+        return
+    SAFETY.report(node.name, circuit_breaker.cause(node.findings))
+    for line in plans.told(node, tx, _decision(node, tx), SAFETY.fleet(node), _serves(node)):
+        node.say("plan", line)
+
+
+def mend(node: Node) -> None:
+    """Take the node through its transaction."""
+    if node.outcome is not None:
+        return
+    ledger = _ledger(node)
+    before = ledger.read()
+    if _rests(node, before):
+        _end(node, before)
+        return
+    try:
+        if not _may_begin(node, before):
+            return
+        _end(node, _through(node, ledger))
+    except NotNow as told:
+        node.fail("mend", str(told), outcome="unfit")
+    finally:
+        SAFETY.leave(node.name)
+
+
+def _may_begin(node: Node, before: Transaction) -> bool:
+    """A node that is out already goes on; one that is not waits for its turn, and is looked at."""
+    if before.is_open:
+        SAFETY.resume(node.name)
+        return True
+    if SAFETY.enter(node, _serves(node)):
+        # It waited, and what was seen of it is old.
+        node.state = None
+        node.findings = _findings(node, lock=True)
+    if node.findings or _wanted(node):
+        return True
+    node.outcome = "fit"
+    node.say("mend", "fit by now: nothing to do")
+    return False
+
+
+def _through(node: Node, ledger: Ledger) -> Transaction:
+    """As its one owner, from where its transaction is to where this run can take it."""
+    tx = _claim(node, ledger)
+    try:
+        if not tx.is_open:
+            found = [finding.to_json() for finding in node.findings]
+            ledger.begin(found, circuit_breaker.cause(node.findings), node.spec.reason or "")
+        return _machine(node, ledger).run()
+    finally:
+        node.reprovision = ledger.append("release").to_json()
+
+
+def _rests(node: Node, tx: Transaction) -> bool:
+    """Whether it waits for hands and nobody says that they have done their work."""
+    asked = node.spec.reprovision_ask
+    return tx.state is State.HANDS and tx.pending is None and asked != "return"
+
+
+def _claim(node: Node, ledger: Ledger) -> Transaction:
+    """One owner a node: by this directory, and by what the node was told from another one."""
+    tx = ledger.claim(observe.is_dead)
+    document = {} if node.unreachable else node_copy.read(node)
+    holder = node_copy.holder(document, ledger.who, timestamp())
+    if holder and not observe.is_dead(str(holder["owner"])):
+        ledger.append("release")
+        raise Held(
+            f"{holder['owner']} has been mending this node since {holder['since']}, from another "
+            f"directory of transactions; wait for it, or for {holder['until']}"
+        )
+    node.remembered = node_copy.tries(document)
+    return tx
+
+
+def _machine(node: Node, ledger: Ledger) -> Machine:
+    return Machine(
+        node,
+        ledger,
+        steps.doing,
+        lambda tx: _decision(node, tx),
+        giving_back=node.spec.reprovision_ask == "return",
+    )
+
+
+def _end(node: Node, tx: Transaction) -> None:
+    """The outcome: live, or quarantined until hands have done what only they can."""
+    node.reprovision = tx.to_json()
+    if tx.is_open:
+        node.fail("mend", plans.for_hands(tx), outcome="quarantined")
+        return
+    node.outcome = "live"
+    node.say("LIVE", plans.came_back(tx))
+
+
+def _findings(node: Node, lock: bool) -> tuple[Finding, ...]:
+    """What keeps the node from serving, the cause first."""
+    if node.unreachable and (fault := steps.unreachable(node)):
+        return (fault,)
+    observe.refresh(node, RUN.id, lock)
+    return tuple(f for f in provision.judged(node, fresh=False).blocking if f.check not in _OURS)
+
+
+def _decision(node: Node, tx: Transaction) -> Decision:
+    findings = tx.findings if tx.is_open else node.findings
+    tries = node_copy.merged(tx.tries, node.remembered)
+    return escalation.choose(findings, tries, limits(node), time.time(), _least(node))
+
+
+def _wanted(node: Node) -> bool:
+    """Whether a person asks for a node to be mended that looks well."""
+    return bool(node.spec.reason) or node.spec.reprovision_ask not in ("mend", "return")
+
+
+def _least(node: Node) -> Rung:
+    asked = node.spec.reprovision_ask
+    return Rung.RESTART_SERVICES if asked in ("mend", "return") else Rung.parse(asked)
+
+
+def limits(node: Node) -> Limits:
+    """The node's budgets, and the rungs its inventory has not got."""
+    budgets = node.spec.reprovision.budgets
+    lacking = {}
+    if node.spec.bmc is None:
+        lacking[Rung.POWER_CYCLE] = "the inventory names no bmc"
+    if node.spec.reimage is None:
+        lacking[Rung.REIMAGE] = "the inventory names no reimage"
+    attempts: dict[Rung, int] = {r: getattr(budgets, r.key) for r in Rung if r is not Rung.REPLACE}
+    return Limits(attempts, budgets.window_s, lacking)
+
+
+def _serves(node: Node) -> bool:
+    """Whether a replica runs on it: taking out a node that serves nobody costs nothing."""
+    units: Any = (node.seen or {}).get("units")
+    if not isinstance(units, dict) or node.unreachable:
+        return False
+    return any(
+        isinstance(unit, dict) and unit.get("active") == "active"
+        for name, unit in units.items()
+        if name.startswith("vllm@")
+    )
+
+
+def _ledger(node: Node) -> Ledger:
+    ttl = node.spec.reprovision.owner_ttl_s
+    return Ledger(SAFETY.folder, node.name, observe.owner(), RUN.id, ttl)

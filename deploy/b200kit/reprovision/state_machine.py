@@ -1,0 +1,164 @@
+"""The machine that takes one node through its transaction, step by step, each on the disk first.
+
+It knows the table of steps and nothing of what they do: a step is an act with `facts`, `probe` and
+`perform` (see b200kit/reprovision/actions). A step that a dead controller left open is probed, then
+done.
+"""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any, Protocol
+
+from b200kit.inventory.keys.rungs import Rung
+from b200kit.node.state.verdict import Finding
+from b200kit.reprovision import states
+from b200kit.reprovision.actions import ActFailed, ActRefused, Intent, Say
+from b200kit.reprovision.escalation import Decision
+from b200kit.reprovision.ledger import Ledger
+from b200kit.reprovision.states import State
+from b200kit.reprovision.transaction import Transaction
+from b200kit.run.node import Node, StageFailed
+from b200kit.run.remote import RemoteError
+
+# Where a person may say that no act is needed any more.
+_RETURNABLE = (State.QUARANTINED, State.DRAINED, State.EVIDENCED, State.HANDS)
+
+
+class NotFit(StageFailed):
+    """The node is not fit after what was done: the next rung is chosen by these findings."""
+
+    def __init__(self, line: str, findings: tuple[Finding, ...]) -> None:
+        super().__init__(line)
+        self.findings = findings
+
+
+class Stopped(StageFailed):
+    """The run ends here for this node, which stays where it stands; one line."""
+
+
+class Doing(Protocol):
+    """What a step does. `perform` returns what its line keeps, `seen` among it."""
+
+    def facts(self, node: Node) -> dict[str, Any]:
+        """Kept in the intent."""
+
+    def probe(self, node: Node, intent: Intent) -> str | None:
+        """Whether it was done before the controller died."""
+
+    def perform(self, node: Node, intent: Intent, say: Say) -> Mapping[str, Any]:
+        """Do it."""
+
+
+@dataclass
+class Machine:
+    """One node, its ledger, and how its steps are done."""
+
+    node: Node
+    ledger: Ledger
+    doing: Callable[[str, Transaction], Doing]
+    decide: Callable[[Transaction], Decision]
+    giving_back: bool = False
+    _given_back: bool = field(default=False, init=False)
+
+    def run(self) -> Transaction:
+        """Go on until the node serves, or is for hands. Raises Stopped."""
+        tx = self.ledger.read()
+        if self.giving_back and tx.pending and tx.state in _RETURNABLE:
+            tx = self._close(tx, "failed", seen="given up: a person brings it back", back=False)
+        while name := self._next(tx):
+            tx = self._take(tx, name)
+        return tx
+
+    def _next(self, tx: Transaction) -> str | None:
+        if not tx.is_open:
+            return None
+        if tx.pending:
+            return str(tx.pending["step"])
+        if self.giving_back and not self._given_back and tx.state in _RETURNABLE:
+            self._given_back = True
+            return "take back"
+        if tx.state is State.HANDS:
+            return None
+        if tx.state is State.EVIDENCED and self.decide(tx).rung is Rung.REPLACE:
+            return "hand over"
+        return states.onward(tx.state).name
+
+    def _take(self, tx: Transaction, name: str) -> Transaction:
+        """One step: what is intended is on the disk before it is begun, what came of it after."""
+        if tx.pending is None:
+            tx = self._intend(tx, name)
+            doing = self.doing(name, tx)
+        else:
+            doing = self.doing(name, tx)
+            self._say(name, f"goes on where {tx.pending.get('who')} left it at {tx.pending['at']}")
+            if done := doing.probe(self.node, tx.pending):
+                self._say(name, done)
+                return self._close(tx, "done", seen=done)
+        return self._perform(tx, name, doing)
+
+    def _intend(self, tx: Transaction, name: str) -> Transaction:
+        host = (self.node.seen or {}).get("host")
+        boot = host.get("boot_id") if isinstance(host, dict) else None
+        kept: dict[str, Any] = {"boot_id": boot if isinstance(boot, str) else None}
+        if name in ("act", "hand over"):
+            decision = self.decide(tx)
+            kept["decision"] = decision.to_json()
+            if name == "act":
+                kept |= {"rung": decision.rung.word, "attempt": decision.attempt, "of": decision.of}
+            kept["why"] = decision.why
+        try:
+            kept |= self._facts(tx, name, kept)
+        except (StageFailed, RemoteError) as error:
+            raise Stopped(f"{_named(name, kept)}: {error}") from None
+        return self.ledger.append("intent", step=name, id=secrets.token_hex(6), **kept)
+
+    def _facts(self, tx: Transaction, name: str, kept: Mapping[str, Any]) -> dict[str, Any]:
+        told = {**kept, "step": name}
+        return self.doing(name, _foreseen(tx, told)).facts(self.node)
+
+    def _perform(self, tx: Transaction, name: str, doing: Doing) -> Transaction:
+        intent = tx.pending or {}
+        try:
+            kept = doing.perform(self.node, intent, lambda text: self._say(name, text))
+        except NotFit as unfit:
+            found = [finding.to_json() for finding in unfit.findings]
+            tx = self._close(tx, "failed", seen=str(unfit), findings=found)
+            self._say(name, f"not fit: {unfit}")
+            if self.giving_back:
+                raise Stopped(f"not fit, stays out: {unfit}") from None
+            return tx
+        except ActRefused as refused:
+            # Nothing was done to the node: the same attempt goes on when the reason is gone.
+            raise Stopped(f"{_named(name, intent)}: {refused}") from None
+        except (StageFailed, RemoteError) as error:
+            return self._failed(tx, name, error)
+        self._say(name, str(kept.get("seen", "")))
+        return self._close(tx, "done", **kept)
+
+    def _failed(self, tx: Transaction, name: str, error: Exception) -> Transaction:
+        """An act that failed is followed by the next rung; any other step is tried again later."""
+        named = _named(name, tx.pending or {})
+        if name == "act" and isinstance(error, ActFailed | RemoteError):
+            self._say(name, f"{named} failed: {error}")
+            return self._close(tx, "failed", seen=str(error))
+        self._close(tx, "failed", seen=str(error), back=False)
+        raise Stopped(f"{named}: {error}") from None
+
+    def _close(self, tx: Transaction, kind: str, **kept: Any) -> Transaction:
+        return self.ledger.append(kind, id=(tx.pending or {}).get("id"), **kept)
+
+    def _say(self, name: str, text: str) -> None:
+        if text:
+            self.node.say(name, text)
+
+
+def _named(name: str, intent: Mapping[str, Any]) -> str:
+    return str(intent.get("rung") or name)
+
+
+def _foreseen(tx: Transaction, intent: dict[str, Any]) -> Transaction:
+    """The transaction as it will be with this intent: which step it is decides how it is done."""
+    return replace(tx, pending=intent)

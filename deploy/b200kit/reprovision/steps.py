@@ -1,0 +1,288 @@
+"""What each step of a transaction does to a node. The rungs themselves are in actions/.
+
+Every step may be done again at no harm: only rungs are probed after a crash.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from b200kit.inventory.keys.rungs import LEAST, Rung
+from b200kit.node.state.verdict import Action, Finding, Status, Verdict
+from b200kit.node.state.watchdog import MARK
+from b200kit.reprovision import escalation, node_copy, provision, traffic
+from b200kit.reprovision.actions import (
+    Act,
+    ActFailed,
+    ActRefused,
+    Intent,
+    Say,
+    act_of,
+    evidence,
+    quarantine,
+)
+from b200kit.reprovision.state_machine import Doing, NotFit
+from b200kit.reprovision.transaction import Transaction
+from b200kit.run.node import Node, StageFailed, duration
+from b200kit.run.remote import RemoteError
+
+_POLL_S = 1.0
+_LOOK_EVERY_S = 10.0
+_ANSWER_S = 20
+Perform = Callable[[Node, Transaction, Intent, Say], Mapping[str, Any]]
+
+
+@dataclass(frozen=True)
+class Plain:
+    """A step that may be repeated."""
+
+    tx: Transaction
+    act: Perform
+
+    def facts(self, node: Node) -> dict[str, Any]:
+        """Nothing tells after from before."""
+        del node
+        return {}
+
+    def probe(self, node: Node, intent: Intent) -> str | None:
+        """It is done again."""
+        del node, intent
+        return None
+
+    def perform(self, node: Node, intent: Intent, say: Say) -> Mapping[str, Any]:
+        """The step."""
+        return self.act(node, self.tx, intent, say)
+
+
+@dataclass(frozen=True)
+class Climb:
+    """A rung, with the history put on the node before it."""
+
+    tx: Transaction
+    rung: Act
+
+    def facts(self, node: Node) -> dict[str, Any]:
+        """The rung's."""
+        return self.rung.facts(node)
+
+    def probe(self, node: Node, intent: Intent) -> str | None:
+        """The rung's."""
+        return self.rung.probe(node, intent)
+
+    def perform(self, node: Node, intent: Intent, say: Say) -> Mapping[str, Any]:
+        """The rung; nothing seen before counts afterwards."""
+        node_copy.put(node, self.tx)
+        try:
+            self._close(node, say)
+            return {"seen": self.rung.perform(node, intent, say)}
+        finally:
+            node.state = None
+
+    def _close(self, node: Node, say: Say) -> None:
+        """Nothing serves meanwhile. What cannot be stopped is no reason for a higher rung."""
+        if unreachable(node) is not None:
+            return
+        try:
+            say(quarantine.close(node))
+        except ActFailed as error:
+            raise ActRefused(str(error)) from None
+
+
+def doing(name: str, tx: Transaction) -> Doing:
+    """What the step of this name does in this transaction."""
+    if name == "act":
+        return Climb(tx, act_of(Rung.parse((tx.pending or {})["rung"])))
+    return Plain(tx, _STEPS[name])
+
+
+def unreachable(node: Node) -> Finding | None:
+    """The fault of a node that does not answer, after one more try; None for one that does."""
+    try:
+        remote = node.connected()
+        if node.unreachable or not remote.attempt("true", timeout=_ANSWER_S).ok:
+            remote.connect_anew()
+        node.unreachable = None
+        return None
+    except RemoteError as error:
+        node.unreachable = str(error)
+    return Finding(
+        "the node does not answer SSH",
+        Status.FAIL,
+        read=node.unreachable,
+        expected="an answer",
+        action=Action.POWER_CYCLE,
+        check="node.reachable",
+    )
+
+
+def _quarantine(node: Node, tx: Transaction, intent: Intent, say: Say) -> Mapping[str, Any]:
+    why = _why(tx)
+    if unreachable(node) is None:
+        say(quarantine.put(node, str(intent.get("who")), why))
+        node_copy.put(node, tx)
+    said = [adapter.take_out(node, why) for adapter in traffic.adapters(node)]
+    return {"seen": "; ".join(said) or "nobody sends work to it", "why": why}
+
+
+def _drain(node: Node, tx: Transaction, intent: Intent, say: Say) -> Mapping[str, Any]:
+    """Wait for open streams; None of an adapter is no answer, which is not taken for none."""
+    del tx, intent
+    limit = node.spec.reprovision.drain_deadline_s
+    adapters = traffic.adapters(node)
+    started, told = time.monotonic(), ""
+    while True:
+        counts = [(adapter.name, adapter.drained(node)) for adapter in adapters]
+        left = [f"{name}: {_streams(count)}" for name, count in counts if count != 0]
+        if not left:
+            return {"seen": f"nothing is open after {duration(time.monotonic() - started)}"}
+        blind = bool(node.unreachable) and not any(count for _, count in counts)
+        if blind or time.monotonic() - started >= limit:
+            return _undrained(node, "; ".join(left), limit)
+        if told != (told := "; ".join(left)):
+            say(f"waiting: {told}")
+        time.sleep(_POLL_S)
+
+
+def _undrained(node: Node, left: str, limit: int) -> Mapping[str, Any]:
+    if node.unreachable:
+        return {"seen": f"cannot be drained, as it does not answer ({left})"}
+    if node.spec.reprovision.drain_timeout == "cut":
+        return {"seen": f"cut off after {duration(limit)} ({left})"}
+    raise StageFailed(
+        f"not drained within {duration(limit)} ({left}): it takes no new work and nothing was "
+        'done to it; run again to go on waiting, or set reprovision.drain_timeout = "cut"'
+    )
+
+
+def _streams(count: int | None) -> str:
+    return "open streams cannot be told" if count is None else f"{count} open"
+
+
+def _evidence(node: Node, tx: Transaction, intent: Intent, say: Say) -> Mapping[str, Any]:
+    """The bundle, before anything is changed; of a node that does not answer there is none."""
+    fault = unreachable(node)
+    if fault is not None:
+        others = [f for f in tx.findings if f.check != fault.check]
+        found = [f.to_json() for f in (fault, *others)]
+        return {"seen": f"none: {fault.summary} ({fault.read})", "findings": found}
+    said: list[str] = []
+    bundle = evidence.collect(node, intent, said.append)
+    kept = [f for f in tx.findings if f.check != "node.reachable"] or tx.findings
+    return {
+        "seen": said[-1] if said else f"kept before: {bundle.path}",
+        "path": bundle.path,
+        "sha256": bundle.sha256,
+        "findings": [f.to_json() for f in kept],
+    }
+
+
+def _take_back(node: Node, tx: Transaction, intent: Intent, say: Say) -> Mapping[str, Any]:
+    del node, intent, say
+    return {"seen": f"no further act, from {tx.state.value}: {_why(tx)}"}
+
+
+def _hand_over(node: Node, tx: Transaction, intent: Intent, say: Say) -> Mapping[str, Any]:
+    decision = intent.get("decision") or {}
+    what = escalation.asked_of_hands(decision.get("parts", []))
+    if unreachable(node) is None:
+        say(quarantine.put(node, str(intent.get("who")), f"{what}: {decision.get('why')}"))
+        # Where no rung was climbed, nothing has stopped yet what serves.
+        say(quarantine.close(node))
+        node_copy.put(node, tx)
+    return {"seen": f"{what}: {decision.get('why')}"}
+
+
+def _provision(node: Node, tx: Transaction, intent: Intent, say: Say) -> Mapping[str, Any]:
+    """All that deploy/b200.py does, while nobody is sent there."""
+    _require_answer(node)
+    # A new image has no mark; one that is there stays as it was.
+    quarantine.put(node, str(intent.get("who")), _why(tx))
+    say(quarantine.admit(node, str(intent.get("who"))))
+    # The watchdog's mark is what the rung was about; it is in the evidence.
+    node.connected().run(f"rm -f {MARK}")
+    before = node.changes
+    try:
+        provision.run(node)
+    except (StageFailed, RemoteError) as error:
+        raise _cause_of(node, error) from None
+    if node.outcome is not None:
+        told, found = str(node.error), Verdict.from_json(node.verdict or {})
+        node.second_chance()
+        raise NotFit(told, tuple(found.blocking))
+    return {"seen": f"{node.changes - before} changes"}
+
+
+def _cause_of(node: Node, error: Exception) -> Exception:
+    """Whether it is the node that a stage failed by, which a rung may cure, or something else."""
+    if fault := unreachable(node):
+        return NotFit(str(error), (fault,))
+    try:
+        blocking = tuple(provision.judged(node).blocking)
+    except (StageFailed, RemoteError) as also:
+        return StageFailed(f"{error}; and it could not be judged: {also}")
+    if any(finding.action in LEAST for finding in blocking):
+        return NotFit(str(error), blocking)
+    return StageFailed(str(error))
+
+
+def _prove(node: Node, tx: Transaction, intent: Intent, say: Say) -> Mapping[str, Any]:
+    del tx, intent, say
+    return {"seen": _require_fit(node)}
+
+
+def _share(node: Node, tx: Transaction, intent: Intent, say: Say) -> Mapping[str, Any]:
+    """Users again, a few of them."""
+    del tx, intent, say
+    share = node.spec.reprovision.canary_share
+    said = [t.bring_back(node, share) for t in reversed(traffic.adapters(node))]
+    return {"seen": "; ".join([f"{share} % of a whole node's work", *said])}
+
+
+def _return(node: Node, tx: Transaction, intent: Intent, say: Say) -> Mapping[str, Any]:
+    """Watched at its share, then as before it was taken out."""
+    limit, started = node.spec.reprovision.canary_watch_s, time.monotonic()
+    while True:
+        seen = _require_fit(node)
+        left = limit - (time.monotonic() - started)
+        if left <= 0:
+            break
+        time.sleep(min(left, _LOOK_EVERY_S))
+    say(quarantine.lift(node, str(intent.get("who"))))
+    said = [t.bring_back(node, 100) for t in reversed(traffic.adapters(node))]
+    node_copy.put(node, tx)
+    return {"seen": "; ".join([f"watched for {limit} s, {seen}", *said])}
+
+
+def _require_fit(node: Node) -> str:
+    _require_answer(node)
+    found = provision.judged(node)
+    if found.fit != "fit":
+        raise NotFit(found.blocking[0].summary, tuple(found.blocking))
+    return f"fit by {sum(found.counts.values())} checks"
+
+
+def _require_answer(node: Node) -> None:
+    if fault := unreachable(node):
+        raise NotFit(f"{fault.summary}: {fault.read}", (fault,))
+
+
+def _why(tx: Transaction) -> str:
+    quarantined = (tx.quarantine or {}).get("why")
+    first = tx.findings[0].summary if tx.findings else tx.why
+    return str(first or quarantined or "asked for by a person")
+
+
+_STEPS: dict[str, Perform] = {
+    "quarantine": _quarantine,
+    "drain": _drain,
+    "evidence": _evidence,
+    "take back": _take_back,
+    "hand over": _hand_over,
+    "provision": _provision,
+    "prove": _prove,
+    "share": _share,
+    "return": _return,
+}

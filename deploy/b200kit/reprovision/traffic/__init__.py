@@ -1,0 +1,43 @@
+"""Who sends work to a node, and how it is told to stop: one module a scheduler or gateway.
+
+An adapter is a module of this package with a `TRAFFIC`. The inventory's `traffic` names those that
+a node has to be taken out of, in order; it is brought back in the opposite order.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Protocol
+
+from b200kit.reprovision.actions import ActFailed as ActFailed
+
+if TYPE_CHECKING:
+    from b200kit.run.node import Node
+
+MODULES: dict[str, str] = {
+    "haproxy": "b200kit.reprovision.traffic.haproxy",
+    "slurm": "b200kit.reprovision.traffic.slurm",
+    "kubernetes": "b200kit.reprovision.traffic.kubernetes",
+    "command": "b200kit.reprovision.traffic.command",
+}
+
+
+class Traffic(Protocol):
+    """One who sends work to nodes. Every method raises ActFailed, one line, and may be repeated."""
+
+    name: str
+
+    def take_out(self, node: Node, why: str) -> str:
+        """Send no new work to the node; returns what was seen. Open streams go on."""
+
+    def drained(self, node: Node) -> int | None:
+        """Open streams or jobs; None when that cannot be told, which is never taken for none."""
+
+    def bring_back(self, node: Node, share_percent: int) -> str:
+        """Send it *share_percent* of what a whole node gets; 100 is as before it was taken out."""
+
+
+def adapters(node: Node) -> list[Traffic]:
+    """Those the inventory names for this node, in its order."""
+    found: list[Traffic] = [import_module(MODULES[name]).TRAFFIC for name in node.spec.traffic]
+    return found

@@ -1,0 +1,91 @@
+"""The gateways: those of the other nodes first, which send this one its share, then its own.
+
+The others are told by their admin sockets, over SSH, whether the run is about them or not. One that
+cannot be reached is said and not waited for: its own health check stops it within seconds, for the
+node's own gateway then answers 503. How many streams are open only this node's gateway can tell.
+"""
+
+from __future__ import annotations
+
+import json
+import shlex
+from collections.abc import Iterator, Mapping
+
+from b200kit.reprovision.actions import ActFailed
+from b200kit.run.node import Node
+from b200kit.run.remote import Remote, RemoteError
+
+_WITHIN_S = 60
+
+
+class HAProxy:
+    """The traffic of the toolkit's own gateways."""
+
+    name = "haproxy"
+
+    def take_out(self, node: Node, why: str) -> str:
+        """Drain it at the fleet's other gateways, then drain all that is behind its own."""
+        del why
+        said = _tell(node, f"rotation drain {shlex.quote(node.name)}")
+        own = _own(node, "drain begin")
+        return "; ".join([*said, own])
+
+    def drained(self, node: Node) -> int | None:
+        """Open streams at the node's gateway, by HAProxy's own numbers."""
+        try:
+            told = json.loads(node.connected().program("drain count", timeout=_WITHIN_S))
+        except (RemoteError, ValueError):
+            return None
+        found = told.get("open")
+        return found if isinstance(found, int) else None
+
+    def bring_back(self, node: Node, share_percent: int) -> str:
+        """Its own gateway first, so that whoever sends it requests finds it open."""
+        own = _own(node, "drain end")
+        said = _tell(node, f"rotation share {shlex.quote(node.name)} {share_percent}")
+        return "; ".join([own, *said])
+
+
+def _own(node: Node, words: str) -> str:
+    if node.unreachable:
+        return "its own gateway does not answer"
+    try:
+        return node.connected().program(words, timeout=_WITHIN_S).strip()
+    except RemoteError as error:
+        raise ActFailed(f"its gateway: {words}: {error}") from None
+
+
+def _tell(node: Node, words: str) -> list[str]:
+    """Have every gateway with this node behind it do something; what each came to."""
+    return [_each(remote, words) for remote in gateways(node)]
+
+
+def _each(remote: Remote, words: str) -> str:
+    name = remote.host.name
+    try:
+        remote.ensure_connected()
+    except RemoteError as error:
+        return f"the gateway of {name} was not told: {error}"
+    try:
+        remote.program(words, timeout=_WITHIN_S)
+    except RemoteError as error:
+        raise ActFailed(f"the gateway of {name}: {words}: {error}") from None
+    return f"{name} told"
+
+
+def gateways(node: Node) -> Iterator[Remote]:
+    """The other hosts whose fleet endpoint has this node behind it."""
+    for remote in node.connected().others():
+        if is_behind(node.name, remote.host.data.get("fleet")):
+            yield remote
+
+
+def is_behind(name: str, fleet: object) -> bool:
+    """Whether a fleet, as an inventory gives it, has a node: it names none, or names this one."""
+    if not isinstance(fleet, Mapping):
+        return False
+    nodes = fleet.get("nodes") or ()
+    return not nodes or name in [each.get("name") for each in nodes if isinstance(each, Mapping)]
+
+
+TRAFFIC = HAProxy()

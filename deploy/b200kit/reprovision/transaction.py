@@ -1,0 +1,229 @@
+"""A node that is mended, as one transaction: what the lines of its file add up to. Pure.
+
+The file has one line of JSON an event and only grows. Every step is two lines, `intent` before and
+`done` (or `failed`) after, so that a controller that dies between them leaves a step that is known
+to be open. `fold` makes the node's transaction of the lines, whoever wrote them.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from typing import Any
+
+from b200kit.inventory.keys.rungs import Rung
+from b200kit.node.state.verdict import Finding
+from b200kit.reprovision.escalation import Try
+from b200kit.reprovision.states import State, Step, step
+
+SCHEMA = "b200kit/transaction/1"
+
+
+@dataclass(frozen=True)
+class Transaction:
+    """A node's transaction as its lines tell it; `id` is empty where none is open.
+
+    *pending* is the intent that no line closes, *owner* the claim in force or none, *quarantine*
+    {"who", "when", "why"}, *decision* the last one made, *evidence* {"path", "sha256"}.
+    """
+
+    node: str
+    id: str = ""
+    state: State = State.SERVING
+    pending: dict[str, Any] | None = None
+    owner: dict[str, Any] | None = None
+    quarantine: dict[str, Any] | None = None
+    findings: tuple[Finding, ...] = ()
+    cause: str = ""
+    decision: dict[str, Any] | None = None
+    evidence: dict[str, Any] | None = None
+    tries: tuple[Try, ...] = ()
+    steps: tuple[dict[str, Any], ...] = ()
+    digests: tuple[str, ...] = ()
+    opened: str = ""
+    why: str = ""
+    error: str = ""
+
+    @property
+    def is_open(self) -> bool:
+        """Whether the node is out of service by it."""
+        return bool(self.id)
+
+    @property
+    def parts(self) -> list[str]:
+        """Parts that hands are asked for."""
+        return list((self.decision or {}).get("parts", []))
+
+    def to_json(self) -> dict[str, Any]:
+        """The `reprovision` of a host record."""
+        decision = self.decision or {}
+        return {
+            "rung": decision.get("rung"),
+            "why": decision.get("why") or self.error or None,
+            "state": self.state.value,
+            "history": list(self.steps),
+            "parts": self.parts if self.state is State.HANDS else [],
+            "evidence": (self.evidence or {}).get("path"),
+            "quarantine": self.quarantine,
+        }
+
+
+def fold(node: str, lines: Iterable[Mapping[str, Any]]) -> Transaction:
+    """The transaction that these lines add up to; lines of an unknown kind change nothing."""
+    found = Transaction(node)
+    for line in lines:
+        found = applied(found, line)
+    return found
+
+
+def applied(tx: Transaction, line: Mapping[str, Any]) -> Transaction:
+    """The transaction after one more line."""
+    take = _KINDS.get(str(line.get("kind")))
+    tx = take(tx, line) if take else tx
+    if tx.owner and line.get("who") == tx.owner["owner"] and "until" in line:
+        # Every sign of its owner keeps the node his for longer.
+        tx = replace(tx, owner={**tx.owner, "until": line["until"]})
+    digest = line.get("audit")
+    return replace(tx, digests=(*tx.digests, str(digest))) if digest else tx
+
+
+def _open(tx: Transaction, line: Mapping[str, Any]) -> Transaction:
+    """A new transaction; what was tried before goes on counting."""
+    return replace(
+        Transaction(tx.node, tries=tx.tries, digests=tx.digests, owner=tx.owner),
+        id=str(line["tx"]),
+        opened=str(line["at"]),
+        cause=str(line.get("cause", "")),
+        why=str(line.get("why", "")),
+        findings=_findings(line),
+    )
+
+
+def _claim(tx: Transaction, line: Mapping[str, Any]) -> Transaction:
+    kept = ("owner", "run", "since", "until")
+    return replace(tx, owner={key: line.get(key) for key in kept})
+
+
+def _release(tx: Transaction, line: Mapping[str, Any]) -> Transaction:
+    del line
+    return replace(tx, owner=None)
+
+
+def _intent(tx: Transaction, line: Mapping[str, Any]) -> Transaction:
+    tx = replace(tx, pending=dict(line), error="")
+    if line.get("step") == "act":
+        attempt = Try(Rung.parse(line["rung"]), seconds(str(line["at"])), id=str(line["id"]))
+        tx = replace(tx, decision=dict(line["decision"]), tries=(*tx.tries, attempt))
+    if line.get("step") == "hand over":
+        tx = replace(tx, decision=dict(line["decision"]))
+    return tx
+
+
+def _done(tx: Transaction, line: Mapping[str, Any]) -> Transaction:
+    """The step came to its end: the node stands where the table says."""
+    intent = tx.pending or {}
+    entry = step(tx.state, str(intent.get("step")))
+    tx = replace(
+        tx, state=entry.end, pending=None, steps=(*tx.steps, _told(entry, intent, line, "done"))
+    )
+    if entry.name == "quarantine":
+        tx = replace(
+            tx, quarantine={key: line.get(key) for key in ("who", "why")} | {"when": line["at"]}
+        )
+    if entry.name == "evidence":
+        tx = replace(tx, evidence={key: line.get(key) for key in ("path", "sha256")})
+    if "findings" in line:
+        tx = replace(tx, findings=_findings(line))
+    if entry.end is State.SERVING:
+        # Closed: what it was about is history.
+        return replace(_outcome(tx, "cured"), id="", quarantine=None, findings=(), cause="")
+    return tx
+
+
+def _failed(tx: Transaction, line: Mapping[str, Any]) -> Transaction:
+    """The step failed; `back` false means that it is to be tried again from where it began."""
+    intent = tx.pending or {}
+    entry = step(tx.state, str(intent.get("step")))
+    state = entry.back if line.get("back", True) else entry.start
+    told = _told(entry, intent, line, "failed")
+    tx = replace(
+        tx, state=state, pending=None, error=str(line.get("seen", "")), steps=(*tx.steps, told)
+    )
+    if "findings" in line:
+        tx = replace(tx, findings=_findings(line))
+    if state is entry.start or entry.name in ("drain", "evidence", "quarantine"):
+        return tx
+    return _outcome(tx, "failed" if entry.name == "act" else "did not help")
+
+
+def _outcome(tx: Transaction, outcome: str) -> Transaction:
+    """What came of the last attempt, unless that is known already."""
+    if not tx.tries or tx.tries[-1].outcome != "unfinished":
+        return tx
+    return replace(tx, tries=(*tx.tries[:-1], replace(tx.tries[-1], outcome=outcome)))
+
+
+def _told(
+    entry: Step, intent: Mapping[str, Any], line: Mapping[str, Any], outcome: str
+) -> dict[str, Any]:
+    """A step as the report shows it."""
+    rung = intent.get("rung")
+    back = entry.back if line.get("back", True) else entry.start
+    return {
+        "at": line.get("at"),
+        "from": entry.start.value,
+        "to": (entry.end if outcome == "done" else back).value,
+        "act": f"{entry.name}: {rung}" if rung else entry.name,
+        "outcome": f"{outcome}: {line.get('seen')}" if line.get("seen") else outcome,
+        "began": intent.get("at"),
+    }
+
+
+def _findings(line: Mapping[str, Any]) -> tuple[Finding, ...]:
+    return tuple(Finding.from_json(entry) for entry in line.get("findings", []))
+
+
+_KINDS = {
+    "open": _open,
+    "claim": _claim,
+    "release": _release,
+    "intent": _intent,
+    "done": _done,
+    "failed": _failed,
+}
+
+
+def parse(content: bytes) -> Iterator[dict[str, Any]]:
+    """Whole lines of a file; one that a kill cut short told of nothing that had begun."""
+    for raw in content.split(b"\n"):
+        try:
+            value = json.loads(raw)
+        except ValueError:
+            continue
+        if isinstance(value, dict):
+            yield value
+
+
+def seconds(stamp: str) -> float:
+    """Seconds since 1970 of "2026-11-21T09:40:12Z"."""
+    parsed = datetime.strptime(stamp, "%Y-%m-%dT%H:%M:%SZ")
+    return parsed.replace(tzinfo=UTC).timestamp()
+
+
+def held_by_another(tx: Transaction, owner: str, now: float) -> bool:
+    """Whether somebody else's claim is in force."""
+    claim = tx.owner
+    if claim is None or claim.get("owner") == owner:
+        return False
+    return seconds(str(claim["until"])) > now
+
+
+def durations(tx: Transaction) -> dict[str, float]:
+    """Seconds that each step took when it last came to its end, by its name, "act: reboot"."""
+    return {
+        str(entry["act"]): seconds(str(entry["at"])) - seconds(str(entry["began"]))
+        for entry in tx.steps
+        if str(entry["outcome"]).startswith("done") and entry.get("began")
+    }

@@ -1,0 +1,87 @@
+"""The host keys that are pinned for a node: where they are, and how a trusted new one gets there.
+
+Nothing here ever asks a node for its key. Keys come from where docs/reprovision.md says, and the
+node must then answer with one of them.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import tempfile
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from pyinfra.api.host import Host
+from pyinfra.connectors.sshuserclient import client as ssh_client
+
+from b200kit.run import known_hosts
+
+
+@dataclass(frozen=True)
+class Pins:
+    """The known_hosts files that a node's connection is held to, and its name in them."""
+
+    files: tuple[Path, ...]
+    name: str
+
+    def keys(self) -> tuple[str, ...]:
+        """The pinned keys, each "type base64"."""
+        found = (known_hosts.pinned(_text(file), [self.name]) for file in self.files)
+        return tuple(dict.fromkeys(key for keys in found for key in keys))
+
+    def replace(self, keys: Sequence[str]) -> None:
+        """Pin *keys* and no other; each file is replaced whole or not at all."""
+        for number, file in enumerate(self.files):
+            if number == 0 or known_hosts.pinned(_text(file), [self.name]):
+                _rewrite(file, self.name, keys if number == 0 else ())
+        # pyinfra reads each file once a process.
+        ssh_client.get_host_keys.cache.clear()
+
+
+def of(host: Host) -> Pins:
+    """The pins by which pyinfra connects to *host*: its data, then ssh_config, then the default."""
+    data = host.data
+    hostname = str(data.get("ssh_hostname") or host.name)
+    config = ssh_client.get_ssh_config(data.get("ssh_config_file"))
+    told = config.lookup(hostname) if config else {}
+    given = data.get("ssh_known_hosts_file")
+    files = [given] if given else str(told.get("userknownhostsfile", "~/.ssh/known_hosts")).split()
+    port = int(data.get("ssh_port") or told.get("port", 22))
+    name = known_hosts.name_of(str(told.get("hostname", hostname)), port)
+    return Pins(tuple(Path(file).expanduser() for file in files), name)
+
+
+def _text(file: Path) -> str:
+    try:
+        return file.read_text("utf-8", "replace")
+    except FileNotFoundError:
+        return ""
+
+
+def _rewrite(file: Path, name: str, keys: Sequence[str]) -> None:
+    """Replace *file* in one step, with its mode and owner, while no other run of ours does."""
+    # What a link points at is what is replaced, not the link.
+    target = file.resolve()
+    target.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    with _alone(target):
+        text = known_hosts.repinned(_text(target), [name], keys)
+        descriptor, fresh = tempfile.mkstemp(prefix=f".{target.name}.", dir=target.parent)
+        with os.fdopen(descriptor, "w", encoding="utf-8") as out:
+            out.write(text)
+            out.flush()
+            if target.exists():
+                before = target.stat()
+                os.fchmod(out.fileno(), before.st_mode & 0o777)
+                os.fchown(out.fileno(), before.st_uid, before.st_gid)
+            os.fsync(out.fileno())
+        os.replace(fresh, target)
+
+
+@contextmanager
+def _alone(target: Path) -> Iterator[None]:
+    with open(target.with_name(f".{target.name}.lock"), "w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield

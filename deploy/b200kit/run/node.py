@@ -1,0 +1,213 @@
+"""One run on the controller: its nodes, what was asked, seen and done, and how each ended.
+
+pyinfra has no run-finished hook and counts operations a dropped host never reached as errors, so
+the run keeps its own record and words. The record is a plain document (see b200kit/report) and
+holds no secret.
+"""
+
+from __future__ import annotations
+
+import os
+import secrets
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any
+
+from b200kit.inventory import group, shape
+from b200kit.inventory.secrets import Secret
+from b200kit.inventory.spec import NodeSpec
+from b200kit.node.placement import layout as layouts
+from b200kit.node.placement.cpu_cores import LayoutError
+from b200kit.node.placement.layout import Replica
+from b200kit.node.state.verdict import Finding
+from b200kit.run.remote import Remote
+
+if TYPE_CHECKING:
+    from b200kit.reprovision.escalation import Try
+
+
+class StageFailed(Exception):
+    """A stage that cannot go on with this node, in one line."""
+
+
+class NodeRefused(StageFailed):
+    """A node on which nothing may be changed, known before anything was, in one line."""
+
+
+@dataclass
+class Node:
+    """A node of this run."""
+
+    name: str
+    spec: NodeSpec
+    secrets: dict[str, Secret] = field(default_factory=dict, repr=False)
+    # Key of this run's digests of secret files: the digests mean nothing to anyone else.
+    nonce: str = field(default_factory=lambda: secrets.token_hex(16), repr=False)
+    remote: Remote | None = field(default=None, repr=False)
+    # What decisions are made from; None as soon as a change may have made it untrue.
+    state: dict[str, Any] | None = field(default=None, repr=False)
+    # The last observation, for the report, however old.
+    seen: dict[str, Any] | None = field(default=None, repr=False)
+    verdict: dict[str, Any] | None = field(default=None, repr=False)
+    expectation: dict[str, Any] | None = field(default=None, repr=False)
+    smoke: dict[str, Any] | None = field(default=None, repr=False)
+    smoke_age_s: float | None = None
+    # What deploy/tune.py measured and chose (b200kit/tuning/cells.py); None in every other run.
+    tuning: dict[str, Any] | None = field(default=None, repr=False)
+    # Why the fabric did not come up, said once; None where it did or was not tried.
+    stuck: str | None = None
+    # The layout the serving stages worked with.
+    replicas: list[Replica] = field(default_factory=list)
+    # Why it could not be reached, where that is a fault to mend and not the end of the run.
+    unreachable: str | None = None
+    # What keeps it from serving, the cause first, and attempts that only it remembers.
+    findings: tuple[Finding, ...] = ()
+    remembered: tuple[Try, ...] = ()
+    # How it was mended, for the report.
+    reprovision: dict[str, Any] | None = None
+    outcome: str | None = None
+    failed_stage: str | None = None
+    error: str | None = None
+    stages: list[dict[str, Any]] = field(default_factory=list)
+
+    @property
+    def changes(self) -> int:
+        """How many changes this run made on the node."""
+        return sum(len(stage["changes"]) for stage in self.stages)
+
+    @property
+    def headless(self) -> bool:
+        """Whether it works for another node of its group and has no endpoint of its own."""
+        return group.headless(self.spec, self.name)
+
+    def connected(self) -> Remote:
+        """The connection; a node without one is a mistake of ours, not of the inventory."""
+        if self.remote is None:
+            raise StageFailed("not connected")
+        return self.remote
+
+    def seen_as(self, state: dict[str, Any]) -> None:
+        """Take in a new observation."""
+        self.state = self.seen = state
+
+    def layout(self) -> list[Replica]:
+        """Replicas planned from the last observation."""
+        spec = self.spec
+        try:
+            self.replicas = layouts.place(
+                self.state or {},
+                spec.replicas,
+                shape.shape_of(spec),
+                spec.ports(),
+                spec.replica_cpus,
+                spec.client_cpus,
+            )
+        except LayoutError as error:
+            raise StageFailed(str(error)) from None
+        return self.replicas
+
+    def say(self, stage: str, text: str, seconds: float | None = None) -> None:
+        """One progress line on stderr; stdout is for the result."""
+        took = f"  {duration(seconds)}" if seconds is not None and seconds >= 0.5 else ""
+        print(f"{self.name}  {stage:<11} {text}{took}", file=sys.stderr, flush=True)  # noqa: T201
+
+    def fail(self, stage: str, error: str, outcome: str = "failed") -> None:
+        """Record why the node leaves the run; the first reason stands."""
+        if self.outcome is None:
+            self.outcome, self.failed_stage, self.error = outcome, stage, error
+            word = {"failed": "FAILED", "red": "RED"}.get(outcome, outcome.upper())
+            self.say(stage, f"{word}: {error}")
+
+    def second_chance(self) -> None:
+        """Forget how an attempt to bring the node up ended, before the next one."""
+        self.outcome = self.failed_stage = self.error = self.stuck = None
+
+    @contextmanager
+    def stage(self, name: str) -> Iterator[dict[str, Any]]:
+        """Time a stage and keep its line in the record, whatever happens inside."""
+        entry: dict[str, Any] = {"name": name, "status": "failed", "changes": [], "detail": ""}
+        self.stages.append(entry)
+        started = time.monotonic()
+        try:
+            yield entry
+            entry["status"] = "changed" if entry["changes"] else "ok"
+        finally:
+            entry["seconds"] = round(time.monotonic() - started, 3)
+
+    def to_json(self) -> dict[str, Any]:
+        """The HostRecord of the run document."""
+        return {
+            "outcome": self.outcome or "not reached",
+            "stage": self.failed_stage,
+            "error": self.error,
+            "commands": self.remote.commands if self.remote else 0,
+            "changes": self.changes,
+            "stages": self.stages,
+            "state": self.seen,
+            "verdict": self.verdict,
+            "expectation": self.expectation,
+            "smoke": self.smoke,
+            "smoke_age_s": self.smoke_age_s,
+            **({"tuning": self.tuning} if self.tuning else {}),
+            "layout": [replica.to_json() for replica in self.replicas],
+            **({"reprovision": self.reprovision} if self.reprovision else {}),
+        }
+
+
+@dataclass
+class Run:
+    """This process's run of one entry file."""
+
+    entry: str
+    id: str = field(default_factory=lambda: f"{datetime.now():%Y%m%d-%H%M%S}-{os.getpid()}")
+    started_at: str = field(default_factory=lambda: timestamp())
+    nodes: dict[str, Node] = field(default_factory=dict)
+    # All nodes of the inventory, those outside this run's limit included.
+    inventory: tuple[str, ...] = ()
+    began: bool = False
+    cpu_at_start: float = field(default_factory=time.process_time)
+    clock_at_start: float = field(default_factory=time.monotonic)
+
+    @property
+    def changes_nodes(self) -> bool:
+        """Whether this entry changes nodes, and so must hold their locks."""
+        return self.entry != "check.py"
+
+    @property
+    def mends(self) -> bool:
+        """Whether this entry mends failed nodes, those that do not answer included."""
+        return self.entry == "reprovision.py"
+
+    def to_json(self) -> dict[str, Any]:
+        """The run document, schema b200kit/run/1."""
+        return {
+            "schema": "b200kit/run/1",
+            "run": self.id,
+            "entry": self.entry,
+            "argv": [os.path.basename(sys.argv[0]), *sys.argv[1:]],
+            "started_at": self.started_at,
+            "ended_at": timestamp(),
+            "controller": {
+                "wall_s": round(time.monotonic() - self.clock_at_start, 3),
+                "cpu_s": round(time.process_time() - self.cpu_at_start, 3),
+                "commands": sum(n.remote.commands for n in self.nodes.values() if n.remote),
+            },
+            "hosts": {name: node.to_json() for name, node in sorted(self.nodes.items())},
+        }
+
+
+def timestamp() -> str:
+    """Now, in UTC, to the second."""
+    return datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+def duration(seconds: float) -> str:
+    """A span as a person says it: "0.6 s", "21 s", "3 m 12 s"."""
+    if seconds < 10:
+        return f"{seconds:.1f} s"
+    minutes, rest = divmod(round(seconds), 60)
+    return f"{minutes} m {rest:02d} s" if minutes else f"{rest} s"

@@ -1,0 +1,20 @@
+"""Where templates are read and where runs leave their files, in a checkout and from a wheel.
+
+A wheel carries `templates/` inside the package; in a checkout it stands at the top. What runs leave
+(reports, records, transactions, evidence) goes to the checkout, or to the working directory where
+there is none.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+PACKAGE = Path(__file__).resolve().parents[1]
+_CHECKOUT = PACKAGE.parents[1]
+IN_CHECKOUT = (_CHECKOUT / "pyproject.toml").is_file() and (_CHECKOUT / "templates").is_dir()
+TEMPLATES = (_CHECKOUT if IN_CHECKOUT else PACKAGE) / "templates"
+
+
+def home() -> Path:
+    """The directory that relative places of an inventory are in."""
+    return _CHECKOUT if IN_CHECKOUT else Path.cwd()

@@ -1,0 +1,222 @@
+"""One node as the stages see it: run a command, run the node program, put files. Counts commands.
+
+Stages know nothing of pyinfra but this. Everything that goes wrong is a RemoteError with one line;
+nothing is printed, and what goes over stdin is shown by nothing.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+import shlex
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import gevent  # type: ignore[import-untyped]
+from paramiko import SSHClient, SSHException
+from pyinfra.api.command import StringCommand
+from pyinfra.api.exceptions import ConnectError
+from pyinfra.api.host import Host
+
+from b200kit.node.lib.error_line import cause
+from b200kit.node.state.drift import File
+from b200kit.node.state.view import SCHEMA
+from b200kit.run import zipapp
+
+INSTALLED = "/usr/local/lib/b200kit/node.pyz"
+_GRACE_S = 5
+_LOST = (OSError, SSHException, EOFError, TimeoutError)
+
+
+class RemoteError(Exception):
+    """Why something on the node could not be done, in one line."""
+
+
+@dataclass(frozen=True)
+class Result:
+    """What a command left: whether it exited 0, and its output."""
+
+    ok: bool
+    stdout: str
+    lines: tuple[str, ...]
+
+
+class Remote:
+    """A connected node."""
+
+    def __init__(self, host: Host, timeout: int) -> None:
+        self.host = host
+        self.timeout = timeout
+        self.commands = 0
+
+    def attempt(self, command: str, stdin: str | None = None, timeout: int | None = None) -> Result:
+        """Run *command* with sh; raises only when node or connection fail, or when time is up."""
+        if not self._alive():
+            raise RemoteError("connection lost: there is none")
+        self.commands += 1
+        limit = timeout or self.timeout
+        try:
+            # pyinfra's own limit begins when output is awaited; a hung node may not even get there.
+            with gevent.Timeout(limit + _GRACE_S, exception=TimeoutError):
+                ok, output = self.host.run_shell_command(
+                    StringCommand(command), _timeout=limit, _stdin=stdin, _sudo=self._sudo
+                )
+        except TimeoutError:
+            raise RemoteError(f"no answer in {limit} s") from None
+        except _LOST as error:
+            raise RemoteError(f"connection lost: {error or type(error).__name__}") from None
+        lines = tuple(line.line for line in output)
+        if not ok and not lines and not self._alive():
+            raise RemoteError("connection lost: the node closed it")
+        return Result(bool(ok), "\n".join(output.stdout_lines), lines)
+
+    def run(self, command: str, stdin: str | None = None, timeout: int | None = None) -> str:
+        """stdout of *command*; raises RemoteError with the cause when it exits non-zero."""
+        result = self.attempt(command, stdin, timeout)
+        if not result.ok:
+            raise RemoteError(cause(result.lines))
+        return result.stdout
+
+    def run_logged(
+        self, script: str, log: str, why: str = "true", limit_s: int | None = None
+    ) -> str:
+        """Run a long *script*, its output in *log* on the node; returns its last line.
+
+        Raises with its cause of failure; *why* is a command that may print it then.
+
+        It outlives a lost connection instead of dying of SIGPIPE, so one that a killed run left at
+        work is waited for: two of them never work on a node at a time.
+        """
+        guard = f"flock --close --timeout {limit_s or self.timeout} /run/lock/b200kit-acting"
+        told = f"{{ {why}; tail -n 40 {log}; exit 1; }}"
+        logged = f"{guard} sh -c {shlex.quote(script)} </dev/null >{log} 2>&1"
+        return self.run(f"{logged} && tail -n 1 {log} || {told}", timeout=limit_s)
+
+    def program(self, arguments: str, stdin: str | None = None, timeout: int | None = None) -> str:
+        """stdout of the node program; raises RemoteError with the cause when it exits non-zero."""
+        result = self.attempt_program(arguments, stdin, timeout)
+        if not result.ok:
+            raise RemoteError(cause(result.lines))
+        return result.stdout
+
+    def attempt_program(
+        self, arguments: str, stdin: str | None = None, timeout: int | None = None
+    ) -> Result:
+        """Run the node program; it is brought to /run/b200kit first when the node lacks it."""
+        command = _with_program(arguments)
+        result = self.attempt(command, stdin, timeout)
+        if result.stdout.strip() == _ABSENT:
+            self._upload()
+            result = self.attempt(command, stdin, timeout)
+        return result
+
+    def observe(self, ask: dict[str, Any]) -> dict[str, Any]:
+        """The node's NodeState document."""
+        packed = base64.b64encode(json.dumps(ask).encode()).decode()
+        # Every byte of a model takes as long as a stage; all else is there in seconds.
+        hashed = bool(ask.get("weights", {}).get("hash"))
+        patience = self.timeout if hashed else min(self.timeout, 120)
+        raw = self.program(f"observe --ask {packed}", timeout=patience)
+        try:
+            state = json.loads(raw)
+        except ValueError:
+            raise RemoteError("the observation is not JSON") from None
+        if not isinstance(state, dict):
+            raise RemoteError("the observation is not a document")
+        if state.get("schema") != SCHEMA:
+            # Every section would be missing from it, and everything on the node would be done anew.
+            raise RemoteError(f"the observation is of schema {state.get('schema')!r}, not {SCHEMA}")
+        return state
+
+    def put(self, files: Sequence[File], markers: Sequence[str] = ()) -> None:
+        """Write *files* atomically, with *markers* before them; contents travel over stdin only."""
+        document = {
+            "markers": list(markers),
+            "files": [
+                {
+                    "path": file.path,
+                    "content": base64.b64encode(file.content).decode(),
+                    "mode": file.mode,
+                    "owner": file.owner,
+                }
+                for file in files
+            ],
+        }
+        self.program("put", stdin=json.dumps(document))
+
+    def reconnect(self) -> None:
+        """Connect anew, for a node that rebooted; raises pyinfra's ConnectError when it cannot."""
+        client = self._client
+        if client is not None:
+            client.close()
+        self.host.connector.disconnect()
+        self.host.connector.connect()
+
+    def others(self) -> list[Remote]:
+        """The other hosts of the inventory, in the run or not, connected or not."""
+        inventory = getattr(self.host, "inventory", ())
+        return [Remote(host, self.timeout) for host in inventory if host.name != self.host.name]
+
+    def ensure_connected(self) -> None:
+        """Connect a host that the run did not, or lost; RemoteError when it cannot be reached."""
+        if self.host.connected:
+            connector = getattr(self.host, "connector", None)
+            if not self._alive() or getattr(connector, "client", self) is None:
+                self.connect_anew()
+            return
+        try:
+            self.host.connect(show_errors=False, raise_exceptions=True)
+        except (ConnectError, *_LOST) as error:
+            raise RemoteError(f"not reached: {error or type(error).__name__}") from None
+
+    def connect_anew(self) -> None:
+        """A connection that is new to the node's firewall; RemoteError when there can be none."""
+        try:
+            self.reconnect()
+        except (ConnectError, *_LOST) as error:
+            raise RemoteError(f"no new connection: {error or type(error).__name__}") from None
+
+    @property
+    def _client(self) -> SSHClient | None:
+        return getattr(getattr(self.host, "connector", None), "client", None)
+
+    def _alive(self) -> bool:
+        """Whether the SSH transport stands; connectors without one are taken to stand."""
+        client = self._client
+        if client is None:
+            # pyinfra's SSH connector that never got through has one that is None.
+            return not hasattr(getattr(self.host, "connector", None), "client")
+        transport = client.get_transport()
+        return transport is not None and transport.is_active()
+
+    @property
+    def _sudo(self) -> bool:
+        return bool(self.host.data.get("_sudo", False))
+
+    def _upload(self) -> None:
+        content, digest = zipapp.build()
+        path = f"/run/b200kit/{digest}.pyz"
+        self.run(
+            f"umask 077 && mkdir -p /run/b200kit && base64 -d > {path}.new && mv {path}.new {path}",
+            stdin=base64.b64encode(content).decode(),
+        )
+
+
+_ABSENT = "b200kit: node program absent"
+
+
+def program_step(arguments: str) -> str:
+    """The node program as a step of a longer script; it is on the node once the node was seen."""
+    return f"( {_with_program(arguments)}; exit 1 )"
+
+
+def _with_program(arguments: str) -> str:
+    """A shell line that runs this very version of the node program, wherever it lies."""
+    digest = zipapp.build()[1]
+    carried = f"/run/b200kit/{digest}.pyz"
+    return (
+        f"for p in {INSTALLED} {carried}; do "
+        f'echo "{digest}  $p" | sha256sum -c --status 2>/dev/null && '
+        f"exec python3 -I $p {arguments}; done; echo '{_ABSENT}'"
+    )

@@ -1,0 +1,1 @@
+"""The controller's side of serving: engine, replicas, units, peers."""

@@ -1,0 +1,41 @@
+"""Peers: what keeps the members of a group together, on nodes that are in one.
+
+vLLM's followers do not notice when their head is gone (seen with 0.32.0: up a minute later, and for
+as long as anybody looked), and a head notices a lost follower only at the next request. So each
+member watches its connections to the others, and starts its own replica anew when one is gone.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from b200kit.inventory import group
+from b200kit.node.state.drift import File
+from b200kit.run.node import Node
+from b200kit.run.remote import INSTALLED
+from b200kit.run.render import render
+
+UNIT = "b200-peers.service"
+_PATH = f"/etc/systemd/system/{UNIT}"
+
+
+def document(node: Node) -> dict[str, Any]:
+    """What serving.json says of the group; nothing without one."""
+    member = group.part(node.spec.group, node.name)
+    if member is None:
+        return {}
+    told = {
+        "unit": "vllm@0.service",
+        "user": "vllm",
+        "peers": list(member.peers) if member.node_rank == 0 else [member.master_addr],
+        "headless": member.headless,
+    }
+    return {"group": told}
+
+
+def files(node: Node, serving: str) -> list[File]:
+    """The watching unit. It starts and stops with the replica, so nothing enables it."""
+    if node.spec.group is None:
+        return []
+    unit = render(f"systemd/{UNIT}.j2", program=INSTALLED, serving=serving)
+    return [File(_PATH, unit, then=("daemon-reload",))]

@@ -1,0 +1,52 @@
+"""Replicas as containers: one podman quadlet each, from the same data as the systemd services.
+
+podman's generator makes `vllm@N.service` of `vllm@N.container` at every daemon-reload, so target,
+gateway, watchdog and restarts know no difference. The image is named by its digest: a tag can come
+to mean another image between two nodes, or between two restarts of one.
+"""
+
+from __future__ import annotations
+
+from pathlib import PurePosixPath
+
+from b200kit import engines
+from b200kit.node.placement.layout import Replica
+from b200kit.node.state.drift import File
+from b200kit.run.node import Node
+from b200kit.run.render import render
+from b200kit.serving import replica
+
+_QUADLETS = "/etc/containers/systemd"
+SHARED: tuple[str, ...] = ()
+
+
+def paths(number: int) -> tuple[str]:
+    """The file of one replica."""
+    return (f"{_QUADLETS}/{replica.unit_name(number).removesuffix('.service')}.container",)
+
+
+def shared_files(node: Node, restarts: tuple[str, ...]) -> list[File]:
+    """Nothing: each container says all of itself."""
+    del node, restarts
+    return []
+
+
+def own_files(node: Node, planned: Replica) -> list[File]:
+    """The container of one replica."""
+    told = replica.settings(node, planned)
+    content = render(
+        "systemd/vllm.container.j2",
+        spec=node.spec,
+        replica=planned,
+        pinning=replica.pinned(node, planned),
+        told=told,
+        launcher=replica.LAUNCHER,
+        argv=engines.of(node.spec.engine).argv(told),
+        environment=replica.environment(node, told),
+        cache=PurePosixPath(told.cache),
+        serving=replica.SERVING,
+        secrets=replica.SECRETS,
+        has_key="api_key" in node.secrets,
+    )
+    restart = (replica.restart(planned.replica),)
+    return [File(path, content, then=restart) for path in paths(planned.replica)]

@@ -1,0 +1,118 @@
+"""One replica on a node, whatever runs it: what its engine is told, and what is pinned.
+
+Dense models run as independent instances, one unit a replica: each has its own restart, logs, NUMA
+node and failure domain (vLLM refuses external data parallelism for dense models). All that tells
+one replica from another lies in files of its own, so a change of one flag restarts one replica.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from typing import Any
+
+from b200kit import engines
+from b200kit.engines import Settings
+from b200kit.inventory import group, shape
+from b200kit.inventory.spec import NodeSpec
+from b200kit.node.placement import numa_policy
+from b200kit.node.placement.layout import Replica
+from b200kit.node.placement.numa_policy import Pinning
+from b200kit.node.serving import compile_cache_key
+from b200kit.node.state.drift import File
+from b200kit.run.node import Node
+from b200kit.run.render import render
+from b200kit.serving import compile_cache_facts, engine_install, forbidden_environment
+
+SERVING = "/etc/b200kit/serving.json"
+SECRETS = "/etc/b200kit/secrets"
+LAUNCHER = "/usr/local/lib/b200kit/serve"
+LOOPBACK = "127.0.0.1"
+
+
+def unit_name(number: int) -> str:
+    """The unit of a replica."""
+    return f"vllm@{number}.service"
+
+
+def model_dir(node: Node) -> str:
+    """Where the model lies on the node."""
+    return f"{node.spec.models()}/{node.spec.model}/{node.spec.model_revision}"
+
+
+def flags(spec: NodeSpec, number: int) -> dict[str, Any]:
+    """Extra flags of a replica: the catalogue's, the inventory's, those of this replica alone."""
+    own = dict(spec.replica_flags).get(str(number), ())
+    return engines.flags_of(spec.engine, shape.model_of(spec).flags) | dict(own)
+
+
+def pinned(node: Node, replica: Replica) -> Pinning:
+    """Who pins a replica, and to what."""
+    return numa_policy.of(replica, node.spec.numa_policy, node.state or {})
+
+
+def settings(node: Node, replica: Replica) -> Settings:
+    """Everything the engine of a replica is told."""
+    spec, own = node.spec, flags(node.spec, replica.replica)
+    key = compile_cache_key.key(
+        compile_cache_facts.facts(spec, engine_install.engine_id(node), own, replica)
+    )
+    return Settings(
+        model_dir=model_dir(node),
+        served_name=spec.model,
+        replica=replica,
+        host=LOOPBACK,
+        port=replica.port,
+        max_model_len=spec.max_model_len,
+        max_num_seqs=replica.max_num_seqs or spec.max_num_seqs,
+        max_num_batched_tokens=replica.max_num_batched_tokens or spec.max_num_batched_tokens,
+        kind=spec.engine.kind,
+        numa_bind=pinned(node, replica).numa_bind,
+        flags=own,
+        drain_s=spec.drain_s,
+        group=group.part(spec.group, node.name),
+        cache_dir=f"/var/cache/vllm/{replica.replica}/{key}",
+    )
+
+
+def environment(node: Node, told: Settings) -> dict[str, str]:
+    """The engine's environment; the inventory's stands above it. It holds no secret."""
+    by_engine = engines.of(node.spec.engine).environment(told)
+    return (
+        by_engine | compile_cache_key.environment(told.cache) | dict(node.spec.engine.environment)
+    )
+
+
+def configuration(node: Node, told: Settings) -> File:
+    """What the engine reads: flat YAML in its own order; a JSON scalar is a YAML scalar."""
+    replica = told.replica
+    gpus = ", ".join(map(str, replica.gpus))
+    head = f"# Managed by b200kit. Replica {replica.replica} on GPUs {gpus}.\n"
+    config = engines.of(node.spec.engine).config(told)
+    lines = "".join(f"{name}: {json.dumps(value)}\n" for name, value in config.items())
+    return File(told.config_path, (head + lines).encode(), then=(restart(replica.replica),))
+
+
+def restart(number: int) -> str:
+    """The act that a change of a replica's own files owes."""
+    return f"restart:{unit_name(number)}"
+
+
+def launcher(node: Node, layout: Sequence[Replica], restarts: tuple[str, ...]) -> File:
+    """What starts the engine of every replica."""
+    kind = engines.of(node.spec.engine)
+    own = {name for r in layout for name in kind.environment(settings(node, r))}
+    refused = forbidden_environment.variables(kind.refused, own)
+    text = render("serving/serve.sh.j2", key_variable=kind.key_variable, refused=refused)
+    return File(LAUNCHER, text, 0o755, then=restarts)
+
+
+def placement(node: Node) -> dict[str, dict[str, Any]]:
+    """What the placement of running replicas is judged by, by unit. Raises StageFailed."""
+    return {
+        unit_name(replica.replica): {
+            **pinned(node, replica).expected(),
+            "gpus": list(replica.uuids),
+        }
+        for replica in node.layout()
+    }

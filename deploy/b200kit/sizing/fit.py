@@ -1,0 +1,221 @@
+"""Whether a model fits: what each way to split it leaves of the GPUs' memory. Pure.
+
+A split that leaves nothing is a `Room` with less than nothing left: its bytes say what lacks.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from b200kit.node.placement.layout import Shape
+from b200kit.sizing import memory
+from b200kit.sizing.memory import Memory, Weights
+from b200kit.sizing.model_config import Dimensions, ModelError
+
+# Tensor parallelism is a power of two: all-reduce kernels and head counts are.
+WIDTHS = (1, 2, 4, 8, 16)
+# Less than this share of the memory left for the KV cache is tight: CUDA graphs alone took a third
+# of it for one model on B200 (InferenceX on Kimi), and then the engine does not start. Inferred.
+_TIGHT = 0.15
+# A request is taken to hold half of the longest context, but no more than 2048 tokens. Inferred.
+_PLANNED_TOKENS = 2048
+
+
+class Impossible(ValueError):
+    """What is asked cannot work; *key* is the inventory key to change, the text one line."""
+
+    def __init__(self, key: str, text: str) -> None:
+        super().__init__(text)
+        self.key = key
+
+
+@dataclass(frozen=True)
+class Machine:
+    """The hardware in two figures, and how many of its GPUs may be used."""
+
+    name: str
+    gpus: int
+    gpu_bytes: float
+    complete: int
+
+    @property
+    def socket(self) -> int:
+        """GPUs of one socket: TP beyond it would cross, so it grows no further unasked."""
+        return max(self.complete // 2, 1)
+
+
+@dataclass(frozen=True)
+class Asked:
+    """What the inventory says; None leaves it to the goal."""
+
+    goal: str | None = None
+    replicas: int | None = None
+    tp: int | None = None
+    dp: int | None = None
+    ep: bool | None = None
+    max_num_seqs: int | None = None
+    max_num_batched_tokens: int | None = None
+    max_model_len: int = 4096
+    kv_dtype: str = "auto"
+    utilisation: float = 0.92
+    draft: bool = False
+    # Nodes that share one engine (b200kit/inventory/group.py), and by what: pipeline, tensor or
+    # data.
+    nodes: int = 1
+    join: str = ""
+
+    def spread(self, shape: Shape) -> Shape:
+        """A node's shape over all nodes of its group."""
+        name = {"pipeline": "pp", "tensor": "tp", "data": "dp"}.get(self.join)
+        return replace(shape, **{name: getattr(shape, name) * self.nodes}) if name else shape
+
+
+@dataclass(frozen=True)
+class Subject:
+    """The model as the planner sees it: a name, its dimensions and its checkpoint's bytes."""
+
+    name: str
+    dimensions: Dimensions
+    weights: Weights
+
+
+@dataclass(frozen=True)
+class Room:
+    """What one candidate shape leaves for the KV cache, a GPU and a replica."""
+
+    shape: Shape
+    weights: float
+    left: float
+    tokens: int
+    usable: float
+
+    @property
+    def tight(self) -> bool:
+        """Whether so little is left that an error of the estimate decides whether it starts."""
+        return self.left < _TIGHT * self.usable
+
+
+def divides(dimensions: Dimensions, tp: int) -> bool:
+    """Whether the heads can be split so: KV heads are split evenly or copied evenly."""
+    kv = dimensions.kv_heads
+    return dimensions.heads % tp == 0 and (
+        dimensions.mla is not None or kv % tp == 0 or tp % kv == 0
+    )
+
+
+def room(subject: Subject, machine: Machine, asked: Asked, shape: Shape) -> Room:
+    """What *shape* leaves; negative *left* says how many bytes lack a GPU."""
+    usable = Memory(machine.gpu_bytes, asked.utilisation).usable
+    whole = asked.spread(shape)
+    weights = subject.weights.a_gpu(whole.tp, whole.dp, whole.ep, whole.pp)
+    left = usable - weights
+    sequence = memory.sequence_bytes(
+        subject.dimensions,
+        asked.max_model_len,
+        tp=whole.tp,
+        dtype=asked.kv_dtype,
+        chunk=shape.max_num_batched_tokens,
+        draft=asked.draft,
+    )
+    if sequence <= 0:
+        raise ModelError(f"{subject.name}: no layer of it keeps anything of a sequence")
+    # As vLLM counts them: sequences of the longest context that fit, times its tokens.
+    tokens = int(max(left, 0) * asked.max_model_len / (sequence / whole.pp)) * shape.dp
+    return Room(replace(shape, kv_tokens=tokens), weights, left, tokens, usable)
+
+
+def rooms(subject: Subject, machine: Machine, asked: Asked) -> dict[int, Room]:
+    """Each possible width of tensor parallelism with what it leaves, by width."""
+    most = max(machine.gpus // (asked.replicas or 1), 1)
+    widths = [n for n in WIDTHS if n <= most and divides(subject.dimensions, n)]
+    plain = base(asked, subject.dimensions.moe)
+    shapes = [replace(plain, tp=tp) for tp in [*widths, *([asked.tp] if asked.tp else [])]]
+    alone = [replace(shape, ep=shape.ep and shape.gpus > 1) for shape in shapes]
+    return {shape.tp: room(subject, machine, asked, shape) for shape in alone}
+
+
+def base(asked: Asked, moe: bool) -> Shape:
+    """The shape of one GPU: everything but the width is decided by what is asked and the goal."""
+    ep = asked.ep if asked.ep is not None else moe and asked.goal in ("balanced", "throughput")
+    return Shape(
+        dp=asked.dp or 1,
+        ep=ep,
+        max_num_seqs=asked.max_num_seqs or 0,
+        max_num_batched_tokens=asked.max_num_batched_tokens or 0,
+    )
+
+
+def enough(one: Room, asked: Asked) -> bool:
+    """Whether the cache holds the requests of a full batch, as long as they are planned for."""
+    planned = min(asked.max_model_len, 2 * _PLANNED_TOKENS) // 2
+    needed = max((asked.max_num_seqs or 1) * planned, asked.max_model_len)
+    return one.left > 0 and not one.tight and one.tokens >= needed
+
+
+def check_dense(subject: Subject, asked: Asked) -> None:
+    """Refuse what only a mixture of experts can do."""
+    if subject.dimensions.moe:
+        return
+    if (asked.dp or 1) > 1:
+        raise Impossible(
+            "data_parallel", f"{subject.name} is dense: ask for more replicas, one instance each"
+        )
+    if asked.ep:
+        raise Impossible("expert_parallel", f"{subject.name} has no experts to spread")
+
+
+def check_width(subject: Subject, machine: Machine, tp: int) -> None:
+    """Refuse a width that the heads cannot be split over."""
+    dimensions = subject.dimensions
+    if divides(dimensions, tp):
+        return
+    known = [str(n) for n in range(1, machine.gpus + 1) if divides(dimensions, n)]
+    raise Impossible(
+        "tensor_parallel",
+        f"tensor_parallel={tp} does not divide the heads of {subject.name}: {dimensions.heads} "
+        f"and {dimensions.kv_heads} of keys and values; possible: {', '.join(known)}",
+    )
+
+
+def check_fits(
+    subject: Subject, machine: Machine, asked: Asked, one: Room, others: Sequence[Subject]
+) -> None:
+    """Refuse a shape without room for the weights and one longest request a rank."""
+    gpus, ranks = one.shape.gpus * asked.nodes, one.shape.dp
+    span = f"{gpus} GPU{'s' if gpus > 1 else ''} of {machine.name}"
+    if one.left <= 0:
+        raise Impossible(
+            "model",
+            f"{subject.name} needs {gb(one.weights * gpus)} for weights alone; {span} "
+            f"hold {gb(one.usable * gpus)}: {gb(-one.left * gpus)} lack. "
+            + _would_fit(subject, machine, asked, others),
+        )
+    if one.tokens // ranks < asked.max_model_len:
+        raise Impossible(
+            "max_model_len",
+            f"max_model_len={asked.max_model_len}, but beside {subject.name} {span} "
+            f"have room for {one.tokens // ranks} tokens. "
+            + _would_fit(subject, machine, asked, others),
+        )
+
+
+def _would_fit(subject: Subject, machine: Machine, asked: Asked, others: Sequence[Subject]) -> str:
+    """What would do: the least width of this model and of its other checkpoints, if any does."""
+    least = [(one.name, _least(one, machine, asked)) for one in (subject, *others)]
+    ways = [f"TP{tp}" if name == subject.name else f"{name} at TP{tp}" for name, tp in least if tp]
+    if ways:
+        return f"Try {', or '.join(ways)}"
+    return f"No TP of {machine.gpus} GPUs does: it takes a smaller checkpoint or more nodes"
+
+
+def _least(subject: Subject, machine: Machine, asked: Asked) -> int | None:
+    """The fewest GPUs that hold a model and one longest request."""
+    ways = rooms(subject, machine, replace(asked, replicas=None, tp=None, dp=None, ep=False))
+    doing = [tp for tp, r in ways.items() if r.left > 0 and r.tokens >= asked.max_model_len]
+    return min(doing, default=None)
+
+
+def gb(number: float) -> str:
+    """Bytes as a person says them."""
+    return f"{number / 1e9:.0f} GB" if number >= 10e9 else f"{number / 1e9:.1f} GB"

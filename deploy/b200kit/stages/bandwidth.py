@@ -1,0 +1,75 @@
+"""Bandwidth: measured before the gate that judges it, never while a replica serves.
+
+It is measured again when the last result does not hold (another boot, driver or GPU, a tool that
+was installed since) or was judged bad; otherwise the last result stays and nothing is changed. A
+node that the gate refuses for another reason is not measured: that would only cost time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from typing import Any
+
+from b200kit.converge.stage import Change, Stage, Wanted
+from b200kit.node.bandwidth import tests
+from b200kit.node.checks.judge import judge
+from b200kit.node.placement.layout import Replica
+from b200kit.node.state import drift
+from b200kit.node.state.verdict import Finding, Status
+from b200kit.run.node import Node, StageFailed
+from b200kit.stages import gate, serving, serving_units
+
+_DEADLINE_S = sum(probe.timeout_s for probe in tests.PROBES) + 120
+
+
+def wanted(node: Node, layout: Sequence[Replica]) -> Wanted:
+    """Nothing to lay down; to know is whether a tool came to the node since the last result."""
+    del layout
+    places = [place for paths in tests.PLACES.values() for place in paths]
+    return Wanted(ask_files=() if node.spec.bandwidth == "off" else tuple(places))
+
+
+def plan(node: Node) -> list[Change]:
+    """Measure where it is asked for and the last result does not do."""
+    if node.spec.bandwidth == "off":
+        return []
+    own, others = _blocking(node)
+    if others or not (own or _to_renew(node)):
+        return []
+    replicas = [*serving.replica_units(node), *serving.surplus_units(node)]
+    if not serving_units.running(node, replicas):
+        return [Change("measure the bandwidth", _measure)]
+    if own and all(finding.status is Status.UNMEASURED for finding in own):
+        # The gate would stop what serves; to measure is the operator's choice of time.
+        raise StageFailed(
+            f"{own[0].summary}; it is not measured while the node serves: "
+            f"stop {serving.TARGET} first"
+        )
+    return []
+
+
+def _blocking(node: Node) -> tuple[list[Finding], list[Finding]]:
+    """What keeps the node from going live: by its bandwidth, and by anything else."""
+    expectation = {**gate.expectation(node), "today": datetime.now(UTC).date().isoformat()}
+    found = judge(expectation, node.state).blocking
+    own = [finding for finding in found if finding.check.startswith("bandwidth.")]
+    return own, [finding for finding in found if finding not in own]
+
+
+def _to_renew(node: Node) -> bool:
+    """Whether a good result is of an earlier boot, or lacks a tool that is there now."""
+    state: dict[str, Any] = node.state or {}
+    note = (state.get("notes") or {}).get("bandwidth") or {}
+    missing = note.get("missing") or {}
+    came = [place for tool in missing for place in tests.PLACES.get(tool, ())]
+    here = any(drift.is_present(place, state) for place in came)
+    return here or note.get("boot_id") != (state.get("host") or {}).get("boot_id")
+
+
+def _measure(node: Node) -> str:
+    return node.connected().program("bandwidth", timeout=_DEADLINE_S).strip()
+
+
+STAGE = Stage(name="bandwidth", wanted=wanted, plan=plan)
+"""What it measures is judged with all else by the gate, which comes next."""

@@ -1,0 +1,109 @@
+"""Clock and logs: one service that keeps the time, and logs that do not grow without end.
+
+A time service that runs is respected, whichever it is. Where none does, systemd-timesyncd is
+installed and started; where the inventory leaves the clock to another (a container's host, PTP),
+nothing is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from b200kit.converge.stage import Change, Stage, Wanted, converge
+from b200kit.node.checks.host import time_daemons
+from b200kit.node.placement.layout import Replica
+from b200kit.node.state.drift import File, Package, Unit
+from b200kit.run.node import Node, StageFailed
+from b200kit.run.render import render
+from b200kit.stages.support import log_limits
+
+_TIMESYNCD = "/etc/systemd/timesyncd.conf.d/60-b200kit.conf"
+_CHRONY = "/etc/chrony/sources.d/b200kit.sources"
+_JOURNALD = "/etc/systemd/journald.conf.d/60-b200kit.conf"
+_LOGROTATE = "/etc/logrotate.d/b200kit"
+_PATTERNS = tuple(log.pattern for log in log_limits.LOGS)
+
+
+def wanted(node: Node, layout: Sequence[Replica]) -> Wanted:
+    """Limits for journal and log files; the time service with its servers."""
+    del layout
+    files = [
+        File(
+            _JOURNALD,
+            render("host/journald.conf.j2", journal=log_limits.JOURNAL),
+            then=("restart:systemd-journald.service",),
+        ),
+        File(
+            _LOGROTATE,
+            render(
+                "host/logrotate.conf.j2",
+                logs=log_limits.LOGS,
+                keep=log_limits.KEEP,
+                max_bytes=log_limits.MAX_BYTES,
+            ),
+        ),
+    ]
+    packages, units = [Package("logrotate")], [Unit("logrotate.timer")]
+    if _managed(node):
+        service = _service(node)
+        files += _servers(node, service)
+        if service == time_daemons.DEFAULT:
+            packages.append(Package("systemd-timesyncd"))
+        units.append(Unit(service))
+    return Wanted(
+        files=tuple(files),
+        packages=tuple(packages),
+        units=tuple(units),
+        ask_files=(_CHRONY, _TIMESYNCD),
+        ask_units=time_daemons.SERVICES,
+        ask={"logs": list(_PATTERNS)},
+    )
+
+
+def expected(node: Node) -> dict[str, Any]:
+    """What the gate judges of clock and logs, besides that the clock is synchronized."""
+    return {
+        "time_services": list(time_daemons.SERVICES) if _managed(node) else None,
+        "logs": {
+            "patterns": list(_PATTERNS),
+            "file_bytes": log_limits.FAULT_BYTES,
+            "journal_bytes": log_limits.FAULT_JOURNAL_BYTES,
+        },
+    }
+
+
+def _managed(node: Node) -> bool:
+    """Whether the clock is this node's own business."""
+    return node.spec.clock_synchronized or bool(node.spec.time_servers)
+
+
+def _service(node: Node) -> str:
+    """The time service: the one that runs, else one that is installed, else the default."""
+    units = (node.state or {}).get("units")
+    seen = units if isinstance(units, dict) else {}
+    return next(iter([*time_daemons.running(seen), *time_daemons.installed(seen)]))
+
+
+def _servers(node: Node, service: str) -> list[File]:
+    """The inventory's time servers as the service's own drop-in."""
+    servers = node.spec.time_servers
+    if not servers:
+        return []
+    then = (f"restart:{service}",)
+    if service == time_daemons.DEFAULT:
+        return [File(_TIMESYNCD, render("host/timesyncd.conf.j2", servers=servers), then=then)]
+    if service.startswith("chrony"):
+        return [File(_CHRONY, render("host/chrony.sources.j2", servers=servers), then=then)]
+    raise StageFailed(
+        f"{service} runs and takes no drop-in: give it the servers in its own configuration and "
+        "leave time_servers empty, or remove it"
+    )
+
+
+def plan(node: Node) -> list[Change]:
+    """Files, packages, restarts, units; a node that runs another service keeps it."""
+    return converge(node, wanted(node, ()))
+
+
+STAGE = Stage(name="clock and logs", wanted=wanted, plan=plan)

@@ -1,0 +1,60 @@
+"""Host: package sources, node program, boot-time modules, and what must be out of the way."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from b200kit.converge import unfinished_install
+from b200kit.converge.stage import Change, Stage, Wanted, converge
+from b200kit.inventory.keys.parts import Repository
+from b200kit.node.placement.layout import Replica
+from b200kit.node.state.drift import File, Package
+from b200kit.run import zipapp
+from b200kit.run.node import Node, NodeRefused
+from b200kit.run.remote import INSTALLED
+from b200kit.run.render import render
+from b200kit.stages.support import operating_systems
+
+# kmod and numactl: NVLink5 needs ib_umad at boot, `vllm serve --numa-bind` runs numactl;
+# python3-venv: the engine lives in its own environment.
+_PACKAGES = (Package("numactl"), Package("python3-venv"), Package("kmod"))
+
+
+def wanted(node: Node, layout: Sequence[Replica]) -> Wanted:
+    """Sources with their keys, modules at boot, no unattended upgrades."""
+    del layout
+    files = [file for repository in node.spec.repositories for file in _source(repository)]
+    files += [
+        File(INSTALLED, zipapp.build()[0], 0o755),
+        # The modules are loaded at boot, before the fabric manager looks for them.
+        File(
+            "/etc/modules-load.d/b200kit.conf",
+            render("host/modules-load.conf.j2"),
+            then=("reboot",),
+        ),
+        File("/etc/apt/apt.conf.d/60b200kit", render("host/apt.conf.j2")),
+        # Read only where needrestart is or comes; a file alone does nothing.
+        File("/etc/needrestart/conf.d/60-b200kit.conf", render("host/needrestart.conf.j2")),
+    ]
+    return Wanted(files=tuple(files), packages=_PACKAGES)
+
+
+def _source(repository: Repository) -> list[File]:
+    keyring = f"/etc/apt/keyrings/b200kit-{repository.name}.asc"
+    source = render("apt/repository.sources.j2", repository=repository, keyring=keyring)
+    return [
+        File(keyring, Path(repository.key).read_bytes()),
+        File(f"/etc/apt/sources.list.d/b200kit-{repository.name}.sources", source),
+    ]
+
+
+def plan(node: Node) -> list[Change]:
+    """Files first, then the packages they make installable; nothing on an unsupported system."""
+    refused = operating_systems.refusal(node.state or {})
+    if refused:
+        raise NodeRefused(f"{refused}. Nothing was changed")
+    return unfinished_install.interrupted(node) + converge(node, wanted(node, ()))
+
+
+STAGE = Stage(name="host", wanted=wanted, plan=plan)

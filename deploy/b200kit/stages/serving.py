@@ -1,0 +1,209 @@
+"""Serving: engine, model, and a hardened, pinned systemd unit a replica. Starts nothing."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Sequence
+from types import ModuleType
+from typing import Any
+
+from b200kit.catalog import load
+from b200kit.converge.stage import Change, Stage, Wanted, converge
+from b200kit.inventory.secrets import NAMES
+from b200kit.node.placement import layout as layouts
+from b200kit.node.placement.layout import Replica
+from b200kit.node.state import drift
+from b200kit.node.state.drift import File, Unit
+from b200kit.run.node import Node
+from b200kit.run.render import render
+from b200kit.serving import (
+    engine_install,
+    gpu_reassignment,
+    group_peers,
+    quadlet,
+    replica,
+    systemd_units,
+    warm_requests,
+)
+from b200kit.serving.engine_install import engine_dir, engine_id
+from b200kit.serving.gateway import haproxy_config
+from b200kit.serving.replica import SECRETS, SERVING, model_dir
+from b200kit.stages import weights
+
+__all__ = ["SECRETS", "SERVING", "STAGE", "TARGET", "engine_dir", "engine_id", "model_dir"]
+
+TARGET = "vllm.target"
+_FORMS = (systemd_units, quadlet)
+
+
+def replica_units(node: Node) -> list[str]:
+    """Unit names of the node's replicas, in replica order."""
+    return [replica.unit_name(number) for number in range(node.spec.replicas)]
+
+
+def surplus_units(node: Node) -> list[str]:
+    """Replicas beyond those asked for that an earlier run may have made on this hardware."""
+    most = load.load().hardware[node.spec.hardware].gpu_count
+    return [replica.unit_name(number) for number in range(node.spec.replicas, most)]
+
+
+def _paths_of(unit: str) -> tuple[str, ...]:
+    """All that a replica may have, in whatever form."""
+    number = int(unit.removeprefix("vllm@").removesuffix(".service"))
+    return (f"/etc/vllm/replica-{number}.yaml", *(p for f in _FORMS for p in f.paths(number)))
+
+
+def _form(node: Node) -> ModuleType:
+    """What runs the replicas: systemd itself, or podman."""
+    return quadlet if node.spec.engine.image else systemd_units
+
+
+def _of_other_form(node: Node) -> tuple[str, ...]:
+    """Files of the form that is not asked for: systemd would take its own for podman's."""
+    return tuple(
+        path
+        for form in _FORMS
+        if form is not _form(node)
+        for path in (*form.SHARED, *(p for n in range(node.spec.replicas) for p in form.paths(n)))
+    )
+
+
+def wanted(node: Node, layout: Sequence[Replica]) -> Wanted:
+    """Units, configuration and secrets of every replica."""
+    files = [
+        *_secret_files(node),
+        *engine_install.files(node),
+        File("/etc/sysusers.d/vllm.conf", render("serving/sysusers.conf.j2"), then=("sysusers",)),
+        File(f"/etc/systemd/system/{TARGET}", render("systemd/vllm.target.j2", layout=layout)),
+        replica.launcher(node, layout, _restarts(node)),
+        *_form(node).shared_files(node, _restarts(node)),
+        File(SERVING, _serving_document(node, layout)),
+        *warm_requests.files(node),
+        *group_peers.files(node, SERVING),
+    ]
+    for planned in layout:
+        files.append(replica.configuration(node, replica.settings(node, planned)))
+        files += _form(node).own_files(node, planned)
+    return Wanted(
+        files=tuple(files),
+        units=(Unit(TARGET, active=False),),
+        ask_files=(engine_install.stamp(node),),
+        gone_files=(
+            *_of_other_form(node),
+            *(path for unit in surplus_units(node) for path in _paths_of(unit)),
+        ),
+        gone_units=tuple(surplus_units(node)),
+    )
+
+
+def _restarts(node: Node) -> tuple[str, ...]:
+    return tuple(f"restart:{unit}" for unit in replica_units(node))
+
+
+def _secret_files(node: Node) -> list[File]:
+    restarts = {"api_key": _restarts(node)}
+    return [
+        File(
+            f"{SECRETS}/{name}",
+            secret.reveal(),
+            0o600,
+            secret=True,
+            then=restarts.get(name, ()),
+        )
+        for name, secret in sorted(node.secrets.items())
+        if name in NAMES and name != weights.TOKEN_NAME
+    ]
+
+
+def _surplus(node: Node) -> list[Change]:
+    """Replicas that are not asked for any more give their GPUs back before the others take them."""
+    state = node.state or {}
+    left = [
+        unit
+        for unit in surplus_units(node)
+        if any(drift.is_present(path, state) for path in _paths_of(unit))
+    ]
+    return [Change(f"remove {unit}", _remover(unit)) for unit in left]
+
+
+def _other_form(node: Node) -> list[Change]:
+    """Replicas of the form that is not asked for any more end before their files do."""
+    left = [path for path in _of_other_form(node) if drift.is_present(path, node.state or {})]
+    if not left:
+        return []
+
+    def remove(node: Node) -> None:
+        stop = f"systemctl stop {' '.join(replica_units(node))}"
+        node.connected().run(f"{stop} && rm -f {' '.join(left)} && systemctl daemon-reload")
+
+    return [Change("end the replicas of the other form", remove)]
+
+
+def _remover(unit: str) -> Callable[[Node], None]:
+    def remove(node: Node) -> None:
+        # The files go last: while they are there, the next run knows that the unit must go.
+        paths = " ".join(_paths_of(unit))
+        node.connected().run(f"systemctl stop {unit} && rm -f {paths}")
+
+    return remove
+
+
+def _serving_document(node: Node, layout: Sequence[Replica]) -> bytes:
+    return json.dumps(serving_document(node, layout), indent=1, sort_keys=True).encode()
+
+
+def _left_over(node: Node, layout: Sequence[Replica]) -> str | None:
+    """CPUs for the latency client that no replica has; None on a machine with none to spare."""
+    return (layouts.reserved(node.state, layout) if node.state else "") or None
+
+
+def serving_document(node: Node, layout: Sequence[Replica]) -> dict[str, Any]:
+    """What warm-up, canary and smoke test need to know (/etc/b200kit/serving.json)."""
+    spec = node.spec
+    smoke = spec.smoke
+    return {
+        "model": spec.model,
+        "engine": engine_install.told(spec.engine),
+        "stand_in": spec.engine.kind == "stand-in",
+        **group_peers.document(node),
+        **haproxy_config.document(spec),
+        "api_key_file": f"{SECRETS}/api_key" if "api_key" in node.secrets else None,
+        "replicas": [
+            {
+                "index": planned.replica,
+                "url": f"http://{replica.LOOPBACK}:{planned.port}",
+                "unit": replica.unit_name(planned.replica),
+                "uuids": list(planned.uuids),
+            }
+            for planned in layout
+        ],
+        "max_num_seqs": spec.max_num_seqs,
+        "max_model_len": spec.max_model_len,
+        "max_num_batched_tokens": spec.max_num_batched_tokens,
+        "client_cpus": spec.client_cpus or _left_over(node, layout),
+        "warm": warm_requests.warm(node),
+        "canary": warm_requests.canary(node),
+        "smoke": {
+            "requests": smoke.requests,
+            "rate": smoke.rate,
+            "input_tokens": smoke.input_tokens,
+            "output_tokens": smoke.output_tokens,
+            "loop_lag_ms": smoke.loop_lag_ms,
+            "goodput": {"ttft_ms": smoke.ttft_ms, "tpot_ms": smoke.tpot_ms},
+        },
+    }
+
+
+def plan(node: Node) -> list[Change]:
+    """Files, then the engine; restarts that are owed are left to the warm-up stage."""
+    target = wanted(node, node.layout())
+    changes = [*gpu_reassignment.plan(node), *_surplus(node), *_other_form(node)]
+    changes += [c for c in converge(node, target) if not c.what.startswith("restart ")]
+    state = node.state or {}
+    if not drift.is_present(engine_install.stamp(node), state):
+        told = engine_install.told(node.spec.engine)
+        changes.append(Change(f"install the engine, {told}", engine_install.install))
+    return changes
+
+
+STAGE = Stage(name="serving", wanted=wanted, plan=plan)

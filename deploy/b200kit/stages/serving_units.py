@@ -1,0 +1,37 @@
+"""What serves on a node, which of it runs now, and how it is stopped."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from b200kit.run.node import Node
+from b200kit.stages import gateway, serving, watchdog
+
+
+def units(node: Node) -> list[str]:
+    """Every unit that may serve: the gateway first, so that no request finds a replica gone.
+
+    The watchdog goes before it: it would take a replica that is stopped on purpose for a hung one.
+    """
+    replicas = [*serving.replica_units(node), *serving.surplus_units(node)]
+    return [watchdog.UNIT, gateway.UNIT, serving.TARGET, *replicas]
+
+
+def running(node: Node, names: Sequence[str]) -> list[str]:
+    """Those of some units that run, for all that is known: what was not read is taken to run."""
+    seen = (node.state or {}).get("units")
+    known = seen if isinstance(seen, dict) and "unmeasured" not in seen else None
+    return [name for name in names if known is None or _may_run(known.get(name))]
+
+
+def _may_run(reading: object) -> bool:
+    if reading is None:
+        return False
+    active = reading.get("active") if isinstance(reading, dict) else None
+    return active not in ("inactive", "failed")
+
+
+def stop(node: Node, names: Sequence[str]) -> None:
+    """Stop units, in this order."""
+    if names:
+        node.connected().run(f"systemctl stop {' '.join(names)}")

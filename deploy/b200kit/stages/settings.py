@@ -1,0 +1,165 @@
+"""Settings: what the operating system must be told, and what of it is not in force on this node.
+
+The plan goes by what is in force and not only by files: a value that somebody changed by hand is
+put back, without a reboot unless only a boot brings it. After a change all is read back.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from b200kit.converge.stage import Change, Stage, Wanted, converge
+from b200kit.node.host import settings_in_force
+from b200kit.node.placement.layout import Replica
+from b200kit.node.state import drift
+from b200kit.node.state.drift import File, Unit
+from b200kit.run.node import Node
+from b200kit.run.remote import INSTALLED, RemoteError
+from b200kit.run.render import render
+from b200kit.stages.support import boot_loader, setting_files
+from b200kit.stages.support.managed_settings import Managed, boot_means
+
+SYSCTL = "/etc/sysctl.d/99-zz-b200kit.conf"
+GRUB = "/etc/default/grub.d/60-b200kit.cfg"
+TMPFILES = "/etc/tmpfiles.d/b200kit.conf"
+MODPROBE = "/etc/modprobe.d/b200kit.conf"
+PEOPLE = "/etc/security/limits.d/60-b200kit.conf"
+SERVICES = "/etc/systemd/system.conf.d/60-b200kit.conf"
+ACS = "b200-acs.service"
+SWAP = "swap.target"
+# Of an earlier version, which kept nouveau out by a file of its own.
+_EARLIER = "/etc/modprobe.d/b200kit-nouveau.conf"
+_UNIT = f"/etc/systemd/system/{ACS}"
+# Means to the act that puts it in force at once; a boot brings the others.
+_AT_ONCE = {
+    "sysctl": f"sysctl:{SYSCTL}",
+    "tmpfiles": f"tmpfiles:{TMPFILES}",
+    # With a subject, so that its marker is no other stage's.
+    "limit": "daemon-reload:settings",
+}
+_NOTHING_MORE: dict[str, Any] = {
+    **dict.fromkeys(("files", "units", "packages", "placement", "disks"), ()),
+    "secrets": {},
+}
+
+
+def wanted(node: Node, layout: Sequence[Replica]) -> Wanted:
+    """A drop-in for each means, and the unit that switches ACS off where a bridge has it."""
+    del layout
+    managed = Managed(node)
+    acs = managed.applies("acs")
+    files = _files(managed)
+    if acs:
+        content = render(f"systemd/{ACS}.j2", program=INSTALLED)
+        files.append(File(_UNIT, content, then=(_AT_ONCE["limit"],)))
+    return Wanted(
+        files=tuple(files),
+        units=(Unit(ACS),) if acs else (),
+        ask_units=(SWAP, ACS),
+        gone_files=(_EARLIER, *(() if acs else (_UNIT,))),
+        ask=managed.asked,
+    )
+
+
+def _files(managed: Managed) -> list[File]:
+    table, chosen, state = managed.table, managed.chosen, managed.state
+    words = setting_files.cmdline(table, chosen, state)
+    options = setting_files.modprobe(table, chosen)
+    services = setting_files.services(table, chosen, state)
+    values = setting_files.tmpfiles(table, chosen, state)
+    found = [
+        _file(SYSCTL, "sysctl", setting_files.sysctls(table, chosen, state), _AT_ONCE["sysctl"]),
+        _file(TMPFILES, "tmpfiles", values, _AT_ONCE["tmpfiles"]),
+        _file(PEOPLE, "limits", setting_files.people(table, chosen, state)),
+        _file(SERVICES, "manager", services, _AT_ONCE["limit"]),
+        _file(MODPROBE, "modprobe", options, "update-initramfs", *_reboot(managed, "modprobe")),
+    ]
+    if not state.is_null("host", "grub_cmdline"):
+        found.append(_file(GRUB, "grub", words, "update-grub", *_reboot(managed, "cmdline")))
+    return found
+
+
+def _file(path: str, template: str, lines: list[str], *then: str) -> File:
+    suffix = path.rpartition(".")[2]
+    return File(path, render(f"host/{template}.{suffix}.j2", lines=lines), then=then)
+
+
+def _reboot(managed: Managed, means: str) -> tuple[str, ...]:
+    """A reboot is owed with a file only where something of it is not in force yet."""
+    return ("reboot",) if not managed.seen or managed.at_boot(means) else ()
+
+
+def plan(node: Node) -> list[Change]:
+    """Files, what they owe, what is not in force though the files are right, and the proof."""
+    target, managed = wanted(node, ()), Managed(node)
+    drop_in = next((file for file in target.files if file.path == GRUB), None)
+    changes = [
+        *boot_loader.changes(node, managed, drop_in),
+        *_gone(managed, target),
+        *converge(node, target, also=_due(managed)),
+        *_swap(managed),
+    ]
+    return [*changes, Change("read the settings back", _prove)] if changes else []
+
+
+def _due(managed: Managed) -> set[str]:
+    """The acts that put in force what drifted away; what was not read may be anything."""
+    acts = {
+        act
+        for name, effect in managed.effects.items()
+        for means, act in _AT_ONCE.items()
+        if effect.wrong and means in managed.table[name].means
+    }
+    runs = managed.unit(ACS).get("active") == "active"
+    if runs and managed.applies("acs") and settings_in_force.redirects(managed.state):
+        acts.add(f"restart:{ACS}")
+    return acts
+
+
+def _gone(managed: Managed, target: Wanted) -> list[Change]:
+    """Files and the unit of another choice, or of an earlier version."""
+    paths = [path for path in target.gone_files if drift.is_present(path, managed.raw)]
+    stop = f"systemctl disable --now {ACS} && " if _UNIT in paths else ""
+    act = _running(f"{stop}rm -f {' '.join(paths)} && systemctl daemon-reload")
+    return [Change(f"remove {', '.join(paths)}", act)] if paths else []
+
+
+def _swap(managed: Managed) -> list[Change]:
+    """Swap as asked: the target masked and nothing in use, or as the distribution has it.
+
+    Masking leaves fstab alone and stops what the generators and fstab hang below the target.
+    """
+    asked = managed.chosen.get("swap")
+    if asked is None:
+        return []
+    masked = managed.unit(SWAP).get("enabled") in ("masked", "masked-runtime")
+    if masked == (asked == "off") and not managed.effects["swap"].wrong:
+        return []
+    steps = f"systemctl mask {SWAP} && swapoff -a"
+    if asked == "on":
+        steps = f"systemctl unmask {SWAP} && systemctl daemon-reload && swapon -a"
+    return [Change(f"switch swap {asked}", _running(steps))]
+
+
+def _running(command: str) -> Callable[[Node], None]:
+    def act(node: Node) -> None:
+        node.connected().run(command)
+
+    return act
+
+
+def _prove(node: Node) -> None:
+    """Look again: raises RemoteError naming every setting that would not take."""
+    managed = Managed(node)
+    state = node.connected().observe({**_NOTHING_MORE, **managed.asked})
+    refused = [
+        f"{name} {effect.told}"
+        for name, effect in Managed(node, state).effects.items()
+        if boot_means(managed.table[name]) is None and effect.wrong
+    ]
+    if refused:
+        raise RemoteError(f"set, and did not take: {'; '.join(refused)}")
+
+
+STAGE = Stage(name="settings", wanted=wanted, plan=plan)

@@ -1,0 +1,139 @@
+"""Smoke: a low-load latency measurement on the node, through the gateway and past it.
+
+It runs when something changed since the last accepted result, when there is none for this very
+state, or when asked; otherwise the last result is shown with its age.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from datetime import UTC, datetime
+from typing import Any
+
+from b200kit.converge.stage import Change, Stage, nothing
+from b200kit.node.lib.error_line import cause
+from b200kit.node.state.drift import File
+from b200kit.records import comparison, entries, provenance, store
+from b200kit.records.entries import RecordError
+from b200kit.run.node import Node, StageFailed
+from b200kit.run.remote import RemoteError
+from b200kit.stages import gateway, serving
+
+RECORD = "/var/lib/b200kit/smoke.json"
+_DEADLINE_S = 600
+_NO_BASELINE = "no baseline is accepted; b200 record accept"
+
+
+def fingerprint(node: Node) -> str:
+    """Digest of what a result holds for: configuration, driver, boot, and the server processes."""
+    state = node.state or {}
+    units = state.get("units") or {}
+    layout = node.layout()
+    parts = {
+        "serving": serving.serving_document(node, layout),
+        "layout": [replica.to_json() for replica in layout],
+        "engine": serving.engine_id(node),
+        "model": node.spec.model_revision,
+        "gateway": gateway.wanted(node, layout).files[0].content.decode(),
+        "nvml": state.get("nvml"),
+        "boot": (state.get("host") or {}).get("boot_id"),
+        "processes": [
+            (units.get(unit) or {}).get("invocation_id") for unit in serving.replica_units(node)
+        ],
+    }
+    return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()
+
+
+def plan(node: Node) -> list[Change]:
+    """Measure, unless an accepted result for this state exists."""
+    if node.headless:
+        # The head measures the whole group.
+        return []
+    last = ((node.state or {}).get("notes") or {}).get("smoke")
+    mark = fingerprint(node)
+    if not node.spec.smoke_always and isinstance(last, dict) and _accepted(last, mark):
+        node.smoke, node.smoke_age_s = last, age_s(last)
+        return []
+    return [Change("measure TTFT, ITL, TPOT and E2E", lambda node: _measure(node, mark))]
+
+
+def _accepted(result: dict[str, Any], mark: str) -> bool:
+    return result.get("fingerprint") == mark and result.get("verdict") == "pass"
+
+
+def age_s(result: dict[str, Any]) -> float | None:
+    """Seconds since the result was taken, or None when it does not say."""
+    try:
+        taken = datetime.fromisoformat(str(result["taken_at"]).replace("Z", "+00:00"))
+        return max(0.0, (datetime.now(UTC) - taken).total_seconds())
+    except (KeyError, ValueError, TypeError):
+        return None
+
+
+def _measure(node: Node, mark: str) -> str:
+    done = node.connected().attempt_program(
+        f"measure --config {serving.SERVING}", timeout=_DEADLINE_S
+    )
+    try:
+        # A result that fails is a result: the exit status only repeats its verdict.
+        result = json.loads(done.stdout)
+    except ValueError:
+        raise RemoteError(f"no measurement: {cause(done.lines)}") from None
+    node.smoke = {**result, "fingerprint": mark}
+    node.smoke |= _by_its_record(node)
+    content = json.dumps(node.smoke, sort_keys=True).encode()
+    node.connected().put([File(RECORD, content)])
+    result = node.smoke
+    if result.get("verdict") != "pass":
+        reasons = "; ".join(result.get("reasons") or []) or "no reason given"
+        raise StageFailed(f"smoke test {result.get('verdict')}: {reasons}")
+    return summary(node)
+
+
+def _by_its_record(node: Node) -> dict[str, Any]:
+    """The result against the node's own accepted baseline; slower than that is a failure.
+
+    What cannot be told is one, too, where a person has accepted a baseline.
+    """
+    smoke = node.smoke or {}
+    try:
+        held = _held(node, smoke)
+    except (OSError, RecordError) as error:
+        held = comparison.unheld(str(error), "unknown")
+    node.say("smoke", f"against its own record: {held['answer']} ({held['why']})")
+    if held["answer"] not in ("slower", "unknown") or smoke.get("verdict") == "invalid":
+        return {"held": held}
+    word = "slower than its record" if held["answer"] == "slower" else "its record cannot be held"
+    reasons = [*(smoke.get("reasons") or []), f"{word}: {held['why']}"]
+    return {"held": held, "verdict": "fail", "reasons": reasons}
+
+
+def _held(node: Node, smoke: dict[str, Any]) -> dict[str, Any]:
+    """Raises OSError for a record that cannot be read, RecordError for a manifest with a hole."""
+    known = store.read(store.directory(node.spec.records), node.name)
+    if not known.acceptances:
+        # A damaged line may have been the acceptance.
+        answer, why = ("unknown", known.damage[0]) if known.damage else ("none", _NO_BASELINE)
+        return comparison.unheld(why, answer)
+    entry = entries.run_entry(provenance.manifest(node), smoke, "")
+    uncounted = entries.counts(entry)
+    return comparison.unheld(uncounted) if uncounted else comparison.held(known, entry)
+
+
+def summary(node: Node) -> str:
+    """The medians and 95th percentiles on one line, each under its own name."""
+    smoke = node.smoke or {}
+    pairs = [
+        f"{label} {_ms(smoke.get(f'p50_{key}_ms'))}/{_ms(smoke.get(f'p95_{key}_ms'))}"
+        for label, key in (("TTFT", "ttft"), ("ITL", "itl"), ("TPOT", "tpot"), ("E2E", "e2el"))
+    ]
+    marker = "STAND-IN ENGINE  " if (smoke.get("conditions") or {}).get("stand_in") else ""
+    return f"{marker}{'  '.join(pairs)} ms (P50/P95, n={smoke.get('completed')})"
+
+
+def _ms(value: object) -> str:
+    return f"{value:.1f}" if isinstance(value, int | float) else "-"
+
+
+STAGE = Stage(name="smoke", wanted=nothing, plan=plan)

@@ -1,0 +1,146 @@
+"""Storage: the file system that models lie on, of local disks or a mount that must be there.
+
+Nothing is taken from anybody: a disk with a partition, a signature or data on it is refused unless
+the inventory names that very disk in `erase`; one that is in use is refused whatever it says.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import partial
+from typing import Any
+
+from b200kit.converge.stage import Change, Stage, Wanted, converge
+from b200kit.inventory.keys.parts import Storage
+from b200kit.inventory.keys.storage import array_uuid, filesystem_uuid, mdadm_uuid, mount_unit
+from b200kit.node.placement.layout import Replica
+from b200kit.node.state import drift
+from b200kit.node.state.drift import File, Package, Unit
+from b200kit.node.weights.fetch import STAMP
+from b200kit.run.node import Node, StageFailed
+from b200kit.run.render import render
+from b200kit.stages.serving import model_dir
+from b200kit.stages.support import raid_plan
+from b200kit.stages.support.raid_plan import Refusal, Step
+
+_MDADM = "/etc/mdadm/mdadm.conf.d/b200kit.conf"
+_LOG = "/var/log/b200kit-storage.log"
+_TOOLS = {"ext4": "e2fsprogs", "xfs": "xfsprogs"}
+
+
+def wanted(node: Node, layout: Sequence[Replica]) -> Wanted:
+    """The tools, the array's name at boot, and the unit that mounts it; nothing when not asked."""
+    del layout
+    storage = node.spec.storage
+    if storage is None:
+        return Wanted()
+    ask = {"storage": {"mount": storage.mount, "disks": list(storage.disks)}}
+    if not storage.disks:
+        return Wanted(ask=ask)
+    return Wanted(
+        files=tuple(_files(storage)),
+        packages=tuple(_packages(storage)),
+        units=(Unit(mount_unit(storage.mount)),),
+        ask_files=(storage.mount, raid_plan.marker(storage)),
+        ask=ask,
+    )
+
+
+def expected(node: Node) -> dict[str, Any]:
+    """What the gate judges: mount, disks, and room until the model is there."""
+    storage = node.spec.storage
+    if storage is None:
+        return {"storage": None}
+    return {
+        "storage": {
+            "mount": storage.mount,
+            "disks": list(storage.disks),
+            "room_bytes": storage.room_gib << 30,
+            "stamp": f"{model_dir(node)}/{STAMP}",
+        }
+    }
+
+
+def _packages(storage: Storage) -> list[Package]:
+    tools = [Package(_TOOLS[storage.filesystem])]
+    return [Package("mdadm"), *tools] if len(storage.disks) > 1 else tools
+
+
+def _files(storage: Storage) -> list[File]:
+    unit = render(
+        "systemd/models.mount.j2",
+        storage=storage,
+        device=f"/dev/disk/by-uuid/{filesystem_uuid(storage.disks)}",
+    )
+    path = f"/etc/systemd/system/{mount_unit(storage.mount)}"
+    files = [File(path, unit, then=("daemon-reload",))]
+    uuid = array_uuid(storage.disks)
+    if uuid:
+        content = render("host/mdadm.conf.j2", label=storage.label, uuid=mdadm_uuid(uuid))
+        files.append(File(_MDADM, content))
+    return files
+
+
+def plan(node: Node) -> list[Change]:
+    """Tools, disks, mount, rights; a refusal before any of it."""
+    storage = node.spec.storage
+    if storage is None:
+        return []
+    todo = _steps(storage, node.state or {})
+    target = wanted(node, ())
+    changes = converge(node, Wanted(packages=target.packages))
+    changes += [Change(step.what, partial(_do, storage=storage, step=step)) for step in todo]
+    mounting = converge(node, Wanted(files=target.files, units=target.units))
+    changes += mounting
+    if storage.disks and (todo or mounting or _rights(storage, node.state or {})):
+        hidden = _hidden(node.state or {})
+        what = f"give {storage.mount} to {storage.owner}, {storage.mode}{hidden}"
+        changes.append(Change(what, partial(_give, storage=storage)))
+    return changes
+
+
+def _steps(storage: Storage, state: dict[str, Any]) -> list[Step]:
+    begun = drift.is_present(raid_plan.marker(storage), state)
+    try:
+        return raid_plan.steps(storage, state.get("storage"), begun)
+    except Refusal as refused:
+        raise StageFailed(str(refused)) from None
+
+
+def _hidden(state: dict[str, Any]) -> str:
+    """Says that something lies where the store is mounted now."""
+    reading = state.get("storage") or {}
+    lying = reading.get("entries")
+    if reading.get("mount") is not None or not isinstance(lying, int) or not lying:
+        return ""
+    return f"; it hides {lying} names that lie in the directory below it"
+
+
+def _rights(storage: Storage, state: dict[str, Any]) -> bool:
+    """Whether owner or mode of the mounted directory differ, or are not known."""
+    seen = (state.get("files") or {}).get(storage.mount) or {}
+    return (seen.get("owner"), seen.get("mode")) != (storage.owner, storage.mode)
+
+
+def _do(node: Node, storage: Storage, step: Step) -> None:
+    """Make one step; after one that brings a disk to light, look again and go on from there."""
+    node.connected().run_logged(step.script, _LOG)
+    if not step.look_again:
+        return
+    nothing: dict[str, Any] = {key: [] for key in ("units", "packages", "placement", "disks")}
+    files = {"files": [raid_plan.marker(storage)], "secrets": {}}
+    seen = node.connected().observe({**nothing, **files, **wanted(node, ()).ask})
+    for further in _steps(storage, seen):
+        if further.look_again:
+            raise StageFailed(f"{further.what}: it did not help; see {_LOG} on the node")
+        node.connected().run_logged(further.script, _LOG)
+
+
+def _give(node: Node, storage: Storage) -> None:
+    # Only what is mounted: the directory below it is the system's.
+    where = storage.mount
+    give = f"chown {storage.owner} {where} && chmod {storage.mode} {where}"
+    node.connected().run(f"mountpoint -q {where} && {give}")
+
+
+STAGE = Stage(name="storage", wanted=wanted, plan=plan)

@@ -1,0 +1,1 @@
+"""What single stages need: driver package set, RAID plan, managed settings."""

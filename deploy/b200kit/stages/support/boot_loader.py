@@ -1,0 +1,71 @@
+"""What to do about a kernel command line that is wrong although its drop-in is there.
+
+A reboot is owed only where it can help: never again and again on a node whose kernel is given its
+command line by something else than GRUB.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from b200kit.converge.stage import Change
+from b200kit.node.host import settings_in_force
+from b200kit.node.host.settings_in_force import Effect
+from b200kit.node.state import drift
+from b200kit.node.state.drift import PENDING_REBOOT, File
+from b200kit.run.node import Node, StageFailed
+from b200kit.stages.support.managed_settings import Managed
+
+_ACT = "update-grub"
+
+
+def changes(node: Node, managed: Managed, drop_in: File | None) -> list[Change]:
+    """The changes before the drop-in's own; none where the command line is right.
+
+    Raises StageFailed where nothing of ours would help: another boot loader, or another file.
+    """
+    wrong = managed.at_boot("cmdline")
+    if not wrong:
+        return []
+    told = "; ".join(f"{effect.name} {effect.told}" for effect in wrong)
+    if drop_in is None:
+        raise StageFailed(
+            f"{told}. This node has no update-grub: give the words to its boot loader and reboot "
+            f"it, or leave the settings to somebody else (settings = {_none(wrong)})"
+        )
+    changed = drift.changed_files([drop_in], managed.raw, node.nonce)
+    if changed or drift.is_present(PENDING_REBOOT, managed.raw):
+        return []
+    if drift.is_present(drift.marker(_ACT), managed.raw):
+        return [_owe()]
+    if not _lacking(managed, wrong):
+        raise StageFailed(
+            f"{told}. GRUB's configuration has what is asked, so the node boots another way or "
+            "another file says otherwise (/etc/default/grub): mend that and reboot the node"
+        )
+    return [_owe(), Change(_ACT, _update)]
+
+
+def _lacking(managed: Managed, wrong: Sequence[Effect]) -> bool:
+    """Whether GRUB's configuration lacks any of the words; what was not read lacks them."""
+    configured = managed.state.text("host", "grub_cmdline") or ""
+    return any(settings_in_force.missing(effect.wanted.split(), configured) for effect in wrong)
+
+
+def _none(effects: Sequence[Effect]) -> str:
+    return "{" + ", ".join(f'"{effect.name}": None' for effect in effects) + "}"
+
+
+def _owe() -> Change:
+    """Leave both markers first: a run killed after this is finished by the next."""
+    marks = (PENDING_REBOOT, drift.marker(_ACT))
+    steps = [f"mkdir -p {path.rpartition('/')[0]} && touch {path}" for path in marks]
+    return Change("owe a reboot", lambda node: _run(node, " && ".join(steps)))
+
+
+def _update(node: Node) -> None:
+    _run(node, f"{_ACT} && rm -f {drift.marker(_ACT)}")
+
+
+def _run(node: Node, command: str) -> None:
+    node.connected().run(command)

@@ -1,0 +1,158 @@
+"""Container runtimes of a node: bring what is missing, switch CDI on, restart what must be.
+
+A runtime that is there, whoever brought it, is kept; only where none is, the distribution's own
+package is installed. Configuration files are the owner's: the node program changes a few keys of
+them (b200kit/node/lib/merge_json.py, b200kit/node/host/containerd_cdi.py).
+"""
+
+from __future__ import annotations
+
+import json
+import shlex
+from collections.abc import Callable
+
+from b200kit.converge.stage import Change, install, why
+from b200kit.node.facts.cdi_support import RUNTIMES, at_risk, runtime_fault, too_old
+from b200kit.node.packages import candidates
+from b200kit.node.state import drift
+from b200kit.node.state.drift import Package
+from b200kit.node.state.view import StateView, Unmeasured
+from b200kit.run.node import Node
+from b200kit.run.remote import RemoteError
+
+DAEMON_JSON = "/etc/docker/daemon.json"
+_DOCKERS_OWN = "dpkg-query -W -f '${db:Status-Abbrev}' containerd.io 2>/dev/null | grep -q ^.i"
+_FILES = {"docker": DAEMON_JSON, "containerd": "/etc/containerd/config.toml"}
+
+
+def restart(name: str) -> str:
+    """The act owed when a runtime's configuration changed."""
+    return f"restart:{RUNTIMES[name].unit or name}"
+
+
+def refusal(name: str, state: StateView) -> str | None:
+    """Why a run must not touch this node's runtime, in one line; None when it may."""
+    if state.is_null("containers", name):
+        return None
+    fault = runtime_fault(name, state)
+    if isinstance(fault, Unmeasured):
+        reason = fault.reason.removeprefix("ValueError: ").removeprefix("OSError: ")
+        return f"{name}: {reason}; mend it, nothing was changed"
+    version = state.text("containers", name, "version") or ""
+    if too_old(name, version):
+        return f"{too_old(name, version)}; install a newer one, nothing was changed"
+    if name == "containerd" and state.is_null("containers", name, "config"):
+        return f"{name}: {fault}; take it out of there, nothing was changed"
+    return None
+
+
+def warnings(node: Node) -> list[str]:
+    """What a person must know before this run reloads systemd for the first time."""
+    if "docker" not in node.spec.container_runtimes:
+        return []
+    risks = at_risk(StateView(node.state or {}))
+    return [
+        f"the daemon-reload of a run takes the GPUs from container {name}: it got them by {how}, "
+        "not by CDI"
+        for name, how in (risks or {}).items()
+    ]
+
+
+def install_change(name: str) -> Change:
+    """Bring a runtime that is not there, unless what apt offers is too old for CDI."""
+
+    def act(node: Node) -> str:
+        package = _package(node, name)
+        _require_new_enough(node, name, package)
+        extra = [Package("docker-cli", optional=True)] if package == "docker.io" else []
+        install(node, [Package(package), *extra])
+        return f"{package} installed"
+
+    return Change(f"install {name}: there is none", act)
+
+
+def _package(node: Node, name: str) -> str:
+    """docker.io would remove a containerd.io that is there; docker-ce goes with it."""
+    there = name == "docker" and node.connected().attempt(_DOCKERS_OWN).ok
+    return "docker-ce" if there else RUNTIMES[name].package
+
+
+def _require_new_enough(node: Node, name: str, package: str) -> None:
+    """Before anything is installed: Debian 12's docker.io is 20.10, Ubuntu 22.04's podman 3.4."""
+    remote = node.connected()
+    remote.run("apt-get -o DPkg::Lock::Timeout=300 update --error-on=any >/dev/null")
+    policy = remote.run(f"LC_ALL=C.UTF-8 apt-cache policy {shlex.quote(package)}")
+    offered = [version for version, _ in candidates.table(policy).get(package, ())]
+    if not offered:
+        raise RemoteError(f"apt has no {package}; install {name} yourself, or add a repository")
+    if too_old(name, offered[0]):
+        raise RemoteError(
+            f"apt offers {package}, and {too_old(name, offered[0])}; add a repository that has it"
+        )
+
+
+def changes(node: Node, state: StateView) -> list[Change]:
+    """CDI on in every runtime that has it off, and restarts that an earlier run still owes."""
+    found = []
+    for name in node.spec.container_runtimes:
+        owed = drift.is_present(drift.marker(restart(name)), node.state or {})
+        if name in _FILES and runtime_fault(name, state):
+            what = f"switch CDI on in {_FILES[name]} and restart {name}{stops(name, state)}"
+            found.append(Change(what, _switch(name, stops(name, state))))
+        elif name in _FILES and owed:
+            found.append(Change(f"restart {name}{stops(name, state)}", _restart(name)))
+    return found
+
+
+def stops(name: str, state: StateView) -> str:
+    """What a restart costs, for the line that announces it; "" when nothing.
+
+    containerd's containers outlive it; docker's do only with live-restore.
+    """
+    if name != "docker" or state.flag("containers", name, "daemon", "live_restore") is True:
+        return ""
+    running = state.names("containers", name, "running") or []
+    count = f"{len(running)} running container{'s' if len(running) != 1 else ''}"
+    return f", which stops {count}: {', '.join(sorted(running))}" if running else ""
+
+
+def _switch(name: str, cost: str) -> Callable[[Node], None]:
+    markers = [drift.marker(restart(name))]
+    documents = {
+        "docker": (
+            "merge-json",
+            {
+                "path": DAEMON_JSON,
+                "set": {"features": {"cdi": True}},
+                "extend": {"cdi-spec-dirs": ["/etc/cdi", "/var/run/cdi"]},
+                "check": ["dockerd", "--validate", "--config-file"],
+                "markers": markers,
+            },
+        ),
+        "containerd": ("containerd-cdi", {"markers": markers}),
+    }
+    command, document = documents[name]
+
+    def act(node: Node) -> None:
+        if cost:
+            node.say("containers", f"restarting {name}{cost}")
+        node.connected().program(command, stdin=json.dumps(document))
+        _restart(name)(node)
+
+    return act
+
+
+def _restart(name: str) -> Callable[[Node], None]:
+    """Restart the runtime: neither docker (SIGHUP) nor containerd takes CDI up by a reload."""
+    unit = RUNTIMES[name].unit or name
+    marker = shlex.quote(drift.marker(restart(name)))
+
+    def act(node: Node) -> None:
+        try:
+            # One that gave up restarting a broken configuration would refuse to start again.
+            steps = f"systemctl restart {unit} && rm -f {marker}"
+            node.connected().run(f"systemctl reset-failed {unit} 2>/dev/null; {steps}")
+        except RemoteError as error:
+            raise RemoteError(f"restart {name}: {error}; {why(node, unit)}") from None
+
+    return act

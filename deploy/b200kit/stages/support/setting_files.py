@@ -1,0 +1,80 @@
+"""The lines of the files that set settings, for a node's choice of values. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from b200kit.node.host.settings_in_force import applicable, words_for
+from b200kit.node.host.settings_table import Setting, Value
+from b200kit.node.state.view import StateView, Unmeasured
+
+Chosen = Mapping[str, Value]
+Table = Mapping[str, Setting]
+
+
+def using(table: Table, chosen: Chosen, means: str) -> Iterator[tuple[Any, Value]]:
+    """What is said of one means by each chosen setting that has it, with the setting's value."""
+    for name, value in chosen.items():
+        if means in table[name].means:
+            yield table[name].means[means], value
+
+
+def sysctls(table: Table, chosen: Chosen, state: StateView) -> list[str]:
+    """Lines of sysctl.d; a key that this kernel is known to lack is left out."""
+    lines = []
+    for name, value in chosen.items():
+        key = table[name].means.get("sysctl")
+        if key and not state.is_null(*table[name].reading):
+            lines.append(f"{key} = {value}")
+    return lines
+
+
+def cmdline(table: Table, chosen: Chosen, state: StateView) -> list[str]:
+    """Words for the kernel command line; a CPU's own only where the CPU is known."""
+    words: list[str] = []
+    for by_value, value in using(table, chosen, "cmdline"):
+        found = words_for(by_value[value], state)
+        known = str(by_value[value].get("all", "")).split()
+        words += known if isinstance(found, Unmeasured) else found
+    return words
+
+
+def tmpfiles(table: Table, chosen: Chosen, state: StateView) -> list[str]:
+    """Lines of tmpfiles.d: write a value; what does not apply to the node is left out."""
+    lines = []
+    for name, value in chosen.items():
+        path = table[name].means.get("tmpfiles")
+        if path and applicable(table[name].applies, state) is not False:
+            lines.append(f"w {path} - - - - {value}")
+    return lines
+
+
+def modprobe(table: Table, chosen: Chosen) -> list[str]:
+    """Lines of modprobe.d."""
+    return [
+        line for by_value, value in using(table, chosen, "modprobe") for line in by_value[value]
+    ]
+
+
+def people(table: Table, chosen: Chosen, state: StateView) -> list[str]:
+    """Lines of limits.d. pam_limits applies "*" to everybody but root.
+
+    Only where root is known to be able to raise limits: elsewhere each login would log an error.
+    """
+    return [
+        f"{who} - {item} {value}"
+        for (item, _, _), value in using(table, chosen, "limit")
+        for who in ("*", "root")
+        if applicable("limits", state) is True
+    ]
+
+
+def services(table: Table, chosen: Chosen, state: StateView) -> list[str]:
+    """Lines of the service manager's configuration; its word for unlimited is infinity."""
+    if applicable("limits", state) is False:
+        return []
+    return [
+        f"{directive}={form.format('infinity' if value == 'unlimited' else value)}"
+        for (_, directive, form), value in using(table, chosen, "limit")
+    ]

@@ -1,0 +1,65 @@
+"""Canary: the watchdog of the replicas runs, and the node is not marked.
+
+The watchdog takes up a new serving.json or a new node program by itself (it ends, and systemd
+starts it anew), so neither owes it a restart here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from b200kit.converge.stage import Change, Stage, Wanted, converge
+from b200kit.node.placement.layout import Replica
+from b200kit.node.state import watchdog
+from b200kit.node.state.drift import File, Unit
+from b200kit.run.node import Node, StageFailed
+from b200kit.run.remote import INSTALLED
+from b200kit.run.render import render
+from b200kit.stages import serving
+
+UNIT = "b200-canary.service"
+
+
+def wanted(node: Node, layout: Sequence[Replica]) -> Wanted:
+    """The watchdog's unit, running."""
+    del layout
+    if node.headless:
+        # There is nobody to ask; b200-peers.service watches the replica instead.
+        return Wanted()
+    unit = render(
+        "systemd/b200-canary.service.j2",
+        spec=node.spec,
+        program=INSTALLED,
+        serving=serving.SERVING,
+        api_key=f"{serving.SECRETS}/api_key" if "api_key" in node.secrets else None,
+    )
+    return Wanted(
+        files=(File(f"/etc/systemd/system/{UNIT}", unit, then=(f"restart:{UNIT}",)),),
+        units=(Unit(UNIT),),
+    )
+
+
+def expected(node: Node) -> dict[str, Any]:
+    """What check.py judges besides the gate's expectation: a marked node may go on serving."""
+    if node.headless:
+        return {}
+    return {"canary": {"unit": UNIT, "replicas": serving.replica_units(node)}}
+
+
+def plan(node: Node) -> list[Change]:
+    """Start the watchdog; a node that it has marked is not live."""
+    changes = converge(node, wanted(node, node.layout()))
+    notes = (node.state or {}).get("notes")
+    mark = notes.get("marked") if isinstance(notes, dict) else None
+    if mark is not None:
+        # Last, so that a node that was marked is watched all the same.
+        changes.append(Change("end here: the node is marked", lambda _: _refuse(mark)))
+    return changes
+
+
+def _refuse(mark: object) -> None:
+    raise StageFailed(watchdog.told(mark))
+
+
+STAGE = Stage(name="canary", wanted=wanted, plan=plan)

@@ -1,0 +1,223 @@
+"""Weights: the model begins to come before the driver is installed, and is awaited before serving.
+
+A unit on the node fetches it (b200kit/node/weights/fetch.py), so neither the end of the controller
+nor a reboot ends that: it goes on at boot where it was. Two stages are about it: `weights` begins,
+and fails at once where no other try could help; `model` waits until it is there.
+"""
+
+from __future__ import annotations
+
+import json
+import shlex
+import time
+from collections.abc import Sequence
+from functools import partial
+from typing import Any
+
+from b200kit.converge.stage import Change, Stage, Wanted, converge
+from b200kit.node.placement.layout import Replica
+from b200kit.node.state import drift
+from b200kit.node.state.drift import File, Unit
+from b200kit.node.weights.manifest import STAMP, told
+from b200kit.run.node import Node, StageFailed, duration
+from b200kit.run.render import render
+from b200kit.serving.replica import SECRETS, model_dir, unit_name
+from b200kit.stages.support import weights_plan
+
+UNIT = "b200-weights.service"
+SHARE = "b200-weights-share.service"
+PACKS = "/var/lib/b200kit/caches"
+_UNITS = "/etc/systemd/system"
+TOKEN_NAME = "hf_token"  # noqa: S105 - the name of a file
+_TOKEN = f"{SECRETS}/{TOKEN_NAME}"
+_LOOK_S = 15
+
+
+def wanted(node: Node, layout: Sequence[Replica]) -> Wanted:
+    """The unit that fetches, its token, and the unit that shares where that is asked for."""
+    del layout
+    share = node.spec.weights.share
+    pack = packed(node)
+    return Wanted(
+        files=(*_token(node), _fetching(node), *([_sharing(node)] if share else [])),
+        units=(Unit(UNIT, active=False), *([Unit(SHARE)] if share else [])),
+        ask_files=(f"{model_dir(node)}/{STAMP}", *([pack] if pack else [])),
+        ask={"weights": {**_named(node), "hash": node.spec.weights_verify == "hash"}},
+        gone_files=() if share else (f"{_UNITS}/{SHARE}",),
+        gone_units=() if share else (SHARE,),
+    )
+
+
+def expected(node: Node, serving: bool = False) -> dict[str, Any]:
+    """What the gate judges; a model that is not there is a fault only once it is to serve."""
+    return {"weights": {**_named(node), "serving": serving}}
+
+
+def packed(node: Node) -> str | None:
+    """Where packed compile caches lie on the node, if the inventory asks for some."""
+    digest = node.spec.weights.packed_caches
+    return f"{PACKS}/{digest}.tar" if digest else None
+
+
+def _named(node: Node) -> dict[str, str]:
+    spec = node.spec
+    return {"root": spec.models(), "model": spec.model, "revision": spec.model_revision}
+
+
+def _token(node: Node) -> list[File]:
+    secret = node.secrets.get(TOKEN_NAME)
+    return [File(_TOKEN, secret.reveal(), 0o600, secret=True)] if secret else []
+
+
+def _fetching(node: Node) -> File:
+    spec = node.spec
+    unit = render(
+        f"systemd/{UNIT}.j2",
+        model=spec.model,
+        revision=spec.model_revision,
+        root=spec.models(),
+        dest=model_dir(node),
+        storage=spec.storage,
+        arguments=_arguments(node),
+        token=_TOKEN if TOKEN_NAME in node.secrets else None,
+    )
+    return File(f"{_UNITS}/{UNIT}", unit)
+
+
+def _arguments(node: Node) -> list[str]:
+    spec, name = node.spec, f"{node.spec.model}/{node.spec.model_revision}"
+    words = ["--dest", model_dir(node), "--revision", spec.model_revision]
+    words += ["--parallel", str(spec.weights.parallel)]
+    for peer in spec.weights.peers:
+        words += ["--peer", f"{peer.rstrip('/')}/{name}"]
+    return [*words, "--url", f"{spec.model_store.rstrip('/')}/{name}"]
+
+
+def _sharing(node: Node) -> File:
+    spec = node.spec
+    unit = render(
+        f"systemd/{SHARE}.j2",
+        root=spec.models(),
+        storage=spec.storage,
+        share=spec.weights.share,
+        packs=PACKS,
+    )
+    return File(f"{_UNITS}/{SHARE}", unit, then=(f"restart:{SHARE}",))
+
+
+def plan(node: Node) -> list[Change]:
+    """The units; a fetch begun where the model lacks; revisions removed that nobody asks for."""
+    target, state = wanted(node, ()), node.state or {}
+    changes = [*_share_gone(node, target), *converge(node, target)]
+    changed = bool(drift.changed_files([_fetching(node)], state, node.nonce))
+    begin = weights_plan.begin(state, UNIT, changed)
+    if begin:
+        what = f"begin to fetch the model {node.spec.model}{begin.why}"
+        changes.append(Change(what, partial(_begin, anew=begin.anew)))
+    units = [unit_name(number) for number in range(node.spec.replicas)]
+    for old in weights_plan.surplus(state, node.spec.weights.keep, units):
+        path = f"{node.spec.models()}/{old}"
+        changes.append(Change(f"remove {path}, which nobody asks for", partial(_drop, path=path)))
+    return changes
+
+
+def _share_gone(node: Node, target: Wanted) -> list[Change]:
+    state = node.state or {}
+    if not any(drift.is_present(path, state) for path in target.gone_files):
+        return []
+    stop = f"systemctl disable --now {SHARE} && rm -f {_UNITS}/{SHARE} && systemctl daemon-reload"
+
+    def remove(node: Node) -> None:
+        node.connected().run(stop)
+
+    return [Change(f"remove {SHARE}", remove)]
+
+
+def _program(node: Node, act: str, more: str = "") -> dict[str, Any]:
+    """What the node program says of the model; `progress` is {} where nothing was told yet."""
+    words = f"weights {act} --dest {shlex.quote(model_dir(node))} --seconds {_LOOK_S} {more}"
+    seen: dict[str, Any] = json.loads(node.connected().program(words.rstrip()))
+    return {**seen, "progress": seen.get("progress") or {}}
+
+
+def _begin(node: Node, anew: bool) -> str:
+    """Start the unit; what it first says. A refusal ends the node here, before anything long."""
+    seen = _program(node, "begin", "--anew" if anew else "")
+    progress = seen["progress"]
+    if seen["complete"]:
+        return "the model is there"
+    if progress.get("state") == "refused":
+        raise StageFailed(f"the model cannot be fetched: {progress.get('error')}")
+    if progress.get("state") == "failed":
+        return f"not yet: {progress.get('error')}; tried again while the rest goes on"
+    return _how_far(progress)
+
+
+def _how_far(progress: dict[str, Any]) -> str:
+    total, have = progress.get("total_bytes") or 0, progress.get("have_bytes") or 0
+    if not total:
+        return "being looked for"
+    rate = f", {told(progress['rate'])}/s" if progress.get("rate") else ""
+    return f"{told(have)} of {told(total)}{rate}"
+
+
+def _drop(node: Node, path: str) -> None:
+    root = shlex.quote(node.spec.models())
+    node.connected().program(f"weights drop --dest {shlex.quote(path)} --root {root}")
+
+
+def ready(node: Node) -> list[Change]:
+    """Wait for the model where it is not there; then for the packed caches."""
+    state, spec = node.state or {}, node.spec
+    changes = []
+    if not weights_plan.is_whole(state):
+        last: dict[str, Any] = {}
+
+        def telling(seconds: float) -> str:
+            return f"the model: {_how_far(last)}, {duration(seconds)} so far"
+
+        what = f"wait for the model {spec.model}"
+        changes.append(Change(what, partial(_await, last=last), telling=telling))
+    pack = packed(node)
+    if pack and not drift.is_present(pack, state):
+        changes.append(Change(f"fetch the packed caches {pack}", _fetch_pack))
+    return changes
+
+
+def _await(node: Node, last: dict[str, Any]) -> str:
+    """Until the model is there; one whole try more where the unit's last one failed.
+
+    Raises StageFailed with what the fetch said, or when the deadline is over.
+    """
+    end = time.monotonic() + node.spec.weights.deadline_s
+    tried = False
+    while time.monotonic() < end:
+        seen = _program(node, "wait")
+        last.update(seen["progress"])
+        if seen["complete"]:
+            return f"{told(last.get('total_bytes') or 0)}, proven"
+        ended = not seen["running"] or last.get("state") in ("failed", "refused")
+        if ended and (tried or last.get("state") == "refused"):
+            error = last.get("error") or f"{UNIT} ended without a word; see its journal"
+            raise StageFailed(f"the model was not fetched: {error}")
+        if ended:
+            tried = True
+            last.clear()
+            _program(node, "begin")
+    raise StageFailed(
+        f"the model is not there after {duration(node.spec.weights.deadline_s)}: "
+        f"{_how_far(last)}; the node goes on fetching, run again later"
+    )
+
+
+def _fetch_pack(node: Node) -> None:
+    spec = node.spec
+    bases = [*(("--peer", p) for p in spec.weights.peers), ("--url", spec.model_store)]
+    words = [word for flag, base in bases for word in (flag, f"{base.rstrip('/')}/caches")]
+    token = ["--token-file", _TOKEN] if TOKEN_NAME in node.secrets else []
+    asked = ["--sha256", str(spec.weights.packed_caches), "--out", PACKS, *words, *token]
+    node.connected().program(f"packed-caches {shlex.join(asked)}")
+
+
+STAGE = Stage(name="weights", wanted=wanted, plan=plan)
+READY = Stage(name="model", wanted=wanted, plan=ready)

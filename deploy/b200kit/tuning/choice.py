@@ -1,0 +1,141 @@
+"""Which layout a tuning is for: the best by its goal, and those that are as good. Pure.
+
+    latency                the least median E2E at the first rate, of layouts whose requests meet
+                           the objective there
+    balanced, throughput   the highest goodput knee; what came too late counts nowhere
+
+Two layouts are told apart when their intervals do not overlap and they differ by more than 5 %, the
+margin within which runs count as the same (docs/latency.md): an interval is of one run's requests
+and does not know how far two runs of one layout are apart. Of those that cannot be told apart the
+simplest is taken: the one asked for, then fewer GPUs a replica, then smaller batches.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from b200kit.node.state.path import number, reach
+from b200kit.tuning.candidates import ASKED
+from b200kit.tuning.cells import Cell, Layout, layout_of, point, sweeps
+from b200kit.tuning.goodput_knee import Sweep
+
+MARGIN = 0.05
+
+
+@dataclass(frozen=True)
+class Result:
+    """What a layout came to: a figure, its interval, and where it is from, in words."""
+
+    layout: Layout
+    value: float
+    low: float
+    high: float
+    words: str
+    evidence: Mapping[str, Any]
+
+
+def choose(goal: str, workload: str, cells: Sequence[Cell], sweep: Sweep) -> dict[str, Any]:
+    """The document's `chosen`: layout (None where nothing can be said), why, evidence."""
+    mine = [cell for cell in cells if cell["workload"] == workload]
+    latency = goal == "latency"
+    found = _by_latency(mine, sweep) if latency else _by_knee(mine, sweep)
+    if not found:
+        asked = f"at {sweep.first:g}/s" if latency else "at any rate"
+        return {
+            "layout": None,
+            "why": f"no layout was measured that met the objective {asked}: nothing is chosen",
+            "evidence": [],
+        }
+    ranked = sorted(found, key=lambda one: one.value if latency else -one.value)
+    alike = [one for one in ranked if _alike(one, ranked[0])]
+    taken = min(alike, key=_complexity)
+    return {
+        "layout": taken.layout.to_json(),
+        "why": _why(goal, taken, ranked, alike),
+        "alike": [str(one.layout) for one in alike if one is not taken],
+        "evidence": [dict(one.evidence) for one in ranked],
+    }
+
+
+def _by_latency(cells: Sequence[Cell], sweep: Sweep) -> list[Result]:
+    return [
+        result
+        for cell in cells
+        if cell["rate"] == sweep.first and point(cell).verdict(sweep.share) == "good"
+        if (result := _latency(cell)) is not None
+    ]
+
+
+def _latency(cell: Cell) -> Result | None:
+    value = number(cell, "ours.p50_e2el_ms")
+    if not isinstance(value, float):
+        return None
+    ends = reach(cell, "ours.ci95.p50_e2el_ms")
+    low, high = ends if isinstance(ends, list) and len(ends) == 2 else (None, None)
+    low, high = (value if low is None else low), (value if high is None else high)
+    count = cell["ours"].get("completed")
+    words = f"E2E P50 {value:.1f} ms ({low:.1f} to {high:.1f}, n={count}) at {cell['rate']:g}/s"
+    other = number(cell, "bench.p50_e2el_ms")
+    beside = f"; vllm bench serve {other:.1f} ms" if isinstance(other, float) else ""
+    return Result(layout_of(cell), value, low, high, words, _evidence(cell, words + beside))
+
+
+def _by_knee(cells: Sequence[Cell], sweep: Sweep) -> list[Result]:
+    found = []
+    for layout, workload, knee in sweeps(cells, sweep):
+        if knee.rate is None:
+            continue
+        # What bounds it from above: the first rate that is surely bad, or nothing.
+        high = knee.high or float("inf")
+        low = knee.low or 0.0
+        upper = "no bad rate for sure" if knee.high is None else f"{knee.high:g}/s"
+        words = f"knee {knee.rate:g}/s (surely good to {low:g}/s, bad from {upper}): {knee.why}"
+        evidence = {
+            "layout": layout.to_json(),
+            "workload": workload,
+            "knee": knee.rate,
+            "words": words,
+        }
+        found.append(Result(layout, knee.rate, low, high, words, evidence))
+    return found
+
+
+def _evidence(cell: Cell, words: str) -> dict[str, Any]:
+    at = {"layout": cell["layout"], "workload": cell["workload"], "rate": cell["rate"]}
+    return {**at, "started": cell.get("started"), "words": words}
+
+
+def _alike(one: Result, best: Result) -> bool:
+    """Whether nobody can tell it from the best."""
+    if one is best:
+        return True
+    near = abs(one.value / best.value - 1) <= MARGIN if best.value else one.value == best.value
+    return near or (one.low <= best.high and best.low <= one.high)
+
+
+def _complexity(one: Result) -> tuple[Any, ...]:
+    layout = one.layout
+    return (
+        ASKED not in layout.names,
+        layout.gpus,
+        layout.expert_parallel,
+        layout.max_num_batched_tokens,
+        layout.max_num_seqs,
+    )
+
+
+def _why(goal: str, taken: Result, ranked: Sequence[Result], alike: Sequence[Result]) -> str:
+    told = f"goal {goal}: {taken.layout}: {taken.words}"
+    others = [one for one in alike if one is not taken]
+    if others:
+        names = ", ".join(f"{one.layout} at {one.value:g}" for one in others)
+        simple = "the one asked for" if ASKED in taken.layout.names else "the simplest"
+        told += f". Not to be told apart from {names}: {simple} is taken"
+    behind = next((one for one in ranked if one not in alike), None)
+    if behind:
+        told += f". Next is {behind.layout}: {behind.words}"
+    if len(ranked) == 1:
+        told += ". It is the only one that could be compared"
+    return told

@@ -1,0 +1,259 @@
+"""A tuning at work on one node: take it to a layout as a deploy would, measure cell by cell.
+
+A layout is changed by the stages of b200.py, so that what is measured is what would be deployed.
+Where replicas get other GPUs everything is stopped first: an old one would hold what a new one
+needs. Whatever a layout does wrong is that layout's result, and the next one is tried; afterwards
+the stages that follow in deploy/tune.py put the node back.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import logging
+import re
+import time
+from typing import Any
+
+from b200kit.converge.stage import Change, Stage, nothing
+from b200kit.node.lib.error_line import cause
+from b200kit.node.state import drift
+from b200kit.operations import observe
+from b200kit.run.node import Node, StageFailed, timestamp
+from b200kit.run.remote import RemoteError
+from b200kit.run.session import RUN
+from b200kit.serving import engine_install
+from b200kit.stages import gate, gateway, serving, warmup, watchdog
+from b200kit.tuning import cells
+from b200kit.tuning.candidates import Candidate, Parse
+from b200kit.tuning.cells import Layout, Workload
+from b200kit.tuning.duration import total
+from b200kit.tuning.plan import Plan, of
+from b200kit.tuning.write import write
+
+_STAGES = (serving.STAGE, warmup.STAGE, gateway.STAGE, watchdog.STAGE)
+_PROBLEMS = (RemoteError, StageFailed)
+# Beyond the sending of a cell: canary, uncounted and direct requests, the client's own start.
+_BESIDE_S = 300
+_ANSWERING = re.compile(r"[1-9]\d* requests$")
+logger = logging.getLogger(__name__)
+
+
+class Tuning:
+    """The tuning of one node of a run; its stages stand in deploy/tune.py."""
+
+    def __init__(self, node: Node, parse: Parse) -> None:
+        self.node, self.parse = node, parse
+        self.plan: Plan | None = None
+        # The layout the node is at, as far as this run knows.
+        self.here: Layout | None = None
+        self.cells = Stage(name="tune", wanted=nothing, plan=self._plan_cells)
+        self.clear = Stage(name="put back", wanted=nothing, plan=self._clear)
+        self.choice = Stage(name="choice", wanted=nothing, plan=self._plan_choice)
+
+    def _planned(self) -> Plan:
+        if self.plan is None:
+            node = self.node
+            if not drift.is_present(engine_install.stamp(node), node.state or {}):
+                raise StageFailed("nothing serves here yet: take it live with deploy/b200.py first")
+            node.layout()
+            self.plan = of(node, self.parse)
+            for refused in self.plan.refused:
+                node.say("tune", f"not tried: {refused}")
+        return self.plan
+
+    def _plan_cells(self, node: Node) -> list[Change]:
+        """One change a layout that is not measured to the end."""
+        del node
+        plan = self._planned()
+        left = [self._change(one) for one in plan.candidates if plan.open(one.layout)]
+        return [Change("see that nobody uses the node", _alone), *left] if left else []
+
+    def _change(self, candidate: Candidate) -> Change:
+        plan = self._planned()
+
+        def act(node: Node) -> str | None:
+            try:
+                self._tune(candidate)
+            except Exception as error:
+                # A layout that fails must not keep the node from being put back.
+                logger.debug("layout %s on %s", candidate.layout, node.name, exc_info=True)
+                self._give_up(candidate.layout, f"{type(error).__name__}: {error}", 0.0)
+            finally:
+                self._back()
+                node.tuning = plan.document()
+            return None
+
+        def telling(seconds: float) -> str:
+            del seconds
+            return f"{candidate.layout}; at most about {total([plan.left_s(self.here)])} left"
+
+        return Change(plan.told(candidate.layout), act, telling)
+
+    def _tune(self, candidate: Candidate) -> None:
+        """Take the node to a layout and measure there until its sweeps are over."""
+        plan, layout = self._planned(), candidate.layout
+        began = time.monotonic()
+        try:
+            self._go(candidate)
+        except _PROBLEMS as error:
+            self._give_up(layout, str(error), time.monotonic() - began)
+            return
+        plan.add(_layout_line(layout, time.monotonic() - began, ""))
+        for workload in plan.workloads:
+            while (rate := plan.next_rate(layout, workload)) is not None:
+                try:
+                    self._cell(layout, workload, rate)
+                except _PROBLEMS as error:
+                    self._give_up(layout, f"{workload.name} at {rate:g}/s: {error}", 0.0)
+                    return
+
+    def _give_up(self, layout: Layout, why: str, seconds: float) -> None:
+        """What is wrong with a layout is kept as its result; this run does not try it again."""
+        plan = self._planned()
+        plan.given_up.add(tuple(layout.values.values()))
+        self.node.say("tune", f"{layout}: FAILED: {why}")
+        # A full disk may be why; the node is put back even so.
+        with contextlib.suppress(OSError):
+            plan.add(_layout_line(layout, seconds, why))
+            for workload in plan.workloads:
+                if plan.next_rate(layout, workload) is not None:
+                    plan.add(_failed_line(plan, layout, workload, why))
+
+    def _go(self, candidate: Candidate) -> None:
+        """Bring the node to a layout by the stages of b200.py."""
+        self.node.spec, self.node.state = candidate.spec, None
+        self._make(self._clear(self._seen()))
+        self.here = candidate.layout
+        for stage in _STAGES:
+            self._make(stage.plan(self._seen()))
+
+    def _make(self, changes: list[Change]) -> None:
+        """Make some changes; afterwards nothing seen before counts as true any more."""
+        for change in changes:
+            self.node.say("tune", change.what)
+            change.act(self.node)
+            self.node.state = None
+
+    def _clear(self, node: Node) -> list[Change]:
+        """Stop what serves where replicas are to get other GPUs than they have, or may have."""
+        known = self.here is not None and self.here.shape == _shape(node)
+        if known or not serving.STAGE.plan(node):
+            return []
+        return [Change("stop what serves: its replicas get other GPUs", _withdraw)]
+
+    def _back(self) -> None:
+        """From here on the node is asked for what its inventory says; the stages make it so."""
+        self.node.spec, self.node.state = self._planned().asked, None
+
+    def _seen(self) -> Node:
+        """The node, looked at anew when something changed."""
+        if self.node.state is None:
+            observe.refresh(self.node, RUN.id)
+        return self.node
+
+    def _cell(self, layout: Layout, workload: Workload, rate: float) -> None:
+        """Measure one cell with both clients and keep it. Raises RemoteError."""
+        plan, node, started = self._planned(), self.node, timestamp()
+        requests = plan.load.count(rate)
+        asked = (
+            f"--requests {requests} --rate {rate:g} --input-tokens {workload.input_tokens} "
+            f"--output-tokens {workload.output_tokens}"
+        )
+        limit = round(requests / rate) + _BESIDE_S
+        ours = _json(node, f"measure --config {serving.SERVING} {asked} --direct-requests 1", limit)
+        status, why = cells.status(ours)
+        bench = self._bench(asked, limit) if status == "done" else {"unmeasured": why}
+        cell = {
+            "layout": layout.to_json(), "workload": workload.name, "rate": rate, "status": status,
+            **({"why": why} if why else {}),
+            "ours": cells.kept(ours), "bench": bench,
+            "difference": cells.differences(ours, bench),
+            "started": started, "ended": timestamp(),
+        }  # fmt: skip
+        plan.add({"kind": "cell", "key": plan.key(layout, workload), "cell": cell})
+        node.tuning = plan.document()
+        self._say(layout, workload, cell)
+
+    def _bench(self, asked: str, limit: int) -> dict[str, Any]:
+        """What `vllm bench serve` says, or why it says nothing."""
+        if not self._planned().bench:
+            return {"unmeasured": "tune.bench is off"}
+        node = self.node
+        where = f"--engine {serving.engine_dir(node)} --model {serving.model_dir(node)}"
+        try:
+            return _json(node, f"bench --config {serving.SERVING} {where} {asked}", limit)
+        except RemoteError as error:
+            return {"unmeasured": f"`vllm bench serve`: {error}"}
+
+    def _say(self, layout: Layout, workload: Workload, cell: dict[str, Any]) -> None:
+        """One line a cell: what came of it, and how long the rest takes at most."""
+        plan = self._planned()
+        found = cells.point(cell)
+        verdict = found.verdict(plan.sweep.share)
+        figures = f"{found.good} of {found.of} good" if found.good is not None else cell["why"]
+        both = ", ".join(f"{k} {v:+.0%}" for k, v in cell["difference"].items())
+        other = f"; vllm bench serve: P50 {both}" if both else ""
+        left = total([plan.left_s(self.here)])
+        told = f"{layout}: {workload.name} {cell['rate']:g}/s {verdict}: {figures}{other}"
+        self.node.say("tune", f"{told}; at most about {left} left")
+
+    def _plan_choice(self, node: Node) -> list[Change]:
+        plan = self._planned()
+        return [Change(f"choose a layout for {plan.goal} and write it", self._choose)]
+
+    def _choose(self, node: Node) -> str:
+        plan = self._planned()
+        node.tuning = plan.document()
+        chosen = node.tuning["chosen"]
+        if chosen["layout"] is None:
+            raise StageFailed(chosen["why"])
+        node.say("choice", chosen["why"])
+        return f"as inventory data: {write(node, node.tuning, self.parse)}"
+
+
+def _alone(node: Node) -> None:
+    """Raises StageFailed where the gateway is answering requests: they would be cut off."""
+    told = node.connected().program("rotation list", timeout=30)
+    busy = [" ".join(line.split()) for line in told.splitlines() if _ANSWERING.search(line)]
+    if busy:
+        raise StageFailed(f"it has traffic ({', '.join(busy)}): take it out first")
+
+
+def _withdraw(node: Node) -> None:
+    gate.withdraw(node)
+
+
+def _shape(node: Node) -> tuple[int, int, int, bool]:
+    spec = node.spec
+    return spec.replicas, spec.tensor_parallel, spec.data_parallel, spec.expert_parallel
+
+
+def _json(node: Node, arguments: str, limit: int) -> dict[str, Any]:
+    """What a command of the node program prints, whatever its exit status. Raises RemoteError."""
+    done = node.connected().attempt_program(arguments, timeout=limit)
+    try:
+        found = json.loads(done.stdout)
+    except ValueError:
+        raise RemoteError(f"no measurement: {cause(done.lines)}") from None
+    if not isinstance(found, dict):
+        raise RemoteError("the measurement is not a document")
+    return found
+
+
+def _layout_line(layout: Layout, seconds: float, why: str) -> dict[str, Any]:
+    told = {"status": "failed", "why": why} if why else {"status": "up"}
+    return {
+        "kind": "layout", "layout": layout.to_json(), "seconds": round(seconds, 1),
+        "at": timestamp(), **told,
+    }  # fmt: skip
+
+
+def _failed_line(plan: Plan, layout: Layout, workload: Workload, why: str) -> dict[str, Any]:
+    nothing_seen = {"unmeasured": why}
+    cell = {
+        "layout": layout.to_json(), "workload": workload.name,
+        "rate": plan.next_rate(layout, workload), "status": "failed", "why": why,
+        "ours": nothing_seen, "bench": nothing_seen, "started": timestamp(), "ended": timestamp(),
+    }  # fmt: skip
+    return {"kind": "cell", "key": plan.key(layout, workload), "cell": cell}

@@ -1,0 +1,50 @@
+"""The schema of NodeState describes every recorded state; those of tests/corpus in test_corpus."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import jsonschema
+import pytest
+
+from b200kit.node.state.view import SCHEMA
+from tests.unit import node_schema, readings, states
+from tests.unit.node_schema import problems
+
+
+def test_the_schema_is_one_and_names_the_version() -> None:
+    schema = node_schema.schema()
+    jsonschema.Draft202012Validator.check_schema(schema)
+    assert schema["properties"]["schema"]["const"] == SCHEMA
+
+
+@pytest.mark.parametrize("path", sorted(states.STATES.glob("*.json")), ids=lambda p: p.stem)
+def test_recorded_state_is_valid_and_tells_where_it_is_from(path: Path) -> None:
+    state = json.loads(path.read_text())
+    assert problems(state) == []
+    assert state["provenance"]
+
+
+@pytest.mark.parametrize("key", ["gpus", "p2p", "numa", "units", "modules"])
+def test_state_without_a_part_is_invalid(key: str) -> None:
+    state = states.healthy()
+    del state[key]
+    assert problems(state) != []
+
+
+def test_a_misspelt_key_is_invalid() -> None:
+    state = states.healthy()
+    state["gpus"][0]["vboss"] = "x"
+    assert problems(state) != []
+
+
+@pytest.mark.parametrize("kind", [k for k in readings.kinds() if not k.startswith("provenance.")])
+def test_the_schema_knows_every_recorded_reading(kind: str) -> None:
+    """The corpus takes the schema's word for keys that it adds."""
+    assert node_schema.parts_at(readings.kinds()[kind]) != []
+
+
+def test_the_schema_knows_no_key_that_is_made_up() -> None:
+    for path in (("gpus", 0, "vboss"), ("gpuz",), ("gpus", "vbios"), ("host", 0)):
+        assert node_schema.parts_at(path) == []

@@ -1,0 +1,110 @@
+"""`b200 judge`: what a person reads, and the exit status."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from b200kit.cli.judge import main
+from tests.unit import states
+
+
+def state_file(name: str) -> str:
+    """Path of a recorded state."""
+    return str(states.STATES / f"{name}.json")
+
+
+def test_fit_node_is_one_line(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main([state_file("healthy-hgx-b200")]) == 0
+    told = capsys.readouterr().out
+    assert told.count("\n") == 1
+    assert "fit     8x NVIDIA B200  144/144 links  fabric ok  NUMA 4+4  driver 580.105.08" in told
+
+
+def test_unfit_node_names_fault_action_and_part(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main([state_file("gpu2-no-nvlink")]) == 1
+    lines = capsys.readouterr().out.splitlines()
+    assert "UNFIT   GPU 2 has no NVLink: 0 of 18 links up" in lines[0]
+    advice = [line for line in lines if "->" in line]
+    assert len(advice) == 1
+    assert "reset the GPU, then reboot; if it returns, replace GPU 2 (module 7" in advice[0]
+    assert "expected 18 links (hardware/hgx-b200.yaml)" in lines[-1]
+
+
+def test_completed_fabric_without_success_is_unfit(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main([state_file("fabric-insufficient-resources")]) == 1
+    assert "GPU 5 fabric registration failed with NVML status 23" in capsys.readouterr().out
+
+
+def test_json_is_the_verdict(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main([state_file("gpu2-no-nvlink"), "--json"]) == 1
+    assert json.loads(capsys.readouterr().out)["fit"] == "unfit"
+
+
+UNREADABLE: dict[str, bytes] = {
+    "empty": b"",
+    "blank": b" \n",
+    "cut off": (states.STATES / "healthy-hgx-b200.json").read_bytes()[:40_000],
+    "no JSON": b"Permission denied",
+    "not UTF-8": b'{"schema": "\xff"}',
+    "list": b"[]",
+    "number": b"1",
+    "null": b"null",
+    "text": b'"b200kit/node-state/1"',
+    "empty object": b"{}",
+    "unmeasured": b'{"unmeasured": "no route to host"}',
+    "other schema": b'{"schema": "b200kit/node-state/7"}',
+    "schema is a list": b'{"schema": ["b200kit/node-state/1"]}',
+    "only a schema": b'{"schema": "b200kit/node-state/1"}',
+    "deep": b"[" * 100_000 + b"]" * 100_000,
+    "deep and cut off": b'{"gpus": ' * 100_000,
+    "deep schema": b'{"schema": ' + b"[" * 900 + b"]" * 900 + b"}",
+    "long number": b'{"schema": ' + b"1" * 10_000 + b"}",
+}
+
+
+@pytest.mark.parametrize("name", UNREADABLE)
+@pytest.mark.parametrize("options", [[], ["--json"]], ids=["", "json"])
+def test_what_cannot_be_judged_is_status_2(name: str, options: list[str], tmp_path: Path) -> None:
+    path = tmp_path / "state.json"
+    path.write_bytes(UNREADABLE[name])
+    assert main([str(path), *options]) == 2
+
+
+def test_a_text_that_no_terminal_can_show_is_told_anyway(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    state = states.healthy()
+    state["gpus"][5]["vbios"] = "\ud800"
+    path = tmp_path / "state.json"
+    path.write_text(json.dumps(state))
+    assert main([str(path)]) == 1
+    assert "GPU 5" in capsys.readouterr().out
+
+
+def test_file_that_is_not_there_is_one_clear_line(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["/no/such.json"]) == 2
+    assert capsys.readouterr().err.count("\n") == 1
+
+
+def test_unknown_hardware_is_one_clear_line(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main([state_file("healthy-hgx-b200"), "--hardware", "x"]) == 2
+    assert "known: " in capsys.readouterr().err
+
+
+def test_own_expectation_and_waiver_are_shown(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    expect, state = states.expectation(), states.healthy()
+    state["gpus"][5]["vbios"] = "97.00.00.00.01"
+    expect["waivers"] = [
+        {"check": "uniform.vbios", "owner": "ops", "reason": "J-1123", "until": "2026-12-01"}
+    ]
+    for name, document in (("expect", expect), ("state", state)):
+        (tmp_path / f"{name}.json").write_text(json.dumps(document))
+    assert main([str(tmp_path / "state.json"), "--expect", str(tmp_path / "expect.json")]) == 0
+    told = capsys.readouterr().out
+    assert "1 waived" in told
+    assert "waived: J-1123, ops, until 2026-12-01" in told

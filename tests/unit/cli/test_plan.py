@@ -1,0 +1,162 @@
+"""`b200 plan`: a table for people, a document for programs, one line for what cannot be."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from b200kit import cli
+from b200kit.node.lib import cpulist
+from tests.lab.models import config
+from tests.unit import numa_maps, states
+
+Capture = pytest.CaptureFixture[str]
+
+
+def state_file(folder: Path, state: object) -> str:
+    """A file with an observation."""
+    path = folder / "state.json"
+    path.write_text(json.dumps(state), encoding="utf-8")
+    return str(path)
+
+
+def run(capsys: Capture, *words: str) -> tuple[int, str, str]:
+    """Exit status, stdout and stderr of `b200 plan`."""
+    status = cli.main(["plan", *words])
+    said = capsys.readouterr()
+    return status, said.out, said.err
+
+
+def asked(state: str, model: str = "llama-3.3-70b-fp8", goal: str = "balanced") -> list[str]:
+    """The three words that every plan needs."""
+    return ["--state", state, "--model", model, "--goal", goal]
+
+
+def recorded(name: str) -> str:
+    """The file of a recorded state."""
+    return str(states.STATES / f"{name}.json")
+
+
+def document(capsys: Capture, *words: str) -> dict[str, Any]:
+    """The plan as JSON."""
+    status, out, _ = run(capsys, *words, "--json")
+    assert status == 0
+    loaded: dict[str, Any] = json.loads(out)
+    return loaded
+
+
+def test_table_names_gpus_nodes_cpus_port_and_tokens(capsys: Capture) -> None:
+    status, out, err = run(capsys, *asked(recorded("healthy-hgx-b200")))
+    lines = out.splitlines()
+    assert (status, err) == (0, "")
+    assert lines[0] == "4 replicas, TP2, one NUMA node each"
+    assert lines[1].split("  ")[1:3] == ["0", "GPU 0,1"]
+    assert "numa 0  cpus 2-28,114-140" in lines[1]
+    assert lines[1].endswith(":8001  KV 1.6 M tokens (397 x 4096)")
+    assert any(line.startswith("why   TP2: fits at TP1") for line in lines)
+    assert any(line.startswith("not   TP8:") for line in lines)
+    assert all(len(line) <= 100 for line in lines)
+
+
+def test_document_has_what_a_unit_needs_of_each_replica(capsys: Capture) -> None:
+    plan = document(capsys, *asked(recorded("healthy-snc2-four-nodes"), goal="latency"))
+    assert (plan["schema"], plan["model"]) == ("b200kit/plan/1", "llama-3.3-70b-fp8")
+    first, second = plan["replicas"]
+    assert (first["gpus"], first["numa_nodes"], first["tp"]) == ([0, 1, 2, 3], [0, 1], 4)
+    assert (first["spans"], first["pp"], first["dp"], first["ep"]) == (True, 1, 1, False)
+    assert first["uuids"][0].startswith("GPU-")
+    assert [first["port"], second["port"]] == [8001, 8002]
+    assert not set(cpulist.parse(first["cpus"])) & set(cpulist.parse(plan["reserved_cpus"]))
+    assert first["kv_tokens"] == pytest.approx(3.7e6, rel=0.05)
+    assert plan["why"]
+    assert plan["rejected"]
+
+
+@pytest.mark.parametrize("name", numa_maps.MAPS)
+@pytest.mark.parametrize("goal", ["latency", "balanced", "throughput"])
+def test_every_map_is_planned_for(tmp_path: Path, capsys: Capture, name: str, goal: str) -> None:
+    state = state_file(tmp_path, numa_maps.state(name))
+    plan = document(capsys, *asked(state, "deepseek-r1-nvfp4", goal))
+    assert sorted(g for r in plan["replicas"] for g in r["gpus"]) == list(range(8))
+
+
+def test_model_by_its_config(tmp_path: Path, capsys: Capture) -> None:
+    own = tmp_path / "my-model" / "config.json"
+    own.parent.mkdir()
+    own.write_text(json.dumps(config()), encoding="utf-8")
+    plan = document(capsys, *asked(recorded("healthy-hgx-b200"), str(own)))
+    assert (plan["model"], len(plan["replicas"])) == ("my-model", 8)
+
+
+def test_hardware_is_known_by_its_gpus(capsys: Capture) -> None:
+    assert document(capsys, *asked(recorded("healthy-hgx-h100")))["hardware"] == "hgx-h100"
+    assert document(capsys, *asked(recorded("healthy-single-b200")))["hardware"] == "single"
+
+
+def test_lost_gpu_must_be_allowed(tmp_path: Path, capsys: Capture) -> None:
+    state = numa_maps.state("two")
+    del state["gpus"][3], state["pci"]["gpus"][3]
+    words = asked(state_file(tmp_path, state))
+    status, _, err = run(capsys, *words)
+    assert status == 1
+    assert err == "b200 plan: the node shows 7 of 8 GPUs; allow it with --gpus 7\n"
+    plan = document(capsys, *words, "--gpus", "7")
+    assert [replica["gpus"] for replica in plan["replicas"]] == [[0, 1], [4, 5], [6, 7]]
+
+
+def test_what_cannot_be_exits_1_with_one_line(tmp_path: Path, capsys: Capture) -> None:
+    h100 = asked(recorded("healthy-hgx-h100"), "llama-3.1-405b-bf16")
+    status, out, err = run(capsys, *h100)
+    assert (status, out, err.count("\n")) == (1, "", 1)
+    assert "lack. Try llama-3.1-405b-fp8 at TP8" in err
+    unread = state_file(tmp_path, {"gpus": {"unmeasured": "driver not loaded"}})
+    assert run(capsys, *asked(unread))[0] == 1
+
+
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        (["--state", "x.json", "--model", "m"], "--goal"),
+        (["--state", "/no/such.json", "--model", "m", "--goal", "latency"], "cannot be read"),
+        (["--state", "SELF", "--model", "gpt-9", "--goal", "latency"], 'unknown model "gpt-9"'),
+        (["--state", "SELF", "--model", "tiny-llama", "--goal", "speed"], "invalid choice"),
+        (["--state", "SELF", "--model", "tiny-llama", "--goal", "latency", "--hardware", "b300"],
+         'unknown hardware "b300"'),
+        (["--state", "SELF", "--model", "tiny-llama", "--goal", "latency",
+          "--max-model-len", "9000"], "takes 1 to 8192"),
+        (["--state", "SELF", "--model", "tiny-llama", "--goal", "latency", "--gpus", "9"],
+         "--gpus 9"),
+        (["--state", "SELF", "--model", "llama-3.1-8b-bf16", "--goal", "latency",
+          "--kv-cache-dtype", "fp3"], "fp3"),
+    ],
+)  # fmt: skip
+def test_what_is_not_understood_exits_2_with_one_line(
+    capsys: Capture, words: list[str], told: str
+) -> None:
+    here = recorded("healthy-hgx-b200")
+    status, out, err = run(capsys, *(here if word == "SELF" else word for word in words))
+    assert (status, out, err.count("\n")) == (2, "", 1)
+    assert told in err
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [("{}", "no gpus"), ("[]", "no NodeState"), ("{", "no JSON"), ("[" * 100_000, "no JSON")],
+)
+def test_file_that_is_no_state_exits_2(
+    tmp_path: Path, capsys: Capture, text: str, told: str
+) -> None:
+    path = tmp_path / "state.json"
+    path.write_text(text, encoding="utf-8")
+    status, _, err = run(capsys, *asked(str(path)))
+    assert (status, told in err) == (2, True)
+
+
+@pytest.mark.parametrize("text", ["{}", "[]", "no"])
+def test_config_that_is_no_models_exits_2(tmp_path: Path, capsys: Capture, text: str) -> None:
+    path = tmp_path / "config.json"
+    path.write_text(text, encoding="utf-8")
+    assert run(capsys, *asked(recorded("healthy-hgx-b200"), str(path)))[0] == 2

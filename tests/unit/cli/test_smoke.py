@@ -1,0 +1,264 @@
+"""`b200 smoke`: the command as a person types it, against servers with known answers."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import ssl
+import subprocess
+import threading
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, HTTPServer
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from b200kit.cli import smoke as smoke_cli
+from b200kit.node.client import client_health, http
+from b200kit.node.client.smoke_verdict import ClientHealth, ClientLimits
+from tests.lab.standin.knobs import Knobs
+from tests.unit.node.client.server_thread import MODEL, fast, running
+
+KEYS = Path(__file__).parents[2] / "data" / "vllm-bench-keys.txt"
+DETAILED = "input_lens output_lens ttfts itls latencies start_times queue_times errors"
+ABOUT = "date backend endpoint_type model_id burstiness max_concurrency"
+
+
+@pytest.fixture(autouse=True)
+def calm(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No real-time priority for the test process, and a client that fared well on any machine."""
+    monkeypatch.setattr(client_health, "claim_realtime", lambda: "other")
+    health = ClientHealth(1.0, 10_000.0, (0.1,) * 100, "other")
+    monkeypatch.setattr(client_health.Watch, "health", lambda _: health)
+    # Whatever this machine does to the test process is no matter of these tests.
+    limits = ClientLimits(schedule_delay_ms=1e9, coalesced_share=1.0)
+    monkeypatch.setattr(smoke_cli, "ClientLimits", lambda **_: limits)
+    monkeypatch.delenv(smoke_cli.KEY, raising=False)
+
+
+def command(url: str, *more: str) -> list[str]:
+    """A short run that no slow machine fails."""
+    short = ["--requests", "8", "--rate", "50", "--input-tokens", "40", "--output-tokens", "6"]
+    return [url, "--model", MODEL, *short, "--goodput", "ttft:60000", "tpot:60000", *more]
+
+
+def smoke(
+    tmp_path: Path, *more: str, knobs: Knobs | None = None, key: str = ""
+) -> tuple[int, dict[str, Any]]:
+    """Exit status and the document in the file."""
+    file = tmp_path / "out.json"
+    with running(knobs, key) as url:
+        status = smoke_cli.main(command(url, "--json", str(file), *more))
+    return status, json.loads(file.read_text())
+
+
+def test_a_good_run_passes_and_says_every_number_with_its_formula(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    status, found = smoke(tmp_path, "--seed", "7")
+    told = capsys.readouterr().out
+    assert (status, found["reasons"]) == (0, [])
+    for formula in ("first chunk with output - sent", "(E2E - TTFT) / (tokens - 1)"):
+        assert formula in told
+    assert "n=8 does not carry P99 (needs 299)" in told
+    assert told.endswith("PASS\n")
+    assert max(map(len, told.splitlines())) <= 100, told
+    assert found["conditions"]["seed"] == 7
+
+
+def test_the_document_has_the_names_of_vllm_bench_serve(tmp_path: Path) -> None:
+    _, found = smoke(tmp_path)
+    wanted = {*KEYS.read_text().split(), *DETAILED.split(), *ABOUT.split()}
+    assert wanted <= set(found)
+    assert {len(found[key]) for key in DETAILED.split()} == {8}
+    assert found["ttfts"] == pytest.approx([value / 1000 for value in found["ttfts_ms"]], abs=1e-6)
+    assert [len(gaps) for gaps in found["itls"]] == [5] * 8
+    assert found["errors"] == [""] * 8
+    assert (found["model_id"], found["burstiness"], found["max_concurrency"]) == (MODEL, 1.0, None)
+
+
+def test_constant_arrivals_are_due_at_equal_gaps(tmp_path: Path) -> None:
+    _, found = smoke(tmp_path, "--arrival", "constant")
+    due = [at - late for at, late in zip(found["start_times"], found["queue_times"], strict=True)]
+    gaps = [after - before for before, after in pairwise(due)]
+    assert gaps == pytest.approx([0.02] * 7, abs=1e-6)
+    assert found["conditions"]["arrival"].startswith("constant, 50 requests/s, open loop")
+
+
+def test_a_closed_loop_says_that_it_is_one(tmp_path: Path) -> None:
+    file = tmp_path / "out.json"
+    asked = [word for word in command("URL") if word not in ("--rate", "50")]
+    with running() as url:
+        smoke_cli.main([url, *asked[1:], "--concurrency", "2", "--json", str(file)])
+    found = json.loads(file.read_text())
+    assert (found["request_rate"], found["max_concurrency"]) == ("inf", 2)
+    assert found["conditions"]["arrival"].startswith("closed loop, 2 at a time")
+    starts, ends = found["start_times"], found["latencies"]
+    moves = sorted(
+        [(at, 1) for at in starts] + [(a + b, -1) for a, b in zip(starts, ends, strict=True)]
+    )
+    assert max(sum(move for _, move in moves[: i + 1]) for i in range(len(moves))) == 2
+
+
+def test_a_missed_objective_fails(tmp_path: Path) -> None:
+    status, found = smoke(tmp_path, "--goodput", "e2el:0.001")
+    assert (status, found["verdict"], found["request_goodput"]) == (1, "fail", 0.0)
+    assert "0 of 8 requests met e2el <= 0.001 ms" in found["reasons"][0]
+
+
+def test_a_failed_request_fails(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("tests.lab.standin.chat._numbers", iter(range(1, 1000)))
+    status, found = smoke(tmp_path, knobs=fast("cut-off", fault_at=9))
+    assert (status, found["failed"]) == (1, 1)
+    assert found["errors"].count("the stream was cut off before [DONE]") == 1
+    assert found["ttfts"].count(None) == 1
+
+
+def test_a_starved_client_is_invalid_and_prints_no_latency(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    starved = ClientHealth(900.0, 1000.0, (0.1,), "other")
+    monkeypatch.setattr(client_health.Watch, "health", lambda _: starved)
+    status, found = smoke(tmp_path)
+    assert (status, found["verdict"]) == (2, "invalid")
+    assert "P50 [" not in capsys.readouterr().out
+
+
+def test_chunks_that_come_together_from_a_server_that_tells_nothing_are_not_believed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def refused(_: object) -> str:
+        return "/metrics answered HTTP 403"
+
+    monkeypatch.setattr("b200kit.node.client.engine_metrics.scrape", refused)
+    limits = ClientLimits(schedule_delay_ms=1e9, coalesced_share=0.1)
+    monkeypatch.setattr(smoke_cli, "ClientLimits", lambda **_: limits)
+    status, found = smoke(tmp_path, knobs=fast("burst"))
+    assert status == 2
+    assert "the servers' own ITL is not known" in found["reasons"][-1]
+    assert found["server"]["itl_mean_ms"] == {"unmeasured": "/metrics answered HTTP 403"}
+
+
+@pytest.mark.parametrize("source", ["file", "environment"])
+def test_the_key_is_used_and_never_told(
+    source: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    file = tmp_path / "key"
+    file.write_text("k-secret\n")
+    if source == "environment":
+        monkeypatch.setenv(smoke_cli.KEY, "k-secret")
+    more = ["--key-file", str(file)] if source == "file" else []
+    _, found = smoke(tmp_path, *more, key="k-secret")
+    assert found["completed"] == 8
+    caught = capsys.readouterr()
+    assert "k-secret" not in caught.out + caught.err + json.dumps(found)
+
+
+def test_without_the_key_the_refusal_is_told(tmp_path: Path) -> None:
+    status, found = smoke(tmp_path, key="k-secret")
+    assert (status, found["reasons"]) == (1, ["/v1/models: HTTP 401: Unauthorized"])
+
+
+def test_json_to_stdout_is_json_alone(capsys: pytest.CaptureFixture[str]) -> None:
+    with running() as url:
+        smoke_cli.main(command(f"{url}/v1/", "--json", "-"))
+    assert json.loads(capsys.readouterr().out)["conditions"]["url"] == url
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        ([], "the following arguments are required: url, --model"),
+        (["http://x"], "the following arguments are required: --model"),
+        (["x:8000", "--model", "m"], "'x:8000' is no http:// or https:// URL"),
+        (["http://k@x", "--model", "m"], "a key does not belong into the URL"),
+        (["http://x", "--model", "m", "--rate", "0"], "--rate must be above 0, not 0.0"),
+        (["http://x", "--model", "m", "--rate", "nan"], "--rate must be above 0, not nan"),
+        (["http://x", "--model", "m", "--requests", "-1"], "--requests must be above 0"),
+        (["http://x", "--model", "m", "--rate", "1", "--concurrency", "2"], "not allowed with"),
+        (["http://x", "--model", "m", "--goodput", "itl:3"], "--goodput itl:3: not ttft:MS"),
+        (["http://x", "--model", "m", "--goodput", "ttft:x"], "--goodput ttft:x: not ttft:MS"),
+        (["http://x", "--model", "m", "--share", "2"], "--share must be above 0 and at most 1"),
+        (["http://x", "--model", "m", "--key-file", "/nowhere"], "--key-file /nowhere cannot be"),
+        (["http://x", "--model", "m", "--key-file", "/dev/null"], "holds no key"),
+        (["http://x", "--model", "m", "--json", "/nowhere/x"], "its directory cannot be written"),
+        (["http://x", "--model", "m", "--cpus", "zero"], "zero"),
+    ],
+)
+def test_bad_input_is_one_line_and_status_2(
+    arguments: list[str], said: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert smoke_cli.main(arguments) == 2
+    caught = capsys.readouterr()
+    assert (caught.out, caught.err.count("\n")) == ("", 1)
+    assert said in caught.err
+
+
+def test_a_key_in_clear_text_is_warned_of(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv(smoke_cli.KEY, "k-secret")
+    assert smoke_cli.main(command("http://serving.invalid:1")) == 1
+    caught = capsys.readouterr()
+    assert caught.err.splitlines() == [
+        "b200 smoke: the key goes to serving.invalid in clear text",
+        "b200 smoke: 8 requests in about 0 s",
+    ]
+    assert "cannot connect to serving.invalid:1" in caught.out
+
+
+class _Models(BaseHTTPRequestHandler):
+    def do_GET(self) -> None:
+        """Name a model that nobody asks for."""
+        body = b'{"data": [{"id": "another"}]}'
+        self.send_response(200)
+        self.send_header("content-length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+    def log_message(self, format: str, *args: object) -> None:
+        """Say nothing."""
+
+
+@contextlib.contextmanager
+def encrypted(folder: Path) -> Iterator[tuple[str, Path]]:
+    """A TLS server that signed its own certificate for localhost, and that certificate."""
+    certificate, key = folder / "cert.pem", folder / "key.pem"
+    made = ["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256"]
+    made += ["-nodes", "-days", "2", "-subj", "/CN=localhost"]
+    made += ["-addext", "subjectAltName=DNS:localhost", "-keyout", str(key)]
+    subprocess.run([*made, "-out", str(certificate)], check=True, capture_output=True)
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(certificate, key)
+    server = HTTPServer(("127.0.0.1", 0), _Models)
+    server.socket = context.wrap_socket(server.socket, server_side=True)
+    server.handle_error = lambda *_: None  # type: ignore[method-assign]
+    thread = threading.Thread(target=server.serve_forever)
+    thread.start()
+    try:
+        yield f"https://localhost:{server.server_port}", certificate
+    finally:
+        server.shutdown()
+        thread.join()
+        server.server_close()
+
+
+def test_a_certificate_that_nobody_vouches_for_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with encrypted(tmp_path) as (url, certificate):
+        http._context.cache_clear()
+        assert smoke_cli.main(command(url)) == 1
+        assert "CERTIFICATE_VERIFY_FAILED" in capsys.readouterr().out
+        monkeypatch.setenv("SSL_CERT_FILE", str(certificate))
+        http._context.cache_clear()
+        assert smoke_cli.main(command(url)) == 1
+        assert "names ['another'], not 'tiny'" in capsys.readouterr().out
+        assert smoke_cli.main(command(url.replace("localhost", "127.0.0.1"))) == 1
+        assert "CERTIFICATE_VERIFY_FAILED" in capsys.readouterr().out
+    http._context.cache_clear()

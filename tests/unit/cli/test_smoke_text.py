@@ -1,0 +1,155 @@
+"""What a person reads of a smoke document."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from b200kit.cli.smoke_text import lines
+from b200kit.node.client.formulas import Chunk, Objective, RequestRecord, Run
+from b200kit.node.client.smoke_verdict import ClientHealth, ClientLimits
+from b200kit.node.latency.document import Found, document, each, requests
+
+GOAL = Objective(ttft_ms=100, tpot_ms=100)
+CONDITIONS: dict[str, object] = {
+    "model": "tiny",
+    "engine_version": "0.33.0",
+    "arrival": "Poisson, 4 requests/s, open loop, no concurrency cap",
+    "isl_requested": 20,
+    "osl_requested": 3,
+    "seed": 5,
+    "objective": {"ttft_ms": 100, "tpot_ms": 100, "e2el_ms": None, "share": 0.95},
+}
+SERVER: dict[str, object] = {
+    "ttft_mean_ms": 9.0,
+    "itl_mean_ms": 2.0,
+    "queue_mean_ms": 0.04,
+    "preemptions": 0,
+    "prefix_hit_rate": 0.25,
+}
+NOTHING: dict[str, object] = {key: {"unmeasured": "/metrics answered HTTP 403"} for key in SERVER}
+
+
+def record(number: int) -> RequestRecord:
+    """TTFT 10 ms + number/5, gaps of 2 ms."""
+    sent, first = number * 0.25, number * 0.25 + 0.010 + number / 5000
+    chunks = tuple(Chunk(first + i * 0.002, 4, i == 2) for i in range(3))
+    return RequestRecord(sent, sent, chunks, 20, 3, "length", chunks[-1].at, None, sent + 0.0005)
+
+
+def found(samples: int, delay_ms: float = 1.0, **change: Any) -> dict[str, object]:
+    """The document of a run of so many requests."""
+    values: dict[str, Any] = {
+        "taken_at": "2026-11-21T20:00:00Z",
+        "paths": {"url": Run(tuple(map(record, range(samples))))},
+        "objective": GOAL,
+        "health": ClientHealth(delay_ms, 10_000.0, (0.2,) * 100, "rr"),
+        "limits": ClientLimits(),
+        "canary": (),
+        "server": SERVER,
+        "gateway_limit_ms": 0.0,
+        "request_rate": 4.0,
+        "cpus": "2",
+        "conditions": CONDITIONS,
+    }
+    return document(Found(**(values | change)))
+
+
+def test_a_run_as_it_is_printed() -> None:
+    assert lines(found(60), "http://x:8000") == [
+        "http://x:8000  tiny  0.33.0",
+        "Poisson, 4 requests/s, open loop, no concurrency cap; 60 of 60 requests complete in"
+        " 14.8 s",
+        "tokens in 20 (asked 20), out 3 (asked 3), a chunk 1.00; seed 5",
+        "  ms   P50 [95% CI]            P95 [95% CI]            P99     n      formula",
+        "  TTFT 15.9 [14.2, 17.6]       21.2 [20.4, -]          -       60     "
+        "first chunk with output - sent",
+        "  ITL  2.0 [2.0, 2.0]          2.0 [2.0, 2.0]          -       120    "
+        "gap between two chunks",
+        "  TPOT 2.0 [2.0, 2.0]          2.0 [2.0, -]            -       60     "
+        "(E2E - TTFT) / (tokens - 1)",
+        "  E2E  19.9 [18.2, 21.6]       25.2 [24.4, -]          -       60     last chunk - sent",
+        "      n=60 does not carry P99 (needs 299): in 55% of such runs no sample lies above the"
+        " true P99",
+        "  goodput   4.06 requests/s met ttft <= 100 ms, tpot <= 100 ms (100% of them; asked 95%)",
+        "  server    TTFT mean 9.0 ms, ITL mean 2.0 ms, queue mean 0.0 ms, 0 preemptions,"
+        " prefix hits 25%",
+        "  client    wait for a CPU 0.0% of the time; event loop 0.2 ms late at P99; real-time",
+        "            requests sent 0.0 ms late at P99; 0.5 ms of TTFT go into connecting",
+        "PASS",
+    ]
+
+
+def test_p99_is_printed_when_the_sample_carries_it_and_p95_is_doubted_when_not() -> None:
+    many, few = lines(found(300), "x"), lines(found(20), "x")
+    assert "-" not in many[4].split("]")[2].split()[0]
+    assert not any("does not carry" in line for line in many)
+    assert any("n=20 does not carry P95 (needs 59)" in line for line in few)
+
+
+def test_an_invalid_run_states_no_latency() -> None:
+    told = "\n".join(lines(found(60, delay_ms=900.0), "x"))
+    assert "INVALID  client starved: it waited 900 ms" in told
+    assert "P50 [" not in told
+    assert "goodput" not in told
+
+
+def test_a_canary_that_failed_leaves_nothing_but_the_verdict() -> None:
+    told = lines(found(0, paths={}, canary=("/v1/models names [], not 'm'", "more")), "x")
+    assert told[:2] == ["x: no load was sent", "FAIL  /v1/models names [], not 'm'"]
+    assert told[2] == "      more"
+
+
+def test_what_was_not_measured_is_not_a_number() -> None:
+    lost = ClientHealth(None, 10_000.0, (), "other")
+    limits = ClientLimits(needs_run_delay=False)
+    told = lines(found(60, server=NOTHING, health=lost, limits=limits), "x")
+    assert "  server    not measured: /metrics answered HTTP 403" in told
+    assert (
+        "  client    wait for a CPU not measured; event loop not measured; ordinary priority"
+        in told
+    )
+    assert told[-1] == "PASS"
+
+
+def test_a_client_that_stood_still_once_is_starved_however_short_the_rest_was() -> None:
+    stood = ClientHealth(1.0, 60_000.0, (0.2,) * 999 + (400.0,), "rr")
+    told = found(60, health=stood)
+    assert told["verdict"] == "invalid"
+    assert "stood still for 400 ms" in str(told["reasons"])
+
+
+def test_one_entry_a_request_with_the_cause_of_each_failure() -> None:
+    failed = RequestRecord(1.0, 1.5, error="HTTP 503: busy")
+    each = requests(Run((record(0), failed)))
+    assert each["ttfts"] == [record(0).chunks[0].at, None]
+    assert each["queue_times"] == [0.0, 0.5]
+    assert each["errors"] == ["", "HTTP 503: busy"]
+    assert each["output_lens"] == [3, None]
+
+
+def test_acceptance_of_speculated_tokens_is_told_where_the_servers_speculate() -> None:
+    spoken = "\n".join(
+        lines(found(8, server=SERVER | {"spec_acceptance_rate": 0.71}), "http://n01:8000")
+    )
+    assert "71% of speculated tokens accepted" in spoken
+    silent = SERVER | {"spec_acceptance_rate": {"unmeasured": "the servers have no such metric"}}
+    assert "speculated" not in "\n".join(lines(found(8, server=silent), "http://n01:8000"))
+
+
+def test_each_request_is_told_with_its_time_and_its_worst_gap() -> None:
+    failed = RequestRecord(0.5, 0.501, error="HTTP 503: busy")
+    told = each(Run((record(0), failed)))
+    assert told == [
+        {"at_s": 0.0, "ttft_ms": 10.0, "tpot_ms": 2.0, "itl_max_ms": 2.0, "e2el_ms": 14.0,
+         "error": None},
+        {"at_s": 0.501, "ttft_ms": None, "tpot_ms": None, "itl_max_ms": None, "e2el_ms": None,
+         "error": "HTTP 503: busy"},
+    ]  # fmt: skip
+    assert found(8)["requests"] == each(Run(tuple(map(record, range(8)))))
+
+
+def test_requests_beyond_what_a_document_carries_are_thinned_out_evenly() -> None:
+    run = Run(tuple(map(record, range(10))))
+    assert [entry["at_s"] for entry in each(run, 4)] == [0.0, 0.75, 1.5, 2.25]
+    assert len(each(run, 10)) == 10
+    assert each(Run(())) == []

@@ -1,0 +1,177 @@
+"""Each engine says what the kit means in its own words, and only in words that it has."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from itertools import pairwise
+from typing import Any
+
+import pytest
+
+from b200kit.catalog import engines, load
+from b200kit.engines import KINDS, METRICS, EngineKind, Group, Settings, flags_of
+from b200kit.engines.flags import Version
+from b200kit.inventory.keys.parts import Engine
+from b200kit.node.placement.layout import Replica
+
+ONE = Replica(1, (2, 3), ("GPU-2", "GPU-3"), (0,), "0-13", 8002, tp=2)
+HEAD = Group(2, 0, "10.1.0.1", 29501, "10.1.0.1", "ens1", ("10.1.0.2",))
+FOLLOWER = replace(HEAD, node_rank=1, address="10.1.0.2", peers=("10.1.0.1",))
+
+
+def settings(**changes: Any) -> Settings:
+    """What a replica is told, with *changes*."""
+    plain = Settings(
+        model_dir="/srv/models/m/r",
+        served_name="m",
+        replica=ONE,
+        host="127.0.0.1",
+        port=8002,
+        max_model_len=4096,
+        max_num_seqs=8,
+        max_num_batched_tokens=2048,
+    )
+    return replace(plain, **changes)
+
+
+def told(kind: EngineKind, **changes: Any) -> dict[str, Any]:
+    """Every flag an engine is given, in its configuration or on its command line."""
+    one = settings(**changes)
+    words = kind.argv(one)
+    given = dict(pairwise(words))
+    flags = {name[2:]: value for name, value in given.items() if name.startswith("--")}
+    return flags if kind.name == "trtllm" else {**flags, **kind.config(one)}
+
+
+def versions(name: str) -> list[Version]:
+    """The versions of an engine that there are lists of."""
+    return list(engines.load()[name].versions.values())
+
+
+CASES = [(kind, version) for kind in KINDS.values() for version in versions(kind.name)]
+
+
+@pytest.mark.parametrize(("kind", "version"), CASES, ids=lambda one: getattr(one, "version", ""))
+@pytest.mark.parametrize("group", [None, HEAD, FOLLOWER, replace(HEAD, join="tensor")])
+@pytest.mark.parametrize("numa_bind", [None, (0, 1)])
+def test_engine_is_given_only_flags_and_values_that_it_takes(
+    kind: EngineKind, version: Version, group: Group | None, numa_bind: tuple[int, ...] | None
+) -> None:
+    if group and group.join not in kind.groups:
+        return
+    for name, value in told(kind, group=group, numa_bind=numa_bind).items():
+        values = value if isinstance(value, list) else [value]
+        assert [version.wrong_flag(name, one) for one in values] == [""] * len(values), name
+
+
+@pytest.mark.parametrize(("kind", "version"), CASES, ids=lambda one: getattr(one, "version", ""))
+def test_what_the_kit_owns_or_refuses_is_something_that_the_engine_has(
+    kind: EngineKind, version: Version
+) -> None:
+    known = {*version.flags, *version.environment}
+    named = {*kind.owned, *(name.partition("=")[0] for name in kind.refused)}
+    assert named <= known
+
+
+@pytest.mark.parametrize(("kind", "version"), CASES, ids=lambda one: getattr(one, "version", ""))
+def test_engine_is_given_only_variables_that_it_reads(kind: EngineKind, version: Version) -> None:
+    for name in kind.environment(settings(group=HEAD)):
+        assert version.wrong_variable(name, kind.variables) == ""
+
+
+@pytest.mark.parametrize("kind", KINDS.values(), ids=lambda kind: kind.name)
+def test_no_engine_listens_beyond_loopback_goes_online_or_gets_a_secret(kind: EngineKind) -> None:
+    environment = kind.environment(settings())
+    assert told(kind)["host"] == "127.0.0.1"
+    assert environment["HF_HUB_OFFLINE"] == "1"
+    assert not any("key" in name.lower() for name in (*environment, *told(kind)))
+    assert environment["HOME"].startswith("/var/cache/vllm/1")
+
+
+@pytest.mark.parametrize("kind", KINDS.values(), ids=lambda kind: kind.name)
+def test_engine_names_its_series_of_what_the_kit_reads(kind: EngineKind) -> None:
+    assert set(kind.metrics) <= set(METRICS)
+    assert {"running", "waiting", "generation_tokens", "ttft"} <= set(kind.metrics)
+
+
+@pytest.mark.parametrize("kind", KINDS.values(), ids=lambda kind: kind.name)
+def test_inventory_s_flags_win(kind: EngineKind) -> None:
+    name = {"vllm": "dtype", "sglang": "dtype", "trtllm": "reasoning_parser"}[kind.name]
+    assert told(kind, flags={name: "x"})[name] == "x"
+
+
+def test_only_vllm_and_sglang_finish_their_streams() -> None:
+    assert {name: kind.drains for name, kind in KINDS.items()} == {
+        "vllm": True,
+        "sglang": True,
+        "trtllm": False,
+    }
+
+
+def test_vllm_makes_a_stale_variable_fatal() -> None:
+    assert KINDS["vllm"].config(settings())["fail-on-environ-validation"] is True
+
+
+def test_what_is_off_is_told_vllm_by_name_because_it_drops_false() -> None:
+    config = KINDS["vllm"].config(settings(flags={"enable-prefix-caching": False, "seed": 0}))
+    assert config["no-enable-prefix-caching"] is True
+    assert config["seed"] == 0
+    assert "enable-prefix-caching" not in config
+    assert False not in [value for value in config.values() if isinstance(value, bool)]
+
+
+def test_trtllm_is_told_by_its_command_line_because_its_file_would_win() -> None:
+    kind = KINDS["trtllm"]
+    assert kind.argv(settings())[:2] == ("trtllm-serve", "/srv/models/m/r")
+    assert kind.config(settings()) == {"return_perf_metrics": True, "enable_iter_perf_stats": True}
+
+
+def test_one_vllm_over_two_nodes_has_a_stage_on_each() -> None:
+    head, follower = (KINDS["vllm"].config(settings(group=group)) for group in (HEAD, FOLLOWER))
+    same = {"tensor-parallel-size": 2, "pipeline-parallel-size": 2, "nnodes": 2}
+    assert {**head, **same} == head
+    assert {**follower, **same, "node-rank": 1, "headless": True} == follower
+    assert "headless" not in head
+
+
+def test_tensor_join_counts_over_all_nodes() -> None:
+    tensor = replace(HEAD, join="tensor")
+    assert KINDS["vllm"].config(settings(group=tensor))["tensor-parallel-size"] == 4
+    assert KINDS["sglang"].config(settings(group=tensor))["tp-size"] == 4
+
+
+def test_data_join_gives_each_node_its_own_ranks_and_requests() -> None:
+    moe = replace(ONE, tp=1, dp=8, gpus=tuple(range(8)))
+    one = settings(replica=moe, group=replace(FOLLOWER, join="data"))
+    config = KINDS["vllm"].config(one)
+    assert (config["data-parallel-size"], config["data-parallel-size-local"]) == (16, 8)
+    assert (config["data-parallel-start-rank"], config["data-parallel-hybrid-lb"]) == (8, True)
+    assert "headless" not in config
+    assert "node-rank" not in config
+
+
+def test_cpu_stands_for_all_gpus_of_its_node() -> None:
+    alone = KINDS["vllm"].config(settings(kind="cpu"))
+    joined = KINDS["vllm"].config(settings(kind="cpu", group=replace(HEAD, join="tensor")))
+    assert "tensor-parallel-size" not in alone
+    assert (joined["tensor-parallel-size"], joined["nnodes"]) == (2, 2)
+
+
+def test_nodes_talk_on_the_network_that_is_named() -> None:
+    environment = KINDS["vllm"].environment(settings(group=FOLLOWER))
+    assert environment["VLLM_HOST_IP"] == "10.1.0.2"
+    assert environment["NCCL_SOCKET_IFNAME"] == environment["GLOO_SOCKET_IFNAME"] == "ens1"
+
+
+def test_models_of_the_catalogue_are_in_vllm_s_words_alone() -> None:
+    model = (("kv-cache-dtype", "fp8"),)
+    engine = Engine("cuda", "1", "r", "https://w", flags=(("seed", 7),))
+    assert flags_of(engine, model) == {"kv-cache-dtype": "fp8", "seed": 7}
+    assert flags_of(replace(engine, name="sglang"), model) == {"seed": 7}
+
+
+@pytest.mark.parametrize("name", load.load().models)
+def test_every_model_of_the_catalogue_has_flags_that_the_newest_vllm_takes(name: str) -> None:
+    newest = versions("vllm")[-1]
+    flags = load.load().models[name].flags
+    assert [newest.wrong_flag(flag, value) for flag, value in flags] == [""] * len(flags)

@@ -1,0 +1,127 @@
+"""Inventory data becomes a spec, or every problem in it is named by its key."""
+
+from __future__ import annotations
+
+import pytest
+
+from b200kit.inventory.parse import parse
+from b200kit.inventory.spec import NodeSpec
+from tests.unit.specs import CATALOGUE, data
+
+
+def problems(**changes: object) -> dict[str, str]:
+    """Key to message of everything wrong with the changed data."""
+    found = parse(data(**changes), CATALOGUE)
+    return {} if isinstance(found, NodeSpec) else {p.key: p.message for p in found}
+
+
+def test_sound_data_becomes_a_spec_with_its_defaults() -> None:
+    spec = parse(data(), CATALOGUE)
+    assert isinstance(spec, NodeSpec)
+    assert spec.ports() == (8001, 8002)
+    assert spec.gateway_bind == "127.0.0.1"
+    assert spec.smoke.requests == 60
+
+
+def test_nothing_is_left_unjudged_unless_the_inventory_says_so() -> None:
+    spec = parse(data(), CATALOGUE)
+    assert isinstance(spec, NodeSpec)
+    assert (spec.clock_synchronized, spec.settings) == (True, ())
+    assert (spec.passport, spec.bandwidth) == ("keep", "off")
+
+
+def test_misspelt_key_gets_a_hint() -> None:
+    assert problems(drivr="580.126.20") == {"drivr": 'unknown key; did you mean "driver"?'}
+
+
+def test_misspelt_key_inside_a_mapping_is_named_with_its_path() -> None:
+    assert list(problems(smoke={"request": 10})) == ["smoke.request"]
+
+
+def test_every_problem_is_reported_at_once() -> None:
+    found = problems(replicas="two", gateway_port=0, model_revision="latest")
+    assert set(found) == {"replicas", "gateway_port", "model_revision"}
+
+
+@pytest.mark.parametrize("version", ["550.90.07", "570.124.06"])
+def test_driver_without_blackwell_support_is_refused(version: str) -> None:
+    assert "570.133.20 or newer" in problems(driver=version)["driver"]
+
+
+@pytest.mark.parametrize("branch", ["550", "580"])
+def test_driver_branch_alone_is_refused(branch: str) -> None:
+    assert "driver" in problems(driver=branch)
+
+
+def test_unknown_model_names_the_known_ones() -> None:
+    assert problems(model="gpt-9")["model"] == 'unknown "gpt-9"; known: tiny-llama'
+
+
+def test_unknown_hardware_is_refused() -> None:
+    assert "hgx-b200" in problems(hardware="hgx-b300")["hardware"]
+
+
+def test_more_replicas_than_gpus_says_how_many_fit() -> None:
+    found = problems(replicas=9, tensor_parallel=1)
+    assert found == {
+        "replicas": "replicas=9 of TP1 need 9 GPUs, but hgx-b200 has 8: at most 8",
+    }
+
+
+def test_port_given_twice_is_refused() -> None:
+    assert problems(replica_ports=[8001, 8001]) == {"replica_ports": "port 8001 is given twice"}
+
+
+def test_gateway_on_a_replicas_port_is_refused() -> None:
+    assert problems(gateway_port=8002, replica_ports=[8001, 8002]) == {
+        "gateway_port": "port 8002 is also a replica's"
+    }
+
+
+def test_too_few_ports_are_refused() -> None:
+    assert problems(replica_ports=[8001]) == {"replica_ports": "1 ports for 2 replicas"}
+
+
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [
+        ("replicas", True),
+        ("replicas", 2.0),
+        ("smoke_always", 1),
+        ("driver", 580),
+        ("driver", "580.126.20; reboot"),
+        ("repositories", "https://mirror.example.internal"),
+        ("repositories", [{"name": "Vendor!", "url": "x", "key": "k", "fingerprint": "short"}]),
+        ("engine", {"kind": "tpu"}),
+        ("model_store", "models.example.internal"),
+        ("waivers", [{"check": "nvlink.links"}]),
+        ("numa_policy", "interleave"),
+        ("gateway_bind", "face"),
+        ("gateway_bind", "1.2.3.4.5"),
+        ("client_cpus", "all"),
+        ("clock_synchronized", "no"),
+        ("settings", {"swappiness": [1]}),
+        ("settings", ["swappiness"]),
+        ("passport", "forget"),
+        ("bandwidth", "on"),
+    ],
+)
+def test_wrong_types_and_values_are_refused_under_their_key(key: str, value: object) -> None:
+    assert all(name.split(".")[0] == key for name in problems(**{key: value}))
+    assert problems(**{key: value})
+
+
+def test_secret_must_come_from_exactly_one_place() -> None:
+    both = {"env": "KEY", "file": "/etc/key"}
+    assert problems(api_key=both) == {"api_key": "give exactly one of env, file or command"}
+    assert problems(api_key={}) == {"api_key": "give exactly one of env, file or command"}
+
+
+def test_missing_key_says_what_it_is() -> None:
+    without = data()
+    del without["model_store"]
+    found = parse(without, CATALOGUE)
+    assert not isinstance(found, NodeSpec)
+    assert [(p.key, p.message.startswith("is required: URL")) for p in found] == [
+        ("model_store", True)
+    ]

@@ -1,0 +1,218 @@
+"""Real machines: the healthy ones are fit, the broken ones are told with cause and action."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from b200kit.node.checks.judge import judge
+from b200kit.node.state.verdict import Verdict
+from tests.unit import captures, node_schema, smi_xml, states
+
+State = dict[str, Any]
+TOPO, TABLE = "b200x8-nccl-tests333-topo.txt", "b200x8-nccl-tests333-nvidia-smi.txt"
+
+
+def judged(state: State, hardware: str = "hgx-b200") -> Verdict:
+    """The verdict where any one driver version will do, as the captures have different ones."""
+    return judge({**states.expectation(hardware), "driver": None}, state)
+
+
+def qx_b200() -> State:
+    """The node of the XML as it is."""
+    return captures.from_xml(captures.text(captures.XML))
+
+
+def qx_b200_persistent() -> State:
+    """The same with nvidia-persistenced running, which the capture's virtual machine had not."""
+    state = qx_b200()
+    for gpu in state["gpus"]:
+        gpu["persistence"] = True
+    return state
+
+
+def nccl_tests() -> State:
+    """The node of NVIDIA/nccl-tests#333, from both of its captures."""
+    state = captures.with_topology(states.healthy(), captures.text(TOPO))
+    return captures.with_table(state, captures.text(TABLE))
+
+
+def topo(name: str, base: str = "healthy-hgx-b200") -> State:
+    """A node of a `topo -m`."""
+    return captures.with_topology(states.recorded(base), captures.text(name))
+
+
+HEALTHY: dict[str, tuple[Callable[[], State], str]] = {
+    "k8s-test-infra": (qx_b200_persistent, "hgx-b200"),
+    "nccl-tests#333": (nccl_tests, "hgx-b200"),
+    "unsloth#3872": (lambda: topo("b200x8-unsloth3872-snc2-4nodes.txt"), "hgx-b200"),
+    "ml-engineering": (lambda: topo("h100x8-mlengineering.txt", "healthy-hgx-h100"), "hgx-h100"),
+}
+
+
+@pytest.mark.parametrize("name", HEALTHY)
+def test_healthy_machine_is_fit(name: str) -> None:
+    make, hardware = HEALTHY[name]
+    state = make()
+    verdict = judged(state, hardware)
+    assert node_schema.problems(state) == []
+    assert verdict.fit == "fit", [f"{f.check}: {f.summary}" for f in verdict.blocking]
+    assert [f.summary for f in verdict.findings if f.action] == []
+
+
+def test_persistence_mode_that_the_capture_has_off_is_all_that_is_told() -> None:
+    found = judged(qx_b200()).blocking
+    assert {(f.check, f.action.word) for f in found} == {("mode.persistence", "restart-service")}
+    assert len(found) == 8
+
+
+def gpu2_off() -> State:
+    return topo("b200x8-vllm16336-BROKEN-gpu2-no-nvlink.txt")
+
+
+def bad_status() -> State:
+    block = captures.text("BROKEN-fabric-state-azhpc506.txt")
+    return captures.with_fabric(states.healthy(), block, [5])
+
+
+def no_fabric() -> State:
+    block = captures.text("gb200-gpud1108-fabric-not-supported.txt")
+    return captures.with_fabric(states.healthy(), block, list(range(8)))
+
+
+def no_ib_umad() -> State:
+    journal = captures.text("BROKEN-fm-no-ib_umad-canvos700.txt")
+    return captures.with_journal(states.healthy(), journal)
+
+
+BROKEN: dict[str, tuple[Callable[[], State], set[tuple[str, str, str]]]] = {
+    "vllm#16336": (
+        gpu2_off,
+        {("nvlink.links", "reset-gpu", "GPU 2"), ("p2p.nvlink", "reset-gpu", "GPU 2")},
+    ),
+    "azhpc-images#506": (bad_status, {("fabric.status", "reboot", "GPU 5")}),
+    "gpud#1108": (
+        no_fabric,
+        {("fabric.state", "restart-service", f"GPU {index}") for index in range(8)},
+    ),
+    "CanvOS#700": (
+        no_ib_umad,
+        {
+            ("modules.loaded", "restart-service", "node"),
+            ("fabric.units", "restart-service", "node"),
+        },
+    ),
+}
+
+
+@pytest.mark.parametrize("name", BROKEN)
+def test_broken_machine_is_told_with_cause_and_action(name: str) -> None:
+    make, wanted = BROKEN[name]
+    state = make()
+    verdict = judged(state)
+    assert node_schema.problems(state) == []
+    assert verdict.fit == "unfit"
+    assert {(f.check, f.action.word, f.subject) for f in verdict.blocking} == wanted
+
+
+def test_what_the_topology_tells_is_in_the_state() -> None:
+    state = nccl_tests()
+    assert [gpu["numa_node"] for gpu in state["pci"]["gpus"]] == [0] * 4 + [1] * 4
+    assert [node["cpus"] for node in state["numa"]] == ["0-55,112-167", "56-111,168-223"]
+    nics = state["pci"]["nics"]
+    assert [nic["name"] for nic in nics if nic["switch_management"]] == [
+        f"mlx5_{number}" for number in range(4)
+    ]
+    assert len(nics) == 16
+    # NIC 8 is the one whose cells are glued to the next: PXB to GPU 2 and to no other.
+    assert nics[8]["bridges"] == [b["address"] for b in state["pci"]["gpus"][2]["bridges"][:-1]]
+
+
+def test_what_the_table_tells_is_in_the_state() -> None:
+    state = nccl_tests()
+    last = state["gpus"][7]
+    assert last["pci_address"] == state["pci"]["gpus"][7]["address"] == "0000:df:00.0"
+    assert (last["temperature_c"], last["power_usage_mw"]) == (33, 143000)
+    assert (last["power_limit_mw"], last["memory_total_mib"]) == (1000000, 183359)
+    assert state["nvml"]["driver_version"] == "570.158.01"
+
+
+def test_a_capture_that_is_cut_off_is_completed_by_its_other_half() -> None:
+    found = captures.topology(captures.text("b200x8-vllm16336-BROKEN-gpu2-no-nvlink.txt"))
+    assert [found.links(f"GPU{index}") for index in range(8)] == [18, 18, 0, 18, 18, 18, 18, 18]
+    assert found.between("GPU7", "GPU2") == "SYS"
+    assert "GPU7" not in found.affinity
+
+
+def test_a_state_from_the_document_agrees_with_it() -> None:
+    assert smi_xml.compare(qx_b200(), captures.text(captures.XML)) == []
+
+
+def test_every_value_of_the_document_is_read() -> None:
+    places = {field.place for field in smi_xml.FIELDS}
+    sums = (
+        "clocks_event_reasons/",
+        "fabric/health/",
+        "ecc_errors/volatile/",
+        "ecc_errors/aggregate/",
+    )
+    for gpu in smi_xml.parse(captures.text(captures.XML)):
+        held = set(leaves(gpu))
+        assert {place for place in held - places if not place.startswith(sums)} == set()
+        assert places - held == set()
+        assert [key for key, told in smi_xml.readings(gpu).items() if told is None] == []
+
+
+def leaves(element: smi_xml.Element, above: str = "") -> list[str]:
+    """The places of all values below an element."""
+    places = [(child, f"{above}/{child.tag}".lstrip("/")) for child in element]
+    return [p for child, here in places for p in (leaves(child, here) if len(child) else [here])]
+
+
+PLANTED = {
+    "vbios": "97.00.00.00.01",
+    "memory_total_mib": 183358,
+    "ecc": 1,
+    "pcie.width": 8,
+    "power_enforced_mw": 999999,
+    "remap.banks.low": 1,
+    "sram.volatile_uncorrected": 1,
+    "fabric.health_mask": 0x80 | 1 << 4,
+    "temperature_c": 99,
+    "slowdown_margin_c": -2,
+    "recovery_action": None,
+    "clocks_event_reasons": None,
+}
+
+
+@pytest.mark.parametrize("key", PLANTED)
+def test_a_planted_difference_is_found(key: str) -> None:
+    state = qx_b200()
+    captures.put(state["gpus"][6], key, PLANTED[key])
+    found = smi_xml.compare(state, captures.text(captures.XML))
+    assert len(found) == 1
+    assert found[0].startswith(f"GPU 6 {key}: state ")
+
+
+def test_what_changes_by_the_second_may_differ() -> None:
+    state = qx_b200()
+    state["gpus"][0].update(temperature_c=45, power_usage_mw=350000, sm_clock_mhz=1965)
+    assert smi_xml.compare(state, captures.text(captures.XML)) == []
+
+
+def test_another_driver_and_another_number_of_gpus_are_differences() -> None:
+    state = qx_b200()
+    state["nvml"]["driver_version"] = "580.126.20"
+    assert "580.126.20" in smi_xml.compare(state, captures.text(captures.XML))[0]
+    del state["gpus"][0]
+    assert smi_xml.compare(state, captures.text(captures.XML)) == [
+        "7 GPUs in the state, 8 in the document"
+    ]
+
+
+def test_a_word_nobody_knows_is_refused() -> None:
+    document = captures.text(captures.XML).replace("<state>Completed<", "<state>Confused<")
+    with pytest.raises(smi_xml.Unknown, match="Confused"):
+        captures.from_xml(document)

@@ -1,0 +1,126 @@
+"""Every case of tests/corpus is judged as it says: fault, note or no alarm."""
+
+from __future__ import annotations
+
+from functools import cache
+from pathlib import Path
+
+import pytest
+
+from b200kit.node.checks.judge import judge
+from b200kit.node.state.verdict import Action, Verdict
+from tests.unit import corpus, states
+from tests.unit.case import Case, Wanted
+from tests.unit.corpus import read
+
+CASES = corpus.corpus().cases
+FAULTS = [case for case in CASES if case.fit != "fit"]
+HARMLESS = [case for case in CASES if case.fit == "fit"]
+
+SOUND = """
+- name: one slow link
+  source: made up
+  set: {"gpus[3].links[7].speed_mbps": 26562}
+  fit: unfit
+  findings: [{check: nvlink.speed, action: reset-gpu}]
+"""
+
+
+def lacking(case: Case, verdict: Verdict) -> list[Wanted]:
+    """Findings the case asks for that the verdict has not."""
+    return [w for w in case.findings if not any(w.matches(f, case.fit) for f in verdict.findings)]
+
+
+def told(verdict: Verdict) -> list[str]:
+    """What a verdict has besides plain passes, for the message of a failed test."""
+    seen = [f for f in verdict.findings if f.blocks or f.waiver or f.action is not Action.NONE]
+    return [f"{f.check} {f.status.value} {f.action.word} {f.subject}: {f.summary}" for f in seen]
+
+
+def test_every_case_can_be_used() -> None:
+    assert corpus.corpus().problems == []
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda case: case.id)
+def test_state_is_judged_as_the_case_says(case: Case) -> None:
+    verdict = corpus.verdict_of(case.name)
+    assert verdict.fit == case.fit, told(verdict)
+    assert lacking(case, verdict) == [], told(verdict)
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda case: case.id)
+def test_state_is_one_that_a_node_can_report(case: Case) -> None:
+    problems = case.invalid()
+    assert (problems == []) is case.valid, problems or "the schema has nothing against it"
+
+
+@cache
+def told_of_base(base: str, hardware: str) -> list[str]:
+    """What the verdict on a state that no case changed has besides plain passes."""
+    return told(judge(states.expectation(hardware), states.recorded(base)))
+
+
+@pytest.mark.parametrize("case", [c for c in HARMLESS if not c.findings], ids=lambda case: case.id)
+def test_harmless_state_asks_for_nothing(case: Case) -> None:
+    """No note either: an eye that is asked for on healthy nodes soon sees nothing."""
+    more = set(told(corpus.verdict_of(case.name))) - set(told_of_base(case.base, case.hardware))
+    assert more == set()
+
+
+def test_the_corpus_is_of_a_size() -> None:
+    assert len(FAULTS) >= 60
+    assert len([case for case in HARMLESS if not case.findings]) >= 15
+
+
+@pytest.mark.parametrize(
+    ("sound", "broken", "problem"),
+    [
+        ("source:", "sauce:", "unknown key 'sauce'"),
+        ("gpus[3].links[7].speed_mbps", "gpus[3].links[70].speed_mbps", "links[70] is not in"),
+        ("gpus[3].links[7].speed_mbps", "gpus[3].links[7].spede", "links[7].spede is not in"),
+        ("gpus[3].links[7].speed_mbps", "gpus[3]links", "no path"),
+        ("nvlink.speed", "nvlink.sped", "no check is called 'nvlink.sped'"),
+        ("reset-gpu", "kick", "no action is called 'kick'"),
+        ("check: nvlink.speed, ", "", "a finding needs check"),
+        ("reset-gpu}", "reset-gpu, says: 7}", "says of a finding must be a text"),
+        ("fit: unfit", "fit: well", "fit must be one of"),
+        ("made up", "''", "source must be a text"),
+        ("26562", "2026-11-21", "write dates in quotes"),
+        ("26562}", '26562, "gpus[3].links[7].speed_mbps": 1}', "is written twice"),
+        ("fit: unfit", "fit: fit\n  alone: true", "alone is for"),
+        ("  source: made up", "  source: made up\n  base: nosuch", "nosuch"),
+    ],
+)
+def test_a_case_with_an_error_is_refused(
+    sound: str, broken: str, problem: str, tmp_path: Path
+) -> None:
+    path = tmp_path / "x.yaml"
+    path.write_text(SOUND)
+    assert read([path]).problems == []
+    assert sound in SOUND
+    path.write_text(SOUND.replace(sound, broken))
+    result = read([path])
+    assert result.cases == []
+    assert problem in " ".join(result.problems)
+
+
+def test_a_name_stands_once_in_all_files(tmp_path: Path) -> None:
+    for name in ("x", "y"):
+        (tmp_path / f"{name}.yaml").write_text(SOUND)
+    result = read(sorted(tmp_path.glob("*.yaml")))
+    assert len(result.cases) == 1
+    assert "the name stands twice" in result.problems[0]
+
+
+def test_set_reaches_every_place_and_drop_removes_it(tmp_path: Path) -> None:
+    path = tmp_path / "x.yaml"
+    path.write_text(
+        SOUND.replace("gpus[3].links[7]", "gpus[*].links[*]")
+        + '  drop: ["gpus[1].links[*]", "gpus[7]"]\n  expect: {driver: null, passport: renew}\n'
+    )
+    case = read([path]).cases[0]
+    state, expect = case.state(), case.expectation()
+    assert [len(gpu["links"]) for gpu in state["gpus"]] == [18, 0, 18, 18, 18, 18, 18]
+    assert {link["speed_mbps"] for gpu in state["gpus"] for link in gpu["links"]} == {26562}
+    assert (expect["driver"], expect["passport"]) == (None, "renew")
+    assert states.healthy()["gpus"][0]["links"][0]["speed_mbps"] == 53125

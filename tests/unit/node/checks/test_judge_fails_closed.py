@@ -1,0 +1,145 @@
+"""What is missing, odd or unknown is never fit, and nothing makes the judgement raise."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from b200kit.node.checks.judge import Check, judge, run_one
+from b200kit.node.state.expectation import Expectation
+from b200kit.node.state.verdict import Status
+from b200kit.node.state.view import StateView
+from tests.unit import corpus, paths, readings, states
+from tests.unit.case import Case
+
+UNITS = ("nvidia-fabricmanager.service", "nvidia-persistenced.service")
+LINK = [f"{which}_link_{what}" for which in ("current", "max") for what in ("speed", "width")]
+
+NOT_JUDGED = {
+    *("provenance", "taken_at", "took_s", "tool", "files", "disks", "processes"),
+    *("cpus.model", "cpus.online", "cpus.siblings"),
+    *("listening", "notes.smoke", "notes.verdict", "notes.warm", "nvml.cuda_driver_version"),
+    *(f"host.{key}" for key in ("arch", "boot_id", "grub_cmdline", "hostname", "kernel")),
+    "host.machine_id",
+    *("host.os", "host.python", "modules.nvidia_uvm", "kernel.memlock_bytes"),
+    "kernel.driver_options.EnablePCIERelaxedOrderingMode",
+    "kernel.governors.performance",  # how many CPUs have it: the names are judged
+    "notes.bandwidth",  # is off in the expectation of these tests
+    *(f"pci.gpus[*].{key}" for key in ("iommu", "local_cpus", *LINK)),
+    *(f"pci.gpus[*].bridges[*].{key}" for key in ("address", "max_link_width")),
+    "pci.gpus[*].bridges[*].current_link_speed",  # the GPU's own rests, those above it do not
+    *(f"pci.nics[*].{key}" for key in ("address", "bridges", "name", "numa_node")),
+    *(f"pci.nics[*].ports[*].{key}" for key in ("link_layer", "number", "rate_gbps")),
+    *(f"gpus[*].{key}" for key in ("device_id", "index", "minor", "module_id", "name")),
+    *(f"gpus[*].{key}" for key in ("mem_clock_mhz", "sm_clock_mhz", "power_usage_mw")),
+    *(f"gpus[*].{key}" for key in ("temperature_c", "fabric.clique_id", "fabric.cluster_uuid")),
+    *(f"gpus[*].{key}" for key in ("pcie.generation", "pcie.max_width", "remap.correctable")),
+    *(f"gpus[*].remap.banks.{key}" for key in ("high", "max", "partial")),
+    *(f"gpus[*].links[*].{key}" for key in ("fec_history", "remote_type")),
+    *("p2p.atomics", "p2p.prop"),
+    *(
+        f"units[{unit}].{key}"
+        for unit in UNITS
+        for key in ("control_group", "enabled", "invocation_id", "load", "main_pid", "n_restarts")
+    ),
+    *(f"units[{unit}].{key}" for unit in UNITS for key in ("result", "sub")),
+}
+"""Readings no check needs: they are for the report, for layout and for drift."""
+
+MAY_LACK = {
+    f"kernel.driver_options.{key}" for key in ("NvLinkDisable", "RmNvlinkBandwidthLinkCount")
+}
+"""Options that an older driver does not have, and that cannot be set there."""
+
+
+def is_judged(kind: str) -> bool:
+    """Whether a check needs a reading of a kind, or a part."""
+    return not any(kind == free or kind.startswith((f"{free}.", f"{free}[")) for free in NOT_JUDGED)
+
+
+@pytest.mark.parametrize("kind", readings.branches())
+def test_what_is_not_measured_is_never_fit_where_it_is_judged(kind: str) -> None:
+    assert (readings.verdict_gone(kind).fit != "fit") is is_judged(kind)
+
+
+@pytest.mark.parametrize("kind", [kind for kind in readings.branches() if is_judged(kind)])
+def test_what_is_missing_is_never_fit_where_it_is_judged(kind: str) -> None:
+    assert (judge(states.expectation(), readings.without_one(kind)).fit == "fit") is (
+        kind in MAY_LACK
+    )
+
+
+def test_a_node_without_all_that_is_not_judged_is_fit() -> None:
+    state = states.healthy()
+    paths.remove(state, [readings.branches()[kind] for kind in NOT_JUDGED])
+    assert judge(states.expectation(), state).fit == "fit"
+
+
+@pytest.mark.parametrize("kind", readings.branches())
+def test_what_is_not_measured_is_told_as_not_measured(kind: str) -> None:
+    """Never as a fault: the action against a fault that nobody saw would be a wrong one."""
+    failed = [f.summary for f in readings.verdict_gone(kind).findings if f.status is Status.FAIL]
+    assert failed == []
+
+
+@pytest.mark.parametrize(
+    "document",
+    [None, {}, [], "", 0, True, {"schema": "b200kit/node-state/2"}, {"unmeasured": "no route"}],
+)
+def test_no_state_or_one_of_an_unknown_schema_is_unmeasured(document: object) -> None:
+    verdict = judge(states.expectation(), document)
+    assert verdict.fit == "unmeasured"
+    assert verdict.exit_status == 2
+
+
+@pytest.mark.parametrize("document", [None, {}, {"schema": "b200kit/expect/9"}])
+def test_no_expectation_is_unmeasured(document: object) -> None:
+    assert judge(document, states.healthy()).fit == "unmeasured"
+
+
+HARMLESS = [case for case in corpus.corpus().cases if case.fit == "fit"]
+
+
+def fits_without(name: str, case: Case) -> bool:
+    """Whether the node of a case is fit when a threshold is missing."""
+    expect = case.expectation()
+    del expect["hardware"]["expect"][name]
+    return judge(expect, case.state()).fit == "fit"
+
+
+@pytest.mark.parametrize("name", sorted(states.expectation()["hardware"]["expect"]))
+def test_a_threshold_that_is_missing_is_never_fit(name: str) -> None:
+    """Some are needed only where a passport or measured figures lie on the node."""
+    noted = [
+        case for case in HARMLESS if case.file == name.split(".")[0] in ("bandwidth", "passport")
+    ]
+    # The check reads gpu_count of the expectation, which the inventory may set.
+    fits = all(fits_without(name, case) for case in noted or HARMLESS[:1])
+    assert fits is (name == "gpu_count")
+
+
+@pytest.mark.parametrize("key", ["hardware", "driver", "gpu_count", "services"])
+def test_a_part_of_the_expectation_that_is_missing_is_never_fit(key: str) -> None:
+    expect = states.expectation()
+    del expect[key]
+    assert judge(expect, states.healthy()).fit == "unmeasured"
+
+
+def test_a_check_that_raises_or_finds_nothing_is_unmeasured() -> None:
+    def broken(expect: Expectation, state: StateView) -> Iterator[Any]:
+        raise ZeroDivisionError("oops")
+
+    def silent(expect: Expectation, state: StateView) -> list[Any]:
+        return []
+
+    expect, view = Expectation(states.expectation()), StateView(states.healthy())
+    checks: list[Check] = [broken, silent]
+    for run in checks:
+        found = run_one("x", run, expect, view)
+        assert [f.status for f in found] == [Status.UNMEASURED]
+
+
+def test_a_judgement_by_no_checks_is_not_fit() -> None:
+    assert judge(states.expectation(), states.healthy(), {}).fit == "unmeasured"

@@ -1,0 +1,54 @@
+"""Every check is needed: with it taken away, a node that is not fit would pass or tell less."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+
+import pytest
+
+from b200kit.node.checks.judge import judge, registered
+from b200kit.node.state.verdict import Action, Verdict
+from tests.unit import corpus
+from tests.unit.case import Case, Wanted
+
+CASES = corpus.corpus().cases
+ALONE = [case for case in CASES if case.alone]
+
+
+def without(case: Case, checks: Collection[str]) -> Verdict:
+    """The verdict of a case by all checks but some."""
+    kept = {name: run for name, run in registered().items() if name not in checks}
+    return judge(case.expectation(), case.state(), kept)
+
+
+def still_told(verdict: Verdict, wanted: Wanted) -> list[str]:
+    """Findings of other checks that tell the cause, or ask for the same where it has no words."""
+    return [
+        f"{finding.check}: {finding.summary}"
+        for finding in verdict.findings
+        if (finding.blocks or finding.action is not Action.NONE)
+        and (wanted.says or wanted.action == finding.action.word)
+        and wanted.subject in ("", finding.subject)
+        and wanted.tells(finding)
+    ]
+
+
+def proves(case: Case, check: str) -> bool:
+    """Whether a case needs a check: to be blocked, or for a cause that nothing else tells."""
+    if case.alone:
+        return True  # what the test above shows
+    verdict = without(case, {check})
+    return any(not still_told(verdict, wanted) for wanted in case.findings if wanted.check == check)
+
+
+@pytest.mark.parametrize("case", ALONE, ids=lambda case: case.id)
+def test_without_its_check_the_faulty_node_would_pass(case: Case) -> None:
+    verdict = without(case, {wanted.check for wanted in case.findings})
+    assert verdict.fit == "fit", [f"{f.check}: {f.summary}" for f in verdict.blocking]
+
+
+@pytest.mark.parametrize("check", registered())
+def test_every_check_has_a_case_that_needs_it(check: str) -> None:
+    naming = [c for c in CASES if check in {wanted.check for wanted in c.findings}]
+    assert naming, f"no case of tests/corpus names {check}"
+    assert any(proves(case, check) for case in sorted(naming, key=lambda c: not c.alone))

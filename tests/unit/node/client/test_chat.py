@@ -1,0 +1,158 @@
+"""The client against the stand-in, fault by fault."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+import socket
+from typing import Any
+
+import pytest
+
+from b200kit.node.client.chat import Answer, ChatRequest, Endpoint, chat, server_message
+from b200kit.node.client.formulas import Objective as Slo
+from b200kit.node.client.formulas import RequestRecord, Run, summary, timing, tokens_per_chunk
+from b200kit.node.client.http import Deadlines
+from tests.unit.node.client.server_thread import MODEL, fast, running
+
+TOKENS = 12
+
+
+def ask(url: str, key: str | None = None, idle: float = 20.0, **change: Any) -> Answer:
+    """One request to a server."""
+    values: dict[str, Any] = {"model": MODEL, "prompt": "amber anchor", "max_tokens": TOKENS}
+    request = ChatRequest(**(values | change))
+    return asyncio.run(chat(Endpoint(url, key), request, Deadlines(20, idle, 60)))
+
+
+def faulty(fault: str, idle: float = 20.0, **change: Any) -> RequestRecord:
+    """The record of one request to a server with that fault."""
+    with running(fast(fault)) as url:
+        return ask(url, idle=idle, **change).record()
+
+
+def test_a_complete_stream_has_counts_reason_and_ordered_times() -> None:
+    with running() as url:
+        answer = ask(url)
+    record = answer.record()
+    assert record.error is None
+    assert (record.prompt_tokens, record.completion_tokens) == (15, TOKENS)
+    assert record.finish_reason == "length"
+    assert [chunk.characters > 0 for chunk in record.chunks] == [False] + [True] * TOKENS
+    assert answer.text.startswith("north wind over")
+    times = [record.sent, *(chunk.at for chunk in record.chunks), record.ended or 0.0]
+    assert times == sorted(times)
+
+
+def test_the_latencies_relate_as_their_formulas_say() -> None:
+    with running() as url:
+        record = ask(url).record()
+    found = timing(record)
+    assert found is not None
+    assert found.tpot is not None
+    assert 0 < found.ttft <= found.e2el
+    assert found.tpot * (TOKENS - 1) == pytest.approx(found.e2el - found.ttft)
+    assert sum(found.gaps) == pytest.approx(found.e2el - found.ttft)
+    assert len(found.gaps) == TOKENS - 1
+
+
+def test_an_answer_that_is_not_streamed() -> None:
+    with running() as url:
+        record = ask(url, stream=False).record()
+    assert record.error is None
+    assert record.completion_tokens == TOKENS
+
+
+@pytest.mark.parametrize(
+    ("fault", "said"),
+    [
+        ("error-in-stream", "error inside the answer: EngineCore encountered an issue"),
+        ("cut-off", "the stream was cut off before [DONE]"),
+        ("no-done", "the stream was cut off before [DONE]"),
+        ("no-finish", "no finish_reason"),
+        ("no-usage", "no usage"),
+        ("wrong-usage", "usage says 11 tokens, 12 were asked for"),
+        ("no-output", "the answer has no output"),
+        ("503", "HTTP 503: stand-in: asked to refuse"),
+        ("500", "HTTP 500: stand-in: asked to refuse"),
+        ("not-http", "not an HTTP answer: '220 mail.invalid ESMTP'"),
+    ],
+)
+def test_each_fault_is_named(fault: str, said: str) -> None:
+    error = faulty(fault).error
+    assert error is not None
+    assert error.startswith(said)
+
+
+def test_a_stall_ends_at_the_read_deadline_and_not_before() -> None:
+    record = faulty("stall", idle=0.5)
+    assert record.error == "stalled: no data for 0.5 s"
+    assert record.ended is not None
+    assert record.ended - record.chunks[-1].at >= 0.49
+
+
+def test_a_fault_without_streaming_is_named_too() -> None:
+    assert faulty("no-usage", stream=False).error == "no usage"
+    assert faulty("no-finish", stream=False).error == "no finish_reason"
+
+
+def test_merged_chunks_leave_tokens_right_and_show_as_tokens_per_chunk() -> None:
+    record = faulty("merged")
+    assert record.error is None
+    run = Run((record,))
+    assert tokens_per_chunk(run) == 4.0
+    assert summary(run, Slo())["samples"] == {"ttft": 1, "tpot": 1, "itl": 2, "e2el": 1}
+
+
+def test_the_key_is_sent_and_its_lack_is_named() -> None:
+    with running(key="k-1") as url:
+        assert ask(url, "k-1").record().error is None
+        assert ask(url).record().error == "HTTP 401: Unauthorized"
+        assert "k-1" not in repr(Endpoint(url, "k-1"))
+
+
+def test_an_unknown_model_and_a_prompt_too_long_say_what_the_server_said() -> None:
+    with running(model_len=64) as url:
+        unknown = ask(url, model="nope").record().error
+        long = ask(url, prompt="word " * 100).record().error
+    assert unknown == "HTTP 404: The model `nope` does not exist."
+    assert long is not None
+    assert re.match(r"HTTP 400: This model's maximum context length is 64 tokens", long)
+
+
+def test_nobody_listening_is_one_clear_line() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        port = listener.getsockname()[1]
+    record = ask(f"http://127.0.0.1:{port}").record()
+    assert record.error is not None
+    assert record.error.startswith(f"cannot connect to 127.0.0.1:{port}: ")
+
+
+def test_the_schedule_travels_with_the_request() -> None:
+    request = ChatRequest(MODEL, "x", 2)
+    with running() as url:
+        record = asyncio.run(chat(Endpoint(url), request, None, scheduled=5.0)).record()
+    assert record.scheduled == 5.0
+
+
+@pytest.mark.parametrize(
+    ("body", "said"),
+    [
+        (b"", "HTTP 502"),
+        (b"<html>\n bad gateway</html>", "HTTP 502: <html> bad gateway</html>"),
+        (b'{"detail": "Not Found"}', "HTTP 502: Not Found"),
+        (b'{"error": {"message": "m"}}', "HTTP 502: m"),
+        (b'{"error": {"code": 3}}', "HTTP 502: {'code': 3}"),
+        (b"[1]", "HTTP 502: [1]"),
+    ],
+)
+def test_messages_of_any_shape(body: bytes, said: str) -> None:
+    assert server_message(502, body) == said
+
+
+def test_the_body_asks_for_what_a_measurement_needs() -> None:
+    body = ChatRequest("m", "p", 7, salt="s").body()
+    assert body["stream_options"] == {"include_usage": True}
+    assert (body["ignore_eos"], body["temperature"], body["cache_salt"]) == (True, 0.0, "s")
+    assert "cache_salt" not in ChatRequest("m", "p", 7).body()
+    assert "stream_options" not in ChatRequest("m", "p", 7, stream=False).body()

@@ -1,0 +1,189 @@
+"""TTFT, ITL, TPOT, E2E and goodput against values worked out by hand."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from b200kit.node.client.formulas import (
+    FORMULAS,
+    METRICS,
+    Chunk,
+    Objective,
+    RequestRecord,
+    Run,
+    connect_delay,
+    schedule_delay,
+    summary,
+    timing,
+    tokens_per_chunk,
+)
+
+# sent at 10.000; role-only at 10.019; output at 10.020, 10.030, 10.045; finish in the last
+PLAIN = RequestRecord(
+    scheduled=9.998,
+    sent=10.0,
+    chunks=(
+        Chunk(10.019, 0),
+        Chunk(10.020, 4),
+        Chunk(10.030, 5),
+        Chunk(10.045, 6, finish=True),
+    ),
+    prompt_tokens=20,
+    completion_tokens=3,
+    finish_reason="length",
+    ended=10.050,
+)
+
+
+def test_the_four_latencies_of_one_request() -> None:
+    found = timing(PLAIN)
+    assert found is not None
+    assert found.ttft == pytest.approx(0.020)
+    assert found.gaps == pytest.approx((0.010, 0.015))
+    assert found.e2el == pytest.approx(0.045)
+    assert found.tpot == pytest.approx((0.045 - 0.020) / 2)
+
+
+def test_a_role_only_chunk_is_not_the_first_token() -> None:
+    late = replace(PLAIN, chunks=(Chunk(10.001, 0), *PLAIN.chunks[1:]))
+    assert timing(late) == timing(PLAIN)
+
+
+def test_several_tokens_a_chunk_leave_tpot_right() -> None:
+    merged = replace(PLAIN, completion_tokens=11, chunks=(Chunk(10.02, 9), Chunk(10.12, 9, True)))
+    found = timing(merged)
+    assert found is not None
+    assert found.gaps == pytest.approx((0.1,))
+    assert found.tpot == pytest.approx(0.01)
+    assert tokens_per_chunk(Run((merged,))) == pytest.approx(5.5)
+
+
+def test_an_empty_last_chunk_with_the_finish_reason_still_ends_the_answer() -> None:
+    ends = replace(PLAIN, chunks=(*PLAIN.chunks[:3], Chunk(10.045, 0, finish=True)))
+    found = timing(ends)
+    assert found is not None
+    assert found.e2el == pytest.approx(0.045)
+
+
+def test_one_token_has_no_tpot() -> None:
+    found = timing(replace(PLAIN, completion_tokens=1, chunks=(Chunk(10.02, 3, True),)))
+    assert found is not None
+    assert found.tpot is None
+    assert found.gaps == ()
+    assert found.ttft == found.e2el
+
+
+@pytest.mark.parametrize("broken", [{"error": "HTTP 503"}, {"chunks": (Chunk(10.1, 0),)}])
+def test_a_failed_or_empty_answer_has_no_latency(broken: dict[str, object]) -> None:
+    record = replace(PLAIN, **broken)  # type: ignore[arg-type]
+    assert timing(record) is None
+    assert len(Run((record,)).errors) == 1
+
+
+def shifted(by: float, extra: float = 0.0) -> RequestRecord:
+    """PLAIN, sent `by` seconds later, every chunk `extra` seconds slower."""
+    chunks = tuple(replace(chunk, at=chunk.at + by + extra) for chunk in PLAIN.chunks)
+    return replace(
+        PLAIN, scheduled=PLAIN.scheduled + by, sent=10.0 + by, chunks=chunks, ended=10.05 + by
+    )
+
+
+def test_goodput_counts_requests_that_meet_every_objective() -> None:
+    run = Run((shifted(0.0), shifted(1.0, extra=0.1), replace(shifted(2.0), error="HTTP 503")))
+    result = summary(run, Objective(ttft_ms=100, tpot_ms=100))
+    duration = (10.05 + 2.0) - 9.998
+    assert result["duration"] == pytest.approx(duration)
+    assert result["num_prompts"] == 3
+    assert (result["completed"], result["failed"]) == (2, 1)
+    assert result["request_goodput"] == pytest.approx(1 / duration)
+    assert result["request_throughput"] == pytest.approx(2 / duration)
+    assert result["total_input_tokens"] == 40
+    assert result["total_output_tokens"] == 6
+    assert result["output_throughput"] == pytest.approx(6 / duration)
+    assert result["goodput_share"] == pytest.approx(1 / 3)
+
+
+def test_tpot_of_a_one_token_answer_meets_any_objective() -> None:
+    one = timing(replace(PLAIN, completion_tokens=1, chunks=(Chunk(10.02, 3, True),)))
+    assert one is not None
+    assert Objective(tpot_ms=0.001).met_by(one)
+    assert not Objective(e2el_ms=19.0).met_by(one)
+
+
+def test_percentiles_are_exact_and_p99_is_withheld_from_a_small_sample() -> None:
+    run = Run(tuple(shifted(i, extra=i / 1000) for i in range(41)))
+    result = summary(run, Objective())
+    assert result["p50_ttft_ms"] == pytest.approx(40.0)
+    assert result["median_ttft_ms"] == pytest.approx(40.0)
+    assert result["p95_ttft_ms"] == pytest.approx(58.0)
+    assert result["mean_ttft_ms"] == pytest.approx(40.0)
+    assert result["p99_ttft_ms"] is None
+    assert "needs 299" in str(result["p99_note"])
+    assert "needs 59" in str(result["p95_note"])
+    assert result["samples"] == {"ttft": 41, "tpot": 41, "itl": 82, "e2el": 41}
+
+
+def test_p99_is_given_to_a_sample_that_carries_it() -> None:
+    run = Run(tuple(shifted(i, extra=i / 1000) for i in range(301)))
+    result = summary(run, Objective())
+    assert result["p99_ttft_ms"] == pytest.approx(20 + 297.0)
+    assert result["p99_note"] is None
+
+
+def test_nothing_completed_leaves_nulls_not_zeros() -> None:
+    result = summary(Run((replace(PLAIN, error="HTTP 503"),)), Objective())
+    assert result["mean_ttft_ms"] is None
+    assert result["p50_e2el_ms"] is None
+    assert result["tokens_per_chunk"] is None
+    assert result["completed"] == 0
+
+
+def test_no_requests_at_all() -> None:
+    assert summary(Run(()), Objective())["duration"] == 0.0
+    assert schedule_delay(()) == {"p50": None, "p99": None, "max": None}
+
+
+def test_schedule_delay_is_how_late_the_client_sent() -> None:
+    delays = schedule_delay([replace(PLAIN, scheduled=10.0 - late) for late in (0.0, 0.002, 0.004)])
+    assert delays["p50"] == pytest.approx(2.0)
+    assert delays["max"] == pytest.approx(4.0)
+
+
+def test_what_is_late_in_the_client_is_in_the_queue_inclusive_latency() -> None:
+    late = replace(PLAIN, scheduled=PLAIN.sent - 0.5)
+    result = summary(Run((late, replace(late, error="HTTP 503"))), Objective())
+    assert result["p50_client_queue_time_ms"] == pytest.approx(500.0)
+    assert result["p50_e2el_including_client_queue_ms"] == pytest.approx(545.0)
+    assert result["p50_e2el_ms"] == pytest.approx(45.0)
+
+
+def test_connecting_is_told_of_those_that_connected() -> None:
+    made = [replace(PLAIN, connected=PLAIN.sent + s) for s in (0.001, 0.003)]
+    assert connect_delay([*made, PLAIN])["max"] == pytest.approx(3.0)
+    assert connect_delay([PLAIN]) == {"p50": None, "p99": None, "max": None}
+
+
+def test_every_metric_has_its_formula_in_words() -> None:
+    result = summary(Run((PLAIN,)), Objective())
+    stated = {key[5:-3] for key in result if key.startswith("mean_")}
+    assert stated == {*METRICS, "client_queue_time", "e2el_including_client_queue"}
+    assert stated <= set(FORMULAS)
+
+
+def test_a_frozen_server_shows_in_every_request_that_was_due_meanwhile() -> None:
+    """Open loop: ten requests due while the server is frozen for 2 s all carry their wait."""
+    frozen = [
+        replace(
+            PLAIN,
+            scheduled=i * 0.2,
+            sent=i * 0.2,
+            chunks=(Chunk(2.0 + 0.02, 1), Chunk(2.0 + 0.03, 1, True)),
+            completion_tokens=2,
+            ended=2.1,
+        )
+        for i in range(10)
+    ]
+    result = summary(Run(tuple(frozen)), Objective())
+    assert result["p50_ttft_ms"] == pytest.approx(2020 - 900)

@@ -1,0 +1,217 @@
+"""The smoke verdict: what fails, what invalidates, what passes."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from b200kit.node.client.formulas import Chunk, Objective, RequestRecord, Run
+from b200kit.node.client.smoke_verdict import ClientHealth, ClientLimits, gateway_overhead, judge
+
+CALM = ClientHealth(2.0, 10_000.0, (0.1,) * 200, "rr")
+SLO = Objective(ttft_ms=100, tpot_ms=100)
+
+
+def stream(number: int, ttft: float = 0.01, gap: float = 0.002, tokens: int = 8) -> RequestRecord:
+    """A correct answer, sent on time."""
+    sent = number * 0.25
+    times = [sent + ttft + i * gap for i in range(tokens)]
+    chunks = tuple(Chunk(at, 3, at == times[-1]) for at in times)
+    return RequestRecord(sent, sent, chunks, 20, tokens, "length", times[-1])
+
+
+def run(**kind: float) -> Run:
+    """Twenty such answers."""
+    return Run(tuple(stream(i, **kind) for i in range(20)))  # type: ignore[arg-type]
+
+
+GOOD = {"gateway": run(ttft=0.011), "direct-0": run()}
+
+
+def test_all_well_is_a_pass_without_reasons() -> None:
+    assert judge(GOOD, SLO, CALM, server={"itl_mean_ms": 2.0}).verdict == "pass"
+    assert judge(GOOD, SLO, CALM).reasons == ()
+
+
+def test_one_failed_request_fails_and_says_which_path_and_why() -> None:
+    records = GOOD["direct-0"].records
+    paths = {**GOOD, "direct-0": Run((replace(records[0], error="HTTP 503: busy"), *records[1:]))}
+    found = judge(paths, SLO, CALM)
+    assert found.verdict == "fail"
+    assert found.reasons == ("direct-0: 1 of 20 requests failed: HTTP 503: busy",)
+
+
+def test_a_failure_is_a_failure_even_when_the_client_starved() -> None:
+    starved = ClientHealth(5000.0, 10_000.0, (), "other")
+    assert judge(GOOD, SLO, starved, canary=("/v1/models names [], not 'x'",)).verdict == "fail"
+
+
+@pytest.mark.parametrize(
+    ("health", "said"),
+    [
+        (ClientHealth(501.0, 10_000.0, (0.1,), "other"), "waited 501 ms for a CPU in 10000 ms"),
+        (ClientHealth(0.0, 10_000.0, (0.1,) * 50 + (40.0,) * 50, "rr"), "event loop"),
+        (ClientHealth(None, 10_000.0, (0.1,), "rr"), "could not be read"),
+    ],
+)
+def test_a_starved_client_invalidates(health: ClientHealth, said: str) -> None:
+    found = judge(GOOD, SLO, health)
+    assert found.verdict == "invalid"
+    assert said in found.reasons[0]
+    assert health.document(ClientLimits())["starved"] is True
+
+
+def test_run_delay_at_the_limit_is_not_starvation() -> None:
+    assert ClientHealth(500.0, 10_000.0, (), "other").starved(ClientLimits()) == []
+    assert CALM.document(ClientLimits())["starved"] is False
+
+
+def test_an_unreadable_run_delay_is_a_reading_with_a_reason() -> None:
+    document = ClientHealth(None, 1.0, (), "other").document(ClientLimits())
+    assert document["run_delay_ms"] == {"unmeasured": "schedstat not readable"}
+    assert document["loop_lag_ms_p99"] == {"unmeasured": "no samples"}
+
+
+def test_requests_sent_late_invalidate() -> None:
+    late = Run(tuple(replace(r, scheduled=r.scheduled - 0.2) for r in GOOD["gateway"].records))
+    found = judge({**GOOD, "gateway": late}, SLO, CALM)
+    assert found.verdict == "invalid"
+    assert "200 ms late" in found.reasons[0]
+
+
+def test_a_gateway_that_buffers_fails_and_direct_shows_it() -> None:
+    paths = {**GOOD, "gateway": run(ttft=0.03, gap=0.00001)}
+    found = judge(paths, SLO, CALM, server={"itl_mean_ms": 2.0})
+    assert found.verdict == "fail"
+    assert "buffers the stream" in found.reasons[0]
+
+
+@pytest.mark.parametrize("waited", [0.05, 0.0, {"unmeasured": "haproxy.service does not run"}])
+def test_a_gateway_that_had_its_cpu_or_did_not_tell_is_said_to_buffer(waited: object) -> None:
+    paths = {**GOOD, "gateway": run(ttft=0.03, gap=0.00001)}
+    server = {"itl_mean_ms": 2.0, "gateway_run_delay_share": waited}
+    assert "buffers the stream" in judge(paths, SLO, CALM, server=server).reasons[0]
+    server |= {"queue_mean_ms": 0.1, "ttft_mean_ms": 10.0}
+    assert judge(BEHIND, SLO, CALM, server=server).reasons == (
+        "gateway adds 80 ms to the median TTFT (limit 50 ms): does it buffer?"
+        " (HAProxy: option http-no-delay)",
+    )
+
+
+def test_a_gateway_without_a_cpu_fails_by_that_name() -> None:
+    server = {"itl_mean_ms": 2.0, "gateway_run_delay_share": 0.12}
+    cause = "HAProxy waited for a CPU 12% of the time; give it CPUs that no replica has"
+    paths = {**GOOD, "gateway": run(ttft=0.03, gap=0.00001)}
+    found = judge(paths, SLO, CALM, server=server)
+    assert found.verdict == "fail"
+    assert found.reasons[0].startswith(f"gateway: it passes chunks on together: {cause}: ")
+    late = judge(BEHIND, SLO, CALM, server=server)
+    assert late.reasons == (
+        f"gateway adds 80 ms to the median TTFT (limit 50 ms): {cause}."
+        " The servers' queue was not measured: it may be that",
+    )
+
+
+def test_chunks_that_come_together_everywhere_invalidate() -> None:
+    together = run(gap=0.00001)
+    found = judge(
+        {"gateway": together, "direct-0": together}, SLO, CALM, server={"itl_mean_ms": 2.0}
+    )
+    assert found.verdict == "invalid"
+
+
+def test_chunks_together_are_not_believed_of_a_server_whose_own_itl_is_not_known() -> None:
+    together = run(gap=0.00001)
+    assert judge({"url": together}, SLO, CALM).verdict == "invalid"
+    assert judge({"url": run()}, SLO, CALM).verdict == "pass"
+
+
+def test_a_client_that_stood_still_once_invalidates() -> None:
+    stood = ClientHealth(2.0, 60_000.0, (0.1,) * 5000 + (400.0,), "rr")
+    found = judge(GOOD, SLO, stood)
+    assert found.verdict == "invalid"
+    assert "stood still for 400 ms" in found.reasons[0]
+    assert ClientHealth(2.0, 60_000.0, (0.1,) * 5000 + (250.0,), "rr").starved(ClientLimits()) == []
+
+
+def test_a_system_that_has_no_run_delay_is_judged_by_its_event_loop() -> None:
+    limits = ClientLimits(needs_run_delay=False)
+    assert (
+        judge(GOOD, SLO, ClientHealth(None, 1e4, (0.1,), "other"), limits=limits).verdict == "pass"
+    )
+    lagging = ClientHealth(None, 1e4, (40.0,), "other")
+    assert judge(GOOD, SLO, lagging, limits=limits).verdict == "invalid"
+
+
+def test_a_model_that_is_truly_that_fast_is_not_accused() -> None:
+    fast = run(gap=0.00001)
+    paths = {"gateway": fast, "direct-0": fast}
+    assert judge(paths, SLO, CALM, server={"itl_mean_ms": 0.01}).verdict == "pass"
+
+
+def test_a_missed_objective_fails_with_the_count() -> None:
+    slow = {"gateway": run(ttft=0.15), "direct-0": run(ttft=0.15)}
+    found = judge(slow, SLO, CALM)
+    assert found.verdict == "fail"
+    assert found.reasons == (
+        "objective missed: 0 of 20 requests met ttft <= 100 ms, tpot <= 100 ms (asked: 95%)",
+    )
+
+
+def test_gateway_minus_direct_is_reported_and_limited() -> None:
+    paths = {"gateway": run(ttft=0.09), "direct-0": run(ttft=0.01)}
+    assert gateway_overhead(paths)["p50_ttft_ms"] == pytest.approx(80.0)
+    found = judge(paths, SLO, CALM)
+    assert found.verdict == "fail"
+    assert "gateway adds 80 ms" in found.reasons[0]
+
+
+BEHIND = {"gateway": run(ttft=0.09), "direct-0": run(ttft=0.01)}
+
+
+def test_the_gateway_is_not_blamed_for_the_servers_queue() -> None:
+    queued = {"queue_mean_ms": 60.0, "ttft_mean_ms": 80.0}
+    found = judge(BEHIND, SLO, CALM, server=queued)
+    assert found.verdict == "fail"
+    assert found.reasons == (
+        "what the gateway adds cannot be told: TTFT is 80 ms more than directly, but 75% of the"
+        " servers' TTFT is their queue; lower the request rate",
+    )
+
+
+def test_the_gateway_is_blamed_where_the_servers_do_not_queue() -> None:
+    idle = {"queue_mean_ms": 0.1, "ttft_mean_ms": 10.0}
+    assert judge(BEHIND, SLO, CALM, server=idle).reasons[0].endswith("http-no-delay)")
+    unknown = {"queue_mean_ms": {"unmeasured": "no metrics"}, "ttft_mean_ms": 10.0}
+    for server in (unknown, {}):
+        reasons = judge(BEHIND, SLO, CALM, server=server).reasons
+        assert "queue was not measured" in reasons[0]
+
+
+@pytest.mark.parametrize(
+    ("server", "said"),
+    [
+        ({"preemptions": 3}, "preempted 3 sequences"),
+        ({"jit_warnings": 2}, "compiled 2 kernels while they were measured"),
+    ],
+)
+def test_servers_that_strain_at_a_low_load_fail(server: dict[str, object], said: str) -> None:
+    found = judge(GOOD, SLO, CALM, server=server, low_load=True)
+    assert found.verdict == "fail"
+    assert said in found.reasons[0]
+    assert judge(GOOD, SLO, CALM, server=server).verdict == "pass"  # at a load that is anybody's
+
+
+def test_servers_at_ease_pass() -> None:
+    calm = {"preemptions": 0, "jit_warnings": 0}
+    assert judge(GOOD, SLO, CALM, server=calm, low_load=True).verdict == "pass"
+
+
+def test_gateway_overhead_is_unknown_without_direct_runs() -> None:
+    expected = {"p50_ttft_ms": None, "p50_tpot_ms": None}
+    assert gateway_overhead({"gateway": run()}) == expected
+
+
+def test_no_request_sent_is_a_failure() -> None:
+    assert judge({"gateway": Run(())}, SLO, CALM).verdict == "fail"

@@ -1,0 +1,284 @@
+"""The smoke test from end to end against the stand-in: structure, relations, verdicts."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Sequence
+from itertools import pairwise
+from pathlib import Path
+from typing import Any, NoReturn
+
+import pytest
+
+from b200kit.node.client import client_health, correctness
+from b200kit.node.client.arrivals import Arrival
+from b200kit.node.client.chat import Endpoint
+from b200kit.node.client.smoke_verdict import ClientHealth, ClientLimits
+from b200kit.node.latency import smoke as measure
+from b200kit.node.latency.load_run import Volley
+from b200kit.node.serving import processes
+from tests.lab.standin.knobs import Knobs
+from tests.unit.node.client.server_thread import MODEL, fast, running
+
+KEYS = Path(__file__).parents[3] / "data" / "vllm-bench-keys.txt"
+
+
+@pytest.fixture(autouse=True)
+def calm(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No real-time priority for the test process, and a client that fared well on any machine."""
+    monkeypatch.setattr(client_health, "claim_realtime", lambda: "other")
+    health = ClientHealth(1.0, 10_000.0, (0.1,) * 100, "other")
+    monkeypatch.setattr(client_health.Watch, "health", lambda _: health)
+
+
+def config(tmp_path: Path, url: str, **change: object) -> Path:
+    """A serving.json whose only replica and gateway are this server; objectives never missed."""
+    document = {
+        "model": MODEL,
+        "engine": "stand-in",
+        "stand_in": True,
+        "gateway": url,
+        "api_key_file": None,
+        "replicas": [{"index": 0, "url": url, "unit": "vllm@0.service"}],
+        "max_num_seqs": 8,
+        "max_model_len": 4096,
+        "max_num_batched_tokens": 2048,
+        "smoke": {
+            "requests": 10,
+            "rate": 50.0,
+            "input_tokens": 40,
+            "output_tokens": 6,
+            "direct_requests": 4,
+            "gateway_limit_ms": 60000,
+            "goodput": {"ttft_ms": 60000, "tpot_ms": 60000},
+        },
+        "client_cpus": None,
+    }
+    path = tmp_path / "serving.json"
+    path.write_text(json.dumps(document | change))
+    return path
+
+
+def smoke(
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    knobs: Knobs | None = None,
+    *args: str,
+    **change: object,
+) -> tuple[int, dict[str, Any]]:
+    """Exit status and document of one run."""
+    with running(knobs) as url:
+        path = config(tmp_path, url, **change)
+        status = measure.main(["--config", str(path), *args])
+    return status, json.loads(capsys.readouterr().out)
+
+
+def test_a_healthy_server_gives_a_whole_document(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    status, found = smoke(tmp_path, capsys, None, "--seed", "5")
+    assert found["schema"] == "b200kit/smoke/1"
+    assert (found["num_prompts"], found["completed"], found["failed"]) == (10, 10, 0)
+    assert found["verdict"] != "fail"
+    assert status == {"pass": 0, "invalid": 2}[found["verdict"]]
+    assert list(found["paths"]) == ["gateway", "direct-0"]
+    assert found["paths"]["direct-0"]["completed"] == 4
+    assert found["total_output_tokens"] == 60
+    assert found["tokens_per_chunk"] == 1.0
+    assert 0 < found["p50_ttft_ms"] <= found["p50_e2el_ms"]
+    assert found["p99_ttft_ms"] is None
+    assert "needs 299" in found["p99_note"]
+    assert set(found["gateway_overhead"]) == {"p50_ttft_ms", "p50_tpot_ms"}
+
+
+def test_conditions_are_measured_not_repeated_from_the_request(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    _, found = smoke(tmp_path, capsys, None, "--seed", "5")
+    conditions = found["conditions"]
+    # the stand-in counts a word a token and 13 for its template; the canary calibrates to that
+    assert conditions["isl_measured"] == {"min": 40, "mean": 40.0, "max": 40}
+    assert conditions["osl_measured"] == {"min": 6, "mean": 6.0, "max": 6}
+    assert (conditions["seed"], conditions["stand_in"]) == (5, True)
+    assert conditions["engine_version"] == "0.0.0+stand-in"
+    assert conditions["cache_salt"].startswith("smoke-")
+    assert {"ttft", "itl", "tpot", "e2el"} <= set(found["formulas"])
+
+
+def test_the_servers_own_numbers_are_those_of_the_gateway_run(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    _, found = smoke(tmp_path, capsys)
+    server = found["server"]
+    assert server["preemptions"] == 0
+    assert server["prefix_hit_rate"] == 0.0
+    assert 0 < server["ttft_mean_ms"] <= found["mean_ttft_ms"]
+
+
+def test_what_cannot_be_read_on_this_machine_is_unmeasured_and_nothing_else_is(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(processes, "units", refuse)
+    _, found = smoke(tmp_path, capsys)
+    assert found["server"]["jit_warnings"] == {"unmeasured": "OSError: vllm@0.service is no unit"}
+    for key in ("server_ages_s", "libraries"):
+        assert "is no unit" in found["conditions"][key]["unmeasured"]
+    assert "no metric" in found["server"]["spec_acceptance_rate"]["unmeasured"]
+    assert len(found["requests"]) == 10
+    assert all(entry["error"] is None for entry in found["requests"])
+
+
+def refuse(names: Sequence[str]) -> NoReturn:
+    """systemd knows none of them."""
+    raise OSError(f"{names[0]} is no unit")
+
+
+def test_kernels_compiled_during_the_load_fail_the_run(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    counts = iter((4, 6))
+    # However late this machine lets the client be: that is not what is asked here.
+    patient = ClientLimits(schedule_delay_ms=1e6, coalesced_share=1.0)
+    monkeypatch.setattr(measure, "ClientLimits", lambda **_: patient)
+    monkeypatch.setattr(processes, "compiled", lambda _: next(counts))
+    status, found = smoke(tmp_path, capsys)
+    assert (status, found["server"]["jit_warnings"]) == (1, 2)
+    assert found["reasons"][0].startswith("the servers compiled 2 kernels while they were measured")
+
+
+def test_replicas_are_asked_at_once_at_the_load_that_each_has_through_the_gateway() -> None:
+    volley = Volley(MODEL, 20, 3, Arrival(80.0, even=True), 5, "s")
+    with running() as one, running() as other:
+        both = {"direct-0": Endpoint(one), "direct-1": Endpoint(other)}
+        found = asyncio.run(volley.fire_at(both, 4, client_health.Watch("other")))
+    first, second = (
+        [record.scheduled for record in run.records]
+        for run in (found["direct-0"], found["direct-1"])
+    )
+    assert [b - a for a, b in pairwise(first)] == pytest.approx([1 / 40] * 3)
+    assert second[0] < first[-1]
+    assert not found["direct-0"].errors + found["direct-1"].errors
+
+
+def test_the_keys_of_vllm_bench_serve_are_there(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    _, found = smoke(tmp_path, capsys)
+    assert set(KEYS.read_text().split()) <= set(found)
+
+
+@pytest.mark.parametrize(
+    ("fault", "said"),
+    [
+        ("503", "HTTP 503"),
+        ("error-in-stream", "error inside the answer"),
+        ("no-usage", "no usage"),
+        ("wrong-usage", "7 tokens, 8 were asked for"),
+        ("no-finish", "no finish_reason"),
+        ("cut-off", "cut off before [DONE]"),
+    ],
+)
+def test_a_fault_fails_the_canary_and_no_load_is_sent(
+    fault: str, said: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    status, found = smoke(tmp_path, capsys, fast(fault))
+    assert (status, found["verdict"]) == (1, "fail")
+    assert any(said in reason for reason in found["reasons"])
+    assert found["num_prompts"] == 0
+    assert found["server"]["preemptions"] == {"unmeasured": "no load was sent"}
+
+
+def test_one_failure_among_the_measured_requests_fails_the_run(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("tests.lab.standin.chat._numbers", iter(range(1, 1000)))
+    status, found = smoke(tmp_path, capsys, fast("cut-off", fault_at=9))
+    assert (status, found["failed"]) == (1, 1)
+    assert found["reasons"] == [
+        "gateway: 1 of 10 requests failed: the stream was cut off before [DONE]"
+    ]
+
+
+def test_a_starved_client_is_invalid_not_wrong(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    starved = ClientHealth(900.0, 1000.0, (0.1,), "other")
+    monkeypatch.setattr(client_health.Watch, "health", lambda _: starved)
+    status, found = smoke(tmp_path, capsys)
+    assert (status, found["verdict"]) == (2, "invalid")
+    assert found["client"]["starved"] is True
+    assert "client starved" in found["reasons"][0]
+
+
+def test_nobody_serving_is_a_failed_document_not_a_traceback(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with running() as url:
+        path = config(tmp_path, url)
+    assert measure.main(["--config", str(path)]) == 1
+    found = json.loads(capsys.readouterr().out)
+    assert "cannot connect" in found["reasons"][0]
+    assert found["p50_ttft_ms"] is None
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        ({"max_num_seqs": "8"}, "max_num_seqs must be a whole number"),
+        ({"replicas": {}}, "replicas must be a list"),
+        ({"smoke": {"goodput": {"itl_ms": 3}}}, "unknown key 'itl_ms'"),
+        ({"smoke": {"rate": 0}}, "rate must be a number above 0"),
+        ({"api_key_file": "/nonexistent/key"}, "api_key_file /nonexistent/key: No such file"),
+        ({"max_model_len": 40}, "exceed max_model_len 40"),
+    ],
+)
+def test_a_configuration_that_cannot_be_used_is_one_line(
+    change: dict[str, object],
+    said: str,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    path = config(tmp_path, "http://127.0.0.1:9", **change)
+    assert measure.main(["--config", str(path)]) == 2
+    caught = capsys.readouterr()
+    assert caught.out == ""
+    assert said in caught.err
+    assert caught.err.count("\n") == 1
+
+
+def test_a_missing_key_or_file_is_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = tmp_path / "serving.json"
+    assert measure.main(["--config", str(path)]) == 2
+    path.write_text("{}")
+    assert measure.main(["--config", str(path)]) == 2
+    path.write_text("{")
+    assert measure.main(["--config", str(path)]) == 2
+    lines = capsys.readouterr().err.splitlines()
+    assert "No such file" in lines[0]
+    assert "key 'replicas' is missing" in lines[1]
+    assert "not JSON" in lines[2]
+
+
+def test_the_key_comes_from_the_units_credentials_first(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "api_key").write_text("k-cred\n")
+    with running(key="k-cred") as url:
+        path = config(tmp_path, url, api_key_file=str(tmp_path / "absent"))
+        monkeypatch.setenv("CREDENTIALS_DIRECTORY", str(tmp_path))
+        assert correctness.main(["--config", str(path)]) == 0
+    out = capsys.readouterr().out
+    assert "k-cred" not in out
+
+
+def test_the_canary_says_which_model_is_served(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with running() as url:
+        path = config(tmp_path, url, model="other")
+        assert correctness.main(["--config", str(path), "--replica", "0"]) == 1
+        assert correctness.main(["--config", str(path), "--replica", "7"]) == 2
+    caught = capsys.readouterr()
+    assert json.loads(caught.out)["problems"] == ["/v1/models names ['tiny'], not 'other'"]
+    assert caught.err == "serving configuration has no replica 7\n"

@@ -1,0 +1,165 @@
+"""The command line of `vllm bench serve`, and the node command that runs it or says why not."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+
+import pytest
+
+from b200kit.node.client import client_health, correctness
+from b200kit.node.client.correctness import Canary
+from b200kit.node.client.prompts import Scale
+from b200kit.node.latency import vllm_bench, vllm_bench_command
+from b200kit.node.latency.vllm_bench_command import Ask
+
+# The options and metric names in vllm/benchmarks/serve.py of 0.32.0 and 0.33.0 that matter here.
+NEW = " ".join(
+    f'"{word}"'
+    for word in (
+        "--endpoint", "--ignore-eos", "--percentile-metrics", "--goodput", "--save-result",
+        "--num-warmups", "--ready-check-timeout-sec", "--extra-body", "--disable-tqdm",
+        "client_queue_time", "e2el_including_client_queue",
+    )
+)  # fmt: skip
+OLD = '"--endpoint" "--ignore-eos" "--percentile-metrics" "--goodput" "--save-result"'
+ASK = Ask(
+    url="http://127.0.0.1:8000", model="llama", tokenizer="/srv/models/llama/1", rate=4.0,
+    requests=120, input_tokens=115, output_tokens=64, seed=7, salt="bench-1",
+    objective={"ttft_ms": 100.0, "tpot_ms": 25.0}, result="/tmp/r.json",
+)  # fmt: skip
+
+
+def pairs(words: list[str]) -> dict[str, str]:
+    """Options with the word after them."""
+    return {word: words[n + 1] for n, word in enumerate(words[:-1]) if word.startswith("--")}
+
+
+def test_command_is_the_correct_one() -> None:
+    words = vllm_bench_command.arguments(ASK, NEW)
+    told = pairs(words)
+    assert told["--backend"] == "openai-chat"
+    assert told["--endpoint"] == "/v1/chat/completions"
+    assert "--ignore-eos" in words
+    assert (told["--request-rate"], told["--num-prompts"], told["--seed"]) == ("4", "120", "7")
+    assert (told["--random-input-len"], told["--random-output-len"]) == ("115", "64")
+    assert json.loads(told["--extra-body"]) == {"cache_salt": "bench-1"}
+    assert words[words.index("--goodput") + 1 :][:2] == ["ttft:100", "tpot:25"]
+    assert told["--percentile-metrics"].endswith("client_queue_time,e2el_including_client_queue")
+    # A cap that never binds: the version then reports its queue.
+    assert told["--max-concurrency"] == told["--num-prompts"]
+
+
+def test_older_version_is_asked_for_nothing_that_it_does_not_know() -> None:
+    words = vllm_bench_command.arguments(ASK, OLD)
+    assert pairs(words)["--percentile-metrics"] == "ttft,tpot,itl,e2el"
+    for flag in ("--max-concurrency", "--extra-body", "--num-warmups", "--disable-tqdm"):
+        assert flag not in words
+    assert vllm_bench_command.lacking(OLD) == ""
+    assert "--ignore-eos" in vllm_bench_command.lacking('"--endpoint"')
+
+
+def serving(tmp_path: Path, **changes: object) -> Path:
+    """A serving.json of one replica."""
+    document = {
+        "model": "llama", "engine": "vllm 0.32.0 (cpu)", "gateway": "http://127.0.0.1:8000",
+        "replicas": [], "max_num_seqs": 8, "max_model_len": 4096, "max_num_batched_tokens": 2048,
+        "api_key_file": str(tmp_path / "key"), **changes,
+    }  # fmt: skip
+    (tmp_path / "key").write_text("canary-key-1234")
+    path = tmp_path / "serving.json"
+    path.write_text(json.dumps(document))
+    return path
+
+
+def engine(tmp_path: Path, script: str, source: str = NEW) -> Path:
+    """An engine's directory whose `vllm` is a shell script."""
+    folder = tmp_path / "engine"
+    known = folder / "lib/python3.12/site-packages/vllm/benchmarks/serve.py"
+    known.parent.mkdir(parents=True)
+    known.write_text(source)
+    (folder / "bin").mkdir()
+    program = folder / "bin" / "vllm"
+    program.write_text(f"#!{sys.executable}\nimport json, os, sys\n{script}\n")
+    program.chmod(0o755)
+    return folder
+
+
+def run(
+    config: Path, folder: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> dict[str, object]:
+    """What the command prints."""
+
+    async def check(*_: object) -> Canary:
+        return Canary((), Scale(1.3, 13.0), True, None)
+
+    monkeypatch.setattr(correctness, "check", check)
+    monkeypatch.setattr(client_health, "claim_realtime", lambda: "other")
+    words = ["--config", str(config), "--engine", str(folder), "--model", "/m", "--requests", "5"]
+    words += ["--rate", "4", "--input-tokens", "128", "--output-tokens", "64"]
+    assert vllm_bench.main(words) == 0
+    found: dict[str, object] = json.loads(capsys.readouterr().out)
+    return found
+
+
+WRITES = """
+a = sys.argv
+out = a[a.index("--result-filename") + 1]
+json.dump({"p50_ttft_ms": 1.5, "ttfts": [1, 2], "key": os.environ["OPENAI_API_KEY"][:6]},
+          open(out, "w"))
+"""
+
+
+def test_result_is_kept_without_its_series_and_with_its_command(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    found = run(serving(tmp_path), engine(tmp_path, WRITES), capsys, monkeypatch)
+    assert found["p50_ttft_ms"] == 1.5
+    assert "ttfts" not in found
+    assert found["key"] == "canary"
+    command = found["command"]
+    assert isinstance(command, list)
+    assert command[1:3] == ["bench", "serve"]
+    # Its prompts get the chat template's 13 tokens on top.
+    assert pairs(command)["--random-input-len"] == "115"
+    assert "canary-key-1234" not in json.dumps(found)
+
+
+@pytest.mark.parametrize(
+    ("script", "reason"),
+    [
+        ("sys.exit('tokenizer not found')", "exited with 1: tokenizer not found"),
+        ("pass", "left no result"),
+        ("open(sys.argv[-1], 'w').write('{')", "left no result"),
+    ],
+)
+def test_run_that_fails_is_unmeasured_with_its_last_line(
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+    script: str,
+    reason: str,
+) -> None:
+    found = run(serving(tmp_path), engine(tmp_path, script), capsys, monkeypatch)
+    assert set(found) == {"unmeasured"}
+    assert reason in str(found["unmeasured"])
+
+
+def test_engine_without_it_is_unmeasured(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    config = serving(tmp_path)
+    missing = run(config, tmp_path / "nowhere", capsys, monkeypatch)
+    assert missing == {"unmeasured": "this engine has no `vllm bench serve`"}
+    old = run(config, engine(tmp_path, WRITES, source="nothing"), capsys, monkeypatch)
+    assert "has no --endpoint" in str(old["unmeasured"])
+    stand_in = serving(tmp_path, stand_in=True)
+    found = run(stand_in, tmp_path / "engine", capsys, monkeypatch)
+    assert "stand-in" in str(found["unmeasured"])
+
+
+def test_configuration_that_cannot_be_used_is_refused(tmp_path: Path) -> None:
+    words = ["--config", str(tmp_path / "none.json"), "--engine", "/e", "--model", "/m"]
+    words += ["--requests", "5", "--rate", "4", "--input-tokens", "9", "--output-tokens", "9"]
+    assert vllm_bench.main(words) == 2

@@ -1,0 +1,80 @@
+"""The lock of a node: one run at a time, with an end."""
+
+from __future__ import annotations
+
+import json
+from datetime import datetime, timedelta, timezone
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from b200kit.node.lib import lock
+
+NOON = datetime(2026, 11, 21, 12, tzinfo=timezone.utc)  # noqa: UP017 - as the node program has it
+MINE: dict[str, Any] = {"owner": "me", "run": "1", "ttl_s": 60}
+OTHER: dict[str, Any] = {"owner": "you", "run": "2", "ttl_s": 60}
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    """Where the lock is."""
+    return tmp_path / "lock.json"
+
+
+def test_free_lock_is_taken(path: Path) -> None:
+    assert lock.decide(MINE, path, NOON) == {
+        "acquired": True,
+        "owner": "me",
+        "run": "1",
+        "since": "2026-11-21T12:00:00Z",
+        "until": "2026-11-21T12:01:00Z",
+    }
+    assert path.stat().st_mode & 0o777 == 0o600
+
+
+def test_lock_of_another_is_refused_with_its_name_and_end(path: Path) -> None:
+    lock.decide(OTHER, path, NOON)
+    answer = lock.decide(MINE, path, NOON + timedelta(seconds=59))
+    assert answer["acquired"] is False
+    assert (answer["owner"], answer["until"]) == ("you", "2026-11-21T12:01:00Z")
+
+
+def test_own_lock_is_refreshed_and_keeps_its_start(path: Path) -> None:
+    lock.decide(MINE, path, NOON)
+    answer = lock.decide(MINE, path, NOON + timedelta(seconds=30))
+    assert (answer["since"], answer["until"]) == ("2026-11-21T12:00:00Z", "2026-11-21T12:01:30Z")
+
+
+def test_another_run_of_the_same_owner_is_refused(path: Path) -> None:
+    lock.decide(MINE, path, NOON)
+    assert lock.decide({**MINE, "run": "9"}, path, NOON)["acquired"] is False
+
+
+def test_expired_lock_is_free(path: Path) -> None:
+    lock.decide(OTHER, path, NOON)
+    assert lock.decide(MINE, path, NOON + timedelta(seconds=60))["owner"] == "me"
+
+
+def test_lock_of_a_run_known_to_be_dead_is_taken_over(path: Path) -> None:
+    lock.decide(OTHER, path, NOON)
+    assert lock.decide({**MINE, "steal_run": "3"}, path, NOON)["acquired"] is False
+    assert lock.decide({**MINE, "steal_run": "2"}, path, NOON)["acquired"] is True
+
+
+def test_end_of_a_run_releases_its_lock_and_no_other(path: Path) -> None:
+    lock.decide(OTHER, path, NOON)
+    assert lock.decide({**MINE, "alive": False}, path, NOON)["owner"] == "you"
+    lock.decide({**OTHER, "alive": False}, path, NOON)
+    assert not path.exists()
+
+
+@pytest.mark.parametrize("content", ["", "{", "[]", '{"until": 3}', '{"owner": "x"}'])
+def test_lock_that_cannot_be_understood_is_free(path: Path, content: str) -> None:
+    path.write_text(content)
+    assert lock.decide(MINE, path, NOON)["acquired"] is True
+
+
+def test_request_keeps_the_lock_under_its_directory(tmp_path: Path) -> None:
+    assert lock.request(MINE, tmp_path / "run")["acquired"] is True
+    assert json.loads((tmp_path / "run" / "lock.json").read_text())["run"] == "1"

@@ -1,0 +1,115 @@
+"""What apt offers is read from `apt-cache policy`; the distribution's builds are never chosen."""
+
+from __future__ import annotations
+
+import pytest
+
+from b200kit.node.packages.candidates import choose, package, table, token
+from b200kit.node.state.drift import Package
+
+# From apt 2.6 over a vendor's repository and an archive of origin Ubuntu with our preferences.
+POLICY = """\
+nvidia-fabricmanager:
+  Installed: 580.95.05-1
+  Candidate: 580.126.20-1
+  Version table:
+     599.0.0-0ubuntu0.24.04.1 -1
+        500 file:/srv/u ./ Packages
+     590.48.01-1 500
+        500 file:/srv/v ./ Packages
+     580.126.20-1 1001
+        500 file:/srv/v ./ Packages
+     580.126.20-0ubuntu0.24.04.1 -1
+        500 file:/srv/u ./ Packages
+ *** 580.95.05-1 100
+        100 /var/lib/dpkg/status
+nvidia-fabricmanager-580:
+  Installed: (none)
+  Candidate: (none)
+  Version table:
+     580.126.20-0ubuntu0.24.04.1 -1
+        500 file:/srv/u ./ Packages
+datacenter-gpu-manager-4-core:
+  Installed: (none)
+  Candidate: 1:4.4.1-1
+  Version table:
+     1:4.4.1-1 500
+        500 file:/srv/v ./ Packages
+a-virtual-package:
+  Installed: (none)
+  Candidate: (none)
+  Version table:
+"""
+SOURCES = ["http://mirror/vendor/", "http://mirror/os/"]
+
+
+def chosen(*packages: Package) -> tuple[str, ...]:
+    """The words for apt-get."""
+    choice = choose(packages, table(POLICY), SOURCES)
+    assert choice.problems == ()
+    return choice.words
+
+
+def problem(wanted: Package) -> str:
+    """The one line of what is required and lacking."""
+    [told] = choose([wanted], table(POLICY), SOURCES).problems
+    return told
+
+
+def test_version_table_is_read_with_its_priorities() -> None:
+    offered = table(POLICY)
+    assert offered["nvidia-fabricmanager"][0] == ("599.0.0-0ubuntu0.24.04.1", -1)
+    assert offered["nvidia-fabricmanager"][-1] == ("580.95.05-1", 100)
+    assert offered["a-virtual-package"] == []
+
+
+def test_exact_version_of_the_vendor_is_named() -> None:
+    wanted = Package("nvidia-fabricmanager", "580.126.20")
+    assert chosen(wanted) == ("nvidia-fabricmanager=580.126.20-1",)
+
+
+def test_epoch_is_added() -> None:
+    wanted = Package("datacenter-gpu-manager-4-core", "4.4.1")
+    assert chosen(wanted) == ("datacenter-gpu-manager-4-core=1:4.4.1-1",)
+
+
+def test_any_version_is_left_to_apt() -> None:
+    assert chosen(Package("nvidia-fabricmanager")) == ("nvidia-fabricmanager",)
+
+
+def test_build_that_the_preferences_keep_out_is_none() -> None:
+    told = problem(Package("nvidia-fabricmanager-580", "580.126.20"))
+    assert told == (
+        "apt has no nvidia-fabricmanager-580 580.126.20, but for 580.126.20-0ubuntu0.24.04.1 that "
+        "the preferences keep out; asked: http://mirror/vendor/, http://mirror/os/"
+    )
+
+
+def test_lacking_version_is_told_with_those_there_are() -> None:
+    told = problem(Package("nvidia-fabricmanager", "580.159.03"))
+    assert told.startswith("apt has no nvidia-fabricmanager 580.159.03, only 590.48.01-1, ")
+
+
+def test_unknown_package_is_told_with_the_repositories_asked() -> None:
+    assert problem(Package("nvlsm")) == "apt has no nvlsm; asked: " + ", ".join(SOURCES)
+
+
+@pytest.mark.parametrize("name", ["nvlsm", "a-virtual-package", "nvidia-fabricmanager-580"])
+def test_optional_package_that_is_lacking_is_left_out(name: str) -> None:
+    wanted = Package(name, optional=True)
+    choice = choose([wanted], table(POLICY), SOURCES)
+    assert choice.words == choice.problems == ()
+    assert choice.lacking == (wanted,)
+
+
+@pytest.mark.parametrize(
+    "wanted",
+    [
+        Package("nvlsm"),
+        Package("nvlsm", "2025.10.11-1"),
+        Package("libnvsdm", "580.126.20", optional=True),
+        Package("linux-headers-6.18.5", optional=True),
+    ],
+)
+def test_package_survives_the_way_to_the_node(wanted: Package) -> None:
+    assert package(token(wanted)) == wanted

@@ -1,0 +1,186 @@
+"""The watchdog's hands: what it asks of systemd and of the gateway, both in the test's hand."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from b200kit.node.client.serving_config import Replica, load
+from b200kit.node.facts import processes
+from b200kit.node.lib import journal, sd_notify
+from b200kit.node.serving.gateway import haproxy
+from b200kit.node.serving.watchdog import daemon, effects, hang_evidence
+from b200kit.node.serving.watchdog.effects import Edges, NotSeen
+from b200kit.node.state.watchdog import Seen
+from tests.unit.node.client.server_thread import MODEL, running
+
+SYSTEMCTL = """#!/bin/sh
+echo "$@" >> {log}
+case "$1" in
+show) printf '%s\\n' {shown};;
+restart) {restart};;
+esac
+"""
+SHOWN = "ActiveState=active InvocationID=abc ControlGroup=/system.slice/x MainPID=7 NRestarts=0"
+REPLICA = Replica(0, "http://127.0.0.1:1", "vllm@0.service")
+Systemctl = Callable[..., Path]
+
+
+@pytest.fixture
+def systemctl(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Systemctl:
+    """Puts a systemctl in front of the path that writes down what it is asked.
+
+    And a systemd-run that runs what it is given right here.
+    """
+
+    def make(shown: str = SHOWN, restart: str = "true") -> Path:
+        log, program = tmp_path / "asked", tmp_path / "bin" / "systemctl"
+        program.parent.mkdir(exist_ok=True)
+        program.write_text(SYSTEMCTL.format(log=log, shown=shown, restart=restart))
+        program.chmod(0o755)
+        apart = program.with_name("systemd-run")
+        apart.write_text('#!/bin/sh\nwhile [ "${1#--}" != "$1" ]; do shift; done\nexec "$@"\n')
+        apart.chmod(0o755)
+        monkeypatch.setenv("PATH", f"{program.parent}:{os.environ['PATH']}")
+        return log
+
+    return make
+
+
+def test_a_unit_is_seen_with_its_invocation(systemctl: Systemctl) -> None:
+    systemctl()
+    assert asyncio.run(Edges().unit("vllm@0.service")) == Seen("active", "abc")
+
+
+def test_a_unit_that_cannot_be_read_is_not_taken_for_anything(systemctl: Systemctl) -> None:
+    systemctl(shown="; exit 1")
+    with pytest.raises(NotSeen, match=r"vllm@0.service: .*systemctl"):
+        asyncio.run(Edges().unit("vllm@0.service"))
+
+
+def test_a_restart_forgets_earlier_failures_first(systemctl: Systemctl) -> None:
+    log = systemctl()
+    assert asyncio.run(Edges().restart("vllm@0.service", 10)) is None
+    assert log.read_text().splitlines() == [
+        "reset-failed vllm@0.service",
+        "restart vllm@0.service",
+    ]
+
+
+def test_a_restart_that_fails_says_why(systemctl: Systemctl) -> None:
+    systemctl(restart="echo Job for vllm@0.service failed. >&2; exit 1")
+    said = asyncio.run(Edges().restart("vllm@0.service", 10))
+    assert said == "systemctl exited 1: Job for vllm@0.service failed."
+
+
+def test_a_restart_that_never_ends_is_left_behind(systemctl: Systemctl) -> None:
+    systemctl(restart="exec sleep 600")
+    said = asyncio.run(Edges().restart("vllm@0.service", 0.2))
+    assert said == "systemctl took more than 0.2 s"
+
+
+def test_an_abort_signals_the_whole_unit_and_keeps_what_it_says(
+    systemctl: Systemctl, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    log = systemctl()
+    monkeypatch.setattr(effects, "members", lambda group: [])
+    monkeypatch.setattr(journal, "lines", lambda invocation, last: ["Fatal Python error: Aborted"])
+    asyncio.run(Edges().abort(REPLICA, str(tmp_path)))
+    assert "kill --signal=SIGABRT vllm@0.service" in log.read_text().splitlines()
+    assert (tmp_path / "after-abort.txt").read_text() == "Fatal Python error: Aborted\n"
+
+
+def test_evidence_is_collected_by_a_process_of_its_own(
+    systemctl: Systemctl, tmp_path: Path
+) -> None:
+    systemctl()
+    edges = Edges(directory=tmp_path / "canary")
+    into = Path(asyncio.run(edges.collect(REPLICA)))
+    assert into.parent == tmp_path / "canary"
+    assert into.name.endswith("Z-vllm0")
+    names = {path.name for path in into.iterdir()}
+    assert names == {"threads.txt", "metrics.txt", "journal.txt", "unit.txt", "gpus.txt"}
+    assert "not to be had" in (into / "metrics.txt").read_text()
+    assert (into.stat().st_mode & 0o777) == 0o700
+
+
+def test_the_gateway_is_told_drain_and_ready(monkeypatch: pytest.MonkeyPatch) -> None:
+    told: list[tuple[str, str]] = []
+    monkeypatch.setattr(haproxy, "set_state", lambda name, state: told.append((name, state)))
+    assert asyncio.run(Edges().put_aside("vllm1")) is None
+    assert asyncio.run(Edges().put_back("vllm1")) is None
+    assert told == [("vllm1", "drain"), ("vllm1", "ready")]
+
+
+def test_a_gateway_that_is_not_there_is_said_and_nothing_more(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def absent(name: str, state: str) -> None:
+        raise haproxy.HAProxyError("HAProxy's admin socket: No such file or directory")
+
+    monkeypatch.setattr(haproxy, "set_state", absent)
+    said = asyncio.run(Edges().put_aside("vllm1"))
+    assert said == "HAProxy's admin socket: No such file or directory"
+
+
+def test_two_replicas_are_watched_until_the_configuration_is_replaced(
+    systemctl: Systemctl, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    systemctl()
+    said: list[str] = []
+    monkeypatch.setattr(sd_notify, "notify", said.append)
+    monkeypatch.setattr(daemon, "_LOOK_FOR_CHANGES_S", 0.01)
+    monkeypatch.setenv("WATCHDOG_USEC", "60000000")
+    config = tmp_path / "serving.json"
+
+    async def until_both_answered(url: str) -> None:
+        serving = load(config)
+        edges = Edges(tmp_path / "canary", tmp_path / "marked.json", tmp_path / "lock")
+        job = asyncio.ensure_future(daemon.watch(serving, config, edges))
+        files = [tmp_path / "canary" / f"vllm{number}.json" for number in (0, 1)]
+        while not all(file.exists() for file in files):
+            await asyncio.sleep(0.01)
+        replaced = tmp_path / "new"
+        replaced.write_text(config.read_text())
+        replaced.replace(config)
+        await asyncio.wait_for(job, 20)
+        found = [json.loads(file.read_text())["last"]["what"] for file in files]
+        assert found == ["answered", "answered"]
+
+    with running() as url:
+        config.write_text(json.dumps(document(url)))
+        asyncio.run(until_both_answered(url))
+    assert said[:2] == ["READY=1", "WATCHDOG=1"]
+
+
+def document(url: str) -> dict[str, object]:
+    """A serving.json with two replicas behind one server."""
+    return {
+        "model": MODEL,
+        "engine": "stand-in",
+        "gateway": url,
+        "replicas": [
+            {"index": number, "url": url, "unit": f"vllm@{number}.service"} for number in (0, 1)
+        ],
+        "max_num_seqs": 4,
+        "max_model_len": 512,
+        "max_num_batched_tokens": 256,
+        "canary": {"interval_s": 0.05, "deadline_s": 5},
+    }
+
+
+def test_a_bad_configuration_is_one_line(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert daemon.main(["--config", str(tmp_path / "none.json")]) == 2
+    assert capsys.readouterr().err.count("\n") == 1
+
+
+def test_the_evidence_of_no_process_is_no_error() -> None:
+    assert list(hang_evidence.threads([])) == []
+    assert processes.members("") == []

@@ -1,0 +1,137 @@
+"""A share gives whole models to whom it names, and nothing else of the machine."""
+
+from __future__ import annotations
+
+import hashlib
+import http.client
+import ipaddress
+import json
+import threading
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from b200kit.node.weights import fetch
+from b200kit.node.weights import server as share
+
+FILES = {"config.json": b"{}", "weights/a.bin": bytes(range(256)) * 64}
+Ask = Callable[..., "tuple[int, bytes, dict[str, str]]"]
+
+
+@pytest.fixture
+def revision(tmp_path: Path) -> str:
+    """A whole model, and one that was only begun, below tmp_path/models."""
+    listed = [
+        {"path": path, "size": len(content), "sha256": hashlib.sha256(content).hexdigest()}
+        for path, content in FILES.items()
+    ]
+    raw = json.dumps({"files": listed}).encode()
+    name = hashlib.sha256(raw).hexdigest()[:12]
+    for model in ("whole", "begun"):
+        for path, content in {**FILES, "manifest.json": raw}.items():
+            target = tmp_path / "models" / model / name / path
+            target.parent.mkdir(parents=True, exist_ok=True)
+            target.write_bytes(content)
+    (tmp_path / "models" / "whole" / name / ".complete").write_text(name)
+    (tmp_path / "models" / "whole" / name / "secret.txt").write_text("not the model's")
+    (tmp_path / "packs").mkdir()
+    (tmp_path / "packs" / f"{'a' * 64}.tar").write_bytes(b"pack")
+    (tmp_path / "packs" / f"{'b' * 64}.tar").symlink_to("/etc/hostname")
+    return name
+
+
+@pytest.fixture
+def open_share(tmp_path: Path) -> Iterator[Callable[..., int]]:
+    """Starts a share for some networks; its port."""
+    servers = []
+
+    def start(*networks: str) -> int:
+        shelf = share.Shelf(tmp_path / "models", tmp_path / "packs")
+        allowed = [ipaddress.ip_network(network) for network in networks]
+        server = share.serve("127.0.0.1", 0, shelf, allowed)
+        threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True).start()
+        servers.append(server)
+        return int(server.server_address[1])
+
+    yield start
+    for server in servers:
+        server.shutdown()
+        server.server_close()
+
+
+@pytest.fixture
+def ask(open_share: Callable[..., int], revision: str) -> Ask:
+    """Asks a share that allows this machine: status, body, headers."""
+    port = open_share("127.0.0.0/8")
+
+    def get(path: str, **headers: str) -> tuple[int, bytes, dict[str, str]]:
+        connection = http.client.HTTPConnection("127.0.0.1", port, timeout=10)
+        try:
+            connection.request("GET", path, headers=headers)
+            reply = connection.getresponse()
+            return reply.status, reply.read(), dict(reply.headers)
+        finally:
+            connection.close()
+
+    return get
+
+
+def test_files_of_a_whole_model_are_given(ask: Ask, revision: str) -> None:
+    for path, content in FILES.items():
+        assert ask(f"/whole/{revision}/{path}")[:2] == (200, content)
+    assert ask(f"/whole/{revision}/manifest.json")[0] == 200
+
+
+def test_the_rest_of_a_file_is_given_from_a_byte_on(ask: Ask, revision: str) -> None:
+    status, body, headers = ask(f"/whole/{revision}/weights/a.bin", Range="bytes=16000-")
+    assert (status, body) == (206, FILES["weights/a.bin"][16000:])
+    assert headers["Content-Range"] == "bytes 16000-16383/16384"
+    assert ask(f"/whole/{revision}/weights/a.bin", Range="bytes=16384-")[0] == 416
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        "/begun/{}/config.json",
+        "/begun/{}/manifest.json",
+        "/whole/{}/secret.txt",
+        "/whole/{}/.complete",
+        "/whole/{}/",
+        "/whole/{}",
+        "/whole/000000000000/config.json",
+        "/whole/{}/../../../packs/x",
+        "/whole/{}/%2e%2e/%2e%2e/whole/{}/config.json",
+        "/../etc/passwd",
+        "/etc/passwd",
+        "/",
+        "/caches/",
+        "/caches/" + "c" * 64 + ".tar",
+        "/caches/" + "b" * 64 + ".tar",
+        "/caches/../models/whole",
+    ],
+)
+def test_nothing_else_is_given(ask: Ask, revision: str, path: str) -> None:
+    assert ask(path.replace("{}", revision))[:2] == (404, b"")
+
+
+def test_packed_caches_are_given_by_their_hash(ask: Ask) -> None:
+    assert ask(f"/caches/{'a' * 64}.tar")[:2] == (200, b"pack")
+
+
+def test_whoever_is_not_named_gets_nothing(open_share: Callable[..., int], revision: str) -> None:
+    connection = http.client.HTTPConnection("127.0.0.1", open_share("192.0.2.0/24"), timeout=10)
+    connection.request("GET", f"/whole/{revision}/config.json")
+    reply = connection.getresponse()
+    assert (reply.status, reply.read()) == (403, b"")
+    connection.close()
+
+
+def test_model_comes_from_a_share_whole_and_proven(
+    tmp_path: Path, open_share: Callable[..., int], revision: str
+) -> None:
+    peer = f"http://127.0.0.1:{open_share('127.0.0.1/32')}/whole/{revision}"
+    dest = tmp_path / "other"
+    words = ["--peer", peer, "--dest", str(dest), "--revision", revision]
+    assert fetch.main(words) == 0
+    assert {path: (dest / path).read_bytes() for path in FILES} == FILES

@@ -1,0 +1,121 @@
+"""A node of a run over a machine in memory: what stage, gate and lock tests act on."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, cast
+
+from pyinfra.api.command import StringCommand
+from pyinfra.api.host import Host
+from pyinfra.connectors.util import CommandOutput, OutputLine
+
+from b200kit.inventory.parse import parse
+from b200kit.inventory.secrets import Secret
+from b200kit.inventory.spec import NodeSpec
+from b200kit.operations.observe import ask
+from b200kit.run.node import Node
+from b200kit.run.remote import Remote
+from b200kit.stages import pipeline
+from tests.fake.machine import Machine
+from tests.unit.specs import CATALOGUE, data
+
+DRIVER = "580.105.08"
+"""Of the recorded healthy state, so that the node is fit with this inventory."""
+KEYS = {"api_key": Secret(b"canary-api-key"), "hf_token": Secret(b"canary-hf-token")}
+
+
+def spec(folder: Path, **changes: Any) -> NodeSpec:
+    """A sound spec whose key and requirements are files under *folder*."""
+    (folder / "vendor.asc").write_text("a key\n")
+    (folder / "engine.txt").write_text("vllm==0.32.0 --hash=sha256:00\n")
+    site = data(driver=DRIVER, nvlsm="2025.06.11-1", records=str(folder / "records"))
+    site["repositories"][0]["key"] = str(folder / "vendor.asc")
+    site["engine"]["requirements"] = str(folder / "engine.txt")
+    parsed = parse(site | changes, CATALOGUE)
+    assert isinstance(parsed, NodeSpec), parsed
+    return parsed
+
+
+def connected(machine: Machine, **changes: Any) -> Node:
+    """A node connected to *machine*, not observed yet."""
+    node = Node("n01", spec(machine.folder, **changes), dict(KEYS))
+    node.remote = Remote(cast(Host, SimpleNamespace(run_shell_command=_shell(machine), data={})), 5)
+    return node
+
+
+def _shell(machine: Machine) -> Any:
+    def run(command: StringCommand, **arguments: Any) -> tuple[bool, CommandOutput]:
+        done, output = machine.execute(command.get_raw_value(), arguments["_stdin"])
+        return done, CommandOutput([OutputLine("stdout", line) for line in output.splitlines()])
+
+    return run
+
+
+def bare(folder: Path, **changes: Any) -> tuple[Node, Machine]:
+    """A node with nothing on it, observed."""
+    machine = Machine(folder)
+    node = connected(machine, **changes)
+    look(node)
+    return node, machine
+
+
+def settled(folder: Path, **changes: Any) -> tuple[Node, Machine]:
+    """A node on which everything is as wanted, observed; the log begins after that."""
+    node, machine = bare(folder, **changes)
+    machine.loaded = node.spec.driver
+    look(node)
+    for stage in pipeline.STAGES:
+        provide(machine, node, stage.name)
+    look(node)
+    make(node, "settings")
+    make(node, "passport")
+    for change in pipeline.STAGES[-1].plan(node):
+        change.act(node)
+    look(node)
+    machine.log.clear()
+    return node, machine
+
+
+def provide(machine: Machine, node: Node, name: str) -> None:
+    """Give the machine what a stage wants, past the stage's own commands."""
+    stage = next(stage for stage in pipeline.STAGES if stage.name == name)
+    wanted = stage.wanted(node, node.layout())
+    for file in wanted.files:
+        machine.write(file.path, file.content, file.mode, file.owner)
+    for path in wanted.ask_files:
+        machine.write(path)
+    for package in wanted.packages:
+        version = package.version or "1"
+        exact = version if "-" in version else f"{version}-1"
+        entry = {"version": exact, "status": "ii", "hold": package.hold}
+        machine.packages[package.name] = entry
+    for unit in wanted.units:
+        machine.units.setdefault(unit.name, {})["enabled"] = "enabled"
+        if unit.active:
+            machine.start(unit.name)
+
+
+def look(node: Node) -> None:
+    """Observe the node anew, without a lock."""
+    node.seen_as(node.connected().observe(ask(node)))
+
+
+def planned(node: Node, name: str) -> list[str]:
+    """What a stage would change, in its words."""
+    stage = next(stage for stage in pipeline.STAGES if stage.name == name)
+    return [change.what for change in stage.plan(node)]
+
+
+def planned_by_stage(node: Node) -> dict[str, list[str]]:
+    """The same for every stage that would change anything."""
+    plans = {stage.name: planned(node, stage.name) for stage in pipeline.STAGES}
+    return {name: plan for name, plan in plans.items() if plan}
+
+
+def make(node: Node, name: str) -> None:
+    """Plan a stage and make its changes, then look again."""
+    stage = next(stage for stage in pipeline.STAGES if stage.name == name)
+    for change in stage.plan(node):
+        change.act(node)
+    look(node)

@@ -1,0 +1,239 @@
+"""One run at a time a node: whose lock stands, whose is taken over, and whose is given back."""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+import subprocess
+import sys
+from getpass import getuser
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from b200kit.node.lib import lock
+from b200kit.node.state import drift
+from b200kit.operations import observe as observation
+from b200kit.run.node import Node, StageFailed
+from b200kit.run.remote import RemoteError
+from b200kit.stages import pipeline
+from tests.fake.machine import Machine
+from tests.unit.nodes import connected
+
+RUN = "20261121-101812"
+
+
+@pytest.fixture
+def machine(tmp_path: Path) -> Machine:
+    """A machine whose lock lies in tmp_path."""
+    return Machine(tmp_path)
+
+
+@pytest.fixture
+def node(machine: Machine) -> Node:
+    """The node of this run."""
+    return connected(machine)
+
+
+def hold(machine: Machine, owner: str, run: str = "other-run") -> None:
+    """Let somebody hold the lock."""
+    assert lock.request({"owner": owner, "run": run}, machine.folder)["acquired"] is True
+
+
+def holder(machine: Machine) -> dict[str, Any] | None:
+    """The lock as it lies on the node."""
+    path = machine.folder / "lock.json"
+    held: dict[str, Any] | None = json.loads(path.read_text()) if path.exists() else None
+    return held
+
+
+def dead_process() -> int:
+    """The id of a process that ended a moment ago."""
+    done = subprocess.Popen([sys.executable, "-c", ""])
+    done.wait()
+    return done.pid
+
+
+def here(pid: int, user: str = "", controller: str = "") -> str:
+    """An owner as this controller writes it."""
+    return f"{user or getuser()}@{controller or socket.gethostname()} pid {pid}"
+
+
+def test_owner_names_user_controller_and_process() -> None:
+    assert observation.owner() == here(os.getpid())
+
+
+def test_free_node_is_locked_by_the_first_look(machine: Machine, node: Node) -> None:
+    observation.refresh(node, RUN)
+    held = holder(machine)
+    assert held is not None
+    assert (held["owner"], held["run"]) == (observation.owner(), RUN)
+    assert machine.log == ["node.pyz observe", *machine.ran("base64 -d"), "node.pyz observe"]
+
+
+def test_next_look_keeps_the_lock(machine: Machine, node: Node) -> None:
+    observation.refresh(node, RUN)
+    observation.refresh(node, RUN)
+    held = holder(machine)
+    assert held is not None
+    assert held["run"] == RUN
+
+
+def test_look_without_a_lock_takes_none_and_minds_none(machine: Machine, node: Node) -> None:
+    hold(machine, "alice@elsewhere pid 7")
+    observation.refresh(node, RUN, lock=False)
+    held = holder(machine)
+    assert held is not None
+    assert held["owner"] == "alice@elsewhere pid 7"
+    assert node.state is not None
+    assert "lock" not in {key for key, value in node.state.items() if value is not None}
+
+
+def test_lock_of_a_dead_process_of_ours_is_taken_over(machine: Machine, node: Node) -> None:
+    hold(machine, here(dead_process()))
+    observation.refresh(node, RUN)
+    held = holder(machine)
+    assert held is not None
+    assert (held["owner"], held["run"]) == (observation.owner(), RUN)
+
+
+@pytest.mark.parametrize(
+    "owner",
+    [
+        here(os.getpid()),
+        here(1),
+        here(4_000_000, user="alice"),
+        here(4_000_000, controller="elsewhere"),
+        "alice",
+        "",
+        "maintenance window, ask bob",
+        here(4_000_000) + " and more",
+    ],
+    # A name that holds in every process of a run that is shared out among several.
+    ids=str.split("this-process first-process user controller name nobody words more"),
+)
+def test_lock_of_anyone_else_stands_and_is_told_with_who_since_and_until(
+    machine: Machine, node: Node, owner: str
+) -> None:
+    hold(machine, owner)
+    held = holder(machine)
+    assert held is not None
+    with pytest.raises(StageFailed) as refused:
+        observation.refresh(node, RUN)
+    for told in (owner, held["since"], held["until"]):
+        assert told in str(refused.value)
+    assert holder(machine) == held
+
+
+def test_process_of_another_user_counts_as_alive(
+    machine: Machine, node: Node, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def not_ours(pid: int, signal: int) -> None:
+        raise PermissionError
+
+    hold(machine, here(dead_process()))
+    monkeypatch.setattr(os, "kill", not_ours)
+    with pytest.raises(StageFailed, match="has been working on this node since"):
+        observation.refresh(node, RUN)
+
+
+def test_lock_taken_by_a_third_in_between_is_not_fought_over(machine: Machine, node: Node) -> None:
+    hold(machine, here(dead_process()))
+    observe = machine.observation
+
+    def overtaken(ask: dict[str, Any]) -> dict[str, Any]:
+        seen = observe(ask)
+        (machine.folder / "lock.json").unlink()
+        hold(machine, "alice@elsewhere pid 7", "third-run")
+        return seen
+
+    machine.observation = overtaken  # type: ignore[method-assign]
+    with pytest.raises(StageFailed, match="could not be taken over"):
+        observation.refresh(node, RUN)
+    held = holder(machine)
+    assert held is not None
+    assert held["run"] == "third-run"
+
+
+@pytest.mark.parametrize("answer", [None, {"unmeasured": "PermissionError"}, [], "yes"])
+def test_node_that_does_not_tell_of_its_lock_is_not_worked_on(
+    machine: Machine, node: Node, answer: object
+) -> None:
+    observe = machine.observation
+    machine.observation = lambda ask: observe(ask) | {"lock": answer}  # type: ignore[method-assign]
+    with pytest.raises(StageFailed, match="its lock cannot be taken"):
+        observation.refresh(node, RUN)
+
+
+def test_own_lock_is_given_back(machine: Machine, node: Node) -> None:
+    observation.refresh(node, RUN)
+    observation.release(node, RUN)
+    assert holder(machine) is None
+
+
+@pytest.mark.parametrize(
+    ("owner", "run"),
+    [
+        ("alice@elsewhere pid 7", "other-run"),
+        # Two runs that began in the same second have the same name.
+        ("alice@elsewhere pid 7", RUN),
+        (here(1), RUN),
+    ],
+)
+def test_lock_of_another_is_never_given_back(
+    machine: Machine, node: Node, owner: str, run: str
+) -> None:
+    hold(machine, owner, run)
+    observation.release(node, RUN)
+    held = holder(machine)
+    assert held is not None
+    assert held["owner"] == owner
+
+
+def test_giving_back_where_there_is_no_lock_says_nothing(machine: Machine, node: Node) -> None:
+    observation.release(node, RUN)
+    assert holder(machine) is None
+
+
+@pytest.mark.parametrize(
+    ("answer", "told"),
+    [
+        ("not JSON at all", "the observation is not JSON"),
+        ("", "the observation is not JSON"),
+        ('["a", "list"]', "the observation is not a document"),
+        ("null", "the observation is not a document"),
+        ("{}", "the observation is of schema None"),
+        ('{"schema": "b200kit/node-state/9"}', "the observation is of schema 'b200kit/node-st"),
+    ],
+)
+def test_observation_that_is_none_is_one_line(
+    machine: Machine, node: Node, answer: str, told: str
+) -> None:
+    machine.answers = {"node.pyz observe": (True, answer)}
+    with pytest.raises(RemoteError, match=told):
+        observation.refresh(node, RUN)
+
+
+def test_one_request_asks_for_everything_any_stage_decides_by(node: Node) -> None:
+    request = observation.ask(node)
+    for stage in pipeline.STAGES:
+        wanted = stage.wanted(node, node.replicas)
+        files = {file.path for file in wanted.files}
+        assert files <= {*request["files"], *request["secrets"]}
+        assert {p.name for p in wanted.packages} <= set(request["packages"])
+        assert {u.name for u in wanted.units} <= {*request["units"], *request["placement"]}
+        markers = {drift.marker(act) for file in wanted.files for act in file.then}
+        assert markers | set(wanted.ask_files) <= set(request["files"])
+
+
+def test_secret_is_asked_for_by_a_keyed_digest_alone(node: Node) -> None:
+    request = observation.ask(node)
+    assert set(request["secrets"].values()) == {node.nonce}
+    assert not set(request["secrets"]) & set(request["files"])
+    assert "canary-" not in json.dumps(request).replace("b200-canary", "")
+
+
+def test_every_run_keys_its_digests_anew(machine: Machine) -> None:
+    assert connected(machine).nonce != connected(machine).nonce

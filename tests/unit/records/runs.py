@@ -1,0 +1,103 @@
+"""Measured runs as a record holds them: manifests over a recorded state and result."""
+
+from __future__ import annotations
+
+import copy
+import json
+import math
+import random
+from collections.abc import Iterable, Mapping
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from b200kit.records import entries as record
+from b200kit.records import manifest as run_manifest
+from b200kit.records import manifest_sources
+from b200kit.records.entries import Record
+from b200kit.records.statistics import METRICS
+from tests.unit import states
+
+RECORDED = Path(__file__).parents[2] / "data" / "diagnosis"
+BASE = {"ttft": 41.0, "itl": 9.8, "tpot": 10.1, "e2el": 660.0}
+"""Run medians in ms, the shape of a 70B model's; figures are made up."""
+
+
+@cache
+def _recorded(name: str) -> dict[str, Any]:
+    return dict(json.loads((RECORDED / f"{name}.json").read_text(encoding="utf-8")))
+
+
+def smoke(name: str = "healthy") -> dict[str, Any]:
+    """A recorded result of the smoke test (tests/data/diagnosis/README.md)."""
+    return copy.deepcopy(_recorded(name))
+
+
+def sources(**changes: Any) -> dict[str, Any]:
+    """All that a manifest is built from, complete but for what nobody collects yet."""
+    state, result = states.healthy(), smoke()
+    state["notes"]["warm"] = {str(n): {"warm": True, "rounds": [{}] * 6} for n in range(4)}
+    layout = [
+        {"gpus": [2 * n, 2 * n + 1], "numa_nodes": [n // 2], "cpus": f"{n * 28}-{n * 28 + 27}",
+         "tp": 2, "pp": 1, "dp": 1, "ep": False}
+        for n in range(4)
+    ]  # fmt: skip
+    asked = {
+        "model": "llama-3.3-70b-fp8",
+        "model_revision": "0123456789ab",
+        "quantization": "fp8",
+        "kv_dtype": "auto",
+        "engine_id": "feedc0ffee12",
+        "libraries": {"torch": "2.13.0"},
+        "config": {"max-num-seqs": 8, "tensor-parallel-size": 2},
+        "argv": ["serve", "--config", "/etc/vllm/replica-0.yaml"],
+        "environment": {"VLLM_NO_USAGE_STATS": "1"},
+        "gateway": {"bind": "127.0.0.1", "port": 8000},
+    }
+    own = {"node": "n01", "asked": asked, "state": state, "smoke": result, "layout": layout}
+    return {**own, "seen": manifest_sources.seen(state, result, asked["libraries"]), **changes}
+
+
+@cache
+def _manifest() -> dict[str, Any]:
+    return run_manifest.build(sources())
+
+
+def manifest(**fields: object) -> dict[str, Any]:
+    """A complete manifest with some fields changed, by their names with `__` for the dot."""
+    built = copy.deepcopy(_manifest())
+    built["fields"] |= {name.replace("__", "."): value for name, value in fields.items()}
+    return built
+
+
+def run(number: int, medians: Mapping[str, float] = BASE, **fields: object) -> dict[str, Any]:
+    """One run's entry, its line not written yet; *number* gives it its day and its salt."""
+    at = f"2026-{10 + number // 28:02d}-{1 + number % 28:02d}T09:00:00Z"
+    own = manifest(run__taken_at=at, run__cache_salt=f"smoke-{number}", **fields)
+    result = smoke() | {f"p50_{metric}_ms": medians[metric] for metric in METRICS}
+    return record.run_entry(own, result, f"run-{number}")
+
+
+def kept(entries: Iterable[Mapping[str, Any]]) -> Record:
+    """The record that these entries make."""
+    content, last = b"", ""
+    for entry in entries:
+        line = record.line(entry, last)
+        last = json.loads(line)["digest"]
+        content += line.encode()
+    return record.parse(content)
+
+
+def day(chance: random.Random, cv: float, shift: float = 0.0) -> dict[str, float]:
+    """Medians of one run: log-normal with this run-to-run CV, four fifths shared by the metrics."""
+    together = chance.gauss(0, 0.8 * cv)
+    return {
+        metric: value * (1 + shift) * math.exp(together + chance.gauss(0, 0.6 * cv))
+        for metric, value in BASE.items()
+    }
+
+
+def days(seed: int, count: int, cv: float, shift: float = 0.0) -> list[dict[str, float]]:
+    """Medians of several runs with a fixed seed."""
+    chance = random.Random(seed)
+    return [day(chance, cv, shift) for _ in range(count)]

@@ -1,0 +1,212 @@
+"""Each diagnosis fires on its own recorded figures and on no other's, and quotes what it read."""
+
+from __future__ import annotations
+
+import copy
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from hypothesis import given
+from hypothesis import strategies as st
+
+from b200kit.node.state.view import Unmeasured
+from b200kit.records import diagnosis
+from b200kit.records.diagnosis import Condition, Rule, RuleError, diagnose
+from b200kit.records.symptoms import SYMPTOMS
+from tests.unit.records.diagnoses import NAMES, document, innocent, put
+
+FILE = Path(__file__).parents[3] / "deploy" / "diagnoses.yaml"
+RULES = {rule.name: rule for rule in diagnosis.rules(yaml.safe_load(FILE.read_text()))}
+CONDITIONS = [(rule.name, n) for rule in RULES.values() for n in range(len(rule.when))]
+
+
+def found(name: str, known: dict[str, Rule] = RULES) -> dict[str, Any]:
+    """The diagnosis of a document by its name."""
+    return diagnose(document(name), list(known.values()))
+
+
+def fired(result: dict[str, Any]) -> list[str]:
+    """Names of what fired."""
+    return [entry["name"] for entry in result["fired"]]
+
+
+def unlooked(result: dict[str, Any]) -> dict[str, str]:
+    """Why each could not be looked at, by name."""
+    return {entry["name"]: entry["why"] for entry in result["unlooked"]}
+
+
+def test_nothing_fires_on_a_healthy_run_and_everything_was_looked_at() -> None:
+    result = found("healthy")
+    assert (fired(result), result["unlooked"]) == ([], [])
+    assert set(result["cleared"]) == set(RULES)
+
+
+def test_every_diagnosis_has_figures_of_its_own() -> None:
+    assert set(NAMES) == set(RULES)
+
+
+# The whole matrix: every rule against every fault.
+@pytest.mark.parametrize("name", NAMES)
+def test_diagnosis_fires_on_its_own_figures_and_no_other_does(name: str) -> None:
+    assert fired(found(name)) == [name]
+
+
+@pytest.mark.parametrize("name", innocent())
+def test_what_misses_a_fault_by_one_condition_is_not_taken_for_it(name: str) -> None:
+    assert fired(found(name)) == innocent()[name].get("fires", [])
+
+
+def without(rule: Rule, part: str, gone: Condition) -> Rule:
+    """A rule that lacks one of its conditions."""
+    rest: Any = {part: tuple(c for c in getattr(rule, part) if c is not gone)}
+    return replace(rule, **rest)
+
+
+def weakened() -> list[tuple[str, Rule]]:
+    """Every rule without one of its conditions, by what it then is."""
+    return [
+        (f"{rule.name} without {part}.{gone.symptom}", without(rule, part, gone))
+        for rule in RULES.values()
+        for part in ("when", "unless")
+        for gone in getattr(rule, part)
+        if part == "unless" or len(rule.when) > 1
+    ]
+
+
+@pytest.mark.parametrize(("what", "rule"), weakened(), ids=lambda value: str(value)[:60])
+def test_every_condition_is_needed(what: str, rule: Rule) -> None:
+    names = [*NAMES, *innocent(), "healthy"]
+    right = {name: fired(found(name)) for name in names}
+    assert {name: fired(found(name, RULES | {rule.name: rule})) for name in names} != right, what
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_without_its_rule_nothing_explains_the_figures(name: str) -> None:
+    assert fired(found(name, {k: v for k, v in RULES.items() if k != name})) == []
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_evidence_quotes_every_value_that_was_held_against_a_limit(name: str) -> None:
+    entry = found(name)["fired"][0]
+    rule, shown = RULES[name], document(name)
+    for position, condition in enumerate(rule.when):
+        value = SYMPTOMS[condition.symptom].read(shown)
+        assert isinstance(value, float)
+        assert f"{value:.4g}" in entry["evidence"][position]
+        assert f"{condition.threshold:g}" in entry["evidence"][position]
+    assert entry["change"] == rule.change
+    assert entry["source"].split(":")[0] in ("measured", "quoted", "inferred")
+
+
+@pytest.mark.parametrize(("name", "position"), CONDITIONS)
+def test_unmeasured_reading_neither_fires_nor_passes(
+    name: str, position: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    symptom = RULES[name].when[position].symptom
+    gone = replace(SYMPTOMS[symptom], read=lambda _: Unmeasured("nobody looked"))
+    monkeypatch.setitem(SYMPTOMS, symptom, gone)
+    result = found(name)
+    assert name not in fired(result)
+    assert name not in result["cleared"]
+    assert unlooked(result)[name] == "could not look: nobody looked"
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_unmeasured_document_fires_nothing_and_clears_nothing(name: str) -> None:
+    empty = diagnose({"smoke": {"unmeasured": "the canary failed"}}, list(RULES.values()))
+    assert (empty["fired"], empty["cleared"]) == ([], [])
+    assert "the canary failed" in unlooked(empty)["queueing"]
+    assert name in unlooked(empty)
+
+
+def test_times_of_a_starved_client_are_not_interpreted() -> None:
+    shown = document("queueing")
+    put(shown, "smoke.client.starved", True)
+    result = diagnose(shown, list(RULES.values()))
+    assert fired(result) == ["client-starved"]
+    assert "the client starved" in unlooked(result)["queueing"]
+    assert set(result["cleared"]) == {r.name for r in RULES.values() if not r.by_client} - {
+        "client-starved"
+    }
+
+
+def test_uneven_replicas_say_what_could_not_be_ruled_out() -> None:
+    shown = document("uneven-replicas")
+    del shown["smoke"]["gpus"]
+    entry = diagnose(shown, list(RULES.values()))["fired"]
+    assert [e["name"] for e in entry] == ["uneven-replicas"]
+    assert entry[0]["evidence"][-1] == (
+        "not ruled out, GPUs slowed down: the GPUs' clocks were not read during the run"
+    )
+
+
+def test_clocks_of_another_hour_can_show_a_slowdown_but_not_that_there_was_none() -> None:
+    shown = document("healthy")
+    del shown["smoke"]["gpus"]
+    assert "throttling" in unlooked(diagnose(shown, list(RULES.values())))
+    shown["state"]["gpus"][3] = {"clocks_event_reasons": 0x80}
+    assert fired(diagnose(shown, list(RULES.values()))) == ["throttling"]
+
+
+def test_placement_that_nobody_judged_is_not_right() -> None:
+    shown = document("healthy")
+    for finding in shown["verdict"]["findings"]:
+        finding["summary"] = "no placement of replicas is asked for"
+    assert "numa-off" in unlooked(diagnose(shown, list(RULES.values())))
+
+
+def test_p99_is_taken_where_it_is_stated() -> None:
+    shown = document("queueing")
+    put(shown, "smoke.p95_ttft_ms", 30.0)
+    assert "queueing" not in fired(diagnose(shown, list(RULES.values())))
+    put(shown, "smoke.p99_ttft_ms", 300.0)
+    assert fired(diagnose(shown, list(RULES.values()))) == ["queueing"]
+
+
+ROW = {"symptom": "s", "when": [{"read": "preemptions", "above": 0}], "cause": "c", "change": "d",
+       "source": "inferred"}  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        ({"when": [{"read": "preemptoins", "above": 0}]}, "preemptoins is no symptom"),
+        ({"when": [{"read": "preemptions"}]}, "a condition has `read` and one of"),
+        ({"when": [{"read": "preemptions", "above": 0, "below": 3}]}, "a condition has"),
+        ({"when": [{"read": "preemptions", "over": 0}]}, "a condition has"),
+        ({"when": [{"read": "preemptions", "above": "many"}]}, "ValueError"),
+        ({"cause": None}, "'cause'"),
+    ],
+)
+def test_rule_that_cannot_be_used_is_refused_by_name(change: dict[str, Any], said: str) -> None:
+    row = {k: v for k, v in (ROW | change).items() if v is not None}
+    with pytest.raises(RuleError, match="diagnosis odd") as refused:
+        diagnosis.rules({"diagnoses": {"odd": row}})
+    assert said in str(refused.value)
+
+
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=6),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=6), inner),
+    max_leaves=12,
+)
+
+
+@given(value=JSON, key=st.sampled_from(["smoke", "state", "verdict", "record"]))
+def test_no_document_makes_it_raise(value: object, key: str) -> None:
+    shown = copy.deepcopy(document("healthy"))
+    shown[key] = value
+    assert fired(diagnose(shown, list(RULES.values()))) == []
+
+
+@given(value=JSON, path=st.sampled_from([
+    "smoke.ttfts_ms", "smoke.paths", "smoke.gpus", "smoke.server", "smoke.conditions",
+    "verdict.findings", "record.by_tp",
+]))  # fmt: skip
+def test_no_odd_part_makes_it_raise(value: object, path: str) -> None:
+    shown = copy.deepcopy(document("healthy"))
+    put(shown, path, value)
+    diagnose(shown, list(RULES.values()))

@@ -1,0 +1,168 @@
+"""The end of a run: what was measured is recorded once, held against the record, and diagnosed."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from b200kit.records import end_of_run, provenance, store
+from b200kit.records.entries import accept_entry
+from b200kit.records.manifest import lacking, of, unmeasured
+from b200kit.report.files import write
+from b200kit.report.terminal.page import render as terminal
+from b200kit.run.node import Node
+from tests.unit import nodes
+from tests.unit.records import runs
+
+
+@pytest.fixture
+def node(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Node:
+    """A node that serves, with a result that was just measured, and an empty record."""
+    monkeypatch.setenv(store.VARIABLE, str(tmp_path / "records"))
+    found, _ = nodes.settled(tmp_path)
+    found.layout()
+    found.smoke = runs.smoke()
+    found.outcome = "live"
+    assert found.seen is not None
+    found.seen["notes"]["warm"] = {n: {"warm": True, "rounds": [{}] * 4} for n in ("0", "1")}
+    return found
+
+
+def ended(node: Node) -> dict[str, Any]:
+    """The document of a run over this node, taken in."""
+    run = {"schema": "b200kit/run/1", "run": "20261121-1", "entry": "b200.py",
+           "hosts": {node.name: node.to_json()}}  # fmt: skip
+    end_of_run.take({node.name: node}, run)
+    return run
+
+
+def kept() -> Any:
+    """The record on the disk."""
+    return store.read(store.directory(), "n01")
+
+
+def test_result_is_recorded_with_its_manifest(node: Node) -> None:
+    ended(node)
+    known = kept()
+    assert [run["run"] for run in known.runs] == ["20261121-1"]
+    manifest = known.runs[0]["manifest"]
+    assert lacking(manifest) == []
+    assert of(manifest, "versions.driver") == nodes.DRIVER
+    assert of(manifest, "load.model") == "tiny-llama"
+    assert of(manifest, "serving.tp") == 4
+    config = of(manifest, "serving.config")
+    assert isinstance(config, dict)
+    assert config["max-num-seqs"] == 8
+
+
+def test_report_gets_the_runs_in_a_row_and_the_manifest(node: Node) -> None:
+    found = ended(node)["hosts"]["n01"]["record"]
+    assert [run["id"] for run in found["timeline"]["runs"]] == [kept().runs[0]["id"]]
+    assert found["manifest"] == kept().runs[0]["manifest"]
+
+
+def test_what_is_not_collected_is_named(node: Node) -> None:
+    told = unmeasured(provenance.manifest(node))
+    assert "NCCL: neither the running servers nor the engine's lock file name it" in told
+    assert "SM clock (MHz): smoke.gpus is not in the document" in told
+
+
+def test_no_secret_is_in_the_record(node: Node) -> None:
+    ended(node)
+    text = store.path_of(store.directory(), "n01").read_text()
+    assert "canary" not in text
+
+
+def test_same_result_is_recorded_once(node: Node) -> None:
+    ended(node)
+    ended(node)
+    assert len(kept().runs) == 1
+
+
+def test_result_of_an_earlier_run_is_compared_and_not_recorded(node: Node) -> None:
+    node.smoke_age_s = 7200.0
+    host = ended(node)["hosts"]["n01"]
+    assert kept().runs == ()
+    assert host["record"]["answer"] == "unclear"
+    assert host["diagnosis"]["fired"] == []
+
+
+def test_result_without_its_manifest_is_not_recorded_and_the_field_is_named(
+    node: Node, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert node.seen is not None
+    node.seen["nvml"] = {"unmeasured": "NVML did not answer"}
+    host = ended(node)["hosts"]["n01"]
+    assert kept().runs == ()
+    assert "its manifest lacks driver: NVML did not answer" in host["record"]["unmeasured"]
+    assert "not in the record: its manifest lacks driver" in capsys.readouterr().err
+
+
+def test_record_that_cannot_be_written_costs_no_report(
+    node: Node, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    (tmp_path / "file").write_text("")
+    monkeypatch.setenv(store.VARIABLE, str(tmp_path / "file"))
+    assert "unmeasured" in ended(node)["hosts"]["n01"]["record"]
+
+
+def test_mistake_of_ours_costs_no_report(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(provenance, "asked", lambda _: 1 / 0)
+    host = ended(node)["hosts"]["n01"]
+    assert "internal error, ZeroDivisionError" in host["record"]["unmeasured"]
+    assert host["diagnosis"]["fired"] == []
+
+
+def test_node_without_a_result_has_neither(node: Node) -> None:
+    node.smoke = None
+    host = ended(node)["hosts"]["n01"]
+    assert "record" not in host
+    assert "diagnosis" not in host
+
+
+def test_regression_and_diagnosis_are_shown(
+    node: Node, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    ended(node)
+    own = kept().runs[0]["manifest"]
+    slow = runs.smoke("queueing")
+    for number, day in enumerate([*runs.days(1, 6, 0.01), *runs.days(2, 6, 0.01, 0.2)]):
+        entry = runs.run(number, day)
+        entry["manifest"] = json.loads(json.dumps(own))
+        entry["manifest"]["fields"] |= {"run.cache_salt": f"{number}", "run.taken_at": entry["at"]}
+        if number >= 6:
+            entry["manifest"]["fields"]["versions.driver"] = "580.159.03"
+        store.append(store.directory(), "n01", entry)
+    accept(node)
+    # The newest run is of the slow six's system, and one that queues.
+    assert node.seen is not None
+    node.seen["nvml"]["driver_version"] = "580.159.03"
+    node.smoke = slow | {"conditions": runs.smoke()["conditions"] | {"cache_salt": "new"}}
+    node.smoke |= {f"p50_{m}_ms": v * 1.2 for m, v in runs.BASE.items()}
+    node.smoke |= {"p95_ttft_ms": 500.0, "request_rate": 6.0}
+    run = ended(node)
+    text = terminal(run)
+    assert "DIFFERENT" in text
+    assert f"driver {nodes.DRIVER} -> 580.159.03" in text
+    assert "P99 bad, P50 good" in text
+    assert all(len(line) <= 100 for line in text.splitlines())
+    page = write(run, tmp_path / "reports").read_text()
+    for words in (
+        "Against the record",
+        "DIFFERENT",
+        "580.159.03",
+        "P99 bad, P50 good",
+        "-&gt; lay",
+    ):
+        assert words in page
+    capsys.readouterr()
+
+
+def accept(node: Node) -> None:
+    """The first six runs are the baseline."""
+    first = [run for run in kept().runs if run["run"] in {f"run-{n}" for n in range(6)}]
+    entry = accept_entry(node.name, first, "ops", "burn-in", "2026-11-01T00:00:00Z")
+    store.append(store.directory(), node.name, entry)

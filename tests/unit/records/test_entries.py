@@ -1,0 +1,239 @@
+"""The record: what is in it stays whole, what is not is told, and who is compared with whom."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from b200kit.records import comparison, entries
+from b200kit.records.comparison import acceptable, against, by_tensor_parallel, latest
+from b200kit.records.entries import Record, RecordError, accept_entry, counts, parse
+from b200kit.records.manifest_fields import Role
+from tests.unit.records import runs
+
+NEW = "580.159.03"
+
+
+def content(count: int = 3) -> bytes:
+    """A record of some runs, as it lies on a disk."""
+    lines, last = b"", ""
+    for number in range(count):
+        line = entries.line(runs.run(number), last)
+        last = json.loads(line)["digest"]
+        lines += line.encode()
+    return lines
+
+
+def sample(
+    before: int, after: int, shift: float = 0.0, accepted: bool = True, **changed: object
+) -> Record:
+    """Runs, their acceptance, and newer ones with a shift and a changed manifest."""
+    old = [runs.run(n, day) for n, day in enumerate(runs.days(1, before, 0.01))]
+    new = [runs.run(before + n, day, **changed)
+           for n, day in enumerate(runs.days(2, after, 0.01, shift))]  # fmt: skip
+    known = runs.kept(old)
+    act = [accept_entry("n01", known.runs, "ops", "acceptance", "2026-11-01T00:00:00Z")]
+    return runs.kept([*old, *(act if accepted else []), *new])
+
+
+def test_what_is_written_is_read_again() -> None:
+    known = parse(content())
+    assert [run["run"] for run in known.runs] == ["run-0", "run-1", "run-2"]
+    assert (known.torn, known.damage) == ((), ())
+    assert entries.medians(known.runs[0]) == runs.BASE
+
+
+def test_last_line_cut_anywhere_loses_nothing_else() -> None:
+    whole = content()
+    start = whole.rindex(b"\n", 0, -1) + 1
+    for at in range(start, len(whole), 97):
+        known = parse(whole[:at])
+        assert len(known.runs) == 2
+        assert bool(known.torn) is (at > start)
+        assert known.damage == ()
+
+
+def test_line_that_lacks_only_its_end_is_whole() -> None:
+    assert len(parse(content()[:-1]).runs) == 3
+
+
+def test_writing_goes_on_behind_a_torn_line() -> None:
+    torn = content(3)[:-900]
+    known = parse(torn)
+    again = torn + b"\n" + entries.line(runs.run(7), known.last).encode()
+    found = parse(again)
+    assert [run["run"] for run in found.runs] == ["run-0", "run-1", "run-7"]
+    assert (len(found.torn), found.damage) == (1, ())
+
+
+def test_changed_line_is_told_and_counts_nowhere() -> None:
+    faster = content().replace(b'"p50_ttft_ms": 41.0', b'"p50_ttft_ms": 21.0', 1)
+    known = parse(faster)
+    assert len(known.runs) == 2
+    assert known.damage == ("line 1 was changed after it was written",)
+
+
+def test_changed_id_is_told() -> None:
+    known = parse(content(1))
+    swapped = content(1).replace(known.runs[0]["id"].encode(), b"0123456789", 1)
+    assert parse(swapped).damage == ("line 1 was changed after it was written",)
+
+
+def test_line_taken_away_is_told() -> None:
+    lines = content().splitlines(keepends=True)
+    known = parse(lines[0] + lines[2])
+    assert known.damage == ("entries before line 2 were taken away or changed",)
+
+
+@pytest.mark.parametrize("junk", [b"", b"\n\n", b"x", b"[]\n", b"{}\n", b"\xff\xfe\n", b"null\n",
+                                  b'{"kind": "run"}\n', b'{"kind": []}\n'])  # fmt: skip
+def test_any_bytes_can_be_read(junk: bytes) -> None:
+    known = parse(junk + b"\n" + content())
+    assert len(known.runs) == 3
+
+
+def test_measurement_is_known_again_and_a_new_one_is_not() -> None:
+    known = parse(content())
+    assert known.holds(runs.run(1))
+    assert not known.holds(runs.run(9))
+
+
+@pytest.mark.parametrize(
+    ("figures", "why"),
+    [({"verdict": "invalid"}, "its verdict is invalid"),
+     ({"failed": 2}, "2 of its requests failed"),
+     ({f"p50_{m}_ms": None for m in runs.BASE}, "it has no medians")],
+)  # fmt: skip
+def test_figures_that_flatter_count_nowhere(figures: dict[str, Any], why: str) -> None:
+    run = runs.run(1)
+    run["figures"] |= figures
+    assert counts(run) == why
+    assert latest(runs.kept([runs.run(0), run])) == list(runs.kept([runs.run(0)]).runs)
+
+
+def test_missed_objective_counts_its_times_are_true() -> None:
+    run = runs.run(1)
+    run["figures"]["verdict"] = "fail"
+    assert counts(run) == ""
+
+
+def test_same_node_is_the_same() -> None:
+    found = against(sample(10, 10))
+    assert found["answer"] == "same"
+    assert found["baseline"]["by"] == "ops"
+    assert (found["runs"]["before"]["count"], found["runs"]["after"]["count"]) == (10, 10)
+
+
+def test_regression_names_what_changed_between_the_manifests() -> None:
+    found = against(sample(10, 10, 0.07, versions__driver=NEW))
+    assert found["answer"] == "different"
+    assert set(found["slower"]) == set(runs.BASE)
+    assert found["changed"] == [{"text": f"driver 580.105.08 -> {NEW}", "role": "system"}]
+
+
+def test_regression_without_a_change_names_none() -> None:
+    found = against(sample(10, 10, 0.07))
+    assert (found["answer"], found["changed"]) == ("different", [])
+
+
+def test_runs_of_another_system_are_not_mixed_into_the_newer_ones() -> None:
+    found = against(sample(10, 6, 0.07, versions__driver=NEW))
+    assert found["runs"]["after"]["count"] == 6
+
+
+def test_nothing_is_the_same_without_a_baseline() -> None:
+    found = against(sample(10, 10, accepted=False))
+    assert found["answer"] == "unclear"
+    assert "no baseline is accepted" in found["why"]
+
+
+def test_accepted_runs_are_not_compared_with_themselves() -> None:
+    found = against(sample(10, 0))
+    assert (found["answer"], found["why"]) == ("unclear", "no run since the baseline was accepted")
+
+
+def test_too_few_newer_runs_are_unclear_and_the_last_one_gives_a_hint() -> None:
+    found = against(sample(10, 1, 0.3))
+    assert found["answer"] == "unclear"
+    assert not any(hint["inside"] for hint in found["hint"].values())
+
+
+def test_another_load_is_never_compared() -> None:
+    found = against(sample(10, 10, load__isl=512))
+    assert found["answer"] == "unclear"
+    assert "another load (input tokens asked 128 -> 512)" in found["why"]
+
+
+def test_stand_in_is_never_compared_with_a_real_engine() -> None:
+    found = against(sample(10, 10, load__stand_in=False))
+    assert found["answer"] == "unclear"
+
+
+def test_newest_acceptance_counts() -> None:
+    old = sample(10, 10, 0.07)
+    act = accept_entry("n01", old.runs[10:], "ops", "new driver", "2026-12-01T00:00:00Z")
+    more = [runs.run(40 + n, d) for n, d in enumerate(runs.days(5, 8, 0.01, 0.07))]
+    found = against(runs.kept([*map(bare, old.entries), act, *more]))
+    assert (found["answer"], found["baseline"]["why"]) == ("same", "new driver")
+
+
+def bare(entry: dict[str, Any]) -> dict[str, Any]:
+    """An entry without what its line gave it."""
+    return {k: v for k, v in entry.items() if k not in ("id", "digest", "previous")}
+
+
+def test_empty_record_is_unclear() -> None:
+    assert against(Record())["answer"] == "unclear"
+
+
+def test_node_is_compared_with_another() -> None:
+    found = against(sample(0, 8, 0.07), other=sample(10, 0))
+    assert (found["answer"], found["baseline"]) == ("different", None)
+
+
+def test_baseline_takes_the_newest_runs_of_one_system() -> None:
+    known = sample(10, 6, versions__driver=NEW)
+    assert [run["run"] for run in acceptable(known)] == [f"run-{n}" for n in range(10, 16)]
+    chosen = [run["id"] for run in known.runs[:5]]
+    assert [run["id"] for run in acceptable(known, chosen)] == chosen
+
+
+def test_baseline_is_refused_in_one_line() -> None:
+    with pytest.raises(RecordError, match="5 runs make a baseline, there are 4"):
+        acceptable(sample(0, 4))
+    known = sample(10, 6, load__isl=512)
+    mixed = [known.runs[0]["id"], *(run["id"] for run in known.runs[10:])]
+    with pytest.raises(RecordError, match="of another load: input tokens asked 128 -> 512"):
+        acceptable(known, mixed)
+    with pytest.raises(RecordError, match="nonsense is not the id of one run"):
+        acceptable(known, ["nonsense"])
+    failed = runs.run(3)
+    failed["figures"]["verdict"] = "invalid"
+    known = runs.kept([failed])
+    with pytest.raises(RecordError, match="its verdict is invalid"):
+        acceptable(known, [known.runs[0]["id"]])
+
+
+@pytest.mark.parametrize(("by", "why"), [("", "x"), ("x", " ")])
+def test_acceptance_without_a_name_or_a_reason_is_none(by: str, why: str) -> None:
+    with pytest.raises(RecordError, match="by whom and why"):
+        accept_entry("n01", [], by, why, "2026-11-01T00:00:00Z")
+
+
+def test_tpot_at_each_tensor_parallelism() -> None:
+    small = [runs.run(n, {**runs.BASE, "tpot": 10.1}) for n in range(3)]
+    large = [runs.run(9 + n, {**runs.BASE, "tpot": 9.9}, serving__tp=8) for n in range(2)]
+    known = runs.kept([*small, *large])
+    assert by_tensor_parallel(known.runs, known.runs[-1]) == [
+        {"tp": 2, "tpot_ms": 10.1, "runs": 3},
+        {"tp": 8, "tpot_ms": 9.9, "runs": 2},
+    ]
+    # A node that is at the smaller one already has nothing to go back from.
+    assert len(by_tensor_parallel(known.runs, known.runs[0])) == 1
+
+
+def test_groups_are_of_one_load() -> None:
+    known = runs.kept([runs.run(0), runs.run(1, load__osl=8), runs.run(2)])
+    assert len(comparison.alike(known.runs, known.runs[0], Role.LOAD)) == 2

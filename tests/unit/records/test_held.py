@@ -1,0 +1,138 @@
+"""A new result against the node's own accepted baseline: slower fails, and none is said to be."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from b200kit.records import entries, provenance, store
+from b200kit.records.statistics import METRICS
+from b200kit.run.node import Node, StageFailed
+from tests.fake.machine import Machine
+from tests.unit.nodes import look, make, settled
+from tests.unit.records import runs
+
+WARM = {n: {"warm": True, "rounds": [{}] * 4} for n in ("0", "1")}
+Settled = tuple[Node, Machine]
+
+
+@pytest.fixture
+def node(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Settled:
+    """A node that serves, whose next result is the test's, and an empty record."""
+    monkeypatch.delenv(store.VARIABLE, raising=False)
+    found, machine = settled(tmp_path, smoke_always=True)
+    machine.readings = {"notes": {"warm": WARM}}
+    return found, machine
+
+
+def measure(node: Settled, result: dict[str, Any]) -> None:
+    """Run the stage; the node program says *result*."""
+    found, machine = node
+    machine.answers = {"node.pyz measure": (True, json.dumps(result))}
+    look(found)
+    make(found, "smoke")
+
+
+def result(medians: dict[str, float] = runs.BASE, **changes: Any) -> dict[str, Any]:
+    """A result that passes, with these medians."""
+    return runs.smoke() | {f"p50_{m}_ms": medians[m] for m in METRICS} | changes
+
+
+def accepted(node: Settled, count: int = 10) -> None:
+    """That many accepted runs of this node's load, 1 % apart."""
+    found, _ = node
+    measure(node, result())
+    manifest, folder = provenance.manifest(found), store.directory(found.spec.records)
+    for number, day in enumerate(runs.days(7, count, 0.01)):
+        own = json.loads(json.dumps(manifest))
+        own["fields"]["run.cache_salt"] = f"salt-{number}"
+        store.append(folder, "n01", entries.run_entry(own, result(day), f"run-{number}"))
+    known = store.read(folder, "n01").runs
+    entry = entries.accept_entry("n01", known, "ops", "burn-in", "2026-11-01T00:00:00Z")
+    store.append(folder, "n01", entry)
+
+
+def shifted(by: float, metric: str = "tpot") -> dict[str, float]:
+    """The usual medians with one of them slower by this share."""
+    return runs.BASE | {metric: runs.BASE[metric] * (1 + by)}
+
+
+def test_without_a_baseline_nothing_fails_and_that_is_said(
+    node: Settled, capsys: pytest.CaptureFixture[str]
+) -> None:
+    measure(node, result(shifted(9.0)))
+    assert node[0].smoke is not None
+    assert node[0].smoke["held"]["answer"] == "none"
+    assert "against its own record: none (no baseline is accepted" in capsys.readouterr().err
+
+
+def test_a_run_like_the_accepted_ones_passes(node: Settled) -> None:
+    accepted(node)
+    measure(node, result(shifted(0.01)))
+    held = (node[0].smoke or {})["held"]
+    assert (held["answer"], held["baseline"]["by"]) == ("usual", "ops")
+    assert all(found["inside"] for found in held["metrics"].values())
+
+
+@pytest.mark.parametrize("metric", METRICS)
+def test_a_slower_run_fails_and_says_by_what_whose_baseline_it_is(
+    node: Settled, metric: str
+) -> None:
+    accepted(node)
+    with pytest.raises(StageFailed, match="slower than its record") as failed:
+        measure(node, result(shifted(0.12, metric)))
+    assert f"{METRICS[metric]} " in str(failed.value)
+    assert "baseline of 2026-11-01 by ops" in str(failed.value)
+    kept = json.loads(node[1].text("/var/lib/b200kit/smoke.json"))
+    assert kept["verdict"] == "fail"  # so that the next run measures again
+
+
+def test_a_faster_run_passes(node: Settled) -> None:
+    accepted(node)
+    measure(node, result(shifted(-0.3)))
+
+
+def test_another_load_is_held_against_nothing(node: Settled) -> None:
+    accepted(node)
+    other = result(shifted(9.0)) | {"request_rate": 12.0}
+    measure(node, other)
+    assert "of another load" in (node[0].smoke or {})["held"]["why"]
+
+
+def test_a_result_without_its_manifest_is_not_taken_for_usual(node: Settled) -> None:
+    accepted(node)
+    other = result()
+    del other["conditions"]["sampling"]
+    with pytest.raises(StageFailed, match="its record cannot be held: its manifest lacks sampling"):
+        measure(node, other)
+
+
+def test_a_result_that_lacks_a_metric_is_not_taken_for_usual(node: Settled) -> None:
+    accepted(node)
+    with pytest.raises(StageFailed, match="it has no ITL, the baseline has"):
+        measure(node, result(p50_itl_ms=None))
+
+
+def test_a_record_that_cannot_be_read_is_not_taken_for_none(node: Settled) -> None:
+    path = store.path_of(store.directory(node[0].spec.records), "n01")
+    path.mkdir(parents=True)
+    with pytest.raises(StageFailed, match="Is a directory"):
+        measure(node, result())
+
+
+def test_a_starved_clients_times_are_held_against_nothing(node: Settled) -> None:
+    accepted(node)
+    with pytest.raises(StageFailed, match="smoke test invalid: client starved"):
+        measure(node, result(shifted(9.0), verdict="invalid", reasons=["client starved"]))
+    assert (node[0].smoke or {})["held"]["answer"] == "none"
+
+
+def test_an_acceptance_that_somebody_changed_is_not_taken_for_none(node: Settled) -> None:
+    accepted(node)
+    path = store.path_of(store.directory(node[0].spec.records), "n01")
+    path.write_text(path.read_text().replace("burn-in", "burn-out"))
+    with pytest.raises(StageFailed, match="line 11 was changed after it was written"):
+        measure(node, result())

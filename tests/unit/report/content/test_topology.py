@@ -1,0 +1,143 @@
+"""The graph of a node: healthy is good, each fault turns its own edge, the unread is unknown."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from b200kit.report.content.graph import BAD, FABRIC, GOOD, UNKNOWN, Topology
+from b200kit.report.content.topology import topology
+from b200kit.report.terminal.topology_matrix import topology_is_in_doubt, topology_lines
+from tests.unit import states
+
+State = dict[str, Any]
+GONE = {"unmeasured": "timed out"}
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=4),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=4), inner),
+    max_leaves=8,
+)
+
+
+def graph(spoil: Callable[[State], object] = lambda state: None) -> Topology:
+    """The graph of the healthy node after a fault."""
+    state = states.healthy()
+    spoil(state)
+    return topology(state, states.expectation())
+
+
+def edge(found: Topology, a: str, b: str) -> tuple[str, str]:
+    """What an edge says, and its tone."""
+    [one] = [e for e in found.edges() if (e.a, e.b) == (a, b)]
+    return one.told, one.tone
+
+
+def test_healthy_nodes_have_no_edge_that_is_not_good() -> None:
+    for name in ("healthy-hgx-b200", "healthy-snc2-four-nodes"):
+        found = topology(states.recorded(name), states.expectation())
+        assert found.tone == GOOD
+        assert {pair.told for pair in found.pairs.values()} == {"NV18"}
+
+
+def test_nearest_nics_are_those_at_the_same_switch_and_never_the_switches_own() -> None:
+    found = graph()
+    assert [(gpu.nics, gpu.nic_path) for gpu in found.gpus[:3]] == [
+        (("mlx5_4", "mlx5_5"), "PIX"),
+        (("mlx5_4", "mlx5_5"), "PIX"),
+        (("mlx5_6", "mlx5_7"), "PIX"),
+    ]
+    assert {nic.name for nic in found.management} == {f"mlx5_{n}" for n in range(4)}
+    assert not {n.name for n in found.management} & {name for g in found.gpus for name in g.nics}
+
+
+def test_without_a_common_bridge_the_nearest_nics_are_those_of_the_numa_node() -> None:
+    def cut(state: State) -> None:
+        state["pci"]["gpus"][0]["bridges"][0]["address"] = "0000:01:01.0"
+
+    gpu = graph(cut).gpus[0]
+    assert (gpu.nic_path, "mlx5_12" in gpu.nics) == ("NODE", False)
+
+
+def test_lost_link_is_an_edge_and_every_pair_of_its_gpu() -> None:
+    found = graph(lambda s: s["gpus"][3]["links"][7].update(state=0))
+    assert edge(found, "GPU 3", FABRIC) == ("17/18 links, fabric completed", BAD)
+    assert found.gpus[3].links.down == (7,)
+    assert edge(found, "GPU 0", "GPU 3") == ("NV17", BAD)
+    assert edge(found, "GPU 0", "GPU 1") == ("NV18", GOOD)
+
+
+FAULTS: dict[str, tuple[Callable[[State], object], int, str]] = {
+    "slow link": (lambda s: s["gpus"][5]["links"][2].update(speed_mbps=26000), 5, BAD),
+    "links unread": (lambda s: s["gpus"][5].update(links=GONE), 5, UNKNOWN),
+    "no link": (lambda s: s["gpus"][5].update(links=[]), 5, BAD),
+    "fabric status": (lambda s: s["gpus"][5]["fabric"].update(status=23), 5, BAD),
+    "narrow GPU": (lambda s: s["gpus"][5]["pcie"].update(width=8), 5, BAD),
+    "narrow port": (
+        lambda s: s["pci"]["gpus"][5]["bridges"][2].update(current_link_width=8), 5, BAD
+    ),
+    "slow port": (
+        lambda s: s["pci"]["gpus"][5]["bridges"][2].update(max_link_speed="16.0 GT/s PCIe"), 5, BAD
+    ),
+    "port unread": (
+        lambda s: s["pci"]["gpus"][5]["bridges"][2].update(current_link_width=GONE), 5, UNKNOWN
+    ),
+    "bus without NUMA": (lambda s: s["pci"]["gpus"][5].update(numa_node=-1), 5, UNKNOWN),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", FAULTS)
+def test_fault_of_one_gpu_shows_at_that_gpu_alone(name: str) -> None:
+    spoil, position, tone = FAULTS[name]
+    found = graph(spoil)
+    assert found.gpus[position].tone == tone
+    others = [gpu.tone for n, gpu in enumerate(found.gpus) if n != position]
+    assert set(others) == {GOOD}
+    assert found.tone == tone
+
+
+def test_dead_and_unread_pairs_are_told_apart() -> None:
+    def spoil(state: State) -> None:
+        state["p2p"]["read"][0][1] = 3
+        state["p2p"]["write"][0][2] = GONE
+
+    found = graph(spoil)
+    assert edge(found, "GPU 0", "GPU 1") == ("x", BAD)
+    assert edge(found, "GPU 0", "GPU 2") == ("--", UNKNOWN)
+    assert edge(found, "GPU 1", "GPU 0") == ("NV18", GOOD)
+
+
+def test_missing_gpu_makes_the_graph_bad() -> None:
+    def pull(state: State) -> None:
+        state["gpus"].pop()
+        state["pci"]["gpus"].pop()
+
+    found = graph(pull)
+    assert (found.missing, found.tone) == (1, BAD)
+
+
+def test_without_an_expectation_nothing_is_good() -> None:
+    found = topology(states.healthy(), None)
+    assert found.tone == UNKNOWN
+    assert {edge.tone for edge in found.edges() if edge.kind != "numa"} == {UNKNOWN}
+
+
+@given(JSON, st.sampled_from(["gpus", "pci", "p2p", "numa"]))
+def test_any_json_gives_a_graph_and_a_matrix(value: Any, key: str) -> None:
+    state = states.healthy() | {key: value}
+    for seen, wanted in ((state, states.expectation()), (value, value)):
+        topology(seen, wanted).edges()
+        topology_is_in_doubt(seen, wanted)
+        assert max(map(len, topology_lines(seen, wanted, indent=4))) <= 100
+
+
+def test_matrix_points_at_the_gpu_without_nvlink() -> None:
+    state, wanted = states.recorded("gpu2-no-nvlink"), states.expectation()
+    lines = topology_lines(state, wanted)
+    assert [line[2:6] for line in lines if line.startswith(">")] == ["GPU2", "GPU2"]
+    assert sum(line.count("NV0!") for line in lines) == 14
+    assert not topology_is_in_doubt(states.healthy(), wanted)
+    assert topology_is_in_doubt(state, wanted)

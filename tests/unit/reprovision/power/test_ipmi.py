@@ -1,0 +1,106 @@
+"""Power by IPMI, with a program in ipmitool's place that says what ipmitool 1.8.19 said.
+
+Its texts were captured from the real one against OpenIPMI's ipmi_sim 2.0.33 on 2026-11-22.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from b200kit.inventory.keys.parts import SecretRef
+from b200kit.inventory.keys.reprovision import Bmc
+from b200kit.inventory.secrets import Secret
+from b200kit.reprovision.actions import ActRefused
+from b200kit.reprovision.power import ipmi
+
+CANARY = "canary-ipmi-p4ssw0rd"
+CHATTER = "Loading IANA PEN Registry...\nUnable to Get Channel Cipher Suites\n"
+NO_SESSION = "Error: Unable to establish IPMI v2 / RMCP+ session\n"
+
+
+@pytest.fixture
+def tool(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Path]:
+    """Put the stand-in on PATH; returns where it keeps what it was asked."""
+
+    def make(stdout: str = "", stderr: str = "", code: int = 0) -> Path:
+        program, asked = tmp_path / "ipmitool", tmp_path / "asked.json"
+        program.write_text(
+            "#!/usr/bin/python3\nimport json, os, sys\n"
+            f"json.dump([sys.argv, os.environ.get('IPMI_PASSWORD')], open({str(asked)!r}, 'w'))\n"
+            f"sys.stdout.write({stdout!r}); sys.stderr.write({stderr!r}); sys.exit({code})\n"
+        )
+        program.chmod(0o755)
+        monkeypatch.setenv("PATH", f"{tmp_path}:/usr/bin:/bin")
+        return asked
+
+    return make
+
+
+def controller(**changes: Any) -> ipmi.Controller:
+    sound: dict[str, Any] = {"address": "10.9.0.1", "user": "b200", "password": SecretRef(env="X")}
+    return ipmi.Controller(Bmc(**sound | {"protocol": "ipmi"} | changes), Secret(CANARY.encode()))
+
+
+@pytest.mark.parametrize(
+    ("word", "said"), [("on", "Chassis Power is on\n"), ("off", "Chassis Power is off\n")]
+)
+def test_state_is_what_the_chassis_says(tool: Callable[..., Path], word: str, said: str) -> None:
+    tool(said, CHATTER)
+    assert controller().state() == word
+
+
+@pytest.mark.parametrize(
+    ("act", "word"), [("shut_down", "soft"), ("cut", "off"), ("switch_on", "on")]
+)
+def test_password_goes_by_the_environment_and_never_by_the_command_line(
+    tool: Callable[..., Path], act: str, word: str
+) -> None:
+    asked = tool("Chassis Power Control: Up/On\n", CHATTER)
+    getattr(controller(address="10.9.0.1:6230"), act)()
+    argv, password = json.loads(asked.read_text())
+    assert argv[-3:] == ["chassis", "power", word]
+    assert argv[argv.index("-H") + 1 : argv.index("-H") + 4] == ["10.9.0.1", "-p", "6230"]
+    assert password == CANARY
+    assert CANARY not in " ".join(argv)
+
+
+@pytest.mark.parametrize(
+    ("stderr", "line"),
+    [
+        (CHATTER + "> RAKP 2 HMAC is invalid\n" + NO_SESSION, "refuses b200's password"),
+        (
+            CHATTER + "RAKP 2 message indicates an error : unauthorized name\n" + NO_SESSION,
+            "knows no user b200",
+        ),
+        ("Get Auth Capabilities error\n" + NO_SESSION, "does not answer; look at its network"),
+        (
+            "Address lookup for bmc.invalid failed\nCould not open socket!\n" + NO_SESSION,
+            "has a name that is not known",
+        ),
+        (
+            CHATTER
+            + "Set Chassis Power Control to Down/Off failed: Insufficient privilege level\n",
+            "does not let b200 switch the power",
+        ),
+        ("Something: new\n", "ipmitool says: Something: new"),
+        ("", "ipmitool says: nothing"),
+    ],
+)
+def test_what_went_wrong_is_one_line(tool: Callable[..., Path], stderr: str, line: str) -> None:
+    tool(stderr=stderr, code=1)
+    with pytest.raises(ActRefused) as told:
+        controller().cut()
+    assert str(told.value).startswith("its controller 10.9.0.1")
+    assert line in str(told.value)
+    assert "\n" not in str(told.value)
+
+
+def test_machine_without_the_tool_says_so(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+    with pytest.raises(ActRefused, match="ipmitool is not installed on the controller"):
+        controller().state()

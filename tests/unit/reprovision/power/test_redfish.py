@@ -1,0 +1,179 @@
+"""Power by Redfish, against the real emulator of sushy-tools over machines that are a file."""
+
+from __future__ import annotations
+
+import base64
+import io
+import json
+import logging
+import socket
+import traceback
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import sushy  # type: ignore[import-untyped]
+
+from b200kit.inventory.keys.parts import SecretRef
+from b200kit.inventory.keys.reprovision import Bmc
+from b200kit.inventory.secrets import Secret
+from b200kit.reprovision.actions import ActRefused
+from b200kit.reprovision.power import redfish
+from tests.lab.bmc import USER, Service
+from tests.lab.bmc_system import system_id
+
+CANARY = b"canary-bmc-p4ssw0rd"
+
+
+@pytest.fixture(scope="module")
+def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
+    """The emulator, started once."""
+    folder = tmp_path_factory.mktemp("bmc")
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        port = taken.getsockname()[1]
+    made = Service(folder, "127.0.0.1", port, folder / "machines.json")
+    (folder / "machines.json").write_text("{}")
+    (folder / "password").write_bytes(CANARY)
+    made.start()
+    yield made
+    made.stop()
+
+
+@pytest.fixture
+def machines(service: Service) -> Path:
+    """Two machines that are on, and what was asked of them."""
+    assert service.machines
+    service.machines.write_text(json.dumps({"n1": {"power": "On"}, "n2": {"power": "On"}}))
+    return service.machines
+
+
+@pytest.fixture
+def controller(service: Service, machines: Path) -> Callable[..., redfish.Controller]:
+    def make(password: bytes = CANARY, **changes: Any) -> redfish.Controller:
+        sound: dict[str, Any] = {
+            "address": service.url,
+            "user": USER,
+            "password": SecretRef(env="X"),
+            "system": system_id("n1"),
+            "trust": str(service.certificate),
+        }
+        return redfish.Controller(Bmc(**sound | changes), Secret(password))
+
+    return make
+
+
+def test_power_is_read_cut_and_given_back(
+    controller: Callable[..., redfish.Controller], machines: Path
+) -> None:
+    power = controller()
+    assert power.state() == "on"
+    assert power.graceful()
+    power.shut_down()
+    assert power.state() == "off"
+    power.switch_on()
+    assert power.state() == "on"
+    power.cut()
+    seen = json.loads(machines.read_text())
+    assert seen["n1"] == {"power": "Off", "asked": ["shut-down", "on", "cut"]}
+    assert seen["n2"] == {"power": "On"}
+
+
+def test_certificate_is_trusted_by_its_fingerprint_in_either_spelling(
+    controller: Callable[..., redfish.Controller], service: Service
+) -> None:
+    plain = service.fingerprint()
+    colons = ":".join(plain[n : n + 2] for n in range(0, 64, 2)).upper()
+    for fingerprint in (plain, colons):
+        assert controller(trust=None, fingerprint=fingerprint).state() == "on"
+
+
+@pytest.mark.parametrize(
+    ("changes", "line"),
+    [
+        ({"system": None}, "its controller has several systems ("),
+        ({"system": "no-such"}, "its controller has no system no-such; it has "),
+        ({"user": "root"}, "refuses user root: look at bmc.user and bmc.password"),
+        ({"password": b"wrong"}, "refuses user b200: look at bmc.user and bmc.password"),
+        ({"trust": None}, "no authority of this machine vouches for: set bmc.trust or bmc.finger"),
+        ({"trust": None, "fingerprint": "0" * 64}, "another certificate than the one of bmc.fing"),
+        ({"address": "https://127.0.0.1:1"}, "does not answer: connection refused"),
+        ({"address": "https://nowhere.invalid"}, "does not answer: its name is not known"),
+    ],
+)
+def test_what_keeps_it_from_the_power_is_one_line(
+    controller: Callable[..., redfish.Controller], changes: dict[str, Any], line: str
+) -> None:
+    with pytest.raises(ActRefused) as told:
+        controller(**changes).state()
+    assert line in str(told.value)
+    assert "\n" not in str(told.value)
+
+
+def test_untrusted_authority_is_named(
+    controller: Callable[..., redfish.Controller], tmp_path: Path, service: Service
+) -> None:
+    other = Service(tmp_path, "127.0.0.1")
+    other._prepare()
+    with pytest.raises(ActRefused, match=f"{other.certificate} does not vouch for: not trusted"):
+        controller(trust=str(other.certificate)).state()
+
+
+def test_environment_cannot_make_it_trust_or_go_elsewhere(
+    controller: Callable[..., redfish.Controller],
+    monkeypatch: pytest.MonkeyPatch,
+    service: Service,
+) -> None:
+    monkeypatch.setenv("REQUESTS_CA_BUNDLE", str(service.certificate))
+    monkeypatch.setenv("HTTPS_PROXY", "http://127.0.0.1:1")
+    assert controller().state() == "on"
+    with pytest.raises(ActRefused, match="no authority of this machine"):
+        controller(trust=None).state()
+
+
+def test_reset_type_that_is_not_offered_is_named_with_those_that_are(
+    controller: Callable[..., redfish.Controller], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    power = controller()
+    kinds = {sushy.ResetType.ON, sushy.ResetType.GRACEFUL_RESTART}
+    monkeypatch.setattr(redfish, "_offered", lambda system: kinds)
+    assert not power.graceful()
+    with pytest.raises(
+        ActRefused, match="no reset of type ForceOff; it offers GracefulRestart, On"
+    ):
+        power.cut()
+
+
+def test_reset_type_that_is_offered_and_refused_is_told_with_the_controllers_words(
+    controller: Callable[..., redfish.Controller], machines: Path
+) -> None:
+    machines.write_text(json.dumps({"n1": {"power": "On", "fault": "bare"}}))
+    with pytest.raises(ActRefused, match="answers 501: reset type GracefulShutdown is not support"):
+        controller().shut_down()
+
+
+def test_password_is_in_no_log_no_line_and_no_traceback(
+    controller: Callable[..., redfish.Controller],
+) -> None:
+    told = io.StringIO()
+    handler = logging.StreamHandler(told)
+    root = logging.getLogger()
+    before = root.level
+    root.addHandler(handler)
+    root.setLevel(logging.DEBUG)
+    try:
+        sound = controller()
+        told.write(f"{sound!r} {sound.state()}\n")
+        for changes in ({"user": "root"}, {"system": None}, {"trust": None}):
+            try:
+                controller(**changes).cut()
+            except ActRefused:
+                told.write(traceback.format_exc())
+    finally:
+        root.removeHandler(handler)
+        root.setLevel(before)
+    text = told.getvalue()
+    assert "HTTP request: GET" in text
+    for secret in (CANARY, base64.b64encode(USER.encode() + b":" + CANARY)):
+        assert secret.decode() not in text

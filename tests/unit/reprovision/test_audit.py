@@ -1,0 +1,90 @@
+"""The log of all acts: what was changed, taken away, moved or cut off is found."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from b200kit.reprovision import audit
+
+
+def log(count: int = 5) -> tuple[list[bytes], dict[str, list[str]]]:
+    """Lines of acts on two nodes in turn, and each node's digests."""
+    lines, known, last = [], {"n1": [], "n2": []}, ""  # type: ignore[var-annotated]
+    for number in range(count):
+        node = f"n{1 + number % 2}"
+        text, last = audit.line({"node": node, "what": f"act {number}", "at": "t"}, last)
+        lines.append(text.encode())
+        known[node].append(last)
+    return lines, known
+
+
+def faults(lines: list[bytes], known: dict[str, list[str]]) -> list[str]:
+    return audit.verify(b"".join(lines), known)
+
+
+def test_untouched_log_is_whole() -> None:
+    assert faults(*log()) == []
+    assert audit.verify(b"", {}) == []
+
+
+@pytest.mark.parametrize("number", range(5))
+def test_changed_act_is_found_where_it_is(number: int) -> None:
+    lines, known = log()
+    lines[number] = lines[number].replace(b"act", b"ACT")
+    assert faults(lines, known)[0] == f"line {number + 1} was changed after it was written"
+
+
+@pytest.mark.parametrize("number", range(5))
+def test_act_that_was_changed_and_signed_anew_is_found(number: int) -> None:
+    lines, known = log()
+    entry = json.loads(lines[number])
+    forged, _ = audit.line(
+        {k: v for k, v in entry.items() if k not in ("digest", "previous")} | {"what": "nothing"},
+        entry["previous"],
+    )
+    lines[number] = forged.encode()
+    assert faults(lines, known)
+
+
+@pytest.mark.parametrize("number", range(5))
+def test_act_that_was_taken_away_is_found_the_last_one_too(number: int) -> None:
+    lines, known = log()
+    del lines[number]
+    found = faults(lines, known)
+    assert found
+    assert f"n{1 + number % 2}: 1 of the" in found[-1]
+
+
+@pytest.mark.parametrize("number", range(4))
+def test_acts_in_another_order_are_found(number: int) -> None:
+    lines, known = log()
+    lines[number], lines[number + 1] = lines[number + 1], lines[number]
+    assert any("does not follow" in line for line in faults(lines, known))
+
+
+def test_act_that_was_put_in_is_found() -> None:
+    lines, known = log()
+    extra, _ = audit.line({"node": "n1", "what": "more"}, json.loads(lines[1])["digest"])
+    assert faults([*lines[:2], extra.encode(), *lines[2:]], known)
+
+
+def test_end_that_was_cut_off_is_found_by_the_transactions() -> None:
+    lines, known = log()
+    assert audit.parse(b"".join(lines[:3])).damage == ()
+    found = faults(lines[:3], known)
+    assert [line.split(":")[0] for line in found] == ["n1", "n2"]
+    assert all("its end was cut off" in line for line in found)
+
+
+def test_line_that_a_kill_cut_short_is_told() -> None:
+    lines, known = log()
+    assert faults([*lines, b'{"node": "n1", "wha'], known) == [
+        "line 6 is no entry: it was cut short or written over"
+    ]
+
+
+def test_log_of_one_node_passed_off_as_anothers_is_found() -> None:
+    lines, known = log()
+    assert faults(lines, {"n1": known["n2"]})

@@ -1,0 +1,374 @@
+"""The controller dead at every point of every step: the next run ends as if nothing had been.
+
+Before and after each line of the transaction and of the log of acts reaches the disk, and before
+and after each act has its effect, what is on the disk is kept; a run begins from each of these. One
+test kills real processes with SIGKILL again and again. The world the acts work on is a file that
+outlives them, in which each counts what it did.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import signal
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from b200kit.inventory.keys.rungs import Rung
+from b200kit.node.state.verdict import Action, Finding, Status
+from b200kit.reprovision import audit, escalation, ledger, states
+from b200kit.reprovision.actions import ActFailed, ActRefused, Intent, Say
+from b200kit.reprovision.escalation import Decision, Limits
+from b200kit.reprovision.ledger import Held, Ledger
+from b200kit.reprovision.state_machine import Doing, Machine, NotFit, Stopped
+from b200kit.reprovision.states import State
+from b200kit.reprovision.transaction import Transaction
+from b200kit.run.node import Node
+
+FAULT = Finding("no driver", Status.FAIL, action=Action.REBOOT, part="GPU 4", check="driver.loaded")
+BUDGET: dict[Rung, int] = dict.fromkeys((rung for rung in Rung if rung is not Rung.REPLACE), 1)
+NEVER: dict[Rung, int] = dict.fromkeys(BUDGET, 0)
+Kill = Callable[[str], None]
+
+
+class World:
+    """What the acts have done, on the disk; *cure* is the rung that helps."""
+
+    def __init__(self, folder: Path, cure: Rung | None) -> None:
+        self.path, self.cure = folder / "world.json", cure
+
+    def read(self) -> dict[str, Any]:
+        """{"boot", "fit", "counts"}."""
+        if not self.path.exists():
+            return {"boot": 1, "fit": False, "counts": {}}
+        found: dict[str, Any] = json.loads(self.path.read_text())
+        return found
+
+    def did(self, what: str, **changes: Any) -> None:
+        """One more of *what*."""
+        now = self.read()
+        now["counts"][what] = now["counts"].get(what, 0) + 1
+        self.path.with_suffix(".new").write_text(json.dumps(now | changes))
+        self.path.with_suffix(".new").rename(self.path)
+
+    def rungs(self) -> dict[str, int]:
+        """How often each rung was done."""
+        words = {rung.word for rung in Rung}
+        return {k: count for k, count in self.read()["counts"].items() if k in words}
+
+
+@dataclass
+class Fake:
+    """A step on the world; rungs are known by the boot they end."""
+
+    world: World
+    name: str
+    tx: Transaction
+    kill: Kill
+
+    def facts(self, node: Node) -> dict[str, Any]:
+        """The boot that is about to end."""
+        return {"boot": self.world.read()["boot"]}
+
+    def probe(self, node: Node, intent: Intent) -> str | None:
+        """Another boot than the intent's: the rung was done."""
+        if self.name != "act" or intent["boot"] == self.world.read()["boot"]:
+            return None
+        return "already done: another boot"
+
+    def perform(self, node: Node, intent: Intent, say: Say) -> Mapping[str, Any]:
+        """The effect, between two places to die at."""
+        self.kill(f"before {self.name}")
+        try:
+            return {"seen": self._perform(intent)}
+        finally:
+            self.kill(f"after {self.name}")
+
+    def _perform(self, intent: Intent) -> str:
+        world, now = self.world, self.world.read()
+        if self.name == "act":
+            rung = Rung.parse(intent["rung"])
+            world.did(rung.word, boot=now["boot"] + 1, fit=rung is world.cure or now["fit"])
+            return "a new boot"
+        world.did(self.name)
+        if self.name == "prove" and not now["fit"]:
+            raise NotFit("still no driver", (FAULT,))
+        return self.name
+
+
+class Killer:
+    """Counts the places to die at, and dies at one of them."""
+
+    def __init__(self, at: int = -1) -> None:
+        self.at, self.places = at, []  # type: ignore[var-annotated]
+
+    def __call__(self, place: str) -> None:
+        """One place."""
+        if len(self.places) == self.at:
+            os.kill(os.getpid(), signal.SIGKILL)
+        self.places.append(place)
+
+
+def decide(tx: Transaction, budget: Mapping[Rung, int] = BUDGET) -> Decision:
+    """By the ladder, each rung once."""
+    return escalation.choose(tx.findings, tx.tries, Limits(budget, 86_400), time.time())
+
+
+def run(
+    folder: Path, cure: Rung | None, kill: Kill, budget: Mapping[Rung, int] = BUDGET
+) -> Transaction:
+    """One run of the controller over the node, as b200kit/reprovision/run.py does it."""
+    world = World(folder, cure)
+    ledger = Ledger(folder, "n1", "alice@ctl pid 1", "run", 600)
+    tx = ledger.claim()
+    if not tx.is_open and not world.read()["fit"]:
+        ledger.begin([FAULT.to_json()], "driver.loaded", "")
+
+    def doing(name: str, tx: Transaction) -> Doing:
+        return Fake(world, name, tx, kill)
+
+    node = Node("n1", None, {})  # type: ignore[arg-type]
+    return Machine(node, ledger, doing, lambda tx: decide(tx, budget)).run()
+
+
+@pytest.fixture
+def watched(monkeypatch: pytest.MonkeyPatch) -> Callable[[Kill], None]:
+    """Makes every write to the disk two places to die at. A kill loses nothing that was written."""
+    append = ledger.append
+    monkeypatch.setattr(os, "fsync", lambda handle: None)
+
+    def watch(kill: Kill) -> None:
+        def write(path: Path, make: Callable[[bytes], bytes]) -> None:
+            kill(f"before a line of {path.name}")
+            append(path, make)
+            kill(f"after a line of {path.name}")
+
+        monkeypatch.setattr(ledger, "append", write)
+
+    return watch
+
+
+def killed(act: Callable[[], object]) -> bool:
+    """Run *act* in a process of its own; whether it was killed."""
+    child = os.fork()
+    if child == 0:
+        try:
+            act()
+        finally:
+            os._exit(0)
+    return os.WIFSIGNALED(os.waitpid(child, 0)[1])
+
+
+class Snapshots:
+    """At every place to die at, what a kill would leave on the disk; each content once."""
+
+    def __init__(self, folder: Path, keep: Path) -> None:
+        self.folder, self.keep = folder, keep
+        self.places: dict[bytes, tuple[str, Path]] = {}
+        self.names: set[str] = set()
+
+    def __call__(self, place: str) -> None:
+        """One place."""
+        self.names.add(place)
+        files = sorted(path for path in self.folder.rglob("*") if path.is_file())
+        content = b"".join(path.name.encode() + path.read_bytes() for path in files)
+        if content not in self.places:
+            copy = self.keep / str(len(self.places))
+            shutil.copytree(self.folder, copy)
+            self.places[content] = (place, copy)
+
+
+# What cures the node, the rungs that are allowed, and how it ends.
+ENDINGS = [
+    (Rung.POWER_CYCLE, BUDGET, State.SERVING, {"reboot": 1, "power-cycle": 1}),
+    (None, {**NEVER, Rung.REBOOT: 1}, State.HANDS, {"reboot": 1}),
+]
+
+
+@pytest.mark.parametrize(("cure", "budget", "state", "rungs"), ENDINGS)
+def test_dead_at_any_place_the_rerun_ends_the_same_and_repeats_no_rung(
+    cure: Rung | None,
+    budget: dict[Rung, int],
+    state: State,
+    rungs: dict[str, int],
+    tmp_path: Path,
+    watched: Callable[[Kill], None],
+) -> None:
+    (tmp_path / "run").mkdir()
+    snapshots = Snapshots(tmp_path / "run", tmp_path / "kept")
+    watched(snapshots)
+    whole = run(tmp_path / "run", cure, snapshots, budget)
+    assert whole.state is state
+    taken = {entry["act"].partition(":")[0] for entry in whole.steps}
+    assert snapshots.names >= {f"{when} {step}" for when in ("before", "after") for step in taken}
+    assert len(snapshots.places) > 40
+    watched(Killer())
+    for place, copy in snapshots.places.values():
+        tx = run(copy, cure, Killer(), budget)
+        assert (tx.state, World(copy, cure).rungs()) == (state, rungs), f"dead {place}"
+        assert tx.parts == ([] if state is State.SERVING else ["GPU 4"])
+        content = (copy / ledger.AUDIT).read_bytes()
+        assert audit.verify(content, {"n1": list(tx.digests)}) == [], place
+
+
+def test_killed_again_and_again_it_ends_all_the_same(
+    tmp_path: Path, watched: Callable[[Kill], None]
+) -> None:
+    deaths = 0
+    while True:
+        # A real SIGKILL, nine places further each time.
+        killer = Killer(9)
+        watched(killer)
+        if not killed(lambda k=killer: run(tmp_path, Rung.POWER_CYCLE, k)):  # type: ignore[misc]
+            break
+        deaths += 1
+        assert deaths < 100
+    assert deaths > 5
+    assert World(tmp_path, Rung.POWER_CYCLE).rungs() == {"reboot": 1, "power-cycle": 1}
+
+
+@pytest.mark.parametrize("step", states.TABLE, ids=lambda step: f"{step.start.value}-{step.name}")
+def test_every_step_of_the_table_leads_from_a_state_to_states_that_there_are(
+    step: states.Step,
+) -> None:
+    names = {entry.start for entry in states.TABLE}
+    assert {step.end, step.back} <= names
+    assert states.step(step.start, step.name) is step
+
+
+def test_every_state_can_come_back_to_serving() -> None:
+    reach = {State.SERVING}
+    for _ in State:
+        reach |= {entry.start for entry in states.TABLE if entry.end in reach}
+    assert reach == set(State)
+
+
+class Steps:
+    """Fakes of which some steps raise something, once or always."""
+
+    def __init__(self, tmp_path: Path, raising: Mapping[str, Exception]) -> None:
+        self.world, self.raising = World(tmp_path, Rung.REBOOT), dict(raising)
+        self.ledger = Ledger(tmp_path / "t", "n1", "alice@ctl pid 1", "run", 600)
+        self.ledger.claim()
+        self.ledger.begin([FAULT.to_json()], "driver.loaded", "")
+
+    def machine(self, giving_back: bool = False) -> Machine:
+        """A machine over them."""
+        node = Node("n1", None, {})  # type: ignore[arg-type]
+        return Machine(node, self.ledger, self._doing, decide, giving_back)
+
+    def _doing(self, name: str, tx: Transaction) -> Doing:
+        rung = (tx.pending or {}).get("rung")
+        fake, error = Fake(self.world, name, tx, Killer()), self.raising.get(rung or name)
+        if error is None:
+            return fake
+
+        class Raising(Fake):
+            def perform(self, node: Node, intent: Intent, say: Say) -> Mapping[str, Any]:
+                """Nothing is done."""
+                assert error is not None
+                raise error
+
+        return Raising(self.world, name, tx, Killer())
+
+
+def test_rung_that_fails_is_followed_by_the_next_one(tmp_path: Path) -> None:
+    steps = Steps(tmp_path, {"reboot": ActFailed("did not come back")})
+    steps.world.cure = Rung.POWER_CYCLE
+    tx = steps.machine().run()
+    assert tx.state is State.SERVING
+    assert [(t.rung, t.outcome) for t in tx.tries] == [
+        (Rung.REBOOT, "failed"),
+        (Rung.POWER_CYCLE, "cured"),
+    ]
+
+
+def test_rung_that_is_refused_is_no_reason_for_a_higher_one(tmp_path: Path) -> None:
+    steps = Steps(tmp_path, {"reboot": ActRefused("the BMC says 401")})
+    with pytest.raises(Stopped, match=r"^reboot: the BMC says 401$"):
+        steps.machine().run()
+    steps.raising.clear()
+    tx = steps.machine().run()
+    assert (tx.state, steps.world.rungs()) == (State.SERVING, {"reboot": 1})
+    assert [t.rung for t in tx.tries] == [Rung.REBOOT]
+
+
+def test_drain_that_does_not_end_stops_the_run_with_the_node_out(tmp_path: Path) -> None:
+    steps = Steps(tmp_path, {"drain": ActFailed("3 open after 2 m 00 s")})
+    with pytest.raises(Stopped, match="drain: 3 open"):
+        steps.machine().run()
+    assert steps.ledger.read().state is State.QUARANTINED
+    assert steps.world.rungs() == {}
+
+
+def test_evidence_that_cannot_be_had_keeps_every_rung_from_the_node(tmp_path: Path) -> None:
+    steps = Steps(tmp_path, {"evidence": ActFailed("the disk is full")})
+    with pytest.raises(Stopped):
+        steps.machine().run()
+    assert (steps.ledger.read().state, steps.world.rungs()) == (State.DRAINED, {})
+
+
+def test_node_that_fails_among_its_users_is_taken_from_them_again(tmp_path: Path) -> None:
+    steps = Steps(tmp_path, {"return": NotFit("a replica died", (FAULT,))})
+    tx = steps.machine().run()
+    assert tx.state is State.HANDS
+    assert steps.world.read()["counts"]["quarantine"] == 4
+
+
+def test_hands_give_the_node_back_without_another_act(tmp_path: Path) -> None:
+    steps = Steps(tmp_path, {})
+    steps.world.cure = None
+    assert steps.machine().run().state is State.HANDS
+    before = steps.world.rungs()
+    assert steps.machine().run().state is State.HANDS
+    with pytest.raises(Stopped, match="not fit, stays out"):
+        steps.machine(giving_back=True).run()
+    assert steps.machine().run().state is State.HANDS
+    steps.world.did("hands", fit=True)
+    assert steps.machine(giving_back=True).run().state is State.SERVING
+    assert steps.world.rungs() == before
+
+
+def test_person_may_end_a_transaction_that_was_begun_before_any_act(tmp_path: Path) -> None:
+    steps = Steps(tmp_path, {"drain": ActFailed("3 open")})
+    with pytest.raises(Stopped):
+        steps.machine().run()
+    steps.world.did("hands", fit=True)
+    assert steps.machine(giving_back=True).run().state is State.SERVING
+    assert steps.world.rungs() == {}
+
+
+def test_second_operator_is_told_who_holds_the_node_since_when(tmp_path: Path) -> None:
+    Ledger(tmp_path, "n1", "alice@one pid 1", "a", 600).claim()
+    bob = Ledger(tmp_path, "n1", "bob@two pid 2", "b", 600)
+    with pytest.raises(Held, match=r"alice@one pid 1 has been mending this node since 20\d\d-"):
+        bob.claim()
+    owner = bob.claim(is_dead=lambda owner: True).owner
+    assert owner is not None
+    assert owner["owner"] == "bob@two pid 2"
+
+
+def test_claim_runs_out_by_itself_and_a_release_ends_it_at_once(tmp_path: Path) -> None:
+    alice = Ledger(tmp_path, "n1", "alice@one pid 1", "a", -1)
+    alice.claim()
+    Ledger(tmp_path, "n1", "bob@two pid 2", "b", 600).claim()
+    with pytest.raises(Held):
+        alice.claim()
+    Ledger(tmp_path, "n1", "bob@two pid 2", "b", 600).append("release")
+    alice.claim()
+
+
+def test_half_a_line_that_a_kill_left_changes_nothing(tmp_path: Path) -> None:
+    ledger = Ledger(tmp_path, "n1", "alice@one pid 1", "a", 600)
+    ledger.begin([], "", "")
+    before = ledger.read()
+    with ledger.path.open("ab") as file:
+        file.write(b'{"kind": "intent", "step": "quar')
+    assert ledger.read() == before
+    assert ledger.append("intent", step="quarantine", id="1").pending is not None

@@ -1,0 +1,176 @@
+"""What the steps do: the bring-up of b200.py, a drain that does not end, a node that is silent."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from b200kit.inventory.keys.rungs import Rung
+from b200kit.node.state.verdict import Action, Finding, Status, Verdict
+from b200kit.reprovision import node_copy, provision, steps, traffic
+from b200kit.reprovision.actions import ActFailed, ActRefused, act_of
+from b200kit.reprovision.escalation import Try
+from b200kit.reprovision.state_machine import NotFit
+from b200kit.reprovision.states import TABLE, State
+from b200kit.reprovision.transaction import Transaction
+from b200kit.run.node import Node, StageFailed
+from b200kit.stages import pipeline
+from tests.unit import nodes
+
+ROOT = Path(__file__).resolve().parents[3]
+# Operations of deploy/b200.py besides its stages, and what stands for them in the bring-up.
+BETWEEN = {"reboot_if_needed", "require_proven", "require_served_well"}
+TX = Transaction("n01", id="tx")
+
+
+def operations() -> Iterator[str]:
+    """The operations of deploy/b200.py in order; a stage's by the module that has it."""
+    tree = ast.parse((ROOT / "deploy/b200.py").read_text())
+    for statement in tree.body:
+        call = statement.value if isinstance(statement, ast.Expr) else None
+        if isinstance(call, ast.Call) and isinstance(call.func, ast.Attribute):
+            stage = next((k.value for k in call.keywords if k.arg == "stage"), None)
+            yield ast.unparse(stage) if stage else call.func.attr
+
+
+def test_bring_up_of_a_mended_node_is_that_of_b200_py() -> None:
+    words = [word for word in operations() if word not in ("observe", "conclude")]
+    stages = [stage.name for stage in pipeline.STAGES]
+    after = {words[n - 1]: word for n, word in enumerate(words) if word in BETWEEN}
+    assert len([word for word in words if word not in BETWEEN]) == len(stages)
+    assert list(after) == ["driver.STAGE", "bandwidth.STAGE", "smoke.STAGE"]
+    assert list(provision.AFTER) == ["driver", "bandwidth", "smoke"]
+    assert set(provision.AFTER) <= set(stages)
+
+
+def test_every_state_and_step_is_described_in_the_words_of_the_code() -> None:
+    page = (ROOT / "docs/reprovision.md").read_text()
+    assert [state for state in State if f"\n**{state.value}**: " not in page] == []
+    assert [step.name for step in TABLE if f"*{step.name}*" not in page] == []
+
+
+class Fake:
+    """One who sends work, with a number of streams at each look."""
+
+    name = "fake"
+
+    def __init__(self, *counts: int | None) -> None:
+        self.counts = list(counts)
+
+    def drained(self, node: Node) -> int | None:
+        """The next number, the last one for ever."""
+        return self.counts.pop(0) if len(self.counts) > 1 else self.counts[0]
+
+
+@pytest.fixture
+def node(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Node:
+    """A node whose drain ends at once."""
+    found, _ = nodes.bare(tmp_path, reprovision={"drain_deadline_s": 0})
+    monkeypatch.setattr(steps, "_POLL_S", 0)
+    return found
+
+
+def drain(node: Node, monkeypatch: pytest.MonkeyPatch, *senders: Fake) -> str:
+    """What the step says."""
+    monkeypatch.setattr(traffic, "adapters", lambda node: list(senders))
+    step = steps.doing("drain", TX)
+    return str(step.perform(node, {}, lambda text: None)["seen"])
+
+
+def asked(node: Node, **changes: Any) -> None:
+    node.spec = replace(node.spec, reprovision=replace(node.spec.reprovision, **changes))
+
+
+def test_drain_waits_for_the_last_stream(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked(node, drain_deadline_s=60)
+    sender = Fake(3, 1, 0)
+    assert "nothing is open" in drain(node, monkeypatch, sender, Fake(0))
+    assert sender.counts == [0]
+
+
+@pytest.mark.parametrize(("count", "told"), [(3, "3 open"), (None, "open streams cannot be told")])
+def test_drain_that_does_not_end_stops_and_says_what_is_open(
+    count: int | None, told: str, node: Node, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with pytest.raises(StageFailed, match=rf"not drained within 0.0 s \(fake: {told}\)"):
+        drain(node, monkeypatch, Fake(count))
+
+
+def test_drain_cuts_only_where_the_site_says_so(
+    node: Node, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked(node, drain_timeout="cut")
+    assert drain(node, monkeypatch, Fake(3)) == "cut off after 0.0 s (fake: 3 open)"
+
+
+def test_node_that_does_not_answer_is_not_waited_for_in_vain(
+    node: Node, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    node.unreachable = "timed out"
+    assert "cannot be drained" in drain(node, monkeypatch, Fake(None))
+
+
+def verdict(*actions: Action) -> Verdict:
+    return Verdict(tuple(Finding("bad", Status.FAIL, action=action) for action in actions))
+
+
+@pytest.mark.parametrize(
+    ("found", "climbs"),
+    [
+        (verdict(Action.REBOOT), True),
+        (verdict(Action.MONITOR), False),
+        (Verdict((Finding("good"),)), False),
+    ],
+)
+def test_stage_that_failed_climbs_only_where_the_node_is_at_fault(
+    found: Verdict, climbs: bool, node: Node, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(provision, "judged", lambda node: found)
+    monkeypatch.setattr(steps, "unreachable", lambda node: None)
+    error = steps._cause_of(node, StageFailed("the mirror is away"))
+    assert isinstance(error, NotFit) is climbs
+    assert str(error) == "the mirror is away"
+
+
+def test_stage_that_failed_as_the_node_went_away_asks_for_its_power(
+    node: Node, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    gone = Finding("silent", Status.FAIL, action=Action.POWER_CYCLE)
+    monkeypatch.setattr(steps, "unreachable", lambda node: gone)
+    error = steps._cause_of(node, StageFailed("connection lost"))
+    assert isinstance(error, NotFit)
+    assert error.findings == (gone,)
+
+
+@pytest.mark.parametrize("rung", [rung for rung in Rung if rung is not Rung.REPLACE])
+def test_every_rung_has_its_act(rung: Rung) -> None:
+    act = act_of(rung)
+    assert all(hasattr(act, name) for name in ("facts", "probe", "perform"))
+
+
+def test_hands_are_no_act() -> None:
+    with pytest.raises(ActFailed, match="replace is for hands"):
+        act_of(Rung.REPLACE)
+    assert issubclass(ActRefused, ActFailed)
+
+
+def test_every_name_of_the_inventory_has_its_adapter() -> None:
+    node = SimpleNamespace(spec=SimpleNamespace(traffic=tuple(traffic.MODULES)))
+    found = traffic.adapters(node)  # type: ignore[arg-type]
+    assert [adapter.name for adapter in found] == list(traffic.MODULES)
+
+
+def test_history_is_what_controller_and_node_remember_each_attempt_once() -> None:
+    both, mine, its = (Try(Rung.REBOOT, at, "cured", str(at)) for at in (2.0, 3.0, 1.0))
+    assert node_copy.merged((both, mine), (its, both)) == (its, both, mine)
+
+
+def test_copy_on_the_node_that_makes_no_sense_is_none() -> None:
+    assert node_copy.tries({"tries": [{"rung": "pray"}, {}, {"rung": "reboot"}]}) == ()
+    assert node_copy.holder({"owner": "x", "tx": "1"}, "me", "2026-11-21T00:00:00Z") is None

@@ -1,0 +1,116 @@
+"""Where a node stands by the lines of its file: each scenario is what happened and where it led."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+
+from b200kit.reprovision import transaction
+from b200kit.reprovision.states import State
+from b200kit.reprovision.transaction import Transaction
+
+AT = "2026-11-21T09:00:0{}Z"
+OUT = ["quarantine", "drain", "evidence"]
+UP = ["provision", "prove", "share"]
+# What happened, step by step ("!": it failed, "?": it failed and is tried again, "...": no line
+# closes it), and where the node stands.
+SCENARIOS: dict[str, tuple[list[str], State]] = {
+    "nothing was done yet": ([], State.SERVING),
+    "taken out": (OUT, State.EVIDENCED),
+    "the drain ran out of time": (["quarantine", "drain?"], State.QUARANTINED),
+    "a rung was done": ([*OUT, "act"], State.MENDED),
+    "a rung failed": ([*OUT, "act!"], State.DRAINED),
+    "a rung was begun": ([*OUT, "act..."], State.EVIDENCED),
+    "the mirror was away": ([*OUT, "act", "provision?"], State.MENDED),
+    "the proof failed": ([*OUT, "act", "provision", "prove!"], State.DRAINED),
+    "it has its canary share": ([*OUT, "act", *UP], State.CANARY),
+    "it fails among its users": ([*OUT, "act", *UP, "return!"], State.SERVING),
+    "it is back": ([*OUT, "act", *UP, "return"], State.SERVING),
+    "hands are needed": ([*OUT, "hand over"], State.HANDS),
+    "hands have done it": ([*OUT, "hand over", "take back", *UP, "return"], State.SERVING),
+    "a person ends it before an act": (["quarantine", "take back"], State.MENDED),
+    "the next rung helps": (
+        [*OUT, "act", "provision!", "evidence", "act", *UP, "return"],
+        State.SERVING,
+    ),
+}
+
+
+def lines(happened: Sequence[str]) -> list[dict[str, Any]]:
+    """The lines that tell it."""
+    found: list[dict[str, Any]] = [{"kind": "open", "tx": "t", "at": AT.format(0)}]
+    for number, word in enumerate(happened):
+        step, at = word.rstrip("!?."), AT.format(number % 10)
+        rung = {"rung": "reboot", "decision": {"rung": "reboot"}} if step == "act" else {}
+        more = rung or {"decision": {"rung": "replace", "parts": ["GPU 4"]}}
+        found.append({"kind": "intent", "step": step, "id": str(number), "at": at, **more})
+        if not word.endswith("..."):
+            kind = "failed" if word[-1] in "!?" else "done"
+            found.append({"kind": kind, "id": str(number), "at": at, "back": word[-1] != "?"})
+    return found
+
+
+def told(name: str) -> Transaction:
+    return transaction.fold("n1", lines(SCENARIOS[name][0]))
+
+
+@pytest.mark.parametrize("name", SCENARIOS)
+def test_node_stands_where_it_should_when(name: str) -> None:
+    tx = told(name)
+    assert tx.state is SCENARIOS[name][1]
+    assert (tx.pending is not None) is (name == "a rung was begun")
+    assert tx.is_open is (name not in ("it is back", "hands have done it", "the next rung helps"))
+
+
+@pytest.mark.parametrize(
+    ("name", "outcomes"),
+    [
+        ("a rung was begun", ["unfinished"]),
+        ("a rung failed", ["failed"]),
+        ("the mirror was away", ["unfinished"]),
+        ("the proof failed", ["did not help"]),
+        ("it fails among its users", ["did not help"]),
+        ("it is back", ["cured"]),
+        ("the next rung helps", ["did not help", "cured"]),
+    ],
+)
+def test_attempt_is_remembered_by_what_came_of_it(name: str, outcomes: list[str]) -> None:
+    assert [attempt.outcome for attempt in told(name).tries] == outcomes
+
+
+def test_attempts_of_a_closed_transaction_count_in_the_next_one() -> None:
+    happened = lines(SCENARIOS["it is back"][0])
+    again = transaction.fold("n1", [*happened, *lines(["quarantine"])])
+    assert (len(again.tries), again.state, again.steps[0]["act"]) == (
+        1,
+        State.QUARANTINED,
+        "quarantine",
+    )
+
+
+def test_line_of_a_later_version_or_half_a_line_changes_nothing() -> None:
+    happened = lines(OUT)
+    content = b"\n".join(json.dumps(line).encode() for line in happened)
+    more = content + b'\n{"kind": "weather"}\n[3]\n{"kind": "inten'
+    assert transaction.fold("n1", transaction.parse(more)) == transaction.fold("n1", happened)
+
+
+def test_report_names_the_parts_only_when_hands_are_needed() -> None:
+    assert told("hands are needed").to_json()["parts"] == ["GPU 4"]
+    assert told("taken out").to_json()["parts"] == []
+
+
+def test_sign_of_the_owner_keeps_the_node_his_and_another_s_does_not() -> None:
+    claim = {"kind": "claim", "owner": "a", "until": "2026-11-21T10:00:00Z"}
+    late, now = "2026-11-21T12:00:00Z", transaction.seconds("2026-11-21T11:00:00Z")
+    sign = {"kind": "open", "tx": "t", "at": AT.format(0), "who": "a", "until": late}
+    held = transaction.fold("n1", [claim, sign])
+    assert transaction.held_by_another(held, "b", now)
+    assert not transaction.held_by_another(held, "a", now)
+    lost = transaction.fold("n1", [claim, {"kind": "release", "who": "a"}])
+    assert not transaction.held_by_another(lost, "b", now)
+    over = transaction.fold("n1", [claim, {"kind": "note", "who": "c", "until": late}])
+    assert not transaction.held_by_another(over, "b", now)

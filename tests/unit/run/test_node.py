@@ -1,0 +1,162 @@
+"""The record of a run: outcomes in our words, the first failure, and never a secret."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from b200kit.inventory.secrets import Secret
+from b200kit.operations.gate import conclude
+from b200kit.report import files
+from b200kit.run.node import Node, Run, StageFailed, duration
+from b200kit.stages import pipeline
+from tests.unit.nodes import bare, make, settled, spec
+
+
+@pytest.fixture
+def node(tmp_path: Path) -> Node:
+    """A node nobody has connected to."""
+    return Node("n01", spec(tmp_path), {"api_key": Secret(b"canary-api-key")})
+
+
+def test_node_nobody_reached_is_not_reached(node: Node) -> None:
+    record = node.to_json()
+    assert record["outcome"] == "not reached"
+    assert (record["commands"], record["changes"], record["state"]) == (0, 0, None)
+
+
+@pytest.mark.parametrize("outcome", ["failed", "red", "unreachable"])
+def test_failure_keeps_its_stage_and_cause(node: Node, outcome: str) -> None:
+    node.fail("driver", "E: no package", outcome)
+    record = node.to_json()
+    assert (record["outcome"], record["stage"]) == (outcome, "driver")
+    assert record["error"] == "E: no package"
+
+
+def test_first_failure_stands(node: Node, capsys: pytest.CaptureFixture[str]) -> None:
+    node.fail("gate", "GPU 2 has no NVLink", outcome="red")
+    node.fail("operation", "failed; see the lines above")
+    assert (node.outcome, node.failed_stage, node.error) == ("red", "gate", "GPU 2 has no NVLink")
+    assert capsys.readouterr().err == "n01  gate        RED: GPU 2 has no NVLink\n"
+
+
+def test_progress_goes_to_stderr_with_the_time_it_took(
+    node: Node, capsys: pytest.CaptureFixture[str]
+) -> None:
+    node.say("driver", "2 changes", 21.3)
+    node.say("fabric", "ok", 0.1)
+    assert capsys.readouterr() == ("", "n01  driver      2 changes  21 s\nn01  fabric      ok\n")
+
+
+def test_stage_that_fails_inside_keeps_what_it_had_begun(node: Node) -> None:
+    def fails() -> None:
+        with node.stage("driver") as entry:
+            entry["changes"].append("install nvidia-open")
+            raise StageFailed("no package")
+
+    with pytest.raises(StageFailed):
+        fails()
+    [stage] = node.to_json()["stages"]
+    assert (stage["name"], stage["status"]) == ("driver", "failed")
+    assert stage["changes"] == ["install nvidia-open"]
+    assert stage["seconds"] >= 0
+
+
+def test_stage_says_whether_it_changed_anything(node: Node) -> None:
+    with node.stage("host"):
+        pass
+    with node.stage("driver") as entry:
+        entry["changes"] += ["one", "two"]
+    assert [stage["status"] for stage in node.stages] == ["ok", "changed"]
+    assert node.changes == 2
+
+
+def test_stage_that_needs_a_connection_says_that_there_is_none(node: Node) -> None:
+    with pytest.raises(StageFailed, match="not connected"):
+        node.connected()
+
+
+def test_live_node_says_its_changes(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    node, _ = settled(tmp_path)
+    with node.stage("host") as entry:
+        entry["changes"].append("one")
+    conclude(node)
+    assert node.outcome == "live"
+    assert "LIVE        1 change\n" in capsys.readouterr().err
+
+
+def test_live_node_without_a_change_says_age_and_commands(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    node, _ = settled(tmp_path)
+    node.smoke_age_s = 192.0
+    assert node.remote is not None
+    node.remote.commands = 3
+    conclude(node)
+    assert "no change, last smoke 3 m 12 s ago, 3 commands" in capsys.readouterr().err
+
+
+def test_node_that_was_never_seen_is_not_live(node: Node) -> None:
+    with pytest.raises(StageFailed, match="not measured"):
+        conclude(node)
+
+
+def test_record_of_a_whole_run_holds_no_secret(tmp_path: Path) -> None:
+    node, _ = bare(tmp_path)
+    for stage in pipeline.BEFORE_REBOOT:
+        make(node, stage.name)
+    run = Run(entry="b200.py", nodes={"n01": node})
+    assert "canary-" not in json.dumps(run.to_json()).replace("b200-canary", "")
+    assert "canary-" not in repr(node) + repr(run) + str(node.secrets)
+    files.write(run.to_json(), tmp_path / "reports")
+    written = [path.read_text() for path in (tmp_path / "reports").rglob("*.*") if path.is_file()]
+    assert len(written) == 4
+    assert not any("canary-api" in text for text in written)
+
+
+def test_record_is_plain_json_with_its_hosts_in_order(tmp_path: Path) -> None:
+    nodes = {name: Node(name, spec(tmp_path)) for name in ("n02", "n01")}
+    record = json.loads(json.dumps(Run(entry="b200.py", nodes=nodes).to_json()))
+    assert record["schema"] == "b200kit/run/1"
+    assert list(record["hosts"]) == ["n01", "n02"]
+    assert record["controller"]["commands"] == 0
+    assert record["ended_at"] >= record["started_at"]
+
+
+def test_layout_that_cannot_be_is_a_failure_of_the_stage(node: Node) -> None:
+    node.seen_as({"gpus": []})
+    with pytest.raises(StageFailed, match="2 replicas of 4 GPUs, but the node shows 0"):
+        node.layout()
+
+
+@pytest.mark.parametrize(
+    ("entry", "changes"), [("b200.py", True), ("smoke.py", True), ("check.py", False)]
+)
+def test_only_check_leaves_the_nodes_unlocked(entry: str, changes: bool) -> None:
+    assert Run(entry=entry).changes_nodes is changes
+
+
+@pytest.mark.parametrize(
+    ("seconds", "said"),
+    [
+        (0, "0.0 s"),
+        (0.64, "0.6 s"),
+        (9.94, "9.9 s"),
+        (10, "10 s"),
+        (21.4, "21 s"),
+        (59.4, "59 s"),
+        (59.6, "1 m 00 s"),
+        (192, "3 m 12 s"),
+        (3700, "61 m 40 s"),
+    ],
+)
+def test_span_is_said_as_a_person_does(seconds: float, said: str) -> None:
+    assert duration(seconds) == said
+
+
+def test_secret_shows_only_that_it_exists() -> None:
+    secret = Secret(b"canary")
+    assert f"{secret} {secret!r} {[secret]} {vars(Run(entry=''))}".count("canary") == 0
+    assert secret.reveal() == b"canary"

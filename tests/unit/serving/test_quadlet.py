@@ -1,0 +1,131 @@
+"""The same replica as a container: by digest only, from the same data, never both forms at once."""
+
+from __future__ import annotations
+
+import hashlib
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from b200kit.inventory.parse import parse
+from b200kit.serving import quadlet, systemd_units
+from tests.unit.nodes import connected, look, make, planned, settled
+from tests.unit.run.test_templates import directives, files
+from tests.unit.specs import CATALOGUE, data
+
+DIGEST = "0123456789abcdef" * 4
+IMAGE = f"registry.example.internal:5000/vllm/vllm-openai@sha256:{DIGEST}"
+CONTAINER = "/etc/containers/systemd/vllm@1.container"
+
+
+def engine(**changes: Any) -> dict[str, Any]:
+    """Inventory data of an engine in a container."""
+    return {"kind": "cuda", "version": "0.32.0", "image": IMAGE} | changes
+
+
+def asked(**changes: Any) -> dict[str, Any]:
+    """Inventory data of a node whose replicas are containers."""
+    return {"engine": engine(), "container_runtimes": ["podman"]} | changes
+
+
+def problems(**changes: Any) -> list[str]:
+    """What is wrong with an inventory."""
+    found = parse(data(**changes), CATALOGUE)
+    assert isinstance(found, list), found
+    return [f"{problem.key}: {problem.message}" for problem in found]
+
+
+def container(folder: Path, **changes: Any) -> dict[str, list[str]]:
+    """The container of replica 1."""
+    return directives(files(folder, **asked(**changes))[CONTAINER])
+
+
+@pytest.mark.parametrize(
+    "image",
+    [
+        "registry.example.internal/vllm/vllm-openai:latest",
+        "registry.example.internal/vllm/vllm-openai:v0.33.0",
+        "vllm/vllm-openai",
+        f"registry.example.internal/vllm/vllm-openai:latest@sha256:{DIGEST}",
+        f"registry.example.internal/vllm/vllm-openai@sha256:{DIGEST[:-1]}",
+    ],
+)
+def test_image_that_is_not_named_by_its_digest_is_refused(image: str) -> None:
+    [problem] = problems(**asked(engine=engine(image=image)))
+    assert problem.startswith("engine.image: must be an image by its digest")
+
+
+def test_engine_is_wheels_or_an_image() -> None:
+    both = engine(requirements="a.txt", wheelhouse="https://mirror.example.internal/w/")
+    [problem] = problems(**asked(engine=both))
+    assert problem.startswith("engine.image: is given together with engine.requirements")
+    neither = {"kind": "cuda", "version": "0.32.0"}
+    assert problems(engine=neither) == [
+        "engine.requirements: is required, or engine.image",
+        "engine.wheelhouse: is required, or engine.image",
+    ]
+
+
+def test_image_needs_podman() -> None:
+    [problem] = problems(engine=engine(), container_runtimes=["docker"])
+    assert problem == "container_runtimes: has no podman, which runs engine.image"
+
+
+def test_container_is_the_replica_of_the_layout(tmp_path: Path) -> None:
+    given = container(tmp_path)
+    assert given["Image"] == [IMAGE]
+    assert len(given["AddDevice"]) == 4
+    assert all(device.startswith("nvidia.com/gpu=GPU-") for device in given["AddDevice"])
+    assert given["PodmanArgs"] == ["--cpuset-cpus=58-111,170-223 --cpuset-mems=1"]
+    assert given["Exec"] == ["vllm serve --config /etc/vllm/replica-1.yaml"]
+    assert (given["CPUAffinity"], given["NUMAMask"]) == (["58-111,170-223"], ["1"])
+
+
+def test_container_over_nodes_is_bound_by_its_engine_alone(tmp_path: Path) -> None:
+    given = files(tmp_path, **asked(replicas=1, tensor_parallel=8))
+    told = directives(given["/etc/containers/systemd/vllm@0.container"])
+    assert told["PodmanArgs"] == told["CPUAffinity"] == told["NUMAPolicy"] == []
+    assert told["AddCapability"] == ["SYS_NICE"]
+    assert "numa-bind-nodes: [0, 0, 0, 0, 1, 1, 1, 1]" in given["/etc/vllm/replica-0.yaml"]
+
+
+def test_container_may_do_nothing_it_need_not(tmp_path: Path) -> None:
+    given = container(tmp_path)
+    assert given["DropCapability"] == ["all"]
+    assert given["NoNewPrivileges"] == given["ReadOnly"] == ["true"]
+    assert given["IPAddressDeny"] == ["any"]
+    writable = [volume for volume in given["Volume"] if not volume.endswith(":ro")]
+    assert writable == ["/var/cache/vllm/1:/var/cache/vllm/1:rw"]
+    assert given["LoadCredential"] == ["api_key:/etc/b200kit/secrets/api_key"]
+    assert not any("canary" in value for values in given.values() for value in values)
+
+
+def test_replica_has_one_form(tmp_path: Path) -> None:
+    own = set(files(tmp_path, **asked()))
+    assert CONTAINER in own
+    assert not own & {*systemd_units.SHARED, *systemd_units.paths(0), *systemd_units.paths(1)}
+    assert "/etc/b200kit/engine-requirements.txt" not in own
+    assert CONTAINER not in files(tmp_path)
+
+
+def test_change_of_form_ends_the_other_first_and_is_done_once(tmp_path: Path) -> None:
+    _, machine = settled(tmp_path)
+    node = connected(machine, **asked())
+    machine.answers = {"podman": (True, "")}
+    look(node)
+    assert planned(node, "serving")[0] == "end the replicas of the other form"
+    make(node, "serving")
+    for path in (*systemd_units.SHARED, *systemd_units.paths(0), *systemd_units.paths(1)):
+        assert path not in machine.files
+    assert quadlet.paths(1)[0] in machine.files
+    [stop] = machine.ran("systemctl stop vllm@0.service vllm@1.service && rm")
+    [pull] = machine.ran(f"podman pull --quiet {IMAGE}")
+    assert machine.log.index(stop) < machine.log.index(pull)
+    machine.write(f"/var/lib/b200kit/images/{_image_id()}")
+    look(node)
+    assert planned(node, "serving") == []
+
+
+def _image_id() -> str:
+    return hashlib.sha256(IMAGE.encode()).hexdigest()[:12]

@@ -1,0 +1,235 @@
+"""Model, hardware and goal give a shape, with reasons; what cannot work is refused with figures."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from b200kit.catalog import load
+from b200kit.inventory import settle
+from b200kit.sizing import kv_cache_formats, planner
+from b200kit.sizing.fit import Asked, Impossible, Machine, Subject
+from b200kit.sizing.goals import GOALS
+from b200kit.sizing.planner import Plan
+from tests.unit import golden_plans
+
+MODELS = load.load().models
+WHOLE = load.load().hardware["hgx-b200"]
+B200 = Machine("hgx-b200", 8, WHOLE.gpu_bytes, 8)
+
+
+def subject(name: str) -> Subject:
+    """A model of the catalogue."""
+    return settle.subject(MODELS[name])
+
+
+def plan(name: str, goal: str = "latency", machine: Machine = B200, **asked: Any) -> Plan:
+    """The plan for a model of the catalogue, with the KV cache that its flags ask for."""
+    told = {"goal": goal, "kv_dtype": settle.kv_dtype(dict(MODELS[name].flags))}
+    others = settle.siblings(MODELS[name], load.load())
+    return planner.decide(subject(name), machine, Asked(**(told | asked)), others)
+
+
+def refusal(name: str, goal: str = "latency", machine: Machine = B200, **asked: Any) -> Impossible:
+    """Why it cannot be."""
+    with pytest.raises(Impossible) as refused:
+        plan(name, goal, machine, **asked)
+    return refused.value
+
+
+def test_golden_table_is_what_is_planned() -> None:
+    stored = golden_plans.GOLDEN.read_text(encoding="utf-8")
+    assert stored == golden_plans.table(), (
+        "renew it as its first lines say, and read the difference"
+    )
+
+
+# What recipes for eight B200s say of the same models (b200kit/catalog/models/*.yaml name them).
+@pytest.mark.parametrize(
+    ("name", "goal", "replicas", "tp"),
+    [
+        ("llama-3.3-70b-fp8", "throughput", 8, 1),
+        ("llama-3.3-70b-fp8", "balanced", 4, 2),
+        ("llama-3.3-70b-fp8", "latency", 2, 4),
+        ("llama-3.3-70b-nvfp4", "throughput", 8, 1),
+        ("llama-3.3-70b-nvfp4", "balanced", 4, 2),
+        ("llama-3.1-8b-bf16", "latency", 8, 1),
+        ("qwen3.5-27b-fp8", "throughput", 8, 1),
+        ("gpt-oss-120b", "throughput", 8, 1),
+        ("deepseek-r1-fp8", "latency", 1, 8),
+        ("deepseek-r1-nvfp4", "latency", 2, 4),
+        ("kimi-k2-nvfp4", "latency", 1, 8),
+    ],
+)
+def test_shape_is_the_one_of_the_recipes(name: str, goal: str, replicas: int, tp: int) -> None:
+    made = plan(name, goal)
+    assert (made.replicas, made.shape.tp, made.shape.dp) == (replicas, tp, 1)
+
+
+# The sizing table of ten models on B200, at the width that each goal takes; millions of tokens.
+@pytest.mark.parametrize(
+    ("name", "figures"),
+    [
+        ("llama-3.3-70b-bf16", (1.6, 0.6, 0.6)),
+        ("llama-3.3-70b-fp8", (3.7, 1.6, 0.59)),
+        ("llama-3.3-70b-nvfp4", (3.9, 1.8, 0.77)),
+        ("llama-3.1-8b-bf16", (1.2, 1.2, 1.2)),
+        ("llama-3.1-405b-fp8", (1.05, 1.05, 1.05)),
+        ("qwen3-235b-nvfp4", (5.7, 2.1, None)),
+        ("deepseek-r1-fp8", (2.3, 2.3, None)),
+        ("deepseek-r1-nvfp4", (1.8, 1.8, None)),
+        ("kimi-k2-nvfp4", (2.6, 2.6, None)),
+    ],
+)
+def test_kv_tokens_of_a_plan_are_those_of_the_table(
+    name: str, figures: tuple[float | None, ...]
+) -> None:
+    for goal, millions in zip(GOALS, figures, strict=True):
+        if millions is not None:
+            tokens = plan(name, goal).shape.kv_tokens or 0
+            assert tokens / 1e6 == pytest.approx(millions, rel=0.05), goal
+
+
+@pytest.mark.parametrize("name", ["deepseek-r1-nvfp4", "deepseek-v3.1-fp8", "kimi-k2-nvfp4"])
+def test_experts_go_from_tp_over_tp_with_ep_to_dp_with_ep(name: str) -> None:
+    few, more, many = (plan(name, goal).shape for goal in GOALS)
+    assert (few.dp, few.ep, few.tp > 1) == (1, False, True)
+    assert (more.dp, more.ep, more.tp > 1) == (1, True, True)
+    assert (many.dp, many.ep, many.tp) == (8, True, 1)
+    assert (many.kv_tokens or 0) > 4 * (more.kv_tokens or 0)
+
+
+@pytest.mark.parametrize("name", sorted(MODELS))
+@pytest.mark.parametrize("goal", GOALS)
+def test_plans_use_every_gpu_and_say_why(name: str, goal: str) -> None:
+    made = plan(name, goal)
+    assert made.replicas * made.shape.gpus == 8
+    assert made.shape.max_num_seqs == GOALS[goal].max_num_seqs
+    assert made.shape.kv_tokens
+    assert made.why[0].startswith(("TP", "DP"))
+    assert made.rejected
+    assert not any("\n" in line or not line.strip() for line in (*made.why, *made.rejected))
+    taken = f"TP{made.shape.tp}:"
+    assert made.shape.dp > 1 or not any(line.startswith(taken) for line in made.rejected)
+
+
+@pytest.mark.parametrize("goal", GOALS)
+def test_dense_model_is_never_split_over_sockets_when_it_need_not(goal: str) -> None:
+    assert plan("llama-3.1-405b-fp8", goal).shape.tp == 4
+    assert plan("llama-3.1-405b-bf16", goal).shape.tp == 8
+
+
+def test_what_does_not_fit_says_what_lacks_and_what_would_do() -> None:
+    refused = refusal("llama-3.1-405b-bf16", tp=2, replicas=1)
+    assert refused.key == "model"
+    assert str(refused) == (
+        "llama-3.1-405b-bf16 needs 812 GB for weights alone; 2 GPUs of hgx-b200 hold 339 GB: "
+        "472 GB lack. Try TP8, or llama-3.1-405b-fp8 at TP4"
+    )
+
+
+def test_what_no_width_holds_asks_for_more_nodes() -> None:
+    small = replace(B200, gpu_bytes=40 << 30)
+    assert "No TP of 8 GPUs does" in str(refusal("deepseek-r1-fp8", machine=small))
+
+
+def test_context_that_the_cache_cannot_hold_is_refused_with_its_figures() -> None:
+    refused = refusal("llama-3.3-70b-bf16", tp=1, replicas=8, max_model_len=100_000)
+    assert refused.key == "max_model_len"
+    assert "have room for 87" in str(refused)
+    assert "Try TP2" in str(refused)
+
+
+@pytest.mark.parametrize(
+    ("name", "tp", "told"),
+    [
+        ("llama-3.3-70b-fp8", 3, "64 and 8 of keys and values; possible: 1, 2, 4, 8"),
+        ("qwen3.5-27b-fp8", 6, "24 and 4 of keys and values; possible: 1, 2, 4, 8"),
+    ],
+)
+def test_width_that_divides_no_heads_is_refused(name: str, tp: int, told: str) -> None:
+    refused = refusal(name, tp=tp)
+    assert (refused.key, told in str(refused)) == ("tensor_parallel", True)
+
+
+def test_dense_model_takes_neither_dp_nor_ep() -> None:
+    assert refusal("llama-3.1-8b-bf16", dp=2).key == "data_parallel"
+    assert refusal("llama-3.1-8b-bf16", ep=True).key == "expert_parallel"
+
+
+def test_explicit_keys_win_over_the_goal() -> None:
+    made = plan("llama-3.3-70b-fp8", "latency", tp=2, replicas=3, max_num_seqs=5)
+    assert (made.replicas, made.shape.tp, made.shape.max_num_seqs) == (3, 2, 5)
+    assert made.why[0] == "TP2: asked for by the inventory"
+    assert plan("llama-3.3-70b-fp8", "latency", replicas=8).shape.tp == 1
+
+
+@pytest.mark.parametrize(
+    ("name", "goal", "replicas", "gpus"),
+    [
+        ("llama-3.3-70b-fp8", "latency", 3, 2),
+        ("llama-3.3-70b-fp8", "throughput", 7, 1),
+        ("deepseek-r1-nvfp4", "latency", 1, 4),
+        ("deepseek-r1-nvfp4", "throughput", 1, 4),
+    ],
+)
+def test_seven_gpus_carry_as_many_whole_replicas_as_they_can(
+    name: str, goal: str, replicas: int, gpus: int
+) -> None:
+    made = plan(name, goal, replace(B200, gpus=7))
+    assert (made.replicas, made.shape.gpus) == (replicas, gpus)
+    idle = 7 - replicas * gpus
+    assert any("stay idle" in line for line in made.why) is (idle > 0)
+
+
+# Eight KV heads over sixteen ranks are kept twice.
+@pytest.mark.parametrize(("join", "share"), [("pipeline", 1), ("tensor", 1 / 2)])
+def test_two_nodes_hold_what_one_cannot(join: str, share: float) -> None:
+    small = replace(B200, gpu_bytes=B200.gpu_bytes / 2)
+    assert "lack" in str(refusal("llama-3.1-405b-bf16", machine=small))
+    made = plan("llama-3.1-405b-bf16", machine=small, nodes=2, join=join, replicas=1)
+    assert (made.replicas, made.shape.tp, made.shape.pp) == (1, 8, 1)
+    alone = plan("llama-3.1-405b-bf16").shape.kv_tokens or 0
+    assert made.shape.kv_tokens == pytest.approx(alone * share, rel=0.1)
+
+
+def test_model_that_needs_all_eight_is_refused_on_seven() -> None:
+    assert "lack" in str(refusal("deepseek-r1-fp8", machine=replace(B200, gpus=7)))
+
+
+def test_too_little_left_for_the_cache_is_not_enough() -> None:
+    four, eight = (plan("kimi-k2-nvfp4", tp=tp, replicas=1) for tp in (4, 8))
+    assert any(line.startswith("tight: 12%") for line in four.why)
+    assert not any(line.startswith("tight") for line in eight.why)
+    assert "TP4: too little for the KV cache" in " ".join(plan("kimi-k2-nvfp4").rejected)
+
+
+@pytest.mark.parametrize(
+    ("flags", "dtype", "told"),
+    [
+        ({"attention-backend": "FLEX_ATTENTION"}, "fp8", "FLEX_ATTENTION cannot keep"),
+        ({"attention-backend": "flash_attn_mla"}, "fp8", "FLASH_ATTN_MLA cannot keep"),
+        ({"attention-config": '{"backend": "FLEX_ATTENTION"}'}, "fp8_e5m2", "FLASHINFER"),
+        ({"attention-backend": "FLASH_ATTN"}, "nvfp4", "FLASHINFER can"),
+    ],
+)
+def test_backend_that_lacks_the_format_of_the_cache_is_refused(
+    flags: dict[str, str], dtype: str, told: str
+) -> None:
+    assert told in (kv_cache_formats.refusal(flags, dtype) or "")
+
+
+@pytest.mark.parametrize(
+    ("flags", "dtype"),
+    [
+        ({}, "fp8"),
+        ({"attention-backend": "FLASHINFER"}, "fp8"),
+        ({"attention-backend": "FLEX_ATTENTION"}, "auto"),
+        ({"attention-backend": "B12X"}, "fp8"),
+        ({"attention-config": "not JSON"}, "fp8"),
+    ],
+)
+def test_backend_that_can_or_is_not_known_passes(flags: dict[str, str], dtype: str) -> None:
+    assert kv_cache_formats.refusal(flags, dtype) is None

@@ -1,0 +1,95 @@
+"""Supported systems are known by their os-release; every other node is refused in one line."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from b200kit.stages.support import operating_systems
+from b200kit.stages.support.operating_systems import SUPPORTED
+
+
+def state(os: object, arch: object = "x86_64") -> dict[str, Any]:
+    """An observation that shows an operating system."""
+    return {"host": {"os": os, "arch": arch}}
+
+
+def release(id: str, version: str, pretty: str = "A system") -> dict[str, str]:
+    """os-release as the node program reads it."""
+    return {"id": id, "version_id": version, "pretty": pretty}
+
+
+@pytest.mark.parametrize("system", SUPPORTED, ids=lambda system: system.name)
+def test_supported_system_is_known_and_not_refused(system: operating_systems.System) -> None:
+    seen = state(release(system.id, system.version))
+    assert operating_systems.system_of(seen) == system
+    assert operating_systems.refusal(seen) is None
+
+
+@pytest.mark.parametrize(
+    "seen",
+    [
+        release("rocky", "9.4", "Rocky Linux 9.4 (Blue Onyx)"),
+        release("rhel", "9.4", "Red Hat Enterprise Linux 9.4"),
+        release("ubuntu", "20.04", "Ubuntu 20.04.6 LTS"),
+        release("ubuntu", "24.10", "Ubuntu 24.10"),
+        release("debian", "", "Debian GNU/Linux trixie/sid"),
+        release("linuxmint", "22.04", "Linux Mint 22"),
+    ],
+    ids=lambda seen: seen["pretty"],
+)
+def test_every_other_system_is_refused_by_its_name(seen: dict[str, str]) -> None:
+    refused = operating_systems.refusal(state(seen))
+    assert refused is not None
+    assert refused.startswith(f"{seen['pretty']} is not supported; supported are Ubuntu 22.04, ")
+    assert "\n" not in refused
+
+
+@pytest.mark.parametrize(
+    "seen", [{}, {"host": {}}, {"host": {"unmeasured": "no host"}}, state({"unmeasured": "ENOENT"})]
+)
+def test_system_that_was_not_read_is_refused(seen: dict[str, Any]) -> None:
+    refused = operating_systems.refusal(seen)
+    assert refused is not None
+    assert refused.startswith("its operating system cannot be told (")
+
+
+def test_processor_without_packages_is_refused() -> None:
+    refused = operating_systems.refusal(state(release("debian", "12"), "riscv64"))
+    assert refused == "its processor is riscv64; the vendor has packages for x86_64 and aarch64"
+
+
+@pytest.mark.parametrize(
+    ("machine", "name"), [("x86_64", "amd64"), ("aarch64", "arm64"), ("riscv64", None)]
+)
+def test_processors_have_dpkgs_names(machine: str, name: str | None) -> None:
+    assert operating_systems.architecture(state({}, machine)) == name
+
+
+UBUNTU_22, UBUNTU_24, DEBIAN_12, DEBIAN_13 = SUPPORTED
+
+
+@pytest.mark.parametrize(
+    ("system", "kernel", "metapackage"),
+    [
+        (UBUNTU_24, "6.8.0-57-generic", "linux-headers-generic"),
+        (UBUNTU_24, "6.11.0-21-generic", "linux-headers-generic-hwe-24.04"),
+        (UBUNTU_22, "5.15.0-131-generic", "linux-headers-generic"),
+        (UBUNTU_22, "6.8.0-57-generic", "linux-headers-generic-hwe-22.04"),
+        (UBUNTU_22, "6.8.0-1021-aws", "linux-headers-aws"),
+        (UBUNTU_24, "6.8.0-1015-nvidia-64k", "linux-headers-nvidia-64k"),
+        (DEBIAN_12, "6.1.0-28-amd64", "linux-headers-amd64"),
+        (DEBIAN_12, "6.1.0-28-cloud-amd64", "linux-headers-cloud-amd64"),
+        (DEBIAN_12, "6.1.0-0.deb11.21-amd64", "linux-headers-amd64"),
+        (DEBIAN_13, "6.12.41+deb13-cloud-amd64", "linux-headers-cloud-amd64"),
+    ],
+)
+def test_headers_are_the_kernels_own_and_those_that_follow_its_flavour(
+    system: operating_systems.System, kernel: str, metapackage: str
+) -> None:
+    assert operating_systems.headers(system, kernel) == (f"linux-headers-{kernel}", metapackage)
+
+
+def test_kernel_that_somebody_built_has_no_metapackage() -> None:
+    assert operating_systems.headers(DEBIAN_12, "6.18.5") == ("linux-headers-6.18.5",)

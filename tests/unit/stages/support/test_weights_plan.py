@@ -1,0 +1,90 @@
+"""What is done about a model follows from what was seen, and nothing serving loses its own."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import pytest
+
+from b200kit.node.state import drift
+from b200kit.stages.support import weights_plan
+
+UNIT = "b200-weights.service"
+REPLICAS = ["vllm@0.service", "vllm@1.service"]
+
+
+def state(
+    model: Any = None, unit: str = "inactive", revisions: Mapping[str, bool] | None = None
+) -> dict[str, Any]:
+    """An observation: the model's reading, the unit's state, other revisions (name: complete)."""
+    whole = {"complete": True, "bytes": 9, "proof": "record", "wrong": {}}
+    listed = [
+        {"model": "m", "revision": name, "complete": done, "asked": name == "asked"}
+        for name, done in (revisions or {}).items()
+    ]
+    units = {name: {"active": "active"} for name in REPLICAS} | {UNIT: {"active": unit}}
+    return {
+        "weights": {"model": whole if model is None else model, "revisions": listed},
+        "units": units,
+        "files": {},
+    }
+
+
+NONE = {"complete": False, "bytes": 0, "proof": "record", "wrong": {}}
+
+
+def test_whole_model_needs_nothing() -> None:
+    assert weights_plan.begin(state(), UNIT, changed=False) is None
+    assert weights_plan.begin(state(), UNIT, changed=True) is None
+
+
+def test_missing_model_is_begun() -> None:
+    assert weights_plan.begin(state(NONE), UNIT, changed=False) == weights_plan.Begin("")
+
+
+def test_part_of_a_model_is_told() -> None:
+    part = NONE | {"bytes": 5_000_000_000}
+    begun = weights_plan.begin(state(part), UNIT, changed=False)
+    assert begun == weights_plan.Begin(", 5.0 GB of it are there")
+
+
+def test_fetch_at_work_is_left_alone_unless_another_is_asked_for() -> None:
+    at_work = state(NONE, unit="active")
+    assert weights_plan.begin(at_work, UNIT, changed=False) is None
+    assert weights_plan.begin(at_work, UNIT, changed=True) == weights_plan.Begin("")
+
+
+def test_spoilt_model_is_fetched_anew_by_name() -> None:
+    spoilt = {"complete": True, "wrong": {"a.bin": "missing", "b.bin": "missing"}}
+    begun = weights_plan.begin(state(spoilt), UNIT, changed=False)
+    assert begun == weights_plan.Begin(" anew: a.bin is missing and 1 more", anew=True)
+
+
+@pytest.mark.parametrize("unread", [{"unmeasured": "no"}, {}, "x", None])
+def test_what_could_not_be_read_is_not_taken_for_there(unread: Any) -> None:
+    seen = {"weights": {"model": unread}} if unread is not None else {}
+    assert not weights_plan.is_whole(seen)
+    assert weights_plan.begin(seen, UNIT, changed=False) == weights_plan.Begin("")
+
+
+OTHERS = {"asked": True, "newer": True, "older": True, "half": False}
+
+
+def test_all_revisions_stay_unless_the_inventory_says_how_many() -> None:
+    assert weights_plan.surplus(state(revisions=OTHERS), None, REPLICAS) == []
+
+
+def test_newest_others_stay_and_what_was_only_begun_goes() -> None:
+    assert weights_plan.surplus(state(revisions=OTHERS), 1, REPLICAS) == ["m/older", "m/half"]
+    assert weights_plan.surplus(state(revisions=OTHERS), 2, REPLICAS) == ["m/half"]
+
+
+def test_nothing_is_removed_while_a_replica_may_still_serve_it() -> None:
+    assert weights_plan.surplus(state(NONE, revisions=OTHERS), 1, REPLICAS) == []
+    stopped = state(revisions=OTHERS)
+    stopped["units"]["vllm@1.service"] = {"active": "failed"}
+    assert weights_plan.surplus(stopped, 1, REPLICAS) == []
+    owing = state(revisions=OTHERS)
+    owing["files"][drift.marker("restart:vllm@0.service")] = {"mode": "0644"}
+    assert weights_plan.surplus(owing, 1, REPLICAS) == []

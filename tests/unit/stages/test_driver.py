@@ -1,0 +1,236 @@
+"""The driver stage: what it asks apt for, leaves out, stops, and takes away."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from b200kit.operations.dry_run import reboot_foreseen
+from b200kit.run.node import Node, NodeRefused
+from b200kit.run.remote import RemoteError
+from b200kit.stages import gate, pipeline
+from tests.fake.machine import Machine
+from tests.unit.nodes import DRIVER, bare, connected, look, make, planned, settled
+
+LACKING = "libnvsdm"
+
+
+def driver_plan(node: Node) -> list[str]:
+    """What the stage would change."""
+    return planned(node, "driver")
+
+
+def upgrade(machine: Machine, **changes: Any) -> Node:
+    """The same machine asked to be of a later version."""
+    node = connected(machine, driver="580.126.20", **changes)
+    look(node)
+    return node
+
+
+def without(folder: Path) -> tuple[Node, Machine]:
+    """A node on which the driver stage ran while no repository had libnvsdm."""
+    node, machine = bare(folder)
+    machine.lacks = [LACKING]
+    make(node, "host")
+    make(node, "driver")
+    return node, machine
+
+
+def test_optional_package_that_apt_lacks_is_left_out_and_said(tmp_path: Path) -> None:
+    node, machine = bare(tmp_path)
+    machine.lacks = [LACKING]
+    make(node, "host")
+    stage = next(stage for stage in pipeline.STAGES if stage.name == "driver")
+    told = [change.act(node) for change in stage.plan(node) if "nvidia-open" in change.what]
+    assert told == [f"{DRIVER} set of 4 packages, held; apt has none of libnvsdm={DRIVER}"]
+
+
+def test_what_apt_lacks_is_not_asked_for_by_every_later_run(tmp_path: Path) -> None:
+    node, machine = without(tmp_path)
+    assert LACKING not in machine.packages
+    assert driver_plan(node) == []
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"repositories": [("vendor", "https://other.example.internal/apt/")]},
+        {"driver": "580.126.20"},
+    ],
+    ids=["another repository", "another version"],
+)
+def test_other_sources_or_version_are_reasons_to_ask_again(
+    tmp_path: Path, changes: dict[str, Any]
+) -> None:
+    _, machine = without(tmp_path)
+    if "repositories" in changes:
+        [(name, url)] = changes["repositories"]
+        key = {"key": str(tmp_path / "vendor.asc"), "fingerprint": "A" * 40}
+        changes = {"repositories": [{"name": name, "url": url, **key}]}
+    other = connected(machine, **changes)
+    look(other)
+    assert any(LACKING in what for what in driver_plan(other))
+
+
+def test_it_is_installed_once_a_repository_has_it_and_the_set_changes(tmp_path: Path) -> None:
+    _, machine = without(tmp_path)
+    machine.lacks = []
+    node = upgrade(machine)
+    make(node, "driver")
+    assert machine.packages[LACKING]["version"] == "580.126.20-1"
+
+
+def test_what_is_left_out_is_not_judged(tmp_path: Path) -> None:
+    node, _ = without(tmp_path)
+    asked = gate.expectation(node)["driver"]
+    assert asked["left_out"] == {LACKING: "no repository of the node has it"}
+    assert LACKING not in asked["packages"]
+    assert asked["packages"]["nvidia-fabricmanager"] == DRIVER
+
+
+@pytest.mark.parametrize("record", ["nonsense", {"lacking": 3}, {"lacking": {f"{LACKING}": 1}}])
+def test_record_that_makes_no_sense_leaves_nothing_out(tmp_path: Path, record: Any) -> None:
+    node, machine = without(tmp_path)
+    machine.write("/var/lib/b200kit/packages.json", json.dumps(record).encode())
+    look(node)
+    assert driver_plan(node) == [f"install {LACKING} {DRIVER}"]
+
+
+def test_upgrade_fetches_then_stops_what_serves_then_replaces(tmp_path: Path) -> None:
+    _, machine = settled(tmp_path)
+    node = upgrade(machine)
+    preferences, pin, fetch, stop, install = driver_plan(node)
+    assert preferences == "write /etc/apt/preferences.d/b200kit.pref"
+    assert pin == (
+        f"remove nvidia-driver-pinning-{DRIVER}; install nvidia-driver-pinning-580.126.20"
+    )
+    assert fetch == "fetch the packages of the set"
+    assert stop.startswith("stop b200-canary.service, haproxy.service, vllm@0.service, ")
+    assert f"nvidia-open {DRIVER}-1 -> 580.126.20" in install
+
+
+def test_upgrade_on_a_node_where_nothing_runs_stops_nothing(tmp_path: Path) -> None:
+    _, machine = settled(tmp_path)
+    for unit in machine.units.values():
+        unit["active"] = "inactive"
+    assert not [what for what in driver_plan(upgrade(machine)) if what.startswith("stop")]
+
+
+def test_units_that_were_not_read_are_taken_to_serve(tmp_path: Path) -> None:
+    _, machine = settled(tmp_path)
+    node = upgrade(machine)
+    assert node.state is not None
+    node.state["units"] = {"unmeasured": "systemctl timed out"}
+    assert any(
+        what.startswith("stop b200-canary.service, haproxy.service, vllm.target")
+        for what in driver_plan(node)
+    )
+
+
+def test_nothing_is_stopped_when_the_packages_cannot_be_had(tmp_path: Path) -> None:
+    _, machine = settled(tmp_path)
+    node = upgrade(machine)
+    machine.answers = {"--download-only": (False, "E: Failed to fetch")}
+    with pytest.raises(RemoteError, match="Failed to fetch"):
+        make(node, "driver")
+    assert machine.ran("systemctl stop") == []
+    assert machine.is_active("vllm@0.service")
+
+
+@pytest.mark.parametrize(
+    ("spoil", "stops"),
+    [
+        ({"hold": False}, False),
+        ({"status": "iF"}, False),
+        ({"version": "580.95.05-1"}, True),
+    ],
+)
+def test_only_an_exchange_stops_what_serves(
+    tmp_path: Path, spoil: dict[str, Any], stops: bool
+) -> None:
+    node, machine = settled(tmp_path)
+    machine.packages["libnvidia-nscq"].update(spoil)
+    look(node)
+    assert any(what.startswith("stop ") for what in driver_plan(node)) is stops
+
+
+def test_package_of_the_drivers_own_that_lags_is_brought_along(tmp_path: Path) -> None:
+    node, machine = settled(tmp_path)
+    lagging = {"version": "580.95.05-1", "status": "ii", "hold": False}
+    machine.packages["libnvidia-compute"] = lagging
+    look(node)
+    assert driver_plan(node)[-1] == f"install libnvidia-compute 580.95.05-1 -> {DRIVER}"
+
+
+def test_the_distributions_fabric_manager_goes(tmp_path: Path) -> None:
+    node, machine = settled(tmp_path)
+    alien = {"version": "580.159.03-0ubuntu0.24.04.1", "status": "ii", "hold": False}
+    machine.packages["nvidia-fabricmanager-580"] = alien
+    look(node)
+    assert driver_plan(node) == ["remove nvidia-fabricmanager-580"]
+    make(node, "driver")
+    assert "nvidia-fabricmanager-580" not in machine.packages
+
+
+def test_tools_are_installed_where_asked_for_and_dcgm_is_enabled(tmp_path: Path) -> None:
+    node, machine = bare(tmp_path, dcgm="4.4.1", cuda_toolkit="12-8")
+    make(node, "host")
+    make(node, "driver")
+    assert machine.packages["datacenter-gpu-manager-4-cuda13"]["hold"] is True
+    assert "cuda-toolkit-12-8" in machine.packages
+    assert machine.units["nvidia-dcgm.service"]["enabled"] == "enabled"
+    assert not machine.is_active("nvidia-dcgm.service")
+
+
+def test_single_gpu_gets_no_fabric_manager(tmp_path: Path) -> None:
+    machine = Machine(tmp_path)
+    node = connected(machine)
+    look(node)
+    object.__setattr__(node.spec, "hardware", "single")
+    plan = " ".join(driver_plan(node))
+    assert "nvidia-open" in plan
+    assert not [name for name in ("fabricmanager", "nscq", "nvsdm", "nvlsm") if name in plan]
+
+
+def test_unsupported_system_is_refused_before_any_change(tmp_path: Path) -> None:
+    node, machine = bare(tmp_path)
+    machine.hardware["host"]["os"] = {"id": "rocky", "version_id": "9.4", "pretty": "Rocky 9.4"}
+    look(node)
+    machine.log.clear()
+    with pytest.raises(NodeRefused, match=r"^Rocky 9\.4 is not supported; supported are Ubuntu"):
+        make(node, "host")
+    assert machine.log == []
+
+
+@pytest.mark.parametrize(
+    ("active", "driver", "ended"),
+    [
+        ("activating", "580.126.20", True),
+        ("activating", DRIVER, False),
+        ("active", "580.126.20", False),
+    ],
+)
+def test_gate_that_still_waits_for_the_driver_of_before_is_ended(
+    tmp_path: Path, active: str, driver: str, ended: bool
+) -> None:
+    _, machine = settled(tmp_path)
+    machine.units["b200-gate.service"]["active"] = active
+    node = connected(machine, driver=driver)
+    look(node)
+    told = "stop b200-gate.service, which judges by what was asked before"
+    assert (told in planned(node, "gate unit")) is ended
+
+
+def test_reboot_is_foreseen_for_a_file_that_owes_one_and_for_another_driver(tmp_path: Path) -> None:
+    node, machine = settled(tmp_path)
+    assert reboot_foreseen(node) == []
+    stages = pipeline.BEFORE_REBOOT
+    files = [file for stage in stages for file in stage.wanted(node, node.layout()).files]
+    owing = next(file.path for file in files if "reboot" in file.then)
+    machine.write(owing, b"edited by hand")
+    look(node)
+    assert reboot_foreseen(node) == [f"{owing} changes"]
+    assert reboot_foreseen(upgrade(machine)) == [f"the loaded nvidia module is {DRIVER}"]

@@ -1,0 +1,175 @@
+"""The fabric stage: slices until done or stuck, one line for the stuck, then the gate's refusal."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from b200kit.node.checks.judge import judge
+from b200kit.node.fabric.states import MANAGER
+from b200kit.operations import steps
+from b200kit.run.node import Node
+from b200kit.run.remote import RemoteError
+from b200kit.stages import containers, fabric, gate
+from tests.fake.machine import Machine
+from tests.unit.nodes import look, make, planned, settled
+
+
+def stuck(node: Node) -> str:
+    """What the stage says of a node that it cannot bring up."""
+    [change] = fabric.plan(node)
+    told = change.act(node)
+    assert told is not None
+    assert node.stuck == told
+    look(node)
+    return told
+
+
+def test_node_that_is_up_costs_no_command(tmp_path: Path) -> None:
+    node, machine = settled(tmp_path)
+    assert planned(node, "fabric") == []
+    assert machine.log == []
+
+
+def test_both_daemons_are_started_by_the_node_program_alone(tmp_path: Path) -> None:
+    node, machine = settled(tmp_path)
+    for unit in (MANAGER, "nvidia-persistenced.service"):
+        machine.units[unit]["active"] = "failed"
+    look(node)
+    machine.log.clear()
+    [change] = fabric.plan(node)
+    detail = change.act(node)
+    assert detail == "nvlsm up, fabric manager 580.105.08, 8 of 8 GPUs completed"
+    assert machine.ran("systemctl") == []
+    assert len(machine.ran("bring-up")) == 1
+    assert node.stuck is None
+    assert machine.is_active(MANAGER)
+
+
+def test_unit_that_would_not_start_at_boot_is_enabled_first(tmp_path: Path) -> None:
+    node, machine = settled(tmp_path)
+    machine.units[MANAGER]["enabled"] = "disabled"
+    look(node)
+    assert planned(node, "fabric") == [f"enable {MANAGER}", "bring the fabric up"]
+
+
+def test_unit_that_somebody_masked_is_not_enabled(tmp_path: Path) -> None:
+    node, machine = settled(tmp_path)
+    machine.units[MANAGER] |= {"enabled": "masked", "load": "masked", "active": "inactive"}
+    look(node)
+    assert planned(node, "driver") == []
+    assert planned(node, "fabric") == ["bring the fabric up"]
+    assert "is not active (masked, inactive" in stuck(node)
+
+
+# What is wrong with a machine, the state in which it is stuck, and what it is told by.
+FAULTS: dict[str, tuple[tuple[Any, ...], Any, str]] = {
+    "gpus on the bus": (("pci", "gpus"), [], "0 of 8 GPUs are on the PCI bus"),
+    "ib_umad": (("modules", "ib_umad"), None, "ib_umad is not loaded"),
+    "management port": (("pci", "nics"), [], "no InfiniBand device is there"),
+    "subnet manager": (("fabric_manager", "nvlsm_running"), False, "nvlsm does not run"),
+    "registration": (("gpus", 5, "fabric", "state"), 2, "GPU 5 fabric is in progress"),
+    "peers": (("p2p", "read"), [[None, 5], [5, None]], "P2P read"),
+}
+
+
+def spoil(machine: Machine, keys: tuple[Any, ...], value: Any) -> None:
+    """Change one reading of a machine's hardware."""
+    at: Any = machine.hardware
+    for key in keys[:-1]:
+        at = at[key]
+    at[keys[-1]] = value
+
+
+@pytest.mark.parametrize("state", FAULTS)
+def test_stuck_node_is_told_by_state_cause_and_remedy_as_the_gate_does(
+    tmp_path: Path, state: str
+) -> None:
+    node, machine = settled(tmp_path)
+    keys, value, says = FAULTS[state]
+    spoil(machine, keys, value)
+    look(node)
+    machine.log.clear()
+    told = stuck(node)
+    assert told.startswith(f"stuck at {state}: ")
+    assert says in told
+    assert " -> " in told
+    first = judge(gate.expectation(node) | {"today": "2026-11-21"}, node.state).blocking[0]
+    assert first.summary in told
+
+
+def test_node_is_asked_a_few_times_and_not_without_end(tmp_path: Path) -> None:
+    node, machine = settled(tmp_path, fabric_deadline_s=30)
+    spoil(machine, ("gpus", 5, "fabric", "state"), 2)
+    look(node)
+    machine.log.clear()
+    stuck(node)
+    asked = machine.ran("bring-up")
+    assert len(asked) == 6
+    assert "--slice 5.0 --deadline 30" in asked[0]
+
+
+def test_progress_is_said_when_there_is_news(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    node, machine = settled(tmp_path, fabric_deadline_s=30)
+    spoil(machine, ("gpus", 5, "fabric", "state"), 2)
+    look(node)
+    stuck(node)
+    said = [line for line in capsys.readouterr().err.splitlines() if "completed" in line]
+    assert said[0].startswith("n01  fabric      7 of 8 GPUs completed, ")
+    assert len(said) == 3
+
+
+def test_stage_that_needs_the_fabric_waits_for_it(tmp_path: Path) -> None:
+    node, machine = settled(tmp_path)
+    del machine.files["/var/run/cdi/nvidia.yaml"]
+    spoil(machine, ("modules", "ib_umad"), None)
+    look(node)
+    stuck(node)
+    assert steps._plan(node, containers.STAGE) == []
+    spoil(machine, ("modules", "ib_umad"), True)
+    look(node)
+    assert planned(node, "fabric") == []
+    assert len(steps._plan(node, containers.STAGE)) > 0
+
+
+@pytest.mark.parametrize("answer", ["", "[]", "{}", "fabric: 8 completed", json.dumps("done")])
+def test_answer_that_is_none_fails_its_own_node(tmp_path: Path, answer: str) -> None:
+    node, machine = settled(tmp_path)
+    machine.units[MANAGER]["active"] = "failed"
+    machine.answers["bring-up"] = (True, answer)
+    look(node)
+    [change] = fabric.plan(node)
+    with pytest.raises(RemoteError, match="the answer about the bring-up"):
+        change.act(node)
+
+
+def test_module_loaded_by_hand_is_told(tmp_path: Path) -> None:
+    node, machine = settled(tmp_path)
+    answer = {"state": "done", "moved": True, "progress": "8 of 8 GPUs completed", "line": ""}
+    done = {"hidden": "management ports cannot be told here", "done": [["modprobe", "ib_umad"]]}
+    machine.answers["bring-up"] = (True, json.dumps(answer | done))
+    machine.units[MANAGER]["active"] = "failed"
+    look(node)
+    [change] = fabric.plan(node)
+    assert change.act(node) == (
+        "8 of 8 GPUs completed, loaded ib_umad, which this boot had not, "
+        "management ports cannot be told here"
+    )
+
+
+def test_second_look_at_a_stuck_node_tries_again(tmp_path: Path) -> None:
+    node, machine = settled(tmp_path)
+    spoil(machine, ("modules", "ib_umad"), None)
+    look(node)
+    stuck(node)
+    spoil(machine, ("modules", "ib_umad"), True)
+    machine.units[MANAGER]["active"] = "failed"
+    look(node)
+    make(node, "fabric")
+    assert node.stuck is None
+    assert planned(node, "fabric") == []

@@ -1,0 +1,262 @@
+"""The gateway stage: what it lays down, how a change reaches a running gateway, what is refused."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from b200kit.inventory.keys.gateway import Client, Gateway, floor
+from b200kit.inventory.keys.parts import SecretRef
+from b200kit.inventory.parse import parse
+from b200kit.inventory.secrets import Secret
+from b200kit.inventory.spec import NodeSpec
+from b200kit.node.lib import cpulist
+from b200kit.node.placement import layout
+from b200kit.node.serving.gateway.rolling_restart import NOTE
+from b200kit.run.node import Node, StageFailed
+from b200kit.serving.gateway.haproxy_config import PATHS
+from b200kit.stages import gateway, pipeline, serving
+from tests.unit.nodes import look, make, planned, settled
+from tests.unit.specs import CATALOGUE, data
+
+HAPROXY = "/etc/haproxy/haproxy.cfg"
+DROPIN = "/etc/systemd/system/haproxy.service.d/b200kit.conf"
+KEY = {"env": "A_KEY"}
+PEM = b"-----BEGIN CERTIFICATE-----\nAA==\n-----END CERTIFICATE-----\n-----BEGIN PRIVATE KEY-----\n"
+
+
+def problems(**changes: object) -> dict[str, str]:
+    """Key to message of everything wrong with the changed data."""
+    found = parse(data(**{"api_key": KEY, **changes}), CATALOGUE)
+    return {} if isinstance(found, NodeSpec) else {p.key: p.message for p in found}
+
+
+@pytest.mark.parametrize(
+    ("changes", "key", "told"),
+    [
+        ({"gateway_bind": "0.0.0.0"}, "gateway.certificate", "plain text"),
+        ({"gateway_bind": "::"}, "gateway.certificate", 'say gateway.tls = "off"'),
+        ({"gateway": {"tls": "off", "certificate": KEY}}, "gateway.tls", "there is a certificate"),
+        ({"gateway": {"weights": [1]}}, "gateway.weights", "1 weights for 2 replicas"),
+        ({"gateway": {"weights": [0, 0]}}, "gateway.weights", "nobody would answer"),
+        ({"gateway": {"cpus": "3-1"}}, "gateway.cpus", "is no rising range"),
+        (
+            {"gateway": {"clients": [{"name": "a", "key": KEY}] * 2}},
+            "gateway.clients", '"a" is given twice',
+        ),
+        (
+            {"gateway": {"clients": [{"name": "node", "key": KEY}]}},
+            "gateway.clients", "holder of api_key",
+        ),
+        (
+            {"gateway": {"clients": [{"name": "a", "key": KEY}]}, "api_key": None},
+            "api_key", "is required with gateway.clients",
+        ),
+        (
+            {"gateway": {"clients": [{"name": "a", "key": {}}]}},
+            "gateway.clients.0.key", "exactly one of env, file or command",
+        ),
+        ({"gateway": {"certificate": {}}}, "gateway.certificate", "exactly one of env, file"),
+        ({"gateway": {"client": []}}, "gateway.client", 'did you mean "clients"?'),
+        ({"serving_floor": 2}, "serving_floor", "2 of 2 replicas leaves none to restart"),
+    ],
+)  # fmt: skip
+def test_what_cannot_be_meant_is_refused_by_its_key(
+    changes: dict[str, object], key: str, told: str
+) -> None:
+    found = problems(**changes)
+    assert list(found) == [key]
+    assert told in found[key]
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"gateway_bind": "0.0.0.0", "gateway": {"tls": "off"}},
+        {"gateway_bind": "0.0.0.0", "gateway": {"certificate": KEY}},
+        {"gateway": {"weights": [100, 0]}},
+        {"serving_floor": 0},
+        {"api_key": None},
+    ],
+)
+def test_what_can_be_meant_is_taken(changes: dict[str, object]) -> None:
+    assert problems(**changes) == {}
+
+
+@pytest.mark.parametrize(
+    ("asked", "replicas", "stay"), [(None, 4, 3), (None, 1, 0), (2, 4, 2), (0, 4, 0)]
+)
+def test_all_but_one_replica_stay_unless_the_inventory_says_otherwise(
+    asked: int | None, replicas: int, stay: int
+) -> None:
+    assert floor(asked, replicas) == stay
+
+
+def with_clients(node: Node, **secrets: bytes) -> Node:
+    """The same node, with a client and a certificate."""
+    asked = Gateway(clients=(Client("team-a", SecretRef(env="A")),), certificate=SecretRef(env="C"))
+    node.spec = replace(node.spec, gateway=asked)
+    found = {"gateway.clients.0.key": b"canary-of-a", "gateway.certificate": PEM, **secrets}
+    node.secrets |= {name: Secret(value) for name, value in found.items()}
+    return node
+
+
+def given(node: Node) -> Mapping[str, Any]:
+    """Path to file of what the gateway wants."""
+    return {file.path: file for file in gateway.wanted(node, node.layout()).files}
+
+
+def test_secrets_of_the_gateway_are_roots_alone_and_in_no_other_place(tmp_path: Path) -> None:
+    node = with_clients(settled(tmp_path)[0])
+    files = given(node)
+    for path in (PATHS.clients, PATHS.upstream, PATHS.certificate):
+        assert (files[path].mode, files[path].secret) == (0o600, True)
+    assert files[PATHS.public].content == PEM.partition(b"-----BEGIN PRIVATE")[0]
+    assert files[HAPROXY].mode == 0o644
+    elsewhere = {
+        file.path
+        for stage in pipeline.STAGES
+        for file in stage.wanted(node, node.layout()).files
+        if b"canary-of-a" in file.content or b"PRIVATE KEY" in file.content
+    }
+    assert elsewhere == {PATHS.certificate}
+    assert f"{serving.SECRETS}/gateway.certificate" not in elsewhere
+
+
+def test_client_finds_the_gateway_by_its_own_certificate(tmp_path: Path) -> None:
+    node = with_clients(settled(tmp_path)[0])
+    document = serving.serving_document(node, node.layout())
+    assert document["gateway"] == "https://127.0.0.1:8000"
+    assert document["gateway_trust"] == PATHS.public
+
+
+def test_new_configuration_is_tried_beside_the_running_one_first(tmp_path: Path) -> None:
+    node, machine = settled(tmp_path)
+    machine.write(HAPROXY, b"older")
+    look(node)
+    make(node, "gateway")
+    tried = machine.ran("haproxy -c")[0]
+    assert f"-f {gateway.TRIAL}/haproxy.cfg" in tried
+    assert machine.log.index(tried) < machine.log.index(machine.ran("reload-or-restart")[0])
+    assert f"{gateway.TRIAL}/b200kit-upstream.map" in machine.text(f"{gateway.TRIAL}/haproxy.cfg")
+
+
+def test_configuration_that_is_refused_never_takes_the_other_ones_place(tmp_path: Path) -> None:
+    node, machine = settled(tmp_path)
+    machine.write(HAPROXY, b"the one that runs")
+    machine.answers = {"haproxy -c": (False, "[ALERT] parsing [haproxy.cfg:9]: unknown keyword")}
+    look(node)
+    with pytest.raises(StageFailed, match=r"configuration is refused.*haproxy.cfg:9"):
+        make(node, "gateway")
+    assert machine.text(HAPROXY) == "the one that runs"
+    assert machine.ran("reload") == []
+
+
+def test_first_configuration_has_no_haproxy_to_try_it(tmp_path: Path) -> None:
+    node, machine = settled(tmp_path)
+    del machine.packages["haproxy"], machine.files[HAPROXY]
+    look(node)
+    make(node, "gateway")
+    assert machine.ran("haproxy -c") == []
+    assert "haproxy" in machine.packages
+
+
+def test_secrets_that_are_no_longer_asked_for_are_removed(tmp_path: Path) -> None:
+    node, machine = settled(tmp_path)
+    machine.write(PATHS.certificate, b"old", 0o600)
+    look(node)
+    assert planned(node, "gateway") == [f"remove {PATHS.certificate}"]
+    make(node, "gateway")
+    assert PATHS.certificate not in machine.files
+
+
+def test_replicas_leave_rotation_at_their_stop_and_nothing_is_restarted_for_it(
+    tmp_path: Path,
+) -> None:
+    file = given(settled(tmp_path)[0])[gateway.ROTATION]
+    assert file.then == ("daemon-reload",)
+    lines = file.content.decode().splitlines()
+    for way, hook in (("out", "ExecStartPre"), ("back", "ExecStartPost"), ("out", "ExecStop")):
+        [line] = [line for line in lines if line.startswith(f"{hook}=")]
+        # "-": a gateway that is not there must not keep a replica from starting or stopping.
+        assert line.startswith(f"{hook}=-+")
+        assert line.endswith(f" rotation {way} %i")
+
+
+def test_gateway_is_pinned_to_cpus_that_no_replica_has(tmp_path: Path) -> None:
+    node, _ = settled(tmp_path)
+    [line] = [x for x in given(node)[DROPIN].content.decode().splitlines() if "CPUAff" in x]
+    mine = {*cpulist.parse(line.partition("=")[2])}
+    assert mine
+    for replica in node.layout():
+        assert not mine & {*cpulist.parse(replica.cpus)}
+    node.spec = replace(node.spec, gateway=Gateway(cpus="0-3"))
+    assert "\nCPUAffinity=0-3\n" in given(node)[DROPIN].content.decode()
+
+
+def test_cpus_that_the_layout_leaves_are_the_gateways_but_for_the_clients(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    node, _ = settled(tmp_path)
+    node.spec = replace(node.spec, client_cpus="2-3")
+    monkeypatch.setattr(layout, "reserved", lambda state, replicas: "0-5")
+    assert "\nCPUAffinity=0-1,4-5\n" in given(node)[DROPIN].content.decode()
+
+
+def test_weights_make_shares_and_equal_ones_least_connections(tmp_path: Path) -> None:
+    node, _ = settled(tmp_path)
+    node.spec = replace(node.spec, gateway=Gateway(weights=(95, 5)))
+    config = given(node)[HAPROXY].content.decode()
+    assert "balance roundrobin" in config
+    assert "server vllm1 127.0.0.1:8002 weight 5" in config
+    node.spec = replace(node.spec, gateway=Gateway(weights=(7, 7)))
+    assert "balance leastconn" in given(node)[HAPROXY].content.decode()
+
+
+def test_replica_on_a_live_node_is_restarted_behind_the_gateway(tmp_path: Path) -> None:
+    node, machine = settled(tmp_path)
+    machine.write("/etc/vllm/replica-1.yaml", b"old")
+    look(node)
+    make(node, "serving")
+    make(node, "warm-up")
+    assert machine.ran("systemctl restart vllm") == []
+    [rolled] = machine.ran("node.pyz roll")
+    assert rolled.endswith("--replicas=1")
+
+
+def test_replica_is_restarted_by_itself_where_no_gateway_runs(tmp_path: Path) -> None:
+    node, machine = settled(tmp_path)
+    machine.units["haproxy.service"]["active"] = "inactive"
+    machine.write("/etc/vllm/replica-1.yaml", b"old")
+    look(node)
+    make(node, "serving")
+    make(node, "warm-up")
+    assert machine.ran("node.pyz roll") == []
+    assert machine.ran("systemctl restart vllm@1.service")
+
+
+def test_replica_that_does_not_run_comes_before_those_that_wait_for_a_restart(
+    tmp_path: Path,
+) -> None:
+    node, machine = settled(tmp_path)
+    machine.units["vllm@1.service"]["active"] = "failed"
+    machine.write("/etc/vllm/replica-0.yaml", b"old")
+    look(node)
+    make(node, "serving")
+    assert planned(node, "warm-up") == [
+        "start vllm@1.service and warm up",
+        "restart vllm@0.service",
+    ]
+
+
+def test_roll_that_was_broken_off_is_finished_though_nothing_is_owed(tmp_path: Path) -> None:
+    node, machine = settled(tmp_path)
+    machine.write(str(NOTE), b"{}")
+    look(node)
+    assert planned(node, "warm-up") == ["finish a rolling restart that was broken off"]
+    make(node, "warm-up")
+    assert planned(node, "warm-up") == []

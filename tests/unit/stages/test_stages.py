@@ -1,0 +1,603 @@
+"""Stages plan exactly what differs, in the order it must happen, and nothing where all is right."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from b200kit.node.state import drift
+from b200kit.node.state.drift import PENDING_REBOOT
+from b200kit.operations.reboot import reasons
+from b200kit.run.node import Node, StageFailed
+from b200kit.run.remote import RemoteError
+from b200kit.stages import gate, pipeline, serving, settings, smoke
+from tests.fake.machine import Machine, measured
+from tests.unit.nodes import (
+    bare,
+    connected,
+    look,
+    make,
+    planned,
+    planned_by_stage,
+    provide,
+    settled,
+)
+
+Spoil = Callable[[Machine], None]
+REPLICA = "/etc/vllm/replica-1.yaml"
+UNIT = "/etc/systemd/system/vllm@.service"
+HAPROXY = "/etc/haproxy/haproxy.cfg"
+RECORD = "/var/lib/b200kit/smoke.json"
+
+
+def test_settled_node_needs_no_change_and_no_reboot(tmp_path: Path) -> None:
+    node, machine = settled(tmp_path)
+    assert planned_by_stage(node) == {}
+    assert reasons(node) == []
+    assert machine.log == []
+
+
+def test_bare_node_gets_sources_before_packages(tmp_path: Path) -> None:
+    node, _ = bare(tmp_path)
+    write, install = planned(node, "host")
+    assert write.startswith("write /etc/apt/keyrings/b200kit-vendor.asc")
+    assert install == "install numactl, python3-venv, kmod"
+
+
+def test_bare_node_gets_the_pin_before_what_it_pins(tmp_path: Path) -> None:
+    node, _ = bare(tmp_path)
+    preferences, pin, lockstep, enable = planned(node, "driver")
+    assert preferences == "write /etc/apt/preferences.d/b200kit.pref"
+    assert pin == "install nvidia-driver-pinning-580.105.08"
+    assert lockstep == (
+        "install nvidia-open 580.105.08, nvidia-fabricmanager 580.105.08, "
+        "libnvidia-nscq 580.105.08, libnvsdm 580.105.08, nvlsm 2025.06.11-1, "
+        "linux-headers-6.8.0-57-generic, linux-headers-generic"
+    )
+    assert enable == "enable nvidia-persistenced.service, nvidia-fabricmanager.service"
+
+
+def test_older_branch_has_its_number_in_the_package_names(tmp_path: Path) -> None:
+    node, _ = bare(tmp_path, driver="575.57.08")
+    assert "nvidia-fabricmanager-575 575.57.08" in planned(node, "driver")[2]
+
+
+def test_bare_node_gets_cdi_after_the_toolkit(tmp_path: Path) -> None:
+    node, _ = bare(tmp_path)
+    install, generate = planned(node, "containers")
+    assert install.startswith("install nvidia-container-toolkit 1.20.0-1, ")
+    assert generate == "generate the CDI specification"
+
+
+def test_bare_node_gets_the_gate_without_starting_it(tmp_path: Path) -> None:
+    node, machine = bare(tmp_path)
+    make(node, "gate unit")
+    assert machine.ran("systemctl enable b200-gate.service")
+    assert machine.ran("systemctl start") == []
+
+
+@pytest.mark.parametrize("name", ["serving", "warm-up", "gateway", "smoke"])
+def test_stages_that_serve_need_to_see_the_gpus(tmp_path: Path, name: str) -> None:
+    node, _ = bare(tmp_path)
+    with pytest.raises(StageFailed, match="2 replicas of 4 GPUs, but the node shows 0"):
+        planned(node, name)
+
+
+def fit(folder: Path) -> tuple[Node, Machine]:
+    """A node with driver and gate, on which nothing serves yet."""
+    machine = Machine(folder)
+    machine.loaded = "580.105.08"
+    node = connected(machine)
+    look(node)
+    for name in ("host", "driver", "fabric", "containers", "gate unit"):
+        provide(machine, node, name)
+    look(node)
+    machine.log.clear()
+    return node, machine
+
+
+def test_fit_node_gets_files_users_target_and_engine_in_this_order(tmp_path: Path) -> None:
+    node, _ = fit(tmp_path)
+    write, users, target, engine = planned(node, "serving")
+    assert write.startswith("write /etc/b200kit/secrets/api_key, /etc/b200kit/engine-requirements")
+    assert users.strip() == "sysusers"
+    assert target == "enable vllm.target"
+    assert engine == "install the engine, vllm 0.32.0 (cpu)"
+
+
+def test_serving_stage_starts_nothing(tmp_path: Path) -> None:
+    node, machine = fit(tmp_path)
+    make(node, "serving")
+    assert machine.ran("systemctl (start|restart)") == []
+
+
+def test_replicas_start_together_and_the_gateway_follows(tmp_path: Path) -> None:
+    node, machine = fit(tmp_path)
+    for name in ("serving", "warm-up", "gateway"):
+        make(node, name)
+    [started] = machine.ran(r"systemctl start vllm")
+    assert "systemctl start vllm@0.service vllm@1.service" in started
+    assert machine.log.index(started) < machine.log.index(machine.ran("start haproxy")[0])
+
+
+def test_every_stage_converges_in_one_pass_whatever_the_start(tmp_path: Path) -> None:
+    node, machine = bare(tmp_path)
+    for stage in pipeline.BEFORE_REBOOT:
+        make(node, stage.name)
+    assert reasons(node) == ["boot-time configuration changed", "the nvidia module is not loaded"]
+    machine.execute("systemd-run --quiet --on-active=1 systemctl reboot")
+    look(node)
+    for stage in pipeline.STAGES:
+        make(node, stage.name)
+    assert planned_by_stage(node) == {}
+    assert reasons(node) == []
+
+
+def other_content(path: str) -> Spoil:
+    """Somebody edited a file on the node."""
+    return lambda machine: machine.write(path, b"edited by hand")
+
+
+def stopped(unit: str) -> Spoil:
+    """A unit does not run."""
+    return lambda machine: machine.units[unit].update(active="failed")
+
+
+def disabled(unit: str) -> Spoil:
+    """A unit would not start at boot."""
+    return lambda machine: machine.units[unit].update(enabled="disabled")
+
+
+def package(name: str, **changes: str | bool) -> Spoil:
+    """A package is another one than wanted."""
+    return lambda machine: machine.packages[name].update(changes)
+
+
+def gone(path: str) -> Spoil:
+    """A file is not there."""
+
+    def spoil(machine: Machine) -> None:
+        del machine.files[path]
+
+    return spoil
+
+
+SERVING = "b200-canary.service, haproxy.service, vllm@0.service, vllm@1.service"
+MEASURE = {"smoke": ["measure TTFT, ITL, TPOT and E2E"]}
+BOTH = ["restart vllm@0.service", "restart vllm@1.service"]
+DRIFTS = {
+    "unattended upgrades are back": (
+        other_content("/etc/apt/apt.conf.d/60b200kit"),
+        {"host": ["write /etc/apt/apt.conf.d/60b200kit"]},
+    ),
+    "nouveau may load": (
+        gone(settings.MODPROBE),
+        {
+            "settings": [
+                f"write {settings.MODPROBE}",
+                "update-initramfs",
+                "read the settings back",
+            ]
+        },
+    ),
+    "the driver is no longer held": (
+        package("nvidia-open", hold=False),
+        {"driver": ["install nvidia-open 580.105.08"]},
+    ),
+    "the fabric manager was upgraded": (
+        package("nvidia-fabricmanager", version="580.159.03-1"),
+        {
+            "driver": [
+                "fetch the packages of the set",
+                f"stop {SERVING}, nvidia-fabricmanager.service, nvidia-persistenced.service; "
+                "started again by the later stages",
+                "install nvidia-fabricmanager 580.159.03-1 -> 580.105.08",
+            ],
+            "fabric": ["bring the fabric up"],
+        },
+    ),
+    "dpkg was interrupted": (
+        package("nvlsm", status="iU"),
+        {"driver": ["install nvlsm 2025.06.11-1"], "fabric": ["bring the fabric up"]},
+    ),
+    "the fabric manager died": (
+        stopped("nvidia-fabricmanager.service"),
+        {"fabric": ["bring the fabric up"]},
+    ),
+    "the CDI specification is gone": (
+        gone("/var/run/cdi/nvidia.yaml"),
+        {"containers": ["generate the CDI specification"]},
+    ),
+    "the toolkit is of another version": (
+        package("libnvidia-container1", version="1.19.0-1"),
+        {
+            "containers": [
+                "install libnvidia-container1 1.19.0-1 -> 1.20.0-1",
+                "generate the CDI specification",
+            ]
+        },
+    ),
+    "the node would be judged by other rules": (
+        other_content("/etc/b200kit/expect.json"),
+        {"gate unit": ["write /etc/b200kit/expect.json"]},
+    ),
+    "the gate is off at boot": (
+        disabled("b200-gate.service"),
+        {"gate unit": ["enable b200-gate.service"]},
+    ),
+    "the replicas do not start at boot": (
+        disabled("vllm.target"),
+        {"serving": ["enable vllm.target"]},
+    ),
+    "the key is readable by all": (
+        lambda machine: machine.files["/etc/b200kit/secrets/hf_token"].update(mode=0o644),
+        {"weights": ["write /etc/b200kit/secrets/hf_token"]},
+    ),
+    "a replica failed": (
+        stopped("vllm@1.service"),
+        {"warm-up": ["start vllm@1.service and warm up"]},
+    ),
+    "half an engine": (
+        lambda machine: _drop(machine, "/opt/vllm/"),
+        {"serving": ["install the engine, vllm 0.32.0 (cpu)"]},
+    ),
+    "half a model": (
+        lambda machine: _drop(machine, "/srv/models/"),
+        {
+            "weights": ["begin to fetch the model tiny-llama"],
+            "model": ["wait for the model tiny-llama"],
+        },
+    ),
+    "the gateway listens elsewhere": (
+        other_content(HAPROXY),
+        {"gateway": [f"write {HAPROXY}", "reload haproxy.service"]},
+    ),
+    "the gateway is down": (
+        stopped("haproxy.service"),
+        {"gateway": ["enable haproxy.service"]},
+    ),
+    "nothing was measured": (gone(RECORD), MEASURE),
+}
+
+
+def _drop(machine: Machine, prefix: str) -> None:
+    for path in [path for path in machine.files if path.startswith(prefix)]:
+        del machine.files[path]
+
+
+@pytest.mark.parametrize("name", DRIFTS)
+def test_one_drift_leads_to_exactly_its_changes_and_then_to_none(tmp_path: Path, name: str) -> None:
+    spoil, expected = DRIFTS[name]
+    node, machine = settled(tmp_path)
+    spoil(machine)
+    look(node)
+    assert planned_by_stage(node) == expected
+    for stage in pipeline.STAGES:
+        make(node, stage.name)
+    assert planned_by_stage(node) == {}
+
+
+@pytest.mark.parametrize(
+    ("path", "restarts"),
+    [(REPLICA, BOTH[1:]), (UNIT, BOTH), ("/etc/b200kit/secrets/api_key", BOTH)],
+)
+def test_changed_configuration_restarts_its_replicas_one_by_one_at_the_warm_up(
+    tmp_path: Path, path: str, restarts: list[str]
+) -> None:
+    node, machine = settled(tmp_path)
+    machine.write(path, b"old", 0o600 if "secrets" in path else 0o644)
+    look(node)
+    assert planned_by_stage(node) == {"serving": [f"write {path}"]}
+    make(node, "serving")
+    assert planned_by_stage(node) == {"warm-up": restarts}
+    make(node, "warm-up")
+    assert planned_by_stage(node) == MEASURE
+    assert len(machine.ran("node.pyz roll ")) == len(restarts)
+
+
+@pytest.mark.parametrize(
+    ("act", "expected"),
+    [
+        ("restart:vllm@0.service", {"warm-up": ["restart vllm@0.service"]}),
+        ("reload:haproxy.service", {"gateway": ["reload haproxy.service"]}),
+        ("sysusers", {"serving": ["sysusers"]}),
+        ("daemon-reload", {"gate unit": ["daemon-reload"], "gateway": ["daemon-reload"]}),
+    ],
+)
+def test_what_a_killed_run_left_owing_is_done_and_then_forgotten(
+    tmp_path: Path, act: str, expected: dict[str, list[str]]
+) -> None:
+    node, machine = settled(tmp_path)
+    machine.write(drift.marker(act))
+    look(node)
+    assert planned_by_stage(node) == expected
+    for name in expected:
+        make(node, name)
+    assert drift.marker(act) not in machine.files
+
+
+def test_marker_is_on_the_node_before_the_file_that_owes_it(tmp_path: Path) -> None:
+    node, machine = settled(tmp_path)
+    machine.write(REPLICA, b"old")
+    look(node)
+    make(node, "serving")
+    assert drift.marker("restart:vllm@1.service") in machine.files
+
+
+def test_act_that_fails_keeps_its_marker_and_tells_the_journal(tmp_path: Path) -> None:
+    node, machine = settled(tmp_path)
+    machine.write(drift.marker("reload:haproxy.service"))
+    machine.answers = {
+        "reload-or-restart": (False, "Job for haproxy.service failed"),
+        "journalctl": (True, "[ALERT] config : parsing [/etc/haproxy/haproxy.cfg:12]"),
+    }
+    look(node)
+    with pytest.raises(RemoteError, match=r"reload:haproxy.service: .*haproxy.cfg:12"):
+        make(node, "gateway")
+    assert drift.marker("reload:haproxy.service") in machine.files
+
+
+def test_replica_that_does_not_get_warm_is_stopped_and_says_why(tmp_path: Path) -> None:
+    node, machine = fit(tmp_path)
+    make(node, "serving")
+    machine.answers = {
+        "systemctl start vllm": (False, "Job for vllm@0.service failed"),
+        "is-active": (False, ""),
+        "journalctl": (True, "ValueError: Free memory on device is less than desired"),
+    }
+    with pytest.raises(RemoteError, match=r"vllm@0\.service did not get warm; .*Free memory"):
+        make(node, "warm-up")
+    assert machine.ran(r"systemctl stop vllm@0\.service vllm@1\.service")
+
+
+@pytest.mark.parametrize("kind", [1, 2])
+def test_fabric_in_progress_is_waited_for_even_when_all_units_run(
+    tmp_path: Path, kind: int
+) -> None:
+    node, machine = settled(tmp_path)
+    machine.hardware["gpus"][5]["fabric"]["state"] = kind
+    look(node)
+    assert planned(node, "fabric") == ["bring the fabric up"]
+
+
+def test_reboot_marker_leads_to_a_reboot(tmp_path: Path) -> None:
+    node, machine = settled(tmp_path)
+    machine.write(PENDING_REBOOT)
+    look(node)
+    assert reasons(node) == ["boot-time configuration changed"]
+
+
+def test_other_loaded_driver_leads_to_a_reboot(tmp_path: Path) -> None:
+    node, machine = settled(tmp_path)
+    machine.loaded = "580.95.05"
+    look(node)
+    assert reasons(node) == ["the loaded nvidia module is 580.95.05"]
+
+
+def test_withdrawing_a_node_stops_what_runs_and_only_that(tmp_path: Path) -> None:
+    node, machine = settled(tmp_path)
+    stopped("vllm@1.service")(machine)
+    machine.units["vllm@0.service"]["active"] = "activating"
+    look(node)
+    machine.log.clear()
+    assert gate.withdraw(node) == ["b200-canary.service", "haproxy.service", "vllm@0.service"]
+    assert machine.log == ["systemctl stop b200-canary.service haproxy.service vllm@0.service"]
+
+
+def test_withdrawing_a_node_that_never_served_runs_no_command(tmp_path: Path) -> None:
+    node, machine = bare(tmp_path)
+    machine.log.clear()
+    assert gate.withdraw(node) == []
+    assert machine.log == []
+
+
+def other_replica_process(machine: Machine) -> None:
+    """Systemd restarted a replica."""
+    machine.start("vllm@1.service")
+
+
+def booted_again(machine: Machine) -> None:
+    """The node was rebooted, and its servers are the same in all but that."""
+    machine.boots += 1
+
+
+def other_cuda(machine: Machine) -> None:
+    """The same driver with another CUDA."""
+    machine.hardware["nvml"]["cuda_driver_version"] = "13.1"
+
+
+def gpu_on_another_node(machine: Machine) -> None:
+    """The layout becomes another one."""
+    for device in machine.hardware["pci"]["gpus"]:
+        device["numa_node"] = 1 - device["numa_node"]
+
+
+@pytest.mark.parametrize(
+    "change", [other_replica_process, booted_again, other_cuda, gpu_on_another_node]
+)
+def test_another_state_is_measured_anew(tmp_path: Path, change: Spoil) -> None:
+    node, machine = settled(tmp_path)
+    change(machine)
+    look(node)
+    assert planned(node, "smoke") == MEASURE["smoke"]
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"max_num_seqs": 16},
+        {"gateway_port": 9000},
+        {"model_revision": "ba9876543210"},
+        {"smoke": {"requests": 5}},
+        {"smoke_always": True},
+    ],
+)
+def test_another_configuration_is_measured_anew(tmp_path: Path, changes: dict[str, object]) -> None:
+    node, machine = settled(tmp_path)
+    other = connected(machine, **changes)
+    look(other)
+    assert planned(other, "smoke") == MEASURE["smoke"]
+    assert planned(node, "smoke") == []
+
+
+@pytest.mark.parametrize("changes", [{"stage_timeout_s": 60}, {"console": "ipmi"}])
+def test_what_does_not_touch_the_servers_is_not_measured_anew(
+    tmp_path: Path, changes: dict[str, object]
+) -> None:
+    _, machine = settled(tmp_path)
+    other = connected(machine, **changes)
+    look(other)
+    assert planned(other, "smoke") == []
+
+
+def test_last_result_is_shown_with_its_age(tmp_path: Path) -> None:
+    node, _ = settled(tmp_path)
+    assert planned(node, "smoke") == []
+    assert node.smoke is not None
+    assert node.smoke["verdict"] == "pass"
+    assert node.smoke_age_s is not None
+
+
+@pytest.mark.parametrize("verdict", ["fail", "invalid"])
+def test_result_that_did_not_pass_is_kept_and_never_accepted(tmp_path: Path, verdict: str) -> None:
+    node, machine = settled(tmp_path)
+    result = measured() | {"verdict": verdict, "reasons": ["TTFT P99 is 900 ms"]}
+    machine.answers = {"node.pyz measure": (False, json.dumps(result))}
+    del machine.files[RECORD]
+    look(node)
+    with pytest.raises(StageFailed, match=f"smoke test {verdict}: TTFT P99 is 900 ms"):
+        make(node, "smoke")
+    assert RECORD in machine.files
+    look(node)
+    assert planned(node, "smoke") == MEASURE["smoke"]
+
+
+def test_measurement_that_is_none_says_why(tmp_path: Path) -> None:
+    node, machine = settled(tmp_path)
+    machine.answers = {"node.pyz measure": (False, "no answer from http://127.0.0.1:8000")}
+    del machine.files[RECORD]
+    look(node)
+    with pytest.raises(RemoteError, match="no measurement: no answer from"):
+        make(node, "smoke")
+
+
+def test_summary_tells_each_metric_under_its_own_name(tmp_path: Path) -> None:
+    node, _ = bare(tmp_path)
+    node.smoke = {"p50_ttft_ms": 12.34, "p95_ttft_ms": None, "completed": 60}
+    node.smoke["conditions"] = {"stand_in": True}
+    told = smoke.summary(node)
+    assert told.startswith("STAND-IN ENGINE  TTFT 12.3/-  ITL -/-")
+    assert told.endswith("ms (P50/P95, n=60)")
+
+
+@pytest.mark.parametrize(
+    ("result", "known"),
+    [({}, False), ({"taken_at": "yesterday"}, False), ({"taken_at": "2026-01-01T00:00:00Z"}, True)],
+)
+def test_age_of_a_result_is_unknown_rather_than_invented(
+    result: dict[str, str], known: bool
+) -> None:
+    assert (smoke.age_s(result) is not None) is known
+
+
+def test_secrets_are_written_for_root_alone_and_named_by_no_change(tmp_path: Path) -> None:
+    node, machine = fit(tmp_path)
+    stages = [stage.wanted(node, node.layout()) for stage in pipeline.STAGES]
+    files = {file.path: file for wanted in stages for file in wanted.files}
+    for name in ("api_key", "hf_token"):
+        file = files[f"{serving.SECRETS}/{name}"]
+        assert (file.mode, file.owner, file.secret) == (0o600, "root:root", True)
+    for stage in pipeline.STAGES:
+        make(node, stage.name)
+    said = "\n".join(machine.log) + json.dumps(node.to_json())
+    assert not re.search("canary-(api-key|hf-token)", said)
+
+
+def test_replicas_no_longer_asked_for_give_their_gpus_back_first(tmp_path: Path) -> None:
+    node, machine = settled(tmp_path, replicas=4, tensor_parallel=2)
+    node.spec = replace(node.spec, replicas=2)
+    look(node)
+    plan = planned(node, "serving")
+    assert plan[:2] == ["remove vllm@2.service", "remove vllm@3.service"]
+    for change in serving.plan(node)[:2]:
+        change.act(node)
+    look(node)
+    assert not [what for what in planned(node, "serving") if what.startswith("remove ")]
+    assert machine.units["vllm@3.service"]["active"] == "inactive"
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "held"),
+    [
+        ((4, 2), (2, 4), "vllm@1.service"),
+        ((2, 4), (4, 2), "vllm@0.service, vllm@1.service"),
+    ],
+)
+def test_replicas_end_before_others_get_their_gpus(
+    tmp_path: Path, before: tuple[int, int], after: tuple[int, int], held: str
+) -> None:
+    node, machine = settled(tmp_path, replicas=before[0], tensor_parallel=before[1])
+    node.spec = replace(node.spec, replicas=after[0], tensor_parallel=after[1])
+    look(node)
+    assert planned(node, "serving")[0] == f"see that {held} may stop: others get their GPUs"
+    make(node, "serving")
+    look(node)
+    assert planned(node, "warm-up")[0] == f"stop what serves: others get the GPUs of {held}"
+    machine.log.clear()
+    make(node, "warm-up")
+    [stopped] = machine.ran("systemctl stop .*haproxy.service")
+    [started] = machine.ran("systemctl start vllm@0.service")
+    assert machine.log.index(stopped) < machine.log.index(started)
+    look(node)
+    assert planned(node, "serving") == planned(node, "warm-up") == []
+    given = [gpu for n in range(after[0]) for gpu in machine.given[f"vllm@{n}.service"]]
+    assert len(set(given)) == len(given) == 8
+
+
+@pytest.mark.parametrize(
+    ("listed", "floor", "why"),
+    [
+        ("vllm0        UP           0 requests", 1, r"vllm0 is in rotation \(serving_floor 1\)"),
+        ("vllm0        DRAIN        3 requests", 0, "vllm0 answers 3 requests"),
+        ("vllm0        no check     0 requests", None, "vllm0 is in rotation"),
+    ],
+)
+def test_replicas_of_other_gpus_do_not_end_under_a_client(
+    tmp_path: Path, listed: str, floor: int | None, why: str
+) -> None:
+    node, machine = settled(tmp_path, replicas=4, tensor_parallel=2)
+    node.spec = replace(node.spec, replicas=2, tensor_parallel=4, serving_floor=floor)
+    look(node)
+    machine.answers = {"node.pyz rotation list": (True, f"{listed}\nn02 UP 9 requests\n")}
+    machine.log.clear()
+    with pytest.raises(StageFailed, match=why):
+        make(node, "serving")
+    assert not machine.ran("systemctl|node.pyz put")
+
+
+def test_client_that_came_while_the_files_were_written_is_not_cut_off(tmp_path: Path) -> None:
+    node, machine = settled(tmp_path, replicas=4, tensor_parallel=2)
+    node.spec = replace(node.spec, replicas=2, tensor_parallel=4, serving_floor=0)
+    look(node)
+    make(node, "serving")
+    look(node)
+    machine.answers = {"node.pyz rotation list": (True, "vllm1        UP           1 requests\n")}
+    machine.log.clear()
+    with pytest.raises(StageFailed, match="vllm1 answers 1 requests"):
+        make(node, "warm-up")
+    assert not machine.ran("systemctl")
+
+
+def test_replicas_that_nobody_needs_may_end_for_others(tmp_path: Path) -> None:
+    node, machine = settled(tmp_path, replicas=4, tensor_parallel=2)
+    node.spec = replace(node.spec, replicas=2, tensor_parallel=4, serving_floor=0)
+    look(node)
+    told = "vllm0        UP           0 requests\nvllm1        DOWN 1/2     0 requests\n"
+    machine.answers = {"node.pyz rotation list": (True, told)}
+    make(node, "serving")
+    assert machine.ran("systemctl stop vllm@2.service")

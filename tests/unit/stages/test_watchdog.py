@@ -1,0 +1,122 @@
+"""The watchdog on a node: what is laid down for it and the warm-up, and a mark that ends a run."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from b200kit.operations import preflight
+from b200kit.run.node import StageFailed
+from b200kit.serving import warm_requests
+from b200kit.stages import gate, serving, serving_units, watchdog
+from tests.unit.nodes import look, planned, settled, spec
+
+MARK = {
+    "schema": "b200kit/marked/1",
+    "who": "b200-canary",
+    "when": "2026-11-21T09:40:00Z",
+    "why": "replica 1 was ejected 3 times within 3600 s",
+    "evidence": "/var/lib/b200kit/canary/20261121T094000Z-vllm1",
+    "action": "reset-gpu",
+}
+
+
+def document(tmp_path: Path, **changes: object) -> dict[str, object]:
+    """serving.json of a node with these inventory keys."""
+    node, _ = settled(tmp_path, **changes)
+    found: dict[str, object] = serving.serving_document(node, node.layout())
+    return found
+
+
+def test_watchdog_is_written_enabled_and_started(tmp_path: Path) -> None:
+    node, machine = settled(tmp_path)
+    assert machine.is_active(watchdog.UNIT)
+    machine.units[watchdog.UNIT]["active"] = "failed"
+    look(node)
+    assert planned(node, "canary") == [f"enable {watchdog.UNIT}"]
+
+
+def test_unit_is_given_the_key_as_a_credential_and_no_right(tmp_path: Path) -> None:
+    _, machine = settled(tmp_path)
+    unit = machine.text(f"/etc/systemd/system/{watchdog.UNIT}")
+    assert "LoadCredential=api_key:/etc/b200kit/secrets/api_key\n" in unit
+    assert "\nCapabilityBoundingSet=\n" in unit
+    assert "\nWatchdogSec=60\n" in unit
+    assert "\nRestart=always\n" in unit
+
+
+def test_marked_node_is_not_live_and_the_line_says_what_ends_it(tmp_path: Path) -> None:
+    node, machine = settled(tmp_path)
+    machine.write("/var/lib/b200kit/marked.json", json.dumps(MARK).encode())
+    look(node)
+    (change,) = watchdog.plan(node)
+    with pytest.raises(StageFailed, match=r"ejected 3 times.*rm /var/lib/b200kit/marked.json"):
+        change.act(node)
+
+
+def test_watchdog_is_stopped_before_what_it_watches(tmp_path: Path) -> None:
+    node, _ = settled(tmp_path)
+    assert serving_units.units(node)[:2] == [watchdog.UNIT, "haproxy.service"]
+
+
+def test_gate_at_boot_does_not_judge_what_only_a_serving_node_has(tmp_path: Path) -> None:
+    node, _ = settled(tmp_path)
+    assert "canary" not in gate.expectation(node)
+    assert watchdog.expected(node) == {
+        "canary": {
+            "unit": "b200-canary.service",
+            "replicas": ["vllm@0.service", "vllm@1.service"],
+        }
+    }
+
+
+def test_rules_and_the_engines_own_names_reach_the_node(tmp_path: Path) -> None:
+    found = document(tmp_path, canary={"interval_s": 5, "ejections": 2})["canary"]
+    assert found == {
+        "interval_s": 5.0,
+        "deadline_s": 20.0,
+        "strikes": 2,
+        "stall_s": 60.0,
+        "ejections": 2,
+        "window_s": 3600.0,
+        "waiting": "vllm:num_requests_waiting",
+        "progress": ["vllm:generation_tokens_total", "vllm:prompt_tokens_total"],
+    }
+
+
+def test_what_is_not_served_is_not_warmed(tmp_path: Path) -> None:
+    warm = document(tmp_path, features_off=["structured output"])["warm"]
+    assert isinstance(warm, dict)
+    assert "structured output" not in warm["features"]
+    assert "logprobs" in warm["features"]
+
+
+def test_system_prompts_are_roots_alone_and_named_to_the_warm_up(tmp_path: Path) -> None:
+    prompt = tmp_path / "museum.txt"
+    prompt.write_text("You answer in one line.")
+    node, _ = settled(tmp_path, system_prompts=[str(prompt)])
+    (file,) = warm_requests.files(node)
+    assert (file.path, file.content, file.mode) == (
+        "/etc/b200kit/system-prompts/0.txt",
+        b"You answer in one line.",
+        0o600,
+    )
+    assert warm_requests.warm(node)["system_prompts"] == [file.path]
+    assert file in serving.wanted(node, node.layout()).files
+
+
+@pytest.mark.parametrize(
+    ("content", "said"),
+    [(None, "cannot be read on the controller"), (b" \n", "empty"), (b"\xff\xfe", "no UTF-8")],
+)
+def test_system_prompt_that_cannot_be_used_is_refused_before_any_connection(
+    tmp_path: Path, content: bytes | None, said: str
+) -> None:
+    prompt = tmp_path / "museum.txt"
+    if content is not None:
+        prompt.write_bytes(content)
+    problems = list(preflight._missing_files(spec(tmp_path, system_prompts=[str(prompt)])))
+    assert [problem.key for problem in problems] == ["system_prompts.0"]
+    assert said in problems[0].message

@@ -1,0 +1,234 @@
+"""The model begins to come before the driver, is awaited before serving, then costs nothing."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from b200kit.inventory.parse import parse
+from b200kit.inventory.spec import NodeSpec
+from b200kit.node.state import drift
+from b200kit.run.node import Node, StageFailed
+from b200kit.stages import firewall, pipeline, weights
+from tests.fake.machine import Machine
+from tests.unit.nodes import bare, connected, look, make, planned, planned_by_stage, settled
+from tests.unit.specs import CATALOGUE, data
+
+FETCH = f"/etc/systemd/system/{weights.UNIT}"
+SHARING = f"/etc/systemd/system/{weights.SHARE}"
+SHARE = {"bind": "0.0.0.0", "from": ["10.0.0.0/24", "10.0.1.7"]}
+
+
+def told(**progress: Any) -> tuple[bool, str]:
+    """What `weights` prints on a node where the unit's state is *progress*."""
+    running = progress.pop("running", True)
+    return True, json.dumps({"complete": False, "running": running, "progress": progress})
+
+
+def test_bare_node_begins_to_fetch_before_the_driver_and_waits_before_serving(
+    tmp_path: Path,
+) -> None:
+    node, _ = bare(tmp_path)
+    names = [stage.name for stage in pipeline.STAGES]
+    assert names.index("weights") < names.index("driver") < names.index("model")
+    assert names.index("model") < names.index("serving")
+    assert planned(node, "weights") == [
+        f"write /etc/b200kit/secrets/hf_token, {FETCH}",
+        f"enable {weights.UNIT}",
+        "begin to fetch the model tiny-llama",
+    ]
+    make(node, "weights")
+    assert planned(node, "weights") == []
+    assert planned(node, "model") == ["wait for the model tiny-llama"]
+    make(node, "model")
+    assert planned(node, "model") == []
+
+
+def test_token_is_in_no_argument_and_no_unit(tmp_path: Path) -> None:
+    node, machine = bare(tmp_path)
+    make(node, "weights")
+    unit = machine.text(FETCH)
+    assert "LoadCredential=hf_token:/etc/b200kit/secrets/hf_token" in unit
+    assert "--token-file ${CREDENTIALS_DIRECTORY}/hf_token" in unit
+    assert "canary-hf-token" not in unit + "\n".join(machine.log)
+
+
+def test_without_a_token_none_is_spoken_of(tmp_path: Path) -> None:
+    node, machine = bare(tmp_path)
+    del node.secrets["hf_token"]
+    make(node, "weights")
+    assert "hf_token" not in machine.text(FETCH)
+
+
+def test_peers_come_before_the_store(tmp_path: Path) -> None:
+    peers = ["http://10.0.0.1:8090", "http://10.0.0.2:8090/"]
+    node, machine = bare(tmp_path, weights={"peers": peers})
+    make(node, "weights")
+    name = "tiny-llama/0123456789ab"
+    assert (
+        f"--peer http://10.0.0.1:8090/{name} --peer http://10.0.0.2:8090/{name} "
+        f"--url https://models.example.internal/{name}"
+    ) in machine.text(FETCH)
+
+
+def test_model_that_is_there_costs_nothing(tmp_path: Path) -> None:
+    node, machine = settled(tmp_path)
+    assert planned_by_stage(node) == {}
+    assert machine.log == []
+
+
+def test_another_revision_is_begun_anew_while_the_old_one_serves(tmp_path: Path) -> None:
+    _, machine = settled(tmp_path)
+    node = connected(machine, model_revision="f" * 12)
+    look(node)
+    assert planned(node, "weights") == [
+        f"write {FETCH}",
+        "begin to fetch the model tiny-llama",
+    ]
+    assert planned(node, "model") == ["wait for the model tiny-llama"]
+
+
+def test_refusal_ends_the_node_before_the_driver(tmp_path: Path) -> None:
+    node, machine = bare(tmp_path)
+    machine.answers = {"weights begin": told(state="refused", error="manifest is a, asked for b")}
+    with pytest.raises(StageFailed, match="cannot be fetched: manifest is a, asked for b"):
+        make(node, "weights")
+
+
+def test_store_that_is_gone_does_not_stop_the_driver(tmp_path: Path) -> None:
+    node, machine = bare(tmp_path)
+    machine.answers = {"weights begin": told(state="failed", error="store: refused")}
+    [*_, begin] = weights.plan(node)
+    assert begin.act(node) == "not yet: store: refused; tried again while the rest goes on"
+
+
+def begun(folder: Path, **changes: Any) -> tuple[Node, Machine]:
+    """A node on which the fetch was begun."""
+    node, machine = bare(folder, **changes)
+    make(node, "weights")
+    machine.log.clear()
+    return node, machine
+
+
+def test_failed_fetch_gets_one_whole_try_more_and_then_tells(tmp_path: Path) -> None:
+    node, machine = begun(tmp_path)
+    machine.answers = {"weights (wait|begin)": told(state="failed", error="a.bin: store: HTTP 503")}
+    with pytest.raises(StageFailed, match=r"was not fetched: a\.bin: store: HTTP 503"):
+        make(node, "model")
+    acts = [line.split()[2] for line in machine.ran("node.pyz weights")]
+    assert acts == ["wait", "begin", "wait"]
+
+
+def test_corrupt_shard_is_not_fetched_again_by_the_same_run(tmp_path: Path) -> None:
+    node, machine = begun(tmp_path)
+    machine.answers = {"weights wait": told(state="refused", error="a.bin: store: corrupt")}
+    with pytest.raises(StageFailed, match=r"was not fetched: a\.bin: store: corrupt"):
+        make(node, "model")
+    assert machine.ran("weights begin") == []
+
+
+def test_unit_that_ended_without_a_word_is_told(tmp_path: Path) -> None:
+    node, machine = begun(tmp_path)
+    machine.answers = {"weights (wait|begin)": told(running=False)}
+    with pytest.raises(StageFailed, match=f"{weights.UNIT} ended without a word"):
+        make(node, "model")
+
+
+def test_deadline_says_how_far_it_was(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    node, machine = begun(tmp_path, weights={"deadline_s": 10})
+    machine.answers = {
+        "weights wait": told(state="fetching", total_bytes=100, have_bytes=40, rate=2)
+    }
+    clock = iter(range(0, 1000, 4))
+    monkeypatch.setattr("b200kit.stages.weights.time.monotonic", lambda: next(clock))
+    with pytest.raises(StageFailed, match="not there after 10 s: 40 B of 100 B, 2 B/s; the node"):
+        make(node, "model")
+
+
+def test_spoilt_model_is_fetched_anew_by_name(tmp_path: Path) -> None:
+    node, machine = settled(tmp_path)
+    wrong = {"a.bin": "changed since it was proven"}
+    model = {"complete": True, "bytes": 9, "proof": "record", "wrong": wrong}
+    machine.readings["weights"] = {"model": model, "revisions": [], "progress": None}
+    look(node)
+    [begin] = planned(node, "weights")
+    assert begin == (
+        "begin to fetch the model tiny-llama anew: a.bin is changed since it was proven"
+    )
+    make(node, "weights")
+    assert machine.ran("weights begin .*--anew")
+
+
+def test_share_listens_only_where_asked_and_for_whom(tmp_path: Path) -> None:
+    node, machine = bare(tmp_path, weights={"share": SHARE})
+    make(node, "weights")
+    unit = machine.text(SHARING)
+    assert "--bind 0.0.0.0 --port 8090 --allow 10.0.0.0/24 --allow 10.0.1.7" in unit
+    assert "IPAddressDeny=any\nIPAddressAllow=localhost 10.0.0.0/24 10.0.1.7\n" in unit
+    assert machine.is_active(weights.SHARE)
+    node, machine = bare(tmp_path)
+    make(node, "weights")
+    assert SHARING not in machine.files
+
+
+def test_share_that_is_no_longer_asked_for_goes(tmp_path: Path) -> None:
+    _, machine = settled(tmp_path, weights={"share": SHARE})
+    node = connected(machine)
+    look(node)
+    assert planned(node, "weights") == [f"remove {weights.SHARE}"]
+    make(node, "weights")
+    assert machine.ran(f"systemctl disable --now {weights.SHARE}")
+
+
+def test_firewall_opens_the_share_to_its_networks_alone(tmp_path: Path) -> None:
+    node, _ = bare(tmp_path, weights={"share": SHARE}, firewall={"allow": []})
+    asked = firewall._asked(node)
+    assert asked is not None
+    rules = [line for line in firewall.rules(node, asked) if "8090" in line]
+    assert rules == [
+        "ip saddr 10.0.0.0/24 tcp dport 8090 accept",
+        "ip saddr 10.0.1.7 tcp dport 8090 accept",
+    ]
+
+
+def test_old_revision_is_removed_once_the_new_one_serves(tmp_path: Path) -> None:
+    node, machine = settled(tmp_path, weights={"keep": 1})
+    others = [
+        {"model": "tiny-llama", "revision": name, "complete": True, "asked": False}
+        for name in ("b" * 12, "a" * 12)
+    ]
+    model = {"complete": True, "bytes": 9, "proof": "record", "wrong": {}}
+    machine.readings["weights"] = {"model": model, "revisions": others, "progress": None}
+    look(node)
+    path = f"/srv/models/tiny-llama/{'a' * 12}"
+    assert planned(node, "weights") == [f"remove {path}, which nobody asks for"]
+    make(node, "weights")
+    assert machine.ran(f"weights drop --dest {path} .*--root /srv/models")
+    machine.write(drift.marker("restart:vllm@0.service"))
+    look(node)
+    assert planned(node, "weights") == []
+
+
+@pytest.mark.parametrize(
+    ("asked", "problem"),
+    [
+        ({"share": {"bind": "0.0.0.0", "from": []}}, "nobody is named"),
+        ({"share": {"bind": "0.0.0.0", "from": ["0.0.0.0/0"]}}, "is everybody"),
+        ({"share": {"bind": "0.0.0.0", "from": ["clients"]}}, "is no address and no network"),
+        ({"share": SHARE | {"port": 8000}}, "port 8000 is the gateway's or a replica's"),
+        ({"share": SHARE | {"port": 8001}}, "port 8001 is the gateway's or a replica's"),
+        ({"share": {"from": ["10.0.0.0/24"]}}, "is required"),
+        ({"peers": ["10.0.0.1:8090"]}, "http"),
+        ({"packed_caches": "abc"}, "64 hexadecimal digits"),
+        ({"keep": 0}, "1"),
+    ],
+)
+def test_what_cannot_be_is_refused_before_any_connection(
+    asked: dict[str, Any], problem: str
+) -> None:
+    found = parse(data(weights=asked), CATALOGUE)
+    assert not isinstance(found, NodeSpec)
+    assert any(problem in one.message and one.key.startswith("weights") for one in found), found

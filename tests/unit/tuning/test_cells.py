@@ -1,0 +1,285 @@
+"""Layouts to try, how long that takes, which is chosen and how sure that is, what is written."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from b200kit.catalog import load as catalogue
+from b200kit.inventory.parse import parse as parse_spec
+from b200kit.inventory.spec import NodeSpec
+from b200kit.tuning import candidates, fragment, plan
+from b200kit.tuning import cells as tuning
+from b200kit.tuning.candidates import Refused
+from b200kit.tuning.cells import Cell, Layout, Load, Workload
+from b200kit.tuning.choice import choose
+from b200kit.tuning.duration import Pace, total
+from b200kit.tuning.goodput_knee import Sweep
+from tests.unit.specs import data
+
+SWEEP = Sweep()
+LOAD = Load(120, 20.0, 100.0, 100.0)
+CHAT = Workload("chat", 128, 64)
+TWO = Layout(4, 2, 1, False, 2048, 8, ("A",))
+FOUR = Layout(2, 4, 1, False, 2048, 8, ("asked", "B"))
+EIGHT = Layout(1, 8, 1, False, 2048, 8, ("C",))
+
+
+def parse(changes: Mapping[str, object]) -> Any:
+    """The inventory of a node for a 70B model, with some keys on top."""
+    site = data(model="llama-3.3-70b-fp8", engine={**data()["engine"], "kind": "cuda"})
+    return parse_spec({**site, **changes}, catalogue.load())
+
+
+def spec(**changes: object) -> NodeSpec:
+    """The same, parsed."""
+    found = parse(changes)
+    assert isinstance(found, NodeSpec), found
+    return found
+
+
+def tried(
+    asked: NodeSpec, goal: str = "latency", only: tuple[str, ...] = ()
+) -> tuple[dict[str, Layout], list[Refused]]:
+    """Candidates by their names, and what is refused."""
+    matrix = plan.matrix()["layouts"]
+    found, refused = candidates.candidates(asked, catalogue.load(), goal, matrix, parse, only)
+    return {"/".join(one.layout.names): one.layout for one in found}, refused
+
+
+def cell(layout: Layout, rate: float, good: int = 120, **ours: Any) -> Cell:
+    """A measured cell: so many of 120 requests were good."""
+    figures = {"num_prompts": 120, "completed": 120, "goodput_share": good / 120, "failed": 0,
+               "request_goodput": rate * good / 120, **ours}  # fmt: skip
+    return {"layout": layout.to_json(), "workload": "chat", "rate": rate, "status": "done",
+            "ours": figures, "bench": {"unmeasured": "off"}}  # fmt: skip
+
+
+def at_first(layout: Layout, value: float, low: float, high: float, good: int = 120) -> Cell:
+    """A cell at the first rate with its median E2E and interval, in ms."""
+    interval = {"p50_e2el_ms": [low, high]}
+    return cell(layout, SWEEP.first, good, p50_e2el_ms=value, ci95=interval)
+
+
+def chosen(goal: str, *cells: Cell) -> dict[str, Any]:
+    """What a goal makes of some cells."""
+    return choose(goal, "chat", cells, SWEEP)
+
+
+# Layouts.
+
+
+def test_matrix_is_the_sources_five_rows() -> None:
+    rows = plan.matrix()["layouts"]
+    assert {
+        name: (row["tensor_parallel"], row["replicas"], row["max_num_batched_tokens"],
+               row["max_num_seqs"])
+        for name, row in rows.items()
+    } == {"A": (2, 4, 2048, 8), "B": (4, 2, 2048, 8), "C": (8, 1, 2048, 8),
+          "D": (4, 2, 1024, 4), "E": (2, 4, 4096, 16)}  # fmt: skip
+    assert all({"printed", "instead", "why"} <= set(row) for row in plan.matrix()["corrected"])
+
+
+def test_asked_planned_and_matrix_are_tried_once_each() -> None:
+    found, refused = tried(spec())
+    assert list(found) == [
+        "asked/plan/plan-TP4/B", "plan-TP1", "plan-TP2/A", "plan-TP8/C", "plan-half-tokens",
+        "plan-half-seqs", "plan-twice-tokens", "plan-twice-seqs", "D", "E",
+    ]  # fmt: skip
+    assert refused == []
+    assert found["plan-half-tokens"].max_num_batched_tokens == 1024
+    assert found["plan-twice-seqs"].max_num_seqs == 16
+
+
+def test_model_that_does_not_fit_is_refused_with_the_inventorys_words() -> None:
+    asked = spec(model="llama-3.1-405b-fp8", replicas=1, tensor_parallel=8)
+
+    def big(changes: Mapping[str, object]) -> Any:
+        return parse({"model": "llama-3.1-405b-fp8", **changes})
+
+    matrix = plan.matrix()["layouts"]
+    found, refused = candidates.candidates(asked, catalogue.load(), "latency", matrix, big)
+    assert "asked" in found[0].layout.names
+    told = {one.name.split(",")[0]: one.why for one in refused}
+    assert "405 GB" in told["TP1 x 8"] or "lack" in told["TP1 x 8"]
+    assert set(told) >= {"TP1 x 8", "TP2 x 4"}
+
+
+def test_degraded_node_and_unknown_names_are_told() -> None:
+    _, refused = tried(spec(), only=("A", "Q"))
+    assert [str(one) for one in refused] == [
+        "Q: unknown; known: A, B, C, D, E, asked, plan, plan-TP1, plan-TP2, plan-TP4, plan-TP8, "
+        "plan-half-seqs, plan-half-tokens, plan-twice-seqs, plan-twice-tokens"
+    ]
+
+
+def test_experts_are_spread_for_throughput_and_not_for_latency() -> None:
+    moe = spec(model="gpt-oss-120b", replicas=8, tensor_parallel=1)
+    known = catalogue.load()
+    for goal, expected in (("throughput", True), ("latency", False)):
+        planned = [x for x in candidates._widths(moe, known, goal) if x.tensor_parallel == 4]
+        assert [one.expert_parallel for one in planned] == [expected]
+
+
+def test_load_that_is_longer_than_a_request_may_be_is_refused() -> None:
+    loads, refused = candidates.workloads(
+        spec(max_model_len=1024), plan.matrix()["workloads"], ("long", "chat", "nope")
+    )
+    assert [load.name for load in loads] == ["chat"]
+    assert [str(one) for one in refused] == [
+        "long: 1256 tokens a request are over max_model_len=1024",
+        "nope: unknown load; known: chat, long, smoke",
+    ]
+
+
+# Cells.
+
+
+def test_key_is_of_layout_load_and_system_and_of_no_name() -> None:
+    plain = tuning.key(TWO.values, CHAT, LOAD, "system")
+    assert plain == tuning.key(replace(TWO, names=("plan-TP2",)).values, CHAT, LOAD, "system")
+    others = [
+        tuning.key(EIGHT.values, CHAT, LOAD, "system"),
+        tuning.key(TWO.values, replace(CHAT, output_tokens=65), LOAD, "system"),
+        tuning.key(TWO.values, CHAT, replace(LOAD, ttft_ms=50.0), "system"),
+        tuning.key(TWO.values, CHAT, LOAD, "another"),
+    ]
+    assert len({plain, *others}) == 5
+
+
+@pytest.mark.parametrize(
+    ("ours", "status"),
+    [
+        ({"verdict": "pass", "num_prompts": 60}, "done"),
+        ({"verdict": "fail", "num_prompts": 60, "reasons": ["objective missed"]}, "done"),
+        ({"verdict": "invalid", "num_prompts": 60, "reasons": ["starved"]}, "failed"),
+        ({"verdict": "fail", "num_prompts": 60, "client": {"starved": True}}, "failed"),
+        ({"verdict": "fail", "num_prompts": 0, "reasons": ["canary"]}, "failed"),
+        ({}, "failed"),
+    ],
+)
+def test_only_a_result_that_says_something_of_the_server_is_done(
+    ours: dict[str, Any], status: str
+) -> None:
+    assert tuning.status(ours)[0] == status
+
+
+def test_cell_without_figures_is_unknown_to_the_sweep() -> None:
+    broken = cell(TWO, 4.0) | {"ours": {"unmeasured": "connection lost"}}
+    assert tuning.point(broken).verdict(0.95) == "unknown"
+    assert tuning.point({**cell(TWO, 4.0), "status": "failed"}).verdict(0.95) == "unknown"
+    assert tuning.point(cell(TWO, 4.0)).verdict(0.95) == "good"
+
+
+def test_rate_is_held_long_enough_for_a_queue_to_build_up() -> None:
+    assert [LOAD.count(rate) for rate in (1.0, 4.0, 6.0, 64.0)] == [120, 120, 120, 1280]
+
+
+def test_difference_of_the_clients_is_told_where_both_measured() -> None:
+    ours = {"p50_ttft_ms": 50.0, "p50_itl_ms": 10.0, "p50_tpot_ms": None}
+    assert tuning.differences(ours, {"p50_ttft_ms": 51.0, "p50_tpot_ms": 9.0}) == {"ttft": 0.02}
+    assert tuning.differences(ours, {"unmeasured": "off"}) == {}
+
+
+# The choice.
+
+
+def test_latency_takes_the_least_e2e_of_those_that_meet_the_objective() -> None:
+    found = chosen(
+        "latency",
+        at_first(FOUR, 500, 490, 510),
+        at_first(TWO, 700, 690, 710),
+        at_first(EIGHT, 400, 390, 410, good=60),
+    )
+    assert found["layout"]["name"] == "asked/B"
+    assert "E2E P50 500.0 ms (490.0 to 510.0, n=120) at 4/s" in found["why"]
+    assert "Next is TP2 x 4" in found["why"]
+    assert [one["layout"]["name"] for one in found["evidence"]] == ["asked/B", "A"]
+
+
+@pytest.mark.parametrize(
+    ("other", "alike"),
+    [((480, 470, 495), True), ((460, 455, 465), False), ((488, 487, 489), True)],
+    ids=["intervals overlap", "apart by 8 % and by interval", "apart by interval, within 5 %"],
+)
+def test_layouts_that_cannot_be_told_apart_leave_the_simpler(
+    other: tuple[float, float, float], alike: bool
+) -> None:
+    found = chosen("latency", at_first(FOUR, 500, 490, 510), at_first(EIGHT, *other))
+    assert found["layout"]["name"] == ("asked/B" if alike else "C")
+    assert ("Not to be told apart" in found["why"]) == alike
+
+
+def test_without_the_asked_one_fewer_gpus_a_replica_are_simpler() -> None:
+    found = chosen("latency", at_first(EIGHT, 500, 490, 510), at_first(TWO, 501, 490, 510))
+    assert found["layout"]["name"] == "A"
+    assert "the simplest is taken" in found["why"]
+
+
+def test_balanced_takes_the_highest_knee_with_its_bounds() -> None:
+    found = chosen(
+        "balanced",
+        *(cell(TWO, rate, good) for rate, good in ((4, 120), (64, 120), (128, 12))),
+        *(cell(FOUR, rate, good) for rate, good in ((4, 120), (16, 120), (32, 12))),
+    )
+    assert found["layout"]["name"] == "A"
+    assert "knee 64/s (surely good to 64/s, bad from 128/s)" in found["why"]
+
+
+def test_knees_whose_bounds_overlap_are_not_told_apart() -> None:
+    """112 of 120 and 115 of 120 are on either side of 95 %, and neither for sure."""
+    found = chosen(
+        "balanced",
+        *(cell(TWO, rate, good) for rate, good in ((4, 120), (8, 115), (16, 12))),
+        *(cell(FOUR, rate, good) for rate, good in ((4, 120), (8, 112), (16, 12))),
+    )
+    assert found["layout"]["name"] == "asked/B"
+    assert "Not to be told apart" in found["why"]
+
+
+def test_nothing_is_chosen_where_nothing_met_the_objective() -> None:
+    failed = {**cell(TWO, 4.0), "status": "failed", "why": "invalid: client starved"}
+    found = chosen("latency", at_first(FOUR, 500, 490, 510, good=10), failed)
+    assert found["layout"] is None
+    assert "nothing is chosen" in found["why"]
+
+
+# Time and words.
+
+
+def test_time_is_guessed_from_the_parameters_and_then_learnt() -> None:
+    sweep = Sweep(cells=4)
+    guessed = Pace.seen([], LOAD, sweep, bench=True)
+    assert guessed.cell(LOAD, 4.0, bench=True) == 20 + 60
+    times = {"started": "2026-11-22T00:00:00Z", "ended": "2026-11-22T00:01:05Z"}
+    line = {"kind": "cell", "cell": {"rate": 4.0, "status": "done", **times}}
+    change = {"kind": "layout", "status": "up", "seconds": 30}
+    learnt = Pace.seen([line, change], LOAD, sweep, bench=True)
+    assert (learnt.switch_s, learnt.beside_s) == (30, 5)
+    assert learnt.sweep(LOAD, sweep, bench=True, done=1) == 3 * 65
+    assert [total([s]) for s in (40, 700, 11_100)] == ["40 s", "12 m", "3 h 05 m"]
+
+
+def test_fragment_is_inventory_data_and_nothing_else() -> None:
+    cells = [at_first(FOUR, 500, 490, 510)]
+    document = tuning.document("n01", "latency", cells, SWEEP, chosen("latency", *cells))
+    document["refused"] = [{"name": "C", "why": "two\nlines"}]
+    text = fragment.fragment(document, "run-1", "2026-11-22T00:00:00Z")
+    assert fragment.values(text) == FOUR.values
+    assert all(len(line) <= 100 for line in text.splitlines())
+    assert "# Not tried: C: two lines" in text
+    for wrong in ("import os", "replicas = open('x')", "a.b = 1", "x ="):
+        with pytest.raises(ValueError, match=r"."):
+            fragment.values(wrong)
+
+
+def test_document_has_every_cell_and_a_knee_a_sweep() -> None:
+    cells = [cell(TWO, 4.0), cell(TWO, 8.0, 12), cell(FOUR, 4.0)]
+    found = tuning.document("n01", "balanced", cells, SWEEP, {})
+    assert (found["schema"], found["cells"]) == ("b200kit/tuning/1", cells)
+    assert [(k["layout"]["name"], k["rate"], k["goodput"]) for k in found["knees"]] == [
+        ("A", 4.0, 4.0), ("asked/B", 4.0, 4.0),
+    ]  # fmt: skip

@@ -1,0 +1,136 @@
+"""The sweep to the goodput knee: which rates are asked, when it stops, and what it then says."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+
+import pytest
+
+from b200kit.tuning.goodput_knee import Knee, Point, Sweep, knee, next_rate, proportion
+
+SWEEP = Sweep(first=4.0, least=0.5, most=256.0, resolution=0.1, cells=14)
+
+
+def swept(measure: Callable[[float], Point], sweep: Sweep = SWEEP) -> list[Point]:
+    """All points of a sweep over a server."""
+    points: list[Point] = []
+    while (rate := next_rate(points, sweep)) is not None:
+        points.append(measure(rate))
+        assert len(points) <= sweep.cells
+    return points
+
+
+def server(breaks_at: float) -> Callable[[float], Point]:
+    """All requests are good up to a rate, half of them beyond."""
+
+    def measure(rate: float) -> Point:
+        return Point(rate, 120 if rate <= breaks_at else 60, 120, goodput=rate)
+
+    return measure
+
+
+@pytest.mark.parametrize("breaks_at", [0.7, 3.3, 4.0, 5.9, 41.0, 200.0])
+def test_knee_is_found_within_the_resolution_from_either_side(breaks_at: float) -> None:
+    points = swept(server(breaks_at))
+    found = knee(points, SWEEP)
+    assert found.rate is not None
+    assert found.high is not None
+    assert found.rate <= breaks_at < found.high <= found.rate * 1.1 + 1e-9
+    assert (found.low, found.goodput) == (found.rate, found.rate)
+
+
+def test_bisection_asks_fewer_rates_than_a_grid_of_the_same_resolution() -> None:
+    points = swept(server(41.0))
+    grid = 1 + next(n for n in range(99) if 4 * 1.1**n > 41.0)
+    assert [point.rate for point in points[:5]] == [4, 8, 16, 32, 64]
+    assert len(points) == 8 < grid
+
+
+def test_sweep_that_was_broken_off_goes_on_where_it_was() -> None:
+    whole = swept(server(41.0))
+    for cut in range(len(whole)):
+        assert next_rate(whole[:cut], SWEEP) == whole[cut].rate
+
+
+def test_rate_that_could_not_be_measured_is_asked_twice_and_never_a_knee() -> None:
+    def starving(rate: float) -> Point:
+        return server(99.0)(rate) if rate < 20 else Point(rate, why="client starved")
+
+    points = swept(starving)
+    found = knee(points, SWEEP)
+    assert [p.rate for p in points].count(32.0) == 2
+    assert found.rate is not None
+    assert found.rate < 20
+    assert found.high is None
+    assert "could not be measured: client starved" in found.why
+    assert "may be higher" in found.why
+
+
+def test_rate_that_was_measured_stays_so_when_a_repeat_could_not_be() -> None:
+    assert knee([Point(4, 120, 120), Point(4, why="client starved")], SWEEP).rate == 4
+
+
+def test_server_that_is_never_measured_ends_the_sweep_without_a_knee() -> None:
+    points = swept(lambda rate: Point(rate, why="client starved"))
+    assert [point.rate for point in points] == [4, 4, 2, 2]
+    found = knee(points, SWEEP)
+    assert (found.rate, found.low, found.high) == (None, None, None)
+
+
+def test_highest_rate_asked_is_no_knee_but_a_bound() -> None:
+    found = knee(swept(server(1e9)), SWEEP)
+    assert (found.rate, found.high) == (256.0, None)
+    assert "the knee is higher" in found.why
+
+
+def test_no_rate_good_down_to_the_least() -> None:
+    points = swept(server(0.0))
+    assert [point.rate for point in points] == [4, 2, 1, 0.5]
+    assert knee(points, SWEEP) == Knee(
+        None, None, None, 0.5, "60 of 120 good (40.7% to 59.3%) at 0.5/s"
+    )
+
+
+def test_one_failed_request_makes_a_rate_bad_however_good_the_others() -> None:
+    assert Point(4, 119, 120, failed=1).verdict(0.95) == "bad"
+    assert Point(4, 114, 120).verdict(0.95) == "good"
+    assert Point(4, 113, 120).verdict(0.95) == "bad"
+    assert Point(4, 0, 0).verdict(0.95) == "unknown"
+
+
+def test_how_sure_a_knee_is_follows_from_the_sample() -> None:
+    points = [Point(4, 120, 120), Point(8, 115, 120), Point(16, 112, 120), Point(32, 9, 120)]
+    found = knee(points, SWEEP)
+    assert (found.rate, found.low, found.high) == (8, 4, 32)
+    assert "n=120 does not carry a share of 95% for sure" in found.why
+
+
+def test_fifty_nine_good_requests_carry_95_percent_and_fifty_eight_do_not() -> None:
+    assert Point(4, 59, 59).sure(0.95)
+    assert not Point(4, 58, 58).sure(0.95)
+
+
+def test_noise_that_makes_a_rate_good_again_is_told() -> None:
+    found = knee([Point(4, 120, 120), Point(8, 60, 120), Point(16, 120, 120)], SWEEP)
+    assert found.rate == 4
+    assert "good again at 16/s" in found.why
+
+
+@pytest.mark.parametrize(
+    ("hits", "trials", "low", "high"),
+    # scipy.stats.binomtest(hits, trials).proportion_ci(method="exact")
+    [(60, 120, 0.4074, 0.5926), (97, 121, 0.7196, 0.8685), (5, 10, 0.1871, 0.8129)],
+)
+def test_interval_is_the_exact_one(hits: int, trials: int, low: float, high: float) -> None:
+    assert proportion(hits, trials) == pytest.approx((low, high), abs=2e-3)
+
+
+def test_interval_holds_the_true_share_as_often_as_it_says() -> None:
+    chooser = random.Random(5)
+    held = 0
+    for _ in range(200):
+        hits = sum(chooser.random() < 0.9 for _ in range(50))
+        low, high = proportion(hits, 50)
+        held += low <= 0.9 <= high
+    assert held >= 0.93 * 200
