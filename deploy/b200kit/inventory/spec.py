@@ -212,8 +212,8 @@ class NodeSpec(Mended):
     )
     settings: tuple[tuple[str, str | int | None], ...] = setting(
         parsers.table(parsers.optional(parsers.scalar)),
-        "settings of the operating system other than by default (docs/reference/settings.md), by name; "
-        "None: neither set nor judged",
+        "settings of the operating system other than by default (docs/reference/settings.md), by "
+        "name; None: neither set nor judged",
         (),
     )
     passport: str = setting(
