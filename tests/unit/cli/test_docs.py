@@ -17,6 +17,7 @@ from b200kit.node.state.verdict import Action
 from b200kit.report import outcome
 from b200kit.run.session import ENTRIES
 from b200kit.stages import pipeline
+from tests.unit.test_architecture import LEVELS
 
 ROOT = Path(__file__).resolve().parents[3]
 REFERENCE = sorted(ROOT.glob("docs/reference/*.md"))
@@ -78,6 +79,12 @@ def test_hand_written_words_are_few() -> None:
     words = {path: len(path.read_text(encoding="utf-8").split()) for path in WRITTEN}
     assert sum(words.values()) <= MOST_WORDS, words
     assert words[ROOT / "README.md"] <= MOST_WORDS_OF_README
+
+
+def test_levels_of_the_rooms_are_those_that_imports_keep_to() -> None:
+    table = rows("docs/design.md")
+    shown = [tuple(re.findall(r"`([^`]+)`", table[str(level)][0])) for level in range(len(LEVELS))]
+    assert shown == [tuple(rooms) for rooms in LEVELS]
 
 
 def steps_of_the_pipeline() -> list[str]:

@@ -24,7 +24,7 @@ from b200kit.node.state.verdict import Action, Finding
 from b200kit.node.state.view import StateView, Unmeasured
 from b200kit.run.node import Node
 from b200kit.stages import pipeline
-from tests.lab import scenario
+from tests.lab import scenario, scenario_merge
 from tests.unit import corpus, states
 from tests.unit.nodes import look, settled
 
@@ -91,7 +91,7 @@ def test_scenario_is_one() -> None:
     assert written.pop("extends") == "healthy"
     base = scenario.load("healthy")
     assert set(written) <= {"description", "source", *base}
-    resolved = scenario.extend(base, written, "docs/lab.md")
+    resolved = scenario_merge.extend(base, written, "docs/lab.md")
     assert resolved["gpus"][5]["recovery_action"] == 1
 
 
