@@ -63,8 +63,8 @@ class Pair:
         asked += ["--output-tokens", TOKENS, "--json", "-"]
         python = [
             sys.executable,
-            "-c",
-            "import sys; from b200kit.cli import main; sys.exit(main())",
+            "-m",
+            "b200kit.cli",
             "smoke",
             url,
             "--model",

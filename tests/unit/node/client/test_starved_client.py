@@ -42,8 +42,8 @@ def smoke(url: str, file: Path, *more: str) -> tuple[int, str, dict[str, Any]]:
     """Exit status, what was printed and the document of `b200 smoke` in a process of its own."""
     command = [
         sys.executable,
-        "-c",
-        "import sys; from b200kit.cli import main; sys.exit(main())",
+        "-m",
+        "b200kit.cli",
         "smoke",
         url,
         "--model",
