@@ -61,7 +61,15 @@ class Pair:
         """Our command as anybody types it."""
         asked: list[object] = ["--rate", RATE, "--requests", REQUESTS, "--input-tokens", PROMPT]
         asked += ["--output-tokens", TOKENS, "--json", "-"]
-        python = [sys.executable, "-m", "b200kit.cli", "smoke", url, "--model", MODEL]
+        python = [
+            sys.executable,
+            "-m",
+            "b200kit.cli",
+            "smoke",
+            url,
+            "--model",
+            MODEL,
+        ]
         return [*self.ours, *python, *map(str, asked)]
 
     def bench(self, url: str) -> list[str]:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import copy
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -16,9 +15,10 @@ from b200kit.node.state.view import Unmeasured
 from b200kit.records import diagnosis
 from b200kit.records.diagnosis import Condition, Rule, RuleError, diagnose
 from b200kit.records.symptoms import SYMPTOMS
+from b200kit.run.places import PACKAGE
 from tests.unit.records.diagnoses import NAMES, document, innocent, put
 
-FILE = Path(__file__).parents[3] / "deploy" / "diagnoses.yaml"
+FILE = PACKAGE / "catalog" / "diagnoses.yaml"
 RULES = {rule.name: rule for rule in diagnosis.rules(yaml.safe_load(FILE.read_text()))}
 CONDITIONS = [(rule.name, n) for rule in RULES.values() for n in range(len(rule.when))]
 

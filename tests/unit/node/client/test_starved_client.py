@@ -40,7 +40,15 @@ def taken() -> Iterator[int]:
 
 def smoke(url: str, file: Path, *more: str) -> tuple[int, str, dict[str, Any]]:
     """Exit status, what was printed and the document of `b200 smoke` in a process of its own."""
-    command = [sys.executable, "-m", "b200kit.cli", "smoke", url, "--model", MODEL]
+    command = [
+        sys.executable,
+        "-m",
+        "b200kit.cli",
+        "smoke",
+        url,
+        "--model",
+        MODEL,
+    ]
     done = subprocess.run(
         [*command, "--json", str(file), "--requests", "20", "--rate", "20", *more],
         cwd=REPOSITORY,
