@@ -15,7 +15,6 @@ from contextlib import redirect_stdout, suppress
 from importlib import import_module
 from pathlib import Path
 from types import ModuleType
-from unittest.mock import patch
 
 from b200kit import cli
 from b200kit.cli.markdown import table
@@ -199,11 +198,13 @@ def _options(module: ModuleType, function: str) -> str:
 
 def _help(main: Callable[[list[str]], int], words: Sequence[str]) -> str:
     """What `--help` prints, 100 columns wide, without terminal colours."""
-    output = io.StringIO()
-    with (
-        patch.dict(os.environ, {"COLUMNS": "100", "NO_COLOR": "1"}),
-        redirect_stdout(output),
-        suppress(SystemExit),
-    ):
-        main([*words, "--help"])
+    output, kept = io.StringIO(), dict(os.environ)
+    os.environ |= {"COLUMNS": "100", "NO_COLOR": "1"}
+    try:
+        with redirect_stdout(output), suppress(SystemExit):
+            main([*words, "--help"])
+    finally:
+        for name in ("COLUMNS", "NO_COLOR"):
+            os.environ.pop(name)
+        os.environ |= kept
     return output.getvalue()
