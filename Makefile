@@ -1,7 +1,12 @@
 # Two commands for a newcomer: `make demo` and `make test`. Each sets up what it needs.
-.PHONY: demo test test-vm test-mending test-vm-engine lint setup down vagrant-validate vagrant-up vagrant-down
+.PHONY: demo test test-all bench test-vm test-mending test-vm-engine lint setup down vagrant-validate vagrant-up vagrant-down
 
 PY = .venv/bin/python
+PYTEST = .venv/bin/pytest
+# Labs side by side: they wait more than they compute.
+LABS ?= 4
+# Without compiled files each of some hundred runs of pyinfra would compile the library again.
+unexport PYTHONDONTWRITEBYTECODE
 
 setup: .venv/.complete
 
@@ -11,21 +16,28 @@ setup: .venv/.complete
 demo: setup
 	@$(PY) -m tests.lab.demo
 
-# First what needs no lab, on every core; then what judges milliseconds, before any node runs; then the lab, of
-# which there is one.
+# What boots nothing, on every core; then the one way through the lab.
 test: setup
-	@.venv/bin/pytest -n auto -m "not lab and not vm and not alone"
-	@.venv/bin/pytest -m alone
-	@.venv/bin/pytest -m lab
+	@$(PYTEST) -n auto --dist worksteal -m "not lab and not vm"
+	@$(PYTEST) -m golden
+
+# Everything but the virtual machine; each worker of the second line has a lab of its own.
+test-all: setup
+	@$(PYTEST) -n auto --dist worksteal -m "not lab and not vm"
+	@$(PYTEST) -n $(LABS) --dist loadgroup -m lab
+
+# Milliseconds on this machine: printed, never judged.
+bench: setup
+	@$(PY) -m tests.bench
 
 test-vm: setup
-	@.venv/bin/pytest tests/vm
+	@$(PYTEST) tests/vm
 
 test-mending: setup
-	@B200_E2E_ENGINE=vllm-cpu .venv/bin/pytest tests/e2e/test_reprovision.py
+	@B200_E2E_ENGINE=vllm-cpu $(PYTEST) tests/e2e/test_reprovision.py
 
 test-vm-engine: setup
-	@.venv/bin/pytest tests/vm_engine
+	@$(PYTEST) tests/vm_engine
 
 lint: setup
 	@.venv/bin/ruff format --check .

@@ -15,6 +15,7 @@ from b200kit.node.state.verdict import Action
 from b200kit.report import outcome
 from b200kit.run.session import ENTRIES
 from b200kit.stages import pipeline
+from tests.subtests import in_subtests
 
 ROOT = Path(__file__).resolve().parents[3]
 PAGES = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/*.md")])
@@ -72,26 +73,26 @@ def test_every_stage_is_described_in_the_order_of_the_pipeline() -> None:
     ]
 
 
-@pytest.mark.parametrize("scenario", sorted((ROOT / "tests/scenarios").glob("*.yaml")))
+@in_subtests("scenario", sorted((ROOT / "tests/scenarios").glob("*.yaml")))
 def test_every_scenario_is_described(scenario: Path) -> None:
     assert scenario.stem in rows("docs/scenarios.md")
 
 
-@pytest.mark.parametrize("command", cli.COMMANDS)
+@in_subtests("command", cli.COMMANDS)
 def test_every_sub_command_has_its_exit_codes(command: str) -> None:
     told = {name: cells for name, cells in rows("docs/cli.md").items() if f"b200 {command}" in name}
     assert told
     assert all(cells[-1].startswith(("0 ", "as above")) for cells in told.values())
 
 
-@pytest.mark.parametrize("command", [c for c in node_cli.COMMANDS if not c.startswith("_")])
+@in_subtests("command", [c for c in node_cli.COMMANDS if not c.startswith("_")])
 def test_every_node_command_has_its_exit_codes(command: str) -> None:
     told = [cells for name, cells in rows("docs/cli.md").items() if f"node.pyz {command}" in name]
     assert len(told) == 1
     assert re.match(r"0 .+\b[12]\b", told[0][-1])
 
 
-@pytest.mark.parametrize("entry", ENTRIES)
+@in_subtests("entry", ENTRIES)
 def test_every_entry_file_is_described(entry: str) -> None:
     assert f"deploy/{entry} -y" in page("docs/cli.md")
     assert f"deploy/{entry} -y" in page("README.md")
@@ -101,13 +102,13 @@ def test_every_exit_code_of_an_entry_is_described() -> None:
     assert {"0", "1", "2"} <= set(rows("docs/cli.md"))
 
 
-@pytest.mark.parametrize("word", outcome._WORDS)
+@in_subtests("word", outcome._WORDS)
 def test_every_outcome_is_described_with_what_it_counts_as(word: str) -> None:
     told = [cells for name, cells in rows("README.md").items() if re.match(rf"{word}\b", name)]
     assert [cells[-1] for cells in told] == ["success" if word in outcome.GOOD else "failure"]
 
 
-@pytest.mark.parametrize("path", PAGES, ids=lambda path: path.name)
+@in_subtests("path", PAGES, ids=lambda path: path.name)
 def test_links_lead_somewhere(path: Path) -> None:
     for target in _LINK.findall(path.read_text(encoding="utf-8")):
         file, _, heading = target.partition("#")
@@ -125,14 +126,14 @@ def headings(path: Path) -> set[str]:
     return {re.sub(r"[^\w -]", "", title).lower().replace(" ", "-") for title in titles}
 
 
-@pytest.mark.parametrize("path", PAGES, ids=lambda path: path.name)
+@in_subtests("path", PAGES, ids=lambda path: path.name)
 def test_files_that_are_named_exist(path: Path) -> None:
     named = set(_PATH.findall(path.read_text(encoding="utf-8")))
     placeholders = {name for name in named if re.search(r"/[A-Z]+\b(?!\.md)", name)}
     assert [name for name in sorted(named - placeholders) if not (ROOT / name).exists()] == []
 
 
-@pytest.mark.parametrize("path", PAGES, ids=lambda path: path.name)
+@in_subtests("path", PAGES, ids=lambda path: path.name)
 def test_make_targets_that_are_named_exist(path: Path) -> None:
     targets = set(re.findall(r"^(\w+):", page("Makefile"), re.MULTILINE))
     text = path.read_text(encoding="utf-8")
