@@ -18,12 +18,12 @@ demo: setup
 
 # What boots nothing, on every core; then the one way through the lab.
 test: setup
-	@$(PYTEST) -n auto --dist worksteal -m "not lab and not vm"
+	@$(PYTEST) -n auto --dist loadfile -m "not lab and not vm"
 	@$(PYTEST) -m golden
 
 # Everything but the virtual machine; each worker of the second line has a lab of its own.
 test-all: setup
-	@$(PYTEST) -n auto --dist worksteal -m "not lab and not vm"
+	@$(PYTEST) -n auto --dist loadfile -m "not lab and not vm"
 	@$(PYTEST) -n $(LABS) --dist loadgroup -m lab
 
 # Milliseconds on this machine: printed, never judged.
