@@ -54,13 +54,24 @@ def publish_vendor(
     leave_out: Collection[str] = (),
     key_name: str = KEY,
 ) -> None:
-    """Publish the vendor's stand-in packages in this lab; the defaults put things right."""
-    if (tuple(versions), tuple(leave_out), key_name) == (tuple(VERSIONS), (), KEY):
-        return serve(lab, "vendor", _vendor(lab))
+    """Publish the vendor's stand-in packages in this lab; the defaults put things right.
+
+    Also then it is published again, with the date of today: apt ignores a Release file that is
+    older than the one it has.
+    """
     own = lab.own / "apt" / f"vendor-{_vendor_stamp(versions, leave_out, key_name)}"
     with signing_key(lab.gnupg, key_name) as key:
         publish(own, _vendor_packages(lab, versions), key, VENDOR_LABEL, leave_out)
-    return serve(lab, "vendor", own)
+    serve(lab, "vendor", own)
+
+
+def ensure_vendor(lab: LabPaths) -> None:
+    """Let the lab serve the vendor's packages as they should be, unless it does."""
+    served = lab.documents / "apt" / "vendor"
+    if not served.is_symlink():
+        serve(lab, "vendor", _vendor(lab))
+    elif served.readlink().name != _vendor(lab).name:
+        publish_vendor(lab)
 
 
 def serve(lab: LabPaths, name: str, repository: Path) -> None:

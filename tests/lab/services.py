@@ -11,7 +11,7 @@ from tests.lab.engine import ensure_engine, publish_stand_in
 from tests.lab.mirror_process import ensure_api_key, ensure_token, start_mirror, stop_mirror
 from tests.lab.models import ensure_model
 from tests.lab.paths import BRIDGE_ADDRESS, MODEL_NAME, LabPaths, mirror_url
-from tests.lab.repositories import ensure_repositories, publish_vendor
+from tests.lab.repositories import ensure_repositories, ensure_vendor
 from tests.lab.shell import Progress
 
 
@@ -39,7 +39,7 @@ def ensure_services(lab: LabPaths, engine: str, progress: Progress) -> dict[str,
 
 def _publish(lab: LabPaths) -> None:
     """Make this lab's document root of what labs share, and of its own stand-in engine."""
-    publish_vendor(lab)
+    ensure_vendor(lab)
     wheels = lab.documents / "wheels"
     wheels.mkdir(parents=True, exist_ok=True)
     for shared in (lab.mirror / "wheels").glob("*"):
