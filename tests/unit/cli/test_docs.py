@@ -17,6 +17,7 @@ from b200kit.node.state.verdict import Action
 from b200kit.report import outcome
 from b200kit.run.session import ENTRIES
 from b200kit.stages import pipeline
+from tests.subtests import in_subtests
 from tests.unit.test_architecture import LEVELS
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -110,7 +111,7 @@ def test_every_state_of_the_fabric_stage_is_described() -> None:
         assert described[state.name][-2] == f"`{state.action.word}`"
 
 
-@pytest.mark.parametrize("scenario", sorted((ROOT / "tests/scenarios").glob("*.yaml")))
+@in_subtests("scenario", sorted((ROOT / "tests/scenarios").glob("*.yaml")))
 def test_every_scenario_is_described(scenario: Path) -> None:
     assert scenario.stem in rows("docs/reference/scenarios.md")
 
@@ -130,7 +131,7 @@ def test_every_diagnosis_is_described() -> None:
         assert f"\n## {name}\n" in page("docs/reference/diagnoses.md")
 
 
-@pytest.mark.parametrize("command", cli.COMMANDS)
+@in_subtests("command", cli.COMMANDS)
 def test_every_sub_command_has_its_exit_codes(command: str) -> None:
     found = rows("docs/reference/cli.md").items()
     codes = [cells[-1] for name, cells in found if re.match(rf"b200 {command}\b", name)]
@@ -138,13 +139,13 @@ def test_every_sub_command_has_its_exit_codes(command: str) -> None:
     assert all(code.startswith("0 ") for code in codes)
 
 
-@pytest.mark.parametrize("command", [c for c in node_cli.COMMANDS if not c.startswith("_")])
+@in_subtests("command", [c for c in node_cli.COMMANDS if not c.startswith("_")])
 def test_every_node_command_has_its_exit_codes(command: str) -> None:
     codes = rows("docs/reference/cli.md")[f"node.pyz {command}"][-1]
     assert re.match(r"0 .+\b[12]\b", codes)
 
 
-@pytest.mark.parametrize("entry", ENTRIES)
+@in_subtests("entry", ENTRIES)
 def test_every_entry_file_is_described(entry: str) -> None:
     assert f"deploy/{entry} -y" in page("docs/reference/cli.md")
     assert f"deploy/{entry} -y" in page("README.md")
@@ -155,13 +156,13 @@ def test_every_exit_code_of_an_entry_is_described(name: str) -> None:
     assert {"0", "1", "2"} <= set(rows(name))
 
 
-@pytest.mark.parametrize("word", outcome._WORDS)
+@in_subtests("word", outcome._WORDS)
 def test_every_outcome_is_described_with_what_it_counts_as(word: str) -> None:
     found = [cells for name, cells in rows("README.md").items() if re.match(rf"{word}\b", name)]
     assert [cells[-1] for cells in found] == ["success" if word in outcome.GOOD else "failure"]
 
 
-@pytest.mark.parametrize("path", PAGES, ids=lambda path: path.relative_to(ROOT).as_posix())
+@in_subtests("path", PAGES, ids=lambda path: path.relative_to(ROOT).as_posix())
 def test_links_lead_somewhere(path: Path) -> None:
     for target in _LINK.findall(path.read_text(encoding="utf-8")):
         file, _, heading = target.partition("#")
@@ -179,14 +180,14 @@ def headings(path: Path) -> set[str]:
     return {re.sub(r"[^\w -]", "", title).lower().replace(" ", "-") for title in titles}
 
 
-@pytest.mark.parametrize("path", PAGES, ids=lambda path: path.relative_to(ROOT).as_posix())
+@in_subtests("path", PAGES, ids=lambda path: path.relative_to(ROOT).as_posix())
 def test_files_that_are_named_exist(path: Path) -> None:
     named = set(_PATH.findall(path.read_text(encoding="utf-8")))
     placeholders = {name for name in named if re.search(r"/[A-Z]+\b(?!\.md)", name)}
     assert [name for name in sorted(named - placeholders) if not (ROOT / name).exists()] == []
 
 
-@pytest.mark.parametrize("path", PAGES, ids=lambda path: path.relative_to(ROOT).as_posix())
+@in_subtests("path", PAGES, ids=lambda path: path.relative_to(ROOT).as_posix())
 def test_make_targets_that_are_named_exist(path: Path) -> None:
     targets = set(re.findall(r"^([\w-]+):", page("Makefile"), re.MULTILINE))
     text = path.read_text(encoding="utf-8")

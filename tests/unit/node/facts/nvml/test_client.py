@@ -14,6 +14,7 @@ from b200kit.node.facts.nvml import gpu as nvml_gpu
 from b200kit.node.facts.nvml import links as nvml_links
 from b200kit.node.facts.nvml import worker as nvml_worker
 from b200kit.node.facts.nvml.client import Worker
+from tests.subtests import in_subtests
 from tests.unit import states
 from tests.unit.node.conftest import Nvml
 
@@ -248,7 +249,7 @@ MEMBERS = {
 }
 
 
-@pytest.mark.parametrize("kind", MEMBERS)
+@in_subtests("kind", MEMBERS)
 def test_value_is_taken_from_the_member_of_its_type(kind: str) -> None:
     number = 2.5 if kind == "DOUBLE" else -3 if kind.startswith("SIGNED") else 42
     value = pynvml.c_nvmlValue_t(**{MEMBERS[kind]: number})

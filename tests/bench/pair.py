@@ -1,7 +1,7 @@
 """`vllm bench serve` and `b200 smoke` at one server at the same time, each through the proxy.
 
 Both note on the machine's one monotonic clock when each request went out, and so does the proxy:
-what is compared is what either adds to what passed for that very request (tests/e2e/wire.py).
+what is compared is what either adds to what passed for that very request (tests/bench/wire.py).
 """
 
 from __future__ import annotations
@@ -20,11 +20,12 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from b200kit.node.latency import vllm_bench_command
-from tests.e2e import wire
+from tests.bench import wire
+from tests.bench.sent import METRICS, Document, Sent, beyond, median, sent
 from tests.e2e.driving import ROOT
-from tests.e2e.sent import METRICS, Document, Sent, beyond, median, sent
 
 MODEL = "tiny-llama"
+B200 = str(Path(sys.executable).with_name("b200"))
 RATE, REQUESTS, TOKENS = 3, 45, 64
 # What the model's chat template adds to a prompt: both then send 128 tokens.
 PROMPT, TEMPLATE = 128, 13
@@ -61,15 +62,7 @@ class Pair:
         """Our command as anybody types it."""
         asked: list[object] = ["--rate", RATE, "--requests", REQUESTS, "--input-tokens", PROMPT]
         asked += ["--output-tokens", TOKENS, "--json", "-"]
-        python = [
-            sys.executable,
-            "-m",
-            "b200kit.cli",
-            "smoke",
-            url,
-            "--model",
-            MODEL,
-        ]
+        python = [B200, "smoke", url, "--model", MODEL]
         return [*self.ours, *python, *map(str, asked)]
 
     def bench(self, url: str) -> list[str]:
@@ -106,7 +99,7 @@ class Pair:
     @contextlib.contextmanager
     def _wired(self, port: int, notes: Path) -> Iterator[tuple[int, int]]:
         """The proxy before the server; its notes are there when it has ended."""
-        command = [*self.ours, sys.executable, "-m", "tests.e2e.wire", str(port), str(notes)]
+        command = [*self.ours, sys.executable, "-m", "tests.bench.wire", str(port), str(notes)]
         with subprocess.Popen(
             command, cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
         ) as proxy:

@@ -1,6 +1,6 @@
 """Takes a CPU away: real-time above any client, 90 of every 120 ms, and ends by itself.
 
-python -m tests.unit.node.client.hog CPU SECONDS
+python -m tests.bench.hog CPU SECONDS
 """
 
 from __future__ import annotations

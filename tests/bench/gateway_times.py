@@ -1,4 +1,4 @@
-"""`python -m tests.unit.gateway.times STREAMS ROUNDS URL...`: TTFT over each URL, in one run.
+"""`python -m tests.bench.gateway_times STREAMS ROUNDS URL...`: TTFT over each URL, in one run.
 
 The URLs take turns, so that whatever else this machine does falls on all of them. Prints a JSON
 list of milliseconds for each; exits 1 when a stream was not whole.

@@ -1,6 +1,6 @@
 """A proxy between two clients and one server that notes when every byte passed it.
 
-    python -m tests.e2e.wire PORT OUT
+    python -m tests.bench.wire PORT OUT
 
 Listens on two ports of 127.0.0.1, prints them, passes everything on to PORT, and ends when its
 standard input does; OUT then has, for either port, a list of connections, each a list of
@@ -25,7 +25,7 @@ from pathlib import Path
 from typing import Any
 
 from b200kit.node.client import client_health
-from tests.e2e.sent import Sent
+from tests.bench.sent import Sent
 
 Event = list[Any]
 Streams = tuple[asyncio.StreamReader, asyncio.StreamWriter]

@@ -1,6 +1,6 @@
 """The client against a player's known schedule, in a process of its own: prints what it saw.
 
-    python -m tests.unit.node.client.accuracy URL STREAMS REQUESTS TOKENS [--cpu N] [--work-ms MS]
+    python -m tests.bench.accuracy URL STREAMS REQUESTS TOKENS [--cpu N] [--work-ms MS]
 
 An error is the client's time minus the server's, in milliseconds, from stamps of one clock:
 of TTFT, (first output seen - sent) - (first output sent by the server - request taken by it), the
