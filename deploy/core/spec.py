@@ -188,6 +188,12 @@ class NodeSpec(Mended):
         None,
     )
     smoke: Smoke = setting(fields.nested(Smoke), "load and objective of the smoke test", Smoke())
+    noise: float = setting(
+        fields.number(1, 1000),
+        "factor on the limits beyond which waiting for a CPU spoils the smoke test's figures; more "
+        "than 1 only for simulated nodes, which share their CPUs with other work",
+        1.0,
+    )
     records: str | None = setting(
         fields.optional(fields.text),
         "directory of the record of measured runs, on the controller; records/ of this checkout "
