@@ -1,12 +1,16 @@
 """One simulated node: an overlay over the base, booted by systemd-nspawn in its own namespaces.
 
-Host directory: ``upper/`` (its disk), ``work/``, ``root/`` (mounted), ``log`` (its console).
+Host directory: ``upper/`` (its disk), ``work/``, ``root/`` (mounted), ``log`` (its console); of one
+that started from a saved disk also ``layer``, the path of that.
 """
 
 from __future__ import annotations
 
 import os
+import signal
+from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from pathlib import Path
 
 from tests.lab import cgroups, network
@@ -15,6 +19,9 @@ from tests.lab.paths import LabError, LabPaths, host_index
 from tests.lab.seed import note_act, seed_disk
 from tests.lab.shell import detach
 from tests.lab.ssh import wait_for_ssh
+
+# All hosts run under one user and share this limit; each uses about seven instances.
+INOTIFY, INSTANCES = Path("/proc/sys/fs/inotify/max_user_instances"), 1024
 
 # nspawn with --keep-unit exits 133 when the guest asks for a reboot: start it again then. The
 # shell joins the host's control groups first, so that all it starts is born in them. A file
@@ -42,14 +49,21 @@ def is_running(name: str) -> bool:
     return cgroups.condition(name) in ("running", "frozen")
 
 
-def create(lab: LabPaths, name: str, scenario: str, act: str = "") -> None:
+def create(
+    lab: LabPaths, name: str, scenario: str, act: str = "", layer: Path | None = None
+) -> None:
     """Give a host a fresh disk and boot it, whatever was left of it before.
 
-    *act*: what its simulated hardware is told was done to it, before it boots.
+    *act*: what its simulated hardware is told was done to it, before it boots. *layer*: a disk of
+    this host and this scenario that was saved; the fresh one is then a copy of it.
     """
     remove(lab, name)
+    if layer:
+        lab.host(name).mkdir(parents=True)
+        (lab.host(name) / "layer").write_text(str(layer), encoding="utf-8")
     _mount(lab, name)
-    seed_disk(lab, name, lab.host(name) / "root", scenario)
+    if not layer:
+        seed_disk(lab, name, lab.host(name) / "root", scenario)
     if act:
         note_act(lab.host(name) / "root", act)
     boot(lab, name)
@@ -106,14 +120,40 @@ def remove(lab: LabPaths, name: str) -> None:
         propagate.rmdir()
 
 
-def create_all(lab: LabPaths, scenarios: dict[str, str]) -> None:
-    """Create hosts (name to scenario) side by side and wait until each answers over SSH."""
+def press_power_button(name: str) -> None:
+    """Send what the button comes to: systemd's own signal for poweroff.target."""
+    os.kill(cgroups.init_pid(name), signal.SIGRTMIN + 4)
+
+
+def shut_down(name: str, seconds: float = 60) -> None:
+    """Have a host's systemd power it off, and return when no process of it is left."""
+    press_power_button(name)
+    if not cgroups.wait_until(lambda: not cgroups.populated(name), seconds):
+        raise LabError(f"{name} did not shut down within {seconds:.0f} s")
+    cgroups.destroy(name)
+
+
+def create_all(
+    lab: LabPaths, scenarios: Mapping[str, str], layers: Mapping[str, Path] | None = None
+) -> None:
+    """Create hosts (name to scenario) side by side and wait until each answers over SSH.
+
+    *layers*: saved disks of those that start from one.
+    """
     if not scenarios:
         return
-    names = list(scenarios)
+    names, saved = list(scenarios), layers or {}
+    _make_room()
     with ThreadPoolExecutor(max_workers=min(8, len(names))) as pool:
-        list(pool.map(lambda name: create(lab, name, scenarios[name]), names))
+        list(pool.map(lambda one: create(lab, one, scenarios[one], layer=saved.get(one)), names))
         list(pool.map(lambda name: wait_for_ssh(lab, name, 60 + 5 * len(names)), names))
+
+
+def _make_room(limit: Path = INOTIFY) -> None:
+    """Allow as many inotify instances as the hosts of several labs use, where that can be set."""
+    if int(limit.read_text(encoding="utf-8")) < INSTANCES:
+        with suppress(OSError):
+            limit.write_text(f"{INSTANCES}\n", encoding="utf-8")
 
 
 def remove_all(lab: LabPaths) -> list[str]:
@@ -128,6 +168,8 @@ def remove_all(lab: LabPaths) -> list[str]:
 
 
 def _mount(lab: LabPaths, name: str) -> None:
-    """Mount a host's root: its disk over the base."""
+    """Mount a host's root: its disk over the one it started from, if any, over the base."""
     host = lab.host(name)
-    mount_overlay(lab.base, host / "upper", host / "work", host / "root")
+    layer = host / "layer"
+    saved = [Path(layer.read_text(encoding="utf-8"))] if layer.exists() else []
+    mount_overlay([*saved, lab.base], host / "upper", host / "work", host / "root")
