@@ -14,8 +14,9 @@ import pytest
 
 import tests.lab as lab
 from tests.e2e.driving import Outcome, cursor, deploy, on, remote_commands
-from tests.lab import container_engines, inventory
+from tests.lab import inventory
 from tests.lab.paths import lab_paths
+from tests.lab.supply import container_engines
 
 FIRST, SECOND = "b200-1", "b200-2"
 DAEMON_JSON, CONFIG_TOML = "/etc/docker/daemon.json", "/etc/containerd/config.toml"

@@ -15,7 +15,8 @@ import pytest
 
 import tests.lab as lab
 from tests.e2e.driving import Outcome, deploy, on
-from tests.lab import kernels, node_faults
+from tests.lab import node_faults
+from tests.lab.supply import kernels
 
 # A lab node is back in seconds; half of a command's limit is how long a lock is waited for.
 LIMITS = (

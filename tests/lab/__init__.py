@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from tests.lab.archive import add_archive, older_fabric_manager
-from tests.lab.engine import NoEngineError
 from tests.lab.faults import (
     block_mirror,
     large_disk,
@@ -32,6 +30,8 @@ from tests.lab.lab import (
 from tests.lab.live import up_live
 from tests.lab.paths import LabError, LabPaths, lab_paths
 from tests.lab.snapshots import save
+from tests.lab.supply.archive import add_archive, older_fabric_manager
+from tests.lab.supply.engine import NoEngineError
 
 __all__ = [
     "LabError",

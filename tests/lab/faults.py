@@ -5,14 +5,15 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from pathlib import Path
 
-from tests.lab import network, repositories
+from tests.lab import network
 from tests.lab.lab import known
 from tests.lab.lab import run as run_in_host
 from tests.lab.locks import shared_lock
-from tests.lab.packages import VERSIONS
 from tests.lab.paths import BRIDGE_ADDRESS, MIRROR_PORT, LabError, lab_paths
 from tests.lab.shell import run
 from tests.lab.state import lab_lock
+from tests.lab.supply import repositories
+from tests.lab.supply.packages import VERSIONS
 
 
 def publish_vendor(

@@ -6,9 +6,9 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from tests.lab.bmc_system import system_id
 from tests.lab.own_network import join
 from tests.lab.paths import LabError, lab_paths
+from tests.lab.power.bmc_system import system_id
 from tests.lab.state import read_state
 from tests.lab.vm import inventory as vm_inventory
 

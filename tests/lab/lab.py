@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from tests.lab import bmc, cgroups, hosts, network, own_network, snapshots, ssh
+from tests.lab import cgroups, hosts, network, own_network, snapshots, ssh
 from tests.lab.locks import shared_lock
 from tests.lab.mounts import remove_tree
 from tests.lab.own_network import outside
@@ -23,6 +23,7 @@ from tests.lab.paths import (
     host_name,
     lab_paths,
 )
+from tests.lab.power import bmc
 from tests.lab.rootfs import ensure_base
 from tests.lab.seed import check_scenario, write_scenario
 from tests.lab.services import ensure_services, start_services, stop_services

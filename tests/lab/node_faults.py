@@ -9,11 +9,11 @@ from __future__ import annotations
 import time
 from pathlib import Path
 
-from tests.lab import kernels
 from tests.lab.lab import known, power_on
 from tests.lab.lab import run as run_in_host
 from tests.lab.paths import LabError
 from tests.lab.seed import write_keys
+from tests.lab.supply import kernels
 
 FAULTS = "/etc/b200-lab/faults"
 LOCKER = "b200-lab-locker.service"

@@ -6,10 +6,10 @@ import hashlib
 import json
 from pathlib import Path
 
-from tests.lab.debian import SUITE, debian_sources
 from tests.lab.mounts import OWN_MOUNTS, mounted_below, remove_tree
 from tests.lab.paths import LabError, LabPaths
 from tests.lab.shell import Progress, run, timed
+from tests.lab.supply.debian import SUITE, debian_sources
 
 # What a minimal Debian server install with the SSH task has, and python3. What the toolkit brings
 # (HAProxy, python3-venv, numactl, ...) stays out: nodes must get it from the mirror.

@@ -8,9 +8,10 @@ import os
 import shutil
 from pathlib import Path
 
-from tests.lab import kernels, ssh
+from tests.lab import ssh
+from tests.lab.hardware.scenario import render
 from tests.lab.paths import LabPaths
-from tests.lab.scenario import render
+from tests.lab.supply import kernels
 
 FIRMWARE = Path(__file__).parent / "firmware"
 _GUEST_FIRMWARE = "usr/lib/b200-lab"

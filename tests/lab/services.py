@@ -7,12 +7,12 @@ import shutil
 from pathlib import Path
 from typing import Any
 
-from tests.lab.engine import ensure_engine, publish_stand_in
-from tests.lab.mirror_process import ensure_api_key, ensure_token, start_mirror, stop_mirror
-from tests.lab.models import ensure_model
 from tests.lab.paths import BRIDGE_ADDRESS, MODEL_NAME, LabPaths, mirror_url
-from tests.lab.repositories import ensure_repositories, ensure_vendor
 from tests.lab.shell import Progress
+from tests.lab.supply.engine import ensure_engine, publish_stand_in
+from tests.lab.supply.mirror_process import ensure_api_key, ensure_token, start_mirror, stop_mirror
+from tests.lab.supply.models import ensure_model
+from tests.lab.supply.repositories import ensure_repositories, ensure_vendor
 
 
 def ensure_services(lab: LabPaths, engine: str, progress: Progress) -> dict[str, Any]:

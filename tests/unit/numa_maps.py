@@ -6,7 +6,7 @@ from functools import cache
 from typing import Any
 
 from b200kit.node.lib import cpulist
-from tests.lab import scenario
+from tests.lab.hardware import scenario
 
 MAPS = {
     "two": "healthy",

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from b200kit.node.lib import cpulist
-from tests.lab.scenario import render
+from tests.lab.hardware.scenario import render
 from tests.lab.vm.machine import NUMA_NODES
 from tests.vm.driving import Machine
 

@@ -16,7 +16,7 @@ from tests.lab.mounts import OWN_MOUNTS, remove_tree
 from tests.lab.paths import LabError, LabPaths
 from tests.lab.shell import Progress, run, timed
 from tests.lab.ssh import ssh
-from tests.lab.wheels import NODE_PYTHON, REQUIREMENTS
+from tests.lab.supply.wheels import NODE_PYTHON, REQUIREMENTS
 
 SERIAL = "B200ENGINE"
 _DEVICE = f"/dev/disk/by-id/virtio-{SERIAL}"

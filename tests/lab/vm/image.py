@@ -5,10 +5,10 @@ from __future__ import annotations
 import shutil
 from pathlib import Path
 
-from tests.lab.debian import SUITE, debian_sources
 from tests.lab.mounts import OWN_MOUNTS, remove_tree
 from tests.lab.paths import LabError, LabPaths
 from tests.lab.shell import Progress, run, timed
+from tests.lab.supply.debian import SUITE, debian_sources
 from tests.lab.vm import disk, recipe
 from tests.lab.vm.machine import first_start
 

@@ -9,10 +9,10 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from tests.lab.debian_mirror import PACKAGES, Pool, ensure_pool, pool_stamp
 from tests.lab.paths import LabError, LabPaths
-from tests.lab.repositories import publish_debian
 from tests.lab.shell import Progress
+from tests.lab.supply.debian_mirror import PACKAGES, Pool, ensure_pool, pool_stamp
+from tests.lab.supply.repositories import publish_debian
 from tests.lab.vm import recipe
 from tests.lab.vm.image import directory, dpkg_status
 

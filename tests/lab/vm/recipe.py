@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from tests.lab import rootfs
-from tests.lab.debian import SUITE
+from tests.lab.supply.debian import SUITE
 
 GUEST = Path(__file__).with_name("guest")
 GUEST_FOLDER = "b200-vm"

@@ -6,12 +6,12 @@ from pathlib import Path
 from typing import Any
 
 from tests.lab import network, ssh
+from tests.lab.hardware.scenario import render
 from tests.lab.locks import shared_lock
 from tests.lab.mounts import remove_tree
 from tests.lab.own_network import outside
 from tests.lab.paths import VM_NAME, LabError, LabPaths, host_address, lab_paths
 from tests.lab.rootfs import ensure_base
-from tests.lab.scenario import render
 from tests.lab.seed import check_scenario
 from tests.lab.services import ensure_services, start_services
 from tests.lab.shell import Progress, ensure_host_packages, ensure_root, timed

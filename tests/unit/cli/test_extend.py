@@ -24,7 +24,7 @@ from b200kit.node.state.verdict import Action, Finding
 from b200kit.node.state.view import StateView, Unmeasured
 from b200kit.run.node import Node
 from b200kit.stages import pipeline
-from tests.lab import scenario, scenario_merge
+from tests.lab.hardware import scenario, scenario_merge
 from tests.unit import corpus, states
 from tests.unit.nodes import look, settled
 

@@ -10,7 +10,7 @@ import pytest
 
 from b200kit import cli
 from b200kit.node.lib import cpulist
-from tests.lab.models import config
+from tests.lab.supply.models import config
 from tests.unit import numa_maps, states
 
 Capture = pytest.CaptureFixture[str]

@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 from b200kit.inventory.openpgp import fingerprint
-from tests.lab.gpg import parse_fingerprints, signing_key
 from tests.lab.shell import ensure_host_packages, run
+from tests.lab.supply.gpg import parse_fingerprints, signing_key
 from tests.subtests import in_subtests
 
 BEGIN = "-----BEGIN PGP PUBLIC KEY BLOCK-----"

@@ -18,7 +18,7 @@ from b200kit.inventory.spec import NodeSpec
 from b200kit.run.node import Node
 from b200kit.run.places import PACKAGE
 from b200kit.sizing.model_config import ModelError
-from tests.lab import models
+from tests.lab.supply import models
 from tests.subtests import in_subtests
 from tests.unit import states
 from tests.unit.specs import CATALOGUE, data

@@ -9,7 +9,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from tests.lab.scenario import render
+from tests.lab.hardware.scenario import render
 
 DRIVER = "580.126.20"
 

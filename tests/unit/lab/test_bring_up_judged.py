@@ -17,9 +17,9 @@ from b200kit.node.fabric import sequence
 from b200kit.node.fabric.states import MANAGER, PERSISTENCE, STATES
 from b200kit.node.facts import fabric_manager, pci
 from b200kit.node.facts.nvml.client import Worker
-from tests.lab import scenario, shim_build
 from tests.lab.firmware.lab_firmware import infiniband, modules, site, tree
 from tests.lab.firmware.lab_firmware import pci as shown
+from tests.lab.hardware import scenario, shim_build
 from tests.unit import node_schema, states
 from tests.unit.lab.shim_kit import write_conf
 from tests.unit.node.fabric.test_sequence import expectation

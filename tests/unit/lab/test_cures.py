@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from tests.lab import scenario
 from tests.lab.firmware.lab_firmware import cures, nvml
 from tests.lab.firmware.lab_firmware.cures import Event
-from tests.lab.scenario_shape import CURES
+from tests.lab.hardware import scenario
+from tests.lab.hardware.scenario_shape import CURES
 from tests.subtests import in_subtests
 
 BEGAN = [Event("inject", 3, 100.0)]

@@ -26,8 +26,8 @@ from tests.lab.firmware.lab_firmware import (
     settings,
     tree,
 )
-from tests.lab.scenario import render
-from tests.lab.scenario_shape import ScenarioError
+from tests.lab.hardware.scenario import render
+from tests.lab.hardware.scenario_shape import ScenarioError
 
 
 @pytest.fixture(scope="module")

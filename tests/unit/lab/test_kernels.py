@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest
 
 from b200kit.node.facts import grub
-from tests.lab import kernels, module_build, packages
-from tests.lab.deb import build
 from tests.lab.firmware.lab_firmware import modules
 from tests.lab.shell import run
+from tests.lab.supply import kernels, module_build, packages
+from tests.lab.supply.deb import build
 
 DRIVER = "580.126.20"
 

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.lab.mirror import MirrorHandler, MirrorServer, may_read
+from tests.lab.supply.mirror import MirrorHandler, MirrorServer, may_read
 from tests.subtests import in_subtests
 
 TOKEN = "lab-0123456789"

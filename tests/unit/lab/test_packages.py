@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.lab import deb, packages
+from tests.lab.supply import deb, packages
 
 DRIVER = "580.126.20"
 

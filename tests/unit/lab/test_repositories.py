@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from tests.lab.aptrepo import is_left_out, release_text
-from tests.lab.debian import debian_only, debian_sources, parse_deb822, parse_one_line
-from tests.lab.gpg import parse_fingerprints
 from tests.lab.paths import LabError
+from tests.lab.supply.aptrepo import is_left_out, release_text
+from tests.lab.supply.debian import debian_only, debian_sources, parse_deb822, parse_one_line
+from tests.lab.supply.gpg import parse_fingerprints
 from tests.subtests import in_subtests
 
 NOW = datetime(2026, 11, 21, 9, 5, 7, tzinfo=UTC)

@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.lab.models import VOCABULARY, config, manifest, revision_of, shapes, weights
-from tests.lab.safetensors import bf16, constant, normal, write_safetensors
+from tests.lab.supply.models import VOCABULARY, config, manifest, revision_of, shapes, weights
+from tests.lab.supply.safetensors import bf16, constant, normal, write_safetensors
 
 
 def test_known_values_round_to_their_bfloat16() -> None:

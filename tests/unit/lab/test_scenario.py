@@ -11,9 +11,9 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from tests.lab import scenario
-from tests.lab.cpu_scale import parse_cpulist, scale
-from tests.lab.scenario_shape import SCENARIO, ScenarioError
+from tests.lab.hardware import scenario
+from tests.lab.hardware.cpu_scale import parse_cpulist, scale
+from tests.lab.hardware.scenario_shape import SCENARIO, ScenarioError
 from tests.subtests import in_subtests
 
 TOPOLOGIES = {

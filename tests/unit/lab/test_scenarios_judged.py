@@ -12,7 +12,7 @@ from b200kit.node.checks.judge import judge
 from b200kit.node.facts import xid
 from b200kit.node.facts.nvml.client import Worker
 from b200kit.node.state.verdict import Action, Status, Verdict
-from tests.lab import scenario, shim_build
+from tests.lab.hardware import scenario, shim_build
 from tests.unit import node_schema, states
 from tests.unit.lab.shim_kit import write_conf
 

@@ -10,9 +10,9 @@ import pytest
 from b200kit.node.checks.judge import judge
 from b200kit.node.facts import pci
 from b200kit.node.state.verdict import Action, Verdict
-from tests.lab import scenario
 from tests.lab.firmware.lab_firmware import pci as firmware
 from tests.lab.firmware.lab_firmware import tree
+from tests.lab.hardware import scenario
 from tests.unit import states
 
 #: scenario -> fit, and check, subject and action of findings against it

@@ -10,7 +10,6 @@ from b200kit.catalog import load
 from b200kit.node.checks.judge import judge
 from b200kit.node.facts import kernel, pci
 from b200kit.node.facts import settings as node_settings
-from tests.lab import scenario
 from tests.lab.firmware.lab_firmware import (
     grub,
     initramfs,
@@ -22,6 +21,7 @@ from tests.lab.firmware.lab_firmware import (
     tree,
 )
 from tests.lab.firmware.lab_firmware import pci as firmware
+from tests.lab.hardware import scenario
 from tests.unit import states
 
 TABLE = load.load().settings

@@ -13,7 +13,7 @@ from pathlib import Path
 import pynvml  # type: ignore[import-untyped]
 import pytest
 
-from tests.lab import scenario_shape, shim_build
+from tests.lab.hardware import scenario_shape, shim_build
 
 NODE = Path(__file__).resolve().parents[3] / "deploy" / "b200kit" / "node"
 

@@ -13,10 +13,11 @@ from typing import Any
 import pytest
 
 from b200kit.serving import engine_install
-from tests.lab import ssh, wheels
+from tests.lab import ssh
+from tests.lab.hardware.scenario import render
 from tests.lab.paths import VM_NAME, LabError, LabPaths, host_address
-from tests.lab.scenario import render
 from tests.lab.shell import run
+from tests.lab.supply import wheels
 from tests.lab.vm import disk, engine_disk, machine, packages, process, recipe, vagrant
 from tests.lab.vm import vm as virtual_machine
 from tests.lab.vm.seed import write_seed

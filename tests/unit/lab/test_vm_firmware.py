@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 
 from b200kit.node.facts import pci as reader
-from tests.lab import scenario
 from tests.lab.firmware.lab_firmware import infiniband, modules, pci, tree, vm
+from tests.lab.hardware import scenario
 from tests.lab.vm.machine import NUMA_NODES
 
 HEALTHY = scenario.render("healthy", NUMA_NODES)

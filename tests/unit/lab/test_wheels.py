@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from tests.lab.paths import LabError
-from tests.lab.wheelfile import read_metadata, sha256_of, split_wheel_name, write_wheel
-from tests.lab.wheels import (
+from tests.lab.supply.wheelfile import read_metadata, sha256_of, split_wheel_name, write_wheel
+from tests.lab.supply.wheels import (
     LOCK,
     Pin,
     find_wheels,

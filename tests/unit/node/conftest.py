@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.lab import shim_build
+from tests.lab.hardware import shim_build
 from tests.unit.lab.shim_kit import DRIVER, facts, write_conf
 
 Nvml = Callable[..., None]

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from b200kit.node.facts import driver_module
-from tests.lab import kernels
+from tests.lab.supply import kernels
 
 OLD, NEW = "6.1.0-28-amd64", "6.1.0-30-amd64"
 

@@ -12,10 +12,10 @@ import pytest
 
 from b200kit.node.facts import acs, kernel, pci, settings
 from b200kit.node.host import acs_off
-from tests.lab import scenario
 from tests.lab.firmware.lab_firmware import grub
 from tests.lab.firmware.lab_firmware import pci as firmware
 from tests.lab.firmware.lab_firmware import tree as trees
+from tests.lab.hardware import scenario
 
 
 def put(path: Path, content: str) -> None:

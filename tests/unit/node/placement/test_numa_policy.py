@@ -10,7 +10,7 @@ from b200kit.node.placement import numa_policy
 from b200kit.node.placement.layout import Replica, plan, survey
 from b200kit.node.placement.numa_policy import BIND, ENGINE, LOCAL, SYSTEMD
 from b200kit.run.render import render
-from tests.lab import scenario
+from tests.lab.hardware import scenario
 from tests.subtests import in_subtests
 from tests.unit.node.placement.test_layout import SIX, TWO, node
 

@@ -20,8 +20,8 @@ from b200kit.inventory.keys.reprovision import Bmc
 from b200kit.inventory.secrets import Secret
 from b200kit.reprovision.actions import ActRefused
 from b200kit.reprovision.power import redfish
-from tests.lab.bmc import USER, Service
-from tests.lab.bmc_system import system_id
+from tests.lab.power.bmc import USER, Service
+from tests.lab.power.bmc_system import system_id
 
 CANARY = b"canary-bmc-p4ssw0rd"
 

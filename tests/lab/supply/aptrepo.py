@@ -9,10 +9,10 @@ from collections.abc import Collection, Iterable, Mapping
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
-from tests.lab.gpg import SigningKey
 from tests.lab.mounts import remove_tree
 from tests.lab.paths import LabError
 from tests.lab.shell import run
+from tests.lab.supply.gpg import SigningKey
 
 VALID_FOR = timedelta(days=3650)
 

@@ -1,6 +1,6 @@
 """An IPMI controller for one lab host: OpenIPMI's own simulator, ipmi_sim, before the host's power.
 
-As a program, `python -m tests.lab.ipmi NAME get|set|check ...`, it is the simulator's
+As a program, `python -m tests.lab.power.ipmi NAME get|set|check ...`, it is the simulator's
 "chassis_control": what it calls to read and to switch the power.
 """
 
@@ -14,11 +14,11 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from tests.lab.bmc import ROOT, USER
-from tests.lab.bmc_machines import LabMachines
 from tests.lab.daemon import Daemon
 from tests.lab.lab import say
 from tests.lab.paths import BRIDGE_ADDRESS, IPMI_PORT, lab_paths
+from tests.lab.power.bmc import ROOT, USER
+from tests.lab.power.bmc_machines import LabMachines
 from tests.lab.shell import ensure_host_packages
 
 PROGRAMS = {"ipmitool": "ipmitool", "ipmi_sim": "openipmi"}
@@ -68,7 +68,7 @@ def controller(name: str) -> Iterator[dict[str, Any]]:
 def _write(folder: Path, name: str, password: str) -> None:
     """Its configuration, and the program that it calls."""
     program = folder / "chassis"
-    call = shlex.join([sys.executable, "-m", "tests.lab.ipmi", name])
+    call = shlex.join([sys.executable, "-m", "tests.lab.power.ipmi", name])
     program.write_text(f'#!/bin/sh\nexec {call} "$@"\n')
     program.chmod(0o700)
     words = {"address": BRIDGE_ADDRESS, "port": IPMI_PORT, "user": USER}

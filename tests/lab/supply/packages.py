@@ -12,10 +12,11 @@ import tempfile
 from dataclasses import replace
 from pathlib import Path
 
-from tests.lab import deb, module_build, shim_build
-from tests.lab.deb import Package
+from tests.lab.hardware import shim_build
+from tests.lab.supply import deb, module_build
+from tests.lab.supply.deb import Package
 
-VENDOR = Path(__file__).resolve().parent / "vendor"
+VENDOR = Path(__file__).resolve().parents[1] / "vendor"
 DKMS_SOURCE = VENDOR.with_name("vendor_dkms")
 #: What a node gets instead of dkms, its compiler and headers where its repositories have none.
 NO_DKMS = "b200-lab-no-dkms"

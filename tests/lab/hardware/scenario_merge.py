@@ -11,7 +11,7 @@ import copy
 from collections.abc import Mapping
 from typing import Any
 
-from tests.lab.scenario_shape import ScenarioError
+from tests.lab.hardware.scenario_shape import ScenarioError
 
 #: The lists that can be changed item by item, and what an item is known by (None: its position).
 KEYED_LISTS: dict[str, str | None] = {"gpus": None, "nics": "name", "numa_nodes": "id"}

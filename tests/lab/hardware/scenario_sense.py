@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from tests.lab.scenario_shape import GPU, SCENARIO, ScenarioError
+from tests.lab.hardware.scenario_shape import GPU, SCENARIO, ScenarioError
 
 PCI_ADDRESS = re.compile(r"[0-9a-f]{4}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]")
 PCIE_GENERATIONS = range(3, 7)

@@ -14,10 +14,10 @@ from typing import Any
 
 from tests.lab.mounts import remove_tree
 from tests.lab.paths import MODEL_NAME, LabPaths
-from tests.lab.safetensors import constant, normal, write_safetensors
 from tests.lab.shell import Progress, run, timed
-from tests.lab.wheelfile import sha256_of
-from tests.lab.wheels import LOCK, ensure_tools, parse_lock
+from tests.lab.supply.safetensors import constant, normal, write_safetensors
+from tests.lab.supply.wheelfile import sha256_of
+from tests.lab.supply.wheels import LOCK, ensure_tools, parse_lock
 
 HIDDEN, LAYERS, HEADS, KV_HEADS, VOCABULARY, MAX_LENGTH = 128, 2, 4, 2, 2048, 8192
 FEED_FORWARD = 4 * HIDDEN

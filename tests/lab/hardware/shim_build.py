@@ -5,7 +5,7 @@ from __future__ import annotations
 import subprocess
 from pathlib import Path
 
-SOURCES = Path(__file__).resolve().parent / "shim"
+SOURCES = Path(__file__).resolve().parents[1] / "shim"
 SONAME = "libnvidia-ml.so.1"
 FLAGS = (
     "-std=c11 -O2 -fPIC -shared -fvisibility=hidden -Wall -Wextra -Werror "

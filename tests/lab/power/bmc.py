@@ -23,7 +23,7 @@ from tests.lab.paths import BMC_PORT, BRIDGE_ADDRESS, LabPaths
 from tests.lab.shell import run
 
 USER = "b200"
-ROOT = Path(__file__).resolve().parents[2]
+ROOT = Path(__file__).resolve().parents[3]
 
 
 @dataclass(frozen=True)
@@ -70,7 +70,7 @@ class Service:
         if self.pid() is not None:
             return
         self._prepare()
-        command: list[str | Path] = [sys.executable, "-m", "tests.lab.bmc_emulator"]
+        command: list[str | Path] = [sys.executable, "-m", "tests.lab.power.bmc_emulator"]
         command += [self.directory / "config.py", *([self.machines] if self.machines else [])]
         self._daemon().start(command, self._listens, {**os.environ, "PYTHONPATH": str(ROOT)})
 

@@ -14,11 +14,11 @@ from typing import Any
 
 import yaml
 
-from tests.lab import cpu_scale, nvml_conf, scenario_sense
-from tests.lab.scenario_merge import deep_merge, extend, merge_items
-from tests.lab.scenario_shape import BRIDGE, SCENARIO, ScenarioError, check, did_you_mean
+from tests.lab.hardware import cpu_scale, nvml_conf, scenario_sense
+from tests.lab.hardware.scenario_merge import deep_merge, extend, merge_items
+from tests.lab.hardware.scenario_shape import BRIDGE, SCENARIO, ScenarioError, check, did_you_mean
 
-DIRECTORY = Path(__file__).resolve().parent.parent / "scenarios"
+DIRECTORY = Path(__file__).resolve().parents[2] / "scenarios"
 SCHEMA = "b200kit/lab-scenario/1"
 #: Keys that the node gets as they are written.
 COPIED = (

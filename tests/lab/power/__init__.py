@@ -1,0 +1,1 @@
+"""The nodes' power: Redfish emulator and IPMI simulator."""

@@ -1,0 +1,1 @@
+"""What nodes are supplied with: repositories, packages, wheels, models, engines."""
