@@ -1,8 +1,9 @@
 """The real Redfish emulator of sushy-tools, over machines of the lab or over machines of a file.
 
 A program of its own: `python -m tests.lab.power.bmc_emulator CONFIG [STATE]`. CONFIG is
-sushy-tools' own configuration file. STATE, a JSON file `{name: {"power": "On", "fault": ...}}`, stands for machines
-in tests that boot none; without it they are the hosts of the lab, and only faults are read from
+sushy-tools' own configuration file. STATE, a JSON file `{name: {"power": "On", "fault": ...}}`,
+stands for machines in tests that boot none; without it they are the hosts of the lab, and only
+faults are read from
 `bmc-faults.json` there. Faults: "stuck" ignores every switch, "deaf" ignores a shutdown, "bare"
 knows no shutdown.
 """

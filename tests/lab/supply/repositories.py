@@ -20,8 +20,9 @@ from tests.lab.supply.packages import VERSIONS, build
 KEY, OTHER_KEY = "vendor", "other"
 VENDOR_LABEL = "b200kit lab vendor"
 _SOURCES = (
-    "supply/deb.", "supply/packages", "supply/module_build", "hardware/shim_build", "shim", "vendor",
-)  # fmt: skip
+    *("supply/deb.", "supply/packages", "supply/module_build"),
+    *("hardware/shim_build", "shim", "vendor"),
+)
 
 
 def ensure_repositories(lab: LabPaths, progress: Progress) -> dict[str, Any]:
