@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-import argparse
 import json
-import sys
 from datetime import date
 from pathlib import Path
 from typing import Any
 
+import click
+
 from b200kit.catalog import hardware, load
+from b200kit.cli.command import Command
 from b200kit.node.checks.judge import judge
 from b200kit.node.host import settings_table
 from b200kit.node.state import expectation as expectations
@@ -141,26 +142,33 @@ def printable(text: str) -> str:
     return text.encode("utf-8", "replace").decode("utf-8")
 
 
-def main(argv: list[str]) -> int:
-    """Judge one recorded observation."""
-    parser = argparse.ArgumentParser(prog="b200 judge", description=__doc__)
-    parser.add_argument("state", help="a NodeState document, as `observe` prints it")
-    parser.add_argument("--hardware", default="hgx-b200", help="a hardware of the catalog, by name")
-    parser.add_argument("--expect", help="an expectation document instead of hardware data alone")
-    parser.add_argument("--json", action="store_true", help="print the verdict as JSON")
-    parser.add_argument("--topology", action="store_true", help="print the GPUs' matrix, too")
-    options = parser.parse_args(argv)
+@click.command(
+    "judge",
+    cls=Command,
+    exit_codes={0: "fit", 1: "unfit", 2: "not measured, or the file cannot be read"},
+)
+@click.argument("state")
+@click.option(
+    "--hardware", "name", default="hgx-b200", show_default=True, metavar="NAME",
+    help="A hardware of the catalog.",
+)  # fmt: skip
+@click.option("--expect", metavar="FILE", help="An expectation instead of hardware data alone.")
+@click.option("--json", "as_json", is_flag=True, help="Print the verdict as JSON.")
+@click.option("--topology", is_flag=True, help="Print the matrix of the GPUs, too.")
+def command(state: str, name: str, expect: str | None, as_json: bool, topology: bool) -> int:
+    """Judge the recorded node in the file STATE, a NodeState document as `observe` prints it."""
     try:
-        expect = read_json(options.expect) if options.expect else expectation_for(options.hardware)
-        state = read_json(options.state)
+        expected = read_json(expect) if expect else expectation_for(name)
+        observed = read_json(state)
     except (OSError, ValueError) as error:
-        print(f"b200 judge: {error}", file=sys.stderr)
-        return 2
-    if isinstance(expect, dict):
-        expect = {"today": date.today().isoformat(), **expect}
-    verdict = judge(expect, state)
-    shown = json.dumps(verdict.to_json(), indent=2) if options.json else None
-    print(printable(shown or report(Path(options.state).stem, state, verdict)))
-    if options.topology and not shown:
-        print("\n".join(topology_lines(state, expect)))
+        raise click.UsageError(str(error)) from None
+    if isinstance(expected, dict):
+        expected = {"today": date.today().isoformat(), **expected}
+    verdict = judge(expected, observed)
+    if as_json:
+        print(printable(json.dumps(verdict.to_json(), indent=2)))
+        return verdict.exit_status
+    print(printable(report(Path(state).stem, observed, verdict)))
+    if topology:
+        print("\n".join(topology_lines(observed, expected)))
     return verdict.exit_status

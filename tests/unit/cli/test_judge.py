@@ -7,8 +7,13 @@ from pathlib import Path
 
 import pytest
 
-from b200kit.cli.judge import main
+from b200kit import cli
 from tests.unit import states
+
+
+def main(arguments: list[str]) -> int:
+    """Exit code of `b200 judge`."""
+    return cli.main(["judge", *arguments])
 
 
 def state_file(name: str) -> str:

@@ -122,7 +122,7 @@ def test_what_cannot_be_exits_1_with_one_line(tmp_path: Path, capsys: Capture) -
         (["--state", "x.json", "--model", "m"], "--goal"),
         (["--state", "/no/such.json", "--model", "m", "--goal", "latency"], "cannot be read"),
         (["--state", "SELF", "--model", "gpt-9", "--goal", "latency"], 'unknown model "gpt-9"'),
-        (["--state", "SELF", "--model", "tiny-llama", "--goal", "speed"], "invalid choice"),
+        (["--state", "SELF", "--model", "tiny-llama", "--goal", "speed"], "is not one of"),
         (["--state", "SELF", "--model", "tiny-llama", "--goal", "latency", "--hardware", "b300"],
          'unknown hardware "b300"'),
         (["--state", "SELF", "--model", "tiny-llama", "--goal", "latency",

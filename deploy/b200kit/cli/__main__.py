@@ -1,0 +1,9 @@
+"""`python -m b200kit.cli`: the same as `b200`."""
+
+from __future__ import annotations
+
+import sys
+
+from b200kit.cli import main
+
+sys.exit(main())
