@@ -20,15 +20,6 @@ _WORDS = {
     "not reached": ("NOT REACHED", "idle"),
     "unmeasured": ("UNKNOWN", "unknown"),
 }
-LADDER = {
-    "none": "nothing to do",
-    "monitor": "watch it",
-    "restart-service": "restart the service",
-    "reset-gpu": "reset the GPU",
-    "reboot": "reboot the node",
-    "power-cycle": "power-cycle the node",
-    "replace": "replace the part",
-}
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,7 +18,7 @@ from b200kit.records.diagnosis import Condition, Rule, RuleError, diagnose
 from b200kit.records.symptoms import SYMPTOMS
 from tests.unit.records.diagnoses import NAMES, document, innocent, put
 
-FILE = Path(__file__).parents[3] / "deploy" / "diagnoses.yaml"
+FILE = Path(__file__).parents[3] / "deploy" / "b200kit" / "catalog" / "diagnoses.yaml"
 RULES = {rule.name: rule for rule in diagnosis.rules(yaml.safe_load(FILE.read_text()))}
 CONDITIONS = [(rule.name, n) for rule in RULES.values() for n in range(len(rule.when))]
 
