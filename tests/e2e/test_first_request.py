@@ -27,7 +27,8 @@ import asyncio, json, subprocess, sys, time
 sys.path.insert(0, "/usr/local/lib/b200kit/node.pyz")
 from pathlib import Path
 from b200kit.node.client.formulas import Run
-from b200kit.node import metrics, starvation
+from b200kit.node.client import client_health as starvation
+from b200kit.node.client import engine_metrics as metrics
 from b200kit.node.client.chat import ChatRequest, chat
 from b200kit.node.client.serving_config import load
 index = int(sys.argv[1])

@@ -250,5 +250,5 @@ def test_share_gives_nothing_but_models(shared: Outcome) -> None:
 
 
 def test_access_log_of_the_lab_saw_no_model_of_ours(shared: Outcome, next_store: Store) -> None:
-    log = (lab_paths().root / "mirror-access.log").read_text()
+    log = lab_paths().mirror_log.read_text()
     assert next_store.revision not in log

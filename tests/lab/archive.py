@@ -17,7 +17,7 @@ from tests.lab.lab import known
 from tests.lab.mounts import remove_tree
 from tests.lab.packages import from_tree, marker_library
 from tests.lab.paths import LabPaths, mirror_url
-from tests.lab.repositories import KEY
+from tests.lab.repositories import KEY, serve
 from tests.lab.state import lab_lock
 
 ORIGIN = "Ubuntu"
@@ -46,7 +46,7 @@ def add_archive(name: str) -> None:
         _publish(lab)
     etc = lab.host(name) / "root/etc/apt"
     key = etc / "trusted-ubuntu.asc"
-    key.write_text((lab.root / "mirror-key.asc").read_text(encoding="utf-8"), encoding="utf-8")
+    key.write_text(lab.mirror_key.read_text(encoding="utf-8"), encoding="utf-8")
     source = f"Types: deb\nURIs: {mirror_url()}/apt/archive/\nSuites: ./\n"
     source += f"Signed-By: /etc/apt/{key.name}\n"
     (etc / "sources.list.d/ubuntu.sources").write_text(source, encoding="utf-8")
@@ -61,9 +61,10 @@ def older_fabric_manager(name: str, driver: str) -> str:
 
 
 def _publish(lab: LabPaths) -> None:
-    pool = lab.cache / "archive"
+    pool, repository = lab.own / "archive", lab.own / "apt" / "archive"
     remove_tree(pool)
     pool.mkdir(parents=True)
     debs = [deb.build(package, pool) for package in packages()]
     with signing_key(lab.gnupg, KEY) as key:
-        publish(lab.mirror / "apt" / "archive", debs, key, ORIGIN)
+        publish(repository, debs, key, ORIGIN)
+    serve(lab, "archive", repository)

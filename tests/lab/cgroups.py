@@ -11,9 +11,12 @@ from collections.abc import Callable
 from pathlib import Path
 
 from tests.lab.mounts import parse_mountinfo
-from tests.lab.paths import LabError
+from tests.lab.paths import LabError, lab_id
 
-GROUP = "b200lab"
+
+def group() -> str:
+    """Return the name of the group in which all hosts of this lab have theirs."""
+    return f"b200lab-{lab_id()}"
 
 
 def parse_hierarchies(mountinfo: str) -> list[Path]:
@@ -36,14 +39,14 @@ def hierarchies() -> list[Path]:
 
 def group_dirs(name: str) -> list[Path]:
     """Return a host's directory in each hierarchy, the v2 one first."""
-    return [root / GROUP / name for root in hierarchies()]
+    return [root / group() / name for root in hierarchies()]
 
 
 def create(name: str) -> list[Path]:
     """Make a host's control groups and return them."""
     groups = group_dirs(name)
-    for group in groups:
-        group.mkdir(parents=True, exist_ok=True)
+    for directory in groups:
+        directory.mkdir(parents=True, exist_ok=True)
     return groups
 
 
@@ -58,14 +61,14 @@ def populated(name: str) -> bool:
 
 def supervised(name: str) -> bool:
     """Return whether nspawn or its supervisor is alive: without them a guest cannot reboot."""
-    group = group_dirs(name)[0]
-    outside = (file for file in group.rglob("cgroup.procs") if "payload" not in file.parts)
+    directory = group_dirs(name)[0]
+    outside = (file for file in directory.rglob("cgroup.procs") if "payload" not in file.parts)
     return any(file.read_text(encoding="utf-8").strip() for file in outside)
 
 
 def present() -> list[str]:
     """Return the names of all hosts that have a control group, alive or not."""
-    root = hierarchies()[0] / GROUP
+    root = hierarchies()[0] / group()
     return sorted(entry.name for entry in root.iterdir() if entry.is_dir()) if root.is_dir() else []
 
 
@@ -95,12 +98,12 @@ def freeze(name: str, frozen: bool) -> None:
 
     Raises `LabError` if the host is not running or does not follow within 5 s.
     """
-    group = group_dirs(name)[0]
+    directory = group_dirs(name)[0]
     if not populated(name):
         raise LabError(f"{name} is not running")
-    (group / "cgroup.freeze").write_text("1" if frozen else "0")
+    (directory / "cgroup.freeze").write_text("1" if frozen else "0")
     wanted = f"frozen {int(frozen)}"
-    if not _wait(lambda: wanted in (group / "cgroup.events").read_text(encoding="utf-8"), 5):
+    if not _wait(lambda: wanted in (directory / "cgroup.events").read_text(encoding="utf-8"), 5):
         raise LabError(f"{name} did not reach '{wanted}' within 5 s")
 
 
@@ -114,25 +117,25 @@ def destroy(name: str) -> None:
         (groups[0] / "cgroup.kill").write_text("1")
         if not _wait(lambda: not populated(name), 10):
             raise LabError(f"{name}: processes left 10 s after cgroup.kill in {groups[0]}")
-    if not _wait(lambda: not [group for group in groups if not _remove(group)], 5):
+    if not _wait(lambda: not [one for one in groups if not _remove(one)], 5):
         raise LabError(f"{name}: control groups could not be removed: {groups[0]}")
 
 
 def destroy_root() -> None:
     """Remove the lab's own (empty) parent groups."""
     for root in hierarchies():
-        if (root / GROUP).is_dir() and not present():
-            _remove(root / GROUP)
+        if (root / group()).is_dir() and not present():
+            _remove(root / group())
 
 
-def _remove(group: Path) -> bool:
+def _remove(directory: Path) -> bool:
     """Remove a group with its sub-groups, deepest first; false while something is in it."""
-    if not group.is_dir():
+    if not directory.is_dir():
         return True
-    below = sorted((path for path in group.rglob("*") if path.is_dir()), reverse=True)
+    below = sorted((path for path in directory.rglob("*") if path.is_dir()), reverse=True)
     try:
-        for directory in [*below, group]:
-            directory.rmdir()
+        for one in [*below, directory]:
+            one.rmdir()
     except OSError:
         return False
     return True

@@ -9,8 +9,9 @@ import sys
 from collections.abc import Sequence
 from typing import Any
 
-from tests.lab.lab import bmc_down, bmc_up, down, inject, say, status, up
-from tests.lab.paths import LabError
+from tests.lab.lab import bmc_down, bmc_up, down, down_all, inject, say, status, up
+from tests.lab.own_network import namespace
+from tests.lab.paths import ID_VARIABLE, LabError, lab_id
 from tests.lab.reimage import reimage
 from tests.lab.vm import cli as vm_cli
 
@@ -32,6 +33,7 @@ def parser() -> argparse.ArgumentParser:
     bring_up.add_argument("--engine", choices=ENGINES, default="auto")
     take_down = commands.add_parser("down", help="stop everything and remove the nodes' disks")
     take_down.add_argument("--purge", action="store_true", help="remove the caches, too")
+    take_down.add_argument("--all", action="store_true", help="every lab of this machine")
     commands.add_parser("status", help="say what is up")
     bmc = commands.add_parser("bmc", help="the nodes' management controller (Redfish)")
     bmc.add_argument("bmc_command", choices=("up", "down"))
@@ -60,14 +62,16 @@ def table(state: dict[str, Any]) -> str:
 
 def _about(state: dict[str, Any]) -> list[str]:
     """Return the lines about what the hosts share."""
-    directory = state["ssh_key"].rpartition("/")[0]
+    directory = state["known_hosts"].rpartition("/")[0]
+    which = f"{ID_VARIABLE}={lab_id()} " if lab_id() else ""
+    inside = f"ip netns exec {namespace(lab_id())} " if lab_id() else ""
     lines = [f"mirror    {state['mirror']['url']}"]
     engine = state.get("engine")
     if engine:
         note = " (a stand-in, not vLLM)" if engine["stand_in"] else " (real vLLM, CPU build)"
         lines.append(f"engine    {engine['name']} {engine['version']}{note}")
-    lines.append(f"log in    ssh -F {directory}/ssh_config {state['hosts'][0]['name']}")
-    return [*lines, "tear down b200 lab down"]
+    lines.append(f"log in    {inside}ssh -F {directory}/ssh_config {state['hosts'][0]['name']}")
+    return [*lines, f"tear down {which}b200 lab down"]
 
 
 def _reimaged(name: str | None) -> str:
@@ -93,7 +97,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         elif options.command == "inject":
             inject(options.name, options.scenario)
         elif options.command == "down":
-            down(purge=options.purge)
+            (down_all if options.all else down)(purge=options.purge)
             return 0
         elif options.command == "vm":
             return vm_cli.main(options)

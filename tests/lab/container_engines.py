@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from tests.lab.debian_mirror import Pool, ensure_pool, pool_stamp
 from tests.lab.lab import say
+from tests.lab.locks import shared_lock
+from tests.lab.own_network import outside
 from tests.lab.paths import lab_paths, mirror_url
 from tests.lab.repositories import publish_debian
 from tests.lab.rootfs import recipe_stamp
@@ -26,7 +28,7 @@ def publish() -> dict[str, str]:
     lab = lab_paths()
     status, extended = lab.base / "var/lib/dpkg/status", lab.base / "var/lib/apt/extended_states"
     stamp = pool_stamp(recipe_stamp(), _PACKAGES)
-    with lab_lock(lab):
+    with lab_lock(lab), shared_lock(lab.root), outside():
         pool = ensure_pool(lab, Pool(NAME, _PACKAGES, status, extended, stamp, _NEWER), say)
         publish_debian(lab, NAME, pool, stamp)
     mirror = read_state(lab)["mirror"]

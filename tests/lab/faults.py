@@ -8,6 +8,7 @@ from pathlib import Path
 from tests.lab import network, repositories
 from tests.lab.lab import known
 from tests.lab.lab import run as run_in_host
+from tests.lab.locks import shared_lock
 from tests.lab.packages import VERSIONS
 from tests.lab.paths import BRIDGE_ADDRESS, MIRROR_PORT, LabError, lab_paths
 from tests.lab.shell import run
@@ -25,7 +26,7 @@ def publish_vendor(
     key that no node has been told to trust.
     """
     lab = lab_paths()
-    with lab_lock(lab):
+    with lab_lock(lab), shared_lock(lab.root):
         repositories.publish_vendor(lab, tuple(versions or VERSIONS), leave_out, key)
 
 

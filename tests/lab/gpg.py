@@ -8,8 +8,11 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
+from tests.lab.locks import locked
 from tests.lab.paths import LabError
 from tests.lab.shell import run
+
+_SIGNING_S = 120
 
 
 @dataclass(frozen=True)
@@ -41,13 +44,15 @@ def signing_key(home: Path, name: str) -> Iterator[SigningKey]:
         raise LabError(f"{home} is too long for gpg's socket: set B200_LAB to a shorter directory")
     home.mkdir(mode=0o700, parents=True, exist_ok=True)
     address = f"{name}@b200-lab.invalid"
-    try:
-        if not _fingerprints(home, address):
-            _gpg(home, "--quick-generate-key", f"b200kit lab {name} <{address}>",
-                 "ed25519", "sign", "never")  # fmt: skip
-        yield SigningKey(home, _fingerprints(home, address)[0])
-    finally:
-        run(["gpgconf", "--kill", "all"], env={"GNUPGHOME": str(home)}, check=False)
+    # Two labs share the keyring, and the agent that one of them ends signs for the other, too.
+    with locked(home / "b200-lab.lock", _SIGNING_S, f"{home} is in use"):
+        try:
+            if not _fingerprints(home, address):
+                _gpg(home, "--quick-generate-key", f"b200kit lab {name} <{address}>",
+                     "ed25519", "sign", "never")  # fmt: skip
+            yield SigningKey(home, _fingerprints(home, address)[0])
+        finally:
+            run(["gpgconf", "--kill", "all"], env={"GNUPGHOME": str(home)}, check=False)
 
 
 def parse_fingerprints(colons: str) -> list[str]:

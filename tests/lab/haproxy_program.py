@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from tests.lab.locks import apt_lock
 from tests.lab.paths import lab_paths
 from tests.lab.shell import run
 
@@ -32,8 +33,9 @@ def haproxy() -> Program:
     if installed:
         return Program(installed, os.environ)
     root = lab_paths().cache / "haproxy"
-    if not (root / "usr/sbin/haproxy").exists():
-        _unpack(root)
+    with apt_lock():  # whoever comes second finds it there
+        if not (root / "usr/sbin/haproxy").exists():
+            _unpack(root)
     libraries = str(root / "usr/lib/x86_64-linux-gnu")
     return Program(str(root / "usr/sbin/haproxy"), {**os.environ, "LD_LIBRARY_PATH": libraries})
 

@@ -21,10 +21,11 @@ from tests.lab.ssh import wait_for_ssh
 # "stays-off" beside the root lets the host not come back (tests/lab/node_faults.py); "warm-boot"
 # tells the firmware that the power was never cut (tests/lab/firmware/lab_firmware/cures.py).
 _SUPERVISOR = """
-name=$1 root=$2 netns=$3; shift 3
+name=$1 machine=$2 root=$3 netns=$4; shift 4
 for group in "$@"; do echo $$ > "$group/cgroup.procs" || exit 90; done
 while :; do
-  systemd-nspawn --quiet --directory="$root" --boot --register=no --keep-unit --machine="$name" \
+  systemd-nspawn --quiet --directory="$root" --boot --register=no --keep-unit \
+    --machine="$machine" --hostname="$name" \
     --network-namespace-path="$netns" --resolv-conf=off --timezone=off --link-journal=no \
     --capability=CAP_NET_ADMIN --console=pipe
   code=$?
@@ -70,6 +71,7 @@ def boot(lab: LabPaths, name: str) -> None:
     groups = cgroups.create(name)
     arguments: list[str | Path] = [
         name,
+        network.namespace(name),
         lab.host(name) / "root",
         network.namespace_path(name),
         *groups,
@@ -98,7 +100,7 @@ def remove(lab: LabPaths, name: str) -> None:
     unmount_below(lab.host(name))
     network.remove_host_link(name)
     remove_tree(lab.host(name))
-    propagate = Path("/run/systemd/nspawn/propagate", name)
+    propagate = Path("/run/systemd/nspawn/propagate", network.namespace(name))
     if propagate.is_dir():
         unmount_below(propagate)
         propagate.rmdir()

@@ -7,7 +7,8 @@ from pathlib import Path
 from typing import Any
 
 from tests.lab.bmc_system import system_id
-from tests.lab.paths import lab_paths
+from tests.lab.own_network import join
+from tests.lab.paths import LabError, lab_paths
 from tests.lab.state import read_state
 from tests.lab.vm import inventory as vm_inventory
 
@@ -25,9 +26,14 @@ _SHORT = {
 
 def nodes() -> list[Host]:
     """Every lab host with its connection and inventory data; refuses when no lab is up."""
-    lab = read_state(lab_paths())
+    try:
+        lab = read_state(lab_paths())
+    except LabError as error:
+        raise SystemExit(str(error)) from error
     if not lab.get("hosts"):
         raise SystemExit("no simulated node is up; run: b200 lab up")
+    # pyinfra connects from this process.
+    join()
     return [(host["name"], connection(lab, host) | node(lab, host)) for host in lab["hosts"]]
 
 
@@ -115,7 +121,7 @@ def _engine(lab: dict[str, Any]) -> dict[str, Any]:
     return {
         "kind": "stand-in" if stand_in else "cpu",
         "version": engine["version"],
-        "requirements": str(lab_paths().mirror / "wheels" / engine["requirements"]),
+        "requirements": str(lab_paths().documents / "wheels" / engine["requirements"]),
         "wheelhouse": f"{lab['mirror']['url']}/wheels/",
         "environment": {} if stand_in else cpu_only,
         "flags": {"enforce-eager": True},

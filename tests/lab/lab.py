@@ -5,19 +5,32 @@ from __future__ import annotations
 import os
 import shlex
 import subprocess
+import sys
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
-from tests.lab import bmc, cgroups, hosts, network, ssh
+from tests.lab import bmc, cgroups, hosts, network, own_network, ssh
+from tests.lab.locks import shared_lock
 from tests.lab.mounts import remove_tree
-from tests.lab.paths import VM_NAME, LabError, LabPaths, host_address, host_name, lab_paths
+from tests.lab.own_network import outside
+from tests.lab.paths import (
+    ID_VARIABLE,
+    VM_NAME,
+    LabError,
+    LabPaths,
+    host_address,
+    host_name,
+    lab_paths,
+)
 from tests.lab.rootfs import ensure_base
 from tests.lab.seed import check_scenario, write_scenario
-from tests.lab.services import ensure_services, stop_services
+from tests.lab.services import ensure_services, start_services, stop_services
 from tests.lab.shell import Progress, ensure_host_packages, ensure_root, timed
 from tests.lab.shell import run as run_program
 from tests.lab.state import (
     claim_machine,
+    claims,
     host_entry,
     lab_lock,
     read_state,
@@ -27,6 +40,7 @@ from tests.lab.state import (
 from tests.lab.vm import vm
 
 DEFAULT_SCENARIO = "healthy"
+ROOT = Path(__file__).resolve().parents[2]
 
 
 def say(line: str) -> None:
@@ -56,13 +70,24 @@ def up(
         check_scenario(scenario)
     lab = lab_paths()
     with lab_lock(lab):
-        ensure_host_packages(progress)
         claim_machine(lab)
+        services = prepare(lab, engine, progress)
+        network.ensure_bridge()
+        start_services(lab)
+        return _ensure_hosts(lab, names, scenarios, services, progress)
+
+
+def prepare(lab: LabPaths, engine: str, progress: Progress) -> dict[str, Any]:
+    """Have everything that labs share, and what this one serves; returns `ensure_services`'.
+
+    Where two labs begin at once, one makes it and the other waits.
+    """
+    lab.own.mkdir(parents=True, exist_ok=True)
+    with shared_lock(lab.root), outside():
+        ensure_host_packages(progress)
         ssh.ensure_keys(lab)
         ensure_base(lab, progress)
-        network.ensure_bridge()
-        services = ensure_services(lab, engine, progress)
-        return _ensure_hosts(lab, names, scenarios, services, progress)
+        return ensure_services(lab, engine, progress)
 
 
 def _ensure_hosts(
@@ -99,20 +124,40 @@ def _ensure_hosts(
 
 
 def down(purge: bool = False, progress: Progress = say) -> None:
-    """Stop everything the lab started and remove the hosts' disks; ``purge`` the caches too."""
+    """Stop everything the lab started and remove its directory; ``purge`` what labs share, too.
+
+    No other lab is touched.
+    """
     ensure_root()
     lab = lab_paths()
+    others = [other.id for other in claims() if other.root == lab.root and other.id != lab.id]
+    if purge and others:
+        raise LabError(f"lab {others[0]} uses {lab.root}, too: `b200 lab down --all` ends both")
     with lab_lock(lab):
+        if own_network.exists():
+            own_network.join()
         stop_services(lab)
         bmc.service(lab).stop()
-        remove_tree(lab.host_keys)
         removed = [*hosts.remove_all(lab), *([VM_NAME] if vm.remove(lab) else [])]
         network.remove_bridge()
-        lab.state_file.unlink(missing_ok=True)
-        release_machine()
+        own_network.leave()
+        remove_tree(lab.own)
+        release_machine(lab)
         if purge:
             remove_tree(lab.root)
     progress(f"lab: {len(removed)} hosts removed" + (", caches too" if purge else ""))
+
+
+def down_all(purge: bool = False, progress: Progress = say) -> None:
+    """Take down every lab of this machine, whatever its id and directory, and then this one."""
+    mine = lab_paths()
+    for lab in claims():
+        if lab == mine:
+            continue
+        own = {"B200_LAB": str(lab.root), ID_VARIABLE: str(lab.id)}
+        done = run_program([sys.executable, "-m", "tests.lab.cli", "down"], env=own, cwd=ROOT)
+        progress(f"lab {lab.id}: {done.stderr.strip()}")
+    down(purge, progress)
 
 
 def bmc_up(progress: Progress = say) -> dict[str, Any]:
@@ -122,6 +167,7 @@ def bmc_up(progress: Progress = say) -> dict[str, Any]:
         state = read_state(lab)
         if not state.get("hosts"):
             raise LabError("no lab is up: `b200 lab up` starts one")
+        own_network.join()
         with timed(progress, "bmc: starting the Redfish emulator"):
             bmc.service(lab).start()
         state["bmc"] = bmc.service(lab).entry()
@@ -178,6 +224,7 @@ def known(name: str) -> LabPaths:
         raise LabError(f"{name} is not in this lab: `b200 lab status` lists what is")
     if "kind" in entry:
         raise LabError(f"{name} is a virtual machine: this is for simulated nodes")
+    own_network.join()
     return lab
 
 
@@ -213,6 +260,7 @@ def run(name: str, argv: Sequence[str], timeout: float = 120) -> subprocess.Comp
     The virtual machine is reached over SSH, by a connection of its own that stays open.
     """
     if name == VM_NAME:
+        own_network.join()
         return ssh.ssh(lab_paths(), name, shlex.join(argv), timeout, keep=True)
     known(name)
     return run_program(

@@ -52,10 +52,10 @@ def start_mirror(lab: LabPaths) -> None:
         return
     stop_mirror(lab)
     ensure_token(lab)
-    lab.mirror.mkdir(parents=True, exist_ok=True)
-    arguments: list[str | Path] = ["--root", lab.mirror, "--bind", BRIDGE_ADDRESS]
+    lab.documents.mkdir(parents=True, exist_ok=True)
+    arguments: list[str | Path] = ["--root", lab.documents, "--bind", BRIDGE_ADDRESS]
     arguments += ["--port", str(MIRROR_PORT), "--token-file", lab.token]
-    arguments += ["--log", lab.root / "mirror-access.log"]
+    arguments += ["--log", lab.mirror_log]
     _daemon(lab).start([sys.executable, "-I", str(_PROGRAM), *arguments], is_healthy)
 
 
@@ -65,4 +65,4 @@ def stop_mirror(lab: LabPaths) -> None:
 
 
 def _daemon(lab: LabPaths) -> Daemon:
-    return Daemon("mirror", lab.root)
+    return Daemon("mirror", lab.own)

@@ -8,21 +8,28 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from tests.lab.paths import BRIDGE, BRIDGE_ADDRESS, PREFIX_LENGTH, host_address, host_index
+from tests.lab.own_network import NAMESPACES, join
+from tests.lab.paths import (
+    BRIDGE,
+    BRIDGE_ADDRESS,
+    PREFIX_LENGTH,
+    host_address,
+    host_index,
+    lab_id,
+)
 from tests.lab.shell import run
 
 INTERFACE = "host0"
-_NAMESPACES = Path("/run/netns")
 
 
 def namespace(name: str) -> str:
     """Return the name of a host's network namespace."""
-    return f"lab-{name}"
+    return f"lab{lab_id()}-{name}"
 
 
 def namespace_path(name: str) -> Path:
     """Return the path of a host's network namespace."""
-    return _NAMESPACES / namespace(name)
+    return NAMESPACES / namespace(name)
 
 
 def host_mac(name: str) -> str:
@@ -35,11 +42,15 @@ def host_mac(name: str) -> str:
 
 def bridge_up() -> bool:
     """Return whether the bridge is there."""
-    return Path("/sys/class/net", BRIDGE).exists()
+    return has_interface(BRIDGE)
 
 
 def ensure_bridge() -> None:
-    """Make the bridge with the controller's address, unless it is there; never forwarding."""
+    """Make the bridge with the controller's address, unless it is there; never forwarding.
+
+    This process is in the lab's network afterwards.
+    """
+    join()
     if not bridge_up():
         options = ["type", "bridge", "forward_delay", "0", "stp_state", "0"]
         run(["ip", "link", "add", BRIDGE, *options])
@@ -75,7 +86,7 @@ def ensure_host_link(name: str) -> None:
 
 def remove_host_link(name: str) -> None:
     """Remove a host's interface and namespace, whichever are there."""
-    if Path("/sys/class/net", f"v-{name}").exists():
+    if has_interface(f"v-{name}"):
         run(["ip", "link", "del", f"v-{name}"], check=False)
     if namespace_path(name).exists():
         run(["ip", "netns", "del", namespace(name)])
@@ -83,10 +94,16 @@ def remove_host_link(name: str) -> None:
 
 def leftovers() -> list[str]:
     """Return the names of lab hosts that a namespace is left of."""
-    names = [path.name.removeprefix("lab-") for path in _NAMESPACES.glob("lab-b200-*")]
+    prefix = namespace("")
+    names = [path.name.removeprefix(prefix) for path in NAMESPACES.glob(f"{prefix}b200-*")]
     return sorted(names, key=host_index)
 
 
 def set_link(name: str, up: bool) -> None:
     """Plug a host's cable in or pull it: its processes go on, nobody reaches it."""
     run(["ip", "link", "set", f"v-{name}", "up" if up else "down"])
+
+
+def has_interface(name: str) -> bool:
+    """Ask the kernel, not /sys: that shows the network in which it was mounted."""
+    return run(["ip", "link", "show", "dev", name], check=False).returncode == 0

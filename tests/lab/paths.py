@@ -1,6 +1,8 @@
-"""Names and places of the lab: its directory, its addresses, its hosts' names.
+"""Names and places of the lab: its id, its directories, its addresses, its hosts' names.
 
-Everything here is pure: no file is read or written.
+Several labs, each with an id, can be up side by side. What is expensive and does not change is
+shared by all of them; what belongs to one is in a directory of its own. Everything here is pure:
+no file is read or written.
 """
 
 from __future__ import annotations
@@ -17,6 +19,9 @@ MIRROR_PORT = 8780
 BMC_PORT = 8790
 IPMI_PORT = 8791
 MAX_HOSTS = 64
+MAX_LABS = 16
+ID_VARIABLE = "B200_LAB_ID"
+"""Environment variable that names the lab: 0 to 15; without it, 0."""
 MODEL_NAME = "tiny-llama"
 VM_NAME = "b200-vm"
 
@@ -29,9 +34,15 @@ class LabError(RuntimeError):
 
 @dataclass(frozen=True)
 class LabPaths:
-    """Where one lab keeps its things, all below ``root``."""
+    """Where one lab keeps its things: the shared ones in ``root``, its own in ``root/ID``."""
 
     root: Path
+    id: int = 0
+
+    @property
+    def own(self) -> Path:
+        """Directory of this lab alone; `down` removes it."""
+        return self.root / str(self.id)
 
     @property
     def base(self) -> Path:
@@ -41,22 +52,37 @@ class LabPaths:
     @property
     def hosts(self) -> Path:
         """Parent of the host directories."""
-        return self.root / "hosts"
+        return self.own / "hosts"
 
     @property
     def vm(self) -> Path:
         """Directory of the virtual machine: its disks, its seed, console."""
-        return self.root / "vm"
+        return self.own / "vm"
 
     @property
     def mirror(self) -> Path:
-        """Document root of the mirror: apt/, wheels/, models/."""
+        """What all labs serve, each part in a directory that does not change once it is there."""
         return self.root / "mirror"
+
+    @property
+    def documents(self) -> Path:
+        """Document root of this lab's mirror: apt/, wheels/, models/, mostly links to `mirror`."""
+        return self.own / "mirror"
+
+    @property
+    def mirror_log(self) -> Path:
+        """Who fetched what from this lab's mirror."""
+        return self.own / "mirror-access.log"
+
+    @property
+    def mirror_key(self) -> Path:
+        """Public key of the repositories, ASCII armored."""
+        return self.root / "mirror-key.asc"
 
     @property
     def state_file(self) -> Path:
         """``lab.json``, what other code reads to find the lab."""
-        return self.root / "lab.json"
+        return self.own / "lab.json"
 
     @property
     def ssh_key(self) -> Path:
@@ -71,12 +97,12 @@ class LabPaths:
     @property
     def known_hosts(self) -> Path:
         """One line a host: address and host key."""
-        return self.root / "known_hosts"
+        return self.own / "known_hosts"
 
     @property
     def ssh_config(self) -> Path:
         """For ``ssh -F``: every host by name."""
-        return self.root / "ssh_config"
+        return self.own / "ssh_config"
 
     @property
     def token(self) -> Path:
@@ -101,12 +127,12 @@ class LabPaths:
     @property
     def bmc(self) -> Path:
         """The Redfish emulator: its certificate, its password, its process."""
-        return self.root / "bmc"
+        return self.own / "bmc"
 
     @property
     def host_keys(self) -> Path:
         """Host keys of those hosts that have one of their own, by name."""
-        return self.root / "host_keys"
+        return self.own / "host_keys"
 
     @property
     def cache(self) -> Path:
@@ -120,11 +146,22 @@ class LabPaths:
         return self.hosts / name
 
 
+def lab_id() -> int:
+    """Return the id of the lab this process works on: ``$B200_LAB_ID``, else 0."""
+    word = os.environ.get(ID_VARIABLE) or "0"
+    if not word.isdecimal() or int(word) >= MAX_LABS:
+        raise LabError(f"{ID_VARIABLE}={word} is not the id of a lab: 0 to {MAX_LABS - 1}")
+    return int(word)
+
+
 def lab_paths() -> LabPaths:
-    """Return the lab's paths: ``$B200_LAB``, else ``~/.cache/b200kit/lab``."""
+    """Return the paths of the lab this process works on, below ``$B200_LAB`` if that is set.
+
+    Without it, the shared directory is ``~/.cache/b200kit/lab``.
+    """
     configured = os.environ.get("B200_LAB")
     root = Path(configured) if configured else Path.home() / ".cache" / "b200kit" / "lab"
-    return LabPaths(root.absolute())
+    return LabPaths(root.absolute(), lab_id())
 
 
 def host_name(index: int) -> str:

@@ -29,7 +29,7 @@ def reimage(name: str, progress: Progress, act: str = "") -> str:
             _anew(lab, name, key, progress)
             begun.write_text(act)
         public = key.with_suffix(".pub").read_text(encoding="utf-8")
-        trusted = lab.root / f"known_hosts.{name}"
+        trusted = lab.own / f"known_hosts.{name}"
         trusted.write_text(ssh.known_hosts_text([name], public), encoding="utf-8")
         ssh.wait_for_ssh(lab, name, known_hosts=trusted)
         trusted.unlink()

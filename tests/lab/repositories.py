@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 from collections.abc import Collection, Sequence
 from pathlib import Path
 from typing import Any
@@ -17,31 +18,34 @@ from tests.lab.paths import LabPaths
 from tests.lab.shell import Progress, timed
 
 KEY, OTHER_KEY = "vendor", "other"
+VENDOR_LABEL = "b200kit lab vendor"
 _SOURCES = ("deb.", "packages", "shim", "module_build", "vendor")
 
 
 def ensure_repositories(lab: LabPaths, progress: Progress) -> dict[str, Any]:
-    """Publish both repositories unless they are there; return the mirror's key as data."""
+    """Make both repositories unless they are there, as they should be for every lab.
+
+    Returns the mirror's key as data. The caller holds the lock of what labs share.
+    """
     debian = ensure_debian_packages(lab, progress)
     publish_debian(lab, "debian", debian, debian_stamp())
     with signing_key(lab.gnupg, KEY) as key:
-        armored = lab.root / "mirror-key.asc"
-        armored.write_text(key.armored(), encoding="utf-8")
+        lab.mirror_key.write_text(key.armored(), encoding="utf-8")
         fingerprint = key.fingerprint
-    if _published(lab.mirror / "apt" / "vendor") != _vendor_stamp(VERSIONS, (), KEY):
-        with timed(progress, "mirror: building and signing the vendor's stand-in packages"):
-            publish_vendor(lab)
-    return {"apt_key": str(armored), "apt_fingerprint": fingerprint}
+    if not _vendor(lab).is_dir():
+        what = "mirror: building and signing the vendor's stand-in packages"
+        with timed(progress, what), signing_key(lab.gnupg, KEY) as key:
+            publish(_vendor(lab), _vendor_packages(lab, VERSIONS), key, VENDOR_LABEL)
+    return {"apt_key": str(lab.mirror_key), "apt_fingerprint": fingerprint}
 
 
 def publish_debian(lab: LabPaths, name: str, pool: Path, stamp: str) -> None:
-    """Publish a pool of Debian's packages as apt/NAME, unless the one with this stamp is there."""
-    repository = lab.mirror / "apt" / name
-    repository.parent.mkdir(parents=True, exist_ok=True)
-    if _published(repository) != stamp:
+    """Publish a pool of Debian's packages as apt/NAME of this lab, made once for all labs."""
+    shared = lab.mirror / "apt" / f"{name}-{stamp}"
+    if not shared.is_dir():
         with signing_key(lab.gnupg, KEY) as key:
-            publish(repository, sorted(pool.glob("*.deb")), key, "b200kit lab Debian")
-        _mark(repository, stamp)
+            publish(shared, sorted(pool.glob("*.deb")), key, "b200kit lab Debian")
+    serve(lab, name, shared)
 
 
 def publish_vendor(
@@ -50,18 +54,50 @@ def publish_vendor(
     leave_out: Collection[str] = (),
     key_name: str = KEY,
 ) -> None:
-    """Build the vendor's stand-in packages and publish them; the defaults put things right."""
-    stamp = _vendor_stamp(versions, (), KEY)
-    built = lab.cache / f"vendor-{stamp}"
+    """Publish the vendor's stand-in packages in this lab; the defaults put things right.
+
+    Also then it is published again, with the date of today: apt ignores a Release file that is
+    older than the one it has.
+    """
+    own = lab.own / "apt" / f"vendor-{_vendor_stamp(versions, leave_out, key_name)}"
+    with signing_key(lab.gnupg, key_name) as key:
+        publish(own, _vendor_packages(lab, versions), key, VENDOR_LABEL, leave_out)
+    serve(lab, "vendor", own)
+
+
+def ensure_vendor(lab: LabPaths) -> None:
+    """Let the lab serve the vendor's packages as they should be, unless it does."""
+    served = lab.documents / "apt" / "vendor"
+    if not served.is_symlink():
+        serve(lab, "vendor", _vendor(lab))
+    elif served.readlink().name != _vendor(lab).name:
+        publish_vendor(lab)
+
+
+def serve(lab: LabPaths, name: str, repository: Path) -> None:
+    """Let the lab's mirror serve a finished repository as apt/NAME, in one step."""
+    link = lab.documents / "apt" / name
+    link.parent.mkdir(parents=True, exist_ok=True)
+    fresh = link.with_name(f"{name}.new")
+    fresh.unlink(missing_ok=True)
+    fresh.symlink_to(repository)
+    os.replace(fresh, link)
+
+
+def _vendor(lab: LabPaths) -> Path:
+    """The vendor's repository as it should be, which all labs of these sources share."""
+    return lab.mirror / "apt" / f"vendor-{_vendor_stamp(VERSIONS, (), KEY)}"
+
+
+def _vendor_packages(lab: LabPaths, versions: Sequence[str]) -> list[Path]:
+    """The vendor's stand-in packages, built the first time."""
+    built = lab.cache / f"vendor-{_vendor_stamp(versions, (), KEY)}"
     if not (built / "complete").is_file():
         remove_tree(built)
         built.mkdir(parents=True)
         build(built, list(versions))
         (built / "complete").touch()
-    repository = lab.mirror / "apt" / "vendor"
-    with signing_key(lab.gnupg, key_name) as key:
-        publish(repository, sorted(built.glob("**/*.deb")), key, "b200kit lab vendor", leave_out)
-    _mark(repository, _vendor_stamp(versions, leave_out, key_name))
+    return sorted(built.glob("**/*.deb"))
 
 
 def _vendor_stamp(versions: Sequence[str], leave_out: Collection[str], key_name: str) -> str:
@@ -76,13 +112,3 @@ def _vendor_stamp(versions: Sequence[str], leave_out: Collection[str], key_name:
         if file.is_file() and file.suffix != ".pyc":
             digest.update(file.name.encode() + file.read_bytes())
     return digest.hexdigest()[:16]
-
-
-def _published(repository: Path) -> str:
-    """Return the stamp of what is published, or an empty string."""
-    stamp = repository / "stamp"
-    return stamp.read_text() if stamp.is_file() else ""
-
-
-def _mark(repository: Path, stamp: str) -> None:
-    (repository / "stamp").write_text(stamp)

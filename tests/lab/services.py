@@ -2,32 +2,68 @@
 
 from __future__ import annotations
 
+import os
+import shutil
+from pathlib import Path
 from typing import Any
 
-from tests.lab.engine import ensure_engine
+from tests.lab.engine import ensure_engine, publish_stand_in
 from tests.lab.mirror_process import ensure_api_key, ensure_token, start_mirror, stop_mirror
 from tests.lab.models import ensure_model
 from tests.lab.paths import BRIDGE_ADDRESS, MODEL_NAME, LabPaths, mirror_url
-from tests.lab.repositories import ensure_repositories
+from tests.lab.repositories import ensure_repositories, ensure_vendor
 from tests.lab.shell import Progress
 
 
 def ensure_services(lab: LabPaths, engine: str, progress: Progress) -> dict[str, Any]:
-    """Make and publish everything, start the mirror, and return ``lab.json`` but for the hosts."""
+    """Make everything that the mirror serves and return ``lab.json`` but for the hosts.
+
+    The caller holds the lock of what labs share.
+    """
     lab.cache.mkdir(parents=True, exist_ok=True)
     repositories = ensure_repositories(lab, progress)
     chosen = ensure_engine(lab, engine, progress)
     revision = ensure_model(lab, with_tokenizer=not chosen["stand_in"], progress=progress)
     ensure_api_key(lab)
-    start_mirror(lab)
+    token = ensure_token(lab)
+    _publish(lab)
     return {
         "bridge": BRIDGE_ADDRESS,
         "ssh_key": str(lab.ssh_key),
         "known_hosts": str(lab.known_hosts),
-        "mirror": {"url": mirror_url(), **repositories, "token": ensure_token(lab)},
+        "mirror": {"url": mirror_url(), **repositories, "token": token},
         "engine": chosen,
         "model": {"name": MODEL_NAME, "revision": revision},
     }
+
+
+def _publish(lab: LabPaths) -> None:
+    """Make this lab's document root of what labs share, and of its own stand-in engine."""
+    ensure_vendor(lab)
+    wheels = lab.documents / "wheels"
+    wheels.mkdir(parents=True, exist_ok=True)
+    for shared in (lab.mirror / "wheels").glob("*"):
+        _link(shared, wheels / shared.name)
+    publish_stand_in(lab)
+    models = lab.documents / "models"
+    if not models.is_symlink():
+        models.symlink_to(lab.mirror / "models")
+
+
+def _link(source: Path, target: Path) -> None:
+    """Have another name for a file where possible, else a copy of it."""
+    if target.exists() and target.samefile(source):
+        return
+    target.unlink(missing_ok=True)
+    try:
+        os.link(source, target)
+    except OSError:
+        shutil.copyfile(source, target)
+
+
+def start_services(lab: LabPaths) -> None:
+    """Start the mirror; the bridge is there."""
+    start_mirror(lab)
 
 
 def stop_services(lab: LabPaths) -> None:

@@ -10,9 +10,13 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
+from tests.lab.locks import apt_lock
 from tests.lab.paths import LabError
 
 Progress = Callable[[str], None]
+
+#: How long apt waits for somebody else's dpkg, such as an unattended upgrade.
+DPKG_LOCK_S = 600
 
 # Program that proves a Debian package is installed -> that package.
 HOST_PROGRAMS: Mapping[str, str] = {
@@ -138,15 +142,24 @@ def ensure_host_packages(
         return
     if shutil.which("apt-get") is None:
         raise LabError(f"the lab needs {', '.join(missing)} and this machine has no apt-get")
-    quiet = {"DEBIAN_FRONTEND": "noninteractive"}
-    with timed(progress, f"installing {' '.join(missing)} on this machine"):
-        install = ["apt-get", "install", "-y", "-q", "--no-install-recommends", *missing]
-        if run(install, env=quiet, check=False).returncode != 0:  # lists may be old or absent
-            run(["apt-get", "update", "-q"], env=quiet)
-            run(install, env=quiet)
+    with apt_lock():
+        _install(missing_host_packages(programs, files), progress)
     still = missing_host_packages(programs, files)
     if still:
         raise LabError(f"after installing them, {', '.join(still)} are still missing")
+
+
+def _install(missing: Sequence[str], progress: Progress) -> None:
+    """Install packages on this machine; the caller holds `apt_lock`, under which some came."""
+    if not missing:
+        return
+    quiet = {"DEBIAN_FRONTEND": "noninteractive"}
+    apt = ["apt-get", "-q", f"--option=DPkg::Lock::Timeout={DPKG_LOCK_S}"]
+    install = [*apt, "install", "-y", "--no-install-recommends", *missing]
+    with timed(progress, f"installing {' '.join(missing)} on this machine"):
+        if run(install, env=quiet, check=False).returncode != 0:  # lists may be old or absent
+            run([*apt, "update"], env=quiet)
+            run(install, env=quiet)
 
 
 @contextmanager

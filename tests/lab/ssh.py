@@ -73,7 +73,7 @@ def ssh(
 
     ``keep`` leaves the connection open for half a minute, for the next call that keeps it.
     """
-    kept = ["-o", "ControlMaster=auto", "-o", f"ControlPath={lab.root}/%n.ctl"]
+    kept = ["-o", "ControlMaster=auto", "-o", f"ControlPath={lab.own}/%n.ctl"]
     kept += ["-o", "ControlPersist=30", "-o", "ServerAliveInterval=5"]
     return run(
         ["ssh", "-F", lab.ssh_config, *(kept if keep else ()), name, command],

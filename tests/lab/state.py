@@ -2,19 +2,14 @@
 
 from __future__ import annotations
 
-import fcntl
 import json
 import os
-import time
-from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any
 
-from tests.lab.paths import LabError, LabPaths
-
-# One bridge and one set of host names a machine, whatever directory a lab lives in.
-RUN_DIR = Path("/run/b200-lab")
+from tests.lab.locks import RUN_DIR, locked
+from tests.lab.paths import ID_VARIABLE, LabError, LabPaths
 
 
 def read_state(lab: LabPaths) -> dict[str, Any]:
@@ -29,7 +24,7 @@ def read_state(lab: LabPaths) -> dict[str, Any]:
 
 def write_state(lab: LabPaths, state: dict[str, Any]) -> None:
     """Replace ``lab.json`` in one step; mode 0600, as it names the model store's token."""
-    lab.root.mkdir(parents=True, exist_ok=True)
+    lab.own.mkdir(parents=True, exist_ok=True)
     fresh = lab.state_file.with_suffix(".new")
     descriptor = os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
     with os.fdopen(descriptor, "w", encoding="utf-8") as file:
@@ -43,44 +38,40 @@ def host_entry(state: dict[str, Any], name: str) -> dict[str, Any] | None:
     return next((host for host in state.get("hosts", []) if host["name"] == name), None)
 
 
-@contextmanager
-def lab_lock(lab: LabPaths, seconds: float = 60) -> Iterator[None]:
-    """Hold the machine's lab lock; `LabError` naming the holder if it is not free in time."""
-    RUN_DIR.mkdir(parents=True, exist_ok=True)
-    with open(RUN_DIR / "lock", "a+", encoding="utf-8") as file:
-        end = time.monotonic() + seconds
-        while not _try_lock(file.fileno()):
-            if time.monotonic() > end:
-                file.seek(0)
-                raise LabError(f"another lab command is running: {file.read().strip()}")
-            time.sleep(0.2)
-        file.truncate(0)
-        file.write(f"process {os.getpid()}, lab directory {lab.root}\n")
-        file.flush()
-        yield
-        file.truncate(0)
+def run_directory(lab: LabPaths) -> Path:
+    """Where this machine keeps the lock and the claim of a lab, whatever directory it lives in."""
+    return RUN_DIR / str(lab.id)
 
 
-def _try_lock(descriptor: int) -> bool:
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return False
-    return True
+def lab_lock(lab: LabPaths, seconds: float = 60) -> AbstractContextManager[None]:
+    """Hold the lock of one lab; `LabError` naming the holder if it is not free in time."""
+    path = run_directory(lab) / "lock"
+    note = f", lab directory {lab.root}"
+    return locked(path, seconds, "another lab command is running", note)
 
 
 def claim_machine(lab: LabPaths) -> None:
-    """Record that this lab directory owns the machine's bridge; `LabError` if another one does."""
-    owner = RUN_DIR / "directory"
+    """Record in which directory the lab of this id is; `LabError` if it is up from another one."""
+    owner = run_directory(lab) / "directory"
     other = owner.read_text(encoding="utf-8").strip() if owner.exists() else ""
     if other and other != str(lab.root):
         raise LabError(
-            f"a lab from {other} is up on this machine: B200_LAB={other} b200 lab down ends it"
+            f"lab {lab.id} is up on this machine, from {other}: "
+            f"B200_LAB={other} {ID_VARIABLE}={lab.id} b200 lab down ends it"
         )
-    RUN_DIR.mkdir(parents=True, exist_ok=True)
+    owner.parent.mkdir(parents=True, exist_ok=True)
     owner.write_text(f"{lab.root}\n", encoding="utf-8")
 
 
-def release_machine() -> None:
-    """Forget who owns the machine's bridge."""
-    (RUN_DIR / "directory").unlink(missing_ok=True)
+def release_machine(lab: LabPaths) -> None:
+    """Forget the claim of a lab."""
+    (run_directory(lab) / "directory").unlink(missing_ok=True)
+
+
+def claims() -> list[LabPaths]:
+    """Return every lab of this machine that is up, or was not taken down."""
+    return [
+        LabPaths(Path(owner.read_text(encoding="utf-8").strip()), int(owner.parent.name))
+        for owner in sorted(RUN_DIR.glob("*/directory"))
+        if owner.parent.name.isdecimal()
+    ]

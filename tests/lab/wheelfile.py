@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import hashlib
+import os
 import re
 import zipfile
 from collections.abc import Mapping
@@ -55,12 +56,14 @@ def write_wheel(
     )
     content[f"{info}/RECORD"] = f"{record}{info}/RECORD,,\n".encode()
     target = directory / wheel_name(name, version)
-    with zipfile.ZipFile(target, "w", zipfile.ZIP_DEFLATED) as archive:
+    fresh = target.with_suffix(".new")
+    with zipfile.ZipFile(fresh, "w", zipfile.ZIP_DEFLATED) as archive:
         for path, data in sorted(content.items()):
             entry = zipfile.ZipInfo(path, _EPOCH)
             entry.external_attr = 0o644 << 16
             entry.compress_type = zipfile.ZIP_DEFLATED
             archive.writestr(entry, data)
+    os.replace(fresh, target)
     return target
 
 

@@ -90,7 +90,7 @@ def _entries(files: Iterable[Path], result: Corpus) -> Iterator[tuple[Path, Any]
         yield from ((path, entry) for entry in document)
 
 
-class _StrictLoader(yaml.SafeLoader):
+class _StrictLoader(getattr(yaml, "CSafeLoader", yaml.SafeLoader)):  # type: ignore[misc]
     """YAML that refuses a key written twice, of which one would be lost."""
 
     def construct_mapping(self, node: Any, deep: bool = False) -> Any:

@@ -7,7 +7,7 @@ from importlib import import_module
 
 import click
 
-from b200kit.cli.command import Command
+from b200kit.cli.command import INTERRUPTED, Command
 from b200kit.run import places
 
 _NEEDS_CHECKOUT = (
@@ -23,7 +23,7 @@ _NEEDS_CHECKOUT = (
         0: "done",
         1: "not done; one line says why",
         2: "wrong usage, or not in a checkout",
-        130: "interrupted",
+        INTERRUPTED: "interrupted",
     },
     add_help_option=False,
     context_settings={"ignore_unknown_options": True, "allow_interspersed_args": False},

@@ -18,6 +18,7 @@ import yaml
 from b200kit.run.places import PACKAGE
 
 Part = dict[str, Any]
+STORED = PACKAGE / "catalog" / "node-state.schema.json"
 _SOURCE = PACKAGE / "catalog" / "node-state.yaml"
 _UNMEASURED = {"$ref": "#/$defs/unmeasured"}
 _DIALECT = "https://json-schema.org/draft/2020-12/schema"

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
+from tests.lab.network import has_interface
 from tests.lab.paths import BRIDGE
 from tests.lab.shell import run
 
@@ -25,4 +24,4 @@ def remove() -> None:
 
 
 def _exists() -> bool:
-    return Path("/sys/class/net", INTERFACE).exists()
+    return has_interface(INTERFACE)

@@ -6,12 +6,14 @@ from pathlib import Path
 from typing import Any
 
 from tests.lab import network, ssh
+from tests.lab.locks import shared_lock
 from tests.lab.mounts import remove_tree
+from tests.lab.own_network import outside
 from tests.lab.paths import VM_NAME, LabError, LabPaths, host_address, lab_paths
 from tests.lab.rootfs import ensure_base
 from tests.lab.scenario import render
 from tests.lab.seed import check_scenario
-from tests.lab.services import ensure_services
+from tests.lab.services import ensure_services, start_services
 from tests.lab.shell import Progress, ensure_host_packages, ensure_root, timed
 from tests.lab.state import claim_machine, lab_lock, read_state, write_state
 from tests.lab.vm import disk, link, machine, process
@@ -44,7 +46,7 @@ def up(scenario: str, progress: Progress, engine: str | None = None) -> dict[str
         others = [host for host in before.get("hosts", []) if host["name"] != VM_NAME]
         ssh.write_files(lab, [*ssh.reached(others), VM_NAME])
         with timed(progress, f"vm: booting {VM_NAME}"):
-            brought = None if services["engine"]["stand_in"] else ensure_disk(lab, progress)
+            brought = None if services["engine"]["stand_in"] else _engine_disk(lab, progress)
             boot(lab, scenario, brought)
             state = {**services, "hosts": [*others, entry(lab, scenario)]}
             write_state(lab, state)
@@ -63,15 +65,18 @@ def prepare(lab: LabPaths, progress: Progress, engine: str | None = None) -> dic
     there = read_state(lab).get("engine", {}).get("name")
     if engine and there and engine != there and read_state(lab).get("hosts"):
         raise LabError(f"the lab that is up serves {there}, not {engine}: `b200 lab down` first")
-    ensure_host_packages(progress)
-    ensure_tools(progress)
     claim_machine(lab)
-    ssh.ensure_keys(lab)
-    ensure_base(lab, progress)
-    ensure_image(lab, progress)
+    lab.own.mkdir(parents=True, exist_ok=True)
+    with shared_lock(lab.root), outside():
+        ensure_host_packages(progress)
+        ensure_tools(progress)
+        ssh.ensure_keys(lab)
+        ensure_base(lab, progress)
+        ensure_image(lab, progress)
+        services = ensure_services(lab, engine or there or "stand-in", progress)
+        _ensure_packages(lab, progress)
     network.ensure_bridge()
-    services = ensure_services(lab, engine or there or "stand-in", progress)
-    _ensure_packages(lab, progress)
+    start_services(lab)
     return services
 
 
@@ -84,6 +89,12 @@ def _ensure_packages(lab: LabPaths, progress: Progress) -> None:
         forget_image(lab)
         ensure_image(lab, progress)
         ensure_packages(lab, progress)
+
+
+def _engine_disk(lab: LabPaths, progress: Progress) -> Path:
+    """The disk with vLLM on it, made once for all labs."""
+    with shared_lock(lab.root):
+        return ensure_disk(lab, progress)
 
 
 def entry(lab: LabPaths, scenario: str) -> dict[str, Any]:

@@ -11,6 +11,7 @@ import yaml
 from b200kit.catalog import hardware
 from b200kit.node.checks.judge import judge, registered
 from b200kit.node.state.verdict import Action, Finding, Verdict
+from tests.subtests import in_subtests
 from tests.unit import states
 
 
@@ -67,8 +68,8 @@ def test_healthy_node_is_fit_by_its_own_hardware(name: str) -> None:
     assert {finding.check for finding in verdict.findings} == set(registered()) - set(left_out)
 
 
-@pytest.mark.parametrize("name", HEALTHY)
-@pytest.mark.parametrize("other", [name for name in hardware.names() if name != "single"])
+@in_subtests("name", HEALTHY)
+@in_subtests("other", [name for name in hardware.names() if name != "single"])
 def test_healthy_node_is_unfit_by_another_hardware(name: str, other: str) -> None:
     if other != name:
         verdict = judge(expectation(other), states.recorded(HEALTHY[name]))
@@ -105,7 +106,7 @@ PASS_WITHOUT_READING = {
 }
 
 
-@pytest.mark.parametrize(
+@in_subtests(
     "table",
     [
         {"nvlink.links": ""},

@@ -6,9 +6,9 @@ import json
 from pathlib import Path
 
 import jsonschema
-import pytest
 
 from b200kit.node.state.view import SCHEMA
+from tests.subtests import in_subtests
 from tests.unit import node_schema, readings, states
 from tests.unit.node_schema import problems
 
@@ -19,14 +19,14 @@ def test_the_schema_is_one_and_names_the_version() -> None:
     assert schema["properties"]["schema"]["const"] == SCHEMA
 
 
-@pytest.mark.parametrize("path", sorted(states.STATES.glob("*.json")), ids=lambda p: p.stem)
+@in_subtests("path", sorted(states.STATES.glob("*.json")), ids=lambda p: p.stem)
 def test_recorded_state_is_valid_and_tells_where_it_is_from(path: Path) -> None:
     state = json.loads(path.read_text())
     assert problems(state) == []
     assert state["provenance"]
 
 
-@pytest.mark.parametrize("key", ["gpus", "p2p", "numa", "units", "modules"])
+@in_subtests("key", ["gpus", "p2p", "numa", "units", "modules"])
 def test_state_without_a_part_is_invalid(key: str) -> None:
     state = states.healthy()
     del state[key]
@@ -39,7 +39,7 @@ def test_a_misspelt_key_is_invalid() -> None:
     assert problems(state) != []
 
 
-@pytest.mark.parametrize("kind", [k for k in readings.kinds() if not k.startswith("provenance.")])
+@in_subtests("kind", [k for k in readings.kinds() if not k.startswith("provenance.")])
 def test_the_schema_knows_every_recorded_reading(kind: str) -> None:
     """The corpus takes the schema's word for keys that it adds."""
     assert node_schema.parts_at(readings.kinds()[kind]) != []

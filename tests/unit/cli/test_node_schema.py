@@ -6,12 +6,11 @@ import jsonschema
 import pytest
 
 from b200kit.cli import node_schema
-from b200kit.run.places import PACKAGE
 
 
 def test_the_stored_schema_is_made_of_the_description() -> None:
-    stored = (PACKAGE / "catalog" / "node-state.schema.json").read_text(encoding="utf-8")
-    assert stored == node_schema.schema_json(), "python -m b200kit.cli.reference_pages schema"
+    stored = node_schema.STORED.read_text(encoding="utf-8")
+    assert stored == node_schema.schema_json(), "python -m b200kit.cli.reference_pages all"
 
 
 def test_the_schema_is_a_schema() -> None:

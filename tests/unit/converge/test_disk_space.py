@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from b200kit.converge import disk_space
+from tests.subtests import in_subtests
 
 MB = 1_000_000
 DRIVER = ["nvidia-open", "nvidia-fabricmanager"]
@@ -26,7 +27,7 @@ def test_full_boot_is_refused_with_figures_and_remedy() -> None:
     assert "autoremove" in told
 
 
-@pytest.mark.parametrize(
+@in_subtests(
     "seen",
     [
         state(free=120 * MB),

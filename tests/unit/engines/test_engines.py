@@ -13,6 +13,7 @@ from b200kit.engines import KINDS, METRICS, EngineKind, Group, Settings, flags_o
 from b200kit.engines.flags import Version
 from b200kit.inventory.keys.parts import Engine
 from b200kit.node.placement.layout import Replica
+from tests.subtests import in_subtests
 
 ONE = Replica(1, (2, 3), ("GPU-2", "GPU-3"), (0,), "0-13", 8002, tp=2)
 HEAD = Group(2, 0, "10.1.0.1", 29501, "10.1.0.1", "ens1", ("10.1.0.2",))
@@ -51,9 +52,9 @@ def versions(name: str) -> list[Version]:
 CASES = [(kind, version) for kind in KINDS.values() for version in versions(kind.name)]
 
 
-@pytest.mark.parametrize(("kind", "version"), CASES, ids=lambda one: getattr(one, "version", ""))
-@pytest.mark.parametrize("group", [None, HEAD, FOLLOWER, replace(HEAD, join="tensor")])
-@pytest.mark.parametrize("numa_bind", [None, (0, 1)])
+@in_subtests(("kind", "version"), CASES, ids=lambda one: getattr(one, "version", ""))
+@in_subtests("group", [None, HEAD, FOLLOWER, replace(HEAD, join="tensor")])
+@in_subtests("numa_bind", [None, (0, 1)])
 def test_engine_is_given_only_flags_and_values_that_it_takes(
     kind: EngineKind, version: Version, group: Group | None, numa_bind: tuple[int, ...] | None
 ) -> None:
@@ -170,7 +171,7 @@ def test_models_of_the_catalogue_are_in_vllm_s_words_alone() -> None:
     assert flags_of(replace(engine, name="sglang"), model) == {"seed": 7}
 
 
-@pytest.mark.parametrize("name", load.load().models)
+@in_subtests("name", load.load().models)
 def test_every_model_of_the_catalogue_has_flags_that_the_newest_vllm_takes(name: str) -> None:
     newest = versions("vllm")[-1]
     flags = load.load().models[name].flags

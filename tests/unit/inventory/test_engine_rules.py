@@ -12,6 +12,7 @@ from b200kit.inventory.keys.parsers import Problem
 from b200kit.inventory.keys.parts import Engine
 from b200kit.inventory.parse import parse
 from b200kit.inventory.spec import NodeSpec
+from tests.subtests import in_subtests
 from tests.unit.specs import CATALOGUE, data
 
 
@@ -67,7 +68,7 @@ TAKEN = {
 }
 
 
-@pytest.mark.parametrize("case", FLAGS)
+@in_subtests("case", FLAGS)
 def test_flag_is_refused_in_one_line(case: str) -> None:
     flags, says = FLAGS[case]
     [refused] = refusals(flags=flags)
@@ -76,12 +77,12 @@ def test_flag_is_refused_in_one_line(case: str) -> None:
     assert "\n" not in refused
 
 
-@pytest.mark.parametrize("case", TAKEN)
+@in_subtests("case", TAKEN)
 def test_flag_that_the_engine_takes_is_let_through(case: str) -> None:
     assert refusals(flags=TAKEN[case]) == []
 
 
-@pytest.mark.parametrize(
+@in_subtests(
     ("name", "value", "says"),
     [
         ("VLLM_ATTENTION_BACKEND", "FLASHINFER", "does not read it"),
@@ -108,7 +109,7 @@ def test_variable_that_somebody_reads_is_let_through(environment: dict[str, str]
     assert refusals(environment=environment) == []
 
 
-@pytest.mark.parametrize(
+@in_subtests(
     ("version", "says"),
     [
         ("latest", '"latest" is not exact'),
@@ -148,7 +149,7 @@ def test_engine_of_an_unsafe_line_is_refused() -> None:
     assert "CVE-2026-3060" in refusals(name="sglang", version="0.5.9")[0]
 
 
-@pytest.mark.parametrize(
+@in_subtests(
     ("lock", "says"),
     [
         ("vllm==0.33.0 --hash=sha256:00\n", ""),

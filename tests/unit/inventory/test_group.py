@@ -12,6 +12,7 @@ from b200kit.inventory.keys.parsers import Problem
 from b200kit.inventory.parse import parse
 from b200kit.inventory.spec import NodeSpec
 from b200kit.node.facts import nft_rules
+from tests.subtests import in_subtests
 from tests.unit.specs import CATALOGUE, data
 
 GROUP: dict[str, Any] = {
@@ -69,7 +70,7 @@ def test_with_data_every_node_answers_requests() -> None:
     assert [member.headless for member in members if member] == [False] * 3
 
 
-@pytest.mark.parametrize(
+@in_subtests(
     ("changes", "says"),
     [
         ({"members": {"n02": "10.1.0.2"}}, "group.members: a group has at least two nodes"),

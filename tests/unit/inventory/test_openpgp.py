@@ -13,6 +13,7 @@ import pytest
 from b200kit.inventory.openpgp import fingerprint
 from tests.lab.gpg import parse_fingerprints, signing_key
 from tests.lab.shell import ensure_host_packages, run
+from tests.subtests import in_subtests
 
 BEGIN = "-----BEGIN PGP PUBLIC KEY BLOCK-----"
 END = "-----END PGP PUBLIC KEY BLOCK-----"
@@ -73,7 +74,7 @@ def test_same_packet_with_a_new_style_length_is_the_same_key() -> None:
     assert fingerprint(armor(new)) == fingerprint(armor(long)) == fingerprint(armor(PACKET))
 
 
-@pytest.mark.parametrize(
+@in_subtests(
     ("text", "told"),
     [
         ("", "is not an armored OpenPGP public key"),

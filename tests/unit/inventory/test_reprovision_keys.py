@@ -11,6 +11,7 @@ from b200kit.inventory import secrets
 from b200kit.inventory.parse import parse
 from b200kit.inventory.spec import NodeSpec
 from b200kit.operations import preflight
+from tests.subtests import in_subtests
 from tests.unit.nodes import spec as sound
 from tests.unit.specs import CATALOGUE, data
 
@@ -26,7 +27,7 @@ MAAS: dict[str, Any] = {
 HTTPS = 'must be a URL that begins with "https://"'
 
 
-@pytest.mark.parametrize(
+@in_subtests(
     ("changes", "problem"),
     [
         ({"address": "http://10.0.0.7"}, f"address: {HTTPS}"),

@@ -19,6 +19,7 @@ from b200kit.run.node import Node
 from b200kit.run.places import PACKAGE
 from b200kit.sizing.model_config import ModelError
 from tests.lab import models
+from tests.subtests import in_subtests
 from tests.unit import states
 from tests.unit.specs import CATALOGUE, data
 
@@ -90,7 +91,7 @@ def test_neither_goal_nor_figures_is_refused() -> None:
     assert found["tensor_parallel"] == "is required: GPUs a replica; or give a goal"
 
 
-@pytest.mark.parametrize(
+@in_subtests(
     ("changes", "key", "told"),
     [
         (

@@ -6,6 +6,7 @@ import pytest
 
 from b200kit.inventory.parse import parse
 from b200kit.inventory.spec import NodeSpec
+from tests.subtests import in_subtests
 from tests.unit.specs import CATALOGUE, data
 
 
@@ -82,7 +83,7 @@ def test_too_few_ports_are_refused() -> None:
     assert problems(replica_ports=[8001]) == {"replica_ports": "1 ports for 2 replicas"}
 
 
-@pytest.mark.parametrize(
+@in_subtests(
     ("key", "value"),
     [
         ("replicas", True),

@@ -11,11 +11,12 @@ from tests.lab import scenario
 from tests.lab.firmware.lab_firmware import cures, nvml
 from tests.lab.firmware.lab_firmware.cures import Event
 from tests.lab.scenario_shape import CURES
+from tests.subtests import in_subtests
 
 BEGAN = [Event("inject", 3, 100.0)]
 
 
-@pytest.mark.parametrize("cure", CURES)
+@in_subtests("cure", CURES)
 def test_fault_goes_with_its_cure_and_all_above_it(cure: str) -> None:
     change = {"boot": 1, "after_s": 0, "cured_by": cure}
     over = [e for e in CURES[:-1] if cures.is_cured(change, [*BEGAN, Event(e, 4, 101.0)])]
@@ -72,7 +73,7 @@ def conf(name: str, *events: Event) -> str:
     return nvml.conf(scenario.render(name, 2), "580.126.20", {}, 3, 100.0, events, 200.0)
 
 
-@pytest.mark.parametrize("cure", [word for word in CURES if word != "restart"])
+@in_subtests("cure", [word for word in CURES if word != "restart"])
 def test_scenario_shows_its_fault_until_it_is_cured(cure: str) -> None:
     name = f"cured-by-{cure}"
     healthy = conf("healthy", *BEGAN)

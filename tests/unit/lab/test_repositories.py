@@ -12,6 +12,7 @@ from tests.lab.aptrepo import is_left_out, release_text
 from tests.lab.debian import debian_only, debian_sources, parse_deb822, parse_one_line
 from tests.lab.gpg import parse_fingerprints
 from tests.lab.paths import LabError
+from tests.subtests import in_subtests
 
 NOW = datetime(2026, 11, 21, 9, 5, 7, tzinfo=UTC)
 INDEXES = {"Packages": b"Package: a\n", "Packages.gz": b"zz"}
@@ -38,7 +39,7 @@ def test_a_release_covers_every_index_by_hash_and_size() -> None:
     assert lines[start + 1 : start + 3] == expected
 
 
-@pytest.mark.parametrize(
+@in_subtests(
     ("leave_out", "left_out"),
     [
         (["nvlsm"], True),

@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from tests.lab import scenario
 from tests.lab.cpu_scale import parse_cpulist, scale
 from tests.lab.scenario_shape import SCENARIO, ScenarioError
+from tests.subtests import in_subtests
 
 TOPOLOGIES = {
     "healthy": [0, 0, 0, 0, 1, 1, 1, 1],
@@ -44,7 +45,7 @@ def complaint(folder: Path, text: str) -> str:
     return str(refused.value)
 
 
-@pytest.mark.parametrize("name", TOPOLOGIES)
+@in_subtests("name", TOPOLOGIES)
 def test_gpus_are_on_the_numa_nodes_their_source_shows(name: str) -> None:
     rendered = scenario.render(name, 2)
     assert [gpu["numa_node"] for gpu in rendered["gpus"]] == TOPOLOGIES[name]
@@ -57,7 +58,7 @@ def with_text_keys(value: Any) -> Any:
     return [with_text_keys(item) for item in value] if isinstance(value, list) else value
 
 
-@pytest.mark.parametrize("name", scenario.names())
+@in_subtests("name", scenario.names())
 def test_every_scenario_of_the_repository_renders_to_json(name: str) -> None:
     rendered = scenario.render(name, 2)
     assert json.loads(json.dumps(rendered)) == with_text_keys(rendered)
@@ -74,7 +75,7 @@ def test_every_scenario_of_the_repository_has_a_topology_test() -> None:
     assert {name: seen for name, seen in others.items() if seen != healthy_map} == {}
 
 
-@pytest.mark.parametrize(
+@in_subtests(
     ("name", "cpus", "lists"),
     [
         ("healthy", 2, ["0", "1"]),

@@ -7,14 +7,22 @@ from pathlib import Path
 import pytest
 
 from tests.lab import state
+from tests.lab.locks import locked, shared_lock
 from tests.lab.paths import LabError, LabPaths
-from tests.lab.state import claim_machine, host_entry, lab_lock, read_state, write_state
+from tests.lab.state import (
+    claim_machine,
+    host_entry,
+    lab_lock,
+    read_state,
+    release_machine,
+    write_state,
+)
 
 
 @pytest.fixture
 def lab(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> LabPaths:
     monkeypatch.setattr(state, "RUN_DIR", tmp_path / "run")
-    return LabPaths(tmp_path / "lab")
+    return LabPaths(tmp_path / "lab", 3)
 
 
 def test_what_is_written_is_read_back(lab: LabPaths) -> None:
@@ -61,10 +69,40 @@ def test_the_lock_is_free_again_after_a_failure(lab: LabPaths) -> None:
         pass
 
 
-def test_another_lab_directory_is_refused_while_one_is_up(lab: LabPaths, tmp_path: Path) -> None:
+def test_two_labs_do_not_wait_for_each_other(lab: LabPaths) -> None:
+    with lab_lock(lab), lab_lock(LabPaths(lab.root, 4), seconds=0):
+        pass
+
+
+def test_what_labs_share_is_made_by_one_at_a_time(lab: LabPaths) -> None:
+    with (
+        shared_lock(lab.root),
+        pytest.raises(LabError, match=r"in use: process \d+"),
+        locked(lab.root / "lock", 0, "in use"),
+    ):
+        pass
+
+
+def test_an_id_is_refused_to_another_directory_while_its_lab_is_up(
+    lab: LabPaths, tmp_path: Path
+) -> None:
     claim_machine(lab)
     claim_machine(lab)
-    with pytest.raises(LabError, match=f"{lab.root} b200 lab down ends it"):
-        claim_machine(LabPaths(tmp_path / "second"))
-    state.release_machine()
-    claim_machine(LabPaths(tmp_path / "second"))
+    second = LabPaths(tmp_path / "second", 3)
+    with pytest.raises(LabError, match=f"B200_LAB={lab.root} B200_LAB_ID=3 b200 lab down ends it"):
+        claim_machine(second)
+    claim_machine(LabPaths(tmp_path / "second", 4))
+    release_machine(lab)
+    claim_machine(second)
+
+
+def test_every_lab_that_is_up_is_known_whatever_its_directory(
+    lab: LabPaths, tmp_path: Path
+) -> None:
+    assert state.claims() == []
+    other = LabPaths(tmp_path / "second", 11)
+    claim_machine(lab)
+    claim_machine(other)
+    assert sorted(state.claims(), key=lambda one: one.id) == [lab, other]
+    release_machine(lab)
+    assert state.claims() == [other]

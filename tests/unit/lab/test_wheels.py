@@ -17,6 +17,7 @@ from tests.lab.wheels import (
     requirements_text,
     requires_cuda,
 )
+from tests.subtests import in_subtests
 
 
 def test_the_repositorys_lock_pins_141_and_hashes_all_but_torch() -> None:
@@ -83,7 +84,7 @@ def test_a_wheels_file_name_gives_name_and_version() -> None:
     assert split_wheel_name(name) == ("torch", "2.13.0+cpu")
 
 
-@pytest.mark.parametrize(
+@in_subtests(
     ("requirements", "cuda"),
     [
         (["filelock", "sympy>=1.13.3", 'optree>=0.13.0; extra == "optree"'], False),

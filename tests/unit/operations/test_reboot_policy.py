@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from b200kit.operations import reboot_policy
+from tests.subtests import in_subtests
 
 OLD, NEW = "6.1.0-28-amd64", "6.1.0-30-amd64"
 DRIVER = "580.126.20"
@@ -27,7 +28,7 @@ def state(
     }
 
 
-@pytest.mark.parametrize(
+@in_subtests(
     ("built", "default", "words"),
     [
         ({OLD: DRIVER, NEW: None}, NEW, f"is not built for kernel {NEW}, which would boot"),
@@ -48,7 +49,7 @@ def test_kernel_without_the_module_is_named_with_dkms_log_and_remedy(
     assert "dkms autoinstall" in told
 
 
-@pytest.mark.parametrize(
+@in_subtests(
     ("built", "default"),
     [
         ({OLD: None, NEW: DRIVER}, NEW),

@@ -11,6 +11,7 @@ from b200kit.records import comparison, entries
 from b200kit.records.comparison import acceptable, against, by_tensor_parallel, latest
 from b200kit.records.entries import Record, RecordError, accept_entry, counts, parse
 from b200kit.records.manifest_fields import Role
+from tests.subtests import in_subtests
 from tests.unit.records import runs
 
 NEW = "580.159.03"
@@ -87,7 +88,7 @@ def test_line_taken_away_is_told() -> None:
     assert known.damage == ("entries before line 2 were taken away or changed",)
 
 
-@pytest.mark.parametrize("junk", [b"", b"\n\n", b"x", b"[]\n", b"{}\n", b"\xff\xfe\n", b"null\n",
+@in_subtests("junk", [b"", b"\n\n", b"x", b"[]\n", b"{}\n", b"\xff\xfe\n", b"null\n",
                                   b'{"kind": "run"}\n', b'{"kind": []}\n'])  # fmt: skip
 def test_any_bytes_can_be_read(junk: bytes) -> None:
     known = parse(junk + b"\n" + content())

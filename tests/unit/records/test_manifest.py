@@ -16,6 +16,7 @@ from b200kit.records.entries import RecordError, run_entry
 from b200kit.records.manifest import differences, lacking, of, same, uncompared, unlike
 from b200kit.records.manifest_fields import FIELDS, Role
 from b200kit.records.manifest_sources import seen
+from tests.subtests import in_subtests
 from tests.unit.records import runs
 
 NEEDED = [field.name for field in FIELDS if field.needed]
@@ -68,7 +69,7 @@ def test_every_field_stands_in_a_manifest_of_nothing_with_its_reason() -> None:
     assert len(lacking(empty)) == len(NEEDED)
 
 
-@pytest.mark.parametrize("name", NEEDED)
+@in_subtests("name", NEEDED)
 def test_result_without_a_needed_field_is_not_stored_and_the_field_is_named(name: str) -> None:
     manifest = runs.manifest()
     manifest["fields"][name] = {"unmeasured": "nobody looked"}
@@ -182,7 +183,7 @@ def test_what_is_drawn_from_a_state() -> None:
     }
 
 
-@pytest.mark.parametrize("value", [None, {}, [], "x", 3, {"unmeasured": "no"}, [{}], [None]])
+@in_subtests("value", [None, {}, [], "x", 3, {"unmeasured": "no"}, [{}], [None]])
 def test_odd_states_are_unmeasured_and_not_invented(value: object) -> None:
     state = {"notes": {"warm": value}, "processes": value, "xids": value}
     found = seen(copy.deepcopy(state), {"paths": value})

@@ -10,6 +10,7 @@ import pytest
 
 from b200kit.records.statistics import LEAST, Answer, compare, expected, modes, slower, spread
 from b200kit.records.student_t import inside, quantile
+from tests.subtests import in_subtests
 from tests.unit.records import runs
 
 TRIALS = 300
@@ -31,7 +32,7 @@ def answers(cv: float, shift: float, runs_each: int = RUNS) -> Counter[str]:
 
 
 # Run medians of TTFT vary by 1.4 % between runs, the other metrics by less (measured, 61 runs with
-# the stand-in engine, docs/latency.md); 3 % is twice that.
+# the stand-in engine, docs/measure.md); 3 % is twice that.
 @pytest.mark.parametrize("cv", [0.01, 0.02, 0.03])
 def test_seven_percent_are_found_with_ten_runs(cv: float) -> None:
     assert answers(cv, 0.07)["slower"] >= 0.9 * TRIALS
@@ -45,13 +46,13 @@ def test_seven_percent_better_is_told_and_no_regression(cv: float) -> None:
 
 
 # At 5 % most comparisons are unclear, and still no more than 5 % are called different.
-@pytest.mark.parametrize("cv", [0.01, 0.02, 0.03, 0.05, 0.1])
+@in_subtests("cv", [0.01, 0.02, 0.03, 0.05, 0.1])
 def test_no_shift_raises_few_false_alarms(cv: float) -> None:
     assert answers(cv, 0.0)["different"] <= 0.05 * TRIALS
 
 
-@pytest.mark.parametrize("cv", [0.01, 0.02, 0.03, 0.05])
-@pytest.mark.parametrize("shift", [0.06, 0.07, -0.06])
+@in_subtests("cv", [0.01, 0.02, 0.03, 0.05])
+@in_subtests("shift", [0.06, 0.07, -0.06])
 def test_a_shift_beyond_the_margin_is_hardly_ever_called_same(cv: float, shift: float) -> None:
     assert answers(cv, shift)["same"] <= 0.05 * TRIALS
 
@@ -182,7 +183,7 @@ def test_hint_after_one_run_is_rarely_wrong() -> None:
 
 
 # Tables of the t distribution: Abramowitz and Stegun, table 26.10.
-@pytest.mark.parametrize(
+@in_subtests(
     ("confidence", "freedom", "t"),
     [(0.95, 1, 12.706), (0.95, 2, 4.303), (0.95, 3, 3.182), (0.9, 5, 2.015), (0.99, 10, 3.169),
      (0.95, 18, 2.101), (0.95, 30, 2.042), (0.95, 120, 1.980)],

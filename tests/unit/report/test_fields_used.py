@@ -7,11 +7,10 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-import pytest
-
 from b200kit.node.checks.judge import judge
 from b200kit.report.html.page import render
 from b200kit.report.terminal.page import render as terminal
+from tests.subtests import in_subtests
 from tests.unit import paths, readings, states
 from tests.unit.report import records
 
@@ -72,15 +71,15 @@ def shows(kind: str) -> bool:
     return render(run_over(state)) != page or terminal(run_over(state)) != text
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@in_subtests("kind", KINDS)
 def test_reading_is_used(kind: str) -> None:
     assert shows(kind) != (kind in ELSEWHERE), (
         f"{kind} is judged or reported by now" if shows(kind) else f"{kind} is used nowhere"
     )
 
 
-@pytest.mark.parametrize("kind", ELSEWHERE)
+@in_subtests("kind", ELSEWHERE)
 def test_the_module_that_uses_a_reading_names_it(kind: str) -> None:
     names = [key for key in KINDS[kind] if isinstance(key, str)][-2:]
     quoted = "|".join(f"[\"']{re.escape(name)}[\"']" for name in names)
-    assert re.search(quoted, (ROOT / ELSEWHERE[kind]).read_text(encoding="utf-8"))
+    assert re.search(quoted, (ROOT / "deploy" / ELSEWHERE[kind]).read_text(encoding="utf-8"))

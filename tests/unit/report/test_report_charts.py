@@ -22,6 +22,7 @@ from b200kit.report.terminal.page import render as terminal
 from b200kit.tuning import cells as core_tuning
 from b200kit.tuning import choice
 from b200kit.tuning.goodput_knee import Sweep
+from tests.subtests import in_subtests
 from tests.unit.cli.test_smoke_text import record as smoke_record
 from tests.unit.report import pages, records
 from tests.unit.report.pages import classes, page
@@ -41,7 +42,7 @@ def test_far_values_get_a_logarithmic_axis_that_says_so_and_others_do_not() -> N
     assert 0 < far.share(40) < far.share(400) < far.share(2040) <= 1
 
 
-@pytest.mark.parametrize(
+@in_subtests(
     "values",
     [[], [0.0], [0.0, 0.0], [1e-9, 1e9], [5.0, 1e4], [1e-3, 2e-3, 1e3], [3.0] * 9],
 )
@@ -131,9 +132,7 @@ def test_requests_that_were_thinned_out_are_counted() -> None:
     assert "n = 40)" in over_time(smoke(num_prompts=40), stand_in=False)[0].caption
 
 
-@pytest.mark.parametrize(
-    "entries", [None, [], "x", [None, 3, {}], [{"at_s": "soon"}], [{"at_s": 1}]]
-)
+@in_subtests("entries", [None, [], "x", [None, 3, {}], [{"at_s": "soon"}], [{"at_s": 1}]])
 def test_without_times_there_is_no_picture_and_the_page_says_so(entries: object) -> None:
     assert over_time(smoke(requests=entries), stand_in=False) == []
     found = page(n=records.live(smoke=smoke(requests=entries)))
@@ -236,7 +235,7 @@ ODD: list[Any] = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize("odd", ODD)
+@in_subtests("odd", ODD)
 def test_odd_tunings_are_shown_and_nothing_is_invented(odd: object) -> None:
     found = page(n=records.live(tuning=odd, reprovision=odd))
     assert "Goodput against rate, workload" not in found.text

@@ -16,6 +16,7 @@ from b200kit.report.document import duration, milliseconds, show
 from b200kit.report.files import write
 from b200kit.report.html.page import render
 from b200kit.report.terminal.page import render as terminal
+from tests.subtests import in_subtests
 from tests.unit.report import pages, records
 from tests.unit.report.test_report_timeline import document, slow
 
@@ -131,7 +132,7 @@ def test_spans_and_figures_read_well() -> None:
     assert show(False) == "no"
 
 
-@pytest.mark.parametrize("top", [0.0, 1e-9, 0.3, 58.0, 1000.0, 123456.7, 1e12])
+@in_subtests("top", [0.0, 1e-9, 0.3, 58.0, 1000.0, 123456.7, 1e12])
 def test_ticks_are_few_and_reach_the_top(top: float) -> None:
     ticks = nice_ticks(top)
     assert 2 <= len(ticks) <= 8

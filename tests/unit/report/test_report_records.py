@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-import pytest
-
 from b200kit.report.html.page import render
 from b200kit.report.terminal.page import render as terminal
+from tests.subtests import in_subtests
 from tests.unit.report import records
 
 METRIC = {
@@ -72,7 +71,7 @@ ODD: list[Any] = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize("odd", ODD)
+@in_subtests("odd", ODD)
 def test_odd_documents_are_shown_and_nothing_is_invented(odd: object) -> None:
     text, page = both(record=odd, diagnosis=odd)
     assert "DIFFERENT" not in text + page

@@ -5,12 +5,11 @@ from __future__ import annotations
 import re
 from typing import Any
 
-import pytest
-
 from b200kit.records import comparison, entries
 from b200kit.records.timeline import timeline
 from b200kit.report.charts.baseline_timeline import timeline_of
 from b200kit.report.content.manifest import manifest_of
+from tests.subtests import in_subtests
 from tests.unit.records import runs
 from tests.unit.report import records
 from tests.unit.report.pages import classes, page
@@ -102,7 +101,7 @@ def test_manifest_tells_each_field_whole_and_what_is_not_known() -> None:
     assert re.fullmatch(r"\d+ fields, [1-9]\d* of them unmeasured", found.summary)
 
 
-@pytest.mark.parametrize("odd", [None, {}, "x", {"fields": {}}, {"fields": 3}])
+@in_subtests("odd", [None, {}, "x", {"fields": {}}, {"fields": 3}])
 def test_result_without_a_manifest_says_so(odd: object) -> None:
     assert manifest_of({"record": {"manifest": odd}}).why.startswith("unmeasured")
 
@@ -114,7 +113,7 @@ ODD: list[Any] = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize("odd", ODD)
+@in_subtests("odd", ODD)
 def test_odd_timelines_draw_what_they_hold_and_no_more(odd: object) -> None:
     found = timeline_of({"timeline": odd, "hint": {"ttft": "x"}})
     assert len(found.figures) <= 1

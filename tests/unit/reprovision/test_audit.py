@@ -7,6 +7,7 @@ import json
 import pytest
 
 from b200kit.reprovision import audit
+from tests.subtests import in_subtests
 
 
 def log(count: int = 5) -> tuple[list[bytes], dict[str, list[str]]]:
@@ -29,14 +30,14 @@ def test_untouched_log_is_whole() -> None:
     assert audit.verify(b"", {}) == []
 
 
-@pytest.mark.parametrize("number", range(5))
+@in_subtests("number", range(5))
 def test_changed_act_is_found_where_it_is(number: int) -> None:
     lines, known = log()
     lines[number] = lines[number].replace(b"act", b"ACT")
     assert faults(lines, known)[0] == f"line {number + 1} was changed after it was written"
 
 
-@pytest.mark.parametrize("number", range(5))
+@in_subtests("number", range(5))
 def test_act_that_was_changed_and_signed_anew_is_found(number: int) -> None:
     lines, known = log()
     entry = json.loads(lines[number])
@@ -48,7 +49,7 @@ def test_act_that_was_changed_and_signed_anew_is_found(number: int) -> None:
     assert faults(lines, known)
 
 
-@pytest.mark.parametrize("number", range(5))
+@in_subtests("number", range(5))
 def test_act_that_was_taken_away_is_found_the_last_one_too(number: int) -> None:
     lines, known = log()
     del lines[number]

@@ -9,6 +9,7 @@ import pytest
 from b200kit.node.state.verdict import Finding, Status
 from b200kit.reprovision import circuit_breaker
 from b200kit.reprovision.circuit_breaker import Fleet
+from tests.subtests import in_subtests
 
 FLEET = Fleet(nodes=12, out=(), failing={}, max_out=2, max_alike=3)
 
@@ -67,7 +68,7 @@ def test_other_reading_of_the_same_check_is_another_cause() -> None:
     assert len(causes) == 2
 
 
-@pytest.mark.parametrize(
+@in_subtests(
     ("out", "floor", "serves", "allowed"),
     [
         ((), None, True, True),

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import pytest
-
 from b200kit.inventory.keys.rungs import LEAST, Rung
 from b200kit.node.state.verdict import Action, Finding, Status
 from b200kit.reprovision.escalation import FOR_EVER, Decision, Limits, Try, choose
+from tests.subtests import in_subtests
 
 NOW = 1_800_000_000.0
 DAY = 86_400.0
@@ -29,7 +28,7 @@ def chosen(action: Action, history: list[Try] | None = None, limits: Limits = AL
     return choose([finding(action)], history or [], limits, NOW)
 
 
-@pytest.mark.parametrize(("action", "rung"), LEAST.items())
+@in_subtests(("action", "rung"), LEAST.items())
 def test_fresh_fault_gets_the_rung_it_asks_for(action: Action, rung: Rung) -> None:
     decision = chosen(action)
     assert decision.rung is rung
@@ -115,8 +114,8 @@ def test_every_rung_is_climbed_and_hands_are_the_end() -> None:
     assert len(decision.passed) == len(CLIMB)
 
 
-@pytest.mark.parametrize("action", Action)
-@pytest.mark.parametrize("spent", Rung)
+@in_subtests("action", Action)
+@in_subtests("spent", Rung)
 def test_no_history_leads_below_what_is_asked(action: Action, spent: Rung) -> None:
     history = [attempt for rung in Rung if rung <= spent for attempt in tried(rung, 2)]
     assert chosen(action, history).rung >= LEAST.get(action, Rung.RESTART_SERVICES)

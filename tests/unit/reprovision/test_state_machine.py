@@ -30,6 +30,7 @@ from b200kit.reprovision.state_machine import Doing, Machine, NotFit, Stopped
 from b200kit.reprovision.states import State
 from b200kit.reprovision.transaction import Transaction
 from b200kit.run.node import Node
+from tests.subtests import in_subtests
 
 FAULT = Finding("no driver", Status.FAIL, action=Action.REBOOT, part="GPU 4", check="driver.loaded")
 BUDGET: dict[Rung, int] = dict.fromkeys((rung for rung in Rung if rung is not Rung.REPLACE), 1)
@@ -233,7 +234,7 @@ def test_killed_again_and_again_it_ends_all_the_same(
     assert World(tmp_path, Rung.POWER_CYCLE).rungs() == {"reboot": 1, "power-cycle": 1}
 
 
-@pytest.mark.parametrize("step", states.TABLE, ids=lambda step: f"{step.start.value}-{step.name}")
+@in_subtests("step", states.TABLE, ids=lambda step: f"{step.start.value}-{step.name}")
 def test_every_step_of_the_table_leads_from_a_state_to_states_that_there_are(
     step: states.Step,
 ) -> None:

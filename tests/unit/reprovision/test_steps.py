@@ -21,6 +21,7 @@ from b200kit.reprovision.states import TABLE, State
 from b200kit.reprovision.transaction import Transaction
 from b200kit.run.node import Node, StageFailed
 from b200kit.stages import pipeline
+from tests.subtests import in_subtests
 from tests.unit import nodes
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -148,7 +149,7 @@ def test_stage_that_failed_as_the_node_went_away_asks_for_its_power(
     assert error.findings == (gone,)
 
 
-@pytest.mark.parametrize("rung", [rung for rung in Rung if rung is not Rung.REPLACE])
+@in_subtests("rung", [rung for rung in Rung if rung is not Rung.REPLACE])
 def test_every_rung_has_its_act(rung: Rung) -> None:
     act = act_of(rung)
     assert all(hasattr(act, name) for name in ("facts", "probe", "perform"))

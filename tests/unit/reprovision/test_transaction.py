@@ -6,11 +6,10 @@ import json
 from collections.abc import Sequence
 from typing import Any
 
-import pytest
-
 from b200kit.reprovision import transaction
 from b200kit.reprovision.states import State
 from b200kit.reprovision.transaction import Transaction
+from tests.subtests import in_subtests
 
 AT = "2026-11-21T09:00:0{}Z"
 OUT = ["quarantine", "drain", "evidence"]
@@ -57,7 +56,7 @@ def told(name: str) -> Transaction:
     return transaction.fold("n1", lines(SCENARIOS[name][0]))
 
 
-@pytest.mark.parametrize("name", SCENARIOS)
+@in_subtests("name", SCENARIOS)
 def test_node_stands_where_it_should_when(name: str) -> None:
     tx = told(name)
     assert tx.state is SCENARIOS[name][1]
@@ -65,7 +64,7 @@ def test_node_stands_where_it_should_when(name: str) -> None:
     assert tx.is_open is (name not in ("it is back", "hands have done it", "the next rung helps"))
 
 
-@pytest.mark.parametrize(
+@in_subtests(
     ("name", "outcomes"),
     [
         ("a rung was begun", ["unfinished"]),

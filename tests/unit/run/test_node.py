@@ -12,6 +12,7 @@ from b200kit.operations.gate import conclude
 from b200kit.report import files
 from b200kit.run.node import Node, Run, StageFailed, duration
 from b200kit.stages import pipeline
+from tests.subtests import in_subtests
 from tests.unit.nodes import bare, make, settled, spec
 
 
@@ -138,7 +139,7 @@ def test_only_check_leaves_the_nodes_unlocked(entry: str, changes: bool) -> None
     assert Run(entry=entry).changes_nodes is changes
 
 
-@pytest.mark.parametrize(
+@in_subtests(
     ("seconds", "said"),
     [
         (0, "0.0 s"),

@@ -19,6 +19,7 @@ from b200kit.run.render import RenderError, render
 from b200kit.serving.gateway import haproxy_config
 from b200kit.stages import clock_and_logs, gateway, host, pipeline, serving
 from inventories.group_data import prod
+from tests.subtests import in_subtests
 from tests.unit.nodes import connected, look, settled
 
 UNIT = "/etc/systemd/system/vllm@.service"
@@ -261,7 +262,7 @@ def test_replica_config_names_only_flags_that_vllm_has(tmp_path: Path) -> None:
         assert "api-key" not in config
 
 
-@pytest.mark.parametrize("name", load.load().models)
+@in_subtests("name", load.load().models)
 def test_model_names_only_flags_that_vllm_has(name: str) -> None:
     assert set(dict(load.load().models[name].flags)) <= known_flags()
 

@@ -6,10 +6,9 @@ import hashlib
 from pathlib import Path
 from typing import Any
 
-import pytest
-
 from b200kit.inventory.parse import parse
 from b200kit.serving import quadlet, systemd_units
+from tests.subtests import in_subtests
 from tests.unit.nodes import connected, look, make, planned, settled
 from tests.unit.run.test_templates import directives, files
 from tests.unit.specs import CATALOGUE, data
@@ -41,7 +40,7 @@ def container(folder: Path, **changes: Any) -> dict[str, list[str]]:
     return directives(files(folder, **asked(**changes))[CONTAINER])
 
 
-@pytest.mark.parametrize(
+@in_subtests(
     "image",
     [
         "registry.example.internal/vllm/vllm-openai:latest",

@@ -13,6 +13,7 @@ from b200kit.sizing import fit, memory, model_config
 from b200kit.sizing.fit import Asked, Machine, Subject
 from b200kit.sizing.memory import GIB, Memory
 from b200kit.sizing.model_config import Dimensions, ModelError
+from tests.subtests import in_subtests
 
 LLAMA = {
     "num_hidden_layers": 80, "hidden_size": 8192, "num_attention_heads": 64,
@@ -38,7 +39,7 @@ def config(**changes: Any) -> Dimensions:
     return model_config.parse(LLAMA | changes)
 
 
-@pytest.mark.parametrize(
+@in_subtests(
     ("name", "billions"),
     [
         ("llama-3.1-8b-bf16", 8.03),
@@ -70,7 +71,7 @@ def test_counted_weights_are_those_of_published_checkpoints(name: str, published
 
 
 # Section "KV bytes a token" of the sizing table: KiB a token in BF16 and in FP8.
-@pytest.mark.parametrize(
+@in_subtests(
     ("dimensions", "wide", "narrow"),
     [
         (known("llama-3.1-8b-bf16"), 128, 64),
@@ -138,7 +139,7 @@ TABLE: list[tuple[str, str, float | None, dict[int, float | None]]] = [
 B200 = Machine("hgx-b200", 8, 178.35 * GIB, 8)
 
 
-@pytest.mark.parametrize(
+@in_subtests(
     ("name", "dtype", "stated", "tp", "millions"),
     [(name, dtype, stated, tp, millions)
      for name, dtype, stated, row in TABLE for tp, millions in row.items()],
@@ -212,7 +213,7 @@ def test_mamba_layers_of_a_pattern_are_counted() -> None:
     assert nemotron.experts.layers == 1
 
 
-@pytest.mark.parametrize(
+@in_subtests(
     ("stated", "weights", "kept"),
     [
         ({"quant_method": "fp8", "weight_block_size": [128, 128]}, "fp8-block", ()),
@@ -260,7 +261,7 @@ def test_nested_text_config_is_the_model() -> None:
     assert model_config.parse(nested) == config()
 
 
-@pytest.mark.parametrize(
+@in_subtests(
     ("changed", "told"),
     [
         ({"num_hidden_layers": None}, "no num_hidden_layers"),

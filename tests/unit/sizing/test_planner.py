@@ -13,6 +13,7 @@ from b200kit.sizing import kv_cache_formats, planner
 from b200kit.sizing.fit import Asked, Impossible, Machine, Subject
 from b200kit.sizing.goals import GOALS
 from b200kit.sizing.planner import Plan
+from tests.subtests import in_subtests
 from tests.unit import golden_plans
 
 MODELS = load.load().models
@@ -47,7 +48,7 @@ def test_golden_table_is_what_is_planned() -> None:
 
 
 # What recipes for eight B200s say of the same models (b200kit/catalog/models/*.yaml name them).
-@pytest.mark.parametrize(
+@in_subtests(
     ("name", "goal", "replicas", "tp"),
     [
         ("llama-3.3-70b-fp8", "throughput", 8, 1),
@@ -69,7 +70,7 @@ def test_shape_is_the_one_of_the_recipes(name: str, goal: str, replicas: int, tp
 
 
 # The sizing table of ten models on B200, at the width that each goal takes; millions of tokens.
-@pytest.mark.parametrize(
+@in_subtests(
     ("name", "figures"),
     [
         ("llama-3.3-70b-bf16", (1.6, 0.6, 0.6)),
@@ -101,8 +102,8 @@ def test_experts_go_from_tp_over_tp_with_ep_to_dp_with_ep(name: str) -> None:
     assert (many.kv_tokens or 0) > 4 * (more.kv_tokens or 0)
 
 
-@pytest.mark.parametrize("name", sorted(MODELS))
-@pytest.mark.parametrize("goal", GOALS)
+@in_subtests("name", sorted(MODELS))
+@in_subtests("goal", GOALS)
 def test_plans_use_every_gpu_and_say_why(name: str, goal: str) -> None:
     made = plan(name, goal)
     assert made.replicas * made.shape.gpus == 8
@@ -221,7 +222,7 @@ def test_backend_that_lacks_the_format_of_the_cache_is_refused(
     assert told in (kv_cache_formats.refusal(flags, dtype) or "")
 
 
-@pytest.mark.parametrize(
+@in_subtests(
     ("flags", "dtype"),
     [
         ({}, "fp8"),

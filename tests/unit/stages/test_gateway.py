@@ -20,6 +20,7 @@ from b200kit.node.serving.gateway.rolling_restart import NOTE
 from b200kit.run.node import Node, StageFailed
 from b200kit.serving.gateway.haproxy_config import PATHS
 from b200kit.stages import gateway, pipeline, serving
+from tests.subtests import in_subtests
 from tests.unit.nodes import look, make, planned, settled
 from tests.unit.specs import CATALOGUE, data
 
@@ -35,7 +36,7 @@ def problems(**changes: object) -> dict[str, str]:
     return {} if isinstance(found, NodeSpec) else {p.key: p.message for p in found}
 
 
-@pytest.mark.parametrize(
+@in_subtests(
     ("changes", "key", "told"),
     [
         ({"gateway_bind": "0.0.0.0"}, "gateway.certificate", "plain text"),
@@ -73,7 +74,7 @@ def test_what_cannot_be_meant_is_refused_by_its_key(
     assert told in found[key]
 
 
-@pytest.mark.parametrize(
+@in_subtests(
     "changes",
     [
         {"gateway_bind": "0.0.0.0", "gateway": {"tls": "off"}},

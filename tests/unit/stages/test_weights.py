@@ -14,6 +14,7 @@ from b200kit.node.state import drift
 from b200kit.run.node import Node, StageFailed
 from b200kit.stages import firewall, pipeline, weights
 from tests.fake.machine import Machine
+from tests.subtests import in_subtests
 from tests.unit.nodes import bare, connected, look, make, planned, planned_by_stage, settled
 from tests.unit.specs import CATALOGUE, data
 
@@ -212,7 +213,7 @@ def test_old_revision_is_removed_once_the_new_one_serves(tmp_path: Path) -> None
     assert planned(node, "weights") == []
 
 
-@pytest.mark.parametrize(
+@in_subtests(
     ("asked", "problem"),
     [
         ({"share": {"bind": "0.0.0.0", "from": []}}, "nobody is named"),

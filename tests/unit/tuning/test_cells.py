@@ -18,6 +18,7 @@ from b200kit.tuning.cells import Cell, Layout, Load, Workload
 from b200kit.tuning.choice import choose
 from b200kit.tuning.duration import Pace, total
 from b200kit.tuning.goodput_knee import Sweep
+from tests.subtests import in_subtests
 from tests.unit.specs import data
 
 SWEEP = Sweep()
@@ -150,7 +151,7 @@ def test_key_is_of_layout_load_and_system_and_of_no_name() -> None:
     assert len({plain, *others}) == 5
 
 
-@pytest.mark.parametrize(
+@in_subtests(
     ("ours", "status"),
     [
         ({"verdict": "pass", "num_prompts": 60}, "done"),

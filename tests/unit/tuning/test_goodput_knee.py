@@ -8,6 +8,7 @@ from collections.abc import Callable
 import pytest
 
 from b200kit.tuning.goodput_knee import Knee, Point, Sweep, knee, next_rate, proportion
+from tests.subtests import in_subtests
 
 SWEEP = Sweep(first=4.0, least=0.5, most=256.0, resolution=0.1, cells=14)
 
@@ -30,7 +31,7 @@ def server(breaks_at: float) -> Callable[[float], Point]:
     return measure
 
 
-@pytest.mark.parametrize("breaks_at", [0.7, 3.3, 4.0, 5.9, 41.0, 200.0])
+@in_subtests("breaks_at", [0.7, 3.3, 4.0, 5.9, 41.0, 200.0])
 def test_knee_is_found_within_the_resolution_from_either_side(breaks_at: float) -> None:
     points = swept(server(breaks_at))
     found = knee(points, SWEEP)

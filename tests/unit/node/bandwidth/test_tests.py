@@ -17,6 +17,7 @@ from b200kit.node.bandwidth.tests import (
     read_all_reduce,
     read_nvbandwidth,
 )
+from tests.subtests import in_subtests
 
 DATA = Path(__file__).parents[3] / "data" / "bandwidth"
 
@@ -120,7 +121,7 @@ def test_wrong_data_of_every_version_of_nvbandwidth_are_a_result(said: str) -> N
     assert (result["wrong"], result["value"], result["test"]) == (1, None, TO_GPU)
 
 
-@pytest.mark.parametrize(
+@in_subtests(
     ("output", "reason"),
     [
         ("", "no JSON: nothing"),

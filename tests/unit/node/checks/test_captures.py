@@ -9,6 +9,7 @@ import pytest
 
 from b200kit.node.checks.judge import judge
 from b200kit.node.state.verdict import Verdict
+from tests.subtests import in_subtests
 from tests.unit import captures, node_schema, smi_xml, states
 
 State = dict[str, Any]
@@ -187,7 +188,7 @@ PLANTED = {
 }
 
 
-@pytest.mark.parametrize("key", PLANTED)
+@in_subtests("key", PLANTED)
 def test_a_planted_difference_is_found(key: str) -> None:
     state = qx_b200()
     captures.put(state["gpus"][6], key, PLANTED[key])

@@ -9,6 +9,7 @@ import pytest
 
 from b200kit.node.checks.judge import judge
 from b200kit.node.state.verdict import Action, Verdict
+from tests.subtests import in_subtests
 from tests.unit import corpus, states
 from tests.unit.case import Case, Wanted
 from tests.unit.corpus import read
@@ -41,14 +42,14 @@ def test_every_case_can_be_used() -> None:
     assert corpus.corpus().problems == []
 
 
-@pytest.mark.parametrize("case", CASES, ids=lambda case: case.id)
+@in_subtests("case", CASES, ids=lambda case: case.id)
 def test_state_is_judged_as_the_case_says(case: Case) -> None:
     verdict = corpus.verdict_of(case.name)
     assert verdict.fit == case.fit, told(verdict)
     assert lacking(case, verdict) == [], told(verdict)
 
 
-@pytest.mark.parametrize("case", CASES, ids=lambda case: case.id)
+@in_subtests("case", CASES, ids=lambda case: case.id)
 def test_state_is_one_that_a_node_can_report(case: Case) -> None:
     problems = case.invalid()
     assert (problems == []) is case.valid, problems or "the schema has nothing against it"
@@ -60,7 +61,7 @@ def told_of_base(base: str, hardware: str) -> list[str]:
     return told(judge(states.expectation(hardware), states.recorded(base)))
 
 
-@pytest.mark.parametrize("case", [c for c in HARMLESS if not c.findings], ids=lambda case: case.id)
+@in_subtests("case", [c for c in HARMLESS if not c.findings], ids=lambda case: case.id)
 def test_harmless_state_asks_for_nothing(case: Case) -> None:
     """No note either: an eye that is asked for on healthy nodes soon sees nothing."""
     more = set(told(corpus.verdict_of(case.name))) - set(told_of_base(case.base, case.hardware))

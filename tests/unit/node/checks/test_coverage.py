@@ -6,10 +6,9 @@ no observation can show is listed with the reason, so that nothing is left out i
 
 from __future__ import annotations
 
-import pytest
-
 from b200kit.node.checks.nvlink import health_mask
 from b200kit.node.state.view import StateView
+from tests.subtests import in_subtests
 from tests.unit import corpus
 from tests.unit.case import Case
 
@@ -96,7 +95,7 @@ def covering(tag: str) -> list[Case]:
     return [case for case in CASES if tag in case.covers]
 
 
-@pytest.mark.parametrize("tag", sorted(REQUIRED))
+@in_subtests("tag", sorted(REQUIRED))
 def test_what_is_known_to_happen_has_a_case(tag: str) -> None:
     assert covering(tag) != []
 
@@ -111,7 +110,7 @@ def test_all_fifteen_defects_are_accounted_for() -> None:
     assert not CATALOGUE.keys() & CATALOGUE_BEYOND_A_STATE.keys()
 
 
-@pytest.mark.parametrize("case", [c for c in CASES if c.covers], ids=lambda case: case.id)
+@in_subtests("case", [c for c in CASES if c.covers], ids=lambda case: case.id)
 def test_a_case_shows_the_codes_and_masks_that_it_names(case: Case) -> None:
     view = StateView(case.state())
     codes = {f"xid:{entry.number('code')}" for entry in view.items("xids") or []}

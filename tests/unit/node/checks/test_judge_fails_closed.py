@@ -11,6 +11,7 @@ from b200kit.node.checks.judge import Check, judge, run_one
 from b200kit.node.state.expectation import Expectation
 from b200kit.node.state.verdict import Status
 from b200kit.node.state.view import StateView
+from tests.subtests import in_subtests
 from tests.unit import corpus, paths, readings, states
 from tests.unit.case import Case
 
@@ -59,12 +60,12 @@ def is_judged(kind: str) -> bool:
     return not any(kind == free or kind.startswith((f"{free}.", f"{free}[")) for free in NOT_JUDGED)
 
 
-@pytest.mark.parametrize("kind", readings.branches())
+@in_subtests("kind", readings.branches())
 def test_what_is_not_measured_is_never_fit_where_it_is_judged(kind: str) -> None:
     assert (readings.verdict_gone(kind).fit != "fit") is is_judged(kind)
 
 
-@pytest.mark.parametrize("kind", [kind for kind in readings.branches() if is_judged(kind)])
+@in_subtests("kind", [kind for kind in readings.branches() if is_judged(kind)])
 def test_what_is_missing_is_never_fit_where_it_is_judged(kind: str) -> None:
     assert (judge(states.expectation(), readings.without_one(kind)).fit == "fit") is (
         kind in MAY_LACK
@@ -77,14 +78,14 @@ def test_a_node_without_all_that_is_not_judged_is_fit() -> None:
     assert judge(states.expectation(), state).fit == "fit"
 
 
-@pytest.mark.parametrize("kind", readings.branches())
+@in_subtests("kind", readings.branches())
 def test_what_is_not_measured_is_told_as_not_measured(kind: str) -> None:
     """Never as a fault: the action against a fault that nobody saw would be a wrong one."""
     failed = [f.summary for f in readings.verdict_gone(kind).findings if f.status is Status.FAIL]
     assert failed == []
 
 
-@pytest.mark.parametrize(
+@in_subtests(
     "document",
     [None, {}, [], "", 0, True, {"schema": "b200kit/node-state/2"}, {"unmeasured": "no route"}],
 )
@@ -109,7 +110,7 @@ def fits_without(name: str, case: Case) -> bool:
     return judge(expect, case.state()).fit == "fit"
 
 
-@pytest.mark.parametrize("name", sorted(states.expectation()["hardware"]["expect"]))
+@in_subtests("name", sorted(states.expectation()["hardware"]["expect"]))
 def test_a_threshold_that_is_missing_is_never_fit(name: str) -> None:
     """Some are needed only where a passport or measured figures lie on the node."""
     noted = [

@@ -6,12 +6,12 @@ from copy import deepcopy
 from itertools import islice
 from typing import Any
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from b200kit.node.checks.judge import judge, registered
 from b200kit.node.state.verdict import Verdict
+from tests.subtests import in_subtests
 from tests.unit import corpus, paths, readings, states
 from tests.unit.case import EXPECTATION_KEYS, Case, apply
 
@@ -82,7 +82,7 @@ def test_judge_never_raises_on_a_state_with_odd_values(data: st.DataObject) -> N
     assert_sound(judge(states.expectation(), state))
 
 
-@pytest.mark.parametrize("number", range(0, len(BRANCHES), 4))
+@in_subtests("number", range(0, len(BRANCHES), 4))
 def test_judge_never_raises_on_odd_values_of_any_kind(number: int) -> None:
     """The longest paths first: a value put above would take away the place of one below."""
     state = states.healthy()
@@ -92,7 +92,7 @@ def test_judge_never_raises_on_odd_values_of_any_kind(number: int) -> None:
     assert_sound(judge(states.expectation(), state))
 
 
-@pytest.mark.parametrize("number", range(0, len(LEAVES), 4))
+@in_subtests("number", range(0, len(LEAVES), 4))
 def test_judge_never_raises_on_odd_values_in_an_expectation(number: int) -> None:
     """Each leaf in turn of another kind; the four are far from each other, in other checks."""
     expect = states.expectation()
@@ -110,7 +110,7 @@ def test_judge_never_raises_on_an_expectation_with_an_odd_value(
     assert_sound(judge(expect, states.healthy()))
 
 
-@pytest.mark.parametrize("number", range(len(FAULTS)), ids=lambda n: FAULTS[n].id)
+@in_subtests("number", range(len(FAULTS)), ids=lambda n: FAULTS[n].id)
 def test_one_more_fault_never_makes_a_node_fit(number: int) -> None:
     first = FAULTS[number]
     for second in others(number, FAULTS, PARTNERS):
@@ -123,7 +123,7 @@ def test_one_more_fault_never_makes_a_node_fit(number: int) -> None:
         assert blocked_by(found(first) | found(second), expect, state), f"with {second.id}"
 
 
-@pytest.mark.parametrize("number", range(len(FAULTS)), ids=lambda n: FAULTS[n].id)
+@in_subtests("number", range(len(FAULTS)), ids=lambda n: FAULTS[n].id)
 def test_a_reading_that_is_gone_never_mends_a_check(number: int) -> None:
     case = FAULTS[number]
     expect, before = case.expectation(), found(case)

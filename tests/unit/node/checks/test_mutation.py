@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Collection
 
-import pytest
-
 from b200kit.node.checks.judge import judge, registered
 from b200kit.node.state.verdict import Action, Verdict
+from tests.subtests import in_subtests
 from tests.unit import corpus
 from tests.unit.case import Case, Wanted
 
@@ -41,13 +40,13 @@ def proves(case: Case, check: str) -> bool:
     return any(not still_told(verdict, wanted) for wanted in case.findings if wanted.check == check)
 
 
-@pytest.mark.parametrize("case", ALONE, ids=lambda case: case.id)
+@in_subtests("case", ALONE, ids=lambda case: case.id)
 def test_without_its_check_the_faulty_node_would_pass(case: Case) -> None:
     verdict = without(case, {wanted.check for wanted in case.findings})
     assert verdict.fit == "fit", [f"{f.check}: {f.summary}" for f in verdict.blocking]
 
 
-@pytest.mark.parametrize("check", registered())
+@in_subtests("check", registered())
 def test_every_check_has_a_case_that_needs_it(check: str) -> None:
     naming = [c for c in CASES if check in {wanted.check for wanted in c.findings}]
     assert naming, f"no case of tests/corpus names {check}"

@@ -13,6 +13,7 @@ from b200kit.node.client.chat import Answer, ChatRequest, Endpoint, chat, server
 from b200kit.node.client.formulas import Objective as Slo
 from b200kit.node.client.formulas import RequestRecord, Run, summary, timing, tokens_per_chunk
 from b200kit.node.client.http import Deadlines
+from tests.subtests import in_subtests
 from tests.unit.node.client.server_thread import MODEL, fast, running
 
 TOKENS = 12
@@ -63,7 +64,7 @@ def test_an_answer_that_is_not_streamed() -> None:
     assert record.completion_tokens == TOKENS
 
 
-@pytest.mark.parametrize(
+@in_subtests(
     ("fault", "said"),
     [
         ("error-in-stream", "error inside the answer: EngineCore encountered an issue"),
@@ -135,7 +136,7 @@ def test_the_schedule_travels_with_the_request() -> None:
     assert record.scheduled == 5.0
 
 
-@pytest.mark.parametrize(
+@in_subtests(
     ("body", "said"),
     [
         (b"", "HTTP 502"),

@@ -17,6 +17,7 @@ from b200kit.node.client.percentiles import (
     percentile,
     rank_interval,
 )
+from tests.subtests import in_subtests
 
 
 def reference(values: list[float], percent: float) -> float:
@@ -40,12 +41,12 @@ KNOWN = [
 ]
 
 
-@pytest.mark.parametrize(("values", "percent", "expected"), KNOWN)
+@in_subtests(("values", "percent", "expected"), KNOWN)
 def test_known_values(values: list[float], percent: float, expected: float) -> None:
     assert percentile(values, percent) == pytest.approx(expected, abs=1e-12)
 
 
-@pytest.mark.parametrize("size", [1, 2, 3, 10, 40, 333])
+@in_subtests("size", [1, 2, 3, 10, 40, 333])
 def test_agrees_with_the_textbook_on_random_samples(size: int) -> None:
     chooser = random.Random(size)
     values = [chooser.expovariate(1) for _ in range(size)]

@@ -6,12 +6,13 @@ import pytest
 
 from b200kit.node.client.http import Exchange, HttpError, parse_head
 from b200kit.node.client.sse import Dechunker, SseSplitter
+from tests.subtests import in_subtests
 
 CODED = b"5\r\nhello\r\nB;x=1\r\n, two words\r\n0\r\n\r\n"
 EVENTS = b': ping\n\ndata: {"a": 1}\n\ndata: one\ndata: two\n\nevent: x\r\ndata:three\r\n\r\n'
 
 
-@pytest.mark.parametrize("cut", range(len(CODED) + 1))
+@in_subtests("cut", range(len(CODED) + 1))
 def test_chunked_coding_may_be_cut_anywhere(cut: int) -> None:
     decoder = Dechunker()
     assert decoder.feed(CODED[:cut]) + decoder.feed(CODED[cut:]) == b"hello, two words"
@@ -29,7 +30,7 @@ def test_a_broken_chunk_size_is_refused() -> None:
         Dechunker().feed(b"xyz\r\nabc")
 
 
-@pytest.mark.parametrize("cut", range(len(EVENTS) + 1))
+@in_subtests("cut", range(len(EVENTS) + 1))
 def test_events_may_be_cut_anywhere(cut: int) -> None:
     splitter = SseSplitter()
     found = splitter.feed(EVENTS[:cut]) + splitter.feed(EVENTS[cut:])

@@ -14,6 +14,7 @@ from b200kit.node.fabric import bring_up, sequence
 from b200kit.node.fabric.states import MANAGER, PERSISTENCE, STATES
 from b200kit.node.facts.nvml import client
 from b200kit.node.state.verdict import Action
+from tests.subtests import in_subtests
 from tests.unit import paths, states
 from tests.unit.states import State
 
@@ -126,7 +127,7 @@ def test_ready_node_has_come_through() -> None:
     assert sequence.stuck_line(at, node()) == ""
 
 
-@pytest.mark.parametrize(("name", "changes", "says"), CASES)
+@in_subtests(("name", "changes", "says"), CASES)
 def test_node_stands_in_the_first_state_that_does_not_hold(
     name: str, changes: dict[str, Any], says: str
 ) -> None:
@@ -145,7 +146,7 @@ def test_peers_that_reach_nobody_hold_a_completed_node() -> None:
     assert "no P2P read between any two of 8 GPUs" in sequence.stuck_line(at, dead_peers())
 
 
-@pytest.mark.parametrize(("name", "changes", "says"), CASES)
+@in_subtests(("name", "changes", "says"), CASES)
 def test_gate_tells_the_same_cause_first(name: str, changes: dict[str, Any], says: str) -> None:
     state = node(changes)
     at = sequence.position(expectation(), state)
@@ -187,7 +188,7 @@ def leaves_of(state: State) -> list[paths.Path]:
     return sorted(above, key=str)
 
 
-@pytest.mark.parametrize("name", STUCK)
+@in_subtests("name", STUCK)
 def test_a_reading_that_is_gone_never_takes_a_node_further(name: str) -> None:
     state = dead_peers() if name == "peers" else node(STUCK[name][0][0])
     before = sequence.position(expectation(), state)
@@ -207,7 +208,7 @@ def _spoiled(state: State, path: paths.Path) -> State:
     return spoiled
 
 
-@pytest.mark.parametrize("key", [*bring_up.LOOKED_AT, *client.KEYS])
+@in_subtests("key", [*bring_up.LOOKED_AT, *client.KEYS])
 def test_a_part_that_is_not_measured_never_takes_a_node_further(key: str) -> None:
     for name, cases in STUCK.items():
         state = node(cases[0][0])
@@ -225,7 +226,7 @@ def _copy_along(state: Any, path: paths.Path) -> Any:
     return copy
 
 
-@pytest.mark.parametrize("document", [None, [], {}, {"schema": "other"}, "text"])
+@in_subtests("document", [None, [], {}, {"schema": "other"}, "text"])
 def test_what_is_no_observation_holds_the_node_at_the_beginning(document: Any) -> None:
     at = sequence.position(expectation(), document)
     assert (at.name, at.reached) == (STATES[0].name, 0)
@@ -236,8 +237,8 @@ def test_what_is_no_observation_holds_the_node_at_the_beginning(document: Any) -
 ODD: list[Any] = [None, True, -1, "", [], [None], [[]], {}, {"unmeasured": {}}, {"x": 1}]
 
 
-@pytest.mark.parametrize("odd", ODD, ids=repr)
-@pytest.mark.parametrize("key", [*bring_up.LOOKED_AT, *client.KEYS])
+@in_subtests("odd", ODD, ids=repr)
+@in_subtests("key", [*bring_up.LOOKED_AT, *client.KEYS])
 def test_nothing_that_a_part_may_be_ends_the_walk(key: str, odd: Any) -> None:
     state = {**node(), key: odd}
     at = sequence.position(expectation(), state)
@@ -267,7 +268,7 @@ HELP: dict[str, tuple[dict[str, Any], list[tuple[str, ...]]]] = {
 }
 
 
-@pytest.mark.parametrize("name", HELP)
+@in_subtests("name", HELP)
 def test_only_what_the_state_needs_is_done(name: str) -> None:
     changes, wanted = HELP[name]
     state = node(changes)

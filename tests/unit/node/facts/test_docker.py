@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 from b200kit.node.facts import containers, docker
+from tests.subtests import in_subtests
 
 INFO = {
     "ServerVersion": "26.1.5+dfsg1",
@@ -192,7 +193,7 @@ def test_a_configuration_docker_could_not_read_is_unmeasured(daemon: Daemon, tex
     assert "daemon.json: " in read["config"]["unmeasured"]
 
 
-@pytest.mark.parametrize(
+@in_subtests(
     ("said", "version"),
     [
         ("Docker version 28.2.2, build 45873be", "28.2.2"),

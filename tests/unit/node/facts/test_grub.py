@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from b200kit.node.facts import grub
+from tests.subtests import in_subtests
 
 OLD, NEW = "6.1.0-28-amd64", "6.1.0-30-amd64"
 UUID = "5c0c8a3e-1f0a-4a6e-9c55-0a4f2a1d3b77"
@@ -62,7 +63,7 @@ SAVED = MENU.replace('set default="0"', 'set default="${saved_entry}"')
 ADVANCED = f"gnulinux-advanced-{UUID}>gnulinux-{OLD}-advanced-{UUID}"
 
 
-@pytest.mark.parametrize(
+@in_subtests(
     ("config", "environment", "kernel"),
     [
         (MENU, "", NEW),

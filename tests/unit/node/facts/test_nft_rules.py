@@ -16,6 +16,7 @@ from b200kit.inventory.parse import parse
 from b200kit.inventory.spec import NodeSpec
 from b200kit.node.facts import nft_rules
 from b200kit.run.render import render
+from tests.subtests import in_subtests
 from tests.unit.specs import CATALOGUE, data
 
 DATA = Path(__file__).parents[3] / "data"
@@ -88,7 +89,7 @@ def test_other_tables_are_never_named() -> None:
     ]
 
 
-@pytest.mark.parametrize(
+@in_subtests(
     ("was", "became"),
     [
         ('"policy": "drop"', '"policy": "accept"'),
@@ -132,7 +133,7 @@ def test_what_we_never_write_is_told_whole() -> None:
     assert '"op": "!="' in told[2]
 
 
-@pytest.mark.parametrize(
+@in_subtests(
     ("raw", "told"),
     [
         ({"allow": [{"port": 1, "from": ["10.0.0.5/24"]}]}, 'write "10.0.0.0/24"'),

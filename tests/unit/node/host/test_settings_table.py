@@ -16,6 +16,7 @@ from b200kit.node.host.settings_in_force import Standing
 from b200kit.node.state.view import StateView, View
 from b200kit.run.places import PACKAGE
 from b200kit.stages.support.setting_files import cmdline, people, services, sysctls, tmpfiles
+from tests.subtests import in_subtests
 from tests.unit import corpus, states
 
 TABLE = load.load().settings
@@ -30,7 +31,7 @@ def document() -> dict[str, Any]:
     return written
 
 
-@pytest.mark.parametrize("name", JUDGED)
+@in_subtests("name", JUDGED)
 def test_every_setting_has_a_case_in_which_it_is_off(name: str) -> None:
     off = [
         case.id
@@ -51,7 +52,7 @@ def test_what_is_set_elsewhere_names_its_check() -> None:
     assert {entry["check"] for entry in document()["elsewhere"].values()} <= set(registered())
 
 
-@pytest.mark.parametrize(
+@in_subtests(
     ("change", "says"),
     [
         ({"kind": "guessed"}, "kind must be one of"),
@@ -80,7 +81,7 @@ def test_entry_without_a_key_is_refused() -> None:
         settings_table.table(written)
 
 
-@pytest.mark.parametrize(
+@in_subtests(
     ("given", "key", "says"),
     [
         (
@@ -127,7 +128,7 @@ def test_a_node_is_asked_for_what_is_judged_and_no_more() -> None:
     assert asked["module_parameters"] == ["nvidia_uvm.uvm_disable_hmm"]
 
 
-@pytest.mark.parametrize("odd", [None, [], {"x": 1}, {"x": {"reading": 7}}, {"x": {"reading": []}}])
+@in_subtests("odd", [None, [], {"x": 1}, {"x": {"reading": 7}}, {"x": {"reading": []}}])
 def test_odd_settings_ask_for_nothing_and_do_not_raise(odd: Any) -> None:
     assert settings_table.asked(odd) == {}
 
@@ -138,7 +139,7 @@ def standing(name: str, value: settings_table.Value, state: dict[str, Any]) -> S
     return settings_in_force.effect(name, View(expected[name]), StateView(state)).standing
 
 
-@pytest.mark.parametrize(
+@in_subtests(
     ("line", "right"),
     [
         ("ro iommu=pt", True),
@@ -158,7 +159,7 @@ def test_word_of_the_command_line_is_there_and_nothing_says_otherwise(
     assert (standing("iommu", "pt", state) is Standing.RIGHT) is right
 
 
-@pytest.mark.parametrize(
+@in_subtests(
     ("line", "right"),
     [
         ("pci=realloc=on", True),

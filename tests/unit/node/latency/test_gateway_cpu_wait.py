@@ -1,12 +1,10 @@
-"""The kernel's word on whether the gateway had a CPU, read from processes that really wait."""
+"""The kernel's word on whether the gateway had a CPU."""
 
 from __future__ import annotations
 
 import os
 import subprocess
-import sys
 import time
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -15,32 +13,16 @@ from b200kit.node.latency import gateway_cpu_wait
 from b200kit.node.lib.readings import unmeasured
 from b200kit.node.serving.gateway.haproxy import UNIT
 
-BUSY = """
-import os, sys, threading, time
-os.sched_setaffinity(0, {int(sys.argv[1])})
-def spin():
-    while True: pass
-threading.Thread(target=time.sleep, args=(60,), daemon=True).start()
-print("on", flush=True)
-spin()
-"""
+WAITED_NS = {"11": (4_000_000, 5_000_000), "12": (1_000_000, 301_000_000), "21": (0, 60_000_000)}
+"""Nanoseconds that each thread of two processes had waited for a CPU, at first and later."""
 
 
-@pytest.fixture
-def crowd() -> Iterator[list[int]]:
-    """Three processes, of two threads each, that want one CPU."""
-    cpu = str(max(os.sched_getaffinity(0)))
-    command = [sys.executable, "-c", BUSY, cpu]
-    made = [subprocess.Popen(command, stdout=subprocess.PIPE, text=True) for _ in range(3)]
-    try:
-        for one in made:
-            assert one.stdout is not None
-            assert one.stdout.readline() == "on\n"
-        yield [one.pid for one in made]
-    finally:
-        for one in made:
-            one.kill()
-            one.communicate()
+def schedstat(proc: Path, moment: int) -> None:
+    """Let the kernel tell of those threads as it documents it."""
+    for thread, waited in WAITED_NS.items():
+        folder = proc / f"{thread[0]}0" / "task" / thread
+        folder.mkdir(parents=True, exist_ok=True)
+        (folder / "schedstat").write_text(f"123456789 {waited[moment]} 42\n")
 
 
 def gateway_is(monkeypatch: pytest.MonkeyPatch, *pids: int) -> None:
@@ -53,15 +35,24 @@ def gateway_is(monkeypatch: pytest.MonkeyPatch, *pids: int) -> None:
 
 
 def test_thread_that_waits_most_is_what_counts(
-    crowd: list[int], monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    gateway_is(monkeypatch, *crowd[:2])
-    before, start = gateway_cpu_wait.delays_ms(), time.perf_counter()
-    time.sleep(0.6)
-    after, wall_ms = gateway_cpu_wait.delays_ms(), (time.perf_counter() - start) * 1000
-    # Two threads each, of which one sleeps; of three that want a CPU each waits two thirds.
-    assert len(before) == len(after) == 4
-    assert 0.3 < gateway_cpu_wait.share(before, after, wall_ms) <= 1.1
+    gateway_is(monkeypatch, 10, 20)
+    monkeypatch.setattr(gateway_cpu_wait, "PROC", tmp_path)
+    schedstat(tmp_path, 0)
+    before = gateway_cpu_wait.delays_ms()
+    schedstat(tmp_path, 1)
+    after = gateway_cpu_wait.delays_ms()
+    assert before == {"11": 4.0, "12": 1.0, "21": 0.0}
+    assert gateway_cpu_wait.share(before, after, 600.0) == 0.5
+
+
+def test_every_thread_of_a_real_process_is_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As this kernel writes it, not as we think that it does."""
+    gateway_is(monkeypatch, os.getpid())
+    found = gateway_cpu_wait.delays_ms()
+    assert set(found) >= {str(os.getpid())}
+    assert all(isinstance(waited, float) and waited >= 0 for waited in found.values())
 
 
 def test_process_that_sleeps_waits_for_nothing(monkeypatch: pytest.MonkeyPatch) -> None:

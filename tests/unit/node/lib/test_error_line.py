@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from b200kit.node.lib.error_line import cause, unit_cause
+from tests.subtests import in_subtests
 
 APT_OTHER_KEY = """
 Get:1 http://10.77.0.1:8080/apt/vendor ./ InRelease [2112 B]
@@ -97,7 +98,7 @@ See "systemctl status nvidia-fabricmanager.service" and "journalctl -xeu nvidia-
 """  # noqa: E501
 
 
-@pytest.mark.parametrize(
+@in_subtests(
     ("output", "told"),
     [
         (APT_OTHER_KEY, "NO_PUBKEY 3BD1E5AA9C4F7E01"),
@@ -179,7 +180,7 @@ Stopped vllm@0.service - vLLM replica 0.
 """
 
 
-@pytest.mark.parametrize(
+@in_subtests(
     ("journal", "told"),
     [
         (VLLM_MEMORY, "ValueError: Free memory on device cuda:0 (12.1/178.36 GiB) on startup"),

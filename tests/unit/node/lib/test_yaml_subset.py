@@ -11,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from b200kit.node.lib import yaml_subset
+from tests.subtests import in_subtests
 
 TEXTS = st.text(st.characters(min_codepoint=32, max_codepoint=126), max_size=30)
 WORDS = st.from_regex(r"[a-zA-Z/][a-zA-Z0-9/._=:-]{0,30}[a-zA-Z0-9]", fullmatch=True)
@@ -75,7 +76,7 @@ def test_a_specification_is_read_in_every_shape_that_is_seen() -> None:
     assert yaml_subset.load(SPEC) == yaml.load(SPEC, yaml.BaseLoader)
 
 
-@pytest.mark.parametrize(
+@in_subtests(
     "text",
     [
         "a: &x 1",

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import pytest
-
 from b200kit.node.packages import module_log
+from tests.subtests import in_subtests
 
 NOISE = [
     "nvidia: loading out-of-tree module taints kernel.",
@@ -13,7 +12,7 @@ NOISE = [
 ]
 
 
-@pytest.mark.parametrize(
+@in_subtests(
     ("line", "meaning"),
     [
         ("systemd-modules-load: Failed to insert module 'nvidia': Key was rejected by service",

@@ -9,6 +9,7 @@ import pytest
 from b200kit.node.lib import cpulist
 from b200kit.node.placement.cpu_cores import LayoutError
 from b200kit.node.placement.layout import Shape, place, plan, reserved
+from tests.subtests import in_subtests
 from tests.unit import numa_maps
 
 
@@ -50,8 +51,8 @@ def test_replicas_of_one_node_get_disjoint_cpus() -> None:
     assert len(free) == 4
 
 
-@pytest.mark.parametrize("name", numa_maps.MAPS)
-@pytest.mark.parametrize(("replicas", "tp"), [(8, 1), (4, 2), (2, 4), (1, 8)])
+@in_subtests("name", numa_maps.MAPS)
+@in_subtests(("replicas", "tp"), [(8, 1), (4, 2), (2, 4), (1, 8)])
 def test_every_map_keeps_the_promises_of_a_layout(name: str, replicas: int, tp: int) -> None:
     state = numa_maps.state(name)
     layout = plan(state, replicas, tp, range(8001, 8001 + replicas))
@@ -76,8 +77,8 @@ def test_every_map_keeps_the_promises_of_a_layout(name: str, replicas: int, tp: 
     assert all(free & set(cpulist.parse(node["cpus"])) for node in state["numa"])
 
 
-@pytest.mark.parametrize("name", numa_maps.MAPS)
-@pytest.mark.parametrize("tp", [2, 4])
+@in_subtests("name", numa_maps.MAPS)
+@in_subtests("tp", [2, 4])
 def test_no_group_crosses_the_sockets_that_need_not(name: str, tp: int) -> None:
     # On each of these maps GPUs 0 to 3 are on the first socket, whatever their NUMA nodes.
     for replica in plan(numa_maps.state(name), 8 // tp, tp, range(8 // tp)):
@@ -159,7 +160,7 @@ def test_tiny_machine_shares_a_cpu_rather_than_refusing() -> None:
     assert [replica.cpus for replica in layout] == ["0", "0"]
 
 
-@pytest.mark.parametrize(
+@in_subtests(
     ("state", "told"),
     [
         (node([0] * 7, {0: "0-7"}), "the node shows 7"),

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-import pytest
-
 from b200kit.engines import KINDS, Settings
 from b200kit.node.lib import cpulist
 from b200kit.node.placement import numa_policy
@@ -13,6 +11,7 @@ from b200kit.node.placement.layout import Replica, plan, survey
 from b200kit.node.placement.numa_policy import BIND, ENGINE, LOCAL, SYSTEMD
 from b200kit.run.render import render
 from tests.lab import scenario
+from tests.subtests import in_subtests
 from tests.unit.node.placement.test_layout import SIX, TWO, node
 
 
@@ -70,8 +69,8 @@ def test_scenarios_have_several_numa_maps() -> None:
     assert len(distinct_maps()) >= 4
 
 
-@pytest.mark.parametrize("policy", [BIND, LOCAL])
-@pytest.mark.parametrize("name", distinct_maps())
+@in_subtests("policy", [BIND, LOCAL])
+@in_subtests("name", distinct_maps())
 def test_unit_and_engine_never_pin_both(name: str, policy: str) -> None:
     state = map_of(name)
     for replica in layouts(state):
@@ -91,7 +90,7 @@ def test_maps_have_replicas_of_both_kinds() -> None:
     assert {pin.by for pin in pins} == {SYSTEMD, ENGINE}
 
 
-@pytest.mark.parametrize("name", distinct_maps())
+@in_subtests("name", distinct_maps())
 def test_engine_gets_the_node_of_each_gpu_in_order(name: str) -> None:
     state = map_of(name)
     memory_of = survey(state).memory_of

@@ -12,6 +12,7 @@ from b200kit.inventory.spec import NodeSpec
 from b200kit.node.placement.layout import Replica
 from b200kit.node.serving import compile_cache_key
 from b200kit.serving.compile_cache_facts import facts
+from tests.subtests import in_subtests
 from tests.unit.specs import CATALOGUE, data
 
 REPLICA = Replica(0, (0, 1), ("GPU-a", "GPU-b"), (0,), "0-13", 8001, tp=2)
@@ -30,7 +31,7 @@ def test_key_is_a_directory_name_and_the_same_every_time() -> None:
     assert set(key()) <= set("0123456789abcdef")
 
 
-@pytest.mark.parametrize(
+@in_subtests(
     "changes",
     [
         {"max_num_seqs": 16},

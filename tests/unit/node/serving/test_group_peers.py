@@ -14,6 +14,7 @@ import pytest
 from b200kit.node.lib.main_pid import MainPidGone
 from b200kit.node.serving import group_peers
 from b200kit.node.serving.sockets import address, connected
+from tests.subtests import in_subtests
 
 HEAD = (
     "  sl  local_address rem_address   st tx_queue rx_queue tr tm->when retrnsmt   uid  timeout\n"
@@ -30,7 +31,7 @@ def test_established_connection_of_the_engine_counts() -> None:
     assert connected([table()], 990) == {"10.99.9.1"}
 
 
-@pytest.mark.parametrize("other", [table(uid=0), table(state="0A"), table(state="08"), HEAD, ""])
+@in_subtests("other", [table(uid=0), table(state="0A"), table(state="08"), HEAD, ""])
 def test_nothing_else_counts(other: str) -> None:
     assert connected([other], 990) == set()
 

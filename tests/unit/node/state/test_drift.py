@@ -6,8 +6,6 @@ import hashlib
 import hmac
 from typing import Any
 
-import pytest
-
 from b200kit.node.state.drift import (
     File,
     Package,
@@ -19,6 +17,7 @@ from b200kit.node.state.drift import (
     wrong_packages,
     wrong_units,
 )
+from tests.subtests import in_subtests
 
 NONCE = "00ff" * 8
 FILE = File("/etc/x", b"content", then=("restart:x.service",))
@@ -38,7 +37,7 @@ def test_same_file_is_no_drift() -> None:
     assert changed_files([FILE], seen(FILE), NONCE) == []
 
 
-@pytest.mark.parametrize(
+@in_subtests(
     "state",
     [
         {},
@@ -78,7 +77,7 @@ def test_reboot_marker_is_where_a_reboot_clears_it() -> None:
     assert marker("restart:x.service").startswith("/var/lib/")
 
 
-@pytest.mark.parametrize(
+@in_subtests(
     ("reading", "right"),
     [
         ({"version": "580.126.20-1", "status": "ii", "hold": True}, True),
@@ -94,7 +93,7 @@ def test_package_must_be_installed_whole_exact_and_held(reading: Any, right: boo
     assert (wrong_packages([package], {"packages": {"nvidia-open": reading}}) == []) is right
 
 
-@pytest.mark.parametrize(
+@in_subtests(
     ("installed", "wanted", "same"),
     [
         ("580.126.20-1", "580.126.20", True),
@@ -109,7 +108,7 @@ def test_version_matches_whole_or_by_upstream_part(installed: str, wanted: str, 
     assert same_version(installed, wanted) is same
 
 
-@pytest.mark.parametrize(
+@in_subtests(
     ("reading", "right"),
     [
         ({"enabled": "enabled", "active": "active"}, True),

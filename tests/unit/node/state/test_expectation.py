@@ -8,6 +8,7 @@ import pytest
 
 from b200kit.cli import judge
 from b200kit.node.state.expectation import Expectation, Unexpected
+from tests.subtests import in_subtests
 
 WORDS = {
     "passport": ("keep", "renew"),
@@ -22,13 +23,13 @@ def test_an_old_document_judges_all_and_asks_for_nothing_more() -> None:
     assert (old.passport(), old.bandwidth()) == ("keep", "off")
 
 
-@pytest.mark.parametrize(("key", "word"), [(key, w) for key in WORDS for w in WORDS[key]])
+@in_subtests(("key", "word"), [(key, w) for key in WORDS for w in WORDS[key]])
 def test_known_word_is_taken(key: str, word: str) -> None:
     assert Expectation({key: word}).choice(key, WORDS[key]) == word
 
 
-@pytest.mark.parametrize("key", [*WORDS, "clock_synchronized"])
-@pytest.mark.parametrize("odd", ["", "no", None, 0, [], {"unmeasured": "x"}])
+@in_subtests("key", [*WORDS, "clock_synchronized"])
+@in_subtests("odd", ["", "no", None, 0, [], {"unmeasured": "x"}])
 def test_unknown_word_is_refused_under_its_key(key: str, odd: Any) -> None:
     document = Expectation({key: odd})
     read = {
@@ -56,7 +57,7 @@ def test_the_expectation_of_the_command_line_leaves_nothing_out() -> None:
     assert (expect.passport(), expect.bandwidth()) == ("keep", "off")
 
 
-@pytest.mark.parametrize("odd", [None, [], "x", {"unmeasured": "y"}, {"swappiness": 1}])
+@in_subtests("odd", [None, [], "x", {"unmeasured": "y"}, {"swappiness": 1}])
 def test_settings_that_are_no_table_are_refused(odd: Any) -> None:
     document = Expectation({"settings": odd})
     for read in (document.settings, document.acs_judged):

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import pytest
-
 from b200kit.node.state import quarantine
+from tests.subtests import in_subtests
 
 MARK = quarantine.put(None, "alice@ops", "GPU 2 has no NVLink", "2026-11-20T09:40:00Z")
 TRIAL = quarantine.admit(MARK, "bob@ops", "2026-11-21T09:00:00Z", "2026-11-21T10:00:00Z")
@@ -19,7 +18,7 @@ def test_first_day_stays_and_the_last_word_counts() -> None:
     assert again["trial"] is None
 
 
-@pytest.mark.parametrize(
+@in_subtests(
     ("now", "open_"),
     [
         ("2026-11-21T08:59:59Z", False),
@@ -33,7 +32,7 @@ def test_trial_holds_between_its_two_times_alone(now: str, open_: bool) -> None:
     assert quarantine.on_trial(TRIAL, now) is open_
 
 
-@pytest.mark.parametrize(
+@in_subtests(
     "mark",
     [None, {}, MARK, {"trial": "yes"}, {"trial": {}}, {"trial": {"since": 1, "until": 9}}, "x"],
 )

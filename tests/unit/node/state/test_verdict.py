@@ -8,6 +8,7 @@ import pytest
 
 from b200kit.node.checks.judge import judge
 from b200kit.node.state.verdict import Action, Finding, Status, Verdict, grouped
+from tests.subtests import in_subtests
 from tests.unit import states
 
 WAIVER = {"check": "uniform.vbios", "owner": "ops", "reason": "J-1123", "until": "2026-12-01"}
@@ -34,7 +35,7 @@ def test_a_waiver_holds_on_its_last_day_and_not_after() -> None:
     assert mixed_vbios(WAIVER, today="2026-12-02").fit == "unfit"
 
 
-@pytest.mark.parametrize(
+@in_subtests(
     "change",
     [
         {"owner": ""},

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import pytest
-
 from b200kit.node.checks.nvlink import health_mask
 from b200kit.node.state.view import Missing, StateView, Unmeasured, View
+from tests.subtests import in_subtests
 
 
 def reason(view: View, *keys: str | int) -> str:
@@ -20,7 +19,7 @@ def test_the_first_cause_is_what_is_told() -> None:
     assert reason(view, "gpus", 0, "fabric", "state") == "Driver Not Loaded (9)"
 
 
-@pytest.mark.parametrize(
+@in_subtests(
     ("document", "says"),
     [
         ({}, "a is not in the document"),
@@ -58,6 +57,6 @@ def test_mask_of_false_fields_has_no_faults() -> None:
     assert set(health_mask.decode(0xAA).values()) == {"false", "not supported"}
 
 
-@pytest.mark.parametrize("number", range(2, 16))
+@in_subtests("number", range(2, 16))
 def test_every_bad_configuration_is_a_fault(number: int) -> None:
     assert len(health_mask.faults(number << 8)) == 1

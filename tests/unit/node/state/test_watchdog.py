@@ -9,6 +9,7 @@ import pytest
 
 from b200kit.node.state import watchdog
 from b200kit.node.state.watchdog import Outcome, Rules, Seen, Standing, Step
+from tests.subtests import in_subtests
 
 RULES = Rules(strikes=2, ejections=3, window_s=3600)
 ACTIVE = Seen("active", "one")
@@ -24,7 +25,7 @@ def test_a_running_replica_is_probed() -> None:
     assert watchdog.before(Standing(), ACTIVE, RULES, 0.0) == (Standing(), Step.PROBE)
 
 
-@pytest.mark.parametrize("state", ["inactive", "activating", "deactivating", "failed", "nonsense"])
+@in_subtests("state", ["inactive", "activating", "deactivating", "failed", "nonsense"])
 def test_a_replica_that_is_stopped_or_starting_is_no_failure(state: str) -> None:
     standing = Standing(strikes=1)
     assert watchdog.before(standing, Seen(state, "one"), RULES, 0.0) == (standing, Step.LEAVE)
@@ -104,7 +105,7 @@ def test_a_standing_survives_being_written_down() -> None:
     assert Standing.of(json.loads(json.dumps(standing.to_json()))) == standing
 
 
-@pytest.mark.parametrize("document", [None, [], {}, {"schema": "other", "out": True}, "x"])
+@in_subtests("document", [None, [], {}, {"schema": "other", "out": True}, "x"])
 def test_a_standing_that_is_not_understood_is_none(document: object) -> None:
     assert Standing.of(document) == Standing()
 

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from b200kit.node.weights.manifest import Entry, ManifestError, parse, told, wrong
+from tests.subtests import in_subtests
 
 SHA = "a" * 64
 FILE = {"path": "weights/model-1.safetensors", "size": 3, "sha256": SHA}
@@ -32,7 +33,7 @@ def test_other_revision_is_refused() -> None:
         parse(b'{"files": []}', "000000000000")
 
 
-@pytest.mark.parametrize(
+@in_subtests(
     ("change", "why"),
     [
         ({"path": "../x"}, "outside the model: ../x"),

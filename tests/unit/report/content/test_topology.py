@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from b200kit.report.content.graph import BAD, FABRIC, GOOD, UNKNOWN, Topology
 from b200kit.report.content.topology import topology
 from b200kit.report.terminal.topology_matrix import topology_is_in_doubt, topology_lines
+from tests.subtests import in_subtests
 from tests.unit import states
 
 State = dict[str, Any]
@@ -89,7 +89,7 @@ FAULTS: dict[str, tuple[Callable[[State], object], int, str]] = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("name", FAULTS)
+@in_subtests("name", FAULTS)
 def test_fault_of_one_gpu_shows_at_that_gpu_alone(name: str) -> None:
     spoil, position, tone = FAULTS[name]
     found = graph(spoil)

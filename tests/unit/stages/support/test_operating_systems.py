@@ -8,6 +8,7 @@ import pytest
 
 from b200kit.stages.support import operating_systems
 from b200kit.stages.support.operating_systems import SUPPORTED
+from tests.subtests import in_subtests
 
 
 def state(os: object, arch: object = "x86_64") -> dict[str, Any]:
@@ -27,7 +28,7 @@ def test_supported_system_is_known_and_not_refused(system: operating_systems.Sys
     assert operating_systems.refusal(seen) is None
 
 
-@pytest.mark.parametrize(
+@in_subtests(
     "seen",
     [
         release("rocky", "9.4", "Rocky Linux 9.4 (Blue Onyx)"),
@@ -70,7 +71,7 @@ def test_processors_have_dpkgs_names(machine: str, name: str | None) -> None:
 UBUNTU_22, UBUNTU_24, DEBIAN_12, DEBIAN_13 = SUPPORTED
 
 
-@pytest.mark.parametrize(
+@in_subtests(
     ("system", "kernel", "metapackage"),
     [
         (UBUNTU_24, "6.8.0-57-generic", "linux-headers-generic"),

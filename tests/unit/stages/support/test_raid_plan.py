@@ -12,6 +12,7 @@ from b200kit.inventory.keys.parts import Storage
 from b200kit.inventory.parse import parse
 from b200kit.inventory.spec import NodeSpec
 from b200kit.stages.support.raid_plan import MAKING, Refusal, steps
+from tests.subtests import in_subtests
 from tests.unit.specs import CATALOGUE, data
 
 Json = dict[str, Any]
@@ -128,7 +129,7 @@ FOREIGN: dict[str, tuple[Json, str]] = {
 }
 
 
-@pytest.mark.parametrize("name", FOREIGN)
+@in_subtests("name", FOREIGN)
 def test_disk_that_is_not_empty_is_refused_by_what_is_on_it(name: str) -> None:
     change, words = FOREIGN[name]
     with pytest.raises(Refusal) as refused:
@@ -137,7 +138,7 @@ def test_disk_that_is_not_empty_is_refused_by_what_is_on_it(name: str) -> None:
     assert "storage.erase" in str(refused.value)
 
 
-@pytest.mark.parametrize("name", FOREIGN)
+@in_subtests("name", FOREIGN)
 def test_disk_that_may_be_erased_is(name: str) -> None:
     change, words = FOREIGN[name]
     erase, *rest = told(seen(**change), erase=[A])
@@ -161,7 +162,7 @@ def test_naming_one_disk_does_not_free_the_other() -> None:
         told(reading, erase=[A])
 
 
-@pytest.mark.parametrize(
+@in_subtests(
     ("change", "words"),
     [
         ({"system": True, "mounts": ["/"]}, "holds the running system and is never erased"),
@@ -171,7 +172,7 @@ def test_naming_one_disk_does_not_free_the_other() -> None:
         ({"read_only": True}, "is read-only"),
     ],
 )
-@pytest.mark.parametrize("erase", [(), (A, B)])
+@in_subtests("erase", [(), (A, B)])
 def test_disk_in_use_is_refused_whatever_may_be_erased(
     change: Json, words: str, erase: tuple[str, ...]
 ) -> None:
@@ -218,7 +219,7 @@ def test_what_else_is_mounted_there_is_refused() -> None:
         told(reading)
 
 
-@pytest.mark.parametrize(
+@in_subtests(
     "path",
     [(), ("disks",), ("disks", A), ("disks", A, "signatures"), ("disks", A, "blank"), ("mount",)],
 )
@@ -278,7 +279,7 @@ def test_mount_of_somebody_else_must_be_there() -> None:
     assert told(reading, disks=[]) == []
 
 
-@pytest.mark.parametrize(
+@in_subtests(
     ("raw", "said"),
     [
         ({"disks": [A, A]}, "given twice"),

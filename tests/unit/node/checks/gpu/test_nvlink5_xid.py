@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from b200kit.node.checks.gpu.nvlink5_xid import NvlinkMessage, parse
+from tests.subtests import in_subtests
 
 # leptonai/gpud#1160, #1174; marin-community/marin#9086; NVIDIA/nccl#2241 for the nonfatal one.
 SEEN = [
@@ -30,7 +31,7 @@ SEEN = [
 ]
 
 
-@pytest.mark.parametrize(("text", "message"), SEEN)
+@in_subtests(("text", "message"), SEEN)
 def test_a_text_is_taken_apart(text: str, message: NvlinkMessage) -> None:
     assert parse(text) == message
 
@@ -43,7 +44,7 @@ def test_another_text_is_none(text: str) -> None:
     assert parse(text) is None
 
 
-@pytest.mark.parametrize(
+@in_subtests(
     ("text", "other"),
     [
         ("NETIR_LINK_EVT Fatal XC0 i0 Link 00 (0x025001c6 0x0)", True),

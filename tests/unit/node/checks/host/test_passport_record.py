@@ -7,6 +7,7 @@ from copy import deepcopy
 import pytest
 
 from b200kit.node.checks.host import passport_record
+from tests.subtests import in_subtests
 from tests.unit import paths, states
 
 
@@ -24,7 +25,7 @@ def test_link_recoveries_are_those_of_all_links_of_a_gpu() -> None:
     assert passport_record.issue(state)["gpus"]["6"]["link_recoveries"] == 5
 
 
-@pytest.mark.parametrize(
+@in_subtests(
     ("keys", "says"),
     [
         (("gpus", 2, "serial"), "GPU 2 serial"),

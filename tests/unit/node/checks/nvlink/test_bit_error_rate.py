@@ -6,6 +6,7 @@ import pytest
 
 from b200kit.node.checks.nvlink import bit_error_rate
 from b200kit.node.checks.nvlink.bit_error_rate import BitErrorRate
+from tests.subtests import in_subtests
 
 
 @pytest.mark.parametrize(
@@ -27,7 +28,7 @@ def test_more_than_twelve_bits_is_no_rate(raw: int) -> None:
         bit_error_rate.decode(raw)
 
 
-@pytest.mark.parametrize(
+@in_subtests(
     ("mantissa", "exponent", "bad"),
     [
         (1, 11, True),
@@ -44,7 +45,7 @@ def test_effective_rate_is_bad_above_the_worst(mantissa: int, exponent: int, bad
     assert bit_error_rate.effective_is_bad(BitErrorRate(mantissa, exponent), 12) is bad
 
 
-@pytest.mark.parametrize(
+@in_subtests(
     ("mantissa", "exponent", "bad"),
     [(1, 237, True), (15, 12, True), (15, 238, False), (1, 255, False), (0, 12, False)],
 )

@@ -14,6 +14,7 @@ from b200kit.node.facts.nvml import gpu as nvml_gpu
 from b200kit.node.facts.nvml import links as nvml_links
 from b200kit.node.facts.nvml import worker as nvml_worker
 from b200kit.node.facts.nvml.client import Worker
+from tests.subtests import in_subtests
 from tests.unit import states
 from tests.unit.node.conftest import Nvml
 
@@ -118,12 +119,12 @@ def test_call_that_hangs_before_any_gpu_is_told(nvml: Nvml, call: str) -> None:
 
 
 def test_worker_that_ends_without_a_word_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("b200kit.node.facts.nvml.client.LAUNCH", "import sys; sys.exit('broken')")
+    monkeypatch.setattr("b200kit.node.lib.program.LAUNCH", "import sys; sys.exit('broken')")
     assert read()["nvml"] == {"unmeasured": "the NVML reader failed: broken"}
 
 
 def test_worker_that_never_answers_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("b200kit.node.facts.nvml.client.LAUNCH", "import time; time.sleep(60)")
+    monkeypatch.setattr("b200kit.node.lib.program.LAUNCH", "import time; time.sleep(60)")
     monkeypatch.setattr("b200kit.node.facts.nvml.client.GRACE_S", 0.1)
     worker = Worker(0.1)
     assert "did not answer" in worker.result()["nvml"]["unmeasured"]
@@ -248,7 +249,7 @@ MEMBERS = {
 }
 
 
-@pytest.mark.parametrize("kind", MEMBERS)
+@in_subtests("kind", MEMBERS)
 def test_value_is_taken_from_the_member_of_its_type(kind: str) -> None:
     number = 2.5 if kind == "DOUBLE" else -3 if kind.startswith("SIGNED") else 42
     value = pynvml.c_nvmlValue_t(**{MEMBERS[kind]: number})

@@ -28,6 +28,7 @@ from b200kit.node.state.warmup_features import (
 from tests.lab.standin.chat import Chat, ChatService, Refused
 from tests.lab.standin.knobs import Knobs
 from tests.lab.standin.wire import Request
+from tests.subtests import in_subtests
 from tests.unit.node.client.server_thread import MODEL, fast, running
 
 
@@ -320,7 +321,7 @@ def test_what_the_server_does_not_have_is_not_asked_for(feature: str) -> None:
     assert not any(asked in body for body in bodies(*(set(FEATURES) - {feature})))
 
 
-@pytest.mark.parametrize(
+@in_subtests(
     ("flags", "off", "found"),
     [
         ({}, (), [STRUCTURED, LOGPROBS]),
@@ -367,7 +368,7 @@ def test_a_feature_that_is_refused_is_an_error_and_not_skipped(
     assert run(tmp_path, features=[])[0] == 0
 
 
-@pytest.mark.parametrize("most", [1, 2, 3, 8, 1024])
+@in_subtests("most", [1, 2, 3, 8, 1024])
 def test_the_ladder_ends_at_the_most(most: int) -> None:
     steps = ladder(most)
     assert (steps[0], steps[-1]) == (1, most)

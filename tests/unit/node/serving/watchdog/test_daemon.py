@@ -24,6 +24,7 @@ from b200kit.node.serving.watchdog.probe import Found, Prober
 from b200kit.node.serving.watchdog.replica import Watched
 from b200kit.node.state.watchdog import Outcome, Rules, Seen, Standing
 from tests.lab.standin.engine import Engine
+from tests.subtests import in_subtests
 from tests.unit.node.client.server_thread import MODEL, fast, running
 
 RULES = Rules(interval_s=0.01, deadline_s=0.2, strikes=2, stall_s=60, ejections=3, window_s=3600)
@@ -108,7 +109,7 @@ async def has_begun(url: str) -> None:
         await asyncio.sleep(0.01)
 
 
-@pytest.mark.parametrize(
+@in_subtests(
     ("samples", "seconds"),
     [
         ([(5, 1), (5, 1), (5, 1)], 20.0),

@@ -1,0 +1,158 @@
+"""An inventory that cannot work is refused before the first connection, one line a fault.
+
+One run over an inventory in which every group has a fault of its own, and nobody listens.
+"""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.subtests import in_subtests
+
+ROOT = Path(__file__).resolve().parents[2]
+PYINFRA = Path(sys.executable).with_name("pyinfra")
+
+KEY = """-----BEGIN PGP PUBLIC KEY BLOCK-----
+
+mDMEZwAAABYJKwYBBAHaRw8BAQdAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA=
+-----END PGP PUBLIC KEY BLOCK-----
+"""
+CUDA = (
+    '{"kind": "cuda", "version": "0.32.0", "requirements": "requirements/engine-vllm-cpu.txt",'
+    ' "wheelhouse": "http://127.0.0.1:9/", "flags": {"kv-cache-dtype": "fp8"}}'
+)
+GOOD = {
+    "driver": '"580.126.20"',
+    "repositories": "[]",
+    "engine": (
+        '{"kind": "cpu", "version": "0.32.0", "requirements": "requirements/engine-vllm-cpu.txt",'
+        ' "wheelhouse": "http://127.0.0.1:9/"}'
+    ),
+    "model": '"tiny-llama"',
+    "model_store": '"http://127.0.0.1:9"',
+    "model_revision": '"0123456789ab"',
+    "replicas": "2",
+    "tensor_parallel": "4",
+}
+FAULTS: list[tuple[dict[str, str], str]] = [
+    ({"driver": '"550.90.07"'}, "driver: 550.90.07 does not support hgx-b200"),
+    ({"driver": '"550"'}, "driver: 550 does not support hgx-b200"),
+    ({"model": '"llama-9"'}, 'model: unknown "llama-9"'),
+    ({"replicas": "9", "tensor_parallel": "1"}, "at most 8"),
+    ({"replica_ports": "[8001, 8001]"}, "port 8001 is given twice"),
+    ({"drivr": '"580.126.20"'}, 'unknown key; did you mean "driver"?'),
+    ({"replicas": '"2"'}, "replicas: must be a whole number"),
+    ({"model": ""}, "model: is required"),
+    ({"api_key": '{"env": "NO_SUCH_VARIABLE"}'}, "NO_SUCH_VARIABLE is not set"),
+    ({"hf_token": '{"file": "/no/such/file"}'}, "/no/such/file cannot be read"),
+    (
+        {"engine": GOOD["engine"].replace("engine-vllm-cpu.txt", "none.txt")},
+        "none.txt cannot be read",
+    ),
+    ({"model": '"llama-3.1-405b-bf16"', "engine": CUDA}, "GB lack. Try TP8"),
+    ({"tensor_parallel": "3", "engine": CUDA}, "tensor_parallel=3 does not divide the heads"),
+    ({"max_model_len": "9000"}, "9000 is over the 8192 tokens that tiny-llama can take"),
+    ({"replica_cpus": '["0-3", "3-7"]'}, "CPUs 3 of replica 1 are also replica 0's"),
+    ({"gpus": "7", "replicas": "1"}, "waive identity.nvml-count by name"),
+    ({"goal": '"speed"'}, "latency, balanced, throughput"),
+    ({"model_config": '"/no/config.json"'}, "/no/config.json cannot be read"),
+]
+OF_A_HOST = "of_a_host"
+NO_ONE_LISTENS = "{'ssh_hostname': '127.0.0.1', 'ssh_port': 9}"
+
+
+def write(folder: Path, hosts: dict[str, str]) -> Path:
+    """An inventory of groups by name, each with the data of its one host, in Python's words."""
+    groups = [
+        f"{name} = [('{name}-host', {NO_ONE_LISTENS} | {own})]" for name, own in hosts.items()
+    ]
+    inventory = folder / "site.py"
+    attach = "from b200kit.operations import preflight\npreflight.attach()\n"
+    inventory.write_text(attach + "\n".join(groups) + "\n")
+    (folder / "group_data").mkdir()
+    return inventory
+
+
+def group_data(folder: Path, name: str, **changes: str) -> None:
+    """What a group's hosts have in common; an empty value is no key."""
+    lines = [f"{key} = {value}" for key, value in (GOOD | changes).items() if value]
+    (folder / "group_data" / f"{name}.py").write_text("\n".join(lines))
+
+
+def run(inventory: Path) -> subprocess.CompletedProcess[str]:
+    """The real CLI over an inventory."""
+    return subprocess.run(
+        [PYINFRA, inventory, "deploy/b200.py", "-y"],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        stdin=subprocess.DEVNULL,
+        check=False,
+    )
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Where the inventory with all faults lies."""
+    return tmp_path_factory.mktemp("site")
+
+
+@pytest.fixture(scope="module")
+def refused(folder: Path) -> str:
+    """What one run over all faults prints; it must exit 1 and must not have tried to connect."""
+    names = [f"fault_{number}" for number in range(len(FAULTS))]
+    inventory = write(folder, dict.fromkeys((*names, "key_of_another"), "{}"))
+    for name, (changes, _) in zip(names, FAULTS, strict=True):
+        group_data(folder, name, **changes)
+    (folder / "vendor.asc").write_text(KEY)
+    repository = (
+        f'[{{"name": "vendor", "url": "http://127.0.0.1:9/", "key": "{folder}/vendor.asc", '
+        f'"fingerprint": "{"AB" * 20}"}}]'
+    )
+    group_data(folder, "key_of_another", repositories=repository)
+    done = run(inventory)
+    assert done.returncode == 1, done.stderr
+    assert "Could not connect" not in done.stderr
+    return done.stderr
+
+
+def line_of(refused: str, group: str) -> str:
+    """The one line about a group's host."""
+    [line] = [line for line in refused.splitlines() if f" {group}-host:" in line]
+    assert line.endswith("Nothing was changed.")
+    return line
+
+
+def test_data_without_a_fault_gets_as_far_as_connecting(tmp_path: Path) -> None:
+    inventory = write(tmp_path, {"sound": "{}"})
+    group_data(tmp_path, "sound")
+    assert "Could not connect" in run(inventory).stderr
+
+
+@in_subtests("number", range(len(FAULTS)), ids=lambda n: FAULTS[n][1])
+def test_fault_is_one_line_with_file_host_and_key(refused: str, folder: Path, number: int) -> None:
+    changes, told = FAULTS[number]
+    line = line_of(refused, f"fault_{number}")
+    key = next(iter(changes))
+    where = "site.py" if changes[key] == "" else f"group_data/fault_{number}.py"
+    assert line.startswith(f"{folder / where}: fault_{number}-host: {key}")
+    assert told in line
+
+
+def test_fault_of_one_host_names_the_inventory(tmp_path: Path) -> None:
+    inventory = write(tmp_path, {OF_A_HOST: "{'replicas': 3}"})
+    group_data(tmp_path, OF_A_HOST)
+    done = run(inventory)
+    line = line_of(done.stderr, OF_A_HOST)
+    assert line.startswith(f"{inventory}: {OF_A_HOST}-host: replicas: ")
+    assert "replicas=3 of TP4 need 12 GPUs" in line
+    assert done.returncode == 1
+    assert "Traceback" not in done.stderr
+
+
+def test_key_of_another_fingerprint_is_refused(refused: str) -> None:
+    assert "the inventory pins ABAB" in line_of(refused, "key_of_another")

@@ -1,0 +1,38 @@
+"""A template that cannot be rendered is a problem of the inventory, before any connection."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from b200kit.operations import preflight
+from b200kit.run import places, render
+from tests.fake.machine import Machine
+from tests.unit.nodes import connected
+
+
+@pytest.fixture
+def templates(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """A copy of the templates, which is rendered from until the test ends."""
+    copy = tmp_path / "templates"
+    shutil.copytree(places.TEMPLATES, copy)
+    monkeypatch.setattr(render, "TEMPLATES", copy)
+    render._environment.cache_clear()
+    yield copy
+    render._environment.cache_clear()
+
+
+def test_template_with_a_variable_nobody_sets_is_named_with_it(
+    tmp_path: Path, templates: Path
+) -> None:
+    node = connected(Machine(tmp_path))
+    assert list(preflight._broken_templates(node)) == []
+    template = templates / "haproxy" / "haproxy.cfg.j2"
+    template.write_text(template.read_text() + "# {{ site_name }}\n")
+    [problem] = preflight._broken_templates(node)
+    assert problem.key == "templates"
+    assert "templates/haproxy/haproxy.cfg.j2" in problem.message
+    assert "'site_name' is undefined" in problem.message
