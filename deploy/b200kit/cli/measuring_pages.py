@@ -9,8 +9,8 @@ import yaml
 from b200kit import catalog
 from b200kit.cli.markdown import table
 from b200kit.records import diagnosis
+from b200kit.records.conditions_fields import FIELDS, Field
 from b200kit.records.diagnosis import Condition, Rule
-from b200kit.records.manifest_fields import FIELDS, Field
 
 _RULES = Path(catalog.__file__).parent / "diagnoses.yaml"
 

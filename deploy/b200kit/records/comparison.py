@@ -9,10 +9,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from b200kit.records import manifest
+from b200kit.records import conditions
+from b200kit.records.conditions import Change
+from b200kit.records.conditions_fields import Role
 from b200kit.records.entries import Record, RecordError, counts, medians
-from b200kit.records.manifest import Change
-from b200kit.records.manifest_fields import Role
 from b200kit.records.statistics import LEAST, METRICS, Answer, Comparison, compare, expected, slower
 
 SCHEMA = "b200kit/against-the-record/1"
@@ -29,7 +29,7 @@ def countable(runs: Sequence[Run]) -> list[Run]:
 
 def alike(runs: Sequence[Run], like: Run, role: Role) -> list[Run]:
     """Runs that agree with one of them in a role's fields."""
-    return [r for r in runs if manifest.same(r["manifest"], like["manifest"], role)]
+    return [r for r in runs if conditions.same(r["manifest"], like["manifest"], role)]
 
 
 def latest(record: Record, most: int = NEWEST) -> list[Run]:
@@ -61,9 +61,11 @@ def acceptable(record: Record, wanted: Sequence[str] = (), most: int = NEWEST) -
     for run in runs:
         if counts(run):
             raise RecordError(f"run {run['id']} cannot be a baseline: {counts(run)}")
-    other = next((r for r in runs if manifest.unlike(runs[0]["manifest"], r["manifest"])), None)
+    other = next(
+        (r for r in runs if conditions.load_differences(runs[0]["manifest"], r["manifest"])), None
+    )
     if other:
-        change = manifest.unlike(runs[0]["manifest"], other["manifest"])[0]
+        change = conditions.load_differences(runs[0]["manifest"], other["manifest"])[0]
         raise RecordError(f"runs {runs[0]['id']} and {other['id']} are of another load: {change}")
     if len(runs) < LEAST:
         raise RecordError(f"{LEAST} runs make a baseline, there are {len(runs)}")
@@ -84,7 +86,7 @@ def against(record: Record, most: int = NEWEST, other: Record | None = None) -> 
     """The record's newest runs against its accepted baseline, or against *other*'s newest.
 
     `answer` is same, different or unclear, and `why` says it in a line; `changed` are the
-    differences of the manifests, `hint` the newest run alone against what the baseline predicts.
+    differences of their conditions, `hint` the newest run alone against what the baseline predicts.
     """
     newer = latest(record, most)
     if not newer:
@@ -122,7 +124,7 @@ def held(record: Record, run: Run) -> dict[str, Any]:
     found, worse = expected(known, figures), slower(known, figures)
     if not worse:
         return _held("usual", _accepted_by(accepted), accepted, found)
-    changes = manifest.differences(before[-1]["manifest"], run["manifest"])
+    changes = conditions.differences(before[-1]["manifest"], run["manifest"])
     why = "; ".join(_told_slower(m, one) for m, one in worse.items())
     cause = f"; changed since: {changes[0]}" if changes else ""
     return _held("slower", f"{why}; {_accepted_by(accepted)}{cause}", accepted, found)
@@ -159,7 +161,9 @@ def _nothing_before(record: Record, newer: Sequence[Run], other: Record | None) 
         return "no baseline is accepted; b200 record accept"
     last = record.acceptances[-1]
     run = next((run for run in record.runs if run["id"] in last["runs"]), None)
-    changes = manifest.unlike(run["manifest"], newer[-1]["manifest"]) if run and newer else []
+    changes = (
+        conditions.load_differences(run["manifest"], newer[-1]["manifest"]) if run and newer else []
+    )
     told = f" ({changes[0]})" if changes else ""
     return f"the accepted baseline is of another load{told}; accept runs of this one"
 
@@ -184,8 +188,8 @@ def _document(
         **found.to_json(),
         "baseline": {key: accepted[key] for key in keys} if accepted else None,
         "runs": {"before": _span(before), "after": _span(newer)},
-        "changed": [_told(change) for change in manifest.differences(one, two)] if both else [],
-        "uncompared": manifest.uncompared(one, two) if both else [],
+        "changed": [_told(change) for change in conditions.differences(one, two)] if both else [],
+        "uncompared": conditions.uncompared(one, two) if both else [],
         "hint": expected([medians(r) for r in before], medians(newer[-1])) if both else {},
     }
 
@@ -204,9 +208,9 @@ def _span(runs: Sequence[Run]) -> dict[str, Any]:
 def by_tensor_parallel(runs: Sequence[Run], like: Run) -> list[dict[str, Any]]:
     """Median TPOT at each TP up to *like*'s under the same load, smallest first."""
     groups: dict[int, list[float]] = {}
-    most = manifest.of(like["manifest"], "serving.tp")
+    most = conditions.value_of(like["manifest"], "serving.tp")
     for run in alike(countable(runs), like, Role.LOAD):
-        tp, tpot = manifest.of(run["manifest"], "serving.tp"), medians(run).get("tpot")
+        tp, tpot = conditions.value_of(run["manifest"], "serving.tp"), medians(run).get("tpot")
         if isinstance(tp, int) and isinstance(most, int) and tp <= most and tpot:
             groups.setdefault(tp, []).append(tpot)
     middle = {tp: sorted(found)[len(found) // 2] for tp, found in groups.items()}

@@ -1,4 +1,4 @@
-"""Where a node's figures are from: the manifest of its result, over all that is known of the node.
+"""The run conditions of a node's result, over all that is known of the node.
 
 What the inventory asks for is laid out on the node as it was last seen; no secret is in it.
 """
@@ -11,8 +11,7 @@ from typing import Any
 from b200kit import engines
 from b200kit.inventory import shape
 from b200kit.node.serving.libraries import libraries
-from b200kit.records import manifest as run_manifest
-from b200kit.records import manifest_sources
+from b200kit.records import conditions, conditions_sources
 from b200kit.run.node import Node
 from b200kit.run.redact import redact, scrub_value
 from b200kit.serving import engine_install, replica
@@ -20,8 +19,8 @@ from b200kit.serving import engine_install, replica
 _TOLD = ("config", "argv", "environment", "kv_dtype")
 
 
-def manifest(node: Node) -> dict[str, Any]:
-    """The manifest of a node's result, without a secret."""
+def run_conditions(node: Node) -> dict[str, Any]:
+    """The run conditions of a node's result, without a secret."""
     # What the inventory asks for was laid out on the node as it was last seen.
     seen = replace(node, state=node.seen)
     wanted = asked(seen)
@@ -31,10 +30,10 @@ def manifest(node: Node) -> dict[str, Any]:
         "state": node.seen,
         "smoke": node.smoke,
         "layout": [planned.to_json() for planned in node.replicas],
-        "seen": manifest_sources.seen(node.seen, node.smoke, wanted["libraries"]),
+        "seen": conditions_sources.seen(node.seen, node.smoke, wanted["libraries"]),
     }
     secrets = [secret.reveal().decode("utf-8", "replace") for secret in node.secrets.values()]
-    safe = scrub_value(redact(run_manifest.build(sources)), secrets)
+    safe = scrub_value(redact(conditions.build(sources)), secrets)
     return safe if isinstance(safe, dict) else {}
 
 

@@ -8,10 +8,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from b200kit.records import manifest
+from b200kit.records import conditions
 from b200kit.records.comparison import Run, alike, baseline
+from b200kit.records.conditions_fields import Role
 from b200kit.records.entries import Record, counts, medians
-from b200kit.records.manifest_fields import Role
 
 MOST = 60
 """Newest runs that are shown; the accepted ones are kept whatever their age."""
@@ -35,7 +35,7 @@ def timeline(record: Record, most: int = MOST) -> dict[str, Any]:
         "runs": [_one(run, before, accepted) for before, run in _pairs(shown)],
         "omitted": len(runs) - len(shown),
         "other_load": len(record.runs) - len(runs),
-        "stand_in": manifest.of(newest["manifest"], "load.stand_in") is True,
+        "stand_in": conditions.value_of(newest["manifest"], "load.stand_in") is True,
     }
 
 
@@ -45,7 +45,9 @@ def _pairs(runs: Sequence[Run]) -> list[tuple[Run | None, Run]]:
 
 def _one(run: Run, before: Run | None, accepted: set[str]) -> dict[str, Any]:
     found = (
-        manifest.differences(before["manifest"], run["manifest"], (Role.SYSTEM,)) if before else []
+        conditions.differences(before["manifest"], run["manifest"], (Role.SYSTEM,))
+        if before
+        else []
     )
     told = [str(change) for change in found[:_MOST_CHANGES]]
     if len(found) > _MOST_CHANGES:

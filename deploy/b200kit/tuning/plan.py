@@ -13,7 +13,7 @@ import yaml
 from b200kit.inventory import shape
 from b200kit.inventory.spec import NodeSpec
 from b200kit.records import provenance
-from b200kit.records.manifest import build
+from b200kit.records.conditions import build
 from b200kit.run.node import Node, StageFailed
 from b200kit.tuning import candidates as tuning_layouts
 from b200kit.tuning import cells as tuning

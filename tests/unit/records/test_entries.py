@@ -9,8 +9,8 @@ import pytest
 
 from b200kit.records import comparison, entries
 from b200kit.records.comparison import acceptable, against, by_tensor_parallel, latest
+from b200kit.records.conditions_fields import Role
 from b200kit.records.entries import Record, RecordError, accept_entry, counts, parse
-from b200kit.records.manifest_fields import Role
 from tests.subtests import in_subtests
 from tests.unit.records import runs
 
@@ -30,7 +30,7 @@ def content(count: int = 3) -> bytes:
 def sample(
     before: int, after: int, shift: float = 0.0, accepted: bool = True, **changed: object
 ) -> Record:
-    """Runs, their acceptance, and newer ones with a shift and a changed manifest."""
+    """Runs, their acceptance, and newer ones with a shift and changed run conditions."""
     old = [runs.run(n, day) for n, day in enumerate(runs.days(1, before, 0.01))]
     new = [runs.run(before + n, day, **changed)
            for n, day in enumerate(runs.days(2, after, 0.01, shift))]  # fmt: skip
@@ -127,7 +127,7 @@ def test_same_node_is_the_same() -> None:
     assert (found["runs"]["before"]["count"], found["runs"]["after"]["count"]) == (10, 10)
 
 
-def test_regression_names_what_changed_between_the_manifests() -> None:
+def test_regression_names_what_changed_between_the_conditions() -> None:
     found = against(sample(10, 10, 0.07, versions__driver=NEW))
     assert found["answer"] == "different"
     assert set(found["slower"]) == set(runs.BASE)

@@ -33,7 +33,7 @@ def _pair(given: dict[str, object], side: str) -> str:
     return f"{asked} asked/{mean} measured" + (f" ({low} to {high})" if low != high else "")
 
 
-def manifest(smoke: object) -> list[tuple[str, str]]:
+def rows(smoke: object) -> list[tuple[str, str]]:
     """Return every condition of the measurement as (name, value), the usual ones first."""
     given = mapping(read(smoke, "conditions"))
     order = [key for key in _FIRST if key in given] + [key for key in given if key not in _FIRST]

@@ -1,4 +1,4 @@
-"""The record in words: runs as a table, one run with its manifest, a comparison, a diagnosis.
+"""The record in words: runs as a table, one run with its run conditions, a comparison, a diagnosis.
 
 Everything but the tables of whole records takes the documents that stand in a HostRecord, so that
 a stored run is shown again as it was.
@@ -9,11 +9,11 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+from b200kit.records.conditions import shown, value_of
+from b200kit.records.conditions_fields import FIELDS
 from b200kit.records.entries import Record, counts
-from b200kit.records.manifest import of, shown
-from b200kit.records.manifest_fields import FIELDS
 from b200kit.records.statistics import METRICS, percent
-from b200kit.report.content.manifest import TITLES
+from b200kit.report.content.run_conditions import TITLES
 from b200kit.report.document import Unmeasured, items, mapping, milliseconds, number, read, show
 from b200kit.report.terminal.lines import labelled, shorten, table, wrap
 
@@ -55,7 +55,7 @@ def runs(known: Record) -> list[str]:
 
 
 def _stand_in(run: Mapping[str, Any], note: str) -> str:
-    real = of(run["manifest"], "load.stand_in") is not True
+    real = value_of(run["manifest"], "load.stand_in") is not True
     return note if real else f"STAND-IN ENGINE  {note}".rstrip()
 
 
@@ -69,7 +69,7 @@ def _table(rows: list[list[str]]) -> list[str]:
 
 
 def one(run: Mapping[str, Any]) -> Iterator[str]:
-    """A run: its figures, then the manifest by what its fields are for."""
+    """A run: its figures, then the run conditions by what its fields are for."""
     yield f"run {run['id']} of {run['node']}, {run['at']}, measured by deploy run {run['run']}"
     if counts(run):
         yield from labelled("not counted", counts(run))
@@ -80,7 +80,7 @@ def one(run: Mapping[str, Any]) -> Iterator[str]:
     for role, title in TITLES.items():
         yield title
         for field in (field for field in FIELDS if field.role is role):
-            yield from _field(field.words, of(run["manifest"], field.name))
+            yield from _field(field.words, value_of(run["manifest"], field.name))
 
 
 def _field(words: str, value: object) -> Iterator[str]:
@@ -170,10 +170,10 @@ def _group(group: object) -> list[str]:
 
 
 def changes(document: object) -> list[str]:
-    """What differs between the manifests; a regression is told even when nothing does."""
+    """What differs between the run conditions; a regression is told even when nothing does."""
     found = [show(read(change, "text")) for change in items(read(document, "changed"))]
     if not found and items(read(document, "slower")):
-        return ["nothing that the manifests tell"]
+        return ["nothing that the run conditions tell"]
     return found
 
 

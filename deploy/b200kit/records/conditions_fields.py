@@ -1,8 +1,10 @@
-"""What a run's manifest must tell, one row a field. Data; the list is what a reader needs to repeat
-a latency figure or to doubt it (models, versions, flags, load, client, server, hardware, place).
+"""The conditions that a run records, one row a field. Data.
+
+The list is what a reader needs to repeat a latency figure or to doubt it: models, versions, flags,
+load, client, server, hardware, place.
 
 `source` is a path into what the controller has: `asked` (the inventory, resolved), `state` (the
-NodeState), `smoke` (the result), `seen` (drawn from both, b200kit/records/manifest_sources.py),
+NodeState), `smoke` (the result), `seen` (drawn from both, b200kit/records/conditions_sources.py),
 `layout`, `node`. `*` stands for every entry of a list.
 """
 
@@ -29,7 +31,7 @@ class Role(StrEnum):
 class Field:
     """One field. *slack*: numbers that differ by no more are the same (in the field's unit).
 
-    *needed*: a result without it is not stored. *lacking*: why nobody collects it yet.
+    *needed*: a result without it is not stored. *uncollected*: why nobody collects it yet.
     """
 
     name: str
@@ -38,7 +40,7 @@ class Field:
     role: Role
     needed: bool = False
     slack: float = 0.0
-    lacking: str = ""
+    uncollected: str = ""
 
 
 _I, _L, _S, _C = Role.IDENTITY, Role.LOAD, Role.SYSTEM, Role.CONDITION
@@ -76,10 +78,12 @@ FIELDS: tuple[Field, ...] = (
     Field("versions.engine", "engine", "smoke.conditions.engine", _S, needed=True),
     Field("versions.engine_says", "engine's own version", "smoke.conditions.engine_version", _S),
     Field("versions.engine_lock", "engine's lock file", "asked.engine_id", _S, needed=True),
-    Field("versions.torch", "torch", "seen.libraries.torch", _S, lacking=_NEITHER),
-    Field("versions.nccl", "NCCL", "seen.libraries.nccl", _S, lacking=_NEITHER),
-    Field("versions.flashinfer", "FlashInfer", "seen.libraries.flashinfer", _S, lacking=_NEITHER),
-    Field("versions.cuda_runtime", "CUDA runtime", "seen.libraries.cuda", _S, lacking=_NEITHER),
+    Field("versions.torch", "torch", "seen.libraries.torch", _S, uncollected=_NEITHER),
+    Field("versions.nccl", "NCCL", "seen.libraries.nccl", _S, uncollected=_NEITHER),
+    Field(
+        "versions.flashinfer", "FlashInfer", "seen.libraries.flashinfer", _S, uncollected=_NEITHER
+    ),
+    Field("versions.cuda_runtime", "CUDA runtime", "seen.libraries.cuda", _S, uncollected=_NEITHER),
     Field("versions.driver", "driver", "state.nvml.driver_version", _S, needed=True),
     Field("versions.cuda", "CUDA of the driver", "state.nvml.cuda_driver_version", _S),
     Field("versions.gsp", "GSP firmware", "state.gpus.*.gsp_firmware", _S),

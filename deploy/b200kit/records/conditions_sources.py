@@ -1,4 +1,4 @@
-"""What a manifest takes from an observation and a result together. Pure."""
+"""What run conditions take from an observation and a result together. Pure."""
 
 from __future__ import annotations
 
