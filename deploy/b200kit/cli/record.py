@@ -14,7 +14,7 @@ import click
 from b200kit.cli.command import Command, Refusal
 from b200kit.records import comparison, entries, store
 from b200kit.records.entries import Record, RecordError
-from b200kit.records.statistics import Answer
+from b200kit.records.statistics import Outcome
 from b200kit.report.content import records as lines
 
 SHOWN, REFUSED, UNKNOWN = 0, 1, 2
@@ -110,7 +110,7 @@ def compare(node: str | None, other: str | None, as_json: bool, last: int, recor
 
 
 def _exit_code(document: dict[str, object]) -> int:
-    if document["answer"] == Answer.UNCLEAR.value:
+    if document["answer"] == Outcome.UNCLEAR.value:
         return UNKNOWN
     return REFUSED if document["slower"] else SHOWN
 

@@ -178,7 +178,7 @@ def _hardware(document: Mapping[str, Any]) -> Iterator[str]:
 
 
 def _value(entry: Mapping[str, Any], other: str) -> str:
-    """A figure and its unit; a table is told where it stands."""
+    """A figure and its unit; a table is named where it stands."""
     if isinstance(entry["value"], dict):
         return f"the table of {other}"
     return f"{_show(entry['value'])} {entry['unit']}"

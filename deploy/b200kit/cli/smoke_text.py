@@ -38,19 +38,19 @@ def lines(document: Document, url: str) -> list[str]:
 
 
 def _conditions(document: Document, url: str) -> list[str]:
-    told = document["conditions"]
-    version = told["engine_version"] or "engine version not told"
+    conditions = document["conditions"]
+    version = conditions["engine_version"] or "engine version unknown"
     sent = f"{document['completed']} of {document['num_prompts']} requests complete"
     pair = [
-        (told["isl_measured"], told["isl_requested"]),
-        (told["osl_measured"], told["osl_requested"]),
+        (conditions["isl_measured"], conditions["isl_requested"]),
+        (conditions["osl_measured"], conditions["osl_requested"]),
     ]
     length, answer = (f"{_mean(seen)} (asked {asked})" for seen, asked in pair)
     return [
-        f"{url}  {told['model']}  {version}",
-        f"{told['arrival']}; {sent} in {document['duration']:.1f} s",
+        f"{url}  {conditions['model']}  {version}",
+        f"{conditions['arrival']}; {sent} in {document['duration']:.1f} s",
         f"tokens in {length}, out {answer}, a chunk {_number(document['tokens_per_chunk'], 2)};"
-        f" seed {told['seed']}",
+        f" seed {conditions['seed']}",
     ]
 
 

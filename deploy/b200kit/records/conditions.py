@@ -1,7 +1,7 @@
 """The conditions of a measured run: all that decided its figures, collected, not typed in. Pure.
 
-Every field of FIELDS is there, as a value or as {"unmeasured": reason}. A result without a value for
-a needed field is not stored: it could neither be repeated nor compared.
+Every field of FIELDS is there, as a value or as {"unmeasured": reason}. A result without a value
+for a needed field is not stored: it could neither be repeated nor compared.
 """
 
 from __future__ import annotations

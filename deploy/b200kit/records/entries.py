@@ -3,8 +3,8 @@
 One entry a line: a run with its conditions and figures, or a person's acceptance of runs as the
 baseline. JSON lines, not SQLite: a run a day is a few megabytes a year, a whole line is all that
 must be safe, and a person can read, grep, diff, copy and version the file. Each entry carries its
-own digest and that of the entry before it, so that a line that was torn by a kill is told from one
-that was changed, and neither takes the others with it.
+own digest and that of the entry before it: a line that a kill tore is distinct from one that was
+changed, and neither takes the others with it.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from b200kit.records.statistics import METRICS
 
 SCHEMA = "b200kit/record/1"
 _FIGURES = ("p50", "p95", "p99", "mean")
-_KEPT = ("num_prompts", "completed", "failed", "goodput_share", "request_goodput",
+_STORED = ("num_prompts", "completed", "failed", "goodput_share", "request_goodput",
          "output_throughput", "gateway_overhead", "server", "verdict", "reasons")  # fmt: skip
 
 
@@ -51,7 +51,7 @@ class Record:
     runs: tuple[dict[str, Any], ...] = field(init=False)
 
     def __post_init__(self) -> None:
-        """Tell the runs from the rest once."""
+        """Separate the runs from the rest once."""
         found = tuple(entry for entry in self.entries if entry["kind"] == "run")
         object.__setattr__(self, "runs", found)
 
@@ -86,7 +86,7 @@ def run_entry(run_conditions: dict[str, Any], smoke: Mapping[str, Any], run: str
         "node": value_of(run_conditions, "run.node"),
         "at": value_of(run_conditions, "run.taken_at"),
         "run": run,
-        "figures": figures | {key: smoke.get(key) for key in _KEPT},
+        "figures": figures | {key: smoke.get(key) for key in _STORED},
         "manifest": run_conditions,
     }
 
@@ -122,7 +122,7 @@ def parse(content: bytes) -> Record:
     for position, raw in _lines(content):
         entry = _entry(raw)
         if entry is None:
-            torn.append(f"line {position} was torn ({len(raw)} bytes): what it told is lost")
+            torn.append(f"line {position} was torn ({len(raw)} bytes): its content is lost")
             continue
         if entry["digest"] != _digest(_body(entry)) or entry["id"] != entry["digest"][:10]:
             damage.append(f"line {position} was changed after it was written")
@@ -164,7 +164,7 @@ def _digest(body: Mapping[str, Any]) -> str:
 
 
 def _measurement(entry: Mapping[str, Any]) -> tuple[object, ...]:
-    """What names a measurement: a salt is drawn anew for every one."""
+    """What names a measurement: each one draws a new salt."""
     run_conditions = entry["manifest"]
     return (
         entry["at"],

@@ -16,7 +16,7 @@ from b200kit.run.node import Node
 from b200kit.run.redact import redact, scrub_value
 from b200kit.serving import engine_install, replica
 
-_TOLD = ("config", "argv", "environment", "kv_dtype")
+_ENGINE_KEYS = ("config", "argv", "environment", "kv_dtype")
 
 
 def run_conditions(node: Node) -> dict[str, Any]:
@@ -48,21 +48,21 @@ def asked(node: Node) -> dict[str, Any]:
         "libraries": _libraries(node),
         "gateway": {"bind": spec.gateway_bind, "port": spec.gateway_port},
     }
-    return known | _told(node)
+    return known | _engine_settings(node)
 
 
-def _told(node: Node) -> dict[str, Any]:
-    """What the engine is told: configuration, arguments, environment."""
+def _engine_settings(node: Node) -> dict[str, Any]:
+    """What the engine is given: configuration, arguments, environment."""
     if not node.replicas:
-        return {key: {"unmeasured": "there is no layout"} for key in _TOLD}
-    told = replica.settings(node, node.replicas[0])
+        return {key: {"unmeasured": "there is no layout"} for key in _ENGINE_KEYS}
+    settings = replica.settings(node, node.replicas[0])
     kind = engines.of(node.spec.engine)
-    config = dict(kind.config(told))
+    config = dict(kind.config(settings))
     types = [value for key, value in config.items() if key.replace("_", "-") == "kv-cache-dtype"]
     return {
         "config": config,
-        "argv": list(kind.argv(told)),
-        "environment": replica.environment(node, told),
+        "argv": list(kind.argv(settings)),
+        "environment": replica.environment(node, settings),
         "kv_dtype": types[0] if types else "auto",
     }
 

@@ -17,7 +17,7 @@ from b200kit.node.state.view import Unmeasured
 Value = float | Unmeasured
 
 _FEWEST = 20
-"""Requests without which the first ones cannot be told from the rest."""
+"""Requests without which the first ones cannot be distinguished from the rest."""
 
 
 @dataclass(frozen=True)
@@ -28,7 +28,7 @@ class Symptom:
     read: Callable[[object], Value]
     unit: str = ""
 
-    def told(self, value: float) -> str:
+    def describe(self, value: float) -> str:
         """The value as evidence quotes it."""
         return f"{self.words} {value:.4g}{self.unit}"
 
@@ -67,10 +67,10 @@ def _first_requests(document: object) -> Value:
 
 def _distinct(document: object) -> Value:
     """1 where no two prompts share a prefix, 0 where they may."""
-    told = reach(document, "smoke.conditions.prompts")
-    if not isinstance(told, str):
+    prompts = reach(document, "smoke.conditions.prompts")
+    if not isinstance(prompts, str):
         return Unmeasured("the result does not tell its prompts")
-    return float("no prefix shared" in told)
+    return float("no prefix shared" in prompts)
 
 
 def _polluted(document: object) -> Value:
@@ -180,7 +180,9 @@ def _gained(document: object) -> Value:
 def _starved(document: object) -> Value:
     flag = reach(document, "smoke.client.starved")
     return (
-        float(flag) if isinstance(flag, bool) else Unmeasured("the client told nothing of itself")
+        float(flag)
+        if isinstance(flag, bool)
+        else Unmeasured("the client reported nothing of itself")
     )
 
 

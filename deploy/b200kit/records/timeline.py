@@ -49,14 +49,14 @@ def _one(run: Run, before: Run | None, accepted: set[str]) -> dict[str, Any]:
         if before
         else []
     )
-    told = [str(change) for change in found[:_MOST_CHANGES]]
+    changes = [str(change) for change in found[:_MOST_CHANGES]]
     if len(found) > _MOST_CHANGES:
-        told.append(f"and {len(found) - _MOST_CHANGES} more")
+        changes.append(f"and {len(found) - _MOST_CHANGES} more")
     return {
         "id": run["id"],
         "at": run["at"],
         "medians": medians(run),
         "baseline": run["id"] in accepted,
         "not_counted": counts(run),
-        "changes": told,
+        "changes": changes,
     }

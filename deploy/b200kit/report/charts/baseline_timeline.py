@@ -110,8 +110,8 @@ def _note(document: object) -> str:
         words: number(read(document, "timeline", key))
         for key, words in (("omitted", "older"), ("other_load", "of another load"))
     }
-    told = [f"{count:g} {words}" for words, count in counts.items() if count]
-    return f"Not shown: {', '.join(told)}." if told else ""
+    parts = [f"{count:g} {words}" for words, count in counts.items() if count]
+    return f"Not shown: {', '.join(parts)}." if parts else ""
 
 
 def _band(document: object, key: str, runs: list[Run]) -> Band | None:

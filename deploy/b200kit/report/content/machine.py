@@ -80,7 +80,7 @@ class NumaNode:
 
 
 @dataclass(frozen=True, slots=True)
-class Machine:
+class MachineView:
     """The whole node; `missing` GPUs are expected but neither NVML nor the PCI tree shows them."""
 
     nodes: tuple[NumaNode, ...]
@@ -92,7 +92,7 @@ class Machine:
     graph: Topology
 
 
-def machine_of(host: object) -> Machine:
+def machine_of(host: object) -> MachineView:
     """Return the machine of a HostRecord, as far as its state tells."""
     expected = integer(read(host, "expectation", "gpu_count"))
     reading = read(host, "state", "gpus")
@@ -100,7 +100,7 @@ def machine_of(host: object) -> Machine:
     missing = max((expected or 0) - len(gpus), 0) if gpus else 0
     seen = {gpu.module for gpu in gpus}
     gaps = [m for m in range(1, (expected or 0) + 1) if str(m) not in seen]
-    return Machine(
+    return MachineView(
         nodes=tuple(_nodes(host, gpus)),
         gpus=gpus,
         expected_gpus=expected,

@@ -62,8 +62,8 @@ def _cell(p2p: object, i: int, j: int) -> Cell:
         return Cell("", "self", "itself")
     found = {kind: read(p2p, kind, i, j) for kind in KINDS}
     codes = {kind: integer(value) for kind, value in found.items()}
-    told = found | {kind: read(p2p, kind, i, j) for kind in REPORTED}
-    tip = f"{i} to {j}: " + ", ".join(f"{k} {_long(v)}" for k, v in told.items())
+    values = found | {kind: read(p2p, kind, i, j) for kind in REPORTED}
+    tip = f"{i} to {j}: " + ", ".join(f"{k} {_long(v)}" for k, v in values.items())
     if all(code == 0 for code in codes.values()):
         return Cell("OK", "good", tip)
     if any(code is None for code in codes.values()):

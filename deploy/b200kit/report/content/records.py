@@ -46,12 +46,12 @@ def runs(known: Record) -> list[str]:
         when = str(run["at"])[:16].replace("T", " ")
         n = show(read(run, "figures", "completed"))
         rows.append([run["id"], when, n, *_medians(run), _stand_in(run, note)])
-    told = [
+    notes = [
         f"accepted {entry['at'][:10]} by {entry['by']}: {entry['why']} ({len(entry['runs'])} runs)"
         for entry in known.acceptances
     ]
     reasons = [f"{run['id']} is not counted: {why}" for run in known.runs if (why := counts(run))]
-    return [*_table(rows), "median of each run in ms", *reasons, *told]
+    return [*_table(rows), "median of each run in ms", *reasons, *notes]
 
 
 def _stand_in(run: Mapping[str, Any], note: str) -> str:
@@ -75,8 +75,8 @@ def one(run: Mapping[str, Any]) -> Iterator[str]:
         yield from labelled("not counted", counts(run))
     for metric, name in METRICS.items():
         cells = [number(read(run, "figures", f"{p}_{metric}_ms")) for p in ("p50", "p95", "p99")]
-        told = " / ".join("-" if cell is None else milliseconds(cell) for cell in cells)
-        yield from labelled(name, f"{told} ms (P50 / P95 / P99)")
+        figures = " / ".join("-" if cell is None else milliseconds(cell) for cell in cells)
+        yield from labelled(name, f"{figures} ms (P50 / P95 / P99)")
     for role, title in TITLES.items():
         yield title
         for field in (field for field in FIELDS if field.role is role):
@@ -141,9 +141,9 @@ def _hints(document: object) -> Iterator[str]:
     for metric, hint in mapping(read(document, "hint")).items():
         if read(hint, "inside") is False:
             value, low, high = (number(read(hint, key)) or 0.0 for key in ("value", "low", "high"))
-            told = f"{milliseconds(low)} to {milliseconds(high)}"
+            figures = f"{milliseconds(low)} to {milliseconds(high)}"
             name = METRICS.get(metric, metric)
-            yield f"{name} {milliseconds(value)} ms, the baseline predicts {told} (95 %)"
+            yield f"{name} {milliseconds(value)} ms, the baseline predicts {figures} (95 %)"
 
 
 def metric_rows(document: object) -> list[list[str]]:
@@ -170,7 +170,7 @@ def _group(group: object) -> list[str]:
 
 
 def changes(document: object) -> list[str]:
-    """What differs between the run conditions; a regression is told even when nothing does."""
+    """What differs between the run conditions; a regression is reported even when nothing does."""
     found = [show(read(change, "text")) for change in items(read(document, "changed"))]
     if not found and items(read(document, "slower")):
         return ["nothing that the run conditions tell"]

@@ -35,7 +35,11 @@ def run_conditions_of(host: object) -> RunConditions:
     groups = tuple(
         (
             title,
-            [(field.words, told(value)) for field, value in found.items() if field.role is role],
+            [
+                (field.words, show_whole(value))
+                for field, value in found.items()
+                if field.role is role
+            ],
         )
         for role, title in TITLES.items()
     )
@@ -43,7 +47,7 @@ def run_conditions_of(host: object) -> RunConditions:
     return RunConditions("", f"{len(FIELDS)} fields, {blind} of them unmeasured", groups)
 
 
-def told(value: object) -> str:
+def show_whole(value: object) -> str:
     """Return a field in one line, whole; a map of settings as its entries."""
     entries = mapping(value)
     if entries:

@@ -280,13 +280,13 @@ def _pair(view: StateView, want: Wanted, gpus: tuple[Gpu, ...], a: int, b: int) 
     statuses = [known(view.number("p2p", kind, a, b)) if inside else None for kind in KINDS]
     ends = (gpus[a].links, gpus[b].links)
     counts = [links.up for links in ends if links.up is not None]
-    told, tone = "--", UNKNOWN
+    label, tone = "--", UNKNOWN
     if 0 in counts:
-        told, tone = "NV0", BAD
+        label, tone = "NV0", BAD
     elif any(status is not None and status != (want.p2p or 0) for status in statuses):
-        told, tone = "x", BAD
+        label, tone = "x", BAD
     elif len(counts) == len(ends):
         measured = None not in (*statuses, want.p2p)
         tone = worst(*(links.tone for links in ends), *([] if measured else [UNKNOWN]))
-        told = told if tone == UNKNOWN else f"NV{min(counts)}"
-    return Edge(gpus[a].name, gpus[b].name, "p2p", told, tone)
+        label = label if tone == UNKNOWN else f"NV{min(counts)}"
+    return Edge(gpus[a].name, gpus[b].name, "p2p", label, tone)

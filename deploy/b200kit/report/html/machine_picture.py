@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from b200kit.report.content.facts import fabric_line, links_line
 from b200kit.report.content.graph import Topology
-from b200kit.report.content.machine import Gpu, Machine, NumaNode
+from b200kit.report.content.machine import Gpu, MachineView, NumaNode
 from b200kit.report.content.topology import FABRIC_STATES
 from b200kit.report.html import pcie_picture
 from b200kit.report.html.svg import box, clip, el, group, line, picture, text
@@ -20,7 +20,7 @@ HEIGHT = SWITCH_TOP + 66
 _CPU_TEXT = 5.9  # width of a character of the small text
 
 
-def diagram(machine: Machine) -> str:
+def diagram(machine: MachineView) -> str:
     """Return the picture as SVG, or an empty string where nothing of the machine is known."""
     if not machine.nodes and not machine.gpus:
         return ""
@@ -115,7 +115,7 @@ def _count(gpu: Gpu, middle: float) -> Iterator[str]:
         yield text(middle, top + 38, clip(words, 92, 6), "t-small", "middle")
 
 
-def _missing(machine: Machine, x: float, width: float) -> str:
+def _missing(machine: MachineView, x: float, width: float) -> str:
     parts = [box(x, 1, width, TILE_TOP + TILE_HEIGHT + PAD, "numa lost")]
     parts.append(text(x + PAD, 21, "Not seen", "t-head"))
     parts.append(text(x + PAD, 39, "expected, not found", "t-small"))
@@ -132,7 +132,7 @@ def _missing(machine: Machine, x: float, width: float) -> str:
     return group(*parts, tip=f"{machine.missing} of {machine.expected_gpus} GPUs not seen")
 
 
-def _switch(machine: Machine, width: float) -> str:
+def _switch(machine: MachineView, width: float) -> str:
     words = f"{links_line(machine)}   ·   fabric {fabric_line(machine)}"
     managers = machine.graph.management
     beside = "managed through" if managers else "management devices unmeasured"

@@ -16,7 +16,7 @@ from b200kit.report.content.facts import (
     observed,
 )
 from b200kit.report.content.findings import findings_of
-from b200kit.report.content.machine import Machine, machine_of
+from b200kit.report.content.machine import MachineView, machine_of
 from b200kit.report.document import read
 from b200kit.report.outcome import outcome_of
 from b200kit.report.terminal.lines import WIDTH, ends, paint, shorten, wrap
@@ -49,7 +49,7 @@ def check_lines(name: str, host: object, colour: bool, *, matrix: bool = False) 
         yield from topology_lines(state, expectation, indent=2, colour=colour)
 
 
-def _facts(host: object, machine: Machine) -> list[str]:
+def _facts(host: object, machine: MachineView) -> list[str]:
     """Return the node in five short facts, or why there are none."""
     if not observed(host):
         return [gpus_line(host, machine)]

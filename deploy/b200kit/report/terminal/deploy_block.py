@@ -42,8 +42,8 @@ def block(name: str, host: object, colour: bool) -> Iterator[str]:
     if read(host, "smoke") not in (None, {}) or outcome.word == "live":
         yield from _latency(host, colour)
     yield from records.block(host)
-    for label, told in (("tuning", tuning.line(host)), ("mending", reprovision.line(host))):
-        yield from labelled(label, told) if told else ()
+    for label, text in (("tuning", tuning.line(host)), ("repair", reprovision.line(host))):
+        yield from labelled(label, text) if text else ()
     yield ""
 
 
