@@ -194,7 +194,7 @@ def _options(module: ModuleType, function: str) -> str:
 
 def _help(main: Callable[[list[str]], int], words: Sequence[str]) -> str:
     """What `--help` prints, 100 columns wide, without terminal colours."""
-    output, kept = io.StringIO(), dict(os.environ)
+    output, environment = io.StringIO(), dict(os.environ)
     os.environ |= {"COLUMNS": "100", "NO_COLOR": "1"}
     try:
         with redirect_stdout(output), suppress(SystemExit):
@@ -202,5 +202,5 @@ def _help(main: Callable[[list[str]], int], words: Sequence[str]) -> str:
     finally:
         for name in ("COLUMNS", "NO_COLOR"):
             os.environ.pop(name)
-        os.environ |= kept
+        os.environ |= environment
     return output.getvalue()

@@ -31,7 +31,7 @@ _WIDTH = 100
 
 @dataclass(frozen=True)
 class Options:
-    """What is asked on the command line."""
+    """What the command line requests."""
 
     state: str
     model: str
@@ -130,11 +130,13 @@ def _model(name: str) -> Model:
     raise click.UsageError(f'unknown model "{name}": no file, and known are {", ".join(known)}')
 
 
-def _length(asked: int, model: Model) -> int:
-    longest = model.dimensions.max_length if model.dimensions else asked
-    if not 1 <= asked <= longest:
-        raise click.UsageError(f"--max-model-len {asked}: {model.name} takes 1 to {longest} tokens")
-    return asked
+def _length(requested: int, model: Model) -> int:
+    longest = model.dimensions.max_length if model.dimensions else requested
+    if not 1 <= requested <= longest:
+        raise click.UsageError(
+            f"--max-model-len {requested}: {model.name} takes 1 to {longest} tokens"
+        )
+    return requested
 
 
 def _machine(options: Options, state: Mapping[str, Any]) -> Machine:

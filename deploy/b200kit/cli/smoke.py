@@ -36,7 +36,7 @@ STATUS = {"pass": 0, "fail": 1}
 
 @dataclasses.dataclass(frozen=True)
 class Options:
-    """What is asked on the command line."""
+    """What the command line requests."""
 
     url: str
     model: str

@@ -35,7 +35,7 @@ class Change:
 
 
 def build(sources: Mapping[str, Any]) -> dict[str, Any]:
-    """The run conditions over *sources* (see FIELDS); never raises, whatever the sources lack."""
+    """The run conditions over *sources* (see FIELDS); never raises, whatever is missing there."""
     return {"schema": SCHEMA, "fields": {f.name: _value(sources, f) for f in FIELDS}}
 
 
@@ -75,9 +75,9 @@ def differences(
     before: object, after: object, roles: Iterable[Role] = (Role.SYSTEM, Role.CONDITION)
 ) -> list[Change]:
     """What differs between two sets of run conditions, causes a person made first."""
-    wanted = list(roles)
-    found = [c for f in FIELDS if f.role in wanted for c in _differences(f, before, after)]
-    return sorted(found, key=lambda change: wanted.index(change.role))
+    order = list(roles)
+    found = [c for f in FIELDS if f.role in order for c in _differences(f, before, after)]
+    return sorted(found, key=lambda change: order.index(change.role))
 
 
 def load_differences(before: object, after: object) -> list[Change]:

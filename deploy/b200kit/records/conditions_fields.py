@@ -20,7 +20,7 @@ class Role(StrEnum):
     IDENTITY = "identity"
     """Another run, nothing else: date, seed, counts. Never compared."""
     LOAD = "load"
-    """What was asked of the server. Runs that differ here are not comparable."""
+    """What was requested of the server. Runs that differ here are not comparable."""
     SYSTEM = "system"
     """What a person changed or a machine is: the causes to name first."""
     CONDITION = "condition"
@@ -62,8 +62,8 @@ FIELDS: tuple[Field, ...] = (
     Field("load.requests", "requests", "smoke.num_prompts", _L, needed=True),
     Field("load.arrival", "arrival", "smoke.conditions.arrival", _L, needed=True),
     Field("load.rate", "request rate (/s)", "smoke.request_rate", _L, needed=True),
-    Field("load.isl", "input tokens asked", "smoke.conditions.isl_requested", _L, needed=True),
-    Field("load.osl", "output tokens asked", "smoke.conditions.osl_requested", _L, needed=True),
+    Field("load.isl", "input tokens requested", "smoke.conditions.isl_requested", _L, needed=True),
+    Field("load.osl", "output tokens requested", "smoke.conditions.osl_requested", _L, needed=True),
     Field("load.prompts", "dataset", "smoke.conditions.prompts", _L, needed=True),
     Field("load.sampling", "sampling", "smoke.conditions.sampling", _L, needed=True),
     Field("load.connection", "connections", "smoke.conditions.connection", _L),

@@ -41,7 +41,7 @@ class Condition:
         }[self.limit]
 
     def describe(self, value: float) -> str:
-        """The evidence: the value that was read and the limit it was held against."""
+        """The evidence: the value that was read and the limit it was compared with."""
         limit = f"{self.limit.replace('_', ' ')} {self.threshold:g}"
         return f"{SYMPTOMS[self.symptom].describe(value)} ({limit})"
 

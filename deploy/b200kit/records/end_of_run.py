@@ -1,5 +1,5 @@
-"""The end of a run: each new measurement gets its conditions, goes into the record, is held against
-it and diagnosed. What is found stands with the host for the report.
+"""The end of a run: each new measurement goes into the record with its conditions, is compared with
+the earlier ones and diagnosed. The result is stored with the host for the report.
 
 Nothing here may cost a run its report: what goes wrong is one line of the host it happened to.
 """

@@ -1,6 +1,6 @@
 """The run conditions of a node's result, over all that is known of the node.
 
-What the inventory asks for is laid out on the node as it was last seen; no secret is in it.
+What the inventory requests is laid out on the node as last observed; no secret is in it.
 """
 
 from __future__ import annotations
@@ -21,24 +21,23 @@ _ENGINE_KEYS = ("config", "argv", "environment", "kv_dtype")
 
 def run_conditions(node: Node) -> dict[str, Any]:
     """The run conditions of a node's result, without a secret."""
-    # What the inventory asks for was laid out on the node as it was last seen.
-    seen = replace(node, state=node.seen)
-    wanted = asked(seen)
+    # What the inventory requests was laid out on the node as it was last observed.
+    desired = requested(replace(node, state=node.seen))
     sources = {
         "node": node.name,
-        "asked": wanted,
+        "asked": desired,
         "state": node.seen,
         "smoke": node.smoke,
         "layout": [planned.to_json() for planned in node.replicas],
-        "seen": conditions_sources.seen(node.seen, node.smoke, wanted["libraries"]),
+        "seen": conditions_sources.observed(node.seen, node.smoke, desired["libraries"]),
     }
     secrets = [secret.reveal().decode("utf-8", "replace") for secret in node.secrets.values()]
     safe = scrub_value(redact(conditions.build(sources)), secrets)
     return safe if isinstance(safe, dict) else {}
 
 
-def asked(node: Node) -> dict[str, Any]:
-    """What the inventory and this checkout ask of a node; replica 0 stands for the others."""
+def requested(node: Node) -> dict[str, Any]:
+    """What the inventory and this checkout request of a node; replica 0 stands for the others."""
     spec = node.spec
     known = {
         "model": spec.model,

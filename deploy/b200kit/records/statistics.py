@@ -27,7 +27,7 @@ METRICS = {"ttft": "TTFT", "itl": "ITL", "tpot": "TPOT", "e2el": "E2E"}
 MARGIN = 0.05
 RISK = 0.05
 LEAST = 5
-"""Runs of a group below which nothing is said of it (quoted: repeat at least five times)."""
+"""Runs of a group that are too few for any statement (quoted: repeat at least five times)."""
 
 _APART = 2.0
 """Two modes are this many times further apart than either is wide (inferred)."""

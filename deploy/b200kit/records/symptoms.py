@@ -69,7 +69,7 @@ def _distinct(document: object) -> Value:
     """1 where no two prompts share a prefix, 0 where they may."""
     prompts = reach(document, "smoke.conditions.prompts")
     if not isinstance(prompts, str):
-        return Unmeasured("the result does not tell its prompts")
+        return Unmeasured("the result does not name its prompts")
     return float("no prefix shared" in prompts)
 
 
@@ -134,8 +134,8 @@ def _misplaced(document: object) -> Value:
 
 def _was_judged(own: Sequence[object], looked: Sequence[object]) -> bool:
     """Whether a pass among the findings says that a replica was looked at, not that none was."""
-    said = [str(reach(finding, "summary")) for finding in own]
-    return bool(looked) or any(text.startswith("every process") for text in said)
+    summaries = [str(reach(finding, "summary")) for finding in own]
+    return bool(looked) or any(text.startswith("every process") for text in summaries)
 
 
 def _slowed(document: object) -> Value:
@@ -219,7 +219,7 @@ SYMPTOMS: Mapping[str, Symptom] = {
         "gateway's wait for a CPU", _at("smoke.server.gateway_run_delay_share")
     ),
     "gateway_merged": Symptom("chunks merged through the gateway", _merged(direct=False)),
-    "direct_merged": Symptom("chunks merged when asked directly", _merged(direct=True)),
+    "direct_merged": Symptom("chunks merged on the direct path", _merged(direct=True)),
     "misplaced": Symptom("placement findings that fail", _misplaced),
     "slowed_gpus": Symptom("GPUs slowed down", _slowed),
     "tokens_per_chunk": Symptom("tokens a chunk", _at("smoke.tokens_per_chunk")),

@@ -14,7 +14,7 @@ from b200kit.records.conditions_fields import Role
 from b200kit.records.entries import Record, counts, medians
 
 MOST = 60
-"""Newest runs that are shown; the accepted ones are kept whatever their age."""
+"""Newest runs that are shown; the accepted ones stay whatever their age."""
 _MOST_CHANGES = 12
 
 

@@ -64,13 +64,13 @@ def test_a_good_run_passes_and_says_every_number_with_its_formula(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     status, found = smoke(tmp_path, "--seed", "7")
-    told = capsys.readouterr().out
+    output = capsys.readouterr().out
     assert (status, found["reasons"]) == (0, [])
     for formula in ("first chunk with output - sent", "(E2E - TTFT) / (tokens - 1)"):
-        assert formula in told
-    assert "n=8 does not carry P99 (needs 299)" in told
-    assert told.endswith("PASS\n")
-    assert max(map(len, told.splitlines())) <= 100, told
+        assert formula in output
+    assert "n=8 does not carry P99 (needs 299)" in output
+    assert output.endswith("PASS\n")
+    assert max(map(len, output.splitlines())) <= 100, output
     assert found["conditions"]["seed"] == 7
 
 

@@ -54,7 +54,11 @@ def sources(**changes: Any) -> dict[str, Any]:
         "gateway": {"bind": "127.0.0.1", "port": 8000},
     }
     own = {"node": "n01", "asked": asked, "state": state, "smoke": result, "layout": layout}
-    return {**own, "seen": conditions_sources.seen(state, result, asked["libraries"]), **changes}
+    return {
+        **own,
+        "seen": conditions_sources.observed(state, result, asked["libraries"]),
+        **changes,
+    }
 
 
 @cache

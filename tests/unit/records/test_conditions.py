@@ -21,7 +21,7 @@ from b200kit.records.conditions import (
     value_of,
 )
 from b200kit.records.conditions_fields import FIELDS, Role
-from b200kit.records.conditions_sources import seen
+from b200kit.records.conditions_sources import observed
 from b200kit.records.entries import RecordError, run_entry
 from tests.subtests import in_subtests
 from tests.unit.records import runs
@@ -29,7 +29,7 @@ from tests.unit.records import runs
 NEEDED = [field.name for field in FIELDS if field.needed]
 
 
-def told(before: object, after: object) -> list[str]:
+def changes(before: object, after: object) -> list[str]:
     """The differences as a person reads them."""
     return [str(change) for change in differences(before, after)]
 
@@ -51,7 +51,7 @@ def test_what_the_gpus_and_the_servers_did_during_the_run_is_in_it() -> None:
     result["server"]["spec_acceptance_rate"] = 0.7
     result["conditions"] |= {"server_ages_s": [40.0, 41.5], "libraries": {"nccl": "2.27.7"}}
     sources = runs.sources(smoke=result)
-    sources["seen"] = seen(sources["state"], result, {"torch": "2.13.0", "nccl": "2"})
+    sources["seen"] = observed(sources["state"], result, {"torch": "2.13.0", "nccl": "2"})
     built = conditions.build(sources)
     assert value_of(built, "seen.sm_clock") == 1905
     assert value_of(built, "seen.slowed") == {
@@ -68,7 +68,7 @@ def test_what_the_gpus_and_the_servers_did_during_the_run_is_in_it() -> None:
 
 def test_one_gpu_that_was_not_read_leaves_open_whether_any_was_slowed_down() -> None:
     unread = {"unmeasured": "GPU is lost (15)"}
-    found = seen({}, {"gpus": [{"clocks_event_reasons": 0}, {"clocks_event_reasons": unread}]})
+    found = observed({}, {"gpus": [{"clocks_event_reasons": 0}, {"clocks_event_reasons": unread}]})
     assert found["slowed"] == unread
 
 
@@ -103,12 +103,12 @@ def test_null_of_a_result_is_no_value_and_null_of_a_state_is_absence() -> None:
 
 def test_difference_is_told_in_a_persons_words() -> None:
     before, after = runs.run_conditions(), runs.run_conditions(versions__driver="580.159.03")
-    assert told(before, after) == ["driver 580.105.08 -> 580.159.03"]
+    assert changes(before, after) == ["driver 580.105.08 -> 580.159.03"]
 
 
 def test_setting_of_the_engine_is_told_by_its_name() -> None:
     config = {"max-num-seqs": 16, "tensor-parallel-size": 2, "async-scheduling": True}
-    assert told(runs.run_conditions(), runs.run_conditions(serving__config=config)) == [
+    assert changes(runs.run_conditions(), runs.run_conditions(serving__config=config)) == [
         "engine setting async-scheduling not set -> yes",
         "engine setting max-num-seqs 8 -> 16",
     ]
@@ -117,7 +117,7 @@ def test_setting_of_the_engine_is_told_by_its_name() -> None:
 def test_one_board_among_eight_is_told_by_its_position() -> None:
     uuids = [f"GPU-{n}" for n in range(8)]
     swapped = [*uuids[:2], "GPU-new", *uuids[3:]]
-    change = told(
+    change = changes(
         runs.run_conditions(machine__uuids=uuids), runs.run_conditions(machine__uuids=swapped)
     )
     assert change == ["GPU boards [2] GPU-2 -> GPU-new"]
@@ -125,7 +125,7 @@ def test_one_board_among_eight_is_told_by_its_position() -> None:
 
 def test_causes_a_person_made_come_before_conditions() -> None:
     after = runs.run_conditions(seen__prefix_hits=0.5, versions__kernel="6.8.0-60-generic")
-    assert told(runs.run_conditions(), after) == [
+    assert changes(runs.run_conditions(), after) == [
         "kernel 6.8.0-57-generic -> 6.8.0-60-generic",
         "prefix hit rate 0 -> 0.5",
     ]
@@ -137,37 +137,38 @@ def test_causes_a_person_made_come_before_conditions() -> None:
 )
 def test_what_varies_by_itself_is_no_difference(name: str, near: float, far: float) -> None:
     base = {name: 0.0 if "isl" not in name else 128.0}
-    assert told(runs.run_conditions(**base), runs.run_conditions(**{name: near})) == []
-    assert len(told(runs.run_conditions(**base), runs.run_conditions(**{name: far}))) == 1
+    assert changes(runs.run_conditions(**base), runs.run_conditions(**{name: near})) == []
+    assert len(changes(runs.run_conditions(**base), runs.run_conditions(**{name: far}))) == 1
 
 
 def test_slack_holds_for_each_gpu() -> None:
     hot, warm = [60, 61, 62, 60, 61, 62, 63, 64], [65, 66, 67, 65, 66, 67, 68, 69]
-    assert told(runs.run_conditions(seen__hot=hot), runs.run_conditions(seen__hot=warm)) == []
-    assert told(runs.run_conditions(seen__hot=60), runs.run_conditions(seen__hot=hot)) == []
+    assert changes(runs.run_conditions(seen__hot=hot), runs.run_conditions(seen__hot=warm)) == []
+    assert changes(runs.run_conditions(seen__hot=60), runs.run_conditions(seen__hot=hot)) == []
     boiling = [*warm[:7], 92]
     assert (
-        len(told(runs.run_conditions(seen__hot=hot), runs.run_conditions(seen__hot=boiling))) == 1
+        len(changes(runs.run_conditions(seen__hot=hot), runs.run_conditions(seen__hot=boiling)))
+        == 1
     )
 
 
 def test_another_load_is_not_comparable() -> None:
     assert load_differences(runs.run_conditions(), runs.run_conditions(versions__driver="1")) == []
     change = load_differences(runs.run_conditions(), runs.run_conditions(load__isl=512))
-    assert [str(c) for c in change] == ["input tokens asked 128 -> 512"]
+    assert [str(c) for c in change] == ["input tokens requested 128 -> 512"]
     assert not same(runs.run_conditions(), runs.run_conditions(load__isl=512), Role.LOAD)
 
 
 def test_unmeasured_is_no_difference_and_is_told_apart() -> None:
     blind = runs.run_conditions(versions__gsp={"unmeasured": "timed out"})
-    assert told(runs.run_conditions(), blind) == []
+    assert changes(runs.run_conditions(), blind) == []
     assert uncompared(runs.run_conditions(), blind) == ["GSP firmware"]
     assert uncompared(blind, blind) == []
 
 
 def test_seed_and_date_are_never_a_difference() -> None:
     other = runs.run_conditions(run__seed=7, run__taken_at="2027-01-01T00:00:00Z")
-    assert told(runs.run_conditions(), other) == []
+    assert changes(runs.run_conditions(), other) == []
 
 
 def test_libraries_are_those_of_the_lock() -> None:
@@ -187,7 +188,7 @@ def test_what_is_drawn_from_a_state() -> None:
         ],
         "xids": [{"code": 63}, {"code": 63}, {"code": 48}],
     }
-    assert seen(state, {"paths": {"gateway": {}, "direct-0": {}}}) == {
+    assert observed(state, {"paths": {"gateway": {}, "direct-0": {}}}) == {
         "path": "gateway",
         "warm_rounds": 4,
         "bound_nodes": {"vllm@0.service": "0", "vllm@1.service": "1"},
@@ -200,7 +201,7 @@ def test_what_is_drawn_from_a_state() -> None:
 @in_subtests("value", [None, {}, [], "x", 3, {"unmeasured": "no"}, [{}], [None]])
 def test_odd_states_are_unmeasured_and_not_invented(value: object) -> None:
     state = {"notes": {"warm": value}, "processes": value, "xids": value}
-    found = seen(copy.deepcopy(state), {"paths": value})
+    found = observed(copy.deepcopy(state), {"paths": value})
     for name in ("path", "warm_rounds", "bound_nodes"):
         assert isinstance(found[name], dict)
         assert "unmeasured" in found[name]

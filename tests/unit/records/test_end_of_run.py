@@ -65,9 +65,9 @@ def test_report_gets_the_runs_in_a_row_and_the_conditions(node: Node) -> None:
 
 
 def test_what_is_not_collected_is_named(node: Node) -> None:
-    told = unmeasured(provenance.run_conditions(node))
-    assert "NCCL: neither the running servers nor the engine's lock file name it" in told
-    assert "SM clock (MHz): smoke.gpus is not in the document" in told
+    reasons = unmeasured(provenance.run_conditions(node))
+    assert "NCCL: neither the running servers nor the engine's lock file name it" in reasons
+    assert "SM clock (MHz): smoke.gpus is not in the document" in reasons
 
 
 def test_no_secret_is_in_the_record(node: Node) -> None:
@@ -110,7 +110,7 @@ def test_record_that_cannot_be_written_costs_no_report(
 
 
 def test_mistake_of_ours_costs_no_report(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(provenance, "asked", lambda _: 1 / 0)
+    monkeypatch.setattr(provenance, "requested", lambda _: 1 / 0)
     host = ended(node)["hosts"]["n01"]
     assert "internal error, ZeroDivisionError" in host["record"]["unmeasured"]
     assert host["diagnosis"]["fired"] == []

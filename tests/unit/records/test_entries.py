@@ -1,4 +1,4 @@
-"""The record: what is in it stays whole, what is not is told, and who is compared with whom."""
+"""The record: what is in it stays whole, what is not is named, and who is compared with whom."""
 
 from __future__ import annotations
 
@@ -164,7 +164,7 @@ def test_too_few_newer_runs_are_unclear_and_the_last_one_gives_a_hint() -> None:
 def test_another_load_is_never_compared() -> None:
     found = against(sample(10, 10, load__isl=512))
     assert found["answer"] == "unclear"
-    assert "another load (input tokens asked 128 -> 512)" in found["why"]
+    assert "another load (input tokens requested 128 -> 512)" in found["why"]
 
 
 def test_stand_in_is_never_compared_with_a_real_engine() -> None:
@@ -206,7 +206,7 @@ def test_baseline_is_refused_in_one_line() -> None:
         acceptable(sample(0, 4))
     known = sample(10, 6, load__isl=512)
     mixed = [known.runs[0]["id"], *(run["id"] for run in known.runs[10:])]
-    with pytest.raises(RecordError, match="of another load: input tokens asked 128 -> 512"):
+    with pytest.raises(RecordError, match="of another load: input tokens requested 128 -> 512"):
         acceptable(known, mixed)
     with pytest.raises(RecordError, match="nonsense is not the id of one run"):
         acceptable(known, ["nonsense"])

@@ -152,9 +152,9 @@ def test_one_mode_is_hardly_ever_taken_for_two(count: int) -> None:
 
 
 def test_spread_is_of_runs() -> None:
-    told = spread([40.0, 42.0, 41.0, 43.0, 44.0])
-    assert (told.runs, told.median, told.low, told.high) == (5, 42.0, 40.0, 44.0)
-    assert told.cv == pytest.approx(0.0376, abs=1e-4)
+    found = spread([40.0, 42.0, 41.0, 43.0, 44.0])
+    assert (found.runs, found.median, found.low, found.high) == (5, 42.0, 40.0, 44.0)
+    assert found.cv == pytest.approx(0.0376, abs=1e-4)
     assert spread([40.0]).cv == 0.0
 
 

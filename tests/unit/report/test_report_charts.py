@@ -1,4 +1,4 @@
-"""The pictures: each value at its place, nothing invented, told in words and in figures as well."""
+"""The pictures: each value at its place, nothing invented, in words and in figures as well."""
 
 from __future__ import annotations
 
@@ -80,10 +80,10 @@ def test_axis_puts_values_outside_at_its_edge() -> None:
 
 def test_percentile_that_n_cannot_carry_has_no_guide() -> None:
     stated = {"p50_ttft_ms": 41.0, "p95_ttft_ms": 44.0, "p99_ttft_ms": 44.5}
-    for samples, told in ((40, ["P50"]), (59, ["P50", "P95"]), (299, ["P50", "P95", "P99"])):
+    for samples, shown in ((40, ["P50"]), (59, ["P50", "P95"]), (299, ["P50", "P95", "P99"])):
         result = {"ttfts_ms": [40.0 + i % 5 for i in range(samples)], **stated}
         (found,) = distributions(result, stand_in=False)
-        assert sorted(re.findall(r">(P\d\d) [\d.]+<", found.svg)) == told
+        assert sorted(re.findall(r">(P\d\d) [\d.]+<", found.svg)) == shown
 
 
 def test_close_guides_do_not_write_over_each_other() -> None:

@@ -93,7 +93,7 @@ def test_a_gpu_that_is_not_seen_is_drawn_by_its_module() -> None:
     found = page(n=host)
     assert classes(found)["tile ghost bad"] == 1
     assert "7 of 8 GPUs: 7x NVIDIA B200" in found.text
-    assert "Not seenexpected, not foundno GPUmodule 1by elimination" in found.text
+    assert "Missingexpected, not foundno GPUmodule 1by elimination" in found.text
 
 
 def test_gpus_that_only_the_pci_tree_shows_are_drawn_unmeasured() -> None:

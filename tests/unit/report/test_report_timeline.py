@@ -95,9 +95,9 @@ def test_conditions_tells_each_field_whole_and_what_is_not_known() -> None:
     run_conditions = runs.run_conditions(serving__config={"b": "x" * 90, "a": 1},
                              versions__driver={"unmeasured": "no driver"})  # fmt: skip
     found = run_conditions_of({"record": {"manifest": run_conditions}})
-    told = dict(pair for _, rows in found.groups for pair in rows)
-    assert "unmeasured: no driver" in told.values()
-    assert f"a=1; b={'x' * 90}" in told.values()
+    fields = dict(pair for _, rows in found.groups for pair in rows)
+    assert "unmeasured: no driver" in fields.values()
+    assert f"a=1; b={'x' * 90}" in fields.values()
     assert re.fullmatch(r"\d+ fields, [1-9]\d* of them unmeasured", found.summary)
 
 

@@ -84,7 +84,7 @@ def names(labels: Sequence[str], unit: str, room: int = 7) -> Axis:
 
 
 def near(values: Sequence[float], unit: str) -> Axis:
-    """Return an axis that begins near the least value; for levels held against each other."""
+    """Return an axis that begins near the least value; for levels that are compared."""
     low, high = min(values), max(values)
     room = max((high - low) * 0.15, high * 0.02, 1e-9)
     step = _step((high - low + 2 * room) / 4)

@@ -1,6 +1,6 @@
 """Latency over the time of the smoke test: one marker a request, at the second it was sent.
 
-A percentile hides when something happened. A server that froze, or was cold at the start, is seen
+A percentile hides when something happened. A server that froze, or was cold at the start, shows
 here.
 """
 

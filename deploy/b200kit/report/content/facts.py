@@ -32,7 +32,7 @@ def gpus_line(host: object, machine: MachineView) -> str:
 def links_line(machine: MachineView) -> str:
     """Return ``144/144 links up``; GPUs whose links could not be read are counted apart."""
     if not machine.gpus:
-        return "unmeasured: no GPU to ask"
+        return "unmeasured: no GPU to read"
     up = sum(gpu.up or 0 for gpu in machine.gpus)
     total = sum(gpu.total for gpu in machine.gpus)
     silent = [gpu for gpu in machine.gpus if gpu.up is None or "unknown" in gpu.links]
@@ -46,7 +46,7 @@ def fabric_line(machine: MachineView) -> str:
     """Return ``completed on 8 of 8 GPUs``, or how many GPUs are in which other state."""
     states = Counter(gpu.fabric for gpu in machine.gpus)
     if not states:
-        return "unmeasured: no GPU to ask"
+        return "unmeasured: no GPU to read"
     done = FABRIC_STATES[3]
     others = [f"{name} on {count}" for name, count in states.items() if name != done]
     return ", ".join([f"{done} on {states[done]} of {len(machine.gpus)} GPUs", *others])
@@ -124,14 +124,14 @@ def _package(state: object, *prefixes: str) -> str:
     for name in named:
         if found[name] is not None:
             return show(read(found[name], "version"))
-    return "not installed" if named else "unmeasured: package not asked for"
+    return "not installed" if named else "unmeasured: package was not looked up"
 
 
 def _over_gpus(state: object, key: str) -> str:
     """Return the one value all GPUs share, or every value with its count."""
     values = Counter(show(read(gpu, key)) for gpu in items(read(state, "gpus")))
     if not values:
-        return "unmeasured: no GPU to ask"
+        return "unmeasured: no GPU to read"
     if len(values) == 1:
         return next(iter(values))
     return ", ".join(f"{value} on {count}" for value, count in values.items())

@@ -1,4 +1,4 @@
-"""A verdict's findings as all views show them: what blocks first, one action asked for once."""
+"""A verdict's findings as all views show them: what blocks first, one action requested once."""
 
 from __future__ import annotations
 

@@ -148,7 +148,7 @@ class Topology:
 
     @property
     def tone(self) -> str:
-        """The worst edge of any GPU; a node without a GPU is unknown, one that lacks one is bad."""
+        """The worst edge of any GPU; no GPU at all is unknown, a missing one is bad."""
         tones = [gpu.tone for gpu in self.gpus]
         pairs = [pair.tone for pair in self.pairs.values()]
         return worst(*tones, *pairs, *([BAD] if self.missing else []))

@@ -97,7 +97,7 @@ def tally(values: Iterable[str]) -> str:
 
 
 def spread(gpus: list[object], *keys: str) -> str:
-    """Return the lowest and the highest value of all GPUs with their GPU, and how many lack one."""
+    """Return the lowest and the highest value of all GPUs with their GPU, how many have none."""
     found = [(v, i) for i, gpu in enumerate(gpus) if (v := number(read(gpu, *keys))) is not None]
     if not found:
         return show(read(gpus[0], *keys)) if gpus else _NO_GPU

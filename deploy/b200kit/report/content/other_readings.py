@@ -86,11 +86,11 @@ def memlock(value: object) -> str:
 
 
 def dcgm(units: object) -> str:
-    """Return the state of DCGM's unit, where the node was asked for it."""
+    """Return the state of DCGM's unit, where it was observed."""
     if isinstance(units, Unmeasured):
         return str(units)
     found = next((name for name in _DCGM if name in mapping(units)), None)
-    return "unmeasured: its unit was not asked for" if found is None else show(
+    return "unmeasured: its unit was not observed" if found is None else show(
         read(units, found, "active"))  # fmt: skip
 
 

@@ -44,7 +44,7 @@ def matrix_of(host: object) -> Matrix:
     p2p = read(host, "state", "p2p")
     size = min(max(len(items(read(p2p, kind))) for kind in KINDS), 16)
     if not size:
-        why = str(p2p) if isinstance(p2p, Unmeasured) else "unmeasured: no pair was asked"
+        why = str(p2p) if isinstance(p2p, Unmeasured) else "unmeasured: no pair was read"
         return Matrix((), (), "", why)
     rows = tuple(tuple(_cell(p2p, i, j) for j in range(size)) for i in range(size))
     used = {word for row in rows for cell in row for word in cell.text.split()}

@@ -113,15 +113,15 @@ def headline(document: object) -> tuple[str, str]:
 def facts(document: object) -> list[tuple[str, str]]:
     """Who accepted the baseline and what was compared, as (name, text)."""
     accepted = mapping(read(document, "baseline"))
-    said = f"{accepted.get('at')} by {accepted.get('by')}: {accepted.get('why')}"
-    found = [("baseline", said)] if accepted else []
+    acceptance = f"{accepted.get('at')} by {accepted.get('by')}: {accepted.get('why')}"
+    found = [("baseline", acceptance)] if accepted else []
     spans = [
         (name, _span(read(document, "runs", key)))
         for name, key in (("accepted", "before"), ("newer", "after"))
     ]
     found += [(name, text) for name, text in spans if text]
     blind = [show(words) for words in items(read(document, "uncompared"))]
-    found += [("not seen", f"{', '.join(blind)} (unmeasured on one side)")] if blind else []
+    found += [("not compared", f"{', '.join(blind)} (unmeasured on one side)")] if blind else []
     found += [("newest run", text) for text in _hints(document)]
     return found
 
@@ -173,7 +173,7 @@ def changes(document: object) -> list[str]:
     """What differs between the run conditions; a regression is reported even when nothing does."""
     found = [show(read(change, "text")) for change in items(read(document, "changed"))]
     if not found and items(read(document, "slower")):
-        return ["nothing that the run conditions tell"]
+        return ["nothing that the run conditions show"]
     return found
 
 
@@ -211,4 +211,4 @@ def block(host: object) -> Iterator[str]:
     open_: Sequence[tuple[str, str]] = unlooked(read(host, "diagnosis"))
     if open_:
         names = ", ".join(symptom for symptom, _ in open_)
-        yield from labelled("not seen", names)
+        yield from labelled("not compared", names)

@@ -201,7 +201,7 @@ def _facts(document: object, names: _Names, cells: tuple[Cell, ...]) -> Iterator
 
 
 def _stand_in(document: object, host: object) -> bool:
-    """Say whether any figure is a stand-in's; where none tells, the smoke test's word counts."""
+    """Say whether any figure is a stand-in's; where none says so, the smoke test decides."""
     answers = [
         read(document, "stand_in"),
         *(read(c, "ours", "conditions", "stand_in") for c in items(read(document, "cells"))),

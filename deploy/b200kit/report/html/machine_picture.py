@@ -117,7 +117,7 @@ def _count(gpu: Gpu, middle: float) -> Iterator[str]:
 
 def _missing(machine: MachineView, x: float, width: float) -> str:
     parts = [box(x, 1, width, TILE_TOP + TILE_HEIGHT + PAD, "numa lost")]
-    parts.append(text(x + PAD, 21, "Not seen", "t-head"))
+    parts.append(text(x + PAD, 21, "Missing", "t-head"))
     parts.append(text(x + PAD, 39, "expected, not found", "t-small"))
     for i in range(machine.missing):
         left = x + PAD + i * (TILE + GAP)
@@ -129,7 +129,7 @@ def _missing(machine: MachineView, x: float, width: float) -> str:
         )
         if module:
             parts.append(text(left + 13, TILE_TOP + 56, "by elimination", "t-small"))
-    return group(*parts, tip=f"{machine.missing} of {machine.expected_gpus} GPUs not seen")
+    return group(*parts, tip=f"{machine.missing} of {machine.expected_gpus} GPUs missing")
 
 
 def _switch(machine: MachineView, width: float) -> str:
@@ -137,7 +137,7 @@ def _switch(machine: MachineView, width: float) -> str:
     managers = machine.graph.management
     beside = "managed through" if managers else "management devices unmeasured"
     if not managers and not machine.graph.nics_why:
-        beside = "no management device seen"
+        beside = "no management device found"
     return group(
         box(1, SWITCH_TOP, width - 2, 64, "switch"),
         text(PAD + 4, SWITCH_TOP + 24, "NVLink switch", "t-head"),

@@ -25,7 +25,7 @@ from b200kit.report.terminal.topology_matrix import topology_is_in_doubt, topolo
 
 
 def check_lines(name: str, host: object, colour: bool, *, matrix: bool = False) -> Iterator[str]:
-    """Yield a judged host: one line if fit, what blocks it if not; its `matrix` where asked for."""
+    """Yield a judged host: one line if fit, what blocks it if not; its `matrix` on request."""
     outcome, machine = outcome_of(host), machine_of(host)
     label = f"{shorten(outcome.label, 40):<7}"
     head = f"{name}  {label}  "

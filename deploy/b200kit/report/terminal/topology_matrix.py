@@ -45,7 +45,7 @@ def topology_lines(
     legend = "; ".join(words for code, words in _LEGEND.items() if code in text)
     notes = [line for gpu in graph.gpus for line in _note(gpu, pad)]
     if graph.missing:
-        notes += wrap(f"{pad}  ", f"{graph.missing} expected GPU not seen at all")
+        notes += wrap(f"{pad}  ", f"{graph.missing} expected GPU not found at all")
     return [*(f"{pad}{line}".rstrip() for line in lines), *notes, *wrap(f"{pad}  ", legend)]
 
 
