@@ -25,15 +25,15 @@ def units(*keys: str) -> tuple[str, ...]:
 
 
 USED_ELSEWHERE = {
-    "deploy/b200kit/report/terminal/shared_lines.py": ("took_s",),
-    "deploy/b200kit/node/state/drift.py": ("files", *units("enabled")),
-    "deploy/b200kit/node/checks/host/services.py": units("sub", "result"),
-    "deploy/b200kit/node/placement/cpu_cores.py": ("cpus.siblings[*]",),
-    "deploy/b200kit/report/content/topology.py": ("pci.nics[*].bridges[*]",),
-    "deploy/b200kit/node/checks/serving/bandwidth.py": ("host.boot_id",),
-    "deploy/b200kit/stages/support/boot_loader.py": ("host.grub_cmdline",),
-    "deploy/b200kit/node/facts/processes.py": units("control_group"),
-    "deploy/b200kit/stages/smoke.py": ("processes", "notes.smoke", *units("invocation_id")),
+    "b200kit/report/terminal/shared_lines.py": ("took_s",),
+    "b200kit/node/state/drift.py": ("files", *units("enabled")),
+    "b200kit/node/checks/host/services.py": units("sub", "result"),
+    "b200kit/node/placement/cpu_cores.py": ("cpus.siblings[*]",),
+    "b200kit/report/content/topology.py": ("pci.nics[*].bridges[*]",),
+    "b200kit/node/checks/serving/bandwidth.py": ("host.boot_id",),
+    "b200kit/stages/support/boot_loader.py": ("host.grub_cmdline",),
+    "b200kit/node/facts/processes.py": units("control_group"),
+    "b200kit/stages/smoke.py": ("processes", "notes.smoke", *units("invocation_id")),
 }
 """Module to readings that neither the healthy node's verdict nor its report shows, used there."""
 
