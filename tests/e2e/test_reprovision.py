@@ -19,7 +19,7 @@ from typing import Any
 import pytest
 
 import tests.lab as lab
-from b200kit.cli import audit
+from b200kit import cli
 from b200kit.reprovision import ledger
 from b200kit.reprovision.actions import evidence
 from tests.e2e.conftest import SHORT_SMOKE, Boot
@@ -174,4 +174,4 @@ def test_fault_that_nothing_cures_ends_quarantined_with_its_part(served: Outcome
     assert "replace GPU 5" in found.run.told(BAD)
     assert found.failed == []
     assert on(BAD, "systemctl is-active vllm@0.service || true") != "active"
-    assert audit.main(["verify"]) == 0
+    assert cli.main(["audit", "verify"]) == 0

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from b200kit.cli import audit, transaction
+from b200kit import cli
 from b200kit.reprovision import ledger, node_copy
 from b200kit.reprovision.ledger import Ledger
 from b200kit.reprovision.states import State
@@ -220,14 +220,14 @@ def test_node_that_no_rung_cures_is_quarantined_with_its_part_and_stays_so(
     assert (again.code, again.outcomes) == (1, {"n03": "quarantined"})
     assert part in again.told("n03")
     assert live.machine("n03").boots == 3
-    assert audit.main(["verify"]) == 0
-    assert transaction.main(["list"]) == 0
+    assert cli.main(["audit", "verify"]) == 0
+    assert cli.main(["transaction", "list"]) == 0
     said = capsys.readouterr().out
-    assert "acts on 1 nodes: whole" in said
+    assert "actions on 1 nodes: intact" in said
     assert part in said
     log = folder / ledger.AUDIT
     log.write_bytes(b"".join(log.read_bytes().splitlines(keepends=True)[:-3]))
-    assert audit.main(["verify"]) == 1
+    assert cli.main(["audit", "verify"]) == 1
     assert "its end was cut off" in capsys.readouterr().err
 
 

@@ -1,46 +1,95 @@
-"""`b200`: what is not a deploy. Each sub-command is a module of its own, loaded when asked for."""
+"""`b200`: everything that is not a deploy. Each sub-command is a module, imported when it runs."""
 
 from __future__ import annotations
 
+import os
+import re
 import sys
+from collections.abc import Sequence
 from importlib import import_module
-from pathlib import Path
+
+import click
+
+from b200kit import __version__
+from b200kit.cli.command import INTERRUPTED, Refusal
 
 COMMANDS = {
-    "audit": ("b200kit.cli.audit", "the log of every act on every node: verify it, show it"),
-    "judge": ("b200kit.cli.judge", "judge a recorded NodeState: 0 fit, 1 unfit, 2 not measured"),
-    "lab": ("tests.lab.cli", "simulated B200 nodes on this machine: up, down, status"),
-    "plan": ("b200kit.cli.plan", "how a node should serve a model, and why"),
-    "record": ("b200kit.cli.record", "measured runs: list, show, accept a baseline, compare"),
-    "report": ("b200kit.cli.report", "show the report of the latest run, or of one"),
-    "smoke": (
-        "b200kit.cli.smoke",
-        "latency of an endpoint: 0 pass, 1 fail, 2 invalid or bad input",
-    ),
-    "transaction": ("b200kit.cli.transaction", "nodes being mended: who holds what, since when"),
+    "audit": "the log of every action on every node: verify it, show it",
+    "judge": "is a recorded node fit to serve?",
+    "lab": "simulated B200 nodes on this machine: up, down, status",
+    "plan": "how a node should serve a model, and why",
+    "record": "measured runs: list, show, accept a baseline, compare",
+    "report": "show the report of the latest run, or of one",
+    "smoke": "latency of any OpenAI-compatible endpoint",
+    "transaction": "nodes under repair: who works on which, and since when",
 }
+"""Sub-command to its line in `b200 --help`; each has a module of its name in this room."""
+READER_LEFT = 141
+"""What a shell reports of a program that SIGPIPE ended."""
 
 
-def main(argv: list[str] | None = None) -> int:
-    """Run one sub-command; 2 and the list of them when it is missing or unknown."""
-    arguments = sys.argv[1:] if argv is None else argv
-    if not arguments or arguments[0] not in COMMANDS:
-        wanted = arguments and arguments[0] not in ("-h", "--help")
-        print(_usage(), file=sys.stderr if wanted else sys.stdout)
-        return 2 if wanted else 0
-    module, _ = COMMANDS[arguments[0]]
-    if module.startswith("tests."):
-        # The lab lives beside the tests of a checkout, not in the installed package.
-        sys.path.insert(0, str(Path(__file__).resolve().parents[3]))
-    run = import_module(module).main
-    status: int = run(arguments[1:])
-    return status
+class _Commands(click.Group):
+    """A group whose members are imported only when they run."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        """Names of all sub-commands."""
+        return list(COMMANDS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        """The sub-command of a name, from its module."""
+        if cmd_name not in COMMANDS:
+            return None
+        command: click.Command = import_module(f"b200kit.cli.{cmd_name}").command
+        return command
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """The sub-command that is called; an unknown name is refused with the names close to it."""
+        if args[0] not in COMMANDS and not args[0].startswith("-"):
+            raise click.NoSuchCommand(args[0], possibilities=COMMANDS, ctx=ctx)
+        return super().resolve_command(ctx, args)
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """The list of sub-commands, made without importing them."""
+        with formatter.section("Commands"):
+            formatter.write_dl(list(COMMANDS.items()))
 
 
-def _usage() -> str:
-    lines = [f"  {name:<11} {what}" for name, (_, what) in COMMANDS.items()]
-    return "\n".join(["usage: b200 COMMAND ...", "", *lines])
+@click.group(
+    cls=_Commands,
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
+)
+@click.version_option(__version__, message="b200 %(version)s")
+def b200() -> None:
+    """Judge, plan, measure and look things up; deploys are run with pyinfra."""
 
 
-if __name__ == "__main__":
-    sys.exit(main())
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run one sub-command and return its exit code; what cannot be done is one line on stderr."""
+    arguments = list(sys.argv[1:] if argv is None else argv)
+    try:
+        # Not click's own main(): it takes a broken pipe for exit code 1, which means "unfit" here.
+        with b200.make_context("b200", arguments or ["--help"]) as context:
+            status: int | None = b200.invoke(context)
+        sys.stdout.flush()
+    except click.exceptions.Exit as end:
+        return end.exit_code
+    except click.ClickException as error:
+        return _refuse(arguments, error.format_message(), error.exit_code)
+    except Refusal as error:
+        return _refuse(arguments, str(error), error.exit_code)
+    except KeyboardInterrupt:
+        return _refuse(arguments, "interrupted", INTERRUPTED)
+    except BrokenPipeError:
+        # The reader (`| head`) has left; Python would fail again when it flushes at exit.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return READER_LEFT
+    return status or 0
+
+
+def _refuse(arguments: Sequence[str], message: str, exit_code: int) -> int:
+    name = f"b200 {arguments[0]}" if arguments and arguments[0] in COMMANDS else "b200"
+    line = re.sub(r"\s*\n\s*", " ", message)
+    print(f"{name}: {line}", file=sys.stderr)
+    return exit_code

@@ -1,51 +1,67 @@
-"""`b200 audit verify|show`: the log of every act on every node, and whether it is whole."""
+"""`b200 audit verify|show`: the log of every action on every node, and whether it is intact."""
 
 from __future__ import annotations
 
-import argparse
 import sys
 from pathlib import Path
 
+import click
+
+from b200kit.cli.command import Command, Refusal
 from b200kit.reprovision import audit, ledger
 
-WHOLE, DAMAGED, UNREADABLE = 0, 1, 2
+INTACT, DAMAGED, UNREADABLE = 0, 1, 2
+_FOLDER = click.option(
+    "--transactions", type=click.Path(path_type=Path), help="Directory of the transactions."
+)
 
 
-def main(argv: list[str]) -> int:
-    """0 whole, 1 changed, cut or reordered, 2 there is none or it cannot be read."""
-    options = _parser().parse_args(argv)
-    folder = options.transactions or ledger.directory()
-    try:
-        content = (folder / ledger.AUDIT).read_bytes()
-    except OSError as error:
-        names = ledger.nodes(folder) if folder.is_dir() else []
-        print(f"b200 audit: {folder / ledger.AUDIT}: {error.strerror}", file=sys.stderr)
-        return DAMAGED if names else UNREADABLE
-    return _verify(folder, content) if options.what == "verify" else _show(content, options.node)
+@click.group("audit", no_args_is_help=False)
+def command() -> None:
+    """The log of every action on every node."""
 
 
-def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(prog="b200 audit", description=__doc__)
-    parser.add_argument("what", choices=("verify", "show"))
-    parser.add_argument("node", nargs="?", help="only this node's acts")
-    parser.add_argument("--transactions", type=Path, help="directory of the transactions")
-    return parser
-
-
-def _verify(folder: Path, content: bytes) -> int:
+@command.command(
+    "verify",
+    cls=Command,
+    exit_codes={
+        INTACT: "intact",
+        DAMAGED: "a line was changed, added, moved or removed",
+        UNREADABLE: "there is no log, or it cannot be read",
+    },
+)
+@_FOLDER
+def verify(transactions: Path | None) -> int:
+    """Say whether the log is intact."""
+    folder = transactions or ledger.directory()
+    content = _content(folder)
     names = ledger.nodes(folder)
     known = {name: list(ledger.read(folder, name).digests) for name in names}
-    wrong = audit.verify(content, known)
-    for line in wrong:
+    faults = audit.verify(content, known)
+    for line in faults:
         print(f"b200 audit: {line}", file=sys.stderr)
     log = audit.parse(content)
-    state = f"{len(wrong)} faults" if wrong else "whole"
-    print(f"{len(log.entries)} acts on {len(names)} nodes: {state}; newest {log.last[:10]}")
-    return DAMAGED if wrong else WHOLE
+    state = f"{len(faults)} faults" if faults else "intact"
+    print(f"{len(log.entries)} actions on {len(names)} nodes: {state}; newest {log.last[:10]}")
+    return DAMAGED if faults else INTACT
 
 
-def _show(content: bytes, node: str | None) -> int:
-    for entry in audit.parse(content).entries:
+@command.command("show", cls=Command, exit_codes={INTACT: "shown", UNREADABLE: "there is no log"})
+@click.argument("node", required=False)
+@_FOLDER
+def show(node: str | None, transactions: Path | None) -> None:
+    """Show the actions, one a line; with NODE only those on this node."""
+    for entry in audit.parse(_content(transactions or ledger.directory())).entries:
         if node in (None, entry.get("node")):
             print(audit.told(entry))
-    return WHOLE
+
+
+def _content(folder: Path) -> bytes:
+    """The log. A missing log beside nodes that have transactions was removed: damage."""
+    path = folder / ledger.AUDIT
+    try:
+        return path.read_bytes()
+    except OSError as error:
+        removed = folder.is_dir() and ledger.nodes(folder)
+        code = DAMAGED if removed else UNREADABLE
+        raise Refusal(f"{path}: {error.strerror}", code) from None

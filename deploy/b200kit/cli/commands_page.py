@@ -1,7 +1,7 @@
 """docs/reference/cli.md: every command, what it does, its options and its exit codes.
 
 Help texts are those the commands print, descriptions of node commands their modules' docstrings.
-Only the exit codes are a table of their own, as nothing else in the code lists them.
+Only the exit codes of node commands are a table of their own: nothing else in the code lists them.
 """
 
 from __future__ import annotations
@@ -10,11 +10,13 @@ import ast
 import io
 import os
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import redirect_stdout, suppress
 from importlib import import_module
 from pathlib import Path
 from types import ModuleType
+
+import click
 
 from b200kit import cli
 from b200kit.cli.markdown import table
@@ -57,7 +59,8 @@ Options of pyinfra:
 
 ## b200
 
-`b200` without a command or with an unknown one lists the commands and exits with 2 (`--help`: 0).
+`b200` lists the commands, `b200 COMMAND --help` explains one, `b200 --version` prints the version.
+A usage error is one line with exit code 2; an interrupted command exits with 130.
 
 """
 
@@ -71,35 +74,10 @@ command exits with 2.
 
 """
 
-_DONE = "0 done; 1 refused or failed, with one line; 2 usage; 130 interrupted"
-_B200 = {
-    "audit verify": "0 whole; 1 a line was changed, inserted, moved or removed; 2 there is no log",
-    "audit show": "0 shown; 2 there is no log",
-    "judge": "0 fit; 1 unfit; 2 not measured or not readable",
-    "lab up": _DONE,
-    "lab status": _DONE,
-    "lab down": _DONE,
-    "lab bmc": _DONE,
-    "lab reimage": _DONE,
-    "lab inject": _DONE,
-    "lab vm up": _DONE,
-    "lab vm status": _DONE,
-    "lab vm down": _DONE,
-    "lab vm box": _DONE,
-    "lab vm adopt": _DONE,
-    "lab vm forget": _DONE,
-    "plan": "0 planned; 1 the model does not fit or the node cannot carry it; 2 bad input",
-    "record list": "0 shown; 1 a line of a record was changed; 2 there is none",
-    "record show": "0 shown; 1 a line of a record was changed; 2 there is none",
-    "record accept": "0 accepted; 1 refused, with one line; 2 usage",
-    "record compare": "0 the same, or different and no slower; 1 slower; 2 cannot say, or there is "
-    "no record; of several nodes the worst: 1, then 2",
-    "report": "0 shown, whatever the run's outcome; 2 no such run",
-    "smoke": "0 pass; 1 fail: a wrong answer, a failed request, a missed objective; 2 invalid (the "
-    "client may have made the figures) or bad input; 130 interrupted",
-    "transaction list": "0 shown",
-    "transaction show": "0 shown; 2 there is none",
-}
+_LAB = (
+    *("up", "status", "down", "bmc", "reimage", "inject"),
+    *(f"vm {word}" for word in ("up", "status", "down", "box", "adopt", "forget")),
+)
 _CONFIG = "2 configuration cannot be used"
 _ONE_LINE = "0 done; 1 with one line"
 _NODE_EXITS = {
@@ -143,8 +121,9 @@ _NODE_EXITS = {
 def cli_markdown() -> str:
     """The whole page."""
     entries = table(("command", "what it does"), map(_entry_row, ENTRIES))
-    exits = table(("command", "exit"), ((f"`b200 {name}`", code) for name, code in _B200.items()))
-    helps = "\n".join(_help_sections())
+    codes = _exit_codes()
+    exits = table(("command", "exit"), ((f"`b200 {name}`", code) for name, code in codes.items()))
+    helps = "\n".join(_help_sections(codes))
     commands = [name for name in node_cli.COMMANDS if not name.startswith("_")]
     rows = table(("command", "what it does", "options", "exit"), map(_node_row, commands))
     return "".join((_HEAD, entries, _EXITS, exits, "\n", helps, "\n", _NODE, rows))
@@ -157,12 +136,29 @@ def _entry_row(name: str) -> tuple[str, str]:
     return f"`pyinfra INVENTORY deploy/{name} -y`", text.rstrip(":")
 
 
-def _help_sections() -> list[str]:
+def _exit_codes() -> dict[str, str]:
+    """Each command of `b200` to its exit codes, in words."""
+    found: dict[str, str] = {}
+    context = click.Context(cli.b200)
+    for name in cli.COMMANDS:
+        command = cli.b200.get_command(context, name)
+        if name == "lab":
+            leaves: dict[str, click.Command | None] = dict.fromkeys(_LAB, command)
+        else:
+            leaves = dict(getattr(command, "commands", {"": command}))
+        for leaf, run in leaves.items():
+            codes = getattr(run, "exit_codes", {})
+            words = "; ".join(f"{code} {text}" for code, text in codes.items())
+            found[f"{name} {leaf}".strip()] = words
+    return found
+
+
+def _help_sections(commands: Iterable[str]) -> list[str]:
     """What each command prints as its help; one section for those that share one."""
     names: dict[str, list[str]] = {}
-    for name in _B200:
+    for name in commands:
         lines = _help(cli.main, name.split()).splitlines()
-        text = "\n".join(line for line in lines if "show this help" not in line).strip()
+        text = "\n".join(line for line in lines if "how this " not in line).strip()
         names.setdefault(text, []).append(f"b200 {name}")
     return [f"### {', '.join(of)}\n\n```text\n{text}\n```\n" for text, of in names.items()]
 
@@ -198,7 +194,7 @@ def _options(module: ModuleType, function: str) -> str:
 
 def _help(main: Callable[[list[str]], int], words: Sequence[str]) -> str:
     """What `--help` prints, 100 columns wide, without terminal colours."""
-    output, kept = io.StringIO(), dict(os.environ)
+    output, environment = io.StringIO(), dict(os.environ)
     os.environ |= {"COLUMNS": "100", "NO_COLOR": "1"}
     try:
         with redirect_stdout(output), suppress(SystemExit):
@@ -206,5 +202,5 @@ def _help(main: Callable[[list[str]], int], words: Sequence[str]) -> str:
     finally:
         for name in ("COLUMNS", "NO_COLOR"):
             os.environ.pop(name)
-        os.environ |= kept
+        os.environ |= environment
     return output.getvalue()

@@ -9,8 +9,8 @@ import yaml
 from b200kit import catalog
 from b200kit.cli.markdown import table
 from b200kit.records import diagnosis
+from b200kit.records.conditions_fields import FIELDS, Field
 from b200kit.records.diagnosis import Condition, Rule
-from b200kit.records.manifest_fields import FIELDS, Field
 
 _RULES = Path(catalog.__file__).parent / "diagnoses.yaml"
 
@@ -29,7 +29,7 @@ _CONDITIONS = """\
 Made by `python -m b200kit.cli.reference_pages all`; do not edit.
 
 The fields of `b200kit/run-manifest/1`, collected with every measured run
-([Measure](../measure.md#run-conditions)). A result that lacks a *needed* field is not stored.
+([Measure](../measure.md#run-conditions)). A result without a *needed* field is not stored.
 Numbers that differ by no more than `slack` count as equal.
 
 """

@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping
-from pathlib import Path
 from typing import Any
 
-from b200kit import catalog
+from b200kit.cli import node_schema
 from b200kit.cli.markdown import table
 
-_SCHEMA = Path(catalog.__file__).parent / "node-state.schema.json"
 _UNMEASURED = {"$ref": "#/$defs/unmeasured"}
 
 _HEAD = """\
@@ -31,8 +29,7 @@ clocks in MHz, temperature in C. How to write one by hand: [Extend](../extend.md
 
 def node_state_markdown() -> str:
     """The whole page."""
-    schema = json.loads(_SCHEMA.read_text(encoding="utf-8"))
-    rows = ((f"`{path}`", kind, text) for path, kind, text in _fields(schema, ""))
+    rows = ((f"`{path}`", kind, text) for path, kind, text in _fields(node_schema.schema(), ""))
     return _HEAD + table(("field", "type", "meaning"), rows)
 
 

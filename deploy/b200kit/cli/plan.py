@@ -1,22 +1,19 @@
-"""``b200 plan``: how a node should serve a model, and why. 0 planned, 1 impossible, 2 bad input.
-
-1 is for what cannot be: a model that does not fit, a node that cannot carry the replicas. 2 is for
-what was not understood: an unknown model or option, a file that is no NodeState or no config.json.
-"""
+"""`b200 plan`: how a node should serve a model, and why."""
 
 from __future__ import annotations
 
-import argparse
 import json
-import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from textwrap import wrap
-from typing import Any, NoReturn
+from typing import Any
+
+import click
 
 from b200kit.catalog import hardware, load
 from b200kit.catalog.types import Model
+from b200kit.cli.command import Command, Refusal
 from b200kit.inventory import settle
 from b200kit.node.placement import cpu_cores, layout
 from b200kit.node.placement.layout import Replica
@@ -28,22 +25,27 @@ from b200kit.sizing.model_config import ModelError
 from b200kit.sizing.planner import Plan
 
 SCHEMA = "b200kit/plan/1"
+PLANNED, IMPOSSIBLE = 0, 1
 _WIDTH = 100
 
 
-class BadInput(Exception):
-    """Input that cannot be used, in one line."""
+@dataclass(frozen=True)
+class Options:
+    """What the command line requests."""
 
-
-class _Parser(argparse.ArgumentParser):
-    """Says what is wrong in one line, as everything here does."""
-
-    def error(self, message: str) -> NoReturn:
-        raise BadInput(message)
+    state: str
+    model: str
+    goal: str
+    as_json: bool
+    hardware: str | None
+    gpus: int | None
+    max_model_len: int
+    kv_cache_dtype: str | None
+    first_port: int
 
 
 @dataclass(frozen=True)
-class Answer:
+class PlanResult:
     """A plan laid out on a node."""
 
     subject: Subject
@@ -54,66 +56,69 @@ class Answer:
     reserved: str
 
 
-def main(argv: list[str]) -> int:
-    """Plan and print; exit status as in the module's first line."""
+@click.command(
+    "plan",
+    cls=Command,
+    exit_codes={
+        PLANNED: "planned",
+        IMPOSSIBLE: "the model does not fit, or the node cannot carry the replicas",
+        2: "an unknown word, or a file that cannot be used",
+    },
+)
+@click.option("--state", required=True, metavar="FILE", help="A NodeState, as observe prints it.")
+@click.option("--model", required=True, help="A model of the catalog, or a config.json.")
+@click.option("--goal", required=True, type=click.Choice(sorted(GOALS)), help="What matters most.")
+@click.option("--json", "as_json", is_flag=True, help="Print the plan as JSON.")
+@click.option("--hardware", metavar="NAME", help="A hardware of the catalog; else by the GPUs.")
+@click.option("--gpus", type=int, help="GPUs of a degraded node, fewer than whole.")
+@click.option(
+    "--max-model-len", type=int, default=4096, show_default=True, help="Prompt and output, tokens."
+)
+@click.option("--kv-cache-dtype", metavar="DTYPE", help="Other than the catalog's, such as fp8.")
+@click.option("--first-port", type=int, default=8001, show_default=True, help="Port of replica 0.")
+def command(**given: Any) -> None:
+    """Lay a model out on a recorded node, and say why."""
+    options = Options(**given)
     try:
-        options = _options(argv)
-        answer = _answer(options, _state(options.state))
-    except (BadInput, ModelError, hardware.HardwareError) as error:
-        print(f"b200 plan: {error}", file=sys.stderr)
-        return 2
+        result = _plan(options, _state(options.state))
+    except (ModelError, hardware.HardwareError) as error:
+        raise click.UsageError(str(error)) from None
     except (Impossible, cpu_cores.LayoutError) as error:
-        print(f"b200 plan: {error}", file=sys.stderr)
-        return 1
-    print(json.dumps(to_json(answer), indent=2) if options.json else "\n".join(lines(answer)))
-    return 0
-
-
-def _options(argv: list[str]) -> argparse.Namespace:
-    parser = _Parser(prog="b200 plan", description="how a node should serve a model, and why")
-    parser.add_argument("--state", required=True, help="a NodeState document, as observe prints it")
-    parser.add_argument("--model", required=True, help="a model of the catalog, or a config.json")
-    parser.add_argument("--goal", required=True, choices=sorted(GOALS), help="what matters most")
-    parser.add_argument("--json", action="store_true", help="print the plan as JSON")
-    parser.add_argument("--hardware", help="a hardware of the catalog; by the GPUs when left out")
-    parser.add_argument("--gpus", type=int, help="GPUs of a degraded node, fewer than whole")
-    parser.add_argument("--max-model-len", type=int, default=4096, help="prompt and output, tokens")
-    parser.add_argument("--kv-cache-dtype", help="other than the catalogue's, such as fp8")
-    parser.add_argument("--first-port", type=int, default=8001, help="port of replica 0")
-    return parser.parse_args(argv)
+        raise Refusal(str(error), IMPOSSIBLE) from None
+    print(json.dumps(to_json(result), indent=2) if options.as_json else "\n".join(lines(result)))
 
 
 def _state(path: str) -> dict[str, Any]:
     try:
         state = json.loads(Path(path).read_text(encoding="utf-8"))
     except OSError as error:
-        raise BadInput(f"{path} cannot be read: {error.strerror}") from None
+        raise click.UsageError(f"{path} cannot be read: {error.strerror}") from None
     except (ValueError, RecursionError):
-        raise BadInput(f"{path} is no JSON") from None
+        raise click.UsageError(f"{path} is no JSON") from None
     if not isinstance(state, dict) or "gpus" not in state:
-        raise BadInput(f"{path} is no NodeState: it has no gpus")
+        raise click.UsageError(f"{path} is no NodeState: it has no gpus")
     return state
 
 
-def _answer(options: argparse.Namespace, state: dict[str, Any]) -> Answer:
+def _plan(options: Options, state: dict[str, Any]) -> PlanResult:
     model = _model(options.model)
     machine = _machine(options, state)
     dtype = options.kv_cache_dtype or settle.kv_dtype(dict(model.flags))
-    told = dict(model.flags)
+    flags = dict(model.flags)
     asked = Asked(
         goal=options.goal,
         max_model_len=_length(options.max_model_len, model),
         kv_dtype=dtype,
-        draft=settle.drafts(told),
+        draft=settle.drafts(flags),
     )
-    refused = kv_cache_formats.refusal(told, dtype)
+    refused = kv_cache_formats.refusal(flags, dtype)
     if refused:
         raise Impossible("kv-cache-dtype", refused)
     subject = settle.subject(model)
     plan = planner.decide(subject, machine, asked, settle.siblings(model, load.load()))
     ports = tuple(range(options.first_port, options.first_port + plan.replicas))
     replicas = layout.place(state, plan.replicas, plan.shape, ports)
-    return Answer(subject, machine, asked, plan, replicas, layout.reserved(state, replicas))
+    return PlanResult(subject, machine, asked, plan, replicas, layout.reserved(state, replicas))
 
 
 def _model(name: str) -> Model:
@@ -122,27 +127,29 @@ def _model(name: str) -> Model:
         return known[name]
     if Path(name).is_file():
         return load.from_config(Path(name))
-    raise BadInput(f'unknown model "{name}": no file, and known are {", ".join(known)}')
+    raise click.UsageError(f'unknown model "{name}": no file, and known are {", ".join(known)}')
 
 
-def _length(asked: int, model: Model) -> int:
-    longest = model.dimensions.max_length if model.dimensions else asked
-    if not 1 <= asked <= longest:
-        raise BadInput(f"--max-model-len {asked}: {model.name} takes 1 to {longest} tokens")
-    return asked
+def _length(requested: int, model: Model) -> int:
+    longest = model.dimensions.max_length if model.dimensions else requested
+    if not 1 <= requested <= longest:
+        raise click.UsageError(
+            f"--max-model-len {requested}: {model.name} takes 1 to {longest} tokens"
+        )
+    return requested
 
 
-def _machine(options: argparse.Namespace, state: Mapping[str, Any]) -> Machine:
+def _machine(options: Options, state: Mapping[str, Any]) -> Machine:
     gpus = state["gpus"]
     if not isinstance(gpus, list):
         raise cpu_cores.LayoutError("the node's GPUs were not read")
     known = load.load().hardware
     name = options.hardware or _recognised(gpus)
     if name not in known:
-        raise BadInput(f'unknown hardware "{name}"; known: {", ".join(sorted(known))}')
+        raise click.UsageError(f'unknown hardware "{name}"; known: {", ".join(sorted(known))}')
     whole = known[name].gpu_count
     if options.gpus is not None and not 1 <= options.gpus <= whole:
-        raise BadInput(f"--gpus {options.gpus}: {name} has 1 to {whole}")
+        raise click.UsageError(f"--gpus {options.gpus}: {name} has 1 to {whole}")
     usable = options.gpus or whole
     if len(gpus) < usable:
         raise cpu_cores.LayoutError(
@@ -150,18 +157,21 @@ def _machine(options: argparse.Namespace, state: Mapping[str, Any]) -> Machine:
         )
     memory = _memory(gpus) or known[name].gpu_bytes
     if not memory:
-        raise BadInput(f"the memory of the GPUs is in neither the state nor hardware {name}")
+        raise click.UsageError(
+            f"the memory of the GPUs is in neither the state nor hardware {name}"
+        )
     return Machine(name, usable, memory, whole)
 
 
-# What a process sees of what NVML tells: 178.35 GiB of 183,359 MiB on a B200 (inferred for others).
+# The part of NVML's figure that a process can use: 178.35 GiB of 183,359 MiB on a B200
+# (inferred for others).
 _VISIBLE = 0.996
 
 
 def _memory(gpus: Sequence[Any]) -> float:
     """Memory of the smallest GPU that a process can see, bytes; 0 where it was not read."""
-    told = [gpu.get("memory_total_mib") for gpu in gpus if isinstance(gpu, Mapping)]
-    known = [mib for mib in told if isinstance(mib, int) and not isinstance(mib, bool)]
+    reported = [gpu.get("memory_total_mib") for gpu in gpus if isinstance(gpu, Mapping)]
+    known = [mib for mib in reported if isinstance(mib, int) and not isinstance(mib, bool)]
     return min(known) * 2**20 * _VISIBLE if known and len(known) == len(gpus) else 0
 
 
@@ -176,33 +186,33 @@ def _recognised(gpus: Sequence[Any]) -> str:
     return "hgx-b200"
 
 
-def to_json(answer: Answer) -> dict[str, Any]:
+def to_json(result: PlanResult) -> dict[str, Any]:
     """The plan as a document: everything a unit needs, and the reasons beside it."""
     return {
         "schema": SCHEMA,
-        "model": answer.subject.name,
-        "hardware": answer.machine.name,
-        "goal": answer.asked.goal,
-        "max_model_len": answer.asked.max_model_len,
-        "kv_cache_dtype": answer.asked.kv_dtype,
-        "weights_bytes": round(answer.subject.weights.total),
-        "replicas": [{**replica.to_json(), "spans": replica.spans} for replica in answer.replicas],
-        "reserved_cpus": answer.reserved,
-        "why": list(answer.plan.why),
-        "rejected": list(answer.plan.rejected),
+        "model": result.subject.name,
+        "hardware": result.machine.name,
+        "goal": result.asked.goal,
+        "max_model_len": result.asked.max_model_len,
+        "kv_cache_dtype": result.asked.kv_dtype,
+        "weights_bytes": round(result.subject.weights.total),
+        "replicas": [{**replica.to_json(), "spans": replica.spans} for replica in result.replicas],
+        "reserved_cpus": result.reserved,
+        "why": list(result.plan.why),
+        "rejected": list(result.plan.rejected),
     }
 
 
-def lines(answer: Answer) -> list[str]:
+def lines(result: PlanResult) -> list[str]:
     """The plan as a person reads it."""
-    told = [headline(answer.plan, answer.replicas)]
-    told += _table(answer)
-    if answer.reserved:
-        told.append(f"free  cpus {answer.reserved}: gateway, client, interrupts")
-    for label, reasons in (("why", answer.plan.why), ("not", answer.plan.rejected)):
+    text = [headline(result.plan, result.replicas)]
+    text += _table(result)
+    if result.reserved:
+        text.append(f"free  cpus {result.reserved}: gateway, client, interrupts")
+    for label, reasons in (("why", result.plan.why), ("not", result.plan.rejected)):
         for reason in reasons:
-            told += wrap(f"{label:<6}{reason}", _WIDTH, subsequent_indent=" " * 6)
-    return told
+            text += wrap(f"{label:<6}{reason}", _WIDTH, subsequent_indent=" " * 6)
+    return text
 
 
 def headline(plan: Plan, replicas: Sequence[Replica]) -> str:
@@ -227,7 +237,7 @@ def parallelism(plan: Plan) -> str:
     return "+".join([*ways, *(["EP"] if shape.ep else [])])
 
 
-def _table(answer: Answer) -> list[str]:
+def _table(result: PlanResult) -> list[str]:
     rows = [
         (
             f"  {replica.replica}",
@@ -235,9 +245,9 @@ def _table(answer: Answer) -> list[str]:
             f"numa {_numbers(replica.numa_nodes)}",
             f"cpus {replica.cpus}",
             f":{replica.port}",
-            _tokens(replica, answer.asked.max_model_len),
+            _tokens(replica, result.asked.max_model_len),
         )
-        for replica in answer.replicas
+        for replica in result.replicas
     ]
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     return ["  ".join(map(str.ljust, row, widths)).rstrip() for row in rows]

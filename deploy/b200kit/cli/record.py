@@ -2,129 +2,147 @@
 
 from __future__ import annotations
 
-import argparse
 import json
 import sys
-from collections.abc import Callable
+from collections.abc import Iterator
+from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
 
+import click
+
+from b200kit.cli.command import Command, Refusal
 from b200kit.records import comparison, entries, store
 from b200kit.records.entries import Record, RecordError
-from b200kit.records.statistics import Answer
-from b200kit.report.content import records as told
+from b200kit.records.statistics import Outcome
+from b200kit.report.content import records as lines
 
-SHOWN, REFUSED, UNSAID = 0, 1, 2
-Act = Callable[[argparse.Namespace], int]
-
-
-def main(argv: list[str]) -> int:
-    """Run one of the four; 2 with one line for what cannot be read or is not there."""
-    options = _parser().parse_args(argv)
-    options.records = options.records or store.directory()
-    act: Act = options.act
-    try:
-        return act(options)
-    except (OSError, RecordError) as error:
-        print(f"b200 record: {error}", file=sys.stderr)
-        return REFUSED if act is _accept else UNSAID
+SHOWN, REFUSED, UNKNOWN = 0, 1, 2
+_DAMAGED = "a line of a record was changed"
+_FOLDER = click.option(
+    "--records", type=click.Path(path_type=Path), default=store.directory,
+    help="Directory of the records.",
+)  # fmt: skip
+_LAST = click.option(
+    "--last", type=click.IntRange(min=1), default=comparison.NEWEST, show_default=True,
+    help="How many of the newest runs.",
+)  # fmt: skip
+_JSON = click.option("--json", "as_json", is_flag=True, help="As JSON.")
 
 
-def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(prog="b200 record", description=__doc__)
-    subs = parser.add_subparsers(required=True, metavar="list|show|accept|compare")
-
-    def command(name: str, act: Act, text: str, node: str | None) -> argparse.ArgumentParser:
-        sub = subs.add_parser(name, help=text, description=text)
-        sub.add_argument("node", nargs=node)
-        sub.add_argument("--records", type=Path, help="directory of the records")
-        sub.set_defaults(act=act)
-        return sub
-
-    command("list", _list, "every run of a node, or each node's newest", "?")
-    show = command("show", _show, "one run with its manifest", None)
-    show.add_argument("run", nargs="?", default="", help="the run's id; the newest without one")
-    show.add_argument("--json", action="store_true", help="the entry as it is stored")
-    accept = command("accept", _accept, "accept runs as the node's baseline", None)
-    accept.add_argument("--by", required=True, help="who answers for it")
-    accept.add_argument("--why", required=True, help="why these runs are how it should be")
-    accept.add_argument("--runs", default="", help="their ids, with commas; else the newest ones")
-    accept.add_argument("--last", type=_count, default=comparison.NEWEST, help="how many newest")
-    compare = command("compare", _compare, "the newest runs against the accepted ones", "?")
-    compare.add_argument("--last", type=_count, default=comparison.NEWEST, help="how many newest")
-    compare.add_argument("--with", dest="other", help="compare with this node's newest runs")
-    compare.add_argument("--json", action="store_true", help="the comparison as JSON")
-    return parser
+@click.group("record", no_args_is_help=False)
+def command() -> None:
+    """The record of measured runs."""
 
 
-def _count(text: str) -> int:
-    if not text.isdigit() or int(text) < 1:
-        raise argparse.ArgumentTypeError(f"{text} is no count")
-    return int(text)
+@command.command(
+    "list", cls=Command, exit_codes={SHOWN: "shown", REFUSED: _DAMAGED, UNKNOWN: "no record"}
+)
+@click.argument("node", required=False)
+@_FOLDER
+def show_all(node: str | None, records: Path) -> int:
+    """List every run of NODE, or the newest run of each node."""
+    with _refusals(UNKNOWN):
+        known = _records(records, node)
+    print(*(lines.runs(known[node]) if node else lines.fleet(known)), sep="\n")
+    return _notes(known)
 
 
-def _list(options: argparse.Namespace) -> int:
-    names = [options.node] if options.node else store.nodes(options.records)
-    found = {name: _read(options, name) for name in names}
-    if not found:
-        raise RecordError(f"no record in {options.records} yet: measure a node first")
-    print(*(told.runs(found[options.node]) if options.node else told.fleet(found)), sep="\n")
-    return _noted(found)
+@command.command(
+    "show", cls=Command, exit_codes={SHOWN: "shown", REFUSED: _DAMAGED, UNKNOWN: "no such run"}
+)
+@click.argument("node")
+@click.argument("run", default="")
+@_JSON
+@_FOLDER
+def show(node: str, run: str, as_json: bool, records: Path) -> int:
+    """Show one run of NODE with its conditions: the newest, or the one with the id RUN."""
+    with _refusals(UNKNOWN):
+        record = _read(records, node)
+        entry = record.run(run) if run else (record.runs or (None,))[-1]
+        if entry is None:
+            raise RecordError(f"{run or 'a run'} is not the id of one run of {node}")
+    print(json.dumps(entry, indent=2) if as_json else "\n".join(lines.one(entry)))
+    return _notes({node: record})
 
 
-def _show(options: argparse.Namespace) -> int:
-    known = _read(options, options.node)
-    run = known.run(options.run) if options.run else (known.runs or (None,))[-1]
-    if run is None:
-        raise RecordError(f"{options.run or 'a run'} is not the id of one run of {options.node}")
-    print(json.dumps(run, indent=2) if options.json else "\n".join(told.one(run)))
-    return _noted({options.node: known})
+@command.command(
+    "accept", cls=Command, exit_codes={SHOWN: "accepted", REFUSED: "refused", UNKNOWN: "usage"}
+)
+@click.argument("node")
+@click.option("--by", required=True, help="Who answers for it.")
+@click.option("--why", required=True, help="Why these runs are as they should be.")
+@click.option("--runs", default="", help="Ids with commas between them; else the newest runs.")
+@_LAST
+@_FOLDER
+def accept(node: str, by: str, why: str, runs: str, last: int, records: Path) -> None:
+    """Accept runs as the baseline of NODE."""
+    with _refusals(REFUSED):
+        requested = [part.strip() for part in runs.split(",") if part.strip()]
+        accepted = comparison.acceptable(_read(records, node), requested, last)
+        now = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+        store.append(records, node, entries.accept_entry(node, accepted, by, why, now))
+    print(f"{node}: {len(accepted)} runs are the baseline, by {by}: {why}")
 
 
-def _accept(options: argparse.Namespace) -> int:
-    known = _read(options, options.node)
-    wanted = [part.strip() for part in options.runs.split(",") if part.strip()]
-    runs = comparison.acceptable(known, wanted, options.last)
-    now = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
-    entry = entries.accept_entry(options.node, runs, options.by, options.why, now)
-    store.append(options.records, options.node, entry)
-    print(f"{options.node}: {len(runs)} runs are the baseline, by {options.by}: {options.why}")
-    return SHOWN
-
-
-def _compare(options: argparse.Namespace) -> int:
-    names = [options.node] if options.node else store.nodes(options.records)
-    if not names:
-        raise RecordError(f"no record in {options.records} yet: measure a node first")
-    other = _read(options, options.other) if options.other else None
-    records = {name: _read(options, name) for name in names}
-    found = {name: comparison.against(r, options.last, other) for name, r in records.items()}
-    if options.json:
+@command.command(
+    "compare",
+    cls=Command,
+    exit_codes={SHOWN: "same or better", REFUSED: "slower", UNKNOWN: "cannot be decided"},
+)
+@click.argument("node", required=False)
+@click.option("--with", "other", metavar="NODE", help="Compare with this node's newest runs.")
+@_JSON
+@_LAST
+@_FOLDER
+def compare(node: str | None, other: str | None, as_json: bool, last: int, records: Path) -> int:
+    """Compare the newest runs of NODE, or of each node, with the accepted ones."""
+    with _refusals(UNKNOWN):
+        known = _records(records, node)
+        reference = _read(records, other) if other else None
+        found = {name: comparison.against(r, last, reference) for name, r in known.items()}
+    if as_json:
         print(json.dumps(found, indent=2))
-    for name, document in found.items() if not options.json else ():
-        print(*told.comparison(name, document), sep="\n")
-    _noted(records)
-    return max((_owed(document) for document in found.values()), key=(0, 2, 1).index)
+    for name, document in found.items() if not as_json else ():
+        print(*lines.comparison(name, document), sep="\n")
+    _notes(known)
+    return max((_exit_code(document) for document in found.values()), key=(0, 2, 1).index)
 
 
-def _owed(document: dict[str, object]) -> int:
-    """0 same or better, 1 slower, 2 cannot be said."""
-    if document["answer"] == Answer.UNCLEAR.value:
-        return UNSAID
+def _exit_code(document: dict[str, object]) -> int:
+    if document["answer"] == Outcome.UNCLEAR.value:
+        return UNKNOWN
     return REFUSED if document["slower"] else SHOWN
 
 
-def _read(options: argparse.Namespace, node: str) -> Record:
+@contextmanager
+def _refusals(exit_code: int) -> Iterator[None]:
+    """Report what cannot be read or is missing in one line, with this exit code."""
+    try:
+        yield
+    except (OSError, RecordError) as error:
+        raise Refusal(str(error), exit_code) from None
+
+
+def _records(folder: Path, node: str | None) -> dict[str, Record]:
+    """The record of a node, or of all nodes. Raises RecordError when there is none."""
+    names = [node] if node else store.nodes(folder)
+    if not names:
+        raise RecordError(f"no record in {folder} yet: measure a node first")
+    return {name: _read(folder, name) for name in names}
+
+
+def _read(folder: Path, node: str) -> Record:
     """A node's record. Raises RecordError when there is none."""
-    known = store.read(options.records, node)
-    if not (known.entries or known.torn or known.damage):
-        raise RecordError(f"{options.records} holds no record of {node}")
-    return known
+    record = store.read(folder, node)
+    if not (record.entries or record.torn or record.damage):
+        raise RecordError(f"{folder} holds no record of {node}")
+    return record
 
 
-def _noted(found: dict[str, Record]) -> int:
-    """Say what is wrong with the files: a torn line is told, a changed one costs the exit code."""
-    for name, known in found.items():
-        for note in (*known.torn, *known.damage):
+def _notes(known: dict[str, Record]) -> int:
+    """Report faults of the files: a torn line is only named, a changed one is exit code 1."""
+    for name, record in known.items():
+        for note in (*record.torn, *record.damage):
             print(f"b200 record: {name}: {note}", file=sys.stderr)
-    return REFUSED if any(known.damage for known in found.values()) else SHOWN
+    return REFUSED if any(record.damage for record in known.values()) else SHOWN

@@ -3,8 +3,8 @@
     python -m b200kit.cli.reference_pages PAGE > docs/reference/PAGE.md
     python -m b200kit.cli.reference_pages all
 
-The second form writes every page. tests/unit/cli/test_docs.py compares the files with what is
-made here.
+The second form writes every page, and the JSON schema of NodeState.
+tests/unit/cli/test_docs.py compares the files with what is made here.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from b200kit.catalog import hardware
+from b200kit.cli import node_schema
 from b200kit.cli.commands_page import cli_markdown
 from b200kit.cli.markdown import first_line, table
 from b200kit.cli.measuring_pages import diagnoses_markdown, run_conditions_markdown
@@ -177,7 +178,7 @@ def _hardware(document: Mapping[str, Any]) -> Iterator[str]:
 
 
 def _value(entry: Mapping[str, Any], other: str) -> str:
-    """A figure and its unit; a table is told where it stands."""
+    """A figure and its unit; a table is named where it stands."""
     if isinstance(entry["value"], dict):
         return f"the table of {other}"
     return f"{_show(entry['value'])} {entry['unit']}"
@@ -215,14 +216,17 @@ PAGES = {
 
 
 def main(argv: list[str]) -> int:
-    """Print one page, or write all of them."""
+    """Print one page or the schema, or write all of them."""
     if argv == ["all"]:
         for name, made in PAGES.items():
             (_FOLDER / f"{name}.md").write_text(made(), encoding="utf-8")
+        node_schema.STORED.write_text(node_schema.schema_json(), encoding="utf-8")
         return 0
-    page = PAGES.get(argv[0]) if len(argv) == 1 else None
+    page = {**PAGES, "schema": node_schema.schema_json}.get(argv[0]) if len(argv) == 1 else None
     if page is None:
-        sys.stderr.write(f"usage: python -m b200kit.cli.reference_pages all|{'|'.join(PAGES)}\n")
+        sys.stderr.write(
+            f"usage: python -m b200kit.cli.reference_pages all|schema|{'|'.join(PAGES)}\n"
+        )
         return 2
     sys.stdout.write(page())
     return 0

@@ -1,43 +1,47 @@
-"""`b200 report [RUN_DIR|latest]`: shows a stored run again."""
+"""`b200 report [RUN]`: shows a stored run again."""
 
 from __future__ import annotations
 
-import argparse
 import json
 import sys
 from pathlib import Path
 
+import click
+
+from b200kit.cli.command import Command, Refusal
 from b200kit.report.document import mapping, read
 from b200kit.report.terminal.page import render
 
+NO_RUN = 2
 
-def main(argv: list[str]) -> int:
-    """Print the terminal view of a stored run and where its page is.
 
-    Exit code 0 when shown (whatever the run's outcome), 2 with one line when there is no run.
+@click.command("report", cls=Command, exit_codes={0: "shown", NO_RUN: "there is no such run"})
+@click.argument("run", default="latest")
+@click.option(
+    "--reports", type=click.Path(path_type=Path), default=Path("reports"), show_default=True,
+    help="Directory of all runs.",
+)  # fmt: skip
+@click.option("--colour", is_flag=True, help="Add colour.")
+def command(run: str, reports: Path, colour: bool) -> None:
+    """Show the terminal view of a stored run and where its page is.
+
+    RUN is its directory, its id, or 'latest'. The exit code does not depend on the run's outcome.
     """
-    parser = argparse.ArgumentParser(prog="b200 report", description="show a stored run again")
-    parser.add_argument("run", nargs="?", default="latest", help="its folder, its id, or 'latest'")
-    parser.add_argument("--reports", type=Path, default=Path("reports"), help="folder of all runs")
-    parser.add_argument("--colour", action="store_true", help="add colour")
-    options = parser.parse_args(argv)
     try:
-        folder = find(options.run, options.reports)
+        folder = find(run, reports)
         record = load(folder)
     except (OSError, ValueError) as error:
-        print(f"b200 report: {error}", file=sys.stderr)
-        return 2
+        raise Refusal(str(error), NO_RUN) from None
     page = folder / "report.html"
-    print(render(record, colour=options.colour, report=str(page)), end="")
+    print(render(record, colour=colour, report=str(page)), end="")
     if not page.is_file():
-        print(f"b200 report: {page} is not there", file=sys.stderr)
-    return 0
+        print(f"b200 report: {page} is missing", file=sys.stderr)
 
 
 def find(run: str, reports: Path) -> Path:
     """Return the folder of a run: a path, an id under `reports`, or the latest by its id.
 
-    Raises ValueError with one line that says what was looked for.
+    Raises ValueError with one line that says where was looked.
     """
     if run != "latest":
         for folder in (Path(run), reports / run):

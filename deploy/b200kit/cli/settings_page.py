@@ -97,13 +97,13 @@ def _path(keys: tuple[str, ...]) -> str:
 
 
 def _means(means: Mapping[str, Any]) -> Iterator[str]:
-    for name, said in means.items():
+    for name, value in means.items():
         if name == "limit":
-            yield f"limit `{said[0]}`, `{said[1]}`"
+            yield f"limit `{value[0]}`, `{value[1]}`"
         elif name in ("cmdline", "modprobe"):
             yield {"cmdline": "the command line", "modprobe": "modprobe"}[name]
         else:
-            yield f"sysctl `{said}`" if name == "sysctl" else f"`{said}`"
+            yield f"sysctl `{value}`" if name == "sysctl" else f"`{value}`"
 
 
 def _entry(setting: Setting) -> str:

@@ -1,12 +1,7 @@
-"""``b200 smoke URL --model M``: the latency of any OpenAI-compatible endpoint, from anywhere.
-
-0 pass; 1 fail: a wrong answer, a failed request or a missed objective; 2 invalid: the client, not
-the server, may have made the numbers, or bad input. A key comes from a file or the environment.
-"""
+"""`b200 smoke URL --model M`: the latency of any OpenAI-compatible endpoint, from anywhere."""
 
 from __future__ import annotations
 
-import argparse
 import asyncio
 import dataclasses
 import json
@@ -14,13 +9,15 @@ import os
 import platform
 import secrets
 import sys
-from collections.abc import Sequence
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any
 from urllib.parse import urlsplit
 
+import click
+
 from b200kit.cli import smoke_text
+from b200kit.cli.command import INTERRUPTED, Command, Refusal
 from b200kit.node.client import client_health, engine_metrics
 from b200kit.node.client.arrivals import Arrival
 from b200kit.node.client.chat import Endpoint
@@ -31,25 +28,35 @@ from b200kit.node.latency import document as smoke_document
 from b200kit.node.latency.load_run import Volley
 
 KEY = "B200_API_KEY"
+RATE = 4.0
 PATH = "url"
 LOOPBACK = ("localhost", "127.0.0.1", "::1")
 STATUS = {"pass": 0, "fail": 1}
 
 
-class BadInput(Exception):
-    """Input that cannot be used, in one line."""
+@dataclasses.dataclass(frozen=True)
+class Options:
+    """What the command line requests."""
 
-
-class _Parser(argparse.ArgumentParser):
-    """Says what is wrong in one line, as everything here does."""
-
-    def error(self, message: str) -> NoReturn:
-        raise BadInput(message)
+    url: str
+    model: str
+    requests: int
+    input_tokens: int
+    output_tokens: int
+    rate: float | None
+    concurrency: int | None
+    arrival: str
+    seed: int | None
+    goodput: str
+    share: float
+    key_file: str | None
+    cpus: str | None
+    json: str | None
 
 
 @dataclasses.dataclass
 class Probe:
-    """One run against one URL: what is asked, and what has come of it so far."""
+    """One run against one URL: what is requested, and its results so far."""
 
     endpoint: Endpoint
     volley: Volley
@@ -64,7 +71,7 @@ class Probe:
     )
 
     async def go(self) -> None:
-        """The canary, then the load between two looks at the server's own numbers."""
+        """The correctness check, then the load between two readings of the server's figures."""
         volley = self.volley
         # The canary counts the tokens of an eighth as many words: of a prompt about as long.
         near = volley.input_tokens * 5
@@ -96,7 +103,7 @@ class Probe:
             cpus=self.cpus,
             conditions=self._conditions(),
         )
-        told = {
+        names = {
             "date": now.strftime("%Y%m%d-%H%M%S"),
             "backend": "openai-chat",
             "endpoint_type": "openai-chat",
@@ -105,7 +112,7 @@ class Probe:
             "max_concurrency": arrival.concurrency,
         }
         each = smoke_document.requests(self.run or Run(()))
-        return {**told, **smoke_document.document(found), **each}
+        return {**names, **smoke_document.document(found), **each}
 
     def _conditions(self) -> dict[str, object]:
         canary = self.canary
@@ -120,20 +127,51 @@ class Probe:
         }
 
 
-def main(argv: list[str]) -> int:
-    """Measure and print; exit status as in the module's first lines."""
+@click.command(
+    "smoke",
+    cls=Command,
+    exit_codes={
+        0: "pass",
+        1: "a wrong answer, a failed request or a missed objective",
+        2: "invalid: the client, not the server, may have made the figures; or bad input",
+        INTERRUPTED: "interrupted",
+    },
+)
+@click.argument("url")
+@click.option("--model", required=True, help="The name that the endpoint serves it by.")
+@click.option("--requests", default=60, show_default=True, help="Measured requests.")
+@click.option("--input-tokens", default=128, show_default=True, help="Of a prompt, about.")
+@click.option("--output-tokens", default=64, show_default=True, help="Of an answer, exactly.")
+@click.option("--rate", type=float, help=f"Open loop: requests/s.  [default: {RATE:g}]")
+@click.option("--concurrency", type=int, help="Closed loop: so many requests at a time.")
+@click.option(
+    "--arrival", type=click.Choice(["poisson", "constant"]), default="poisson", show_default=True,
+    help="Of an open loop.",
+)  # fmt: skip
+@click.option("--seed", type=int, help="Of arrivals and prompts; a new one when left out.")
+@click.option(
+    "--goodput", default="ttft:100,tpot:100", show_default=True, metavar="METRIC:MS[,...]",
+    help="Objectives of a good request: ttft, tpot, e2el; or none.",
+)  # fmt: skip
+@click.option("--share", default=0.95, show_default=True, help="Fraction that must be good.")
+@click.option("--key-file", metavar="FILE", help=f"File with the API key; else ${KEY}.")
+@click.option("--cpus", metavar="LIST", help='CPUs for this client, such as "2-3".')
+@click.option("--json", metavar="FILE", help="Write everything there (- for stdout).")
+def command(**given: Any) -> int:
+    """Measure the latency of the OpenAI-compatible endpoint at URL, from anywhere.
+
+    The API key comes from a file or from the environment, never from the command line.
+    """
+    options = Options(**given)
     try:
-        options = _options(argv)
         probe = _probe(options)
-    except (BadInput, ValueError) as error:
-        print(f"b200 smoke: {error}", file=sys.stderr)
-        return 2
+    except ValueError as error:
+        raise click.UsageError(str(error)) from None
     print(f"b200 smoke: {_foresight(probe)}", file=sys.stderr)
     try:
         asyncio.run(probe.go())
     except KeyboardInterrupt:
-        print("b200 smoke: interrupted; nothing is reported of a part of a run", file=sys.stderr)
-        return 130
+        raise Refusal("interrupted; a part of a run is not reported", INTERRUPTED) from None
     document = probe.document()
     if options.json:
         text = json.dumps(document) + "\n"
@@ -151,35 +189,14 @@ def _foresight(probe: Probe) -> str:
     return f"{probe.requests} requests in about {probe.requests / arrival.rate:.0f} s"
 
 
-def _options(argv: Sequence[str]) -> argparse.Namespace:
-    parser = _Parser(prog="b200 smoke", description=(__doc__ or "").partition("\n")[0])
-    parser.add_argument("url", help="where it serves, without /v1")
-    parser.add_argument("--model", required=True, help="the name it is served under")
-    parser.add_argument("--requests", type=int, default=60, help="measured requests (%(default)s)")
-    parser.add_argument("--input-tokens", type=int, default=128, help="of a prompt, about")
-    parser.add_argument("--output-tokens", type=int, default=64, help="of an answer, exactly")
-    load = parser.add_mutually_exclusive_group()
-    load.add_argument("--rate", type=float, default=4.0, help="open loop: requests/s (%(default)s)")
-    load.add_argument("--concurrency", type=int, help="closed loop: so many at a time")
-    parser.add_argument("--arrival", choices=("poisson", "constant"), default="poisson")
-    parser.add_argument("--seed", type=int, help="of arrivals and prompts; default: a new one")
-    parser.add_argument(
-        "--goodput", nargs="+", default=["ttft:100", "tpot:100"], metavar="METRIC:MS",
-        help="objectives of a good request: ttft, tpot, e2el; or none (ttft:100 tpot:100)",
-    )  # fmt: skip
-    parser.add_argument("--share", type=float, default=0.95, help="that must be good (%(default)s)")
-    parser.add_argument("--key-file", help=f"file with the API key; default: ${KEY}")
-    parser.add_argument("--cpus", help='CPUs for this client, such as "2-3"')
-    parser.add_argument("--json", metavar="FILE", help="write everything there (- for stdout)")
-    return parser.parse_args(argv)
-
-
-def _probe(options: argparse.Namespace) -> Probe:
-    """What is asked, checked before anything is sent. Raises BadInput or ValueError."""
+def _probe(options: Options) -> Probe:
+    """The requested run, checked before anything is sent. Raises UsageError or ValueError."""
     for name in ("requests", "rate", "input_tokens", "output_tokens", "concurrency"):
         value = getattr(options, name)
         if value is not None and not 0 < value < float("inf"):
-            raise BadInput(f"--{name.replace('_', '-')} must be above 0, not {value}")
+            raise click.UsageError(f"--{name.replace('_', '-')} must be above 0, not {value}")
+    if options.rate is not None and options.concurrency is not None:
+        raise click.UsageError("--rate and --concurrency exclude each other")
     _writable(options.json)
     endpoint = Endpoint(_url(options.url), _key(options.key_file))
     _warn_of_clear_text(endpoint)
@@ -188,7 +205,7 @@ def _probe(options: argparse.Namespace) -> Probe:
         options.model,
         options.input_tokens,
         options.output_tokens,
-        Arrival(options.rate, options.arrival == "constant", options.concurrency),
+        Arrival(options.rate or RATE, options.arrival == "constant", options.concurrency),
         secrets.randbelow(1 << 31) if options.seed is None else options.seed,
         f"smoke-{secrets.token_hex(6)}",
     )
@@ -200,9 +217,9 @@ def _probe(options: argparse.Namespace) -> Probe:
 def _url(text: str) -> str:
     parts = urlsplit(text)
     if parts.scheme not in ("http", "https") or not parts.hostname:
-        raise BadInput(f"{text!r} is no http:// or https:// URL")
+        raise click.UsageError(f"{text!r} is no http:// or https:// URL")
     if parts.username or parts.password or parts.query:
-        raise BadInput(f"a key does not belong into the URL: use --key-file or ${KEY}")
+        raise click.UsageError(f"a key does not belong into the URL: use --key-file or ${KEY}")
     return text.rstrip("/").removesuffix("/v1")
 
 
@@ -213,9 +230,9 @@ def _key(file: str | None) -> str | None:
     try:
         key = Path(file).read_text(encoding="ascii").strip()
     except (OSError, UnicodeDecodeError) as error:
-        raise BadInput(f"--key-file {file} cannot be read: {error}") from None
+        raise click.UsageError(f"--key-file {file} cannot be read: {error}") from None
     if not key or not key.isprintable():
-        raise BadInput(f"--key-file {file} holds no key: one line is wanted")
+        raise click.UsageError(f"--key-file {file} holds no key: one line is expected")
     return key
 
 
@@ -225,14 +242,14 @@ def _warn_of_clear_text(endpoint: Endpoint) -> None:
         print(f"b200 smoke: the key goes to {parts.hostname} in clear text", file=sys.stderr)
 
 
-def _objective(goodput: Sequence[str], share: float) -> Objective:
+def _objective(goodput: str, share: float) -> Objective:
     if not 0 < share <= 1:
-        raise BadInput(f"--share must be above 0 and at most 1, not {share:g}")
+        raise click.UsageError(f"--share must be above 0 and at most 1, not {share:g}")
     limits: dict[str, float] = {}
-    for word in [] if goodput == ["none"] else goodput:
+    for word in [] if goodput == "none" else goodput.split(","):
         name, _, value = word.partition(":")
         if name not in ("ttft", "tpot", "e2el") or not value.replace(".", "", 1).isdigit():
-            raise BadInput(f"--goodput {word}: not ttft:MS, tpot:MS or e2el:MS")
+            raise click.UsageError(f"--goodput {word}: not ttft:MS, tpot:MS or e2el:MS")
         limits[f"{name}_ms"] = float(value)
     return Objective(**limits, share=share)
 
@@ -240,4 +257,4 @@ def _objective(goodput: Sequence[str], share: float) -> Objective:
 def _writable(file: str | None) -> None:
     """Before the run, not after it."""
     if file and file != "-" and not os.access(Path(file).parent, os.W_OK | os.X_OK):
-        raise BadInput(f"--json {file}: its directory cannot be written")
+        raise click.UsageError(f"--json {file}: its directory cannot be written")

@@ -38,24 +38,24 @@ def lines(document: Document, url: str) -> list[str]:
 
 
 def _conditions(document: Document, url: str) -> list[str]:
-    told = document["conditions"]
-    version = told["engine_version"] or "engine version not told"
+    conditions = document["conditions"]
+    version = conditions["engine_version"] or "engine version unknown"
     sent = f"{document['completed']} of {document['num_prompts']} requests complete"
     pair = [
-        (told["isl_measured"], told["isl_requested"]),
-        (told["osl_measured"], told["osl_requested"]),
+        (conditions["isl_measured"], conditions["isl_requested"]),
+        (conditions["osl_measured"], conditions["osl_requested"]),
     ]
-    length, answer = (f"{_mean(seen)} (asked {asked})" for seen, asked in pair)
+    length, answer = (f"{_mean(measured)} (requested {requested})" for measured, requested in pair)
     return [
-        f"{url}  {told['model']}  {version}",
-        f"{told['arrival']}; {sent} in {document['duration']:.1f} s",
+        f"{url}  {conditions['model']}  {version}",
+        f"{conditions['arrival']}; {sent} in {document['duration']:.1f} s",
         f"tokens in {length}, out {answer}, a chunk {_number(document['tokens_per_chunk'], 2)};"
-        f" seed {told['seed']}",
+        f" seed {conditions['seed']}",
     ]
 
 
-def _mean(seen: Mapping[str, float] | None) -> str:
-    return "-" if seen is None else f"{seen['mean']:.0f}"
+def _mean(measured: Mapping[str, float] | None) -> str:
+    return "-" if measured is None else f"{measured['mean']:.0f}"
 
 
 def _table(document: Document) -> list[str]:
@@ -95,7 +95,7 @@ def _goodput(document: Document) -> list[str]:
     share = document["goodput_share"]
     return [
         f"  goodput   {document['request_goodput']:.2f} requests/s met {', '.join(wants)}"
-        f" ({share:.0%} of them; asked {objective['share']:.0%})"
+        f" ({share:.0%} of them; requested {objective['share']:.0%})"
     ]
 
 

@@ -1,73 +1,75 @@
-"""`b200 transaction list|show`: who is mending which node, since when, and how far it is."""
+"""`b200 transaction list|show`: which nodes are under repair, by whom, and how far it is."""
 
 from __future__ import annotations
 
-import argparse
 import json
-import sys
 from pathlib import Path
 
+import click
+
+from b200kit.cli.command import Command, Refusal
 from b200kit.reprovision import explain, ledger, transaction
 from b200kit.reprovision.states import State
 from b200kit.reprovision.transaction import Transaction
 from b200kit.run.node import timestamp
 
-SHOWN, NONE = 0, 2
+SHOWN, UNKNOWN = 0, 2
+_FOLDER = click.option(
+    "--transactions", type=click.Path(path_type=Path), help="Directory of the transactions."
+)
 
 
-def main(argv: list[str]) -> int:
-    """0 shown, 2 there is no such transaction."""
-    options = _parser().parse_args(argv)
-    folder = options.transactions or ledger.directory()
-    return _show(folder, options) if options.what == "show" else _list(folder)
+@click.group("transaction", no_args_is_help=False)
+def command() -> None:
+    """Nodes under repair: who works on which, and since when."""
 
 
-def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(prog="b200 transaction", description=__doc__)
-    parser.add_argument("what", choices=("list", "show"))
-    parser.add_argument("node", nargs="?", help="the node that is shown")
-    parser.add_argument("--json", action="store_true", help="as the report has it")
-    parser.add_argument("--transactions", type=Path, help="directory of the transactions")
-    return parser
-
-
-def _list(folder: Path) -> int:
+@command.command("list", cls=Command, exit_codes={SHOWN: "shown"})
+@_FOLDER
+def show_all(transactions: Path | None) -> None:
+    """List the nodes that are out of service."""
+    folder = transactions or ledger.directory()
     names = ledger.nodes(folder) if folder.is_dir() else []
-    found = [ledger.read(folder, name) for name in names]
-    open_ones = [tx for tx in found if tx.is_open]
+    known = [ledger.read(folder, name) for name in names]
+    open_ones = [tx for tx in known if tx.is_open]
     for tx in open_ones:
         print(f"{tx.node}  {_line(tx)}")
-    print(f"{len(open_ones)} of {len(found)} known nodes are out of service")
-    return SHOWN
+    print(f"{len(open_ones)} of {len(known)} known nodes are out of service")
+
+
+@command.command(
+    "show", cls=Command, exit_codes={SHOWN: "shown", UNKNOWN: "no transaction of this node"}
+)
+@click.argument("node")
+@click.option("--json", "as_json", is_flag=True, help="As JSON, as the report has it.")
+@_FOLDER
+def show(node: str, as_json: bool, transactions: Path | None) -> None:
+    """Show each step of the transaction of NODE."""
+    folder = transactions or ledger.directory()
+    tx = ledger.read(folder, node)
+    if not tx.steps and not tx.is_open:
+        raise Refusal(f"{folder} has no transaction of {node}", UNKNOWN)
+    if as_json:
+        print(json.dumps(tx.to_json(), indent=2))
+        return
+    print(f"{tx.node}  {_line(tx) if tx.is_open else 'serving'}")
+    for step in tx.steps:
+        print(
+            f"  {step['at']}  {step['act']:<24} {step['from']} -> {step['to']}  {step['outcome']}"
+        )
 
 
 def _line(tx: Transaction) -> str:
     if tx.state is State.HANDS:
         return explain.for_hands(tx)
     pending = f", in the middle of {tx.pending['step']}" if tx.pending else ""
-    return f"{tx.state.value}{pending}, out since {tx.opened}; {_held(tx)}"
+    return f"{tx.state.value}{pending}, out since {tx.opened}; {_owner(tx)}"
 
 
-def _held(tx: Transaction) -> str:
+def _owner(tx: Transaction) -> str:
     owner = tx.owner
     if owner is None:
-        return "held by nobody: the next run goes on"
+        return "owned by nobody: the next run continues"
     now = transaction.seconds(timestamp())
-    over = "" if transaction.held_by_another(tx, "", now) else ", which has run out"
-    return f"held by {owner['owner']} since {owner['since']} until {owner['until']}{over}"
-
-
-def _show(folder: Path, options: argparse.Namespace) -> int:
-    tx = ledger.read(folder, options.node or "")
-    if not tx.steps and not tx.is_open:
-        print(f"b200 transaction: {folder} knows no act on {options.node}", file=sys.stderr)
-        return NONE
-    if options.json:
-        print(json.dumps(tx.to_json(), indent=2))
-        return SHOWN
-    print(f"{tx.node}  {_line(tx) if tx.is_open else 'serving'}")
-    for step in tx.steps:
-        print(
-            f"  {step['at']}  {step['act']:<24} {step['from']} -> {step['to']}  {step['outcome']}"
-        )
-    return SHOWN
+    over = "" if transaction.held_by_another(tx, "", now) else ", which has expired"
+    return f"owned by {owner['owner']} since {owner['since']} until {owner['until']}{over}"

@@ -1,4 +1,4 @@
-"""Which runs of a record are compared with which, and what is said of it. Pure.
+"""Which runs of a record are compared with which, and the result in words. Pure.
 
 The baseline is what a person accepted. The newer runs are the newest ones of the same load and the
 same system, so that runs from before and after an upgrade are never taken for one group.
@@ -9,11 +9,19 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from b200kit.records import manifest
+from b200kit.records import conditions
+from b200kit.records.conditions import Change
+from b200kit.records.conditions_fields import Role
 from b200kit.records.entries import Record, RecordError, counts, medians
-from b200kit.records.manifest import Change
-from b200kit.records.manifest_fields import Role
-from b200kit.records.statistics import LEAST, METRICS, Answer, Comparison, compare, expected, slower
+from b200kit.records.statistics import (
+    LEAST,
+    METRICS,
+    Comparison,
+    Outcome,
+    compare,
+    expected,
+    slower,
+)
 
 SCHEMA = "b200kit/against-the-record/1"
 NEWEST = 10
@@ -29,7 +37,7 @@ def countable(runs: Sequence[Run]) -> list[Run]:
 
 def alike(runs: Sequence[Run], like: Run, role: Role) -> list[Run]:
     """Runs that agree with one of them in a role's fields."""
-    return [r for r in runs if manifest.same(r["manifest"], like["manifest"], role)]
+    return [r for r in runs if conditions.same(r["manifest"], like["manifest"], role)]
 
 
 def latest(record: Record, most: int = NEWEST) -> list[Run]:
@@ -51,28 +59,30 @@ def baseline(record: Record, like: Run) -> tuple[dict[str, Any] | None, list[Run
     return None, []
 
 
-def acceptable(record: Record, wanted: Sequence[str] = (), most: int = NEWEST) -> list[Run]:
+def acceptable(record: Record, names: Sequence[str] = (), most: int = NEWEST) -> list[Run]:
     """The runs to accept: those named, else the newest of one system.
 
     Raises RecordError for a name that is no run's, for runs that do not belong together, and for
     too few of them.
     """
-    runs = _named(record, wanted) if wanted else latest(record, most)
+    runs = _named(record, names) if names else latest(record, most)
     for run in runs:
         if counts(run):
             raise RecordError(f"run {run['id']} cannot be a baseline: {counts(run)}")
-    other = next((r for r in runs if manifest.unlike(runs[0]["manifest"], r["manifest"])), None)
+    other = next(
+        (r for r in runs if conditions.load_differences(runs[0]["manifest"], r["manifest"])), None
+    )
     if other:
-        change = manifest.unlike(runs[0]["manifest"], other["manifest"])[0]
+        change = conditions.load_differences(runs[0]["manifest"], other["manifest"])[0]
         raise RecordError(f"runs {runs[0]['id']} and {other['id']} are of another load: {change}")
     if len(runs) < LEAST:
         raise RecordError(f"{LEAST} runs make a baseline, there are {len(runs)}")
     return runs
 
 
-def _named(record: Record, wanted: Sequence[str]) -> list[Run]:
+def _named(record: Record, names: Sequence[str]) -> list[Run]:
     found: list[Run] = []
-    for identity in dict.fromkeys(wanted):
+    for identity in dict.fromkeys(names):
         run = record.run(identity)
         if run is None:
             raise RecordError(f"{identity} is not the id of one run")
@@ -84,7 +94,7 @@ def against(record: Record, most: int = NEWEST, other: Record | None = None) -> 
     """The record's newest runs against its accepted baseline, or against *other*'s newest.
 
     `answer` is same, different or unclear, and `why` says it in a line; `changed` are the
-    differences of the manifests, `hint` the newest run alone against what the baseline predicts.
+    differences of their conditions, `hint` the newest run alone against what the baseline predicts.
     """
     newer = latest(record, most)
     if not newer:
@@ -103,37 +113,37 @@ def against(record: Record, most: int = NEWEST, other: Record | None = None) -> 
     return _document(found, before, newer, accepted)
 
 
-def held(record: Record, run: Run) -> dict[str, Any]:
+def compare_to_baseline(record: Record, run: Run) -> dict[str, Any]:
     """One new run against the accepted baseline of its load: usual, slower, none or unknown.
 
     Slower is a metric whose median lies above what the baseline's runs let expect (95 % over all
-    metrics together) and more than MARGIN above theirs; `none` that there is nothing to hold it
-    against, `unknown` that it cannot be held against what there is. `why` says it in a line.
+    metrics together) and more than MARGIN above theirs; `none` that there is no
+    baseline, `unknown` that it cannot be compared with the one there is. `why` says it in a line.
     """
     accepted, before = baseline(record, run)
     if not accepted:
-        return _held("none", _nothing_before(record, [run], None))
+        return _result("none", _nothing_before(record, [run], None))
     figures, known = medians(run), [medians(r) for r in before]
     if len(before) < LEAST:
-        return _held("unknown", f"only {len(before)} runs of the baseline are left", accepted)
-    lacking = [n for m, n in METRICS.items() if m not in figures and all(m in k for k in known)]
-    if lacking:
-        return _held("unknown", f"it has no {', '.join(lacking)}, the baseline has", accepted)
+        return _result("unknown", f"only {len(before)} runs of the baseline are left", accepted)
+    missing = [n for m, n in METRICS.items() if m not in figures and all(m in k for k in known)]
+    if missing:
+        return _result("unknown", f"it has no {', '.join(missing)}, the baseline has", accepted)
     found, worse = expected(known, figures), slower(known, figures)
     if not worse:
-        return _held("usual", _accepted_by(accepted), accepted, found)
-    changes = manifest.differences(before[-1]["manifest"], run["manifest"])
-    why = "; ".join(_told_slower(m, one) for m, one in worse.items())
+        return _result("usual", _accepted_by(accepted), accepted, found)
+    changes = conditions.differences(before[-1]["manifest"], run["manifest"])
+    why = "; ".join(_slower_text(m, one) for m, one in worse.items())
     cause = f"; changed since: {changes[0]}" if changes else ""
-    return _held("slower", f"{why}; {_accepted_by(accepted)}{cause}", accepted, found)
+    return _result("slower", f"{why}; {_accepted_by(accepted)}{cause}", accepted, found)
 
 
-def unheld(why: str, answer: str = "none") -> dict[str, Any]:
-    """A run that is held against nothing, and why."""
-    return _held(answer, why)
+def no_baseline(why: str, answer: str = "none") -> dict[str, Any]:
+    """A run that is compared with no baseline, and why."""
+    return _result(answer, why)
 
 
-def _held(
+def _result(
     answer: str,
     why: str,
     accepted: Mapping[str, Any] | None = None,
@@ -143,9 +153,9 @@ def _held(
     return {"answer": answer, "why": why, "metrics": dict(metrics or {}), "baseline": own}
 
 
-def _told_slower(metric: str, found: Mapping[str, Any]) -> str:
-    told = f"{found['value']:.3g} ms, the baseline {found['low']:.3g} to {found['high']:.3g}"
-    return f"{METRICS[metric]} {told}"
+def _slower_text(metric: str, found: Mapping[str, Any]) -> str:
+    usual = f"{found['low']:.3g} to {found['high']:.3g}"
+    return f"{METRICS[metric]} {found['value']:.3g} ms, the baseline {usual}"
 
 
 def _accepted_by(accepted: Mapping[str, Any]) -> str:
@@ -159,15 +169,17 @@ def _nothing_before(record: Record, newer: Sequence[Run], other: Record | None) 
         return "no baseline is accepted; b200 record accept"
     last = record.acceptances[-1]
     run = next((run for run in record.runs if run["id"] in last["runs"]), None)
-    changes = manifest.unlike(run["manifest"], newer[-1]["manifest"]) if run and newer else []
-    told = f" ({changes[0]})" if changes else ""
-    return f"the accepted baseline is of another load{told}; accept runs of this one"
+    changes = (
+        conditions.load_differences(run["manifest"], newer[-1]["manifest"]) if run and newer else []
+    )
+    change = f" ({changes[0]})" if changes else ""
+    return f"the accepted baseline is of another load{change}; accept runs of this one"
 
 
 def _unclear(
     why: str, newer: Sequence[Run] = (), accepted: Mapping[str, Any] | None = None
 ) -> dict[str, Any]:
-    return _document(Comparison(Answer.UNCLEAR, why), (), newer, accepted)
+    return _document(Comparison(Outcome.UNCLEAR, why), (), newer, accepted)
 
 
 def _document(
@@ -179,18 +191,19 @@ def _document(
     keys = ("at", "by", "why", "id")
     both = bool(before and newer)
     one, two = (before[-1]["manifest"], newer[-1]["manifest"]) if both else ({}, {})
+    changes = conditions.differences(one, two) if both else []
     return {
         "schema": SCHEMA,
         **found.to_json(),
         "baseline": {key: accepted[key] for key in keys} if accepted else None,
         "runs": {"before": _span(before), "after": _span(newer)},
-        "changed": [_told(change) for change in manifest.differences(one, two)] if both else [],
-        "uncompared": manifest.uncompared(one, two) if both else [],
+        "changed": [_change_json(change) for change in changes],
+        "uncompared": conditions.uncompared(one, two) if both else [],
         "hint": expected([medians(r) for r in before], medians(newer[-1])) if both else {},
     }
 
 
-def _told(change: Change) -> dict[str, str]:
+def _change_json(change: Change) -> dict[str, str]:
     return {"text": str(change), "role": change.role.value}
 
 
@@ -204,9 +217,9 @@ def _span(runs: Sequence[Run]) -> dict[str, Any]:
 def by_tensor_parallel(runs: Sequence[Run], like: Run) -> list[dict[str, Any]]:
     """Median TPOT at each TP up to *like*'s under the same load, smallest first."""
     groups: dict[int, list[float]] = {}
-    most = manifest.of(like["manifest"], "serving.tp")
+    most = conditions.value_of(like["manifest"], "serving.tp")
     for run in alike(countable(runs), like, Role.LOAD):
-        tp, tpot = manifest.of(run["manifest"], "serving.tp"), medians(run).get("tpot")
+        tp, tpot = conditions.value_of(run["manifest"], "serving.tp"), medians(run).get("tpot")
         if isinstance(tp, int) and isinstance(most, int) and tp <= most and tpot:
             groups.setdefault(tp, []).append(tpot)
     middle = {tp: sorted(found)[len(found) // 2] for tp, found in groups.items()}

@@ -40,10 +40,10 @@ class Condition:
             "at_most": value <= self.threshold,
         }[self.limit]
 
-    def told(self, value: float) -> str:
-        """The evidence: the value that was read and the limit it was held against."""
+    def describe(self, value: float) -> str:
+        """The evidence: the value that was read and the limit it was compared with."""
         limit = f"{self.limit.replace('_', ' ')} {self.threshold:g}"
-        return f"{SYMPTOMS[self.symptom].told(value)} ({limit})"
+        return f"{SYMPTOMS[self.symptom].describe(value)} ({limit})"
 
 
 @dataclass(frozen=True)
@@ -104,15 +104,15 @@ def _condition(entry: Mapping[str, Any]) -> Condition:
 def diagnose(document: object, known: Sequence[Rule]) -> dict[str, Any]:
     """What fires, what could not be looked at and why, and what was looked at and is not so."""
     read = {name: symptom.read(document) for name, symptom in SYMPTOMS.items()}
-    told: dict[str, list[Any]] = {"fired": [], "unlooked": [], "cleared": []}
+    states: dict[str, list[Any]] = {"fired": [], "unlooked": [], "cleared": []}
     for rule in known:
         state, entry = _applied(rule, read)
-        told[state].append(entry)
-    return {"schema": SCHEMA, **told}
+        states[state].append(entry)
+    return {"schema": SCHEMA, **states}
 
 
 def _applied(rule: Rule, read: Mapping[str, Value]) -> tuple[str, object]:
-    """Where a rule belongs, and what is told of it there."""
+    """Where a rule belongs, and what is reported of it there."""
     if rule.by_client and read["client_starved"] == 1.0:
         return "unlooked", _unlooked(rule, "the client starved, so its times are its own")
     if _refuted(rule.when, read, False) or _refuted(rule.unless, read, True):
@@ -141,11 +141,11 @@ def _evidence(rule: Rule, read: Mapping[str, Value]) -> Iterator[str]:
     for condition in rule.when:
         value = read[condition.symptom]
         if not isinstance(value, Unmeasured):
-            yield condition.told(value)
+            yield condition.describe(value)
     for name in rule.also:
         beside = read[name]
         if not isinstance(beside, Unmeasured):
-            yield SYMPTOMS[name].told(beside)
+            yield SYMPTOMS[name].describe(beside)
     for other in rule.unless:
         missing = read[other.symptom]
         if isinstance(missing, Unmeasured):

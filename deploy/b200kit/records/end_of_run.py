@@ -1,5 +1,5 @@
-"""The end of a run: each new measurement gets its manifest, goes into the record, is held against
-it and diagnosed. What is found stands with the host for the report.
+"""The end of a run: each new measurement goes into the record with its conditions, is compared with
+the earlier ones and diagnosed. The result is stored with the host for the report.
 
 Nothing here may cost a run its report: what goes wrong is one line of the host it happened to.
 """
@@ -58,7 +58,7 @@ def _taken(node: Node, run: str) -> dict[str, Any]:
     folder = store.directory(node.spec.records)
     # A result with an age was measured by an earlier run, which recorded it.
     if node.smoke_age_s is None:
-        entry = records.run_entry(provenance.manifest(node), node.smoke or {}, run)
+        entry = records.run_entry(provenance.run_conditions(node), node.smoke or {}, run)
         store.append(folder, node.name, entry)
     known = store.read(folder, node.name)
     newest = comparison.latest(known, 1)

@@ -1,10 +1,10 @@
 """The record of a node's runs, as lines of JSON that only ever grow. Pure.
 
-One entry a line: a run with its manifest and figures, or a person's acceptance of runs as the
+One entry a line: a run with its conditions and figures, or a person's acceptance of runs as the
 baseline. JSON lines, not SQLite: a run a day is a few megabytes a year, a whole line is all that
 must be safe, and a person can read, grep, diff, copy and version the file. Each entry carries its
-own digest and that of the entry before it, so that a line that was torn by a kill is told from one
-that was changed, and neither takes the others with it.
+own digest and that of the entry before it: a line that a kill tore is distinct from one that was
+changed, and neither takes the others with it.
 """
 
 from __future__ import annotations
@@ -16,12 +16,12 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from b200kit.node.state.path import number
-from b200kit.records.manifest import lacking, of
+from b200kit.records.conditions import missing, value_of
 from b200kit.records.statistics import METRICS
 
 SCHEMA = "b200kit/record/1"
 _FIGURES = ("p50", "p95", "p99", "mean")
-_KEPT = ("num_prompts", "completed", "failed", "goodput_share", "request_goodput",
+_STORED = ("num_prompts", "completed", "failed", "goodput_share", "request_goodput",
          "output_throughput", "gateway_overhead", "server", "verdict", "reasons")  # fmt: skip
 
 
@@ -51,7 +51,7 @@ class Record:
     runs: tuple[dict[str, Any], ...] = field(init=False)
 
     def __post_init__(self) -> None:
-        """Tell the runs from the rest once."""
+        """Separate the runs from the rest once."""
         found = tuple(entry for entry in self.entries if entry["kind"] == "run")
         object.__setattr__(self, "runs", found)
 
@@ -70,24 +70,24 @@ class Record:
         return any(_measurement(run) == _measurement(entry) for run in self.runs)
 
 
-def run_entry(manifest: dict[str, Any], smoke: Mapping[str, Any], run: str) -> dict[str, Any]:
+def run_entry(run_conditions: dict[str, Any], smoke: Mapping[str, Any], run: str) -> dict[str, Any]:
     """A run's entry; *run* is the id of the deploy run that measured it.
 
-    Raises RecordError, naming the fields, when the manifest is not complete enough.
+    Raises RecordError, naming the fields, when the run conditions are not complete enough.
     """
-    first, *more = lacking(manifest) or [""]
+    first, *more = missing(run_conditions) or [""]
     if first:
         rest = f"; and {', '.join(line.split(': ')[0] for line in more)}" if more else ""
-        raise RecordError(f"its manifest lacks {first}{rest}")
+        raise RecordError(f"its run conditions have no {first}{rest}")
     figures = {f"{p}_{m}_ms": smoke.get(f"{p}_{m}_ms") for m in METRICS for p in _FIGURES}
     return {
         "schema": SCHEMA,
         "kind": "run",
-        "node": of(manifest, "run.node"),
-        "at": of(manifest, "run.taken_at"),
+        "node": value_of(run_conditions, "run.node"),
+        "at": value_of(run_conditions, "run.taken_at"),
         "run": run,
-        "figures": figures | {key: smoke.get(key) for key in _KEPT},
-        "manifest": manifest,
+        "figures": figures | {key: smoke.get(key) for key in _STORED},
+        "manifest": run_conditions,
     }
 
 
@@ -122,7 +122,7 @@ def parse(content: bytes) -> Record:
     for position, raw in _lines(content):
         entry = _entry(raw)
         if entry is None:
-            torn.append(f"line {position} was torn ({len(raw)} bytes): what it told is lost")
+            torn.append(f"line {position} was torn ({len(raw)} bytes): its content is lost")
             continue
         if entry["digest"] != _digest(_body(entry)) or entry["id"] != entry["digest"][:10]:
             damage.append(f"line {position} was changed after it was written")
@@ -164,9 +164,13 @@ def _digest(body: Mapping[str, Any]) -> str:
 
 
 def _measurement(entry: Mapping[str, Any]) -> tuple[object, ...]:
-    """What names a measurement: a salt is drawn anew for every one."""
-    manifest = entry["manifest"]
-    return entry["at"], of(manifest, "run.cache_salt"), of(manifest, "run.seed")
+    """What names a measurement: each one draws a new salt."""
+    run_conditions = entry["manifest"]
+    return (
+        entry["at"],
+        value_of(run_conditions, "run.cache_salt"),
+        value_of(run_conditions, "run.seed"),
+    )
 
 
 def medians(entry: Mapping[str, Any]) -> dict[str, float]:

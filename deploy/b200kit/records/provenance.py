@@ -1,6 +1,6 @@
-"""Where a node's figures are from: the manifest of its result, over all that is known of the node.
+"""The run conditions of a node's result, over all that is known of the node.
 
-What the inventory asks for is laid out on the node as it was last seen; no secret is in it.
+What the inventory requests is laid out on the node as last observed; no secret is in it.
 """
 
 from __future__ import annotations
@@ -11,35 +11,33 @@ from typing import Any
 from b200kit import engines
 from b200kit.inventory import shape
 from b200kit.node.serving.libraries import libraries
-from b200kit.records import manifest as run_manifest
-from b200kit.records import manifest_sources
+from b200kit.records import conditions, conditions_sources
 from b200kit.run.node import Node
 from b200kit.run.redact import redact, scrub_value
 from b200kit.serving import engine_install, replica
 
-_TOLD = ("config", "argv", "environment", "kv_dtype")
+_ENGINE_KEYS = ("config", "argv", "environment", "kv_dtype")
 
 
-def manifest(node: Node) -> dict[str, Any]:
-    """The manifest of a node's result, without a secret."""
-    # What the inventory asks for was laid out on the node as it was last seen.
-    seen = replace(node, state=node.seen)
-    wanted = asked(seen)
+def run_conditions(node: Node) -> dict[str, Any]:
+    """The run conditions of a node's result, without a secret."""
+    # What the inventory requests was laid out on the node as it was last observed.
+    desired = requested(replace(node, state=node.seen))
     sources = {
         "node": node.name,
-        "asked": wanted,
+        "asked": desired,
         "state": node.seen,
         "smoke": node.smoke,
         "layout": [planned.to_json() for planned in node.replicas],
-        "seen": manifest_sources.seen(node.seen, node.smoke, wanted["libraries"]),
+        "seen": conditions_sources.observed(node.seen, node.smoke, desired["libraries"]),
     }
     secrets = [secret.reveal().decode("utf-8", "replace") for secret in node.secrets.values()]
-    safe = scrub_value(redact(run_manifest.build(sources)), secrets)
+    safe = scrub_value(redact(conditions.build(sources)), secrets)
     return safe if isinstance(safe, dict) else {}
 
 
-def asked(node: Node) -> dict[str, Any]:
-    """What the inventory and this checkout ask of a node; replica 0 stands for the others."""
+def requested(node: Node) -> dict[str, Any]:
+    """What the inventory and this checkout request of a node; replica 0 stands for the others."""
     spec = node.spec
     known = {
         "model": spec.model,
@@ -49,21 +47,21 @@ def asked(node: Node) -> dict[str, Any]:
         "libraries": _libraries(node),
         "gateway": {"bind": spec.gateway_bind, "port": spec.gateway_port},
     }
-    return known | _told(node)
+    return known | _engine_settings(node)
 
 
-def _told(node: Node) -> dict[str, Any]:
-    """What the engine is told: configuration, arguments, environment."""
+def _engine_settings(node: Node) -> dict[str, Any]:
+    """What the engine is given: configuration, arguments, environment."""
     if not node.replicas:
-        return {key: {"unmeasured": "there is no layout"} for key in _TOLD}
-    told = replica.settings(node, node.replicas[0])
+        return {key: {"unmeasured": "there is no layout"} for key in _ENGINE_KEYS}
+    settings = replica.settings(node, node.replicas[0])
     kind = engines.of(node.spec.engine)
-    config = dict(kind.config(told))
+    config = dict(kind.config(settings))
     types = [value for key, value in config.items() if key.replace("_", "-") == "kv-cache-dtype"]
     return {
         "config": config,
-        "argv": list(kind.argv(told)),
-        "environment": replica.environment(node, told),
+        "argv": list(kind.argv(settings)),
+        "environment": replica.environment(node, settings),
         "kv_dtype": types[0] if types else "auto",
     }
 

@@ -4,8 +4,8 @@ The run is the unit, never the request: requests of one run share its server, it
 hour, so thousands of them are one observation of a day. Compared is the ratio of the runs' medians,
 on a log scale, with Welch's unequal variances:
 
-- *same*: two one-sided tests (TOST) put the ratio within +-MARGIN, at 5 % each. Asked of every
-  metric, and all must pass, so the error stays 5 %.
+- *same*: two one-sided tests (TOST) put the ratio within +-MARGIN, at 5 % each. Every metric must
+  pass, so the error stays 5 %.
 - *different*: the ratio lies beyond MARGIN, and its interval leaves out 1, at 5 % over all metrics
   together (Bonferroni).
 - *unclear*: everything else. Too few runs, too much spread, two modes: never "same" by default.
@@ -27,14 +27,14 @@ METRICS = {"ttft": "TTFT", "itl": "ITL", "tpot": "TPOT", "e2el": "E2E"}
 MARGIN = 0.05
 RISK = 0.05
 LEAST = 5
-"""Runs of a group below which nothing is said of it (quoted: repeat at least five times)."""
+"""Runs of a group that are too few for any statement (quoted: repeat at least five times)."""
 
 _APART = 2.0
 """Two modes are this many times further apart than either is wide (inferred)."""
 
 
-class Answer(StrEnum):
-    """The three answers."""
+class Outcome(StrEnum):
+    """The three outcomes of a comparison."""
 
     SAME = "same"
     DIFFERENT = "different"
@@ -63,7 +63,7 @@ class Compared:
     """One metric of two groups. ratio 1.07 is 7 % slower; interval is its 90 % one."""
 
     metric: str
-    answer: Answer
+    answer: Outcome
     before: Spread
     after: Spread
     ratio: float
@@ -81,24 +81,23 @@ class Compared:
 class Comparison:
     """All metrics; `slower` names those that are different and slower."""
 
-    answer: Answer
+    answer: Outcome
     why: str
     metrics: tuple[Compared, ...] = ()
 
     @property
     def slower(self) -> tuple[str, ...]:
         """Metrics that got worse."""
-        wrong = (m for m in self.metrics if m.answer is Answer.DIFFERENT and m.ratio > 1)
+        wrong = (m for m in self.metrics if m.answer is Outcome.DIFFERENT and m.ratio > 1)
         return tuple(m.metric for m in wrong)
 
     def to_json(self) -> dict[str, object]:
         """Plain JSON."""
-        told = [metric.to_json() for metric in self.metrics]
         return {
             "answer": self.answer.value,
             "why": self.why,
             "slower": list(self.slower),
-            "metrics": told,
+            "metrics": [metric.to_json() for metric in self.metrics],
         }
 
 
@@ -132,18 +131,18 @@ def compare(
 ) -> Comparison:
     """Compare two groups of runs, each a mapping of metric to its run's median in ms.
 
-    A metric that a run lacks is not compared, and that is said: it makes the whole unclear.
+    A metric that a run does not have is not compared, and makes the whole unclear.
     """
     few = _few(before, after)
     if few:
-        return Comparison(Answer.UNCLEAR, few)
-    told = [m for m in METRICS if any(m in run for run in (*before, *after))]
-    lacking = [m for m in told if not all(run.get(m, 0) > 0 for run in (*before, *after))]
-    judged = [m for m in told if m not in lacking]
+        return Comparison(Outcome.UNCLEAR, few)
+    reported = [m for m in METRICS if any(m in run for run in (*before, *after))]
+    missing = [m for m in reported if not all(run.get(m, 0) > 0 for run in (*before, *after))]
+    judged = [m for m in reported if m not in missing]
     if not judged:
-        return Comparison(Answer.UNCLEAR, "the runs have no metric in common")
+        return Comparison(Outcome.UNCLEAR, "the runs have no metric in common")
     found = [_one(m, [r[m] for r in before], [r[m] for r in after], len(judged)) for m in judged]
-    return _together(found, lacking)
+    return _together(found, missing)
 
 
 def expected(
@@ -151,7 +150,7 @@ def expected(
 ) -> dict[str, dict[str, Any]]:
     """Whether one run lies where the baseline's runs let expect it: 95 % over all metrics together.
 
-    A hint after a single run, never an answer: {metric: {"value", "low", "high", "inside"}} in ms.
+    A hint after a single run, never a result: {metric: {"value", "low", "high", "inside"}} in ms.
     """
     judged = [m for m in METRICS if run.get(m, 0) > 0 and all(r.get(m, 0) > 0 for r in before)]
     if len(before) < LEAST:
@@ -175,8 +174,10 @@ def slower(
 def _predicted(before: Sequence[float], value: float, metrics: int) -> dict[str, Any]:
     logs = [math.log(v) for v in before]
     runs = len(logs)
-    room = math.sqrt(_variance(logs) * (1 + 1 / runs)) * quantile(1 - RISK / metrics, runs - 1)
-    low, high = math.exp(mean(logs) - room), math.exp(mean(logs) + room)
+    half_width = math.sqrt(_variance(logs) * (1 + 1 / runs)) * quantile(
+        1 - RISK / metrics, runs - 1
+    )
+    low, high = math.exp(mean(logs) - half_width), math.exp(mean(logs) + half_width)
     return {"value": value, "low": low, "high": high, "inside": low <= value <= high}
 
 
@@ -188,48 +189,48 @@ def _few(before: Sequence[object], after: Sequence[object]) -> str:
     return f"not enough runs to say: {LEAST} of each are needed, {there}"
 
 
-def _together(found: list[Compared], lacking: list[str]) -> Comparison:
-    """One answer over all metrics."""
-    changed = [m for m in found if m.answer is Answer.DIFFERENT]
-    open_ = [m for m in found if m.answer is Answer.UNCLEAR]
+def _together(found: list[Compared], missing: list[str]) -> Comparison:
+    """One outcome over all metrics."""
+    changed = [m for m in found if m.answer is Outcome.DIFFERENT]
+    open_ = [m for m in found if m.answer is Outcome.UNCLEAR]
     metrics = tuple(found)
     if changed:
-        told = ", ".join(f"{METRICS[m.metric]} {percent(m.ratio)}" for m in changed)
-        return Comparison(Answer.DIFFERENT, told, metrics)
+        changes = ", ".join(f"{METRICS[m.metric]} {percent(m.ratio)}" for m in changed)
+        return Comparison(Outcome.DIFFERENT, changes, metrics)
     if open_:
         why = "; ".join(dict.fromkeys(f"{METRICS[m.metric]}: {m.why}" for m in open_))
-        return Comparison(Answer.UNCLEAR, why, metrics)
-    if lacking:
-        why = f"not every run has {', '.join(METRICS[m] for m in lacking)}"
-        return Comparison(Answer.UNCLEAR, why, metrics)
+        return Comparison(Outcome.UNCLEAR, why, metrics)
+    if missing:
+        why = f"not every run has {', '.join(METRICS[m] for m in missing)}"
+        return Comparison(Outcome.UNCLEAR, why, metrics)
     worst = max(found, key=lambda m: abs(math.log(m.ratio)))
     why = f"all within +-{MARGIN:.0%}; most in {METRICS[worst.metric]}, {percent(worst.ratio)}"
-    return Comparison(Answer.SAME, why, metrics)
+    return Comparison(Outcome.SAME, why, metrics)
 
 
 def _one(metric: str, before: list[float], after: list[float], metrics: int) -> Compared:
     """One metric; the risk of a false "different" is shared by *metrics*."""
     shift, error, freedom = _welch(before, after)
-    room = error * quantile(1 - 2 * RISK, freedom)
-    interval = (math.exp(shift - room), math.exp(shift + room))
+    half_width = error * quantile(1 - 2 * RISK, freedom)
+    interval = (math.exp(shift - half_width), math.exp(shift + half_width))
     groups = spread(before), spread(after)
-    result = Compared(metric, Answer.UNCLEAR, *groups, math.exp(shift), interval)
+    result = Compared(metric, Outcome.UNCLEAR, *groups, math.exp(shift), interval)
     if _beyond(shift) and abs(shift) > error * quantile(1 - RISK / metrics, freedom):
-        return replace(result, answer=Answer.DIFFERENT)
+        return replace(result, answer=Outcome.DIFFERENT)
     if groups[0].modes or groups[1].modes:
         which, group = ("newer", groups[1]) if groups[1].modes else ("accepted", groups[0])
         (few, low), (many, high) = group.modes
-        told = f"{few} near {low:.3g} ms, {many} near {high:.3g} ms"
-        return replace(result, why=f"the {which} runs fall into two modes ({told})")
+        sizes = f"{few} near {low:.3g} ms, {many} near {high:.3g} ms"
+        return replace(result, why=f"the {which} runs fall into two modes ({sizes})")
     if not any(_beyond(math.log(end)) for end in interval):
-        return replace(result, answer=Answer.SAME)
+        return replace(result, answer=Outcome.SAME)
     return replace(result, why=_open(interval))
 
 
 def _open(interval: tuple[float, float]) -> str:
     """Why an interval neither lies within the margin nor shows a difference."""
-    told = f"{percent(interval[0])} to {percent(interval[1])}"
-    return f"anything from {told} is possible; more runs would say"
+    span = f"{percent(interval[0])} to {percent(interval[1])}"
+    return f"anything from {span} is possible; more runs would say"
 
 
 def _beyond(shift: float) -> bool:

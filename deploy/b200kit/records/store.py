@@ -1,4 +1,4 @@
-"""Where records are kept: one file of JSON lines a node, in a directory that outlives all runs.
+"""Where records are stored: one file of JSON lines a node, in a directory that outlives all runs.
 
 An entry is written by one `write` to the end of the file, under a lock, and is on the disk before
 `append` returns. A writer that is killed leaves the whole line, or a torn one that the next reader
@@ -22,9 +22,9 @@ VARIABLE = "B200_RECORDS"
 """Names another directory, such as one that the whole team shares; it goes before the inventory."""
 
 
-def directory(asked: str | None = None) -> Path:
-    """The directory of all records; *asked*: the inventory's, from the root of the checkout on."""
-    return Path(os.environ.get(VARIABLE) or home() / (asked or "records"))
+def directory(requested: str | None = None) -> Path:
+    """The directory of all records; *requested*: the inventory's, from the checkout's root."""
+    return Path(os.environ.get(VARIABLE) or home() / (requested or "records"))
 
 
 def path_of(folder: Path, node: str) -> Path:

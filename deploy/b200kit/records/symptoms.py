@@ -17,7 +17,7 @@ from b200kit.node.state.view import Unmeasured
 Value = float | Unmeasured
 
 _FEWEST = 20
-"""Requests without which the first ones cannot be told from the rest."""
+"""Requests without which the first ones cannot be distinguished from the rest."""
 
 
 @dataclass(frozen=True)
@@ -28,7 +28,7 @@ class Symptom:
     read: Callable[[object], Value]
     unit: str = ""
 
-    def told(self, value: float) -> str:
+    def describe(self, value: float) -> str:
         """The value as evidence quotes it."""
         return f"{self.words} {value:.4g}{self.unit}"
 
@@ -67,10 +67,10 @@ def _first_requests(document: object) -> Value:
 
 def _distinct(document: object) -> Value:
     """1 where no two prompts share a prefix, 0 where they may."""
-    told = reach(document, "smoke.conditions.prompts")
-    if not isinstance(told, str):
-        return Unmeasured("the result does not tell its prompts")
-    return float("no prefix shared" in told)
+    prompts = reach(document, "smoke.conditions.prompts")
+    if not isinstance(prompts, str):
+        return Unmeasured("the result does not name its prompts")
+    return float("no prefix shared" in prompts)
 
 
 def _polluted(document: object) -> Value:
@@ -134,8 +134,8 @@ def _misplaced(document: object) -> Value:
 
 def _was_judged(own: Sequence[object], looked: Sequence[object]) -> bool:
     """Whether a pass among the findings says that a replica was looked at, not that none was."""
-    said = [str(reach(finding, "summary")) for finding in own]
-    return bool(looked) or any(text.startswith("every process") for text in said)
+    summaries = [str(reach(finding, "summary")) for finding in own]
+    return bool(looked) or any(text.startswith("every process") for text in summaries)
 
 
 def _slowed(document: object) -> Value:
@@ -180,7 +180,9 @@ def _gained(document: object) -> Value:
 def _starved(document: object) -> Value:
     flag = reach(document, "smoke.client.starved")
     return (
-        float(flag) if isinstance(flag, bool) else Unmeasured("the client told nothing of itself")
+        float(flag)
+        if isinstance(flag, bool)
+        else Unmeasured("the client reported nothing of itself")
     )
 
 
@@ -217,7 +219,7 @@ SYMPTOMS: Mapping[str, Symptom] = {
         "gateway's wait for a CPU", _at("smoke.server.gateway_run_delay_share")
     ),
     "gateway_merged": Symptom("chunks merged through the gateway", _merged(direct=False)),
-    "direct_merged": Symptom("chunks merged when asked directly", _merged(direct=True)),
+    "direct_merged": Symptom("chunks merged on the direct path", _merged(direct=True)),
     "misplaced": Symptom("placement findings that fail", _misplaced),
     "slowed_gpus": Symptom("GPUs slowed down", _slowed),
     "tokens_per_chunk": Symptom("tokens a chunk", _at("smoke.tokens_per_chunk")),

@@ -8,13 +8,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from b200kit.records import manifest
+from b200kit.records import conditions
 from b200kit.records.comparison import Run, alike, baseline
+from b200kit.records.conditions_fields import Role
 from b200kit.records.entries import Record, counts, medians
-from b200kit.records.manifest_fields import Role
 
 MOST = 60
-"""Newest runs that are shown; the accepted ones are kept whatever their age."""
+"""Newest runs that are shown; the accepted ones stay whatever their age."""
 _MOST_CHANGES = 12
 
 
@@ -35,7 +35,7 @@ def timeline(record: Record, most: int = MOST) -> dict[str, Any]:
         "runs": [_one(run, before, accepted) for before, run in _pairs(shown)],
         "omitted": len(runs) - len(shown),
         "other_load": len(record.runs) - len(runs),
-        "stand_in": manifest.of(newest["manifest"], "load.stand_in") is True,
+        "stand_in": conditions.value_of(newest["manifest"], "load.stand_in") is True,
     }
 
 
@@ -45,16 +45,18 @@ def _pairs(runs: Sequence[Run]) -> list[tuple[Run | None, Run]]:
 
 def _one(run: Run, before: Run | None, accepted: set[str]) -> dict[str, Any]:
     found = (
-        manifest.differences(before["manifest"], run["manifest"], (Role.SYSTEM,)) if before else []
+        conditions.differences(before["manifest"], run["manifest"], (Role.SYSTEM,))
+        if before
+        else []
     )
-    told = [str(change) for change in found[:_MOST_CHANGES]]
+    changes = [str(change) for change in found[:_MOST_CHANGES]]
     if len(found) > _MOST_CHANGES:
-        told.append(f"and {len(found) - _MOST_CHANGES} more")
+        changes.append(f"and {len(found) - _MOST_CHANGES} more")
     return {
         "id": run["id"],
         "at": run["at"],
         "medians": medians(run),
         "baseline": run["id"] in accepted,
         "not_counted": counts(run),
-        "changes": told,
+        "changes": changes,
     }

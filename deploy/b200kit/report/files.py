@@ -46,7 +46,7 @@ def write(record: object, directory: Path, *, secrets: Iterable[str] = ()) -> Pa
 
 
 def summary(record: object) -> dict[str, object]:
-    """Return summary.json: the run without its hosts' details, and the exit code it owes."""
+    """Return summary.json: the run without its hosts' details, and its exit code."""
     run = {key: value for key, value in mapping(record).items() if key != "hosts"}
     return {
         **run,

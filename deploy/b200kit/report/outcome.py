@@ -1,4 +1,4 @@
-"""The words for how a host ended, their tone, and the exit code a run owes its caller."""
+"""The words for how a host ended, their tone, and the exit code of a run."""
 
 from __future__ import annotations
 
@@ -19,15 +19,6 @@ _WORDS = {
     "quarantined": ("QUARANTINED", "bad"),
     "not reached": ("NOT REACHED", "idle"),
     "unmeasured": ("UNKNOWN", "unknown"),
-}
-LADDER = {
-    "none": "nothing to do",
-    "monitor": "watch it",
-    "restart-service": "restart the service",
-    "reset-gpu": "reset the GPU",
-    "reboot": "reboot the node",
-    "power-cycle": "power-cycle the node",
-    "replace": "replace the part",
 }
 
 
@@ -52,7 +43,7 @@ def outcome_of(host: object) -> Outcome:
 
 
 def is_good(host: object) -> bool:
-    """Say whether a host ended as asked for: live or fit."""
+    """Say whether a host ended as requested: live or fit."""
     return outcome_of(host).word in GOOD
 
 
@@ -67,9 +58,9 @@ def hosts_of(record: object) -> dict[str, object]:
 
 
 def exit_code(record: object) -> int:
-    """Return 0 only if at least one host was asked for and every one is live or fit, else 1.
+    """Return 0 only if at least one host was selected and every one is live or fit, else 1.
 
-    A check none of whose hosts is worse than not measured owes 2, as `b200 judge` does.
+    A check none of whose hosts is worse than not measured exits with 2, as `b200 judge` does.
     """
     words = {outcome_of(host).word for host in hosts_of(record).values()}
     if words and words <= GOOD:
@@ -78,7 +69,7 @@ def exit_code(record: object) -> int:
 
 
 def host_exit_code(record: object, host: object) -> int:
-    """Return the exit code that this host alone would owe."""
+    """Return the exit code of this host alone."""
     return exit_code({"entry": read(record, "entry"), "hosts": {"": host}})
 
 
@@ -99,7 +90,7 @@ def totals(record: object) -> str:
         f"{count} {'unknown' if word == 'unmeasured' else word}"
         for word, count in counts(record).items()
     ]
-    return f"{number} node{'' if number == 1 else 's'}: {', '.join(parts) or 'none asked for'}"
+    return f"{number} node{'' if number == 1 else 's'}: {', '.join(parts) or 'none selected'}"
 
 
 def stand_in(record: object) -> bool:

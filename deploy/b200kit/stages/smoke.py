@@ -100,7 +100,7 @@ def _by_its_record(node: Node) -> dict[str, Any]:
     try:
         held = _held(node, smoke)
     except (OSError, RecordError) as error:
-        held = comparison.unheld(str(error), "unknown")
+        held = comparison.no_baseline(str(error), "unknown")
     node.say("smoke", f"against its own record: {held['answer']} ({held['why']})")
     if held["answer"] not in ("slower", "unknown") or smoke.get("verdict") == "invalid":
         return {"held": held}
@@ -110,15 +110,17 @@ def _by_its_record(node: Node) -> dict[str, Any]:
 
 
 def _held(node: Node, smoke: dict[str, Any]) -> dict[str, Any]:
-    """Raises OSError for a record that cannot be read, RecordError for a manifest with a hole."""
+    """Raises OSError for a record that cannot be read, RecordError for incomplete conditions."""
     known = store.read(store.directory(node.spec.records), node.name)
     if not known.acceptances:
         # A damaged line may have been the acceptance.
         answer, why = ("unknown", known.damage[0]) if known.damage else ("none", _NO_BASELINE)
-        return comparison.unheld(why, answer)
-    entry = entries.run_entry(provenance.manifest(node), smoke, "")
+        return comparison.no_baseline(why, answer)
+    entry = entries.run_entry(provenance.run_conditions(node), smoke, "")
     uncounted = entries.counts(entry)
-    return comparison.unheld(uncounted) if uncounted else comparison.held(known, entry)
+    if uncounted:
+        return comparison.no_baseline(uncounted)
+    return comparison.compare_to_baseline(known, entry)
 
 
 def summary(node: Node) -> str:

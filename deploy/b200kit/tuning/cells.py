@@ -15,8 +15,8 @@ from typing import Any
 
 from b200kit.node.state.path import number
 from b200kit.node.state.view import Unmeasured
-from b200kit.records.manifest import of
-from b200kit.records.manifest_fields import FIELDS, Role
+from b200kit.records.conditions import value_of
+from b200kit.records.conditions_fields import FIELDS, Role
 from b200kit.tuning.goodput_knee import Knee, Point, Sweep, knee
 
 SCHEMA = "b200kit/tuning/1"
@@ -101,15 +101,15 @@ def key(layout: Mapping[str, Any], workload: Workload, load: Load, system: str) 
     return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()[:16]
 
 
-def system(manifest: object, asked: Mapping[str, Any]) -> str:
-    """Digest of what must be the same for cells to belong together: the manifest's system fields.
+def system(run_conditions: object, asked: Mapping[str, Any]) -> str:
+    """Digest of what must be the same for cells to belong together: a run's system fields.
 
     What the layout or a cell decides is left out: it is in the key of each cell. *asked* is what
     the inventory says of the serving besides.
     """
     left_out = ("serving.", "load.", "versions.engine_says")
     kept = [f for f in FIELDS if f.role is Role.SYSTEM and not f.name.startswith(left_out)]
-    values = {field.name: _plain(of(manifest, field.name)) for field in kept}
+    values = {field.name: _plain(value_of(run_conditions, field.name)) for field in kept}
     text = json.dumps([values, asked], sort_keys=True, default=str)
     return hashlib.sha256(text.encode()).hexdigest()[:16]
 

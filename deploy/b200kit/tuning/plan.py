@@ -13,7 +13,7 @@ import yaml
 from b200kit.inventory import shape
 from b200kit.inventory.spec import NodeSpec
 from b200kit.records import provenance
-from b200kit.records.manifest import build
+from b200kit.records.conditions import build
 from b200kit.run.node import Node, StageFailed
 from b200kit.tuning import candidates as tuning_layouts
 from b200kit.tuning import cells as tuning
@@ -190,7 +190,7 @@ def _read(folder: Path, name: str) -> list[store.Line]:
 def system(node: Node) -> str:
     """Digest of what must not change while cells belong together."""
     seen = replace(node, state=node.seen)
-    asked = provenance.asked(seen)
+    asked = provenance.requested(seen)
     sources = {"node": node.name, "asked": asked, "state": node.seen}
     return tuning.system(build(sources), _serving(node.spec))
 

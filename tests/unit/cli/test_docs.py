@@ -73,7 +73,7 @@ def test_every_check_and_action_is_described() -> None:
 
 def test_unknown_page_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
     assert reference_pages.main(["nonsense"]) == 2
-    assert "all|inventory|checks|" in capsys.readouterr().err
+    assert "all|schema|inventory|checks|" in capsys.readouterr().err
 
 
 def test_hand_written_words_are_few() -> None:

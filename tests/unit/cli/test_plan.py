@@ -26,8 +26,8 @@ def state_file(folder: Path, state: object) -> str:
 def run(capsys: Capture, *words: str) -> tuple[int, str, str]:
     """Exit status, stdout and stderr of `b200 plan`."""
     status = cli.main(["plan", *words])
-    said = capsys.readouterr()
-    return status, said.out, said.err
+    output = capsys.readouterr()
+    return status, output.out, output.err
 
 
 def asked(state: str, model: str = "llama-3.3-70b-fp8", goal: str = "balanced") -> list[str]:
@@ -117,12 +117,12 @@ def test_what_cannot_be_exits_1_with_one_line(tmp_path: Path, capsys: Capture) -
 
 
 @pytest.mark.parametrize(
-    ("words", "told"),
+    ("words", "message"),
     [
         (["--state", "x.json", "--model", "m"], "--goal"),
         (["--state", "/no/such.json", "--model", "m", "--goal", "latency"], "cannot be read"),
         (["--state", "SELF", "--model", "gpt-9", "--goal", "latency"], 'unknown model "gpt-9"'),
-        (["--state", "SELF", "--model", "tiny-llama", "--goal", "speed"], "invalid choice"),
+        (["--state", "SELF", "--model", "tiny-llama", "--goal", "speed"], "is not one of"),
         (["--state", "SELF", "--model", "tiny-llama", "--goal", "latency", "--hardware", "b300"],
          'unknown hardware "b300"'),
         (["--state", "SELF", "--model", "tiny-llama", "--goal", "latency",
@@ -134,25 +134,25 @@ def test_what_cannot_be_exits_1_with_one_line(tmp_path: Path, capsys: Capture) -
     ],
 )  # fmt: skip
 def test_what_is_not_understood_exits_2_with_one_line(
-    capsys: Capture, words: list[str], told: str
+    capsys: Capture, words: list[str], message: str
 ) -> None:
     here = recorded("healthy-hgx-b200")
     status, out, err = run(capsys, *(here if word == "SELF" else word for word in words))
     assert (status, out, err.count("\n")) == (2, "", 1)
-    assert told in err
+    assert message in err
 
 
 @pytest.mark.parametrize(
-    ("text", "told"),
+    ("text", "message"),
     [("{}", "no gpus"), ("[]", "no NodeState"), ("{", "no JSON"), ("[" * 100_000, "no JSON")],
 )
 def test_file_that_is_no_state_exits_2(
-    tmp_path: Path, capsys: Capture, text: str, told: str
+    tmp_path: Path, capsys: Capture, text: str, message: str
 ) -> None:
     path = tmp_path / "state.json"
     path.write_text(text, encoding="utf-8")
     status, _, err = run(capsys, *asked(str(path)))
-    assert (status, told in err) == (2, True)
+    assert (status, message in err) == (2, True)
 
 
 @pytest.mark.parametrize("text", ["{}", "[]", "no"])

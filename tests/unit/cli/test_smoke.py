@@ -15,6 +15,7 @@ from typing import Any
 
 import pytest
 
+from b200kit import cli
 from b200kit.cli import smoke as smoke_cli
 from b200kit.node.client import client_health, http
 from b200kit.node.client.smoke_verdict import ClientHealth, ClientLimits
@@ -38,10 +39,15 @@ def calm(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv(smoke_cli.KEY, raising=False)
 
 
+def main(arguments: list[str]) -> int:
+    """Exit code of `b200 smoke`."""
+    return cli.main(["smoke", *arguments])
+
+
 def command(url: str, *more: str) -> list[str]:
     """A short run that no slow machine fails."""
     short = ["--requests", "8", "--rate", "50", "--input-tokens", "40", "--output-tokens", "6"]
-    return [url, "--model", MODEL, *short, "--goodput", "ttft:60000", "tpot:60000", *more]
+    return [url, "--model", MODEL, *short, "--goodput", "ttft:60000,tpot:60000", *more]
 
 
 def smoke(
@@ -50,7 +56,7 @@ def smoke(
     """Exit status and the document in the file."""
     file = tmp_path / "out.json"
     with running(knobs, key) as url:
-        status = smoke_cli.main(command(url, "--json", str(file), *more))
+        status = main(command(url, "--json", str(file), *more))
     return status, json.loads(file.read_text())
 
 
@@ -58,13 +64,13 @@ def test_a_good_run_passes_and_says_every_number_with_its_formula(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     status, found = smoke(tmp_path, "--seed", "7")
-    told = capsys.readouterr().out
+    output = capsys.readouterr().out
     assert (status, found["reasons"]) == (0, [])
     for formula in ("first chunk with output - sent", "(E2E - TTFT) / (tokens - 1)"):
-        assert formula in told
-    assert "n=8 does not carry P99 (needs 299)" in told
-    assert told.endswith("PASS\n")
-    assert max(map(len, told.splitlines())) <= 100, told
+        assert formula in output
+    assert "n=8 does not carry P99 (needs 299)" in output
+    assert output.endswith("PASS\n")
+    assert max(map(len, output.splitlines())) <= 100, output
     assert found["conditions"]["seed"] == 7
 
 
@@ -91,7 +97,7 @@ def test_a_closed_loop_says_that_it_is_one(tmp_path: Path) -> None:
     file = tmp_path / "out.json"
     asked = [word for word in command("URL") if word not in ("--rate", "50")]
     with running() as url:
-        smoke_cli.main([url, *asked[1:], "--concurrency", "2", "--json", str(file)])
+        main([url, *asked[1:], "--concurrency", "2", "--json", str(file)])
     found = json.loads(file.read_text())
     assert (found["request_rate"], found["max_concurrency"]) == ("inf", 2)
     assert found["conditions"]["arrival"].startswith("closed loop, 2 at a time")
@@ -166,21 +172,21 @@ def test_without_the_key_the_refusal_is_told(tmp_path: Path) -> None:
 
 def test_json_to_stdout_is_json_alone(capsys: pytest.CaptureFixture[str]) -> None:
     with running() as url:
-        smoke_cli.main(command(f"{url}/v1/", "--json", "-"))
+        main(command(f"{url}/v1/", "--json", "-"))
     assert json.loads(capsys.readouterr().out)["conditions"]["url"] == url
 
 
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        ([], "the following arguments are required: url, --model"),
-        (["http://x"], "the following arguments are required: --model"),
+        ([], "Missing argument 'URL'"),
+        (["http://x"], "Missing option '--model'"),
         (["x:8000", "--model", "m"], "'x:8000' is no http:// or https:// URL"),
         (["http://k@x", "--model", "m"], "a key does not belong into the URL"),
         (["http://x", "--model", "m", "--rate", "0"], "--rate must be above 0, not 0.0"),
         (["http://x", "--model", "m", "--rate", "nan"], "--rate must be above 0, not nan"),
         (["http://x", "--model", "m", "--requests", "-1"], "--requests must be above 0"),
-        (["http://x", "--model", "m", "--rate", "1", "--concurrency", "2"], "not allowed with"),
+        (["http://x", "--model", "m", "--rate", "1", "--concurrency", "2"], "exclude each other"),
         (["http://x", "--model", "m", "--goodput", "itl:3"], "--goodput itl:3: not ttft:MS"),
         (["http://x", "--model", "m", "--goodput", "ttft:x"], "--goodput ttft:x: not ttft:MS"),
         (["http://x", "--model", "m", "--share", "2"], "--share must be above 0 and at most 1"),
@@ -193,7 +199,7 @@ def test_json_to_stdout_is_json_alone(capsys: pytest.CaptureFixture[str]) -> Non
 def test_bad_input_is_one_line_and_status_2(
     arguments: list[str], said: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert smoke_cli.main(arguments) == 2
+    assert main(arguments) == 2
     caught = capsys.readouterr()
     assert (caught.out, caught.err.count("\n")) == ("", 1)
     assert said in caught.err
@@ -203,7 +209,7 @@ def test_a_key_in_clear_text_is_warned_of(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setenv(smoke_cli.KEY, "k-secret")
-    assert smoke_cli.main(command("http://serving.invalid:1")) == 1
+    assert main(command("http://serving.invalid:1")) == 1
     caught = capsys.readouterr()
     assert caught.err.splitlines() == [
         "b200 smoke: the key goes to serving.invalid in clear text",
@@ -253,12 +259,12 @@ def test_a_certificate_that_nobody_vouches_for_is_refused(
 ) -> None:
     with encrypted(tmp_path) as (url, certificate):
         http._context.cache_clear()
-        assert smoke_cli.main(command(url)) == 1
+        assert main(command(url)) == 1
         assert "CERTIFICATE_VERIFY_FAILED" in capsys.readouterr().out
         monkeypatch.setenv("SSL_CERT_FILE", str(certificate))
         http._context.cache_clear()
-        assert smoke_cli.main(command(url)) == 1
+        assert main(command(url)) == 1
         assert "names ['another'], not 'tiny'" in capsys.readouterr().out
-        assert smoke_cli.main(command(url.replace("localhost", "127.0.0.1"))) == 1
+        assert main(command(url.replace("localhost", "127.0.0.1"))) == 1
         assert "CERTIFICATE_VERIFY_FAILED" in capsys.readouterr().out
     http._context.cache_clear()

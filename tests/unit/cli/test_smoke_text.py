@@ -59,7 +59,7 @@ def test_a_run_as_it_is_printed() -> None:
         "http://x:8000  tiny  0.33.0",
         "Poisson, 4 requests/s, open loop, no concurrency cap; 60 of 60 requests complete in"
         " 14.8 s",
-        "tokens in 20 (asked 20), out 3 (asked 3), a chunk 1.00; seed 5",
+        "tokens in 20 (requested 20), out 3 (requested 3), a chunk 1.00; seed 5",
         "  ms   P50 [95% CI]            P95 [95% CI]            P99     n      formula",
         "  TTFT 15.9 [14.2, 17.6]       21.2 [20.4, -]          -       60     "
         "first chunk with output - sent",
@@ -70,7 +70,8 @@ def test_a_run_as_it_is_printed() -> None:
         "  E2E  19.9 [18.2, 21.6]       25.2 [24.4, -]          -       60     last chunk - sent",
         "      n=60 does not carry P99 (needs 299): in 55% of such runs no sample lies above the"
         " true P99",
-        "  goodput   4.06 requests/s met ttft <= 100 ms, tpot <= 100 ms (100% of them; asked 95%)",
+        "  goodput   4.06 requests/s met ttft <= 100 ms, tpot <= 100 ms"
+        " (100% of them; requested 95%)",
         "  server    TTFT mean 9.0 ms, ITL mean 2.0 ms, queue mean 0.0 ms, 0 preemptions,"
         " prefix hits 25%",
         "  client    wait for a CPU 0.0% of the time; event loop 0.2 ms late at P99; real-time",
@@ -87,35 +88,35 @@ def test_p99_is_printed_when_the_sample_carries_it_and_p95_is_doubted_when_not()
 
 
 def test_an_invalid_run_states_no_latency() -> None:
-    told = "\n".join(lines(found(60, delay_ms=900.0), "x"))
-    assert "INVALID  client starved: it waited 900 ms" in told
-    assert "P50 [" not in told
-    assert "goodput" not in told
+    output = "\n".join(lines(found(60, delay_ms=900.0), "x"))
+    assert "INVALID  client starved: it waited 900 ms" in output
+    assert "P50 [" not in output
+    assert "goodput" not in output
 
 
 def test_a_canary_that_failed_leaves_nothing_but_the_verdict() -> None:
-    told = lines(found(0, paths={}, canary=("/v1/models names [], not 'm'", "more")), "x")
-    assert told[:2] == ["x: no load was sent", "FAIL  /v1/models names [], not 'm'"]
-    assert told[2] == "      more"
+    output = lines(found(0, paths={}, canary=("/v1/models names [], not 'm'", "more")), "x")
+    assert output[:2] == ["x: no load was sent", "FAIL  /v1/models names [], not 'm'"]
+    assert output[2] == "      more"
 
 
 def test_what_was_not_measured_is_not_a_number() -> None:
     lost = ClientHealth(None, 10_000.0, (), "other")
     limits = ClientLimits(needs_run_delay=False)
-    told = lines(found(60, server=NOTHING, health=lost, limits=limits), "x")
-    assert "  server    not measured: /metrics answered HTTP 403" in told
+    output = lines(found(60, server=NOTHING, health=lost, limits=limits), "x")
+    assert "  server    not measured: /metrics answered HTTP 403" in output
     assert (
         "  client    wait for a CPU not measured; event loop not measured; ordinary priority"
-        in told
+        in output
     )
-    assert told[-1] == "PASS"
+    assert output[-1] == "PASS"
 
 
 def test_a_client_that_stood_still_once_is_starved_however_short_the_rest_was() -> None:
     stood = ClientHealth(1.0, 60_000.0, (0.2,) * 999 + (400.0,), "rr")
-    told = found(60, health=stood)
-    assert told["verdict"] == "invalid"
-    assert "stood still for 400 ms" in str(told["reasons"])
+    output = found(60, health=stood)
+    assert output["verdict"] == "invalid"
+    assert "stood still for 400 ms" in str(output["reasons"])
 
 
 def test_one_entry_a_request_with_the_cause_of_each_failure() -> None:
@@ -138,8 +139,8 @@ def test_acceptance_of_speculated_tokens_is_told_where_the_servers_speculate() -
 
 def test_each_request_is_told_with_its_time_and_its_worst_gap() -> None:
     failed = RequestRecord(0.5, 0.501, error="HTTP 503: busy")
-    told = each(Run((record(0), failed)))
-    assert told == [
+    output = each(Run((record(0), failed)))
+    assert output == [
         {"at_s": 0.0, "ttft_ms": 10.0, "tpot_ms": 2.0, "itl_max_ms": 2.0, "e2el_ms": 14.0,
          "error": None},
         {"at_s": 0.501, "ttft_ms": None, "tpot_ms": None, "itl_max_ms": None, "e2el_ms": None,

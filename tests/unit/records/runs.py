@@ -1,4 +1,4 @@
-"""Measured runs as a record holds them: manifests over a recorded state and result."""
+"""Measured runs as a record holds them: run conditions over a recorded state and result."""
 
 from __future__ import annotations
 
@@ -11,9 +11,8 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+from b200kit.records import conditions, conditions_sources
 from b200kit.records import entries as record
-from b200kit.records import manifest as run_manifest
-from b200kit.records import manifest_sources
 from b200kit.records.entries import Record
 from b200kit.records.statistics import METRICS
 from tests.unit import states
@@ -34,7 +33,7 @@ def smoke(name: str = "healthy") -> dict[str, Any]:
 
 
 def sources(**changes: Any) -> dict[str, Any]:
-    """All that a manifest is built from, complete but for what nobody collects yet."""
+    """All that run conditions are built from, complete but for what nobody collects yet."""
     state, result = states.healthy(), smoke()
     state["notes"]["warm"] = {str(n): {"warm": True, "rounds": [{}] * 6} for n in range(4)}
     layout = [
@@ -55,17 +54,21 @@ def sources(**changes: Any) -> dict[str, Any]:
         "gateway": {"bind": "127.0.0.1", "port": 8000},
     }
     own = {"node": "n01", "asked": asked, "state": state, "smoke": result, "layout": layout}
-    return {**own, "seen": manifest_sources.seen(state, result, asked["libraries"]), **changes}
+    return {
+        **own,
+        "seen": conditions_sources.observed(state, result, asked["libraries"]),
+        **changes,
+    }
 
 
 @cache
-def _manifest() -> dict[str, Any]:
-    return run_manifest.build(sources())
+def _complete() -> dict[str, Any]:
+    return conditions.build(sources())
 
 
-def manifest(**fields: object) -> dict[str, Any]:
-    """A complete manifest with some fields changed, by their names with `__` for the dot."""
-    built = copy.deepcopy(_manifest())
+def run_conditions(**fields: object) -> dict[str, Any]:
+    """Complete run conditions with some fields changed, by their names with `__` for the dot."""
+    built = copy.deepcopy(_complete())
     built["fields"] |= {name.replace("__", "."): value for name, value in fields.items()}
     return built
 
@@ -73,7 +76,7 @@ def manifest(**fields: object) -> dict[str, Any]:
 def run(number: int, medians: Mapping[str, float] = BASE, **fields: object) -> dict[str, Any]:
     """One run's entry, its line not written yet; *number* gives it its day and its salt."""
     at = f"2026-{10 + number // 28:02d}-{1 + number % 28:02d}T09:00:00Z"
-    own = manifest(run__taken_at=at, run__cache_salt=f"smoke-{number}", **fields)
+    own = run_conditions(run__taken_at=at, run__cache_salt=f"smoke-{number}", **fields)
     result = smoke() | {f"p50_{metric}_ms": medians[metric] for metric in METRICS}
     return record.run_entry(own, result, f"run-{number}")
 

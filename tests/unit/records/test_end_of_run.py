@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from b200kit.records import end_of_run, provenance, store
+from b200kit.records.conditions import missing, unmeasured, value_of
 from b200kit.records.entries import accept_entry
-from b200kit.records.manifest import lacking, of, unmeasured
 from b200kit.report.files import write
 from b200kit.report.terminal.page import render as terminal
 from b200kit.run.node import Node
@@ -44,30 +44,30 @@ def kept() -> Any:
     return store.read(store.directory(), "n01")
 
 
-def test_result_is_recorded_with_its_manifest(node: Node) -> None:
+def test_result_is_recorded_with_its_conditions(node: Node) -> None:
     ended(node)
     known = kept()
     assert [run["run"] for run in known.runs] == ["20261121-1"]
-    manifest = known.runs[0]["manifest"]
-    assert lacking(manifest) == []
-    assert of(manifest, "versions.driver") == nodes.DRIVER
-    assert of(manifest, "load.model") == "tiny-llama"
-    assert of(manifest, "serving.tp") == 4
-    config = of(manifest, "serving.config")
+    run_conditions = known.runs[0]["manifest"]
+    assert missing(run_conditions) == []
+    assert value_of(run_conditions, "versions.driver") == nodes.DRIVER
+    assert value_of(run_conditions, "load.model") == "tiny-llama"
+    assert value_of(run_conditions, "serving.tp") == 4
+    config = value_of(run_conditions, "serving.config")
     assert isinstance(config, dict)
     assert config["max-num-seqs"] == 8
 
 
-def test_report_gets_the_runs_in_a_row_and_the_manifest(node: Node) -> None:
+def test_report_gets_the_runs_in_a_row_and_the_conditions(node: Node) -> None:
     found = ended(node)["hosts"]["n01"]["record"]
     assert [run["id"] for run in found["timeline"]["runs"]] == [kept().runs[0]["id"]]
     assert found["manifest"] == kept().runs[0]["manifest"]
 
 
 def test_what_is_not_collected_is_named(node: Node) -> None:
-    told = unmeasured(provenance.manifest(node))
-    assert "NCCL: neither the running servers nor the engine's lock file name it" in told
-    assert "SM clock (MHz): smoke.gpus is not in the document" in told
+    reasons = unmeasured(provenance.run_conditions(node))
+    assert "NCCL: neither the running servers nor the engine's lock file name it" in reasons
+    assert "SM clock (MHz): smoke.gpus is not in the document" in reasons
 
 
 def test_no_secret_is_in_the_record(node: Node) -> None:
@@ -90,15 +90,15 @@ def test_result_of_an_earlier_run_is_compared_and_not_recorded(node: Node) -> No
     assert host["diagnosis"]["fired"] == []
 
 
-def test_result_without_its_manifest_is_not_recorded_and_the_field_is_named(
+def test_result_without_its_conditions_is_not_recorded_and_the_field_is_named(
     node: Node, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert node.seen is not None
     node.seen["nvml"] = {"unmeasured": "NVML did not answer"}
     host = ended(node)["hosts"]["n01"]
     assert kept().runs == ()
-    assert "its manifest lacks driver: NVML did not answer" in host["record"]["unmeasured"]
-    assert "not in the record: its manifest lacks driver" in capsys.readouterr().err
+    assert "its run conditions have no driver: NVML did not answer" in host["record"]["unmeasured"]
+    assert "not in the record: its run conditions have no driver" in capsys.readouterr().err
 
 
 def test_record_that_cannot_be_written_costs_no_report(
@@ -110,7 +110,7 @@ def test_record_that_cannot_be_written_costs_no_report(
 
 
 def test_mistake_of_ours_costs_no_report(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(provenance, "asked", lambda _: 1 / 0)
+    monkeypatch.setattr(provenance, "requested", lambda _: 1 / 0)
     host = ended(node)["hosts"]["n01"]
     assert "internal error, ZeroDivisionError" in host["record"]["unmeasured"]
     assert host["diagnosis"]["fired"] == []

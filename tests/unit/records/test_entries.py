@@ -1,4 +1,4 @@
-"""The record: what is in it stays whole, what is not is told, and who is compared with whom."""
+"""The record: what is in it stays whole, what is not is named, and who is compared with whom."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ import pytest
 
 from b200kit.records import comparison, entries
 from b200kit.records.comparison import acceptable, against, by_tensor_parallel, latest
+from b200kit.records.conditions_fields import Role
 from b200kit.records.entries import Record, RecordError, accept_entry, counts, parse
-from b200kit.records.manifest_fields import Role
 from tests.subtests import in_subtests
 from tests.unit.records import runs
 
@@ -30,7 +30,7 @@ def content(count: int = 3) -> bytes:
 def sample(
     before: int, after: int, shift: float = 0.0, accepted: bool = True, **changed: object
 ) -> Record:
-    """Runs, their acceptance, and newer ones with a shift and a changed manifest."""
+    """Runs, their acceptance, and newer ones with a shift and changed run conditions."""
     old = [runs.run(n, day) for n, day in enumerate(runs.days(1, before, 0.01))]
     new = [runs.run(before + n, day, **changed)
            for n, day in enumerate(runs.days(2, after, 0.01, shift))]  # fmt: skip
@@ -127,7 +127,7 @@ def test_same_node_is_the_same() -> None:
     assert (found["runs"]["before"]["count"], found["runs"]["after"]["count"]) == (10, 10)
 
 
-def test_regression_names_what_changed_between_the_manifests() -> None:
+def test_regression_names_what_changed_between_the_conditions() -> None:
     found = against(sample(10, 10, 0.07, versions__driver=NEW))
     assert found["answer"] == "different"
     assert set(found["slower"]) == set(runs.BASE)
@@ -164,7 +164,7 @@ def test_too_few_newer_runs_are_unclear_and_the_last_one_gives_a_hint() -> None:
 def test_another_load_is_never_compared() -> None:
     found = against(sample(10, 10, load__isl=512))
     assert found["answer"] == "unclear"
-    assert "another load (input tokens asked 128 -> 512)" in found["why"]
+    assert "another load (input tokens requested 128 -> 512)" in found["why"]
 
 
 def test_stand_in_is_never_compared_with_a_real_engine() -> None:
@@ -206,7 +206,7 @@ def test_baseline_is_refused_in_one_line() -> None:
         acceptable(sample(0, 4))
     known = sample(10, 6, load__isl=512)
     mixed = [known.runs[0]["id"], *(run["id"] for run in known.runs[10:])]
-    with pytest.raises(RecordError, match="of another load: input tokens asked 128 -> 512"):
+    with pytest.raises(RecordError, match="of another load: input tokens requested 128 -> 512"):
         acceptable(known, mixed)
     with pytest.raises(RecordError, match="nonsense is not the id of one run"):
         acceptable(known, ["nonsense"])

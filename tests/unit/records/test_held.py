@@ -45,9 +45,9 @@ def accepted(node: Settled, count: int = 10) -> None:
     """That many accepted runs of this node's load, 1 % apart."""
     found, _ = node
     measure(node, result())
-    manifest, folder = provenance.manifest(found), store.directory(found.spec.records)
+    run_conditions, folder = provenance.run_conditions(found), store.directory(found.spec.records)
     for number, day in enumerate(runs.days(7, count, 0.01)):
-        own = json.loads(json.dumps(manifest))
+        own = json.loads(json.dumps(run_conditions))
         own["fields"]["run.cache_salt"] = f"salt-{number}"
         store.append(folder, "n01", entries.run_entry(own, result(day), f"run-{number}"))
     known = store.read(folder, "n01").runs
@@ -102,11 +102,13 @@ def test_another_load_is_held_against_nothing(node: Settled) -> None:
     assert "of another load" in (node[0].smoke or {})["held"]["why"]
 
 
-def test_a_result_without_its_manifest_is_not_taken_for_usual(node: Settled) -> None:
+def test_a_result_without_its_conditions_is_not_taken_for_usual(node: Settled) -> None:
     accepted(node)
     other = result()
     del other["conditions"]["sampling"]
-    with pytest.raises(StageFailed, match="its record cannot be held: its manifest lacks sampling"):
+    with pytest.raises(
+        StageFailed, match="its record cannot be held: its run conditions have no sampling"
+    ):
         measure(node, other)
 
 

@@ -31,9 +31,9 @@ def test_change_of_the_system_is_told_at_the_run_that_has_it_and_nowhere_else() 
     later = [runs.run(number, versions__driver="580.159.03") for number in (7, 8)]
     found = timeline(accepted(5, runs.run(6), *later))["runs"]
     assert [bool(run["changes"]) for run in found] == [False] * 6 + [True, False]
-    (told,) = found[6]["changes"]
-    assert told.startswith("driver ")
-    assert told.endswith("-> 580.159.03")
+    (change,) = found[6]["changes"]
+    assert change.startswith("driver ")
+    assert change.endswith("-> 580.159.03")
 
 
 def test_another_load_is_counted_and_not_shown() -> None:

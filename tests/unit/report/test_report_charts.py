@@ -1,4 +1,4 @@
-"""The pictures: each value at its place, nothing invented, told in words and in figures as well."""
+"""The pictures: each value at its place, nothing invented, in words and in figures as well."""
 
 from __future__ import annotations
 
@@ -80,10 +80,10 @@ def test_axis_puts_values_outside_at_its_edge() -> None:
 
 def test_percentile_that_n_cannot_carry_has_no_guide() -> None:
     stated = {"p50_ttft_ms": 41.0, "p95_ttft_ms": 44.0, "p99_ttft_ms": 44.5}
-    for samples, told in ((40, ["P50"]), (59, ["P50", "P95"]), (299, ["P50", "P95", "P99"])):
+    for samples, shown in ((40, ["P50"]), (59, ["P50", "P95"]), (299, ["P50", "P95", "P99"])):
         result = {"ttfts_ms": [40.0 + i % 5 for i in range(samples)], **stated}
         (found,) = distributions(result, stand_in=False)
-        assert sorted(re.findall(r">(P\d\d) [\d.]+<", found.svg)) == told
+        assert sorted(re.findall(r">(P\d\d) [\d.]+<", found.svg)) == shown
 
 
 def test_close_guides_do_not_write_over_each_other() -> None:
@@ -260,7 +260,7 @@ def test_every_picture_has_a_name_and_says_what_it_shows() -> None:
     assert "Goodput against rate, workload A" in found.titles
 
 
-def test_mending_is_told_step_by_step() -> None:
+def test_reprovisioning_is_shown_step_by_step() -> None:
     found = page(n=records.live(reprovision=pages.mended()))
     for words in (
         "reset the GPUs",
@@ -271,18 +271,18 @@ def test_mending_is_told_step_by_step() -> None:
     ):
         assert words in found.text, words
     assert found.text.count("quarantined") >= 3
-    assert "Mending" not in page(n=records.live()).text
+    assert "Reprovisioning" not in page(n=records.live()).text
     assert "unmeasured: it was killed" in page(
         n=records.live(reprovision={"unmeasured": "it was killed"})
     ).text  # fmt: skip
 
 
-def test_terminal_tells_the_choice_and_the_mending_in_a_line() -> None:
+def test_terminal_shows_the_choice_and_the_repair_in_a_line() -> None:
     host = records.live(tuning=pages.tuning(), reprovision=pages.mended())
     text = terminal(records.record(n1=host))
     assert "tuning      TP2 x 4, 2048 tokens, 8 seqs (B); the highest knee" in text
-    assert "mending     proven: reset the GPUs; GPU 2 has no NVLink" in text
-    assert not {"tuning", "mending"} & set(terminal(records.record(n1=records.live())).split())
+    assert "repair      proven: reset the GPUs; GPU 2 has no NVLink" in text
+    assert not {"tuning", "repair"} & set(terminal(records.record(n1=records.live())).split())
 
 
 def test_nodes_stand_side_by_side_and_one_without_figures_says_so() -> None:

@@ -6,10 +6,15 @@ from pathlib import Path
 
 import pytest
 
-from b200kit.cli.report import main
+from b200kit import cli
 from b200kit.report.files import write
 from b200kit.report.terminal.page import render as terminal
 from tests.unit.report import records
+
+
+def main(arguments: list[str]) -> int:
+    """Exit code of `b200 report`."""
+    return cli.main(["report", *arguments])
 
 
 def test_the_latest_run_is_shown_as_it_was(

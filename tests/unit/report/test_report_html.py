@@ -93,7 +93,7 @@ def test_a_gpu_that_is_not_seen_is_drawn_by_its_module() -> None:
     found = page(n=host)
     assert classes(found)["tile ghost bad"] == 1
     assert "7 of 8 GPUs: 7x NVIDIA B200" in found.text
-    assert "Not seenexpected, not foundno GPUmodule 1by elimination" in found.text
+    assert "Missingexpected, not foundno GPUmodule 1by elimination" in found.text
 
 
 def test_gpus_that_only_the_pci_tree_shows_are_drawn_unmeasured() -> None:
@@ -111,7 +111,7 @@ def test_the_p2p_matrix_marks_the_pairs_that_do_not_talk() -> None:
 def test_findings_that_block_come_first_and_name_the_part() -> None:
     text = page(n=records.red()).text
     assert text.index("nvlink.links") < text.index("60 passed") < text.index("check.0")
-    assert "reset the GPU: GPU 2 (module 7, PCI 0000:52:00.0" in text
+    assert "if it returns, replace GPU 2 (module 7, PCI 0000:52:00.0" in text
 
 
 def test_every_latency_shows_its_formula() -> None:

@@ -53,10 +53,10 @@ def test_difference_is_told_with_its_causes() -> None:
 
 
 def test_result_that_was_not_recorded_says_why() -> None:
-    why = {"unmeasured": "this result is not in the record: its manifest lacks driver"}
+    why = {"unmeasured": "this result is not in the record: its run conditions have no driver"}
     text, page = both(record=why)
-    assert "its manifest lacks driver" in text
-    assert "its manifest lacks driver" in page
+    assert "its run conditions have no driver" in text
+    assert "its run conditions have no driver" in page
 
 
 def test_node_without_either_says_so_on_the_page_and_nothing_in_the_terminal() -> None:

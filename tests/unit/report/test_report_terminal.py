@@ -42,7 +42,7 @@ def test_a_red_node_names_the_gpu_the_action_and_the_evidence() -> None:
     assert "RED" in text.splitlines()[0]
     assert "126/144 links up" in text
     assert "GPU 2 has no NVLink: 0 of 18 links up" in text
-    assert "-> reset the GPU: GPU 2 (module 7, PCI 0000:52:00.0" in text
+    assert "-> reset the GPU, then reboot the node; if it returns, replace GPU 2 (module 7," in text
     assert "expected: 18 links up (hardware/hgx-b200.yaml)" in text
 
 
@@ -167,3 +167,22 @@ def test_a_check_with_nothing_worse_than_not_measured_owes_two() -> None:
     assert "exit 1" in terminal(records.record("b200.py", **doubt))
     worse = doubt | {"n3": records.unreachable()}
     assert "exit 1" in terminal(records.record("check.py", **worse))
+
+
+def test_findings_of_one_part_and_action_ask_for_it_once() -> None:
+    lost = records.lost_link_finding()
+    dead = {**lost, "check": "nvlink.p2p", "summary": "no P2P on GPU 2"}
+    host = records.red() | {"outcome": "unfit", "verdict": records.verdict(lost, dead)}
+    text = terminal(records.record("deploy/check.py", n02=host))
+    assert "no P2P on GPU 2" in text
+    assert text.count("-> reset the GPU") == 1
+
+
+def test_one_reason_of_many_unmeasured_findings_is_named_once() -> None:
+    lost = [
+        records.finding(f"check.{number}", "unmeasured", summary=f"figure {number}", read="gone")
+        for number in range(5)
+    ]
+    text = terminal(records.record("check.py", n01=records.live(verdict=records.verdict(*lost))))
+    assert text.count("figure ") == 1
+    assert "and 4 more for this reason" in text

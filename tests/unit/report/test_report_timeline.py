@@ -1,4 +1,4 @@
-"""This run against the record as a picture, and the manifest that decided its figures."""
+"""This run against the record as a picture, and the run conditions that decided its figures."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 from b200kit.records import comparison, entries
 from b200kit.records.timeline import timeline
 from b200kit.report.charts.baseline_timeline import timeline_of
-from b200kit.report.content.manifest import manifest_of
+from b200kit.report.content.run_conditions import run_conditions_of
 from tests.subtests import in_subtests
 from tests.unit.records import runs
 from tests.unit.report import records
@@ -24,8 +24,8 @@ def document(*later: dict[str, Any], count: int = 8) -> dict[str, Any]:
     known = runs.kept(first)
     entry = entries.accept_entry("n01", known.runs, "ops", "burn-in", "2026-10-20T09:00:00Z")
     known = runs.kept([*first, entry, *later])
-    manifest = known.runs[-1]["manifest"]
-    return {**comparison.against(known), "timeline": timeline(known), "manifest": manifest}
+    run_conditions = known.runs[-1]["manifest"]
+    return {**comparison.against(known), "timeline": timeline(known), "manifest": run_conditions}
 
 
 def slow(number: int, **fields: object) -> dict[str, Any]:
@@ -83,7 +83,7 @@ def test_baseline_too_small_to_predict_shows_its_own_spread() -> None:
     assert "accepted, least to most" in timeline_of(found).figures[0].caption
 
 
-def test_page_shows_all_runs_and_the_whole_manifest() -> None:
+def test_page_shows_all_runs_and_the_whole_conditions() -> None:
     found = page(n=records.live(record=document(slow(10, **NEW_DRIVER))))
     assert classes(found)["change"] == 4
     for words in ("9 runs in figures", "accepted as the baseline", "cache salt",
@@ -91,19 +91,19 @@ def test_page_shows_all_runs_and_the_whole_manifest() -> None:
         assert words in found.text, words
 
 
-def test_manifest_tells_each_field_whole_and_what_is_not_known() -> None:
-    manifest = runs.manifest(serving__config={"b": "x" * 90, "a": 1},
+def test_conditions_tells_each_field_whole_and_what_is_not_known() -> None:
+    run_conditions = runs.run_conditions(serving__config={"b": "x" * 90, "a": 1},
                              versions__driver={"unmeasured": "no driver"})  # fmt: skip
-    found = manifest_of({"record": {"manifest": manifest}})
-    told = dict(pair for _, rows in found.groups for pair in rows)
-    assert "unmeasured: no driver" in told.values()
-    assert f"a=1; b={'x' * 90}" in told.values()
+    found = run_conditions_of({"record": {"manifest": run_conditions}})
+    fields = dict(pair for _, rows in found.groups for pair in rows)
+    assert "unmeasured: no driver" in fields.values()
+    assert f"a=1; b={'x' * 90}" in fields.values()
     assert re.fullmatch(r"\d+ fields, [1-9]\d* of them unmeasured", found.summary)
 
 
 @in_subtests("odd", [None, {}, "x", {"fields": {}}, {"fields": 3}])
-def test_result_without_a_manifest_says_so(odd: object) -> None:
-    assert manifest_of({"record": {"manifest": odd}}).why.startswith("unmeasured")
+def test_result_without_a_conditions_says_so(odd: object) -> None:
+    assert run_conditions_of({"record": {"manifest": odd}}).why.startswith("unmeasured")
 
 
 ODD: list[Any] = [

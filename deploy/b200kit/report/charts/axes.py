@@ -77,14 +77,14 @@ def _short(value: float) -> str:
 
 
 def names(labels: Sequence[str], unit: str, room: int = 7) -> Axis:
-    """Return an axis of evenly spaced places; at most about `room` of the labels are told."""
+    """Return an axis of evenly spaced places; at most about `room` of the labels are shown."""
     stride = max(math.ceil(len(labels) / room), 1)
-    told = [(float(i), label) for i, label in enumerate(labels) if label and i % stride == 0]
-    return Axis(-0.5, max(len(labels), 1) - 0.5, tuple(told), unit)
+    shown = [(float(i), label) for i, label in enumerate(labels) if label and i % stride == 0]
+    return Axis(-0.5, max(len(labels), 1) - 0.5, tuple(shown), unit)
 
 
 def near(values: Sequence[float], unit: str) -> Axis:
-    """Return an axis that begins near the least value; for levels held against each other."""
+    """Return an axis that begins near the least value; for levels that are compared."""
     low, high = min(values), max(values)
     room = max((high - low) * 0.15, high * 0.02, 1e-9)
     step = _step((high - low + 2 * room) / 4)
@@ -157,13 +157,14 @@ class Frame:
         yield text(self.right, TOP - 12, label, "t-small strong", "end")
 
 
-def chart(frame: Frame, title: str, told: str, *parts: str, stand_in: bool) -> str:
-    """Return a whole chart; `told` says in a sentence what it shows to who does not see it."""
+def chart(frame: Frame, title: str, description: str, *parts: str, stand_in: bool) -> str:
+    """Return a whole chart; `description` is one sentence for readers who do not see it."""
     marked = [text(frame.width - 4, 17, STAND_IN, "t-stand-in", "end")] if stand_in else []
+    described = f"{STAND_IN}. {description}" if stand_in else description
     return picture(
         frame.width, frame.height, title, text(4, 17, title, "t-head"), *marked,
         *frame.axes(), *parts,
-        class_="chart", least=330, told=f"{STAND_IN}. {told}" if stand_in else told,
+        class_="chart", least=330, description=described,
     )  # fmt: skip
 
 
@@ -176,7 +177,7 @@ SHAPES = {
     "plus": "m-1.3 0h2.6m-1.3 -1.3v2.6",
     "cross": "m-1 -1l2 2m0 -2l-2 2",
 }
-"""Markers by their outline at a radius of 1: told apart by shape, so that none needs a colour.
+"""Markers by their outline at a radius of 1: distinct by shape, so that none needs a colour.
 
 A speck is a round cap of no length, short to write: there may be thousands.
 """

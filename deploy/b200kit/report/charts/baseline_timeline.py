@@ -110,8 +110,8 @@ def _note(document: object) -> str:
         words: number(read(document, "timeline", key))
         for key, words in (("omitted", "older"), ("other_load", "of another load"))
     }
-    told = [f"{count:g} {words}" for words, count in counts.items() if count]
-    return f"Not shown: {', '.join(told)}." if told else ""
+    parts = [f"{count:g} {words}" for words, count in counts.items() if count]
+    return f"Not shown: {', '.join(parts)}." if parts else ""
 
 
 def _band(document: object, key: str, runs: list[Run]) -> Band | None:
@@ -180,11 +180,13 @@ def _points(frame: Frame, key: str, runs: list[Run]) -> Iterator[str]:
 
 def _told(name: str, values: list[float], band: Band | None) -> str:
     span = f"{milliseconds(min(values))} to {milliseconds(max(values))} ms"
-    held = ""
+    position = ""
     if band:
         inside = "inside" if band.low <= values[-1] <= band.high else "outside"
-        held = f", {inside} the baseline's {milliseconds(band.low)} to {milliseconds(band.high)}"
-    return f"{len(values)} runs, {span}; the newest {milliseconds(values[-1])} ms{held}."
+        position = (
+            f", {inside} the baseline's {milliseconds(band.low)} to {milliseconds(band.high)}"
+        )
+    return f"{len(values)} runs, {span}; the newest {milliseconds(values[-1])} ms{position}."
 
 
 def _letter(position: int) -> str:

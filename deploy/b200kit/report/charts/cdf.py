@@ -12,7 +12,7 @@ from b200kit.report.html.figure import Figure
 from b200kit.report.html.svg import el, line, text
 
 _ARRAYS = {"ttft": ("ttfts_ms", "requests"), "itl": ("itls_ms", "gaps between chunks")}
-_POINTS = 300  # more steps than this cannot be told apart at the width of the plot
+_POINTS = 300  # more steps than this cannot be distinguished at the width of the plot
 
 
 def distributions(smoke: object, *, stand_in: bool) -> list[Figure]:
@@ -47,10 +47,10 @@ def cdf(
         return ""
     ordered = sorted(max(value, 0.0) for value in values)
     frame = Frame(spanning(ordered, "ms"), PERCENT)
-    told = ", ".join(f"{name} {milliseconds(value)} ms" for name, value in given.items())
+    percentiles = ", ".join(f"{name} {milliseconds(value)} ms" for name, value in given.items())
     return chart(
         frame, f"{name}, {len(ordered)} {unit_of}",
-        f"Cumulative distribution; {told or 'no percentile is given'}; "
+        f"Cumulative distribution; {percentiles or 'no percentile is given'}; "
         f"least {milliseconds(ordered[0])} ms, most {milliseconds(ordered[-1])} ms.",
         el("path", d=_steps(ordered, frame), class_="curve"),
         *_guides(given, frame),

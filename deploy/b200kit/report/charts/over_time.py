@@ -1,6 +1,6 @@
 """Latency over the time of the smoke test: one marker a request, at the second it was sent.
 
-A percentile hides when something happened. A server that froze, or was cold at the start, is seen
+A percentile hides when something happened. A server that froze, or was cold at the start, shows
 here.
 """
 
@@ -30,7 +30,7 @@ class Request:
 
 
 def requests_of(smoke: object) -> list[Request]:
-    """Return the requests of a smoke result whose time is told, in the order of sending."""
+    """Return the requests of a smoke result whose time is recorded, in the order of sending."""
     found = [
         Request(
             at=at,
@@ -85,12 +85,12 @@ def _picture(
     *,
     stand_in: bool,
 ) -> str:
-    told = {k: [(r.at, v) for r in found if (v := getattr(r, k)) is not None] for k in shapes}
-    values = [value for points in told.values() for _, value in points]
+    series = {k: [(r.at, v) for r in found if (v := getattr(r, k)) is not None] for k in shapes}
+    values = [value for points in series.values() for _, value in points]
     along = linear(found[-1].at, "s since the first request was due", 6)
     frame = Frame(along, spanning(values, "ms"))
     parts = [
-        marks(shape, [frame.at(*point) for point in told[kind]], 2.2, "each")
+        marks(shape, [frame.at(*point) for point in series[kind]], 2.2, "each")
         for kind, shape in shapes.items()
     ]
     lost = [frame.at(request.at, frame.y.high) for request in found if request.failed]

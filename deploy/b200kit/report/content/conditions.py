@@ -25,15 +25,15 @@ def conditions_line(smoke: object) -> str:
 
 
 def _pair(given: dict[str, object], side: str) -> str:
-    asked, got = show(read(given, f"{side}_requested")), read(given, f"{side}_measured")
+    requested, got = show(read(given, f"{side}_requested")), read(given, f"{side}_measured")
     spread = [number(read(got, key)) for key in ("mean", "min", "max")]
     if None in spread:
-        return f"{asked} asked/{show(got)} measured"
+        return f"{requested} requested/{show(got)} measured"
     mean, low, high = (f"{value:.4g}" for value in spread if value is not None)
-    return f"{asked} asked/{mean} measured" + (f" ({low} to {high})" if low != high else "")
+    return f"{requested} requested/{mean} measured" + (f" ({low} to {high})" if low != high else "")
 
 
-def manifest(smoke: object) -> list[tuple[str, str]]:
+def rows(smoke: object) -> list[tuple[str, str]]:
     """Return every condition of the measurement as (name, value), the usual ones first."""
     given = mapping(read(smoke, "conditions"))
     order = [key for key in _FIRST if key in given] + [key for key in given if key not in _FIRST]
@@ -41,7 +41,7 @@ def manifest(smoke: object) -> list[tuple[str, str]]:
 
 
 def instruments(smoke: object) -> list[tuple[str, str]]:
-    """Return what the client and the server said of themselves during the measurement."""
+    """Return what the client and the server reported of themselves during the measurement."""
     rows = [(f"client {k.replace('_', ' ')}", show(v)) for k, v in _entries(smoke, "client")]
     rows += [(f"schedule delay {k} (ms)", show(v)) for k, v in _entries(smoke, "schedule_delay_ms")]
     rows.append(("tokens per chunk", show(read(smoke, "tokens_per_chunk"))))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 
-from b200kit.report.content.machine import Machine
+from b200kit.report.content.machine import MachineView
 from b200kit.report.content.topology import FABRIC_STATES
 from b200kit.report.document import Unmeasured, items, mapping, read, show
 
@@ -16,7 +16,7 @@ def observed(host: object) -> bool:
     return bool(mapping(read(host, "state")))
 
 
-def gpus_line(host: object, machine: Machine) -> str:
+def gpus_line(host: object, machine: MachineView) -> str:
     """Return ``8x NVIDIA B200`` or ``7 of 8 GPUs: 7x NVIDIA B200``."""
     if not observed(host):
         return NO_STATE
@@ -29,30 +29,30 @@ def gpus_line(host: object, machine: Machine) -> str:
     return text if expected in (None, listed) else f"{listed} of {expected} GPUs: {text}"
 
 
-def links_line(machine: Machine) -> str:
-    """Return ``144/144 links up``; GPUs whose links could not be read are told apart."""
+def links_line(machine: MachineView) -> str:
+    """Return ``144/144 links up``; GPUs whose links could not be read are counted apart."""
     if not machine.gpus:
-        return "unmeasured: no GPU to ask"
+        return "unmeasured: no GPU to read"
     up = sum(gpu.up or 0 for gpu in machine.gpus)
     total = sum(gpu.total for gpu in machine.gpus)
     silent = [gpu for gpu in machine.gpus if gpu.up is None or "unknown" in gpu.links]
     if len(silent) == len(machine.gpus):
-        return "unmeasured: no GPU told the state of its links"
+        return "unmeasured: no GPU reported the state of its links"
     tail = f" ({len(silent)} GPU{'s' * (len(silent) > 1)} unmeasured)" if silent else ""
     return f"{up}/{total} links up{tail}"
 
 
-def fabric_line(machine: Machine) -> str:
+def fabric_line(machine: MachineView) -> str:
     """Return ``completed on 8 of 8 GPUs``, or how many GPUs are in which other state."""
     states = Counter(gpu.fabric for gpu in machine.gpus)
     if not states:
-        return "unmeasured: no GPU to ask"
+        return "unmeasured: no GPU to read"
     done = FABRIC_STATES[3]
     others = [f"{name} on {count}" for name, count in states.items() if name != done]
     return ", ".join([f"{done} on {states[done]} of {len(machine.gpus)} GPUs", *others])
 
 
-def numa_lines(host: object, machine: Machine) -> list[str]:
+def numa_lines(host: object, machine: MachineView) -> list[str]:
     """Return one line a NUMA node: ``node 0: GPU 0,1,2,3; CPUs 0-55,112-167``."""
     reading = read(host, "state", "numa")
     if not machine.nodes:
@@ -71,12 +71,12 @@ def _gpu_names(gpus: object) -> str:
     return f"GPU {','.join(bare)}" if bare else "no GPU"
 
 
-def numa_short(machine: Machine) -> str:
+def numa_short(machine: MachineView) -> str:
     """Return the GPUs of each NUMA node in short: ``4+4``, ``2+2+0+2+2+0``."""
     return "+".join(str(len(node.gpus)) for node in machine.nodes) or "unmeasured"
 
 
-def fabric_short(machine: Machine) -> str:
+def fabric_short(machine: MachineView) -> str:
     """Return ``ok`` when every GPU of the node has completed its fabric, else the full line."""
     if machine.gpus and all(gpu.fabric == FABRIC_STATES[3] for gpu in machine.gpus):
         return "ok"
@@ -124,14 +124,14 @@ def _package(state: object, *prefixes: str) -> str:
     for name in named:
         if found[name] is not None:
             return show(read(found[name], "version"))
-    return "not installed" if named else "unmeasured: package not asked for"
+    return "not installed" if named else "unmeasured: package was not looked up"
 
 
 def _over_gpus(state: object, key: str) -> str:
     """Return the one value all GPUs share, or every value with its count."""
     values = Counter(show(read(gpu, key)) for gpu in items(read(state, "gpus")))
     if not values:
-        return "unmeasured: no GPU to ask"
+        return "unmeasured: no GPU to read"
     if len(values) == 1:
         return next(iter(values))
     return ", ".join(f"{value} on {count}" for value, count in values.items())

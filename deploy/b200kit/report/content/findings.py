@@ -1,19 +1,23 @@
-"""The verdict's findings in the order and words a person needs: what blocks first."""
+"""A verdict's findings as all views show them: what blocks first, one action requested once."""
 
 from __future__ import annotations
 
+from collections.abc import Callable, Hashable, Iterable
 from dataclasses import dataclass
+from typing import TypeVar
 
+from b200kit.report.content import advice
 from b200kit.report.document import Unmeasured, items, mapping, read, show
-from b200kit.report.outcome import LADDER
 
+_T = TypeVar("_T")
 _ORDER = {"fail": 0, "unmeasured": 1, "waived": 2, "pass": 3}
+_NOTHING = "nothing recorded"
 _TONES = {"fail": "bad", "unmeasured": "unknown", "waived": "waived", "pass": "good"}
 
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """One finding as text: status and tone, what was seen and expected, what to do about it."""
+    """One finding as text: status and tone, what was read and expected, what to do about it."""
 
     check: str
     status: str
@@ -38,17 +42,59 @@ class Finding:
         if self.status == "waived":
             return self.waiver
         if self.status == "unmeasured":
-            return "nothing is assumed: mend the reading, or waive it by name until a date"
-        if not self.action or self.action == "none":
+            return advice.UNMEASURED
+        if self.status == "pass" or not self.action:
             return ""
-        words = LADDER.get(self.action, self.action)
-        return f"{words}: {self.part}" if self.part else words
+        return advice.advice(self.action, self.subject, self.part)
 
     @property
     def evidence(self) -> str:
-        """Return what was read against what was expected, with the expectation's source."""
-        source = f" ({self.source})" if self.source else ""
+        """Return what was read against what was expected, with the file that expects it."""
+        source = f" ({self.source.partition(':')[0]})" if self.source else ""
         return f"read: {self.read}; expected: {self.expected}{source}"
+
+
+@dataclass(frozen=True, slots=True)
+class Similar:
+    """A finding, and those that say the same of other subjects or have the same reason."""
+
+    finding: Finding
+    others: tuple[Finding, ...]
+
+    @property
+    def also(self) -> str:
+        """Return what else is so, or an empty string."""
+        if not self.others:
+            return ""
+        if all(other.check == self.finding.check for other in self.others):
+            return f"and the same of {', '.join(other.subject for other in self.others)}"
+        return f"and {len(self.others)} more for this reason"
+
+
+def groups_of(verdict: object) -> list[list[Similar]]:
+    """Return what did not pass; findings that ask for one action on one part are a group."""
+    shown = [finding for finding in findings_of(verdict) if finding.status != "pass"]
+    similar = [Similar(first, tuple(others)) for first, *others in _together(shown, _reason)]
+    return _together(similar, _request)
+
+
+def _together(things: Iterable[_T], key: Callable[[_T], Hashable]) -> list[list[_T]]:
+    groups: dict[Hashable, list[_T]] = {}
+    for thing in things:
+        groups.setdefault(key(thing), []).append(thing)
+    return list(groups.values())
+
+
+def _reason(finding: Finding) -> Hashable:
+    common = finding.status == "unmeasured" and finding.read != _NOTHING
+    return (finding.status, finding.read, finding.waiver, "" if common else finding.check)
+
+
+def _request(similar: Similar) -> Hashable:
+    finding = similar.finding
+    subjects = tuple(other.part for other in similar.others)
+    what = finding.part or finding.summary
+    return (finding.status, finding.action, what, finding.waiver, subjects)
 
 
 def findings_of(verdict: object) -> list[Finding]:
@@ -58,24 +104,24 @@ def findings_of(verdict: object) -> list[Finding]:
 
 
 def _finding(entry: object) -> Finding:
-    def said(key: str) -> str:
+    def text(key: str) -> str:
         value = read(entry, key)
         blank = value is None or (isinstance(value, Unmeasured) and key not in mapping(entry))
         return "" if blank else show(value)
 
-    status = said("status") or "unmeasured"
-    summary = said("summary") or f"{said('check') or 'a check'}: no summary in the record"
+    status = text("status") or "unmeasured"
+    summary = text("summary") or f"{text('check') or 'a check'}: no summary in the record"
     return Finding(
-        check=said("check"),
+        check=text("check"),
         status=status,
         tone=_TONES.get(status, "unknown"),
-        subject=said("subject"),
+        subject=text("subject"),
         summary=summary,
-        read=said("read") or "nothing recorded",
-        expected=said("expected") or "nothing recorded",
-        source=said("source"),
-        action=said("action"),
-        part=said("part"),
+        read=text("read") or _NOTHING,
+        expected=text("expected") or _NOTHING,
+        source=text("source"),
+        action=text("action"),
+        part=text("part"),
         waiver=_waiver(read(entry, "waiver")),
     )
 

@@ -1,4 +1,4 @@
-"""The nodes of a run side by side: one row a node, so that the odd one out is seen."""
+"""The nodes of a run side by side: one row a node, so that the odd one out shows."""
 
 from __future__ import annotations
 

@@ -30,7 +30,7 @@ class Edge:
     a: str
     b: str
     kind: str
-    told: str
+    text: str
     tone: str
 
 
@@ -46,7 +46,7 @@ class Links:
     why: str = ""
 
     @property
-    def told(self) -> str:
+    def text(self) -> str:
         """ "17/18", with a question mark for what is not known."""
         known = ("?" if number is None else str(number) for number in (self.up, self.expected))
         return "/".join(known)
@@ -66,7 +66,7 @@ class Lane:
     tone: str
 
     @property
-    def told(self) -> str:
+    def text(self) -> str:
         """ "gen5 x16", with a question mark for what was not read."""
         generation = "?" if self.generation is None else self.generation
         return f"gen{generation} x{'?' if self.width is None else self.width}"
@@ -111,11 +111,11 @@ class Gpu:
 
     def edges(self) -> Iterator[Edge]:
         """Its edges to the fabric, up to the PCIe root, and to its NUMA node."""
-        fabric = f"{self.links.told} links, fabric {self.fabric}"
+        fabric = f"{self.links.text} links, fabric {self.fabric}"
         yield Edge(self.name, FABRIC, "nvlink", fabric, worst(self.links.tone, self.fabric_tone))
         ends = [ROOT, *(lane.address for lane in self.lanes[:-1]), self.name]
         for (a, b), lane in zip(pairwise(ends), self.lanes, strict=True):
-            yield Edge(a, b, "pcie", lane.told, lane.tone)
+            yield Edge(a, b, "pcie", lane.text, lane.tone)
         yield numa_edge(self.name, self.numa)
 
 
@@ -148,7 +148,7 @@ class Topology:
 
     @property
     def tone(self) -> str:
-        """The worst edge of any GPU; a node without a GPU is unknown, one that lacks one is bad."""
+        """The worst edge of any GPU; no GPU at all is unknown, a missing one is bad."""
         tones = [gpu.tone for gpu in self.gpus]
         pairs = [pair.tone for pair in self.pairs.values()]
         return worst(*tones, *pairs, *([BAD] if self.missing else []))

@@ -38,7 +38,7 @@ class Row:
 
 @dataclass(frozen=True, slots=True)
 class Latency:
-    """All that is said of one smoke test; `why` is set, and nothing else, where there is none."""
+    """All about one smoke test; `why` is set, and nothing else, where there is none."""
 
     why: str
     stand_in: bool
@@ -108,18 +108,18 @@ def formula(smoke: object, key: str) -> str:
 def _notes(smoke: object, rows: tuple[Row, ...]) -> Iterator[str]:
     """Yield why a percentile is not printed, or how far a printed one can be trusted."""
     given = [read(smoke, f"{percent}_note") for percent in ("p95", "p99")]
-    said = [clean(note) for note in given if isinstance(note, str) and note.strip()]
-    yield from dict.fromkeys(said)
-    if not said and any("-" in row.cells for row in rows):
+    notes = [clean(note) for note in given if isinstance(note, str) and note.strip()]
+    yield from dict.fromkeys(notes)
+    if not notes and any("-" in row.cells for row in rows):
         yield f"-: n = {show(read(smoke, 'completed'))} requests cannot carry this percentile"
 
 
 def _load(smoke: object) -> list[tuple[str, str]]:
     """Return n, rate and tokens as (name, text)."""
-    completed, asked = show(read(smoke, "completed")), show(read(smoke, "num_prompts"))
+    completed, requested = show(read(smoke, "completed")), show(read(smoke, "num_prompts"))
     failed = show(read(smoke, "failed"))
     return [
-        ("requests (n)", f"{completed} of {asked} completed, {failed} failed"),
+        ("requests (n)", f"{completed} of {requested} completed, {failed} failed"),
         ("rate", f"{_rate(read(smoke, 'request_rate'))} offered"),
         ("throughput", _rate(read(smoke, "request_throughput"))),
         ("goodput", _rate(read(smoke, "request_goodput"))),

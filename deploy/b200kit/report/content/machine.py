@@ -1,7 +1,7 @@
 """The node as a person pictures it: NUMA nodes, their GPUs, each GPU's NVLinks.
 
-Built from a HostRecord alone. NVML tells of GPUs and links, the PCI tree tells where they sit, the
-expectation tells how many there should be; whatever one of them lacks stays unmeasured.
+Built from a HostRecord alone. NVML has GPUs and links, the PCI tree their places, the expectation
+their number; whatever is missing in one of them stays unmeasured.
 """
 
 from __future__ import annotations
@@ -80,7 +80,7 @@ class NumaNode:
 
 
 @dataclass(frozen=True, slots=True)
-class Machine:
+class MachineView:
     """The whole node; `missing` GPUs are expected but neither NVML nor the PCI tree shows them."""
 
     nodes: tuple[NumaNode, ...]
@@ -92,15 +92,15 @@ class Machine:
     graph: Topology
 
 
-def machine_of(host: object) -> Machine:
-    """Return the machine of a HostRecord, as far as its state tells."""
+def machine_of(host: object) -> MachineView:
+    """Return the machine of a HostRecord, as far as its state goes."""
     expected = integer(read(host, "expectation", "gpu_count"))
     reading = read(host, "state", "gpus")
     gpus = tuple(_gpus(host))
     missing = max((expected or 0) - len(gpus), 0) if gpus else 0
-    seen = {gpu.module for gpu in gpus}
-    gaps = [m for m in range(1, (expected or 0) + 1) if str(m) not in seen]
-    return Machine(
+    modules = {gpu.module for gpu in gpus}
+    gaps = [m for m in range(1, (expected or 0) + 1) if str(m) not in modules]
+    return MachineView(
         nodes=tuple(_nodes(host, gpus)),
         gpus=gpus,
         expected_gpus=expected,

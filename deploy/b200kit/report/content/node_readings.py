@@ -75,8 +75,8 @@ def _warmed(records: object) -> str:
     """Return how the last warm-up of each replica ended; its rounds are in the node's JSON."""
     if isinstance(records, Unmeasured):
         return str(records)
-    told = [f"{show(name)}: {_warm(record)}" for name, record in mapping(records).items()]
-    return ", ".join(told) or "none"
+    parts = [f"{show(name)}: {_warm(record)}" for name, record in mapping(records).items()]
+    return ", ".join(parts) or "none"
 
 
 def _warm(record: object) -> str:
@@ -84,10 +84,10 @@ def _warm(record: object) -> str:
         why = record if isinstance(record, Unmeasured) else read(record, "problem")
         return f"not warm: {show(why)}"
     ttft, took = number(read(record, "ttft_ms")), number(read(record, "took_s"))
-    told = f"warm at {show(read(record, 'taken_at'))}"
-    told += f" after {took:.1f} s" if took is not None else ""
-    told += f" and {len(items(read(record, 'rounds')))} rounds"
-    return told + (f", TTFT P50 {ttft:.1f} ms" if ttft is not None else "")
+    text = f"warm at {show(read(record, 'taken_at'))}"
+    text += f" after {took:.1f} s" if took is not None else ""
+    text += f" and {len(items(read(record, 'rounds')))} rounds"
+    return text + (f", TTFT P50 {ttft:.1f} ms" if ttft is not None else "")
 
 
 def tally(values: Iterable[str]) -> str:
@@ -97,7 +97,7 @@ def tally(values: Iterable[str]) -> str:
 
 
 def spread(gpus: list[object], *keys: str) -> str:
-    """Return the lowest and the highest value of all GPUs with their GPU, and how many lack one."""
+    """Return the lowest and the highest value of all GPUs with their GPU, how many have none."""
     found = [(v, i) for i, gpu in enumerate(gpus) if (v := number(read(gpu, *keys))) is not None]
     if not found:
         return show(read(gpus[0], *keys)) if gpus else _NO_GPU
@@ -111,8 +111,8 @@ def each(value: object) -> str:
     """Return the entries of a map as ``name: value``, or why there are none."""
     if isinstance(value, Unmeasured):
         return str(value)
-    told = [f"{show(name)}: {_entry(entry)}" for name, entry in mapping(value).items()]
-    return ", ".join(told) or "none"
+    parts = [f"{show(name)}: {_entry(entry)}" for name, entry in mapping(value).items()]
+    return ", ".join(parts) or "none"
 
 
 def _entry(value: object) -> str:

@@ -86,11 +86,11 @@ def memlock(value: object) -> str:
 
 
 def dcgm(units: object) -> str:
-    """Return the state of DCGM's unit, where the node was asked for it."""
+    """Return the state of DCGM's unit, where it was observed."""
     if isinstance(units, Unmeasured):
         return str(units)
     found = next((name for name in _DCGM if name in mapping(units)), None)
-    return "unmeasured: its unit was not asked for" if found is None else show(
+    return "unmeasured: its unit was not observed" if found is None else show(
         read(units, found, "active"))  # fmt: skip
 
 
@@ -106,19 +106,19 @@ def bandwidth(note: object) -> str:
         name = f"{show(read(result, 'test'))} ({show(read(result, 'unit'))})"
         value = number(read(result, "value"))
         found.setdefault(name, []).extend([] if value is None else [value])
-    told = [
+    parts = [
         f"{name} {show(min(values))} to {show(max(values))}, n={len(values)}"
         if values
         else f"{name} unmeasured"
         for name, values in found.items()
     ]
-    return f"{'; '.join(told)} ({taken(note)})" if told else taken(note)
+    return f"{'; '.join(parts)} ({taken(note)})" if parts else taken(note)
 
 
 def waivers(value: object) -> str:
     """Return each waiver with its owner and its end."""
-    told = [
+    parts = [
         f"{show(read(w, 'check'))} by {show(read(w, 'owner'))} until {show(read(w, 'until'))}"
         for w in items(value)
     ]
-    return "; ".join(told) or (str(value) if isinstance(value, Unmeasured) else "none")
+    return "; ".join(parts) or (str(value) if isinstance(value, Unmeasured) else "none")

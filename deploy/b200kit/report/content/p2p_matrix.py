@@ -44,7 +44,7 @@ def matrix_of(host: object) -> Matrix:
     p2p = read(host, "state", "p2p")
     size = min(max(len(items(read(p2p, kind))) for kind in KINDS), 16)
     if not size:
-        why = str(p2p) if isinstance(p2p, Unmeasured) else "unmeasured: no pair was asked"
+        why = str(p2p) if isinstance(p2p, Unmeasured) else "unmeasured: no pair was read"
         return Matrix((), (), "", why)
     rows = tuple(tuple(_cell(p2p, i, j) for j in range(size)) for i in range(size))
     used = {word for row in rows for cell in row for word in cell.text.split()}
@@ -62,8 +62,8 @@ def _cell(p2p: object, i: int, j: int) -> Cell:
         return Cell("", "self", "itself")
     found = {kind: read(p2p, kind, i, j) for kind in KINDS}
     codes = {kind: integer(value) for kind, value in found.items()}
-    told = found | {kind: read(p2p, kind, i, j) for kind in REPORTED}
-    tip = f"{i} to {j}: " + ", ".join(f"{k} {_long(v)}" for k, v in told.items())
+    values = found | {kind: read(p2p, kind, i, j) for kind in REPORTED}
+    tip = f"{i} to {j}: " + ", ".join(f"{k} {_long(v)}" for k, v in values.items())
     if all(code == 0 for code in codes.values()):
         return Cell("OK", "good", tip)
     if any(code is None for code in codes.values()):

@@ -1,4 +1,4 @@
-"""The record in words: runs as a table, one run with its manifest, a comparison, a diagnosis.
+"""The record in words: runs as a table, one run with its run conditions, a comparison, a diagnosis.
 
 Everything but the tables of whole records takes the documents that stand in a HostRecord, so that
 a stored run is shown again as it was.
@@ -9,11 +9,11 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+from b200kit.records.conditions import shown, value_of
+from b200kit.records.conditions_fields import FIELDS
 from b200kit.records.entries import Record, counts
-from b200kit.records.manifest import of, shown
-from b200kit.records.manifest_fields import FIELDS
 from b200kit.records.statistics import METRICS, percent
-from b200kit.report.content.manifest import TITLES
+from b200kit.report.content.run_conditions import TITLES
 from b200kit.report.document import Unmeasured, items, mapping, milliseconds, number, read, show
 from b200kit.report.terminal.lines import labelled, shorten, table, wrap
 
@@ -46,16 +46,16 @@ def runs(known: Record) -> list[str]:
         when = str(run["at"])[:16].replace("T", " ")
         n = show(read(run, "figures", "completed"))
         rows.append([run["id"], when, n, *_medians(run), _stand_in(run, note)])
-    told = [
+    notes = [
         f"accepted {entry['at'][:10]} by {entry['by']}: {entry['why']} ({len(entry['runs'])} runs)"
         for entry in known.acceptances
     ]
     reasons = [f"{run['id']} is not counted: {why}" for run in known.runs if (why := counts(run))]
-    return [*_table(rows), "median of each run in ms", *reasons, *told]
+    return [*_table(rows), "median of each run in ms", *reasons, *notes]
 
 
 def _stand_in(run: Mapping[str, Any], note: str) -> str:
-    real = of(run["manifest"], "load.stand_in") is not True
+    real = value_of(run["manifest"], "load.stand_in") is not True
     return note if real else f"STAND-IN ENGINE  {note}".rstrip()
 
 
@@ -69,18 +69,18 @@ def _table(rows: list[list[str]]) -> list[str]:
 
 
 def one(run: Mapping[str, Any]) -> Iterator[str]:
-    """A run: its figures, then the manifest by what its fields are for."""
+    """A run: its figures, then the run conditions by what its fields are for."""
     yield f"run {run['id']} of {run['node']}, {run['at']}, measured by deploy run {run['run']}"
     if counts(run):
         yield from labelled("not counted", counts(run))
     for metric, name in METRICS.items():
         cells = [number(read(run, "figures", f"{p}_{metric}_ms")) for p in ("p50", "p95", "p99")]
-        told = " / ".join("-" if cell is None else milliseconds(cell) for cell in cells)
-        yield from labelled(name, f"{told} ms (P50 / P95 / P99)")
+        figures = " / ".join("-" if cell is None else milliseconds(cell) for cell in cells)
+        yield from labelled(name, f"{figures} ms (P50 / P95 / P99)")
     for role, title in TITLES.items():
         yield title
         for field in (field for field in FIELDS if field.role is role):
-            yield from _field(field.words, of(run["manifest"], field.name))
+            yield from _field(field.words, value_of(run["manifest"], field.name))
 
 
 def _field(words: str, value: object) -> Iterator[str]:
@@ -113,15 +113,15 @@ def headline(document: object) -> tuple[str, str]:
 def facts(document: object) -> list[tuple[str, str]]:
     """Who accepted the baseline and what was compared, as (name, text)."""
     accepted = mapping(read(document, "baseline"))
-    said = f"{accepted.get('at')} by {accepted.get('by')}: {accepted.get('why')}"
-    found = [("baseline", said)] if accepted else []
+    acceptance = f"{accepted.get('at')} by {accepted.get('by')}: {accepted.get('why')}"
+    found = [("baseline", acceptance)] if accepted else []
     spans = [
         (name, _span(read(document, "runs", key)))
         for name, key in (("accepted", "before"), ("newer", "after"))
     ]
     found += [(name, text) for name, text in spans if text]
     blind = [show(words) for words in items(read(document, "uncompared"))]
-    found += [("not seen", f"{', '.join(blind)} (unmeasured on one side)")] if blind else []
+    found += [("not compared", f"{', '.join(blind)} (unmeasured on one side)")] if blind else []
     found += [("newest run", text) for text in _hints(document)]
     return found
 
@@ -141,9 +141,9 @@ def _hints(document: object) -> Iterator[str]:
     for metric, hint in mapping(read(document, "hint")).items():
         if read(hint, "inside") is False:
             value, low, high = (number(read(hint, key)) or 0.0 for key in ("value", "low", "high"))
-            told = f"{milliseconds(low)} to {milliseconds(high)}"
+            figures = f"{milliseconds(low)} to {milliseconds(high)}"
             name = METRICS.get(metric, metric)
-            yield f"{name} {milliseconds(value)} ms, the baseline predicts {told} (95 %)"
+            yield f"{name} {milliseconds(value)} ms, the baseline predicts {figures} (95 %)"
 
 
 def metric_rows(document: object) -> list[list[str]]:
@@ -170,10 +170,10 @@ def _group(group: object) -> list[str]:
 
 
 def changes(document: object) -> list[str]:
-    """What differs between the manifests; a regression is told even when nothing does."""
+    """What differs between the run conditions; a regression is reported even when nothing does."""
     found = [show(read(change, "text")) for change in items(read(document, "changed"))]
     if not found and items(read(document, "slower")):
-        return ["nothing that the manifests tell"]
+        return ["nothing that the run conditions show"]
     return found
 
 
@@ -211,4 +211,4 @@ def block(host: object) -> Iterator[str]:
     open_: Sequence[tuple[str, str]] = unlooked(read(host, "diagnosis"))
     if open_:
         names = ", ".join(symptom for symptom, _ in open_)
-        yield from labelled("not seen", names)
+        yield from labelled("not compared", names)

@@ -1,4 +1,4 @@
-"""What mending did with a node: the rung and why, each step in order, the parts, the evidence."""
+"""What reprovisioning did with a node: level and reason, each step, the parts, the evidence."""
 
 from __future__ import annotations
 
@@ -9,20 +9,20 @@ from b200kit.report.html.figure import Table
 
 Pairs = list[tuple[str, str]]
 _HEAD = ("at", "from", "to", "act", "outcome")
-_RUNGS = {
+_LEVELS = {
     "restart-services": "restart the services",
     "reset-gpus": "reset the GPUs",
     "reboot": "reboot the node",
     "power-cycle": "power-cycle the node",
     "reimage": "re-image the node",
-    "replace": "replace a part, by hands",
+    "replace": "replace a part (manual)",
 }
 _TONES = {"serving": "good", "hands": "bad", "quarantined": "bad"}
 
 
 @dataclass(frozen=True, slots=True)
-class Mended:
-    """The section "mending" as text; `there` is false where the run mended nothing."""
+class Reprovisioned:
+    """The section as text; `there` is false where the run did not reprovision the node."""
 
     there: bool
     why: str
@@ -33,17 +33,21 @@ class Mended:
     steps: Table
 
 
-def mended_of(host: object) -> Mended:
-    """Return the mending of a HostRecord."""
+def reprovisioned_of(host: object) -> Reprovisioned:
+    """Return the reprovisioning of a HostRecord."""
     document = read(host, "reprovision")
     there = mapping(host).get("reprovision") is not None
     if isinstance(document, Unmeasured) or not mapping(document):
-        why = str(document) if isinstance(document, Unmeasured) else "unmeasured: nothing is told"
-        return Mended(there, why, "", "unknown", (), (), Table(_HEAD, ()))
+        why = (
+            str(document)
+            if isinstance(document, Unmeasured)
+            else "unmeasured: nothing was recorded"
+        )
+        return Reprovisioned(there, why, "", "unknown", (), (), Table(_HEAD, ()))
     state = show(read(document, "state"))
     history = items(read(document, "history"))
     rows = tuple(tuple(_cell(entry, key) for key in _HEAD) for entry in history)
-    return Mended(
+    return Reprovisioned(
         there=True,
         why="",
         state=state,
@@ -55,18 +59,18 @@ def mended_of(host: object) -> Mended:
 
 
 def _facts(document: object) -> Pairs:
-    rung = show(read(document, "rung"), absent="none was needed")
+    level = show(read(document, "rung"), absent="none was needed")
     parts = read(document, "parts")
-    told = str(parts) if isinstance(parts, Unmeasured) else ", ".join(map(show, items(parts)))
+    names = str(parts) if isinstance(parts, Unmeasured) else ", ".join(map(show, items(parts)))
     found = [
-        ("rung", _RUNGS.get(rung, rung)),
-        ("why", show(read(document, "why"), absent="nothing stands against it")),
-        ("parts to replace", told or "none named"),
+        ("repair", _LEVELS.get(level, level)),
+        ("why", show(read(document, "why"), absent="nothing blocks it")),
+        ("parts to replace", names or "none named"),
         ("evidence", show(read(document, "evidence"), absent="none was collected")),
     ]
-    kept_out = read(document, "quarantine")
-    if mapping(kept_out):
-        who, when, why = (show(read(kept_out, key)) for key in ("who", "when", "why"))
+    quarantine = read(document, "quarantine")
+    if mapping(quarantine):
+        who, when, why = (show(read(quarantine, key)) for key in ("who", "when", "why"))
         found.append(("quarantine", f"since {when} by {who}: {why}"))
     return found
 
@@ -88,9 +92,9 @@ def _cell(entry: object, key: str) -> str:
 
 
 def line(host: object) -> str:
-    """Return the mending in one line for a terminal, or nothing."""
-    found = mended_of(host)
+    """Return the reprovisioning in one line for a terminal, or nothing."""
+    found = reprovisioned_of(host)
     if not found.there:
         return ""
     facts = dict(found.facts)
-    return found.why or f"{found.state}: {facts['rung']}; {facts['why']}"
+    return found.why or f"{found.state}: {facts['repair']}; {facts['why']}"

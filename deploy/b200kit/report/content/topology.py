@@ -1,4 +1,4 @@
-"""A node's graph from its observation, held against the expected one. Pure.
+"""A node's graph from its observation, compared with the expected one. Pure.
 
 Pure, and tolerant of any JSON: what was not read is an edge that is unknown, never a good one.
 """
@@ -36,7 +36,7 @@ MOST_GPUS = 16
 
 
 @dataclass(frozen=True)
-class Wanted:
+class ExpectedGraph:
     """What the hardware data says of the graph; None where it says nothing, so nothing is good."""
 
     gpus: int | None
@@ -56,7 +56,7 @@ FABRIC_KEYS = {
 """What says that a GPU is in the fabric, by the name of its expectation."""
 
 
-def wanted(expectation: object) -> Wanted:
+def expected_graph(expectation: object) -> ExpectedGraph:
     """The expected graph, from an expectation document."""
     view = View(expectation)
 
@@ -67,17 +67,17 @@ def wanted(expectation: object) -> Wanted:
     links, floor, width, generation = map(of, names)
     gpus = known(view.number("gpu_count"))
     fabric = {key: of(name) for key, name in FABRIC_KEYS.items()}
-    return Wanted(gpus, links, floor, width, generation, of("p2p.status"), fabric)
+    return ExpectedGraph(gpus, links, floor, width, generation, of("p2p.status"), fabric)
 
 
 def topology(state: object, expectation: object) -> Topology:
     """The graph of a node; `why` says why there is no GPU in it."""
-    view, want = StateView(state), wanted(expectation)
+    view, expected = StateView(state), expected_graph(expectation)
     nics = tuple(_nic(entry) for entry in view.items("pci", "nics") or [])
     listed = view.gpus()
-    gpus = tuple(_gpus(view, want, nics))[:MOST_GPUS]
-    asked = {
-        (a, b): _pair(view, want, gpus, a, b)
+    gpus = tuple(_gpus(view, expected, nics))[:MOST_GPUS]
+    pairs = {
+        (a, b): _pair(view, expected, gpus, a, b)
         for a in range(len(gpus))
         for b in range(len(gpus))
         if a != b
@@ -87,8 +87,8 @@ def topology(state: object, expectation: object) -> Topology:
         gpus=gpus,
         nics=nics,
         nics_why=nics_read.reason if isinstance(nics_read, Unmeasured) else "",
-        pairs=asked,
-        missing=max((want.gpus or 0) - len(gpus), 0),
+        pairs=pairs,
+        missing=max((expected.gpus or 0) - len(gpus), 0),
         why=listed.reason if isinstance(listed, Unmeasured) else "",
     )
 
@@ -115,16 +115,16 @@ def common(one: Sequence[str], other: Sequence[str]) -> int:
     return shared
 
 
-def _gpus(view: StateView, want: Wanted, nics: tuple[Nic, ...]) -> Iterator[Gpu]:
+def _gpus(view: StateView, expected: ExpectedGraph, nics: tuple[Nic, ...]) -> Iterator[Gpu]:
     """The GPUs of NVML in its order, then those that only the PCI tree shows."""
     on_pci = {str(e.at("address").raw()).lower(): e for e in view.items("pci", "gpus") or []}
     for gpu in view.gpus() or []:
         address = str(gpu.text("pci_address") or "?").lower()
         pci = on_pci.pop(address, View(Unmeasured("the GPU is not in the PCI tree")))
-        yield _gpu(gpu.subject, address, gpu, pci, view, want, nics)
+        yield _gpu(gpu.subject, address, gpu, pci, view, expected, nics)
     for address, pci in on_pci.items():
         silent = GpuView({"unmeasured": "NVML does not list it"}, 0)
-        yield _gpu(f"PCI {address}", address, silent, pci, view, want, nics)
+        yield _gpu(f"PCI {address}", address, silent, pci, view, expected, nics)
 
 
 def _gpu(
@@ -133,36 +133,36 @@ def _gpu(
     gpu: GpuView,
     pci: View,
     view: StateView,
-    want: Wanted,
+    expected: ExpectedGraph,
     nics: tuple[Nic, ...],
 ) -> Gpu:
     bridges = pci.items("bridges")
     path = None if isinstance(bridges, Unmeasured) else tuple(_address(b) for b in bridges)
     numa = _numa(pci, single=len(view.items("numa") or []) == 1)
-    fabric, fabric_tone = _fabric(gpu, want)
-    lanes = [_lane(_address(b), b, want) for b in bridges or []]
+    fabric, fabric_tone = _fabric(gpu, expected)
+    lanes = [_lane(_address(b), b, expected) for b in bridges or []]
     nearest, how = _nearest(path, numa, nics)
     return Gpu(
         name=name,
         address=address,
         numa=numa,
-        links=_links(gpu, want),
+        links=_links(gpu, expected),
         fabric=fabric,
         fabric_tone=fabric_tone,
-        lanes=(*lanes, _own_lane(address, gpu, pci, want)),
+        lanes=(*lanes, _own_lane(address, gpu, pci, expected)),
         bridges=path,
         nics=nearest,
         nic_path=how,
     )
 
 
-def _fabric(gpu: GpuView, want: Wanted) -> tuple[str, str]:
+def _fabric(gpu: GpuView, expected: ExpectedGraph) -> tuple[str, str]:
     """What a GPU says of its place in the fabric, and its tone."""
     read = {key: known(gpu.number("fabric", key)) for key in FABRIC_KEYS}
     tones = {
         key: UNKNOWN
-        if value is None or want.fabric[key] is None
-        else _same(value, want.fabric[key])
+        if value is None or expected.fabric[key] is None
+        else _same(value, expected.fabric[key])
         for key, value in read.items()
     }
     state = read["state"]
@@ -188,14 +188,14 @@ def _numa(device: View, single: bool = False) -> int | None:
     return node if node is None or node >= 0 else (0 if single else None)
 
 
-def _links(gpu: GpuView, want: Wanted) -> Links:
+def _links(gpu: GpuView, expected: ExpectedGraph) -> Links:
     entries = gpu.items("links")
     if isinstance(entries, Unmeasured):
-        return Links(None, want.links, (), (), UNKNOWN, entries.reason)
+        return Links(None, expected.links, (), (), UNKNOWN, entries.reason)
     found = [_link(entry, position) for position, entry in enumerate(entries)]
     read = [state for _, state, _ in found if state is not None]
     down = tuple(link for link, state, _ in found if state not in (None, 1))
-    floor = want.speed_floor or 0
+    floor = expected.speed_floor or 0
     slow = tuple(
         link for link, state, speed in found if state == 1 and speed is not None and speed < floor
     )
@@ -203,9 +203,9 @@ def _links(gpu: GpuView, want: Wanted) -> Links:
     whole = all(
         state is not None and (state != 1 or speed is not None) for _, state, speed in found
     )
-    sure = whole and None not in (up, want.links, want.speed_floor)
-    tone = BAD if down or slow else _same(up, want.links) if sure else UNKNOWN
-    return Links(up, want.links, down, slow, tone)
+    sure = whole and None not in (up, expected.links, expected.speed_floor)
+    tone = BAD if down or slow else _same(up, expected.links) if sure else UNKNOWN
+    return Links(up, expected.links, down, slow, tone)
 
 
 def _link(entry: View, position: int) -> tuple[int, int | None, int | None]:
@@ -214,10 +214,10 @@ def _link(entry: View, position: int) -> tuple[int, int | None, int | None]:
     return position if number is None else number, state, speed
 
 
-def _lane(address: str, port: View, want: Wanted) -> Lane:
+def _lane(address: str, port: View, expected: ExpectedGraph) -> Lane:
     width = known(port.number("current_link_width"))
     generation = _generation(port)
-    tone = worst(judged(width, want.width), judged(generation, want.generation))
+    tone = worst(judged(width, expected.width), judged(generation, expected.generation))
     return Lane(address, width, generation, tone)
 
 
@@ -230,14 +230,14 @@ def _generation(port: View) -> int | None:
         return None
 
 
-def _own_lane(address: str, gpu: GpuView, pci: View, want: Wanted) -> Lane:
+def _own_lane(address: str, gpu: GpuView, pci: View, expected: ExpectedGraph) -> Lane:
     """The GPU's own link: the worse of what NVML and the PCI tree say of it."""
-    seen = _lane(address, pci, want)
-    widths = [seen.width, known(gpu.number("pcie", "width"))]
-    generations = [seen.generation, known(gpu.number("pcie", "max_generation"))]
+    link = _lane(address, pci, expected)
+    widths = [link.width, known(gpu.number("pcie", "width"))]
+    generations = [link.generation, known(gpu.number("pcie", "max_generation"))]
     width = min((w for w in widths if w is not None), default=None)
     generation = min((g for g in generations if g is not None), default=None)
-    tone = worst(judged(width, want.width), judged(generation, want.generation))
+    tone = worst(judged(width, expected.width), judged(generation, expected.generation))
     return Lane(address, width, generation, tone)
 
 
@@ -258,7 +258,7 @@ def _nearest(
     """The data NICs nearest to a GPU and the kind of path, in the words of `nvidia-smi topo -m`.
 
     PIX: below one switch; PXB: below the same port, over several bridges; NODE: on the same NUMA
-    node; SYS: on another. Without a way to tell, there is none.
+    node; SYS: on another. There is none where that is unknown.
     """
     data = [nic for nic in nics if nic.management is False]
     shared = {nic: common(path or (), nic.bridges) for nic in data}
@@ -273,20 +273,20 @@ def _nearest(
     return (same, "NODE") if same else (tuple(nic.name for nic in data), "SYS")
 
 
-def _pair(view: StateView, want: Wanted, gpus: tuple[Gpu, ...], a: int, b: int) -> Edge:
+def _pair(view: StateView, expected: ExpectedGraph, gpus: tuple[Gpu, ...], a: int, b: int) -> Edge:
     """The P2P of an ordered pair: NVn as `topo -m` says it, x where it is dead, -- unmeasured."""
     listed = len(view.gpus() or [])
     inside = a < listed and b < listed
     statuses = [known(view.number("p2p", kind, a, b)) if inside else None for kind in KINDS]
     ends = (gpus[a].links, gpus[b].links)
     counts = [links.up for links in ends if links.up is not None]
-    told, tone = "--", UNKNOWN
+    label, tone = "--", UNKNOWN
     if 0 in counts:
-        told, tone = "NV0", BAD
-    elif any(status is not None and status != (want.p2p or 0) for status in statuses):
-        told, tone = "x", BAD
+        label, tone = "NV0", BAD
+    elif any(status is not None and status != (expected.p2p or 0) for status in statuses):
+        label, tone = "x", BAD
     elif len(counts) == len(ends):
-        measured = None not in (*statuses, want.p2p)
+        measured = None not in (*statuses, expected.p2p)
         tone = worst(*(links.tone for links in ends), *([] if measured else [UNKNOWN]))
-        told = told if tone == UNKNOWN else f"NV{min(counts)}"
-    return Edge(gpus[a].name, gpus[b].name, "p2p", told, tone)
+        label = label if tone == UNKNOWN else f"NV{min(counts)}"
+    return Edge(gpus[a].name, gpus[b].name, "p2p", label, tone)

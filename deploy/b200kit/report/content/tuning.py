@@ -201,12 +201,12 @@ def _facts(document: object, names: _Names, cells: tuple[Cell, ...]) -> Iterator
 
 
 def _stand_in(document: object, host: object) -> bool:
-    """Say whether any figure is a stand-in's; where none tells, the smoke test's word counts."""
-    told = [
+    """Say whether any figure is a stand-in's; where none says so, the smoke test decides."""
+    answers = [
         read(document, "stand_in"),
         *(read(c, "ours", "conditions", "stand_in") for c in items(read(document, "cells"))),
     ]
-    known = [value for value in told if isinstance(value, bool)]
+    known = [value for value in answers if isinstance(value, bool)]
     return any(known or [read(host, "smoke", "conditions", "stand_in") is True])
 
 

@@ -1,4 +1,4 @@
-"""A picture with its caption and the table that tells the same in figures."""
+"""A picture with its caption and the table with the same figures."""
 
 from __future__ import annotations
 

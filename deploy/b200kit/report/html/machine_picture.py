@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from b200kit.report.content.facts import fabric_line, links_line
 from b200kit.report.content.graph import Topology
-from b200kit.report.content.machine import Gpu, Machine, NumaNode
+from b200kit.report.content.machine import Gpu, MachineView, NumaNode
 from b200kit.report.content.topology import FABRIC_STATES
 from b200kit.report.html import pcie_picture
 from b200kit.report.html.svg import box, clip, el, group, line, picture, text
@@ -20,7 +20,7 @@ HEIGHT = SWITCH_TOP + 66
 _CPU_TEXT = 5.9  # width of a character of the small text
 
 
-def diagram(machine: Machine) -> str:
+def diagram(machine: MachineView) -> str:
     """Return the picture as SVG, or an empty string where nothing of the machine is known."""
     if not machine.nodes and not machine.gpus:
         return ""
@@ -115,9 +115,9 @@ def _count(gpu: Gpu, middle: float) -> Iterator[str]:
         yield text(middle, top + 38, clip(words, 92, 6), "t-small", "middle")
 
 
-def _missing(machine: Machine, x: float, width: float) -> str:
+def _missing(machine: MachineView, x: float, width: float) -> str:
     parts = [box(x, 1, width, TILE_TOP + TILE_HEIGHT + PAD, "numa lost")]
-    parts.append(text(x + PAD, 21, "Not seen", "t-head"))
+    parts.append(text(x + PAD, 21, "Missing", "t-head"))
     parts.append(text(x + PAD, 39, "expected, not found", "t-small"))
     for i in range(machine.missing):
         left = x + PAD + i * (TILE + GAP)
@@ -129,15 +129,15 @@ def _missing(machine: Machine, x: float, width: float) -> str:
         )
         if module:
             parts.append(text(left + 13, TILE_TOP + 56, "by elimination", "t-small"))
-    return group(*parts, tip=f"{machine.missing} of {machine.expected_gpus} GPUs not seen")
+    return group(*parts, tip=f"{machine.missing} of {machine.expected_gpus} GPUs missing")
 
 
-def _switch(machine: Machine, width: float) -> str:
+def _switch(machine: MachineView, width: float) -> str:
     words = f"{links_line(machine)}   ·   fabric {fabric_line(machine)}"
     managers = machine.graph.management
     beside = "managed through" if managers else "management devices unmeasured"
     if not managers and not machine.graph.nics_why:
-        beside = "no management device seen"
+        beside = "no management device found"
     return group(
         box(1, SWITCH_TOP, width - 2, 64, "switch"),
         text(PAD + 4, SWITCH_TOP + 24, "NVLink switch", "t-head"),

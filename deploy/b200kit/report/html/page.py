@@ -25,11 +25,11 @@ from b200kit.report.content.findings import Finding, findings_of, gate_line
 from b200kit.report.content.fleet import HEAD, fleet
 from b200kit.report.content.gpus_under_load import gpus_during
 from b200kit.report.content.latency import METRICS, Latency, latency_of
-from b200kit.report.content.machine import Machine, machine_of
-from b200kit.report.content.manifest import Manifest, manifest_of
+from b200kit.report.content.machine import MachineView, machine_of
 from b200kit.report.content.other_readings import not_applicable, reported
 from b200kit.report.content.p2p_matrix import Matrix, matrix_of
-from b200kit.report.content.reprovision import Mended, mended_of
+from b200kit.report.content.reprovision import Reprovisioned, reprovisioned_of
+from b200kit.report.content.run_conditions import RunConditions, run_conditions_of
 from b200kit.report.content.tuning import Tuning, all_cells, all_knees, tuning_of
 from b200kit.report.document import clean, counted, duration, items, number, read, show
 from b200kit.report.html.figure import Figure, Table
@@ -84,7 +84,7 @@ class HostPage:
     done: str
     gate: str
     facts: Pairs
-    machine: Machine
+    machine: MachineView
     picture: str
     matrix: Matrix
     findings: list[Finding]
@@ -103,9 +103,9 @@ class HostPage:
     history: History
     timeline: Timeline
     diagnosis: Diagnosis
-    manifest: Manifest
+    run_conditions: RunConditions
     tuned: Tuned | None
-    mended: Mended
+    reprovisioned: Reprovisioned
 
 
 def render(record: object) -> str:
@@ -185,16 +185,16 @@ def _page(position: int, name: str, host: object) -> HostPage:
         latency=latency,
         distributions=distributions(smoke, stand_in=latency.stand_in),
         over_time=over_time(smoke, stand_in=latency.stand_in),
-        conditions=conditions.manifest(smoke),
+        conditions=conditions.rows(smoke),
         instruments=conditions.instruments(smoke),
         gpus_during=gpus_during(smoke),
         paths=conditions.paths(smoke),
         history=history_of(host),
         timeline=timeline_of(read(host, "record")),
         diagnosis=diagnosis_of(host),
-        manifest=manifest_of(host),
+        run_conditions=run_conditions_of(host),
         tuned=_tuned(tuning_of(host)),
-        mended=mended_of(host),
+        reprovisioned=reprovisioned_of(host),
     )
 
 
@@ -202,7 +202,7 @@ def _said(value: object) -> str:
     return clean(value) if isinstance(value, str) else ""
 
 
-def _facts(host: object, machine: Machine) -> Pairs:
+def _facts(host: object, machine: MachineView) -> Pairs:
     if not facts.observed(host):
         return [("node", facts.NO_STATE)]
     return [

@@ -78,13 +78,13 @@ def _switch(
         yield line(middle, top + _CHIP_HEIGHT, middle, top + _BAR_TOP, "lane quiet")
     yield from chips(nics, left, top, right - left, "nic")
     worst_lane = min(shared, key=lambda lane: (lane.tone != tone, lane.width or 0), default=None)
-    told = f"  {worst_lane.told}" if worst_lane and tone == "bad" else ""
-    name = f"PCIe {switch}{told}" if switch else "path unmeasured"
+    fault = f"  {worst_lane.text}" if worst_lane and tone == "bad" else ""
+    name = f"PCIe {switch}{fault}" if switch else "path unmeasured"
     middle, room = (left + right) / 2, right - left
     yield group(
         box(left, top + _BAR_TOP, right - left, _BAR, f"pcie {tone}", 4),
         text(middle, top + _BAR_TOP + 13, clip(name, room, 6), "t-nic", "middle"),
-        tip=f"{name}: {', '.join(lane.told for lane in dict.fromkeys(shared)) or 'unmeasured'}",
+        tip=f"{name}: {', '.join(lane.text for lane in dict.fromkeys(shared)) or 'unmeasured'}",
     )
     for x, gpu in members:
         yield from _lane(gpu, switch, x + tile / 2, top)
@@ -104,4 +104,4 @@ def _lane(gpu: Gpu, switch: str, x: float, top: float) -> Iterator[str]:
     shown = min(own, key=lambda lane: (lane.tone != tone, lane.width or 0))
     y = top + _BAR_TOP + _BAR
     yield line(x, y, x, top + HEIGHT, f"lane {tone}")
-    yield text(x + 8, (y + top + HEIGHT) / 2 + 4, shown.told, f"t-lane {tone}")
+    yield text(x + 8, (y + top + HEIGHT) / 2 + 4, shown.text, f"t-lane {tone}")

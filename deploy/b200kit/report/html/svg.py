@@ -46,16 +46,16 @@ def picture(
     *children: str,
     class_: str = "",
     least: float = 380,
-    told: str = "",
+    description: str = "",
 ) -> str:
     """Return a whole picture, named by `label`; it scales, but not below `least` pixels.
 
-    `told` says what it shows to somebody who does not see it.
+    `description` is for readers who do not see the picture.
     """
     return el(
         "svg",
         el("title", escape(label)),
-        el("desc", escape(told or label)),
+        el("desc", escape(description or label)),
         *children,
         viewBox=f"0 0 {_number(width)} {_number(height)}",
         role="img",

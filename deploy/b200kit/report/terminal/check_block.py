@@ -1,4 +1,4 @@
-"""A host of the read-only check: one line if fit, if not what stands against it.
+"""A judged host, of check.py or of `b200 judge`: one line if fit, if not what blocks it.
 
 Where the GPUs' connections are at fault, or were not all read, their matrix follows.
 """
@@ -16,7 +16,7 @@ from b200kit.report.content.facts import (
     observed,
 )
 from b200kit.report.content.findings import findings_of
-from b200kit.report.content.machine import Machine, machine_of
+from b200kit.report.content.machine import MachineView, machine_of
 from b200kit.report.document import read
 from b200kit.report.outcome import outcome_of
 from b200kit.report.terminal.lines import WIDTH, ends, paint, shorten, wrap
@@ -24,29 +24,32 @@ from b200kit.report.terminal.shared_lines import cause, finding_lines, took
 from b200kit.report.terminal.topology_matrix import topology_is_in_doubt, topology_lines
 
 
-def check_lines(name: str, host: object, colour: bool) -> Iterator[str]:
-    """Yield a host of the read-only check: one line if fit, what stands against it if not."""
+def check_lines(name: str, host: object, colour: bool, *, matrix: bool = False) -> Iterator[str]:
+    """Yield a judged host: one line if fit, what blocks it if not; its `matrix` on request."""
     outcome, machine = outcome_of(host), machine_of(host)
     label = f"{shorten(outcome.label, 40):<7}"
     head = f"{name}  {label}  "
-    stands = [f for f in findings_of(read(host, "verdict")) if f.blocks]
-    if outcome.tone == "good" or not (stands or cause(host)):
+    blocking = [f for f in findings_of(read(host, "verdict")) if f.blocks]
+    if outcome.tone == "good" or not (blocking or cause(host)):
         one = head + "  ".join(_facts(host, machine))
         lines = [one] if len(one) <= WIDTH else wrap(head, "; ".join(_facts(host, machine)))
         span = took(host)
         if len(lines) == 1 and len(one) + len(span) + 2 <= WIDTH:
             lines = [ends(one, span)]
+        headed = False
     else:
-        lines = wrap(head, cause(host) or stands[0].summary)
+        lines = wrap(head, cause(host) or blocking[0].summary)
+        headed = not cause(host)
     yield lines[0].replace(label, paint(label, outcome.tone, colour), 1)
     yield from lines[1:]
-    yield from finding_lines(host, len(name) + 2, colour)
-    seen, wanted = read(host, "state"), read(host, "expectation")
-    if outcome.tone != "good" and observed(host) and topology_is_in_doubt(seen, wanted):
-        yield from topology_lines(seen, wanted, indent=2, colour=colour)
+    yield from finding_lines(host, len(name) + 2, colour, label=9, headed=headed)
+    state, expectation = read(host, "state"), read(host, "expectation")
+    doubt = outcome.tone != "good" and observed(host) and topology_is_in_doubt(state, expectation)
+    if matrix or doubt:
+        yield from topology_lines(state, expectation, indent=2, colour=colour)
 
 
-def _facts(host: object, machine: Machine) -> list[str]:
+def _facts(host: object, machine: MachineView) -> list[str]:
     """Return the node in five short facts, or why there are none."""
     if not observed(host):
         return [gpus_line(host, machine)]

@@ -42,8 +42,8 @@ def block(name: str, host: object, colour: bool) -> Iterator[str]:
     if read(host, "smoke") not in (None, {}) or outcome.word == "live":
         yield from _latency(host, colour)
     yield from records.block(host)
-    for label, told in (("tuning", tuning.line(host)), ("mending", reprovision.line(host))):
-        yield from labelled(label, told) if told else ()
+    for label, text in (("tuning", tuning.line(host)), ("repair", reprovision.line(host))):
+        yield from labelled(label, text) if text else ()
     yield ""
 
 
@@ -91,9 +91,9 @@ def _stages(host: object) -> Iterator[str]:
 def _stage(stage: object, status: str) -> str:
     count, detail = len(items(read(stage, "changes"))), read(stage, "detail")
     changes = counted(count, "change") if count else ""
-    said = show(detail) if isinstance(detail, str) else ""
-    word = "" if status == "changed" and (changes or said) else status
-    return ", ".join(part for part in (word, changes, said) if part)
+    text = show(detail) if isinstance(detail, str) else ""
+    word = "" if status == "changed" and (changes or text) else status
+    return ", ".join(part for part in (word, changes, text) if part)
 
 
 def _layout(host: object) -> Iterator[str]:
@@ -126,8 +126,8 @@ def _latency(host: object, colour: bool) -> Iterator[str]:
     for note in latency.notes:
         yield from labelled("", note)
     load = dict(latency.load)
-    said = (
+    text = (
         f"n = {load['requests (n)']}; {load['rate']}; tokens {load['tokens']}; {load['output']} out"
     )
-    yield from labelled("load", said)
+    yield from labelled("load", text)
     yield from labelled("conditions", conditions_line(read(host, "smoke")))

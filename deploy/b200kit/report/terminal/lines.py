@@ -13,7 +13,7 @@ _CODES = {"good": "32", "bad": "1;31", "unknown": "33", "waived": "36", "idle": 
 
 
 def paint(text: str, tone: str, colour: bool) -> str:
-    """Return `text` in the colour of its tone, or untouched when colour was not asked for."""
+    """Return `text` in the colour of its tone, or untouched when colour is off."""
     code = _CODES.get(tone)
     return f"\x1b[{code}m{text}\x1b[0m" if colour and code else text
 

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from itertools import groupby
 
-from b200kit.report.content.findings import Finding, findings_of
+from b200kit.report.content.findings import groups_of
 from b200kit.report.document import clean, duration, items, number, read
 from b200kit.report.terminal.lines import paint, shorten, wrap
+
+_LABELS = {"unmeasured": "unknown"}
 
 
 def cause(host: object) -> str:
@@ -24,24 +25,25 @@ def took(host: object) -> str:
     return duration(total) if total else "" if observed_s is None else duration(observed_s)
 
 
-def finding_lines(host: object, indent: int, colour: bool) -> Iterator[str]:
-    """Yield the findings that did not pass, those that say the same of several GPUs once."""
-    pad = " " * indent
-    told = [f for f in findings_of(read(host, "verdict")) if f.status != "pass"]
-    for _, alike in groupby(told, key=lambda f: (f.check, f.status, f.read)):
-        finding, *others = alike
-        first, *more = wrap(f"{pad}{shorten(finding.status, 10):<12}", finding.summary)
-        yield first.replace(finding.status, paint(finding.status, finding.tone, colour), 1)
-        yield from more
-        yield from advice_lines(finding, f"{pad}{'':<12}")
-        if others:
-            subjects = ", ".join(other.subject for other in others)
-            yield from wrap(f"{pad}{'':<12}", f"and the same of {subjects}")
+def finding_lines(
+    host: object, indent: int, colour: bool, *, label: int = 12, headed: bool = False
+) -> Iterator[str]:
+    """Yield what did not pass: status in `label` columns, findings, what to do, the evidence.
 
-
-def advice_lines(finding: Finding, pad: str) -> Iterator[str]:
-    """Yield what to do about a finding, and the evidence for it."""
-    if finding.advice:
-        yield from wrap(f"{pad}-> ", finding.advice)
-    if finding.status != "waived":
-        yield from wrap(pad, finding.evidence)
+    When the host is `headed` by its first finding, that is not repeated.
+    """
+    pad = " " * (indent + label)
+    for order, group in enumerate(groups_of(read(host, "verdict"))):
+        status = group[0].finding.status
+        word = f"{' ' * indent}{_LABELS.get(status, shorten(status, label - 2)):<{label}}"
+        for place, similar in enumerate(group):
+            if not (headed and order == place == 0):
+                lines = wrap(pad if place else word, similar.finding.summary)
+                mark = word.strip()
+                painted = paint(mark, similar.finding.tone, colour)
+                yield lines[0] if place else lines[0].replace(mark, painted, 1)
+                yield from lines[1:]
+            yield from wrap(pad, similar.also) if similar.also else ()
+        yield from wrap(f"{pad}-> ", group[0].finding.advice) if group[0].finding.advice else ()
+        for similar in group if status != "waived" else ():
+            yield from wrap(pad, similar.finding.evidence)

@@ -45,18 +45,18 @@ def topology_lines(
     legend = "; ".join(words for code, words in _LEGEND.items() if code in text)
     notes = [line for gpu in graph.gpus for line in _note(gpu, pad)]
     if graph.missing:
-        notes += wrap(f"{pad}  ", f"{graph.missing} expected GPU not seen at all")
+        notes += wrap(f"{pad}  ", f"{graph.missing} expected GPU not found at all")
     return [*(f"{pad}{line}".rstrip() for line in lines), *notes, *wrap(f"{pad}  ", legend)]
 
 
 def topology_is_in_doubt(state: object, expectation: object) -> bool:
-    """Say whether the matrix of a node tells something: an edge is bad, or some were not read.
+    """Say whether the matrix of a node shows something: an edge is bad, or some were not read.
 
-    Where NVML told nothing of any GPU, every cell would be unmeasured, and the findings say why.
+    Where NVML reported no GPU, every cell would be unmeasured, and the findings say why.
     """
     graph = topology(state, expectation)
-    told = any(gpu.links.up is not None for gpu in graph.gpus)
-    return graph.tone == BAD or (told and graph.tone != GOOD)
+    read = any(gpu.links.up is not None for gpu in graph.gpus)
+    return graph.tone == BAD or (read and graph.tone != GOOD)
 
 
 def _header(graph: Topology) -> str:
@@ -82,9 +82,9 @@ def _row(graph: Topology, at: int, colour: bool) -> str:
     node = "?" if gpu.numa is None else str(gpu.numa)
     first = f"{'>' if gpu.tone == BAD else ' '} {_short(gpu):<7}"
     ends = [
-        _marked(gpu.links.told, gpu.links.tone, 7, colour),
+        _marked(gpu.links.text, gpu.links.tone, 7, colour),
         f"{shorten(node, 4):<5}",
-        _marked(gpu.pcie.told, gpu.pcie.tone, 10, colour),
+        _marked(gpu.pcie.text, gpu.pcie.tone, 10, colour),
     ]
     head = paint(first, gpu.tone, colour) if gpu.tone == BAD else first
     return "".join([head, *(cells if _fits(graph) else []), *ends, _nics(gpu)])
@@ -94,11 +94,11 @@ def _cell(graph: Topology, a: int, b: int, colour: bool) -> str:
     if a == b:
         return f"{'.':<{_CELL}}"
     pair = graph.pairs[a, b]
-    return _marked(pair.told, pair.tone, _CELL, colour)
+    return _marked(pair.text, pair.tone, _CELL, colour)
 
 
-def _marked(told: str, tone: str, width: int, colour: bool) -> str:
-    text = shorten(told, width - 2) + _MARKS[tone]
+def _marked(cell: str, tone: str, width: int, colour: bool) -> str:
+    text = shorten(cell, width - 2) + _MARKS[tone]
     return paint(text, tone, colour and tone != GOOD) + " " * (width - len(text))
 
 
@@ -113,16 +113,16 @@ def _nics(gpu: Gpu) -> str:
 
 def _note(gpu: Gpu, pad: str) -> Iterator[str]:
     """What is bad about one GPU's own edges, with the links and the ports by number."""
-    told = []
+    faults = []
     if gpu.links.down:
-        told.append(f"NVLink down: {_numbers(gpu.links.down)}")
+        faults.append(f"NVLink down: {_numbers(gpu.links.down)}")
     if gpu.links.slow:
-        told.append(f"NVLink slow: {_numbers(gpu.links.slow)}")
+        faults.append(f"NVLink slow: {_numbers(gpu.links.slow)}")
     if gpu.fabric_tone == BAD:
-        told.append(f"fabric {gpu.fabric}")
-    told += [f"PCIe {lane.told} at {lane.address}" for lane in gpu.lanes if lane.tone == BAD]
-    if told:
-        yield from wrap(f"{pad}> {_short(gpu):<7}", "; ".join(told))
+        faults.append(f"fabric {gpu.fabric}")
+    faults += [f"PCIe {lane.text} at {lane.address}" for lane in gpu.lanes if lane.tone == BAD]
+    if faults:
+        yield from wrap(f"{pad}> {_short(gpu):<7}", "; ".join(faults))
 
 
 def _numbers(links: tuple[int, ...]) -> str:

@@ -33,14 +33,14 @@ def graph(spoil: Callable[[State], object] = lambda state: None) -> Topology:
 def edge(found: Topology, a: str, b: str) -> tuple[str, str]:
     """What an edge says, and its tone."""
     [one] = [e for e in found.edges() if (e.a, e.b) == (a, b)]
-    return one.told, one.tone
+    return one.text, one.tone
 
 
 def test_healthy_nodes_have_no_edge_that_is_not_good() -> None:
     for name in ("healthy-hgx-b200", "healthy-snc2-four-nodes"):
         found = topology(states.recorded(name), states.expectation())
         assert found.tone == GOOD
-        assert {pair.told for pair in found.pairs.values()} == {"NV18"}
+        assert {pair.text for pair in found.pairs.values()} == {"NV18"}
 
 
 def test_nearest_nics_are_those_at_the_same_switch_and_never_the_switches_own() -> None:

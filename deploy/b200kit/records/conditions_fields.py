@@ -1,8 +1,10 @@
-"""What a run's manifest must tell, one row a field. Data; the list is what a reader needs to repeat
-a latency figure or to doubt it (models, versions, flags, load, client, server, hardware, place).
+"""The conditions that a run records, one row a field. Data.
+
+The list is what a reader needs to repeat a latency figure or to doubt it: models, versions, flags,
+load, client, server, hardware, place.
 
 `source` is a path into what the controller has: `asked` (the inventory, resolved), `state` (the
-NodeState), `smoke` (the result), `seen` (drawn from both, b200kit/records/manifest_sources.py),
+NodeState), `smoke` (the result), `seen` (drawn from both, b200kit/records/conditions_sources.py),
 `layout`, `node`. `*` stands for every entry of a list.
 """
 
@@ -18,7 +20,7 @@ class Role(StrEnum):
     IDENTITY = "identity"
     """Another run, nothing else: date, seed, counts. Never compared."""
     LOAD = "load"
-    """What was asked of the server. Runs that differ here are not comparable."""
+    """What was requested of the server. Runs that differ here are not comparable."""
     SYSTEM = "system"
     """What a person changed or a machine is: the causes to name first."""
     CONDITION = "condition"
@@ -29,7 +31,7 @@ class Role(StrEnum):
 class Field:
     """One field. *slack*: numbers that differ by no more are the same (in the field's unit).
 
-    *needed*: a result without it is not stored. *lacking*: why nobody collects it yet.
+    *needed*: a result without it is not stored. *uncollected*: why nobody collects it yet.
     """
 
     name: str
@@ -38,7 +40,7 @@ class Field:
     role: Role
     needed: bool = False
     slack: float = 0.0
-    lacking: str = ""
+    uncollected: str = ""
 
 
 _I, _L, _S, _C = Role.IDENTITY, Role.LOAD, Role.SYSTEM, Role.CONDITION
@@ -60,8 +62,8 @@ FIELDS: tuple[Field, ...] = (
     Field("load.requests", "requests", "smoke.num_prompts", _L, needed=True),
     Field("load.arrival", "arrival", "smoke.conditions.arrival", _L, needed=True),
     Field("load.rate", "request rate (/s)", "smoke.request_rate", _L, needed=True),
-    Field("load.isl", "input tokens asked", "smoke.conditions.isl_requested", _L, needed=True),
-    Field("load.osl", "output tokens asked", "smoke.conditions.osl_requested", _L, needed=True),
+    Field("load.isl", "input tokens requested", "smoke.conditions.isl_requested", _L, needed=True),
+    Field("load.osl", "output tokens requested", "smoke.conditions.osl_requested", _L, needed=True),
     Field("load.prompts", "dataset", "smoke.conditions.prompts", _L, needed=True),
     Field("load.sampling", "sampling", "smoke.conditions.sampling", _L, needed=True),
     Field("load.connection", "connections", "smoke.conditions.connection", _L),
@@ -76,10 +78,12 @@ FIELDS: tuple[Field, ...] = (
     Field("versions.engine", "engine", "smoke.conditions.engine", _S, needed=True),
     Field("versions.engine_says", "engine's own version", "smoke.conditions.engine_version", _S),
     Field("versions.engine_lock", "engine's lock file", "asked.engine_id", _S, needed=True),
-    Field("versions.torch", "torch", "seen.libraries.torch", _S, lacking=_NEITHER),
-    Field("versions.nccl", "NCCL", "seen.libraries.nccl", _S, lacking=_NEITHER),
-    Field("versions.flashinfer", "FlashInfer", "seen.libraries.flashinfer", _S, lacking=_NEITHER),
-    Field("versions.cuda_runtime", "CUDA runtime", "seen.libraries.cuda", _S, lacking=_NEITHER),
+    Field("versions.torch", "torch", "seen.libraries.torch", _S, uncollected=_NEITHER),
+    Field("versions.nccl", "NCCL", "seen.libraries.nccl", _S, uncollected=_NEITHER),
+    Field(
+        "versions.flashinfer", "FlashInfer", "seen.libraries.flashinfer", _S, uncollected=_NEITHER
+    ),
+    Field("versions.cuda_runtime", "CUDA runtime", "seen.libraries.cuda", _S, uncollected=_NEITHER),
     Field("versions.driver", "driver", "state.nvml.driver_version", _S, needed=True),
     Field("versions.cuda", "CUDA of the driver", "state.nvml.cuda_driver_version", _S),
     Field("versions.gsp", "GSP firmware", "state.gpus.*.gsp_firmware", _S),

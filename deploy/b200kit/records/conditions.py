@@ -1,7 +1,7 @@
-"""The manifest of a measured run: all that decided its figures, collected, not typed in. Pure.
+"""The conditions of a measured run: all that decided its figures, collected, not typed in. Pure.
 
-Every field of FIELDS stands in it, as a value or as {"unmeasured": reason}. A result whose manifest
-lacks a needed field is not stored: it could neither be repeated nor compared.
+Every field of FIELDS is there, as a value or as {"unmeasured": reason}. A result without a value
+for a needed field is not stored: it could neither be repeated nor compared.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import Any
 
 from b200kit.node.state.path import reach
 from b200kit.node.state.view import Missing, Unmeasured
-from b200kit.records.manifest_fields import FIELDS, Field, Role
+from b200kit.records.conditions_fields import FIELDS, Field, Role
 
 SCHEMA = "b200kit/run-manifest/1"
 _ABSENT_IS_A_VALUE = ("state.", "asked.")
@@ -22,7 +22,7 @@ _BY_NAME = {field.name: field for field in FIELDS}
 
 @dataclass(frozen=True)
 class Change:
-    """One field, or one key of it, in which two manifests differ."""
+    """One field, or one key of it, in which two sets of run conditions differ."""
 
     words: str
     before: str
@@ -35,14 +35,14 @@ class Change:
 
 
 def build(sources: Mapping[str, Any]) -> dict[str, Any]:
-    """The manifest over *sources* (see FIELDS); never raises, whatever the sources lack."""
+    """The run conditions over *sources* (see FIELDS); never raises, whatever is missing there."""
     return {"schema": SCHEMA, "fields": {f.name: _value(sources, f) for f in FIELDS}}
 
 
 def _value(sources: Mapping[str, Any], field: Field) -> object:
     value = reach(sources, field.source)
-    if isinstance(value, Missing) and field.lacking:
-        return {"unmeasured": field.lacking}
+    if isinstance(value, Missing) and field.uncollected:
+        return {"unmeasured": field.uncollected}
     if isinstance(value, Unmeasured):
         return {"unmeasured": value.reason}
     if value is None and not field.source.startswith(_ABSENT_IS_A_VALUE):
@@ -50,45 +50,47 @@ def _value(sources: Mapping[str, Any], field: Field) -> object:
     return value
 
 
-def of(manifest: object, name: str) -> object:
+def value_of(run_conditions: object, name: str) -> object:
     """The value of a field; Unmeasured where there is none."""
-    fields = manifest.get("fields") if isinstance(manifest, dict) else None
+    fields = run_conditions.get("fields") if isinstance(run_conditions, dict) else None
     value = fields.get(name) if isinstance(fields, dict) else None
     if value is None and not (isinstance(fields, dict) and name in fields):
-        return Unmeasured(f"the manifest has no {name}")
+        return Unmeasured(f"the run conditions have no {name}")
     return reach(value, "")
 
 
-def lacking(manifest: object) -> list[str]:
+def missing(run_conditions: object) -> list[str]:
     """Needed fields without a value, one line each: a result that has any is not stored."""
-    pairs = ((field, of(manifest, field.name)) for field in FIELDS if field.needed)
+    pairs = ((field, value_of(run_conditions, field.name)) for field in FIELDS if field.needed)
     return [f"{f.words}: {v.reason}" for f, v in pairs if isinstance(v, Unmeasured)]
 
 
-def unmeasured(manifest: object) -> list[str]:
+def unmeasured(run_conditions: object) -> list[str]:
     """Every field without a value, one line each."""
-    pairs = ((field, of(manifest, field.name)) for field in FIELDS)
+    pairs = ((field, value_of(run_conditions, field.name)) for field in FIELDS)
     return [f"{f.words}: {v.reason}" for f, v in pairs if isinstance(v, Unmeasured)]
 
 
 def differences(
     before: object, after: object, roles: Iterable[Role] = (Role.SYSTEM, Role.CONDITION)
 ) -> list[Change]:
-    """What differs between two manifests, causes a person made first."""
-    wanted = list(roles)
-    found = [c for f in FIELDS if f.role in wanted for c in _differences(f, before, after)]
-    return sorted(found, key=lambda change: wanted.index(change.role))
+    """What differs between two sets of run conditions, causes a person made first."""
+    order = list(roles)
+    found = [c for f in FIELDS if f.role in order for c in _differences(f, before, after)]
+    return sorted(found, key=lambda change: order.index(change.role))
 
 
-def unlike(before: object, after: object) -> list[Change]:
+def load_differences(before: object, after: object) -> list[Change]:
     """Why two runs cannot be compared: other load. Empty when they can."""
     return differences(before, after, (Role.LOAD,))
 
 
 def uncompared(before: object, after: object) -> list[str]:
-    """Fields that may differ unseen, because one of the two manifests has no value there."""
+    """Fields that may differ unseen, because one of the two runs has no value there."""
     fields = [f for f in FIELDS if f.role in (Role.SYSTEM, Role.CONDITION)]
-    return [f.words for f in fields if _one_sided(of(before, f.name), of(after, f.name))]
+    return [
+        f.words for f in fields if _one_sided(value_of(before, f.name), value_of(after, f.name))
+    ]
 
 
 def _one_sided(before: object, after: object) -> bool:
@@ -96,12 +98,12 @@ def _one_sided(before: object, after: object) -> bool:
 
 
 def same(before: object, after: object, role: Role) -> bool:
-    """Whether two manifests agree in all fields of a role, as far as both have them."""
+    """Whether two runs agree in all fields of a role, as far as both have them."""
     return not differences(before, after, (role,))
 
 
 def _differences(field: Field, before: object, after: object) -> Iterator[Change]:
-    old, new = of(before, field.name), of(after, field.name)
+    old, new = value_of(before, field.name), value_of(after, field.name)
     if isinstance(old, Unmeasured) or isinstance(new, Unmeasured):
         return
     if isinstance(old, dict) and isinstance(new, dict):

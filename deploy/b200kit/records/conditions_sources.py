@@ -1,4 +1,4 @@
-"""What a manifest takes from an observation and a result together. Pure."""
+"""What run conditions take from an observation and a result together. Pure."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from b200kit.node.state.path import reach
 from b200kit.node.state.view import Unmeasured
 
 
-def seen(state: object, smoke: object, lock: object = None) -> dict[str, Any]:
-    """What was so. *lock*: the libraries that the engine's lock file names.
+def observed(state: object, smoke: object, lock: object = None) -> dict[str, Any]:
+    """What held during the run. *lock*: the libraries that the engine's lock file names.
 
     Path measured, warm-up rounds, where the replicas' memory is from, Xid codes, the libraries of
     the running servers, the GPUs that something slowed down.
@@ -57,7 +57,7 @@ def _rounds(warm: object) -> object:
         return _why(warm, "no replica left a warm-up's record")
     counts = [_count(reach(entry, "rounds")) for entry in warm.values()]
     known = [count for count in counts if count is not None]
-    return max(known) if len(known) == len(counts) else _why(None, "a warm-up tells no rounds")
+    return max(known) if len(known) == len(counts) else _why(None, "a warm-up names no rounds")
 
 
 def _count(rounds: object) -> int | None:
@@ -67,7 +67,7 @@ def _count(rounds: object) -> int | None:
 def _bound(processes: object) -> object:
     """Unit to the NUMA nodes that its processes are bound to, "" where to none."""
     if not isinstance(processes, list) or not processes:
-        return _why(processes, "no process of a replica was seen")
+        return _why(processes, "no process of a replica was observed")
     found: dict[str, set[str]] = {}
     for process in processes:
         unit, nodes = reach(process, "unit"), reach(process, "numa_maps_bound")

@@ -1,4 +1,4 @@
-"""What a manifest must hold, that it is never filled in, and how two of them differ in words."""
+"""What run conditions must hold, that none is made up, and how two sets of them differ in words."""
 
 from __future__ import annotations
 
@@ -11,30 +11,37 @@ import pytest
 
 from b200kit.node.serving.libraries import libraries
 from b200kit.node.state.view import Unmeasured
-from b200kit.records import manifest as run_manifest
+from b200kit.records import conditions
+from b200kit.records.conditions import (
+    differences,
+    load_differences,
+    missing,
+    same,
+    uncompared,
+    value_of,
+)
+from b200kit.records.conditions_fields import FIELDS, Role
+from b200kit.records.conditions_sources import observed
 from b200kit.records.entries import RecordError, run_entry
-from b200kit.records.manifest import differences, lacking, of, same, uncompared, unlike
-from b200kit.records.manifest_fields import FIELDS, Role
-from b200kit.records.manifest_sources import seen
 from tests.subtests import in_subtests
 from tests.unit.records import runs
 
 NEEDED = [field.name for field in FIELDS if field.needed]
 
 
-def told(before: object, after: object) -> list[str]:
+def changes(before: object, after: object) -> list[str]:
     """The differences as a person reads them."""
     return [str(change) for change in differences(before, after)]
 
 
-def test_manifest_of_a_recorded_run_is_complete_enough() -> None:
-    assert lacking(runs.manifest()) == []
+def test_conditions_of_a_recorded_run_is_complete_enough() -> None:
+    assert missing(runs.run_conditions()) == []
 
 
 def test_what_the_result_of_an_older_version_lacks_says_so() -> None:
-    manifest = runs.manifest()
+    run_conditions = runs.run_conditions()
     for name in ("versions.nccl", "seen.acceptance", "seen.server_age_s", "seen.sm_clock"):
-        assert isinstance(of(manifest, name), Unmeasured)
+        assert isinstance(value_of(run_conditions, name), Unmeasured)
 
 
 def test_what_the_gpus_and_the_servers_did_during_the_run_is_in_it() -> None:
@@ -44,61 +51,64 @@ def test_what_the_gpus_and_the_servers_did_during_the_run_is_in_it() -> None:
     result["server"]["spec_acceptance_rate"] = 0.7
     result["conditions"] |= {"server_ages_s": [40.0, 41.5], "libraries": {"nccl": "2.27.7"}}
     sources = runs.sources(smoke=result)
-    sources["seen"] = seen(sources["state"], result, {"torch": "2.13.0", "nccl": "2"})
-    built = run_manifest.build(sources)
-    assert of(built, "seen.sm_clock") == 1905
-    assert of(built, "seen.slowed") == {
+    sources["seen"] = observed(sources["state"], result, {"torch": "2.13.0", "nccl": "2"})
+    built = conditions.build(sources)
+    assert value_of(built, "seen.sm_clock") == 1905
+    assert value_of(built, "seen.slowed") == {
         "GPU 0": "hardware thermal slowdown",
         "GPU 1": "hardware thermal slowdown",
     }
-    assert of(built, "seen.acceptance") == 0.7
-    assert of(built, "seen.server_age_s") == [40.0, 41.5]
-    assert (of(built, "versions.torch"), of(built, "versions.nccl")) == ("2.13.0", "2.27.7")
+    assert value_of(built, "seen.acceptance") == 0.7
+    assert value_of(built, "seen.server_age_s") == [40.0, 41.5]
+    assert (value_of(built, "versions.torch"), value_of(built, "versions.nccl")) == (
+        "2.13.0",
+        "2.27.7",
+    )
 
 
 def test_one_gpu_that_was_not_read_leaves_open_whether_any_was_slowed_down() -> None:
     unread = {"unmeasured": "GPU is lost (15)"}
-    found = seen({}, {"gpus": [{"clocks_event_reasons": 0}, {"clocks_event_reasons": unread}]})
+    found = observed({}, {"gpus": [{"clocks_event_reasons": 0}, {"clocks_event_reasons": unread}]})
     assert found["slowed"] == unread
 
 
-def test_every_field_stands_in_a_manifest_of_nothing_with_its_reason() -> None:
-    empty = run_manifest.build({})
+def test_every_field_stands_in_conditions_of_nothing_with_its_reason() -> None:
+    empty = conditions.build({})
     assert set(empty["fields"]) == {field.name for field in FIELDS}
     assert all(value["unmeasured"] for value in empty["fields"].values())
-    assert len(lacking(empty)) == len(NEEDED)
+    assert len(missing(empty)) == len(NEEDED)
 
 
 @in_subtests("name", NEEDED)
 def test_result_without_a_needed_field_is_not_stored_and_the_field_is_named(name: str) -> None:
-    manifest = runs.manifest()
-    manifest["fields"][name] = {"unmeasured": "nobody looked"}
+    run_conditions = runs.run_conditions()
+    run_conditions["fields"][name] = {"unmeasured": "nobody looked"}
     with pytest.raises(RecordError) as refused:
-        run_entry(manifest, runs.smoke(), "run-1")
+        run_entry(run_conditions, runs.smoke(), "run-1")
     assert str(refused.value) == (
-        f"its manifest lacks {run_manifest.field(name).words}: nobody looked"
+        f"its run conditions have no {conditions.field(name).words}: nobody looked"
     )
-    del manifest["fields"][name]
-    assert len(lacking(manifest)) == 1
+    del run_conditions["fields"][name]
+    assert len(missing(run_conditions)) == 1
 
 
 def test_null_of_a_result_is_no_value_and_null_of_a_state_is_absence() -> None:
     sources = runs.sources()
     sources["smoke"]["completed"] = None
     sources["state"]["kernel"]["sysctls"] = None
-    manifest = run_manifest.build(sources)
-    assert isinstance(of(manifest, "run.completed"), Unmeasured)
-    assert of(manifest, "machine.sysctls") is None
+    run_conditions = conditions.build(sources)
+    assert isinstance(value_of(run_conditions, "run.completed"), Unmeasured)
+    assert value_of(run_conditions, "machine.sysctls") is None
 
 
 def test_difference_is_told_in_a_persons_words() -> None:
-    before, after = runs.manifest(), runs.manifest(versions__driver="580.159.03")
-    assert told(before, after) == ["driver 580.105.08 -> 580.159.03"]
+    before, after = runs.run_conditions(), runs.run_conditions(versions__driver="580.159.03")
+    assert changes(before, after) == ["driver 580.105.08 -> 580.159.03"]
 
 
 def test_setting_of_the_engine_is_told_by_its_name() -> None:
     config = {"max-num-seqs": 16, "tensor-parallel-size": 2, "async-scheduling": True}
-    assert told(runs.manifest(), runs.manifest(serving__config=config)) == [
+    assert changes(runs.run_conditions(), runs.run_conditions(serving__config=config)) == [
         "engine setting async-scheduling not set -> yes",
         "engine setting max-num-seqs 8 -> 16",
     ]
@@ -107,13 +117,15 @@ def test_setting_of_the_engine_is_told_by_its_name() -> None:
 def test_one_board_among_eight_is_told_by_its_position() -> None:
     uuids = [f"GPU-{n}" for n in range(8)]
     swapped = [*uuids[:2], "GPU-new", *uuids[3:]]
-    change = told(runs.manifest(machine__uuids=uuids), runs.manifest(machine__uuids=swapped))
+    change = changes(
+        runs.run_conditions(machine__uuids=uuids), runs.run_conditions(machine__uuids=swapped)
+    )
     assert change == ["GPU boards [2] GPU-2 -> GPU-new"]
 
 
 def test_causes_a_person_made_come_before_conditions() -> None:
-    after = runs.manifest(seen__prefix_hits=0.5, versions__kernel="6.8.0-60-generic")
-    assert told(runs.manifest(), after) == [
+    after = runs.run_conditions(seen__prefix_hits=0.5, versions__kernel="6.8.0-60-generic")
+    assert changes(runs.run_conditions(), after) == [
         "kernel 6.8.0-57-generic -> 6.8.0-60-generic",
         "prefix hit rate 0 -> 0.5",
     ]
@@ -125,35 +137,38 @@ def test_causes_a_person_made_come_before_conditions() -> None:
 )
 def test_what_varies_by_itself_is_no_difference(name: str, near: float, far: float) -> None:
     base = {name: 0.0 if "isl" not in name else 128.0}
-    assert told(runs.manifest(**base), runs.manifest(**{name: near})) == []
-    assert len(told(runs.manifest(**base), runs.manifest(**{name: far}))) == 1
+    assert changes(runs.run_conditions(**base), runs.run_conditions(**{name: near})) == []
+    assert len(changes(runs.run_conditions(**base), runs.run_conditions(**{name: far}))) == 1
 
 
 def test_slack_holds_for_each_gpu() -> None:
     hot, warm = [60, 61, 62, 60, 61, 62, 63, 64], [65, 66, 67, 65, 66, 67, 68, 69]
-    assert told(runs.manifest(seen__hot=hot), runs.manifest(seen__hot=warm)) == []
-    assert told(runs.manifest(seen__hot=60), runs.manifest(seen__hot=hot)) == []
+    assert changes(runs.run_conditions(seen__hot=hot), runs.run_conditions(seen__hot=warm)) == []
+    assert changes(runs.run_conditions(seen__hot=60), runs.run_conditions(seen__hot=hot)) == []
     boiling = [*warm[:7], 92]
-    assert len(told(runs.manifest(seen__hot=hot), runs.manifest(seen__hot=boiling))) == 1
+    assert (
+        len(changes(runs.run_conditions(seen__hot=hot), runs.run_conditions(seen__hot=boiling)))
+        == 1
+    )
 
 
 def test_another_load_is_not_comparable() -> None:
-    assert unlike(runs.manifest(), runs.manifest(versions__driver="1")) == []
-    change = unlike(runs.manifest(), runs.manifest(load__isl=512))
-    assert [str(c) for c in change] == ["input tokens asked 128 -> 512"]
-    assert not same(runs.manifest(), runs.manifest(load__isl=512), Role.LOAD)
+    assert load_differences(runs.run_conditions(), runs.run_conditions(versions__driver="1")) == []
+    change = load_differences(runs.run_conditions(), runs.run_conditions(load__isl=512))
+    assert [str(c) for c in change] == ["input tokens requested 128 -> 512"]
+    assert not same(runs.run_conditions(), runs.run_conditions(load__isl=512), Role.LOAD)
 
 
 def test_unmeasured_is_no_difference_and_is_told_apart() -> None:
-    blind = runs.manifest(versions__gsp={"unmeasured": "timed out"})
-    assert told(runs.manifest(), blind) == []
-    assert uncompared(runs.manifest(), blind) == ["GSP firmware"]
+    blind = runs.run_conditions(versions__gsp={"unmeasured": "timed out"})
+    assert changes(runs.run_conditions(), blind) == []
+    assert uncompared(runs.run_conditions(), blind) == ["GSP firmware"]
     assert uncompared(blind, blind) == []
 
 
 def test_seed_and_date_are_never_a_difference() -> None:
-    other = runs.manifest(run__seed=7, run__taken_at="2027-01-01T00:00:00Z")
-    assert told(runs.manifest(), other) == []
+    other = runs.run_conditions(run__seed=7, run__taken_at="2027-01-01T00:00:00Z")
+    assert changes(runs.run_conditions(), other) == []
 
 
 def test_libraries_are_those_of_the_lock() -> None:
@@ -173,7 +188,7 @@ def test_what_is_drawn_from_a_state() -> None:
         ],
         "xids": [{"code": 63}, {"code": 63}, {"code": 48}],
     }
-    assert seen(state, {"paths": {"gateway": {}, "direct-0": {}}}) == {
+    assert observed(state, {"paths": {"gateway": {}, "direct-0": {}}}) == {
         "path": "gateway",
         "warm_rounds": 4,
         "bound_nodes": {"vllm@0.service": "0", "vllm@1.service": "1"},
@@ -186,7 +201,7 @@ def test_what_is_drawn_from_a_state() -> None:
 @in_subtests("value", [None, {}, [], "x", 3, {"unmeasured": "no"}, [{}], [None]])
 def test_odd_states_are_unmeasured_and_not_invented(value: object) -> None:
     state = {"notes": {"warm": value}, "processes": value, "xids": value}
-    found = seen(copy.deepcopy(state), {"paths": value})
+    found = observed(copy.deepcopy(state), {"paths": value})
     for name in ("path", "warm_rounds", "bound_nodes"):
         assert isinstance(found[name], dict)
         assert "unmeasured" in found[name]
@@ -198,9 +213,9 @@ def test_every_field_has_words_and_a_name_of_its_own() -> None:
     assert all(field.words for field in FIELDS)
 
 
-def test_several_fields_that_lack_are_all_named_and_the_first_is_explained() -> None:
-    manifest = runs.manifest()
+def test_several_missing_fields_are_all_named_and_the_first_is_explained() -> None:
+    run_conditions = runs.run_conditions()
     for name in ("load.model", "versions.driver", "versions.kernel"):
-        manifest["fields"][name] = {"unmeasured": "nobody looked"}
-    with pytest.raises(RecordError, match=r"lacks model: nobody looked; and driver, kernel$"):
-        run_entry(manifest, runs.smoke(), "run-1")
+        run_conditions["fields"][name] = {"unmeasured": "nobody looked"}
+    with pytest.raises(RecordError, match=r"have no model: nobody looked; and driver, kernel$"):
+        run_entry(run_conditions, runs.smoke(), "run-1")

@@ -1,10 +1,10 @@
-"""The manifest of the newest measurement: all that decided its figures, by what a field is for."""
+"""The run conditions of the newest measurement: all that decided its figures, by role."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
-from b200kit.records.manifest_fields import FIELDS, Role
+from b200kit.records.conditions_fields import FIELDS, Role
 from b200kit.report.document import Unmeasured, mapping, read, show
 
 Pairs = list[tuple[str, str]]
@@ -17,33 +17,37 @@ TITLES = {
 
 
 @dataclass(frozen=True, slots=True)
-class Manifest:
-    """The groups of fields as text, a line over them; `why` is set where there is no manifest."""
+class RunConditions:
+    """The groups of fields as text, a line over them; `why` is set where there are none."""
 
     why: str
     summary: str
     groups: tuple[tuple[str, Pairs], ...]
 
 
-def manifest_of(host: object) -> Manifest:
-    """Return the manifest in the record document of a HostRecord."""
+def run_conditions_of(host: object) -> RunConditions:
+    """Return the run conditions in the record document of a HostRecord."""
     document = read(host, "record", "manifest")
     if isinstance(document, Unmeasured) or not mapping(read(document, "fields")):
         why = document if isinstance(document, Unmeasured) else Unmeasured("it has no fields")
-        return Manifest(str(why), "", ())
+        return RunConditions(str(why), "", ())
     found = {field: read(document, "fields", field.name) for field in FIELDS}
     groups = tuple(
         (
             title,
-            [(field.words, told(value)) for field, value in found.items() if field.role is role],
+            [
+                (field.words, show_whole(value))
+                for field, value in found.items()
+                if field.role is role
+            ],
         )
         for role, title in TITLES.items()
     )
     blind = sum(isinstance(value, Unmeasured) for value in found.values())
-    return Manifest("", f"{len(FIELDS)} fields, {blind} of them unmeasured", groups)
+    return RunConditions("", f"{len(FIELDS)} fields, {blind} of them unmeasured", groups)
 
 
-def told(value: object) -> str:
+def show_whole(value: object) -> str:
     """Return a field in one line, whole; a map of settings as its entries."""
     entries = mapping(value)
     if entries:

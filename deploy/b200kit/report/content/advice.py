@@ -1,0 +1,28 @@
+"""What to do about a finding, in words: the one table of advice. Pure."""
+
+from __future__ import annotations
+
+from b200kit.node.state.verdict import Action
+
+UNMEASURED = "nothing is assumed: correct the reading, or waive it by name until a date"
+_STEPS = {
+    Action.NONE: "no reset helps: correct what differs from the expected value",
+    Action.MONITOR: "watch it",
+    Action.RESTART_SERVICE: "restart the service",
+    Action.RESET_GPU: "reset the GPU, then reboot the node",
+    Action.REBOOT: "reboot the node, then power-cycle it",
+    Action.POWER_CYCLE: "power-cycle the node",
+    Action.REPLACE: "replace",
+}
+"""Each step names the next one where the first attempt often does not suffice."""
+
+
+def advice(action: str, subject: str, part: str) -> str:
+    """The step that a failed finding asks for, with the exact part."""
+    step = Action.parse(action)
+    words = _STEPS[step]
+    if step is Action.REPLACE:
+        return f"{words} {part or subject}"
+    if step >= Action.RESET_GPU and part and subject.startswith("GPU"):
+        return f"{words}; if it returns, replace {part}"
+    return f"{words}: {part}" if part else words

@@ -1,0 +1,82 @@
+"""`b200` itself: help, version, what it does not understand, and a reader that leaves."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+
+import pytest
+
+from b200kit import __version__, cli
+from tests.unit import states
+
+Capture = pytest.CaptureFixture[str]
+
+
+@pytest.mark.parametrize("arguments", [[], ["-h"], ["--help"]])
+def test_help_names_every_command(arguments: list[str], capsys: Capture) -> None:
+    assert cli.main(arguments) == 0
+    text = capsys.readouterr().out
+    assert all(f"  {name} " in text for name in cli.COMMANDS)
+
+
+@pytest.mark.parametrize("name", [name for name in cli.COMMANDS if name != "lab"])
+def test_help_of_a_command_ends_with_its_exit_codes(name: str, capsys: Capture) -> None:
+    assert cli.main([name, "--help"]) == 0
+    text = capsys.readouterr().out
+    groups = {"audit": "verify", "record": "compare", "transaction": "show"}
+    if name in groups:
+        assert groups[name] in text
+        assert cli.main([name, groups[name], "--help"]) == 0
+        text = capsys.readouterr().out
+    assert "Exit codes:\n  0 " in text
+
+
+def test_version_is_that_of_the_package(capsys: Capture) -> None:
+    assert cli.main(["--version"]) == 0
+    assert capsys.readouterr().out == f"b200 {__version__}\n"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "suggestion"),
+    [
+        (["jugde"], "'judge'"),
+        (["--hlep"], "'--help'"),
+        (["record", "lst"], "'list'"),
+        (["judge", "x.json", "--topolgy"], "'--topology'"),
+    ],
+)
+def test_a_typing_error_is_one_line_with_the_word_that_was_meant(
+    arguments: list[str], suggestion: str, capsys: Capture
+) -> None:
+    assert cli.main(arguments) == 2
+    output = capsys.readouterr()
+    assert (output.out, output.err.count("\n")) == ("", 1)
+    assert suggestion in output.err
+
+
+@pytest.mark.parametrize("group", ["audit", "record", "transaction"])
+def test_a_group_without_its_command_is_one_line(group: str, capsys: Capture) -> None:
+    assert cli.main([group]) == 2
+    assert capsys.readouterr().err == f"b200 {group}: Missing command.\n"
+
+
+def test_commands_are_imported_only_when_they_run() -> None:
+    code = (
+        "import sys; from b200kit import cli; cli.main(['--help']);"
+        "sys.exit(any(f'b200kit.cli.{name}' in sys.modules for name in cli.COMMANDS))"
+    )
+    assert subprocess.run([sys.executable, "-c", code], capture_output=True).returncode == 0
+
+
+def test_a_reader_that_leaves_costs_no_traceback() -> None:
+    reader, writer = os.pipe()
+    os.close(reader)
+    state = str(states.STATES / "healthy-hgx-b200.json")
+    with os.fdopen(writer, "wb") as gone:
+        run = subprocess.run(
+            [sys.executable, "-m", "b200kit.cli", "judge", state, "--json"],
+            stdout=gone, stderr=subprocess.PIPE,
+        )  # fmt: skip
+    assert (run.returncode, run.stderr) == (cli.READER_LEFT, b"")

@@ -1,0 +1,56 @@
+"""The stored schema of NodeState is made of its description, and that is read right."""
+
+from __future__ import annotations
+
+import jsonschema
+import pytest
+
+from b200kit.cli import node_schema
+
+
+def test_the_stored_schema_is_made_of_the_description() -> None:
+    stored = node_schema.STORED.read_text(encoding="utf-8")
+    assert stored == node_schema.schema_json(), "python -m b200kit.cli.reference_pages all"
+
+
+def test_the_schema_is_a_schema() -> None:
+    jsonschema.Draft202012Validator.check_schema(node_schema.schema())
+
+
+@pytest.mark.parametrize(
+    ("node", "part"),
+    [
+        ("string | its name", {"type": "string", "description": "its name"}),
+        ("list count", {"type": "array", "items": {"type": "integer", "minimum": 0}}),
+        ("~ boolean", {"anyOf": [{"type": "boolean"}, {"$ref": "#/$defs/unmeasured"}]}),
+        (
+            "map ~? string/boolean",
+            {
+                "type": "object",
+                "additionalProperties": {
+                    "anyOf": [
+                        {"type": "string"},
+                        {"type": "boolean"},
+                        {"type": "null"},
+                        {"$ref": "#/$defs/unmeasured"},
+                    ]
+                },
+            },
+        ),
+        (
+            {"$": "record", "id": "count", "name?": "string"},
+            {
+                "type": "object",
+                "properties": {
+                    "id": {"type": "integer", "minimum": 0},
+                    "name": {"type": "string"},
+                },
+                "required": ["id"],
+                "additionalProperties": False,
+            },
+        ),
+    ],
+)
+def test_a_description_is_read_from_left_to_right(node: object, part: node_schema.Part) -> None:
+    kinds = {"count": {"type": "integer", "minimum": 0}}
+    assert node_schema.Description(kinds).part(node) == part

@@ -1,0 +1,143 @@
+"""The built wheel, installed outside any checkout: each command works with what is inside it."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+import sysconfig
+import zipfile
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from b200kit import __version__
+from b200kit.report.files import write
+from tests.unit import states
+from tests.unit.node.client.server_thread import MODEL, running
+from tests.unit.report import records
+
+ROOT = Path(__file__).resolve().parents[3]
+Run = Callable[..., subprocess.CompletedProcess[str]]
+
+
+@pytest.fixture(scope="module")
+def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The wheel, built from this checkout without network."""
+    folder = tmp_path_factory.mktemp("wheel")
+    options = ["--no-deps", "--no-build-isolation", "--no-index", "--wheel-dir", str(folder)]
+    _pip("wheel", *options, str(ROOT))
+    return next(folder.glob("*.whl"))
+
+
+@pytest.fixture(scope="module")
+def environment(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A virtual environment that has the wheel, and this one's other packages."""
+    folder = tmp_path_factory.mktemp("environment")
+    subprocess.run([sys.executable, "-m", "venv", "--without-pip", str(folder)], check=True)
+    python = folder / "bin" / "python"
+    _pip("--python", str(python), "install", "--no-deps", "--no-index", str(wheel))
+    packages = next((folder / "lib").glob("python3*/site-packages"))
+    # Python does not follow the path files in a folder that a path file adds: this checkout, which
+    # is installed there as editable, stays out.
+    packages.joinpath("dependencies.pth").write_text(sysconfig.get_path("purelib"))
+    return folder
+
+
+@pytest.fixture
+def b200(environment: Path, tmp_path: Path) -> Run:
+    """Runs `b200` in a directory with nothing but a deploy of the user's own."""
+    work = tmp_path / "work"
+    work.mkdir()
+    (work / "deploy.py").write_text("raise SystemExit('the deploy of the user was imported')\n")
+
+    def run(*arguments: str, module: bool = False) -> subprocess.CompletedProcess[str]:
+        program = ["python", "-m", "b200kit.cli"] if module else ["b200"]
+        program[0] = str(environment / "bin" / program[0])
+        variables = {"PATH": os.environ["PATH"], "HOME": str(tmp_path)}
+        return subprocess.run(
+            [*program, *arguments], cwd=work, env=variables, capture_output=True, text=True
+        )
+
+    return run
+
+
+def _pip(*arguments: str) -> None:
+    command = [sys.executable, "-m", "pip", "--disable-pip-version-check", *arguments]
+    done = subprocess.run(command, capture_output=True, text=True)
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+def recorded(folder: Path) -> str:
+    """A copy of a recorded state outside the checkout."""
+    return str(shutil.copy(states.STATES / "healthy-hgx-b200.json", folder / "n01.json"))
+
+
+def test_every_module_template_and_data_file_is_inside(wheel: Path) -> None:
+    with zipfile.ZipFile(wheel) as archive:
+        packed = set(archive.namelist())
+    sources = {"b200kit": ROOT / "deploy" / "b200kit", "b200kit/templates": ROOT / "templates"}
+    expected = {
+        f"{name}/{path.relative_to(folder).as_posix()}"
+        for name, folder in sources.items()
+        for path in folder.rglob("*")
+        if path.is_file() and "__pycache__" not in path.parts
+    }
+    assert expected <= packed
+    assert {name for name in packed if not name.startswith(("b200kit/", "b200kit-"))} == set()
+
+
+@pytest.mark.parametrize("module", [False, True], ids=["script", "module"])
+def test_version(b200: Run, module: bool) -> None:
+    assert b200("--version", module=module).stdout == f"b200 {__version__}\n"
+
+
+def test_judge(b200: Run, tmp_path: Path) -> None:
+    run = b200("judge", recorded(tmp_path), "--topology")
+    assert (run.returncode, run.stderr) == (0, "")
+    assert "144/144 links" in run.stdout
+
+
+def test_plan(b200: Run, tmp_path: Path) -> None:
+    options = ("--model", "llama-3.3-70b-fp8", "--goal", "balanced", "--json")
+    run = b200("plan", "--state", recorded(tmp_path), *options)
+    assert run.returncode == 0, run.stderr
+    assert len(json.loads(run.stdout)["replicas"]) == 4
+
+
+def test_report(b200: Run, tmp_path: Path) -> None:
+    page = write(records.fleet(), tmp_path / "work" / "reports")
+    run = b200("report")
+    assert (run.returncode, run.stderr) == (0, "")
+    assert f"reports/{page.parent.name}/report.html" in run.stdout
+
+
+def test_smoke(b200: Run, tmp_path: Path) -> None:
+    short = ("--requests", "4", "--rate", "50", "--input-tokens", "40", "--output-tokens", "6")
+    result = tmp_path / "smoke.json"
+    with running() as url:
+        run = b200("smoke", url, "--model", MODEL, *short, "--json", str(result))
+    # A busy machine may make this client's figures invalid; that it measured is what counts here.
+    assert run.returncode in (0, 1, 2), run.stderr
+    document = json.loads(result.read_text())
+    assert (document["completed"], document["failed"]) == (4, 0)
+
+
+def test_lab_says_what_it_needs(b200: Run) -> None:
+    run = b200("lab", "up")
+    assert (run.returncode, run.stdout, run.stderr.count("\n")) == (2, "", 1)
+    assert "checkout" in run.stderr
+
+
+def test_a_deploy_finds_its_templates_in_the_wheel(environment: Path, tmp_path: Path) -> None:
+    code = "from b200kit.run import places, render; print(places.TEMPLATES)"
+    python = str(environment / "bin" / "python")
+    run = subprocess.run(
+        [python, "-c", code], cwd=tmp_path, capture_output=True, text=True, check=True
+    )
+    folder = Path(run.stdout.strip())
+    assert folder.is_relative_to(environment)
+    assert {path.name for path in folder.iterdir()} == {p.name for p in ROOT.glob("templates/*")}
