@@ -85,7 +85,7 @@ def test_data_without_a_fault_gets_as_far_as_connecting(tmp_path: Path) -> None:
         ({"replica_cpus": '["0-3", "3-7"]'}, "CPUs 3 of replica 1 are also replica 0's"),
         ({"gpus": "7", "replicas": "1"}, "waive identity.nvml-count by name"),
         ({"goal": '"speed"'}, "latency, balanced, throughput"),
-        ({"model_config": '"/no/config.json"'}, "/no/config.json cannot be read"),
+        ({"model_config_file": '"/no/config.json"'}, "/no/config.json cannot be read"),
     ],
 )
 def test_fault_is_one_line_with_file_host_and_key(

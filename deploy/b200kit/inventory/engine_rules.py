@@ -11,8 +11,8 @@ from collections.abc import Iterator, Mapping
 
 from b200kit.engines.contract import EngineKind, Scalar
 from b200kit.engines.flags import Advisory, Known, Version, open_advisories
-from b200kit.inventory.keys.parsers import Problem
 from b200kit.inventory.keys.parts import Engine
+from b200kit.inventory.keys.problem import Problem
 
 _EXACT = re.compile(r"(\d+(?:\.\d+)+)(?:\.?(?:post|rc|dev)\d+)?(?:\+[a-z0-9.]+)?")
 _SECRET_NAME = re.compile(

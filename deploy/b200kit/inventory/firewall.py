@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import difflib
 import ipaddress
 from collections.abc import Iterable, Iterator
 
-from b200kit.inventory.keys.parsers import Problem
 from b200kit.inventory.keys.parts import Firewall
+from b200kit.inventory.keys.problem import Problem, did_you_mean
 from b200kit.node.facts.nft_rules import ANY, Entry
 
 
@@ -52,8 +51,7 @@ def _wrong(source: str, names: Iterable[str]) -> str:
     try:
         whole = ipaddress.ip_network(source, strict=False)
     except ValueError:
-        close = difflib.get_close_matches(source, names, n=1)
-        hint = f'; did you mean "{close[0]}"?' if close else ""
+        hint = did_you_mean(source, names)
         return f'"{source}" is no address, no network and no name of firewall.networks{hint}'
     return f'"{source}" has bits beyond its prefix; write "{whole}"'
 

@@ -14,7 +14,7 @@ from typing import Any
 from b200kit import engines
 from b200kit.catalog.types import Catalogue
 from b200kit.inventory.keys.group import Group
-from b200kit.inventory.keys.parsers import Problem
+from b200kit.inventory.keys.problem import Problem
 from b200kit.inventory.spec import NodeSpec
 
 # Besides the fixed ports, ranks meet on ports that the kernel gives them (seen with ss, vLLM

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import replace
 from typing import Any
 
 from b200kit import engines
@@ -12,8 +11,8 @@ from b200kit.engines.flags import Known
 from b200kit.inventory import engine_rules, firewall, group, settings, settle
 from b200kit.inventory.keys import fleet, gateway, reprovision, storage, weights
 from b200kit.inventory.keys.driver_version import branch, version_tuple
-from b200kit.inventory.keys.parsers import Problem
 from b200kit.inventory.keys.parts import SecretRef
+from b200kit.inventory.keys.problem import Problem
 from b200kit.inventory.spec import NodeSpec
 
 
@@ -111,12 +110,12 @@ def _strange_replicas(spec: NodeSpec) -> Iterator[Problem]:
 def _unlike_engine(spec: NodeSpec, catalogue: Catalogue) -> Iterator[Problem]:
     """Flags, variables and versions that the engine does not take, or should not be served with."""
     model = catalogue.models.get(spec.model)
-    own = engines.flags_of(replace(spec.engine, flags=()), model.flags if model else ())
+    own = engines.flags_of(spec.engine.replace(flags=()), model.flags if model else ())
     known = catalogue.engines.get(spec.engine.name, Known())
     kind = engines.of(spec.engine)
     yield from engine_rules.problems(kind, spec.engine, known, own)
     for number, flags in spec.replica_flags:
-        single = replace(spec.engine, flags=flags, environment=())
+        single = spec.engine.replace(flags=flags, environment=())
         for problem in engine_rules.problems(kind, single, known, {}):
             if problem.key.startswith("engine.flags."):
                 key = problem.key.replace("engine.flags", f"replica_flags.{number}", 1)

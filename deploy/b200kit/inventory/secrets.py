@@ -6,8 +6,8 @@ import os
 import subprocess
 from pathlib import Path
 
-from b200kit.inventory.keys.parsers import Problem
 from b200kit.inventory.keys.parts import SecretRef
+from b200kit.inventory.keys.problem import Problem
 from b200kit.inventory.rules import secret_references
 from b200kit.inventory.spec import NodeSpec
 

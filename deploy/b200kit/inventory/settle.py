@@ -6,10 +6,9 @@ Pure: between the spec, which only has keys, and the planner, which only has fig
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import replace
 
 from b200kit.catalog.types import Catalogue, Hardware, Model
-from b200kit.inventory.keys.parsers import Problem
+from b200kit.inventory.keys.problem import Problem
 from b200kit.inventory.spec import NodeSpec
 from b200kit.node.lib import cpulist
 from b200kit.node.placement.layout import Shape
@@ -78,7 +77,7 @@ def _missing(spec: NodeSpec, catalogue: Catalogue) -> Iterator[Problem]:
     elif lacking and spec.model in catalogue.models and spec.hardware in catalogue.hardware:
         sized = catalogue.models[spec.model].dimensions is not None
         what = f"memory of {spec.hardware}" if sized else f"size of {spec.model}"
-        instead = "" if sized else ", or its config.json as model_config"
+        instead = "" if sized else ", or its config.json as model_config_file"
         yield Problem(
             "goal",
             f"not known: the {what}; give replicas and tensor_parallel{instead}",
@@ -87,8 +86,7 @@ def _missing(spec: NodeSpec, catalogue: Catalogue) -> Iterator[Problem]:
 
 def _filled(spec: NodeSpec, plan: Plan | None) -> NodeSpec:
     shape = plan.shape if plan else Shape()
-    return replace(
-        spec,
+    return spec.replace(
         replicas=spec.replicas or (plan.replicas if plan else 1),
         tensor_parallel=spec.tensor_parallel or shape.tp,
         data_parallel=spec.data_parallel or shape.dp,

@@ -11,7 +11,7 @@ from b200kit.node.placement.layout import Shape
 
 def of(spec: NodeSpec) -> Catalogue:
     """The catalogue with the site's own model, if the spec has one."""
-    return load.having(load.load(), spec.model, spec.model_config)
+    return load.having(load.load(), spec.model, spec.model_config_file)
 
 
 def model_of(spec: NodeSpec) -> Model:

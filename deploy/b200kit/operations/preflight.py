@@ -23,7 +23,7 @@ from b200kit.converge.stage import nominal_layout
 from b200kit.inventory import engine_rules, openpgp, secrets
 from b200kit.inventory import group as groups
 from b200kit.inventory.keys import fleet, reprovision
-from b200kit.inventory.keys.parsers import Problem
+from b200kit.inventory.keys.problem import Problem
 from b200kit.inventory.parse import parse
 from b200kit.inventory.spec import NodeSpec
 from b200kit.operations import recorder
@@ -124,9 +124,9 @@ def _spec(host: Host, changes: Mapping[str, object] | None = None) -> NodeSpec |
     every = ((other.name, other.data.dict()) for other in host.inventory)
     data = {**fleet.filled(_own_data(host), every), **(changes or {})}
     try:
-        known = load.having(load.load(), data.get("model"), data.get("model_config"))
+        known = load.having(load.load(), data.get("model"), data.get("model_config_file"))
     except ModelError as error:
-        return [Problem("model_config", str(error))]
+        return [Problem("model_config_file", str(error))]
     return parse(data, known)
 
 

@@ -12,7 +12,7 @@ from typing import Any
 
 from b200kit.catalog.types import Catalogue
 from b200kit.inventory import settle
-from b200kit.inventory.keys.parsers import Problem
+from b200kit.inventory.keys.problem import Problem
 from b200kit.inventory.spec import NodeSpec
 from b200kit.sizing import planner
 from b200kit.sizing.fit import WIDTHS, Impossible

@@ -199,5 +199,5 @@ def _serving(spec: NodeSpec) -> Mapping[str, Any]:
     """What the inventory says of the serving besides the layout."""
     names = ("max_model_len", "numa_policy", "replica_cpus", "replica_flags", "features_off")
     told = {name: getattr(spec, name) for name in names}
-    engine = {k: v for k, v in asdict(spec.engine).items() if k not in ("requirements",)}
-    return {**told, "engine": engine, "gateway": asdict(spec.gateway)}
+    engine = {k: v for k, v in spec.engine.model_dump().items() if k not in ("requirements",)}
+    return {**told, "engine": engine, "gateway": spec.gateway.model_dump()}

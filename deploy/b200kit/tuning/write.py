@@ -6,7 +6,7 @@ import os
 from collections.abc import Mapping
 from typing import Any
 
-from b200kit.inventory.keys.parsers import Problem
+from b200kit.inventory.keys.problem import Problem
 from b200kit.inventory.spec import NodeSpec
 from b200kit.report.files import write_text
 from b200kit.run.file_names import safe_name

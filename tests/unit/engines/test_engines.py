@@ -165,9 +165,9 @@ def test_nodes_talk_on_the_network_that_is_named() -> None:
 
 def test_models_of_the_catalogue_are_in_vllm_s_words_alone() -> None:
     model = (("kv-cache-dtype", "fp8"),)
-    engine = Engine("cuda", "1", "r", "https://w", flags=(("seed", 7),))
+    engine = Engine.model_validate({"kind": "cuda", "version": "1", "flags": {"seed": 7}})
     assert flags_of(engine, model) == {"kv-cache-dtype": "fp8", "seed": 7}
-    assert flags_of(replace(engine, name="sglang"), model) == {"seed": 7}
+    assert flags_of(engine.replace(name="sglang"), model) == {"seed": 7}
 
 
 @pytest.mark.parametrize("name", load.load().models)

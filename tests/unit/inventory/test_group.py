@@ -8,7 +8,7 @@ import pytest
 
 from b200kit.inventory import group as groups
 from b200kit.inventory.keys import fleet
-from b200kit.inventory.keys.parsers import Problem
+from b200kit.inventory.keys.problem import Problem
 from b200kit.inventory.parse import parse
 from b200kit.inventory.spec import NodeSpec
 from b200kit.node.facts import nft_rules

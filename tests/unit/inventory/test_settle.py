@@ -163,7 +163,7 @@ def test_model_of_a_site_is_known_by_its_config(tmp_path: Path) -> None:
     path = tmp_path / "config.json"
     path.write_text(json.dumps(models.config()), encoding="utf-8")
     known = load.having(load.load(), "our-own", str(path))
-    told = data(engine=ENGINE, model="our-own", model_config=str(path), goal="latency")
+    told = data(engine=ENGINE, model="our-own", model_config_file=str(path), goal="latency")
     spec = parse({k: v for k, v in told.items() if k not in ("replicas", "tensor_parallel")}, known)
     assert isinstance(spec, NodeSpec), spec
     assert (spec.replicas, spec.tensor_parallel) == (8, 1)
@@ -188,7 +188,7 @@ def test_goal_for_a_model_of_unknown_size_asks_for_its_config() -> None:
     del told["replicas"]
     found = parse(told, CATALOGUE)
     assert not isinstance(found, NodeSpec)
-    assert [(p.key, "model_config" in p.message) for p in found] == [("goal", True)]
+    assert [(p.key, "model_config_file" in p.message) for p in found] == [("goal", True)]
 
 
 def test_gpu_of_any_kind_is_not_held_to_the_smallest() -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator
-from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -84,7 +83,7 @@ def drain(node: Node, monkeypatch: pytest.MonkeyPatch, *senders: Fake) -> str:
 
 
 def asked(node: Node, **changes: Any) -> None:
-    node.spec = replace(node.spec, reprovision=replace(node.spec.reprovision, **changes))
+    node.spec = node.spec.replace(reprovision=node.spec.reprovision.replace(**changes))
 
 
 def test_drain_waits_for_the_last_stream(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:

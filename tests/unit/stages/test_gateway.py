@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -98,8 +97,10 @@ def test_all_but_one_replica_stay_unless_the_inventory_says_otherwise(
 
 def with_clients(node: Node, **secrets: bytes) -> Node:
     """The same node, with a client and a certificate."""
-    asked = Gateway(clients=(Client("team-a", SecretRef(env="A")),), certificate=SecretRef(env="C"))
-    node.spec = replace(node.spec, gateway=asked)
+    asked = Gateway(
+        clients=(Client(name="team-a", key=SecretRef(env="A")),), certificate=SecretRef(env="C")
+    )
+    node.spec = node.spec.replace(gateway=asked)
     found = {"gateway.clients.0.key": b"canary-of-a", "gateway.certificate": PEM, **secrets}
     node.secrets |= {name: Secret(value) for name, value in found.items()}
     return node
@@ -194,7 +195,7 @@ def test_gateway_is_pinned_to_cpus_that_no_replica_has(tmp_path: Path) -> None:
     assert mine
     for replica in node.layout():
         assert not mine & {*cpulist.parse(replica.cpus)}
-    node.spec = replace(node.spec, gateway=Gateway(cpus="0-3"))
+    node.spec = node.spec.replace(gateway=Gateway(cpus="0-3"))
     assert "\nCPUAffinity=0-3\n" in given(node)[DROPIN].content.decode()
 
 
@@ -202,18 +203,18 @@ def test_cpus_that_the_layout_leaves_are_the_gateways_but_for_the_clients(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     node, _ = settled(tmp_path)
-    node.spec = replace(node.spec, client_cpus="2-3")
+    node.spec = node.spec.replace(client_cpus="2-3")
     monkeypatch.setattr(layout, "reserved", lambda state, replicas: "0-5")
     assert "\nCPUAffinity=0-1,4-5\n" in given(node)[DROPIN].content.decode()
 
 
 def test_weights_make_shares_and_equal_ones_least_connections(tmp_path: Path) -> None:
     node, _ = settled(tmp_path)
-    node.spec = replace(node.spec, gateway=Gateway(weights=(95, 5)))
+    node.spec = node.spec.replace(gateway=Gateway(weights=(95, 5)))
     config = given(node)[HAPROXY].content.decode()
     assert "balance roundrobin" in config
     assert "server vllm1 127.0.0.1:8002 weight 5" in config
-    node.spec = replace(node.spec, gateway=Gateway(weights=(7, 7)))
+    node.spec = node.spec.replace(gateway=Gateway(weights=(7, 7)))
     assert "balance leastconn" in given(node)[HAPROXY].content.decode()
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -61,14 +60,14 @@ def parser(node: Node) -> Callable[[Mapping[str, object]], Any]:
 
     def parse(changes: Mapping[str, object]) -> Any:
         found = parse_spec({**site, "engine": engine, **changes}, CATALOGUE)
-        return replace(found, tune=node.spec.tune) if isinstance(found, NodeSpec) else found
+        return found.replace(tune=node.spec.tune) if isinstance(found, NodeSpec) else found
 
     return parse
 
 
 def tune(node: Node, **changes: Any) -> dict[str, Any]:
     """Run the stages of a tuning up to where the node is put back; its document."""
-    node.spec = replace(node.spec, tune=replace(TUNE, **changes))
+    node.spec = node.spec.replace(tune=TUNE.replace(**changes))
     nodes.look(node)
     tuning = Tuning(node, parser(node))
     for change in tuning.cells.plan(node):
@@ -242,13 +241,13 @@ def test_layout_that_cannot_be_is_named_with_the_inventorys_own_words(
     live: tuple[Node, Machine],
 ) -> None:
     node, _ = live
-    node.spec = replace(node.spec, replica_cpus=("0-3", "4-7"), tune=TUNE)
+    node.spec = node.spec.replace(replica_cpus=("0-3", "4-7"), tune=TUNE)
     site = parser(node)
 
     def parse(changes: Mapping[str, object]) -> Any:
         return site({**changes, "replica_cpus": ["0-3", "4-7"]})
 
-    node.spec = replace(node.spec, tune=replace(TUNE, layouts=("asked", "A")))
+    node.spec = node.spec.replace(tune=TUNE.replace(layouts=("asked", "A")))
     tuning = Tuning(node, parse)
     assert len(tuning.cells.plan(node)) == 2
     assert tuning.plan is not None

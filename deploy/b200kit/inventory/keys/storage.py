@@ -10,8 +10,8 @@ import string
 import uuid
 from collections.abc import Iterator, Sequence
 
-from b200kit.inventory.keys.parsers import Problem
 from b200kit.inventory.keys.parts import Storage
+from b200kit.inventory.keys.problem import Problem
 
 _SPACE = uuid.UUID("b2000b20-0b20-4b20-8b20-0b2000b2000b")
 # What systemd leaves as it is in the name of a unit made from a path (systemd.unit(5)).
