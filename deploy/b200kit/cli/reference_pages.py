@@ -45,9 +45,9 @@ nothing was touched. Besides each key for itself, it is refused when
   backend cannot keep the asked KV cache format ([serving.md](serving.md#sizing-and-layout));
 - `settings` names a setting or a value that is not in [settings.md](settings.md);
 - two ports are the same, or `replica_ports` has not one port a replica;
-- `weights.share` names nobody, everybody, or a port that is taken;
+- `weights.server` names nobody, everybody, or a port that is taken;
 - the gateway is public without a certificate, two clients have one name, weights or
-  `serving_floor` cannot be ([Gateway](serving.md#gateway));
+  `min_available` cannot be ([Gateway](serving.md#gateway));
 - a secret names none or several of `env`, `file` and `command`, or cannot be had from there;
 - the engine does not take a flag, a value or a variable, its version is unsafe or unknown, or it is
   told what the kit tells it ([Engines](serving.md#engines));

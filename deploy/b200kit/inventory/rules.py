@@ -36,7 +36,7 @@ def problems(spec: NodeSpec, catalogue: Catalogue) -> Iterator[Problem]:
     yield from weights.problems(spec.weights, spec.gateway_port, spec.ports())
     yield from settings.problems(spec.settings, catalogue.settings)
     yield from gateway.problems(spec.gateway, spec.gateway_bind, spec.replicas, bool(spec.api_key))
-    yield from gateway.floor_problems(spec.serving_floor, spec.replicas)
+    yield from gateway.floor_problems(spec.min_available, spec.replicas)
     yield from reprovision.problems(spec)
     if spec.fleet:
         yield from fleet.problems(spec.fleet, (spec.gateway_port, *spec.ports()))

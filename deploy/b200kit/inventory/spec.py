@@ -15,7 +15,6 @@ from b200kit.inventory.keys.fleet import Fleet
 from b200kit.inventory.keys.gateway import Gateway
 from b200kit.inventory.keys.group import Group
 from b200kit.inventory.keys.parts import (
-    Canary,
     Engine,
     Firewall,
     Repository,
@@ -23,6 +22,7 @@ from b200kit.inventory.keys.parts import (
     Smoke,
     Storage,
     Waiver,
+    Watchdog,
 )
 from b200kit.inventory.keys.reprovision_mixin import Mended
 from b200kit.inventory.keys.tuning import Tune
@@ -107,7 +107,7 @@ class NodeSpec(Mended):
     """where the fleet reaches the node; as SSH when None"""
     fleet_weight: int = Field(100, ge=0, le=256)
     """the node's share of the fleet's load"""
-    serving_floor: int | None = Field(None, ge=0, le=63)
+    min_available: int | None = Field(None, ge=0, le=63)
     """replicas that stay in rotation while one is restarted; all but one when None"""
     group: Group | None = None
     """several nodes that serve as one; None: this node serves by itself"""
@@ -138,7 +138,7 @@ class NodeSpec(Mended):
     """files whose texts requests begin with: kept in the cache"""
     features_off: Listed[Annotated[str, one_of(*FEATURES)]] = ()
     """not served (serving.md)"""
-    canary: Canary = Canary()
+    watchdog: Watchdog = Watchdog()
     """the watchdog over the replicas"""
     smoke_always: bool = False
     """measure on every run, not only after a change"""

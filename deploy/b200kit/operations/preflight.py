@@ -151,7 +151,7 @@ def _missing_files(spec: NodeSpec) -> Iterator[Problem]:
     """Files of the controller that the inventory names and nobody can read."""
     named = [] if spec.engine.image else [("engine.requirements", spec.engine.requirements)]
     named += [(f"repositories.{n}.key", r.key) for n, r in enumerate(spec.repositories)]
-    named += [("fleet.trust", spec.fleet.trust)] if spec.fleet and spec.fleet.trust else []
+    named += [("fleet.ca_file", spec.fleet.ca_file)] if spec.fleet and spec.fleet.ca_file else []
     named += [(f"system_prompts.{n}", path) for n, path in enumerate(spec.system_prompts)]
     named += reprovision.files(spec)
     for key, path in named:

@@ -24,7 +24,7 @@ def told(
     ending = (
         ["quarantined"]
         if decision.rung is Rung.REPLACE
-        else ["prove", f"canary {limits.canary_share} %", "serving"]
+        else ["prove", f"canary {limits.canary_percent} %", "serving"]
     )
     drain = f"drain (deadline {duration(limits.drain_deadline_s)})"
     yield " -> ".join(["serving", drain, "evidence", decision.told, *ending])
@@ -46,15 +46,15 @@ def _how_long(node: Node, tx: Transaction, decision: Decision) -> str:
     if decision.rung is Rung.REPLACE:
         return "as long as hands need"
     rung = getattr(limits.deadlines, decision.rung.key)
-    rest = sum(_STEP_S.values()) + limits.drain_deadline_s + limits.canary_watch_s
+    rest = sum(_STEP_S.values()) + limits.drain_deadline_s + limits.canary_duration_s
     return f"at most ~{duration(rung + rest)} (its deadlines; not measured on this node yet)"
 
 
 def going_on(tx: Transaction, node: Node) -> str:
     """What a run does with a node that an earlier one took out."""
-    if tx.state is State.HANDS and node.spec.reprovision_ask != "return":
+    if tx.state is State.HANDS and node.spec.reprovision_action != "return":
         if not node.findings:
-            return f"{for_hands(tx)}; it looks fit now: reprovision_ask=return brings it back"
+            return f"{for_hands(tx)}; it looks fit now: reprovision_action=return brings it back"
         return f"{for_hands(tx)}; nothing to do without hands"
     owner = tx.owner or {}
     since = f"; {owner.get('owner')} holds it since {owner.get('since')}" if owner else ""

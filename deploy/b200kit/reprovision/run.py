@@ -99,7 +99,7 @@ def _through(node: Node, ledger: Ledger) -> Transaction:
 
 def _rests(node: Node, tx: Transaction) -> bool:
     """Whether it waits for hands and nobody says that they have done their work."""
-    asked = node.spec.reprovision_ask
+    asked = node.spec.reprovision_action
     return tx.state is State.HANDS and tx.pending is None and asked != "return"
 
 
@@ -124,7 +124,7 @@ def _machine(node: Node, ledger: Ledger) -> Machine:
         ledger,
         steps.doing,
         lambda tx: _decision(node, tx),
-        giving_back=node.spec.reprovision_ask == "return",
+        giving_back=node.spec.reprovision_action == "return",
     )
 
 
@@ -154,12 +154,12 @@ def _decision(node: Node, tx: Transaction) -> Decision:
 
 def _wanted(node: Node) -> bool:
     """Whether a person asks for a node to be mended that looks well."""
-    return bool(node.spec.reason) or node.spec.reprovision_ask not in ("mend", "return")
+    return bool(node.spec.reason) or node.spec.reprovision_action not in ("auto", "return")
 
 
 def _least(node: Node) -> Rung:
-    asked = node.spec.reprovision_ask
-    return Rung.RESTART_SERVICES if asked in ("mend", "return") else Rung.parse(asked)
+    asked = node.spec.reprovision_action
+    return Rung.RESTART_SERVICES if asked in ("auto", "return") else Rung.parse(asked)
 
 
 def limits(node: Node) -> Limits:

@@ -236,14 +236,14 @@ def _prove(node: Node, tx: Transaction, intent: Intent, say: Say) -> Mapping[str
 def _share(node: Node, tx: Transaction, intent: Intent, say: Say) -> Mapping[str, Any]:
     """Users again, a few of them."""
     del tx, intent, say
-    share = node.spec.reprovision.canary_share
+    share = node.spec.reprovision.canary_percent
     said = [t.bring_back(node, share) for t in reversed(traffic.adapters(node))]
     return {"seen": "; ".join([f"{share} % of a whole node's work", *said])}
 
 
 def _return(node: Node, tx: Transaction, intent: Intent, say: Say) -> Mapping[str, Any]:
     """Watched at its share, then as before it was taken out."""
-    limit, started = node.spec.reprovision.canary_watch_s, time.monotonic()
+    limit, started = node.spec.reprovision.canary_duration_s, time.monotonic()
     while True:
         seen = _require_fit(node)
         left = limit - (time.monotonic() - started)

@@ -176,8 +176,8 @@ def of(node: Node, parse: Parse) -> Plan:
 
 def _sweep(spec: NodeSpec) -> Sweep:
     wanted = spec.tune
-    least = min(wanted.first / 16, wanted.most)
-    return Sweep(wanted.first, least, wanted.most, wanted.resolution, wanted.cells)
+    least = min(wanted.initial_rate / 16, wanted.max_rate)
+    return Sweep(wanted.initial_rate, least, wanted.max_rate, wanted.resolution, wanted.cells)
 
 
 def _read(folder: Path, name: str) -> list[store.Line]:

@@ -16,7 +16,7 @@ from tests.unit.specs import CATALOGUE, data
 
 BMC: dict[str, Any] = {"address": "https://10.0.0.7", "user": "b200", "password": {"env": "BMC"}}
 MAAS: dict[str, Any] = {
-    "by": "maas",
+    "method": "maas",
     "url": "https://maas/MAAS",
     "system": "4y3h7n",
     "token": {"env": "M"},
@@ -32,9 +32,9 @@ HTTPS = 'must be a URL that begins with "https://"'
         ({"address": "http://10.0.0.7"}, f"address: {HTTPS}"),
         ({"address": "10.0.0.7"}, f"address: {HTTPS}"),
         ({"protocol": "ipmi"}, "address: must be a host name or an address for IPMI"),
-        ({"trust": "ca.pem", "fingerprint": "0" * 64}, "fingerprint: is one way"),
+        ({"ca_file": "ca.pem", "fingerprint": "0" * 64}, "fingerprint: is one way"),
         ({"fingerprint": "0" * 63}, "fingerprint: must be a SHA-256, 64 digits"),
-        ({"protocol": "ipmi", "address": "h", "trust": "ca.pem"}, "trust: IPMI has no"),
+        ({"protocol": "ipmi", "address": "h", "ca_file": "ca.pem"}, "ca_file: IPMI has no"),
         ({"password": "hunter2"}, "password: must be a mapping, not str"),
         ({"password": None}, "password: must be a mapping, not NoneType"),
     ],
@@ -51,8 +51,8 @@ def test_controller_that_cannot_be_is_refused_by_its_key(
     ("asked", "problem"),
     [
         (MAAS | {"url": "http://maas/MAAS"}, 'url: must begin with "https://"'),
-        ({"by": "maas"}, "url: MAAS needs url, system and token"),
-        ({"by": "command"}, "command: is required"),
+        ({"method": "maas"}, "url: MAAS needs url, system and token"),
+        ({"method": "command"}, "command: is required"),
         (MAAS | {"host_key": ["x"], "host_key_file": "y"}, "host_key: is one source"),
     ],
 )
@@ -69,10 +69,10 @@ def problems(**changes: Any) -> list[str]:
 
 def test_files_it_names_must_be_there(tmp_path: Path) -> None:
     missing = str(tmp_path / "ca.pem")
-    spec = sound(tmp_path, bmc=BMC | {"trust": missing}, reimage=MAAS | {"trust": missing})
+    spec = sound(tmp_path, bmc=BMC | {"ca_file": missing}, reimage=MAAS | {"ca_file": missing})
     told = [(problem.key, problem.message) for problem in preflight._missing_files(spec)]
     said = f"{missing} cannot be read on the controller: No such file or directory"
-    assert told == [("bmc.trust", said), ("reimage.trust", said)]
+    assert told == [("bmc.ca_file", said), ("reimage.ca_file", said)]
 
 
 def test_only_who_mends_needs_the_controllers_password(tmp_path: Path) -> None:

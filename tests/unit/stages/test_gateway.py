@@ -61,7 +61,7 @@ def problems(**changes: object) -> dict[str, str]:
         ),
         ({"gateway": {"certificate": {}}}, "gateway.certificate", "exactly one of env, file"),
         ({"gateway": {"client": []}}, "gateway.client", 'did you mean "clients"?'),
-        ({"serving_floor": 2}, "serving_floor", "2 of 2 replicas leaves none to restart"),
+        ({"min_available": 2}, "min_available", "2 of 2 replicas leaves none to restart"),
     ],
 )  # fmt: skip
 def test_what_cannot_be_meant_is_refused_by_its_key(
@@ -78,7 +78,7 @@ def test_what_cannot_be_meant_is_refused_by_its_key(
         {"gateway_bind": "0.0.0.0", "gateway": {"tls": "off"}},
         {"gateway_bind": "0.0.0.0", "gateway": {"certificate": KEY}},
         {"gateway": {"weights": [100, 0]}},
-        {"serving_floor": 0},
+        {"min_available": 0},
         {"api_key": None},
     ],
 )

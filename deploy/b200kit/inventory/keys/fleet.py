@@ -35,7 +35,7 @@ class Fleet(Keys):
     """port, on gateway_bind"""
     nodes: Listed[FleetNode] = ()
     """all nodes of the inventory when empty"""
-    trust: Text | None = None
+    ca_file: Text | None = None
     """certificates of the authority behind the nodes' gateways, PEM, a path on the controller;
     None: they speak plain HTTP"""
 

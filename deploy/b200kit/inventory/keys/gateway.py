@@ -143,4 +143,4 @@ def floor_problems(asked: int | None, replicas: int) -> Iterator[Problem]:
     """A floor under which nothing could ever be restarted."""
     if asked is not None and asked >= replicas:
         told = f"{asked} of {replicas} replicas leaves none to restart: at most {replicas - 1}"
-        yield Problem("serving_floor", told)
+        yield Problem("min_available", told)

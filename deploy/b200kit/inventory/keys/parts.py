@@ -102,7 +102,7 @@ class Smoke(Keys):
     default only where no latency is measured anyway, as in an emulated machine"""
 
 
-class Canary(Keys):
+class Watchdog(Keys):
     """When the watchdog takes a replica for hung, and when it stops restarting it."""
 
     interval_s: float = Field(15.0, ge=1, le=3600)
@@ -180,7 +180,7 @@ class Storage(Keys):
     """owner of the mounted directory"""
     mode: Annotated[str, matching(r"0[0-7]{3}", 'a mode such as "0755"')] = "0755"
     """its rights"""
-    room_gib: int = Field(0, ge=0, le=1_000_000)
+    min_free_gib: int = Field(0, ge=0, le=1_000_000)
     """GiB that must be free there until the model is there"""
     erase: Listed[
         Annotated[str, matching(r"/dev/disk/by-(id|path)/\S+", "a path below /dev/disk/by-id")]

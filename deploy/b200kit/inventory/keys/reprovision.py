@@ -62,16 +62,16 @@ class Reprovision(Keys):
     """how long open streams may take to end"""
     drain_timeout: Literal["stop", "cut"] = "stop"
     """what happens then: the node waits for a person, or its open streams are cut"""
-    canary_share: int = Field(5, ge=1, le=100)
+    canary_percent: int = Field(5, ge=1, le=100)
     """share of a whole node's load that it comes back with, percent"""
-    canary_watch_s: int = Field(60, ge=0, le=86_400)
+    canary_duration_s: int = Field(60, ge=0, le=86_400)
     """how long it is watched at that share"""
-    max_out: int = Field(1, ge=1, le=10_000)
+    max_unavailable: int = Field(1, ge=1, le=10_000)
     """nodes out of service at once by this run: the size of a wave"""
-    max_alike: int = Field(3, ge=1, le=10_000)
+    max_same_cause: int = Field(3, ge=1, le=10_000)
     """nodes that may fail alike (same check, same cause) before the run asks a person"""
-    floor: int | None = Field(None, ge=0, le=10_000)
-    """nodes that must go on serving; all of the inventory less max_out when None"""
+    min_available: int | None = Field(None, ge=0, le=10_000)
+    """nodes that must go on serving; all of the inventory less max_unavailable when None"""
     owner_ttl_s: int = Field(14_400, ge=60, le=7 * _DAY_S)
     """how long a node stays its operator's without a sign"""
 
@@ -89,7 +89,7 @@ class Bmc(Keys):
     """how it is spoken to"""
     system: Text | None = None
     """path of the system where the service has several"""
-    trust: Text | None = None
+    ca_file: Text | None = None
     """certificates of the authority behind it, PEM, a path on the controller; None: those of the
     operating system"""
     fingerprint: _Sha256 | None = None
@@ -103,7 +103,7 @@ class Bmc(Keys):
 class Reimage(Keys):
     """Who puts a new image on the node, and where its new host key can be trusted to come from."""
 
-    by: Literal["maas", "command"]
+    method: Literal["maas", "command"]
     """MAAS, or a command of the site's own"""
     command: Listed[Text] = ()
     """command, run on the controller"""
@@ -119,7 +119,7 @@ class Reimage(Keys):
     """command on the controller that prints the new host key from a trusted source"""
     host_key_file: Text | None = None
     """file of the controller that the new host key is put in"""
-    trust: Text | None = None
+    ca_file: Text | None = None
     """certificates of the authority behind MAAS, PEM, a path on the controller; None: those of the
     operating system"""
 
@@ -138,11 +138,11 @@ def problems(spec: NodeSpec) -> Iterator[Problem]:
         yield Problem("traffic_command", 'is required where traffic names "command"')
     for name in sorted({name for name in spec.traffic if spec.traffic.count(name) > 1}):
         yield Problem("traffic", f'"{name}" is given twice')
-    if spec.reimage and spec.reimage.by == "command" and not spec.reimage.command:
-        yield Problem("reimage.command", 'is required where reimage.by is "command"')
+    if spec.reimage and spec.reimage.method == "command" and not spec.reimage.command:
+        yield Problem("reimage.command", 'is required where reimage.method is "command"')
     if (
         spec.reimage
-        and spec.reimage.by == "maas"
+        and spec.reimage.method == "maas"
         and not (spec.reimage.url and spec.reimage.system and spec.reimage.token)
     ):
         yield Problem("reimage.url", "MAAS needs url, system and token")
@@ -156,10 +156,10 @@ def problems(spec: NodeSpec) -> Iterator[Problem]:
 
 def files(spec: NodeSpec) -> Iterator[tuple[str, str]]:
     """Files of the controller that are needed, by their key in the inventory."""
-    if spec.bmc and spec.bmc.trust:
-        yield "bmc.trust", spec.bmc.trust
-    if spec.reimage and spec.reimage.trust:
-        yield "reimage.trust", spec.reimage.trust
+    if spec.bmc and spec.bmc.ca_file:
+        yield "bmc.ca_file", spec.bmc.ca_file
+    if spec.reimage and spec.reimage.ca_file:
+        yield "reimage.ca_file", spec.reimage.ca_file
 
 
 def _bmc_problems(bmc: Bmc) -> Iterator[Problem]:
@@ -168,7 +168,7 @@ def _bmc_problems(bmc: Bmc) -> Iterator[Problem]:
         yield Problem("bmc.address", 'must be a URL that begins with "https://"')
     if bmc.protocol == "ipmi" and "/" in bmc.address:
         yield Problem("bmc.address", "must be a host name or an address for IPMI")
-    if bmc.trust and bmc.fingerprint:
-        yield Problem("bmc.fingerprint", "is one way to trust it, bmc.trust another")
-    if bmc.protocol == "ipmi" and (bmc.trust or bmc.fingerprint):
-        yield Problem("bmc.trust", "IPMI has no certificates")
+    if bmc.ca_file and bmc.fingerprint:
+        yield Problem("bmc.fingerprint", "is one way to trust it, bmc.ca_file another")
+    if bmc.protocol == "ipmi" and (bmc.ca_file or bmc.fingerprint):
+        yield Problem("bmc.ca_file", "IPMI has no certificates")

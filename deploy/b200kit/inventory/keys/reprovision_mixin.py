@@ -14,10 +14,10 @@ class Mended(Keys):
 
     reprovision: Reprovision = Reprovision()
     """how a failed node is mended and brought back"""
-    reprovision_ask: Annotated[
-        str, one_of("mend", "return", *(r.word for r in Rung if r is not Rung.REPLACE))
-    ] = "mend"
-    """mend: as the findings ask; a rung: this one at least; return: no act any more, prove the node
+    reprovision_action: Annotated[
+        str, one_of("auto", "return", *(r.word for r in Rung if r is not Rung.REPLACE))
+    ] = "auto"
+    """auto: as the findings ask; a rung: this one at least; return: no act any more, prove the node
     as it is and bring it back (hands have done their work, or to end a transaction)"""
     reason: Text | None = None
     """why a person takes out a node that looks well"""

@@ -20,9 +20,9 @@ class Tune(Keys):
     """requests a rate, at least"""
     seconds: float = Field(20.0, ge=0, le=600)
     """how long a rate is held, at least"""
-    first: float = Field(4.0, ge=0.05, le=1000)
+    initial_rate: float = Field(4.0, ge=0.05, le=1000)
     """requests a second to begin with; latency is compared there"""
-    most: float = Field(512.0, ge=0.05, le=10_000)
+    max_rate: float = Field(512.0, ge=0.05, le=10_000)
     """the highest rate that is asked"""
     resolution: float = Field(0.1, ge=0.01, le=1)
     """how near the last good and the first bad rate must come"""

@@ -15,7 +15,7 @@ from b200kit.inventory.keys.types import Address, Keys, Listed, Port, Text, matc
 _BaseUrl = Annotated[str, matching(r"https?://[^\s/?#]+(/[^\s?#]*)?", "an http(s):// URL")]
 
 
-class Share(Keys):
+class WeightsServer(Keys):
     """Models offered to other nodes over HTTP, read-only; the firewall opens the port to them."""
 
     bind: Address
@@ -32,13 +32,13 @@ class Weights(Keys):
     peers: Listed[_BaseUrl] = ()
     """base URLs asked before model_store, in this order: other nodes that share, or a cache; no
     token is sent to them"""
-    share: Share | None = None
+    server: WeightsServer | None = None
     """offer this node's models to others"""
     parallel: int = Field(4, ge=1, le=32)
     """files fetched at a time"""
     deadline_s: int = Field(7200, ge=10, le=86_400)
     """how long a run waits for the model before it serves"""
-    keep: int | None = Field(None, ge=1, le=100)
+    retain: int | None = Field(None, ge=1, le=100)
     """other revisions that stay, the newest first; all of them when None"""
     packed_caches: Annotated[str, matching(r"[0-9a-f]{64}", "64 hexadecimal digits")] | None = None
     """SHA-256 of compile caches packed on a node that was warm, to begin with; see serving.md"""
@@ -47,17 +47,17 @@ class Weights(Keys):
 def problems(
     weights: Weights, gateway_port: int, replica_ports: Sequence[int]
 ) -> Iterator[Problem]:
-    """A share that nobody or everybody may read, or whose port is another's."""
-    share = weights.share
-    if share is None:
+    """A server that nobody or everybody may read from, or whose port is another's."""
+    server = weights.server
+    if server is None:
         return
-    if not share.sources:
-        yield Problem("weights.share.from", "nobody is named")
-    for source in share.sources:
+    if not server.sources:
+        yield Problem("weights.server.from", "nobody is named")
+    for source in server.sources:
         if told := _wrong(source):
-            yield Problem("weights.share.from", told)
-    if share.port in (gateway_port, *replica_ports):
-        yield Problem("weights.share.port", f"port {share.port} is the gateway's or a replica's")
+            yield Problem("weights.server.from", told)
+    if server.port in (gateway_port, *replica_ports):
+        yield Problem("weights.server.port", f"port {server.port} is the gateway's or a replica's")
 
 
 def _wrong(source: str) -> str:
@@ -71,9 +71,9 @@ def _wrong(source: str) -> str:
 
 
 def openings(firewall: Firewall | None, weights: Weights) -> Firewall | None:
-    """The inventory's firewall, with the port of the share open to those who may fetch."""
-    share = weights.share
-    if firewall is None or share is None:
+    """The inventory's firewall, with the port of the weights server open to those who may fetch."""
+    server = weights.server
+    if firewall is None or server is None:
         return firewall
-    opened = Allow.model_validate({"port": share.port, "from": share.sources})
+    opened = Allow.model_validate({"port": server.port, "from": server.sources})
     return firewall.replace(allow=(*firewall.allow, opened))

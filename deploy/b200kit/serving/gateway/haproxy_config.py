@@ -172,7 +172,7 @@ def document(spec: NodeSpec) -> dict[str, Any]:
         "gateway": f"{'https' if secure else 'http'}://{at}",
         "gateway_trust": PATHS.public if secure else None,
         "roll": {
-            "floor": floor(spec.serving_floor, spec.replicas),
+            "floor": floor(spec.min_available, spec.replicas),
             "drain_s": spec.drain_deadline_s,
             "in_flight": [counted[name] for name in ("running", "waiting") if name in counted],
         },
