@@ -24,7 +24,7 @@ from b200kit.inventory.keys.parts import (
     Waiver,
     Watchdog,
 )
-from b200kit.inventory.keys.reprovision_mixin import Mended
+from b200kit.inventory.keys.reprovision import ReprovisioningKeys
 from b200kit.inventory.keys.tuning import Tune
 from b200kit.inventory.keys.types import (
     UNSETTLED,
@@ -49,7 +49,7 @@ _CudaRelease = Annotated[str, matching(r"\d+-\d+", 'a CUDA release such as "12-8
 _CPU_LIST = r"\d+(-\d+)?(,\d+(-\d+)?)*"
 
 
-class NodeSpec(Mended):
+class NodeSpec(ReprovisioningKeys):
     """Everything the inventory says about one node."""
 
     driver: Annotated[str, matching(r"\d+(\.\d+)*", 'an exact driver version such as "580.126.20"')]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from typing import Any
 
-from b200kit.inventory.keys.rungs import Rung
+from b200kit.inventory.keys.levels import Level
 from b200kit.node.state.verdict import Finding
 from b200kit.operations import observe
 from b200kit.reprovision import circuit_breaker, escalation, node_copy, provision, steps
@@ -157,9 +157,9 @@ def _wanted(node: Node) -> bool:
     return bool(node.spec.reason) or node.spec.reprovision_action not in ("auto", "return")
 
 
-def _least(node: Node) -> Rung:
+def _least(node: Node) -> Level:
     asked = node.spec.reprovision_action
-    return Rung.RESTART_SERVICES if asked in ("auto", "return") else Rung.parse(asked)
+    return Level.RESTART_SERVICES if asked in ("auto", "return") else Level.parse(asked)
 
 
 def limits(node: Node) -> Limits:
@@ -167,10 +167,12 @@ def limits(node: Node) -> Limits:
     budgets = node.spec.reprovision.budgets
     lacking = {}
     if node.spec.bmc is None:
-        lacking[Rung.POWER_CYCLE] = "the inventory names no bmc"
+        lacking[Level.POWER_CYCLE] = "the inventory names no bmc"
     if node.spec.reimage is None:
-        lacking[Rung.REIMAGE] = "the inventory names no reimage"
-    attempts: dict[Rung, int] = {r: getattr(budgets, r.key) for r in Rung if r is not Rung.REPLACE}
+        lacking[Level.REIMAGE] = "the inventory names no reimage"
+    attempts: dict[Level, int] = {
+        r: getattr(budgets, r.key) for r in Level if r is not Level.REPLACE
+    }
     return Limits(attempts, budgets.window_s, lacking)
 
 

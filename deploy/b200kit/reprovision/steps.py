@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from b200kit.inventory.keys.rungs import LEAST, Rung
+from b200kit.inventory.keys.levels import MIN_LEVEL, Level
 from b200kit.node.state.verdict import Action, Finding, Status, Verdict
 from b200kit.node.state.watchdog import MARK
 from b200kit.reprovision import escalation, node_copy, provision, traffic
@@ -94,7 +94,7 @@ class Climb:
 def doing(name: str, tx: Transaction) -> Doing:
     """What the step of this name does in this transaction."""
     if name == "act":
-        return Climb(tx, act_of(Rung.parse((tx.pending or {})["rung"])))
+        return Climb(tx, act_of(Level.parse((tx.pending or {})["rung"])))
     return Plain(tx, _STEPS[name])
 
 
@@ -223,7 +223,7 @@ def _cause_of(node: Node, error: Exception) -> Exception:
         blocking = tuple(provision.judged(node).blocking)
     except (StageFailed, RemoteError) as also:
         return StageFailed(f"{error}; and it could not be judged: {also}")
-    if any(finding.action in LEAST for finding in blocking):
+    if any(finding.action in MIN_LEVEL for finding in blocking):
         return NotFit(str(error), blocking)
     return StageFailed(str(error))
 

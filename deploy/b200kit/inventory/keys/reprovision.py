@@ -1,26 +1,29 @@
-"""What an inventory may say of mending failed nodes, and what of it cannot be. Pure."""
+"""The inventory keys for reprovisioning failed nodes, and combinations that cannot work. Pure."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import Annotated, Literal
 
 from pydantic import Field
 
+from b200kit.inventory.keys.levels import Level
 from b200kit.inventory.keys.parts import SecretRef
 from b200kit.inventory.keys.problem import Problem
-from b200kit.inventory.keys.types import Keys, Listed, Text, matching
-
-if TYPE_CHECKING:
-    from b200kit.inventory.spec import NodeSpec
+from b200kit.inventory.keys.types import Keys, Listed, Text, matching, one_of
 
 TRAFFIC = ("haproxy", "slurm", "kubernetes", "command")
 _DAY_S = 86_400
+_ACTIONS = (
+    "auto",
+    "return",
+    *(level.word for level in Level if level is not Level.REPLACE),
+)
 _Sha256 = Annotated[str, matching(r"([0-9A-Fa-f]{2}:?){31}[0-9A-Fa-f]{2}", "a SHA-256, 64 digits")]
 
 
 class Budgets(Keys):
-    """How often each rung may be tried on one node within the window; 0: never."""
+    """Attempts of each level on one node within the window; 0: never."""
 
     restart_services: int = Field(2, ge=0, le=20)
     """restarts of the services"""
@@ -37,7 +40,7 @@ class Budgets(Keys):
 
 
 class Deadlines(Keys):
-    """How long each rung may take, seconds."""
+    """How long each level may take, seconds."""
 
     restart_services: int = Field(300, ge=1, le=7200)
     """until the services run"""
@@ -52,28 +55,28 @@ class Deadlines(Keys):
 
 
 class Reprovision(Keys):
-    """How failed nodes are taken out, mended and brought back (docs/reprovision.md)."""
+    """How failed nodes are drained, repaired and returned to service (docs/reprovision.md)."""
 
     budgets: Budgets = Budgets()
-    """attempts a rung"""
+    """attempts of each level"""
     deadlines: Deadlines = Deadlines()
-    """time a rung"""
+    """time for each level"""
     drain_deadline_s: int = Field(120, ge=0, le=86_400)
     """how long open streams may take to end"""
     drain_timeout: Literal["stop", "cut"] = "stop"
     """what happens then: the node waits for a person, or its open streams are cut"""
     canary_percent: int = Field(5, ge=1, le=100)
-    """share of a whole node's load that it comes back with, percent"""
+    """percentage of a whole node's load that it receives first after a repair"""
     canary_duration_s: int = Field(60, ge=0, le=86_400)
-    """how long it is watched at that share"""
+    """how long it is observed at that percentage"""
     max_unavailable: int = Field(1, ge=1, le=10_000)
     """nodes out of service at once by this run: the size of a wave"""
     max_same_cause: int = Field(3, ge=1, le=10_000)
-    """nodes that may fail alike (same check, same cause) before the run asks a person"""
+    """nodes that may fail with the same check and cause before the run stops for a person"""
     min_available: int | None = Field(None, ge=0, le=10_000)
-    """nodes that must go on serving; all of the inventory less max_unavailable when None"""
+    """nodes that must stay in service; all of the inventory less max_unavailable when None"""
     owner_ttl_s: int = Field(14_400, ge=60, le=7 * _DAY_S)
-    """how long a node stays its operator's without a sign"""
+    """how long an operator owns a node without renewing the lease"""
 
 
 class Bmc(Keys):
@@ -86,7 +89,7 @@ class Bmc(Keys):
     password: SecretRef
     """that user's password"""
     protocol: Literal["redfish", "ipmi"] = "redfish"
-    """how it is spoken to"""
+    """its protocol"""
     system: Text | None = None
     """path of the system where the service has several"""
     ca_file: Text | None = None
@@ -95,13 +98,13 @@ class Bmc(Keys):
     fingerprint: _Sha256 | None = None
     """SHA-256 of its own certificate, instead of an authority to trust"""
     graceful_s: int = Field(60, ge=0, le=3600)
-    """how long the operating system may take to shut down before the power is cut; 0: not asked"""
+    """how long the operating system may take to shut down before the power is cut; 0: at once"""
     switch_s: int = Field(60, ge=1, le=600)
-    """how long its power may take to be on or off once it was told"""
+    """how long a change of power may take"""
 
 
 class Reimage(Keys):
-    """Who puts a new image on the node, and where its new host key can be trusted to come from."""
+    """What installs a new image on the node, and the trusted source of its new host key."""
 
     method: Literal["maas", "command"]
     """MAAS, or a command of the site's own"""
@@ -114,7 +117,7 @@ class Reimage(Keys):
     token: SecretRef | None = None
     """API key for MAAS"""
     image: Text | None = None
-    """image or distribution to deploy; its default when None"""
+    """image or distribution to install; MAAS's default when None"""
     host_key: Listed[Text] = ()
     """command on the controller that prints the new host key from a trusted source"""
     host_key_file: Text | None = None
@@ -124,7 +127,27 @@ class Reimage(Keys):
     operating system"""
 
 
-def references(spec: NodeSpec) -> Iterator[tuple[str, SecretRef]]:
+class ReprovisioningKeys(Keys):
+    """The keys of a node about its repair (docs/reprovision.md), a part of its spec."""
+
+    reprovision: Reprovision = Reprovision()
+    """how a failed node is repaired and returned to service"""
+    reprovision_action: Annotated[str, one_of(*_ACTIONS)] = "auto"
+    """auto: as the findings require; a level: this one at least; return: no further action, verify
+    the node as it is and return it to service (after a manual repair, or to end a transaction)"""
+    reason: Text | None = None
+    """why a node that passes its checks is taken out of service"""
+    traffic: Listed[Annotated[str, one_of(*TRAFFIC)]] = ("haproxy",)
+    """what sends work to the node, and is drained before a repair"""
+    traffic_command: Listed[Text] = ()
+    """the site's own command, run on the controller with take-out|drained|bring-back NODE [%]"""
+    bmc: Bmc | None = None
+    """its management controller; None: no power cycle"""
+    reimage: Reimage | None = None
+    """what installs a new image on it; None: no reimage"""
+
+
+def references(spec: ReprovisioningKeys) -> Iterator[tuple[str, SecretRef]]:
     """Each secret by its key in the inventory."""
     if spec.bmc:
         yield "bmc.password", spec.bmc.password
@@ -132,7 +155,7 @@ def references(spec: NodeSpec) -> Iterator[tuple[str, SecretRef]]:
         yield "reimage.token", spec.reimage.token
 
 
-def problems(spec: NodeSpec) -> Iterator[Problem]:
+def problems(spec: ReprovisioningKeys) -> Iterator[Problem]:
     """Combinations that cannot work."""
     if "command" in spec.traffic and not spec.traffic_command:
         yield Problem("traffic_command", 'is required where traffic names "command"')
@@ -154,7 +177,7 @@ def problems(spec: NodeSpec) -> Iterator[Problem]:
         yield from _bmc_problems(spec.bmc)
 
 
-def files(spec: NodeSpec) -> Iterator[tuple[str, str]]:
+def files(spec: ReprovisioningKeys) -> Iterator[tuple[str, str]]:
     """Files of the controller that are needed, by their key in the inventory."""
     if spec.bmc and spec.bmc.ca_file:
         yield "bmc.ca_file", spec.bmc.ca_file
@@ -163,7 +186,7 @@ def files(spec: NodeSpec) -> Iterator[tuple[str, str]]:
 
 
 def _bmc_problems(bmc: Bmc) -> Iterator[Problem]:
-    """A password never goes over a connection that nobody vouches for."""
+    """A password is never sent over a connection that is not authenticated."""
     if bmc.protocol == "redfish" and not bmc.address.startswith("https://"):
         yield Problem("bmc.address", 'must be a URL that begins with "https://"')
     if bmc.protocol == "ipmi" and "/" in bmc.address:
