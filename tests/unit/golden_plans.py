@@ -12,12 +12,12 @@ from pathlib import Path
 from b200kit.catalog import load
 from b200kit.catalog.types import Model
 from b200kit.cli import plan as plan_cli
-from b200kit.inventory import settle
+from b200kit.inventory import defaults
 from b200kit.node.placement import layout
 from b200kit.node.placement.layout import Replica, Shape
 from b200kit.sizing import planner
 from b200kit.sizing.explain import tokens_told
-from b200kit.sizing.fit import Asked, Machine
+from b200kit.sizing.fit import GpuPool, Requested
 from b200kit.sizing.goals import GOALS
 from tests.unit import numa_maps
 
@@ -44,10 +44,10 @@ def table() -> str:
 def plan(model: Model, goal: str) -> planner.Plan:
     """The plan for a model on a whole node."""
     hardware = load.load().hardware["hgx-b200"]
-    machine = Machine(hardware.name, hardware.gpu_count, hardware.gpu_bytes, hardware.gpu_count)
+    pool = GpuPool(hardware.name, hardware.gpu_count, hardware.gpu_bytes, hardware.gpu_count)
     told = dict(model.flags)
-    asked = Asked(goal=goal, kv_dtype=settle.kv_dtype(told), draft=settle.drafts(told))
-    return planner.decide(settle.subject(model), machine, asked)
+    requested = Requested(goal=goal, kv_dtype=defaults.kv_dtype(told), draft=defaults.drafts(told))
+    return planner.decide(defaults.subject(model), pool, requested)
 
 
 def place(numa: str, replicas: int, shape: Shape) -> list[Replica]:

@@ -53,7 +53,7 @@ def _hardware(name: str, document: dict[str, Any]) -> Hardware:
     )
 
 
-def having(known: Catalogue, name: object, path: object) -> Catalogue:
+def with_site_model(known: Catalogue, name: object, path: object) -> Catalogue:
     """The catalogue with the model of a config.json added under a name, when there is a path.
 
     Raises ModelError, in one line, for a file that cannot be read or is no model's.

@@ -17,12 +17,12 @@ from typing import Any, NoReturn
 
 from b200kit.catalog import hardware, load
 from b200kit.catalog.types import Model
-from b200kit.inventory import settle
+from b200kit.inventory import defaults
 from b200kit.node.placement import cpu_cores, layout
 from b200kit.node.placement.layout import Replica
 from b200kit.sizing import kv_cache_formats, planner
 from b200kit.sizing.explain import tokens_told
-from b200kit.sizing.fit import Asked, Impossible, Machine, Subject
+from b200kit.sizing.fit import GpuPool, Impossible, Requested, Subject
 from b200kit.sizing.goals import GOALS
 from b200kit.sizing.model_config import ModelError
 from b200kit.sizing.planner import Plan
@@ -47,8 +47,8 @@ class Answer:
     """A plan laid out on a node."""
 
     subject: Subject
-    machine: Machine
-    asked: Asked
+    pool: GpuPool
+    requested: Requested
     plan: Plan
     replicas: list[Replica]
     reserved: str
@@ -97,23 +97,23 @@ def _state(path: str) -> dict[str, Any]:
 
 def _answer(options: argparse.Namespace, state: dict[str, Any]) -> Answer:
     model = _model(options.model)
-    machine = _machine(options, state)
-    dtype = options.kv_cache_dtype or settle.kv_dtype(dict(model.flags))
+    pool = _machine(options, state)
+    dtype = options.kv_cache_dtype or defaults.kv_dtype(dict(model.flags))
     told = dict(model.flags)
-    asked = Asked(
+    requested = Requested(
         goal=options.goal,
         max_model_len=_length(options.max_model_len, model),
         kv_dtype=dtype,
-        draft=settle.drafts(told),
+        draft=defaults.drafts(told),
     )
     refused = kv_cache_formats.refusal(told, dtype)
     if refused:
         raise Impossible("kv-cache-dtype", refused)
-    subject = settle.subject(model)
-    plan = planner.decide(subject, machine, asked, settle.siblings(model, load.load()))
+    subject = defaults.subject(model)
+    plan = planner.decide(subject, pool, requested, defaults.siblings(model, load.load()))
     ports = tuple(range(options.first_port, options.first_port + plan.replicas))
     replicas = layout.place(state, plan.replicas, plan.shape, ports)
-    return Answer(subject, machine, asked, plan, replicas, layout.reserved(state, replicas))
+    return Answer(subject, pool, requested, plan, replicas, layout.reserved(state, replicas))
 
 
 def _model(name: str) -> Model:
@@ -125,14 +125,14 @@ def _model(name: str) -> Model:
     raise BadInput(f'unknown model "{name}": no file, and known are {", ".join(known)}')
 
 
-def _length(asked: int, model: Model) -> int:
-    longest = model.dimensions.max_length if model.dimensions else asked
-    if not 1 <= asked <= longest:
-        raise BadInput(f"--max-model-len {asked}: {model.name} takes 1 to {longest} tokens")
-    return asked
+def _length(requested: int, model: Model) -> int:
+    longest = model.dimensions.max_length if model.dimensions else requested
+    if not 1 <= requested <= longest:
+        raise BadInput(f"--max-model-len {requested}: {model.name} takes 1 to {longest} tokens")
+    return requested
 
 
-def _machine(options: argparse.Namespace, state: Mapping[str, Any]) -> Machine:
+def _machine(options: argparse.Namespace, state: Mapping[str, Any]) -> GpuPool:
     gpus = state["gpus"]
     if not isinstance(gpus, list):
         raise cpu_cores.LayoutError("the node's GPUs were not read")
@@ -151,7 +151,7 @@ def _machine(options: argparse.Namespace, state: Mapping[str, Any]) -> Machine:
     memory = _memory(gpus) or known[name].gpu_bytes
     if not memory:
         raise BadInput(f"the memory of the GPUs is in neither the state nor hardware {name}")
-    return Machine(name, usable, memory, whole)
+    return GpuPool(name, usable, memory, whole)
 
 
 # What a process sees of what NVML tells: 178.35 GiB of 183,359 MiB on a B200 (inferred for others).
@@ -181,10 +181,10 @@ def to_json(answer: Answer) -> dict[str, Any]:
     return {
         "schema": SCHEMA,
         "model": answer.subject.name,
-        "hardware": answer.machine.name,
-        "goal": answer.asked.goal,
-        "max_model_len": answer.asked.max_model_len,
-        "kv_cache_dtype": answer.asked.kv_dtype,
+        "hardware": answer.pool.name,
+        "goal": answer.requested.goal,
+        "max_model_len": answer.requested.max_model_len,
+        "kv_cache_dtype": answer.requested.kv_dtype,
         "weights_bytes": round(answer.subject.weights.total),
         "replicas": [{**replica.to_json(), "spans": replica.spans} for replica in answer.replicas],
         "reserved_cpus": answer.reserved,
@@ -235,7 +235,7 @@ def _table(answer: Answer) -> list[str]:
             f"numa {_numbers(replica.numa_nodes)}",
             f"cpus {replica.cpus}",
             f":{replica.port}",
-            _tokens(replica, answer.asked.max_model_len),
+            _tokens(replica, answer.requested.max_model_len),
         )
         for replica in answer.replicas
     ]

@@ -75,7 +75,7 @@ def problems(spec: NodeSpec, catalogue: Catalogue) -> Iterator[Problem]:
     if group.head not in members:
         yield Problem("group.head", f'"{group.head}" is no member; there are {_names(members)}')
     yield from _addresses(members)
-    kind = engines.of(spec.engine)
+    kind = engines.get(spec.engine)
     if spec.engine.kind == "stand-in" or group.join not in kind.groups:
         have = ", ".join(kind.groups) if spec.engine.kind != "stand-in" else ""
         told = f"{kind.name} cannot be joined so by the kit; it can by {have or 'none'}"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from b200kit.catalog.types import Catalogue
-from b200kit.inventory import rules, settle
+from b200kit.inventory import defaults, rules
 from b200kit.inventory.keys.problem import Problem, parse_keys
 from b200kit.inventory.spec import NodeSpec
 
@@ -15,5 +15,5 @@ def parse(data: Mapping[str, object], catalogue: Catalogue) -> NodeSpec | list[P
     spec = parse_keys(NodeSpec, data)
     if isinstance(spec, list):
         return spec
-    settled, problems = settle.settle(spec, catalogue)
-    return [*problems, *rules.problems(settled, catalogue)] or settled
+    resolved, problems = defaults.resolve_defaults(spec, catalogue)
+    return [*problems, *rules.problems(resolved, catalogue)] or resolved

@@ -8,7 +8,7 @@ from typing import Any
 from b200kit import engines
 from b200kit.catalog.types import Catalogue, Hardware
 from b200kit.engines.flags import Known
-from b200kit.inventory import engine_rules, firewall, group, settings, settle
+from b200kit.inventory import defaults, engine_rules, firewall, group, settings
 from b200kit.inventory.keys import fleet, gateway, reprovision, storage, weights
 from b200kit.inventory.keys.driver_version import branch, version_tuple
 from b200kit.inventory.keys.parts import SecretRef
@@ -22,7 +22,7 @@ def problems(spec: NodeSpec, catalogue: Catalogue) -> Iterator[Problem]:
     hardware = catalogue.hardware.get(spec.hardware)
     if hardware:
         yield from _beyond_hardware(spec, hardware)
-    yield from settle.problems(spec, catalogue)
+    yield from defaults.problems(spec, catalogue)
     yield from _port_clashes(spec)
     yield from _strange_replicas(spec)
     yield from _unlike_driver(spec)
@@ -112,7 +112,7 @@ def _unlike_engine(spec: NodeSpec, catalogue: Catalogue) -> Iterator[Problem]:
     model = catalogue.models.get(spec.model)
     own = engines.flags_of(spec.engine.replace(flags=()), model.flags if model else ())
     known = catalogue.engines.get(spec.engine.name, Known())
-    kind = engines.of(spec.engine)
+    kind = engines.get(spec.engine)
     yield from engine_rules.problems(kind, spec.engine, known, own)
     for number, flags in spec.replica_flags:
         single = spec.engine.replace(flags=flags, environment=())

@@ -27,14 +27,14 @@ from b200kit.inventory.keys.parts import (
 from b200kit.inventory.keys.reprovision import ReprovisioningKeys
 from b200kit.inventory.keys.tuning import Tune
 from b200kit.inventory.keys.types import (
-    UNSETTLED,
+    UNRESOLVED,
     Address,
     CpuList,
     HostName,
     Listed,
     Port,
+    Resolved,
     Scalar,
-    Settled,
     Table,
     Text,
     Url,
@@ -64,16 +64,16 @@ class NodeSpec(ReprovisioningKeys):
     """URL under which NAME/REVISION/manifest.json is found"""
     model_revision: Annotated[str, matching(r"[0-9a-f]{12,64}", "12 to 64 hexadecimal digits")]
     """first digits of the manifest's SHA-256"""
-    # Figures that may be None in an inventory are settled by `parse` (b200kit/inventory/settle.py).
+    # Figures that may be None in an inventory are resolved by inventory/defaults.py.
     goal: Literal["latency", "balanced", "throughput"] | None = None
     """what the planner decides the next keys by, where they are None (docs/serving.md)"""
-    replicas: Settled[int] = Field(UNSETTLED, ge=1, le=64)
+    replicas: Resolved[int] = Field(UNRESOLVED, ge=1, le=64)
     """serving instances; required without a goal"""
-    tensor_parallel: Settled[int] = Field(UNSETTLED, ge=1, le=16)
+    tensor_parallel: Resolved[int] = Field(UNRESOLVED, ge=1, le=16)
     """GPUs that share one copy of the model; required without a goal"""
-    data_parallel: Settled[int] = Field(UNSETTLED, ge=1, le=16)
+    data_parallel: Resolved[int] = Field(UNRESOLVED, ge=1, le=16)
     """copies of the attention in one replica of a mixture of experts; 1 without a goal"""
-    expert_parallel: Settled[bool] = UNSETTLED
+    expert_parallel: Resolved[bool] = UNRESOLVED
     """spread whole experts over a replica's GPUs; False without a goal"""
     model_config_file: Text | None = None
     """config.json of a model that is not in the catalogue, a path on the controller"""
@@ -115,9 +115,9 @@ class NodeSpec(ReprovisioningKeys):
     """loopback ports; gateway_port + 1 and up when empty"""
     max_model_len: int = Field(4096, ge=128, le=10_000_000)
     """longest prompt plus output, tokens"""
-    max_num_seqs: Settled[int] = Field(UNSETTLED, ge=1, le=4096)
+    max_num_seqs: Resolved[int] = Field(UNRESOLVED, ge=1, le=4096)
     """sequences a replica (each DP rank of it) decodes at once; the goal's when None, else 8"""
-    max_num_batched_tokens: Settled[int] = Field(UNSETTLED, ge=64, le=1_000_000)
+    max_num_batched_tokens: Resolved[int] = Field(UNRESOLVED, ge=64, le=1_000_000)
     """tokens a scheduler step; the goal's when None, else 2048"""
     numa_policy: Literal["bind", "local"] = "bind"
     """memory policy of a replica; local is for machines whose kernel has no second node"""

@@ -124,7 +124,7 @@ def _spec(host: Host, changes: Mapping[str, object] | None = None) -> NodeSpec |
     every = ((other.name, other.data.dict()) for other in host.inventory)
     data = {**fleet.filled(_own_data(host), every), **(changes or {})}
     try:
-        known = load.having(load.load(), data.get("model"), data.get("model_config_file"))
+        known = load.with_site_model(load.load(), data.get("model"), data.get("model_config_file"))
     except ModelError as error:
         return [Problem("model_config_file", str(error))]
     return parse(data, known)
@@ -179,7 +179,7 @@ def _wrong_files(spec: NodeSpec) -> Iterator[Problem]:
     yield from _wrong_keys(spec)
     if not spec.engine.image:
         lock = Path(spec.engine.requirements).read_text(errors="replace")
-        if told := engine_rules.unlike_lock(engines.of(spec.engine), spec.engine, lock):
+        if told := engine_rules.unlike_lock(engines.get(spec.engine), spec.engine, lock):
             yield Problem("engine.version", told)
 
 

@@ -44,7 +44,7 @@ def warm(node: Node) -> dict[str, Any]:
 
 def watchdog(node: Node) -> dict[str, Any]:
     """The key `watchdog`: the rules, and how the engine names what shows progress."""
-    rules, metrics = node.spec.watchdog, engines.of(node.spec.engine).metrics
+    rules, metrics = node.spec.watchdog, engines.get(node.spec.engine).metrics
     progress = ("generation_tokens", "prompt_tokens")
     return {
         "interval_s": rules.interval_s,

@@ -87,7 +87,7 @@ def _own(spec: NodeSpec, layout: Sequence[Replica]) -> Endpoint:
         Server(f"vllm{replica.replica}", f"127.0.0.1:{replica.port}", weight)
         for replica, weight in zip(layout, weights, strict=False)
     ]
-    health = engines.of(spec.engine).health
+    health = engines.get(spec.engine).health
     bind, port = spec.gateway_bind, spec.gateway_port
     return Endpoint("endpoint", bind, port, "replicas", servers, health, spec.gateway.router)
 

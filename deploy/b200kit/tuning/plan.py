@@ -144,9 +144,9 @@ def _skipped(layout: Layout, workload: Workload) -> Cell:
     }
 
 
-def of(node: Node, parse: Parse) -> Plan:
+def for_node(node: Node, parse: Parse) -> Plan:
     """The tuning of a node that was observed, as it is asked for. Raises StageFailed."""
-    spec, known = node.spec, shape.of(node.spec)
+    spec, known = node.spec, shape.catalogue_for(node.spec)
     if spec.group is not None:
         raise StageFailed("it serves as one of a group: only nodes that serve alone are tuned")
     wanted, goal = spec.tune, spec.goal or "latency"

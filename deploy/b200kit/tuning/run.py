@@ -28,7 +28,7 @@ from b200kit.tuning import cells
 from b200kit.tuning.candidates import Candidate, Parse
 from b200kit.tuning.cells import Layout, Workload
 from b200kit.tuning.duration import total
-from b200kit.tuning.plan import Plan, of
+from b200kit.tuning.plan import Plan, for_node
 from b200kit.tuning.write import write
 
 _STAGES = (serving.STAGE, warmup.STAGE, gateway.STAGE, watchdog.STAGE)
@@ -57,7 +57,7 @@ class Tuning:
             if not drift.is_present(engine_install.stamp(node), node.state or {}):
                 raise StageFailed("nothing serves here yet: take it live with deploy/b200.py first")
             node.layout()
-            self.plan = of(node, self.parse)
+            self.plan = for_node(node, self.parse)
             for refused in self.plan.refused:
                 node.say("tune", f"not tried: {refused}")
         return self.plan

@@ -10,7 +10,7 @@ import pytest
 from b200kit.catalog import load
 from b200kit.node.placement.layout import Shape
 from b200kit.sizing import fit, memory, model_config
-from b200kit.sizing.fit import Asked, Machine, Subject
+from b200kit.sizing.fit import GpuPool, Requested, Subject
 from b200kit.sizing.memory import GIB, Memory
 from b200kit.sizing.model_config import Dimensions, ModelError
 
@@ -135,7 +135,7 @@ TABLE: list[tuple[str, str, float | None, dict[int, float | None]]] = [
     ("deepseek-r1-nvfp4", "fp8", None, {1: None, 2: None, 4: 1.8, 8: 3.3}),
     ("kimi-k2-nvfp4", "fp8", 609e9, {1: None, 2: None, 4: 0.5, 8: 2.6}),
 ]
-B200 = Machine("hgx-b200", 8, 178.35 * GIB, 8)
+B200 = GpuPool("hgx-b200", 8, 178.35 * GIB, 8)
 
 
 @pytest.mark.parametrize(
@@ -149,18 +149,18 @@ def test_kv_tokens_of_eight_b200s(
     entry = load.load().models[name]
     weights = memory.weights(known(name), stated or entry.weights_bytes)
     subject = Subject(name, known(name), weights)
-    room = fit.room(subject, B200, Asked(kv_dtype=dtype), Shape(tp=tp))
+    headroom = fit.headroom(subject, B200, Requested(kv_dtype=dtype), Shape(tp=tp))
     if millions is None:
-        assert room.left < 0
+        assert headroom.left < 0
     else:
-        assert room.tokens / 1e6 == pytest.approx(millions, rel=0.05)
+        assert headroom.tokens / 1e6 == pytest.approx(millions, rel=0.05)
 
 
 def test_seed_article_uses_a_hundredth_of_the_cache_it_has() -> None:
     entry = known("llama-3.3-70b-bf16")
     subject = Subject("70B", entry, memory.weights(entry))
-    room = fit.room(subject, B200, Asked(kv_dtype="fp8"), Shape(tp=4))
-    assert 0.005 < 8 * 4096 / room.tokens < 0.02
+    headroom = fit.headroom(subject, B200, Requested(kv_dtype="fp8"), Shape(tp=4))
+    assert 0.005 < 8 * 4096 / headroom.tokens < 0.02
 
 
 @pytest.mark.parametrize(("tp", "share"), [(1, 1), (2, 1 / 2), (4, 1 / 4), (8, 1 / 4)])

@@ -113,6 +113,6 @@ Scalar = Annotated[
 ]
 Listed = Annotated[tuple[T, ...], BeforeValidator(_as_tuple)]
 Table = Annotated[tuple[tuple[str, T], ...], _Table()]
-# A figure that may be None in an inventory until inventory/settle.py resolves it.
-Settled = Annotated[T, _OrNone()]
-UNSETTLED: Any = None
+# A figure that may be None in an inventory until inventory/defaults.py resolves it.
+Resolved = Annotated[T, _OrNone()]
+UNRESOLVED: Any = None

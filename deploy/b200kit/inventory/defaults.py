@@ -13,7 +13,7 @@ from b200kit.inventory.spec import NodeSpec
 from b200kit.node.lib import cpulist
 from b200kit.node.placement.layout import Shape
 from b200kit.sizing import fit, kv_cache_formats, memory, planner
-from b200kit.sizing.fit import Asked, Impossible, Machine, Subject
+from b200kit.sizing.fit import GpuPool, Impossible, Requested, Subject
 from b200kit.sizing.model_config import ModelError
 from b200kit.sizing.planner import Plan
 
@@ -21,7 +21,7 @@ from b200kit.sizing.planner import Plan
 _LONGER = ("hf-overrides", "rope-scaling", "hf-config-path")
 
 
-def settle(spec: NodeSpec, catalogue: Catalogue) -> tuple[NodeSpec, list[Problem]]:
+def resolve_defaults(spec: NodeSpec, catalogue: Catalogue) -> tuple[NodeSpec, list[Problem]]:
     """The spec with figures where it had None, and what is wrong with the asked ones."""
     problems: list[Problem] = []
     plan = None
@@ -52,7 +52,7 @@ def _planned(spec: NodeSpec, catalogue: Catalogue) -> Plan | None:
     if spec.goal is None and (spec.replicas is None or spec.tensor_parallel is None):
         return None
     others = siblings(model, catalogue)
-    return planner.decide(subject(model), machine(spec, hardware), asked(spec, model), others)
+    return planner.decide(subject(model), pool(spec, hardware), requested(spec, model), others)
 
 
 def siblings(model: Model, catalogue: Catalogue) -> list[Subject]:
@@ -63,7 +63,7 @@ def siblings(model: Model, catalogue: Catalogue) -> list[Subject]:
 
 
 def _missing(spec: NodeSpec, catalogue: Catalogue) -> Iterator[Problem]:
-    lacking = [
+    missing = [
         (name, what)
         for name, value, what in (
             ("replicas", spec.replicas, "serving instances on the node"),
@@ -72,9 +72,9 @@ def _missing(spec: NodeSpec, catalogue: Catalogue) -> Iterator[Problem]:
         if value is None
     ]
     if spec.goal is None:
-        for name, what in lacking:
+        for name, what in missing:
             yield Problem(name, f"is required: {what}; or give a goal")
-    elif lacking and spec.model in catalogue.models and spec.hardware in catalogue.hardware:
+    elif missing and spec.model in catalogue.models and spec.hardware in catalogue.hardware:
         sized = catalogue.models[spec.model].dimensions is not None
         what = f"memory of {spec.hardware}" if sized else f"size of {spec.model}"
         instead = "" if sized else ", or its config.json as model_config_file"
@@ -119,16 +119,16 @@ def subject(model: Model) -> Subject:
     return Subject(model.name, model.dimensions, weights)
 
 
-def machine(spec: NodeSpec, hardware: Hardware) -> Machine:
+def pool(spec: NodeSpec, hardware: Hardware) -> GpuPool:
     """The hardware for the planner, with the GPUs that a degraded node still has."""
     gpus = min(spec.gpus or hardware.gpu_count, hardware.gpu_count)
-    return Machine(hardware.name, gpus, hardware.gpu_bytes, hardware.gpu_count)
+    return GpuPool(hardware.name, gpus, hardware.gpu_bytes, hardware.gpu_count)
 
 
-def asked(spec: NodeSpec, model: Model) -> Asked:
+def requested(spec: NodeSpec, model: Model) -> Requested:
     """What the inventory says about the shape."""
     told = flags(spec, model)
-    return Asked(
+    return Requested(
         goal=spec.goal,
         # A member of a group has one replica, on all of its GPUs.
         replicas=1 if spec.group and spec.replicas is None else spec.replicas,
@@ -169,7 +169,7 @@ def shape(spec: NodeSpec, catalogue: Catalogue) -> Shape:
     sized = model is not None and model.dimensions is not None
     if not (model and hardware and sized and hardware.gpu_bytes and spec.engine.kind == "cuda"):
         return plain
-    return fit.room(subject(model), machine(spec, hardware), asked(spec, model), plain).shape
+    return fit.headroom(subject(model), pool(spec, hardware), requested(spec, model), plain).shape
 
 
 def problems(spec: NodeSpec, catalogue: Catalogue) -> Iterator[Problem]:
@@ -215,11 +215,11 @@ def _degraded(spec: NodeSpec, hardware: Hardware) -> Iterator[Problem]:
         yield Problem("gpus", f"{spec.gpus}, but {hardware.name} has {hardware.gpu_count}")
         return
     waived = {waiver.check for waiver in spec.waivers}
-    lacking = [check for check in COUNT_CHECKS if check not in waived]
-    if lacking:
+    missing = [check for check in COUNT_CHECKS if check not in waived]
+    if missing:
         yield Problem(
             "gpus",
-            f"{spec.gpus} of {hardware.gpu_count} GPUs: waive {' and '.join(lacking)} by name, "
+            f"{spec.gpus} of {hardware.gpu_count} GPUs: waive {' and '.join(missing)} by name, "
             "with an owner and a last day",
         )
 

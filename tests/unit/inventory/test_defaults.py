@@ -162,7 +162,7 @@ def test_engine_without_gpus_is_not_held_to_their_memory() -> None:
 def test_model_of_a_site_is_known_by_its_config(tmp_path: Path) -> None:
     path = tmp_path / "config.json"
     path.write_text(json.dumps(models.config()), encoding="utf-8")
-    known = load.having(load.load(), "our-own", str(path))
+    known = load.with_site_model(load.load(), "our-own", str(path))
     told = data(engine=ENGINE, model="our-own", model_config_file=str(path), goal="latency")
     spec = parse({k: v for k, v in told.items() if k not in ("replicas", "tensor_parallel")}, known)
     assert isinstance(spec, NodeSpec), spec
@@ -179,7 +179,7 @@ def test_config_that_cannot_be_used_is_refused_in_one_line(
     if text is not None:
         path.write_text(text, encoding="utf-8")
     with pytest.raises(ModelError) as refused:
-        load.having(load.load(), "our-own", str(path))
+        load.with_site_model(load.load(), "our-own", str(path))
     assert "\n" not in str(refused.value)
 
 
