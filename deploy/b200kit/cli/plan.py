@@ -21,7 +21,7 @@ from b200kit.inventory import defaults
 from b200kit.node.placement import cpu_cores, layout
 from b200kit.node.placement.layout import Replica
 from b200kit.sizing import kv_cache_formats, planner
-from b200kit.sizing.explain import tokens_told
+from b200kit.sizing.explain import tokens_text
 from b200kit.sizing.fit import GpuPool, Impossible, Requested, Subject
 from b200kit.sizing.goals import GOALS
 from b200kit.sizing.model_config import ModelError
@@ -249,4 +249,4 @@ def _numbers(numbers: Sequence[int]) -> str:
 
 def _tokens(replica: Replica, length: int) -> str:
     tokens = replica.kv_tokens or 0
-    return f"KV {tokens_told(tokens)} tokens ({tokens // length} x {length})"
+    return f"KV {tokens_text(tokens)} tokens ({tokens // length} x {length})"

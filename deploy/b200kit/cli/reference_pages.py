@@ -16,7 +16,7 @@ from typing import Any
 
 from b200kit.catalog import hardware
 from b200kit.cli.settings_page import settings_markdown
-from b200kit.inventory.keys.problem import Schema, json_schema, model_name, not_none, wanted
+from b200kit.inventory.keys.problem import Schema, expected, json_schema, model_name, not_none
 from b200kit.inventory.keys.types import Keys
 from b200kit.inventory.spec import NodeSpec
 from b200kit.node.checks.judge import registered
@@ -118,15 +118,15 @@ def _mapping_of(key: Schema) -> str:
 
 def _keys(schema: Schema) -> str:
     rows = [
-        (f"`{name}`", _wanted(key), _default(key), " ".join(key["description"].split()))
+        (f"`{name}`", _expected(key), _default(key), " ".join(key["description"].split()))
         for name, key in schema["properties"].items()
     ]
     return _table(("key", "value", "default", "meaning"), rows)
 
 
-def _wanted(key: Schema) -> str:
+def _expected(key: Schema) -> str:
     name = _mapping_of(key)
-    return wanted(key) + (f" ([{name}](#{name.lower()}))" if name else "")
+    return expected(key) + (f" ([{name}](#{name.lower()}))" if name else "")
 
 
 def _default(key: Schema) -> str:

@@ -1,4 +1,4 @@
-"""Serving engines, each behind one contract: what to write, what to start, how to ask it.
+"""Serving engines, each behind one contract: what to write, what to start, how to query it.
 
 kind = engines.get(spec.engine)
 kind.config(settings), kind.argv(settings), kind.environment(settings)

@@ -1,4 +1,4 @@
-"""The inventory's words about size and layout, settled: a goal becomes figures, all are checked.
+"""Size and layout by the inventory: a goal is resolved to figures, and all are checked.
 
 Pure: between the spec, which only has keys, and the planner, which only has figures.
 """
@@ -22,7 +22,7 @@ _LONGER = ("hf-overrides", "rope-scaling", "hf-config-path")
 
 
 def resolve_defaults(spec: NodeSpec, catalogue: Catalogue) -> tuple[NodeSpec, list[Problem]]:
-    """The spec with figures where it had None, and what is wrong with the asked ones."""
+    """The spec with figures where it had None, and what is wrong with the requested ones."""
     problems: list[Problem] = []
     plan = None
     try:
@@ -37,7 +37,7 @@ def resolve_defaults(spec: NodeSpec, catalogue: Catalogue) -> tuple[NodeSpec, li
 
 
 def _planned(spec: NodeSpec, catalogue: Catalogue) -> Plan | None:
-    """The plan by what is asked; None where too little is known, or nothing is to be planned.
+    """The plan for the request; None where too little is known, or nothing is to be planned.
 
     Only what computes on GPUs is held to their memory, unless a goal leaves a choice to the plan.
     """
@@ -101,14 +101,14 @@ def flags(spec: NodeSpec, model: Model | None) -> dict[str, str | int | float | 
     return dict(model.flags if model else ()) | dict(spec.engine.flags)
 
 
-def kv_dtype(told: Mapping[str, object]) -> str:
-    """The number format of the KV cache that flags ask for."""
-    return str(told.get("kv-cache-dtype", "auto"))
+def kv_dtype(engine_flags: Mapping[str, object]) -> str:
+    """The number format of the KV cache that flags select."""
+    return str(engine_flags.get("kv-cache-dtype", "auto"))
 
 
-def drafts(told: Mapping[str, object]) -> bool:
+def drafts(engine_flags: Mapping[str, object]) -> bool:
     """Whether the model's own draft layers are used, which then keep a cache, too."""
-    return "mtp" in str(told.get("speculative-config", ""))
+    return "mtp" in str(engine_flags.get("speculative-config", ""))
 
 
 def subject(model: Model) -> Subject:
@@ -127,7 +127,7 @@ def pool(spec: NodeSpec, hardware: Hardware) -> GpuPool:
 
 def requested(spec: NodeSpec, model: Model) -> Requested:
     """What the inventory says about the shape."""
-    told = flags(spec, model)
+    engine_flags = flags(spec, model)
     return Requested(
         goal=spec.goal,
         # A member of a group has one replica, on all of its GPUs.
@@ -138,9 +138,9 @@ def requested(spec: NodeSpec, model: Model) -> Requested:
         max_num_seqs=spec.max_num_seqs,
         max_num_batched_tokens=spec.max_num_batched_tokens,
         max_model_len=spec.max_model_len,
-        kv_dtype=_sized(kv_dtype(told), spec.engine.name),
-        utilisation=_share(told.get("gpu-memory-utilization")),
-        draft=drafts(told),
+        kv_dtype=_sized(kv_dtype(engine_flags), spec.engine.name),
+        utilisation=_share(engine_flags.get("gpu-memory-utilization")),
+        draft=drafts(engine_flags),
         nodes=len(spec.group.members) if spec.group else 1,
         join=spec.group.join if spec.group else "",
     )
@@ -157,7 +157,7 @@ def _share(stated: object) -> float:
 
 
 def shape(spec: NodeSpec, catalogue: Catalogue) -> Shape:
-    """The shape of a settled spec's replicas, with KV tokens where the model's size is known."""
+    """The shape of the replicas, with KV tokens where the size of the model is known."""
     plain = Shape(
         tp=spec.tensor_parallel,
         dp=spec.data_parallel or 1,
@@ -175,29 +175,35 @@ def shape(spec: NodeSpec, catalogue: Catalogue) -> Shape:
 def problems(spec: NodeSpec, catalogue: Catalogue) -> Iterator[Problem]:
     """What about size and layout cannot work, apart from what the plan itself refuses."""
     model = catalogue.models.get(spec.model)
-    told = flags(spec, model)
+    engine_flags = flags(spec, model)
     longest = model.dimensions.max_length if model and model.dimensions else None
-    if longest and spec.max_model_len > longest and not any(name in told for name in _LONGER):
+    if (
+        longest
+        and spec.max_model_len > longest
+        and not any(name in engine_flags for name in _LONGER)
+    ):
         yield Problem(
             "max_model_len",
             f"{spec.max_model_len} is over the {longest} tokens that {spec.model} can take",
         )
     if spec.engine.name == "vllm":
-        yield from _attention(spec, told)
+        yield from _attention(spec, engine_flags)
     hardware = catalogue.hardware.get(spec.hardware)
     if hardware:
         yield from _degraded(spec, hardware)
     yield from _cpu_clashes(spec)
 
 
-def _attention(spec: NodeSpec, told: Mapping[str, str | int | float | bool]) -> Iterator[Problem]:
-    """A cache that the asked backend cannot keep, on all replicas or on one."""
-    refused = kv_cache_formats.refusal(told, kv_dtype(told))
+def _attention(
+    spec: NodeSpec, engine_flags: Mapping[str, str | int | float | bool]
+) -> Iterator[Problem]:
+    """A cache format that the requested backend cannot store, on all replicas or on one."""
+    refused = kv_cache_formats.refusal(engine_flags, kv_dtype(engine_flags))
     if refused:
         yield Problem("engine.flags", refused)
         return
     for number, own in spec.replica_flags:
-        merged = {**told, **dict(own)}
+        merged = {**engine_flags, **dict(own)}
         refused = kv_cache_formats.refusal(merged, kv_dtype(merged))
         if refused:
             yield Problem(f"replica_flags.{number}", refused)
@@ -235,6 +241,8 @@ def _cpu_clashes(spec: NodeSpec) -> Iterator[Problem]:
         mine = cpulist.parse(text)
         clash = sorted(cpu for cpu in mine if cpu in owner)
         if clash:
-            told = f"CPUs {cpulist.format(clash)} of replica {number} are also {owner[clash[0]]}'s"
-            yield Problem("replica_cpus", told)
+            message = (
+                f"CPUs {cpulist.format(clash)} of replica {number} are also {owner[clash[0]]}'s"
+            )
+            yield Problem("replica_cpus", message)
         owner |= dict.fromkeys(mine, f"replica {number}")

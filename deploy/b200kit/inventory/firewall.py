@@ -1,4 +1,4 @@
-"""What an inventory may ask of the firewall, and the openings it then means. Pure."""
+"""The firewall keys: their faults, and the open ports that they mean. Pure."""
 
 from __future__ import annotations
 
@@ -27,8 +27,8 @@ def _sources(firewall: Firewall) -> Iterator[Problem]:
     networks = dict(firewall.networks)
     for name, members in networks.items():
         for number, member in enumerate(members):
-            if told := _wrong(member, ()):
-                yield Problem(f"firewall.networks.{name}.{number}", told)
+            if message := _wrong(member, ()):
+                yield Problem(f"firewall.networks.{name}.{number}", message)
     for number, allow in enumerate(firewall.allow):
         key = f"firewall.allow.{number}.from"
         if not allow.sources:
@@ -36,8 +36,8 @@ def _sources(firewall: Firewall) -> Iterator[Problem]:
         if ANY in allow.sources and len(allow.sources) > 1:
             yield Problem(key, f'"{ANY}" stands beside others, which then mean nothing')
         for source in allow.sources:
-            if source != ANY and source not in networks and (told := _wrong(source, networks)):
-                yield Problem(key, told)
+            if source != ANY and source not in networks and (message := _wrong(source, networks)):
+                yield Problem(key, message)
 
 
 def _wrong(source: str, names: Iterable[str]) -> str:

@@ -11,7 +11,7 @@ from b200kit.inventory.spec import NodeSpec
 
 
 def parse(data: Mapping[str, object], catalogue: Catalogue) -> NodeSpec | list[Problem]:
-    """The node's spec, or every problem in *data* (all of them, so that one edit mends all)."""
+    """The node's spec, or every problem in *data* (all at once, for one edit)."""
     spec = parse_keys(NodeSpec, data)
     if isinstance(spec, list):
         return spec

@@ -1,4 +1,4 @@
-"""What an inventory asks for that cannot work: rules between its keys. Pure."""
+"""Rules between the keys of an inventory: combinations that cannot work. Pure."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from b200kit.inventory.spec import NodeSpec
 
 
 def problems(spec: NodeSpec, catalogue: Catalogue) -> Iterator[Problem]:
-    """Every rule between the keys of a settled spec that it breaks."""
+    """Every rule between the keys that a spec with resolved defaults breaks."""
     yield from _unknown_names(spec, catalogue)
     hardware = catalogue.hardware.get(spec.hardware)
     if hardware:
@@ -84,7 +84,7 @@ def _beyond_hardware(spec: NodeSpec, hardware: Hardware) -> Iterator[Problem]:
         )
 
 
-# What driver branches from 590 on ask of DCGM (from an install script for them).
+# What driver branches from 590 on require of DCGM (from an install script for them).
 _DCGM_FOR_590 = (4, 3)
 
 
@@ -103,8 +103,8 @@ def _strange_replicas(spec: NodeSpec) -> Iterator[Problem]:
     known = [str(number) for number in range(spec.replicas)]
     for number, _ in spec.replica_flags:
         if number not in known:
-            told = f'"{number}" is no replica; there are {", ".join(known)}'
-            yield Problem("replica_flags", told)
+            message = f'"{number}" is no replica; there are {", ".join(known)}'
+            yield Problem("replica_flags", message)
 
 
 def _unlike_engine(spec: NodeSpec, catalogue: Catalogue) -> Iterator[Problem]:

@@ -1,4 +1,4 @@
-"""What an inventory may ask of the settings of the operating system. Pure."""
+"""The key `settings`: settings of the operating system, and their faults. Pure."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from b200kit.node.host.settings_table import Overrides, Setting
 
 
 def problems(overrides: Overrides, known: Mapping[str, Setting]) -> Iterator[Problem]:
-    """What an inventory asks for and cannot have."""
+    """Unknown settings, and values that a setting cannot have."""
     for name, value in overrides:
         if name not in known:
             hint = did_you_mean(name, known, "settings.")

@@ -1,4 +1,4 @@
-"""What an inventory asks for, looked up in the catalog: the model, and the replicas' shape."""
+"""An inventory's names, looked up in the catalog: the model, and the replicas' shape."""
 
 from __future__ import annotations
 

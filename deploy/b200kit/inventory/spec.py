@@ -1,4 +1,4 @@
-"""What one node is asked to be: the inventory's keys, typed, with the rules that tie them together.
+"""The desired state of one node: the inventory's keys, typed and documented.
 
 `parse` takes a node's merged inventory data and a `Catalogue` and returns a `NodeSpec` or every
 problem. Pure: nothing here reads a file or a secret: a secret is only ever a reference to where the
@@ -100,7 +100,7 @@ class NodeSpec(ReprovisioningKeys):
     gateway_port: Port = 8000
     """port of the one endpoint"""
     gateway: Gateway = Gateway()
-    """who may ask at the endpoint, and how it is answered"""
+    """clients, encryption and routing of the endpoint"""
     fleet: Fleet | None = None
     """an endpoint before the gateways of all nodes"""
     fleet_address: Text | None = None
@@ -135,7 +135,7 @@ class NodeSpec(ReprovisioningKeys):
     tune: Tune = Tune()
     """what deploy/tune.py tries"""
     system_prompts: Listed[Text] = ()
-    """files whose texts requests begin with: kept in the cache"""
+    """files with the texts that requests begin with; they stay in the cache"""
     features_off: Listed[Annotated[str, one_of(*FEATURES)]] = ()
     """not served (serving.md)"""
     watchdog: Watchdog = Watchdog()

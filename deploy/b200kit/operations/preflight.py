@@ -108,7 +108,7 @@ def _node(host: Host) -> Node | list[Problem]:
     parsed = _spec(host)
     if isinstance(parsed, list):
         return parsed
-    found, problems = secrets.resolve(parsed, mending=RUN.entry == "reprovision.py")
+    found, problems = secrets.resolve(parsed, reprovisioning=RUN.entry == "reprovision.py")
     node = Node(name=host.name, spec=parsed, secrets=found)
     problems += _missing_files(parsed)
     # Keys and templates can be looked at only when every file they need is there.

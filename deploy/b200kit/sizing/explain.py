@@ -1,4 +1,4 @@
-"""What a plan tells a person: a line of reason a choice, and why other ways were not taken."""
+"""A plan explained: a line of reason a choice, and why other ways were not taken."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ def _against(headroom: Headroom, chosen: Headroom, requested: Requested, pool: G
         return f"does not fit: {gb(-headroom.left)} a GPU lack"
     if tp < chosen.shape.gpus and not enough(headroom, requested):
         share = f"{headroom.left / headroom.usable:.0%} of the memory"
-        return f"too little for the KV cache: {tokens_told(headroom.tokens)} tokens, {share}"
+        return f"too little for the KV cache: {tokens_text(headroom.tokens)} tokens, {share}"
     if chosen.shape.dp > 1:
         return f"one queue for {tp} GPUs, and fewer requests in their caches"
     if tp < chosen.shape.tp:
@@ -81,7 +81,7 @@ def _against(headroom: Headroom, chosen: Headroom, requested: Requested, pool: G
     )
 
 
-def tokens_told(tokens: int) -> str:
+def tokens_text(tokens: int) -> str:
     """A number of tokens as a person says it: 0.59 M, 1.6 M, 12.4 k."""
     if tokens >= 1_000_000:
         return f"{tokens / 1e6:.1f} M"

@@ -1,6 +1,6 @@
 """Whether a model fits: what each way to split it leaves of the GPUs' memory. Pure.
 
-A split that leaves nothing is a `Room` with less than nothing left: its bytes say what lacks.
+A split that leaves nothing is a `Headroom` below zero: its bytes are those that are missing.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _PLANNED_TOKENS = 2048
 
 
 class Impossible(ValueError):
-    """What is asked cannot work; *key* is the inventory key to change, the text one line."""
+    """The request cannot work; *key* is the inventory key to change, the text one line."""
 
     def __init__(self, key: str, text: str) -> None:
         super().__init__(text)
@@ -41,7 +41,7 @@ class GpuPool:
 
     @property
     def socket(self) -> int:
-        """GPUs of one socket: TP beyond it would cross, so it grows no further unasked."""
+        """GPUs of one socket: TP beyond it would cross, so it grows no further unless requested."""
         return max(self.complete // 2, 1)
 
 
@@ -105,7 +105,7 @@ def divides(dimensions: Dimensions, tp: int) -> bool:
 
 
 def headroom(subject: Subject, pool: GpuPool, requested: Requested, shape: Shape) -> Headroom:
-    """What *shape* leaves; negative *left* says how many bytes lack a GPU."""
+    """What *shape* leaves; negative *left* says how many bytes are missing on a GPU."""
     usable = Memory(pool.gpu_bytes, requested.utilisation).usable
     whole = requested.spread(shape)
     weights = subject.weights.a_gpu(whole.tp, whole.dp, whole.ep, whole.pp)
@@ -136,7 +136,7 @@ def headrooms(subject: Subject, pool: GpuPool, requested: Requested) -> dict[int
 
 
 def base(requested: Requested, moe: bool) -> Shape:
-    """The shape of one GPU: everything but the width is decided by what is asked and the goal."""
+    """The shape of one GPU: everything but the width is decided by the request and the goal."""
     ep = (
         requested.ep
         if requested.ep is not None

@@ -4,7 +4,7 @@ Pure and without a node's state: model, hardware and goal decide, so an inventor
 any connection; where each replica then lies is layout's business. The rules, from recipes for eight
 B200s (vllm-project/recipes Llama3.3-70B.md; InferenceX sweeps), as data in `GOALS`:
 
-    dense    one instance a replica; tensor parallelism only as far as memory or latency asks
+    dense    one instance a replica; tensor parallelism only as far as memory or latency requires
     experts  few requests: TP; more: TP with experts spread (EP); many: attention by DP, experts EP
 
 An explicit key of the inventory always wins; what cannot work raises `Impossible`, naming the key.
@@ -82,7 +82,7 @@ def _grown(
     headrooms: Mapping[int, Headroom],
     least: int,
 ) -> tuple[Headroom, str]:
-    """TP from what memory asks up to what the goal finds worth its cost."""
+    """TP from what memory requires up to what the goal finds worth its cost."""
     goal = GOALS[requested.goal or "throughput"]
     fits = min(tp for tp, one in headrooms.items() if one.left > 0)
     far = pool.gpus if requested.nodes > 1 else min(fits << goal.doublings, pool.socket)
@@ -92,19 +92,19 @@ def _grown(
         worth = requested.nodes > 1 or subject.weights.total / wider >= goal.floor_gb * 1e9
         if tp < wider <= most and worth and pool.gpus % wider <= 1:
             tp = wider
-    told = f"fits at TP{fits} ({explain.tokens_told(headrooms[fits].tokens)} KV tokens)"
+    reason = f"fits at TP{fits} ({explain.tokens_text(headrooms[fits].tokens)} KV tokens)"
     if tp == least == fits:
-        told += "; more would add two all-reduces a layer" if tp == 1 else "; no less does"
+        reason += "; more would add two all-reduces a layer" if tp == 1 else "; no less does"
     elif tp == least:
-        told += f"; TP{least} is the least with room for {requested.max_num_seqs} sequences"
+        reason += f"; TP{least} is the least with room for {requested.max_num_seqs} sequences"
     else:
-        told += f"; TP{tp} reads {fit.gb(subject.weights.total / tp)} a GPU and token step, not "
-        told += fit.gb(subject.weights.total / least)
-    return headrooms[tp], f"TP{tp}: {told}"
+        reason += f"; TP{tp} reads {fit.gb(subject.weights.total / tp)} a GPU and token step, not "
+        reason += fit.gb(subject.weights.total / least)
+    return headrooms[tp], f"TP{tp}: {reason}"
 
 
 def _spread(subject: Subject, pool: GpuPool, requested: Requested) -> tuple[Headroom, str] | None:
-    """Attention by DP and experts by EP over all GPUs; None where asked otherwise or too large."""
+    """Attention by DP and experts by EP over all GPUs; None where excluded or too large."""
     experts, most = subject.dimensions.experts, pool.gpus // (requested.replicas or 1)
     ranks = [n for n in WIDTHS if n <= most and experts and experts.count % n == 0]
     if requested.dp is not None or requested.ep is False:

@@ -46,7 +46,7 @@ class Refused:
 
 
 def requested(spec: NodeSpec) -> Layout:
-    """The layout that the inventory asks for."""
+    """The layout that the inventory configures."""
     return Layout(**{key: getattr(spec, key) for key in KEYS}, names=(ASKED,))
 
 
@@ -147,7 +147,7 @@ def _limits(best: Layout) -> Iterator[Layout]:
 
 
 def _of_matrix(spec: NodeSpec, matrix: Mapping[str, Mapping[str, Any]]) -> Iterator[Layout]:
-    """The benchmark matrix, with what it does not say as it is asked for."""
+    """The benchmark matrix, with the inventory's values where it has none."""
     for name, row in matrix.items():
         values = {"data_parallel": 1, "expert_parallel": spec.expert_parallel} | {
             key: row[key] for key in KEYS if key in row

@@ -20,7 +20,7 @@ FOLLOWER = replace(HEAD, node_rank=1, address="10.1.0.2", peers=("10.1.0.1",))
 
 
 def settings(**changes: Any) -> Settings:
-    """What a replica is told, with *changes*."""
+    """The settings of a replica, with *changes*."""
     plain = Settings(
         model_dir="/srv/models/m/r",
         served_name="m",
@@ -34,7 +34,7 @@ def settings(**changes: Any) -> Settings:
     return replace(plain, **changes)
 
 
-def told(kind: EngineKind, **changes: Any) -> dict[str, Any]:
+def options(kind: EngineKind, **changes: Any) -> dict[str, Any]:
     """Every flag an engine is given, in its configuration or on its command line."""
     one = settings(**changes)
     words = kind.argv(one)
@@ -59,7 +59,7 @@ def test_engine_is_given_only_flags_and_values_that_it_takes(
 ) -> None:
     if group and group.join not in kind.groups:
         return
-    for name, value in told(kind, group=group, numa_bind=numa_bind).items():
+    for name, value in options(kind, group=group, numa_bind=numa_bind).items():
         values = value if isinstance(value, list) else [value]
         assert [version.wrong_flag(name, one) for one in values] == [""] * len(values), name
 
@@ -82,9 +82,9 @@ def test_engine_is_given_only_variables_that_it_reads(kind: EngineKind, version:
 @pytest.mark.parametrize("kind", KINDS.values(), ids=lambda kind: kind.name)
 def test_no_engine_listens_beyond_loopback_goes_online_or_gets_a_secret(kind: EngineKind) -> None:
     environment = kind.environment(settings())
-    assert told(kind)["host"] == "127.0.0.1"
+    assert options(kind)["host"] == "127.0.0.1"
     assert environment["HF_HUB_OFFLINE"] == "1"
-    assert not any("key" in name.lower() for name in (*environment, *told(kind)))
+    assert not any("key" in name.lower() for name in (*environment, *options(kind)))
     assert environment["HOME"].startswith("/var/cache/vllm/1")
 
 
@@ -97,7 +97,7 @@ def test_engine_names_its_series_of_what_the_kit_reads(kind: EngineKind) -> None
 @pytest.mark.parametrize("kind", KINDS.values(), ids=lambda kind: kind.name)
 def test_inventory_s_flags_win(kind: EngineKind) -> None:
     name = {"vllm": "dtype", "sglang": "dtype", "trtllm": "reasoning_parser"}[kind.name]
-    assert told(kind, flags={name: "x"})[name] == "x"
+    assert options(kind, flags={name: "x"})[name] == "x"
 
 
 def test_only_vllm_and_sglang_finish_their_streams() -> None:

@@ -1,4 +1,4 @@
-"""What an inventory may say of power and images, and that it is refused before any connection."""
+"""Keys of power and images are validated before any connection."""
 
 from __future__ import annotations
 
@@ -42,13 +42,13 @@ HTTPS = 'must be a URL that begins with "https://"'
 def test_controller_that_cannot_be_is_refused_by_its_key(
     changes: dict[str, Any], problem: str
 ) -> None:
-    told = problems(bmc=BMC | changes)
-    assert any(line.startswith(f"bmc.{problem}") for line in told), told
-    assert "hunter2" not in " ".join(told)
+    found = problems(bmc=BMC | changes)
+    assert any(line.startswith(f"bmc.{problem}") for line in found), found
+    assert "hunter2" not in " ".join(found)
 
 
 @pytest.mark.parametrize(
-    ("asked", "problem"),
+    ("section", "problem"),
     [
         (MAAS | {"url": "http://maas/MAAS"}, 'url: must begin with "https://"'),
         ({"method": "maas"}, "url: MAAS needs url, system and token"),
@@ -56,9 +56,9 @@ def test_controller_that_cannot_be_is_refused_by_its_key(
         (MAAS | {"host_key": ["x"], "host_key_file": "y"}, "host_key: is one source"),
     ],
 )
-def test_image_that_cannot_be_is_refused_by_its_key(asked: dict[str, Any], problem: str) -> None:
-    told = problems(reimage=asked)
-    assert any(line.startswith(f"reimage.{problem}") for line in told), told
+def test_image_that_cannot_be_is_refused_by_its_key(section: dict[str, Any], problem: str) -> None:
+    found = problems(reimage=section)
+    assert any(line.startswith(f"reimage.{problem}") for line in found), found
 
 
 def problems(**changes: Any) -> list[str]:
@@ -70,14 +70,14 @@ def problems(**changes: Any) -> list[str]:
 def test_files_it_names_must_be_there(tmp_path: Path) -> None:
     missing = str(tmp_path / "ca.pem")
     spec = sound(tmp_path, bmc=BMC | {"ca_file": missing}, reimage=MAAS | {"ca_file": missing})
-    told = [(problem.key, problem.message) for problem in preflight._missing_files(spec)]
-    said = f"{missing} cannot be read on the controller: No such file or directory"
-    assert told == [("bmc.ca_file", said), ("reimage.ca_file", said)]
+    found = [(problem.key, problem.message) for problem in preflight._missing_files(spec)]
+    message = f"{missing} cannot be read on the controller: No such file or directory"
+    assert found == [("bmc.ca_file", message), ("reimage.ca_file", message)]
 
 
 def test_only_who_mends_needs_the_controllers_password(tmp_path: Path) -> None:
     spec = sound(tmp_path, bmc=BMC, reimage=MAAS, api_key=None, hf_token=None)
-    assert secrets.resolve(spec, mending=False) == ({}, [])
+    assert secrets.resolve(spec, reprovisioning=False) == ({}, [])
     assert [problem.key for problem in secrets.resolve(spec)[1]] == [
         "bmc.password",
         "reimage.token",

@@ -90,16 +90,16 @@ def test_kv_cache_of_a_token(dimensions: Dimensions, wide: float, narrow: float)
 
 def test_kv_cache_of_a_real_b200_log() -> None:
     # vLLM on a B200 (vllm-project/vllm#23439): 157.27 GiB of KV cache are 1,472,416 tokens.
-    seen = config(num_hidden_layers=28)
-    assert memory.token_bytes(seen) == 114_688
-    tokens = 157.27 * GIB / memory.token_bytes(seen)
+    config_28 = config(num_hidden_layers=28)
+    assert memory.token_bytes(config_28) == 114_688
+    tokens = 157.27 * GIB / memory.token_bytes(config_28)
     assert tokens == pytest.approx(1_472_416, abs=16 + 0.005 * GIB / 114_688)
 
 
 # An article's table of KV caches at 128K tokens and 32 requests, in GB, and what is right. It took
 # all heads for KV heads in its formula, and its figures follow neither that formula nor this one.
 @pytest.mark.parametrize(
-    ("dimensions", "heads", "said", "right", "by_its_formula"),
+    ("dimensions", "heads", "stated", "right", "by_its_formula"),
     [
         (known("llama-3.1-8b-bf16"), 32, 32, 550, 2199),
         (known("llama-3.3-70b-bf16"), 64, 256, 1374, 10995),
@@ -108,12 +108,12 @@ def test_kv_cache_of_a_real_b200_log() -> None:
     ],
 )
 def test_published_table_of_kv_caches_is_wrong(
-    dimensions: Dimensions, heads: int, said: int, right: int, by_its_formula: int
+    dimensions: Dimensions, heads: int, stated: int, right: int, by_its_formula: int
 ) -> None:
     tokens = 131072 * 32
     gb = memory.token_bytes(dimensions) * tokens / 1e9
     assert round(gb) == right
-    assert gb > 4 * said
+    assert gb > 4 * stated
     assert round(gb * heads / dimensions.kv_heads) == by_its_formula
     eight_h200 = 8 * 141e9
     fits = gb * 1e9 + memory.weights(dimensions).total < eight_h200
@@ -122,7 +122,7 @@ def test_published_table_of_kv_caches_is_wrong(
 
 # KV tokens a replica by width of TP, millions; 178.35 GiB, 0.92 of it used, 6 GiB apart. Weights
 # are ours but for one: the table's figures for Kimi K2 take 609 GB, where 594 GB are counted and
-# 553 GiB were seen on disk; with those TP4 has 0.60 M.
+# 553 GiB were measured on disk; with those TP4 has 0.60 M.
 TABLE: list[tuple[str, str, float | None, dict[int, float | None]]] = [
     ("llama-3.3-70b-bf16", "fp8", None, {1: 0.17, 2: 1.2, 4: 3.3, 8: 7.4}),
     ("llama-3.3-70b-bf16", "auto", None, {1: 0.09, 2: 0.6, 4: 1.6, 8: 3.7}),
@@ -213,7 +213,7 @@ def test_mamba_layers_of_a_pattern_are_counted() -> None:
 
 
 @pytest.mark.parametrize(
-    ("stated", "weights", "kept"),
+    ("stated", "weights", "unquantised"),
     [
         ({"quant_method": "fp8", "weight_block_size": [128, 128]}, "fp8-block", ()),
         ({"quant_method": "modelopt", "quant_algo": "FP8"}, "fp8", ()),
@@ -235,10 +235,10 @@ def test_mamba_layers_of_a_pattern_are_counted() -> None:
     ],
 )  # fmt: skip
 def test_quantisation_is_read_from_the_config(
-    stated: dict[str, Any], weights: str, kept: tuple[str, ...]
+    stated: dict[str, Any], weights: str, unquantised: tuple[str, ...]
 ) -> None:
     parsed = config(quantization_config=stated)
-    assert (parsed.weights, parsed.kept) == (weights, kept)
+    assert (parsed.weights, parsed.unquantised) == (weights, unquantised)
 
 
 def test_bytes_of_a_weight_include_its_scales() -> None:
@@ -261,7 +261,7 @@ def test_nested_text_config_is_the_model() -> None:
 
 
 @pytest.mark.parametrize(
-    ("changed", "told"),
+    ("changed", "message"),
     [
         ({"num_hidden_layers": None}, "no num_hidden_layers"),
         ({"hidden_size": "wide"}, "hidden_size is 'wide'"),
@@ -274,8 +274,8 @@ def test_nested_text_config_is_the_model() -> None:
         ({"num_local_experts": 8, "mlp_only_layers": 3, "layer_types": [[]]}, "is not known here"),
     ],
 )
-def test_model_that_is_not_understood_is_refused(changed: dict[str, Any], told: str) -> None:
-    with pytest.raises(ModelError, match=told):
+def test_model_that_is_not_understood_is_refused(changed: dict[str, Any], message: str) -> None:
+    with pytest.raises(ModelError, match=message):
         model_config.parse(LLAMA | changed)
 
 

@@ -27,9 +27,9 @@ def subject(name: str) -> Subject:
 
 def plan(name: str, goal: str = "latency", pool: GpuPool = B200, **requested: Any) -> Plan:
     """The plan for a model of the catalogue, with the KV cache that its flags ask for."""
-    told = {"goal": goal, "kv_dtype": defaults.kv_dtype(dict(MODELS[name].flags))}
+    message = {"goal": goal, "kv_dtype": defaults.kv_dtype(dict(MODELS[name].flags))}
     others = defaults.siblings(MODELS[name], load.load())
-    return planner.decide(subject(name), pool, Requested(**(told | requested)), others)
+    return planner.decide(subject(name), pool, Requested(**(message | requested)), others)
 
 
 def refusal(name: str, goal: str = "latency", pool: GpuPool = B200, **requested: Any) -> Impossible:
@@ -143,15 +143,15 @@ def test_context_that_the_cache_cannot_hold_is_refused_with_its_figures() -> Non
 
 
 @pytest.mark.parametrize(
-    ("name", "tp", "told"),
+    ("name", "tp", "message"),
     [
         ("llama-3.3-70b-fp8", 3, "64 and 8 of keys and values; possible: 1, 2, 4, 8"),
         ("qwen3.5-27b-fp8", 6, "24 and 4 of keys and values; possible: 1, 2, 4, 8"),
     ],
 )
-def test_width_that_divides_no_heads_is_refused(name: str, tp: int, told: str) -> None:
+def test_width_that_divides_no_heads_is_refused(name: str, tp: int, message: str) -> None:
     refused = refusal(name, tp=tp)
-    assert (refused.key, told in str(refused)) == ("tensor_parallel", True)
+    assert (refused.key, message in str(refused)) == ("tensor_parallel", True)
 
 
 def test_dense_model_takes_neither_dp_nor_ep() -> None:
@@ -184,7 +184,7 @@ def test_seven_gpus_carry_as_many_whole_replicas_as_they_can(
     assert any("stay idle" in line for line in made.why) is (idle > 0)
 
 
-# Eight KV heads over sixteen ranks are kept twice.
+# Eight KV heads over sixteen ranks are stored twice.
 @pytest.mark.parametrize(("join", "share"), [("pipeline", 1), ("tensor", 1 / 2)])
 def test_two_nodes_hold_what_one_cannot(join: str, share: float) -> None:
     small = replace(B200, gpu_bytes=B200.gpu_bytes / 2)
@@ -207,7 +207,7 @@ def test_too_little_left_for_the_cache_is_not_enough() -> None:
 
 
 @pytest.mark.parametrize(
-    ("flags", "dtype", "told"),
+    ("flags", "dtype", "message"),
     [
         ({"attention-backend": "FLEX_ATTENTION"}, "fp8", "FLEX_ATTENTION cannot keep"),
         ({"attention-backend": "flash_attn_mla"}, "fp8", "FLASH_ATTN_MLA cannot keep"),
@@ -216,9 +216,9 @@ def test_too_little_left_for_the_cache_is_not_enough() -> None:
     ],
 )
 def test_backend_that_lacks_the_format_of_the_cache_is_refused(
-    flags: dict[str, str], dtype: str, told: str
+    flags: dict[str, str], dtype: str, message: str
 ) -> None:
-    assert told in (kv_cache_formats.refusal(flags, dtype) or "")
+    assert message in (kv_cache_formats.refusal(flags, dtype) or "")
 
 
 @pytest.mark.parametrize(

@@ -61,7 +61,7 @@ def problems(**changes: object) -> dict[str, str]:
         ),
         ({"gateway": {"certificate": {}}}, "gateway.certificate", "exactly one of env, file"),
         ({"gateway": {"client": []}}, "gateway.client", 'did you mean "clients"?'),
-        ({"min_available": 2}, "min_available", "2 of 2 replicas leaves none to restart"),
+        ({"min_available": 2}, "min_available", "2 of 2 replicas: none can be restarted"),
     ],
 )  # fmt: skip
 def test_what_cannot_be_meant_is_refused_by_its_key(

@@ -1,4 +1,4 @@
-"""A tuning of one node, its machine in memory: what is tried in which order, and what is kept."""
+"""A tuning of one node, its machine in memory: what is tried in which order, and what is stored."""
 
 from __future__ import annotations
 
@@ -39,14 +39,14 @@ GOOD_BELOW_8 = {
 
 @pytest.fixture(autouse=True)
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Where the cells of these tests are kept."""
+    """Where the cells of these tests are stored."""
     monkeypatch.setenv("B200_TUNING", str(tmp_path / "tuning"))
     return tmp_path / "tuning"
 
 
 @pytest.fixture
 def live(tmp_path: Path) -> tuple[Node, Machine]:
-    """A node on which all is as wanted; it meets the objective below 8 requests a second."""
+    """A node in its desired state; it meets the objective below 8 requests a second."""
     node, machine = nodes.settled(tmp_path)
     machine.answers = dict(GOOD_BELOW_8)
     return node, machine
@@ -81,7 +81,7 @@ def tune(node: Node, **changes: Any) -> dict[str, Any]:
 
 
 def rates(machine: Machine) -> list[str]:
-    """The rates that our client was asked for, in order."""
+    """The rates that our client sent, in order."""
     return re.findall(r"measure .*--rate (\S+)", "\n".join(machine.log))
 
 
@@ -111,7 +111,7 @@ def test_replicas_of_other_gpus_start_after_all_others_were_stopped(
 
 
 def test_batch_limits_alone_are_changed_behind_the_gateway(live: tuple[Node, Machine]) -> None:
-    """D is the layout asked for with other limits: the same GPUs, so one after the other."""
+    """D is the configured layout with other limits: the same GPUs, so one after the other."""
     node, machine = live
     tune(node, layouts=("asked", "D"))
     assert not machine.ran(r"systemctl stop .*vllm@1")
@@ -150,8 +150,8 @@ def test_run_killed_after_any_cell_measures_what_is_left(
     node, machine = live
     whole = tune(node)
     path = store.path_of(folder, "n01")
-    kept = path.read_text().splitlines(keepends=True)
-    path.write_text("".join(kept[: killed_after + 1]))
+    lines = path.read_text().splitlines(keepends=True)
+    path.write_text("".join(lines[: killed_after + 1]))
     machine.log.clear()
     again = tune(node)
     assert rates(machine) == ["4", "8", "5.66"][killed_after:]
@@ -218,7 +218,7 @@ def test_full_disk_ends_the_layout_and_the_node_is_put_back_even_so(
     assert [cell["status"] for cell in found["cells"]] == ["skipped"]
     assert node.spec.replicas == asked
     assert rates(machine) == []
-    # Stopped once for the layout's GPUs, once for those of the layout asked for.
+    # Stopped once for the layout's GPUs, once for those of the configured layout.
     assert len(machine.ran(r"systemctl stop .*vllm@1")) == 2
 
 

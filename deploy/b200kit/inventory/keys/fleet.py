@@ -41,7 +41,7 @@ class Fleet(Keys):
 
 
 def problems(fleet: Fleet, taken: Iterable[int]) -> Iterator[Problem]:
-    """A port that is another's, a name given twice, nobody to ask."""
+    """A port that is another's, a name given twice, no node with a weight."""
     if fleet.port in taken:
         yield Problem("fleet.port", f"port {fleet.port} is the gateway's or a replica's")
     names = [node.name for node in fleet.nodes]
@@ -55,11 +55,11 @@ def filled(
     data: Mapping[str, Any], hosts: Iterable[tuple[str, Mapping[str, Any]]]
 ) -> Mapping[str, Any]:
     """A node's inventory data, whose fleet is all *hosts* (name, data) where it names none."""
-    asked = data.get("fleet")
-    if not isinstance(asked, Mapping) or asked.get("nodes"):
+    section = data.get("fleet")
+    if not isinstance(section, Mapping) or section.get("nodes"):
         return data
     nodes = [_node(name, given) for name, given in hosts if _answers(name, given)]
-    return {**data, "fleet": {**asked, "nodes": nodes}}
+    return {**data, "fleet": {**section, "nodes": nodes}}
 
 
 def _answers(name: str, data: Mapping[str, Any]) -> bool:

@@ -1,4 +1,4 @@
-"""What an inventory may say of the gateway, and what of it cannot be. Pure.
+"""The gateway's inventory keys, and combinations that cannot work. Pure.
 
 One endpoint in front of a node's replicas: who may come in (named keys, each with a limit of its
 own), by which encryption, with what share for each replica.
@@ -29,7 +29,7 @@ SERVED = (
 
 
 class Client(Keys):
-    """Somebody who may ask, known by a key."""
+    """A client of the endpoint, identified by a key."""
 
     name: Annotated[
         str, matching(r"[a-z0-9][a-z0-9-]{0,30}", "lower-case letters, digits and dashes")
@@ -62,7 +62,7 @@ class Gateway(Keys):
     certificate: SecretRef | None = None
     """certificate chain and private key in one PEM"""
     clients: Listed[Client] = ()
-    """who may ask besides the holder of `api_key`, each with a key of its own"""
+    """clients besides the holder of `api_key`, each with a key of its own"""
     max_body_mib: int = Field(BODY_MIB, ge=1, le=1024)
     """largest request, MiB; a larger one is refused with 413"""
     weights: Listed[Annotated[int, Field(ge=0, le=256)]] = ()
@@ -130,17 +130,19 @@ def _routing(gateway: Gateway) -> Iterator[Problem]:
     if len({*gateway.weights}) > 1:
         yield Problem("gateway.weights", "vllm-router knows no shares: leave one of them out")
     if gateway.router.version == "0.1.14":
-        told = "0.1.14 forgets its load counters at each health check; take a later one"
-        yield Problem("gateway.router.version", told)
+        message = "0.1.14 loses its load counters at each health check; take a later one"
+        yield Problem("gateway.router.version", message)
 
 
-def floor(asked: int | None, replicas: int) -> int:
+def floor(requested: int | None, replicas: int) -> int:
     """How many replicas stay in rotation while one is restarted; a single one cannot."""
-    return replicas - 1 if asked is None else asked
+    return replicas - 1 if requested is None else requested
 
 
-def floor_problems(asked: int | None, replicas: int) -> Iterator[Problem]:
+def floor_problems(requested: int | None, replicas: int) -> Iterator[Problem]:
     """A floor under which nothing could ever be restarted."""
-    if asked is not None and asked >= replicas:
-        told = f"{asked} of {replicas} replicas leaves none to restart: at most {replicas - 1}"
-        yield Problem("min_available", told)
+    if requested is not None and requested >= replicas:
+        message = (
+            f"{requested} of {replicas} replicas: none can be restarted; at most {replicas - 1}"
+        )
+        yield Problem("min_available", message)

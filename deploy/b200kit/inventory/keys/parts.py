@@ -90,9 +90,9 @@ class Smoke(Keys):
     rate: float = Field(6.0, ge=0.1, le=1000)
     """requests a second, Poisson arrivals"""
     input_tokens: int = Field(128, ge=1, le=1_000_000)
-    """prompt tokens asked for"""
+    """prompt tokens a request"""
     output_tokens: int = Field(64, ge=2, le=100_000)
-    """output tokens asked for"""
+    """output tokens a request"""
     ttft_ms: float = Field(100.0, ge=0.1, le=600_000)
     """goodput objective for TTFT"""
     tpot_ms: float = Field(100.0, ge=0.1, le=600_000)
@@ -106,9 +106,9 @@ class Watchdog(Keys):
     """When the watchdog takes a replica for hung, and when it stops restarting it."""
 
     interval_s: float = Field(15.0, ge=1, le=3600)
-    """seconds between two canaries of a replica"""
+    """seconds between two probes of a replica"""
     deadline_s: float = Field(20.0, ge=0.1, le=600)
-    """seconds a canary may take while the replica makes no token for anybody"""
+    """seconds a probe may take while the replica makes no token for anybody"""
     strikes: int = Field(2, ge=1, le=20)
     """failures in a row that eject a replica"""
     stall_s: float = Field(60.0, ge=1, le=3600)

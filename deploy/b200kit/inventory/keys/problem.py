@@ -19,7 +19,7 @@ Schema = Mapping[str, Any]
 
 @dataclass(frozen=True)
 class Problem:
-    """One refusal: the dotted *key* it concerns and a *message* that says what is wanted."""
+    """One refusal: the dotted *key* it concerns and a *message* that says what is expected."""
 
     key: str
     message: str
@@ -35,7 +35,7 @@ def parse_keys(model: type[K], data: Mapping[str, object]) -> K | list[Problem]:
 
 @cache
 def json_schema(model: type[Keys]) -> Schema:
-    """The model as a JSON schema, whose strings say in `wanted` what they must be."""
+    """The model as a JSON schema, whose strings state in `expected` what they must be."""
     return model.model_json_schema()
 
 
@@ -59,7 +59,7 @@ def _problem(root: Schema, found: ErrorDetails) -> Problem:
     if found["type"] == "model_type":
         # Not the value itself: where a reference to a secret belongs it may be the secret.
         shown = type(found["input"]).__name__
-    return Problem(key, f"must be {wanted(_at(root, path))}, not {shown}")
+    return Problem(key, f"must be {expected(_at(root, path))}, not {shown}")
 
 
 def _at(root: Schema, path: Sequence[int | str]) -> Schema:
@@ -86,12 +86,12 @@ def model_name(schema: Schema) -> str:
     return str(schema.get("$ref", "")).rpartition("/")[2]
 
 
-def wanted(schema: Schema) -> str:
+def expected(schema: Schema) -> str:
     """What a value must be, in words."""
     if "anyOf" in schema:
-        return f"None or {wanted(not_none(schema))}"
-    if "wanted" in schema:
-        return str(schema["wanted"])
+        return f"None or {expected(not_none(schema))}"
+    if "expected" in schema:
+        return str(schema["expected"])
     if choices := schema.get("enum") or ([schema["const"]] if "const" in schema else []):
         return f"one of {', '.join(choices)}"
     match schema.get("type"):
@@ -104,9 +104,9 @@ def wanted(schema: Schema) -> str:
         case "number":
             return f"a number from {schema['minimum']} to {schema['maximum']}"
         case "array":
-            return f"a list, each item {wanted(schema['items'])}"
+            return f"a list, each item {expected(schema['items'])}"
     if "additionalProperties" in schema and "properties" not in schema:
-        return f"a mapping with string keys, each value {wanted(schema['additionalProperties'])}"
+        return f"a mapping with string keys, each value {expected(schema['additionalProperties'])}"
     return "a mapping"
 
 

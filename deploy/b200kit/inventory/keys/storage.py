@@ -1,6 +1,6 @@
 """The store for models on local disks: what it is called, and what of an inventory cannot be. Pure.
 
-What is ours is known by UUIDs that follow from the disks asked for, so nothing has to be remembered
+What is ours is known by UUIDs that follow from the requested disks, so nothing has to be stored
 and a run that was killed anywhere is continued (b200kit/stages/support/raid_plan.py).
 """
 

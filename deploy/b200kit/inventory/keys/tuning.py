@@ -19,11 +19,11 @@ class Tune(Keys):
     requests: int = Field(120, ge=5, le=5000)
     """requests a rate, at least"""
     seconds: float = Field(20.0, ge=0, le=600)
-    """how long a rate is held, at least"""
+    """shortest time at one rate"""
     initial_rate: float = Field(4.0, ge=0.05, le=1000)
     """requests a second to begin with; latency is compared there"""
     max_rate: float = Field(512.0, ge=0.05, le=10_000)
-    """the highest rate that is asked"""
+    """the highest rate to try"""
     resolution: float = Field(0.1, ge=0.01, le=1)
     """how near the last good and the first bad rate must come"""
     cells: int = Field(12, ge=1, le=50)

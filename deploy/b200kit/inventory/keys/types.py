@@ -41,14 +41,14 @@ class Keys(BaseModel):
         return self.model_copy(update=values)
 
 
-def _phrase(wanted: str, **constraints: Any) -> Any:
+def _phrase(expected: str, **constraints: Any) -> Any:
     """What a value must be, in the words of refusals and of the reference page."""
-    return Field(json_schema_extra={"wanted": wanted}, **constraints)
+    return Field(json_schema_extra={"expected": expected}, **constraints)
 
 
-def matching(pattern: str, wanted: str) -> Any:
-    """A string that matches *pattern* as a whole; *wanted* describes it."""
-    return _phrase(wanted, pattern=f"^(?:{pattern})$")
+def matching(pattern: str, expected: str) -> Any:
+    """A string that matches *pattern* as a whole; *expected* describes it."""
+    return _phrase(expected, pattern=f"^(?:{pattern})$")
 
 
 def one_of(*choices: str) -> Any:
@@ -96,12 +96,12 @@ class _OrNone:
 
 
 _URL = r"(https?|file)://\S+"
-_URL_WANTED = "an http(s):// or file:// URL"
+_URL_EXPECTED = "an http(s):// or file:// URL"
 
 Text = Annotated[str, matching(r"[^\n]*\S[^\n]*", "a non-empty string")]
 TextOrEmpty = Annotated[str, matching(r"[^\n]*\S[^\n]*|", '"" or a non-empty string')]
-Url = Annotated[str, matching(_URL, _URL_WANTED)]
-UrlOrEmpty = Annotated[str, matching(_URL + "|", f'"" or {_URL_WANTED}')]
+Url = Annotated[str, matching(_URL, _URL_EXPECTED)]
+UrlOrEmpty = Annotated[str, matching(_URL + "|", f'"" or {_URL_EXPECTED}')]
 HostName = Annotated[str, matching(r"[A-Za-z0-9.:_-]+", "a host name or an address")]
 CpuList = Annotated[str, matching(r"[\d,-]+", 'a CPU list such as "4-7"')]
 Address = Annotated[str, AfterValidator(_address), _phrase("an IP address")]

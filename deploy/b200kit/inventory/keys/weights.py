@@ -30,7 +30,7 @@ class Weights(Keys):
     """How a model comes to the node, and what becomes of it there."""
 
     peers: Listed[_BaseUrl] = ()
-    """base URLs asked before model_store, in this order: other nodes that share, or a cache; no
+    """base URLs tried before model_store, in this order: other nodes that share, or a cache; no
     token is sent to them"""
     server: WeightsServer | None = None
     """offer this node's models to others"""
@@ -54,8 +54,8 @@ def problems(
     if not server.sources:
         yield Problem("weights.server.from", "nobody is named")
     for source in server.sources:
-        if told := _wrong(source):
-            yield Problem("weights.server.from", told)
+        if message := _wrong(source):
+            yield Problem("weights.server.from", message)
     if server.port in (gateway_port, *replica_ports):
         yield Problem("weights.server.port", f"port {server.port} is the gateway's or a replica's")
 
