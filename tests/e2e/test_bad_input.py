@@ -79,7 +79,7 @@ def test_data_without_a_fault_gets_as_far_as_connecting(tmp_path: Path) -> None:
             {"engine": GOOD["engine"].replace("engine-vllm-cpu.txt", "none.txt")},
             "none.txt cannot be read",
         ),
-        ({"model": '"llama-3.1-405b-bf16"', "engine": CUDA}, "GB lack. Try TP8"),
+        ({"model": '"llama-3.1-405b-bf16"', "engine": CUDA}, "GB are missing. Try TP8"),
         ({"tensor_parallel": "3", "engine": CUDA}, "tensor_parallel=3 does not divide the heads"),
         ({"max_model_len": "9000"}, "9000 is over the 8192 tokens that tiny-llama can take"),
         ({"replica_cpus": '["0-3", "3-7"]'}, "CPUs 3 of replica 1 are also replica 0's"),

@@ -39,7 +39,7 @@ nothing was touched. Besides each key for itself, it is refused when
 - `model` or `hardware` is not in the catalog (`models/`, `hardware/`);
 - `replicas` times `tensor_parallel` is more than the hardware's GPUs, or neither they nor a `goal`
   are given;
-- the model does not fit (with the bytes that lack), its heads are not divided by
+- the model does not fit (with the missing bytes), its heads are not divided by
   `tensor_parallel`, or `max_model_len` is more than it or its cache can take;
 - CPUs are given twice, `gpus` says fewer than the hardware has without a waiver, or the attention
   backend cannot keep the asked KV cache format ([serving.md](serving.md#sizing-and-layout));

@@ -12,7 +12,7 @@ from b200kit.inventory import defaults, engine_rules, firewall, group, settings
 from b200kit.inventory.keys import fleet, gateway, reprovision, storage, weights
 from b200kit.inventory.keys.driver_version import branch, version_tuple
 from b200kit.inventory.keys.parts import SecretRef
-from b200kit.inventory.keys.problem import Problem
+from b200kit.inventory.keys.problem import Problem, repeated
 from b200kit.inventory.spec import NodeSpec
 
 
@@ -140,7 +140,7 @@ def _port_clashes(spec: NodeSpec) -> Iterator[Problem]:
     ports = spec.ports()
     if len(ports) != spec.replicas:
         yield Problem("replica_ports", f"{len(ports)} ports for {spec.replicas} replicas")
-    for port in sorted({p for p in ports if ports.count(p) > 1}):
+    for port in repeated(ports):
         yield Problem("replica_ports", f"port {port} is given twice")
     if spec.gateway_port in ports:
         yield Problem("gateway_port", f"port {spec.gateway_port} is also a replica's")

@@ -66,7 +66,7 @@ def _against(headroom: Headroom, chosen: Headroom, requested: Requested, pool: G
     """Why not this width."""
     tp = headroom.shape.tp
     if headroom.left <= 0:
-        return f"does not fit: {gb(-headroom.left)} a GPU lack"
+        return f"does not fit: {gb(-headroom.left)} a GPU are missing"
     if tp < chosen.shape.gpus and not enough(headroom, requested):
         share = f"{headroom.left / headroom.usable:.0%} of the memory"
         return f"too little for the KV cache: {tokens_text(headroom.tokens)} tokens, {share}"

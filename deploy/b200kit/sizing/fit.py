@@ -192,7 +192,7 @@ def check_fits(
         raise Impossible(
             "model",
             f"{subject.name} needs {gb(one.weights * gpus)} for weights alone; {span} "
-            f"hold {gb(one.usable * gpus)}: {gb(-one.left * gpus)} lack. "
+            f"hold {gb(one.usable * gpus)}: {gb(-one.left * gpus)} are missing. "
             + _would_fit(subject, pool, requested, others),
         )
     if one.tokens // ranks < requested.max_model_len:

@@ -132,7 +132,7 @@ def _why(goal: str, taken: Result, ranked: Sequence[Result], alike: Sequence[Res
     if others:
         names = ", ".join(f"{one.layout} at {one.value:g}" for one in others)
         simple = "the one asked for" if ASKED in taken.layout.names else "the simplest"
-        text += f". Not to be told apart from {names}: {simple} is taken"
+        text += f". No measurable difference to {names}: {simple} is taken"
     behind = next((one for one in ranked if one not in alike), None)
     if behind:
         text += f". Next is {behind.layout}: {behind.words}"

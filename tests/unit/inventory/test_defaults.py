@@ -95,7 +95,7 @@ def test_neither_goal_nor_figures_is_refused() -> None:
     [
         (
             {"model": "llama-3.1-405b-bf16", "replicas": 4, "tensor_parallel": 2},
-            "model", "2 GPUs of hgx-b200 hold 339 GB: 472 GB lack. Try TP8, or llama-3.1-405b-fp8",
+            "model", "2 GPUs of hgx-b200 hold 339 GB: 472 GB are missing. Try TP8, or llama-3.1",
         ),
         ({"replicas": 2, "tensor_parallel": 3}, "tensor_parallel", "does not divide the heads"),
         ({"max_model_len": 200_000}, "max_model_len", "200000 is over the 131072 tokens"),

@@ -126,7 +126,7 @@ def test_what_does_not_fit_says_what_lacks_and_what_would_do() -> None:
     assert refused.key == "model"
     assert str(refused) == (
         "llama-3.1-405b-bf16 needs 812 GB for weights alone; 2 GPUs of hgx-b200 hold 339 GB: "
-        "472 GB lack. Try TP8, or llama-3.1-405b-fp8 at TP4"
+        "472 GB are missing. Try TP8, or llama-3.1-405b-fp8 at TP4"
     )
 
 
@@ -188,7 +188,7 @@ def test_seven_gpus_carry_as_many_whole_replicas_as_they_can(
 @pytest.mark.parametrize(("join", "share"), [("pipeline", 1), ("tensor", 1 / 2)])
 def test_two_nodes_hold_what_one_cannot(join: str, share: float) -> None:
     small = replace(B200, gpu_bytes=B200.gpu_bytes / 2)
-    assert "lack" in str(refusal("llama-3.1-405b-bf16", pool=small))
+    assert "missing" in str(refusal("llama-3.1-405b-bf16", pool=small))
     made = plan("llama-3.1-405b-bf16", pool=small, nodes=2, join=join, replicas=1)
     assert (made.replicas, made.shape.tp, made.shape.pp) == (1, 8, 1)
     alone = plan("llama-3.1-405b-bf16").shape.kv_tokens or 0
@@ -196,7 +196,7 @@ def test_two_nodes_hold_what_one_cannot(join: str, share: float) -> None:
 
 
 def test_model_that_needs_all_eight_is_refused_on_seven() -> None:
-    assert "lack" in str(refusal("deepseek-r1-fp8", pool=replace(B200, gpus=7)))
+    assert "missing" in str(refusal("deepseek-r1-fp8", pool=replace(B200, gpus=7)))
 
 
 def test_too_little_left_for_the_cache_is_not_enough() -> None:

@@ -11,7 +11,7 @@ from typing import Annotated, Any
 
 from pydantic import Field
 
-from b200kit.inventory.keys.problem import Problem
+from b200kit.inventory.keys.problem import Problem, repeated
 from b200kit.inventory.keys.types import HostName, Keys, Listed, Port, Text, matching
 
 
@@ -44,8 +44,7 @@ def problems(fleet: Fleet, taken: Iterable[int]) -> Iterator[Problem]:
     """A port that is another's, a name given twice, no node with a weight."""
     if fleet.port in taken:
         yield Problem("fleet.port", f"port {fleet.port} is the gateway's or a replica's")
-    names = [node.name for node in fleet.nodes]
-    for name in sorted({name for name in names if names.count(name) > 1}):
+    for name in repeated([node.name for node in fleet.nodes]):
         yield Problem("fleet.nodes", f'"{name}" is given twice')
     if fleet.nodes and not any(node.weight for node in fleet.nodes):
         yield Problem("fleet.nodes", "all weights are 0: nobody would answer")

@@ -13,7 +13,7 @@ from typing import Annotated, Literal
 from pydantic import Field
 
 from b200kit.inventory.keys.parts import SecretRef
-from b200kit.inventory.keys.problem import Problem
+from b200kit.inventory.keys.problem import Problem, repeated
 from b200kit.inventory.keys.types import CpuList, Keys, Listed, Port, Text, matching
 from b200kit.node.lib import cpulist
 
@@ -108,7 +108,7 @@ def _encryption(gateway: Gateway, bind: str) -> Iterator[Problem]:
 
 def _clients(gateway: Gateway, has_key: bool) -> Iterator[Problem]:
     names = [client.name for client in gateway.clients]
-    for name in sorted({name for name in names if names.count(name) > 1}):
+    for name in repeated(names):
         yield Problem("gateway.clients", f'"{name}" is given twice')
     if "node" in names:
         yield Problem("gateway.clients", '"node" is the holder of api_key; take another name')

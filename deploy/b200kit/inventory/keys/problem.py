@@ -14,6 +14,7 @@ from pydantic_core import ErrorDetails
 from b200kit.inventory.keys.types import Keys
 
 K = TypeVar("K", bound=Keys)
+V = TypeVar("V", int, str)
 Schema = Mapping[str, Any]
 
 
@@ -37,6 +38,11 @@ def parse_keys(model: type[K], data: Mapping[str, object]) -> K | list[Problem]:
 def json_schema(model: type[Keys]) -> Schema:
     """The model as a JSON schema, whose strings state in `expected` what they must be."""
     return model.model_json_schema()
+
+
+def repeated(values: Sequence[V]) -> list[V]:
+    """The values that occur more than once, sorted."""
+    return sorted({value for value in values if values.count(value) > 1})
 
 
 def did_you_mean(name: str, known: Iterable[str], prefix: str = "") -> str:

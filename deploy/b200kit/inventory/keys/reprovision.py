@@ -9,7 +9,7 @@ from pydantic import Field
 
 from b200kit.inventory.keys.levels import Level
 from b200kit.inventory.keys.parts import SecretRef
-from b200kit.inventory.keys.problem import Problem
+from b200kit.inventory.keys.problem import Problem, repeated
 from b200kit.inventory.keys.types import Keys, Listed, Text, matching, one_of
 
 TRAFFIC = ("haproxy", "slurm", "kubernetes", "command")
@@ -159,7 +159,7 @@ def problems(spec: ReprovisioningKeys) -> Iterator[Problem]:
     """Combinations that cannot work."""
     if "command" in spec.traffic and not spec.traffic_command:
         yield Problem("traffic_command", 'is required where traffic names "command"')
-    for name in sorted({name for name in spec.traffic if spec.traffic.count(name) > 1}):
+    for name in repeated(spec.traffic):
         yield Problem("traffic", f'"{name}" is given twice')
     if spec.reimage and spec.reimage.method == "command" and not spec.reimage.command:
         yield Problem("reimage.command", 'is required where reimage.method is "command"')
