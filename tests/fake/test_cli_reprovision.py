@@ -175,7 +175,7 @@ def test_fit_node_is_left_alone_and_the_last_that_serves_stays_in_service(
     machine.save()
     site = live.folder / "group_data" / "nodes.py"
     before_floor = site.read_text()
-    site.write_text(before_floor + "reprovision = {'floor': 1}\n")
+    site.write_text(before_floor + "reprovision = {'min_available': 1}\n")
     run = live.run("reprovision.py")
     assert (run.code, run.outcomes) == (1, {"n03": "unfit"})
     site.write_text(before_floor)
