@@ -7,8 +7,6 @@ then it stops serving there.
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 from pyinfra.context import config, host
 
 from b200kit.operations import steps
@@ -18,7 +16,7 @@ from b200kit.stages import smoke
 config.REQUIRE_PYINFRA_VERSION = ">=3.10,<4"
 
 node = node_of(host)
-node.spec = replace(node.spec, smoke_always=True)
+node.spec = node.spec.replace(smoke_always=True)
 
 steps.observe(name="Observe", node=node)
 steps.require_proven(name="Prove", node=node)

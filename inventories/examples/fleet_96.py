@@ -45,7 +45,7 @@ def _node(number: int) -> dict[str, object]:
         "max_num_seqs": 256,
         "max_num_batched_tokens": 8192,
         "api_key": {"env": "B200_API_KEY"},
-        # On the site's own network, in plain HTTP. For TLS: gateway.certificate and fleet.trust.
+        # On the site's own network, in plain HTTP. For TLS: gateway.certificate and fleet.ca_file.
         "gateway_bind": f"10.20.1.{number}",
         "gateway": {"tls": "off"},
         "fleet": {"port": 8443},

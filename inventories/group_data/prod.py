@@ -49,8 +49,8 @@ hf_token = {"env": "B200_HF_TOKEN"}
 # Nodes that have the model already, asked before the store; and whether these offer theirs.
 weights: dict[str, object] = {
     # "peers": ["http://10.0.0.11:8090"],
-    # "share": {"bind": "0.0.0.0", "from": ["10.0.0.0/24"]},
-    # "keep": 1,
+    # "server": {"bind": "0.0.0.0", "from": ["10.0.0.0/24"]},
+    # "retain": 1,
 }
 
 smoke = {"requests": 120, "rate": 4.0, "input_tokens": 128, "output_tokens": 64}

@@ -50,17 +50,17 @@ def _asked(data: dict[str, Any]) -> tuple[NodeSpec, dict[str, Secret]]:
 def bmc(of: Node, **changes: Any) -> Node:
     """The same node with other words about its controller."""
     assert of.spec.bmc is not None
-    return replace(of, spec=replace(of.spec, bmc=replace(of.spec.bmc, **changes)))
+    return replace(of, spec=of.spec.replace(bmc=of.spec.bmc.replace(**changes)))
 
 
 def reimage(of: Node, **changes: Any) -> Node:
     """The same node with other words about its images."""
     assert of.spec.reimage is not None
-    return replace(of, spec=replace(of.spec, reimage=replace(of.spec.reimage, **changes)))
+    return replace(of, spec=of.spec.replace(reimage=of.spec.reimage.replace(**changes)))
 
 
 def deadlines(of: Node, **changes: int) -> Node:
     """The same node with other deadlines."""
-    limits = replace(of.spec.reprovision.deadlines, **changes)
-    asked = replace(of.spec.reprovision, deadlines=limits)
-    return replace(of, spec=replace(of.spec, reprovision=asked))
+    limits = of.spec.reprovision.deadlines.replace(**changes)
+    asked = of.spec.reprovision.replace(deadlines=limits)
+    return replace(of, spec=of.spec.replace(reprovision=asked))

@@ -19,7 +19,7 @@ NODE = "b200-1"
 UNIT = "b200-canary.service"
 RULES = (
     "--data",
-    'canary={"interval_s": 1, "deadline_s": 1, "strikes": 2, "ejections": 3, "stall_s": 60}',
+    'watchdog={"interval_s": 1, "deadline_s": 1, "strikes": 2, "ejections": 3, "stall_s": 60}',
 )
 BACK = "vllm0: it answers: back in the gateway"
 # Streams through the gateway, one after another in each of four places, until it is told to stop.

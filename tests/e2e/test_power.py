@@ -96,8 +96,11 @@ def test_power_is_switched_by_ipmi_too(node: Node) -> None:
         ({"system": None}, "its controller has several systems ("),
         ({"system": "elsewhere"}, "its controller has no system elsewhere; it has "),
         ({"user": "root"}, "refuses user root: look at bmc.user and bmc.password"),
-        ({"trust": None}, "shows a certificate that no authority of this machine vouches for"),
-        ({"trust": None, "fingerprint": "0" * 64}, "another certificate than the one of bmc.fing"),
+        ({"ca_file": None}, "shows a certificate that no authority of this machine vouches for"),
+        (
+            {"ca_file": None, "fingerprint": "0" * 64},
+            "another certificate than the one of bmc.fing",
+        ),
         ({"address": "https://10.77.0.1:1"}, "does not answer: connection refused"),
     ],
 )

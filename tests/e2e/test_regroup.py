@@ -11,7 +11,7 @@ NODE = "b200-1"
 CHECK = "placement.gpus"
 WELL = "pass: every replica has the GPUs that the layout gives it"
 SMALL = ("--data", "replicas=4", "--data", "tensor_parallel=2")
-NO_FLOOR = ("--data", "serving_floor=0")
+NO_FLOOR = ("--data", "min_available=0")
 GIVEN = "tr '\\0' '\\n' </proc/$(systemctl show -P MainPID vllm@{}.service)/environ | sed -n {}"
 
 
@@ -68,7 +68,7 @@ def smaller(refused: object) -> Outcome:
 def test_node_in_rotation_is_left_as_it_is(refused: tuple[Outcome, list[int], list[int]]) -> None:
     outcome, before, after = refused
     assert outcome.code == 1
-    assert "vllm0 is in rotation (serving_floor 3)" in outcome.told(NODE)
+    assert "vllm0 is in rotation (min_available 3)" in outcome.told(NODE)
     assert before == after
     assert on(NODE, "ls /etc/vllm").split() == ["replica-0.yaml", "replica-1.yaml"]
 

@@ -41,8 +41,8 @@ DATA = {
     "reprovision": {
         "budgets": dict.fromkeys(RUNGS, 1),
         "drain_deadline_s": 120,
-        "canary_share": 10,
-        "canary_watch_s": 3,
+        "canary_percent": 10,
+        "canary_duration_s": 3,
     },
 }
 FAULTS = [

@@ -21,7 +21,8 @@ from tests.e2e.driving import ROOT, Outcome, command, deploy, on
 
 NODE = "b200-1"
 TUNE = {
-    "layouts": ["asked", "A"], "requests": 8, "seconds": 0, "first": 8, "most": 16, "cells": 2,
+    "layouts": ["asked", "A"], "requests": 8, "seconds": 0,
+    "initial_rate": 8, "max_rate": 16, "cells": 2,
 }  # fmt: skip
 ASKED = (*SHORT_SMOKE, "--data", f"tune={json.dumps(TUNE)}")
 

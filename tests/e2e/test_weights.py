@@ -217,7 +217,7 @@ def packed(corrupt: Outcome) -> str:
 @pytest.fixture(scope="module")
 def shared(packed: str, next_store: Store) -> Outcome:
     """The second node takes the model and the caches from the first, which shares them."""
-    sharing = run(next_store, "--limit", NODE, weights={"share": SHARE})
+    sharing = run(next_store, "--limit", NODE, weights={"server": SHARE})
     assert sharing.code == 0, sharing.said[-3000:]
     next_store.sent.clear()
     peer = f"http://{address(NODE)}:8090"

@@ -47,5 +47,5 @@ def test_goal_that_the_model_cannot_have_is_refused_before_any_connection(fleet:
     assert run.code == 1
     told = [line for line in run.stderr.splitlines() if "n01: model:" in line]
     assert len(told) == 1
-    assert "lack. Try TP8, or llama-3.1-405b-fp8 at TP4" in told[0]
+    assert "are missing. Try TP8, or llama-3.1-405b-fp8 at TP4" in told[0]
     assert "Connected" not in run.stderr

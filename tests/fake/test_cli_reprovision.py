@@ -75,7 +75,7 @@ def test_breaker_opens_before_any_of_fifty_nodes_that_fail_alike_is_touched(
     assert not folder.exists()
     lines = told(run, "nodes fail alike")
     assert len(lines) == 1, lines
-    assert "50 nodes fail alike, more than reprovision.max_alike=3: n00, n01" in lines[0]
+    assert "50 nodes fail alike, more than reprovision.max_same_cause=3: n00, n01" in lines[0]
 
 
 @pytest.fixture
@@ -175,7 +175,7 @@ def test_fit_node_is_left_alone_and_the_last_that_serves_stays_in_service(
     machine.save()
     site = live.folder / "group_data" / "nodes.py"
     before_floor = site.read_text()
-    site.write_text(before_floor + "reprovision = {'floor': 1}\n")
+    site.write_text(before_floor + "reprovision = {'min_available': 1}\n")
     run = live.run("reprovision.py")
     assert (run.code, run.outcomes) == (1, {"n03": "unfit"})
     site.write_text(before_floor)
@@ -184,9 +184,9 @@ def test_fit_node_is_left_alone_and_the_last_that_serves_stays_in_service(
 
 
 def test_word_that_is_no_rung_is_refused_before_any_connection(small: Fleet) -> None:
-    run = small.run("reprovision.py", "--data", "reprovision_ask=pray")
+    run = small.run("reprovision.py", "--data", "reprovision_action=pray")
     assert run.code == 1
-    assert "n01: reprovision_ask: must be one of" in run.stderr
+    assert "n01: reprovision_action: must be one of" in run.stderr
     assert small.machine("n01").log == []
 
 

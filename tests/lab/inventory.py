@@ -57,14 +57,14 @@ def node(lab: dict[str, Any], host: dict[str, Any]) -> dict[str, Any]:
 def _outside(lab: dict[str, Any], name: str) -> dict[str, Any]:
     """Who switches a simulated node's power and who puts a new image on it."""
     b200 = str(Path(sys.executable).with_name("b200"))
-    found: dict[str, Any] = {"reimage": {"by": "command", "command": [b200, "lab", "reimage"]}}
+    found: dict[str, Any] = {"reimage": {"method": "command", "command": [b200, "lab", "reimage"]}}
     if bmc := lab.get("bmc"):
         found["bmc"] = {
             "address": bmc["url"],
             "user": bmc["user"],
             "password": {"file": bmc["password"]},
             "system": system_id(name),
-            "trust": bmc["certificate"],
+            "ca_file": bmc["certificate"],
             "graceful_s": 20,
             "switch_s": 20,
         }

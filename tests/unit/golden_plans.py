@@ -12,12 +12,12 @@ from pathlib import Path
 from b200kit.catalog import load
 from b200kit.catalog.types import Model
 from b200kit.cli import plan as plan_cli
-from b200kit.inventory import settle
+from b200kit.inventory import defaults
 from b200kit.node.placement import layout
 from b200kit.node.placement.layout import Replica, Shape
 from b200kit.sizing import planner
-from b200kit.sizing.explain import tokens_told
-from b200kit.sizing.fit import Asked, Machine
+from b200kit.sizing.explain import tokens_text
+from b200kit.sizing.fit import GpuPool, Requested
 from b200kit.sizing.goals import GOALS
 from tests.unit import numa_maps
 
@@ -44,10 +44,12 @@ def table() -> str:
 def plan(model: Model, goal: str) -> planner.Plan:
     """The plan for a model on a whole node."""
     hardware = load.load().hardware["hgx-b200"]
-    machine = Machine(hardware.name, hardware.gpu_count, hardware.gpu_bytes, hardware.gpu_count)
-    told = dict(model.flags)
-    asked = Asked(goal=goal, kv_dtype=settle.kv_dtype(told), draft=settle.drafts(told))
-    return planner.decide(settle.subject(model), machine, asked)
+    pool = GpuPool(hardware.name, hardware.gpu_count, hardware.gpu_bytes, hardware.gpu_count)
+    flags = dict(model.flags)
+    requested = Requested(
+        goal=goal, kv_dtype=defaults.kv_dtype(flags), draft=defaults.drafts(flags)
+    )
+    return planner.decide(defaults.subject(model), pool, requested)
 
 
 def place(numa: str, replicas: int, shape: Shape) -> list[Replica]:
@@ -61,7 +63,7 @@ def _rows(model: Model) -> Iterator[str]:
         shape = made.shape
         ways = f"{made.replicas} x {plan_cli.parallelism(made)}"
         batch = f"seqs {shape.max_num_seqs:<3}  batch {shape.max_num_batched_tokens:<5}"
-        kv = f"KV {tokens_told(shape.kv_tokens or 0)}"
+        kv = f"KV {tokens_text(shape.kv_tokens or 0)}"
         yield f"  {goal:<10}  {ways:<10}  {batch}  {kv}"
         for numa in MAPS:
             homes = " ".join(map(_home, place(numa, made.replicas, shape)))

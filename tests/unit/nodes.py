@@ -61,7 +61,7 @@ def bare(folder: Path, **changes: Any) -> tuple[Node, Machine]:
 
 
 def settled(folder: Path, **changes: Any) -> tuple[Node, Machine]:
-    """A node on which everything is as wanted, observed; the log begins after that."""
+    """A node in its desired state, observed; the log begins after that."""
     node, machine = bare(folder, **changes)
     machine.loaded = node.spec.driver
     look(node)

@@ -18,7 +18,7 @@ from b200kit.sizing import model_config
 from b200kit.sizing.model_config import ModelError
 
 _SETTINGS = Path(__file__).resolve().parent / "settings.yaml"
-# A process on a B200 sees 178.35 GiB, 0.2 % less than the floor of what NVML tells (inferred).
+# A process on a B200 sees 178.35 GiB, 0.2 % less than the floor of what NVML reports (inferred).
 _VISIBLE = 0.998
 _MODELS = Path(__file__).resolve().parent / "models"
 
@@ -43,7 +43,7 @@ def settings_elsewhere() -> dict[str, dict[str, str]]:
 
 def _hardware(name: str, document: dict[str, Any]) -> Hardware:
     expect = document["expect"]
-    # "single" is for any GPU, and its floor that of the smallest: no model is held to it.
+    # "single" is for any GPU, and its floor that of the smallest: no model is compared with it.
     one_kind = expect["gpu_count"]["value"] > 1
     return Hardware(
         name=name,
@@ -53,7 +53,7 @@ def _hardware(name: str, document: dict[str, Any]) -> Hardware:
     )
 
 
-def having(known: Catalogue, name: object, path: object) -> Catalogue:
+def with_site_model(known: Catalogue, name: object, path: object) -> Catalogue:
     """The catalogue with the model of a config.json added under a name, when there is a path.
 
     Raises ModelError, in one line, for a file that cannot be read or is no model's.
@@ -95,13 +95,15 @@ def _models() -> dict[str, Model]:
 def _model(name: str, document: dict[str, Any], others: dict[str, dict[str, Any]]) -> Model:
     config = document["config"]
     stated = others[config]["config"] if isinstance(config, str) else config
-    kept = tuple(document.get("bf16") or ())
+    unquantised = tuple(document.get("bf16") or ())
     return Model(
         name=name,
         source=document["source"],
         flags=tuple(sorted((document.get("flags") or {}).items())),
         family=document["family"],
         revision=document["revision"],
-        dimensions=replace(model_config.parse(stated), weights=document["weights"], kept=kept),
+        dimensions=replace(
+            model_config.parse(stated), weights=document["weights"], unquantised=unquantised
+        ),
         weights_bytes=document.get("weights_bytes"),
     )

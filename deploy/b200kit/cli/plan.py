@@ -14,12 +14,12 @@ import click
 from b200kit.catalog import hardware, load
 from b200kit.catalog.types import Model
 from b200kit.cli.command import Command, Refusal
-from b200kit.inventory import settle
+from b200kit.inventory import defaults
 from b200kit.node.placement import cpu_cores, layout
 from b200kit.node.placement.layout import Replica
 from b200kit.sizing import kv_cache_formats, planner
-from b200kit.sizing.explain import tokens_told
-from b200kit.sizing.fit import Asked, Impossible, Machine, Subject
+from b200kit.sizing.explain import tokens_text
+from b200kit.sizing.fit import GpuPool, Impossible, Requested, Subject
 from b200kit.sizing.goals import GOALS
 from b200kit.sizing.model_config import ModelError
 from b200kit.sizing.planner import Plan
@@ -49,8 +49,8 @@ class PlanResult:
     """A plan laid out on a node."""
 
     subject: Subject
-    machine: Machine
-    asked: Asked
+    pool: GpuPool
+    requested: Requested
     plan: Plan
     replicas: list[Replica]
     reserved: str
@@ -102,23 +102,23 @@ def _state(path: str) -> dict[str, Any]:
 
 def _plan(options: Options, state: dict[str, Any]) -> PlanResult:
     model = _model(options.model)
-    machine = _machine(options, state)
-    dtype = options.kv_cache_dtype or settle.kv_dtype(dict(model.flags))
+    pool = _machine(options, state)
+    dtype = options.kv_cache_dtype or defaults.kv_dtype(dict(model.flags))
     flags = dict(model.flags)
-    asked = Asked(
+    requested = Requested(
         goal=options.goal,
         max_model_len=_length(options.max_model_len, model),
         kv_dtype=dtype,
-        draft=settle.drafts(flags),
+        draft=defaults.drafts(flags),
     )
     refused = kv_cache_formats.refusal(flags, dtype)
     if refused:
         raise Impossible("kv-cache-dtype", refused)
-    subject = settle.subject(model)
-    plan = planner.decide(subject, machine, asked, settle.siblings(model, load.load()))
+    subject = defaults.subject(model)
+    plan = planner.decide(subject, pool, requested, defaults.siblings(model, load.load()))
     ports = tuple(range(options.first_port, options.first_port + plan.replicas))
     replicas = layout.place(state, plan.replicas, plan.shape, ports)
-    return PlanResult(subject, machine, asked, plan, replicas, layout.reserved(state, replicas))
+    return PlanResult(subject, pool, requested, plan, replicas, layout.reserved(state, replicas))
 
 
 def _model(name: str) -> Model:
@@ -139,7 +139,7 @@ def _length(requested: int, model: Model) -> int:
     return requested
 
 
-def _machine(options: Options, state: Mapping[str, Any]) -> Machine:
+def _machine(options: Options, state: Mapping[str, Any]) -> GpuPool:
     gpus = state["gpus"]
     if not isinstance(gpus, list):
         raise cpu_cores.LayoutError("the node's GPUs were not read")
@@ -160,7 +160,7 @@ def _machine(options: Options, state: Mapping[str, Any]) -> Machine:
         raise click.UsageError(
             f"the memory of the GPUs is in neither the state nor hardware {name}"
         )
-    return Machine(name, usable, memory, whole)
+    return GpuPool(name, usable, memory, whole)
 
 
 # The part of NVML's figure that a process can use: 178.35 GiB of 183,359 MiB on a B200
@@ -191,10 +191,10 @@ def to_json(result: PlanResult) -> dict[str, Any]:
     return {
         "schema": SCHEMA,
         "model": result.subject.name,
-        "hardware": result.machine.name,
-        "goal": result.asked.goal,
-        "max_model_len": result.asked.max_model_len,
-        "kv_cache_dtype": result.asked.kv_dtype,
+        "hardware": result.pool.name,
+        "goal": result.requested.goal,
+        "max_model_len": result.requested.max_model_len,
+        "kv_cache_dtype": result.requested.kv_dtype,
         "weights_bytes": round(result.subject.weights.total),
         "replicas": [{**replica.to_json(), "spans": replica.spans} for replica in result.replicas],
         "reserved_cpus": result.reserved,
@@ -245,7 +245,7 @@ def _table(result: PlanResult) -> list[str]:
             f"numa {_numbers(replica.numa_nodes)}",
             f"cpus {replica.cpus}",
             f":{replica.port}",
-            _tokens(replica, result.asked.max_model_len),
+            _tokens(replica, result.requested.max_model_len),
         )
         for replica in result.replicas
     ]
@@ -259,4 +259,4 @@ def _numbers(numbers: Sequence[int]) -> str:
 
 def _tokens(replica: Replica, length: int) -> str:
     tokens = replica.kv_tokens or 0
-    return f"KV {tokens_told(tokens)} tokens ({tokens // length} x {length})"
+    return f"KV {tokens_text(tokens)} tokens ({tokens // length} x {length})"

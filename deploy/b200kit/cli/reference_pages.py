@@ -9,7 +9,6 @@ tests/unit/cli/test_docs.py compares the files with what is made here.
 
 from __future__ import annotations
 
-import dataclasses
 import json
 import re
 import sys
@@ -27,7 +26,8 @@ from b200kit.cli.node_state_page import node_state_markdown
 from b200kit.cli.scenarios_page import scenarios_markdown
 from b200kit.cli.settings_page import settings_markdown
 from b200kit.cli.stages_page import stages_markdown
-from b200kit.inventory.keys.parsers import Parser, key_of
+from b200kit.inventory.keys.problem import Schema, expected, json_schema, model_name, not_none
+from b200kit.inventory.keys.types import Keys
 from b200kit.inventory.spec import NodeSpec
 from b200kit.node.checks.judge import registered
 from b200kit.node.state.verdict import Action
@@ -56,9 +56,9 @@ changed. Besides each key by itself, these are refused:
   attention backend cannot keep ([sizing](../serve.md#sizing-and-layout));
 - a setting or a value that is not in [settings.md](settings.md);
 - two equal ports, or `replica_ports` without one port for each replica;
-- `weights.share` that names nobody, everybody, or a used port;
+- `weights.server` that names nobody, everybody, or a used port;
 - a public gateway without a certificate, two clients of one name, impossible weights or
-  `serving_floor` ([gateway](../serve.md#gateway));
+  `min_available` ([gateway](../serve.md#gateway));
 - a secret that names none or several of `env`, `file` and `command`, or cannot be read;
 - a flag, value or variable that the engine does not take, an unsafe or unknown version, a flag that
   b200kit sets itself ([engines](../serve.md#engines));
@@ -98,25 +98,37 @@ The verdict lists them with the reason and does not judge them.
 """
 
 
-def inventory_markdown() -> str:
-    """docs/reference/inventory.md: every key of `NodeSpec` and of the mappings inside it."""
-    sections = [_INVENTORY, "## A node\n", _keys(NodeSpec)]
-    for cls in _mappings(NodeSpec):
-        sections += [f"## {cls.__name__}\n", f"{_linked(first_line(cls))}\n", _keys(cls)]
+def inventory_markdown(model: type[Keys] = NodeSpec) -> str:
+    """docs/reference/inventory.md: every key of *model* and of the mappings inside it."""
+    schema = json_schema(model)
+    sections = [_INVENTORY, "## A node\n", _keys(schema)]
+    for name in dict.fromkeys(_mappings(schema, schema)):
+        inner = schema["$defs"][name]
+        sections += [
+            f"## {name}\n",
+            f"{_linked(inner['description'].partition(chr(10))[0])}\n",
+            _keys(inner),
+        ]
     return "\n".join(sections)
 
 
-def _mappings(cls: type[Any]) -> list[type[Any]]:
-    """The dataclasses below *cls*, each once, in the order of their first key."""
-    parsers = [_parser(item) for item in dataclasses.fields(cls)]
-    direct = [parser.keys for parser in parsers if parser.keys]
-    return list(dict.fromkeys(inner for keys in direct for inner in (keys, *_mappings(keys))))
+def _mappings(root: Schema, schema: Schema) -> Iterator[str]:
+    """The models below *schema*, in the order of their first key."""
+    for key in schema["properties"].values():
+        if name := _mapping_of(key):
+            yield from (name, *_mappings(root, root["$defs"][name]))
 
 
-def _keys(cls: type[Any]) -> str:
+def _mapping_of(key: Schema) -> str:
+    """The model that the value of a key is, or each item of its list; empty for others."""
+    value = not_none(key)
+    return model_name(value.get("items", value))
+
+
+def _keys(schema: Schema) -> str:
     rows = [
-        (f"`{key_of(item)}`", _wanted(_parser(item)), _default(item), _linked(item.metadata["doc"]))
-        for item in dataclasses.fields(cls)
+        (f"`{name}`", _expected(key), _default(key), _linked(" ".join(key["description"].split())))
+        for name, key in schema["properties"].items()
     ]
     return table(("key", "value", "default", "meaning"), rows)
 
@@ -127,25 +139,18 @@ def _linked(text: str) -> str:
     return re.sub(r"docs/([\w-]+)\.md", r"[\1](../\1.md)", linked)
 
 
-def _parser(item: dataclasses.Field[Any]) -> Parser:
-    parser: Parser = item.metadata["parse"]
-    return parser
+def _expected(key: Schema) -> str:
+    name = _mapping_of(key)
+    return expected(key) + (f" ([{name}](#{name.lower()}))" if name else "")
 
 
-def _wanted(parser: Parser) -> str:
-    link = f" ([{parser.keys.__name__}](#{parser.keys.__name__.lower()}))" if parser.keys else ""
-    return parser.wanted + link
-
-
-def _default(item: dataclasses.Field[Any]) -> str:
-    value = item.default
-    if value is dataclasses.MISSING:
+def _default(key: Schema) -> str:
+    if "default" not in key:
         return "**required**"
-    if value == ():
+    value = key["default"]
+    if value == []:
         return "none"
-    if dataclasses.is_dataclass(value):
-        return "its defaults"
-    return f"`{value!r}`"
+    return "its defaults" if isinstance(value, dict) else f"`{value!r}`"
 
 
 def checks_markdown() -> str:

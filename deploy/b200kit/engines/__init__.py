@@ -1,6 +1,6 @@
-"""Serving engines, each behind one contract: what to write, what to start, how to ask it.
+"""Serving engines, each behind one contract: what to write, what to start, how to query it.
 
-kind = engines.of(spec.engine)
+kind = engines.get(spec.engine)
 kind.config(settings), kind.argv(settings), kind.environment(settings)
 """
 
@@ -25,7 +25,7 @@ class _Named(Protocol):
     def flags(self) -> tuple[tuple[str, Scalar], ...]: ...
 
 
-def of(engine: _Named) -> EngineKind:
+def get(engine: _Named) -> EngineKind:
     """The engine that an inventory names."""
     return KINDS[engine.name]
 
@@ -35,4 +35,4 @@ def flags_of(engine: _Named, model: Iterable[tuple[str, Scalar]]) -> dict[str, S
     return (dict(model) if engine.name == vllm.KIND.name else {}) | dict(engine.flags)
 
 
-__all__ = ["KINDS", "METRICS", "EngineKind", "Group", "Settings", "flags_of", "of"]
+__all__ = ["KINDS", "METRICS", "EngineKind", "Group", "Settings", "flags_of", "get"]

@@ -1,8 +1,8 @@
 """What the kit needs of a serving engine, whichever it is. Pure.
 
 One replica is described by `Settings`; an `EngineKind` turns it into a configuration file, an
-argument list and an environment, and says what the engine can do: which path tells its health,
-under which names it counts, whether it finishes the streams it has when it is told to stop.
+argument list and an environment, and says what the engine can do: which path reports its health,
+under which names it counts, whether it finishes the streams it has when it is stopped.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ class Group:
 
 @dataclass(frozen=True)
 class Settings:
-    """Everything one replica is told, in no engine's words.
+    """Every setting of one replica, independent of the engine.
 
     *kind* is what it computes on: "cuda", "cpu" or "stand-in". *numa_bind* is the NUMA node of each
     of its GPUs where the engine is to bind itself, None where systemd does. *flags* are extra ones,
@@ -63,7 +63,7 @@ class Settings:
     flags: Mapping[str, Scalar] = field(default_factory=dict)
     drain_s: int = 20
     group: Group | None = None
-    # Where compiled kernels are kept, by default one directory a replica.
+    # Where compiled kernels are stored, by default one directory a replica.
     cache_dir: str = ""
 
     @property

@@ -1,7 +1,7 @@
 """What one version of an engine takes on its command line and from its environment. Pure.
 
 The lists come from the engine's own argument parser (b200kit/catalog/engines/snapshot.py). A flag
-that is misspelt, gone, or given what it cannot take ends a server only after minutes of loading;
+that is misspelt, removed, or given what it cannot take ends a server only after minutes of loading;
 here it is one line before the first connection.
 """
 
@@ -28,11 +28,11 @@ class Flag:
     choices: tuple[str, ...] = ()
     off: tuple[str, ...] = ()
     aliases: tuple[str, ...] = ()
-    # A switch without a name for "off", of an engine that is told "off" by name.
+    # A switch without a name for "off", of an engine that takes "off" by name.
     one_way: bool = False
 
     def refuses(self, value: Scalar) -> str:
-        """What is wanted instead of *value*, in words; empty when the flag takes it."""
+        """What is expected instead of *value*, in words; empty when the flag takes it."""
         if self.type == "bool" or (self.type == "bool-or-str" and isinstance(value, bool)):
             return self._refuses_switch(value)
         text = str(value)
@@ -75,9 +75,9 @@ class Version:
             return self._unknown(name)
         if dot:
             return "" if flag.type == "json" else f"{whole} has no parts"
-        wanted = flag.refuses(value)
+        expected = flag.refuses(value)
         hint = _close(str(value), flag.choices)
-        return f"must be {wanted}, not {value!r}{hint}" if wanted else ""
+        return f"must be {expected}, not {value!r}{hint}" if expected else ""
 
     def _unknown(self, name: str) -> str:
         for known, flag in self.flags.items():

@@ -1,10 +1,10 @@
 """SGLang behind the engine contract: `sglang serve --config FILE`.
 
-Read from the 0.5.23 wheel on 2026-11-21: flags and variables were asked of its own argument parser
+Read from the 0.5.23 wheel on 2026-11-21: flags and variables were read from its own argument parser
 (b200kit/catalog/engines/sglang-0.5.23.yaml), metrics stand in
 srt/observability/metrics_collector.py. It takes its API key only by `--api-key`, which every
 process could read; so replicas stay without one on loopback and the gateway checks it. On SIGTERM
-it tells 503 as its health and waits, without a limit, until no request is left
+its health is 503 and waits, without a limit, until no request is left
 (srt/managers/tokenizer_manager.py, sigterm_watchdog).
 """
 
@@ -73,16 +73,16 @@ def config(settings: Settings) -> dict[str, Value]:
 def _parallel(settings: Settings, group: Group | None) -> dict[str, Value]:
     """SGLang counts its sizes over all nodes; there is no headless flag, the rank says it."""
     replica = settings.replica
-    told: dict[str, Value] = {"tp-size": replica.tp}
+    values: dict[str, Value] = {"tp-size": replica.tp}
     if group is None:
-        told |= {"pp-size": replica.pp} if replica.pp > 1 else {}
-        told |= {"dp-size": replica.dp} if replica.dp > 1 else {}
-        return told | ({"ep-size": replica.tp} if replica.ep else {})
+        values |= {"pp-size": replica.pp} if replica.pp > 1 else {}
+        values |= {"dp-size": replica.dp} if replica.dp > 1 else {}
+        return values | ({"ep-size": replica.tp} if replica.ep else {})
     if group.join == "tensor":
-        told["tp-size"] = replica.tp * group.nnodes
+        values["tp-size"] = replica.tp * group.nnodes
     else:
-        told["pp-size"] = group.nnodes
-    return told | {
+        values["pp-size"] = group.nnodes
+    return values | {
         "nnodes": group.nnodes,
         "node-rank": group.node_rank,
         "dist-init-addr": f"{group.master_addr}:{group.master_port}",
@@ -96,10 +96,10 @@ def argv(settings: Settings) -> tuple[str, ...]:
 
 def environment(settings: Settings) -> dict[str, str]:
     """Offline, with caches of its own; between nodes on the named network only."""
-    told = offline(settings)
+    values = offline(settings)
     if settings.group:
-        told["SGLANG_HOST_IP"] = settings.group.address
-    return told | wires(settings.group)
+        values["SGLANG_HOST_IP"] = settings.group.address
+    return values | wires(settings.group)
 
 
 KIND = EngineKind(

@@ -1,7 +1,7 @@
 """TensorRT-LLM behind the engine contract: `trtllm-serve MODEL ... --config FILE`.
 
 Read on 2026-11-21 from tensorrt_llm/commands/serve.py of the 1.2 line (commit 00209af149) and
-tensorrt_llm/metrics/collector.py (commit 050f80def8). What it lacks, and how that is handled:
+tensorrt_llm/metrics/collector.py (commit 050f80def8). What is missing, and how that is handled:
 
 - no API key of its own: replicas stay on loopback and the gateway checks it;
 - no documented drain: a stop may cut open streams, so `drains` is False and a replica must be taken
@@ -50,7 +50,7 @@ def config(settings: Settings) -> dict[str, Value]:
 def argv(settings: Settings) -> tuple[str, ...]:
     """`trtllm-serve`: address and sizes are flags, and `--config` would win over them."""
     replica = settings.replica
-    told: dict[str, Value] = {
+    values: dict[str, Value] = {
         "host": settings.host,
         "port": settings.port,
         "tensor_parallel_size": replica.tp,
@@ -62,7 +62,7 @@ def argv(settings: Settings) -> tuple[str, ...]:
         "config": settings.config_path,
         **dict(sorted(settings.flags.items())),
     }
-    words = [word for name, value in told.items() for word in _words(name, value)]
+    words = [word for name, value in values.items() for word in _words(name, value)]
     return ("trtllm-serve", settings.model_dir, *words)
 
 

@@ -1,6 +1,6 @@
 """vLLM behind the engine contract: `vllm serve --config FILE`.
 
-Flags, variables and metric names are those of 0.32.0 (CPU build) and 0.33.0, asked of their own
+Flags, variables and metric names are those of 0.32.0 (CPU build) and 0.33.0, read from their own
 argument parsers on 2026-11-21 (b200kit/catalog/engines/).
 """
 
@@ -91,7 +91,7 @@ def config(settings: Settings) -> dict[str, Value]:
         "shutdown-timeout": settings.drain_s,
         # A variable that nobody reads any more would otherwise be one line among thousands.
         "fail-on-environ-validation": True,
-        # Routes nobody asked for, and two lines a second that nobody reads.
+        # Routes that are not needed, and two log lines a second.
         "disable-fastapi-docs": True,
         "disable-access-log-for-endpoints": "/health,/metrics",
         **_numa(settings),
@@ -103,10 +103,10 @@ def _flags(settings: Settings) -> dict[str, Value]:
     """Extra flags; what is off is written as `no-NAME`.
 
     `vllm serve` looks `--no-NAME` up in the parser of `vllm` instead of its own, does not find it,
-    and drops `NAME: false` without a word (load_config_file, seen with 0.32.0 and 0.33.0).
+    and drops `NAME: false` silently (load_config_file, observed with 0.32.0 and 0.33.0).
     """
-    told = sorted(settings.flags.items())
-    return {f"no-{name}" if v is False else name: v is False or v for name, v in told}
+    values = sorted(settings.flags.items())
+    return {f"no-{name}" if v is False else name: v is False or v for name, v in values}
 
 
 def _parallel(settings: Settings) -> dict[str, Value]:
@@ -117,18 +117,18 @@ def _parallel(settings: Settings) -> dict[str, Value]:
         return _many_ranks(group, local, ranks)
     if group is not None:
         return _one_engine(group, local)
-    told: dict[str, Value] = {"tensor-parallel-size": local} if settings.kind == "cuda" else {}
+    values: dict[str, Value] = {"tensor-parallel-size": local} if settings.kind == "cuda" else {}
     if settings.kind == "cuda" and replica.pp > 1:
-        told["pipeline-parallel-size"] = replica.pp
+        values["pipeline-parallel-size"] = replica.pp
     if settings.kind == "cuda" and replica.dp > 1:
-        told["data-parallel-size"] = replica.dp
-    return told | ({"enable-expert-parallel": True} if replica.ep else {})
+        values["data-parallel-size"] = replica.dp
+    return values | ({"enable-expert-parallel": True} if replica.ep else {})
 
 
 def _one_engine(group: Group, local: int) -> dict[str, Value]:
     """One engine over all nodes, started by vLLM's own multiprocessing; the first node leads."""
     tensor = group.join == "tensor"
-    told: dict[str, Value] = {
+    values: dict[str, Value] = {
         "tensor-parallel-size": local * group.nnodes if tensor else local,
         "pipeline-parallel-size": 1 if tensor else group.nnodes,
         "distributed-executor-backend": "mp",
@@ -137,13 +137,13 @@ def _one_engine(group: Group, local: int) -> dict[str, Value]:
         "master-addr": group.master_addr,
         "master-port": group.master_port,
     }
-    return told | ({"headless": True} if group.headless else {})
+    return values | ({"headless": True} if group.headless else {})
 
 
 def _many_ranks(group: Group, local: int, ranks: int) -> dict[str, Value]:
     """Ranks with requests of their own and shared experts; each node balances over its own ranks.
 
-    Only for mixture-of-experts models: for dense ones vLLM 0.33.0 refuses it, and asks for
+    Only for mixture-of-experts models: for dense ones vLLM 0.33.0 refuses it, and requires
     independent instances (engine/arg_utils.py).
     """
     return {
@@ -173,18 +173,18 @@ def argv(settings: Settings) -> tuple[str, ...]:
 
 def environment(settings: Settings) -> dict[str, str]:
     """Offline, silent, with caches of its own; between nodes on the named network only."""
-    told = offline(settings) | {
+    values = offline(settings) | {
         "VLLM_NO_USAGE_STATS": "1",
         "VLLM_DO_NOT_TRACK": "1",
-        # One request may ask for so many answers; vLLM's own limit is 16384.
+        # One request may request so many answers; vLLM's own limit is 16384.
         "VLLM_MAX_N_SEQUENCES": "64",
         # An address that was allowed must not lead to one that is not (vllm-project/vllm#57157).
         "VLLM_MEDIA_URL_ALLOW_REDIRECTS": "0",
         "VLLM_CACHE_ROOT": f"{settings.cache}/vllm",
     }
     if settings.group:
-        told["VLLM_HOST_IP"] = settings.group.address
-    return told | wires(settings.group)
+        values["VLLM_HOST_IP"] = settings.group.address
+    return values | wires(settings.group)
 
 
 KIND = EngineKind(

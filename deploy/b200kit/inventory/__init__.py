@@ -1,1 +1,1 @@
-"""What a site asks for: NodeSpec, the rules between its keys, secrets, and the goals resolved."""
+"""The desired state of a site: NodeSpec, the rules between its keys, secrets, resolved goals."""

@@ -1,7 +1,7 @@
 """Which engines, flags and variables an inventory may name, and why not. Pure.
 
 Everything refused here would otherwise be a server that ends after minutes of loading, one that
-quietly ignores what it was told, or one that serves unsafely.
+silently ignores a setting, or one that serves unsafely.
 """
 
 from __future__ import annotations
@@ -11,8 +11,8 @@ from collections.abc import Iterator, Mapping
 
 from b200kit.engines.contract import EngineKind, Scalar
 from b200kit.engines.flags import Advisory, Known, Version, open_advisories
-from b200kit.inventory.keys.parsers import Problem
 from b200kit.inventory.keys.parts import Engine
+from b200kit.inventory.keys.problem import Problem
 
 _EXACT = re.compile(r"(\d+(?:\.\d+)+)(?:\.?(?:post|rc|dev)\d+)?(?:\+[a-z0-9.]+)?")
 _SECRET_NAME = re.compile(
@@ -34,7 +34,7 @@ def problems(
     yield from _owned(kind, engine)
     yield from _refused(kind, engine)
     yield from _remote_code({**model_flags, **dict(engine.flags)})
-    # What stands in for vLLM has a version of its own and tells itself what it does not take.
+    # The fake engine has a version of its own and rejects unknown flags itself.
     if engine.kind != "stand-in":
         yield from _versioned(kind, engine, known, model_flags)
 
@@ -55,8 +55,8 @@ def _versioned(
 ) -> Iterator[Problem]:
     exact = _EXACT.fullmatch(engine.version)
     if not exact:
-        told = f'"{engine.version}" is not exact; write it as "0.33.0"'
-        yield Problem("engine.version", told)
+        message = f'"{engine.version}" is not exact; write it as "0.33.0"'
+        yield Problem("engine.version", message)
         return
     weak = list(open_advisories(exact[1], known.advisories))
     if weak:
@@ -68,8 +68,8 @@ def _versioned(
         return
     yield from _wrong(kind, engine, version)
     for name, value in sorted(model_flags.items()):
-        if name not in dict(engine.flags) and (told := version.wrong_flag(name, value)):
-            yield Problem("model", f"its flag {name} {told}")
+        if name not in dict(engine.flags) and (message := version.wrong_flag(name, value)):
+            yield Problem("model", f"its flag {name} {message}")
 
 
 def _unsafe(version: str, weak: list[Advisory]) -> str:
@@ -88,13 +88,13 @@ def _unlisted(kind: EngineKind, version: str, known: Known) -> str:
 
 def _wrong(kind: EngineKind, engine: Engine, version: Version) -> Iterator[Problem]:
     for name, value in engine.flags:
-        # A value that is a secret in the wrong place is told of without showing it.
-        told = "" if _SECRET_VALUE.search(str(value)) else version.wrong_flag(name, value)
-        if told and name not in kind.owned:
-            yield Problem(f"engine.flags.{name}", told)
+        # A secret in the wrong place is reported elsewhere, without its value.
+        message = "" if _SECRET_VALUE.search(str(value)) else version.wrong_flag(name, value)
+        if message and name not in kind.owned:
+            yield Problem(f"engine.flags.{name}", message)
     for name, _ in engine.environment:
-        if name not in kind.refused and (told := version.wrong_variable(name, kind.variables)):
-            yield Problem(f"engine.environment.{name}", told)
+        if name not in kind.refused and (message := version.wrong_variable(name, kind.variables)):
+            yield Problem(f"engine.environment.{name}", message)
 
 
 def _secrets(engine: Engine) -> Iterator[Problem]:
@@ -102,15 +102,15 @@ def _secrets(engine: Engine) -> Iterator[Problem]:
     for table, pairs in (("flags", engine.flags), ("environment", engine.environment)):
         for name, value in pairs:
             if _SECRET_NAME.search(name) or _SECRET_VALUE.search(str(value)):
-                told = "looks like a secret, and everybody could read it there: see `api_key`"
-                yield Problem(f"engine.{table}.{name}", told)
+                message = "looks like a secret, and everybody could read it there: see `api_key`"
+                yield Problem(f"engine.{table}.{name}", message)
 
 
 def _owned(kind: EngineKind, engine: Engine) -> Iterator[Problem]:
     for name, _ in engine.flags:
         if name in kind.owned and not _SECRET_NAME.search(name):
-            told = f"the kit sets it; the inventory says {kind.owned[name]}"
-            yield Problem(f"engine.flags.{name}", told)
+            message = f"the kit sets it; the inventory says {kind.owned[name]}"
+            yield Problem(f"engine.flags.{name}", message)
 
 
 def _refused(kind: EngineKind, engine: Engine) -> Iterator[Problem]:
@@ -129,5 +129,7 @@ def _remote_code(flags: Mapping[str, Scalar]) -> Iterator[Problem]:
         _COMMIT.fullmatch(str(named.get(name, ""))) for name in ("code-revision", "revision")
     )
     if named.get("trust-remote-code") and not pinned:
-        told = "runs Python that comes with the model; pin it: code-revision, a commit's 40 digits"
-        yield Problem("engine.flags.trust-remote-code", told)
+        message = (
+            "runs Python that comes with the model; pin it: code-revision, a commit's 40 digits"
+        )
+        yield Problem("engine.flags.trust-remote-code", message)

@@ -1,13 +1,12 @@
-"""What an inventory may ask of the firewall, and the openings it then means. Pure."""
+"""The firewall keys: their faults, and the open ports that they mean. Pure."""
 
 from __future__ import annotations
 
-import difflib
 import ipaddress
 from collections.abc import Iterable, Iterator
 
-from b200kit.inventory.keys.parsers import Problem
 from b200kit.inventory.keys.parts import Firewall
+from b200kit.inventory.keys.problem import Problem, did_you_mean
 from b200kit.node.facts.nft_rules import ANY, Entry
 
 
@@ -28,8 +27,8 @@ def _sources(firewall: Firewall) -> Iterator[Problem]:
     networks = dict(firewall.networks)
     for name, members in networks.items():
         for number, member in enumerate(members):
-            if told := _wrong(member, ()):
-                yield Problem(f"firewall.networks.{name}.{number}", told)
+            if message := _wrong(member, ()):
+                yield Problem(f"firewall.networks.{name}.{number}", message)
     for number, allow in enumerate(firewall.allow):
         key = f"firewall.allow.{number}.from"
         if not allow.sources:
@@ -37,8 +36,8 @@ def _sources(firewall: Firewall) -> Iterator[Problem]:
         if ANY in allow.sources and len(allow.sources) > 1:
             yield Problem(key, f'"{ANY}" stands beside others, which then mean nothing')
         for source in allow.sources:
-            if source != ANY and source not in networks and (told := _wrong(source, networks)):
-                yield Problem(key, told)
+            if source != ANY and source not in networks and (message := _wrong(source, networks)):
+                yield Problem(key, message)
 
 
 def _wrong(source: str, names: Iterable[str]) -> str:
@@ -52,8 +51,7 @@ def _wrong(source: str, names: Iterable[str]) -> str:
     try:
         whole = ipaddress.ip_network(source, strict=False)
     except ValueError:
-        close = difflib.get_close_matches(source, names, n=1)
-        hint = f'; did you mean "{close[0]}"?' if close else ""
+        hint = did_you_mean(source, names)
         return f'"{source}" is no address, no network and no name of firewall.networks{hint}'
     return f'"{source}" has bits beyond its prefix; write "{whole}"'
 

@@ -14,10 +14,10 @@ from typing import Any
 from b200kit import engines
 from b200kit.catalog.types import Catalogue
 from b200kit.inventory.keys.group import Group
-from b200kit.inventory.keys.parsers import Problem
+from b200kit.inventory.keys.problem import Problem
 from b200kit.inventory.spec import NodeSpec
 
-# Besides the fixed ports, ranks meet on ports that the kernel gives them (seen with ss, vLLM
+# Besides the fixed ports, ranks meet on ports that the kernel gives them (observed with ss, vLLM
 # 0.32.0): net.ipv4.ip_local_port_range is this by default.
 EPHEMERAL = "32768-60999"
 # Members that differ in one of these would hang, or answer differently, instead of failing.
@@ -28,7 +28,7 @@ _ALIKE = (
 
 
 def part(group: Group | None, host: str) -> engines.Group | None:
-    """What a member is told; None for any other node. Ranks: the head, then by name."""
+    """The settings of a member; None for any other node. Ranks: the head, then by name."""
     addresses = dict(group.members) if group else {}
     if group is None or host not in addresses or group.head not in addresses:
         return None
@@ -65,7 +65,7 @@ def openings(group: Group | None, host: str) -> list[dict[str, Any]]:
 
 
 def problems(spec: NodeSpec, catalogue: Catalogue) -> Iterator[Problem]:
-    """What cannot be of a group, seen from one node."""
+    """Faults of a group that one node's inventory shows."""
     group = spec.group
     if group is None:
         return
@@ -75,11 +75,11 @@ def problems(spec: NodeSpec, catalogue: Catalogue) -> Iterator[Problem]:
     if group.head not in members:
         yield Problem("group.head", f'"{group.head}" is no member; there are {_names(members)}')
     yield from _addresses(members)
-    kind = engines.of(spec.engine)
+    kind = engines.get(spec.engine)
     if spec.engine.kind == "stand-in" or group.join not in kind.groups:
         have = ", ".join(kind.groups) if spec.engine.kind != "stand-in" else ""
-        told = f"{kind.name} cannot be joined so by the kit; it can by {have or 'none'}"
-        yield Problem("group.join", told)
+        message = f"{kind.name} cannot be joined so by the kit; it can by {have or 'none'}"
+        yield Problem("group.join", message)
     if spec.engine.image:
         yield Problem(
             "engine.image", "members of a group run as systemd services, not as containers"
@@ -90,8 +90,8 @@ def problems(spec: NodeSpec, catalogue: Catalogue) -> Iterator[Problem]:
         yield Problem("group.port", "is also a replica's or the gateway's")
     model = catalogue.models.get(spec.model)
     if group.join == "data" and model and model.dimensions and not model.dimensions.experts:
-        told = f"{spec.model} has no experts: serve it on each node by itself, behind one gateway"
-        yield Problem("group.join", told)
+        message = f"{spec.model} has no experts: serve it on each node alone, behind one gateway"
+        yield Problem("group.join", message)
 
 
 def _addresses(members: Mapping[str, str]) -> Iterator[Problem]:
@@ -104,7 +104,7 @@ def _addresses(members: Mapping[str, str]) -> Iterator[Problem]:
 
 
 def between(specs: Mapping[str, NodeSpec], host: str) -> Iterator[Problem]:
-    """What cannot be of a node's group, seen over the whole inventory (name to spec)."""
+    """Faults of a node's group that only the whole inventory (name to spec) shows."""
     spec = specs[host]
     group = spec.group
     if group is None:

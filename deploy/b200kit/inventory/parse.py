@@ -5,16 +5,15 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from b200kit.catalog.types import Catalogue
-from b200kit.inventory import rules, settle
-from b200kit.inventory.keys import parsers
-from b200kit.inventory.keys.parsers import Problem
+from b200kit.inventory import defaults, rules
+from b200kit.inventory.keys.problem import Problem, parse_keys
 from b200kit.inventory.spec import NodeSpec
 
 
 def parse(data: Mapping[str, object], catalogue: Catalogue) -> NodeSpec | list[Problem]:
-    """The node's spec, or every problem in *data* (all of them, so that one edit mends all)."""
-    spec = parsers.parse_mapping(NodeSpec, data)
+    """The node's spec, or every problem in *data* (all at once, for one edit)."""
+    spec = parse_keys(NodeSpec, data)
     if isinstance(spec, list):
         return spec
-    settled, problems = settle.settle(spec, catalogue)
-    return [*problems, *rules.problems(settled, catalogue)] or settled
+    resolved, problems = defaults.resolve_defaults(spec, catalogue)
+    return [*problems, *rules.problems(resolved, catalogue)] or resolved

@@ -1,29 +1,28 @@
-"""What an inventory asks for that cannot work: rules between its keys. Pure."""
+"""Rules between the keys of an inventory: combinations that cannot work. Pure."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import replace
 from typing import Any
 
 from b200kit import engines
 from b200kit.catalog.types import Catalogue, Hardware
 from b200kit.engines.flags import Known
-from b200kit.inventory import engine_rules, firewall, group, settings, settle
+from b200kit.inventory import defaults, engine_rules, firewall, group, settings
 from b200kit.inventory.keys import fleet, gateway, reprovision, storage, weights
 from b200kit.inventory.keys.driver_version import branch, version_tuple
-from b200kit.inventory.keys.parsers import Problem
 from b200kit.inventory.keys.parts import SecretRef
+from b200kit.inventory.keys.problem import Problem, repeated
 from b200kit.inventory.spec import NodeSpec
 
 
 def problems(spec: NodeSpec, catalogue: Catalogue) -> Iterator[Problem]:
-    """Every rule between the keys of a settled spec that it breaks."""
+    """Every rule between the keys that a spec with resolved defaults breaks."""
     yield from _unknown_names(spec, catalogue)
     hardware = catalogue.hardware.get(spec.hardware)
     if hardware:
         yield from _beyond_hardware(spec, hardware)
-    yield from settle.problems(spec, catalogue)
+    yield from defaults.problems(spec, catalogue)
     yield from _port_clashes(spec)
     yield from _strange_replicas(spec)
     yield from _unlike_driver(spec)
@@ -37,7 +36,7 @@ def problems(spec: NodeSpec, catalogue: Catalogue) -> Iterator[Problem]:
     yield from weights.problems(spec.weights, spec.gateway_port, spec.ports())
     yield from settings.problems(spec.settings, catalogue.settings)
     yield from gateway.problems(spec.gateway, spec.gateway_bind, spec.replicas, bool(spec.api_key))
-    yield from gateway.floor_problems(spec.serving_floor, spec.replicas)
+    yield from gateway.floor_problems(spec.min_available, spec.replicas)
     yield from reprovision.problems(spec)
     if spec.fleet:
         yield from fleet.problems(spec.fleet, (spec.gateway_port, *spec.ports()))
@@ -85,7 +84,7 @@ def _beyond_hardware(spec: NodeSpec, hardware: Hardware) -> Iterator[Problem]:
         )
 
 
-# What driver branches from 590 on ask of DCGM (from an install script for them).
+# What driver branches from 590 on require of DCGM (from an install script for them).
 _DCGM_FOR_590 = (4, 3)
 
 
@@ -104,19 +103,19 @@ def _strange_replicas(spec: NodeSpec) -> Iterator[Problem]:
     known = [str(number) for number in range(spec.replicas)]
     for number, _ in spec.replica_flags:
         if number not in known:
-            told = f'"{number}" is no replica; there are {", ".join(known)}'
-            yield Problem("replica_flags", told)
+            message = f'"{number}" is no replica; there are {", ".join(known)}'
+            yield Problem("replica_flags", message)
 
 
 def _unlike_engine(spec: NodeSpec, catalogue: Catalogue) -> Iterator[Problem]:
     """Flags, variables and versions that the engine does not take, or should not be served with."""
     model = catalogue.models.get(spec.model)
-    own = engines.flags_of(replace(spec.engine, flags=()), model.flags if model else ())
+    own = engines.flags_of(spec.engine.replace(flags=()), model.flags if model else ())
     known = catalogue.engines.get(spec.engine.name, Known())
-    kind = engines.of(spec.engine)
+    kind = engines.get(spec.engine)
     yield from engine_rules.problems(kind, spec.engine, known, own)
     for number, flags in spec.replica_flags:
-        single = replace(spec.engine, flags=flags, environment=())
+        single = spec.engine.replace(flags=flags, environment=())
         for problem in engine_rules.problems(kind, single, known, {}):
             if problem.key.startswith("engine.flags."):
                 key = problem.key.replace("engine.flags", f"replica_flags.{number}", 1)
@@ -141,7 +140,7 @@ def _port_clashes(spec: NodeSpec) -> Iterator[Problem]:
     ports = spec.ports()
     if len(ports) != spec.replicas:
         yield Problem("replica_ports", f"{len(ports)} ports for {spec.replicas} replicas")
-    for port in sorted({p for p in ports if ports.count(p) > 1}):
+    for port in repeated(ports):
         yield Problem("replica_ports", f"port {port} is given twice")
     if spec.gateway_port in ports:
         yield Problem("gateway_port", f"port {spec.gateway_port} is also a replica's")

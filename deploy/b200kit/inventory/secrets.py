@@ -1,4 +1,4 @@
-"""Secrets are fetched on the controller, held in memory, and shown by nothing."""
+"""Secrets are fetched on the controller, stay in memory, and are never shown."""
 
 from __future__ import annotations
 
@@ -6,15 +6,15 @@ import os
 import subprocess
 from pathlib import Path
 
-from b200kit.inventory.keys.parsers import Problem
 from b200kit.inventory.keys.parts import SecretRef
+from b200kit.inventory.keys.problem import Problem
 from b200kit.inventory.rules import secret_references
 from b200kit.inventory.spec import NodeSpec
 
 # Those the serving units and the node program read; the others are for the gateway alone.
 NAMES = ("api_key", "hf_token")
-# Those that only mending a node asks for: who checks or deploys need not have them.
-FOR_MENDING = ("bmc.password", "reimage.token")
+# Needed only to reprovision a node: a check or a deploy does without them.
+FOR_REPROVISIONING = ("bmc.password", "reimage.token")
 
 
 class Secret:
@@ -31,12 +31,12 @@ class Secret:
         return "Secret(set)"
 
 
-def resolve(spec: NodeSpec, mending: bool = True) -> tuple[dict[str, Secret], list[Problem]]:
+def resolve(spec: NodeSpec, reprovisioning: bool = True) -> tuple[dict[str, Secret], list[Problem]]:
     """The node's secrets by name, and a problem for each that cannot be had."""
     found: dict[str, Secret] = {}
     problems: list[Problem] = []
     for name, ref in secret_references(spec):
-        if name in FOR_MENDING and not mending:
+        if name in FOR_REPROVISIONING and not reprovisioning:
             continue
         try:
             found[name] = Secret(_read(ref))

@@ -1,24 +1,24 @@
-"""What an inventory asks for, looked up in the catalog: the model, and the replicas' shape."""
+"""An inventory's names, looked up in the catalog: the model, and the replicas' shape."""
 
 from __future__ import annotations
 
 from b200kit.catalog import load
 from b200kit.catalog.types import Catalogue, Model
-from b200kit.inventory import settle
+from b200kit.inventory import defaults
 from b200kit.inventory.spec import NodeSpec
 from b200kit.node.placement.layout import Shape
 
 
-def of(spec: NodeSpec) -> Catalogue:
+def catalogue_for(spec: NodeSpec) -> Catalogue:
     """The catalogue with the site's own model, if the spec has one."""
-    return load.having(load.load(), spec.model, spec.model_config)
+    return load.with_site_model(load.load(), spec.model, spec.model_config_file)
 
 
 def model_of(spec: NodeSpec) -> Model:
     """The model that a node serves: the catalogue's, or the site's own by its config.json."""
-    return of(spec).models[spec.model]
+    return catalogue_for(spec).models[spec.model]
 
 
 def shape_of(spec: NodeSpec) -> Shape:
     """What each replica of a node is like, KV tokens included where they can be computed."""
-    return settle.shape(spec, of(spec))
+    return defaults.shape(spec, catalogue_for(spec))

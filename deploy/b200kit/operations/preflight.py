@@ -23,7 +23,7 @@ from b200kit.converge.stage import nominal_layout
 from b200kit.inventory import engine_rules, openpgp, secrets
 from b200kit.inventory import group as groups
 from b200kit.inventory.keys import fleet, reprovision
-from b200kit.inventory.keys.parsers import Problem
+from b200kit.inventory.keys.problem import Problem
 from b200kit.inventory.parse import parse
 from b200kit.inventory.spec import NodeSpec
 from b200kit.operations import recorder
@@ -108,7 +108,7 @@ def _node(host: Host) -> Node | list[Problem]:
     parsed = _spec(host)
     if isinstance(parsed, list):
         return parsed
-    found, problems = secrets.resolve(parsed, mending=RUN.entry == "reprovision.py")
+    found, problems = secrets.resolve(parsed, reprovisioning=RUN.entry == "reprovision.py")
     node = Node(name=host.name, spec=parsed, secrets=found)
     problems += _missing_files(parsed)
     # Keys and templates can be looked at only when every file they need is there.
@@ -124,9 +124,9 @@ def _spec(host: Host, changes: Mapping[str, object] | None = None) -> NodeSpec |
     every = ((other.name, other.data.dict()) for other in host.inventory)
     data = {**fleet.filled(_own_data(host), every), **(changes or {})}
     try:
-        known = load.having(load.load(), data.get("model"), data.get("model_config"))
+        known = load.with_site_model(load.load(), data.get("model"), data.get("model_config_file"))
     except ModelError as error:
-        return [Problem("model_config", str(error))]
+        return [Problem("model_config_file", str(error))]
     return parse(data, known)
 
 
@@ -151,7 +151,7 @@ def _missing_files(spec: NodeSpec) -> Iterator[Problem]:
     """Files of the controller that the inventory names and nobody can read."""
     named = [] if spec.engine.image else [("engine.requirements", spec.engine.requirements)]
     named += [(f"repositories.{n}.key", r.key) for n, r in enumerate(spec.repositories)]
-    named += [("fleet.trust", spec.fleet.trust)] if spec.fleet and spec.fleet.trust else []
+    named += [("fleet.ca_file", spec.fleet.ca_file)] if spec.fleet and spec.fleet.ca_file else []
     named += [(f"system_prompts.{n}", path) for n, path in enumerate(spec.system_prompts)]
     named += reprovision.files(spec)
     for key, path in named:
@@ -179,7 +179,7 @@ def _wrong_files(spec: NodeSpec) -> Iterator[Problem]:
     yield from _wrong_keys(spec)
     if not spec.engine.image:
         lock = Path(spec.engine.requirements).read_text(errors="replace")
-        if told := engine_rules.unlike_lock(engines.of(spec.engine), spec.engine, lock):
+        if told := engine_rules.unlike_lock(engines.get(spec.engine), spec.engine, lock):
             yield Problem("engine.version", told)
 
 

@@ -55,7 +55,7 @@ def _engine_settings(node: Node) -> dict[str, Any]:
     if not node.replicas:
         return {key: {"unmeasured": "there is no layout"} for key in _ENGINE_KEYS}
     settings = replica.settings(node, node.replicas[0])
-    kind = engines.of(node.spec.engine)
+    kind = engines.get(node.spec.engine)
     config = dict(kind.config(settings))
     types = [value for key, value in config.items() if key.replace("_", "-") == "kv-cache-dtype"]
     return {

@@ -37,14 +37,14 @@ class Fleet:
     nodes: int
     out: Collection[str]
     failing: Mapping[str, str]
-    max_out: int
-    max_alike: int
+    max_unavailable: int
+    max_same_cause: int
     floor: int | None = None
 
     @property
     def least(self) -> int:
         """Nodes that must go on serving."""
-        return self.nodes - self.max_out if self.floor is None else self.floor
+        return self.nodes - self.max_unavailable if self.floor is None else self.floor
 
 
 def open_reason(fleet: Fleet) -> str:
@@ -53,11 +53,11 @@ def open_reason(fleet: Fleet) -> str:
     for name, why in sorted(fleet.failing.items()):
         groups.setdefault(why, []).append(name)
     for why, names in groups.items():
-        if why and len(names) > fleet.max_alike:
+        if why and len(names) > fleet.max_same_cause:
             return (
-                f"{len(names)} nodes fail alike, more than reprovision.max_alike="
-                f"{fleet.max_alike}: {_some(names)} ({why}). No further node is taken out: look "
-                "for what they share, and raise the limit if it is on purpose"
+                f"{len(names)} nodes fail alike, more than reprovision.max_same_cause="
+                f"{fleet.max_same_cause}: {_some(names)} ({why}). No further node is taken out: "
+                "look for what they share, and raise the limit if it is on purpose"
             )
     return ""
 
@@ -72,7 +72,7 @@ def floor_reason(fleet: Fleet, name: str, serves: bool) -> str:
     out = f"; out already: {_some(sorted(fleet.out))}" if fleet.out else ""
     return (
         f"{left} of {fleet.nodes} nodes would serve, and the floor is {fleet.least}{out}: "
-        "bring one back, or lower reprovision.floor"
+        "bring one back, or lower reprovision.min_available"
     )
 
 

@@ -13,7 +13,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from b200kit.inventory.keys.rungs import LEAST, Rung
+from b200kit.inventory.keys.levels import MIN_LEVEL, Level
 from b200kit.node.state.verdict import Action, Finding
 
 FOR_EVER = 3
@@ -28,7 +28,7 @@ class Try:
     `outcome` is "unfinished", "failed" (the act itself), "did not help" or "cured".
     """
 
-    rung: Rung
+    rung: Level
     at: float
     outcome: str = "unfinished"
     id: str = ""
@@ -41,9 +41,9 @@ class Limits:
     *lacking* has why: {Rung.POWER_CYCLE: "the inventory names no bmc"}.
     """
 
-    attempts: Mapping[Rung, int]
+    attempts: Mapping[Level, int]
     window_s: float
-    lacking: Mapping[Rung, str] = field(default_factory=dict)
+    lacking: Mapping[Level, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -53,7 +53,7 @@ class Decision:
     REPLACE is for hands: *parts* then name what to look at. *passed* tells of each rung left out.
     """
 
-    rung: Rung
+    rung: Level
     why: str
     attempt: int = 1
     of: int = 1
@@ -63,7 +63,7 @@ class Decision:
     @property
     def told(self) -> str:
         """ "reset GPUs (attempt 1 of 2)" or "hands: replace GPU 4"."""
-        if self.rung is Rung.REPLACE:
+        if self.rung is Level.REPLACE:
             return f"hands: {asked_of_hands(self.parts)}"
         return f"{self.rung.word.replace('-', ' ')} (attempt {self.attempt} of {self.of})"
 
@@ -92,14 +92,14 @@ def choose(
     history: Iterable[Try],
     limits: Limits,
     now: float,
-    least: Rung = Rung.RESTART_SERVICES,
+    least: Level = Level.RESTART_SERVICES,
 ) -> Decision:
     """The next rung for a node with these blocking findings; *least* is what a person asks for."""
-    asked = max((LEAST[f.action] for f in findings if f.action in LEAST), default=None)
+    asked = max((MIN_LEVEL[f.action] for f in findings if f.action in MIN_LEVEL), default=None)
     start = max(asked or least, least)
     tries, passed = list(history), []
-    for rung in Rung:
-        if rung < start or rung is Rung.REPLACE:
+    for rung in Level:
+        if rung < start or rung is Level.REPLACE:
             continue
         if asked is None and findings and rung > least:
             # Nothing that was found is cured by a higher rung: a clock that is not synchronized.
@@ -112,8 +112,8 @@ def choose(
         why = _why(findings, asked, rung, passed)
         return Decision(rung, why, number, limits.attempts[rung], passed=tuple(passed))
     return Decision(
-        Rung.REPLACE,
-        _why(findings, asked, Rung.REPLACE, passed),
+        Level.REPLACE,
+        _why(findings, asked, Level.REPLACE, passed),
         1,
         1,
         _parts(findings),
@@ -121,7 +121,7 @@ def choose(
     )
 
 
-def _spent(rung: Rung, tries: Sequence[Try], limits: Limits, now: float) -> str:
+def _spent(rung: Level, tries: Sequence[Try], limits: Limits, now: float) -> str:
     """Why a rung is passed over, or nothing."""
     if rung in limits.lacking:
         return limits.lacking[rung]
@@ -136,14 +136,19 @@ def _spent(rung: Rung, tries: Sequence[Try], limits: Limits, now: float) -> str:
     return ""
 
 
-def _count(rung: Rung, tries: Sequence[Try], since: float) -> int:
+def _count(rung: Level, tries: Sequence[Try], since: float) -> int:
     return sum(1 for attempt in tries if attempt.rung is rung and attempt.at > since)
 
 
-def _why(findings: Sequence[Finding], asked: Rung | None, rung: Rung, passed: Sequence[str]) -> str:
+def _why(
+    findings: Sequence[Finding],
+    asked: Level | None,
+    rung: Level,
+    passed: Sequence[str],
+) -> str:
     if not findings:
         return "asked for by a person"
-    cause = next((f for f in findings if LEAST.get(f.action) is asked), findings[0])
+    cause = next((f for f in findings if MIN_LEVEL.get(f.action) is asked), findings[0])
     if rung is asked or not passed:
         return cause.summary
     return f"{cause.summary}; {passed[-1]}"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from b200kit.inventory.keys.rungs import Rung
+from b200kit.inventory.keys.levels import Level
 from b200kit.reprovision import circuit_breaker, escalation, transaction
 from b200kit.reprovision.circuit_breaker import Fleet
 from b200kit.reprovision.escalation import Decision
@@ -23,8 +23,8 @@ def told(
     limits = node.spec.reprovision
     ending = (
         ["quarantined"]
-        if decision.rung is Rung.REPLACE
-        else ["prove", f"canary {limits.canary_share} %", "serving"]
+        if decision.rung is Level.REPLACE
+        else ["prove", f"canary {limits.canary_percent} %", "serving"]
     )
     drain = f"drain (deadline {duration(limits.drain_deadline_s)})"
     yield " -> ".join(["serving", drain, "evidence", decision.told, *ending])
@@ -43,18 +43,18 @@ def _how_long(node: Node, tx: Transaction, decision: Decision) -> str:
     if act in measured:
         return f"~{duration(sum(measured.values()))} (as it took before)"
     limits = node.spec.reprovision
-    if decision.rung is Rung.REPLACE:
+    if decision.rung is Level.REPLACE:
         return "as long as hands need"
     rung = getattr(limits.deadlines, decision.rung.key)
-    rest = sum(_STEP_S.values()) + limits.drain_deadline_s + limits.canary_watch_s
+    rest = sum(_STEP_S.values()) + limits.drain_deadline_s + limits.canary_duration_s
     return f"at most ~{duration(rung + rest)} (its deadlines; not measured on this node yet)"
 
 
 def going_on(tx: Transaction, node: Node) -> str:
     """What a run does with a node that an earlier one took out."""
-    if tx.state is State.HANDS and node.spec.reprovision_ask != "return":
+    if tx.state is State.HANDS and node.spec.reprovision_action != "return":
         if not node.findings:
-            return f"{for_hands(tx)}; it looks fit now: reprovision_ask=return brings it back"
+            return f"{for_hands(tx)}; it looks fit now: reprovision_action=return brings it back"
         return f"{for_hands(tx)}; nothing to do without hands"
     owner = tx.owner or {}
     since = f"; {owner.get('owner')} holds it since {owner.get('since')}" if owner else ""
@@ -73,8 +73,8 @@ def for_hands(tx: Transaction) -> str:
 
 def came_back(tx: Transaction) -> str:
     """What it took."""
-    rungs = [str(step["act"]).removeprefix("act: ") for step in tx.steps if "act:" in step["act"]]
+    levels = [str(step["act"]).removeprefix("act: ") for step in tx.steps if "act:" in step["act"]]
     if not tx.steps:
         return "serves"
     span = transaction.seconds(str(tx.steps[-1]["at"])) - transaction.seconds(tx.opened)
-    return f"back after {duration(span)}: {', '.join(rungs) or 'no act'}"
+    return f"back after {duration(span)}: {', '.join(levels) or 'no act'}"

@@ -57,7 +57,7 @@ class Safety:
             while True:
                 if told := circuit_breaker.open_reason(self.fleet(node)):
                     raise NotNow(self._once(node.name, told))
-                if len(self.inside) < node.spec.reprovision.max_out:
+                if len(self.inside) < node.spec.reprovision.max_unavailable:
                     break
                 waited = True
                 self._turn.wait()
@@ -80,9 +80,9 @@ class Safety:
             nodes=max(len(self.inventory), 1),
             out=out | self.inside,
             failing={**causes, **self.failing},
-            max_out=limits.max_out,
-            max_alike=limits.max_alike,
-            floor=limits.floor,
+            max_unavailable=limits.max_unavailable,
+            max_same_cause=limits.max_same_cause,
+            floor=limits.min_available,
         )
 
     def _elsewhere(self) -> tuple[set[str], dict[str, str]]:

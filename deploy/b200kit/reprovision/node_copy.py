@@ -11,7 +11,7 @@ import contextlib
 import json
 from typing import Any
 
-from b200kit.inventory.keys.rungs import Rung
+from b200kit.inventory.keys.levels import Level
 from b200kit.node.state.drift import File
 from b200kit.reprovision import transaction
 from b200kit.reprovision.escalation import Try
@@ -55,7 +55,7 @@ def tries(document: dict[str, Any]) -> tuple[Try, ...]:
     found = []
     for entry in document.get("tries", []):
         with contextlib.suppress(KeyError, TypeError, ValueError):
-            rung, at = Rung.parse(entry["rung"]), float(entry["at"])
+            rung, at = Level.parse(entry["rung"]), float(entry["at"])
             found.append(Try(rung, at, str(entry["outcome"]), str(entry["id"])))
     return tuple(found)
 

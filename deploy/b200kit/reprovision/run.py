@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from typing import Any
 
-from b200kit.inventory.keys.rungs import Rung
+from b200kit.inventory.keys.levels import Level
 from b200kit.node.state.verdict import Finding
 from b200kit.operations import observe
 from b200kit.reprovision import circuit_breaker, escalation, node_copy, provision, steps
@@ -99,7 +99,7 @@ def _through(node: Node, ledger: Ledger) -> Transaction:
 
 def _rests(node: Node, tx: Transaction) -> bool:
     """Whether it waits for hands and nobody says that they have done their work."""
-    asked = node.spec.reprovision_ask
+    asked = node.spec.reprovision_action
     return tx.state is State.HANDS and tx.pending is None and asked != "return"
 
 
@@ -124,7 +124,7 @@ def _machine(node: Node, ledger: Ledger) -> Machine:
         ledger,
         steps.doing,
         lambda tx: _decision(node, tx),
-        giving_back=node.spec.reprovision_ask == "return",
+        giving_back=node.spec.reprovision_action == "return",
     )
 
 
@@ -154,12 +154,12 @@ def _decision(node: Node, tx: Transaction) -> Decision:
 
 def _wanted(node: Node) -> bool:
     """Whether a person asks for a node to be mended that looks well."""
-    return bool(node.spec.reason) or node.spec.reprovision_ask not in ("mend", "return")
+    return bool(node.spec.reason) or node.spec.reprovision_action not in ("auto", "return")
 
 
-def _least(node: Node) -> Rung:
-    asked = node.spec.reprovision_ask
-    return Rung.RESTART_SERVICES if asked in ("mend", "return") else Rung.parse(asked)
+def _least(node: Node) -> Level:
+    asked = node.spec.reprovision_action
+    return Level.RESTART_SERVICES if asked in ("auto", "return") else Level.parse(asked)
 
 
 def limits(node: Node) -> Limits:
@@ -167,10 +167,12 @@ def limits(node: Node) -> Limits:
     budgets = node.spec.reprovision.budgets
     lacking = {}
     if node.spec.bmc is None:
-        lacking[Rung.POWER_CYCLE] = "the inventory names no bmc"
+        lacking[Level.POWER_CYCLE] = "the inventory names no bmc"
     if node.spec.reimage is None:
-        lacking[Rung.REIMAGE] = "the inventory names no reimage"
-    attempts: dict[Rung, int] = {r: getattr(budgets, r.key) for r in Rung if r is not Rung.REPLACE}
+        lacking[Level.REIMAGE] = "the inventory names no reimage"
+    attempts: dict[Level, int] = {
+        r: getattr(budgets, r.key) for r in Level if r is not Level.REPLACE
+    }
     return Limits(attempts, budgets.window_s, lacking)
 
 

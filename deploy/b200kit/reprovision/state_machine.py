@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Protocol
 
-from b200kit.inventory.keys.rungs import Rung
+from b200kit.inventory.keys.levels import Level
 from b200kit.node.state.verdict import Finding
 from b200kit.reprovision import states
 from b200kit.reprovision.actions import ActFailed, ActRefused, Intent, Say
@@ -82,7 +82,7 @@ class Machine:
             return "take back"
         if tx.state is State.HANDS:
             return None
-        if tx.state is State.EVIDENCED and self.decide(tx).rung is Rung.REPLACE:
+        if tx.state is State.EVIDENCED and self.decide(tx).rung is Level.REPLACE:
             return "hand over"
         return states.onward(tx.state).name
 

@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from b200kit.inventory.keys.rungs import LEAST, Rung
+from b200kit.inventory.keys.levels import MIN_LEVEL, Level
 from b200kit.node.state.verdict import Action, Finding, Status, Verdict
 from b200kit.node.state.watchdog import MARK
 from b200kit.reprovision import escalation, node_copy, provision, traffic
@@ -94,7 +94,7 @@ class Climb:
 def doing(name: str, tx: Transaction) -> Doing:
     """What the step of this name does in this transaction."""
     if name == "act":
-        return Climb(tx, act_of(Rung.parse((tx.pending or {})["rung"])))
+        return Climb(tx, act_of(Level.parse((tx.pending or {})["rung"])))
     return Plain(tx, _STEPS[name])
 
 
@@ -223,7 +223,7 @@ def _cause_of(node: Node, error: Exception) -> Exception:
         blocking = tuple(provision.judged(node).blocking)
     except (StageFailed, RemoteError) as also:
         return StageFailed(f"{error}; and it could not be judged: {also}")
-    if any(finding.action in LEAST for finding in blocking):
+    if any(finding.action in MIN_LEVEL for finding in blocking):
         return NotFit(str(error), blocking)
     return StageFailed(str(error))
 
@@ -236,14 +236,14 @@ def _prove(node: Node, tx: Transaction, intent: Intent, say: Say) -> Mapping[str
 def _share(node: Node, tx: Transaction, intent: Intent, say: Say) -> Mapping[str, Any]:
     """Users again, a few of them."""
     del tx, intent, say
-    share = node.spec.reprovision.canary_share
+    share = node.spec.reprovision.canary_percent
     said = [t.bring_back(node, share) for t in reversed(traffic.adapters(node))]
     return {"seen": "; ".join([f"{share} % of a whole node's work", *said])}
 
 
 def _return(node: Node, tx: Transaction, intent: Intent, say: Say) -> Mapping[str, Any]:
     """Watched at its share, then as before it was taken out."""
-    limit, started = node.spec.reprovision.canary_watch_s, time.monotonic()
+    limit, started = node.spec.reprovision.canary_duration_s, time.monotonic()
     while True:
         seen = _require_fit(node)
         left = limit - (time.monotonic() - started)

@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import Any
 
-from b200kit.inventory.keys.rungs import Rung
+from b200kit.inventory.keys.levels import Level
 from b200kit.node.state.verdict import Finding
 from b200kit.reprovision.escalation import Try
 from b200kit.reprovision.states import State, Step, step
@@ -114,7 +114,7 @@ def _release(tx: Transaction, line: Mapping[str, Any]) -> Transaction:
 def _intent(tx: Transaction, line: Mapping[str, Any]) -> Transaction:
     tx = replace(tx, pending=dict(line), error="")
     if line.get("step") == "act":
-        attempt = Try(Rung.parse(line["rung"]), seconds(str(line["at"])), id=str(line["id"]))
+        attempt = Try(Level.parse(line["rung"]), seconds(str(line["at"])), id=str(line["id"]))
         tx = replace(tx, decision=dict(line["decision"]), tries=(*tx.tries, attempt))
     if line.get("step") == "hand over":
         tx = replace(tx, decision=dict(line["decision"]))

@@ -22,7 +22,7 @@ from b200kit.serving.replica import unit_name
 _SERVER = re.compile(r"^(vllm\d+) +(\S.*?) +(\d+) requests$", re.MULTILINE)
 _STOP = "replicas get other GPUs, so all of them must stop, and"
 _REMEDY = (
-    "take the node out at the fleet's gateways and run again with serving_floor 0 "
+    "take the node out at the fleet's gateways and run again with min_available 0 "
     "(docs/serve.md, other groups of GPUs)"
 )
 
@@ -60,9 +60,9 @@ def may_stop(node: Node) -> None:
     between.
     """
     told = node.connected().program("rotation list", timeout=30)
-    least = floor(node.spec.serving_floor, node.spec.replicas)
+    least = floor(node.spec.min_available, node.spec.replicas)
     for name, status, answering in _SERVER.findall(told):
         if answering != "0":
             raise StageFailed(f"{_STOP} {name} answers {answering} requests: {_REMEDY}")
         if least and status.startswith(("UP", "no check")):
-            raise StageFailed(f"{_STOP} {name} is in rotation (serving_floor {least}): {_REMEDY}")
+            raise StageFailed(f"{_STOP} {name} is in rotation (min_available {least}): {_REMEDY}")

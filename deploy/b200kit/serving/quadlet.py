@@ -41,7 +41,7 @@ def own_files(node: Node, planned: Replica) -> list[File]:
         pinning=replica.pinned(node, planned),
         told=told,
         launcher=replica.LAUNCHER,
-        argv=engines.of(node.spec.engine).argv(told),
+        argv=engines.get(node.spec.engine).argv(told),
         environment=replica.environment(node, told),
         cache=PurePosixPath(told.cache),
         serving=replica.SERVING,

@@ -77,7 +77,7 @@ def settings(node: Node, replica: Replica) -> Settings:
 
 def environment(node: Node, told: Settings) -> dict[str, str]:
     """The engine's environment; the inventory's stands above it. It holds no secret."""
-    by_engine = engines.of(node.spec.engine).environment(told)
+    by_engine = engines.get(node.spec.engine).environment(told)
     return (
         by_engine | compile_cache_key.environment(told.cache) | dict(node.spec.engine.environment)
     )
@@ -88,7 +88,7 @@ def configuration(node: Node, told: Settings) -> File:
     replica = told.replica
     gpus = ", ".join(map(str, replica.gpus))
     head = f"# Managed by b200kit. Replica {replica.replica} on GPUs {gpus}.\n"
-    config = engines.of(node.spec.engine).config(told)
+    config = engines.get(node.spec.engine).config(told)
     lines = "".join(f"{name}: {json.dumps(value)}\n" for name, value in config.items())
     return File(told.config_path, (head + lines).encode(), then=(restart(replica.replica),))
 
@@ -100,7 +100,7 @@ def restart(number: int) -> str:
 
 def launcher(node: Node, layout: Sequence[Replica], restarts: tuple[str, ...]) -> File:
     """What starts the engine of every replica."""
-    kind = engines.of(node.spec.engine)
+    kind = engines.get(node.spec.engine)
     own = {name for r in layout for name in kind.environment(settings(node, r))}
     refused = forbidden_environment.variables(kind.refused, own)
     text = render("serving/serve.sh.j2", key_variable=kind.key_variable, refused=refused)

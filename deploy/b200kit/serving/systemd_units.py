@@ -40,7 +40,7 @@ def shared_files(node: Node, restarts: tuple[str, ...]) -> list[File]:
 def own_files(node: Node, planned: Replica) -> list[File]:
     """How one replica is started, and what pins it."""
     told = replica.settings(node, planned)
-    program, *arguments = engines.of(node.spec.engine).argv(told)
+    program, *arguments = engines.get(node.spec.engine).argv(told)
     start = render(
         "systemd/replica.conf.j2",
         replica=planned,

@@ -42,9 +42,9 @@ def warm(node: Node) -> dict[str, Any]:
     }
 
 
-def canary(node: Node) -> dict[str, Any]:
-    """The key `canary`: the rules, and how the engine names what shows progress."""
-    rules, metrics = node.spec.canary, engines.of(node.spec.engine).metrics
+def watchdog(node: Node) -> dict[str, Any]:
+    """The key `watchdog`: the rules, and how the engine names what shows progress."""
+    rules, metrics = node.spec.watchdog, engines.get(node.spec.engine).metrics
     progress = ("generation_tokens", "prompt_tokens")
     return {
         "interval_s": rules.interval_s,

@@ -1,32 +1,34 @@
-"""What a plan tells a person: a line of reason a choice, and why other ways were not taken."""
+"""A plan explained: a line of reason a choice, and why other ways were not taken."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
 from b200kit.node.placement.layout import Shape
-from b200kit.sizing.fit import Asked, Machine, Room, Subject, enough, gb
+from b200kit.sizing.fit import GpuPool, Headroom, Requested, Subject, enough, gb
 from b200kit.sizing.goals import GOALS
 
 
-def why(subject: Subject, machine: Machine, asked: Asked, room: Room, replicas: int) -> list[str]:
+def why(
+    subject: Subject, pool: GpuPool, requested: Requested, headroom: Headroom, replicas: int
+) -> list[str]:
     """Reasons of everything but the width, which its choice explains itself."""
-    shape, goal = room.shape, GOALS.get(asked.goal or "")
+    shape, goal = headroom.shape, GOALS.get(requested.goal or "")
     lines = [_instances(replicas, shape)]
     if subject.dimensions.moe and shape.gpus > 1:
         lines.append(f"EP {'on' if shape.ep else 'off'}: {_expert_reason(shape)}")
     batch = f"max-num-seqs {shape.max_num_seqs}, batched tokens {shape.max_num_batched_tokens}"
     lines.append(f"{batch}: {goal.batch_source}" if goal else batch)
-    share = f"{room.left / room.usable:.0%}"
+    share = f"{headroom.left / headroom.usable:.0%}"
     lines.append(
-        f"KV cache: {gb(room.left)} a GPU ({share} of what the engine may use) beside "
-        f"{gb(room.weights)} of weights; computed, not measured"
+        f"KV cache: {gb(headroom.left)} a GPU ({share} of what the engine may use) beside "
+        f"{gb(headroom.weights)} of weights; computed, not measured"
     )
-    if room.tight:
+    if headroom.tight:
         lines.append(f"tight: {share} for the KV cache; if the estimate errs, it does not start")
-    idle = machine.gpus - replicas * shape.gpus
-    if idle > 0 and asked.replicas is None:
-        lines.append(f"{idle} of {machine.gpus} GPUs stay idle: no whole replica fits on them")
+    idle = pool.gpus - replicas * shape.gpus
+    if idle > 0 and requested.replicas is None:
+        lines.append(f"{idle} of {pool.gpus} GPUs stay idle: no whole replica fits on them")
     return lines
 
 
@@ -43,12 +45,16 @@ def _expert_reason(shape: Shape) -> str:
 
 
 def rejected(
-    subject: Subject, machine: Machine, asked: Asked, rooms: Mapping[int, Room], chosen: Room
+    subject: Subject,
+    pool: GpuPool,
+    requested: Requested,
+    headrooms: Mapping[int, Headroom],
+    chosen: Headroom,
 ) -> Iterator[str]:
     """One line for each way that was not taken."""
-    for tp, room in sorted(rooms.items()):
+    for tp, headroom in sorted(headrooms.items()):
         if tp != chosen.shape.tp or chosen.shape.dp > 1:
-            yield f"TP{tp}: {_against(room, chosen, asked, machine)}"
+            yield f"TP{tp}: {_against(headroom, chosen, requested, pool)}"
     if not subject.dimensions.moe:
         yield "DP in one instance: one port and one failure domain; vLLM balances dense DP itself"
     elif chosen.shape.dp == 1 and chosen.shape.gpus > 1:
@@ -56,26 +62,26 @@ def rejected(
     yield "PP: its stages wait for each other; only for models larger than a node"
 
 
-def _against(room: Room, chosen: Room, asked: Asked, machine: Machine) -> str:
+def _against(headroom: Headroom, chosen: Headroom, requested: Requested, pool: GpuPool) -> str:
     """Why not this width."""
-    tp = room.shape.tp
-    if room.left <= 0:
-        return f"does not fit: {gb(-room.left)} a GPU lack"
-    if tp < chosen.shape.gpus and not enough(room, asked):
-        share = f"{room.left / room.usable:.0%} of the memory"
-        return f"too little for the KV cache: {tokens_told(room.tokens)} tokens, {share}"
+    tp = headroom.shape.tp
+    if headroom.left <= 0:
+        return f"does not fit: {gb(-headroom.left)} a GPU are missing"
+    if tp < chosen.shape.gpus and not enough(headroom, requested):
+        share = f"{headroom.left / headroom.usable:.0%} of the memory"
+        return f"too little for the KV cache: {tokens_text(headroom.tokens)} tokens, {share}"
     if chosen.shape.dp > 1:
         return f"one queue for {tp} GPUs, and fewer requests in their caches"
     if tp < chosen.shape.tp:
-        return f"each GPU reads {gb(room.weights)} of weights for a token"
-    across = ", in a group across both sockets" if tp > machine.socket else ""
+        return f"each GPU reads {gb(headroom.weights)} of weights for a token"
+    across = ", in a group across both sockets" if tp > pool.socket else ""
     return (
-        f"two all-reduces a layer over {tp} GPUs for {gb(room.weights)} of weights on each"
+        f"two all-reduces a layer over {tp} GPUs for {gb(headroom.weights)} of weights on each"
         f"{across}; fewer, longer queues"
     )
 
 
-def tokens_told(tokens: int) -> str:
+def tokens_text(tokens: int) -> str:
     """A number of tokens as a person says it: 0.59 M, 1.6 M, 12.4 k."""
     if tokens >= 1_000_000:
         return f"{tokens / 1e6:.1f} M"

@@ -1,6 +1,6 @@
 """Whether a model fits: what each way to split it leaves of the GPUs' memory. Pure.
 
-A split that leaves nothing is a `Room` with less than nothing left: its bytes say what lacks.
+A split that leaves nothing is a `Headroom` below zero: its bytes are those that are missing.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _PLANNED_TOKENS = 2048
 
 
 class Impossible(ValueError):
-    """What is asked cannot work; *key* is the inventory key to change, the text one line."""
+    """The request cannot work; *key* is the inventory key to change, the text one line."""
 
     def __init__(self, key: str, text: str) -> None:
         super().__init__(text)
@@ -31,7 +31,7 @@ class Impossible(ValueError):
 
 
 @dataclass(frozen=True)
-class Machine:
+class GpuPool:
     """The hardware in two figures, and how many of its GPUs may be used."""
 
     name: str
@@ -41,12 +41,12 @@ class Machine:
 
     @property
     def socket(self) -> int:
-        """GPUs of one socket: TP beyond it would cross, so it grows no further unasked."""
+        """GPUs of one socket: TP beyond it would cross, so it grows no further unless requested."""
         return max(self.complete // 2, 1)
 
 
 @dataclass(frozen=True)
-class Asked:
+class Requested:
     """What the inventory says; None leaves it to the goal."""
 
     goal: str | None = None
@@ -81,7 +81,7 @@ class Subject:
 
 
 @dataclass(frozen=True)
-class Room:
+class Headroom:
     """What one candidate shape leaves for the KV cache, a GPU and a replica."""
 
     shape: Shape
@@ -104,73 +104,77 @@ def divides(dimensions: Dimensions, tp: int) -> bool:
     )
 
 
-def room(subject: Subject, machine: Machine, asked: Asked, shape: Shape) -> Room:
-    """What *shape* leaves; negative *left* says how many bytes lack a GPU."""
-    usable = Memory(machine.gpu_bytes, asked.utilisation).usable
-    whole = asked.spread(shape)
+def headroom(subject: Subject, pool: GpuPool, requested: Requested, shape: Shape) -> Headroom:
+    """What *shape* leaves; negative *left* says how many bytes are missing on a GPU."""
+    usable = Memory(pool.gpu_bytes, requested.utilisation).usable
+    whole = requested.spread(shape)
     weights = subject.weights.a_gpu(whole.tp, whole.dp, whole.ep, whole.pp)
     left = usable - weights
     sequence = memory.sequence_bytes(
         subject.dimensions,
-        asked.max_model_len,
+        requested.max_model_len,
         tp=whole.tp,
-        dtype=asked.kv_dtype,
+        dtype=requested.kv_dtype,
         chunk=shape.max_num_batched_tokens,
-        draft=asked.draft,
+        draft=requested.draft,
     )
     if sequence <= 0:
         raise ModelError(f"{subject.name}: no layer of it keeps anything of a sequence")
     # As vLLM counts them: sequences of the longest context that fit, times its tokens.
-    tokens = int(max(left, 0) * asked.max_model_len / (sequence / whole.pp)) * shape.dp
-    return Room(replace(shape, kv_tokens=tokens), weights, left, tokens, usable)
+    tokens = int(max(left, 0) * requested.max_model_len / (sequence / whole.pp)) * shape.dp
+    return Headroom(replace(shape, kv_tokens=tokens), weights, left, tokens, usable)
 
 
-def rooms(subject: Subject, machine: Machine, asked: Asked) -> dict[int, Room]:
+def headrooms(subject: Subject, pool: GpuPool, requested: Requested) -> dict[int, Headroom]:
     """Each possible width of tensor parallelism with what it leaves, by width."""
-    most = max(machine.gpus // (asked.replicas or 1), 1)
+    most = max(pool.gpus // (requested.replicas or 1), 1)
     widths = [n for n in WIDTHS if n <= most and divides(subject.dimensions, n)]
-    plain = base(asked, subject.dimensions.moe)
-    shapes = [replace(plain, tp=tp) for tp in [*widths, *([asked.tp] if asked.tp else [])]]
+    plain = base(requested, subject.dimensions.moe)
+    shapes = [replace(plain, tp=tp) for tp in [*widths, *([requested.tp] if requested.tp else [])]]
     alone = [replace(shape, ep=shape.ep and shape.gpus > 1) for shape in shapes]
-    return {shape.tp: room(subject, machine, asked, shape) for shape in alone}
+    return {shape.tp: headroom(subject, pool, requested, shape) for shape in alone}
 
 
-def base(asked: Asked, moe: bool) -> Shape:
-    """The shape of one GPU: everything but the width is decided by what is asked and the goal."""
-    ep = asked.ep if asked.ep is not None else moe and asked.goal in ("balanced", "throughput")
+def base(requested: Requested, moe: bool) -> Shape:
+    """The shape of one GPU: everything but the width is decided by the request and the goal."""
+    ep = (
+        requested.ep
+        if requested.ep is not None
+        else moe and requested.goal in ("balanced", "throughput")
+    )
     return Shape(
-        dp=asked.dp or 1,
+        dp=requested.dp or 1,
         ep=ep,
-        max_num_seqs=asked.max_num_seqs or 0,
-        max_num_batched_tokens=asked.max_num_batched_tokens or 0,
+        max_num_seqs=requested.max_num_seqs or 0,
+        max_num_batched_tokens=requested.max_num_batched_tokens or 0,
     )
 
 
-def enough(one: Room, asked: Asked) -> bool:
+def enough(one: Headroom, requested: Requested) -> bool:
     """Whether the cache holds the requests of a full batch, as long as they are planned for."""
-    planned = min(asked.max_model_len, 2 * _PLANNED_TOKENS) // 2
-    needed = max((asked.max_num_seqs or 1) * planned, asked.max_model_len)
+    planned = min(requested.max_model_len, 2 * _PLANNED_TOKENS) // 2
+    needed = max((requested.max_num_seqs or 1) * planned, requested.max_model_len)
     return one.left > 0 and not one.tight and one.tokens >= needed
 
 
-def check_dense(subject: Subject, asked: Asked) -> None:
+def check_dense(subject: Subject, requested: Requested) -> None:
     """Refuse what only a mixture of experts can do."""
     if subject.dimensions.moe:
         return
-    if (asked.dp or 1) > 1:
+    if (requested.dp or 1) > 1:
         raise Impossible(
             "data_parallel", f"{subject.name} is dense: ask for more replicas, one instance each"
         )
-    if asked.ep:
+    if requested.ep:
         raise Impossible("expert_parallel", f"{subject.name} has no experts to spread")
 
 
-def check_width(subject: Subject, machine: Machine, tp: int) -> None:
+def check_width(subject: Subject, pool: GpuPool, tp: int) -> None:
     """Refuse a width that the heads cannot be split over."""
     dimensions = subject.dimensions
     if divides(dimensions, tp):
         return
-    known = [str(n) for n in range(1, machine.gpus + 1) if divides(dimensions, n)]
+    known = [str(n) for n in range(1, pool.gpus + 1) if divides(dimensions, n)]
     raise Impossible(
         "tensor_parallel",
         f"tensor_parallel={tp} does not divide the heads of {subject.name}: {dimensions.heads} "
@@ -179,40 +183,42 @@ def check_width(subject: Subject, machine: Machine, tp: int) -> None:
 
 
 def check_fits(
-    subject: Subject, machine: Machine, asked: Asked, one: Room, others: Sequence[Subject]
+    subject: Subject, pool: GpuPool, requested: Requested, one: Headroom, others: Sequence[Subject]
 ) -> None:
     """Refuse a shape without room for the weights and one longest request a rank."""
-    gpus, ranks = one.shape.gpus * asked.nodes, one.shape.dp
-    span = f"{gpus} GPU{'s' if gpus > 1 else ''} of {machine.name}"
+    gpus, ranks = one.shape.gpus * requested.nodes, one.shape.dp
+    span = f"{gpus} GPU{'s' if gpus > 1 else ''} of {pool.name}"
     if one.left <= 0:
         raise Impossible(
             "model",
             f"{subject.name} needs {gb(one.weights * gpus)} for weights alone; {span} "
-            f"hold {gb(one.usable * gpus)}: {gb(-one.left * gpus)} lack. "
-            + _would_fit(subject, machine, asked, others),
+            f"hold {gb(one.usable * gpus)}: {gb(-one.left * gpus)} are missing. "
+            + _would_fit(subject, pool, requested, others),
         )
-    if one.tokens // ranks < asked.max_model_len:
+    if one.tokens // ranks < requested.max_model_len:
         raise Impossible(
             "max_model_len",
-            f"max_model_len={asked.max_model_len}, but beside {subject.name} {span} "
+            f"max_model_len={requested.max_model_len}, but beside {subject.name} {span} "
             f"have room for {one.tokens // ranks} tokens. "
-            + _would_fit(subject, machine, asked, others),
+            + _would_fit(subject, pool, requested, others),
         )
 
 
-def _would_fit(subject: Subject, machine: Machine, asked: Asked, others: Sequence[Subject]) -> str:
+def _would_fit(
+    subject: Subject, pool: GpuPool, requested: Requested, others: Sequence[Subject]
+) -> str:
     """What would do: the least width of this model and of its other checkpoints, if any does."""
-    least = [(one.name, _least(one, machine, asked)) for one in (subject, *others)]
+    least = [(one.name, _min_width(one, pool, requested)) for one in (subject, *others)]
     ways = [f"TP{tp}" if name == subject.name else f"{name} at TP{tp}" for name, tp in least if tp]
     if ways:
         return f"Try {', or '.join(ways)}"
-    return f"No TP of {machine.gpus} GPUs does: it takes a smaller checkpoint or more nodes"
+    return f"No TP of {pool.gpus} GPUs does: it takes a smaller checkpoint or more nodes"
 
 
-def _least(subject: Subject, machine: Machine, asked: Asked) -> int | None:
+def _min_width(subject: Subject, pool: GpuPool, requested: Requested) -> int | None:
     """The fewest GPUs that hold a model and one longest request."""
-    ways = rooms(subject, machine, replace(asked, replicas=None, tp=None, dp=None, ep=False))
-    doing = [tp for tp, r in ways.items() if r.left > 0 and r.tokens >= asked.max_model_len]
+    ways = headrooms(subject, pool, replace(requested, replicas=None, tp=None, dp=None, ep=False))
+    doing = [tp for tp, r in ways.items() if r.left > 0 and r.tokens >= requested.max_model_len]
     return min(doing, default=None)
 
 

@@ -11,7 +11,7 @@ class Goal:
     """What a goal means: batch limits, and down to how many weights a GPU TP is worth its cost.
 
     *floor_gb* is inferred: below it the all-reduces of all layers take as long as reading the
-    weights; *doublings* is how far TP may go beyond what memory asks.
+    weights; *doublings* is how far TP may go beyond what memory requires.
     """
 
     max_num_seqs: int

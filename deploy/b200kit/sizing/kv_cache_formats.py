@@ -34,7 +34,7 @@ KV_FORMATS: Mapping[str, frozenset[str]] = {
 
 
 def backend(flags: Mapping[str, object]) -> str | None:
-    """The backend that flags ask for, by --attention-backend or inside --attention-config."""
+    """The backend that flags select, by --attention-backend or inside --attention-config."""
     named = flags.get("attention-backend")
     config = flags.get("attention-config")
     if named is None and isinstance(config, str):
@@ -47,7 +47,7 @@ def backend(flags: Mapping[str, object]) -> str | None:
 
 
 def refusal(flags: Mapping[str, object], dtype: str) -> str | None:
-    """Why the asked backend cannot keep the cache in *dtype*; None when it can or none is asked."""
+    """Why the requested backend cannot store the cache in *dtype*; None without a reason."""
     name = backend(flags)
     formats = KV_FORMATS.get(name or "")
     if formats is None or dtype in formats:

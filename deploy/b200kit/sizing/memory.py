@@ -164,14 +164,14 @@ def _draft(shape: Dimensions) -> int:
 def weights(shape: Dimensions, stated: float | None = None) -> Weights:
     """Bytes of the checkpoint, *stated* (its safetensors) or counted.
 
-    Embedding, head and router stay BF16, and so do the parts in `shape.kept`. Draft layers count:
-    they are in the checkpoint, and loaded where speculative decoding is on.
+    Embedding, head and router stay BF16, and so do the parts in `shape.unquantised`. Draft
+    layers count: they are in the checkpoint, and loaded where speculative decoding is on.
     """
     have, small = parameters(shape), _weight_bytes(shape.weights)
     wide = 2.0
     rest = (have.embedding + have.head + have.router) * wide
     for part in ("attention", "dense", "shared", "draft"):
-        rest += getattr(have, part) * (wide if part in shape.kept else small)
+        rest += getattr(have, part) * (wide if part in shape.unquantised else small)
     routed = have.routed * small
     return Weights(routed, max(stated - routed, 0.0) if stated else rest)
 
@@ -183,7 +183,7 @@ def _weight_bytes(name: str) -> float:
 
 
 def kv_bytes(dtype: str, shape: Dimensions) -> float:
-    """Bytes of one number of the cache; "auto" is what the checkpoint asks for, else BF16."""
+    """Bytes of one number of the cache; "auto" is what the checkpoint states, else BF16."""
     name = shape.kv_dtype if dtype == "auto" else dtype
     if name not in KV_BYTES:
         raise ModelError(f"kv-cache-dtype {name!r} is not known here: {', '.join(KV_BYTES)}")
@@ -197,7 +197,7 @@ def layer_bytes(shape: Dimensions, tp: int = 1, dtype: str = "auto") -> float:
     width = kv_bytes(dtype, shape)
     if shape.mla:
         return (shape.mla.kv_rank + shape.mla.rope_dim) * width
-    # Beyond the KV heads each head is kept by several ranks: a rank never holds less than one.
+    # Beyond the KV heads each head is stored by several ranks: a rank never holds less than one.
     return 2 * max(shape.kv_heads / tp, 1) * shape.head_dim * width
 
 

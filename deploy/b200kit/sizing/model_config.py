@@ -1,7 +1,7 @@
 """What a model's config.json says about its size: layers, heads, experts, states, number formats.
 
 `parse` takes the parsed config.json (Hugging Face form, a nested `text_config` included) and gives
-a `Dimensions`, or raises ModelError naming the key that lacks. Nothing is guessed: a model whose
+a `Dimensions`, or raises ModelError naming the missing key. Nothing is guessed: a model whose
 attention is not understood is refused, because a wrong size is worse than none.
 """
 
@@ -75,7 +75,7 @@ class Dimensions:
     experts: Experts | None = None
     recurrent: Recurrent | None = None
     weights: str = "bf16"
-    kept: tuple[str, ...] = ()
+    unquantised: tuple[str, ...] = ()
     kv_dtype: str = "auto"
 
     @property
@@ -92,7 +92,7 @@ def parse(config: Mapping[str, Any]) -> Dimensions:
     heads = _whole(text, "num_attention_heads")
     kinds = _kinds(text, layers)
     experts = _experts(text, layers)
-    weights, kept = _quantisation(text)
+    weights, unquantised = _quantisation(text)
     return Dimensions(
         layers=layers,
         hidden=hidden,
@@ -113,7 +113,7 @@ def parse(config: Mapping[str, Any]) -> Dimensions:
         experts=experts,
         recurrent=_recurrent(text, kinds.count("recurrent"), hidden),
         weights=weights,
-        kept=kept,
+        unquantised=unquantised,
         kv_dtype=_kv_dtype(text),
     )
 
@@ -211,12 +211,12 @@ def _experts(text: Mapping[str, Any], layers: int) -> Experts | None:
     dense = _maybe(text, "first_k_dense_replace") or len(_list(text, "mlp_only_layers"))
     step = _maybe(text, "decoder_sparse_step", "moe_layer_freq") or 1
     pattern = text.get("hybrid_override_pattern")
-    held = pattern.count("E") if isinstance(pattern, str) else (layers - dense) // step
+    expert_layers = pattern.count("E") if isinstance(pattern, str) else (layers - dense) // step
     return Experts(
         count=count,
         width=width,
         shared_width=shared or (_maybe(text, "n_shared_experts") or 0) * width,
-        layers=held,
+        layers=expert_layers,
     )
 
 
@@ -249,7 +249,7 @@ def _recurrent(text: Mapping[str, Any], layers: int, hidden: int) -> Recurrent |
 
 
 # Parts of a model that a checkpoint may leave in BF16, and how its list of exceptions names them.
-_KEPT = {
+_UNQUANTISED = {
     "attention": ("self_attn", "attn"),
     "shared": ("shared_expert",),
     "dense": (".mlp.gate_proj", ".mlp.down_proj", "mlp.up_proj"),
@@ -264,8 +264,10 @@ def _quantisation(text: Mapping[str, Any]) -> tuple[str, tuple[str, ...]]:
         return "bf16", ()
     keys = ("ignore", "exclude_modules", "modules_to_not_convert")
     names = " ".join(str(name) for key in keys for name in _list(stated, key))
-    kept = tuple(part for part, words in _KEPT.items() if any(word in names for word in words))
-    return _format(stated), kept
+    unquantised = tuple(
+        part for part, words in _UNQUANTISED.items() if any(word in names for word in words)
+    )
+    return _format(stated), unquantised
 
 
 def _format(stated: Mapping[str, Any]) -> str:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from dataclasses import asdict
 from typing import Any
 
 from b200kit.catalog import hardware, load
@@ -41,7 +40,7 @@ def expectation(node: Node) -> dict[str, Any]:
         },
         "gpu_count": document["expect"]["gpu_count"]["value"],
         "services": list(lockstep.units),
-        "waivers": [asdict(waiver) for waiver in spec.waivers],
+        "waivers": [waiver.model_dump() for waiver in spec.waivers],
         "clock_synchronized": spec.clock_synchronized,
         "settings": settings_table.expected(load.load().settings, spec.settings),
         "passport": spec.passport,

@@ -68,8 +68,8 @@ def _configuration(node: Node, layout: Sequence[Replica], paths: Paths) -> list[
     found: list[File] = []
     if spec.fleet:
         endpoints.append(_fleet(spec, spec.fleet, paths))
-        if spec.fleet.trust:
-            trust = Path(spec.fleet.trust).read_bytes()
+        if spec.fleet.ca_file:
+            trust = Path(spec.fleet.ca_file).read_bytes()
             found.append(File(paths.nodes, trust, then=(RELOAD,)))
     found = [
         *haproxy_config.files(spec.gateway, endpoints, node.secrets, paths, then=(RELOAD,)),
@@ -87,7 +87,7 @@ def _own(spec: NodeSpec, layout: Sequence[Replica]) -> Endpoint:
         Server(f"vllm{replica.replica}", f"127.0.0.1:{replica.port}", weight)
         for replica, weight in zip(layout, weights, strict=False)
     ]
-    health = engines.of(spec.engine).health
+    health = engines.get(spec.engine).health
     bind, port = spec.gateway_bind, spec.gateway_port
     return Endpoint("endpoint", bind, port, "replicas", servers, health, spec.gateway.router)
 
@@ -95,7 +95,7 @@ def _own(spec: NodeSpec, layout: Sequence[Replica]) -> Endpoint:
 def _fleet(spec: NodeSpec, fleet: Fleet, paths: Paths) -> Endpoint:
     """The fleet's endpoint, before the nodes' own; each is named by its certificate."""
     tls = f" ssl verify required ca-file {paths.nodes} sni str({{0}}) verifyhost {{0}}"
-    options = tls if fleet.trust else ""
+    options = tls if fleet.ca_file else ""
     servers = [
         Server(node.name, f"{node.address}:{node.port}", node.weight, options.format(node.name))
         for node in fleet.nodes

@@ -182,7 +182,7 @@ def serving_document(node: Node, layout: Sequence[Replica]) -> dict[str, Any]:
         "max_num_batched_tokens": spec.max_num_batched_tokens,
         "client_cpus": spec.client_cpus or _left_over(node, layout),
         "warm": warm_requests.warm(node),
-        "canary": warm_requests.canary(node),
+        "watchdog": warm_requests.watchdog(node),
         "smoke": {
             "requests": smoke.requests,
             "rate": smoke.rate,

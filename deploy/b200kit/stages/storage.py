@@ -55,7 +55,7 @@ def expected(node: Node) -> dict[str, Any]:
         "storage": {
             "mount": storage.mount,
             "disks": list(storage.disks),
-            "room_bytes": storage.room_gib << 30,
+            "room_bytes": storage.min_free_gib << 30,
             "stamp": f"{model_dir(node)}/{STAMP}",
         }
     }

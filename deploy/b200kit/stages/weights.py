@@ -36,7 +36,7 @@ _LOOK_S = 15
 def wanted(node: Node, layout: Sequence[Replica]) -> Wanted:
     """The unit that fetches, its token, and the unit that shares where that is asked for."""
     del layout
-    share = node.spec.weights.share
+    share = node.spec.weights.server
     pack = packed(node)
     return Wanted(
         files=(*_token(node), _fetching(node), *([_sharing(node)] if share else [])),
@@ -99,7 +99,7 @@ def _sharing(node: Node) -> File:
         f"systemd/{SHARE}.j2",
         root=spec.models(),
         storage=spec.storage,
-        share=spec.weights.share,
+        share=spec.weights.server,
         packs=PACKS,
     )
     return File(f"{_UNITS}/{SHARE}", unit, then=(f"restart:{SHARE}",))
@@ -115,7 +115,7 @@ def plan(node: Node) -> list[Change]:
         what = f"begin to fetch the model {node.spec.model}{begin.why}"
         changes.append(Change(what, partial(_begin, anew=begin.anew)))
     units = [unit_name(number) for number in range(node.spec.replicas)]
-    for old in weights_plan.surplus(state, node.spec.weights.keep, units):
+    for old in weights_plan.surplus(state, node.spec.weights.retain, units):
         path = f"{node.spec.models()}/{old}"
         changes.append(Change(f"remove {path}, which nobody asks for", partial(_drop, path=path)))
     return changes

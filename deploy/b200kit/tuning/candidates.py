@@ -11,8 +11,8 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from b200kit.catalog.types import Catalogue
-from b200kit.inventory import settle
-from b200kit.inventory.keys.parsers import Problem
+from b200kit.inventory import defaults
+from b200kit.inventory.keys.problem import Problem
 from b200kit.inventory.spec import NodeSpec
 from b200kit.sizing import planner
 from b200kit.sizing.fit import WIDTHS, Impossible
@@ -45,8 +45,8 @@ class Refused:
         return f"{self.name}: {self.why}"
 
 
-def asked(spec: NodeSpec) -> Layout:
-    """The layout that the inventory asks for."""
+def requested(spec: NodeSpec) -> Layout:
+    """The layout that the inventory configures."""
     return Layout(**{key: getattr(spec, key) for key in KEYS}, names=(ASKED,))
 
 
@@ -61,7 +61,7 @@ def candidates(
     """Layouts to try, the asked one first, each once; and those that cannot be."""
     found: dict[tuple[Any, ...], Candidate] = {}
     refused = []
-    every = [asked(spec), *_planned(spec, catalogue, goal), *_of_matrix(spec, matrix)]
+    every = [requested(spec), *_planned(spec, catalogue, goal), *_of_matrix(spec, matrix)]
     known = {name for layout in every for name in layout.names}
     refused += [Refused(name, f"unknown; known: {', '.join(sorted(known))}") for name in only
                 if name not in known]  # fmt: skip
@@ -97,8 +97,8 @@ def _best(spec: NodeSpec, catalogue: Catalogue, goal: str) -> Layout | None:
     hardware, model = catalogue.hardware.get(spec.hardware), catalogue.models.get(spec.model)
     if not (hardware and hardware.gpu_bytes and model and model.dimensions):
         return None
-    asked = replace(
-        settle.asked(spec, model),
+    requested = replace(
+        defaults.requested(spec, model),
         goal=goal,
         replicas=None,
         tp=None,
@@ -108,7 +108,7 @@ def _best(spec: NodeSpec, catalogue: Catalogue, goal: str) -> Layout | None:
         max_num_batched_tokens=None,
     )
     try:
-        plan = planner.decide(settle.subject(model), settle.machine(spec, hardware), asked)
+        plan = planner.decide(defaults.subject(model), defaults.pool(spec, hardware), requested)
     except (Impossible, ModelError):
         return None
     shape = plan.shape
@@ -121,7 +121,7 @@ def _widths(spec: NodeSpec, catalogue: Catalogue, goal: str) -> Iterator[Layout]
     hardware, model = catalogue.hardware.get(spec.hardware), catalogue.models.get(spec.model)
     if hardware is None:
         return
-    gpus = settle.machine(spec, hardware).gpus
+    gpus = defaults.pool(spec, hardware).gpus
     moe = bool(model and model.dimensions and model.dimensions.moe)
     limits = GOALS[goal]
     plain = Layout(1, 1, 1, False, limits.max_num_batched_tokens, limits.max_num_seqs)
@@ -147,7 +147,7 @@ def _limits(best: Layout) -> Iterator[Layout]:
 
 
 def _of_matrix(spec: NodeSpec, matrix: Mapping[str, Mapping[str, Any]]) -> Iterator[Layout]:
-    """The benchmark matrix, with what it does not say as it is asked for."""
+    """The benchmark matrix, with the inventory's values where it has none."""
     for name, row in matrix.items():
         values = {"data_parallel": 1, "expert_parallel": spec.expert_parallel} | {
             key: row[key] for key in KEYS if key in row

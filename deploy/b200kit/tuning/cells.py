@@ -1,7 +1,7 @@
 """What a tuning is made of: layouts, loads, cells, and the document they end up in. Pure.
 
 A *cell* is one layout under one load at one request rate, measured once by each client. Cells are
-kept as lines (b200kit/tuning/store.py); all else follows from them, so that a killed run loses no
+stored as lines (b200kit/tuning/store.py); all else follows from them, so that a killed run loses no
 more than the cell it was at.
 """
 
@@ -82,7 +82,7 @@ class Workload:
 
 @dataclass(frozen=True)
 class Load:
-    """What each cell is asked besides its rate: least requests and seconds, objective in ms."""
+    """The request of each cell besides its rate: least requests and seconds, objective in ms."""
 
     requests: int
     seconds: float
@@ -101,16 +101,16 @@ def key(layout: Mapping[str, Any], workload: Workload, load: Load, system: str) 
     return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()[:16]
 
 
-def system(run_conditions: object, asked: Mapping[str, Any]) -> str:
+def system(run_conditions: object, requested: Mapping[str, Any]) -> str:
     """Digest of what must be the same for cells to belong together: a run's system fields.
 
-    What the layout or a cell decides is left out: it is in the key of each cell. *asked* is what
-    the inventory says of the serving besides.
+    What the layout or a cell decides is left out: it is in the key of each cell. *requested* is
+    the rest of the serving in the inventory.
     """
     left_out = ("serving.", "load.", "versions.engine_says")
-    kept = [f for f in FIELDS if f.role is Role.SYSTEM and not f.name.startswith(left_out)]
-    values = {field.name: _plain(value_of(run_conditions, field.name)) for field in kept}
-    text = json.dumps([values, asked], sort_keys=True, default=str)
+    retained = [f for f in FIELDS if f.role is Role.SYSTEM and not f.name.startswith(left_out)]
+    values = {field.name: _plain(value_of(run_conditions, field.name)) for field in retained}
+    text = json.dumps([values, requested], sort_keys=True, default=str)
     return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 
@@ -173,7 +173,7 @@ _CONDITIONS = (
 )  # fmt: skip
 
 
-def kept(smoke: Mapping[str, Any]) -> dict[str, Any]:
+def retained(smoke: Mapping[str, Any]) -> dict[str, Any]:
     """What a cell keeps of a smoke document: the figures, not the series."""
     figures = {k: v for k, v in smoke.items() if k in _OURS or k.startswith(_GROUPS)}
     conditions = smoke.get("conditions")

@@ -4,9 +4,9 @@
                            the objective there
     balanced, throughput   the highest goodput knee; what came too late counts nowhere
 
-Two layouts are told apart when their intervals do not overlap and they differ by more than 5 %, the
+Two layouts differ when their intervals do not overlap and they differ by more than 5 %, the
 margin within which runs count as the same (docs/measure.md): an interval is of one run's requests
-and does not know how far two runs of one layout are apart. Of those that cannot be told apart the
+and does not know how far two runs of one layout are apart. Of those that do not differ the
 simplest is taken: the one asked for, then fewer GPUs a replica, then smaller batches.
 """
 
@@ -37,15 +37,15 @@ class Result:
 
 
 def choose(goal: str, workload: str, cells: Sequence[Cell], sweep: Sweep) -> dict[str, Any]:
-    """The document's `chosen`: layout (None where nothing can be said), why, evidence."""
+    """The document's `chosen`: layout (None where none can be chosen), why, evidence."""
     mine = [cell for cell in cells if cell["workload"] == workload]
     latency = goal == "latency"
     found = _by_latency(mine, sweep) if latency else _by_knee(mine, sweep)
     if not found:
-        asked = f"at {sweep.first:g}/s" if latency else "at any rate"
+        condition = f"at {sweep.first:g}/s" if latency else "at any rate"
         return {
             "layout": None,
-            "why": f"no layout was measured that met the objective {asked}: nothing is chosen",
+            "why": f"no layout was measured that met the objective {condition}: nothing is chosen",
             "evidence": [],
         }
     ranked = sorted(found, key=lambda one: one.value if latency else -one.value)
@@ -127,15 +127,15 @@ def _complexity(one: Result) -> tuple[Any, ...]:
 
 
 def _why(goal: str, taken: Result, ranked: Sequence[Result], alike: Sequence[Result]) -> str:
-    told = f"goal {goal}: {taken.layout}: {taken.words}"
+    text = f"goal {goal}: {taken.layout}: {taken.words}"
     others = [one for one in alike if one is not taken]
     if others:
         names = ", ".join(f"{one.layout} at {one.value:g}" for one in others)
         simple = "the one asked for" if ASKED in taken.layout.names else "the simplest"
-        told += f". Not to be told apart from {names}: {simple} is taken"
+        text += f". No measurable difference to {names}: {simple} is taken"
     behind = next((one for one in ranked if one not in alike), None)
     if behind:
-        told += f". Next is {behind.layout}: {behind.words}"
+        text += f". Next is {behind.layout}: {behind.words}"
     if len(ranked) == 1:
-        told += ". It is the only one that could be compared"
-    return told
+        text += ". It is the only one that could be compared"
+    return text

@@ -26,7 +26,7 @@ class Pace:
     cells: float
 
     @classmethod
-    def seen(
+    def observed(
         cls, lines: Sequence[Mapping[str, Any]], load: Load, sweep: Sweep, bench: bool
     ) -> Pace:
         """By the lines so far, and the guesses where they say nothing."""
@@ -51,7 +51,7 @@ class Pace:
     def sweep(self, load: Load, sweep: Sweep, bench: bool, done: int = 0) -> float:
         """Seconds of what is left of a sweep, at most: each cell as long as one at its first rate.
 
-        Rates below the first, which only a layout that is too slow for it is asked, take longer.
+        Rates below the first, which only a layout that is too slow gets, take longer.
         """
         return max(0.0, self.cells - done) * self.cell(load, sweep.first, bench)
 

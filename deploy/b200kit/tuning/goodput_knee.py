@@ -6,8 +6,8 @@
 
 The knee is the highest good rate below the lowest bad one. How sure that is: the share of good
 requests has a 95 % interval (Clopper-Pearson, exact); `low` is the highest rate whose whole
-interval lies at or above the asked share, `high` the lowest whose whole interval lies below it. An
-unknown rate is never a knee, and never a bound of one: the rates above it are merely not asked.
+interval lies at or above the requested share, `high` the lowest whose whole interval is below. An
+unknown rate is never a knee, and never a bound of one: the rates above it are merely not tried.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ class Sweep:
     """How rates are chosen: from *first*, doubled or halved within *least* and *most*, then halved
     between the last good and the first bad one until they are within 1 + *resolution*.
 
-    cells: the most points of one sweep. tries: how often an unknown rate is asked.
+    cells: the most points of one sweep. tries: how often an unknown rate is tried.
     """
 
     first: float = 4.0
@@ -90,8 +90,8 @@ def next_rate(points: Sequence[Point], sweep: Sweep) -> float | None:
     if len(points) >= sweep.cells:
         return None
     last = points[-1]
-    asked = sum(point.rate == last.rate for point in points)
-    if last.verdict(sweep.share) == "unknown" and asked < sweep.tries:
+    attempts = sum(point.rate == last.rate for point in points)
+    if last.verdict(sweep.share) == "unknown" and attempts < sweep.tries:
         return last.rate
     found = _by_rate(points, sweep.share)
     if len(found) > 1 and set(found.values()) == {"unknown"}:
@@ -149,27 +149,27 @@ def knee(points: Sequence[Point], sweep: Sweep) -> Knee:
 
 
 def _why(points: Sequence[Point], sweep: Sweep, best: Point | None, bad: Point | None) -> str:
-    told = []
+    parts = []
     if best:
-        told.append(f"{_told(best)} at {best.rate:g}/s")
+        parts.append(f"{_point_text(best)} at {best.rate:g}/s")
     if bad:
-        told.append(f"{_told(bad)} at {bad.rate:g}/s")
+        parts.append(f"{_point_text(bad)} at {bad.rate:g}/s")
     elif best and best.rate >= sweep.most:
-        told.append("no higher rate was asked, so the knee is higher")
+        parts.append("no higher rate was asked, so the knee is higher")
     elif best:
-        told.append("no bad rate was measured above it, so the knee may be higher")
+        parts.append("no bad rate was measured above it, so the knee may be higher")
     unknown = [p for p in points if p.verdict(sweep.share) == "unknown"]
     if unknown and not (bad and best and min(p.rate for p in unknown) > bad.rate):
-        told.append(f"{unknown[-1].rate:g}/s could not be measured: {unknown[-1].why}")
+        parts.append(f"{unknown[-1].rate:g}/s could not be measured: {unknown[-1].why}")
     good = [point.rate for point in points if point.verdict(sweep.share) == "good"]
     if bad and good and max(good) > bad.rate:
-        told.append(f"but good again at {max(good):g}/s: the bound is not sharp")
+        parts.append(f"but good again at {max(good):g}/s: the bound is not sharp")
     if best and not best.sure(sweep.share):
-        told.append(f"n={best.of} does not carry a share of {sweep.share:.0%} for sure")
-    return "; ".join(told) or "nothing was measured"
+        parts.append(f"n={best.of} does not carry a share of {sweep.share:.0%} for sure")
+    return "; ".join(parts) or "nothing was measured"
 
 
-def _told(point: Point) -> str:
+def _point_text(point: Point) -> str:
     low, high = point.interval
     failed = f", {point.failed} failed" if point.failed else ""
     return f"{point.good} of {point.of} good ({low:.1%} to {high:.1%}){failed}"

@@ -38,7 +38,7 @@ class Plan:
 
     node: str
     goal: str
-    asked: NodeSpec
+    configured: NodeSpec
     candidates: list[Candidate]
     workloads: list[Workload]
     refused: list[Refused]
@@ -57,9 +57,9 @@ class Plan:
 
     def cells(self, layout: Layout, workload: Workload) -> list[Cell]:
         """What a sweep has: cells done by any run, and this run's that failed."""
-        wanted = self.key(layout, workload)
+        identity = self.key(layout, workload)
         done = [ln for ln in self.lines if ln["kind"] == "cell" and ln["cell"]["status"] == "done"]
-        mine = [line for line in [*done, *self.fresh] if line.get("key") == wanted]
+        mine = [line for line in [*done, *self.fresh] if line.get("key") == identity]
         return [{**line["cell"], "layout": layout.to_json()} for line in mine]
 
     def next_rate(self, layout: Layout, workload: Workload) -> float | None:
@@ -99,10 +99,10 @@ class Plan:
         """By what this load took so far, on whatever layout."""
         keys = {self.key(c.layout, load) for c in self.candidates for load in self.workloads}
         lines = [ln for ln in [*self.lines, *self.fresh] if ln.get("key", "") in {*keys, ""}]
-        return Pace.seen(lines, self.load, self.sweep, self.bench)
+        return Pace.observed(lines, self.load, self.sweep, self.bench)
 
     def left_s(self, now: Layout | None = None) -> float:
-        """Seconds until the end, at most; the layout at work needs no change any more."""
+        """Seconds until the end, at most; the current layout needs no change any more."""
         pace = self.pace()
         return sum(self.layout_s(c.layout, pace, c.layout == now) for c in self.candidates)
 
@@ -117,16 +117,16 @@ class Plan:
         ]
         return sum(sweeps) + (0.0 if here else pace.switch_s)
 
-    def told(self, layout: Layout) -> str:
+    def describe(self, layout: Layout) -> str:
         """What is to be done with a layout, for a person."""
         pace = self.pace()
         done = sum(len(self.cells(layout, workload)) for workload in self.workloads)
         most = self.sweep.cells * len(self.workloads)
         loads = ", ".join(f"{w.name} {w.input_tokens}/{w.output_tokens}" for w in self.workloads)
-        kept = f"{done} cells done, " if done else ""
+        progress = f"{done} cells done, " if done else ""
         clients = "each by both clients, " if self.bench else ""
         return (
-            f"tune {layout}: {kept}up to {most} cells of {loads} from {self.sweep.first:g}/s, "
+            f"tune {layout}: {progress}up to {most} cells of {loads} from {self.sweep.first:g}/s, "
             f"{clients}{self.load.count(self.sweep.first)} requests or more: "
             f"at most about {total([self.layout_s(layout, pace)])}"
         )
@@ -144,30 +144,30 @@ def _skipped(layout: Layout, workload: Workload) -> Cell:
     }
 
 
-def of(node: Node, parse: Parse) -> Plan:
-    """The tuning of a node that was observed, as it is asked for. Raises StageFailed."""
-    spec, known = node.spec, shape.of(node.spec)
+def for_node(node: Node, parse: Parse) -> Plan:
+    """The tuning of a node that was observed, by its inventory. Raises StageFailed."""
+    spec, known = node.spec, shape.catalogue_for(node.spec)
     if spec.group is not None:
         raise StageFailed("it serves as one of a group: only nodes that serve alone are tuned")
-    wanted, goal = spec.tune, spec.goal or "latency"
+    keys, goal = spec.tune, spec.goal or "latency"
     found, refused = tuning_layouts.candidates(
-        spec, known, goal, matrix()["layouts"], parse, wanted.layouts
+        spec, known, goal, matrix()["layouts"], parse, keys.layouts
     )
-    loads, strange = tuning_layouts.workloads(spec, matrix()["workloads"], wanted.workloads)
+    loads, strange = tuning_layouts.workloads(spec, matrix()["workloads"], keys.workloads)
     if not found or not loads:
-        told = "; ".join(map(str, [*refused, *strange])) or "no layout is asked for"
-        raise StageFailed(f"there is nothing to tune: {told}")
+        reasons = "; ".join(map(str, [*refused, *strange])) or "no layout is requested"
+        raise StageFailed(f"there is nothing to tune: {reasons}")
     folder = store.directory(spec.records)
     return Plan(
         node=node.name,
         goal=goal,
-        asked=spec,
+        configured=spec,
         candidates=found,
         workloads=loads,
         refused=[*refused, *strange],
         sweep=_sweep(spec),
-        load=Load(wanted.requests, wanted.seconds, spec.smoke.ttft_ms, spec.smoke.tpot_ms),
-        bench=wanted.bench,
+        load=Load(keys.requests, keys.seconds, spec.smoke.ttft_ms, spec.smoke.tpot_ms),
+        bench=keys.bench,
         system=system(node),
         folder=folder,
         lines=_read(folder, node.name),
@@ -175,9 +175,9 @@ def of(node: Node, parse: Parse) -> Plan:
 
 
 def _sweep(spec: NodeSpec) -> Sweep:
-    wanted = spec.tune
-    least = min(wanted.first / 16, wanted.most)
-    return Sweep(wanted.first, least, wanted.most, wanted.resolution, wanted.cells)
+    keys = spec.tune
+    least = min(keys.initial_rate / 16, keys.max_rate)
+    return Sweep(keys.initial_rate, least, keys.max_rate, keys.resolution, keys.cells)
 
 
 def _read(folder: Path, name: str) -> list[store.Line]:
@@ -198,6 +198,6 @@ def system(node: Node) -> str:
 def _serving(spec: NodeSpec) -> Mapping[str, Any]:
     """What the inventory says of the serving besides the layout."""
     names = ("max_model_len", "numa_policy", "replica_cpus", "replica_flags", "features_off")
-    told = {name: getattr(spec, name) for name in names}
-    engine = {k: v for k, v in asdict(spec.engine).items() if k not in ("requirements",)}
-    return {**told, "engine": engine, "gateway": asdict(spec.gateway)}
+    values = {name: getattr(spec, name) for name in names}
+    engine = {k: v for k, v in spec.engine.model_dump().items() if k not in ("requirements",)}
+    return {**values, "engine": engine, "gateway": spec.gateway.model_dump()}

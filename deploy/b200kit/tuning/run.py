@@ -28,7 +28,7 @@ from b200kit.tuning import cells
 from b200kit.tuning.candidates import Candidate, Parse
 from b200kit.tuning.cells import Layout, Workload
 from b200kit.tuning.duration import total
-from b200kit.tuning.plan import Plan, of
+from b200kit.tuning.plan import Plan, for_node
 from b200kit.tuning.write import write
 
 _STAGES = (serving.STAGE, warmup.STAGE, gateway.STAGE, watchdog.STAGE)
@@ -57,7 +57,7 @@ class Tuning:
             if not drift.is_present(engine_install.stamp(node), node.state or {}):
                 raise StageFailed("nothing serves here yet: take it live with deploy/b200.py first")
             node.layout()
-            self.plan = of(node, self.parse)
+            self.plan = for_node(node, self.parse)
             for refused in self.plan.refused:
                 node.say("tune", f"not tried: {refused}")
         return self.plan
@@ -84,11 +84,11 @@ class Tuning:
                 node.tuning = plan.document()
             return None
 
-        def telling(seconds: float) -> str:
+        def progress_text(seconds: float) -> str:
             del seconds
             return f"{candidate.layout}; at most about {total([plan.left_s(self.here)])} left"
 
-        return Change(plan.told(candidate.layout), act, telling)
+        return Change(plan.describe(candidate.layout), act, progress_text)
 
     def _tune(self, candidate: Candidate) -> None:
         """Take the node to a layout and measure there until its sweeps are over."""
@@ -109,7 +109,7 @@ class Tuning:
                     return
 
     def _give_up(self, layout: Layout, why: str, seconds: float) -> None:
-        """What is wrong with a layout is kept as its result; this run does not try it again."""
+        """The fault of a layout is stored as its result; this run does not try it again."""
         plan = self._planned()
         plan.given_up.add(tuple(layout.values.values()))
         self.node.say("tune", f"{layout}: FAILED: {why}")
@@ -129,7 +129,7 @@ class Tuning:
             self._make(stage.plan(self._seen()))
 
     def _make(self, changes: list[Change]) -> None:
-        """Make some changes; afterwards nothing seen before counts as true any more."""
+        """Make some changes; afterwards nothing observed before is valid any more."""
         for change in changes:
             self.node.say("tune", change.what)
             change.act(self.node)
@@ -143,11 +143,11 @@ class Tuning:
         return [Change("stop what serves: its replicas get other GPUs", _withdraw)]
 
     def _back(self) -> None:
-        """From here on the node is asked for what its inventory says; the stages make it so."""
-        self.node.spec, self.node.state = self._planned().asked, None
+        """From here on the desired state is the inventory's; the stages converge to it."""
+        self.node.spec, self.node.state = self._planned().configured, None
 
     def _seen(self) -> Node:
-        """The node, looked at anew when something changed."""
+        """The node, observed again when something changed."""
         if self.node.state is None:
             observe.refresh(self.node, RUN.id)
         return self.node
@@ -156,18 +156,20 @@ class Tuning:
         """Measure one cell with both clients and keep it. Raises RemoteError."""
         plan, node, started = self._planned(), self.node, timestamp()
         requests = plan.load.count(rate)
-        asked = (
+        options = (
             f"--requests {requests} --rate {rate:g} --input-tokens {workload.input_tokens} "
             f"--output-tokens {workload.output_tokens}"
         )
         limit = round(requests / rate) + _BESIDE_S
-        ours = _json(node, f"measure --config {serving.SERVING} {asked} --direct-requests 1", limit)
+        ours = _json(
+            node, f"measure --config {serving.SERVING} {options} --direct-requests 1", limit
+        )
         status, why = cells.status(ours)
-        bench = self._bench(asked, limit) if status == "done" else {"unmeasured": why}
+        bench = self._bench(options, limit) if status == "done" else {"unmeasured": why}
         cell = {
             "layout": layout.to_json(), "workload": workload.name, "rate": rate, "status": status,
             **({"why": why} if why else {}),
-            "ours": cells.kept(ours), "bench": bench,
+            "ours": cells.retained(ours), "bench": bench,
             "difference": cells.differences(ours, bench),
             "started": started, "ended": timestamp(),
         }  # fmt: skip
@@ -175,14 +177,14 @@ class Tuning:
         node.tuning = plan.document()
         self._say(layout, workload, cell)
 
-    def _bench(self, asked: str, limit: int) -> dict[str, Any]:
+    def _bench(self, options: str, limit: int) -> dict[str, Any]:
         """What `vllm bench serve` says, or why it says nothing."""
         if not self._planned().bench:
             return {"unmeasured": "tune.bench is off"}
         node = self.node
         where = f"--engine {serving.engine_dir(node)} --model {serving.model_dir(node)}"
         try:
-            return _json(node, f"bench --config {serving.SERVING} {where} {asked}", limit)
+            return _json(node, f"bench --config {serving.SERVING} {where} {options}", limit)
         except RemoteError as error:
             return {"unmeasured": f"`vllm bench serve`: {error}"}
 
@@ -195,8 +197,8 @@ class Tuning:
         both = ", ".join(f"{k} {v:+.0%}" for k, v in cell["difference"].items())
         other = f"; vllm bench serve: P50 {both}" if both else ""
         left = total([plan.left_s(self.here)])
-        told = f"{layout}: {workload.name} {cell['rate']:g}/s {verdict}: {figures}{other}"
-        self.node.say("tune", f"{told}; at most about {left} left")
+        text = f"{layout}: {workload.name} {cell['rate']:g}/s {verdict}: {figures}{other}"
+        self.node.say("tune", f"{text}; at most about {left} left")
 
     def _plan_choice(self, node: Node) -> list[Change]:
         plan = self._planned()
@@ -214,8 +216,8 @@ class Tuning:
 
 def _alone(node: Node) -> None:
     """Raises StageFailed where the gateway is answering requests: they would be cut off."""
-    told = node.connected().program("rotation list", timeout=30)
-    busy = [" ".join(line.split()) for line in told.splitlines() if _ANSWERING.search(line)]
+    listing = node.connected().program("rotation list", timeout=30)
+    busy = [" ".join(line.split()) for line in listing.splitlines() if _ANSWERING.search(line)]
     if busy:
         raise StageFailed(f"it has traffic ({', '.join(busy)}): take it out first")
 
@@ -242,10 +244,10 @@ def _json(node: Node, arguments: str, limit: int) -> dict[str, Any]:
 
 
 def _layout_line(layout: Layout, seconds: float, why: str) -> dict[str, Any]:
-    told = {"status": "failed", "why": why} if why else {"status": "up"}
+    result = {"status": "failed", "why": why} if why else {"status": "up"}
     return {
         "kind": "layout", "layout": layout.to_json(), "seconds": round(seconds, 1),
-        "at": timestamp(), **told,
+        "at": timestamp(), **result,
     }  # fmt: skip
 
 

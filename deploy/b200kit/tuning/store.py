@@ -1,4 +1,4 @@
-"""Where the cells of a tuning are kept: one file of JSON lines a node, beside the records.
+"""Where the cells of a tuning are stored: one file of JSON lines a node, beside the records.
 
 A line is written by one `write`, under a lock, and is on the disk before `append` returns, so a
 tuning that is killed at any moment loses only what it was measuring. A torn last line is passed

@@ -6,7 +6,7 @@ import os
 from collections.abc import Mapping
 from typing import Any
 
-from b200kit.inventory.keys.parsers import Problem
+from b200kit.inventory.keys.problem import Problem
 from b200kit.inventory.spec import NodeSpec
 from b200kit.report.files import write_text
 from b200kit.run.file_names import safe_name
@@ -35,8 +35,8 @@ def prove(text: str, layout: Mapping[str, Any], parse: Parse) -> NodeSpec:
     """The spec of the inventory with the fragment in it. Raises StageFailed when it is another."""
     parsed: NodeSpec | list[Problem] = parse(fragment.values(text))
     if isinstance(parsed, list):
-        told = "; ".join(f"{problem.key}: {problem.message}" for problem in parsed)
-        raise StageFailed(f"the layout is refused as inventory data: {told}")
+        message = "; ".join(f"{problem.key}: {problem.message}" for problem in parsed)
+        raise StageFailed(f"the layout is refused as inventory data: {message}")
     other = [key for key in KEYS if getattr(parsed, key) != layout[key]]
     if other:
         raise StageFailed(f"the layout reads back with another {', '.join(other)}")

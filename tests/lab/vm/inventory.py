@@ -25,7 +25,7 @@ VLLM = {
     "max_num_seqs": 2,
     "max_num_batched_tokens": 512,
     "smoke": SMOKE | {"rate": 0.1},
-    "canary": {"interval_s": 60.0, "deadline_s": 300.0, "stall_s": 600.0},
+    "watchdog": {"interval_s": 60.0, "deadline_s": 300.0, "stall_s": 600.0},
     "warm_deadline_s": 2400,
     "stage_timeout_s": 3600,
 }

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import re
+import sys
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, fields
+from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
 from typing import Any
 
@@ -13,8 +14,7 @@ import yaml
 
 from b200kit.catalog import load as catalog
 from b200kit.converge.stage import Change, Stage, Wanted, converge, nominal_layout
-from b200kit.inventory.keys import parsers
-from b200kit.inventory.keys.parsers import setting
+from b200kit.inventory.keys.problem import parse_keys
 from b200kit.node.checks import judge as judging
 from b200kit.node.checks.findings import failed, passed, unread
 from b200kit.node.placement.layout import Replica
@@ -95,13 +95,23 @@ def test_scenario_is_one() -> None:
     assert resolved["gpus"][5]["recovery_action"] == 1
 
 
-def test_inventory_key_is_parsed() -> None:
-    key = example("An inventory key", "python")
-    code = f"@dataclass(frozen=True)\nclass Example:\n    {key}"
-    made = run(code, dataclass=dataclass, setting=setting, parsers=parsers)["Example"]
-    [item] = fields(made)
-    assert parsers.parse_mapping(made, {item.name: item.default}) == made()
-    assert isinstance(parsers.parse_mapping(made, {item.name: 0}), list)
+def test_inventory_key_is_parsed(tmp_path: Path) -> None:
+    key = example("An inventory key", "python").replace("\n", "\n    ")
+    # pydantic reads the docstring of a key from the source, so the example is a file.
+    module = tmp_path / "example_of_a_key.py"
+    imports = "from pydantic import Field\nfrom b200kit.inventory.keys.types import Keys\n"
+    module.write_text(f'{imports}\nclass Example(Keys):\n    """A key."""\n\n    {key}\n')
+    spec = spec_from_file_location(module.stem, module)
+    assert spec
+    assert spec.loader
+    made = module_from_spec(spec)
+    sys.modules[module.stem] = made
+    spec.loader.exec_module(made)
+    del sys.modules[module.stem]
+    [(name, field)] = made.Example.model_fields.items()
+    assert field.description
+    assert isinstance(parse_keys(made.Example, {name: field.default}), made.Example)
+    assert isinstance(parse_keys(made.Example, {name: 0}), list)
 
 
 def test_model_is_one_of_the_catalog() -> None:

@@ -111,7 +111,7 @@ def test_what_cannot_be_exits_1_with_one_line(tmp_path: Path, capsys: Capture) -
     h100 = asked(recorded("healthy-hgx-h100"), "llama-3.1-405b-bf16")
     status, out, err = run(capsys, *h100)
     assert (status, out, err.count("\n")) == (1, "", 1)
-    assert "lack. Try llama-3.1-405b-fp8 at TP8" in err
+    assert "are missing. Try llama-3.1-405b-fp8 at TP8" in err
     unread = state_file(tmp_path, {"gpus": {"unmeasured": "driver not loaded"}})
     assert run(capsys, *asked(unread))[0] == 1
 

@@ -21,7 +21,7 @@ FOLLOWER = replace(HEAD, node_rank=1, address="10.1.0.2", peers=("10.1.0.1",))
 
 
 def settings(**changes: Any) -> Settings:
-    """What a replica is told, with *changes*."""
+    """The settings of a replica, with *changes*."""
     plain = Settings(
         model_dir="/srv/models/m/r",
         served_name="m",
@@ -35,7 +35,7 @@ def settings(**changes: Any) -> Settings:
     return replace(plain, **changes)
 
 
-def told(kind: EngineKind, **changes: Any) -> dict[str, Any]:
+def options(kind: EngineKind, **changes: Any) -> dict[str, Any]:
     """Every flag an engine is given, in its configuration or on its command line."""
     one = settings(**changes)
     words = kind.argv(one)
@@ -60,7 +60,7 @@ def test_engine_is_given_only_flags_and_values_that_it_takes(
 ) -> None:
     if group and group.join not in kind.groups:
         return
-    for name, value in told(kind, group=group, numa_bind=numa_bind).items():
+    for name, value in options(kind, group=group, numa_bind=numa_bind).items():
         values = value if isinstance(value, list) else [value]
         assert [version.wrong_flag(name, one) for one in values] == [""] * len(values), name
 
@@ -83,9 +83,9 @@ def test_engine_is_given_only_variables_that_it_reads(kind: EngineKind, version:
 @pytest.mark.parametrize("kind", KINDS.values(), ids=lambda kind: kind.name)
 def test_no_engine_listens_beyond_loopback_goes_online_or_gets_a_secret(kind: EngineKind) -> None:
     environment = kind.environment(settings())
-    assert told(kind)["host"] == "127.0.0.1"
+    assert options(kind)["host"] == "127.0.0.1"
     assert environment["HF_HUB_OFFLINE"] == "1"
-    assert not any("key" in name.lower() for name in (*environment, *told(kind)))
+    assert not any("key" in name.lower() for name in (*environment, *options(kind)))
     assert environment["HOME"].startswith("/var/cache/vllm/1")
 
 
@@ -98,7 +98,7 @@ def test_engine_names_its_series_of_what_the_kit_reads(kind: EngineKind) -> None
 @pytest.mark.parametrize("kind", KINDS.values(), ids=lambda kind: kind.name)
 def test_inventory_s_flags_win(kind: EngineKind) -> None:
     name = {"vllm": "dtype", "sglang": "dtype", "trtllm": "reasoning_parser"}[kind.name]
-    assert told(kind, flags={name: "x"})[name] == "x"
+    assert options(kind, flags={name: "x"})[name] == "x"
 
 
 def test_only_vllm_and_sglang_finish_their_streams() -> None:
@@ -166,9 +166,9 @@ def test_nodes_talk_on_the_network_that_is_named() -> None:
 
 def test_models_of_the_catalogue_are_in_vllm_s_words_alone() -> None:
     model = (("kv-cache-dtype", "fp8"),)
-    engine = Engine("cuda", "1", "r", "https://w", flags=(("seed", 7),))
+    engine = Engine.model_validate({"kind": "cuda", "version": "1", "flags": {"seed": 7}})
     assert flags_of(engine, model) == {"kv-cache-dtype": "fp8", "seed": 7}
-    assert flags_of(replace(engine, name="sglang"), model) == {"seed": 7}
+    assert flags_of(engine.replace(name="sglang"), model) == {"seed": 7}
 
 
 @in_subtests("name", load.load().models)

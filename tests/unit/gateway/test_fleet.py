@@ -75,7 +75,7 @@ def test_one_configuration_has_the_nodes_endpoint_and_the_fleets(tmp_path: Path)
 
 def test_nodes_with_certificates_are_asked_by_name(tmp_path: Path) -> None:
     (tmp_path / "authority.pem").write_text("-----BEGIN CERTIFICATE-----\n")
-    fleet = {"port": 8443, "trust": str(tmp_path / "authority.pem")}
+    fleet = {"port": 8443, "ca_file": str(tmp_path / "authority.pem")}
     node, _ = settled(tmp_path, **filled({"fleet": fleet}, NODES[:1]))
     files = {file.path: file for file in gateway.wanted(node, node.layout()).files}
     assert files[PATHS.nodes].content.startswith(b"-----BEGIN")

@@ -30,8 +30,8 @@ from tests.unit.node.client import server_thread
 CHAT = "/v1/chat/completions"
 CLIENTS = Gateway(
     clients=(
-        Client("team-a", SecretRef(env="A"), requests_per_minute=5),
-        Client("team-b", SecretRef(env="B")),
+        Client(name="team-a", key=SecretRef(env="A"), requests_per_minute=5),
+        Client(name="team-b", key=SecretRef(env="B")),
     ),
     max_body_mib=1,
 )

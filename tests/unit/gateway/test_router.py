@@ -37,7 +37,7 @@ def asked(folder: Path, **changes: Any) -> dict[str, Any]:
 
 def test_every_argument_is_one_of_the_launchers(tmp_path: Path) -> None:
     known = set(FLAGS.read_text().splitlines())
-    words = vllm_router.arguments(Router(str(tmp_path), "0.1.17"), 32)
+    words = vllm_router.arguments(Router(requirements=str(tmp_path), version="0.1.17"), 32)
     flags = words[::2]
     assert set(flags) <= known
     assert dict(zip(flags, words[1::2], strict=True))["--health-check-interval-secs"] == "2"
@@ -179,7 +179,7 @@ def test_haproxy_asks_the_router_and_does_without_it_when_it_is_gone(tmp_path: P
         mock("1", "1", "2", "two") as two,
         mock("1", "1", "2", "router") as choosing,
     ):
-        chosen = Router("x", "0.1.17", port=choosing)
+        chosen = Router(requirements="x", version="0.1.17", port=choosing)
         with running(tmp_path, [one, two], router=chosen) as proxy:
             until(lambda: haproxy.servers(proxy.socket, "router")[0].status == "UP")
             seen = Counter(ask(proxy, key="node-key")[1]["x-served-by"] for _ in range(6))

@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
-from b200kit.engines import of
+from b200kit import engines
 from b200kit.inventory import engine_rules
-from b200kit.inventory.keys.parsers import Problem
 from b200kit.inventory.keys.parts import Engine
+from b200kit.inventory.keys.problem import Problem
 from b200kit.inventory.parse import parse
 from b200kit.inventory.spec import NodeSpec
 from tests.subtests import in_subtests
@@ -160,5 +160,5 @@ def test_engine_of_an_unsafe_line_is_refused() -> None:
     ],
 )
 def test_version_is_the_one_that_the_requirements_install(lock: str, says: str) -> None:
-    engine = Engine("cuda", "0.33.0", "lock.txt", "https://w")
-    assert engine_rules.unlike_lock(of(engine), engine, lock) == says
+    engine = Engine(kind="cuda", version="0.33.0", requirements="lock.txt")
+    assert engine_rules.unlike_lock(engines.get(engine), engine, lock) == says

@@ -45,7 +45,7 @@ class Rendered:
 
 @pytest.fixture(scope="module")
 def fleet(tmp_path_factory: pytest.TempPathFactory) -> list[Rendered]:
-    """All twelve nodes, each seen as a healthy HGX B200."""
+    """All twelve nodes, each observed as a healthy HGX B200."""
     lock = tmp_path_factory.mktemp("engine") / "engine.txt"
     lock.write_text("vllm==0.33.0 --hash=sha256:00\n")
     return [rendered(name, dict(data), lock) for name, data in fleet_96.nodes]

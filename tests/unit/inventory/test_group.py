@@ -8,7 +8,7 @@ import pytest
 
 from b200kit.inventory import group as groups
 from b200kit.inventory.keys import fleet
-from b200kit.inventory.keys.parsers import Problem
+from b200kit.inventory.keys.problem import Problem
 from b200kit.inventory.parse import parse
 from b200kit.inventory.spec import NodeSpec
 from b200kit.node.facts import nft_rules
@@ -152,10 +152,10 @@ def test_range_of_ports_reads_back_from_the_kernel_as_it_was_written() -> None:
 
 
 @pytest.mark.parametrize(
-    ("join", "asked"), [("tensor", ["n02", "n09"]), ("data", ["n01", "n02", "n09"])]
+    ("join", "names"), [("tensor", ["n02", "n09"]), ("data", ["n01", "n02", "n09"])]
 )
-def test_fleet_asks_only_nodes_that_answer(join: str, asked: list[str]) -> None:
+def test_fleet_asks_only_nodes_that_answer(join: str, names: list[str]) -> None:
     member = {"group": GROUP | {"join": join}}
     hosts: list[tuple[str, dict[str, Any]]] = [("n01", member), ("n02", member), ("n09", {})]
     found = fleet.filled({"fleet": {"port": 9000}}, hosts)["fleet"]["nodes"]
-    assert [node["name"] for node in found] == asked
+    assert [node["name"] for node in found] == names

@@ -1,4 +1,4 @@
-"""The fingerprint of a repository's key, held against what gpg itself says of it."""
+"""The fingerprint of a repository's key, compared with what gpg itself prints."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ def test_same_packet_with_a_new_style_length_is_the_same_key() -> None:
 
 
 @in_subtests(
-    ("text", "told"),
+    ("text", "message"),
     [
         ("", "is not an armored OpenPGP public key"),
         ("\n\n", "is not an armored OpenPGP public key"),
@@ -94,6 +94,6 @@ def test_same_packet_with_a_new_style_length_is_the_same_key() -> None:
         (armor(PACKET + PACKET), "2 keys"),
     ],
 )
-def test_what_is_no_single_whole_key_is_refused_in_words(text: str, told: str) -> None:
-    with pytest.raises(ValueError, match=told):
+def test_what_is_no_single_whole_key_is_refused_in_words(text: str, message: str) -> None:
+    with pytest.raises(ValueError, match=message):
         fingerprint(text)

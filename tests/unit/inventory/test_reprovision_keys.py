@@ -1,4 +1,4 @@
-"""What an inventory may say of power and images, and that it is refused before any connection."""
+"""Keys of power and images are validated before any connection."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tests.unit.specs import CATALOGUE, data
 
 BMC: dict[str, Any] = {"address": "https://10.0.0.7", "user": "b200", "password": {"env": "BMC"}}
 MAAS: dict[str, Any] = {
-    "by": "maas",
+    "method": "maas",
     "url": "https://maas/MAAS",
     "system": "4y3h7n",
     "token": {"env": "M"},
@@ -33,9 +33,9 @@ HTTPS = 'must be a URL that begins with "https://"'
         ({"address": "http://10.0.0.7"}, f"address: {HTTPS}"),
         ({"address": "10.0.0.7"}, f"address: {HTTPS}"),
         ({"protocol": "ipmi"}, "address: must be a host name or an address for IPMI"),
-        ({"trust": "ca.pem", "fingerprint": "0" * 64}, "fingerprint: is one way"),
+        ({"ca_file": "ca.pem", "fingerprint": "0" * 64}, "fingerprint: is one way"),
         ({"fingerprint": "0" * 63}, "fingerprint: must be a SHA-256, 64 digits"),
-        ({"protocol": "ipmi", "address": "h", "trust": "ca.pem"}, "trust: IPMI has no"),
+        ({"protocol": "ipmi", "address": "h", "ca_file": "ca.pem"}, "ca_file: IPMI has no"),
         ({"password": "hunter2"}, "password: must be a mapping, not str"),
         ({"password": None}, "password: must be a mapping, not NoneType"),
     ],
@@ -43,23 +43,23 @@ HTTPS = 'must be a URL that begins with "https://"'
 def test_controller_that_cannot_be_is_refused_by_its_key(
     changes: dict[str, Any], problem: str
 ) -> None:
-    told = problems(bmc=BMC | changes)
-    assert any(line.startswith(f"bmc.{problem}") for line in told), told
-    assert "hunter2" not in " ".join(told)
+    found = problems(bmc=BMC | changes)
+    assert any(line.startswith(f"bmc.{problem}") for line in found), found
+    assert "hunter2" not in " ".join(found)
 
 
 @pytest.mark.parametrize(
-    ("asked", "problem"),
+    ("section", "problem"),
     [
         (MAAS | {"url": "http://maas/MAAS"}, 'url: must begin with "https://"'),
-        ({"by": "maas"}, "url: MAAS needs url, system and token"),
-        ({"by": "command"}, "command: is required"),
+        ({"method": "maas"}, "url: MAAS needs url, system and token"),
+        ({"method": "command"}, "command: is required"),
         (MAAS | {"host_key": ["x"], "host_key_file": "y"}, "host_key: is one source"),
     ],
 )
-def test_image_that_cannot_be_is_refused_by_its_key(asked: dict[str, Any], problem: str) -> None:
-    told = problems(reimage=asked)
-    assert any(line.startswith(f"reimage.{problem}") for line in told), told
+def test_image_that_cannot_be_is_refused_by_its_key(section: dict[str, Any], problem: str) -> None:
+    found = problems(reimage=section)
+    assert any(line.startswith(f"reimage.{problem}") for line in found), found
 
 
 def problems(**changes: Any) -> list[str]:
@@ -70,15 +70,15 @@ def problems(**changes: Any) -> list[str]:
 
 def test_files_it_names_must_be_there(tmp_path: Path) -> None:
     missing = str(tmp_path / "ca.pem")
-    spec = sound(tmp_path, bmc=BMC | {"trust": missing}, reimage=MAAS | {"trust": missing})
-    told = [(problem.key, problem.message) for problem in preflight._missing_files(spec)]
-    said = f"{missing} cannot be read on the controller: No such file or directory"
-    assert told == [("bmc.trust", said), ("reimage.trust", said)]
+    spec = sound(tmp_path, bmc=BMC | {"ca_file": missing}, reimage=MAAS | {"ca_file": missing})
+    found = [(problem.key, problem.message) for problem in preflight._missing_files(spec)]
+    message = f"{missing} cannot be read on the controller: No such file or directory"
+    assert found == [("bmc.ca_file", message), ("reimage.ca_file", message)]
 
 
 def test_only_who_mends_needs_the_controllers_password(tmp_path: Path) -> None:
     spec = sound(tmp_path, bmc=BMC, reimage=MAAS, api_key=None, hf_token=None)
-    assert secrets.resolve(spec, mending=False) == ({}, [])
+    assert secrets.resolve(spec, reprovisioning=False) == ({}, [])
     assert [problem.key for problem in secrets.resolve(spec)[1]] == [
         "bmc.password",
         "reimage.token",

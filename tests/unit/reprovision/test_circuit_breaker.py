@@ -11,7 +11,7 @@ from b200kit.reprovision import circuit_breaker
 from b200kit.reprovision.circuit_breaker import Fleet
 from tests.subtests import in_subtests
 
-FLEET = Fleet(nodes=12, out=(), failing={}, max_out=2, max_alike=3)
+FLEET = Fleet(nodes=12, out=(), failing={}, max_unavailable=2, max_same_cause=3)
 
 
 def failing(count: int, cause: str = "driver.version: 580.82") -> dict[str, str]:
@@ -26,7 +26,9 @@ def test_breaker_opens_above_as_many_alike_as_are_allowed(count: int, is_open: b
 
 def test_breaker_names_the_nodes_and_what_is_alike() -> None:
     told = circuit_breaker.open_reason(replace(FLEET, failing=failing(5)))
-    assert told.startswith("5 nodes fail alike, more than reprovision.max_alike=3: n00, n01, n02")
+    assert told.startswith(
+        "5 nodes fail alike, more than reprovision.max_same_cause=3: n00, n01, n02"
+    )
     assert "driver.version: 580.82" in told
     assert "\n" not in told
 
@@ -91,5 +93,5 @@ def test_floor_says_who_is_out_already_and_what_to_do() -> None:
     told = circuit_breaker.floor_reason(replace(FLEET, out=("n01", "n02")), "n00", True)
     assert told == (
         "9 of 12 nodes would serve, and the floor is 10; out already: n01, n02: "
-        "bring one back, or lower reprovision.floor"
+        "bring one back, or lower reprovision.min_available"
     )

@@ -20,7 +20,7 @@ from typing import Any
 
 import pytest
 
-from b200kit.inventory.keys.rungs import Rung
+from b200kit.inventory.keys.levels import Level
 from b200kit.node.state.verdict import Action, Finding, Status
 from b200kit.reprovision import audit, escalation, ledger, states
 from b200kit.reprovision.actions import ActFailed, ActRefused, Intent, Say
@@ -33,15 +33,15 @@ from b200kit.run.node import Node
 from tests.subtests import in_subtests
 
 FAULT = Finding("no driver", Status.FAIL, action=Action.REBOOT, part="GPU 4", check="driver.loaded")
-BUDGET: dict[Rung, int] = dict.fromkeys((rung for rung in Rung if rung is not Rung.REPLACE), 1)
-NEVER: dict[Rung, int] = dict.fromkeys(BUDGET, 0)
+BUDGET: dict[Level, int] = dict.fromkeys((rung for rung in Level if rung is not Level.REPLACE), 1)
+NEVER: dict[Level, int] = dict.fromkeys(BUDGET, 0)
 Kill = Callable[[str], None]
 
 
 class World:
     """What the acts have done, on the disk; *cure* is the rung that helps."""
 
-    def __init__(self, folder: Path, cure: Rung | None) -> None:
+    def __init__(self, folder: Path, cure: Level | None) -> None:
         self.path, self.cure = folder / "world.json", cure
 
     def read(self) -> dict[str, Any]:
@@ -58,9 +58,9 @@ class World:
         self.path.with_suffix(".new").write_text(json.dumps(now | changes))
         self.path.with_suffix(".new").rename(self.path)
 
-    def rungs(self) -> dict[str, int]:
+    def levels(self) -> dict[str, int]:
         """How often each rung was done."""
-        words = {rung.word for rung in Rung}
+        words = {rung.word for rung in Level}
         return {k: count for k, count in self.read()["counts"].items() if k in words}
 
 
@@ -94,7 +94,7 @@ class Fake:
     def _perform(self, intent: Intent) -> str:
         world, now = self.world, self.world.read()
         if self.name == "act":
-            rung = Rung.parse(intent["rung"])
+            rung = Level.parse(intent["rung"])
             world.did(rung.word, boot=now["boot"] + 1, fit=rung is world.cure or now["fit"])
             return "a new boot"
         world.did(self.name)
@@ -116,13 +116,16 @@ class Killer:
         self.places.append(place)
 
 
-def decide(tx: Transaction, budget: Mapping[Rung, int] = BUDGET) -> Decision:
+def decide(tx: Transaction, budget: Mapping[Level, int] = BUDGET) -> Decision:
     """By the ladder, each rung once."""
     return escalation.choose(tx.findings, tx.tries, Limits(budget, 86_400), time.time())
 
 
 def run(
-    folder: Path, cure: Rung | None, kill: Kill, budget: Mapping[Rung, int] = BUDGET
+    folder: Path,
+    cure: Level | None,
+    kill: Kill,
+    budget: Mapping[Level, int] = BUDGET,
 ) -> Transaction:
     """One run of the controller over the node, as b200kit/reprovision/run.py does it."""
     world = World(folder, cure)
@@ -187,17 +190,17 @@ class Snapshots:
 
 # What cures the node, the rungs that are allowed, and how it ends.
 ENDINGS = [
-    (Rung.POWER_CYCLE, BUDGET, State.SERVING, {"reboot": 1, "power-cycle": 1}),
-    (None, {**NEVER, Rung.REBOOT: 1}, State.HANDS, {"reboot": 1}),
+    (Level.POWER_CYCLE, BUDGET, State.SERVING, {"reboot": 1, "power-cycle": 1}),
+    (None, {**NEVER, Level.REBOOT: 1}, State.HANDS, {"reboot": 1}),
 ]
 
 
-@pytest.mark.parametrize(("cure", "budget", "state", "rungs"), ENDINGS)
+@pytest.mark.parametrize(("cure", "budget", "state", "levels"), ENDINGS)
 def test_dead_at_any_place_the_rerun_ends_the_same_and_repeats_no_rung(
-    cure: Rung | None,
-    budget: dict[Rung, int],
+    cure: Level | None,
+    budget: dict[Level, int],
     state: State,
-    rungs: dict[str, int],
+    levels: dict[str, int],
     tmp_path: Path,
     watched: Callable[[Kill], None],
 ) -> None:
@@ -212,7 +215,7 @@ def test_dead_at_any_place_the_rerun_ends_the_same_and_repeats_no_rung(
     watched(Killer())
     for place, copy in snapshots.places.values():
         tx = run(copy, cure, Killer(), budget)
-        assert (tx.state, World(copy, cure).rungs()) == (state, rungs), f"dead {place}"
+        assert (tx.state, World(copy, cure).levels()) == (state, levels), f"dead {place}"
         assert tx.parts == ([] if state is State.SERVING else ["GPU 4"])
         content = (copy / ledger.AUDIT).read_bytes()
         assert audit.verify(content, {"n1": list(tx.digests)}) == [], place
@@ -226,12 +229,12 @@ def test_killed_again_and_again_it_ends_all_the_same(
         # A real SIGKILL, nine places further each time.
         killer = Killer(9)
         watched(killer)
-        if not killed(lambda k=killer: run(tmp_path, Rung.POWER_CYCLE, k)):  # type: ignore[misc]
+        if not killed(lambda k=killer: run(tmp_path, Level.POWER_CYCLE, k)):  # type: ignore[misc]
             break
         deaths += 1
         assert deaths < 100
     assert deaths > 5
-    assert World(tmp_path, Rung.POWER_CYCLE).rungs() == {"reboot": 1, "power-cycle": 1}
+    assert World(tmp_path, Level.POWER_CYCLE).levels() == {"reboot": 1, "power-cycle": 1}
 
 
 @in_subtests("step", states.TABLE, ids=lambda step: f"{step.start.value}-{step.name}")
@@ -254,7 +257,7 @@ class Steps:
     """Fakes of which some steps raise something, once or always."""
 
     def __init__(self, tmp_path: Path, raising: Mapping[str, Exception]) -> None:
-        self.world, self.raising = World(tmp_path, Rung.REBOOT), dict(raising)
+        self.world, self.raising = World(tmp_path, Level.REBOOT), dict(raising)
         self.ledger = Ledger(tmp_path / "t", "n1", "alice@ctl pid 1", "run", 600)
         self.ledger.claim()
         self.ledger.begin([FAULT.to_json()], "driver.loaded", "")
@@ -281,12 +284,12 @@ class Steps:
 
 def test_rung_that_fails_is_followed_by_the_next_one(tmp_path: Path) -> None:
     steps = Steps(tmp_path, {"reboot": ActFailed("did not come back")})
-    steps.world.cure = Rung.POWER_CYCLE
+    steps.world.cure = Level.POWER_CYCLE
     tx = steps.machine().run()
     assert tx.state is State.SERVING
     assert [(t.rung, t.outcome) for t in tx.tries] == [
-        (Rung.REBOOT, "failed"),
-        (Rung.POWER_CYCLE, "cured"),
+        (Level.REBOOT, "failed"),
+        (Level.POWER_CYCLE, "cured"),
     ]
 
 
@@ -296,8 +299,8 @@ def test_rung_that_is_refused_is_no_reason_for_a_higher_one(tmp_path: Path) -> N
         steps.machine().run()
     steps.raising.clear()
     tx = steps.machine().run()
-    assert (tx.state, steps.world.rungs()) == (State.SERVING, {"reboot": 1})
-    assert [t.rung for t in tx.tries] == [Rung.REBOOT]
+    assert (tx.state, steps.world.levels()) == (State.SERVING, {"reboot": 1})
+    assert [t.rung for t in tx.tries] == [Level.REBOOT]
 
 
 def test_drain_that_does_not_end_stops_the_run_with_the_node_out(tmp_path: Path) -> None:
@@ -305,14 +308,14 @@ def test_drain_that_does_not_end_stops_the_run_with_the_node_out(tmp_path: Path)
     with pytest.raises(Stopped, match="drain: 3 open"):
         steps.machine().run()
     assert steps.ledger.read().state is State.QUARANTINED
-    assert steps.world.rungs() == {}
+    assert steps.world.levels() == {}
 
 
 def test_evidence_that_cannot_be_had_keeps_every_rung_from_the_node(tmp_path: Path) -> None:
     steps = Steps(tmp_path, {"evidence": ActFailed("the disk is full")})
     with pytest.raises(Stopped):
         steps.machine().run()
-    assert (steps.ledger.read().state, steps.world.rungs()) == (State.DRAINED, {})
+    assert (steps.ledger.read().state, steps.world.levels()) == (State.DRAINED, {})
 
 
 def test_node_that_fails_among_its_users_is_taken_from_them_again(tmp_path: Path) -> None:
@@ -326,14 +329,14 @@ def test_hands_give_the_node_back_without_another_act(tmp_path: Path) -> None:
     steps = Steps(tmp_path, {})
     steps.world.cure = None
     assert steps.machine().run().state is State.HANDS
-    before = steps.world.rungs()
+    before = steps.world.levels()
     assert steps.machine().run().state is State.HANDS
     with pytest.raises(Stopped, match="not fit, stays out"):
         steps.machine(giving_back=True).run()
     assert steps.machine().run().state is State.HANDS
     steps.world.did("hands", fit=True)
     assert steps.machine(giving_back=True).run().state is State.SERVING
-    assert steps.world.rungs() == before
+    assert steps.world.levels() == before
 
 
 def test_person_may_end_a_transaction_that_was_begun_before_any_act(tmp_path: Path) -> None:
@@ -342,7 +345,7 @@ def test_person_may_end_a_transaction_that_was_begun_before_any_act(tmp_path: Pa
         steps.machine().run()
     steps.world.did("hands", fit=True)
     assert steps.machine(giving_back=True).run().state is State.SERVING
-    assert steps.world.rungs() == {}
+    assert steps.world.levels() == {}
 
 
 def test_second_operator_is_told_who_holds_the_node_since_when(tmp_path: Path) -> None:

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator
-from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
-from b200kit.inventory.keys.rungs import Rung
+from b200kit.inventory.keys.levels import Level
 from b200kit.node.state.verdict import Action, Finding, Status, Verdict
 from b200kit.reprovision import node_copy, provision, steps, traffic
 from b200kit.reprovision.actions import ActFailed, ActRefused, act_of
@@ -85,7 +84,7 @@ def drain(node: Node, monkeypatch: pytest.MonkeyPatch, *senders: Fake) -> str:
 
 
 def asked(node: Node, **changes: Any) -> None:
-    node.spec = replace(node.spec, reprovision=replace(node.spec.reprovision, **changes))
+    node.spec = node.spec.replace(reprovision=node.spec.reprovision.replace(**changes))
 
 
 def test_drain_waits_for_the_last_stream(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -149,15 +148,15 @@ def test_stage_that_failed_as_the_node_went_away_asks_for_its_power(
     assert error.findings == (gone,)
 
 
-@in_subtests("rung", [rung for rung in Rung if rung is not Rung.REPLACE])
-def test_every_rung_has_its_act(rung: Rung) -> None:
+@in_subtests("rung", [rung for rung in Level if rung is not Level.REPLACE])
+def test_every_rung_has_its_act(rung: Level) -> None:
     act = act_of(rung)
     assert all(hasattr(act, name) for name in ("facts", "probe", "perform"))
 
 
 def test_hands_are_no_act() -> None:
     with pytest.raises(ActFailed, match="replace is for hands"):
-        act_of(Rung.REPLACE)
+        act_of(Level.REPLACE)
     assert issubclass(ActRefused, ActFailed)
 
 
@@ -168,7 +167,7 @@ def test_every_name_of_the_inventory_has_its_adapter() -> None:
 
 
 def test_history_is_what_controller_and_node_remember_each_attempt_once() -> None:
-    both, mine, its = (Try(Rung.REBOOT, at, "cured", str(at)) for at in (2.0, 3.0, 1.0))
+    both, mine, its = (Try(Level.REBOOT, at, "cured", str(at)) for at in (2.0, 3.0, 1.0))
     assert node_copy.merged((both, mine), (its, both)) == (its, both, mine)
 
 

@@ -40,7 +40,7 @@ GROUP = {
 # What a node has only where its inventory asks for it.
 OPTIONS: dict[str, Any] = {
     "firewall": {"allow": [{"port": 8000, "from": ["10.0.0.0/24"]}]},
-    "weights": {"share": {"bind": "10.0.0.5", "from": ["10.0.0.0/24"]}},
+    "weights": {"server": {"bind": "10.0.0.5", "from": ["10.0.0.0/24"]}},
     "storage": {"disks": ["/dev/disk/by-id/nvme-A", "/dev/disk/by-id/nvme-B"]},
     "time_servers": ["10.0.0.1", "10.0.0.2"],
     "container_runtimes": ["docker", "containerd", "podman"],

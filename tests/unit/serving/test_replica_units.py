@@ -12,7 +12,7 @@ import yaml
 
 from b200kit import engines
 from b200kit.catalog import load
-from b200kit.inventory.keys.parsers import Problem
+from b200kit.inventory.keys.problem import Problem
 from b200kit.inventory.parse import parse
 from b200kit.node.state import drift
 from b200kit.run.render import render

@@ -10,7 +10,7 @@ import pytest
 from b200kit.catalog import load
 from b200kit.node.placement.layout import Shape
 from b200kit.sizing import fit, memory, model_config
-from b200kit.sizing.fit import Asked, Machine, Subject
+from b200kit.sizing.fit import GpuPool, Requested, Subject
 from b200kit.sizing.memory import GIB, Memory
 from b200kit.sizing.model_config import Dimensions, ModelError
 from tests.subtests import in_subtests
@@ -91,16 +91,16 @@ def test_kv_cache_of_a_token(dimensions: Dimensions, wide: float, narrow: float)
 
 def test_kv_cache_of_a_real_b200_log() -> None:
     # vLLM on a B200 (vllm-project/vllm#23439): 157.27 GiB of KV cache are 1,472,416 tokens.
-    seen = config(num_hidden_layers=28)
-    assert memory.token_bytes(seen) == 114_688
-    tokens = 157.27 * GIB / memory.token_bytes(seen)
+    config_28 = config(num_hidden_layers=28)
+    assert memory.token_bytes(config_28) == 114_688
+    tokens = 157.27 * GIB / memory.token_bytes(config_28)
     assert tokens == pytest.approx(1_472_416, abs=16 + 0.005 * GIB / 114_688)
 
 
 # An article's table of KV caches at 128K tokens and 32 requests, in GB, and what is right. It took
 # all heads for KV heads in its formula, and its figures follow neither that formula nor this one.
 @pytest.mark.parametrize(
-    ("dimensions", "heads", "said", "right", "by_its_formula"),
+    ("dimensions", "heads", "stated", "right", "by_its_formula"),
     [
         (known("llama-3.1-8b-bf16"), 32, 32, 550, 2199),
         (known("llama-3.3-70b-bf16"), 64, 256, 1374, 10995),
@@ -109,12 +109,12 @@ def test_kv_cache_of_a_real_b200_log() -> None:
     ],
 )
 def test_published_table_of_kv_caches_is_wrong(
-    dimensions: Dimensions, heads: int, said: int, right: int, by_its_formula: int
+    dimensions: Dimensions, heads: int, stated: int, right: int, by_its_formula: int
 ) -> None:
     tokens = 131072 * 32
     gb = memory.token_bytes(dimensions) * tokens / 1e9
     assert round(gb) == right
-    assert gb > 4 * said
+    assert gb > 4 * stated
     assert round(gb * heads / dimensions.kv_heads) == by_its_formula
     eight_h200 = 8 * 141e9
     fits = gb * 1e9 + memory.weights(dimensions).total < eight_h200
@@ -123,7 +123,7 @@ def test_published_table_of_kv_caches_is_wrong(
 
 # KV tokens a replica by width of TP, millions; 178.35 GiB, 0.92 of it used, 6 GiB apart. Weights
 # are ours but for one: the table's figures for Kimi K2 take 609 GB, where 594 GB are counted and
-# 553 GiB were seen on disk; with those TP4 has 0.60 M.
+# 553 GiB were measured on disk; with those TP4 has 0.60 M.
 TABLE: list[tuple[str, str, float | None, dict[int, float | None]]] = [
     ("llama-3.3-70b-bf16", "fp8", None, {1: 0.17, 2: 1.2, 4: 3.3, 8: 7.4}),
     ("llama-3.3-70b-bf16", "auto", None, {1: 0.09, 2: 0.6, 4: 1.6, 8: 3.7}),
@@ -136,7 +136,7 @@ TABLE: list[tuple[str, str, float | None, dict[int, float | None]]] = [
     ("deepseek-r1-nvfp4", "fp8", None, {1: None, 2: None, 4: 1.8, 8: 3.3}),
     ("kimi-k2-nvfp4", "fp8", 609e9, {1: None, 2: None, 4: 0.5, 8: 2.6}),
 ]
-B200 = Machine("hgx-b200", 8, 178.35 * GIB, 8)
+B200 = GpuPool("hgx-b200", 8, 178.35 * GIB, 8)
 
 
 @in_subtests(
@@ -150,18 +150,18 @@ def test_kv_tokens_of_eight_b200s(
     entry = load.load().models[name]
     weights = memory.weights(known(name), stated or entry.weights_bytes)
     subject = Subject(name, known(name), weights)
-    room = fit.room(subject, B200, Asked(kv_dtype=dtype), Shape(tp=tp))
+    headroom = fit.headroom(subject, B200, Requested(kv_dtype=dtype), Shape(tp=tp))
     if millions is None:
-        assert room.left < 0
+        assert headroom.left < 0
     else:
-        assert room.tokens / 1e6 == pytest.approx(millions, rel=0.05)
+        assert headroom.tokens / 1e6 == pytest.approx(millions, rel=0.05)
 
 
 def test_seed_article_uses_a_hundredth_of_the_cache_it_has() -> None:
     entry = known("llama-3.3-70b-bf16")
     subject = Subject("70B", entry, memory.weights(entry))
-    room = fit.room(subject, B200, Asked(kv_dtype="fp8"), Shape(tp=4))
-    assert 0.005 < 8 * 4096 / room.tokens < 0.02
+    headroom = fit.headroom(subject, B200, Requested(kv_dtype="fp8"), Shape(tp=4))
+    assert 0.005 < 8 * 4096 / headroom.tokens < 0.02
 
 
 @pytest.mark.parametrize(("tp", "share"), [(1, 1), (2, 1 / 2), (4, 1 / 4), (8, 1 / 4)])
@@ -214,7 +214,7 @@ def test_mamba_layers_of_a_pattern_are_counted() -> None:
 
 
 @in_subtests(
-    ("stated", "weights", "kept"),
+    ("stated", "weights", "unquantised"),
     [
         ({"quant_method": "fp8", "weight_block_size": [128, 128]}, "fp8-block", ()),
         ({"quant_method": "modelopt", "quant_algo": "FP8"}, "fp8", ()),
@@ -236,10 +236,10 @@ def test_mamba_layers_of_a_pattern_are_counted() -> None:
     ],
 )  # fmt: skip
 def test_quantisation_is_read_from_the_config(
-    stated: dict[str, Any], weights: str, kept: tuple[str, ...]
+    stated: dict[str, Any], weights: str, unquantised: tuple[str, ...]
 ) -> None:
     parsed = config(quantization_config=stated)
-    assert (parsed.weights, parsed.kept) == (weights, kept)
+    assert (parsed.weights, parsed.unquantised) == (weights, unquantised)
 
 
 def test_bytes_of_a_weight_include_its_scales() -> None:
@@ -262,7 +262,7 @@ def test_nested_text_config_is_the_model() -> None:
 
 
 @in_subtests(
-    ("changed", "told"),
+    ("changed", "message"),
     [
         ({"num_hidden_layers": None}, "no num_hidden_layers"),
         ({"hidden_size": "wide"}, "hidden_size is 'wide'"),
@@ -275,8 +275,8 @@ def test_nested_text_config_is_the_model() -> None:
         ({"num_local_experts": 8, "mlp_only_layers": 3, "layer_types": [[]]}, "is not known here"),
     ],
 )
-def test_model_that_is_not_understood_is_refused(changed: dict[str, Any], told: str) -> None:
-    with pytest.raises(ModelError, match=told):
+def test_model_that_is_not_understood_is_refused(changed: dict[str, Any], message: str) -> None:
+    with pytest.raises(ModelError, match=message):
         model_config.parse(LLAMA | changed)
 
 

@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 from b200kit.catalog import load
-from b200kit.inventory import settle
+from b200kit.inventory import defaults
 from b200kit.sizing import kv_cache_formats, planner
-from b200kit.sizing.fit import Asked, Impossible, Machine, Subject
+from b200kit.sizing.fit import GpuPool, Impossible, Requested, Subject
 from b200kit.sizing.goals import GOALS
 from b200kit.sizing.planner import Plan
 from tests.subtests import in_subtests
@@ -18,25 +18,25 @@ from tests.unit import golden_plans
 
 MODELS = load.load().models
 WHOLE = load.load().hardware["hgx-b200"]
-B200 = Machine("hgx-b200", 8, WHOLE.gpu_bytes, 8)
+B200 = GpuPool("hgx-b200", 8, WHOLE.gpu_bytes, 8)
 
 
 def subject(name: str) -> Subject:
     """A model of the catalogue."""
-    return settle.subject(MODELS[name])
+    return defaults.subject(MODELS[name])
 
 
-def plan(name: str, goal: str = "latency", machine: Machine = B200, **asked: Any) -> Plan:
+def plan(name: str, goal: str = "latency", pool: GpuPool = B200, **requested: Any) -> Plan:
     """The plan for a model of the catalogue, with the KV cache that its flags ask for."""
-    told = {"goal": goal, "kv_dtype": settle.kv_dtype(dict(MODELS[name].flags))}
-    others = settle.siblings(MODELS[name], load.load())
-    return planner.decide(subject(name), machine, Asked(**(told | asked)), others)
+    message = {"goal": goal, "kv_dtype": defaults.kv_dtype(dict(MODELS[name].flags))}
+    others = defaults.siblings(MODELS[name], load.load())
+    return planner.decide(subject(name), pool, Requested(**(message | requested)), others)
 
 
-def refusal(name: str, goal: str = "latency", machine: Machine = B200, **asked: Any) -> Impossible:
+def refusal(name: str, goal: str = "latency", pool: GpuPool = B200, **requested: Any) -> Impossible:
     """Why it cannot be."""
     with pytest.raises(Impossible) as refused:
-        plan(name, goal, machine, **asked)
+        plan(name, goal, pool, **requested)
     return refused.value
 
 
@@ -127,13 +127,13 @@ def test_what_does_not_fit_says_what_lacks_and_what_would_do() -> None:
     assert refused.key == "model"
     assert str(refused) == (
         "llama-3.1-405b-bf16 needs 812 GB for weights alone; 2 GPUs of hgx-b200 hold 339 GB: "
-        "472 GB lack. Try TP8, or llama-3.1-405b-fp8 at TP4"
+        "472 GB are missing. Try TP8, or llama-3.1-405b-fp8 at TP4"
     )
 
 
 def test_what_no_width_holds_asks_for_more_nodes() -> None:
     small = replace(B200, gpu_bytes=40 << 30)
-    assert "No TP of 8 GPUs does" in str(refusal("deepseek-r1-fp8", machine=small))
+    assert "No TP of 8 GPUs does" in str(refusal("deepseek-r1-fp8", pool=small))
 
 
 def test_context_that_the_cache_cannot_hold_is_refused_with_its_figures() -> None:
@@ -144,15 +144,15 @@ def test_context_that_the_cache_cannot_hold_is_refused_with_its_figures() -> Non
 
 
 @pytest.mark.parametrize(
-    ("name", "tp", "told"),
+    ("name", "tp", "message"),
     [
         ("llama-3.3-70b-fp8", 3, "64 and 8 of keys and values; possible: 1, 2, 4, 8"),
         ("qwen3.5-27b-fp8", 6, "24 and 4 of keys and values; possible: 1, 2, 4, 8"),
     ],
 )
-def test_width_that_divides_no_heads_is_refused(name: str, tp: int, told: str) -> None:
+def test_width_that_divides_no_heads_is_refused(name: str, tp: int, message: str) -> None:
     refused = refusal(name, tp=tp)
-    assert (refused.key, told in str(refused)) == ("tensor_parallel", True)
+    assert (refused.key, message in str(refused)) == ("tensor_parallel", True)
 
 
 def test_dense_model_takes_neither_dp_nor_ep() -> None:
@@ -185,19 +185,19 @@ def test_seven_gpus_carry_as_many_whole_replicas_as_they_can(
     assert any("stay idle" in line for line in made.why) is (idle > 0)
 
 
-# Eight KV heads over sixteen ranks are kept twice.
+# Eight KV heads over sixteen ranks are stored twice.
 @pytest.mark.parametrize(("join", "share"), [("pipeline", 1), ("tensor", 1 / 2)])
 def test_two_nodes_hold_what_one_cannot(join: str, share: float) -> None:
     small = replace(B200, gpu_bytes=B200.gpu_bytes / 2)
-    assert "lack" in str(refusal("llama-3.1-405b-bf16", machine=small))
-    made = plan("llama-3.1-405b-bf16", machine=small, nodes=2, join=join, replicas=1)
+    assert "missing" in str(refusal("llama-3.1-405b-bf16", pool=small))
+    made = plan("llama-3.1-405b-bf16", pool=small, nodes=2, join=join, replicas=1)
     assert (made.replicas, made.shape.tp, made.shape.pp) == (1, 8, 1)
     alone = plan("llama-3.1-405b-bf16").shape.kv_tokens or 0
     assert made.shape.kv_tokens == pytest.approx(alone * share, rel=0.1)
 
 
 def test_model_that_needs_all_eight_is_refused_on_seven() -> None:
-    assert "lack" in str(refusal("deepseek-r1-fp8", machine=replace(B200, gpus=7)))
+    assert "missing" in str(refusal("deepseek-r1-fp8", pool=replace(B200, gpus=7)))
 
 
 def test_too_little_left_for_the_cache_is_not_enough() -> None:
@@ -208,7 +208,7 @@ def test_too_little_left_for_the_cache_is_not_enough() -> None:
 
 
 @pytest.mark.parametrize(
-    ("flags", "dtype", "told"),
+    ("flags", "dtype", "message"),
     [
         ({"attention-backend": "FLEX_ATTENTION"}, "fp8", "FLEX_ATTENTION cannot keep"),
         ({"attention-backend": "flash_attn_mla"}, "fp8", "FLASH_ATTN_MLA cannot keep"),
@@ -217,9 +217,9 @@ def test_too_little_left_for_the_cache_is_not_enough() -> None:
     ],
 )
 def test_backend_that_lacks_the_format_of_the_cache_is_refused(
-    flags: dict[str, str], dtype: str, told: str
+    flags: dict[str, str], dtype: str, message: str
 ) -> None:
-    assert told in (kv_cache_formats.refusal(flags, dtype) or "")
+    assert message in (kv_cache_formats.refusal(flags, dtype) or "")
 
 
 @in_subtests(

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -63,7 +62,7 @@ def problems(**changes: object) -> dict[str, str]:
         ),
         ({"gateway": {"certificate": {}}}, "gateway.certificate", "exactly one of env, file"),
         ({"gateway": {"client": []}}, "gateway.client", 'did you mean "clients"?'),
-        ({"serving_floor": 2}, "serving_floor", "2 of 2 replicas leaves none to restart"),
+        ({"min_available": 2}, "min_available", "2 of 2 replicas: none can be restarted"),
     ],
 )  # fmt: skip
 def test_what_cannot_be_meant_is_refused_by_its_key(
@@ -80,7 +79,7 @@ def test_what_cannot_be_meant_is_refused_by_its_key(
         {"gateway_bind": "0.0.0.0", "gateway": {"tls": "off"}},
         {"gateway_bind": "0.0.0.0", "gateway": {"certificate": KEY}},
         {"gateway": {"weights": [100, 0]}},
-        {"serving_floor": 0},
+        {"min_available": 0},
         {"api_key": None},
     ],
 )
@@ -99,8 +98,10 @@ def test_all_but_one_replica_stay_unless_the_inventory_says_otherwise(
 
 def with_clients(node: Node, **secrets: bytes) -> Node:
     """The same node, with a client and a certificate."""
-    asked = Gateway(clients=(Client("team-a", SecretRef(env="A")),), certificate=SecretRef(env="C"))
-    node.spec = replace(node.spec, gateway=asked)
+    asked = Gateway(
+        clients=(Client(name="team-a", key=SecretRef(env="A")),), certificate=SecretRef(env="C")
+    )
+    node.spec = node.spec.replace(gateway=asked)
     found = {"gateway.clients.0.key": b"canary-of-a", "gateway.certificate": PEM, **secrets}
     node.secrets |= {name: Secret(value) for name, value in found.items()}
     return node
@@ -195,7 +196,7 @@ def test_gateway_is_pinned_to_cpus_that_no_replica_has(tmp_path: Path) -> None:
     assert mine
     for replica in node.layout():
         assert not mine & {*cpulist.parse(replica.cpus)}
-    node.spec = replace(node.spec, gateway=Gateway(cpus="0-3"))
+    node.spec = node.spec.replace(gateway=Gateway(cpus="0-3"))
     assert "\nCPUAffinity=0-3\n" in given(node)[DROPIN].content.decode()
 
 
@@ -203,18 +204,18 @@ def test_cpus_that_the_layout_leaves_are_the_gateways_but_for_the_clients(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     node, _ = settled(tmp_path)
-    node.spec = replace(node.spec, client_cpus="2-3")
+    node.spec = node.spec.replace(client_cpus="2-3")
     monkeypatch.setattr(layout, "reserved", lambda state, replicas: "0-5")
     assert "\nCPUAffinity=0-1,4-5\n" in given(node)[DROPIN].content.decode()
 
 
 def test_weights_make_shares_and_equal_ones_least_connections(tmp_path: Path) -> None:
     node, _ = settled(tmp_path)
-    node.spec = replace(node.spec, gateway=Gateway(weights=(95, 5)))
+    node.spec = node.spec.replace(gateway=Gateway(weights=(95, 5)))
     config = given(node)[HAPROXY].content.decode()
     assert "balance roundrobin" in config
     assert "server vllm1 127.0.0.1:8002 weight 5" in config
-    node.spec = replace(node.spec, gateway=Gateway(weights=(7, 7)))
+    node.spec = node.spec.replace(gateway=Gateway(weights=(7, 7)))
     assert "balance leastconn" in given(node)[HAPROXY].content.decode()
 
 

@@ -365,7 +365,7 @@ def test_confirmation_that_comes_too_late_is_no_success(
 
 
 def test_expectation_says_what_is_judged(tmp_path: Path) -> None:
-    node, _ = bare(tmp_path, firewall=FIREWALL, storage={**STORAGE, "room_gib": 2})
+    node, _ = bare(tmp_path, firewall=FIREWALL, storage={**STORAGE, "min_free_gib": 2})
     document = json.loads(json.dumps(gate.expectation(node)))
     assert document["firewall"] == [{"protocol": "tcp", "port": 8000, "source": "10.0.0.0/24"}]
     assert document["storage"] == {

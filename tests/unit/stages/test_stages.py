@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -520,7 +519,7 @@ def test_secrets_are_written_for_root_alone_and_named_by_no_change(tmp_path: Pat
 
 def test_replicas_no_longer_asked_for_give_their_gpus_back_first(tmp_path: Path) -> None:
     node, machine = settled(tmp_path, replicas=4, tensor_parallel=2)
-    node.spec = replace(node.spec, replicas=2)
+    node.spec = node.spec.replace(replicas=2)
     look(node)
     plan = planned(node, "serving")
     assert plan[:2] == ["remove vllm@2.service", "remove vllm@3.service"]
@@ -542,7 +541,7 @@ def test_replicas_end_before_others_get_their_gpus(
     tmp_path: Path, before: tuple[int, int], after: tuple[int, int], held: str
 ) -> None:
     node, machine = settled(tmp_path, replicas=before[0], tensor_parallel=before[1])
-    node.spec = replace(node.spec, replicas=after[0], tensor_parallel=after[1])
+    node.spec = node.spec.replace(replicas=after[0], tensor_parallel=after[1])
     look(node)
     assert planned(node, "serving")[0] == f"see that {held} may stop: others get their GPUs"
     make(node, "serving")
@@ -562,7 +561,11 @@ def test_replicas_end_before_others_get_their_gpus(
 @pytest.mark.parametrize(
     ("listed", "floor", "why"),
     [
-        ("vllm0        UP           0 requests", 1, r"vllm0 is in rotation \(serving_floor 1\)"),
+        (
+            "vllm0        UP           0 requests",
+            1,
+            r"vllm0 is in rotation \(min_available 1\)",
+        ),
         ("vllm0        DRAIN        3 requests", 0, "vllm0 answers 3 requests"),
         ("vllm0        no check     0 requests", None, "vllm0 is in rotation"),
     ],
@@ -571,7 +574,7 @@ def test_replicas_of_other_gpus_do_not_end_under_a_client(
     tmp_path: Path, listed: str, floor: int | None, why: str
 ) -> None:
     node, machine = settled(tmp_path, replicas=4, tensor_parallel=2)
-    node.spec = replace(node.spec, replicas=2, tensor_parallel=4, serving_floor=floor)
+    node.spec = node.spec.replace(replicas=2, tensor_parallel=4, min_available=floor)
     look(node)
     machine.answers = {"node.pyz rotation list": (True, f"{listed}\nn02 UP 9 requests\n")}
     machine.log.clear()
@@ -582,7 +585,7 @@ def test_replicas_of_other_gpus_do_not_end_under_a_client(
 
 def test_client_that_came_while_the_files_were_written_is_not_cut_off(tmp_path: Path) -> None:
     node, machine = settled(tmp_path, replicas=4, tensor_parallel=2)
-    node.spec = replace(node.spec, replicas=2, tensor_parallel=4, serving_floor=0)
+    node.spec = node.spec.replace(replicas=2, tensor_parallel=4, min_available=0)
     look(node)
     make(node, "serving")
     look(node)
@@ -595,7 +598,7 @@ def test_client_that_came_while_the_files_were_written_is_not_cut_off(tmp_path: 
 
 def test_replicas_that_nobody_needs_may_end_for_others(tmp_path: Path) -> None:
     node, machine = settled(tmp_path, replicas=4, tensor_parallel=2)
-    node.spec = replace(node.spec, replicas=2, tensor_parallel=4, serving_floor=0)
+    node.spec = node.spec.replace(replicas=2, tensor_parallel=4, min_available=0)
     look(node)
     told = "vllm0        UP           0 requests\nvllm1        DOWN 1/2     0 requests\n"
     machine.answers = {"node.pyz rotation list": (True, told)}

@@ -73,7 +73,7 @@ def test_gate_at_boot_does_not_judge_what_only_a_serving_node_has(tmp_path: Path
 
 
 def test_rules_and_the_engines_own_names_reach_the_node(tmp_path: Path) -> None:
-    found = document(tmp_path, canary={"interval_s": 5, "ejections": 2})["canary"]
+    found = document(tmp_path, watchdog={"interval_s": 5, "ejections": 2})["watchdog"]
     assert found == {
         "interval_s": 5.0,
         "deadline_s": 20.0,

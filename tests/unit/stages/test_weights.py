@@ -164,7 +164,7 @@ def test_spoilt_model_is_fetched_anew_by_name(tmp_path: Path) -> None:
 
 
 def test_share_listens_only_where_asked_and_for_whom(tmp_path: Path) -> None:
-    node, machine = bare(tmp_path, weights={"share": SHARE})
+    node, machine = bare(tmp_path, weights={"server": SHARE})
     make(node, "weights")
     unit = machine.text(SHARING)
     assert "--bind 0.0.0.0 --port 8090 --allow 10.0.0.0/24 --allow 10.0.1.7" in unit
@@ -176,7 +176,7 @@ def test_share_listens_only_where_asked_and_for_whom(tmp_path: Path) -> None:
 
 
 def test_share_that_is_no_longer_asked_for_goes(tmp_path: Path) -> None:
-    _, machine = settled(tmp_path, weights={"share": SHARE})
+    _, machine = settled(tmp_path, weights={"server": SHARE})
     node = connected(machine)
     look(node)
     assert planned(node, "weights") == [f"remove {weights.SHARE}"]
@@ -185,7 +185,7 @@ def test_share_that_is_no_longer_asked_for_goes(tmp_path: Path) -> None:
 
 
 def test_firewall_opens_the_share_to_its_networks_alone(tmp_path: Path) -> None:
-    node, _ = bare(tmp_path, weights={"share": SHARE}, firewall={"allow": []})
+    node, _ = bare(tmp_path, weights={"server": SHARE}, firewall={"allow": []})
     asked = firewall._asked(node)
     assert asked is not None
     rules = [line for line in firewall.rules(node, asked) if "8090" in line]
@@ -196,7 +196,7 @@ def test_firewall_opens_the_share_to_its_networks_alone(tmp_path: Path) -> None:
 
 
 def test_old_revision_is_removed_once_the_new_one_serves(tmp_path: Path) -> None:
-    node, machine = settled(tmp_path, weights={"keep": 1})
+    node, machine = settled(tmp_path, weights={"retain": 1})
     others = [
         {"model": "tiny-llama", "revision": name, "complete": True, "asked": False}
         for name in ("b" * 12, "a" * 12)
@@ -216,15 +216,15 @@ def test_old_revision_is_removed_once_the_new_one_serves(tmp_path: Path) -> None
 @in_subtests(
     ("asked", "problem"),
     [
-        ({"share": {"bind": "0.0.0.0", "from": []}}, "nobody is named"),
-        ({"share": {"bind": "0.0.0.0", "from": ["0.0.0.0/0"]}}, "is everybody"),
-        ({"share": {"bind": "0.0.0.0", "from": ["clients"]}}, "is no address and no network"),
-        ({"share": SHARE | {"port": 8000}}, "port 8000 is the gateway's or a replica's"),
-        ({"share": SHARE | {"port": 8001}}, "port 8001 is the gateway's or a replica's"),
-        ({"share": {"from": ["10.0.0.0/24"]}}, "is required"),
+        ({"server": {"bind": "0.0.0.0", "from": []}}, "nobody is named"),
+        ({"server": {"bind": "0.0.0.0", "from": ["0.0.0.0/0"]}}, "is everybody"),
+        ({"server": {"bind": "0.0.0.0", "from": ["clients"]}}, "is no address and no network"),
+        ({"server": SHARE | {"port": 8000}}, "port 8000 is the gateway's or a replica's"),
+        ({"server": SHARE | {"port": 8001}}, "port 8001 is the gateway's or a replica's"),
+        ({"server": {"from": ["10.0.0.0/24"]}}, "is required"),
         ({"peers": ["10.0.0.1:8090"]}, "http"),
         ({"packed_caches": "abc"}, "64 hexadecimal digits"),
-        ({"keep": 0}, "1"),
+        ({"retain": 0}, "1"),
     ],
 )
 def test_what_cannot_be_is_refused_before_any_connection(

@@ -104,9 +104,9 @@ def test_model_that_does_not_fit_is_refused_with_the_inventorys_words() -> None:
     matrix = plan.matrix()["layouts"]
     found, refused = candidates.candidates(asked, catalogue.load(), "latency", matrix, big)
     assert "asked" in found[0].layout.names
-    told = {one.name.split(",")[0]: one.why for one in refused}
-    assert "405 GB" in told["TP1 x 8"] or "lack" in told["TP1 x 8"]
-    assert set(told) >= {"TP1 x 8", "TP2 x 4"}
+    reasons = {one.name.split(",")[0]: one.why for one in refused}
+    assert "405 GB" in reasons["TP1 x 8"] or "missing" in reasons["TP1 x 8"]
+    assert set(reasons) >= {"TP1 x 8", "TP2 x 4"}
 
 
 def test_degraded_node_and_unknown_names_are_told() -> None:
@@ -211,7 +211,7 @@ def test_layouts_that_cannot_be_told_apart_leave_the_simpler(
 ) -> None:
     found = chosen("latency", at_first(FOUR, 500, 490, 510), at_first(EIGHT, *other))
     assert found["layout"]["name"] == ("asked/B" if alike else "C")
-    assert ("Not to be told apart" in found["why"]) == alike
+    assert ("No measurable difference" in found["why"]) == alike
 
 
 def test_without_the_asked_one_fewer_gpus_a_replica_are_simpler() -> None:
@@ -238,7 +238,7 @@ def test_knees_whose_bounds_overlap_are_not_told_apart() -> None:
         *(cell(FOUR, rate, good) for rate, good in ((4, 120), (8, 112), (16, 12))),
     )
     assert found["layout"]["name"] == "asked/B"
-    assert "Not to be told apart" in found["why"]
+    assert "No measurable difference" in found["why"]
 
 
 def test_nothing_is_chosen_where_nothing_met_the_objective() -> None:
@@ -253,12 +253,12 @@ def test_nothing_is_chosen_where_nothing_met_the_objective() -> None:
 
 def test_time_is_guessed_from_the_parameters_and_then_learnt() -> None:
     sweep = Sweep(cells=4)
-    guessed = Pace.seen([], LOAD, sweep, bench=True)
+    guessed = Pace.observed([], LOAD, sweep, bench=True)
     assert guessed.cell(LOAD, 4.0, bench=True) == 20 + 60
     times = {"started": "2026-11-22T00:00:00Z", "ended": "2026-11-22T00:01:05Z"}
     line = {"kind": "cell", "cell": {"rate": 4.0, "status": "done", **times}}
     change = {"kind": "layout", "status": "up", "seconds": 30}
-    learnt = Pace.seen([line, change], LOAD, sweep, bench=True)
+    learnt = Pace.observed([line, change], LOAD, sweep, bench=True)
     assert (learnt.switch_s, learnt.beside_s) == (30, 5)
     assert learnt.sweep(LOAD, sweep, bench=True, done=1) == 3 * 65
     assert [total([s]) for s in (40, 700, 11_100)] == ["40 s", "12 m", "3 h 05 m"]

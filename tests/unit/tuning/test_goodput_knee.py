@@ -1,4 +1,4 @@
-"""The sweep to the goodput knee: which rates are asked, when it stops, and what it then says."""
+"""The sweep to the goodput knee: which rates are tried, when it stops, and what it concludes."""
 
 from __future__ import annotations
 
@@ -129,9 +129,9 @@ def test_interval_is_the_exact_one(hits: int, trials: int, low: float, high: flo
 
 def test_interval_holds_the_true_share_as_often_as_it_says() -> None:
     chooser = random.Random(5)
-    held = 0
+    covered = 0
     for _ in range(200):
         hits = sum(chooser.random() < 0.9 for _ in range(50))
         low, high = proportion(hits, 50)
-        held += low <= 0.9 <= high
-    assert held >= 0.93 * 200
+        covered += low <= 0.9 <= high
+    assert covered >= 0.93 * 200

@@ -1,11 +1,10 @@
-"""A tuning of one node, its machine in memory: what is tried in which order, and what is kept."""
+"""A tuning of one node, its machine in memory: what is tried in which order, and what is stored."""
 
 from __future__ import annotations
 
 import json
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -40,14 +39,14 @@ GOOD_BELOW_8 = {
 
 @pytest.fixture(autouse=True)
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Where the cells of these tests are kept."""
+    """Where the cells of these tests are stored."""
     monkeypatch.setenv("B200_TUNING", str(tmp_path / "tuning"))
     return tmp_path / "tuning"
 
 
 @pytest.fixture
 def live(tmp_path: Path) -> tuple[Node, Machine]:
-    """A node on which all is as wanted; it meets the objective below 8 requests a second."""
+    """A node in its desired state; it meets the objective below 8 requests a second."""
     node, machine = nodes.settled(tmp_path)
     machine.answers = dict(GOOD_BELOW_8)
     return node, machine
@@ -61,14 +60,14 @@ def parser(node: Node) -> Callable[[Mapping[str, object]], Any]:
 
     def parse(changes: Mapping[str, object]) -> Any:
         found = parse_spec({**site, "engine": engine, **changes}, CATALOGUE)
-        return replace(found, tune=node.spec.tune) if isinstance(found, NodeSpec) else found
+        return found.replace(tune=node.spec.tune) if isinstance(found, NodeSpec) else found
 
     return parse
 
 
 def tune(node: Node, **changes: Any) -> dict[str, Any]:
     """Run the stages of a tuning up to where the node is put back; its document."""
-    node.spec = replace(node.spec, tune=replace(TUNE, **changes))
+    node.spec = node.spec.replace(tune=TUNE.replace(**changes))
     nodes.look(node)
     tuning = Tuning(node, parser(node))
     for change in tuning.cells.plan(node):
@@ -82,7 +81,7 @@ def tune(node: Node, **changes: Any) -> dict[str, Any]:
 
 
 def rates(machine: Machine) -> list[str]:
-    """The rates that our client was asked for, in order."""
+    """The rates that our client sent, in order."""
     return re.findall(r"measure .*--rate (\S+)", "\n".join(machine.log))
 
 
@@ -112,7 +111,7 @@ def test_replicas_of_other_gpus_start_after_all_others_were_stopped(
 
 
 def test_batch_limits_alone_are_changed_behind_the_gateway(live: tuple[Node, Machine]) -> None:
-    """D is the layout asked for with other limits: the same GPUs, so one after the other."""
+    """D is the configured layout with other limits: the same GPUs, so one after the other."""
     node, machine = live
     tune(node, layouts=("asked", "D"))
     assert not machine.ran(r"systemctl stop .*vllm@1")
@@ -151,8 +150,8 @@ def test_run_killed_after_any_cell_measures_what_is_left(
     node, machine = live
     whole = tune(node)
     path = store.path_of(folder, "n01")
-    kept = path.read_text().splitlines(keepends=True)
-    path.write_text("".join(kept[: killed_after + 1]))
+    lines = path.read_text().splitlines(keepends=True)
+    path.write_text("".join(lines[: killed_after + 1]))
     machine.log.clear()
     again = tune(node)
     assert rates(machine) == ["4", "8", "5.66"][killed_after:]
@@ -219,7 +218,7 @@ def test_full_disk_ends_the_layout_and_the_node_is_put_back_even_so(
     assert [cell["status"] for cell in found["cells"]] == ["skipped"]
     assert node.spec.replicas == asked
     assert rates(machine) == []
-    # Stopped once for the layout's GPUs, once for those of the layout asked for.
+    # Stopped once for the layout's GPUs, once for those of the configured layout.
     assert len(machine.ran(r"systemctl stop .*vllm@1")) == 2
 
 
@@ -242,13 +241,13 @@ def test_layout_that_cannot_be_is_named_with_the_inventorys_own_words(
     live: tuple[Node, Machine],
 ) -> None:
     node, _ = live
-    node.spec = replace(node.spec, replica_cpus=("0-3", "4-7"), tune=TUNE)
+    node.spec = node.spec.replace(replica_cpus=("0-3", "4-7"), tune=TUNE)
     site = parser(node)
 
     def parse(changes: Mapping[str, object]) -> Any:
         return site({**changes, "replica_cpus": ["0-3", "4-7"]})
 
-    node.spec = replace(node.spec, tune=replace(TUNE, layouts=("asked", "A")))
+    node.spec = node.spec.replace(tune=TUNE.replace(layouts=("asked", "A")))
     tuning = Tuning(node, parse)
     assert len(tuning.cells.plan(node)) == 2
     assert tuning.plan is not None

@@ -4,8 +4,8 @@ It is one file without imports of ours, because the engine's own Python runs it,
 
     ssh n01 /opt/vllm/ID/bin/python - vllm < snapshot.py > NAME.yaml
 
-It needs no GPU: vLLM's argument parser and its table of variables are asked as they are, SGLang's
-likewise. NAME is ENGINE-VERSION. TensorRT-LLM is asked through click.
+It needs no GPU: vLLM's argument parser and its table of variables are read as they are, SGLang's
+likewise. NAME is ENGINE-VERSION. TensorRT-LLM is read through click.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ def sglang() -> tuple[str, dict[str, Entry], list[str]]:
 
 
 def _named_in(package: str) -> list[str]:
-    """Variables that the sources of a package name: SGLang's own table lacks some it reads."""
+    """Variables that the sources of a package name: SGLang's own table omits some it reads."""
     folder = pathlib.Path(importlib.import_module(package).__path__[0])
     texts = (path.read_text(encoding="utf-8", errors="replace") for path in folder.rglob("*.py"))
     return sorted({name for text in texts for name in _VARIABLE.findall(text)})
@@ -109,8 +109,8 @@ def _off(action: argparse.Action) -> set[str]:
 
 
 def _is_called_deprecated(action: argparse.Action) -> bool:
-    told = (action.help or "").lstrip("[(* ").lower()
-    return type(action).__name__.startswith("Deprecated") or told.startswith("deprecated")
+    help_text = (action.help or "").lstrip("[(* ").lower()
+    return type(action).__name__.startswith("Deprecated") or help_text.startswith("deprecated")
 
 
 def _type(action: argparse.Action) -> str:

@@ -7,48 +7,44 @@ clients over them (DNS, a virtual address, the clients) has no single point to l
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
-from typing import Any
+from typing import Annotated, Any
 
-from b200kit.inventory.keys import parsers
-from b200kit.inventory.keys.parsers import Problem, setting
-from b200kit.inventory.keys.parts import PORT
+from pydantic import Field
 
-_HOST = parsers.matching(r"[A-Za-z0-9.:-]+", "a host name or an address")
+from b200kit.inventory.keys.problem import Problem, repeated
+from b200kit.inventory.keys.types import HostName, Keys, Listed, Port, Text, matching
 
 
-@dataclass(frozen=True)
-class FleetNode:
+class FleetNode(Keys):
     """One node's gateway."""
 
-    name: str = setting(parsers.matching(r"[A-Za-z0-9._-]+", "a name without blanks"), "its name")
-    address: str = setting(_HOST, "where the others reach it")
-    port: int = setting(PORT, "port of its gateway", 8000)
-    weight: int = setting(parsers.integer(0, 256), "its share of the requests", 100)
+    name: Annotated[str, matching(r"[A-Za-z0-9._-]+", "a name without blanks")]
+    """its name"""
+    address: HostName
+    """where the others reach it"""
+    port: Port = 8000
+    """port of its gateway"""
+    weight: int = Field(100, ge=0, le=256)
+    """its share of the requests"""
 
 
-@dataclass(frozen=True)
-class Fleet:
+class Fleet(Keys):
     """The endpoint before the gateways of several nodes."""
 
-    port: int = setting(PORT, "port, on gateway_bind")
-    nodes: tuple[FleetNode, ...] = setting(
-        parsers.sequence(parsers.nested(FleetNode)), "all nodes of the inventory when empty", ()
-    )
-    trust: str | None = setting(
-        parsers.optional(parsers.text),
-        "certificates of the authority behind the nodes' gateways, PEM, a path on the controller; "
-        "None: they speak plain HTTP",
-        None,
-    )
+    port: Port
+    """port, on gateway_bind"""
+    nodes: Listed[FleetNode] = ()
+    """all nodes of the inventory when empty"""
+    ca_file: Text | None = None
+    """certificates of the authority behind the nodes' gateways, PEM, a path on the controller;
+    None: they speak plain HTTP"""
 
 
 def problems(fleet: Fleet, taken: Iterable[int]) -> Iterator[Problem]:
-    """A port that is another's, a name given twice, nobody to ask."""
+    """A port that is another's, a name given twice, no node with a weight."""
     if fleet.port in taken:
         yield Problem("fleet.port", f"port {fleet.port} is the gateway's or a replica's")
-    names = [node.name for node in fleet.nodes]
-    for name in sorted({name for name in names if names.count(name) > 1}):
+    for name in repeated([node.name for node in fleet.nodes]):
         yield Problem("fleet.nodes", f'"{name}" is given twice')
     if fleet.nodes and not any(node.weight for node in fleet.nodes):
         yield Problem("fleet.nodes", "all weights are 0: nobody would answer")
@@ -58,11 +54,11 @@ def filled(
     data: Mapping[str, Any], hosts: Iterable[tuple[str, Mapping[str, Any]]]
 ) -> Mapping[str, Any]:
     """A node's inventory data, whose fleet is all *hosts* (name, data) where it names none."""
-    asked = data.get("fleet")
-    if not isinstance(asked, Mapping) or asked.get("nodes"):
+    section = data.get("fleet")
+    if not isinstance(section, Mapping) or section.get("nodes"):
         return data
     nodes = [_node(name, given) for name, given in hosts if _answers(name, given)]
-    return {**data, "fleet": {**asked, "nodes": nodes}}
+    return {**data, "fleet": {**section, "nodes": nodes}}
 
 
 def _answers(name: str, data: Mapping[str, Any]) -> bool:

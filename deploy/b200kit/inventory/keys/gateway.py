@@ -1,4 +1,4 @@
-"""What an inventory may say of the gateway, and what of it cannot be. Pure.
+"""The gateway's inventory keys, and combinations that cannot work. Pure.
 
 One endpoint in front of a node's replicas: who may come in (named keys, each with a limit of its
 own), by which encryption, with what share for each replica.
@@ -8,11 +8,13 @@ from __future__ import annotations
 
 import ipaddress
 from collections.abc import Iterator
-from dataclasses import dataclass
+from typing import Annotated, Literal
 
-from b200kit.inventory.keys import parsers
-from b200kit.inventory.keys.parsers import Problem, setting
-from b200kit.inventory.keys.parts import PORT, SecretRef
+from pydantic import Field
+
+from b200kit.inventory.keys.parts import SecretRef
+from b200kit.inventory.keys.problem import Problem, repeated
+from b200kit.inventory.keys.types import CpuList, Keys, Listed, Port, Text, matching
 from b200kit.node.lib import cpulist
 
 # vLLM's own limit where it has one (its Rust front end, 0.33); the Python one has none.
@@ -26,77 +28,49 @@ SERVED = (
 )
 
 
-@dataclass(frozen=True)
-class Client:
-    """Somebody who may ask, known by a key."""
+class Client(Keys):
+    """A client of the endpoint, identified by a key."""
 
-    name: str = setting(
-        parsers.matching(r"[a-z0-9][a-z0-9-]{0,30}", "lower-case letters, digits and dashes"),
-        "name in refusals and counters",
-    )
-    key: SecretRef = setting(parsers.nested(SecretRef), "key it presents")
-    requests_per_minute: int | None = setting(
-        parsers.optional(parsers.integer(1, 1_000_000)),
-        "more are refused with 429; None: no limit",
-        None,
-    )
+    name: Annotated[
+        str, matching(r"[a-z0-9][a-z0-9-]{0,30}", "lower-case letters, digits and dashes")
+    ]
+    """name in refusals and counters"""
+    key: SecretRef
+    """key it presents"""
+    requests_per_minute: int | None = Field(None, ge=1, le=1_000_000)
+    """more are refused with 429; None: no limit"""
 
 
-@dataclass(frozen=True)
-class Router:
+class Router(Keys):
     """vllm-router between HAProxy and the replicas: prompts that begin alike go to one replica."""
 
-    requirements: str = setting(
-        parsers.text, "hash-locked requirements, a path on the controller; wheels as the engine's"
-    )
-    version: str = setting(
-        parsers.matching(r"\d+(\.\d+)+", 'an exact version such as "0.1.17"'), "of vllm-router"
-    )
-    policy: str = setting(
-        parsers.one_of("cache_aware", "power_of_two", "round_robin", "consistent_hash"),
-        "how a replica is chosen",
-        "cache_aware",
-    )
-    port: int = setting(PORT, "loopback port; its metrics are on the next one", 8700)
+    requirements: Text
+    """hash-locked requirements, a path on the controller; wheels as the engine's"""
+    version: Annotated[str, matching(r"\d+(\.\d+)+", 'an exact version such as "0.1.17"')]
+    """of vllm-router"""
+    policy: Literal["cache_aware", "power_of_two", "round_robin", "consistent_hash"] = "cache_aware"
+    """how a replica is chosen"""
+    port: Port = 8700
+    """loopback port; its metrics are on the next one"""
 
 
-@dataclass(frozen=True)
-class Gateway:
+class Gateway(Keys):
     """The one endpoint: HAProxy."""
 
-    tls: str = setting(
-        parsers.one_of("auto", "off"),
-        "auto: TLS where there is a certificate; off: plain HTTP on a public address, on purpose",
-        "auto",
-    )
-    certificate: SecretRef | None = setting(
-        parsers.optional(parsers.nested(SecretRef)),
-        "certificate chain and private key in one PEM",
-        None,
-    )
-    clients: tuple[Client, ...] = setting(
-        parsers.sequence(parsers.nested(Client)),
-        "who may ask besides the holder of `api_key`, each with a key of its own",
-        (),
-    )
-    max_body_mib: int = setting(
-        parsers.integer(1, 1024), "largest request, MiB; a larger one is refused with 413", BODY_MIB
-    )
-    weights: tuple[int, ...] = setting(
-        parsers.sequence(parsers.integer(0, 256)),
-        "share of the requests of each replica, such as [95, 5]; least connections when empty",
-        (),
-    )
-    router: Router | None = setting(
-        parsers.optional(parsers.nested(Router)),
-        "cache-aware routing behind HAProxy; None: HAProxy chooses the replica",
-        None,
-    )
-    cpus: str | None = setting(
-        parsers.optional(parsers.matching(r"[\d,-]+", 'a CPU list such as "0-3"')),
-        "CPUs of the gateway; those the layout leaves to it when None",
-        None,
-    )
+    tls: Literal["auto", "off"] = "auto"
+    """auto: TLS where there is a certificate; off: plain HTTP on a public address, on purpose"""
+    certificate: SecretRef | None = None
+    """certificate chain and private key in one PEM"""
+    clients: Listed[Client] = ()
+    """clients besides the holder of `api_key`, each with a key of its own"""
+    max_body_mib: int = Field(BODY_MIB, ge=1, le=1024)
+    """largest request, MiB; a larger one is refused with 413"""
+    weights: Listed[Annotated[int, Field(ge=0, le=256)]] = ()
+    """share of the requests of each replica, such as [95, 5]; least connections when empty"""
+    router: Router | None = None
+    """cache-aware routing behind HAProxy; None: HAProxy chooses the replica"""
+    cpus: CpuList | None = None
+    """CPUs of the gateway; those the layout leaves to it when None"""
 
 
 def references(gateway: Gateway) -> Iterator[tuple[str, SecretRef]]:
@@ -134,7 +108,7 @@ def _encryption(gateway: Gateway, bind: str) -> Iterator[Problem]:
 
 def _clients(gateway: Gateway, has_key: bool) -> Iterator[Problem]:
     names = [client.name for client in gateway.clients]
-    for name in sorted({name for name in names if names.count(name) > 1}):
+    for name in repeated(names):
         yield Problem("gateway.clients", f'"{name}" is given twice')
     if "node" in names:
         yield Problem("gateway.clients", '"node" is the holder of api_key; take another name')
@@ -156,17 +130,19 @@ def _routing(gateway: Gateway) -> Iterator[Problem]:
     if len({*gateway.weights}) > 1:
         yield Problem("gateway.weights", "vllm-router knows no shares: leave one of them out")
     if gateway.router.version == "0.1.14":
-        told = "0.1.14 forgets its load counters at each health check; take a later one"
-        yield Problem("gateway.router.version", told)
+        message = "0.1.14 loses its load counters at each health check; take a later one"
+        yield Problem("gateway.router.version", message)
 
 
-def floor(asked: int | None, replicas: int) -> int:
+def floor(requested: int | None, replicas: int) -> int:
     """How many replicas stay in rotation while one is restarted; a single one cannot."""
-    return replicas - 1 if asked is None else asked
+    return replicas - 1 if requested is None else requested
 
 
-def floor_problems(asked: int | None, replicas: int) -> Iterator[Problem]:
+def floor_problems(requested: int | None, replicas: int) -> Iterator[Problem]:
     """A floor under which nothing could ever be restarted."""
-    if asked is not None and asked >= replicas:
-        told = f"{asked} of {replicas} replicas leaves none to restart: at most {replicas - 1}"
-        yield Problem("serving_floor", told)
+    if requested is not None and requested >= replicas:
+        message = (
+            f"{requested} of {replicas} replicas: none can be restarted; at most {replicas - 1}"
+        )
+        yield Problem("min_available", message)

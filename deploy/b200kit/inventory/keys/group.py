@@ -2,34 +2,30 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from typing import Annotated
 
-from b200kit.inventory.keys import parsers
-from b200kit.inventory.keys.parsers import setting
-from b200kit.inventory.keys.parts import PORT
+from b200kit.inventory.keys.types import Address, Keys, Port, Table, Text, matching, one_of
 
 JOINS = ("pipeline", "tensor", "data")
 
 
-@dataclass(frozen=True)
-class Group:
+class Group(Keys):
     """Nodes that serve one model as one engine; every member's inventory has the same."""
 
-    name: str = setting(parsers.text, "name of the group")
-    members: tuple[tuple[str, str], ...] = setting(
-        parsers.table(parsers.address),
-        "its nodes: name in the inventory to address on the network between them",
-    )
-    head: str = setting(parsers.text, "the member that answers requests, and that the others find")
-    interface: str = setting(
-        parsers.matching(r"[A-Za-z0-9_.=^,-]{1,64}", 'a network interface such as "ens1f0np0"'),
-        "interface that has these addresses, for NCCL and gloo",
-    )
-    join: str = setting(
-        parsers.one_of(*JOINS),
-        "how they share the model: pipeline (layers), tensor (each layer), "
-        "data (experts; each node has requests of its own)",
-        "pipeline",
-    )
-    port: int = setting(PORT, "port of the head on which members meet", 29501)
-    rpc_port: int = setting(PORT, 'a second one, with join = "data"', 29550)
+    name: Text
+    """name of the group"""
+    members: Table[Address]
+    """its nodes: name in the inventory to address on the network between them"""
+    head: Text
+    """the member that answers requests, and that the others find"""
+    interface: Annotated[
+        str, matching(r"[A-Za-z0-9_.=^,-]{1,64}", 'a network interface such as "ens1f0np0"')
+    ]
+    """interface that has these addresses, for NCCL and gloo"""
+    join: Annotated[str, one_of(*JOINS)] = "pipeline"
+    """how they share the model: pipeline (layers), tensor (each layer), data (experts; each node
+    has requests of its own)"""
+    port: Port = 29501
+    """port of the head on which members meet"""
+    rpc_port: Port = 29550
+    """a second one, with join = "data" """

@@ -1,157 +1,153 @@
-"""What an inventory may say of mending failed nodes, and what of it cannot be. Pure."""
+"""The inventory keys for reprovisioning failed nodes, and combinations that cannot work. Pure."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import Annotated, Literal
 
-from b200kit.inventory.keys import parsers
-from b200kit.inventory.keys.parsers import Problem, setting
+from pydantic import Field
+
+from b200kit.inventory.keys.levels import Level
 from b200kit.inventory.keys.parts import SecretRef
-
-if TYPE_CHECKING:
-    from b200kit.inventory.spec import NodeSpec
+from b200kit.inventory.keys.problem import Problem, repeated
+from b200kit.inventory.keys.types import Keys, Listed, Text, matching, one_of
 
 TRAFFIC = ("haproxy", "slurm", "kubernetes", "command")
 _DAY_S = 86_400
-_COMMAND = parsers.sequence(parsers.text)
+_ACTIONS = (
+    "auto",
+    "return",
+    *(level.word for level in Level if level is not Level.REPLACE),
+)
+_Sha256 = Annotated[str, matching(r"([0-9A-Fa-f]{2}:?){31}[0-9A-Fa-f]{2}", "a SHA-256, 64 digits")]
 
 
-@dataclass(frozen=True)
-class Budgets:
-    """How often each rung may be tried on one node within the window; 0: never."""
+class Budgets(Keys):
+    """Attempts of each level on one node within the window; 0: never."""
 
-    restart_services: int = setting(parsers.integer(0, 20), "restarts of the services", 2)
-    reset_gpus: int = setting(parsers.integer(0, 20), "resets of the GPUs", 2)
-    reboot: int = setting(parsers.integer(0, 20), "reboots", 2)
-    power_cycle: int = setting(parsers.integer(0, 20), "power cycles, with `bmc`", 1)
-    reimage: int = setting(parsers.integer(0, 20), "new images, with `reimage`", 1)
-    window_s: int = setting(parsers.integer(60, 90 * _DAY_S), "the window, seconds", _DAY_S)
-
-
-@dataclass(frozen=True)
-class Deadlines:
-    """How long each rung may take, seconds."""
-
-    restart_services: int = setting(parsers.integer(1, 7200), "until the services run", 300)
-    reset_gpus: int = setting(parsers.integer(1, 7200), "until the GPUs and the fabric are up", 600)
-    reboot: int = setting(
-        parsers.integer(1, 7200), "until the node is back; see reboot_deadline_s", 1800
-    )
-    power_cycle: int = setting(parsers.integer(1, 7200), "until the node is back", 1800)
-    reimage: int = setting(parsers.integer(1, 86_400), "until the new image answers", 5400)
+    restart_services: int = Field(2, ge=0, le=20)
+    """restarts of the services"""
+    reset_gpus: int = Field(2, ge=0, le=20)
+    """resets of the GPUs"""
+    reboot: int = Field(2, ge=0, le=20)
+    """reboots"""
+    power_cycle: int = Field(1, ge=0, le=20)
+    """power cycles, with `bmc`"""
+    reimage: int = Field(1, ge=0, le=20)
+    """new images, with `reimage`"""
+    window_s: int = Field(_DAY_S, ge=60, le=90 * _DAY_S)
+    """the window, seconds"""
 
 
-@dataclass(frozen=True)
-class Reprovision:
-    """How failed nodes are taken out, mended and brought back (docs/reprovision.md)."""
+class Deadlines(Keys):
+    """How long each level may take, seconds."""
 
-    budgets: Budgets = setting(parsers.nested(Budgets), "attempts a rung", Budgets())
-    deadlines: Deadlines = setting(parsers.nested(Deadlines), "time a rung", Deadlines())
-    drain_deadline_s: int = setting(
-        parsers.integer(0, 86_400), "how long open streams may take to end", 120
-    )
-    drain_timeout: str = setting(
-        parsers.one_of("stop", "cut"),
-        "what happens then: the node waits for a person, or its open streams are cut",
-        "stop",
-    )
-    canary_share: int = setting(
-        parsers.integer(1, 100), "share of a whole node's load that it comes back with, percent", 5
-    )
-    canary_watch_s: int = setting(
-        parsers.integer(0, 86_400), "how long it is watched at that share", 60
-    )
-    max_out: int = setting(
-        parsers.integer(1, 10_000),
-        "nodes out of service at once by this run: the size of a wave",
-        1,
-    )
-    max_alike: int = setting(
-        parsers.integer(1, 10_000),
-        "nodes that may fail alike (same check, same cause) before the run asks a person",
-        3,
-    )
-    floor: int | None = setting(
-        parsers.optional(parsers.integer(0, 10_000)),
-        "nodes that must go on serving; all of the inventory less max_out when None",
-        None,
-    )
-    owner_ttl_s: int = setting(
-        parsers.integer(60, 7 * _DAY_S),
-        "how long a node stays its operator's without a sign",
-        14_400,
-    )
+    restart_services: int = Field(300, ge=1, le=7200)
+    """until the services run"""
+    reset_gpus: int = Field(600, ge=1, le=7200)
+    """until the GPUs and the fabric are up"""
+    reboot: int = Field(1800, ge=1, le=7200)
+    """until the node is back; see reboot_deadline_s"""
+    power_cycle: int = Field(1800, ge=1, le=7200)
+    """until the node is back"""
+    reimage: int = Field(5400, ge=1, le=86_400)
+    """until the new image answers"""
 
 
-@dataclass(frozen=True)
-class Bmc:
+class Reprovision(Keys):
+    """How failed nodes are drained, repaired and returned to service (docs/reprovision.md)."""
+
+    budgets: Budgets = Budgets()
+    """attempts of each level"""
+    deadlines: Deadlines = Deadlines()
+    """time for each level"""
+    drain_deadline_s: int = Field(120, ge=0, le=86_400)
+    """how long open streams may take to end"""
+    drain_timeout: Literal["stop", "cut"] = "stop"
+    """what happens then: the node waits for a person, or its open streams are cut"""
+    canary_percent: int = Field(5, ge=1, le=100)
+    """percentage of a whole node's load that it receives first after a repair"""
+    canary_duration_s: int = Field(60, ge=0, le=86_400)
+    """how long it is observed at that percentage"""
+    max_unavailable: int = Field(1, ge=1, le=10_000)
+    """nodes out of service at once by this run: the size of a wave"""
+    max_same_cause: int = Field(3, ge=1, le=10_000)
+    """nodes that may fail with the same check and cause before the run stops for a person"""
+    min_available: int | None = Field(None, ge=0, le=10_000)
+    """nodes that must stay in service; all of the inventory less max_unavailable when None"""
+    owner_ttl_s: int = Field(14_400, ge=60, le=7 * _DAY_S)
+    """how long an operator owns a node without renewing the lease"""
+
+
+class Bmc(Keys):
     """The node's management controller, which switches its power."""
 
-    address: str = setting(parsers.text, "URL of its Redfish service, or host name for IPMI")
-    user: str = setting(parsers.text, "user that may switch the power")
-    password: SecretRef = setting(parsers.nested(SecretRef), "that user's password")
-    protocol: str = setting(parsers.one_of("redfish", "ipmi"), "how it is spoken to", "redfish")
-    system: str | None = setting(
-        parsers.optional(parsers.text), "path of the system where the service has several", None
-    )
-    trust: str | None = setting(
-        parsers.optional(parsers.text),
-        "certificates of the authority behind it, PEM, a path on the controller; "
-        "None: those of the operating system",
-        None,
-    )
-    fingerprint: str | None = setting(
-        parsers.optional(
-            parsers.matching(r"([0-9A-Fa-f]{2}:?){31}[0-9A-Fa-f]{2}", "a SHA-256, 64 digits")
-        ),
-        "SHA-256 of its own certificate, instead of an authority to trust",
-        None,
-    )
-    graceful_s: int = setting(
-        parsers.integer(0, 3600),
-        "how long the operating system may take to shut down before the power is cut; 0: not asked",
-        60,
-    )
-    switch_s: int = setting(
-        parsers.integer(1, 600), "how long its power may take to be on or off once it was told", 60
-    )
+    address: Text
+    """URL of its Redfish service, or host name for IPMI"""
+    user: Text
+    """user that may switch the power"""
+    password: SecretRef
+    """that user's password"""
+    protocol: Literal["redfish", "ipmi"] = "redfish"
+    """its protocol"""
+    system: Text | None = None
+    """path of the system where the service has several"""
+    ca_file: Text | None = None
+    """certificates of the authority behind it, PEM, a path on the controller; None: those of the
+    operating system"""
+    fingerprint: _Sha256 | None = None
+    """SHA-256 of its own certificate, instead of an authority to trust"""
+    graceful_s: int = Field(60, ge=0, le=3600)
+    """how long the operating system may take to shut down before the power is cut; 0: at once"""
+    switch_s: int = Field(60, ge=1, le=600)
+    """how long a change of power may take"""
 
 
-@dataclass(frozen=True)
-class Reimage:
-    """Who puts a new image on the node, and where its new host key can be trusted to come from."""
+class Reimage(Keys):
+    """What installs a new image on the node, and the trusted source of its new host key."""
 
-    by: str = setting(parsers.one_of("maas", "command"), "MAAS, or a command of the site's own")
-    command: tuple[str, ...] = setting(_COMMAND, "command, run on the controller", ())
-    url: str | None = setting(parsers.optional(parsers.text), "URL of MAAS", None)
-    system: str | None = setting(parsers.optional(parsers.text), "the node's system id there", None)
-    token: SecretRef | None = setting(
-        parsers.optional(parsers.nested(SecretRef)), "API key for MAAS", None
-    )
-    image: str | None = setting(
-        parsers.optional(parsers.text),
-        "image or distribution to deploy; its default when None",
-        None,
-    )
-    host_key: tuple[str, ...] = setting(
-        _COMMAND, "command on the controller that prints the new host key from a trusted source", ()
-    )
-    host_key_file: str | None = setting(
-        parsers.optional(parsers.text),
-        "file of the controller that the new host key is put in",
-        None,
-    )
-    trust: str | None = setting(
-        parsers.optional(parsers.text),
-        "certificates of the authority behind MAAS, PEM, a path on the controller; "
-        "None: those of the operating system",
-        None,
-    )
+    method: Literal["maas", "command"]
+    """MAAS, or a command of the site's own"""
+    command: Listed[Text] = ()
+    """command, run on the controller"""
+    url: Text | None = None
+    """URL of MAAS"""
+    system: Text | None = None
+    """the node's system id there"""
+    token: SecretRef | None = None
+    """API key for MAAS"""
+    image: Text | None = None
+    """image or distribution to install; MAAS's default when None"""
+    host_key: Listed[Text] = ()
+    """command on the controller that prints the new host key from a trusted source"""
+    host_key_file: Text | None = None
+    """file of the controller that the new host key is put in"""
+    ca_file: Text | None = None
+    """certificates of the authority behind MAAS, PEM, a path on the controller; None: those of the
+    operating system"""
 
 
-def references(spec: NodeSpec) -> Iterator[tuple[str, SecretRef]]:
+class ReprovisioningKeys(Keys):
+    """The keys of a node about its repair (docs/reprovision.md), a part of its spec."""
+
+    reprovision: Reprovision = Reprovision()
+    """how a failed node is repaired and returned to service"""
+    reprovision_action: Annotated[str, one_of(*_ACTIONS)] = "auto"
+    """auto: as the findings require; a level: this one at least; return: no further action, verify
+    the node as it is and return it to service (after a manual repair, or to end a transaction)"""
+    reason: Text | None = None
+    """why a node that passes its checks is taken out of service"""
+    traffic: Listed[Annotated[str, one_of(*TRAFFIC)]] = ("haproxy",)
+    """what sends work to the node, and is drained before a repair"""
+    traffic_command: Listed[Text] = ()
+    """the site's own command, run on the controller with take-out|drained|bring-back NODE [%]"""
+    bmc: Bmc | None = None
+    """its management controller; None: no power cycle"""
+    reimage: Reimage | None = None
+    """what installs a new image on it; None: no reimage"""
+
+
+def references(spec: ReprovisioningKeys) -> Iterator[tuple[str, SecretRef]]:
     """Each secret by its key in the inventory."""
     if spec.bmc:
         yield "bmc.password", spec.bmc.password
@@ -159,17 +155,17 @@ def references(spec: NodeSpec) -> Iterator[tuple[str, SecretRef]]:
         yield "reimage.token", spec.reimage.token
 
 
-def problems(spec: NodeSpec) -> Iterator[Problem]:
+def problems(spec: ReprovisioningKeys) -> Iterator[Problem]:
     """Combinations that cannot work."""
     if "command" in spec.traffic and not spec.traffic_command:
         yield Problem("traffic_command", 'is required where traffic names "command"')
-    for name in sorted({name for name in spec.traffic if spec.traffic.count(name) > 1}):
+    for name in repeated(spec.traffic):
         yield Problem("traffic", f'"{name}" is given twice')
-    if spec.reimage and spec.reimage.by == "command" and not spec.reimage.command:
-        yield Problem("reimage.command", 'is required where reimage.by is "command"')
+    if spec.reimage and spec.reimage.method == "command" and not spec.reimage.command:
+        yield Problem("reimage.command", 'is required where reimage.method is "command"')
     if (
         spec.reimage
-        and spec.reimage.by == "maas"
+        and spec.reimage.method == "maas"
         and not (spec.reimage.url and spec.reimage.system and spec.reimage.token)
     ):
         yield Problem("reimage.url", "MAAS needs url, system and token")
@@ -181,21 +177,21 @@ def problems(spec: NodeSpec) -> Iterator[Problem]:
         yield from _bmc_problems(spec.bmc)
 
 
-def files(spec: NodeSpec) -> Iterator[tuple[str, str]]:
+def files(spec: ReprovisioningKeys) -> Iterator[tuple[str, str]]:
     """Files of the controller that are needed, by their key in the inventory."""
-    if spec.bmc and spec.bmc.trust:
-        yield "bmc.trust", spec.bmc.trust
-    if spec.reimage and spec.reimage.trust:
-        yield "reimage.trust", spec.reimage.trust
+    if spec.bmc and spec.bmc.ca_file:
+        yield "bmc.ca_file", spec.bmc.ca_file
+    if spec.reimage and spec.reimage.ca_file:
+        yield "reimage.ca_file", spec.reimage.ca_file
 
 
 def _bmc_problems(bmc: Bmc) -> Iterator[Problem]:
-    """A password never goes over a connection that nobody vouches for."""
+    """A password is never sent over a connection that is not authenticated."""
     if bmc.protocol == "redfish" and not bmc.address.startswith("https://"):
         yield Problem("bmc.address", 'must be a URL that begins with "https://"')
     if bmc.protocol == "ipmi" and "/" in bmc.address:
         yield Problem("bmc.address", "must be a host name or an address for IPMI")
-    if bmc.trust and bmc.fingerprint:
-        yield Problem("bmc.fingerprint", "is one way to trust it, bmc.trust another")
-    if bmc.protocol == "ipmi" and (bmc.trust or bmc.fingerprint):
-        yield Problem("bmc.trust", "IPMI has no certificates")
+    if bmc.ca_file and bmc.fingerprint:
+        yield Problem("bmc.fingerprint", "is one way to trust it, bmc.ca_file another")
+    if bmc.protocol == "ipmi" and (bmc.ca_file or bmc.fingerprint):
+        yield Problem("bmc.ca_file", "IPMI has no certificates")

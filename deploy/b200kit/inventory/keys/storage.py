@@ -1,6 +1,6 @@
 """The store for models on local disks: what it is called, and what of an inventory cannot be. Pure.
 
-What is ours is known by UUIDs that follow from the disks asked for, so nothing has to be remembered
+What is ours is known by UUIDs that follow from the requested disks, so nothing has to be stored
 and a run that was killed anywhere is continued (b200kit/stages/support/raid_plan.py).
 """
 
@@ -10,8 +10,8 @@ import string
 import uuid
 from collections.abc import Iterator, Sequence
 
-from b200kit.inventory.keys.parsers import Problem
 from b200kit.inventory.keys.parts import Storage
+from b200kit.inventory.keys.problem import Problem, repeated
 
 _SPACE = uuid.UUID("b2000b20-0b20-4b20-8b20-0b2000b2000b")
 # What systemd leaves as it is in the name of a unit made from a path (systemd.unit(5)).
@@ -20,7 +20,7 @@ _PLAIN = {*string.ascii_letters, *string.digits, ":", "_", "."}
 
 def problems(storage: Storage) -> Iterator[Problem]:
     """What cannot be: a disk twice, one to erase that is not used."""
-    for disk in sorted({d for d in storage.disks if storage.disks.count(d) > 1}):
+    for disk in repeated(storage.disks):
         yield Problem("storage.disks", f"{disk} is given twice")
     for disk in storage.erase:
         if disk not in storage.disks:

@@ -4,71 +4,60 @@ from __future__ import annotations
 
 import ipaddress
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from typing import Annotated
 
-from b200kit.inventory.keys import parsers
-from b200kit.inventory.keys.parsers import Problem, setting
-from b200kit.inventory.keys.parts import PORT, Allow, Firewall
+from pydantic import Field
 
-_BASE = parsers.matching(r"https?://[^\s/?#]+(/[^\s?#]*)?", "an http(s):// URL")
+from b200kit.inventory.keys.parts import Allow, Firewall
+from b200kit.inventory.keys.problem import Problem
+from b200kit.inventory.keys.types import Address, Keys, Listed, Port, Text, matching
+
+_BaseUrl = Annotated[str, matching(r"https?://[^\s/?#]+(/[^\s?#]*)?", "an http(s):// URL")]
 
 
-@dataclass(frozen=True)
-class Share:
+class WeightsServer(Keys):
     """Models offered to other nodes over HTTP, read-only; the firewall opens the port to them."""
 
-    bind: str = setting(parsers.address, 'address it listens on, such as "0.0.0.0"')
-    sources: tuple[str, ...] = setting(
-        parsers.sequence(parsers.text),
-        'who may fetch: addresses and networks such as "10.0.0.0/24"',
-        key="from",
-    )
-    port: int = setting(PORT, "port", 8090)
+    bind: Address
+    """address it listens on, such as "0.0.0.0" """
+    sources: Listed[Text] = Field(alias="from")
+    """who may fetch: addresses and networks such as "10.0.0.0/24" """
+    port: Port = 8090
+    """port"""
 
 
-@dataclass(frozen=True)
-class Weights:
+class Weights(Keys):
     """How a model comes to the node, and what becomes of it there."""
 
-    peers: tuple[str, ...] = setting(
-        parsers.sequence(_BASE),
-        "base URLs asked before model_store, in this order: other nodes that share, or a cache; "
-        "no token is sent to them",
-        (),
-    )
-    share: Share | None = setting(
-        parsers.optional(parsers.nested(Share)), "offer this node's models to others", None
-    )
-    parallel: int = setting(parsers.integer(1, 32), "files fetched at a time", 4)
-    deadline_s: int = setting(
-        parsers.integer(10, 86_400), "how long a run waits for the model before it serves", 7200
-    )
-    keep: int | None = setting(
-        parsers.optional(parsers.integer(1, 100)),
-        "other revisions that stay, the newest first; all of them when None",
-        None,
-    )
-    packed_caches: str | None = setting(
-        parsers.optional(parsers.matching(r"[0-9a-f]{64}", "64 hexadecimal digits")),
-        "SHA-256 of compile caches packed on a node that was warm, to begin with; see serving.md",
-        None,
-    )
+    peers: Listed[_BaseUrl] = ()
+    """base URLs tried before model_store, in this order: other nodes that share, or a cache; no
+    token is sent to them"""
+    server: WeightsServer | None = None
+    """offer this node's models to others"""
+    parallel: int = Field(4, ge=1, le=32)
+    """files fetched at a time"""
+    deadline_s: int = Field(7200, ge=10, le=86_400)
+    """how long a run waits for the model before it serves"""
+    retain: int | None = Field(None, ge=1, le=100)
+    """other revisions that stay, the newest first; all of them when None"""
+    packed_caches: Annotated[str, matching(r"[0-9a-f]{64}", "64 hexadecimal digits")] | None = None
+    """SHA-256 of compile caches packed on a node that was warm, to begin with; see serving.md"""
 
 
 def problems(
     weights: Weights, gateway_port: int, replica_ports: Sequence[int]
 ) -> Iterator[Problem]:
-    """A share that nobody or everybody may read, or whose port is another's."""
-    share = weights.share
-    if share is None:
+    """A server that nobody or everybody may read from, or whose port is another's."""
+    server = weights.server
+    if server is None:
         return
-    if not share.sources:
-        yield Problem("weights.share.from", "nobody is named")
-    for source in share.sources:
-        if told := _wrong(source):
-            yield Problem("weights.share.from", told)
-    if share.port in (gateway_port, *replica_ports):
-        yield Problem("weights.share.port", f"port {share.port} is the gateway's or a replica's")
+    if not server.sources:
+        yield Problem("weights.server.from", "nobody is named")
+    for source in server.sources:
+        if message := _wrong(source):
+            yield Problem("weights.server.from", message)
+    if server.port in (gateway_port, *replica_ports):
+        yield Problem("weights.server.port", f"port {server.port} is the gateway's or a replica's")
 
 
 def _wrong(source: str) -> str:
@@ -82,8 +71,9 @@ def _wrong(source: str) -> str:
 
 
 def openings(firewall: Firewall | None, weights: Weights) -> Firewall | None:
-    """The inventory's firewall, with the port of the share open to those who may fetch."""
-    share = weights.share
-    if firewall is None or share is None:
+    """The inventory's firewall, with the port of the weights server open to those who may fetch."""
+    server = weights.server
+    if firewall is None or server is None:
         return firewall
-    return replace(firewall, allow=(*firewall.allow, Allow(share.port, share.sources)))
+    opened = Allow.model_validate({"port": server.port, "from": server.sources})
+    return firewall.replace(allow=(*firewall.allow, opened))

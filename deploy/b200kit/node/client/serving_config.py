@@ -37,7 +37,7 @@ class WarmPlan:
 
 
 @dataclass(frozen=True)
-class CanaryPlan:
+class WatchdogPlan:
     """The watchdog's rules, and the names of the counters by which an engine shows progress."""
 
     rules: Rules = field(default_factory=Rules)
@@ -97,7 +97,7 @@ class Serving:
     client_cpus: str | None
     warm: WarmPlan
     smoke: SmokePlan
-    canary: CanaryPlan = field(default_factory=CanaryPlan)
+    watchdog: WatchdogPlan = field(default_factory=WatchdogPlan)
     roll: RollPlan = field(default_factory=RollPlan)
     # The gateway's own certificate, where it has one.
     trust: str | None = None
@@ -147,7 +147,7 @@ def _serving(document: Mapping[str, object]) -> Serving:
         client_cpus=str(document["client_cpus"]) if document.get("client_cpus") else None,
         warm=_warm(_section(document, "warm")),
         smoke=_smoke(_section(document, "smoke")),
-        canary=_canary(_section(document, "canary")),
+        watchdog=_watchdog(_section(document, "watchdog")),
         roll=_roll(_section(document, "roll")),
         trust=str(document["gateway_trust"]) if document.get("gateway_trust") else None,
     )
@@ -173,9 +173,9 @@ def _warm(section: Mapping[str, object]) -> WarmPlan:
     )
 
 
-def _canary(section: Mapping[str, object]) -> CanaryPlan:
-    rules, plan = Rules(), CanaryPlan()
-    return CanaryPlan(
+def _watchdog(section: Mapping[str, object]) -> WatchdogPlan:
+    rules, plan = Rules(), WatchdogPlan()
+    return WatchdogPlan(
         Rules(
             _number(section, "interval_s", rules.interval_s),
             _number(section, "deadline_s", rules.deadline_s),

@@ -30,7 +30,7 @@ from dataclasses import dataclass
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, Protocol
 
-from b200kit.inventory.keys.rungs import Rung
+from b200kit.inventory.keys.levels import Level
 from b200kit.run.node import StageFailed
 
 if TYPE_CHECKING:
@@ -39,12 +39,12 @@ if TYPE_CHECKING:
 Intent = Mapping[str, Any]
 Say = Callable[[str], None]
 
-MODULES: dict[Rung, str] = {
-    Rung.RESTART_SERVICES: "b200kit.reprovision.actions.restart_services",
-    Rung.RESET_GPUS: "b200kit.reprovision.actions.reset_gpus",
-    Rung.REBOOT: "b200kit.reprovision.actions.reboot",
-    Rung.POWER_CYCLE: "b200kit.reprovision.actions.power_cycle",
-    Rung.REIMAGE: "b200kit.reprovision.actions.reimage",
+MODULES: dict[Level, str] = {
+    Level.RESTART_SERVICES: "b200kit.reprovision.actions.restart_services",
+    Level.RESET_GPUS: "b200kit.reprovision.actions.reset_gpus",
+    Level.REBOOT: "b200kit.reprovision.actions.reboot",
+    Level.POWER_CYCLE: "b200kit.reprovision.actions.power_cycle",
+    Level.REIMAGE: "b200kit.reprovision.actions.reimage",
 }
 
 
@@ -80,7 +80,7 @@ class Evidence:
     sha256: str
 
 
-def act_of(rung: Rung) -> Act:
+def act_of(rung: Level) -> Act:
     """The act of a rung. Raises ActFailed for one that only hands can do."""
     if rung not in MODULES:
         raise ActFailed(f"{rung.word} is for hands")

@@ -101,7 +101,7 @@ def _trusted(node: Node, done: Progress) -> tuple[tuple[str, ...], str]:
     """The new host keys and who said so; none where the pinned key stays."""
     asked = reimage.asked_of(node)
     if not (asked.host_key or asked.host_key_file):
-        return done.host_keys, "MAAS" if asked.by == "maas" else asked.command[0]
+        return done.host_keys, "MAAS" if asked.method == "maas" else asked.command[0]
     source = asked.host_key_file or asked.host_key[0]
     try:
         keys = known_hosts.keys_in(_said(asked, node))

@@ -117,7 +117,7 @@ def _connector(bmc: Bmc) -> Any:
     made = connector.Connector(
         bmc.address,
         # A certificate known by its fingerprint needs no authority: _Pinned compares it.
-        verify=False if bmc.fingerprint else bmc.trust or True,
+        verify=False if bmc.fingerprint else bmc.ca_file or True,
         # It retries by itself, also what may be done only once; our own polling is enough.
         server_side_retries=1,
         server_side_retries_delay=1,
@@ -159,11 +159,11 @@ def _line(error: exceptions.SushyError, bmc: Bmc) -> str:
 def _distrust(text: str, where: str, bmc: Bmc) -> str:
     if "ingerprint" in text:
         return f"{where} shows another certificate than the one of bmc.fingerprint: not trusted"
-    if bmc.trust:
-        return f"{where} shows a certificate that {bmc.trust} does not vouch for: not trusted"
+    if bmc.ca_file:
+        return f"{where} shows a certificate that {bmc.ca_file} does not vouch for: not trusted"
     return (
         f"{where} shows a certificate that no authority of this machine vouches for: "
-        f"set bmc.trust or bmc.fingerprint"
+        f"set bmc.ca_file or bmc.fingerprint"
     )
 
 

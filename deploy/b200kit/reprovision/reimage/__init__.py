@@ -64,5 +64,5 @@ def asked_of(node: Node) -> Reimage:
 def of(node: Node) -> Provisioner:
     """Who the inventory names; ActRefused when it names nobody."""
     asked = asked_of(node)
-    made: Provisioner = import_module(_MODULES[asked.by]).System(node, asked)
+    made: Provisioner = import_module(_MODULES[asked.method]).System(node, asked)
     return made

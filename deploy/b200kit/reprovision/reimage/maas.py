@@ -42,7 +42,7 @@ class System:
         self._session = requests.Session()
         # A proxy, a bundle or a .netrc of the environment is no part of what is trusted.
         self._session.trust_env = False
-        self._session.verify = asked.trust or True
+        self._session.verify = asked.ca_file or True
 
     def facts(self) -> dict[str, Any]:
         """The number of the installation that the machine runs; the next has another."""
@@ -132,7 +132,9 @@ class System:
     def _unreached(self, error: Exception) -> ActFailed:
         where = f"MAAS at {self._asked.url}"
         if isinstance(error, exceptions.SSLError):
-            return ActRefused(f"{where} shows a certificate that is not trusted: set reimage.trust")
+            return ActRefused(
+                f"{where} shows a certificate that is not trusted: set reimage.ca_file"
+            )
         return Unreached(f"{where} does not answer ({type(error).__name__})")
 
     def _refused(self, answer: requests.Response) -> str:

@@ -167,12 +167,12 @@ def document(spec: NodeSpec) -> dict[str, Any]:
     """Keys of serving.json: where the endpoint is found on its own node, and how it is rolled."""
     secure = spec.gateway.certificate is not None
     at = f"{_reachable(spec.gateway_bind)}:{spec.gateway_port}"
-    counted = engines.of(spec.engine).metrics
+    counted = engines.get(spec.engine).metrics
     return {
         "gateway": f"{'https' if secure else 'http'}://{at}",
         "gateway_trust": PATHS.public if secure else None,
         "roll": {
-            "floor": floor(spec.serving_floor, spec.replicas),
+            "floor": floor(spec.min_available, spec.replicas),
             "drain_s": spec.drain_deadline_s,
             "in_flight": [counted[name] for name in ("running", "waiting") if name in counted],
         },

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -24,6 +23,6 @@ def test_client_gets_the_cpus_that_no_replica_has(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     node, _ = settled(tmp_path)
-    node.spec = replace(node.spec, client_cpus=asked)
+    node.spec = node.spec.replace(client_cpus=asked)
     monkeypatch.setattr(layout, "reserved", lambda state, replicas: left)
     assert serving.serving_document(node, node.layout())["client_cpus"] == given

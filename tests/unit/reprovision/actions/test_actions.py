@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from b200kit.inventory.keys.rungs import Rung
+from b200kit.inventory.keys.levels import Level
 from b200kit.operations import reboot
 from b200kit.reprovision.actions import ActFailed, act_of, evidence, quarantine
 from b200kit.run.node import Node
@@ -150,10 +150,11 @@ def test_evidence_that_cannot_be_kept_is_one_line(here: tuple[Node, Machine], fo
 
 
 @pytest.mark.parametrize(
-    ("rung", "how"), [(Rung.RESET_GPUS, "reset"), (Rung.RESTART_SERVICES, "restart")]
+    ("rung", "how"),
+    [(Level.RESET_GPUS, "reset"), (Level.RESTART_SERVICES, "restart")],
 )
 def test_daemons_are_seen_to_by_the_node_under_the_acts_id(
-    here: tuple[Node, Machine], rung: Rung, how: str
+    here: tuple[Node, Machine], rung: Level, how: str
 ) -> None:
     node, machine = here
     machine.answers = {f"gpu-daemons {how}": (True, "ok"), "gpu-daemons show": (True, "{}")}
@@ -168,7 +169,7 @@ def test_daemons_are_seen_to_by_the_node_under_the_acts_id(
 
 def test_daemons_that_were_seen_to_are_told_by_the_nodes_note(here: tuple[Node, Machine]) -> None:
     node, machine = here
-    act = act_of(Rung.RESET_GPUS)
+    act = act_of(Level.RESET_GPUS)
     done = {"step": "done", "at": "2026-11-21T09:40:00Z", "said": "all GPUs reset"}
     machine.answers = {"gpu-daemons show": (True, json.dumps(done))}
     assert act.probe(node, INTENT) == "done at 2026-11-21T09:40:00Z: all GPUs reset"
@@ -186,7 +187,7 @@ def test_reset_that_is_refused_is_one_line_with_who_holds_the_gpu(
     held = "gpu-daemons: no GPU was reset, for they are in use: pid 41 python of jupyter.service"
     machine.answers = {"gpu-daemons reset": (False, held), "gpu-daemons show": (True, "{}")}
     with pytest.raises(ActFailed, match=r"in use: pid 41 python of jupyter\.service"):
-        act_of(Rung.RESET_GPUS).perform(node, INTENT, said)
+        act_of(Level.RESET_GPUS).perform(node, INTENT, said)
 
 
 def test_reboot_is_done_once_and_known_by_its_boot(
@@ -195,7 +196,7 @@ def test_reboot_is_done_once_and_known_by_its_boot(
     node, machine = here
     monkeypatch.setattr(reboot, "_POLL_S", 0.0)
     monkeypatch.setattr("b200kit.run.remote.Remote.reconnect", lambda remote: None)
-    act = act_of(Rung.REBOOT)
+    act = act_of(Level.REBOOT)
     intent = {**INTENT, **act.facts(node)}
     assert act.probe(node, intent) is None
     assert "same host key, new boot id" in act.perform(node, intent, said)

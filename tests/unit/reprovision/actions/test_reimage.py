@@ -60,7 +60,7 @@ def node(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Make:
 
     def make(system: System, **changes: Any) -> Node:
         monkeypatch.setattr(reimage, "of", lambda node: system)
-        asked = {"by": "command", "command": ["site-reimage"]} | changes
+        asked = {"method": "command", "command": ["site-reimage"]} | changes
         return connected(Machine(tmp_path), reimage=asked)
 
     return make
@@ -130,7 +130,7 @@ def test_source_that_says_no_key_pins_nothing(
 
 def test_image_that_never_gets_done_ends_at_its_deadline_in_one_line(node: Make) -> None:
     system = System(Progress(("Deploying",)))
-    made = node(system, by="command")
+    made = node(system, method="command")
     with pytest.raises(ActFailed) as told:
         perform(made)
     assert str(told.value) == "the new image was not there after 90 m 00 s; last seen: Deploying"

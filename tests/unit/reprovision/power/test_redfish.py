@@ -57,7 +57,7 @@ def controller(service: Service, machines: Path) -> Callable[..., redfish.Contro
             "user": USER,
             "password": SecretRef(env="X"),
             "system": system_id("n1"),
-            "trust": str(service.certificate),
+            "ca_file": str(service.certificate),
         }
         return redfish.Controller(Bmc(**sound | changes), Secret(password))
 
@@ -86,7 +86,7 @@ def test_certificate_is_trusted_by_its_fingerprint_in_either_spelling(
     plain = service.fingerprint()
     colons = ":".join(plain[n : n + 2] for n in range(0, 64, 2)).upper()
     for fingerprint in (plain, colons):
-        assert controller(trust=None, fingerprint=fingerprint).state() == "on"
+        assert controller(ca_file=None, fingerprint=fingerprint).state() == "on"
 
 
 @pytest.mark.parametrize(
@@ -96,8 +96,14 @@ def test_certificate_is_trusted_by_its_fingerprint_in_either_spelling(
         ({"system": "no-such"}, "its controller has no system no-such; it has "),
         ({"user": "root"}, "refuses user root: look at bmc.user and bmc.password"),
         ({"password": b"wrong"}, "refuses user b200: look at bmc.user and bmc.password"),
-        ({"trust": None}, "no authority of this machine vouches for: set bmc.trust or bmc.finger"),
-        ({"trust": None, "fingerprint": "0" * 64}, "another certificate than the one of bmc.fing"),
+        (
+            {"ca_file": None},
+            "no authority of this machine vouches for: set bmc.ca_file or bmc.finger",
+        ),
+        (
+            {"ca_file": None, "fingerprint": "0" * 64},
+            "another certificate than the one of bmc.fing",
+        ),
         ({"address": "https://127.0.0.1:1"}, "does not answer: connection refused"),
         ({"address": "https://nowhere.invalid"}, "does not answer: its name is not known"),
     ],
@@ -117,7 +123,7 @@ def test_untrusted_authority_is_named(
     other = Service(tmp_path, "127.0.0.1")
     other._prepare()
     with pytest.raises(ActRefused, match=f"{other.certificate} does not vouch for: not trusted"):
-        controller(trust=str(other.certificate)).state()
+        controller(ca_file=str(other.certificate)).state()
 
 
 def test_environment_cannot_make_it_trust_or_go_elsewhere(
@@ -129,7 +135,7 @@ def test_environment_cannot_make_it_trust_or_go_elsewhere(
     monkeypatch.setenv("HTTPS_PROXY", "http://127.0.0.1:1")
     assert controller().state() == "on"
     with pytest.raises(ActRefused, match="no authority of this machine"):
-        controller(trust=None).state()
+        controller(ca_file=None).state()
 
 
 def test_reset_type_that_is_not_offered_is_named_with_those_that_are(
@@ -165,7 +171,7 @@ def test_password_is_in_no_log_no_line_and_no_traceback(
     try:
         sound = controller()
         told.write(f"{sound!r} {sound.state()}\n")
-        for changes in ({"user": "root"}, {"system": None}, {"trust": None}):
+        for changes in ({"user": "root"}, {"system": None}, {"ca_file": None}):
             try:
                 controller(**changes).cut()
             except ActRefused:

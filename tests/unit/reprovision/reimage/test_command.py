@@ -32,7 +32,7 @@ def system(tmp_path: Path) -> Iterator[Make]:
         program.chmod(0o755)
         node = cast(Node, SimpleNamespace(name="n01", remote=None))
         made.append(
-            System(node, Reimage(by="command", command=(str(program), "-x"), image="noble"))
+            System(node, Reimage(method="command", command=(str(program), "-x"), image="noble"))
         )
         return made[-1]
 
@@ -82,7 +82,7 @@ def test_what_went_wrong_is_one_line(system: Make, script: str, line: str) -> No
 
 def test_command_that_cannot_be_run_is_nobodys_fault_but_the_inventorys(system: Make) -> None:
     made = system("true")
-    made._asked = Reimage(by="command", command=("/no/such/program",))
+    made._asked = Reimage(method="command", command=("/no/such/program",))
     with pytest.raises(ActRefused, match="/no/such/program cannot be run: No such file"):
         made.advance(INTENT)
 

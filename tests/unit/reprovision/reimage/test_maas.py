@@ -32,7 +32,7 @@ def system(maas: Maas) -> Iterator[Make]:
     with serving(maas) as url:
 
         def make(key: str = KEY, **changes: Any) -> System:
-            asked = {"by": "maas", "url": url, "system": SYSTEM, "image": "noble"} | changes
+            asked = {"method": "maas", "url": url, "system": SYSTEM, "image": "noble"} | changes
             node = cast(Node, SimpleNamespace(secrets={"reimage.token": Secret(key.encode())}))
             made.append(System(node, Reimage(**asked)))
             return made[-1]

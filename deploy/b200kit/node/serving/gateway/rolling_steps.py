@@ -121,7 +121,7 @@ class Roller:
             out = ", ".join(f"{s.name} is {s.status}" for s in others if not s.takes_requests)
             raise Halt(
                 f"{name} stays as it is: without it {left} replicas would take requests and "
-                f"{self.serving.roll.floor} must (serving_floor); {out or 'there are no others'}",
+                f"{self.serving.roll.floor} must (min_available); {out or 'there are no others'}",
                 untouched=True,
             )
 

@@ -29,7 +29,7 @@ _LOOK_FOR_CHANGES_S = 1.0
 
 def watched(serving: Serving, edges: Edges) -> list[Watched]:
     """Every replica, with what an earlier watchdog knew of it."""
-    plan = serving.canary
+    plan = serving.watchdog
     found = [
         Watched(
             replica=replica,
@@ -116,7 +116,7 @@ def main(args: list[str]) -> int:
     except ConfigError as error:
         print(error, file=sys.stderr)
         return 2
-    rules = serving.canary.rules
+    rules = serving.watchdog.rules
     print(
         f"watching {len(serving.replicas)} replicas every {rules.interval_s:g} s",
         file=sys.stderr,

@@ -16,7 +16,7 @@ from b200kit.node.client import engine_metrics
 from b200kit.node.client.chat import Answer, ChatRequest, Endpoint, chat
 from b200kit.node.client.engine_metrics import Sample
 from b200kit.node.client.http import Deadlines, HttpError
-from b200kit.node.client.serving_config import CanaryPlan
+from b200kit.node.client.serving_config import WatchdogPlan
 from b200kit.node.state.watchdog import Outcome
 
 # Answers that say "later", not "wrong".
@@ -38,7 +38,7 @@ class Prober:
 
     endpoint: Endpoint
     model: str
-    plan: CanaryPlan
+    plan: WatchdogPlan
     clock: Callable[[], float] = field(default=time.monotonic)
     _made: float | None = None
     _still_since: float | None = None

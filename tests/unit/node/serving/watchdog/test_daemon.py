@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from b200kit.node.client.chat import Endpoint
-from b200kit.node.client.serving_config import CanaryPlan, Replica
+from b200kit.node.client.serving_config import Replica, WatchdogPlan
 from b200kit.node.lib import sd_notify
 from b200kit.node.serving.watchdog import daemon
 from b200kit.node.serving.watchdog import hang_evidence as evidence
@@ -35,7 +35,7 @@ FIRST = Seen("active", "first")
 
 def probe_of(url: str, key: str | None = None, rules: Rules = RULES) -> Found:
     """One probe of a server."""
-    return asyncio.run(Prober(Endpoint(url, key), MODEL, CanaryPlan(rules)).probe())
+    return asyncio.run(Prober(Endpoint(url, key), MODEL, WatchdogPlan(rules)).probe())
 
 
 def test_one_token_is_an_answer() -> None:
@@ -78,7 +78,7 @@ def test_an_engine_that_makes_tokens_for_others_is_busy_and_not_hung() -> None:
     slow = replace(fast(), ttft=0.0, itl=0.02)
 
     async def beside_a_long_stream(url: str) -> Found:
-        prober = Prober(Endpoint(url), MODEL, CanaryPlan(RULES))
+        prober = Prober(Endpoint(url), MODEL, WatchdogPlan(RULES))
         stream = asyncio.ensure_future(long_stream(url))
         await has_begun(url)
         found = await prober.probe()
@@ -124,7 +124,7 @@ def test_only_waiting_requests_without_a_token_count_as_standing_still(
 ) -> None:
     now = iter(range(0, 1000, 10))
     at = [0.0]
-    prober = Prober(Endpoint("http://x"), MODEL, CanaryPlan(RULES), clock=lambda: at[0])
+    prober = Prober(Endpoint("http://x"), MODEL, WatchdogPlan(RULES), clock=lambda: at[0])
     still = 0.0
     for sample in samples:
         at[0] = float(next(now))

@@ -170,7 +170,7 @@ def document(url: str) -> dict[str, object]:
         "max_num_seqs": 4,
         "max_model_len": 512,
         "max_num_batched_tokens": 256,
-        "canary": {"interval_s": 0.05, "deadline_s": 5},
+        "watchdog": {"interval_s": 0.05, "deadline_s": 5},
     }
 
 

@@ -1,4 +1,4 @@
-"""The inventory's words about size and layout, settled: a goal becomes figures, all are checked.
+"""Size and layout by the inventory: a goal is resolved to figures, and all are checked.
 
 Pure: between the spec, which only has keys, and the planner, which only has figures.
 """
@@ -6,15 +6,14 @@ Pure: between the spec, which only has keys, and the planner, which only has fig
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import replace
 
 from b200kit.catalog.types import Catalogue, Hardware, Model
-from b200kit.inventory.keys.parsers import Problem
+from b200kit.inventory.keys.problem import Problem
 from b200kit.inventory.spec import NodeSpec
 from b200kit.node.lib import cpulist
 from b200kit.node.placement.layout import Shape
 from b200kit.sizing import fit, kv_cache_formats, memory, planner
-from b200kit.sizing.fit import Asked, Impossible, Machine, Subject
+from b200kit.sizing.fit import GpuPool, Impossible, Requested, Subject
 from b200kit.sizing.model_config import ModelError
 from b200kit.sizing.planner import Plan
 
@@ -22,8 +21,8 @@ from b200kit.sizing.planner import Plan
 _LONGER = ("hf-overrides", "rope-scaling", "hf-config-path")
 
 
-def settle(spec: NodeSpec, catalogue: Catalogue) -> tuple[NodeSpec, list[Problem]]:
-    """The spec with figures where it had None, and what is wrong with the asked ones."""
+def resolve_defaults(spec: NodeSpec, catalogue: Catalogue) -> tuple[NodeSpec, list[Problem]]:
+    """The spec with figures where it had None, and what is wrong with the requested ones."""
     problems: list[Problem] = []
     plan = None
     try:
@@ -38,7 +37,7 @@ def settle(spec: NodeSpec, catalogue: Catalogue) -> tuple[NodeSpec, list[Problem
 
 
 def _planned(spec: NodeSpec, catalogue: Catalogue) -> Plan | None:
-    """The plan by what is asked; None where too little is known, or nothing is to be planned.
+    """The plan for the request; None where too little is known, or nothing is to be planned.
 
     Only what computes on GPUs is held to their memory, unless a goal leaves a choice to the plan.
     """
@@ -53,7 +52,7 @@ def _planned(spec: NodeSpec, catalogue: Catalogue) -> Plan | None:
     if spec.goal is None and (spec.replicas is None or spec.tensor_parallel is None):
         return None
     others = siblings(model, catalogue)
-    return planner.decide(subject(model), machine(spec, hardware), asked(spec, model), others)
+    return planner.decide(subject(model), pool(spec, hardware), requested(spec, model), others)
 
 
 def siblings(model: Model, catalogue: Catalogue) -> list[Subject]:
@@ -64,7 +63,7 @@ def siblings(model: Model, catalogue: Catalogue) -> list[Subject]:
 
 
 def _missing(spec: NodeSpec, catalogue: Catalogue) -> Iterator[Problem]:
-    lacking = [
+    missing = [
         (name, what)
         for name, value, what in (
             ("replicas", spec.replicas, "serving instances on the node"),
@@ -73,12 +72,12 @@ def _missing(spec: NodeSpec, catalogue: Catalogue) -> Iterator[Problem]:
         if value is None
     ]
     if spec.goal is None:
-        for name, what in lacking:
+        for name, what in missing:
             yield Problem(name, f"is required: {what}; or give a goal")
-    elif lacking and spec.model in catalogue.models and spec.hardware in catalogue.hardware:
+    elif missing and spec.model in catalogue.models and spec.hardware in catalogue.hardware:
         sized = catalogue.models[spec.model].dimensions is not None
         what = f"memory of {spec.hardware}" if sized else f"size of {spec.model}"
-        instead = "" if sized else ", or its config.json as model_config"
+        instead = "" if sized else ", or its config.json as model_config_file"
         yield Problem(
             "goal",
             f"not known: the {what}; give replicas and tensor_parallel{instead}",
@@ -87,8 +86,7 @@ def _missing(spec: NodeSpec, catalogue: Catalogue) -> Iterator[Problem]:
 
 def _filled(spec: NodeSpec, plan: Plan | None) -> NodeSpec:
     shape = plan.shape if plan else Shape()
-    return replace(
-        spec,
+    return spec.replace(
         replicas=spec.replicas or (plan.replicas if plan else 1),
         tensor_parallel=spec.tensor_parallel or shape.tp,
         data_parallel=spec.data_parallel or shape.dp,
@@ -103,14 +101,14 @@ def flags(spec: NodeSpec, model: Model | None) -> dict[str, str | int | float | 
     return dict(model.flags if model else ()) | dict(spec.engine.flags)
 
 
-def kv_dtype(told: Mapping[str, object]) -> str:
-    """The number format of the KV cache that flags ask for."""
-    return str(told.get("kv-cache-dtype", "auto"))
+def kv_dtype(engine_flags: Mapping[str, object]) -> str:
+    """The number format of the KV cache that flags select."""
+    return str(engine_flags.get("kv-cache-dtype", "auto"))
 
 
-def drafts(told: Mapping[str, object]) -> bool:
+def drafts(engine_flags: Mapping[str, object]) -> bool:
     """Whether the model's own draft layers are used, which then keep a cache, too."""
-    return "mtp" in str(told.get("speculative-config", ""))
+    return "mtp" in str(engine_flags.get("speculative-config", ""))
 
 
 def subject(model: Model) -> Subject:
@@ -121,16 +119,16 @@ def subject(model: Model) -> Subject:
     return Subject(model.name, model.dimensions, weights)
 
 
-def machine(spec: NodeSpec, hardware: Hardware) -> Machine:
+def pool(spec: NodeSpec, hardware: Hardware) -> GpuPool:
     """The hardware for the planner, with the GPUs that a degraded node still has."""
     gpus = min(spec.gpus or hardware.gpu_count, hardware.gpu_count)
-    return Machine(hardware.name, gpus, hardware.gpu_bytes, hardware.gpu_count)
+    return GpuPool(hardware.name, gpus, hardware.gpu_bytes, hardware.gpu_count)
 
 
-def asked(spec: NodeSpec, model: Model) -> Asked:
+def requested(spec: NodeSpec, model: Model) -> Requested:
     """What the inventory says about the shape."""
-    told = flags(spec, model)
-    return Asked(
+    engine_flags = flags(spec, model)
+    return Requested(
         goal=spec.goal,
         # A member of a group has one replica, on all of its GPUs.
         replicas=1 if spec.group and spec.replicas is None else spec.replicas,
@@ -140,9 +138,9 @@ def asked(spec: NodeSpec, model: Model) -> Asked:
         max_num_seqs=spec.max_num_seqs,
         max_num_batched_tokens=spec.max_num_batched_tokens,
         max_model_len=spec.max_model_len,
-        kv_dtype=_sized(kv_dtype(told), spec.engine.name),
-        utilisation=_share(told.get("gpu-memory-utilization")),
-        draft=drafts(told),
+        kv_dtype=_sized(kv_dtype(engine_flags), spec.engine.name),
+        utilisation=_share(engine_flags.get("gpu-memory-utilization")),
+        draft=drafts(engine_flags),
         nodes=len(spec.group.members) if spec.group else 1,
         join=spec.group.join if spec.group else "",
     )
@@ -159,7 +157,7 @@ def _share(stated: object) -> float:
 
 
 def shape(spec: NodeSpec, catalogue: Catalogue) -> Shape:
-    """The shape of a settled spec's replicas, with KV tokens where the model's size is known."""
+    """The shape of the replicas, with KV tokens where the size of the model is known."""
     plain = Shape(
         tp=spec.tensor_parallel,
         dp=spec.data_parallel or 1,
@@ -171,35 +169,41 @@ def shape(spec: NodeSpec, catalogue: Catalogue) -> Shape:
     sized = model is not None and model.dimensions is not None
     if not (model and hardware and sized and hardware.gpu_bytes and spec.engine.kind == "cuda"):
         return plain
-    return fit.room(subject(model), machine(spec, hardware), asked(spec, model), plain).shape
+    return fit.headroom(subject(model), pool(spec, hardware), requested(spec, model), plain).shape
 
 
 def problems(spec: NodeSpec, catalogue: Catalogue) -> Iterator[Problem]:
     """What about size and layout cannot work, apart from what the plan itself refuses."""
     model = catalogue.models.get(spec.model)
-    told = flags(spec, model)
+    engine_flags = flags(spec, model)
     longest = model.dimensions.max_length if model and model.dimensions else None
-    if longest and spec.max_model_len > longest and not any(name in told for name in _LONGER):
+    if (
+        longest
+        and spec.max_model_len > longest
+        and not any(name in engine_flags for name in _LONGER)
+    ):
         yield Problem(
             "max_model_len",
             f"{spec.max_model_len} is over the {longest} tokens that {spec.model} can take",
         )
     if spec.engine.name == "vllm":
-        yield from _attention(spec, told)
+        yield from _attention(spec, engine_flags)
     hardware = catalogue.hardware.get(spec.hardware)
     if hardware:
         yield from _degraded(spec, hardware)
     yield from _cpu_clashes(spec)
 
 
-def _attention(spec: NodeSpec, told: Mapping[str, str | int | float | bool]) -> Iterator[Problem]:
-    """A cache that the asked backend cannot keep, on all replicas or on one."""
-    refused = kv_cache_formats.refusal(told, kv_dtype(told))
+def _attention(
+    spec: NodeSpec, engine_flags: Mapping[str, str | int | float | bool]
+) -> Iterator[Problem]:
+    """A cache format that the requested backend cannot store, on all replicas or on one."""
+    refused = kv_cache_formats.refusal(engine_flags, kv_dtype(engine_flags))
     if refused:
         yield Problem("engine.flags", refused)
         return
     for number, own in spec.replica_flags:
-        merged = {**told, **dict(own)}
+        merged = {**engine_flags, **dict(own)}
         refused = kv_cache_formats.refusal(merged, kv_dtype(merged))
         if refused:
             yield Problem(f"replica_flags.{number}", refused)
@@ -217,11 +221,11 @@ def _degraded(spec: NodeSpec, hardware: Hardware) -> Iterator[Problem]:
         yield Problem("gpus", f"{spec.gpus}, but {hardware.name} has {hardware.gpu_count}")
         return
     waived = {waiver.check for waiver in spec.waivers}
-    lacking = [check for check in COUNT_CHECKS if check not in waived]
-    if lacking:
+    missing = [check for check in COUNT_CHECKS if check not in waived]
+    if missing:
         yield Problem(
             "gpus",
-            f"{spec.gpus} of {hardware.gpu_count} GPUs: waive {' and '.join(lacking)} by name, "
+            f"{spec.gpus} of {hardware.gpu_count} GPUs: waive {' and '.join(missing)} by name, "
             "with an owner and a last day",
         )
 
@@ -237,6 +241,8 @@ def _cpu_clashes(spec: NodeSpec) -> Iterator[Problem]:
         mine = cpulist.parse(text)
         clash = sorted(cpu for cpu in mine if cpu in owner)
         if clash:
-            told = f"CPUs {cpulist.format(clash)} of replica {number} are also {owner[clash[0]]}'s"
-            yield Problem("replica_cpus", told)
+            message = (
+                f"CPUs {cpulist.format(clash)} of replica {number} are also {owner[clash[0]]}'s"
+            )
+            yield Problem("replica_cpus", message)
         owner |= dict.fromkeys(mine, f"replica {number}")

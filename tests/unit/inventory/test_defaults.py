@@ -35,23 +35,23 @@ WAIVERS = [
 ]
 
 
-def asked(known: Catalogue | None = None, **changes: Any) -> NodeSpec | dict[str, str]:
+def resolved(known: Catalogue | None = None, **changes: Any) -> NodeSpec | dict[str, str]:
     """The spec of a node with GPUs, or key to message of what is wrong with it."""
-    told = data(**({"engine": ENGINE, "model": "llama-3.3-70b-fp8"} | changes))
-    found = parse({k: v for k, v in told.items() if v is not None}, known or load.load())
+    message = data(**({"engine": ENGINE, "model": "llama-3.3-70b-fp8"} | changes))
+    found = parse({k: v for k, v in message.items() if v is not None}, known or load.load())
     return found if isinstance(found, NodeSpec) else {p.key: p.message for p in found}
 
 
 def goal(name: str, **changes: Any) -> NodeSpec:
-    """The spec of a node that is asked for a goal and nothing else."""
-    spec = asked(**({"goal": name, "replicas": None, "tensor_parallel": None} | changes))
+    """The spec of a node that states a goal and nothing else."""
+    spec = resolved(**({"goal": name, "replicas": None, "tensor_parallel": None} | changes))
     assert isinstance(spec, NodeSpec), spec
     return spec
 
 
 def problems(**changes: Any) -> dict[str, str]:
     """What is wrong."""
-    found = asked(**changes)
+    found = resolved(**changes)
     assert isinstance(found, dict)
     return found
 
@@ -78,7 +78,7 @@ def test_explicit_keys_win_over_the_goal() -> None:
 
 
 def test_without_a_goal_all_is_as_it_was() -> None:
-    spec = asked()
+    spec = resolved()
     assert isinstance(spec, NodeSpec)
     assert (spec.replicas, spec.tensor_parallel) == (2, 4)
     assert (spec.max_num_seqs, spec.max_num_batched_tokens) == (8, 2048)
@@ -92,11 +92,11 @@ def test_neither_goal_nor_figures_is_refused() -> None:
 
 
 @in_subtests(
-    ("changes", "key", "told"),
+    ("changes", "key", "message"),
     [
         (
             {"model": "llama-3.1-405b-bf16", "replicas": 4, "tensor_parallel": 2},
-            "model", "2 GPUs of hgx-b200 hold 339 GB: 472 GB lack. Try TP8, or llama-3.1-405b-fp8",
+            "model", "2 GPUs of hgx-b200 hold 339 GB: 472 GB are missing. Try TP8, or llama-3.1",
         ),
         ({"replicas": 2, "tensor_parallel": 3}, "tensor_parallel", "does not divide the heads"),
         ({"max_model_len": 200_000}, "max_model_len", "200000 is over the 131072 tokens"),
@@ -125,14 +125,14 @@ def test_neither_goal_nor_figures_is_refused() -> None:
     ],
 )  # fmt: skip
 def test_what_cannot_work_is_refused_under_its_key(
-    changes: dict[str, Any], key: str, told: str
+    changes: dict[str, Any], key: str, message: str
 ) -> None:
     told_engine = changes.pop("engine", ENGINE)
     model = changes.pop("model", "llama-3.3-70b-fp8")
     merged = data(**({"engine": told_engine, "model": model} | changes))
     found = parse(merged, load.load())
     assert not isinstance(found, NodeSpec)
-    assert [told in problem.message for problem in found if problem.key == key] == [True], found
+    assert [message in problem.message for problem in found if problem.key == key] == [True], found
     assert all("\n" not in problem.message for problem in found)
 
 
@@ -163,9 +163,11 @@ def test_engine_without_gpus_is_not_held_to_their_memory() -> None:
 def test_model_of_a_site_is_known_by_its_config(tmp_path: Path) -> None:
     path = tmp_path / "config.json"
     path.write_text(json.dumps(models.config()), encoding="utf-8")
-    known = load.having(load.load(), "our-own", str(path))
-    told = data(engine=ENGINE, model="our-own", model_config=str(path), goal="latency")
-    spec = parse({k: v for k, v in told.items() if k not in ("replicas", "tensor_parallel")}, known)
+    known = load.with_site_model(load.load(), "our-own", str(path))
+    message = data(engine=ENGINE, model="our-own", model_config_file=str(path), goal="latency")
+    spec = parse(
+        {k: v for k, v in message.items() if k not in ("replicas", "tensor_parallel")}, known
+    )
     assert isinstance(spec, NodeSpec), spec
     assert (spec.replicas, spec.tensor_parallel) == (8, 1)
     assert shape.model_of(spec).name == "our-own"
@@ -180,16 +182,16 @@ def test_config_that_cannot_be_used_is_refused_in_one_line(
     if text is not None:
         path.write_text(text, encoding="utf-8")
     with pytest.raises(ModelError) as refused:
-        load.having(load.load(), "our-own", str(path))
+        load.with_site_model(load.load(), "our-own", str(path))
     assert "\n" not in str(refused.value)
 
 
 def test_goal_for_a_model_of_unknown_size_asks_for_its_config() -> None:
-    told = data(goal="latency")
-    del told["replicas"]
-    found = parse(told, CATALOGUE)
+    message = data(goal="latency")
+    del message["replicas"]
+    found = parse(message, CATALOGUE)
     assert not isinstance(found, NodeSpec)
-    assert [(p.key, "model_config" in p.message) for p in found] == [("goal", True)]
+    assert [(p.key, "model_config_file" in p.message) for p in found] == [("goal", True)]
 
 
 def test_gpu_of_any_kind_is_not_held_to_the_smallest() -> None:

@@ -1,0 +1,118 @@
+"""What inventory keys are made of: models (pydantic) whose fields carry type and documentation.
+
+One declaration serves validation, defaults, the did-you-mean of a misspelt key
+(keys/problem.py) and docs/reference/inventory.md (cli/reference_pages.py).
+"""
+
+from __future__ import annotations
+
+import ipaddress
+from typing import Annotated, Any, Self, TypeVar, get_args
+
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    GetCoreSchemaHandler,
+    PlainValidator,
+)
+from pydantic_core import CoreSchema, core_schema
+
+T = TypeVar("T")
+
+
+class Keys(BaseModel):
+    """The keys of one mapping in the inventory. Strict: True is no number, "4" neither."""
+
+    model_config = ConfigDict(
+        extra="forbid",
+        frozen=True,
+        hide_input_in_errors=True,
+        strict=True,
+        use_attribute_docstrings=True,
+    )
+
+    def replace(self, **values: Any) -> Self:
+        """A copy with other *values*, which are not validated again."""
+        if unknown := values.keys() - type(self).model_fields.keys():
+            raise TypeError(f"{type(self).__name__} has no {', '.join(sorted(unknown))}")
+        return self.model_copy(update=values)
+
+
+def _phrase(expected: str, **constraints: Any) -> Any:
+    """What a value must be, in the words of refusals and of the reference page."""
+    return Field(json_schema_extra={"expected": expected}, **constraints)
+
+
+def matching(pattern: str, expected: str) -> Any:
+    """A string that matches *pattern* as a whole; *expected* describes it."""
+    return _phrase(expected, pattern=f"^(?:{pattern})$")
+
+
+def one_of(*choices: str) -> Any:
+    """One of words that are computed; Literal is for those that are written out."""
+    return matching("|".join(choices), f"one of {', '.join(choices)}")
+
+
+def _address(text: str) -> str:
+    ipaddress.ip_address(text)
+    return text
+
+
+def _scalar(raw: object) -> object:
+    if not isinstance(raw, str | int | float | bool):
+        raise ValueError
+    return raw
+
+
+def _as_tuple(raw: object) -> object:
+    return tuple(raw) if isinstance(raw, list) else raw
+
+
+class _Table:
+    """A mapping in the inventory, sorted pairs in the model, which can be hashed."""
+
+    def __get_pydantic_core_schema__(
+        self, source: Any, handler: GetCoreSchemaHandler
+    ) -> CoreSchema:
+        pair = get_args(source)[0]
+        mapping = handler.generate_schema(dict[str, get_args(pair)[1]])  # type: ignore[misc]
+        return core_schema.no_info_after_validator_function(
+            lambda table: tuple(sorted(table.items())),
+            mapping,
+            serialization=core_schema.plain_serializer_function_ser_schema(lambda pairs: pairs),
+        )
+
+
+class _OrNone:
+    """None is taken in the inventory; resolving the defaults leaves none."""
+
+    def __get_pydantic_core_schema__(
+        self, source: Any, handler: GetCoreSchemaHandler
+    ) -> CoreSchema:
+        return core_schema.nullable_schema(handler(source))
+
+
+_URL = r"(https?|file)://\S+"
+_URL_EXPECTED = "an http(s):// or file:// URL"
+
+Text = Annotated[str, matching(r"[^\n]*\S[^\n]*", "a non-empty string")]
+TextOrEmpty = Annotated[str, matching(r"[^\n]*\S[^\n]*|", '"" or a non-empty string')]
+Url = Annotated[str, matching(_URL, _URL_EXPECTED)]
+UrlOrEmpty = Annotated[str, matching(_URL + "|", f'"" or {_URL_EXPECTED}')]
+HostName = Annotated[str, matching(r"[A-Za-z0-9.:_-]+", "a host name or an address")]
+CpuList = Annotated[str, matching(r"[\d,-]+", 'a CPU list such as "4-7"')]
+Address = Annotated[str, AfterValidator(_address), _phrase("an IP address")]
+Port = Annotated[int, Field(ge=1, le=65535)]
+Scalar = Annotated[
+    str | int | float | bool,
+    PlainValidator(_scalar),
+    _phrase("a string, a number or True/False"),
+]
+Listed = Annotated[tuple[T, ...], BeforeValidator(_as_tuple)]
+Table = Annotated[tuple[tuple[str, T], ...], _Table()]
+# A figure that may be None in an inventory until inventory/defaults.py resolves it.
+Resolved = Annotated[T, _OrNone()]
+UNRESOLVED: Any = None

@@ -1,0 +1,62 @@
+"""What CONTRIBUTING promises: a key is added in one place, and everything else follows from it."""
+
+from __future__ import annotations
+
+import pytest
+from pydantic import Field
+
+from b200kit.cli.reference_pages import inventory_markdown
+from b200kit.inventory.keys.problem import Problem, parse_keys
+from b200kit.inventory.keys.types import Keys, Listed
+from b200kit.inventory.spec import NodeSpec
+from tests.unit.specs import data
+
+
+class Rack(Keys):
+    """Where the node stands."""
+
+    unit: int = Field(ge=1, le=52)
+    """height unit, counted from below"""
+
+
+class Extended(NodeSpec):
+    """A node with two more keys."""
+
+    rack: Rack | None = None
+    """where the node stands; None: unknown"""
+    labels: Listed[str] = ()
+    """labels of the node"""
+
+
+def test_added_key_is_parsed_and_has_its_default() -> None:
+    spec = parse_keys(Extended, data(rack={"unit": 7}))
+    assert isinstance(spec, Extended)
+    assert (spec.rack, spec.labels) == (Rack(unit=7), ())
+
+
+@pytest.mark.parametrize(
+    ("rack", "problem"),
+    [
+        ({"unit": "7"}, ("rack.unit", "must be a whole number from 1 to 52, not str '7'")),
+        ({"unit": True}, ("rack.unit", "must be a whole number from 1 to 52, not bool True")),
+        ({}, ("rack.unit", "is required: height unit, counted from below")),
+        (7, ("rack", "must be a mapping, not int")),
+    ],
+)
+def test_wrong_value_is_one_line_under_its_key(rack: object, problem: tuple[str, str]) -> None:
+    assert parse_keys(Extended, data(rack=rack)) == [Problem(*problem)]
+
+
+def test_misspelt_key_at_any_depth_gets_a_hint() -> None:
+    assert parse_keys(Extended, data(rack={"unit": 1, "units": 2}, rak=None)) == [
+        Problem("rack.units", 'unknown key; did you mean "unit"?'),
+        Problem("rak", 'unknown key; did you mean "rack"?'),
+    ]
+
+
+def test_added_key_is_on_the_reference_page() -> None:
+    page = inventory_markdown(Extended)
+    row = "| `rack` | None or a mapping ([Rack](#rack)) | `None` | where the node stands; None: "
+    assert row in page
+    assert "## Rack\n\nWhere the node stands." in page
+    assert "| `unit` | a whole number from 1 to 52 | **required** | height unit, " in page
