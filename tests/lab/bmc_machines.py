@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import signal
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -87,5 +86,4 @@ class LabMachines:
             note_act(lab_paths().host(name) / "root", "power-cycle")
             hosts.boot(lab_paths(), name)
         else:
-            # What the power button comes to: systemd's own signal for poweroff.target.
-            os.kill(cgroups.init_pid(name), signal.SIGRTMIN + 4)
+            hosts.press_power_button(name)

