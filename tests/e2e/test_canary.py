@@ -12,12 +12,13 @@ from typing import Any
 import pytest
 
 import tests.lab as lab
-from tests.e2e.conftest import Boot
+from tests.e2e.conftest import SHORT_SMOKE, Live
 from tests.e2e.driving import Outcome, cursor, deploy, on
 
 NODE = "b200-1"
 UNIT = "b200-canary.service"
 RULES = (
+    *SHORT_SMOKE,
     "--data",
     'canary={"interval_s": 1, "deadline_s": 1, "strikes": 2, "ejections": 3, "stall_s": 60}',
 )
@@ -60,9 +61,9 @@ PASSPORT = "/var/lib/b200kit/passport.json"
 
 
 @pytest.fixture(scope="module")
-def live(boot: Boot) -> Outcome:
+def watched(live: Live) -> Outcome:
     """A node with two replicas behind the gateway, watched every second."""
-    boot("healthy")
+    live(1)
     outcome = deploy("b200.py", *RULES)
     assert outcome.code == 0, outcome.said[-3000:]
     return outcome
@@ -119,7 +120,7 @@ def in_gateway() -> dict[str, str]:
 
 
 @pytest.fixture(scope="module")
-def second(live: Outcome) -> Outcome:
+def second(watched: Outcome) -> Outcome:
     """The same run again."""
     return deploy("b200.py", *RULES)
 

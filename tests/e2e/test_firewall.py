@@ -5,12 +5,11 @@ from __future__ import annotations
 import json
 import socket
 import subprocess
-from collections.abc import Callable
-from typing import Any
 
 import pytest
 
 import tests.lab as lab
+from tests.e2e.conftest import SHORT_SMOKE, Live
 from tests.e2e.driving import (
     ROOT,
     Outcome,
@@ -44,7 +43,7 @@ FOREIGN = "table inet somebody { chain input { type filter hook input priority 0
 
 def run(entry: str = "b200.py") -> Outcome:
     """A run whose inventory asks for the firewall."""
-    return deploy(entry, "--data", f"firewall={json.dumps(FIREWALL)}")
+    return deploy(entry, *SHORT_SMOKE, "--data", f"firewall={json.dumps(FIREWALL)}")
 
 
 def table() -> str:
@@ -65,15 +64,15 @@ def answers(port: int) -> str:
 
 
 @pytest.fixture(scope="module")
-def killed(boot: Callable[..., Any]) -> dict[str, str]:
-    """A fresh node on which the rules shut everybody out, and a run that was killed with them on.
+def killed(live: Live) -> dict[str, str]:
+    """A node on which the rules shut everybody out, and a run that was killed with them on.
 
     What the node answers then, and when it has helped itself.
     """
-    boot("healthy")
+    live(1)
     on(NODE, "journalctl --flush")
     on(NODE, f"mkdir -p $(dirname {DROP_IN}) && printf '{FAULT}' > {DROP_IN}")
-    words = command("b200.py", "--data", f"firewall={json.dumps(FIREWALL)}")
+    words = command("b200.py", *SHORT_SMOKE, "--data", f"firewall={json.dumps(FIREWALL)}")
     quiet = subprocess.DEVNULL
     with subprocess.Popen(words, cwd=ROOT, stdout=quiet, stderr=quiet) as controller:
         loaded = "nft list table inet b200kit 2>/dev/null | grep -q 'new drop'"

@@ -21,8 +21,8 @@ from b200kit.reprovision.actions.restart_services import ACT as RESTART
 from b200kit.reprovision.traffic.haproxy import TRAFFIC
 from b200kit.run.node import Node
 from b200kit.run.remote import Remote
-from tests.e2e.conftest import SHORT_SMOKE, Boot
-from tests.e2e.driving import Outcome, deploy, on, wait_for_boot
+from tests.e2e.conftest import SHORT_SMOKE, Live
+from tests.e2e.driving import deploy, on, wait_for_boot
 from tests.lab.paths import lab_paths
 from tests.unit import nodes
 
@@ -35,17 +35,9 @@ LEAK = "canary-in-a-journal"
 
 
 @pytest.fixture(scope="module")
-def live(boot: Boot) -> Outcome:
-    """A node that serves."""
-    boot("healthy")
-    outcome = deploy("b200.py", *SHORT_SMOKE)
-    assert outcome.code == 0, outcome.said[-3000:]
-    return outcome
-
-
-@pytest.fixture(scope="module")
-def node(live: Outcome, tmp_path_factory: pytest.TempPathFactory) -> Node:
-    """The same as the acts see it."""
+def node(live: Live, tmp_path_factory: pytest.TempPathFactory) -> Node:
+    """A node that serves, as the acts see it."""
+    live(1)
     ssh = ["ssh", "-F", str(lab_paths().ssh_config), NODE]
 
     def shell(command: Any, **arguments: Any) -> tuple[bool, CommandOutput]:

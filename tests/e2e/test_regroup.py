@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.e2e.conftest import SHORT_SMOKE, Boot
+from tests.e2e.conftest import SHORT_SMOKE, Live
 from tests.e2e.driving import Outcome, deploy, on
 
 NODE = "b200-1"
@@ -42,9 +42,9 @@ def assert_each_began_when_the_last_had_ended(replicas: int, before: int) -> Non
 
 
 @pytest.fixture(scope="module")
-def live(boot: Boot) -> Outcome:
+def serving(live: Live) -> Outcome:
     """Two replicas of four GPUs each."""
-    boot("healthy")
+    live(1)
     outcome = deploy("b200.py", *SHORT_SMOKE)
     assert outcome.code == 0, outcome.said[-3000:]
     assert judged(outcome) == WELL
@@ -52,7 +52,7 @@ def live(boot: Boot) -> Outcome:
 
 
 @pytest.fixture(scope="module")
-def refused(live: Outcome) -> tuple[Outcome, list[int], list[int]]:
+def refused(serving: Outcome) -> tuple[Outcome, list[int], list[int]]:
     """Four of two are asked for while it is in rotation; the servers' processes around that."""
     before = [property_of(unit, "MainPID") for unit in units(2)]
     outcome = deploy("b200.py", *SHORT_SMOKE, *SMALL)

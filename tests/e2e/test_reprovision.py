@@ -22,7 +22,7 @@ import tests.lab as lab
 from b200kit.cli import audit
 from b200kit.reprovision import ledger
 from b200kit.reprovision.actions import evidence
-from tests.e2e.conftest import SHORT_SMOKE, Boot
+from tests.e2e.conftest import SHORT_SMOKE, Boot, Live
 from tests.e2e.driving import Outcome, deploy, on
 from tests.lab.lab import bmc_up
 
@@ -33,7 +33,8 @@ STREAMS, TOKENS = 4, 60
 RUNGS = ("restart_services", "reset_gpus", "reboot", "power_cycle", "reimage")
 # Six faults on real vLLM take most of half an hour: `make test-mending`. What is under test, the
 # way out and back under streams, is the same on the stand-in.
-ENGINE = os.environ.get("B200_E2E_ENGINE", "stand-in")
+STAND_IN = "stand-in"
+ENGINE = os.environ.get("B200_E2E_ENGINE", STAND_IN)
 DATA = {
     "fleet": {"port": FLEET_PORT},
     "gateway_bind": "0.0.0.0",
@@ -117,11 +118,14 @@ class Mended:
 
 
 @pytest.fixture(scope="module")
-def served(boot: Boot, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Outcome]:
+def served(boot: Boot, live: Live, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Outcome]:
     """Two nodes that serve, each with the fleet's endpoint, and a controller for their power."""
     folder = tmp_path_factory.mktemp("mending")
     try:
-        boot("healthy", "healthy", engine=ENGINE)
+        if ENGINE == STAND_IN:
+            live(2)
+        else:
+            boot("healthy", "healthy", engine=ENGINE)
     except lab.NoEngineError as error:
         pytest.skip(str(error))
     bmc_up()

@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 
 from b200kit.tuning import fragment, store
-from tests.e2e.conftest import SHORT_SMOKE, Boot
+from tests.e2e.conftest import SHORT_SMOKE, Live
 from tests.e2e.driving import ROOT, Outcome, command, deploy, on
 
 NODE = "b200-1"
@@ -38,9 +38,9 @@ def serves(outcome: Outcome) -> None:
 
 
 @pytest.fixture(scope="module")
-def killed(boot: Boot, folder: Path) -> list[dict[str, Any]]:
+def killed(live: Live, folder: Path) -> list[dict[str, Any]]:
     """The lines of a tuning that was killed as soon as it had told of the second layout's cell."""
-    boot("healthy")
+    live(1)
     serves(deploy("b200.py", *SHORT_SMOKE))
     with subprocess.Popen(
         command("tune.py", *ASKED), cwd=ROOT, env=os.environ | {"B200_TUNING": str(folder)},
