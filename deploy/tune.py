@@ -3,7 +3,7 @@
 On a node that b200.py took live and that has no traffic: each layout that can be is deployed as
 b200.py would, its request rate swept to the goodput knee by our client and `vllm bench serve`; then
 the node is put back, and the layout for the goal written as inventory data with its evidence
-(docs/tuning.md). Killed at any moment, it goes on at the cell it was at. `--dry` tells what it
+(docs/tune.md). Killed at any moment, it goes on at the cell it was at. `--dry` tells what it
 would try and how long that takes at most.
 """
 

@@ -1,4 +1,4 @@
-"""What production nodes are asked to be. Every key is described in docs/inventory.md.
+"""What production nodes are asked to be. Every key is described in docs/reference/inventory.md.
 
 The values are an example to fill in: your mirrors, your keys, your model store. A key nobody knows,
 a value of the wrong type or a combination that cannot work is refused before any connection.
@@ -36,7 +36,7 @@ model_store = "https://models.example.internal"
 model_revision = "0" * 64
 
 # Four replicas of two GPUs: each stays within one NUMA node on two- and four-node maps. Instead of
-# these and the batch limits a goal may be given, such as goal = "balanced" (docs/serving.md).
+# these and the batch limits a goal may be given, such as goal = "balanced" (docs/serve.md).
 replicas = 4
 tensor_parallel = 2
 max_model_len = 8192
@@ -55,7 +55,8 @@ weights: dict[str, object] = {
 
 smoke = {"requests": 120, "rate": 4.0, "input_tokens": 128, "output_tokens": 64}
 
-# Settings of the operating system other than by default (docs/settings.md); None leaves one alone.
+# Settings of the operating system other than by default (docs/reference/settings.md); None leaves
+# one alone.
 settings: dict[str, object] = {
     # "iommu": "off",
     # "cstates": "c1",

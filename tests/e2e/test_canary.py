@@ -112,7 +112,7 @@ def in_gateway() -> dict[str, str]:
     """Server to its status, as HAProxy has it."""
     script = (
         "import sys; sys.path.insert(0, '/usr/local/lib/b200kit/node.pyz'); "
-        "from b200kit.node import haproxy; "
+        "from b200kit.node.serving.gateway import haproxy; "
         "print('\\n'.join(f'{s.name} {s.status}' for s in haproxy.servers()))"
     )
     told = lab.run(NODE, ["python3", "-I", "-c", script]).stdout

@@ -21,7 +21,8 @@ import asyncio, json, subprocess, sys, time
 sys.path.insert(0, "/usr/local/lib/b200kit/node.pyz")
 from pathlib import Path
 from b200kit.node.client.formulas import Run
-from b200kit.node.client import client_health, engine_metrics as metrics
+from b200kit.node.client import client_health as starvation
+from b200kit.node.client import engine_metrics as metrics
 from b200kit.node.serving.processes import compiled, grown
 from b200kit.node.client.chat import ChatRequest, chat
 from b200kit.node.client.serving_config import load
@@ -33,7 +34,7 @@ other = serving.endpoint(serving.replica(1 - index).url)
 # More starts than the unit allows in its window are none of its failures.
 for verb in ("reset-failed", "restart"):
     subprocess.run(["systemctl", verb, unit], check=True)
-client_health.claim_realtime()
+starvation.claim_realtime()
 request = ChatRequest(serving.model, "a river that nobody has asked about before", 16, salt="first")
 async def ask():
     own = await chat(other, ChatRequest(serving.model, "a brook", 16, salt="own"))

@@ -109,7 +109,8 @@ def times(unit: str) -> tuple[int, int]:
 def rotation() -> list[str]:
     """Each server's status at the gateway, by its first word."""
     script = (
-        f"import sys; sys.path.insert(0, '{PROGRAM}'); from b200kit.node import haproxy; "
+        f"import sys; sys.path.insert(0, '{PROGRAM}'); "
+        "from b200kit.node.serving.gateway import haproxy; "
         "print(' '.join(s.status.split()[0] for s in haproxy.servers()))"
     )
     return on(NODE, f'python3 -I -c "{script}"').split()
@@ -172,7 +173,8 @@ def test_paths_keys_and_rates_are_refused(changed: object) -> None:
 
 def test_drained_replica_stays_drained_over_a_reload(changed: object) -> None:
     script = (
-        f"import sys; sys.path.insert(0, '{PROGRAM}'); from b200kit.node import haproxy; "
+        f"import sys; sys.path.insert(0, '{PROGRAM}'); "
+        "from b200kit.node.serving.gateway import haproxy; "
         "haproxy.set_state('vllm1', sys.argv[1])"
     )
     on(NODE, f'python3 -I -c "{script}" drain')

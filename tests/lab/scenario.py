@@ -1,7 +1,7 @@
 """Scenario files: a simulated node as data, read, merged, checked and rendered for one machine.
 
 `render` is what the lab calls; the dict it returns is written to the guest as
-/etc/b200-lab/scenario.json and read there by the firmware (tests/lab/firmware). docs/scenarios.md
+/etc/b200-lab/scenario.json and read there by the firmware (tests/lab/firmware). docs/lab.md
 says how to write a scenario by hand.
 """
 

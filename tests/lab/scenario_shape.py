@@ -2,7 +2,7 @@
 
 A *shape* is a type, a set of allowed words, a one-element list (list of that shape), a dict (a map
 with exactly these keys, all optional) or a tuple of shapes (any of them). The words of a scenario
-are explained in docs/scenarios.md.
+are explained in docs/lab.md.
 """
 
 from __future__ import annotations

@@ -1,83 +1,91 @@
 """Reference pages made from the code, so that they cannot say anything else. Pure but for `main`.
 
-    python -m b200kit.cli.reference_pages > docs/inventory.md
-    python -m b200kit.cli.reference_pages checks > docs/checks.md
-    python -m b200kit.cli.reference_pages settings > docs/settings.md
+    python -m b200kit.cli.reference_pages PAGE > docs/reference/PAGE.md
+    python -m b200kit.cli.reference_pages all
 
-tests/unit/cli/test_docs.py holds the files equal to what is made here.
+The second form writes every page. tests/unit/cli/test_docs.py compares the files with what is
+made here.
 """
 
 from __future__ import annotations
 
 import dataclasses
 import json
+import re
 import sys
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
+from pathlib import Path
 from typing import Any
 
 from b200kit.catalog import hardware
+from b200kit.cli.commands_page import cli_markdown
+from b200kit.cli.markdown import first_line, table
+from b200kit.cli.measuring_pages import diagnoses_markdown, run_conditions_markdown
+from b200kit.cli.models_page import models_markdown
+from b200kit.cli.node_state_page import node_state_markdown
+from b200kit.cli.scenarios_page import scenarios_markdown
 from b200kit.cli.settings_page import settings_markdown
+from b200kit.cli.stages_page import stages_markdown
 from b200kit.inventory.keys.parsers import Parser, key_of
 from b200kit.inventory.spec import NodeSpec
 from b200kit.node.checks.judge import registered
 from b200kit.node.state.verdict import Action
 
+_FOLDER = Path(__file__).resolve().parents[3] / "docs" / "reference"
+
 _INVENTORY = """\
 # Inventory keys
 
-Made by `python -m b200kit.cli.reference_pages > docs/inventory.md`; do not edit.
+Made by `python -m b200kit.cli.reference_pages all`; do not edit.
 
-These are the keys a node may have, in the inventory itself or in its group data
-(`inventories/group_data/`). Names that begin with `ssh_` or `_` are pyinfra's own. Paths are those
-of the controller; a relative one starts from the directory in which pyinfra is started.
+The keys of a node, in the inventory itself or in its group data (`inventories/group_data/`). Names
+that begin with `ssh_` or `_` are pyinfra's own. Paths are those of the controller; a relative one
+starts from the directory in which pyinfra is started.
 
-All keys of all nodes are checked before the first connection. An unknown key, a wrong type or a
-combination that cannot work is one line that names file, host and key; the exit code is 1 and
-nothing was touched. Besides each key for itself, it is refused when
+All keys of all nodes are checked before the first connection. An unknown key, a wrong type or an
+impossible combination is one line that names file, host and key; the exit code is 1 and nothing was
+changed. Besides each key by itself, these are refused:
 
-- `driver` is older than the hardware needs, or a branch instead of an exact version;
-- `model` or `hardware` is not in the catalog (`models/`, `hardware/`);
-- `replicas` times `tensor_parallel` is more than the hardware's GPUs, or neither they nor a `goal`
-  are given;
-- the model does not fit (with the bytes that lack), its heads are not divided by
-  `tensor_parallel`, or `max_model_len` is more than it or its cache can take;
-- CPUs are given twice, `gpus` says fewer than the hardware has without a waiver, or the attention
-  backend cannot keep the asked KV cache format ([serving.md](serving.md#sizing-and-layout));
-- `settings` names a setting or a value that is not in [settings.md](settings.md);
-- two ports are the same, or `replica_ports` has not one port a replica;
-- `weights.share` names nobody, everybody, or a port that is taken;
-- the gateway is public without a certificate, two clients have one name, weights or
-  `serving_floor` cannot be ([Gateway](serving.md#gateway));
-- a secret names none or several of `env`, `file` and `command`, or cannot be had from there;
-- the engine does not take a flag, a value or a variable, its version is unsafe or unknown, or it is
-  told what the kit tells it ([Engines](serving.md#engines));
-- nodes of a `group` do not agree ([More than one node](serving.md#more-than-one-node));
-- a file it names cannot be read, a repository's key has another fingerprint, or a template uses a
-  variable that nobody sets.
+- `driver` older than the hardware needs, or a branch instead of an exact version;
+- a `model` or `hardware` that is not in the catalog;
+- `replicas` times `tensor_parallel` above the hardware's GPUs, or neither they nor a `goal`;
+- a model that does not fit (with the missing bytes), heads that `tensor_parallel` does not divide,
+  `max_model_len` above what the model or its cache can take;
+- CPUs given twice, `gpus` below the hardware's without a waiver, a KV cache format that the
+  attention backend cannot keep ([sizing](../serve.md#sizing-and-layout));
+- a setting or a value that is not in [settings.md](settings.md);
+- two equal ports, or `replica_ports` without one port for each replica;
+- `weights.share` that names nobody, everybody, or a used port;
+- a public gateway without a certificate, two clients of one name, impossible weights or
+  `serving_floor` ([gateway](../serve.md#gateway));
+- a secret that names none or several of `env`, `file` and `command`, or cannot be read;
+- a flag, value or variable that the engine does not take, an unsafe or unknown version, a flag that
+  b200kit sets itself ([engines](../serve.md#engines));
+- nodes of a `group` that do not agree ([groups](../serve.md#more-than-one-node));
+- a file that cannot be read, a repository key with another fingerprint, a template variable that
+  nobody sets.
 """
 
 _CHECKS = """\
 # Checks
 
-Made by `python -m b200kit.cli.reference_pages checks > docs/checks.md`; do not edit.
+Made by `python -m b200kit.cli.reference_pages all`; do not edit.
 
-A check looks at one observation of a node ([NodeState](node-state.md)) and says *pass*, *fail* or
+A check reads one observation of a node ([NodeState](node-state.md)) and returns *pass*, *fail* or
 *unmeasured*; a finding may be *waived* by name until a date ([Waiver](inventory.md#waiver)). Only
-pass and waived let a node go live. A check that raises, or that finds nothing to look at, counts
-as unmeasured. The same checks run on the controller, on the node at every boot, and in
-`b200 judge`.
+pass and waived let a node go live. A check that raises, or finds nothing to look at, is unmeasured.
+The same checks run on the controller, on the node at every boot, and in `b200 judge`.
 
-Each finding that is not pass asks for one action of this ladder, cheapest first:
+Each finding that is not pass requests one action, cheapest first:
 {ladder}.
-For every check, `tests/corpus/` holds a fault that it must catch, with the action it must ask for.
-The tests prove that without the check the faulty node would pass, or that its cause would not be
-named.
+For every check, `tests/corpus/` holds a fault that it must catch, with the action it must request;
+the tests prove that without the check the faulty node would pass, or its cause would not be named.
 """
 
 _EXPECTATIONS = """\
 ## What is expected of {title}
 
-From `b200kit/catalog/hardware/{name}.yaml`, which also has each figure's source and date.
+From `deploy/b200kit/catalog/hardware/{name}.yaml`, which also has each figure's source and date.
 *measured* was read from a real node by its source, *quoted* is stated by its source, *inferred* is
 our reasoning.
 """
@@ -85,15 +93,15 @@ our reasoning.
 _NOT_APPLICABLE = """\
 ### Checks that are not applicable to {title}
 
-The verdict lists them with the reason, and says nothing about them.
+The verdict lists them with the reason and does not judge them.
 """
 
 
 def inventory_markdown() -> str:
-    """docs/inventory.md: every key of `NodeSpec` and of the mappings inside it."""
+    """docs/reference/inventory.md: every key of `NodeSpec` and of the mappings inside it."""
     sections = [_INVENTORY, "## A node\n", _keys(NodeSpec)]
     for cls in _mappings(NodeSpec):
-        sections += [f"## {cls.__name__}\n", f"{_first_line(cls)}\n", _keys(cls)]
+        sections += [f"## {cls.__name__}\n", f"{_linked(first_line(cls))}\n", _keys(cls)]
     return "\n".join(sections)
 
 
@@ -106,10 +114,16 @@ def _mappings(cls: type[Any]) -> list[type[Any]]:
 
 def _keys(cls: type[Any]) -> str:
     rows = [
-        (f"`{key_of(item)}`", _wanted(_parser(item)), _default(item), item.metadata["doc"])
+        (f"`{key_of(item)}`", _wanted(_parser(item)), _default(item), _linked(item.metadata["doc"]))
         for item in dataclasses.fields(cls)
     ]
-    return _table(("key", "value", "default", "meaning"), rows)
+    return table(("key", "value", "default", "meaning"), rows)
+
+
+def _linked(text: str) -> str:
+    """A page that a key's text names, as a link from docs/reference/."""
+    linked = re.sub(r"docs/reference/([\w-]+)\.md", r"[\1](\1.md)", text)
+    return re.sub(r"docs/([\w-]+)\.md", r"[\1](../\1.md)", linked)
 
 
 def _parser(item: dataclasses.Field[Any]) -> Parser:
@@ -134,10 +148,10 @@ def _default(item: dataclasses.Field[Any]) -> str:
 
 
 def checks_markdown() -> str:
-    """docs/checks.md: every check, and the figures of every hardware they are held against."""
+    """docs/reference/checks.md: every check, and the figures that each hardware is judged by."""
     ladder = ", ".join(f"`{action.word}`" for action in Action)
-    rows = [(f"`{name}`", _first_line(run)) for name, run in registered().items()]
-    sections = [_CHECKS.format(ladder=ladder), _table(("check", "what holds"), rows)]
+    rows = [(f"`{name}`", first_line(run)) for name, run in registered().items()]
+    sections = [_CHECKS.format(ladder=ladder), table(("check", "what holds"), rows)]
     for name in hardware.names():
         sections += _hardware(hardware.load(name))
     return "\n".join(sections)
@@ -153,13 +167,13 @@ def _hardware(document: Mapping[str, Any]) -> Iterator[str]:
         for name, entry in entries.items()
         if name not in tables or name in taken
     ]
-    yield _table(("expectation", "value", "how it is known"), rows)
+    yield table(("expectation", "value", "how it is known"), rows)
     for name in (name for name in tables if name not in taken):
         yield f"### {name}\n\nBy {tables[name]['unit']}; {tables[name]['kind']}.\n"
-        yield _table(("code", "meaning", "action"), _codes(tables[name]["value"]))
+        yield table(("code", "meaning", "action"), _codes(tables[name]["value"]))
     if left_out := document.get("not_applicable"):
         yield _NOT_APPLICABLE.format(title=document["title"])
-        yield _table(("check", "why"), [(f"`{name}`", why) for name, why in left_out.items()])
+        yield table(("check", "why"), [(f"`{name}`", why) for name, why in left_out.items()])
 
 
 def _value(entry: Mapping[str, Any], other: str) -> str:
@@ -178,7 +192,7 @@ def _codes(table: Mapping[str, Any]) -> Iterator[tuple[str, str, str]]:
     for code, entry in table.items():
         known = entry if isinstance(entry, Mapping) else {"meaning": entry}
         lenient = ", unless it says nonfatal" if known.get("nonfatal_ok") else ""
-        meaning = known.get("meaning") or known.get("asks")
+        meaning = known.get("meaning") or known.get("asks") or ""
         yield f"`{code}`", str(meaning), str(known.get("action", "set by the check")) + lenient
 
 
@@ -186,27 +200,29 @@ def _show(value: object) -> str:
     return ", ".join(map(str, value)) if isinstance(value, list) else json.dumps(value).strip('"')
 
 
-def _first_line(thing: object) -> str:
-    return (thing.__doc__ or "").strip().partition("\n")[0]
-
-
-def _table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
-    lines = [head, ["---"] * len(head), *rows]
-    return "".join("| " + " | ".join(c.strip() for c in line) + " |\n" for line in lines)
-
-
 PAGES = {
     "inventory": inventory_markdown,
     "checks": checks_markdown,
+    "cli": cli_markdown,
+    "diagnoses": diagnoses_markdown,
+    "models": models_markdown,
+    "node-state": node_state_markdown,
+    "run-conditions": run_conditions_markdown,
+    "scenarios": scenarios_markdown,
     "settings": settings_markdown,
+    "stages": stages_markdown,
 }
 
 
 def main(argv: list[str]) -> int:
-    """Print one page, docs/inventory.md unless another is named."""
-    page = PAGES.get(argv[0] if argv else "inventory")
+    """Print one page, or write all of them."""
+    if argv == ["all"]:
+        for name, made in PAGES.items():
+            (_FOLDER / f"{name}.md").write_text(made(), encoding="utf-8")
+        return 0
+    page = PAGES.get(argv[0]) if len(argv) == 1 else None
     if page is None:
-        sys.stderr.write(f"usage: python -m b200kit.cli.reference_pages [{'|'.join(PAGES)}]\n")
+        sys.stderr.write(f"usage: python -m b200kit.cli.reference_pages all|{'|'.join(PAGES)}\n")
         return 2
     sys.stdout.write(page())
     return 0

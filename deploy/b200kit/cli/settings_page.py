@@ -1,4 +1,4 @@
-"""docs/settings.md, made from b200kit/catalog/settings.yaml. Pure but for reading that file."""
+"""docs/reference/settings.md, made from catalog/settings.yaml. Pure but for reading that file."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from b200kit.node.host.settings_table import Setting
 _HEAD = """\
 # Settings of the operating system
 
-Made by `python -m b200kit.cli.reference_pages settings > docs/settings.md` from
-`b200kit/catalog/settings.yaml`; do not edit.
+Made by `python -m b200kit.cli.reference_pages all` from `deploy/b200kit/catalog/settings.yaml`; do
+not edit.
 
-The settings stage sets each of these on a node, and `host.settings` judges, on the controller and
-at every boot, whether it is *in force*: from what the kernel or the service manager says, not from
-a file. Drift that somebody made by hand is put back by the next `deploy/b200.py`; only what a boot
-brings (kernel command line, module options) costs the one reboot of the run.
+The settings stage sets each of these on a node. `host.settings` judges, on the controller and at
+every boot, whether it is *in force*, from what the kernel or the service manager reports, not from
+a file. The next `deploy/b200.py` restores what somebody changed by hand. Only kernel command line
+and module options need the one reboot of the run.
 
 The inventory key `settings` overrides a default by name; `None` means neither set nor judged:
 

@@ -57,7 +57,7 @@ class NodeSpec(Mended):
     # Figures that may be None in an inventory are settled by `parse` (b200kit/inventory/settle.py).
     goal: str | None = setting(
         parsers.optional(parsers.one_of("latency", "balanced", "throughput")),
-        "what the planner decides the next keys by, where they are None (docs/serving.md)",
+        "what the planner decides the next keys by, where they are None (docs/serve.md)",
         None,
     )
     replicas: int = setting(
@@ -85,7 +85,7 @@ class NodeSpec(Mended):
     )
     gpus: int | None = setting(
         parsers.optional(parsers.integer(1, 16)),
-        "GPUs of a degraded node, fewer than the hardware has; needs waivers (docs/serving.md)",
+        "GPUs of a degraded node, fewer than the hardware has; needs waivers (docs/serve.md)",
         None,
     )
     replica_cpus: tuple[str, ...] = setting(
@@ -212,8 +212,8 @@ class NodeSpec(Mended):
     )
     settings: tuple[tuple[str, str | int | None], ...] = setting(
         parsers.table(parsers.optional(parsers.scalar)),
-        "settings of the operating system other than by default (docs/settings.md), by name; "
-        "None: neither set nor judged",
+        "settings of the operating system other than by default (docs/reference/settings.md), by "
+        "name; None: neither set nor judged",
         (),
     )
     passport: str = setting(

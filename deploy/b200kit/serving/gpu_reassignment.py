@@ -23,7 +23,7 @@ _SERVER = re.compile(r"^(vllm\d+) +(\S.*?) +(\d+) requests$", re.MULTILINE)
 _STOP = "replicas get other GPUs, so all of them must stop, and"
 _REMEDY = (
     "take the node out at the fleet's gateways and run again with serving_floor 0 "
-    "(docs/serving.md, other groups of GPUs)"
+    "(docs/serve.md, other groups of GPUs)"
 )
 
 

@@ -5,7 +5,7 @@
     balanced, throughput   the highest goodput knee; what came too late counts nowhere
 
 Two layouts are told apart when their intervals do not overlap and they differ by more than 5 %, the
-margin within which runs count as the same (docs/latency.md): an interval is of one run's requests
+margin within which runs count as the same (docs/measure.md): an interval is of one run's requests
 and does not know how far two runs of one layout are apart. Of those that cannot be told apart the
 simplest is taken: the one asked for, then fewer GPUs a replica, then smaller batches.
 """

@@ -214,7 +214,7 @@ static bool told_of_pair(int gpu, int other, unsigned *status)
     return number_of(gpu, key, status) == NVML_SUCCESS;
 }
 
-/* Links that are up are not enough: without a completed fabric no peer is reached (see docs/scenarios.md). */
+/* Links that are up are not enough: without a completed fabric no peer is reached (see docs/lab.md). */
 NVML_EXPORT nvmlReturn_t nvmlDeviceGetP2PStatus(nvmlDevice_t device, nvmlDevice_t peer,
                                                 unsigned index, unsigned *status)
 {

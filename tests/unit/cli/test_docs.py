@@ -1,4 +1,4 @@
-"""The documentation says what the code does: reference pages are made from it, the others held."""
+"""The documentation says what the code does: reference pages are made from it."""
 
 from __future__ import annotations
 
@@ -6,21 +6,30 @@ import re
 from pathlib import Path
 
 import pytest
+import yaml
 
-from b200kit import cli
-from b200kit.cli import reference_pages, settings_page
+from b200kit import catalog, cli
+from b200kit.cli import reference_pages, stages_page
 from b200kit.node import cli as node_cli
 from b200kit.node.checks.judge import registered
+from b200kit.node.fabric.states import STATES
 from b200kit.node.state.verdict import Action
 from b200kit.report import outcome
 from b200kit.run.session import ENTRIES
 from b200kit.stages import pipeline
 from tests.subtests import in_subtests
+from tests.unit.test_architecture import LEVELS
 
 ROOT = Path(__file__).resolve().parents[3]
-PAGES = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/*.md")])
-# Operations of the pipeline that are no stages, after the stage they follow.
-BETWEEN = {"driver": "reboot", "bandwidth": "gate", "smoke": "proof"}
+REFERENCE = sorted(ROOT.glob("docs/reference/*.md"))
+WRITTEN = sorted(
+    path
+    for pattern in ("*.md", "docs/*.md", "tests/**/README.md")
+    for path in ROOT.glob(pattern)
+    if path.name != "CHANGELOG.md"
+)
+PAGES = [ROOT / "CHANGELOG.md", *WRITTEN, *REFERENCE]
+MOST_WORDS, MOST_WORDS_OF_README = 22_000, 1_399
 _LINK = re.compile(r"\]\(([^)\s]+)\)")
 _PATH = re.compile(
     r"(?<![\w/.-])(?:deploy|docs|inventories|requirements|templates|tests|\.ci)/[\w@./-]*[\w/]"
@@ -42,73 +51,118 @@ def rows(name: str) -> dict[str, list[str]]:
     return {row[0].strip("`"): row[1:] for row in cells}
 
 
-def test_inventory_page_is_made_from_the_spec() -> None:
-    assert page("docs/inventory.md") == reference_pages.inventory_markdown(), (
-        "python -m b200kit.cli.reference_pages"
-    )
+@pytest.mark.parametrize("name", reference_pages.PAGES)
+def test_reference_page_is_made_from_the_code(name: str) -> None:
+    made = reference_pages.PAGES[name]()
+    assert page(f"docs/reference/{name}.md") == made, "python -m b200kit.cli.reference_pages all"
 
 
-def test_checks_page_is_made_from_the_checks() -> None:
-    made = reference_pages.checks_markdown()
-    assert page("docs/checks.md") == made, "python -m b200kit.cli.reference_pages checks"
-    assert set(registered()) <= set(rows("docs/checks.md"))
-    assert all(f"`{action.word}`" in made for action in Action)
+def test_there_is_no_reference_page_that_nothing_makes() -> None:
+    assert [path.stem for path in REFERENCE] == sorted(reference_pages.PAGES)
 
 
-def test_settings_page_is_made_from_the_table() -> None:
-    made = settings_page.settings_markdown()
-    assert page("docs/settings.md") == made, "python -m b200kit.cli.reference_pages settings"
+@pytest.mark.parametrize("name", reference_pages.PAGES)
+def test_every_reference_page_is_in_the_index(name: str) -> None:
+    assert f"(reference/{name}.md)" in page("docs/index.md")
+
+
+def test_every_check_and_action_is_described() -> None:
+    assert set(registered()) <= set(rows("docs/reference/checks.md"))
+    assert all(f"`{action.word}`" in page("docs/reference/checks.md") for action in Action)
 
 
 def test_unknown_page_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
     assert reference_pages.main(["nonsense"]) == 2
-    assert "inventory|checks|settings" in capsys.readouterr().err
+    assert "all|inventory|checks|" in capsys.readouterr().err
 
 
-def test_every_stage_is_described_in_the_order_of_the_pipeline() -> None:
-    described = re.findall(r"^## (.+)$", page("docs/stages.md"), re.MULTILINE)[1:]
+def test_hand_written_words_are_few() -> None:
+    words = {path: len(path.read_text(encoding="utf-8").split()) for path in WRITTEN}
+    assert sum(words.values()) <= MOST_WORDS, words
+    assert words[ROOT / "README.md"] <= MOST_WORDS_OF_README
+
+
+def test_levels_of_the_rooms_are_those_that_imports_keep_to() -> None:
+    table = rows("docs/design.md")
+    shown = [tuple(re.findall(r"`([^`]+)`", table[str(level)][0])) for level in range(len(LEVELS))]
+    assert shown == [tuple(rooms) for rooms in LEVELS]
+
+
+def steps_of_the_pipeline() -> list[str]:
+    """Every stage and the operations between them, in their order."""
+    between = {after: name for after, (name, _) in stages_page.OPERATIONS.items()}
     names = [stage.name for stage in pipeline.STAGES]
-    assert described == [
-        name for stage in names for name in (stage, BETWEEN.get(stage)) if name is not None
-    ]
+    return [name for stage in names for name in (stage, between.get(stage)) if name]
+
+
+@pytest.mark.parametrize("name", ["docs/reference/stages.md", "docs/deploy.md"])
+def test_every_stage_is_described_in_the_order_of_the_pipeline(name: str) -> None:
+    described = (
+        re.findall(r"^## (.+)$", page(name), re.MULTILINE) if "stages" in name else rows(name)
+    )
+    expected = steps_of_the_pipeline()
+    assert [step for step in described if step in expected] == expected
+
+
+def test_every_state_of_the_fabric_stage_is_described() -> None:
+    described = rows("docs/reference/stages.md")
+    for state in STATES:
+        assert described[state.name][0] == state.waits_for
+        assert described[state.name][-2] == f"`{state.action.word}`"
 
 
 @in_subtests("scenario", sorted((ROOT / "tests/scenarios").glob("*.yaml")))
 def test_every_scenario_is_described(scenario: Path) -> None:
-    assert scenario.stem in rows("docs/scenarios.md")
+    assert scenario.stem in rows("docs/reference/scenarios.md")
+
+
+@pytest.mark.parametrize("folder", ["models", "hardware"])
+def test_every_model_and_hardware_is_described(folder: str) -> None:
+    names = {path.stem for path in (Path(catalog.__file__).parent / folder).glob("*.yaml")}
+    text = page("docs/reference/models.md") + page("docs/reference/checks.md")
+    assert [
+        name for name in sorted(names) if f"{name}`" not in text and f"/{name}." not in text
+    ] == []
+
+
+def test_every_diagnosis_is_described() -> None:
+    rules = yaml.safe_load((Path(catalog.__file__).parent / "diagnoses.yaml").read_text())
+    for name in rules["diagnoses"]:
+        assert f"\n## {name}\n" in page("docs/reference/diagnoses.md")
 
 
 @in_subtests("command", cli.COMMANDS)
 def test_every_sub_command_has_its_exit_codes(command: str) -> None:
-    told = {name: cells for name, cells in rows("docs/cli.md").items() if f"b200 {command}" in name}
-    assert told
-    assert all(cells[-1].startswith(("0 ", "as above")) for cells in told.values())
+    found = rows("docs/reference/cli.md").items()
+    codes = [cells[-1] for name, cells in found if re.match(rf"b200 {command}\b", name)]
+    assert codes
+    assert all(code.startswith("0 ") for code in codes)
 
 
 @in_subtests("command", [c for c in node_cli.COMMANDS if not c.startswith("_")])
 def test_every_node_command_has_its_exit_codes(command: str) -> None:
-    told = [cells for name, cells in rows("docs/cli.md").items() if f"node.pyz {command}" in name]
-    assert len(told) == 1
-    assert re.match(r"0 .+\b[12]\b", told[0][-1])
+    codes = rows("docs/reference/cli.md")[f"node.pyz {command}"][-1]
+    assert re.match(r"0 .+\b[12]\b", codes)
 
 
 @in_subtests("entry", ENTRIES)
 def test_every_entry_file_is_described(entry: str) -> None:
-    assert f"deploy/{entry} -y" in page("docs/cli.md")
+    assert f"deploy/{entry} -y" in page("docs/reference/cli.md")
     assert f"deploy/{entry} -y" in page("README.md")
 
 
-def test_every_exit_code_of_an_entry_is_described() -> None:
-    assert {"0", "1", "2"} <= set(rows("docs/cli.md"))
+@pytest.mark.parametrize("name", ["docs/reference/cli.md", "docs/check.md"])
+def test_every_exit_code_of_an_entry_is_described(name: str) -> None:
+    assert {"0", "1", "2"} <= set(rows(name))
 
 
 @in_subtests("word", outcome._WORDS)
 def test_every_outcome_is_described_with_what_it_counts_as(word: str) -> None:
-    told = [cells for name, cells in rows("README.md").items() if re.match(rf"{word}\b", name)]
-    assert [cells[-1] for cells in told] == ["success" if word in outcome.GOOD else "failure"]
+    found = [cells for name, cells in rows("README.md").items() if re.match(rf"{word}\b", name)]
+    assert [cells[-1] for cells in found] == ["success" if word in outcome.GOOD else "failure"]
 
 
-@in_subtests("path", PAGES, ids=lambda path: path.name)
+@in_subtests("path", PAGES, ids=lambda path: path.relative_to(ROOT).as_posix())
 def test_links_lead_somewhere(path: Path) -> None:
     for target in _LINK.findall(path.read_text(encoding="utf-8")):
         file, _, heading = target.partition("#")
@@ -126,16 +180,16 @@ def headings(path: Path) -> set[str]:
     return {re.sub(r"[^\w -]", "", title).lower().replace(" ", "-") for title in titles}
 
 
-@in_subtests("path", PAGES, ids=lambda path: path.name)
+@in_subtests("path", PAGES, ids=lambda path: path.relative_to(ROOT).as_posix())
 def test_files_that_are_named_exist(path: Path) -> None:
     named = set(_PATH.findall(path.read_text(encoding="utf-8")))
     placeholders = {name for name in named if re.search(r"/[A-Z]+\b(?!\.md)", name)}
     assert [name for name in sorted(named - placeholders) if not (ROOT / name).exists()] == []
 
 
-@in_subtests("path", PAGES, ids=lambda path: path.name)
+@in_subtests("path", PAGES, ids=lambda path: path.relative_to(ROOT).as_posix())
 def test_make_targets_that_are_named_exist(path: Path) -> None:
-    targets = set(re.findall(r"^(\w+):", page("Makefile"), re.MULTILINE))
+    targets = set(re.findall(r"^([\w-]+):", page("Makefile"), re.MULTILINE))
     text = path.read_text(encoding="utf-8")
-    named = set(re.findall(r"`make (\w+)`|^    make (\w+)$", text, re.MULTILINE))
+    named = set(re.findall(r"`make ([\w-]+)`|^    make ([\w-]+)\b", text, re.MULTILINE))
     assert {word for pair in named for word in pair if word} <= targets

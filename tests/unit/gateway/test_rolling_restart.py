@@ -20,6 +20,7 @@ from b200kit.node.serving.gateway import rolling_restart, rolling_steps
 from b200kit.node.serving.gateway.haproxy import Server
 from b200kit.node.serving.gateway.rolling_restart import left_behind, owed_first
 from b200kit.node.serving.gateway.rolling_steps import Gateway, Halt, Roller
+from b200kit.run.places import PACKAGE
 from tests.unit.node.client import server_thread
 
 
@@ -259,10 +260,10 @@ def test_two_rolls_are_never_at_work_together(tmp_path: Path) -> None:
     lock = tmp_path / "roll.lock"
     holder = subprocess.Popen(
         [sys.executable, "-c",
-         "import sys, pathlib; from b200kit.node import roll;"
+         "import sys, pathlib; from b200kit.node.serving.gateway import rolling_restart as roll;"
          "roll.hold(pathlib.Path(sys.argv[1])); print('held', flush=True); sys.stdin.read()",
          str(lock)],
-        stdin=subprocess.PIPE, stdout=subprocess.PIPE, cwd=Path(__file__).parents[3],
+        stdin=subprocess.PIPE, stdout=subprocess.PIPE, cwd=PACKAGE.parent,
     )  # fmt: skip
     assert holder.stdout is not None
     assert holder.stdout.readline() == b"held\n"

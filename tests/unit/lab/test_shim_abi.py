@@ -15,7 +15,7 @@ import pytest
 
 from tests.lab import scenario_shape, shim_build
 
-NODE = Path(__file__).resolve().parents[3] / "deploy" / "node"
+NODE = Path(__file__).resolve().parents[3] / "deploy" / "b200kit" / "node"
 
 #: our struct -> nvidia-ml-py's class
 STRUCTS = {
@@ -183,7 +183,7 @@ def symbols(function: str) -> set[str]:
 
 def called_by_the_node_program() -> set[str]:
     """Every name `nvml...` or `c_nvml...` of nvidia-ml-py that the node program uses."""
-    return {name for path in NODE.glob("*.py") for name in pynvml_calls(path.read_text("utf-8"))}
+    return {name for path in NODE.rglob("*.py") for name in pynvml_calls(path.read_text("utf-8"))}
 
 
 def structs(name: str, done: set[str]) -> set[str]:

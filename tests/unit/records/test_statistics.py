@@ -32,7 +32,7 @@ def answers(cv: float, shift: float, runs_each: int = RUNS) -> Counter[str]:
 
 
 # Run medians of TTFT vary by 1.4 % between runs, the other metrics by less (measured, 61 runs with
-# the stand-in engine, docs/latency.md); 3 % is twice that.
+# the stand-in engine, docs/measure.md); 3 % is twice that.
 @pytest.mark.parametrize("cv", [0.01, 0.02, 0.03])
 def test_seven_percent_are_found_with_ten_runs(cv: float) -> None:
     assert answers(cv, 0.07)["slower"] >= 0.9 * TRIALS

@@ -82,4 +82,4 @@ def test_reading_is_used(kind: str) -> None:
 def test_the_module_that_uses_a_reading_names_it(kind: str) -> None:
     names = [key for key in KINDS[kind] if isinstance(key, str)][-2:]
     quoted = "|".join(f"[\"']{re.escape(name)}[\"']" for name in names)
-    assert re.search(quoted, (ROOT / ELSEWHERE[kind]).read_text(encoding="utf-8"))
+    assert re.search(quoted, (ROOT / "deploy" / ELSEWHERE[kind]).read_text(encoding="utf-8"))

@@ -9,15 +9,13 @@ from typing import Any
 import pytest
 
 from b200kit.node.checks.judge import judge
-from b200kit.node.fabric.states import MANAGER, STATES
+from b200kit.node.fabric.states import MANAGER
 from b200kit.operations import steps
 from b200kit.run.node import Node
 from b200kit.run.remote import RemoteError
 from b200kit.stages import containers, fabric, gate
 from tests.fake.machine import Machine
 from tests.unit.nodes import look, make, planned, settled
-
-ROOT = Path(__file__).resolve().parents[3]
 
 
 def stuck(node: Node) -> str:
@@ -175,16 +173,3 @@ def test_second_look_at_a_stuck_node_tries_again(tmp_path: Path) -> None:
     make(node, "fabric")
     assert node.stuck is None
     assert planned(node, "fabric") == []
-
-
-def test_page_tells_every_state_with_its_share_and_its_action() -> None:
-    page = (ROOT / "docs/stages.md").read_text(encoding="utf-8")
-    rows = [line.split(" | ") for line in page.splitlines() if line.count(" | ") == 4]
-    told = {cells[0].removeprefix("| "): cells[1:] for cells in rows}
-    words: dict[float, str] = {0: "no time", 1: "all of it"}
-    for state in STATES:
-        waits_for, helped_by, share, action = told[state.name]
-        assert waits_for.replace("`", "") == state.waits_for
-        assert bool(helped_by) is (state.help is not None)
-        assert share == words.get(state.share, f"{state.share * 100:.0f} %")
-        assert action == f"{state.action.word} |"

@@ -1,7 +1,7 @@
 """Typed inventory keys: each is a dataclass field that carries its parser and its documentation.
 
 One declaration serves validation, defaults, the did-you-mean of a misspelt key, and
-docs/inventory.md (b200kit/cli/reference_pages.py).
+docs/reference/inventory.md (b200kit/cli/reference_pages.py).
 """
 
 from __future__ import annotations

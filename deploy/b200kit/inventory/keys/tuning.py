@@ -1,4 +1,4 @@
-"""What an inventory may say of tuning (docs/tuning.md): layouts, loads and rates to try. Pure."""
+"""What an inventory may say of tuning (docs/tune.md): layouts, loads and rates to try. Pure."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a smoke run found, as the document "b200kit/smoke/1" (docs/latency.md). Pure.
+"""What a smoke run found, as the document "b200kit/smoke/1" (docs/measure.md). Pure.
 
 The keys at the top are those of `vllm bench serve` and describe the main path: the gateway where
 a node is measured, the only one where a URL is.

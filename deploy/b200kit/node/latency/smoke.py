@@ -1,6 +1,6 @@
 """`measure`: the smoke test. Canary, then latency through the gateway and direct, as one document.
 
-Prints JSON "b200kit/smoke/1" (docs/latency.md) on stdout, whatever happens; exit 0 when the
+Prints JSON "b200kit/smoke/1" (docs/measure.md) on stdout, whatever happens; exit 0 when the
 verdict is "pass", 1 for "fail", 2 for "invalid" or a configuration that cannot be used.
 """
 

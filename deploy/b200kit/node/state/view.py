@@ -2,7 +2,7 @@
 
 The document comes from another machine, another version or a person's editor, so nothing here
 raises: whatever is missing or of another type is an `Unmeasured` that says where and why. The keys
-and units are described by node-state.schema.json and docs/node-state.md.
+and units are described by node-state.schema.json and docs/reference/node-state.md.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
 """From readings of disks to the steps that make a store of them, or a refusal. Pure.
 
-Readings: the part `storage` of NodeState (docs/node-state.md). Ours are a disk of our array, our
-array without a file system, and a file system that was begun and never finished: its label says so
-until it is whole. Everything else on a disk is somebody's, and stays unless `erase` names the disk;
-what is in use, or holds the running system, stays whatever is said.
+Readings: the part `storage` of NodeState (docs/reference/node-state.md). Ours are a disk of our
+array, our array without a file system, and a file system that was begun and never finished: its
+label says so until it is whole. Everything else on a disk is somebody's, and stays unless `erase`
+names the disk; what is in use, or holds the running system, stays whatever is said.
 """
 
 from __future__ import annotations

@@ -248,7 +248,7 @@ def test_stopped_replica_is_no_hindrance(programs: Path, node: Path) -> None:
 TERMINATED = """
 import sys
 from pathlib import Path
-from b200kit.node import bandwidth
+from b200kit.node.bandwidth import run as bandwidth
 from tests.unit.node.bandwidth.test_run import Reader
 bandwidth.Worker, bandwidth.STATE_DIRECTORY = Reader, Path(sys.argv[1])
 sys.exit(bandwidth.main([]))

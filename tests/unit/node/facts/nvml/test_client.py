@@ -119,12 +119,12 @@ def test_call_that_hangs_before_any_gpu_is_told(nvml: Nvml, call: str) -> None:
 
 
 def test_worker_that_ends_without_a_word_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("b200kit.node.facts.nvml.client.LAUNCH", "import sys; sys.exit('broken')")
+    monkeypatch.setattr("b200kit.node.lib.program.LAUNCH", "import sys; sys.exit('broken')")
     assert read()["nvml"] == {"unmeasured": "the NVML reader failed: broken"}
 
 
 def test_worker_that_never_answers_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("b200kit.node.facts.nvml.client.LAUNCH", "import time; time.sleep(60)")
+    monkeypatch.setattr("b200kit.node.lib.program.LAUNCH", "import time; time.sleep(60)")
     monkeypatch.setattr("b200kit.node.facts.nvml.client.GRACE_S", 0.1)
     worker = Worker(0.1)
     assert "did not answer" in worker.result()["nvml"]["unmeasured"]

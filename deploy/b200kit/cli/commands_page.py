@@ -1,0 +1,210 @@
+"""docs/reference/cli.md: every command, what it does, its options and its exit codes.
+
+Help texts are those the commands print, descriptions of node commands their modules' docstrings.
+Only the exit codes are a table of their own, as nothing else in the code lists them.
+"""
+
+from __future__ import annotations
+
+import ast
+import io
+import os
+import re
+from collections.abc import Callable, Sequence
+from contextlib import redirect_stdout, suppress
+from importlib import import_module
+from pathlib import Path
+from types import ModuleType
+
+from b200kit import cli
+from b200kit.cli.markdown import table
+from b200kit.node import cli as node_cli
+from b200kit.run.session import ENTRIES
+
+_HEAD = """\
+# Commands and exit codes
+
+Made by `python -m b200kit.cli.reference_pages all`; do not edit.
+
+pyinfra with an entry file touches nodes; `b200` does not; `node.pyz` runs on a node. Run all from
+the root of the checkout. `.venv/bin/` is where `make` puts them.
+
+## Entry files
+
+"""
+
+_EXITS = """\
+
+| exit | when |
+| --- | --- |
+| 0 | every requested node is live or fit |
+| 1 | any other outcome of any node; a refused inventory |
+| 2 | check.py: nothing is worse than unmeasured; or pyinfra refuses its command line: no report |
+
+`summary.json` has the `exit_code` of the run, and `fit` and `exit_code` of each host. The outcomes
+are in the [README](../../README.md#outcomes).
+
+Options of pyinfra:
+
+- `-y`: do not ask. Without it pyinfra observes each node, lists the changes, and asks.
+- `--dry`: list the changes only. The layout is not planned before the driver shows GPUs. No report.
+- `--limit NAME`: only this node; repeat it for several. A limit that matches no node runs nothing
+  and exits with 0; an empty list is the whole fleet. `failed.txt` has the nodes that are not ready:
+
+      pyinfra inventories/prod.py deploy/b200.py -y $(sed 's/^/--limit /' reports/RUN/failed.txt)
+
+- `--data KEY=VALUE`: another value of an inventory key for this run, checked like all others.
+
+## b200
+
+`b200` without a command or with an unknown one lists the commands and exits with 2 (`--help`: 0).
+
+"""
+
+_NODE = """\
+## node.pyz
+
+One file of standard library and nvidia-ml-py for the node's own Python. The host stage puts it in
+`/usr/local/lib/b200kit/node.pyz`; a run that finds no program of exactly its own version puts one
+in `/run/b200kit`. In a checkout, `python3 -m b200kit.node COMMAND` is the same program. An unknown
+command exits with 2.
+
+"""
+
+_DONE = "0 done; 1 refused or failed, with one line; 2 usage; 130 interrupted"
+_B200 = {
+    "audit verify": "0 whole; 1 a line was changed, inserted, moved or removed; 2 there is no log",
+    "audit show": "0 shown; 2 there is no log",
+    "judge": "0 fit; 1 unfit; 2 not measured or not readable",
+    "lab up": _DONE,
+    "lab status": _DONE,
+    "lab down": _DONE,
+    "lab bmc": _DONE,
+    "lab reimage": _DONE,
+    "lab inject": _DONE,
+    "lab vm up": _DONE,
+    "lab vm status": _DONE,
+    "lab vm down": _DONE,
+    "lab vm box": _DONE,
+    "lab vm adopt": _DONE,
+    "lab vm forget": _DONE,
+    "plan": "0 planned; 1 the model does not fit or the node cannot carry it; 2 bad input",
+    "record list": "0 shown; 1 a line of a record was changed; 2 there is none",
+    "record show": "0 shown; 1 a line of a record was changed; 2 there is none",
+    "record accept": "0 accepted; 1 refused, with one line; 2 usage",
+    "record compare": "0 the same, or different and no slower; 1 slower; 2 cannot say, or there is "
+    "no record; of several nodes the worst: 1, then 2",
+    "report": "0 shown, whatever the run's outcome; 2 no such run",
+    "smoke": "0 pass; 1 fail: a wrong answer, a failed request, a missed objective; 2 invalid (the "
+    "client may have made the figures) or bad input; 130 interrupted",
+    "transaction list": "0 shown",
+    "transaction show": "0 shown; 2 there is none",
+}
+_CONFIG = "2 configuration cannot be used"
+_ONE_LINE = "0 done; 1 with one line"
+_NODE_EXITS = {
+    "observe": "0 even when parts are unmeasured; 2 request not understood",
+    "gate": "0 fit; 1 unfit; 2 not measured",
+    "bring-up": "0 wherever the node stands; 2 request cannot be used",
+    "warm": f"0 warm; 1 not warm; {_CONFIG}",
+    "measure": "0 pass; 1 fail; 2 invalid, or configuration cannot be used",
+    "bench": f"0 whatever it says, `unmeasured` included; {_CONFIG}",
+    "canary": f"0 right; 1 wrong; {_CONFIG}",
+    "watch": f"0 its configuration or program was replaced; 1 a part of it failed; {_CONFIG}",
+    "quarantine": f"{_ONE_LINE}; 2 usage",
+    "drain": "0 done, or no gateway runs; 1 with one line; 2 usage",
+    "bundle": "0 also when parts are missing; 1 secrets could not be read; 2 usage",
+    "gpu-daemons": "0 done; 1 refused, with the reason; 2 usage",
+    "peers": "0 joined, or a lost member was handled; 1 not joined in time; 2 there is no group",
+    "rotation": "0 done, or no gateway runs; 1 with one line; 2 usage",
+    "roll": f"0 all are back; 1 with one line; {_CONFIG}",
+    "bandwidth": "0 written, whatever it says; 2 not measured: a replica may run, another "
+    "measurement runs, or no GPU answers",
+    "put": "0 written; 1 not",
+    "firewall": f"{_ONE_LINE}; 2 usage",
+    "fetch": "0 complete and proven; 1 with one line; 2 usage; 3 with one line, and no other try "
+    "can help",
+    "weights": "0 whatever it says; 1 not done; 2 usage",
+    "share": "0 stopped; 1 it cannot listen; 2 usage",
+    "caches": "0 prepared (also when it could not be) or packed; 1 not packed; 2 usage",
+    "packed-caches": "0 there and proven; 1 with one line; 2 usage",
+    "offered": "0 printed; 1 with a line for each required package that is missing",
+    "apt-ready": "0 ready; 1 with one line; 2 usage",
+    "apt-check": "0 they fit; 1 with one line; 2 usage",
+    "apt-why": "0 always; 2 usage",
+    "driver-log": "0 also when there is no such line; 1 no log can be read",
+    "acs-off": "0 off everywhere; 1 with a line for each bridge that stays on",
+    "merge-json": "0 merged or nothing to do; 1 with one line, nothing changed",
+    "containerd-cdi": "0 on; 1 with one line, nothing changed",
+    "gpu-free": "0 free; 1 held, with the holder's name; 2 unknown",
+}
+
+
+def cli_markdown() -> str:
+    """The whole page."""
+    entries = table(("command", "what it does"), map(_entry_row, ENTRIES))
+    exits = table(("command", "exit"), ((f"`b200 {name}`", code) for name, code in _B200.items()))
+    helps = "\n".join(_help_sections())
+    commands = [name for name in node_cli.COMMANDS if not name.startswith("_")]
+    rows = table(("command", "what it does", "options", "exit"), map(_node_row, commands))
+    return "".join((_HEAD, entries, _EXITS, exits, "\n", helps, "\n", _NODE, rows))
+
+
+def _entry_row(name: str) -> tuple[str, str]:
+    """An entry file and the first words of its docstring; only pyinfra can import one."""
+    source = (Path(__file__).resolve().parents[2] / name).read_text(encoding="utf-8")
+    text = (ast.get_docstring(ast.parse(source)) or "").partition("  pyinfra ")[0]
+    return f"`pyinfra INVENTORY deploy/{name} -y`", text.rstrip(":")
+
+
+def _help_sections() -> list[str]:
+    """What each command prints as its help; one section for those that share one."""
+    names: dict[str, list[str]] = {}
+    for name in _B200:
+        lines = _help(cli.main, name.split()).splitlines()
+        text = "\n".join(line for line in lines if "show this help" not in line).strip()
+        names.setdefault(text, []).append(f"b200 {name}")
+    return [f"### {', '.join(of)}\n\n```text\n{text}\n```\n" for text, of in names.items()]
+
+
+def _node_row(name: str) -> tuple[str, str, str, str]:
+    module, function = node_cli.COMMANDS[name].split(":")
+    return (
+        f"`node.pyz {name}`",
+        _what(name, import_module(module), function),
+        _options(import_module(module), function),
+        _NODE_EXITS[name],
+    )
+
+
+def _what(name: str, module: ModuleType, function: str) -> str:
+    """The first sentence about a command: its function's where a module has several."""
+    text = getattr(module, function).__doc__ or ""
+    if not text.startswith(f"Command {name}: "):
+        text = module.__doc__ or ""
+    sentence = re.split(r"\.\s|\.$|\n\n", text)[0]
+    return re.sub(rf"^(?:Command |`){name}[^`:]*`?: ", "", sentence)
+
+
+def _options(module: ModuleType, function: str) -> str:
+    """The options that the usage names; the words of a command that has a usage of its own."""
+    if not hasattr(module, "argparse"):
+        words = getattr(module, "_USAGE", "").removeprefix("usage: ").split(" | ")
+        return " ".join(f"`{word}`" for word in words if word)
+    usage = _help(getattr(module, function), [])
+    named = dict.fromkeys(re.findall(r"\{[^}]+\}|--[a-z][a-z0-9-]*", usage))
+    return " ".join(f"`{option}`" for option in named if option != "--help")
+
+
+def _help(main: Callable[[list[str]], int], words: Sequence[str]) -> str:
+    """What `--help` prints, 100 columns wide, without terminal colours."""
+    output, kept = io.StringIO(), dict(os.environ)
+    os.environ |= {"COLUMNS": "100", "NO_COLOR": "1"}
+    try:
+        with redirect_stdout(output), suppress(SystemExit):
+            main([*words, "--help"])
+    finally:
+        for name in ("COLUMNS", "NO_COLOR"):
+            os.environ.pop(name)
+        os.environ |= kept
+    return output.getvalue()

@@ -1,0 +1,75 @@
+"""docs/reference/diagnoses.md and run-conditions.md: what figures mean, and what decided them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import yaml
+
+from b200kit import catalog
+from b200kit.cli.markdown import table
+from b200kit.records import diagnosis
+from b200kit.records.diagnosis import Condition, Rule
+from b200kit.records.manifest_fields import FIELDS, Field
+
+_RULES = Path(catalog.__file__).parent / "diagnoses.yaml"
+
+_DIAGNOSES = """\
+# Diagnoses
+
+Made by `python -m b200kit.cli.reference_pages all`; do not edit.
+
+Every run applies all of these to its result. One fires when every condition of `when` holds and
+none of `unless`. A reading that is unmeasured neither fires nor clears a rule; it is listed as not
+looked at. Thresholds are inferred unless the source says otherwise.
+"""
+_CONDITIONS = """\
+# Run conditions
+
+Made by `python -m b200kit.cli.reference_pages all`; do not edit.
+
+The fields of `b200kit/run-manifest/1`, collected with every measured run
+([Measure](../measure.md#run-conditions)). A result that lacks a *needed* field is not stored.
+Numbers that differ by no more than `slack` count as equal.
+
+"""
+
+
+def diagnoses_markdown() -> str:
+    """docs/reference/diagnoses.md."""
+    document = yaml.safe_load(_RULES.read_text(encoding="utf-8"))
+    return "\n".join([_DIAGNOSES, *map(_rule, diagnosis.rules(document))])
+
+
+def _rule(rule: Rule) -> str:
+    rows = [
+        ("when", _conditions(rule.when)),
+        ("unless", _conditions(rule.unless)),
+        ("cause", rule.cause),
+        ("change", rule.change),
+        ("source", rule.source),
+    ]
+    heading = f"## {rule.name}\n\n{rule.symptom[0].upper()}{rule.symptom[1:]}.\n\n"
+    return heading + table(("", ""), (row for row in rows if row[1]))
+
+
+def _conditions(conditions: tuple[Condition, ...]) -> str:
+    limits = (f"`{c.symptom}` {c.limit.replace('_', ' ')} {c.threshold:g}" for c in conditions)
+    return "; ".join(limits)
+
+
+def run_conditions_markdown() -> str:
+    """docs/reference/run-conditions.md."""
+    head = ("field", "what", "source", "role", "needed", "slack")
+    return _CONDITIONS + table(head, map(_field, FIELDS))
+
+
+def _field(field: Field) -> tuple[str, ...]:
+    return (
+        f"`{field.name}`",
+        field.words,
+        f"`{field.source}`",
+        field.role.value,
+        "yes" if field.needed else "",
+        f"{field.slack:g}" if field.slack else "",
+    )

@@ -1,0 +1,103 @@
+"""docs/reference/models.md: models, goals, KV cache formats and engine versions that are known."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from b200kit import catalog
+from b200kit.catalog import engines
+from b200kit.cli.markdown import table
+from b200kit.sizing.goals import GOALS
+from b200kit.sizing.kv_cache_formats import KV_FORMATS
+
+_MODELS = Path(catalog.__file__).parent / "models"
+
+_HEAD = """\
+# Models and engines
+
+Made by `python -m b200kit.cli.reference_pages all`; do not edit.
+
+How they are used: [Serve](../serve.md#sizing-and-layout).
+
+## Models
+
+"""
+_GOALS = """
+## Goals
+
+`weights a GPU` is how many GB of weights each GPU must keep for TP to grow, `doublings` how far TP
+may grow beyond what memory requires.
+
+"""
+_FORMATS = """
+## KV cache formats by attention backend
+
+Of vLLM 0.33.0 (`supported_kv_cache_dtypes` in its wheel, quoted). Other backends are not judged.
+
+"""
+_ENGINES = """
+## Engine versions with a list of flags
+
+"""
+_ADVISORIES = """
+## Advisories
+
+The highest `fixed` of an engine is the lowest version that is served.
+
+"""
+
+
+def models_markdown() -> str:
+    """The whole page."""
+    parts = [
+        _HEAD + table(("model", "weights", "source", "revision", "flags"), _models()),
+        _GOALS
+        + table(
+            ("goal", "sequences", "tokens a step", "weights a GPU", "doublings", "source"), _goals()
+        ),
+        _FORMATS + table(("backend", "formats"), _formats()),
+        _ENGINES + table(("engine", "version", "flags", "variables"), _engines()),
+        _ADVISORIES + table(("engine", "id", "fixed", "what", "source"), _advisories()),
+    ]
+    return "".join(parts)
+
+
+def _yaml(path: Path) -> Any:
+    return yaml.safe_load(path.read_text(encoding="utf-8"))
+
+
+def _models() -> Iterator[tuple[str, ...]]:
+    for path in sorted(_MODELS.glob("*.yaml")):
+        entry = _yaml(path)
+        flags = ", ".join(f"`{name}={value}`" for name, value in entry.get("flags", {}).items())
+        revision = (entry.get("revision") or "")[:12]
+        yield f"`{path.stem}`", str(entry["weights"]), str(entry["source"]), revision, flags
+
+
+def _goals() -> Iterator[tuple[str, ...]]:
+    for name, goal in GOALS.items():
+        limits = str(goal.max_num_seqs), str(goal.max_num_batched_tokens)
+        yield f"`{name}`", *limits, f"{goal.floor_gb:g}", str(goal.doublings), goal.batch_source
+
+
+def _formats() -> Iterator[tuple[str, ...]]:
+    for name, formats in KV_FORMATS.items():
+        yield name, ", ".join(f"`{item}`" for item in sorted(formats))
+
+
+def _engines() -> Iterator[tuple[str, ...]]:
+    for path in sorted(Path(engines.__file__).parent.glob("*-*.yaml")):
+        entry = _yaml(path)
+        counts = str(len(entry["flags"])), str(len(entry.get("environment") or ()))
+        yield entry["engine"], entry["version"], *counts
+
+
+def _advisories() -> Iterator[tuple[str, ...]]:
+    known = _yaml(Path(engines.__file__).parent / "advisories.yaml")
+    for engine, entries in known.items():
+        for entry in entries:
+            yield engine, entry["id"], entry["fixed"], entry["what"], entry["source"]

@@ -1,0 +1,112 @@
+"""The examples of docs/extend.md and docs/lab.md work as they stand there."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, fields
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from b200kit.catalog import load as catalog
+from b200kit.converge.stage import Change, Stage, Wanted, converge, nominal_layout
+from b200kit.inventory.keys import parsers
+from b200kit.inventory.keys.parsers import setting
+from b200kit.node.checks import judge as judging
+from b200kit.node.checks.findings import failed, passed, unread
+from b200kit.node.placement.layout import Replica
+from b200kit.node.state.drift import File
+from b200kit.node.state.expectation import Expectation
+from b200kit.node.state.verdict import Action, Finding
+from b200kit.node.state.view import StateView, Unmeasured
+from b200kit.run.node import Node
+from b200kit.stages import pipeline
+from tests.lab import scenario, scenario_merge
+from tests.unit import corpus, states
+from tests.unit.nodes import look, settled
+
+ROOT = Path(__file__).resolve().parents[3]
+
+
+def example(heading: str, language: str) -> str:
+    """The first example of a language below a heading of docs/extend.md."""
+    page = (ROOT / "docs/extend.md").read_text(encoding="utf-8")
+    section = page.partition(f"\n## {heading}\n")[2].partition("\n## ")[0]
+    return section.partition(f"```{language}\n")[2].partition("```")[0]
+
+
+def run(code: str, **names: object) -> dict[str, Any]:
+    """What an example defines, with the names it uses."""
+    space: dict[str, Any] = {"Iterator": Iterator, "Sequence": Sequence, **names}
+    exec(compile(code, "docs/extend.md", "exec"), space)
+    return space
+
+
+def test_check_passes_fails_and_is_unmeasured(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(judging, "REGISTRY", {})
+    names = (judging.check, Expectation, StateView, Unmeasured, Finding, Action)
+    findings = {"unread": unread, "failed": failed, "passed": passed}
+    run(example("A check", "python"), **{n.__name__: n for n in names}, **findings)
+    expect, state = states.expectation("hgx-b200"), states.recorded("healthy-hgx-b200")
+    seen = []
+    for mode in (0, 1, {"unmeasured": "not read"}):
+        state["fabric_manager"]["mode"] = mode
+        seen.append(judging.judge(expect, state, judging.REGISTRY).fit)
+    assert seen == ["fit", "unfit", "unmeasured"]
+
+
+def test_case_of_the_corpus_is_judged_as_it_says(tmp_path: Path) -> None:
+    path = tmp_path / "example.yaml"
+    path.write_text(example("A check", "yaml"), encoding="utf-8")
+    read = corpus.read([path])
+    assert read.problems == []
+    [case] = read.cases
+    verdict = judging.judge(case.expectation(), case.state())
+    blocking = [finding for finding in verdict.findings if finding.blocks]
+    assert verdict.fit == case.fit
+    assert [w.matches(f, case.fit) for w in case.findings for f in blocking] == [True]
+
+
+def test_stage_changes_a_node_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    names = (Node, Replica, Wanted, File, Change, Stage, converge, nominal_layout)
+    stage = run(example("A stage", "python"), **{n.__name__: n for n in names})["STAGE"]
+    node, machine = settled(tmp_path)
+    monkeypatch.setattr(pipeline, "STAGES", (*pipeline.STAGES, stage))
+    look(node)
+    for change in stage.plan(node):
+        change.act(node)
+    look(node)
+    assert stage.plan(node) == []
+    assert machine.ran("restart haproxy.service") != []
+
+
+def test_scenario_is_one() -> None:
+    page = (ROOT / "docs/lab.md").read_text(encoding="utf-8")
+    section = page.partition("\n## Scenarios\n")[2].partition("\n## ")[0]
+    lines = re.findall(r"^    (.*)$", section, re.MULTILINE)
+    written = yaml.safe_load("\n".join(lines))
+    assert written.pop("extends") == "healthy"
+    base = scenario.load("healthy")
+    assert set(written) <= {"description", "source", *base}
+    resolved = scenario_merge.extend(base, written, "docs/lab.md")
+    assert resolved["gpus"][5]["recovery_action"] == 1
+
+
+def test_inventory_key_is_parsed() -> None:
+    key = example("An inventory key", "python")
+    code = f"@dataclass(frozen=True)\nclass Example:\n    {key}"
+    made = run(code, dataclass=dataclass, setting=setting, parsers=parsers)["Example"]
+    [item] = fields(made)
+    assert parsers.parse_mapping(made, {item.name: item.default}) == made()
+    assert isinstance(parsers.parse_mapping(made, {item.name: 0}), list)
+
+
+def test_model_is_one_of_the_catalog() -> None:
+    document = yaml.safe_load(example("A model", "yaml"))
+    folder = ROOT / "deploy/b200kit/catalog/models"
+    others = {path.stem: yaml.safe_load(path.read_text()) for path in folder.glob("*.yaml")}
+    model = catalog._model("example", document, others)
+    assert model.dimensions == catalog.load().models["llama-3.3-70b-fp8"].dimensions
