@@ -19,6 +19,7 @@ import pytest
 
 import tests.lab as lab
 from tests.e2e.driving import ROOT, Outcome
+from tests.lab.live import KEPT
 from tests.lab.own_network import join
 from tests.lab.paths import ID_VARIABLE
 
@@ -26,6 +27,7 @@ if _worker := os.environ.get("PYTEST_XDIST_WORKER"):
     os.environ[ID_VARIABLE] = str(int(_worker.removeprefix("gw")) + 1)
 
 Boot = Callable[..., dict[str, Any]]
+Live = Callable[[int], dict[str, Any]]
 
 # What is measured is not what these modules are about: few requests, and no objective to miss.
 SHORT = {"requests": 12, "ttft_ms": 2000, "tpot_ms": 1000, "loop_lag_ms": 100}
@@ -61,15 +63,11 @@ def _group(item: pytest.Item) -> str:
     return "demo" if _uses_demo(item) else item.path.stem
 
 
-# What a run keeps beyond its report, in the directory that each of these names.
-_KEPT = ("B200_RECORDS", "B200_TRANSACTIONS", "B200_TUNING", "B200_EVIDENCE")
-
-
 @pytest.fixture(scope="session", autouse=True)
 def kept(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
     """Nodes of all labs have the same names: each worker keeps records and the like apart."""
     with pytest.MonkeyPatch.context() as patch:
-        for variable in _KEPT:
+        for variable in KEPT:
             patch.setenv(variable, str(tmp_path_factory.mktemp(variable.lower())))
         yield
 
@@ -120,6 +118,22 @@ def boot(lab_session: None) -> Iterator[Boot]:
     def start(*scenarios: str, engine: str = "stand-in") -> dict[str, Any]:
         lab.down()
         return lab.up(len(scenarios), list(scenarios), engine=engine)
+
+    yield start
+    lab.down()
+
+
+@pytest.fixture(scope="module")
+def live(lab_session: None) -> Iterator[Live]:
+    """Starts nodes that are live with the stand-in engine; gone after the module, as with `boot`.
+
+    They are deployed once for all workers, and start from the disks that were saved then. As a
+    node has booted since, the next run of b200.py measures it again (the one change it makes).
+    """
+
+    def start(n: int = 1) -> dict[str, Any]:
+        lab.down()
+        return lab.up_live(n)
 
     yield start
     lab.down()

@@ -29,7 +29,9 @@ from tests.lab.lab import (
     thaw,
     up,
 )
+from tests.lab.live import up_live
 from tests.lab.paths import LabError, LabPaths, lab_paths
+from tests.lab.snapshots import save
 
 __all__ = [
     "LabError",
@@ -52,6 +54,7 @@ __all__ = [
     "publish_vendor",
     "reset_host",
     "run",
+    "save",
     "set_scenario",
     "small_disk",
     "status",
@@ -59,4 +62,5 @@ __all__ = [
     "unblock_mirror",
     "unplug",
     "up",
+    "up_live",
 ]

@@ -59,13 +59,13 @@ def _make(lab: LabPaths, n: int, progress: Progress) -> None:
     up(n, [DEFAULT_SCENARIO], progress, ENGINE, LABEL)
     with timed(progress, f"live: deploying {', '.join(names)}, once"):
         _deploy(lab, names)
-    snapshots.save(lab, names, LABEL)
+    snapshots.save(names, LABEL)
 
 
 def _deploy(lab: LabPaths, names: Sequence[str]) -> None:
     pyinfra = Path(sys.executable).with_name("pyinfra")
     limits = [word for name in names for word in ("--limit", name)]
-    kept = {name: str(lab.own / "kept") for name in KEPT}
+    kept = {name: str(lab.own / name.lower()) for name in KEPT}
     done = subprocess.run(
         [pyinfra, "inventories/lab.py", "deploy/b200.py", "-y", *limits],
         cwd=ROOT, env=os.environ | kept, capture_output=True, text=True, stdin=subprocess.DEVNULL,

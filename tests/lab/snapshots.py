@@ -16,9 +16,9 @@ from concurrent.futures import ThreadPoolExecutor
 from functools import cache
 from pathlib import Path
 
-from tests.lab import hosts
+from tests.lab import hosts, own_network
 from tests.lab.mounts import remove_tree, unmount_below
-from tests.lab.paths import LabError, LabPaths, host_index
+from tests.lab.paths import LabError, LabPaths, host_index, lab_paths
 from tests.lab.state import lab_lock, read_state, write_state
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -77,9 +77,11 @@ def saved(lab: LabPaths, scenarios: Mapping[str, str], label: str | None) -> dic
     return there
 
 
-def save(lab: LabPaths, names: Sequence[str], label: str) -> None:
+def save(names: Sequence[str], label: str) -> None:
     """Shut hosts down, keep their disks under a label, and take the hosts out of the lab."""
+    lab = lab_paths()
     with lab_lock(lab):
+        own_network.join()
         state = read_state(lab)
         entries = {host["name"]: str(host["scenario"]) for host in state.get("hosts", [])}
         strangers = sorted(set(names) - set(entries))

@@ -185,6 +185,12 @@ class NodeSpec(Mended):
         None,
     )
     smoke: Smoke = setting(parsers.nested(Smoke), "load and objective of the smoke test", Smoke())
+    noise: float = setting(
+        parsers.number(1, 1000),
+        "factor on the limits beyond which waiting for a CPU spoils the smoke test's figures; more "
+        "than 1 only for simulated nodes, which share their CPUs with other work",
+        1.0,
+    )
     records: str | None = setting(
         parsers.optional(parsers.text),
         "directory of the record of measured runs, on the controller; records/ of this checkout "

@@ -10,14 +10,16 @@ import pytest
 
 from b200kit.operations import preflight
 from b200kit.run import render
-from tests.unit.nodes import Machine, connected
+from b200kit.run.places import TEMPLATES
+from tests.fake.machine import Machine
+from tests.unit.nodes import connected
 
 
 @pytest.fixture
 def templates(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     """A copy of the templates, which is rendered from until the test ends."""
     copy = tmp_path / "templates"
-    shutil.copytree(render.TEMPLATES, copy)
+    shutil.copytree(TEMPLATES, copy)
     monkeypatch.setattr(render, "TEMPLATES", copy)
     render._environment.cache_clear()
     yield copy

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from b200kit.node.client.formulas import Objective, Run, coalesced_share, summary
 from b200kit.node.client.percentiles import percentile
@@ -23,8 +23,7 @@ QUEUED = 0.3
 class ClientLimits:
     """Beyond these the client, not the server, may have made the numbers.
 
-    needs_run_delay: False only where the system has no such reading (a laptop without Linux);
-    then the event loop's lag alone tells.
+    needs_run_delay: False where the system has no such reading; the event loop's lag alone tells.
     """
 
     run_delay_share: float = 0.05
@@ -33,6 +32,17 @@ class ClientLimits:
     schedule_delay_ms: float = 50.0
     coalesced_share: float = 0.5
     needs_run_delay: bool = True
+
+    def times(self, noise: float) -> ClientLimits:
+        """The limits on a machine *noise* times noisier than a node."""
+        return replace(
+            self,
+            run_delay_share=min(1.0, self.run_delay_share * noise),
+            loop_lag_ms=self.loop_lag_ms * noise,
+            loop_stop_ms=self.loop_stop_ms * noise,
+            schedule_delay_ms=self.schedule_delay_ms * noise,
+            coalesced_share=1.0 - (1.0 - self.coalesced_share) / noise,
+        )
 
 
 @dataclass(frozen=True)
@@ -134,8 +144,7 @@ def judge(
     doubts = [*health.starved(limits), *_late(paths, limits)]
     if doubts:
         return Judgement("invalid", tuple(doubts))
-    together = _coalesced(paths, limits, server)
-    if together:
+    if together := _coalesced(paths, limits, server):
         return together
     missed = [
         *_objective(paths, objective),

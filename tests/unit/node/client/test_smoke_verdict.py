@@ -135,6 +135,24 @@ def test_a_client_that_stood_still_once_invalidates() -> None:
     assert ClientHealth(2.0, 60_000.0, (0.1,) * 5000 + (250.0,), "rr").starved(ClientLimits()) == []
 
 
+def test_what_a_noisy_machine_does_is_no_fault_of_a_node_and_what_a_server_does_still_is() -> None:
+    busy = ClientHealth(900.0, 1000.0, (150.0, 800.0), "other")
+    noisy = ClientLimits().times(100.0)
+    late = {
+        "gateway": Run(tuple(replace(one, sent=one.sent + 1.0) for one in GOOD["gateway"].records))
+    }
+    assert judge(GOOD, SLO, busy).verdict == "invalid"
+    assert judge(GOOD, SLO, busy, limits=noisy).verdict == "pass"
+    assert judge(late, Objective(ttft_ms=9000.0), CALM).verdict == "invalid"
+    assert judge(late, Objective(ttft_ms=9000.0), CALM, limits=noisy).verdict == "pass"
+    assert judge(GOOD, Objective(ttft_ms=0.1), busy, limits=noisy).verdict == "fail"
+    assert judge({"gateway": run(gap=0.0)}, SLO, CALM, limits=noisy).verdict == "invalid"
+
+
+def test_without_noise_the_limits_are_a_nodes() -> None:
+    assert ClientLimits().times(1.0) == ClientLimits()
+
+
 def test_a_system_that_has_no_run_delay_is_judged_by_its_event_loop() -> None:
     limits = ClientLimits(needs_run_delay=False)
     assert (
