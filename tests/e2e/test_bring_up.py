@@ -12,7 +12,6 @@ from typing import Any
 import pytest
 
 import tests.lab as lab
-from tests.e2e.conftest import SHORT_SMOKE
 from tests.e2e.driving import Outcome, deploy, ever_started, on, wait_for_boot
 
 DEADLINE_S = 12
@@ -54,7 +53,7 @@ MENDED = ("b200-3", "b200-5")
 
 def run(*arguments: str) -> Outcome:
     """A run with a short deadline."""
-    words = (*SHORT_SMOKE, "--data", f"fabric_deadline_s={DEADLINE_S}")
+    words = ("--data", f"fabric_deadline_s={DEADLINE_S}")
     return deploy("b200.py", *words, *arguments)
 
 

@@ -12,13 +12,12 @@ from typing import Any
 import pytest
 
 import tests.lab as lab
-from tests.e2e.conftest import SHORT_SMOKE, Live
+from tests.e2e.conftest import Live
 from tests.e2e.driving import Outcome, cursor, deploy, on
 
 NODE = "b200-1"
 UNIT = "b200-canary.service"
 RULES = (
-    *SHORT_SMOKE,
     "--data",
     'canary={"interval_s": 1, "deadline_s": 1, "strikes": 2, "ejections": 3, "stall_s": 60}',
 )

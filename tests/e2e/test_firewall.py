@@ -9,7 +9,7 @@ import subprocess
 import pytest
 
 import tests.lab as lab
-from tests.e2e.conftest import SHORT_SMOKE, Live
+from tests.e2e.conftest import Live
 from tests.e2e.driving import (
     ROOT,
     Outcome,
@@ -43,7 +43,7 @@ FOREIGN = "table inet somebody { chain input { type filter hook input priority 0
 
 def run(entry: str = "b200.py") -> Outcome:
     """A run whose inventory asks for the firewall."""
-    return deploy(entry, *SHORT_SMOKE, "--data", f"firewall={json.dumps(FIREWALL)}")
+    return deploy(entry, "--data", f"firewall={json.dumps(FIREWALL)}")
 
 
 def table() -> str:
@@ -72,7 +72,7 @@ def killed(live: Live) -> dict[str, str]:
     live(1)
     on(NODE, "journalctl --flush")
     on(NODE, f"mkdir -p $(dirname {DROP_IN}) && printf '{FAULT}' > {DROP_IN}")
-    words = command("b200.py", *SHORT_SMOKE, "--data", f"firewall={json.dumps(FIREWALL)}")
+    words = command("b200.py", "--data", f"firewall={json.dumps(FIREWALL)}")
     quiet = subprocess.DEVNULL
     with subprocess.Popen(words, cwd=ROOT, stdout=quiet, stderr=quiet) as controller:
         loaded = "nft list table inet b200kit 2>/dev/null | grep -q 'new drop'"

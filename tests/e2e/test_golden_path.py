@@ -18,7 +18,7 @@ from typing import Any
 import pytest
 
 import tests.lab as lab
-from tests.e2e.conftest import SHORT_SMOKE, Boot
+from tests.e2e.conftest import Boot
 from tests.e2e.driving import ROOT, Outcome, cursor, deploy, ever_started, on, remote_commands
 from tests.e2e.killing import kill_in, leftovers
 from tests.lab.paths import lab_paths
@@ -48,13 +48,13 @@ def killed(boot: Boot) -> int:
     boot("healthy", "gpu2-no-nvlink")
     for name in (SOUND, SICK):
         on(name, "journalctl --flush")
-    return kill_in("Driver", SOUND, *SHORT_SMOKE)
+    return kill_in("Driver", SOUND)
 
 
 @pytest.fixture(scope="module")
 def first(killed: int) -> Outcome:
     """The run that was allowed to end."""
-    return deploy("b200.py", "-vvv", "--debug", "--diff", *SHORT_SMOKE)
+    return deploy("b200.py", "-vvv", "--debug", "--diff")
 
 
 @pytest.fixture(scope="module", params=["token", "api_key"])
@@ -162,7 +162,7 @@ def test_secret_is_only_in_files_that_only_root_can_read(first: Outcome, canary:
 
 def test_second_run_changes_nothing_in_two_commands(first: Outcome) -> None:
     before = cursor(SOUND)
-    again = deploy("b200.py", "--limit", SOUND, *SHORT_SMOKE)
+    again = deploy("b200.py", "--limit", SOUND)
     assert again.code == 0, again.said[-3000:]
     assert again.host(SOUND)["changes"] == 0, again.host(SOUND)["stages"]
     assert remote_commands(SOUND, before) == again.host(SOUND)["commands"] == FEWEST

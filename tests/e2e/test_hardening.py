@@ -8,7 +8,7 @@ import pytest
 
 import tests.lab as lab
 from tests.e2e import hardened
-from tests.e2e.conftest import SHORT_SMOKE, Live
+from tests.e2e.conftest import Live
 from tests.e2e.driving import Outcome, deploy, on
 
 NODE = "b200-1"
@@ -20,7 +20,7 @@ CONF = "/run/b200-lab/nvml.conf"
 def served(live: Live) -> Outcome:
     """A node that serves."""
     live(1)
-    outcome = deploy("b200.py", *SHORT_SMOKE)
+    outcome = deploy()
     assert outcome.outcome(NODE) == "live", outcome.told(NODE)
     return outcome
 
@@ -98,11 +98,11 @@ def test_process_that_outlives_the_stop_fails_the_unit_in_one_line(served: Outco
         assert f"by pid {holder} sleep of holder.service" in line
         refused = lab.run(NODE, ["systemctl", "start", UNIT])
         assert refused.returncode != 0
-        checked = deploy("b200.py", *SHORT_SMOKE)
+        checked = deploy()
         assert "still held after" in checked.told(NODE), checked.told(NODE)
     finally:
         on(NODE, f"mv /run/conf.kept {CONF}; systemctl stop holder")
-    again = deploy("b200.py", *SHORT_SMOKE)
+    again = deploy()
     assert again.outcome(NODE) == "live", again.told(NODE)
 
 
@@ -119,6 +119,6 @@ def test_start_is_refused_with_what_must_not_serve(stopped: None) -> None:
 
 
 def test_second_run_changes_nothing(served: Outcome) -> None:
-    again = deploy("b200.py", *SHORT_SMOKE)
+    again = deploy()
     changed = {s["name"] for s in again.host(NODE)["stages"] if s["changes"]}
     assert changed <= {"smoke"}, changed

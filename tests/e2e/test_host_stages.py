@@ -12,7 +12,7 @@ import pytest
 
 import tests.lab as lab
 from b200kit.inventory.keys.storage import filesystem_uuid
-from tests.e2e.conftest import SHORT_SMOKE, Live
+from tests.e2e.conftest import Live
 from tests.e2e.driving import Outcome, cursor, deploy, on, remote_commands
 
 NODE = "b200-1"
@@ -34,7 +34,7 @@ WantedBy=multi-user.target
 
 def run(storage: dict[str, Any], entry: str = "b200.py") -> Outcome:
     """A run whose inventory asks for this store."""
-    return deploy(entry, *SHORT_SMOKE, "--data", f"storage={json.dumps(storage)}")
+    return deploy(entry, "--data", f"storage={json.dumps(storage)}")
 
 
 @pytest.fixture(scope="module")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 import tests.lab as lab
-from tests.e2e.conftest import SHORT_SMOKE, Live
+from tests.e2e.conftest import Live
 from tests.e2e.driving import (
     Outcome,
     cursor,
@@ -24,7 +24,7 @@ MOST_COMMANDS = 8
 def first(live: Live) -> Outcome:
     """A node that is live, measured in this boot."""
     live(1)
-    outcome = deploy("b200.py", *SHORT_SMOKE)
+    outcome = deploy()
     assert outcome.code == 0, outcome.said[-3000:]
     return outcome
 
@@ -70,7 +70,7 @@ def test_stand_in_engine_is_marked_as_one(first: Outcome) -> None:
 def second(first: Outcome) -> tuple[Outcome, int]:
     """A second run over the healthy node, with sshd's own count of its commands."""
     before = cursor(NODE)
-    outcome = deploy("b200.py", *SHORT_SMOKE)
+    outcome = deploy()
     return outcome, remote_commands(NODE, before)
 
 
@@ -117,13 +117,13 @@ def _fingerprint(name: str) -> str:
 
 
 def test_replica_that_is_no_longer_asked_for_is_gone(first: Outcome) -> None:
-    fewer = deploy("b200.py", *SHORT_SMOKE, "--data", "replicas=1")
+    fewer = deploy("b200.py", "--data", "replicas=1")
     assert fewer.code == 0, fewer.said[-3000:]
     assert on(NODE, "systemctl is-active vllm@0.service vllm@1.service").split() == [
         "active",
         "inactive",
     ]
-    again = deploy("b200.py", *SHORT_SMOKE, "--data", "replicas=1")
+    again = deploy("b200.py", "--data", "replicas=1")
     assert again.host(NODE)["changes"] == 0
 
 
@@ -137,7 +137,7 @@ def test_live_node_that_comes_up_sick_does_not_serve(first: Outcome) -> None:
     units = "vllm@0.service vllm@1.service haproxy.service"
     assert "active" not in on(NODE, f"systemctl is-active {units}").split()
     assert deploy("check.py").outcome(NODE) == "unfit"
-    again = deploy("b200.py", *SHORT_SMOKE)
+    again = deploy()
     assert again.code == 1
     assert (again.outcome(NODE), again.host(NODE)["stage"]) == ("red", "gate"), again.told(NODE)
     failed = [f for f in again.host(NODE)["verdict"]["findings"] if f["status"] == "fail"]

@@ -12,12 +12,12 @@ import threading
 import pytest
 
 import tests.lab as lab
-from tests.e2e.conftest import SHORT_SMOKE, Boot
+from tests.e2e.conftest import Boot
 from tests.e2e.driving import ROOT, Outcome, command, deploy
 
 # One hung command may take this long; what else a stage does needs a tenth of it.
 HUNG_S = 60
-LIMITS = (*SHORT_SMOKE, "--data", f"stage_timeout_s={HUNG_S}")
+LIMITS = ("--data", f"stage_timeout_s={HUNG_S}")
 LOST = ("b200-2", "b200-3", "b200-4", "b200-5", "b200-6", "b200-7")
 
 
@@ -102,7 +102,7 @@ def test_rerun_after_the_causes_are_gone_completes(run: Outcome) -> None:
     lab.large_disk("b200-7", "/opt/vllm")
     names = [name for name in LOST if name != "b200-3"]
     limits = [word for name in names for word in ("--limit", name)]
-    back = deploy("b200.py", *SHORT_SMOKE, *limits)
+    back = deploy("b200.py", *limits)
     assert {name: back.outcome(name) for name in names} == dict.fromkeys(names, "live")
     assert back.code == 0, back.said[-3000:]
 

@@ -21,7 +21,7 @@ from b200kit.reprovision.actions.restart_services import ACT as RESTART
 from b200kit.reprovision.traffic.haproxy import TRAFFIC
 from b200kit.run.node import Node
 from b200kit.run.remote import Remote
-from tests.e2e.conftest import SHORT_SMOKE, Live
+from tests.e2e.conftest import Live
 from tests.e2e.driving import deploy, on, wait_for_boot
 from tests.lab.paths import lab_paths
 from tests.unit import nodes
@@ -123,7 +123,7 @@ def test_drain_loses_no_open_stream(drained: list[dict[str, Any]]) -> None:
 
 
 def test_check_refuses_a_node_that_was_taken_out(drained: object) -> None:
-    found = deploy("check.py", *SHORT_SMOKE)
+    found = deploy("check.py")
     assert found.outcome(NODE) == "unfit"
     assert "quarantined by tester@ops since 2" in found.told(NODE)
 

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import pytest
 
 import tests.lab as lab
-from tests.e2e.conftest import SHORT_SMOKE, Boot
+from tests.e2e.conftest import Boot
 from tests.e2e.driving import Outcome, deploy
 
 NODE = "b200-1"
@@ -25,14 +25,14 @@ def node(boot: Boot) -> Iterator[str]:
 def signed_by_another(node: str) -> Outcome:
     """The vendor's repository signed by a key nobody pinned."""
     lab.publish_vendor(key="other")
-    return deploy("b200.py", *SHORT_SMOKE)
+    return deploy()
 
 
 @pytest.fixture(scope="module")
 def package_missing(signed_by_another: Outcome) -> Outcome:
     """The repository is signed right again, but lacks the container toolkit."""
     lab.publish_vendor(leave_out=["nvidia-container-toolkit"])
-    return deploy("b200.py", *SHORT_SMOKE)
+    return deploy()
 
 
 def test_repository_of_another_key_is_refused(signed_by_another: Outcome) -> None:
@@ -51,6 +51,6 @@ def test_package_that_is_not_there_is_named(package_missing: Outcome) -> None:
 
 def test_rerun_after_the_causes_are_gone_completes(package_missing: Outcome) -> None:
     lab.publish_vendor()
-    again = deploy("b200.py", *SHORT_SMOKE)
+    again = deploy()
     assert again.code == 0, again.said[-3000:]
     assert again.outcome(NODE) == "live"

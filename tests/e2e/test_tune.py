@@ -16,14 +16,14 @@ from typing import Any
 import pytest
 
 from b200kit.tuning import fragment, store
-from tests.e2e.conftest import SHORT_SMOKE, Live
+from tests.e2e.conftest import Live
 from tests.e2e.driving import ROOT, Outcome, command, deploy, on
 
 NODE = "b200-1"
 TUNE = {
     "layouts": ["asked", "A"], "requests": 8, "seconds": 0, "first": 8, "most": 16, "cells": 2,
 }  # fmt: skip
-ASKED = (*SHORT_SMOKE, "--data", f"tune={json.dumps(TUNE)}")
+ASKED = ("--data", f"tune={json.dumps(TUNE)}")
 
 
 @pytest.fixture(scope="module")
@@ -41,7 +41,7 @@ def serves(outcome: Outcome) -> None:
 def killed(live: Live, folder: Path) -> list[dict[str, Any]]:
     """The lines of a tuning that was killed as soon as it had told of the second layout's cell."""
     live(1)
-    serves(deploy("b200.py", *SHORT_SMOKE))
+    serves(deploy())
     with subprocess.Popen(
         command("tune.py", *ASKED), cwd=ROOT, env=os.environ | {"B200_TUNING": str(folder)},
         stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True,
@@ -93,5 +93,5 @@ def test_choice_is_written_and_the_node_is_as_its_inventory_says(resumed: Outcom
     layout = resumed.host(NODE)["tuning"]["chosen"]["layout"]
     assert fragment.values(text) == {k: v for k, v in layout.items() if k != "name"}
     assert on(NODE, "ls /etc/vllm").split() == ["replica-0.yaml", "replica-1.yaml"]
-    again = deploy("b200.py", *SHORT_SMOKE).host(NODE)["stages"]
+    again = deploy().host(NODE)["stages"]
     assert [stage["name"] for stage in again if stage["changes"] and stage["name"] != "smoke"] == []
