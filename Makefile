@@ -21,13 +21,13 @@ demo: setup ## boot a simulated node and run the deploy against it; root
 	@$(PY) -m tests.lab.demo
 
 test: setup ## all that boots nothing, and one golden path in the lab; root, under 10 minutes on 2 cores
-	@$(PYTEST) -n auto --dist loadfile -m "not lab and not vm"
+	@$(PYTEST) -n auto --dist loadfile --no-loadscope-reorder -m "not lab and not vm"
 	@$(PYTEST) -m golden
 
 # Each worker of the second line has a lab of its own.
 test-all: setup ## everything but the virtual machine; root, under 30 minutes on 2 cores
-	@$(PYTEST) -n auto --dist loadfile -m "not lab and not vm"
-	@$(PYTEST) -n $(LABS) --dist loadgroup -m lab
+	@$(PYTEST) -n auto --dist loadfile --no-loadscope-reorder -m "not lab and not vm"
+	@$(PYTEST) -n $(LABS) --dist loadgroup --no-loadscope-reorder -m lab
 
 bench: setup ## figures in milliseconds on this machine: printed, never judged
 	@$(PY) -m tests.bench
