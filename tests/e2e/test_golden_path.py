@@ -20,7 +20,7 @@ import pytest
 import tests.lab as lab
 from tests.e2e.conftest import Boot
 from tests.e2e.driving import ROOT, Outcome, cursor, deploy, ever_started, on, remote_commands
-from tests.e2e.killing import kill_in, leftovers
+from tests.e2e.tools.killing import kill_in, leftovers
 from tests.lab.paths import lab_paths
 
 pytestmark = pytest.mark.golden

@@ -13,7 +13,7 @@ import pytest
 
 from tests.e2e.conftest import Boot
 from tests.e2e.driving import Outcome, deploy, on
-from tests.e2e.killing import STAGES, kill_in, leftovers
+from tests.e2e.tools.killing import STAGES, kill_in, leftovers
 
 KILLED = {"b200-1": STAGES[::2], "b200-2": STAGES[1::2]}
 """Node to the stages in which its runs are killed."""

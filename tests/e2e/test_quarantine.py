@@ -23,6 +23,7 @@ from b200kit.run.node import Node
 from b200kit.run.remote import Remote
 from tests.e2e.conftest import Live
 from tests.e2e.driving import deploy, on, wait_for_boot
+from tests.e2e.tools import streams
 from tests.lab.paths import lab_paths
 from tests.unit import nodes
 
@@ -100,7 +101,7 @@ def test_evidence_is_complete_and_holds_no_secret(archive: Path) -> None:
 @pytest.fixture(scope="module")
 def drained(node: Node, archive: Path) -> list[dict[str, Any]]:
     """The node is taken out while streams are open; every stream that was sent before."""
-    source = Path(__file__).with_name("streams.py").read_text()
+    source = Path(streams.__file__).read_text()
     lab.run(NODE, ["sh", "-c", 'printf %s "$0" > /opt/streams.py', source])
     words = f"{PROGRAM} /etc/b200kit/serving.json {STREAMS} {TOKENS} /run/load.json"
     on(NODE, f"systemd-run --quiet --collect python3 -I /opt/streams.py {words}")

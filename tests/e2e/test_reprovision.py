@@ -24,6 +24,7 @@ from b200kit.reprovision import ledger
 from b200kit.reprovision.actions import evidence
 from tests.e2e.conftest import SHORT_SMOKE, Boot, Live
 from tests.e2e.driving import Outcome, deploy, on
+from tests.e2e.tools import streams
 from tests.lab.lab import bmc_up
 
 GOOD, BAD = "b200-1", "b200-2"
@@ -134,7 +135,7 @@ def served(boot: Boot, live: Live, tmp_path_factory: pytest.TempPathFactory) -> 
         patch.setenv(evidence.VARIABLE, str(folder / "evidence"))
         outcome = deploy("b200.py", *words())
         assert outcome.code == 0, outcome.said[-4000:]
-        put("/opt/streams.py", Path(__file__).with_name("streams.py").read_bytes())
+        put("/opt/streams.py", Path(streams.__file__).read_bytes())
         config = json.loads(on(GOOD, "cat /etc/b200kit/serving.json"))
         config["gateway"] = f"http://127.0.0.1:{FLEET_PORT}"
         put("/opt/fleet.json", json.dumps(config).encode())

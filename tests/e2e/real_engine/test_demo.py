@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 import tests.lab as lab
-from tests.e2e import hardened
 from tests.e2e.driving import Outcome, deploy, on, wait_for_boot
+from tests.e2e.tools import hardened
 from tests.lab.paths import lab_paths
 
 NODE = "b200-1"

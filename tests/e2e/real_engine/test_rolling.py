@@ -12,6 +12,7 @@ import pytest
 
 from tests.e2e.conftest import SHORT_SMOKE
 from tests.e2e.driving import Outcome, deploy, on
+from tests.e2e.tools import streams
 
 NODE = "b200-1"
 PROGRAM = "/usr/local/lib/b200kit/node.pyz"
@@ -56,7 +57,7 @@ def served(real: Outcome, folder: Path) -> Outcome:
     """A node with real vLLM, two replicas."""
     outcome = deploy("b200.py", *data(folder))
     assert outcome.code == 0, outcome.said[-4000:]
-    put("/opt/streams.py", Path(__file__).with_name("streams.py").read_bytes())
+    put("/opt/streams.py", Path(streams.__file__).read_bytes())
     put("/opt/client.py", CLIENT.encode())
     return outcome
 
