@@ -32,7 +32,7 @@ PROGRAM = "/usr/local/lib/b200kit/node.pyz"
 FLEET_PORT = 8100
 STREAMS, TOKENS = 4, 60
 RUNGS = ("restart_services", "reset_gpus", "reboot", "power_cycle", "reimage")
-# Six faults on real vLLM take most of half an hour (`make test-reprovision`). What is tested, the
+# Six faults on real vLLM take most of half an hour: `make test-reprovision`. What is tested, the
 # way out and back under streams, is the same on the stand-in.
 STAND_IN = "stand-in"
 ENGINE = os.environ.get("B200_E2E_ENGINE", STAND_IN)

@@ -9,8 +9,7 @@ from pathlib import Path
 import pytest
 
 from b200kit.operations import preflight
-from b200kit.run import render
-from b200kit.run.places import TEMPLATES
+from b200kit.run import places, render
 from tests.fake.machine import Machine
 from tests.unit.nodes import connected
 
@@ -19,7 +18,7 @@ from tests.unit.nodes import connected
 def templates(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     """A copy of the templates, which is rendered from until the test ends."""
     copy = tmp_path / "templates"
-    shutil.copytree(TEMPLATES, copy)
+    shutil.copytree(places.TEMPLATES, copy)
     monkeypatch.setattr(render, "TEMPLATES", copy)
     render._environment.cache_clear()
     yield copy
