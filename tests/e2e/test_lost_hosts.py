@@ -1,11 +1,12 @@
 """Hosts that cannot be reached, changed their key, die, hang or cannot get at what they need.
 
-One run over seven nodes, each lost in its own way: each is named, the rest finish, and the next
+One run over six nodes, each lost in its own way: each is named, the rest finish, and the next
 run completes those that are back.
 """
 
 from __future__ import annotations
 
+import signal
 import subprocess
 import threading
 
@@ -18,17 +19,16 @@ from tests.e2e.driving import ROOT, Outcome, command, deploy
 # One hung command may take this long; what else a stage does needs a tenth of it.
 HUNG_S = 60
 LIMITS = ("--data", f"stage_timeout_s={HUNG_S}")
-LOST = ("b200-2", "b200-3", "b200-4", "b200-5", "b200-6", "b200-7")
+LOST = ("b200-2", "b200-3", "b200-4", "b200-5", "b200-6")
 
 
 @pytest.fixture(scope="module")
 def run(boot: Boot) -> Outcome:
-    """Seven fresh nodes; six of them are lost, each in its own way."""
+    """Six fresh nodes; five of them are lost, each in its own way."""
     boot("healthy", *["healthy"] * len(LOST))
     lab.unplug("b200-2")
     lab.new_host_key("b200-3")
     lab.block_mirror("b200-6")
-    lab.small_disk("b200-7", "/opt/vllm", 4)
     watcher = threading.Thread(target=_lose_two_in_the_middle)
     watcher.start()
     outcome = deploy("b200.py", *LIMITS)
@@ -88,18 +88,11 @@ def test_node_without_a_route_says_so(run: Outcome) -> None:
     assert "connect" in record["error"] or "unreachable" in record["error"], record["error"]
 
 
-def test_node_without_room_says_so(run: Outcome) -> None:
-    record = run.host("b200-7")
-    assert (record["outcome"], record["stage"]) == ("failed", "serving"), run.told("b200-7")
-    assert "no disk space: " in record["error"]
-
-
 def test_rerun_after_the_causes_are_gone_completes(run: Outcome) -> None:
     lab.plug("b200-2")
     lab.power_on("b200-4")
     lab.thaw("b200-5")
     lab.unblock_mirror("b200-6")
-    lab.large_disk("b200-7", "/opt/vllm")
     names = [name for name in LOST if name != "b200-3"]
     limits = [word for name in names for word in ("--limit", name)]
     back = deploy("b200.py", *limits)
@@ -119,7 +112,10 @@ def test_two_runs_at_once_do_not_share_a_node(run: Outcome) -> None:
         for line in holder.stdout:
             if "Starting operation: Smoke" in line:
                 break
+        # It stands still with the node's lock, so that it cannot end before the other begins.
+        holder.send_signal(signal.SIGSTOP)
         second = deploy("b200.py", "--limit", "b200-1")
+        holder.send_signal(signal.SIGCONT)
         holder.stdout.read()
     assert holder.returncode == 0
     assert second.code == 1

@@ -35,6 +35,14 @@ def package_missing(signed_by_another: Outcome) -> Outcome:
     return deploy()
 
 
+@pytest.fixture(scope="module")
+def no_room(package_missing: Outcome) -> Outcome:
+    """The repository is whole; there is no room for the engine on the node."""
+    lab.publish_vendor()
+    lab.small_disk(NODE, "/opt/vllm", 4)
+    return deploy()
+
+
 def test_repository_of_another_key_is_refused(signed_by_another: Outcome) -> None:
     record = signed_by_another.host(NODE)
     assert signed_by_another.code == 1
@@ -49,8 +57,15 @@ def test_package_that_is_not_there_is_named(package_missing: Outcome) -> None:
     assert "nvidia-container-toolkit" in record["error"]
 
 
-def test_rerun_after_the_causes_are_gone_completes(package_missing: Outcome) -> None:
-    lab.publish_vendor()
+def test_node_without_room_says_so(no_room: Outcome) -> None:
+    record = no_room.host(NODE)
+    assert no_room.code == 1
+    assert (record["outcome"], record["stage"]) == ("failed", "serving"), record["error"]
+    assert "no disk space: " in record["error"]
+
+
+def test_rerun_after_the_causes_are_gone_completes(no_room: Outcome) -> None:
+    lab.large_disk(NODE, "/opt/vllm")
     again = deploy()
     assert again.code == 0, again.said[-3000:]
     assert again.outcome(NODE) == "live"
