@@ -10,6 +10,7 @@ import os
 import signal
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from pathlib import Path
 
 from tests.lab import cgroups, network
@@ -18,6 +19,9 @@ from tests.lab.paths import LabError, LabPaths, host_index
 from tests.lab.seed import note_act, seed_disk
 from tests.lab.shell import detach
 from tests.lab.ssh import wait_for_ssh
+
+# All hosts run under one user and share this limit; each uses about seven instances.
+INOTIFY, INSTANCES = Path("/proc/sys/fs/inotify/max_user_instances"), 1024
 
 # nspawn with --keep-unit exits 133 when the guest asks for a reboot: start it again then. The
 # shell joins the host's control groups first, so that all it starts is born in them. A file
@@ -139,9 +143,17 @@ def create_all(
     if not scenarios:
         return
     names, saved = list(scenarios), layers or {}
+    _make_room()
     with ThreadPoolExecutor(max_workers=min(8, len(names))) as pool:
         list(pool.map(lambda one: create(lab, one, scenarios[one], layer=saved.get(one)), names))
         list(pool.map(lambda name: wait_for_ssh(lab, name, 60 + 5 * len(names)), names))
+
+
+def _make_room(limit: Path = INOTIFY) -> None:
+    """Allow as many inotify instances as the hosts of several labs use, where that can be set."""
+    if int(limit.read_text(encoding="utf-8")) < INSTANCES:
+        with suppress(OSError):
+            limit.write_text(f"{INSTANCES}\n", encoding="utf-8")
 
 
 def remove_all(lab: LabPaths) -> list[str]:

@@ -94,10 +94,12 @@ def _data(lab: dict[str, Any]) -> dict[str, Any]:
         "numa_policy": "local",
         "api_key": {"file": str(lab_paths().api_key)},
         "hf_token": {"file": str(lab_paths().token)},
-        "reboot_deadline_s": 120,
+        # Deadlines that only something that hangs misses: a busy machine is slow, and not hung.
+        "reboot_deadline_s": 300,
         "fabric_deadline_s": 20,
-        "warm_deadline_s": 300,
-        "stage_timeout_s": 600,
+        "warm_deadline_s": 1800,
+        "stage_timeout_s": 1800,
+        "canary": {"deadline_s": 120.0, "stall_s": 600.0},
         "console": "the lab's log of the host",
         # The clock is this machine's.
         "clock_synchronized": False,

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.lab import snapshots
+from tests.lab import hosts, snapshots
 from tests.lab.paths import LabError, LabPaths
 from tests.lab.state import write_state
 
@@ -113,3 +113,11 @@ def test_disks_of_other_sources_go_when_nobody_used_them_for_a_day(lab: LabPaths
     os.utime(used / "b200-1@healthy")
     snapshots._forget_unused(lab)
     assert (stale.exists(), used.exists()) == (False, True)
+
+
+def test_room_for_several_labs_is_made_and_more_is_left_alone(tmp_path: Path) -> None:
+    limit = tmp_path / "max_user_instances"
+    for before, after in (("128\n", "1024"), ("8192\n", "8192")):
+        limit.write_text(before)
+        hosts._make_room(limit)
+        assert limit.read_text().strip() == after
