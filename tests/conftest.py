@@ -21,3 +21,22 @@ def pytest_sessionstart(session: pytest.Session) -> None:
     del session
     if missing_host_packages():
         ensure_host_packages(lambda line: print(line, file=sys.stderr, flush=True))
+
+
+# Modules that take minutes, the longest first: whoever gets one last is waited for by all others.
+LONGEST = (
+    *("test_demo", "test_rolling", "test_first_request", "test_two_nodes", "test_stack_faults"),
+    *("test_reprovision", "test_upgrade", "test_weights", "test_lost_hosts", "test_canary"),
+    *("test_killed_controller", "test_containers", "test_bring_up", "test_settings"),
+)
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """What is long begins first."""
+    places = {name: number for number, name in enumerate(LONGEST)}
+    items.sort(key=lambda item: _place(item, places))
+
+
+def _place(item: pytest.Item, places: dict[str, int]) -> int:
+    return places.get(item.path.stem, len(places)) if "e2e" in item.path.parts else len(places)

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 import tests.lab as lab
-from tests.e2e.conftest import Boot
+from tests.e2e.conftest import Live
 from tests.e2e.driving import Outcome, cursor, deploy, on
 
 NODE = "b200-1"
@@ -60,9 +60,9 @@ PASSPORT = "/var/lib/b200kit/passport.json"
 
 
 @pytest.fixture(scope="module")
-def live(boot: Boot) -> Outcome:
+def watched(live: Live) -> Outcome:
     """A node with two replicas behind the gateway, watched every second."""
-    boot("healthy")
+    live(1)
     outcome = deploy("b200.py", *RULES)
     assert outcome.code == 0, outcome.said[-3000:]
     return outcome
@@ -119,7 +119,7 @@ def in_gateway() -> dict[str, str]:
 
 
 @pytest.fixture(scope="module")
-def second(live: Outcome) -> Outcome:
+def second(watched: Outcome) -> Outcome:
     """The same run again."""
     return deploy("b200.py", *RULES)
 

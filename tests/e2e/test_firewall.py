@@ -5,12 +5,11 @@ from __future__ import annotations
 import json
 import socket
 import subprocess
-from collections.abc import Callable
-from typing import Any
 
 import pytest
 
 import tests.lab as lab
+from tests.e2e.conftest import Live
 from tests.e2e.driving import (
     ROOT,
     Outcome,
@@ -65,12 +64,12 @@ def answers(port: int) -> str:
 
 
 @pytest.fixture(scope="module")
-def killed(boot: Callable[..., Any]) -> dict[str, str]:
-    """A fresh node on which the rules shut everybody out, and a run that was killed with them on.
+def killed(live: Live) -> dict[str, str]:
+    """A node on which the rules shut everybody out, and a run that was killed with them on.
 
     What the node answers then, and when it has helped itself.
     """
-    boot("healthy")
+    live(1)
     on(NODE, "journalctl --flush")
     on(NODE, f"mkdir -p $(dirname {DROP_IN}) && printf '{FAULT}' > {DROP_IN}")
     words = command("b200.py", "--data", f"firewall={json.dumps(FIREWALL)}")

@@ -1,21 +1,26 @@
 """The one way through the lab that `make test` takes, over two nodes in three runs.
 
-A run is killed while it installs the driver; the next one brings the sound node from there to
-live and refuses the sick one at the gate; the one after it changes nothing.
+A run is killed while it installs the driver; the next one, which prints all that pyinfra can print,
+brings the sound node from there to live and refuses the sick one at the gate; the one after it
+changes nothing. Its secrets are then nowhere but in files that only root can read.
 """
 
 from __future__ import annotations
 
+import json
 import re
 import signal
+import subprocess
+import sys
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 import tests.lab as lab
-from tests.e2e.conftest import SHORT_SMOKE, Boot
-from tests.e2e.driving import Outcome, cursor, deploy, ever_started, on, remote_commands
-from tests.e2e.killing import kill_in, leftovers
+from tests.e2e.conftest import Boot
+from tests.e2e.driving import ROOT, Outcome, cursor, deploy, ever_started, on, remote_commands
+from tests.e2e.tools.killing import kill_in, leftovers
 from tests.lab.paths import lab_paths
 
 pytestmark = pytest.mark.golden
@@ -43,13 +48,21 @@ def killed(boot: Boot) -> int:
     boot("healthy", "gpu2-no-nvlink")
     for name in (SOUND, SICK):
         on(name, "journalctl --flush")
-    return kill_in("Driver", SOUND, *SHORT_SMOKE)
+    return kill_in("Driver", SOUND)
 
 
 @pytest.fixture(scope="module")
 def first(killed: int) -> Outcome:
     """The run that was allowed to end."""
-    return deploy("b200.py", *SHORT_SMOKE)
+    return deploy("b200.py", "-vvv", "--debug", "--diff")
+
+
+@pytest.fixture(scope="module", params=["token", "api_key"])
+def canary(request: pytest.FixtureRequest) -> str:
+    """The value of a secret of this lab."""
+    secret: str = getattr(lab_paths(), request.param).read_text().strip()
+    assert len(secret) > 20
+    return secret
 
 
 def findings(outcome: Outcome, name: str) -> list[dict[str, Any]]:
@@ -99,9 +112,57 @@ def test_node_judges_itself_at_boot_as_the_run_did(first: Outcome) -> None:
     assert lab.run(SICK, ["systemctl", "start", "b200-gate.service"]).returncode != 0
 
 
+@pytest.mark.parametrize("name", [SOUND, SICK])
+def test_judge_over_the_recorded_state_agrees_with_the_run(
+    first: Outcome, name: str, tmp_path: Path
+) -> None:
+    record = first.host(name)
+    state, expectation = tmp_path / "state.json", tmp_path / "expect.json"
+    state.write_text(json.dumps(record["state"]))
+    expectation.write_text(json.dumps(record["expectation"]))
+    judged = subprocess.run(
+        [Path(sys.executable).with_name("b200"), "judge", state, "--expect", expectation, "--json"],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert judged.returncode == {SOUND: 0, SICK: 1}[name], judged.stderr
+    assert record["verdict"]["fit"] == {SOUND: "fit", SICK: "unfit"}[name]
+
+
+def test_secret_is_in_nothing_that_the_run_printed_or_kept(first: Outcome, canary: str) -> None:
+    assert canary not in first.said
+    assert first.directory is not None
+    files = [path for path in first.directory.rglob("*") if path.is_file()]
+    assert files
+    assert not [path.name for path in files if canary in path.read_text(errors="replace")]
+
+
+def test_secret_is_in_no_unit_no_argument_list_and_no_journal(first: Outcome, canary: str) -> None:
+    shown = on(SOUND, "systemctl show '*' --all --no-pager; systemctl cat 'vllm@0.service'")
+    assert "vllm@0.service" in shown
+    assert canary not in shown
+    listed = on(SOUND, "cat /proc/[0-9]*/cmdline | tr '\\0' ' '")
+    assert "serve" in listed
+    assert canary not in listed
+    assert canary not in on(SOUND, "journalctl --no-pager -o json")
+
+
+def test_secret_is_only_in_files_that_only_root_can_read(first: Outcome, canary: str) -> None:
+    found = on(
+        SOUND,
+        f"grep -rlsF -- '{canary}' /etc /var /opt/vllm/*/.complete /usr/local /run /root /srv /tmp "
+        "--exclude-dir=b200-lab | xargs -r stat -c '%a %U %n'",
+    ).splitlines()
+    assert found
+    assert all(line.startswith(("600 root ", "400 ")) for line in found), found
+    assert on(SOUND, "stat -c '%a %U' /etc/b200kit/secrets") == "700 root"
+
+
 def test_second_run_changes_nothing_in_two_commands(first: Outcome) -> None:
     before = cursor(SOUND)
-    again = deploy("b200.py", "--limit", SOUND, *SHORT_SMOKE)
+    again = deploy("b200.py", "--limit", SOUND)
     assert again.code == 0, again.said[-3000:]
     assert again.host(SOUND)["changes"] == 0, again.host(SOUND)["stages"]
     assert remote_commands(SOUND, before) == again.host(SOUND)["commands"] == FEWEST

@@ -7,9 +7,9 @@ from collections.abc import Iterator
 import pytest
 
 import tests.lab as lab
-from tests.e2e import hardened
-from tests.e2e.conftest import Boot
+from tests.e2e.conftest import Live
 from tests.e2e.driving import Outcome, deploy, on
+from tests.e2e.tools import hardened
 
 NODE = "b200-1"
 UNIT = "vllm@0.service"
@@ -17,9 +17,9 @@ CONF = "/run/b200-lab/nvml.conf"
 
 
 @pytest.fixture(scope="module")
-def served(boot: Boot) -> Outcome:
+def served(live: Live) -> Outcome:
     """A node that serves."""
-    boot("healthy")
+    live(1)
     outcome = deploy()
     assert outcome.outcome(NODE) == "live", outcome.told(NODE)
     return outcome

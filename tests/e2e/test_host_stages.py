@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import subprocess
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +12,7 @@ import pytest
 
 import tests.lab as lab
 from b200kit.inventory.keys.storage import filesystem_uuid
+from tests.e2e.conftest import Live
 from tests.e2e.driving import Outcome, cursor, deploy, on, remote_commands
 
 NODE = "b200-1"
@@ -37,12 +38,12 @@ def run(storage: dict[str, Any], entry: str = "b200.py") -> Outcome:
 
 
 @pytest.fixture(scope="module")
-def disk(boot: Callable[..., Any], tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """A fresh node with a disk on which somebody has data; its name on this machine.
+def disk(live: Live, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """A node with a disk on which somebody has data; its name on this machine.
 
     There is no udev in a container: the links that it would make are made by hand.
     """
-    boot("healthy")
+    live(1)
     on(NODE, "journalctl --flush")
     image = tmp_path_factory.mktemp("disk") / "image"
     subprocess.run(["truncate", "-s", "256M", image], check=True)

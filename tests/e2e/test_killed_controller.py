@@ -11,9 +11,9 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from tests.e2e.conftest import SHORT_SMOKE, Boot
+from tests.e2e.conftest import Boot
 from tests.e2e.driving import Outcome, deploy, on
-from tests.e2e.killing import STAGES, kill_in, leftovers
+from tests.e2e.tools.killing import STAGES, kill_in, leftovers
 
 KILLED = {"b200-1": STAGES[::2], "b200-2": STAGES[1::2]}
 """Node to the stages in which its runs are killed."""
@@ -21,7 +21,7 @@ KILLED = {"b200-1": STAGES[::2], "b200-2": STAGES[1::2]}
 
 def kill_all(name: str) -> dict[str, int]:
     """How the runs over one node ended, by the stage in which each was killed."""
-    return {stage: kill_in(stage, name, "--limit", name, *SHORT_SMOKE) for stage in KILLED[name]}
+    return {stage: kill_in(stage, name, "--limit", name) for stage in KILLED[name]}
 
 
 @pytest.fixture(scope="module")
@@ -39,7 +39,7 @@ def killed(boot: Boot) -> dict[str, int]:
 @pytest.fixture(scope="module")
 def finished(killed: dict[str, int]) -> Outcome:
     """The run that was allowed to end."""
-    return deploy("b200.py", *SHORT_SMOKE)
+    return deploy()
 
 
 def test_every_run_was_killed(killed: dict[str, int]) -> None:
@@ -52,7 +52,7 @@ def test_the_next_run_finishes_the_nodes(finished: Outcome) -> None:
 
 
 def test_and_the_run_after_it_changes_nothing(finished: Outcome) -> None:
-    again = deploy("b200.py", *SHORT_SMOKE)
+    again = deploy()
     assert again.code == 0
     assert {name: again.host(name)["changes"] for name in KILLED} == dict.fromkeys(KILLED, 0)
 

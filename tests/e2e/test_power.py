@@ -18,7 +18,7 @@ from b200kit.reprovision.actions.power_cycle import ACT as CYCLE
 from b200kit.reprovision.actions.reimage import ACT as REIMAGE
 from b200kit.run import host_keys, known_hosts
 from b200kit.run.node import Node
-from tests.e2e import acting
+from tests.e2e.tools import acting
 from tests.lab import node_faults
 from tests.lab.paths import lab_paths
 from tests.lab.power import bmc, ipmi

@@ -21,8 +21,9 @@ from b200kit.reprovision.actions.restart_services import ACT as RESTART
 from b200kit.reprovision.traffic.haproxy import TRAFFIC
 from b200kit.run.node import Node
 from b200kit.run.remote import Remote
-from tests.e2e.conftest import SHORT_SMOKE, Boot
-from tests.e2e.driving import Outcome, deploy, on, wait_for_boot
+from tests.e2e.conftest import Live
+from tests.e2e.driving import deploy, on, wait_for_boot
+from tests.e2e.tools import streams
 from tests.lab.paths import lab_paths
 from tests.unit import nodes
 
@@ -35,17 +36,9 @@ LEAK = "canary-in-a-journal"
 
 
 @pytest.fixture(scope="module")
-def live(boot: Boot) -> Outcome:
-    """A node that serves."""
-    boot("healthy")
-    outcome = deploy("b200.py", *SHORT_SMOKE)
-    assert outcome.code == 0, outcome.said[-3000:]
-    return outcome
-
-
-@pytest.fixture(scope="module")
-def node(live: Outcome, tmp_path_factory: pytest.TempPathFactory) -> Node:
-    """The same as the acts see it."""
+def node(live: Live, tmp_path_factory: pytest.TempPathFactory) -> Node:
+    """A node that serves, as the acts see it."""
+    live(1)
     ssh = ["ssh", "-F", str(lab_paths().ssh_config), NODE]
 
     def shell(command: Any, **arguments: Any) -> tuple[bool, CommandOutput]:
@@ -108,7 +101,7 @@ def test_evidence_is_complete_and_holds_no_secret(archive: Path) -> None:
 @pytest.fixture(scope="module")
 def drained(node: Node, archive: Path) -> list[dict[str, Any]]:
     """The node is taken out while streams are open; every stream that was sent before."""
-    source = Path(__file__).with_name("streams.py").read_text()
+    source = Path(streams.__file__).read_text()
     lab.run(NODE, ["sh", "-c", 'printf %s "$0" > /opt/streams.py', source])
     words = f"{PROGRAM} /etc/b200kit/serving.json {STREAMS} {TOKENS} /run/load.json"
     on(NODE, f"systemd-run --quiet --collect python3 -I /opt/streams.py {words}")
@@ -131,7 +124,7 @@ def test_drain_loses_no_open_stream(drained: list[dict[str, Any]]) -> None:
 
 
 def test_check_refuses_a_node_that_was_taken_out(drained: object) -> None:
-    found = deploy("check.py", *SHORT_SMOKE)
+    found = deploy("check.py")
     assert found.outcome(NODE) == "unfit"
     assert "quarantined by tester@ops since 2" in found.told(NODE)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.e2e.conftest import SHORT_SMOKE, Boot
+from tests.e2e.conftest import Live
 from tests.e2e.driving import Outcome, deploy, on
 
 NODE = "b200-1"
@@ -42,27 +42,27 @@ def assert_each_began_when_the_last_had_ended(replicas: int, before: int) -> Non
 
 
 @pytest.fixture(scope="module")
-def live(boot: Boot) -> Outcome:
+def serving(live: Live) -> Outcome:
     """Two replicas of four GPUs each."""
-    boot("healthy")
-    outcome = deploy("b200.py", *SHORT_SMOKE)
+    live(1)
+    outcome = deploy()
     assert outcome.code == 0, outcome.said[-3000:]
     assert judged(outcome) == WELL
     return outcome
 
 
 @pytest.fixture(scope="module")
-def refused(live: Outcome) -> tuple[Outcome, list[int], list[int]]:
+def refused(serving: Outcome) -> tuple[Outcome, list[int], list[int]]:
     """Four of two are asked for while it is in rotation; the servers' processes around that."""
     before = [property_of(unit, "MainPID") for unit in units(2)]
-    outcome = deploy("b200.py", *SHORT_SMOKE, *SMALL)
+    outcome = deploy("b200.py", *SMALL)
     return outcome, before, [property_of(unit, "MainPID") for unit in units(2)]
 
 
 @pytest.fixture(scope="module")
 def smaller(refused: object) -> Outcome:
     """The same, with nobody who needs it."""
-    return deploy("b200.py", *SHORT_SMOKE, *SMALL, *NO_FLOOR)
+    return deploy("b200.py", *SMALL, *NO_FLOOR)
 
 
 def test_node_in_rotation_is_left_as_it_is(refused: tuple[Outcome, list[int], list[int]]) -> None:
@@ -89,10 +89,10 @@ def test_more_and_smaller_replicas_start_when_the_old_ones_have_ended(smaller: O
 
 
 def test_fewer_and_larger_replicas_start_when_the_old_ones_have_ended(smaller: Outcome) -> None:
-    larger = deploy("b200.py", *SHORT_SMOKE, *NO_FLOOR)
+    larger = deploy("b200.py", *NO_FLOOR)
     assert larger.code == 0, larger.said[-3000:]
     assert judged(larger) == WELL
     assert_each_began_when_the_last_had_ended(replicas=2, before=4)
     assert on(NODE, "ls /etc/vllm").split() == ["replica-0.yaml", "replica-1.yaml"]
-    again = deploy("b200.py", *SHORT_SMOKE, *NO_FLOOR)
+    again = deploy("b200.py", *NO_FLOOR)
     assert [stage for stage in again.host(NODE)["stages"] if stage["changes"]] == []

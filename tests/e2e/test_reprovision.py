@@ -22,8 +22,9 @@ import tests.lab as lab
 from b200kit import cli
 from b200kit.reprovision import ledger
 from b200kit.reprovision.actions import evidence
-from tests.e2e.conftest import SHORT_SMOKE, Boot
+from tests.e2e.conftest import SHORT_SMOKE, Boot, Live
 from tests.e2e.driving import Outcome, deploy, on
+from tests.e2e.tools import streams
 from tests.lab.lab import bmc_up
 
 GOOD, BAD = "b200-1", "b200-2"
@@ -33,7 +34,8 @@ STREAMS, TOKENS = 4, 60
 RUNGS = ("restart_services", "reset_gpus", "reboot", "power_cycle", "reimage")
 # Six faults on real vLLM take most of half an hour: `make test-reprovision`. What is tested, the
 # way out and back under streams, is the same on the stand-in.
-ENGINE = os.environ.get("B200_E2E_ENGINE", "stand-in")
+STAND_IN = "stand-in"
+ENGINE = os.environ.get("B200_E2E_ENGINE", STAND_IN)
 DATA = {
     "fleet": {"port": FLEET_PORT},
     "gateway_bind": "0.0.0.0",
@@ -57,7 +59,7 @@ FAULTS = [
 def words() -> list[str]:
     """The inventory's keys of this module, as arguments."""
     given = [w for k, v in DATA.items() for w in ("--data", f"{k}={json.dumps(v)}")]
-    return [*given, *SHORT_SMOKE]
+    return given if ENGINE == STAND_IN else [*given, *SHORT_SMOKE]
 
 
 def put(path: str, content: bytes) -> None:
@@ -117,11 +119,14 @@ class Mended:
 
 
 @pytest.fixture(scope="module")
-def served(boot: Boot, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Outcome]:
+def served(boot: Boot, live: Live, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Outcome]:
     """Two nodes that serve, each with the fleet's endpoint, and a controller for their power."""
     folder = tmp_path_factory.mktemp("mending")
     try:
-        boot("healthy", "healthy", engine=ENGINE)
+        if ENGINE == STAND_IN:
+            live(2)
+        else:
+            boot("healthy", "healthy", engine=ENGINE)
     except lab.NoEngineError as error:
         pytest.skip(str(error))
     bmc_up()
@@ -130,7 +135,7 @@ def served(boot: Boot, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Out
         patch.setenv(evidence.VARIABLE, str(folder / "evidence"))
         outcome = deploy("b200.py", *words())
         assert outcome.code == 0, outcome.said[-4000:]
-        put("/opt/streams.py", Path(__file__).with_name("streams.py").read_bytes())
+        put("/opt/streams.py", Path(streams.__file__).read_bytes())
         config = json.loads(on(GOOD, "cat /etc/b200kit/serving.json"))
         config["gateway"] = f"http://127.0.0.1:{FLEET_PORT}"
         put("/opt/fleet.json", json.dumps(config).encode())

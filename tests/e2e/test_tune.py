@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 
 from b200kit.tuning import fragment, store
-from tests.e2e.conftest import SHORT_SMOKE, Boot
+from tests.e2e.conftest import Live
 from tests.e2e.driving import ROOT, Outcome, command, deploy, on
 
 NODE = "b200-1"
@@ -24,7 +24,7 @@ TUNE = {
     "layouts": ["asked", "A"], "requests": 8, "seconds": 0,
     "initial_rate": 8, "max_rate": 16, "cells": 2,
 }  # fmt: skip
-ASKED = (*SHORT_SMOKE, "--data", f"tune={json.dumps(TUNE)}")
+ASKED = ("--data", f"tune={json.dumps(TUNE)}")
 
 
 @pytest.fixture(scope="module")
@@ -39,10 +39,10 @@ def serves(outcome: Outcome) -> None:
 
 
 @pytest.fixture(scope="module")
-def killed(boot: Boot, folder: Path) -> list[dict[str, Any]]:
+def killed(live: Live, folder: Path) -> list[dict[str, Any]]:
     """The lines of a tuning that was killed as soon as it had told of the second layout's cell."""
-    boot("healthy")
-    serves(deploy("b200.py", *SHORT_SMOKE))
+    live(1)
+    serves(deploy())
     with subprocess.Popen(
         command("tune.py", *ASKED), cwd=ROOT, env=os.environ | {"B200_TUNING": str(folder)},
         stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True,
@@ -94,5 +94,5 @@ def test_choice_is_written_and_the_node_is_as_its_inventory_says(resumed: Outcom
     layout = resumed.host(NODE)["tuning"]["chosen"]["layout"]
     assert fragment.values(text) == {k: v for k, v in layout.items() if k != "name"}
     assert on(NODE, "ls /etc/vllm").split() == ["replica-0.yaml", "replica-1.yaml"]
-    again = deploy("b200.py", *SHORT_SMOKE).host(NODE)["stages"]
+    again = deploy().host(NODE)["stages"]
     assert [stage["name"] for stage in again if stage["changes"] and stage["name"] != "smoke"] == []

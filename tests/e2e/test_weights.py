@@ -11,9 +11,9 @@ from typing import Any
 import pytest
 
 import tests.lab as lab
-from tests.e2e import model_store
 from tests.e2e.driving import ROOT, Outcome, command, cursor, deploy, on, remote_commands
-from tests.e2e.model_store import SHARD, SHARD_BYTES, Store
+from tests.e2e.tools import model_store
+from tests.e2e.tools.model_store import SHARD, SHARD_BYTES, Store
 from tests.lab.paths import BRIDGE_ADDRESS, MODEL_NAME, lab_paths
 
 NODE, OTHER = "b200-1", "b200-2"

@@ -6,7 +6,12 @@ import shutil
 import subprocess
 from pathlib import Path
 
+import pytest
+
 from tests.e2e.driving import ROOT
+
+# It boots nothing, but installs Vagrant, which takes minutes.
+pytestmark = pytest.mark.lab
 
 
 def validate(root: Path) -> tuple[bool, str]:

@@ -193,3 +193,11 @@ def test_make_targets_that_are_named_exist(path: Path) -> None:
     text = path.read_text(encoding="utf-8")
     named = set(re.findall(r"`make ([\w-]+)`|^    make ([\w-]+)\b", text, re.MULTILINE))
     assert {word for pair in named for word in pair if word} <= targets
+
+
+def test_every_make_target_says_what_it_is_for() -> None:
+    text = page("Makefile").replace("\\\n", " ")
+    phony = re.search(r"^\.PHONY: (.+)$", text, re.MULTILINE)
+    assert phony is not None
+    described = re.findall(r"^([\w-]+):.*## \w", text, re.MULTILINE)
+    assert sorted(phony[1].split()) == sorted(described)

@@ -113,6 +113,18 @@ def test_fault_of_a_scenario_is_found(name: str, judged: Judged) -> None:
         assert state["gpus"][5]["links"]["unmeasured"].endswith("(recovery_action)")
 
 
+def test_fabric_that_does_not_complete_names_every_gpu(judged: Judged) -> None:
+    _, verdict = judged("fabric-in-progress")
+    failed = {f.subject for f in verdict.findings if f.check == "fabric.state" and f.blocks}
+    assert failed == {f"GPU {index}" for index in range(8)}
+
+
+def test_gpu_that_is_missing_is_named_by_what_is_left(judged: Judged) -> None:
+    _, verdict = judged("seven-gpus")
+    [count] = [f for f in verdict.findings if f.check == "identity.pci-count"]
+    assert (count.status, count.part) == (Status.FAIL, "module 5")
+
+
 def told(name: str) -> dict[str, Any]:
     """What NVML says of a scenario, without the places of the GPUs."""
     rendered = scenario.render(name, 2)

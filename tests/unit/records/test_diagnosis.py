@@ -16,7 +16,6 @@ from b200kit.records import diagnosis
 from b200kit.records.diagnosis import Condition, Rule, RuleError, diagnose
 from b200kit.records.symptoms import SYMPTOMS
 from b200kit.run.places import PACKAGE
-from tests.subtests import in_subtests
 from tests.unit.records.diagnoses import NAMES, document, innocent, put
 
 FILE = PACKAGE / "catalog" / "diagnoses.yaml"
@@ -50,12 +49,12 @@ def test_every_diagnosis_has_figures_of_its_own() -> None:
 
 
 # The whole matrix: every rule against every fault.
-@in_subtests("name", NAMES)
+@pytest.mark.parametrize("name", NAMES)
 def test_diagnosis_fires_on_its_own_figures_and_no_other_does(name: str) -> None:
     assert fired(found(name)) == [name]
 
 
-@in_subtests("name", innocent())
+@pytest.mark.parametrize("name", innocent())
 def test_what_misses_a_fault_by_one_condition_is_not_taken_for_it(name: str) -> None:
     assert fired(found(name)) == innocent()[name].get("fires", [])
 
@@ -77,19 +76,19 @@ def weakened() -> list[tuple[str, Rule]]:
     ]
 
 
-@in_subtests(("what", "rule"), weakened(), ids=lambda value: str(value)[:60])
+@pytest.mark.parametrize(("what", "rule"), weakened(), ids=lambda value: str(value)[:60])
 def test_every_condition_is_needed(what: str, rule: Rule) -> None:
     names = [*NAMES, *innocent(), "healthy"]
     right = {name: fired(found(name)) for name in names}
     assert {name: fired(found(name, RULES | {rule.name: rule})) for name in names} != right, what
 
 
-@in_subtests("name", NAMES)
+@pytest.mark.parametrize("name", NAMES)
 def test_without_its_rule_nothing_explains_the_figures(name: str) -> None:
     assert fired(found(name, {k: v for k, v in RULES.items() if k != name})) == []
 
 
-@in_subtests("name", NAMES)
+@pytest.mark.parametrize("name", NAMES)
 def test_evidence_quotes_every_value_that_was_held_against_a_limit(name: str) -> None:
     entry = found(name)["fired"][0]
     rule, shown = RULES[name], document(name)
@@ -115,7 +114,7 @@ def test_unmeasured_reading_neither_fires_nor_passes(
     assert unlooked(result)[name] == "could not look: nobody looked"
 
 
-@in_subtests("name", NAMES)
+@pytest.mark.parametrize("name", NAMES)
 def test_unmeasured_document_fires_nothing_and_clears_nothing(name: str) -> None:
     empty = diagnose({"smoke": {"unmeasured": "the canary failed"}}, list(RULES.values()))
     assert (empty["fired"], empty["cleared"]) == ([], [])
@@ -171,7 +170,7 @@ ROW = {"symptom": "s", "when": [{"read": "preemptions", "above": 0}], "cause": "
        "source": "inferred"}  # fmt: skip
 
 
-@in_subtests(
+@pytest.mark.parametrize(
     ("change", "said"),
     [
         ({"when": [{"read": "preemptoins", "above": 0}]}, "preemptoins is no symptom"),

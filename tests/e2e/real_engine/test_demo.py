@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 import tests.lab as lab
-from tests.e2e import hardened
 from tests.e2e.driving import Outcome, deploy, on, wait_for_boot
+from tests.e2e.tools import hardened
 from tests.lab.paths import lab_paths
 
 NODE = "b200-1"
@@ -51,6 +51,18 @@ def test_latencies_keep_their_definitions(demo: Outcome) -> None:
     assert smoke["p50_ttft_ms"] < smoke["p50_e2el_ms"]
     one = smoke["mean_ttft_ms"] + 63 * smoke["mean_tpot_ms"]
     assert one == pytest.approx(smoke["mean_e2el_ms"], rel=0.01)
+
+
+def test_result_tells_of_its_gpus_and_its_servers(real: Outcome) -> None:
+    smoke = real.host(NODE)["smoke"]
+    assert [gpu["index"] for gpu in smoke["gpus"]] == list(range(8))
+    assert all(gpu["samples"] > 0 for gpu in smoke["gpus"])
+    assert smoke["server"]["jit_warnings"] == 0
+    assert 0 <= smoke["server"]["gateway_run_delay_share"] < 1
+    assert len(smoke["requests"]) == smoke["num_prompts"]
+    told = smoke["conditions"]
+    assert [age > 0 for age in told["server_ages_s"]] == [True] * told["replicas"]
+    assert told["libraries"]["torch"]
 
 
 def test_every_process_of_a_replica_is_on_the_cpus_of_its_gpus(demo: Outcome) -> None:
