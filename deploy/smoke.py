@@ -13,7 +13,7 @@ from pyinfra.context import config, host
 
 from b200kit.operations import steps
 from b200kit.operations.entry import node_of
-from b200kit.stages import smoke
+from b200kit.stages import pipeline
 
 config.REQUIRE_PYINFRA_VERSION = ">=3.10,<4"
 
@@ -22,6 +22,6 @@ node.spec = replace(node.spec, smoke_always=True)
 
 steps.observe(name="Observe", node=node)
 steps.require_proven(name="Prove", node=node)
-steps.converge(name="Smoke", node=node, stage=smoke.STAGE)
-steps.require_served_well(name="Proof", node=node)
+for step in host.loop(pipeline.MEASURING):
+    steps.run(name=step.title, node=node, step=step)
 steps.conclude(name="Live", node=node)

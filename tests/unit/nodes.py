@@ -65,12 +65,12 @@ def settled(folder: Path, **changes: Any) -> tuple[Node, Machine]:
     node, machine = bare(folder, **changes)
     machine.loaded = node.spec.driver
     look(node)
-    for stage in pipeline.STAGES:
+    for stage in pipeline.stages():
         provide(machine, node, stage.name)
     look(node)
     make(node, "settings")
     make(node, "passport")
-    for change in pipeline.STAGES[-1].plan(node):
+    for change in pipeline.stages()[-1].plan(node):
         change.act(node)
     look(node)
     machine.log.clear()
@@ -79,7 +79,7 @@ def settled(folder: Path, **changes: Any) -> tuple[Node, Machine]:
 
 def provide(machine: Machine, node: Node, name: str) -> None:
     """Give the machine what a stage wants, past the stage's own commands."""
-    stage = next(stage for stage in pipeline.STAGES if stage.name == name)
+    stage = next(stage for stage in pipeline.stages() if stage.name == name)
     wanted = stage.wanted(node, node.layout())
     for file in wanted.files:
         machine.write(file.path, file.content, file.mode, file.owner)
@@ -103,19 +103,19 @@ def look(node: Node) -> None:
 
 def planned(node: Node, name: str) -> list[str]:
     """What a stage would change, in its words."""
-    stage = next(stage for stage in pipeline.STAGES if stage.name == name)
+    stage = next(stage for stage in pipeline.stages() if stage.name == name)
     return [change.what for change in stage.plan(node)]
 
 
 def planned_by_stage(node: Node) -> dict[str, list[str]]:
     """The same for every stage that would change anything."""
-    plans = {stage.name: planned(node, stage.name) for stage in pipeline.STAGES}
+    plans = {stage.name: planned(node, stage.name) for stage in pipeline.stages()}
     return {name: plan for name, plan in plans.items() if plan}
 
 
 def make(node: Node, name: str) -> None:
     """Plan a stage and make its changes, then look again."""
-    stage = next(stage for stage in pipeline.STAGES if stage.name == name)
+    stage = next(stage for stage in pipeline.stages() if stage.name == name)
     for change in stage.plan(node):
         change.act(node)
     look(node)

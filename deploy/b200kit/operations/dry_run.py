@@ -7,6 +7,7 @@ from b200kit.node.state import drift
 from b200kit.operations import reboot
 from b200kit.run.node import Node
 from b200kit.stages import pipeline
+from b200kit.stages.pipeline import Checkpoint
 
 
 def reboot_foreseen(node: Node) -> list[str]:
@@ -16,7 +17,8 @@ def reboot_foreseen(node: Node) -> list[str]:
 
 def _to_be_owed(node: Node) -> list[str]:
     layout = nominal_layout(node)
-    files = [f for stage in pipeline.BEFORE_REBOOT for f in stage.wanted(node, layout).files]
+    stages = pipeline.stages(before=Checkpoint.REBOOT)
+    files = [file for stage in stages for file in stage.wanted(node, layout).files]
     changed = drift.changed_files(files, node.state or {}, node.nonce)
     owing = [file.path for file in changed if "reboot" in file.then]
     return [f"{', '.join(owing)} changes"] if owing else []

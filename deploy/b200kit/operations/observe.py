@@ -15,7 +15,7 @@ from b200kit.converge.stage import Wanted, nominal_layout
 from b200kit.node.state import drift
 from b200kit.node.state.drift import File
 from b200kit.run.node import Node, StageFailed
-from b200kit.stages import pipeline
+from b200kit.stages import pipeline, serving
 
 # Longer than the longest command of a stage, so that a lock in use never runs out.
 _LOCK_TTL_S = 3 * 3600
@@ -80,7 +80,7 @@ def release(node: Node, run: str) -> None:
 def ask(node: Node) -> dict[str, Any]:
     """Everything any stage decides by, as one request."""
     layout = nominal_layout(node)
-    wanted = [stage.wanted(node, layout) for stage in pipeline.STAGES]
+    wanted = [stage.wanted(node, layout) for stage in pipeline.stages()]
     files = [file for part in wanted for file in part.files]
     return {
         "files": _paths(files, wanted),
@@ -90,7 +90,7 @@ def ask(node: Node) -> dict[str, Any]:
             | {name for part in wanted for name in (*part.gone_units, *part.ask_units)}
         ),
         "packages": sorted({package.name for part in wanted for package in part.packages}),
-        "placement": sorted(pipeline.replica_units(node)),
+        "placement": sorted(serving.replica_units(node)),
         "disks": sorted({*disk_space.PATHS, node.spec.models()}),
         **{key: what for part in wanted for key, what in part.ask.items()},
     }

@@ -23,7 +23,7 @@ from b200kit.run.node import Node, StageFailed, timestamp
 from b200kit.run.remote import RemoteError
 from b200kit.run.session import RUN
 from b200kit.serving import engine_install
-from b200kit.stages import gate, gateway, serving, warmup, watchdog
+from b200kit.stages import gate, pipeline, serving
 from b200kit.tuning import cells
 from b200kit.tuning.candidates import Candidate, Parse
 from b200kit.tuning.cells import Layout, Workload
@@ -31,7 +31,6 @@ from b200kit.tuning.duration import total
 from b200kit.tuning.plan import Plan, of
 from b200kit.tuning.write import write
 
-_STAGES = (serving.STAGE, warmup.STAGE, gateway.STAGE, watchdog.STAGE)
 _PROBLEMS = (RemoteError, StageFailed)
 # Beyond the sending of a cell: canary, uncounted and direct requests, the client's own start.
 _BESIDE_S = 300
@@ -125,7 +124,7 @@ class Tuning:
         self.node.spec, self.node.state = candidate.spec, None
         self._make(self._clear(self._seen()))
         self.here = candidate.layout
-        for stage in _STAGES:
+        for stage in (step.run for step in pipeline.SERVING if isinstance(step.run, Stage)):
             self._make(stage.plan(self._seen()))
 
     def _make(self, changes: list[Change]) -> None:

@@ -218,7 +218,7 @@ def test_observation_that_is_none_is_one_line(
 
 def test_one_request_asks_for_everything_any_stage_decides_by(node: Node) -> None:
     request = observation.ask(node)
-    for stage in pipeline.STAGES:
+    for stage in pipeline.stages():
         wanted = stage.wanted(node, node.replicas)
         files = {file.path for file in wanted.files}
         assert files <= {*request["files"], *request["secrets"]}

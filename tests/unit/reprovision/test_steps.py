@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import ast
-from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -24,29 +22,26 @@ from b200kit.stages import pipeline
 from tests.unit import nodes
 
 ROOT = Path(__file__).resolve().parents[3]
-# Operations of deploy/b200.py besides its stages, and what stands for them in the bring-up.
-BETWEEN = {"reboot_if_needed", "require_proven", "require_served_well"}
 TX = Transaction("n01", id="tx")
 
 
-def operations() -> Iterator[str]:
-    """The operations of deploy/b200.py in order; a stage's by the module that has it."""
-    tree = ast.parse((ROOT / "deploy/b200.py").read_text())
-    for statement in tree.body:
-        call = statement.value if isinstance(statement, ast.Expr) else None
-        if isinstance(call, ast.Call) and isinstance(call.func, ast.Attribute):
-            stage = next((k.value for k in call.keywords if k.arg == "stage"), None)
-            yield ast.unparse(stage) if stage else call.func.attr
+def test_provisioning_runs_every_step_of_the_pipeline_until_one_ends_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    node, _ = nodes.bare(tmp_path)
+    ran: list[str] = []
 
+    def run_now(node: Node, step: pipeline.Step) -> None:
+        ran.append(step.name)
+        if len(ran) > len(pipeline.STEPS):
+            node.outcome = "red"
 
-def test_bring_up_of_a_mended_node_is_that_of_b200_py() -> None:
-    words = [word for word in operations() if word not in ("observe", "conclude")]
-    stages = [stage.name for stage in pipeline.STAGES]
-    after = {words[n - 1]: word for n, word in enumerate(words) if word in BETWEEN}
-    assert len([word for word in words if word not in BETWEEN]) == len(stages)
-    assert list(after) == ["driver.STAGE", "bandwidth.STAGE", "smoke.STAGE"]
-    assert list(provision.AFTER) == ["driver", "bandwidth", "smoke"]
-    assert set(provision.AFTER) <= set(stages)
+    monkeypatch.setattr(provision.steps, "run_now", run_now)
+    every = [step.name for step in pipeline.STEPS]
+    provision.run(node)
+    assert ran == every
+    provision.run(node)
+    assert ran == [*every, every[0]]
 
 
 def test_every_state_and_step_is_described_in_the_words_of_the_code() -> None:

@@ -49,7 +49,7 @@ OPTIONS: dict[str, Any] = {
 def files(folder: Path, **changes: Any) -> dict[str, str]:
     """Path to text of everything a seen node is given."""
     node, _ = settled(folder, **changes)
-    wanted = [stage.wanted(node, node.layout()) for stage in pipeline.STAGES]
+    wanted = [stage.wanted(node, node.layout()) for stage in pipeline.stages()]
     return {
         file.path: file.content.decode()
         for part in wanted
@@ -90,7 +90,7 @@ def test_every_template_is_rendered_before_any_gpu_is_seen(
 
     node, machine = settled(tmp_path, **OPTIONS)
     monkeypatch.setattr(jinja2.Environment, "get_template", get_template)
-    for stage in pipeline.STAGES:
+    for stage in pipeline.stages():
         stage.wanted(node, nominal_layout(node))
     machine.units["systemd-timesyncd.service"]["active"] = "inactive"
     machine.units["chrony.service"] = {"active": "active"}
@@ -109,7 +109,7 @@ def test_every_template_is_rendered_before_any_gpu_is_seen(
 
 def test_nominal_and_seen_layout_name_the_same_paths(tmp_path: Path) -> None:
     node, _ = settled(tmp_path)
-    for stage in pipeline.STAGES:
+    for stage in pipeline.stages():
         nominal, seen = (
             [file.path for file in stage.wanted(node, layout).files]
             for layout in (nominal_layout(node), node.layout())

@@ -119,7 +119,7 @@ def test_secrets_of_the_gateway_are_roots_alone_and_in_no_other_place(tmp_path: 
     assert files[HAPROXY].mode == 0o644
     elsewhere = {
         file.path
-        for stage in pipeline.STAGES
+        for stage in pipeline.stages()
         for file in stage.wanted(node, node.layout()).files
         if b"canary-of-a" in file.content or b"PRIVATE KEY" in file.content
     }

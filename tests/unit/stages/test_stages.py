@@ -127,12 +127,12 @@ def test_replicas_start_together_and_the_gateway_follows(tmp_path: Path) -> None
 
 def test_every_stage_converges_in_one_pass_whatever_the_start(tmp_path: Path) -> None:
     node, machine = bare(tmp_path)
-    for stage in pipeline.BEFORE_REBOOT:
+    for stage in pipeline.stages(before=pipeline.Checkpoint.REBOOT):
         make(node, stage.name)
     assert reasons(node) == ["boot-time configuration changed", "the nvidia module is not loaded"]
     machine.execute("systemd-run --quiet --on-active=1 systemctl reboot")
     look(node)
-    for stage in pipeline.STAGES:
+    for stage in pipeline.stages():
         make(node, stage.name)
     assert planned_by_stage(node) == {}
     assert reasons(node) == []
@@ -277,7 +277,7 @@ def test_one_drift_leads_to_exactly_its_changes_and_then_to_none(tmp_path: Path,
     spoil(machine)
     look(node)
     assert planned_by_stage(node) == expected
-    for stage in pipeline.STAGES:
+    for stage in pipeline.stages():
         make(node, stage.name)
     assert planned_by_stage(node) == {}
 
@@ -507,12 +507,12 @@ def test_age_of_a_result_is_unknown_rather_than_invented(
 
 def test_secrets_are_written_for_root_alone_and_named_by_no_change(tmp_path: Path) -> None:
     node, machine = fit(tmp_path)
-    stages = [stage.wanted(node, node.layout()) for stage in pipeline.STAGES]
+    stages = [stage.wanted(node, node.layout()) for stage in pipeline.stages()]
     files = {file.path: file for wanted in stages for file in wanted.files}
     for name in ("api_key", "hf_token"):
         file = files[f"{serving.SECRETS}/{name}"]
         assert (file.mode, file.owner, file.secret) == (0o600, "root:root", True)
-    for stage in pipeline.STAGES:
+    for stage in pipeline.stages():
         make(node, stage.name)
     said = "\n".join(machine.log) + json.dumps(node.to_json())
     assert not re.search("canary-(api-key|hf-token)", said)

@@ -32,7 +32,7 @@ def test_bare_node_begins_to_fetch_before_the_driver_and_waits_before_serving(
     tmp_path: Path,
 ) -> None:
     node, _ = bare(tmp_path)
-    names = [stage.name for stage in pipeline.STAGES]
+    names = [stage.name for stage in pipeline.stages()]
     assert names.index("weights") < names.index("driver") < names.index("model")
     assert names.index("model") < names.index("serving")
     assert planned(node, "weights") == [
