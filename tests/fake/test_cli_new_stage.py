@@ -12,26 +12,26 @@ from tests.fake.fleet import Fleet
 MODULE = """
 from dataclasses import replace
 
-from b200kit.converge.stage import Stage, Wanted, converge
+from b200kit.converge.stage import Stage, DesiredState, converge
 from b200kit.node.state.drift import File
 from b200kit.run.render import RenderError
 from b200kit.stages import pipeline
 
 
-def wanted(node, layout):
+def desired(node, layout):
     if node.name == {unrenderable!r}:
         raise RenderError("motd.j2: 'motto' is undefined")
-    return Wanted(files=(File("/etc/motd", b"measured\\n"),), ask_files=("/etc/issue",))
+    return DesiredState(files=(File("/etc/motd", b"measured\\n"),), probe_files=("/etc/issue",))
 
 
 def plan(node):
     assert "/etc/issue" in node.state["files"]
-    return converge(node, wanted(node, ()))
+    return converge(node, desired(node, ()))
 
 
 _titles = [step.title for step in pipeline.STEPS]
 _after = _titles.index("Passport") + 1
-_step = pipeline.Step("Message of the day", Stage(name="motd", wanted=wanted, plan=plan))
+_step = pipeline.Step("Message of the day", Stage(name="motd", desired=desired, plan=plan))
 pipeline.STEPS = (*pipeline.STEPS[:_after], _step, *pipeline.STEPS[_after:])
 """
 

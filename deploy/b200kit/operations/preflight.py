@@ -169,7 +169,7 @@ def _missing_files(spec: NodeSpec) -> Iterator[Problem]:
 def _broken_templates(node: Node) -> Iterator[Problem]:
     try:
         for stage in pipeline.stages():
-            stage.wanted(node, nominal_layout(node))
+            stage.desired(node, nominal_layout(node))
     except RenderError as error:
         yield Problem("templates", str(error))
 

@@ -263,11 +263,13 @@ def _with_heartbeat(node: Node, stage: str, change: Change) -> str | None:
         while not done.wait(_HEARTBEAT_S):
             seconds = time.monotonic() - started
             so_far = f"{change.what}: {duration(seconds)} so far"
-            node.say(stage, f"... {change.telling(seconds) if change.telling else so_far}")
+            node.say(
+                stage, f"... {change.progress_text(seconds) if change.progress_text else so_far}"
+            )
 
     # pyinfra's gevent patches threads into greenlets, so this shares its event loop.
     threading.Thread(target=beat, daemon=True).start()
     try:
-        return change.act(node)
+        return change.apply(node)
     finally:
         done.set()

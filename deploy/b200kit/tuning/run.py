@@ -46,9 +46,9 @@ class Tuning:
         self.plan: Plan | None = None
         # The layout the node is at, as far as this run knows.
         self.here: Layout | None = None
-        self.cells = Stage(name="tune", wanted=nothing, plan=self._plan_cells)
-        self.clear = Stage(name="put back", wanted=nothing, plan=self._clear)
-        self.choice = Stage(name="choice", wanted=nothing, plan=self._plan_choice)
+        self.cells = Stage(name="tune", desired=nothing, plan=self._plan_cells)
+        self.clear = Stage(name="put back", desired=nothing, plan=self._clear)
+        self.choice = Stage(name="choice", desired=nothing, plan=self._plan_choice)
 
     def _planned(self) -> Plan:
         if self.plan is None:
@@ -83,11 +83,11 @@ class Tuning:
                 node.tuning = plan.document()
             return None
 
-        def telling(seconds: float) -> str:
+        def progress_text(seconds: float) -> str:
             del seconds
             return f"{candidate.layout}; at most about {total([plan.left_s(self.here)])} left"
 
-        return Change(plan.told(candidate.layout), act, telling)
+        return Change(plan.told(candidate.layout), act, progress_text)
 
     def _tune(self, candidate: Candidate) -> None:
         """Take the node to a layout and measure there until its sweeps are over."""
@@ -131,7 +131,7 @@ class Tuning:
         """Make some changes; afterwards nothing seen before counts as true any more."""
         for change in changes:
             self.node.say("tune", change.what)
-            change.act(self.node)
+            change.apply(self.node)
             self.node.state = None
 
     def _clear(self, node: Node) -> list[Change]:

@@ -137,13 +137,13 @@ def test_progress_says_for_whom_how_long_and_what_is_seen(
     node: tuple[Node, Machine], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     change = reboot.change(node[0], ["x"])
-    assert change.telling is not None
-    assert change.telling(135) == "waiting for n01 after reboot: 2 m 15 s, no answer"
+    assert change.progress_text is not None
+    assert change.progress_text(135) == "waiting for n01 after reboot: 2 m 15 s, no answer"
     node[1].answers[REBOOT] = (True, "")
     answering(monkeypatch, None)
     with pytest.raises(RemoteError):
-        change.act(node[0])
-    assert change.telling(1).endswith("answers but same boot")
+        change.apply(node[0])
+    assert change.progress_text(1).endswith("answers but same boot")
 
 
 def test_kernel_without_the_module_is_not_booted(node: tuple[Node, Machine]) -> None:

@@ -11,6 +11,7 @@ import pytest
 
 from b200kit.inventory.keys.rungs import Rung
 from b200kit.node.state.verdict import Action, Finding, Status, Verdict
+from b200kit.operations import steps as operation_steps
 from b200kit.reprovision import node_copy, provision, steps, traffic
 from b200kit.reprovision.actions import ActFailed, ActRefused, act_of
 from b200kit.reprovision.escalation import Try
@@ -36,7 +37,7 @@ def test_provisioning_runs_every_step_of_the_pipeline_until_one_ends_it(
         if len(ran) > len(pipeline.STEPS):
             node.outcome = "red"
 
-    monkeypatch.setattr(provision.steps, "run_now", run_now)
+    monkeypatch.setattr(operation_steps, "run_now", run_now)
     every = [step.name for step in pipeline.STEPS]
     provision.run(node)
     assert ran == every

@@ -62,7 +62,7 @@ def test_where_it_is_off_nothing_is_asked_and_nothing_planned(tmp_path: Path) ->
     look(node)
     assert planned(node, "bandwidth") == []
     stage = next(stage for stage in pipeline.stages() if stage.name == "bandwidth")
-    assert stage.wanted(node, ()).ask_files == ()
+    assert stage.desired(node, ()).probe_files == ()
 
 
 @pytest.mark.parametrize("mode", ["when-installed", "required"])
@@ -82,7 +82,7 @@ def test_node_without_a_result_is_measured_by_the_program_with_time_enough(
     stage = next(stage for stage in pipeline.stages() if stage.name == "bandwidth")
     (change,) = stage.plan(node)
     assert change.what == "measure the bandwidth"
-    assert change.act(node) == "86 results"
+    assert change.apply(node) == "86 results"
     ((arguments, timeout),) = asked
     assert arguments == "bandwidth"
     assert timeout > sum(probe.timeout_s for probe in tests.PROBES)

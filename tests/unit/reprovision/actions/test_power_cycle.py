@@ -170,7 +170,7 @@ def test_controller_that_falls_silent_is_told_as_what_it_is(
         (["b2"], "b1", True, 1),
         ([None, None, "b2"], "b1", True, 3),  # still booting
         ([None, "b1"], "b1", False, 2),  # it was only away
-        ([None, "b2"], None, True, 2),  # dead when it was begun: that it answers was wanted
+        ([None, "b2"], None, True, 2),  # dead when it was begun: that it answers was desired
     ],
 )
 def test_killed_run_finds_whether_the_boot_is_another(
