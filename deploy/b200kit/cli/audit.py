@@ -1,4 +1,4 @@
-"""`b200 audit verify|show`: the log of every act on every node, and whether it is whole."""
+"""`b200 audit verify|show`: the log of every action on every node, and whether it is whole."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def main(argv: list[str]) -> int:
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="b200 audit", description=__doc__)
     parser.add_argument("what", choices=("verify", "show"))
-    parser.add_argument("node", nargs="?", help="only this node's acts")
+    parser.add_argument("node", nargs="?", help="only this node's actions")
     parser.add_argument("--transactions", type=Path, help="directory of the transactions")
     return parser
 
@@ -40,12 +40,12 @@ def _verify(folder: Path, content: bytes) -> int:
         print(f"b200 audit: {line}", file=sys.stderr)
     log = audit.parse(content)
     state = f"{len(wrong)} faults" if wrong else "whole"
-    print(f"{len(log.entries)} acts on {len(names)} nodes: {state}; newest {log.last[:10]}")
+    print(f"{len(log.entries)} actions on {len(names)} nodes: {state}; newest {log.last[:10]}")
     return DAMAGED if wrong else WHOLE
 
 
 def _show(content: bytes, node: str | None) -> int:
     for entry in audit.parse(content).entries:
         if node in (None, entry.get("node")):
-            print(audit.told(entry))
+            print(audit.describe(entry))
     return WHOLE

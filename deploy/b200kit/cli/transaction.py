@@ -1,4 +1,4 @@
-"""`b200 transaction list|show`: who is mending which node, since when, and how far it is."""
+"""`b200 transaction list|show`: who is reprovisioning which node, since when, and how far it is."""
 
 from __future__ import annotations
 
@@ -42,8 +42,8 @@ def _list(folder: Path) -> int:
 
 
 def _line(tx: Transaction) -> str:
-    if tx.state is State.HANDS:
-        return explain.for_hands(tx)
+    if tx.state is State.MANUAL:
+        return explain.repair_line(tx)
     pending = f", in the middle of {tx.pending['step']}" if tx.pending else ""
     return f"{tx.state.value}{pending}, out since {tx.opened}; {_held(tx)}"
 
@@ -51,7 +51,7 @@ def _line(tx: Transaction) -> str:
 def _held(tx: Transaction) -> str:
     owner = tx.owner
     if owner is None:
-        return "held by nobody: the next run goes on"
+        return "held by nobody: the next run continues"
     now = transaction.seconds(timestamp())
     over = "" if transaction.held_by_another(tx, "", now) else ", which has run out"
     return f"held by {owner['owner']} since {owner['since']} until {owner['until']}{over}"
@@ -60,14 +60,13 @@ def _held(tx: Transaction) -> str:
 def _show(folder: Path, options: argparse.Namespace) -> int:
     tx = ledger.read(folder, options.node or "")
     if not tx.steps and not tx.is_open:
-        print(f"b200 transaction: {folder} knows no act on {options.node}", file=sys.stderr)
+        print(f"b200 transaction: {folder} knows no action on {options.node}", file=sys.stderr)
         return NONE
     if options.json:
         print(json.dumps(tx.to_json(), indent=2))
         return SHOWN
     print(f"{tx.node}  {_line(tx) if tx.is_open else 'serving'}")
     for step in tx.steps:
-        print(
-            f"  {step['at']}  {step['act']:<24} {step['from']} -> {step['to']}  {step['outcome']}"
-        )
+        way = f"{step['from']} -> {step['to']}"
+        print(f"  {step['at']}  {step['action']:<24} {way}  {step['outcome']}")
     return SHOWN

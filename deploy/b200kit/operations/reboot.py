@@ -44,7 +44,7 @@ def _is_pending(node: Node) -> bool:
     return ((node.state or {}).get("files") or {}).get(drift.PENDING_REBOOT) is not None
 
 
-def sensible_reasons(node: Node) -> list[str]:
+def reboot_reasons_or_fail(node: Node) -> list[str]:
     """The reasons; raises StageFailed when a reboot would not help, and says what does."""
     found = reasons(node)
     state, driver = node.state or {}, node.spec.driver
@@ -174,7 +174,7 @@ def _look(remote: Remote, before: str | None) -> str:
         return f"answers, and {error}"
 
 
-def strange(error: Exception) -> bool:
+def is_foreign_host(error: Exception) -> bool:
     """Whether something answered that is not to be worked on: another host key, or no way in."""
     text = str(error).lower()
     return "host key" in text or "authentication" in text

@@ -39,7 +39,7 @@ class Recorder(BaseStateCallback):
         """The node was never reached."""
         node = RUN.nodes.get(host.name)
         if node and node.remote is None:
-            if RUN.mends and not reboot.strange(error):
+            if RUN.reprovisions and not reboot.is_foreign_host(error):
                 # What other runs end at is a fault to mend here: pyinfra keeps a connected host.
                 node.unreachable, host.connected = str(error), True
                 return

@@ -89,7 +89,7 @@ def run_now(node: Node, step: Step) -> None:
     elif step.run is Checkpoint.GATE:
         gate.require(node, observed)
     else:
-        gate.require_served_well(node, observed)
+        gate.require_serving_checks(node, observed)
 
 
 def _converge(node: Node, stage: Stage) -> Commands:
@@ -124,7 +124,7 @@ def _require_proven(node: Node) -> Commands:
 
 def _require_proof(node: Node) -> Commands:
     if executing():
-        yield command(node, "proof", lambda: gate.require_served_well(node, observed))
+        yield command(node, "proof", lambda: gate.require_serving_checks(node, observed))
 
 
 def command(node: Node, stage: str, act: Callable[[], object]) -> FunctionCommand:
@@ -223,12 +223,12 @@ def _reboot_now(node: Node) -> None:
 
 def _plan(node: Node, stage: Stage) -> list[Change]:
     observed(node)
-    return [] if node.stuck and stage.needs_fabric else stage.plan(node)
+    return [] if node.fabric_error and stage.needs_fabric else stage.plan(node)
 
 
 def _reboot_reasons(node: Node) -> list[str]:
     observed(node)
-    return reboot.sensible_reasons(node)
+    return reboot.reboot_reasons_or_fail(node)
 
 
 def _reboot(node: Node, change: Change) -> None:

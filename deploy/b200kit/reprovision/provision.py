@@ -1,4 +1,4 @@
-"""The whole of deploy/b200.py for one node, inside one operation: for a node that is mended.
+"""The whole of deploy/b200.py for one node, inside one operation: for a node that was repaired.
 
 The same steps in the same order. What ends the run of a node there is raised here: there may be
 another level of remediation.
@@ -14,7 +14,7 @@ from b200kit.stages import pipeline
 
 def run(node: Node) -> None:
     """Bring the node up; raises what a stage raises. A node judged red has that outcome."""
-    node.second_chance()
+    node.reset_outcome()
     for step in pipeline.STEPS:
         steps.run_now(node, step)
         if node.outcome is not None:

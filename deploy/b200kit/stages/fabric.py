@@ -37,7 +37,7 @@ def desired(node: Node, layout: Sequence[Replica]) -> DesiredState:
 
 def plan(node: Node) -> list[Change]:
     """Enable what is not enabled; go through the sequence unless all of it is reached already."""
-    node.stuck = None
+    node.fabric_error = None
     enabled = tuple(Unit(name, active=False) for name in stack(node).units)
     changes = converge(node, DesiredState(units=enabled))
     at = sequence.position(_expectation(node), node.state or {})
@@ -98,8 +98,8 @@ def _bring_up(node: Node) -> str:
         if walk.at == sequence.DONE:
             return _done(answer)
         if walk.left_s <= 0:
-            node.stuck = str(answer["line"])
-            return node.stuck
+            node.fabric_error = str(answer["line"])
+            return node.fabric_error
         walk.say(node, str(answer["progress"]))
 
 

@@ -1,4 +1,4 @@
-"""Which rung comes next: never below what is asked, never the same for ever, hands at the end."""
+"""Which level comes next: never below what is asked, never the same for ever, hands at the end."""
 
 from __future__ import annotations
 
@@ -6,11 +6,11 @@ import pytest
 
 from b200kit.inventory.keys.rungs import LEAST, Rung
 from b200kit.node.state.verdict import Action, Finding, Status
-from b200kit.reprovision.escalation import FOR_EVER, Decision, Limits, Try, choose
+from b200kit.reprovision.escalation import FOR_EVER, Attempt, Decision, Limits, choose
 
 NOW = 1_800_000_000.0
 DAY = 86_400.0
-CLIMB: list[Rung] = [rung for rung in Rung if rung is not Rung.REPLACE]
+CLIMB: list[Rung] = [level for level in Rung if level is not Rung.REPLACE]
 TWICE: dict[Rung, int] = dict.fromkeys(CLIMB, 2)
 ALL = Limits(TWICE, DAY)
 
@@ -20,97 +20,98 @@ def finding(action: Action, part: str = "", summary: str = "it is broken") -> Fi
 
 
 def tried(
-    rung: Rung, times: int = 1, ago: float = 60.0, outcome: str = "did not help"
-) -> list[Try]:
-    return [Try(rung, NOW - ago - n, outcome, f"{rung}{n}") for n in range(times)]
+    level: Rung, times: int = 1, ago: float = 60.0, outcome: str = "did not help"
+) -> list[Attempt]:
+    return [Attempt(level, NOW - ago - n, outcome, f"{level}{n}") for n in range(times)]
 
 
-def chosen(action: Action, history: list[Try] | None = None, limits: Limits = ALL) -> Decision:
+def chosen(action: Action, history: list[Attempt] | None = None, limits: Limits = ALL) -> Decision:
     return choose([finding(action)], history or [], limits, NOW)
 
 
-@pytest.mark.parametrize(("action", "rung"), LEAST.items())
-def test_fresh_fault_gets_the_rung_it_asks_for(action: Action, rung: Rung) -> None:
+@pytest.mark.parametrize(("action", "level"), LEAST.items())
+def test_fresh_fault_gets_the_level_it_asks_for(action: Action, level: Rung) -> None:
     decision = chosen(action)
-    assert decision.rung is rung
+    assert decision.level is level
     assert decision.attempt == 1
 
 
 def test_least_of_many_faults_is_what_the_worst_asks_for() -> None:
     faults = [finding(Action.RESTART_SERVICE), finding(Action.REBOOT, summary="no driver")]
     decision = choose(faults, [], ALL, NOW)
-    assert (decision.rung, decision.why) == (Rung.REBOOT, "no driver")
+    assert (decision.level, decision.why) == (Rung.REBOOT, "no driver")
 
 
-def test_second_attempt_of_a_rung_is_counted() -> None:
+def test_second_attempt_of_a_level_is_counted() -> None:
     decision = chosen(Action.RESET_GPU, tried(Rung.RESET_GPUS))
-    assert (decision.rung, decision.attempt, decision.of) == (Rung.RESET_GPUS, 2, 2)
-    assert decision.told == "reset gpus (attempt 2 of 2)"
+    assert (decision.level, decision.attempt, decision.of) == (Rung.RESET_GPUS, 2, 2)
+    assert decision.text == "reset gpus (attempt 2 of 2)"
 
 
-def test_spent_rung_is_passed_over_upwards_and_said() -> None:
+def test_spent_level_is_passed_over_upwards_and_said() -> None:
     decision = chosen(Action.RESET_GPU, tried(Rung.RESET_GPUS, 2))
-    assert decision.rung is Rung.REBOOT
+    assert decision.level is Rung.REBOOT
     assert decision.passed == ("reset-gpus: tried 2 of 2 times",)
     assert "tried 2 of 2" in decision.why
 
 
 def test_attempt_that_cured_counts_too_when_the_fault_is_back_within_the_window() -> None:
-    assert chosen(Action.REBOOT, tried(Rung.REBOOT, 2, outcome="cured")).rung is Rung.POWER_CYCLE
+    assert chosen(Action.REBOOT, tried(Rung.REBOOT, 2, outcome="cured")).level is Rung.POWER_CYCLE
 
 
 def test_attempts_before_the_window_are_forgiven() -> None:
-    assert chosen(Action.REBOOT, tried(Rung.REBOOT, 2, ago=2 * DAY)).rung is Rung.REBOOT
+    assert chosen(Action.REBOOT, tried(Rung.REBOOT, 2, ago=2 * DAY)).level is Rung.REBOOT
 
 
-def test_rung_that_helps_for_two_days_again_and_again_is_not_tried_for_ever() -> None:
+def test_level_that_helps_for_two_days_again_and_again_is_not_tried_for_ever() -> None:
+    twice = 2 * FOR_EVER
     often = [
-        Try(Rung.RESET_GPUS, NOW - days * 2 * DAY, "cured") for days in range(1, 2 * FOR_EVER + 1)
+        Attempt(Rung.RESET_GPUS, NOW - days * 2 * DAY, "cured") for days in range(1, twice + 1)
     ]
     decision = chosen(Action.RESET_GPU, often)
-    assert decision.rung is Rung.REBOOT
+    assert decision.level is Rung.REBOOT
     assert "and the node failed again" in decision.passed[0]
 
 
-def test_rung_the_site_has_not_got_is_passed_over_with_its_reason() -> None:
+def test_level_the_site_has_not_got_is_passed_over_with_its_reason() -> None:
     limits = Limits(TWICE, DAY, {Rung.POWER_CYCLE: "the inventory names no bmc"})
     decision = chosen(Action.POWER_CYCLE, limits=limits)
-    assert decision.rung is Rung.REIMAGE
+    assert decision.level is Rung.REIMAGE
     assert decision.passed == ("power-cycle: the inventory names no bmc",)
 
 
 def test_budget_of_zero_is_never() -> None:
-    assert chosen(Action.REBOOT, limits=Limits({**TWICE, Rung.REBOOT: 0}, DAY)).rung is (
+    assert chosen(Action.REBOOT, limits=Limits({**TWICE, Rung.REBOOT: 0}, DAY)).level is (
         Rung.POWER_CYCLE
     )
 
 
-def test_part_to_replace_is_named_and_no_rung_is_tried_for_it() -> None:
+def test_part_to_replace_is_named_and_no_level_is_tried_for_it() -> None:
     faults = [
         finding(Action.REPLACE, "GPU 2, module 8"),
         finding(Action.REPLACE, "GPU 2, module 8"),
         finding(Action.RESTART_SERVICE, "nvlsm"),
     ]
     decision = choose(faults, [], ALL, NOW)
-    assert (decision.rung, decision.parts) == (Rung.REPLACE, ("GPU 2, module 8",))
-    assert decision.told == "hands: replace GPU 2, module 8"
+    assert (decision.level, decision.parts) == (Rung.REPLACE, ("GPU 2, module 8",))
+    assert decision.text == "manual repair: replace GPU 2, module 8"
 
 
 def test_unit_that_stays_down_is_looked_at_and_not_replaced() -> None:
     decision = choose([finding(Action.REPLACE, "nvidia-fabricmanager.service")], [], ALL, NOW)
-    assert decision.told == "hands: look at nvidia-fabricmanager.service"
+    assert decision.text == "manual repair: look at nvidia-fabricmanager.service"
 
 
-def test_every_rung_is_climbed_and_hands_are_the_end() -> None:
-    history: list[Try] = []
+def test_every_level_is_climbed_and_hands_are_the_end() -> None:
+    history: list[Attempt] = []
     seen: list[Rung] = []
     for turn in range(100):
         decision = choose([finding(Action.RESTART_SERVICE, "GPU 3")], history, ALL, NOW)
-        seen.append(decision.rung)
-        if decision.rung is Rung.REPLACE:
+        seen.append(decision.level)
+        if decision.level is Rung.REPLACE:
             break
-        history.append(Try(decision.rung, NOW - 1, "did not help", str(turn)))
-    assert seen == [rung for rung in CLIMB for _ in range(2)] + [Rung.REPLACE]
+        history.append(Attempt(decision.level, NOW - 1, "did not help", str(turn)))
+    assert seen == [level for level in CLIMB for _ in range(2)] + [Rung.REPLACE]
     assert decision.parts == ("GPU 3",)
     assert len(decision.passed) == len(CLIMB)
 
@@ -118,17 +119,17 @@ def test_every_rung_is_climbed_and_hands_are_the_end() -> None:
 @pytest.mark.parametrize("action", Action)
 @pytest.mark.parametrize("spent", Rung)
 def test_no_history_leads_below_what_is_asked(action: Action, spent: Rung) -> None:
-    history = [attempt for rung in Rung if rung <= spent for attempt in tried(rung, 2)]
-    assert chosen(action, history).rung >= LEAST.get(action, Rung.RESTART_SERVICES)
+    history = [attempt for level in Rung if level <= spent for attempt in tried(level, 2)]
+    assert chosen(action, history).level >= LEAST.get(action, Rung.RESTART_SERVICES)
 
 
-def test_fault_that_asks_for_no_rung_gets_the_services_and_then_a_person() -> None:
-    assert chosen(Action.MONITOR).rung is Rung.RESTART_SERVICES
-    assert chosen(Action.NONE, tried(Rung.RESTART_SERVICES, 2)).rung is Rung.REPLACE
+def test_fault_that_asks_for_no_level_gets_the_services_and_then_a_person() -> None:
+    assert chosen(Action.MONITOR).level is Rung.RESTART_SERVICES
+    assert chosen(Action.NONE, tried(Rung.RESTART_SERVICES, 2)).level is Rung.REPLACE
 
 
 def test_person_may_ask_for_more_than_the_finding_but_not_for_less() -> None:
     fault = [finding(Action.RESET_GPU)]
-    assert choose(fault, [], ALL, NOW, Rung.POWER_CYCLE).rung is Rung.POWER_CYCLE
-    assert choose(fault, [], ALL, NOW, Rung.RESTART_SERVICES).rung is Rung.RESET_GPUS
-    assert choose([], [], ALL, NOW, Rung.REBOOT).why == "asked for by a person"
+    assert choose(fault, [], ALL, NOW, Rung.POWER_CYCLE).level is Rung.POWER_CYCLE
+    assert choose(fault, [], ALL, NOW, Rung.RESTART_SERVICES).level is Rung.RESET_GPUS
+    assert choose([], [], ALL, NOW, Rung.REBOOT).why == "requested by a person"

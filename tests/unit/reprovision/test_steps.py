@@ -13,8 +13,8 @@ from b200kit.inventory.keys.rungs import Rung
 from b200kit.node.state.verdict import Action, Finding, Status, Verdict
 from b200kit.operations import steps as operation_steps
 from b200kit.reprovision import node_copy, provision, steps, traffic
-from b200kit.reprovision.actions import ActFailed, ActRefused, act_of
-from b200kit.reprovision.escalation import Try
+from b200kit.reprovision.actions import ActionFailed, ActionRefused, action_for
+from b200kit.reprovision.escalation import Attempt
 from b200kit.reprovision.state_machine import NotFit
 from b200kit.reprovision.states import TABLE, State
 from b200kit.reprovision.transaction import Transaction
@@ -75,8 +75,8 @@ def node(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Node:
 def drain(node: Node, monkeypatch: pytest.MonkeyPatch, *senders: Fake) -> str:
     """What the step says."""
     monkeypatch.setattr(traffic, "adapters", lambda node: list(senders))
-    step = steps.doing("drain", TX)
-    return str(step.perform(node, {}, lambda text: None)["seen"])
+    step = steps.handler_for("drain", TX)
+    return str(step.perform(node, {}, lambda text: None)["result"])
 
 
 def asked(node: Node, **changes: Any) -> None:
@@ -90,7 +90,7 @@ def test_drain_waits_for_the_last_stream(node: Node, monkeypatch: pytest.MonkeyP
     assert sender.counts == [0]
 
 
-@pytest.mark.parametrize(("count", "told"), [(3, "3 open"), (None, "open streams cannot be told")])
+@pytest.mark.parametrize(("count", "told"), [(3, "3 open"), (None, "open streams are unknown")])
 def test_drain_that_does_not_end_stops_and_says_what_is_open(
     count: int | None, told: str, node: Node, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -144,16 +144,16 @@ def test_stage_that_failed_as_the_node_went_away_asks_for_its_power(
     assert error.findings == (gone,)
 
 
-@pytest.mark.parametrize("rung", [rung for rung in Rung if rung is not Rung.REPLACE])
-def test_every_rung_has_its_act(rung: Rung) -> None:
-    act = act_of(rung)
+@pytest.mark.parametrize("level", [level for level in Rung if level is not Rung.REPLACE])
+def test_every_level_has_its_action(level: Rung) -> None:
+    act = action_for(level)
     assert all(hasattr(act, name) for name in ("facts", "probe", "perform"))
 
 
-def test_hands_are_no_act() -> None:
-    with pytest.raises(ActFailed, match="replace is for hands"):
-        act_of(Rung.REPLACE)
-    assert issubclass(ActRefused, ActFailed)
+def test_manual_repair_has_no_action() -> None:
+    with pytest.raises(ActionFailed, match="replace is done by a person"):
+        action_for(Rung.REPLACE)
+    assert issubclass(ActionRefused, ActionFailed)
 
 
 def test_every_name_of_the_inventory_has_its_adapter() -> None:
@@ -163,10 +163,10 @@ def test_every_name_of_the_inventory_has_its_adapter() -> None:
 
 
 def test_history_is_what_controller_and_node_remember_each_attempt_once() -> None:
-    both, mine, its = (Try(Rung.REBOOT, at, "cured", str(at)) for at in (2.0, 3.0, 1.0))
+    both, mine, its = (Attempt(Rung.REBOOT, at, "cured", str(at)) for at in (2.0, 3.0, 1.0))
     assert node_copy.merged((both, mine), (its, both)) == (its, both, mine)
 
 
 def test_copy_on_the_node_that_makes_no_sense_is_none() -> None:
-    assert node_copy.tries({"tries": [{"rung": "pray"}, {}, {"rung": "reboot"}]}) == ()
+    assert node_copy.attempts({"attempts": [{"level": "pray"}, {}, {"level": "reboot"}]}) == ()
     assert node_copy.holder({"owner": "x", "tx": "1"}, "me", "2026-11-21T00:00:00Z") is None

@@ -25,7 +25,7 @@ def stuck(node: Node) -> str:
     [change] = fabric.plan(node)
     told = change.apply(node)
     assert told is not None
-    assert node.stuck == told
+    assert node.fabric_error == told
     look(node)
     return told
 
@@ -47,7 +47,7 @@ def test_both_daemons_are_started_by_the_node_program_alone(tmp_path: Path) -> N
     assert detail == "nvlsm up, fabric manager 580.105.08, 8 of 8 GPUs completed"
     assert machine.ran("systemctl") == []
     assert len(machine.ran("bring-up")) == 1
-    assert node.stuck is None
+    assert node.fabric_error is None
     assert machine.is_active(MANAGER)
 
 
@@ -173,7 +173,7 @@ def test_second_look_at_a_stuck_node_tries_again(tmp_path: Path) -> None:
     machine.units[MANAGER]["active"] = "failed"
     look(node)
     make(node, "fabric")
-    assert node.stuck is None
+    assert node.fabric_error is None
     assert planned(node, "fabric") == []
 
 

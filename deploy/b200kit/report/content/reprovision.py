@@ -1,4 +1,4 @@
-"""What mending did with a node: the rung and why, each step in order, the parts, the evidence."""
+"""What mending did with a node: the level and why, each step in order, the parts, the evidence."""
 
 from __future__ import annotations
 
@@ -8,16 +8,16 @@ from b200kit.report.document import Unmeasured, items, mapping, read, show
 from b200kit.report.html.figure import Table
 
 Pairs = list[tuple[str, str]]
-_HEAD = ("at", "from", "to", "act", "outcome")
-_RUNGS = {
+_HEAD = ("at", "from", "to", "action", "outcome")
+_LEVELS = {
     "restart-services": "restart the services",
     "reset-gpus": "reset the GPUs",
     "reboot": "reboot the node",
     "power-cycle": "power-cycle the node",
     "reimage": "re-image the node",
-    "replace": "replace a part, by hands",
+    "replace": "replace a part, by a person",
 }
-_TONES = {"serving": "good", "hands": "bad", "quarantined": "bad"}
+_TONES = {"serving": "good", "manual repair": "bad", "quarantined": "bad"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,11 +55,11 @@ def mended_of(host: object) -> Mended:
 
 
 def _facts(document: object) -> Pairs:
-    rung = show(read(document, "rung"), absent="none was needed")
+    level = show(read(document, "level"), absent="none was needed")
     parts = read(document, "parts")
     told = str(parts) if isinstance(parts, Unmeasured) else ", ".join(map(show, items(parts)))
     found = [
-        ("rung", _RUNGS.get(rung, rung)),
+        ("remediation", _LEVELS.get(level, level)),
         ("why", show(read(document, "why"), absent="nothing stands against it")),
         ("parts to replace", told or "none named"),
         ("evidence", show(read(document, "evidence"), absent="none was collected")),
@@ -93,4 +93,4 @@ def line(host: object) -> str:
     if not found.there:
         return ""
     facts = dict(found.facts)
-    return found.why or f"{found.state}: {facts['rung']}; {facts['why']}"
+    return found.why or f"{found.state}: {facts['remediation']}; {facts['why']}"
