@@ -72,6 +72,15 @@ class Fleet:
         self.names.append(name)
         return machine
 
+    def copy(self, folder: Path, *names: str) -> Fleet:
+        """A fleet of its own that begins where this one is, with only *names* of its machines."""
+        shutil.copytree(self.folder, folder)
+        site = folder / "group_data" / "nodes.py"
+        site.write_text(site.read_text().replace(str(self.folder), str(folder)))
+        other = object.__new__(Fleet)
+        other.folder, other.names, other.preamble = folder, list(names), self.preamble
+        return other
+
     def machine(self, name: str) -> Machine:
         """A machine as it is now."""
         return Machine.load(self.folder / name)
