@@ -103,55 +103,41 @@ def test_dry_run_prints_each_nodes_plan_and_touches_nothing(small: Fleet, folder
     assert not folder.exists()
 
 
-def test_node_that_awaits_repair_is_left_alone_and_the_run_says_by_whom_and_which_part(
+def test_nodes_that_await_repair_or_have_another_owner_are_left_alone(
     small: Fleet, folder: Path
 ) -> None:
-    small.names.remove("n02")
-    ledger = Ledger(folder, "n01", "ops-on-call@one pid 7", "earlier", 600)
-    ledger.begin([], "nvlink.links: 0 of 18", "")
+    # n01 awaits manual repair, n02 has an owner by the ledger here, n03 by its own copy.
+    small.add("n03", NO_NVLINK)
+    waiting = Ledger(folder, "n01", "ops-on-call@one pid 7", "earlier", 600)
+    waiting.begin([], "nvlink.links: 0 of 18", "")
     decision = {"level": "replace", "why": "no level is left", "parts": ["GPU 2, module 8"]}
     for step in ("quarantine", "drain", "evidence", "hand over"):
-        ledger.append("intent", step=step, id=step, decision=decision)
-        ledger.append("done", seen=step, why="GPU 2 has no NVLink", path="e.tar.gz", sha256="00")
-    assert ledger.read().state is State.MANUAL
+        waiting.append("intent", step=step, id=step, decision=decision)
+        waiting.append("done", result=step, why="GPU 2 has no NVLink", path="e.tar.gz", sha256="00")
+    assert waiting.read().state is State.MANUAL
+    Ledger(folder, "n02", "alice@elsewhere pid 7", "hers", 600).claim()
+    owner = {"owner": "bob@far pid 3", "since": "2026-11-21T09:00:00Z"}
+    until = {"until": "2999-01-01T00:00:00Z"}
+    copy = {"schema": node_copy.SCHEMA, "tx": "his", "owner": owner | until, "attempts": []}
+    machine = small.machine("n03")
+    machine.answers = {"cat .*reprovision.json": (True, json.dumps(copy))}
+    machine.save()
+
     run = small.run("reprovision.py")
-    assert (run.code, run.outcomes) == (1, {"n01": "quarantined"})
+    assert run.code == 1
+    assert run.outcomes == {"n01": "quarantined", "n02": "failed", "n03": "failed"}
+    assert [name for name in small.names if small.machine(name).ran(TOUCHES)] == []
     line = run.told("n01")
     assert (
         "by ops-on-call@one pid 7: replace GPU 2, module 8: no level is left; evidence: e.tar.gz"
         in line
     )
     assert "quarantined since 20" in line
-    assert small.machine("n01").ran(TOUCHES) == []
     assert run.hosts["n01"]["reprovision"]["parts"] == ["GPU 2, module 8"]
-
-
-def test_second_operator_reads_who_reprovisions_the_node_and_touches_nothing(
-    small: Fleet, folder: Path
-) -> None:
-    small.names.remove("n02")
-    Ledger(folder, "n01", "alice@elsewhere pid 7", "hers", 600).claim()
-    run = small.run("reprovision.py")
-    assert (run.code, run.outcomes) == (1, {"n01": "failed"})
-    assert "alice@elsewhere pid 7 has been reprovisioning this node since" in run.told("n01")
-    assert small.machine("n01").ran(TOUCHES) == []
-
-
-def test_node_that_another_controller_reprovisions_says_so(small: Fleet, folder: Path) -> None:
-    small.names.remove("n02")
-    owner = {"owner": "bob@far pid 3", "since": "2026-11-21T09:00:00Z"}
-    until = {"until": "2999-01-01T00:00:00Z"}
-    copy = {"schema": node_copy.SCHEMA, "tx": "his", "owner": owner | until, "attempts": []}
-    machine = small.machine("n01")
-    machine.answers = {"cat .*reprovision.json": (True, json.dumps(copy))}
-    machine.save()
-    run = small.run("reprovision.py")
-    assert (run.code, run.outcomes) == (1, {"n01": "failed"})
-    assert "bob@far pid 3 has been reprovisioning this node since 2026-11-21T09:00:00Z" in run.told(
-        "n01"
-    )
-    assert small.machine("n01").ran(TOUCHES) == []
-    assert not ledger.read(folder, "n01").is_open
+    since = "has been reprovisioning this node since"
+    assert f"alice@elsewhere pid 7 {since}" in run.told("n02")
+    assert f"bob@far pid 3 {since} 2026-11-21T09:00:00Z" in run.told("n03")
+    assert not ledger.read(folder, "n03").is_open
 
 
 @pytest.fixture(scope="module")
