@@ -1,7 +1,8 @@
-"""A failed node out, mended, proven, back:  pyinfra INVENTORY deploy/reprovision.py --limit n7 -y
+"""Drain, repair, verify, return to service:  pyinfra INVENTORY deploy/reprovision.py --limit n7 -y
 
-One transaction a node, on the controller's disk: run it twice or kill it, and the next run goes on
-where it was. With --dry it prints the plan of each node and touches nothing (docs/reprovision.md).
+One transaction a node, on the controller's disk: run it twice or kill it, and the next run
+continues where it was. With --dry it prints the plan of each node and touches nothing
+(docs/reprovision.md).
 """
 
 from __future__ import annotations
@@ -16,4 +17,4 @@ config.REQUIRE_PYINFRA_VERSION = ">=3.10,<4"
 node = node_of(host)
 
 operations.plan(name="Plan", node=node)
-operations.mend(name="Mend", node=node)
+operations.reprovision(name="Reprovision", node=node)

@@ -11,7 +11,7 @@ from pyinfra.context import config, host
 
 from b200kit.operations import steps
 from b200kit.operations.entry import node_of
-from b200kit.stages import smoke
+from b200kit.stages import pipeline
 
 config.REQUIRE_PYINFRA_VERSION = ">=3.10,<4"
 
@@ -20,6 +20,6 @@ node.spec = node.spec.replace(smoke_always=True)
 
 steps.observe(name="Observe", node=node)
 steps.require_proven(name="Prove", node=node)
-steps.converge(name="Smoke", node=node, stage=smoke.STAGE)
-steps.require_served_well(name="Proof", node=node)
+for step in host.loop(pipeline.MEASURING):
+    steps.run(name=step.title, node=node, step=step)
 steps.conclude(name="Live", node=node)

@@ -15,7 +15,7 @@ from pyinfra.context import config, host
 
 from b200kit.operations import preflight, steps
 from b200kit.operations.entry import node_of
-from b200kit.stages import gateway, serving, smoke, warmup, watchdog
+from b200kit.stages import pipeline
 from b200kit.tuning.run import Tuning
 
 config.REQUIRE_PYINFRA_VERSION = ">=3.10,<4"
@@ -30,11 +30,9 @@ steps.observe(name="Observe", node=node)
 steps.require_proven(name="Prove", node=node)
 steps.converge(name="Tune", node=node, stage=tuning.cells, _timeout=_WEEK_S)
 steps.converge(name="Put back", node=node, stage=tuning.clear)
-steps.converge(name="Serving", node=node, stage=serving.STAGE)
-steps.converge(name="Warm-up", node=node, stage=warmup.STAGE)
-steps.converge(name="Gateway", node=node, stage=gateway.STAGE)
-steps.converge(name="Canary", node=node, stage=watchdog.STAGE)
+for step in host.loop(pipeline.SERVING):
+    steps.run(name=step.title, node=node, step=step)
 steps.converge(name="Choice", node=node, stage=tuning.choice)
-steps.converge(name="Smoke", node=node, stage=smoke.STAGE)
-steps.require_served_well(name="Proof", node=node)
+for step in host.loop(pipeline.MEASURING):
+    steps.run(name=step.title, node=node, step=step)
 steps.conclude(name="Live", node=node)

@@ -15,9 +15,9 @@ from pyinfra.api.host import Host
 from pyinfra.connectors.util import CommandOutput, OutputLine
 
 import tests.lab as lab
-from b200kit.reprovision.actions import ActFailed, evidence, quarantine
-from b200kit.reprovision.actions.reset_gpus import ACT as RESET
-from b200kit.reprovision.actions.restart_services import ACT as RESTART
+from b200kit.reprovision.actions import ActionFailed, evidence, quarantine
+from b200kit.reprovision.actions.reset_gpus import ACTION as RESET
+from b200kit.reprovision.actions.restart_services import ACTION as RESTART
 from b200kit.reprovision.traffic.haproxy import TRAFFIC
 from b200kit.run.node import Node
 from b200kit.run.remote import Remote
@@ -135,7 +135,7 @@ def refused(node: Node, drained: object) -> str:
     lab.inject(NODE, "cured-by-gpu-reset")
     on(NODE, f"systemd-run --quiet --unit={HOLDER} sh -c 'exec 3</dev/nvidia2; exec sleep 600'")
     assert quarantine.close(node) == "nothing serves"
-    with pytest.raises(ActFailed) as failed:
+    with pytest.raises(ActionFailed) as failed:
         RESET.perform(node, intent(2), said)
     return str(failed.value)
 

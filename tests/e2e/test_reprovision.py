@@ -1,8 +1,8 @@
-"""A node of two fails in five ways, each mended by its rung, and in one that nothing mends, while
+"""A node of two fails in five ways, each cured by its level, and in one that nothing cures, while
 clients stream through the fleet's endpoint on the other.
 
-One boot for all of it. Each rung may be tried once on a node: what was tried for the fault before
-is history, so each fault climbs past it, as on a node that fails again and again.
+One boot for all of it. Each level may be tried once on a node: what was tried for the fault before
+is history, so each fault escalates past it, as on a node that fails again and again.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ GOOD, BAD = "b200-1", "b200-2"
 PROGRAM = "/usr/local/lib/b200kit/node.pyz"
 FLEET_PORT = 8100
 STREAMS, TOKENS = 4, 60
-RUNGS = ("restart_services", "reset_gpus", "reboot", "power_cycle", "reimage")
+LEVELS = ("restart_services", "reset_gpus", "reboot", "power_cycle", "reimage")
 # Six faults on real vLLM take most of half an hour: `make test-reprovision`. What is tested, the
 # way out and back under streams, is the same on the stand-in.
 STAND_IN = "stand-in"
@@ -41,7 +41,7 @@ DATA = {
     "gateway_bind": "0.0.0.0",
     "gateway": {"tls": "off"},
     "reprovision": {
-        "budgets": dict.fromkeys(RUNGS, 1),
+        "budgets": dict.fromkeys(LEVELS, 1),
         "drain_deadline_s": 120,
         "canary_percent": 10,
         "canary_duration_s": 3,
@@ -151,16 +151,16 @@ def mended(scenario: str) -> Mended:
     return Mended(run, load.end())
 
 
-@pytest.mark.parametrize(("scenario", "rung"), FAULTS)
-def test_fault_is_mended_by_its_rung_and_no_stream_fails(
-    served: Outcome, scenario: str, rung: str
+@pytest.mark.parametrize(("scenario", "level"), FAULTS)
+def test_fault_is_mended_by_its_level_and_no_stream_fails(
+    served: Outcome, scenario: str, level: str
 ) -> None:
     found = mended(scenario)
     assert found.run.code == 0, found.run.said[-6000:]
     assert found.run.outcome(BAD) == "live"
     assert found.run.outcome(GOOD) == "fit"
-    acts = [step["act"] for step in found.history if step["act"].startswith("act")]
-    assert acts[-1] == f"act: {rung}", found.history
+    acts = [step["action"] for step in found.history if step["action"].startswith("action")]
+    assert acts[-1] == f"action: {level}", found.history
     assert [step["to"] for step in found.history][-4:] == [
         "provisioned",
         "proven",

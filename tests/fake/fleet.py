@@ -21,6 +21,7 @@ from tests.unit.specs import data
 ROOT = Path(__file__).resolve().parents[2]
 PYINFRA = Path(sys.executable).with_name("pyinfra")
 CANARIES = {"B200_FAKE_KEY": "canary-api-key-5f1c", "B200_FAKE_TOKEN": "canary-hf-token-77ab"}
+_OPERATION = re.compile(r"Starting operation: (.+?) *$", re.MULTILINE)
 _REPORT = re.compile(r"(reports/\S+)/report\.html")
 # A version 4 packet with a made-up point: no one's key.
 _KEY = bytes.fromhex("9833040000000016092b06010401da470f010107400000") + bytes(30)
@@ -41,6 +42,11 @@ class Outcome:
         """How the run ended for each host."""
         return {name: str(record["outcome"]) for name, record in self.hosts.items()}
 
+    @property
+    def operations(self) -> list[str]:
+        """The operations in the order they ran."""
+        return _OPERATION.findall(self.stderr)
+
     def told(self, name: str) -> str:
         """Stage and cause of a host that left the run."""
         return f"{self.hosts[name]['stage']}: {self.hosts[name]['error']}"
@@ -52,6 +58,8 @@ class Fleet:
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         self.names: list[str] = []
+        # Python that the inventory begins with.
+        self.preamble = ""
         (folder / "group_data").mkdir(parents=True)
         self._register_connector()
         self._write_site()
@@ -64,6 +72,15 @@ class Fleet:
         self.names.append(name)
         return machine
 
+    def copy(self, folder: Path, *names: str) -> Fleet:
+        """A fleet of its own that begins where this one is, with only *names* of its machines."""
+        shutil.copytree(self.folder, folder)
+        site = folder / "group_data" / "nodes.py"
+        site.write_text(site.read_text().replace(str(self.folder), str(folder)))
+        other = object.__new__(Fleet)
+        other.folder, other.names, other.preamble = folder, list(names), self.preamble
+        return other
+
     def machine(self, name: str) -> Machine:
         """A machine as it is now."""
         return Machine.load(self.folder / name)
@@ -73,7 +90,7 @@ class Fleet:
         hosts = [f"@machine/{name}" for name in self.names]
         inventory = self.folder / "site.py"
         attach = "from b200kit.operations import preflight\npreflight.attach()\n"
-        inventory.write_text(f"{attach}nodes = {hosts!r}\n")
+        inventory.write_text(f"{self.preamble}{attach}nodes = {hosts!r}\n")
         confirm = ["-y"] if yes else []
         done = subprocess.run(
             [PYINFRA, inventory, f"deploy/{entry}", *confirm, *arguments],

@@ -288,7 +288,7 @@ class Machine:
         for number in filter(None, arguments.partition("--replicas=")[2].split(",")):
             unit = f"vllm@{number}.service"
             self.start(unit)
-            self.files.pop(drift.marker(f"restart:{unit}"), None)
+            self.files.pop(drift.pending_marker(f"restart:{unit}"), None)
         self.files.pop("/run/b200kit/roll.json", None)
         return json.dumps({"schema": "b200kit/roll/1"})
 
@@ -323,8 +323,8 @@ class Machine:
 
     def _install(self, command: str, stdin: str) -> str:
         del stdin
-        wanted = [candidates.package(word) for word in shlex.split(_ASKED.findall(command)[0])]
-        lacking = [package for package in wanted if package.name in self.lacks]
+        desired = [candidates.package(word) for word in shlex.split(_ASKED.findall(command)[0])]
+        lacking = [package for package in desired if package.name in self.lacks]
         record = {package.key: {"asked": self.sources, "at": ""} for package in lacking}
         told = json.dumps({"lacking": record})
         self.write("/var/lib/b200kit/packages.json", told.encode())
@@ -333,7 +333,7 @@ class Machine:
         for word in "".join(_GONE.findall(command)).split():
             self.packages.pop(word.removesuffix("-"), None)
         held = "".join(_HELD.findall(command)).split()
-        for package in wanted:
+        for package in desired:
             version = package.version or "1"
             exact = version if "-" in version else f"{version}-1"
             if package not in lacking:

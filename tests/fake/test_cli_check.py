@@ -56,9 +56,15 @@ def test_check_of_fit_nodes_exits_zero(fleet: Fleet) -> None:
     assert "exit 0" in run.stdout
 
 
-def test_check_with_an_unfit_node_exits_one(fleet: Fleet) -> None:
+def test_check_with_an_unfit_node_exits_one_and_prints_the_matrix_of_that_node_alone(
+    fleet: Fleet,
+) -> None:
     run = check(fleet, fit(), unfit())
     assert (run.code, run.outcomes) == (1, {"n01": "fit", "n02": "unfit"})
+    rows = [line for line in run.stdout.splitlines() if line.startswith("  > GPU2")]
+    assert rows
+    assert rows[0].count("NV0!") == 7
+    assert run.stdout.count("GPU0  GPU1  GPU2") == 1
 
 
 @pytest.mark.parametrize("others", [(), (fit,)])
@@ -96,11 +102,3 @@ def test_refused_inventory_exits_one_and_leaves_no_report(tmp_path: Path) -> Non
     run = fleet.run("check.py")
     assert (run.code, run.hosts) == (1, {})
     assert "drivr" in run.stdout + run.stderr
-
-
-def test_matrix_of_an_unfit_node_is_printed_and_a_fit_one_has_none(fleet: Fleet) -> None:
-    run = check(fleet, fit(), unfit())
-    rows = [line for line in run.stdout.splitlines() if line.startswith("  > GPU2")]
-    assert rows
-    assert rows[0].count("NV0!") == 7
-    assert run.stdout.count("GPU0  GPU1  GPU2") == 1

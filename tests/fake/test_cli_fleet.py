@@ -45,6 +45,10 @@ NONSENSE = {
 }
 
 
+ALICE = {"owner": "alice@elsewhere pid 7", "run": "hers"}
+LIVE = ["healthy", "taken-over"]
+
+
 def rocky() -> dict[str, Any]:
     """The hardware of a sound node with a system that is not supported."""
     hardware = states.healthy()
@@ -73,8 +77,14 @@ def fleet(tmp_path_factory: pytest.TempPathFactory) -> Fleet:
     off.reachable = False
     dying.dies_at = "apt-get .*nvidia-open"
     foreign.answers = {"apt-get": (False, "E: The repository 'x ./ InRelease' is not signed.")}
-    for machine in (off, dying, foreign):
+    mistake = fleet.add("mistake")
+    mistake.hardware["gpus"] = [3]
+    for machine in (off, dying, foreign, mistake):
         machine.save()
+    # Another person works on one; a run on another was killed.
+    lock.request(ALICE, fleet.add("busy").folder)
+    killed = {"owner": observe.owner().rpartition(" ")[0] + " 4000000", "run": "killed"}
+    lock.request(killed, fleet.add("taken-over").folder)
     return fleet
 
 
@@ -84,16 +94,16 @@ def first(fleet: Fleet) -> Outcome:
     return fleet.run("b200.py", "-vvv", "--debug", "--diff")
 
 
-def test_run_with_one_live_node_of_many_exits_one(first: Outcome) -> None:
+def test_run_with_few_live_nodes_of_many_exits_one(first: Outcome) -> None:
     assert first.code == 1
     live = [name for name, outcome in first.outcomes.items() if outcome == "live"]
-    assert live == ["healthy"], first.stderr[-3000:]
+    assert sorted(live) == LIVE, first.stderr[-3000:]
 
 
-def test_exactly_the_healthy_node_sees_a_command_that_serves(fleet: Fleet, first: Outcome) -> None:
+def test_exactly_the_healthy_nodes_get_a_command_that_serves(fleet: Fleet, first: Outcome) -> None:
     assert first.code == 1
     served = [name for name in fleet.names if fleet.machine(name).ran(SERVING)]
-    assert served == ["healthy"]
+    assert sorted(served) == LIVE
 
 
 @pytest.mark.parametrize("name", SICK)
@@ -140,10 +150,31 @@ def test_unsupported_system_is_refused_before_any_change(fleet: Fleet, first: Ou
     assert (machine.files, machine.packages) == ({}, {})
 
 
-def test_nothing_is_said_by_way_of_a_traceback(first: Outcome) -> None:
+def test_node_another_person_works_on_is_left_alone(fleet: Fleet, first: Outcome) -> None:
+    assert first.outcomes["busy"] == "failed"
+    assert "alice@elsewhere pid 7 has been working on this node" in first.told("busy")
+    machine = fleet.machine("busy")
+    assert machine.ran("put|apt-get|systemctl") == []
+    assert "hers" in (machine.folder / "lock.json").read_text()
+
+
+def test_lock_of_a_killed_run_does_not_stop_the_next(fleet: Fleet, first: Outcome) -> None:
+    assert first.outcomes["taken-over"] == "live"
+    assert not (fleet.machine("taken-over").folder / "lock.json").exists()
+
+
+def test_mistake_of_ours_on_one_node_does_not_stop_the_others(fleet: Fleet, first: Outcome) -> None:
+    assert first.outcomes["healthy"] == "live"
+    assert first.outcomes["mistake"] in ("failed", "red")
+    assert fleet.machine("mistake").ran(SERVING) == []
+
+
+def test_nothing_is_reported_by_way_of_a_traceback(first: Outcome) -> None:
     # At --debug pyinfra prints every message there is; ours are one line each.
     lines = [line for line in first.stderr.splitlines() if " FAILED: " in line]
-    assert len(lines) == len(NONSENSE) + 3
+    failed = [name for name, outcome in first.outcomes.items() if outcome == "failed"]
+    assert sorted(line.split()[0] for line in lines) == sorted(failed)
+    assert {*NONSENSE, "dying", "foreign-key", "rocky", "busy"} <= set(failed)
     assert "Traceback (most recent call last):" not in first.stdout
 
 
@@ -177,95 +208,87 @@ def test_second_run_of_the_healthy_node_changes_nothing(fleet: Fleet, first: Out
     assert (after.files, after.units) == (before.files, before.units)
 
 
-@pytest.fixture
-def small(tmp_path: Path) -> Fleet:
-    """One sound node and one without NVLink."""
-    fleet = Fleet(tmp_path / "site")
-    fleet.add("n01")
+@pytest.fixture(scope="module")
+def deployed(tmp_path_factory: pytest.TempPathFactory) -> tuple[Fleet, Outcome]:
+    """Two sound nodes and one without NVLink, deployed; tests begin with copies of them."""
+    fleet = Fleet(tmp_path_factory.mktemp("deployed") / "site")
+    for name in ("n01", "n03"):
+        fleet.add(name)
     fleet.add("n02", sick(SICK["no-nvlink"][0]))
-    return fleet
+    return fleet, fleet.run("b200.py", "--no-wait")
 
 
-def test_no_wait_does_not_hide_a_failure(small: Fleet) -> None:
-    run = small.run("b200.py", "--no-wait")
+def test_no_wait_does_not_hide_a_failure(deployed: tuple[Fleet, Outcome]) -> None:
+    run = deployed[1]
     assert run.code == 1
-    assert run.outcomes == {"n01": "live", "n02": "red"}
+    assert run.outcomes == {"n01": "live", "n02": "red", "n03": "live"}
 
 
-def test_only_red_nodes_exit_one(small: Fleet) -> None:
-    small.names.remove("n01")
-    assert small.run("b200.py").code == 1
+@pytest.fixture
+def live(deployed: tuple[Fleet, Outcome], tmp_path: Path) -> Fleet:
+    """One live node."""
+    return deployed[0].copy(tmp_path / "site", "n01")
 
 
-def test_only_unreachable_nodes_exit_one(small: Fleet) -> None:
-    for name in small.names:
-        machine = small.machine(name)
+def test_only_unreachable_nodes_exit_one(live: Fleet) -> None:
+    live.names.append("n03")
+    for name in live.names:
+        machine = live.machine(name)
         machine.reachable = False
         machine.save()
-    run = small.run("b200.py")
+    run = live.run("b200.py")
     assert run.code == 1
     assert set(run.outcomes.values()) == {"unreachable"}
 
 
-def test_dry_run_prints_the_plan_and_changes_nothing(small: Fleet) -> None:
-    run = small.run("b200.py", "--dry", yes=False)
+def test_dry_run_prints_the_plan_with_its_reboot_and_changes_nothing(tmp_path: Path) -> None:
+    fleet = Fleet(tmp_path / "site")
+    fleet.add("n01")
+    fleet.add("n02", sick(SICK["no-nvlink"][0]))
+    fleet.add("n03", rocky())
+    run = fleet.run("b200.py", "--dry", yes=False)
     assert run.code == 0, run.stderr
-    for name in small.names:
-        machine = small.machine(name)
+    for name in fleet.names:
+        machine = fleet.machine(name)
         assert machine.files == machine.packages == machine.units == {}
         assert machine.boots == 1
         assert not machine.ran("put|apt-get|systemctl")
         assert not (machine.folder / "lock.json").exists()
+    for name in ("n01", "n02"):
         assert f"{name}  driver      would install nvidia-driver-pinning-580.105.08" in run.stderr
+        assert f"{name}  reboot      would reboot: the nvidia module is not loaded" in run.stderr
     assert "LIVE" not in run.stderr
+    # An unsupported system is refused, and nothing is planned for it.
+    [line] = [line for line in run.stderr.splitlines() if line.startswith("n03 ")]
+    assert "FAILED: Rocky Linux 9.4 is not supported" in line
 
 
-def test_dry_run_says_that_a_reboot_comes(small: Fleet) -> None:
-    run = small.run("b200.py", "--dry", yes=False)
-    assert "n01  reboot      would reboot: the nvidia module is not loaded" in run.stderr
-
-
-def test_dry_run_refuses_an_unsupported_system_and_plans_nothing_for_it(small: Fleet) -> None:
-    machine = small.machine("n02")
-    machine.hardware = rocky()
-    machine.save()
-    run = small.run("b200.py", "--dry", yes=False)
-    said = [line for line in run.stderr.splitlines() if line.startswith("n02 ")]
-    assert [line for line in said if "FAILED: Rocky Linux 9.4 is not supported" in line] == said
-    assert len(said) == 1
-    assert "n01  driver      would install" in run.stderr
-
-
-def test_dry_run_of_an_upgrade_says_what_changes_and_what_stops(small: Fleet) -> None:
-    small.names.remove("n02")
-    assert small.run("b200.py").code == 0
-    run = small.run("b200.py", "--dry", "--data", "driver=580.126.20", yes=False)
+def test_dry_run_of_an_upgrade_says_what_changes_and_what_stops(live: Fleet) -> None:
+    run = live.run("b200.py", "--dry", "--data", "driver=580.126.20", yes=False)
     assert "nvidia-open 580.105.08-1 -> 580.126.20" in run.stderr
     assert (
         "would stop b200-canary.service, haproxy.service, vllm@0.service, vllm@1.service"
         in run.stderr
     )
     assert "would reboot: the loaded nvidia module is 580.105.08" in run.stderr
-    assert small.machine("n01").packages["nvidia-open"]["version"] == "580.105.08-1"
+    assert live.machine("n01").packages["nvidia-open"]["version"] == "580.105.08-1"
 
 
-def test_dry_run_of_a_live_node_plans_nothing(small: Fleet) -> None:
-    small.names.remove("n02")
-    assert small.run("b200.py").code == 0
-    dry = small.run("b200.py", "--dry", yes=False)
+def test_dry_run_of_a_live_node_plans_nothing(live: Fleet) -> None:
+    dry = live.run("b200.py", "--dry", yes=False)
     assert dry.code == 0
     assert "would" not in dry.stderr
 
 
-def test_live_node_that_turns_red_stops_serving(small: Fleet) -> None:
-    small.names.remove("n02")
-    assert small.run("b200.py").code == 0
-    machine = small.machine("n01")
+def test_live_node_that_turns_red_stops_serving_and_a_run_of_only_red_nodes_exits_one(
+    live: Fleet,
+) -> None:
+    machine = live.machine("n01")
     machine.hardware = sick(SICK["no-nvlink"][0])
     machine.save()
-    run = small.run("b200.py")
+    run = live.run("b200.py")
     assert (run.code, run.outcomes) == (1, {"n01": "red"})
-    machine = small.machine("n01")
+    machine = live.machine("n01")
     stopped = [
         "b200-canary.service",
         "haproxy.service",
@@ -276,66 +299,27 @@ def test_live_node_that_turns_red_stops_serving(small: Fleet) -> None:
     assert not any(machine.is_active(unit) for unit in stopped)
 
 
-def test_check_judges_and_touches_nothing(small: Fleet) -> None:
-    assert small.run("b200.py").code == 1
-    before = {name: vars(small.machine(name)) for name in small.names}
-    run = small.run("check.py")
+def test_check_judges_and_touches_nothing(live: Fleet) -> None:
+    live.names.append("n02")
+    before = {name: vars(live.machine(name)) for name in live.names}
+    run = live.run("check.py")
     assert run.code == 1
     assert run.outcomes == {"n01": "fit", "n02": "unfit"}
-    for name, kept in before.items():
-        machine = small.machine(name)
-        assert (machine.files, machine.units) == (kept["files"], kept["units"])
-        assert set(machine.log[len(kept["log"]) :]) == {"node.pyz observe"}
+    for name, saved in before.items():
+        machine = live.machine(name)
+        assert (machine.files, machine.units) == (saved["files"], saved["units"])
+        assert set(machine.log[len(saved["log"]) :]) == {"node.pyz observe"}
 
 
-def test_check_of_a_fit_fleet_exits_zero(small: Fleet) -> None:
-    small.names.remove("n02")
-    small.run("b200.py")
-    assert small.run("check.py").code == 0
-
-
-def test_smoke_measures_a_live_node_anew_and_refuses_a_red_one(small: Fleet) -> None:
-    small.run("b200.py")
-    run = small.run("smoke.py")
+def test_smoke_measures_a_live_node_again_and_refuses_a_red_one(live: Fleet) -> None:
+    live.names += ["n02", "n03"]
+    moved = live.machine("n03")
+    moved.write("/etc/systemd/system/vllm@1.service.d/pinning.conf", b"[Service]\n")
+    moved.save()
+    run = live.run("smoke.py")
     assert run.code == 1
-    assert run.outcomes == {"n01": "live", "n02": "red"}
-    assert len(small.machine("n01").ran("node.pyz measure")) == 2
-    assert small.machine("n02").ran("node.pyz measure") == []
-    off = small.machine("n01")
-    off.write("/etc/systemd/system/vllm@1.service.d/pinning.conf", b"[Service]\n")
-    off.save()
-    run = small.run("smoke.py")
-    assert run.outcomes["n01"] == "red"
-    assert "vllm@1.service: vllm (pid 4001) may run on CPUs" in run.told("n01")
-    assert small.machine("n01").ran("systemctl stop .*haproxy.service")
-
-
-def test_node_another_person_works_on_is_left_alone(small: Fleet) -> None:
-    small.names.remove("n02")
-    machine = small.machine("n01")
-    lock.request({"owner": "alice@elsewhere pid 7", "run": "hers"}, machine.folder)
-    run = small.run("b200.py")
-    assert (run.code, run.outcomes) == (1, {"n01": "failed"})
-    assert "alice@elsewhere pid 7 has been working on this node" in run.told("n01")
-    assert small.machine("n01").ran("put|apt-get|systemctl") == []
-    assert "hers" in (machine.folder / "lock.json").read_text()
-
-
-def test_lock_of_a_killed_run_does_not_stop_the_next(small: Fleet) -> None:
-    small.names.remove("n02")
-    gone = observe.owner().rpartition(" ")[0] + " 4000000"
-    machine = small.machine("n01")
-    lock.request({"owner": gone, "run": "killed"}, machine.folder)
-    assert small.run("b200.py").code == 0
-    assert not (machine.folder / "lock.json").exists()
-
-
-def test_mistake_of_ours_on_one_node_does_not_stop_the_others(small: Fleet) -> None:
-    machine = small.machine("n02")
-    machine.hardware["gpus"] = [3]
-    machine.save()
-    run = small.run("b200.py")
-    assert run.code == 1
-    assert run.outcomes["n01"] == "live"
-    assert run.outcomes["n02"] in ("failed", "red")
-    assert small.machine("n02").ran(SERVING) == []
+    assert run.outcomes == {"n01": "live", "n02": "red", "n03": "red"}
+    assert len(live.machine("n01").ran("node.pyz measure")) == 2
+    assert live.machine("n02").ran("node.pyz measure") == []
+    assert "vllm@1.service: vllm (pid 4001) may run on CPUs" in run.told("n03")
+    assert live.machine("n03").ran("systemctl stop .*haproxy.service")

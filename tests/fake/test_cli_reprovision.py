@@ -1,4 +1,4 @@
-"""deploy/reprovision.py through the real CLI: the breaker, the floor, the plan, hands, owners."""
+"""deploy/reprovision.py through the real CLI: breaker, floor, plan, manual repair, owners."""
 
 from __future__ import annotations
 
@@ -44,8 +44,8 @@ def bundle() -> str:
     return f"{base64.b64encode(raw).decode()}\n{json.dumps(told)}"
 
 
-# What the parts of the node program answer that mend; each says its own elsewhere.
-MENDS = {
+# What the parts of the node program answer that repair; each says its own elsewhere.
+REPAIRS = {
     "cat .*reprovision.json": "null",
     "quarantine (put|shut|admit|release)": "as asked",
     "drain begin": "2 servers drained",
@@ -103,53 +103,41 @@ def test_dry_run_prints_each_nodes_plan_and_touches_nothing(small: Fleet, folder
     assert not folder.exists()
 
 
-def test_node_that_waits_for_hands_is_left_alone_and_the_run_says_by_whom_and_which_part(
+def test_nodes_that_await_repair_or_have_another_owner_are_left_alone(
     small: Fleet, folder: Path
 ) -> None:
-    small.names.remove("n02")
-    ledger = Ledger(folder, "n01", "ops-on-call@one pid 7", "earlier", 600)
-    ledger.begin([], "nvlink.links: 0 of 18", "")
-    decision = {"rung": "replace", "why": "no rung is left", "parts": ["GPU 2, module 8"]}
+    # n01 awaits manual repair, n02 has an owner by the ledger here, n03 by its own copy.
+    small.add("n03", NO_NVLINK)
+    waiting = Ledger(folder, "n01", "ops-on-call@one pid 7", "earlier", 600)
+    waiting.begin([], "nvlink.links: 0 of 18", "")
+    decision = {"level": "replace", "why": "no level is left", "parts": ["GPU 2, module 8"]}
     for step in ("quarantine", "drain", "evidence", "hand over"):
-        ledger.append("intent", step=step, id=step, decision=decision)
-        ledger.append("done", seen=step, why="GPU 2 has no NVLink", path="e.tar.gz", sha256="00")
-    assert ledger.read().state is State.HANDS
+        waiting.append("intent", step=step, id=step, decision=decision)
+        waiting.append("done", result=step, why="GPU 2 has no NVLink", path="e.tar.gz", sha256="00")
+    assert waiting.read().state is State.MANUAL
+    Ledger(folder, "n02", "alice@elsewhere pid 7", "hers", 600).claim()
+    owner = {"owner": "bob@far pid 3", "since": "2026-11-21T09:00:00Z"}
+    until = {"until": "2999-01-01T00:00:00Z"}
+    copy = {"schema": node_copy.SCHEMA, "tx": "his", "owner": owner | until, "attempts": []}
+    machine = small.machine("n03")
+    machine.answers = {"cat .*reprovision.json": (True, json.dumps(copy))}
+    machine.save()
+
     run = small.run("reprovision.py")
-    assert (run.code, run.outcomes) == (1, {"n01": "quarantined"})
+    assert run.code == 1
+    assert run.outcomes == {"n01": "quarantined", "n02": "failed", "n03": "failed"}
+    assert [name for name in small.names if small.machine(name).ran(TOUCHES)] == []
     line = run.told("n01")
     assert (
-        "by ops-on-call@one pid 7: replace GPU 2, module 8: no rung is left; evidence: e.tar.gz"
+        "by ops-on-call@one pid 7: replace GPU 2, module 8: no level is left; evidence: e.tar.gz"
         in line
     )
     assert "quarantined since 20" in line
-    assert small.machine("n01").ran(TOUCHES) == []
     assert run.hosts["n01"]["reprovision"]["parts"] == ["GPU 2, module 8"]
-
-
-def test_second_operator_is_told_who_mends_the_node_and_touches_nothing(
-    small: Fleet, folder: Path
-) -> None:
-    small.names.remove("n02")
-    Ledger(folder, "n01", "alice@elsewhere pid 7", "hers", 600).claim()
-    run = small.run("reprovision.py")
-    assert (run.code, run.outcomes) == (1, {"n01": "failed"})
-    assert "alice@elsewhere pid 7 has been mending this node since" in run.told("n01")
-    assert small.machine("n01").ran(TOUCHES) == []
-
-
-def test_node_that_another_controller_mends_says_so_itself(small: Fleet, folder: Path) -> None:
-    small.names.remove("n02")
-    owner = {"owner": "bob@far pid 3", "since": "2026-11-21T09:00:00Z"}
-    until = {"until": "2999-01-01T00:00:00Z"}
-    copy = {"schema": node_copy.SCHEMA, "tx": "his", "owner": owner | until, "tries": []}
-    machine = small.machine("n01")
-    machine.answers = {"cat .*reprovision.json": (True, json.dumps(copy))}
-    machine.save()
-    run = small.run("reprovision.py")
-    assert (run.code, run.outcomes) == (1, {"n01": "failed"})
-    assert "bob@far pid 3 has been mending this node since 2026-11-21T09:00:00Z" in run.told("n01")
-    assert small.machine("n01").ran(TOUCHES) == []
-    assert not ledger.read(folder, "n01").is_open
+    since = "has been reprovisioning this node since"
+    assert f"alice@elsewhere pid 7 {since}" in run.told("n02")
+    assert f"bob@far pid 3 {since} 2026-11-21T09:00:00Z" in run.told("n03")
+    assert not ledger.read(folder, "n03").is_open
 
 
 @pytest.fixture(scope="module")
@@ -183,19 +171,19 @@ def test_fit_node_is_left_alone_and_the_last_that_serves_stays_in_service(
     assert not folder.exists()
 
 
-def test_word_that_is_no_rung_is_refused_before_any_connection(small: Fleet) -> None:
+def test_word_that_is_no_level_is_refused_before_any_connection(small: Fleet) -> None:
     run = small.run("reprovision.py", "--data", "reprovision_action=pray")
     assert run.code == 1
     assert "n01: reprovision_action: must be one of" in run.stderr
     assert small.machine("n01").log == []
 
 
-def test_node_that_no_rung_cures_is_quarantined_with_its_part_and_stays_so(
+def test_node_that_no_level_cures_is_quarantined_with_its_part_and_stays_so(
     live: Fleet, folder: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     machine = live.machine("n03")
     machine.hardware = NO_NVLINK
-    machine.answers = {pattern: (True, said) for pattern, said in MENDS.items()}
+    machine.answers = {pattern: (True, said) for pattern, said in REPAIRS.items()}
     machine.save()
     site = live.folder / "group_data" / "nodes.py"
     budgets = {"budgets": {"reset_gpus": 1, "reboot": 1}}
@@ -208,11 +196,11 @@ def test_node_that_no_rung_cures_is_quarantined_with_its_part_and_stays_so(
     assert (machine.boots, len(machine.ran("gpu-daemons reset"))) == (3, 1)
     order = [line for line in machine.log if any(w in line for w in ("quarantine put", "bundle"))]
     assert "quarantine put" in order[0]
-    # Evidence before each rung and before hands.
+    # Evidence before each level and before manual repair.
     assert len(machine.ran("node.pyz bundle")) == 3
     assert not any(machine.is_active(unit) for unit in ("vllm@0.service", "haproxy.service"))
-    tried = ledger.read(folder, "n03").tries
-    assert [(t.rung.word, t.outcome) for t in tried] == [
+    tried = ledger.read(folder, "n03").attempts
+    assert [(t.level.word, t.outcome) for t in tried] == [
         ("reset-gpus", "did not help"),
         ("reboot", "did not help"),
     ]
@@ -223,7 +211,7 @@ def test_node_that_no_rung_cures_is_quarantined_with_its_part_and_stays_so(
     assert cli.main(["audit", "verify"]) == 0
     assert cli.main(["transaction", "list"]) == 0
     said = capsys.readouterr().out
-    assert "actions on 1 nodes: intact" in said
+    assert "actions on 1 nodes: whole" in said
     assert part in said
     log = folder / ledger.AUDIT
     log.write_bytes(b"".join(log.read_bytes().splitlines(keepends=True)[:-3]))
@@ -231,14 +219,14 @@ def test_node_that_no_rung_cures_is_quarantined_with_its_part_and_stays_so(
     assert "its end was cut off" in capsys.readouterr().err
 
 
-def test_second_node_waits_for_its_turn_and_one_that_is_off_goes_to_hands(
+def test_second_node_waits_for_its_turn_and_one_that_is_off_awaits_repair(
     small: Fleet, folder: Path
 ) -> None:
     off = small.machine("n02")
     off.reachable, off.answers = False, {".": (False, "")}
     off.save()
     sound = small.machine("n01")
-    sound.answers = {pattern: (True, said) for pattern, said in MENDS.items()}
+    sound.answers = {pattern: (True, said) for pattern, said in REPAIRS.items()}
     sound.save()
     site = small.folder / "group_data" / "nodes.py"
     never = dict.fromkeys(("restart_services", "reset_gpus", "reboot", "power_cycle"), 0)

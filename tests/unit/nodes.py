@@ -13,7 +13,7 @@ from pyinfra.connectors.util import CommandOutput, OutputLine
 from b200kit.inventory.parse import parse
 from b200kit.inventory.secrets import Secret
 from b200kit.inventory.spec import NodeSpec
-from b200kit.operations.observe import ask
+from b200kit.operations.observe import observe_request
 from b200kit.run.node import Node
 from b200kit.run.remote import Remote
 from b200kit.stages import pipeline
@@ -65,13 +65,13 @@ def settled(folder: Path, **changes: Any) -> tuple[Node, Machine]:
     node, machine = bare(folder, **changes)
     machine.loaded = node.spec.driver
     look(node)
-    for stage in pipeline.STAGES:
+    for stage in pipeline.stages():
         provide(machine, node, stage.name)
     look(node)
     make(node, "settings")
     make(node, "passport")
-    for change in pipeline.STAGES[-1].plan(node):
-        change.act(node)
+    for change in pipeline.stages()[-1].plan(node):
+        change.apply(node)
     look(node)
     machine.log.clear()
     return node, machine
@@ -79,18 +79,18 @@ def settled(folder: Path, **changes: Any) -> tuple[Node, Machine]:
 
 def provide(machine: Machine, node: Node, name: str) -> None:
     """Give the machine what a stage wants, past the stage's own commands."""
-    stage = next(stage for stage in pipeline.STAGES if stage.name == name)
-    wanted = stage.wanted(node, node.layout())
-    for file in wanted.files:
+    stage = next(stage for stage in pipeline.stages() if stage.name == name)
+    desired = stage.desired(node, node.layout())
+    for file in desired.files:
         machine.write(file.path, file.content, file.mode, file.owner)
-    for path in wanted.ask_files:
+    for path in desired.probe_files:
         machine.write(path)
-    for package in wanted.packages:
+    for package in desired.packages:
         version = package.version or "1"
         exact = version if "-" in version else f"{version}-1"
         entry = {"version": exact, "status": "ii", "hold": package.hold}
         machine.packages[package.name] = entry
-    for unit in wanted.units:
+    for unit in desired.units:
         machine.units.setdefault(unit.name, {})["enabled"] = "enabled"
         if unit.active:
             machine.start(unit.name)
@@ -98,24 +98,24 @@ def provide(machine: Machine, node: Node, name: str) -> None:
 
 def look(node: Node) -> None:
     """Observe the node anew, without a lock."""
-    node.seen_as(node.connected().observe(ask(node)))
+    node.seen_as(node.connected().observe(observe_request(node)))
 
 
 def planned(node: Node, name: str) -> list[str]:
     """What a stage would change, in its words."""
-    stage = next(stage for stage in pipeline.STAGES if stage.name == name)
+    stage = next(stage for stage in pipeline.stages() if stage.name == name)
     return [change.what for change in stage.plan(node)]
 
 
 def planned_by_stage(node: Node) -> dict[str, list[str]]:
     """The same for every stage that would change anything."""
-    plans = {stage.name: planned(node, stage.name) for stage in pipeline.STAGES}
+    plans = {stage.name: planned(node, stage.name) for stage in pipeline.stages()}
     return {name: plan for name, plan in plans.items() if plan}
 
 
 def make(node: Node, name: str) -> None:
     """Plan a stage and make its changes, then look again."""
-    stage = next(stage for stage in pipeline.STAGES if stage.name == name)
+    stage = next(stage for stage in pipeline.stages() if stage.name == name)
     for change in stage.plan(node):
-        change.act(node)
+        change.apply(node)
     look(node)

@@ -53,7 +53,7 @@ def show(node: str | None, transactions: Path | None) -> None:
     """Show the actions, one a line; with NODE only those on this node."""
     for entry in audit.parse(_content(transactions or ledger.directory())).entries:
         if node in (None, entry.get("node")):
-            print(audit.told(entry))
+            print(audit.describe(entry))
 
 
 def _content(folder: Path) -> bytes:

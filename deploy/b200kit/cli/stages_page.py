@@ -3,21 +3,12 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable
 from types import ModuleType
 
 from b200kit.cli.markdown import table
 from b200kit.converge import stage as stages
 from b200kit.node.fabric.states import STATES, State
-from b200kit.operations import steps
 from b200kit.stages import pipeline
-
-OPERATIONS: dict[str, tuple[str, Callable[..., object]]] = {
-    "driver": ("reboot", steps.reboot_if_needed),
-    "bandwidth": ("gate", steps.require_proven),
-    "smoke": ("proof", steps.require_served_well),
-}
-"""Steps of the pipeline that are no stages: after which stage, name and operation."""
 
 _HEAD = """\
 # Stages
@@ -40,13 +31,12 @@ last. States whose checks are not applicable to a hardware do not exist there.
 def stages_markdown() -> str:
     """The whole page."""
     sections = [_HEAD]
-    for stage in pipeline.STAGES:
-        sections.append(f"## {stage.name}\n\n{inspect.getdoc(_module(stage))}\n")
-        if stage.name in OPERATIONS:
-            name, operation = OPERATIONS[stage.name]
-            sections.append(
-                f"## {name}\n\nAn operation, not a stage. {inspect.getdoc(operation)}\n"
-            )
+    for step in pipeline.STEPS:
+        if isinstance(step.run, stages.Stage):
+            text = str(inspect.getdoc(_module(step.run)))
+        else:
+            text = f"An operation, not a stage. {step.run.text}"
+        sections.append(f"## {step.name}\n\n{text}\n")
     head = ("state", "waits for", "checks", "helped", "share", "action", "remedy")
     return "\n".join(sections) + "\n" + _FABRIC + table(head, map(_state_row, STATES))
 

@@ -54,14 +54,13 @@ def show(node: str, as_json: bool, transactions: Path | None) -> None:
         return
     print(f"{tx.node}  {_line(tx) if tx.is_open else 'serving'}")
     for step in tx.steps:
-        print(
-            f"  {step['at']}  {step['act']:<24} {step['from']} -> {step['to']}  {step['outcome']}"
-        )
+        way = f"{step['from']} -> {step['to']}"
+        print(f"  {step['at']}  {step['action']:<24} {way}  {step['outcome']}")
 
 
 def _line(tx: Transaction) -> str:
-    if tx.state is State.HANDS:
-        return explain.for_hands(tx)
+    if tx.state is State.MANUAL:
+        return explain.repair_line(tx)
     pending = f", in the middle of {tx.pending['step']}" if tx.pending else ""
     return f"{tx.state.value}{pending}, out since {tx.opened}; {_owner(tx)}"
 

@@ -12,7 +12,7 @@ from b200kit.node.state.drift import Package
 from b200kit.run.node import Node
 from b200kit.run.remote import program_step
 
-# What apt was asked for and has none of; b200kit/node/packages/resolve.py writes it.
+# What was requested of apt and it does not have; b200kit/node/packages/resolve.py writes it.
 PACKAGES = "/var/lib/b200kit/packages.json"
 # Errors of any index fail the update: a stale list would quietly install what it still knows.
 # needrestart must not restart a fabric manager, or what serves, as a side effect of ours.
@@ -23,22 +23,22 @@ _APT = (
 
 
 def install(
-    node: Node, packages: Sequence[Package], gone: Sequence[str] = (), fetch_only: bool = False
+    node: Node, packages: Sequence[Package], absent: Sequence[str] = (), fetch_only: bool = False
 ) -> list[str]:
     """Finish what an interrupted dpkg left, apt update, install the exact versions, hold.
 
     Returns the keys of the optional packages that apt has none of; they are left out. With
     *fetch_only* everything but the installation itself is done.
     """
-    dpkg_recovery.require_room(node, [package.name for package in packages])
-    asked = " ".join(shlex.quote(candidates.token(package)) for package in packages)
-    leaving = " ".join(shlex.quote(f"{name}-") for name in gone)
+    dpkg_recovery.require_disk_space(node, [package.name for package in packages])
+    requested = " ".join(shlex.quote(candidates.token(package)) for package in packages)
+    leaving = " ".join(shlex.quote(f"{name}-") for name in absent)
     held = " ".join(shlex.quote(package.name) for package in packages if package.hold)
     steps = [
         dpkg_recovery.before_update(node),
         f"{_APT} update --error-on=any",
         # With spaces: $(( would be arithmetic.
-        f"words=$( {program_step(f'offered {asked}')} )",
+        f"words=$( {program_step(f'offered {requested}')} )",
         dpkg_recovery.before_install(node, "$words"),
         f"{_APT} install -y --no-install-recommends --allow-downgrades "
         f"--allow-change-held-packages {'--download-only ' if fetch_only else ''}$words {leaving}",
@@ -48,12 +48,12 @@ def install(
         there = f"dpkg-query -W -f '${{Package}}\\n' {held} 2>/dev/null"
         steps.append(f"{there} | xargs -r apt-mark hold")
     steps.append(f"cat {PACKAGES}")
-    said = node.connected().run_logged(" && ".join(steps), dpkg_recovery.LOG, dpkg_recovery.WHY)
-    return _lacking(said, packages)
+    output = node.connected().run_logged(" && ".join(steps), dpkg_recovery.LOG, dpkg_recovery.WHY)
+    return _unavailable(output, packages)
 
 
-def _lacking(record: str, packages: Sequence[Package]) -> list[str]:
-    """Keys of those optional packages that the record on the node says apt has none of."""
+def _unavailable(record: str, packages: Sequence[Package]) -> list[str]:
+    """Keys of those optional packages that apt on the node does not have, by its record."""
     try:
         entries = json.loads(record).get("lacking", {})
     except (ValueError, AttributeError):

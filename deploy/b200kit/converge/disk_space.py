@@ -1,6 +1,6 @@
-"""Is there room for what an installation will write? Pure, from an observation. Pure.
+"""Is there disk space for what an installation will write? From an observation. Pure.
 
-What apt's packages need is asked of apt on the node (b200kit/node/packages/apt_ready.py); an
+What apt's packages need is read from apt on the node (b200kit/node/packages/apt_ready.py); an
 initramfs is made by their scripts, and apt knows nothing of it.
 """
 
@@ -13,7 +13,7 @@ from typing import Any
 PATHS = ("/", "/srv", "/boot", "/var")
 """Paths whose file systems are observed."""
 _INITRAMFS_TIMES = 2
-"""Free room on /boot, in largest initramfs: the new one is written beside the old one, and a new
+"""Free space on /boot, in largest initramfs: the new one is written beside the old one, and a new
 kernel brings one more. Inferred from initramfs-tools (it writes initrd.img-X.new, then renames)."""
 _TOUCHES_BOOT = re.compile(
     r"^(nvidia-(open|kernel|dkms|driver)|cuda-drivers|linux-(image|head)|dkms$)"

@@ -1,4 +1,4 @@
-"""What an earlier installation left unfinished: found in the observation, mended before the next.
+"""What an earlier installation left unfinished: found in the observation, repaired before the next.
 
 The work is done on the node (b200kit/node/packages/apt_ready.py): it waits for dpkg's locks,
 configures what an interrupted dpkg left, and refuses by name what is broken and not ours.
@@ -27,12 +27,12 @@ def before_update(node: Node) -> str:
 
 
 def before_install(node: Node, packages: str) -> str:
-    """The step that mends dependencies and looks at the room, for shell words of packages."""
+    """The step that repairs dependencies and checks disk space, for shell words of packages."""
     return program_step(f"apt-check --ours {_ours(node)} -- {packages}")
 
 
-def require_room(node: Node, names: Iterable[str]) -> None:
-    """Refuse an installation for which the observation shows too little room."""
+def require_disk_space(node: Node, names: Iterable[str]) -> None:
+    """Refuse an installation for which the observation shows too little disk space."""
     short = disk_space.shortage(names, node.state or {})
     if short:
         raise StageFailed(f"{short}. Nothing was installed")
@@ -40,9 +40,9 @@ def require_room(node: Node, names: Iterable[str]) -> None:
 
 def left(node: Node) -> list[str]:
     """Packages of ours that are not fully installed."""
-    asked = _asked(node)
+    requested = _requested(node)
     broken = unfinished(node.state or {}).broken
-    return [name for name in broken if name in asked or VENDOR.search(name)]
+    return [name for name in broken if name in requested or VENDOR.search(name)]
 
 
 def finish_interrupted(node: Node) -> str:
@@ -58,10 +58,10 @@ def configure(node: Node) -> str:
     return "configured what was left"
 
 
-def _asked(node: Node) -> list[str]:
+def _requested(node: Node) -> list[str]:
     packages = (node.state or {}).get("packages")
     return sorted(packages) if isinstance(packages, Mapping) else []
 
 
 def _ours(node: Node) -> str:
-    return shlex.quote(",".join(_asked(node)))
+    return shlex.quote(",".join(_requested(node)))

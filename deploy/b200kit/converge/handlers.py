@@ -1,13 +1,13 @@
-"""What files owe when they change, as shell commands. An act is VERB or VERB:SUBJECT."""
+"""What files notify when they change, as shell commands. A handler is VERB or VERB:SUBJECT."""
 
 from __future__ import annotations
 
 _INITRAMFS = "update-initramfs"
 
 
-def command(act: str) -> str:
-    """The command of an act such as "restart:haproxy.service"; KeyError for one nobody knows."""
-    verb, _, subject = act.partition(":")
+def command(handler: str) -> str:
+    """The command of a handler such as "restart:haproxy.service"; KeyError for an unknown one."""
+    verb, _, subject = handler.partition(":")
     return {
         "restart": f"systemctl daemon-reload && systemctl restart {subject}",
         "reload": f"systemctl daemon-reload && systemctl reload-or-restart {subject}",
@@ -21,7 +21,7 @@ def command(act: str) -> str:
     }[verb]
 
 
-def unit(act: str) -> str | None:
-    """The unit an act is about, whose journal says why it failed; None where there is none."""
-    verb, _, subject = act.partition(":")
+def unit(handler: str) -> str | None:
+    """The unit of a handler, whose journal says why it failed; None where there is none."""
+    verb, _, subject = handler.partition(":")
     return subject if verb in ("restart", "reload") else None

@@ -1,4 +1,4 @@
-"""What every stage is made of: what it wants, the changes it plans, and how they are made."""
+"""What every stage is made of: its desired state, the changes it plans, and how they are made."""
 
 from __future__ import annotations
 
@@ -19,31 +19,31 @@ from b200kit.run.remote import RemoteError
 
 
 @dataclass(frozen=True)
-class Wanted:
+class DesiredState:
     """The managed part of a subsystem, and what else its plan must know about the node."""
 
     files: tuple[File, ...] = ()
     packages: tuple[Package, ...] = ()
     units: tuple[Unit, ...] = ()
-    # Files that tell the plan something by being there, made by an act and not from a template.
-    ask_files: tuple[str, ...] = ()
-    # Units whose state tells the plan something, whatever it is.
-    ask_units: tuple[str, ...] = ()
-    # Parts of the observation that are read only when they are asked for, and what to read there.
-    ask: Mapping[str, Any] = field(default_factory=dict)
-    # Files and units of an earlier, larger wish, which must go.
-    gone_files: tuple[str, ...] = ()
-    gone_units: tuple[str, ...] = ()
+    # Files whose presence the plan depends on, made by a command and not from a template.
+    probe_files: tuple[str, ...] = ()
+    # Units whose state the plan depends on, whatever it is.
+    probe_units: tuple[str, ...] = ()
+    # Parts of the observation that are read only on request, and what to read there.
+    observe_request: Mapping[str, Any] = field(default_factory=dict)
+    # Files and units of an earlier configuration, which must be absent.
+    absent_files: tuple[str, ...] = ()
+    absent_units: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
 class Change:
-    """One change: what a person reads, and the act that makes it (returns a detail, or None)."""
+    """One change: what a person reads, and the function that makes it (a detail, or None)."""
 
     what: str
-    act: Callable[[Node], str | None]
+    apply: Callable[[Node], str | None]
     # What a progress line says instead of "what", given the seconds since the change began.
-    telling: Callable[[float], str] | None = None
+    progress_text: Callable[[float], str] | None = None
 
 
 @dataclass(frozen=True)
@@ -51,16 +51,16 @@ class Stage:
     """A stage of the pipeline."""
 
     name: str
-    wanted: Callable[[Node, Sequence[Replica]], Wanted]
+    desired: Callable[[Node, Sequence[Replica]], DesiredState]
     plan: Callable[[Node], list[Change]]
     # Whether it has nothing to work with on a node whose fabric did not come up.
     needs_fabric: bool = False
 
 
-def nothing(node: Node, layout: Sequence[Replica]) -> Wanted:
+def nothing(node: Node, layout: Sequence[Replica]) -> DesiredState:
     """For stages that manage nothing themselves."""
     del node, layout
-    return Wanted()
+    return DesiredState()
 
 
 def nominal_layout(node: Node) -> list[Replica]:
@@ -72,30 +72,30 @@ def nominal_layout(node: Node) -> list[Replica]:
     ]
 
 
-def converge(node: Node, wanted: Wanted, also: Iterable[str] = ()) -> list[Change]:
-    """The changes that bring files, packages, owed acts and units to what is wanted, in order.
+def converge(node: Node, desired: DesiredState, also: Iterable[str] = ()) -> list[Change]:
+    """The changes that bring files, packages, pending handlers and units to *desired*, in order.
 
-    *also* are acts that are due for another reason than a file.
+    *also* are handlers to run for another reason than a file.
     """
     state = node.state or {}
-    changed = drift.changed_files(wanted.files, state, node.nonce)
-    wrong = drift.wrong_packages(wanted.packages, state, lacking(node))
-    owed = sorted({*drift.owed(wanted.files, changed, state), *also} - {"reboot"})
+    changed = drift.changed_files(desired.files, state, node.nonce)
+    wrong = drift.wrong_packages(desired.packages, state, unavailable(node))
+    pending = {*drift.pending_handlers(desired.files, changed, state), *also} - {"reboot"}
     plan = []
     if changed:
         plan.append(Change(_describe(changed), lambda node: put(node, changed)))
     if wrong:
         plan.append(install_change(wrong, drift.versions(state)))
-    plan += [Change(act.replace(":", " "), _settle(act)) for act in owed]
-    units = drift.wrong_units(wanted.units, state)
+    plan += [Change(handler.replace(":", " "), _run(handler)) for handler in sorted(pending)]
+    units = drift.wrong_units(desired.units, state)
     if units:
         names = ", ".join(unit.name for unit in units)
         plan.append(Change(f"enable {names}", lambda node: enable(node, units)))
     return plan
 
 
-def lacking(node: Node) -> frozenset[str]:
-    """Keys of the optional packages that apt on the node was found to have none of."""
+def unavailable(node: Node) -> frozenset[str]:
+    """Keys of the optional packages that apt on the node was found not to have."""
     return drift.lacking(node.state or {}, [source.url for source in node.spec.repositories])
 
 
@@ -105,47 +105,49 @@ def _describe(files: Sequence[File]) -> str:
 
 
 def put(node: Node, files: Sequence[File]) -> None:
-    """Write *files*, leaving a marker for each act they owe."""
-    markers = sorted({drift.marker(act) for file in files for act in file.then})
+    """Write *files*, leaving a marker for each handler they notify."""
+    handlers = {handler for file in files for handler in file.notify}
+    markers = sorted(map(drift.pending_marker, handlers))
     node.connected().put(files, markers)
 
 
 def install_change(
-    packages: Sequence[Package], was: Mapping[str, str] | None = None, gone: Sequence[str] = ()
+    packages: Sequence[Package], was: Mapping[str, str] | None = None, absent: Sequence[str] = ()
 ) -> Change:
-    """Install and hold *packages* and remove *gone*, as one apt transaction.
+    """Install and hold *packages* and remove *absent*, as one apt transaction.
 
     *was* has the versions that are on the node, for what a person reads.
     """
-    names = [_told(package, (was or {}).get(package.name)) for package in packages]
-    steps = [("remove", gone), ("install", names)]
+    names = [_version_change(package, (was or {}).get(package.name)) for package in packages]
+    steps = [("remove", absent), ("install", names)]
     what = "; ".join(f"{verb} {', '.join(those)}" for verb, those in steps if those)
-    return Change(what, lambda node: _lacking_told(install(node, packages, gone)))
+    return Change(what, lambda node: _left_out(install(node, packages, absent)))
 
 
-def _told(package: Package, was: str | None) -> str:
+def _version_change(package: Package, was: str | None) -> str:
     if not package.version:
         return package.name
     other = was is not None and not drift.same_version(was, package.version)
     return f"{package.name} {f'{was} -> ' if other else ''}{package.version}"
 
 
-def _lacking_told(lacking: Sequence[str]) -> str | None:
-    return f"left out, as apt has none: {', '.join(lacking)}" if lacking else None
+def _left_out(keys: Sequence[str]) -> str | None:
+    return f"left out, as apt has none: {', '.join(keys)}" if keys else None
 
 
-def _settle(act: str) -> Callable[[Node], None]:
-    """Do an owed act such as "restart:haproxy.service" and remove its marker."""
-    command, unit = handlers.command(act), handlers.unit(act)
+def _run(handler: str) -> Callable[[Node], None]:
+    """Run a handler such as "restart:haproxy.service" and remove its marker."""
+    command, unit = handlers.command(handler), handlers.unit(handler)
 
-    def settle(node: Node) -> None:
+    def run(node: Node) -> None:
         try:
-            node.connected().run(f"{command} && rm -f {shlex.quote(drift.marker(act))}")
+            marker = shlex.quote(drift.pending_marker(handler))
+            node.connected().run(f"{command} && rm -f {marker}")
         except RemoteError as error:
             more = f"; {why(node, shlex.quote(unit))}" if unit else ""
-            raise RemoteError(f"{act}: {error}{more}") from None
+            raise RemoteError(f"{handler}: {error}{more}") from None
 
-    return settle
+    return run
 
 
 def enable(node: Node, units: Sequence[Unit]) -> None:
@@ -166,7 +168,7 @@ def _words(names: Iterable[str]) -> str:
 
 
 def why(node: Node, unit: str) -> str:
-    """The last telling line of a unit's journal, for the error of a unit that would not start."""
+    """The cause in a unit's journal, for the error of a unit that would not start."""
     result = node.connected().attempt(
         f"journalctl -u {unit} -b -n 400 -o cat --no-pager",
         timeout=20,

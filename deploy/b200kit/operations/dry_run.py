@@ -1,4 +1,4 @@
-"""What a plan can tell of the reboot before anything was changed: that it comes, and why."""
+"""What a plan knows of the reboot before anything was changed: that it comes, and why."""
 
 from __future__ import annotations
 
@@ -7,16 +7,18 @@ from b200kit.node.state import drift
 from b200kit.operations import reboot
 from b200kit.run.node import Node
 from b200kit.stages import pipeline
+from b200kit.stages.pipeline import Checkpoint
 
 
 def reboot_foreseen(node: Node) -> list[str]:
     """Why the run would reboot the node, were its stages to make the changes they plan."""
-    return reboot.reasons(node) or _to_be_owed(node)
+    return reboot.reasons(node) or _notified(node)
 
 
-def _to_be_owed(node: Node) -> list[str]:
+def _notified(node: Node) -> list[str]:
     layout = nominal_layout(node)
-    files = [f for stage in pipeline.BEFORE_REBOOT for f in stage.wanted(node, layout).files]
+    stages = pipeline.stages(before=Checkpoint.REBOOT)
+    files = [file for stage in stages for file in stage.desired(node, layout).files]
     changed = drift.changed_files(files, node.state or {}, node.nonce)
-    owing = [file.path for file in changed if "reboot" in file.then]
-    return [f"{', '.join(owing)} changes"] if owing else []
+    causes = [file.path for file in changed if "reboot" in file.notify]
+    return [f"{', '.join(causes)} changes"] if causes else []

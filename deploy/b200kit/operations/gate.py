@@ -56,7 +56,7 @@ def require(node: Node, observer: Observer) -> None:
         _withdraw(node, entry)
 
 
-def require_served_well(node: Node, observer: Observer) -> None:
+def require_serving_checks(node: Node, observer: Observer) -> None:
     """Judge what could not be judged before it served; a node that fails it stops serving."""
     with node.stage("proof") as entry:
         state = observer(node)

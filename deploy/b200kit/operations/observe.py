@@ -11,11 +11,11 @@ from getpass import getuser
 from typing import Any
 
 from b200kit.converge import disk_space
-from b200kit.converge.stage import Wanted, nominal_layout
+from b200kit.converge.stage import DesiredState, nominal_layout
 from b200kit.node.state import drift
 from b200kit.node.state.drift import File
 from b200kit.run.node import Node, StageFailed
-from b200kit.stages import pipeline
+from b200kit.stages import pipeline, serving
 
 # Longer than the longest command of a stage, so that a lock in use never runs out.
 _LOCK_TTL_S = 3 * 3600
@@ -29,7 +29,7 @@ def owner() -> str:
 
 def refresh(node: Node, run: str, lock: bool = True) -> None:
     """Observe *node* anew; with *lock*, take or keep its lock, or fail naming who holds it."""
-    request = ask(node)
+    request = observe_request(node)
     if lock:
         request["lock"] = {"owner": owner(), "run": run, "ttl_s": _LOCK_TTL_S}
     node.seen_as(node.connected().observe(request))
@@ -77,28 +77,30 @@ def release(node: Node, run: str) -> None:
     node.connected().attempt(f"grep -qF {ours} {lock} 2>/dev/null && rm -f {lock}", timeout=10)
 
 
-def ask(node: Node) -> dict[str, Any]:
+def observe_request(node: Node) -> dict[str, Any]:
     """Everything any stage decides by, as one request."""
     layout = nominal_layout(node)
-    wanted = [stage.wanted(node, layout) for stage in pipeline.STAGES]
-    files = [file for part in wanted for file in part.files]
+    desired = [stage.desired(node, layout) for stage in pipeline.stages()]
+    files = [file for part in desired for file in part.files]
     return {
-        "files": _paths(files, wanted),
+        "files": _paths(files, desired),
         "secrets": {file.path: node.nonce for file in files if file.secret},
         "units": sorted(
-            {unit.name for part in wanted for unit in part.units}
-            | {name for part in wanted for name in (*part.gone_units, *part.ask_units)}
+            {unit.name for part in desired for unit in part.units}
+            | {name for part in desired for name in (*part.absent_units, *part.probe_units)}
         ),
-        "packages": sorted({package.name for part in wanted for package in part.packages}),
-        "placement": sorted(pipeline.replica_units(node)),
+        "packages": sorted({package.name for part in desired for package in part.packages}),
+        "placement": sorted(serving.replica_units(node)),
         "disks": sorted({*disk_space.PATHS, node.spec.models()}),
-        **{key: what for part in wanted for key, what in part.ask.items()},
+        **{key: what for part in desired for key, what in part.observe_request.items()},
     }
 
 
-def _paths(files: list[File], wanted: list[Wanted]) -> list[str]:
+def _paths(files: list[File], desired: list[DesiredState]) -> list[str]:
     plain = {file.path for file in files if not file.secret}
-    markers = {drift.marker(act) for file in files for act in file.then}
+    markers = {drift.pending_marker(act) for file in files for act in file.notify}
     return sorted(
-        plain | markers | {path for part in wanted for path in (*part.ask_files, *part.gone_files)}
+        plain
+        | markers
+        | {path for part in desired for path in (*part.probe_files, *part.absent_files)}
     )

@@ -168,8 +168,8 @@ def _missing_files(spec: NodeSpec) -> Iterator[Problem]:
 
 def _broken_templates(node: Node) -> Iterator[Problem]:
     try:
-        for stage in pipeline.STAGES:
-            stage.wanted(node, nominal_layout(node))
+        for stage in pipeline.stages():
+            stage.desired(node, nominal_layout(node))
     except RenderError as error:
         yield Problem("templates", str(error))
 

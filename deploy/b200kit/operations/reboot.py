@@ -29,7 +29,7 @@ _OTHER_KEY = "answers with another host key"
 def reasons(node: Node) -> list[str]:
     """Why the node must reboot before it can go on; empty when nothing needs it."""
     state = node.state or {}
-    found = ["boot-time configuration changed"] if _owed(node) else []
+    found = ["boot-time configuration changed"] if _is_pending(node) else []
     modules = state.get("modules") or {}
     loaded = modules.get("nvidia", "")
     # Only what was read is a reason: a node whose modules cannot be told is for the gate to refuse.
@@ -40,11 +40,11 @@ def reasons(node: Node) -> list[str]:
     return found
 
 
-def _owed(node: Node) -> bool:
+def _is_pending(node: Node) -> bool:
     return ((node.state or {}).get("files") or {}).get(drift.PENDING_REBOOT) is not None
 
 
-def sensible_reasons(node: Node) -> list[str]:
+def reboot_reasons_or_fail(node: Node) -> list[str]:
     """The reasons; raises StageFailed when a reboot would not help, and says what does."""
     found = reasons(node)
     state, driver = node.state or {}, node.spec.driver
@@ -52,7 +52,7 @@ def sensible_reasons(node: Node) -> list[str]:
         return []
     if missing := reboot_policy.not_built(state, driver):
         raise StageFailed(f"{missing}. Not rebooted")
-    earlier = "" if _owed(node) else reboot_policy.spent(state, driver)
+    earlier = "" if _is_pending(node) else reboot_policy.spent(state, driver)
     if earlier:
         why = reboot_policy.not_running(state, driver, _log(node)) or found[0]
         raise StageFailed(
@@ -70,7 +70,7 @@ def change(node: Node, why: list[str]) -> Change:
         return f"waiting for {node.name} after reboot: {duration(seconds)}, {waiting.seen}"
 
     return Change(
-        f"reboot: {', '.join(why)}", lambda node: reboot_and_wait(node, waiting), telling=told
+        f"reboot: {', '.join(why)}", lambda node: reboot_and_wait(node, waiting), progress_text=told
     )
 
 
@@ -174,7 +174,7 @@ def _look(remote: Remote, before: str | None) -> str:
         return f"answers, and {error}"
 
 
-def strange(error: Exception) -> bool:
+def is_foreign_host(error: Exception) -> bool:
     """Whether something answered that is not to be worked on: another host key, or no way in."""
     text = str(error).lower()
     return "host key" in text or "authentication" in text

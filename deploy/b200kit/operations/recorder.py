@@ -39,7 +39,7 @@ class Recorder(BaseStateCallback):
         """The node was never reached."""
         node = RUN.nodes.get(host.name)
         if node and node.remote is None:
-            if RUN.mends and not reboot.strange(error):
+            if RUN.reprovisions and not reboot.is_foreign_host(error):
                 # What other runs end at is a fault to mend here: pyinfra keeps a connected host.
                 node.unreachable, host.connected = str(error), True
                 return
@@ -86,16 +86,16 @@ def _write() -> None:
     end_of_run.take(RUN.nodes, record)
     page = files.write(record, home() / "reports" / RUN.id)
     print(render(record, report=os.path.relpath(page)), flush=True)  # noqa: T201
-    _exit_as_owed(exit_code(record))
+    _exit_with(exit_code(record))
 
 
-def _exit_as_owed(code: int) -> None:
+def _exit_with(code: int) -> None:
     """Leave with the check's own exit code where pyinfra's would say less.
 
     pyinfra knows 0 and 1 (a host failed), a check also 2 (nothing unfit, something not measured),
     and an interrupted pyinfra exits with 0. The status of a process that is already exiting cannot
     be changed but by `os._exit`, which runs no other handler: so what is buffered is written first,
-    and a run that owes 0 is left to pyinfra, whose own failure must never become a success.
+    and a run that ends with 0 is left to pyinfra, whose own failure must never become a success.
     """
     if RUN.changes_nodes or code == 0:
         return

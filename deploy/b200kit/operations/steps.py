@@ -26,6 +26,7 @@ from b200kit.operations import observe as observation
 from b200kit.run.node import Node, NodeRefused, StageFailed, duration
 from b200kit.run.remote import RemoteError
 from b200kit.run.session import RUN
+from b200kit.stages.pipeline import Checkpoint, Step
 from b200kit.stages.support import container_runtimes
 
 Commands = Generator[FunctionCommand, None, None]
@@ -41,46 +42,28 @@ def observe(node: Node, lock: bool = True) -> Commands:
 
 
 @operation(is_idempotent=True)
-def converge(node: Node, stage: Stage) -> Commands:
-    """Make the changes a stage plans; no command when it plans none."""
-    if not executing():
-        yield from _preview(node, stage)
-        return
-    changes: list[Change] = []
-    if not guarded(node, stage.name, lambda: changes.extend(_plan(node, stage))):
-        yield command(node, stage.name, _refused)
-    elif changes:
-        yield command(node, stage.name, lambda: _make(node, stage.name, changes))
+def run(node: Node, step: Step) -> Commands:
+    """A step of the pipeline, whichever it is."""
+    if isinstance(step.run, Stage):
+        yield from _converge(node, step.run)
+    elif step.run is Checkpoint.REBOOT:
+        yield from _reboot_if_needed(node)
+    elif step.run is Checkpoint.GATE:
+        yield from _require_proven(node)
     else:
-        with node.stage(stage.name):
-            pass
+        yield from _require_proof(node)
 
 
 @operation(is_idempotent=True)
-def reboot_if_needed(node: Node) -> Commands:
-    """Reboot once when the observation shows that something waits for it; nothing otherwise."""
-    if not executing():
-        yield from _preview_reboot(node)
-        return
-    reasons: list[str] = []
-    if not guarded(node, "reboot", lambda: reasons.extend(_reboot_reasons(node))):
-        yield command(node, "reboot", _refused)
-    elif reasons:
-        yield command(node, "reboot", lambda: _reboot(node, reboot.change(node, reasons)))
+def converge(node: Node, stage: Stage) -> Commands:
+    """Make the changes a stage plans; no command when it plans none."""
+    yield from _converge(node, stage)
 
 
 @operation(is_idempotent=True)
 def require_proven(node: Node) -> Commands:
     """Judge the node; one that is not proven leaves the run here, and stops serving if it did."""
-    if executing():
-        yield command(node, "gate", lambda: gate.require(node, observed))
-
-
-@operation(is_idempotent=True)
-def require_served_well(node: Node) -> Commands:
-    """Judge what only shows on a node that serves; one that fails it stops serving and leaves."""
-    if executing():
-        yield command(node, "proof", lambda: gate.require_served_well(node, observed))
+    yield from _require_proven(node)
 
 
 @operation(is_idempotent=True)
@@ -95,6 +78,53 @@ def conclude(node: Node) -> Commands:
     """The node came through every stage."""
     if executing():
         yield command(node, "live", lambda: gate.conclude(node))
+
+
+def run_now(node: Node, step: Step) -> None:
+    """A step of the pipeline, inside an operation that does more than this."""
+    if isinstance(step.run, Stage):
+        _converge_now(node, step.run)
+    elif step.run is Checkpoint.REBOOT:
+        _reboot_now(node)
+    elif step.run is Checkpoint.GATE:
+        gate.require(node, observed)
+    else:
+        gate.require_serving_checks(node, observed)
+
+
+def _converge(node: Node, stage: Stage) -> Commands:
+    if not executing():
+        yield from _preview(node, stage)
+        return
+    changes: list[Change] = []
+    if not guarded(node, stage.name, lambda: changes.extend(_plan(node, stage))):
+        yield command(node, stage.name, _refused)
+    elif changes:
+        yield command(node, stage.name, lambda: _make(node, stage.name, changes))
+    else:
+        with node.stage(stage.name):
+            pass
+
+
+def _reboot_if_needed(node: Node) -> Commands:
+    if not executing():
+        yield from _preview_reboot(node)
+        return
+    reasons: list[str] = []
+    if not guarded(node, "reboot", lambda: reasons.extend(_reboot_reasons(node))):
+        yield command(node, "reboot", _refused)
+    elif reasons:
+        yield command(node, "reboot", lambda: _reboot(node, reboot.change(node, reasons)))
+
+
+def _require_proven(node: Node) -> Commands:
+    if executing():
+        yield command(node, "gate", lambda: gate.require(node, observed))
+
+
+def _require_proof(node: Node) -> Commands:
+    if executing():
+        yield command(node, "proof", lambda: gate.require_serving_checks(node, observed))
 
 
 def command(node: Node, stage: str, act: Callable[[], object]) -> FunctionCommand:
@@ -177,8 +207,7 @@ def observed(node: Node) -> dict[str, Any]:
     return node.state or {}
 
 
-def converge_now(node: Node, stage: Stage) -> None:
-    """Plan a stage and make its changes, inside an operation that does more than this."""
+def _converge_now(node: Node, stage: Stage) -> None:
     changes = _plan(node, stage)
     if changes:
         _make(node, stage.name, changes)
@@ -187,20 +216,19 @@ def converge_now(node: Node, stage: Stage) -> None:
             pass
 
 
-def reboot_now(node: Node) -> None:
-    """Reboot where something waits for it, inside an operation that does more than this."""
+def _reboot_now(node: Node) -> None:
     if reasons := _reboot_reasons(node):
         _reboot(node, reboot.change(node, reasons))
 
 
 def _plan(node: Node, stage: Stage) -> list[Change]:
     observed(node)
-    return [] if node.stuck and stage.needs_fabric else stage.plan(node)
+    return [] if node.fabric_error and stage.needs_fabric else stage.plan(node)
 
 
 def _reboot_reasons(node: Node) -> list[str]:
     observed(node)
-    return reboot.sensible_reasons(node)
+    return reboot.reboot_reasons_or_fail(node)
 
 
 def _reboot(node: Node, change: Change) -> None:
@@ -235,11 +263,13 @@ def _with_heartbeat(node: Node, stage: str, change: Change) -> str | None:
         while not done.wait(_HEARTBEAT_S):
             seconds = time.monotonic() - started
             so_far = f"{change.what}: {duration(seconds)} so far"
-            node.say(stage, f"... {change.telling(seconds) if change.telling else so_far}")
+            node.say(
+                stage, f"... {change.progress_text(seconds) if change.progress_text else so_far}"
+            )
 
     # pyinfra's gevent patches threads into greenlets, so this shares its event loop.
     threading.Thread(target=beat, daemon=True).start()
     try:
-        return change.act(node)
+        return change.apply(node)
     finally:
         done.set()

@@ -1,1 +1,1 @@
-"""How deploy/reprovision.py mends a node: machine, steps, ledger, and the fleet's safety."""
+"""How deploy/reprovision.py treats a node: machine, steps, ledger, and the fleet's limits."""

@@ -1,4 +1,4 @@
-"""The log of every act on every node: lines of JSON, each with the digest of the one before. Pure.
+"""The log of every action on every node: JSON lines, each with the digest of the one before. Pure.
 
 A line that is changed, taken away, put in or put elsewhere breaks the chain where it was. Only the
 end can be cut off unseen by the chain itself: each node's transaction therefore keeps the digests
@@ -63,14 +63,14 @@ def verify(content: bytes, known: Mapping[str, list[str]]) -> list[str]:
     there = {str(entry["digest"]): entry for entry in log.entries}
     wrong = list(log.damage)
     for node, digests in sorted(known.items()):
-        gone = [digest for digest in digests if digest not in there]
-        if gone:
+        missing = [digest for digest in digests if digest not in there]
+        if missing:
             wrong.append(
-                f"{node}: {len(gone)} of the {len(digests)} acts its transaction tells of are not "
-                f"in the log (the first is {gone[0][:10]}): its end was cut off"
+                f"{node}: {len(missing)} of the {len(digests)} actions of its transaction are not "
+                f"in the log (the first is {missing[0][:10]}): its end was cut off"
             )
         wrong += [
-            f"{node}: act {digest[:10]} of its transaction is about {there[digest].get('node')}"
+            f"{node}: action {digest[:10]} of its transaction is about {there[digest].get('node')}"
             for digest in digests
             if digest in there and there[digest].get("node") != node
         ]
@@ -95,9 +95,9 @@ def _digest(body: Mapping[str, Any]) -> str:
     return hashlib.sha256(text.encode()).hexdigest()
 
 
-def told(entry: Mapping[str, Any]) -> str:
-    """An act on one line: when, who, on which node, what, from where to where."""
-    step = entry.get("rung") or entry.get("step") or ""
+def describe(entry: Mapping[str, Any]) -> str:
+    """An action on one line: when, who, on which node, what, from where to where."""
+    step = entry.get("level") or entry.get("step") or ""
     what = f": {entry['what']}" if entry.get("what") else ""
     return (
         f"{entry.get('at')}  {entry.get('node')}  {entry.get('who')}  {entry.get('kind')} {step}  "

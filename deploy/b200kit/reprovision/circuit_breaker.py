@@ -1,6 +1,6 @@
-"""When a run may take another node out, and when it stops and asks a person. Pure.
+"""When a run may take another node out, and when it stops and a person must decide. Pure.
 
-Many nodes that fail alike have one cause that no rung on a node mends: a bad driver package, a
+Many nodes that fail alike have one cause that no action on a node cures: a bad driver package, a
 switch, a power feed. Taking them all out would make an outage of it.
 """
 
@@ -19,7 +19,7 @@ _OWN = re.compile(
 
 
 def cause(findings: Sequence[Finding]) -> str:
-    """What a node fails by, so that two nodes can be told to fail alike: check and reading."""
+    """What a node fails by, so that nodes that fail alike are known: check and reading."""
     if not findings:
         return ""
     first = findings[0]
@@ -43,7 +43,7 @@ class Fleet:
 
     @property
     def least(self) -> int:
-        """Nodes that must go on serving."""
+        """Nodes that must continue to serve."""
         return self.nodes - self.max_unavailable if self.floor is None else self.floor
 
 

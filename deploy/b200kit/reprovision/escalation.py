@@ -1,9 +1,9 @@
-"""Which rung a failed node needs next: by its findings, its history and its budgets. Pure.
+"""Which remediation level a failed node needs next: by findings, history and budgets. Pure.
 
-Never below what a finding asks; a rung whose budget is spent, or that the site has not got, is
-passed over upwards; what no rung is left for is for hands. A rung that helps for a day again and
-again is not tried for ever either: besides the window's budget, `FOR_EVER` times it is all that
-thirty windows allow.
+Never below what a finding requires; a level whose budget is spent, or that the site does not have,
+is skipped upwards; when every level is exhausted a person must act. A level that helps for a day
+again and again is not tried for ever either: besides the window's budget, `FOR_EVER` times it is
+all that thirty windows allow.
 """
 
 from __future__ import annotations
@@ -22,13 +22,13 @@ _SOFT = re.compile(r"\.(service|target|timer|path|conf|ko)$|^/")
 
 
 @dataclass(frozen=True)
-class Try:
-    """One attempt at a rung: when (seconds since 1970), and what came of it.
+class Attempt:
+    """One attempt at a level: when (seconds since 1970), and what came of it.
 
-    `outcome` is "unfinished", "failed" (the act itself), "did not help" or "cured".
+    `outcome` is "unfinished", "failed" (the action itself), "did not help" or "cured".
     """
 
-    rung: Level
+    level: Level
     at: float
     outcome: str = "unfinished"
     id: str = ""
@@ -36,24 +36,24 @@ class Try:
 
 @dataclass(frozen=True)
 class Limits:
-    """What may be tried: attempts a rung in the window, and the rungs that the site has not got.
+    """What may be tried: attempts a level in the window, and levels that the site does not have.
 
-    *lacking* has why: {Rung.POWER_CYCLE: "the inventory names no bmc"}.
+    *unavailable* has why: {Level.POWER_CYCLE: "the inventory names no bmc"}.
     """
 
     attempts: Mapping[Level, int]
     window_s: float
-    lacking: Mapping[Level, str] = field(default_factory=dict)
+    unavailable: Mapping[Level, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
 class Decision:
-    """The rung to take, why this one, and which attempt of how many it is.
+    """The level to take, why this one, and which attempt of how many it is.
 
-    REPLACE is for hands: *parts* then name what to look at. *passed* tells of each rung left out.
+    REPLACE is manual repair: *parts* then name what to look at. *passed* has each level left out.
     """
 
-    rung: Level
+    level: Level
     why: str
     attempt: int = 1
     of: int = 1
@@ -61,16 +61,16 @@ class Decision:
     passed: tuple[str, ...] = ()
 
     @property
-    def told(self) -> str:
-        """ "reset GPUs (attempt 1 of 2)" or "hands: replace GPU 4"."""
-        if self.rung is Level.REPLACE:
-            return f"hands: {asked_of_hands(self.parts)}"
-        return f"{self.rung.word.replace('-', ' ')} (attempt {self.attempt} of {self.of})"
+    def text(self) -> str:
+        """ "reset GPUs (attempt 1 of 2)" or "manual repair: replace GPU 4"."""
+        if self.level is Level.REPLACE:
+            return f"manual repair: {manual_repair_text(self.parts)}"
+        return f"{self.level.word.replace('-', ' ')} (attempt {self.attempt} of {self.of})"
 
     def to_json(self) -> dict[str, Any]:
         """As a line of the transaction keeps it."""
         return {
-            "rung": self.rung.word,
+            "level": self.level.word,
             "why": self.why,
             "attempt": self.attempt,
             "of": self.of,
@@ -79,41 +79,41 @@ class Decision:
         }
 
 
-def asked_of_hands(parts: Sequence[str]) -> str:
-    """What a person is asked to do: parts of software (a unit, a file) are not replaced."""
+def manual_repair_text(parts: Sequence[str]) -> str:
+    """What a person must do: parts of software (a unit, a file) are not replaced."""
     if not parts:
-        return "no rung is left"
+        return "no level is left"
     soft = all(_SOFT.search(part) for part in parts)
     return f"{'look at' if soft else 'replace'} {', '.join(parts)}"
 
 
 def choose(
     findings: Sequence[Finding],
-    history: Iterable[Try],
+    history: Iterable[Attempt],
     limits: Limits,
     now: float,
     least: Level = Level.RESTART_SERVICES,
 ) -> Decision:
-    """The next rung for a node with these blocking findings; *least* is what a person asks for."""
-    asked = max((MIN_LEVEL[f.action] for f in findings if f.action in MIN_LEVEL), default=None)
-    start = max(asked or least, least)
-    tries, passed = list(history), []
-    for rung in Level:
-        if rung < start or rung is Level.REPLACE:
+    """The next level for a node with these blocking findings; *least* is what a person requests."""
+    required = max((MIN_LEVEL[f.action] for f in findings if f.action in MIN_LEVEL), default=None)
+    start = max(required or least, least)
+    attempts, passed = list(history), []
+    for level in Level:
+        if level < start or level is Level.REPLACE:
             continue
-        if asked is None and findings and rung > least:
-            # Nothing that was found is cured by a higher rung: a clock that is not synchronized.
-            passed.append(f"{rung.word}: no finding asks for it")
+        if required is None and findings and level > least:
+            # Nothing that was found is cured by a higher level: a clock that is not synchronized.
+            passed.append(f"{level.word}: no finding requires it")
             continue
-        if told := _spent(rung, tries, limits, now):
-            passed.append(f"{rung.word}: {told}")
+        if reason := _spent(level, attempts, limits, now):
+            passed.append(f"{level.word}: {reason}")
             continue
-        number = 1 + _count(rung, tries, now - limits.window_s)
-        why = _why(findings, asked, rung, passed)
-        return Decision(rung, why, number, limits.attempts[rung], passed=tuple(passed))
+        number = 1 + _count(level, attempts, now - limits.window_s)
+        why = _why(findings, required, level, passed)
+        return Decision(level, why, number, limits.attempts[level], passed=tuple(passed))
     return Decision(
         Level.REPLACE,
-        _why(findings, asked, Level.REPLACE, passed),
+        _why(findings, required, Level.REPLACE, passed),
         1,
         1,
         _parts(findings),
@@ -121,35 +121,32 @@ def choose(
     )
 
 
-def _spent(rung: Level, tries: Sequence[Try], limits: Limits, now: float) -> str:
-    """Why a rung is passed over, or nothing."""
-    if rung in limits.lacking:
-        return limits.lacking[rung]
-    budget = limits.attempts[rung]
+def _spent(level: Level, attempts: Sequence[Attempt], limits: Limits, now: float) -> str:
+    """Why a level is passed over, or nothing."""
+    if level in limits.unavailable:
+        return limits.unavailable[level]
+    budget = limits.attempts[level]
     if budget == 0:
         return "its budget is 0"
-    if (count := _count(rung, tries, now - limits.window_s)) >= budget:
+    if (count := _count(level, attempts, now - limits.window_s)) >= budget:
         return f"tried {count} of {budget} times"
-    long = _count(rung, tries, now - _LONG * limits.window_s)
+    long = _count(level, attempts, now - _LONG * limits.window_s)
     if long >= FOR_EVER * budget:
         return f"tried {long} times before, and the node failed again"
     return ""
 
 
-def _count(rung: Level, tries: Sequence[Try], since: float) -> int:
-    return sum(1 for attempt in tries if attempt.rung is rung and attempt.at > since)
+def _count(level: Level, attempts: Sequence[Attempt], since: float) -> int:
+    return sum(1 for attempt in attempts if attempt.level is level and attempt.at > since)
 
 
 def _why(
-    findings: Sequence[Finding],
-    asked: Level | None,
-    rung: Level,
-    passed: Sequence[str],
+    findings: Sequence[Finding], required: Level | None, level: Level, passed: Sequence[str]
 ) -> str:
     if not findings:
-        return "asked for by a person"
-    cause = next((f for f in findings if MIN_LEVEL.get(f.action) is asked), findings[0])
-    if rung is asked or not passed:
+        return "requested by a person"
+    cause = next((f for f in findings if MIN_LEVEL.get(f.action) is required), findings[0])
+    if level is required or not passed:
         return cause.summary
     return f"{cause.summary}; {passed[-1]}"
 

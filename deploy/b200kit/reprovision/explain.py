@@ -12,22 +12,22 @@ from b200kit.reprovision.states import State
 from b200kit.reprovision.transaction import Transaction
 from b200kit.run.node import Node, duration
 
-# Seconds of the steps that are no rung, where this node has no history (inferred, from the lab).
+# Seconds of the steps that are no level, where this node has no history (inferred, from the lab).
 _STEP_S = {"quarantine": 2, "evidence": 20, "provision": 300, "prove": 10, "share": 2}
 
 
-def told(
+def lines(
     node: Node, tx: Transaction, decision: Decision, fleet: Fleet, serves: bool
 ) -> Iterator[str]:
-    """The plan of a node that is to be taken out: steps and rung; why; its cost, and whether."""
+    """The plan of a node that is to be taken out: steps and level; why; its cost, and whether."""
     limits = node.spec.reprovision
     ending = (
         ["quarantined"]
-        if decision.rung is Level.REPLACE
+        if decision.level is Level.REPLACE
         else ["prove", f"canary {limits.canary_percent} %", "serving"]
     )
     drain = f"drain (deadline {duration(limits.drain_deadline_s)})"
-    yield " -> ".join(["serving", drain, "evidence", decision.told, *ending])
+    yield " -> ".join(["serving", drain, "evidence", decision.text, *ending])
     passed = f" ({'; '.join(decision.passed)})" if decision.passed else ""
     yield f"  why: {decision.why}{passed}"
     cost = f"costs {int(serves)} of {fleet.nodes} nodes for {_how_long(node, tx, decision)}"
@@ -39,33 +39,33 @@ def told(
 def _how_long(node: Node, tx: Transaction, decision: Decision) -> str:
     """From this node's own history where it has been through it, else the budget."""
     measured = transaction.durations(tx)
-    act = f"act: {decision.rung.word}"
-    if act in measured:
+    action = f"action: {decision.level.word}"
+    if action in measured:
         return f"~{duration(sum(measured.values()))} (as it took before)"
     limits = node.spec.reprovision
-    if decision.rung is Level.REPLACE:
-        return "as long as hands need"
-    rung = getattr(limits.deadlines, decision.rung.key)
+    if decision.level is Level.REPLACE:
+        return "as long as the manual repair takes"
+    level = getattr(limits.deadlines, decision.level.key)
     rest = sum(_STEP_S.values()) + limits.drain_deadline_s + limits.canary_duration_s
-    return f"at most ~{duration(rung + rest)} (its deadlines; not measured on this node yet)"
+    return f"at most ~{duration(level + rest)} (its deadlines; not measured on this node yet)"
 
 
-def going_on(tx: Transaction, node: Node) -> str:
+def continued(tx: Transaction, node: Node) -> str:
     """What a run does with a node that an earlier one took out."""
-    if tx.state is State.HANDS and node.spec.reprovision_action != "return":
+    if tx.state is State.MANUAL and node.spec.reprovision_action != "return":
         if not node.findings:
-            return f"{for_hands(tx)}; it looks fit now: reprovision_action=return brings it back"
-        return f"{for_hands(tx)}; nothing to do without hands"
+            return f"{repair_line(tx)}; it looks fit now: reprovision_action=return brings it back"
+        return f"{repair_line(tx)}; nothing to do before its manual repair"
     owner = tx.owner or {}
     since = f"; {owner.get('owner')} holds it since {owner.get('since')}" if owner else ""
     pending = f", in the middle of {tx.pending['step']}" if tx.pending else ""
-    return f"{tx.state.value}{pending}, out since {tx.opened}{since}: goes on from there"
+    return f"{tx.state.value}{pending}, out since {tx.opened}{since}: continues from there"
 
 
-def for_hands(tx: Transaction) -> str:
+def repair_line(tx: Transaction) -> str:
     """Who quarantined the node since when, which part it needs, and where the evidence is."""
     mark = tx.quarantine or {}
-    what = f"{escalation.asked_of_hands(tx.parts)}: {(tx.decision or {}).get('why')}"
+    what = f"{escalation.manual_repair_text(tx.parts)}: {(tx.decision or {}).get('why')}"
     path = (tx.evidence or {}).get("path")
     proof = f"; evidence: {path}" if path else ""
     return f"quarantined since {mark.get('when')} by {mark.get('who')}: {what}{proof}"
@@ -73,8 +73,12 @@ def for_hands(tx: Transaction) -> str:
 
 def came_back(tx: Transaction) -> str:
     """What it took."""
-    levels = [str(step["act"]).removeprefix("act: ") for step in tx.steps if "act:" in step["act"]]
+    levels = [
+        str(step["action"]).removeprefix("action: ")
+        for step in tx.steps
+        if "action:" in step["action"]
+    ]
     if not tx.steps:
         return "serves"
     span = transaction.seconds(str(tx.steps[-1]["at"])) - transaction.seconds(tx.opened)
-    return f"back after {duration(span)}: {', '.join(levels) or 'no act'}"
+    return f"back after {duration(span)}: {', '.join(levels) or 'no action'}"

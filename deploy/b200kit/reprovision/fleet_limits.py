@@ -1,7 +1,7 @@
 """Which nodes of a run may be taken out, and when: waves, the floor and the breaker, run-wide.
 
-A node asks before it is taken out and tells when it is done. Nodes whose transaction was begun by
-an earlier run do not ask: they are out already, and mending them only adds capacity.
+A node asks before it is taken out and reports when it is done. Nodes whose transaction was begun by
+an earlier run do not ask: they are out already, and repairing them only adds capacity.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from b200kit.run.node import Node, StageFailed
 from b200kit.run.session import RUN
 
 
-class NotNow(StageFailed):
+class Deferred(StageFailed):
     """A node that is left as it is, in one line that a person can act on."""
 
 
@@ -29,18 +29,20 @@ class Safety:
     inventory: tuple[str, ...] = ()
     failing: dict[str, str] = field(default_factory=dict)
     inside: set[str] = field(default_factory=set)
-    told: dict[str, str] = field(default_factory=dict)
-    seen: set[str] = field(default_factory=set)
+    announced: dict[str, str] = field(default_factory=dict)
+    observed: set[str] = field(default_factory=set)
     _turn: threading.Condition = field(default_factory=threading.Condition)
 
     def report(self, name: str, cause: str) -> None:
         """A node of this run fails, by this cause."""
         self.failing[name] = cause
 
-    def looked(self, node: Node) -> str:
-        """The node was looked at; after the last of the run, why the breaker is open, if it is."""
-        self.seen.add(node.name)
-        return circuit_breaker.open_reason(self.fleet(node)) if self.seen >= set(RUN.nodes) else ""
+    def mark_observed(self, node: Node) -> str:
+        """The node was observed; after the last of the run, why the breaker is open, if it is."""
+        self.observed.add(node.name)
+        return (
+            circuit_breaker.open_reason(self.fleet(node)) if self.observed >= set(RUN.nodes) else ""
+        )
 
     def resume(self, name: str) -> None:
         """A node that is out already takes its place, whatever the limits."""
@@ -48,21 +50,21 @@ class Safety:
             self.inside.add(name)
 
     def enter(self, node: Node, serves: bool) -> bool:
-        """Wait for a place in the wave; raises NotNow where the breaker or the floor forbid it.
+        """Wait for a place in the wave; raises Deferred where the breaker or the floor forbid it.
 
         Returns whether it had to wait.
         """
         waited = False
         with self._turn:
             while True:
-                if told := circuit_breaker.open_reason(self.fleet(node)):
-                    raise NotNow(self._once(node.name, told))
+                if reason := circuit_breaker.open_reason(self.fleet(node)):
+                    raise Deferred(self._once(node.name, reason))
                 if len(self.inside) < node.spec.reprovision.max_unavailable:
                     break
                 waited = True
                 self._turn.wait()
-            if told := circuit_breaker.floor_reason(self.fleet(node), node.name, serves):
-                raise NotNow(f"not taken out: {told}")
+            if reason := circuit_breaker.floor_reason(self.fleet(node), node.name, serves):
+                raise Deferred(f"not taken out: {reason}")
             self.inside.add(node.name)
         return waited
 
@@ -93,10 +95,10 @@ class Safety:
         still = {name: tx.cause for name, tx in read.items() if tx.is_open}
         return set(still), {name: cause for name, cause in still.items() if cause}
 
-    def _once(self, name: str, told: str) -> str:
+    def _once(self, name: str, reason: str) -> str:
         """The whole line for the first node it stops, and where to find it for the others."""
-        first = self.told.setdefault(told, name)
-        return told if first == name else f"not taken out: the breaker is open, as told for {first}"
+        first = self.announced.setdefault(reason, name)
+        return reason if first == name else f"not taken out: the breaker is open, see {first}"
 
 
 SAFETY = Safety()

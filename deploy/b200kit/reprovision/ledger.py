@@ -1,9 +1,9 @@
-"""Where transactions are kept: a file a node and the log of all acts, in one directory.
+"""Where transactions are kept: a file a node and the log of all actions, in one directory.
 
 A line is written by one `write` to the end of its file, under a lock, and is on the disk before
 `append` returns. Each event goes into the log first and then, with its digest there, into the
-node's file: a controller that dies between the two leaves an act that the log has and the
-transaction lacks, never the other way round.
+node's file: a controller that dies between the two leaves an action that the log has and the
+transaction does not, never the other way round.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _MODE = 0o640
 
 
 class Held(StageFailed):
-    """A node that another person is mending: who, and since when."""
+    """A node that another person is reprovisioning: who, and since when."""
 
 
 def directory() -> Path:
@@ -73,7 +73,7 @@ class Ledger:
                 owner = tx.owner or {}
                 if not is_dead(str(owner.get("owner"))):
                     raise Held(
-                        f"{owner.get('owner')} has been mending this node since "
+                        f"{owner.get('owner')} has been reprovisioning this node since "
                         f"{owner.get('since')}; wait for it, or for {owner.get('until')}"
                     )
             previous = (tx.owner or {}).get("owner")
@@ -106,7 +106,7 @@ class Ledger:
         append(self.path, lambda content: lined(content, entry))
 
     def _log(self, entry: dict[str, Any]) -> str:
-        """Put an event into the log of all acts; returns its digest there."""
+        """Put an event into the log of all actions; returns its digest there."""
         digest = ""
 
         def line(content: bytes) -> bytes:

@@ -1,4 +1,4 @@
-"""What one event of a transaction looks like on the disk, and in the log of all acts."""
+"""What one event of a transaction looks like on the disk, and in the log of all actions."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from typing import Any
 from b200kit.reprovision import transaction
 from b200kit.reprovision.transaction import Transaction
 
-_KEPT = ("kind", "at", "node", "tx", "who", "run", "step", "id", "rung", "attempt", "of")
+_KEPT = ("kind", "at", "node", "tx", "who", "run", "step", "id", "level", "attempt", "of")
 
 
 def lined(content: bytes, entry: dict[str, Any]) -> bytes:
-    """The line of an event, begun anew where a kill left half of one."""
+    """The line of an event, begun on a new line where a kill left half of one."""
     torn = bool(content) and not content.endswith(b"\n")
     return b"\n" * torn + json.dumps(entry, sort_keys=True).encode() + b"\n"
 
@@ -23,14 +23,14 @@ def audited(tx: Transaction, entry: dict[str, Any]) -> dict[str, Any]:
     kept = {key: entry[key] for key in _KEPT if key in entry}
     pending = tx.pending or {}
     if entry["kind"] in ("done", "failed"):
-        kept |= {key: pending.get(key) for key in ("step", "id", "rung") if key in pending}
+        kept |= {key: pending.get(key) for key in ("step", "id", "level") if key in pending}
     after = transaction.applied(tx, entry)
-    told = entry.get("seen") or entry.get("why")
+    what = entry.get("result") or entry.get("why")
     return {
         **kept,
         "before": tx.state.value,
         "after": after.state.value,
-        "what": told,
+        "what": what,
         "evidence": (after.evidence or {}).get("sha256"),
     }
 

@@ -1,8 +1,8 @@
 """The node's own copy of its transaction: what another controller must know before it begins.
 
-/var/lib/b200kit/reprovision.json: who mends the node until when, what was tried, and the digest of
-the newest act in the log. Best effort to write, as the node may be what is broken; one that says
-another owner holds the node is believed.
+/var/lib/b200kit/reprovision.json: who reprovisions the node until when, the attempts, and the
+digest of the newest action in the log. Best effort to write, as the node may be what is broken; one
+that says another owner holds the node is believed.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import Any
 from b200kit.inventory.keys.levels import Level
 from b200kit.node.state.drift import File
 from b200kit.reprovision import transaction
-from b200kit.reprovision.escalation import Try
+from b200kit.reprovision.escalation import Attempt
 from b200kit.reprovision.transaction import Transaction
 from b200kit.run.node import Node, timestamp
 from b200kit.run.remote import RemoteError
@@ -31,8 +31,9 @@ def put(node: Node, tx: Transaction) -> None:
         "tx": tx.id,
         "state": tx.state.value,
         "owner": tx.owner,
-        "tries": [
-            {"rung": t.rung.word, "at": t.at, "outcome": t.outcome, "id": t.id} for t in tx.tries
+        "attempts": [
+            {"level": t.level.word, "at": t.at, "outcome": t.outcome, "id": t.id}
+            for t in tx.attempts
         ],
         "audit": tx.digests[-1] if tx.digests else None,
     }
@@ -50,24 +51,24 @@ def read(node: Node) -> dict[str, Any]:
     return {}
 
 
-def tries(document: dict[str, Any]) -> tuple[Try, ...]:
-    """Attempts that the node remembers."""
+def attempts(document: dict[str, Any]) -> tuple[Attempt, ...]:
+    """Attempts in the node's copy."""
     found = []
-    for entry in document.get("tries", []):
+    for entry in document.get("attempts", []):
         with contextlib.suppress(KeyError, TypeError, ValueError):
-            rung, at = Level.parse(entry["rung"]), float(entry["at"])
-            found.append(Try(rung, at, str(entry["outcome"]), str(entry["id"])))
+            level, at = Level.parse(entry["level"]), float(entry["at"])
+            found.append(Attempt(level, at, str(entry["outcome"]), str(entry["id"])))
     return tuple(found)
 
 
-def merged(known: tuple[Try, ...], remembered: tuple[Try, ...]) -> tuple[Try, ...]:
-    """What the controller knows and what only the node remembers, oldest first."""
+def merged(known: tuple[Attempt, ...], on_node: tuple[Attempt, ...]) -> tuple[Attempt, ...]:
+    """What the controller knows and what only the node's copy has, oldest first."""
     ids = {attempt.id for attempt in known}
-    return tuple(sorted((*known, *(t for t in remembered if t.id not in ids)), key=lambda t: t.at))
+    return tuple(sorted((*known, *(t for t in on_node if t.id not in ids)), key=lambda t: t.at))
 
 
 def holder(document: dict[str, Any], who: str, now: str) -> dict[str, Any] | None:
-    """Somebody else who mends the node now, as the node was told."""
+    """Somebody else who reprovisions the node now, by the node's copy."""
     owner = document.get("owner")
     if not isinstance(owner, dict) or not document.get("tx") or owner.get("owner") == who:
         return None

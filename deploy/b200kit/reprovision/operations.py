@@ -1,8 +1,9 @@
-"""The pyinfra operations of deploy/reprovision.py: plan for every node, then mend those that fail.
+"""The pyinfra operations of deploy/reprovision.py: plan for every node, then those that fail.
 
 Two operations, because pyinfra ends one on every host before it begins the next: how many nodes
-fail alike is known before the first is taken out. Mending is one operation and not a line a stage:
-nodes climb different rungs, wait for each other's turn, and go through the stages more than once.
+fail alike is known before the first is taken out. Reprovisioning is one operation and not a line a
+stage: nodes escalate to different levels, wait for each other's turn, and go through the stages
+more than once.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ def plan(node: Node) -> Commands:
 
 
 @operation(is_idempotent=True)
-def mend(node: Node) -> Commands:
-    """Take the node out, mend it, prove it and bring it back, as far as its transaction is."""
+def reprovision(node: Node) -> Commands:
+    """Drain, repair, verify and return the node to service, as far as its transaction is."""
     if executing():
-        yield command(node, "mend", lambda: run.mend(node))
+        yield command(node, "reprovision", lambda: run.reprovision(node))

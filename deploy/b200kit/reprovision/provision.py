@@ -1,33 +1,22 @@
-"""The whole of deploy/b200.py for one node, inside one operation: for a node that is mended.
+"""The whole of deploy/b200.py for one node, inside one operation: for a node that was repaired.
 
-The same stages in the same order, with the same judgements between them (a test holds both to it).
-What ends the bring-up of a node there is raised here: the ladder may have another rung.
+The same steps in the same order. What ends the run of a node there is raised here: there may be
+another level of remediation.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 from b200kit.node.state.verdict import Verdict
 from b200kit.operations import gate, steps
 from b200kit.run.node import Node
-from b200kit.stages import bandwidth, driver, pipeline, smoke
-
-# What follows a stage, as the lines of deploy/b200.py have it.
-AFTER: dict[str, Callable[[Node], None]] = {
-    driver.STAGE.name: steps.reboot_now,
-    bandwidth.STAGE.name: lambda node: gate.require(node, steps.observed),
-    smoke.STAGE.name: lambda node: gate.require_served_well(node, steps.observed),
-}
+from b200kit.stages import pipeline
 
 
 def run(node: Node) -> None:
     """Bring the node up; raises what a stage raises. A node judged red has that outcome."""
-    node.second_chance()
-    for stage in pipeline.STAGES:
-        steps.converge_now(node, stage)
-        if stage.name in AFTER:
-            AFTER[stage.name](node)
+    node.reset_outcome()
+    for step in pipeline.STEPS:
+        steps.run_now(node, step)
         if node.outcome is not None:
             return
 

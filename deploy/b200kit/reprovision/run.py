@@ -1,4 +1,4 @@
-"""How a run of deploy/reprovision.py treats one node: look, plan, claim, mend, give back."""
+"""How a run of deploy/reprovision.py treats one node: look, plan, claim, reprovision, release."""
 
 from __future__ import annotations
 
@@ -11,15 +11,15 @@ from b200kit.operations import observe
 from b200kit.reprovision import circuit_breaker, escalation, node_copy, provision, steps
 from b200kit.reprovision import explain as plans
 from b200kit.reprovision.escalation import Decision, Limits
-from b200kit.reprovision.fleet_limits import SAFETY, NotNow
+from b200kit.reprovision.fleet_limits import SAFETY, Deferred
 from b200kit.reprovision.ledger import Held, Ledger
-from b200kit.reprovision.state_machine import Machine
+from b200kit.reprovision.state_machine import StateMachine
 from b200kit.reprovision.states import State
 from b200kit.reprovision.transaction import Transaction
 from b200kit.run.node import Node, timestamp
 from b200kit.run.session import RUN
 
-# What the transaction itself puts on the node is no fault to mend.
+# What the transaction itself puts on the node is no fault to repair.
 _OURS = ("quarantine.mark",)
 
 
@@ -29,9 +29,9 @@ def look(node: Node, lock: bool) -> None:
     try:
         _look(node, lock)
     finally:
-        told = SAFETY.looked(node)
-        if told and not lock:
-            node.say("plan", told)
+        reason = SAFETY.mark_observed(node)
+        if reason and not lock:
+            node.say("plan", reason)
 
 
 def _look(node: Node, lock: bool) -> None:
@@ -39,49 +39,49 @@ def _look(node: Node, lock: bool) -> None:
     node.findings = _findings(node, lock)
     if tx.is_open:
         node.reprovision = tx.to_json()
-        node.say("plan", plans.going_on(tx, node))
+        node.say("plan", plans.continued(tx, node))
         return
-    if not node.findings and not _wanted(node):
+    if not node.findings and not _is_requested(node):
         node.outcome = "fit"
         node.say("plan", "fit: nothing to do")
         return
     SAFETY.report(node.name, circuit_breaker.cause(node.findings))
-    for line in plans.told(node, tx, _decision(node, tx), SAFETY.fleet(node), _serves(node)):
+    for line in plans.lines(node, tx, _decision(node, tx), SAFETY.fleet(node), _serves(node)):
         node.say("plan", line)
 
 
-def mend(node: Node) -> None:
+def reprovision(node: Node) -> None:
     """Take the node through its transaction."""
     if node.outcome is not None:
         return
     ledger = _ledger(node)
     before = ledger.read()
-    if _rests(node, before):
+    if _awaits_repair(node, before):
         _end(node, before)
         return
     try:
         if not _may_begin(node, before):
             return
         _end(node, _through(node, ledger))
-    except NotNow as told:
-        node.fail("mend", str(told), outcome="unfit")
+    except Deferred as reason:
+        node.fail("reprovision", str(reason), outcome="unfit")
     finally:
         SAFETY.leave(node.name)
 
 
 def _may_begin(node: Node, before: Transaction) -> bool:
-    """A node that is out already goes on; one that is not waits for its turn, and is looked at."""
+    """A node that is out already continues; one that is not waits for its turn and is observed."""
     if before.is_open:
         SAFETY.resume(node.name)
         return True
     if SAFETY.enter(node, _serves(node)):
-        # It waited, and what was seen of it is old.
+        # It waited, and what was observed of it is old.
         node.state = None
         node.findings = _findings(node, lock=True)
-    if node.findings or _wanted(node):
+    if node.findings or _is_requested(node):
         return True
     node.outcome = "fit"
-    node.say("mend", "fit by now: nothing to do")
+    node.say("reprovision", "fit by now: nothing to do")
     return False
 
 
@@ -97,42 +97,42 @@ def _through(node: Node, ledger: Ledger) -> Transaction:
         node.reprovision = ledger.append("release").to_json()
 
 
-def _rests(node: Node, tx: Transaction) -> bool:
-    """Whether it waits for hands and nobody says that they have done their work."""
-    asked = node.spec.reprovision_action
-    return tx.state is State.HANDS and tx.pending is None and asked != "return"
+def _awaits_repair(node: Node, tx: Transaction) -> bool:
+    """Whether it awaits manual repair and nobody says that it is done."""
+    requested = node.spec.reprovision_action
+    return tx.state is State.MANUAL and tx.pending is None and requested != "return"
 
 
 def _claim(node: Node, ledger: Ledger) -> Transaction:
-    """One owner a node: by this directory, and by what the node was told from another one."""
+    """One owner a node: by this directory, and by the node's copy from another one."""
     tx = ledger.claim(observe.is_dead)
     document = {} if node.unreachable else node_copy.read(node)
     holder = node_copy.holder(document, ledger.who, timestamp())
     if holder and not observe.is_dead(str(holder["owner"])):
         ledger.append("release")
         raise Held(
-            f"{holder['owner']} has been mending this node since {holder['since']}, from another "
-            f"directory of transactions; wait for it, or for {holder['until']}"
+            f"{holder['owner']} has been reprovisioning this node since {holder['since']}, from "
+            f"another directory of transactions; wait for it, or for {holder['until']}"
         )
-    node.remembered = node_copy.tries(document)
+    node.attempts_on_node = node_copy.attempts(document)
     return tx
 
 
-def _machine(node: Node, ledger: Ledger) -> Machine:
-    return Machine(
+def _machine(node: Node, ledger: Ledger) -> StateMachine:
+    return StateMachine(
         node,
         ledger,
-        steps.doing,
+        steps.handler_for,
         lambda tx: _decision(node, tx),
-        giving_back=node.spec.reprovision_action == "return",
+        releasing=node.spec.reprovision_action == "return",
     )
 
 
 def _end(node: Node, tx: Transaction) -> None:
-    """The outcome: live, or quarantined until hands have done what only they can."""
+    """The outcome: live, or quarantined until a person has repaired it."""
     node.reprovision = tx.to_json()
     if tx.is_open:
-        node.fail("mend", plans.for_hands(tx), outcome="quarantined")
+        node.fail("reprovision", plans.repair_line(tx), outcome="quarantined")
         return
     node.outcome = "live"
     node.say("LIVE", plans.came_back(tx))
@@ -148,32 +148,33 @@ def _findings(node: Node, lock: bool) -> tuple[Finding, ...]:
 
 def _decision(node: Node, tx: Transaction) -> Decision:
     findings = tx.findings if tx.is_open else node.findings
-    tries = node_copy.merged(tx.tries, node.remembered)
-    return escalation.choose(findings, tries, limits(node), time.time(), _least(node))
+    attempts = node_copy.merged(tx.attempts, node.attempts_on_node)
+    return escalation.choose(findings, attempts, limits(node), time.time(), _least(node))
 
 
-def _wanted(node: Node) -> bool:
-    """Whether a person asks for a node to be mended that looks well."""
+def _is_requested(node: Node) -> bool:
+    """Whether a person requests reprovisioning of a node that looks well."""
     return bool(node.spec.reason) or node.spec.reprovision_action not in ("auto", "return")
 
 
 def _least(node: Node) -> Level:
-    asked = node.spec.reprovision_action
-    return Level.RESTART_SERVICES if asked in ("auto", "return") else Level.parse(asked)
+    requested = node.spec.reprovision_action
+    lowest = requested in ("auto", "return")
+    return Level.RESTART_SERVICES if lowest else Level.parse(requested)
 
 
 def limits(node: Node) -> Limits:
-    """The node's budgets, and the rungs its inventory has not got."""
+    """The node's budgets, and the levels its inventory does not have."""
     budgets = node.spec.reprovision.budgets
-    lacking = {}
+    unavailable = {}
     if node.spec.bmc is None:
-        lacking[Level.POWER_CYCLE] = "the inventory names no bmc"
+        unavailable[Level.POWER_CYCLE] = "the inventory names no bmc"
     if node.spec.reimage is None:
-        lacking[Level.REIMAGE] = "the inventory names no reimage"
+        unavailable[Level.REIMAGE] = "the inventory names no reimage"
     attempts: dict[Level, int] = {
         r: getattr(budgets, r.key) for r in Level if r is not Level.REPLACE
     }
-    return Limits(attempts, budgets.window_s, lacking)
+    return Limits(attempts, budgets.window_s, unavailable)
 
 
 def _serves(node: Node) -> bool:

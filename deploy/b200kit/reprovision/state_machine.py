@@ -1,8 +1,8 @@
 """The machine that takes one node through its transaction, step by step, each on the disk first.
 
-It knows the table of steps and nothing of what they do: a step is an act with `facts`, `probe` and
-`perform` (see b200kit/reprovision/actions). A step that a dead controller left open is probed, then
-done.
+It knows the table of steps and nothing of what they do: each has a handler with `facts`, `probe`
+and `perform` (see b200kit/reprovision/actions). A step that a dead controller left open is probed,
+then done.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import Any, Protocol
 from b200kit.inventory.keys.levels import Level
 from b200kit.node.state.verdict import Finding
 from b200kit.reprovision import states
-from b200kit.reprovision.actions import ActFailed, ActRefused, Intent, Say
+from b200kit.reprovision.actions import ActionFailed, ActionRefused, Intent, Say
 from b200kit.reprovision.escalation import Decision
 from b200kit.reprovision.ledger import Ledger
 from b200kit.reprovision.states import State
@@ -23,12 +23,12 @@ from b200kit.reprovision.transaction import Transaction
 from b200kit.run.node import Node, StageFailed
 from b200kit.run.remote import RemoteError
 
-# Where a person may say that no act is needed any more.
-_RETURNABLE = (State.QUARANTINED, State.DRAINED, State.EVIDENCED, State.HANDS)
+# Where a person may say that no action is needed any more.
+_RETURNABLE = (State.QUARANTINED, State.DRAINED, State.EVIDENCED, State.MANUAL)
 
 
 class NotFit(StageFailed):
-    """The node is not fit after what was done: the next rung is chosen by these findings."""
+    """The node is not fit after what was done: the next level is chosen by these findings."""
 
     def __init__(self, line: str, findings: tuple[Finding, ...]) -> None:
         super().__init__(line)
@@ -39,8 +39,8 @@ class Stopped(StageFailed):
     """The run ends here for this node, which stays where it stands; one line."""
 
 
-class Doing(Protocol):
-    """What a step does. `perform` returns what its line keeps, `seen` among it."""
+class StepHandler(Protocol):
+    """What a step does. `perform` returns what its line keeps, `result` among it."""
 
     def facts(self, node: Node) -> dict[str, Any]:
         """Kept in the intent."""
@@ -53,21 +53,21 @@ class Doing(Protocol):
 
 
 @dataclass
-class Machine:
-    """One node, its ledger, and how its steps are done."""
+class StateMachine:
+    """One node, its ledger, and the handlers of its steps."""
 
     node: Node
     ledger: Ledger
-    doing: Callable[[str, Transaction], Doing]
+    handlers: Callable[[str, Transaction], StepHandler]
     decide: Callable[[Transaction], Decision]
-    giving_back: bool = False
-    _given_back: bool = field(default=False, init=False)
+    releasing: bool = False
+    _released: bool = field(default=False, init=False)
 
     def run(self) -> Transaction:
-        """Go on until the node serves, or is for hands. Raises Stopped."""
+        """Continue until the node serves, or needs manual repair. Raises Stopped."""
         tx = self.ledger.read()
-        if self.giving_back and tx.pending and tx.state in _RETURNABLE:
-            tx = self._close(tx, "failed", seen="given up: a person brings it back", back=False)
+        if self.releasing and tx.pending and tx.state in _RETURNABLE:
+            tx = self._close(tx, "failed", result="given up: a person brings it back", back=False)
         while name := self._next(tx):
             tx = self._take(tx, name)
         return tx
@@ -77,12 +77,12 @@ class Machine:
             return None
         if tx.pending:
             return str(tx.pending["step"])
-        if self.giving_back and not self._given_back and tx.state in _RETURNABLE:
-            self._given_back = True
-            return "take back"
-        if tx.state is State.HANDS:
+        if self.releasing and not self._released and tx.state in _RETURNABLE:
+            self._released = True
+            return "release"
+        if tx.state is State.MANUAL:
             return None
-        if tx.state is State.EVIDENCED and self.decide(tx).rung is Level.REPLACE:
+        if tx.state is State.EVIDENCED and self.decide(tx).level is Level.REPLACE:
             return "hand over"
         return states.onward(tx.state).name
 
@@ -90,65 +90,71 @@ class Machine:
         """One step: what is intended is on the disk before it is begun, what came of it after."""
         if tx.pending is None:
             tx = self._intend(tx, name)
-            doing = self.doing(name, tx)
+            handler = self.handlers(name, tx)
         else:
-            doing = self.doing(name, tx)
-            self._say(name, f"goes on where {tx.pending.get('who')} left it at {tx.pending['at']}")
-            if done := doing.probe(self.node, tx.pending):
+            handler = self.handlers(name, tx)
+            self._say(
+                name, f"continues where {tx.pending.get('who')} left it at {tx.pending['at']}"
+            )
+            if done := handler.probe(self.node, tx.pending):
                 self._say(name, done)
-                return self._close(tx, "done", seen=done)
-        return self._perform(tx, name, doing)
+                return self._close(tx, "done", result=done)
+        return self._perform(tx, name, handler)
 
     def _intend(self, tx: Transaction, name: str) -> Transaction:
         host = (self.node.seen or {}).get("host")
         boot = host.get("boot_id") if isinstance(host, dict) else None
-        kept: dict[str, Any] = {"boot_id": boot if isinstance(boot, str) else None}
-        if name in ("act", "hand over"):
+        fields: dict[str, Any] = {"boot_id": boot if isinstance(boot, str) else None}
+        if name in ("action", "hand over"):
             decision = self.decide(tx)
-            kept["decision"] = decision.to_json()
-            if name == "act":
-                kept |= {"rung": decision.rung.word, "attempt": decision.attempt, "of": decision.of}
-            kept["why"] = decision.why
+            fields["decision"] = decision.to_json()
+            if name == "action":
+                fields |= {
+                    "level": decision.level.word,
+                    "attempt": decision.attempt,
+                    "of": decision.of,
+                }
+            fields["why"] = decision.why
         try:
-            kept |= self._facts(tx, name, kept)
+            fields |= self._facts(tx, name, fields)
         except (StageFailed, RemoteError) as error:
-            raise Stopped(f"{_named(name, kept)}: {error}") from None
-        return self.ledger.append("intent", step=name, id=secrets.token_hex(6), **kept)
+            raise Stopped(f"{_named(name, fields)}: {error}") from None
+        return self.ledger.append("intent", step=name, id=secrets.token_hex(6), **fields)
 
-    def _facts(self, tx: Transaction, name: str, kept: Mapping[str, Any]) -> dict[str, Any]:
-        told = {**kept, "step": name}
-        return self.doing(name, _foreseen(tx, told)).facts(self.node)
+    def _facts(self, tx: Transaction, name: str, fields: Mapping[str, Any]) -> dict[str, Any]:
+        intent = {**fields, "step": name}
+        return self.handlers(name, _foreseen(tx, intent)).facts(self.node)
 
-    def _perform(self, tx: Transaction, name: str, doing: Doing) -> Transaction:
+    def _perform(self, tx: Transaction, name: str, handler: StepHandler) -> Transaction:
         intent = tx.pending or {}
         try:
-            kept = doing.perform(self.node, intent, lambda text: self._say(name, text))
+            fields = handler.perform(self.node, intent, lambda text: self._say(name, text))
         except NotFit as unfit:
             found = [finding.to_json() for finding in unfit.findings]
-            tx = self._close(tx, "failed", seen=str(unfit), findings=found)
+            tx = self._close(tx, "failed", result=str(unfit), findings=found)
             self._say(name, f"not fit: {unfit}")
-            if self.giving_back:
+            if self.releasing:
                 raise Stopped(f"not fit, stays out: {unfit}") from None
             return tx
-        except ActRefused as refused:
-            # Nothing was done to the node: the same attempt goes on when the reason is gone.
+        except ActionRefused as refused:
+            # Nothing was done to the node: the same attempt continues when the reason is gone.
             raise Stopped(f"{_named(name, intent)}: {refused}") from None
         except (StageFailed, RemoteError) as error:
             return self._failed(tx, name, error)
-        self._say(name, str(kept.get("seen", "")))
-        return self._close(tx, "done", **kept)
+        self._say(name, str(fields.get("result", "")))
+        return self._close(tx, "done", **fields)
 
     def _failed(self, tx: Transaction, name: str, error: Exception) -> Transaction:
-        """An act that failed is followed by the next rung; any other step is tried again later."""
+        """An action that failed is followed by the next level; any other step is repeated later."""
         named = _named(name, tx.pending or {})
-        if name == "act" and isinstance(error, ActFailed | RemoteError):
+        if name == "action" and isinstance(error, ActionFailed | RemoteError):
             self._say(name, f"{named} failed: {error}")
-            return self._close(tx, "failed", seen=str(error))
-        self._close(tx, "failed", seen=str(error), back=False)
+            return self._close(tx, "failed", result=str(error))
+        self._close(tx, "failed", result=str(error), back=False)
         raise Stopped(f"{named}: {error}") from None
 
-    def _close(self, tx: Transaction, kind: str, **kept: Any) -> Transaction:
-        return self.ledger.append(kind, id=(tx.pending or {}).get("id"), **kept)
+    def _close(self, tx: Transaction, kind: str, **fields: Any) -> Transaction:
+        return self.ledger.append(kind, id=(tx.pending or {}).get("id"), **fields)
 
     def _say(self, name: str, text: str) -> None:
         if text:
@@ -156,7 +162,7 @@ class Machine:
 
 
 def _named(name: str, intent: Mapping[str, Any]) -> str:
-    return str(intent.get("rung") or name)
+    return str(intent.get("level") or name)
 
 
 def _foreseen(tx: Transaction, intent: dict[str, Any]) -> Transaction:

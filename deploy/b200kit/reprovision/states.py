@@ -1,4 +1,4 @@
-"""The life of a node that is mended: its states, and the table of the steps between them. Pure."""
+"""The states of a node that is reprovisioned, and the table of the steps between them. Pure."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ class State(StrEnum):
     QUARANTINED = "quarantined"
     DRAINED = "drained"
     EVIDENCED = "evidenced"
-    MENDED = "mended"
+    REPAIRED = "repaired"
     PROVISIONED = "provisioned"
     PROVEN = "proven"
     CANARY = "canary"
-    HANDS = "hands"
+    MANUAL = "manual repair"
 
 
 @dataclass(frozen=True)
@@ -31,19 +31,19 @@ class Step:
 
 
 # The one place that says what follows what. A proof that fails goes back to `drained`, so that new
-# evidence is taken before the next rung changes the node; a node that fails among its users goes
+# evidence is taken before the next level changes the node; a node that fails among its users goes
 # back to where it is taken from them.
 TABLE: tuple[Step, ...] = (
     Step(State.SERVING, "quarantine", State.QUARANTINED, State.SERVING),
     Step(State.QUARANTINED, "drain", State.DRAINED, State.QUARANTINED),
     Step(State.DRAINED, "evidence", State.EVIDENCED, State.DRAINED),
-    Step(State.EVIDENCED, "act", State.MENDED, State.DRAINED),
-    Step(State.EVIDENCED, "hand over", State.HANDS, State.EVIDENCED),
-    Step(State.QUARANTINED, "take back", State.MENDED, State.QUARANTINED),
-    Step(State.DRAINED, "take back", State.MENDED, State.DRAINED),
-    Step(State.EVIDENCED, "take back", State.MENDED, State.EVIDENCED),
-    Step(State.HANDS, "take back", State.MENDED, State.HANDS),
-    Step(State.MENDED, "provision", State.PROVISIONED, State.DRAINED),
+    Step(State.EVIDENCED, "action", State.REPAIRED, State.DRAINED),
+    Step(State.EVIDENCED, "hand over", State.MANUAL, State.EVIDENCED),
+    Step(State.QUARANTINED, "release", State.REPAIRED, State.QUARANTINED),
+    Step(State.DRAINED, "release", State.REPAIRED, State.DRAINED),
+    Step(State.EVIDENCED, "release", State.REPAIRED, State.EVIDENCED),
+    Step(State.MANUAL, "release", State.REPAIRED, State.MANUAL),
+    Step(State.REPAIRED, "provision", State.PROVISIONED, State.DRAINED),
     Step(State.PROVISIONED, "prove", State.PROVEN, State.DRAINED),
     Step(State.PROVEN, "share", State.CANARY, State.SERVING),
     Step(State.CANARY, "return", State.SERVING, State.SERVING),
@@ -60,4 +60,4 @@ def step(start: State, name: str) -> Step:
 
 def onward(start: State) -> Step:
     """The step that leads on from a state that only one leads on from."""
-    return next(entry for entry in TABLE if entry.start is start and entry.name != "take back")
+    return next(entry for entry in TABLE if entry.start is start and entry.name != "release")

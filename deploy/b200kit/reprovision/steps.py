@@ -1,6 +1,6 @@
-"""What each step of a transaction does to a node. The rungs themselves are in actions/.
+"""What each step of a transaction does to a node. The remediation actions are in actions/.
 
-Every step may be done again at no harm: only rungs are probed after a crash.
+Every step may be repeated without harm: only actions are probed after a crash.
 """
 
 from __future__ import annotations
@@ -15,16 +15,16 @@ from b200kit.node.state.verdict import Action, Finding, Status, Verdict
 from b200kit.node.state.watchdog import MARK
 from b200kit.reprovision import escalation, node_copy, provision, traffic
 from b200kit.reprovision.actions import (
-    Act,
-    ActFailed,
-    ActRefused,
+    ActionFailed,
+    ActionRefused,
     Intent,
+    RemediationAction,
     Say,
-    act_of,
+    action_for,
     evidence,
     quarantine,
 )
-from b200kit.reprovision.state_machine import Doing, NotFit
+from b200kit.reprovision.state_machine import NotFit, StepHandler
 from b200kit.reprovision.transaction import Transaction
 from b200kit.run.node import Node, StageFailed, duration
 from b200kit.run.remote import RemoteError
@@ -36,14 +36,14 @@ Perform = Callable[[Node, Transaction, Intent, Say], Mapping[str, Any]]
 
 
 @dataclass(frozen=True)
-class Plain:
+class RepeatableStep:
     """A step that may be repeated."""
 
     tx: Transaction
-    act: Perform
+    function: Perform
 
     def facts(self, node: Node) -> dict[str, Any]:
-        """Nothing tells after from before."""
+        """Nothing: before and after look the same."""
         del node
         return {}
 
@@ -54,48 +54,48 @@ class Plain:
 
     def perform(self, node: Node, intent: Intent, say: Say) -> Mapping[str, Any]:
         """The step."""
-        return self.act(node, self.tx, intent, say)
+        return self.function(node, self.tx, intent, say)
 
 
 @dataclass(frozen=True)
-class Climb:
-    """A rung, with the history put on the node before it."""
+class RemediationStep:
+    """A remediation action, with the history put on the node before it."""
 
     tx: Transaction
-    rung: Act
+    action: RemediationAction
 
     def facts(self, node: Node) -> dict[str, Any]:
-        """The rung's."""
-        return self.rung.facts(node)
+        """The action's."""
+        return self.action.facts(node)
 
     def probe(self, node: Node, intent: Intent) -> str | None:
-        """The rung's."""
-        return self.rung.probe(node, intent)
+        """The action's."""
+        return self.action.probe(node, intent)
 
     def perform(self, node: Node, intent: Intent, say: Say) -> Mapping[str, Any]:
-        """The rung; nothing seen before counts afterwards."""
+        """The action; nothing observed before counts afterwards."""
         node_copy.put(node, self.tx)
         try:
             self._close(node, say)
-            return {"seen": self.rung.perform(node, intent, say)}
+            return {"result": self.action.perform(node, intent, say)}
         finally:
             node.state = None
 
     def _close(self, node: Node, say: Say) -> None:
-        """Nothing serves meanwhile. What cannot be stopped is no reason for a higher rung."""
+        """Nothing serves meanwhile. What cannot be stopped is no reason for a higher level."""
         if unreachable(node) is not None:
             return
         try:
             say(quarantine.close(node))
-        except ActFailed as error:
-            raise ActRefused(str(error)) from None
+        except ActionFailed as error:
+            raise ActionRefused(str(error)) from None
 
 
-def doing(name: str, tx: Transaction) -> Doing:
-    """What the step of this name does in this transaction."""
-    if name == "act":
-        return Climb(tx, act_of(Level.parse((tx.pending or {})["rung"])))
-    return Plain(tx, _STEPS[name])
+def handler_for(name: str, tx: Transaction) -> StepHandler:
+    """The handler of the step of this name in this transaction."""
+    if name == "action":
+        return RemediationStep(tx, action_for(Level.parse((tx.pending or {})["level"])))
+    return RepeatableStep(tx, _STEPS[name])
 
 
 def unreachable(node: Node) -> Finding | None:
@@ -123,42 +123,42 @@ def _quarantine(node: Node, tx: Transaction, intent: Intent, say: Say) -> Mappin
     if unreachable(node) is None:
         say(quarantine.put(node, str(intent.get("who")), why))
         node_copy.put(node, tx)
-    said = [adapter.take_out(node, why) for adapter in traffic.adapters(node)]
-    return {"seen": "; ".join(said) or "nobody sends work to it", "why": why}
+    results = [adapter.take_out(node, why) for adapter in traffic.adapters(node)]
+    return {"result": "; ".join(results) or "nobody sends work to it", "why": why}
 
 
 def _drain(node: Node, tx: Transaction, intent: Intent, say: Say) -> Mapping[str, Any]:
-    """Wait for open streams; None of an adapter is no answer, which is not taken for none."""
+    """Wait for open streams; None of an adapter means unknown, which is not taken for none."""
     del tx, intent
     limit = node.spec.reprovision.drain_deadline_s
     adapters = traffic.adapters(node)
-    started, told = time.monotonic(), ""
+    started, reported = time.monotonic(), ""
     while True:
         counts = [(adapter.name, adapter.drained(node)) for adapter in adapters]
         left = [f"{name}: {_streams(count)}" for name, count in counts if count != 0]
         if not left:
-            return {"seen": f"nothing is open after {duration(time.monotonic() - started)}"}
+            return {"result": f"nothing is open after {duration(time.monotonic() - started)}"}
         blind = bool(node.unreachable) and not any(count for _, count in counts)
         if blind or time.monotonic() - started >= limit:
             return _undrained(node, "; ".join(left), limit)
-        if told != (told := "; ".join(left)):
-            say(f"waiting: {told}")
+        if reported != (reported := "; ".join(left)):
+            say(f"waiting: {reported}")
         time.sleep(_POLL_S)
 
 
 def _undrained(node: Node, left: str, limit: int) -> Mapping[str, Any]:
     if node.unreachable:
-        return {"seen": f"cannot be drained, as it does not answer ({left})"}
+        return {"result": f"cannot be drained, as it does not answer ({left})"}
     if node.spec.reprovision.drain_timeout == "cut":
-        return {"seen": f"cut off after {duration(limit)} ({left})"}
+        return {"result": f"cut off after {duration(limit)} ({left})"}
     raise StageFailed(
         f"not drained within {duration(limit)} ({left}): it takes no new work and nothing was "
-        'done to it; run again to go on waiting, or set reprovision.drain_timeout = "cut"'
+        'done to it; run again to continue waiting, or set reprovision.drain_timeout = "cut"'
     )
 
 
 def _streams(count: int | None) -> str:
-    return "open streams cannot be told" if count is None else f"{count} open"
+    return "open streams are unknown" if count is None else f"{count} open"
 
 
 def _evidence(node: Node, tx: Transaction, intent: Intent, say: Say) -> Mapping[str, Any]:
@@ -167,32 +167,32 @@ def _evidence(node: Node, tx: Transaction, intent: Intent, say: Say) -> Mapping[
     if fault is not None:
         others = [f for f in tx.findings if f.check != fault.check]
         found = [f.to_json() for f in (fault, *others)]
-        return {"seen": f"none: {fault.summary} ({fault.read})", "findings": found}
-    said: list[str] = []
-    bundle = evidence.collect(node, intent, said.append)
-    kept = [f for f in tx.findings if f.check != "node.reachable"] or tx.findings
+        return {"result": f"none: {fault.summary} ({fault.read})", "findings": found}
+    progress: list[str] = []
+    bundle = evidence.collect(node, intent, progress.append)
+    retained = [f for f in tx.findings if f.check != "node.reachable"] or tx.findings
     return {
-        "seen": said[-1] if said else f"kept before: {bundle.path}",
+        "result": progress[-1] if progress else f"collected before: {bundle.path}",
         "path": bundle.path,
         "sha256": bundle.sha256,
-        "findings": [f.to_json() for f in kept],
+        "findings": [f.to_json() for f in retained],
     }
 
 
-def _take_back(node: Node, tx: Transaction, intent: Intent, say: Say) -> Mapping[str, Any]:
+def _release(node: Node, tx: Transaction, intent: Intent, say: Say) -> Mapping[str, Any]:
     del node, intent, say
-    return {"seen": f"no further act, from {tx.state.value}: {_why(tx)}"}
+    return {"result": f"no further action, from {tx.state.value}: {_why(tx)}"}
 
 
 def _hand_over(node: Node, tx: Transaction, intent: Intent, say: Say) -> Mapping[str, Any]:
     decision = intent.get("decision") or {}
-    what = escalation.asked_of_hands(decision.get("parts", []))
+    what = escalation.manual_repair_text(decision.get("parts", []))
     if unreachable(node) is None:
         say(quarantine.put(node, str(intent.get("who")), f"{what}: {decision.get('why')}"))
-        # Where no rung was climbed, nothing has stopped yet what serves.
+        # Where no action was taken, nothing has stopped yet what serves.
         say(quarantine.close(node))
         node_copy.put(node, tx)
-    return {"seen": f"{what}: {decision.get('why')}"}
+    return {"result": f"{what}: {decision.get('why')}"}
 
 
 def _provision(node: Node, tx: Transaction, intent: Intent, say: Say) -> Mapping[str, Any]:
@@ -201,7 +201,7 @@ def _provision(node: Node, tx: Transaction, intent: Intent, say: Say) -> Mapping
     # A new image has no mark; one that is there stays as it was.
     quarantine.put(node, str(intent.get("who")), _why(tx))
     say(quarantine.admit(node, str(intent.get("who"))))
-    # The watchdog's mark is what the rung was about; it is in the evidence.
+    # The watchdog's mark is what the action was about; it is in the evidence.
     node.connected().run(f"rm -f {MARK}")
     before = node.changes
     try:
@@ -209,14 +209,14 @@ def _provision(node: Node, tx: Transaction, intent: Intent, say: Say) -> Mapping
     except (StageFailed, RemoteError) as error:
         raise _cause_of(node, error) from None
     if node.outcome is not None:
-        told, found = str(node.error), Verdict.from_json(node.verdict or {})
-        node.second_chance()
-        raise NotFit(told, tuple(found.blocking))
-    return {"seen": f"{node.changes - before} changes"}
+        reason, found = str(node.error), Verdict.from_json(node.verdict or {})
+        node.reset_outcome()
+        raise NotFit(reason, tuple(found.blocking))
+    return {"result": f"{node.changes - before} changes"}
 
 
 def _cause_of(node: Node, error: Exception) -> Exception:
-    """Whether it is the node that a stage failed by, which a rung may cure, or something else."""
+    """Whether a stage failed because of the node, which an action may cure, or otherwise."""
     if fault := unreachable(node):
         return NotFit(str(error), (fault,))
     try:
@@ -230,30 +230,30 @@ def _cause_of(node: Node, error: Exception) -> Exception:
 
 def _prove(node: Node, tx: Transaction, intent: Intent, say: Say) -> Mapping[str, Any]:
     del tx, intent, say
-    return {"seen": _require_fit(node)}
+    return {"result": _require_fit(node)}
 
 
 def _share(node: Node, tx: Transaction, intent: Intent, say: Say) -> Mapping[str, Any]:
     """Users again, a few of them."""
     del tx, intent, say
     share = node.spec.reprovision.canary_percent
-    said = [t.bring_back(node, share) for t in reversed(traffic.adapters(node))]
-    return {"seen": "; ".join([f"{share} % of a whole node's work", *said])}
+    results = [t.bring_back(node, share) for t in reversed(traffic.adapters(node))]
+    return {"result": "; ".join([f"{share} % of a whole node's work", *results])}
 
 
 def _return(node: Node, tx: Transaction, intent: Intent, say: Say) -> Mapping[str, Any]:
     """Watched at its share, then as before it was taken out."""
     limit, started = node.spec.reprovision.canary_duration_s, time.monotonic()
     while True:
-        seen = _require_fit(node)
+        verdict = _require_fit(node)
         left = limit - (time.monotonic() - started)
         if left <= 0:
             break
         time.sleep(min(left, _LOOK_EVERY_S))
     say(quarantine.lift(node, str(intent.get("who"))))
-    said = [t.bring_back(node, 100) for t in reversed(traffic.adapters(node))]
+    results = [t.bring_back(node, 100) for t in reversed(traffic.adapters(node))]
     node_copy.put(node, tx)
-    return {"seen": "; ".join([f"watched for {limit} s, {seen}", *said])}
+    return {"result": "; ".join([f"watched for {limit} s, {verdict}", *results])}
 
 
 def _require_fit(node: Node) -> str:
@@ -272,14 +272,14 @@ def _require_answer(node: Node) -> None:
 def _why(tx: Transaction) -> str:
     quarantined = (tx.quarantine or {}).get("why")
     first = tx.findings[0].summary if tx.findings else tx.why
-    return str(first or quarantined or "asked for by a person")
+    return str(first or quarantined or "requested by a person")
 
 
 _STEPS: dict[str, Perform] = {
     "quarantine": _quarantine,
     "drain": _drain,
     "evidence": _evidence,
-    "take back": _take_back,
+    "release": _release,
     "hand over": _hand_over,
     "provision": _provision,
     "prove": _prove,

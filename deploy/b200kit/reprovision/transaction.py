@@ -1,4 +1,4 @@
-"""A node that is mended, as one transaction: what the lines of its file add up to. Pure.
+"""A node that is reprovisioned, as one transaction: what the lines of its file add up to. Pure.
 
 The file has one line of JSON an event and only grows. Every step is two lines, `intent` before and
 `done` (or `failed`) after, so that a controller that dies between them leaves a step that is known
@@ -15,7 +15,7 @@ from typing import Any
 
 from b200kit.inventory.keys.levels import Level
 from b200kit.node.state.verdict import Finding
-from b200kit.reprovision.escalation import Try
+from b200kit.reprovision.escalation import Attempt
 from b200kit.reprovision.states import State, Step, step
 
 SCHEMA = "b200kit/transaction/1"
@@ -23,7 +23,7 @@ SCHEMA = "b200kit/transaction/1"
 
 @dataclass(frozen=True)
 class Transaction:
-    """A node's transaction as its lines tell it; `id` is empty where none is open.
+    """A node's transaction as its lines have it; `id` is empty where none is open.
 
     *pending* is the intent that no line closes, *owner* the claim in force or none, *quarantine*
     {"who", "when", "why"}, *decision* the last one made, *evidence* {"path", "sha256"}.
@@ -39,7 +39,7 @@ class Transaction:
     cause: str = ""
     decision: dict[str, Any] | None = None
     evidence: dict[str, Any] | None = None
-    tries: tuple[Try, ...] = ()
+    attempts: tuple[Attempt, ...] = ()
     steps: tuple[dict[str, Any], ...] = ()
     digests: tuple[str, ...] = ()
     opened: str = ""
@@ -53,18 +53,18 @@ class Transaction:
 
     @property
     def parts(self) -> list[str]:
-        """Parts that hands are asked for."""
+        """Parts that a person must look at."""
         return list((self.decision or {}).get("parts", []))
 
     def to_json(self) -> dict[str, Any]:
         """The `reprovision` of a host record."""
         decision = self.decision or {}
         return {
-            "rung": decision.get("rung"),
+            "level": decision.get("level"),
             "why": decision.get("why") or self.error or None,
             "state": self.state.value,
             "history": list(self.steps),
-            "parts": self.parts if self.state is State.HANDS else [],
+            "parts": self.parts if self.state is State.MANUAL else [],
             "evidence": (self.evidence or {}).get("path"),
             "quarantine": self.quarantine,
         }
@@ -90,9 +90,9 @@ def applied(tx: Transaction, line: Mapping[str, Any]) -> Transaction:
 
 
 def _open(tx: Transaction, line: Mapping[str, Any]) -> Transaction:
-    """A new transaction; what was tried before goes on counting."""
+    """A new transaction; what was tried before still counts."""
     return replace(
-        Transaction(tx.node, tries=tx.tries, digests=tx.digests, owner=tx.owner),
+        Transaction(tx.node, attempts=tx.attempts, digests=tx.digests, owner=tx.owner),
         id=str(line["tx"]),
         opened=str(line["at"]),
         cause=str(line.get("cause", "")),
@@ -102,8 +102,8 @@ def _open(tx: Transaction, line: Mapping[str, Any]) -> Transaction:
 
 
 def _claim(tx: Transaction, line: Mapping[str, Any]) -> Transaction:
-    kept = ("owner", "run", "since", "until")
-    return replace(tx, owner={key: line.get(key) for key in kept})
+    fields = ("owner", "run", "since", "until")
+    return replace(tx, owner={key: line.get(key) for key in fields})
 
 
 def _release(tx: Transaction, line: Mapping[str, Any]) -> Transaction:
@@ -113,9 +113,9 @@ def _release(tx: Transaction, line: Mapping[str, Any]) -> Transaction:
 
 def _intent(tx: Transaction, line: Mapping[str, Any]) -> Transaction:
     tx = replace(tx, pending=dict(line), error="")
-    if line.get("step") == "act":
-        attempt = Try(Level.parse(line["rung"]), seconds(str(line["at"])), id=str(line["id"]))
-        tx = replace(tx, decision=dict(line["decision"]), tries=(*tx.tries, attempt))
+    if line.get("step") == "action":
+        attempt = Attempt(Level.parse(line["level"]), seconds(str(line["at"])), id=str(line["id"]))
+        tx = replace(tx, decision=dict(line["decision"]), attempts=(*tx.attempts, attempt))
     if line.get("step") == "hand over":
         tx = replace(tx, decision=dict(line["decision"]))
     return tx
@@ -126,7 +126,7 @@ def _done(tx: Transaction, line: Mapping[str, Any]) -> Transaction:
     intent = tx.pending or {}
     entry = step(tx.state, str(intent.get("step")))
     tx = replace(
-        tx, state=entry.end, pending=None, steps=(*tx.steps, _told(entry, intent, line, "done"))
+        tx, state=entry.end, pending=None, steps=(*tx.steps, _taken(entry, intent, line, "done"))
     )
     if entry.name == "quarantine":
         tx = replace(
@@ -147,36 +147,36 @@ def _failed(tx: Transaction, line: Mapping[str, Any]) -> Transaction:
     intent = tx.pending or {}
     entry = step(tx.state, str(intent.get("step")))
     state = entry.back if line.get("back", True) else entry.start
-    told = _told(entry, intent, line, "failed")
+    taken = _taken(entry, intent, line, "failed")
     tx = replace(
-        tx, state=state, pending=None, error=str(line.get("seen", "")), steps=(*tx.steps, told)
+        tx, state=state, pending=None, error=str(line.get("result", "")), steps=(*tx.steps, taken)
     )
     if "findings" in line:
         tx = replace(tx, findings=_findings(line))
     if state is entry.start or entry.name in ("drain", "evidence", "quarantine"):
         return tx
-    return _outcome(tx, "failed" if entry.name == "act" else "did not help")
+    return _outcome(tx, "failed" if entry.name == "action" else "did not help")
 
 
 def _outcome(tx: Transaction, outcome: str) -> Transaction:
     """What came of the last attempt, unless that is known already."""
-    if not tx.tries or tx.tries[-1].outcome != "unfinished":
+    if not tx.attempts or tx.attempts[-1].outcome != "unfinished":
         return tx
-    return replace(tx, tries=(*tx.tries[:-1], replace(tx.tries[-1], outcome=outcome)))
+    return replace(tx, attempts=(*tx.attempts[:-1], replace(tx.attempts[-1], outcome=outcome)))
 
 
-def _told(
+def _taken(
     entry: Step, intent: Mapping[str, Any], line: Mapping[str, Any], outcome: str
 ) -> dict[str, Any]:
     """A step as the report shows it."""
-    rung = intent.get("rung")
+    level = intent.get("level")
     back = entry.back if line.get("back", True) else entry.start
     return {
         "at": line.get("at"),
         "from": entry.start.value,
         "to": (entry.end if outcome == "done" else back).value,
-        "act": f"{entry.name}: {rung}" if rung else entry.name,
-        "outcome": f"{outcome}: {line.get('seen')}" if line.get("seen") else outcome,
+        "action": f"{entry.name}: {level}" if level else entry.name,
+        "outcome": f"{outcome}: {line.get('result')}" if line.get("result") else outcome,
         "began": intent.get("at"),
     }
 
@@ -196,7 +196,7 @@ _KINDS = {
 
 
 def parse(content: bytes) -> Iterator[dict[str, Any]]:
-    """Whole lines of a file; one that a kill cut short told of nothing that had begun."""
+    """Whole lines of a file; one that a kill cut short is of nothing that had begun."""
     for raw in content.split(b"\n"):
         try:
             value = json.loads(raw)
@@ -221,9 +221,9 @@ def held_by_another(tx: Transaction, owner: str, now: float) -> bool:
 
 
 def durations(tx: Transaction) -> dict[str, float]:
-    """Seconds that each step took when it last came to its end, by its name, "act: reboot"."""
+    """Seconds that each step took when it last came to its end, by its name, "action: reboot"."""
     return {
-        str(entry["act"]): seconds(str(entry["at"])) - seconds(str(entry["began"]))
+        str(entry["action"]): seconds(str(entry["at"])) - seconds(str(entry["began"]))
         for entry in tx.steps
         if str(entry["outcome"]).startswith("done") and entry.get("began")
     }

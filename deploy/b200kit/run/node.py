@@ -27,7 +27,7 @@ from b200kit.node.state.verdict import Finding
 from b200kit.run.remote import Remote
 
 if TYPE_CHECKING:
-    from b200kit.reprovision.escalation import Try
+    from b200kit.reprovision.escalation import Attempt
 
 
 class StageFailed(Exception):
@@ -59,14 +59,14 @@ class Node:
     # What deploy/tune.py measured and chose (b200kit/tuning/cells.py); None in every other run.
     tuning: dict[str, Any] | None = field(default=None, repr=False)
     # Why the fabric did not come up, said once; None where it did or was not tried.
-    stuck: str | None = None
+    fabric_error: str | None = None
     # The layout the serving stages worked with.
     replicas: list[Replica] = field(default_factory=list)
     # Why it could not be reached, where that is a fault to mend and not the end of the run.
     unreachable: str | None = None
     # What keeps it from serving, the cause first, and attempts that only it remembers.
     findings: tuple[Finding, ...] = ()
-    remembered: tuple[Try, ...] = ()
+    attempts_on_node: tuple[Attempt, ...] = ()
     # How it was mended, for the report.
     reprovision: dict[str, Any] | None = None
     outcome: str | None = None
@@ -122,9 +122,9 @@ class Node:
             word = {"failed": "FAILED", "red": "RED"}.get(outcome, outcome.upper())
             self.say(stage, f"{word}: {error}")
 
-    def second_chance(self) -> None:
+    def reset_outcome(self) -> None:
         """Forget how an attempt to bring the node up ended, before the next one."""
-        self.outcome = self.failed_stage = self.error = self.stuck = None
+        self.outcome = self.failed_stage = self.error = self.fabric_error = None
 
     @contextmanager
     def stage(self, name: str) -> Iterator[dict[str, Any]]:
@@ -178,7 +178,7 @@ class Run:
         return self.entry != "check.py"
 
     @property
-    def mends(self) -> bool:
+    def reprovisions(self) -> bool:
         """Whether this entry mends failed nodes, those that do not answer included."""
         return self.entry == "reprovision.py"
 

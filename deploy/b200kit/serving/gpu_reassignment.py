@@ -32,7 +32,7 @@ def in_the_way(state: Mapping[str, Any], layout: Sequence[Replica]) -> list[str]
 
     Where that was not read nothing is known to be in the way: gpu-free then refuses the start.
     """
-    wanted = {unit_name(planned.replica): {*planned.uuids} for planned in layout}
+    desired = {unit_name(planned.replica): {*planned.uuids} for planned in layout}
     rows = state.get("processes")
     given: dict[str, set[str]] = {}
     for row in rows if isinstance(rows, list) else []:
@@ -41,7 +41,7 @@ def in_the_way(state: Mapping[str, Any], layout: Sequence[Replica]) -> list[str]
     return sorted(
         unit
         for unit, held in given.items()
-        if any(held & uuids for other, uuids in wanted.items() if other != unit)
+        if any(held & uuids for other, uuids in desired.items() if other != unit)
     )
 
 

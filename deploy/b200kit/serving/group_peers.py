@@ -38,4 +38,4 @@ def files(node: Node, serving: str) -> list[File]:
     if node.spec.group is None:
         return []
     unit = render(f"systemd/{UNIT}.j2", program=INSTALLED, serving=serving)
-    return [File(_PATH, unit, then=("daemon-reload",))]
+    return [File(_PATH, unit, notify=("daemon-reload",))]

@@ -49,4 +49,4 @@ def own_files(node: Node, planned: Replica) -> list[File]:
         has_key="api_key" in node.secrets,
     )
     restart = (replica.restart(planned.replica),)
-    return [File(path, content, then=restart) for path in paths(planned.replica)]
+    return [File(path, content, notify=restart) for path in paths(planned.replica)]

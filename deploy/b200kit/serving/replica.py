@@ -90,11 +90,11 @@ def configuration(node: Node, told: Settings) -> File:
     head = f"# Managed by b200kit. Replica {replica.replica} on GPUs {gpus}.\n"
     config = engines.get(node.spec.engine).config(told)
     lines = "".join(f"{name}: {json.dumps(value)}\n" for name, value in config.items())
-    return File(told.config_path, (head + lines).encode(), then=(restart(replica.replica),))
+    return File(told.config_path, (head + lines).encode(), notify=(restart(replica.replica),))
 
 
 def restart(number: int) -> str:
-    """The act that a change of a replica's own files owes."""
+    """The handler that a change of a replica's own files notifies."""
     return f"restart:{unit_name(number)}"
 
 
@@ -104,7 +104,7 @@ def launcher(node: Node, layout: Sequence[Replica], restarts: tuple[str, ...]) -
     own = {name for r in layout for name in kind.environment(settings(node, r))}
     refused = forbidden_environment.variables(kind.refused, own)
     text = render("serving/serve.sh.j2", key_variable=kind.key_variable, refused=refused)
-    return File(LAUNCHER, text, 0o755, then=restarts)
+    return File(LAUNCHER, text, 0o755, notify=restarts)
 
 
 def placement(node: Node) -> dict[str, dict[str, Any]]:

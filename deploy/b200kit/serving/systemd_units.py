@@ -34,7 +34,7 @@ def shared_files(node: Node, restarts: tuple[str, ...]) -> list[File]:
         secrets=replica.SECRETS,
         has_key="api_key" in node.secrets,
     )
-    return [File(path, unit, then=restarts) for path in SHARED]
+    return [File(path, unit, notify=restarts) for path in SHARED]
 
 
 def own_files(node: Node, planned: Replica) -> list[File]:
@@ -55,6 +55,6 @@ def own_files(node: Node, planned: Replica) -> list[File]:
     pins = render("systemd/pinning.conf.j2", replica=planned, pinning=replica.pinned(node, planned))
     restart = (replica.restart(planned.replica),)
     return [
-        File(path, content, then=restart)
+        File(path, content, notify=restart)
         for path, content in zip(paths(planned.replica), (start, pins), strict=True)
     ]

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from datetime import UTC, datetime
 from typing import Any
 
-from b200kit.converge.stage import Change, Stage, Wanted
+from b200kit.converge.stage import Change, DesiredState, Stage
 from b200kit.node.bandwidth import tests
 from b200kit.node.checks.judge import judge
 from b200kit.node.placement.layout import Replica
@@ -23,11 +23,11 @@ from b200kit.stages import gate, serving, serving_units
 _DEADLINE_S = sum(probe.timeout_s for probe in tests.PROBES) + 120
 
 
-def wanted(node: Node, layout: Sequence[Replica]) -> Wanted:
+def desired(node: Node, layout: Sequence[Replica]) -> DesiredState:
     """Nothing to lay down; to know is whether a tool came to the node since the last result."""
     del layout
     places = [place for paths in tests.PLACES.values() for place in paths]
-    return Wanted(ask_files=() if node.spec.bandwidth == "off" else tuple(places))
+    return DesiredState(probe_files=() if node.spec.bandwidth == "off" else tuple(places))
 
 
 def plan(node: Node) -> list[Change]:
@@ -71,5 +71,5 @@ def _measure(node: Node) -> str:
     return node.connected().program("bandwidth", timeout=_DEADLINE_S).strip()
 
 
-STAGE = Stage(name="bandwidth", wanted=wanted, plan=plan)
+STAGE = Stage(name="bandwidth", desired=desired, plan=plan)
 """What it measures is judged with all else by the gate, which comes next."""

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from b200kit.converge.stage import Change, Stage, Wanted, converge
+from b200kit.converge.stage import Change, DesiredState, Stage, converge
 from b200kit.node.checks.host import time_daemons
 from b200kit.node.placement.layout import Replica
 from b200kit.node.state.drift import File, Package, Unit
@@ -25,14 +25,14 @@ _LOGROTATE = "/etc/logrotate.d/b200kit"
 _PATTERNS = tuple(log.pattern for log in log_limits.LOGS)
 
 
-def wanted(node: Node, layout: Sequence[Replica]) -> Wanted:
+def desired(node: Node, layout: Sequence[Replica]) -> DesiredState:
     """Limits for journal and log files; the time service with its servers."""
     del layout
     files = [
         File(
             _JOURNALD,
             render("host/journald.conf.j2", journal=log_limits.JOURNAL),
-            then=("restart:systemd-journald.service",),
+            notify=("restart:systemd-journald.service",),
         ),
         File(
             _LOGROTATE,
@@ -51,13 +51,13 @@ def wanted(node: Node, layout: Sequence[Replica]) -> Wanted:
         if service == time_daemons.DEFAULT:
             packages.append(Package("systemd-timesyncd"))
         units.append(Unit(service))
-    return Wanted(
+    return DesiredState(
         files=tuple(files),
         packages=tuple(packages),
         units=tuple(units),
-        ask_files=(_CHRONY, _TIMESYNCD),
-        ask_units=time_daemons.SERVICES,
-        ask={"logs": list(_PATTERNS)},
+        probe_files=(_CHRONY, _TIMESYNCD),
+        probe_units=time_daemons.SERVICES,
+        observe_request={"logs": list(_PATTERNS)},
     )
 
 
@@ -90,11 +90,11 @@ def _servers(node: Node, service: str) -> list[File]:
     servers = node.spec.time_servers
     if not servers:
         return []
-    then = (f"restart:{service}",)
+    notify = (f"restart:{service}",)
     if service == time_daemons.DEFAULT:
-        return [File(_TIMESYNCD, render("host/timesyncd.conf.j2", servers=servers), then=then)]
+        return [File(_TIMESYNCD, render("host/timesyncd.conf.j2", servers=servers), notify=notify)]
     if service.startswith("chrony"):
-        return [File(_CHRONY, render("host/chrony.sources.j2", servers=servers), then=then)]
+        return [File(_CHRONY, render("host/chrony.sources.j2", servers=servers), notify=notify)]
     raise StageFailed(
         f"{service} runs and takes no drop-in: give it the servers in its own configuration and "
         "leave time_servers empty, or remove it"
@@ -103,7 +103,7 @@ def _servers(node: Node, service: str) -> list[File]:
 
 def plan(node: Node) -> list[Change]:
     """Files, packages, restarts, units; a node that runs another service keeps it."""
-    return converge(node, wanted(node, ()))
+    return converge(node, desired(node, ()))
 
 
-STAGE = Stage(name="clock and logs", wanted=wanted, plan=plan)
+STAGE = Stage(name="clock and logs", desired=desired, plan=plan)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import shlex
 from collections.abc import Sequence
 
-from b200kit.converge.stage import Change, Stage, Wanted, converge, why
+from b200kit.converge.stage import Change, DesiredState, Stage, converge, why
 from b200kit.node.facts import cdi_support
 from b200kit.node.facts.cdi_support import RUNTIMES, SPEC
 from b200kit.node.placement.layout import Replica
@@ -33,18 +33,21 @@ _PACKAGES = (
 )
 
 
-def wanted(node: Node, layout: Sequence[Replica]) -> Wanted:
+def desired(node: Node, layout: Sequence[Replica]) -> DesiredState:
     """The toolkit's four packages at one version, held; the runtimes asked for, enabled."""
     del layout
     version, asked = node.spec.container_toolkit, node.spec.container_runtimes
     units = [unit for name in asked if (unit := RUNTIMES[name].unit)]
-    return Wanted(
+    return DesiredState(
         files=(File(_PODMAN, render("containers/podman.conf.j2")),) if "podman" in asked else (),
         packages=tuple(Package(name, version, hold=True) for name in _PACKAGES),
         # A docker that does not run is restarted once its configuration is known to be sound.
         units=tuple(Unit(unit, active=unit != "docker.service") for unit in units),
-        ask_files=(CDI_SPEC, *(drift.marker(container_runtimes.restart(name)) for name in asked)),
-        ask={"containers": list(asked)} if asked else {},
+        probe_files=(
+            CDI_SPEC,
+            *(drift.pending_marker(container_runtimes.restart(name)) for name in asked),
+        ),
+        observe_request={"containers": list(asked)} if asked else {},
     )
 
 
@@ -59,7 +62,7 @@ def plan(node: Node) -> list[Change]:
         raise StageFailed("; ".join(refused))
     missing = [name for name in asked if state.is_null("containers", name)]
     changes = [container_runtimes.install_change(name) for name in missing]
-    changes += converge(node, wanted(node, ()))
+    changes += converge(node, desired(node, ()))
     stale = bool(changes) or _is_stale(node, state)
     changes += container_runtimes.changes(node, state)
     if stale:
@@ -95,4 +98,4 @@ def _removal(path: str) -> Change:
 
 
 # Without a driver there is no device to specify; the gate must come to say so.
-STAGE = Stage(name="containers", wanted=wanted, plan=plan, needs_fabric=True)
+STAGE = Stage(name="containers", desired=desired, plan=plan, needs_fabric=True)

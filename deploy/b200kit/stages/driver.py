@@ -12,7 +12,15 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from b200kit.converge import unfinished_install
-from b200kit.converge.stage import Change, Stage, Wanted, converge, install, install_change, lacking
+from b200kit.converge.stage import (
+    Change,
+    DesiredState,
+    Stage,
+    converge,
+    install,
+    install_change,
+    unavailable,
+)
 from b200kit.node.placement.layout import Replica
 from b200kit.node.state import drift
 from b200kit.node.state.drift import File, Package, Unit
@@ -25,15 +33,15 @@ from b200kit.stages.support.driver_set import stack
 PREFERENCES = "/etc/apt/preferences.d/b200kit.pref"
 
 
-def wanted(node: Node, layout: Sequence[Replica]) -> Wanted:
+def desired(node: Node, layout: Sequence[Replica]) -> DesiredState:
     """Preferences, pinning package and set, held; units enabled for the next boot."""
     del layout
     lockstep = stack(node)
-    return Wanted(
+    return DesiredState(
         files=(File(PREFERENCES, _preferences(node, lockstep)),),
         packages=(lockstep.pinning, *lockstep.packages),
         units=_units(node, lockstep),
-        ask_units=tuple(serving_units.units(node)),
+        probe_units=tuple(serving_units.units(node)),
     )
 
 
@@ -57,14 +65,14 @@ def _is_loaded(node: Node) -> bool:
 
 def plan(node: Node) -> list[Change]:
     """Preferences, the pin as a transaction of its own, then the set."""
-    state, target = node.state or {}, wanted(node, ())
-    lockstep, known = stack(node), lacking(node)
+    state, target = node.state or {}, desired(node, ())
+    lockstep, known = stack(node), unavailable(node)
     followers = lockstep.followers(drift.versions(state))
     pin = drift.wrong_packages([lockstep.pinning], state, known)
     wrong = drift.wrong_packages([*lockstep.packages, *followers], state, known)
     gone = lockstep.foreign(drift.versions(state))
     changes = unfinished_install.half_configured(node, [*pin, *wrong, *gone])
-    changes += converge(node, Wanted(files=target.files))
+    changes += converge(node, DesiredState(files=target.files))
     if pin:
         changes.append(_pinning(lockstep.pinning, gone))
         gone = [name for name in gone if not _is_pin(name)]
@@ -73,7 +81,7 @@ def plan(node: Node) -> list[Change]:
         if _exchanges([package for package in wrong if package.name in parts], state):
             changes += _making_way(node, lockstep, wrong)
         changes.append(_installing(node, lockstep, wrong, gone))
-    return changes + converge(node, Wanted(units=target.units))
+    return changes + converge(node, DesiredState(units=target.units))
 
 
 def _is_pin(name: str) -> bool:
@@ -82,7 +90,7 @@ def _is_pin(name: str) -> bool:
 
 def _pinning(pin: Package, gone: Sequence[str]) -> Change:
     # Before anything it pins, so that no dependency is resolved to a newer branch.
-    return install_change([pin], gone=[name for name in gone if _is_pin(name)])
+    return install_change([pin], absent=[name for name in gone if _is_pin(name)])
 
 
 def _exchanges(parts: Sequence[Package], state: Mapping[str, object]) -> bool:
@@ -132,7 +140,7 @@ def _installing(
     """The transaction; its detail says what the set holds and what apt has none of."""
     change = install_change(wrong, drift.versions(node.state or {}), gone)
     # What was lacking may have come meanwhile: this is the moment to ask again.
-    again = [package for package in lockstep.packages if package.key in lacking(node)]
+    again = [package for package in lockstep.packages if package.key in unavailable(node)]
 
     def act(node: Node) -> str:
         left_out = install(node, [*wrong, *again], gone)
@@ -143,4 +151,4 @@ def _installing(
     return Change(change.what, act)
 
 
-STAGE = Stage(name="driver", wanted=wanted, plan=plan)
+STAGE = Stage(name="driver", desired=desired, plan=plan)

@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from datetime import UTC, datetime
 from typing import Any
 
-from b200kit.converge.stage import Change, Stage, Wanted, converge
+from b200kit.converge.stage import Change, DesiredState, Stage, converge
 from b200kit.node.fabric import sequence
 from b200kit.node.placement.layout import Replica
 from b200kit.node.state.drift import Unit
@@ -29,17 +29,17 @@ _SAY_EVERY_S = 10.0
 _ANSWER = ("state", "moved", "progress", "line", "hidden", "done")
 
 
-def wanted(node: Node, layout: Sequence[Replica]) -> Wanted:
+def desired(node: Node, layout: Sequence[Replica]) -> DesiredState:
     """The daemons of this hardware, running."""
     del layout
-    return Wanted(units=tuple(Unit(name) for name in stack(node).units))
+    return DesiredState(units=tuple(Unit(name) for name in stack(node).units))
 
 
 def plan(node: Node) -> list[Change]:
     """Enable what is not enabled; go through the sequence unless all of it is reached already."""
-    node.stuck = None
+    node.fabric_error = None
     enabled = tuple(Unit(name, active=False) for name in stack(node).units)
-    changes = converge(node, Wanted(units=enabled))
+    changes = converge(node, DesiredState(units=enabled))
     at = sequence.position(_expectation(node), node.state or {})
     if changes or at.state:
         changes.append(Change("bring the fabric up", _bring_up))
@@ -98,8 +98,8 @@ def _bring_up(node: Node) -> str:
         if walk.at == sequence.DONE:
             return _done(answer)
         if walk.left_s <= 0:
-            node.stuck = str(answer["line"])
-            return node.stuck
+            node.fabric_error = str(answer["line"])
+            return node.fabric_error
         walk.say(node, str(answer["progress"]))
 
 
@@ -123,4 +123,4 @@ def _done(answer: dict[str, Any]) -> str:
     return ", ".join(part for part in (answer["progress"], by_hand, answer["hidden"]) if part)
 
 
-STAGE = Stage(name="fabric", wanted=wanted, plan=plan)
+STAGE = Stage(name="fabric", desired=desired, plan=plan)

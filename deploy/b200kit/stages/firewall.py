@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from functools import partial
 from typing import Any
 
-from b200kit.converge.stage import Change, Stage, Wanted, converge
+from b200kit.converge.stage import Change, DesiredState, Stage, converge
 from b200kit.inventory import firewall, group
 from b200kit.inventory.keys.parts import Firewall
 from b200kit.inventory.keys.weights import openings
@@ -36,22 +36,22 @@ _RETRY_S = 1.0
 _NOMINAL_SSH = (22,)
 
 
-def wanted(node: Node, layout: Sequence[Replica]) -> Wanted:
+def desired(node: Node, layout: Sequence[Replica]) -> DesiredState:
     """nftables, the unit that loads our table at boot, and the rules; nothing when not asked."""
     del layout
     asked = _asked(node)
     if asked is None:
-        return Wanted()
+        return DesiredState()
     unit = render(f"systemd/{UNIT}.j2", trial=_TRIAL, kept=RULES, table=TABLE)
     files = (
-        File(f"/etc/systemd/system/{UNIT}", unit, then=("daemon-reload",)),
+        File(f"/etc/systemd/system/{UNIT}", unit, notify=("daemon-reload",)),
         _rules_file(node, asked),
     )
-    return Wanted(
+    return DesiredState(
         files=files,
         packages=(Package("nftables"),),
         units=(Unit(UNIT),),
-        ask={"firewall": True},
+        observe_request={"firewall": True},
     )
 
 
@@ -103,12 +103,12 @@ def plan(node: Node) -> list[Change]:
     asked = _asked(node)
     if asked is None:
         return []
-    target, state = wanted(node, ()), node.state or {}
+    target, state = desired(node, ()), node.state or {}
     unit, script = target.files
-    changes = converge(node, Wanted(files=(unit,), packages=target.packages))
+    changes = converge(node, DesiredState(files=(unit,), packages=target.packages))
     kept = not drift.changed_files([script], state, node.nonce)
     if kept and _seen(node).get("rules") == rules(node, asked):
-        return changes + converge(node, Wanted(units=target.units))
+        return changes + converge(node, DesiredState(units=target.units))
     ports = [f"{allow.protocol} {allow.port}" for allow in asked.allow]
     opened = ", ".join(["SSH", *dict.fromkeys(ports)])
     what = f"open {opened} and deny all else, proven over a new connection"
@@ -150,4 +150,4 @@ def _taken_back(node: Node, started: float, after: int) -> str:
     )
 
 
-STAGE = Stage(name="firewall", wanted=wanted, plan=plan)
+STAGE = Stage(name="firewall", desired=desired, plan=plan)

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from b200kit.catalog import hardware, load
-from b200kit.converge.stage import Change, Stage, Wanted, converge, lacking
+from b200kit.converge.stage import Change, DesiredState, Stage, converge, unavailable
 from b200kit.node.host import settings_table
 from b200kit.node.placement.layout import Replica
 from b200kit.node.state import drift
@@ -35,8 +35,8 @@ def expectation(node: Node) -> dict[str, Any]:
         "hardware": document,
         "driver": {
             "version": spec.driver,
-            "packages": lockstep.judged(lacking(node)),
-            "left_out": lockstep.left_out(lacking(node)),
+            "packages": lockstep.judged(unavailable(node)),
+            "left_out": lockstep.left_out(unavailable(node)),
         },
         "gpu_count": document["expect"]["gpu_count"]["value"],
         "services": list(lockstep.units),
@@ -56,17 +56,17 @@ def expectation(node: Node) -> dict[str, Any]:
     }
 
 
-def wanted(node: Node, layout: Sequence[Replica]) -> Wanted:
+def desired(node: Node, layout: Sequence[Replica]) -> DesiredState:
     """The expectation and the unit that judges by it at every boot, before anything serves."""
     del layout
     unit = render("systemd/b200-gate.service.j2", spec=node.spec, expect=EXPECT)
     # A renewal is for the run that asks for it: at a later boot a swapped GPU must be seen.
     kept = {**expectation(node), "passport": "keep"}
     content = json.dumps(kept, indent=1, sort_keys=True).encode()
-    return Wanted(
+    return DesiredState(
         files=(
             File(EXPECT, content),
-            File(f"/etc/systemd/system/{UNIT}", unit, then=("daemon-reload",)),
+            File(f"/etc/systemd/system/{UNIT}", unit, notify=("daemon-reload",)),
         ),
         units=(Unit(UNIT, active=False),),
     )
@@ -74,11 +74,11 @@ def wanted(node: Node, layout: Sequence[Replica]) -> Wanted:
 
 def plan(node: Node) -> list[Change]:
     """Lay the gate down; it is started by the serving units that require it."""
-    target = wanted(node, ())
+    target = desired(node, ())
     return [*_outdated(node, target), *converge(node, target)]
 
 
-def _outdated(node: Node, target: Wanted) -> list[Change]:
+def _outdated(node: Node, target: DesiredState) -> list[Change]:
     """End a judgement of this boot that is still at work by an expectation that is about to change.
 
     After a reboot into another driver it waits for the old one; a replica started meanwhile would
@@ -102,4 +102,4 @@ def withdraw(node: Node) -> list[str]:
     return stopped
 
 
-STAGE = Stage(name="gate unit", wanted=wanted, plan=plan)
+STAGE = Stage(name="gate unit", desired=desired, plan=plan)

@@ -14,7 +14,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from b200kit import engines
-from b200kit.converge.stage import Change, Stage, Wanted, converge
+from b200kit.converge.stage import Change, DesiredState, Stage, converge
 from b200kit.inventory.keys.fleet import Fleet
 from b200kit.inventory.spec import NodeSpec
 from b200kit.node.lib import cpulist
@@ -35,29 +35,29 @@ ROTATION = "/etc/systemd/system/vllm@.service.d/gateway.conf"
 TRIAL = "/run/b200kit/gateway-trial"
 
 
-def wanted(node: Node, layout: Sequence[Replica]) -> Wanted:
+def desired(node: Node, layout: Sequence[Replica]) -> DesiredState:
     """HAProxy with our configuration, running; nothing where no replica answers requests."""
     if node.headless:
-        return Wanted()
+        return DesiredState()
     files = (
         *_configuration(node, layout, PATHS),
         File(
             f"/etc/systemd/system/{UNIT}.d/b200kit.conf",
             render("systemd/gateway.conf.j2", cpus=_cpus(node, layout)),
-            then=("daemon-reload",),
+            notify=("daemon-reload",),
         ),
         # Nothing is restarted for it: it is for the next stop and start of a replica.
-        File(ROTATION, render("systemd/rotation.conf.j2"), then=("daemon-reload",)),
+        File(ROTATION, render("systemd/rotation.conf.j2"), notify=("daemon-reload",)),
         *vllm_router.files(node, layout),
     )
     kept = {file.path for file in files}
-    return Wanted(
+    return DesiredState(
         # The package must be there before its configuration: its own would be kept otherwise.
         packages=(Package("haproxy"),),
         files=files,
         units=(Unit(UNIT), *vllm_router.units(node)),
-        ask_files=vllm_router.stamps(node),
-        gone_files=tuple(path for path in PATHS.optional if path not in kept),
+        probe_files=vllm_router.stamps(node),
+        absent_files=tuple(path for path in PATHS.optional if path not in kept),
     )
 
 
@@ -70,9 +70,9 @@ def _configuration(node: Node, layout: Sequence[Replica], paths: Paths) -> list[
         endpoints.append(_fleet(spec, spec.fleet, paths))
         if spec.fleet.ca_file:
             trust = Path(spec.fleet.ca_file).read_bytes()
-            found.append(File(paths.nodes, trust, then=(RELOAD,)))
+            found.append(File(paths.nodes, trust, notify=(RELOAD,)))
     found = [
-        *haproxy_config.files(spec.gateway, endpoints, node.secrets, paths, then=(RELOAD,)),
+        *haproxy_config.files(spec.gateway, endpoints, node.secrets, paths, notify=(RELOAD,)),
         *found,
     ]
     for problem in haproxy_lint.problems(found[0].content.decode()):
@@ -114,10 +114,10 @@ def _cpus(node: Node, layout: Sequence[Replica]) -> str:
 
 def plan(node: Node) -> list[Change]:
     """Bring the gateway to its configuration, which is tried before it takes the other's place."""
-    target = wanted(node, node.layout())
+    target = desired(node, node.layout())
     state = node.state or {}
     changes = vllm_router.before_use(node, [_tried(change) for change in converge(node, target)])
-    left = [path for path in target.gone_files if drift.is_present(path, state)]
+    left = [path for path in target.absent_files if drift.is_present(path, state)]
     if left:
         changes.append(Change(f"remove {', '.join(left)}", lambda node: _remove(node, left)))
     return changes
@@ -128,11 +128,11 @@ def _tried(change: Change) -> Change:
     if not change.what.startswith("write "):
         return change
 
-    def act(node: Node) -> str | None:
+    def apply(node: Node) -> str | None:
         _try(node)
-        return change.act(node)
+        return change.apply(node)
 
-    return replace(change, act=act)
+    return replace(change, apply=apply)
 
 
 def _try(node: Node) -> None:
@@ -140,7 +140,9 @@ def _try(node: Node) -> None:
     if "haproxy" not in drift.versions(node.state or {}):
         return
     trial = Paths.under(TRIAL)
-    node.connected().put([replace(f, then=()) for f in _configuration(node, node.layout(), trial)])
+    node.connected().put(
+        [replace(f, notify=()) for f in _configuration(node, node.layout(), trial)]
+    )
     judged = node.connected().attempt(
         f"haproxy -c -q -f {TRIAL}/haproxy.cfg; s=$?; rm -rf {TRIAL}; exit $s", timeout=30
     )
@@ -155,4 +157,4 @@ def _remove(node: Node, paths: Sequence[str]) -> None:
         raise RemoteError(f"{', '.join(paths)}: {error}") from None
 
 
-STAGE = Stage(name="gateway", wanted=wanted, plan=plan)
+STAGE = Stage(name="gateway", desired=desired, plan=plan)

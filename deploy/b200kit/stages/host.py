@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from b200kit.converge import unfinished_install
-from b200kit.converge.stage import Change, Stage, Wanted, converge
+from b200kit.converge.stage import Change, DesiredState, Stage, converge
 from b200kit.inventory.keys.parts import Repository
 from b200kit.node.placement.layout import Replica
 from b200kit.node.state.drift import File, Package
@@ -21,7 +21,7 @@ from b200kit.stages.support import operating_systems
 _PACKAGES = (Package("numactl"), Package("python3-venv"), Package("kmod"))
 
 
-def wanted(node: Node, layout: Sequence[Replica]) -> Wanted:
+def desired(node: Node, layout: Sequence[Replica]) -> DesiredState:
     """Sources with their keys, modules at boot, no unattended upgrades."""
     del layout
     files = [file for repository in node.spec.repositories for file in _source(repository)]
@@ -31,13 +31,13 @@ def wanted(node: Node, layout: Sequence[Replica]) -> Wanted:
         File(
             "/etc/modules-load.d/b200kit.conf",
             render("host/modules-load.conf.j2"),
-            then=("reboot",),
+            notify=("reboot",),
         ),
         File("/etc/apt/apt.conf.d/60b200kit", render("host/apt.conf.j2")),
         # Read only where needrestart is or comes; a file alone does nothing.
         File("/etc/needrestart/conf.d/60-b200kit.conf", render("host/needrestart.conf.j2")),
     ]
-    return Wanted(files=tuple(files), packages=_PACKAGES)
+    return DesiredState(files=tuple(files), packages=_PACKAGES)
 
 
 def _source(repository: Repository) -> list[File]:
@@ -54,7 +54,7 @@ def plan(node: Node) -> list[Change]:
     refused = operating_systems.refusal(node.state or {})
     if refused:
         raise NodeRefused(f"{refused}. Nothing was changed")
-    return unfinished_install.interrupted(node) + converge(node, wanted(node, ()))
+    return unfinished_install.interrupted(node) + converge(node, desired(node, ()))
 
 
-STAGE = Stage(name="host", wanted=wanted, plan=plan)
+STAGE = Stage(name="host", desired=desired, plan=plan)

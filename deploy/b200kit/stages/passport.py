@@ -31,4 +31,4 @@ def plan(node: Node) -> list[Change]:
     return [Change(what, lambda node: put(node, [File(passport_record.PATH, content)]))]
 
 
-STAGE = Stage(name="passport", wanted=nothing, plan=plan)
+STAGE = Stage(name="passport", desired=nothing, plan=plan)

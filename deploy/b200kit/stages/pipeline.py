@@ -1,7 +1,14 @@
-"""The stages in the order they run."""
+"""The order of the pipeline: the one place where it stands. deploy/b200.py runs STEPS.
+
+To add a stage, add its step here: from then on it is rendered, observed, planned and run.
+"""
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+from enum import Enum
+
+from b200kit.converge.stage import Stage
 from b200kit.stages import (
     bandwidth,
     clock_and_logs,
@@ -21,30 +28,74 @@ from b200kit.stages import (
     watchdog,
     weights,
 )
-from b200kit.stages.serving import replica_units
 
-BEFORE_REBOOT = (
-    host.STAGE,
-    settings.STAGE,
-    clock_and_logs.STAGE,
-    storage.STAGE,
-    firewall.STAGE,
-    weights.STAGE,
-    driver.STAGE,
+
+class Checkpoint(Enum):
+    """What happens between stages; *text* says it for the reference page."""
+
+    REBOOT = "reboot", "Reboot once when something waits for a reboot; nothing otherwise."
+    GATE = "gate", "Judge the node; one that is not proven leaves the run and stops serving."
+    PROOF = "proof", "Judge what only a node that serves shows; one that fails stops serving."
+
+    def __init__(self, title: str, text: str) -> None:
+        self.title = title
+        self.text = text
+
+
+@dataclass(frozen=True)
+class Step:
+    """One step: its title in pyinfra's output, and the stage or the checkpoint."""
+
+    title: str
+    run: Stage | Checkpoint
+
+    @property
+    def name(self) -> str:
+        """The name of the stage or checkpoint in messages, reports and docs/reference/stages.md."""
+        return self.run.name if isinstance(self.run, Stage) else self.run.title
+
+
+SERVING = (
+    Step("Serving", serving.STAGE),
+    Step("Warm-up", warmup.STAGE),
+    Step("Gateway", gateway.STAGE),
+    Step("Canary", watchdog.STAGE),
 )
-STAGES = (
-    *BEFORE_REBOOT,
-    fabric.STAGE,
-    containers.STAGE,
-    gate.STAGE,
-    bandwidth.STAGE,
-    passport.STAGE,
-    weights.READY,
-    serving.STAGE,
-    warmup.STAGE,
-    gateway.STAGE,
-    watchdog.STAGE,
-    smoke.STAGE,
+"""From a proven node to one that answers requests."""
+
+MEASURING = (
+    Step("Smoke", smoke.STAGE),
+    Step("Proof", Checkpoint.PROOF),
+)
+"""From a node that answers requests to one whose answers were measured."""
+
+STEPS = (
+    Step("Host", host.STAGE),
+    Step("Settings", settings.STAGE),
+    Step("Clock and logs", clock_and_logs.STAGE),
+    Step("Storage", storage.STAGE),
+    Step("Firewall", firewall.STAGE),
+    Step("Weights", weights.STAGE),
+    Step("Driver", driver.STAGE),
+    Step("Reboot", Checkpoint.REBOOT),
+    Step("Fabric", fabric.STAGE),
+    Step("Containers", containers.STAGE),
+    Step("Gate unit", gate.STAGE),
+    Step("Bandwidth", bandwidth.STAGE),
+    Step("Gate", Checkpoint.GATE),
+    Step("Passport", passport.STAGE),
+    Step("Model", weights.READY),
+    *SERVING,
+    *MEASURING,
 )
 
-__all__ = ["BEFORE_REBOOT", "STAGES", "replica_units"]
+
+def stages(before: Checkpoint | None = None) -> list[Stage]:
+    """The stages in the order they run; only those *before* a checkpoint where one is given."""
+    found: list[Stage] = []
+    for step in STEPS:
+        if step.run is before:
+            break
+        if isinstance(step.run, Stage):
+            found.append(step.run)
+    return found

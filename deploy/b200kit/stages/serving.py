@@ -8,7 +8,7 @@ from types import ModuleType
 from typing import Any
 
 from b200kit.catalog import load
-from b200kit.converge.stage import Change, Stage, Wanted, converge
+from b200kit.converge.stage import Change, DesiredState, Stage, converge
 from b200kit.inventory.secrets import NAMES
 from b200kit.node.placement import layout as layouts
 from b200kit.node.placement.layout import Replica
@@ -68,12 +68,12 @@ def _of_other_form(node: Node) -> tuple[str, ...]:
     )
 
 
-def wanted(node: Node, layout: Sequence[Replica]) -> Wanted:
+def desired(node: Node, layout: Sequence[Replica]) -> DesiredState:
     """Units, configuration and secrets of every replica."""
     files = [
         *_secret_files(node),
         *engine_install.files(node),
-        File("/etc/sysusers.d/vllm.conf", render("serving/sysusers.conf.j2"), then=("sysusers",)),
+        File("/etc/sysusers.d/vllm.conf", render("serving/sysusers.conf.j2"), notify=("sysusers",)),
         File(f"/etc/systemd/system/{TARGET}", render("systemd/vllm.target.j2", layout=layout)),
         replica.launcher(node, layout, _restarts(node)),
         *_form(node).shared_files(node, _restarts(node)),
@@ -84,15 +84,15 @@ def wanted(node: Node, layout: Sequence[Replica]) -> Wanted:
     for planned in layout:
         files.append(replica.configuration(node, replica.settings(node, planned)))
         files += _form(node).own_files(node, planned)
-    return Wanted(
+    return DesiredState(
         files=tuple(files),
         units=(Unit(TARGET, active=False),),
-        ask_files=(engine_install.stamp(node),),
-        gone_files=(
+        probe_files=(engine_install.stamp(node),),
+        absent_files=(
             *_of_other_form(node),
             *(path for unit in surplus_units(node) for path in _paths_of(unit)),
         ),
-        gone_units=tuple(surplus_units(node)),
+        absent_units=tuple(surplus_units(node)),
     )
 
 
@@ -108,7 +108,7 @@ def _secret_files(node: Node) -> list[File]:
             secret.reveal(),
             0o600,
             secret=True,
-            then=restarts.get(name, ()),
+            notify=restarts.get(name, ()),
         )
         for name, secret in sorted(node.secrets.items())
         if name in NAMES and name != weights.TOKEN_NAME
@@ -196,8 +196,8 @@ def serving_document(node: Node, layout: Sequence[Replica]) -> dict[str, Any]:
 
 
 def plan(node: Node) -> list[Change]:
-    """Files, then the engine; restarts that are owed are left to the warm-up stage."""
-    target = wanted(node, node.layout())
+    """Files, then the engine; pending restarts are left to the warm-up stage."""
+    target = desired(node, node.layout())
     changes = [*gpu_reassignment.plan(node), *_surplus(node), *_other_form(node)]
     changes += [c for c in converge(node, target) if not c.what.startswith("restart ")]
     state = node.state or {}
@@ -207,4 +207,4 @@ def plan(node: Node) -> list[Change]:
     return changes
 
 
-STAGE = Stage(name="serving", wanted=wanted, plan=plan)
+STAGE = Stage(name="serving", desired=desired, plan=plan)

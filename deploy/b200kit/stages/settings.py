@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from b200kit.converge.stage import Change, Stage, Wanted, converge
+from b200kit.converge.stage import Change, DesiredState, Stage, converge
 from b200kit.node.host import settings_in_force
 from b200kit.node.placement.layout import Replica
 from b200kit.node.state import drift
@@ -44,7 +44,7 @@ _NOTHING_MORE: dict[str, Any] = {
 }
 
 
-def wanted(node: Node, layout: Sequence[Replica]) -> Wanted:
+def desired(node: Node, layout: Sequence[Replica]) -> DesiredState:
     """A drop-in for each means, and the unit that switches ACS off where a bridge has it."""
     del layout
     managed = Managed(node)
@@ -52,13 +52,13 @@ def wanted(node: Node, layout: Sequence[Replica]) -> Wanted:
     files = _files(managed)
     if acs:
         content = render(f"systemd/{ACS}.j2", program=INSTALLED)
-        files.append(File(_UNIT, content, then=(_AT_ONCE["limit"],)))
-    return Wanted(
+        files.append(File(_UNIT, content, notify=(_AT_ONCE["limit"],)))
+    return DesiredState(
         files=tuple(files),
         units=(Unit(ACS),) if acs else (),
-        ask_units=(SWAP, ACS),
-        gone_files=(_EARLIER, *(() if acs else (_UNIT,))),
-        ask=managed.asked,
+        probe_units=(SWAP, ACS),
+        absent_files=(_EARLIER, *(() if acs else (_UNIT,))),
+        observe_request=managed.asked,
     )
 
 
@@ -80,19 +80,19 @@ def _files(managed: Managed) -> list[File]:
     return found
 
 
-def _file(path: str, template: str, lines: list[str], *then: str) -> File:
+def _file(path: str, template: str, lines: list[str], *notify: str) -> File:
     suffix = path.rpartition(".")[2]
-    return File(path, render(f"host/{template}.{suffix}.j2", lines=lines), then=then)
+    return File(path, render(f"host/{template}.{suffix}.j2", lines=lines), notify=notify)
 
 
 def _reboot(managed: Managed, means: str) -> tuple[str, ...]:
-    """A reboot is owed with a file only where something of it is not in force yet."""
+    """A file notifies a reboot only where something of it is not in force yet."""
     return ("reboot",) if not managed.seen or managed.at_boot(means) else ()
 
 
 def plan(node: Node) -> list[Change]:
-    """Files, what they owe, what is not in force though the files are right, and the proof."""
-    target, managed = wanted(node, ()), Managed(node)
+    """Files, what they notify, what is not in force though the files are right, and the proof."""
+    target, managed = desired(node, ()), Managed(node)
     drop_in = next((file for file in target.files if file.path == GRUB), None)
     changes = [
         *boot_loader.changes(node, managed, drop_in),
@@ -117,9 +117,9 @@ def _due(managed: Managed) -> set[str]:
     return acts
 
 
-def _gone(managed: Managed, target: Wanted) -> list[Change]:
+def _gone(managed: Managed, target: DesiredState) -> list[Change]:
     """Files and the unit of another choice, or of an earlier version."""
-    paths = [path for path in target.gone_files if drift.is_present(path, managed.raw)]
+    paths = [path for path in target.absent_files if drift.is_present(path, managed.raw)]
     stop = f"systemctl disable --now {ACS} && " if _UNIT in paths else ""
     act = _running(f"{stop}rm -f {' '.join(paths)} && systemctl daemon-reload")
     return [Change(f"remove {', '.join(paths)}", act)] if paths else []
@@ -162,4 +162,4 @@ def _prove(node: Node) -> None:
         raise RemoteError(f"set, and did not take: {'; '.join(refused)}")
 
 
-STAGE = Stage(name="settings", wanted=wanted, plan=plan)
+STAGE = Stage(name="settings", desired=desired, plan=plan)

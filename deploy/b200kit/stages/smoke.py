@@ -35,7 +35,7 @@ def fingerprint(node: Node) -> str:
         "layout": [replica.to_json() for replica in layout],
         "engine": serving.engine_id(node),
         "model": node.spec.model_revision,
-        "gateway": gateway.wanted(node, layout).files[0].content.decode(),
+        "gateway": gateway.desired(node, layout).files[0].content.decode(),
         "nvml": state.get("nvml"),
         "boot": (state.get("host") or {}).get("boot_id"),
         "processes": [
@@ -138,4 +138,4 @@ def _ms(value: object) -> str:
     return f"{value:.1f}" if isinstance(value, int | float) else "-"
 
 
-STAGE = Stage(name="smoke", wanted=nothing, plan=plan)
+STAGE = Stage(name="smoke", desired=nothing, plan=plan)

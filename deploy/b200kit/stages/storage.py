@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from functools import partial
 from typing import Any
 
-from b200kit.converge.stage import Change, Stage, Wanted, converge
+from b200kit.converge.stage import Change, DesiredState, Stage, converge
 from b200kit.inventory.keys.parts import Storage
 from b200kit.inventory.keys.storage import array_uuid, filesystem_uuid, mdadm_uuid, mount_unit
 from b200kit.node.placement.layout import Replica
@@ -28,21 +28,21 @@ _LOG = "/var/log/b200kit-storage.log"
 _TOOLS = {"ext4": "e2fsprogs", "xfs": "xfsprogs"}
 
 
-def wanted(node: Node, layout: Sequence[Replica]) -> Wanted:
+def desired(node: Node, layout: Sequence[Replica]) -> DesiredState:
     """The tools, the array's name at boot, and the unit that mounts it; nothing when not asked."""
     del layout
     storage = node.spec.storage
     if storage is None:
-        return Wanted()
-    ask = {"storage": {"mount": storage.mount, "disks": list(storage.disks)}}
+        return DesiredState()
+    request = {"storage": {"mount": storage.mount, "disks": list(storage.disks)}}
     if not storage.disks:
-        return Wanted(ask=ask)
-    return Wanted(
+        return DesiredState(observe_request=request)
+    return DesiredState(
         files=tuple(_files(storage)),
         packages=tuple(_packages(storage)),
         units=(Unit(mount_unit(storage.mount)),),
-        ask_files=(storage.mount, raid_plan.marker(storage)),
-        ask=ask,
+        probe_files=(storage.mount, raid_plan.marker(storage)),
+        observe_request=request,
     )
 
 
@@ -73,7 +73,7 @@ def _files(storage: Storage) -> list[File]:
         device=f"/dev/disk/by-uuid/{filesystem_uuid(storage.disks)}",
     )
     path = f"/etc/systemd/system/{mount_unit(storage.mount)}"
-    files = [File(path, unit, then=("daemon-reload",))]
+    files = [File(path, unit, notify=("daemon-reload",))]
     uuid = array_uuid(storage.disks)
     if uuid:
         content = render("host/mdadm.conf.j2", label=storage.label, uuid=mdadm_uuid(uuid))
@@ -87,10 +87,10 @@ def plan(node: Node) -> list[Change]:
     if storage is None:
         return []
     todo = _steps(storage, node.state or {})
-    target = wanted(node, ())
-    changes = converge(node, Wanted(packages=target.packages))
+    target = desired(node, ())
+    changes = converge(node, DesiredState(packages=target.packages))
     changes += [Change(step.what, partial(_do, storage=storage, step=step)) for step in todo]
-    mounting = converge(node, Wanted(files=target.files, units=target.units))
+    mounting = converge(node, DesiredState(files=target.files, units=target.units))
     changes += mounting
     if storage.disks and (todo or mounting or _rights(storage, node.state or {})):
         hidden = _hidden(node.state or {})
@@ -129,7 +129,7 @@ def _do(node: Node, storage: Storage, step: Step) -> None:
         return
     nothing: dict[str, Any] = {key: [] for key in ("units", "packages", "placement", "disks")}
     files = {"files": [raid_plan.marker(storage)], "secrets": {}}
-    seen = node.connected().observe({**nothing, **files, **wanted(node, ()).ask})
+    seen = node.connected().observe({**nothing, **files, **desired(node, ()).observe_request})
     for further in _steps(storage, seen):
         if further.look_again:
             raise StageFailed(f"{further.what}: it did not help; see {_LOG} on the node")
@@ -143,4 +143,4 @@ def _give(node: Node, storage: Storage) -> None:
     node.connected().run(f"mountpoint -q {where} && {give}")
 
 
-STAGE = Stage(name="storage", wanted=wanted, plan=plan)
+STAGE = Stage(name="storage", desired=desired, plan=plan)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from b200kit.converge.stage import Change, Stage, Wanted, why
+from b200kit.converge.stage import Change, DesiredState, Stage, why
 from b200kit.node.placement.layout import Replica
 from b200kit.node.serving.gateway.rolling_restart import NOTE
 from b200kit.node.state import drift
@@ -20,11 +20,11 @@ from b200kit.serving import gpu_reassignment
 from b200kit.stages import gate, gateway, serving
 
 
-def wanted(node: Node, layout: Sequence[Replica]) -> Wanted:
+def desired(node: Node, layout: Sequence[Replica]) -> DesiredState:
     """Every replica running. They are started by the target at boot, so they need no enabling."""
     del layout
     units = tuple(Unit(unit) for unit in serving.replica_units(node))
-    return Wanted(units=units, gone_files=(str(NOTE),), ask_units=(gateway.UNIT,))
+    return DesiredState(units=units, absent_files=(str(NOTE),), probe_units=(gateway.UNIT,))
 
 
 def plan(node: Node) -> list[Change]:
@@ -67,10 +67,10 @@ def _is_active(node: Node, unit: str) -> bool:
 
 
 def _stale(node: Node) -> list[str]:
-    """Units that owe a restart: their files changed since they were started."""
-    files = serving.wanted(node, node.layout()).files
-    owed = drift.owed(files, (), node.state or {})
-    return [act.partition(":")[2] for act in owed if act.startswith("restart:")]
+    """Units with a pending restart: their files changed since they were started."""
+    files = serving.desired(node, node.layout()).files
+    pending = drift.pending_handlers(files, (), node.state or {})
+    return [name.partition(":")[2] for name in pending if name.startswith("restart:")]
 
 
 def _roll(units: list[str]) -> Callable[[Node], None]:
@@ -90,7 +90,7 @@ def _roll(units: list[str]) -> Callable[[Node], None]:
 def _bring_up(verb: str, units: list[str]) -> Callable[[Node], None]:
     def act(node: Node) -> None:
         names = " ".join(units)
-        markers = " ".join(drift.marker(f"restart:{unit}") for unit in units)
+        markers = " ".join(drift.pending_marker(f"restart:{unit}") for unit in units)
         # A unit that failed before must not be refused for having failed too often.
         command = (
             f"systemctl daemon-reload && "
@@ -117,4 +117,4 @@ def _cause(node: Node, units: list[str]) -> str:
     return ""
 
 
-STAGE = Stage(name="warm-up", wanted=wanted, plan=plan)
+STAGE = Stage(name="warm-up", desired=desired, plan=plan)

@@ -1,7 +1,7 @@
 """Canary: the watchdog of the replicas runs, and the node is not marked.
 
 The watchdog takes up a new serving.json or a new node program by itself (it ends, and systemd
-starts it anew), so neither owes it a restart here.
+starts it again), so neither notifies a restart here.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from b200kit.converge.stage import Change, Stage, Wanted, converge
+from b200kit.converge.stage import Change, DesiredState, Stage, converge
 from b200kit.node.placement.layout import Replica
 from b200kit.node.state import watchdog
 from b200kit.node.state.drift import File, Unit
@@ -21,12 +21,12 @@ from b200kit.stages import serving
 UNIT = "b200-canary.service"
 
 
-def wanted(node: Node, layout: Sequence[Replica]) -> Wanted:
+def desired(node: Node, layout: Sequence[Replica]) -> DesiredState:
     """The watchdog's unit, running."""
     del layout
     if node.headless:
         # There is nobody to ask; b200-peers.service watches the replica instead.
-        return Wanted()
+        return DesiredState()
     unit = render(
         "systemd/b200-canary.service.j2",
         spec=node.spec,
@@ -34,8 +34,8 @@ def wanted(node: Node, layout: Sequence[Replica]) -> Wanted:
         serving=serving.SERVING,
         api_key=f"{serving.SECRETS}/api_key" if "api_key" in node.secrets else None,
     )
-    return Wanted(
-        files=(File(f"/etc/systemd/system/{UNIT}", unit, then=(f"restart:{UNIT}",)),),
+    return DesiredState(
+        files=(File(f"/etc/systemd/system/{UNIT}", unit, notify=(f"restart:{UNIT}",)),),
         units=(Unit(UNIT),),
     )
 
@@ -49,7 +49,7 @@ def expected(node: Node) -> dict[str, Any]:
 
 def plan(node: Node) -> list[Change]:
     """Start the watchdog; a node that it has marked is not live."""
-    changes = converge(node, wanted(node, node.layout()))
+    changes = converge(node, desired(node, node.layout()))
     notes = (node.state or {}).get("notes")
     mark = notes.get("marked") if isinstance(notes, dict) else None
     if mark is not None:
@@ -62,4 +62,4 @@ def _refuse(mark: object) -> None:
     raise StageFailed(watchdog.told(mark))
 
 
-STAGE = Stage(name="canary", wanted=wanted, plan=plan)
+STAGE = Stage(name="canary", desired=desired, plan=plan)

@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from functools import partial
 from typing import Any
 
-from b200kit.converge.stage import Change, Stage, Wanted, converge
+from b200kit.converge.stage import Change, DesiredState, Stage, converge
 from b200kit.node.placement.layout import Replica
 from b200kit.node.state import drift
 from b200kit.node.state.drift import File, Unit
@@ -33,18 +33,18 @@ _TOKEN = f"{SECRETS}/{TOKEN_NAME}"
 _LOOK_S = 15
 
 
-def wanted(node: Node, layout: Sequence[Replica]) -> Wanted:
+def desired(node: Node, layout: Sequence[Replica]) -> DesiredState:
     """The unit that fetches, its token, and the unit that shares where that is asked for."""
     del layout
     share = node.spec.weights.server
     pack = packed(node)
-    return Wanted(
+    return DesiredState(
         files=(*_token(node), _fetching(node), *([_sharing(node)] if share else [])),
         units=(Unit(UNIT, active=False), *([Unit(SHARE)] if share else [])),
-        ask_files=(f"{model_dir(node)}/{STAMP}", *([pack] if pack else [])),
-        ask={"weights": {**_named(node), "hash": node.spec.weights_verify == "hash"}},
-        gone_files=() if share else (f"{_UNITS}/{SHARE}",),
-        gone_units=() if share else (SHARE,),
+        probe_files=(f"{model_dir(node)}/{STAMP}", *([pack] if pack else [])),
+        observe_request={"weights": {**_named(node), "hash": node.spec.weights_verify == "hash"}},
+        absent_files=() if share else (f"{_UNITS}/{SHARE}",),
+        absent_units=() if share else (SHARE,),
     )
 
 
@@ -102,12 +102,12 @@ def _sharing(node: Node) -> File:
         share=spec.weights.server,
         packs=PACKS,
     )
-    return File(f"{_UNITS}/{SHARE}", unit, then=(f"restart:{SHARE}",))
+    return File(f"{_UNITS}/{SHARE}", unit, notify=(f"restart:{SHARE}",))
 
 
 def plan(node: Node) -> list[Change]:
     """The units; a fetch begun where the model lacks; revisions removed that nobody asks for."""
-    target, state = wanted(node, ()), node.state or {}
+    target, state = desired(node, ()), node.state or {}
     changes = [*_share_gone(node, target), *converge(node, target)]
     changed = bool(drift.changed_files([_fetching(node)], state, node.nonce))
     begin = weights_plan.begin(state, UNIT, changed)
@@ -121,9 +121,9 @@ def plan(node: Node) -> list[Change]:
     return changes
 
 
-def _share_gone(node: Node, target: Wanted) -> list[Change]:
+def _share_gone(node: Node, target: DesiredState) -> list[Change]:
     state = node.state or {}
-    if not any(drift.is_present(path, state) for path in target.gone_files):
+    if not any(drift.is_present(path, state) for path in target.absent_files):
         return []
     stop = f"systemctl disable --now {SHARE} && rm -f {_UNITS}/{SHARE} && systemctl daemon-reload"
 
@@ -173,11 +173,11 @@ def ready(node: Node) -> list[Change]:
     if not weights_plan.is_whole(state):
         last: dict[str, Any] = {}
 
-        def telling(seconds: float) -> str:
+        def progress_text(seconds: float) -> str:
             return f"the model: {_how_far(last)}, {duration(seconds)} so far"
 
         what = f"wait for the model {spec.model}"
-        changes.append(Change(what, partial(_await, last=last), telling=telling))
+        changes.append(Change(what, partial(_await, last=last), progress_text=progress_text))
     pack = packed(node)
     if pack and not drift.is_present(pack, state):
         changes.append(Change(f"fetch the packed caches {pack}", _fetch_pack))
@@ -219,5 +219,5 @@ def _fetch_pack(node: Node) -> None:
     node.connected().program(f"packed-caches {shlex.join(asked)}")
 
 
-STAGE = Stage(name="weights", wanted=wanted, plan=plan)
-READY = Stage(name="model", wanted=wanted, plan=ready)
+STAGE = Stage(name="weights", desired=desired, plan=plan)
+READY = Stage(name="model", desired=desired, plan=ready)

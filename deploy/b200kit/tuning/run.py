@@ -23,7 +23,7 @@ from b200kit.run.node import Node, StageFailed, timestamp
 from b200kit.run.remote import RemoteError
 from b200kit.run.session import RUN
 from b200kit.serving import engine_install
-from b200kit.stages import gate, gateway, serving, warmup, watchdog
+from b200kit.stages import gate, pipeline, serving
 from b200kit.tuning import cells
 from b200kit.tuning.candidates import Candidate, Parse
 from b200kit.tuning.cells import Layout, Workload
@@ -31,7 +31,6 @@ from b200kit.tuning.duration import total
 from b200kit.tuning.plan import Plan, for_node
 from b200kit.tuning.write import write
 
-_STAGES = (serving.STAGE, warmup.STAGE, gateway.STAGE, watchdog.STAGE)
 _PROBLEMS = (RemoteError, StageFailed)
 # Beyond the sending of a cell: canary, uncounted and direct requests, the client's own start.
 _BESIDE_S = 300
@@ -47,9 +46,9 @@ class Tuning:
         self.plan: Plan | None = None
         # The layout the node is at, as far as this run knows.
         self.here: Layout | None = None
-        self.cells = Stage(name="tune", wanted=nothing, plan=self._plan_cells)
-        self.clear = Stage(name="put back", wanted=nothing, plan=self._clear)
-        self.choice = Stage(name="choice", wanted=nothing, plan=self._plan_choice)
+        self.cells = Stage(name="tune", desired=nothing, plan=self._plan_cells)
+        self.clear = Stage(name="put back", desired=nothing, plan=self._clear)
+        self.choice = Stage(name="choice", desired=nothing, plan=self._plan_choice)
 
     def _planned(self) -> Plan:
         if self.plan is None:
@@ -125,14 +124,14 @@ class Tuning:
         self.node.spec, self.node.state = candidate.spec, None
         self._make(self._clear(self._seen()))
         self.here = candidate.layout
-        for stage in _STAGES:
+        for stage in (step.run for step in pipeline.SERVING if isinstance(step.run, Stage)):
             self._make(stage.plan(self._seen()))
 
     def _make(self, changes: list[Change]) -> None:
         """Make some changes; afterwards nothing observed before is valid any more."""
         for change in changes:
             self.node.say("tune", change.what)
-            change.act(self.node)
+            change.apply(self.node)
             self.node.state = None
 
     def _clear(self, node: Node) -> list[Change]:

@@ -9,7 +9,7 @@ import pytest
 import yaml
 
 from b200kit import catalog, cli
-from b200kit.cli import reference_pages, stages_page
+from b200kit.cli import reference_pages
 from b200kit.node import cli as node_cli
 from b200kit.node.checks.judge import registered
 from b200kit.node.fabric.states import STATES
@@ -90,9 +90,7 @@ def test_levels_of_the_rooms_are_those_that_imports_keep_to() -> None:
 
 def steps_of_the_pipeline() -> list[str]:
     """Every stage and the operations between them, in their order."""
-    between = {after: name for after, (name, _) in stages_page.OPERATIONS.items()}
-    names = [stage.name for stage in pipeline.STAGES]
-    return [name for stage in names for name in (stage, between.get(stage)) if name]
+    return [step.name for step in pipeline.STEPS]
 
 
 @pytest.mark.parametrize("name", ["docs/reference/stages.md", "docs/deploy.md"])

@@ -13,7 +13,7 @@ import pytest
 import yaml
 
 from b200kit.catalog import load as catalog
-from b200kit.converge.stage import Change, Stage, Wanted, converge, nominal_layout
+from b200kit.converge.stage import Change, DesiredState, Stage, converge, nominal_layout
 from b200kit.inventory.keys.problem import parse_keys
 from b200kit.node.checks import judge as judging
 from b200kit.node.checks.findings import failed, passed, unread
@@ -71,13 +71,14 @@ def test_case_of_the_corpus_is_judged_as_it_says(tmp_path: Path) -> None:
 
 
 def test_stage_changes_a_node_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    names = (Node, Replica, Wanted, File, Change, Stage, converge, nominal_layout)
+    names = (Node, Replica, DesiredState, File, Change, Stage, converge, nominal_layout)
     stage = run(example("A stage", "python"), **{n.__name__: n for n in names})["STAGE"]
     node, machine = settled(tmp_path)
-    monkeypatch.setattr(pipeline, "STAGES", (*pipeline.STAGES, stage))
+    step = pipeline.Step("Message of the day", stage)
+    monkeypatch.setattr(pipeline, "STEPS", (*pipeline.STEPS, step))
     look(node)
     for change in stage.plan(node):
-        change.act(node)
+        change.apply(node)
     look(node)
     assert stage.plan(node) == []
     assert machine.ran("restart haproxy.service") != []

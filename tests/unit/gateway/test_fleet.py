@@ -63,7 +63,7 @@ def test_fleet_that_cannot_be_meant_is_refused(fleet: dict[str, Any], key: str, 
 def test_one_configuration_has_the_nodes_endpoint_and_the_fleets(tmp_path: Path) -> None:
     asked = filled({"fleet": {"port": 8443}}, NODES)
     node, _ = settled(tmp_path, **asked)
-    config = gateway.wanted(node, node.layout()).files[0].content.decode()
+    config = gateway.desired(node, node.layout()).files[0].content.decode()
     lines = [line.strip() for line in config.splitlines()]
     assert "bind 127.0.0.1:8000" in lines
     assert "bind 127.0.0.1:8443" in lines
@@ -77,7 +77,7 @@ def test_nodes_with_certificates_are_asked_by_name(tmp_path: Path) -> None:
     (tmp_path / "authority.pem").write_text("-----BEGIN CERTIFICATE-----\n")
     fleet = {"port": 8443, "ca_file": str(tmp_path / "authority.pem")}
     node, _ = settled(tmp_path, **filled({"fleet": fleet}, NODES[:1]))
-    files = {file.path: file for file in gateway.wanted(node, node.layout()).files}
+    files = {file.path: file for file in gateway.desired(node, node.layout()).files}
     assert files[PATHS.nodes].content.startswith(b"-----BEGIN")
     assert (
         f"ssl verify required ca-file {PATHS.nodes} sni str(n01) verifyhost n01"

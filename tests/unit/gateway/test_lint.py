@@ -72,4 +72,4 @@ def test_template_that_breaks_a_rule_is_refused_before_any_connection(
 
     monkeypatch.setattr(haproxy_config, "_config", spoilt)
     with pytest.raises(RenderError, match=r"http-no-delay.*merged"):
-        gateway.wanted(node, nominal_layout(node))
+        gateway.desired(node, nominal_layout(node))

@@ -242,18 +242,18 @@ def test_killed_roll_is_finished_by_the_next_one(serving: Serving, tmp_path: Pat
     assert later.status == BOTH_UP
 
 
-def test_what_was_owed_is_forgotten_only_when_the_replica_is_back(
+def test_restart_is_pending_until_the_replica_is_back(
     serving: Serving, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(rolling_restart, "marker", lambda act: str(tmp_path / act))
-    owed = tmp_path / "restart:vllm@0.service"
-    owed.touch()
+    monkeypatch.setattr(rolling_restart, "pending_marker", lambda name: str(tmp_path / name))
+    pending = tmp_path / "restart:vllm@0.service"
+    pending.touch()
     gateway = Memory(dict(BOTH_UP))
     with pytest.raises(Halt):
         rolled(roller(serving, gateway, fails="vllm@0.service"), [0], tmp_path)
-    assert owed.exists()
+    assert pending.exists()
     rolled(roller(serving, gateway), [0], tmp_path)
-    assert not owed.exists()
+    assert not pending.exists()
 
 
 def test_two_rolls_are_never_at_work_together(tmp_path: Path) -> None:

@@ -69,10 +69,10 @@ def test_router_that_cannot_work_is_refused(
 
 def test_node_without_a_router_has_nothing_of_one(tmp_path: Path) -> None:
     node, _ = settled(tmp_path)
-    wanted = gateway.wanted(node, node.layout())
-    assert not [file.path for file in wanted.files if "router" in file.path]
-    assert [unit.name for unit in wanted.units] == ["haproxy.service"]
-    assert "backend router" not in wanted.files[0].content.decode()
+    desired = gateway.desired(node, node.layout())
+    assert not [file.path for file in desired.files if "router" in file.path]
+    assert [unit.name for unit in desired.units] == ["haproxy.service"]
+    assert "backend router" not in desired.files[0].content.decode()
 
 
 def test_router_is_installed_between_its_files_and_its_start(tmp_path: Path) -> None:

@@ -61,7 +61,7 @@ def rendered(name: str, data: dict[str, Any], lock: Path) -> Rendered:
     node = Node(name, spec, {"api_key": KEY})
     node.seen_as(states.recorded("healthy-hgx-b200"))
     layout = node.layout()
-    wanted = (stage.wanted(node, layout) for stage in (serving.STAGE, gateway.STAGE))
+    wanted = (stage.desired(node, layout) for stage in (serving.STAGE, gateway.STAGE))
     return Rendered(
         node, {file.path: file.content.decode() for part in wanted for file in part.files}
     )

@@ -217,19 +217,19 @@ def test_observation_that_is_none_is_one_line(
 
 
 def test_one_request_asks_for_everything_any_stage_decides_by(node: Node) -> None:
-    request = observation.ask(node)
-    for stage in pipeline.STAGES:
-        wanted = stage.wanted(node, node.replicas)
-        files = {file.path for file in wanted.files}
+    request = observation.observe_request(node)
+    for stage in pipeline.stages():
+        desired = stage.desired(node, node.replicas)
+        files = {file.path for file in desired.files}
         assert files <= {*request["files"], *request["secrets"]}
-        assert {p.name for p in wanted.packages} <= set(request["packages"])
-        assert {u.name for u in wanted.units} <= {*request["units"], *request["placement"]}
-        markers = {drift.marker(act) for file in wanted.files for act in file.then}
-        assert markers | set(wanted.ask_files) <= set(request["files"])
+        assert {p.name for p in desired.packages} <= set(request["packages"])
+        assert {u.name for u in desired.units} <= {*request["units"], *request["placement"]}
+        markers = {drift.pending_marker(act) for file in desired.files for act in file.notify}
+        assert markers | set(desired.probe_files) <= set(request["files"])
 
 
 def test_secret_is_asked_for_by_a_keyed_digest_alone(node: Node) -> None:
-    request = observation.ask(node)
+    request = observation.observe_request(node)
     assert set(request["secrets"].values()) == {node.nonce}
     assert not set(request["secrets"]) & set(request["files"])
     assert "canary-" not in json.dumps(request).replace("b200-canary", "")

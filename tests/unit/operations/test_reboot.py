@@ -137,20 +137,20 @@ def test_progress_says_for_whom_how_long_and_what_is_seen(
     node: tuple[Node, Machine], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     change = reboot.change(node[0], ["x"])
-    assert change.telling is not None
-    assert change.telling(135) == "waiting for n01 after reboot: 2 m 15 s, no answer"
+    assert change.progress_text is not None
+    assert change.progress_text(135) == "waiting for n01 after reboot: 2 m 15 s, no answer"
     node[1].answers[REBOOT] = (True, "")
     answering(monkeypatch, None)
     with pytest.raises(RemoteError):
-        change.act(node[0])
-    assert change.telling(1).endswith("answers but same boot")
+        change.apply(node[0])
+    assert change.progress_text(1).endswith("answers but same boot")
 
 
 def test_kernel_without_the_module_is_not_booted(node: tuple[Node, Machine]) -> None:
     node[1].readings["driver_module"] = module({OLD: DRIVER, NEW: None}, NEW)
     look(node[0])
     with pytest.raises(StageFailed, match=f"not built for kernel {NEW}.*Not rebooted"):
-        reboot.sensible_reasons(node[0])
+        reboot.reboot_reasons_or_fail(node[0])
     assert node[1].ran(REBOOT) == []
 
 
@@ -160,7 +160,7 @@ def test_changed_boot_configuration_does_not_boot_it_either(node: tuple[Node, Ma
     node[1].write(PENDING_REBOOT)
     look(node[0])
     with pytest.raises(StageFailed, match="Not rebooted"):
-        reboot.sensible_reasons(node[0])
+        reboot.reboot_reasons_or_fail(node[0])
 
 
 def test_node_that_needs_no_reboot_is_not_asked_what_would_boot(
@@ -169,7 +169,7 @@ def test_node_that_needs_no_reboot_is_not_asked_what_would_boot(
     node[1].loaded = DRIVER
     node[1].readings["driver_module"] = module({OLD: DRIVER, NEW: None}, NEW)
     look(node[0])
-    assert reboot.sensible_reasons(node[0]) == []
+    assert reboot.reboot_reasons_or_fail(node[0]) == []
 
 
 @pytest.fixture
@@ -202,7 +202,7 @@ def test_reboot_that_brought_the_driver_is_noted_so(
     assert note(machine)["outcome"] == reboot_policy.LOADED
     machine.loaded = None
     look(node)
-    assert reboot.sensible_reasons(node) == ["the nvidia module is not loaded"]
+    assert reboot.reboot_reasons_or_fail(node) == ["the nvidia module is not loaded"]
 
 
 def test_module_that_the_kernel_refuses_is_told_with_its_log(
@@ -221,7 +221,7 @@ def test_next_run_does_not_reboot_again_while_nothing_changed(
     node[1].refuses_driver = True
     rebooted()
     with pytest.raises(StageFailed, match="did not help and nothing changed since"):
-        reboot.sensible_reasons(node[0])
+        reboot.reboot_reasons_or_fail(node[0])
     assert len(node[1].ran(REBOOT)) == 1
 
 
@@ -236,7 +236,7 @@ def test_next_run_reboots_when_something_changed(
     else:
         node[1].write(PENDING_REBOOT)
     look(node[0])
-    assert "the nvidia module is not loaded" in reboot.sensible_reasons(node[0])
+    assert "the nvidia module is not loaded" in reboot.reboot_reasons_or_fail(node[0])
 
 
 def test_run_that_was_killed_before_its_reboot_used_up_nothing(
@@ -247,4 +247,4 @@ def test_run_that_was_killed_before_its_reboot_used_up_nothing(
     with pytest.raises(RemoteError):
         reboot.reboot_and_wait(node[0])
     look(node[0])
-    assert reboot.sensible_reasons(node[0]) == ["the nvidia module is not loaded"]
+    assert reboot.reboot_reasons_or_fail(node[0]) == ["the nvidia module is not loaded"]

@@ -29,7 +29,7 @@ def unpinned(machine: Machine) -> None:
 def test_node_whose_replicas_run_as_planned_goes_on(tmp_path: Path) -> None:
     node, _ = settled(tmp_path)
     verdict.require(node, seen)
-    verdict.require_served_well(node, seen)
+    verdict.require_serving_checks(node, seen)
     assert node.outcome is None
     assert node.verdict is not None
     checks = [finding["check"] for finding in node.verdict["findings"]]
@@ -55,7 +55,7 @@ def test_replica_on_foreign_cpus_ends_red_and_serves_no_more(
     look(node)
     machine.log.clear()
     verdict.require(node, seen)
-    verdict.require_served_well(node, seen)
+    verdict.require_serving_checks(node, seen)
     assert (node.outcome, node.failed_stage) == ("red", "proof")
     assert "vllm@1.service: vllm (pid 4001) may run on CPUs 0-223" in capsys.readouterr().err
     assert machine.ran("systemctl stop .*haproxy.service")

@@ -84,11 +84,17 @@ def mended() -> dict[str, Any]:
     states = ("serving", "quarantined", "drained", "evidenced", "acting", "provisioned", "proven")
     steps = pairwise(states)
     return {
-        "rung": "reset-gpus",
+        "level": "reset-gpus",
         "why": "GPU 2 has no NVLink",
         "state": "proven",
         "history": [
-            {"at": f"2026-11-21T09:4{i}:00Z", "from": a, "to": b, "act": b, "outcome": f"did {b}"}
+            {
+                "at": f"2026-11-21T09:4{i}:00Z",
+                "from": a,
+                "to": b,
+                "action": b,
+                "outcome": f"did {b}",
+            }
             for i, (a, b) in enumerate(steps)
         ],
         "parts": ["GPU 2 (module 7)"],

@@ -33,7 +33,7 @@ def test_untouched_log_is_whole() -> None:
 @in_subtests("number", range(5))
 def test_changed_act_is_found_where_it_is(number: int) -> None:
     lines, known = log()
-    lines[number] = lines[number].replace(b"act", b"ACT")
+    lines[number] = lines[number].replace(b"act", b"ACTION")
     assert faults(lines, known)[0] == f"line {number + 1} was changed after it was written"
 
 

@@ -1,15 +1,15 @@
-"""Which rung comes next: never below what is asked, never the same for ever, hands at the end."""
+"""Which level comes next: never below what is asked, never the same for ever, hands at the end."""
 
 from __future__ import annotations
 
 from b200kit.inventory.keys.levels import MIN_LEVEL, Level
 from b200kit.node.state.verdict import Action, Finding, Status
-from b200kit.reprovision.escalation import FOR_EVER, Decision, Limits, Try, choose
+from b200kit.reprovision.escalation import FOR_EVER, Attempt, Decision, Limits, choose
 from tests.subtests import in_subtests
 
 NOW = 1_800_000_000.0
 DAY = 86_400.0
-CLIMB: list[Level] = [rung for rung in Level if rung is not Level.REPLACE]
+CLIMB: list[Level] = [level for level in Level if level is not Level.REPLACE]
 TWICE: dict[Level, int] = dict.fromkeys(CLIMB, 2)
 ALL = Limits(TWICE, DAY)
 
@@ -19,97 +19,98 @@ def finding(action: Action, part: str = "", summary: str = "it is broken") -> Fi
 
 
 def tried(
-    rung: Level, times: int = 1, ago: float = 60.0, outcome: str = "did not help"
-) -> list[Try]:
-    return [Try(rung, NOW - ago - n, outcome, f"{rung}{n}") for n in range(times)]
+    level: Level, times: int = 1, ago: float = 60.0, outcome: str = "did not help"
+) -> list[Attempt]:
+    return [Attempt(level, NOW - ago - n, outcome, f"{level}{n}") for n in range(times)]
 
 
-def chosen(action: Action, history: list[Try] | None = None, limits: Limits = ALL) -> Decision:
+def chosen(action: Action, history: list[Attempt] | None = None, limits: Limits = ALL) -> Decision:
     return choose([finding(action)], history or [], limits, NOW)
 
 
-@in_subtests(("action", "rung"), MIN_LEVEL.items())
-def test_fresh_fault_gets_the_rung_it_asks_for(action: Action, rung: Level) -> None:
+@in_subtests(("action", "level"), MIN_LEVEL.items())
+def test_fresh_fault_gets_the_level_it_asks_for(action: Action, level: Level) -> None:
     decision = chosen(action)
-    assert decision.rung is rung
+    assert decision.level is level
     assert decision.attempt == 1
 
 
 def test_least_of_many_faults_is_what_the_worst_asks_for() -> None:
     faults = [finding(Action.RESTART_SERVICE), finding(Action.REBOOT, summary="no driver")]
     decision = choose(faults, [], ALL, NOW)
-    assert (decision.rung, decision.why) == (Level.REBOOT, "no driver")
+    assert (decision.level, decision.why) == (Level.REBOOT, "no driver")
 
 
-def test_second_attempt_of_a_rung_is_counted() -> None:
+def test_second_attempt_of_a_level_is_counted() -> None:
     decision = chosen(Action.RESET_GPU, tried(Level.RESET_GPUS))
-    assert (decision.rung, decision.attempt, decision.of) == (Level.RESET_GPUS, 2, 2)
-    assert decision.told == "reset gpus (attempt 2 of 2)"
+    assert (decision.level, decision.attempt, decision.of) == (Level.RESET_GPUS, 2, 2)
+    assert decision.text == "reset gpus (attempt 2 of 2)"
 
 
-def test_spent_rung_is_passed_over_upwards_and_said() -> None:
+def test_spent_level_is_passed_over_upwards_and_said() -> None:
     decision = chosen(Action.RESET_GPU, tried(Level.RESET_GPUS, 2))
-    assert decision.rung is Level.REBOOT
+    assert decision.level is Level.REBOOT
     assert decision.passed == ("reset-gpus: tried 2 of 2 times",)
     assert "tried 2 of 2" in decision.why
 
 
 def test_attempt_that_cured_counts_too_when_the_fault_is_back_within_the_window() -> None:
-    assert chosen(Action.REBOOT, tried(Level.REBOOT, 2, outcome="cured")).rung is Level.POWER_CYCLE
+    assert chosen(Action.REBOOT, tried(Level.REBOOT, 2, outcome="cured")).level is Level.POWER_CYCLE
 
 
 def test_attempts_before_the_window_are_forgiven() -> None:
-    assert chosen(Action.REBOOT, tried(Level.REBOOT, 2, ago=2 * DAY)).rung is Level.REBOOT
+    assert chosen(Action.REBOOT, tried(Level.REBOOT, 2, ago=2 * DAY)).level is Level.REBOOT
 
 
-def test_rung_that_helps_for_two_days_again_and_again_is_not_tried_for_ever() -> None:
+def test_level_that_helps_for_two_days_again_and_again_is_not_tried_for_ever() -> None:
+    twice = 2 * FOR_EVER
     often = [
-        Try(Level.RESET_GPUS, NOW - days * 2 * DAY, "cured") for days in range(1, 2 * FOR_EVER + 1)
+        Attempt(Level.RESET_GPUS, NOW - days * 2 * DAY, "cured") for days in range(1, twice + 1)
     ]
     decision = chosen(Action.RESET_GPU, often)
-    assert decision.rung is Level.REBOOT
+    assert decision.level is Level.REBOOT
     assert "and the node failed again" in decision.passed[0]
 
 
-def test_rung_the_site_has_not_got_is_passed_over_with_its_reason() -> None:
+def test_level_the_site_has_not_got_is_passed_over_with_its_reason() -> None:
     limits = Limits(TWICE, DAY, {Level.POWER_CYCLE: "the inventory names no bmc"})
     decision = chosen(Action.POWER_CYCLE, limits=limits)
-    assert decision.rung is Level.REIMAGE
+    assert decision.level is Level.REIMAGE
     assert decision.passed == ("power-cycle: the inventory names no bmc",)
 
 
 def test_budget_of_zero_is_never() -> None:
-    assert chosen(Action.REBOOT, limits=Limits({**TWICE, Level.REBOOT: 0}, DAY)).rung is (
+    assert chosen(Action.REBOOT, limits=Limits({**TWICE, Level.REBOOT: 0}, DAY)).level is (
         Level.POWER_CYCLE
     )
 
 
-def test_part_to_replace_is_named_and_no_rung_is_tried_for_it() -> None:
+def test_part_to_replace_is_named_and_no_level_is_tried_for_it() -> None:
     faults = [
         finding(Action.REPLACE, "GPU 2, module 8"),
         finding(Action.REPLACE, "GPU 2, module 8"),
         finding(Action.RESTART_SERVICE, "nvlsm"),
     ]
     decision = choose(faults, [], ALL, NOW)
-    assert (decision.rung, decision.parts) == (Level.REPLACE, ("GPU 2, module 8",))
-    assert decision.told == "hands: replace GPU 2, module 8"
+    assert (decision.level, decision.parts) == (Level.REPLACE, ("GPU 2, module 8",))
+    assert decision.text == "manual repair: replace GPU 2, module 8"
 
 
 def test_unit_that_stays_down_is_looked_at_and_not_replaced() -> None:
     decision = choose([finding(Action.REPLACE, "nvidia-fabricmanager.service")], [], ALL, NOW)
-    assert decision.told == "hands: look at nvidia-fabricmanager.service"
+    assert decision.text == "manual repair: look at nvidia-fabricmanager.service"
 
 
-def test_every_rung_is_climbed_and_hands_are_the_end() -> None:
-    history: list[Try] = []
+def test_every_level_is_climbed_and_hands_are_the_end() -> None:
+    history: list[Attempt] = []
     seen: list[Level] = []
     for turn in range(100):
         decision = choose([finding(Action.RESTART_SERVICE, "GPU 3")], history, ALL, NOW)
-        seen.append(decision.rung)
-        if decision.rung is Level.REPLACE:
+        seen.append(decision.level)
+        if decision.level is Level.REPLACE:
             break
-        history.append(Try(decision.rung, NOW - 1, "did not help", str(turn)))
-    assert seen == [rung for rung in CLIMB for _ in range(2)] + [Level.REPLACE]
+        history.append(Attempt(decision.level, NOW - 1, "did not help", str(turn)))
+    assert seen == [level for level in CLIMB for _ in range(2)] + [Level.REPLACE]
     assert decision.parts == ("GPU 3",)
     assert len(decision.passed) == len(CLIMB)
 
@@ -117,17 +118,17 @@ def test_every_rung_is_climbed_and_hands_are_the_end() -> None:
 @in_subtests("action", Action)
 @in_subtests("spent", Level)
 def test_no_history_leads_below_what_is_asked(action: Action, spent: Level) -> None:
-    history = [attempt for rung in Level if rung <= spent for attempt in tried(rung, 2)]
-    assert chosen(action, history).rung >= MIN_LEVEL.get(action, Level.RESTART_SERVICES)
+    history = [attempt for level in Level if level <= spent for attempt in tried(level, 2)]
+    assert chosen(action, history).level >= MIN_LEVEL.get(action, Level.RESTART_SERVICES)
 
 
-def test_fault_that_asks_for_no_rung_gets_the_services_and_then_a_person() -> None:
-    assert chosen(Action.MONITOR).rung is Level.RESTART_SERVICES
-    assert chosen(Action.NONE, tried(Level.RESTART_SERVICES, 2)).rung is Level.REPLACE
+def test_fault_that_asks_for_no_level_gets_the_services_and_then_a_person() -> None:
+    assert chosen(Action.MONITOR).level is Level.RESTART_SERVICES
+    assert chosen(Action.NONE, tried(Level.RESTART_SERVICES, 2)).level is Level.REPLACE
 
 
 def test_person_may_ask_for_more_than_the_finding_but_not_for_less() -> None:
     fault = [finding(Action.RESET_GPU)]
-    assert choose(fault, [], ALL, NOW, Level.POWER_CYCLE).rung is Level.POWER_CYCLE
-    assert choose(fault, [], ALL, NOW, Level.RESTART_SERVICES).rung is Level.RESET_GPUS
-    assert choose([], [], ALL, NOW, Level.REBOOT).why == "asked for by a person"
+    assert choose(fault, [], ALL, NOW, Level.POWER_CYCLE).level is Level.POWER_CYCLE
+    assert choose(fault, [], ALL, NOW, Level.RESTART_SERVICES).level is Level.RESET_GPUS
+    assert choose([], [], ALL, NOW, Level.REBOOT).why == "requested by a person"

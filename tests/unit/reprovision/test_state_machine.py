@@ -23,23 +23,25 @@ import pytest
 from b200kit.inventory.keys.levels import Level
 from b200kit.node.state.verdict import Action, Finding, Status
 from b200kit.reprovision import audit, escalation, ledger, states
-from b200kit.reprovision.actions import ActFailed, ActRefused, Intent, Say
+from b200kit.reprovision.actions import ActionFailed, ActionRefused, Intent, Say
 from b200kit.reprovision.escalation import Decision, Limits
 from b200kit.reprovision.ledger import Held, Ledger
-from b200kit.reprovision.state_machine import Doing, Machine, NotFit, Stopped
+from b200kit.reprovision.state_machine import NotFit, StateMachine, StepHandler, Stopped
 from b200kit.reprovision.states import State
 from b200kit.reprovision.transaction import Transaction
 from b200kit.run.node import Node
 from tests.subtests import in_subtests
 
 FAULT = Finding("no driver", Status.FAIL, action=Action.REBOOT, part="GPU 4", check="driver.loaded")
-BUDGET: dict[Level, int] = dict.fromkeys((rung for rung in Level if rung is not Level.REPLACE), 1)
+BUDGET: dict[Level, int] = dict.fromkeys(
+    (level for level in Level if level is not Level.REPLACE), 1
+)
 NEVER: dict[Level, int] = dict.fromkeys(BUDGET, 0)
 Kill = Callable[[str], None]
 
 
 class World:
-    """What the acts have done, on the disk; *cure* is the rung that helps."""
+    """What the acts have done, on the disk; *cure* is the level that helps."""
 
     def __init__(self, folder: Path, cure: Level | None) -> None:
         self.path, self.cure = folder / "world.json", cure
@@ -59,14 +61,14 @@ class World:
         self.path.with_suffix(".new").rename(self.path)
 
     def levels(self) -> dict[str, int]:
-        """How often each rung was done."""
-        words = {rung.word for rung in Level}
+        """How often each level was done."""
+        words = {level.word for level in Level}
         return {k: count for k, count in self.read()["counts"].items() if k in words}
 
 
 @dataclass
 class Fake:
-    """A step on the world; rungs are known by the boot they end."""
+    """A step on the world; levels are known by the boot they end."""
 
     world: World
     name: str
@@ -78,8 +80,8 @@ class Fake:
         return {"boot": self.world.read()["boot"]}
 
     def probe(self, node: Node, intent: Intent) -> str | None:
-        """Another boot than the intent's: the rung was done."""
-        if self.name != "act" or intent["boot"] == self.world.read()["boot"]:
+        """Another boot than the intent's: the level was done."""
+        if self.name != "action" or intent["boot"] == self.world.read()["boot"]:
             return None
         return "already done: another boot"
 
@@ -87,15 +89,15 @@ class Fake:
         """The effect, between two places to die at."""
         self.kill(f"before {self.name}")
         try:
-            return {"seen": self._perform(intent)}
+            return {"result": self._perform(intent)}
         finally:
             self.kill(f"after {self.name}")
 
     def _perform(self, intent: Intent) -> str:
         world, now = self.world, self.world.read()
-        if self.name == "act":
-            rung = Level.parse(intent["rung"])
-            world.did(rung.word, boot=now["boot"] + 1, fit=rung is world.cure or now["fit"])
+        if self.name == "action":
+            level = Level.parse(intent["level"])
+            world.did(level.word, boot=now["boot"] + 1, fit=level is world.cure or now["fit"])
             return "a new boot"
         world.did(self.name)
         if self.name == "prove" and not now["fit"]:
@@ -117,8 +119,8 @@ class Killer:
 
 
 def decide(tx: Transaction, budget: Mapping[Level, int] = BUDGET) -> Decision:
-    """By the ladder, each rung once."""
-    return escalation.choose(tx.findings, tx.tries, Limits(budget, 86_400), time.time())
+    """By the ladder, each level once."""
+    return escalation.choose(tx.findings, tx.attempts, Limits(budget, 86_400), time.time())
 
 
 def run(
@@ -134,11 +136,11 @@ def run(
     if not tx.is_open and not world.read()["fit"]:
         ledger.begin([FAULT.to_json()], "driver.loaded", "")
 
-    def doing(name: str, tx: Transaction) -> Doing:
+    def handler_for(name: str, tx: Transaction) -> StepHandler:
         return Fake(world, name, tx, kill)
 
     node = Node("n1", None, {})  # type: ignore[arg-type]
-    return Machine(node, ledger, doing, lambda tx: decide(tx, budget)).run()
+    return StateMachine(node, ledger, handler_for, lambda tx: decide(tx, budget)).run()
 
 
 @pytest.fixture
@@ -188,10 +190,10 @@ class Snapshots:
             self.places[content] = (place, copy)
 
 
-# What cures the node, the rungs that are allowed, and how it ends.
+# What cures the node, the levels that are allowed, and how it ends.
 ENDINGS = [
     (Level.POWER_CYCLE, BUDGET, State.SERVING, {"reboot": 1, "power-cycle": 1}),
-    (None, {**NEVER, Level.REBOOT: 1}, State.HANDS, {"reboot": 1}),
+    (None, {**NEVER, Level.REBOOT: 1}, State.MANUAL, {"reboot": 1}),
 ]
 
 
@@ -209,7 +211,7 @@ def test_dead_at_any_place_the_rerun_ends_the_same_and_repeats_no_rung(
     watched(snapshots)
     whole = run(tmp_path / "run", cure, snapshots, budget)
     assert whole.state is state
-    taken = {entry["act"].partition(":")[0] for entry in whole.steps}
+    taken = {entry["action"].partition(":")[0] for entry in whole.steps}
     assert snapshots.names >= {f"{when} {step}" for when in ("before", "after") for step in taken}
     assert len(snapshots.places) > 40
     watched(Killer())
@@ -262,14 +264,14 @@ class Steps:
         self.ledger.claim()
         self.ledger.begin([FAULT.to_json()], "driver.loaded", "")
 
-    def machine(self, giving_back: bool = False) -> Machine:
+    def machine(self, releasing: bool = False) -> StateMachine:
         """A machine over them."""
         node = Node("n1", None, {})  # type: ignore[arg-type]
-        return Machine(node, self.ledger, self._doing, decide, giving_back)
+        return StateMachine(node, self.ledger, self._handler, decide, releasing)
 
-    def _doing(self, name: str, tx: Transaction) -> Doing:
-        rung = (tx.pending or {}).get("rung")
-        fake, error = Fake(self.world, name, tx, Killer()), self.raising.get(rung or name)
+    def _handler(self, name: str, tx: Transaction) -> StepHandler:
+        level = (tx.pending or {}).get("level")
+        fake, error = Fake(self.world, name, tx, Killer()), self.raising.get(level or name)
         if error is None:
             return fake
 
@@ -282,37 +284,37 @@ class Steps:
         return Raising(self.world, name, tx, Killer())
 
 
-def test_rung_that_fails_is_followed_by_the_next_one(tmp_path: Path) -> None:
-    steps = Steps(tmp_path, {"reboot": ActFailed("did not come back")})
+def test_level_that_fails_is_followed_by_the_next_one(tmp_path: Path) -> None:
+    steps = Steps(tmp_path, {"reboot": ActionFailed("did not come back")})
     steps.world.cure = Level.POWER_CYCLE
     tx = steps.machine().run()
     assert tx.state is State.SERVING
-    assert [(t.rung, t.outcome) for t in tx.tries] == [
+    assert [(t.level, t.outcome) for t in tx.attempts] == [
         (Level.REBOOT, "failed"),
         (Level.POWER_CYCLE, "cured"),
     ]
 
 
-def test_rung_that_is_refused_is_no_reason_for_a_higher_one(tmp_path: Path) -> None:
-    steps = Steps(tmp_path, {"reboot": ActRefused("the BMC says 401")})
+def test_level_that_is_refused_is_no_reason_for_a_higher_one(tmp_path: Path) -> None:
+    steps = Steps(tmp_path, {"reboot": ActionRefused("the BMC says 401")})
     with pytest.raises(Stopped, match=r"^reboot: the BMC says 401$"):
         steps.machine().run()
     steps.raising.clear()
     tx = steps.machine().run()
     assert (tx.state, steps.world.levels()) == (State.SERVING, {"reboot": 1})
-    assert [t.rung for t in tx.tries] == [Level.REBOOT]
+    assert [t.level for t in tx.attempts] == [Level.REBOOT]
 
 
 def test_drain_that_does_not_end_stops_the_run_with_the_node_out(tmp_path: Path) -> None:
-    steps = Steps(tmp_path, {"drain": ActFailed("3 open after 2 m 00 s")})
+    steps = Steps(tmp_path, {"drain": ActionFailed("3 open after 2 m 00 s")})
     with pytest.raises(Stopped, match="drain: 3 open"):
         steps.machine().run()
     assert steps.ledger.read().state is State.QUARANTINED
     assert steps.world.levels() == {}
 
 
-def test_evidence_that_cannot_be_had_keeps_every_rung_from_the_node(tmp_path: Path) -> None:
-    steps = Steps(tmp_path, {"evidence": ActFailed("the disk is full")})
+def test_evidence_that_cannot_be_had_keeps_every_level_from_the_node(tmp_path: Path) -> None:
+    steps = Steps(tmp_path, {"evidence": ActionFailed("the disk is full")})
     with pytest.raises(Stopped):
         steps.machine().run()
     assert (steps.ledger.read().state, steps.world.levels()) == (State.DRAINED, {})
@@ -321,37 +323,37 @@ def test_evidence_that_cannot_be_had_keeps_every_rung_from_the_node(tmp_path: Pa
 def test_node_that_fails_among_its_users_is_taken_from_them_again(tmp_path: Path) -> None:
     steps = Steps(tmp_path, {"return": NotFit("a replica died", (FAULT,))})
     tx = steps.machine().run()
-    assert tx.state is State.HANDS
+    assert tx.state is State.MANUAL
     assert steps.world.read()["counts"]["quarantine"] == 4
 
 
-def test_hands_give_the_node_back_without_another_act(tmp_path: Path) -> None:
+def test_operator_returns_the_node_without_another_action(tmp_path: Path) -> None:
     steps = Steps(tmp_path, {})
     steps.world.cure = None
-    assert steps.machine().run().state is State.HANDS
+    assert steps.machine().run().state is State.MANUAL
     before = steps.world.levels()
-    assert steps.machine().run().state is State.HANDS
+    assert steps.machine().run().state is State.MANUAL
     with pytest.raises(Stopped, match="not fit, stays out"):
-        steps.machine(giving_back=True).run()
-    assert steps.machine().run().state is State.HANDS
-    steps.world.did("hands", fit=True)
-    assert steps.machine(giving_back=True).run().state is State.SERVING
+        steps.machine(releasing=True).run()
+    assert steps.machine().run().state is State.MANUAL
+    steps.world.did("operator", fit=True)
+    assert steps.machine(releasing=True).run().state is State.SERVING
     assert steps.world.levels() == before
 
 
 def test_person_may_end_a_transaction_that_was_begun_before_any_act(tmp_path: Path) -> None:
-    steps = Steps(tmp_path, {"drain": ActFailed("3 open")})
+    steps = Steps(tmp_path, {"drain": ActionFailed("3 open")})
     with pytest.raises(Stopped):
         steps.machine().run()
-    steps.world.did("hands", fit=True)
-    assert steps.machine(giving_back=True).run().state is State.SERVING
+    steps.world.did("operator", fit=True)
+    assert steps.machine(releasing=True).run().state is State.SERVING
     assert steps.world.levels() == {}
 
 
-def test_second_operator_is_told_who_holds_the_node_since_when(tmp_path: Path) -> None:
+def test_second_operator_reads_who_holds_the_node_since_when(tmp_path: Path) -> None:
     Ledger(tmp_path, "n1", "alice@one pid 1", "a", 600).claim()
     bob = Ledger(tmp_path, "n1", "bob@two pid 2", "b", 600)
-    with pytest.raises(Held, match=r"alice@one pid 1 has been mending this node since 20\d\d-"):
+    with pytest.raises(Held, match=r"alice@one pid 1 has been reprovisioning this node since 20"):
         bob.claim()
     owner = bob.claim(is_dead=lambda owner: True).owner
     assert owner is not None

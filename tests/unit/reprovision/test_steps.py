@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import ast
-from collections.abc import Iterator
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -12,9 +10,10 @@ import pytest
 
 from b200kit.inventory.keys.levels import Level
 from b200kit.node.state.verdict import Action, Finding, Status, Verdict
+from b200kit.operations import steps as operation_steps
 from b200kit.reprovision import node_copy, provision, steps, traffic
-from b200kit.reprovision.actions import ActFailed, ActRefused, act_of
-from b200kit.reprovision.escalation import Try
+from b200kit.reprovision.actions import ActionFailed, ActionRefused, action_for
+from b200kit.reprovision.escalation import Attempt
 from b200kit.reprovision.state_machine import NotFit
 from b200kit.reprovision.states import TABLE, State
 from b200kit.reprovision.transaction import Transaction
@@ -24,29 +23,26 @@ from tests.subtests import in_subtests
 from tests.unit import nodes
 
 ROOT = Path(__file__).resolve().parents[3]
-# Operations of deploy/b200.py besides its stages, and what stands for them in the bring-up.
-BETWEEN = {"reboot_if_needed", "require_proven", "require_served_well"}
 TX = Transaction("n01", id="tx")
 
 
-def operations() -> Iterator[str]:
-    """The operations of deploy/b200.py in order; a stage's by the module that has it."""
-    tree = ast.parse((ROOT / "deploy/b200.py").read_text())
-    for statement in tree.body:
-        call = statement.value if isinstance(statement, ast.Expr) else None
-        if isinstance(call, ast.Call) and isinstance(call.func, ast.Attribute):
-            stage = next((k.value for k in call.keywords if k.arg == "stage"), None)
-            yield ast.unparse(stage) if stage else call.func.attr
+def test_provisioning_runs_every_step_of_the_pipeline_until_one_ends_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    node, _ = nodes.bare(tmp_path)
+    ran: list[str] = []
 
+    def run_now(node: Node, step: pipeline.Step) -> None:
+        ran.append(step.name)
+        if len(ran) > len(pipeline.STEPS):
+            node.outcome = "red"
 
-def test_bring_up_of_a_mended_node_is_that_of_b200_py() -> None:
-    words = [word for word in operations() if word not in ("observe", "conclude")]
-    stages = [stage.name for stage in pipeline.STAGES]
-    after = {words[n - 1]: word for n, word in enumerate(words) if word in BETWEEN}
-    assert len([word for word in words if word not in BETWEEN]) == len(stages)
-    assert list(after) == ["driver.STAGE", "bandwidth.STAGE", "smoke.STAGE"]
-    assert list(provision.AFTER) == ["driver", "bandwidth", "smoke"]
-    assert set(provision.AFTER) <= set(stages)
+    monkeypatch.setattr(operation_steps, "run_now", run_now)
+    every = [step.name for step in pipeline.STEPS]
+    provision.run(node)
+    assert ran == every
+    provision.run(node)
+    assert ran == [*every, every[0]]
 
 
 def test_every_state_and_step_is_described_in_the_words_of_the_code() -> None:
@@ -79,8 +75,8 @@ def node(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Node:
 def drain(node: Node, monkeypatch: pytest.MonkeyPatch, *senders: Fake) -> str:
     """What the step says."""
     monkeypatch.setattr(traffic, "adapters", lambda node: list(senders))
-    step = steps.doing("drain", TX)
-    return str(step.perform(node, {}, lambda text: None)["seen"])
+    step = steps.handler_for("drain", TX)
+    return str(step.perform(node, {}, lambda text: None)["result"])
 
 
 def asked(node: Node, **changes: Any) -> None:
@@ -94,7 +90,7 @@ def test_drain_waits_for_the_last_stream(node: Node, monkeypatch: pytest.MonkeyP
     assert sender.counts == [0]
 
 
-@pytest.mark.parametrize(("count", "told"), [(3, "3 open"), (None, "open streams cannot be told")])
+@pytest.mark.parametrize(("count", "told"), [(3, "3 open"), (None, "open streams are unknown")])
 def test_drain_that_does_not_end_stops_and_says_what_is_open(
     count: int | None, told: str, node: Node, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -148,16 +144,16 @@ def test_stage_that_failed_as_the_node_went_away_asks_for_its_power(
     assert error.findings == (gone,)
 
 
-@in_subtests("rung", [rung for rung in Level if rung is not Level.REPLACE])
-def test_every_rung_has_its_act(rung: Level) -> None:
-    act = act_of(rung)
+@in_subtests("level", [level for level in Level if level is not Level.REPLACE])
+def test_every_level_has_its_action(level: Level) -> None:
+    act = action_for(level)
     assert all(hasattr(act, name) for name in ("facts", "probe", "perform"))
 
 
-def test_hands_are_no_act() -> None:
-    with pytest.raises(ActFailed, match="replace is for hands"):
-        act_of(Level.REPLACE)
-    assert issubclass(ActRefused, ActFailed)
+def test_manual_repair_has_no_action() -> None:
+    with pytest.raises(ActionFailed, match="replace is done by a person"):
+        action_for(Level.REPLACE)
+    assert issubclass(ActionRefused, ActionFailed)
 
 
 def test_every_name_of_the_inventory_has_its_adapter() -> None:
@@ -167,10 +163,10 @@ def test_every_name_of_the_inventory_has_its_adapter() -> None:
 
 
 def test_history_is_what_controller_and_node_remember_each_attempt_once() -> None:
-    both, mine, its = (Try(Level.REBOOT, at, "cured", str(at)) for at in (2.0, 3.0, 1.0))
+    both, mine, its = (Attempt(Level.REBOOT, at, "cured", str(at)) for at in (2.0, 3.0, 1.0))
     assert node_copy.merged((both, mine), (its, both)) == (its, both, mine)
 
 
 def test_copy_on_the_node_that_makes_no_sense_is_none() -> None:
-    assert node_copy.tries({"tries": [{"rung": "pray"}, {}, {"rung": "reboot"}]}) == ()
+    assert node_copy.attempts({"attempts": [{"level": "pray"}, {}, {"level": "reboot"}]}) == ()
     assert node_copy.holder({"owner": "x", "tx": "1"}, "me", "2026-11-21T00:00:00Z") is None

@@ -20,19 +20,19 @@ SCENARIOS: dict[str, tuple[list[str], State]] = {
     "nothing was done yet": ([], State.SERVING),
     "taken out": (OUT, State.EVIDENCED),
     "the drain ran out of time": (["quarantine", "drain?"], State.QUARANTINED),
-    "a rung was done": ([*OUT, "act"], State.MENDED),
-    "a rung failed": ([*OUT, "act!"], State.DRAINED),
-    "a rung was begun": ([*OUT, "act..."], State.EVIDENCED),
-    "the mirror was away": ([*OUT, "act", "provision?"], State.MENDED),
-    "the proof failed": ([*OUT, "act", "provision", "prove!"], State.DRAINED),
-    "it has its canary share": ([*OUT, "act", *UP], State.CANARY),
-    "it fails among its users": ([*OUT, "act", *UP, "return!"], State.SERVING),
-    "it is back": ([*OUT, "act", *UP, "return"], State.SERVING),
-    "hands are needed": ([*OUT, "hand over"], State.HANDS),
-    "hands have done it": ([*OUT, "hand over", "take back", *UP, "return"], State.SERVING),
-    "a person ends it before an act": (["quarantine", "take back"], State.MENDED),
-    "the next rung helps": (
-        [*OUT, "act", "provision!", "evidence", "act", *UP, "return"],
+    "a level was done": ([*OUT, "action"], State.REPAIRED),
+    "a level failed": ([*OUT, "action!"], State.DRAINED),
+    "a level was begun": ([*OUT, "action..."], State.EVIDENCED),
+    "the mirror was away": ([*OUT, "action", "provision?"], State.REPAIRED),
+    "the proof failed": ([*OUT, "action", "provision", "prove!"], State.DRAINED),
+    "it has its canary share": ([*OUT, "action", *UP], State.CANARY),
+    "it fails among its users": ([*OUT, "action", *UP, "return!"], State.SERVING),
+    "it is back": ([*OUT, "action", *UP, "return"], State.SERVING),
+    "hands are needed": ([*OUT, "hand over"], State.MANUAL),
+    "hands have done it": ([*OUT, "hand over", "release", *UP, "return"], State.SERVING),
+    "a person ends it before an act": (["quarantine", "release"], State.REPAIRED),
+    "the next level helps": (
+        [*OUT, "action", "provision!", "evidence", "action", *UP, "return"],
         State.SERVING,
     ),
 }
@@ -43,8 +43,8 @@ def lines(happened: Sequence[str]) -> list[dict[str, Any]]:
     found: list[dict[str, Any]] = [{"kind": "open", "tx": "t", "at": AT.format(0)}]
     for number, word in enumerate(happened):
         step, at = word.rstrip("!?."), AT.format(number % 10)
-        rung = {"rung": "reboot", "decision": {"rung": "reboot"}} if step == "act" else {}
-        more = rung or {"decision": {"rung": "replace", "parts": ["GPU 4"]}}
+        level = {"level": "reboot", "decision": {"level": "reboot"}} if step == "action" else {}
+        more = level or {"decision": {"level": "replace", "parts": ["GPU 4"]}}
         found.append({"kind": "intent", "step": step, "id": str(number), "at": at, **more})
         if not word.endswith("..."):
             kind = "failed" if word[-1] in "!?" else "done"
@@ -60,30 +60,30 @@ def told(name: str) -> Transaction:
 def test_node_stands_where_it_should_when(name: str) -> None:
     tx = told(name)
     assert tx.state is SCENARIOS[name][1]
-    assert (tx.pending is not None) is (name == "a rung was begun")
-    assert tx.is_open is (name not in ("it is back", "hands have done it", "the next rung helps"))
+    assert (tx.pending is not None) is (name == "a level was begun")
+    assert tx.is_open is (name not in ("it is back", "hands have done it", "the next level helps"))
 
 
 @in_subtests(
     ("name", "outcomes"),
     [
-        ("a rung was begun", ["unfinished"]),
-        ("a rung failed", ["failed"]),
+        ("a level was begun", ["unfinished"]),
+        ("a level failed", ["failed"]),
         ("the mirror was away", ["unfinished"]),
         ("the proof failed", ["did not help"]),
         ("it fails among its users", ["did not help"]),
         ("it is back", ["cured"]),
-        ("the next rung helps", ["did not help", "cured"]),
+        ("the next level helps", ["did not help", "cured"]),
     ],
 )
 def test_attempt_is_remembered_by_what_came_of_it(name: str, outcomes: list[str]) -> None:
-    assert [attempt.outcome for attempt in told(name).tries] == outcomes
+    assert [attempt.outcome for attempt in told(name).attempts] == outcomes
 
 
 def test_attempts_of_a_closed_transaction_count_in_the_next_one() -> None:
     happened = lines(SCENARIOS["it is back"][0])
     again = transaction.fold("n1", [*happened, *lines(["quarantine"])])
-    assert (len(again.tries), again.state, again.steps[0]["act"]) == (
+    assert (len(again.attempts), again.state, again.steps[0]["action"]) == (
         1,
         State.QUARANTINED,
         "quarantine",

@@ -106,7 +106,7 @@ def test_node_that_was_never_seen_is_not_live(node: Node) -> None:
 
 def test_record_of_a_whole_run_holds_no_secret(tmp_path: Path) -> None:
     node, _ = bare(tmp_path)
-    for stage in pipeline.BEFORE_REBOOT:
+    for stage in pipeline.stages(before=pipeline.Checkpoint.REBOOT):
         make(node, stage.name)
     run = Run(entry="b200.py", nodes={"n01": node})
     assert "canary-" not in json.dumps(run.to_json()).replace("b200-canary", "")

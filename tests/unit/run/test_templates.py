@@ -50,10 +50,10 @@ OPTIONS: dict[str, Any] = {
 def files(folder: Path, **changes: Any) -> dict[str, str]:
     """Path to text of everything a seen node is given."""
     node, _ = settled(folder, **changes)
-    wanted = [stage.wanted(node, node.layout()) for stage in pipeline.STAGES]
+    desired = [stage.desired(node, node.layout()) for stage in pipeline.stages()]
     return {
         file.path: file.content.decode()
-        for part in wanted
+        for part in desired
         for file in part.files
         if not file.path.endswith(".pyz")
     }
@@ -91,28 +91,28 @@ def test_every_template_is_rendered_before_any_gpu_is_seen(
 
     node, machine = settled(tmp_path, **OPTIONS)
     monkeypatch.setattr(jinja2.Environment, "get_template", get_template)
-    for stage in pipeline.STAGES:
-        stage.wanted(node, nominal_layout(node))
+    for stage in pipeline.stages():
+        stage.desired(node, nominal_layout(node))
     machine.units["systemd-timesyncd.service"]["active"] = "inactive"
     machine.units["chrony.service"] = {"active": "active"}
     look(node)
-    clock_and_logs.STAGE.wanted(node, nominal_layout(node))
+    clock_and_logs.STAGE.desired(node, nominal_layout(node))
     podman = connected(machine, engine=CONTAINER, container_runtimes=["podman"])
-    serving.STAGE.wanted(podman, nominal_layout(podman))
+    serving.STAGE.desired(podman, nominal_layout(podman))
     joined = connected(machine, replicas=1, group=GROUP)
-    serving.STAGE.wanted(joined, nominal_layout(joined))
+    serving.STAGE.desired(joined, nominal_layout(joined))
     listed = str(tmp_path / "engine.txt")
     router = {"router": {"requirements": listed, "version": "0.1.17"}}
-    gateway.STAGE.wanted(connected(machine, gateway=router), nominal_layout(joined)[:1])
+    gateway.STAGE.desired(connected(machine, gateway=router), nominal_layout(joined)[:1])
     every = {path.relative_to(TEMPLATES).as_posix() for path in TEMPLATES.rglob("*.j2")}
     assert rendered == {name for name in every if not name.startswith("report/")}
 
 
 def test_nominal_and_seen_layout_name_the_same_paths(tmp_path: Path) -> None:
     node, _ = settled(tmp_path)
-    for stage in pipeline.STAGES:
+    for stage in pipeline.stages():
         nominal, seen = (
-            [file.path for file in stage.wanted(node, layout).files]
+            [file.path for file in stage.desired(node, layout).files]
             for layout in (nominal_layout(node), node.layout())
         )
         assert nominal == seen
@@ -160,7 +160,7 @@ def test_replica_gets_its_key_as_a_credential_and_not_by_environment(tmp_path: P
 def test_replica_without_a_key_loads_none(tmp_path: Path) -> None:
     node, _ = settled(tmp_path)
     node.secrets.clear()
-    texts = {f.path: f.content.decode() for f in serving.wanted(node, node.layout()).files}
+    texts = {f.path: f.content.decode() for f in serving.desired(node, node.layout()).files}
     assert directives(texts[UNIT])["LoadCredential"] == []
 
 
@@ -283,7 +283,7 @@ def test_values_stay_strings_numbers_and_booleans(tmp_path: Path) -> None:
 def haproxy(folder: Path, **changes: Any) -> list[str]:
     """The gateway's configuration as stripped lines without comments."""
     node = connected(settled(folder)[1], **changes)
-    config = gateway.wanted(node, nominal_layout(node)).files[0].content.decode()
+    config = gateway.desired(node, nominal_layout(node)).files[0].content.decode()
     lines = [line.strip() for line in config.splitlines()]
     return [line for line in lines if line and not line.startswith("#")]
 
@@ -350,7 +350,7 @@ def test_client_on_the_node_finds_the_gateway_wherever_it_listens(
 
 def test_repository_is_bound_to_its_own_key(tmp_path: Path) -> None:
     node, _ = settled(tmp_path)
-    given = {file.path: file.content for file in host.wanted(node, ()).files}
+    given = {file.path: file.content for file in host.desired(node, ()).files}
     source = given["/etc/apt/sources.list.d/b200kit-vendor.sources"].decode()
     fields = dict(line.split(": ", 1) for line in source.splitlines()[1:])
     assert fields["Types"] == "deb"

@@ -37,12 +37,12 @@ def member(folder: Path, name: str, **changes: Any) -> Node:
 
 def files(node: Node) -> dict[str, str]:
     """Path to text of what serving is on a node."""
-    return {file.path: file.content.decode() for file in wanted(node)}
+    return {file.path: file.content.decode() for file in desired(node)}
 
 
-def wanted(node: Node) -> Any:
+def desired(node: Node) -> Any:
     """The files of the serving stage."""
-    return serving.wanted(node, node.layout()).files
+    return serving.desired(node, node.layout()).files
 
 
 @pytest.fixture
@@ -110,8 +110,8 @@ def test_node_s_program_knows_no_replica_to_ask_on_a_follower(
 
 def test_follower_has_no_endpoint_no_canary_and_no_smoke_test(follower: Node) -> None:
     layout = follower.layout()
-    assert gateway.wanted(follower, layout).files == ()
-    assert watchdog.wanted(follower, layout).units == ()
+    assert gateway.desired(follower, layout).files == ()
+    assert watchdog.desired(follower, layout).units == ()
     assert watchdog.expected(follower) == {}
     assert smoke.STAGE.plan(follower) == []
 
@@ -121,7 +121,7 @@ def test_with_data_every_member_has_its_own_endpoint(tmp_path: Path) -> None:
     node, _ = settled(tmp_path)
     asked = {"group": GROUP | {"join": "data"}, "replicas": 1, **moe}
     node.spec, node.name = spec(tmp_path, **asked), "n03"
-    assert gateway.wanted(node, node.layout()).files != ()
+    assert gateway.desired(node, node.layout()).files != ()
     assert len(json.loads(files(node)[serving.SERVING])["replicas"]) == 1
 
 

@@ -143,8 +143,8 @@ def test_flag_of_one_replica_restarts_that_one_alone(tmp_path: Path) -> None:
     [write] = planned_by_stage(node)["serving"]
     assert write.startswith("write /etc/vllm/replica-1.yaml")
     make(node, "serving")
-    owed = [path for path in machine.files if "/pending/restart:" in path]
-    assert owed == [drift.marker("restart:vllm@1.service")]
+    pending = [path for path in machine.files if "/pending/restart:" in path]
+    assert pending == [drift.pending_marker("restart:vllm@1.service")]
 
 
 def test_flags_of_a_replica_stand_above_those_of_all(tmp_path: Path) -> None:

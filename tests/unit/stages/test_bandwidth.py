@@ -52,7 +52,7 @@ def slow(document: dict[str, Any]) -> dict[str, Any]:
 
 
 def test_it_comes_before_the_gate_that_judges_it() -> None:
-    names = [stage.name for stage in pipeline.STAGES]
+    names = [stage.name for stage in pipeline.stages()]
     assert names[names.index("gate unit") + 1 :][:2] == ["bandwidth", "passport"]
 
 
@@ -61,8 +61,8 @@ def test_where_it_is_off_nothing_is_asked_and_nothing_planned(tmp_path: Path) ->
     del machine.files[tests.PATH]
     look(node)
     assert planned(node, "bandwidth") == []
-    stage = next(stage for stage in pipeline.STAGES if stage.name == "bandwidth")
-    assert stage.wanted(node, ()).ask_files == ()
+    stage = next(stage for stage in pipeline.stages() if stage.name == "bandwidth")
+    assert stage.desired(node, ()).probe_files == ()
 
 
 @pytest.mark.parametrize("mode", ["when-installed", "required"])
@@ -79,10 +79,10 @@ def test_node_without_a_result_is_measured_by_the_program_with_time_enough(
         return "86 results\n"
 
     monkeypatch.setattr(Remote, "program", program)
-    stage = next(stage for stage in pipeline.STAGES if stage.name == "bandwidth")
+    stage = next(stage for stage in pipeline.stages() if stage.name == "bandwidth")
     (change,) = stage.plan(node)
     assert change.what == "measure the bandwidth"
-    assert change.act(node) == "86 results"
+    assert change.apply(node) == "86 results"
     ((arguments, timeout),) = asked
     assert arguments == "bandwidth"
     assert timeout > sum(probe.timeout_s for probe in tests.PROBES)

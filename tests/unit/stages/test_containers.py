@@ -18,7 +18,7 @@ from tests.unit import states
 from tests.unit.nodes import bare, look, make, planned, provide
 
 SPEC = "/var/run/cdi/nvidia.yaml"
-DOCKER_OWED = drift.marker("restart:docker.service")
+DOCKER_PENDING = drift.pending_marker("restart:docker.service")
 POLICY = "docker.io:\n  Installed: (none)\n  Candidate: {0}\n  Version table:\n     {0} 500\n"
 
 
@@ -54,7 +54,7 @@ def reading() -> dict[str, Any]:
 
 
 def prepared(folder: Path, *asked: str, **changes: Any) -> tuple[Node, Machine]:
-    """A node with the toolkit and all runtimes as wanted, but for changes of the reading.
+    """A node with the toolkit and all runtimes as desired, but for changes of the reading.
 
     A key of *changes* is a path with "__": docker__daemon=None.
     """
@@ -71,7 +71,7 @@ def prepared(folder: Path, *asked: str, **changes: Any) -> tuple[Node, Machine]:
     look(node)
     provide(machine, node, "containers")
     for name in asked:
-        machine.files.pop(drift.marker(container_runtimes.restart(name)), None)
+        machine.files.pop(drift.pending_marker(container_runtimes.restart(name)), None)
     look(node)
     machine.log.clear()
     return node, machine
@@ -104,7 +104,7 @@ def test_docker_with_cdi_off_gets_it_and_is_restarted(tmp_path: Path) -> None:
     make(node, "containers")
     merged, restarted = machine.ran("merge-json|systemctl restart")
     assert "merge-json" in merged
-    assert f"systemctl restart docker.service && rm -f {DOCKER_OWED}" in restarted
+    assert f"systemctl restart docker.service && rm -f {DOCKER_PENDING}" in restarted
     assert "daemon-reload" not in restarted
 
 
@@ -124,9 +124,9 @@ def test_a_refused_merge_is_the_stages_one_line_and_nothing_is_restarted(tmp_pat
     assert machine.ran("systemctl restart docker") == []
 
 
-def test_a_restart_that_a_killed_run_left_owing_is_made(tmp_path: Path) -> None:
+def test_a_restart_that_a_killed_run_left_pending_is_made(tmp_path: Path) -> None:
     node, machine = prepared(tmp_path, "docker")
-    machine.write(DOCKER_OWED)
+    machine.write(DOCKER_PENDING)
     look(node)
     (what,) = planned(node, "containers")
     assert what == "restart docker, which stops 1 running container: db"

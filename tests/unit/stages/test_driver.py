@@ -43,8 +43,8 @@ def test_optional_package_that_apt_lacks_is_left_out_and_said(tmp_path: Path) ->
     node, machine = bare(tmp_path)
     machine.lacks = [LACKING]
     make(node, "host")
-    stage = next(stage for stage in pipeline.STAGES if stage.name == "driver")
-    told = [change.act(node) for change in stage.plan(node) if "nvidia-open" in change.what]
+    stage = next(stage for stage in pipeline.stages() if stage.name == "driver")
+    told = [change.apply(node) for change in stage.plan(node) if "nvidia-open" in change.what]
     assert told == [f"{DRIVER} set of 4 packages, held; apt has none of libnvsdm={DRIVER}"]
 
 
@@ -224,13 +224,15 @@ def test_gate_that_still_waits_for_the_driver_of_before_is_ended(
     assert (told in planned(node, "gate unit")) is ended
 
 
-def test_reboot_is_foreseen_for_a_file_that_owes_one_and_for_another_driver(tmp_path: Path) -> None:
+def test_reboot_is_foreseen_for_a_file_that_notifies_one_and_for_another_driver(
+    tmp_path: Path,
+) -> None:
     node, machine = settled(tmp_path)
     assert reboot_foreseen(node) == []
-    stages = pipeline.BEFORE_REBOOT
-    files = [file for stage in stages for file in stage.wanted(node, node.layout()).files]
-    owing = next(file.path for file in files if "reboot" in file.then)
-    machine.write(owing, b"edited by hand")
+    stages = pipeline.stages(before=pipeline.Checkpoint.REBOOT)
+    files = [file for stage in stages for file in stage.desired(node, node.layout()).files]
+    changed = next(file.path for file in files if "reboot" in file.notify)
+    machine.write(changed, b"edited by hand")
     look(node)
-    assert reboot_foreseen(node) == [f"{owing} changes"]
+    assert reboot_foreseen(node) == [f"{changed} changes"]
     assert reboot_foreseen(upgrade(machine)) == [f"the loaded nvidia module is {DRIVER}"]

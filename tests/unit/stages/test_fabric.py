@@ -21,9 +21,9 @@ from tests.unit.nodes import look, make, planned, settled
 def stuck(node: Node) -> str:
     """What the stage says of a node that it cannot bring up."""
     [change] = fabric.plan(node)
-    told = change.act(node)
+    told = change.apply(node)
     assert told is not None
-    assert node.stuck == told
+    assert node.fabric_error == told
     look(node)
     return told
 
@@ -41,11 +41,11 @@ def test_both_daemons_are_started_by_the_node_program_alone(tmp_path: Path) -> N
     look(node)
     machine.log.clear()
     [change] = fabric.plan(node)
-    detail = change.act(node)
+    detail = change.apply(node)
     assert detail == "nvlsm up, fabric manager 580.105.08, 8 of 8 GPUs completed"
     assert machine.ran("systemctl") == []
     assert len(machine.ran("bring-up")) == 1
-    assert node.stuck is None
+    assert node.fabric_error is None
     assert machine.is_active(MANAGER)
 
 
@@ -145,7 +145,7 @@ def test_answer_that_is_none_fails_its_own_node(tmp_path: Path, answer: str) -> 
     look(node)
     [change] = fabric.plan(node)
     with pytest.raises(RemoteError, match="the answer about the bring-up"):
-        change.act(node)
+        change.apply(node)
 
 
 def test_module_loaded_by_hand_is_told(tmp_path: Path) -> None:
@@ -156,7 +156,7 @@ def test_module_loaded_by_hand_is_told(tmp_path: Path) -> None:
     machine.units[MANAGER]["active"] = "failed"
     look(node)
     [change] = fabric.plan(node)
-    assert change.act(node) == (
+    assert change.apply(node) == (
         "8 of 8 GPUs completed, loaded ib_umad, which this boot had not, "
         "management ports cannot be told here"
     )
@@ -171,5 +171,5 @@ def test_second_look_at_a_stuck_node_tries_again(tmp_path: Path) -> None:
     machine.units[MANAGER]["active"] = "failed"
     look(node)
     make(node, "fabric")
-    assert node.stuck is None
+    assert node.fabric_error is None
     assert planned(node, "fabric") == []

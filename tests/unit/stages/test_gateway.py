@@ -109,7 +109,7 @@ def with_clients(node: Node, **secrets: bytes) -> Node:
 
 def given(node: Node) -> Mapping[str, Any]:
     """Path to file of what the gateway wants."""
-    return {file.path: file for file in gateway.wanted(node, node.layout()).files}
+    return {file.path: file for file in gateway.desired(node, node.layout()).files}
 
 
 def test_secrets_of_the_gateway_are_roots_alone_and_in_no_other_place(tmp_path: Path) -> None:
@@ -121,8 +121,8 @@ def test_secrets_of_the_gateway_are_roots_alone_and_in_no_other_place(tmp_path: 
     assert files[HAPROXY].mode == 0o644
     elsewhere = {
         file.path
-        for stage in pipeline.STAGES
-        for file in stage.wanted(node, node.layout()).files
+        for stage in pipeline.stages()
+        for file in stage.desired(node, node.layout()).files
         if b"canary-of-a" in file.content or b"PRIVATE KEY" in file.content
     }
     assert elsewhere == {PATHS.certificate}
@@ -180,7 +180,7 @@ def test_replicas_leave_rotation_at_their_stop_and_nothing_is_restarted_for_it(
     tmp_path: Path,
 ) -> None:
     file = given(settled(tmp_path)[0])[gateway.ROTATION]
-    assert file.then == ("daemon-reload",)
+    assert file.notify == ("daemon-reload",)
     lines = file.content.decode().splitlines()
     for way, hook in (("out", "ExecStartPre"), ("back", "ExecStartPost"), ("out", "ExecStop")):
         [line] = [line for line in lines if line.startswith(f"{hook}=")]
@@ -255,7 +255,7 @@ def test_replica_that_does_not_run_comes_before_those_that_wait_for_a_restart(
     ]
 
 
-def test_roll_that_was_broken_off_is_finished_though_nothing_is_owed(tmp_path: Path) -> None:
+def test_roll_that_was_broken_off_is_finished_though_no_handler_is_pending(tmp_path: Path) -> None:
     node, machine = settled(tmp_path)
     machine.write(str(NOTE), b"{}")
     look(node)

@@ -13,7 +13,7 @@ import pytest
 
 from b200kit.inventory.keys import storage
 from b200kit.node.facts import nft_rules
-from b200kit.operations.observe import ask
+from b200kit.operations.observe import observe_request
 from b200kit.run.node import Node, StageFailed
 from b200kit.run.remote import Remote, RemoteError
 from b200kit.stages import firewall as firewall_stage
@@ -122,16 +122,16 @@ def test_logrotate_accepts_what_it_is_given(tmp_path: Path) -> None:
 def test_models_lie_where_they_did_unless_storage_is_asked_for(tmp_path: Path) -> None:
     node, _ = bare(tmp_path)
     assert planned(node, "storage") == []
-    assert "storage" not in ask(node)
+    assert "storage" not in observe_request(node)
     assert serving.model_dir(node) == "/srv/models/tiny-llama/0123456789ab"
-    unit = serving.wanted(node, node.layout() if node.replicas else ()).files
+    unit = serving.desired(node, node.layout() if node.replicas else ()).files
     assert not any(b"RequiresMountsFor" in file.content for file in unit)
 
 
 def test_models_lie_in_the_store_and_replicas_wait_for_it(tmp_path: Path) -> None:
     node, _ = settled(tmp_path, storage={**STORAGE, "mount": "/data/models"})
     assert serving.model_dir(node).startswith("/data/models/tiny-llama/")
-    files = {file.path: file.content for file in serving.wanted(node, node.layout()).files}
+    files = {file.path: file.content for file in serving.desired(node, node.layout()).files}
     assert b"RequiresMountsFor=/data/models\n" in files["/etc/systemd/system/vllm@.service"]
 
 
@@ -166,11 +166,11 @@ def test_array_that_is_assembled_is_looked_at_before_anything_else(tmp_path: Pat
     seen_as(machine, node, storage=apart)
     change = next(c for c in storage_stage.STAGE.plan(node) if c.what.startswith("assemble"))
     machine.readings["storage"] = joined()
-    change.act(node)
+    change.apply(node)
     assert [line.split()[0] for line in machine.ran("mdadm|mkfs")] == ["mdadm", "mkdir"]
     machine.readings["storage"] = apart
     with pytest.raises(StageFailed, match="it did not help"):
-        change.act(node)
+        change.apply(node)
 
 
 def test_store_that_is_there_needs_no_change(tmp_path: Path) -> None:
@@ -223,7 +223,7 @@ def in_force(node: Node) -> list[str]:
 def test_firewall_is_no_ones_business_unless_asked_for(tmp_path: Path) -> None:
     node, _ = bare(tmp_path)
     assert planned(node, "firewall") == []
-    assert "firewall" not in ask(node)
+    assert "firewall" not in observe_request(node)
     assert gate.expectation(node)["firewall"] is None
 
 

@@ -1,4 +1,4 @@
-"""The settings stage: files, what they owe, what drifted, the proof; swap and boot loaders."""
+"""The settings stage: files, what they notify, what drifted, the proof; swap and boot loaders."""
 
 from __future__ import annotations
 
@@ -163,7 +163,7 @@ def test_setting_that_would_not_take_is_named_in_one_line(tmp_path: Path) -> Non
         make(node, "settings")
 
 
-def test_sysctl_that_the_kernel_refuses_is_told_and_stays_owed(tmp_path: Path) -> None:
+def test_sysctl_that_the_kernel_refuses_is_reported_and_stays_pending(tmp_path: Path) -> None:
     node, machine = fresh(tmp_path)
     line = 'sysctl: setting key "vm.swappiness": Invalid argument'
     machine.answers = {"^sysctl": (False, line)}
@@ -202,7 +202,7 @@ def test_grub_configuration_that_lost_our_words_is_made_anew(tmp_path: Path) -> 
     node, machine = settled(tmp_path)
     machine.hardware["host"] |= {"cmdline": "root=/dev/md0", "grub_cmdline": "root=/dev/md0"}
     look(node)
-    assert planned(node, "settings") == ["owe a reboot", "update-grub", PROOF]
+    assert planned(node, "settings") == ["require a reboot", "update-grub", PROOF]
     make(node, "settings")
     assert "boot-time configuration changed" in reasons(node)
     assert planned(node, "settings") == []

@@ -126,12 +126,12 @@ def test_replicas_start_together_and_the_gateway_follows(tmp_path: Path) -> None
 
 def test_every_stage_converges_in_one_pass_whatever_the_start(tmp_path: Path) -> None:
     node, machine = bare(tmp_path)
-    for stage in pipeline.BEFORE_REBOOT:
+    for stage in pipeline.stages(before=pipeline.Checkpoint.REBOOT):
         make(node, stage.name)
     assert reasons(node) == ["boot-time configuration changed", "the nvidia module is not loaded"]
     machine.execute("systemd-run --quiet --on-active=1 systemctl reboot")
     look(node)
-    for stage in pipeline.STAGES:
+    for stage in pipeline.stages():
         make(node, stage.name)
     assert planned_by_stage(node) == {}
     assert reasons(node) == []
@@ -153,7 +153,7 @@ def disabled(unit: str) -> Spoil:
 
 
 def package(name: str, **changes: str | bool) -> Spoil:
-    """A package is another one than wanted."""
+    """A package is another one than desired."""
     return lambda machine: machine.packages[name].update(changes)
 
 
@@ -276,7 +276,7 @@ def test_one_drift_leads_to_exactly_its_changes_and_then_to_none(tmp_path: Path,
     spoil(machine)
     look(node)
     assert planned_by_stage(node) == expected
-    for stage in pipeline.STAGES:
+    for stage in pipeline.stages():
         make(node, stage.name)
     assert planned_by_stage(node) == {}
 
@@ -308,16 +308,16 @@ def test_changed_configuration_restarts_its_replicas_one_by_one_at_the_warm_up(
         ("daemon-reload", {"gate unit": ["daemon-reload"], "gateway": ["daemon-reload"]}),
     ],
 )
-def test_what_a_killed_run_left_owing_is_done_and_then_forgotten(
+def test_handler_that_a_killed_run_left_pending_runs_and_its_marker_goes(
     tmp_path: Path, act: str, expected: dict[str, list[str]]
 ) -> None:
     node, machine = settled(tmp_path)
-    machine.write(drift.marker(act))
+    machine.write(drift.pending_marker(act))
     look(node)
     assert planned_by_stage(node) == expected
     for name in expected:
         make(node, name)
-    assert drift.marker(act) not in machine.files
+    assert drift.pending_marker(act) not in machine.files
 
 
 def test_marker_is_on_the_node_before_the_file_that_owes_it(tmp_path: Path) -> None:
@@ -325,12 +325,12 @@ def test_marker_is_on_the_node_before_the_file_that_owes_it(tmp_path: Path) -> N
     machine.write(REPLICA, b"old")
     look(node)
     make(node, "serving")
-    assert drift.marker("restart:vllm@1.service") in machine.files
+    assert drift.pending_marker("restart:vllm@1.service") in machine.files
 
 
 def test_act_that_fails_keeps_its_marker_and_tells_the_journal(tmp_path: Path) -> None:
     node, machine = settled(tmp_path)
-    machine.write(drift.marker("reload:haproxy.service"))
+    machine.write(drift.pending_marker("reload:haproxy.service"))
     machine.answers = {
         "reload-or-restart": (False, "Job for haproxy.service failed"),
         "journalctl": (True, "[ALERT] config : parsing [/etc/haproxy/haproxy.cfg:12]"),
@@ -338,7 +338,7 @@ def test_act_that_fails_keeps_its_marker_and_tells_the_journal(tmp_path: Path) -
     look(node)
     with pytest.raises(RemoteError, match=r"reload:haproxy.service: .*haproxy.cfg:12"):
         make(node, "gateway")
-    assert drift.marker("reload:haproxy.service") in machine.files
+    assert drift.pending_marker("reload:haproxy.service") in machine.files
 
 
 def test_replica_that_does_not_get_warm_is_stopped_and_says_why(tmp_path: Path) -> None:
@@ -506,12 +506,12 @@ def test_age_of_a_result_is_unknown_rather_than_invented(
 
 def test_secrets_are_written_for_root_alone_and_named_by_no_change(tmp_path: Path) -> None:
     node, machine = fit(tmp_path)
-    stages = [stage.wanted(node, node.layout()) for stage in pipeline.STAGES]
-    files = {file.path: file for wanted in stages for file in wanted.files}
+    stages = [stage.desired(node, node.layout()) for stage in pipeline.stages()]
+    files = {file.path: file for desired in stages for file in desired.files}
     for name in ("api_key", "hf_token"):
         file = files[f"{serving.SECRETS}/{name}"]
         assert (file.mode, file.owner, file.secret) == (0o600, "root:root", True)
-    for stage in pipeline.STAGES:
+    for stage in pipeline.stages():
         make(node, stage.name)
     said = "\n".join(machine.log) + json.dumps(node.to_json())
     assert not re.search("canary-(api-key|hf-token)", said)
@@ -524,7 +524,7 @@ def test_replicas_no_longer_asked_for_give_their_gpus_back_first(tmp_path: Path)
     plan = planned(node, "serving")
     assert plan[:2] == ["remove vllm@2.service", "remove vllm@3.service"]
     for change in serving.plan(node)[:2]:
-        change.act(node)
+        change.apply(node)
     look(node)
     assert not [what for what in planned(node, "serving") if what.startswith("remove ")]
     assert machine.units["vllm@3.service"]["active"] == "inactive"

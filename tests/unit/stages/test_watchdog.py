@@ -53,7 +53,7 @@ def test_marked_node_is_not_live_and_the_line_says_what_ends_it(tmp_path: Path) 
     look(node)
     (change,) = watchdog.plan(node)
     with pytest.raises(StageFailed, match=r"ejected 3 times.*rm /var/lib/b200kit/marked.json"):
-        change.act(node)
+        change.apply(node)
 
 
 def test_watchdog_is_stopped_before_what_it_watches(tmp_path: Path) -> None:
@@ -104,7 +104,7 @@ def test_system_prompts_are_roots_alone_and_named_to_the_warm_up(tmp_path: Path)
         0o600,
     )
     assert warm_requests.warm(node)["system_prompts"] == [file.path]
-    assert file in serving.wanted(node, node.layout()).files
+    assert file in serving.desired(node, node.layout()).files
 
 
 @pytest.mark.parametrize(

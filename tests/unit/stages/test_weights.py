@@ -33,7 +33,7 @@ def test_bare_node_begins_to_fetch_before_the_driver_and_waits_before_serving(
     tmp_path: Path,
 ) -> None:
     node, _ = bare(tmp_path)
-    names = [stage.name for stage in pipeline.STAGES]
+    names = [stage.name for stage in pipeline.stages()]
     assert names.index("weights") < names.index("driver") < names.index("model")
     assert names.index("model") < names.index("serving")
     assert planned(node, "weights") == [
@@ -103,7 +103,7 @@ def test_store_that_is_gone_does_not_stop_the_driver(tmp_path: Path) -> None:
     node, machine = bare(tmp_path)
     machine.answers = {"weights begin": told(state="failed", error="store: refused")}
     [*_, begin] = weights.plan(node)
-    assert begin.act(node) == "not yet: store: refused; tried again while the rest goes on"
+    assert begin.apply(node) == "not yet: store: refused; tried again while the rest goes on"
 
 
 def begun(folder: Path, **changes: Any) -> tuple[Node, Machine]:
@@ -208,7 +208,7 @@ def test_old_revision_is_removed_once_the_new_one_serves(tmp_path: Path) -> None
     assert planned(node, "weights") == [f"remove {path}, which nobody asks for"]
     make(node, "weights")
     assert machine.ran(f"weights drop --dest {path} .*--root /srv/models")
-    machine.write(drift.marker("restart:vllm@0.service"))
+    machine.write(drift.pending_marker("restart:vllm@0.service"))
     look(node)
     assert planned(node, "weights") == []
 

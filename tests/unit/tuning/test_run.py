@@ -71,10 +71,10 @@ def tune(node: Node, **changes: Any) -> dict[str, Any]:
     nodes.look(node)
     tuning = Tuning(node, parser(node))
     for change in tuning.cells.plan(node):
-        change.act(node)
+        change.apply(node)
     nodes.look(node)
     for change in tuning.clear.plan(node):
-        change.act(node)
+        change.apply(node)
     nodes.look(node)
     assert tuning.plan is not None
     return tuning.plan.document()

@@ -1,8 +1,8 @@
 """What differs between what was asked and what a node's observation shows. Pure.
 
-A changed file may owe an act, such as a restart. The debt is kept as a marker file on the node,
-written before the file and removed after the act, so that a run killed in between is finished by
-the next one.
+A changed file may notify a handler, such as a restart. That the handler is pending is saved as a
+marker file on the node, written before the file and removed after the handler ran, so that a run
+killed in between is finished by the next one.
 """
 
 from __future__ import annotations
@@ -13,20 +13,20 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 
 PENDING = "/var/lib/b200kit/pending"
-# Under /run, because the reboot that pays this debt also clears it.
+# Under /run, because the reboot that it is about also clears it.
 PENDING_REBOOT = "/run/b200kit/pending-reboot"
 
 
 @dataclass(frozen=True)
 class File:
-    """A file as it must be; *then* names the acts owed when it changes: "restart:x.service"."""
+    """A file as it must be; *notify* names the handlers of a change, as "restart:x.service"."""
 
     path: str
     content: bytes
     mode: int = 0o644
     owner: str = "root:root"
     secret: bool = False
-    then: tuple[str, ...] = ()
+    notify: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -55,9 +55,9 @@ class Unit:
     active: bool = True
 
 
-def marker(act: str) -> str:
-    """Path of the marker that says *act* is still owed."""
-    return PENDING_REBOOT if act == "reboot" else f"{PENDING}/{act.replace('/', '-')}"
+def pending_marker(handler: str) -> str:
+    """Path of the marker that says *handler* has still to run."""
+    return PENDING_REBOOT if handler == "reboot" else f"{PENDING}/{handler.replace('/', '-')}"
 
 
 def changed_files(files: Iterable[File], state: Mapping[str, object], nonce: str) -> list[File]:
@@ -76,12 +76,15 @@ def _matches(file: File, reading: object, nonce: str) -> bool:
     return same_place and reading.get("sha256") == hashlib.sha256(file.content).hexdigest()
 
 
-def owed(files: Iterable[File], changed: Iterable[File], state: Mapping[str, object]) -> list[str]:
-    """Acts due now: those of the changed files, and those an interrupted run left owing."""
+def pending_handlers(
+    files: Iterable[File], changed: Iterable[File], state: Mapping[str, object]
+) -> list[str]:
+    """Handlers to run now: those of the changed files, and those an interrupted run left."""
     seen = _section(state, "files")
-    acts = {act for file in changed for act in file.then}
-    acts |= {act for file in files for act in file.then if seen.get(marker(act)) is not None}
-    return sorted(acts)
+    due = {handler for file in changed for handler in file.notify}
+    notified = {handler for file in files for handler in file.notify}
+    due |= {handler for handler in notified if seen.get(pending_marker(handler)) is not None}
+    return sorted(due)
 
 
 def is_present(path: str, state: Mapping[str, object]) -> bool:

@@ -8,7 +8,7 @@ from b200kit.report.document import Unmeasured, items, mapping, read, show
 from b200kit.report.html.figure import Table
 
 Pairs = list[tuple[str, str]]
-_HEAD = ("at", "from", "to", "act", "outcome")
+_HEAD = ("at", "from", "to", "action", "outcome")
 _LEVELS = {
     "restart-services": "restart the services",
     "reset-gpus": "reset the GPUs",
@@ -17,7 +17,7 @@ _LEVELS = {
     "reimage": "re-image the node",
     "replace": "replace a part (manual)",
 }
-_TONES = {"serving": "good", "hands": "bad", "quarantined": "bad"}
+_TONES = {"serving": "good", "manual repair": "bad", "quarantined": "bad"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +59,7 @@ def reprovisioned_of(host: object) -> Reprovisioned:
 
 
 def _facts(document: object) -> Pairs:
-    level = show(read(document, "rung"), absent="none was needed")
+    level = show(read(document, "level"), absent="none was needed")
     parts = read(document, "parts")
     names = str(parts) if isinstance(parts, Unmeasured) else ", ".join(map(show, items(parts)))
     found = [

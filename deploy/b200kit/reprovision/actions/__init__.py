@@ -1,17 +1,17 @@
-"""What is done to a node that is mended: one module a rung, each with an `ACT`.
+"""The remediation actions: one module a level, each with an `ACTION`.
 
     class Reboot:
-        def facts(self, node): ...          # kept in the intent line, before anything is done
-        def probe(self, node, intent): ...  # after a crash: already done? by what can you tell?
+        def facts(self, node): ...          # saved in the intent line, before anything is done
+        def probe(self, node, intent): ...  # after a crash: already done? how is that known?
         def perform(self, node, intent, say): ...
-    ACT = Reboot()
+    ACTION = Reboot()
 
-An intent is {"id", "node", "rung", "attempt", "of", "at", "why", "boot_id", **facts}: `id` names
-this one act for ever, so that whatever an act leaves on the node can be told from an earlier one's.
-It is on the controller's disk before `perform` begins. What went wrong is an ActFailed, one line
-that never holds a secret; the node then climbs the ladder.
+An intent is {"id", "node", "level", "attempt", "of", "at", "why", "boot_id", **facts}: `id` names
+this one action for ever, so that what it leaves on the node is distinct from an earlier one's.
+It is on the controller's disk before `perform` begins. What went wrong is an ActionFailed, one line
+that never holds a secret; the node then escalates to the next level.
 
-Beside the rungs stand the steps every node takes, functions of
+Beside the levels stand the steps every node takes, functions of
 b200kit/reprovision/actions/quarantine.py and b200kit/reprovision/actions/evidence.py:
 
     quarantine.put(node, who, why) -> str   the mark: from the next boot on nothing serves there
@@ -20,7 +20,7 @@ b200kit/reprovision/actions/quarantine.py and b200kit/reprovision/actions/eviden
     quarantine.lift(node, who) -> str       the mark is gone
     evidence.collect(node, intent, say) -> Evidence
 
-They may be repeated at no harm, and raise ActFailed.
+They may be repeated at no harm, and raise ActionFailed.
 """
 
 from __future__ import annotations
@@ -48,28 +48,28 @@ MODULES: dict[Level, str] = {
 }
 
 
-class ActFailed(StageFailed):
-    """An act that did not come to its end, in one line: what was seen, and what to do."""
+class ActionFailed(StageFailed):
+    """An action that did not complete, in one line: what was observed, and what to do."""
 
 
-class ActRefused(ActFailed):
-    """An act that could not begin, for a reason that is not the node's: wrong credentials, a BMC
-    that does not answer, a hook that is not there. The node stays as it is and no higher rung is
-    tried: a person mends the reason and runs again, which counts as the same attempt.
+class ActionRefused(ActionFailed):
+    """An action that could not begin, for a reason that is not the node's: wrong credentials, a BMC
+    that does not answer, a hook that is not there. The node stays as it is and no higher level is
+    tried: a person removes the reason and runs again, which counts as the same attempt.
     """
 
 
-class Act(Protocol):
-    """One rung of the ladder."""
+class RemediationAction(Protocol):
+    """The action of one level."""
 
     def facts(self, node: Node) -> dict[str, Any]:
-        """What the intent keeps, so that `probe` can tell after from before. {} for nothing."""
+        """What the intent saves, so that `probe` knows whether it was done. {} for nothing."""
 
     def probe(self, node: Node, intent: Intent) -> str | None:
         """After a crash: "already done because ...", or None when it has to be done (again)."""
 
     def perform(self, node: Node, intent: Intent, say: Say) -> str:
-        """Do it; returns what was seen. Raises ActFailed."""
+        """Do it; returns what was observed. Raises ActionFailed."""
 
 
 @dataclass(frozen=True)
@@ -80,9 +80,9 @@ class Evidence:
     sha256: str
 
 
-def act_of(rung: Level) -> Act:
-    """The act of a rung. Raises ActFailed for one that only hands can do."""
-    if rung not in MODULES:
-        raise ActFailed(f"{rung.word} is for hands")
-    act: Act = import_module(MODULES[rung]).ACT
-    return act
+def action_for(level: Level) -> RemediationAction:
+    """The action of a level. Raises ActionFailed for manual repair."""
+    if level not in MODULES:
+        raise ActionFailed(f"{level.word} is done by a person")
+    action: RemediationAction = import_module(MODULES[level]).ACTION
+    return action

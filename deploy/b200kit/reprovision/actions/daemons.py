@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import shlex
 
-from b200kit.reprovision.actions import ActFailed, Intent, Say
+from b200kit.reprovision.actions import ActionFailed, Intent, Say
 from b200kit.run.node import Node
 from b200kit.run.remote import RemoteError, program_step
 
@@ -13,9 +13,9 @@ LOG = "/var/log/b200kit-gpu-daemons.log"
 
 
 def run(node: Node, intent: Intent, how: str, limit_s: int, say: Say) -> str:
-    """Do it on the node, once for an act's id, over a lost connection too. Raises ActFailed.
+    """Do it on the node, once for an action's id, over a lost connection too. Raises ActionFailed.
 
-    A node program that a dead controller left at work is waited for, and its answer is the act's.
+    A node program that a dead controller left running is waited for; its answer is the action's.
     """
     say(f"{how}: it has {limit_s} s")
     words = f"gpu-daemons {how} --act {shlex.quote(str(intent['id']))} --deadline {limit_s}"
@@ -23,19 +23,19 @@ def run(node: Node, intent: Intent, how: str, limit_s: int, say: Say) -> str:
     try:
         # The program has to be on the node before it can be a step of a script.
         remote.program(f"gpu-daemons show --act {shlex.quote(str(intent['id']))}", timeout=60)
-        said = remote.run_logged(program_step(words), LOG, limit_s=limit_s + 60)
+        output = remote.run_logged(program_step(words), LOG, limit_s=limit_s + 60)
     except RemoteError as error:
-        raise ActFailed(f"{how} of the GPUs' daemons: {error}") from None
+        raise ActionFailed(f"{how} of the GPUs' daemons: {error}") from None
     finally:
         node.state = None
-    return said.strip()
+    return output.strip()
 
 
 def done(node: Node, intent: Intent) -> str | None:
-    """What the node keeps of an act that came to its end; None when it has to be done (again)."""
+    """The node's note of an action that ended; None when it has to be done (again)."""
     words = f"gpu-daemons show --act {shlex.quote(str(intent['id']))}"
     try:
-        kept = json.loads(node.connected().program(words, timeout=60))
+        note = json.loads(node.connected().program(words, timeout=60))
     except (RemoteError, ValueError) as error:
-        raise ActFailed(f"whether it was done cannot be told: {error}") from None
-    return f"done at {kept['at']}: {kept['said']}" if kept.get("step") == "done" else None
+        raise ActionFailed(f"whether it was done is unknown: {error}") from None
+    return f"done at {note['at']}: {note['said']}" if note.get("step") == "done" else None

@@ -1,4 +1,4 @@
-"""Evidence first: one archive of what the node can tell, on the controller before any change.
+"""Evidence first: one archive of what the node knows, on the controller before any change.
 
 Kept under `evidence/NODE/`, or below the directory that B200_EVIDENCE names: readable by its owner
 alone, for prompts may stand in a journal.
@@ -16,7 +16,7 @@ import tarfile
 from pathlib import Path
 from typing import Any
 
-from b200kit.reprovision.actions import ActFailed, Evidence, Intent, Say
+from b200kit.reprovision.actions import ActionFailed, Evidence, Intent, Say
 from b200kit.run.file_names import safe_name
 from b200kit.run.node import Node
 from b200kit.run.places import home
@@ -33,54 +33,54 @@ def directory() -> Path:
 
 
 def collect(node: Node, intent: Intent, say: Say) -> Evidence:
-    """Fetch the node's archive and check every byte of it; what was fetched for this act is kept.
+    """Fetch the node's archive and check every byte; one fetched for this action is reused.
 
-    Raises ActFailed; a node that does not answer has no evidence to give, which is said.
+    Raises ActionFailed; a node that does not answer has no evidence to give.
     """
     path = directory() / safe_name(node.name) / f"{safe_name(str(intent['id']))}.tar.gz"
     if path.exists():
         return Evidence(str(path), hashlib.sha256(path.read_bytes()).hexdigest())
-    content, told = _fetched(node, str(intent.get("why", "")))
+    content, description = _fetched(node, str(intent.get("why", "")))
     missing = _missing(content)
-    _keep(path, content)
+    _save(path, content)
     short = f"; without {len(missing)} parts, which say why" if missing else ""
     say(f"evidence: {len(content) / 1e6:.1f} MB in {path}{short}")
-    return Evidence(str(path), str(told["sha256"]))
+    return Evidence(str(path), str(description["sha256"]))
 
 
 def _fetched(node: Node, why: str) -> tuple[bytes, dict[str, Any]]:
     """The archive as the node described it."""
     try:
-        said = node.connected().program(f"bundle --why {shlex.quote(why)}", timeout=_WITHIN_S)
+        output = node.connected().program(f"bundle --why {shlex.quote(why)}", timeout=_WITHIN_S)
     except RemoteError as error:
-        raise ActFailed(f"no evidence could be taken: {error}") from None
-    body, _, last = said.rstrip("\n").rpartition("\n")
+        raise ActionFailed(f"no evidence could be taken: {error}") from None
+    body, _, last = output.rstrip("\n").rpartition("\n")
     try:
-        told, content = json.loads(last), base64.b64decode(body)
+        description, content = json.loads(last), base64.b64decode(body)
     except ValueError:
-        raise ActFailed("no evidence could be taken: the answer is no archive") from None
-    if hashlib.sha256(content).hexdigest() != told.get("sha256"):
-        raise ActFailed("no evidence could be taken: the archive was damaged on its way")
-    return content, told
+        raise ActionFailed("no evidence could be taken: the answer is no archive") from None
+    if hashlib.sha256(content).hexdigest() != description.get("sha256"):
+        raise ActionFailed("no evidence could be taken: the archive was damaged on its way")
+    return content, description
 
 
 def _missing(content: bytes) -> list[str]:
-    """Names of the parts that could not be had. Raises ActFailed when one is not as described."""
+    """Names of the parts that could not be had. ActionFailed when one is not as described."""
     try:
         with tarfile.open(fileobj=io.BytesIO(content)) as archive:
             files = {m.name.partition("/")[2]: archive.extractfile(m) for m in archive.getmembers()}
             contents = {name: file.read() for name, file in files.items() if file}
         parts = json.loads(contents["manifest.json"])["parts"]
     except (tarfile.TarError, OSError, KeyError, ValueError) as error:
-        raise ActFailed(f"no evidence could be taken: {type(error).__name__}: {error}") from None
+        raise ActionFailed(f"no evidence could be taken: {type(error).__name__}: {error}") from None
     for name, entry in parts.items():
         digest = hashlib.sha256(contents.get(name, b"")).hexdigest()
         if "unmeasured" not in entry and digest != entry["sha256"]:
-            raise ActFailed(f"no evidence could be taken: {name} is not as its manifest says")
+            raise ActionFailed(f"no evidence could be taken: {name} is not as its manifest says")
     return [name for name, entry in parts.items() if "unmeasured" in entry]
 
 
-def _keep(path: Path, content: bytes) -> None:
+def _save(path: Path, content: bytes) -> None:
     """Whole and on the disk, or not at all."""
     try:
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -92,4 +92,4 @@ def _keep(path: Path, content: bytes) -> None:
             os.fsync(file.fileno())
         fresh.replace(path)
     except OSError as error:
-        raise ActFailed(f"the evidence cannot be kept in {path}: {error.strerror}") from None
+        raise ActionFailed(f"the evidence cannot be saved in {path}: {error.strerror}") from None

@@ -1,4 +1,4 @@
-"""Power cycle: off by its management controller, seen off, on again, and a new boot answers."""
+"""Power cycle: off by its management controller, observed off, on again, and a new boot."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 from b200kit.inventory.keys.reprovision import Bmc
 from b200kit.operations import reboot
 from b200kit.reprovision import power
-from b200kit.reprovision.actions import ActFailed, ActRefused, Intent, Say
+from b200kit.reprovision.actions import ActionFailed, ActionRefused, Intent, Say
 from b200kit.reprovision.power import OFF, ON, Power
 from b200kit.run.node import Node, duration
 from b200kit.run.remote import RemoteError
@@ -20,7 +20,7 @@ _PATIENCE = 5
 
 
 class PowerCycle:
-    """See b200kit.reprovision.actions.Act."""
+    """See b200kit.reprovision.actions.RemediationAction."""
 
     def facts(self, node: Node) -> dict[str, Any]:
         """Asks the controller before anything is done, so that a wrong password costs nothing."""
@@ -30,7 +30,7 @@ class PowerCycle:
         """Another boot than the intent's answers; any boot does where none answered then.
 
         A node that has power and does not answer may be booting from the first time, so it gets the
-        rung's whole time before its power is switched again.
+        level's whole time before its power is switched again.
         """
         end = time.monotonic() + node.spec.reprovision.deadlines.power_cycle
         while (now := reboot.boot_id_or_none(node)) is None:
@@ -47,7 +47,7 @@ class PowerCycle:
         started = time.monotonic()
         how = "found off" if switch.state() == OFF else _off(switch, bmc, say)
         switch.switch_on()
-        _await(switch, ON, bmc.switch_s, "was told to switch on")
+        _await(switch, ON, bmc.switch_s, "received the command to switch on")
         say(f"{how}, on again; waiting for the node")
         back = self._back(node, intent)
         node.state = None
@@ -58,9 +58,9 @@ class PowerCycle:
         try:
             return reboot.wait_until_back(node, intent.get("boot_id") or None, limit, AFTER)
         except reboot.OtherKey as error:
-            raise ActRefused(str(error)) from None
+            raise ActionRefused(str(error)) from None
         except RemoteError as error:
-            raise ActFailed(str(error)) from None
+            raise ActionFailed(str(error)) from None
 
 
 def _off(switch: Power, bmc: Bmc, say: Say) -> str:
@@ -68,32 +68,32 @@ def _off(switch: Power, bmc: Bmc, say: Say) -> str:
     if bmc.graceful_s and switch.graceful():
         try:
             switch.shut_down()
-            _await(switch, OFF, bmc.graceful_s, "was asked to shut down")
+            _await(switch, OFF, bmc.graceful_s, "received the command to shut down")
             return "shut down"
-        except ActFailed as deaf:
+        except ActionFailed as deaf:
             say(f"{deaf}; cutting the power")
     switch.cut()
-    _await(switch, OFF, bmc.switch_s, "was told to cut the power")
+    _await(switch, OFF, bmc.switch_s, "received the command to cut the power")
     return "power cut"
 
 
-def _await(switch: Power, wanted: str, limit_s: float, after: str) -> None:
-    """Ask until the controller says *wanted*; ActFailed when it still says another at the end."""
-    end, silent, seen = time.monotonic() + limit_s, 0, "nothing"
+def _await(switch: Power, state: str, limit_s: float, after: str) -> None:
+    """Ask until the controller reports *state*; ActionFailed when it never does."""
+    end, silent, observed = time.monotonic() + limit_s, 0, "nothing"
     while True:
         try:
-            seen, silent = switch.state(), 0
-        except ActRefused:
+            observed, silent = switch.state(), 0
+        except ActionRefused:
             silent += 1
             if silent >= _PATIENCE:
                 raise
-        if seen == wanted:
+        if observed == state:
             return
         if time.monotonic() > end:
-            raise ActFailed(
-                f"power is still {seen} {duration(limit_s)} after its controller {after}"
+            raise ActionFailed(
+                f"power is still {observed} {duration(limit_s)} after its controller {after}"
             )
         time.sleep(_POLL_S)
 
 
-ACT = PowerCycle()
+ACTION = PowerCycle()

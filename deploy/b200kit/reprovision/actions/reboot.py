@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from b200kit.operations import reboot
-from b200kit.reprovision.actions import ActFailed, Intent, Say
+from b200kit.reprovision.actions import ActionFailed, Intent, Say
 from b200kit.run.node import Node
 from b200kit.run.remote import RemoteError
 
@@ -18,7 +18,7 @@ class Reboot:
         try:
             return {"boot_id": reboot.boot_id(node.connected())}
         except RemoteError as error:
-            raise ActFailed(f"its boot id cannot be read: {error}") from None
+            raise ActionFailed(f"its boot id cannot be read: {error}") from None
 
     def probe(self, node: Node, intent: Intent) -> str | None:
         """Another boot than the intent's has answered."""
@@ -33,9 +33,9 @@ class Reboot:
             reboot.begin(node.connected())
             return reboot.wait_until_back(node, str(intent["boot_id"]), limit)
         except RemoteError as error:
-            raise ActFailed(str(error)) from None
+            raise ActionFailed(str(error)) from None
         finally:
             node.state = None
 
 
-ACT = Reboot()
+ACTION = Reboot()

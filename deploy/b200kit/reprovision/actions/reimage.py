@@ -1,8 +1,8 @@
 """Re-image: a new image by the provisioning system, its host key from a source that is trusted.
 
-The node is never asked who it is. A source says the new host key (the system's own answer, a file
-or a command of the site's), it is pinned for this node alone, and the node must answer with it;
-where no source says one, it must answer with the key that is pinned already.
+The node is never trusted to say who it is. A source says the new host key (the system's own
+answer, a file or a command of the site's), it is pinned for this node alone, and the node must
+answer with it; where no source says one, it must answer with the key that is pinned already.
 """
 
 from __future__ import annotations
@@ -12,10 +12,10 @@ import time
 from pathlib import Path
 from typing import Any
 
-from b200kit.inventory.keys.reprovision import Reimage as Asked
+from b200kit.inventory.keys.reprovision import Reimage as Request
 from b200kit.operations import reboot
 from b200kit.reprovision import reimage
-from b200kit.reprovision.actions import ActFailed, ActRefused, Intent, Say
+from b200kit.reprovision.actions import ActionFailed, ActionRefused, Intent, Say
 from b200kit.reprovision.reimage import Progress, Provisioner, Unreached
 from b200kit.run import host_keys, known_hosts
 from b200kit.run.node import Node, duration
@@ -26,7 +26,7 @@ _SOURCE_S = 60
 
 
 class Reimage:
-    """See b200kit.reprovision.actions.Act."""
+    """See b200kit.reprovision.actions.RemediationAction."""
 
     def facts(self, node: Node) -> dict[str, Any]:
         """Asks the system before anything is done, so that a wrong key for it costs nothing."""
@@ -60,9 +60,9 @@ class Reimage:
         try:
             reboot.wait_until_back(node, intent.get("boot_id") or None, left, AFTER)
         except reboot.OtherKey as error:
-            raise ActRefused(str(error)) from None
+            raise ActionRefused(str(error)) from None
         except RemoteError as error:
-            raise ActFailed(str(error)) from None
+            raise ActionFailed(str(error)) from None
         node.state = None
         taken = f"new image in {duration(time.monotonic() - started)}"
         return f"{taken}, host key from {source}" if keys else f"{taken}, same host key"
@@ -72,17 +72,17 @@ def _until_done(node: Node, intent: Intent, say: Say, end: float) -> Progress:
     system, last = reimage.of(node), ""
     try:
         while True:
-            seen = _look(system, intent)
-            for line in seen.seen:
+            progress = _look(system, intent)
+            for line in progress.observed:
                 if line != last:
                     last = line
                     say(line)
-            if seen.done:
-                return seen
+            if progress.done:
+                return progress
             if time.monotonic() > end:
                 limit = duration(node.spec.reprovision.deadlines.reimage)
-                raise ActFailed(
-                    f"the new image was not there after {limit}; last seen: {last or 'nothing'}"
+                raise ActionFailed(
+                    f"the new image was not there after {limit}; last observed: {last or 'nothing'}"
                 )
             time.sleep(system.poll_s)
     finally:
@@ -98,26 +98,26 @@ def _look(system: Provisioner, intent: Intent) -> Progress:
 
 
 def _trusted(node: Node, done: Progress) -> tuple[tuple[str, ...], str]:
-    """The new host keys and who said so; none where the pinned key stays."""
-    asked = reimage.asked_of(node)
-    if not (asked.host_key or asked.host_key_file):
-        return done.host_keys, "MAAS" if asked.method == "maas" else asked.command[0]
-    source = asked.host_key_file or asked.host_key[0]
+    """The new host keys and their source; none where the pinned key stays."""
+    requested = reimage.requested_of(node)
+    if not (requested.host_key or requested.host_key_file):
+        return done.host_keys, "MAAS" if requested.method == "maas" else requested.command[0]
+    source = requested.host_key_file or requested.host_key[0]
     try:
-        keys = known_hosts.keys_in(_said(asked, node))
+        keys = known_hosts.keys_in(_source_output(requested, node))
     except ValueError as broken:
-        raise ActRefused(f"{source} says no whole host key: {broken}") from None
+        raise ActionRefused(f"{source} says no whole host key: {broken}") from None
     if not keys:
-        raise ActRefused(f"{source} says no host key, so the new image cannot be trusted")
+        raise ActionRefused(f"{source} says no host key, so the new image cannot be trusted")
     return keys, source
 
 
-def _said(asked: Asked, node: Node) -> str:
+def _source_output(requested: Request, node: Node) -> str:
     try:
-        if asked.host_key_file:
-            return Path(asked.host_key_file).expanduser().read_text("utf-8", "replace")
+        if requested.host_key_file:
+            return Path(requested.host_key_file).expanduser().read_text("utf-8", "replace")
         done = subprocess.run(
-            [*asked.host_key, node.name],
+            [*requested.host_key, node.name],
             capture_output=True,
             text=True,
             stdin=subprocess.DEVNULL,
@@ -126,14 +126,14 @@ def _said(asked: Asked, node: Node) -> str:
         )
         return done.stdout
     except OSError as error:
-        raise ActRefused(f"the new host key cannot be read: {error.strerror}") from None
+        raise ActionRefused(f"the new host key cannot be read: {error.strerror}") from None
     except subprocess.SubprocessError as error:
-        told = type(error).__name__
-        raise ActRefused(f"{asked.host_key[0]} gave no host key ({told})") from None
+        reason = type(error).__name__
+        raise ActionRefused(f"{requested.host_key[0]} gave no host key ({reason})") from None
 
 
 def _pins(node: Node) -> host_keys.Pins:
     return host_keys.of(node.connected().host)
 
 
-ACT = Reimage()
+ACTION = Reimage()

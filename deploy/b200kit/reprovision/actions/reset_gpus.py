@@ -1,6 +1,6 @@
 """Reset the GPUs, all of them at once: the recipe of b200kit/node/maintenance/reset_gpus.py.
 
-NVSwitch connects all eight: one GPU cannot be reset alone without the fabric being configured anew.
+NVSwitch connects all eight: one GPU cannot be reset alone without configuring the fabric again.
 """
 
 from __future__ import annotations
@@ -12,10 +12,10 @@ from b200kit.run.node import Node
 
 
 class ResetGpus:
-    """The rung above a restart."""
+    """The level above a restart."""
 
     def facts(self, node: Node) -> dict[str, Any]:
-        """None are needed: the node keeps a note by the act's id."""
+        """None are needed: the node has a note by the action's id."""
         del node
         return {}
 
@@ -29,4 +29,4 @@ class ResetGpus:
         return daemons.run(node, intent, "reset", limit, say)
 
 
-ACT = ResetGpus()
+ACTION = ResetGpus()

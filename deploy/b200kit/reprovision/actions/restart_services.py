@@ -1,4 +1,4 @@
-"""Restart the services: what serves was stopped, the driver's daemons start anew in their order.
+"""Restart the services: what serves was stopped, the driver's daemons start again in order.
 
 The replicas are started by the stages that follow, as on any run: warm before the gateway opens.
 """
@@ -12,7 +12,7 @@ from b200kit.run.node import Node
 
 
 class Restart:
-    """The rung of least cost; nothing tells a restart from none, and a second one costs nothing."""
+    """The level of least cost; a restart leaves no trace, and a second one costs nothing."""
 
     def facts(self, node: Node) -> dict[str, Any]:
         """None are needed."""
@@ -20,7 +20,7 @@ class Restart:
         return {}
 
     def probe(self, node: Node, intent: Intent) -> str | None:
-        """By the note that the node keeps of the act."""
+        """By the note that the node has of the action."""
         return daemons.done(node, intent)
 
     def perform(self, node: Node, intent: Intent, say: Say) -> str:
@@ -29,4 +29,4 @@ class Restart:
         return daemons.run(node, intent, "restart", limit, say)
 
 
-ACT = Restart()
+ACTION = Restart()

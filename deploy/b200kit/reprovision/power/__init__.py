@@ -1,8 +1,8 @@
 """A node's power, switched through its management controller: one module a protocol.
 
-What goes wrong is an ActRefused with one line, which never holds the password: it is the
+What goes wrong is an ActionRefused with one line, which never holds the password: it is the
 controller's or the inventory's fault, not the node's. Nothing here waits for the node: that is the
-act's (b200kit/reprovision/actions/power_cycle.py).
+action's (b200kit/reprovision/actions/power_cycle.py).
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, Protocol
 
-from b200kit.reprovision.actions import ActRefused
+from b200kit.reprovision.actions import ActionRefused
 
 if TYPE_CHECKING:
     from b200kit.inventory.keys.reprovision import Bmc
@@ -24,7 +24,7 @@ _MODULES = {
 
 
 class Power(Protocol):
-    """One node's power. Each call talks to the controller and raises ActRefused."""
+    """One node's power. Each call talks to the controller and raises ActionRefused."""
 
     def state(self) -> str:
         """ON, OFF, or the controller's own word for what is between them."""
@@ -43,14 +43,14 @@ class Power(Protocol):
 
 
 def bmc_of(node: Node) -> Bmc:
-    """The node's controller; ActRefused when its inventory names none."""
+    """The node's controller; ActionRefused when its inventory names none."""
     if node.spec.bmc is None:
-        raise ActRefused("no management controller is known: the inventory has no `bmc`")
+        raise ActionRefused("no management controller is known: the inventory has no `bmc`")
     return node.spec.bmc
 
 
 def of(node: Node) -> Power:
-    """The node's power; ActRefused when its inventory names no controller."""
+    """The node's power; ActionRefused when its inventory names no controller."""
     bmc = bmc_of(node)
     module = import_module(_MODULES[bmc.protocol])
     power: Power = module.Controller(bmc, node.secrets["bmc.password"])

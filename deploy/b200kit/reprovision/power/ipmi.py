@@ -7,7 +7,7 @@ import subprocess
 
 from b200kit.inventory.keys.reprovision import Bmc
 from b200kit.inventory.secrets import Secret
-from b200kit.reprovision.actions import ActRefused
+from b200kit.reprovision.actions import ActionRefused
 from b200kit.reprovision.power import OFF, ON
 
 _ANSWER_S = 30
@@ -31,12 +31,12 @@ class Controller:
 
     def state(self) -> str:
         """See b200kit.reprovision.power.Power."""
-        said = self._power("status").strip()
-        word = said.rpartition(" ")[2].lower()
-        return word if word in (ON, OFF) else said
+        output = self._power("status").strip()
+        word = output.rpartition(" ")[2].lower()
+        return word if word in (ON, OFF) else output
 
     def graceful(self) -> bool:
-        """See Power. IPMI cannot tell; one that cannot refuses when it is asked."""
+        """See Power. IPMI does not say; a controller that cannot refuses the command."""
         return True
 
     def shut_down(self) -> None:
@@ -55,11 +55,11 @@ class Controller:
         host, port = self._place()
         where = ["-H", host, "-p", port, "-U", self._bmc.user]
         # One that does not answer is given up after 10 s.
-        asked = ["ipmitool", "-I", "lanplus", "-v", *where, "-E", "-N", "2", "-R", "2"]
+        command = ["ipmitool", "-I", "lanplus", "-v", *where, "-E", "-N", "2", "-R", "2"]
         secret = {"IPMI_PASSWORD": self._password.reveal().decode()}
         try:
             done = subprocess.run(
-                [*asked, "chassis", "power", word],
+                [*command, "chassis", "power", word],
                 env=os.environ | secret,
                 capture_output=True,
                 text=True,
@@ -68,11 +68,11 @@ class Controller:
                 timeout=_ANSWER_S,
             )
         except FileNotFoundError:
-            raise ActRefused("ipmitool is not installed on the controller") from None
+            raise ActionRefused("ipmitool is not installed on the controller") from None
         except subprocess.TimeoutExpired:
-            raise ActRefused(f"{self._where()} does not answer in {_ANSWER_S} s") from None
+            raise ActionRefused(f"{self._where()} does not answer in {_ANSWER_S} s") from None
         if done.returncode:
-            raise ActRefused(self._line(done.stderr or done.stdout))
+            raise ActionRefused(self._line(done.stderr or done.stdout))
         return done.stdout
 
     def _place(self) -> tuple[str, str]:
@@ -83,9 +83,9 @@ class Controller:
     def _where(self) -> str:
         return f"its controller {self._bmc.address}"
 
-    def _line(self, said: str) -> str:
-        known = next((words for sign, words in _CAUSES.items() if sign in said), None)
+    def _line(self, output: str) -> str:
+        known = next((words for sign, words in _CAUSES.items() if sign in output), None)
         if known:
             return f"{self._where()} {known.format(user=self._bmc.user)}"
-        lines = [line.strip() for line in said.splitlines() if line.strip()]
+        lines = [line.strip() for line in output.splitlines() if line.strip()]
         return f"{self._where()}: ipmitool says: {lines[-1] if lines else 'nothing'}"

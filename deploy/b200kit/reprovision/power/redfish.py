@@ -19,14 +19,14 @@ from sushy import auth, connector, exceptions
 
 from b200kit.inventory.keys.reprovision import Bmc
 from b200kit.inventory.secrets import Secret
-from b200kit.reprovision.actions import ActRefused
+from b200kit.reprovision.actions import ActionRefused
 from b200kit.reprovision.power import OFF, ON
 
 _CONNECT_S, _ANSWER_S = 10, 60
 _WORDS = {"On": ON, "Off": OFF}
 T = TypeVar("T")
 
-# What it finds wrong is said once, by us; whoever sets up logging for it still gets its words.
+# What it finds wrong is reported once, by us; whoever sets up logging for it still gets its words.
 logging.getLogger("sushy").addHandler(logging.NullHandler())
 
 
@@ -57,19 +57,19 @@ class Controller:
         self._reset(sushy.ResetType.ON)
 
     def _reset(self, kind: Any) -> None:
-        def act(system: Any) -> None:
+        def request(system: Any) -> None:
             offered = _offered(system)
             if kind not in offered:
                 known = ", ".join(sorted(each.value for each in offered)) or "nothing"
-                raise ActRefused(
+                raise ActionRefused(
                     f"its controller offers no reset of type {kind.value}; it offers {known}"
                 )
             system.reset_system(kind)
 
-        self._of_system(act)
+        self._of_system(request)
 
-    def _of_system(self, act: Callable[[Any], T]) -> T:
-        """*act* on the system as it is now; a session of ours is closed again, however it ends."""
+    def _of_system(self, request: Callable[[Any], T]) -> T:
+        """*request* on the system as it is now; our session is closed again, however it ends."""
         with self._told():
             root = sushy.Sushy(
                 self._bmc.address,
@@ -77,20 +77,20 @@ class Controller:
                 connector=_connector(self._bmc),
             )
             try:
-                return act(self._system(root))
+                return request(self._system(root))
             finally:
                 root._auth.close()
 
     def _system(self, root: Any) -> Any:
         paths = [str(path) for path in root.get_system_collection().members_identities]
-        wanted = self._bmc.system
-        found = [path for path in paths if wanted in (None, path, path.rpartition("/")[2])]
+        name = self._bmc.system
+        found = [path for path in paths if name in (None, path, path.rpartition("/")[2])]
         if len(found) == 1:
             return root.get_system(found[0])
         names = ", ".join(path.rpartition("/")[2] for path in paths) or "none"
-        if wanted is None:
-            raise ActRefused(f"its controller has several systems ({names}): say which, bmc.system")
-        raise ActRefused(f"its controller has no system {wanted}; it has {names}")
+        if name is None:
+            raise ActionRefused(f"its controller has several systems ({names}): set bmc.system")
+        raise ActionRefused(f"its controller has no system {name}; it has {names}")
 
     @contextmanager
     def _told(self) -> Iterator[None]:
@@ -98,9 +98,9 @@ class Controller:
         try:
             yield
         except exceptions.SushyError as error:
-            raise ActRefused(_line(error, self._bmc)) from None
+            raise ActionRefused(_line(error, self._bmc)) from None
         except ValueError:
-            raise ActRefused(f"what {self._bmc.address} answers is not Redfish") from None
+            raise ActionRefused(f"what {self._bmc.address} answers is not Redfish") from None
 
 
 def _state(system: Any) -> str:

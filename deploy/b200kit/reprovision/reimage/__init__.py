@@ -1,8 +1,8 @@
 """A new image for a node, put there by somebody else: one module a provisioning system.
 
-The act (b200kit/reprovision/actions/reimage.py) asks again and again until the system says that it
-is done, and every time the system may be asked anew by a later run: `advance` looks where things
-stand and does what is next, so that one image is never begun twice for one act.
+The action (b200kit/reprovision/actions/reimage.py) calls `advance` until the system says that it is
+done, and a later run may call it again: `advance` looks where things stand and does what is next,
+so that one image is never begun twice for one action.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, Protocol
 
-from b200kit.reprovision.actions import ActRefused, Intent
+from b200kit.reprovision.actions import ActionRefused, Intent
 
 if TYPE_CHECKING:
     from b200kit.inventory.keys.reprovision import Reimage
@@ -25,23 +25,23 @@ _MODULES = {
 
 @dataclass(frozen=True)
 class Progress:
-    """Where a new image stands: what was *seen* since the last look, whether it is *done*, and the
-    system's own answer for the new host keys, each "type base64"."""
+    """Where a new image stands: what was *observed* since the last look, whether it is *done*, and
+    the system's own answer for the new host keys, each "type base64"."""
 
-    seen: tuple[str, ...]
+    observed: tuple[str, ...]
     done: bool = False
     host_keys: tuple[str, ...] = ()
 
 
 class Provisioner(Protocol):
-    """Who puts the image there. One line for what goes wrong: ActRefused where the node has no part
-    in it, else ActFailed."""
+    """Who puts the image there. One line for what goes wrong: ActionRefused where the node has
+    no part in it, else ActionFailed."""
 
     # How long to wait between two looks, seconds.
     poll_s: float
 
     def facts(self) -> dict[str, Any]:
-        """What tells the image that is there from the next; asked before anything is done."""
+        """What differs between the image that is there and the next; read before any change."""
 
     def advance(self, intent: Intent) -> Progress:
         """Look, and do what is next."""
@@ -50,19 +50,19 @@ class Provisioner(Protocol):
         """Leave nothing running; called however it ended."""
 
 
-class Unreached(ActRefused):
+class Unreached(ActionRefused):
     """The system did not answer; it may the next time."""
 
 
-def asked_of(node: Node) -> Reimage:
-    """What the inventory asks; ActRefused when it names nobody."""
+def requested_of(node: Node) -> Reimage:
+    """What the inventory requests; ActionRefused when it names nobody."""
     if node.spec.reimage is None:
-        raise ActRefused("nobody is known who puts an image on it: the inventory has no `reimage`")
+        raise ActionRefused("nobody is known to put an image on it: the inventory has no `reimage`")
     return node.spec.reimage
 
 
 def of(node: Node) -> Provisioner:
-    """Who the inventory names; ActRefused when it names nobody."""
-    asked = asked_of(node)
-    made: Provisioner = import_module(_MODULES[asked.method]).System(node, asked)
+    """Who the inventory names; ActionRefused when it names nobody."""
+    requested = requested_of(node)
+    made: Provisioner = import_module(_MODULES[requested.method]).System(node, requested)
     return made

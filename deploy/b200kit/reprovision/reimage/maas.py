@@ -2,7 +2,7 @@
 
 The operations and the names of a machine's states are those of the API's reference and of MAAS'
 source (src/maasserver/api/machines.py, scriptresults.py, enum.py, read 2026-11-21). MAAS has no
-field for host keys. What an installation printed is kept, though, and came to MAAS over the
+field for host keys. What an installation printed is saved, though, and came to MAAS over the
 machine's own credentials: lines there that hold MARKER and a public key are its answer.
 """
 
@@ -19,7 +19,7 @@ import requests
 from requests import exceptions
 
 from b200kit.inventory.keys.reprovision import Reimage
-from b200kit.reprovision.actions import ActFailed, ActRefused, Intent
+from b200kit.reprovision.actions import ActionFailed, ActionRefused, Intent
 from b200kit.reprovision.reimage import Progress, Unreached
 from b200kit.run import known_hosts
 from b200kit.run.node import Node
@@ -36,13 +36,13 @@ class System:
 
     poll_s = 10.0
 
-    def __init__(self, node: Node, asked: Reimage) -> None:
-        self._asked = asked
+    def __init__(self, node: Node, requested: Reimage) -> None:
+        self._requested = requested
         self._key = node.secrets["reimage.token"]
         self._session = requests.Session()
         # A proxy, a bundle or a .netrc of the environment is no part of what is trusted.
         self._session.trust_env = False
-        self._session.verify = asked.ca_file or True
+        self._session.verify = requested.ca_file or True
 
     def facts(self) -> dict[str, Any]:
         """The number of the installation that the machine runs; the next has another."""
@@ -59,26 +59,26 @@ class System:
             return Progress((state,), True, _keys_of(installation))
         if state == "Failed deployment" and is_new:
             why = str(machine.get("status_message") or "no reason given")
-            raise ActFailed(f"MAAS says: {state}: {why}")
+            raise ActionFailed(f"MAAS says: {state}: {why}")
         if state in _DEPLOYABLE:
-            series = {"distro_series": self._asked.image} if self._asked.image else {}
+            series = {"distro_series": self._requested.image} if self._requested.image else {}
             self._operate("deploy", {**series, "comment": _comment(intent)})
         elif state in _RELEASABLE:
             self._operate("release", {"comment": _comment(intent)})
         elif state not in _WORKING:
-            raise ActRefused(f"MAAS has it as {state}: it can neither be released nor deployed")
+            raise ActionRefused(f"MAAS has it as {state}: it can neither be released nor deployed")
         return Progress((state,))
 
     def close(self) -> None:
-        """MAAS goes on by itself."""
+        """MAAS continues by itself."""
         self._session.close()
 
     def _machine(self) -> str:
-        return f"machines/{quote(self._asked.system or '', safe='')}/"
+        return f"machines/{quote(self._requested.system or '', safe='')}/"
 
     def _installation(self) -> Any:
         """The last installation's results, a document; {} where there was none."""
-        path = f"nodes/{quote(self._asked.system or '', safe='')}/results/current-installation/"
+        path = f"nodes/{quote(self._requested.system or '', safe='')}/results/current-installation/"
         return self._call("GET", path, params={"include_output": "true"}, absent={})
 
     def _operate(self, operation: str, fields: dict[str, str]) -> None:
@@ -86,15 +86,15 @@ class System:
         parts = {name: (None, value) for name, value in fields.items()}
         self._call("POST", self._machine(), params={"op": f"{operation}"}, files=parts)
 
-    def _call(self, method: str, path: str, absent: Any = None, **asked: Any) -> Any:
-        url = f"{(self._asked.url or '').rstrip('/')}/api/2.0/{path}"
+    def _call(self, method: str, path: str, absent: Any = None, **arguments: Any) -> Any:
+        url = f"{(self._requested.url or '').rstrip('/')}/api/2.0/{path}"
         try:
             answer = self._session.request(
                 method,
                 url,
                 headers={"Authorization": self._authorization(), "Accept": "application/json"},
                 timeout=_TIMEOUT_S,
-                **asked,
+                **arguments,
             )
         except exceptions.RequestException as error:
             raise self._unreached(error) from None
@@ -104,17 +104,17 @@ class System:
         if answer.status_code >= 500:
             raise Unreached(self._refused(answer))
         if not answer.ok:
-            raise ActRefused(self._refused(answer))
+            raise ActionRefused(self._refused(answer))
         try:
             return answer.json()
         except ValueError:
-            raise ActRefused(f"what {self._asked.url} answers is not MAAS' API") from None
+            raise ActionRefused(f"what {self._requested.url} answers is not MAAS' API") from None
 
     def _authorization(self) -> str:
         """OAuth 1.0 with the PLAINTEXT signature and no consumer secret (RFC 5849, 3.4.4)."""
         parts = self._key.reveal().decode().split(":")
         if len(parts) != 3:
-            raise ActRefused(
+            raise ActionRefused(
                 "reimage.token is no API key of MAAS: it has three parts with : between"
             )
         consumer, token, secret = (quote(part, safe="") for part in parts)
@@ -129,21 +129,21 @@ class System:
         }
         return "OAuth " + ", ".join(f'{name}="{value}"' for name, value in fields.items())
 
-    def _unreached(self, error: Exception) -> ActFailed:
-        where = f"MAAS at {self._asked.url}"
+    def _unreached(self, error: Exception) -> ActionFailed:
+        where = f"MAAS at {self._requested.url}"
         if isinstance(error, exceptions.SSLError):
-            return ActRefused(
-                f"{where} shows a certificate that is not trusted: set reimage.ca_file"
+            return ActionRefused(
+                f"{where} shows a certificate that is not trusted: set reimage.trust"
             )
         return Unreached(f"{where} does not answer ({type(error).__name__})")
 
     def _refused(self, answer: requests.Response) -> str:
         if answer.status_code == 401:
-            return f"MAAS at {self._asked.url} refuses the API key: look at reimage.token"
+            return f"MAAS at {self._requested.url} refuses the API key: look at reimage.token"
         if answer.status_code == 404:
-            return f"MAAS knows no machine {self._asked.system}: look at reimage.system"
-        said = (answer.text.strip().splitlines() or ["no reason given"])[0][:200]
-        return f"MAAS answers {answer.status_code}: {said}"
+            return f"MAAS knows no machine {self._requested.system}: look at reimage.system"
+        reason = (answer.text.strip().splitlines() or ["no reason given"])[0][:200]
+        return f"MAAS answers {answer.status_code}: {reason}"
 
 
 def _comment(intent: Intent) -> str:
@@ -158,7 +158,7 @@ def _keys_of(installation: dict[str, Any]) -> tuple[str, ...]:
             output = base64.b64decode(result.get("output") or "").decode(errors="replace")
             found += known_hosts.keys_in(output, MARKER)
         except (ValueError, binascii.Error) as broken:
-            raise ActFailed(
+            raise ActionFailed(
                 f"the installation's output holds no whole host key: {broken}"
             ) from None
     return tuple(dict.fromkeys(found))

@@ -1,4 +1,4 @@
-"""Who sends work to a node, and how it is told to stop: one module a scheduler or gateway.
+"""Who sends work to a node, and how it is made to stop: one module a scheduler or gateway.
 
 An adapter is a module of this package with a `TRAFFIC`. The inventory's `traffic` names those that
 a node has to be taken out of, in order; it is brought back in the opposite order.
@@ -9,7 +9,7 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, Protocol
 
-from b200kit.reprovision.actions import ActFailed as ActFailed
+from b200kit.reprovision.actions import ActionFailed as ActionFailed
 
 if TYPE_CHECKING:
     from b200kit.run.node import Node
@@ -23,15 +23,15 @@ MODULES: dict[str, str] = {
 
 
 class Traffic(Protocol):
-    """One who sends work to nodes. Every method raises ActFailed, one line, and may be repeated."""
+    """One who sends work to nodes. Each method raises ActionFailed, one line, and is repeatable."""
 
     name: str
 
     def take_out(self, node: Node, why: str) -> str:
-        """Send no new work to the node; returns what was seen. Open streams go on."""
+        """Send no new work to the node; returns what was observed. Open streams continue."""
 
     def drained(self, node: Node) -> int | None:
-        """Open streams or jobs; None when that cannot be told, which is never taken for none."""
+        """Open streams or jobs; None when that is unknown, which is never taken for none."""
 
     def bring_back(self, node: Node, share_percent: int) -> str:
         """Send it *share_percent* of what a whole node gets; 100 is as before it was taken out."""

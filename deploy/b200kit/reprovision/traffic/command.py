@@ -5,12 +5,12 @@
     COMMAND bring-back NODE PERCENT
 
 Exit 0 when it is done; each may be called again. What `drained` prints besides a number cannot be
-told, which is never taken for none.
+known, which is never taken for none.
 """
 
 from __future__ import annotations
 
-from b200kit.reprovision.actions import ActFailed
+from b200kit.reprovision.actions import ActionFailed
 from b200kit.reprovision.traffic.run_command import run
 from b200kit.run.node import Node
 
@@ -28,10 +28,10 @@ class Command:
     def drained(self, node: Node) -> int | None:
         """What is open."""
         try:
-            said = run([*node.spec.traffic_command, "drained", node.name]).split("\n")
-        except ActFailed:
+            output = run([*node.spec.traffic_command, "drained", node.name]).split("\n")
+        except ActionFailed:
             return None
-        words = [line.strip() for line in said if line.strip()]
+        words = [line.strip() for line in output if line.strip()]
         return int(words[-1]) if words and words[-1].isdecimal() else None
 
     def bring_back(self, node: Node, share_percent: int) -> str:

@@ -1,8 +1,9 @@
 """The gateways: those of the other nodes first, which send this one its share, then its own.
 
-The others are told by their admin sockets, over SSH, whether the run is about them or not. One that
-cannot be reached is said and not waited for: its own health check stops it within seconds, for the
-node's own gateway then answers 503. How many streams are open only this node's gateway can tell.
+The others are reached by their admin sockets, over SSH, whether the run is about them or not. One
+that cannot be reached is reported and not waited for: its own health check stops it within seconds,
+for the node's own gateway then answers 503. How many streams are open only this node's gateway
+knows.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ import json
 import shlex
 from collections.abc import Iterator, Mapping
 
-from b200kit.reprovision.actions import ActFailed
+from b200kit.reprovision.actions import ActionFailed
 from b200kit.run.node import Node
 from b200kit.run.remote import Remote, RemoteError
 
@@ -26,24 +27,24 @@ class HAProxy:
     def take_out(self, node: Node, why: str) -> str:
         """Drain it at the fleet's other gateways, then drain all that is behind its own."""
         del why
-        said = _tell(node, f"rotation drain {shlex.quote(node.name)}")
+        results = _gateways(node, f"rotation drain {shlex.quote(node.name)}")
         own = _own(node, "drain begin")
-        return "; ".join([*said, own])
+        return "; ".join([*results, own])
 
     def drained(self, node: Node) -> int | None:
         """Open streams at the node's gateway, by HAProxy's own numbers."""
         try:
-            told = json.loads(node.connected().program("drain count", timeout=_WITHIN_S))
+            counted = json.loads(node.connected().program("drain count", timeout=_WITHIN_S))
         except (RemoteError, ValueError):
             return None
-        found = told.get("open")
+        found = counted.get("open")
         return found if isinstance(found, int) else None
 
     def bring_back(self, node: Node, share_percent: int) -> str:
         """Its own gateway first, so that whoever sends it requests finds it open."""
         own = _own(node, "drain end")
-        said = _tell(node, f"rotation share {shlex.quote(node.name)} {share_percent}")
-        return "; ".join([own, *said])
+        results = _gateways(node, f"rotation share {shlex.quote(node.name)} {share_percent}")
+        return "; ".join([own, *results])
 
 
 def _own(node: Node, words: str) -> str:
@@ -52,10 +53,10 @@ def _own(node: Node, words: str) -> str:
     try:
         return node.connected().program(words, timeout=_WITHIN_S).strip()
     except RemoteError as error:
-        raise ActFailed(f"its gateway: {words}: {error}") from None
+        raise ActionFailed(f"its gateway: {words}: {error}") from None
 
 
-def _tell(node: Node, words: str) -> list[str]:
+def _gateways(node: Node, words: str) -> list[str]:
     """Have every gateway with this node behind it do something; what each came to."""
     return [_each(remote, words) for remote in gateways(node)]
 
@@ -65,12 +66,12 @@ def _each(remote: Remote, words: str) -> str:
     try:
         remote.ensure_connected()
     except RemoteError as error:
-        return f"the gateway of {name} was not told: {error}"
+        return f"the gateway of {name} was not changed: {error}"
     try:
         remote.program(words, timeout=_WITHIN_S)
     except RemoteError as error:
-        raise ActFailed(f"the gateway of {name}: {words}: {error}") from None
-    return f"{name} told"
+        raise ActionFailed(f"the gateway of {name}: {words}: {error}") from None
+    return f"{name} done"
 
 
 def gateways(node: Node) -> Iterator[Remote]:

@@ -12,7 +12,7 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
-from b200kit.reprovision.actions import ActFailed
+from b200kit.reprovision.actions import ActionFailed
 from b200kit.reprovision.traffic.run_command import run
 from b200kit.run.node import Node
 
@@ -30,8 +30,8 @@ class Kubernetes:
 
     def take_out(self, node: Node, why: str) -> str:
         """No new pods; marked first, so that it is known whose cordon it is."""
-        seen = _node(node)
-        if _cordoned(seen) and not _marked(seen):
+        found = _node(node)
+        if _cordoned(found) and not _marked(found):
             return "Kubernetes: cordoned already, by somebody else"
         words = " ".join(why.split())[:200]
         run(["kubectl", "annotate", "node", node.name, "--overwrite", f"{MARK}={words}"])
@@ -42,22 +42,24 @@ class Kubernetes:
         """Pods that are left, after another round of evictions."""
         evict = ["kubectl", "drain", node.name, "--ignore-daemonsets", "--delete-emptydir-data"]
         # Whatever it could not evict in that time is counted below.
-        with contextlib.suppress(ActFailed):
+        with contextlib.suppress(ActionFailed):
             run([*evict, f"--timeout={_EVICT_S}s"], _EVICT_S + 30)
         where = f"--field-selector=spec.nodeName={node.name}"
         try:
-            told = json.loads(run(["kubectl", "get", "pods", "--all-namespaces", where, "-ojson"]))
-            return sum(_works(pod) for pod in told["items"])
-        except (ActFailed, ValueError, KeyError, TypeError, AttributeError):
+            document = json.loads(
+                run(["kubectl", "get", "pods", "--all-namespaces", where, "-ojson"])
+            )
+            return sum(_works(pod) for pod in document["items"])
+        except (ActionFailed, ValueError, KeyError, TypeError, AttributeError):
             return None
 
     def bring_back(self, node: Node, share_percent: int) -> str:
         """Uncordoned once it is whole, if it was cordoned here."""
         if share_percent < 100:
             return "Kubernetes knows no shares: no pods until the node is whole"
-        seen = _node(node)
-        if not _marked(seen):
-            return f"Kubernetes: {'stays cordoned, by somebody else' if _cordoned(seen) else 'up'}"
+        found = _node(node)
+        if not _marked(found):
+            return f"Kubernetes: {'stays cordoned, by somebody else' if _cordoned(found) else 'up'}"
         run(["kubectl", "uncordon", node.name])
         run(["kubectl", "annotate", "node", node.name, f"{MARK}-"])
         return "Kubernetes: uncordoned"
@@ -67,7 +69,7 @@ def _node(node: Node) -> Mapping[str, Any]:
     try:
         found: Mapping[str, Any] = json.loads(run(["kubectl", "get", "node", node.name, "-ojson"]))
     except ValueError as error:
-        raise ActFailed(f"kubectl's answer is no JSON: {error}") from None
+        raise ActionFailed(f"kubectl's answer is no JSON: {error}") from None
     return found
 
 

@@ -6,7 +6,7 @@ import os
 import subprocess
 from collections.abc import Mapping, Sequence
 
-from b200kit.reprovision.actions import ActFailed
+from b200kit.reprovision.actions import ActionFailed
 
 WITHIN_S = 120.0
 
@@ -14,7 +14,7 @@ WITHIN_S = 120.0
 def run(
     argv: Sequence[str], within_s: float = WITHIN_S, environment: Mapping[str, str] | None = None
 ) -> str:
-    """What it prints on stdout. Raises ActFailed, one line."""
+    """What it prints on stdout. Raises ActionFailed, one line."""
     program = argv[0]
     try:
         done = subprocess.run(
@@ -28,10 +28,10 @@ def run(
             check=False,
         )
     except subprocess.TimeoutExpired:
-        raise ActFailed(f"{program} gave no answer within {within_s:g} s") from None
+        raise ActionFailed(f"{program} gave no answer within {within_s:g} s") from None
     except OSError as error:
-        raise ActFailed(f"{program} cannot be run on the controller: {error.strerror}") from None
+        raise ActionFailed(f"{program} cannot be run on the controller: {error.strerror}") from None
     if done.returncode:
-        said = (done.stderr or done.stdout).strip().splitlines() or ["it said nothing"]
-        raise ActFailed(f"{program} exited {done.returncode}: {said[-1].strip()[:200]}")
+        output = (done.stderr or done.stdout).strip().splitlines() or ["it output nothing"]
+        raise ActionFailed(f"{program} exited {done.returncode}: {output[-1].strip()[:200]}")
     return done.stdout

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 
-from b200kit.reprovision.actions import ActFailed
+from b200kit.reprovision.actions import ActionFailed
 from b200kit.reprovision.traffic.run_command import run
 from b200kit.run.node import Node
 
@@ -26,7 +26,7 @@ class Slurm:
     name = "slurm"
 
     def take_out(self, node: Node, why: str) -> str:
-        """No new jobs; those that run go on."""
+        """No new jobs; those that run continue."""
         state, reason = _seen(node)
         if _is_drained(state) and not reason.startswith(MARK):
             return f"Slurm: drained already: {reason or 'no reason given'}"
@@ -37,10 +37,10 @@ class Slurm:
 
     def drained(self, node: Node) -> int | None:
         """Jobs that have the node."""
-        asked = ["squeue", "--noheader", f"--nodelist={node.name}", f"--states={HOLDING}"]
+        command = ["squeue", "--noheader", f"--nodelist={node.name}", f"--states={HOLDING}"]
         try:
-            lines = run([*asked, "--format=%A"]).split()
-        except ActFailed:
+            lines = run([*command, "--format=%A"]).split()
+        except ActionFailed:
             return None
         return len(set(lines)) if all(line.isdigit() for line in lines) else None
 
@@ -59,10 +59,10 @@ class Slurm:
 
 def _seen(node: Node) -> tuple[str, str]:
     """State such as "IDLE+DRAIN", and the reason without who gave it when."""
-    said = run(["scontrol", "show", "node", node.name, "--oneliner"])
-    state, reason = _STATE.search(said), _REASON.search(said)
+    output = run(["scontrol", "show", "node", node.name, "--oneliner"])
+    state, reason = _STATE.search(output), _REASON.search(output)
     if not state:
-        raise ActFailed(f"scontrol tells no state of {node.name}: {said.strip()[:120]}")
+        raise ActionFailed(f"scontrol reports no state of {node.name}: {output.strip()[:120]}")
     return state[1], reason[1].strip() if reason else ""
 
 

@@ -102,20 +102,22 @@ def files(
     endpoints: Sequence[Endpoint],
     secrets: Mapping[str, Secret],
     paths: Paths = PATHS,
-    then: tuple[str, ...] = (),
+    notify: tuple[str, ...] = (),
 ) -> list[File]:
     """Everything HAProxy reads, the configuration first."""
     own = secrets.get("api_key")
     keys = _keys(gateway, secrets)
     pem = secrets.get("gateway.certificate")
-    found = [File(paths.config, _config(gateway, endpoints, keys, paths, own), then=then)]
+    found = [File(paths.config, _config(gateway, endpoints, keys, paths, own), notify=notify)]
     if keys:
-        found.append(File(paths.clients, _clients(keys), 0o600, secret=True, then=then))
+        found.append(File(paths.clients, _clients(keys), 0o600, secret=True, notify=notify))
     if own:
         upstream = b"node Bearer " + own.reveal() + b"\n"
-        found.append(File(paths.upstream, upstream, 0o600, secret=True, then=then))
+        found.append(File(paths.upstream, upstream, 0o600, secret=True, notify=notify))
     if pem:
-        found.append(File(paths.certificate, pem.reveal() + b"\n", 0o600, secret=True, then=then))
+        found.append(
+            File(paths.certificate, pem.reveal() + b"\n", 0o600, secret=True, notify=notify)
+        )
         found.append(File(paths.public, b"".join(_CERTIFICATE.findall(pem.reveal()))))
     return found
 

@@ -87,7 +87,7 @@ def files(node: Node, layout: Sequence[Replica]) -> list[File]:
         File(
             f"/etc/systemd/system/{UNIT}",
             render("systemd/b200-router.service.j2", command=words),
-            then=restart,
+            notify=restart,
         ),
     ]
 

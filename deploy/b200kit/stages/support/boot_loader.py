@@ -1,7 +1,7 @@
 """What to do about a kernel command line that is wrong although its drop-in is there.
 
-A reboot is owed only where it can help: never again and again on a node whose kernel is given its
-command line by something else than GRUB.
+A reboot is made pending only where it can help: never again and again on a node whose kernel gets
+its command line from something else than GRUB.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from b200kit.node.state.drift import PENDING_REBOOT, File
 from b200kit.run.node import Node, StageFailed
 from b200kit.stages.support.managed_settings import Managed
 
-_ACT = "update-grub"
+_HANDLER = "update-grub"
 
 
 def changes(node: Node, managed: Managed, drop_in: File | None) -> list[Change]:
@@ -36,14 +36,14 @@ def changes(node: Node, managed: Managed, drop_in: File | None) -> list[Change]:
     changed = drift.changed_files([drop_in], managed.raw, node.nonce)
     if changed or drift.is_present(PENDING_REBOOT, managed.raw):
         return []
-    if drift.is_present(drift.marker(_ACT), managed.raw):
-        return [_owe()]
+    if drift.is_present(drift.pending_marker(_HANDLER), managed.raw):
+        return [_require_reboot()]
     if not _lacking(managed, wrong):
         raise StageFailed(
             f"{told}. GRUB's configuration has what is asked, so the node boots another way or "
             "another file says otherwise (/etc/default/grub): mend that and reboot the node"
         )
-    return [_owe(), Change(_ACT, _update)]
+    return [_require_reboot(), Change(_HANDLER, _update)]
 
 
 def _lacking(managed: Managed, wrong: Sequence[Effect]) -> bool:
@@ -56,15 +56,15 @@ def _none(effects: Sequence[Effect]) -> str:
     return "{" + ", ".join(f'"{effect.name}": None' for effect in effects) + "}"
 
 
-def _owe() -> Change:
+def _require_reboot() -> Change:
     """Leave both markers first: a run killed after this is finished by the next."""
-    marks = (PENDING_REBOOT, drift.marker(_ACT))
+    marks = (PENDING_REBOOT, drift.pending_marker(_HANDLER))
     steps = [f"mkdir -p {path.rpartition('/')[0]} && touch {path}" for path in marks]
-    return Change("owe a reboot", lambda node: _run(node, " && ".join(steps)))
+    return Change("require a reboot", lambda node: _run(node, " && ".join(steps)))
 
 
 def _update(node: Node) -> None:
-    _run(node, f"{_ACT} && rm -f {drift.marker(_ACT)}")
+    _run(node, f"{_HANDLER} && rm -f {drift.pending_marker(_HANDLER)}")
 
 
 def _run(node: Node, command: str) -> None:

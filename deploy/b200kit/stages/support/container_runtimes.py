@@ -26,7 +26,7 @@ _FILES = {"docker": DAEMON_JSON, "containerd": "/etc/containerd/config.toml"}
 
 
 def restart(name: str) -> str:
-    """The act owed when a runtime's configuration changed."""
+    """The handler that a change of a runtime's configuration notifies."""
     return f"restart:{RUNTIMES[name].unit or name}"
 
 
@@ -92,14 +92,14 @@ def _require_new_enough(node: Node, name: str, package: str) -> None:
 
 
 def changes(node: Node, state: StateView) -> list[Change]:
-    """CDI on in every runtime that has it off, and restarts that an earlier run still owes."""
+    """CDI on in every runtime that has it off, and restarts that an earlier run left pending."""
     found = []
     for name in node.spec.container_runtimes:
-        owed = drift.is_present(drift.marker(restart(name)), node.state or {})
+        pending = drift.is_present(drift.pending_marker(restart(name)), node.state or {})
         if name in _FILES and runtime_fault(name, state):
             what = f"switch CDI on in {_FILES[name]} and restart {name}{stops(name, state)}"
             found.append(Change(what, _switch(name, stops(name, state))))
-        elif name in _FILES and owed:
+        elif name in _FILES and pending:
             found.append(Change(f"restart {name}{stops(name, state)}", _restart(name)))
     return found
 
@@ -117,7 +117,7 @@ def stops(name: str, state: StateView) -> str:
 
 
 def _switch(name: str, cost: str) -> Callable[[Node], None]:
-    markers = [drift.marker(restart(name))]
+    markers = [drift.pending_marker(restart(name))]
     documents = {
         "docker": (
             "merge-json",
@@ -145,7 +145,7 @@ def _switch(name: str, cost: str) -> Callable[[Node], None]:
 def _restart(name: str) -> Callable[[Node], None]:
     """Restart the runtime: neither docker (SIGHUP) nor containerd takes CDI up by a reload."""
     unit = RUNTIMES[name].unit or name
-    marker = shlex.quote(drift.marker(restart(name)))
+    marker = shlex.quote(drift.pending_marker(restart(name)))
 
     def act(node: Node) -> None:
         try:

@@ -104,8 +104,8 @@ class Lockstep:
 
     def foreign(self, installed: Iterable[str]) -> list[str]:
         """Names on the node that must go: other pins, other names of a member, other modules."""
-        wanted = {package.name for package in (self.pinning, *self.packages)}
-        return [name for name in sorted(installed) if name not in wanted and self._rivals(name)]
+        desired = {package.name for package in (self.pinning, *self.packages)}
+        return [name for name in sorted(installed) if name not in desired and self._rivals(name)]
 
     def _rivals(self, name: str) -> bool:
         # Not nvidia-open-580: nvidia-open itself may depend on it.

@@ -53,7 +53,7 @@ def surplus(state: Mapping[str, Any], keep: int | None, units: Sequence[str]) ->
     """Revisions to remove, as "MODEL/REVISION": all but the asked one and the *keep* newest.
 
     None while the asked one is not whole, or a replica may still serve an older one: one that does
-    not run, or owes a restart.
+    not run, or has a pending restart.
     """
     if keep is None or not is_whole(state) or not _all_serve(state, units):
         return []
@@ -70,8 +70,8 @@ def _all_serve(state: Mapping[str, Any], units: Sequence[str]) -> bool:
     seen = state.get("units")
     if not isinstance(seen, Mapping):
         return False
-    owed = [u for u in units if drift.is_present(drift.marker(f"restart:{u}"), state)]
-    return not owed and all((seen.get(unit) or {}).get("active") == "active" for unit in units)
+    pending = [u for u in units if drift.is_present(drift.pending_marker(f"restart:{u}"), state)]
+    return not pending and all((seen.get(unit) or {}).get("active") == "active" for unit in units)
 
 
 def _at_work(state: Mapping[str, Any], unit: str) -> bool:

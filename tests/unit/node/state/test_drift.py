@@ -11,8 +11,8 @@ from b200kit.node.state.drift import (
     Package,
     Unit,
     changed_files,
-    marker,
-    owed,
+    pending_handlers,
+    pending_marker,
     same_version,
     wrong_packages,
     wrong_units,
@@ -20,7 +20,7 @@ from b200kit.node.state.drift import (
 from tests.subtests import in_subtests
 
 NONCE = "00ff" * 8
-FILE = File("/etc/x", b"content", then=("restart:x.service",))
+FILE = File("/etc/x", b"content", notify=("restart:x.service",))
 
 
 def seen(file: File, **changes: Any) -> dict[str, Any]:
@@ -62,19 +62,19 @@ def test_secret_is_compared_by_keyed_digest_only() -> None:
 
 
 def test_changed_file_owes_its_acts() -> None:
-    assert owed([FILE], [FILE], {}) == ["restart:x.service"]
-    assert owed([FILE], [], seen(FILE)) == []
+    assert pending_handlers([FILE], [FILE], {}) == ["restart:x.service"]
+    assert pending_handlers([FILE], [], seen(FILE)) == []
 
 
 def test_marker_of_an_interrupted_run_still_owes_the_act() -> None:
     state = seen(FILE)
-    state["files"][marker("restart:x.service")] = {"sha256": "", "mode": "0644"}
-    assert owed([FILE], [], state) == ["restart:x.service"]
+    state["files"][pending_marker("restart:x.service")] = {"sha256": "", "mode": "0644"}
+    assert pending_handlers([FILE], [], state) == ["restart:x.service"]
 
 
 def test_reboot_marker_is_where_a_reboot_clears_it() -> None:
-    assert marker("reboot").startswith("/run/")
-    assert marker("restart:x.service").startswith("/var/lib/")
+    assert pending_marker("reboot").startswith("/run/")
+    assert pending_marker("restart:x.service").startswith("/var/lib/")
 
 
 @in_subtests(

@@ -14,7 +14,7 @@ import pytest
 
 from b200kit.inventory.keys.levels import Level
 from b200kit.operations import reboot
-from b200kit.reprovision.actions import ActFailed, act_of, evidence, quarantine
+from b200kit.reprovision.actions import ActionFailed, action_for, evidence, quarantine
 from b200kit.run.node import Node
 from b200kit.stages import serving_units
 from tests.fake.machine import Machine
@@ -52,7 +52,7 @@ def test_quarantine_quotes_what_a_shell_would_read(here: tuple[Node, Machine]) -
 def test_quarantine_that_cannot_be_written_is_one_line(here: tuple[Node, Machine]) -> None:
     node, machine = here
     machine.answers = {"node.pyz quarantine": (False, "quarantine put: No space left on device")}
-    with pytest.raises(ActFailed, match=r"its quarantine: .*No space left on device"):
+    with pytest.raises(ActionFailed, match=r"its quarantine: .*No space left on device"):
         quarantine.put(node, "alice@ops", "why")
 
 
@@ -66,7 +66,7 @@ def test_close_ends_the_trial_then_stops_all_that_serves_and_the_gate_last(
     names = machine.log[-1].partition("for u in ")[2].partition(";")[0].split()
     assert names == [*serving_units.units(node), "b200-gate.service"]
     machine.answers["systemctl stop"] = (False, "Job for haproxy.service failed")
-    with pytest.raises(ActFailed, match=r"cannot be stopped: .*haproxy\.service failed"):
+    with pytest.raises(ActionFailed, match=r"cannot be stopped: .*haproxy\.service failed"):
         quarantine.close(node)
 
 
@@ -136,7 +136,7 @@ def test_evidence_that_is_not_whole_is_refused_and_not_kept(
 ) -> None:
     node, machine = here
     machine.answers = {"node.pyz bundle": answer}
-    with pytest.raises(ActFailed, match=f"no evidence could be taken: .*{why}"):
+    with pytest.raises(ActionFailed, match=f"no evidence could be taken: .*{why}"):
         evidence.collect(node, INTENT, said)
     assert not list(folder.rglob("*.tar.gz"))
 
@@ -145,38 +145,37 @@ def test_evidence_that_cannot_be_kept_is_one_line(here: tuple[Node, Machine], fo
     node, machine = here
     machine.answers = {"node.pyz bundle": (True, packed({"a": b"1"})[1])}
     folder.write_text("a file where the directory should be")
-    with pytest.raises(ActFailed, match="the evidence cannot be kept in"):
+    with pytest.raises(ActionFailed, match="the evidence cannot be saved in"):
         evidence.collect(node, INTENT, said)
 
 
 @pytest.mark.parametrize(
-    ("rung", "how"),
-    [(Level.RESET_GPUS, "reset"), (Level.RESTART_SERVICES, "restart")],
+    ("level", "how"), [(Level.RESET_GPUS, "reset"), (Level.RESTART_SERVICES, "restart")]
 )
 def test_daemons_are_seen_to_by_the_node_under_the_acts_id(
-    here: tuple[Node, Machine], rung: Level, how: str
+    here: tuple[Node, Machine], level: Level, how: str
 ) -> None:
     node, machine = here
     machine.answers = {f"gpu-daemons {how}": (True, "ok"), "gpu-daemons show": (True, "{}")}
-    act = act_of(rung)
+    act = action_for(level)
     assert act.probe(node, INTENT) is None
     assert act.perform(node, INTENT, said) == "ok"
     [ran] = machine.ran(f"gpu-daemons {how}")
-    limit = getattr(node.spec.reprovision.deadlines, rung.key)
+    limit = getattr(node.spec.reprovision.deadlines, level.key)
     assert f"gpu-daemons {how} --act 20261121-1 --deadline {limit}" in ran
     assert node.state is None
 
 
 def test_daemons_that_were_seen_to_are_told_by_the_nodes_note(here: tuple[Node, Machine]) -> None:
     node, machine = here
-    act = act_of(Level.RESET_GPUS)
+    act = action_for(Level.RESET_GPUS)
     done = {"step": "done", "at": "2026-11-21T09:40:00Z", "said": "all GPUs reset"}
     machine.answers = {"gpu-daemons show": (True, json.dumps(done))}
     assert act.probe(node, INTENT) == "done at 2026-11-21T09:40:00Z: all GPUs reset"
     machine.answers = {"gpu-daemons show": (True, json.dumps({**done, "step": "resetting"}))}
     assert act.probe(node, INTENT) is None
     machine.answers = {"gpu-daemons show": (False, "python3: not found")}
-    with pytest.raises(ActFailed, match="whether it was done cannot be told"):
+    with pytest.raises(ActionFailed, match="whether it was done is unknown"):
         act.probe(node, INTENT)
 
 
@@ -186,8 +185,8 @@ def test_reset_that_is_refused_is_one_line_with_who_holds_the_gpu(
     node, machine = here
     held = "gpu-daemons: no GPU was reset, for they are in use: pid 41 python of jupyter.service"
     machine.answers = {"gpu-daemons reset": (False, held), "gpu-daemons show": (True, "{}")}
-    with pytest.raises(ActFailed, match=r"in use: pid 41 python of jupyter\.service"):
-        act_of(Level.RESET_GPUS).perform(node, INTENT, said)
+    with pytest.raises(ActionFailed, match=r"in use: pid 41 python of jupyter\.service"):
+        action_for(Level.RESET_GPUS).perform(node, INTENT, said)
 
 
 def test_reboot_is_done_once_and_known_by_its_boot(
@@ -196,7 +195,7 @@ def test_reboot_is_done_once_and_known_by_its_boot(
     node, machine = here
     monkeypatch.setattr(reboot, "_POLL_S", 0.0)
     monkeypatch.setattr("b200kit.run.remote.Remote.reconnect", lambda remote: None)
-    act = act_of(Level.REBOOT)
+    act = action_for(Level.REBOOT)
     intent = {**INTENT, **act.facts(node)}
     assert act.probe(node, intent) is None
     assert "same host key, new boot id" in act.perform(node, intent, said)

@@ -11,8 +11,8 @@ from b200kit.inventory.keys.parts import SecretRef
 from b200kit.inventory.keys.reprovision import Bmc
 from b200kit.operations import reboot
 from b200kit.reprovision import power
-from b200kit.reprovision.actions import ActFailed, ActRefused, power_cycle
-from b200kit.reprovision.actions.power_cycle import ACT
+from b200kit.reprovision.actions import ActionFailed, ActionRefused, power_cycle
+from b200kit.reprovision.actions.power_cycle import ACTION
 from b200kit.run.node import Node
 from tests.fake.machine import Machine
 from tests.unit.nodes import connected
@@ -39,7 +39,7 @@ class Switch:
     def state(self) -> str:
         if self.silent:
             self.silent -= 1
-            raise ActRefused("its controller does not answer")
+            raise ActionRefused("its controller does not answer")
         self.looks -= 1
         if self.looks <= 0:
             self.now = self.next
@@ -85,7 +85,7 @@ def cycle(
 ) -> tuple[str, list[str]]:
     said: list[str] = []
     monkeypatch.setattr(power, "of", lambda node: switch)
-    return ACT.perform(node, {"id": "a1", "boot_id": boot_id}, said.append), said
+    return ACTION.perform(node, {"id": "a1", "boot_id": boot_id}, said.append), said
 
 
 def test_operating_system_is_asked_first(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -101,7 +101,8 @@ def test_power_is_cut_when_the_shutdown_hangs(node: Node, monkeypatch: pytest.Mo
     told, said = cycle(node, switch, monkeypatch)
     assert switch.asked == ["shut down", "cut", "on"]
     assert said[0] == (
-        "power is still on 30 s after its controller was asked to shut down; cutting the power"
+        "power is still on 30 s after its controller received the command to shut down; "
+        "cutting the power"
     )
     assert told.startswith("power cut, on again")
 
@@ -128,7 +129,7 @@ def test_power_that_does_not_change_is_not_taken_for_off(
 ) -> None:
     switch = Switch(down=None, cut=None)
     with pytest.raises(
-        ActFailed, match=r"power is still on 10 s after .* was told to cut the power"
+        ActionFailed, match=r"power is still on 10 s after .* received the command to cut the power"
     ):
         cycle(node, switch, monkeypatch)
     assert "on" not in switch.asked
@@ -159,7 +160,7 @@ def test_controller_that_falls_silent_is_told_as_what_it_is(
         switch.silent = 1000
 
     monkeypatch.setattr(switch, "shut_down", dead)
-    with pytest.raises(ActRefused, match="does not answer"):
+    with pytest.raises(ActionRefused, match="does not answer"):
         cycle(node, switch, monkeypatch)
 
 
@@ -170,7 +171,7 @@ def test_controller_that_falls_silent_is_told_as_what_it_is(
         (["b2"], "b1", True, 1),
         ([None, None, "b2"], "b1", True, 3),  # still booting
         ([None, "b1"], "b1", False, 2),  # it was only away
-        ([None, "b2"], None, True, 2),  # dead when it was begun: that it answers was wanted
+        ([None, "b2"], None, True, 2),  # dead when it was begun: that it answers was desired
     ],
 )
 def test_killed_run_finds_whether_the_boot_is_another(
@@ -184,7 +185,7 @@ def test_killed_run_finds_whether_the_boot_is_another(
     seen = list(answers)
     monkeypatch.setattr(reboot, "boot_id_or_none", lambda node: seen.pop(0))
     monkeypatch.setattr(power, "of", lambda node: Switch())
-    assert bool(ACT.probe(node, {"boot_id": before})) is done
+    assert bool(ACTION.probe(node, {"boot_id": before})) is done
     assert len(answers) - len(seen) == looks
 
 
@@ -194,7 +195,7 @@ def test_killed_run_that_left_the_power_off_is_not_waited_for(
     began = clock.now
     monkeypatch.setattr(reboot, "boot_id_or_none", lambda node: None)
     monkeypatch.setattr(power, "of", lambda node: Switch(state="off"))
-    assert ACT.probe(node, {"boot_id": "b1"}) is None
+    assert ACTION.probe(node, {"boot_id": "b1"}) is None
     assert clock.now == began
 
 
@@ -204,10 +205,10 @@ def test_node_that_stays_dead_is_switched_again_only_after_the_whole_time(
     began = clock.now
     monkeypatch.setattr(reboot, "boot_id_or_none", lambda node: None)
     monkeypatch.setattr(power, "of", lambda node: Switch())
-    assert ACT.probe(node, {"boot_id": "b1"}) is None
+    assert ACTION.probe(node, {"boot_id": "b1"}) is None
     assert clock.now - began > node.spec.reprovision.deadlines.power_cycle
 
 
 def test_node_without_a_controller_says_so(tmp_path: Path) -> None:
-    with pytest.raises(ActRefused, match="the inventory has no `bmc`"):
-        ACT.facts(connected(Machine(tmp_path)))
+    with pytest.raises(ActionRefused, match="the inventory has no `bmc`"):
+        ACTION.facts(connected(Machine(tmp_path)))

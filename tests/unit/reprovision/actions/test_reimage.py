@@ -10,9 +10,9 @@ import pytest
 
 from b200kit.operations import reboot
 from b200kit.reprovision import reimage
-from b200kit.reprovision.actions import ActFailed, ActRefused
+from b200kit.reprovision.actions import ActionFailed, ActionRefused
 from b200kit.reprovision.actions import reimage as act
-from b200kit.reprovision.actions.reimage import ACT
+from b200kit.reprovision.actions.reimage import ACTION
 from b200kit.reprovision.reimage import Progress, Unreached
 from b200kit.run import host_keys
 from b200kit.run.node import Node
@@ -71,7 +71,7 @@ def pinned(node: Node) -> tuple[str, ...]:
 
 
 def perform(node: Node, said: list[str] | None = None) -> str:
-    return ACT.perform(node, INTENT, (said if said is not None else []).append)
+    return ACTION.perform(node, INTENT, (said if said is not None else []).append)
 
 
 def test_key_of_the_systems_own_answer_is_pinned(node: Make) -> None:
@@ -123,7 +123,7 @@ def test_source_that_says_no_key_pins_nothing(
     if said is not None:
         file.write_text(said)
     made = node(System(Progress((), True, (OTHER,))), host_key_file=str(file))
-    with pytest.raises(ActRefused, match=line):
+    with pytest.raises(ActionRefused, match=line):
         perform(made)
     assert pinned(made) == (OLD,)
 
@@ -131,9 +131,11 @@ def test_source_that_says_no_key_pins_nothing(
 def test_image_that_never_gets_done_ends_at_its_deadline_in_one_line(node: Make) -> None:
     system = System(Progress(("Deploying",)))
     made = node(system, method="command")
-    with pytest.raises(ActFailed) as told:
+    with pytest.raises(ActionFailed) as told:
         perform(made)
-    assert str(told.value) == "the new image was not there after 90 m 00 s; last seen: Deploying"
+    assert (
+        str(told.value) == "the new image was not there after 90 m 00 s; last observed: Deploying"
+    )
     assert system.closed == 1
     assert pinned(made) == (OLD,)
 
@@ -152,7 +154,7 @@ def test_node_that_answers_with_another_key_is_refused(
         raise reboot.OtherKey("came back from its re-image with another host key")
 
     monkeypatch.setattr(reboot, "wait_until_back", other)
-    with pytest.raises(ActRefused, match="came back from its re-image with another host key"):
+    with pytest.raises(ActionRefused, match="came back from its re-image with another host key"):
         perform(node(System(Progress((), True, (NEW,)))))
 
 
@@ -162,7 +164,7 @@ def test_killed_run_finds_its_new_key_pinned_and_makes_no_second_image(
     monkeypatch.setattr("b200kit.run.remote.Remote.connect_anew", lambda remote: None)
     made = node(System(Progress((), True, (NEW,))))
     monkeypatch.setattr(reboot, "boot_id", lambda remote: "b1")
-    assert ACT.facts(made) == {"host_keys": [OLD], "boot_id": "b1", "installation": 1}
-    assert ACT.probe(made, INTENT) is None
+    assert ACTION.facts(made) == {"host_keys": [OLD], "boot_id": "b1", "installation": 1}
+    assert ACTION.probe(made, INTENT) is None
     host_keys.of(made.connected().host).replace([NEW])
-    assert str(ACT.probe(made, INTENT)).startswith("already done")
+    assert str(ACTION.probe(made, INTENT)).startswith("already done")

@@ -15,7 +15,7 @@ import pytest
 from b200kit.inventory.keys.parts import SecretRef
 from b200kit.inventory.keys.reprovision import Bmc
 from b200kit.inventory.secrets import Secret
-from b200kit.reprovision.actions import ActRefused
+from b200kit.reprovision.actions import ActionRefused
 from b200kit.reprovision.power import ipmi
 
 CANARY = "canary-ipmi-p4ssw0rd"
@@ -93,7 +93,7 @@ def test_password_goes_by_the_environment_and_never_by_the_command_line(
 )
 def test_what_went_wrong_is_one_line(tool: Callable[..., Path], stderr: str, line: str) -> None:
     tool(stderr=stderr, code=1)
-    with pytest.raises(ActRefused) as told:
+    with pytest.raises(ActionRefused) as told:
         controller().cut()
     assert str(told.value).startswith("its controller 10.9.0.1")
     assert line in str(told.value)
@@ -102,5 +102,5 @@ def test_what_went_wrong_is_one_line(tool: Callable[..., Path], stderr: str, lin
 
 def test_machine_without_the_tool_says_so(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
-    with pytest.raises(ActRefused, match="ipmitool is not installed on the controller"):
+    with pytest.raises(ActionRefused, match="ipmitool is not installed on the controller"):
         controller().state()

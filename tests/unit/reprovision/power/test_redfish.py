@@ -18,7 +18,7 @@ import sushy  # type: ignore[import-untyped]
 from b200kit.inventory.keys.parts import SecretRef
 from b200kit.inventory.keys.reprovision import Bmc
 from b200kit.inventory.secrets import Secret
-from b200kit.reprovision.actions import ActRefused
+from b200kit.reprovision.actions import ActionRefused
 from b200kit.reprovision.power import redfish
 from tests.lab.power.bmc import USER, Service
 from tests.lab.power.bmc_system import system_id
@@ -111,7 +111,7 @@ def test_certificate_is_trusted_by_its_fingerprint_in_either_spelling(
 def test_what_keeps_it_from_the_power_is_one_line(
     controller: Callable[..., redfish.Controller], changes: dict[str, Any], line: str
 ) -> None:
-    with pytest.raises(ActRefused) as told:
+    with pytest.raises(ActionRefused) as told:
         controller(**changes).state()
     assert line in str(told.value)
     assert "\n" not in str(told.value)
@@ -122,7 +122,7 @@ def test_untrusted_authority_is_named(
 ) -> None:
     other = Service(tmp_path, "127.0.0.1")
     other._prepare()
-    with pytest.raises(ActRefused, match=f"{other.certificate} does not vouch for: not trusted"):
+    with pytest.raises(ActionRefused, match=f"{other.certificate} does not vouch for: not trusted"):
         controller(ca_file=str(other.certificate)).state()
 
 
@@ -134,7 +134,7 @@ def test_environment_cannot_make_it_trust_or_go_elsewhere(
     monkeypatch.setenv("REQUESTS_CA_BUNDLE", str(service.certificate))
     monkeypatch.setenv("HTTPS_PROXY", "http://127.0.0.1:1")
     assert controller().state() == "on"
-    with pytest.raises(ActRefused, match="no authority of this machine"):
+    with pytest.raises(ActionRefused, match="no authority of this machine"):
         controller(ca_file=None).state()
 
 
@@ -146,7 +146,7 @@ def test_reset_type_that_is_not_offered_is_named_with_those_that_are(
     monkeypatch.setattr(redfish, "_offered", lambda system: kinds)
     assert not power.graceful()
     with pytest.raises(
-        ActRefused, match="no reset of type ForceOff; it offers GracefulRestart, On"
+        ActionRefused, match="no reset of type ForceOff; it offers GracefulRestart, On"
     ):
         power.cut()
 
@@ -155,7 +155,7 @@ def test_reset_type_that_is_offered_and_refused_is_told_with_the_controllers_wor
     controller: Callable[..., redfish.Controller], machines: Path
 ) -> None:
     machines.write_text(json.dumps({"n1": {"power": "On", "fault": "bare"}}))
-    with pytest.raises(ActRefused, match="answers 501: reset type GracefulShutdown is not support"):
+    with pytest.raises(ActionRefused, match="answers 501: reset type GracefulShutdown is not"):
         controller().shut_down()
 
 
@@ -174,7 +174,7 @@ def test_password_is_in_no_log_no_line_and_no_traceback(
         for changes in ({"user": "root"}, {"system": None}, {"ca_file": None}):
             try:
                 controller(**changes).cut()
-            except ActRefused:
+            except ActionRefused:
                 told.write(traceback.format_exc())
     finally:
         root.removeHandler(handler)

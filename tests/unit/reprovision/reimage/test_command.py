@@ -12,7 +12,7 @@ from typing import cast
 import pytest
 
 from b200kit.inventory.keys.reprovision import Reimage
-from b200kit.reprovision.actions import ActFailed, ActRefused
+from b200kit.reprovision.actions import ActionFailed, ActionRefused
 from b200kit.reprovision.reimage import Progress
 from b200kit.reprovision.reimage.command import System
 from b200kit.run.node import Node
@@ -45,7 +45,7 @@ def end(system: System) -> tuple[list[str], Progress]:
     seen: list[str] = []
     for _ in range(500):
         progress = system.advance(INTENT)
-        seen += progress.seen
+        seen += progress.observed
         if progress.done:
             return seen, progress
         time.sleep(0.01)
@@ -75,21 +75,21 @@ def test_command_that_says_nothing_leaves_the_pinned_key(system: Make) -> None:
     ],
 )
 def test_what_went_wrong_is_one_line(system: Make, script: str, line: str) -> None:
-    with pytest.raises(ActFailed, match=line) as told:
+    with pytest.raises(ActionFailed, match=line) as told:
         end(system(script))
     assert "\n" not in str(told.value)
 
 
 def test_command_that_cannot_be_run_is_nobodys_fault_but_the_inventorys(system: Make) -> None:
     made = system("true")
-    made._asked = Reimage(method="command", command=("/no/such/program",))
-    with pytest.raises(ActRefused, match="/no/such/program cannot be run: No such file"):
+    made._requested = Reimage(method="command", command=("/no/such/program",))
+    with pytest.raises(ActionRefused, match="/no/such/program cannot be run: No such file"):
         made.advance(INTENT)
 
 
 def test_nothing_of_it_is_left_running(system: Make, tmp_path: Path) -> None:
     made = system(f"sleep 600 & echo $! > {tmp_path}/child; echo started >&2; wait")
-    while not made.advance(INTENT).seen:
+    while not made.advance(INTENT).observed:
         time.sleep(0.01)
     made.close()
     child = int((tmp_path / "child").read_text())

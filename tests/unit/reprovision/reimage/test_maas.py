@@ -10,7 +10,7 @@ import pytest
 
 from b200kit.inventory.keys.reprovision import Reimage
 from b200kit.inventory.secrets import Secret
-from b200kit.reprovision.actions import ActFailed, ActRefused
+from b200kit.reprovision.actions import ActionFailed, ActionRefused
 from b200kit.reprovision.reimage import Progress, Unreached
 from b200kit.reprovision.reimage.maas import MARKER, System
 from b200kit.run.node import Node
@@ -46,7 +46,7 @@ def until_done(system: System, intent: dict[str, Any]) -> tuple[list[str], Progr
     seen: list[str] = []
     while True:
         progress = system.advance(intent)
-        seen += progress.seen
+        seen += progress.observed
         if progress.done:
             return seen, progress
 
@@ -100,7 +100,7 @@ def test_machine_that_was_never_installed_is_deployed(system: Make, maas: Maas) 
 
 def test_deployment_that_fails_is_told_with_its_reason(system: Make, maas: Maas) -> None:
     maas.status, maas.installation, maas.message = "Failed deployment", 12, "no space on /dev/sda"
-    with pytest.raises(ActFailed, match="MAAS says: Failed deployment: no space on /dev/sda"):
+    with pytest.raises(ActionFailed, match="MAAS says: Failed deployment: no space on /dev/sda"):
         system().advance(INTENT)
     assert not maas.asked
 
@@ -112,7 +112,7 @@ def test_earlier_failed_deployment_is_released_first(system: Make, maas: Maas) -
 
 def test_half_a_host_key_is_no_host_key(system: Make, maas: Maas) -> None:
     maas.installation, maas.output = 12, f"{MARKER} {NEW[:-9]}\n"
-    with pytest.raises(ActFailed, match="holds no whole host key"):
+    with pytest.raises(ActionFailed, match="holds no whole host key"):
         system().advance(INTENT)
 
 
@@ -127,7 +127,7 @@ def test_half_a_host_key_is_no_host_key(system: Make, maas: Maas) -> None:
 def test_what_keeps_it_from_maas_is_one_line(
     system: Make, maas: Maas, changes: dict[str, Any], line: str
 ) -> None:
-    with pytest.raises(ActRefused) as told:
+    with pytest.raises(ActionRefused) as told:
         system(**changes).advance(INTENT)
     assert line in str(told.value)
     assert not any(part in str(told.value) for part in ("canarysecret7", "one-part", "\n"))
@@ -136,7 +136,7 @@ def test_what_keeps_it_from_maas_is_one_line(
 
 def test_machine_in_a_state_that_cannot_be_deployed_is_named(system: Make, maas: Maas) -> None:
     maas.status = "Broken"
-    with pytest.raises(ActRefused, match="MAAS has it as Broken: it can neither be released"):
+    with pytest.raises(ActionRefused, match="MAAS has it as Broken: it can neither be released"):
         system().advance(INTENT)
 
 
@@ -145,6 +145,6 @@ def test_maas_that_does_not_answer_may_answer_later(system: Make, maas: Maas) ->
     made = system()
     with pytest.raises(Unreached, match="MAAS answers 503: The service is unavailable"):
         made.advance(INTENT)
-    assert made.advance(INTENT).seen == ("Deployed",)
+    assert made.advance(INTENT).observed == ("Deployed",)
     with pytest.raises(Unreached, match="does not answer"):
         system(url="http://127.0.0.1:1/MAAS").advance(INTENT)

@@ -13,7 +13,7 @@ import pytest
 
 from b200kit.inventory.keys.reprovision import TRAFFIC as NAMES
 from b200kit.reprovision import traffic
-from b200kit.reprovision.actions import ActFailed
+from b200kit.reprovision.actions import ActionFailed
 from b200kit.reprovision.traffic import command, haproxy, kubernetes, slurm
 from b200kit.run.node import Node
 from b200kit.run.remote import Remote, RemoteError
@@ -126,13 +126,13 @@ def test_slurm_resumes_what_it_drained_once_it_is_whole(programs: Programs, node
 
 def test_slurm_that_refuses_is_one_line(programs: Programs, node: Node) -> None:
     programs.answer("scontrol", ("show", "slurm_load_node error: Node n7 not found", 1))
-    with pytest.raises(ActFailed, match="scontrol exited 1: slurm_load_node error: Node n7 not"):
+    with pytest.raises(ActionFailed, match="scontrol exited 1: slurm_load_node error: Node n7 not"):
         slurm.TRAFFIC.take_out(node, "why")
 
 
 def test_program_that_is_not_there_is_one_line(programs: Programs, node: Node) -> None:
     del programs
-    with pytest.raises(ActFailed, match="scontrol cannot be run on the controller: No such file"):
+    with pytest.raises(ActionFailed, match="scontrol cannot be run on the controller: No such"):
         slurm.TRAFFIC.take_out(node, "why")
     assert slurm.TRAFFIC.drained(node) is None
 
@@ -275,7 +275,7 @@ def test_others_are_told_before_the_nodes_own_gateway_and_after_it_on_the_way_ba
 ) -> None:
     named = {"port": 9000, "nodes": [{"name": "n7"}, {"name": "n9"}]}
     node, gateways = fleet(n8={"port": 9000}, n9=named, n10={"nodes": [{"name": "n8"}]}, n11=None)
-    assert "n8 told; n9 told" in haproxy.TRAFFIC.take_out(node, "why")
+    assert "n8 done; n9 done" in haproxy.TRAFFIC.take_out(node, "why")
     haproxy.TRAFFIC.bring_back(node, 5)
     assert gateways.log == [
         "n8: rotation drain n7",
@@ -291,13 +291,13 @@ def test_gateway_that_is_away_is_said_and_stops_nobody(fleet: Make) -> None:
     node, gateways = fleet(n8={"port": 9000}, n9={"port": 9000})
     gateways.away = {"n8"}
     said = haproxy.TRAFFIC.take_out(node, "why")
-    assert "the gateway of n8 was not told: not reached: timed out; n9 told" in said
+    assert "the gateway of n8 was not changed: not reached: timed out; n9 done" in said
 
 
 def test_gateway_that_refuses_ends_it(fleet: Make) -> None:
     node, gateways = fleet(n8={"port": 9000})
     gateways.answers["rotation drain"] = RemoteError("HAProxy: nodes/n7 to drain: No such server.")
-    with pytest.raises(ActFailed, match="the gateway of n8: rotation drain n7: HAProxy: nodes/n7"):
+    with pytest.raises(ActionFailed, match="the gateway of n8: rotation drain n7: HAProxy: nodes/"):
         haproxy.TRAFFIC.take_out(node, "why")
     assert gateways.log == ["n8: rotation drain n7"]
 

@@ -142,9 +142,9 @@ def test_without_the_preferences_the_archive_would_be_preferred(tmp_path: Path) 
 
 
 def test_archives_build_of_the_same_version_is_not_chosen(apt: Apt) -> None:
-    wanted = [Package("nvidia-fabricmanager", DRIVER), Package("nvidia-fabricmanager-580")]
-    policy = apt.run("apt-cache", "policy", *(package.name for package in wanted))
-    choice = choose(wanted, table(policy), ["x"])
+    desired = [Package("nvidia-fabricmanager", DRIVER), Package("nvidia-fabricmanager-580")]
+    policy = apt.run("apt-cache", "policy", *(package.name for package in desired))
+    choice = choose(desired, table(policy), ["x"])
     assert choice.words == ("nvidia-fabricmanager=580.126.20-1",)
     assert len(choice.problems) == 1
 

@@ -85,6 +85,6 @@ def test_nothing_is_removed_while_a_replica_may_still_serve_it() -> None:
     stopped = state(revisions=OTHERS)
     stopped["units"]["vllm@1.service"] = {"active": "failed"}
     assert weights_plan.surplus(stopped, 1, REPLICAS) == []
-    owing = state(revisions=OTHERS)
-    owing["files"][drift.marker("restart:vllm@0.service")] = {"mode": "0644"}
-    assert weights_plan.surplus(owing, 1, REPLICAS) == []
+    pending = state(revisions=OTHERS)
+    pending["files"][drift.pending_marker("restart:vllm@0.service")] = {"mode": "0644"}
+    assert weights_plan.surplus(pending, 1, REPLICAS) == []

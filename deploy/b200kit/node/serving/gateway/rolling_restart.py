@@ -22,7 +22,7 @@ from pathlib import Path
 from b200kit.node.client.serving_config import ConfigError, Serving, load
 from b200kit.node.serving.gateway.haproxy import HAProxyError
 from b200kit.node.serving.gateway.rolling_steps import Gateway, Halt, Roller, say, start_unit
-from b200kit.node.state.drift import marker
+from b200kit.node.state.drift import pending_marker
 
 LOCK = Path("/run/b200kit/roll.lock")
 NOTE = Path("/run/b200kit/roll.json")
@@ -58,7 +58,7 @@ async def roll(roller: Roller, asked: Sequence[int], note: Path = NOTE) -> list[
                 note.unlink(missing_ok=True)
             raise
         unit = roller.serving.replica(index).unit
-        Path(marker(f"restart:{unit}")).unlink(missing_ok=True)
+        Path(pending_marker(f"restart:{unit}")).unlink(missing_ok=True)
         note.unlink(missing_ok=True)
     return done
 
