@@ -20,7 +20,7 @@ from typing import Any
 
 from b200kit.node.checks.host import time_daemons
 from b200kit.node.fabric import sequence
-from b200kit.node.lib import lock, managed_files
+from b200kit.node.lib import lock, managed_files, timestamp
 from b200kit.node.packages import candidates
 from b200kit.node.state import drift
 from b200kit.run.remote import INSTALLED
@@ -120,7 +120,7 @@ class Machine:
     def observation(self, ask: State) -> State:
         """The NodeState a request gets."""
         document = states.ready(deepcopy(self.hardware))
-        document["taken_at"] = lock.stamp(datetime.now(UTC))
+        document["taken_at"] = timestamp.text(datetime.now(UTC))
         document["host"]["boot_id"] = self._boot_id()
         asked = {path: self._reading(path, managed_files.sha256) for path in ask["files"]}
         secret = {
@@ -411,7 +411,7 @@ def measured() -> State:
         "schema": "b200kit/smoke/1",
         "verdict": "pass",
         "reasons": [],
-        "taken_at": lock.stamp(datetime.now(UTC)),
+        "taken_at": timestamp.text(datetime.now(UTC)),
         "completed": 60,
         "conditions": {"stand_in": False},
         **medians,

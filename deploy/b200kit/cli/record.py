@@ -6,9 +6,9 @@ import argparse
 import json
 import sys
 from collections.abc import Callable
-from datetime import UTC, datetime
 from pathlib import Path
 
+from b200kit.node.lib import timestamp
 from b200kit.records import comparison, entries, store
 from b200kit.records.entries import Record, RecordError
 from b200kit.records.statistics import Answer
@@ -85,8 +85,7 @@ def _accept(options: argparse.Namespace) -> int:
     known = _read(options, options.node)
     wanted = [part.strip() for part in options.runs.split(",") if part.strip()]
     runs = comparison.acceptable(known, wanted, options.last)
-    now = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
-    entry = entries.accept_entry(options.node, runs, options.by, options.why, now)
+    entry = entries.accept_entry(options.node, runs, options.by, options.why, timestamp.now())
     store.append(options.records, options.node, entry)
     print(f"{options.node}: {len(runs)} runs are the baseline, by {options.by}: {options.why}")
     return SHOWN

@@ -7,10 +7,10 @@ import json
 import sys
 from pathlib import Path
 
+from b200kit.node.lib import timestamp
 from b200kit.reprovision import explain, ledger, transaction
 from b200kit.reprovision.states import State
 from b200kit.reprovision.transaction import Transaction
-from b200kit.run.node import timestamp
 
 SHOWN, NONE = 0, 2
 
@@ -52,7 +52,7 @@ def _held(tx: Transaction) -> str:
     owner = tx.owner
     if owner is None:
         return "held by nobody: the next run goes on"
-    now = transaction.seconds(timestamp())
+    now = transaction.seconds(timestamp.now())
     over = "" if transaction.held_by_another(tx, "", now) else ", which has run out"
     return f"held by {owner['owner']} since {owner['since']} until {owner['until']}{over}"
 

@@ -16,8 +16,9 @@ from typing import Any
 
 from b200kit.node.checks.judge import judge
 from b200kit.node.fabric.bring_up import wait
-from b200kit.node.facts.observe import NVML_TIMEOUT_S, now, observe
+from b200kit.node.facts.observe import NVML_TIMEOUT_S, observe
 from b200kit.node.host import settings_table
+from b200kit.node.lib import timestamp
 from b200kit.node.lib.managed_files import STATE_DIRECTORY, write_atomically
 from b200kit.node.lib.stdout import claim_stdout, emit
 from b200kit.node.state.expectation import Expectation
@@ -99,7 +100,7 @@ def decide(expectation: Any, nvml_timeout: float) -> Verdict:
 
 def record(verdict: Verdict, path: Path) -> None:
     """Leave the verdict for the next observation; a plain user may not be able to."""
-    content = {**verdict.to_json(), "taken_at": now()}
+    content = {**verdict.to_json(), "taken_at": timestamp.now()}
     try:
         write_atomically(path, json.dumps(content))
     except OSError as error:

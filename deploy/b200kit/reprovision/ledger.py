@@ -16,11 +16,12 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from b200kit.node.lib import timestamp
 from b200kit.reprovision import audit, transaction
-from b200kit.reprovision.ledger_line import audited, later, lined
+from b200kit.reprovision.ledger_line import audited, lined
 from b200kit.reprovision.transaction import Transaction
 from b200kit.run.file_names import safe_name
-from b200kit.run.node import StageFailed, timestamp
+from b200kit.run.node import StageFailed
 from b200kit.run.places import home
 
 VARIABLE = "B200_TRANSACTIONS"
@@ -66,7 +67,7 @@ class Ledger:
 
     def claim(self, is_dead: Callable[[str], bool] = lambda owner: False) -> Transaction:
         """Become the node's one owner, or raise Held naming who is. A dead one is succeeded."""
-        now = timestamp()
+        now = timestamp.now()
         with self._locked() as lines:
             tx = transaction.fold(self.node, lines)
             if transaction.held_by_another(tx, self.who, transaction.seconds(now)):
@@ -82,7 +83,7 @@ class Ledger:
 
     def begin(self, findings: list[dict[str, Any]], cause: str, why: str) -> Transaction:
         """Open a transaction."""
-        identity = f"{timestamp()}-{secrets.token_hex(3)}"
+        identity = f"{timestamp.now()}-{secrets.token_hex(3)}"
         return self.append("open", tx=identity, findings=findings, cause=cause, why=why)
 
     def append(self, kind: str, **fields: Any) -> Transaction:
@@ -94,12 +95,12 @@ class Ledger:
     def _write(self, known: Transaction, kind: str, **fields: Any) -> None:
         entry = {
             "kind": kind,
-            "at": timestamp(),
+            "at": timestamp.now(),
             "node": self.node,
             "tx": known.id,
             "who": self.who,
             "run": self.run,
-            "until": later(timestamp(), self.ttl_s),
+            "until": timestamp.now(self.ttl_s),
             **fields,
         }
         entry["audit"] = self._log(audited(known, entry))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from datetime import UTC, datetime
 from typing import Any
 
 from b200kit.reprovision import transaction
@@ -33,9 +32,3 @@ def audited(tx: Transaction, entry: dict[str, Any]) -> dict[str, Any]:
         "what": told,
         "evidence": (after.evidence or {}).get("sha256"),
     }
-
-
-def later(stamp: str, seconds: float) -> str:
-    """*stamp* and so many seconds, as a stamp."""
-    at = datetime.fromtimestamp(transaction.seconds(stamp) + seconds, UTC)
-    return at.strftime("%Y-%m-%dT%H:%M:%SZ")

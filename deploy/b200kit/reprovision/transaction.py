@@ -10,10 +10,10 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
-from datetime import UTC, datetime
 from typing import Any
 
 from b200kit.inventory.keys.rungs import Rung
+from b200kit.node.lib import timestamp
 from b200kit.node.state.verdict import Finding
 from b200kit.reprovision.escalation import Try
 from b200kit.reprovision.states import State, Step, step
@@ -208,8 +208,7 @@ def parse(content: bytes) -> Iterator[dict[str, Any]]:
 
 def seconds(stamp: str) -> float:
     """Seconds since 1970 of "2026-11-21T09:40:12Z"."""
-    parsed = datetime.strptime(stamp, "%Y-%m-%dT%H:%M:%SZ")
-    return parsed.replace(tzinfo=UTC).timestamp()
+    return timestamp.parse(stamp).timestamp()
 
 
 def held_by_another(tx: Transaction, owner: str, now: float) -> bool:

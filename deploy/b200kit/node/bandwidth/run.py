@@ -24,8 +24,8 @@ from typing import Any
 
 from b200kit.node.bandwidth.tests import PLACES, PROBES, SCHEMA, Probe, Unusable
 from b200kit.node.facts.nvml.client import Worker
-from b200kit.node.facts.observe import NVML_TIMEOUT_S, now
-from b200kit.node.lib import readings
+from b200kit.node.facts.observe import NVML_TIMEOUT_S
+from b200kit.node.lib import readings, timestamp
 from b200kit.node.lib.managed_files import STATE_DIRECTORY, write_atomically
 from b200kit.node.lib.stdout import claim_stdout, emit
 from b200kit.node.state.view import StateView, Unmeasured
@@ -180,7 +180,7 @@ def main(args: list[str]) -> int:
         with alone(STATE_DIRECTORY / ".bandwidth.lock"):
             refuse_beside_replicas()
             head = {"schema": SCHEMA, **node()}
-            document = {**head, **measure_all(len(head["gpu_uuids"])), "taken_at": now()}
+            document = {**head, **measure_all(len(head["gpu_uuids"])), "taken_at": timestamp.now()}
             content = json.dumps(document, indent=1, sort_keys=True)
             write_atomically(STATE_DIRECTORY / "bandwidth.json", content)
     except (Refused, OSError) as error:

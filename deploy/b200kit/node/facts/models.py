@@ -17,17 +17,17 @@ import shutil
 import subprocess
 import time
 from collections.abc import Iterator
-from datetime import datetime, timezone
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
+from b200kit.node.lib import timestamp
 from b200kit.node.lib.readings import attempt, command
 from b200kit.node.weights import model_files
 from b200kit.node.weights.manifest import RECORD, STAMP, ManifestError, wrong
 from b200kit.node.weights.progress import STATUS
 
 UNIT = "b200-weights.service"
-_UTC = timezone.utc
 _POLL_S = 0.2
 _HASHERS = 8
 _RUNNING = ("active", "activating", "reloading", "deactivating")
@@ -75,7 +75,7 @@ def revisions(root: Path, asked: tuple[str, str]) -> Iterator[dict[str, Any]]:
             "revision": name[1],
             "complete": (path / STAMP).is_file(),
             "bytes": size(path),
-            "stamped_at": datetime.fromtimestamp(stamped(path), _UTC).strftime("%FT%TZ"),
+            "stamped_at": timestamp.text(datetime.fromtimestamp(stamped(path), timestamp.UTC)),
             "asked": name == asked,
         }
 

@@ -13,10 +13,10 @@ import json
 import os
 import socket
 import sys
-from datetime import datetime, timedelta, timezone
 from pathlib import Path
 from typing import Any
 
+from b200kit.node.lib import timestamp
 from b200kit.node.lib.managed_files import note, write_atomically
 from b200kit.node.serving.gateway import drain
 from b200kit.node.serving.gateway.haproxy import HAProxyError
@@ -40,7 +40,7 @@ def put(who: str, why: str, path: Path = PATH) -> str:
         before = read(path)
     except ValueError:
         before = None
-    mark = quarantine.put(before, who, why, stamp())
+    mark = quarantine.put(before, who, why, timestamp.now())
     _write(path, mark)
     return quarantine.told(mark)
 
@@ -50,8 +50,8 @@ def admit(who: str, seconds: float, path: Path = PATH) -> str:
     mark = read(path)
     if mark is None:
         return IN_SERVICE
-    until = stamp(seconds)
-    _write(path, quarantine.admit(mark, who, stamp(), until))
+    until = timestamp.now(seconds)
+    _write(path, quarantine.admit(mark, who, timestamp.now(), until))
     drain.end()
     return f"on trial by {who} until {until}"
 
@@ -83,12 +83,6 @@ def show(path: Path = PATH) -> str:
     """What stands there now."""
     mark = read(path)
     return IN_SERVICE if mark is None else json.dumps(mark)
-
-
-def stamp(later_s: float = 0.0) -> str:
-    """UTC now, or some seconds later, to the second."""
-    when = datetime.now(timezone.utc) + timedelta(seconds=later_s)
-    return when.strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
 def _write(path: Path, mark: dict[str, Any]) -> None:

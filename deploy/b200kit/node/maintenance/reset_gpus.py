@@ -20,13 +20,12 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
-from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any
 
 from b200kit.node import gate
 from b200kit.node.fabric import bring_up
-from b200kit.node.lib import hard_timeout
+from b200kit.node.lib import hard_timeout, timestamp
 from b200kit.node.lib.hard_timeout import last_line
 from b200kit.node.lib.managed_files import note, write_atomically
 from b200kit.node.serving.gpu_holders import process
@@ -86,7 +85,7 @@ class Recipe:
 
     def keep(self, step: str, **more: Any) -> None:
         """Note how far it got, before what follows is begun."""
-        at = datetime.now(timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ")
+        at = timestamp.now()
         self.kept = {**self.kept, **more, "step": step, "at": at}
         write_atomically(self.path, json.dumps(self.kept))
 

@@ -29,7 +29,7 @@ from typing import Any
 
 from b200kit.node import gate
 from b200kit.node.facts import observe, xid
-from b200kit.node.lib import hard_timeout
+from b200kit.node.lib import hard_timeout, timestamp
 from b200kit.node.lib.managed_files import STATE_DIRECTORY
 from b200kit.node.lib.readings import attempt, is_unmeasured, text
 from b200kit.node.lib.redact import Scrubber
@@ -187,7 +187,7 @@ def main(args: list[str]) -> int:
         print(f"bundle: the secrets to leave out cannot be read: {error}", file=sys.stderr)
         return 1
     contents, entries = take(parts(), scrubber)
-    head = {"schema": SCHEMA, "taken_at": observe.now(), "node": os.uname().nodename}
+    head = {"schema": SCHEMA, "taken_at": timestamp.now(), "node": os.uname().nodename}
     why = scrubber.clean(options.why.encode()).decode(errors="replace")
     packed = pack(contents, {**head, "why": why, "tool": observe.tool(), "parts": entries})
     with open(out, "w", encoding="ascii", closefd=False) as stdout:

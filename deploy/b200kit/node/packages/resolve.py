@@ -13,7 +13,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-from b200kit.node.facts.observe import now
+from b200kit.node.lib import timestamp
 from b200kit.node.lib.managed_files import STATE_DIRECTORY, note, write_atomically
 from b200kit.node.lib.readings import command
 from b200kit.node.packages.candidates import choose, package, table
@@ -50,7 +50,7 @@ def remember(
     for each in wanted:
         entries.pop(each.key, None)
     for each in lacking:
-        entries[each.key] = {"asked": sources, "at": now()}
+        entries[each.key] = {"asked": sources, "at": timestamp.now()}
     document = {"schema": SCHEMA, "lacking": entries}
     write_atomically(path, json.dumps(document, sort_keys=True) + "\n")
 

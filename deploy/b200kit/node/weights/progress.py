@@ -16,10 +16,10 @@ import sys
 import threading
 import time
 from collections import deque
-from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any
 
+from b200kit.node.lib import timestamp
 from b200kit.node.lib.managed_files import write_atomically
 from b200kit.node.weights.manifest import told
 
@@ -27,8 +27,6 @@ STATUS = Path("/run/b200-weights/status.json")
 WINDOW_S = 10.0
 _BEAT_S = 1.0
 _LINE_S = 10.0
-# datetime.UTC is newer than the Python of Ubuntu 22.04.
-_UTC = timezone.utc
 
 
 class Progress:
@@ -92,7 +90,7 @@ class Progress:
             "files_done": self.done,
             "error": error,
             "pid": os.getpid(),
-            "at": datetime.now(_UTC).strftime("%Y-%m-%dT%H:%M:%SZ"),
+            "at": timestamp.now(),
         }
 
     def line(self) -> str:

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator
-from datetime import datetime
 from itertools import permutations
 from statistics import median
 
@@ -18,6 +17,7 @@ from b200kit.node.bandwidth.tests import ALL_REDUCE, LOCAL, MIB, PEER, SCHEMA, T
 from b200kit.node.checks.findings import failed, passed, rule, unread
 from b200kit.node.checks.judge import Check, check
 from b200kit.node.checks.nvlink.p2p import blame
+from b200kit.node.lib import timestamp
 from b200kit.node.state.expectation import Expectation, Expected
 from b200kit.node.state.verdict import Action, Finding
 from b200kit.node.state.view import GpuView, StateView, Unmeasured, View
@@ -63,18 +63,13 @@ def too_old(expect: Expectation, note: View, state: StateView) -> Unmeasured | N
     """Why a result of an earlier boot does not hold any more, or None."""
     limit = expect.hardware("bandwidth.max_age_days")
     try:
-        taken, seen = (_time(view.text("taken_at")) for view in (note, state))
+        taken, seen = (timestamp.parse(view.text("taken_at")) for view in (note, state))
         days = (seen - taken).total_seconds() / 86400
-    except (ValueError, TypeError):
+    except ValueError:
         return Unmeasured("the age of a measurement of an earlier boot cannot be told")
     if 0 <= days <= limit.value:
         return None
     return Unmeasured(f"measured {days:.0f} days ago in an earlier boot; it holds {limit.told}")
-
-
-def _time(text: str | Unmeasured) -> datetime:
-    # Python 3.10 does not read the "Z" that 3.11 does.
-    return datetime.fromisoformat(str(text or "").replace("Z", "+00:00"))
 
 
 def speed(result: View) -> float | Unmeasured:

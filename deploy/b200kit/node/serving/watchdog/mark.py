@@ -9,9 +9,9 @@ The first mark stands until a person removes the file; check.py shows it until t
 from __future__ import annotations
 
 import json
-from datetime import datetime, timezone
 from pathlib import Path
 
+from b200kit.node.lib import timestamp
 from b200kit.node.lib.managed_files import write_atomically
 from b200kit.node.state.watchdog import MARK, MARK_SCHEMA
 
@@ -31,7 +31,7 @@ def mark(who: str, why: str, evidence: str, action: str, path: Path = PATH) -> N
     """Mark the node, unless it is marked already. Raises OSError."""
     if is_marked(path):
         return
-    when = datetime.now(timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ")
+    when = timestamp.now()
     document = {
         "schema": MARK_SCHEMA,
         "who": who,

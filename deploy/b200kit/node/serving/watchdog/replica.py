@@ -14,11 +14,11 @@ import time
 from collections.abc import Callable
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
-from datetime import datetime, timezone
 from pathlib import Path
 from typing import Protocol
 
 from b200kit.node.client.serving_config import Replica
+from b200kit.node.lib import timestamp
 from b200kit.node.lib.managed_files import write_atomically
 from b200kit.node.serving.watchdog.probe import Found
 from b200kit.node.state import watchdog
@@ -206,7 +206,7 @@ class Watched:
     def keep(self, standing: Standing, what: str, detail: str, seconds: float = 0.0) -> None:
         """Remember, and on disk where that is possible: a full disk must stop no ejection."""
         self.standing = standing
-        at = datetime.now(timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ")
+        at = timestamp.now()
         last = {"at": at, "what": what, "detail": detail, "took_ms": round(seconds * 1000, 1)}
         document = {
             **standing.to_json(),
