@@ -13,6 +13,7 @@ from dataclasses import dataclass
 
 from b200kit.node.client.formulas import Objective, Run, coalesced_share, summary
 from b200kit.node.client.percentiles import percentile
+from b200kit.node.lib.readings import unmeasured
 
 SCHEMA = "b200kit/smoke/1"
 QUEUED = 0.3
@@ -288,4 +289,4 @@ def _median(paths: Mapping[str, Run], metric: str, *, direct: bool) -> float | N
 
 
 def _or_unmeasured(value: float | None, reason: str) -> object:
-    return {"unmeasured": reason} if value is None else value
+    return unmeasured(reason) if value is None else value

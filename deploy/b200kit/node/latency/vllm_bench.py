@@ -15,6 +15,7 @@ import secrets
 import subprocess
 import sys
 import tempfile
+from collections.abc import Mapping
 from dataclasses import asdict
 from pathlib import Path
 
@@ -22,6 +23,7 @@ from b200kit.node.client import client_health, correctness
 from b200kit.node.client.serving_config import ConfigError, Serving, load
 from b200kit.node.latency import vllm_bench_command
 from b200kit.node.latency.vllm_bench_command import Ask
+from b200kit.node.lib.readings import unmeasured
 
 _SOURCE = "lib/python*/site-packages/vllm/benchmarks/serve.py"
 # What it may take beyond the sending itself: to import torch, to tokenize, to end.
@@ -135,9 +137,10 @@ def main(args: list[str]) -> int:
     except (ConfigError, ValueError) as error:
         print(error, file=sys.stderr)
         return 2
+    found: Mapping[str, object]
     try:
         found = run(serving, options)
     except NoBench as reason:
-        found = {"unmeasured": str(reason)}
+        found = unmeasured(str(reason))
     print(json.dumps(found))
     return 0

@@ -12,6 +12,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Literal, TypeVar
 
+from b200kit.node.lib import readings
+
 SCHEMA = "b200kit/node-state/1"
 
 T = TypeVar("T")
@@ -113,10 +115,8 @@ def _path(above: str, keys: tuple[Key, ...]) -> str:
 
 def _reading(value: object) -> object:
     """The value, or Unmeasured where it is an unmeasured reading."""
-    if isinstance(value, dict) and "unmeasured" in value:
-        reason = value["unmeasured"]
-        return Unmeasured(reason if isinstance(reason, str) and reason else "no reason given")
-    return value
+    why = readings.reason(value)
+    return value if why is None else Unmeasured(why)
 
 
 def _gone(above: object, path: str, error: Exception) -> Unmeasured:

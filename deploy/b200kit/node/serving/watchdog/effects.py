@@ -15,6 +15,7 @@ from b200kit.node.client.serving_config import Replica
 from b200kit.node.facts import system
 from b200kit.node.facts.processes import members
 from b200kit.node.lib import journal, program
+from b200kit.node.lib.readings import reason
 from b200kit.node.serving.gateway import haproxy
 from b200kit.node.serving.gateway.rolling_restart import LOCK
 from b200kit.node.serving.watchdog import mark as marked
@@ -60,9 +61,9 @@ class Edges:
 
     async def _reading(self, unit: str) -> dict[str, object]:
         reading = (await asyncio.to_thread(system.units, [unit]))[unit]
-        if not isinstance(reading, dict) or "unmeasured" in reading:
-            raise NotSeen(f"{unit}: {reading['unmeasured']}")
-        return reading
+        if why := reason(reading):
+            raise NotSeen(f"{unit}: {why}")
+        return dict(reading)
 
     async def put_aside(self, server: str) -> str | None:
         """Out of the gateway's rotation; why not, where the gateway cannot be told.

@@ -19,7 +19,7 @@ from b200kit.node.client import engine_metrics
 from b200kit.node.client.chat import Endpoint
 from b200kit.node.facts.processes import members
 from b200kit.node.lib import journal
-from b200kit.node.lib.readings import attempt, command, text
+from b200kit.node.lib.readings import attempt, command, reason, text
 
 PROC = Path("/proc")
 KEPT = 20
@@ -75,7 +75,8 @@ def counters(url: str) -> str:
 def write(into: Path, name: str, read: Callable[[], str]) -> None:
     """One part, or why it could not be had."""
     found = attempt(read)
-    content = found if isinstance(found, str) else f"not to be had: {found['unmeasured']}"
+    why = reason(found)
+    content = found if why is None else f"not available: {why}"
     (into / name).write_text(content + "\n", encoding="utf-8", errors="replace")
 
 

@@ -483,7 +483,7 @@ def test_a_part_of_the_evidence_that_cannot_be_had_says_why(tmp_path: Path) -> N
         raise OSError("No such file or directory: 'nvidia-smi'")
 
     evidence.write(tmp_path, "gpus.txt", missing)
-    assert "not to be had: OSError: No such file" in (tmp_path / "gpus.txt").read_text()
+    assert "not available: OSError: No such file" in (tmp_path / "gpus.txt").read_text()
 
 
 def test_only_the_newest_folders_of_evidence_are_kept(tmp_path: Path) -> None:

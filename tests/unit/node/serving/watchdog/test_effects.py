@@ -105,7 +105,7 @@ def test_evidence_is_collected_by_a_process_of_its_own(
     assert into.name.endswith("Z-vllm0")
     names = {path.name for path in into.iterdir()}
     assert names == {"threads.txt", "metrics.txt", "journal.txt", "unit.txt", "gpus.txt"}
-    assert "not to be had" in (into / "metrics.txt").read_text()
+    assert "not available" in (into / "metrics.txt").read_text()
     assert (into.stat().st_mode & 0o777) == 0o700
 
 
