@@ -10,11 +10,11 @@ from typing import Any
 
 from b200kit import engines
 from b200kit.inventory import shape
+from b200kit.node.lib.redact import redact
 from b200kit.node.serving.libraries import libraries
 from b200kit.records import manifest as run_manifest
 from b200kit.records import manifest_sources
 from b200kit.run.node import Node
-from b200kit.run.redact import redact, scrub_value
 from b200kit.serving import engine_install, replica
 
 _TOLD = ("config", "argv", "environment", "kv_dtype")
@@ -34,7 +34,7 @@ def manifest(node: Node) -> dict[str, Any]:
         "seen": manifest_sources.seen(node.seen, node.smoke, wanted["libraries"]),
     }
     secrets = [secret.reveal().decode("utf-8", "replace") for secret in node.secrets.values()]
-    safe = scrub_value(redact(run_manifest.build(sources)), secrets)
+    safe = redact(run_manifest.build(sources), secrets)
     return safe if isinstance(safe, dict) else {}
 
 

@@ -32,7 +32,7 @@ from b200kit.node.facts import observe, xid
 from b200kit.node.lib import hard_timeout, timestamp
 from b200kit.node.lib.managed_files import STATE_DIRECTORY
 from b200kit.node.lib.readings import attempt, is_unmeasured, text
-from b200kit.node.lib.redact import Scrubber
+from b200kit.node.lib.redact import Redactor
 from b200kit.node.lib.stdout import claim_stdout
 from b200kit.node.serving.gateway import haproxy
 
@@ -132,7 +132,7 @@ def report(program: str | None) -> bytes:
     return gzip.decompress(content) if content[:2] == b"\x1f\x8b" else content
 
 
-def take(reads: dict[str, Read], scrubber: Scrubber) -> tuple[dict[str, bytes], dict[str, Any]]:
+def take(reads: dict[str, Read], redactor: Redactor) -> tuple[dict[str, bytes], dict[str, Any]]:
     """Every part's content, and the manifest's entry of each."""
     contents: dict[str, bytes] = {}
     entries: dict[str, Any] = {}
@@ -141,14 +141,14 @@ def take(reads: dict[str, Read], scrubber: Scrubber) -> tuple[dict[str, bytes], 
         if is_unmeasured(found):
             entries[name] = found
             continue
-        contents[name], cut = _fitted(name, found, scrubber)
+        contents[name], cut = _fitted(name, found, redactor)
         entries[name] = {**described(contents[name]), **({"cut_bytes": cut} if cut else {})}
     return contents, entries
 
 
-def _fitted(name: str, found: str | bytes, scrubber: Scrubber) -> tuple[bytes, int]:
+def _fitted(name: str, found: str | bytes, redactor: Redactor) -> tuple[bytes, int]:
     """A part without secrets and not too large; how much of its beginning is left out."""
-    clean = scrubber.clean(found.encode(errors="replace") if isinstance(found, str) else found)
+    clean = redactor.content(found.encode(errors="replace") if isinstance(found, str) else found)
     packed = name.endswith(".gz")
     limit = REPORT_BYTES if packed else PART_BYTES
     cut = max(0, len(clean) - limit)
@@ -182,13 +182,13 @@ def main(args: list[str]) -> int:
     # Prompts may stand in the journal.
     os.umask(0o077)
     try:
-        scrubber = Scrubber.of_this_node()
+        redactor = Redactor.of_this_node()
     except OSError as error:
         print(f"bundle: the secrets to leave out cannot be read: {error}", file=sys.stderr)
         return 1
-    contents, entries = take(parts(), scrubber)
+    contents, entries = take(parts(), redactor)
     head = {"schema": SCHEMA, "taken_at": timestamp.now(), "node": os.uname().nodename}
-    why = scrubber.clean(options.why.encode()).decode(errors="replace")
+    why = redactor.text(options.why)
     packed = pack(contents, {**head, "why": why, "tool": observe.tool(), "parts": entries})
     with open(out, "w", encoding="ascii", closefd=False) as stdout:
         if options.to:
