@@ -18,8 +18,8 @@ from b200kit.node.checks.judge import judge
 from b200kit.node.fabric.bring_up import wait
 from b200kit.node.facts.observe import NVML_TIMEOUT_S, observe
 from b200kit.node.host import settings_table
-from b200kit.node.lib import timestamp
-from b200kit.node.lib.managed_files import STATE_DIRECTORY, write_atomically
+from b200kit.node.lib import durable_files, timestamp
+from b200kit.node.lib.managed_files import STATE_DIRECTORY
 from b200kit.node.lib.stdout import claim_stdout, emit
 from b200kit.node.state.expectation import Expectation
 from b200kit.node.state.verdict import Finding, Verdict, grouped
@@ -102,7 +102,7 @@ def record(verdict: Verdict, path: Path) -> None:
     """Leave the verdict for the next observation; a plain user may not be able to."""
     content = {**verdict.to_json(), "taken_at": timestamp.now()}
     try:
-        write_atomically(path, json.dumps(content))
+        durable_files.replace(path, json.dumps(content))
     except OSError as error:
         print(f"gate: the verdict could not be kept: {error}", file=sys.stderr)
 

@@ -7,7 +7,6 @@ to be open. `fold` makes the node's transaction of the lines, whoever wrote them
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
@@ -17,6 +16,7 @@ from b200kit.node.lib import timestamp
 from b200kit.node.state.verdict import Finding
 from b200kit.reprovision.escalation import Try
 from b200kit.reprovision.states import State, Step, step
+from b200kit.run import jsonl
 
 SCHEMA = "b200kit/transaction/1"
 
@@ -197,13 +197,7 @@ _KINDS = {
 
 def parse(content: bytes) -> Iterator[dict[str, Any]]:
     """Whole lines of a file; one that a kill cut short told of nothing that had begun."""
-    for raw in content.split(b"\n"):
-        try:
-            value = json.loads(raw)
-        except ValueError:
-            continue
-        if isinstance(value, dict):
-            yield value
+    return (line for _, line in jsonl.lines(content) if line is not None)
 
 
 def seconds(stamp: str) -> float:

@@ -25,8 +25,8 @@ from typing import Any
 from b200kit.node.bandwidth.tests import PLACES, PROBES, SCHEMA, Probe, Unusable
 from b200kit.node.facts.nvml.client import Worker
 from b200kit.node.facts.observe import NVML_TIMEOUT_S
-from b200kit.node.lib import readings, timestamp
-from b200kit.node.lib.managed_files import STATE_DIRECTORY, write_atomically
+from b200kit.node.lib import durable_files, readings, timestamp
+from b200kit.node.lib.managed_files import STATE_DIRECTORY
 from b200kit.node.lib.stdout import claim_stdout, emit
 from b200kit.node.state.view import StateView, Unmeasured
 
@@ -182,7 +182,7 @@ def main(args: list[str]) -> int:
             head = {"schema": SCHEMA, **node()}
             document = {**head, **measure_all(len(head["gpu_uuids"])), "taken_at": timestamp.now()}
             content = json.dumps(document, indent=1, sort_keys=True)
-            write_atomically(STATE_DIRECTORY / "bandwidth.json", content)
+            durable_files.replace(STATE_DIRECTORY / "bandwidth.json", content)
     except (Refused, OSError) as error:
         print(f"bandwidth: not measured: {error}", file=sys.stderr)
         return 2

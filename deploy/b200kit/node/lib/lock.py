@@ -9,8 +9,7 @@ from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
 
-from b200kit.node.lib import timestamp
-from b200kit.node.lib.managed_files import write_atomically
+from b200kit.node.lib import durable_files, timestamp
 
 DIRECTORY = Path("/run/b200kit")
 DEFAULT_TTL_S = 900
@@ -45,7 +44,7 @@ def decide(asked: dict[str, Any], path: Path, now: datetime) -> dict[str, Any]:
     since = held["since"] if held and is_same(held, asked) else timestamp.text(now)
     until = timestamp.text(now + timedelta(seconds=float(asked.get("ttl_s", DEFAULT_TTL_S))))
     entry = {"owner": str(asked["owner"]), "run": str(asked["run"]), "since": since, "until": until}
-    write_atomically(path, json.dumps(entry), mode=0o600)
+    durable_files.replace(path, json.dumps(entry), mode=0o600)
     return {"acquired": True, **{key: entry[key] for key in TOLD}}
 
 

@@ -10,14 +10,13 @@ from __future__ import annotations
 import argparse
 import getpass
 import json
-import os
 import socket
 import sys
 from pathlib import Path
 from typing import Any
 
-from b200kit.node.lib import timestamp
-from b200kit.node.lib.managed_files import note, write_atomically
+from b200kit.node.lib import durable_files, timestamp
+from b200kit.node.lib.managed_files import note
 from b200kit.node.serving.gateway import drain
 from b200kit.node.serving.gateway.haproxy import HAProxyError
 from b200kit.node.state import quarantine
@@ -73,8 +72,7 @@ def release(who: str, path: Path = PATH) -> str:
         before = f"a mark that could not be read: {error}"
     if not path.exists():
         return IN_SERVICE
-    path.unlink()
-    _sync(path.parent)
+    durable_files.remove(path)
     drain.end()
     return f"released by {who}; it was {before}"
 
@@ -86,16 +84,7 @@ def show(path: Path = PATH) -> str:
 
 
 def _write(path: Path, mark: dict[str, Any]) -> None:
-    write_atomically(path, json.dumps(mark, indent=1) + "\n")
-    _sync(path.parent)
-
-
-def _sync(folder: Path) -> None:
-    handle = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)
+    durable_files.replace(path, json.dumps(mark, indent=1) + "\n")
 
 
 def _here() -> str:

@@ -25,9 +25,9 @@ from typing import Any
 
 from b200kit.node import gate
 from b200kit.node.fabric import bring_up
-from b200kit.node.lib import hard_timeout, timestamp
+from b200kit.node.lib import durable_files, hard_timeout, timestamp
 from b200kit.node.lib.hard_timeout import last_line
-from b200kit.node.lib.managed_files import note, write_atomically
+from b200kit.node.lib.managed_files import note
 from b200kit.node.serving.gpu_holders import process
 
 NOTES = Path("/run/b200kit")
@@ -87,7 +87,7 @@ class Recipe:
         """Note how far it got, before what follows is begun."""
         at = timestamp.now()
         self.kept = {**self.kept, **more, "step": step, "at": at}
-        write_atomically(self.path, json.dumps(self.kept))
+        durable_files.replace(self.path, json.dumps(self.kept))
 
     def through(self, reset: bool, wait: Callable[[], str]) -> str:
         """All of it, from where it was left. Raises Refused."""

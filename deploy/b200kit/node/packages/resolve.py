@@ -13,8 +13,8 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-from b200kit.node.lib import timestamp
-from b200kit.node.lib.managed_files import STATE_DIRECTORY, note, write_atomically
+from b200kit.node.lib import durable_files, timestamp
+from b200kit.node.lib.managed_files import STATE_DIRECTORY, note
 from b200kit.node.lib.readings import command
 from b200kit.node.packages.candidates import choose, package, table
 from b200kit.node.state.drift import Package
@@ -52,7 +52,7 @@ def remember(
     for each in lacking:
         entries[each.key] = {"asked": sources, "at": timestamp.now()}
     document = {"schema": SCHEMA, "lacking": entries}
-    write_atomically(path, json.dumps(document, sort_keys=True) + "\n")
+    durable_files.replace(path, json.dumps(document, sort_keys=True) + "\n")
 
 
 def kept(path: Path) -> dict[str, Any]:

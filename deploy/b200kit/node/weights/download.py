@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from b200kit.node.lib import durable_files
 from b200kit.node.weights.manifest import PARTIAL, Entry
 from b200kit.node.weights.source import Answer, Source, SourceError
 
@@ -174,17 +175,8 @@ def _prove(job: Job, digest: Any) -> bool:
         return False
     partial.chmod(READ_ONLY)
     os.replace(partial, job.target)
-    sync_directory(job.target.parent)
+    durable_files.sync_directory(job.target.parent)
     return True
-
-
-def sync_directory(path: Path) -> None:
-    """What was renamed in a directory outlasts a power cut."""
-    descriptor = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
 
 
 def _partial(job: Job) -> Path:

@@ -19,8 +19,7 @@ from collections import deque
 from pathlib import Path
 from typing import Any
 
-from b200kit.node.lib import timestamp
-from b200kit.node.lib.managed_files import write_atomically
+from b200kit.node.lib import durable_files, timestamp
 from b200kit.node.weights.manifest import told
 
 STATUS = Path("/run/b200-weights/status.json")
@@ -74,7 +73,7 @@ class Progress:
         if self._status is None:
             return
         try:
-            write_atomically(self._status, json.dumps(self._document(state, error)))
+            durable_files.replace(self._status, json.dumps(self._document(state, error)))
         except OSError as problem:
             print(f"status not kept: {problem}", file=sys.stderr, flush=True)
 

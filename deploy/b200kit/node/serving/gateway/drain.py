@@ -19,7 +19,8 @@ from pathlib import Path
 from typing import Any
 
 from b200kit.node.facts.processes import members
-from b200kit.node.lib.managed_files import note, write_atomically
+from b200kit.node.lib import durable_files
+from b200kit.node.lib.managed_files import note
 from b200kit.node.lib.readings import command
 from b200kit.node.serving.gateway import haproxy
 from b200kit.node.serving.gateway.haproxy import UNIT, HAProxyError
@@ -47,7 +48,7 @@ def begin(path: Path = NOTE) -> str:
     before = note(path) or {}
     servers = {*before.get("servers", []), *(_name(row) for row in free)}
     watched = before.get("watchdog") or _runs(WATCHDOG)
-    write_atomically(path, json.dumps({"servers": sorted(servers), "watchdog": watched}))
+    durable_files.replace(path, json.dumps({"servers": sorted(servers), "watchdog": watched}))
     _systemctl("stop", WATCHDOG)
     for row in free:
         haproxy.set_state(row["srv_name"], "drain", backend=row["be_name"])

@@ -16,7 +16,7 @@ from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from pathlib import Path
 
-from b200kit.node.lib.managed_files import write_atomically
+from b200kit.node.lib import durable_files
 from b200kit.node.serving.gateway import router
 
 UNIT = "haproxy.service"
@@ -132,7 +132,9 @@ def _write(kept: Path, rows: list[dict[str, str]]) -> None:
     """A state as HAProxy reads it."""
     os.makedirs(kept.parent, mode=0o755, exist_ok=True)
     header = ["1", "# " + " ".join(rows[0])] if rows else ["1"]
-    write_atomically(kept, "\n".join([*header, *(" ".join(row.values()) for row in rows)]) + "\n")
+    durable_files.replace(
+        kept, "\n".join([*header, *(" ".join(row.values()) for row in rows)]) + "\n"
+    )
 
 
 def forget(over: Callable[[str], bool], kept: Path = KEPT) -> None:

@@ -11,8 +11,7 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-from b200kit.node.lib import timestamp
-from b200kit.node.lib.managed_files import write_atomically
+from b200kit.node.lib import durable_files, timestamp
 from b200kit.node.state.watchdog import MARK, MARK_SCHEMA
 
 PATH = Path(MARK)
@@ -40,4 +39,4 @@ def mark(who: str, why: str, evidence: str, action: str, path: Path = PATH) -> N
         "evidence": evidence,
         "action": action,
     }
-    write_atomically(path, json.dumps(document) + "\n")
+    durable_files.replace(path, json.dumps(document) + "\n")

@@ -18,8 +18,7 @@ from pathlib import Path
 from typing import Protocol
 
 from b200kit.node.client.serving_config import Replica
-from b200kit.node.lib import timestamp
-from b200kit.node.lib.managed_files import write_atomically
+from b200kit.node.lib import durable_files, timestamp
 from b200kit.node.serving.watchdog.probe import Found
 from b200kit.node.state import watchdog
 from b200kit.node.state.watchdog import Outcome, Rules, Seen, Standing, Step
@@ -215,7 +214,7 @@ class Watched:
             "last": last,
         }
         try:
-            write_atomically(self.path, json.dumps(document) + "\n")
+            durable_files.replace(self.path, json.dumps(document) + "\n")
         except OSError as error:
             self.say(f"its standing could not be written down: {error}")
 
