@@ -18,7 +18,7 @@ from b200kit.run.remote import INSTALLED
 from b200kit.run.render import render
 from b200kit.stages import serving
 
-UNIT = "b200-canary.service"
+UNIT = "b200-watchdog.service"
 
 
 def wanted(node: Node, layout: Sequence[Replica]) -> Wanted:
@@ -28,7 +28,7 @@ def wanted(node: Node, layout: Sequence[Replica]) -> Wanted:
         # There is nobody to ask; b200-peers.service watches the replica instead.
         return Wanted()
     unit = render(
-        "systemd/b200-canary.service.j2",
+        "systemd/b200-watchdog.service.j2",
         spec=node.spec,
         program=INSTALLED,
         serving=serving.SERVING,

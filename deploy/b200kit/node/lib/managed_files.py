@@ -80,7 +80,7 @@ def files(paths: list[str], secrets: dict[str, str]) -> dict[str, Any]:
 def notes(directory: Path = STATE_DIRECTORY) -> dict[str, Any]:
     """What earlier runs left: results, what is remembered of the node, warm-ups, the watchdog."""
     warm = sorted(directory.glob("warm-*.json"))
-    canary = sorted(directory.glob("canary/vllm*.json"))
+    canary = sorted(directory.glob("watchdog/vllm*.json"))
     return {
         "smoke": attempt(lambda: note(directory / "smoke.json")),
         "verdict": attempt(lambda: note(directory / "verdict.json")),

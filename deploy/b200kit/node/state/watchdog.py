@@ -15,7 +15,7 @@ from typing import Any
 SCHEMA = "b200kit/canary-standing/1"
 MARK_SCHEMA = "b200kit/marked/1"
 MARK = "/var/lib/b200kit/marked.json"
-DIRECTORY = "/var/lib/b200kit/canary"
+DIRECTORY = "/var/lib/b200kit/watchdog"
 
 
 @dataclass(frozen=True)

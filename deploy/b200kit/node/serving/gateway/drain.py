@@ -28,7 +28,7 @@ from b200kit.node.serving.gateway.haproxy import UNIT, HAProxyError
 NOTE = Path("/run/b200kit/drained.json")
 """What this program did: {"servers": ["replicas/vllm0"], "watchdog": whether it was stopped}. It
 lies where HAProxy's own memory of it lies, and goes with it at a boot."""
-WATCHDOG = "b200-canary.service"
+WATCHDOG = "b200-watchdog.service"
 BACKENDS = (haproxy.BACKEND, "nodes")
 _DRAIN = 8
 """Bit of srv_admin_state: set aside by a drain (management.txt of HAProxy, show servers state)."""

@@ -1,8 +1,8 @@
-"""`watch`: the watchdog of a node's replicas, b200-canary.service.
+"""`watch`: the watchdog of a node's replicas, b200-watchdog.service.
 
 Each replica is looked at by itself, so one that fails never stops the looking at others. The
 process ends, and systemd starts it anew, when its configuration or its own program was replaced;
-what it knew it finds again under /var/lib/b200kit/canary. Exit 0 for that, 1 when a part of it
+what it knew it finds again under /var/lib/b200kit/watchdog. Exit 0 for that, 1 when a part of it
 failed, 2 for a bad configuration.
 """
 

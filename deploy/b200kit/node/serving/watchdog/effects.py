@@ -22,7 +22,7 @@ from b200kit.node.serving.watchdog import mark as marked
 from b200kit.node.state.verdict import Action
 from b200kit.node.state.watchdog import DIRECTORY, MARK, Seen
 
-WHO = "b200-canary"
+WHO = "b200-watchdog"
 _EVIDENCE_S = 30.0
 # A unit of its own: what hangs a replica may hang whoever looks at it, and to see the kernel stacks
 # of another user's threads takes rights that the watchdog does without.

@@ -1,7 +1,7 @@
 """The mark of a node that needs hands: who set it, when, why, and where the evidence is.
 
-{"schema": "b200kit/marked/1", "who": "b200-canary", "when": "2026-11-21T09:40:00Z",
- "why": "...", "evidence": "/var/lib/b200kit/canary/...", "action": "reset-gpu"}
+{"schema": "b200kit/marked/1", "who": "b200-watchdog", "when": "2026-11-21T09:40:00Z",
+ "why": "...", "evidence": "/var/lib/b200kit/watchdog/...", "action": "reset-gpu"}
 
 The first mark stands until a person removes the file; check.py shows it until then.
 """

@@ -435,11 +435,11 @@ def test_systemd_is_told_by_the_socket_it_names(
 
 def test_the_first_mark_stands(tmp_path: Path) -> None:
     path = tmp_path / "marked.json"
-    marked.mark("b200-canary", "it hung", "/e", "reset-gpu", path)
+    marked.mark("b200-watchdog", "it hung", "/e", "reset-gpu", path)
     marked.mark("somebody", "else", "/f", "none", path)
     document = json.loads(path.read_text())
     assert (document["who"], document["why"], document["evidence"]) == (
-        "b200-canary",
+        "b200-watchdog",
         "it hung",
         "/e",
     )
