@@ -42,7 +42,7 @@ BARE = {"unmeasured": "Driver Not Loaded (9)"}
 _DAEMONS = ("nvidia-persistenced.service", "nvidia-fabricmanager.service")
 _CDI = "/var/run/cdi/nvidia.yaml"
 # What b200kit/converge/apt.py tells the node program and apt-get: what to ask for, hold and remove.
-_ASKED = re.compile(r"\$p offered (.*?); done")
+_ASKED = re.compile(r"\$p resolve (.*?); done")
 _HELD = re.compile(r"Package\}\\n' (.*?) 2>/dev/null")
 _GONE = re.compile(r"install -y .*?\$words (.*?) &&")
 _PROGRAM = re.compile(r"exec python3 -I \$p (\S+) ?(.*?); done; echo '(.*)'$")
@@ -225,7 +225,7 @@ class Machine:
             "put": self._put,
             "bring-up": self._bring_up,
             "weights": self._weights,
-            "roll": self._roll,
+            "rolling-restart": self._roll,
             "measure": lambda arguments, stdin: json.dumps(measured()),
             "rotation": lambda arguments, stdin: "",
             "firewall": lambda arguments, stdin: "",

@@ -50,7 +50,7 @@ MENDS = {
     "quarantine (put|shut|admit|release)": "as asked",
     "drain begin": "2 servers drained",
     "drain count": '{"open": 0}',
-    "node.pyz bundle": bundle(),
+    "node.pyz support-bundle": bundle(),
     "gpu-daemons show": '{"step": null}',
     "gpu-daemons (reset|restart)": "reset",
     "^true$": "",
@@ -209,7 +209,7 @@ def test_node_that_no_rung_cures_is_quarantined_with_its_part_and_stays_so(
     order = [line for line in machine.log if any(w in line for w in ("quarantine put", "bundle"))]
     assert "quarantine put" in order[0]
     # Evidence before each rung and before hands.
-    assert len(machine.ran("node.pyz bundle")) == 3
+    assert len(machine.ran("node.pyz support-bundle")) == 3
     assert not any(machine.is_active(unit) for unit in ("vllm@0.service", "haproxy.service"))
     tried = ledger.read(folder, "n03").tries
     assert [(t.rung.word, t.outcome) for t in tried] == [

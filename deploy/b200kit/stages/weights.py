@@ -216,7 +216,7 @@ def _fetch_pack(node: Node) -> None:
     words = [word for flag, base in bases for word in (flag, f"{base.rstrip('/')}/caches")]
     token = ["--token-file", _TOKEN] if TOKEN_NAME in node.secrets else []
     asked = ["--sha256", str(spec.weights.packed_caches), "--out", PACKS, *words, *token]
-    node.connected().program(f"packed-caches {shlex.join(asked)}")
+    node.connected().program(f"fetch-compile-cache {shlex.join(asked)}")
 
 
 STAGE = Stage(name="weights", wanted=wanted, plan=plan)

@@ -259,7 +259,7 @@ def test_two_rolls_are_never_at_work_together(tmp_path: Path) -> None:
     lock = tmp_path / "roll.lock"
     holder = subprocess.Popen(
         [sys.executable, "-c",
-         "import sys, pathlib; from b200kit.node import roll;"
+         "import sys, pathlib; from b200kit.node.serving.gateway import rolling_restart as roll;"
          "roll.hold(pathlib.Path(sys.argv[1])); print('held', flush=True); sys.stdin.read()",
          str(lock)],
         stdin=subprocess.PIPE, stdout=subprocess.PIPE, cwd=Path(__file__).parents[3],

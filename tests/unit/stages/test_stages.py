@@ -297,7 +297,7 @@ def test_changed_configuration_restarts_its_replicas_one_by_one_at_the_warm_up(
     assert planned_by_stage(node) == {"warm-up": restarts}
     make(node, "warm-up")
     assert planned_by_stage(node) == MEASURE
-    assert len(machine.ran("node.pyz roll ")) == len(restarts)
+    assert len(machine.ran("node.pyz rolling-restart ")) == len(restarts)
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""`bundle`: all that can be told of a node that failed, in one archive, before anything is changed.
+"""`support-bundle`: what a failed node can show, in one archive, before anything is changed.
 
 The last line on stdout is its description, {"schema", "bytes", "sha256", "parts"}; before it stands
 the archive itself in base64, or with --to FILE it is a file of the node. `manifest.json` in it has
@@ -174,7 +174,7 @@ def pack(contents: dict[str, bytes], manifest: dict[str, Any]) -> bytes:
 
 def main(args: list[str]) -> int:
     """Collect, pack, hand over; 0 also when parts are missing, 1 when secrets cannot be known."""
-    parser = argparse.ArgumentParser(prog="bundle")
+    parser = argparse.ArgumentParser(prog="support-bundle")
     parser.add_argument("--why", default="", help="what for, in the manifest")
     parser.add_argument("--to", type=Path, help="a file of this node instead of stdout")
     options = parser.parse_args(args)

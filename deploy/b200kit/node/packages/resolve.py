@@ -1,4 +1,4 @@
-"""`offered TOKEN...`: asks apt what it has of packages, prints the words for `apt-get install`.
+"""`resolve TOKEN...`: asks apt what it has of packages, prints the words for `apt-get install`.
 
 Runs on the node between `apt-get update` and `apt-get install`. What is optional and lacking is
 left out and kept in a record, so that later runs know without asking; what is required and lacking

@@ -1,4 +1,4 @@
-"""`packed-caches`: bring compile caches that another node packed, by the hash the inventory pins.
+"""`fetch-compile-cache`: bring compile caches packed by another node, by the hash pinned for them.
 
 They are code that the engine runs, so nothing but that hash is trusted; where they fit is decided
 when a replica starts (b200kit/node/serving/compile_cache.py).
@@ -20,7 +20,7 @@ from b200kit.node.weights.source import Source, SourceError, insist, sources
 
 def main(args: list[str]) -> int:
     """Fetch one pack; 0 there and proven, 1 with one line otherwise."""
-    parser = argparse.ArgumentParser(prog="packed-caches")
+    parser = argparse.ArgumentParser(prog="fetch-compile-cache")
     parser.add_argument("--sha256", required=True)
     parser.add_argument("--out", type=Path, required=True)
     parser.add_argument("--url", help="URL of the store's packs")

@@ -1,4 +1,4 @@
-"""`share`: give whole models to other nodes, read-only, and to named networks alone.
+"""`weights-server`: give whole models to other nodes, read-only, and to named networks alone.
 
 Only what a manifest names, of a model that is stamped, and packed caches by their hash; no listing,
 no links, nothing else of the directory. Who asks is held against the networks here, besides the
@@ -159,7 +159,7 @@ def serve(address: str, port: int, shelf: Shelf, networks: list[Network]) -> Ser
 
 def main(args: list[str]) -> int:
     """Serve until killed."""
-    parser = argparse.ArgumentParser(prog="share")
+    parser = argparse.ArgumentParser(prog="weights-server")
     parser.add_argument("--root", type=Path, required=True, help="where models lie")
     parser.add_argument("--packs", type=Path, required=True, help="where packed caches lie")
     parser.add_argument("--bind", required=True)

@@ -1,4 +1,4 @@
-"""`roll`: restart replicas one at a time behind the gateway, so that no request is lost.
+"""`rolling-restart`: restart replicas one at a time behind the gateway, so that no request is lost.
 
 For each: are enough others in rotation? drain it -> wait until nobody is being answered by it ->
 restart (active means warm) -> canary -> back in rotation. One that does not come back stays drained
@@ -80,7 +80,7 @@ def hold(lock: Path = LOCK) -> int:
 
 
 def _options(args: list[str]) -> argparse.Namespace:
-    parser = argparse.ArgumentParser(prog="roll", description=__doc__)
+    parser = argparse.ArgumentParser(prog="rolling-restart", description=__doc__)
     parser.add_argument("--config", type=Path, required=True)
     parser.add_argument("--replicas", default="", help="such as 0,1; none: only what was left")
     parser.add_argument("--cut", action="store_true", help="restart though streams are open")

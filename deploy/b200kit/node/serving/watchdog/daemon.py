@@ -1,4 +1,4 @@
-"""`watch`: the watchdog of a node's replicas, b200-watchdog.service.
+"""`watchdog`: the watchdog of a node's replicas, b200-watchdog.service.
 
 Each replica is looked at by itself, so one that fails never stops the looking at others. The
 process ends, and systemd starts it anew, when its configuration or its own program was replaced;
@@ -108,7 +108,7 @@ async def watch(serving: Serving, config: Path, edges: Edges) -> None:
 
 def main(args: list[str]) -> int:
     """`watch --config FILE`."""
-    parser = argparse.ArgumentParser(prog="watch", description=__doc__)
+    parser = argparse.ArgumentParser(prog="watchdog", description=__doc__)
     parser.add_argument("--config", type=Path, required=True)
     options = parser.parse_args(args)
     try:
