@@ -244,7 +244,7 @@ class Machine:
             at = sequence.position(request["expectation"], state)
             acts = [list(act) for act in sequence.acts(at, request["expectation"], state)]
             if all(act in done for act in acts):
-                told = sequence.told(at, request["expectation"], state)
+                told = sequence.describe(at, request["expectation"], state)
                 return json.dumps({**told, "moved": at.name != began, "done": done})
             done += acts
             for act in acts:

@@ -85,9 +85,11 @@ def lines(verdict: Verdict) -> list[str]:
     """The verdict and every finding that is not pass."""
     counts = verdict.counts
     total, unread = sum(counts.values()), counts["unmeasured"]
-    told = [f"gate: {verdict.fit} ({total} findings, {counts['fail']} failed, {unread} unmeasured)"]
+    lines = [
+        f"gate: {verdict.fit} ({total} findings, {counts['fail']} failed, {unread} unmeasured)"
+    ]
     waived = [finding for finding in verdict.findings if finding.waiver]
-    return told + [line(finding, more) for finding, more in grouped([*verdict.blocking, *waived])]
+    return lines + [line(finding, more) for finding, more in grouped([*verdict.blocking, *waived])]
 
 
 def decide(expectation: Any, nvml_timeout: float) -> Verdict:

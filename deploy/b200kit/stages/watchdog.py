@@ -59,7 +59,7 @@ def plan(node: Node) -> list[Change]:
 
 
 def _refuse(mark: object) -> None:
-    raise StageFailed(watchdog.told(mark))
+    raise StageFailed(watchdog.describe(mark))
 
 
 STAGE = Stage(name="canary", wanted=wanted, plan=plan)

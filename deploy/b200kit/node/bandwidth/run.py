@@ -141,7 +141,7 @@ def refuse_beside_replicas() -> None:
     try:
         lines = readings.command(REPLICAS).splitlines()
     except OSError as error:
-        raise Refused(f"whether a replica serves cannot be told: {error}") from None
+        raise Refused(f"whether a replica serves is unknown: {error}") from None
     words = [line.split() for line in lines]
     running = [w[0] for w in words if len(w) > 2 and w[2] not in ("inactive", "failed")]
     if running:
@@ -160,7 +160,7 @@ def alone(path: Path) -> Iterator[None]:
         yield
 
 
-def told(document: dict[str, Any]) -> str:
+def describe(document: dict[str, Any]) -> str:
     """The document on one line: how much was measured, and what was not."""
     count = len(document["results"])
     parts = [f"{count} results", *(f"{tool} is {why}" for tool, why in document["missing"].items())]
@@ -190,5 +190,5 @@ def main(args: list[str]) -> int:
         emit(out, document)
     else:
         with open(out, "w", encoding="utf-8", closefd=False) as stdout:
-            stdout.write(f"{told(document)}\n")
+            stdout.write(f"{describe(document)}\n")
     return 0

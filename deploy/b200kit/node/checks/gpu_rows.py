@@ -89,7 +89,7 @@ class Floor(Row):
 
     def all_good(self, expected: Expected) -> str:
         """The floor."""
-        return f"{self.text} is at least {expected.told}"
+        return f"{self.text} is at least {expected.text}"
 
 
 class Limit(Row):
@@ -111,7 +111,7 @@ class Limit(Row):
 
     def all_good(self, expected: Expected) -> str:
         """The limit."""
-        return f"{self.text}: at most {expected.told} on every GPU"
+        return f"{self.text}: at most {expected.text} on every GPU"
 
 
 class Flag(Row):

@@ -243,7 +243,7 @@ def _gateway(
     share = queue_share(server)
     if share is not None and share > QUEUED:
         return [
-            f"what the gateway adds cannot be told: TTFT is {added:.0f} ms more than directly, but"
+            f"what the gateway adds is unknown: TTFT is {added:.0f} ms more than directly, but"
             f" {share:.0%} of the servers' TTFT is their queue; lower the request rate"
         ]
     cause = _gateway_starved(server, limits)

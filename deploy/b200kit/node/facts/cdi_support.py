@@ -39,7 +39,7 @@ RUNTIMES: Mapping[str, Runtime] = {
 _GPUS_BY_CDI = (29,)
 # From here on the nvidia runtime makes a CDI specification of its own in mode "auto" (changelog).
 _JIT_CDI = (1, 18)
-# Before it systemd is told no rule for /dev/nvidia* (opencontainers/runc#3708).
+# Before it systemd gets no rule for /dev/nvidia* (opencontainers/runc#3708).
 _RUNC = (1, 1, 7)
 
 

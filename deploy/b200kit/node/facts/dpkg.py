@@ -91,7 +91,7 @@ def locked_by(path: Path) -> int | None:
 
 
 def command_line(pid: int) -> str:
-    """A process's command line, cut; what can be told of one that is gone or hidden."""
+    """A process's command line, cut; what is known of one that has ended or is hidden."""
     try:
         raw = (ROOT / f"proc/{pid}/cmdline").read_bytes()
     except OSError:

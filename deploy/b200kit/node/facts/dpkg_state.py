@@ -20,7 +20,7 @@ class Unfinished:
     interrupted: bool = False
     broken: Mapping[str, str] = field(default_factory=dict)
 
-    def told(self) -> str:
+    def text(self) -> str:
         """ "libfoo (iF), libbar (iU)", or that dpkg was interrupted."""
         named = ", ".join(f"{name} ({status})" for name, status in self.broken.items())
         return named or ("an interrupted dpkg" if self.interrupted else "nothing")

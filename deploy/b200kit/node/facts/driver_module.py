@@ -47,7 +47,7 @@ def built_for() -> dict[str, Any]:
 
 
 def version(kernel: Path) -> str | None:
-    """Version of the module that modprobe would take for one kernel; OSError when not told."""
+    """Version of the module that modprobe would take for one kernel; OSError when it is unknown."""
     path = module_file(kernel)
     if path is None:
         return None

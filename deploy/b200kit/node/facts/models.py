@@ -134,12 +134,12 @@ def wait(options: argparse.Namespace) -> dict[str, Any]:
 def _watched(options: argparse.Namespace, until: tuple[str, ...]) -> dict[str, Any]:
     end = time.monotonic() + options.seconds
     while True:
-        told = _look(options.dest)
-        seen = told["progress"] or {}
-        if told["complete"] or not told["running"] or seen.get("state") in until:
-            return told
+        progress = _look(options.dest)
+        seen = progress["progress"] or {}
+        if progress["complete"] or not progress["running"] or seen.get("state") in until:
+            return progress
         if time.monotonic() >= end:
-            return told
+            return progress
         time.sleep(_POLL_S)
 
 

@@ -28,7 +28,7 @@ GRACE_S = 1.0
 
 
 class Sampler:
-    """All GPUs, read until told to stop."""
+    """All GPUs, read until asked to stop."""
 
     def __init__(self) -> None:
         self.error: str | None = "nvmlInit did not return"

@@ -64,5 +64,5 @@ def _summary(key: str, values: Sequence[object]) -> object:
         return unmeasured(f"{len(values) - len(numbers)} of {len(values)} readings: {why}")
     if key == REASONS:
         return reduce(or_, (int(str(value)) for value in numbers))
-    told = [float(str(value)) for value in numbers]
-    return {"min": min(told), "median": percentile(told, 50), "max": max(told)}
+    figures = [float(str(value)) for value in numbers]
+    return {"min": min(figures), "median": percentile(figures, 50), "max": max(figures)}

@@ -25,7 +25,7 @@ _SCRIPT = re.compile(
 _UNMET = re.compile(r"dependency problems prevent configuration of ([\w.+-]+)")
 _TELLS = re.compile(r"(?i)\b(fatal )?error\b|No rule to make|\*\*\*|undefined")
 _SIZE = re.compile(r"([\d,.]+) (B|kB|MB|GB|TB)")
-# The second form of each is that of apt 3, where it is told to print it.
+# The second form of each is that of apt 3, where it is asked to print it.
 _DOWNLOAD = re.compile(r"Need to get |\s*Download size: ")
 _NEEDED = re.compile(r"After this operation, .* additional |\s*Space needed: ")
 _UNITS = {"B": 1, "kB": 10**3, "MB": 10**6, "GB": 10**9, "TB": 10**12}
@@ -40,7 +40,7 @@ class DkmsFailure:
     module: str = "the module"
     version: str = ""
 
-    def told(self, make_log: Sequence[str]) -> str:
+    def describe(self, make_log: Sequence[str]) -> str:
         """One line: kernel, what the compiler said, where, and what to do."""
         what = f"DKMS could not build {self.module} {self.version}".rstrip()
         where = f" ({self.log})" if self.log else ""
@@ -90,8 +90,8 @@ def unconfigured(lines: Sequence[str]) -> tuple[str, str] | None:
             said = lines[number + 1].strip() if number + 1 < len(lines) else line
             return unmet[1], said
         if match := _SCRIPT.search(line):
-            before = [told.strip() for told in lines[:number] if told.strip()]
-            own = [told for told in before if not told.startswith(("dpkg:", "Setting up"))]
+            before = [text.strip() for text in lines[:number] if text.strip()]
+            own = [text for text in before if not text.startswith(("dpkg:", "Setting up"))]
             return match[1] or match[3], own[-1] if own else line.strip()
     return None
 

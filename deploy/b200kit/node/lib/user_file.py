@@ -79,6 +79,6 @@ def _keep(path: Path) -> None:
         durable_files.replace(kept, path.read_bytes(), *_rights(path))
 
 
-def told(refused: Refused) -> str:
+def message(refused: Refused) -> str:
     """The one line for standard error."""
     return f"b200kit: {' '.join(str(refused).split())}; nothing was changed"

@@ -41,7 +41,7 @@ def put(who: str, why: str, path: Path = PATH) -> str:
         before = None
     mark = quarantine.put(before, who, why, timestamp.now())
     _write(path, mark)
-    return quarantine.told(mark)
+    return quarantine.describe(mark)
 
 
 def admit(who: str, seconds: float, path: Path = PATH) -> str:
@@ -61,13 +61,13 @@ def shut(path: Path = PATH) -> str:
     if mark is None:
         return IN_SERVICE
     _write(path, {**mark, "trial": None})
-    return quarantine.told(mark)
+    return quarantine.describe(mark)
 
 
 def release(who: str, path: Path = PATH) -> str:
-    """Back in service, as far as this node goes; what it said until now is told."""
+    """Back in service, as far as this node goes; what it said until now is reported."""
     try:
-        before = quarantine.told(read(path))
+        before = quarantine.describe(read(path))
     except ValueError as error:
         before = f"a mark that could not be read: {error}"
     if not path.exists():

@@ -43,7 +43,7 @@ DISPLAY_MODULE = "nvidia_drm"
 RESET_WITHIN_S = 300.0
 """Eight B200s at once; the driver waits for each."""
 SETTLE_S = 10.0
-"""A daemon that was told to stop may close its device files a moment later."""
+"""A daemon that was asked to stop may close its device files a moment later."""
 _DEVICE = re.compile(r"/dev/nvidia(\d+|ctl|-uvm|-uvm-tools|-modeset|-nvswitch\d+|-caps/.+)")
 _ID = re.compile(r"[A-Za-z0-9._:-]{1,120}")
 

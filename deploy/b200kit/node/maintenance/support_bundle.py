@@ -62,15 +62,15 @@ def parts(reporter: str | None = None) -> dict[str, Read]:
         "state.json": state,
         "kernel.log": lambda: "\n".join(xid.kernel_log()),
         "xids.json": xids,
-        "units.txt": lambda: told(["systemctl", "show", *UNITS]),
-        "failed-units.txt": lambda: told(["systemctl", "--failed", "--no-pager", "--plain"]),
-        "journal.log": lambda: told(_journal(0)),
-        "journal-before-reboot.log": lambda: told(_journal(-1)),
-        "packages.txt": lambda: told(["dpkg-query", "-W"]),
+        "units.txt": lambda: output(["systemctl", "show", *UNITS]),
+        "failed-units.txt": lambda: output(["systemctl", "--failed", "--no-pager", "--plain"]),
+        "journal.log": lambda: output(_journal(0)),
+        "journal-before-reboot.log": lambda: output(_journal(-1)),
+        "packages.txt": lambda: output(["dpkg-query", "-W"]),
         "apt-history.log": lambda: text("/var/log/apt/history.log"),
         "fabricmanager.log": lambda: text("/var/log/fabricmanager.log"),
-        "nvidia-smi.txt": lambda: told(["nvidia-smi", "-q"]),
-        "processes.txt": lambda: told(["ps", "-eo", "pid,ppid,user,stat,wchan:32,etimes,comm"]),
+        "nvidia-smi.txt": lambda: output(["nvidia-smi", "-q"]),
+        "processes.txt": lambda: output(["ps", "-eo", "pid,ppid,user,stat,wchan:32,etimes,comm"]),
         "gateway.txt": gateway,
         **{f"notes/{name}.json": _note(name) for name in NOTES},
         f"{REPORTER}.log.gz": lambda: report(reporter),
@@ -108,7 +108,7 @@ def _note(name: str) -> Read:
     return lambda: text(STATE_DIRECTORY / f"{name}.json")
 
 
-def told(argv: list[str]) -> str:
+def output(argv: list[str]) -> str:
     """What a command prints, of a long one the end; on stderr only where it failed."""
     done = hard_timeout.run(argv, PART_WITHIN_S)
     if done.returncode and not done.stdout:

@@ -1,7 +1,7 @@
 """Before an installation: wait for dpkg's locks, finish what an earlier one left, look at the room.
 
 Lines that begin with "b200kit: " are for a person; the rest is apt's and dpkg's own and goes into
-the log. Why an installation failed is told by b200kit/node/packages/failure.py.
+the log. Why an installation failed is found by b200kit/node/packages/failure.py.
 """
 
 from __future__ import annotations

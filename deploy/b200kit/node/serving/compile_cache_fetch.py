@@ -14,7 +14,7 @@ from functools import partial
 from pathlib import Path
 
 from b200kit.node.weights.download import FetchError, Job, Manners, bring, refusal
-from b200kit.node.weights.manifest import Entry, told
+from b200kit.node.weights.manifest import Entry, size_text
 from b200kit.node.weights.source import Source, SourceError, insist, sources
 
 
@@ -36,7 +36,7 @@ def main(args: list[str]) -> int:
     except (FetchError, OSError, http.client.HTTPException) as error:
         print(f"b200kit: packed caches not fetched: {error}", file=sys.stderr)
         return 1
-    print(told(size))
+    print(size_text(size))
     return 0
 
 

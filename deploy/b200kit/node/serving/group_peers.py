@@ -100,8 +100,8 @@ def _wait(member: Member, deadline_s: float, main_pid: MainPid | None) -> int:
         print(f"peers: {gone}", file=sys.stderr)
         return 1
     if lacking:
-        told = f"not joined to {', '.join(lacking)} within {deadline_s:g} s"
-        print(f"peers: {told}: does its replica start? may it be reached?", file=sys.stderr)
+        text = f"not joined to {', '.join(lacking)} within {deadline_s:g} s"
+        print(f"peers: {text}: does its replica start? may it be reached?", file=sys.stderr)
         return 1
     print(f"peers: joined to {', '.join(member.peers)}", file=sys.stderr)
     return 0

@@ -50,7 +50,7 @@ class Expected:
     source: str
 
     @property
-    def told(self) -> str:
+    def text(self) -> str:
         """The value and its unit, as a person reads it."""
         listed = isinstance(self.value, list)
         value = ", ".join(map(str, self.value)) if listed else str(self.value)

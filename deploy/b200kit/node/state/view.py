@@ -43,11 +43,11 @@ class View:
 
     @property
     def path(self) -> str:
-        """Where it is. Written only when it is told: a judgement makes ten thousand views."""
+        """Where it is. Written only when it is needed: a judgement makes ten thousand views."""
         return _path(self._above, self._keys)
 
     def at(self, *keys: Key) -> View:
-        """The value below; a reason travels down, so the first cause is what is told."""
+        """The value below; a reason travels down, so the first cause is what is reported."""
         value: object = self.value
         for depth, key in enumerate(keys, 1):
             value = _reading(value)
@@ -166,7 +166,7 @@ class StateView(View):
     """The whole document."""
 
     def gpus(self) -> list[GpuView] | Unmeasured:
-        """Every GPU NVML knows; Unmeasured when NVML told nothing. The list may be empty."""
+        """Every GPU NVML knows; Unmeasured when NVML gave nothing. The list may be empty."""
         entries = self.get(list, "gpus")
         if isinstance(entries, Unmeasured):
             return entries

@@ -156,7 +156,7 @@ def eject(
     return replace(fresh, given_up=True), Step.GIVE_UP
 
 
-def told(mark: object) -> str:
+def describe(mark: object) -> str:
     """A node's mark on one line, with what ends it."""
     entry = mark if isinstance(mark, Mapping) else {}
     who, when = entry.get("who") or "somebody", entry.get("when") or "an unknown time"

@@ -81,8 +81,8 @@ def bring(job: Job) -> Source | None:
 
 def refusal(said: Sequence[SourceError], of: str = "") -> FetchError:
     """What every source said, in one line; final when no other try of any of them can help."""
-    told = "; ".join(dict.fromkeys(map(str, said))) or "no source is given"
-    return FetchError(of + told, final=not any(error.again for error in said))
+    message = "; ".join(dict.fromkeys(map(str, said))) or "no source is given"
+    return FetchError(of + message, final=not any(error.again for error in said))
 
 
 def _from(job: Job, source: Source) -> None:
@@ -113,8 +113,8 @@ def _receive(job: Job, source: Source) -> Any:
     answer = source.open(entry.path, _size(partial))
     try:
         if answer.size is not None and answer.size != entry.size:
-            told = f"{answer.url}: it has {answer.size} bytes, the manifest says {entry.size}"
-            raise SourceError(told)
+            message = f"{answer.url}: it has {answer.size} bytes, the manifest says {entry.size}"
+            raise SourceError(message)
         if answer.offset == 0 and partial.exists():
             # It cannot go on from the middle: all of it comes again.
             job.arrived(-_size(partial))
@@ -132,8 +132,8 @@ def _append(job: Job, answer: Answer, partial: Path) -> Any:
             if have + len(chunk) > job.entry.size:
                 partial.unlink()
                 job.arrived(-have)
-                told = f"more than the {job.entry.size} bytes of the manifest"
-                raise SourceError(f"{answer.url}: {told}")
+                message = f"more than the {job.entry.size} bytes of the manifest"
+                raise SourceError(f"{answer.url}: {message}")
             _write(out, chunk, partial)
             digest.update(chunk)
             have += len(chunk)
@@ -143,15 +143,15 @@ def _append(job: Job, answer: Answer, partial: Path) -> Any:
                 since, at_since = time.monotonic(), have
         os.fsync(out.fileno())
     if have < job.entry.size:
-        told = f"cut short at {have} of {job.entry.size} bytes"
-        raise SourceError(f"{answer.url}: {told}", again=True)
+        message = f"cut short at {have} of {job.entry.size} bytes"
+        raise SourceError(f"{answer.url}: {message}", again=True)
     return digest
 
 
 def _require_pace(answer: Answer, got: int, seconds: float, slowest: float) -> None:
     if got < slowest * seconds:
-        told = f"too slow, {got} bytes in {seconds:.0f} s"
-        raise SourceError(f"{answer.url}: {told}", again=True)
+        message = f"too slow, {got} bytes in {seconds:.0f} s"
+        raise SourceError(f"{answer.url}: {message}", again=True)
 
 
 def _write(out: Any, chunk: bytes, path: Path) -> None:
@@ -161,8 +161,8 @@ def _write(out: Any, chunk: bytes, path: Path) -> None:
             view = view[out.write(view) :]
     except OSError as error:
         if error.errno in (errno.ENOSPC, errno.EDQUOT):
-            told = f"no disk space: the file system filled up while {path.name} was written"
-            raise FetchError(told, final=True) from None
+            message = f"no disk space: the file system filled up while {path.name} was written"
+            raise FetchError(message, final=True) from None
         raise
 
 

@@ -28,7 +28,7 @@ from b200kit.node.weights.manifest import (
     Entry,
     ManifestError,
     parse,
-    told,
+    size_text,
     wrong,
 )
 from b200kit.node.weights.progress import Progress
@@ -95,7 +95,7 @@ def verify(options: argparse.Namespace) -> int:
     for path, why in bad.items():
         print(f"model not proven: {path}: {why}", file=sys.stderr)
     if not bad:
-        print(f"{len(entries)} files, {told(sum(e.size for e in entries))}, proven")
+        print(f"{len(entries)} files, {size_text(sum(e.size for e in entries))}, proven")
     return FAILED if bad else 0
 
 
@@ -199,7 +199,7 @@ def _check_space(dest: Path, left: Sequence[Entry]) -> None:
     free = shutil.disk_usage(dest).free
     if needed > free:
         told_of = f"{needed} bytes to fetch, {free} free under {dest}: {needed - free} lacking"
-        raise FetchError(f"no disk space: {told_of} ({told(needed - free)})", final=True)
+        raise FetchError(f"no disk space: {told_of} ({size_text(needed - free)})", final=True)
 
 
 def _begun(dest: Path, entry: Entry) -> int:

@@ -1,4 +1,4 @@
-"""How far a fetch is: counted by its threads, told in the journal, kept in a file for others.
+"""How far a fetch is: counted by its threads, reported in the journal, kept in a file for others.
 
     {"state": "checking" | "fetching" | "complete" | "failed" | "refused",
      "revision": "0123456789ab", "total_bytes", "have_bytes", "received_bytes",
@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from b200kit.node.lib import durable_files, timestamp
-from b200kit.node.weights.manifest import told
+from b200kit.node.weights.manifest import size_text
 
 STATUS = Path("/run/b200-weights/status.json")
 WINDOW_S = 10.0
@@ -96,7 +96,8 @@ class Progress:
         """One line for a person: bytes, share, rate, files."""
         share = 100 * self.have // self.total if self.total else 100
         return (
-            f"{told(self.have)} of {told(self.total)}, {share} %, {told(round(self.rate()))}/s, "
+            f"{size_text(self.have)} of {size_text(self.total)}, {share} %, "
+            f"{size_text(round(self.rate()))}/s, "
             f"{self.done} of {self.files} files"
         )
 

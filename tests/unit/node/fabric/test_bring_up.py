@@ -98,7 +98,7 @@ def test_module_is_loaded_and_the_next_state_returned_at_once(
     at = walking.stay(walking.position, 5, helps=True)
     assert (at.name, acts(ran)) == ("fabric manager", [("modprobe", "ib_umad")])
     assert clock.now <= bring_up.PAUSE_S
-    told = walking.told(at, moved=True)
+    told = walking.document_of(at, moved=True)
     assert (told["state"], told["moved"], told["done"]) == (
         "fabric manager",
         True,
@@ -138,7 +138,7 @@ def test_what_a_command_said_is_part_of_the_line(
 
     monkeypatch.setattr(bring_up, "command", refuse)
     walking = walk(node({"modules.ib_umad": None}))
-    line = walking.told(walking.stay(walking.position, 1, helps=True), moved=False)["line"]
+    line = walking.document_of(walking.stay(walking.position, 1, helps=True), moved=False)["line"]
     assert "; modprobe exited 1: modprobe: FATAL: Module ib_umad not found -> reboot: " in line
 
 
@@ -148,13 +148,13 @@ def test_journal_of_the_unit_is_part_of_the_line(
     said = f"Starting {MANAGER}...\nfailed to configure all GPUs\n{MANAGER}: Failed with result x\n"
     monkeypatch.setattr(bring_up, "command", lambda argv: said if argv[0] == "journalctl" else "")
     walking = walk(node({ACTIVE: "failed"}))
-    line = walking.told(walking.position, moved=False)["line"]
+    line = walking.document_of(walking.position, moved=False)["line"]
     assert f"{MANAGER} says: failed to configure all GPUs -> restart-service: " in line
 
 
 def test_masked_unit_is_neither_started_nor_asked(walk: Walk, ran: list[list[str]]) -> None:
     walking = walk(node({ACTIVE: "inactive", f"units[{MANAGER}].load": "masked"}))
-    told = walking.told(walking.stay(walking.position, 3, helps=True), moved=False)
+    told = walking.document_of(walking.stay(walking.position, 3, helps=True), moved=False)
     assert "is not active (masked, inactive" in told["line"]
     assert ran == []
 

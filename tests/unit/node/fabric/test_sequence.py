@@ -241,10 +241,10 @@ ODD: list[Any] = [None, True, -1, "", [], [None], [[]], {}, {"unmeasured": {}}, 
 def test_nothing_that_a_part_may_be_ends_the_walk(key: str, odd: Any) -> None:
     state = {**node(), key: odd}
     at = sequence.position(expectation(), state)
-    assert sequence.told(at, expectation(), state)["state"] == at.name
+    assert sequence.describe(at, expectation(), state)["state"] == at.name
     assert isinstance(sequence.acts(at, expectation(), state), list)
     at = sequence.position({**expectation(), "bring_up": odd}, state)
-    assert sequence.told(at, {**expectation(), "bring_up": odd}, state)["hidden"] == ""
+    assert sequence.describe(at, {**expectation(), "bring_up": odd}, state)["hidden"] == ""
 
 
 HELP: dict[str, tuple[dict[str, Any], list[tuple[str, ...]]]] = {

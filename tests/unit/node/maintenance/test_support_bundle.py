@@ -76,9 +76,9 @@ def test_report_that_is_not_written_is_said(reporter: Path) -> None:
 
 def test_command_that_fails_tells_its_last_line() -> None:
     with pytest.raises(OSError, match="sh exited 3: no such unit"):
-        support_bundle.told(["sh", "-c", "echo no such unit >&2; exit 3"])
+        support_bundle.output(["sh", "-c", "echo no such unit >&2; exit 3"])
     # One that fails and tells something all the same has told it.
-    assert support_bundle.told(["sh", "-c", "echo seen; exit 3"]) == "seen\n"
+    assert support_bundle.output(["sh", "-c", "echo seen; exit 3"]) == "seen\n"
 
 
 def taken(monkeypatch: pytest.MonkeyPatch, capfd: Any, redactor: Redactor, *args: str) -> list[str]:

@@ -110,11 +110,11 @@ def test_a_standing_that_is_not_understood_is_none(document: object) -> None:
 
 
 def test_a_mark_is_told_with_its_evidence_and_its_end() -> None:
-    told = watchdog.told(
+    told = watchdog.describe(
         {"who": "b200-watchdog", "when": "then", "why": "it hung", "evidence": "/e"}
     )
     assert told == (
         "marked by b200-watchdog at then: it hung; look at /e; "
         "once it is mended: rm /var/lib/b200kit/marked.json"
     )
-    assert "somebody" in watchdog.told("not a document")
+    assert "somebody" in watchdog.describe("not a document")

@@ -68,8 +68,8 @@ def slowdown(expect: Expectation, state: StateView) -> Iterator[Finding]:
         mask = gpu.number("clocks_event_reasons")
         read, slow = "clocks event reasons", f"{gpu.subject} is slowed down"
         if isinstance(mask, int) and named(mask, soft) and not named(mask, bad):
-            told = f"{slow}: {', '.join(named(mask, soft))}"
-            return [noted(told, gpu, f"{read} {mask:#x}", expected)]
+            text = f"{slow}: {', '.join(named(mask, soft))}"
+            return [noted(text, gpu, f"{read} {mask:#x}", expected)]
         return value(
             read,
             mask,

@@ -35,7 +35,7 @@ def limit(expect: Expectation, state: StateView) -> Iterator[Finding]:
                 yield low(gpu, key, reading, wanted)
                 break
 
-    return each_gpu(state, look, passed(f"every GPU may draw {wanted.told}", wanted))
+    return each_gpu(state, look, passed(f"every GPU may draw {wanted.text}", wanted))
 
 
 def low(gpu: GpuView, key: str, reading: int, wanted: Expected) -> Finding:

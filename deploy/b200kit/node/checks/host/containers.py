@@ -48,8 +48,8 @@ def runtimes(expect: Expectation, state: StateView) -> Iterator[Finding]:
         elif fault:
             summary = f"container runtime {name}: {fault}"
             found.append(failed(summary, fault, _ON, Action.NONE, part=name))
-    told = f"{', '.join(asked)} give GPUs by CDI" if asked else NOT_ASKED
-    yield from found or [passed(told, _ON if asked else None)]
+    text = f"{', '.join(asked)} give GPUs by CDI" if asked else NOT_ASKED
+    yield from found or [passed(text, _ON if asked else None)]
 
 
 @check("containers.reload-trap")

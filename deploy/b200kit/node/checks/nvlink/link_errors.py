@@ -33,8 +33,8 @@ def rates(expect: Expectation, state: StateView) -> Iterator[Finding]:
         for kind, limit in limits.items():
             yield from bad_rates(gpu, kind, limit)
 
-    told = " and ".join(f"{kind} 1e-{limit.value}" for kind, limit in limits.items())
-    well = f"no NVLink has a bit error rate above {told}"
+    text = " and ".join(f"{kind} 1e-{limit.value}" for kind, limit in limits.items())
+    well = f"no NVLink has a bit error rate above {text}"
     return each_gpu(state, look, passed(well, limits["effective"]))
 
 

@@ -66,10 +66,10 @@ def too_old(expect: Expectation, note: View, state: StateView) -> Unmeasured | N
         taken, seen = (timestamp.parse(view.text("taken_at")) for view in (note, state))
         days = (seen - taken).total_seconds() / 86400
     except ValueError:
-        return Unmeasured("the age of a measurement of an earlier boot cannot be told")
+        return Unmeasured("the age of a measurement of an earlier boot is unknown")
     if 0 <= days <= limit.value:
         return None
-    return Unmeasured(f"measured {days:.0f} days ago in an earlier boot; it holds {limit.told}")
+    return Unmeasured(f"measured {days:.0f} days ago in an earlier boot; it holds {limit.text}")
 
 
 def speed(result: View) -> float | Unmeasured:
@@ -137,8 +137,8 @@ def with_host(expect: Expectation, gpus: list[GpuView], results: Results) -> Ite
         if any((gpu,) not in speeds for gpu in range(len(gpus))):
             yield unread(f"bandwidth {way}", Unmeasured("nvbandwidth gave no value for a GPU"))
         elif len(gpus) > 1 and len(bad) == len(gpus):
-            told = spread(list(bad.values()))
-            yield failed(f"copies {way} are slow on every GPU: {told}", told, floor, Action.REBOOT)
+            text = spread(list(bad.values()))
+            yield failed(f"copies {way} are slow on every GPU: {text}", text, floor, Action.REBOOT)
         else:
             for gpu, value in bad.items():
                 summary = f"{gpus[gpu].subject} copies {way} slowly: {spread([value])}"
@@ -179,18 +179,18 @@ def all_reduce(expect: Expectation, gpus: list[GpuView], results: Results) -> It
     if any(isinstance(g, list) and len(g) != len(gpus) for _, g, _ in rows):
         few = Unmeasured(f"it did not run on all {len(gpus)} GPUs")
         yield unread("bandwidth of the all-reduce", few)
-    for told, floor, values in (
+    for text, floor, values in (
         ("256 MiB", small, [value for size, value in known if size == SMALL]),
         ("8 GiB", large, [value for size, value in known if size >= LARGE]),
     ):
         if not values:
             gave = Unmeasured("all_reduce_perf gave no value")
-            yield unread(f"bandwidth of an all-reduce of {told}", gave)
+            yield unread(f"bandwidth of an all-reduce of {text}", gave)
         elif max(values) < floor.value:
-            summary = f"the all-reduce of {told} is slow: {spread([max(values)])}"
+            summary = f"the all-reduce of {text} is slow: {spread([max(values)])}"
             yield failed(summary, spread([max(values)]), floor, Action.REBOOT)
         elif floor is large and max(values) < usual.value:
-            summary = f"the all-reduce of {told} is below the usual: {spread([max(values)])}"
+            summary = f"the all-reduce of {text} is below the usual: {spread([max(values)])}"
             yield eyes(summary, spread([max(values)]), usual)
 
 
@@ -202,8 +202,8 @@ def spread(values: list[float]) -> str:
 
 def eyes(summary: str, read: str, expected: Expected) -> Finding:
     """A pass of the node to keep an eye on."""
-    told, source = expected.told, expected.source
-    return Finding(summary, read=read, expected=told, source=source, action=Action.MONITOR)
+    text, source = expected.text, expected.source
+    return Finding(summary, read=read, expected=text, source=source, action=Action.MONITOR)
 
 
 def make(what: str, tool: str, tests: tuple[str, ...], judge_results: Judge) -> Check:
@@ -222,8 +222,8 @@ def make(what: str, tool: str, tests: tuple[str, ...], judge_results: Judge) -> 
         missing = note.text("missing", tool)
         if isinstance(missing, str) and mode == "when-installed":
             # However old: a tool that was not there proves as little today as it did then.
-            told = f"{what} not measured: {tool} is {missing}; the inventory lets that pass"
-            yield eyes(told, missing, allowed)
+            text = f"{what} not measured: {tool} is {missing}; the inventory lets that pass"
+            yield eyes(text, missing, allowed)
             return
         earlier = of_earlier_boot(expect, note, state)
         if isinstance(missing, str) or isinstance(earlier, Unmeasured):

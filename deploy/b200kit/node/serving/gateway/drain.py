@@ -5,7 +5,7 @@
 All servers behind the node's endpoints are drained: its replicas, and the nodes of the fleet behind
 its fleet endpoint, for those streams, too, end with this node. Health says 503 then. What somebody
 had set aside before stays so at the end. `count` prints {"open": N} from HAProxy's own numbers, or
-{"open": null, "why"}: what cannot be told is never none.
+{"open": null, "why"}: what is unknown is never none.
 """
 
 from __future__ import annotations

@@ -61,8 +61,8 @@ def ask(command: str, socket: Path = SOCKET) -> str:
             line.sendall(command.encode() + b"\n")
             return _all_of(line).decode("utf-8", "replace")
     except OSError as error:
-        told = error.strerror or str(error) or type(error).__name__
-        raise HAProxyError(f"HAProxy's admin socket {socket}: {told}") from error
+        message = error.strerror or str(error) or type(error).__name__
+        raise HAProxyError(f"HAProxy's admin socket {socket}: {message}") from error
 
 
 def _all_of(line: sockets.socket) -> bytes:
@@ -148,7 +148,7 @@ def forget(over: Callable[[str], bool], kept: Path = KEPT) -> None:
 
 
 def strike(names: Collection[str], kept: Path = KEPT) -> None:
-    """Drop what is kept of some servers, "replicas/vllm0", while no HAProxy runs to be told."""
+    """Drop what is kept of some servers, "replicas/vllm0", while no HAProxy runs to drop it."""
     _write(kept, [r for r in _kept(kept) if f"{r['be_name']}/{r['srv_name']}" not in names])
 
 

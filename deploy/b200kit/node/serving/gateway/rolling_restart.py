@@ -72,8 +72,8 @@ def hold(lock: Path = LOCK) -> int:
     except OSError:
         holder = os.read(handle, 32).decode("ascii", "replace").strip()
         os.close(handle)
-        told = f"another roll is at work (process {holder or 'unknown'}); nothing was restarted"
-        raise Halt(told, untouched=True) from None
+        message = f"another roll is at work (process {holder or 'unknown'}); nothing was restarted"
+        raise Halt(message, untouched=True) from None
     os.ftruncate(handle, 0)
     os.write(handle, str(os.getpid()).encode())
     return handle

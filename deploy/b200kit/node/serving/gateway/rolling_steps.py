@@ -89,12 +89,12 @@ class Roller:
         self._start(replica)
         warm = self.clock()
         await self._canary(replica)
-        told = f"{name}: warm after {warm - drained:.1f} s"
+        message = f"{name}: warm after {warm - drained:.1f} s"
         if stays:
-            say(f"{told}; it was drained before this roll, so it stays so")
+            say(f"{message}; it was drained before this roll, so it stays so")
         else:
             await self._back(replica, name)
-            say(f"{told} and back in rotation")
+            say(f"{message} and back in rotation")
         times = {"drain_s": drained - began, "restart_s": warm - drained}
         return {"replica": index, **{key: round(value, 2) for key, value in times.items()}}
 
@@ -198,12 +198,12 @@ def start_unit(unit: str, within_s: float) -> str | None:
     return _given_up(unit, "") if done.returncode else None
 
 
-def _given_up(unit: str, told: str) -> str:
+def _given_up(unit: str, message: str) -> str:
     # systemd would go on restarting what cannot start.
     subprocess.run(["systemctl", "stop", unit], check=False, capture_output=True, timeout=180)
     journal = ["journalctl", "-u", unit, "-b", "-n", "400", "-o", "cat", "--no-pager"]
     said = subprocess.run(journal, check=False, capture_output=True, text=True, timeout=20)
-    return told or unit_cause(said.stdout.splitlines())
+    return message or unit_cause(said.stdout.splitlines())
 
 
 def say(line: str) -> None:

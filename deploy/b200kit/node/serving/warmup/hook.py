@@ -136,9 +136,9 @@ class WarmUp:
             return f"{self.endpoint.url}/health never answered 200"
         times = ", ".join(f"{item.ttft_ms:.1f}" for item in self.rounds[-4:])
         limit = self.serving.warm.tolerance
-        told = f"{len(self.rounds)} rounds, last TTFT p50 {times or '-'} ms, tolerance {limit:.0%}"
+        text = f"{len(self.rounds)} rounds, last TTFT p50 {times or '-'} ms, tolerance {limit:.0%}"
         compiled = self.rounds[-1].jit if self.rounds else 0
-        return f"{told}, {compiled} kernels compiled in the last" if compiled else told
+        return f"{text}, {compiled} kernels compiled in the last" if compiled else text
 
     def document(self, problem: str | None, main_pid: int) -> dict[str, object]:
         """The record, schema b200kit/warm/1."""

@@ -66,7 +66,7 @@ class Edges:
         return dict(reading)
 
     async def put_aside(self, server: str) -> str | None:
-        """Out of the gateway's rotation; why not, where the gateway cannot be told.
+        """Out of the gateway's rotation; why not, where the gateway cannot be reached.
 
         "drain", as the units themselves end a "maint" when a replica is warm (rotation.py), which
         is before its canary.
@@ -74,7 +74,7 @@ class Edges:
         return await asyncio.to_thread(_told, server, "drain")
 
     async def put_back(self, server: str) -> str | None:
-        """Into the gateway's rotation; why not, where the gateway cannot be told."""
+        """Into the gateway's rotation; why not, where the gateway cannot be reached."""
         return await asyncio.to_thread(_told, server, "ready")
 
     async def collect(self, replica: Replica) -> str:
@@ -97,7 +97,7 @@ class Edges:
         return str(into)
 
     async def abort(self, replica: Replica, evidence: str) -> None:
-        """Let the hung processes tell their Python stacks and die; keep what they told.
+        """Let the hung processes print their Python stacks and die; keep what they print.
 
         A process that waits in the kernel may not hear the signal; the restart ends it, or fails.
         """
@@ -109,9 +109,9 @@ class Edges:
                 break
             await asyncio.sleep(_EVERY_S)
         with contextlib.suppress(OSError):
-            told = await asyncio.to_thread(journal.lines, invocation, 2000)
+            lines = await asyncio.to_thread(journal.lines, invocation, 2000)
             path = Path(evidence) / "after-abort.txt"
-            await asyncio.to_thread(path.write_text, "\n".join(told) + "\n")
+            await asyncio.to_thread(path.write_text, "\n".join(lines) + "\n")
 
     async def restart(self, unit: str, within_s: float) -> str | None:
         """Restart a unit and wait until it is active, which means warm; why it is not."""

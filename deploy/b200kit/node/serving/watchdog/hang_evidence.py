@@ -52,16 +52,16 @@ def threads(pids: list[int], proc: Path = PROC) -> Iterator[str]:
         for task in sorted((proc / str(pid)).glob("task/*"), key=lambda path: int(path.name)):
             status = attempt(lambda task=task: text(task / "status"))  # type: ignore[misc]
             lines = str(status).splitlines()
-            told = [line.replace("\t", " ") for line in lines if line.split(":")[0] in _STATUS]
-            yield f"-- {task.name} {', '.join(told) or status}"
+            fields = [line.replace("\t", " ") for line in lines if line.split(":")[0] in _STATUS]
+            yield f"-- {task.name} {', '.join(fields) or status}"
             yield from (f"   {name}: {_of(task / name)}" for name in _THREAD)
 
 
 def _of(path: Path) -> str:
     """A file of /proc on one line, or why it cannot be read."""
     found = attempt(lambda: text(path))
-    told = found.replace("\0", " ") if isinstance(found, str) else str(found)
-    return " | ".join(told.splitlines()).strip()
+    message = found.replace("\0", " ") if isinstance(found, str) else str(found)
+    return " | ".join(message.splitlines()).strip()
 
 
 def counters(url: str) -> str:

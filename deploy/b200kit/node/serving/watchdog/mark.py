@@ -18,7 +18,7 @@ PATH = Path(MARK)
 
 
 def is_marked(path: Path = PATH) -> bool:
-    """Whether the node is marked. Raises OSError when that cannot be told."""
+    """Whether the node is marked. Raises OSError when that is unknown."""
     try:
         path.lstat()
     except FileNotFoundError:

@@ -165,7 +165,7 @@ class Watched:
             try:
                 await self.acts.abort(self.replica, self.standing.evidence)
             except Exception as error:
-                self.say(f"it was not told to leave its stacks: {error}")
+                self.say(f"it was not asked for its stacks: {error}")
         self.say(f"restarting {self.replica.unit}")
         problem = await self.acts.restart(self.replica.unit, self.restart_within_s)
         self.say(problem or f"{self.replica.unit} is warm")
