@@ -43,14 +43,14 @@ STUCK = {
         "fabric manager",
         "nvidia-fabricmanager.service is not active (failed",
         "says: failed to configure all the available GPUs or NVSwitches",
-        "restart-service: nvidia-fabricmanager.service, once what its journal says is mended",
+        "restart-service: nvidia-fabricmanager.service, once the fault in its journal is repaired",
     ),
     "b200-6": (
         "bring-up-manager-masked",
         "fabric manager",
         "nvidia-fabricmanager.service is not active (masked, inactive",
         "",
-        "restart-service: nvidia-fabricmanager.service, once what its journal says is mended",
+        "restart-service: nvidia-fabricmanager.service, once the fault in its journal is repaired",
     ),
     "b200-7": (
         "bring-up-one-gpu-waits",
@@ -64,7 +64,7 @@ STUCK = {
         "persistence daemon",
         "nvidia-persistenced.service is not active (failed",
         "says: Failed to find user ID of user 'nvidia-persistenced'",
-        "restart-service: nvidia-persistenced.service, once what its journal says is mended",
+        "restart-service: nvidia-persistenced.service, once the fault in its journal is repaired",
     ),
 }
 MENDED = ("b200-4", "b200-6")

@@ -119,7 +119,7 @@ def read_expectation(path: str) -> Any:
 
 
 def main(args: list[str]) -> int:
-    """Wait for the fabric, observe, judge, record, tell."""
+    """Wait for the fabric, observe, judge, record, report."""
     parser = argparse.ArgumentParser(prog="gate")
     parser.add_argument("--expect", required=True, help="the expectation, b200kit/expect/1")
     parser.add_argument("--json", action="store_true", help="print the verdict as JSON")

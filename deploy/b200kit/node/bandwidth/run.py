@@ -123,7 +123,7 @@ def measure_all(gpus: int) -> dict[str, Any]:
 
 
 def node() -> dict[str, Any]:
-    """What a result holds for: boot, driver and GPUs. Raises Refused when NVML does not tell."""
+    """What a result holds for: boot, driver and GPUs. Raises Refused when NVML does not answer."""
     state = StateView(Worker(NVML_TIMEOUT_S).result())
     driver, gpus = state.text("nvml", "driver_version"), state.gpus()
     if isinstance(driver, Unmeasured):

@@ -163,8 +163,8 @@ def _columns(header: str) -> list[str]:
 
 def _all_reduce_row(columns: list[str], row: list[str], version: str, count: int) -> Result:
     """The result of one line of the table."""
-    tells = [place for place, name in enumerate(columns) if name in ("#wrong", "error")]
-    wrong = [_number(row[place]) for place in tells]
+    flags = [place for place, name in enumerate(columns) if name in ("#wrong", "error")]
+    wrong = [_number(row[place]) for place in flags]
     checked = [number for number in wrong if number is not None]
     speed = _number(row[columns.index("busbw")])
     size = int(row[columns.index("size")])

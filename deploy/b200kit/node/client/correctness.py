@@ -69,7 +69,7 @@ async def models_problems(endpoint: Endpoint, model: str) -> list[str]:
 
 
 async def version(endpoint: Endpoint) -> str | None:
-    """What /version says (vLLM), None when the server or a gateway in front does not tell."""
+    """What /version says (vLLM), None when the server or a gateway in front does not answer."""
     answer = await endpoint.get("/version", Deadlines(connect=2, idle=5, total=10))
     try:
         return str(json.loads(answer.body())["version"]) if answer.status == 200 else None

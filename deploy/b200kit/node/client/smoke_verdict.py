@@ -25,7 +25,7 @@ class ClientLimits:
     """Beyond these the client, not the server, may have made the numbers.
 
     needs_run_delay: False only where the system has no such reading (a laptop without Linux);
-    then the event loop's lag alone tells.
+    then only the event loop's lag shows it.
     """
 
     run_delay_share: float = 0.05
@@ -125,7 +125,7 @@ def judge(
     """Judge a smoke run. `paths` maps "gateway" and "direct-N" to their runs.
 
     canary: what the correctness canary found wrong. server: the servers' own numbers over the
-    gateway run (the document's `server`); its mean ITL tells merged chunks from a fast model.
+    gateway run (the document's `server`); its mean ITL shows merged chunks.
     low_load: the load is one that healthy servers take at leisure, so strain is a fault of theirs.
     """
     limits, server = limits or ClientLimits(), server or {}

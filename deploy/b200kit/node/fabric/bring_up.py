@@ -2,7 +2,7 @@
 
 The sequence is b200kit/node/fabric/sequence.py. The program gives control back when the node's
 state changed, when nothing can be waited for, or when its slice of time is over: whoever called
-tells how it goes and calls again. Units are started by systemctl, never by the vendor's start
+reports progress and calls again. Units are started by systemctl, never by the vendor's start
 script, and the fabric manager only in its state, when modules and driver are there.
 """
 

@@ -1,7 +1,7 @@
 """The NVLink bring-up as a state machine: where a node is by one observation, and what helps. Pure.
 
 It goes through the states of bringup_states.py in order and stands in the first whose checks block.
-Checks run in that order, too, so what it tells is what the gate tells of the same node.
+Checks run in that order, too, so it reports what the gate reports of the same node.
 """
 
 from __future__ import annotations
@@ -152,7 +152,7 @@ def stuck_line(at: Position, document: object, evidence: Iterable[str] = ()) -> 
     seen = at.seen.summary if at.seen else "nothing was judged"
     action = max(at.state.action, at.seen.action) if at.seen else at.state.action
     unread = at.seen is not None and at.seen.status is Status.UNMEASURED
-    remedy = "mend the reading" if unread else at.state.remedy.format(kernel=kernel)
+    remedy = "repair the reading" if unread else at.state.remedy.format(kernel=kernel)
     word = "monitor" if unread else action.word
     return f"stuck at {at.name}: {'; '.join([seen, *evidence])} -> {word}: {remedy}"
 

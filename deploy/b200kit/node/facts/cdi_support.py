@@ -2,7 +2,7 @@
 
 CDI became known to docker in 25.0, on by default in 28.2 (moby/moby#49963), to containerd in 1.7,
 on by default in 2.0 (its internal/cri/config), to podman in 4.1 (docker/cli#3864). Everything here
-takes the reading `containers` of a NodeState and tells the first thing that is wrong with it.
+takes the reading `containers` of a NodeState and names the first fault in it.
 """
 
 from __future__ import annotations

@@ -51,7 +51,7 @@ def interrupted() -> bool:
 def broken(listing: str) -> dict[str, str]:
     """Package to status ("iF", "iU", "iH", "it") of those that are not fully installed.
 
-    The third letter is there only for a package that must be installed anew ("iHR").
+    The third letter is there only for a package that must be reinstalled ("iHR").
     """
     rows = (line.split("\t") for line in listing.splitlines())
     states = {row[0]: row[2].strip() for row in rows if len(row) == 3}

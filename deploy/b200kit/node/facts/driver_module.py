@@ -53,7 +53,7 @@ def version(kernel: Path) -> str | None:
         return None
     said = command(["modinfo", "-F", "version", str(path)]).split()
     if not said:
-        raise ValueError(f"{path} tells no version")
+        raise ValueError(f"{path} has no version")
     return said[0]
 
 

@@ -115,7 +115,7 @@ def main(args: list[str]) -> int:
 
 
 def begin(options: argparse.Namespace) -> dict[str, Any]:
-    """Start the unit anew; returns as soon as it fetches, has ended, or the time is up."""
+    """Restart the unit; returns as soon as it fetches, has ended, or the time is up."""
     if options.anew:
         for name in (STAMP, RECORD):
             (options.dest / name).unlink(missing_ok=True)

@@ -1,6 +1,6 @@
 """Disks, what lies on them and who uses them; arrays; and what is mounted at the store for models.
 
-Everything but the signatures is read from sysfs and procfs: lsblk tells of a disk what udev last
+Everything but the signatures is read from sysfs and procfs: lsblk reports of a disk what udev last
 knew of it, and libblkid (wipefs) what lies on it now.
 """
 

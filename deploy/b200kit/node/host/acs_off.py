@@ -69,7 +69,7 @@ def outcomes() -> Iterator[tuple[str, str]]:
 
 
 def main(args: list[str]) -> int:
-    """Switch it off everywhere and tell each bridge."""
+    """Switch it off everywhere and report each bridge."""
     argparse.ArgumentParser(prog="acs-off").parse_args(args)
     found = dict(outcomes())
     for name, word in found.items():

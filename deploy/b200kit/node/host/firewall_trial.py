@@ -106,7 +106,7 @@ def back() -> None:
         try:
             command(["nft", "-f", str(before())])
         except OSError:
-            # Rather open than shut: somebody must be able to reach the node and mend it.
+            # Rather open than shut: somebody must be able to reach the node and repair it.
             command(["nft", "delete", "table", "inet", TABLE])
         trial().unlink(missing_ok=True)
         before().unlink()

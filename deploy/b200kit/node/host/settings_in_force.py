@@ -128,10 +128,10 @@ def words_for(by_cpu: Mapping[str, str], state: StateView) -> list[str] | Unmeas
 
 
 def missing(words: list[str], cmdline: str) -> str:
-    """`lacks x=1`, or nothing when every word is there."""
+    """`does not have x=1`, or nothing when every word is there."""
     there = {part for word in cmdline.split() for part in _parts(word)}
-    lacking = [word for word in words if not set(_parts(word)) <= there]
-    return f"lacks {' '.join(lacking)}" if lacking else ""
+    missing = [word for word in words if not set(_parts(word)) <= there]
+    return f"does not have {' '.join(missing)}" if missing else ""
 
 
 def contradiction(words: list[str], cmdline: str) -> str:

@@ -45,7 +45,7 @@ class Sampler:
         except (n.NVMLError, OSError, AttributeError) as error:
             self.error = words(error)
             return
-        self.error = None if self.samples else "NVML tells of no GPU"
+        self.error = None if self.samples else "NVML lists no GPU"
         self.threads = [threading.Thread(target=self.watch, args=(i,)) for i in self.samples]
         for thread in self.threads:
             thread.daemon = True

@@ -35,12 +35,12 @@ class NoBench(Exception):
 
 
 def source(engine: Path) -> str:
-    """The benchmark's own source, which tells its options at once. Raises NoBench."""
+    """The benchmark's own source, which shows its options at once. Raises NoBench."""
     found = sorted(engine.glob(_SOURCE))
     if not found or not (engine / "bin" / "vllm").exists():
         raise NoBench("this engine has no `vllm bench serve`")
     text = found[-1].read_text(encoding="utf-8", errors="replace")
-    problem = vllm_bench_command.lacking(text)
+    problem = vllm_bench_command.missing_options(text)
     if problem:
         raise NoBench(problem)
     return text

@@ -23,7 +23,7 @@ _SCRIPT = re.compile(
     r"^dpkg: error processing package (\S+) \(--configure\)"
 )
 _UNMET = re.compile(r"dependency problems prevent configuration of ([\w.+-]+)")
-_TELLS = re.compile(r"(?i)\b(fatal )?error\b|No rule to make|\*\*\*|undefined")
+_SPECIFIC = re.compile(r"(?i)\b(fatal )?error\b|No rule to make|\*\*\*|undefined")
 _SIZE = re.compile(r"([\d,.]+) (B|kB|MB|GB|TB)")
 # The second form of each is that of apt 3, where it is asked to print it.
 _DOWNLOAD = re.compile(r"Need to get |\s*Download size: ")
@@ -46,7 +46,7 @@ class DkmsFailure:
         where = f" ({self.log})" if self.log else ""
         return (
             f"{what} for kernel {self.kernel}: {build_error(make_log)}{where}; "
-            "mend the build (headers, compiler) or take another driver version, then run again"
+            "repair the build (headers, compiler) or take another driver version, then run again"
         )
 
 
@@ -64,8 +64,8 @@ def dkms_failure(lines: Sequence[str]) -> DkmsFailure | None:
 def build_error(make_log: Sequence[str]) -> str:
     """The first line of a build's log that is an error, else its last; "its log says nothing"."""
     lines = [" ".join(line.split()) for line in make_log if line.strip()]
-    telling = next((line for line in lines if _TELLS.search(line)), lines[-1] if lines else "")
-    return telling[:160] or "its log says nothing"
+    specific = next((line for line in lines if _SPECIFIC.search(line)), lines[-1] if lines else "")
+    return specific[:160] or "its log says nothing"
 
 
 def no_room(lines: Sequence[str]) -> tuple[str, str | None] | None:
@@ -83,7 +83,7 @@ def is_locked(lines: Sequence[str]) -> bool:
 
 
 def unconfigured(lines: Sequence[str]) -> tuple[str, str] | None:
-    """The first package whose script failed or lacks what it depends on, and what was said."""
+    """The first package whose script failed or whose dependency is missing, and its message."""
     for number, line in enumerate(lines):
         unmet = _UNMET.search(line)
         if unmet:

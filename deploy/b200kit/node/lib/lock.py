@@ -13,12 +13,12 @@ from b200kit.node.lib import durable_files, timestamp
 
 DIRECTORY = Path("/run/b200kit")
 DEFAULT_TTL_S = 900
-# What a reply tells of the holder; its run, so that a dead one can be taken over by name.
+# What a reply reports of the holder; its run, so that a dead one can be taken over by name.
 TOLD = ("owner", "run", "since", "until")
 
 
 def request(asked: dict[str, Any], directory: Path = DIRECTORY) -> dict[str, Any]:
-    """Take, refresh or release the lock and tell who has it.
+    """Take, refresh or release the lock and report who has it.
 
     `asked` is {"owner", "run", "ttl_s", "alive", "steal_run"}. alive=false releases a lock of ours.
     steal_run names a run whose holder is known to be dead. Raises OSError when /run is not ours.

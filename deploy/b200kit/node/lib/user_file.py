@@ -42,7 +42,7 @@ def read(path: Path) -> str | None:
 
 
 def replace(path: Path, content: str, markers: Iterable[str], check: list[str]) -> None:
-    """Put *content* in the file's place, with its rights; markers of what is owed before it.
+    """Put *content* in the file's place, with its rights; markers of pending handlers before it.
 
     *check* is a program that must accept the new file, given as its last argument; what it says
     against it is Refused, and then nothing was changed.

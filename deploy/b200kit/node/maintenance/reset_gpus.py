@@ -1,4 +1,4 @@
-"""`gpu-daemons reset|restart --act ID`: the driver's daemons anew, a reset of all GPUs between.
+"""`gpu-daemons reset|restart --act ID`: restarts the driver's daemons, a reset of all GPUs between.
 
 The order is the one that works in production (oracle-quickstart/oci-hpc, gpu_reset.sh): stop CDI
 refresh, DCGM, persistence daemon and fabric manager; let the display module go; no process may hold
@@ -150,7 +150,7 @@ class Recipe:
         self.keep("reset")
 
     def _told(self, reset: bool) -> str:
-        daemons = f"{len(self.kept['units'])} daemons started anew"
+        daemons = f"{len(self.kept['units'])} daemons restarted"
         if not reset:
             return daemons
         known = "all GPUs reset" if self.kept["step"] == "reset" else "reset, as far as is known"

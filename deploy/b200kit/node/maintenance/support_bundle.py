@@ -57,7 +57,7 @@ Read = Callable[[], "str | bytes"]
 
 
 def parts(reporter: str | None = None) -> dict[str, Read]:
-    """File name to what goes into it, the quick and telling ones first."""
+    """File name to what goes into it, the quick and most useful ones first."""
     return {
         "state.json": state,
         "kernel.log": lambda: "\n".join(xid.kernel_log()),

@@ -70,7 +70,7 @@ def finish(ours: Collection[str]) -> None:
         raise NotReady(
             f"not fully installed and not b200kit's: {named}"
             + (f": {found[1]}" if found and found[0] in foreign else "")
-            + "; mend or purge it, then run again"
+            + "; repair or purge it, then run again"
         )
 
 
@@ -94,7 +94,7 @@ def mend_dependencies(ours: Collection[str]) -> None:
     if plan.returncode != 0 or foreign:
         named = f"would remove {', '.join(foreign)}" if foreign else "finds no way"
         raise NotReady(
-            f"dependencies are broken and `apt-get -f install` {named}; mend them by hand"
+            f"dependencies are broken and `apt-get -f install` {named}; repair them by hand"
         )
     done = call(["apt-get", "-y", "-f", "install", *INSTALL])
     print(done.stdout, flush=True)

@@ -23,7 +23,7 @@ _VERSION = re.compile(r" (?:\*\*\*|   ) (\S+) (-?\d+)")
 
 @dataclass(frozen=True)
 class Choice:
-    """What to tell apt-get, what it has none of, and why a run cannot go on."""
+    """What to give apt-get, what it does not have, and why a run cannot go on."""
 
     words: tuple[str, ...]
     lacking: tuple[Package, ...]

@@ -1,6 +1,6 @@
 """`compile-cache`: the hook before a replica's start, and packing what a warm replica has compiled.
 
-`prepare` runs as the engine's own user, in its sandbox: it has no right that the engine lacks. It
+`prepare` runs as the engine's own user, in its sandbox: it has the engine's rights only. It
 makes the directory of this configuration's key, fills it from a pack that fits exactly, and removes
 the keys that were not used for longest. It never keeps a replica from starting.
 """

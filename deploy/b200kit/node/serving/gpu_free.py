@@ -49,7 +49,7 @@ def main(args: list[str]) -> int:
         uuids = uuids_of(options.config, options.replica)
     except (OSError, ValueError, TypeError, LookupError) as error:
         why = f"{type(error).__name__}: {error}"
-        print(f"gpu-free: {options.config} does not tell the GPUs: {why}", file=sys.stderr)
+        print(f"gpu-free: {options.config} does not name the GPUs: {why}", file=sys.stderr)
         return UNKNOWN
     return wait(uuids, options.deadline, asked)
 

@@ -21,7 +21,7 @@ PENDING_REBOOT = "/run/b200kit/pending-reboot"
 
 @dataclass(frozen=True)
 class File:
-    """A file as it must be; *then* names the acts owed when it changes: "restart:x.service"."""
+    """A file as it must be; *then* names the handlers of a change: "restart:x.service"."""
 
     path: str
     content: bytes
@@ -45,7 +45,7 @@ class Package:
 
     @property
     def key(self) -> str:
-        """What it is kept under in the record of what apt lacks."""
+        """What it is kept under in the record of what apt does not have."""
         return f"{self.name}={self.version}" if self.version else self.name
 
 
@@ -58,7 +58,7 @@ class Unit:
 
 
 def marker(act: str) -> str:
-    """Path of the marker that says *act* is still owed."""
+    """Path of the marker that says *act* is still pending."""
     return PENDING_REBOOT if act == "reboot" else f"{PENDING}/{act.replace('/', '-')}"
 
 

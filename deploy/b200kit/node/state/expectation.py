@@ -184,7 +184,7 @@ class Expectation(View):
         return value
 
     def choice(self, key: str, words: tuple[str, ...]) -> str:
-        """One of a few words, the first where the document lacks the key."""
+        """One of a few words, the first where the document does not have the key."""
         word = self.text(key)
         if isinstance(word, Missing):
             return words[0]

@@ -113,7 +113,7 @@ class Verdict:
     def blocking(self) -> list[Finding]:
         """What keeps the node from going live: failures first, each kind from cause to symptom.
 
-        The checks run in that order: a fabric that is not up is reported before the P2P that needs it.
+        The checks run in that order: a fabric that is not up comes before the P2P that needs it.
         """
         found = [finding for finding in self.findings if finding.blocks]
         return sorted(found, key=lambda finding: finding.status is not Status.FAIL)

@@ -1,6 +1,6 @@
 """One file of a model: resumed where it was left, proven, and put in place read-only.
 
-A partial file keeps what arrived, whoever is killed; its hash is taken anew from its bytes, since
+A partial file keeps what arrived, whoever is killed; its hash is computed from its bytes again, as
 no state of SHA-256 can be kept. What is whole and not as the manifest names it is thrown away and
 fetched from the next source, and the error names the file and who served it.
 """
@@ -45,7 +45,7 @@ class Manners:
 
 @dataclass(frozen=True)
 class Job:
-    """A file to bring, from whom, and whom to tell how many bytes came."""
+    """A file to bring, from whom, and whom to report how many bytes came."""
 
     entry: Entry
     target: Path
@@ -106,7 +106,7 @@ def _from(job: Job, source: Source) -> None:
 
 
 def _receive(job: Job, source: Source) -> Any:
-    """Append what lacks to the partial file; the SHA-256 of it all. SourceError when cut short."""
+    """Append the rest to the partial file; the SHA-256 of it all. SourceError when cut short."""
     partial, entry = _partial(job), job.entry
     if _size(partial) >= entry.size:
         partial.unlink(missing_ok=True)

@@ -5,7 +5,7 @@
      "rate": bytes/s, "files", "files_done", "error": null | "...", "pid": 812,
      "at": "2026-11-21T18:00:00Z"}
 
-"refused" is what no other try can mend; "failed" may be mended by one.
+"refused" is what no other try can repair; "failed" may be repaired by one.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ class Progress:
         self._beat = threading.Thread(target=self._tell, daemon=True)
 
     def expect(self, total: int, have: int, files: int, done: int) -> None:
-        """What there is to do, known once the manifest is; tells from now on."""
+        """What there is to do, known once the manifest is; reports from now on."""
         self.total, self.have, self.files, self.done = total, have, files, done
         self.write("fetching")
         self._beat.start()

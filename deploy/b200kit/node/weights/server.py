@@ -33,7 +33,7 @@ Network = ipaddress.IPv4Network | ipaddress.IPv6Network
 
 
 class Shelf:
-    """What may be given; a manifest is read again only when its model was stamped anew."""
+    """What may be given; a manifest is read again only when its model was stamped again."""
 
     def __init__(self, root: Path, packs: Path) -> None:
         self._root, self._packs = root, packs

@@ -230,7 +230,7 @@ def test_what_is_no_observation_holds_the_node_at_the_beginning(document: Any) -
     at = sequence.position(expectation(), document)
     assert (at.name, at.reached) == (STATES[0].name, 0)
     assert sequence.position(None, node()).reached == 0
-    assert "mend the reading" in sequence.stuck_line(at, document)
+    assert "repair the reading" in sequence.stuck_line(at, document)
 
 
 ODD: list[Any] = [None, True, -1, "", [], [None], [[]], {}, {"unmeasured": {}}, {"x": 1}]
@@ -321,7 +321,7 @@ def test_hidden_product_data_is_told_and_holds_nobody() -> None:
     changes = {"pci.nics[*].switch_management": False, "pci.nics[*].vital_product_data": False}
     state = node(changes)
     assert sequence.position(expectation(), state).name == "done"
-    assert sequence.hidden(expectation(), state) == "management ports cannot be told here"
+    assert sequence.hidden(expectation(), state) == "management ports are unknown here"
     assert sequence.hidden(expectation(), node()) == ""
 
 

@@ -56,8 +56,8 @@ def test_older_version_is_asked_for_nothing_that_it_does_not_know() -> None:
     assert pairs(words)["--percentile-metrics"] == "ttft,tpot,itl,e2el"
     for flag in ("--max-concurrency", "--extra-body", "--num-warmups", "--disable-tqdm"):
         assert flag not in words
-    assert vllm_bench_command.lacking(OLD) == ""
-    assert "--ignore-eos" in vllm_bench_command.lacking('"--endpoint"')
+    assert vllm_bench_command.missing_options(OLD) == ""
+    assert "--ignore-eos" in vllm_bench_command.missing_options('"--endpoint"')
 
 
 def serving(tmp_path: Path, **changes: object) -> Path:

@@ -69,7 +69,7 @@ def fabric() -> str:
 
 def test_order_is_the_one_of_production(node: Node, recipe: Recipe) -> None:
     said = recipe.through(True, fabric)
-    assert said == "all GPUs reset, 5 daemons started anew; the fabric is up"
+    assert said == "all GPUs reset, 5 daemons restarted; the fabric is up"
     assert node.steps == [
         *(f"systemctl stop {unit}" for unit in (*CDI, DCGM, PERSISTENCED, MANAGER)),
         "nvidia-smi -r",
@@ -78,7 +78,7 @@ def test_order_is_the_one_of_production(node: Node, recipe: Recipe) -> None:
 
 
 def test_restart_is_the_same_without_the_reset(node: Node, recipe: Recipe) -> None:
-    assert recipe.through(False, fabric) == "5 daemons started anew; the fabric is up"
+    assert recipe.through(False, fabric) == "5 daemons restarted; the fabric is up"
     assert not any("nvidia-smi" in line for line in node.log)
 
 

@@ -51,7 +51,7 @@ def chosen(*packages: Package) -> tuple[str, ...]:
 
 
 def problem(wanted: Package) -> str:
-    """The one line of what is required and lacking."""
+    """The one line of what is required and missing."""
     [told] = choose([wanted], table(POLICY), SOURCES).problems
     return told
 

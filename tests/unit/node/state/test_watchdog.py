@@ -115,6 +115,6 @@ def test_a_mark_is_told_with_its_evidence_and_its_end() -> None:
     )
     assert told == (
         "marked by b200-watchdog at then: it hung; look at /e; "
-        "once it is mended: rm /var/lib/b200kit/marked.json"
+        "once it is repaired: rm /var/lib/b200kit/marked.json"
     )
     assert "somebody" in watchdog.describe("not a document")

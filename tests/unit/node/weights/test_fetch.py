@@ -271,7 +271,7 @@ def test_no_disk_space_is_told_before_the_first_byte(
     done = bring(revision)
     assert done.code == fetch.REFUSED
     assert "no disk space: 3002 bytes to fetch, 3001 free" in done.said
-    assert ": 1 lacking (1 B)" in done.said
+    assert ": 1 missing (1 B)" in done.said
     assert site.paths == ["/manifest.json"]
 
 

@@ -83,7 +83,7 @@ def pci_count(expect: Expectation, state: StateView) -> Iterator[Finding]:
 
 @check("identity.nvml-count")
 def nvml_count(expect: Expectation, state: StateView) -> Iterator[Finding]:
-    """NVML lists every GPU of the PCI bus; one it lacks is named by its address."""
+    """NVML lists every GPU of the PCI bus; a missing one is named by its address."""
     wanted = rule(expect.gpu_count(), "gpu_count of the inventory, and the PCI bus")
     listed, bus = addresses(state.gpus(), "pci_address"), addresses(pci_gpus(state), "address")
     for what, reading in (("the GPUs", listed), ("the PCI bus", bus)):

@@ -15,7 +15,7 @@ LIMITS = {
     "power_default_mw": ("default", "the board or its VBIOS is another one", Action.NONE),
     "power_enforced_mw": ("enforced", "a lower one was set (nvidia-smi -pl)", Action.REBOOT),
 }
-"""Key to what people call it, why it may be low, and what mends that, from cause to symptom.
+"""Key to what people call it, why it may be low, and what repairs it, from cause to symptom.
 
 A limit that was set is gone after a reboot, unless something sets it at every boot.
 """

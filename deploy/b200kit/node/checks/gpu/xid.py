@@ -46,7 +46,7 @@ class Group:
         messages = [m for m in messages if m.fatal] or messages
         words = ", ".join(dict.fromkeys(map(str, messages)))
         if any(message.from_other_end for message in messages):
-            words += "; the other end of the link is said to be the source"
+            words += "; the other end of the link is reported as the source"
         return words
 
 

@@ -112,7 +112,7 @@ def options(expect: Expectation, state: StateView) -> Iterator[Finding]:
 
 
 def harmful(expect: Expectation, state: StateView, name: str, rules: Expected) -> Iterator[Finding]:
-    """A finding when one option has a value that hurts; one the driver lacks is fine."""
+    """A finding when one option has a value that hurts; one the driver does not have is fine."""
     entry = expect.at("hardware", "expect", "driver.options", "value", name)
     wanted, setting = entry.text("wanted"), state.text("kernel", "driver_options", name)
     if isinstance(wanted, Unmeasured):

@@ -41,7 +41,9 @@ def firewall_in_force(expect: Expectation, state: StateView) -> Iterator[Finding
 def differences(seen: Sequence[str], wanted: Sequence[str]) -> Iterator[Finding]:
     """A finding when the kernel's rules are not those asked for."""
     missing, extra = Counter(wanted) - Counter(seen), Counter(seen) - Counter(wanted)
-    differences = [f"lacks {line!r}" for line in missing] + [f"has {line!r}" for line in extra]
+    differences = [f"does not have {line!r}" for line in missing] + [
+        f"has {line!r}" for line in extra
+    ]
     if not differences and list(seen) != list(wanted):
         differences = ["has its rules in another order"]
     if differences:

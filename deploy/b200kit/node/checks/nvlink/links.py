@@ -48,7 +48,7 @@ def of_links(
     if isinstance(links, Unmeasured):
         yield unread(f"{what} of any NVLink", links, gpu)
         return
-    lacking: dict[str, list[object]] = {}
+    unread_links: dict[str, list[object]] = {}
     for view in filter(wanted, links):
         link, reading = view.number("link"), view.number(key)
         if isinstance(link, int) and isinstance(reading, int):
@@ -56,8 +56,8 @@ def of_links(
         else:
             reason = reading if isinstance(reading, Unmeasured) else link
             name = link if isinstance(link, int) else "of no number"
-            lacking.setdefault(str(getattr(reason, "reason", reason)), []).append(name)
-    for text, where in lacking.items():
+            unread_links.setdefault(str(getattr(reason, "reason", reason)), []).append(name)
+    for text, where in unread_links.items():
         yield unread(f"{what} of {links_in_words(where)}", Unmeasured(text), gpu)
 
 

@@ -75,19 +75,19 @@ def nvlsm_installed(expect: Expectation, state: StateView) -> Iterator[Finding]:
     status = state.text("packages", "nvlsm", "status")
     program = state.flag("fabric_manager", "nvlsm_installed")
     if state.is_null("packages", "nvlsm"):
-        yield lacking("nvlsm is not installed", "no package nvlsm")
+        yield absent("nvlsm is not installed", "no package nvlsm")
     elif isinstance(status, Unmeasured):
         yield unread("the status of nvlsm", status)
     elif status != "ii":
-        yield lacking(f"nvlsm is not fully installed (dpkg status {status})", status)
+        yield absent(f"nvlsm is not fully installed (dpkg status {status})", status)
     elif isinstance(program, Unmeasured):
         yield unread("nvlsm's program", program)
     elif not program:
-        yield lacking("nvlsm's package is installed and its program is gone", "no program")
+        yield absent("nvlsm's package is installed and its program is gone", "no program")
     else:
         yield passed("nvlsm is installed", MANAGER)
 
 
-def lacking(summary: str, read: str, expected: Expected = MANAGER) -> Finding:
+def absent(summary: str, read: str, expected: Expected = MANAGER) -> Finding:
     """The finding for a subnet manager that is not there."""
     return failed(summary, read, expected, Action.NONE, part="nvlsm")

@@ -1,6 +1,6 @@
 """The PCIe links above every GPU, of which NVML sees only the one next to it.
 
-A root port or switch that trained low slows every GPU below it, and no reading of the GPU tells.
+A root port or switch that trained low slows every GPU below it, and no reading of the GPU shows it.
 """
 
 from __future__ import annotations

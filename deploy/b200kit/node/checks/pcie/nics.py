@@ -24,7 +24,7 @@ def name_of(nic: View) -> str:
 
 @check("nics.switch-management")
 def switch_management(expect: Expectation, state: StateView) -> Iterator[Finding]:
-    """All management functions of the NVSwitches are there, or the host tells of none."""
+    """All management functions of the NVSwitches are there, or the host shows none."""
     wanted = expect.hardware("nics.switch_management")
     nics = state.items("pci", "nics")
     if isinstance(nics, Unmeasured):
@@ -43,7 +43,7 @@ def counted(names: list[str], wanted: Expected) -> Finding:
     text, read = f"{len(names)} of {wanted.value}", ", ".join(names) or "none"
     if not names:
         # Some hosts expose no vital product data (NVIDIA/gpu-driver-container#606).
-        return passed("no device tells of an NVSwitch; some hosts hide that", wanted)
+        return passed("no device shows an NVSwitch; some hosts hide that", wanted)
     if len(names) < wanted.value:
         summary = f"{text} NVSwitch management functions are there: a switch port is lost"
         return failed(summary, read, wanted, Action.POWER_CYCLE)

@@ -149,7 +149,7 @@ def with_host(expect: Expectation, gpus: list[GpuView], results: Results) -> Ite
 def of_memory(expect: Expectation, gpus: list[GpuView], results: Results) -> Iterator[Finding]:
     """A GPU far below its peers fails; all below another tool's floor is only noted.
 
-    A copy reads and writes, so it moves twice what nvbandwidth tells (NVIDIA/nvbandwidth#48).
+    A copy reads and writes, so it moves twice what nvbandwidth reports (NVIDIA/nvbandwidth#48).
     """
     share = expect.hardware("bandwidth.memory_share")
     floor = expect.hardware("bandwidth.memory_floor")
@@ -227,8 +227,8 @@ def make(what: str, tool: str, tests: tuple[str, ...], judge_results: Judge) -> 
             return
         earlier = of_earlier_boot(expect, note, state)
         if isinstance(missing, str) or isinstance(earlier, Unmeasured):
-            lacks = Unmeasured(f"{tool} is {missing}")
-            yield unread(what, earlier if isinstance(earlier, Unmeasured) else lacks)
+            absent = Unmeasured(f"{tool} is {missing}")
+            yield unread(what, earlier if isinstance(earlier, Unmeasured) else absent)
             return
         yield from judged(expect, state, note, earlier)
 

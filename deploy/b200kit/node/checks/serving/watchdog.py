@@ -18,7 +18,7 @@ from b200kit.node.state.view import StateView, Unmeasured, View
 
 NOT_ASKED = "no watchdog is asked for"
 _ACTIVE = ("active", "reloading")
-_UNMARKED = rule("no mark", "a person looks at a node that restarts do not mend, and removes it")
+_UNMARKED = rule("no mark", "a person looks at a node that restarts do not repair, and removes it")
 _WATCHED = rule("active", "a replica that hangs still says that it is healthy (vllm#39863)")
 _ANSWERS = rule("in the gateway", "a canary is answered by every replica that runs")
 _RUNS = rule("active", "a node serves with all its replicas, or it is not the node that was proven")
@@ -26,7 +26,7 @@ _RUNS = rule("active", "a node serves with all its replicas, or it is not the no
 
 @check("canary.mark")
 def mark(expect: Expectation, state: StateView) -> Iterator[Finding]:
-    """Nobody marked the node as one that needs hands."""
+    """Nobody marked the node as one that needs manual repair."""
     if _asked(expect) is None:
         yield passed(NOT_ASKED)
         return

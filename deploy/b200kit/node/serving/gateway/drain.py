@@ -39,7 +39,7 @@ _USAGE = "usage: drain begin | count | end"
 def begin(path: Path = NOTE) -> str:
     """Drain every server in rotation; noted before it is done, so that `end` knows after a crash.
 
-    The watchdog goes first: it puts a replica that it mended back into rotation.
+    The watchdog goes first: it puts a replica that it repaired back into rotation.
     """
     if _is_over():
         return f"{UNIT} does not run: nothing to drain"

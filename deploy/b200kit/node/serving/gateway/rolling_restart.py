@@ -46,7 +46,7 @@ def left_behind(note: Path = NOTE) -> int | None:
 async def roll(roller: Roller, asked: Sequence[int], note: Path = NOTE) -> list[dict[str, object]]:
     """See to every replica in turn. Raises Halt or HAProxyError, in one line, at the first fault.
 
-    What a restart was owed for is forgotten only when the replica is back.
+    The reason of a pending restart is forgotten only when the replica is back.
     """
     done, left = [], left_behind(note)
     for index in owed_first(asked, note):

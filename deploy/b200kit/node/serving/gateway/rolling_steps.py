@@ -152,7 +152,7 @@ class Roller:
         return sum(server.sessions for server in self.gateway.servers() if server.name == name)
 
     async def _running(self, replica: Replica) -> int:
-        """Requests in the engine; 0 where it does not tell, as one that is down does not."""
+        """Requests in the engine; 0 where it does not answer, as one that is down does not."""
         sample = await engine_metrics.scrape(self.serving.endpoint(replica.url))
         if isinstance(sample, str):
             return 0
@@ -185,7 +185,7 @@ def server_name(replica: Replica) -> str:
 
 
 def start_unit(unit: str, within_s: float) -> str | None:
-    """Restart a unit and wait until it is active; on failure stop it and tell its journal's why."""
+    """Restart a unit and wait until it is active; on failure stop it and say why."""
     # One that failed before must not be refused for having failed too often.
     for step in (["daemon-reload"], ["reset-failed", unit]):
         subprocess.run(["systemctl", *step], check=False, capture_output=True, timeout=60)

@@ -124,7 +124,7 @@ class Edges:
         return marked.is_marked(self.mark_path)
 
     def mark(self, why: str, evidence: str) -> None:
-        """Mark the node: what restarts do not mend needs its GPUs reset, and eyes. May raise."""
+        """Mark the node: what restarts do not repair needs a GPU reset and a person. May raise."""
         marked.mark(WHO, why, evidence, Action.RESET_GPU.word, self.mark_path)
 
     @contextlib.contextmanager

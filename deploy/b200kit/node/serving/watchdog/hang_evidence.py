@@ -2,7 +2,7 @@
 
 Every thread's kernel side (state, wait channel, system call, stack), who computes on the GPUs, the
 unit, its counters and its last journal lines, a file each. A part that cannot be had says why in
-its file. What Python does in its threads only the process itself can tell: it does so in the
+its file. What Python does in its threads only the process itself knows: it does so in the
 journal when it gets SIGABRT (PYTHONFAULTHANDLER), which the watchdog sends last.
 """
 
@@ -35,7 +35,7 @@ _SMI = [
 
 
 def parts(unit: str, invocation: str, group: str, url: str) -> dict[str, Callable[[], str]]:
-    """File name to what goes into it; the quick and telling ones first."""
+    """File name to what goes into it; the quick and most useful ones first."""
     return {
         "threads.txt": lambda: "\n".join(threads(members(group))),
         "metrics.txt": lambda: counters(url),
@@ -46,7 +46,7 @@ def parts(unit: str, invocation: str, group: str, url: str) -> dict[str, Callabl
 
 
 def threads(pids: list[int], proc: Path = PROC) -> Iterator[str]:
-    """Every thread of some processes, by what the kernel tells of it."""
+    """Every thread of some processes, by what the kernel shows of it."""
     for pid in pids:
         yield f"== {pid} {_of(proc / str(pid) / 'cmdline')}"
         for task in sorted((proc / str(pid)).glob("task/*"), key=lambda path: int(path.name)):
@@ -65,7 +65,7 @@ def _of(path: Path) -> str:
 
 
 def counters(url: str) -> str:
-    """The engine's counters, a line each; raises OSError when it does not tell."""
+    """The engine's counters, a line each; raises OSError when it does not answer."""
     found = asyncio.run(engine_metrics.scrape(Endpoint(url)))
     if isinstance(found, str):
         raise OSError(found)

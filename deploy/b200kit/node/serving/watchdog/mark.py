@@ -1,4 +1,4 @@
-"""The mark of a node that needs hands: who set it, when, why, and where the evidence is.
+"""The mark of a node that needs manual repair: who set it, when, why, and where the evidence is.
 
 {"schema": "b200kit/marked/1", "who": "b200-watchdog", "when": "2026-11-21T09:40:00Z",
  "why": "...", "evidence": "/var/lib/b200kit/watchdog/...", "action": "reset-gpu"}

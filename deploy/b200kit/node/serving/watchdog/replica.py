@@ -184,12 +184,12 @@ class Watched:
         """Keep it out and the node marked; False once a person has removed the mark."""
         standing = self.standing
         if standing.marked and not self.acts.is_marked():
-            self.say("the mark is gone: it is mended once more")
+            self.say("the mark was removed: it is repaired once more")
             self.keep(watchdog.forgiven(standing), "forgiven", "a person removed the mark")
             return False
         if not standing.marked:
             standing = self._marked(standing)
-        # A reboot, or a gateway that was started anew, puts every server into rotation.
+        # A reboot, or a gateway that was restarted, puts every server into rotation.
         problem = await self.acts.put_aside(self.server)
         self.keep(replace(standing, aside=not problem), "given up", standing.why)
         return True
