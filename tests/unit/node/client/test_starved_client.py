@@ -58,10 +58,10 @@ def test_a_client_without_its_cpu_is_invalid_and_reports_no_latency(
     taken: int, tmp_path: Path
 ) -> None:
     with running() as url:
-        status, told, found = smoke(url, tmp_path / "out.json", "--cpus", str(taken))
+        status, message, found = smoke(url, tmp_path / "out.json", "--cpus", str(taken))
     assert (status, found["verdict"]) == (2, "invalid"), found["reasons"]
     assert found["reasons"][0].startswith("client starved: ")
     assert found["client"]["starved"] is True
     assert not any("objective" in reason for reason in found["reasons"])
-    assert "INVALID  client starved" in told
-    assert "P50 [" not in told
+    assert "INVALID  client starved" in message
+    assert "P50 [" not in message

@@ -22,7 +22,7 @@ PERSISTED = f"units[{PERSISTENCE}]"
 MANAGED = f"units[{MANAGER}]"
 FAILED = {f"{MANAGED}.active": "failed", f"{MANAGED}.sub": "failed"}
 WAITING = {"gpus[*].fabric.state": 2}
-# A node stuck in each state: what differs from a healthy one, and a part of what is told.
+# A node stuck in each state: what differs from a healthy one, and a part of what is reported.
 STUCK: dict[str, list[tuple[dict[str, Any], str]]] = {
     "gpus on the bus": [
         ({"pci.gpus[3]": None}, "7 of 8 GPUs are on the PCI bus"),

@@ -156,10 +156,10 @@ def test_act_that_was_broken_off_goes_on_and_resets_no_second_time(
     node: Node, recipe: Recipe, step: str
 ) -> None:
     recipe.keep(step, units=[MANAGER])
-    told = again(node, recipe.notes.parent).through(True, fabric)
+    text = again(node, recipe.notes.parent).through(True, fabric)
     assert "nvidia-smi -r" not in node.steps
     assert node.steps[-1] == f"systemctl start {MANAGER}"
-    assert told.startswith("all GPUs reset" if step == "reset" else "reset, as far as is known")
+    assert text.startswith("all GPUs reset" if step == "reset" else "reset, as far as is known")
 
 
 def test_units_that_were_stopped_before_a_crash_are_started_after_it(

@@ -77,7 +77,7 @@ def test_report_that_is_not_written_is_said(reporter: Path) -> None:
 def test_command_that_fails_tells_its_last_line() -> None:
     with pytest.raises(OSError, match="sh exited 3: no such unit"):
         support_bundle.output(["sh", "-c", "echo no such unit >&2; exit 3"])
-    # One that fails and tells something all the same has told it.
+    # One that fails and prints something still has output.
     assert support_bundle.output(["sh", "-c", "echo seen; exit 3"]) == "seen\n"
 
 
@@ -96,18 +96,18 @@ def test_archive_is_as_its_manifest_says(
 ) -> None:
     why = f"the key is {KEY.decode()}"
     *body, last = taken(monkeypatch, capfd, redactor, "--why", why)
-    content, told = base64.b64decode("".join(body)), json.loads(last)
-    assert told["sha256"] == hashlib.sha256(content).hexdigest()
+    content, text = base64.b64decode("".join(body)), json.loads(last)
+    assert text["sha256"] == hashlib.sha256(content).hexdigest()
     assert KEY not in gzip.decompress(content)
     with tarfile.open(fileobj=io.BytesIO(content)) as archive:
         files = {m.name: archive.extractfile(m) for m in archive.getmembers()}
         contents = {name: file.read() for name, file in files.items() if file}
     manifest = json.loads(contents.pop("evidence/manifest.json"))
     assert manifest["schema"] == "b200kit/evidence/1"
-    assert manifest["parts"] == told["parts"]
+    assert manifest["parts"] == text["parts"]
     assert [*contents] == ["evidence/a.txt"]
     assert (
-        hashlib.sha256(contents["evidence/a.txt"]).hexdigest() == told["parts"]["a.txt"]["sha256"]
+        hashlib.sha256(contents["evidence/a.txt"]).hexdigest() == text["parts"]["a.txt"]["sha256"]
     )
 
 

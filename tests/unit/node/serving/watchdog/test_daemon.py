@@ -473,8 +473,8 @@ def test_a_lock_that_cannot_be_made_keeps_nobody_from_mending(tmp_path: Path) ->
 def test_every_thread_of_a_process_is_told_by_what_the_kernel_knows() -> None:
     lines = list(evidence.threads([os.getpid()]))
     assert lines[0].startswith(f"== {os.getpid()} ")
-    told = next(line for line in lines if line.startswith(f"-- {os.getpid()} "))
-    assert "State:" in told
+    text = next(line for line in lines if line.startswith(f"-- {os.getpid()} "))
+    assert "State:" in text
     assert any(line.startswith("   wchan:") for line in lines)
 
 
