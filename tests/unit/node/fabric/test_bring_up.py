@@ -1,4 +1,4 @@
-"""The bring-up on the node: what is looked at, done, waited for and reported, by looks made up here."""
+"""The bring-up on the node: looks, acts, waits and reports, by readings made up here."""
 
 from __future__ import annotations
 
