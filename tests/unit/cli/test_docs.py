@@ -86,7 +86,8 @@ def test_every_sub_command_has_its_exit_codes(command: str) -> None:
 
 @pytest.mark.parametrize("command", [c for c in node_cli.COMMANDS if not c.startswith("_")])
 def test_every_node_command_has_its_exit_codes(command: str) -> None:
-    told = [cells for name, cells in rows("docs/cli.md").items() if f"node.pyz {command}" in name]
+    named = re.compile(rf"node\.pyz {command}(?![\w-])")
+    told = [cells for name, cells in rows("docs/cli.md").items() if named.search(name)]
     assert len(told) == 1
     assert re.match(r"0 .+\b[12]\b", told[0][-1])
 
