@@ -38,14 +38,14 @@ STUCK = {
         "fabric manager",
         "nvidia-fabricmanager.service is not active (failed",
         "says: failed to configure all the available GPUs or NVSwitches",
-        "restart-service: nvidia-fabricmanager.service, once what its journal says is mended",
+        "restart-service: nvidia-fabricmanager.service, once the fault in its journal is repaired",
     ),
     "b200-5": (
         "bring-up-manager-masked",
         "fabric manager",
         "nvidia-fabricmanager.service is not active (masked, inactive",
         "",
-        "restart-service: nvidia-fabricmanager.service, once what its journal says is mended",
+        "restart-service: nvidia-fabricmanager.service, once the fault in its journal is repaired",
     ),
 }
 MENDED = ("b200-3", "b200-5")

@@ -16,7 +16,7 @@ from tests.e2e.conftest import Live
 from tests.e2e.driving import Outcome, cursor, deploy, on
 
 NODE = "b200-1"
-UNIT = "b200-canary.service"
+UNIT = "b200-watchdog.service"
 RULES = (
     "--data",
     'watchdog={"interval_s": 1, "deadline_s": 1, "strikes": 2, "ejections": 3, "stall_s": 60}',
@@ -102,7 +102,7 @@ def hang(replica: int) -> None:
 def standing(replica: int) -> dict[str, Any]:
     """What the watchdog remembers of a replica."""
     document: dict[str, Any] = json.loads(
-        on(NODE, f"cat /var/lib/b200kit/canary/vllm{replica}.json")
+        on(NODE, f"cat /var/lib/b200kit/watchdog/vllm{replica}.json")
     )
     return document
 
@@ -235,10 +235,10 @@ def test_python_told_its_stacks_with_its_last_breath(hung: Hang) -> None:
 def test_a_replica_that_is_stopped_on_purpose_is_left_alone(hung: Hang) -> None:
     on(NODE, "systemctl stop vllm@1.service")
     stopped = "its unit is inactive"
-    wait_until(f"grep -qF '{stopped}' /var/lib/b200kit/canary/vllm1.json")
+    wait_until(f"grep -qF '{stopped}' /var/lib/b200kit/watchdog/vllm1.json")
     assert standing(1)["ejections"] == []
     on(NODE, "systemctl start vllm@1.service")
-    wait_until('grep -qF \'"what": "answered"\' /var/lib/b200kit/canary/vllm1.json')
+    wait_until('grep -qF \'"what": "answered"\' /var/lib/b200kit/watchdog/vllm1.json')
     assert standing(1)["out"] is False
 
 
@@ -267,14 +267,14 @@ def marked(killed: str) -> dict[str, Any]:
     here = cursor(NODE)
     hang(0)
     wait_until(said_since(here, "the node is marked"))
-    wait_until('grep -qF \'"what": "given up"\' /var/lib/b200kit/canary/vllm0.json')
+    wait_until('grep -qF \'"what": "given up"\' /var/lib/b200kit/watchdog/vllm0.json')
     assert not any("restarting" in line.said for line in journal(here))
     document: dict[str, Any] = json.loads(on(NODE, "cat /var/lib/b200kit/marked.json"))
     return document
 
 
 def test_after_three_the_replica_stays_out_and_the_node_is_marked(marked: dict[str, Any]) -> None:
-    assert (marked["who"], marked["action"]) == ("b200-canary", "reset-gpu")
+    assert (marked["who"], marked["action"]) == ("b200-watchdog", "reset-gpu")
     assert "replica 0 was ejected 3 times within 3600 s" in marked["why"]
     assert on(NODE, f"ls {marked['evidence']}")
     assert in_gateway()["vllm0"].startswith("DRAIN")
@@ -303,7 +303,7 @@ def test_once_the_mark_is_removed_it_is_mended_and_the_node_is_fit(marked: dict[
     here = cursor(NODE)
     on(NODE, "rm /var/lib/b200kit/marked.json")
     wait_until(said_since(here, BACK))
-    wait_until('grep -qF \'"what": "answered"\' /var/lib/b200kit/canary/vllm0.json')
+    wait_until('grep -qF \'"what": "answered"\' /var/lib/b200kit/watchdog/vllm0.json')
     found = deploy("check.py", *RULES)
     assert found.outcome(NODE) == "fit", found.told(NODE)
 

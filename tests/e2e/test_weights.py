@@ -211,7 +211,7 @@ def packed(corrupt: Outcome) -> str:
     """The hash of what a warm replica of the first node compiled: here, a file that says so."""
     compiled = "mkdir triton && echo compiled on the first node > triton/kernel && chown -R vllm: ."
     on(NODE, f"cd $(ls -td /var/cache/vllm/0/*/ | head -n 1) && {compiled}")
-    return on(NODE, f"python3 -I {PROGRAM} caches pack --root /var/cache/vllm/0")
+    return on(NODE, f"python3 -I {PROGRAM} compile-cache pack --root /var/cache/vllm/0")
 
 
 @pytest.fixture(scope="module")

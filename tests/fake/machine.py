@@ -20,7 +20,7 @@ from typing import Any
 
 from b200kit.node.checks.host import time_daemons
 from b200kit.node.fabric import sequence
-from b200kit.node.lib import lock, managed_files
+from b200kit.node.lib import lock, managed_files, timestamp
 from b200kit.node.packages import candidates
 from b200kit.node.state import drift
 from b200kit.run.remote import INSTALLED
@@ -42,7 +42,7 @@ BARE = {"unmeasured": "Driver Not Loaded (9)"}
 _DAEMONS = ("nvidia-persistenced.service", "nvidia-fabricmanager.service")
 _CDI = "/var/run/cdi/nvidia.yaml"
 # What b200kit/converge/apt.py tells the node program and apt-get: what to ask for, hold and remove.
-_ASKED = re.compile(r"\$p offered (.*?); done")
+_ASKED = re.compile(r"\$p resolve (.*?); done")
 _HELD = re.compile(r"Package\}\\n' (.*?) 2>/dev/null")
 _GONE = re.compile(r"install -y .*?\$words (.*?) &&")
 _PROGRAM = re.compile(r"exec python3 -I \$p (\S+) ?(.*?); done; echo '(.*)'$")
@@ -120,7 +120,7 @@ class Machine:
     def observation(self, ask: State) -> State:
         """The NodeState a request gets."""
         document = states.ready(deepcopy(self.hardware))
-        document["taken_at"] = lock.stamp(datetime.now(UTC))
+        document["taken_at"] = timestamp.text(datetime.now(UTC))
         document["host"]["boot_id"] = self._boot_id()
         asked = {path: self._reading(path, managed_files.sha256) for path in ask["files"]}
         secret = {
@@ -225,7 +225,7 @@ class Machine:
             "put": self._put,
             "bring-up": self._bring_up,
             "weights": self._weights,
-            "roll": self._roll,
+            "rolling-restart": self._roll,
             "measure": lambda arguments, stdin: json.dumps(measured()),
             "rotation": lambda arguments, stdin: "",
             "firewall": lambda arguments, stdin: "",
@@ -244,7 +244,7 @@ class Machine:
             at = sequence.position(request["expectation"], state)
             acts = [list(act) for act in sequence.acts(at, request["expectation"], state)]
             if all(act in done for act in acts):
-                told = sequence.told(at, request["expectation"], state)
+                told = sequence.describe(at, request["expectation"], state)
                 return json.dumps({**told, "moved": at.name != began, "done": done})
             done += acts
             for act in acts:
@@ -411,7 +411,7 @@ def measured() -> State:
         "schema": "b200kit/smoke/1",
         "verdict": "pass",
         "reasons": [],
-        "taken_at": lock.stamp(datetime.now(UTC)),
+        "taken_at": timestamp.text(datetime.now(UTC)),
         "completed": 60,
         "conditions": {"stand_in": False},
         **medians,

@@ -53,13 +53,13 @@ FAULTS: list[tuple[dict[str, str], str]] = [
         {"engine": GOOD["engine"].replace("engine-vllm-cpu.txt", "none.txt")},
         "none.txt cannot be read",
     ),
-    ({"model": '"llama-3.1-405b-bf16"', "engine": CUDA}, "GB lack. Try TP8"),
+    ({"model": '"llama-3.1-405b-bf16"', "engine": CUDA}, "GB are missing. Try TP8"),
     ({"tensor_parallel": "3", "engine": CUDA}, "tensor_parallel=3 does not divide the heads"),
     ({"max_model_len": "9000"}, "9000 is over the 8192 tokens that tiny-llama can take"),
     ({"replica_cpus": '["0-3", "3-7"]'}, "CPUs 3 of replica 1 are also replica 0's"),
     ({"gpus": "7", "replicas": "1"}, "waive identity.nvml-count by name"),
     ({"goal": '"speed"'}, "latency, balanced, throughput"),
-    ({"model_config": '"/no/config.json"'}, "/no/config.json cannot be read"),
+    ({"model_config_file": '"/no/config.json"'}, "/no/config.json cannot be read"),
 ]
 OF_A_HOST = "of_a_host"
 NO_ONE_LISTENS = "{'ssh_hostname': '127.0.0.1', 'ssh_port': 9}"
@@ -152,6 +152,11 @@ def test_fault_of_one_host_names_the_inventory(tmp_path: Path) -> None:
     assert "replicas=3 of TP4 need 12 GPUs" in line
     assert done.returncode == 1
     assert "Traceback" not in done.stderr
+
+
+def test_refusal_of_many_hosts_shows_no_traceback(refused: str) -> None:
+    assert "failed with SystemExit" not in refused
+    assert "Traceback" not in refused
 
 
 def test_key_of_another_fingerprint_is_refused(refused: str) -> None:

@@ -267,7 +267,7 @@ def test_dry_run_of_an_upgrade_says_what_changes_and_what_stops(live: Fleet) -> 
     run = live.run("b200.py", "--dry", "--data", "driver=580.126.20", yes=False)
     assert "nvidia-open 580.105.08-1 -> 580.126.20" in run.stderr
     assert (
-        "would stop b200-canary.service, haproxy.service, vllm@0.service, vllm@1.service"
+        "would stop b200-watchdog.service, haproxy.service, vllm@0.service, vllm@1.service"
         in run.stderr
     )
     assert "would reboot: the loaded nvidia module is 580.105.08" in run.stderr
@@ -290,7 +290,7 @@ def test_live_node_that_turns_red_stops_serving_and_a_run_of_only_red_nodes_exit
     assert (run.code, run.outcomes) == (1, {"n01": "red"})
     machine = live.machine("n01")
     stopped = [
-        "b200-canary.service",
+        "b200-watchdog.service",
         "haproxy.service",
         "vllm.target",
         "vllm@0.service",

@@ -50,7 +50,7 @@ REPAIRS = {
     "quarantine (put|shut|admit|release)": "as asked",
     "drain begin": "2 servers drained",
     "drain count": '{"open": 0}',
-    "node.pyz bundle": bundle(),
+    "node.pyz support-bundle": bundle(),
     "gpu-daemons show": '{"step": null}',
     "gpu-daemons (reset|restart)": "reset",
     "^true$": "",
@@ -197,7 +197,7 @@ def test_node_that_no_level_cures_is_quarantined_with_its_part_and_stays_so(
     order = [line for line in machine.log if any(w in line for w in ("quarantine put", "bundle"))]
     assert "quarantine put" in order[0]
     # Evidence before each level and before manual repair.
-    assert len(machine.ran("node.pyz bundle")) == 3
+    assert len(machine.ran("node.pyz support-bundle")) == 3
     assert not any(machine.is_active(unit) for unit in ("vllm@0.service", "haproxy.service"))
     tried = ledger.read(folder, "n03").attempts
     assert [(t.level.word, t.outcome) for t in tried] == [
@@ -211,7 +211,7 @@ def test_node_that_no_level_cures_is_quarantined_with_its_part_and_stays_so(
     assert cli.main(["audit", "verify"]) == 0
     assert cli.main(["transaction", "list"]) == 0
     said = capsys.readouterr().out
-    assert "actions on 1 nodes: whole" in said
+    assert "actions on 1 nodes: intact" in said
     assert part in said
     log = folder / ledger.AUDIT
     log.write_bytes(b"".join(log.read_bytes().splitlines(keepends=True)[:-3]))

@@ -1,4 +1,4 @@
-"""The lab as a whole: up, down, status, and a hand on each host."""
+"""The lab as a whole: up, down, status, and what can be done to each host."""
 
 from __future__ import annotations
 
@@ -66,9 +66,7 @@ def up(
     ensure_root()
     names = [host_name(index) for index in range(1, n + 1)]
     if not names or len(scenarios or ()) > n:
-        raise LabError(
-            f"{n} hosts for {len(scenarios or ())} scenarios: ask for one host a scenario"
-        )
+        raise LabError(f"{len(scenarios or ())} scenarios for {n} hosts: one a host at most")
     for scenario in {*(scenarios or ())}:
         check_scenario(scenario)
     lab = lab_paths()

@@ -22,7 +22,8 @@ MOST_FILES_OF_A_FOLDER = 25
 
 # A room imports only rooms of a lower level. Rooms that are not named belong to the one above them.
 LEVELS = (
-    ("node/lib", "node/state"),
+    ("node/lib",),
+    ("node/state",),
     ("inventory/keys", "node/client", "node/placement", "node/weights"),
     ("engines", "node/facts", "sizing"),
     ("node/bandwidth", "node/host", "node/packages", "node/serving"),

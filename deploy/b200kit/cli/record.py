@@ -6,12 +6,12 @@ import json
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
-from datetime import UTC, datetime
 from pathlib import Path
 
 import click
 
 from b200kit.cli.command import Command, Refusal
+from b200kit.node.lib import timestamp
 from b200kit.records import comparison, entries, store
 from b200kit.records.entries import Record, RecordError
 from b200kit.records.statistics import Outcome
@@ -80,8 +80,7 @@ def accept(node: str, by: str, why: str, runs: str, last: int, records: Path) ->
     with _refusals(REFUSED):
         requested = [part.strip() for part in runs.split(",") if part.strip()]
         accepted = comparison.acceptable(_read(records, node), requested, last)
-        now = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
-        store.append(records, node, entries.accept_entry(node, accepted, by, why, now))
+        store.append(records, node, entries.accept_entry(node, accepted, by, why, timestamp.now()))
     print(f"{node}: {len(accepted)} runs are the baseline, by {by}: {why}")
 
 

@@ -26,6 +26,7 @@ from b200kit.node.client.formulas import Objective, Run
 from b200kit.node.client.smoke_verdict import ClientLimits
 from b200kit.node.latency import document as smoke_document
 from b200kit.node.latency.load_run import Volley
+from b200kit.node.lib import timestamp
 
 KEY = "B200_API_KEY"
 RATE = 4.0
@@ -91,7 +92,7 @@ class Probe:
         arrival, canary = self.volley.arrival, self.canary
         now = datetime.now(UTC)
         found = smoke_document.Found(
-            taken_at=now.strftime("%Y-%m-%dT%H:%M:%SZ"),
+            taken_at=timestamp.text(now),
             paths={} if self.run is None else {PATH: self.run},
             objective=self.objective,
             health=self.watch.health(),

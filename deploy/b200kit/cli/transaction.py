@@ -8,10 +8,10 @@ from pathlib import Path
 import click
 
 from b200kit.cli.command import Command, Refusal
+from b200kit.node.lib import timestamp
 from b200kit.reprovision import explain, ledger, transaction
 from b200kit.reprovision.states import State
 from b200kit.reprovision.transaction import Transaction
-from b200kit.run.node import timestamp
 
 SHOWN, UNKNOWN = 0, 2
 _FOLDER = click.option(
@@ -69,6 +69,6 @@ def _owner(tx: Transaction) -> str:
     owner = tx.owner
     if owner is None:
         return "owned by nobody: the next run continues"
-    now = transaction.seconds(timestamp())
+    now = transaction.seconds(timestamp.now())
     over = "" if transaction.held_by_another(tx, "", now) else ", which has expired"
     return f"owned by {owner['owner']} since {owner['since']} until {owner['until']}{over}"

@@ -38,7 +38,7 @@ def install(
         dpkg_recovery.before_update(node),
         f"{_APT} update --error-on=any",
         # With spaces: $(( would be arithmetic.
-        f"words=$( {program_step(f'offered {requested}')} )",
+        f"words=$( {program_step(f'resolve {requested}')} )",
         dpkg_recovery.before_install(node, "$words"),
         f"{_APT} install -y --no-install-recommends --allow-downgrades "
         f"--allow-change-held-packages {'--download-only ' if fetch_only else ''}$words {leaving}",

@@ -15,7 +15,7 @@ from b200kit.run.node import Node, StageFailed
 from b200kit.run.remote import program_step
 
 LOG = "/var/log/b200kit-apt.log"
-WHY = program_step(f"apt-why {LOG}")
+WHY = program_step(f"apt-failure {LOG}")
 _LOCK_WAIT_S = 300
 
 

@@ -20,7 +20,7 @@ def interrupted(node: Node) -> list[Change]:
     found = unfinished(node.state or {})
     if not found.interrupted:
         return []
-    return [Change(f"finish what dpkg left: {found.told()}", dpkg_recovery.finish_interrupted)]
+    return [Change(f"finish what dpkg left: {found.text()}", dpkg_recovery.finish_interrupted)]
 
 
 def half_configured(node: Node, installing: Sequence[object]) -> list[Change]:

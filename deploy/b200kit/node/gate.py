@@ -16,9 +16,10 @@ from typing import Any
 
 from b200kit.node.checks.judge import judge
 from b200kit.node.fabric.bring_up import wait
-from b200kit.node.facts.observe import NVML_TIMEOUT_S, now, observe
+from b200kit.node.facts.observe import NVML_TIMEOUT_S, observe
 from b200kit.node.host import settings_table
-from b200kit.node.lib.managed_files import STATE_DIRECTORY, write_atomically
+from b200kit.node.lib import durable_files, timestamp
+from b200kit.node.lib.managed_files import STATE_DIRECTORY
 from b200kit.node.lib.stdout import claim_stdout, emit
 from b200kit.node.state.expectation import Expectation
 from b200kit.node.state.verdict import Finding, Verdict, grouped
@@ -84,9 +85,11 @@ def lines(verdict: Verdict) -> list[str]:
     """The verdict and every finding that is not pass."""
     counts = verdict.counts
     total, unread = sum(counts.values()), counts["unmeasured"]
-    told = [f"gate: {verdict.fit} ({total} findings, {counts['fail']} failed, {unread} unmeasured)"]
+    lines = [
+        f"gate: {verdict.fit} ({total} findings, {counts['fail']} failed, {unread} unmeasured)"
+    ]
     waived = [finding for finding in verdict.findings if finding.waiver]
-    return told + [line(finding, more) for finding, more in grouped([*verdict.blocking, *waived])]
+    return lines + [line(finding, more) for finding, more in grouped([*verdict.blocking, *waived])]
 
 
 def decide(expectation: Any, nvml_timeout: float) -> Verdict:
@@ -99,9 +102,9 @@ def decide(expectation: Any, nvml_timeout: float) -> Verdict:
 
 def record(verdict: Verdict, path: Path) -> None:
     """Leave the verdict for the next observation; a plain user may not be able to."""
-    content = {**verdict.to_json(), "taken_at": now()}
+    content = {**verdict.to_json(), "taken_at": timestamp.now()}
     try:
-        write_atomically(path, json.dumps(content))
+        durable_files.replace(path, json.dumps(content))
     except OSError as error:
         print(f"gate: the verdict could not be kept: {error}", file=sys.stderr)
 
@@ -116,7 +119,7 @@ def read_expectation(path: str) -> Any:
 
 
 def main(args: list[str]) -> int:
-    """Wait for the fabric, observe, judge, record, tell."""
+    """Wait for the fabric, observe, judge, record, report."""
     parser = argparse.ArgumentParser(prog="gate")
     parser.add_argument("--expect", required=True, help="the expectation, b200kit/expect/1")
     parser.add_argument("--json", action="store_true", help="print the verdict as JSON")

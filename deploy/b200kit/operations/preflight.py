@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+from gevent import GreenletExit  # type: ignore[import-untyped]
 from pyinfra.api.host import Host
 from pyinfra.api.state import BaseStateCallback, State
 from pyinfra.context import ctx_state
@@ -84,7 +85,8 @@ def check_all(state: State) -> None:
     if RUN.nodes:
         return
     if _refused:
-        raise SystemExit(1)
+        # The first host of the run left with the exit code; the others just end.
+        raise GreenletExit
     RUN.inventory = tuple(host.name for host in state.inventory)
     problems: list[str] = []
     for host in state.inventory:

@@ -11,13 +11,14 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from b200kit.node.state.path import number
 from b200kit.records.conditions import missing, value_of
 from b200kit.records.statistics import METRICS
+from b200kit.run import jsonl
 
 SCHEMA = "b200kit/record/1"
 _FIGURES = ("p50", "p95", "p99", "mean")
@@ -119,10 +120,10 @@ def parse(content: bytes) -> Record:
     """Read a record; whatever the bytes are, nothing is raised and no whole entry is lost."""
     entries: list[dict[str, Any]] = []
     torn, damage, last = [], [], ""
-    for position, raw in _lines(content):
-        entry = _entry(raw)
+    for position, value in jsonl.lines(content):
+        entry = _entry(value)
         if entry is None:
-            torn.append(f"line {position} was torn ({len(raw)} bytes): its content is lost")
+            torn.append(f"line {position} was torn: its content is lost")
             continue
         if entry["digest"] != _digest(_body(entry)) or entry["id"] != entry["digest"][:10]:
             damage.append(f"line {position} was changed after it was written")
@@ -135,20 +136,10 @@ def parse(content: bytes) -> Record:
     return Record(tuple(entries), tuple(torn), tuple(damage), last)
 
 
-def _lines(content: bytes) -> Iterator[tuple[int, bytes]]:
-    for position, raw in enumerate(content.split(b"\n"), 1):
-        if raw.strip():
-            yield position, raw
-
-
-def _entry(raw: bytes) -> dict[str, Any] | None:
+def _entry(value: dict[str, Any] | None) -> dict[str, Any] | None:
     """An entry with all that makes one, or nothing."""
-    try:
-        value = json.loads(raw)
-    except (ValueError, RecursionError):
-        return None
-    kind = value.get("kind") if isinstance(value, dict) else None
-    if not isinstance(kind, str) or kind not in _PARTS:
+    kind = value.get("kind") if value else None
+    if value is None or not isinstance(kind, str) or kind not in _PARTS:
         return None
     parts = {**_TEXTS, **_PARTS[kind]}
     return value if all(isinstance(value.get(k), t) for k, t in parts.items()) else None

@@ -10,10 +10,10 @@ from typing import Any
 
 from b200kit import engines
 from b200kit.inventory import shape
+from b200kit.node.lib.redact import redact
 from b200kit.node.serving.libraries import libraries
 from b200kit.records import conditions, conditions_sources
 from b200kit.run.node import Node
-from b200kit.run.redact import redact, scrub_value
 from b200kit.serving import engine_install, replica
 
 _ENGINE_KEYS = ("config", "argv", "environment", "kv_dtype")
@@ -32,7 +32,7 @@ def run_conditions(node: Node) -> dict[str, Any]:
         "seen": conditions_sources.observed(node.seen, node.smoke, desired["libraries"]),
     }
     secrets = [secret.reveal().decode("utf-8", "replace") for secret in node.secrets.values()]
-    safe = scrub_value(redact(conditions.build(sources)), secrets)
+    safe = redact(conditions.build(sources), secrets)
     return safe if isinstance(safe, dict) else {}
 
 

@@ -8,6 +8,7 @@ import tempfile
 from collections.abc import Iterable
 from pathlib import Path
 
+from b200kit.node.lib.redact import redact
 from b200kit.report.content.findings import findings_of
 from b200kit.report.document import clean, mapping, read
 from b200kit.report.html.page import render
@@ -21,7 +22,6 @@ from b200kit.report.outcome import (
     outcome_of,
     totals,
 )
-from b200kit.run.redact import redact, scrub_value
 
 SUMMARY = "b200kit/summary/1"
 
@@ -33,7 +33,7 @@ def write(record: object, directory: Path, *, secrets: Iterable[str] = ()) -> Pa
     runs, or already that of this run. `secrets` are values that must appear in no file. Raises
     OSError when the folder cannot be written.
     """
-    safe = mapping(scrub_value(redact(record), secrets))
+    safe = mapping(redact(record, secrets))
     run = run_name(safe)
     folder = directory if directory.name == run else directory / run
     folder.mkdir(parents=True, exist_ok=True)

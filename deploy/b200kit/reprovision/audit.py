@@ -9,9 +9,11 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
+
+from b200kit.run import jsonl
 
 SCHEMA = "b200kit/audit/1"
 
@@ -37,9 +39,8 @@ def parse(content: bytes) -> Log:
     entries: list[dict[str, Any]] = []
     damage: list[str] = []
     last = ""
-    for number, raw in _lines(content):
-        entry = _entry(raw)
-        if entry is None:
+    for number, entry in jsonl.lines(content):
+        if entry is None or not _is_entry(entry):
             damage.append(f"line {number} is no entry: it was cut short or written over")
             continue
         digest = str(entry["digest"])
@@ -77,17 +78,8 @@ def verify(content: bytes, known: Mapping[str, list[str]]) -> list[str]:
     return wrong
 
 
-def _lines(content: bytes) -> Iterator[tuple[int, bytes]]:
-    return ((n, raw) for n, raw in enumerate(content.split(b"\n"), 1) if raw.strip())
-
-
-def _entry(raw: bytes) -> dict[str, Any] | None:
-    try:
-        value = json.loads(raw)
-    except ValueError:
-        return None
-    whole = isinstance(value, dict) and isinstance(value.get("digest"), str) and "previous" in value
-    return value if whole else None
+def _is_entry(value: Mapping[str, Any]) -> bool:
+    return isinstance(value.get("digest"), str) and "previous" in value
 
 
 def _digest(body: Mapping[str, Any]) -> str:

@@ -1,14 +1,14 @@
 """Where transactions are kept: a file a node and the log of all actions, in one directory.
 
-A line is written by one `write` to the end of its file, under a lock, and is on the disk before
-`append` returns. Each event goes into the log first and then, with its digest there, into the
-node's file: a controller that dies between the two leaves an action that the log has and the
-transaction does not, never the other way round.
+A line is on the disk before `append` returns (b200kit/run/jsonl.py). Each event goes into the log
+first and then, with its digest there, into the node's file: a controller that dies between the two
+leaves an action that the log has and the transaction does not have, never the other way round.
 """
 
 from __future__ import annotations
 
 import fcntl
+import json
 import os
 import secrets
 from collections.abc import Callable, Iterator
@@ -16,11 +16,13 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from b200kit.node.lib import timestamp
 from b200kit.reprovision import audit, transaction
-from b200kit.reprovision.ledger_line import audited, later, lined
+from b200kit.reprovision.ledger_line import audited
 from b200kit.reprovision.transaction import Transaction
+from b200kit.run import jsonl
 from b200kit.run.file_names import safe_name
-from b200kit.run.node import StageFailed, timestamp
+from b200kit.run.node import StageFailed
 from b200kit.run.places import home
 
 VARIABLE = "B200_TRANSACTIONS"
@@ -66,7 +68,7 @@ class Ledger:
 
     def claim(self, is_dead: Callable[[str], bool] = lambda owner: False) -> Transaction:
         """Become the node's one owner, or raise Held naming who is. A dead one is succeeded."""
-        now = timestamp()
+        now = timestamp.now()
         with self._locked() as lines:
             tx = transaction.fold(self.node, lines)
             if transaction.held_by_another(tx, self.who, transaction.seconds(now)):
@@ -82,7 +84,7 @@ class Ledger:
 
     def begin(self, findings: list[dict[str, Any]], cause: str, why: str) -> Transaction:
         """Open a transaction."""
-        identity = f"{timestamp()}-{secrets.token_hex(3)}"
+        identity = f"{timestamp.now()}-{secrets.token_hex(3)}"
         return self.append("open", tx=identity, findings=findings, cause=cause, why=why)
 
     def append(self, kind: str, **fields: Any) -> Transaction:
@@ -94,25 +96,25 @@ class Ledger:
     def _write(self, known: Transaction, kind: str, **fields: Any) -> None:
         entry = {
             "kind": kind,
-            "at": timestamp(),
+            "at": timestamp.now(),
             "node": self.node,
             "tx": known.id,
             "who": self.who,
             "run": self.run,
-            "until": later(timestamp(), self.ttl_s),
+            "until": timestamp.now(self.ttl_s),
             **fields,
         }
         entry["audit"] = self._log(audited(known, entry))
-        append(self.path, lambda content: lined(content, entry))
+        append(self.path, lambda _: json.dumps(entry, sort_keys=True) + "\n")
 
     def _log(self, entry: dict[str, Any]) -> str:
         """Put an event into the log of all actions; returns its digest there."""
         digest = ""
 
-        def line(content: bytes) -> bytes:
+        def line(content: bytes) -> str:
             nonlocal digest
             text, digest = audit.line(entry, audit.parse(content).last)
-            return b"\n" * _is_torn(content) + text.encode()
+            return text
 
         append(self.folder / AUDIT, line)
         return digest
@@ -130,32 +132,9 @@ class Ledger:
             os.close(guard)
 
 
-def append(path: Path, make: Callable[[bytes], bytes]) -> None:
+def append(path: Path, make: Callable[[bytes], str]) -> None:
     """Append what *make* says follows the file's content, whole or not at all, and on the disk."""
-    fresh = not path.exists()
-    handle = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND, _MODE)
     try:
-        fcntl.flock(handle, fcntl.LOCK_EX)
-        content = path.read_bytes()
-        data = make(content)
-        if os.write(handle, data) != len(data):
-            os.ftruncate(handle, len(content))
-            raise StageFailed(f"{path} could not be written: is the disk of the controller full?")
-        os.fsync(handle)
-    finally:
-        os.close(handle)
-    if fresh:
-        _sync(path.parent)
-
-
-def _is_torn(content: bytes) -> bool:
-    return bool(content) and not content.endswith(b"\n")
-
-
-def _sync(folder: Path) -> None:
-    """Put the name of a new file on the disk, too."""
-    handle = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)
+        jsonl.append(path, make, _MODE)
+    except jsonl.PartialWrite as error:
+        raise StageFailed(f"{error}: is the disk of the controller full?") from None

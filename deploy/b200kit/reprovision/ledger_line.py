@@ -1,21 +1,13 @@
-"""What one event of a transaction looks like on the disk, and in the log of all actions."""
+"""What one event of a transaction looks like in the log of all actions."""
 
 from __future__ import annotations
 
-import json
-from datetime import UTC, datetime
 from typing import Any
 
 from b200kit.reprovision import transaction
 from b200kit.reprovision.transaction import Transaction
 
 _KEPT = ("kind", "at", "node", "tx", "who", "run", "step", "id", "level", "attempt", "of")
-
-
-def lined(content: bytes, entry: dict[str, Any]) -> bytes:
-    """The line of an event, begun on a new line where a kill left half of one."""
-    torn = bool(content) and not content.endswith(b"\n")
-    return b"\n" * torn + json.dumps(entry, sort_keys=True).encode() + b"\n"
 
 
 def audited(tx: Transaction, entry: dict[str, Any]) -> dict[str, Any]:
@@ -33,9 +25,3 @@ def audited(tx: Transaction, entry: dict[str, Any]) -> dict[str, Any]:
         "what": what,
         "evidence": (after.evidence or {}).get("sha256"),
     }
-
-
-def later(stamp: str, seconds: float) -> str:
-    """*stamp* and so many seconds, as a stamp."""
-    at = datetime.fromtimestamp(transaction.seconds(stamp) + seconds, UTC)
-    return at.strftime("%Y-%m-%dT%H:%M:%SZ")

@@ -12,11 +12,12 @@ import json
 from typing import Any
 
 from b200kit.inventory.keys.levels import Level
+from b200kit.node.lib import timestamp
 from b200kit.node.state.drift import File
 from b200kit.reprovision import transaction
 from b200kit.reprovision.escalation import Attempt
 from b200kit.reprovision.transaction import Transaction
-from b200kit.run.node import Node, timestamp
+from b200kit.run.node import Node
 from b200kit.run.remote import RemoteError
 
 PATH = "/var/lib/b200kit/reprovision.json"
@@ -27,7 +28,7 @@ def put(node: Node, tx: Transaction) -> None:
     """Leave the transaction as it is now on the node, if it answers."""
     document = {
         "schema": SCHEMA,
-        "at": timestamp(),
+        "at": timestamp.now(),
         "tx": tx.id,
         "state": tx.state.value,
         "owner": tx.owner,

@@ -6,6 +6,7 @@ import time
 from typing import Any
 
 from b200kit.inventory.keys.levels import Level
+from b200kit.node.lib import timestamp
 from b200kit.node.state.verdict import Finding
 from b200kit.operations import observe
 from b200kit.reprovision import circuit_breaker, escalation, node_copy, provision, steps
@@ -16,7 +17,7 @@ from b200kit.reprovision.ledger import Held, Ledger
 from b200kit.reprovision.state_machine import StateMachine
 from b200kit.reprovision.states import State
 from b200kit.reprovision.transaction import Transaction
-from b200kit.run.node import Node, timestamp
+from b200kit.run.node import Node
 from b200kit.run.session import RUN
 
 # What the transaction itself puts on the node is no fault to repair.
@@ -107,7 +108,7 @@ def _claim(node: Node, ledger: Ledger) -> Transaction:
     """One owner a node: by this directory, and by the node's copy from another one."""
     tx = ledger.claim(observe.is_dead)
     document = {} if node.unreachable else node_copy.read(node)
-    holder = node_copy.holder(document, ledger.who, timestamp())
+    holder = node_copy.holder(document, ledger.who, timestamp.now())
     if holder and not observe.is_dead(str(holder["owner"])):
         ledger.append("release")
         raise Held(

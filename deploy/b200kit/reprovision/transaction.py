@@ -7,16 +7,16 @@ to be open. `fold` makes the node's transaction of the lines, whoever wrote them
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
-from datetime import UTC, datetime
 from typing import Any
 
 from b200kit.inventory.keys.levels import Level
+from b200kit.node.lib import timestamp
 from b200kit.node.state.verdict import Finding
 from b200kit.reprovision.escalation import Attempt
 from b200kit.reprovision.states import State, Step, step
+from b200kit.run import jsonl
 
 SCHEMA = "b200kit/transaction/1"
 
@@ -197,19 +197,12 @@ _KINDS = {
 
 def parse(content: bytes) -> Iterator[dict[str, Any]]:
     """Whole lines of a file; one that a kill cut short is of nothing that had begun."""
-    for raw in content.split(b"\n"):
-        try:
-            value = json.loads(raw)
-        except ValueError:
-            continue
-        if isinstance(value, dict):
-            yield value
+    return (line for _, line in jsonl.lines(content) if line is not None)
 
 
 def seconds(stamp: str) -> float:
     """Seconds since 1970 of "2026-11-21T09:40:12Z"."""
-    parsed = datetime.strptime(stamp, "%Y-%m-%dT%H:%M:%SZ")
-    return parsed.replace(tzinfo=UTC).timestamp()
+    return timestamp.parse(stamp).timestamp()
 
 
 def held_by_another(tx: Transaction, owner: str, now: float) -> bool:

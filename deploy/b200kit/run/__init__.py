@@ -1,1 +1,1 @@
-"""One run and its nodes: the record, the remote end, rendering, host keys, redaction."""
+"""One run and its nodes: the record, the remote end, rendering, host keys."""

@@ -14,12 +14,13 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 from b200kit.inventory import group, shape
 from b200kit.inventory.secrets import Secret
 from b200kit.inventory.spec import NodeSpec
+from b200kit.node.lib import timestamp
 from b200kit.node.placement import layout as layouts
 from b200kit.node.placement.cpu_cores import LayoutError
 from b200kit.node.placement.layout import Replica
@@ -164,7 +165,7 @@ class Run:
 
     entry: str
     id: str = field(default_factory=lambda: f"{datetime.now():%Y%m%d-%H%M%S}-{os.getpid()}")
-    started_at: str = field(default_factory=lambda: timestamp())
+    started_at: str = field(default_factory=timestamp.now)
     nodes: dict[str, Node] = field(default_factory=dict)
     # All nodes of the inventory, those outside this run's limit included.
     inventory: tuple[str, ...] = ()
@@ -190,7 +191,7 @@ class Run:
             "entry": self.entry,
             "argv": [os.path.basename(sys.argv[0]), *sys.argv[1:]],
             "started_at": self.started_at,
-            "ended_at": timestamp(),
+            "ended_at": timestamp.now(),
             "controller": {
                 "wall_s": round(time.monotonic() - self.clock_at_start, 3),
                 "cpu_s": round(time.process_time() - self.cpu_at_start, 3),
@@ -198,11 +199,6 @@ class Run:
             },
             "hosts": {name: node.to_json() for name, node in sorted(self.nodes.items())},
         }
-
-
-def timestamp() -> str:
-    """Now, in UTC, to the second."""
-    return datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
 def duration(seconds: float) -> str:

@@ -154,7 +154,7 @@ def _prove(node: Node) -> None:
     managed = Managed(node)
     state = node.connected().observe({**_NOTHING_MORE, **managed.asked})
     refused = [
-        f"{name} {effect.told}"
+        f"{name} {effect.text}"
         for name, effect in Managed(node, state).effects.items()
         if boot_means(managed.table[name]) is None and effect.wrong
     ]

@@ -12,6 +12,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from b200kit.converge.stage import Change, Stage, nothing
+from b200kit.node.lib import timestamp
 from b200kit.node.lib.error_line import cause
 from b200kit.node.state.drift import File
 from b200kit.records import comparison, entries, provenance, store
@@ -65,7 +66,7 @@ def _accepted(result: dict[str, Any], mark: str) -> bool:
 def age_s(result: dict[str, Any]) -> float | None:
     """Seconds since the result was taken, or None when it does not say."""
     try:
-        taken = datetime.fromisoformat(str(result["taken_at"]).replace("Z", "+00:00"))
+        taken = timestamp.parse(result["taken_at"])
         return max(0.0, (datetime.now(UTC) - taken).total_seconds())
     except (KeyError, ValueError, TypeError):
         return None

@@ -2,7 +2,7 @@
 
 The unit's ExecStartPost sends requests until two rounds agree, so `systemctl start` returns when a
 replica is warm, and fails when it cannot get there. On a node whose gateway runs, replicas are
-restarted one after another behind it (node.pyz roll), and no request is lost.
+restarted one after another behind it (node.pyz rolling-restart), and no request is lost.
 """
 
 from __future__ import annotations
@@ -80,7 +80,7 @@ def _roll(units: list[str]) -> Callable[[Node], None]:
     def act(node: Node) -> None:
         each = node.spec.drain_deadline_s + node.spec.warm_deadline_s + 240
         node.connected().program(
-            f"roll --config {serving.SERVING} --replicas={numbers}",
+            f"rolling-restart --config {serving.SERVING} --replicas={numbers}",
             timeout=each * (len(units) + 1),
         )
 

@@ -18,7 +18,7 @@ from b200kit.run.remote import INSTALLED
 from b200kit.run.render import render
 from b200kit.stages import serving
 
-UNIT = "b200-canary.service"
+UNIT = "b200-watchdog.service"
 
 
 def desired(node: Node, layout: Sequence[Replica]) -> DesiredState:
@@ -28,7 +28,7 @@ def desired(node: Node, layout: Sequence[Replica]) -> DesiredState:
         # There is nobody to ask; b200-peers.service watches the replica instead.
         return DesiredState()
     unit = render(
-        "systemd/b200-canary.service.j2",
+        "systemd/b200-watchdog.service.j2",
         spec=node.spec,
         program=INSTALLED,
         serving=serving.SERVING,
@@ -59,7 +59,7 @@ def plan(node: Node) -> list[Change]:
 
 
 def _refuse(mark: object) -> None:
-    raise StageFailed(watchdog.told(mark))
+    raise StageFailed(watchdog.describe(mark))
 
 
 STAGE = Stage(name="canary", desired=desired, plan=plan)

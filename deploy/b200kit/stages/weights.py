@@ -18,7 +18,7 @@ from b200kit.converge.stage import Change, DesiredState, Stage, converge
 from b200kit.node.placement.layout import Replica
 from b200kit.node.state import drift
 from b200kit.node.state.drift import File, Unit
-from b200kit.node.weights.manifest import STAMP, told
+from b200kit.node.weights.manifest import STAMP, size_text
 from b200kit.run.node import Node, StageFailed, duration
 from b200kit.run.render import render
 from b200kit.serving.replica import SECRETS, model_dir, unit_name
@@ -157,8 +157,8 @@ def _how_far(progress: dict[str, Any]) -> str:
     total, have = progress.get("total_bytes") or 0, progress.get("have_bytes") or 0
     if not total:
         return "being looked for"
-    rate = f", {told(progress['rate'])}/s" if progress.get("rate") else ""
-    return f"{told(have)} of {told(total)}{rate}"
+    rate = f", {size_text(progress['rate'])}/s" if progress.get("rate") else ""
+    return f"{size_text(have)} of {size_text(total)}{rate}"
 
 
 def _drop(node: Node, path: str) -> None:
@@ -195,7 +195,7 @@ def _await(node: Node, last: dict[str, Any]) -> str:
         seen = _program(node, "wait")
         last.update(seen["progress"])
         if seen["complete"]:
-            return f"{told(last.get('total_bytes') or 0)}, proven"
+            return f"{size_text(last.get('total_bytes') or 0)}, proven"
         ended = not seen["running"] or last.get("state") in ("failed", "refused")
         if ended and (tried or last.get("state") == "refused"):
             error = last.get("error") or f"{UNIT} ended without a word; see its journal"
@@ -216,7 +216,7 @@ def _fetch_pack(node: Node) -> None:
     words = [word for flag, base in bases for word in (flag, f"{base.rstrip('/')}/caches")]
     token = ["--token-file", _TOKEN] if TOKEN_NAME in node.secrets else []
     asked = ["--sha256", str(spec.weights.packed_caches), "--out", PACKS, *words, *token]
-    node.connected().program(f"packed-caches {shlex.join(asked)}")
+    node.connected().program(f"fetch-compile-cache {shlex.join(asked)}")
 
 
 STAGE = Stage(name="weights", desired=desired, plan=plan)

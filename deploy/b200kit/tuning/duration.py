@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import datetime
 from statistics import mean
 from typing import Any
 
+from b200kit.node.lib import timestamp
 from b200kit.tuning.cells import Load
 from b200kit.tuning.goodput_knee import Sweep
 
@@ -64,15 +64,10 @@ def _loads(load: Load, rate: float, bench: bool) -> float:
 def seconds(cell: Mapping[str, Any]) -> float | None:
     """How long a cell took; None where it does not say."""
     try:
-        began, ended = (_time(cell[k]) for k in ("started", "ended"))
+        began, ended = (timestamp.parse(cell[k]) for k in ("started", "ended"))
     except (KeyError, ValueError):
         return None
     return (ended - began).total_seconds()
-
-
-def _time(text: object) -> datetime:
-    # Python 3.10 does not know the Z.
-    return datetime.fromisoformat(str(text).replace("Z", "+00:00"))
 
 
 def total(parts: Iterable[float]) -> str:

@@ -16,10 +16,11 @@ import time
 from typing import Any
 
 from b200kit.converge.stage import Change, Stage, nothing
+from b200kit.node.lib import timestamp
 from b200kit.node.lib.error_line import cause
 from b200kit.node.state import drift
 from b200kit.operations import observe
-from b200kit.run.node import Node, StageFailed, timestamp
+from b200kit.run.node import Node, StageFailed
 from b200kit.run.remote import RemoteError
 from b200kit.run.session import RUN
 from b200kit.serving import engine_install
@@ -153,7 +154,7 @@ class Tuning:
 
     def _cell(self, layout: Layout, workload: Workload, rate: float) -> None:
         """Measure one cell with both clients and keep it. Raises RemoteError."""
-        plan, node, started = self._planned(), self.node, timestamp()
+        plan, node, started = self._planned(), self.node, timestamp.now()
         requests = plan.load.count(rate)
         options = (
             f"--requests {requests} --rate {rate:g} --input-tokens {workload.input_tokens} "
@@ -170,7 +171,7 @@ class Tuning:
             **({"why": why} if why else {}),
             "ours": cells.retained(ours), "bench": bench,
             "difference": cells.differences(ours, bench),
-            "started": started, "ended": timestamp(),
+            "started": started, "ended": timestamp.now(),
         }  # fmt: skip
         plan.add({"kind": "cell", "key": plan.key(layout, workload), "cell": cell})
         node.tuning = plan.document()
@@ -246,7 +247,7 @@ def _layout_line(layout: Layout, seconds: float, why: str) -> dict[str, Any]:
     result = {"status": "failed", "why": why} if why else {"status": "up"}
     return {
         "kind": "layout", "layout": layout.to_json(), "seconds": round(seconds, 1),
-        "at": timestamp(), **result,
+        "at": timestamp.now(), **result,
     }  # fmt: skip
 
 
@@ -255,6 +256,7 @@ def _failed_line(plan: Plan, layout: Layout, workload: Workload, why: str) -> di
     cell = {
         "layout": layout.to_json(), "workload": workload.name,
         "rate": plan.next_rate(layout, workload), "status": "failed", "why": why,
-        "ours": nothing_seen, "bench": nothing_seen, "started": timestamp(), "ended": timestamp(),
+        "ours": nothing_seen, "bench": nothing_seen,
+        "started": timestamp.now(), "ended": timestamp.now(),
     }  # fmt: skip
     return {"kind": "cell", "key": plan.key(layout, workload), "cell": cell}

@@ -8,9 +8,10 @@ from typing import Any
 
 from b200kit.inventory.keys.problem import Problem
 from b200kit.inventory.spec import NodeSpec
+from b200kit.node.lib import timestamp
 from b200kit.report.files import write_text
 from b200kit.run.file_names import safe_name
-from b200kit.run.node import Node, StageFailed, timestamp
+from b200kit.run.node import Node, StageFailed
 from b200kit.run.places import home
 from b200kit.run.session import RUN
 from b200kit.tuning import fragment
@@ -20,7 +21,7 @@ from b200kit.tuning.cells import KEYS
 
 def write(node: Node, document: Mapping[str, Any], parse: Parse) -> str:
     """The path of the fragment, relative to here. Raises StageFailed when it is no inventory."""
-    text = fragment.fragment(document, RUN.id, timestamp())
+    text = fragment.fragment(document, RUN.id, timestamp.now())
     prove(text, document["chosen"]["layout"], parse)
     path = home() / "reports" / RUN.id / f"{safe_name(node.name)}.layout.py"
     try:

@@ -124,7 +124,7 @@ def test_a_real_engine_that_is_deadlocked_is_ejected_and_comes_back(
     stop = 'grep -q "^VLLM::" /proc/$p/comm && kill -STOP $p'
     on(NODE, f"for p in $(cat {group}/cgroup.procs); do {stop}; done; true")
     port = on(NODE, "sed -n 's/^port: //p' /etc/vllm/replica-1.yaml")
-    log = f"journalctl -u b200-canary -o cat --no-pager --after-cursor='{here}'"
+    log = f"journalctl -u b200-watchdog -o cat --no-pager --after-cursor='{here}'"
     wait = (
         f"timeout 240 sh -c \"until {log} | grep -qF 'vllm1: canary silent'; do sleep 0.2; done\""
     )
@@ -133,6 +133,6 @@ def test_a_real_engine_that_is_deadlocked_is_ejected_and_comes_back(
     assert on(NODE, f'python3 -c "{health % port}"') == "200"
     wait = wait.replace("canary silent", "it answers: back in the gateway")
     assert lab.run(NODE, ["sh", "-c", wait], timeout=260).returncode == 0, on(NODE, log)
-    told = on(NODE, "cat $(ls -d /var/lib/b200kit/canary/*-vllm1 | tail -n 1)/after-abort.txt")
+    told = on(NODE, "cat $(ls -d /var/lib/b200kit/watchdog/*-vllm1 | tail -n 1)/after-abort.txt")
     assert "Fatal Python error: Aborted" in told
     assert "vllm/entrypoints" in told

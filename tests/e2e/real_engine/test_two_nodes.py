@@ -54,7 +54,8 @@ def arguments() -> list[str]:
 
 def answers() -> bool:
     """Whether the head gives a right answer, through its gateway."""
-    script = "python3 -I /usr/local/lib/b200kit/node.pyz canary --config /etc/b200kit/serving.json"
+    program = "python3 -I /usr/local/lib/b200kit/node.pyz"
+    script = f"{program} correctness-check --config /etc/b200kit/serving.json"
     return on(HEAD, f"{script} >/dev/null 2>&1; echo $?") == "0"
 
 

@@ -80,14 +80,14 @@ def test_everything_behind_the_gateway_is_drained_and_comes_back(
     assert drain.begin(note) == "3 servers drained"
     assert statuses() == ["DRAIN", "DRAIN"]
     assert statuses("nodes") == ["DRAIN"]
-    assert "stop b200-canary.service" in systemd.asked
+    assert "stop b200-watchdog.service" in systemd.asked
     assert drain.begin(note) == "3 servers drained"
     proxy.reload()
     assert statuses() == ["DRAIN", "DRAIN"]
     drain.end(note)
     # What a person had drained before is that person's.
     until(lambda: statuses() == ["UP", "DRAIN"])
-    assert systemd.asked[-1] == "start --no-block b200-canary.service"
+    assert systemd.asked[-1] == "start --no-block b200-watchdog.service"
     assert drain.end(note) == "nothing was drained"
 
 

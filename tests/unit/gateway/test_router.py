@@ -50,7 +50,7 @@ def test_every_argument_is_one_of_the_launchers(tmp_path: Path) -> None:
         ({"weights": [9, 1]}, "gateway.weights", "vllm-router knows no shares"),
         (
             {"router": {"requirements": "x", "version": "0.1.14"}},
-            "gateway.router.version", "forgets its load counters",
+            "gateway.router.version", "loses its load counters",
         ),
         (
             {"router": {"requirements": "x", "version": "latest"}},

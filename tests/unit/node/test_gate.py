@@ -50,11 +50,11 @@ def test_unfit_node_is_refused_and_says_why_on_one_line() -> None:
     state, expectation = states.healthy(), states.expectation()
     state["gpus"][2]["links"][4]["state"] = 0
     verdict = judge(expectation, state)
-    told = gate.lines(verdict)
-    assert told[0].startswith("gate: unfit (")
+    text = gate.lines(verdict)
+    assert text[0].startswith("gate: unfit (")
     said = "fail: GPU 2 has 17 of 18 NVLinks up: NVLink 4 down -> reset-gpu GPU 2 (module 7"
-    assert told[1].startswith(said)
-    assert len(told) == 2
+    assert text[1].startswith(said)
+    assert len(text) == 2
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,6 @@ from pathlib import Path
 import pytest
 
 from b200kit.report.files import write
-from b200kit.run.redact import redact, scrub, secret_key
 from tests.unit.report import records
 
 
@@ -78,22 +77,3 @@ def test_no_secret_reaches_any_file(tmp_path: Path) -> None:
     page = write(record, tmp_path, secrets=["known-CANARY"])
     for path in page.parent.iterdir():
         assert "CANARY" not in path.read_text()
-
-
-def test_measurements_about_tokens_are_not_taken_for_secrets() -> None:
-    smoke = records.smoke()
-    assert redact(smoke) == smoke
-    for key in ("total_input_tokens", "tokens_per_chunk", "api_key_file", "time_per_token_ms"):
-        assert not secret_key(key)
-
-
-def test_a_secret_file_keeps_its_mode_and_owner() -> None:
-    files = records.state()["files"]
-    kept = redact(files)
-    assert kept == {
-        "/etc/b200kit/secrets/api_key": {"hmac": "[redacted]", "mode": "0600", "owner": "r"}
-    }
-
-
-def test_scrub_removes_longer_secrets_first() -> None:
-    assert scrub("key abc-def, abc", ["abc", "abc-def", ""]) == "key [redacted], [redacted]"

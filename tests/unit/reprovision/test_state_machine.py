@@ -150,7 +150,7 @@ def watched(monkeypatch: pytest.MonkeyPatch) -> Callable[[Kill], None]:
     monkeypatch.setattr(os, "fsync", lambda handle: None)
 
     def watch(kill: Kill) -> None:
-        def write(path: Path, make: Callable[[bytes], bytes]) -> None:
+        def write(path: Path, make: Callable[[bytes], str]) -> None:
             kill(f"before a line of {path.name}")
             append(path, make)
             kill(f"after a line of {path.name}")

@@ -108,7 +108,7 @@ def test_upgrade_fetches_then_stops_what_serves_then_replaces(tmp_path: Path) ->
         f"remove nvidia-driver-pinning-{DRIVER}; install nvidia-driver-pinning-580.126.20"
     )
     assert fetch == "fetch the packages of the set"
-    assert stop.startswith("stop b200-canary.service, haproxy.service, vllm@0.service, ")
+    assert stop.startswith("stop b200-watchdog.service, haproxy.service, vllm@0.service, ")
     assert f"nvidia-open {DRIVER}-1 -> 580.126.20" in install
 
 
@@ -125,7 +125,7 @@ def test_units_that_were_not_read_are_taken_to_serve(tmp_path: Path) -> None:
     assert node.state is not None
     node.state["units"] = {"unmeasured": "systemctl timed out"}
     assert any(
-        what.startswith("stop b200-canary.service, haproxy.service, vllm.target")
+        what.startswith("stop b200-watchdog.service, haproxy.service, vllm.target")
         for what in driver_plan(node)
     )
 

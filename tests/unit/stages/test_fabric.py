@@ -151,14 +151,14 @@ def test_answer_that_is_none_fails_its_own_node(tmp_path: Path, answer: str) -> 
 def test_module_loaded_by_hand_is_told(tmp_path: Path) -> None:
     node, machine = settled(tmp_path)
     answer = {"state": "done", "moved": True, "progress": "8 of 8 GPUs completed", "line": ""}
-    done = {"hidden": "management ports cannot be told here", "done": [["modprobe", "ib_umad"]]}
+    done = {"hidden": "management ports are unknown here", "done": [["modprobe", "ib_umad"]]}
     machine.answers["bring-up"] = (True, json.dumps(answer | done))
     machine.units[MANAGER]["active"] = "failed"
     look(node)
     [change] = fabric.plan(node)
     assert change.apply(node) == (
         "8 of 8 GPUs completed, loaded ib_umad, which this boot had not, "
-        "management ports cannot be told here"
+        "management ports are unknown here"
     )
 
 

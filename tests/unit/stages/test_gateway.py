@@ -226,7 +226,7 @@ def test_replica_on_a_live_node_is_restarted_behind_the_gateway(tmp_path: Path) 
     make(node, "serving")
     make(node, "warm-up")
     assert machine.ran("systemctl restart vllm") == []
-    [rolled] = machine.ran("node.pyz roll")
+    [rolled] = machine.ran("node.pyz rolling-restart")
     assert rolled.endswith("--replicas=1")
 
 
@@ -237,7 +237,7 @@ def test_replica_is_restarted_by_itself_where_no_gateway_runs(tmp_path: Path) ->
     look(node)
     make(node, "serving")
     make(node, "warm-up")
-    assert machine.ran("node.pyz roll") == []
+    assert machine.ran("node.pyz rolling-restart") == []
     assert machine.ran("systemctl restart vllm@1.service")
 
 

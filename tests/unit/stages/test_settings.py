@@ -212,7 +212,9 @@ def test_node_that_boots_another_way_is_told_once_and_never_rebooted(tmp_path: P
     node, machine = settled(tmp_path)
     machine.hardware["host"]["cmdline"] = "root=/dev/nfs"
     look(node)
-    told = "iommu is not in force: the kernel command line lacks .*the node boots another way"
+    told = (
+        "iommu is not in force: the kernel command line does not have .*the node boots another way"
+    )
     with pytest.raises(StageFailed, match=told):
         planned(node, "settings")
     assert reasons(node) == []

@@ -166,7 +166,7 @@ def gone(path: str) -> Spoil:
     return spoil
 
 
-SERVING = "b200-canary.service, haproxy.service, vllm@0.service, vllm@1.service"
+SERVING = "b200-watchdog.service, haproxy.service, vllm@0.service, vllm@1.service"
 MEASURE = {"smoke": ["measure TTFT, ITL, TPOT and E2E"]}
 BOTH = ["restart vllm@0.service", "restart vllm@1.service"]
 DRIFTS = {
@@ -296,7 +296,7 @@ def test_changed_configuration_restarts_its_replicas_one_by_one_at_the_warm_up(
     assert planned_by_stage(node) == {"warm-up": restarts}
     make(node, "warm-up")
     assert planned_by_stage(node) == MEASURE
-    assert len(machine.ran("node.pyz roll ")) == len(restarts)
+    assert len(machine.ran("node.pyz rolling-restart ")) == len(restarts)
 
 
 @pytest.mark.parametrize(
@@ -384,8 +384,8 @@ def test_withdrawing_a_node_stops_what_runs_and_only_that(tmp_path: Path) -> Non
     machine.units["vllm@0.service"]["active"] = "activating"
     look(node)
     machine.log.clear()
-    assert gate.withdraw(node) == ["b200-canary.service", "haproxy.service", "vllm@0.service"]
-    assert machine.log == ["systemctl stop b200-canary.service haproxy.service vllm@0.service"]
+    assert gate.withdraw(node) == ["b200-watchdog.service", "haproxy.service", "vllm@0.service"]
+    assert machine.log == ["systemctl stop b200-watchdog.service haproxy.service vllm@0.service"]
 
 
 def test_withdrawing_a_node_that_never_served_runs_no_command(tmp_path: Path) -> None:

@@ -15,10 +15,10 @@ from tests.unit.nodes import look, planned, settled, spec
 
 MARK = {
     "schema": "b200kit/marked/1",
-    "who": "b200-canary",
+    "who": "b200-watchdog",
     "when": "2026-11-21T09:40:00Z",
     "why": "replica 1 was ejected 3 times within 3600 s",
-    "evidence": "/var/lib/b200kit/canary/20261121T094000Z-vllm1",
+    "evidence": "/var/lib/b200kit/watchdog/20261121T094000Z-vllm1",
     "action": "reset-gpu",
 }
 
@@ -66,7 +66,7 @@ def test_gate_at_boot_does_not_judge_what_only_a_serving_node_has(tmp_path: Path
     assert "canary" not in gate.expectation(node)
     assert watchdog.expected(node) == {
         "canary": {
-            "unit": "b200-canary.service",
+            "unit": "b200-watchdog.service",
             "replicas": ["vllm@0.service", "vllm@1.service"],
         }
     }

@@ -115,7 +115,7 @@ def test_batch_limits_alone_are_changed_behind_the_gateway(live: tuple[Node, Mac
     node, machine = live
     tune(node, layouts=("asked", "D"))
     assert not machine.ran(r"systemctl stop .*vllm@1")
-    assert [line for line in machine.ran(r"roll ") if "--replicas=1" in line]
+    assert [line for line in machine.ran(r"rolling-restart ") if "--replicas=1" in line]
 
 
 def test_second_run_measures_nothing_and_says_the_same(live: tuple[Node, Machine]) -> None:

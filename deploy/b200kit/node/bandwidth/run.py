@@ -24,9 +24,9 @@ from typing import Any
 
 from b200kit.node.bandwidth.tests import PLACES, PROBES, SCHEMA, Probe, Unusable
 from b200kit.node.facts.nvml.client import Worker
-from b200kit.node.facts.observe import NVML_TIMEOUT_S, now
-from b200kit.node.lib import readings
-from b200kit.node.lib.managed_files import STATE_DIRECTORY, write_atomically
+from b200kit.node.facts.observe import NVML_TIMEOUT_S
+from b200kit.node.lib import durable_files, readings, timestamp
+from b200kit.node.lib.managed_files import STATE_DIRECTORY
 from b200kit.node.lib.stdout import claim_stdout, emit
 from b200kit.node.state.view import StateView, Unmeasured
 
@@ -123,7 +123,7 @@ def measure_all(gpus: int) -> dict[str, Any]:
 
 
 def node() -> dict[str, Any]:
-    """What a result holds for: boot, driver and GPUs. Raises Refused when NVML does not tell."""
+    """What a result holds for: boot, driver and GPUs. Raises Refused when NVML does not answer."""
     state = StateView(Worker(NVML_TIMEOUT_S).result())
     driver, gpus = state.text("nvml", "driver_version"), state.gpus()
     if isinstance(driver, Unmeasured):
@@ -141,7 +141,7 @@ def refuse_beside_replicas() -> None:
     try:
         lines = readings.command(REPLICAS).splitlines()
     except OSError as error:
-        raise Refused(f"whether a replica serves cannot be told: {error}") from None
+        raise Refused(f"whether a replica serves is unknown: {error}") from None
     words = [line.split() for line in lines]
     running = [w[0] for w in words if len(w) > 2 and w[2] not in ("inactive", "failed")]
     if running:
@@ -160,7 +160,7 @@ def alone(path: Path) -> Iterator[None]:
         yield
 
 
-def told(document: dict[str, Any]) -> str:
+def describe(document: dict[str, Any]) -> str:
     """The document on one line: how much was measured, and what was not."""
     count = len(document["results"])
     parts = [f"{count} results", *(f"{tool} is {why}" for tool, why in document["missing"].items())]
@@ -180,9 +180,9 @@ def main(args: list[str]) -> int:
         with alone(STATE_DIRECTORY / ".bandwidth.lock"):
             refuse_beside_replicas()
             head = {"schema": SCHEMA, **node()}
-            document = {**head, **measure_all(len(head["gpu_uuids"])), "taken_at": now()}
+            document = {**head, **measure_all(len(head["gpu_uuids"])), "taken_at": timestamp.now()}
             content = json.dumps(document, indent=1, sort_keys=True)
-            write_atomically(STATE_DIRECTORY / "bandwidth.json", content)
+            durable_files.replace(STATE_DIRECTORY / "bandwidth.json", content)
     except (Refused, OSError) as error:
         print(f"bandwidth: not measured: {error}", file=sys.stderr)
         return 2
@@ -190,5 +190,5 @@ def main(args: list[str]) -> int:
         emit(out, document)
     else:
         with open(out, "w", encoding="utf-8", closefd=False) as stdout:
-            stdout.write(f"{told(document)}\n")
+            stdout.write(f"{describe(document)}\n")
     return 0

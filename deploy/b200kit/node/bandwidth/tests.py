@@ -148,8 +148,8 @@ def read_all_reduce(output: str) -> list[Result]:
         raise Unusable(f"it printed no whole table: {_line(_last(lines))}")
     count = len(re.findall(r"^#?\s+Rank\s+\d+ ", output, re.MULTILINE))
     version = re.search(r"nccl-tests version (\S+).*nccl-library=(\d+)", output)
-    told = f"{version[1]}, NCCL {version[2]}" if version else "unknown"
-    found = [_all_reduce_row(columns, row, told, count) for row in rows]
+    versions = f"{version[1]}, NCCL {version[2]}" if version else "unknown"
+    found = [_all_reduce_row(columns, row, versions, count) for row in rows]
     if int(footer[1]) and not any(each["wrong"] for each in found):
         found[-1]["wrong"] = int(footer[1])
     return found
@@ -163,8 +163,8 @@ def _columns(header: str) -> list[str]:
 
 def _all_reduce_row(columns: list[str], row: list[str], version: str, count: int) -> Result:
     """The result of one line of the table."""
-    tells = [place for place, name in enumerate(columns) if name in ("#wrong", "error")]
-    wrong = [_number(row[place]) for place in tells]
+    flags = [place for place, name in enumerate(columns) if name in ("#wrong", "error")]
+    wrong = [_number(row[place]) for place in flags]
     checked = [number for number in wrong if number is not None]
     speed = _number(row[columns.index("busbw")])
     size = int(row[columns.index("size")])

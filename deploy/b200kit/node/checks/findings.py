@@ -21,8 +21,8 @@ def rule(value: object, why: str) -> Expected:
 
 def passed(summary: str, expected: Expected | None = None, subject: str = "node") -> Finding:
     """A finding that all is well, with what it was compared to."""
-    told, source = (expected.told, expected.source) if expected else ("", "")
-    return Finding(summary=summary, subject=subject, expected=told, source=source)
+    text, source = (expected.text, expected.source) if expected else ("", "")
+    return Finding(summary=summary, subject=subject, expected=text, source=source)
 
 
 def noted(
@@ -33,7 +33,7 @@ def noted(
         summary=summary,
         subject=gpu.subject if gpu else "node",
         read=str(read),
-        expected=expected.told,
+        expected=expected.text,
         source=expected.source,
         action=Action.MONITOR,
         part=part or (gpu.part if gpu else ""),
@@ -54,7 +54,7 @@ def failed(
         status=Status.FAIL,
         subject=gpu.subject if gpu else "node",
         read=str(read),
-        expected=expected.told,
+        expected=expected.text,
         source=expected.source,
         action=action,
         part=part or (gpu.part if gpu else ""),
@@ -77,7 +77,7 @@ def value(
     what: str,
     reading: T | Unmeasured,
     good: Callable[[T], bool],
-    told: Callable[[T], str],
+    text: Callable[[T], str],
     expected: Expected,
     action: Action,
     gpu: GpuView | None = None,
@@ -87,7 +87,7 @@ def value(
         return [unread(what, reading, gpu)]
     if good(reading):
         return []
-    return [failed(told(reading), f"{what} {reading}", expected, action, gpu)]
+    return [failed(text(reading), f"{what} {reading}", expected, action, gpu)]
 
 
 def each_gpu(

@@ -31,7 +31,7 @@ def run_delay_ms(text: str) -> float | None:
 
 
 def read_run_delay_ms(path: Path = SCHEDSTAT) -> float | None:
-    """This process' run delay so far; None where the kernel does not tell."""
+    """This process' run delay so far; None where the kernel does not report it."""
     try:
         return run_delay_ms(path.read_text())
     except OSError:

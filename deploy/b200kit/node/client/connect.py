@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from typing import Any
 
 Address = tuple[Any, ...]
-"""What `getaddrinfo` tells of one address."""
+"""What `getaddrinfo` returns for one address."""
 
 
 async def connect(host: str, port: int, seconds: float) -> socket.socket:

@@ -1,4 +1,4 @@
-"""`canary`: is a short answer right? The cheapest proof that a server serves.
+"""`correctness-check`: is a short answer right? The cheapest proof that a server serves.
 
 Checks, in order: /v1/models names the model; a short deterministic answer is complete, with
 finish_reason "length" and usage that counts exactly what was asked for, streamed and not.
@@ -69,7 +69,7 @@ async def models_problems(endpoint: Endpoint, model: str) -> list[str]:
 
 
 async def version(endpoint: Endpoint) -> str | None:
-    """What /version says (vLLM), None when the server or a gateway in front does not tell."""
+    """What /version says (vLLM), None when the server or a gateway in front does not answer."""
     answer = await endpoint.get("/version", Deadlines(connect=2, idle=5, total=10))
     try:
         return str(json.loads(answer.body())["version"]) if answer.status == 200 else None
@@ -88,8 +88,8 @@ def answer_problems(answer: Answer) -> list[str]:
 
 
 def main(args: list[str]) -> int:
-    """`canary --config FILE [--replica I]`."""
-    parser = argparse.ArgumentParser(prog="canary", description=__doc__)
+    """`correctness-check --config FILE [--replica I]`."""
+    parser = argparse.ArgumentParser(prog="correctness-check", description=__doc__)
     parser.add_argument("--config", type=Path, required=True)
     parser.add_argument("--replica", type=int, help="ask this replica, not the gateway")
     options = parser.parse_args(args)

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 
 from b200kit.node.client.chat import Endpoint
 from b200kit.node.client.http import Deadlines, HttpError
+from b200kit.node.lib.readings import unmeasured
 
 TTFT = "vllm:time_to_first_token_seconds"
 ITL = "vllm:inter_token_latency_seconds"
@@ -106,11 +107,6 @@ class Delta:
             # Servers that do not speculate have no such series.
             "spec_acceptance_rate": self.ratio(ACCEPTED, DRAFTED),
         }
-
-
-def unmeasured(reason: str) -> dict[str, str]:
-    """A reading that could not be taken."""
-    return {"unmeasured": reason}
 
 
 def _total(scrapes: Sequence[Sample | str]) -> Sample:

@@ -1,8 +1,7 @@
 """The smoke test's verdict: pass, fail or invalid, with its reasons. Pure.
 
-Order of judgement: what is wrong with the *service* (errors, a wrong answer) is a failure however
-the client fared; then a measurement that cannot be trusted is "invalid" rather than a number;
-only then are the numbers held against the objective.
+Order of judgement: a fault of the *service* (errors, a wrong answer) is a failure whatever the client
+did; then a measurement that cannot be trusted is "invalid"; then numbers meet the objective.
 """
 
 from __future__ import annotations
@@ -13,6 +12,7 @@ from dataclasses import dataclass, replace
 
 from b200kit.node.client.formulas import Objective, Run, coalesced_share, summary
 from b200kit.node.client.percentiles import percentile
+from b200kit.node.lib.readings import unmeasured
 
 SCHEMA = "b200kit/smoke/1"
 QUEUED = 0.3
@@ -23,7 +23,7 @@ QUEUED = 0.3
 class ClientLimits:
     """Beyond these the client, not the server, may have made the numbers.
 
-    needs_run_delay: False where the system has no such reading; the event loop's lag alone tells.
+    needs_run_delay: False where the system has no such reading; then only the loop's lag counts.
     """
 
     run_delay_share: float = 0.05
@@ -134,7 +134,7 @@ def judge(
     """Judge a smoke run. `paths` maps "gateway" and "direct-N" to their runs.
 
     canary: what the correctness canary found wrong. server: the servers' own numbers over the
-    gateway run (the document's `server`); its mean ITL tells merged chunks from a fast model.
+    gateway run (the document's `server`); its mean ITL shows merged chunks.
     low_load: the load is one that healthy servers take at leisure, so strain is a fault of theirs.
     """
     limits, server = limits or ClientLimits(), server or {}
@@ -251,7 +251,7 @@ def _gateway(
     share = queue_share(server)
     if share is not None and share > QUEUED:
         return [
-            f"what the gateway adds cannot be told: TTFT is {added:.0f} ms more than directly, but"
+            f"what the gateway adds is unknown: TTFT is {added:.0f} ms more than directly, but"
             f" {share:.0%} of the servers' TTFT is their queue; lower the request rate"
         ]
     cause = _gateway_starved(server, limits)
@@ -297,4 +297,4 @@ def _median(paths: Mapping[str, Run], metric: str, *, direct: bool) -> float | N
 
 
 def _or_unmeasured(value: float | None, reason: str) -> object:
-    return {"unmeasured": reason} if value is None else value
+    return unmeasured(reason) if value is None else value

@@ -2,7 +2,7 @@
 
 The sequence is b200kit/node/fabric/sequence.py. The program gives control back when the node's
 state changed, when nothing can be waited for, or when its slice of time is over: whoever called
-tells how it goes and calls again. Units are started by systemctl, never by the vendor's start
+reports progress and calls again. Units are started by systemctl, never by the vendor's start
 script, and the fabric manager only in its state, when modules and driver are there.
 """
 
@@ -124,11 +124,11 @@ class BringUp:
             now = self.position
         return now
 
-    def told(self, at: Position, moved: bool) -> Json:
+    def document_of(self, at: Position, moved: bool) -> Json:
         """The answer for the controller; *moved*: the node came to this state in this call."""
         why = [*self.said, *evidence(at, self.document)] if at.state else []
-        told = sequence.told(at, self.expectation, self.document, why)
-        return {**told, "moved": moved, "done": [list(act) for act in self.done]}
+        document = sequence.describe(at, self.expectation, self.document, why)
+        return {**document, "moved": moved, "done": [list(act) for act in self.done]}
 
 
 def wait(expectation: Any, deadline_s: float) -> Position:
@@ -165,5 +165,5 @@ def main(args: list[str]) -> int:
     if first.state is not None:
         patience = sequence.patience_s(first.state, options.deadline)
         now = walk.stay(first, min(options.slice, patience), helps=True)
-    emit(out, walk.told(now, moved=now.name != first.name))
+    emit(out, walk.document_of(now, moved=now.name != first.name))
     return 0

@@ -1,7 +1,7 @@
 """The NVLink bring-up as a state machine: where a node is by one observation, and what helps. Pure.
 
 It goes through the states of bringup_states.py in order and stands in the first whose checks block.
-Checks run in that order, too, so what it tells is what the gate tells of the same node.
+Checks run in that order, too, so it reports what the gate reports of the same node.
 """
 
 from __future__ import annotations
@@ -114,12 +114,12 @@ def completed(view: StateView) -> str:
 def summary(document: object) -> str:
     """What came up: "nvlsm up, fabric manager 580.126.20, 8 of 8 GPUs completed"."""
     view = StateView(document)
-    told = ["nvlsm up"] if view.flag("fabric_manager", "nvlsm_running") is True else []
+    parts = ["nvlsm up"] if view.flag("fabric_manager", "nvlsm_running") is True else []
     for name in view.names("packages") or []:
         version = view.text("packages", name, "version")
         if name.startswith("nvidia-fabricmanager") and not isinstance(version, Unmeasured):
-            told.append(f"fabric manager {version.rpartition('-')[0] or version}")
-    return ", ".join([*told, completed(view) if _has_fabric(view) else _gpus(view)])
+            parts.append(f"fabric manager {version.rpartition('-')[0] or version}")
+    return ", ".join([*parts, completed(view) if _has_fabric(view) else _gpus(view)])
 
 
 def _has_fabric(view: StateView) -> bool:
@@ -141,7 +141,7 @@ def hidden(expectation: object, document: object) -> str:
         return ""
     shown = any(nic.flag("switch_management") for nic in nics)
     bare = nics and all(nic.flag("vital_product_data") is False for nic in nics)
-    return "management ports cannot be told here" if asked_for and bare and not shown else ""
+    return "management ports are unknown here" if asked_for and bare and not shown else ""
 
 
 def stuck_line(at: Position, document: object, evidence: Iterable[str] = ()) -> str:
@@ -152,12 +152,12 @@ def stuck_line(at: Position, document: object, evidence: Iterable[str] = ()) -> 
     seen = at.seen.summary if at.seen else "nothing was judged"
     action = max(at.state.action, at.seen.action) if at.seen else at.state.action
     unread = at.seen is not None and at.seen.status is Status.UNMEASURED
-    remedy = "mend the reading" if unread else at.state.remedy.format(kernel=kernel)
+    remedy = "repair the reading" if unread else at.state.remedy.format(kernel=kernel)
     word = "monitor" if unread else action.word
     return f"stuck at {at.name}: {'; '.join([seen, *evidence])} -> {word}: {remedy}"
 
 
-def told(
+def describe(
     at: Position, expectation: object, document: object, evidence: Iterable[str] = ()
 ) -> dict[str, Any]:
     """What the node program says of a position, as one JSON object.

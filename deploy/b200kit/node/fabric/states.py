@@ -125,7 +125,7 @@ STATES = (
         checks=("nics.switch-management", "nics.management-port"),
         share=0.25,
         action=Action.POWER_CYCLE,
-        remedy="the whole node, so that the switches' bridge starts anew; to a virtual machine "
+        remedy="the whole node, so that the switches' bridge restarts; to a virtual machine "
         "pass all of its functions",
         source="siderolabs/extensions#717, #893; HGX shared NVSwitch integration guide 2.5.2",
     ),
@@ -154,7 +154,7 @@ STATES = (
         parts=(PERSISTENCE,),
         share=0.25,
         action=Action.RESTART_SERVICE,
-        remedy=f"{PERSISTENCE}, once what its journal says is mended",
+        remedy=f"{PERSISTENCE}, once the fault in its journal is repaired",
         source="NVIDIA/deepops nvidia-dgx; it fails where the driver is not there yet",
         help=start(PERSISTENCE),
     ),
@@ -165,7 +165,7 @@ STATES = (
         parts=(MANAGER,),
         share=0.5,
         action=Action.RESTART_SERVICE,
-        remedy=f"{MANAGER}, once what its journal says is mended or a mask is taken off",
+        remedy=f"{MANAGER}, once the fault in its journal is repaired or a mask is taken off",
         source="NVIDIA/gpu-driver-container#383: by its unit, never by its start script",
         help=start(MANAGER),
     ),

@@ -2,7 +2,7 @@
 
 CDI became known to docker in 25.0, on by default in 28.2 (moby/moby#49963), to containerd in 1.7,
 on by default in 2.0 (its internal/cri/config), to podman in 4.1 (docker/cli#3864). Everything here
-takes the reading `containers` of a NodeState and tells the first thing that is wrong with it.
+takes the reading `containers` of a NodeState and names the first fault in it.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ RUNTIMES: Mapping[str, Runtime] = {
 _GPUS_BY_CDI = (29,)
 # From here on the nvidia runtime makes a CDI specification of its own in mode "auto" (changelog).
 _JIT_CDI = (1, 18)
-# Before it systemd is told no rule for /dev/nvidia* (opencontainers/runc#3708).
+# Before it systemd gets no rule for /dev/nvidia* (opencontainers/runc#3708).
 _RUNC = (1, 1, 7)
 
 

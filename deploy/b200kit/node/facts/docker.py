@@ -14,7 +14,7 @@ import socket
 from pathlib import Path
 from typing import Any
 
-from b200kit.node.lib.readings import absent, attempt, command
+from b200kit.node.lib.readings import absent, attempt, command, is_unmeasured
 
 SOCKET = "/run/docker.sock"
 PID = Path("/run/docker.pid")
@@ -88,7 +88,7 @@ def number(said: str) -> str:
 
 def daemon(info: Any) -> Any:
     """What the daemon runs with; null when it does not run."""
-    if not isinstance(info, dict) or "unmeasured" in info:
+    if not isinstance(info, dict) or is_unmeasured(info):
         return info
     return {
         "cdi_spec_dirs": info.get("CDISpecDirs") or [],

@@ -51,7 +51,7 @@ def interrupted() -> bool:
 def broken(listing: str) -> dict[str, str]:
     """Package to status ("iF", "iU", "iH", "it") of those that are not fully installed.
 
-    The third letter is there only for a package that must be installed anew ("iHR").
+    The third letter is there only for a package that must be reinstalled ("iHR").
     """
     rows = (line.split("\t") for line in listing.splitlines())
     states = {row[0]: row[2].strip() for row in rows if len(row) == 3}
@@ -91,7 +91,7 @@ def locked_by(path: Path) -> int | None:
 
 
 def command_line(pid: int) -> str:
-    """A process's command line, cut; what can be told of one that is gone or hidden."""
+    """A process's command line, cut; what is known of one that has ended or is hidden."""
     try:
         raw = (ROOT / f"proc/{pid}/cmdline").read_bytes()
     except OSError:

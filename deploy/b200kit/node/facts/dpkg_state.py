@@ -7,6 +7,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from b200kit.node.lib.readings import is_unmeasured
+
 VENDOR = re.compile(r"nvidia|cuda|libnv|nvlsm|datacenter-gpu")
 """Names of the vendor's packages, which b200kit may repair; all others are their owner's."""
 
@@ -18,7 +20,7 @@ class Unfinished:
     interrupted: bool = False
     broken: Mapping[str, str] = field(default_factory=dict)
 
-    def told(self) -> str:
+    def text(self) -> str:
         """ "libfoo (iF), libbar (iU)", or that dpkg was interrupted."""
         named = ", ".join(f"{name} ({status})" for name, status in self.broken.items())
         return named or ("an interrupted dpkg" if self.interrupted else "nothing")
@@ -30,6 +32,6 @@ def unfinished(state: Mapping[str, Any]) -> Unfinished:
     if not isinstance(part, Mapping):
         return Unfinished()
     broken = part.get("broken")
-    if not isinstance(broken, Mapping) or "unmeasured" in broken:
+    if not isinstance(broken, Mapping) or is_unmeasured(broken):
         broken = {}
     return Unfinished(part.get("interrupted") is True, broken)

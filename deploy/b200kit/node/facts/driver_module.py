@@ -47,13 +47,13 @@ def built_for() -> dict[str, Any]:
 
 
 def version(kernel: Path) -> str | None:
-    """Version of the module that modprobe would take for one kernel; OSError when not told."""
+    """Version of the module that modprobe would take for one kernel; OSError when it is unknown."""
     path = module_file(kernel)
     if path is None:
         return None
     said = command(["modinfo", "-F", "version", str(path)]).split()
     if not said:
-        raise ValueError(f"{path} tells no version")
+        raise ValueError(f"{path} has no version")
     return said[0]
 
 

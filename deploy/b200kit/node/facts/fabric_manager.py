@@ -20,7 +20,7 @@ GONE = ("Z", "X")
 
 
 def fabric_manager() -> dict[str, Any]:
-    """What the fabric manager was told, and what it needs."""
+    """How the fabric manager is configured, and what it needs."""
     return {
         "mode": attempt(mode),
         "nvlsm_running": attempt(lambda: running(SUBNET_MANAGER)),

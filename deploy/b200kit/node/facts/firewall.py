@@ -55,7 +55,7 @@ def ssh_ports() -> list[int]:
 
 
 def session_port() -> int | None:
-    """The node's port of this SSH session, from the nearest process that was told it.
+    """The node's port of this SSH session, from the nearest process that knows it.
 
     sudo drops SSH_CONNECTION ("CLIENT PORT SERVER PORT"), so the parents are asked, too.
     """

@@ -1,4 +1,4 @@
-"""Which kernel GRUB would boot, as far as its files tell: a pure reading of grub.cfg and grubenv.
+"""Which kernel GRUB would boot, as far as its files show: a pure reading of grub.cfg and grubenv.
 
 grub-mkconfig writes entries as `menuentry 'TITLE' ... $menuentry_id_option 'ID' {` within submenus
 and the default as `set default="0"`, or as "${saved_entry}" where grubenv decides. A default is an

@@ -17,17 +17,17 @@ import shutil
 import subprocess
 import time
 from collections.abc import Iterator
-from datetime import datetime, timezone
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
+from b200kit.node.lib import timestamp
 from b200kit.node.lib.readings import attempt, command
 from b200kit.node.weights import model_files
 from b200kit.node.weights.manifest import RECORD, STAMP, ManifestError, wrong
 from b200kit.node.weights.progress import STATUS
 
 UNIT = "b200-weights.service"
-_UTC = timezone.utc
 _POLL_S = 0.2
 _HASHERS = 8
 _RUNNING = ("active", "activating", "reloading", "deactivating")
@@ -75,7 +75,7 @@ def revisions(root: Path, asked: tuple[str, str]) -> Iterator[dict[str, Any]]:
             "revision": name[1],
             "complete": (path / STAMP).is_file(),
             "bytes": size(path),
-            "stamped_at": datetime.fromtimestamp(stamped(path), _UTC).strftime("%FT%TZ"),
+            "stamped_at": timestamp.text(datetime.fromtimestamp(stamped(path), timestamp.UTC)),
             "asked": name == asked,
         }
 
@@ -115,7 +115,7 @@ def main(args: list[str]) -> int:
 
 
 def begin(options: argparse.Namespace) -> dict[str, Any]:
-    """Start the unit anew; returns as soon as it fetches, has ended, or the time is up."""
+    """Restart the unit; returns as soon as it fetches, has ended, or the time is up."""
     if options.anew:
         for name in (STAMP, RECORD):
             (options.dest / name).unlink(missing_ok=True)
@@ -134,12 +134,12 @@ def wait(options: argparse.Namespace) -> dict[str, Any]:
 def _watched(options: argparse.Namespace, until: tuple[str, ...]) -> dict[str, Any]:
     end = time.monotonic() + options.seconds
     while True:
-        told = _look(options.dest)
-        seen = told["progress"] or {}
-        if told["complete"] or not told["running"] or seen.get("state") in until:
-            return told
+        progress = _look(options.dest)
+        seen = progress["progress"] or {}
+        if progress["complete"] or not progress["running"] or seen.get("state") in until:
+            return progress
         if time.monotonic() >= end:
-            return told
+            return progress
         time.sleep(_POLL_S)
 
 

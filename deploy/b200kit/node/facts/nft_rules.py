@@ -54,7 +54,7 @@ def _line(entry: Mapping[str, Any]) -> str:
 
 
 def listed(document: Mapping[str, Any]) -> list[str]:
-    """The lines of `nft -j list table`; what is not ours to write is told as JSON, whole."""
+    """The lines of `nft -j list table`; what is not ours to write is given as JSON, whole."""
     found = []
     for item in document["nftables"]:
         [(kind, value)] = item.items()

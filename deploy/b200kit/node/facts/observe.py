@@ -14,7 +14,6 @@ import os
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from datetime import datetime, timezone
 from functools import partial
 from typing import Any
 
@@ -36,13 +35,12 @@ from b200kit.node.facts import (
     xid,
 )
 from b200kit.node.facts.nvml.client import Worker
-from b200kit.node.lib import lock, managed_files, program
+from b200kit.node.lib import lock, managed_files, program, timestamp
 from b200kit.node.lib.readings import attempt, unmeasured
 from b200kit.node.lib.stdout import claim_stdout, emit
 from b200kit.node.state.view import SCHEMA
 
 NVML_TIMEOUT_S = 20.0
-UTC_ZONE = timezone.utc
 FABRIC_UNITS = (
     "nvidia-fabricmanager.service",
     "nvidia-persistenced.service",
@@ -63,7 +61,11 @@ def observe(ask: dict[str, Any], nvml_timeout: float = NVML_TIMEOUT_S) -> dict[s
     document |= worker.result()
     if "lock" in ask:
         document["lock"] = attempt(lambda: lock.request(ask["lock"]))
-    head = {"schema": SCHEMA, "taken_at": now(), "took_s": round(time.monotonic() - started, 3)}
+    head = {
+        "schema": SCHEMA,
+        "taken_at": timestamp.now(),
+        "took_s": round(time.monotonic() - started, 3),
+    }
     return {**head, "tool": tool(), **document}
 
 
@@ -112,11 +114,6 @@ def guarded(read: Callable[[], Any]) -> Any:
         return read()
     except Exception as error:
         return unmeasured(f"{type(error).__name__}: {error}")
-
-
-def now() -> str:
-    """UTC time to the second."""
-    return datetime.now(UTC_ZONE).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
 def tool() -> dict[str, Any]:

@@ -122,7 +122,7 @@ def bridges(paths: Iterable[list[Path]]) -> dict[Path, dict[str, Any]]:
 def bridge(folder: Path) -> dict[str, Any]:
     """One bridge: its link, and whether it sends peer-to-peer traffic to the root.
 
-    Root and downstream ports tell of the link below them, a switch's upstream port of that above.
+    Root and downstream ports report the link below them, a switch's upstream port of that above.
     """
     return {
         "address": folder.name,

@@ -69,7 +69,7 @@ def raises_limits() -> bool:
     for line in text(PROC / "self/status").splitlines():
         if line.startswith("CapEff:"):
             return bool(int(line.split()[1], 16) & CAP_SYS_RESOURCE)
-    raise ValueError("/proc/self/status tells no capabilities")
+    raise ValueError("/proc/self/status has no capabilities")
 
 
 def number(word: str) -> int:

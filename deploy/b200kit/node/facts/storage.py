@@ -1,6 +1,6 @@
 """Disks, what lies on them and who uses them; arrays; and what is mounted at the store for models.
 
-Everything but the signatures is read from sysfs and procfs: lsblk tells of a disk what udev last
+Everything but the signatures is read from sysfs and procfs: lsblk reports of a disk what udev last
 knew of it, and libblkid (wipefs) what lies on it now.
 """
 
@@ -125,8 +125,8 @@ def descendants(name: str) -> Iterator[str]:
 
 def signatures(device: str) -> list[dict[str, Any]]:
     """Everything libblkid knows that lies on a device; [] when it knows of nothing."""
-    told = command(["wipefs", "--no-act", "--json", device])
-    found = json.loads(told)["signatures"] if told.strip() else []
+    output = command(["wipefs", "--no-act", "--json", device])
+    found = json.loads(output)["signatures"] if output.strip() else []
     return [{key: entry.get(key) or None for key in ("type", "uuid", "label")} for entry in found]
 
 

@@ -72,8 +72,8 @@ def listing() -> str:
     return command(["dpkg-query", "-W", "-f", "${Package}\t${Version}\t${db:Status-Abbrev}\n"])
 
 
-def is_told(name: str) -> bool:
-    """Whether a package is always told: the vendor's, and the kernel's that a driver build needs.
+def is_always_listed(name: str) -> bool:
+    """Whether a package is always listed: the vendor's, and the kernel's that a driver build needs.
 
     The latter have the kernel's release in their names, which whoever asks may not know yet.
     """
@@ -81,15 +81,15 @@ def is_told(name: str) -> bool:
 
 
 def packages(asked: Iterable[str], read: Callable[[], Any] | None = None) -> Any:
-    """The asked packages (null when not installed), and every one on disk that is always told."""
+    """The asked packages (null when not installed), and every one on disk that is always listed."""
     lines = read() if read else attempt(listing)
     if not isinstance(lines, str):
         return lines
     rows = (line.split("\t") for line in lines.splitlines())
     every = {row[0]: package(row[1], row[2]) for row in rows if len(row) == 3}
     installed = {name: p for name, p in every.items() if p["status"][1:2] not in ABSENT}
-    told = {name: p for name, p in installed.items() if is_told(name)}
-    return {**told, **{name: installed.get(name) for name in asked}}
+    listed = {name: p for name, p in installed.items() if is_always_listed(name)}
+    return {**listed, **{name: installed.get(name) for name in asked}}
 
 
 def package(version: str, abbreviation: str) -> dict[str, Any]:

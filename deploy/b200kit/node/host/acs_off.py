@@ -52,7 +52,7 @@ def switch_off(config: Path) -> bool:
     return True
 
 
-def told(error: OSError) -> str:
+def reason_of(error: OSError) -> str:
     """Why a bridge could not be changed; a locked-down kernel refuses even root."""
     locked = error.errno == errno.EPERM
     return f"{error}; the kernel is locked down (Secure Boot)" if locked else str(error)
@@ -65,11 +65,11 @@ def outcomes() -> Iterator[tuple[str, str]]:
             if switch_off(folder / "config"):
                 yield folder.name, "off"
         except OSError as error:
-            yield folder.name, told(error)
+            yield folder.name, reason_of(error)
 
 
 def main(args: list[str]) -> int:
-    """Switch it off everywhere and tell each bridge."""
+    """Switch it off everywhere and report each bridge."""
     argparse.ArgumentParser(prog="acs-off").parse_args(args)
     found = dict(outcomes())
     for name, word in found.items():

@@ -20,8 +20,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from b200kit.node.facts.nft_rules import TABLE
-from b200kit.node.lib import program
-from b200kit.node.lib.managed_files import write_atomically
+from b200kit.node.lib import durable_files, program
 from b200kit.node.lib.readings import command
 
 RUN = Path("/run/b200kit")
@@ -54,10 +53,10 @@ def begin(after_s: int, rules: str) -> None:
     # Left by a run that was killed: its rules must not count as what was there before.
     back()
     candidate = RUN / "firewall-candidate.nft"
-    write_atomically(candidate, rules)
+    durable_files.replace(candidate, rules)
     try:
         command(["nft", "-c", "-f", str(candidate)])
-        write_atomically(before(), snapshot())
+        durable_files.replace(before(), snapshot())
         start_timer(after_s)
         # Only now, with the timer running, does the unit find them.
         candidate.replace(trial())
@@ -92,7 +91,7 @@ def keep() -> None:
     with alone():
         if not (trial().exists() and before().exists()):
             raise OSError("the rules were taken back before this connection came")
-        write_atomically(KEPT, trial().read_text(encoding="utf-8"))
+        durable_files.replace(KEPT, trial().read_text(encoding="utf-8"))
         before().unlink()
         trial().unlink()
     command(["systemctl", "stop", f"{TIMER}.timer"], accept=(0, 5))
@@ -107,7 +106,7 @@ def back() -> None:
         try:
             command(["nft", "-f", str(before())])
         except OSError:
-            # Rather open than shut: somebody must be able to reach the node and mend it.
+            # Rather open than shut: somebody must be able to reach the node and repair it.
             command(["nft", "delete", "table", "inet", TABLE])
         trial().unlink(missing_ok=True)
         before().unlink()

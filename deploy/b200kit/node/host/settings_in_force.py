@@ -31,11 +31,11 @@ class Standing(Enum):
 
 @dataclass(frozen=True)
 class Effect:
-    """A setting on a node: *told* is what was seen, as a clause after the setting's name."""
+    """A setting on a node: *text* is what was read, as a clause after the setting's name."""
 
     name: str
     standing: Standing
-    told: str
+    text: str
     read: str
     wanted: str
 
@@ -66,8 +66,8 @@ def effect(name: str, entry: View, state: StateView) -> Effect:
     if isinstance(seen, Unmeasured):
         return _unread(name, wanted, seen)
     if seen is None and entry.at("may_lack").raw() is True:
-        told = "is nothing this kernel has"
-        return Effect(name, Standing.NOT_APPLICABLE, told, "none", wanted)
+        text = "is nothing this kernel has"
+        return Effect(name, Standing.NOT_APPLICABLE, text, "none", wanted)
     return _compared(name, wanted, path[-1], seen)
 
 
@@ -82,9 +82,9 @@ def _compared(name: str, wanted: str, key: str, seen: object) -> Effect:
         read = "unlimited" if wanted == "unlimited" and read in _UNLIMITED else read
         right = read == wanted
     where = f" ({key})" if "." in key else ""
-    told = f"is {read}" + ("" if right else f", not {wanted}{where}")
+    text = f"is {read}" + ("" if right else f", not {wanted}{where}")
     standing = Standing.RIGHT if right else Standing.WRONG
-    return Effect(name, standing, told, f"{key} = {read}", wanted)
+    return Effect(name, standing, text, f"{key} = {read}", wanted)
 
 
 def plain(value: object) -> str:
@@ -94,8 +94,8 @@ def plain(value: object) -> str:
 
 
 def _unread(name: str, wanted: str, reason: Unmeasured) -> Effect:
-    told = f"could not be read: {reason.reason}"
-    return Effect(name, Standing.UNREAD, told, reason.reason, wanted)
+    text = f"could not be read: {reason.reason}"
+    return Effect(name, Standing.UNREAD, text, reason.reason, wanted)
 
 
 def _words(name: str, wanted: str, entry: View, state: StateView) -> Effect:
@@ -111,8 +111,8 @@ def _words(name: str, wanted: str, entry: View, state: StateView) -> Effect:
         return _unread(name, wanted, words)
     fault = missing(words, cmdline) or contradiction(words, cmdline)
     if fault:
-        told = f"is not in force: the kernel command line {fault}"
-        return Effect(name, Standing.WRONG, told, fault, " ".join(words))
+        text = f"is not in force: the kernel command line {fault}"
+        return Effect(name, Standing.WRONG, text, fault, " ".join(words))
     return Effect(name, Standing.RIGHT, f"is {wanted}", " ".join(words), " ".join(words))
 
 
@@ -128,10 +128,10 @@ def words_for(by_cpu: Mapping[str, str], state: StateView) -> list[str] | Unmeas
 
 
 def missing(words: list[str], cmdline: str) -> str:
-    """`lacks x=1`, or nothing when every word is there."""
+    """`does not have x=1`, or nothing when every word is there."""
     there = {part for word in cmdline.split() for part in _parts(word)}
-    lacking = [word for word in words if not set(_parts(word)) <= there]
-    return f"lacks {' '.join(lacking)}" if lacking else ""
+    missing = [word for word in words if not set(_parts(word)) <= there]
+    return f"does not have {' '.join(missing)}" if missing else ""
 
 
 def contradiction(words: list[str], cmdline: str) -> str:

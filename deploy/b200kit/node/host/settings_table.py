@@ -78,7 +78,7 @@ def _setting(name: str, entry: Any) -> Setting:
         raise TableError(f"{name}: its keys must be among {', '.join(sorted(known))}")
     missing = known - {"judged_by"} - set(entry)
     if missing:
-        raise TableError(f"{name}: it lacks {', '.join(sorted(missing))}")
+        raise TableError(f"{name}: it does not have {', '.join(sorted(missing))}")
     return Setting(name=name, **{**entry, "reading": tuple(entry["reading"])})
 
 

@@ -20,6 +20,7 @@ from b200kit.node.client.formulas import (
     schedule_delay,
     summary,
 )
+from b200kit.node.lib.readings import unmeasured
 
 MOST_REQUESTS = 2000
 """Entries of `requests`: what a report can draw, and a document can carry."""
@@ -86,7 +87,7 @@ def document(found: Found) -> dict[str, object]:
         "formulas": FORMULAS,
         "client": {**found.health.document(found.limits), "cpus": found.cpus},
         "server": dict(found.server),
-        "gpus": found.gpus or {"unmeasured": "the GPUs are not on this machine"},
+        "gpus": found.gpus or unmeasured("the GPUs are not on this machine"),
         "gateway_overhead": smoke_verdict.gateway_overhead(found.paths),
         "paths": smoke_verdict.path_summaries(found.paths, found.objective),
         "conditions": {**found.conditions, **measured(main.records)},

@@ -1,7 +1,7 @@
 """How long the gateway waited for a CPU while a load went through it.
 
 A gateway without a CPU passes chunks on together and adds to every TTFT, as one that buffers does;
-its configuration is in order, though. The kernel tells them apart: the second field of a thread's
+its configuration is in order, though. The kernel distinguishes them: the second field of a thread's
 schedstat is the time that it was runnable and did not run (Linux, scheduler/sched-stats.rst).
 """
 

@@ -28,7 +28,7 @@ GRACE_S = 1.0
 
 
 class Sampler:
-    """All GPUs, read until told to stop."""
+    """All GPUs, read until asked to stop."""
 
     def __init__(self) -> None:
         self.error: str | None = "nvmlInit did not return"
@@ -45,7 +45,7 @@ class Sampler:
         except (n.NVMLError, OSError, AttributeError) as error:
             self.error = words(error)
             return
-        self.error = None if self.samples else "NVML tells of no GPU"
+        self.error = None if self.samples else "NVML lists no GPU"
         self.threads = [threading.Thread(target=self.watch, args=(i,)) for i in self.samples]
         for thread in self.threads:
             thread.daemon = True

@@ -14,6 +14,7 @@ from operator import or_
 from typing import Any
 
 from b200kit.node.client.percentiles import percentile
+from b200kit.node.lib.readings import reason, unmeasured
 
 NUMBERS = ("sm_clock_mhz", "power_usage_mw", "temperature_c")
 REASONS = "clocks_event_reasons"
@@ -42,7 +43,7 @@ def during(index: int, samples: Sequence[Sample], begin: float, end: float) -> d
     silent = _silence([begin, *(sample.at for sample in seen), end])
     if not seen or silent > MOST_SILENT_S:
         why = f"NVML gave no reading for {silent:.1f} s of the {end - begin:.1f} s of the load"
-        return head | {key: {"unmeasured": why} for key in KEYS}
+        return head | {key: unmeasured(why) for key in KEYS}
     return head | {key: _summary(key, [s.readings.get(key) for s in seen]) for key in KEYS}
 
 
@@ -59,9 +60,9 @@ def _summary(key: str, values: Sequence[object]) -> object:
     numbers = [value for value in values if type(value) in (int, float)]
     if len(numbers) < len(values):
         first = next(value for value in values if type(value) not in (int, float))
-        why = first.get("unmeasured") if isinstance(first, Mapping) else "not read"
-        return {"unmeasured": f"{len(values) - len(numbers)} of {len(values)} readings: {why}"}
+        why = reason(first) or "not read"
+        return unmeasured(f"{len(values) - len(numbers)} of {len(values)} readings: {why}")
     if key == REASONS:
         return reduce(or_, (int(str(value)) for value in numbers))
-    told = [float(str(value)) for value in numbers]
-    return {"min": min(told), "median": percentile(told, 50), "max": max(told)}
+    figures = [float(str(value)) for value in numbers]
+    return {"min": min(figures), "median": percentile(figures, 50), "max": max(figures)}

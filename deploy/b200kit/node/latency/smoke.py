@@ -13,7 +13,6 @@ import json
 import secrets
 import sys
 import time
-from datetime import datetime, timezone
 from pathlib import Path
 
 from b200kit.node.client import client_health, engine_metrics
@@ -29,6 +28,7 @@ from b200kit.node.latency import gateway_cpu_wait as gateway_wait
 from b200kit.node.latency.document import Found
 from b200kit.node.latency.gpu_watch import GpuWatch
 from b200kit.node.latency.load_run import Volley
+from b200kit.node.lib import timestamp
 from b200kit.node.lib.readings import unmeasured
 from b200kit.node.serving import processes
 
@@ -124,7 +124,7 @@ class Smoke:
         """The whole smoke document."""
         return smoke_document.document(
             Found(
-                taken_at=datetime.now(timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ"),
+                taken_at=timestamp.now(),
                 paths=self.paths,
                 objective=self.plan.objective,
                 health=self.watch.health(),

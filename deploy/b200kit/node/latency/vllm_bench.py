@@ -15,6 +15,7 @@ import secrets
 import subprocess
 import sys
 import tempfile
+from collections.abc import Mapping
 from dataclasses import asdict
 from pathlib import Path
 
@@ -22,6 +23,7 @@ from b200kit.node.client import client_health, correctness
 from b200kit.node.client.serving_config import ConfigError, Serving, load
 from b200kit.node.latency import vllm_bench_command
 from b200kit.node.latency.vllm_bench_command import Ask
+from b200kit.node.lib.readings import unmeasured
 
 _SOURCE = "lib/python*/site-packages/vllm/benchmarks/serve.py"
 # What it may take beyond the sending itself: to import torch, to tokenize, to end.
@@ -33,12 +35,12 @@ class NoBench(Exception):
 
 
 def source(engine: Path) -> str:
-    """The benchmark's own source, which tells its options at once. Raises NoBench."""
+    """The benchmark's own source, which shows its options at once. Raises NoBench."""
     found = sorted(engine.glob(_SOURCE))
     if not found or not (engine / "bin" / "vllm").exists():
         raise NoBench("this engine has no `vllm bench serve`")
     text = found[-1].read_text(encoding="utf-8", errors="replace")
-    problem = vllm_bench_command.lacking(text)
+    problem = vllm_bench_command.missing_options(text)
     if problem:
         raise NoBench(problem)
     return text
@@ -135,9 +137,10 @@ def main(args: list[str]) -> int:
     except (ConfigError, ValueError) as error:
         print(error, file=sys.stderr)
         return 2
+    found: Mapping[str, object]
     try:
         found = run(serving, options)
     except NoBench as reason:
-        found = {"unmeasured": str(reason)}
+        found = unmeasured(str(reason))
     print(json.dumps(found))
     return 0

@@ -41,7 +41,7 @@ class Ask:
     result: str
 
 
-def lacking(source: str) -> str:
+def missing_options(source: str) -> str:
     """Why this version cannot be used, by the source of its benchmarks/serve.py; "" when it can."""
     needed = ("--endpoint", "--ignore-eos", "--percentile-metrics", "--goodput", "--save-result")
     missing = [flag for flag in needed if f'"{flag}"' not in source]
@@ -49,7 +49,7 @@ def lacking(source: str) -> str:
 
 
 def arguments(ask: Ask, source: str) -> list[str]:
-    """The words after `vllm bench serve`; options that the version lacks are left out."""
+    """The words after `vllm bench serve`; options that the version does not have are left out."""
     queues = QUEUES if all(f'"{name}"' in source for name in QUEUES) else ()
     goodput = [f"{name.removesuffix('_ms')}:{ms:g}" for name, ms in ask.objective.items()]
     words: list[object] = ["--backend", "openai-chat", "--endpoint", ENDPOINT]

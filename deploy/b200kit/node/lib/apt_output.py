@@ -23,9 +23,9 @@ _SCRIPT = re.compile(
     r"^dpkg: error processing package (\S+) \(--configure\)"
 )
 _UNMET = re.compile(r"dependency problems prevent configuration of ([\w.+-]+)")
-_TELLS = re.compile(r"(?i)\b(fatal )?error\b|No rule to make|\*\*\*|undefined")
+_SPECIFIC = re.compile(r"(?i)\b(fatal )?error\b|No rule to make|\*\*\*|undefined")
 _SIZE = re.compile(r"([\d,.]+) (B|kB|MB|GB|TB)")
-# The second form of each is that of apt 3, where it is told to print it.
+# The second form of each is that of apt 3, where it is asked to print it.
 _DOWNLOAD = re.compile(r"Need to get |\s*Download size: ")
 _NEEDED = re.compile(r"After this operation, .* additional |\s*Space needed: ")
 _UNITS = {"B": 1, "kB": 10**3, "MB": 10**6, "GB": 10**9, "TB": 10**12}
@@ -40,13 +40,13 @@ class DkmsFailure:
     module: str = "the module"
     version: str = ""
 
-    def told(self, make_log: Sequence[str]) -> str:
+    def describe(self, make_log: Sequence[str]) -> str:
         """One line: kernel, what the compiler said, where, and what to do."""
         what = f"DKMS could not build {self.module} {self.version}".rstrip()
         where = f" ({self.log})" if self.log else ""
         return (
             f"{what} for kernel {self.kernel}: {build_error(make_log)}{where}; "
-            "mend the build (headers, compiler) or take another driver version, then run again"
+            "repair the build (headers, compiler) or take another driver version, then run again"
         )
 
 
@@ -64,8 +64,8 @@ def dkms_failure(lines: Sequence[str]) -> DkmsFailure | None:
 def build_error(make_log: Sequence[str]) -> str:
     """The first line of a build's log that is an error, else its last; "its log says nothing"."""
     lines = [" ".join(line.split()) for line in make_log if line.strip()]
-    telling = next((line for line in lines if _TELLS.search(line)), lines[-1] if lines else "")
-    return telling[:160] or "its log says nothing"
+    specific = next((line for line in lines if _SPECIFIC.search(line)), lines[-1] if lines else "")
+    return specific[:160] or "its log says nothing"
 
 
 def no_room(lines: Sequence[str]) -> tuple[str, str | None] | None:
@@ -83,15 +83,15 @@ def is_locked(lines: Sequence[str]) -> bool:
 
 
 def unconfigured(lines: Sequence[str]) -> tuple[str, str] | None:
-    """The first package whose script failed or lacks what it depends on, and what was said."""
+    """The first package whose script failed or whose dependency is missing, and its message."""
     for number, line in enumerate(lines):
         unmet = _UNMET.search(line)
         if unmet:
             said = lines[number + 1].strip() if number + 1 < len(lines) else line
             return unmet[1], said
         if match := _SCRIPT.search(line):
-            before = [told.strip() for told in lines[:number] if told.strip()]
-            own = [told for told in before if not told.startswith(("dpkg:", "Setting up"))]
+            before = [text.strip() for text in lines[:number] if text.strip()]
+            own = [text for text in before if not text.startswith(("dpkg:", "Setting up"))]
             return match[1] or match[3], own[-1] if own else line.strip()
     return None
 

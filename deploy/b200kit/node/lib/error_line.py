@@ -7,9 +7,9 @@ from collections.abc import Sequence
 
 from b200kit.node.lib.apt_output import PREFIX
 
-# Most telling first: what our own program says, then what apt, dpkg, pip, systemd and the kernel
+# Most specific first: what our own program says, then what apt, dpkg, pip, systemd and the kernel
 # print when it truly went wrong.
-_TELLING = (
+_SPECIFIC = (
     re.compile(r"^b200kit: "),
     re.compile(r"No space left on device", re.IGNORECASE),
     re.compile(r"NO_PUBKEY|not signed|EXPKEYSIG|BADSIG|is not valid yet|Release file .* expired"),
@@ -29,12 +29,12 @@ _MAX = 300
 
 
 def cause(lines: Sequence[str]) -> str:
-    """The most telling line, else the last that is not empty; cut to 300 characters."""
+    """The most specific line, else the last that is not empty; cut to 300 characters."""
     cleaned = [line.strip() for line in lines if line.strip()]
-    for pattern in _TELLING:
+    for pattern in _SPECIFIC:
         found = [line for line in cleaned if pattern.search(line)]
         if found:
-            # Of lines that say the same, the one that says where: apt tells an address but once.
+            # Of lines that say the same, the one that says where: apt prints an address but once.
             named = next((line for line in found if "://" in line), found[0])
             return _short(named.removeprefix(PREFIX))
     return _short(cleaned[-1]) if cleaned else "it printed nothing"

@@ -5,21 +5,20 @@ from __future__ import annotations
 import fcntl
 import json
 import os
-from datetime import datetime, timedelta, timezone
+from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
 
-from b200kit.node.lib.managed_files import write_atomically
+from b200kit.node.lib import durable_files, timestamp
 
 DIRECTORY = Path("/run/b200kit")
 DEFAULT_TTL_S = 900
-# What a reply tells of the holder; its run, so that a dead one can be taken over by name.
+# What a reply reports of the holder; its run, so that a dead one can be taken over by name.
 TOLD = ("owner", "run", "since", "until")
-UTC_ZONE = timezone.utc
 
 
 def request(asked: dict[str, Any], directory: Path = DIRECTORY) -> dict[str, Any]:
-    """Take, refresh or release the lock and tell who has it.
+    """Take, refresh or release the lock and report who has it.
 
     `asked` is {"owner", "run", "ttl_s", "alive", "steal_run"}. alive=false releases a lock of ours.
     steal_run names a run whose holder is known to be dead. Raises OSError when /run is not ours.
@@ -28,7 +27,7 @@ def request(asked: dict[str, Any], directory: Path = DIRECTORY) -> dict[str, Any
     guard = os.open(directory / ".guard", os.O_RDWR | os.O_CREAT, 0o600)
     try:
         fcntl.flock(guard, fcntl.LOCK_EX)
-        return decide(asked, directory / "lock.json", datetime.now(UTC_ZONE))
+        return decide(asked, directory / "lock.json", datetime.now(timestamp.UTC))
     finally:
         os.close(guard)
 
@@ -42,10 +41,10 @@ def decide(asked: dict[str, Any], path: Path, now: datetime) -> dict[str, Any]:
     if not asked.get("alive", True):
         path.unlink(missing_ok=True)
         return {"acquired": False, **dict.fromkeys(TOLD)}
-    since = held["since"] if held and is_same(held, asked) else stamp(now)
-    until = stamp(now + timedelta(seconds=float(asked.get("ttl_s", DEFAULT_TTL_S))))
+    since = held["since"] if held and is_same(held, asked) else timestamp.text(now)
+    until = timestamp.text(now + timedelta(seconds=float(asked.get("ttl_s", DEFAULT_TTL_S))))
     entry = {"owner": str(asked["owner"]), "run": str(asked["run"]), "since": since, "until": until}
-    write_atomically(path, json.dumps(entry), mode=0o600)
+    durable_files.replace(path, json.dumps(entry), mode=0o600)
     return {"acquired": True, **{key: entry[key] for key in TOLD}}
 
 
@@ -63,12 +62,7 @@ def current(path: Path, now: datetime) -> dict[str, Any] | None:
     """The lock in force; a lock that is expired or cannot be understood is none."""
     try:
         held = json.loads(path.read_text(encoding="utf-8"))
-        until = datetime.strptime(held["until"], "%Y-%m-%dT%H:%M:%SZ").replace(tzinfo=UTC_ZONE)
+        until = timestamp.parse(held["until"])
     except (FileNotFoundError, ValueError, KeyError, TypeError):
         return None
     return held if until > now else None
-
-
-def stamp(time: datetime) -> str:
-    """UTC time to the second, "2026-11-21T09:40:12Z"."""
-    return time.strftime("%Y-%m-%dT%H:%M:%SZ")

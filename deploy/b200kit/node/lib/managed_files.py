@@ -1,4 +1,4 @@
-"""Managed files: digests, owners and modes; secrets only as a keyed digest that reveals nothing."""
+"""Readings of managed files: digest, owner, mode; of secrets only a keyed digest."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ def files(paths: list[str], secrets: dict[str, str]) -> dict[str, Any]:
 def notes(directory: Path = STATE_DIRECTORY) -> dict[str, Any]:
     """What earlier runs left: results, what is remembered of the node, warm-ups, the watchdog."""
     warm = sorted(directory.glob("warm-*.json"))
-    canary = sorted(directory.glob("canary/vllm*.json"))
+    canary = sorted(directory.glob("watchdog/vllm*.json"))
     return {
         "smoke": attempt(lambda: note(directory / "smoke.json")),
         "verdict": attempt(lambda: note(directory / "verdict.json")),
@@ -101,16 +101,3 @@ def note(path: Path) -> Any:
         return json.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError:
         return None
-
-
-def write_atomically(path: Path, content: str, mode: int = 0o644) -> None:
-    """Put a whole file in place or leave the old one."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    fresh = path.with_name(f".{path.name}.{os.getpid()}")
-    fresh.unlink(missing_ok=True)
-    descriptor = os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode)
-    with os.fdopen(descriptor, "w", encoding="utf-8") as handle:
-        handle.write(content)
-        handle.flush()
-        os.fsync(handle.fileno())
-    fresh.replace(path)

@@ -27,7 +27,7 @@ def main(args: list[str]) -> int:
     try:
         changed = merge_file(document)
     except Refused as refused:
-        print(user_file.told(refused), file=sys.stderr)
+        print(user_file.message(refused), file=sys.stderr)
         return 1
     print(json.dumps({"changed": changed}))
     return 0

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import subprocess
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +19,15 @@ def unmeasured(reason: str) -> dict[str, str]:
 
 def is_unmeasured(value: object) -> bool:
     """Whether a value is such a reading."""
-    return isinstance(value, dict) and set(value) == {"unmeasured"}
+    return isinstance(value, Mapping) and "unmeasured" in value
+
+
+def reason(value: object) -> str | None:
+    """Why there is no value; None where there is one."""
+    if not (isinstance(value, Mapping) and "unmeasured" in value):
+        return None
+    found = value["unmeasured"]
+    return found if isinstance(found, str) and found else "no reason given"
 
 
 def attempt(read: Callable[[], Any]) -> Any:

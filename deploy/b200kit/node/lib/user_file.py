@@ -11,8 +11,7 @@ import tempfile
 from collections.abc import Iterable
 from pathlib import Path
 
-from b200kit.node.lib import managed_files
-from b200kit.node.lib.put_files import write
+from b200kit.node.lib import durable_files, managed_files
 from b200kit.node.lib.readings import command
 
 BACKUPS = Path("/var/lib/b200kit/backup")
@@ -43,7 +42,7 @@ def read(path: Path) -> str | None:
 
 
 def replace(path: Path, content: str, markers: Iterable[str], check: list[str]) -> None:
-    """Put *content* in the file's place, with its rights; markers of what is owed before it.
+    """Put *content* in the file's place, with its rights; markers of pending handlers before it.
 
     *check* is a program that must accept the new file, given as its last argument; what it says
     against it is Refused, and then nothing was changed.
@@ -53,9 +52,9 @@ def replace(path: Path, content: str, markers: Iterable[str], check: list[str]) 
         _accepted(path, data, check)
     _keep(path)
     for marker in markers:
-        write(Path(marker), b"", 0o644, "root:root")
+        durable_files.replace(Path(marker), b"", 0o644, "root:root")
     mode, owner = _rights(path) if path.exists() else (0o644, "root:root")
-    write(path, data, mode, owner)
+    durable_files.replace(path, data, mode, owner)
 
 
 def _rights(path: Path) -> tuple[int, str]:
@@ -77,9 +76,9 @@ def _keep(path: Path) -> None:
     """Keep the owner's own version, once: a later one is already partly ours."""
     kept = BACKUPS / str(path).strip("/").replace("/", "-")
     if path.exists() and not kept.exists():
-        write(kept, path.read_bytes(), *_rights(path))
+        durable_files.replace(kept, path.read_bytes(), *_rights(path))
 
 
-def told(refused: Refused) -> str:
+def message(refused: Refused) -> str:
     """The one line for standard error."""
     return f"b200kit: {' '.join(str(refused).split())}; nothing was changed"

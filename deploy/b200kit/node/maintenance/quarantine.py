@@ -10,14 +10,13 @@ from __future__ import annotations
 import argparse
 import getpass
 import json
-import os
 import socket
 import sys
-from datetime import datetime, timedelta, timezone
 from pathlib import Path
 from typing import Any
 
-from b200kit.node.lib.managed_files import note, write_atomically
+from b200kit.node.lib import durable_files, timestamp
+from b200kit.node.lib.managed_files import note
 from b200kit.node.serving.gateway import drain
 from b200kit.node.serving.gateway.haproxy import HAProxyError
 from b200kit.node.state import quarantine
@@ -40,9 +39,9 @@ def put(who: str, why: str, path: Path = PATH) -> str:
         before = read(path)
     except ValueError:
         before = None
-    mark = quarantine.put(before, who, why, stamp())
+    mark = quarantine.put(before, who, why, timestamp.now())
     _write(path, mark)
-    return quarantine.told(mark)
+    return quarantine.describe(mark)
 
 
 def admit(who: str, seconds: float, path: Path = PATH) -> str:
@@ -50,8 +49,8 @@ def admit(who: str, seconds: float, path: Path = PATH) -> str:
     mark = read(path)
     if mark is None:
         return IN_SERVICE
-    until = stamp(seconds)
-    _write(path, quarantine.admit(mark, who, stamp(), until))
+    until = timestamp.now(seconds)
+    _write(path, quarantine.admit(mark, who, timestamp.now(), until))
     drain.end()
     return f"on trial by {who} until {until}"
 
@@ -62,19 +61,18 @@ def shut(path: Path = PATH) -> str:
     if mark is None:
         return IN_SERVICE
     _write(path, {**mark, "trial": None})
-    return quarantine.told(mark)
+    return quarantine.describe(mark)
 
 
 def release(who: str, path: Path = PATH) -> str:
-    """Back in service, as far as this node goes; what it said until now is told."""
+    """Back in service, as far as this node goes; what it said until now is reported."""
     try:
-        before = quarantine.told(read(path))
+        before = quarantine.describe(read(path))
     except ValueError as error:
         before = f"a mark that could not be read: {error}"
     if not path.exists():
         return IN_SERVICE
-    path.unlink()
-    _sync(path.parent)
+    durable_files.remove(path)
     drain.end()
     return f"released by {who}; it was {before}"
 
@@ -85,23 +83,8 @@ def show(path: Path = PATH) -> str:
     return IN_SERVICE if mark is None else json.dumps(mark)
 
 
-def stamp(later_s: float = 0.0) -> str:
-    """UTC now, or some seconds later, to the second."""
-    when = datetime.now(timezone.utc) + timedelta(seconds=later_s)
-    return when.strftime("%Y-%m-%dT%H:%M:%SZ")
-
-
 def _write(path: Path, mark: dict[str, Any]) -> None:
-    write_atomically(path, json.dumps(mark, indent=1) + "\n")
-    _sync(path.parent)
-
-
-def _sync(folder: Path) -> None:
-    handle = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)
+    durable_files.replace(path, json.dumps(mark, indent=1) + "\n")
 
 
 def _here() -> str:

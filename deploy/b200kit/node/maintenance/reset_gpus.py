@@ -1,4 +1,4 @@
-"""`gpu-daemons reset|restart --act ID`: the driver's daemons anew, a reset of all GPUs between.
+"""`gpu-daemons reset|restart --act ID`: restarts the driver's daemons, a reset of all GPUs between.
 
 The order is the one that works in production (oracle-quickstart/oci-hpc, gpu_reset.sh): stop CDI
 refresh, DCGM, persistence daemon and fabric manager; let the display module go; no process may hold
@@ -20,15 +20,14 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
-from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any
 
 from b200kit.node import gate
 from b200kit.node.fabric import bring_up
-from b200kit.node.lib import hard_timeout
+from b200kit.node.lib import durable_files, hard_timeout, timestamp
 from b200kit.node.lib.hard_timeout import last_line
-from b200kit.node.lib.managed_files import note, write_atomically
+from b200kit.node.lib.managed_files import note
 from b200kit.node.serving.gpu_holders import process
 
 NOTES = Path("/run/b200kit")
@@ -44,7 +43,7 @@ DISPLAY_MODULE = "nvidia_drm"
 RESET_WITHIN_S = 300.0
 """Eight B200s at once; the driver waits for each."""
 SETTLE_S = 10.0
-"""A daemon that was told to stop may close its device files a moment later."""
+"""A daemon that was asked to stop may close its device files a moment later."""
 _DEVICE = re.compile(r"/dev/nvidia(\d+|ctl|-uvm|-uvm-tools|-modeset|-nvswitch\d+|-caps/.+)")
 _ID = re.compile(r"[A-Za-z0-9._:-]{1,120}")
 
@@ -86,9 +85,9 @@ class Recipe:
 
     def keep(self, step: str, **more: Any) -> None:
         """Note how far it got, before what follows is begun."""
-        at = datetime.now(timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ")
+        at = timestamp.now()
         self.kept = {**self.kept, **more, "step": step, "at": at}
-        write_atomically(self.path, json.dumps(self.kept))
+        durable_files.replace(self.path, json.dumps(self.kept))
 
     def through(self, reset: bool, wait: Callable[[], str]) -> str:
         """All of it, from where it was left. Raises Refused."""
@@ -151,7 +150,7 @@ class Recipe:
         self.keep("reset")
 
     def _told(self, reset: bool) -> str:
-        daemons = f"{len(self.kept['units'])} daemons started anew"
+        daemons = f"{len(self.kept['units'])} daemons restarted"
         if not reset:
             return daemons
         known = "all GPUs reset" if self.kept["step"] == "reset" else "reset, as far as is known"

@@ -1,4 +1,4 @@
-"""`bundle`: all that can be told of a node that failed, in one archive, before anything is changed.
+"""`support-bundle`: what a failed node can show, in one archive, before anything is changed.
 
 The last line on stdout is its description, {"schema", "bytes", "sha256", "parts"}; before it stands
 the archive itself in base64, or with --to FILE it is a file of the node. `manifest.json` in it has
@@ -29,10 +29,10 @@ from typing import Any
 
 from b200kit.node import gate
 from b200kit.node.facts import observe, xid
-from b200kit.node.lib import hard_timeout
+from b200kit.node.lib import hard_timeout, timestamp
 from b200kit.node.lib.managed_files import STATE_DIRECTORY
 from b200kit.node.lib.readings import attempt, is_unmeasured, text
-from b200kit.node.lib.redact import Scrubber
+from b200kit.node.lib.redact import Redactor
 from b200kit.node.lib.stdout import claim_stdout
 from b200kit.node.serving.gateway import haproxy
 
@@ -57,20 +57,20 @@ Read = Callable[[], "str | bytes"]
 
 
 def parts(reporter: str | None = None) -> dict[str, Read]:
-    """File name to what goes into it, the quick and telling ones first."""
+    """File name to what goes into it, the quick and most useful ones first."""
     return {
         "state.json": state,
         "kernel.log": lambda: "\n".join(xid.kernel_log()),
         "xids.json": xids,
-        "units.txt": lambda: told(["systemctl", "show", *UNITS]),
-        "failed-units.txt": lambda: told(["systemctl", "--failed", "--no-pager", "--plain"]),
-        "journal.log": lambda: told(_journal(0)),
-        "journal-before-reboot.log": lambda: told(_journal(-1)),
-        "packages.txt": lambda: told(["dpkg-query", "-W"]),
+        "units.txt": lambda: output(["systemctl", "show", *UNITS]),
+        "failed-units.txt": lambda: output(["systemctl", "--failed", "--no-pager", "--plain"]),
+        "journal.log": lambda: output(_journal(0)),
+        "journal-before-reboot.log": lambda: output(_journal(-1)),
+        "packages.txt": lambda: output(["dpkg-query", "-W"]),
         "apt-history.log": lambda: text("/var/log/apt/history.log"),
         "fabricmanager.log": lambda: text("/var/log/fabricmanager.log"),
-        "nvidia-smi.txt": lambda: told(["nvidia-smi", "-q"]),
-        "processes.txt": lambda: told(["ps", "-eo", "pid,ppid,user,stat,wchan:32,etimes,comm"]),
+        "nvidia-smi.txt": lambda: output(["nvidia-smi", "-q"]),
+        "processes.txt": lambda: output(["ps", "-eo", "pid,ppid,user,stat,wchan:32,etimes,comm"]),
         "gateway.txt": gateway,
         **{f"notes/{name}.json": _note(name) for name in NOTES},
         f"{REPORTER}.log.gz": lambda: report(reporter),
@@ -108,7 +108,7 @@ def _note(name: str) -> Read:
     return lambda: text(STATE_DIRECTORY / f"{name}.json")
 
 
-def told(argv: list[str]) -> str:
+def output(argv: list[str]) -> str:
     """What a command prints, of a long one the end; on stderr only where it failed."""
     done = hard_timeout.run(argv, PART_WITHIN_S)
     if done.returncode and not done.stdout:
@@ -132,7 +132,7 @@ def report(program: str | None) -> bytes:
     return gzip.decompress(content) if content[:2] == b"\x1f\x8b" else content
 
 
-def take(reads: dict[str, Read], scrubber: Scrubber) -> tuple[dict[str, bytes], dict[str, Any]]:
+def take(reads: dict[str, Read], redactor: Redactor) -> tuple[dict[str, bytes], dict[str, Any]]:
     """Every part's content, and the manifest's entry of each."""
     contents: dict[str, bytes] = {}
     entries: dict[str, Any] = {}
@@ -141,14 +141,14 @@ def take(reads: dict[str, Read], scrubber: Scrubber) -> tuple[dict[str, bytes], 
         if is_unmeasured(found):
             entries[name] = found
             continue
-        contents[name], cut = _fitted(name, found, scrubber)
+        contents[name], cut = _fitted(name, found, redactor)
         entries[name] = {**described(contents[name]), **({"cut_bytes": cut} if cut else {})}
     return contents, entries
 
 
-def _fitted(name: str, found: str | bytes, scrubber: Scrubber) -> tuple[bytes, int]:
+def _fitted(name: str, found: str | bytes, redactor: Redactor) -> tuple[bytes, int]:
     """A part without secrets and not too large; how much of its beginning is left out."""
-    clean = scrubber.clean(found.encode(errors="replace") if isinstance(found, str) else found)
+    clean = redactor.content(found.encode(errors="replace") if isinstance(found, str) else found)
     packed = name.endswith(".gz")
     limit = REPORT_BYTES if packed else PART_BYTES
     cut = max(0, len(clean) - limit)
@@ -174,7 +174,7 @@ def pack(contents: dict[str, bytes], manifest: dict[str, Any]) -> bytes:
 
 def main(args: list[str]) -> int:
     """Collect, pack, hand over; 0 also when parts are missing, 1 when secrets cannot be known."""
-    parser = argparse.ArgumentParser(prog="bundle")
+    parser = argparse.ArgumentParser(prog="support-bundle")
     parser.add_argument("--why", default="", help="what for, in the manifest")
     parser.add_argument("--to", type=Path, help="a file of this node instead of stdout")
     options = parser.parse_args(args)
@@ -182,13 +182,13 @@ def main(args: list[str]) -> int:
     # Prompts may stand in the journal.
     os.umask(0o077)
     try:
-        scrubber = Scrubber.of_this_node()
+        redactor = Redactor.of_this_node()
     except OSError as error:
         print(f"bundle: the secrets to leave out cannot be read: {error}", file=sys.stderr)
         return 1
-    contents, entries = take(parts(), scrubber)
-    head = {"schema": SCHEMA, "taken_at": observe.now(), "node": os.uname().nodename}
-    why = scrubber.clean(options.why.encode()).decode(errors="replace")
+    contents, entries = take(parts(), redactor)
+    head = {"schema": SCHEMA, "taken_at": timestamp.now(), "node": os.uname().nodename}
+    why = redactor.text(options.why)
     packed = pack(contents, {**head, "why": why, "tool": observe.tool(), "parts": entries})
     with open(out, "w", encoding="ascii", closefd=False) as stdout:
         if options.to:

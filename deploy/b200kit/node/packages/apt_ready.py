@@ -1,7 +1,7 @@
 """Before an installation: wait for dpkg's locks, finish what an earlier one left, look at the room.
 
 Lines that begin with "b200kit: " are for a person; the rest is apt's and dpkg's own and goes into
-the log. Why an installation failed is told by b200kit/node/packages/failure.py.
+the log. Why an installation failed is found by b200kit/node/packages/failure.py.
 """
 
 from __future__ import annotations
@@ -70,7 +70,7 @@ def finish(ours: Collection[str]) -> None:
         raise NotReady(
             f"not fully installed and not b200kit's: {named}"
             + (f": {found[1]}" if found and found[0] in foreign else "")
-            + "; mend or purge it, then run again"
+            + "; repair or purge it, then run again"
         )
 
 
@@ -94,7 +94,7 @@ def mend_dependencies(ours: Collection[str]) -> None:
     if plan.returncode != 0 or foreign:
         named = f"would remove {', '.join(foreign)}" if foreign else "finds no way"
         raise NotReady(
-            f"dependencies are broken and `apt-get -f install` {named}; mend them by hand"
+            f"dependencies are broken and `apt-get -f install` {named}; repair them by hand"
         )
     done = call(["apt-get", "-y", "-f", "install", *INSTALL])
     print(done.stdout, flush=True)

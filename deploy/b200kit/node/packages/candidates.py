@@ -1,6 +1,6 @@
 """What apt on a node has to offer, out of `apt-cache policy`, and what to install of it. Pure.
 
-A version is asked for as the inventory says it (580.126.20); apt is then told the exact one
+A version is asked for as the inventory says it (580.126.20); apt then gets the exact one
 (580.126.20-0ubuntu1), because `apt-get install NAME=VERSION` looks past all preferences: a glob
 would take the distribution's own build of the same version where the vendor's is missing.
 """
@@ -23,7 +23,7 @@ _VERSION = re.compile(r" (?:\*\*\*|   ) (\S+) (-?\d+)")
 
 @dataclass(frozen=True)
 class Choice:
-    """What to tell apt-get, what it has none of, and why a run cannot go on."""
+    """What to give apt-get, what it does not have, and why a run cannot go on."""
 
     words: tuple[str, ...]
     lacking: tuple[Package, ...]
@@ -81,9 +81,9 @@ def _fitting(wanted: Package, versions: Sequence[tuple[str, int]]) -> Iterator[t
 
 
 def _problem(wanted: Package, versions: Sequence[tuple[str, int]]) -> str:
-    told = " ".join(part for part in (wanted.name, wanted.version) if part)
+    text = " ".join(part for part in (wanted.name, wanted.version) if part)
     has = [version for version, priority in versions if priority >= 0]
     kept_out = [version for version, priority in versions if priority < 0]
     only = f", only {', '.join(has[:4])}" if has else ""
     out = f", but for {', '.join(kept_out[:4])} that the preferences keep out" if kept_out else ""
-    return f"apt has no {told}{only or out}"
+    return f"apt has no {text}{only or out}"

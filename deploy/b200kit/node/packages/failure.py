@@ -23,7 +23,7 @@ def why(lines: list[str]) -> str:
         return no_space(*full)
     failure = apt_output.dkms_failure(lines)
     if failure:
-        return failure.told(read_lines(failure.log))
+        return failure.describe(read_lines(failure.log))
     held = dpkg.holder() if apt_output.is_locked(lines) else None
     if held:
         return f"{held} holds the lock of dpkg; wait for it or end it, then run again"
@@ -42,8 +42,8 @@ def cut_short() -> str:
     named = [f"{name} ({state})" for name, state in left[:_NAMED]]
     if len(left) > _NAMED:
         named.append(f"{len(left) - _NAMED} more")
-    told = ", ".join(named) or "its journal"
-    return f"the installation was cut short; dpkg left {told}: run again to finish it"
+    text = ", ".join(named) or "its journal"
+    return f"the installation was cut short; dpkg left {text}: run again to finish it"
 
 
 def no_space(line: str, path: str | None) -> str:
@@ -52,8 +52,8 @@ def no_space(line: str, path: str | None) -> str:
     where = mount_point(nearest(path)) if path else ", ".join(full)
     if not where:
         return f"no disk space: {line}"
-    told = f" ({megabytes(room(where)[0])} in all)" if path else ""
-    return f"no disk space on {where}{told}: {line}; make room, then run again"
+    text = f" ({megabytes(room(where)[0])} in all)" if path else ""
+    return f"no disk space on {where}{text}: {line}; make room, then run again"
 
 
 def mount_point(path: str) -> str:

@@ -11,7 +11,7 @@ SECURE_BOOT = (
     "Secure Boot refuses it: enroll the key that DKMS signs with (mokutil --import), "
     "or switch Secure Boot off"
 )
-# Most telling first. What the kernel says is in kernel/module/signing.c, main.c and version.c,
+# Most specific first. What the kernel says is in kernel/module/signing.c, main.c and version.c,
 # what modprobe and systemd make of the error number is errno's text (EKEYREJECTED, ENOKEY).
 _TELLING = (
     (
@@ -26,7 +26,7 @@ _TELLING = (
             r"nvidia.*(version magic|disagrees about version of symbol|Unknown symbol)|"
             r"could not insert 'nvidia.*(Exec format error|Invalid argument)"
         ),
-        "it was built for another kernel: build it anew with `dkms autoinstall`",
+        "it was built for another kernel: rebuild it with `dkms autoinstall`",
     ),
     (
         re.compile(r"NVRM: .*(already bound to nouveau|nouveau, )|nouveau .*(DRM|bios): "),
@@ -43,13 +43,13 @@ _TELLING = (
 
 
 def relevant(lines: Sequence[str]) -> list[str]:
-    """The lines that may tell why, each once, in order."""
+    """The lines that may show why, each once, in order."""
     found = (line.strip() for line in lines if any(p.search(line) for p, _ in _TELLING))
     return list(dict.fromkeys(found))
 
 
 def refusal(lines: Sequence[str]) -> str:
-    """The most telling line with what it means; empty when no line tells anything."""
+    """The most specific line with what it means; empty when no line shows a cause."""
     for pattern, meaning in _TELLING:
         for line in lines:
             if pattern.search(line):

@@ -1,4 +1,4 @@
-"""What this boot's log says of the driver's module: the lines that may tell why it is not loaded.
+"""What this boot's log says of the driver's module: the lines that may show why it is not loaded.
 
 The kernel's own lines, and those of modprobe and systemd, who get the error number.
 """
@@ -15,7 +15,7 @@ _MOST = 40
 
 
 def lines() -> list[str]:
-    """The telling lines of the journal; of the kernel's buffer where there is no journal."""
+    """The relevant lines of the journal; of the kernel's buffer where there is no journal."""
     try:
         said = command(["journalctl", "-b", "-o", "cat", "--no-pager"]).splitlines()
     except OSError:

@@ -1,7 +1,7 @@
-"""`offered TOKEN...`: asks apt what it has of packages, prints the words for `apt-get install`.
+"""`resolve TOKEN...`: asks apt what it has of packages, prints the words for `apt-get install`.
 
-Runs on the node between `apt-get update` and `apt-get install`. What is optional and lacking is
-left out and kept in a record, so that later runs know without asking; what is required and lacking
+Runs on the node between `apt-get update` and `apt-get install`. What is optional and missing is
+left out and kept in a record, so that later runs know without asking; what is required and missing
 ends the script with one line that names it and the repositories asked.
 """
 
@@ -13,8 +13,8 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-from b200kit.node.facts.observe import now
-from b200kit.node.lib.managed_files import STATE_DIRECTORY, note, write_atomically
+from b200kit.node.lib import durable_files, timestamp
+from b200kit.node.lib.managed_files import STATE_DIRECTORY, note
 from b200kit.node.lib.readings import command
 from b200kit.node.packages.candidates import choose, package, table
 from b200kit.node.state.drift import Package
@@ -24,7 +24,7 @@ RECORD = STATE_DIRECTORY / "packages.json"
 
 
 def main(args: list[str], record: Path = RECORD) -> int:
-    """Print the words on one line; 0, or 1 with a line on stderr for each that is lacking."""
+    """Print the words on one line; 0, or 1 with a line on stderr for each that is missing."""
     wanted = [package(token) for token in args]
     sources = repositories()
     policy = command(["apt-cache", "policy", *(each.name for each in wanted)])
@@ -45,14 +45,14 @@ def repositories() -> list[str]:
 def remember(
     wanted: Iterable[Package], lacking: Iterable[Package], sources: list[str], path: Path
 ) -> None:
-    """Renew the record's entries of what was asked; a record that cannot be read begins anew."""
+    """Renew the record's entries of what was asked; a record that cannot be read is replaced."""
     entries = kept(path)
     for each in wanted:
         entries.pop(each.key, None)
     for each in lacking:
-        entries[each.key] = {"asked": sources, "at": now()}
+        entries[each.key] = {"asked": sources, "at": timestamp.now()}
     document = {"schema": SCHEMA, "lacking": entries}
-    write_atomically(path, json.dumps(document, sort_keys=True) + "\n")
+    durable_files.replace(path, json.dumps(document, sort_keys=True) + "\n")
 
 
 def kept(path: Path) -> dict[str, Any]:

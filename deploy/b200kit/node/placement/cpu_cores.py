@@ -16,7 +16,7 @@ _CORES_A_REPLICA = 4
 
 
 class LayoutError(ValueError):
-    """The node cannot carry the asked replicas; the message says what lacks."""
+    """The node cannot carry the asked replicas; the message says what is missing."""
 
 
 def by_node(state: Mapping[str, Any]) -> dict[int, list[list[int]]]:

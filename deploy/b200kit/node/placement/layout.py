@@ -176,7 +176,7 @@ def _gpus(state: Mapping[str, Any]) -> list[Gpu]:
             raise LayoutError(f"GPU {gpu.get('index')} has no NUMA node in sysfs")
         index, uuid = gpu.get("index"), gpu.get("uuid")
         if not isinstance(index, int) or not isinstance(uuid, str):
-            raise LayoutError(f"GPU {index} was not read: its index or UUID lacks")
+            raise LayoutError(f"GPU {index} was not read: its index or UUID is missing")
         found.append(Gpu(index, uuid, node))
     return sorted(found, key=lambda gpu: gpu.index)
 

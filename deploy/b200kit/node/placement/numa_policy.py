@@ -34,7 +34,7 @@ class Pinning:
 
     @property
     def numa_bind(self) -> tuple[int, ...] | None:
-        """The nodes that the engine is told to bind to; None where systemd pins."""
+        """The nodes that the engine is configured to bind to; None where systemd pins."""
         return self.gpu_nodes if self.by == ENGINE else None
 
     def expected(self) -> dict[str, Any]:

@@ -1,6 +1,6 @@
-"""`caches`: the hook before a replica's start, and packing what a warm replica has compiled.
+"""`compile-cache`: the hook before a replica's start, and packing what a warm replica has compiled.
 
-`prepare` runs as the engine's own user, in its sandbox: it has no right that the engine lacks. It
+`prepare` runs as the engine's own user, in its sandbox: it has the engine's rights only. It
 makes the directory of this configuration's key, fills it from a pack that fits exactly, and removes
 the keys that were not used for longest. It never keeps a replica from starting.
 """
@@ -35,7 +35,7 @@ class PackError(Exception):
 
 def main(args: list[str]) -> int:
     """Prepare a replica's directory (always 0), or pack it (0, 1 with one line)."""
-    parser = argparse.ArgumentParser(prog="caches")
+    parser = argparse.ArgumentParser(prog="compile-cache")
     parser.add_argument("act", choices=("prepare", "pack"))
     parser.add_argument("--root", type=Path, required=True, help="directory of one replica")
     parser.add_argument("--key", help="the configuration's; to pack: the one used last")

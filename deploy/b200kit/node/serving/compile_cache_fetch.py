@@ -1,4 +1,4 @@
-"""`packed-caches`: bring compile caches that another node packed, by the hash the inventory pins.
+"""`fetch-compile-cache`: bring compile caches packed by another node, by the hash pinned for them.
 
 They are code that the engine runs, so nothing but that hash is trusted; where they fit is decided
 when a replica starts (b200kit/node/serving/compile_cache.py).
@@ -14,13 +14,13 @@ from functools import partial
 from pathlib import Path
 
 from b200kit.node.weights.download import FetchError, Job, Manners, bring, refusal
-from b200kit.node.weights.manifest import Entry, told
+from b200kit.node.weights.manifest import Entry, size_text
 from b200kit.node.weights.source import Source, SourceError, insist, sources
 
 
 def main(args: list[str]) -> int:
     """Fetch one pack; 0 there and proven, 1 with one line otherwise."""
-    parser = argparse.ArgumentParser(prog="packed-caches")
+    parser = argparse.ArgumentParser(prog="fetch-compile-cache")
     parser.add_argument("--sha256", required=True)
     parser.add_argument("--out", type=Path, required=True)
     parser.add_argument("--url", help="URL of the store's packs")
@@ -36,7 +36,7 @@ def main(args: list[str]) -> int:
     except (FetchError, OSError, http.client.HTTPException) as error:
         print(f"b200kit: packed caches not fetched: {error}", file=sys.stderr)
         return 1
-    print(told(size))
+    print(size_text(size))
     return 0
 
 

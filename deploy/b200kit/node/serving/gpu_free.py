@@ -49,7 +49,7 @@ def main(args: list[str]) -> int:
         uuids = uuids_of(options.config, options.replica)
     except (OSError, ValueError, TypeError, LookupError) as error:
         why = f"{type(error).__name__}: {error}"
-        print(f"gpu-free: {options.config} does not tell the GPUs: {why}", file=sys.stderr)
+        print(f"gpu-free: {options.config} does not name the GPUs: {why}", file=sys.stderr)
         return UNKNOWN
     return wait(uuids, options.deadline, asked)
 
@@ -73,13 +73,13 @@ def wait(uuids: Sequence[str], deadline_s: float, ask: Ask) -> int:
         if not answer:
             return 0
         if time.monotonic() - began >= deadline_s:
-            print(told(answer, deadline_s), file=sys.stderr)
+            print(describe(answer, deadline_s), file=sys.stderr)
             return HELD
         time.sleep(min(PAUSE_S, deadline_s))
     return 0
 
 
-def told(held: Sequence[Held], waited_s: float) -> str:
+def describe(held: Sequence[Held], waited_s: float) -> str:
     """Who holds what, and what to do, on one line."""
     who = "; ".join(f"{one.gpu} by {one.process}" for one in held)
     return (

@@ -56,7 +56,7 @@ def _gpu(handle: Handle, uuid: str) -> str:
 
 
 def process(pid: int) -> str:
-    """A process with its name and its unit, as far as /proc tells."""
+    """A process with its name and its unit, as far as /proc shows."""
     try:
         name = text(PROC / str(pid) / "comm")
         group = text(PROC / str(pid) / "cgroup").rpartition("/")[2]

@@ -55,11 +55,11 @@ def wait(
 ) -> list[str]:
     """Who is still missing at the end; empty when all are joined. Raises MainPidGone."""
     end = time.monotonic() + deadline_s
-    while lacking := missing():
+    while unjoined := missing():
         if not alive():
             raise MainPidGone("the replica ended before it was joined to the others")
         if time.monotonic() >= end:
-            return lacking
+            return unjoined
         time.sleep(min(EVERY_S, deadline_s))
     return []
 
@@ -86,7 +86,7 @@ def main(args: list[str]) -> int:
     try:
         member = load(options.config)
     except (OSError, ValueError, TypeError, KeyError) as error:
-        print(f"peers: {options.config} tells of no group: {error!r}", file=sys.stderr)
+        print(f"peers: {options.config} names no group: {error!r}", file=sys.stderr)
         return 2
     if options.watch:
         return _watch(member)
@@ -95,13 +95,13 @@ def main(args: list[str]) -> int:
 
 def _wait(member: Member, deadline_s: float, main_pid: MainPid | None) -> int:
     try:
-        lacking = wait(member.missing, deadline_s, main_pid.alive if main_pid else lambda: True)
+        unjoined = wait(member.missing, deadline_s, main_pid.alive if main_pid else lambda: True)
     except MainPidGone as gone:
         print(f"peers: {gone}", file=sys.stderr)
         return 1
-    if lacking:
-        told = f"not joined to {', '.join(lacking)} within {deadline_s:g} s"
-        print(f"peers: {told}: does its replica start? may it be reached?", file=sys.stderr)
+    if unjoined:
+        text = f"not joined to {', '.join(unjoined)} within {deadline_s:g} s"
+        print(f"peers: {text}: does its replica start? may it be reached?", file=sys.stderr)
         return 1
     print(f"peers: joined to {', '.join(member.peers)}", file=sys.stderr)
     return 0
@@ -109,7 +109,7 @@ def _wait(member: Member, deadline_s: float, main_pid: MainPid | None) -> int:
 
 def _watch(member: Member) -> int:
     lost = watch(member.missing)
-    print(f"peers: lost {', '.join(lost)}; {member.unit} starts anew", file=sys.stderr)
+    print(f"peers: lost {', '.join(lost)}; {member.unit} restarts", file=sys.stderr)
     # It may have started often by then, and none of those starts was its own fault.
     subprocess.run(["systemctl", "reset-failed", member.unit], check=False)
     return subprocess.run(

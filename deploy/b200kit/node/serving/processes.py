@@ -64,7 +64,7 @@ def grown(before: Any, after: Any) -> Any:
 def libraries(names: Sequence[str]) -> Any:
     """Versions of what the servers have loaded, from the packages their memory maps point into.
 
-    So it is what runs, in an image as in a virtual environment; one whose replicas differ tells
+    So it is what runs, in an image as in a virtual environment; one whose replicas differ reports
     all the versions.
     """
     return attempt(lambda: named(_loaded(names)))

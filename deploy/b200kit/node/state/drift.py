@@ -12,6 +12,8 @@ import hmac
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 
+from b200kit.node.lib.readings import is_unmeasured
+
 PENDING = "/var/lib/b200kit/pending"
 # Under /run, because the reboot that it is about also clears it.
 PENDING_REBOOT = "/run/b200kit/pending-reboot"
@@ -43,7 +45,7 @@ class Package:
 
     @property
     def key(self) -> str:
-        """What it is kept under in the record of what apt lacks."""
+        """What it is kept under in the record of what apt does not have."""
         return f"{self.name}={self.version}" if self.version else self.name
 
 
@@ -90,7 +92,7 @@ def pending_handlers(
 def is_present(path: str, state: Mapping[str, object]) -> bool:
     """Whether an asked file was seen; one that could not be read is not taken for present."""
     reading = _section(state, "files").get(path)
-    return isinstance(reading, Mapping) and "unmeasured" not in reading
+    return isinstance(reading, Mapping) and not is_unmeasured(reading)
 
 
 def wrong_packages(

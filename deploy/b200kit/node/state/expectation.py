@@ -14,7 +14,7 @@
      "placement": {"vllm@0.service": {"by": "systemd" | "engine", "cpus": "0-55", "nodes": "0",
                                       "policy": "bind" | "local",
                                       "gpus": ["GPU-...", ...]}},
-     "canary": {"unit": "b200-canary.service", "replicas": ["vllm@0.service"]},
+     "canary": {"unit": "b200-watchdog.service", "replicas": ["vllm@0.service"]},
      "waivers": [{"check", "subject", "owner", "reason", "until": "2026-12-01"}]}
 
 Older documents lack clock_synchronized, settings, passport and bandwidth: clock and ACS are judged
@@ -50,7 +50,7 @@ class Expected:
     source: str
 
     @property
-    def told(self) -> str:
+    def text(self) -> str:
         """The value and its unit, as a person reads it."""
         listed = isinstance(self.value, list)
         value = ", ".join(map(str, self.value)) if listed else str(self.value)
@@ -184,7 +184,7 @@ class Expectation(View):
         return value
 
     def choice(self, key: str, words: tuple[str, ...]) -> str:
-        """One of a few words, the first where the document lacks the key."""
+        """One of a few words, the first where the document does not have the key."""
         word = self.text(key)
         if isinstance(word, Missing):
             return words[0]

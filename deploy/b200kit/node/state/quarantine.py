@@ -39,7 +39,7 @@ def on_trial(mark: object, now: str) -> bool:
     return isinstance(since, str) and isinstance(until, str) and since <= now < until
 
 
-def told(mark: object) -> str:
+def describe(mark: object) -> str:
     """Who, since when and why, on one line."""
     entry = mark if isinstance(mark, Mapping) else {}
     who, since = entry.get("who") or "somebody", entry.get("since") or "an unknown time"

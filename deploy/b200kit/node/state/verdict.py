@@ -113,7 +113,7 @@ class Verdict:
     def blocking(self) -> list[Finding]:
         """What keeps the node from going live: failures first, each kind from cause to symptom.
 
-        The checks run in that order: a fabric that is not up is told before the P2P that lacks it.
+        The checks run in that order: a fabric that is not up comes before the P2P that needs it.
         """
         found = [finding for finding in self.findings if finding.blocks]
         return sorted(found, key=lambda finding: finding.status is not Status.FAIL)
@@ -139,7 +139,7 @@ class Verdict:
 
 
 def grouped(findings: Iterable[Finding]) -> list[tuple[Finding, int]]:
-    """Findings with those of one unmeasured cause told once: the first, and how many more."""
+    """Findings with those of one unmeasured cause reported once: the first, and how many more."""
     groups: dict[tuple[str, ...], list[Finding]] = {}
     for number, finding in enumerate(findings):
         cause = finding.status is Status.UNMEASURED and finding.read

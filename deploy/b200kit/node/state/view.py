@@ -12,6 +12,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Literal, TypeVar
 
+from b200kit.node.lib import readings
+
 SCHEMA = "b200kit/node-state/1"
 
 T = TypeVar("T")
@@ -41,11 +43,11 @@ class View:
 
     @property
     def path(self) -> str:
-        """Where it is. Written only when it is told: a judgement makes ten thousand views."""
+        """Where it is. Written only when it is needed: a judgement makes ten thousand views."""
         return _path(self._above, self._keys)
 
     def at(self, *keys: Key) -> View:
-        """The value below; a reason travels down, so the first cause is what is told."""
+        """The value below; a reason travels down, so the first cause is what is reported."""
         value: object = self.value
         for depth, key in enumerate(keys, 1):
             value = _reading(value)
@@ -113,10 +115,8 @@ def _path(above: str, keys: tuple[Key, ...]) -> str:
 
 def _reading(value: object) -> object:
     """The value, or Unmeasured where it is an unmeasured reading."""
-    if isinstance(value, dict) and "unmeasured" in value:
-        reason = value["unmeasured"]
-        return Unmeasured(reason if isinstance(reason, str) and reason else "no reason given")
-    return value
+    why = readings.reason(value)
+    return value if why is None else Unmeasured(why)
 
 
 def _gone(above: object, path: str, error: Exception) -> Unmeasured:
@@ -166,7 +166,7 @@ class StateView(View):
     """The whole document."""
 
     def gpus(self) -> list[GpuView] | Unmeasured:
-        """Every GPU NVML knows; Unmeasured when NVML told nothing. The list may be empty."""
+        """Every GPU NVML knows; Unmeasured when NVML gave nothing. The list may be empty."""
         entries = self.get(list, "gpus")
         if isinstance(entries, Unmeasured):
             return entries

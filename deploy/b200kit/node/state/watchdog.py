@@ -1,4 +1,4 @@
-"""When the watchdog ejects a replica, mends it, lets it back, and gives up. Pure.
+"""When the watchdog ejects a replica, repairs it, lets it back, and gives up. Pure.
 
 `before` says what to do about a replica from what its unit shows, `after` from what a probe found.
 What is remembered in between is a `Standing`, which outlives the watchdog: every step can be taken
@@ -15,7 +15,7 @@ from typing import Any
 SCHEMA = "b200kit/canary-standing/1"
 MARK_SCHEMA = "b200kit/marked/1"
 MARK = "/var/lib/b200kit/marked.json"
-DIRECTORY = "/var/lib/b200kit/canary"
+DIRECTORY = "/var/lib/b200kit/watchdog"
 
 
 @dataclass(frozen=True)
@@ -41,7 +41,7 @@ class Outcome(str, Enum):
     ANSWERED = "answered"
     SILENT = "silent"
     STALLED = "stalled"
-    # No answer in time, but tokens are made: it has too much to do, which no restart mends.
+    # No answer in time, but tokens are made: it has too much to do, which no restart repairs.
     BUSY = "busy"
     # The server says that the request is wrong: nothing is known about the engine behind it.
     REFUSED = "refused"
@@ -156,13 +156,13 @@ def eject(
     return replace(fresh, given_up=True), Step.GIVE_UP
 
 
-def told(mark: object) -> str:
+def describe(mark: object) -> str:
     """A node's mark on one line, with what ends it."""
     entry = mark if isinstance(mark, Mapping) else {}
     who, when = entry.get("who") or "somebody", entry.get("when") or "an unknown time"
     evidence = f"; look at {entry['evidence']}" if entry.get("evidence") else ""
     why = entry.get("why") or "it does not say why"
-    return f"marked by {who} at {when}: {why}{evidence}; once it is mended: rm {MARK}"
+    return f"marked by {who} at {when}: {why}{evidence}; once it is repaired: rm {MARK}"
 
 
 def admitted(standing: Standing) -> Standing:
@@ -171,6 +171,6 @@ def admitted(standing: Standing) -> Standing:
 
 
 def forgiven(standing: Standing) -> Standing:
-    """The standing once a person removed the mark: out, to be mended as if for the first time."""
+    """The standing once a person removed the mark: out, to be repaired as if for the first time."""
     why = "a person removed the mark"
     return Standing(out=True, aside=standing.aside, hung=standing.hung, why=why)

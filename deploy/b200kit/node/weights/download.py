@@ -1,6 +1,6 @@
 """One file of a model: resumed where it was left, proven, and put in place read-only.
 
-A partial file keeps what arrived, whoever is killed; its hash is taken anew from its bytes, since
+A partial file keeps what arrived, whoever is killed; its hash is computed from its bytes again, as
 no state of SHA-256 can be kept. What is whole and not as the manifest names it is thrown away and
 fetched from the next source, and the error names the file and who served it.
 """
@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from b200kit.node.lib import durable_files
 from b200kit.node.weights.manifest import PARTIAL, Entry
 from b200kit.node.weights.source import Answer, Source, SourceError
 
@@ -44,7 +45,7 @@ class Manners:
 
 @dataclass(frozen=True)
 class Job:
-    """A file to bring, from whom, and whom to tell how many bytes came."""
+    """A file to bring, from whom, and whom to report how many bytes came."""
 
     entry: Entry
     target: Path
@@ -80,8 +81,8 @@ def bring(job: Job) -> Source | None:
 
 def refusal(said: Sequence[SourceError], of: str = "") -> FetchError:
     """What every source said, in one line; final when no other try of any of them can help."""
-    told = "; ".join(dict.fromkeys(map(str, said))) or "no source is given"
-    return FetchError(of + told, final=not any(error.again for error in said))
+    message = "; ".join(dict.fromkeys(map(str, said))) or "no source is given"
+    return FetchError(of + message, final=not any(error.again for error in said))
 
 
 def _from(job: Job, source: Source) -> None:
@@ -105,15 +106,15 @@ def _from(job: Job, source: Source) -> None:
 
 
 def _receive(job: Job, source: Source) -> Any:
-    """Append what lacks to the partial file; the SHA-256 of it all. SourceError when cut short."""
+    """Append the rest to the partial file; the SHA-256 of it all. SourceError when cut short."""
     partial, entry = _partial(job), job.entry
     if _size(partial) >= entry.size:
         partial.unlink(missing_ok=True)
     answer = source.open(entry.path, _size(partial))
     try:
         if answer.size is not None and answer.size != entry.size:
-            told = f"{answer.url}: it has {answer.size} bytes, the manifest says {entry.size}"
-            raise SourceError(told)
+            message = f"{answer.url}: it has {answer.size} bytes, the manifest says {entry.size}"
+            raise SourceError(message)
         if answer.offset == 0 and partial.exists():
             # It cannot go on from the middle: all of it comes again.
             job.arrived(-_size(partial))
@@ -131,8 +132,8 @@ def _append(job: Job, answer: Answer, partial: Path) -> Any:
             if have + len(chunk) > job.entry.size:
                 partial.unlink()
                 job.arrived(-have)
-                told = f"more than the {job.entry.size} bytes of the manifest"
-                raise SourceError(f"{answer.url}: {told}")
+                message = f"more than the {job.entry.size} bytes of the manifest"
+                raise SourceError(f"{answer.url}: {message}")
             _write(out, chunk, partial)
             digest.update(chunk)
             have += len(chunk)
@@ -142,15 +143,15 @@ def _append(job: Job, answer: Answer, partial: Path) -> Any:
                 since, at_since = time.monotonic(), have
         os.fsync(out.fileno())
     if have < job.entry.size:
-        told = f"cut short at {have} of {job.entry.size} bytes"
-        raise SourceError(f"{answer.url}: {told}", again=True)
+        message = f"cut short at {have} of {job.entry.size} bytes"
+        raise SourceError(f"{answer.url}: {message}", again=True)
     return digest
 
 
 def _require_pace(answer: Answer, got: int, seconds: float, slowest: float) -> None:
     if got < slowest * seconds:
-        told = f"too slow, {got} bytes in {seconds:.0f} s"
-        raise SourceError(f"{answer.url}: {told}", again=True)
+        message = f"too slow, {got} bytes in {seconds:.0f} s"
+        raise SourceError(f"{answer.url}: {message}", again=True)
 
 
 def _write(out: Any, chunk: bytes, path: Path) -> None:
@@ -160,8 +161,8 @@ def _write(out: Any, chunk: bytes, path: Path) -> None:
             view = view[out.write(view) :]
     except OSError as error:
         if error.errno in (errno.ENOSPC, errno.EDQUOT):
-            told = f"no disk space: the file system filled up while {path.name} was written"
-            raise FetchError(told, final=True) from None
+            message = f"no disk space: the file system filled up while {path.name} was written"
+            raise FetchError(message, final=True) from None
         raise
 
 
@@ -174,17 +175,8 @@ def _prove(job: Job, digest: Any) -> bool:
         return False
     partial.chmod(READ_ONLY)
     os.replace(partial, job.target)
-    sync_directory(job.target.parent)
+    durable_files.sync_directory(job.target.parent)
     return True
-
-
-def sync_directory(path: Path) -> None:
-    """What was renamed in a directory outlasts a power cut."""
-    descriptor = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
 
 
 def _partial(job: Job) -> Path:

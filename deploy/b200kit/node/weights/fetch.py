@@ -28,7 +28,7 @@ from b200kit.node.weights.manifest import (
     Entry,
     ManifestError,
     parse,
-    told,
+    size_text,
     wrong,
 )
 from b200kit.node.weights.progress import Progress
@@ -95,7 +95,7 @@ def verify(options: argparse.Namespace) -> int:
     for path, why in bad.items():
         print(f"model not proven: {path}: {why}", file=sys.stderr)
     if not bad:
-        print(f"{len(entries)} files, {told(sum(e.size for e in entries))}, proven")
+        print(f"{len(entries)} files, {size_text(sum(e.size for e in entries))}, proven")
     return FAILED if bad else 0
 
 
@@ -140,7 +140,7 @@ def _manifest(
             said.append(SourceError(f"{source.url}/{NAME}: {error}"))
         except SourceError as error:
             said.append(error)
-        # Who lacks the manifest lacks the model.
+        # Who does not have the manifest does not have the model.
         source.gone = str(said[-1])
     raise refusal(said)
 
@@ -156,8 +156,8 @@ def _whole(source: Source) -> bytes:
     finally:
         answer.close()
     if answer.size is not None and len(raw) < answer.size:
-        told_of = f"cut short at {len(raw)} of {answer.size} bytes"
-        raise SourceError(f"{answer.url}: {told_of}", again=True)
+        shortage = f"cut short at {len(raw)} of {answer.size} bytes"
+        raise SourceError(f"{answer.url}: {shortage}", again=True)
     return raw
 
 
@@ -198,8 +198,8 @@ def _check_space(dest: Path, left: Sequence[Entry]) -> None:
     needed = sum(entry.size - _begun(dest, entry) for entry in left)
     free = shutil.disk_usage(dest).free
     if needed > free:
-        told_of = f"{needed} bytes to fetch, {free} free under {dest}: {needed - free} lacking"
-        raise FetchError(f"no disk space: {told_of} ({told(needed - free)})", final=True)
+        shortage = f"{needed} bytes to fetch, {free} free under {dest}: {needed - free} missing"
+        raise FetchError(f"no disk space: {shortage} ({size_text(needed - free)})", final=True)
 
 
 def _begun(dest: Path, entry: Entry) -> int:
@@ -213,8 +213,8 @@ def _expect(
     progress: Progress, dest: Path, entries: Sequence[Entry], left: Sequence[Entry]
 ) -> None:
     total = sum(entry.size for entry in entries)
-    lacking = sum(entry.size - _begun(dest, entry) for entry in left)
-    progress.expect(total, total - lacking, len(entries), len(entries) - len(left))
+    missing = sum(entry.size - _begun(dest, entry) for entry in left)
+    progress.expect(total, total - missing, len(entries), len(entries) - len(left))
 
 
 def _bring_all(

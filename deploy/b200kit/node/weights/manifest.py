@@ -91,7 +91,7 @@ def strangers(names: Iterable[str], entries: Sequence[Entry]) -> list[str]:
 def wrong(
     entries: Sequence[Entry], record: Mapping[str, Any], seen: Mapping[str, tuple[int, int]]
 ) -> dict[str, str]:
-    """File to what is wrong with it, told without reading it: against the record of its proof.
+    """File to what is wrong with it, found without reading it: against the record of its proof.
 
     *seen* is name to (size, mtime in ns) of all there is in the directory.
     """
@@ -108,7 +108,7 @@ def wrong(
     return found
 
 
-def told(count: int) -> str:
+def size_text(count: int) -> str:
     """Bytes as a person reads them: "141.2 GB"."""
     value, units = float(count), ["B", "kB", "MB", "GB", "TB"]
     while value >= 1000 and len(units) > 1:

@@ -13,8 +13,8 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
-from b200kit.node.lib.managed_files import write_atomically
-from b200kit.node.weights.download import CORRUPT, sha256, sync_directory
+from b200kit.node.lib import durable_files
+from b200kit.node.weights.download import CORRUPT, sha256
 from b200kit.node.weights.manifest import NAME, PARTIAL, RECORD, STAMP, Entry, parse, strangers
 
 READ_ONLY_DIRECTORY, WRITABLE_DIRECTORY = 0o555, 0o755
@@ -51,7 +51,7 @@ def record(directory: Path) -> dict[str, Any]:
 
 def keep_record(directory: Path, proven: dict[str, Any]) -> None:
     """Write the record whole."""
-    write_atomically(directory / RECORD, json.dumps(proven, sort_keys=True))
+    durable_files.replace(directory / RECORD, json.dumps(proven, sort_keys=True))
 
 
 def open_up(directory: Path) -> None:
@@ -67,9 +67,8 @@ def seal(directory: Path, raw: bytes, entries: Sequence[Entry], revision: str) -
     for name in removed:
         (directory / name).unlink()
     (directory / NAME).unlink(missing_ok=True)
-    write_atomically(directory / NAME, raw.decode("utf-8"), 0o444)
-    write_atomically(directory / STAMP, revision, 0o444)
-    sync_directory(directory)
+    durable_files.replace(directory / NAME, raw.decode("utf-8"), 0o444)
+    durable_files.replace(directory / STAMP, revision, 0o444)
     _chmod_directories(directory, READ_ONLY_DIRECTORY)
     return [name for name in removed if not name.endswith(PARTIAL)]
 

@@ -1,11 +1,11 @@
-"""How far a fetch is: counted by its threads, told in the journal, kept in a file for others.
+"""How far a fetch is: counted by its threads, reported in the journal, kept in a file for others.
 
     {"state": "checking" | "fetching" | "complete" | "failed" | "refused",
      "revision": "0123456789ab", "total_bytes", "have_bytes", "received_bytes",
      "rate": bytes/s, "files", "files_done", "error": null | "...", "pid": 812,
      "at": "2026-11-21T18:00:00Z"}
 
-"refused" is what no other try can mend; "failed" may be mended by one.
+"refused" is what no other try can repair; "failed" may be repaired by one.
 """
 
 from __future__ import annotations
@@ -16,19 +16,16 @@ import sys
 import threading
 import time
 from collections import deque
-from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any
 
-from b200kit.node.lib.managed_files import write_atomically
-from b200kit.node.weights.manifest import told
+from b200kit.node.lib import durable_files, timestamp
+from b200kit.node.weights.manifest import size_text
 
 STATUS = Path("/run/b200-weights/status.json")
 WINDOW_S = 10.0
 _BEAT_S = 1.0
 _LINE_S = 10.0
-# datetime.UTC is newer than the Python of Ubuntu 22.04.
-_UTC = timezone.utc
 
 
 class Progress:
@@ -43,7 +40,7 @@ class Progress:
         self._beat = threading.Thread(target=self._tell, daemon=True)
 
     def expect(self, total: int, have: int, files: int, done: int) -> None:
-        """What there is to do, known once the manifest is; tells from now on."""
+        """What there is to do, known once the manifest is; reports from now on."""
         self.total, self.have, self.files, self.done = total, have, files, done
         self.write("fetching")
         self._beat.start()
@@ -76,7 +73,7 @@ class Progress:
         if self._status is None:
             return
         try:
-            write_atomically(self._status, json.dumps(self._document(state, error)))
+            durable_files.replace(self._status, json.dumps(self._document(state, error)))
         except OSError as problem:
             print(f"status not kept: {problem}", file=sys.stderr, flush=True)
 
@@ -92,14 +89,15 @@ class Progress:
             "files_done": self.done,
             "error": error,
             "pid": os.getpid(),
-            "at": datetime.now(_UTC).strftime("%Y-%m-%dT%H:%M:%SZ"),
+            "at": timestamp.now(),
         }
 
     def line(self) -> str:
         """One line for a person: bytes, share, rate, files."""
         share = 100 * self.have // self.total if self.total else 100
         return (
-            f"{told(self.have)} of {told(self.total)}, {share} %, {told(round(self.rate()))}/s, "
+            f"{size_text(self.have)} of {size_text(self.total)}, {share} %, "
+            f"{size_text(round(self.rate()))}/s, "
             f"{self.done} of {self.files} files"
         )
 

@@ -1,4 +1,4 @@
-"""`share`: give whole models to other nodes, read-only, and to named networks alone.
+"""`weights-server`: give whole models to other nodes, read-only, and to named networks alone.
 
 Only what a manifest names, of a model that is stamped, and packed caches by their hash; no listing,
 no links, nothing else of the directory. Who asks is held against the networks here, besides the
@@ -25,7 +25,7 @@ from b200kit.node.weights import model_files
 from b200kit.node.weights.manifest import NAME, STAMP, ManifestError
 
 AT_ONCE = 64
-"""Answers at a time; more are told to come again, which a fetch does."""
+"""Answers at a time; more are asked to come again, which a fetch does."""
 _FROM = re.compile(r"bytes=(\d{1,18})-")
 _PACK = re.compile(r"/caches/([0-9a-f]{64}\.tar)")
 _MODEL = re.compile(r"/([A-Za-z0-9][\w.-]*)/([0-9a-f]{12,64})/(.+)")
@@ -33,7 +33,7 @@ Network = ipaddress.IPv4Network | ipaddress.IPv6Network
 
 
 class Shelf:
-    """What may be given; a manifest is read again only when its model was stamped anew."""
+    """What may be given; a manifest is read again only when its model was stamped again."""
 
     def __init__(self, root: Path, packs: Path) -> None:
         self._root, self._packs = root, packs
@@ -159,7 +159,7 @@ def serve(address: str, port: int, shelf: Shelf, networks: list[Network]) -> Ser
 
 def main(args: list[str]) -> int:
     """Serve until killed."""
-    parser = argparse.ArgumentParser(prog="share")
+    parser = argparse.ArgumentParser(prog="weights-server")
     parser.add_argument("--root", type=Path, required=True, help="where models lie")
     parser.add_argument("--packs", type=Path, required=True, help="where packed caches lie")
     parser.add_argument("--bind", required=True)

@@ -69,7 +69,7 @@ class Source:
 
 @dataclass
 class Answer:
-    """An open answer: the bytes of a file from *offset* on; *size* of the whole file if told."""
+    """An open answer: the bytes of a file from *offset* on; *size* of the whole file if known."""
 
     url: str
     reply: Any
@@ -80,7 +80,7 @@ class Answer:
     def read(self, most: int) -> bytes:
         """The next bytes, b"" at the end, however it came; SourceError when they stop coming."""
         try:
-            # read() would wait for all of it, and a trickle could not be told from work.
+            # read() would wait for all of it, and a trickle would look like work.
             got: bytes = self.reply.read1(most)
         except http.client.IncompleteRead as error:
             got = error.partial

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
+from b200kit.node.lib.redact import redact
 from b200kit.report.document import clean
 from b200kit.report.names import run_name
 from b200kit.report.outcome import exit_code, failed_hosts, hosts_of, is_check, totals
 from b200kit.report.terminal.check_block import check_lines
 from b200kit.report.terminal.deploy_block import block
 from b200kit.report.terminal.lines import WIDTH, shorten, wrap
-from b200kit.run.redact import redact, scrub_value
 
 
 def render(
@@ -25,7 +25,7 @@ def render(
     `report` is the path to name in the last line (by default where `write` puts it under
     ``reports``); `secrets` are values that must not appear. Any JSON value is accepted.
     """
-    shown = scrub_value(redact(record), secrets)
+    shown = redact(record, secrets)
     hosts = hosts_of(shown)
     name_width = min(max((len(clean(name)) for name in hosts), default=0), 30)
     lines: list[str] = []

@@ -51,7 +51,9 @@ def collect(node: Node, intent: Intent, say: Say) -> Evidence:
 def _fetched(node: Node, why: str) -> tuple[bytes, dict[str, Any]]:
     """The archive as the node described it."""
     try:
-        output = node.connected().program(f"bundle --why {shlex.quote(why)}", timeout=_WITHIN_S)
+        output = node.connected().program(
+            f"support-bundle --why {shlex.quote(why)}", timeout=_WITHIN_S
+        )
     except RemoteError as error:
         raise ActionFailed(f"no evidence could be taken: {error}") from None
     body, _, last = output.rstrip("\n").rpartition("\n")

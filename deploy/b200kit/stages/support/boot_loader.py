@@ -27,7 +27,7 @@ def changes(node: Node, managed: Managed, drop_in: File | None) -> list[Change]:
     wrong = managed.at_boot("cmdline")
     if not wrong:
         return []
-    told = "; ".join(f"{effect.name} {effect.told}" for effect in wrong)
+    told = "; ".join(f"{effect.name} {effect.text}" for effect in wrong)
     if drop_in is None:
         raise StageFailed(
             f"{told}. This node has no update-grub: give the words to its boot loader and reboot "

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from b200kit.node.state import drift
-from b200kit.node.weights.manifest import told
+from b200kit.node.weights.manifest import size_text
 
 _AT_WORK = ("active", "activating", "reloading")
 
@@ -33,7 +33,7 @@ def begin(state: Mapping[str, Any], unit: str, changed: bool) -> Begin | None:
     if is_whole(state) or (_at_work(state, unit) and not changed):
         return None
     have = _model(state).get("bytes")
-    return Begin(f", {told(have)} of it are there" if isinstance(have, int) and have else "")
+    return Begin(f", {size_text(have)} of it are there" if isinstance(have, int) and have else "")
 
 
 def is_whole(state: Mapping[str, Any]) -> bool:

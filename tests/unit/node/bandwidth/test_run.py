@@ -228,7 +228,7 @@ def test_tool_off_the_path_is_found_where_it_is_usually_installed(
     [
         ("echo vllm@0.service loaded active running vLLM", "vllm@0.service must be stopped first"),
         ("echo vllm@1.service loaded activating start-post vLLM", "vllm@1.service must be stopped"),
-        ("exit 1", "whether a replica serves cannot be told"),
+        ("exit 1", "whether a replica serves is unknown"),
     ],
 )
 def test_nothing_is_measured_beside_a_replica(

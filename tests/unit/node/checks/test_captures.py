@@ -1,4 +1,4 @@
-"""Real machines: the healthy ones are fit, the broken ones are told with cause and action."""
+"""Real machines: the healthy ones are fit, the broken ones are reported with cause and action."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def test_healthy_machine_is_fit(name: str) -> None:
     assert [f.summary for f in verdict.findings if f.action] == []
 
 
-def test_persistence_mode_that_the_capture_has_off_is_all_that_is_told() -> None:
+def test_persistence_mode_that_the_capture_has_off_is_all_that_is_reported() -> None:
     found = judged(qx_b200()).blocking
     assert {(f.check, f.action.word) for f in found} == {("mode.persistence", "restart-service")}
     assert len(found) == 8
@@ -163,7 +163,7 @@ def test_every_value_of_the_document_is_read() -> None:
         held = set(leaves(gpu))
         assert {place for place in held - places if not place.startswith(sums)} == set()
         assert places - held == set()
-        assert [key for key, told in smi_xml.readings(gpu).items() if told is None] == []
+        assert [key for key, text in smi_xml.readings(gpu).items() if text is None] == []
 
 
 def leaves(element: smi_xml.Element, above: str = "") -> list[str]:

@@ -32,7 +32,7 @@ def lacking(case: Case, verdict: Verdict) -> list[Wanted]:
     return [w for w in case.findings if not any(w.matches(f, case.fit) for f in verdict.findings)]
 
 
-def told(verdict: Verdict) -> list[str]:
+def describe(verdict: Verdict) -> list[str]:
     """What a verdict has besides plain passes, for the message of a failed test."""
     seen = [f for f in verdict.findings if f.blocks or f.waiver or f.action is not Action.NONE]
     return [f"{f.check} {f.status.value} {f.action.word} {f.subject}: {f.summary}" for f in seen]
@@ -45,8 +45,8 @@ def test_every_case_can_be_used() -> None:
 @in_subtests("case", CASES, ids=lambda case: case.id)
 def test_state_is_judged_as_the_case_says(case: Case) -> None:
     verdict = corpus.verdict_of(case.name)
-    assert verdict.fit == case.fit, told(verdict)
-    assert lacking(case, verdict) == [], told(verdict)
+    assert verdict.fit == case.fit, describe(verdict)
+    assert lacking(case, verdict) == [], describe(verdict)
 
 
 @in_subtests("case", CASES, ids=lambda case: case.id)
@@ -56,15 +56,17 @@ def test_state_is_one_that_a_node_can_report(case: Case) -> None:
 
 
 @cache
-def told_of_base(base: str, hardware: str) -> list[str]:
+def findings_of_base(base: str, hardware: str) -> list[str]:
     """What the verdict on a state that no case changed has besides plain passes."""
-    return told(judge(states.expectation(hardware), states.recorded(base)))
+    return describe(judge(states.expectation(hardware), states.recorded(base)))
 
 
 @in_subtests("case", [c for c in HARMLESS if not c.findings], ids=lambda case: case.id)
 def test_harmless_state_asks_for_nothing(case: Case) -> None:
     """No note either: an eye that is asked for on healthy nodes soon sees nothing."""
-    more = set(told(corpus.verdict_of(case.name))) - set(told_of_base(case.base, case.hardware))
+    more = set(describe(corpus.verdict_of(case.name))) - set(
+        findings_of_base(case.base, case.hardware)
+    )
     assert more == set()
 
 

@@ -49,7 +49,7 @@ CATALOGUE_BEYOND_A_STATE = {
 
 DEFECTS = {
     1: "a fault without its action (oci-hpc recommended_action)",
-    3: "the PCI id of an H100 taken for a B200; a failed remap that is not told (oci-hpc)",
+    3: "the PCI id of an H100 taken for a B200; a failed remap that is not reported (oci-hpc)",
     4: "512 remapped rows and mixed VBIOS pass (azurehpc-health-checks)",
     5: "a bandwidth gate that can only warn (awsome-distributed-training)",
     6: "neither fabric manager nor nvlsm installed (deepops)",

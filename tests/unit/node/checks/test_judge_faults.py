@@ -1,4 +1,4 @@
-"""How faults are told: of which part, and once. Which faults are found is in tests/corpus."""
+"""How faults are reported: of which part, and once. Which faults are found is in tests/corpus."""
 
 from __future__ import annotations
 

@@ -62,8 +62,8 @@ def blocked_by(names: set[str], expect: Any, state: Any) -> set[str]:
 def assert_sound(verdict: Verdict) -> None:
     """No check fell over, and all of them answered."""
     assert [f.summary for f in verdict.findings if "the check failed" in f.summary] == []
-    told = {finding.check for finding in verdict.findings}
-    assert told >= set(registered()) or told <= corpus.DOCUMENT_CHECKS
+    message = {finding.check for finding in verdict.findings}
+    assert message >= set(registered()) or message <= corpus.DOCUMENT_CHECKS
 
 
 @given(expect=JSON, state=JSON)

@@ -21,7 +21,7 @@ def without(case: Case, checks: Collection[str]) -> Verdict:
     return replace(whole, findings=tuple(f for f in whole.findings if f.check not in checks))
 
 
-def still_told(verdict: Verdict, wanted: Wanted) -> list[str]:
+def still_reported(verdict: Verdict, wanted: Wanted) -> list[str]:
     """Findings of other checks that tell the cause, or ask for the same where it has no words."""
     return [
         f"{finding.check}: {finding.summary}"
@@ -38,7 +38,9 @@ def proves(case: Case, check: str) -> bool:
     if case.alone:
         return True  # what the test above shows
     verdict = without(case, {check})
-    return any(not still_told(verdict, wanted) for wanted in case.findings if wanted.check == check)
+    return any(
+        not still_reported(verdict, wanted) for wanted in case.findings if wanted.check == check
+    )
 
 
 FIRST_OF_EACH_FILE = list({case.file: case for case in reversed(ALONE)}.values())

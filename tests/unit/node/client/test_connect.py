@@ -60,7 +60,7 @@ def test_the_first_address_that_takes_it_is_used(monkeypatch: pytest.MonkeyPatch
         assert not made.getblocking()
 
 
-def test_the_last_refusal_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_last_refusal_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
     named(monkeypatch, "127.0.0.2", "127.0.0.1")
     with socket.create_server(("127.0.0.1", 0)) as listener:
         port = listener.getsockname()[1]

@@ -193,7 +193,7 @@ def test_the_gateway_is_not_blamed_for_the_servers_queue() -> None:
     found = judge(BEHIND, SLO, CALM, server=queued)
     assert found.verdict == "fail"
     assert found.reasons == (
-        "what the gateway adds cannot be told: TTFT is 80 ms more than directly, but 75% of the"
+        "what the gateway adds is unknown: TTFT is 80 ms more than directly, but 75% of the"
         " servers' TTFT is their queue; lower the request rate",
     )
 

@@ -1,4 +1,4 @@
-"""The bring-up on the node: what is looked at, done, waited for and told, by looks made up here."""
+"""The bring-up on the node: looks, acts, waits and reports, by readings made up here."""
 
 from __future__ import annotations
 
@@ -98,8 +98,8 @@ def test_module_is_loaded_and_the_next_state_returned_at_once(
     at = walking.stay(walking.position, 5, helps=True)
     assert (at.name, acts(ran)) == ("fabric manager", [("modprobe", "ib_umad")])
     assert clock.now <= bring_up.PAUSE_S
-    told = walking.told(at, moved=True)
-    assert (told["state"], told["moved"], told["done"]) == (
+    message = walking.document_of(at, moved=True)
+    assert (message["state"], message["moved"], message["done"]) == (
         "fabric manager",
         True,
         [["modprobe", "ib_umad"]],
@@ -138,7 +138,7 @@ def test_what_a_command_said_is_part_of_the_line(
 
     monkeypatch.setattr(bring_up, "command", refuse)
     walking = walk(node({"modules.ib_umad": None}))
-    line = walking.told(walking.stay(walking.position, 1, helps=True), moved=False)["line"]
+    line = walking.document_of(walking.stay(walking.position, 1, helps=True), moved=False)["line"]
     assert "; modprobe exited 1: modprobe: FATAL: Module ib_umad not found -> reboot: " in line
 
 
@@ -148,14 +148,14 @@ def test_journal_of_the_unit_is_part_of_the_line(
     said = f"Starting {MANAGER}...\nfailed to configure all GPUs\n{MANAGER}: Failed with result x\n"
     monkeypatch.setattr(bring_up, "command", lambda argv: said if argv[0] == "journalctl" else "")
     walking = walk(node({ACTIVE: "failed"}))
-    line = walking.told(walking.position, moved=False)["line"]
+    line = walking.document_of(walking.position, moved=False)["line"]
     assert f"{MANAGER} says: failed to configure all GPUs -> restart-service: " in line
 
 
 def test_masked_unit_is_neither_started_nor_asked(walk: Walk, ran: list[list[str]]) -> None:
     walking = walk(node({ACTIVE: "inactive", f"units[{MANAGER}].load": "masked"}))
-    told = walking.told(walking.stay(walking.position, 3, helps=True), moved=False)
-    assert "is not active (masked, inactive" in told["line"]
+    message = walking.document_of(walking.stay(walking.position, 3, helps=True), moved=False)
+    assert "is not active (masked, inactive" in message["line"]
     assert ran == []
 
 
@@ -224,9 +224,9 @@ def call(program: Path, stdin: str) -> subprocess.CompletedProcess[str]:
 def test_machine_without_a_gpu_is_stuck_at_the_beginning(program: Path) -> None:
     done = call(program, json.dumps({"expectation": expectation()}))
     assert done.returncode == 0, done.stderr
-    told = json.loads(done.stdout)
-    assert (told["state"], told["moved"], told["done"]) == ("gpus on the bus", False, [])
-    assert told["line"].startswith("stuck at gpus on the bus: ")
+    message = json.loads(done.stdout)
+    assert (message["state"], message["moved"], message["done"]) == ("gpus on the bus", False, [])
+    assert message["line"].startswith("stuck at gpus on the bus: ")
 
 
 @pytest.mark.parametrize("stdin", ["", "{", "[]", "{}", '{"expectation": {}, "done": [1]}'])

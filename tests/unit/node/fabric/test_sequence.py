@@ -23,7 +23,7 @@ PERSISTED = f"units[{PERSISTENCE}]"
 MANAGED = f"units[{MANAGER}]"
 FAILED = {f"{MANAGED}.active": "failed", f"{MANAGED}.sub": "failed"}
 WAITING = {"gpus[*].fabric.state": 2}
-# A node stuck in each state: what differs from a healthy one, and a part of what is told.
+# A node stuck in each state: what differs from a healthy one, and a part of what is reported.
 STUCK: dict[str, list[tuple[dict[str, Any], str]]] = {
     "gpus on the bus": [
         ({"pci.gpus[3]": None}, "7 of 8 GPUs are on the PCI bus"),
@@ -231,7 +231,7 @@ def test_what_is_no_observation_holds_the_node_at_the_beginning(document: Any) -
     at = sequence.position(expectation(), document)
     assert (at.name, at.reached) == (STATES[0].name, 0)
     assert sequence.position(None, node()).reached == 0
-    assert "mend the reading" in sequence.stuck_line(at, document)
+    assert "repair the reading" in sequence.stuck_line(at, document)
 
 
 ODD: list[Any] = [None, True, -1, "", [], [None], [[]], {}, {"unmeasured": {}}, {"x": 1}]
@@ -242,10 +242,10 @@ ODD: list[Any] = [None, True, -1, "", [], [None], [[]], {}, {"unmeasured": {}}, 
 def test_nothing_that_a_part_may_be_ends_the_walk(key: str, odd: Any) -> None:
     state = {**node(), key: odd}
     at = sequence.position(expectation(), state)
-    assert sequence.told(at, expectation(), state)["state"] == at.name
+    assert sequence.describe(at, expectation(), state)["state"] == at.name
     assert isinstance(sequence.acts(at, expectation(), state), list)
     at = sequence.position({**expectation(), "bring_up": odd}, state)
-    assert sequence.told(at, {**expectation(), "bring_up": odd}, state)["hidden"] == ""
+    assert sequence.describe(at, {**expectation(), "bring_up": odd}, state)["hidden"] == ""
 
 
 HELP: dict[str, tuple[dict[str, Any], list[tuple[str, ...]]]] = {
@@ -322,7 +322,7 @@ def test_hidden_product_data_is_told_and_holds_nobody() -> None:
     changes = {"pci.nics[*].switch_management": False, "pci.nics[*].vital_product_data": False}
     state = node(changes)
     assert sequence.position(expectation(), state).name == "done"
-    assert sequence.hidden(expectation(), state) == "management ports cannot be told here"
+    assert sequence.hidden(expectation(), state) == "management ports are unknown here"
     assert sequence.hidden(expectation(), node()) == ""
 
 

@@ -73,13 +73,13 @@ class Server(socketserver.ThreadingMixIn, socketserver.UnixStreamServer):
 @pytest.fixture
 def daemon(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Daemon]:
     """A docker that is installed and runs."""
-    told = Daemon()
+    message = Daemon()
 
     class Handler(BaseHTTPRequestHandler):
         def do_GET(self) -> None:
-            document = told.answer(self.path)
+            document = message.answer(self.path)
             content = json.dumps(document).encode()
-            self.send_response(200 if document is not None else told.failure)
+            self.send_response(200 if document is not None else message.failure)
             self.send_header("Content-Length", str(len(content)))
             self.end_headers()
             self.wfile.write(content)
@@ -93,7 +93,7 @@ def daemon(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Daemon]:
     (tmp_path / "42" / "comm").write_text("dockerd\n")
     with Server(str(tmp_path / "docker.sock"), Handler) as server:
         threading.Thread(target=server.serve_forever, daemon=True).start()
-        yield told
+        yield message
         server.shutdown()
 
 

@@ -68,9 +68,9 @@ def test_record_shows_what_changed_and_the_hash_what_rotted(tmp_path: Path, revi
     directory = tmp_path / "models" / "m" / revision
     rot(directory / "weights" / "a.bin")
     assert read(tmp_path, revision)["model"]["wrong"] == {}
-    told = read(tmp_path, revision, hash=True)["model"]
-    assert told["proof"] == "hash"
-    assert told["wrong"] == {"weights/a.bin": "content is not what the manifest names"}
+    text = read(tmp_path, revision, hash=True)["model"]
+    assert text["proof"] == "hash"
+    assert text["wrong"] == {"weights/a.bin": "content is not what the manifest names"}
     os.utime(directory / "weights" / "a.bin")
     changed = {"weights/a.bin": "changed since it was proven"}
     assert read(tmp_path, revision)["model"]["wrong"] == changed

@@ -127,14 +127,14 @@ def test_what_we_never_write_is_told_whole() -> None:
             },
         ]
     }
-    told = nft_rules.listed(odd)
-    assert told[0] == 'set {"name": "s"}'
-    assert told[1] == 'in forward: {"log": {"prefix": "x"}} drop'
-    assert '"op": "!="' in told[2]
+    message = nft_rules.listed(odd)
+    assert message[0] == 'set {"name": "s"}'
+    assert message[1] == 'in forward: {"log": {"prefix": "x"}} drop'
+    assert '"op": "!="' in message[2]
 
 
 @in_subtests(
-    ("raw", "told"),
+    ("raw", "message"),
     [
         ({"allow": [{"port": 1, "from": ["10.0.0.5/24"]}]}, 'write "10.0.0.0/24"'),
         (
@@ -149,9 +149,9 @@ def test_what_we_never_write_is_told_whole() -> None:
         ({"alow": []}, 'did you mean "allow"?'),
     ],
 )
-def test_what_cannot_be_is_refused(raw: dict[str, Any], told: str) -> None:
+def test_what_cannot_be_is_refused(raw: dict[str, Any], message: str) -> None:
     [problem] = problems(raw)
-    assert told in problem, problem
+    assert message in problem, problem
 
 
 def test_gateway_that_nobody_could_reach_is_refused() -> None:

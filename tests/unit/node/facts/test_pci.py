@@ -36,7 +36,7 @@ def write(directory: Path, **files: str) -> Path:
 def gpu(
     tree: Path, address: str, vendor: str = "0x10de", kind: str = "0x030200", at: str = SWITCH
 ) -> Path:
-    """One PCI device with its link on the bus, a GPU below a switch unless told otherwise."""
+    """One PCI device with its link on the bus, a GPU below a switch unless it is given."""
     facts = {"vendor": vendor, "class": kind, "device": "0x2901", "numa_node": "1"}
     device = write(tree / at / address, **facts, **LINK, local_cpulist="56-111")
     (tree / "bus/pci/devices" / address).symlink_to(device)

@@ -164,7 +164,7 @@ def test_names_that_a_mount_would_hide_are_counted(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("told", "expected"),
+    ("text", "expected"),
     [
         ('{"signatures": []}', []),
         ("", []),
@@ -176,9 +176,9 @@ def test_names_that_a_mount_would_hide_are_counted(tmp_path: Path) -> None:
     ],
 )
 def test_signatures_are_those_of_wipefs(
-    told: str, expected: list[Any], monkeypatch: pytest.MonkeyPatch
+    text: str, expected: list[Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(storage, "command", lambda argv: told)
+    monkeypatch.setattr(storage, "command", lambda argv: text)
     assert storage.signatures("/dev/sdb") == expected
 
 

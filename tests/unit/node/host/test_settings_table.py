@@ -77,7 +77,7 @@ def test_odd_entry_is_refused(change: dict[str, Any], says: str) -> None:
 def test_entry_without_a_key_is_refused() -> None:
     written = document()
     del written["settings"]["swappiness"]["why"]
-    with pytest.raises(settings_table.TableError, match="swappiness: it lacks why"):
+    with pytest.raises(settings_table.TableError, match="swappiness: it does not have why"):
         settings_table.table(written)
 
 

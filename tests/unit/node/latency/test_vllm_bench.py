@@ -38,17 +38,17 @@ def pairs(words: list[str]) -> dict[str, str]:
 
 def test_command_is_the_correct_one() -> None:
     words = vllm_bench_command.arguments(ASK, NEW)
-    told = pairs(words)
-    assert told["--backend"] == "openai-chat"
-    assert told["--endpoint"] == "/v1/chat/completions"
+    text = pairs(words)
+    assert text["--backend"] == "openai-chat"
+    assert text["--endpoint"] == "/v1/chat/completions"
     assert "--ignore-eos" in words
-    assert (told["--request-rate"], told["--num-prompts"], told["--seed"]) == ("4", "120", "7")
-    assert (told["--random-input-len"], told["--random-output-len"]) == ("115", "64")
-    assert json.loads(told["--extra-body"]) == {"cache_salt": "bench-1"}
+    assert (text["--request-rate"], text["--num-prompts"], text["--seed"]) == ("4", "120", "7")
+    assert (text["--random-input-len"], text["--random-output-len"]) == ("115", "64")
+    assert json.loads(text["--extra-body"]) == {"cache_salt": "bench-1"}
     assert words[words.index("--goodput") + 1 :][:2] == ["ttft:100", "tpot:25"]
-    assert told["--percentile-metrics"].endswith("client_queue_time,e2el_including_client_queue")
+    assert text["--percentile-metrics"].endswith("client_queue_time,e2el_including_client_queue")
     # A cap that never binds: the version then reports its queue.
-    assert told["--max-concurrency"] == told["--num-prompts"]
+    assert text["--max-concurrency"] == text["--num-prompts"]
 
 
 def test_older_version_is_asked_for_nothing_that_it_does_not_know() -> None:
@@ -56,8 +56,8 @@ def test_older_version_is_asked_for_nothing_that_it_does_not_know() -> None:
     assert pairs(words)["--percentile-metrics"] == "ttft,tpot,itl,e2el"
     for flag in ("--max-concurrency", "--extra-body", "--num-warmups", "--disable-tqdm"):
         assert flag not in words
-    assert vllm_bench_command.lacking(OLD) == ""
-    assert "--ignore-eos" in vllm_bench_command.lacking('"--endpoint"')
+    assert vllm_bench_command.missing_options(OLD) == ""
+    assert "--ignore-eos" in vllm_bench_command.missing_options('"--endpoint"')
 
 
 def serving(tmp_path: Path, **changes: object) -> Path:

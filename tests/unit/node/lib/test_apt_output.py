@@ -37,16 +37,16 @@ make[2]: *** [Makefile:243: nv-mmap.o] Error 1
 def test_failed_build_names_module_kernel_error_and_log() -> None:
     failure = apt_output.dkms_failure(DKMS)
     assert failure is not None
-    told = failure.told(MAKE)
-    assert "nvidia 580.126.20 for kernel 6.1.0-30-amd64" in told
-    assert "nv-mmap.c:371:13: error: implicit declaration" in told
-    assert "/var/lib/dkms/nvidia/580.126.20/build/make.log" in told
+    text = failure.describe(MAKE)
+    assert "nvidia 580.126.20 for kernel 6.1.0-30-amd64" in text
+    assert "nv-mmap.c:371:13: error: implicit declaration" in text
+    assert "/var/lib/dkms/nvidia/580.126.20/build/make.log" in text
 
 
-def test_failed_build_without_its_log_is_still_told() -> None:
+def test_failed_build_without_its_log_is_still_reported() -> None:
     failure = apt_output.dkms_failure([line for line in DKMS if "Consult" not in line])
     assert failure is not None
-    assert "for kernel 6.1.0-30-amd64: its log says nothing" in failure.told([])
+    assert "for kernel 6.1.0-30-amd64: its log says nothing" in failure.describe([])
 
 
 def test_build_log_without_an_error_gives_its_last_line() -> None:

@@ -99,7 +99,7 @@ See "systemctl status nvidia-fabricmanager.service" and "journalctl -xeu nvidia-
 
 
 @in_subtests(
-    ("output", "told"),
+    ("output", "text"),
     [
         (APT_OTHER_KEY, "NO_PUBKEY 3BD1E5AA9C4F7E01"),
         (APT_EXPIRED, "InRelease is expired (invalid since 3d"),
@@ -119,8 +119,8 @@ See "systemctl status nvidia-fabricmanager.service" and "journalctl -xeu nvidia-
         ("a\n\nmodel not fetched: manifest is 0123, asked for 4567\n", "model not fetched: manif"),
     ],
 )
-def test_most_telling_line_is_told(output: str, told: str) -> None:
-    assert told in cause(output.splitlines())
+def test_most_specific_line_is_reported(output: str, text: str) -> None:
+    assert text in cause(output.splitlines())
 
 
 @pytest.mark.parametrize("lines", [[], ["", "  "]])
@@ -129,11 +129,11 @@ def test_silence_is_said_to_be_silence(lines: list[str]) -> None:
 
 
 def test_cause_is_one_line_of_readable_length() -> None:
-    told = cause(["E: " + "x\t  " * 500])
-    assert len(told) == 300
-    assert told.endswith("…")
-    assert "\t" not in told
-    assert "  " not in told
+    text = cause(["E: " + "x\t  " * 500])
+    assert len(text) == 300
+    assert text.endswith("…")
+    assert "\t" not in text
+    assert "  " not in text
 
 
 VLLM_MEMORY = """
@@ -181,7 +181,7 @@ Stopped vllm@0.service - vLLM replica 0.
 
 
 @in_subtests(
-    ("journal", "told"),
+    ("journal", "text"),
     [
         (VLLM_MEMORY, "ValueError: Free memory on device cuda:0 (12.1/178.36 GiB) on startup"),
         (VLLM_OOM, "OutOfMemoryError: CUDA out of memory."),
@@ -194,14 +194,14 @@ Stopped vllm@0.service - vLLM replica 0.
     ],
 )
 def test_journal_of_a_unit_is_searched_past_what_systemd_says_itself(
-    journal: str, told: str
+    journal: str, text: str
 ) -> None:
-    assert unit_cause(journal.splitlines()).startswith(told)
+    assert unit_cause(journal.splitlines()).startswith(text)
 
 
 def test_systemctl_pointing_at_the_journal_is_the_best_it_says() -> None:
     assert cause(SYSTEMD.splitlines())
 
 
-def test_of_lines_that_say_the_same_the_one_with_an_address_is_told() -> None:
+def test_of_lines_that_say_the_same_the_one_with_an_address_is_reported() -> None:
     assert cause(APT_OTHER_KEY.splitlines()).startswith("W: GPG error: http://10.77.0.1:8080/apt/")

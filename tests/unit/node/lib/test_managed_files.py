@@ -7,7 +7,7 @@ import hmac
 import json
 from pathlib import Path
 
-from b200kit.node.lib import managed_files
+from b200kit.node.lib import durable_files, managed_files
 
 
 def test_file_link_directory_and_absence_are_told_apart(tmp_path: Path) -> None:
@@ -48,7 +48,7 @@ def test_notes_are_null_unreadable_or_their_content(tmp_path: Path) -> None:
 def test_write_is_whole_and_leaves_nothing_beside(tmp_path: Path) -> None:
     path = tmp_path / "new" / "verdict.json"
     for content in ("{}", '{"fit": "fit"}'):
-        managed_files.write_atomically(path, content, mode=0o600)
+        durable_files.replace(path, content, mode=0o600)
     assert json.loads(path.read_text()) == {"fit": "fit"}
     assert [entry.name for entry in path.parent.iterdir()] == ["verdict.json"]
     assert path.stat().st_mode & 0o777 == 0o600

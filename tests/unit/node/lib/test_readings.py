@@ -21,8 +21,13 @@ def test_reason_is_one_line_and_never_empty() -> None:
     assert readings.unmeasured("")["unmeasured"]
 
 
-def test_plain_object_is_no_unmeasured_reading() -> None:
-    assert not readings.is_unmeasured({"unmeasured": "x", "more": 1})
+def test_only_an_object_with_a_reason_is_an_unmeasured_reading() -> None:
+    assert not readings.is_unmeasured({"more": 1})
+    assert not readings.is_unmeasured("unmeasured")
+    # Whatever else is in it: where a reason is given there is no value.
+    assert readings.reason({"unmeasured": "x", "more": 1}) == "x"
+    assert readings.reason({"unmeasured": 5}) == "no reason given"
+    assert readings.reason({"more": 1}) is None
 
 
 def test_bytes_that_are_no_text_do_not_stop_a_reading(tmp_path: Path) -> None:

@@ -86,6 +86,6 @@ def test_node_in_service_stays_so(
 def test_release_tells_what_it_was(mark: Path, capsys: pytest.CaptureFixture[str]) -> None:
     quarantine.main(["put", "--who", "alice@ops", "--why", "no NVLink"])
     quarantine.main(["release", "--who", "bob@ops"])
-    told = capsys.readouterr().out
-    assert "released by bob@ops; it was quarantined by alice@ops since" in told
+    text = capsys.readouterr().out
+    assert "released by bob@ops; it was quarantined by alice@ops since" in text
     assert not mark.exists()

@@ -69,7 +69,7 @@ def fabric() -> str:
 
 def test_order_is_the_one_of_production(node: Node, recipe: Recipe) -> None:
     said = recipe.through(True, fabric)
-    assert said == "all GPUs reset, 5 daemons started anew; the fabric is up"
+    assert said == "all GPUs reset, 5 daemons restarted; the fabric is up"
     assert node.steps == [
         *(f"systemctl stop {unit}" for unit in (*CDI, DCGM, PERSISTENCED, MANAGER)),
         "nvidia-smi -r",
@@ -78,7 +78,7 @@ def test_order_is_the_one_of_production(node: Node, recipe: Recipe) -> None:
 
 
 def test_restart_is_the_same_without_the_reset(node: Node, recipe: Recipe) -> None:
-    assert recipe.through(False, fabric) == "5 daemons started anew; the fabric is up"
+    assert recipe.through(False, fabric) == "5 daemons restarted; the fabric is up"
     assert not any("nvidia-smi" in line for line in node.log)
 
 
@@ -156,10 +156,10 @@ def test_act_that_was_broken_off_goes_on_and_resets_no_second_time(
     node: Node, recipe: Recipe, step: str
 ) -> None:
     recipe.keep(step, units=[MANAGER])
-    told = again(node, recipe.notes.parent).through(True, fabric)
+    text = again(node, recipe.notes.parent).through(True, fabric)
     assert "nvidia-smi -r" not in node.steps
     assert node.steps[-1] == f"systemctl start {MANAGER}"
-    assert told.startswith("all GPUs reset" if step == "reset" else "reset, as far as is known")
+    assert text.startswith("all GPUs reset" if step == "reset" else "reset, as far as is known")
 
 
 def test_units_that_were_stopped_before_a_crash_are_started_after_it(

@@ -85,9 +85,9 @@ def test_foreign_package_that_cannot_be_is_refused_by_name(
     said = "foo: no user\ndpkg: error processing package foo (--configure):\n installed foo"
     tools.answers["dpkg"] = (1, said)
     assert apt_ready.ready(["--wait", "0"]) == 1
-    told = capsys.readouterr().err
-    assert told.startswith("b200kit: not fully installed and not b200kit's: foo (iF): foo: no user")
-    assert "nvidia-kernel-open-dkms" not in told
+    text = capsys.readouterr().err
+    assert text.startswith("b200kit: not fully installed and not b200kit's: foo (iF): foo: no user")
+    assert "nvidia-kernel-open-dkms" not in text
 
 
 def test_lock_is_waited_for_and_its_holder_named(
@@ -126,8 +126,8 @@ def test_packages_that_need_more_room_than_there_is_are_refused(
     assert apt_ready.check(["--", "nvidia-open=1"]) == 0
     tools.answers["apt-get install"] = (1, size.format("900,000 TB"))
     assert apt_ready.check(["--", "nvidia-open=1"]) == 1
-    told = capsys.readouterr().err
-    assert "b200kit: no disk space: the packages need 900000000.0 GB on the file system" in told
+    text = capsys.readouterr().err
+    assert "b200kit: no disk space: the packages need 900000000.0 GB on the file system" in text
 
 
 def test_download_and_installation_count_together_on_one_file_system(
@@ -146,15 +146,15 @@ def test_cause_of_a_failed_build_has_the_compilers_words(tools: Tools, tmp_path:
     log.parent.mkdir(parents=True)
     log.write_text("\n".join(MAKE))
     said = [line.replace("/var/lib", str(tmp_path)) for line in DKMS]
-    told = failure.why(said)
-    assert "for kernel 6.1.0-30-amd64" in told
-    assert "implicit declaration" in told
+    text = failure.why(said)
+    assert "for kernel 6.1.0-30-amd64" in text
+    assert "implicit declaration" in text
 
 
 def test_full_file_system_is_named(tools: Tools) -> None:
     del tools
-    told = failure.why(["dd: error writing '/nowhere/x.new': No space left on device", *DKMS])
-    assert told.startswith("no disk space on / (")
+    text = failure.why(["dd: error writing '/nowhere/x.new': No space left on device", *DKMS])
+    assert text.startswith("no disk space on / (")
 
 
 def test_holder_of_a_lock_that_was_taken_meanwhile_is_named(tools: Tools) -> None:
@@ -165,12 +165,12 @@ def test_holder_of_a_lock_that_was_taken_meanwhile_is_named(tools: Tools) -> Non
 def test_installation_that_was_cut_short_says_so(tools: Tools) -> None:
     tools.packages = [HALF]
     killed = "E: Sub-process /usr/bin/dpkg exited unexpectedly"
-    told = failure.why(["Setting up nvidia-kernel-open-dkms (580.126.20-1) ...", killed])
-    assert "cut short" in told
-    assert "nvidia-kernel-open-dkms (iF)" in told
+    text = failure.why(["Setting up nvidia-kernel-open-dkms (580.126.20-1) ...", killed])
+    assert "cut short" in text
+    assert "nvidia-kernel-open-dkms (iF)" in text
 
 
-def test_what_is_told_already_and_what_apt_says_well_is_left(tools: Tools) -> None:
+def test_what_is_reported_already_and_what_apt_says_well_is_left(tools: Tools) -> None:
     del tools
     assert failure.why(["b200kit: no disk space", *DKMS]) == ""
     assert failure.why(["E: Unable to locate package nvidia-opem"]) == ""

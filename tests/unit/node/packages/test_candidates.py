@@ -51,9 +51,9 @@ def chosen(*packages: Package) -> tuple[str, ...]:
 
 
 def problem(wanted: Package) -> str:
-    """The one line of what is required and lacking."""
-    [told] = choose([wanted], table(POLICY), SOURCES).problems
-    return told
+    """The one line of what is required and missing."""
+    [text] = choose([wanted], table(POLICY), SOURCES).problems
+    return text
 
 
 def test_version_table_is_read_with_its_priorities() -> None:
@@ -78,16 +78,16 @@ def test_any_version_is_left_to_apt() -> None:
 
 
 def test_build_that_the_preferences_keep_out_is_none() -> None:
-    told = problem(Package("nvidia-fabricmanager-580", "580.126.20"))
-    assert told == (
+    text = problem(Package("nvidia-fabricmanager-580", "580.126.20"))
+    assert text == (
         "apt has no nvidia-fabricmanager-580 580.126.20, but for 580.126.20-0ubuntu0.24.04.1 that "
         "the preferences keep out; asked: http://mirror/vendor/, http://mirror/os/"
     )
 
 
 def test_lacking_version_is_told_with_those_there_are() -> None:
-    told = problem(Package("nvidia-fabricmanager", "580.159.03"))
-    assert told.startswith("apt has no nvidia-fabricmanager 580.159.03, only 590.48.01-1, ")
+    text = problem(Package("nvidia-fabricmanager", "580.159.03"))
+    assert text.startswith("apt has no nvidia-fabricmanager 580.159.03, only 590.48.01-1, ")
 
 
 def test_unknown_package_is_told_with_the_repositories_asked() -> None:

@@ -30,9 +30,9 @@ NOISE = [
     ],
 )  # fmt: skip
 def test_telling_line_is_found_with_its_meaning(line: str, meaning: str) -> None:
-    told = module_log.refusal([*NOISE, line])
-    assert line[:60] in told
-    assert meaning in told
+    text = module_log.refusal([*NOISE, line])
+    assert line[:60] in text
+    assert meaning in text
 
 
 def test_secure_boot_goes_before_what_follows_from_it() -> None:

@@ -125,7 +125,7 @@ def test_cpus_of_the_latency_client_are_nobody_elses() -> None:
     assert [replica.cpus for replica in layout] == ["4-55,112-167", "58-111,168-223"]
 
 
-def test_replica_carries_what_its_engine_is_told() -> None:
+def test_replica_carries_what_its_engine_is_reported() -> None:
     shape = Shape(dp=8, ep=True, max_num_seqs=256, max_num_batched_tokens=16384, kv_tokens=7)
     (only,) = place(TWO, 1, shape, (8001,))
     assert (only.tp, only.dp, only.ep, only.kv_tokens, only.spans) == (1, 8, True, 7, True)
@@ -161,7 +161,7 @@ def test_tiny_machine_shares_a_cpu_rather_than_refusing() -> None:
 
 
 @in_subtests(
-    ("state", "told"),
+    ("state", "message"),
     [
         (node([0] * 7, {0: "0-7"}), "the node shows 7"),
         (node([0] * 4 + [-1] * 4, {0: "0-7"}), "GPU 4 has no NUMA node"),
@@ -175,6 +175,6 @@ def test_tiny_machine_shares_a_cpu_rather_than_refusing() -> None:
         ({"gpus": {"unmeasured": "driver not loaded"}}, "the node shows 0"),
     ],
 )
-def test_what_cannot_carry_the_replicas_is_refused(state: Any, told: str) -> None:
-    with pytest.raises(LayoutError, match=told):
+def test_what_cannot_carry_the_replicas_is_refused(state: Any, message: str) -> None:
+    with pytest.raises(LayoutError, match=message):
         plan(state, 2, 4, (8001, 8002))

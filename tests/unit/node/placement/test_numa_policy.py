@@ -43,8 +43,8 @@ def distinct_maps() -> list[str]:
     return sorted(seen.values())
 
 
-def told(replica: Replica, pins: numa_policy.Pinning) -> Settings:
-    """What the engine of a replica is told."""
+def settings_of(replica: Replica, pins: numa_policy.Pinning) -> Settings:
+    """What the engine of a replica is configured with."""
     return Settings(
         model_dir="/srv/models/m",
         served_name="m",
@@ -76,7 +76,7 @@ def test_unit_and_engine_never_pin_both(name: str, policy: str) -> None:
     for replica in layouts(state):
         pins = numa_policy.of(replica, policy, state)
         unit = render("systemd/pinning.conf.j2", replica=replica, pinning=pins).decode()
-        config = KINDS["vllm"].config(told(replica, pins))
+        config = KINDS["vllm"].config(settings_of(replica, pins))
         by_systemd = "\nCPUAffinity=" in unit or "\nNUMAPolicy=" in unit
         by_engine = "numa-bind" in config
         assert by_systemd != by_engine

@@ -67,8 +67,8 @@ def test_what_it_does_not_depend_on_is_the_same_key(changes: dict[str, Any]) -> 
 
 
 def test_every_cache_lies_below_the_directory() -> None:
-    told = compile_cache_key.environment("/var/cache/vllm/0/key")
-    paths = {name: value for name, value in told.items() if name != "CUDA_CACHE_MAXSIZE"}
+    text = compile_cache_key.environment("/var/cache/vllm/0/key")
+    paths = {name: value for name, value in text.items() if name != "CUDA_CACHE_MAXSIZE"}
     assert all(value.startswith("/var/cache/vllm/0/key/") for value in paths.values())
     assert len(set(paths.values())) == len(paths)
     assert {"VLLM_CACHE_ROOT", "TRITON_CACHE_DIR", "TORCHINDUCTOR_CACHE_DIR", "HOME"} <= set(paths)

@@ -99,7 +99,7 @@ def test_configuration_that_names_no_gpus_is_no_free_pass(
     path = tmp_path / "serving.json"
     path.write_text(text)
     assert run(path) == UNKNOWN
-    assert f"{path} does not tell the GPUs" in capsys.readouterr().err
+    assert f"{path} does not name the GPUs" in capsys.readouterr().err
 
 
 def test_it_waits_for_a_process_that_is_about_to_end(monkeypatch: pytest.MonkeyPatch) -> None:

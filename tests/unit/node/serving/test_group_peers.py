@@ -100,4 +100,4 @@ def test_node_without_a_group_is_told_so(
     config = tmp_path / "serving.json"
     config.write_text("{}")
     assert group_peers.main(["--config", str(config), "--watch"]) == 2
-    assert "tells of no group" in capsys.readouterr().err
+    assert "names no group" in capsys.readouterr().err

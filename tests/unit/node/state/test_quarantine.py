@@ -12,7 +12,8 @@ TRIAL = quarantine.admit(MARK, "bob@ops", "2026-11-21T09:00:00Z", "2026-11-21T10
 def test_first_day_stays_and_the_last_word_counts() -> None:
     again = quarantine.put(TRIAL, "bob@ops", "replace GPU 2", "2026-11-21T11:00:00Z")
     assert (
-        quarantine.told(again) == "quarantined by bob@ops since 2026-11-20T09:40:00Z: replace GPU 2"
+        quarantine.describe(again)
+        == "quarantined by bob@ops since 2026-11-20T09:40:00Z: replace GPU 2"
     )
     assert again["when"] == "2026-11-21T11:00:00Z"
     assert again["trial"] is None
@@ -38,4 +39,4 @@ def test_trial_holds_between_its_two_times_alone(now: str, open_: bool) -> None:
 )
 def test_what_is_not_understood_is_no_trial(mark: object) -> None:
     assert quarantine.on_trial(mark, "2026-11-21T09:30:00Z") is False
-    assert quarantine.told(mark).startswith("quarantined by ")
+    assert quarantine.describe(mark).startswith("quarantined by ")

@@ -22,7 +22,7 @@ def mixed_vbios(waiver: dict[str, Any], today: str = "2026-11-21") -> Verdict:
     return judge(expect, state)
 
 
-def test_a_waiver_in_force_lets_the_node_live_and_is_told() -> None:
+def test_a_waiver_in_force_lets_the_node_live_and_is_reported() -> None:
     verdict = mixed_vbios(WAIVER)
     assert verdict.fit == "fit"
     assert verdict.counts["waived"] == 1
@@ -122,9 +122,9 @@ def test_cause_is_told_before_its_symptom() -> None:
     for kind in ("read", "write", "nvlink"):
         rows = state["p2p"][kind]
         state["p2p"][kind] = [[None if entry is None else 5 for entry in row] for row in rows]
-    told = [f.summary for f in judge(expect, state).blocking]
-    assert told[0] == "GPU 0 fabric is in progress, not completed"
-    assert told[-3:] == [
+    text = [f.summary for f in judge(expect, state).blocking]
+    assert text[0] == "GPU 0 fabric is in progress, not completed"
+    assert text[-3:] == [
         f"no P2P {kind} between any two of 8 GPUs" for kind in ("read", "write", "nvlink")
     ]
 

@@ -14,7 +14,7 @@ def reason(view: View, *keys: str | int) -> str:
     return reading.reason
 
 
-def test_the_first_cause_is_what_is_told() -> None:
+def test_the_first_cause_is_what_is_reported() -> None:
     view = View({"gpus": {"unmeasured": "Driver Not Loaded (9)"}})
     assert reason(view, "gpus", 0, "fabric", "state") == "Driver Not Loaded (9)"
 

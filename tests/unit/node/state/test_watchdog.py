@@ -111,9 +111,11 @@ def test_a_standing_that_is_not_understood_is_none(document: object) -> None:
 
 
 def test_a_mark_is_told_with_its_evidence_and_its_end() -> None:
-    told = watchdog.told({"who": "b200-canary", "when": "then", "why": "it hung", "evidence": "/e"})
-    assert told == (
-        "marked by b200-canary at then: it hung; look at /e; "
-        "once it is mended: rm /var/lib/b200kit/marked.json"
+    text = watchdog.describe(
+        {"who": "b200-watchdog", "when": "then", "why": "it hung", "evidence": "/e"}
     )
-    assert "somebody" in watchdog.told("not a document")
+    assert text == (
+        "marked by b200-watchdog at then: it hung; look at /e; "
+        "once it is repaired: rm /var/lib/b200kit/marked.json"
+    )
+    assert "somebody" in watchdog.describe("not a document")

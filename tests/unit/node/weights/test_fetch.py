@@ -271,7 +271,7 @@ def test_no_disk_space_is_told_before_the_first_byte(
     done = bring(revision)
     assert done.code == fetch.REFUSED
     assert "no disk space: 3002 bytes to fetch, 3001 free" in done.said
-    assert ": 1 lacking (1 B)" in done.said
+    assert ": 1 missing (1 B)" in done.said
     assert site.paths == ["/manifest.json"]
 
 
@@ -402,7 +402,7 @@ def test_answer_that_breaks_off_is_asked_for_the_rest(
 ) -> None:
     revision = site.publish(BIG)
     site.cut["/model-1.bin"] = 1000
-    # Each try ends 1000 bytes before the end that it was told, and every byte that came is kept.
+    # Each try ends 1000 bytes before the end that it was given, and every byte that came is kept.
     done = bring(revision, "--tries", "2")
     assert done.code == 1
     size = len(BIG["model-1.bin"])
@@ -479,8 +479,8 @@ def test_all_sources_of_a_corrupt_file_are_named(
     for one in (site, peer):
         one.files["/config.json"] = b"[]"
     done = bring(revision, "--peer", peer.url)
-    told = "; ".join(f"{s.url}: {download.CORRUPT}" for s in (peer, site))
-    assert f"model not fetched: config.json: {told}\n" in done.said
+    text = "; ".join(f"{s.url}: {download.CORRUPT}" for s in (peer, site))
+    assert f"model not fetched: config.json: {text}\n" in done.said
 
 
 def test_peer_that_is_gone_is_asked_once_and_the_store_for_all(

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from b200kit.node.weights.manifest import Entry, ManifestError, parse, told, wrong
+from b200kit.node.weights.manifest import Entry, ManifestError, parse, size_text, wrong
 from tests.subtests import in_subtests
 
 SHA = "a" * 64
@@ -93,4 +93,4 @@ def test_without_a_record_nothing_counts_as_proven() -> None:
     ("count", "text"), [(0, "0 B"), (999, "999 B"), (1000, "1.0 kB"), (141_200_000_000, "141.2 GB")]
 )
 def test_bytes_are_told_as_a_person_reads_them(count: int, text: str) -> None:
-    assert told(count) == text
+    assert size_text(count) == text

@@ -107,7 +107,7 @@ def test_evidence_is_checked_kept_for_its_owner_and_fetched_once(
 ) -> None:
     node, machine = here
     content, printed = packed({"state.json": b"{}"})
-    machine.answers = {"node.pyz bundle": (True, printed)}
+    machine.answers = {"node.pyz support-bundle": (True, printed)}
     told: list[str] = []
     found = evidence.collect(node, INTENT, told.append)
     path = Path(found.path)
@@ -118,7 +118,7 @@ def test_evidence_is_checked_kept_for_its_owner_and_fetched_once(
     assert path.parent.stat().st_mode & 0o777 == 0o700
     assert "without 1 parts" in told[0]
     assert evidence.collect(node, INTENT, told.append) == found
-    assert len(machine.ran("node.pyz bundle")) == 1
+    assert len(machine.ran("node.pyz support-bundle")) == 1
 
 
 @pytest.mark.parametrize(
@@ -135,7 +135,7 @@ def test_evidence_that_is_not_whole_is_refused_and_not_kept(
     here: tuple[Node, Machine], folder: Path, answer: tuple[bool, str], why: str
 ) -> None:
     node, machine = here
-    machine.answers = {"node.pyz bundle": answer}
+    machine.answers = {"node.pyz support-bundle": answer}
     with pytest.raises(ActionFailed, match=f"no evidence could be taken: .*{why}"):
         evidence.collect(node, INTENT, said)
     assert not list(folder.rglob("*.tar.gz"))
@@ -143,7 +143,7 @@ def test_evidence_that_is_not_whole_is_refused_and_not_kept(
 
 def test_evidence_that_cannot_be_kept_is_one_line(here: tuple[Node, Machine], folder: Path) -> None:
     node, machine = here
-    machine.answers = {"node.pyz bundle": (True, packed({"a": b"1"})[1])}
+    machine.answers = {"node.pyz support-bundle": (True, packed({"a": b"1"})[1])}
     folder.write_text("a file where the directory should be")
     with pytest.raises(ActionFailed, match="the evidence cannot be saved in"):
         evidence.collect(node, INTENT, said)

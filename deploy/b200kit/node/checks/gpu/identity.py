@@ -29,11 +29,11 @@ def device(expect: Expectation, state: StateView) -> Iterator[Finding]:
         yield unread("the PCI bus", gpus)
         return
     found = [finding for gpu in gpus for finding in wrong_device(gpu, wanted)]
-    yield from found or [passed(f"{len(gpus)} GPUs with PCI id {wanted.told}", wanted)]
+    yield from found or [passed(f"{len(gpus)} GPUs with PCI id {wanted.text}", wanted)]
 
 
 def wrong_device(gpu: View, wanted: Expected) -> Iterator[Finding]:
-    """A finding when one PCI device is another GPU, or cannot be told."""
+    """A finding when one PCI device is another GPU, or is unknown."""
     ids = [gpu.text("vendor"), gpu.text("device")]
     address = gpu.text("address") or gpu.path
     for part in ids:
@@ -43,13 +43,13 @@ def wrong_device(gpu: View, wanted: Expected) -> Iterator[Finding]:
     seen = ":".join(map(str, ids))
     if seen not in wanted.value:
         summary = (
-            f"PCI device {address} is {seen}, no {wanted.told}: the hardware file does not fit"
+            f"PCI device {address} is {seen}, no {wanted.text}: the hardware file does not fit"
         )
         yield failed(summary, seen, wanted, Action.NONE, part=f"PCI {address}")
 
 
 def absent_modules(state: StateView, count: int) -> str:
-    """The baseboard modules nobody answers for, "module 5"; empty when that cannot be told.
+    """The baseboard modules nobody answers for, "module 5"; empty when that is unknown.
 
     The modules of an HGX baseboard are numbered from 1 (NVML's module id), so what the remaining
     GPUs do not claim is where the missing one sits, whatever its address was.
@@ -60,8 +60,8 @@ def absent_modules(state: StateView, count: int) -> str:
     claimed = [] if isinstance(gpus, Unmeasured) else [gpu.number("module_id") for gpu in gpus]
     known = {number for number in claimed if isinstance(number, int)}
     absent = sorted(set(range(1, count + 1)) - known)
-    told = known and len(known) == len(claimed) and len(absent) + len(known) == count
-    return f"module {', '.join(map(str, absent))}" if told and absent else ""
+    is_known = known and len(known) == len(claimed) and len(absent) + len(known) == count
+    return f"module {', '.join(map(str, absent))}" if is_known and absent else ""
 
 
 @check("identity.pci-count")
@@ -75,15 +75,15 @@ def pci_count(expect: Expectation, state: StateView) -> Iterator[Finding]:
         where = absent_modules(state, int(wanted.value))
         summary = f"{len(gpus)} of {wanted.value} GPUs are on the PCI bus"
         here = ", ".join(str(gpu.at("address").raw()) for gpu in gpus) or "none"
-        told = f"{summary}; {where} is missing" if where else summary
-        yield failed(told, f"on the bus: {here}", wanted, Action.POWER_CYCLE, part=where)
+        text = f"{summary}; {where} is missing" if where else summary
+        yield failed(text, f"on the bus: {here}", wanted, Action.POWER_CYCLE, part=where)
     else:
         yield passed(f"{len(gpus)} of {wanted.value} GPUs are on the PCI bus", wanted)
 
 
 @check("identity.nvml-count")
 def nvml_count(expect: Expectation, state: StateView) -> Iterator[Finding]:
-    """NVML lists every GPU of the PCI bus; one it lacks is named by its address."""
+    """NVML lists every GPU of the PCI bus; a missing one is named by its address."""
     wanted = rule(expect.gpu_count(), "gpu_count of the inventory, and the PCI bus")
     listed, bus = addresses(state.gpus(), "pci_address"), addresses(pci_gpus(state), "address")
     for what, reading in (("the GPUs", listed), ("the PCI bus", bus)):
@@ -104,7 +104,7 @@ def nvml_count(expect: Expectation, state: StateView) -> Iterator[Finding]:
 
 
 def addresses(gpus: Sequence[View] | Unmeasured, key: str) -> list[str] | Unmeasured:
-    """PCI addresses of GPUs; when one cannot be read, who is missing cannot be told."""
+    """PCI addresses of GPUs; when one cannot be read, which is missing is unknown."""
     if isinstance(gpus, Unmeasured):
         return gpus
     known = []

@@ -4,36 +4,37 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from b200kit.node.checks.factories import is_set
 from b200kit.node.checks.findings import each_gpu, failed, noted, passed, unread, value
+from b200kit.node.checks.gpu_rows import Flag, register
 from b200kit.node.checks.judge import check
 from b200kit.node.state.expectation import Expectation, Expected, Unexpected
 from b200kit.node.state.verdict import Action, Finding
 from b200kit.node.state.view import GpuView, StateView, Unmeasured
 
-check("mode.persistence")(
-    is_set(
-        ("persistence",),
-        "mode.persistence",
-        "has persistence mode off: nvidia-persistenced does not hold it",
-        Action.RESTART_SERVICE,
-    )
-)
-check("mode.mig")(is_set(("mig",), "mode.mig", "is split by MIG", Action.RESET_GPU))
-check("mig.pending")(
-    is_set(
-        ("mig_pending",),
-        "mode.mig",
-        "will be split by MIG after its next reset: set it with nvidia-smi -mig 0",
-        Action.RESET_GPU,
-    )
-)
-check("mode.gsp")(
-    is_set(
-        ("gsp_enabled",),
-        "mode.gsp",
-        "runs without its GSP firmware: the open kernel modules cannot have loaded it",
-        Action.REBOOT,
+register(
+    (
+        Flag(
+            "mode.persistence",
+            "persistence",
+            "mode.persistence",
+            "has persistence mode off: nvidia-persistenced does not hold it",
+            Action.RESTART_SERVICE,
+        ),
+        Flag("mode.mig", "mig", "mode.mig", "is split by MIG", Action.RESET_GPU),
+        Flag(
+            "mig.pending",
+            "mig_pending",
+            "mode.mig",
+            "will be split by MIG after its next reset: set it with nvidia-smi -mig 0",
+            Action.RESET_GPU,
+        ),
+        Flag(
+            "mode.gsp",
+            "gsp_enabled",
+            "mode.gsp",
+            "runs without its GSP firmware: the open kernel modules cannot have loaded it",
+            Action.REBOOT,
+        ),
     )
 )
 
@@ -67,8 +68,8 @@ def slowdown(expect: Expectation, state: StateView) -> Iterator[Finding]:
         mask = gpu.number("clocks_event_reasons")
         read, slow = "clocks event reasons", f"{gpu.subject} is slowed down"
         if isinstance(mask, int) and named(mask, soft) and not named(mask, bad):
-            told = f"{slow}: {', '.join(named(mask, soft))}"
-            return [noted(told, gpu, f"{read} {mask:#x}", expected)]
+            text = f"{slow}: {', '.join(named(mask, soft))}"
+            return [noted(text, gpu, f"{read} {mask:#x}", expected)]
         return value(
             read,
             mask,

@@ -38,7 +38,7 @@ class NvlinkMessage:
 
     @property
     def from_other_end(self) -> bool:
-        """Whether the other end of the link is said to be the source, on HGX the NVLink switch."""
+        """Whether the other end of the link is reported as the source, on HGX the NVLink switch."""
         return self.name in LINK_EVENTS and self.reason in OTHER_END
 
     def __str__(self) -> str:

@@ -15,7 +15,7 @@ LIMITS = {
     "power_default_mw": ("default", "the board or its VBIOS is another one", Action.NONE),
     "power_enforced_mw": ("enforced", "a lower one was set (nvidia-smi -pl)", Action.REBOOT),
 }
-"""Key to what people call it, why it may be low, and what mends that, from cause to symptom.
+"""Key to what people call it, why it may be low, and what repairs it, from cause to symptom.
 
 A limit that was set is gone after a reboot, unless something sets it at every boot.
 """
@@ -35,7 +35,7 @@ def limit(expect: Expectation, state: StateView) -> Iterator[Finding]:
                 yield low(gpu, key, reading, wanted)
                 break
 
-    return each_gpu(state, look, passed(f"every GPU may draw {wanted.told}", wanted))
+    return each_gpu(state, look, passed(f"every GPU may draw {wanted.text}", wanted))
 
 
 def low(gpu: GpuView, key: str, reading: int, wanted: Expected) -> Finding:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from b200kit.node.checks.factories import is_set
 from b200kit.node.checks.findings import each_gpu, failed, noted, passed, unread
+from b200kit.node.checks.gpu_rows import Flag, register
 from b200kit.node.checks.judge import check
 from b200kit.node.state.expectation import Expectation
 from b200kit.node.state.verdict import Action, Finding
@@ -13,12 +13,15 @@ from b200kit.node.state.view import GpuView, StateView, Unmeasured
 
 REPAIRS = {"channel_pending": "a memory channel", "tpc_pending": "a TPC"}
 
-check("inforom.valid")(
-    is_set(
-        ("inforom_valid",),
-        "inforom.valid",
-        "has a corrupt InfoROM: have the vendor flash it or replace the GPU",
-        Action.REPLACE,
+register(
+    (
+        Flag(
+            "inforom.valid",
+            "inforom_valid",
+            "inforom.valid",
+            "has a corrupt InfoROM: have the vendor flash it or replace the GPU",
+            Action.REPLACE,
+        ),
     )
 )
 

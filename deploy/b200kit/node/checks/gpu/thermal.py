@@ -38,8 +38,8 @@ def too_hot(gpu: GpuView, expected: Expected) -> Iterator[Finding]:
     elif left < slowdown:
         summary = f"{gpu.subject} is too hot: margin {left} C, it slows down below {slowdown} C"
         read = f"temperature margin {left} C, slowdown margin {slowdown} C"
-        told = f"{summary}; look at its cooling"
-        yield failed(told, read, expected, Action.POWER_CYCLE, gpu)
+        text = f"{summary}; look at its cooling"
+        yield failed(text, read, expected, Action.POWER_CYCLE, gpu)
 
 
 def memory(gpu: GpuView, warm: Expected) -> Iterator[Finding]:

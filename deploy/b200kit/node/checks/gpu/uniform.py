@@ -37,10 +37,10 @@ def make(key: str, name: str) -> Check:
         for gpu, value in zip(gpus, values, strict=True):
             if isinstance(value, Unmeasured):
                 yield unread(name, value, gpu)
-        told = [str(value) for value in values if not isinstance(value, Unmeasured)]
-        if not told:
+        measured = [str(value) for value in values if not isinstance(value, Unmeasured)]
+        if not measured:
             return
-        usual, count = Counter(told).most_common(1)[0]
+        usual, count = Counter(measured).most_common(1)[0]
         expected = rule(f"{usual} as on {count} GPUs", "the GPUs of a node must be alike")
         for gpu, value in zip(gpus, values, strict=True):
             if not isinstance(value, Unmeasured) and str(value) != usual:

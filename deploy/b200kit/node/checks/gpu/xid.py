@@ -1,7 +1,7 @@
 """Xid messages since boot: what each asks for, and which GPU is to blame.
 
 When one GPU's NVLink goes (149), its peers log 145 and the processes 45: those are downstream and
-are told as a note (marin-community/marin#9086). A fatal 145 without any 149 stands for itself.
+are reported as a note (marin-community/marin#9086). A fatal 145 without any 149 stands for itself.
 """
 
 from __future__ import annotations
@@ -44,10 +44,10 @@ class Group:
         """What NVLink messages say: events and links, fatal ones alone where there are some."""
         messages = [m for text in self.texts if (m := nvlink5_xid.parse(text))]
         messages = [m for m in messages if m.fatal] or messages
-        told = ", ".join(dict.fromkeys(map(str, messages)))
+        words = ", ".join(dict.fromkeys(map(str, messages)))
         if any(message.from_other_end for message in messages):
-            told += "; the other end of the link is said to be the source"
-        return told
+            words += "; the other end of the link is reported as the source"
+        return words
 
 
 def grouped(state: StateView, entries: list[View]) -> list[Group]:
@@ -99,7 +99,7 @@ def xid(expect: Expectation, table: Expected, group: Group) -> Iterator[Finding]
     action = Action.parse(entry.text("action") or Action.MONITOR.word)
     if action is Action.NONE:
         return
-    summary = told(group, entry)
+    summary = describe(group, entry)
     expected, read = rule("none", table.source), group.texts[-1] or f"Xid {group.code}"
     part = "" if group.gpu else f"PCI {group.address}"
     if entry.flag("note") or (entry.flag("nonfatal_ok") and not group.fatal):
@@ -108,7 +108,7 @@ def xid(expect: Expectation, table: Expected, group: Group) -> Iterator[Finding]
         yield failed(summary, read, expected, action, group.gpu, part)
 
 
-def told(group: Group, entry: View) -> str:
+def describe(group: Group, entry: View) -> str:
     """The sentence for a group: code, meaning, what its messages say, how often."""
     meaning = entry.text("meaning") or "unknown to this tool"
     details = f": {group.details}" if group.details else ""

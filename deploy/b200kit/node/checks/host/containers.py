@@ -31,7 +31,7 @@ def cdi(expect: Expectation, state: StateView) -> Iterator[Finding]:
         if isinstance(fault, Unmeasured):
             found.append(replace(unread(f"CDI specification {path}".strip(), fault), part=path))
         else:
-            summary = f"CDI specification {path}: {fault}; nvidia-cdi-refresh makes it anew"
+            summary = f"CDI specification {path}: {fault}; nvidia-cdi-refresh makes it again"
             found.append(failed(summary, fault, _CDI, Action.RESTART_SERVICE, part=path))
     yield from found or [passed("the CDI specification names every GPU", _CDI)]
 
@@ -48,8 +48,8 @@ def runtimes(expect: Expectation, state: StateView) -> Iterator[Finding]:
         elif fault:
             summary = f"container runtime {name}: {fault}"
             found.append(failed(summary, fault, _ON, Action.NONE, part=name))
-    told = f"{', '.join(asked)} give GPUs by CDI" if asked else NOT_ASKED
-    yield from found or [passed(told, _ON if asked else None)]
+    text = f"{', '.join(asked)} give GPUs by CDI" if asked else NOT_ASKED
+    yield from found or [passed(text, _ON if asked else None)]
 
 
 @check("containers.reload-trap")

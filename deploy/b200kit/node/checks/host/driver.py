@@ -32,9 +32,9 @@ def bound(expect: Expectation, state: StateView) -> Iterator[Finding]:
         if isinstance(owner, Unmeasured) and not nobody:
             yield unread(f"the driver of {gpu.name}", owner, gpu.known)
         elif owner != OWN:
-            told = "bound to no driver" if nobody else f"bound to {owner}, not to {OWN}"
-            summary = f"{gpu.name} is {told}"
-            yield failed(summary, told, wanted, Action.REBOOT, gpu.known, gpu.part)
+            text = "bound to no driver" if nobody else f"bound to {owner}, not to {OWN}"
+            summary = f"{gpu.name} is {text}"
+            yield failed(summary, text, wanted, Action.REBOOT, gpu.known, gpu.part)
 
     return each_on_bus(state, look, passed(f"every GPU is bound to {OWN}", wanted))
 
@@ -112,7 +112,7 @@ def options(expect: Expectation, state: StateView) -> Iterator[Finding]:
 
 
 def harmful(expect: Expectation, state: StateView, name: str, rules: Expected) -> Iterator[Finding]:
-    """A finding when one option has a value that hurts; one the driver lacks is fine."""
+    """A finding when one option has a value that hurts; one the driver does not have is fine."""
     entry = expect.at("hardware", "expect", "driver.options", "value", name)
     wanted, setting = entry.text("wanted"), state.text("kernel", "driver_options", name)
     if isinstance(wanted, Unmeasured):

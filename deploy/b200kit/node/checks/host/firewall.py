@@ -41,13 +41,17 @@ def firewall_in_force(expect: Expectation, state: StateView) -> Iterator[Finding
 def differences(seen: Sequence[str], wanted: Sequence[str]) -> Iterator[Finding]:
     """A finding when the kernel's rules are not those asked for."""
     missing, extra = Counter(wanted) - Counter(seen), Counter(seen) - Counter(wanted)
-    told = [f"lacks {line!r}" for line in missing] + [f"has {line!r}" for line in extra]
-    if not told and list(seen) != list(wanted):
-        told = ["has its rules in another order"]
-    if told:
-        more = f" and {len(told) - 1} more differences" if len(told) > 1 else ""
-        summary = f"the firewall in the kernel is not as asked: it {told[0]}{more}"
-        yield failed(summary, "; ".join(told), rule("; ".join(wanted), WHY), Action.RESTART_SERVICE)
+    differences = [f"does not have {line!r}" for line in missing] + [
+        f"has {line!r}" for line in extra
+    ]
+    if not differences and list(seen) != list(wanted):
+        differences = ["has its rules in another order"]
+    if differences:
+        more = f" and {len(differences) - 1} more differences" if len(differences) > 1 else ""
+        summary = f"the firewall in the kernel is not as asked: it {differences[0]}{more}"
+        yield failed(
+            summary, "; ".join(differences), rule("; ".join(wanted), WHY), Action.RESTART_SERVICE
+        )
 
 
 def ssh(state: StateView, seen: Sequence[str]) -> Iterator[Finding]:

@@ -46,7 +46,7 @@ def files(state: StateView, most: int) -> Iterator[Finding]:
 
 
 def journald(state: StateView, most: int) -> Iterator[Finding]:
-    """A finding when the journal is larger than journald was told to let it grow."""
+    """A finding when the journal is larger than the limit that journald has."""
     size = state.number("logs", "journal_bytes")
     if isinstance(size, Unmeasured):
         yield unread("the size of the journal", size)

@@ -30,8 +30,8 @@ def against_passport(compare: Compare) -> Check:
             yield passed("the passport is being renewed (inventory: passport renew)")
         elif page.text("schema") != passport_record.SCHEMA:
             reading = page.text("schema")
-            told = reading.reason if isinstance(reading, Unmeasured) else f"schema {reading}"
-            yield unread("the passport", Unmeasured(told))
+            text = reading.reason if isinstance(reading, Unmeasured) else f"schema {reading}"
+            yield unread("the passport", Unmeasured(text))
         else:
             found = list(compare(expect, state, page))
             yield from found
@@ -96,7 +96,7 @@ def compare_firmware(expect: Expectation, state: StateView, page: View) -> Itera
     return each_page(state, page, look)
 
 
-def different(keys: tuple[str, ...], gpu: GpuView, own: View, told: str) -> Iterator[Finding]:
+def different(keys: tuple[str, ...], gpu: GpuView, own: View, text: str) -> Iterator[Finding]:
     """Findings for the texts of a GPU that are not its page's; the first difference says enough."""
     for key in keys:
         seen, accepted = gpu.text(key), own.text(key)
@@ -105,7 +105,7 @@ def different(keys: tuple[str, ...], gpu: GpuView, own: View, told: str) -> Iter
         elif isinstance(accepted, Unmeasured):
             yield unread(f"{key} of the passport", accepted, gpu)
         elif seen != accepted:
-            summary = f"{gpu.subject} {told}: {key} {seen}, not {accepted}"
+            summary = f"{gpu.subject} {text}: {key} {seen}, not {accepted}"
             yield failed(summary, seen, rule(accepted, "passport"), Action.NONE, gpu)
             return
 

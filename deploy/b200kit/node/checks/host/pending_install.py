@@ -72,5 +72,5 @@ def next_boot(expect: Expectation, state: StateView) -> Iterator[Finding]:
 
 
 def _kernels(built: dict[str, object]) -> str:
-    told = (f"{kernel}: {version or 'none'}" for kernel, version in built.items())
-    return ", ".join(told) or "no kernel has a folder below /lib/modules"
+    versions = (f"{kernel}: {version or 'none'}" for kernel, version in built.items())
+    return ", ".join(versions) or "no kernel has a folder below /lib/modules"

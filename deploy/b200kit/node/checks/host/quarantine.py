@@ -19,7 +19,7 @@ _IN_SERVICE = rule("not quarantined", "who took it out brings it back, or a pers
 
 @check("quarantine.mark")
 def mark(expect: Expectation, state: StateView) -> Iterator[Finding]:
-    """The node is in service, or somebody may try it who is mending it."""
+    """The node is in service, or somebody who repairs it may try it."""
     if expect.quarantine() == "off":
         yield passed("whether the node is quarantined is not judged")
         return
@@ -33,10 +33,10 @@ def mark(expect: Expectation, state: StateView) -> Iterator[Finding]:
 
 
 def _judged(entry: dict[str, object], now: str) -> Finding:
-    told, why = quarantine.told(entry), str(entry.get("why") or "it does not say why")
+    text, why = quarantine.describe(entry), str(entry.get("why") or "it does not say why")
     if quarantine.on_trial(entry, now):
         trial = entry["trial"]
         who = trial.get("who") if isinstance(trial, dict) else None
-        return noted(f"{told}; on trial by {who}", None, why, _IN_SERVICE)
-    summary = f"{told}; deploy/reprovision.py mends it, or: {quarantine.RELEASE}"
+        return noted(f"{text}; on trial by {who}", None, why, _IN_SERVICE)
+    summary = f"{text}; deploy/reprovision.py repairs it, or: {quarantine.RELEASE}"
     return failed(summary, why, _IN_SERVICE, Action.MONITOR)

@@ -32,7 +32,7 @@ def settings(expect: Expectation, state: StateView) -> Iterator[Finding]:
 
 def judged(effect: Effect, expected: Expected) -> Finding:
     """A setting as a finding. The remedy is another run, which none of the actions is."""
-    summary = f"setting {effect.name} {effect.told}"
+    summary = f"setting {effect.name} {effect.text}"
     if effect.standing is Standing.UNREAD:
         return unread(f"setting {effect.name}", Unmeasured(effect.read))
     if effect.standing is Standing.WRONG:

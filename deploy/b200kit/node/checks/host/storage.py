@@ -38,7 +38,7 @@ def mounted(wanted: View, state: StateView, where: str) -> Iterator[Finding]:
     seen = state.at("storage", "mount")
     device = seen.text("device")
     if seen.raw() is None:
-        # Without its disks it cannot be mounted: that is told already.
+        # Without its disks it cannot be mounted: that is reported already.
         if not lost:
             expected = rule(f"a mount at {where}", WHY)
             yield failed(f"nothing is mounted at {where}", "no mount", expected, Action.REBOOT)
@@ -78,9 +78,9 @@ def members(state: StateView, where: str, device: str, disks: list[str]) -> Iter
     if isinstance(seen, Unmeasured):
         yield unread(f"the array {device}", seen)
     elif {*seen} != devices:
-        told = f"{where} lies on {', '.join(sorted(seen)) or 'nothing'}"
+        text = f"{where} lies on {', '.join(sorted(seen)) or 'nothing'}"
         expected = rule(", ".join(sorted(devices)), WHY)
-        yield failed(f"{told}, not on the disks asked for", told, expected, Action.NONE)
+        yield failed(f"{text}, not on the disks asked for", text, expected, Action.NONE)
     else:
         yield from broken(state, device, seen, disks)
 
@@ -100,11 +100,11 @@ def broken(
     state: StateView, device: str, seen: dict[str, str], disks: list[str]
 ) -> Iterator[Finding]:
     """Findings of an array that lost a member: a RAID0 has nothing to make up for it."""
-    bad = {name: told for name, told in seen.items() if told != "ok"}
-    for name, told in bad.items():
+    bad = {name: text for name, text in seen.items() if text != "ok"}
+    for name, text in bad.items():
         part = next((p for p in disks if _is(state, p, name)), name)
-        summary = f"disk {part} of {device} is {told}: what lay on the array is lost"
-        yield failed(summary, told, rule("ok", WHY), Action.REPLACE, part=part)
+        summary = f"disk {part} of {device} is {text}: what lay on the array is lost"
+        yield failed(summary, text, rule("ok", WHY), Action.REPLACE, part=part)
     if bad or len(disks) == 1:
         return
     condition = state.text("storage", "arrays", device, "state")

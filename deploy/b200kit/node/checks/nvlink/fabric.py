@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from b200kit.node.checks.findings import each_gpu, failed, noted, passed, unread, value
+from b200kit.node.checks.gpu_rows import Code, register
 from b200kit.node.checks.judge import check
 from b200kit.node.checks.nvlink import health_mask
 from b200kit.node.state.expectation import Expectation
@@ -20,56 +21,39 @@ STATES = {0: "not supported", 1: "not started", 2: "in progress", 3: "completed"
 SUMMARIES = {0: "not supported", 1: "healthy", 2: "unhealthy", 3: "limited capacity"}
 UNKNOWN_SUMMARY = 0
 STATUSES = {3: "not supported", 23: "insufficient resources", 999: "unknown error"}
-"""NVML return codes a registration was seen to end with; the others are told by number."""
-
-
-@check("fabric.state")
-def state_of(expect: Expectation, state: StateView) -> Iterator[Finding]:
-    """Every GPU has completed its registration with the fabric."""
-    wanted = expect.hardware("fabric.state")
-
-    def told(gpu: GpuView, number: int) -> str:
-        return f"{gpu.subject} fabric is {STATES.get(number, number)}, not completed"
-
-    def look(gpu: GpuView) -> list[Finding]:
-        return value(
-            "fabric state",
-            gpu.number("fabric", "state"),
-            lambda number: number == wanted.value,
-            lambda number: told(gpu, number),
-            wanted,
-            Action.RESTART_SERVICE,
-            gpu,
-        )
-
-    return each_gpu(state, look, passed("fabric completed on every GPU", wanted))
-
-
-@check("fabric.status")
-def status_of(expect: Expectation, state: StateView) -> Iterator[Finding]:
-    """The registration ended in success; Completed says only that it ended."""
-    wanted = expect.hardware("fabric.status")
-
-    def look(gpu: GpuView) -> list[Finding]:
-        return value(
-            "fabric status",
-            gpu.number("fabric", "status"),
-            lambda number: number == wanted.value,
-            lambda number: (
-                f"{gpu.subject} fabric registration failed with {status_in_words(number)}"
-            ),
-            wanted,
-            Action.REBOOT,
-            gpu,
-        )
-
-    return each_gpu(state, look, passed("fabric registration succeeded on every GPU", wanted))
+"""NVML return codes a registration was seen to end with; the others are reported by number."""
 
 
 def status_in_words(number: int) -> str:
     """An NVML return code as people look it up: "NVML status 23 (insufficient resources)"."""
     code = f"NVML status {number}"
     return f"{code} ({STATUSES[number]})" if number in STATUSES else code
+
+
+register(
+    (
+        Code(
+            "fabric.state",
+            "fabric.state",
+            "fabric.state",
+            "fabric state",
+            Action.RESTART_SERVICE,
+            lambda number: f"fabric is {STATES.get(number, number)}, not completed",
+            "fabric completed on every GPU",
+            "Every GPU has completed its registration with the fabric.",
+        ),
+        Code(
+            "fabric.status",
+            "fabric.status",
+            "fabric.status",
+            "fabric status",
+            Action.REBOOT,
+            lambda number: f"fabric registration failed with {status_in_words(number)}",
+            "fabric registration succeeded on every GPU",
+            "The registration ended in success; Completed says only that it ended.",
+        ),
+    )
+)
 
 
 @check("fabric.health")

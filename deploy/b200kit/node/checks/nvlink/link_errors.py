@@ -33,8 +33,8 @@ def rates(expect: Expectation, state: StateView) -> Iterator[Finding]:
         for kind, limit in limits.items():
             yield from bad_rates(gpu, kind, limit)
 
-    told = " and ".join(f"{kind} 1e-{limit.value}" for kind, limit in limits.items())
-    well = f"no NVLink has a bit error rate above {told}"
+    text = " and ".join(f"{kind} 1e-{limit.value}" for kind, limit in limits.items())
+    well = f"no NVLink has a bit error rate above {text}"
     return each_gpu(state, look, passed(well, limits["effective"]))
 
 
@@ -60,7 +60,7 @@ def bad_rates(gpu: GpuView, kind: str, limit: Expected) -> Iterator[Finding]:
 def errors(expect: Expectation, state: StateView) -> Iterator[Finding]:
     """No error counter of a link that is up is above its maximum.
 
-    What error correction and retransmission mended is noted only.
+    What error correction and retransmission corrected is noted only.
     """
     watched = expect.hardware("nvlink.errors_noted", list)
     table = expect.hardware("nvlink.errors_max", dict)
@@ -87,11 +87,11 @@ def failed_count(gpu: GpuView, summary: str, read: str, limit: Expected) -> Find
 
 
 def noted_count(gpu: GpuView, summary: str, read: str, limit: Expected) -> Finding:
-    """The finding for errors that were mended."""
+    """The finding for errors that were corrected."""
     return noted(f"{summary}; watch it", gpu, read, limit)
 
 
-def counted(gpu: GpuView, key: str, limit: Expected, tell: Tell) -> Iterator[Finding]:
+def counted(gpu: GpuView, key: str, limit: Expected, report: Tell) -> Iterator[Finding]:
     """Links of a GPU with more errors of one kind than they may have, in one finding."""
     what, bad = key.replace("_", " "), dict[int, int]()
     for found in of_links(gpu, key, what):
@@ -102,7 +102,7 @@ def counted(gpu: GpuView, key: str, limit: Expected, tell: Tell) -> Iterator[Fin
     if bad:
         counts = f"{sum(bad.values())} {what} {SINCE}"
         summary = f"{gpu.subject} {links_in_words(list(bad))} counted {counts}"
-        yield tell(gpu, summary, f"{key} by link {bad}", limit)
+        yield report(gpu, summary, f"{key} by link {bad}", limit)
 
 
 @check("nvlink.recovery")
@@ -129,7 +129,7 @@ def recovery(expect: Expectation, state: StateView) -> Iterator[Finding]:
 
 
 def in_use(kind: str) -> Callable[[View], bool]:
-    """Which links to read: those up, and a dead one where it tells that it failed to recover."""
+    """Which links to read: those up, and a dead one where it reports that it failed to recover."""
     return lambda link: is_up(link) or isinstance(link.number(f"recovery_{kind}"), int)
 
 

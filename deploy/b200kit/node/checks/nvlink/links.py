@@ -48,16 +48,16 @@ def of_links(
     if isinstance(links, Unmeasured):
         yield unread(f"{what} of any NVLink", links, gpu)
         return
-    lacking: dict[str, list[object]] = {}
+    unread_links: dict[str, list[object]] = {}
     for view in filter(wanted, links):
         link, reading = view.number("link"), view.number(key)
         if isinstance(link, int) and isinstance(reading, int):
             yield link, reading
         else:
             reason = reading if isinstance(reading, Unmeasured) else link
-            told = link if isinstance(link, int) else "of no number"
-            lacking.setdefault(str(getattr(reason, "reason", reason)), []).append(told)
-    for text, where in lacking.items():
+            name = link if isinstance(link, int) else "of no number"
+            unread_links.setdefault(str(getattr(reason, "reason", reason)), []).append(name)
+    for text, where in unread_links.items():
         yield unread(f"{what} of {links_in_words(where)}", Unmeasured(text), gpu)
 
 
@@ -96,9 +96,9 @@ def links_told(gpu: GpuView, up: int, wanted: int, states: Mapping[int, int]) ->
         return f"{gpu.subject} has no NVLink: 0 of {wanted} links up"
     down: list[object] = [link for link, value in states.items() if value != UP]
     absent: list[object] = [link for link in range(min(wanted, MOST_LINKS)) if link not in states]
-    told = [f"{links_in_words(down)} down"] if down else []
-    told += [f"{links_in_words(absent)} not listed"] if absent else []
-    return f"{gpu.subject} has {up} of {wanted} NVLinks up: {', '.join(told) or 'too many'}"
+    faults = [f"{links_in_words(down)} down"] if down else []
+    faults += [f"{links_in_words(absent)} not listed"] if absent else []
+    return f"{gpu.subject} has {up} of {wanted} NVLinks up: {', '.join(faults) or 'too many'}"
 
 
 @check("nvlink.speed")
@@ -106,13 +106,13 @@ def speed(expect: Expectation, state: StateView) -> Iterator[Finding]:
     """No link that is up is slower than the floor, MB/s a direction."""
     floor, usual = expect.hardware("nvlink.speed_floor"), expect.hardware("nvlink.speed")
 
-    def told(reading: int) -> str:
+    def describe(reading: int) -> str:
         return f"at {reading / 1000:g} GB/s, not {usual.value / 1000:g}"
 
     def look(gpu: GpuView) -> Iterator[Finding]:
-        return odd_links(gpu, "speed_mbps", "speed", lambda r: r >= floor.value, told, floor)
+        return odd_links(gpu, "speed_mbps", "speed", lambda r: r >= floor.value, describe, floor)
 
-    return each_gpu(state, look, passed(f"every NVLink runs at {floor.told} or more", floor))
+    return each_gpu(state, look, passed(f"every NVLink runs at {floor.text} or more", floor))
 
 
 @check("nvlink.version")
@@ -120,11 +120,11 @@ def version(expect: Expectation, state: StateView) -> Iterator[Finding]:
     """Every link that is up speaks the NVLink version of this hardware (NVML's number)."""
     wanted = expect.hardware("nvlink.version")
 
-    def told(reading: int) -> str:
+    def describe(reading: int) -> str:
         return f"as NVML version {reading}"
 
     def look(gpu: GpuView) -> Iterator[Finding]:
-        return odd_links(gpu, "version", "version", lambda r: r == wanted.value, told, wanted)
+        return odd_links(gpu, "version", "version", lambda r: r == wanted.value, describe, wanted)
 
     return each_gpu(state, look, passed("every NVLink is of the expected version", wanted))
 
@@ -134,7 +134,7 @@ def odd_links(
     key: str,
     what: str,
     good: Callable[[int], bool],
-    told: Callable[[int], str],
+    describe: Callable[[int], str],
     expected: Expected,
 ) -> Iterator[Finding]:
     """Links that are up with a bad reading, one finding for all links of one value."""
@@ -146,5 +146,5 @@ def odd_links(
             bad.setdefault(found[1], []).append(found[0])
     for reading, where in bad.items():
         run = "run" if len(where) > 1 else "runs"
-        summary = f"{gpu.subject} {links_in_words(where)} {run} {told(reading)}"
+        summary = f"{gpu.subject} {links_in_words(where)} {run} {describe(reading)}"
         yield failed(summary, f"{key} {reading}", expected, Action.RESET_GPU, gpu)

@@ -47,9 +47,9 @@ def among(marked: list[View]) -> Finding:
     for name, disabled in flags:
         if isinstance(disabled, Unmeasured):
             return unread(f"whether {name} may run nvlsm", disabled)
-    told = ", ".join(name for name, _ in flags)
-    summary = f"no management port may run nvlsm: isSMdisabled is set on {told}"
-    return failed(summary, f"isSMdisabled on {told}", PORT, Action.POWER_CYCLE)
+    text = ", ".join(name for name, _ in flags)
+    summary = f"no management port may run nvlsm: isSMdisabled is set on {text}"
+    return failed(summary, f"isSMdisabled on {text}", PORT, Action.POWER_CYCLE)
 
 
 def unmarked(nics: list[View]) -> Finding:
@@ -63,7 +63,7 @@ def unmarked(nics: list[View]) -> Finding:
         summary = f"none of {len(nics)} InfiniBand devices is a management port of an NVSwitch"
         return failed(summary, "no SW_MNG in any product data", PORT, Action.POWER_CYCLE)
     # Virtual machines with a B200 may have no such file (NVIDIA/gpu-driver-container#606).
-    return passed("no device shows its product data, so management ports cannot be told", PORT)
+    return passed("no device shows its product data, so management ports are unknown", PORT)
 
 
 @check("fabric.nvlsm-installed")
@@ -75,19 +75,19 @@ def nvlsm_installed(expect: Expectation, state: StateView) -> Iterator[Finding]:
     status = state.text("packages", "nvlsm", "status")
     program = state.flag("fabric_manager", "nvlsm_installed")
     if state.is_null("packages", "nvlsm"):
-        yield lacking("nvlsm is not installed", "no package nvlsm")
+        yield absent("nvlsm is not installed", "no package nvlsm")
     elif isinstance(status, Unmeasured):
         yield unread("the status of nvlsm", status)
     elif status != "ii":
-        yield lacking(f"nvlsm is not fully installed (dpkg status {status})", status)
+        yield absent(f"nvlsm is not fully installed (dpkg status {status})", status)
     elif isinstance(program, Unmeasured):
         yield unread("nvlsm's program", program)
     elif not program:
-        yield lacking("nvlsm's package is installed and its program is gone", "no program")
+        yield absent("nvlsm's package is installed and its program is gone", "no program")
     else:
         yield passed("nvlsm is installed", MANAGER)
 
 
-def lacking(summary: str, read: str, expected: Expected = MANAGER) -> Finding:
+def absent(summary: str, read: str, expected: Expected = MANAGER) -> Finding:
     """The finding for a subnet manager that is not there."""
     return failed(summary, read, expected, Action.NONE, part="nvlsm")

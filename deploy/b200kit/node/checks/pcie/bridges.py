@@ -1,6 +1,6 @@
 """The PCIe links above every GPU, of which NVML sees only the one next to it.
 
-A root port or switch that trained low slows every GPU below it, and no reading of the GPU tells.
+A root port or switch that trained low slows every GPU below it, and no reading of the GPU shows it.
 """
 
 from __future__ import annotations
@@ -42,8 +42,8 @@ def path(expect: Expectation, state: StateView) -> Iterator[Finding]:
             yield from slow(bridge, "current_link_speed", "runs at", wanted)
         yield from narrow(bridge, lanes)
 
-    told = f"every link above the GPUs has generation {wanted.value} and {lanes.value} lanes"
-    return each_bridge(state, look, passed(told, wanted))
+    text = f"every link above the GPUs has generation {wanted.value} and {lanes.value} lanes"
+    return each_bridge(state, look, passed(text, wanted))
 
 
 def slow(bridge: Bridge, key: str, verb: str, wanted: Expected) -> Iterator[Finding]:

@@ -67,7 +67,7 @@ def each_on_bus(
 def each_bridge(
     state: StateView, look: Callable[[Bridge], Iterable[Finding]], all_well: Finding
 ) -> Iterator[Finding]:
-    """What `look` finds on every bridge above a GPU, each told once with the GPUs below it."""
+    """What `look` finds on every bridge above a GPU, each reported once with the GPUs below it."""
     gpus = bus_gpus(state)
     if isinstance(gpus, Unmeasured):
         yield unread("the PCI bus", gpus)

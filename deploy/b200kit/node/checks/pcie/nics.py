@@ -1,6 +1,6 @@
 """InfiniBand devices: those of the NVSwitches are counted, those that carry data are watched.
 
-They are told apart by their vital product data and never by name or number: a host has four
+They are distinguished by their vital product data and never by name or number: a host has four
 devices of the switches besides any number of its own (siderolabs/extensions#893).
 """
 
@@ -24,7 +24,7 @@ def name_of(nic: View) -> str:
 
 @check("nics.switch-management")
 def switch_management(expect: Expectation, state: StateView) -> Iterator[Finding]:
-    """All management functions of the NVSwitches are there, or the host tells of none."""
+    """All management functions of the NVSwitches are there, or the host shows none."""
     wanted = expect.hardware("nics.switch_management")
     nics = state.items("pci", "nics")
     if isinstance(nics, Unmeasured):
@@ -40,17 +40,17 @@ def switch_management(expect: Expectation, state: StateView) -> Iterator[Finding
 
 def counted(names: list[str], wanted: Expected) -> Finding:
     """The finding for the management functions that are there."""
-    told, read = f"{len(names)} of {wanted.value}", ", ".join(names) or "none"
+    text, read = f"{len(names)} of {wanted.value}", ", ".join(names) or "none"
     if not names:
         # Some hosts expose no vital product data (NVIDIA/gpu-driver-container#606).
-        return passed("no device tells of an NVSwitch; some hosts hide that", wanted)
+        return passed("no device shows an NVSwitch; some hosts hide that", wanted)
     if len(names) < wanted.value:
-        summary = f"{told} NVSwitch management functions are there: a switch port is lost"
+        summary = f"{text} NVSwitch management functions are there: a switch port is lost"
         return failed(summary, read, wanted, Action.POWER_CYCLE)
     if len(names) > wanted.value:
-        summary = f"{told} NVSwitch management functions: the hardware file does not fit"
+        summary = f"{text} NVSwitch management functions: the hardware file does not fit"
         return failed(summary, read, wanted, Action.NONE)
-    return passed(f"{told} NVSwitch management functions are there", wanted)
+    return passed(f"{text} NVSwitch management functions are there", wanted)
 
 
 @check("nics.ports")
@@ -84,7 +84,7 @@ def inactive(nic: View) -> Iterator[Finding]:
                 summary=f"{name} is {state}",
                 subject=name_of(nic),
                 read=state,
-                expected=ACTIVE.told,
+                expected=ACTIVE.text,
                 source=ACTIVE.source,
                 action=Action.MONITOR,
                 part=f"PCI {nic.at('address').raw()}",

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from b200kit.node.checks.factories import at_least
 from b200kit.node.checks.findings import each_gpu, failed, noted, passed, rule, unread
+from b200kit.node.checks.gpu_rows import Floor, register
 from b200kit.node.checks.judge import check
 from b200kit.node.checks.pcie.bus import BusGpu, each_on_bus
 from b200kit.node.state.expectation import Expectation
@@ -17,11 +17,17 @@ NO_ERRORS = rule("0 errors since boot", "an uncorrectable PCIe error lost a tran
 NO_CORRECTED = rule("0 corrected errors", "the link repairs them, but a climbing count wears out")
 NO_REPLAYS = rule("0 replays", "the link repeats a packet it received damaged")
 
-check("pcie.width")(
-    at_least(("pcie", "width"), "pcie.width", "PCIe link width", Action.POWER_CYCLE)
-)
-check("pcie.generation")(
-    at_least(("pcie", "max_generation"), "pcie.generation", "PCIe generation", Action.POWER_CYCLE)
+register(
+    (
+        Floor("pcie.width", "pcie.width", "pcie.width", "PCIe link width", Action.POWER_CYCLE),
+        Floor(
+            "pcie.generation",
+            "pcie.max_generation",
+            "pcie.generation",
+            "PCIe generation",
+            Action.POWER_CYCLE,
+        ),
+    )
 )
 
 

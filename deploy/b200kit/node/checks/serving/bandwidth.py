@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator
-from datetime import datetime
 from itertools import permutations
 from statistics import median
 
@@ -18,6 +17,7 @@ from b200kit.node.bandwidth.tests import ALL_REDUCE, LOCAL, MIB, PEER, SCHEMA, T
 from b200kit.node.checks.findings import failed, passed, rule, unread
 from b200kit.node.checks.judge import Check, check
 from b200kit.node.checks.nvlink.p2p import blame
+from b200kit.node.lib import timestamp
 from b200kit.node.state.expectation import Expectation, Expected
 from b200kit.node.state.verdict import Action, Finding
 from b200kit.node.state.view import GpuView, StateView, Unmeasured, View
@@ -63,18 +63,13 @@ def too_old(expect: Expectation, note: View, state: StateView) -> Unmeasured | N
     """Why a result of an earlier boot does not hold any more, or None."""
     limit = expect.hardware("bandwidth.max_age_days")
     try:
-        taken, seen = (_time(view.text("taken_at")) for view in (note, state))
+        taken, seen = (timestamp.parse(view.text("taken_at")) for view in (note, state))
         days = (seen - taken).total_seconds() / 86400
-    except (ValueError, TypeError):
-        return Unmeasured("the age of a measurement of an earlier boot cannot be told")
+    except ValueError:
+        return Unmeasured("the age of a measurement of an earlier boot is unknown")
     if 0 <= days <= limit.value:
         return None
-    return Unmeasured(f"measured {days:.0f} days ago in an earlier boot; it holds {limit.told}")
-
-
-def _time(text: str | Unmeasured) -> datetime:
-    # Python 3.10 does not read the "Z" that 3.11 does.
-    return datetime.fromisoformat(str(text or "").replace("Z", "+00:00"))
+    return Unmeasured(f"measured {days:.0f} days ago in an earlier boot; it holds {limit.text}")
 
 
 def speed(result: View) -> float | Unmeasured:
@@ -142,8 +137,8 @@ def with_host(expect: Expectation, gpus: list[GpuView], results: Results) -> Ite
         if any((gpu,) not in speeds for gpu in range(len(gpus))):
             yield unread(f"bandwidth {way}", Unmeasured("nvbandwidth gave no value for a GPU"))
         elif len(gpus) > 1 and len(bad) == len(gpus):
-            told = spread(list(bad.values()))
-            yield failed(f"copies {way} are slow on every GPU: {told}", told, floor, Action.REBOOT)
+            text = spread(list(bad.values()))
+            yield failed(f"copies {way} are slow on every GPU: {text}", text, floor, Action.REBOOT)
         else:
             for gpu, value in bad.items():
                 summary = f"{gpus[gpu].subject} copies {way} slowly: {spread([value])}"
@@ -154,7 +149,7 @@ def with_host(expect: Expectation, gpus: list[GpuView], results: Results) -> Ite
 def of_memory(expect: Expectation, gpus: list[GpuView], results: Results) -> Iterator[Finding]:
     """A GPU far below its peers fails; all below another tool's floor is only noted.
 
-    A copy reads and writes, so it moves twice what nvbandwidth tells (NVIDIA/nvbandwidth#48).
+    A copy reads and writes, so it moves twice what nvbandwidth reports (NVIDIA/nvbandwidth#48).
     """
     share = expect.hardware("bandwidth.memory_share")
     floor = expect.hardware("bandwidth.memory_floor")
@@ -184,18 +179,18 @@ def all_reduce(expect: Expectation, gpus: list[GpuView], results: Results) -> It
     if any(isinstance(g, list) and len(g) != len(gpus) for _, g, _ in rows):
         few = Unmeasured(f"it did not run on all {len(gpus)} GPUs")
         yield unread("bandwidth of the all-reduce", few)
-    for told, floor, values in (
+    for text, floor, values in (
         ("256 MiB", small, [value for size, value in known if size == SMALL]),
         ("8 GiB", large, [value for size, value in known if size >= LARGE]),
     ):
         if not values:
             gave = Unmeasured("all_reduce_perf gave no value")
-            yield unread(f"bandwidth of an all-reduce of {told}", gave)
+            yield unread(f"bandwidth of an all-reduce of {text}", gave)
         elif max(values) < floor.value:
-            summary = f"the all-reduce of {told} is slow: {spread([max(values)])}"
+            summary = f"the all-reduce of {text} is slow: {spread([max(values)])}"
             yield failed(summary, spread([max(values)]), floor, Action.REBOOT)
         elif floor is large and max(values) < usual.value:
-            summary = f"the all-reduce of {told} is below the usual: {spread([max(values)])}"
+            summary = f"the all-reduce of {text} is below the usual: {spread([max(values)])}"
             yield eyes(summary, spread([max(values)]), usual)
 
 
@@ -207,8 +202,8 @@ def spread(values: list[float]) -> str:
 
 def eyes(summary: str, read: str, expected: Expected) -> Finding:
     """A pass of the node to keep an eye on."""
-    told, source = expected.told, expected.source
-    return Finding(summary, read=read, expected=told, source=source, action=Action.MONITOR)
+    text, source = expected.text, expected.source
+    return Finding(summary, read=read, expected=text, source=source, action=Action.MONITOR)
 
 
 def make(what: str, tool: str, tests: tuple[str, ...], judge_results: Judge) -> Check:
@@ -227,13 +222,13 @@ def make(what: str, tool: str, tests: tuple[str, ...], judge_results: Judge) -> 
         missing = note.text("missing", tool)
         if isinstance(missing, str) and mode == "when-installed":
             # However old: a tool that was not there proves as little today as it did then.
-            told = f"{what} not measured: {tool} is {missing}; the inventory lets that pass"
-            yield eyes(told, missing, allowed)
+            text = f"{what} not measured: {tool} is {missing}; the inventory lets that pass"
+            yield eyes(text, missing, allowed)
             return
         earlier = of_earlier_boot(expect, note, state)
         if isinstance(missing, str) or isinstance(earlier, Unmeasured):
-            lacks = Unmeasured(f"{tool} is {missing}")
-            yield unread(what, earlier if isinstance(earlier, Unmeasured) else lacks)
+            absent = Unmeasured(f"{tool} is {missing}")
+            yield unread(what, earlier if isinstance(earlier, Unmeasured) else absent)
             return
         yield from judged(expect, state, note, earlier)
 

@@ -43,8 +43,8 @@ def cpus(expect: Expectation, state: StateView) -> Iterator[Finding]:
             elif not seen or not seen <= allowed:
                 outside[_told(process)] = cpulist.format(seen)
         if outside:
-            told = _some(outside, "may run on CPUs")
-            summary = f"{unit}: {told}, not only on {wanted.text('cpus')}"
+            message = _some(outside, "may run on CPUs")
+            summary = f"{unit}: {message}, not only on {wanted.text('cpus')}"
             yield _failed(unit, summary, outside, asked)
 
     yield from _each(expect, state, look, "every process is on the CPUs of its GPUs")
@@ -72,12 +72,12 @@ def memory(expect: Expectation, state: StateView) -> Iterator[Finding]:
             if not seen <= nodes:
                 outside[_told(process)] = cpulist.format(seen)
         if outside:
-            told = _some(outside, "takes memory from node")
-            summary = f"{unit}: {told}, not only from {wanted.text('nodes')}"
+            message = _some(outside, "takes memory from node")
+            summary = f"{unit}: {message}, not only from {wanted.text('nodes')}"
             yield _failed(unit, summary, outside, asked)
         elif by_engine and nodes - alone:
             free = cpulist.format(nodes - alone)
-            summary = f"{unit}: no process is bound to node {free}, though the engine was told to"
+            summary = f"{unit}: no process is bound to node {free}, the engine does not bind itself"
             yield _failed(unit, summary, {"bound to": cpulist.format(alone) or "none"}, asked)
 
     yield from _each(expect, state, look, "every process has its memory where its GPUs are")
@@ -109,8 +109,8 @@ def gpus(expect: Expectation, state: StateView) -> Iterator[Finding]:
             yield _failed(unit, summary, outside, asked)
         elif not given:
             yield replace(unread(f"the GPUs of {unit}", Unmeasured(_NONE_TOLD)), subject=unit)
-        elif lacking := [gpu for gpu in named if gpu not in given]:
-            summary = f"{unit}: it was started without {', '.join(lacking)}"
+        elif missing := [gpu for gpu in named if gpu not in given]:
+            summary = f"{unit}: it was started without {', '.join(missing)}"
             yield _failed(unit, summary, {"it has": ", ".join(sorted(given))}, asked)
 
     yield from _each(expect, state, look, "every replica has the GPUs that the layout gives it")

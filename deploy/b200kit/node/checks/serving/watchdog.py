@@ -18,7 +18,7 @@ from b200kit.node.state.view import StateView, Unmeasured, View
 
 NOT_ASKED = "no watchdog is asked for"
 _ACTIVE = ("active", "reloading")
-_UNMARKED = rule("no mark", "a person looks at a node that restarts do not mend, and removes it")
+_UNMARKED = rule("no mark", "a person looks at a node that restarts do not repair, and removes it")
 _WATCHED = rule("active", "a replica that hangs still says that it is healthy (vllm#39863)")
 _ANSWERS = rule("in the gateway", "a canary is answered by every replica that runs")
 _RUNS = rule("active", "a node serves with all its replicas, or it is not the node that was proven")
@@ -26,7 +26,7 @@ _RUNS = rule("active", "a node serves with all its replicas, or it is not the no
 
 @check("canary.mark")
 def mark(expect: Expectation, state: StateView) -> Iterator[Finding]:
-    """Nobody marked the node as one that needs hands."""
+    """Nobody marked the node as one that needs manual repair."""
     if _asked(expect) is None:
         yield passed(NOT_ASKED)
         return
@@ -39,7 +39,7 @@ def mark(expect: Expectation, state: StateView) -> Iterator[Finding]:
     else:
         why = str(reading.text("why") or "it does not say why")
         action = Action.parse(reading.text("action"))
-        yield failed(f"the node is {watching.told(entry)}", why, _UNMARKED, action)
+        yield failed(f"the node is {watching.describe(entry)}", why, _UNMARKED, action)
 
 
 @check("canary.watchdog")
@@ -100,17 +100,17 @@ def _replica(unit: str, state: StateView) -> Iterator[Finding]:
             yield replace(unread(f"{unit}: what the watchdog found", reading), subject=unit)
             return
     detail = page.text("last", "detail") or ""
-    told = f"{what}: {detail}" if detail else str(what)
+    text = f"{what}: {detail}" if detail else str(what)
     if out:
-        summary = f"{unit} was taken out of the gateway by the watchdog: {page.text('why') or told}"
-        fault = failed(summary, told, _ANSWERS, Action.RESTART_SERVICE, part=unit)
+        summary = f"{unit} was taken out of the gateway by the watchdog: {page.text('why') or text}"
+        fault = failed(summary, text, _ANSWERS, Action.RESTART_SERVICE, part=unit)
         yield replace(fault, subject=unit)
     elif what == watching.Outcome.REFUSED.value:
         why = Unmeasured(f"the canary itself is refused: {detail}")
         yield replace(unread(f"{unit}: whether it answers", why), subject=unit)
     elif what in (watching.Outcome.SILENT.value, watching.Outcome.STALLED.value):
-        summary = f"{unit} missed a canary: {told}"
-        yield replace(noted(summary, None, told, _ANSWERS, part=unit), subject=unit)
+        summary = f"{unit} missed a canary: {text}"
+        yield replace(noted(summary, None, text, _ANSWERS, part=unit), subject=unit)
 
 
 def _asked(expect: Expectation) -> View | None:

@@ -54,7 +54,7 @@ def files(state: StateView, model: str) -> Iterator[Finding]:
         yield unread(f"the files of {model}", wrong)
         return
     for path, why in wrong.items():
-        summary = f"{path} of {model}: {why}; deploy/b200.py fetches it anew"
+        summary = f"{path} of {model}: {why}; deploy/b200.py fetches it again"
         yield failed(summary, str(why), rule("as proven", WHY), Action.NONE, part=str(path))
     if not wrong:
         how = "by hash now" if proof == "hash" else "by sizes and times since its proof by hash"

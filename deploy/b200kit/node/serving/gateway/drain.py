@@ -5,7 +5,7 @@
 All servers behind the node's endpoints are drained: its replicas, and the nodes of the fleet behind
 its fleet endpoint, for those streams, too, end with this node. Health says 503 then. What somebody
 had set aside before stays so at the end. `count` prints {"open": N} from HAProxy's own numbers, or
-{"open": null, "why"}: what cannot be told is never none.
+{"open": null, "why"}: what is unknown is never none.
 """
 
 from __future__ import annotations
@@ -19,7 +19,8 @@ from pathlib import Path
 from typing import Any
 
 from b200kit.node.facts.processes import members
-from b200kit.node.lib.managed_files import note, write_atomically
+from b200kit.node.lib import durable_files
+from b200kit.node.lib.managed_files import note
 from b200kit.node.lib.readings import command
 from b200kit.node.serving.gateway import haproxy
 from b200kit.node.serving.gateway.haproxy import UNIT, HAProxyError
@@ -27,7 +28,7 @@ from b200kit.node.serving.gateway.haproxy import UNIT, HAProxyError
 NOTE = Path("/run/b200kit/drained.json")
 """What this program did: {"servers": ["replicas/vllm0"], "watchdog": whether it was stopped}. It
 lies where HAProxy's own memory of it lies, and goes with it at a boot."""
-WATCHDOG = "b200-canary.service"
+WATCHDOG = "b200-watchdog.service"
 BACKENDS = (haproxy.BACKEND, "nodes")
 _DRAIN = 8
 """Bit of srv_admin_state: set aside by a drain (management.txt of HAProxy, show servers state)."""
@@ -38,7 +39,7 @@ _USAGE = "usage: drain begin | count | end"
 def begin(path: Path = NOTE) -> str:
     """Drain every server in rotation; noted before it is done, so that `end` knows after a crash.
 
-    The watchdog goes first: it puts a replica that it mended back into rotation.
+    The watchdog goes first: it puts a replica that it repaired back into rotation.
     """
     if _is_over():
         return f"{UNIT} does not run: nothing to drain"
@@ -47,7 +48,7 @@ def begin(path: Path = NOTE) -> str:
     before = note(path) or {}
     servers = {*before.get("servers", []), *(_name(row) for row in free)}
     watched = before.get("watchdog") or _runs(WATCHDOG)
-    write_atomically(path, json.dumps({"servers": sorted(servers), "watchdog": watched}))
+    durable_files.replace(path, json.dumps({"servers": sorted(servers), "watchdog": watched}))
     _systemctl("stop", WATCHDOG)
     for row in free:
         haproxy.set_state(row["srv_name"], "drain", backend=row["be_name"])

@@ -16,7 +16,7 @@ from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from pathlib import Path
 
-from b200kit.node.lib.managed_files import write_atomically
+from b200kit.node.lib import durable_files
 from b200kit.node.serving.gateway import router
 
 UNIT = "haproxy.service"
@@ -61,8 +61,8 @@ def ask(command: str, socket: Path = SOCKET) -> str:
             line.sendall(command.encode() + b"\n")
             return _all_of(line).decode("utf-8", "replace")
     except OSError as error:
-        told = error.strerror or str(error) or type(error).__name__
-        raise HAProxyError(f"HAProxy's admin socket {socket}: {told}") from error
+        message = error.strerror or str(error) or type(error).__name__
+        raise HAProxyError(f"HAProxy's admin socket {socket}: {message}") from error
 
 
 def _all_of(line: sockets.socket) -> bytes:
@@ -132,7 +132,9 @@ def _write(kept: Path, rows: list[dict[str, str]]) -> None:
     """A state as HAProxy reads it."""
     os.makedirs(kept.parent, mode=0o755, exist_ok=True)
     header = ["1", "# " + " ".join(rows[0])] if rows else ["1"]
-    write_atomically(kept, "\n".join([*header, *(" ".join(row.values()) for row in rows)]) + "\n")
+    durable_files.replace(
+        kept, "\n".join([*header, *(" ".join(row.values()) for row in rows)]) + "\n"
+    )
 
 
 def forget(over: Callable[[str], bool], kept: Path = KEPT) -> None:
@@ -146,7 +148,7 @@ def forget(over: Callable[[str], bool], kept: Path = KEPT) -> None:
 
 
 def strike(names: Collection[str], kept: Path = KEPT) -> None:
-    """Drop what is kept of some servers, "replicas/vllm0", while no HAProxy runs to be told."""
+    """Drop what is kept of some servers, "replicas/vllm0", while no HAProxy runs to drop it."""
     _write(kept, [r for r in _kept(kept) if f"{r['be_name']}/{r['srv_name']}" not in names])
 
 

@@ -1,4 +1,4 @@
-"""`roll`: restart replicas one at a time behind the gateway, so that no request is lost.
+"""`rolling-restart`: restart replicas one at a time behind the gateway, so that no request is lost.
 
 For each: are enough others in rotation? drain it -> wait until nobody is being answered by it ->
 restart (active means warm) -> canary -> back in rotation. One that does not come back stays drained
@@ -46,7 +46,7 @@ def left_behind(note: Path = NOTE) -> int | None:
 async def roll(roller: Roller, asked: Sequence[int], note: Path = NOTE) -> list[dict[str, object]]:
     """See to every replica in turn. Raises Halt or HAProxyError, in one line, at the first fault.
 
-    What a restart was owed for is forgotten only when the replica is back.
+    The reason of a pending restart is forgotten only when the replica is back.
     """
     done, left = [], left_behind(note)
     for index in owed_first(asked, note):
@@ -72,15 +72,15 @@ def hold(lock: Path = LOCK) -> int:
     except OSError:
         holder = os.read(handle, 32).decode("ascii", "replace").strip()
         os.close(handle)
-        told = f"another roll is at work (process {holder or 'unknown'}); nothing was restarted"
-        raise Halt(told, untouched=True) from None
+        message = f"another roll is at work (process {holder or 'unknown'}); nothing was restarted"
+        raise Halt(message, untouched=True) from None
     os.ftruncate(handle, 0)
     os.write(handle, str(os.getpid()).encode())
     return handle
 
 
 def _options(args: list[str]) -> argparse.Namespace:
-    parser = argparse.ArgumentParser(prog="roll", description=__doc__)
+    parser = argparse.ArgumentParser(prog="rolling-restart", description=__doc__)
     parser.add_argument("--config", type=Path, required=True)
     parser.add_argument("--replicas", default="", help="such as 0,1; none: only what was left")
     parser.add_argument("--cut", action="store_true", help="restart though streams are open")

@@ -89,12 +89,12 @@ class Roller:
         self._start(replica)
         warm = self.clock()
         await self._canary(replica)
-        told = f"{name}: warm after {warm - drained:.1f} s"
+        message = f"{name}: warm after {warm - drained:.1f} s"
         if stays:
-            say(f"{told}; it was drained before this roll, so it stays so")
+            say(f"{message}; it was drained before this roll, so it stays so")
         else:
             await self._back(replica, name)
-            say(f"{told} and back in rotation")
+            say(f"{message} and back in rotation")
         times = {"drain_s": drained - began, "restart_s": warm - drained}
         return {"replica": index, **{key: round(value, 2) for key, value in times.items()}}
 
@@ -152,7 +152,7 @@ class Roller:
         return sum(server.sessions for server in self.gateway.servers() if server.name == name)
 
     async def _running(self, replica: Replica) -> int:
-        """Requests in the engine; 0 where it does not tell, as one that is down does not."""
+        """Requests in the engine; 0 where it does not answer, as one that is down does not."""
         sample = await engine_metrics.scrape(self.serving.endpoint(replica.url))
         if isinstance(sample, str):
             return 0
@@ -185,7 +185,7 @@ def server_name(replica: Replica) -> str:
 
 
 def start_unit(unit: str, within_s: float) -> str | None:
-    """Restart a unit and wait until it is active; on failure stop it and tell its journal's why."""
+    """Restart a unit and wait until it is active; on failure stop it and say why."""
     # One that failed before must not be refused for having failed too often.
     for step in (["daemon-reload"], ["reset-failed", unit]):
         subprocess.run(["systemctl", *step], check=False, capture_output=True, timeout=60)
@@ -198,12 +198,12 @@ def start_unit(unit: str, within_s: float) -> str | None:
     return _given_up(unit, "") if done.returncode else None
 
 
-def _given_up(unit: str, told: str) -> str:
+def _given_up(unit: str, message: str) -> str:
     # systemd would go on restarting what cannot start.
     subprocess.run(["systemctl", "stop", unit], check=False, capture_output=True, timeout=180)
     journal = ["journalctl", "-u", unit, "-b", "-n", "400", "-o", "cat", "--no-pager"]
     said = subprocess.run(journal, check=False, capture_output=True, text=True, timeout=20)
-    return told or unit_cause(said.stdout.splitlines())
+    return message or unit_cause(said.stdout.splitlines())
 
 
 def say(line: str) -> None:

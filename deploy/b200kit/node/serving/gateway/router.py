@@ -1,7 +1,7 @@
 """vllm-router, where the node has one: which replicas it may choose.
 
 Its own health check is slow to notice, and it knows nothing of what HAProxy set aside, so whoever
-sets a replica aside tells it, too. Facts of 0.1.17 (tried 2026-11-21): removing twice is 200,
+sets a replica aside informs it, too. Facts of 0.1.17 (tried 2026-11-21): removing twice is 200,
 adding twice 400 ("already exists"), adding one that does not answer waits for minutes.
 """
 

@@ -17,7 +17,6 @@ import secrets
 import sys
 import time
 from dataclasses import asdict, dataclass, field, replace
-from datetime import datetime, timezone
 from pathlib import Path
 
 from b200kit.node.client import client_health
@@ -25,7 +24,7 @@ from b200kit.node.client.chat import Endpoint
 from b200kit.node.client.correctness import models_problems, version
 from b200kit.node.client.http import Deadlines, HttpError
 from b200kit.node.client.serving_config import ConfigError, Serving, load
-from b200kit.node.lib import journal
+from b200kit.node.lib import journal, timestamp
 from b200kit.node.lib.main_pid import MainPid, MainPidGone
 from b200kit.node.serving.warmup.request_shapes import Limits, Shape, shapes
 from b200kit.node.serving.warmup.rounds import NotWarm, Round, Warmer
@@ -137,9 +136,9 @@ class WarmUp:
             return f"{self.endpoint.url}/health never answered 200"
         times = ", ".join(f"{item.ttft_ms:.1f}" for item in self.rounds[-4:])
         limit = self.serving.warm.tolerance
-        told = f"{len(self.rounds)} rounds, last TTFT p50 {times or '-'} ms, tolerance {limit:.0%}"
+        text = f"{len(self.rounds)} rounds, last TTFT p50 {times or '-'} ms, tolerance {limit:.0%}"
         compiled = self.rounds[-1].jit if self.rounds else 0
-        return f"{told}, {compiled} kernels compiled in the last" if compiled else told
+        return f"{text}, {compiled} kernels compiled in the last" if compiled else text
 
     def document(self, problem: str | None, main_pid: int) -> dict[str, object]:
         """The record, schema b200kit/warm/1."""
@@ -153,7 +152,7 @@ class WarmUp:
             "engine": self.serving.engine,
             "engine_version": self.engine_version,
             "stand_in": self.serving.stand_in,
-            "taken_at": datetime.now(timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ"),
+            "taken_at": timestamp.now(),
             "took_s": round(time.monotonic() - self.began, 2),
             "health_s": self.health_s,
             "first_ttft_ms": self.rounds[0].first_ttft_ms if self.rounds else None,

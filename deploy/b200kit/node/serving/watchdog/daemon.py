@@ -1,8 +1,8 @@
-"""`watch`: the watchdog of a node's replicas, b200-canary.service.
+"""`watchdog`: the watchdog of a node's replicas, b200-watchdog.service.
 
 Each replica is looked at by itself, so one that fails never stops the looking at others. The
-process ends, and systemd starts it anew, when its configuration or its own program was replaced;
-what it knew it finds again under /var/lib/b200kit/canary. Exit 0 for that, 1 when a part of it
+process ends, and systemd restarts it, when its configuration or its own program was replaced;
+what it knew it finds again under /var/lib/b200kit/watchdog. Exit 0 for that, 1 when a part of it
 failed, 2 for a bad configuration.
 """
 
@@ -55,7 +55,7 @@ def forget_others(directory: Path, known: set[Path]) -> None:
 
 
 async def look_after(one: Watched) -> None:
-    """Look at one replica for ever. What goes wrong in a look is said, and the next one is made."""
+    """Look at one replica for ever. A look that fails is printed; the next one is made."""
     while True:
         hurry = False
         try:
@@ -74,7 +74,7 @@ async def show_life(every_s: float | None) -> None:
 
 
 async def until_replaced(files: Sequence[Path], watching: Sequence[Watched]) -> None:
-    """Return when one of the files was replaced and no replica is being mended."""
+    """Return when one of the files was replaced and no replica is being repaired."""
     before = [identity(path) for path in files]
     while [identity(path) for path in files] == before or any(one.busy for one in watching):
         await asyncio.sleep(_LOOK_FOR_CHANGES_S)
@@ -108,7 +108,7 @@ async def watch(serving: Serving, config: Path, edges: Edges) -> None:
 
 def main(args: list[str]) -> int:
     """`watch --config FILE`."""
-    parser = argparse.ArgumentParser(prog="watch", description=__doc__)
+    parser = argparse.ArgumentParser(prog="watchdog", description=__doc__)
     parser.add_argument("--config", type=Path, required=True)
     options = parser.parse_args(args)
     try:
@@ -123,5 +123,5 @@ def main(args: list[str]) -> int:
         flush=True,
     )
     asyncio.run(watch(serving, options.config, Edges()))
-    print("configuration or program was replaced; starting anew", file=sys.stderr)
+    print("configuration or program was replaced; restarting", file=sys.stderr)
     return 0

@@ -15,13 +15,14 @@ from b200kit.node.client.serving_config import Replica
 from b200kit.node.facts import system
 from b200kit.node.facts.processes import members
 from b200kit.node.lib import journal, program
+from b200kit.node.lib.readings import reason
 from b200kit.node.serving.gateway import haproxy
 from b200kit.node.serving.gateway.rolling_restart import LOCK
 from b200kit.node.serving.watchdog import mark as marked
 from b200kit.node.state.verdict import Action
 from b200kit.node.state.watchdog import DIRECTORY, MARK, Seen
 
-WHO = "b200-canary"
+WHO = "b200-watchdog"
 _EVIDENCE_S = 30.0
 # A unit of its own: what hangs a replica may hang whoever looks at it, and to see the kernel stacks
 # of another user's threads takes rights that the watchdog does without.
@@ -60,12 +61,12 @@ class Edges:
 
     async def _reading(self, unit: str) -> dict[str, object]:
         reading = (await asyncio.to_thread(system.units, [unit]))[unit]
-        if not isinstance(reading, dict) or "unmeasured" in reading:
-            raise NotSeen(f"{unit}: {reading['unmeasured']}")
-        return reading
+        if why := reason(reading):
+            raise NotSeen(f"{unit}: {why}")
+        return dict(reading)
 
     async def put_aside(self, server: str) -> str | None:
-        """Out of the gateway's rotation; why not, where the gateway cannot be told.
+        """Out of the gateway's rotation; why not, where the gateway cannot be reached.
 
         "drain", as the units themselves end a "maint" when a replica is warm (rotation.py), which
         is before its canary.
@@ -73,7 +74,7 @@ class Edges:
         return await asyncio.to_thread(_told, server, "drain")
 
     async def put_back(self, server: str) -> str | None:
-        """Into the gateway's rotation; why not, where the gateway cannot be told."""
+        """Into the gateway's rotation; why not, where the gateway cannot be reached."""
         return await asyncio.to_thread(_told, server, "ready")
 
     async def collect(self, replica: Replica) -> str:
@@ -96,7 +97,7 @@ class Edges:
         return str(into)
 
     async def abort(self, replica: Replica, evidence: str) -> None:
-        """Let the hung processes tell their Python stacks and die; keep what they told.
+        """Let the hung processes print their Python stacks and die; keep what they print.
 
         A process that waits in the kernel may not hear the signal; the restart ends it, or fails.
         """
@@ -108,9 +109,9 @@ class Edges:
                 break
             await asyncio.sleep(_EVERY_S)
         with contextlib.suppress(OSError):
-            told = await asyncio.to_thread(journal.lines, invocation, 2000)
+            lines = await asyncio.to_thread(journal.lines, invocation, 2000)
             path = Path(evidence) / "after-abort.txt"
-            await asyncio.to_thread(path.write_text, "\n".join(told) + "\n")
+            await asyncio.to_thread(path.write_text, "\n".join(lines) + "\n")
 
     async def restart(self, unit: str, within_s: float) -> str | None:
         """Restart a unit and wait until it is active, which means warm; why it is not."""
@@ -123,7 +124,7 @@ class Edges:
         return marked.is_marked(self.mark_path)
 
     def mark(self, why: str, evidence: str) -> None:
-        """Mark the node: what restarts do not mend needs its GPUs reset, and eyes. May raise."""
+        """Mark the node: what restarts do not repair needs a GPU reset and a person. May raise."""
         marked.mark(WHO, why, evidence, Action.RESET_GPU.word, self.mark_path)
 
     @contextlib.contextmanager

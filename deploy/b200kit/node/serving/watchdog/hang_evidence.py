@@ -2,7 +2,7 @@
 
 Every thread's kernel side (state, wait channel, system call, stack), who computes on the GPUs, the
 unit, its counters and its last journal lines, a file each. A part that cannot be had says why in
-its file. What Python does in its threads only the process itself can tell: it does so in the
+its file. What Python does in its threads only the process itself knows: it does so in the
 journal when it gets SIGABRT (PYTHONFAULTHANDLER), which the watchdog sends last.
 """
 
@@ -19,7 +19,7 @@ from b200kit.node.client import engine_metrics
 from b200kit.node.client.chat import Endpoint
 from b200kit.node.facts.processes import members
 from b200kit.node.lib import journal
-from b200kit.node.lib.readings import attempt, command, text
+from b200kit.node.lib.readings import attempt, command, reason, text
 
 PROC = Path("/proc")
 KEPT = 20
@@ -35,7 +35,7 @@ _SMI = [
 
 
 def parts(unit: str, invocation: str, group: str, url: str) -> dict[str, Callable[[], str]]:
-    """File name to what goes into it; the quick and telling ones first."""
+    """File name to what goes into it; the quick and most useful ones first."""
     return {
         "threads.txt": lambda: "\n".join(threads(members(group))),
         "metrics.txt": lambda: counters(url),
@@ -46,26 +46,26 @@ def parts(unit: str, invocation: str, group: str, url: str) -> dict[str, Callabl
 
 
 def threads(pids: list[int], proc: Path = PROC) -> Iterator[str]:
-    """Every thread of some processes, by what the kernel tells of it."""
+    """Every thread of some processes, by what the kernel shows of it."""
     for pid in pids:
         yield f"== {pid} {_of(proc / str(pid) / 'cmdline')}"
         for task in sorted((proc / str(pid)).glob("task/*"), key=lambda path: int(path.name)):
             status = attempt(lambda task=task: text(task / "status"))  # type: ignore[misc]
             lines = str(status).splitlines()
-            told = [line.replace("\t", " ") for line in lines if line.split(":")[0] in _STATUS]
-            yield f"-- {task.name} {', '.join(told) or status}"
+            fields = [line.replace("\t", " ") for line in lines if line.split(":")[0] in _STATUS]
+            yield f"-- {task.name} {', '.join(fields) or status}"
             yield from (f"   {name}: {_of(task / name)}" for name in _THREAD)
 
 
 def _of(path: Path) -> str:
     """A file of /proc on one line, or why it cannot be read."""
     found = attempt(lambda: text(path))
-    told = found.replace("\0", " ") if isinstance(found, str) else str(found)
-    return " | ".join(told.splitlines()).strip()
+    message = found.replace("\0", " ") if isinstance(found, str) else str(found)
+    return " | ".join(message.splitlines()).strip()
 
 
 def counters(url: str) -> str:
-    """The engine's counters, a line each; raises OSError when it does not tell."""
+    """The engine's counters, a line each; raises OSError when it does not answer."""
     found = asyncio.run(engine_metrics.scrape(Endpoint(url)))
     if isinstance(found, str):
         raise OSError(found)
@@ -75,7 +75,8 @@ def counters(url: str) -> str:
 def write(into: Path, name: str, read: Callable[[], str]) -> None:
     """One part, or why it could not be had."""
     found = attempt(read)
-    content = found if isinstance(found, str) else f"not to be had: {found['unmeasured']}"
+    why = reason(found)
+    content = found if why is None else f"not available: {why}"
     (into / name).write_text(content + "\n", encoding="utf-8", errors="replace")
 
 

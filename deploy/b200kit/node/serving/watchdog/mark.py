@@ -1,7 +1,7 @@
-"""The mark of a node that needs hands: who set it, when, why, and where the evidence is.
+"""The mark of a node that needs manual repair: who set it, when, why, and where the evidence is.
 
-{"schema": "b200kit/marked/1", "who": "b200-canary", "when": "2026-11-21T09:40:00Z",
- "why": "...", "evidence": "/var/lib/b200kit/canary/...", "action": "reset-gpu"}
+{"schema": "b200kit/marked/1", "who": "b200-watchdog", "when": "2026-11-21T09:40:00Z",
+ "why": "...", "evidence": "/var/lib/b200kit/watchdog/...", "action": "reset-gpu"}
 
 The first mark stands until a person removes the file; check.py shows it until then.
 """
@@ -9,17 +9,16 @@ The first mark stands until a person removes the file; check.py shows it until t
 from __future__ import annotations
 
 import json
-from datetime import datetime, timezone
 from pathlib import Path
 
-from b200kit.node.lib.managed_files import write_atomically
+from b200kit.node.lib import durable_files, timestamp
 from b200kit.node.state.watchdog import MARK, MARK_SCHEMA
 
 PATH = Path(MARK)
 
 
 def is_marked(path: Path = PATH) -> bool:
-    """Whether the node is marked. Raises OSError when that cannot be told."""
+    """Whether the node is marked. Raises OSError when that is unknown."""
     try:
         path.lstat()
     except FileNotFoundError:
@@ -31,7 +30,7 @@ def mark(who: str, why: str, evidence: str, action: str, path: Path = PATH) -> N
     """Mark the node, unless it is marked already. Raises OSError."""
     if is_marked(path):
         return
-    when = datetime.now(timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ")
+    when = timestamp.now()
     document = {
         "schema": MARK_SCHEMA,
         "who": who,
@@ -40,4 +39,4 @@ def mark(who: str, why: str, evidence: str, action: str, path: Path = PATH) -> N
         "evidence": evidence,
         "action": action,
     }
-    write_atomically(path, json.dumps(document) + "\n")
+    durable_files.replace(path, json.dumps(document) + "\n")

@@ -14,12 +14,11 @@ import time
 from collections.abc import Callable
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
-from datetime import datetime, timezone
 from pathlib import Path
 from typing import Protocol
 
 from b200kit.node.client.serving_config import Replica
-from b200kit.node.lib.managed_files import write_atomically
+from b200kit.node.lib import durable_files, timestamp
 from b200kit.node.serving.watchdog.probe import Found
 from b200kit.node.state import watchdog
 from b200kit.node.state.watchdog import Outcome, Rules, Seen, Standing, Step
@@ -166,7 +165,7 @@ class Watched:
             try:
                 await self.acts.abort(self.replica, self.standing.evidence)
             except Exception as error:
-                self.say(f"it was not told to leave its stacks: {error}")
+                self.say(f"it was not asked for its stacks: {error}")
         self.say(f"restarting {self.replica.unit}")
         problem = await self.acts.restart(self.replica.unit, self.restart_within_s)
         self.say(problem or f"{self.replica.unit} is warm")
@@ -185,12 +184,12 @@ class Watched:
         """Keep it out and the node marked; False once a person has removed the mark."""
         standing = self.standing
         if standing.marked and not self.acts.is_marked():
-            self.say("the mark is gone: it is mended once more")
+            self.say("the mark was removed: it is repaired once more")
             self.keep(watchdog.forgiven(standing), "forgiven", "a person removed the mark")
             return False
         if not standing.marked:
             standing = self._marked(standing)
-        # A reboot, or a gateway that was started anew, puts every server into rotation.
+        # A reboot, or a gateway that was restarted, puts every server into rotation.
         problem = await self.acts.put_aside(self.server)
         self.keep(replace(standing, aside=not problem), "given up", standing.why)
         return True
@@ -206,7 +205,7 @@ class Watched:
     def keep(self, standing: Standing, what: str, detail: str, seconds: float = 0.0) -> None:
         """Remember, and on disk where that is possible: a full disk must stop no ejection."""
         self.standing = standing
-        at = datetime.now(timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ")
+        at = timestamp.now()
         last = {"at": at, "what": what, "detail": detail, "took_ms": round(seconds * 1000, 1)}
         document = {
             **standing.to_json(),
@@ -215,7 +214,7 @@ class Watched:
             "last": last,
         }
         try:
-            write_atomically(self.path, json.dumps(document) + "\n")
+            durable_files.replace(self.path, json.dumps(document) + "\n")
         except OSError as error:
             self.say(f"its standing could not be written down: {error}")
 

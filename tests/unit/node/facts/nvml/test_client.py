@@ -113,12 +113,12 @@ def test_call_that_hangs_costs_its_timeout_and_only_its_gpu(nvml: Nvml) -> None:
 
 
 @pytest.mark.parametrize("call", ["nvmlInit", "nvmlDeviceGetCount_v2"])
-def test_call_that_hangs_before_any_gpu_is_told(nvml: Nvml, call: str) -> None:
+def test_call_that_hangs_before_any_gpu_is_reported(nvml: Nvml, call: str) -> None:
     nvml(lines=f"hang.{call}=1")
     assert "did not answer within 0.5 s" in read(timeout=0.5)["gpus"]["unmeasured"]
 
 
-def test_worker_that_ends_without_a_word_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_worker_that_ends_without_a_word_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("b200kit.node.lib.program.LAUNCH", "import sys; sys.exit('broken')")
     assert read()["nvml"] == {"unmeasured": "the NVML reader failed: broken"}
 

@@ -436,11 +436,11 @@ def test_systemd_is_told_by_the_socket_it_names(
 
 def test_the_first_mark_stands(tmp_path: Path) -> None:
     path = tmp_path / "marked.json"
-    marked.mark("b200-canary", "it hung", "/e", "reset-gpu", path)
+    marked.mark("b200-watchdog", "it hung", "/e", "reset-gpu", path)
     marked.mark("somebody", "else", "/f", "none", path)
     document = json.loads(path.read_text())
     assert (document["who"], document["why"], document["evidence"]) == (
-        "b200-canary",
+        "b200-watchdog",
         "it hung",
         "/e",
     )
@@ -474,8 +474,8 @@ def test_a_lock_that_cannot_be_made_keeps_nobody_from_mending(tmp_path: Path) ->
 def test_every_thread_of_a_process_is_told_by_what_the_kernel_knows() -> None:
     lines = list(evidence.threads([os.getpid()]))
     assert lines[0].startswith(f"== {os.getpid()} ")
-    told = next(line for line in lines if line.startswith(f"-- {os.getpid()} "))
-    assert "State:" in told
+    text = next(line for line in lines if line.startswith(f"-- {os.getpid()} "))
+    assert "State:" in text
     assert any(line.startswith("   wchan:") for line in lines)
 
 
@@ -484,7 +484,7 @@ def test_a_part_of_the_evidence_that_cannot_be_had_says_why(tmp_path: Path) -> N
         raise OSError("No such file or directory: 'nvidia-smi'")
 
     evidence.write(tmp_path, "gpus.txt", missing)
-    assert "not to be had: OSError: No such file" in (tmp_path / "gpus.txt").read_text()
+    assert "not available: OSError: No such file" in (tmp_path / "gpus.txt").read_text()
 
 
 def test_only_the_newest_folders_of_evidence_are_kept(tmp_path: Path) -> None:

@@ -105,16 +105,16 @@ def test_evidence_is_collected_by_a_process_of_its_own(
     assert into.name.endswith("Z-vllm0")
     names = {path.name for path in into.iterdir()}
     assert names == {"threads.txt", "metrics.txt", "journal.txt", "unit.txt", "gpus.txt"}
-    assert "not to be had" in (into / "metrics.txt").read_text()
+    assert "not available" in (into / "metrics.txt").read_text()
     assert (into.stat().st_mode & 0o777) == 0o700
 
 
 def test_the_gateway_is_told_drain_and_ready(monkeypatch: pytest.MonkeyPatch) -> None:
-    told: list[tuple[str, str]] = []
-    monkeypatch.setattr(haproxy, "set_state", lambda name, state: told.append((name, state)))
+    text: list[tuple[str, str]] = []
+    monkeypatch.setattr(haproxy, "set_state", lambda name, state: text.append((name, state)))
     assert asyncio.run(Edges().put_aside("vllm1")) is None
     assert asyncio.run(Edges().put_back("vllm1")) is None
-    assert told == [("vllm1", "drain"), ("vllm1", "ready")]
+    assert text == [("vllm1", "drain"), ("vllm1", "ready")]
 
 
 def test_a_gateway_that_is_not_there_is_said_and_nothing_more(

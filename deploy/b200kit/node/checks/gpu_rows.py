@@ -1,0 +1,163 @@
+"""Checks that are one comparison on every GPU, each written as one row of a table.
+
+A row names the check, the reading of a GPU, the expectation in the hardware data (its unit comes
+from there), what is reported and what to do. `register` makes the checks.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from typing import ClassVar
+
+from b200kit.node.checks.findings import each_gpu, passed, value
+from b200kit.node.checks.judge import Check, check
+from b200kit.node.state.expectation import Expectation, Expected
+from b200kit.node.state.verdict import Action, Finding
+from b200kit.node.state.view import GpuView, StateView
+
+
+@dataclass(frozen=True)
+class Row:
+    """One check: id, dotted path of the reading, name of the expectation, words, action."""
+
+    id: str
+    reading: str
+    expectation: str
+    text: str
+    action: Action
+
+    kind: ClassVar[type[int]] = int
+    """Type of the reading and of the expectation."""
+
+    @property
+    def holds(self) -> str:
+        """What holds on a healthy node, for the reference pages."""
+        return f"No GPU {self.text}."
+
+    @property
+    def what(self) -> str:
+        """The reading as findings name it."""
+        return self.text
+
+    def is_good(self, reading: int, expected: Expected) -> bool:
+        """Whether a reading is as expected."""
+        return bool(reading == expected.value)
+
+    def fault(self, reading: int, expected: Expected) -> str:
+        """What a GPU with a bad reading is or has."""
+        del reading, expected
+        return self.text
+
+    def all_good(self, expected: Expected) -> str:
+        """What is reported when no GPU has a fault."""
+        return f"{self.expectation} is {expected.value} on every GPU"
+
+    def findings(self, expect: Expectation, state: StateView) -> Iterator[Finding]:
+        """The check itself."""
+        expected = expect.hardware(self.expectation, self.kind)
+
+        def check_gpu(gpu: GpuView) -> list[Finding]:
+            return value(
+                self.what,
+                gpu.get(self.kind, *self.reading.split(".")),
+                lambda reading: self.is_good(reading, expected),
+                lambda reading: f"{gpu.subject} {self.fault(reading, expected)}",
+                expected,
+                self.action,
+                gpu,
+            )
+
+        return each_gpu(state, check_gpu, passed(self.all_good(expected), expected))
+
+
+class Floor(Row):
+    """A number that is not below an expectation; `text` is what is counted."""
+
+    @property
+    def holds(self) -> str:
+        """That there is enough."""
+        return f"Every GPU has its {self.text}."
+
+    def is_good(self, reading: int, expected: Expected) -> bool:
+        """Whether it reaches the floor."""
+        return bool(reading >= expected.value)
+
+    def fault(self, reading: int, expected: Expected) -> str:
+        """How much there is."""
+        return f"has {reading} {expected.unit} of {self.text}"
+
+    def all_good(self, expected: Expected) -> str:
+        """The floor."""
+        return f"{self.text} is at least {expected.text}"
+
+
+class Limit(Row):
+    """A count that is not above an expectation; `text` is what is counted."""
+
+    @property
+    def holds(self) -> str:
+        """That there are not too many."""
+        return f"No GPU has too many {self.text}."
+
+    def is_good(self, reading: int, expected: Expected) -> bool:
+        """Whether it is within the limit."""
+        return bool(reading <= expected.value)
+
+    def fault(self, reading: int, expected: Expected) -> str:
+        """How many there are."""
+        del expected
+        return f"has {reading} {self.text}"
+
+    def all_good(self, expected: Expected) -> str:
+        """The limit."""
+        return f"{self.text}: at most {expected.text} on every GPU"
+
+
+class Flag(Row):
+    """A flag that is as expected; `text` is what a GPU is or has where it is not."""
+
+    kind: ClassVar[type[int]] = bool
+
+    @property
+    def what(self) -> str:
+        """The path of the reading."""
+        return self.reading
+
+
+@dataclass(frozen=True)
+class Code(Row):
+    """A number with a meaning that is the expected one; `text` is what the number is."""
+
+    bad: Callable[[int], str]
+    good: str
+    meaning: str
+
+    @property
+    def holds(self) -> str:
+        """As the row has it."""
+        return self.meaning
+
+    def fault(self, reading: int, expected: Expected) -> str:
+        """What the number means."""
+        del expected
+        return self.bad(reading)
+
+    def all_good(self, expected: Expected) -> str:
+        """What the expected number means."""
+        del expected
+        return self.good
+
+
+def register(rows: Iterable[Row]) -> None:
+    """Make each row a check."""
+    for row in rows:
+        check(row.id)(_check(row))
+
+
+def _check(row: Row) -> Check:
+    def run(expect: Expectation, state: StateView) -> Iterator[Finding]:
+        return row.findings(expect, state)
+
+    run.__doc__ = row.holds
+    return run
