@@ -1,7 +1,7 @@
 """The smoke test's verdict: pass, fail or invalid, with its reasons. Pure.
 
-Order of judgement: a fault of the *service* (errors, a wrong answer) is a failure whatever the client
-did; then a measurement that cannot be trusted is "invalid"; then numbers meet the objective.
+Order: a fault of the *service* (errors, a wrong answer) is a failure whatever the client did;
+then a measurement that cannot be trusted is "invalid"; then the numbers meet the objective.
 """
 
 from __future__ import annotations
