@@ -150,10 +150,10 @@ def table(seen: Seen) -> str:
     heads = ("b200 smoke", "its wire", "adds", "bench serve", "its wire", "adds", "server mean")
     rows = ["ms    " + " ".join(f"{head:>11}" for head in heads)]
     for metric in METRICS:
-        told = [value for pair in (ours, theirs) for value in _told(*pair, metric)]
+        message = [value for pair in (ours, theirs) for value in _told(*pair, metric)]
         mean = seen.ours["server"].get(f"{metric}_mean_ms")
-        told.append(f"{mean:.2f}" if isinstance(mean, float) else "-")
-        rows.append(f"{metric:<5} " + " ".join(f"{value:>11}" for value in told))
+        message.append(f"{mean:.2f}" if isinstance(mean, float) else "-")
+        rows.append(f"{metric:<5} " + " ".join(f"{value:>11}" for value in message))
     return "\n".join([*rows, f"n     {len(ours[0])} and {len(theirs[0])}"])
 
 

@@ -34,6 +34,7 @@ SHORT = {"requests": 12, "ttft_ms": 2000, "tpot_ms": 1000, "loop_lag_ms": 100}
 SHORT_SMOKE = ("--data", f"smoke={json.dumps(SHORT)}")
 
 
+@pytest.hookimpl(tryfirst=True)  # before xdist reads the groups
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Everything here needs simulated nodes. What works on the demo's node comes first."""
     for item in items:

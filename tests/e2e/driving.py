@@ -51,7 +51,7 @@ class Outcome:
         """How the run ended for one host."""
         return str(self.host(name)["outcome"])
 
-    def told(self, name: str) -> str:
+    def described(self, name: str) -> str:
         """Outcome, stage and cause in one string, for assertions and their messages."""
         record = self.host(name)
         return f"{record['outcome']} at {record['stage']}: {record['error']}"

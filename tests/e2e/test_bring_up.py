@@ -72,7 +72,7 @@ def fabric(outcome: Outcome, name: str) -> dict[str, Any]:
 
 
 def test_sound_node_goes_live_beside_the_stuck_ones(first: Outcome) -> None:
-    assert first.outcome(HEALTHY) == "live", first.told(HEALTHY)
+    assert first.outcome(HEALTHY) == "live", first.described(HEALTHY)
     assert first.code == 1
     came_up = "fabric      nvlsm up, fabric manager 580.126.20, 8 of 8 GPUs completed"
     assert f"{HEALTHY}  {came_up}" in first.stderr
@@ -83,22 +83,22 @@ def test_stuck_node_is_told_by_state_cause_and_remedy_on_one_line(
     first: Outcome, name: str
 ) -> None:
     _, state, seen, besides, remedy = STUCK[name]
-    told = fabric(first, name)["detail"]
-    assert told.startswith(f"stuck at {state}: "), told
-    assert seen in told
-    assert besides in told
-    assert f" -> {remedy}" in told, told
+    message = fabric(first, name)["detail"]
+    assert message.startswith(f"stuck at {state}: "), message
+    assert seen in message
+    assert besides in message
+    assert f" -> {remedy}" in message, message
     [line] = [
-        line for line in first.stderr.splitlines() if f"{name}  fabric" in line and told in line
+        line for line in first.stderr.splitlines() if f"{name}  fabric" in line and message in line
     ]
     assert line
 
 
 @pytest.mark.parametrize("name", STUCK)
 def test_gate_refuses_it_by_the_same_cause(first: Outcome, name: str) -> None:
-    assert first.outcome(name) == "red", first.told(name)
+    assert first.outcome(name) == "red", first.described(name)
     assert first.host(name)["stage"] == "gate"
-    assert STUCK[name][2] in first.host(name)["error"], first.told(name)
+    assert STUCK[name][2] in first.host(name)["error"], first.described(name)
 
 
 @pytest.mark.parametrize("name", STUCK)
@@ -117,10 +117,10 @@ def test_fabric_manager_is_not_started_before_what_it_needs(first: Outcome) -> N
 
 
 def test_daemon_that_ended_is_started_by_its_unit(first: Outcome) -> None:
-    assert first.outcome(HEALTHY) == "live", first.told(HEALTHY)
+    assert first.outcome(HEALTHY) == "live", first.described(HEALTHY)
     on(HEALTHY, "systemctl stop nvidia-fabricmanager.service")
     again = run("--limit", HEALTHY)
-    assert again.outcome(HEALTHY) == "live", again.told(HEALTHY)
+    assert again.outcome(HEALTHY) == "live", again.described(HEALTHY)
     assert fabric(again, HEALTHY)["changes"] == ["bring the fabric up"]
     assert on(HEALTHY, "systemctl is-active nvidia-fabricmanager.service") == "active"
     third = run("--limit", HEALTHY)
@@ -128,7 +128,7 @@ def test_daemon_that_ended_is_started_by_its_unit(first: Outcome) -> None:
 
 
 def test_units_that_were_laid_down_are_sound(first: Outcome) -> None:
-    assert first.outcome(HEALTHY) == "live", first.told(HEALTHY)
+    assert first.outcome(HEALTHY) == "live", first.described(HEALTHY)
     ours = on(
         HEALTHY,
         "cd /etc/systemd/system && ls -d b200-[!l]* vllm* haproxy* 2>/dev/null | grep -v '\\.d$'",
@@ -160,4 +160,4 @@ def after_repair(first: Outcome) -> Outcome:
 
 @pytest.mark.parametrize("name", MENDED)
 def test_mended_node_comes_through(after_repair: Outcome, name: str) -> None:
-    assert after_repair.outcome(name) == "live", after_repair.told(name)
+    assert after_repair.outcome(name) == "live", after_repair.described(name)

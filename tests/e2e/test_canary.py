@@ -70,8 +70,8 @@ def watched(live: Live) -> Outcome:
 
 def journal(since: str) -> list[Line]:
     """What the watchdog said after a cursor."""
-    told = on(NODE, f"journalctl -o json --no-pager -u {UNIT} --after-cursor='{since}'")
-    entries = [json.loads(line) for line in told.splitlines()]
+    message = on(NODE, f"journalctl -o json --no-pager -u {UNIT} --after-cursor='{since}'")
+    entries = [json.loads(line) for line in message.splitlines()]
     return [
         Line(int(entry["__REALTIME_TIMESTAMP"]) / 1e6, entry["MESSAGE"])
         for entry in entries
@@ -114,8 +114,8 @@ def in_gateway() -> dict[str, str]:
         "from b200kit.node.serving.gateway import haproxy; "
         "print('\\n'.join(f'{s.name} {s.status}' for s in haproxy.servers()))"
     )
-    told = lab.run(NODE, ["python3", "-I", "-c", script]).stdout
-    return dict(line.split(" ", 1) for line in told.splitlines())
+    message = lab.run(NODE, ["python3", "-I", "-c", script]).stdout
+    return dict(line.split(" ", 1) for line in message.splitlines())
 
 
 @pytest.fixture(scope="module")
@@ -125,7 +125,7 @@ def second(watched: Outcome) -> Outcome:
 
 
 def test_second_run_changes_nothing(second: Outcome) -> None:
-    assert second.outcome(NODE) == "live", second.told(NODE)
+    assert second.outcome(NODE) == "live", second.described(NODE)
     assert second.host(NODE)["changes"] == 0
     assert second.host(NODE)["commands"] == 2
 
@@ -139,8 +139,8 @@ def test_the_watchdog_runs_and_systemd_watches_it(second: Outcome) -> None:
 
 
 def test_the_watchdog_is_hardened(second: Outcome) -> None:
-    told = on(NODE, f"systemd-analyze security --no-pager {UNIT} | tail -n 1")
-    assert float(told.split(":")[1].split()[0]) <= 2.5, told
+    message = on(NODE, f"systemd-analyze security --no-pager {UNIT} | tail -n 1")
+    assert float(message.split(":")[1].split()[0]) <= 2.5, message
 
 
 def test_no_key_is_in_its_command_line_or_environment(second: Outcome) -> None:
@@ -226,10 +226,10 @@ def test_what_hung_was_looked_at_before_the_restart(hung: Hang) -> None:
 
 
 def test_python_told_its_stacks_with_its_last_breath(hung: Hang) -> None:
-    told = on(NODE, f"cat {hung.evidence}/after-abort.txt")
-    assert "Fatal Python error: Aborted" in told
-    assert "most recent call first" in told
-    assert 'File "' in told
+    message = on(NODE, f"cat {hung.evidence}/after-abort.txt")
+    assert "Fatal Python error: Aborted" in message
+    assert "most recent call first" in message
+    assert 'File "' in message
 
 
 def test_a_replica_that_is_stopped_on_purpose_is_left_alone(hung: Hang) -> None:
@@ -285,17 +285,19 @@ def test_check_says_so_and_how_to_end_it(marked: dict[str, Any]) -> None:
     found = deploy("check.py", *RULES)
     assert found.code == 1
     assert found.outcome(NODE) == "unfit"
-    told = {f["check"]: f for f in found.host(NODE)["verdict"]["findings"] if f["status"] == "fail"}
-    assert set(told) == {"canary.mark", "canary.replicas"}
-    assert "rm /var/lib/b200kit/marked.json" in told["canary.mark"]["summary"]
-    assert told["canary.mark"]["action"] == "reset-gpu"
+    message = {
+        f["check"]: f for f in found.host(NODE)["verdict"]["findings"] if f["status"] == "fail"
+    }
+    assert set(message) == {"canary.mark", "canary.replicas"}
+    assert "rm /var/lib/b200kit/marked.json" in message["canary.mark"]["summary"]
+    assert message["canary.mark"]["action"] == "reset-gpu"
 
 
 def test_a_deploy_leaves_the_other_replica_serving_and_is_not_live(marked: dict[str, Any]) -> None:
     again = deploy("b200.py", *RULES)
     assert again.code == 1
-    assert again.host(NODE)["stage"] == "canary", again.told(NODE)
-    assert "the last time as" in again.told(NODE)
+    assert again.host(NODE)["stage"] == "canary", again.described(NODE)
+    assert "the last time as" in again.described(NODE)
     assert on(NODE, "systemctl is-active vllm@1.service haproxy.service").split() == ["active"] * 2
 
 
@@ -305,7 +307,7 @@ def test_once_the_mark_is_removed_it_is_mended_and_the_node_is_fit(marked: dict[
     wait_until(said_since(here, BACK))
     wait_until('grep -qF \'"what": "answered"\' /var/lib/b200kit/watchdog/vllm0.json')
     found = deploy("check.py", *RULES)
-    assert found.outcome(NODE) == "fit", found.told(NODE)
+    assert found.outcome(NODE) == "fit", found.described(NODE)
 
 
 def test_check_sees_a_watchdog_that_does_not_run(marked: dict[str, Any]) -> None:
@@ -313,14 +315,14 @@ def test_check_sees_a_watchdog_that_does_not_run(marked: dict[str, Any]) -> None
     found = deploy("check.py", *RULES)
     on(NODE, f"systemctl start {UNIT}")
     assert found.outcome(NODE) == "unfit"
-    assert f"{UNIT} is inactive: no replica is watched" in found.told(NODE)
+    assert f"{UNIT} is inactive: no replica is watched" in found.described(NODE)
 
 
 def test_withdrawing_a_node_stops_its_watchdog_first(marked: dict[str, Any]) -> None:
     # As if another GPU sat there since the node was accepted.
     on(NODE, f"sed -i 's/GPU-b2000002/GPU-b2000009/' {PASSPORT}")
     red = deploy("b200.py", *RULES)
-    assert red.outcome(NODE) == "red", red.told(NODE)
+    assert red.outcome(NODE) == "red", red.described(NODE)
     stopped = [c for stage in red.host(NODE)["stages"] for c in stage["changes"] if "stop" in c]
     assert stopped[:2] == [f"stop {UNIT}", "stop haproxy.service"]
     assert on(NODE, f"systemctl is-active {UNIT} || true") == "inactive"

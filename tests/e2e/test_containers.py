@@ -65,8 +65,8 @@ def bring_engines(name: str, source: dict[str, str]) -> None:
     put(name, "/etc/apt/sources.list.d/owner.list", f"{line}\n")
     on(name, "apt-get update && apt-get install -y --no-install-recommends docker.io docker-cli")
     on(name, "rm /etc/apt/sources.list.d/owner.list")
-    told = on(name, "systemctl restart docker && echo up || journalctl -u docker -n 9 -o cat")
-    assert told == "up", told
+    message = on(name, "systemctl restart docker && echo up || journalctl -u docker -n 9 -o cat")
+    assert message == "up", message
 
 
 @pytest.fixture(scope="module")
@@ -99,7 +99,7 @@ def upgraded(stale: Outcome, data: list[str]) -> Outcome:
 
 
 def test_a_users_daemon_json_keeps_every_key(first: Outcome) -> None:
-    assert first.outcome(FIRST) == "live", first.told(FIRST)
+    assert first.outcome(FIRST) == "live", first.described(FIRST)
     text = on(FIRST, f"cat {DAEMON_JSON}")
     assert json.loads(text) == {**OWN, "features": {"cdi": True}}
     assert list(json.loads(text)) == [*OWN, "features"]
@@ -110,7 +110,7 @@ def test_a_users_daemon_json_keeps_every_key(first: Outcome) -> None:
 
 def test_the_real_daemons_use_cdi(first: Outcome) -> None:
     dirs = on(FIRST, "docker info --format '{{json .CDISpecDirs}}'")
-    assert json.loads(dirs) == ["/etc/cdi", "/var/run/cdi"], first.told(FIRST)
+    assert json.loads(dirs) == ["/etc/cdi", "/var/run/cdi"], first.described(FIRST)
     dumped = on(FIRST, "containerd config dump")
     assert "enable_cdi = true" in dumped
     assert 'bin_dir = "/usr/lib/cni"' in on(FIRST, f"cat {CONFIG_TOML}")
@@ -134,10 +134,10 @@ def test_the_specification_names_every_gpu(first: Outcome) -> None:
 
 
 def test_malformed_json_stops_its_node_with_one_line_and_stays_as_it_was(first: Outcome) -> None:
-    told = first.told(SECOND)
-    assert first.host(SECOND)["stage"] == "containers", told
-    assert f"{DAEMON_JSON}: Expecting" in told, told
-    assert "nothing was changed" in told, told
+    message = first.described(SECOND)
+    assert first.host(SECOND)["stage"] == "containers", message
+    assert f"{DAEMON_JSON}: Expecting" in message, message
+    assert "nothing was changed" in message, message
     assert "\n" not in first.host(SECOND)["error"]
     assert on(SECOND, f"cat {DAEMON_JSON}") == BROKEN
     assert "enable_cdi" not in on(SECOND, f"cat {CONFIG_TOML}")
@@ -148,7 +148,7 @@ def test_the_next_run_completes_the_mended_node_and_changes_nothing_on_the_other
     repaired: tuple[Outcome, int],
 ) -> None:
     again, commands = repaired
-    assert again.code == 0, again.told(SECOND)
+    assert again.code == 0, again.described(SECOND)
     assert json.loads(on(SECOND, f"cat {DAEMON_JSON}"))["features"] == {"cdi": True}
     assert "docker.io" not in json.dumps(again.host(SECOND)["stages"])
     assert [s["name"] for s in again.host(FIRST)["stages"] if s["changes"]] == []
@@ -164,7 +164,7 @@ def test_a_stale_specification_is_found(stale: Outcome) -> None:
 
 
 def test_another_driver_brings_another_specification(upgraded: Outcome) -> None:
-    assert upgraded.code == 0, upgraded.told(FIRST) + upgraded.told(SECOND)
+    assert upgraded.code == 0, upgraded.described(FIRST) + upgraded.described(SECOND)
     for name in (FIRST, SECOND):
         seen = upgraded.host(name)["state"]["containers"]["cdi"]
         assert list(seen) == [SPEC]

@@ -119,10 +119,10 @@ def test_rules_that_shut_everybody_out_are_taken_back_and_the_run_says_so(
     shut_out: Outcome,
 ) -> None:
     assert shut_out.code == 1
-    told = shut_out.told(NODE)
-    assert shut_out.host(NODE)["stage"] == "firewall", told
-    assert "the new rules let no new connection in" in told
-    assert "the node took them back after 20 s, and is as it was" in told
+    message = shut_out.described(NODE)
+    assert shut_out.host(NODE)["stage"] == "firewall", message
+    assert "the new rules let no new connection in" in message
+    assert "the node took them back after 20 s, and is as it was" in message
     assert len([line for line in shut_out.stderr.splitlines() if "FAILED" in line]) == 1
 
 

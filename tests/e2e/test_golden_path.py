@@ -72,7 +72,7 @@ def findings(outcome: Outcome, name: str) -> list[dict[str, Any]]:
 
 def test_killed_run_is_finished_by_the_next_one(killed: int, first: Outcome) -> None:
     assert killed == -signal.SIGKILL
-    assert first.outcome(SOUND) == "live", first.told(SOUND)
+    assert first.outcome(SOUND) == "live", first.described(SOUND)
     assert leftovers(SOUND) == ""
 
 
@@ -85,7 +85,9 @@ def test_driver_was_installed_and_the_node_rebooted_once(first: Outcome) -> None
 
 def test_sick_node_is_refused_at_the_gate_by_its_gpu(first: Outcome) -> None:
     assert first.code == 1
-    assert (first.outcome(SICK), first.host(SICK)["stage"]) == ("red", "gate"), first.told(SICK)
+    assert (first.outcome(SICK), first.host(SICK)["stage"]) == ("red", "gate"), first.described(
+        SICK
+    )
     assert {finding["subject"] for finding in findings(first, SICK)} == {"GPU 2"}
     assert "nvlink.links" in {finding["check"] for finding in findings(first, SICK)}
     assert first.directory is not None

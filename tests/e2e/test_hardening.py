@@ -21,7 +21,7 @@ def served(live: Live) -> Outcome:
     """A node that serves."""
     live(1)
     outcome = deploy()
-    assert outcome.outcome(NODE) == "live", outcome.told(NODE)
+    assert outcome.outcome(NODE) == "live", outcome.described(NODE)
     return outcome
 
 
@@ -77,8 +77,8 @@ def test_replica_on_other_cpus_is_found_by_check(served: Outcome) -> None:
     checked = deploy("check.py")
     on(NODE, f"taskset -pc {allowed} {pid}")
     assert checked.code == 1, checked.said[-2000:]
-    assert f"{UNIT}: " in checked.told(NODE)
-    assert f"(pid {pid}) may run on CPUs {online}" in checked.told(NODE)
+    assert f"{UNIT}: " in checked.described(NODE)
+    assert f"(pid {pid}) may run on CPUs {online}" in checked.described(NODE)
     assert deploy("check.py").code == 0
 
 
@@ -99,11 +99,11 @@ def test_process_that_outlives_the_stop_fails_the_unit_in_one_line(served: Outco
         refused = lab.run(NODE, ["systemctl", "start", UNIT])
         assert refused.returncode != 0
         checked = deploy()
-        assert "still held after" in checked.told(NODE), checked.told(NODE)
+        assert "still held after" in checked.described(NODE), checked.described(NODE)
     finally:
         on(NODE, f"mv /run/conf.kept {CONF}; systemctl stop holder")
     again = deploy()
-    assert again.outcome(NODE) == "live", again.told(NODE)
+    assert again.outcome(NODE) == "live", again.described(NODE)
 
 
 def test_start_is_refused_with_what_must_not_serve(stopped: None) -> None:

@@ -84,15 +84,15 @@ def stored(refused: dict[str, Outcome]) -> Outcome:
 def test_disk_with_data_is_refused_before_anything_is_done_to_it(
     refused: dict[str, Outcome], disk: str
 ) -> None:
-    told = refused["data"].told(NODE)
-    assert refused["data"].host(NODE)["stage"] == "storage", told
-    assert f"{DISK} is not empty, it has ext4 'data': nothing was changed" in told
-    assert "storage.erase" in told
+    message = refused["data"].described(NODE)
+    assert refused["data"].host(NODE)["stage"] == "storage", message
+    assert f"{DISK} is not empty, it has ext4 'data': nothing was changed" in message
+    assert "storage.erase" in message
 
 
 def test_disk_and_mount_that_are_not_there_are_named(refused: dict[str, Outcome]) -> None:
-    assert "/dev/disk/by-id/none: there is no such disk" in refused["gone"].told(NODE)
-    assert "/srv/store is not a mount of its own" in refused["no mount"].told(NODE)
+    assert "/dev/disk/by-id/none: there is no such disk" in refused["gone"].described(NODE)
+    assert "/srv/store is not a mount of its own" in refused["no mount"].described(NODE)
 
 
 def test_run_that_was_cut_off_while_making_the_file_system_is_finished(stored: Outcome) -> None:
@@ -146,5 +146,5 @@ def test_log_that_is_kept_open_is_cut_and_goes_on(stored: Outcome) -> None:
 
 
 def test_journal_has_its_limit(stored: Outcome) -> None:
-    told = on(NODE, "journalctl -b -u systemd-journald -o cat --no-pager | grep -o 'max 4.0G'")
-    assert told.splitlines()[-1] == "max 4.0G"
+    message = on(NODE, "journalctl -b -u systemd-journald -o cat --no-pager | grep -o 'max 4.0G'")
+    assert message.splitlines()[-1] == "max 4.0G"

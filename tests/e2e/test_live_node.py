@@ -100,7 +100,7 @@ def test_check_agrees_and_changes_nothing(first: Outcome) -> None:
     before = _fingerprint(NODE)
     checked = deploy("check.py")
     assert checked.code == 0
-    assert checked.outcome(NODE) == "fit", checked.told(NODE)
+    assert checked.outcome(NODE) == "fit", checked.described(NODE)
     assert _fingerprint(NODE) == before
 
 
@@ -139,6 +139,8 @@ def test_live_node_that_comes_up_sick_does_not_serve(first: Outcome) -> None:
     assert deploy("check.py").outcome(NODE) == "unfit"
     again = deploy()
     assert again.code == 1
-    assert (again.outcome(NODE), again.host(NODE)["stage"]) == ("red", "gate"), again.told(NODE)
+    assert (again.outcome(NODE), again.host(NODE)["stage"]) == ("red", "gate"), again.described(
+        NODE
+    )
     failed = [f for f in again.host(NODE)["verdict"]["findings"] if f["status"] == "fail"]
     assert {finding["subject"] for finding in failed} == {"GPU 2"}

@@ -50,30 +50,30 @@ def _wait_until_installing(name: str) -> None:
 
 def test_the_others_finish_and_the_run_fails(run: Outcome) -> None:
     assert run.code == 1
-    assert run.outcome("b200-1") == "live", run.told("b200-1")
+    assert run.outcome("b200-1") == "live", run.described("b200-1")
 
 
 def test_host_without_a_cable_is_unreachable(run: Outcome) -> None:
-    assert run.outcome("b200-2") == "unreachable", run.told("b200-2")
+    assert run.outcome("b200-2") == "unreachable", run.described("b200-2")
 
 
 def test_host_with_another_key_is_refused_as_such(run: Outcome) -> None:
     record = run.host("b200-3")
     assert record["outcome"] == "unreachable"
-    assert "host key" in record["error"].lower(), run.told("b200-3")
+    assert "host key" in record["error"].lower(), run.described("b200-3")
     assert record["commands"] == 0
 
 
 @pytest.mark.parametrize("name", ["b200-4", "b200-5"])
 def test_host_lost_in_the_middle_failed_at_the_stage_it_was_in(run: Outcome, name: str) -> None:
     record = run.host(name)
-    assert record["outcome"] == "failed", run.told(name)
-    assert record["stage"] in ("host", "driver"), run.told(name)
+    assert record["outcome"] == "failed", run.described(name)
+    assert record["stage"] in ("host", "driver"), run.described(name)
 
 
 def test_hung_host_is_told_from_a_dead_one(run: Outcome) -> None:
-    assert f"no answer in {HUNG_S} s" in run.host("b200-5")["error"], run.told("b200-5")
-    assert "connection lost" in run.host("b200-4")["error"], run.told("b200-4")
+    assert f"no answer in {HUNG_S} s" in run.host("b200-5")["error"], run.described("b200-5")
+    assert "connection lost" in run.host("b200-4")["error"], run.described("b200-4")
 
 
 def test_failed_list_can_be_given_back(run: Outcome) -> None:
@@ -84,7 +84,7 @@ def test_failed_list_can_be_given_back(run: Outcome) -> None:
 
 def test_node_without_a_route_says_so(run: Outcome) -> None:
     record = run.host("b200-6")
-    assert (record["outcome"], record["stage"]) == ("failed", "host"), run.told("b200-6")
+    assert (record["outcome"], record["stage"]) == ("failed", "host"), run.described("b200-6")
     assert "connect" in record["error"] or "unreachable" in record["error"], record["error"]
 
 

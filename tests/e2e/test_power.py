@@ -81,8 +81,8 @@ def test_host_that_was_left_off_is_switched_on(node: Node) -> None:
 
 def test_power_is_switched_by_ipmi_too(node: Node) -> None:
     """The real ipmitool; OpenIPMI's simulator lets it wait 4 s a call, so there are few of them."""
-    with ipmi.controller(HOST) as told:
-        by_ipmi = acting.told(node, bmc=told | {"graceful_s": 0, "switch_s": 30})
+    with ipmi.controller(HOST) as message:
+        by_ipmi = acting.described(node, bmc=message | {"graceful_s": 0, "switch_s": 30})
         before = intent(node)
         seen = CYCLE.perform(by_ipmi, before, Said().append)
         assert seen.startswith("power cut, on again, back after ")
@@ -109,10 +109,10 @@ def test_power_is_switched_by_ipmi_too(node: Node) -> None:
 def test_controller_that_cannot_be_used_is_told_in_one_line_before_anything_is_done(
     node: Node, changes: dict[str, Any], line: str
 ) -> None:
-    with pytest.raises(ActionFailed) as told:
+    with pytest.raises(ActionFailed) as message:
         CYCLE.facts(acting.bmc(node, **changes))
-    assert line in str(told.value)
-    assert "\n" not in str(told.value)
+    assert line in str(message.value)
+    assert "\n" not in str(message.value)
 
 
 def test_power_that_does_not_change_ends_at_its_deadline(node: Node) -> None:

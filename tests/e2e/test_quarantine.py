@@ -42,10 +42,10 @@ def node(live: Live, tmp_path_factory: pytest.TempPathFactory) -> Node:
     ssh = ["ssh", "-F", str(lab_paths().ssh_config), NODE]
 
     def shell(command: Any, **arguments: Any) -> tuple[bool, CommandOutput]:
-        told = arguments.get("_stdin") or ""
+        message = arguments.get("_stdin") or ""
         done = subprocess.run(
             [*ssh, command.get_raw_value()],
-            input=told, capture_output=True, text=True, timeout=300, check=False,
+            input=message, capture_output=True, text=True, timeout=300, check=False,
         )  # fmt: skip
         lines = [OutputLine("stdout", line) for line in done.stdout.splitlines()]
         lines += [OutputLine("stderr", line) for line in done.stderr.splitlines()]
@@ -126,7 +126,7 @@ def test_drain_loses_no_open_stream(drained: list[dict[str, Any]]) -> None:
 def test_check_refuses_a_node_that_was_taken_out(drained: object) -> None:
     found = deploy("check.py")
     assert found.outcome(NODE) == "unfit"
-    assert "quarantined by tester@ops since 2" in found.told(NODE)
+    assert "quarantined by tester@ops since 2" in found.described(NODE)
 
 
 @pytest.fixture(scope="module")
@@ -160,10 +160,10 @@ def test_reset_mends_what_asks_for_it_once_for_an_act(node: Node, refused: str) 
     asks = "GPU 2's driver asks for"
     assert asks in on(NODE, f"{GATE}; true") or "reset" in on(NODE, f"{GATE}; true")
     on(NODE, f"systemctl stop {HOLDER}")
-    told = RESET.perform(node, intent(2), said)
-    assert "all GPUs reset" in told
-    assert "the fabric is up" in told
-    assert RESET.perform(node, intent(2), said) == told
+    message = RESET.perform(node, intent(2), said)
+    assert "all GPUs reset" in message
+    assert "the fabric is up" in message
+    assert RESET.perform(node, intent(2), said) == message
     assert resets() == 1
     assert "done at" in str(RESET.probe(node, intent(2)))
     lines = on(NODE, f"{GATE}; true").splitlines()

@@ -68,7 +68,7 @@ def smaller(refused: object) -> Outcome:
 def test_node_in_rotation_is_left_as_it_is(refused: tuple[Outcome, list[int], list[int]]) -> None:
     outcome, before, after = refused
     assert outcome.code == 1
-    assert "vllm0 is in rotation (min_available 3)" in outcome.told(NODE)
+    assert "vllm0 is in rotation (min_available 3)" in outcome.described(NODE)
     assert before == after
     assert on(NODE, "ls /etc/vllm").split() == ["replica-0.yaml", "replica-1.yaml"]
 

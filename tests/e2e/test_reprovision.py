@@ -176,7 +176,7 @@ def test_fault_that_nothing_cures_ends_quarantined_with_its_part(served: Outcome
     found = mended("cured-by-nothing")
     assert found.run.code == 1
     assert found.run.outcome(BAD) == "quarantined", found.run.said[-4000:]
-    assert "replace GPU 5" in found.run.told(BAD)
+    assert "replace GPU 5" in found.run.described(BAD)
     assert found.failed == []
     assert on(BAD, "systemctl is-active vllm@0.service || true") != "active"
     assert cli.main(["audit", "verify"]) == 0

@@ -71,7 +71,7 @@ def test_every_setting_that_is_off_is_named(before: Outcome) -> None:
 
 
 def test_node_is_live_after_exactly_one_reboot(first: Outcome) -> None:
-    assert first.outcome(NODE) == "live", first.told(NODE)
+    assert first.outcome(NODE) == "live", first.described(NODE)
     assert on(NODE, "cat /var/lib/b200-lab/boots") == "2"
 
 
@@ -85,8 +85,8 @@ def test_limits_that_a_container_cannot_raise_are_neither_set_nor_judged(
 ) -> None:
     assert on(NODE, "grep -v '^#' /etc/security/limits.d/60-b200kit.conf") == ""
     findings = first.host(NODE)["verdict"]["findings"]
-    told = {finding["part"]: finding["summary"] for finding in findings}
-    assert told["memlock"] == "setting memlock is not applicable here"
+    message = {finding["part"]: finding["summary"] for finding in findings}
+    assert message["memlock"] == "setting memlock is not applicable here"
 
 
 def test_no_bridge_redirects_after_the_reboot(first: Outcome) -> None:
@@ -125,13 +125,13 @@ def test_drift_by_hand_is_found(drifted: Outcome) -> None:
 
 def test_gate_of_the_node_finds_it_too(drifted: Outcome) -> None:
     program = "python3 -I /usr/local/lib/b200kit/node.pyz gate --expect /etc/b200kit/expect.json"
-    told = on(NODE, f"{program} --deadline 0")
-    assert "fail: setting swappiness is 60, not 1 (vm.swappiness)" in told
+    message = on(NODE, f"{program} --deadline 0")
+    assert "fail: setting swappiness is 60, not 1 (vm.swappiness)" in message
 
 
 def test_drift_is_mended_without_a_reboot(drifted: Outcome) -> None:
     mended = deploy()
-    assert mended.outcome(NODE) == "live", mended.told(NODE)
+    assert mended.outcome(NODE) == "live", mended.described(NODE)
     stages = {entry["name"]: entry["changes"] for entry in mended.host(NODE)["stages"]}
     assert stages["settings"] == [
         "sysctl /etc/sysctl.d/99-zz-b200kit.conf",
@@ -146,16 +146,16 @@ def test_drift_is_mended_without_a_reboot(drifted: Outcome) -> None:
 def test_another_choice_that_needs_no_boot_is_made_without_one(first: Outcome) -> None:
     changed = deploy("b200.py", "--data", 'settings={"swappiness": 10}')
     if changed.host(NODE)["outcome"] != "live":
-        pytest.fail(changed.told(NODE))
+        pytest.fail(changed.described(NODE))
     assert on(NODE, "cat /proc/sys/vm/swappiness") == "10"
     assert on(NODE, "cat /var/lib/b200-lab/boots") == "2"
 
 
 def test_node_that_boots_another_way_is_told_and_not_rebooted(first: Outcome) -> None:
     lab.run(NODE, ["umount", "/proc/cmdline"])
-    told = deploy()
-    assert told.host(NODE)["stage"] == "settings"
-    assert "GRUB's configuration has what is asked" in told.told(NODE)
+    message = deploy()
+    assert message.host(NODE)["stage"] == "settings"
+    assert "GRUB's configuration has what is asked" in message.described(NODE)
     assert on(NODE, "cat /var/lib/b200-lab/boots") == "2"
 
 
@@ -163,6 +163,6 @@ def test_unknown_setting_is_refused_before_anything_is_touched(first: Outcome) -
     mark = cursor(NODE)
     refused = deploy("b200.py", "--data", 'settings={"swapiness": 1}')
     assert refused.code == 1
-    told = 'settings.swapiness: unknown setting; did you mean "settings.swappiness"? Nothing was'
-    assert told in refused.stderr
+    message = 'settings.swapiness: unknown setting; did you mean "settings.swappiness"? Nothing was'
+    assert message in refused.stderr
     assert remote_commands(NODE, mark) == 0

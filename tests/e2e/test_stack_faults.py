@@ -48,23 +48,23 @@ def first(nodes: None) -> Outcome:
 
 def test_the_healthy_node_finishes_among_them(first: Outcome) -> None:
     assert first.code == 1
-    assert first.outcome("b200-1") == "live", first.told("b200-1")
+    assert first.outcome("b200-1") == "live", first.described("b200-1")
 
 
 def test_failed_build_names_kernel_compiler_and_log(first: Outcome) -> None:
-    told = first.told("b200-2")
-    assert first.host("b200-2")["stage"] == "driver", told
-    assert f"DKMS could not build nvidia 580.126.20 for kernel {RUNNING}" in told
-    assert node_faults.COMPILER_SAYS in told
-    assert "/var/lib/dkms/nvidia/580.126.20/build/make.log" in told
+    message = first.described("b200-2")
+    assert first.host("b200-2")["stage"] == "driver", message
+    assert f"DKMS could not build nvidia 580.126.20 for kernel {RUNNING}" in message
+    assert node_faults.COMPILER_SAYS in message
+    assert "/var/lib/dkms/nvidia/580.126.20/build/make.log" in message
 
 
 def test_node_that_does_not_come_back_is_named_with_its_console(first: Outcome) -> None:
-    told = first.told("b200-3")
-    assert first.host("b200-3")["stage"] == "reboot", told
+    message = first.described("b200-3")
+    assert first.host("b200-3")["stage"] == "reboot", message
     # Its network is still there, so its ports are closed; a real node would not answer.
-    assert "did not come back within 20 s of its reboot (refuses connections)" in told
-    assert "look at the lab's log of the host" in told
+    assert "did not come back within 20 s of its reboot (refuses connections)" in message
+    assert "look at the lab's log of the host" in message
     assert "Traceback" not in first.said
 
 
@@ -75,17 +75,17 @@ def test_waiting_for_a_reboot_says_for_whom_how_long_and_what_it_sees(first: Out
 
 
 def test_boot_into_the_old_kernel_names_both_kernels_and_grub(first: Outcome) -> None:
-    told = first.told("b200-4")
-    assert first.host("b200-4")["stage"] == "reboot", told
-    assert f"booted kernel {RUNNING}" in told
-    assert f"is built for {kernels.NEWER}; look at GRUB's default entry" in told
+    message = first.described("b200-4")
+    assert first.host("b200-4")["stage"] == "reboot", message
+    assert f"booted kernel {RUNNING}" in message
+    assert f"is built for {kernels.NEWER}; look at GRUB's default entry" in message
 
 
 def test_lock_of_dpkg_is_waited_for_and_its_holder_named(first: Outcome) -> None:
-    told = first.told("b200-5")
-    assert first.host("b200-5")["stage"] == "host", told
-    assert "holds the lock of dpkg, for 25 s and longer" in told
-    assert "python3 -c" in told
+    message = first.described("b200-5")
+    assert first.host("b200-5")["stage"] == "host", message
+    assert "holds the lock of dpkg, for 25 s and longer" in message
+    assert "python3 -c" in message
 
 
 @pytest.fixture(scope="module")
@@ -98,10 +98,10 @@ def same_again(first: Outcome) -> Outcome:
 
 
 def test_node_that_a_reboot_did_not_help_is_not_rebooted_again(same_again: Outcome) -> None:
-    told = same_again.told("b200-4")
-    assert same_again.host("b200-4")["stage"] == "reboot", told
-    assert f"booted kernel {RUNNING}" in told
-    assert "did not help and nothing changed since" in told
+    message = same_again.described("b200-4")
+    assert same_again.host("b200-4")["stage"] == "reboot", message
+    assert f"booted kernel {RUNNING}" in message
+    assert "did not help and nothing changed since" in message
 
 
 @pytest.fixture(scope="module")
@@ -115,10 +115,10 @@ def wrong_signature(same_again: Outcome) -> Outcome:
 
 
 def test_old_good_index_does_not_hide_a_wrong_signature(wrong_signature: Outcome) -> None:
-    told = wrong_signature.told("b200-1")
-    assert wrong_signature.host("b200-1")["stage"] == "driver", told
-    assert "NO_PUBKEY" in told or "not signed" in told, told
-    assert "/apt/vendor" in told
+    message = wrong_signature.described("b200-1")
+    assert wrong_signature.host("b200-1")["stage"] == "driver", message
+    assert "NO_PUBKEY" in message or "not signed" in message, message
+    assert "/apt/vendor" in message
 
 
 @pytest.fixture(scope="module")
@@ -135,13 +135,13 @@ def second(wrong_signature: Outcome) -> Outcome:
 
 @pytest.mark.parametrize("name", ["b200-1", "b200-2", "b200-3", "b200-4"])
 def test_mended_node_is_completed_by_the_next_run(second: Outcome, name: str) -> None:
-    assert second.outcome(name) == "live", second.told(name)
+    assert second.outcome(name) == "live", second.described(name)
 
 
 def test_disk_that_is_full_in_the_middle_is_named(second: Outcome) -> None:
-    told = second.told("b200-5")
-    assert second.host("b200-5")["stage"] == "driver", told
-    assert "no disk space on /usr/lib/firmware (1 MB in all)" in told
+    message = second.described("b200-5")
+    assert second.host("b200-5")["stage"] == "driver", message
+    assert "no disk space on /usr/lib/firmware (1 MB in all)" in message
 
 
 @pytest.fixture(scope="module")
@@ -170,35 +170,35 @@ def _small_boot(name: str, initramfs: int) -> None:
 
 
 def test_installation_that_was_killed_says_what_it_left(third: Outcome) -> None:
-    told = third.told("b200-2")
-    assert third.host("b200-2")["stage"] == "driver", told
-    assert "cut short" in told
-    assert "nvidia-kernel-open-dkms (iF)" in told
+    message = third.described("b200-2")
+    assert third.host("b200-2")["stage"] == "driver", message
+    assert "cut short" in message
+    assert "nvidia-kernel-open-dkms (iF)" in message
 
 
 def test_boot_known_to_be_too_small_is_refused_before_the_installation(third: Outcome) -> None:
-    told = third.told("b200-3")
-    assert third.host("b200-3")["stage"] == "driver", told
-    assert re.search(r"no disk space on /boot: \d MB free, and \d MB are needed", told), told
-    assert "Nothing was installed" in told
+    message = third.described("b200-3")
+    assert third.host("b200-3")["stage"] == "driver", message
+    assert re.search(r"no disk space on /boot: \d MB free, and \d MB are needed", message), message
+    assert "Nothing was installed" in message
     assert on("b200-3", "dpkg -l nvidia-open 2>/dev/null | grep -c ^.i") == "0"
 
 
 def test_boot_that_gets_full_in_the_middle_is_named(third: Outcome) -> None:
-    told = third.told("b200-5")
-    assert third.host("b200-5")["stage"] == "driver", told
-    assert "no disk space on /boot (8 MB in all)" in told
+    message = third.described("b200-5")
+    assert third.host("b200-5")["stage"] == "driver", message
+    assert "no disk space on /boot (8 MB in all)" in message
 
 
 def test_other_host_key_after_the_reboot_is_named_and_never_accepted(third: Outcome) -> None:
     record = third.host("b200-4")
-    assert record["stage"] == "reboot", third.told("b200-4")
+    assert record["stage"] == "reboot", third.described("b200-4")
     assert "came back from its reboot with another host key" in record["error"]
     assert record["stages"][-1]["name"] == "reboot"
 
 
 def test_node_without_a_fault_has_nothing_to_do_meanwhile(third: Outcome) -> None:
-    assert third.outcome("b200-1") == "live", third.told("b200-1")
+    assert third.outcome("b200-1") == "live", third.described("b200-1")
     assert third.host("b200-1")["changes"] == 0
     assert third.host("b200-1")["commands"] == 2
 
@@ -222,7 +222,7 @@ def fourth(third: Outcome) -> Outcome:
 
 @pytest.mark.parametrize("name", ["b200-2", "b200-3", "b200-4", "b200-5"])
 def test_what_was_left_half_done_is_completed(fourth: Outcome, name: str) -> None:
-    assert fourth.outcome(name) == "live", fourth.told(name)
+    assert fourth.outcome(name) == "live", fourth.described(name)
 
 
 def test_interrupted_dpkg_was_finished_by_its_own_change(fourth: Outcome) -> None:

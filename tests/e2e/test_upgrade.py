@@ -87,7 +87,7 @@ def fresh(boot: Callable[..., Any]) -> Step:
 
 def test_fresh_node_is_live_after_exactly_one_reboot(fresh: Step) -> None:
     assert fresh.outcome.code == 0, fresh.outcome.said[-4000:]
-    assert fresh.outcome.outcome(NODE) == "live", fresh.outcome.told(NODE)
+    assert fresh.outcome.outcome(NODE) == "live", fresh.outcome.described(NODE)
     assert (fresh.boots, fresh.new_boot_id) == (1, True)
 
 
@@ -170,7 +170,7 @@ def test_other_version_is_live_after_exactly_one_reboot(
 ) -> None:
     made: Step = request.getfixturevalue(step)
     assert made.outcome.code == 0, made.outcome.said[-4000:]
-    assert made.outcome.outcome(NODE) == "live", made.outcome.told(NODE)
+    assert made.outcome.outcome(NODE) == "live", made.outcome.described(NODE)
     assert (made.boots, made.new_boot_id) == (1, True)
     assert installed() == dict.fromkeys(SET + FOLLOWERS, version)
     assert on(NODE, "cat /sys/module/nvidia/version") == version
@@ -202,12 +202,12 @@ def skewed(rolled_back: Step) -> Outcome:
 def test_forced_skew_is_named(skewed: Outcome) -> None:
     assert skewed.code == 1
     findings = skewed.host(NODE)["verdict"]["findings"]
-    told = {f["check"]: f["summary"] for f in findings if f["status"] == "fail"}
-    assert told["packages.lockstep"] == (
+    message = {f["check"]: f["summary"] for f in findings if f["status"] == "fail"}
+    assert message["packages.lockstep"] == (
         f"nvidia-fabricmanager is {OLDER}-1, the running driver is {FIRST}"
     )
-    assert "packages.versions" in told
-    assert told["packages.held"] == "nvidia-fabricmanager is not held: an upgrade may skew it"
+    assert "packages.versions" in message
+    assert message["packages.held"] == "nvidia-fabricmanager is not held: an upgrade may skew it"
 
 
 def test_next_run_mends_it_without_a_reboot(skewed: Outcome) -> None:

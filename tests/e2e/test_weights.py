@@ -166,10 +166,10 @@ def corrupt(next_store: Store) -> Outcome:
 
 def test_corrupt_shard_is_refused_by_name(corrupt: Outcome, next_store: Store) -> None:
     assert corrupt.code == 1
-    told = corrupt.told(NODE)
-    assert f"{SHARD}: {next_store.url}/{MODEL_NAME}/{next_store.revision}" in told
-    assert "content is not what the manifest names" in told
-    assert "failed at weights" in told or "failed at model" in told
+    message = corrupt.described(NODE)
+    assert f"{SHARD}: {next_store.url}/{MODEL_NAME}/{next_store.revision}" in message
+    assert "content is not what the manifest names" in message
+    assert "failed at weights" in message or "failed at model" in message
 
 
 def test_what_served_goes_on_serving(corrupt: Outcome, store: Store) -> None:
@@ -199,7 +199,7 @@ def test_full_hash_finds_what_the_record_cannot(corrupt: Outcome, next_store: St
     assert cheap.outcome(NODE) == "fit"
     full = run(next_store, "--limit", NODE, entry="check.py", weights_verify="hash")
     assert full.outcome(NODE) == "unfit"
-    assert f"{SHARD} of {MODEL_NAME}" in full.told(NODE)
+    assert f"{SHARD} of {MODEL_NAME}" in full.described(NODE)
     next_store.sent.clear()
     mended = run(next_store, "--limit", NODE, weights_verify="hash")
     assert mended.code == 0, mended.said[-3000:]

@@ -47,7 +47,7 @@ class Outcome:
         """The operations in the order they ran."""
         return _OPERATION.findall(self.stderr)
 
-    def told(self, name: str) -> str:
+    def described(self, name: str) -> str:
         """Stage and cause of a host that left the run."""
         return f"{self.hosts[name]['stage']}: {self.hosts[name]['error']}"
 

@@ -244,8 +244,8 @@ class Machine:
             at = sequence.position(request["expectation"], state)
             acts = [list(act) for act in sequence.acts(at, request["expectation"], state)]
             if all(act in done for act in acts):
-                told = sequence.describe(at, request["expectation"], state)
-                return json.dumps({**told, "moved": at.name != began, "done": done})
+                message = sequence.describe(at, request["expectation"], state)
+                return json.dumps({**message, "moved": at.name != began, "done": done})
             done += acts
             for act in acts:
                 self._systemctl(" ".join(word for word in act if word != "--no-block"), "")
@@ -326,10 +326,10 @@ class Machine:
         desired = [candidates.package(word) for word in shlex.split(_ASKED.findall(command)[0])]
         lacking = [package for package in desired if package.name in self.lacks]
         record = {package.key: {"asked": self.sources, "at": ""} for package in lacking}
-        told = json.dumps({"lacking": record})
-        self.write("/var/lib/b200kit/packages.json", told.encode())
+        message = json.dumps({"lacking": record})
+        self.write("/var/lib/b200kit/packages.json", message.encode())
         if "--download-only" in command:
-            return told
+            return message
         for word in "".join(_GONE.findall(command)).split():
             self.packages.pop(word.removesuffix("-"), None)
         held = "".join(_HELD.findall(command)).split()
@@ -339,7 +339,7 @@ class Machine:
             if package not in lacking:
                 entry = {"version": exact, "status": "ii", "hold": package.name in held}
                 self.packages[package.name] = entry
-        return told
+        return message
 
     def _configure(self, command: str, stdin: str) -> str:
         del command, stdin

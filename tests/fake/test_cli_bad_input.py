@@ -135,12 +135,12 @@ def test_data_without_a_fault_gets_as_far_as_connecting(tmp_path: Path) -> None:
 
 @in_subtests("number", range(len(FAULTS)), ids=lambda n: FAULTS[n][1])
 def test_fault_is_one_line_with_file_host_and_key(refused: str, folder: Path, number: int) -> None:
-    changes, told = FAULTS[number]
+    changes, message = FAULTS[number]
     line = line_of(refused, f"fault_{number}")
     key = next(iter(changes))
     where = "site.py" if changes[key] == "" else f"group_data/fault_{number}.py"
     assert line.startswith(f"{folder / where}: fault_{number}-host: {key}")
-    assert told in line
+    assert message in line
 
 
 def test_fault_of_one_host_names_the_inventory(tmp_path: Path) -> None:

@@ -48,29 +48,29 @@ def reboots(machine: Machine) -> int:
 
 
 def test_sound_node_is_rebooted_once_and_lives(fleet: Fleet, first: Outcome) -> None:
-    assert first.outcomes["sound"] == "live", first.told("sound")
+    assert first.outcomes["sound"] == "live", first.described("sound")
     assert reboots(fleet.machine("sound")) == 1
 
 
 def test_node_is_not_rebooted_into_a_kernel_without_a_driver(fleet: Fleet, first: Outcome) -> None:
-    told = first.told("unbuilt")
-    assert told.startswith(f"reboot: nvidia 580.105.08 is not built for kernel {NEWER}"), told
-    assert told.endswith("Not rebooted")
+    message = first.described("unbuilt")
+    assert message.startswith(f"reboot: nvidia 580.105.08 is not built for kernel {NEWER}"), message
+    assert message.endswith("Not rebooted")
     assert reboots(fleet.machine("unbuilt")) == 0
 
 
 def test_driver_that_the_kernel_refuses_is_told_at_the_reboot(first: Outcome) -> None:
-    told = first.told("rejected")
-    assert told.startswith("reboot: nvidia 580.105.08 is not loaded after the reboot"), told
-    assert "Key was rejected by service" in told
-    assert told.endswith("Not rebooted again")
+    message = first.described("rejected")
+    assert message.startswith("reboot: nvidia 580.105.08 is not loaded after the reboot"), message
+    assert "Key was rejected by service" in message
+    assert message.endswith("Not rebooted again")
 
 
 def test_second_run_reboots_nobody(fleet: Fleet, second: Outcome) -> None:
     assert second.outcomes == {"sound": "live", "unbuilt": "failed", "rejected": "failed"}
     assert second.hosts["sound"]["changes"] == 0
     assert [reboots(fleet.machine(name)) for name in fleet.names] == [1, 0, 1]
-    assert "did not help and nothing changed since" in second.told("rejected")
+    assert "did not help and nothing changed since" in second.described("rejected")
 
 
 def test_mended_nodes_are_rebooted_once_more(fleet: Fleet, second: Outcome) -> None:

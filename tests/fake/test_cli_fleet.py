@@ -112,7 +112,7 @@ def test_red_node_is_refused_at_the_gate_by_the_name_of_its_fault(
 ) -> None:
     assert first.outcomes[name] == "red"
     assert first.hosts[name]["stage"] == "gate"
-    said = json.dumps(first.hosts[name]["verdict"]["findings"]) + first.told(name)
+    said = json.dumps(first.hosts[name]["verdict"]["findings"]) + first.described(name)
     assert SICK[name][1] in said
     assert not fleet.machine(name).is_active("vllm@0.service")
 
@@ -121,30 +121,30 @@ def test_red_node_is_refused_at_the_gate_by_the_name_of_its_fault(
 def test_observation_that_makes_no_sense_drops_its_own_host(
     fleet: Fleet, first: Outcome, name: str
 ) -> None:
-    assert first.outcomes[name] == "failed", first.told(name)
-    assert NONSENSE[name][1] in first.told(name)
+    assert first.outcomes[name] == "failed", first.described(name)
+    assert NONSENSE[name][1] in first.described(name)
     assert fleet.machine(name).ran(SERVING) == []
 
 
 def test_node_that_is_off_is_unreachable(fleet: Fleet, first: Outcome) -> None:
     assert first.outcomes["off"] == "unreachable"
-    assert "timed out" in first.told("off")
+    assert "timed out" in first.described("off")
     assert fleet.machine("off").log == []
 
 
 def test_node_that_dies_fails_where_it_died(first: Outcome) -> None:
     assert first.outcomes["dying"] == "failed"
-    assert first.told("dying").startswith("driver: connection lost: ")
+    assert first.described("dying").startswith("driver: connection lost: ")
 
 
 def test_repository_of_another_key_fails_the_first_installation(first: Outcome) -> None:
     assert first.outcomes["foreign-key"] == "failed"
-    assert first.told("foreign-key").startswith("host: E: The repository")
+    assert first.described("foreign-key").startswith("host: E: The repository")
 
 
 def test_unsupported_system_is_refused_before_any_change(fleet: Fleet, first: Outcome) -> None:
-    told = "host: Rocky Linux 9.4 is not supported; supported are Ubuntu 22.04, Ubuntu 24.04, "
-    assert first.told("rocky") == told + "Debian 12, Debian 13. Nothing was changed"
+    message = "host: Rocky Linux 9.4 is not supported; supported are Ubuntu 22.04, Ubuntu 24.04, "
+    assert first.described("rocky") == message + "Debian 12, Debian 13. Nothing was changed"
     machine = fleet.machine("rocky")
     assert machine.ran("put|apt-get|systemctl") == []
     assert (machine.files, machine.packages) == ({}, {})
@@ -152,7 +152,7 @@ def test_unsupported_system_is_refused_before_any_change(fleet: Fleet, first: Ou
 
 def test_node_another_person_works_on_is_left_alone(fleet: Fleet, first: Outcome) -> None:
     assert first.outcomes["busy"] == "failed"
-    assert "alice@elsewhere pid 7 has been working on this node" in first.told("busy")
+    assert "alice@elsewhere pid 7 has been working on this node" in first.described("busy")
     machine = fleet.machine("busy")
     assert machine.ran("put|apt-get|systemctl") == []
     assert "hers" in (machine.folder / "lock.json").read_text()
@@ -321,5 +321,5 @@ def test_smoke_measures_a_live_node_again_and_refuses_a_red_one(live: Fleet) -> 
     assert run.outcomes == {"n01": "live", "n02": "red", "n03": "red"}
     assert len(live.machine("n01").ran("node.pyz measure")) == 2
     assert live.machine("n02").ran("node.pyz measure") == []
-    assert "vllm@1.service: vllm (pid 4001) may run on CPUs" in run.told("n03")
+    assert "vllm@1.service: vllm (pid 4001) may run on CPUs" in run.described("n03")
     assert live.machine("n03").ran("systemctl stop .*haproxy.service")

@@ -35,9 +35,9 @@ def test_goal_is_served_as_planned_and_the_second_run_changes_nothing(fleet: Fle
     assert {replica["tp"] for replica in layout} == {2}
     assert layout[0]["cpus"] == "2-28,114-140"
     config = fleet.machine("n01").files["/etc/vllm/replica-3.yaml"]
-    told = base64.b64decode(config["content"]).decode()
+    message = base64.b64decode(config["content"]).decode()
     for line in ("tensor-parallel-size: 2", "max-num-seqs: 128", "max-num-batched-tokens: 8192"):
-        assert line in told
+        assert line in message
     again = fleet.run("b200.py")
     assert (again.code, again.hosts["n01"]["changes"], again.hosts["n01"]["commands"]) == (0, 0, 2)
 
@@ -45,7 +45,7 @@ def test_goal_is_served_as_planned_and_the_second_run_changes_nothing(fleet: Fle
 def test_goal_that_the_model_cannot_have_is_refused_before_any_connection(fleet: Fleet) -> None:
     run = fleet.run("b200.py", "--data", "model=llama-3.1-405b-bf16", "--data", "replicas=2")
     assert run.code == 1
-    told = [line for line in run.stderr.splitlines() if "n01: model:" in line]
-    assert len(told) == 1
-    assert "are missing. Try TP8, or llama-3.1-405b-fp8 at TP4" in told[0]
+    message = [line for line in run.stderr.splitlines() if "n01: model:" in line]
+    assert len(message) == 1
+    assert "are missing. Try TP8, or llama-3.1-405b-fp8 at TP4" in message[0]
     assert "Connected" not in run.stderr

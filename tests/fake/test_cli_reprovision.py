@@ -40,8 +40,8 @@ def bundle() -> str:
         entry.size = len(manifest)
         packed.addfile(entry, io.BytesIO(manifest))
     raw = content.getvalue()
-    told = {"sha256": hashlib.sha256(raw).hexdigest(), "bytes": len(raw)}
-    return f"{base64.b64encode(raw).decode()}\n{json.dumps(told)}"
+    message = {"sha256": hashlib.sha256(raw).hexdigest(), "bytes": len(raw)}
+    return f"{base64.b64encode(raw).decode()}\n{json.dumps(message)}"
 
 
 # What the parts of the node program answer that repair; each says its own elsewhere.
@@ -58,7 +58,7 @@ REPAIRS = {
 }
 
 
-def told(run: Any, word: str) -> list[str]:
+def described(run: Any, word: str) -> list[str]:
     return [line for line in run.stderr.splitlines() if word in line]
 
 
@@ -73,7 +73,7 @@ def test_breaker_opens_before_any_of_fifty_nodes_that_fail_alike_is_touched(
     assert set(run.outcomes.values()) == {"unfit"}
     assert [name for name in fleet.names if fleet.machine(name).ran(TOUCHES)] == []
     assert not folder.exists()
-    lines = told(run, "nodes fail alike")
+    lines = described(run, "nodes fail alike")
     assert len(lines) == 1, lines
     assert "50 nodes fail alike, more than reprovision.max_same_cause=3: n00, n01" in lines[0]
 
@@ -93,7 +93,7 @@ def test_dry_run_prints_each_nodes_plan_and_touches_nothing(small: Fleet, folder
     assert run.code == 0, run.stderr
     for name in small.names:
         assert small.machine(name).ran(TOUCHES) == []
-        lines = told(run, f"{name}  plan")
+        lines = described(run, f"{name}  plan")
         assert len(lines) == 3, run.stderr
         assert "serving -> drain (deadline 2 m 00 s) -> evidence -> " in lines[0]
         assert "why: " in lines[1]
@@ -127,7 +127,7 @@ def test_nodes_that_await_repair_or_have_another_owner_are_left_alone(
     assert run.code == 1
     assert run.outcomes == {"n01": "quarantined", "n02": "failed", "n03": "failed"}
     assert [name for name in small.names if small.machine(name).ran(TOUCHES)] == []
-    line = run.told("n01")
+    line = run.described("n01")
     assert (
         "by ops-on-call@one pid 7: replace GPU 2, module 8: no level is left; evidence: e.tar.gz"
         in line
@@ -135,8 +135,8 @@ def test_nodes_that_await_repair_or_have_another_owner_are_left_alone(
     assert "quarantined since 20" in line
     assert run.hosts["n01"]["reprovision"]["parts"] == ["GPU 2, module 8"]
     since = "has been reprovisioning this node since"
-    assert f"alice@elsewhere pid 7 {since}" in run.told("n02")
-    assert f"bob@far pid 3 {since} 2026-11-21T09:00:00Z" in run.told("n03")
+    assert f"alice@elsewhere pid 7 {since}" in run.described("n02")
+    assert f"bob@far pid 3 {since} 2026-11-21T09:00:00Z" in run.described("n03")
     assert not ledger.read(folder, "n03").is_open
 
 
@@ -167,7 +167,7 @@ def test_fit_node_is_left_alone_and_the_last_that_serves_stays_in_service(
     run = live.run("reprovision.py")
     assert (run.code, run.outcomes) == (1, {"n03": "unfit"})
     site.write_text(before_floor)
-    assert "not taken out: 0 of 1 nodes would serve, and the floor is 1" in run.told("n03")
+    assert "not taken out: 0 of 1 nodes would serve, and the floor is 1" in run.described("n03")
     assert not folder.exists()
 
 
@@ -191,7 +191,7 @@ def test_node_that_no_level_cures_is_quarantined_with_its_part_and_stays_so(
     run = live.run("reprovision.py")
     part = "replace GPU 2 (module 7, PCI 0000:96:00.0, serial 1650000000003"
     assert (run.code, run.outcomes) == (1, {"n03": "quarantined"}), run.stderr[-3000:]
-    assert part in run.told("n03")
+    assert part in run.described("n03")
     machine = live.machine("n03")
     assert (machine.boots, len(machine.ran("gpu-daemons reset"))) == (3, 1)
     order = [line for line in machine.log if any(w in line for w in ("quarantine put", "bundle"))]
@@ -206,7 +206,7 @@ def test_node_that_no_level_cures_is_quarantined_with_its_part_and_stays_so(
     ]
     again = live.run("reprovision.py")
     assert (again.code, again.outcomes) == (1, {"n03": "quarantined"})
-    assert part in again.told("n03")
+    assert part in again.described("n03")
     assert live.machine("n03").boots == 3
     assert cli.main(["audit", "verify"]) == 0
     assert cli.main(["transaction", "list"]) == 0

@@ -42,10 +42,10 @@ def answer(good: int, of: int = 60) -> str:
 def test_dry_run_tells_it_and_a_run_does_it_and_puts_the_node_back(fleet: Fleet) -> None:
     asked = ("--data", f"tune={json.dumps(TUNE)}")
     dry = fleet.run("tune.py", "--dry", *asked, yes=False)
-    told = [line for line in dry.stderr.splitlines() if "would tune" in line]
-    assert len(told) == 2
-    assert "TP2 x 4, 2048 tokens, 8 seqs (A): up to 12 cells of chat 128/64 from 4/s" in told[1]
-    assert re.search(r"at most about \d+ m", told[1])
+    message = [line for line in dry.stderr.splitlines() if "would tune" in line]
+    assert len(message) == 2
+    assert "TP2 x 4, 2048 tokens, 8 seqs (A): up to 12 cells of chat 128/64 from 4/s" in message[1]
+    assert re.search(r"at most about \d+ m", message[1])
     assert "not tried: Z: unknown; known: A, B, C, D, E, asked, plan, " in dry.stderr
     assert not fleet.machine("n01").ran(r"measure |systemctl stop")
     assert not (fleet.folder / "tuning").exists()

@@ -99,7 +99,7 @@ def _data(lab: dict[str, Any]) -> dict[str, Any]:
         "fabric_deadline_s": 20,
         "warm_deadline_s": 1800,
         "stage_timeout_s": 1800,
-        "canary": {"deadline_s": 120.0, "stall_s": 600.0},
+        "watchdog": {"deadline_s": 120.0, "stall_s": 600.0},
         "console": "the lab's log of the host",
         # The clock is this machine's.
         "clock_synchronized": False,

@@ -46,10 +46,12 @@ def from_xml(document: str) -> State:
     """The node of an `nvidia-smi -q -x`: every field that a NodeState has too, of every GPU."""
     state = states.healthy()
     for index, element in enumerate(smi_xml.parse(document)):
-        gpu, told = state["gpus"][index], smi_xml.readings(element)
-        for key, value in told.items():
+        gpu, message = state["gpus"][index], smi_xml.readings(element)
+        for key, value in message.items():
             put(gpu, key, value)
-        state["pci"]["gpus"][index].update(address=told["pci_address"], device=told["device_id"])
+        state["pci"]["gpus"][index].update(
+            address=message["pci_address"], device=message["device_id"]
+        )
     return state
 
 
@@ -72,8 +74,8 @@ class Topology:
 
     def links(self, gpu: str) -> int:
         """The most NVLinks that a GPU has with any other."""
-        told = [self.between(gpu, other) for other in self.names if other != gpu]
-        return max((int(cell[2:]) for cell in told if cell.startswith("NV")), default=0)
+        message = [self.between(gpu, other) for other in self.names if other != gpu]
+        return max((int(cell[2:]) for cell in message if cell.startswith("NV")), default=0)
 
     def near(self, nic: str, wanted: tuple[str, ...]) -> list[int]:
         """GPUs to which a NIC is as near as one of these words."""
@@ -194,12 +196,14 @@ def fabric(document: str) -> dict[str, str]:
 
 def with_fabric(base: State, document: str, gpus: list[int]) -> State:
     """A state in which these GPUs have the fabric of a block."""
-    state, told = deepcopy(base), fabric(document)
+    state, message = deepcopy(base), fabric(document)
     for index in gpus:
         block = state["gpus"][index]["fabric"]
-        block.update(state=smi_xml.FABRIC(told["State"]), status=smi_xml.STATUS(told["Status"]))
-        if "HealthSummary" in told:
-            block.update(health_summary=smi_xml.SUMMARY(told["HealthSummary"]), health_mask=0)
+        block.update(
+            state=smi_xml.FABRIC(message["State"]), status=smi_xml.STATUS(message["Status"])
+        )
+        if "HealthSummary" in message:
+            block.update(health_summary=smi_xml.SUMMARY(message["HealthSummary"]), health_mask=0)
     return state
 
 

@@ -210,8 +210,8 @@ def readings(gpu: Element) -> dict[str, object]:
     found: dict[str, object] = {}
     for field in FIELDS:
         text = text_at(gpu, field.place)
-        told = text not in NOTHING or field.read in (SUMMARY, FABRIC, STATUS)
-        found[field.key] = field.read(text) if told and text else None
+        message = text not in NOTHING or field.read in (SUMMARY, FABRIC, STATUS)
+        found[field.key] = field.read(text) if message and text else None
     return found | {key: read(gpu) for key, read in SUMS.items()}
 
 
@@ -228,16 +228,16 @@ def value_at(gpu: Json, key: str) -> object:
     return value
 
 
-def differs(seen: object, told: object, slack: int | None) -> bool:
+def differs(seen: object, message: object, slack: int | None) -> bool:
     """Whether a state's reading and nvidia-smi's cannot both be right."""
     missing = seen is None or (isinstance(seen, dict) and "unmeasured" in seen)
-    if missing or told is None:
-        return missing != (told is None)
+    if missing or message is None:
+        return missing != (message is None)
     if slack is None:
         return False
-    if slack and isinstance(seen, int) and isinstance(told, int):
-        return abs(seen - told) > slack
-    return type(seen) is not type(told) or seen != told
+    if slack and isinstance(seen, int) and isinstance(message, int):
+        return abs(seen - message) > slack
+    return type(seen) is not type(message) or seen != message
 
 
 def compare(state: Json, text: str) -> list[str]:
@@ -255,13 +255,13 @@ def node_differences(state: Json, text: str) -> Iterator[str]:
     """Differences in what is told once."""
     root = ElementTree.fromstring(text)
     for key, place in NODE.items():
-        seen, told = state["nvml"].get(key), root.findtext(place)
-        if differs(seen, told, 0):
-            yield f"nvml.{key}: state {seen!r}, nvidia-smi {told!r}"
+        seen, message = state["nvml"].get(key), root.findtext(place)
+        if differs(seen, message, 0):
+            yield f"nvml.{key}: state {seen!r}, nvidia-smi {message!r}"
 
 
 def differences(gpu: Json, document: Element) -> Iterator[str]:
     """Differences of one GPU."""
-    for key, told in readings(document).items():
-        if differs(seen := value_at(gpu, key), told, SLACK[key]):
-            yield f"GPU {gpu['index']} {key}: state {seen!r}, nvidia-smi {told!r}"
+    for key, message in readings(document).items():
+        if differs(seen := value_at(gpu, key), message, SLACK[key]):
+            yield f"GPU {gpu['index']} {key}: state {seen!r}, nvidia-smi {message!r}"

@@ -45,8 +45,8 @@ def allowed(vm: Machine, replica: int) -> list[set[int]]:
     """The processors that each thread of the replica may run on."""
     each = f"for p in $(cat {CGROUP.format(replica)}/cgroup.procs)"
     lines = vm.on(f"{each}; do cat /proc/$p/task/*/status; done").splitlines()
-    told = [line.split()[1] for line in lines if "Cpus_allowed_list" in line]
-    return [set(cpulist.parse(text)) for text in told]
+    message = [line.split()[1] for line in lines if "Cpus_allowed_list" in line]
+    return [set(cpulist.parse(text)) for text in message]
 
 
 def policies(vm: Machine, pid: int) -> set[str]:

@@ -19,7 +19,7 @@ def serving(deployed: Deployed) -> None:
 
 
 def test_one_run_with_exactly_one_reboot_makes_a_live_node(vm: Machine, deployed: Deployed) -> None:
-    assert deployed.outcome.outcome(vm.name) == "live", deployed.outcome.told(vm.name)
+    assert deployed.outcome.outcome(vm.name) == "live", deployed.outcome.described(vm.name)
     assert deployed.boots == 1
     assert deployed.new_boot_id
     assert deployed.same_process, "the emulator was started anew: that was no reboot"

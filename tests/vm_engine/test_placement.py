@@ -19,7 +19,7 @@ def serving(vm: Machine, deployed: Outcome) -> None:
     An emulated processor measures no latency, so the smoke test may say what it will.
     """
     record = deployed.host(vm.name)
-    assert record["outcome"] == "live" or record["stage"] == "smoke", deployed.told(vm.name)
+    assert record["outcome"] == "live" or record["stage"] == "smoke", deployed.described(vm.name)
 
 
 def test_what_serves_is_vllm(vm: Machine) -> None:
@@ -66,4 +66,4 @@ def test_a_worker_on_the_other_nodes_processor_is_found(vm: Machine, checked: Ou
     found = vm.deploy("check.py")
     vm.on(f"taskset -pc 0 {pid}")
     assert found.code == 1
-    assert f"(pid {pid}) may run on CPUs 1" in found.told(vm.name)
+    assert f"(pid {pid}) may run on CPUs 1" in found.described(vm.name)

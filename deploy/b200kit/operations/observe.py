@@ -35,8 +35,8 @@ def refresh(node: Node, run: str, lock: bool = True) -> None:
     node.seen_as(node.connected().observe(request))
     if not lock or _acquired(node):
         return
-    told = (node.state or {}).get("lock")
-    held = told if isinstance(told, dict) else {}
+    message = (node.state or {}).get("lock")
+    held = message if isinstance(message, dict) else {}
     if "owner" not in held:
         raise StageFailed(f"its lock cannot be taken: {held.get('unmeasured', 'no answer')}")
     if not is_dead(str(held.get("owner"))):

@@ -181,8 +181,8 @@ def _wrong_files(spec: NodeSpec) -> Iterator[Problem]:
     yield from _wrong_keys(spec)
     if not spec.engine.image:
         lock = Path(spec.engine.requirements).read_text(errors="replace")
-        if told := engine_rules.unlike_lock(engines.get(spec.engine), spec.engine, lock):
-            yield Problem("engine.version", told)
+        if message := engine_rules.unlike_lock(engines.get(spec.engine), spec.engine, lock):
+            yield Problem("engine.version", message)
 
 
 def _wrong_keys(spec: NodeSpec) -> Iterator[Problem]:
@@ -193,8 +193,8 @@ def _wrong_keys(spec: NodeSpec) -> Iterator[Problem]:
             yield Problem(f"repositories.{number}.key", f"{repository.key} {wrong}")
             continue
         if actual != repository.fingerprint.upper():
-            told = f"{repository.key} has {actual}, the inventory pins {repository.fingerprint}"
-            yield Problem(f"repositories.{number}.fingerprint", told)
+            message = f"{repository.key} has {actual}, the inventory pins {repository.fingerprint}"
+            yield Problem(f"repositories.{number}.fingerprint", message)
 
 
 def _line(host: Host, problem: Problem) -> str:

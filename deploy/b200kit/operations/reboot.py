@@ -66,11 +66,13 @@ def change(node: Node, why: list[str]) -> Change:
     """The one reboot of a run, which says what it waits for."""
     waiting = Waiting()
 
-    def told(seconds: float) -> str:
+    def progress_text(seconds: float) -> str:
         return f"waiting for {node.name} after reboot: {duration(seconds)}, {waiting.seen}"
 
     return Change(
-        f"reboot: {', '.join(why)}", lambda node: reboot_and_wait(node, waiting), progress_text=told
+        f"reboot: {', '.join(why)}",
+        lambda node: reboot_and_wait(node, waiting),
+        progress_text=progress_text,
     )
 
 

@@ -46,11 +46,13 @@ def of(host: Host) -> Pins:
     data = host.data
     hostname = str(data.get("ssh_hostname") or host.name)
     config = ssh_client.get_ssh_config(data.get("ssh_config_file"))
-    told = config.lookup(hostname) if config else {}
+    message = config.lookup(hostname) if config else {}
     given = data.get("ssh_known_hosts_file")
-    files = [given] if given else str(told.get("userknownhostsfile", "~/.ssh/known_hosts")).split()
-    port = int(data.get("ssh_port") or told.get("port", 22))
-    name = known_hosts.name_of(str(told.get("hostname", hostname)), port)
+    files = (
+        [given] if given else str(message.get("userknownhostsfile", "~/.ssh/known_hosts")).split()
+    )
+    port = int(data.get("ssh_port") or message.get("port", 22))
+    name = known_hosts.name_of(str(message.get("hostname", hostname)), port)
     return Pins(tuple(Path(file).expanduser() for file in files), name)
 
 

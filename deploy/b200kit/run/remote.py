@@ -89,9 +89,9 @@ class Remote:
         work is waited for: two of them never work on a node at a time.
         """
         guard = f"flock --close --timeout {limit_s or self.timeout} /run/lock/b200kit-acting"
-        told = f"{{ {why}; tail -n 40 {log}; exit 1; }}"
+        message = f"{{ {why}; tail -n 40 {log}; exit 1; }}"
         logged = f"{guard} sh -c {shlex.quote(script)} </dev/null >{log} 2>&1"
-        return self.run(f"{logged} && tail -n 1 {log} || {told}", timeout=limit_s)
+        return self.run(f"{logged} && tail -n 1 {log} || {message}", timeout=limit_s)
 
     def program(self, arguments: str, stdin: str | None = None, timeout: int | None = None) -> str:
         """stdout of the node program; raises RemoteError with the cause when it exits non-zero."""

@@ -54,7 +54,7 @@ def stamp(node: Node) -> str:
     return f"{engine_dir(node)}/{STAMP}"
 
 
-def told(engine: Engine) -> str:
+def described(engine: Engine) -> str:
     """As reports name it; what stands in for vLLM must not read like a vLLM."""
     if engine.kind == "stand-in":
         return f"stand-in {engine.version}, not vLLM"

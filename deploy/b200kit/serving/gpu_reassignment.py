@@ -59,9 +59,9 @@ def may_stop(node: Node) -> None:
     Asked before a file is changed, and again right before the stop: an engine may be installed in
     between.
     """
-    told = node.connected().program("rotation list", timeout=30)
+    message = node.connected().program("rotation list", timeout=30)
     least = floor(node.spec.min_available, node.spec.replicas)
-    for name, status, answering in _SERVER.findall(told):
+    for name, status, answering in _SERVER.findall(message):
         if answering != "0":
             raise StageFailed(f"{_STOP} {name} answers {answering} requests: {_REMEDY}")
         if least and status.startswith(("UP", "no check")):

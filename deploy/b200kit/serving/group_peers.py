@@ -24,13 +24,13 @@ def document(node: Node) -> dict[str, Any]:
     member = group.part(node.spec.group, node.name)
     if member is None:
         return {}
-    told = {
+    message = {
         "unit": "vllm@0.service",
         "user": "vllm",
         "peers": list(member.peers) if member.node_rank == 0 else [member.master_addr],
         "headless": member.headless,
     }
-    return {"group": told}
+    return {"group": message}
 
 
 def files(node: Node, serving: str) -> list[File]:

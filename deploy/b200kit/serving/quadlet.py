@@ -33,17 +33,17 @@ def shared_files(node: Node, restarts: tuple[str, ...]) -> list[File]:
 
 def own_files(node: Node, planned: Replica) -> list[File]:
     """The container of one replica."""
-    told = replica.settings(node, planned)
+    message = replica.settings(node, planned)
     content = render(
         "systemd/vllm.container.j2",
         spec=node.spec,
         replica=planned,
         pinning=replica.pinned(node, planned),
-        told=told,
+        message=message,
         launcher=replica.LAUNCHER,
-        argv=engines.get(node.spec.engine).argv(told),
-        environment=replica.environment(node, told),
-        cache=PurePosixPath(told.cache),
+        argv=engines.get(node.spec.engine).argv(message),
+        environment=replica.environment(node, message),
+        cache=PurePosixPath(message.cache),
         serving=replica.SERVING,
         secrets=replica.SECRETS,
         has_key="api_key" in node.secrets,

@@ -75,22 +75,24 @@ def settings(node: Node, replica: Replica) -> Settings:
     )
 
 
-def environment(node: Node, told: Settings) -> dict[str, str]:
+def environment(node: Node, message: Settings) -> dict[str, str]:
     """The engine's environment; the inventory's stands above it. It holds no secret."""
-    by_engine = engines.get(node.spec.engine).environment(told)
+    by_engine = engines.get(node.spec.engine).environment(message)
     return (
-        by_engine | compile_cache_key.environment(told.cache) | dict(node.spec.engine.environment)
+        by_engine
+        | compile_cache_key.environment(message.cache)
+        | dict(node.spec.engine.environment)
     )
 
 
-def configuration(node: Node, told: Settings) -> File:
+def configuration(node: Node, message: Settings) -> File:
     """What the engine reads: flat YAML in its own order; a JSON scalar is a YAML scalar."""
-    replica = told.replica
+    replica = message.replica
     gpus = ", ".join(map(str, replica.gpus))
     head = f"# Managed by b200kit. Replica {replica.replica} on GPUs {gpus}.\n"
-    config = engines.get(node.spec.engine).config(told)
+    config = engines.get(node.spec.engine).config(message)
     lines = "".join(f"{name}: {json.dumps(value)}\n" for name, value in config.items())
-    return File(told.config_path, (head + lines).encode(), notify=(restart(replica.replica),))
+    return File(message.config_path, (head + lines).encode(), notify=(restart(replica.replica),))
 
 
 def restart(number: int) -> str:

@@ -57,7 +57,7 @@ def plan(node: Node) -> list[Change]:
     Raises StageFailed before anything is changed when a runtime cannot do what is asked.
     """
     state, asked = StateView(node.state or {}), node.spec.container_runtimes
-    refused = [told for name in asked if (told := container_runtimes.refusal(name, state))]
+    refused = [message for name in asked if (message := container_runtimes.refusal(name, state))]
     if refused:
         raise StageFailed("; ".join(refused))
     missing = [name for name in asked if state.is_null("containers", name)]

@@ -145,8 +145,8 @@ def _installing(
     def act(node: Node) -> str:
         left_out = install(node, [*wrong, *again], gone)
         held = sum(package.hold and package.key not in left_out for package in lockstep.packages)
-        told = f"{lockstep.version} set of {held} packages, held"
-        return told + (f"; apt has none of {', '.join(left_out)}" if left_out else "")
+        message = f"{lockstep.version} set of {held} packages, held"
+        return message + (f"; apt has none of {', '.join(left_out)}" if left_out else "")
 
     return Change(change.what, act)
 

@@ -63,7 +63,7 @@ class _Walk:
         self.elapsed_s = self.in_state_s = 0.0
         self.at = ""
         self.done: list[list[str]] = []
-        self.told = ("", 0.0)
+        self.message = ("", 0.0)
 
     def take(self, answer: dict[str, Any], given_s: float, took_s: float) -> None:
         """Take in an answer; a state the node has just come to begins its own time."""
@@ -82,10 +82,10 @@ class _Walk:
 
     def say(self, node: Node, progress: str) -> None:
         """A line for who waits, when there is news or nothing was said for a while."""
-        before, when = self.told
+        before, when = self.message
         if progress != before or self.elapsed_s - when >= _SAY_EVERY_S:
             node.say("fabric", f"{progress}, {duration(self.elapsed_s)}")
-            self.told = (progress, self.elapsed_s)
+            self.message = (progress, self.elapsed_s)
 
 
 def _bring_up(node: Node) -> str:

@@ -120,15 +120,15 @@ def _apply(node: Node, script: File, after: int) -> str:
     remote = node.connected()
     started = time.monotonic()
     remote.program(f"firewall try --after {after}", stdin=script.content.decode())
-    told = "the new rules let no new connection in"
+    message = "the new rules let no new connection in"
     try:
         remote.connect_anew()
         if time.monotonic() - started >= after:
             raise RemoteError(f"none within {duration(after)}")
-        told = "the new rules could not be kept"
+        message = "the new rules could not be kept"
         remote.program("firewall keep")
     except RemoteError as error:
-        raise StageFailed(f"{told} ({error}); {_taken_back(node, started, after)}") from None
+        raise StageFailed(f"{message} ({error}); {_taken_back(node, started, after)}") from None
     return "in force, proven over a new connection"
 
 

@@ -163,7 +163,7 @@ def serving_document(node: Node, layout: Sequence[Replica]) -> dict[str, Any]:
     smoke = spec.smoke
     return {
         "model": spec.model,
-        "engine": engine_install.told(spec.engine),
+        "engine": engine_install.described(spec.engine),
         "stand_in": spec.engine.kind == "stand-in",
         **group_peers.document(node),
         **haproxy_config.document(spec),
@@ -202,8 +202,8 @@ def plan(node: Node) -> list[Change]:
     changes += [c for c in converge(node, target) if not c.what.startswith("restart ")]
     state = node.state or {}
     if not drift.is_present(engine_install.stamp(node), state):
-        told = engine_install.told(node.spec.engine)
-        changes.append(Change(f"install the engine, {told}", engine_install.install))
+        message = engine_install.described(node.spec.engine)
+        changes.append(Change(f"install the engine, {message}", engine_install.install))
     return changes
 
 

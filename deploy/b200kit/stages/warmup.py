@@ -36,9 +36,9 @@ def plan(node: Node) -> list[Change]:
     units = serving.replica_units(node)
     moved = gpu_reassignment.in_the_way(node.state or {}, node.layout())
     if moved:
-        told = f"stop what serves: others get the GPUs of {', '.join(moved)}"
+        message = f"stop what serves: others get the GPUs of {', '.join(moved)}"
         start = Change(f"start {', '.join(units)} and warm up", _bring_up("start", units))
-        return [Change(told, _withdraw), start]
+        return [Change(message, _withdraw), start]
     running = [unit for unit in units if _is_active(node, unit)]
     stale = [unit for unit in _stale(node) if unit in running]
     idle = [unit for unit in units if unit not in running]
@@ -100,10 +100,10 @@ def _bring_up(verb: str, units: list[str]) -> Callable[[Node], None]:
         try:
             node.connected().run(command, timeout=node.spec.warm_deadline_s + 120)
         except RemoteError as error:
-            told = _cause(node, units) or str(error)
+            message = _cause(node, units) or str(error)
             # Not warm is not serving: systemd would go on restarting what cannot start.
             node.connected().attempt(f"systemctl stop {names}", timeout=120)
-            raise RemoteError(told) from None
+            raise RemoteError(message) from None
 
     return act
 

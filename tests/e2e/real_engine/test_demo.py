@@ -29,8 +29,8 @@ def test_demo_ends_with_a_live_node_and_how_to_go_on(demo: Outcome) -> None:
 
 
 def test_table_shows_the_node_and_the_four_latencies(demo: Outcome) -> None:
-    for told in ("8x NVIDIA B200", "144/144 links up", "completed on 8 of 8 GPUs", "NUMA"):
-        assert told in demo.stdout
+    for message in ("8x NVIDIA B200", "144/144 links up", "completed on 8 of 8 GPUs", "NUMA"):
+        assert message in demo.stdout
     for metric in ("TTFT", "ITL", "TPOT", "E2E"):
         assert re.search(rf"^\s+{metric}\s+\d+\.\d", demo.stdout, re.MULTILINE), metric
 
@@ -60,9 +60,9 @@ def test_result_tells_of_its_gpus_and_its_servers(real: Outcome) -> None:
     assert smoke["server"]["jit_warnings"] == 0
     assert 0 <= smoke["server"]["gateway_run_delay_share"] < 1
     assert len(smoke["requests"]) == smoke["num_prompts"]
-    told = smoke["conditions"]
-    assert [age > 0 for age in told["server_ages_s"]] == [True] * told["replicas"]
-    assert told["libraries"]["torch"]
+    message = smoke["conditions"]
+    assert [age > 0 for age in message["server_ages_s"]] == [True] * message["replicas"]
+    assert message["libraries"]["torch"]
 
 
 def test_every_process_of_a_replica_is_on_the_cpus_of_its_gpus(demo: Outcome) -> None:

@@ -133,6 +133,6 @@ def test_a_real_engine_that_is_deadlocked_is_ejected_and_comes_back(
     assert on(NODE, f'python3 -c "{health % port}"') == "200"
     wait = wait.replace("canary silent", "it answers: back in the gateway")
     assert lab.run(NODE, ["sh", "-c", wait], timeout=260).returncode == 0, on(NODE, log)
-    told = on(NODE, "cat $(ls -d /var/lib/b200kit/watchdog/*-vllm1 | tail -n 1)/after-abort.txt")
-    assert "Fatal Python error: Aborted" in told
-    assert "vllm/entrypoints" in told
+    message = on(NODE, "cat $(ls -d /var/lib/b200kit/watchdog/*-vllm1 | tail -n 1)/after-abort.txt")
+    assert "Fatal Python error: Aborted" in message
+    assert "vllm/entrypoints" in message

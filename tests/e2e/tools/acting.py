@@ -31,7 +31,7 @@ def node(name: str) -> Node:
     return Node(name, spec, found, remote=Remote(pyinfra_host, 60))
 
 
-def told(of: Node, **changes: Any) -> Node:
+def described(of: Node, **changes: Any) -> Node:
     """The same node with other keys in its inventory."""
     lab = status()
     host = next(host for host in lab["hosts"] if host["name"] == of.name)

@@ -42,11 +42,11 @@ def main(options: argparse.Namespace) -> int:
         case command:
             if command == "up":
                 vm.up(options.scenario, say, options.engine)
-            print(told())
+            print(described())
     return 0
 
 
-def told() -> str:
+def described() -> str:
     """Return the machine's state as lines a person reads."""
     lab = lab_paths()
     entry = host_entry(read_state(lab), VM_NAME)

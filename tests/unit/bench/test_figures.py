@@ -19,9 +19,9 @@ def test_figures_are_printed_and_none_is_judged(
     monkeypatch.setattr(client, "REQUESTS", 30)
     monkeypatch.setattr(client, "FREEZE_S", 0.1)
     assert bench.main(["freeze"]) == 0
-    told = capsys.readouterr().out
+    message = capsys.readouterr().out
     for name in ("open loop: ", "closed loop: ", "p95_s ", "answers 30"):
-        assert name in told
+        assert name in message
 
 
 def test_client_is_measured_against_what_the_server_did() -> None:

@@ -22,9 +22,9 @@ def state(own: Any = True, largest: Any = 60 * MB, free: Any = 100 * MB) -> dict
 
 
 def test_full_boot_is_refused_with_figures_and_remedy() -> None:
-    told = disk_space.shortage(DRIVER, state())
-    assert "no disk space on /boot: 100 MB free, and 120 MB are needed" in told
-    assert "autoremove" in told
+    message = disk_space.shortage(DRIVER, state())
+    assert "no disk space on /boot: 100 MB free, and 120 MB are needed" in message
+    assert "autoremove" in message
 
 
 @in_subtests(

@@ -78,11 +78,11 @@ def test_server_that_moved_is_pointed_at(proxy: Proxy) -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "state", "told"),
+    ("name", "state", "message"),
     [("vllm7", "drain", "No such server"), ("vllm0", "off", 'no state "off"; known: drain')],
 )
-def test_refusal_is_one_line(proxy: Proxy, name: str, state: str, told: str) -> None:
-    with pytest.raises(HAProxyError, match=told) as raised:
+def test_refusal_is_one_line(proxy: Proxy, name: str, state: str, message: str) -> None:
+    with pytest.raises(HAProxyError, match=message) as raised:
         haproxy.set_state(name, state, proxy.socket, proxy.kept)
     assert "\n" not in str(raised.value)
 

@@ -42,7 +42,7 @@ def test_fleet_is_every_node_of_the_inventory_unless_it_names_them() -> None:
 
 
 @pytest.mark.parametrize(
-    ("fleet", "key", "told"),
+    ("fleet", "key", "text"),
     [
         ({"port": 8000}, "fleet.port", "is the gateway's or a replica's"),
         ({"port": 8002}, "fleet.port", "is the gateway's or a replica's"),
@@ -53,11 +53,11 @@ def test_fleet_is_every_node_of_the_inventory_unless_it_names_them() -> None:
         ),
     ],
 )  # fmt: skip
-def test_fleet_that_cannot_be_meant_is_refused(fleet: dict[str, Any], key: str, told: str) -> None:
+def test_fleet_that_cannot_be_meant_is_refused(fleet: dict[str, Any], key: str, text: str) -> None:
     found = parse(data(fleet=fleet), CATALOGUE)
     assert not isinstance(found, NodeSpec)
     assert [problem.key for problem in found] == [key]
-    assert told in found[0].message
+    assert text in found[0].message
 
 
 def test_one_configuration_has_the_nodes_endpoint_and_the_fleets(tmp_path: Path) -> None:

@@ -56,9 +56,9 @@ def test_line_that_is_gone_is_missed(config: str, line: str) -> None:
 )
 def test_line_that_ruins_streams_is_told_with_its_reason(config: str, old: str, new: str) -> None:
     assert old in config
-    told = list(problems(config.replace(old, new)))
-    assert told
-    assert all(": " in line for line in told)
+    message = list(problems(config.replace(old, new)))
+    assert message
+    assert all(": " in line for line in message)
 
 
 def test_template_that_breaks_a_rule_is_refused_before_any_connection(

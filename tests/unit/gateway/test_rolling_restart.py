@@ -274,12 +274,16 @@ def test_two_rolls_are_never_at_work_together(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("replicas", "told"), [("0,x", "no list of numbers"), ("7", "has no replica 7")]
+    ("replicas", "message"), [("0,x", "no list of numbers"), ("7", "has no replica 7")]
 )
 def test_wrong_replicas_are_one_line(
-    serving: Serving, tmp_path: Path, capsys: pytest.CaptureFixture[str], replicas: str, told: str
+    serving: Serving,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    replicas: str,
+    message: str,
 ) -> None:
     assert serving.replicas[0] == Replica(0, serving.gateway, "vllm@0.service")
     config = str(tmp_path / "serving.json")
     assert rolling_restart.main(["--config", config, "--replicas", replicas]) == 2
-    assert told in capsys.readouterr().err
+    assert message in capsys.readouterr().err

@@ -45,7 +45,7 @@ def test_every_argument_is_one_of_the_launchers(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("changes", "key", "told"),
+    ("changes", "key", "described"),
     [
         ({"weights": [9, 1]}, "gateway.weights", "vllm-router knows no shares"),
         (
@@ -59,12 +59,12 @@ def test_every_argument_is_one_of_the_launchers(tmp_path: Path) -> None:
     ],
 )  # fmt: skip
 def test_router_that_cannot_work_is_refused(
-    tmp_path: Path, changes: dict[str, Any], key: str, told: str
+    tmp_path: Path, changes: dict[str, Any], key: str, described: str
 ) -> None:
     found = parse(data(gateway=asked(tmp_path, **changes)), CATALOGUE)
     assert not isinstance(found, NodeSpec)
     assert [problem.key for problem in found] == [key]
-    assert told in found[0].message
+    assert described in found[0].message
 
 
 def test_node_without_a_router_has_nothing_of_one(tmp_path: Path) -> None:

@@ -98,10 +98,10 @@ def test_gpu_of_unknown_numa_node_is_local_to_every_cpu(healthy: dict[str, Any])
 
 def test_exactly_the_four_switch_management_functions_say_so(healthy: dict[str, Any]) -> None:
     files = pci.tree(healthy, None)
-    told = {name: bytes(vpd) for name, vpd in files.items() if name.endswith("/vpd")}  # type: ignore[arg-type]
-    marked = [name.split("/")[-2] for name, vpd in told.items() if b"SW_MNG" in vpd]
+    message = {name: bytes(vpd) for name, vpd in files.items() if name.endswith("/vpd")}  # type: ignore[arg-type]
+    marked = [name.split("/")[-2] for name, vpd in message.items() if b"SW_MNG" in vpd]
     assert marked == [f"0000:05:00.{n}" for n in range(4)]
-    assert len(told) == 16
+    assert len(message) == 16
     devices = infiniband.devices(healthy["nics"])
     assert devices["mlx5_0/device"] == "/sys/bus/pci/devices/0000:05:00.0"
 

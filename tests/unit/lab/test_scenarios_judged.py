@@ -125,7 +125,7 @@ def test_gpu_that_is_missing_is_named_by_what_is_left(judged: Judged) -> None:
     assert (count.status, count.part) == (Status.FAIL, "module 5")
 
 
-def told(name: str) -> dict[str, Any]:
+def described(name: str) -> dict[str, Any]:
     """What NVML says of a scenario, without the places of the GPUs."""
     rendered = scenario.render(name, 2)
     nvml = {k: v for k, v in rendered["nvml"].items() if not k.endswith((".cpus", ".numa_node"))}
@@ -133,6 +133,6 @@ def told(name: str) -> dict[str, Any]:
 
 
 def test_every_scenario_that_nvml_tells_is_judged_here() -> None:
-    faulty = {name for name in scenario.names() if told(name) != told("healthy")}
+    faulty = {name for name in scenario.names() if described(name) != described("healthy")}
     assert faulty == set(MUST_FIND)
     assert set(scenario.names()) >= FIT

@@ -52,8 +52,8 @@ def test_machine_has_two_nodes_with_a_processor_each(command: str) -> None:
 
 def test_each_gpu_has_a_device_at_its_own_address_on_its_own_node(command: str) -> None:
     expanders = re.findall(r"pxb-pcie,id=x(\d),bus_nr=(\d+),numa_node=(\d)", command)
-    told = [(f"0000:{int(bus) + 1:02x}:00.0", int(node)) for _, bus, node in expanders]
-    assert told == [(gpu["pci_address"], gpu["numa_node"]) for gpu in GPUS]
+    message = [(f"0000:{int(bus) + 1:02x}:00.0", int(node)) for _, bus, node in expanders]
+    assert message == [(gpu["pci_address"], gpu["numa_node"]) for gpu in GPUS]
     assert command.count("pci-testdev") == len(GPUS)
 
 
@@ -91,8 +91,8 @@ def test_another_engine_than_the_lab_serves_is_refused(
 def test_vagrantfile_names_the_same_gpus() -> None:
     text = (ROOT / "Vagrantfile").read_text(encoding="utf-8")
     pairs = re.findall(r"\[0x([0-9a-f]{2}), (\d)\]", text)
-    told = [(f"0000:{bus}:00.0", int(node)) for bus, node in pairs]
-    assert told == [(gpu["pci_address"], gpu["numa_node"]) for gpu in GPUS]
+    message = [(f"0000:{bus}:00.0", int(node)) for bus, node in pairs]
+    assert message == [(gpu["pci_address"], gpu["numa_node"]) for gpu in GPUS]
 
 
 def test_machine_boots_from_its_disk_and_not_from_a_kernel_of_ours(command: str) -> None:
@@ -178,8 +178,8 @@ Host node
 
 
 def test_vagrants_ssh_config_is_read() -> None:
-    told = vagrant.ssh_config_values(SSH_CONFIG)
-    assert (told["HostName"], told["Port"], told["IdentityFile"]) == (
+    message = vagrant.ssh_config_values(SSH_CONFIG)
+    assert (message["HostName"], message["Port"], message["IdentityFile"]) == (
         "192.168.121.10", "22", "/home/me/lab/id",
     )  # fmt: skip
 
@@ -207,13 +207,13 @@ def debugfs(image: Path, *arguments: str) -> str:
 
 
 def test_file_is_written_into_an_image_with_its_folder(small_image: Path, tmp_path: Path) -> None:
-    (tmp_path / "seed").write_text("told")
+    (tmp_path / "seed").write_text("message")
     disk.put_file(small_image, tmp_path / "seed", "/var/lib/b200-vm/seed.tar")
-    assert debugfs(small_image, "-R", "cat /var/lib/b200-vm/seed.tar") == "told"
+    assert debugfs(small_image, "-R", "cat /var/lib/b200-vm/seed.tar") == "message"
 
 
 def test_image_whose_journal_would_undo_it_is_refused(small_image: Path, tmp_path: Path) -> None:
-    (tmp_path / "seed").write_text("told")
+    (tmp_path / "seed").write_text("message")
     debugfs(small_image, "-w", "-R", "feature needs_recovery")
     with pytest.raises(LabError, match="not unmounted cleanly"):
         disk.put_file(small_image, tmp_path / "seed", "/var/lib/b200-vm/seed.tar")

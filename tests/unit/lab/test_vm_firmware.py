@@ -124,7 +124,7 @@ def test_functions_lead_to_devices_that_are_there(
         tree.write(tmp_path, vm.simulated(HEALTHY, nic, pci.nic(HEALTHY, nic)))
     tree.write(tmp_path / "class", vm.functions(HEALTHY))
     assert set(vm.functions(HEALTHY)) == set(infiniband.devices(HEALTHY["nics"]))
-    told: dict[str, Any] = reader.nic(tmp_path / "class" / "mlx5_0")
-    assert told["address"] == "0000:05:00.0"
-    assert told["switch_management"] is True
-    assert told["bridges"] == ["0000:02:01.0"]
+    message: dict[str, Any] = reader.nic(tmp_path / "class" / "mlx5_0")
+    assert message["address"] == "0000:05:00.0"
+    assert message["switch_management"] is True
+    assert message["bridges"] == ["0000:02:01.0"]

@@ -122,8 +122,8 @@ def test_lock_of_anyone_else_stands_and_is_told_with_who_since_and_until(
     assert held is not None
     with pytest.raises(StageFailed) as refused:
         observation.refresh(node, RUN)
-    for told in (owner, held["since"], held["until"]):
-        assert told in str(refused.value)
+    for message in (owner, held["since"], held["until"]):
+        assert message in str(refused.value)
     assert holder(machine) == held
 
 
@@ -198,7 +198,7 @@ def test_giving_back_where_there_is_no_lock_says_nothing(machine: Machine, node:
 
 
 @pytest.mark.parametrize(
-    ("answer", "told"),
+    ("answer", "message"),
     [
         ("not JSON at all", "the observation is not JSON"),
         ("", "the observation is not JSON"),
@@ -209,10 +209,10 @@ def test_giving_back_where_there_is_no_lock_says_nothing(machine: Machine, node:
     ],
 )
 def test_observation_that_is_none_is_one_line(
-    machine: Machine, node: Node, answer: str, told: str
+    machine: Machine, node: Node, answer: str, message: str
 ) -> None:
     machine.answers = {"node.pyz observe": (True, answer)}
-    with pytest.raises(RemoteError, match=told):
+    with pytest.raises(RemoteError, match=message):
         observation.refresh(node, RUN)
 
 

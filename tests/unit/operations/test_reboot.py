@@ -91,8 +91,8 @@ def test_node_comes_back_with_another_boot_id(
     node: tuple[Node, Machine], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     answering(monkeypatch, SILENT, refused(), None)
-    told = reboot.reboot_and_wait(node[0])
-    assert told == "back after 3.0 s, same host key, new boot id"
+    message = reboot.reboot_and_wait(node[0])
+    assert message == "back after 3.0 s, same host key, new boot id"
     assert len(node[1].ran(REBOOT)) == 1
 
 

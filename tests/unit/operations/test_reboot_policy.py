@@ -42,11 +42,11 @@ def state(
 def test_kernel_without_the_module_is_named_with_dkms_log_and_remedy(
     built: Any, default: Any, words: str
 ) -> None:
-    told = reboot_policy.not_built(state(built, default), DRIVER)
-    assert words in told
-    assert DRIVER in told
-    assert f"/var/lib/dkms/nvidia/{DRIVER}/build/make.log" in told
-    assert "dkms autoinstall" in told
+    message = reboot_policy.not_built(state(built, default), DRIVER)
+    assert words in message
+    assert DRIVER in message
+    assert f"/var/lib/dkms/nvidia/{DRIVER}/build/make.log" in message
+    assert "dkms autoinstall" in message
 
 
 @in_subtests(
@@ -76,22 +76,22 @@ def test_loaded_driver_is_running() -> None:
 
 
 def test_boot_into_the_old_kernel_names_both_and_grub() -> None:
-    told = reboot_policy.not_running(state({OLD: None, NEW: DRIVER}), DRIVER, ())
-    assert f"booted kernel {OLD}" in told
-    assert f"is built for {NEW}" in told
-    assert "GRUB" in told
+    message = reboot_policy.not_running(state({OLD: None, NEW: DRIVER}), DRIVER, ())
+    assert f"booted kernel {OLD}" in message
+    assert f"is built for {NEW}" in message
+    assert "GRUB" in message
 
 
 def test_module_that_no_kernel_has_is_told_as_such() -> None:
-    told = reboot_policy.not_running(state({OLD: None}), DRIVER, ())
-    assert f"booted kernel {OLD}, which has no nvidia module" in told
+    message = reboot_policy.not_running(state({OLD: None}), DRIVER, ())
+    assert f"booted kernel {OLD}, which has no nvidia module" in message
 
 
 def test_kernel_log_tells_why_a_built_module_is_not_loaded() -> None:
     log = ["x86: y", "modprobe: ERROR: could not insert 'nvidia': Key was rejected by service"]
-    told = reboot_policy.not_running(state({OLD: DRIVER}), DRIVER, log)
-    assert "Key was rejected by service" in told
-    assert "Secure Boot" in told
+    message = reboot_policy.not_running(state({OLD: DRIVER}), DRIVER, log)
+    assert "Key was rejected by service" in message
+    assert "Secure Boot" in message
     silent = reboot_policy.not_running(state({OLD: DRIVER}), DRIVER, ())
     assert "its kernel log does not say why" in silent
 

@@ -20,23 +20,23 @@ def failing(count: int, cause: str = "driver.version: 580.82") -> dict[str, str]
 
 @pytest.mark.parametrize(("count", "is_open"), [(0, False), (3, False), (4, True), (50, True)])
 def test_breaker_opens_above_as_many_alike_as_are_allowed(count: int, is_open: bool) -> None:
-    told = circuit_breaker.open_reason(replace(FLEET, nodes=50, failing=failing(count)))
-    assert bool(told) is is_open
+    message = circuit_breaker.open_reason(replace(FLEET, nodes=50, failing=failing(count)))
+    assert bool(message) is is_open
 
 
 def test_breaker_names_the_nodes_and_what_is_alike() -> None:
-    told = circuit_breaker.open_reason(replace(FLEET, failing=failing(5)))
-    assert told.startswith(
+    message = circuit_breaker.open_reason(replace(FLEET, failing=failing(5)))
+    assert message.startswith(
         "5 nodes fail alike, more than reprovision.max_same_cause=3: n00, n01, n02"
     )
-    assert "driver.version: 580.82" in told
-    assert "\n" not in told
+    assert "driver.version: 580.82" in message
+    assert "\n" not in message
 
 
 def test_line_of_fifty_nodes_stays_a_line() -> None:
-    told = circuit_breaker.open_reason(replace(FLEET, nodes=50, failing=failing(50)))
-    assert "n05 and 44 more" in told
-    assert len(told) < 400
+    message = circuit_breaker.open_reason(replace(FLEET, nodes=50, failing=failing(50)))
+    assert "n05 and 44 more" in message
+    assert len(message) < 400
 
 
 def test_as_many_nodes_that_fail_each_by_something_else_are_mended() -> None:
@@ -85,13 +85,13 @@ def test_other_reading_of_the_same_check_is_another_cause() -> None:
 def test_floor_of_serving_nodes_is_kept(
     out: tuple[str, ...], floor: int | None, serves: bool, allowed: bool
 ) -> None:
-    told = circuit_breaker.floor_reason(replace(FLEET, out=out, floor=floor), "n00", serves)
-    assert (told == "") is allowed
+    message = circuit_breaker.floor_reason(replace(FLEET, out=out, floor=floor), "n00", serves)
+    assert (message == "") is allowed
 
 
 def test_floor_says_who_is_out_already_and_what_to_do() -> None:
-    told = circuit_breaker.floor_reason(replace(FLEET, out=("n01", "n02")), "n00", True)
-    assert told == (
+    message = circuit_breaker.floor_reason(replace(FLEET, out=("n01", "n02")), "n00", True)
+    assert message == (
         "9 of 12 nodes would serve, and the floor is 10; out already: n01, n02: "
         "bring one back, or lower reprovision.min_available"
     )

@@ -90,11 +90,11 @@ def test_drain_waits_for_the_last_stream(node: Node, monkeypatch: pytest.MonkeyP
     assert sender.counts == [0]
 
 
-@pytest.mark.parametrize(("count", "told"), [(3, "3 open"), (None, "open streams are unknown")])
+@pytest.mark.parametrize(("count", "message"), [(3, "3 open"), (None, "open streams are unknown")])
 def test_drain_that_does_not_end_stops_and_says_what_is_open(
-    count: int | None, told: str, node: Node, monkeypatch: pytest.MonkeyPatch
+    count: int | None, message: str, node: Node, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    with pytest.raises(StageFailed, match=rf"not drained within 0.0 s \(fake: {told}\)"):
+    with pytest.raises(StageFailed, match=rf"not drained within 0.0 s \(fake: {message}\)"):
         drain(node, monkeypatch, Fake(count))
 
 

@@ -52,13 +52,13 @@ def lines(happened: Sequence[str]) -> list[dict[str, Any]]:
     return found
 
 
-def told(name: str) -> Transaction:
+def described(name: str) -> Transaction:
     return transaction.fold("n1", lines(SCENARIOS[name][0]))
 
 
 @in_subtests("name", SCENARIOS)
 def test_node_stands_where_it_should_when(name: str) -> None:
-    tx = told(name)
+    tx = described(name)
     assert tx.state is SCENARIOS[name][1]
     assert (tx.pending is not None) is (name == "a level was begun")
     assert tx.is_open is (name not in ("it is back", "hands have done it", "the next level helps"))
@@ -77,7 +77,7 @@ def test_node_stands_where_it_should_when(name: str) -> None:
     ],
 )
 def test_attempt_is_remembered_by_what_came_of_it(name: str, outcomes: list[str]) -> None:
-    assert [attempt.outcome for attempt in told(name).attempts] == outcomes
+    assert [attempt.outcome for attempt in described(name).attempts] == outcomes
 
 
 def test_attempts_of_a_closed_transaction_count_in_the_next_one() -> None:
@@ -98,8 +98,8 @@ def test_line_of_a_later_version_or_half_a_line_changes_nothing() -> None:
 
 
 def test_report_names_the_parts_only_when_hands_are_needed() -> None:
-    assert told("hands are needed").to_json()["parts"] == ["GPU 4"]
-    assert told("taken out").to_json()["parts"] == []
+    assert described("hands are needed").to_json()["parts"] == ["GPU 4"]
+    assert described("taken out").to_json()["parts"] == []
 
 
 def test_sign_of_the_owner_keeps_the_node_his_and_another_s_does_not() -> None:

@@ -213,8 +213,8 @@ def test_gpus_are_opened_to_the_engine_that_needs_them(
 def test_environment_reaches_systemd_as_it_stands(tmp_path: Path) -> None:
     odd = {"A": "two words", "B": 'a "quote" and a \\', "C": "50%n"}
     given = files(tmp_path, engine=engine(tmp_path, environment=odd))
-    told = directives(given[START])["Environment"]
-    assert {'"A=two words"', r'"B=a \"quote\" and a \\"', '"C=50%%n"'} <= {*told}
+    message = directives(given[START])["Environment"]
+    assert {'"A=two words"', r'"B=a \"quote\" and a \\"', '"C=50%%n"'} <= {*message}
 
 
 def test_replica_is_bound_to_the_memory_of_its_gpus(tmp_path: Path) -> None:

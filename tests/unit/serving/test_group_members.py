@@ -91,8 +91,8 @@ def test_node_by_itself_has_nothing_of_it(tmp_path: Path) -> None:
 
 
 def test_head_watches_all_and_a_follower_its_head(head: Node, tmp_path: Path) -> None:
-    told = json.loads(files(head)[serving.SERVING])["group"]
-    assert set(told["peers"]) == {"10.1.0.1", "10.1.0.3"}
+    message = json.loads(files(head)[serving.SERVING])["group"]
+    assert set(message["peers"]) == {"10.1.0.1", "10.1.0.3"}
     other = json.loads(files(member(tmp_path, "n01"))[serving.SERVING])["group"]
     assert (other["peers"], other["headless"]) == (["10.1.0.2"], True)
 

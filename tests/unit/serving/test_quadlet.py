@@ -83,9 +83,9 @@ def test_container_is_the_replica_of_the_layout(tmp_path: Path) -> None:
 
 def test_container_over_nodes_is_bound_by_its_engine_alone(tmp_path: Path) -> None:
     given = files(tmp_path, **asked(replicas=1, tensor_parallel=8))
-    told = directives(given["/etc/containers/systemd/vllm@0.container"])
-    assert told["PodmanArgs"] == told["CPUAffinity"] == told["NUMAPolicy"] == []
-    assert told["AddCapability"] == ["SYS_NICE"]
+    message = directives(given["/etc/containers/systemd/vllm@0.container"])
+    assert message["PodmanArgs"] == message["CPUAffinity"] == message["NUMAPolicy"] == []
+    assert message["AddCapability"] == ["SYS_NICE"]
     assert "numa-bind-nodes: [0, 0, 0, 0, 1, 1, 1, 1]" in given["/etc/vllm/replica-0.yaml"]
 
 

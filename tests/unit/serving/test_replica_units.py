@@ -198,8 +198,8 @@ def test_launcher_refuses_to_start_with_what_must_not_serve(tmp_path: Path, name
 
 def test_launcher_refuses_nothing_that_the_kit_sets_itself(tmp_path: Path) -> None:
     environment = directives(files(tmp_path)[START])["Environment"]
-    told = dict(line.strip('"').split("=", 1) for line in environment)
-    assert launch(tmp_path, **told).returncode == 0
+    described = dict(line.strip('"').split("=", 1) for line in environment)
+    assert launch(tmp_path, **described).returncode == 0
 
 
 @pytest.mark.parametrize("value", ["", "0", "false", "False"])
@@ -261,6 +261,6 @@ def test_flag_of_one_replica_is_held_against_the_engine_like_any_other() -> None
     asked = data(replica_flags={"1": {"seeed": 7, "port": 9000}})
     problems = parse(asked, load.load())
     assert isinstance(problems, list)
-    told = {problem.key: problem.message for problem in problems}
-    assert "seed" in told["replica_flags.1.seeed"]
-    assert "the kit sets it" in told["replica_flags.1.port"]
+    described = {problem.key: problem.message for problem in problems}
+    assert "seed" in described["replica_flags.1.seeed"]
+    assert "the kit sets it" in described["replica_flags.1.port"]

@@ -44,8 +44,8 @@ def test_optional_package_that_apt_lacks_is_left_out_and_said(tmp_path: Path) ->
     machine.lacks = [LACKING]
     make(node, "host")
     stage = next(stage for stage in pipeline.stages() if stage.name == "driver")
-    told = [change.apply(node) for change in stage.plan(node) if "nvidia-open" in change.what]
-    assert told == [f"{DRIVER} set of 4 packages, held; apt has none of libnvsdm={DRIVER}"]
+    message = [change.apply(node) for change in stage.plan(node) if "nvidia-open" in change.what]
+    assert message == [f"{DRIVER} set of 4 packages, held; apt has none of libnvsdm={DRIVER}"]
 
 
 def test_what_apt_lacks_is_not_asked_for_by_every_later_run(tmp_path: Path) -> None:
@@ -220,8 +220,8 @@ def test_gate_that_still_waits_for_the_driver_of_before_is_ended(
     machine.units["b200-gate.service"]["active"] = active
     node = connected(machine, driver=driver)
     look(node)
-    told = "stop b200-gate.service, which judges by what was asked before"
-    assert (told in planned(node, "gate unit")) is ended
+    message = "stop b200-gate.service, which judges by what was asked before"
+    assert (message in planned(node, "gate unit")) is ended
 
 
 def test_reboot_is_foreseen_for_a_file_that_notifies_one_and_for_another_driver(

@@ -21,11 +21,11 @@ from tests.unit.nodes import look, make, planned, settled
 def stuck(node: Node) -> str:
     """What the stage says of a node that it cannot bring up."""
     [change] = fabric.plan(node)
-    told = change.apply(node)
-    assert told is not None
-    assert node.fabric_error == told
+    message = change.apply(node)
+    assert message is not None
+    assert node.fabric_error == message
     look(node)
-    return told
+    return message
 
 
 def test_node_that_is_up_costs_no_command(tmp_path: Path) -> None:
@@ -93,12 +93,12 @@ def test_stuck_node_is_told_by_state_cause_and_remedy_as_the_gate_does(
     spoil(machine, keys, value)
     look(node)
     machine.log.clear()
-    told = stuck(node)
-    assert told.startswith(f"stuck at {state}: ")
-    assert says in told
-    assert " -> " in told
+    message = stuck(node)
+    assert message.startswith(f"stuck at {state}: ")
+    assert says in message
+    assert " -> " in message
     first = judge(gate.expectation(node) | {"today": "2026-11-21"}, node.state).blocking[0]
-    assert first.summary in told
+    assert first.summary in message
 
 
 def test_node_is_asked_a_few_times_and_not_without_end(tmp_path: Path) -> None:

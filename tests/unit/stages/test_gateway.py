@@ -36,7 +36,7 @@ def problems(**changes: object) -> dict[str, str]:
 
 
 @in_subtests(
-    ("changes", "key", "told"),
+    ("changes", "key", "problem"),
     [
         ({"gateway_bind": "0.0.0.0"}, "gateway.certificate", "plain text"),
         ({"gateway_bind": "::"}, "gateway.certificate", 'say gateway.tls = "off"'),
@@ -66,11 +66,11 @@ def problems(**changes: object) -> dict[str, str]:
     ],
 )  # fmt: skip
 def test_what_cannot_be_meant_is_refused_by_its_key(
-    changes: dict[str, object], key: str, told: str
+    changes: dict[str, object], key: str, problem: str
 ) -> None:
     found = problems(**changes)
     assert list(found) == [key]
-    assert told in found[key]
+    assert problem in found[key]
 
 
 @in_subtests(

@@ -31,7 +31,7 @@ CHRONY = "/etc/chrony/sources.d/b200kit.sources"
 TIMESYNCD = "/etc/systemd/timesyncd.conf.d/60-b200kit.conf"
 
 
-def told(node: Node, name: str) -> str:
+def described(node: Node, name: str) -> str:
     """All a stage would change, in one text."""
     return "; ".join(planned(node, name))
 
@@ -58,7 +58,7 @@ def test_time_service_that_runs_is_respected(tmp_path: Path, service: str) -> No
     node, machine = bare(tmp_path)
     machine.units[service] = {"active": "active", "enabled": "enabled"}
     look(node)
-    assert "timesyncd" not in told(node, "clock and logs")
+    assert "timesyncd" not in described(node, "clock and logs")
 
 
 def test_time_service_that_is_installed_and_stopped_is_started(tmp_path: Path) -> None:
@@ -95,7 +95,7 @@ def test_time_servers_for_a_service_without_drop_ins_are_refused(tmp_path: Path)
 
 def test_clock_that_is_anothers_business_is_left_alone(tmp_path: Path) -> None:
     node, _ = bare(tmp_path, clock_synchronized=False)
-    assert "timesyncd" not in told(node, "clock and logs")
+    assert "timesyncd" not in described(node, "clock and logs")
     assert gate.expectation(node)["time_services"] is None
 
 
@@ -269,7 +269,7 @@ def test_rules_in_force_need_no_change(tmp_path: Path) -> None:
 def test_kernel_that_has_other_rules_gets_ours(tmp_path: Path, rules: Any) -> None:
     node, machine = proven(tmp_path)
     seen_as(machine, node, firewall={"rules": rules, "ssh_ports": [22]})
-    assert told(node, "firewall").startswith("open SSH, tcp 8000")
+    assert described(node, "firewall").startswith("open SSH, tcp 8000")
 
 
 def test_unit_that_is_off_at_boot_is_enabled(tmp_path: Path) -> None:

@@ -158,8 +158,8 @@ def test_setting_that_would_not_take_is_named_in_one_line(tmp_path: Path) -> Non
     kernel(machine)["sysctls"]["vm.swappiness"] = "60"
     machine.refuses = ["vm.swappiness"]
     look(node)
-    told = r"set, and did not take: swappiness is 60, not 1 \(vm\.swappiness\)"
-    with pytest.raises(RemoteError, match=told):
+    message = r"set, and did not take: swappiness is 60, not 1 \(vm\.swappiness\)"
+    with pytest.raises(RemoteError, match=message):
         make(node, "settings")
 
 
@@ -212,10 +212,10 @@ def test_node_that_boots_another_way_is_told_once_and_never_rebooted(tmp_path: P
     node, machine = settled(tmp_path)
     machine.hardware["host"]["cmdline"] = "root=/dev/nfs"
     look(node)
-    told = (
+    message = (
         "iommu is not in force: the kernel command line does not have .*the node boots another way"
     )
-    with pytest.raises(StageFailed, match=told):
+    with pytest.raises(StageFailed, match=message):
         planned(node, "settings")
     assert reasons(node) == []
 
@@ -232,11 +232,11 @@ def test_node_without_grub_and_a_wrong_command_line_is_told_what_to_do(tmp_path:
     node, machine = fresh(tmp_path)
     machine.hardware["host"]["grub_cmdline"] = None
     look(node)
-    told = (
+    message = (
         r"no update-grub: give the words to its boot loader and reboot it, .*"
         r'settings = \{"iommu": None, "pci_realloc": None, "init_on_alloc": None\}'
     )
-    with pytest.raises(StageFailed, match=told):
+    with pytest.raises(StageFailed, match=message):
         planned(node, "settings")
 
 

@@ -489,9 +489,9 @@ def test_summary_tells_each_metric_under_its_own_name(tmp_path: Path) -> None:
     node, _ = bare(tmp_path)
     node.smoke = {"p50_ttft_ms": 12.34, "p95_ttft_ms": None, "completed": 60}
     node.smoke["conditions"] = {"stand_in": True}
-    told = smoke.summary(node)
-    assert told.startswith("STAND-IN ENGINE  TTFT 12.3/-  ITL -/-")
-    assert told.endswith("ms (P50/P95, n=60)")
+    message = smoke.summary(node)
+    assert message.startswith("STAND-IN ENGINE  TTFT 12.3/-  ITL -/-")
+    assert message.endswith("ms (P50/P95, n=60)")
 
 
 @pytest.mark.parametrize(
@@ -600,7 +600,7 @@ def test_replicas_that_nobody_needs_may_end_for_others(tmp_path: Path) -> None:
     node, machine = settled(tmp_path, replicas=4, tensor_parallel=2)
     node.spec = node.spec.replace(replicas=2, tensor_parallel=4, min_available=0)
     look(node)
-    told = "vllm0        UP           0 requests\nvllm1        DOWN 1/2     0 requests\n"
-    machine.answers = {"node.pyz rotation list": (True, told)}
+    message = "vllm0        UP           0 requests\nvllm1        DOWN 1/2     0 requests\n"
+    machine.answers = {"node.pyz rotation list": (True, message)}
     make(node, "serving")
     assert machine.ran("systemctl stop vllm@2.service")

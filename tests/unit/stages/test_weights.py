@@ -23,7 +23,7 @@ SHARING = f"/etc/systemd/system/{weights.SHARE}"
 SHARE = {"bind": "0.0.0.0", "from": ["10.0.0.0/24", "10.0.1.7"]}
 
 
-def told(**progress: Any) -> tuple[bool, str]:
+def described(**progress: Any) -> tuple[bool, str]:
     """What `weights` prints on a node where the unit's state is *progress*."""
     running = progress.pop("running", True)
     return True, json.dumps({"complete": False, "running": running, "progress": progress})
@@ -94,14 +94,16 @@ def test_another_revision_is_begun_anew_while_the_old_one_serves(tmp_path: Path)
 
 def test_refusal_ends_the_node_before_the_driver(tmp_path: Path) -> None:
     node, machine = bare(tmp_path)
-    machine.answers = {"weights begin": told(state="refused", error="manifest is a, asked for b")}
+    machine.answers = {
+        "weights begin": described(state="refused", error="manifest is a, asked for b")
+    }
     with pytest.raises(StageFailed, match="cannot be fetched: manifest is a, asked for b"):
         make(node, "weights")
 
 
 def test_store_that_is_gone_does_not_stop_the_driver(tmp_path: Path) -> None:
     node, machine = bare(tmp_path)
-    machine.answers = {"weights begin": told(state="failed", error="store: refused")}
+    machine.answers = {"weights begin": described(state="failed", error="store: refused")}
     [*_, begin] = weights.plan(node)
     assert begin.apply(node) == "not yet: store: refused; tried again while the rest goes on"
 
@@ -116,7 +118,9 @@ def begun(folder: Path, **changes: Any) -> tuple[Node, Machine]:
 
 def test_failed_fetch_gets_one_whole_try_more_and_then_tells(tmp_path: Path) -> None:
     node, machine = begun(tmp_path)
-    machine.answers = {"weights (wait|begin)": told(state="failed", error="a.bin: store: HTTP 503")}
+    machine.answers = {
+        "weights (wait|begin)": described(state="failed", error="a.bin: store: HTTP 503")
+    }
     with pytest.raises(StageFailed, match=r"was not fetched: a\.bin: store: HTTP 503"):
         make(node, "model")
     acts = [line.split()[2] for line in machine.ran("node.pyz weights")]
@@ -125,7 +129,7 @@ def test_failed_fetch_gets_one_whole_try_more_and_then_tells(tmp_path: Path) -> 
 
 def test_corrupt_shard_is_not_fetched_again_by_the_same_run(tmp_path: Path) -> None:
     node, machine = begun(tmp_path)
-    machine.answers = {"weights wait": told(state="refused", error="a.bin: store: corrupt")}
+    machine.answers = {"weights wait": described(state="refused", error="a.bin: store: corrupt")}
     with pytest.raises(StageFailed, match=r"was not fetched: a\.bin: store: corrupt"):
         make(node, "model")
     assert machine.ran("weights begin") == []
@@ -133,7 +137,7 @@ def test_corrupt_shard_is_not_fetched_again_by_the_same_run(tmp_path: Path) -> N
 
 def test_unit_that_ended_without_a_word_is_told(tmp_path: Path) -> None:
     node, machine = begun(tmp_path)
-    machine.answers = {"weights (wait|begin)": told(running=False)}
+    machine.answers = {"weights (wait|begin)": described(running=False)}
     with pytest.raises(StageFailed, match=f"{weights.UNIT} ended without a word"):
         make(node, "model")
 
@@ -141,7 +145,7 @@ def test_unit_that_ended_without_a_word_is_told(tmp_path: Path) -> None:
 def test_deadline_says_how_far_it_was(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     node, machine = begun(tmp_path, weights={"deadline_s": 10})
     machine.answers = {
-        "weights wait": told(state="fetching", total_bytes=100, have_bytes=40, rate=2)
+        "weights wait": described(state="fetching", total_bytes=100, have_bytes=40, rate=2)
     }
     clock = iter(range(0, 1000, 4))
     monkeypatch.setattr("b200kit.stages.weights.time.monotonic", lambda: next(clock))

@@ -155,7 +155,7 @@ def _config(
         upstream=own is not None,
         served=SERVED,
         limited=[client for client in gateway.clients if client.requests_per_minute],
-        refusals={name: _refusal(*told) for name, told in _REFUSALS.items()},
+        refusals={name: _refusal(*text) for name, text in _REFUSALS.items()},
     )
 
 

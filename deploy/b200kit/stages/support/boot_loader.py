@@ -27,10 +27,10 @@ def changes(node: Node, managed: Managed, drop_in: File | None) -> list[Change]:
     wrong = managed.at_boot("cmdline")
     if not wrong:
         return []
-    told = "; ".join(f"{effect.name} {effect.text}" for effect in wrong)
+    message = "; ".join(f"{effect.name} {effect.text}" for effect in wrong)
     if drop_in is None:
         raise StageFailed(
-            f"{told}. This node has no update-grub: give the words to its boot loader and reboot "
+            f"{message}. It has no update-grub: give the words to its boot loader and reboot "
             f"it, or leave the settings to somebody else (settings = {_none(wrong)})"
         )
     changed = drift.changed_files([drop_in], managed.raw, node.nonce)
@@ -40,7 +40,7 @@ def changes(node: Node, managed: Managed, drop_in: File | None) -> list[Change]:
         return [_require_reboot()]
     if not _lacking(managed, wrong):
         raise StageFailed(
-            f"{told}. GRUB's configuration has what is asked, so the node boots another way or "
+            f"{message}. GRUB's configuration has what is asked, so the node boots another way or "
             "another file says otherwise (/etc/default/grub): mend that and reboot the node"
         )
     return [_require_reboot(), Change(_HANDLER, _update)]

@@ -51,8 +51,8 @@ def refusal(state: Mapping[str, object]) -> str | None:
     if isinstance(release, Unmeasured):
         return f"its operating system cannot be told ({release.reason}); supported are {names}"
     if system_of(state) is None:
-        told = seen.text("host", "os", "pretty") or "an operating system without a name"
-        return f"{told} is not supported; supported are {names}"
+        message = seen.text("host", "os", "pretty") or "an operating system without a name"
+        return f"{message} is not supported; supported are {names}"
     machine = seen.text("host", "arch")
     if isinstance(machine, Unmeasured):
         return f"its processor cannot be told ({machine.reason})"

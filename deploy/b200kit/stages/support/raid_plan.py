@@ -169,7 +169,7 @@ def _torn(members: Sequence[Json], disks: Sequence[Json]) -> str:
 
 def _freed(storage: Storage, disks: Sequence[Json]) -> list[Step]:
     """A step for each disk that must be erased; raises Refusal for one that may not be."""
-    refused = [told for disk in disks if (told := _refusal(storage, disk))]
+    refused = [message for disk in disks if (message := _refusal(storage, disk))]
     if refused:
         more = f" (and {len(refused) - 1} more disks)" if len(refused) > 1 else ""
         raise Refusal(refused[0] + more)

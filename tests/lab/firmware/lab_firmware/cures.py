@@ -67,11 +67,11 @@ def boot_kind(events: Sequence[Event], warm: bool) -> str:
 
 def at_boot(number: int, now: float) -> list[Event]:
     """Record this boot; returns all events with it."""
-    told = ACTS.read_text(encoding="utf-8").split() if ACTS.exists() else []
-    if told and not read():
+    message = ACTS.read_text(encoding="utf-8").split() if ACTS.exists() else []
+    if message and not read():
         # A new disk: what it is cured of began with the one before.
         record(Event("power-on", number, 0.0))
-    for what in (word for word in told if word in ORDER):
+    for what in (word for word in message if word in ORDER):
         record(Event(what, number, now))
     record(Event(boot_kind(read(), WARM.exists()), number, now))
     for path in (ACTS, WARM):

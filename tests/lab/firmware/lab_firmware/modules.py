@@ -80,8 +80,8 @@ def options(module: str, root: Path = ROOT) -> dict[str, str]:
 def nvidia_version(root: Path = ROOT) -> str | None:
     """Version of the nvidia module built for this kernel, None when none is."""
     path = root / NVIDIA_MODULE
-    told = _VERSION.search(path.read_bytes()) if path.is_file() else None
-    return told[1].decode() if told else None
+    message = _VERSION.search(path.read_bytes()) if path.is_file() else None
+    return message[1].decode() if message else None
 
 
 def at_boot(root: Path = ROOT, unavailable: Collection[str] = ()) -> dict[str, str | None]:

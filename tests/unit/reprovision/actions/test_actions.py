@@ -90,8 +90,8 @@ def packed(parts: dict[str, bytes], lie: str = "") -> tuple[bytes, str]:
     content = out.getvalue()
     body = base64.b64encode(content).decode()
     lines = [body[i : i + 64] for i in range(0, len(body), 64)]
-    told = {"sha256": hashlib.sha256(content).hexdigest(), "parts": entries}
-    return content, "\n".join([*lines, json.dumps(told)])
+    message = {"sha256": hashlib.sha256(content).hexdigest(), "parts": entries}
+    return content, "\n".join([*lines, json.dumps(message)])
 
 
 @pytest.fixture
@@ -108,16 +108,16 @@ def test_evidence_is_checked_kept_for_its_owner_and_fetched_once(
     node, machine = here
     content, printed = packed({"state.json": b"{}"})
     machine.answers = {"node.pyz support-bundle": (True, printed)}
-    told: list[str] = []
-    found = evidence.collect(node, INTENT, told.append)
+    message: list[str] = []
+    found = evidence.collect(node, INTENT, message.append)
     path = Path(found.path)
     assert path == folder / "n01" / "20261121-1.tar.gz"
     assert path.read_bytes() == content
     assert found.sha256 == hashlib.sha256(content).hexdigest()
     assert path.stat().st_mode & 0o777 == 0o600
     assert path.parent.stat().st_mode & 0o777 == 0o700
-    assert "without 1 parts" in told[0]
-    assert evidence.collect(node, INTENT, told.append) == found
+    assert "without 1 parts" in message[0]
+    assert evidence.collect(node, INTENT, message.append) == found
     assert len(machine.ran("node.pyz support-bundle")) == 1
 
 

@@ -90,21 +90,21 @@ def cycle(
 
 def test_operating_system_is_asked_first(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
     switch = Switch(down=5)
-    told, _ = cycle(node, switch, monkeypatch)
+    message, _ = cycle(node, switch, monkeypatch)
     assert switch.asked == ["shut down", "on"]
-    assert told.startswith("shut down, on again, back after 3 s")
+    assert message.startswith("shut down, on again, back after 3 s")
     assert node.state is None
 
 
 def test_power_is_cut_when_the_shutdown_hangs(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
     switch = Switch(down=None)
-    told, said = cycle(node, switch, monkeypatch)
+    message, said = cycle(node, switch, monkeypatch)
     assert switch.asked == ["shut down", "cut", "on"]
     assert said[0] == (
         "power is still on 30 s after its controller received the command to shut down; "
         "cutting the power"
     )
-    assert told.startswith("power cut, on again")
+    assert message.startswith("power cut, on again")
 
 
 def test_power_is_cut_at_once_where_no_shutdown_is_offered(

@@ -131,10 +131,11 @@ def test_source_that_says_no_key_pins_nothing(
 def test_image_that_never_gets_done_ends_at_its_deadline_in_one_line(node: Make) -> None:
     system = System(Progress(("Deploying",)))
     made = node(system, method="command")
-    with pytest.raises(ActionFailed) as told:
+    with pytest.raises(ActionFailed) as message:
         perform(made)
     assert (
-        str(told.value) == "the new image was not there after 90 m 00 s; last observed: Deploying"
+        str(message.value)
+        == "the new image was not there after 90 m 00 s; last observed: Deploying"
     )
     assert system.closed == 1
     assert pinned(made) == (OLD,)

@@ -93,11 +93,11 @@ def test_password_goes_by_the_environment_and_never_by_the_command_line(
 )
 def test_what_went_wrong_is_one_line(tool: Callable[..., Path], stderr: str, line: str) -> None:
     tool(stderr=stderr, code=1)
-    with pytest.raises(ActionRefused) as told:
+    with pytest.raises(ActionRefused) as message:
         controller().cut()
-    assert str(told.value).startswith("its controller 10.9.0.1")
-    assert line in str(told.value)
-    assert "\n" not in str(told.value)
+    assert str(message.value).startswith("its controller 10.9.0.1")
+    assert line in str(message.value)
+    assert "\n" not in str(message.value)
 
 
 def test_machine_without_the_tool_says_so(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

@@ -111,10 +111,10 @@ def test_certificate_is_trusted_by_its_fingerprint_in_either_spelling(
 def test_what_keeps_it_from_the_power_is_one_line(
     controller: Callable[..., redfish.Controller], changes: dict[str, Any], line: str
 ) -> None:
-    with pytest.raises(ActionRefused) as told:
+    with pytest.raises(ActionRefused) as message:
         controller(**changes).state()
-    assert line in str(told.value)
-    assert "\n" not in str(told.value)
+    assert line in str(message.value)
+    assert "\n" not in str(message.value)
 
 
 def test_untrusted_authority_is_named(
@@ -162,24 +162,24 @@ def test_reset_type_that_is_offered_and_refused_is_told_with_the_controllers_wor
 def test_password_is_in_no_log_no_line_and_no_traceback(
     controller: Callable[..., redfish.Controller],
 ) -> None:
-    told = io.StringIO()
-    handler = logging.StreamHandler(told)
+    message = io.StringIO()
+    handler = logging.StreamHandler(message)
     root = logging.getLogger()
     before = root.level
     root.addHandler(handler)
     root.setLevel(logging.DEBUG)
     try:
         sound = controller()
-        told.write(f"{sound!r} {sound.state()}\n")
+        message.write(f"{sound!r} {sound.state()}\n")
         for changes in ({"user": "root"}, {"system": None}, {"ca_file": None}):
             try:
                 controller(**changes).cut()
             except ActionRefused:
-                told.write(traceback.format_exc())
+                message.write(traceback.format_exc())
     finally:
         root.removeHandler(handler)
         root.setLevel(before)
-    text = told.getvalue()
+    text = message.getvalue()
     assert "HTTP request: GET" in text
     for secret in (CANARY, base64.b64encode(USER.encode() + b":" + CANARY)):
         assert secret.decode() not in text

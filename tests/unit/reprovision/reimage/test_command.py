@@ -75,9 +75,9 @@ def test_command_that_says_nothing_leaves_the_pinned_key(system: Make) -> None:
     ],
 )
 def test_what_went_wrong_is_one_line(system: Make, script: str, line: str) -> None:
-    with pytest.raises(ActionFailed, match=line) as told:
+    with pytest.raises(ActionFailed, match=line) as message:
         end(system(script))
-    assert "\n" not in str(told.value)
+    assert "\n" not in str(message.value)
 
 
 def test_command_that_cannot_be_run_is_nobodys_fault_but_the_inventorys(system: Make) -> None:

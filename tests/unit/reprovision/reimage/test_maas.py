@@ -127,10 +127,10 @@ def test_half_a_host_key_is_no_host_key(system: Make, maas: Maas) -> None:
 def test_what_keeps_it_from_maas_is_one_line(
     system: Make, maas: Maas, changes: dict[str, Any], line: str
 ) -> None:
-    with pytest.raises(ActionRefused) as told:
+    with pytest.raises(ActionRefused) as text:
         system(**changes).advance(INTENT)
-    assert line in str(told.value)
-    assert not any(part in str(told.value) for part in ("canarysecret7", "one-part", "\n"))
+    assert line in str(text.value)
+    assert not any(part in str(text.value) for part in ("canarysecret7", "one-part", "\n"))
     assert not maas.asked
 
 

@@ -70,10 +70,8 @@ def test_every_name_of_the_inventory_has_its_adapter(tmp_path: Path) -> None:
 
 def slurm_node(state: str, reason: str = "") -> str:
     """A line of `scontrol show node --oneliner`, shortened in the middle."""
-    told = f" Reason={reason} [root@2026-11-21T09:40:00]" if reason else ""
-    return (
-        f"NodeName=n7 Arch=x86_64 CPUTot=224 State={state} ThreadsPerCore=2 Partitions=b200{told}"
-    )
+    why = f" Reason={reason} [root@2026-11-21T09:40:00]" if reason else ""
+    return f"NodeName=n7 Arch=x86_64 CPUTot=224 State={state} ThreadsPerCore=2 Partitions=b200{why}"
 
 
 SHOW = "scontrol|show|node|n7|--oneliner"

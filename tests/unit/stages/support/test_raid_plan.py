@@ -67,7 +67,7 @@ def joined(*signatures: Json, state: str = "active", mounted: bool = False) -> J
     return reading
 
 
-def told(reading: Json, **changes: Any) -> list[str]:
+def described(reading: Json, **changes: Any) -> list[str]:
     """What would be done, in words."""
     return [step.what for step in steps(asked(**changes), reading)]
 
@@ -76,17 +76,17 @@ MAKE = "make a RAID0 of 2 disks, /dev/md/b200-models"
 
 
 def test_blank_disks_become_an_array_with_a_file_system() -> None:
-    assert told(seen()) == [MAKE, "make ext4 on /dev/md/b200-models"]
+    assert described(seen()) == [MAKE, "make ext4 on /dev/md/b200-models"]
 
 
 def test_store_that_is_there_needs_nothing() -> None:
-    assert told(joined(WHOLE, mounted=True)) == []
-    assert told(joined(WHOLE)) == []
+    assert described(joined(WHOLE, mounted=True)) == []
+    assert described(joined(WHOLE)) == []
 
 
 @pytest.mark.parametrize("left", [(), (BEGUN,)])
 def test_run_that_was_killed_before_the_file_system_was_whole_goes_on(left: tuple[Json]) -> None:
-    assert told(joined(*left)) == ["make ext4 on /dev/md127"]
+    assert described(joined(*left)) == ["make ext4 on /dev/md127"]
 
 
 def test_array_that_was_not_put_together_is_and_then_looked_at_again() -> None:
@@ -133,7 +133,7 @@ FOREIGN: dict[str, tuple[Json, str]] = {
 def test_disk_that_is_not_empty_is_refused_by_what_is_on_it(name: str) -> None:
     change, words = FOREIGN[name]
     with pytest.raises(Refusal) as refused:
-        told(seen(**change))
+        described(seen(**change))
     assert str(refused.value).startswith(f"{A} is not empty, it has {words}: nothing was changed")
     assert "storage.erase" in str(refused.value)
 
@@ -141,7 +141,7 @@ def test_disk_that_is_not_empty_is_refused_by_what_is_on_it(name: str) -> None:
 @in_subtests("name", FOREIGN)
 def test_disk_that_may_be_erased_is(name: str) -> None:
     change, words = FOREIGN[name]
-    erase, *rest = told(seen(**change), erase=[A])
+    erase, *rest = described(seen(**change), erase=[A])
     assert erase == f"erase {A}, which had {words}"
     assert rest == [MAKE, "make ext4 on /dev/md/b200-models"]
 
@@ -159,7 +159,7 @@ def test_naming_one_disk_does_not_free_the_other() -> None:
     reading = seen(signatures=[OTHER])
     reading["disks"][B]["signatures"] = [OTHER]
     with pytest.raises(Refusal, match="nvme-B is not empty"):
-        told(reading, erase=[A])
+        described(reading, erase=[A])
 
 
 @in_subtests(
@@ -177,46 +177,46 @@ def test_disk_in_use_is_refused_whatever_may_be_erased(
     change: Json, words: str, erase: tuple[str, ...]
 ) -> None:
     with pytest.raises(Refusal, match=words):
-        told(seen(**change), erase=list(erase))
+        described(seen(**change), erase=list(erase))
 
 
 def test_all_that_is_refused_is_counted() -> None:
     reading = seen(signatures=[OTHER])
     reading["disks"][B]["signatures"] = [OTHER]
     with pytest.raises(Refusal, match=r"\(and 1 more disks\)"):
-        told(reading)
+        described(reading)
 
 
 def test_disk_that_is_not_there_is_named() -> None:
     reading = seen()
     reading["disks"][B] = None
     with pytest.raises(Refusal, match=f"{B}: there is no such disk"):
-        told(reading)
+        described(reading)
 
 
 def test_array_with_one_disk_exchanged_is_not_made_anew_unasked() -> None:
     reading = seen(signatures=[MEMBER], blank=False)
     with pytest.raises(Refusal, match=f"1 of 2 disks belong to this node's array and {B} does not"):
-        told(reading)
-    assert told(reading, erase=[A, B])[-2:] == [MAKE, "make ext4 on /dev/md/b200-models"]
+        described(reading)
+    assert described(reading, erase=[A, B])[-2:] == [MAKE, "make ext4 on /dev/md/b200-models"]
 
 
 def test_our_array_with_somebodys_file_system_is_left_alone() -> None:
     with pytest.raises(Refusal, match="holds ext4 'data', which is not ours"):
-        told(joined(OTHER))
-    assert told(joined(OTHER), erase=[A, B]) == ["make ext4 on /dev/md127"]
+        described(joined(OTHER))
+    assert described(joined(OTHER), erase=[A, B]) == ["make ext4 on /dev/md127"]
 
 
 def test_another_kind_of_file_system_is_not_made_over_the_one_that_is_there() -> None:
     with pytest.raises(Refusal, match="holds ext4 'b200-models', which is not ours"):
-        told(joined(WHOLE), filesystem="xfs")
+        described(joined(WHOLE), filesystem="xfs")
 
 
 def test_what_else_is_mounted_there_is_refused() -> None:
     reading = joined(WHOLE)
     reading["mount"] = {"device": "/dev/sdb1", "fstype": "xfs", "options": "rw"}
     with pytest.raises(Refusal, match="/dev/sdb1 is mounted at /srv/models: unmount it first"):
-        told(reading)
+        described(reading)
 
 
 @in_subtests(
@@ -237,7 +237,7 @@ def test_arrays_that_were_not_read_are_not_taken_for_none() -> None:
     reading = joined(WHOLE)
     reading["arrays"] = {"unmeasured": "Input/output error"}
     with pytest.raises(Refusal, match="the arrays could not be read"):
-        told(reading)
+        described(reading)
 
 
 SOLE = {"type": "ext4", "uuid": storage.filesystem_uuid([A]), "label": "b200-models"}
@@ -251,13 +251,13 @@ def single(**of_a: Any) -> Json:
 
 
 def test_single_disk_needs_no_array() -> None:
-    assert told(single(), disks=[A]) == [f"make ext4 on {A}"]
-    assert told(single(signatures=[SOLE], blank=False), disks=[A]) == []
+    assert described(single(), disks=[A]) == [f"make ext4 on {A}"]
+    assert described(single(signatures=[SOLE], blank=False), disks=[A]) == []
 
 
 def test_single_disk_whose_file_system_was_begun_gets_it_whole() -> None:
     half = single(signatures=[{**SOLE, "label": MAKING}], blank=False)
-    assert told(half, disks=[A]) == [f"make ext4 on {A}"]
+    assert described(half, disks=[A]) == [f"make ext4 on {A}"]
     cut_off = single(blank=False)
     with pytest.raises(Refusal, match="no known kind"):
         steps(asked(disks=[A]), cut_off)
@@ -273,10 +273,10 @@ def test_what_was_begun_is_no_leave_to_take_somebodys_disk() -> None:
 
 def test_mount_of_somebody_else_must_be_there() -> None:
     with pytest.raises(Refusal, match="/srv/models is not a mount of its own"):
-        told(single(), disks=[])
+        described(single(), disks=[])
     reading = single()
     reading["mount"] = {"device": "10.0.0.9:/models", "fstype": "nfs4", "options": "rw"}
-    assert told(reading, disks=[]) == []
+    assert described(reading, disks=[]) == []
 
 
 @in_subtests(
