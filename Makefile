@@ -5,7 +5,7 @@
 PY = .venv/bin/python
 PYTEST = .venv/bin/pytest
 # Labs side by side: they wait more than they compute.
-LABS ?= 4
+LABS ?= 3
 # Without compiled files each of some hundred runs of pyinfra would compile the library again.
 unexport PYTHONDONTWRITEBYTECODE
 
@@ -18,12 +18,12 @@ demo: setup ## one simulated node, from a bare OS to tokens and a report
 # What boots nothing, on every core; then the one way through the lab.
 test: setup ## everything that boots nothing, and one way through the lab (under 10 minutes)
 	@$(PYTEST) -n auto --dist loadfile --no-loadscope-reorder -m "not lab and not vm"
-	@$(PYTEST) -m golden
+	@$(PYTEST) -m golden tests/e2e
 
 # Each worker of the second line has a lab of its own.
 test-all: setup ## everything but the virtual machine (under 30 minutes)
 	@$(PYTEST) -n auto --dist loadfile --no-loadscope-reorder -m "not lab and not vm"
-	@$(PYTEST) -n $(LABS) --dist loadgroup --no-loadscope-reorder -m lab
+	@$(PYTEST) -n $(LABS) --no-loadscope-reorder -m lab tests/e2e tests/vm
 
 bench: setup ## figures in milliseconds on this machine: printed, never judged
 	@$(PY) -m tests.bench

@@ -6,6 +6,7 @@ import sys
 
 import pytest
 from hypothesis import settings
+from xdist.scheduler import LoadScopeScheduling
 
 from tests.lab.shell import ensure_host_packages, missing_host_packages
 
@@ -29,6 +30,21 @@ LONGEST = (
     *("test_reprovision", "test_upgrade", "test_weights", "test_lost_hosts", "test_canary"),
     *("test_killed_controller", "test_containers", "test_bring_up", "test_settings"),
 )
+
+REAL_ENGINE = "tests/e2e/real_engine/"
+
+
+class ByModule(LoadScopeScheduling):  # type: ignore[misc]
+    """A module stays on one worker; all that serve with the real engine are one after another."""
+
+    def _split_scope(self, nodeid: str) -> str:
+        path = nodeid.partition("::")[0]
+        return REAL_ENGINE if path.startswith(REAL_ENGINE) else path
+
+
+def pytest_xdist_make_scheduler(config: pytest.Config, log: object) -> ByModule:
+    """How tests are given to workers. Two real engines at once would leave none of them a CPU."""
+    return ByModule(config, log)
 
 
 @pytest.hookimpl(trylast=True)

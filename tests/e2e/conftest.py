@@ -1,8 +1,8 @@
 """The lab for end-to-end tests: brought up once, torn down whatever happens.
 
 Under pytest-xdist each worker has a lab of its own (worker gw0 has lab 1, and so on); without it
-there is lab 0. `--dist loadgroup` keeps a module's tests, and all that share the demo's node, on
-one worker.
+there is lab 0. A module stays on one worker, and all that share the demo's node, too (ByModule in
+tests/conftest.py).
 """
 
 from __future__ import annotations
@@ -34,13 +34,11 @@ SHORT = {"requests": 12, "ttft_ms": 2000, "tpot_ms": 1000, "loop_lag_ms": 100}
 SHORT_SMOKE = ("--data", f"smoke={json.dumps(SHORT)}")
 
 
-@pytest.hookimpl(tryfirst=True)  # before xdist reads the groups
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Everything here needs simulated nodes. What works on the demo's node comes first."""
     for item in items:
         if _is_here(item):
             item.add_marker(pytest.mark.lab)
-            item.add_marker(pytest.mark.xdist_group(_group(item)))
     items.sort(key=_place)
 
 
@@ -57,11 +55,6 @@ def _place(item: pytest.Item) -> int:
 
 def _uses_demo(item: pytest.Item) -> bool:
     return "demo" in getattr(item, "fixturenames", ())
-
-
-def _group(item: pytest.Item) -> str:
-    """What must be on one worker: the modules on the demo's node, each other module for itself."""
-    return "demo" if _uses_demo(item) else item.path.stem
 
 
 @pytest.fixture(scope="session", autouse=True)

@@ -75,7 +75,7 @@ def write_values(machine: Machine) -> None:
 
 
 def reload(machine: Machine) -> None:
-    """The service manager reads its configuration anew."""
+    """The service manager reads its configuration again."""
     limits = {"memlock": 8388608, "nofile": 524288, "nproc": 1030000}
     for line in lines(machine, settings.SERVICES):
         found = _LIMIT.match(line)

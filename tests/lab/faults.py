@@ -21,7 +21,7 @@ def publish_vendor(
     leave_out: Collection[str] = (),
     key: str = repositories.KEY,
 ) -> None:
-    """Publish the vendor's repository anew; without arguments, as it should be.
+    """Publish the vendor's repository again; without arguments, as it should be.
 
     ``leave_out`` keeps packages out (``name`` or ``name=version``); ``key="other"`` signs with a
     key that no node has been told to trust.

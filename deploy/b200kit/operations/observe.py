@@ -28,7 +28,7 @@ def owner() -> str:
 
 
 def refresh(node: Node, run: str, lock: bool = True) -> None:
-    """Observe *node* anew; with *lock*, take or keep its lock, or fail naming who holds it."""
+    """Observe *node* again; with *lock*, take or keep its lock, or fail naming who holds it."""
     request = observe_request(node)
     if lock:
         request["lock"] = {"owner": owner(), "run": run, "ttl_s": _LOCK_TTL_S}

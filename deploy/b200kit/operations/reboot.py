@@ -32,7 +32,7 @@ def reasons(node: Node) -> list[str]:
     found = ["boot-time configuration changed"] if _is_pending(node) else []
     modules = state.get("modules") or {}
     loaded = modules.get("nvidia", "")
-    # Only what was read is a reason: a node whose modules cannot be told is for the gate to refuse.
+    # Only what was read is a reason: a node whose modules are unknown is for the gate to refuse.
     if loaded is None:
         found.append("the nvidia module is not loaded")
     elif isinstance(loaded, str) and loaded and loaded != node.spec.driver:
@@ -205,7 +205,7 @@ def _numbers(error: BaseException | None) -> Iterator[int | None]:
 def boot_id_or_none(node: Node) -> str | None:
     """The id of the boot that answers on a new connection; None when none does."""
     try:
-        node.connected().connect_anew()
+        node.connected().connect_fresh()
         return boot_id(node.connected())
     except RemoteError:
         return None

@@ -20,7 +20,7 @@ LOADED = "loaded"
 def not_built(state: Mapping[str, Any], driver: str) -> str:
     """Why the kernel that boots next would have no module of this driver; empty when it would.
 
-    What could not be read refuses nothing: the state after the reboot tells then.
+    What could not be read refuses nothing: the state after the reboot decides.
     """
     built = _built(state)
     if built is None:

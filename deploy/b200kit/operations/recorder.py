@@ -25,7 +25,7 @@ from b200kit.run.session import RUN
 
 
 class Recorder(BaseStateCallback):
-    """Takes down what pyinfra tells about hosts."""
+    """Records pyinfra's callbacks about hosts."""
 
     @staticmethod
     def host_connect(state: State, host: Host) -> None:

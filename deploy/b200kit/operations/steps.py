@@ -201,7 +201,7 @@ def _first_look(node: Node, lock: bool) -> None:
 
 
 def observed(node: Node) -> dict[str, Any]:
-    """The node's state; looked at anew when something changed since the last look."""
+    """The node's state; observed again when something changed since the last look."""
     if node.state is None:
         observation.refresh(node, RUN.id, lock=executing() and RUN.changes_nodes)
     return node.state or {}

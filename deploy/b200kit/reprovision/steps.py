@@ -103,7 +103,7 @@ def unreachable(node: Node) -> Finding | None:
     try:
         remote = node.connected()
         if node.unreachable or not remote.attempt("true", timeout=_ANSWER_S).ok:
-            remote.connect_anew()
+            remote.connect_fresh()
         node.unreachable = None
         return None
     except RemoteError as error:

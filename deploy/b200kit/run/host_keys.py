@@ -46,13 +46,15 @@ def of(host: Host) -> Pins:
     data = host.data
     hostname = str(data.get("ssh_hostname") or host.name)
     config = ssh_client.get_ssh_config(data.get("ssh_config_file"))
-    message = config.lookup(hostname) if config else {}
+    configured = config.lookup(hostname) if config else {}
     given = data.get("ssh_known_hosts_file")
     files = (
-        [given] if given else str(message.get("userknownhostsfile", "~/.ssh/known_hosts")).split()
+        [given]
+        if given
+        else str(configured.get("userknownhostsfile", "~/.ssh/known_hosts")).split()
     )
-    port = int(data.get("ssh_port") or message.get("port", 22))
-    name = known_hosts.name_of(str(message.get("hostname", hostname)), port)
+    port = int(data.get("ssh_port") or configured.get("port", 22))
+    name = known_hosts.name_of(str(configured.get("hostname", hostname)), port)
     return Pins(tuple(Path(file).expanduser() for file in files), name)
 
 

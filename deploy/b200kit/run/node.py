@@ -68,7 +68,7 @@ class Node:
     # What keeps it from serving, the cause first, and attempts that only it remembers.
     findings: tuple[Finding, ...] = ()
     attempts_on_node: tuple[Attempt, ...] = ()
-    # How it was mended, for the report.
+    # How it was repaired, for the report.
     reprovision: dict[str, Any] | None = None
     outcome: str | None = None
     failed_stage: str | None = None

@@ -89,9 +89,9 @@ class Remote:
         work is waited for: two of them never work on a node at a time.
         """
         guard = f"flock --close --timeout {limit_s or self.timeout} /run/lock/b200kit-acting"
-        message = f"{{ {why}; tail -n 40 {log}; exit 1; }}"
+        on_failure = f"{{ {why}; tail -n 40 {log}; exit 1; }}"
         logged = f"{guard} sh -c {shlex.quote(script)} </dev/null >{log} 2>&1"
-        return self.run(f"{logged} && tail -n 1 {log} || {message}", timeout=limit_s)
+        return self.run(f"{logged} && tail -n 1 {log} || {on_failure}", timeout=limit_s)
 
     def program(self, arguments: str, stdin: str | None = None, timeout: int | None = None) -> str:
         """stdout of the node program; raises RemoteError with the cause when it exits non-zero."""
@@ -125,7 +125,7 @@ class Remote:
         if not isinstance(state, dict):
             raise RemoteError("the observation is not a document")
         if state.get("schema") != SCHEMA:
-            # Every section would be missing from it, and everything on the node would be done anew.
+            # Every section would be missing, and everything on the node would be done again.
             raise RemoteError(f"the observation is of schema {state.get('schema')!r}, not {SCHEMA}")
         return state
 
@@ -146,7 +146,7 @@ class Remote:
         self.program("put", stdin=json.dumps(document))
 
     def reconnect(self) -> None:
-        """Connect anew, for a node that rebooted; raises pyinfra's ConnectError when it cannot."""
+        """Connect again, for a node that rebooted; raises pyinfra's ConnectError when it cannot."""
         client = self._client
         if client is not None:
             client.close()
@@ -163,14 +163,14 @@ class Remote:
         if self.host.connected:
             connector = getattr(self.host, "connector", None)
             if not self._alive() or getattr(connector, "client", self) is None:
-                self.connect_anew()
+                self.connect_fresh()
             return
         try:
             self.host.connect(show_errors=False, raise_exceptions=True)
         except (ConnectError, *_LOST) as error:
             raise RemoteError(f"not reached: {error or type(error).__name__}") from None
 
-    def connect_anew(self) -> None:
+    def connect_fresh(self) -> None:
         """A connection that is new to the node's firewall; RemoteError when there can be none."""
         try:
             self.reconnect()

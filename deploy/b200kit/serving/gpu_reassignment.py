@@ -2,7 +2,7 @@
 
 A replica holds its GPUs until it stops, and one that starts on a held GPU is refused (gpu-free). So
 four replicas of two GPUs do not become two of four by restarts one after another: all that serves
-is stopped, and starts anew. That is done only where it takes nothing from anybody: the node is out
+is stopped, and starts again. That is done only where it takes nothing from anybody: the node is out
 of rotation, or its inventory says that no replica need stay in it, and no request is under way.
 """
 
@@ -59,9 +59,9 @@ def may_stop(node: Node) -> None:
     Asked before a file is changed, and again right before the stop: an engine may be installed in
     between.
     """
-    message = node.connected().program("rotation list", timeout=30)
+    table = node.connected().program("rotation list", timeout=30)
     least = floor(node.spec.min_available, node.spec.replicas)
-    for name, status, answering in _SERVER.findall(message):
+    for name, status, answering in _SERVER.findall(table):
         if answering != "0":
             raise StageFailed(f"{_STOP} {name} answers {answering} requests: {_REMEDY}")
         if least and status.startswith(("UP", "no check")):

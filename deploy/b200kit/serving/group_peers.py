@@ -2,7 +2,7 @@
 
 vLLM's followers do not notice when their head is gone (seen with 0.32.0: up a minute later, and for
 as long as anybody looked), and a head notices a lost follower only at the next request. So each
-member watches its connections to the others, and starts its own replica anew when one is gone.
+member watches its connections to the others, and restarts its own replica when one is gone.
 """
 
 from __future__ import annotations
@@ -24,13 +24,13 @@ def document(node: Node) -> dict[str, Any]:
     member = group.part(node.spec.group, node.name)
     if member is None:
         return {}
-    message = {
+    document = {
         "unit": "vllm@0.service",
         "user": "vllm",
         "peers": list(member.peers) if member.node_rank == 0 else [member.master_addr],
         "headless": member.headless,
     }
-    return {"group": message}
+    return {"group": document}
 
 
 def files(node: Node, serving: str) -> list[File]:

@@ -33,17 +33,17 @@ def shared_files(node: Node, restarts: tuple[str, ...]) -> list[File]:
 
 def own_files(node: Node, planned: Replica) -> list[File]:
     """The container of one replica."""
-    message = replica.settings(node, planned)
+    settings = replica.settings(node, planned)
     content = render(
         "systemd/vllm.container.j2",
         spec=node.spec,
         replica=planned,
         pinning=replica.pinned(node, planned),
-        message=message,
+        settings=settings,
         launcher=replica.LAUNCHER,
-        argv=engines.get(node.spec.engine).argv(message),
-        environment=replica.environment(node, message),
-        cache=PurePosixPath(message.cache),
+        argv=engines.get(node.spec.engine).argv(settings),
+        environment=replica.environment(node, settings),
+        cache=PurePosixPath(settings.cache),
         serving=replica.SERVING,
         secrets=replica.SECRETS,
         has_key="api_key" in node.secrets,

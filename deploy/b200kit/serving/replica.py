@@ -1,4 +1,4 @@
-"""One replica on a node, whatever runs it: what its engine is told, and what is pinned.
+"""One replica on a node, whatever runs it: what its engine is given, and what is pinned.
 
 Dense models run as independent instances, one unit a replica: each has its own restart, logs, NUMA
 node and failure domain (vLLM refuses external data parallelism for dense models). All that tells
@@ -52,7 +52,7 @@ def pinned(node: Node, replica: Replica) -> Pinning:
 
 
 def settings(node: Node, replica: Replica) -> Settings:
-    """Everything the engine of a replica is told."""
+    """Everything the engine of a replica is given."""
     spec, own = node.spec, flags(node.spec, replica.replica)
     key = compile_cache_key.key(
         compile_cache_facts.facts(spec, engine_install.engine_id(node), own, replica)
@@ -75,24 +75,22 @@ def settings(node: Node, replica: Replica) -> Settings:
     )
 
 
-def environment(node: Node, message: Settings) -> dict[str, str]:
+def environment(node: Node, given: Settings) -> dict[str, str]:
     """The engine's environment; the inventory's stands above it. It holds no secret."""
-    by_engine = engines.get(node.spec.engine).environment(message)
+    by_engine = engines.get(node.spec.engine).environment(given)
     return (
-        by_engine
-        | compile_cache_key.environment(message.cache)
-        | dict(node.spec.engine.environment)
+        by_engine | compile_cache_key.environment(given.cache) | dict(node.spec.engine.environment)
     )
 
 
-def configuration(node: Node, message: Settings) -> File:
+def configuration(node: Node, given: Settings) -> File:
     """What the engine reads: flat YAML in its own order; a JSON scalar is a YAML scalar."""
-    replica = message.replica
+    replica = given.replica
     gpus = ", ".join(map(str, replica.gpus))
     head = f"# Managed by b200kit. Replica {replica.replica} on GPUs {gpus}.\n"
-    config = engines.get(node.spec.engine).config(message)
+    config = engines.get(node.spec.engine).config(given)
     lines = "".join(f"{name}: {json.dumps(value)}\n" for name, value in config.items())
-    return File(message.config_path, (head + lines).encode(), notify=(restart(replica.replica),))
+    return File(given.config_path, (head + lines).encode(), notify=(restart(replica.replica),))
 
 
 def restart(number: int) -> str:

@@ -39,16 +39,16 @@ def shared_files(node: Node, restarts: tuple[str, ...]) -> list[File]:
 
 def own_files(node: Node, planned: Replica) -> list[File]:
     """How one replica is started, and what pins it."""
-    message = replica.settings(node, planned)
-    program, *arguments = engines.get(node.spec.engine).argv(message)
+    settings = replica.settings(node, planned)
+    program, *arguments = engines.get(node.spec.engine).argv(settings)
     start = render(
         "systemd/replica.conf.j2",
         replica=planned,
         launcher=replica.LAUNCHER,
         argv=(f"{engine_install.engine_dir(node)}/bin/{program}", *arguments),
-        environment=replica.environment(node, message),
-        cache=PurePosixPath(message.cache),
-        group=message.group,
+        environment=replica.environment(node, settings),
+        cache=PurePosixPath(settings.cache),
+        group=settings.group,
         peers=PEERS,
         deadline_s=node.spec.warm_deadline_s,
     )

@@ -1,8 +1,8 @@
 """Fabric: the NVLink bring-up, state by state (node/fabric/sequence.py), until it is done or stuck.
 
-The stage never judges. A node that stays in a state longer than it may is told with what was seen
-and what to do about it; then the gate refuses it by the same finding. Only such stages as can do
-something without the fabric still work on it.
+The stage never judges. A node that stays in a state longer than it may is reported with what was
+seen and what to do about it; then the gate refuses it by the same finding. Only such stages as
+can do something without the fabric still work on it.
 """
 
 from __future__ import annotations
@@ -117,7 +117,7 @@ def _slice(node: Node, walk: _Walk, seconds: float) -> dict[str, Any]:
 
 
 def _done(answer: dict[str, Any]) -> str:
-    """What came up, what had to be loaded by hand, and what could not be told."""
+    """What came up, what had to be loaded by hand, and what is unknown."""
     loaded = [act[1] for act in answer["done"] if act[0] == "modprobe"]
     by_hand = f"loaded {', '.join(loaded)}, which this boot had not" if loaded else ""
     return ", ".join(part for part in (answer["progress"], by_hand, answer["hidden"]) if part)

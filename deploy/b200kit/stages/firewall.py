@@ -72,7 +72,7 @@ def _entries(node: Node, asked: Firewall) -> list[dict[str, Any]]:
 
 
 def rules(node: Node, asked: Firewall) -> list[str]:
-    """The rules as the kernel must list them; StageFailed when SSH's port cannot be told."""
+    """The rules as the kernel must list them; StageFailed when SSH's port is unknown."""
     return nft_rules.lines(_entries(node, asked), _ssh_ports(node))
 
 
@@ -84,7 +84,7 @@ def _ssh_ports(node: Node) -> Sequence[int]:
     if isinstance(reading, list) and reading:
         return reading
     why = reading.get("unmeasured") if isinstance(reading, dict) else "no port was found"
-    raise StageFailed(f"which port SSH uses could not be told, so nothing was changed: {why}")
+    raise StageFailed(f"which port SSH uses is unknown, so nothing was changed: {why}")
 
 
 def _seen(node: Node) -> dict[str, Any]:
@@ -122,7 +122,7 @@ def _apply(node: Node, script: File, after: int) -> str:
     remote.program(f"firewall try --after {after}", stdin=script.content.decode())
     message = "the new rules let no new connection in"
     try:
-        remote.connect_anew()
+        remote.connect_fresh()
         if time.monotonic() - started >= after:
             raise RemoteError(f"none within {duration(after)}")
         message = "the new rules could not be kept"
@@ -139,7 +139,7 @@ def _taken_back(node: Node, started: float, after: int) -> str:
         time.sleep(_RETRY_S)
     while time.monotonic() < back + _PATIENCE_S:
         try:
-            node.connected().connect_anew()
+            node.connected().connect_fresh()
         except RemoteError:
             time.sleep(_RETRY_S)
             continue

@@ -1,4 +1,4 @@
-"""Settings: what the operating system must be told, and what of it is not in force on this node.
+"""Settings: what the operating system must be set to, and what of it is not in force on this node.
 
 The plan goes by what is in force and not only by files: a value that somebody changed by hand is
 put back, without a reboot unless only a boot brings it. After a change all is read back.

@@ -95,7 +95,7 @@ def _measure(node: Node, mark: str) -> str:
 def _by_its_record(node: Node) -> dict[str, Any]:
     """The result against the node's own accepted baseline; slower than that is a failure.
 
-    What cannot be told is one, too, where a person has accepted a baseline.
+    What cannot be decided is one, too, where a person has accepted a baseline.
     """
     smoke = node.smoke or {}
     try:

@@ -113,7 +113,7 @@ def plan(node: Node) -> list[Change]:
     begin = weights_plan.begin(state, UNIT, changed)
     if begin:
         what = f"begin to fetch the model {node.spec.model}{begin.why}"
-        changes.append(Change(what, partial(_begin, anew=begin.anew)))
+        changes.append(Change(what, partial(_begin, again=begin.again)))
     units = [unit_name(number) for number in range(node.spec.replicas)]
     for old in weights_plan.surplus(state, node.spec.weights.retain, units):
         path = f"{node.spec.models()}/{old}"
@@ -134,15 +134,15 @@ def _share_gone(node: Node, target: DesiredState) -> list[Change]:
 
 
 def _program(node: Node, act: str, more: str = "") -> dict[str, Any]:
-    """What the node program says of the model; `progress` is {} where nothing was told yet."""
+    """What the node program says of the model; `progress` is {} where nothing was reported yet."""
     words = f"weights {act} --dest {shlex.quote(model_dir(node))} --seconds {_LOOK_S} {more}"
     seen: dict[str, Any] = json.loads(node.connected().program(words.rstrip()))
     return {**seen, "progress": seen.get("progress") or {}}
 
 
-def _begin(node: Node, anew: bool) -> str:
+def _begin(node: Node, again: bool) -> str:
     """Start the unit; what it first says. A refusal ends the node here, before anything long."""
-    seen = _program(node, "begin", "--anew" if anew else "")
+    seen = _program(node, "begin", "--again" if again else "")
     progress = seen["progress"]
     if seen["complete"]:
         return "the model is there"

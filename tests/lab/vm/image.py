@@ -58,7 +58,7 @@ def ensure_image(lab: LabPaths, progress: Progress) -> Path:
 
 
 def forget_image(lab: LabPaths) -> None:
-    """Have `ensure_image` make it anew."""
+    """Have `ensure_image` make it again."""
     (directory(lab) / "stamp").unlink(missing_ok=True)
 
 

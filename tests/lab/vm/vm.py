@@ -85,7 +85,7 @@ def _ensure_packages(lab: LabPaths, progress: Progress) -> None:
     try:
         ensure_packages(lab, progress)
     except LabError as error:
-        progress(f"vm: {error}; making the image anew, with the kernel that there is now")
+        progress(f"vm: {error}; making the image again, with the kernel that there is now")
         forget_image(lab)
         ensure_image(lab, progress)
         ensure_packages(lab, progress)

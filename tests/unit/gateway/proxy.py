@@ -35,7 +35,7 @@ class Proxy:
     process: subprocess.Popen[bytes]
 
     def reload(self) -> None:
-        """Read the configuration anew, as the unit does; returns when the new process answers."""
+        """Read the configuration again, as the unit does; returns when the new process answers."""
         before = haproxy.ask("show info", self.socket)
         haproxy.keep(self.socket, self.kept, self.config)
         os.kill(self.process.pid, 12)

@@ -47,7 +47,7 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
 
 
 def answering(monkeypatch: pytest.MonkeyPatch, *errors: Exception | None) -> None:
-    """What each attempt to connect anew ends with; the last one stands for all that follow."""
+    """What each attempt to reconnect ends with; the last one stands for all that follow."""
     left = list(errors)
 
     def reconnect(remote: Remote) -> None:

@@ -247,7 +247,7 @@ def test_port_of_this_very_session_is_opened(tmp_path: Path) -> None:
 def test_node_whose_port_of_ssh_is_not_known_is_left_alone(tmp_path: Path, reading: Any) -> None:
     node, machine = guarded(tmp_path)
     seen_as(machine, node, firewall={"rules": None, "ssh_ports": reading})
-    with pytest.raises(StageFailed, match="which port SSH uses could not be told, so nothing was"):
+    with pytest.raises(StageFailed, match="which port SSH uses is unknown, so nothing was"):
         planned(node, "firewall")
 
 
@@ -303,10 +303,10 @@ def test_rules_are_kept_only_over_a_new_connection(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     node, machine = guarded(tmp_path)
-    monkeypatch.setattr(Remote, "connect_anew", lambda self: machine.log.append("connect anew"))
+    monkeypatch.setattr(Remote, "connect_fresh", lambda self: machine.log.append("reconnect"))
     make(node, "firewall")
-    acts = [line for line in machine.log if "firewall " in line or "anew" in line]
-    assert acts == ["node.pyz firewall try --after 10", "connect anew", "node.pyz firewall keep"]
+    acts = [line for line in machine.log if "firewall " in line or "reconnect" in line]
+    assert acts == ["node.pyz firewall try --after 10", "reconnect", "node.pyz firewall keep"]
 
 
 def test_node_that_lets_nobody_in_is_waited_for_and_named(
@@ -320,7 +320,7 @@ def test_node_that_lets_nobody_in_is_waited_for_and_named(
         if len(tries) == 1 or sum(no_wait) < 17:
             raise RemoteError("no new connection: timed out")
 
-    monkeypatch.setattr(Remote, "connect_anew", refuse)
+    monkeypatch.setattr(Remote, "connect_fresh", refuse)
     with pytest.raises(StageFailed) as failed:
         make(node, "firewall")
     assert str(failed.value) == (
@@ -336,7 +336,7 @@ def test_connection_that_came_only_after_the_roll_back_proves_nothing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, no_wait: list[float]
 ) -> None:
     node, machine = guarded(tmp_path)
-    monkeypatch.setattr(Remote, "connect_anew", lambda self: no_wait.append(12))
+    monkeypatch.setattr(Remote, "connect_fresh", lambda self: no_wait.append(12))
     with pytest.raises(StageFailed, match=r"let no new connection in \(none within 10 s\)"):
         make(node, "firewall")
     assert not machine.ran("firewall keep")
@@ -349,7 +349,7 @@ def test_node_that_stays_away_names_its_console(
         raise RemoteError("no new connection: timed out")
 
     node, _ = guarded(tmp_path)
-    monkeypatch.setattr(Remote, "connect_anew", refuse)
+    monkeypatch.setattr(Remote, "connect_fresh", refuse)
     with pytest.raises(StageFailed, match="still does not answer: look at its BMC"):
         make(node, "firewall")
 
@@ -359,7 +359,7 @@ def test_confirmation_that_comes_too_late_is_no_success(
 ) -> None:
     node, machine = guarded(tmp_path)
     machine.answers["firewall keep"] = (False, "the rules were taken back before this came")
-    monkeypatch.setattr(Remote, "connect_anew", lambda self: None)
+    monkeypatch.setattr(Remote, "connect_fresh", lambda self: None)
     with pytest.raises(StageFailed, match="taken back before this came"):
         make(node, "firewall")
 

@@ -102,7 +102,7 @@ def main(args: list[str]) -> int:
     parser.add_argument("act", choices=("begin", "wait", "drop"))
     parser.add_argument("--dest", type=Path, required=True)
     parser.add_argument("--seconds", type=float, default=15.0, help="how long to look")
-    parser.add_argument("--anew", action="store_true", help="what is there counts as unproven")
+    parser.add_argument("--again", action="store_true", help="what is there counts as unproven")
     parser.add_argument("--root", type=Path, help="drop: where models lie")
     options = parser.parse_args(args)
     try:
@@ -116,7 +116,7 @@ def main(args: list[str]) -> int:
 
 def begin(options: argparse.Namespace) -> dict[str, Any]:
     """Restart the unit; returns as soon as it fetches, has ended, or the time is up."""
-    if options.anew:
+    if options.again:
         for name in (STAMP, RECORD):
             (options.dest / name).unlink(missing_ok=True)
     STATUS.unlink(missing_ok=True)

@@ -42,7 +42,7 @@ class Reimage:
         if list(_pins(node).keys()) == list(intent.get("host_keys", [])):
             return None
         try:
-            node.connected().connect_anew()
+            node.connected().connect_fresh()
         except RemoteError:
             return None
         return "already done: the node answers with the host key that was pinned for the new image"

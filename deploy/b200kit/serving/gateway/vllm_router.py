@@ -1,7 +1,7 @@
 """vllm-router behind HAProxy, for nodes whose inventory asks for it (`gateway.router`).
 
 Two traps. Another project publishes a router under the same name, with the same module; what was
-installed is told apart by its entry point. And of this one there are two programs, a Rust one and
+installed is recognized by its entry point. And of this one there are two programs, a Rust one and
 the Python launcher that the wheel brings, whose flags differ: these are the launcher's, as its
 `--help` has them in 0.1.17.
 """

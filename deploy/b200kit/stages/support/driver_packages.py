@@ -84,7 +84,7 @@ class Lockstep:
 
     @property
     def packages(self) -> tuple[Package, ...]:
-        """All but the pinning package, in the order a plan tells them."""
+        """All but the pinning package, in the order a plan lists them."""
         return (*self.driver, *self.fabric, *self.tools, *self.kernel)
 
     def judged(self, lacking: Iterable[str] = ()) -> dict[str, str]:

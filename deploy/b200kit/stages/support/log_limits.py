@@ -22,7 +22,7 @@ class Log:
 
     pattern: str
     why: str
-    # The writer keeps its file open and is not told: the file is copied and cut, a few lines lost.
+    # The writer keeps its file open: the file is copied and cut, a few lines are lost.
     copytruncate: bool = True
 
 

@@ -49,13 +49,13 @@ def refusal(state: Mapping[str, object]) -> str | None:
     release = seen.at("host", "os").raw()
     names = ", ".join(system.name for system in SUPPORTED)
     if isinstance(release, Unmeasured):
-        return f"its operating system cannot be told ({release.reason}); supported are {names}"
+        return f"its operating system is unknown ({release.reason}); supported are {names}"
     if system_of(state) is None:
         message = seen.text("host", "os", "pretty") or "an operating system without a name"
         return f"{message} is not supported; supported are {names}"
     machine = seen.text("host", "arch")
     if isinstance(machine, Unmeasured):
-        return f"its processor cannot be told ({machine.reason})"
+        return f"its processor is unknown ({machine.reason})"
     if machine not in ARCHITECTURES:
         known = " and ".join(ARCHITECTURES)
         return f"its processor is {machine}; the vendor has packages for {known}"

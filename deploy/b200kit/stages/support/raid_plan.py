@@ -32,7 +32,7 @@ class Step:
 
     what: str
     script: str
-    # What comes after it can be told only when the disks are looked at again.
+    # What comes after it is known only when the disks are looked at again.
     look_again: bool = False
 
 
@@ -163,7 +163,7 @@ def _torn(members: Sequence[Json], disks: Sequence[Json]) -> str:
     return (
         f"{len(members)} of {len(disks)} disks belong to this node's array and "
         f"{', '.join(others)} does not, so what was on it is lost: name all of them in "
-        "storage.erase to make it anew, or put the missing disk back"
+        "storage.erase to make it again, or put the missing disk back"
     )
 
 
@@ -248,7 +248,7 @@ def _assemble(storage: Storage, name: str, uuid: str) -> Step:
 
 
 def _format(storage: Storage, target: str) -> Step:
-    """The file system; it gets its label last, which is how a whole one is told from a begun one.
+    """The file system; its label comes last and marks a complete one.
 
     Models are few large files: an inode a MiB, nothing reserved for root, and the inode tables of
     ext4 written now, not by the kernel behind the first load of a model.

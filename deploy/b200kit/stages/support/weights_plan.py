@@ -17,7 +17,7 @@ class Begin:
     """A fetch to begin: why, for a person, and whether what is there counts as unproven."""
 
     why: str
-    anew: bool = False
+    again: bool = False
 
 
 def begin(state: Mapping[str, Any], unit: str, changed: bool) -> Begin | None:
@@ -29,7 +29,7 @@ def begin(state: Mapping[str, Any], unit: str, changed: bool) -> Begin | None:
     if spoilt:
         path, why = next(iter(spoilt.items()))
         more = f" and {len(spoilt) - 1} more" if len(spoilt) > 1 else ""
-        return Begin(f" anew: {path} is {why}{more}", anew=True)
+        return Begin(f" again: {path} is {why}{more}", again=True)
     if is_whole(state) or (_at_work(state, unit) and not changed):
         return None
     have = _model(state).get("bytes")
@@ -60,7 +60,7 @@ def surplus(state: Mapping[str, Any], keep: int | None, units: Sequence[str]) ->
     listed = (state.get("weights") or {}).get("revisions")
     entries = [e for e in listed if isinstance(e, Mapping)] if isinstance(listed, list) else []
     others = [entry for entry in entries if entry.get("asked") is not True]
-    # Newest first, as they are told; what never got its stamp is of use to nobody.
+    # Newest first, as they are listed; what never got its stamp is of use to nobody.
     whole = [entry for entry in others if entry.get("complete") is True]
     begun = [entry for entry in others if entry not in whole]
     return [f"{entry['model']}/{entry['revision']}" for entry in [*whole[keep:], *begun]]

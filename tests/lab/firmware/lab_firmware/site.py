@@ -1,6 +1,6 @@
 """What somebody did to the node's software before this boot: modules, packages, units, programs.
 
-Everything is done anew at every boot, and undone by the boot that no longer has it in its scenario;
+Everything is done at every boot, and undone by the boot that no longer has it in its scenario;
 only a package stays as it was made until it is installed again.
 """
 

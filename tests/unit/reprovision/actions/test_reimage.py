@@ -162,7 +162,7 @@ def test_node_that_answers_with_another_key_is_refused(
 def test_killed_run_finds_its_new_key_pinned_and_makes_no_second_image(
     node: Make, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("b200kit.run.remote.Remote.connect_anew", lambda remote: None)
+    monkeypatch.setattr("b200kit.run.remote.Remote.connect_fresh", lambda remote: None)
     made = node(System(Progress((), True, (NEW,))))
     monkeypatch.setattr(reboot, "boot_id", lambda remote: "b1")
     assert ACTION.facts(made) == {"host_keys": [OLD], "boot_id": "b1", "installation": 1}

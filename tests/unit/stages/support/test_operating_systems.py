@@ -53,7 +53,7 @@ def test_every_other_system_is_refused_by_its_name(seen: dict[str, str]) -> None
 def test_system_that_was_not_read_is_refused(seen: dict[str, Any]) -> None:
     refused = operating_systems.refusal(seen)
     assert refused is not None
-    assert refused.startswith("its operating system cannot be told (")
+    assert refused.startswith("its operating system is unknown (")
 
 
 def test_processor_without_packages_is_refused() -> None:
