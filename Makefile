@@ -17,12 +17,12 @@ demo: setup ## one simulated node, from a bare OS to tokens and a report
 
 # What boots nothing, on every core; then the one way through the lab.
 test: setup ## everything that boots nothing, and one way through the lab (under 10 minutes)
-	@$(PYTEST) -n auto --dist loadfile --no-loadscope-reorder -m "not lab and not vm"
+	@$(PYTEST) -n auto -m "not lab and not vm"
 	@$(PYTEST) -m golden tests/e2e
 
 # Each worker of the second line has a lab of its own.
 test-all: setup ## everything but the virtual machine (under 30 minutes)
-	@$(PYTEST) -n auto --dist loadfile --no-loadscope-reorder -m "not lab and not vm"
+	@$(PYTEST) -n auto -m "not lab and not vm"
 	@$(PYTEST) -n $(LABS) --no-loadscope-reorder -m lab tests/e2e tests/vm
 
 bench: setup ## figures in milliseconds on this machine: printed, never judged

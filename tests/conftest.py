@@ -6,7 +6,7 @@ import sys
 
 import pytest
 from hypothesis import settings
-from xdist.scheduler import LoadScopeScheduling
+from xdist.scheduler import LoadScopeScheduling  # type: ignore[import-untyped]
 
 from tests.lab.shell import ensure_host_packages, missing_host_packages
 
