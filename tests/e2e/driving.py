@@ -81,7 +81,8 @@ def _run(asked: list[str], environment: dict[str, str]) -> Outcome:
         capture_output=True,
         text=True,
         stdin=subprocess.DEVNULL,
-        timeout=420,
+        # Ends a run that hangs; real vLLM beside other labs on two cores takes many minutes.
+        timeout=1200,
         check=False,
     )
     found = _REPORT.search(done.stdout)

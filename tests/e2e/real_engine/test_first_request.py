@@ -69,7 +69,7 @@ def live(real: Outcome, tmp_path_factory: pytest.TempPathFactory) -> Outcome:
     """A node with two replicas of real vLLM, and a system prompt that production begins with."""
     prompt = tmp_path_factory.mktemp("prompts") / "museum.txt"
     prompt.write_text(PROMPT)
-    asked = (f'system_prompts=["{prompt}"]', 'watchdog={"interval_s": 5, "deadline_s": 10}')
+    asked = (f'system_prompts=["{prompt}"]', 'watchdog={"interval_s": 5, "deadline_s": 30}')
     words = [word for key in asked for word in ("--data", key)]
     outcome = deploy("b200.py", *words, *SHORT_SMOKE)
     assert outcome.code == 0, outcome.said[-3000:]
