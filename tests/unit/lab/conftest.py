@@ -7,7 +7,15 @@ from pathlib import Path
 import pytest
 
 from tests.lab.hardware import shim_build
+from tests.lab.paths import ID_VARIABLE
 from tests.unit.lab.shim_kit import DRIVER
+
+
+@pytest.fixture(autouse=True)
+def lab_0(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A worker of the whole suite has a lab of its own; these tests ask about lab 0 of a home."""
+    for name in (ID_VARIABLE, "B200_LAB"):
+        monkeypatch.delenv(name, raising=False)
 
 
 @pytest.fixture(scope="session")
