@@ -79,7 +79,7 @@ def journal(since: str) -> list[Line]:
     ]
 
 
-def wait_until(script: str, seconds: int = 90) -> None:
+def wait_until(script: str, seconds: int = 600) -> None:
     """Return when a shell condition holds on the node."""
     loop = f"until {script}; do sleep 0.1; done"
     done = lab.run(NODE, ["timeout", str(seconds), "sh", "-c", loop], seconds + 30)
@@ -175,7 +175,7 @@ def hung(second: Outcome) -> Hang:
     count = int(on(NODE, "cat /run/load-count"))
     wait_until(f"[ $(cat /run/load-count) -ge {count + 40} ]")
     on(NODE, "touch /run/load-stop")
-    wait_until("[ -e /run/load.json ]", 150)
+    wait_until("[ -e /run/load.json ]")
     lines = journal(here)
     seen = "what was seen of it lies in "
     evidence = next(line.said.partition(seen)[2] for line in lines if seen in line.said)

@@ -83,7 +83,7 @@ class Load:
 
     def wait_for_more(self, streams: int = 2 * STREAMS) -> None:
         """Return when so many more streams have ended."""
-        before, end = self._count(), time.monotonic() + 120
+        before, end = self._count(), time.monotonic() + 600
         while self._count() < before + streams:
             assert time.monotonic() < end, "no stream ends any more"
             time.sleep(0.2)
@@ -94,7 +94,7 @@ class Load:
     def end(self) -> list[dict[str, Any]]:
         """Every stream of this load."""
         waiting = f"while ! test -e {self.result}; do sleep 0.1; done"
-        on(GOOD, f"touch {self.base}.stop; timeout 90 sh -c '{waiting}'")
+        on(GOOD, f"touch {self.base}.stop; timeout 600 sh -c '{waiting}'")
         found: list[dict[str, Any]] = json.loads(on(GOOD, f"cat {self.result}"))
         return found
 

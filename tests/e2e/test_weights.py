@@ -89,7 +89,7 @@ def first(store: Store) -> dict[str, Any]:
         on(NODE, f"systemctl kill --signal=KILL {UNIT}")
         store.hold_at = None
         store.go_on.set()
-        seen["said"] = controller.communicate(timeout=300)[0]
+        seen["said"] = controller.communicate(timeout=900)[0]
     seen["code"] = controller.returncode
     return seen
 

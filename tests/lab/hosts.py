@@ -146,7 +146,7 @@ def create_all(
     _make_room()
     with ThreadPoolExecutor(max_workers=min(8, len(names))) as pool:
         list(pool.map(lambda one: create(lab, one, scenarios[one], layer=saved.get(one)), names))
-        list(pool.map(lambda name: wait_for_ssh(lab, name, 60 + 5 * len(names)), names))
+        list(pool.map(lambda name: wait_for_ssh(lab, name), names))
 
 
 def _make_room(limit: Path = INOTIFY) -> None:

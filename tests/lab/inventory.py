@@ -96,7 +96,7 @@ def _data(lab: dict[str, Any]) -> dict[str, Any]:
         "hf_token": {"file": str(lab_paths().token)},
         # Deadlines that only something that hangs misses: a busy machine is slow, and not hung.
         "reboot_deadline_s": 300,
-        "fabric_deadline_s": 20,
+        "fabric_deadline_s": 60,
         "warm_deadline_s": 1800,
         "stage_timeout_s": 1800,
         "watchdog": {"deadline_s": 120.0, "stall_s": 600.0},

@@ -41,6 +41,8 @@ from tests.lab.state import (
 from tests.lab.vm import vm
 
 DEFAULT_SCENARIO = "healthy"
+# What takes longer on a machine with two busy cores and three labs does not end at all.
+HANGS_S = 900
 ROOT = Path(__file__).resolve().parents[2]
 
 
@@ -256,7 +258,9 @@ def thaw(name: str) -> None:
     cgroups.freeze(name, False)
 
 
-def run(name: str, argv: Sequence[str], timeout: float = 120) -> subprocess.CompletedProcess[str]:
+def run(
+    name: str, argv: Sequence[str], timeout: float = HANGS_S
+) -> subprocess.CompletedProcess[str]:
     """Run a program as root inside a host, past SSH: nothing of it shows in the host's journal.
 
     The virtual machine is reached over SSH, by a connection of its own that stays open.
