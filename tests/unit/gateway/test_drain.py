@@ -109,7 +109,7 @@ def test_replica_on_its_way_back_does_not_open_a_drained_gateway(proxy: Proxy, n
 def test_open_requests_are_counted_until_the_last_has_ended(proxy: Proxy, note: Path) -> None:
     assert drain.count() == {"open": 0}
     host = proxy.url.removeprefix("http://")
-    line = http.client.HTTPConnection(host, timeout=30)
+    line = http.client.HTTPConnection(host, timeout=120)
     body = json.dumps({"stream": True})
     fields = {"Authorization": "Bearer node-key", "Content-Type": "application/json"}
     line.request("POST", "/v1/chat/completions", body, fields)

@@ -264,11 +264,11 @@ def test_tool_does_not_outlive_a_measurement_that_is_ended(
     argv = [sys.executable, "-c", TERMINATED, str(tmp_path / "state")]
     process = subprocess.Popen(argv, cwd=root, stderr=subprocess.DEVNULL)
     child = tmp_path / "child"
-    end = time.monotonic() + 60
+    end = time.monotonic() + 300
     while not (child.exists() and child.read_text()) and time.monotonic() < end:
         time.sleep(0.05)
     process.terminate()
-    assert process.wait(timeout=60) == 143
+    assert process.wait(timeout=300) == 143
     assert gone(int(child.read_text()))
     assert not (tmp_path / "state" / "bandwidth.json").exists()
 

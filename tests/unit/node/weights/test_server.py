@@ -66,7 +66,7 @@ def ask(open_share: Callable[..., int], revision: str) -> Ask:
     port = open_share("127.0.0.0/8")
 
     def get(path: str, **headers: str) -> tuple[int, bytes, dict[str, str]]:
-        connection = http.client.HTTPConnection("127.0.0.1", port, timeout=10)
+        connection = http.client.HTTPConnection("127.0.0.1", port, timeout=120)
         try:
             connection.request("GET", path, headers=headers)
             reply = connection.getresponse()
@@ -120,7 +120,7 @@ def test_packed_caches_are_given_by_their_hash(ask: Ask) -> None:
 
 
 def test_whoever_is_not_named_gets_nothing(open_share: Callable[..., int], revision: str) -> None:
-    connection = http.client.HTTPConnection("127.0.0.1", open_share("192.0.2.0/24"), timeout=10)
+    connection = http.client.HTTPConnection("127.0.0.1", open_share("192.0.2.0/24"), timeout=120)
     connection.request("GET", f"/whole/{revision}/config.json")
     reply = connection.getresponse()
     assert (reply.status, reply.read()) == (403, b"")
