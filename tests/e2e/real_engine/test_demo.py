@@ -32,7 +32,7 @@ def test_table_shows_the_node_and_the_four_latencies(demo: Outcome) -> None:
     for message in ("8x NVIDIA B200", "144/144 links up", "completed on 8 of 8 GPUs", "NUMA"):
         assert message in demo.stdout
     for metric in ("TTFT", "ITL", "TPOT", "E2E"):
-        assert re.search(rf"^\s+{metric}\s+\d+\.\d", demo.stdout, re.MULTILINE), metric
+        assert re.search(rf"^\s+{metric}\s+\d", demo.stdout, re.MULTILINE), metric
 
 
 def test_engine_is_real_or_marked_as_a_stand_in(demo: Outcome) -> None:
