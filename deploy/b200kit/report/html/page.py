@@ -24,8 +24,9 @@ from b200kit.report.content.baseline_and_diagnosis import (
 from b200kit.report.content.findings import Finding, findings_of, gate_line
 from b200kit.report.content.fleet import HEAD, fleet
 from b200kit.report.content.gpus_under_load import gpus_during
+from b200kit.report.content.graph import Topology
 from b200kit.report.content.latency import METRICS, Latency, latency_of
-from b200kit.report.content.machine import MachineView, machine_of
+from b200kit.report.content.machine import machine_of
 from b200kit.report.content.other_readings import not_applicable, reported
 from b200kit.report.content.p2p_matrix import Matrix, matrix_of
 from b200kit.report.content.reprovision import Reprovisioned, reprovisioned_of
@@ -84,8 +85,8 @@ class HostPage:
     done: str
     gate: str
     facts: Pairs
-    machine: MachineView
     picture: str
+    why_no_picture: str
     matrix: Matrix
     findings: list[Finding]
     versions: Pairs
@@ -172,9 +173,9 @@ def _page(position: int, name: str, host: object) -> HostPage:
         error=_said(read(host, "error")),
         done=_done(host),
         gate=gate_line(read(host, "verdict")),
-        facts=_facts(host, machine),
-        machine=machine,
+        facts=_facts(host, machine.graph),
         picture=diagram(machine),
+        why_no_picture=clean(machine.graph.why),
         matrix=matrix_of(host),
         findings=findings_of(read(host, "verdict")),
         versions=facts.versions(host),
@@ -202,14 +203,14 @@ def _said(value: object) -> str:
     return clean(value) if isinstance(value, str) else ""
 
 
-def _facts(host: object, machine: MachineView) -> Pairs:
+def _facts(host: object, graph: Topology) -> Pairs:
     if not facts.observed(host):
         return [("node", facts.NO_STATE)]
     return [
-        ("GPUs", facts.gpus_line(host, machine)),
-        ("NVLink", facts.links_line(machine)),
-        ("fabric", facts.fabric_line(machine)),
-        ("GPUs by NUMA node", facts.numa_short(machine)),
+        ("GPUs", facts.gpus_line(host, graph)),
+        ("NVLink", facts.links_line(graph)),
+        ("fabric", facts.fabric_line(graph)),
+        ("GPUs by NUMA node", facts.numa_short(graph)),
         ("observed", show(read(host, "state", "taken_at"))),
     ]
 
