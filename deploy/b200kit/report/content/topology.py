@@ -7,13 +7,19 @@ PCI tree says which GPUs there are.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from itertools import permutations
 
+from b200kit.node.checks.nvlink.fabric import STATES
+from b200kit.node.checks.pcie.bridges import generation as generation_of
 from b200kit.node.state.view import GpuView, StateView, Unmeasured, View
+from b200kit.report.content.expected_graph import (
+    FABRIC_KEYS,
+    ExpectedGraph,
+    expected_graph,
+    known,
+)
 from b200kit.report.content.graph import (
     BAD,
-    COMPLETED,
     GOOD,
     UNKNOWN,
     Fabric,
@@ -31,49 +37,8 @@ from b200kit.report.document import clean
 KINDS = ("nvlink", "read", "write")
 """Kinds of P2P access that serving needs; atomics and prop are reported only."""
 
-GENERATIONS = {2.5: 1, 5.0: 2, 8.0: 3, 16.0: 4, 32.0: 5, 64.0: 6}
-"""PCIe generation by transfer rate in GT/s."""
-
-FABRIC_STATES = {0: "not supported", 1: "not started", 2: "in progress", 3: COMPLETED}
-"""nvml.h NVML_GPU_FABRIC_STATE_*."""
-
 MOST_GPUS = 16
 """Of more, the further ones have no pairs: the graph has one for each ordered pair."""
-
-
-@dataclass(frozen=True)
-class ExpectedGraph:
-    """What the hardware data says of the graph; None where it says nothing, so nothing is good."""
-
-    gpus: int | None
-    links: int | None
-    speed_floor: int | None
-    width: int | None
-    generation: int | None
-    p2p: int | None
-    fabric: dict[str, int | None]
-
-
-FABRIC_KEYS = {
-    "state": "fabric.state",
-    "status": "fabric.status",
-    "health_summary": "fabric.health",
-}
-"""What says that a GPU is in the fabric, by the name of its expectation."""
-
-
-def expected_graph(expectation: object) -> ExpectedGraph:
-    """The expected graph, from an expectation document."""
-    view = View(expectation)
-
-    def of(name: str) -> int | None:
-        return known(view.number("hardware", "expect", name, "value"))
-
-    names = ("nvlink.links", "nvlink.speed_floor", "pcie.width", "pcie.generation")
-    links, floor, width, generation = map(of, names)
-    gpus = known(view.number("gpu_count"))
-    fabric = {key: of(name) for key, name in FABRIC_KEYS.items()}
-    return ExpectedGraph(gpus, links, floor, width, generation, of("p2p.status"), fabric)
 
 
 def topology(state: object, expectation: object) -> Topology:
@@ -95,11 +60,6 @@ def topology(state: object, expectation: object) -> Topology:
         expected=expected.gpus,
         why=listed.reason if isinstance(listed, Unmeasured) else "",
     )
-
-
-def known(reading: int | Unmeasured) -> int | None:
-    """A number, or None when it was not read."""
-    return None if isinstance(reading, Unmeasured) else reading
 
 
 def judged(reading: int | None, least: int | None) -> str:
@@ -164,17 +124,13 @@ def _numa_nodes(view: StateView, gpus: tuple[Gpu, ...]) -> Iterator[NumaNode]:
     """Every NUMA node, with or without GPUs, then one for GPUs of no known node."""
     ids: set[int | None] = set()
     for entry in view.items("numa") or []:
-        number, kib, cpus = (
-            known(entry.number("id")), known(entry.number("memory_kib")), entry.text("cpus")
-        )  # fmt: skip
+        number, kib = known(entry.number("id")), known(entry.number("memory_kib"))
         if number is None or number in ids:
             continue
         ids.add(number)
         yield NumaNode(
             id=number,
-            cpus=f"unmeasured: {clean(cpus.reason)}"
-            if isinstance(cpus, Unmeasured)
-            else clean(cpus) or "none",
+            cpus=clean(str(entry.text("cpus"))) or "none",
             memory="memory unmeasured" if kib is None else f"{kib / 1048576:.0f} GiB",
             gpus=tuple(gpu for gpu in gpus if gpu.numa == number),
         )
@@ -193,9 +149,9 @@ def _fabric(gpu: GpuView, expected: ExpectedGraph) -> Fabric:
     }
     state = read["state"]
     return Fabric(
-        state=f"unmeasured: {clean(state.reason)}"
+        state=clean(str(state))
         if isinstance(state, Unmeasured)
-        else FABRIC_STATES.get(state, f"state {state}"),
+        else STATES.get(state, f"state {state}"),
         faults=tuple(
             f"{key.replace('_', ' ')} {value}"
             for key, value in read.items()
@@ -252,18 +208,9 @@ def _link(entry: View, position: int) -> tuple[int, int | None, int | None]:
 
 def _lane(address: str, port: View, expected: ExpectedGraph) -> Lane:
     width = known(port.number("current_link_width"))
-    generation = _generation(port)
+    generation = generation_of(str(port.text("max_link_speed") or ""))
     tone = worst(judged(width, expected.width), judged(generation, expected.generation))
     return Lane(address, width, generation, tone)
-
-
-def _generation(port: View) -> int | None:
-    """The highest PCIe generation of a port, from a text like "32.0 GT/s PCIe"."""
-    words = str(port.text("max_link_speed") or "").split()
-    try:
-        return GENERATIONS.get(float(words[0]))
-    except (IndexError, ValueError):
-        return None
 
 
 def _own_lane(address: str, gpu: GpuView, pci: View, expected: ExpectedGraph) -> Lane:
