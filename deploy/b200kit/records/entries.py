@@ -9,7 +9,6 @@ changed, and neither takes the others with it.
 
 from __future__ import annotations
 
-import hashlib
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -112,7 +111,7 @@ def accept_entry(
 def line(entry: Mapping[str, Any], previous: str) -> str:
     """The line of an entry that follows the one with digest *previous* ("" for the first)."""
     body = {**entry, "previous": previous}
-    digest = _digest(body)
+    digest = jsonl.digest(body)
     return json.dumps({"id": digest[:10], **body, "digest": digest}, sort_keys=True) + "\n"
 
 
@@ -125,7 +124,7 @@ def parse(content: bytes) -> Record:
         if entry is None:
             torn.append(f"line {position} was torn: its content is lost")
             continue
-        if entry["digest"] != _digest(_body(entry)) or entry["id"] != entry["digest"][:10]:
+        if entry["digest"] != jsonl.digest(_body(entry)) or entry["id"] != entry["digest"][:10]:
             damage.append(f"line {position} was changed after it was written")
             last = entry["digest"]
             continue
@@ -147,11 +146,6 @@ def _entry(value: dict[str, Any] | None) -> dict[str, Any] | None:
 
 def _body(entry: Mapping[str, Any]) -> dict[str, Any]:
     return {key: value for key, value in entry.items() if key not in ("id", "digest")}
-
-
-def _digest(body: Mapping[str, Any]) -> str:
-    text = json.dumps(body, sort_keys=True, separators=(",", ":"))
-    return hashlib.sha256(text.encode()).hexdigest()
 
 
 def _measurement(entry: Mapping[str, Any]) -> tuple[object, ...]:

@@ -13,6 +13,7 @@ from b200kit.records.conditions import missing, unmeasured, value_of
 from b200kit.records.entries import accept_entry
 from b200kit.report.files import write
 from b200kit.report.terminal.page import render as terminal
+from b200kit.run import jsonl
 from b200kit.run.node import Node
 from tests.unit import nodes
 from tests.unit.records import runs
@@ -72,7 +73,7 @@ def test_what_is_not_collected_is_named(node: Node) -> None:
 
 def test_no_secret_is_in_the_record(node: Node) -> None:
     ended(node)
-    text = store.path_of(store.directory(), "n01").read_text()
+    text = jsonl.path_of(store.directory(), "n01").read_text()
     assert "canary" not in text
 
 

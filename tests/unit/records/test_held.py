@@ -10,6 +10,7 @@ import pytest
 
 from b200kit.records import entries, provenance, store
 from b200kit.records.statistics import METRICS
+from b200kit.run import jsonl
 from b200kit.run.node import Node, StageFailed
 from tests.fake.machine import Machine
 from tests.unit.nodes import look, make, settled
@@ -119,7 +120,7 @@ def test_a_result_that_lacks_a_metric_is_not_taken_for_usual(node: Settled) -> N
 
 
 def test_a_record_that_cannot_be_read_is_not_taken_for_none(node: Settled) -> None:
-    path = store.path_of(store.directory(node[0].spec.records), "n01")
+    path = jsonl.path_of(store.directory(node[0].spec.records), "n01")
     path.mkdir(parents=True)
     with pytest.raises(StageFailed, match="Is a directory"):
         measure(node, result())
@@ -134,7 +135,7 @@ def test_a_starved_clients_times_are_held_against_nothing(node: Settled) -> None
 
 def test_an_acceptance_that_somebody_changed_is_not_taken_for_none(node: Settled) -> None:
     accepted(node)
-    path = store.path_of(store.directory(node[0].spec.records), "n01")
+    path = jsonl.path_of(store.directory(node[0].spec.records), "n01")
     path.write_text(path.read_text().replace("burn-in", "burn-out"))
     with pytest.raises(StageFailed, match="line 11 was changed after it was written"):
         measure(node, result())

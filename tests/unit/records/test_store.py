@@ -11,7 +11,8 @@ from pathlib import Path
 import pytest
 
 from b200kit.records import store
-from b200kit.records.store import append, path_of, read
+from b200kit.records.store import append, read
+from b200kit.run.jsonl import path_of
 from tests.unit.records import runs
 
 ROOT = Path(__file__).parents[3]

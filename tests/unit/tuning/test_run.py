@@ -13,6 +13,7 @@ import pytest
 from b200kit.inventory.keys.tuning import Tune
 from b200kit.inventory.parse import parse as parse_spec
 from b200kit.inventory.spec import NodeSpec
+from b200kit.run import jsonl
 from b200kit.run.node import Node, StageFailed
 from b200kit.tuning import fragment, store, write
 from b200kit.tuning.run import Tuning
@@ -136,7 +137,7 @@ def test_run_that_lost_its_node_goes_on_at_the_cell_it_was_at(
     assert "connection lost" in broken["cells"][2]["why"]
     machine.dies_at = ""
     machine.log.clear()
-    with store.path_of(folder, "n01").open("a") as file:
+    with jsonl.path_of(folder, "n01").open("a") as file:
         file.write('{"kind": "cell", "torn')
     found = tune(node)
     assert rates(machine) == ["5.66"]
@@ -149,7 +150,7 @@ def test_run_killed_after_any_cell_measures_what_is_left(
 ) -> None:
     node, machine = live
     whole = tune(node)
-    path = store.path_of(folder, "n01")
+    path = jsonl.path_of(folder, "n01")
     lines = path.read_text().splitlines(keepends=True)
     path.write_text("".join(lines[: killed_after + 1]))
     machine.log.clear()

@@ -15,23 +15,20 @@ import json
 import os
 import shutil
 import signal
-import subprocess
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 from b200kit.node.bandwidth.tests import PLACES, PROBES, SCHEMA, Probe, Unusable
 from b200kit.node.facts.nvml.client import Worker
 from b200kit.node.facts.observe import NVML_TIMEOUT_S
-from b200kit.node.lib import durable_files, readings, timestamp
+from b200kit.node.lib import durable_files, hard_timeout, readings, timestamp
 from b200kit.node.lib.managed_files import STATE_DIRECTORY
 from b200kit.node.lib.stdout import claim_stdout, emit
 from b200kit.node.state.view import StateView, Unmeasured
 
-LAST_WORDS_S = 5.0
-"""Seconds for a killed tool to be gone; one stuck in the kernel cannot be waited for."""
 REPLICAS = ["systemctl", "list-units", "--plain", "--no-legend", "vllm@*.service"]
 
 
@@ -57,35 +54,12 @@ def run(argv: list[str], timeout_s: float) -> tuple[int, str, str]:
 
     Raises OSError when it cannot be started.
     """
-    process = subprocess.Popen(
-        argv,
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-        errors="replace",
-        env=environment(),
-        start_new_session=True,
-    )
     try:
-        output, errors = process.communicate(timeout=timeout_s)
-    except BaseException as error:
-        _kill(process)
-        if isinstance(error, subprocess.TimeoutExpired):
-            raise Unusable(f"it did not end within {timeout_s:g} s and was killed") from None
-        raise
-    return process.returncode, output, errors
-
-
-def _kill(process: subprocess.Popen[str]) -> None:
-    """End a process group and let go of its pipes."""
-    with suppress(ProcessLookupError):
-        os.killpg(process.pid, signal.SIGKILL)
-    with suppress(subprocess.TimeoutExpired):
-        process.communicate(timeout=LAST_WORDS_S)
-    for pipe in (process.stdout, process.stderr):
-        if pipe is not None:
-            pipe.close()
+        done = hard_timeout.run(argv, timeout_s, environment())
+    except TimeoutError:
+        raise Unusable(f"it did not end within {timeout_s:g} s and was killed") from None
+    output, errors = (text.decode(errors="replace") for text in (done.stdout, done.stderr))
+    return done.returncode, output, errors
 
 
 def measure(probe: Probe, program: str, gpus: int) -> list[dict[str, Any]]:

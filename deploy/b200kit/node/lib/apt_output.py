@@ -12,7 +12,6 @@ PREFIX = "b200kit: "
 # dkms prints these two lines (dkms 3.0, `die 10`); an older dkms has no architecture after it.
 _DKMS_FAILED = re.compile(r"Bad return status for module build on kernel: (\S+)")
 _DKMS_LOG = re.compile(r"Consult (/\S+/dkms/([\w-]+)/([^/\s]+)/\S*make\.log)")
-_DKMS_SKIPPED = re.compile(r"kernel headers for (?:this )?kernel\s?(\S*).* (?:do|does) not seem")
 _NO_ROOM = re.compile(r"No space left on device|enough free space in")
 _PATH = re.compile(r"(?<![.\w])(/[\w./+~-]*\w)")
 _LOCKED = re.compile(

@@ -5,9 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from b200kit.report.content import records
-from b200kit.report.document import Unmeasured, items, mapping, read
+from b200kit.report.document import Pairs, Unmeasured, items, mapping, read
 
-Pairs = list[tuple[str, str]]
 _NOTHING = "unmeasured: no result to look at"
 
 

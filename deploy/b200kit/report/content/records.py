@@ -61,7 +61,7 @@ def _stand_in(run: Mapping[str, Any], note: str) -> str:
 
 def _medians(run: object) -> list[str]:
     found = [number(read(run, "figures", f"p50_{m}_ms")) for m in METRICS]
-    return ["-" if value is None else milliseconds(value) for value in found]
+    return [milliseconds(value) for value in found]
 
 
 def _table(rows: list[list[str]]) -> list[str]:
@@ -75,7 +75,7 @@ def one(run: Mapping[str, Any]) -> Iterator[str]:
         yield from labelled("not counted", counts(run))
     for metric, name in METRICS.items():
         cells = [number(read(run, "figures", f"{p}_{metric}_ms")) for p in ("p50", "p95", "p99")]
-        figures = " / ".join("-" if cell is None else milliseconds(cell) for cell in cells)
+        figures = " / ".join(map(milliseconds, cells))
         yield from labelled(name, f"{figures} ms (P50 / P95 / P99)")
     for role, title in TITLES.items():
         yield title

@@ -5,9 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from b200kit.records.conditions_fields import FIELDS, Role
-from b200kit.report.document import Unmeasured, mapping, read, show
+from b200kit.report.document import Pairs, Unmeasured, mapping, read, show
 
-Pairs = list[tuple[str, str]]
 TITLES = {
     Role.IDENTITY: "the run",
     Role.LOAD: "load: the same, or not comparable",
