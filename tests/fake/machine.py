@@ -36,7 +36,7 @@ ASKED: State = {
     "firewall": {"rules": None, "ssh_ports": [22]},
     "storage": {"mount": None, "entries": 0, "disks": {}, "arrays": {}},
 }
-NOTES = ("smoke", "passport", "bandwidth", "reboot", "packages", "marked", "quarantine")
+NOTES = ("smoke", "passport", "bandwidth", "reboot", "packages", "watchdog-mark", "quarantine")
 KERNEL = "6.8.0-41-generic"
 BARE = {"unmeasured": "Driver Not Loaded (9)"}
 _DAEMONS = ("nvidia-persistenced.service", "nvidia-fabricmanager.service")
@@ -137,10 +137,10 @@ class Machine:
         document |= {key: deepcopy(value) for key, value in ASKED.items() if key in ask}
         document |= self._model(ask["weights"]) if "weights" in ask else {}
         document |= self._whole() | deepcopy(self.readings)
-        document["notes"]["canary"] = self._watched(ask["placement"])
+        document["notes"]["watchdog"] = self._watched(ask["placement"])
         for name in NOTES:
             note = self.files.get(f"/var/lib/b200kit/{name}.json")
-            document["notes"][name] = json.loads(_content(note)) if note else None
+            document["notes"][name.replace("-", "_")] = json.loads(_content(note)) if note else None
         if self.loaded is None:
             document |= dict.fromkeys(("nvml", "gpus", "p2p"), BARE)
         if "lock" in ask:

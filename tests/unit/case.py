@@ -17,7 +17,7 @@ from tests.unit import node_schema, paths, states
 EXPECTATION_KEYS = {
     *("schema", "hardware", "driver", "gpu_count", "services", "waivers", "today"),
     *("clock_synchronized", "settings", "passport", "bandwidth", "bring_up", "container_runtimes"),
-    *("firewall", "storage", "time_services", "logs", "unfinished", "placement", "canary"),
+    *("firewall", "storage", "time_services", "logs", "unfinished", "placement", "watchdog"),
     *("quarantine",),
     "weights",
 }

@@ -158,7 +158,7 @@ def _left_over(node: Node, layout: Sequence[Replica]) -> str | None:
 
 
 def serving_document(node: Node, layout: Sequence[Replica]) -> dict[str, Any]:
-    """What warm-up, canary and smoke test need to know (/etc/b200kit/serving.json)."""
+    """What warm-up, correctness check and smoke test need to know (/etc/b200kit/serving.json)."""
     spec = node.spec
     smoke = spec.smoke
     return {

@@ -33,7 +33,7 @@ from b200kit.tuning.plan import Plan, for_node
 from b200kit.tuning.write import write
 
 _PROBLEMS = (RemoteError, StageFailed)
-# Beyond the sending of a cell: canary, uncounted and direct requests, the client's own start.
+# Beyond the sending of a cell: correctness, uncounted and direct requests, the client's own start.
 _BESIDE_S = 300
 _ANSWERING = re.compile(r"[1-9]\d* requests$")
 logger = logging.getLogger(__name__)

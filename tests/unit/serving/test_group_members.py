@@ -108,7 +108,7 @@ def test_node_s_program_knows_no_replica_to_ask_on_a_follower(
     assert group_peers.load(config).peers == ("10.1.0.2",)
 
 
-def test_follower_has_no_endpoint_no_canary_and_no_smoke_test(follower: Node) -> None:
+def test_follower_has_no_endpoint_no_watchdog_and_no_smoke_test(follower: Node) -> None:
     layout = follower.layout()
     assert gateway.desired(follower, layout).files == ()
     assert watchdog.desired(follower, layout).units == ()

@@ -158,7 +158,7 @@ def test_key_is_of_layout_load_and_system_and_of_no_name() -> None:
         ({"verdict": "fail", "num_prompts": 60, "reasons": ["objective missed"]}, "done"),
         ({"verdict": "invalid", "num_prompts": 60, "reasons": ["starved"]}, "failed"),
         ({"verdict": "fail", "num_prompts": 60, "client": {"starved": True}}, "failed"),
-        ({"verdict": "fail", "num_prompts": 0, "reasons": ["canary"]}, "failed"),
+        ({"verdict": "fail", "num_prompts": 0, "reasons": ["correctness"]}, "failed"),
         ({}, "failed"),
     ],
 )

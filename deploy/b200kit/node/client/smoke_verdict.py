@@ -125,7 +125,7 @@ def judge(
     objective: Objective,
     health: ClientHealth,
     *,
-    canary: tuple[str, ...] = (),
+    correctness: tuple[str, ...] = (),
     server: Mapping[str, object] | None = None,
     gateway_limit_ms: float = 50.0,
     limits: ClientLimits | None = None,
@@ -133,12 +133,12 @@ def judge(
 ) -> Judgement:
     """Judge a smoke run. `paths` maps "gateway" and "direct-N" to their runs.
 
-    canary: what the correctness canary found wrong. server: the servers' own numbers over the
+    correctness: what the correctness check found wrong. server: the servers' own numbers over the
     gateway run (the document's `server`); its mean ITL shows merged chunks.
     low_load: the load is one that healthy servers take at leisure, so strain is a fault of theirs.
     """
     limits, server = limits or ClientLimits(), server or {}
-    wrong = [*canary, *_service_faults(paths)]
+    wrong = [*correctness, *_service_faults(paths)]
     if wrong:
         return Judgement("fail", tuple(wrong))
     doubts = [*health.starved(limits), *_late(paths, limits)]

@@ -82,11 +82,11 @@ def _ask(serving: Serving, options: argparse.Namespace, result: str) -> Ask:
 
 
 def _template(serving: Serving) -> float:
-    """Tokens that the chat template adds to a prompt, by the canary. Raises NoBench."""
+    """Tokens that the chat template adds to a prompt, by the correctness check. Raises NoBench."""
     endpoint, salt = serving.endpoint(serving.gateway), f"bench-{secrets.token_hex(6)}"
     found = asyncio.run(correctness.check(endpoint, serving.model, salt, serving.max_model_len))
     if found.problems:
-        raise NoBench(f"the canary failed before it: {found.problems[0]}")
+        raise NoBench(f"the correctness check failed before it: {found.problems[0]}")
     return found.scale.overhead
 
 

@@ -12,9 +12,9 @@ from dataclasses import asdict, dataclass, replace
 from enum import Enum
 from typing import Any
 
-SCHEMA = "b200kit/canary-standing/1"
-MARK_SCHEMA = "b200kit/marked/1"
-MARK = "/var/lib/b200kit/marked.json"
+SCHEMA = "b200kit/watchdog-state/1"
+MARK_SCHEMA = "b200kit/watchdog-mark/1"
+MARK = "/var/lib/b200kit/watchdog-mark.json"
 DIRECTORY = "/var/lib/b200kit/watchdog"
 
 
@@ -22,7 +22,7 @@ DIRECTORY = "/var/lib/b200kit/watchdog"
 class Rules:
     """How the watchdog judges.
 
-    Every interval_s each replica gets a canary with deadline_s to answer. strikes failures in a row
+    Every interval_s each replica gets a probe with deadline_s to answer. strikes failures in a row
     eject it; so do requests that wait while no token is made for stall_s. After `ejections` within
     window_s it is not restarted any more.
     """
@@ -36,10 +36,10 @@ class Rules:
 
 
 class Outcome(str, Enum):
-    """What came of a canary."""
+    """What came of a probe."""
 
     ANSWERED = "answered"
-    SILENT = "silent"
+    NO_ANSWER = "no answer"
     STALLED = "stalled"
     # No answer in time, but tokens are made: it has too much to do, which no restart repairs.
     BUSY = "busy"

@@ -1,9 +1,10 @@
 """`rolling-restart`: restart replicas one at a time behind the gateway, so that no request is lost.
 
 For each: are enough others in rotation? drain it -> wait until nobody is being answered by it ->
-restart (active means warm) -> canary -> back in rotation. One that does not come back stays drained
-and ends the roll, so at most one replica is lost to a bad configuration. A killed roll is finished
-by the next one: the note of the replica at work is kept until it is back (/run/b200kit/roll.json).
+restart (active means warm) -> correctness -> back in rotation. One that does not come back stays
+drained and ends the roll, so at most one replica is lost to a bad configuration. A killed roll is
+finished by the next one: the note of the replica at work is kept until it is back
+(/run/b200kit/roll.json).
 Prints one JSON document; exit 0 when all are back, 1 with one line when not, 2 for a bad
 configuration.
 """

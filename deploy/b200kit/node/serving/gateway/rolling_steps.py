@@ -88,7 +88,7 @@ class Roller:
         say(f"{name}: drained after {drained - began:.1f} s; restarting {replica.unit}")
         self._start(replica)
         warm = self.clock()
-        await self._canary(replica)
+        await self._check(replica)
         message = f"{name}: warm after {warm - drained:.1f} s"
         if stays:
             say(f"{message}; it was drained before this roll, so it stays so")
@@ -102,7 +102,7 @@ class Roller:
         """One that the gateway is yet to learn of: nobody is sent there."""
         began = self.clock()
         self._start(replica)
-        await self._canary(replica)
+        await self._check(replica)
         say(f"{server_name(replica)}: warm; the gateway does not know it yet")
         return {"replica": replica.index, "drain_s": 0.0, "restart_s": self.clock() - began}
 
@@ -158,7 +158,7 @@ class Roller:
             return 0
         return round(sum(sample.get(series, 0.0) for series in self.serving.roll.in_flight))
 
-    async def _canary(self, replica: Replica) -> None:
+    async def _check(self, replica: Replica) -> None:
         endpoint, salt = self.serving.endpoint(replica.url), f"roll-{secrets.token_hex(6)}"
         found = await correctness.check(
             endpoint, self.serving.model, salt, self.serving.max_model_len

@@ -69,7 +69,7 @@ class Edges:
         """Out of the gateway's rotation; why not, where the gateway cannot be reached.
 
         "drain", as the units themselves end a "maint" when a replica is warm (rotation.py), which
-        is before its canary.
+        is before its correctness check.
         """
         return await asyncio.to_thread(_told, server, "drain")
 

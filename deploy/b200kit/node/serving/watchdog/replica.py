@@ -1,7 +1,7 @@
 """One replica under the watchdog: what is seen, what the rules make of it, and the acts, in order.
 
 An ejection is: out of the gateway first, so that no client waits any longer than it has; then the
-evidence, which a restart would destroy; then the restart, which warms it; then a canary, and only
+evidence, which a restart would destroy; then the restart, which warms it; then a probe, and only
 then back. What is remembered is written down before each act, so that a watchdog that was killed
 goes on where it was.
 """
@@ -109,7 +109,7 @@ class Watched:
     async def _probe(self, seen: Seen) -> bool:
         found = await self.prober.probe()
         if found.outcome is not Outcome.ANSWERED:
-            self.say(f"canary {found.outcome.value}: {found.detail}")
+            self.say(f"probe: {found.outcome.value}: {found.detail}")
             if await self.acts.unit(self.replica.unit) != seen:
                 # Stopped or restarted meanwhile, which is no fault of its.
                 return False

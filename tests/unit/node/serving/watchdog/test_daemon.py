@@ -28,7 +28,7 @@ from tests.subtests import in_subtests
 from tests.unit.node.client.server_thread import MODEL, fast, running
 
 RULES = Rules(interval_s=0.01, deadline_s=0.2, strikes=2, stall_s=60, ejections=3, window_s=3600)
-DEADLOCK = Found(Outcome.SILENT, "stalled: no data for 20 s", 20.0)
+DEADLOCK = Found(Outcome.NO_ANSWER, "stalled: no data for 20 s", 20.0)
 ALIVE = Found(Outcome.ANSWERED, "", 0.01)
 FIRST = Seen("active", "first")
 
@@ -49,7 +49,7 @@ def test_a_deadlocked_engine_is_found_though_its_health_is_200(
     monkeypatch.setattr(Engine, "__init__", hung(Engine.__init__))
     with running() as url:
         assert asyncio.run(Endpoint(url).get("/health")).status == 200
-        assert probe_of(url).outcome is Outcome.SILENT
+        assert probe_of(url).outcome is Outcome.NO_ANSWER
 
 
 def hung(init: Callable[..., None]) -> Callable[..., None]:
@@ -65,7 +65,7 @@ def hung(init: Callable[..., None]) -> Callable[..., None]:
 def test_a_server_that_is_gone_is_silent() -> None:
     with running() as url:
         pass
-    assert probe_of(url).outcome is Outcome.SILENT
+    assert probe_of(url).outcome is Outcome.NO_ANSWER
 
 
 def test_a_wrong_key_says_nothing_about_the_engine() -> None:
@@ -320,7 +320,7 @@ def test_a_restart_that_does_not_get_warm_is_tried_again_and_then_given_up(tmp_p
     assert node.is_mark
 
 
-def test_a_replica_that_was_stopped_during_its_canary_is_not_blamed(tmp_path: Path) -> None:
+def test_a_replica_that_was_stopped_during_its_probe_is_not_blamed(tmp_path: Path) -> None:
     node = Node()
 
     async def stopped_meanwhile() -> Found:
@@ -435,7 +435,7 @@ def test_systemd_is_told_by_the_socket_it_names(
 
 
 def test_the_first_mark_stands(tmp_path: Path) -> None:
-    path = tmp_path / "marked.json"
+    path = tmp_path / "watchdog-mark.json"
     marked.mark("b200-watchdog", "it hung", "/e", "reset-gpu", path)
     marked.mark("somebody", "else", "/f", "none", path)
     document = json.loads(path.read_text())

@@ -99,9 +99,9 @@ def test_evidence_is_collected_by_a_process_of_its_own(
     systemctl: Systemctl, tmp_path: Path
 ) -> None:
     systemctl()
-    edges = Edges(directory=tmp_path / "canary")
+    edges = Edges(directory=tmp_path / "watchdog")
     into = Path(asyncio.run(edges.collect(REPLICA)))
-    assert into.parent == tmp_path / "canary"
+    assert into.parent == tmp_path / "watchdog"
     assert into.name.endswith("Z-vllm0")
     names = {path.name for path in into.iterdir()}
     assert names == {"threads.txt", "metrics.txt", "journal.txt", "unit.txt", "gpus.txt"}
@@ -140,9 +140,9 @@ def test_two_replicas_are_watched_until_the_configuration_is_replaced(
 
     async def until_both_answered(url: str) -> None:
         serving = load(config)
-        edges = Edges(tmp_path / "canary", tmp_path / "marked.json", tmp_path / "lock")
+        edges = Edges(tmp_path / "watchdog", tmp_path / "watchdog-mark.json", tmp_path / "lock")
         job = asyncio.ensure_future(daemon.watch(serving, config, edges))
-        files = [tmp_path / "canary" / f"vllm{number}.json" for number in (0, 1)]
+        files = [tmp_path / "watchdog" / f"vllm{number}.json" for number in (0, 1)]
         while not all(file.exists() for file in files):
             await asyncio.sleep(0.01)
         replaced = tmp_path / "new"

@@ -269,7 +269,7 @@ def marked(killed: str) -> dict[str, Any]:
     wait_until(said_since(here, "the node is marked"))
     wait_until('grep -qF \'"what": "given up"\' /var/lib/b200kit/watchdog/vllm0.json')
     assert not any("restarting" in line.said for line in journal(here))
-    document: dict[str, Any] = json.loads(on(NODE, "cat /var/lib/b200kit/marked.json"))
+    document: dict[str, Any] = json.loads(on(NODE, "cat /var/lib/b200kit/watchdog-mark.json"))
     return document
 
 
@@ -288,22 +288,22 @@ def test_check_says_so_and_how_to_end_it(marked: dict[str, Any]) -> None:
     message = {
         f["check"]: f for f in found.host(NODE)["verdict"]["findings"] if f["status"] == "fail"
     }
-    assert set(message) == {"canary.mark", "canary.replicas"}
-    assert "rm /var/lib/b200kit/marked.json" in message["canary.mark"]["summary"]
-    assert message["canary.mark"]["action"] == "reset-gpu"
+    assert set(message) == {"watchdog.mark", "watchdog.replicas"}
+    assert "rm /var/lib/b200kit/watchdog-mark.json" in message["watchdog.mark"]["summary"]
+    assert message["watchdog.mark"]["action"] == "reset-gpu"
 
 
 def test_a_deploy_leaves_the_other_replica_serving_and_is_not_live(marked: dict[str, Any]) -> None:
     again = deploy("b200.py", *RULES)
     assert again.code == 1
-    assert again.host(NODE)["stage"] == "canary", again.described(NODE)
+    assert again.host(NODE)["stage"] == "watchdog", again.described(NODE)
     assert "the last time as" in again.described(NODE)
     assert on(NODE, "systemctl is-active vllm@1.service haproxy.service").split() == ["active"] * 2
 
 
 def test_once_the_mark_is_removed_it_is_mended_and_the_node_is_fit(marked: dict[str, Any]) -> None:
     here = cursor(NODE)
-    on(NODE, "rm /var/lib/b200kit/marked.json")
+    on(NODE, "rm /var/lib/b200kit/watchdog-mark.json")
     wait_until(said_since(here, BACK))
     wait_until('grep -qF \'"what": "answered"\' /var/lib/b200kit/watchdog/vllm0.json')
     found = deploy("check.py", *RULES)
