@@ -139,7 +139,7 @@ def _installing(
 ) -> Change:
     """The transaction; its detail says what the set holds and what apt has none of."""
     change = install_change(wrong, drift.versions(node.state or {}), gone)
-    # What was lacking may have come meanwhile: this is the moment to ask again.
+    # What was missing may have come meanwhile: this is the moment to ask again.
     again = [package for package in lockstep.packages if package.key in unavailable(node)]
 
     def act(node: Node) -> str:

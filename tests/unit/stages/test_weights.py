@@ -202,7 +202,7 @@ def test_firewall_opens_the_share_to_its_networks_alone(tmp_path: Path) -> None:
 def test_old_revision_is_removed_once_the_new_one_serves(tmp_path: Path) -> None:
     node, machine = settled(tmp_path, weights={"retain": 1})
     others = [
-        {"model": "tiny-llama", "revision": name, "complete": True, "asked": False}
+        {"model": "tiny-llama", "revision": name, "complete": True, "requested": False}
         for name in ("b" * 12, "a" * 12)
     ]
     model = {"complete": True, "bytes": 9, "proof": "record", "wrong": {}}
@@ -218,7 +218,7 @@ def test_old_revision_is_removed_once_the_new_one_serves(tmp_path: Path) -> None
 
 
 @in_subtests(
-    ("asked", "problem"),
+    ("requested", "problem"),
     [
         ({"server": {"bind": "0.0.0.0", "from": []}}, "nobody is named"),
         ({"server": {"bind": "0.0.0.0", "from": ["0.0.0.0/0"]}}, "is everybody"),
@@ -232,8 +232,8 @@ def test_old_revision_is_removed_once_the_new_one_serves(tmp_path: Path) -> None
     ],
 )
 def test_what_cannot_be_is_refused_before_any_connection(
-    asked: dict[str, Any], problem: str
+    requested: dict[str, Any], problem: str
 ) -> None:
-    found = parse(data(weights=asked), CATALOGUE)
+    found = parse(data(weights=requested), CATALOGUE)
     assert not isinstance(found, NodeSpec)
     assert any(problem in one.message and one.key.startswith("weights") for one in found), found

@@ -46,13 +46,13 @@ class WatchdogPlan:
 
 
 @dataclass(frozen=True)
-class RollPlan:
-    """A rolling restart: replicas that stay in rotation, seconds for open requests to end.
+class RollingRestartPlan:
+    """A rolling restart: replicas that must stay available, seconds for open requests to end.
 
     in_flight: the engine's series that add up to the requests it has.
     """
 
-    floor: int = 0
+    min_available: int = 0
     drain_s: float = 600.0
     in_flight: tuple[str, ...] = ("vllm:num_requests_running", "vllm:num_requests_waiting")
 
@@ -98,7 +98,7 @@ class Serving:
     warm: WarmPlan
     smoke: SmokePlan
     watchdog: WatchdogPlan = field(default_factory=WatchdogPlan)
-    roll: RollPlan = field(default_factory=RollPlan)
+    rolling_restart: RollingRestartPlan = field(default_factory=RollingRestartPlan)
     # The gateway's own certificate, where it has one.
     trust: str | None = None
 
@@ -148,15 +148,15 @@ def _serving(document: Mapping[str, object]) -> Serving:
         warm=_warm(_section(document, "warm")),
         smoke=_smoke(_section(document, "smoke")),
         watchdog=_watchdog(_section(document, "watchdog")),
-        roll=_roll(_section(document, "roll")),
+        rolling_restart=_rolling_restart(_section(document, "rolling_restart")),
         trust=str(document["gateway_trust"]) if document.get("gateway_trust") else None,
     )
 
 
-def _roll(section: Mapping[str, object]) -> RollPlan:
-    default = RollPlan()
-    return RollPlan(
-        _int(section, "floor", default.floor),
+def _rolling_restart(section: Mapping[str, object]) -> RollingRestartPlan:
+    default = RollingRestartPlan()
+    return RollingRestartPlan(
+        _int(section, "min_available", default.min_available),
         _number(section, "drain_s", default.drain_s),
         _words(section, "in_flight") or default.in_flight,
     )

@@ -1,7 +1,7 @@
 """Models on this node: the reading of an observation, and the unit that brings one.
 
     {"model": {"complete": true, "bytes": 72000000000, "proof": "record", "wrong": {}},
-     "revisions": [{"model", "revision", "complete", "bytes", "stamped_at", "asked"}],
+     "revisions": [{"model", "revision", "complete", "bytes", "stamped_at", "requested"}],
      "progress": null | the status of b200kit/node/weights/progress.py}
 
 Without being asked for hashes, a model is compared with the record of its proof: sizes and times
@@ -65,7 +65,7 @@ def size(directory: Path) -> int:
     return sum(count for count, _ in model_files.seen(directory).values())
 
 
-def revisions(root: Path, asked: tuple[str, str]) -> Iterator[dict[str, Any]]:
+def revisions(root: Path, requested: tuple[str, str]) -> Iterator[dict[str, Any]]:
     """Every revision of every model that lies here whole or begun, newest stamp first."""
     found = [p for p in root.glob("*/*") if (p / STAMP).is_file() or (p / RECORD).is_file()]
     for path in sorted(found, key=stamped, reverse=True):
@@ -76,7 +76,7 @@ def revisions(root: Path, asked: tuple[str, str]) -> Iterator[dict[str, Any]]:
             "complete": (path / STAMP).is_file(),
             "bytes": size(path),
             "stamped_at": timestamp.text(datetime.fromtimestamp(stamped(path), timestamp.UTC)),
-            "asked": name == asked,
+            "requested": name == requested,
         }
 
 

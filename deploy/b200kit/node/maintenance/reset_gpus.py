@@ -92,7 +92,7 @@ class Recipe:
     def through(self, reset: bool, wait: Callable[[], str]) -> str:
         """All of it, from where it was left. Raises Refused."""
         if self.kept.get("step") == "done":
-            return str(self.kept["said"])
+            return str(self.kept["output"])
         if not self.kept:
             self.keep("begun", units=[unit for unit in STOP if self._is_used(unit)])
         try:
@@ -104,9 +104,9 @@ class Recipe:
             failed = self._start()
         if failed:
             raise Refused("; ".join(failed))
-        said = f"{self._told(reset)}; {wait()}"
-        self.keep("done", said=said)
-        return said
+        output = f"{self._told(reset)}; {wait()}"
+        self.keep("done", output=output)
+        return output
 
     def _is_used(self, unit: str) -> bool:
         """Whether a daemon is this node's: it runs, or is to run at boot."""

@@ -26,7 +26,7 @@ class Choice:
     """What to give apt-get, what it does not have, and why a run cannot go on."""
 
     words: tuple[str, ...]
-    lacking: tuple[Package, ...]
+    missing: tuple[Package, ...]
     problems: tuple[str, ...]
 
 
@@ -55,17 +55,17 @@ def table(policy: str) -> Table:
 
 def choose(wanted: Iterable[Package], offered: Table, sources: Sequence[str]) -> Choice:
     """What to install of *wanted*; *sources* are the repositories asked, for the message."""
-    words, lacking, problems = [], [], []
+    words, missing, problems = [], [], []
     for each in wanted:
         version = _best(each, offered.get(each.name, ()))
         if version is not None:
             words.append(f"{each.name}={version}" if each.version else each.name)
         elif each.optional:
-            lacking.append(each)
+            missing.append(each)
         else:
             problems.append(_problem(each, offered.get(each.name, ())))
     asked = f"; asked: {', '.join(sources) or 'no repository'}"
-    return Choice(tuple(words), tuple(lacking), tuple(problem + asked for problem in problems))
+    return Choice(tuple(words), tuple(missing), tuple(problem + asked for problem in problems))
 
 
 def _best(wanted: Package, versions: Sequence[tuple[str, int]]) -> str | None:

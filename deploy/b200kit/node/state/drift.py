@@ -96,34 +96,34 @@ def is_present(path: str, state: Mapping[str, object]) -> bool:
 
 
 def wrong_packages(
-    packages: Iterable[Package], state: Mapping[str, object], lacking: Collection[str] = ()
+    packages: Iterable[Package], state: Mapping[str, object], missing: Collection[str] = ()
 ) -> list[Package]:
     """Packages that are missing, of another version, not fully installed, or not held as asked.
 
-    An optional one whose key is in *lacking* is no longer asked for.
+    An optional one whose key is in *missing* is no longer asked for.
     """
     seen = _section(state, "packages")
     return [
         package
         for package in packages
-        if not (package.optional and package.key in lacking)
+        if not (package.optional and package.key in missing)
         and not _installed(package, seen.get(package.name))
     ]
 
 
-def lacking(state: Mapping[str, object], sources: Iterable[str]) -> frozenset[str]:
+def missing(state: Mapping[str, object], sources: Iterable[str]) -> frozenset[str]:
     """Keys of the optional packages that apt on the node was asked for and has none of.
 
     The record (/var/lib/b200kit/packages.json) counts for a package while every one of *sources*,
-    the URLs of the inventory's repositories, was among those asked: a new one may have it.
+    the URLs of the inventory's repositories, was among its sources: a new one may have it.
     """
-    record = _section(_section(state, "notes"), "packages").get("lacking")
+    record = _section(_section(state, "notes"), "packages").get("missing")
     wanted = {source.rstrip("/") for source in sources}
     entries = record if isinstance(record, Mapping) else {}
     return frozenset(
         str(key)
         for key, entry in entries.items()
-        if isinstance(entry, Mapping) and wanted <= _urls(entry.get("asked"))
+        if isinstance(entry, Mapping) and wanted <= _urls(entry.get("sources"))
     )
 
 

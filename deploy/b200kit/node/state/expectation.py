@@ -5,7 +5,7 @@
      "driver": {"version": "580.126.20", "packages": {"nvidia-open": "580.126.20", ...},
                 "left_out": {"libnvsdm": "no repository of the node has it"}} | null,
      "gpu_count": 8, "services": ["haproxy.service"], "today": "2026-11-21",
-     "clock_synchronized": true, "settings": {"swappiness": {"wanted", "reading", ...}},
+     "clock_synchronized": true, "settings": {"swappiness": {"desired", "reading", ...}},
      "passport": "keep" | "renew", "bandwidth": "off" | "when-installed" | "required",
      "bring_up": "off" | "judged", "unfinished": "off" | "judged",
      "quarantine": "off" | "judged",

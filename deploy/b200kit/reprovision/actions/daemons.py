@@ -38,4 +38,4 @@ def done(node: Node, intent: Intent) -> str | None:
         note = json.loads(node.connected().program(words, timeout=60))
     except (RemoteError, ValueError) as error:
         raise ActionFailed(f"whether it was done is unknown: {error}") from None
-    return f"done at {note['at']}: {note['said']}" if note.get("step") == "done" else None
+    return f"done at {note['at']}: {note['output']}" if note.get("step") == "done" else None

@@ -49,7 +49,7 @@ def changes(node: Node, managed: Managed, drop_in: File | None) -> list[Change]:
 def _lacking(managed: Managed, wrong: Sequence[Effect]) -> bool:
     """Whether GRUB's configuration lacks any of the words; what was not read lacks them."""
     configured = managed.state.text("host", "grub_cmdline") or ""
-    return any(settings_in_force.missing(effect.wanted.split(), configured) for effect in wrong)
+    return any(settings_in_force.missing(effect.desired.split(), configured) for effect in wrong)
 
 
 def _none(effects: Sequence[Effect]) -> str:

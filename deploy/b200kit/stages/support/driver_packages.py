@@ -87,15 +87,15 @@ class Lockstep:
         """All but the pinning package, in the order a plan lists them."""
         return (*self.driver, *self.fabric, *self.tools, *self.kernel)
 
-    def judged(self, lacking: Iterable[str] = ()) -> dict[str, str]:
-        """Name to exact version of what a verdict asks for, less what apt was found to lack."""
-        without = set(lacking)
+    def judged(self, missing: Iterable[str] = ()) -> dict[str, str]:
+        """Name to exact version of what a verdict asks for, less what apt was found not to have."""
+        without = set(missing)
         members = (*self.driver, *self.fabric, *self.tools)
         return {p.name: p.version for p in members if p.version and p.key not in without}
 
-    def left_out(self, lacking: Iterable[str] = ()) -> dict[str, str]:
+    def left_out(self, missing: Iterable[str] = ()) -> dict[str, str]:
         """Members of the driver's version that the node does without, and why."""
-        without = set(lacking)
+        without = set(missing)
         return {
             package.name: "no repository of the node has it"
             for package in self.driver

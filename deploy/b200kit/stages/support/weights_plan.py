@@ -50,16 +50,16 @@ def wrong(state: Mapping[str, Any]) -> dict[str, str]:
 
 
 def surplus(state: Mapping[str, Any], keep: int | None, units: Sequence[str]) -> list[str]:
-    """Revisions to remove, as "MODEL/REVISION": all but the asked one and the *keep* newest.
+    """Revisions to remove, as "MODEL/REVISION": all but the requested one and the *keep* newest.
 
-    None while the asked one is not whole, or a replica may still serve an older one: one that does
-    not run, or has a pending restart.
+    None while the requested one is not whole, or a replica may still serve an older one: one that
+    does not run, or has a pending restart.
     """
     if keep is None or not is_whole(state) or not _all_serve(state, units):
         return []
     listed = (state.get("weights") or {}).get("revisions")
     entries = [e for e in listed if isinstance(e, Mapping)] if isinstance(listed, list) else []
-    others = [entry for entry in entries if entry.get("asked") is not True]
+    others = [entry for entry in entries if entry.get("requested") is not True]
     # Newest first, as they are listed; what never got its stamp is of use to nobody.
     whole = [entry for entry in others if entry.get("complete") is True]
     begun = [entry for entry in others if entry not in whole]

@@ -24,7 +24,7 @@ def numbers(version: str) -> tuple[int, ...]:
 def bound(expect: Expectation, state: StateView) -> Iterator[Finding]:
     """NVIDIA's driver owns every GPU of the bus; vfio-pci or nobody serves nothing."""
     del expect
-    wanted = rule(OWN, "the driver that must own every GPU")
+    desired = rule(OWN, "the driver that must own every GPU")
 
     def look(gpu: BusGpu) -> Iterator[Finding]:
         owner = gpu.entry.text("driver")
@@ -34,9 +34,9 @@ def bound(expect: Expectation, state: StateView) -> Iterator[Finding]:
         elif owner != OWN:
             text = "bound to no driver" if nobody else f"bound to {owner}, not to {OWN}"
             summary = f"{gpu.name} is {text}"
-            yield failed(summary, text, wanted, Action.REBOOT, gpu.known, gpu.part)
+            yield failed(summary, text, desired, Action.REBOOT, gpu.known, gpu.part)
 
-    return each_on_bus(state, look, passed(f"every GPU is bound to {OWN}", wanted))
+    return each_on_bus(state, look, passed(f"every GPU is bound to {OWN}", desired))
 
 
 @check("driver.loaded")
@@ -114,14 +114,14 @@ def options(expect: Expectation, state: StateView) -> Iterator[Finding]:
 def harmful(expect: Expectation, state: StateView, name: str, rules: Expected) -> Iterator[Finding]:
     """A finding when one option has a value that hurts; one the driver does not have is fine."""
     entry = expect.at("hardware", "expect", "driver.options", "value", name)
-    wanted, setting = entry.text("wanted"), state.text("kernel", "driver_options", name)
-    if isinstance(wanted, Unmeasured):
-        raise Unexpected(wanted.reason)
+    desired, setting = entry.text("desired"), state.text("kernel", "driver_options", name)
+    if isinstance(desired, Unmeasured):
+        raise Unexpected(desired.reason)
     if isinstance(setting, Missing):
         return
     if isinstance(setting, Unmeasured):
         yield unread(f"module option {name}", setting)
-    elif setting != wanted:
-        expected = Expected(wanted, "", rules.source)
+    elif setting != desired:
+        expected = Expected(desired, "", rules.source)
         summary = f"NVreg_{name}={setting} {entry.text('meaning') or 'hurts'}: remove it and reboot"
         yield failed(summary, f"{name}: {setting}", expected, Action.REBOOT)

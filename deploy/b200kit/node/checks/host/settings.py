@@ -24,7 +24,7 @@ def settings(expect: Expectation, state: StateView) -> Iterator[Finding]:
     mine = [e for e in effects(asked, state) if asked.at(e.name, "judged_by").raw() is None]
     for effect in mine:
         source = asked.text(effect.name, "source") or "no source given"
-        found = judged(effect, Expected(effect.wanted, "", source))
+        found = judged(effect, Expected(effect.desired, "", source))
         yield replace(found, subject=f"setting {effect.name}", part=effect.name)
     if not mine:
         yield passed("the inventory manages no setting")

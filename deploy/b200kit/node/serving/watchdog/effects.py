@@ -1,4 +1,4 @@
-"""What the watchdog does to a node: systemd, the gateway, evidence, the mark, the lock of rolls."""
+"""What the watchdog does to a node: systemd, the gateway, evidence, the mark, locks."""
 
 from __future__ import annotations
 
@@ -128,7 +128,7 @@ class Edges:
         marked.mark(WHO, why, evidence, Action.RESET_GPU.word, self.mark_path)
 
     @contextlib.contextmanager
-    def no_roll(self) -> Iterator[bool]:
+    def no_rolling_restart(self) -> Iterator[bool]:
         """True while no rolling restart is at work, and none begins in the block."""
         try:
             self.lock.parent.mkdir(mode=0o755, parents=True, exist_ok=True)

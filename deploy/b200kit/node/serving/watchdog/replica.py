@@ -58,7 +58,7 @@ class Acts(Protocol):
     def mark(self, why: str, evidence: str) -> None:
         """Mark it."""
 
-    def no_roll(self) -> AbstractContextManager[bool]:
+    def no_rolling_restart(self) -> AbstractContextManager[bool]:
         """No rolling restart meanwhile."""
 
 
@@ -122,12 +122,12 @@ class Watched:
         return await self._do(step, standing, seen)
 
     async def _do(self, step: Step, standing: Standing, seen: Seen) -> bool:
-        """Act, unless a rolling restart is at work: then nothing is forgotten, and it can wait."""
-        with self.acts.no_roll() as free:
+        """Act, unless a rolling restart is running: then nothing is forgotten, and it can wait."""
+        with self.acts.no_rolling_restart() as free:
             if not free:
                 due = 0 if step is Step.ADMIT else self.rules.strikes - 1
                 waiting = replace(self.standing, strikes=due)
-                self.keep(waiting, "left alone", "a rolling restart is at work")
+                self.keep(waiting, "left alone", "a rolling restart is running")
                 return False
             self.busy = True
             try:

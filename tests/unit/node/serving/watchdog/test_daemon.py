@@ -186,7 +186,7 @@ class Node:
         self.is_mark = True
 
     @contextlib.contextmanager
-    def no_roll(self) -> Iterator[bool]:
+    def no_rolling_restart(self) -> Iterator[bool]:
         yield not self.rolling
 
 
@@ -451,23 +451,23 @@ def test_the_lock_is_shared_by_menders_and_held_against_rolls(tmp_path: Path) ->
     from b200kit.node.serving.gateway.rolling_restart import hold
     from b200kit.node.serving.gateway.rolling_steps import Halt
 
-    lock = tmp_path / "roll.lock"
+    lock = tmp_path / "rolling-restart.lock"
     edges = Edges(lock=lock)
-    with edges.no_roll() as free, edges.no_roll() as also:
+    with edges.no_rolling_restart() as free, edges.no_rolling_restart() as also:
         assert (free, also) == (True, True)
         with pytest.raises(Halt):
             hold(lock)
     held = hold(lock)
-    with edges.no_roll() as free:
+    with edges.no_rolling_restart() as free:
         assert not free
     os.close(held)
-    with edges.no_roll() as free:
+    with edges.no_rolling_restart() as free:
         assert free
 
 
 def test_a_lock_that_cannot_be_made_keeps_nobody_from_mending(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("no folder")
-    with Edges(lock=tmp_path / "file" / "roll.lock").no_roll() as free:
+    with Edges(lock=tmp_path / "file" / "rolling-restart.lock").no_rolling_restart() as free:
         assert free
 
 
