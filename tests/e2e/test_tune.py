@@ -21,7 +21,7 @@ from tests.e2e.driving import ROOT, Outcome, command, deploy, on
 
 NODE = "b200-1"
 TUNE = {
-    "layouts": ["asked", "A"], "requests": 8, "seconds": 0,
+    "layouts": ["configured", "A"], "requests": 8, "seconds": 0,
     "initial_rate": 8, "max_rate": 16, "cells": 2,
 }  # fmt: skip
 ASKED = ("--data", f"tune={json.dumps(TUNE)}")

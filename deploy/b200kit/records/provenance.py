@@ -25,11 +25,11 @@ def run_conditions(node: Node) -> dict[str, Any]:
     desired = requested(replace(node, state=node.seen))
     sources = {
         "node": node.name,
-        "asked": desired,
+        "requested": desired,
         "state": node.seen,
         "smoke": node.smoke,
         "layout": [planned.to_json() for planned in node.replicas],
-        "seen": conditions_sources.observed(node.seen, node.smoke, desired["libraries"]),
+        "observed": conditions_sources.observed(node.seen, node.smoke, desired["libraries"]),
     }
     secrets = [secret.reveal().decode("utf-8", "replace") for secret in node.secrets.values()]
     safe = redact(conditions.build(sources), secrets)

@@ -190,8 +190,8 @@ def _read(folder: Path, name: str) -> list[store.Line]:
 def system(node: Node) -> str:
     """Digest of what must not change while cells belong together."""
     seen = replace(node, state=node.seen)
-    asked = provenance.requested(seen)
-    sources = {"node": node.name, "asked": asked, "state": node.seen}
+    requested = provenance.requested(seen)
+    sources = {"node": node.name, "requested": requested, "state": node.seen}
     return tuning.system(build(sources), _serving(node.spec))
 
 

@@ -40,7 +40,12 @@ def test_conditions_of_a_recorded_run_is_complete_enough() -> None:
 
 def test_what_the_result_of_an_older_version_lacks_says_so() -> None:
     run_conditions = runs.run_conditions()
-    for name in ("versions.nccl", "seen.acceptance", "seen.server_age_s", "seen.sm_clock"):
+    for name in (
+        "versions.nccl",
+        "observed.acceptance",
+        "observed.server_age_s",
+        "observed.sm_clock",
+    ):
         assert isinstance(value_of(run_conditions, name), Unmeasured)
 
 
@@ -51,15 +56,15 @@ def test_what_the_gpus_and_the_servers_did_during_the_run_is_in_it() -> None:
     result["server"]["spec_acceptance_rate"] = 0.7
     result["conditions"] |= {"server_ages_s": [40.0, 41.5], "libraries": {"nccl": "2.27.7"}}
     sources = runs.sources(smoke=result)
-    sources["seen"] = observed(sources["state"], result, {"torch": "2.13.0", "nccl": "2"})
+    sources["observed"] = observed(sources["state"], result, {"torch": "2.13.0", "nccl": "2"})
     built = conditions.build(sources)
-    assert value_of(built, "seen.sm_clock") == 1905
-    assert value_of(built, "seen.slowed") == {
+    assert value_of(built, "observed.sm_clock") == 1905
+    assert value_of(built, "observed.slowed") == {
         "GPU 0": "hardware thermal slowdown",
         "GPU 1": "hardware thermal slowdown",
     }
-    assert value_of(built, "seen.acceptance") == 0.7
-    assert value_of(built, "seen.server_age_s") == [40.0, 41.5]
+    assert value_of(built, "observed.acceptance") == 0.7
+    assert value_of(built, "observed.server_age_s") == [40.0, 41.5]
     assert (value_of(built, "versions.torch"), value_of(built, "versions.nccl")) == (
         "2.13.0",
         "2.27.7",

@@ -48,7 +48,7 @@ def test_result_is_recorded_with_its_conditions(node: Node) -> None:
     ended(node)
     known = kept()
     assert [run["run"] for run in known.runs] == ["20261121-1"]
-    run_conditions = known.runs[0]["manifest"]
+    run_conditions = known.runs[0]["conditions"]
     assert missing(run_conditions) == []
     assert value_of(run_conditions, "versions.driver") == nodes.DRIVER
     assert value_of(run_conditions, "load.model") == "tiny-llama"
@@ -61,7 +61,7 @@ def test_result_is_recorded_with_its_conditions(node: Node) -> None:
 def test_report_gets_the_runs_in_a_row_and_the_conditions(node: Node) -> None:
     found = ended(node)["hosts"]["n01"]["record"]
     assert [run["id"] for run in found["timeline"]["runs"]] == [kept().runs[0]["id"]]
-    assert found["manifest"] == kept().runs[0]["manifest"]
+    assert found["conditions"] == kept().runs[0]["conditions"]
 
 
 def test_what_is_not_collected_is_named(node: Node) -> None:
@@ -86,7 +86,7 @@ def test_result_of_an_earlier_run_is_compared_and_not_recorded(node: Node) -> No
     node.smoke_age_s = 7200.0
     host = ended(node)["hosts"]["n01"]
     assert kept().runs == ()
-    assert host["record"]["answer"] == "unclear"
+    assert host["record"]["outcome"] == "unclear"
     assert host["diagnosis"]["fired"] == []
 
 
@@ -127,14 +127,17 @@ def test_regression_and_diagnosis_are_shown(
     node: Node, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     ended(node)
-    own = kept().runs[0]["manifest"]
+    own = kept().runs[0]["conditions"]
     slow = runs.smoke("queueing")
     for number, day in enumerate([*runs.days(1, 6, 0.01), *runs.days(2, 6, 0.01, 0.2)]):
         entry = runs.run(number, day)
-        entry["manifest"] = json.loads(json.dumps(own))
-        entry["manifest"]["fields"] |= {"run.cache_salt": f"{number}", "run.taken_at": entry["at"]}
+        entry["conditions"] = json.loads(json.dumps(own))
+        entry["conditions"]["fields"] |= {
+            "run.cache_salt": f"{number}",
+            "run.taken_at": entry["at"],
+        }
         if number >= 6:
-            entry["manifest"]["fields"]["versions.driver"] = "580.159.03"
+            entry["conditions"]["fields"]["versions.driver"] = "580.159.03"
         store.append(store.directory(), "n01", entry)
     accept(node)
     # The newest run is of the slow six's system, and one that queues.

@@ -200,7 +200,7 @@ def test_same_layout_under_two_names_is_one_row() -> None:
     document["cells"][0]["layout"]["name"] = "planned"
     tuning = tuning_of({"tuning": document})
     assert len(tuning.layouts) == 5
-    assert tuning.layouts[0].endswith("(planned/asked/A)")
+    assert tuning.layouts[0].endswith("(planned/configured/A)")
     assert tuning.knee(tuning.layouts[0], "A")
 
 
@@ -208,7 +208,7 @@ def test_every_cell_is_in_figures_with_both_clients() -> None:
     tuning = tuning_of({"tuning": pages.tuning()})
     rows = all_cells(tuning).rows
     first = rows[0]
-    assert first[:5] == ("TP4 x 2, 2048 tokens, 8 seqs (asked/A)", "A", "2", "done", "2")
+    assert first[:5] == ("TP4 x 2, 2048 tokens, 8 seqs (configured/A)", "A", "2", "done", "2")
     assert first[5] == "100 %"
     assert re.fullmatch(r"\d+\.\d", first[10])
     failed = next(row for row in rows if row[3].startswith("failed"))
