@@ -25,7 +25,7 @@ from b200kit.serving.replica import SECRETS, model_dir, unit_name
 from b200kit.stages.support import weights_plan
 
 UNIT = "b200-weights.service"
-SHARE = "b200-weights-share.service"
+SERVER = "b200-weights-server.service"
 PACKS = "/var/lib/b200kit/caches"
 _UNITS = "/etc/systemd/system"
 TOKEN_NAME = "hf_token"  # noqa: S105 - the name of a file
@@ -34,17 +34,17 @@ _LOOK_S = 15
 
 
 def desired(node: Node, layout: Sequence[Replica]) -> DesiredState:
-    """The unit that fetches, its token, and the unit that shares where that is asked for."""
+    """The unit that fetches, its token, and the weights server where that is requested."""
     del layout
-    share = node.spec.weights.server
+    server = node.spec.weights.server
     pack = packed(node)
     return DesiredState(
-        files=(*_token(node), _fetching(node), *([_sharing(node)] if share else [])),
-        units=(Unit(UNIT, active=False), *([Unit(SHARE)] if share else [])),
+        files=(*_token(node), _fetching(node), *([_server(node)] if server else [])),
+        units=(Unit(UNIT, active=False), *([Unit(SERVER)] if server else [])),
         probe_files=(f"{model_dir(node)}/{STAMP}", *([pack] if pack else [])),
         observe_request={"weights": {**_named(node), "hash": node.spec.weights_verify == "hash"}},
-        absent_files=() if share else (f"{_UNITS}/{SHARE}",),
-        absent_units=() if share else (SHARE,),
+        absent_files=() if server else (f"{_UNITS}/{SERVER}",),
+        absent_units=() if server else (SERVER,),
     )
 
 
@@ -93,22 +93,22 @@ def _arguments(node: Node) -> list[str]:
     return [*words, "--url", f"{spec.model_store.rstrip('/')}/{name}"]
 
 
-def _sharing(node: Node) -> File:
+def _server(node: Node) -> File:
     spec = node.spec
     unit = render(
-        f"systemd/{SHARE}.j2",
+        f"systemd/{SERVER}.j2",
         root=spec.models(),
         storage=spec.storage,
-        share=spec.weights.server,
+        server=spec.weights.server,
         packs=PACKS,
     )
-    return File(f"{_UNITS}/{SHARE}", unit, notify=(f"restart:{SHARE}",))
+    return File(f"{_UNITS}/{SERVER}", unit, notify=(f"restart:{SERVER}",))
 
 
 def plan(node: Node) -> list[Change]:
     """The units; a fetch begun where the model lacks; revisions removed that nobody asks for."""
     target, state = desired(node, ()), node.state or {}
-    changes = [*_share_gone(node, target), *converge(node, target)]
+    changes = [*_server_absent(node, target), *converge(node, target)]
     changed = bool(drift.changed_files([_fetching(node)], state, node.nonce))
     begin = weights_plan.begin(state, UNIT, changed)
     if begin:
@@ -121,16 +121,16 @@ def plan(node: Node) -> list[Change]:
     return changes
 
 
-def _share_gone(node: Node, target: DesiredState) -> list[Change]:
+def _server_absent(node: Node, target: DesiredState) -> list[Change]:
     state = node.state or {}
     if not any(drift.is_present(path, state) for path in target.absent_files):
         return []
-    stop = f"systemctl disable --now {SHARE} && rm -f {_UNITS}/{SHARE} && systemctl daemon-reload"
+    stop = f"systemctl disable --now {SERVER} && rm -f {_UNITS}/{SERVER} && systemctl daemon-reload"
 
     def remove(node: Node) -> None:
         node.connected().run(stop)
 
-    return [Change(f"remove {SHARE}", remove)]
+    return [Change(f"remove {SERVER}", remove)]
 
 
 def _program(node: Node, act: str, more: str = "") -> dict[str, Any]:

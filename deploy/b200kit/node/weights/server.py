@@ -64,7 +64,7 @@ class Handler(BaseHTTPRequestHandler):
     """One connection of another node."""
 
     protocol_version = "HTTP/1.1"
-    server_version = "b200-weights-share"
+    server_version = "b200-weights-server"
     sys_version = ""
     timeout = 60
 
