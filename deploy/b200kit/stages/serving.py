@@ -189,7 +189,7 @@ def serving_document(node: Node, layout: Sequence[Replica]) -> dict[str, Any]:
             "input_tokens": smoke.input_tokens,
             "output_tokens": smoke.output_tokens,
             "loop_lag_ms": smoke.loop_lag_ms,
-            "noise": spec.noise,
+            "cpu_wait_limit_factor": spec.cpu_wait_limit_factor,
             "goodput": {"ttft_ms": smoke.ttft_ms, "tpot_ms": smoke.tpot_ms},
         },
     }

@@ -68,7 +68,7 @@ class SmokePlan:
     direct_requests: int = 12
     gateway_limit_ms: float = 50.0
     loop_lag_ms: float = 10.0
-    noise: float = 1.0
+    cpu_wait_limit_factor: float = 1.0
     objective: Objective = field(default_factory=lambda: Objective(ttft_ms=100.0, tpot_ms=100.0))
 
 
@@ -210,7 +210,9 @@ def _smoke(section: Mapping[str, object]) -> SmokePlan:
         direct_requests=_int(section, "direct_requests", default.direct_requests),
         gateway_limit_ms=_number(section, "gateway_limit_ms", default.gateway_limit_ms),
         loop_lag_ms=_number(section, "loop_lag_ms", default.loop_lag_ms),
-        noise=_number(section, "noise", default.noise),
+        cpu_wait_limit_factor=_number(
+            section, "cpu_wait_limit_factor", default.cpu_wait_limit_factor
+        ),
         objective=Objective(**{key: _number(goodput, key) for key in goodput}),
     )
 

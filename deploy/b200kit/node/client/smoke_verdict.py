@@ -33,15 +33,15 @@ class ClientLimits:
     coalesced_share: float = 0.5
     needs_run_delay: bool = True
 
-    def times(self, noise: float) -> ClientLimits:
-        """The limits on a machine *noise* times noisier than a node."""
+    def times(self, factor: float) -> ClientLimits:
+        """The limits where waiting for a CPU may last *factor* times as long."""
         return replace(
             self,
-            run_delay_share=min(1.0, self.run_delay_share * noise),
-            loop_lag_ms=self.loop_lag_ms * noise,
-            loop_stop_ms=self.loop_stop_ms * noise,
-            schedule_delay_ms=self.schedule_delay_ms * noise,
-            coalesced_share=1.0 - (1.0 - self.coalesced_share) / noise,
+            run_delay_share=min(1.0, self.run_delay_share * factor),
+            loop_lag_ms=self.loop_lag_ms * factor,
+            loop_stop_ms=self.loop_stop_ms * factor,
+            schedule_delay_ms=self.schedule_delay_ms * factor,
+            coalesced_share=1.0 - (1.0 - self.coalesced_share) / factor,
         )
 
 

@@ -122,13 +122,14 @@ class Smoke:
 
     def document(self) -> dict[str, object]:
         """The whole smoke document."""
+        factor = self.plan.cpu_wait_limit_factor
         return smoke_document.document(
             Found(
                 taken_at=timestamp.now(),
                 paths=self.paths,
                 objective=self.plan.objective,
                 health=self.watch.health(),
-                limits=ClientLimits(loop_lag_ms=self.plan.loop_lag_ms).times(self.plan.noise),
+                limits=ClientLimits(loop_lag_ms=self.plan.loop_lag_ms).times(factor),
                 correctness=self.correctness.problems
                 if self.correctness
                 else ("the correctness check did not run",),
@@ -137,7 +138,7 @@ class Smoke:
                     "jit_warnings": self.compiled,
                     "gateway_run_delay_share": self.gateway_wait,
                 },
-                gateway_limit_ms=self.plan.gateway_limit_ms * self.plan.noise,
+                gateway_limit_ms=self.plan.gateway_limit_ms * factor,
                 request_rate=self.plan.rate,
                 cpus=self.affinity,
                 conditions=self.conditions(),

@@ -81,7 +81,7 @@ def test_a_healthy_server_gives_a_whole_document(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     # What a busy machine does to the gaps is judged over recorded ones, in test_smoke_verdict.py.
-    busy = SMOKE | {"noise": 100}
+    busy = SMOKE | {"cpu_wait_limit_factor": 100}
     status, found = smoke(tmp_path, capsys, None, "--seed", "5", smoke=busy)
     assert found["schema"] == "b200kit/smoke/1"
     assert (found["num_prompts"], found["completed"], found["failed"]) == (10, 10, 0)
