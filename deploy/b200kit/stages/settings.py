@@ -58,7 +58,7 @@ def desired(node: Node, layout: Sequence[Replica]) -> DesiredState:
         units=(Unit(ACS),) if acs else (),
         probe_units=(SWAP, ACS),
         absent_files=(_EARLIER, *(() if acs else (_UNIT,))),
-        observe_request=managed.asked,
+        observe_request=managed.requested,
     )
 
 
@@ -152,7 +152,7 @@ def _running(command: str) -> Callable[[Node], None]:
 def _prove(node: Node) -> None:
     """Look again: raises RemoteError naming every setting that would not take."""
     managed = Managed(node)
-    state = node.connected().observe({**_NOTHING_MORE, **managed.asked})
+    state = node.connected().observe({**_NOTHING_MORE, **managed.requested})
     refused = [
         f"{name} {effect.text}"
         for name, effect in Managed(node, state).effects.items()

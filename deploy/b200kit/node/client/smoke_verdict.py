@@ -219,8 +219,8 @@ def _objective(paths: Mapping[str, Run], objective: Objective) -> list[str]:
     good = sum(objective.met_by(item) for item in run.completed)
     if good >= objective.share * len(run.records):
         return []
-    asked = {"ttft": objective.ttft_ms, "tpot": objective.tpot_ms, "e2el": objective.e2el_ms}
-    wants = ", ".join(f"{name} <= {value:g} ms" for name, value in asked.items() if value)
+    requested = {"ttft": objective.ttft_ms, "tpot": objective.tpot_ms, "e2el": objective.e2el_ms}
+    wants = ", ".join(f"{name} <= {value:g} ms" for name, value in requested.items() if value)
     return [
         f"objective missed: {good} of {len(run.records)} requests met {wants}"
         f" (asked: {objective.share:.0%})"

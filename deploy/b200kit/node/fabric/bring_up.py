@@ -47,7 +47,7 @@ Json = dict[str, Any]
 def look(expectation: Any) -> Json:
     """The parts of a NodeState that the sequence needs, read side by side."""
     worker = Worker(NVML_TIMEOUT_S)
-    readers = parts(sequence.asked(expectation))
+    readers = parts(sequence.requested(expectation))
     with ThreadPoolExecutor(max_workers=8) as pool:
         futures = {key: pool.submit(guarded, readers[key]) for key in LOOKED_AT}
         document: Json = {key: future.result() for key, future in futures.items()}
@@ -63,13 +63,13 @@ def look_again(expectation: Any, before: Json, at: Position) -> Json:
 
 def help_along(todo: Collection[Act]) -> list[str]:
     """Do each act; what it said where it failed."""
-    said = []
+    errors = []
     for act in todo:
         try:
             command(list(act))
         except OSError as error:
-            said.append(str(error))
-    return said
+            errors.append(str(error))
+    return errors
 
 
 def evidence(at: Position, document: Json) -> list[str]:
@@ -78,10 +78,10 @@ def evidence(at: Position, document: Json) -> list[str]:
     if unit is None or StateView(document).text("units", unit, "load") != "loaded":
         return []
     try:
-        said = command(["journalctl", "-u", unit, "-b", "-n", "400", "-o", "cat", "--no-pager"])
+        output = command(["journalctl", "-u", unit, "-b", "-n", "400", "-o", "cat", "--no-pager"])
     except OSError:
         return []
-    cause = unit_cause(said.splitlines())
+    cause = unit_cause(output.splitlines())
     return [] if cause == "nothing" else [f"{unit} says: {cause}"]
 
 
@@ -92,7 +92,7 @@ class BringUp:
         today = {"today": date.today().isoformat()}
         self.expectation = {**expectation, **today} if isinstance(expectation, dict) else {}
         self.done = list(done)
-        self.said: list[str] = []
+        self.errors: list[str] = []
         self.document = look(self.expectation)
 
     @property
@@ -104,7 +104,7 @@ class BringUp:
         """Do what helps and was not done yet; whether there was anything."""
         acts = sequence.acts(at, self.expectation, self.document) if helps else []
         todo = [act for act in acts if act not in self.done]
-        self.said += help_along(todo)
+        self.errors += help_along(todo)
         self.done += todo
         return bool(todo)
 
@@ -126,7 +126,7 @@ class BringUp:
 
     def document_of(self, at: Position, moved: bool) -> Json:
         """The answer for the controller; *moved*: the node came to this state in this call."""
-        why = [*self.said, *evidence(at, self.document)] if at.state else []
+        why = [*self.errors, *evidence(at, self.document)] if at.state else []
         document = sequence.describe(at, self.expectation, self.document, why)
         return {**document, "moved": moved, "done": [list(act) for act in self.done]}
 

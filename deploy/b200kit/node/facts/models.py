@@ -54,7 +54,7 @@ def model(directory: Path, revision: str, by_hash: bool) -> dict[str, Any]:
     except (OSError, ManifestError) as error:
         found = {"manifest.json": str(error)}
     else:
-        found = wrong(entries, model_files.record(directory), model_files.seen(directory))
+        found = wrong(entries, model_files.record(directory), model_files.observed(directory))
         if by_hash:
             found |= model_files.rehash(directory, entries, min(_HASHERS, os.cpu_count() or 1))
     return {"complete": True, "bytes": size(directory), "proof": proof, "wrong": found}
@@ -62,7 +62,7 @@ def model(directory: Path, revision: str, by_hash: bool) -> dict[str, Any]:
 
 def size(directory: Path) -> int:
     """Bytes of all files below a directory."""
-    return sum(count for count, _ in model_files.seen(directory).values())
+    return sum(count for count, _ in model_files.observed(directory).values())
 
 
 def revisions(root: Path, requested: tuple[str, str]) -> Iterator[dict[str, Any]]:
@@ -135,8 +135,8 @@ def _watched(options: argparse.Namespace, until: tuple[str, ...]) -> dict[str, A
     end = time.monotonic() + options.seconds
     while True:
         progress = _look(options.dest)
-        seen = progress["progress"] or {}
-        if progress["complete"] or not progress["running"] or seen.get("state") in until:
+        observed = progress["progress"] or {}
+        if progress["complete"] or not progress["running"] or observed.get("state") in until:
             return progress
         if time.monotonic() >= end:
             return progress

@@ -62,23 +62,26 @@ def effect(name: str, entry: View, state: StateView) -> Effect:
     path = tuple(str(key) for key in entry.get(list, "reading") or [])
     if path == ("host", "cmdline"):
         return _words(name, desired, entry, state)
-    seen = state.at(*path).raw() if path else Unmeasured("the setting names no reading")
-    if isinstance(seen, Unmeasured):
-        return _unread(name, desired, seen)
-    if seen is None and entry.at("may_be_absent").raw() is True:
+    observed = state.at(*path).raw() if path else Unmeasured("the setting names no reading")
+    if isinstance(observed, Unmeasured):
+        return _unread(name, desired, observed)
+    if observed is None and entry.at("may_be_absent").raw() is True:
         text = "is nothing this kernel has"
         return Effect(name, Standing.NOT_APPLICABLE, text, "none", desired)
-    return _compared(name, desired, path[-1], seen)
+    return _compared(name, desired, path[-1], observed)
 
 
-def _compared(name: str, desired: str, key: str, seen: object) -> Effect:
-    if key == "governors" and isinstance(seen, Mapping):
-        right, read = set(seen) == {desired}, ", ".join(f"{n} CPUs {w}" for w, n in seen.items())
-    elif key == "swaps" and isinstance(seen, list):
-        right, read = (desired == "on") is bool(seen), f"on ({', '.join(map(str, seen))})"
-        read = read if seen else "off"
+def _compared(name: str, desired: str, key: str, observed: object) -> Effect:
+    if key == "governors" and isinstance(observed, Mapping):
+        right, read = (
+            set(observed) == {desired},
+            ", ".join(f"{n} CPUs {w}" for w, n in observed.items()),
+        )
+    elif key == "swaps" and isinstance(observed, list):
+        right, read = (desired == "on") is bool(observed), f"on ({', '.join(map(str, observed))})"
+        read = read if observed else "off"
     else:
-        read = "not there" if seen is None else plain(seen)
+        read = "not there" if observed is None else plain(observed)
         read = "unlimited" if desired == "unlimited" and read in _UNLIMITED else read
         right = read == desired
     where = f" ({key})" if "." in key else ""

@@ -127,7 +127,7 @@ def _expected(setting: Setting, value: Value) -> dict[str, Any]:
     return entry
 
 
-def asked(settings: object) -> dict[str, list[str]]:
+def requested(settings: object) -> dict[str, list[str]]:
     """What must be asked of a node to judge an expectation's settings, by key of the request.
 
     Odd entries ask for nothing here; the check says what is wrong with them.

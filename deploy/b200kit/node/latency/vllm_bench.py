@@ -55,11 +55,11 @@ def run(serving: Serving, options: argparse.Namespace) -> dict[str, object]:
         result = Path(folder) / "result.json"
         words = vllm_bench_command.arguments(_ask(serving, options, str(result)), text)
         command = [str(options.engine / "bin" / "vllm"), "bench", "serve", *words]
-        said = _execute(command, serving, options.requests / options.rate + _BESIDE_S)
+        output = _execute(command, serving, options.requests / options.rate + _BESIDE_S)
         try:
             return vllm_bench_command.kept(json.loads(result.read_text()), command)
         except (OSError, ValueError):
-            raise NoBench(f"`vllm bench serve` left no result: {said}") from None
+            raise NoBench(f"`vllm bench serve` left no result: {output}") from None
 
 
 def _ask(serving: Serving, options: argparse.Namespace, result: str) -> Ask:

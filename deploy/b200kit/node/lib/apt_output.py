@@ -87,8 +87,8 @@ def unconfigured(lines: Sequence[str]) -> tuple[str, str] | None:
     for number, line in enumerate(lines):
         unmet = _UNMET.search(line)
         if unmet:
-            said = lines[number + 1].strip() if number + 1 < len(lines) else line
-            return unmet[1], said
+            text = lines[number + 1].strip() if number + 1 < len(lines) else line
+            return unmet[1], text
         if match := _SCRIPT.search(line):
             before = [text.strip() for text in lines[:number] if text.strip()]
             own = [text for text in before if not text.startswith(("dpkg:", "Setting up"))]

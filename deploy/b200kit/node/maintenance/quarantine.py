@@ -109,17 +109,17 @@ def main(args: list[str]) -> int:
     try:
         match options.act:
             case "put":
-                said = put(options.who, options.why)
+                output = put(options.who, options.why)
             case "admit":
-                said = admit(options.who, options.seconds)
+                output = admit(options.who, options.seconds)
             case "shut":
-                said = shut()
+                output = shut()
             case "release":
-                said = release(options.who)
+                output = release(options.who)
             case _:
-                said = show()
+                output = show()
     except (OSError, ValueError, HAProxyError) as error:
         print(f"quarantine {options.act}: {error}", file=sys.stderr)
         return 1
-    print(said)
+    print(output)
     return 0

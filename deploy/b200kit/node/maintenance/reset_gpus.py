@@ -110,8 +110,8 @@ class Recipe:
 
     def _is_used(self, unit: str) -> bool:
         """Whether a daemon is this node's: it runs, or is to run at boot."""
-        asked = (["is-active", "--quiet", unit], ["is-enabled", "--quiet", unit])
-        return any(self.run("systemctl", *words).returncode == 0 for words in asked)
+        requested = (["is-active", "--quiet", unit], ["is-enabled", "--quiet", unit])
+        return any(self.run("systemctl", *words).returncode == 0 for words in requested)
 
     def _stop(self) -> None:
         for unit in (unit for unit in STOP if unit in self.kept["units"]):

@@ -25,13 +25,13 @@ RECORD = STATE_DIRECTORY / "packages.json"
 
 def main(args: list[str], record: Path = RECORD) -> int:
     """Print the words on one line; 0, or 1 with a line on stderr for each that is missing."""
-    wanted = [package(token) for token in args]
+    desired = [package(token) for token in args]
     sources = repositories()
-    policy = command(["apt-cache", "policy", *(each.name for each in wanted)])
-    choice = choose(wanted, table(policy), sources)
+    policy = command(["apt-cache", "policy", *(each.name for each in desired)])
+    choice = choose(desired, table(policy), sources)
     for problem in choice.problems:
         print(f"E: {problem}", file=sys.stderr)
-    remember(wanted, choice.missing, sources, record)
+    remember(desired, choice.missing, sources, record)
     print(*choice.words)
     return 1 if choice.problems else 0
 
@@ -43,11 +43,11 @@ def repositories() -> list[str]:
 
 
 def remember(
-    wanted: Iterable[Package], missing: Iterable[Package], sources: list[str], path: Path
+    desired: Iterable[Package], missing: Iterable[Package], sources: list[str], path: Path
 ) -> None:
     """Renew the record's entries of what was asked; a record that cannot be read is replaced."""
     entries = kept(path)
-    for each in wanted:
+    for each in desired:
         entries.pop(each.key, None)
     for each in missing:
         entries[each.key] = {"sources": sources, "at": timestamp.now()}

@@ -51,7 +51,7 @@ def main(args: list[str]) -> int:
         why = f"{type(error).__name__}: {error}"
         print(f"gpu-free: {options.config} does not name the GPUs: {why}", file=sys.stderr)
         return UNKNOWN
-    return wait(uuids, options.deadline, asked)
+    return wait(uuids, options.deadline, ask_reader)
 
 
 def uuids_of(config: Path, replica: int) -> list[str]:
@@ -88,7 +88,7 @@ def describe(held: Sequence[Held], waited_s: float) -> str:
     )
 
 
-def asked(uuids: Sequence[str]) -> Answer:
+def ask_reader(uuids: Sequence[str]) -> Answer:
     """Ask in a child, which may hang in the driver without hanging us."""
     argv = program.argv("_gpu-holders", *uuids)
     child = subprocess.Popen(
@@ -105,8 +105,8 @@ def asked(uuids: Sequence[str]) -> Answer:
             return document
         return [Held(entry["gpu"], entry["process"]) for entry in document]
     except (ValueError, TypeError, KeyError):
-        said = err.strip().splitlines() or ["it said nothing"]
-        return f"the NVML reader failed: {said[-1]}"
+        output = err.strip().splitlines() or ["it said nothing"]
+        return f"the NVML reader failed: {output[-1]}"
 
 
 def _let_go(child: subprocess.Popen[str]) -> None:

@@ -132,11 +132,13 @@ class Expectation(View):
     def settings(self) -> View:
         """The settings asked for, by name; an older document has none."""
         view = self.at("settings")
-        asked = view.get(dict)
-        if isinstance(asked, Missing):
+        requested = view.get(dict)
+        if isinstance(requested, Missing):
             return View({}, "settings")
-        if isinstance(asked, Unmeasured) or not all(isinstance(e, dict) for e in asked.values()):
-            raise Unexpected(f"settings: {getattr(asked, 'reason', 'each must be an object')}")
+        if isinstance(requested, Unmeasured) or not all(
+            isinstance(e, dict) for e in requested.values()
+        ):
+            raise Unexpected(f"settings: {getattr(requested, 'reason', 'each must be an object')}")
         return view
 
     def acs_judged(self) -> bool:
@@ -174,7 +176,7 @@ class Expectation(View):
             raise Unexpected(f"container_runtimes: {runtimes.reason}")
         return [str(name) for name in runtimes]
 
-    def asked(self, key: str, kind: type[T]) -> T | None:
+    def requested(self, key: str, kind: type[T]) -> T | None:
         """What is asked under a key; None where the document has no such key, or null there."""
         value = self.get(kind, key)
         if isinstance(value, Missing) or self.is_null(key):

@@ -113,21 +113,21 @@ class Standing:
         )
 
 
-def before(standing: Standing, seen: Seen, rules: Rules, now: float) -> tuple[Standing, Step]:
+def before(standing: Standing, observed: Seen, rules: Rules, now: float) -> tuple[Standing, Step]:
     """What the unit alone calls for. One that is stopped, starting or stopping is left alone."""
     if standing.given_up:
         return standing, Step.LEAVE
-    if seen.active == "active":
+    if observed.active == "active":
         # Found hung, and never restarted: the watchdog ended in between.
-        hung = standing.out and seen.invocation == standing.hung
+        hung = standing.out and observed.invocation == standing.hung
         return standing, Step.MEND if hung else Step.PROBE
-    if standing.out and seen.active == "failed":
-        return eject(standing, seen, "its unit failed after a restart", rules, now)
+    if standing.out and observed.active == "failed":
+        return eject(standing, observed, "its unit failed after a restart", rules, now)
     return standing, Step.LEAVE
 
 
 def after(
-    standing: Standing, seen: Seen, found: Outcome, why: str, rules: Rules, now: float
+    standing: Standing, observed: Seen, found: Outcome, why: str, rules: Rules, now: float
 ) -> tuple[Standing, Step]:
     """What a probe calls for."""
     if found is Outcome.ANSWERED:
@@ -140,16 +140,16 @@ def after(
     strikes = rules.strikes if found is Outcome.STALLED else standing.strikes + 1
     if strikes < rules.strikes:
         return replace(standing, strikes=strikes, why=why), Step.LEAVE
-    return eject(standing, seen, why, rules, now)
+    return eject(standing, observed, why, rules, now)
 
 
 def eject(
-    standing: Standing, seen: Seen, why: str, rules: Rules, now: float
+    standing: Standing, observed: Seen, why: str, rules: Rules, now: float
 ) -> tuple[Standing, Step]:
     """One ejection more: restarted, or given up where there were too many of late."""
     recent = (*(at for at in standing.ejections if now - at < rules.window_s), now)
     fresh = Standing(
-        out=True, aside=standing.aside, hung=seen.invocation, ejections=recent, why=why
+        out=True, aside=standing.aside, hung=observed.invocation, ejections=recent, why=why
     )
     if len(recent) < rules.ejections:
         return fresh, Step.MEND

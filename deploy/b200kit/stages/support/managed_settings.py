@@ -32,9 +32,9 @@ class Managed:
         return {effect.name: effect for effect in settings_in_force.effects(View(mine), self.state)}
 
     @property
-    def asked(self) -> dict[str, list[str]]:
+    def requested(self) -> dict[str, list[str]]:
         """What an observation must be asked for."""
-        return settings_table.asked(self.expected)
+        return settings_table.requested(self.expected)
 
     def unit(self, name: str) -> Mapping[str, Any]:
         """What was read of a unit; nothing where it was not read."""

@@ -42,16 +42,16 @@ register(
 @check("mode.confidential-compute")
 def confidential(expect: Expectation, state: StateView) -> Iterator[Finding]:
     """Confidential computing is off: it costs bandwidth, and peers need another fabric set-up."""
-    wanted = expect.hardware("mode.confidential_compute", bool)
+    desired = expect.hardware("mode.confidential_compute", bool)
     reading = state.flag("nvml", "confidential_compute")
     if isinstance(reading, Unmeasured):
         yield unread("confidential computing", reading)
-    elif reading != wanted.value:
+    elif reading != desired.value:
         word = {True: "on", False: "off"}[reading]
         summary = f"confidential computing is {word}: set it in the firmware and reboot"
-        yield failed(summary, f"confidential_compute {reading}", wanted, Action.REBOOT)
+        yield failed(summary, f"confidential_compute {reading}", desired, Action.REBOOT)
     else:
-        yield passed("confidential computing is as it should be", wanted)
+        yield passed("confidential computing is as it should be", desired)
 
 
 @check("clocks.slowdown")

@@ -29,18 +29,18 @@ register(
 @check("repair.pending")
 def pending(expect: Expectation, state: StateView) -> Iterator[Finding]:
     """No GPU waits for a reset to repair a memory channel or a TPC."""
-    wanted = expect.hardware("repair.pending", bool)
+    expected = expect.hardware("repair.pending", bool)
 
     def look(gpu: GpuView) -> Iterator[Finding]:
         for key, part in REPAIRS.items():
             reading = gpu.flag("repair", key)
             if isinstance(reading, Unmeasured):
                 yield unread(f"whether the repair of {part} waits", reading, gpu)
-            elif reading != wanted.value:
+            elif reading != expected.value:
                 summary = f"{gpu.subject} waits for a reset to repair {part}"
-                yield failed(summary, f"repair {key} {reading}", wanted, Action.RESET_GPU, gpu)
+                yield failed(summary, f"repair {key} {reading}", expected, Action.RESET_GPU, gpu)
 
-    return each_gpu(state, look, passed("no GPU waits for a repair", wanted))
+    return each_gpu(state, look, passed("no GPU waits for a repair", expected))
 
 
 @check("remap.spares")

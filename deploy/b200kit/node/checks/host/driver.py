@@ -59,16 +59,16 @@ def loaded(expect: Expectation, state: StateView) -> Iterator[Finding]:
 @check("driver.version")
 def version(expect: Expectation, state: StateView) -> Iterator[Finding]:
     """The running driver is the one asked for, and knows this hardware."""
-    minimum, asked = expect.hardware("minimum_driver", str), expect.driver_version()
+    minimum, requested = expect.hardware("minimum_driver", str), expect.driver_version()
     running = state.text("nvml", "driver_version")
     if isinstance(running, Unmeasured):
         yield unread("the driver version", running)
     elif numbers(running) < numbers(minimum.value):
         summary = f"driver {running} is older than {minimum.value}, the first for this hardware"
         yield failed(summary, running, minimum, Action.NONE)
-    elif asked is not None and running != asked:
-        expected = rule(asked, "driver version of the inventory")
-        summary = f"driver {running} runs, {asked} is wanted: deploy it and reboot"
+    elif requested is not None and running != requested:
+        expected = rule(requested, "driver version of the inventory")
+        summary = f"driver {running} runs, {requested} is wanted: deploy it and reboot"
         yield failed(summary, running, expected, Action.REBOOT)
     else:
         yield passed(f"driver {running} runs", minimum)
@@ -101,11 +101,11 @@ def gsp(expect: Expectation, state: StateView) -> Iterable[Finding]:
 def options(expect: Expectation, state: StateView) -> Iterator[Finding]:
     """No module option of the driver takes NVLink away, in whole or in part."""
     rules = expect.hardware("driver.options", dict)
-    seen = state.get(dict, "kernel", "driver_options")
+    observed = state.get(dict, "kernel", "driver_options")
     if state.is_null("kernel", "driver_options") and state.is_null("modules", "nvidia"):
         yield passed("no driver is loaded, so none has an option")
-    elif isinstance(seen, Unmeasured):
-        yield unread("the driver's module options", seen)
+    elif isinstance(observed, Unmeasured):
+        yield unread("the driver's module options", observed)
     else:
         found = [f for name in rules.value for f in harmful(expect, state, name, rules)]
         yield from found or [passed(f"options {', '.join(rules.value)} are as they must be", rules)]

@@ -99,14 +99,14 @@ def compare_firmware(expect: Expectation, state: StateView, page: View) -> Itera
 def different(keys: tuple[str, ...], gpu: GpuView, own: View, text: str) -> Iterator[Finding]:
     """Findings for the texts of a GPU that are not its page's; the first difference says enough."""
     for key in keys:
-        seen, accepted = gpu.text(key), own.text(key)
-        if isinstance(seen, Unmeasured):
-            yield unread(f"{key} against the passport", seen, gpu)
+        observed, accepted = gpu.text(key), own.text(key)
+        if isinstance(observed, Unmeasured):
+            yield unread(f"{key} against the passport", observed, gpu)
         elif isinstance(accepted, Unmeasured):
             yield unread(f"{key} of the passport", accepted, gpu)
-        elif seen != accepted:
-            summary = f"{gpu.subject} {text}: {key} {seen}, not {accepted}"
-            yield failed(summary, seen, rule(accepted, "passport"), Action.NONE, gpu)
+        elif observed != accepted:
+            summary = f"{gpu.subject} {text}: {key} {observed}, not {accepted}"
+            yield failed(summary, observed, rule(accepted, "passport"), Action.NONE, gpu)
             return
 
 

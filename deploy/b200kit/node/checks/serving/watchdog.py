@@ -27,7 +27,7 @@ _RUNS = rule("active", "a node serves with all its replicas, or it is not the no
 @check("watchdog.mark")
 def mark(expect: Expectation, state: StateView) -> Iterator[Finding]:
     """Nobody marked the node as one that needs manual repair."""
-    if _asked(expect) is None:
+    if _requested(expect) is None:
         yield passed(NOT_ASKED)
         return
     reading = state.at("notes", "watchdog_mark")
@@ -45,13 +45,13 @@ def mark(expect: Expectation, state: StateView) -> Iterator[Finding]:
 @check("watchdog.service")
 def watchdog(expect: Expectation, state: StateView) -> Iterator[Finding]:
     """Where a replica runs, the watchdog runs, too."""
-    asked = _asked(expect)
-    if asked is None:
+    requested = _requested(expect)
+    if requested is None:
         yield passed(NOT_ASKED)
         return
-    running, unknown = _running(asked, state)
+    running, unknown = _running(requested, state)
     yield from unknown
-    unit = str(asked.text("unit"))
+    unit = str(requested.text("unit"))
     reading = state.text("units", unit, "active")
     if not running:
         if not unknown:
@@ -68,21 +68,21 @@ def watchdog(expect: Expectation, state: StateView) -> Iterator[Finding]:
 @check("watchdog.replicas")
 def replicas(expect: Expectation, state: StateView) -> Iterator[Finding]:
     """Where one replica runs, all do; each answered its last probe, and none is kept out."""
-    asked = _asked(expect)
-    if asked is None:
+    requested = _requested(expect)
+    if requested is None:
         yield passed(NOT_ASKED)
         return
-    running, unknown = _running(asked, state)
-    idle = _idle(asked, state) if running else ()
+    running, unknown = _running(requested, state)
+    idle = _idle(requested, state) if running else ()
     found = [*unknown, *idle, *(one for unit in running for one in _replica(unit, state))]
     yield from found
     if not any(finding.blocks for finding in found):
         yield passed(f"{len(running)} replicas run, and none is out", _ANSWERS)
 
 
-def _idle(asked: View, state: StateView) -> Iterator[Finding]:
+def _idle(requested: View, state: StateView) -> Iterator[Finding]:
     """Each replica that is known not to run."""
-    for name in asked.get(list, "replicas") or []:
+    for name in requested.get(list, "replicas") or []:
         reading = state.text("units", str(name), "active")
         if not isinstance(reading, Unmeasured) and reading not in _ACTIVE:
             summary = f"{name} is {reading} while another replica serves"
@@ -113,9 +113,9 @@ def _replica(unit: str, state: StateView) -> Iterator[Finding]:
         yield replace(noted(summary, None, text, _ANSWERS, part=unit), subject=unit)
 
 
-def _asked(expect: Expectation) -> View | None:
+def _requested(expect: Expectation) -> View | None:
     """What the expectation says of the watchdog; None where it says nothing."""
-    if expect.asked("watchdog", dict) is None:
+    if expect.requested("watchdog", dict) is None:
         return None
     view = expect.at("watchdog")
     if isinstance(view.get(list, "replicas"), Unmeasured) or not view.text("unit"):
@@ -123,10 +123,10 @@ def _asked(expect: Expectation) -> View | None:
     return view
 
 
-def _running(asked: View, state: StateView) -> tuple[list[str], list[Finding]]:
+def _running(requested: View, state: StateView) -> tuple[list[str], list[Finding]]:
     """The replicas that run, and a finding for each of which that is not known."""
     running, unknown = [], []
-    for name in asked.get(list, "replicas") or []:
+    for name in requested.get(list, "replicas") or []:
         reading = state.text("units", str(name), "active")
         if isinstance(reading, Unmeasured):
             unknown.append(replace(unread(f"the state of {name}", reading), subject=str(name)))

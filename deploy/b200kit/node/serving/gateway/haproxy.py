@@ -100,9 +100,9 @@ def set_state(
     """
     if state not in STATES:
         raise HAProxyError(f'no state "{state}"; known: {", ".join(STATES)}')
-    said = ask(f"set server {backend}/{name} state {state}", socket).strip()
-    if said:
-        raise HAProxyError(f"HAProxy: {backend}/{name} to {state}: {_line(said)}")
+    output = ask(f"set server {backend}/{name} state {state}", socket).strip()
+    if output:
+        raise HAProxyError(f"HAProxy: {backend}/{name} to {state}: {_line(output)}")
     keep(socket, kept)
     try:
         router.tell(name, state == "ready")
@@ -166,9 +166,9 @@ def set_share(
     """In rotation with a share of the weight it is configured with, 1 at least; the weight."""
     whole = int(state(name, socket, backend)["srv_iweight"])
     weight = min(whole, max(1, round(whole * percent / 100)))
-    said = ask(f"set server {backend}/{name} weight {weight}", socket).strip()
-    if said:
-        raise HAProxyError(f"HAProxy: {backend}/{name} to weight {weight}: {_line(said)}")
+    output = ask(f"set server {backend}/{name} weight {weight}", socket).strip()
+    if output:
+        raise HAProxyError(f"HAProxy: {backend}/{name} to weight {weight}: {_line(output)}")
     set_state(name, "ready", socket, kept, backend)
     return weight
 
@@ -215,10 +215,10 @@ def show_key(key: str, socket: Path = SOCKET, upstream: Path = UPSTREAM) -> None
     """Show the servers another key from now on; the file itself is the controller's."""
     if not ask(f"show map {upstream}", socket).strip():
         return
-    said = ask(f"set map {upstream} node Bearer\\ {key}", socket).strip()
-    if said:
+    output = ask(f"set map {upstream} node Bearer\\ {key}", socket).strip()
+    if output:
         raise HAProxyError("HAProxy does not take the replicas' new key")
 
 
-def _line(said: str) -> str:
-    return " ".join(said.split())[:200] or "no answer"
+def _line(output: str) -> str:
+    return " ".join(output.split())[:200] or "no answer"

@@ -208,8 +208,8 @@ def _given_up(unit: str, message: str) -> str:
     # systemd would go on restarting what cannot start.
     subprocess.run(["systemctl", "stop", unit], check=False, capture_output=True, timeout=180)
     journal = ["journalctl", "-u", unit, "-b", "-n", "400", "-o", "cat", "--no-pager"]
-    said = subprocess.run(journal, check=False, capture_output=True, text=True, timeout=20)
-    return message or unit_cause(said.stdout.splitlines())
+    done = subprocess.run(journal, check=False, capture_output=True, text=True, timeout=20)
+    return message or unit_cause(done.stdout.splitlines())
 
 
 def say(line: str) -> None:

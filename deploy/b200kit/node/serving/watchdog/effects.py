@@ -82,14 +82,14 @@ class Edges:
         reading = await self._reading(replica.unit)
         when = datetime.now(timezone.utc).strftime("%Y%m%dT%H%M%SZ")
         into = self.directory / f"{when}-vllm{replica.index}"
-        asked = {
+        requested = {
             "unit": replica.unit,
             "invocation": str(reading.get("invocation_id")),
             "group": str(reading.get("control_group")),
             "url": replica.url,
             "into": str(into),
         }
-        words = [word for name, value in asked.items() for word in (f"--{name}", value)]
+        words = [word for name, value in requested.items() for word in (f"--{name}", value)]
         argv = program.argv("_evidence", *words)
         problem = await _run([*_APART, f"--property=RuntimeMaxSec={_EVIDENCE_S:g}", *argv], 60.0)
         if problem and not into.is_dir():
@@ -164,14 +164,14 @@ async def _run(argv: Sequence[str], within_s: float) -> str | None:
         stderr=asyncio.subprocess.PIPE,
     )
     try:
-        _, said = await asyncio.wait_for(process.communicate(), within_s)
+        _, output = await asyncio.wait_for(process.communicate(), within_s)
     except asyncio.TimeoutError:
         with contextlib.suppress(ProcessLookupError, asyncio.TimeoutError):
             process.kill()
             # One that waits in the kernel does not even die; nobody waits for it.
             await asyncio.wait_for(process.wait(), 1.0)
         return f"{argv[0]} took more than {within_s:g} s"
-    lines = said.decode("utf-8", "replace").strip().splitlines()
+    lines = output.decode("utf-8", "replace").strip().splitlines()
     return (
         f"{argv[0]} exited {process.returncode}: {' '.join(lines[-1:])}"
         if process.returncode

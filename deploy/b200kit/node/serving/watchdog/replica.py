@@ -97,31 +97,31 @@ class Watched:
         """One look and what follows from it; True when the next look should not wait."""
         if self.standing.given_up and await self._stays_given_up():
             return False
-        seen = await self.acts.unit(self.replica.unit)
-        standing, step = watchdog.before(self.standing, seen, self.rules, self.clock())
+        observed = await self.acts.unit(self.replica.unit)
+        standing, step = watchdog.before(self.standing, observed, self.rules, self.clock())
         if step is Step.PROBE:
-            return await self._probe(seen)
+            return await self._probe(observed)
         if step is Step.LEAVE:
-            self.keep(standing, "left alone", f"its unit is {seen.active}")
+            self.keep(standing, "left alone", f"its unit is {observed.active}")
             return False
-        return await self._do(step, standing, seen)
+        return await self._do(step, standing, observed)
 
-    async def _probe(self, seen: Seen) -> bool:
+    async def _probe(self, observed: Seen) -> bool:
         found = await self.prober.probe()
         if found.outcome is not Outcome.ANSWERED:
             self.say(f"probe: {found.outcome.value}: {found.detail}")
-            if await self.acts.unit(self.replica.unit) != seen:
+            if await self.acts.unit(self.replica.unit) != observed:
                 # Stopped or restarted meanwhile, which is no fault of its.
                 return False
         standing, step = watchdog.after(
-            self.standing, seen, found.outcome, found.detail, self.rules, self.clock()
+            self.standing, observed, found.outcome, found.detail, self.rules, self.clock()
         )
         if step is Step.LEAVE:
             self.keep(standing, found.outcome.value, found.detail, found.seconds)
             return False
-        return await self._do(step, standing, seen)
+        return await self._do(step, standing, observed)
 
-    async def _do(self, step: Step, standing: Standing, seen: Seen) -> bool:
+    async def _do(self, step: Step, standing: Standing, observed: Seen) -> bool:
         """Act, unless a rolling restart is running: then nothing is forgotten, and it can wait."""
         with self.acts.no_rolling_restart() as free:
             if not free:
@@ -131,11 +131,11 @@ class Watched:
                 return False
             self.busy = True
             try:
-                return await self._act(step, standing, seen)
+                return await self._act(step, standing, observed)
             finally:
                 self.busy = False
 
-    async def _act(self, step: Step, standing: Standing, seen: Seen) -> bool:
+    async def _act(self, step: Step, standing: Standing, observed: Seen) -> bool:
         if step is Step.ADMIT:
             await self._admit(standing)
             return False
@@ -143,7 +143,7 @@ class Watched:
         if step is Step.GIVE_UP:
             await self._stays_given_up()
             return False
-        await self._restart(seen)
+        await self._restart(observed)
         return True
 
     async def _eject(self, standing: Standing) -> None:
@@ -160,8 +160,8 @@ class Watched:
                 self.say(f"what was seen of it lies in {evidence}")
                 self.keep(replace(standing, evidence=evidence), "ejected", standing.why)
 
-    async def _restart(self, seen: Seen) -> None:
-        if seen.active == "active" and self.standing.evidence:
+    async def _restart(self, observed: Seen) -> None:
+        if observed.active == "active" and self.standing.evidence:
             try:
                 await self.acts.abort(self.replica, self.standing.evidence)
             except Exception as error:
