@@ -1,4 +1,4 @@
-"""A node is taken out, looked at, mended and brought back, act by act, on one boot and a reboot."""
+"""A node is drained, checked, repaired and returned to service, step by step, over one reboot."""
 
 from __future__ import annotations
 

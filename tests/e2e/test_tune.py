@@ -40,7 +40,7 @@ def serves(outcome: Outcome) -> None:
 
 @pytest.fixture(scope="module")
 def killed(live: Live, folder: Path) -> list[dict[str, Any]]:
-    """The lines of a tuning that was killed as soon as it had told of the second layout's cell."""
+    """The lines of a tuning that was killed as soon as it reported the second layout's cell."""
     live(1)
     serves(deploy())
     with subprocess.Popen(

@@ -22,7 +22,7 @@ RULES = (
     'watchdog={"interval_s": 1, "deadline_s": 1, "strikes": 2, "ejections": 3, "stall_s": 60}',
 )
 BACK = "vllm0: it answers: back in the gateway"
-# Streams through the gateway, one after another in each of four places, until it is told to stop.
+# Streams through the gateway, one after another in each of four places, until it is stopped.
 LOAD = """
 import asyncio, json, os, sys, time
 sys.path.insert(0, "/usr/local/lib/b200kit/node.pyz")
@@ -177,7 +177,7 @@ def hung(second: Outcome) -> Hang:
     on(NODE, "touch /run/load-stop")
     wait_until("[ -e /run/load.json ]", 150)
     lines = journal(here)
-    seen = "what was seen of it lies in "
+    seen = "evidence is in "
     evidence = next(line.said.partition(seen)[2] for line in lines if seen in line.said)
     return Hang(lines, json.loads(on(NODE, "cat /run/load.json")), evidence)
 
@@ -185,7 +185,7 @@ def hung(second: Outcome) -> Hang:
 def test_ejected_first_then_looked_at_then_restarted_then_back(hung: Hang) -> None:
     steps = (
         "vllm0: out of the gateway",
-        "vllm0: what was seen of it lies in",
+        "vllm0: evidence is in",
         "vllm0: restarting vllm@0.service",
         "vllm0: vllm@0.service is warm",
         BACK,

@@ -180,8 +180,8 @@ def test_what_served_goes_on_serving(corrupt: Outcome, store: Store) -> None:
 def test_mended_store_is_asked_for_that_shard_alone(corrupt: Outcome, next_store: Store) -> None:
     next_store.files[SHARD] = model_store.build(salt=b"2").files[SHARD]
     next_store.sent.clear()
-    mended = run(next_store, "--limit", NODE)
-    assert mended.code == 0, mended.said[-3000:]
+    repaired = run(next_store, "--limit", NODE)
+    assert repaired.code == 0, repaired.said[-3000:]
     assert [one.path for one in next_store.sent] == ["manifest.json", SHARD]
 
 
@@ -201,8 +201,8 @@ def test_full_hash_finds_what_the_record_cannot(corrupt: Outcome, next_store: St
     assert full.outcome(NODE) == "unfit"
     assert f"{SHARD} of {MODEL_NAME}" in full.described(NODE)
     next_store.sent.clear()
-    mended = run(next_store, "--limit", NODE, weights_verify="hash")
-    assert mended.code == 0, mended.said[-3000:]
+    repaired = run(next_store, "--limit", NODE, weights_verify="hash")
+    assert repaired.code == 0, repaired.said[-3000:]
     assert [one.path for one in next_store.sent] == [SHARD]
 
 

@@ -1,4 +1,4 @@
-"""deploy/tune.py through the real CLI: told beforehand, deployed, measured, put back, written."""
+"""deploy/tune.py through the real CLI: announced, deployed, measured, put back, written."""
 
 from __future__ import annotations
 

@@ -96,7 +96,7 @@ class Case:
         return state
 
     def spoil(self, state: Json) -> None:
-        """Spoil another state as this case does; PathError where it lacks the place."""
+        """Spoil another state as this case does; PathError where it has no such place."""
         apply(state, self.set, None)
         places = [path for text in self.drop for path in paths.matching(state, paths.parse(text))]
         paths.remove(state, places)

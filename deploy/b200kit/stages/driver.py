@@ -1,9 +1,9 @@
 """Driver: the lockstep set at one exact version, pinned first, held after, running after a reboot.
 
-Which packages that is, and why, is said in b200kit/stages/support/driver_packages.py. An upgrade
-and a rollback are this same stage with another version in the inventory: what serves is stopped
-once the new set is on the node's disk, the set is replaced, and the one reboot brings the new
-module; the later stages start what served. Our own preferences are laid down before anything is
+b200kit/stages/support/driver_packages.py has the packages and the reasons. An upgrade and a
+rollback are this same stage with another version in the inventory: what serves is stopped once the
+new set is on the node's disk, the set is replaced, and the one reboot brings the new module; the
+later stages start what served. Our own preferences are laid down before anything is
 installed: they keep the set where it is, and the distribution's packages of the same names out.
 """
 

@@ -87,7 +87,7 @@ def _file(path: str, template: str, lines: list[str], *notify: str) -> File:
 
 def _reboot(managed: Managed, means: str) -> tuple[str, ...]:
     """A file notifies a reboot only where something of it is not in force yet."""
-    return ("reboot",) if not managed.seen or managed.at_boot(means) else ()
+    return ("reboot",) if not managed.observed or managed.at_boot(means) else ()
 
 
 def plan(node: Node) -> list[Change]:

@@ -65,8 +65,8 @@ def _withdraw(node: Node) -> None:
 
 
 def _is_active(node: Node, unit: str) -> bool:
-    seen = (node.state or {}).get("units") or {}
-    return (seen.get(unit) or {}).get("active") == "active"
+    observed = (node.state or {}).get("units") or {}
+    return (observed.get(unit) or {}).get("active") == "active"
 
 
 def _stale(node: Node) -> list[str]:

@@ -106,7 +106,7 @@ def _server(node: Node) -> File:
 
 
 def plan(node: Node) -> list[Change]:
-    """The units; a fetch begun where the model lacks; revisions removed that nobody asks for."""
+    """The units; a fetch where the model is missing; removal of revisions that nobody requests."""
     target, state = desired(node, ()), node.state or {}
     changes = [*_server_absent(node, target), *converge(node, target)]
     changed = bool(drift.changed_files([_fetching(node)], state, node.nonce))
@@ -136,15 +136,15 @@ def _server_absent(node: Node, target: DesiredState) -> list[Change]:
 def _program(node: Node, act: str, more: str = "") -> dict[str, Any]:
     """What the node program says of the model; `progress` is {} where nothing was reported yet."""
     words = f"weights {act} --dest {shlex.quote(model_dir(node))} --seconds {_LOOK_S} {more}"
-    seen: dict[str, Any] = json.loads(node.connected().program(words.rstrip()))
-    return {**seen, "progress": seen.get("progress") or {}}
+    observed: dict[str, Any] = json.loads(node.connected().program(words.rstrip()))
+    return {**observed, "progress": observed.get("progress") or {}}
 
 
 def _begin(node: Node, again: bool) -> str:
     """Start the unit; what it first says. A refusal ends the node here, before anything long."""
-    seen = _program(node, "begin", "--again" if again else "")
-    progress = seen["progress"]
-    if seen["complete"]:
+    observed = _program(node, "begin", "--again" if again else "")
+    progress = observed["progress"]
+    if observed["complete"]:
         return "the model is there"
     if progress.get("state") == "refused":
         raise StageFailed(f"the model cannot be fetched: {progress.get('error')}")
@@ -192,11 +192,11 @@ def _await(node: Node, last: dict[str, Any]) -> str:
     end = time.monotonic() + node.spec.weights.deadline_s
     tried = False
     while time.monotonic() < end:
-        seen = _program(node, "wait")
-        last.update(seen["progress"])
-        if seen["complete"]:
+        observed = _program(node, "wait")
+        last.update(observed["progress"])
+        if observed["complete"]:
             return f"{size_text(last.get('total_bytes') or 0)}, proven"
-        ended = not seen["running"] or last.get("state") in ("failed", "refused")
+        ended = not observed["running"] or last.get("state") in ("failed", "refused")
         if ended and (tried or last.get("state") == "refused"):
             error = last.get("error") or f"{UNIT} ended without a word; see its journal"
             raise StageFailed(f"the model was not fetched: {error}")
@@ -215,8 +215,8 @@ def _fetch_pack(node: Node) -> None:
     bases = [*(("--peer", p) for p in spec.weights.peers), ("--url", spec.model_store)]
     words = [word for flag, base in bases for word in (flag, f"{base.rstrip('/')}/caches")]
     token = ["--token-file", _TOKEN] if TOKEN_NAME in node.secrets else []
-    asked = ["--sha256", str(spec.weights.packed_caches), "--out", PACKS, *words, *token]
-    node.connected().program(f"fetch-compile-cache {shlex.join(asked)}")
+    requested = ["--sha256", str(spec.weights.packed_caches), "--out", PACKS, *words, *token]
+    node.connected().program(f"fetch-compile-cache {shlex.join(requested)}")
 
 
 STAGE = Stage(name="weights", desired=desired, plan=plan)

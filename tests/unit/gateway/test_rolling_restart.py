@@ -26,7 +26,7 @@ from tests.unit.node.client import server_thread
 
 @dataclass
 class Memory(Gateway):
-    """A gateway in memory that writes down what it was told."""
+    """A gateway in memory that records its commands."""
 
     status: dict[str, str]
     sessions: dict[str, list[int]] = field(default_factory=dict)

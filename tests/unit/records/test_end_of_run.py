@@ -26,8 +26,10 @@ def node(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Node:
     found.layout()
     found.smoke = runs.smoke()
     found.outcome = "live"
-    assert found.seen is not None
-    found.seen["notes"]["warm"] = {n: {"warm": True, "rounds": [{}] * 4} for n in ("0", "1")}
+    assert found.last_observation is not None
+    found.last_observation["notes"]["warm"] = {
+        n: {"warm": True, "rounds": [{}] * 4} for n in ("0", "1")
+    }
     return found
 
 
@@ -93,8 +95,8 @@ def test_result_of_an_earlier_run_is_compared_and_not_recorded(node: Node) -> No
 def test_result_without_its_conditions_is_not_recorded_and_the_field_is_named(
     node: Node, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert node.seen is not None
-    node.seen["nvml"] = {"unmeasured": "NVML did not answer"}
+    assert node.last_observation is not None
+    node.last_observation["nvml"] = {"unmeasured": "NVML did not answer"}
     host = ended(node)["hosts"]["n01"]
     assert kept().runs == ()
     assert "its run conditions have no driver: NVML did not answer" in host["record"]["unmeasured"]
@@ -141,8 +143,8 @@ def test_regression_and_diagnosis_are_shown(
         store.append(store.directory(), "n01", entry)
     accept(node)
     # The newest run is of the slow six's system, and one that queues.
-    assert node.seen is not None
-    node.seen["nvml"]["driver_version"] = "580.159.03"
+    assert node.last_observation is not None
+    node.last_observation["nvml"]["driver_version"] = "580.159.03"
     node.smoke = slow | {"conditions": runs.smoke()["conditions"] | {"cache_salt": "new"}}
     node.smoke |= {f"p50_{m}_ms": v * 1.2 for m, v in runs.BASE.items()}
     node.smoke |= {"p95_ttft_ms": 500.0, "request_rate": 6.0}

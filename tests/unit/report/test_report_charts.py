@@ -261,7 +261,7 @@ def test_every_picture_has_a_name_and_says_what_it_shows() -> None:
 
 
 def test_reprovisioning_is_shown_step_by_step() -> None:
-    found = page(n=records.live(reprovision=pages.mended()))
+    found = page(n=records.live(reprovision=pages.reprovisioned()))
     for words in (
         "reset the GPUs",
         "by ops: no NVLink",
@@ -278,7 +278,7 @@ def test_reprovisioning_is_shown_step_by_step() -> None:
 
 
 def test_terminal_shows_the_choice_and_the_repair_in_a_line() -> None:
-    host = records.live(tuning=pages.tuning(), reprovision=pages.mended())
+    host = records.live(tuning=pages.tuning(), reprovision=pages.reprovisioned())
     text = terminal(records.record(n1=host))
     assert "tuning      TP2 x 4, 2048 tokens, 8 seqs (B); the highest knee" in text
     assert "repair      proven: reset the GPUs; GPU 2 has no NVLink" in text

@@ -127,7 +127,7 @@ def test_record_is_plain_json_with_its_hosts_in_order(tmp_path: Path) -> None:
 
 
 def test_layout_that_cannot_be_is_a_failure_of_the_stage(node: Node) -> None:
-    node.seen_as({"gpus": []})
+    node.take_observation({"gpus": []})
     with pytest.raises(StageFailed, match="2 replicas of 4 GPUs, but the node shows 0"):
         node.layout()
 

@@ -28,7 +28,7 @@ WATCHING = "/etc/systemd/system/b200-peers.service"
 
 
 def member(folder: Path, name: str, **changes: Any) -> Node:
-    """A member that was seen before it was told of its group."""
+    """A member that was observed before it knew its group."""
     node, _ = settled(folder)
     asked = {"group": GROUP | changes.pop("group", {}), "replicas": 1, "tensor_parallel": 8}
     node.spec, node.name = spec(folder, **asked, **changes), name

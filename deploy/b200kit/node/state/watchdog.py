@@ -53,7 +53,7 @@ class Step(str, Enum):
     LEAVE = "leave"
     PROBE = "probe"
     # Out of the gateway, evidence, restart.
-    MEND = "mend"
+    REPAIR = "repair"
     # Back into the gateway.
     ADMIT = "admit"
     # Out of the gateway, evidence, and the node is marked.
@@ -120,7 +120,7 @@ def before(standing: Standing, observed: Seen, rules: Rules, now: float) -> tupl
     if observed.active == "active":
         # Found hung, and never restarted: the watchdog ended in between.
         hung = standing.out and observed.invocation == standing.hung
-        return standing, Step.MEND if hung else Step.PROBE
+        return standing, Step.REPAIR if hung else Step.PROBE
     if standing.out and observed.active == "failed":
         return eject(standing, observed, "its unit failed after a restart", rules, now)
     return standing, Step.LEAVE
@@ -152,7 +152,7 @@ def eject(
         out=True, aside=standing.aside, hung=observed.invocation, ejections=recent, why=why
     )
     if len(recent) < rules.ejections:
-        return fresh, Step.MEND
+        return fresh, Step.REPAIR
     return replace(fresh, given_up=True), Step.GIVE_UP
 
 

@@ -67,16 +67,18 @@ def surplus(state: Mapping[str, Any], keep: int | None, units: Sequence[str]) ->
 
 
 def _all_serve(state: Mapping[str, Any], units: Sequence[str]) -> bool:
-    seen = state.get("units")
-    if not isinstance(seen, Mapping):
+    observed = state.get("units")
+    if not isinstance(observed, Mapping):
         return False
     pending = [u for u in units if drift.is_present(drift.pending_marker(f"restart:{u}"), state)]
-    return not pending and all((seen.get(unit) or {}).get("active") == "active" for unit in units)
+    return not pending and all(
+        (observed.get(unit) or {}).get("active") == "active" for unit in units
+    )
 
 
 def _at_work(state: Mapping[str, Any], unit: str) -> bool:
-    seen = state.get("units")
-    entry = seen.get(unit) if isinstance(seen, Mapping) else None
+    observed = state.get("units")
+    entry = observed.get(unit) if isinstance(observed, Mapping) else None
     return isinstance(entry, Mapping) and entry.get("active") in _AT_WORK
 
 

@@ -35,7 +35,7 @@ def test_the_first_failure_is_a_strike_and_the_second_in_a_row_ejects() -> None:
     standing, step = after(Standing(), Outcome.NO_ANSWER)
     assert (standing.strikes, standing.out, step) == (1, False, Step.LEAVE)
     standing, step = after(standing, Outcome.NO_ANSWER, now=15.0)
-    assert step is Step.MEND
+    assert step is Step.REPAIR
     assert (standing.out, standing.hung, standing.ejections) == (True, "one", (15.0,))
     assert standing.why == "no data"
 
@@ -48,7 +48,7 @@ def test_a_sign_of_life_between_two_failures_clears_the_first(between: Outcome) 
 
 
 def test_an_engine_that_stands_still_with_requests_waiting_needs_no_second_look() -> None:
-    assert after(Standing(), Outcome.STALLED)[1] is Step.MEND
+    assert after(Standing(), Outcome.STALLED)[1] is Step.REPAIR
 
 
 def test_a_busy_replica_or_a_refused_probe_never_ejects() -> None:
@@ -62,7 +62,7 @@ def test_a_busy_replica_or_a_refused_probe_never_ejects() -> None:
 
 
 def test_it_is_let_back_by_an_answer_of_another_invocation_only() -> None:
-    assert watchdog.before(OUT, ACTIVE, RULES, 1.0) == (OUT, Step.MEND)
+    assert watchdog.before(OUT, ACTIVE, RULES, 1.0) == (OUT, Step.REPAIR)
     assert watchdog.before(OUT, Seen("active", "two"), RULES, 1.0) == (OUT, Step.PROBE)
     standing, step = watchdog.after(OUT, Seen("active", "two"), Outcome.ANSWERED, "", RULES, 1.0)
     assert step is Step.ADMIT
@@ -71,7 +71,7 @@ def test_it_is_let_back_by_an_answer_of_another_invocation_only() -> None:
 
 def test_a_restart_that_failed_counts_and_is_tried_again() -> None:
     standing, step = watchdog.before(OUT, Seen("failed", "two"), RULES, 1.0)
-    assert (step, standing.ejections) == (Step.MEND, (0.0, 1.0))
+    assert (step, standing.ejections) == (Step.REPAIR, (0.0, 1.0))
     standing, step = watchdog.before(standing, Seen("failed", "three"), RULES, 2.0)
     assert (step, standing.given_up) == (Step.GIVE_UP, True)
 
@@ -90,14 +90,14 @@ def test_too_many_ejections_within_the_window_give_up() -> None:
 def test_ejections_of_long_ago_do_not_count() -> None:
     tired = Standing(strikes=1, ejections=(0.0, 100.0))
     standing, step = after(tired, Outcome.NO_ANSWER, now=3650.0)
-    assert (step, standing.ejections) == (Step.MEND, (100.0, 3650.0))
+    assert (step, standing.ejections) == (Step.REPAIR, (100.0, 3650.0))
 
 
 def test_what_a_person_forgave_is_mended_as_if_for_the_first_time() -> None:
     given_up = Standing(out=True, hung="one", ejections=(1.0, 2.0, 3.0), given_up=True, marked=True)
     standing = watchdog.forgiven(given_up)
     assert (standing.out, standing.hung, standing.ejections) == (True, "one", ())
-    assert watchdog.before(standing, ACTIVE, RULES, 4.0)[1] is Step.MEND
+    assert watchdog.before(standing, ACTIVE, RULES, 4.0)[1] is Step.REPAIR
 
 
 def test_a_standing_survives_being_written_down() -> None:

@@ -1,4 +1,4 @@
-"""One replica under the watchdog: what is seen, what the rules make of it, and the acts, in order.
+"""One replica under the watchdog: what is observed, what the rules decide, and the actions.
 
 An ejection is: out of the gateway first, so that no client waits any longer than it has; then the
 evidence, which a restart would destroy; then the restart, which warms it; then a probe, and only
@@ -157,7 +157,7 @@ class Watched:
             except Exception as error:
                 self.say(f"no evidence was collected: {error}")
             else:
-                self.say(f"what was seen of it lies in {evidence}")
+                self.say(f"evidence is in {evidence}")
                 self.keep(replace(standing, evidence=evidence), "ejected", standing.why)
 
     async def _restart(self, observed: Seen) -> None:

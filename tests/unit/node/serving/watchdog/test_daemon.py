@@ -227,11 +227,11 @@ def answers_after_a_restart(node: Node) -> None:
     """Let the replica answer as soon as it was restarted."""
     restart = node.restart
 
-    async def mended(unit: str, within_s: float) -> str | None:
+    async def repaired(unit: str, within_s: float) -> str | None:
         node.found = ALIVE
         return await restart(unit, within_s)
 
-    node.restart = mended  # type: ignore[method-assign]
+    node.restart = repaired  # type: ignore[method-assign]
 
 
 def test_a_node_without_a_gateway_is_watched_all_the_same(tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""The watchdog's hands: what it asks of systemd and of the gateway, both in the test's hand."""
+"""The watchdog's effects: its commands to systemd and the gateway, both simulated here."""
 
 from __future__ import annotations
 
