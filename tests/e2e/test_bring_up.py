@@ -48,7 +48,7 @@ STUCK = {
         "restart-service: nvidia-fabricmanager.service, once the fault in its journal is repaired",
     ),
 }
-MENDED = ("b200-3", "b200-5")
+REPAIRED = ("b200-3", "b200-5")
 
 
 def run(*arguments: str) -> Outcome:
@@ -149,15 +149,15 @@ def test_units_that_were_laid_down_are_sound(first: Outcome) -> None:
 def after_repair(first: Outcome) -> Outcome:
     """The run after somebody repaired two of the nodes."""
     assert first.code == 1
-    before = {name: on(name, "cat /proc/sys/kernel/random/boot_id") for name in MENDED}
-    for name in MENDED:
+    before = {name: on(name, "cat /proc/sys/kernel/random/boot_id") for name in REPAIRED}
+    for name in REPAIRED:
         lab.set_scenario(name, "healthy")
         lab.run(name, ["systemd-run", "--on-active=1", "systemctl", "reboot"])
-    for name in MENDED:
+    for name in REPAIRED:
         wait_for_boot(name, before[name])
-    return run(*(word for name in MENDED for word in ("--limit", name)))
+    return run(*(word for name in REPAIRED for word in ("--limit", name)))
 
 
-@pytest.mark.parametrize("name", MENDED)
+@pytest.mark.parametrize("name", REPAIRED)
 def test_mended_node_comes_through(after_repair: Outcome, name: str) -> None:
     assert after_repair.outcome(name) == "live", after_repair.described(name)

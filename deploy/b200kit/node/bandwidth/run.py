@@ -47,9 +47,11 @@ def find(tool: str) -> str | None:
 
 def environment() -> dict[str, str]:
     """Ours, with the GPUs all visible and counted as NVML counts them, by PCI address."""
-    kept = {key: value for key, value in os.environ.items() if not key.startswith("NCCL_TESTS_")}
-    kept.pop("CUDA_VISIBLE_DEVICES", None)
-    return {**kept, "CUDA_DEVICE_ORDER": "PCI_BUS_ID", "LC_ALL": "C.UTF-8"}
+    environment = {
+        key: value for key, value in os.environ.items() if not key.startswith("NCCL_TESTS_")
+    }
+    environment.pop("CUDA_VISIBLE_DEVICES", None)
+    return {**environment, "CUDA_DEVICE_ORDER": "PCI_BUS_ID", "LC_ALL": "C.UTF-8"}
 
 
 def run(argv: list[str], timeout_s: float) -> tuple[int, str, str]:

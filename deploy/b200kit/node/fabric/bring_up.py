@@ -44,7 +44,7 @@ JOURNAL = {
 Json = dict[str, Any]
 
 
-def look(expectation: Any) -> Json:
+def observe(expectation: Any) -> Json:
     """The parts of a NodeState that the sequence needs, read side by side."""
     worker = Worker(NVML_TIMEOUT_S)
     readers = parts(sequence.requested(expectation))
@@ -54,11 +54,11 @@ def look(expectation: Any) -> Json:
     return {"schema": SCHEMA, **document, **worker.result()}
 
 
-def look_again(expectation: Any, before: Json, at: Position) -> Json:
-    """A new look, at no more than can have changed."""
+def observe_again(expectation: Any, before: Json, at: Position) -> Json:
+    """A new observation of no more than can have changed."""
     if at.name in NVML_ALONE:
         return {**before, **Worker(NVML_TIMEOUT_S).result()}
-    return look(expectation)
+    return observe(expectation)
 
 
 def help_along(todo: Collection[Act]) -> list[str]:
@@ -86,18 +86,18 @@ def evidence(at: Position, document: Json) -> list[str]:
 
 
 class BringUp:
-    """One walk: the looks at the node, and what was done and said on the way."""
+    """One walk: the observations of the node, what was done and what failed."""
 
     def __init__(self, expectation: Any, done: Collection[Act] = ()) -> None:
         today = {"today": date.today().isoformat()}
         self.expectation = {**expectation, **today} if isinstance(expectation, dict) else {}
         self.done = list(done)
         self.errors: list[str] = []
-        self.document = look(self.expectation)
+        self.document = observe(self.expectation)
 
     @property
     def position(self) -> Position:
-        """Where the node stands by the last look."""
+        """Where the node stands by the last observation."""
         return sequence.position(self.expectation, self.document)
 
     def step(self, at: Position, helps: bool) -> bool:
@@ -117,10 +117,10 @@ class BringUp:
             left = end - time.monotonic()
             if left <= 0 and not acted:
                 break
-            # One look after an act, however short the time is: it must be seen what it did.
+            # One observation after an action, however short the time is: its effect must be known.
             time.sleep(max(0.0, min(PAUSE_S, left)))
             acted = False
-            self.document = look_again(self.expectation, self.document, at)
+            self.document = observe_again(self.expectation, self.document, at)
             now = self.position
         return now
 

@@ -57,7 +57,7 @@ def run(serving: Serving, options: argparse.Namespace) -> dict[str, object]:
         command = [str(options.engine / "bin" / "vllm"), "bench", "serve", *words]
         output = _execute(command, serving, options.requests / options.rate + _BESIDE_S)
         try:
-            return vllm_bench_command.kept(json.loads(result.read_text()), command)
+            return vllm_bench_command.retained(json.loads(result.read_text()), command)
         except (OSError, ValueError):
             raise NoBench(f"`vllm bench serve` left no result: {output}") from None
 

@@ -46,7 +46,7 @@ def remember(
     desired: Iterable[Package], missing: Iterable[Package], sources: list[str], path: Path
 ) -> None:
     """Renew the record's entries of what was asked; a record that cannot be read is replaced."""
-    entries = kept(path)
+    entries = saved_entries(path)
     for each in desired:
         entries.pop(each.key, None)
     for each in missing:
@@ -55,7 +55,7 @@ def remember(
     durable_files.replace(path, json.dumps(document, sort_keys=True) + "\n")
 
 
-def kept(path: Path) -> dict[str, Any]:
+def saved_entries(path: Path) -> dict[str, Any]:
     """The entries of the record, none when there is no sound one."""
     try:
         entries = (note(path) or {}).get("missing")

@@ -82,7 +82,7 @@ class Standing:
     ejections: tuple[float, ...] = ()
     given_up: bool = False
     # The gateway has said that it is out.
-    aside: bool = False
+    out_of_rotation: bool = False
     # The node was marked for it; a mark that is gone then was removed by a person.
     marked: bool = False
     why: str = ""
@@ -106,7 +106,7 @@ class Standing:
             hung=str(document.get("hung") or ""),
             ejections=tuple(times),
             given_up=document.get("given_up") is True,
-            aside=document.get("aside") is True,
+            out_of_rotation=document.get("out_of_rotation") is True,
             marked=document.get("marked") is True,
             why=str(document.get("why") or ""),
             evidence=str(document.get("evidence") or ""),
@@ -149,7 +149,11 @@ def eject(
     """One ejection more: restarted, or given up where there were too many of late."""
     recent = (*(at for at in standing.ejections if now - at < rules.window_s), now)
     fresh = Standing(
-        out=True, aside=standing.aside, hung=observed.invocation, ejections=recent, why=why
+        out=True,
+        out_of_rotation=standing.out_of_rotation,
+        hung=observed.invocation,
+        ejections=recent,
+        why=why,
     )
     if len(recent) < rules.ejections:
         return fresh, Step.REPAIR
@@ -173,4 +177,4 @@ def admitted(standing: Standing) -> Standing:
 def forgiven(standing: Standing) -> Standing:
     """The standing once a person removed the mark: out, to be repaired as if for the first time."""
     why = "a person removed the mark"
-    return Standing(out=True, aside=standing.aside, hung=standing.hung, why=why)
+    return Standing(out=True, out_of_rotation=standing.out_of_rotation, hung=standing.hung, why=why)

@@ -101,7 +101,9 @@ def test_what_a_person_forgave_is_mended_as_if_for_the_first_time() -> None:
 
 
 def test_a_standing_survives_being_written_down() -> None:
-    standing = replace(OUT, strikes=1, given_up=True, marked=True, aside=True, evidence="/x")
+    standing = replace(
+        OUT, strikes=1, given_up=True, marked=True, out_of_rotation=True, evidence="/x"
+    )
     assert Standing.of(json.loads(json.dumps(standing.to_json()))) == standing
 
 

@@ -64,7 +64,7 @@ def slowdown(expect: Expectation, state: StateView) -> Iterator[Finding]:
     bad, soft = bits(table), bits(expect.hardware("clocks.noted_reasons", dict))
     expected = Expected("none of " + ", ".join(bad.values()), "", table.source)
 
-    def look(gpu: GpuView) -> list[Finding]:
+    def check_gpu(gpu: GpuView) -> list[Finding]:
         mask = gpu.number("clocks_event_reasons")
         read, slow = "clocks event reasons", f"{gpu.subject} is slowed down"
         if isinstance(mask, int) and named(mask, soft) and not named(mask, bad):
@@ -80,7 +80,7 @@ def slowdown(expect: Expectation, state: StateView) -> Iterator[Finding]:
             gpu,
         )
 
-    return each_gpu(state, look, passed("no GPU is slowed down by its hardware", expected))
+    return each_gpu(state, check_gpu, passed("no GPU is slowed down by its hardware", expected))
 
 
 def bits(table: Expected) -> dict[int, str]:

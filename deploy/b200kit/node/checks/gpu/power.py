@@ -26,7 +26,7 @@ def limit(expect: Expectation, state: StateView) -> Iterator[Finding]:
     """The enforced, the default and the highest power limit of every GPU are the hardware's."""
     expected = expect.hardware("power.limit")
 
-    def look(gpu: GpuView) -> Iterator[Finding]:
+    def check_gpu(gpu: GpuView) -> Iterator[Finding]:
         for key in LIMITS:
             reading = gpu.number(key)
             if isinstance(reading, Unmeasured):
@@ -35,7 +35,7 @@ def limit(expect: Expectation, state: StateView) -> Iterator[Finding]:
                 yield low(gpu, key, reading, expected)
                 break
 
-    return each_gpu(state, look, passed(f"every GPU may draw {expected.text}", expected))
+    return each_gpu(state, check_gpu, passed(f"every GPU may draw {expected.text}", expected))
 
 
 def low(gpu: GpuView, key: str, reading: int, expected: Expected) -> Finding:

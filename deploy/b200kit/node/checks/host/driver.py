@@ -26,7 +26,7 @@ def bound(expect: Expectation, state: StateView) -> Iterator[Finding]:
     del expect
     desired = rule(OWN, "the driver that must own every GPU")
 
-    def look(gpu: BusGpu) -> Iterator[Finding]:
+    def check_gpu(gpu: BusGpu) -> Iterator[Finding]:
         owner = gpu.entry.text("driver")
         nobody = gpu.entry.is_null("driver")
         if isinstance(owner, Unmeasured) and not nobody:
@@ -36,7 +36,7 @@ def bound(expect: Expectation, state: StateView) -> Iterator[Finding]:
             summary = f"{gpu.name} is {text}"
             yield failed(summary, text, desired, Action.REBOOT, gpu.known, gpu.part)
 
-    return each_on_bus(state, look, passed(f"every GPU is bound to {OWN}", desired))
+    return each_on_bus(state, check_gpu, passed(f"every GPU is bound to {OWN}", desired))
 
 
 @check("driver.loaded")
@@ -83,7 +83,7 @@ def gsp(expect: Expectation, state: StateView) -> Iterable[Finding]:
         return [unread("the driver version", running)]
     expected = rule(running, "the driver carries its GSP firmware")
 
-    def look(gpu: GpuView) -> list[Finding]:
+    def check_gpu(gpu: GpuView) -> list[Finding]:
         return value(
             "GSP firmware",
             gpu.text("gsp_firmware"),
@@ -94,7 +94,7 @@ def gsp(expect: Expectation, state: StateView) -> Iterable[Finding]:
             gpu,
         )
 
-    return each_gpu(state, look, passed(f"GSP firmware {running} on every GPU", expected))
+    return each_gpu(state, check_gpu, passed(f"GSP firmware {running} on every GPU", expected))
 
 
 @check("driver.options")

@@ -61,7 +61,7 @@ def health(expect: Expectation, state: StateView) -> Iterator[Finding]:
     """The health summary; "not supported" of older drivers is unknown and does not block."""
     expected = expect.hardware("fabric.health")
 
-    def look(gpu: GpuView) -> list[Finding]:
+    def check_gpu(gpu: GpuView) -> list[Finding]:
         summary = gpu.number("fabric", "health_summary")
         if summary == UNKNOWN_SUMMARY:
             unknown = f"{gpu.subject} fabric health is unknown: this driver gives no summary"
@@ -76,7 +76,7 @@ def health(expect: Expectation, state: StateView) -> Iterator[Finding]:
             gpu,
         )
 
-    return each_gpu(state, look, passed("fabric health is not bad on any GPU", expected))
+    return each_gpu(state, check_gpu, passed("fabric health is not bad on any GPU", expected))
 
 
 @check("fabric.mask")
@@ -84,7 +84,7 @@ def mask(expect: Expectation, state: StateView) -> Iterator[Finding]:
     """Every field of the health mask; a mask can disprove health, never prove it."""
     expected = expect.hardware("fabric.mask", str)
 
-    def look(gpu: GpuView) -> Iterator[Finding]:
+    def check_gpu(gpu: GpuView) -> Iterator[Finding]:
         reading = gpu.number("fabric", "health_mask")
         if isinstance(reading, Unmeasured):
             yield unread("fabric health mask", reading, gpu)
@@ -93,4 +93,6 @@ def mask(expect: Expectation, state: StateView) -> Iterator[Finding]:
             summary = f"{gpu.subject} fabric health: {', '.join(faults)}"
             yield failed(summary, f"{reading:#x}: {fields}", expected, Action.RESET_GPU, gpu)
 
-    return each_gpu(state, look, passed("no field of the fabric health masks is bad", expected))
+    return each_gpu(
+        state, check_gpu, passed("no field of the fabric health masks is bad", expected)
+    )

@@ -74,7 +74,7 @@ def links(expect: Expectation, state: StateView) -> Iterator[Finding]:
     """All links of every GPU are up."""
     desired = expect.hardware("nvlink.links")
 
-    def look(gpu: GpuView) -> Iterator[Finding]:
+    def check_gpu(gpu: GpuView) -> Iterator[Finding]:
         states = readings(gpu, "state")
         if isinstance(states, Unmeasured):
             yield unread("NVLink states", states, gpu)
@@ -87,7 +87,7 @@ def links(expect: Expectation, state: StateView) -> Iterator[Finding]:
             yield failed(summary, read, desired, Action.RESET_GPU, gpu)
 
     total = len(state.gpus() or []) * desired.value
-    return each_gpu(state, look, passed(f"{total} of {total} NVLinks are up", desired))
+    return each_gpu(state, check_gpu, passed(f"{total} of {total} NVLinks are up", desired))
 
 
 def links_told(gpu: GpuView, up: int, desired: int, states: Mapping[int, int]) -> str:
@@ -109,10 +109,10 @@ def speed(expect: Expectation, state: StateView) -> Iterator[Finding]:
     def describe(reading: int) -> str:
         return f"at {reading / 1000:g} GB/s, not {usual.value / 1000:g}"
 
-    def look(gpu: GpuView) -> Iterator[Finding]:
+    def check_gpu(gpu: GpuView) -> Iterator[Finding]:
         return odd_links(gpu, "speed_mbps", "speed", lambda r: r >= floor.value, describe, floor)
 
-    return each_gpu(state, look, passed(f"every NVLink runs at {floor.text} or more", floor))
+    return each_gpu(state, check_gpu, passed(f"every NVLink runs at {floor.text} or more", floor))
 
 
 @check("nvlink.version")
@@ -123,10 +123,10 @@ def version(expect: Expectation, state: StateView) -> Iterator[Finding]:
     def describe(reading: int) -> str:
         return f"as NVML version {reading}"
 
-    def look(gpu: GpuView) -> Iterator[Finding]:
+    def check_gpu(gpu: GpuView) -> Iterator[Finding]:
         return odd_links(gpu, "version", "version", lambda r: r == desired.value, describe, desired)
 
-    return each_gpu(state, look, passed("every NVLink is of the expected version", desired))
+    return each_gpu(state, check_gpu, passed("every NVLink is of the expected version", desired))
 
 
 def odd_links(

@@ -35,7 +35,7 @@ def path(expect: Expectation, state: StateView) -> Iterator[Finding]:
     """Every PCIe link above a GPU has the GPU's generation and all its lanes."""
     desired, lanes = expect.hardware("pcie.generation"), expect.hardware("pcie.width")
 
-    def look(bridge: Bridge) -> Iterator[Finding]:
+    def check_bridge(bridge: Bridge) -> Iterator[Finding]:
         yield from slow(bridge, "max_link_speed", "can do", desired)
         if not bridge.beside_gpu:
             # The last port shares the GPU's link, which rests at a low speed when idle.
@@ -43,7 +43,7 @@ def path(expect: Expectation, state: StateView) -> Iterator[Finding]:
         yield from narrow(bridge, lanes)
 
     text = f"every link above the GPUs has generation {desired.value} and {lanes.value} lanes"
-    return each_bridge(state, look, passed(text, desired))
+    return each_bridge(state, check_bridge, passed(text, desired))
 
 
 def slow(bridge: Bridge, key: str, verb: str, desired: Expected) -> Iterator[Finding]:
@@ -82,7 +82,7 @@ def acs(expect: Expectation, state: StateView) -> Iterator[Finding]:
     if not expect.acs_judged():
         return iter([passed("ACS is not managed, as the inventory asks (settings.acs)")])
 
-    def look(bridge: Bridge) -> Iterator[Finding]:
+    def check_bridge(bridge: Bridge) -> Iterator[Finding]:
         if bridge.entry.is_null("acs"):
             return
         redirects = bridge.entry.flag("acs")
@@ -92,7 +92,9 @@ def acs(expect: Expectation, state: StateView) -> Iterator[Finding]:
             summary = f"{bridge.name} redirects peer-to-peer traffic (ACS); switch ACS off"
             yield fault(bridge, summary, "ACS redirects", NO_ACS, Action.NONE)
 
-    return each_bridge(state, look, passed("no bridge above the GPUs redirects (ACS)", NO_ACS))
+    return each_bridge(
+        state, check_bridge, passed("no bridge above the GPUs redirects (ACS)", NO_ACS)
+    )
 
 
 def fault(bridge: Bridge, summary: str, read: str, expected: Expected, action: Action) -> Finding:

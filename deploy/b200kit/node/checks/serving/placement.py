@@ -23,14 +23,14 @@ NOT_ASKED = "no placement of replicas is asked for"
 _MAP = "the layout, made from this node's own NUMA map"
 _NONE_TOLD = "no process of it shows CUDA_VISIBLE_DEVICES in its environment"
 _RUNNING = ("active", "reloading")
-Look = Callable[[str, View, list[View]], Iterator[Finding]]
+ReplicaCheck = Callable[[str, View, list[View]], Iterator[Finding]]
 
 
 @check("placement.cpus")
 def cpus(expect: Expectation, state: StateView) -> Iterator[Finding]:
     """Every process of a replica that runs may use only the CPUs of its GPUs."""
 
-    def look(unit: str, desired: View, processes: list[View]) -> Iterator[Finding]:
+    def check_replica(unit: str, desired: View, processes: list[View]) -> Iterator[Finding]:
         if desired.text("by") == numa_policy.ENGINE:
             return  # the engine binds its workers by node; the memory check sees that
         allowed = _numbers(desired, "cpus")
@@ -47,14 +47,14 @@ def cpus(expect: Expectation, state: StateView) -> Iterator[Finding]:
             summary = f"{unit}: {message}, not only on {desired.text('cpus')}"
             yield _failed(unit, summary, outside, requested)
 
-    yield from _each(expect, state, look, "every process is on the CPUs of its GPUs")
+    yield from _each(expect, state, check_replica, "every process is on the CPUs of its GPUs")
 
 
 @check("placement.memory")
 def memory(expect: Expectation, state: StateView) -> Iterator[Finding]:
     """Every process of a replica that runs takes its memory from the NUMA nodes of its GPUs."""
 
-    def look(unit: str, desired: View, processes: list[View]) -> Iterator[Finding]:
+    def check_replica(unit: str, desired: View, processes: list[View]) -> Iterator[Finding]:
         nodes, requested = _numbers(desired, "nodes"), rule(f"node {desired.text('nodes')}", _MAP)
         bound, by_engine = (
             desired.text(key) == word
@@ -80,14 +80,16 @@ def memory(expect: Expectation, state: StateView) -> Iterator[Finding]:
             summary = f"{unit}: no process is bound to node {free}, the engine does not bind itself"
             yield _failed(unit, summary, {"bound to": cpulist.format(alone) or "none"}, requested)
 
-    yield from _each(expect, state, look, "every process has its memory where its GPUs are")
+    yield from _each(
+        expect, state, check_replica, "every process has its memory where its GPUs are"
+    )
 
 
 @check("placement.gpus")
 def gpus(expect: Expectation, state: StateView) -> Iterator[Finding]:
     """Every replica that runs was started with the GPUs that the layout gives it, and no others."""
 
-    def look(unit: str, desired: View, processes: list[View]) -> Iterator[Finding]:
+    def check_replica(unit: str, desired: View, processes: list[View]) -> Iterator[Finding]:
         named = desired.get(list, "gpus")
         if isinstance(named, Missing):
             return  # an older document
@@ -113,11 +115,15 @@ def gpus(expect: Expectation, state: StateView) -> Iterator[Finding]:
             summary = f"{unit}: it was started without {', '.join(missing)}"
             yield _failed(unit, summary, {"it has": ", ".join(sorted(given))}, requested)
 
-    yield from _each(expect, state, look, "every replica has the GPUs that the layout gives it")
+    yield from _each(
+        expect, state, check_replica, "every replica has the GPUs that the layout gives it"
+    )
 
 
-def _each(expect: Expectation, state: StateView, look: Look, all_well: str) -> Iterator[Finding]:
-    """What `look` finds on every unit that runs, or that all is well."""
+def _each(
+    expect: Expectation, state: StateView, check_replica: ReplicaCheck, all_well: str
+) -> Iterator[Finding]:
+    """What `check_replica` finds on every unit that runs, or that all is well."""
     requested = expect.requested("placement", dict)
     if requested is None:
         yield passed(NOT_ASKED)
@@ -130,11 +136,13 @@ def _each(expect: Expectation, state: StateView, look: Look, all_well: str) -> I
             found.append(replace(unread(f"whether {unit} runs", active), subject=unit))
         elif active in _RUNNING:
             judged += 1
-            found += _judged(unit, expect.at("placement", unit), state, look)
+            found += _judged(unit, expect.at("placement", unit), state, check_replica)
     yield from found or [passed(all_well if judged else "no replica runs that could be judged")]
 
 
-def _judged(unit: str, desired: View, state: StateView, look: Look) -> list[Finding]:
+def _judged(
+    unit: str, desired: View, state: StateView, check_replica: ReplicaCheck
+) -> list[Finding]:
     """Findings of one unit; a unit that runs and shows no process was not measured."""
     processes = state.items("processes")
     if isinstance(processes, Unmeasured):
@@ -143,7 +151,7 @@ def _judged(unit: str, desired: View, state: StateView, look: Look) -> list[Find
     if not own:
         none = Unmeasured("it runs, and no process of it was seen")
         return [replace(unread(f"the processes of {unit}", none), subject=unit)]
-    return list(look(unit, desired, own))
+    return list(check_replica(unit, desired, own))
 
 
 def _numbers(desired: View, key: str) -> set[int]:

@@ -65,7 +65,7 @@ class Edges:
             raise NotSeen(f"{unit}: {why}")
         return dict(reading)
 
-    async def put_aside(self, server: str) -> str | None:
+    async def take_out_of_rotation(self, server: str) -> str | None:
         """Out of the gateway's rotation; why not, where the gateway cannot be reached.
 
         "drain", as the units themselves end a "maint" when a replica is warm (rotation.py), which

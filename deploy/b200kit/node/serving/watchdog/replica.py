@@ -37,7 +37,7 @@ class Acts(Protocol):
     async def unit(self, unit: str) -> Seen:
         """State of a unit."""
 
-    async def put_aside(self, server: str) -> str | None:
+    async def take_out_of_rotation(self, server: str) -> str | None:
         """Out of the gateway."""
 
     async def put_back(self, server: str) -> str | None:
@@ -147,9 +147,9 @@ class Watched:
         return True
 
     async def _eject(self, standing: Standing) -> None:
-        problem = await self.acts.put_aside(self.server)
+        problem = await self.acts.take_out_of_rotation(self.server)
         self.say(f"out of the gateway: {standing.why}" + (f" ({problem})" if problem else ""))
-        standing = replace(standing, aside=not problem)
+        standing = replace(standing, out_of_rotation=not problem)
         self.keep(standing, "ejected", standing.why)
         if not standing.evidence:
             try:
@@ -172,8 +172,8 @@ class Watched:
 
     async def _admit(self, standing: Standing) -> None:
         problem = await self.acts.put_back(self.server)
-        # A gateway that never put it aside, as none was running, has nothing to put back.
-        if problem and standing.aside:
+        # A gateway that never took it out, as none was running, has nothing to put back.
+        if problem and standing.out_of_rotation:
             self.say(f"it answers, and cannot be put back: {problem}")
             self.keep(standing, "answered", problem)
             return
@@ -190,8 +190,8 @@ class Watched:
         if not standing.marked:
             standing = self._marked(standing)
         # A reboot, or a gateway that was restarted, puts every server into rotation.
-        problem = await self.acts.put_aside(self.server)
-        self.keep(replace(standing, aside=not problem), "given up", standing.why)
+        problem = await self.acts.take_out_of_rotation(self.server)
+        self.keep(replace(standing, out_of_rotation=not problem), "given up", standing.why)
         return True
 
     def _marked(self, standing: Standing) -> Standing:

@@ -155,8 +155,8 @@ class Node:
     async def unit(self, unit: str) -> Seen:
         return self.seen
 
-    async def put_aside(self, server: str) -> str | None:
-        self.acts.append(f"aside {server}")
+    async def take_out_of_rotation(self, server: str) -> str | None:
+        self.acts.append(f"out_of_rotation {server}")
         return self.gateway
 
     async def put_back(self, server: str) -> str | None:
@@ -209,7 +209,7 @@ def ticks(one: Watched, count: int) -> None:
     asyncio.run(look())
 
 
-MENDED = ["aside vllm0", "evidence", "abort", "restart vllm@0.service"]
+REPAIRED = ["out_of_rotation vllm0", "evidence", "abort", "restart vllm@0.service"]
 
 
 def test_ejected_first_then_looked_at_then_restarted_then_back(tmp_path: Path) -> None:
@@ -219,7 +219,7 @@ def test_ejected_first_then_looked_at_then_restarted_then_back(tmp_path: Path) -
     assert node.acts == []
     answers_after_a_restart(node)
     ticks(one, 1)
-    assert node.acts == [*MENDED, "back vllm0"]
+    assert node.acts == [*REPAIRED, "back vllm0"]
     assert (one.standing.out, len(one.standing.ejections)) == (False, 1)
 
 
@@ -239,7 +239,7 @@ def test_a_node_without_a_gateway_is_watched_all_the_same(tmp_path: Path) -> Non
     answers_after_a_restart(node)
     one = watched(node, tmp_path)
     ticks(one, 2)
-    assert node.acts == [*MENDED, "back vllm0"]
+    assert node.acts == [*REPAIRED, "back vllm0"]
     assert not one.standing.out
 
 
@@ -270,7 +270,7 @@ def test_after_too_many_ejections_it_is_left_out_and_the_node_is_marked(tmp_path
         "mark: replica 0 was ejected 3 times within 3600 s, the last time as: "
         "stalled: no data for 20 s"
     ]
-    assert node.acts[-1] == "aside vllm0"
+    assert node.acts[-1] == "out_of_rotation vllm0"
     assert "back vllm0" not in node.acts
 
 
@@ -282,11 +282,11 @@ def test_a_removed_mark_mends_it_once_more(tmp_path: Path) -> None:
     answers_after_a_restart(node)
     again = watched(node, tmp_path)
     ticks(again, 1)
-    assert node.acts == [*MENDED, "back vllm0"]
+    assert node.acts == [*REPAIRED, "back vllm0"]
     assert again.standing.ejections == ()
 
 
-@pytest.mark.parametrize("act", ["put_aside", "collect", "abort", "restart", "mark"])
+@pytest.mark.parametrize("act", ["take_out_of_rotation", "collect", "abort", "restart", "mark"])
 def test_a_watchdog_that_is_killed_anywhere_goes_on_from_there(tmp_path: Path, act: str) -> None:
     node = Node(found=DEADLOCK)
     whole = getattr(node, act)
@@ -341,7 +341,7 @@ def test_a_rolling_restart_is_not_interfered_with_and_nothing_is_forgotten(tmp_p
     answers_after_a_restart(node)
     node.rolling = False
     ticks(one, 1)
-    assert node.acts == [*MENDED, "back vllm0"]
+    assert node.acts == [*REPAIRED, "back vllm0"]
 
 
 @pytest.mark.parametrize("full", [False, True])
@@ -355,7 +355,12 @@ def test_neither_missing_evidence_nor_a_full_disk_stops_an_ejection(
         directory.write_text("no folder can be made here")
     one = watched(node, directory)
     ticks(one, 2)
-    assert node.acts == ["aside vllm0", "evidence", "restart vllm@0.service", "back vllm0"]
+    assert node.acts == [
+        "out_of_rotation vllm0",
+        "evidence",
+        "restart vllm@0.service",
+        "back vllm0",
+    ]
     assert "no evidence was collected: No space left on device" in capsys.readouterr().err
 
 

@@ -112,7 +112,7 @@ def test_evidence_is_collected_by_a_process_of_its_own(
 def test_the_gateway_is_told_drain_and_ready(monkeypatch: pytest.MonkeyPatch) -> None:
     text: list[tuple[str, str]] = []
     monkeypatch.setattr(haproxy, "set_state", lambda name, state: text.append((name, state)))
-    assert asyncio.run(Edges().put_aside("vllm1")) is None
+    assert asyncio.run(Edges().take_out_of_rotation("vllm1")) is None
     assert asyncio.run(Edges().put_back("vllm1")) is None
     assert text == [("vllm1", "drain"), ("vllm1", "ready")]
 
@@ -124,7 +124,7 @@ def test_a_gateway_that_is_not_there_is_said_and_nothing_more(
         raise haproxy.HAProxyError("HAProxy's admin socket: No such file or directory")
 
     monkeypatch.setattr(haproxy, "set_state", absent)
-    said = asyncio.run(Edges().put_aside("vllm1"))
+    said = asyncio.run(Edges().take_out_of_rotation("vllm1"))
     assert said == "HAProxy's admin socket: No such file or directory"
 
 
