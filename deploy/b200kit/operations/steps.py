@@ -186,7 +186,7 @@ def _preview_reboot(node: Node) -> Commands:
         observed(node)
         foreseen = dry_run.reboot_foreseen(node)
     except _EXPECTED:
-        # The stage that could not be planned has said why.
+        # The stage that could not be planned has reported why.
         return
     if foreseen:
         node.say("reboot", f"would reboot: {', '.join(foreseen)}")

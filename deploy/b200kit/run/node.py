@@ -59,7 +59,7 @@ class Node:
     smoke_age_s: float | None = None
     # What deploy/tune.py measured and chose (b200kit/tuning/cells.py); None in every other run.
     tuning: dict[str, Any] | None = field(default=None, repr=False)
-    # Why the fabric did not come up, said once; None where it did or was not tried.
+    # Why the fabric did not come up, reported once; None where it did or was not tried.
     fabric_error: str | None = None
     # The layout the serving stages worked with.
     replicas: list[Replica] = field(default_factory=list)

@@ -187,7 +187,7 @@ def ready(node: Node) -> list[Change]:
 def _await(node: Node, last: dict[str, Any]) -> str:
     """Until the model is there; one whole try more where the unit's last one failed.
 
-    Raises StageFailed with what the fetch said, or when the deadline is over.
+    Raises StageFailed with the fetch's error, or when the deadline is over.
     """
     end = time.monotonic() + node.spec.weights.deadline_s
     tried = False

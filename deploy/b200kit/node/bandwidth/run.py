@@ -99,8 +99,8 @@ def measure(probe: Probe, program: str, gpus: int) -> list[dict[str, Any]]:
     try:
         results = probe.read(output)
     except Unusable as error:
-        said = (errors.strip().splitlines() or [str(error)])[-1]
-        raise Unusable(f"exit status {status}: {said.strip()}" if status else str(error)) from None
+        line = (errors.strip().splitlines() or [str(error)])[-1]
+        raise Unusable(f"exit status {status}: {line.strip()}" if status else str(error)) from None
     if status and not any(result["wrong"] for result in results):
         raise Unusable(f"exit status {status} in spite of a result")
     return results

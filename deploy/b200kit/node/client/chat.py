@@ -118,7 +118,7 @@ async def chat(
 
 
 def server_message(status: int, body: bytes) -> str:
-    """The status and what the server said, from an error answer of any of vLLM's shapes."""
+    """The status and the server's message, from an error answer of any of vLLM's shapes."""
     text = body.decode("utf-8", "replace").strip()
     with contextlib.suppress(ValueError):
         text = _error_text(json.loads(text)) or text

@@ -62,7 +62,7 @@ def observe_again(expectation: Any, before: Json, at: Position) -> Json:
 
 
 def help_along(todo: Collection[Act]) -> list[str]:
-    """Do each act; what it said where it failed."""
+    """Do each action; the error of each that failed."""
     errors = []
     for act in todo:
         try:

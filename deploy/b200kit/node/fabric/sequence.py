@@ -145,7 +145,7 @@ def hidden(expectation: object, document: object) -> str:
 
 
 def stuck_line(at: Position, document: object, evidence: Iterable[str] = ()) -> str:
-    """One line: state, what was seen, what to do."""
+    """One line: state, what was observed, what to do."""
     if at.state is None:
         return ""
     kernel = StateView(document).text("host", "kernel") or "$(uname -r)"

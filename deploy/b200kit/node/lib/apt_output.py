@@ -1,4 +1,4 @@
-"""Why apt or dpkg stopped, from what they printed, and what they said they would do. Pure."""
+"""Why apt or dpkg stopped, from what they printed, and what they would do. Pure."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ class DkmsFailure:
     version: str = ""
 
     def describe(self, make_log: Sequence[str]) -> str:
-        """One line: kernel, what the compiler said, where, and what to do."""
+        """One line: kernel, the compiler's message, where, and what to do."""
         what = f"DKMS could not build {self.module} {self.version}".rstrip()
         where = f" ({self.log})" if self.log else ""
         return (

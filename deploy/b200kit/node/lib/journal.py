@@ -1,4 +1,4 @@
-"""The journal of one invocation of a unit: what a replica has said since it was started."""
+"""The journal of one invocation of a unit: what a replica has logged since it was started."""
 
 from __future__ import annotations
 

@@ -65,7 +65,7 @@ def shut(path: Path = PATH) -> str:
 
 
 def release(who: str, path: Path = PATH) -> str:
-    """Back in service, as far as this node goes; what it said until now is reported."""
+    """Back in service, as far as this node goes; its last content is reported."""
     try:
         before = quarantine.describe(read(path))
     except ValueError as error:

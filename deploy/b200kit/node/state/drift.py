@@ -90,7 +90,7 @@ def pending_handlers(
 
 
 def is_present(path: str, state: Mapping[str, object]) -> bool:
-    """Whether an asked file was seen; one that could not be read is not taken for present."""
+    """Whether a requested file was found; one that could not be read is not taken for present."""
     reading = _section(state, "files").get(path)
     return isinstance(reading, Mapping) and not is_unmeasured(reading)
 

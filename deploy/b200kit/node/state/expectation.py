@@ -1,4 +1,4 @@
-"""What a node is judged by: a document of schema "b200kit/expect/1" seen through a tolerant view.
+"""What a node is judged by: a document of schema "b200kit/expect/1", read through a tolerant view.
 
     {"schema": "b200kit/expect/1",
      "hardware": {"name": "hgx-b200", "expect": {"nvlink.links": {"value", "unit", "source", ...}}},
@@ -17,11 +17,11 @@
      "watchdog": {"unit": "b200-watchdog.service", "replicas": ["vllm@0.service"]},
      "waivers": [{"check", "subject", "owner", "reason", "until": "2026-12-01"}]}
 
-Older documents lack clock_synchronized, settings, passport and bandwidth: clock and ACS are judged
-then, the passport is kept, and no other setting and no bandwidth is asked for; nor the GPUs of a
-replica where its placement does not name them. Any other
-expectation that is missing, and every one that is malformed, raises `Unexpected`; judge turns that
-into an unmeasured finding, so that a check without its threshold never passes.
+Without clock_synchronized, settings, passport and bandwidth, clock and ACS are judged, the passport
+is kept, and no other setting and no bandwidth is required; nor are the GPUs of a replica where its
+placement does not name them. Any other expectation that is missing, and every one that is
+malformed, raises `Unexpected`; judge turns that into an unmeasured finding, so that a check without
+its threshold never passes.
 """
 
 from __future__ import annotations

@@ -81,7 +81,7 @@ class Standing:
     hung: str = ""
     ejections: tuple[float, ...] = ()
     given_up: bool = False
-    # The gateway has said that it is out.
+    # The gateway has confirmed that it is out.
     out_of_rotation: bool = False
     # The node was marked for it; a mark that is gone then was removed by a person.
     marked: bool = False

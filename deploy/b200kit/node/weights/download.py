@@ -57,7 +57,7 @@ class Job:
 def bring(job: Job) -> Source | None:
     """Put the file in place; the source that completed it, None where its bytes were there.
 
-    Raises FetchError with what each source said.
+    Raises FetchError with the error of each source.
     """
     job.target.parent.mkdir(parents=True, exist_ok=True)
     partial = _partial(job)
@@ -80,7 +80,7 @@ def bring(job: Job) -> Source | None:
 
 
 def refusal(errors: Sequence[SourceError], of: str = "") -> FetchError:
-    """What every source said, in one line; final when no other try of any of them can help."""
+    """The error of every source, in one line; final when no other try of any of them can help."""
     message = "; ".join(dict.fromkeys(map(str, errors))) or "no source is given"
     return FetchError(of + message, final=not any(error.again for error in errors))
 

@@ -21,7 +21,7 @@ STATES = {0: "not supported", 1: "not started", 2: "in progress", 3: "completed"
 SUMMARIES = {0: "not supported", 1: "healthy", 2: "unhealthy", 3: "limited capacity"}
 UNKNOWN_SUMMARY = 0
 STATUSES = {3: "not supported", 23: "insufficient resources", 999: "unknown error"}
-"""NVML return codes a registration was seen to end with; the others are reported by number."""
+"""NVML return codes a registration was observed to end with; the others are reported by number."""
 
 
 def status_in_words(number: int) -> str:

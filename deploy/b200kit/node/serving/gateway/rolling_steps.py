@@ -173,7 +173,7 @@ class RollingRestart:
             raise Halt(f"{replica.unit} answers wrong, so it stays drained: {found.problems[0]}")
 
     async def _back(self, replica: Replica, name: str) -> None:
-        """Back in rotation, and seen there."""
+        """Back in rotation, and confirmed there."""
         address = urlsplit(replica.url)
         self.gateway.point(name, address.hostname or "127.0.0.1", address.port or 80)
         self.gateway.show(self.serving.api_key)
