@@ -1,4 +1,4 @@
-"""A node is taken out, looked at, mended and brought back, act by act, on one boot and a reboot."""
+"""A node is drained, checked, repaired and returned to service, step by step, over one reboot."""
 
 from __future__ import annotations
 
@@ -88,7 +88,12 @@ def test_evidence_is_complete_and_holds_no_secret(archive: Path) -> None:
     without = {name for name, entry in parts.items() if "unmeasured" in entry}
     assert without <= {
         *("nvidia-bug-report.sh.log.gz", "journal-before-reboot.log", "apt-history.log"),
-        *("nvidia-smi.txt", "notes/marked.json", "notes/quarantine.json", "notes/bandwidth.json"),
+        *(
+            "nvidia-smi.txt",
+            "notes/watchdog-mark.json",
+            "notes/quarantine.json",
+            "notes/bandwidth.json",
+        ),
         *("notes/reboot.json", "notes/packages.json"),
     }, parts
     assert LEAK.encode() in contents["journal.log"]

@@ -54,7 +54,7 @@ def create(
 ) -> None:
     """Give a host a fresh disk and boot it, whatever was left of it before.
 
-    *act*: what its simulated hardware is told was done to it, before it boots. *layer*: a disk of
+    *act*: what was done to its simulated hardware before it boots. *layer*: a disk of
     this host and this scenario that was saved; the fresh one is then a copy of it.
     """
     remove(lab, name)

@@ -121,7 +121,7 @@ def ensure_root() -> None:
 def missing_host_packages(
     programs: Mapping[str, str] = HOST_PROGRAMS, files: Mapping[str, str] = HOST_FILES
 ) -> list[str]:
-    """Return the Debian packages the lab needs and this machine lacks, sorted."""
+    """Return the Debian packages the lab needs and this machine is missing, sorted."""
     missing = {
         package
         for program, package in programs.items()

@@ -27,7 +27,7 @@ _STORED = ("num_prompts", "completed", "failed", "goodput_share", "request_goodp
 
 _TEXTS: dict[str, type] = dict.fromkeys(("id", "digest", "node", "at", "previous"), str)
 _PARTS: dict[str, dict[str, type]] = {
-    "run": {"manifest": dict, "figures": dict, "run": str},
+    "run": {"conditions": dict, "figures": dict, "run": str},
     "accept": {"runs": list, "by": str, "why": str},
 }
 
@@ -87,7 +87,7 @@ def run_entry(run_conditions: dict[str, Any], smoke: Mapping[str, Any], run: str
         "at": value_of(run_conditions, "run.taken_at"),
         "run": run,
         "figures": figures | {key: smoke.get(key) for key in _STORED},
-        "manifest": run_conditions,
+        "conditions": run_conditions,
     }
 
 
@@ -150,7 +150,7 @@ def _body(entry: Mapping[str, Any]) -> dict[str, Any]:
 
 def _measurement(entry: Mapping[str, Any]) -> tuple[object, ...]:
     """What names a measurement: each one draws a new salt."""
-    run_conditions = entry["manifest"]
+    run_conditions = entry["conditions"]
     return (
         entry["at"],
         value_of(run_conditions, "run.cache_salt"),

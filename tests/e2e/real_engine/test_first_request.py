@@ -118,13 +118,12 @@ def test_a_real_engine_that_is_deadlocked_is_ejected_and_comes_back(
     on(NODE, f"for p in $(cat {group}/cgroup.procs); do {stop}; done; true")
     port = on(NODE, "sed -n 's/^port: //p' /etc/vllm/replica-1.yaml")
     log = f"journalctl -u b200-watchdog -o cat --no-pager --after-cursor='{here}'"
-    wait = (
-        f"timeout 800 sh -c \"until {log} | grep -qF 'vllm1: canary silent'; do sleep 0.2; done\""
-    )
+    line = "vllm1: probe: no answer"
+    wait = f"timeout 800 sh -c \"until {log} | grep -qF '{line}'; do sleep 0.2; done\""
     assert lab.run(NODE, ["sh", "-c", wait]).returncode == 0
     health = "import urllib.request as u; print(u.urlopen('http://127.0.0.1:%s/health').status)"
     assert on(NODE, f'python3 -c "{health % port}"') == "200"
-    wait = wait.replace("canary silent", "it answers: back in the gateway")
+    wait = wait.replace(line, "vllm1: it answers: back in the gateway")
     assert lab.run(NODE, ["sh", "-c", wait]).returncode == 0, on(NODE, log)
     message = on(NODE, "cat $(ls -d /var/lib/b200kit/watchdog/*-vllm1 | tail -n 1)/after-abort.txt")
     assert "Fatal Python error: Aborted" in message

@@ -123,7 +123,7 @@ def asked(path: str, key: str = "") -> str:
 
 @pytest.fixture(scope="module")
 def changed(served: Outcome, folder: Path) -> tuple[Outcome, list[dict[str, Any]]]:
-    """Every replica is told something else, under load."""
+    """Every replica gets another configuration, under load."""
     load = Load("change")
     outcome = deploy("b200.py", *data(folder, max_num_seqs=6))
     return outcome, load.end()

@@ -30,7 +30,7 @@ def here(proxy: Proxy, monkeypatch: pytest.MonkeyPatch) -> Proxy:
     """The same where the node program looks for it."""
     for function in ("servers", "set_state", "keep", "set_aside", "ask", "states", "state"):
         defaults = getattr(haproxy, function).__defaults__
-        known = {haproxy.SOCKET: proxy.socket, haproxy.KEPT: proxy.kept,
+        known = {haproxy.SOCKET: proxy.socket, haproxy.SAVED: proxy.kept,
                  haproxy.CONFIG: proxy.config}  # fmt: skip
         monkeypatch.setattr(
             getattr(haproxy, function), "__defaults__", tuple(known.get(d, d) for d in defaults)

@@ -55,7 +55,7 @@ def proxy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, systemd: Systemd) -> 
             until(lambda: all(s.status == "UP" for s in haproxy.servers(found.socket)))
             for name in ("servers", "set_state", "keep", "ask", "states", "state", "strike"):
                 function = getattr(haproxy, name)
-                known = {haproxy.SOCKET: found.socket, haproxy.KEPT: found.kept,
+                known = {haproxy.SOCKET: found.socket, haproxy.SAVED: found.kept,
                          haproxy.CONFIG: found.config}  # fmt: skip
                 defaults = tuple(known.get(d, d) for d in function.__defaults__)
                 monkeypatch.setattr(function, "__defaults__", defaults)

@@ -19,8 +19,8 @@ from tests.unit.nodes import bare, connected, look, make, planned, planned_by_st
 from tests.unit.specs import CATALOGUE, data
 
 FETCH = f"/etc/systemd/system/{weights.UNIT}"
-SHARING = f"/etc/systemd/system/{weights.SHARE}"
-SHARE = {"bind": "0.0.0.0", "from": ["10.0.0.0/24", "10.0.1.7"]}
+SHARING = f"/etc/systemd/system/{weights.SERVER}"
+SERVER = {"bind": "0.0.0.0", "from": ["10.0.0.0/24", "10.0.1.7"]}
 
 
 def described(**progress: Any) -> tuple[bool, str]:
@@ -167,30 +167,30 @@ def test_spoilt_model_is_fetched_anew_by_name(tmp_path: Path) -> None:
     assert machine.ran("weights begin .*--again")
 
 
-def test_share_listens_only_where_asked_and_for_whom(tmp_path: Path) -> None:
-    node, machine = bare(tmp_path, weights={"server": SHARE})
+def test_server_listens_only_where_asked_and_for_whom(tmp_path: Path) -> None:
+    node, machine = bare(tmp_path, weights={"server": SERVER})
     make(node, "weights")
     unit = machine.text(SHARING)
     assert "--bind 0.0.0.0 --port 8090 --allow 10.0.0.0/24 --allow 10.0.1.7" in unit
     assert "IPAddressDeny=any\nIPAddressAllow=localhost 10.0.0.0/24 10.0.1.7\n" in unit
-    assert machine.is_active(weights.SHARE)
+    assert machine.is_active(weights.SERVER)
     node, machine = bare(tmp_path)
     make(node, "weights")
     assert SHARING not in machine.files
 
 
-def test_share_that_is_no_longer_asked_for_goes(tmp_path: Path) -> None:
-    _, machine = settled(tmp_path, weights={"server": SHARE})
+def test_server_that_is_no_longer_asked_for_goes(tmp_path: Path) -> None:
+    _, machine = settled(tmp_path, weights={"server": SERVER})
     node = connected(machine)
     look(node)
-    assert planned(node, "weights") == [f"remove {weights.SHARE}"]
+    assert planned(node, "weights") == [f"remove {weights.SERVER}"]
     make(node, "weights")
-    assert machine.ran(f"systemctl disable --now {weights.SHARE}")
+    assert machine.ran(f"systemctl disable --now {weights.SERVER}")
 
 
-def test_firewall_opens_the_share_to_its_networks_alone(tmp_path: Path) -> None:
-    node, _ = bare(tmp_path, weights={"server": SHARE}, firewall={"allow": []})
-    asked = firewall._asked(node)
+def test_firewall_opens_the_weights_server_to_its_networks_alone(tmp_path: Path) -> None:
+    node, _ = bare(tmp_path, weights={"server": SERVER}, firewall={"allow": []})
+    asked = firewall._requested(node)
     assert asked is not None
     rules = [line for line in firewall.rules(node, asked) if "8090" in line]
     assert rules == [
@@ -202,7 +202,7 @@ def test_firewall_opens_the_share_to_its_networks_alone(tmp_path: Path) -> None:
 def test_old_revision_is_removed_once_the_new_one_serves(tmp_path: Path) -> None:
     node, machine = settled(tmp_path, weights={"retain": 1})
     others = [
-        {"model": "tiny-llama", "revision": name, "complete": True, "asked": False}
+        {"model": "tiny-llama", "revision": name, "complete": True, "requested": False}
         for name in ("b" * 12, "a" * 12)
     ]
     model = {"complete": True, "bytes": 9, "proof": "record", "wrong": {}}
@@ -218,13 +218,13 @@ def test_old_revision_is_removed_once_the_new_one_serves(tmp_path: Path) -> None
 
 
 @in_subtests(
-    ("asked", "problem"),
+    ("requested", "problem"),
     [
         ({"server": {"bind": "0.0.0.0", "from": []}}, "nobody is named"),
         ({"server": {"bind": "0.0.0.0", "from": ["0.0.0.0/0"]}}, "is everybody"),
         ({"server": {"bind": "0.0.0.0", "from": ["clients"]}}, "is no address and no network"),
-        ({"server": SHARE | {"port": 8000}}, "port 8000 is the gateway's or a replica's"),
-        ({"server": SHARE | {"port": 8001}}, "port 8001 is the gateway's or a replica's"),
+        ({"server": SERVER | {"port": 8000}}, "port 8000 is the gateway's or a replica's"),
+        ({"server": SERVER | {"port": 8001}}, "port 8001 is the gateway's or a replica's"),
         ({"server": {"from": ["10.0.0.0/24"]}}, "is required"),
         ({"peers": ["10.0.0.1:8090"]}, "http"),
         ({"packed_caches": "abc"}, "64 hexadecimal digits"),
@@ -232,8 +232,8 @@ def test_old_revision_is_removed_once_the_new_one_serves(tmp_path: Path) -> None
     ],
 )
 def test_what_cannot_be_is_refused_before_any_connection(
-    asked: dict[str, Any], problem: str
+    requested: dict[str, Any], problem: str
 ) -> None:
-    found = parse(data(weights=asked), CATALOGUE)
+    found = parse(data(weights=requested), CATALOGUE)
     assert not isinstance(found, NodeSpec)
     assert any(problem in one.message and one.key.startswith("weights") for one in found), found

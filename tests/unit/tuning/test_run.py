@@ -21,7 +21,7 @@ from tests.fake.machine import Machine, measured
 from tests.unit import nodes
 from tests.unit.specs import CATALOGUE, data
 
-TUNE = Tune(layouts=("asked",), requests=60, seconds=1.0, resolution=0.5)
+TUNE = Tune(layouts=("configured",), requests=60, seconds=1.0, resolution=0.5)
 BENCH = json.dumps({"p50_ttft_ms": 55.0, "p50_e2el_ms": 50.5})
 
 
@@ -88,9 +88,9 @@ def rates(machine: Machine) -> list[str]:
 
 def test_each_layout_is_swept_by_both_clients(live: tuple[Node, Machine]) -> None:
     node, machine = live
-    found = tune(node, layouts=("asked", "A", "C"))
+    found = tune(node, layouts=("configured", "A", "C"))
     cells = [(cell["layout"]["name"], cell["rate"]) for cell in found["cells"]]
-    assert cells == [(name, rate) for name in ("asked", "A", "C") for rate in (4, 8, 5.66)]
+    assert cells == [(name, rate) for name in ("configured", "A", "C") for rate in (4, 8, 5.66)]
     assert len(machine.ran(r"bench .*--rate ")) == 9
     assert "--engine /opt/vllm/" in machine.ran(r"bench ")[0]
     assert found["cells"][0]["bench"] == json.loads(BENCH)
@@ -102,7 +102,7 @@ def test_replicas_of_other_gpus_start_after_all_others_were_stopped(
     live: tuple[Node, Machine],
 ) -> None:
     node, machine = live
-    tune(node, layouts=("asked", "A"))
+    tune(node, layouts=("configured", "A"))
     log = machine.log
     stopped = [n for n, line in enumerate(log) if re.search(r"systemctl stop .*vllm@1", line)]
     started = [n for n, line in enumerate(log) if re.search(r"systemctl start .*vllm@3", line)]
@@ -114,7 +114,7 @@ def test_replicas_of_other_gpus_start_after_all_others_were_stopped(
 def test_batch_limits_alone_are_changed_behind_the_gateway(live: tuple[Node, Machine]) -> None:
     """D is the configured layout with other limits: the same GPUs, so one after the other."""
     node, machine = live
-    tune(node, layouts=("asked", "D"))
+    tune(node, layouts=("configured", "D"))
     assert not machine.ran(r"systemctl stop .*vllm@1")
     assert [line for line in machine.ran(r"rolling-restart ") if "--replicas=1" in line]
 
@@ -248,7 +248,7 @@ def test_layout_that_cannot_be_is_named_with_the_inventorys_own_words(
     def parse(changes: Mapping[str, object]) -> Any:
         return site({**changes, "replica_cpus": ["0-3", "4-7"]})
 
-    node.spec = node.spec.replace(tune=TUNE.replace(layouts=("asked", "A")))
+    node.spec = node.spec.replace(tune=TUNE.replace(layouts=("configured", "A")))
     tuning = Tuning(node, parse)
     assert len(tuning.cells.plan(node)) == 2
     assert tuning.plan is not None
@@ -261,7 +261,7 @@ def test_node_that_has_traffic_is_left_alone(live: tuple[Node, Machine]) -> None
     node, machine = live
     machine.answers["rotation list"] = (True, "vllm0  UP  0 requests\nvllm1  UP  12 requests")
     with pytest.raises(StageFailed, match=r"it has traffic \(vllm1 UP 12 requests\)"):
-        tune(node, layouts=("asked", "A"))
+        tune(node, layouts=("configured", "A"))
     assert not machine.ran(r"measure |systemctl stop|put")
 
 

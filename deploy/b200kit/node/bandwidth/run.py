@@ -44,9 +44,11 @@ def find(tool: str) -> str | None:
 
 def environment() -> dict[str, str]:
     """Ours, with the GPUs all visible and counted as NVML counts them, by PCI address."""
-    kept = {key: value for key, value in os.environ.items() if not key.startswith("NCCL_TESTS_")}
-    kept.pop("CUDA_VISIBLE_DEVICES", None)
-    return {**kept, "CUDA_DEVICE_ORDER": "PCI_BUS_ID", "LC_ALL": "C.UTF-8"}
+    environment = {
+        key: value for key, value in os.environ.items() if not key.startswith("NCCL_TESTS_")
+    }
+    environment.pop("CUDA_VISIBLE_DEVICES", None)
+    return {**environment, "CUDA_DEVICE_ORDER": "PCI_BUS_ID", "LC_ALL": "C.UTF-8"}
 
 
 def run(argv: list[str], timeout_s: float) -> tuple[int, str, str]:
@@ -71,8 +73,8 @@ def measure(probe: Probe, program: str, gpus: int) -> list[dict[str, Any]]:
     try:
         results = probe.read(output)
     except Unusable as error:
-        said = (errors.strip().splitlines() or [str(error)])[-1]
-        raise Unusable(f"exit status {status}: {said.strip()}" if status else str(error)) from None
+        line = (errors.strip().splitlines() or [str(error)])[-1]
+        raise Unusable(f"exit status {status}: {line.strip()}" if status else str(error)) from None
     if status and not any(result["wrong"] for result in results):
         raise Unusable(f"exit status {status} in spite of a result")
     return results

@@ -52,13 +52,13 @@ class WatchdogPlan:
 
 
 @dataclass(frozen=True)
-class RollPlan:
-    """A rolling restart: replicas that stay in rotation, seconds for open requests to end.
+class RollingRestartPlan:
+    """A rolling restart: replicas that must stay available, seconds for open requests to end.
 
     in_flight: the engine's series that add up to the requests it has.
     """
 
-    floor: int = 0
+    min_available: int = 0
     drain_s: float = 600.0
     in_flight: tuple[str, ...] = ("vllm:num_requests_running", "vllm:num_requests_waiting")
 
@@ -74,7 +74,7 @@ class SmokePlan:
     direct_requests: int = 12
     gateway_limit_ms: float = 50.0
     loop_lag_ms: float = 10.0
-    noise: float = 1.0
+    cpu_wait_limit_factor: float = 1.0
     objective: Objective = field(default_factory=lambda: Objective(ttft_ms=100.0, tpot_ms=100.0))
 
 
@@ -104,7 +104,7 @@ class Serving:
     warm: WarmPlan
     smoke: SmokePlan
     watchdog: WatchdogPlan = field(default_factory=WatchdogPlan)
-    roll: RollPlan = field(default_factory=RollPlan)
+    rolling_restart: RollingRestartPlan = field(default_factory=RollingRestartPlan)
     # The gateway's own certificate, where it has one.
     trust: str | None = None
 
@@ -154,7 +154,7 @@ def _serving(document: Mapping[str, object]) -> Serving:
         warm=_filled(WarmPlan, _section(document, "warm")),
         smoke=_smoke(_section(document, "smoke")),
         watchdog=_watchdog(_section(document, "watchdog")),
-        roll=_filled(RollPlan, _section(document, "roll")),
+        rolling_restart=_filled(RollingRestartPlan, _section(document, "rolling_restart")),
         trust=str(document["gateway_trust"]) if document.get("gateway_trust") else None,
     )
 

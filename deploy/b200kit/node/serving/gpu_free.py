@@ -49,7 +49,7 @@ def main(args: list[str]) -> int:
         why = f"{type(error).__name__}: {error}"
         print(f"gpu-free: {options.config} does not name the GPUs: {why}", file=sys.stderr)
         return UNKNOWN
-    return wait(uuids, options.deadline, asked)
+    return wait(uuids, options.deadline, ask_reader)
 
 
 def uuids_of(config: Path, replica: int) -> list[str]:
@@ -86,7 +86,7 @@ def describe(held: Sequence[Held], waited_s: float) -> str:
     )
 
 
-def asked(uuids: Sequence[str]) -> Answer:
+def ask_reader(uuids: Sequence[str]) -> Answer:
     """Ask in a child, which may hang in the driver without hanging us."""
     try:
         done = hard_timeout.run(program.argv("_gpu-holders", *uuids), ANSWER_WITHIN_S)

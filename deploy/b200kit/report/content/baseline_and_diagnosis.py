@@ -35,10 +35,10 @@ class Diagnosis:
 def history_of(host: object) -> History:
     """The section "against the record" of a HostRecord."""
     document = read(host, "record")
-    answer, why = records.headline(document)
+    outcome, why = records.headline(document)
     return History(
-        word=records.WORDS.get(answer, ""),
-        tone=records.TONES.get(answer, "unknown"),
+        word=records.WORDS.get(outcome, ""),
+        tone=records.TONES.get(outcome, "unknown"),
         why=why if "record" in mapping(host) else _NOTHING,
         facts=records.facts(document),
         rows=records.metric_rows(document),

@@ -26,7 +26,7 @@ class RunConditions:
 
 def run_conditions_of(host: object) -> RunConditions:
     """Return the run conditions in the record document of a HostRecord."""
-    document = read(host, "record", "manifest")
+    document = read(host, "record", "conditions")
     if isinstance(document, Unmeasured) or not mapping(read(document, "fields")):
         why = document if isinstance(document, Unmeasured) else Unmeasured("it has no fields")
         return RunConditions(str(why), "", ())

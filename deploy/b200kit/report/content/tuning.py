@@ -118,7 +118,7 @@ def tuning_of(host: object) -> Tuning:
 
 
 class _Names:
-    """The layouts of a document in short, each with all the names it goes by: ``(asked/B)``.
+    """The layouts of a document in short, each with all the names it goes by: ``(configured/B)``.
 
     A layout is known by its values: a later run may have tried it under another name.
     """
@@ -132,7 +132,7 @@ class _Names:
             known.update(dict.fromkeys(filter(None, show(named or "").split("/"))))
 
     def of(self, layout: object) -> str:
-        """Return ``TP2 x 4, 2048 tokens, 8 seqs (asked/B)``."""
+        """Return ``TP2 x 4, 2048 tokens, 8 seqs (configured/B)``."""
         short = _in_short(layout)
         names = "/".join(self._found.get(short, ()))
         return f"{short} ({names})" if names else short

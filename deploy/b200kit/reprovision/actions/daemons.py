@@ -38,7 +38,7 @@ class DaemonsAction:
             note = json.loads(node.connected().program(words, timeout=60))
         except (RemoteError, ValueError) as error:
             raise ActionFailed(f"whether it was done is unknown: {error}") from None
-        return f"done at {note['at']}: {note['said']}" if note.get("step") == "done" else None
+        return f"done at {note['at']}: {note['output']}" if note.get("step") == "done" else None
 
     def perform(self, node: Node, intent: Intent, say: Say) -> str:
         """Do it and wait for the fabric, once for an action's id, over a lost connection too.

@@ -66,16 +66,16 @@ def test_without_a_baseline_nothing_fails_and_that_is_said(
 ) -> None:
     measure(node, result(shifted(9.0)))
     assert node[0].smoke is not None
-    assert node[0].smoke["held"]["answer"] == "none"
+    assert node[0].smoke["comparison"]["outcome"] == "none"
     assert "against its own record: none (no baseline is accepted" in capsys.readouterr().err
 
 
 def test_a_run_like_the_accepted_ones_passes(node: Settled) -> None:
     accepted(node)
     measure(node, result(shifted(0.01)))
-    held = (node[0].smoke or {})["held"]
-    assert (held["answer"], held["baseline"]["by"]) == ("usual", "ops")
-    assert all(found["inside"] for found in held["metrics"].values())
+    compared = (node[0].smoke or {})["comparison"]
+    assert (compared["outcome"], compared["baseline"]["by"]) == ("usual", "ops")
+    assert all(one["inside"] for one in compared["metrics"].values())
 
 
 @pytest.mark.parametrize("metric", METRICS)
@@ -100,7 +100,7 @@ def test_another_load_is_held_against_nothing(node: Settled) -> None:
     accepted(node)
     other = result(shifted(9.0)) | {"request_rate": 12.0}
     measure(node, other)
-    assert "of another load" in (node[0].smoke or {})["held"]["why"]
+    assert "of another load" in (node[0].smoke or {})["comparison"]["why"]
 
 
 def test_a_result_without_its_conditions_is_not_taken_for_usual(node: Settled) -> None:
@@ -108,7 +108,7 @@ def test_a_result_without_its_conditions_is_not_taken_for_usual(node: Settled) -
     other = result()
     del other["conditions"]["sampling"]
     with pytest.raises(
-        StageFailed, match="its record cannot be held: its run conditions have no sampling"
+        StageFailed, match="it cannot be compared: its run conditions have no sampling"
     ):
         measure(node, other)
 
@@ -130,7 +130,7 @@ def test_a_starved_clients_times_are_held_against_nothing(node: Settled) -> None
     accepted(node)
     with pytest.raises(StageFailed, match="smoke test invalid: client starved"):
         measure(node, result(shifted(9.0), verdict="invalid", reasons=["client starved"]))
-    assert (node[0].smoke or {})["held"]["answer"] == "none"
+    assert (node[0].smoke or {})["comparison"]["outcome"] == "none"
 
 
 def test_an_acceptance_that_somebody_changed_is_not_taken_for_none(node: Settled) -> None:
