@@ -27,7 +27,7 @@ from tests.lab.power import bmc
 from tests.lab.rootfs import ensure_base
 from tests.lab.seed import check_scenario, write_scenario
 from tests.lab.services import ensure_services, start_services, stop_services
-from tests.lab.shell import Progress, ensure_host_packages, ensure_root, timed
+from tests.lab.shell import HUNG_S, Progress, ensure_host_packages, ensure_root, timed
 from tests.lab.shell import run as run_program
 from tests.lab.state import (
     claim_machine,
@@ -41,8 +41,6 @@ from tests.lab.state import (
 from tests.lab.vm import vm
 
 DEFAULT_SCENARIO = "healthy"
-# What takes longer on a machine with two busy cores and three labs does not end at all.
-HANGS_S = 900
 ROOT = Path(__file__).resolve().parents[2]
 
 
@@ -259,7 +257,7 @@ def thaw(name: str) -> None:
 
 
 def run(
-    name: str, argv: Sequence[str], timeout: float = HANGS_S
+    name: str, argv: Sequence[str], timeout: float = HUNG_S
 ) -> subprocess.CompletedProcess[str]:
     """Run a program as root inside a host, past SSH: nothing of it shows in the host's journal.
 

@@ -16,7 +16,9 @@ from tests.unit.node.client.server_thread import MODEL
 RULES = Rules(stall_s=60, deadline_s=0.2)
 
 
-@pytest.mark.parametrize(("seconds", "outcome"), [(59.9, Outcome.NO_ANSWER), (60.0, Outcome.STALLED)])
+@pytest.mark.parametrize(
+    ("seconds", "outcome"), [(59.9, Outcome.NO_ANSWER), (60.0, Outcome.STALLED)]
+)
 def test_requests_that_wait_without_a_token_for_the_whole_time_are_a_stall(
     monkeypatch: pytest.MonkeyPatch, seconds: float, outcome: Outcome
 ) -> None:
