@@ -61,6 +61,17 @@ def test_replica_on_foreign_cpus_ends_red_and_serves_no_more(
     assert machine.ran("systemctl stop .*haproxy.service")
 
 
+def test_node_whose_replicas_cannot_be_observed_serves_no_more(tmp_path: Path) -> None:
+    node, machine = settled(tmp_path)
+    verdict.require(node, seen)
+    machine.log.clear()
+    nothing = {key: value for key, value in seen(node).items() if key != "processes"}
+    verdict.require_serving_checks(node, lambda _: nothing)
+    assert (node.outcome, node.failed_stage) == ("red", "proof")
+    assert (node.verdict or {})["fit"] == "unmeasured"
+    assert machine.ran("systemctl stop .*haproxy.service")
+
+
 def test_check_names_a_replica_on_foreign_cpus(tmp_path: Path) -> None:
     node, machine = settled(tmp_path)
     unpinned(machine)

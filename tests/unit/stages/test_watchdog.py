@@ -38,6 +38,13 @@ def test_watchdog_is_written_enabled_and_started(tmp_path: Path) -> None:
     assert planned(node, "watchdog") == [f"enable {watchdog.UNIT}"]
 
 
+def test_watchdog_is_restarted_for_a_unit_file_that_changed(tmp_path: Path) -> None:
+    node, machine = settled(tmp_path)
+    machine.write(f"/etc/systemd/system/{watchdog.UNIT}", b"[Service]\n")
+    look(node)
+    assert f"restart {watchdog.UNIT}" in planned(node, "watchdog")
+
+
 def test_unit_is_given_the_key_as_a_credential_and_no_right(tmp_path: Path) -> None:
     _, machine = settled(tmp_path)
     unit = machine.text(f"/etc/systemd/system/{watchdog.UNIT}")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable
+from dataclasses import replace
 
 import pytest
 
@@ -39,6 +40,10 @@ def test_knee_is_found_within_the_resolution_from_either_side(breaks_at: float) 
     assert found.high is not None
     assert found.rate <= breaks_at < found.high <= found.rate * 1.1 + 1e-9
     assert (found.low, found.goodput) == (found.rate, found.rate)
+
+
+def test_sweep_ends_with_the_points_it_may_have() -> None:
+    assert len(swept(server(41.0), replace(SWEEP, cells=3))) == 3
 
 
 def test_bisection_asks_fewer_rates_than_a_grid_of_the_same_resolution() -> None:

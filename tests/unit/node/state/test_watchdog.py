@@ -40,6 +40,13 @@ def test_the_first_failure_is_a_strike_and_the_second_in_a_row_ejects() -> None:
     assert standing.why == "no data"
 
 
+@in_subtests("field", ["out", "given_up", "out_of_rotation", "marked"])
+def test_what_is_remembered_counts_only_as_it_was_written(field: str) -> None:
+    document = {"schema": watchdog.SCHEMA, field: "false"}
+    assert Standing.of(document) == Standing()
+    assert getattr(Standing.of({**document, field: True}), field) is True
+
+
 @pytest.mark.parametrize("between", [Outcome.ANSWERED, Outcome.BUSY])
 def test_a_sign_of_life_between_two_failures_clears_the_first(between: Outcome) -> None:
     standing, _ = after(Standing(), Outcome.NO_ANSWER)
