@@ -17,7 +17,8 @@ import yaml
 
 TESTS = Path(__file__).parent
 LONGEST = 110  # what YAML writes as a plain key; cases alike so far follow one upon the other
-PORT = re.compile(r"(?<=127\.0\.0\.1:)\d+")
+PORT = re.compile(r"(?<=127\.0\.0\.1:|localhost:)\d+")
+PYTHON = re.compile(r"python[\d.]+")
 TOOK = re.compile(r"\d+(\.\d+)? m?s\b")
 TIME = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ")
 Texts = dict[str, dict[str, list[str]]]  # by module and test, in the order of the calls
@@ -45,7 +46,7 @@ class Messages:
     def compare(self, text: str) -> None:
         """Assert that a text is the one on file for this call of this test."""
         __tracebackhide__ = True
-        text = text.replace(self.folder, "TMP") if self.folder else text
+        text = text.replace(self.folder or "TMP", "TMP").replace(f"{TESTS.parent}/", "")
         test = self.test + self.case[: max(0, LONGEST - len(self.test))]
         texts = self.given[self.module].setdefault(test, [])
         texts.append(text)
@@ -99,6 +100,11 @@ def assert_message(*texts: str | None, **names: object) -> None:
         pattern = value if isinstance(value, re.Pattern) else re.escape(str(value))
         text = re.sub(pattern, name, text)
     MESSAGES.compare(text)
+
+
+def lines_with(text: str, word: str) -> list[str]:
+    """The lines of a longer text that have a word."""
+    return [line for line in text.splitlines() if word in line]
 
 
 @contextmanager
