@@ -36,7 +36,7 @@ class Messages:
     @cached_property
     def known(self) -> Texts:
         """The texts on file."""
-        return yaml.safe_load(self.file.read_text(encoding="utf-8")) or {}
+        return yaml.load(self.file.read_text(encoding="utf-8"), yaml.CSafeLoader) or {}
 
     def begin(self, module: str, test: str, folder: str = "") -> None:
         """Say which test runs now, and what its temporary folder is."""

@@ -268,7 +268,7 @@ def test_two_rolls_are_never_at_work_together(tmp_path: Path) -> None:
     )  # fmt: skip
     assert holder.stdout is not None
     assert holder.stdout.readline() == b"held\n"
-    with raises_message(Halt):
+    with raises_message(Halt, PID=holder.pid):
         rolling_restart.hold(lock)
     holder.communicate()
     os.close(rolling_restart.hold(lock))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
@@ -57,7 +58,7 @@ def test_a_host_is_found_by_name(lab: LabPaths) -> None:
 def test_a_second_lab_command_is_told_who_holds_the_lock(lab: LabPaths) -> None:
     with (
         lab_lock(lab),
-        raises_message(LabError),
+        raises_message(LabError, PID=os.getpid()),
         lab_lock(lab, seconds=0),
     ):
         pass
