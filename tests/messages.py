@@ -18,7 +18,7 @@ import yaml
 TESTS = Path(__file__).parent
 LONGEST = 110  # what YAML writes as a plain key; cases alike so far follow one upon the other
 PORT = re.compile(r"(?<=127\.0\.0\.1:|localhost:)\d+")
-PYTHON = re.compile(r"python[\d.]+")
+PYTHON = re.compile(r"python[\d.]*")
 TOOK = re.compile(r"\d+(\.\d+)? m?s\b")
 TIME = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ")
 Texts = dict[str, dict[str, list[str]]]  # by module and test, in the order of the calls
@@ -97,7 +97,8 @@ def assert_message(*texts: str | None, **names: object) -> None:
     __tracebackhide__ = True
     text = "\n".join(map(str, texts))
     for name, value in names.items():
-        pattern = value if isinstance(value, re.Pattern) else re.escape(str(value))
+        exact = rf"(?<!\w){re.escape(str(value))}(?!\w)"
+        pattern = value if isinstance(value, re.Pattern) else exact
         text = re.sub(pattern, name, text)
     MESSAGES.compare(text)
 
@@ -117,9 +118,7 @@ def raises_message(kind: type[BaseException], **names: object) -> Iterator[None]
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     """The option that writes the file."""
-    parser.addoption(
-        "--update-messages", action="store_true", help="write tests/data/messages.yaml"
-    )
+    parser.addoption("--update-messages", action="store_true", help="write data/messages.yaml")
 
 
 def pytest_configure(config: pytest.Config) -> None:

@@ -201,14 +201,7 @@ def test_giving_back_where_there_is_no_lock_says_nothing(machine: Machine, node:
 
 @pytest.mark.parametrize(
     "answer",
-    [
-        "not JSON at all",
-        "",
-        '["a", "list"]',
-        "null",
-        "{}",
-        '{"schema": "b200kit/node-state/9"}',
-    ],
+    ["not JSON at all", "", '["a", "list"]', "null", "{}", '{"schema": "b200kit/node-state/9"}'],
 )
 def test_observation_that_is_none_is_one_line(machine: Machine, node: Node, answer: str) -> None:
     machine.answers = {"node.pyz observe": (True, answer)}

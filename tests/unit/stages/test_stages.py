@@ -528,10 +528,7 @@ def test_replicas_no_longer_asked_for_give_their_gpus_back_first(tmp_path: Path)
 
 @pytest.mark.parametrize(
     ("before", "after", "held"),
-    [
-        ((4, 2), (2, 4), "vllm@1.service"),
-        ((2, 4), (4, 2), "vllm@0.service, vllm@1.service"),
-    ],
+    [((4, 2), (2, 4), "vllm@1.service"), ((2, 4), (4, 2), "vllm@0.service, vllm@1.service")],
 )
 def test_replicas_end_before_others_get_their_gpus(
     tmp_path: Path, before: tuple[int, int], after: tuple[int, int], held: str

@@ -52,12 +52,7 @@ def test_constant_arrivals_have_equal_gaps_and_end_as_poissons_do() -> None:
 
 
 @pytest.mark.parametrize(
-    "arrival",
-    [
-        Arrival(4.0),
-        Arrival(0.5, even=True),
-        Arrival(4.0, concurrency=2),
-    ],
+    "arrival", [Arrival(4.0), Arrival(0.5, even=True), Arrival(4.0, concurrency=2)]
 )
 def test_an_arrival_says_what_it_is_and_sends_everything(arrival: Arrival) -> None:
     assert_message(str(arrival))

@@ -196,13 +196,7 @@ def test_the_gateway_is_blamed_where_the_servers_do_not_queue() -> None:
         assert_message(reasons[0])
 
 
-@pytest.mark.parametrize(
-    "server",
-    [
-        {"preemptions": 3},
-        {"jit_warnings": 2},
-    ],
-)
+@pytest.mark.parametrize("server", [{"preemptions": 3}, {"jit_warnings": 2}])
 def test_servers_that_strain_at_a_low_load_fail(server: dict[str, object]) -> None:
     found = judge(GOOD, SLO, CALM, server=server, low_load=True)
     assert found.verdict == "fail"

@@ -175,15 +175,7 @@ def test_the_keys_of_vllm_bench_serve_are_there(
 
 
 @pytest.mark.parametrize(
-    "fault",
-    [
-        "503",
-        "error-in-stream",
-        "no-usage",
-        "wrong-usage",
-        "no-finish",
-        "cut-off",
-    ],
+    "fault", ["503", "error-in-stream", "no-usage", "wrong-usage", "no-finish", "cut-off"]
 )
 def test_a_fault_fails_the_canary_and_no_load_is_sent(
     fault: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]

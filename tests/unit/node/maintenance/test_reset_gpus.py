@@ -121,7 +121,7 @@ def test_process_that_has_a_device_open_is_named(
     descriptors = recipe.proc / str(sleeper) / "fd"
     descriptors.mkdir(parents=True)
     (descriptors / "7").symlink_to(device)
-    with raises_message(Refused, PID=sleeper, PYTHON=PYTHON):
+    with raises_message(Refused, PID=f"pid {sleeper}", PYTHON=PYTHON):
         recipe.through(True, fabric)
     assert not any("nvidia-smi" in line for line in node.log)
     assert node.steps[-1] == f"systemctl start {CDI[0]}"

@@ -53,7 +53,7 @@ def test_process_on_a_gpu_is_named(
     nvml(lines=f"gpu.2.processes={sleeper} 999999999")
     assert run(config(tmp_path, UUID, OTHER)) == HELD
     [line] = capsys.readouterr().err.splitlines()
-    assert_message(line, PID=sleeper, PYTHON=PYTHON)
+    assert_message(line, PID=f"pid {sleeper}", PYTHON=PYTHON)
 
 
 def test_process_on_a_gpu_of_another_replica_is_not_asked_about(

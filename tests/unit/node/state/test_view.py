@@ -20,17 +20,7 @@ def test_the_first_cause_is_what_is_reported() -> None:
     assert reason(view, "gpus", 0, "fabric", "state") == "Driver Not Loaded (9)"
 
 
-@in_subtests(
-    "document",
-    [
-        {},
-        {"a": True},
-        {"a": "1"},
-        {"a": None},
-        {"a": {"unmeasured": 3}},
-        [],
-    ],
-)
+@in_subtests("document", [{}, {"a": True}, {"a": "1"}, {"a": None}, {"a": {"unmeasured": 3}}, []])
 def test_what_is_odd_is_unmeasured_with_the_place(document: object) -> None:
     assert_message(reason(View(document), "a"))
 

@@ -70,12 +70,7 @@ def test_model_as_it_was_proven_has_nothing_wrong() -> None:
 
 
 @pytest.mark.parametrize(
-    "here",
-    [
-        {"config.json": (3, 11)},
-        {"config.json": (2, 99)},
-        {"evil.py": (9, 9)},
-    ],
+    "here", [{"config.json": (3, 11)}, {"config.json": (2, 99)}, {"evil.py": (9, 9)}]
 )
 def test_what_differs_is_named(here: dict[str, tuple[int, int]]) -> None:
     assert_message(*map(": ".join, wrong(ENTRIES, PROOF, HERE | here).items()))

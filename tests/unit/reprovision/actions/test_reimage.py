@@ -109,14 +109,7 @@ def test_key_comes_from_a_file_or_a_command_where_the_inventory_says_so(
     assert pinned(made) == (OTHER,)
 
 
-@pytest.mark.parametrize(
-    "said",
-    [
-        "",
-        NEW[:-9],
-        None,
-    ],
-)
+@pytest.mark.parametrize("said", ["", NEW[:-9], None])
 def test_source_that_says_no_key_pins_nothing(node: Make, tmp_path: Path, said: str | None) -> None:
     file = tmp_path / "n01.pub"
     if said is not None:

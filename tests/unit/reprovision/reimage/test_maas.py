@@ -118,12 +118,7 @@ def test_half_a_host_key_is_no_host_key(system: Make, maas: Maas) -> None:
 
 
 @pytest.mark.parametrize(
-    "changes",
-    [
-        {"key": "consumer7:token7:wrong"},
-        {"key": "one-part"},
-        {"system": "zzz"},
-    ],
+    "changes", [{"key": "consumer7:token7:wrong"}, {"key": "one-part"}, {"system": "zzz"}]
 )
 def test_what_keeps_it_from_maas_is_one_line(
     system: Make, maas: Maas, changes: dict[str, Any]
