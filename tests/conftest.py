@@ -29,7 +29,7 @@ def pytest_sessionstart(session: pytest.Session) -> None:
 # Modules that take minutes, the longest first: whoever gets one last is waited for by all others.
 LONGEST = (
     *("test_demo", "test_rolling", "test_first_request", "test_two_nodes", "test_stack_faults"),
-    *("test_reprovision", "test_upgrade", "test_weights", "test_lost_hosts", "test_canary"),
+    *("test_reprovision", "test_upgrade", "test_weights", "test_lost_hosts", "test_watchdog"),
     *("test_killed_controller", "test_containers", "test_bring_up", "test_settings"),
 )
 

@@ -110,7 +110,7 @@ class Pair:
                 yield int(own), int(other)
             finally:
                 proxy.stdin.close()
-                proxy.wait(30)
+                proxy.wait(300)
 
     def _smoking(self, url: str) -> subprocess.Popen[str]:
         return subprocess.Popen(

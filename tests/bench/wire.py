@@ -103,7 +103,7 @@ def _exchanges(log: Connection) -> Iterator[tuple[list[Event], list[Event]]]:
 
 
 def _sent(up: Sequence[Event], down: Sequence[Event]) -> Sent | None:
-    """One streamed answer; None for one that is not, such as a canary's."""
+    """One streamed answer; None for one that is not, such as a correctness check's."""
     at, tokens = up[0][0], 0
     times: list[float] = []
     for moment, document in _documents(down):

@@ -106,7 +106,7 @@ def cursor(name: str) -> str:
     return line.partition("cursor: ")[2].strip()
 
 
-def wait_for_boot(name: str, before: str, seconds: float = 60) -> None:
+def wait_for_boot(name: str, before: str, seconds: float = 300) -> None:
     """Return when a node answers over SSH with another boot id than *before*."""
     end = time.monotonic() + seconds
     probe = ["ssh", "-F", str(lab_paths().ssh_config), "-o", "ConnectTimeout=2", name]

@@ -1,4 +1,4 @@
-"""Nodes stuck on the way to a fabric: each told by its state; mended, they come through.
+"""Nodes stuck on the way to a fabric: each named by its state; once repaired, they come up.
 
 Those whose state systemd itself makes: units that fail, die, are masked, or wait for a module. All
 others are judged by the same readers in tests/unit/lab/test_bring_up_judged.py.
@@ -16,8 +16,8 @@ from tests.e2e.driving import Outcome, deploy, ever_started, on, wait_for_boot
 
 DEADLINE_S = 12
 HEALTHY = "b200-1"
-# Node to its scenario, the state it is stuck in, what is seen there, what else is told, and what
-# the gate says of it.
+# Node to its scenario, the state it is stuck in, what is observed there, what else is reported, and
+# the finding of the gate.
 STUCK = {
     "b200-2": (
         "bring-up-no-mlx5-ib",
@@ -48,7 +48,7 @@ STUCK = {
         "restart-service: nvidia-fabricmanager.service, once the fault in its journal is repaired",
     ),
 }
-MENDED = ("b200-3", "b200-5")
+REPAIRED = ("b200-3", "b200-5")
 
 
 def run(*arguments: str) -> Outcome:
@@ -147,17 +147,17 @@ def test_units_that_were_laid_down_are_sound(first: Outcome) -> None:
 
 @pytest.fixture(scope="module")
 def after_repair(first: Outcome) -> Outcome:
-    """The run after somebody mended two of the nodes."""
+    """The run after somebody repaired two of the nodes."""
     assert first.code == 1
-    before = {name: on(name, "cat /proc/sys/kernel/random/boot_id") for name in MENDED}
-    for name in MENDED:
+    before = {name: on(name, "cat /proc/sys/kernel/random/boot_id") for name in REPAIRED}
+    for name in REPAIRED:
         lab.set_scenario(name, "healthy")
         lab.run(name, ["systemd-run", "--on-active=1", "systemctl", "reboot"])
-    for name in MENDED:
+    for name in REPAIRED:
         wait_for_boot(name, before[name])
-    return run(*(word for name in MENDED for word in ("--limit", name)))
+    return run(*(word for name in REPAIRED for word in ("--limit", name)))
 
 
-@pytest.mark.parametrize("name", MENDED)
+@pytest.mark.parametrize("name", REPAIRED)
 def test_mended_node_comes_through(after_repair: Outcome, name: str) -> None:
     assert after_repair.outcome(name) == "live", after_repair.described(name)

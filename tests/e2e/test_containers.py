@@ -77,7 +77,7 @@ def first(data: list[str]) -> Outcome:
 
 @pytest.fixture(scope="module")
 def repaired(first: Outcome, data: list[str]) -> tuple[Outcome, int]:
-    """The run after the slip was mended, and the remote commands it sent to the first node."""
+    """The run after the slip was repaired, and the remote commands it sent to the first node."""
     put(SECOND, DAEMON_JSON, json.dumps(OWN))
     before = cursor(FIRST)
     return deploy("b200.py", *data), remote_commands(FIRST, before)

@@ -103,7 +103,7 @@ def after_fault(shut_out: Outcome) -> dict[str, str]:
 
 
 @pytest.fixture(scope="module")
-def mended(after_fault: dict[str, str]) -> Outcome:
+def repaired(after_fault: dict[str, str]) -> Outcome:
     """The run after the fault was taken away."""
     on(NODE, f"rm {DROP_IN} && systemctl daemon-reload")
     return run()
@@ -135,27 +135,27 @@ def test_node_is_then_as_it_was_before(after_fault: dict[str, str]) -> None:
     assert after_fault["timer"] == ""
 
 
-def test_run_after_the_repair_completes(mended: Outcome) -> None:
-    assert mended.code == 0, mended.said[-3000:]
-    assert mended.outcome(NODE) == "live"
-    stage = next(s for s in mended.host(NODE)["stages"] if s["name"] == "firewall")
+def test_run_after_the_repair_completes(repaired: Outcome) -> None:
+    assert repaired.code == 0, repaired.said[-3000:]
+    assert repaired.outcome(NODE) == "live"
+    stage = next(s for s in repaired.host(NODE)["stages"] if s["name"] == "firewall")
     assert stage["detail"] == "in force, proven over a new connection"
 
 
-def test_no_timer_is_left_that_would_take_the_rules_back(mended: Outcome) -> None:
+def test_no_timer_is_left_that_would_take_the_rules_back(repaired: Outcome) -> None:
     assert on(NODE, "systemctl list-timers --no-legend --no-pager b200-firewall-back.timer") == ""
     assert on(NODE, "ls /run/b200kit | grep firewall-[tb] || true") == ""
 
 
-def test_kernel_lists_exactly_what_was_asked(mended: Outcome) -> None:
-    rules = mended.host(NODE)["state"]["firewall"]
+def test_kernel_lists_exactly_what_was_asked(repaired: Outcome) -> None:
+    rules = repaired.host(NODE)["state"]["firewall"]
     assert rules["ssh_ports"] == [22]
     assert rules["rules"][0] == "chain input hook input prio 0 policy drop"
     assert f"ip saddr {BRIDGE_ADDRESS} tcp dport 8000 accept" in rules["rules"]
     assert "ip6 saddr 2001:db8::/32 tcp dport 8000 accept" in rules["rules"]
 
 
-def test_ports_answer_those_who_may_and_nobody_else(mended: Outcome) -> None:
+def test_ports_answer_those_who_may_and_nobody_else(repaired: Outcome) -> None:
     listen = "systemd-run --quiet --unit=listen-%d python3 -m http.server %d"
     for port in (8080, 9999):
         on(NODE, listen % (port, port))
@@ -168,7 +168,7 @@ def test_ports_answer_those_who_may_and_nobody_else(mended: Outcome) -> None:
     on(NODE, "systemctl stop listen-8080 listen-9999")
 
 
-def test_second_run_changes_nothing_with_two_commands(mended: Outcome) -> None:
+def test_second_run_changes_nothing_with_two_commands(repaired: Outcome) -> None:
     before = cursor(NODE)
     again = run()
     assert again.code == 0, again.said[-2000:]
@@ -176,7 +176,7 @@ def test_second_run_changes_nothing_with_two_commands(mended: Outcome) -> None:
     assert remote_commands(NODE, before) == 2
 
 
-def test_rule_somebody_added_by_hand_is_seen_and_mended(mended: Outcome) -> None:
+def test_rule_somebody_added_by_hand_is_seen_and_mended(repaired: Outcome) -> None:
     wanted = table()
     on(NODE, f"nft '{FOREIGN}' && nft add rule inet b200kit input tcp dport 9999 accept")
     checked = run("check.py")
@@ -191,14 +191,14 @@ def test_rule_somebody_added_by_hand_is_seen_and_mended(mended: Outcome) -> None
     assert "chain input" in on(NODE, "nft list table inet somebody")
 
 
-def test_table_that_is_gone_is_seen_and_mended(mended: Outcome) -> None:
+def test_table_that_is_gone_is_seen_and_mended(repaired: Outcome) -> None:
     on(NODE, "nft delete table inet b200kit")
     assert "the firewall is not loaded: everything may connect" in run("check.py").stdout
     assert run().code == 0
     assert "policy drop" in table()
 
 
-def test_boot_loads_the_rules_before_the_network(mended: Outcome) -> None:
+def test_boot_loads_the_rules_before_the_network(repaired: Outcome) -> None:
     wanted = table()
     before = on(NODE, "cat /proc/sys/kernel/random/boot_id")
     lab.run(NODE, ["systemd-run", "--on-active=1", "systemctl", "reboot"])
@@ -208,6 +208,6 @@ def test_boot_loads_the_rules_before_the_network(mended: Outcome) -> None:
     assert "network-pre.target" in order.split()
 
 
-def test_unit_is_sound(mended: Outcome) -> None:
+def test_unit_is_sound(repaired: Outcome) -> None:
     done = lab.run(NODE, ["systemd-analyze", "verify", "--man=no", "b200-firewall.service"])
     assert "b200-firewall" not in done.stderr, done.stderr

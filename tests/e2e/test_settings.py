@@ -1,4 +1,4 @@
-"""Settings of the operating system on a node: all off, set with the one reboot, drifted, mended.
+"""Settings of the operating system on a node: all off, set with the one reboot, drifted, repaired.
 
 The node is a container: tests/lab/inventory.py and docs/lab.md say which settings it cannot show.
 """
@@ -130,9 +130,9 @@ def test_gate_of_the_node_finds_it_too(drifted: Outcome) -> None:
 
 
 def test_drift_is_mended_without_a_reboot(drifted: Outcome) -> None:
-    mended = deploy()
-    assert mended.outcome(NODE) == "live", mended.described(NODE)
-    stages = {entry["name"]: entry["changes"] for entry in mended.host(NODE)["stages"]}
+    repaired = deploy()
+    assert repaired.outcome(NODE) == "live", repaired.described(NODE)
+    stages = {entry["name"]: entry["changes"] for entry in repaired.host(NODE)["stages"]}
     assert stages["settings"] == [
         "sysctl /etc/sysctl.d/99-zz-b200kit.conf",
         "tmpfiles /etc/tmpfiles.d/b200kit.conf",

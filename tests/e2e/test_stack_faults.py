@@ -1,6 +1,6 @@
 """Faults while the stack is installed: one clear line each, the others finish, a re-run completes.
 
-Four runs over five nodes, a fault of its own on each; what is mended after a run, the next
+Four runs over five nodes, a fault of its own on each; what is repaired after a run, the next
 completes.
 """
 
@@ -90,7 +90,7 @@ def test_lock_of_dpkg_is_waited_for_and_its_holder_named(first: Outcome) -> None
 
 @pytest.fixture(scope="module")
 def same_again(first: Outcome) -> Outcome:
-    """Nothing was mended on the node that booted the old kernel."""
+    """Nothing was repaired on the node that booted the old kernel."""
     before = on("b200-4", "cat /proc/sys/kernel/random/boot_id")
     outcome = deploy("b200.py", "--limit", "b200-4", *LIMITS)
     assert on("b200-4", "cat /proc/sys/kernel/random/boot_id") == before
@@ -123,7 +123,7 @@ def test_old_good_index_does_not_hide_a_wrong_signature(wrong_signature: Outcome
 
 @pytest.fixture(scope="module")
 def second(wrong_signature: Outcome) -> Outcome:
-    """All is mended but on one node, whose disk is full in the middle."""
+    """All is repaired but on one node, whose disk is full in the middle."""
     node_faults.dkms_builds("b200-2")
     node_faults.comes_back("b200-3")
     node_faults.boots_right_kernel("b200-4")
@@ -212,7 +212,7 @@ def _large_boot(name: str) -> None:
 
 @pytest.fixture(scope="module")
 def fourth(third: Outcome) -> Outcome:
-    """All is mended."""
+    """All is repaired."""
     node_faults.dkms_builds("b200-2")
     node_faults.pinned_key_again("b200-4")
     for name in ("b200-3", "b200-5"):

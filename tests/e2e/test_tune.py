@@ -21,7 +21,7 @@ from tests.e2e.driving import ROOT, Outcome, command, deploy, on
 
 NODE = "b200-1"
 TUNE = {
-    "layouts": ["asked", "A"], "requests": 8, "seconds": 0,
+    "layouts": ["configured", "A"], "requests": 8, "seconds": 0,
     "initial_rate": 8, "max_rate": 16, "cells": 2,
 }  # fmt: skip
 ASKED = ("--data", f"tune={json.dumps(TUNE)}")
@@ -40,7 +40,7 @@ def serves(outcome: Outcome) -> None:
 
 @pytest.fixture(scope="module")
 def killed(live: Live, folder: Path) -> list[dict[str, Any]]:
-    """The lines of a tuning that was killed as soon as it had told of the second layout's cell."""
+    """The lines of a tuning that was killed as soon as it reported the second layout's cell."""
     live(1)
     serves(deploy())
     with subprocess.Popen(

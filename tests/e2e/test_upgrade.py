@@ -211,9 +211,9 @@ def test_forced_skew_is_named(skewed: Outcome) -> None:
 
 
 def test_next_run_mends_it_without_a_reboot(skewed: Outcome) -> None:
-    mended = run(FIRST)
-    assert mended.outcome.code == 0, mended.outcome.said[-4000:]
-    assert mended.boots == 0
+    repaired = run(FIRST)
+    assert repaired.outcome.code == 0, repaired.outcome.said[-4000:]
+    assert repaired.boots == 0
     assert installed() == dict.fromkeys(SET + FOLLOWERS, FIRST)
     assert held() >= HELD
     assert on(NODE, "systemctl is-active nvidia-fabricmanager.service vllm@0.service").split() == [

@@ -20,7 +20,7 @@ NODE, OTHER = "b200-1", "b200-2"
 UNIT = "b200-weights.service"
 PROGRAM = "/usr/local/lib/b200kit/node.pyz"
 NETWORK = f"{BRIDGE_ADDRESS.rpartition('.')[0]}.0/24"
-SHARE = {"bind": "0.0.0.0", "from": [NETWORK]}
+SERVER = {"bind": "0.0.0.0", "from": [NETWORK]}
 
 
 def directory(store: Store) -> str:
@@ -41,7 +41,7 @@ def run(store: Store, *more: str, entry: str = "b200.py", **data: Any) -> Outcom
 
 
 def status(host: str, path: str) -> int:
-    """What a node's share answers to this machine, which is one of those it names."""
+    """What a node's weights server answers to this machine, which is one of those it names."""
     connection = http.client.HTTPConnection(host, 8090, timeout=10)
     try:
         connection.request("GET", path)
@@ -89,7 +89,7 @@ def first(store: Store) -> dict[str, Any]:
         on(NODE, f"systemctl kill --signal=KILL {UNIT}")
         store.hold_at = None
         store.go_on.set()
-        seen["said"] = controller.communicate(timeout=300)[0]
+        seen["said"] = controller.communicate(timeout=900)[0]
     seen["code"] = controller.returncode
     return seen
 
@@ -180,8 +180,8 @@ def test_what_served_goes_on_serving(corrupt: Outcome, store: Store) -> None:
 def test_mended_store_is_asked_for_that_shard_alone(corrupt: Outcome, next_store: Store) -> None:
     next_store.files[SHARD] = model_store.build(salt=b"2").files[SHARD]
     next_store.sent.clear()
-    mended = run(next_store, "--limit", NODE)
-    assert mended.code == 0, mended.said[-3000:]
+    repaired = run(next_store, "--limit", NODE)
+    assert repaired.code == 0, repaired.said[-3000:]
     assert [one.path for one in next_store.sent] == ["manifest.json", SHARD]
 
 
@@ -201,8 +201,8 @@ def test_full_hash_finds_what_the_record_cannot(corrupt: Outcome, next_store: St
     assert full.outcome(NODE) == "unfit"
     assert f"{SHARD} of {MODEL_NAME}" in full.described(NODE)
     next_store.sent.clear()
-    mended = run(next_store, "--limit", NODE, weights_verify="hash")
-    assert mended.code == 0, mended.said[-3000:]
+    repaired = run(next_store, "--limit", NODE, weights_verify="hash")
+    assert repaired.code == 0, repaired.said[-3000:]
     assert [one.path for one in next_store.sent] == [SHARD]
 
 
@@ -216,8 +216,8 @@ def packed(corrupt: Outcome) -> str:
 
 @pytest.fixture(scope="module")
 def shared(packed: str, next_store: Store) -> Outcome:
-    """The second node takes the model and the caches from the first, which shares them."""
-    sharing = run(next_store, "--limit", NODE, weights={"server": SHARE})
+    """The second node takes the model and the caches from the first, which serves them."""
+    sharing = run(next_store, "--limit", NODE, weights={"server": SERVER})
     assert sharing.code == 0, sharing.said[-3000:]
     next_store.sent.clear()
     peer = f"http://{address(NODE)}:8090"
@@ -229,7 +229,7 @@ def test_peer_gives_the_whole_model_and_the_store_is_asked_for_nothing(
 ) -> None:
     assert shared.code == 0, shared.said[-3000:]
     assert next_store.sent == []
-    given = on(NODE, "journalctl -o cat --no-pager -u b200-weights-share")
+    given = on(NODE, "journalctl -o cat --no-pager -u b200-weights-server")
     assert f'{address(OTHER)} "GET /{MODEL_NAME}/{next_store.revision}/{SHARD} ' in given
 
 
@@ -244,7 +244,7 @@ def test_replicas_begin_with_the_caches_that_another_node_packed(
         assert began in on(OTHER, f"journalctl -o cat --no-pager -u vllm@{number}")
 
 
-def test_share_gives_nothing_but_models(shared: Outcome) -> None:
+def test_weights_server_gives_nothing_but_models(shared: Outcome) -> None:
     for path in ("/", f"/{MODEL_NAME}/", "/../../etc/b200kit/secrets/api_key"):
         assert status(address(NODE), path) == 404
 

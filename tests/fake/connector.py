@@ -1,6 +1,6 @@
 """pyinfra's own @fake connector with a machine behind it: `@machine/NAME` in an inventory.
 
-@fake answers from a fixed table, drops standard input and never fails to connect; this one hands
+@fake answers from a fixed table, drops standard input and never fails to connect; this one passes
 command and input to a `Machine`, which remembers. pyinfra finds connectors by entry points, so the
 fleet's folder on PYTHONPATH holds a .dist-info that names this class.
 """

@@ -36,7 +36,7 @@ ASKED: State = {
     "firewall": {"rules": None, "ssh_ports": [22]},
     "storage": {"mount": None, "entries": 0, "disks": {}, "arrays": {}},
 }
-NOTES = ("smoke", "passport", "bandwidth", "reboot", "packages", "marked", "quarantine")
+NOTES = ("smoke", "passport", "bandwidth", "reboot", "packages", "watchdog-mark", "quarantine")
 KERNEL = "6.8.0-41-generic"
 BARE = {"unmeasured": "Driver Not Loaded (9)"}
 _DAEMONS = ("nvidia-persistenced.service", "nvidia-fabricmanager.service")
@@ -137,10 +137,10 @@ class Machine:
         document |= {key: deepcopy(value) for key, value in ASKED.items() if key in ask}
         document |= self._model(ask["weights"]) if "weights" in ask else {}
         document |= self._whole() | deepcopy(self.readings)
-        document["notes"]["canary"] = self._watched(ask["placement"])
+        document["notes"]["watchdog"] = self._watched(ask["placement"])
         for name in NOTES:
             note = self.files.get(f"/var/lib/b200kit/{name}.json")
-            document["notes"][name] = json.loads(_content(note)) if note else None
+            document["notes"][name.replace("-", "_")] = json.loads(_content(note)) if note else None
         if self.loaded is None:
             document |= dict.fromkeys(("nvml", "gpus", "p2p"), BARE)
         if "lock" in ask:
@@ -225,7 +225,7 @@ class Machine:
             "put": self._put,
             "bring-up": self._bring_up,
             "weights": self._weights,
-            "rolling-restart": self._roll,
+            "rolling-restart": self._rolling_restart,
             "measure": lambda arguments, stdin: json.dumps(measured()),
             "rotation": lambda arguments, stdin: "",
             "firewall": lambda arguments, stdin: "",
@@ -283,14 +283,14 @@ class Machine:
         model = {"complete": whole, "bytes": 9 * whole, "proof": "record", "wrong": {}}
         return {"weights": {"model": model, "revisions": [], "progress": None}}
 
-    def _roll(self, arguments: str, stdin: str) -> str:
+    def _rolling_restart(self, arguments: str, stdin: str) -> str:
         del stdin
         for number in filter(None, arguments.partition("--replicas=")[2].split(",")):
             unit = f"vllm@{number}.service"
             self.start(unit)
             self.files.pop(drift.pending_marker(f"restart:{unit}"), None)
-        self.files.pop("/run/b200kit/roll.json", None)
-        return json.dumps({"schema": "b200kit/roll/1"})
+        self.files.pop("/run/b200kit/rolling-restart.json", None)
+        return json.dumps({"schema": "b200kit/rolling-restart/1"})
 
     def _shell(self) -> dict[str, Callable[[str, str], str]]:
         return {
@@ -324,9 +324,9 @@ class Machine:
     def _install(self, command: str, stdin: str) -> str:
         del stdin
         desired = [candidates.package(word) for word in shlex.split(_ASKED.findall(command)[0])]
-        lacking = [package for package in desired if package.name in self.lacks]
-        record = {package.key: {"asked": self.sources, "at": ""} for package in lacking}
-        message = json.dumps({"lacking": record})
+        missing = [package for package in desired if package.name in self.lacks]
+        record = {package.key: {"sources": self.sources, "at": ""} for package in missing}
+        message = json.dumps({"missing": record})
         self.write("/var/lib/b200kit/packages.json", message.encode())
         if "--download-only" in command:
             return message
@@ -336,7 +336,7 @@ class Machine:
         for package in desired:
             version = package.version or "1"
             exact = version if "-" in version else f"{version}-1"
-            if package not in lacking:
+            if package not in missing:
                 entry = {"version": exact, "status": "ii", "hold": package.name in held}
                 self.packages[package.name] = entry
         return message

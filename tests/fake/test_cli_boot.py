@@ -38,13 +38,13 @@ def first(fleet: Fleet) -> Outcome:
 
 @pytest.fixture(scope="module")
 def second(fleet: Fleet, first: Outcome) -> Outcome:
-    """The same again; nobody mended anything."""
+    """The same again; nobody repaired anything."""
     assert first.code == 1
     return fleet.run("b200.py")
 
 
 def reboots(machine: Machine) -> int:
-    """How often a machine was told to reboot."""
+    """How often a machine rebooted."""
     return len(machine.ran(REBOOT))
 
 

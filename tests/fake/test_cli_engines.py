@@ -1,4 +1,4 @@
-"""What an engine or a group cannot be is told by the real CLI, before the first connection."""
+"""What an engine or a group cannot be is refused by the real CLI, before any connection."""
 
 from __future__ import annotations
 

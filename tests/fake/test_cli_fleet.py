@@ -25,7 +25,7 @@ SICK = {
     "seven-gpus": ("NVML lacks a GPU that is on the bus", "0000:cc:00.0"),
     "hot": ("hardware thermal slowdown", "thermal"),
 }
-# What a node program gone mad may answer, and what is told of it.
+# What a broken node program may answer, and what is reported.
 NONSENSE = {
     "not-json": ("Traceback (most recent call last)", "observe: the observation is not JSON"),
     "nothing": ("", "observe: the observation is not JSON"),

@@ -56,7 +56,7 @@ REPAIRS = {
     "gpu-daemons show": '{"step": null}',
     "gpu-daemons (reset|restart)": "reset",
     "^true$": "",
-    "rm -f /var/lib/b200kit/marked.json": "",
+    "rm -f /var/lib/b200kit/watchdog-mark.json": "",
 }
 
 

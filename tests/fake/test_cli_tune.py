@@ -1,4 +1,4 @@
-"""deploy/tune.py through the real CLI: told beforehand, deployed, measured, put back, written."""
+"""deploy/tune.py through the real CLI: announced, deployed, measured, put back, written."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from tests.fake.fleet import Fleet
 from tests.fake.machine import measured
 from tests.messages import assert_message
 
-TUNE = {"layouts": ["asked", "A", "Z"], "requests": 60, "seconds": 1, "resolution": 0.5}
+TUNE = {"layouts": ["configured", "A", "Z"], "requests": 60, "seconds": 1, "resolution": 0.5}
 BENCH = {"p50_ttft_ms": 55.0, "p50_e2el_ms": 50.5, "command": ["vllm", "bench", "serve"]}
 
 
@@ -53,11 +53,11 @@ def test_dry_run_tells_it_and_a_run_does_it_and_puts_the_node_back(fleet: Fleet)
     assert run.code == 0, run.stderr
     found = run.hosts["n01"]["tuning"]
     assert [(cell["layout"]["name"], cell["rate"]) for cell in found["cells"]] == [
-        (name, rate) for name in ("asked", "A") for rate in (4, 8, 5.66)
+        (name, rate) for name in ("configured", "A") for rate in (4, 8, 5.66)
     ]
     assert [knee["rate"] for knee in found["knees"]] == [5.66] * 2
     assert found["cells"][0]["difference"] == {"ttft": 0.1, "e2el": 0.01}
-    assert found["chosen"]["layout"]["name"] == "asked"
+    assert found["chosen"]["layout"]["name"] == "configured"
     assert "tensor_parallel = 4\n" in run.report
     assert "# Why: goal latency" in run.report
     assert "at most about 0 s left" in run.stderr

@@ -103,7 +103,7 @@ def freeze(name: str, frozen: bool) -> None:
         raise LabError(f"{name} is not running")
     (directory / "cgroup.freeze").write_text("1" if frozen else "0")
     wanted, events = f"frozen {int(frozen)}", directory / "cgroup.events"
-    if not wait_until(lambda: wanted in events.read_text(encoding="utf-8"), 5):
+    if not wait_until(lambda: wanted in events.read_text(encoding="utf-8"), 60):
         raise LabError(f"{name} did not reach '{wanted}' within 5 s")
 
 
@@ -115,9 +115,9 @@ def destroy(name: str) -> None:
     groups = group_dirs(name)
     if (groups[0] / "cgroup.kill").exists():
         (groups[0] / "cgroup.kill").write_text("1")
-        if not wait_until(lambda: not populated(name), 10):
+        if not wait_until(lambda: not populated(name), 60):
             raise LabError(f"{name}: processes left 10 s after cgroup.kill in {groups[0]}")
-    if not wait_until(lambda: not [one for one in groups if not _remove(one)], 5):
+    if not wait_until(lambda: not [one for one in groups if not _remove(one)], 60):
         raise LabError(f"{name}: control groups could not be removed: {groups[0]}")
 
 

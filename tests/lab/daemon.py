@@ -36,7 +36,7 @@ class Daemon:
         output.unlink(missing_ok=True)
         pid = detach(command, output, self.directory / f"{self.name}.pid", env=environment)
         self._record().write_text(json.dumps({"pid": pid, "started": start_time(pid)}))
-        came = _within(20, lambda: ready() or start_time(pid) is None)
+        came = _within(120, lambda: ready() or start_time(pid) is None)
         if not came or start_time(pid) is None:
             self.stop()
             words = output.read_text("utf-8", "replace").strip().splitlines()
@@ -47,9 +47,9 @@ class Daemon:
         pid = self.pid()
         if pid is not None:
             os.killpg(pid, signal.SIGTERM)
-            if not _within(5, lambda: start_time(pid) is None):
+            if not _within(10, lambda: start_time(pid) is None):
                 os.killpg(pid, signal.SIGKILL)
-                _within(5, lambda: start_time(pid) is None)
+                _within(60, lambda: start_time(pid) is None)
         self._record().unlink(missing_ok=True)
 
     def pid(self) -> int | None:

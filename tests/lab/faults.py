@@ -24,7 +24,7 @@ def publish_vendor(
     """Publish the vendor's repository again; without arguments, as it should be.
 
     ``leave_out`` keeps packages out (``name`` or ``name=version``); ``key="other"`` signs with a
-    key that no node has been told to trust.
+    key that no node trusts.
     """
     lab = lab_paths()
     with lab_lock(lab), shared_lock(lab.root):

@@ -54,7 +54,7 @@ def create(
 ) -> None:
     """Give a host a fresh disk and boot it, whatever was left of it before.
 
-    *act*: what its simulated hardware is told was done to it, before it boots. *layer*: a disk of
+    *act*: what was done to its simulated hardware before it boots. *layer*: a disk of
     this host and this scenario that was saved; the fresh one is then a copy of it.
     """
     remove(lab, name)
@@ -146,7 +146,7 @@ def create_all(
     _make_room()
     with ThreadPoolExecutor(max_workers=min(8, len(names))) as pool:
         list(pool.map(lambda one: create(lab, one, scenarios[one], layer=saved.get(one)), names))
-        list(pool.map(lambda name: wait_for_ssh(lab, name, 60 + 5 * len(names)), names))
+        list(pool.map(lambda name: wait_for_ssh(lab, name), names))
 
 
 def _make_room(limit: Path = INOTIFY) -> None:

@@ -18,7 +18,7 @@ Host = tuple[str, dict[str, Any]]
 # to a figure is no fault of a node. It is measured and reported, and turns no node red: objectives
 # that only a server that does not answer misses, and limits far beyond those of a node.
 _OBJECTIVE = {"ttft_ms": 60_000.0, "tpot_ms": 20_000.0}
-_NOISE = 100.0
+_CPU_WAIT_LIMIT_FACTOR = 100.0
 # What a stand-in answers is no latency; the measurement itself is what is tried out.
 _SHORT = {"requests": 10, "rate": 20.0}
 
@@ -96,7 +96,7 @@ def _data(lab: dict[str, Any]) -> dict[str, Any]:
         "hf_token": {"file": str(lab_paths().token)},
         # Deadlines that only something that hangs misses: a busy machine is slow, and not hung.
         "reboot_deadline_s": 300,
-        "fabric_deadline_s": 20,
+        "fabric_deadline_s": 60,
         "warm_deadline_s": 1800,
         "stage_timeout_s": 1800,
         "watchdog": {"deadline_s": 120.0, "stall_s": 600.0},
@@ -104,7 +104,7 @@ def _data(lab: dict[str, Any]) -> dict[str, Any]:
         # The clock is this machine's.
         "clock_synchronized": False,
         "smoke": _OBJECTIVE | (_SHORT if lab["engine"]["stand_in"] else {}),
-        "noise": _NOISE,
+        "cpu_wait_limit_factor": _CPU_WAIT_LIMIT_FACTOR,
     }
 
 

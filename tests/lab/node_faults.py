@@ -87,7 +87,7 @@ def stays_off(name: str) -> None:
     (known(name).host(name) / "stays-off").touch()
 
 
-def comes_back(name: str, seconds: float = 60) -> None:
+def comes_back(name: str, seconds: float = 300) -> None:
     """Power such a host on again, and wait until it answers."""
     marker = known(name).host(name) / "stays-off"
     marker.unlink(missing_ok=True)

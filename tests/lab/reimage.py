@@ -1,6 +1,6 @@
 """A new image for a simulated node: a bare disk and a host key that nobody has seen before.
 
-Its public half is told to whoever asked for the image, and to nobody else: known_hosts is not
+Its public half goes to whoever requested the image, and to nobody else: known_hosts is not
 touched, as no provisioning system could.
 """
 

@@ -1,4 +1,4 @@
-"""What the hosts are served: repositories, wheels, a model, and the mirror that hands them out."""
+"""What the hosts are served: repositories, wheels, a model, and the mirror that serves them."""
 
 from __future__ import annotations
 

@@ -17,6 +17,8 @@ Progress = Callable[[str], None]
 
 #: How long apt waits for somebody else's dpkg, such as an unattended upgrade.
 DPKG_LOCK_S = 600
+#: What takes longer on a machine with two busy cores and three labs does not end at all.
+HUNG_S = 900
 
 # Program that proves a Debian package is installed -> that package.
 HOST_PROGRAMS: Mapping[str, str] = {
@@ -44,7 +46,7 @@ def run(
     argv: Sequence[str | Path],
     *,
     check: bool = True,
-    timeout: float = 900,
+    timeout: float = HUNG_S,
     env: Mapping[str, str] | None = None,
     stdin: str | None = None,
     cwd: Path | None = None,
@@ -121,7 +123,7 @@ def ensure_root() -> None:
 def missing_host_packages(
     programs: Mapping[str, str] = HOST_PROGRAMS, files: Mapping[str, str] = HOST_FILES
 ) -> list[str]:
-    """Return the Debian packages the lab needs and this machine lacks, sorted."""
+    """Return the Debian packages the lab needs and this machine is missing, sorted."""
     missing = {
         package
         for program, package in programs.items()

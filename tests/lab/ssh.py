@@ -83,7 +83,7 @@ def ssh(
 
 
 def wait_for_ssh(
-    lab: LabPaths, name: str, seconds: float = 60, known_hosts: Path | None = None
+    lab: LabPaths, name: str, seconds: float = 300, known_hosts: Path | None = None
 ) -> None:
     """Return when the host runs a command over SSH; else `LabError` with its log's last line.
 
@@ -93,7 +93,7 @@ def wait_for_ssh(
     held_to = ["-o", f"UserKnownHostsFile={known_hosts or lab.known_hosts}"]
     probe = ["ssh", *held_to, "-F", str(lab.ssh_config), name, "true"]
     while True:
-        done = run(probe, check=False, timeout=15)
+        done = run(probe, check=False, timeout=60)
         if done.returncode == 0:
             return
         if time.monotonic() > end:

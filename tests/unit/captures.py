@@ -131,7 +131,9 @@ def set_numa(state: State, topo: Topology) -> None:
         {"id": node, "cpus": cpus, "memory_kib": memory} for node, cpus in sorted(known.items())
     ]
     everything = sorted(cpu for cpus in known.values() for cpu in cpulist.parse(cpus))
-    state["cpus"].update(online=cpulist.format(everything), siblings={"unmeasured": "not told"})
+    state["cpus"].update(
+        online=cpulist.format(everything), siblings={"unmeasured": "not in the report"}
+    )
     for index, gpu in enumerate(state["pci"]["gpus"]):
         cpus, node = topo.affinity.get(f"GPU{index}", (gpu["local_cpus"], gpu["numa_node"]))
         gpu.update(local_cpus=cpus, numa_node=node)

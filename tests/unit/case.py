@@ -17,7 +17,7 @@ from tests.unit import node_schema, paths, states
 EXPECTATION_KEYS = {
     *("schema", "hardware", "driver", "gpu_count", "services", "waivers", "today"),
     *("clock_synchronized", "settings", "passport", "bandwidth", "bring_up", "container_runtimes"),
-    *("firewall", "storage", "time_services", "logs", "unfinished", "placement", "canary"),
+    *("firewall", "storage", "time_services", "logs", "unfinished", "placement", "watchdog"),
     *("quarantine",),
     "weights",
 }
@@ -96,7 +96,7 @@ class Case:
         return state
 
     def spoil(self, state: Json) -> None:
-        """Spoil another state as this case does; PathError where it lacks the place."""
+        """Spoil another state as this case does; PathError where it has no such place."""
         apply(state, self.set, None)
         places = [path for text in self.drop for path in paths.matching(state, paths.parse(text))]
         paths.remove(state, places)

@@ -98,7 +98,7 @@ def provide(machine: Machine, node: Node, name: str) -> None:
 
 def look(node: Node) -> None:
     """Observe the node again, without a lock."""
-    node.seen_as(node.connected().observe(observe_request(node)))
+    node.take_observation(node.connected().observe(observe_request(node)))
 
 
 def planned(node: Node, name: str) -> list[str]:

@@ -252,7 +252,7 @@ def compare(state: Json, text: str) -> list[str]:
 
 
 def node_differences(state: Json, text: str) -> Iterator[str]:
-    """Differences in what is told once."""
+    """Differences in what is reported once."""
     root = ElementTree.fromstring(text)
     for key, place in NODE.items():
         seen, message = state["nvml"].get(key), root.findtext(place)

@@ -22,7 +22,7 @@ def test_one_run_with_exactly_one_reboot_makes_a_live_node(vm: Machine, deployed
     assert deployed.outcome.outcome(vm.name) == "live", deployed.outcome.described(vm.name)
     assert deployed.boots == 1
     assert deployed.new_boot_id
-    assert deployed.same_process, "the emulator was started anew: that was no reboot"
+    assert deployed.same_process, "the emulator was restarted: that was no reboot"
 
 
 def test_the_boot_loader_gave_the_kernel_what_its_drop_in_says(vm: Machine) -> None:

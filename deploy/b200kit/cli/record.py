@@ -109,7 +109,7 @@ def compare(node: str | None, other: str | None, as_json: bool, last: int, recor
 
 
 def _exit_code(document: dict[str, object]) -> int:
-    if document["answer"] == Outcome.UNCLEAR.value:
+    if document["outcome"] == Outcome.UNCLEAR.value:
         return UNKNOWN
     return REFUSED if document["slower"] else SHOWN
 

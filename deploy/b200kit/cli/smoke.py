@@ -21,7 +21,7 @@ from b200kit.cli.command import INTERRUPTED, Command, Refusal
 from b200kit.node.client import client_health, engine_metrics
 from b200kit.node.client.arrivals import Arrival
 from b200kit.node.client.chat import Endpoint
-from b200kit.node.client.correctness import Canary, check
+from b200kit.node.client.correctness import CorrectnessResult, check
 from b200kit.node.client.formulas import Objective, Run
 from b200kit.node.client.smoke_verdict import ClientLimits
 from b200kit.node.latency import document as smoke_document
@@ -65,7 +65,7 @@ class Probe:
     objective: Objective
     watch: client_health.Watch
     cpus: str
-    canary: Canary | None = None
+    correctness: CorrectnessResult | None = None
     run: Run | None = None
     delta: engine_metrics.Delta = dataclasses.field(
         default_factory=lambda: engine_metrics.Delta({}, {}, "no load was sent")
@@ -74,12 +74,12 @@ class Probe:
     async def go(self) -> None:
         """The correctness check, then the load between two readings of the server's figures."""
         volley = self.volley
-        # The canary counts the tokens of an eighth as many words: of a prompt about as long.
+        # The check counts the tokens of an eighth as many words: of a prompt about as long.
         near = volley.input_tokens * 5
-        self.canary = await check(self.endpoint, volley.model, volley.salt, near)
-        if self.canary.problems:
+        self.correctness = await check(self.endpoint, volley.model, volley.salt, near)
+        if self.correctness.problems:
             return
-        self.volley = volley = dataclasses.replace(volley, scale=self.canary.scale)
+        self.volley = volley = dataclasses.replace(volley, scale=self.correctness.scale)
         await volley.settle(self.endpoint, PATH)
         before = await engine_metrics.scrape(self.endpoint)
         self.run = await volley.fire(self.endpoint, PATH, self.requests, self.watch)
@@ -89,7 +89,7 @@ class Probe:
 
     def document(self) -> dict[str, Any]:
         """The smoke document, with one entry a request besides."""
-        arrival, canary = self.volley.arrival, self.canary
+        arrival, correctness = self.volley.arrival, self.correctness
         now = datetime.now(UTC)
         found = smoke_document.Found(
             taken_at=timestamp.text(now),
@@ -97,7 +97,9 @@ class Probe:
             objective=self.objective,
             health=self.watch.health(),
             limits=ClientLimits(needs_run_delay=sys.platform == "linux"),
-            canary=canary.problems if canary else ("the canary did not run",),
+            correctness=correctness.problems
+            if correctness
+            else ("the correctness check did not run",),
             server=self.delta.document(),
             gateway_limit_ms=0.0,
             request_rate=None if arrival.concurrency else arrival.rate,
@@ -116,14 +118,14 @@ class Probe:
         return {**names, **smoke_document.document(found), **each}
 
     def _conditions(self) -> dict[str, object]:
-        canary = self.canary
+        correctness = self.correctness
         return {
             "url": self.endpoint.url,
             "model": self.volley.model,
-            "engine_version": canary.engine_version if canary else None,
+            "engine_version": correctness.engine_version if correctness else None,
             **self.volley.conditions(),
             "objective": dataclasses.asdict(self.objective),
-            "same_text": canary.same_text if canary else None,
+            "same_text": correctness.same_text if correctness else None,
             "client_host": platform.node(),
         }
 

@@ -55,7 +55,7 @@ def install(
 def _unavailable(record: str, packages: Sequence[Package]) -> list[str]:
     """Keys of those optional packages that apt on the node does not have, by its record."""
     try:
-        entries = json.loads(record).get("lacking", {})
+        entries = json.loads(record).get("missing", {})
     except (ValueError, AttributeError):
         return []
     return [package.key for package in packages if package.optional and package.key in entries]

@@ -96,7 +96,7 @@ def converge(node: Node, desired: DesiredState, also: Iterable[str] = ()) -> lis
 
 def unavailable(node: Node) -> frozenset[str]:
     """Keys of the optional packages that apt on the node was found not to have."""
-    return drift.lacking(node.state or {}, [source.url for source in node.spec.repositories])
+    return drift.missing(node.state or {}, [source.url for source in node.spec.repositories])
 
 
 def _describe(files: Sequence[File]) -> str:

@@ -129,9 +129,10 @@ class NodeSpec(ReprovisioningKeys):
     """CPUs of the latency client; without: those that no replica has"""
     smoke: Smoke = Smoke()
     """load and objective of the smoke test"""
-    noise: float = Field(1.0, ge=1, le=1000)
-    """factor on the limits beyond which waiting for a CPU spoils the smoke test's figures; more
-    than 1 only for simulated nodes, which share their CPUs with other work"""
+    cpu_wait_limit_factor: float = Field(1.0, ge=1, le=1000)
+    """factor on the limits of CPU waiting (the client's and the gateway's) beyond which a smoke
+    test is invalid; 1 on nodes, more only for simulated nodes, which share few CPUs with other work
+    """
     records: Text | None = None
     """directory of the record of measured runs, on the controller; records/ of this checkout when
     None"""

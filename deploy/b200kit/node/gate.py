@@ -38,21 +38,21 @@ def ask(expectation: Any) -> dict[str, Any]:
     return {
         "units": [str(name) for name in [*units, *services, *timekeepers]],
         "packages": [str(name) for name in [*lockstep, *packages, *nvlsm]],
-        **settings_table.asked(view.at("settings").raw()),
+        **settings_table.requested(view.at("settings").raw()),
         **parts(view),
     }
 
 
 def parts(view: Expectation) -> dict[str, Any]:
     """Parts of the observation that are read only where the expectation speaks of them."""
-    asked = {
+    requested = {
         "firewall": True if isinstance(view.at("firewall").raw(), list) else None,
         "containers": view.get(list, "container_runtimes") or None,
         "logs": view.get(list, "logs", "patterns") or None,
         "weights": named(view.at("weights")),
         **store(view.at("storage")),
     }
-    return {key: what for key, what in asked.items() if what is not None}
+    return {key: what for key, what in requested.items() if what is not None}
 
 
 def named(view: View) -> dict[str, str] | None:

@@ -62,13 +62,13 @@ def require_serving_checks(node: Node, observer: Observer) -> None:
         state = observer(node)
         node.expectation = expectation(node, serving=True)
         checks = {n: run for n, run in registered().items() if n.startswith(_SERVING)}
-        seen = judge(node.expectation, state, checks)
+        observed = judge(node.expectation, state, checks)
         before = Verdict.from_json(node.verdict or {})
         kept = tuple(f for f in before.findings if not f.check.startswith(_SERVING))
-        node.verdict = Verdict(kept + seen.findings, before.not_applicable).to_json()
-        entry["detail"] = "; ".join(f.summary for f in seen.findings if not f.blocks)
-        if seen.fit != "fit":
-            node.fail("proof", _why(seen), outcome="red")
+        node.verdict = Verdict(kept + observed.findings, before.not_applicable).to_json()
+        entry["detail"] = "; ".join(f.summary for f in observed.findings if not f.blocks)
+        if observed.fit != "fit":
+            node.fail("proof", _why(observed), outcome="red")
             _withdraw(node, entry)
 
 

@@ -32,7 +32,7 @@ def refresh(node: Node, run: str, lock: bool = True) -> None:
     request = observe_request(node)
     if lock:
         request["lock"] = {"owner": owner(), "run": run, "ttl_s": _LOCK_TTL_S}
-    node.seen_as(node.connected().observe(request))
+    node.take_observation(node.connected().observe(request))
     if not lock or _acquired(node):
         return
     message = (node.state or {}).get("lock")
@@ -45,7 +45,7 @@ def refresh(node: Node, run: str, lock: bool = True) -> None:
             f"wait for it, or for its lock to run out at {held.get('until')}"
         )
     request["lock"]["steal_run"] = held.get("run")
-    node.seen_as(node.connected().observe(request))
+    node.take_observation(node.connected().observe(request))
     if not _acquired(node):
         raise StageFailed("the lock left by a dead run could not be taken over")
 

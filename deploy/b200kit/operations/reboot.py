@@ -57,7 +57,7 @@ def reboot_reasons_or_fail(node: Node) -> list[str]:
         why = reboot_policy.not_running(state, driver, _log(node)) or found[0]
         raise StageFailed(
             f"{why}. A reboot after {earlier} did not help and nothing changed since, so none is "
-            f"made; mend it, then reboot the node or remove {reboot_policy.NOTE}"
+            f"made; repair it, then reboot the node or remove {reboot_policy.NOTE}"
         )
     return found
 
@@ -67,7 +67,7 @@ def change(node: Node, why: list[str]) -> Change:
     waiting = Waiting()
 
     def progress_text(seconds: float) -> str:
-        return f"waiting for {node.name} after reboot: {duration(seconds)}, {waiting.seen}"
+        return f"waiting for {node.name} after reboot: {duration(seconds)}, {waiting.observed}"
 
     return Change(
         f"reboot: {', '.join(why)}",
@@ -84,7 +84,7 @@ class Waiting:
     """What the last look at a rebooting node showed."""
 
     def __init__(self) -> None:
-        self.seen = _NO_ANSWER
+        self.observed = _NO_ANSWER
 
 
 def reboot_and_wait(node: Node, waiting: Waiting | None = None) -> str:
@@ -115,10 +115,10 @@ def wait_until_back(
     remote, waiting, started = node.connected(), waiting or Waiting(), time.monotonic()
     while time.monotonic() < started + deadline_s:
         time.sleep(_POLL_S)
-        waiting.seen = _look(remote, before)
-        if not waiting.seen:
+        waiting.observed = _look(remote, before)
+        if not waiting.observed:
             return f"back after {duration(time.monotonic() - started)}, same host key, new boot id"
-        if waiting.seen == _OTHER_KEY:
+        if waiting.observed == _OTHER_KEY:
             raise OtherKey(
                 f"came back from its {after} with another host key; it was not accepted: look at "
                 f"{node.spec.console}, and pin the new key if the node was re-imaged"
@@ -128,13 +128,13 @@ def wait_until_back(
 
 def _never_back(node: Node, waiting: Waiting, deadline_s: float, after: str) -> str:
     limit = duration(deadline_s)
-    if waiting.seen == _SAME_BOOT:
+    if waiting.observed == _SAME_BOOT:
         return (
             f"did not {after} within {limit}: it still runs the same boot, so its shutdown hangs; "
             f"look at {node.spec.console}"
         )
     return (
-        f"did not come back within {limit} of its {after} ({waiting.seen}); "
+        f"did not come back within {limit} of its {after} ({waiting.observed}); "
         f"look at {node.spec.console}"
     )
 
@@ -171,7 +171,7 @@ def _look(remote: Remote, before: str | None) -> str:
         remote.reconnect()
         return "" if boot_id(remote) != before else _SAME_BOOT
     except ConnectError as error:
-        return _seen(error)
+        return _reason(error)
     except RemoteError as error:
         return f"answers, and {error}"
 
@@ -182,7 +182,7 @@ def is_foreign_host(error: Exception) -> bool:
     return "host key" in text or "authentication" in text
 
 
-def _seen(error: ConnectError) -> str:
+def _reason(error: ConnectError) -> str:
     text = str(error).lower()
     if "host key" in text:
         return _OTHER_KEY

@@ -55,8 +55,8 @@ def not_running(state: Mapping[str, Any], driver: str, log: Sequence[str]) -> st
         return f"{where}, for which nvidia {have} is built; {_remedy(driver, str(running))}"
     if loaded is not None:
         return f"{where}; an old copy is in its initramfs: update-initramfs -u -k {running}"
-    said = module_log.refusal(log)
-    return f"{where}, for which it is built; {said or 'its kernel log does not say why'}"
+    output = module_log.refusal(log)
+    return f"{where}, for which it is built; {output or 'its kernel log does not say why'}"
 
 
 _GRUB = "look at GRUB's default entry (GRUB_DEFAULT, grub-set-default) and at the BMC's boot order"

@@ -40,7 +40,7 @@ class Recorder(BaseStateCallback):
         node = RUN.nodes.get(host.name)
         if node and node.remote is None:
             if RUN.reprovisions and not reboot.is_foreign_host(error):
-                # What other runs end at is a fault to mend here: pyinfra keeps a connected host.
+                # What other runs end at is a fault to repair here: pyinfra keeps a connected host.
                 node.unreachable, host.connected = str(error), True
                 return
             node.fail("connect", str(error), outcome="unreachable")
@@ -65,7 +65,7 @@ class Recorder(BaseStateCallback):
     def host_disconnect(state: State, host: Host) -> None:
         """Give the lock back, whatever the outcome."""
         node = RUN.nodes.get(host.name)
-        if node and node.remote and RUN.changes_nodes and node.seen:
+        if node and node.remote and RUN.changes_nodes and node.last_observation:
             try:
                 observe.release(node, RUN.id)
             except RemoteError:

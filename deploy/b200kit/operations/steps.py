@@ -171,7 +171,7 @@ def _preview(node: Node, stage: Stage) -> Commands:
     except _EXPECTED as unknown:
         node.say(stage.name, f"cannot be planned yet: {unknown}")
         return
-    # All said before the first is yielded: pyinfra wants to know only whether there is one.
+    # All reported before the first is yielded: pyinfra wants to know only whether there is one.
     for change in changes:
         node.say(stage.name, f"would {change.what}")
     for _ in changes:
@@ -186,7 +186,7 @@ def _preview_reboot(node: Node) -> Commands:
         observed(node)
         foreseen = dry_run.reboot_foreseen(node)
     except _EXPECTED:
-        # The stage that could not be planned has said why.
+        # The stage that could not be planned has reported why.
         return
     if foreseen:
         node.say("reboot", f"would reboot: {', '.join(foreseen)}")
@@ -239,7 +239,7 @@ def _reboot(node: Node, change: Change) -> None:
 
 
 def _make(node: Node, stage: str, changes: list[Change]) -> None:
-    """Make *changes* in order; afterwards nothing seen before counts as true any more."""
+    """Make *changes* in order; afterwards nothing observed before counts as true any more."""
     started = time.monotonic()
     with node.stage(stage) as entry:
         try:

@@ -37,7 +37,7 @@ def countable(runs: Sequence[Run]) -> list[Run]:
 
 def alike(runs: Sequence[Run], like: Run, role: Role) -> list[Run]:
     """Runs that agree with one of them in a role's fields."""
-    return [r for r in runs if conditions.same(r["manifest"], like["manifest"], role)]
+    return [r for r in runs if conditions.same(r["conditions"], like["conditions"], role)]
 
 
 def latest(record: Record, most: int = NEWEST) -> list[Run]:
@@ -70,10 +70,11 @@ def acceptable(record: Record, names: Sequence[str] = (), most: int = NEWEST) ->
         if counts(run):
             raise RecordError(f"run {run['id']} cannot be a baseline: {counts(run)}")
     other = next(
-        (r for r in runs if conditions.load_differences(runs[0]["manifest"], r["manifest"])), None
+        (r for r in runs if conditions.load_differences(runs[0]["conditions"], r["conditions"])),
+        None,
     )
     if other:
-        change = conditions.load_differences(runs[0]["manifest"], other["manifest"])[0]
+        change = conditions.load_differences(runs[0]["conditions"], other["conditions"])[0]
         raise RecordError(f"runs {runs[0]['id']} and {other['id']} are of another load: {change}")
     if len(runs) < LEAST:
         raise RecordError(f"{LEAST} runs make a baseline, there are {len(runs)}")
@@ -93,7 +94,7 @@ def _named(record: Record, names: Sequence[str]) -> list[Run]:
 def against(record: Record, most: int = NEWEST, other: Record | None = None) -> dict[str, Any]:
     """The record's newest runs against its accepted baseline, or against *other*'s newest.
 
-    `answer` is same, different or unclear, and `why` says it in a line; `changed` are the
+    `outcome` is same, different or unclear, and `why` says it in a line; `changed` are the
     differences of their conditions, `hint` the newest run alone against what the baseline predicts.
     """
     newer = latest(record, most)
@@ -132,25 +133,25 @@ def compare_to_baseline(record: Record, run: Run) -> dict[str, Any]:
     found, worse = expected(known, figures), slower(known, figures)
     if not worse:
         return _result("usual", _accepted_by(accepted), accepted, found)
-    changes = conditions.differences(before[-1]["manifest"], run["manifest"])
+    changes = conditions.differences(before[-1]["conditions"], run["conditions"])
     why = "; ".join(_slower_text(m, one) for m, one in worse.items())
     cause = f"; changed since: {changes[0]}" if changes else ""
     return _result("slower", f"{why}; {_accepted_by(accepted)}{cause}", accepted, found)
 
 
-def no_baseline(why: str, answer: str = "none") -> dict[str, Any]:
+def no_baseline(why: str, outcome: str = "none") -> dict[str, Any]:
     """A run that is compared with no baseline, and why."""
-    return _result(answer, why)
+    return _result(outcome, why)
 
 
 def _result(
-    answer: str,
+    outcome: str,
     why: str,
     accepted: Mapping[str, Any] | None = None,
     metrics: Mapping[str, Any] | None = None,
 ) -> dict[str, Any]:
     own = {key: accepted[key] for key in ("at", "by", "why", "id")} if accepted else None
-    return {"answer": answer, "why": why, "metrics": dict(metrics or {}), "baseline": own}
+    return {"outcome": outcome, "why": why, "metrics": dict(metrics or {}), "baseline": own}
 
 
 def _slower_text(metric: str, found: Mapping[str, Any]) -> str:
@@ -170,7 +171,9 @@ def _nothing_before(record: Record, newer: Sequence[Run], other: Record | None) 
     last = record.acceptances[-1]
     run = next((run for run in record.runs if run["id"] in last["runs"]), None)
     changes = (
-        conditions.load_differences(run["manifest"], newer[-1]["manifest"]) if run and newer else []
+        conditions.load_differences(run["conditions"], newer[-1]["conditions"])
+        if run and newer
+        else []
     )
     change = f" ({changes[0]})" if changes else ""
     return f"the accepted baseline is of another load{change}; accept runs of this one"
@@ -190,7 +193,7 @@ def _document(
 ) -> dict[str, Any]:
     keys = ("at", "by", "why", "id")
     both = bool(before and newer)
-    one, two = (before[-1]["manifest"], newer[-1]["manifest"]) if both else ({}, {})
+    one, two = (before[-1]["conditions"], newer[-1]["conditions"]) if both else ({}, {})
     changes = conditions.differences(one, two) if both else []
     return {
         "schema": SCHEMA,
@@ -217,9 +220,9 @@ def _span(runs: Sequence[Run]) -> dict[str, Any]:
 def by_tensor_parallel(runs: Sequence[Run], like: Run) -> list[dict[str, Any]]:
     """Median TPOT at each TP up to *like*'s under the same load, smallest first."""
     groups: dict[int, list[float]] = {}
-    most = conditions.value_of(like["manifest"], "serving.tp")
+    most = conditions.value_of(like["conditions"], "serving.tp")
     for run in alike(countable(runs), like, Role.LOAD):
-        tp, tpot = conditions.value_of(run["manifest"], "serving.tp"), medians(run).get("tpot")
+        tp, tpot = conditions.value_of(run["conditions"], "serving.tp"), medians(run).get("tpot")
         if isinstance(tp, int) and isinstance(most, int) and tp <= most and tpot:
             groups.setdefault(tp, []).append(tpot)
     middle = {tp: sorted(found)[len(found) // 2] for tp, found in groups.items()}

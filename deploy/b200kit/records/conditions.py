@@ -15,8 +15,8 @@ from b200kit.node.state.path import reach
 from b200kit.node.state.view import Missing, Unmeasured
 from b200kit.records.conditions_fields import FIELDS, Field, Role
 
-SCHEMA = "b200kit/run-manifest/1"
-_ABSENT_IS_A_VALUE = ("state.", "asked.")
+SCHEMA = "b200kit/run-conditions/1"
+_ABSENT_IS_A_VALUE = ("state.", "requested.")
 _BY_NAME = {field.name: field for field in FIELDS}
 
 

@@ -3,9 +3,9 @@
 The list is what a reader needs to repeat a latency figure or to doubt it: models, versions, flags,
 load, client, server, hardware, place.
 
-`source` is a path into what the controller has: `asked` (the inventory, resolved), `state` (the
-NodeState), `smoke` (the result), `seen` (drawn from both, b200kit/records/conditions_sources.py),
-`layout`, `node`. `*` stands for every entry of a list.
+`source` is a path into what the controller has: `requested` (the inventory, resolved), `state` (the
+NodeState), `smoke` (the result), `observed` (drawn from both,
+b200kit/records/conditions_sources.py), `layout`, `node`. `*` stands for every entry of a list.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ FIELDS: tuple[Field, ...] = (
     Field("run.failed", "requests failed", "smoke.failed", _I, needed=True),
     Field("run.duration_s", "duration (s)", "smoke.duration", _I, needed=True),
     # Load: the same, or there is nothing to compare.
-    Field("load.model", "model", "asked.model", _L, needed=True),
+    Field("load.model", "model", "requested.model", _L, needed=True),
     Field("load.stand_in", "stand-in engine", "smoke.conditions.stand_in", _L, needed=True),
     Field("load.requests", "requests", "smoke.num_prompts", _L, needed=True),
     Field("load.arrival", "arrival", "smoke.conditions.arrival", _L, needed=True),
@@ -72,18 +72,24 @@ FIELDS: tuple[Field, ...] = (
     Field("load.tpot", "formula of TPOT", "smoke.formulas.tpot", _L, needed=True),
     Field("load.e2el", "formula of E2E", "smoke.formulas.e2el", _L, needed=True),
     # Model and versions.
-    Field("model.revision", "weights", "asked.model_revision", _S, needed=True),
-    Field("model.quantization", "quantization", "asked.quantization", _S),
-    Field("model.kv_dtype", "KV cache type", "asked.kv_dtype", _S),
+    Field("model.revision", "weights", "requested.model_revision", _S, needed=True),
+    Field("model.quantization", "quantization", "requested.quantization", _S),
+    Field("model.kv_dtype", "KV cache type", "requested.kv_dtype", _S),
     Field("versions.engine", "engine", "smoke.conditions.engine", _S, needed=True),
     Field("versions.engine_says", "engine's own version", "smoke.conditions.engine_version", _S),
-    Field("versions.engine_lock", "engine's lock file", "asked.engine_id", _S, needed=True),
-    Field("versions.torch", "torch", "seen.libraries.torch", _S, uncollected=_NEITHER),
-    Field("versions.nccl", "NCCL", "seen.libraries.nccl", _S, uncollected=_NEITHER),
+    Field("versions.engine_lock", "engine's lock file", "requested.engine_id", _S, needed=True),
+    Field("versions.torch", "torch", "observed.libraries.torch", _S, uncollected=_NEITHER),
+    Field("versions.nccl", "NCCL", "observed.libraries.nccl", _S, uncollected=_NEITHER),
     Field(
-        "versions.flashinfer", "FlashInfer", "seen.libraries.flashinfer", _S, uncollected=_NEITHER
+        "versions.flashinfer",
+        "FlashInfer",
+        "observed.libraries.flashinfer",
+        _S,
+        uncollected=_NEITHER,
     ),
-    Field("versions.cuda_runtime", "CUDA runtime", "seen.libraries.cuda", _S, uncollected=_NEITHER),
+    Field(
+        "versions.cuda_runtime", "CUDA runtime", "observed.libraries.cuda", _S, uncollected=_NEITHER
+    ),
     Field("versions.driver", "driver", "state.nvml.driver_version", _S, needed=True),
     Field("versions.cuda", "CUDA of the driver", "state.nvml.cuda_driver_version", _S),
     Field("versions.gsp", "GSP firmware", "state.gpus.*.gsp_firmware", _S),
@@ -112,11 +118,11 @@ FIELDS: tuple[Field, ...] = (
     Field(
         "serving.max_model_len", "max-model-len", "smoke.conditions.max_model_len", _S, needed=True
     ),
-    Field("serving.config", "engine setting", "asked.config", _S, needed=True),
-    Field("serving.argv", "engine's arguments", "asked.argv", _S, needed=True),
-    Field("serving.environment", "engine variable", "asked.environment", _S, needed=True),
-    Field("serving.gateway", "gateway", "asked.gateway", _S),
-    Field("serving.path", "path measured", "seen.path", _S, needed=True),
+    Field("serving.config", "engine setting", "requested.config", _S, needed=True),
+    Field("serving.argv", "engine's arguments", "requested.argv", _S, needed=True),
+    Field("serving.environment", "engine variable", "requested.environment", _S, needed=True),
+    Field("serving.gateway", "gateway", "requested.gateway", _S),
+    Field("serving.path", "path measured", "observed.path", _S, needed=True),
     # The machine.
     Field("machine.gpus", "GPUs", "state.gpus.*.name", _S, needed=True),
     Field("machine.uuids", "GPU boards", "state.gpus.*.uuid", _S),
@@ -130,34 +136,42 @@ FIELDS: tuple[Field, ...] = (
     Field("machine.sysctls", "sysctl", "state.kernel.sysctls", _S),
     Field("machine.driver_options", "driver option", "state.kernel.driver_options", _S),
     # Conditions: what was so during the run.
-    Field("seen.isl", "input tokens", "smoke.conditions.isl_measured.mean", _C, True, 2.0),
-    Field("seen.osl", "output tokens", "smoke.conditions.osl_measured.mean", _C, True, 1.0),
-    Field("seen.prefix_hits", "prefix hit rate", "smoke.server.prefix_hit_rate", _C, slack=0.02),
-    Field("seen.preemptions", "preemptions", "smoke.server.preemptions", _C),
-    Field("seen.queue_ms", "server's queue (ms)", "smoke.server.queue_mean_ms", _C, slack=2.0),
-    Field("seen.tokens_per_chunk", "tokens a chunk", "smoke.tokens_per_chunk", _C, slack=0.1),
-    Field("seen.jit", "kernels compiled meanwhile", "smoke.server.jit_warnings", _C),
+    Field("observed.isl", "input tokens", "smoke.conditions.isl_measured.mean", _C, True, 2.0),
+    Field("observed.osl", "output tokens", "smoke.conditions.osl_measured.mean", _C, True, 1.0),
     Field(
-        "seen.acceptance",
+        "observed.prefix_hits", "prefix hit rate", "smoke.server.prefix_hit_rate", _C, slack=0.02
+    ),
+    Field("observed.preemptions", "preemptions", "smoke.server.preemptions", _C),
+    Field("observed.queue_ms", "server's queue (ms)", "smoke.server.queue_mean_ms", _C, slack=2.0),
+    Field("observed.tokens_per_chunk", "tokens a chunk", "smoke.tokens_per_chunk", _C, slack=0.1),
+    Field("observed.jit", "kernels compiled meanwhile", "smoke.server.jit_warnings", _C),
+    Field(
+        "observed.acceptance",
         "accepted speculative tokens",
         "smoke.server.spec_acceptance_rate",
         _C,
         slack=0.02,
     ),
-    Field("seen.late_ms", "client late at P99 (ms)", "smoke.schedule_delay_ms.p99", _C, slack=5.0),
-    Field("seen.scheduler", "client's scheduler", "smoke.client.scheduler", _C, needed=True),
-    Field("seen.client_cpus", "client's CPUs", "smoke.client.cpus", _C, needed=True),
-    Field("seen.warmups", "uncounted requests", "smoke.conditions.warmups", _C),
-    Field("seen.warm", "replicas warm", "state.notes.warm.*.warm", _C, needed=True),
-    Field("seen.warm_rounds", "warm-up rounds", "seen.warm_rounds", _C, slack=3.0),
     Field(
-        "seen.server_age_s", "servers' age (s)", "smoke.conditions.server_ages_s", _C, slack=3600
+        "observed.late_ms", "client late at P99 (ms)", "smoke.schedule_delay_ms.p99", _C, slack=5.0
     ),
-    Field("seen.bound_nodes", "memory policy of replicas", "seen.bound_nodes", _C),
-    Field("seen.sm_clock", "SM clock (MHz)", "smoke.gpus.*.sm_clock_mhz.median", _C, slack=60),
-    Field("seen.power", "power draw (mW)", "smoke.gpus.*.power_usage_mw.median", _C, slack=1e5),
-    Field("seen.hot", "GPU temperature (C)", "smoke.gpus.*.temperature_c.max", _C, slack=10),
-    Field("seen.slowed", "GPUs slowed down", "seen.slowed", _C),
-    Field("seen.ecc", "uncorrected ECC errors", "state.gpus.*.ecc_volatile_uncorrected", _C),
-    Field("seen.xids", "Xid messages of this boot", "seen.xids", _C),
+    Field("observed.scheduler", "client's scheduler", "smoke.client.scheduler", _C, needed=True),
+    Field("observed.client_cpus", "client's CPUs", "smoke.client.cpus", _C, needed=True),
+    Field("observed.warmups", "uncounted requests", "smoke.conditions.warmups", _C),
+    Field("observed.warm", "replicas warm", "state.notes.warm.*.warm", _C, needed=True),
+    Field("observed.warm_rounds", "warm-up rounds", "observed.warm_rounds", _C, slack=3.0),
+    Field(
+        "observed.server_age_s",
+        "servers' age (s)",
+        "smoke.conditions.server_ages_s",
+        _C,
+        slack=3600,
+    ),
+    Field("observed.bound_nodes", "memory policy of replicas", "observed.bound_nodes", _C),
+    Field("observed.sm_clock", "SM clock (MHz)", "smoke.gpus.*.sm_clock_mhz.median", _C, slack=60),
+    Field("observed.power", "power draw (mW)", "smoke.gpus.*.power_usage_mw.median", _C, slack=1e5),
+    Field("observed.hot", "GPU temperature (C)", "smoke.gpus.*.temperature_c.max", _C, slack=10),
+    Field("observed.slowed", "GPUs slowed down", "observed.slowed", _C),
+    Field("observed.ecc", "uncorrected ECC errors", "state.gpus.*.ecc_volatile_uncorrected", _C),
+    Field("observed.xids", "Xid messages of this boot", "observed.xids", _C),
 )

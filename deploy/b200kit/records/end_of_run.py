@@ -66,6 +66,6 @@ def _taken(node: Node, run: str) -> dict[str, Any]:
     notes = [*known.torn, *known.damage]
     found = {
         "timeline": timeline(known),
-        "manifest": known.runs[-1]["manifest"] if known.runs else None,
+        "conditions": known.runs[-1]["conditions"] if known.runs else None,
     }
     return {**comparison.against(known), **found, "by_tp": by_tp, "damage": notes}

@@ -9,7 +9,6 @@ changed, and neither takes the others with it.
 
 from __future__ import annotations
 
-import hashlib
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -28,7 +27,7 @@ _STORED = ("num_prompts", "completed", "failed", "goodput_share", "request_goodp
 
 _TEXTS: dict[str, type] = dict.fromkeys(("id", "digest", "node", "at", "previous"), str)
 _PARTS: dict[str, dict[str, type]] = {
-    "run": {"manifest": dict, "figures": dict, "run": str},
+    "run": {"conditions": dict, "figures": dict, "run": str},
     "accept": {"runs": list, "by": str, "why": str},
 }
 
@@ -88,7 +87,7 @@ def run_entry(run_conditions: dict[str, Any], smoke: Mapping[str, Any], run: str
         "at": value_of(run_conditions, "run.taken_at"),
         "run": run,
         "figures": figures | {key: smoke.get(key) for key in _STORED},
-        "manifest": run_conditions,
+        "conditions": run_conditions,
     }
 
 
@@ -112,7 +111,7 @@ def accept_entry(
 def line(entry: Mapping[str, Any], previous: str) -> str:
     """The line of an entry that follows the one with digest *previous* ("" for the first)."""
     body = {**entry, "previous": previous}
-    digest = _digest(body)
+    digest = jsonl.digest(body)
     return json.dumps({"id": digest[:10], **body, "digest": digest}, sort_keys=True) + "\n"
 
 
@@ -125,7 +124,7 @@ def parse(content: bytes) -> Record:
         if entry is None:
             torn.append(f"line {position} was torn: its content is lost")
             continue
-        if entry["digest"] != _digest(_body(entry)) or entry["id"] != entry["digest"][:10]:
+        if entry["digest"] != jsonl.digest(_body(entry)) or entry["id"] != entry["digest"][:10]:
             damage.append(f"line {position} was changed after it was written")
             last = entry["digest"]
             continue
@@ -149,14 +148,9 @@ def _body(entry: Mapping[str, Any]) -> dict[str, Any]:
     return {key: value for key, value in entry.items() if key not in ("id", "digest")}
 
 
-def _digest(body: Mapping[str, Any]) -> str:
-    text = json.dumps(body, sort_keys=True, separators=(",", ":"))
-    return hashlib.sha256(text.encode()).hexdigest()
-
-
 def _measurement(entry: Mapping[str, Any]) -> tuple[object, ...]:
     """What names a measurement: each one draws a new salt."""
-    run_conditions = entry["manifest"]
+    run_conditions = entry["conditions"]
     return (
         entry["at"],
         value_of(run_conditions, "run.cache_salt"),

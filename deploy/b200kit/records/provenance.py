@@ -22,14 +22,16 @@ _ENGINE_KEYS = ("config", "argv", "environment", "kv_dtype")
 def run_conditions(node: Node) -> dict[str, Any]:
     """The run conditions of a node's result, without a secret."""
     # What the inventory requests was laid out on the node as it was last observed.
-    desired = requested(replace(node, state=node.seen))
+    desired = requested(replace(node, state=node.last_observation))
     sources = {
         "node": node.name,
-        "asked": desired,
-        "state": node.seen,
+        "requested": desired,
+        "state": node.last_observation,
         "smoke": node.smoke,
         "layout": [planned.to_json() for planned in node.replicas],
-        "seen": conditions_sources.observed(node.seen, node.smoke, desired["libraries"]),
+        "observed": conditions_sources.observed(
+            node.last_observation, node.smoke, desired["libraries"]
+        ),
     }
     secrets = [secret.reveal().decode("utf-8", "replace") for secret in node.secrets.values()]
     safe = redact(conditions.build(sources), secrets)

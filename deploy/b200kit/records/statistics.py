@@ -63,7 +63,7 @@ class Compared:
     """One metric of two groups. ratio 1.07 is 7 % slower; interval is its 90 % one."""
 
     metric: str
-    answer: Outcome
+    outcome: Outcome
     before: Spread
     after: Spread
     ratio: float
@@ -73,7 +73,7 @@ class Compared:
     def to_json(self) -> dict[str, object]:
         """Plain JSON."""
         groups = {"before": self.before.to_json(), "after": self.after.to_json()}
-        own = {"answer": self.answer.value, "interval": list(self.interval)}
+        own = {"outcome": self.outcome.value, "interval": list(self.interval)}
         return asdict(self) | groups | own
 
 
@@ -81,20 +81,20 @@ class Compared:
 class Comparison:
     """All metrics; `slower` names those that are different and slower."""
 
-    answer: Outcome
+    outcome: Outcome
     why: str
     metrics: tuple[Compared, ...] = ()
 
     @property
     def slower(self) -> tuple[str, ...]:
         """Metrics that got worse."""
-        wrong = (m for m in self.metrics if m.answer is Outcome.DIFFERENT and m.ratio > 1)
+        wrong = (m for m in self.metrics if m.outcome is Outcome.DIFFERENT and m.ratio > 1)
         return tuple(m.metric for m in wrong)
 
     def to_json(self) -> dict[str, object]:
         """Plain JSON."""
         return {
-            "answer": self.answer.value,
+            "outcome": self.outcome.value,
             "why": self.why,
             "slower": list(self.slower),
             "metrics": [metric.to_json() for metric in self.metrics],
@@ -191,8 +191,8 @@ def _few(before: Sequence[object], after: Sequence[object]) -> str:
 
 def _together(found: list[Compared], missing: list[str]) -> Comparison:
     """One outcome over all metrics."""
-    changed = [m for m in found if m.answer is Outcome.DIFFERENT]
-    open_ = [m for m in found if m.answer is Outcome.UNCLEAR]
+    changed = [m for m in found if m.outcome is Outcome.DIFFERENT]
+    open_ = [m for m in found if m.outcome is Outcome.UNCLEAR]
     metrics = tuple(found)
     if changed:
         changes = ", ".join(f"{METRICS[m.metric]} {percent(m.ratio)}" for m in changed)
@@ -216,14 +216,14 @@ def _one(metric: str, before: list[float], after: list[float], metrics: int) -> 
     groups = spread(before), spread(after)
     result = Compared(metric, Outcome.UNCLEAR, *groups, math.exp(shift), interval)
     if _beyond(shift) and abs(shift) > error * quantile(1 - RISK / metrics, freedom):
-        return replace(result, answer=Outcome.DIFFERENT)
+        return replace(result, outcome=Outcome.DIFFERENT)
     if groups[0].modes or groups[1].modes:
         which, group = ("newer", groups[1]) if groups[1].modes else ("accepted", groups[0])
         (few, low), (many, high) = group.modes
         sizes = f"{few} near {low:.3g} ms, {many} near {high:.3g} ms"
         return replace(result, why=f"the {which} runs fall into two modes ({sizes})")
     if not any(_beyond(math.log(end)) for end in interval):
-        return replace(result, answer=Outcome.SAME)
+        return replace(result, outcome=Outcome.SAME)
     return replace(result, why=_open(interval))
 
 

@@ -13,7 +13,6 @@ from typing import Any
 from b200kit.records import entries
 from b200kit.records.entries import Record
 from b200kit.run import jsonl
-from b200kit.run.file_names import safe_name
 from b200kit.run.places import home
 
 VARIABLE = "B200_RECORDS"
@@ -25,11 +24,6 @@ def directory(requested: str | None = None) -> Path:
     return Path(os.environ.get(VARIABLE) or home() / (requested or "records"))
 
 
-def path_of(folder: Path, node: str) -> Path:
-    """The file of a node."""
-    return folder / f"{safe_name(node)}.jsonl"
-
-
 def nodes(folder: Path) -> list[str]:
     """Names of the files there are, without their ending, sorted."""
     return sorted(path.stem for path in folder.glob("*.jsonl"))
@@ -37,10 +31,7 @@ def nodes(folder: Path) -> list[str]:
 
 def read(folder: Path, node: str) -> Record:
     """A node's record, empty where there is none. Raises OSError when it cannot be read."""
-    try:
-        return entries.parse(path_of(folder, node).read_bytes())
-    except FileNotFoundError:
-        return Record()
+    return entries.parse(jsonl.read(jsonl.path_of(folder, node)))
 
 
 def append(folder: Path, node: str, entry: Mapping[str, Any]) -> bool:
@@ -54,4 +45,4 @@ def append(folder: Path, node: str, entry: Mapping[str, Any]) -> bool:
         is_known = entry["kind"] == "run" and known.holds(entry)
         return None if is_known else entries.line(entry, known.last)
 
-    return jsonl.append(path_of(folder, node), line)
+    return jsonl.append(jsonl.path_of(folder, node), line)

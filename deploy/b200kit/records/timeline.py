@@ -35,7 +35,7 @@ def timeline(record: Record, most: int = MOST) -> dict[str, Any]:
         "runs": [_one(run, before, accepted) for before, run in _pairs(shown)],
         "omitted": len(runs) - len(shown),
         "other_load": len(record.runs) - len(runs),
-        "stand_in": conditions.value_of(newest["manifest"], "load.stand_in") is True,
+        "stand_in": conditions.value_of(newest["conditions"], "load.stand_in") is True,
     }
 
 
@@ -45,7 +45,7 @@ def _pairs(runs: Sequence[Run]) -> list[tuple[Run | None, Run]]:
 
 def _one(run: Run, before: Run | None, accepted: set[str]) -> dict[str, Any]:
     found = (
-        conditions.differences(before["manifest"], run["manifest"], (Role.SYSTEM,))
+        conditions.differences(before["conditions"], run["conditions"], (Role.SYSTEM,))
         if before
         else []
     )

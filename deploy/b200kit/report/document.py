@@ -9,43 +9,20 @@ from __future__ import annotations
 
 import json
 import math
-from dataclasses import dataclass
 
+from b200kit.node.state.view import Absent, View
+from b200kit.node.state.view import Unmeasured as Unmeasured
 
-@dataclass(frozen=True, slots=True)
-class Unmeasured:
-    """The absence of a reading, with its reason in one line."""
-
-    reason: str
-
-    def __str__(self) -> str:
-        """Return what a person sees in place of the value."""
-        return f"unmeasured: {self.reason}"
+Pairs = list[tuple[str, str]]
+"""Rows of a name and its text."""
 
 
 def read(doc: object, *path: str | int) -> object:
     """Return the value at `path` in `doc`, or `Unmeasured` with the first reason met on the way."""
-    value = settle(doc)
-    for step in path:
-        if isinstance(value, Unmeasured):
-            break
-        value = settle(_member(value, step))
-    return value
-
-
-def _member(value: object, step: str | int) -> object:
-    if isinstance(value, dict) and step in value:
-        return value[step]
-    if isinstance(value, list) and isinstance(step, int) and 0 <= step < len(value):
-        return value[step]
-    return Unmeasured("not in the record")
-
-
-def settle(value: object) -> object:
-    """Turn a recorded ``{"unmeasured": reason}`` into `Unmeasured`; leave other values alone."""
-    if isinstance(value, dict) and "unmeasured" in value:
-        return Unmeasured(clean(str(value["unmeasured"])) or "no reason given")
-    return value
+    value = View(doc).at(*path).raw()
+    if isinstance(value, Absent):
+        return Unmeasured("not in the record")
+    return Unmeasured(clean(value.reason)) if isinstance(value, Unmeasured) else value
 
 
 def mapping(value: object) -> dict[str, object]:
@@ -103,8 +80,10 @@ def show(value: object, *, absent: str = "none") -> str:
     return clean(str(value))
 
 
-def milliseconds(value: float) -> str:
-    """Return `value` (ms) with three figures or so: 0.42, 9.83, 41.2, 1873."""
+def milliseconds(value: float | None) -> str:
+    """Return `value` (ms) with three figures or so: 0.42, 9.83, 41.2, 1873; ``-`` for none."""
+    if value is None:
+        return "-"
     decimals = 2 if abs(value) < 10 else 1 if abs(value) < 1000 else 0
     return f"{value:.{decimals}f}"
 

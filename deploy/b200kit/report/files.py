@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import json
 import os
-import tempfile
 from collections.abc import Iterable
 from pathlib import Path
 
+from b200kit.node.lib import durable_files
 from b200kit.node.lib.redact import redact
 from b200kit.report.content.findings import findings_of
 from b200kit.report.document import clean, mapping, read
@@ -81,15 +81,7 @@ def write_json(path: Path, value: object) -> None:
 
 def write_text(path: Path, text: str) -> None:
     """Replace `path` with `text` in one step, so that a reader never sees half a file."""
-    handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name[:40]}.")
-    try:
-        with os.fdopen(handle, "w", encoding="utf-8", errors="replace") as file:
-            file.write(text)
-        os.chmod(temporary, 0o644 & ~_umask())
-        os.replace(temporary, path)
-    except BaseException:
-        Path(temporary).unlink(missing_ok=True)
-        raise
+    durable_files.replace(path, text.encode(errors="replace"), 0o644 & ~_umask())
 
 
 def _umask() -> int:

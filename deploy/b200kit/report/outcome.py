@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from dataclasses import dataclass
 
-from b200kit.report.document import clean, items, mapping, read, show
+from b200kit.report.document import clean, mapping, read, show
 
 GOOD = {"live", "fit"}
 UNMEASURED = "unmeasured"
@@ -98,12 +98,3 @@ def stand_in(record: object) -> bool:
     return any(
         read(host, "smoke", "conditions", "stand_in") is True for host in hosts_of(record).values()
     )
-
-
-def change_list(host: object) -> list[str]:
-    """Return every change that the stages of a HostRecord made, as ``stage: change``."""
-    return [
-        f"{show(read(stage, 'name'))}: {show(change)}"
-        for stage in items(read(host, "stages"))
-        for change in items(read(stage, "changes"))
-    ]

@@ -7,7 +7,6 @@ of its own lines, and the node a copy of its newest.
 
 from __future__ import annotations
 
-import hashlib
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -30,7 +29,7 @@ class Log:
 def line(entry: Mapping[str, Any], previous: str) -> tuple[str, str]:
     """The line that follows digest *previous*, and its own digest."""
     body = {"schema": SCHEMA, **entry, "previous": previous}
-    digest = _digest(body)
+    digest = jsonl.digest(body)
     return json.dumps({**body, "digest": digest}, sort_keys=True) + "\n", digest
 
 
@@ -44,7 +43,7 @@ def parse(content: bytes) -> Log:
             damage.append(f"line {number} is no entry: it was cut short or written over")
             continue
         digest = str(entry["digest"])
-        if digest != _digest({key: value for key, value in entry.items() if key != "digest"}):
+        if digest != jsonl.digest({key: value for key, value in entry.items() if key != "digest"}):
             damage.append(f"line {number} was changed after it was written")
         elif entry["previous"] != last:
             damage.append(
@@ -80,11 +79,6 @@ def verify(content: bytes, known: Mapping[str, list[str]]) -> list[str]:
 
 def _is_entry(value: Mapping[str, Any]) -> bool:
     return isinstance(value.get("digest"), str) and "previous" in value
-
-
-def _digest(body: Mapping[str, Any]) -> str:
-    text = json.dumps(body, sort_keys=True, separators=(",", ":"))
-    return hashlib.sha256(text.encode()).hexdigest()
 
 
 def describe(entry: Mapping[str, Any]) -> str:

@@ -21,7 +21,6 @@ from b200kit.reprovision import audit, transaction
 from b200kit.reprovision.ledger_line import audited
 from b200kit.reprovision.transaction import Transaction
 from b200kit.run import jsonl
-from b200kit.run.file_names import safe_name
 from b200kit.run.node import StageFailed
 from b200kit.run.places import home
 
@@ -48,11 +47,7 @@ def nodes(folder: Path) -> list[str]:
 
 def read(folder: Path, node: str) -> Transaction:
     """A node's transaction; one that is not open where there is no file."""
-    try:
-        content = (folder / f"{safe_name(node)}.jsonl").read_bytes()
-    except FileNotFoundError:
-        return Transaction(node)
-    return transaction.fold(node, transaction.parse(content))
+    return transaction.fold(node, transaction.parse(jsonl.read(jsonl.path_of(folder, node))))
 
 
 class Ledger:
@@ -60,7 +55,7 @@ class Ledger:
 
     def __init__(self, folder: Path, node: str, who: str, run: str, ttl_s: int) -> None:
         self.folder, self.node, self.who, self.run, self.ttl_s = folder, node, who, run, ttl_s
-        self.path = folder / f"{safe_name(node)}.jsonl"
+        self.path = jsonl.path_of(folder, node)
 
     def read(self) -> Transaction:
         """The transaction as it is on the disk."""
@@ -126,8 +121,7 @@ class Ledger:
         guard = os.open(self.folder / f".{self.path.name}.lock", os.O_RDWR | os.O_CREAT, _MODE)
         try:
             fcntl.flock(guard, fcntl.LOCK_EX)
-            content = self.path.read_bytes() if self.path.exists() else b""
-            yield list(transaction.parse(content))
+            yield list(transaction.parse(jsonl.read(self.path)))
         finally:
             os.close(guard)
 

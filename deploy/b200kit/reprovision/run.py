@@ -180,7 +180,7 @@ def limits(node: Node) -> Limits:
 
 def _serves(node: Node) -> bool:
     """Whether a replica runs on it: taking out a node that serves nobody costs nothing."""
-    units: Any = (node.seen or {}).get("units")
+    units: Any = (node.last_observation or {}).get("units")
     if not isinstance(units, dict) or node.unreachable:
         return False
     return any(

@@ -102,7 +102,7 @@ class StateMachine:
         return self._perform(tx, name, handler)
 
     def _intend(self, tx: Transaction, name: str) -> Transaction:
-        host = (self.node.seen or {}).get("host")
+        host = (self.node.last_observation or {}).get("host")
         boot = host.get("boot_id") if isinstance(host, dict) else None
         fields: dict[str, Any] = {"boot_id": boot if isinstance(boot, str) else None}
         if name in ("action", "hand over"):

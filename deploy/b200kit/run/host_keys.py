@@ -7,8 +7,6 @@ node must then answer with one of them.
 from __future__ import annotations
 
 import fcntl
-import os
-import tempfile
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -17,6 +15,7 @@ from pathlib import Path
 from pyinfra.api.host import Host
 from pyinfra.connectors.sshuserclient import client as ssh_client
 
+from b200kit.node.lib import durable_files
 from b200kit.run import known_hosts
 
 
@@ -72,16 +71,11 @@ def _rewrite(file: Path, name: str, keys: Sequence[str]) -> None:
     target.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     with _alone(target):
         text = known_hosts.repinned(_text(target), [name], keys)
-        descriptor, fresh = tempfile.mkstemp(prefix=f".{target.name}.", dir=target.parent)
-        with os.fdopen(descriptor, "w", encoding="utf-8") as out:
-            out.write(text)
-            out.flush()
-            if target.exists():
-                before = target.stat()
-                os.fchmod(out.fileno(), before.st_mode & 0o777)
-                os.fchown(out.fileno(), before.st_uid, before.st_gid)
-            os.fsync(out.fileno())
-        os.replace(fresh, target)
+        if target.exists():
+            now = target.stat()
+            durable_files.replace(target, text, now.st_mode & 0o777, (now.st_uid, now.st_gid))
+        else:
+            durable_files.replace(target, text, 0o600)
 
 
 @contextmanager

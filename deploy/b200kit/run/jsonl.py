@@ -7,13 +7,34 @@ writer begins a new line after.
 from __future__ import annotations
 
 import fcntl
+import hashlib
 import json
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 from b200kit.node.lib.durable_files import sync_directory
+from b200kit.run.file_names import safe_name
+
+
+def path_of(folder: Path, node: str) -> Path:
+    """The file of a node in a directory of such files."""
+    return folder / f"{safe_name(node)}.jsonl"
+
+
+def read(path: Path) -> bytes:
+    """The content of a file, empty where there is none. Raises OSError when it cannot be read."""
+    try:
+        return path.read_bytes()
+    except FileNotFoundError:
+        return b""
+
+
+def digest(body: Mapping[str, Any]) -> str:
+    """What a later line names an earlier one by, so that a change to either shows."""
+    text = json.dumps(body, sort_keys=True, separators=(",", ":"))
+    return hashlib.sha256(text.encode()).hexdigest()
 
 
 class PartialWrite(OSError):

@@ -58,16 +58,16 @@ def fingerprint(key: str) -> str:
 
 def pinned(text: str, names: Iterable[str]) -> tuple[str, ...]:
     """The keys that a known_hosts file holds for a host, whatever name it goes by there."""
-    wanted = tuple(names)
-    lines = (line for line in text.splitlines() if _mine(line, wanted))
+    desired = tuple(names)
+    lines = (line for line in text.splitlines() if _mine(line, desired))
     return tuple(dict.fromkeys(" ".join(line.split()[1:3]) for line in lines))
 
 
 def repinned(text: str, names: Iterable[str], keys: Iterable[str]) -> str:
     """The file with *keys* for the host and no other; what it says of others stays as it is."""
-    wanted = tuple(names)
-    kept = [left for line in text.splitlines() for left in _without(line, wanted)]
-    return "".join(f"{line}\n" for line in [*kept, *(f"{wanted[0]} {key}" for key in keys)])
+    desired = tuple(names)
+    kept = [left for line in text.splitlines() for left in _without(line, desired)]
+    return "".join(f"{line}\n" for line in [*kept, *(f"{desired[0]} {key}" for key in keys)])
 
 
 def _without(line: str, names: tuple[str, ...]) -> Iterator[str]:

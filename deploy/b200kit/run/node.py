@@ -1,4 +1,4 @@
-"""One run on the controller: its nodes, what was asked, seen and done, and how each ended.
+"""One run on the controller: its nodes, what was requested, observed and done, and how each ended.
 
 pyinfra has no run-finished hook and counts operations a dropped host never reached as errors, so
 the run keeps its own record and words. The record is a plain document (see b200kit/report) and
@@ -51,19 +51,19 @@ class Node:
     remote: Remote | None = field(default=None, repr=False)
     # What decisions are made from; None as soon as a change may have made it untrue.
     state: dict[str, Any] | None = field(default=None, repr=False)
-    # The last observation, for the report, however old.
-    seen: dict[str, Any] | None = field(default=None, repr=False)
+    # For the report, however old it is.
+    last_observation: dict[str, Any] | None = field(default=None, repr=False)
     verdict: dict[str, Any] | None = field(default=None, repr=False)
     expectation: dict[str, Any] | None = field(default=None, repr=False)
     smoke: dict[str, Any] | None = field(default=None, repr=False)
     smoke_age_s: float | None = None
     # What deploy/tune.py measured and chose (b200kit/tuning/cells.py); None in every other run.
     tuning: dict[str, Any] | None = field(default=None, repr=False)
-    # Why the fabric did not come up, said once; None where it did or was not tried.
+    # Why the fabric did not come up, reported once; None where it did or was not tried.
     fabric_error: str | None = None
     # The layout the serving stages worked with.
     replicas: list[Replica] = field(default_factory=list)
-    # Why it could not be reached, where that is a fault to mend and not the end of the run.
+    # Why it could not be reached, where that is a fault to repair and not the end of the run.
     unreachable: str | None = None
     # What keeps it from serving, the cause first, and attempts that only it remembers.
     findings: tuple[Finding, ...] = ()
@@ -91,9 +91,9 @@ class Node:
             raise StageFailed("not connected")
         return self.remote
 
-    def seen_as(self, state: dict[str, Any]) -> None:
+    def take_observation(self, state: dict[str, Any]) -> None:
         """Take in a new observation."""
-        self.state = self.seen = state
+        self.state = self.last_observation = state
 
     def layout(self) -> list[Replica]:
         """Replicas planned from the last observation."""
@@ -148,7 +148,7 @@ class Node:
             "commands": self.remote.commands if self.remote else 0,
             "changes": self.changes,
             "stages": self.stages,
-            "state": self.seen,
+            "state": self.last_observation,
             "verdict": self.verdict,
             "expectation": self.expectation,
             "smoke": self.smoke,

@@ -103,7 +103,7 @@ class Remote:
     def attempt_program(
         self, arguments: str, stdin: str | None = None, timeout: int | None = None
     ) -> Result:
-        """Run the node program; it is brought to /run/b200kit first when the node lacks it."""
+        """Run the node program; where it is missing, it is first put into /run/b200kit."""
         command = _with_program(arguments)
         result = self.attempt(command, stdin, timeout)
         if result.stdout.strip() == _ABSENT:
@@ -207,7 +207,7 @@ _ABSENT = "b200kit: node program absent"
 
 
 def program_step(arguments: str) -> str:
-    """The node program as a step of a longer script; it is on the node once the node was seen."""
+    """The node program as a step of a longer script; an observation puts it on the node."""
     return f"( {_with_program(arguments)}; exit 1 )"
 
 

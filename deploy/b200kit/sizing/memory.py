@@ -201,17 +201,6 @@ def layer_bytes(shape: Dimensions, tp: int = 1, dtype: str = "auto") -> float:
     return 2 * max(shape.kv_heads / tp, 1) * shape.head_dim * width
 
 
-def token_bytes(
-    shape: Dimensions, tp: int = 1, dtype: str = "auto", draft: bool = False, dcp: int = 1
-) -> float:
-    """Cache of one token on one GPU, windowed layers counted as full: the upper bound.
-
-    *draft* counts the layers of speculative decoding; *dcp* splits tokens over that many ranks.
-    """
-    layers = shape.attention_layers + (shape.draft_layers if draft else 0)
-    return layers * layer_bytes(shape, tp, dtype) / dcp
-
-
 def sequence_bytes(
     shape: Dimensions,
     tokens: int,

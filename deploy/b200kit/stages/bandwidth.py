@@ -58,7 +58,7 @@ def _blocking(node: Node) -> tuple[list[Finding], list[Finding]]:
 
 
 def _to_renew(node: Node) -> bool:
-    """Whether a good result is of an earlier boot, or lacks a tool that is there now."""
+    """Whether a good result is of an earlier boot, or misses a tool that is there now."""
     state: dict[str, Any] = node.state or {}
     note = (state.get("notes") or {}).get("bandwidth") or {}
     missing = note.get("missing") or {}

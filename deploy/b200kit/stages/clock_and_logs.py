@@ -81,8 +81,8 @@ def _managed(node: Node) -> bool:
 def _service(node: Node) -> str:
     """The time service: the one that runs, else one that is installed, else the default."""
     units = (node.state or {}).get("units")
-    seen = units if isinstance(units, dict) else {}
-    return next(iter([*time_daemons.running(seen), *time_daemons.installed(seen)]))
+    observed = units if isinstance(units, dict) else {}
+    return next(iter([*time_daemons.running(observed), *time_daemons.installed(observed)]))
 
 
 def _servers(node: Node, service: str) -> list[File]:

@@ -36,18 +36,20 @@ _PACKAGES = (
 def desired(node: Node, layout: Sequence[Replica]) -> DesiredState:
     """The toolkit's four packages at one version, held; the runtimes asked for, enabled."""
     del layout
-    version, asked = node.spec.container_toolkit, node.spec.container_runtimes
-    units = [unit for name in asked if (unit := RUNTIMES[name].unit)]
+    version, requested = node.spec.container_toolkit, node.spec.container_runtimes
+    units = [unit for name in requested if (unit := RUNTIMES[name].unit)]
     return DesiredState(
-        files=(File(_PODMAN, render("containers/podman.conf.j2")),) if "podman" in asked else (),
+        files=(File(_PODMAN, render("containers/podman.conf.j2")),)
+        if "podman" in requested
+        else (),
         packages=tuple(Package(name, version, hold=True) for name in _PACKAGES),
         # A docker that does not run is restarted once its configuration is known to be sound.
         units=tuple(Unit(unit, active=unit != "docker.service") for unit in units),
         probe_files=(
             CDI_SPEC,
-            *(drift.pending_marker(container_runtimes.restart(name)) for name in asked),
+            *(drift.pending_marker(container_runtimes.restart(name)) for name in requested),
         ),
-        observe_request={"containers": list(asked)} if asked else {},
+        observe_request={"containers": list(requested)} if requested else {},
     )
 
 
@@ -56,11 +58,13 @@ def plan(node: Node) -> list[Change]:
 
     Raises StageFailed before anything is changed when a runtime cannot do what is asked.
     """
-    state, asked = StateView(node.state or {}), node.spec.container_runtimes
-    refused = [message for name in asked if (message := container_runtimes.refusal(name, state))]
+    state, requested = StateView(node.state or {}), node.spec.container_runtimes
+    refused = [
+        message for name in requested if (message := container_runtimes.refusal(name, state))
+    ]
     if refused:
         raise StageFailed("; ".join(refused))
-    missing = [name for name in asked if state.is_null("containers", name)]
+    missing = [name for name in requested if state.is_null("containers", name)]
     changes = [container_runtimes.install_change(name) for name in missing]
     changes += converge(node, desired(node, ()))
     stale = bool(changes) or _is_stale(node, state)

@@ -1,9 +1,9 @@
 """Driver: the lockstep set at one exact version, pinned first, held after, running after a reboot.
 
-Which packages that is, and why, is said in b200kit/stages/support/driver_packages.py. An upgrade
-and a rollback are this same stage with another version in the inventory: what serves is stopped
-once the new set is on the node's disk, the set is replaced, and the one reboot brings the new
-module; the later stages start what served. Our own preferences are laid down before anything is
+b200kit/stages/support/driver_packages.py has the packages and the reasons. An upgrade and a
+rollback are this same stage with another version in the inventory: what serves is stopped once the
+new set is on the node's disk, the set is replaced, and the one reboot brings the new module; the
+later stages start what served. Our own preferences are laid down before anything is
 installed: they keep the set where it is, and the distribution's packages of the same names out.
 """
 
@@ -139,7 +139,7 @@ def _installing(
 ) -> Change:
     """The transaction; its detail says what the set holds and what apt has none of."""
     change = install_change(wrong, drift.versions(node.state or {}), gone)
-    # What was lacking may have come meanwhile: this is the moment to ask again.
+    # What was missing may have come meanwhile: this is the moment to ask again.
     again = [package for package in lockstep.packages if package.key in unavailable(node)]
 
     def act(node: Node) -> str:

@@ -81,7 +81,7 @@ class _Walk:
         return max(0.0, min(share_s - self.in_state_s, self.deadline_s - self.elapsed_s))
 
     def say(self, node: Node, progress: str) -> None:
-        """A line for who waits, when there is news or nothing was said for a while."""
+        """A line for who waits, when there is news or no line for a while."""
         before, when = self.message
         if progress != before or self.elapsed_s - when >= _SAY_EVERY_S:
             node.say("fabric", f"{progress}, {duration(self.elapsed_s)}")
@@ -108,9 +108,9 @@ def _slice(node: Node, walk: _Walk, seconds: float) -> dict[str, Any]:
     request = {"expectation": _expectation(node), "done": walk.done}
     arguments = f"bring-up --slice {seconds:.1f} --deadline {walk.deadline_s}"
     timeout = int(_SLICE_S) + _LOOKS_S
-    said = node.connected().program(arguments, stdin=json.dumps(request), timeout=timeout)
+    output = node.connected().program(arguments, stdin=json.dumps(request), timeout=timeout)
     try:
-        answer = json.loads(said)
+        answer = json.loads(output)
         return {key: answer[key] for key in _ANSWER}
     except (ValueError, TypeError, KeyError):
         raise RemoteError("the answer about the bring-up is not one of its own") from None

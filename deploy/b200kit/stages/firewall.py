@@ -39,13 +39,13 @@ _NOMINAL_SSH = (22,)
 def desired(node: Node, layout: Sequence[Replica]) -> DesiredState:
     """nftables, the unit that loads our table at boot, and the rules; nothing when not asked."""
     del layout
-    asked = _asked(node)
-    if asked is None:
+    requested = _requested(node)
+    if requested is None:
         return DesiredState()
     unit = render(f"systemd/{UNIT}.j2", trial=_TRIAL, kept=RULES, table=TABLE)
     files = (
         File(f"/etc/systemd/system/{UNIT}", unit, notify=("daemon-reload",)),
-        _rules_file(node, asked),
+        _rules_file(node, requested),
     )
     return DesiredState(
         files=files,
@@ -55,64 +55,66 @@ def desired(node: Node, layout: Sequence[Replica]) -> DesiredState:
     )
 
 
-def _asked(node: Node) -> Firewall | None:
+def _requested(node: Node) -> Firewall | None:
     """The inventory's firewall, and what the node offers to others."""
     return openings(node.spec.firewall, node.spec.weights)
 
 
 def expected(node: Node) -> dict[str, Any]:
     """What the gate judges: every opening; the ports of SSH are the node's own."""
-    asked = _asked(node)
-    return {"firewall": None if asked is None else _entries(node, asked)}
+    requested = _requested(node)
+    return {"firewall": None if requested is None else _entries(node, requested)}
 
 
-def _entries(node: Node, asked: Firewall) -> list[dict[str, Any]]:
+def _entries(node: Node, requested: Firewall) -> list[dict[str, Any]]:
     """Every opening: the inventory's, and what the members of a group need of each other."""
-    return [*firewall.entries(asked), *group.openings(node.spec.group, node.name)]
+    return [*firewall.entries(requested), *group.openings(node.spec.group, node.name)]
 
 
-def rules(node: Node, asked: Firewall) -> list[str]:
+def rules(node: Node, requested: Firewall) -> list[str]:
     """The rules as the kernel must list them; StageFailed when SSH's port is unknown."""
-    return nft_rules.lines(_entries(node, asked), _ssh_ports(node))
+    return nft_rules.lines(_entries(node, requested), _ssh_ports(node))
 
 
 def _ssh_ports(node: Node) -> Sequence[int]:
     """Where sshd listens, and where this run came in; the usual one before anything was seen."""
     if node.state is None:
         return _NOMINAL_SSH
-    reading = _seen(node).get("ssh_ports")
+    reading = _observed(node).get("ssh_ports")
     if isinstance(reading, list) and reading:
         return reading
     why = reading.get("unmeasured") if isinstance(reading, dict) else "no port was found"
     raise StageFailed(f"which port SSH uses is unknown, so nothing was changed: {why}")
 
 
-def _seen(node: Node) -> dict[str, Any]:
+def _observed(node: Node) -> dict[str, Any]:
     """The node's own reading of its firewall."""
     reading = (node.state or {}).get("firewall")
     return reading if isinstance(reading, dict) else {}
 
 
-def _rules_file(node: Node, asked: Firewall) -> File:
+def _rules_file(node: Node, requested: Firewall) -> File:
     # The chain itself stands in the template.
-    return File(RULES, render("host/firewall.nft.j2", table=TABLE, rules=rules(node, asked)[1:]))
+    return File(
+        RULES, render("host/firewall.nft.j2", table=TABLE, rules=rules(node, requested)[1:])
+    )
 
 
 def plan(node: Node) -> list[Change]:
     """The unit first; then the rules, when file or kernel has others; then the unit enabled."""
-    asked = _asked(node)
-    if asked is None:
+    requested = _requested(node)
+    if requested is None:
         return []
     target, state = desired(node, ()), node.state or {}
     unit, script = target.files
     changes = converge(node, DesiredState(files=(unit,), packages=target.packages))
     kept = not drift.changed_files([script], state, node.nonce)
-    if kept and _seen(node).get("rules") == rules(node, asked):
+    if kept and _observed(node).get("rules") == rules(node, requested):
         return changes + converge(node, DesiredState(units=target.units))
-    ports = [f"{allow.protocol} {allow.port}" for allow in asked.allow]
+    ports = [f"{allow.protocol} {allow.port}" for allow in requested.allow]
     opened = ", ".join(["SSH", *dict.fromkeys(ports)])
     what = f"open {opened} and deny all else, proven over a new connection"
-    return [*changes, Change(what, partial(_apply, script=script, after=asked.rollback_s))]
+    return [*changes, Change(what, partial(_apply, script=script, after=requested.rollback_s))]
 
 
 def _apply(node: Node, script: File, after: int) -> str:

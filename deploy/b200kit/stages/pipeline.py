@@ -59,7 +59,7 @@ SERVING = (
     Step("Serving", serving.STAGE),
     Step("Warm-up", warmup.STAGE),
     Step("Gateway", gateway.STAGE),
-    Step("Canary", watchdog.STAGE),
+    Step("Watchdog", watchdog.STAGE),
 )
 """From a proven node to one that answers requests."""
 

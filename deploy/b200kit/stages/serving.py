@@ -158,7 +158,7 @@ def _left_over(node: Node, layout: Sequence[Replica]) -> str | None:
 
 
 def serving_document(node: Node, layout: Sequence[Replica]) -> dict[str, Any]:
-    """What warm-up, canary and smoke test need to know (/etc/b200kit/serving.json)."""
+    """What warm-up, correctness check and smoke test need to know (/etc/b200kit/serving.json)."""
     spec = node.spec
     smoke = spec.smoke
     return {
@@ -189,7 +189,7 @@ def serving_document(node: Node, layout: Sequence[Replica]) -> dict[str, Any]:
             "input_tokens": smoke.input_tokens,
             "output_tokens": smoke.output_tokens,
             "loop_lag_ms": smoke.loop_lag_ms,
-            "noise": spec.noise,
+            "cpu_wait_limit_factor": spec.cpu_wait_limit_factor,
             "goodput": {"ttft_ms": smoke.ttft_ms, "tpot_ms": smoke.tpot_ms},
         },
     }

@@ -19,8 +19,8 @@ def units(node: Node) -> list[str]:
 
 def running(node: Node, names: Sequence[str]) -> list[str]:
     """Those of some units that run, for all that is known: what was not read is taken to run."""
-    seen = (node.state or {}).get("units")
-    known = seen if isinstance(seen, dict) and "unmeasured" not in seen else None
+    observed = (node.state or {}).get("units")
+    known = observed if isinstance(observed, dict) and "unmeasured" not in observed else None
     return [name for name in names if known is None or _may_run(known.get(name))]
 
 

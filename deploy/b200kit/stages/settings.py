@@ -58,7 +58,7 @@ def desired(node: Node, layout: Sequence[Replica]) -> DesiredState:
         units=(Unit(ACS),) if acs else (),
         probe_units=(SWAP, ACS),
         absent_files=(_EARLIER, *(() if acs else (_UNIT,))),
-        observe_request=managed.asked,
+        observe_request=managed.requested,
     )
 
 
@@ -87,7 +87,7 @@ def _file(path: str, template: str, lines: list[str], *notify: str) -> File:
 
 def _reboot(managed: Managed, means: str) -> tuple[str, ...]:
     """A file notifies a reboot only where something of it is not in force yet."""
-    return ("reboot",) if not managed.seen or managed.at_boot(means) else ()
+    return ("reboot",) if not managed.observed or managed.at_boot(means) else ()
 
 
 def plan(node: Node) -> list[Change]:
@@ -152,7 +152,7 @@ def _running(command: str) -> Callable[[Node], None]:
 def _prove(node: Node) -> None:
     """Look again: raises RemoteError naming every setting that would not take."""
     managed = Managed(node)
-    state = node.connected().observe({**_NOTHING_MORE, **managed.asked})
+    state = node.connected().observe({**_NOTHING_MORE, **managed.requested})
     refused = [
         f"{name} {effect.text}"
         for name, effect in Managed(node, state).effects.items()

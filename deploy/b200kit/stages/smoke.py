@@ -99,24 +99,25 @@ def _by_its_record(node: Node) -> dict[str, Any]:
     """
     smoke = node.smoke or {}
     try:
-        held = _held(node, smoke)
+        found = _compared(node, smoke)
     except (OSError, RecordError) as error:
-        held = comparison.no_baseline(str(error), "unknown")
-    node.say("smoke", f"against its own record: {held['answer']} ({held['why']})")
-    if held["answer"] not in ("slower", "unknown") or smoke.get("verdict") == "invalid":
-        return {"held": held}
-    word = "slower than its record" if held["answer"] == "slower" else "its record cannot be held"
-    reasons = [*(smoke.get("reasons") or []), f"{word}: {held['why']}"]
-    return {"held": held, "verdict": "fail", "reasons": reasons}
+        found = comparison.no_baseline(str(error), "unknown")
+    outcome, why = found["outcome"], found["why"]
+    node.say("smoke", f"against its own record: {outcome} ({why})")
+    if outcome not in ("slower", "unknown") or smoke.get("verdict") == "invalid":
+        return {"comparison": found}
+    word = "slower than its record" if outcome == "slower" else "it cannot be compared"
+    reasons = [*(smoke.get("reasons") or []), f"{word}: {why}"]
+    return {"comparison": found, "verdict": "fail", "reasons": reasons}
 
 
-def _held(node: Node, smoke: dict[str, Any]) -> dict[str, Any]:
+def _compared(node: Node, smoke: dict[str, Any]) -> dict[str, Any]:
     """Raises OSError for a record that cannot be read, RecordError for incomplete conditions."""
     known = store.read(store.directory(node.spec.records), node.name)
     if not known.acceptances:
         # A damaged line may have been the acceptance.
-        answer, why = ("unknown", known.damage[0]) if known.damage else ("none", _NO_BASELINE)
-        return comparison.no_baseline(why, answer)
+        outcome, why = ("unknown", known.damage[0]) if known.damage else ("none", _NO_BASELINE)
+        return comparison.no_baseline(why, outcome)
     entry = entries.run_entry(provenance.run_conditions(node), smoke, "")
     uncounted = entries.counts(entry)
     if uncounted:

@@ -118,8 +118,8 @@ def _hidden(state: dict[str, Any]) -> str:
 
 def _rights(storage: Storage, state: dict[str, Any]) -> bool:
     """Whether owner or mode of the mounted directory differ, or are not known."""
-    seen = (state.get("files") or {}).get(storage.mount) or {}
-    return (seen.get("owner"), seen.get("mode")) != (storage.owner, storage.mode)
+    observed = (state.get("files") or {}).get(storage.mount) or {}
+    return (observed.get("owner"), observed.get("mode")) != (storage.owner, storage.mode)
 
 
 def _do(node: Node, storage: Storage, step: Step) -> None:
@@ -129,8 +129,8 @@ def _do(node: Node, storage: Storage, step: Step) -> None:
         return
     nothing: dict[str, Any] = {key: [] for key in ("units", "packages", "placement", "disks")}
     files = {"files": [raid_plan.marker(storage)], "secrets": {}}
-    seen = node.connected().observe({**nothing, **files, **desired(node, ()).observe_request})
-    for further in _steps(storage, seen):
+    observed = node.connected().observe({**nothing, **files, **desired(node, ()).observe_request})
+    for further in _steps(storage, observed):
         if further.look_again:
             raise StageFailed(f"{further.what}: it did not help; see {_LOG} on the node")
         node.connected().run_logged(further.script, _LOG)

@@ -45,13 +45,16 @@ def plan(node: Node) -> list[Change]:
     live = _is_active(node, gateway.UNIT)
     changes = []
     if live and not idle and not stale and drift.is_present(str(NOTE), node.state or {}):
-        changes.append(Change("finish a rolling restart that was broken off", _roll([])))
+        changes.append(Change("finish a rolling restart that was broken off", _rolling_restart([])))
     if idle:
-        act = _roll(idle) if live else _bring_up("start", idle)
+        act = _rolling_restart(idle) if live else _bring_up("start", idle)
         changes.append(Change(f"start {', '.join(idle)} and warm up", act))
     for unit in stale:
         changes.append(
-            Change(f"restart {unit}", _roll([unit]) if live else _bring_up("restart", [unit]))
+            Change(
+                f"restart {unit}",
+                _rolling_restart([unit]) if live else _bring_up("restart", [unit]),
+            )
         )
     return changes
 
@@ -62,8 +65,8 @@ def _withdraw(node: Node) -> None:
 
 
 def _is_active(node: Node, unit: str) -> bool:
-    seen = (node.state or {}).get("units") or {}
-    return (seen.get(unit) or {}).get("active") == "active"
+    observed = (node.state or {}).get("units") or {}
+    return (observed.get(unit) or {}).get("active") == "active"
 
 
 def _stale(node: Node) -> list[str]:
@@ -73,7 +76,7 @@ def _stale(node: Node) -> list[str]:
     return [name.partition(":")[2] for name in pending if name.startswith("restart:")]
 
 
-def _roll(units: list[str]) -> Callable[[Node], None]:
+def _rolling_restart(units: list[str]) -> Callable[[Node], None]:
     """Out of the gateway's rotation, restarted, warm, tried, and back; the markers go with it."""
     numbers = ",".join(unit.partition("@")[2].removesuffix(".service") for unit in units)
 

@@ -1,4 +1,4 @@
-"""Canary: the watchdog of the replicas runs, and the node is not marked.
+"""Watchdog: it runs and watches every replica, and it has not marked the node.
 
 The watchdog takes up a new serving.json or a new node program by itself (it ends, and systemd
 starts it again), so neither notifies a restart here.
@@ -44,14 +44,14 @@ def expected(node: Node) -> dict[str, Any]:
     """What check.py judges besides the gate's expectation: a marked node may go on serving."""
     if node.headless:
         return {}
-    return {"canary": {"unit": UNIT, "replicas": serving.replica_units(node)}}
+    return {"watchdog": {"unit": UNIT, "replicas": serving.replica_units(node)}}
 
 
 def plan(node: Node) -> list[Change]:
     """Start the watchdog; a node that it has marked is not live."""
     changes = converge(node, desired(node, node.layout()))
     notes = (node.state or {}).get("notes")
-    mark = notes.get("marked") if isinstance(notes, dict) else None
+    mark = notes.get("watchdog_mark") if isinstance(notes, dict) else None
     if mark is not None:
         # Last, so that a node that was marked is watched all the same.
         changes.append(Change("end here: the node is marked", lambda _: _refuse(mark)))
@@ -62,4 +62,4 @@ def _refuse(mark: object) -> None:
     raise StageFailed(watchdog.describe(mark))
 
 
-STAGE = Stage(name="canary", desired=desired, plan=plan)
+STAGE = Stage(name="watchdog", desired=desired, plan=plan)

@@ -25,7 +25,7 @@ from b200kit.serving.replica import SECRETS, model_dir, unit_name
 from b200kit.stages.support import weights_plan
 
 UNIT = "b200-weights.service"
-SHARE = "b200-weights-share.service"
+SERVER = "b200-weights-server.service"
 PACKS = "/var/lib/b200kit/caches"
 _UNITS = "/etc/systemd/system"
 TOKEN_NAME = "hf_token"  # noqa: S105 - the name of a file
@@ -34,17 +34,17 @@ _LOOK_S = 15
 
 
 def desired(node: Node, layout: Sequence[Replica]) -> DesiredState:
-    """The unit that fetches, its token, and the unit that shares where that is asked for."""
+    """The unit that fetches, its token, and the weights server where that is requested."""
     del layout
-    share = node.spec.weights.server
+    server = node.spec.weights.server
     pack = packed(node)
     return DesiredState(
-        files=(*_token(node), _fetching(node), *([_sharing(node)] if share else [])),
-        units=(Unit(UNIT, active=False), *([Unit(SHARE)] if share else [])),
+        files=(*_token(node), _fetching(node), *([_server(node)] if server else [])),
+        units=(Unit(UNIT, active=False), *([Unit(SERVER)] if server else [])),
         probe_files=(f"{model_dir(node)}/{STAMP}", *([pack] if pack else [])),
         observe_request={"weights": {**_named(node), "hash": node.spec.weights_verify == "hash"}},
-        absent_files=() if share else (f"{_UNITS}/{SHARE}",),
-        absent_units=() if share else (SHARE,),
+        absent_files=() if server else (f"{_UNITS}/{SERVER}",),
+        absent_units=() if server else (SERVER,),
     )
 
 
@@ -93,22 +93,22 @@ def _arguments(node: Node) -> list[str]:
     return [*words, "--url", f"{spec.model_store.rstrip('/')}/{name}"]
 
 
-def _sharing(node: Node) -> File:
+def _server(node: Node) -> File:
     spec = node.spec
     unit = render(
-        f"systemd/{SHARE}.j2",
+        f"systemd/{SERVER}.j2",
         root=spec.models(),
         storage=spec.storage,
-        share=spec.weights.server,
+        server=spec.weights.server,
         packs=PACKS,
     )
-    return File(f"{_UNITS}/{SHARE}", unit, notify=(f"restart:{SHARE}",))
+    return File(f"{_UNITS}/{SERVER}", unit, notify=(f"restart:{SERVER}",))
 
 
 def plan(node: Node) -> list[Change]:
-    """The units; a fetch begun where the model lacks; revisions removed that nobody asks for."""
+    """The units; a fetch where the model is missing; removal of revisions that nobody requests."""
     target, state = desired(node, ()), node.state or {}
-    changes = [*_share_gone(node, target), *converge(node, target)]
+    changes = [*_server_absent(node, target), *converge(node, target)]
     changed = bool(drift.changed_files([_fetching(node)], state, node.nonce))
     begin = weights_plan.begin(state, UNIT, changed)
     if begin:
@@ -121,30 +121,30 @@ def plan(node: Node) -> list[Change]:
     return changes
 
 
-def _share_gone(node: Node, target: DesiredState) -> list[Change]:
+def _server_absent(node: Node, target: DesiredState) -> list[Change]:
     state = node.state or {}
     if not any(drift.is_present(path, state) for path in target.absent_files):
         return []
-    stop = f"systemctl disable --now {SHARE} && rm -f {_UNITS}/{SHARE} && systemctl daemon-reload"
+    stop = f"systemctl disable --now {SERVER} && rm -f {_UNITS}/{SERVER} && systemctl daemon-reload"
 
     def remove(node: Node) -> None:
         node.connected().run(stop)
 
-    return [Change(f"remove {SHARE}", remove)]
+    return [Change(f"remove {SERVER}", remove)]
 
 
 def _program(node: Node, act: str, more: str = "") -> dict[str, Any]:
     """What the node program says of the model; `progress` is {} where nothing was reported yet."""
     words = f"weights {act} --dest {shlex.quote(model_dir(node))} --seconds {_LOOK_S} {more}"
-    seen: dict[str, Any] = json.loads(node.connected().program(words.rstrip()))
-    return {**seen, "progress": seen.get("progress") or {}}
+    observed: dict[str, Any] = json.loads(node.connected().program(words.rstrip()))
+    return {**observed, "progress": observed.get("progress") or {}}
 
 
 def _begin(node: Node, again: bool) -> str:
     """Start the unit; what it first says. A refusal ends the node here, before anything long."""
-    seen = _program(node, "begin", "--again" if again else "")
-    progress = seen["progress"]
-    if seen["complete"]:
+    observed = _program(node, "begin", "--again" if again else "")
+    progress = observed["progress"]
+    if observed["complete"]:
         return "the model is there"
     if progress.get("state") == "refused":
         raise StageFailed(f"the model cannot be fetched: {progress.get('error')}")
@@ -187,16 +187,16 @@ def ready(node: Node) -> list[Change]:
 def _await(node: Node, last: dict[str, Any]) -> str:
     """Until the model is there; one whole try more where the unit's last one failed.
 
-    Raises StageFailed with what the fetch said, or when the deadline is over.
+    Raises StageFailed with the fetch's error, or when the deadline is over.
     """
     end = time.monotonic() + node.spec.weights.deadline_s
     tried = False
     while time.monotonic() < end:
-        seen = _program(node, "wait")
-        last.update(seen["progress"])
-        if seen["complete"]:
+        observed = _program(node, "wait")
+        last.update(observed["progress"])
+        if observed["complete"]:
             return f"{size_text(last.get('total_bytes') or 0)}, proven"
-        ended = not seen["running"] or last.get("state") in ("failed", "refused")
+        ended = not observed["running"] or last.get("state") in ("failed", "refused")
         if ended and (tried or last.get("state") == "refused"):
             error = last.get("error") or f"{UNIT} ended without a word; see its journal"
             raise StageFailed(f"the model was not fetched: {error}")
@@ -215,8 +215,8 @@ def _fetch_pack(node: Node) -> None:
     bases = [*(("--peer", p) for p in spec.weights.peers), ("--url", spec.model_store)]
     words = [word for flag, base in bases for word in (flag, f"{base.rstrip('/')}/caches")]
     token = ["--token-file", _TOKEN] if TOKEN_NAME in node.secrets else []
-    asked = ["--sha256", str(spec.weights.packed_caches), "--out", PACKS, *words, *token]
-    node.connected().program(f"fetch-compile-cache {shlex.join(asked)}")
+    requested = ["--sha256", str(spec.weights.packed_caches), "--out", PACKS, *words, *token]
+    node.connected().program(f"fetch-compile-cache {shlex.join(requested)}")
 
 
 STAGE = Stage(name="weights", desired=desired, plan=plan)

@@ -1,4 +1,4 @@
-"""Which layouts a tuning tries: the one asked for, the planner's, the matrix's. Pure.
+"""Which layouts a tuning tries: the configured one, the planner's, the matrix's. Pure.
 
 Every candidate goes through the inventory's own checks, as it would if somebody wrote it there; one
 that is refused is named with the reason and not tried.
@@ -22,7 +22,7 @@ from b200kit.tuning.cells import KEYS, Layout, Workload
 
 Parse = Callable[[Mapping[str, object]], "NodeSpec | list[Problem]"]
 """The node's inventory data with some keys on top, checked."""
-ASKED = "asked"
+CONFIGURED = "configured"
 
 
 @dataclass(frozen=True)
@@ -47,7 +47,7 @@ class Refused:
 
 def requested(spec: NodeSpec) -> Layout:
     """The layout that the inventory configures."""
-    return Layout(**{key: getattr(spec, key) for key in KEYS}, names=(ASKED,))
+    return Layout(**{key: getattr(spec, key) for key in KEYS}, names=(CONFIGURED,))
 
 
 def candidates(
@@ -58,7 +58,7 @@ def candidates(
     parse: Parse,
     only: Sequence[str] = (),
 ) -> tuple[list[Candidate], list[Refused]]:
-    """Layouts to try, the asked one first, each once; and those that cannot be."""
+    """Layouts to try, the configured one first, each once; and those that cannot be."""
     found: dict[tuple[Any, ...], Candidate] = {}
     refused = []
     every = [requested(spec), *_planned(spec, catalogue, goal), *_of_matrix(spec, matrix)]

@@ -32,7 +32,7 @@ Cell = dict[str, Any]
 
 @dataclass(frozen=True)
 class Layout:
-    """A layout by its inventory keys; *names* are where it is from, such as ("asked", "B")."""
+    """A layout by its inventory keys; *names* are where it is from, such as ("configured", "B")."""
 
     replicas: int
     tensor_parallel: int
@@ -62,7 +62,7 @@ class Layout:
         return {"name": "/".join(self.names), **self.values}
 
     def __str__(self) -> str:
-        """TP2 x 4, 2048 tokens, 8 seqs (asked/A)."""
+        """TP2 x 4, 2048 tokens, 8 seqs (configured/A)."""
         ways = f"TP{self.tensor_parallel}"
         ways += f"+DP{self.data_parallel}" if self.data_parallel > 1 else ""
         ways += "+EP" if self.expert_parallel else ""

@@ -7,7 +7,7 @@
 Two layouts differ when their intervals do not overlap and they differ by more than 5 %, the
 margin within which runs count as the same (docs/measure.md): an interval is of one run's requests
 and does not know how far two runs of one layout are apart. Of those that do not differ the
-simplest is taken: the one asked for, then fewer GPUs a replica, then smaller batches.
+simplest is taken: the configured one, then fewer GPUs a replica, then smaller batches.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from b200kit.node.state.path import number, reach
-from b200kit.tuning.candidates import ASKED
+from b200kit.tuning.candidates import CONFIGURED
 from b200kit.tuning.cells import Cell, Layout, layout_of, point, sweeps
 from b200kit.tuning.goodput_knee import Sweep
 
@@ -118,7 +118,7 @@ def _alike(one: Result, best: Result) -> bool:
 def _complexity(one: Result) -> tuple[Any, ...]:
     layout = one.layout
     return (
-        ASKED not in layout.names,
+        CONFIGURED not in layout.names,
         layout.gpus,
         layout.expert_parallel,
         layout.max_num_batched_tokens,
@@ -131,7 +131,7 @@ def _why(goal: str, taken: Result, ranked: Sequence[Result], alike: Sequence[Res
     others = [one for one in alike if one is not taken]
     if others:
         names = ", ".join(f"{one.layout} at {one.value:g}" for one in others)
-        simple = "the one asked for" if ASKED in taken.layout.names else "the simplest"
+        simple = "the configured one" if CONFIGURED in taken.layout.names else "the simplest"
         text += f". No measurable difference to {names}: {simple} is taken"
     behind = next((one for one in ranked if one not in alike), None)
     if behind:

@@ -11,9 +11,9 @@ from b200kit.node.lib import timestamp
 from b200kit.tuning.cells import Load
 from b200kit.tuning.goodput_knee import Sweep
 
-# Inferred: what a cell takes besides its load (canary, uncounted and direct requests, commands),
-# what `vllm bench serve` takes to start (6.2 s measured, docs/measure.md), and how long a layout
-# takes to be warm on a node whose kernels are compiled already.
+# Inferred: what a cell takes besides its load (correctness, uncounted and direct requests,
+# commands), what `vllm bench serve` takes to start (6.2 s measured, docs/measure.md), and how long
+# a layout takes to be warm on a node whose kernels are compiled already.
 CELL_S, BENCH_S, SWITCH_S = 8.0, 12.0, 240.0
 
 

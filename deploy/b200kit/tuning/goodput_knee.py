@@ -16,7 +16,7 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-CONFIDENCE = 0.95
+from b200kit.node.client.percentiles import CONFIDENCE, binomial
 
 
 @dataclass(frozen=True)
@@ -201,14 +201,4 @@ def _solve(rising: Callable[[float], float], level: float) -> float:
 
 def _below(hits: int, trials: int, share: float) -> float:
     """Probability of at most *hits* of *trials*."""
-    if not 0 < share < 1:
-        return float(share <= 0 or hits >= trials)
-    logs = math.log(share), math.log1p(-share)
-    ways = math.lgamma(trials + 1)
-    return math.fsum(
-        math.exp(
-            ways - math.lgamma(k + 1) - math.lgamma(trials - k + 1)
-            + k * logs[0] + (trials - k) * logs[1]
-        )
-        for k in range(hits + 1)
-    )  # fmt: skip
+    return math.fsum(binomial(trials, k, share) for k in range(hits + 1))

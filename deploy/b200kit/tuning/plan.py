@@ -189,9 +189,9 @@ def _read(folder: Path, name: str) -> list[store.Line]:
 
 def system(node: Node) -> str:
     """Digest of what must not change while cells belong together."""
-    seen = replace(node, state=node.seen)
-    asked = provenance.requested(seen)
-    sources = {"node": node.name, "asked": asked, "state": node.seen}
+    last = replace(node, state=node.last_observation)
+    requested = provenance.requested(last)
+    sources = {"node": node.name, "requested": requested, "state": node.last_observation}
     return tuning.system(build(sources), _serving(node.spec))
 
 

@@ -33,7 +33,7 @@ from b200kit.tuning.plan import Plan, for_node
 from b200kit.tuning.write import write
 
 _PROBLEMS = (RemoteError, StageFailed)
-# Beyond the sending of a cell: canary, uncounted and direct requests, the client's own start.
+# Beyond the sending of a cell: correctness, uncounted and direct requests, the client's own start.
 _BESIDE_S = 300
 _ANSWERING = re.compile(r"[1-9]\d* requests$")
 logger = logging.getLogger(__name__)
@@ -123,10 +123,10 @@ class Tuning:
     def _go(self, candidate: Candidate) -> None:
         """Bring the node to a layout by the stages of b200.py."""
         self.node.spec, self.node.state = candidate.spec, None
-        self._make(self._clear(self._seen()))
+        self._make(self._clear(self._observed()))
         self.here = candidate.layout
         for stage in (step.run for step in pipeline.SERVING if isinstance(step.run, Stage)):
-            self._make(stage.plan(self._seen()))
+            self._make(stage.plan(self._observed()))
 
     def _make(self, changes: list[Change]) -> None:
         """Make some changes; afterwards nothing observed before is valid any more."""
@@ -146,7 +146,7 @@ class Tuning:
         """From here on the desired state is the inventory's; the stages converge to it."""
         self.node.spec, self.node.state = self._planned().configured, None
 
-    def _seen(self) -> Node:
+    def _observed(self) -> Node:
         """The node, observed again when something changed."""
         if self.node.state is None:
             observe.refresh(self.node, RUN.id)
@@ -252,11 +252,11 @@ def _layout_line(layout: Layout, seconds: float, why: str) -> dict[str, Any]:
 
 
 def _failed_line(plan: Plan, layout: Layout, workload: Workload, why: str) -> dict[str, Any]:
-    nothing_seen = {"unmeasured": why}
+    unmeasured = {"unmeasured": why}
     cell = {
         "layout": layout.to_json(), "workload": workload.name,
         "rate": plan.next_rate(layout, workload), "status": "failed", "why": why,
-        "ours": nothing_seen, "bench": nothing_seen,
+        "ours": unmeasured, "bench": unmeasured,
         "started": timestamp.now(), "ended": timestamp.now(),
     }  # fmt: skip
     return {"kind": "cell", "key": plan.key(layout, workload), "cell": cell}

@@ -13,7 +13,6 @@ from pathlib import Path
 from typing import Any
 
 from b200kit.run import jsonl
-from b200kit.run.file_names import safe_name
 from b200kit.run.places import home
 
 VARIABLE = "B200_TUNING"
@@ -29,17 +28,9 @@ def directory(records: str | None = None) -> Path:
     return Path(os.environ.get(VARIABLE) or (home() / (records or "records")).parent / "tuning")
 
 
-def path_of(folder: Path, node: str) -> Path:
-    """The file of a node."""
-    return folder / f"{safe_name(node)}.jsonl"
-
-
 def read(folder: Path, node: str) -> list[Line]:
     """A node's whole lines, oldest first; none where there is no file. Raises OSError."""
-    try:
-        content = path_of(folder, node).read_bytes()
-    except FileNotFoundError:
-        return []
+    content = jsonl.read(jsonl.path_of(folder, node))
     return [line for _, line in jsonl.lines(content) if line is not None and _is_whole(line)]
 
 
@@ -52,4 +43,4 @@ def _is_whole(line: Line) -> bool:
 def append(folder: Path, node: str, line: Mapping[str, Any]) -> None:
     """Add a line, whole and on the disk. Raises OSError when it cannot be written."""
     text = json.dumps({"schema": SCHEMA, **line}, sort_keys=True) + "\n"
-    jsonl.append(path_of(folder, node), lambda _: text)
+    jsonl.append(jsonl.path_of(folder, node), lambda _: text)

@@ -32,7 +32,7 @@ def test_table_shows_the_node_and_the_four_latencies(demo: Outcome) -> None:
     for message in ("8x NVIDIA B200", "144/144 links up", "completed on 8 of 8 GPUs", "NUMA"):
         assert message in demo.stdout
     for metric in ("TTFT", "ITL", "TPOT", "E2E"):
-        assert re.search(rf"^\s+{metric}\s+\d+\.\d", demo.stdout, re.MULTILINE), metric
+        assert re.search(rf"^\s+{metric}\s+\d", demo.stdout, re.MULTILINE), metric
 
 
 def test_engine_is_real_or_marked_as_a_stand_in(demo: Outcome) -> None:
@@ -108,12 +108,12 @@ def test_node_comes_back_serving_after_a_reboot_without_the_controller(demo: Out
     lab.run(NODE, ["systemd-run", "--on-active=1", "systemctl", "reboot"])
     wait_for_boot(NODE, before)
     # Joins the jobs that the boot queued: the gateway starts when the replicas are warm.
-    lab.run(NODE, ["systemctl", "start", "haproxy.service"], timeout=300)
+    lab.run(NODE, ["systemctl", "start", "haproxy.service"])
     # Where no two rounds are alike, on a busy machine, systemd starts the replica once more.
     # Of several units is-active asks for one, so each is asked for.
     for unit in UNITS:
         warm = f"until systemctl is-active --quiet {unit}; do sleep 0.2; done"
-        assert lab.run(NODE, ["timeout", "300", "sh", "-c", warm], timeout=310).returncode == 0
+        assert lab.run(NODE, ["timeout", "800", "sh", "-c", warm]).returncode == 0
     checked = deploy("check.py")
     assert checked.code == 0, checked.said[-2000:]
     again = deploy()

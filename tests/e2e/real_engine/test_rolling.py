@@ -30,7 +30,7 @@ path, key = sys.argv[1:]
 fields = {"Authorization": "Bearer " + key} if key else {}
 try:
     asked = urllib.request.Request("http://127.0.0.1:8000" + path, headers=fields)
-    print(urllib.request.urlopen(asked, timeout=20).status)
+    print(urllib.request.urlopen(asked, timeout=120).status)
 except urllib.error.HTTPError as refused:
     print(refused.code, json.load(refused)["error"]["code"])
 """
@@ -83,7 +83,7 @@ class Load:
     def wait_for_more(self, streams: int = 2 * STREAMS) -> None:
         """Return when so many more streams have ended."""
         before = self._count()
-        end = time.monotonic() + 90
+        end = time.monotonic() + 600
         while self._count() < before + streams:
             assert time.monotonic() < end, "no stream ends any more"
             time.sleep(0.2)
@@ -94,7 +94,7 @@ class Load:
     def end(self) -> list[dict[str, Any]]:
         """Every stream of this load."""
         waiting = f"while ! test -e {self.result}; do sleep 0.1; done"
-        on(NODE, f"touch {self.base}.stop; timeout 60 sh -c '{waiting}'")
+        on(NODE, f"touch {self.base}.stop; timeout 99 sh -c '{waiting}'")
         found: list[dict[str, Any]] = json.loads(on(NODE, f"cat {self.result}"))
         return found
 
@@ -123,7 +123,7 @@ def asked(path: str, key: str = "") -> str:
 
 @pytest.fixture(scope="module")
 def changed(served: Outcome, folder: Path) -> tuple[Outcome, list[dict[str, Any]]]:
-    """Every replica is told something else, under load."""
+    """Every replica gets another configuration, under load."""
     load = Load("change")
     outcome = deploy("b200.py", *data(folder, max_num_seqs=6))
     return outcome, load.end()
@@ -183,7 +183,7 @@ def test_drained_replica_stays_drained_over_a_reload(changed: object) -> None:
     on(NODE, f'python3 -I -c "{script}" drain')
     newest = "pgrep -u haproxy -n haproxy"
     on(NODE, f"old=$({newest}); systemctl reload haproxy.service; "
-             f"timeout 20 sh -c 'while test $({newest}) = '$old'; do sleep 0.1; done'")  # fmt: skip
+             f"timeout 99 sh -c 'while test $({newest}) = '$old'; do sleep 0.1; done'")  # fmt: skip
     assert rotation() == ["UP", "DRAIN"]
     on(NODE, f'python3 -I -c "{script}" ready')
     assert rotation() == ["UP", "UP"]
@@ -207,7 +207,7 @@ def killed(changed: object) -> tuple[float, list[dict[str, Any]]]:
     load = Load("kill")
     moment = float(on(NODE, "kill -9 $(systemctl show -P MainPID vllm@0.service); date +%s.%N"))
     seen = [rotation()]
-    end = time.monotonic() + 240
+    end = time.monotonic() + 800
     while seen[-1] != ["UP", "UP"] or not any(first in ASIDE for first, _ in seen):
         assert time.monotonic() < end, seen
         assert all(second == "UP" for _, second in seen)

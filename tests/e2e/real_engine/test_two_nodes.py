@@ -24,7 +24,7 @@ _SMALL = {"max_num_seqs": 2, "max_num_batched_tokens": 512, "max_model_len": 512
 # No latency is measured on them; that it can be is what is shown.
 _SMOKE = {
     **{"requests": 8, "rate": 2.0, "input_tokens": 32, "output_tokens": 8},
-    **{"ttft_ms": 10_000, "tpot_ms": 5_000, "loop_lag_ms": 200},
+    **{"ttft_ms": 60_000, "tpot_ms": 20_000, "loop_lag_ms": 1000},
 }
 
 
@@ -104,7 +104,7 @@ def test_member_that_dies_takes_the_group_through_a_new_start(joined: Outcome) -
         f"now=$(systemctl show -p InvocationID --value vllm@0.service); "
         f'[ "$now" != {before} ] && systemctl is-active -q vllm@0.service; do sleep 1; done'
     )
-    lab.run(HEAD, ["timeout", "400", "sh", "-c", wait], timeout=420)
+    lab.run(HEAD, ["timeout", "800", "sh", "-c", wait])
     assert on(HEAD, "systemctl show -p InvocationID --value vllm@0.service") != before
     assert on(HEAD, "systemctl is-active vllm@0.service") == "active"
     assert answers()

@@ -1,4 +1,4 @@
-"""A model store of a test's own: it counts what it sends, and stops in the middle when told to."""
+"""A model store of a test's own: it counts what it sends, and stops in the middle on request."""
 
 from __future__ import annotations
 

@@ -17,7 +17,7 @@ from pathlib import Path
 
 
 def main(program: str, config: str, streams: str, tokens: str, result: str) -> None:
-    """Load until told to stop."""
+    """Load until stopped."""
     sys.path.insert(0, program)
     from b200kit.node.client import client_health
     from b200kit.node.client.chat import ChatRequest, chat

@@ -126,7 +126,7 @@ def _xids(written: dict[str, Any], where: str) -> list[dict[str, Any]]:
 
 
 def _later(gpus: list[dict[str, Any]], written: dict[str, Any], where: str) -> list[dict[str, Any]]:
-    """Each later change as the NVML lines it changes, told from the GPUs as they are at boot."""
+    """Each later change as the NVML lines it changes, derived from the GPUs as they are at boot."""
     now, changes = nvml_conf.conf(gpus, written["hang"]), []
     for number, change in enumerate(written["later"]):
         place = f"{where}: later[{number}].gpus"

@@ -85,7 +85,7 @@ class Systems(base.AbstractSystemsDriver):  # type: ignore[misc]
         raise error.NotSupportedError("boot devices are not emulated")
 
     def get_nics(self, identity: str) -> list[dict[str, str]]:
-        """None are told of."""
+        """None are reported."""
         return []
 
 

@@ -12,7 +12,7 @@ struct device {
     int index;
 };
 
-/* First line of every call: initialised? told to hang or to refuse here? */
+/* First line of every call: initialised? does the scenario hang or refuse here? */
 nvmlReturn_t node_enter(const char *function);
 
 /* First line of every call on a GPU: the same, and which one; GPU_IS_LOST when it fell off the bus. */

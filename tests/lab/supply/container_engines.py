@@ -1,7 +1,7 @@
 """Real container engines for the nodes: docker and containerd of Debian 13, podman of Debian 12.
 
 Debian 12's own docker (20.10) and containerd (1.6) know no CDI; those of Debian 13 need nothing
-that Debian 12 lacks. They start in a node, but no container does: the kernel refuses runc there.
+more than Debian 12 has. They start in a node, but no container does: the kernel refuses runc there.
 """
 
 from __future__ import annotations

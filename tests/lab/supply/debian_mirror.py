@@ -56,8 +56,8 @@ def ensure_debian_packages(lab: LabPaths, progress: Progress) -> Path:
 def ensure_pool(lab: LabPaths, wanted: Pool, progress: Progress) -> Path:
     """Return the directory of a pool's ``.deb`` files, fetching them the first time.
 
-    This machine's own apt does it (so its proxy settings count), told that what is installed is
-    what such a node holds; the result is thus exactly the closure a node lacks.
+    This machine's own apt does it (so its proxy settings count), with the packages
+    of such a node as the installed ones; the result is exactly the closure that a node is missing.
     """
     pool = lab.cache / wanted.name
     stamp = pool / "stamp"

@@ -15,7 +15,7 @@ from tests.lab.locks import apt_lock
 from tests.lab.paths import lab_paths
 from tests.lab.shell import run
 
-# The package, and those of its libraries that a bare Debian 12 lacks.
+# The package, and those of its libraries that a bare Debian 12 does not have.
 _PACKAGES = ("haproxy", "liblua5.3-0", "libopentracing-c-wrapper0", "libopentracing1")
 
 

@@ -45,7 +45,7 @@ class MirrorHandler(SimpleHTTPRequestHandler):
         super().__init__(*args, **kwargs)
 
     def send_head(self) -> Any:
-        """Answer the health check, refuse what lacks the token, serve the rest."""
+        """Answer the health check, refuse what has no token, serve the rest."""
         if self.path == HEALTH:
             self.send_response(204)
             self.send_header("Content-Length", "0")

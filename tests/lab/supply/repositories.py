@@ -1,4 +1,4 @@
-"""The two signed repositories: the vendor's (stand-ins) and Debian's (what the base lacks)."""
+"""The two signed repositories: the vendor's (stand-ins) and Debian's (what the base needs)."""
 
 from __future__ import annotations
 

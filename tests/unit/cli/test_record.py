@@ -10,6 +10,7 @@ import pytest
 
 from b200kit import cli
 from b200kit.records import store
+from b200kit.run import jsonl
 from tests.messages import TIME, assert_message
 from tests.unit.records import runs
 
@@ -141,7 +142,7 @@ def test_torn_line_is_told_and_a_changed_one_costs_the_exit_code(
     folder: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     fill(folder, 1, 6)
-    path = store.path_of(folder, "n01")
+    path = jsonl.path_of(folder, "n01")
     path.write_bytes(path.read_bytes()[:-500])
     assert "line 6 was torn" in output_of(capsys, "list", "n01")
     path.write_bytes(path.read_bytes().replace(b'"failed": 0', b'"failed": 1', 1))

@@ -45,7 +45,7 @@ def found(samples: int, delay_ms: float = 1.0, **change: Any) -> dict[str, objec
         "objective": GOAL,
         "health": ClientHealth(delay_ms, 10_000.0, (0.2,) * 100, "rr"),
         "limits": ClientLimits(),
-        "canary": (),
+        "correctness": (),
         "server": SERVER,
         "gateway_limit_ms": 0.0,
         "request_rate": 4.0,
@@ -73,8 +73,8 @@ def test_an_invalid_run_states_no_latency() -> None:
     assert "goodput" not in output
 
 
-def test_a_canary_that_failed_leaves_nothing_but_the_verdict() -> None:
-    output = lines(found(0, paths={}, canary=("/v1/models names [], not 'm'", "more")), "x")
+def test_a_failed_correctness_check_leaves_nothing_but_the_verdict() -> None:
+    output = lines(found(0, paths={}, correctness=("/v1/models names [], not 'm'", "more")), "x")
     assert_message(*output[:2])
     assert output[2] == "      more"
 

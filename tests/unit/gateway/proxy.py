@@ -113,7 +113,7 @@ def started(config: Path, paths: Paths, port: int) -> Iterator[Proxy]:
         yield Proxy(f"http://127.0.0.1:{port}", config, admin, Path(paths.kept), process)
     finally:
         process.terminate()
-        process.wait(20)
+        process.wait(300)
 
 
 def realtime() -> None:
@@ -134,11 +134,11 @@ def mock(*arguments: str) -> Iterator[int]:
         yield int(process.stdout.readline())
     finally:
         process.kill()
-        process.wait(20)
+        process.wait(300)
         process.stdout.close()
 
 
-def _until(true: Any, seconds: float = 15) -> None:
+def _until(true: Any, seconds: float = 120) -> None:
     """Return when something holds; errors of a gateway that is not up yet do not count."""
     end = time.monotonic() + seconds
     while True:
@@ -149,6 +149,6 @@ def _until(true: Any, seconds: float = 15) -> None:
         time.sleep(0.02)
 
 
-def until(true: Any, seconds: float = 15) -> None:
+def until(true: Any, seconds: float = 120) -> None:
     """The same for tests."""
     _until(true, seconds)

@@ -31,7 +31,7 @@ def here(proxy: Proxy, monkeypatch: pytest.MonkeyPatch) -> Proxy:
     """The same where the node program looks for it."""
     for function in ("servers", "set_state", "keep", "set_aside", "ask", "states", "state"):
         defaults = getattr(haproxy, function).__defaults__
-        known = {haproxy.SOCKET: proxy.socket, haproxy.KEPT: proxy.kept,
+        known = {haproxy.SOCKET: proxy.socket, haproxy.SAVED: proxy.kept,
                  haproxy.CONFIG: proxy.config}  # fmt: skip
         monkeypatch.setattr(
             getattr(haproxy, function), "__defaults__", tuple(known.get(d, d) for d in defaults)
@@ -50,14 +50,14 @@ def test_servers_are_told_with_status_sessions_and_weight(proxy: Proxy) -> None:
 @pytest.mark.parametrize("state", ["drain", "maint"])
 def test_server_set_aside_stays_so_over_a_reload_and_comes_back(proxy: Proxy, state: str) -> None:
     haproxy.set_state("vllm0", state, proxy.socket, proxy.kept)
-    assert statuses(proxy) == [state.upper(), "UP"]
+    until(lambda: statuses(proxy) == [state.upper(), "UP"])
     assert haproxy.set_aside("vllm0", proxy.socket) == state
     proxy.reload()
-    assert statuses(proxy) == [state.upper(), "UP"]
+    until(lambda: statuses(proxy) == [state.upper(), "UP"])
     haproxy.set_state("vllm0", "ready", proxy.socket, proxy.kept)
     assert haproxy.set_aside("vllm0", proxy.socket) is None
     proxy.reload()
-    assert statuses(proxy) == ["UP", "UP"]
+    until(lambda: statuses(proxy) == ["UP", "UP"])
 
 
 def test_port_of_the_new_configuration_wins_over_the_kept_one(proxy: Proxy) -> None:
@@ -69,7 +69,7 @@ def test_port_of_the_new_configuration_wins_over_the_kept_one(proxy: Proxy) -> N
         proxy.config.write_text(text.replace(f":{row['srv_port']} ", f":{port} "))
         proxy.reload()
         assert haproxy.state("vllm0", proxy.socket)["srv_port"] == str(port)
-        assert statuses(proxy) == ["DRAIN", "UP"]
+        until(lambda: statuses(proxy) == ["DRAIN", "UP"])
 
 
 def test_server_that_moved_is_pointed_at(proxy: Proxy) -> None:

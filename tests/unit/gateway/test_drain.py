@@ -55,7 +55,7 @@ def proxy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, systemd: Systemd) -> 
             until(lambda: all(s.status == "UP" for s in haproxy.servers(found.socket)))
             for name in ("servers", "set_state", "keep", "ask", "states", "state", "strike"):
                 function = getattr(haproxy, name)
-                known = {haproxy.SOCKET: found.socket, haproxy.KEPT: found.kept,
+                known = {haproxy.SOCKET: found.socket, haproxy.SAVED: found.kept,
                          haproxy.CONFIG: found.config}  # fmt: skip
                 defaults = tuple(known.get(d, d) for d in function.__defaults__)
                 monkeypatch.setattr(function, "__defaults__", defaults)
@@ -109,7 +109,7 @@ def test_replica_on_its_way_back_does_not_open_a_drained_gateway(proxy: Proxy, n
 def test_open_requests_are_counted_until_the_last_has_ended(proxy: Proxy, note: Path) -> None:
     assert drain.count() == {"open": 0}
     host = proxy.url.removeprefix("http://")
-    line = http.client.HTTPConnection(host, timeout=30)
+    line = http.client.HTTPConnection(host, timeout=120)
     body = json.dumps({"stream": True})
     fields = {"Authorization": "Bearer node-key", "Content-Type": "application/json"}
     line.request("POST", "/v1/chat/completions", body, fields)

@@ -59,7 +59,7 @@ def ask(
 ) -> tuple[int, dict[str, str], Any]:  # fmt: skip
     """Status, header fields and JSON of one request."""
     parts = urlsplit(proxy.url)
-    line = http.client.HTTPConnection(parts.hostname or "", parts.port, timeout=10)
+    line = http.client.HTTPConnection(parts.hostname or "", parts.port, timeout=120)
     headers = {name.replace("_", "-"): value for name, value in fields.items()}
     if key is not None:
         headers["Authorization"] = f"Bearer {key}"
@@ -209,7 +209,7 @@ def encrypted(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Proxy,
 def over_tls(proxy: Proxy, context: ssl.SSLContext) -> tuple[int, str | None]:
     """Status of a request over TLS, and the protocol's version."""
     port = urlsplit(proxy.url).port
-    line = http.client.HTTPSConnection("localhost", port, context=context, timeout=10)
+    line = http.client.HTTPSConnection("localhost", port, context=context, timeout=120)
     line.request("GET", "/v1/models", headers={"Authorization": "Bearer node-key"})
     version = line.sock.version()
     status = line.getresponse().status

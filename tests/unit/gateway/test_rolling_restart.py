@@ -15,11 +15,11 @@ from typing import Any
 import pytest
 
 from b200kit.node.client import engine_metrics
-from b200kit.node.client.serving_config import Replica, RollPlan, Serving, load
+from b200kit.node.client.serving_config import Replica, RollingRestartPlan, Serving, load
 from b200kit.node.serving.gateway import rolling_restart, rolling_steps
 from b200kit.node.serving.gateway.haproxy import Server
-from b200kit.node.serving.gateway.rolling_restart import left_behind, owed_first
-from b200kit.node.serving.gateway.rolling_steps import Gateway, Halt, Roller
+from b200kit.node.serving.gateway.rolling_restart import interrupted_first, left_behind
+from b200kit.node.serving.gateway.rolling_steps import Gateway, Halt, RollingRestart
 from b200kit.run.places import PACKAGE
 from tests.messages import assert_message, raises_message
 from tests.unit.node.client import server_thread
@@ -27,7 +27,7 @@ from tests.unit.node.client import server_thread
 
 @dataclass
 class Memory(Gateway):
-    """A gateway in memory that writes down what it was told."""
+    """A gateway in memory that records its commands."""
 
     status: dict[str, str]
     sessions: dict[str, list[int]] = field(default_factory=dict)
@@ -74,7 +74,8 @@ def serving(engine: str, tmp_path: Path) -> Serving:
             {
                 "model": server_thread.MODEL, "engine": "x", "gateway": engine,
                 "replicas": replicas, "max_num_seqs": 8, "max_model_len": 4096,
-                "max_num_batched_tokens": 2048, "roll": {"floor": 1, "drain_s": 0.5},
+                "max_num_batched_tokens": 2048,
+                "rolling_restart": {"min_available": 1, "drain_s": 0.5},
             }
         )
     )  # fmt: skip
@@ -87,7 +88,7 @@ def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(rolling_steps, "EVERY_S", 0.01)
 
 
-def roller(serving: Serving, gateway: Memory, fails: str = "", **changes: Any) -> Roller:
+def restarter(serving: Serving, gateway: Memory, fails: str = "", **changes: Any) -> RollingRestart:
     """One whose units start at once; *fails* names one that does not."""
 
     def start(unit: str, within_s: float) -> str | None:
@@ -95,12 +96,12 @@ def roller(serving: Serving, gateway: Memory, fails: str = "", **changes: Any) -
         gateway.log.append(f"restart {unit}")
         return "out of memory" if unit == fails else None
 
-    return Roller(serving, gateway, start, **changes)
+    return RollingRestart(serving, gateway, start, **changes)
 
 
-def rolled(made: Roller, asked: list[int], folder: Path) -> list[dict[str, object]]:
-    """What a roll did."""
-    return asyncio.run(rolling_restart.roll(made, asked, folder / "note"))
+def rolled(made: RollingRestart, asked: list[int], folder: Path) -> list[dict[str, object]]:
+    """What a rolling restart did."""
+    return asyncio.run(rolling_restart.restart(made, asked, folder / "note"))
 
 
 BOTH_UP = {"vllm0": "UP", "vllm1": "UP"}
@@ -110,7 +111,7 @@ def test_replicas_go_one_after_another_each_back_before_the_next(
     serving: Serving, tmp_path: Path
 ) -> None:
     gateway = Memory(dict(BOTH_UP))
-    done = rolled(roller(serving, gateway), [0, 1], tmp_path)
+    done = rolled(restarter(serving, gateway), [0, 1], tmp_path)
     assert gateway.log == [
         "vllm0 drain", "restart vllm@0.service", "vllm0 ready",
         "vllm1 drain", "restart vllm@1.service", "vllm1 ready",
@@ -122,7 +123,7 @@ def test_replicas_go_one_after_another_each_back_before_the_next(
 def test_restart_waits_until_the_last_request_has_ended(serving: Serving, tmp_path: Path) -> None:
     sessions = {"vllm0": [3, 2, 1, 0, 1, 0, 0, 0]}
     gateway = Memory(dict(BOTH_UP), sessions)
-    rolled(roller(serving, gateway), [0], tmp_path)
+    rolled(restarter(serving, gateway), [0], tmp_path)
     assert gateway.log == ["vllm0 drain", "restart vllm@0.service", "vllm0 ready"]
     assert sessions == {"vllm0": [0]}
 
@@ -130,14 +131,14 @@ def test_restart_waits_until_the_last_request_has_ended(serving: Serving, tmp_pa
 def test_request_that_does_not_end_is_not_cut_off(serving: Serving, tmp_path: Path) -> None:
     gateway = Memory(dict(BOTH_UP), {"vllm0": [1]})
     with raises_message(Halt):
-        rolled(roller(serving, gateway), [0, 1], tmp_path)
+        rolled(restarter(serving, gateway), [0, 1], tmp_path)
     assert gateway.log == ["vllm0 drain", "vllm0 ready"]
     assert left_behind(tmp_path / "note") is None
 
 
 def test_request_that_does_not_end_is_cut_off_when_asked(serving: Serving, tmp_path: Path) -> None:
     gateway = Memory(dict(BOTH_UP), {"vllm0": [1]})
-    rolled(roller(serving, gateway, cut=True), [0], tmp_path)
+    rolled(restarter(serving, gateway, cut=True), [0], tmp_path)
     assert gateway.log == ["vllm0 drain", "restart vllm@0.service", "vllm0 ready"]
 
 
@@ -153,7 +154,7 @@ def test_requests_that_only_the_engine_knows_of_are_waited_for(
     monkeypatch.setattr(engine_metrics, "scrape", scrape)
     gateway = Memory(dict(BOTH_UP))
     with pytest.raises(Halt, match="vllm0: 3 requests still open"):
-        rolled(roller(serving, gateway), [0], tmp_path)
+        rolled(restarter(serving, gateway), [0], tmp_path)
 
 
 @pytest.mark.parametrize("other", ["DOWN", "DOWN 1/2", "MAINT", "DRAIN"])
@@ -162,7 +163,7 @@ def test_floor_holds_when_the_other_replica_is_missing(
 ) -> None:
     gateway = Memory({"vllm0": "UP", "vllm1": other})
     with pytest.raises(Halt, match=rf"0 replicas would .* 1 must.*vllm1 is {other}"):
-        rolled(roller(serving, gateway), [0], tmp_path)
+        rolled(restarter(serving, gateway), [0], tmp_path)
     assert gateway.log == []
 
 
@@ -170,14 +171,16 @@ def test_replica_that_serves_nobody_may_always_be_restarted(
     serving: Serving, tmp_path: Path
 ) -> None:
     gateway = Memory({"vllm0": "DOWN", "vllm1": "DOWN"})
-    rolled(roller(serving, gateway), [0, 1], tmp_path)
+    rolled(restarter(serving, gateway), [0, 1], tmp_path)
     assert "vllm1 ready" in gateway.log
 
 
 def test_single_replica_has_no_floor_to_hold(serving: Serving, tmp_path: Path) -> None:
-    alone = replace(serving, replicas=serving.replicas[:1], roll=RollPlan(floor=0))
+    alone = replace(
+        serving, replicas=serving.replicas[:1], rolling_restart=RollingRestartPlan(min_available=0)
+    )
     gateway = Memory({"vllm0": "UP"})
-    rolled(roller(alone, gateway), [0], tmp_path)
+    rolled(restarter(alone, gateway), [0], tmp_path)
     assert gateway.log[-1] == "vllm0 ready"
 
 
@@ -185,29 +188,29 @@ def test_replica_that_the_gateway_is_yet_to_learn_of_is_only_started(
     serving: Serving, tmp_path: Path
 ) -> None:
     gateway = Memory({"vllm0": "UP"})
-    rolled(roller(serving, gateway), [1], tmp_path)
+    rolled(restarter(serving, gateway), [1], tmp_path)
     assert gateway.log == ["restart vllm@1.service"]
     with raises_message(Halt):
-        rolled(roller(serving, gateway, fails="vllm@1.service"), [1], tmp_path)
+        rolled(restarter(serving, gateway, fails="vllm@1.service"), [1], tmp_path)
 
 
-def test_replica_that_does_not_come_back_stays_drained_and_ends_the_roll(
+def test_replica_that_does_not_come_back_stays_drained_and_ends_the_rolling_restart(
     serving: Serving, tmp_path: Path
 ) -> None:
     gateway = Memory(dict(BOTH_UP))
     with raises_message(Halt):
-        rolled(roller(serving, gateway, fails="vllm@0.service"), [0, 1], tmp_path)
+        rolled(restarter(serving, gateway, fails="vllm@0.service"), [0, 1], tmp_path)
     assert gateway.log == ["vllm0 drain", "restart vllm@0.service"]
     assert gateway.status == {"vllm0": "DRAIN", "vllm1": "UP"}
-    # The next roll sees to it, whatever it is asked for, and brings it back.
-    rolled(roller(serving, gateway), [], tmp_path)
+    # The next one sees to it, whatever it is asked for, and brings it back.
+    rolled(restarter(serving, gateway), [], tmp_path)
     assert gateway.status == BOTH_UP
 
 
 def test_replica_that_answers_wrong_stays_drained(serving: Serving, tmp_path: Path) -> None:
     gateway = Memory(dict(BOTH_UP))
     with raises_message(Halt):
-        rolled(roller(replace(serving, model="other"), gateway), [0, 1], tmp_path)
+        rolled(restarter(replace(serving, model="other"), gateway), [0, 1], tmp_path)
     assert gateway.status == {"vllm0": "DRAIN", "vllm1": "UP"}
 
 
@@ -215,7 +218,7 @@ def test_replica_that_somebody_drained_is_restarted_and_stays_drained(
     serving: Serving, tmp_path: Path
 ) -> None:
     gateway = Memory({"vllm0": "DRAIN", "vllm1": "UP"})
-    rolled(roller(serving, gateway), [0], tmp_path)
+    rolled(restarter(serving, gateway), [0], tmp_path)
     assert gateway.log == ["vllm0 drain", "restart vllm@0.service"]
     assert gateway.status["vllm0"] == "DRAIN"
 
@@ -234,11 +237,11 @@ class Killed(Memory):
 def test_killed_roll_is_finished_by_the_next_one(serving: Serving, tmp_path: Path) -> None:
     gateway = Killed(dict(BOTH_UP))
     with pytest.raises(KeyboardInterrupt):
-        rolled(roller(serving, gateway), [1, 0], tmp_path)
+        rolled(restarter(serving, gateway), [1, 0], tmp_path)
     assert left_behind(tmp_path / "note") == 1
-    assert owed_first([0], tmp_path / "note") == [1, 0]
+    assert interrupted_first([0], tmp_path / "note") == [1, 0]
     later = Memory(gateway.status)
-    done = rolled(roller(serving, later), [0], tmp_path)
+    done = rolled(restarter(serving, later), [0], tmp_path)
     assert [entry["replica"] for entry in done] == [1, 0]
     assert later.status == BOTH_UP
 
@@ -251,14 +254,14 @@ def test_restart_is_pending_until_the_replica_is_back(
     pending.touch()
     gateway = Memory(dict(BOTH_UP))
     with pytest.raises(Halt):
-        rolled(roller(serving, gateway, fails="vllm@0.service"), [0], tmp_path)
+        rolled(restarter(serving, gateway, fails="vllm@0.service"), [0], tmp_path)
     assert pending.exists()
-    rolled(roller(serving, gateway), [0], tmp_path)
+    rolled(restarter(serving, gateway), [0], tmp_path)
     assert not pending.exists()
 
 
 def test_two_rolls_are_never_at_work_together(tmp_path: Path) -> None:
-    lock = tmp_path / "roll.lock"
+    lock = tmp_path / "rolling-restart.lock"
     holder = subprocess.Popen(
         [sys.executable, "-c",
          "import sys, pathlib; from b200kit.node.serving.gateway import rolling_restart as roll;"

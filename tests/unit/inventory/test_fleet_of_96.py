@@ -59,7 +59,7 @@ def rendered(name: str, data: dict[str, Any], lock: Path) -> Rendered:
     spec = parse(plain, load.load())
     assert isinstance(spec, NodeSpec), spec
     node = Node(name, spec, {"api_key": KEY})
-    node.seen_as(states.recorded("healthy-hgx-b200"))
+    node.take_observation(states.recorded("healthy-hgx-b200"))
     layout = node.layout()
     wanted = (stage.desired(node, layout) for stage in (serving.STAGE, gateway.STAGE))
     return Rendered(

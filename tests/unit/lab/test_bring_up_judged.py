@@ -168,10 +168,10 @@ def test_scenario_is_stuck_in_its_state_and_the_gate_says_the_same(
 ) -> None:
     _, state = booted(name)
     at = sequence.position(expectation(), state)
-    assert at.name == STUCK[name], at.seen
-    assert at.seen is not None
+    assert at.name == STUCK[name], at.observed
+    assert at.observed is not None
     first = judge(expectation(), state).blocking[0]
-    assert first.summary == at.seen.summary
+    assert first.summary == at.observed.summary
     line = sequence.stuck_line(at, state)
     assert line.startswith(f"stuck at {at.name}: {first.summary}")
     assert " -> " in line

@@ -69,7 +69,7 @@ def test_injected_faults_make_all_before_them_void(disk: Path) -> None:
 
 
 def conf(name: str, *events: Event) -> str:
-    """What NVML's stand-in and the daemons' are told."""
+    """What NVML's stand-in and the daemons' receive."""
     return nvml.conf(scenario.render(name, 2), "580.126.20", {}, 3, 100.0, events, 200.0)
 
 

@@ -38,7 +38,7 @@ def port(tmp_path: Path, log: io.StringIO) -> Iterator[int]:
 
 
 def get(port: int, path: str, **headers: str) -> tuple[int, bytes]:
-    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=5)
+    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=120)
     connection.request("GET", path, headers={k.replace("_", "-"): v for k, v in headers.items()})
     reply = connection.getresponse()
     body = reply.read()

@@ -1,4 +1,4 @@
-"""Locks, hand-made wheels, and telling a CPU build of torch from a CUDA one."""
+"""Locks, hand-made wheels, and how a CPU build of torch differs from a CUDA one."""
 
 from __future__ import annotations
 

@@ -225,7 +225,7 @@ def test_secret_is_asked_for_by_a_keyed_digest_alone(node: Node) -> None:
     request = observation.observe_request(node)
     assert set(request["secrets"].values()) == {node.nonce}
     assert not set(request["secrets"]) & set(request["files"])
-    assert "canary-" not in json.dumps(request).replace("b200-watchdog", "")
+    assert "canary-" not in json.dumps(request)
 
 
 def test_every_run_keys_its_digests_anew(machine: Machine) -> None:

@@ -53,10 +53,10 @@ def sources(**changes: Any) -> dict[str, Any]:
         "environment": {"VLLM_NO_USAGE_STATS": "1"},
         "gateway": {"bind": "127.0.0.1", "port": 8000},
     }
-    own = {"node": "n01", "asked": asked, "state": state, "smoke": result, "layout": layout}
+    own = {"node": "n01", "requested": asked, "state": state, "smoke": result, "layout": layout}
     return {
         **own,
-        "seen": conditions_sources.observed(state, result, asked["libraries"]),
+        "observed": conditions_sources.observed(state, result, asked["libraries"]),
         **changes,
     }
 

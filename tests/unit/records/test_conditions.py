@@ -41,7 +41,12 @@ def test_conditions_of_a_recorded_run_is_complete_enough() -> None:
 
 def test_what_the_result_of_an_older_version_lacks_says_so() -> None:
     run_conditions = runs.run_conditions()
-    for name in ("versions.nccl", "seen.acceptance", "seen.server_age_s", "seen.sm_clock"):
+    for name in (
+        "versions.nccl",
+        "observed.acceptance",
+        "observed.server_age_s",
+        "observed.sm_clock",
+    ):
         assert isinstance(value_of(run_conditions, name), Unmeasured)
 
 
@@ -52,15 +57,15 @@ def test_what_the_gpus_and_the_servers_did_during_the_run_is_in_it() -> None:
     result["server"]["spec_acceptance_rate"] = 0.7
     result["conditions"] |= {"server_ages_s": [40.0, 41.5], "libraries": {"nccl": "2.27.7"}}
     sources = runs.sources(smoke=result)
-    sources["seen"] = observed(sources["state"], result, {"torch": "2.13.0", "nccl": "2"})
+    sources["observed"] = observed(sources["state"], result, {"torch": "2.13.0", "nccl": "2"})
     built = conditions.build(sources)
-    assert value_of(built, "seen.sm_clock") == 1905
-    assert value_of(built, "seen.slowed") == {
+    assert value_of(built, "observed.sm_clock") == 1905
+    assert value_of(built, "observed.slowed") == {
         "GPU 0": "hardware thermal slowdown",
         "GPU 1": "hardware thermal slowdown",
     }
-    assert value_of(built, "seen.acceptance") == 0.7
-    assert value_of(built, "seen.server_age_s") == [40.0, 41.5]
+    assert value_of(built, "observed.acceptance") == 0.7
+    assert value_of(built, "observed.server_age_s") == [40.0, 41.5]
     assert (value_of(built, "versions.torch"), value_of(built, "versions.nccl")) == (
         "2.13.0",
         "2.27.7",
@@ -119,7 +124,7 @@ def test_one_board_among_eight_is_told_by_its_position() -> None:
 
 
 def test_causes_a_person_made_come_before_conditions() -> None:
-    after = runs.run_conditions(seen__prefix_hits=0.5, versions__kernel="6.8.0-60-generic")
+    after = runs.run_conditions(observed__prefix_hits=0.5, versions__kernel="6.8.0-60-generic")
     assert changes(runs.run_conditions(), after) == [
         "kernel 6.8.0-57-generic -> 6.8.0-60-generic",
         "prefix hit rate 0 -> 0.5",
@@ -128,7 +133,11 @@ def test_causes_a_person_made_come_before_conditions() -> None:
 
 @pytest.mark.parametrize(
     ("name", "near", "far"),
-    [("seen__prefix_hits", 0.01, 0.1), ("seen__late_ms", 5.0, 50.0), ("seen__isl", 129.0, 140.0)],
+    [
+        ("observed__prefix_hits", 0.01, 0.1),
+        ("observed__late_ms", 5.0, 50.0),
+        ("observed__isl", 129.0, 140.0),
+    ],
 )
 def test_what_varies_by_itself_is_no_difference(name: str, near: float, far: float) -> None:
     base = {name: 0.0 if "isl" not in name else 128.0}
@@ -138,11 +147,20 @@ def test_what_varies_by_itself_is_no_difference(name: str, near: float, far: flo
 
 def test_slack_holds_for_each_gpu() -> None:
     hot, warm = [60, 61, 62, 60, 61, 62, 63, 64], [65, 66, 67, 65, 66, 67, 68, 69]
-    assert changes(runs.run_conditions(seen__hot=hot), runs.run_conditions(seen__hot=warm)) == []
-    assert changes(runs.run_conditions(seen__hot=60), runs.run_conditions(seen__hot=hot)) == []
+    assert (
+        changes(runs.run_conditions(observed__hot=hot), runs.run_conditions(observed__hot=warm))
+        == []
+    )
+    assert (
+        changes(runs.run_conditions(observed__hot=60), runs.run_conditions(observed__hot=hot)) == []
+    )
     boiling = [*warm[:7], 92]
     assert (
-        len(changes(runs.run_conditions(seen__hot=hot), runs.run_conditions(seen__hot=boiling)))
+        len(
+            changes(
+                runs.run_conditions(observed__hot=hot), runs.run_conditions(observed__hot=boiling)
+            )
+        )
         == 1
     )
 

@@ -117,9 +117,11 @@ def test_unmeasured_reading_neither_fires_nor_passes(
 
 @pytest.mark.parametrize("name", NAMES)
 def test_unmeasured_document_fires_nothing_and_clears_nothing(name: str) -> None:
-    empty = diagnose({"smoke": {"unmeasured": "the canary failed"}}, list(RULES.values()))
+    empty = diagnose(
+        {"smoke": {"unmeasured": "the correctness check failed"}}, list(RULES.values())
+    )
     assert (empty["fired"], empty["cleared"]) == ([], [])
-    assert "the canary failed" in unlooked(empty)["queueing"]
+    assert "the correctness check failed" in unlooked(empty)["queueing"]
     assert name in unlooked(empty)
 
 

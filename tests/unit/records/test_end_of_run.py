@@ -13,6 +13,7 @@ from b200kit.records.conditions import missing, unmeasured, value_of
 from b200kit.records.entries import accept_entry
 from b200kit.report.files import write
 from b200kit.report.terminal.page import render as terminal
+from b200kit.run import jsonl
 from b200kit.run.node import Node
 from tests.messages import assert_message
 from tests.unit import nodes
@@ -27,8 +28,10 @@ def node(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Node:
     found.layout()
     found.smoke = runs.smoke()
     found.outcome = "live"
-    assert found.seen is not None
-    found.seen["notes"]["warm"] = {n: {"warm": True, "rounds": [{}] * 4} for n in ("0", "1")}
+    assert found.last_observation is not None
+    found.last_observation["notes"]["warm"] = {
+        n: {"warm": True, "rounds": [{}] * 4} for n in ("0", "1")
+    }
     return found
 
 
@@ -49,7 +52,7 @@ def test_result_is_recorded_with_its_conditions(node: Node) -> None:
     ended(node)
     known = kept()
     assert [run["run"] for run in known.runs] == ["20261121-1"]
-    run_conditions = known.runs[0]["manifest"]
+    run_conditions = known.runs[0]["conditions"]
     assert missing(run_conditions) == []
     assert value_of(run_conditions, "versions.driver") == nodes.DRIVER
     assert value_of(run_conditions, "load.model") == "tiny-llama"
@@ -62,7 +65,7 @@ def test_result_is_recorded_with_its_conditions(node: Node) -> None:
 def test_report_gets_the_runs_in_a_row_and_the_conditions(node: Node) -> None:
     found = ended(node)["hosts"]["n01"]["record"]
     assert [run["id"] for run in found["timeline"]["runs"]] == [kept().runs[0]["id"]]
-    assert found["manifest"] == kept().runs[0]["manifest"]
+    assert found["conditions"] == kept().runs[0]["conditions"]
 
 
 def test_what_is_not_collected_is_named(node: Node) -> None:
@@ -72,7 +75,7 @@ def test_what_is_not_collected_is_named(node: Node) -> None:
 
 def test_no_secret_is_in_the_record(node: Node) -> None:
     ended(node)
-    text = store.path_of(store.directory(), "n01").read_text()
+    text = jsonl.path_of(store.directory(), "n01").read_text()
     assert "canary" not in text
 
 
@@ -86,15 +89,15 @@ def test_result_of_an_earlier_run_is_compared_and_not_recorded(node: Node) -> No
     node.smoke_age_s = 7200.0
     host = ended(node)["hosts"]["n01"]
     assert kept().runs == ()
-    assert host["record"]["answer"] == "unclear"
+    assert host["record"]["outcome"] == "unclear"
     assert host["diagnosis"]["fired"] == []
 
 
 def test_result_without_its_conditions_is_not_recorded_and_the_field_is_named(
     node: Node, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert node.seen is not None
-    node.seen["nvml"] = {"unmeasured": "NVML did not answer"}
+    assert node.last_observation is not None
+    node.last_observation["nvml"] = {"unmeasured": "NVML did not answer"}
     host = ended(node)["hosts"]["n01"]
     assert kept().runs == ()
     assert_message(host["record"]["unmeasured"])
@@ -127,19 +130,22 @@ def test_regression_and_diagnosis_are_shown(
     node: Node, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     ended(node)
-    own = kept().runs[0]["manifest"]
+    own = kept().runs[0]["conditions"]
     slow = runs.smoke("queueing")
     for number, day in enumerate([*runs.days(1, 6, 0.01), *runs.days(2, 6, 0.01, 0.2)]):
         entry = runs.run(number, day)
-        entry["manifest"] = json.loads(json.dumps(own))
-        entry["manifest"]["fields"] |= {"run.cache_salt": f"{number}", "run.taken_at": entry["at"]}
+        entry["conditions"] = json.loads(json.dumps(own))
+        entry["conditions"]["fields"] |= {
+            "run.cache_salt": f"{number}",
+            "run.taken_at": entry["at"],
+        }
         if number >= 6:
-            entry["manifest"]["fields"]["versions.driver"] = "580.159.03"
+            entry["conditions"]["fields"]["versions.driver"] = "580.159.03"
         store.append(store.directory(), "n01", entry)
     accept(node)
     # The newest run is of the slow six's system, and one that queues.
-    assert node.seen is not None
-    node.seen["nvml"]["driver_version"] = "580.159.03"
+    assert node.last_observation is not None
+    node.last_observation["nvml"]["driver_version"] = "580.159.03"
     node.smoke = slow | {"conditions": runs.smoke()["conditions"] | {"cache_salt": "new"}}
     node.smoke |= {f"p50_{m}_ms": v * 1.2 for m, v in runs.BASE.items()}
     node.smoke |= {"p95_ttft_ms": 500.0, "request_rate": 6.0}

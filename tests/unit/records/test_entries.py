@@ -123,21 +123,21 @@ def test_missed_objective_counts_its_times_are_true() -> None:
 
 def test_same_node_is_the_same() -> None:
     found = against(sample(10, 10))
-    assert found["answer"] == "same"
+    assert found["outcome"] == "same"
     assert found["baseline"]["by"] == "ops"
     assert (found["runs"]["before"]["count"], found["runs"]["after"]["count"]) == (10, 10)
 
 
 def test_regression_names_what_changed_between_the_conditions() -> None:
     found = against(sample(10, 10, 0.07, versions__driver=NEW))
-    assert found["answer"] == "different"
+    assert found["outcome"] == "different"
     assert set(found["slower"]) == set(runs.BASE)
     assert found["changed"] == [{"text": f"driver 580.105.08 -> {NEW}", "role": "system"}]
 
 
 def test_regression_without_a_change_names_none() -> None:
     found = against(sample(10, 10, 0.07))
-    assert (found["answer"], found["changed"]) == ("different", [])
+    assert (found["outcome"], found["changed"]) == ("different", [])
 
 
 def test_runs_of_another_system_are_not_mixed_into_the_newer_ones() -> None:
@@ -147,31 +147,31 @@ def test_runs_of_another_system_are_not_mixed_into_the_newer_ones() -> None:
 
 def test_nothing_is_the_same_without_a_baseline() -> None:
     found = against(sample(10, 10, accepted=False))
-    assert found["answer"] == "unclear"
+    assert found["outcome"] == "unclear"
     assert_message(found["why"])
 
 
 def test_accepted_runs_are_not_compared_with_themselves() -> None:
     found = against(sample(10, 0))
-    assert found["answer"] == "unclear"
+    assert found["outcome"] == "unclear"
     assert_message(found["why"])
 
 
 def test_too_few_newer_runs_are_unclear_and_the_last_one_gives_a_hint() -> None:
     found = against(sample(10, 1, 0.3))
-    assert found["answer"] == "unclear"
+    assert found["outcome"] == "unclear"
     assert not any(hint["inside"] for hint in found["hint"].values())
 
 
 def test_another_load_is_never_compared() -> None:
     found = against(sample(10, 10, load__isl=512))
-    assert found["answer"] == "unclear"
+    assert found["outcome"] == "unclear"
     assert_message(found["why"])
 
 
 def test_stand_in_is_never_compared_with_a_real_engine() -> None:
     found = against(sample(10, 10, load__stand_in=False))
-    assert found["answer"] == "unclear"
+    assert found["outcome"] == "unclear"
 
 
 def test_newest_acceptance_counts() -> None:
@@ -179,7 +179,7 @@ def test_newest_acceptance_counts() -> None:
     act = accept_entry("n01", old.runs[10:], "ops", "new driver", "2026-12-01T00:00:00Z")
     more = [runs.run(40 + n, d) for n, d in enumerate(runs.days(5, 8, 0.01, 0.07))]
     found = against(runs.kept([*map(bare, old.entries), act, *more]))
-    assert (found["answer"], found["baseline"]["why"]) == ("same", "new driver")
+    assert (found["outcome"], found["baseline"]["why"]) == ("same", "new driver")
 
 
 def bare(entry: dict[str, Any]) -> dict[str, Any]:
@@ -188,12 +188,12 @@ def bare(entry: dict[str, Any]) -> dict[str, Any]:
 
 
 def test_empty_record_is_unclear() -> None:
-    assert against(Record())["answer"] == "unclear"
+    assert against(Record())["outcome"] == "unclear"
 
 
 def test_node_is_compared_with_another() -> None:
     found = against(sample(0, 8, 0.07), other=sample(10, 0))
-    assert (found["answer"], found["baseline"]) == ("different", None)
+    assert (found["outcome"], found["baseline"]) == ("different", None)
 
 
 def test_baseline_takes_the_newest_runs_of_one_system() -> None:

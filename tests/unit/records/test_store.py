@@ -11,7 +11,8 @@ from pathlib import Path
 import pytest
 
 from b200kit.records import store
-from b200kit.records.store import append, path_of, read
+from b200kit.records.store import append, read
+from b200kit.run.jsonl import path_of
 from tests.unit.records import runs
 
 ROOT = Path(__file__).parents[3]
@@ -62,7 +63,7 @@ def test_killed_writer_loses_nothing_that_it_had_finished(tmp_path: Path) -> Non
     assert process.stdout is not None
     finished = [int(process.stdout.readline()) for _ in range(5)]
     process.send_signal(signal.SIGKILL)
-    process.wait(20)
+    process.wait(300)
     process.stdout.close()
     known = read(tmp_path, "n01")
     assert [run["run"] for run in known.runs[:5]] == [f"run-{n}" for n in finished]
@@ -74,7 +75,7 @@ def test_killed_writer_loses_nothing_that_it_had_finished(tmp_path: Path) -> Non
 def test_two_writers_do_not_tear_each_others_lines(tmp_path: Path) -> None:
     both = [writer(tmp_path, first, first + 12) for first in (0, 100)]
     for process in both:
-        assert process.communicate(timeout=60)[0]
+        assert process.communicate(timeout=300)[0]
         assert process.returncode == 0
     known = read(tmp_path, "n01")
     assert (len(known.runs), known.torn, known.damage) == (24, (), ())

@@ -79,7 +79,7 @@ def requests(count: int = 40, *, failed: tuple[int, ...] = ()) -> list[dict[str,
     return found
 
 
-def mended() -> dict[str, Any]:
+def reprovisioned() -> dict[str, Any]:
     """What mending did with a node, as it stands in a HostRecord."""
     states = ("serving", "quarantined", "drained", "evidenced", "acting", "provisioned", "proven")
     steps = pairwise(states)

@@ -44,7 +44,7 @@ def test_page_is_whole_and_quiet_in_a_browser(tmp_path: Path) -> None:
     name = "<script>throw new Error('x')</script>"
     full = records.live(
         smoke=records.smoke(stand_in=True) | {"requests": pages.requests(failed=(3,))},
-        record=document(slow(10)), tuning=pages.tuning(), reprovision=pages.mended(),
+        record=document(slow(10)), tuning=pages.tuning(), reprovision=pages.reprovisioned(),
     )  # fmt: skip
     record = records.record(n1=full, n2=records.red(), n3=records.unreachable())
     record["hosts"][name] = record["hosts"].pop("n1")

@@ -201,7 +201,7 @@ def test_same_layout_under_two_names_is_one_row() -> None:
     document["cells"][0]["layout"]["name"] = "planned"
     tuning = tuning_of({"tuning": document})
     assert len(tuning.layouts) == 5
-    assert tuning.layouts[0].endswith("(planned/asked/A)")
+    assert tuning.layouts[0].endswith("(planned/configured/A)")
     assert tuning.knee(tuning.layouts[0], "A")
 
 
@@ -209,7 +209,7 @@ def test_every_cell_is_in_figures_with_both_clients() -> None:
     tuning = tuning_of({"tuning": pages.tuning()})
     rows = all_cells(tuning).rows
     first = rows[0]
-    assert first[:5] == ("TP4 x 2, 2048 tokens, 8 seqs (asked/A)", "A", "2", "done", "2")
+    assert first[:5] == ("TP4 x 2, 2048 tokens, 8 seqs (configured/A)", "A", "2", "done", "2")
     assert first[5] == "100 %"
     assert re.fullmatch(r"\d+\.\d", first[10])
     failed = next(row for row in rows if row[3].startswith("failed"))
@@ -262,7 +262,7 @@ def test_every_picture_has_a_name_and_says_what_it_shows() -> None:
 
 
 def test_reprovisioning_is_shown_step_by_step() -> None:
-    found = page(n=records.live(reprovision=pages.mended()))
+    found = page(n=records.live(reprovision=pages.reprovisioned()))
     for words in (
         "reset the GPUs",
         "by ops: no NVLink",
@@ -279,7 +279,7 @@ def test_reprovisioning_is_shown_step_by_step() -> None:
 
 
 def test_terminal_shows_the_choice_and_the_repair_in_a_line() -> None:
-    host = records.live(tuning=pages.tuning(), reprovision=pages.mended())
+    host = records.live(tuning=pages.tuning(), reprovision=pages.reprovisioned())
     text = terminal(records.record(n1=host))
     assert_message(*lines_with(text, "tuning "), *lines_with(text, "repair "))
     assert not {"tuning", "repair"} & set(terminal(records.record(n1=records.live())).split())

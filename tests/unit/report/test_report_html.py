@@ -50,7 +50,7 @@ def test_hostile_text_stays_text_wherever_it_stands() -> None:
         return bad if isinstance(value, str) else value
 
     every = records.live(smoke=records.smoke() | {"requests": pages.requests(failed=(3,))},
-                         tuning=pages.tuning(), reprovision=pages.mended())  # fmt: skip
+                         tuning=pages.tuning(), reprovision=pages.reprovisioned())  # fmt: skip
     record = records.record(n01=poison(records.red()), n02=poison(every))
     for host in ("n01", "n02"):
         record["hosts"][host]["tuning"] = poison_names(pages.tuning(), bad)

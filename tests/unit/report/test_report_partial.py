@@ -60,8 +60,8 @@ def measured() -> records.Json:
         tuned[key] = tuned[key][:most]
     against["timeline"]["runs"] = against["timeline"]["runs"][-3:]
     smoke = records.smoke(arrays=False) | {"requests": pages.requests(12, failed=(3,))}
-    return records.live(tuning=tuned, record=against, reprovision=pages.mended(), smoke=smoke,
-                        state=None, verdict=None, stages=[], layout=[])  # fmt: skip
+    return records.live(tuning=tuned, record=against, reprovision=pages.reprovisioned(),
+                        smoke=smoke, state=None, verdict=None, stages=[], layout=[])  # fmt: skip
 
 
 _BASE = records.record(n1=records.live(), n2=records.red(), n3=measured())

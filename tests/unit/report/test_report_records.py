@@ -11,13 +11,13 @@ from tests.subtests import in_subtests
 from tests.unit.report import records
 
 METRIC = {
-    "metric": "ttft", "answer": "different", "ratio": 1.07, "interval": [1.03, 1.11],
+    "metric": "ttft", "outcome": "different", "ratio": 1.07, "interval": [1.03, 1.11],
     "before": {"runs": 10, "median": 41.0, "low": 40.1, "high": 42.0, "cv": 0.014, "modes": []},
     "after": {"runs": 9, "median": 44.0, "low": 42.5, "high": 61.0, "cv": 0.02,
               "modes": [[8, 43.9], [1, 61.0]]},
 }  # fmt: skip
 DIFFERENT = {
-    "answer": "different", "why": "TTFT +7.0 %", "slower": ["ttft"], "metrics": [METRIC],
+    "outcome": "different", "why": "TTFT +7.0 %", "slower": ["ttft"], "metrics": [METRIC],
     "baseline": {"at": "2026-10-01T09:00:00Z", "by": "ops", "why": "burn-in <ok>", "id": "abc"},
     "changed": [{"text": "driver 580.126.20 -> 580.159.03", "role": "system"}],
     "runs": {"before": {"count": 10, "days": 10, "first": "2026-10-01T09:00:00Z",
@@ -67,7 +67,7 @@ def test_node_without_either_says_so_on_the_page_and_nothing_in_the_terminal() -
 
 
 ODD: list[Any] = [
-    None, {}, [], "x", 3, {"answer": 7}, {"metrics": [None, {}]},
+    None, {}, [], "x", 3, {"outcome": 7}, {"metrics": [None, {}]},
     {"metrics": "x", "hint": 3, "runs": [], "changed": [None]},
 ]  # fmt: skip
 

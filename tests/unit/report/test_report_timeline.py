@@ -25,8 +25,8 @@ def document(*later: dict[str, Any], count: int = 8) -> dict[str, Any]:
     known = runs.kept(first)
     entry = entries.accept_entry("n01", known.runs, "ops", "burn-in", "2026-10-20T09:00:00Z")
     known = runs.kept([*first, entry, *later])
-    run_conditions = known.runs[-1]["manifest"]
-    return {**comparison.against(known), "timeline": timeline(known), "manifest": run_conditions}
+    run_conditions = known.runs[-1]["conditions"]
+    return {**comparison.against(known), "timeline": timeline(known), "conditions": run_conditions}
 
 
 def slow(number: int, **fields: object) -> dict[str, Any]:
@@ -95,7 +95,7 @@ def test_page_shows_all_runs_and_the_whole_conditions() -> None:
 def test_conditions_tells_each_field_whole_and_what_is_not_known() -> None:
     run_conditions = runs.run_conditions(serving__config={"b": "x" * 90, "a": 1},
                              versions__driver={"unmeasured": "no driver"})  # fmt: skip
-    found = run_conditions_of({"record": {"manifest": run_conditions}})
+    found = run_conditions_of({"record": {"conditions": run_conditions}})
     fields = dict(pair for _, rows in found.groups for pair in rows)
     assert "unmeasured: no driver" in fields.values()
     assert f"a=1; b={'x' * 90}" in fields.values()
@@ -104,7 +104,7 @@ def test_conditions_tells_each_field_whole_and_what_is_not_known() -> None:
 
 @in_subtests("odd", [None, {}, "x", {"fields": {}}, {"fields": 3}])
 def test_result_without_a_conditions_says_so(odd: object) -> None:
-    assert run_conditions_of({"record": {"manifest": odd}}).why.startswith("unmeasured")
+    assert run_conditions_of({"record": {"conditions": odd}}).why.startswith("unmeasured")
 
 
 ODD: list[Any] = [

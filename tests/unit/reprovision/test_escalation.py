@@ -1,4 +1,4 @@
-"""Which level comes next: never below what is asked, never the same for ever, hands at the end."""
+"""Which level comes next: never below the request, never the same for ever, manual repair last."""
 
 from __future__ import annotations
 

@@ -28,8 +28,8 @@ SCENARIOS: dict[str, tuple[list[str], State]] = {
     "it has its canary share": ([*OUT, "action", *UP], State.CANARY),
     "it fails among its users": ([*OUT, "action", *UP, "return!"], State.SERVING),
     "it is back": ([*OUT, "action", *UP, "return"], State.SERVING),
-    "hands are needed": ([*OUT, "hand over"], State.MANUAL),
-    "hands have done it": ([*OUT, "hand over", "release", *UP, "return"], State.SERVING),
+    "manual repair is needed": ([*OUT, "hand over"], State.MANUAL),
+    "manual repair is done": ([*OUT, "hand over", "release", *UP, "return"], State.SERVING),
     "a person ends it before an act": (["quarantine", "release"], State.REPAIRED),
     "the next level helps": (
         [*OUT, "action", "provision!", "evidence", "action", *UP, "return"],
@@ -61,7 +61,9 @@ def test_node_stands_where_it_should_when(name: str) -> None:
     tx = described(name)
     assert tx.state is SCENARIOS[name][1]
     assert (tx.pending is not None) is (name == "a level was begun")
-    assert tx.is_open is (name not in ("it is back", "hands have done it", "the next level helps"))
+    assert tx.is_open is (
+        name not in ("it is back", "manual repair is done", "the next level helps")
+    )
 
 
 @in_subtests(
@@ -98,7 +100,7 @@ def test_line_of_a_later_version_or_half_a_line_changes_nothing() -> None:
 
 
 def test_report_names_the_parts_only_when_hands_are_needed() -> None:
-    assert described("hands are needed").to_json()["parts"] == ["GPU 4"]
+    assert described("manual repair is needed").to_json()["parts"] == ["GPU 4"]
     assert described("taken out").to_json()["parts"] == []
 
 

@@ -28,7 +28,7 @@ WATCHING = "/etc/systemd/system/b200-peers.service"
 
 
 def member(folder: Path, name: str, **changes: Any) -> Node:
-    """A member that was seen before it was told of its group."""
+    """A member that was observed before it knew its group."""
     node, _ = settled(folder)
     asked = {"group": GROUP | changes.pop("group", {}), "replicas": 1, "tensor_parallel": 8}
     node.spec, node.name = spec(folder, **asked, **changes), name
@@ -108,7 +108,7 @@ def test_node_s_program_knows_no_replica_to_ask_on_a_follower(
     assert group_peers.load(config).peers == ("10.1.0.2",)
 
 
-def test_follower_has_no_endpoint_no_canary_and_no_smoke_test(follower: Node) -> None:
+def test_follower_has_no_endpoint_no_watchdog_and_no_smoke_test(follower: Node) -> None:
     layout = follower.layout()
     assert gateway.desired(follower, layout).files == ()
     assert watchdog.desired(follower, layout).units == ()

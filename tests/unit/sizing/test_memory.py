@@ -35,6 +35,12 @@ def known(name: str) -> Dimensions:
     return dimensions
 
 
+def token_bytes(shape: Dimensions, tp: int = 1, dtype: str = "auto", draft: bool = False) -> float:
+    """Cache of the first token of a sequence on one GPU, without recurrent states."""
+    one = memory.sequence_bytes(shape, 1, tp=tp, dtype=dtype, draft=draft)
+    return one - memory.state_bytes(shape, tp)
+
+
 def config(**changes: Any) -> Dimensions:
     """A Llama of 70B with some keys changed."""
     return model_config.parse(LLAMA | changes)
@@ -86,15 +92,15 @@ def test_counted_weights_are_those_of_published_checkpoints(name: str, published
     ],
 )
 def test_kv_cache_of_a_token(dimensions: Dimensions, wide: float, narrow: float) -> None:
-    assert memory.token_bytes(dimensions, dtype="bfloat16") == wide * 1024
-    assert memory.token_bytes(dimensions, dtype="fp8") == narrow * 1024
+    assert token_bytes(dimensions, dtype="bfloat16") == wide * 1024
+    assert token_bytes(dimensions, dtype="fp8") == narrow * 1024
 
 
 def test_kv_cache_of_a_real_b200_log() -> None:
     # vLLM on a B200 (vllm-project/vllm#23439): 157.27 GiB of KV cache are 1,472,416 tokens.
     config_28 = config(num_hidden_layers=28)
-    assert memory.token_bytes(config_28) == 114_688
-    tokens = 157.27 * GIB / memory.token_bytes(config_28)
+    assert token_bytes(config_28) == 114_688
+    tokens = 157.27 * GIB / token_bytes(config_28)
     assert tokens == pytest.approx(1_472_416, abs=16 + 0.005 * GIB / 114_688)
 
 
@@ -113,7 +119,7 @@ def test_published_table_of_kv_caches_is_wrong(
     dimensions: Dimensions, heads: int, stated: int, right: int, by_its_formula: int
 ) -> None:
     tokens = 131072 * 32
-    gb = memory.token_bytes(dimensions) * tokens / 1e9
+    gb = token_bytes(dimensions) * tokens / 1e9
     assert round(gb) == right
     assert gb > 4 * stated
     assert round(gb * heads / dimensions.kv_heads) == by_its_formula
@@ -168,19 +174,18 @@ def test_seed_article_uses_a_hundredth_of_the_cache_it_has() -> None:
 @pytest.mark.parametrize(("tp", "share"), [(1, 1), (2, 1 / 2), (4, 1 / 4), (8, 1 / 4)])
 def test_tp_beyond_the_kv_heads_copies_them(tp: int, share: float) -> None:
     qwen = known("qwen3-235b-bf16")
-    assert memory.token_bytes(qwen, tp) == memory.token_bytes(qwen) * share
+    assert token_bytes(qwen, tp) == token_bytes(qwen) * share
 
 
-def test_mla_is_copied_on_every_rank_and_dcp_splits_it() -> None:
+def test_mla_is_copied_on_every_rank() -> None:
     kimi = known("kimi-k2-nvfp4")
-    assert memory.token_bytes(kimi, 8) == memory.token_bytes(kimi, 1)
-    assert memory.token_bytes(kimi, 8, dcp=8) == memory.token_bytes(kimi, 1) / 8
-    assert memory.token_bytes(kimi, dtype="fp8_ds_mla") == 61 * 656
+    assert token_bytes(kimi, 8) == token_bytes(kimi, 1)
+    assert token_bytes(kimi, dtype="fp8_ds_mla") == 61 * 656
 
 
 def test_window_bounds_half_of_the_layers() -> None:
     oss = known("gpt-oss-120b")
-    full = memory.token_bytes(oss)
+    full = token_bytes(oss)
     assert (oss.windowed_layers, oss.window) == (18, 128)
     # While a prompt is shorter than window and chunk, both count the same.
     assert memory.sequence_bytes(oss, 100, chunk=2048) == 100 * full
@@ -196,9 +201,9 @@ def test_hybrid_keeps_a_constant_state_besides_its_full_layers() -> None:
     state = 48 * (3 * 10240 * 2 + 48 * 128 * 128 * 4)
     assert memory.state_bytes(qwen) == state
     assert memory.state_bytes(qwen, 2) == state / 2
-    a_token = memory.token_bytes(qwen)
+    a_token = token_bytes(qwen)
     assert memory.sequence_bytes(qwen, 4096) == 4096 * a_token + state
-    assert memory.token_bytes(qwen, draft=True) == a_token * 17 / 16
+    assert token_bytes(qwen, draft=True) == a_token * 17 / 16
 
 
 def test_mamba_layers_of_a_pattern_are_counted() -> None:

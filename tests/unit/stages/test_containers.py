@@ -144,7 +144,7 @@ def test_containerd_is_switched_on_and_its_containers_go_on(tmp_path: Path) -> N
 REFUSED = {
     "malformed": (
         {"docker__config": {"unmeasured": "ValueError: /etc/docker/daemon.json: Expecting value"}},
-        "docker: /etc/docker/daemon.json: Expecting value; mend it, nothing was changed",
+        "docker: /etc/docker/daemon.json: Expecting value; repair it, nothing was changed",
     ),
     "old docker": (
         {"docker__version": "20.10.24+dfsg1"},
@@ -153,7 +153,7 @@ REFUSED = {
     ),
     "old podman": ({"podman__version": "3.4.4"}, "podman 3.4.4 knows no CDI; it needs 4.1"),
     "no CRI": ({"containerd__config": None}, "containerd: its CRI plugin is disabled"),
-    "unread": ({"docker": {"unmeasured": "no"}}, "docker: no; mend it"),
+    "unread": ({"docker": {"unmeasured": "no"}}, "docker: no; repair it"),
 }
 
 

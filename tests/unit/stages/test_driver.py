@@ -16,7 +16,7 @@ from tests.fake.machine import Machine
 from tests.messages import assert_message, raises_message
 from tests.unit.nodes import DRIVER, bare, connected, look, make, planned, settled
 
-LACKING = "libnvsdm"
+MISSING = "libnvsdm"
 
 
 def driver_plan(node: Node) -> list[str]:
@@ -34,7 +34,7 @@ def upgrade(machine: Machine, **changes: Any) -> Node:
 def without(folder: Path) -> tuple[Node, Machine]:
     """A node on which the driver stage ran while no repository had libnvsdm."""
     node, machine = bare(folder)
-    machine.lacks = [LACKING]
+    machine.lacks = [MISSING]
     make(node, "host")
     make(node, "driver")
     return node, machine
@@ -42,7 +42,7 @@ def without(folder: Path) -> tuple[Node, Machine]:
 
 def test_optional_package_that_apt_lacks_is_left_out_and_said(tmp_path: Path) -> None:
     node, machine = bare(tmp_path)
-    machine.lacks = [LACKING]
+    machine.lacks = [MISSING]
     make(node, "host")
     stage = next(stage for stage in pipeline.stages() if stage.name == "driver")
     message = [change.apply(node) for change in stage.plan(node) if "nvidia-open" in change.what]
@@ -51,7 +51,7 @@ def test_optional_package_that_apt_lacks_is_left_out_and_said(tmp_path: Path) ->
 
 def test_what_apt_lacks_is_not_asked_for_by_every_later_run(tmp_path: Path) -> None:
     node, machine = without(tmp_path)
-    assert LACKING not in machine.packages
+    assert MISSING not in machine.packages
     assert driver_plan(node) == []
 
 
@@ -73,7 +73,7 @@ def test_other_sources_or_version_are_reasons_to_ask_again(
         changes = {"repositories": [{"name": name, "url": url, **key}]}
     other = connected(machine, **changes)
     look(other)
-    assert any(LACKING in what for what in driver_plan(other))
+    assert any(MISSING in what for what in driver_plan(other))
 
 
 def test_it_is_installed_once_a_repository_has_it_and_the_set_changes(tmp_path: Path) -> None:
@@ -81,24 +81,24 @@ def test_it_is_installed_once_a_repository_has_it_and_the_set_changes(tmp_path: 
     machine.lacks = []
     node = upgrade(machine)
     make(node, "driver")
-    assert machine.packages[LACKING]["version"] == "580.126.20-1"
+    assert machine.packages[MISSING]["version"] == "580.126.20-1"
 
 
 def test_what_is_left_out_is_not_judged(tmp_path: Path) -> None:
     node, _ = without(tmp_path)
     asked = gate.expectation(node)["driver"]
-    assert list(asked["left_out"]) == [LACKING]
-    assert_message(asked["left_out"][LACKING])
-    assert LACKING not in asked["packages"]
+    assert list(asked["left_out"]) == [MISSING]
+    assert_message(asked["left_out"][MISSING])
+    assert MISSING not in asked["packages"]
     assert asked["packages"]["nvidia-fabricmanager"] == DRIVER
 
 
-@pytest.mark.parametrize("record", ["nonsense", {"lacking": 3}, {"lacking": {f"{LACKING}": 1}}])
+@pytest.mark.parametrize("record", ["nonsense", {"missing": 3}, {"missing": {f"{MISSING}": 1}}])
 def test_record_that_makes_no_sense_leaves_nothing_out(tmp_path: Path, record: Any) -> None:
     node, machine = without(tmp_path)
     machine.write("/var/lib/b200kit/packages.json", json.dumps(record).encode())
     look(node)
-    assert driver_plan(node) == [f"install {LACKING} {DRIVER}"]
+    assert driver_plan(node) == [f"install {MISSING} {DRIVER}"]
 
 
 def test_upgrade_fetches_then_stops_what_serves_then_replaces(tmp_path: Path) -> None:

@@ -66,7 +66,7 @@ def test_unit_that_somebody_masked_is_not_enabled(tmp_path: Path) -> None:
     assert_message(stuck(node))
 
 
-# What is wrong with a machine, the state in which it is stuck, and what it is told by.
+# What is wrong with a machine, the state in which it is stuck, and what names it.
 FAULTS: dict[str, tuple[tuple[Any, ...], Any, str]] = {
     "gpus on the bus": (("pci", "gpus"), [], "0 of 8 GPUs are on the PCI bus"),
     "ib_umad": (("modules", "ib_umad"), None, "ib_umad is not loaded"),

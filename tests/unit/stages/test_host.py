@@ -37,7 +37,7 @@ def described(node: Node, name: str) -> str:
     return "; ".join(planned(node, name))
 
 
-def seen_as(machine: Machine, node: Node, **readings: Any) -> None:
+def take_observation(machine: Machine, node: Node, **readings: Any) -> None:
     """Let the machine show other readings, and look."""
     machine.readings |= deepcopy(readings)
     look(node)
@@ -138,13 +138,13 @@ def test_models_lie_in_the_store_and_replicas_wait_for_it(tmp_path: Path) -> Non
 
 def test_blank_disks_become_a_store_in_this_order(tmp_path: Path) -> None:
     node, machine = bare(tmp_path, storage=STORAGE)
-    seen_as(machine, node, storage=seen())
+    take_observation(machine, node, storage=seen())
     assert_message(*planned(node, "storage"))
 
 
 def test_what_the_mount_will_hide_is_said(tmp_path: Path) -> None:
     node, machine = bare(tmp_path, storage=STORAGE)
-    seen_as(machine, node, storage={**seen(), "entries": 3})
+    take_observation(machine, node, storage={**seen(), "entries": 3})
     assert_message(planned(node, "storage")[-1])
 
 
@@ -154,7 +154,7 @@ def test_array_that_is_assembled_is_looked_at_before_anything_else(tmp_path: Pat
     apart["arrays"] = {}
     for disk in apart["disks"].values():
         disk["holders"] = []
-    seen_as(machine, node, storage=apart)
+    take_observation(machine, node, storage=apart)
     change = next(c for c in storage_stage.STAGE.plan(node) if c.what.startswith("assemble"))
     machine.readings["storage"] = joined()
     change.apply(node)
@@ -181,7 +181,7 @@ def test_store_that_is_there_needs_no_change(tmp_path: Path) -> None:
 
 def test_refusal_comes_before_any_change(tmp_path: Path) -> None:
     node, machine = bare(tmp_path, storage=STORAGE)
-    seen_as(machine, node, storage=seen(signatures=[{"type": "ext4", "label": "data"}]))
+    take_observation(machine, node, storage=seen(signatures=[{"type": "ext4", "label": "data"}]))
     machine.log.clear()
     with raises_message(StageFailed):
         planned(node, "storage")
@@ -193,7 +193,7 @@ def test_mount_that_must_be_there_is_not_made(tmp_path: Path) -> None:
     with raises_message(StageFailed):
         planned(node, "storage")
     mount = {"device": "10.0.0.9:/models", "fstype": "nfs4", "options": "rw"}
-    seen_as(machine, node, storage={**seen(), "mount": mount})
+    take_observation(machine, node, storage={**seen(), "mount": mount})
     assert planned(node, "storage") == []
 
 
@@ -225,14 +225,14 @@ def test_rules_are_not_written_like_other_files_but_tried(tmp_path: Path) -> Non
 
 def test_port_of_this_very_session_is_opened(tmp_path: Path) -> None:
     node, machine = guarded(tmp_path)
-    seen_as(machine, node, firewall={"rules": None, "ssh_ports": [2222]})
+    take_observation(machine, node, firewall={"rules": None, "ssh_ports": [2222]})
     assert nft_rules.ports_of_ssh(in_force(node)) == [2222]
 
 
 @pytest.mark.parametrize("reading", [[], {"unmeasured": "Permission denied"}])
 def test_node_whose_port_of_ssh_is_not_known_is_left_alone(tmp_path: Path, reading: Any) -> None:
     node, machine = guarded(tmp_path)
-    seen_as(machine, node, firewall={"rules": None, "ssh_ports": reading})
+    take_observation(machine, node, firewall={"rules": None, "ssh_ports": reading})
     with raises_message(StageFailed):
         planned(node, "firewall")
 
@@ -240,7 +240,7 @@ def test_node_whose_port_of_ssh_is_not_known_is_left_alone(tmp_path: Path, readi
 def proven(folder: Path) -> tuple[Node, Machine]:
     """A node on which the rules are in force."""
     node, machine = settled(folder, firewall=FIREWALL)
-    seen_as(machine, node, firewall={"rules": in_force(node), "ssh_ports": [22]})
+    take_observation(machine, node, firewall={"rules": in_force(node), "ssh_ports": [22]})
     return node, machine
 
 
@@ -254,7 +254,7 @@ def test_rules_in_force_need_no_change(tmp_path: Path) -> None:
 )
 def test_kernel_that_has_other_rules_gets_ours(tmp_path: Path, rules: Any) -> None:
     node, machine = proven(tmp_path)
-    seen_as(machine, node, firewall={"rules": rules, "ssh_ports": [22]})
+    take_observation(machine, node, firewall={"rules": rules, "ssh_ports": [22]})
     assert described(node, "firewall").startswith("open SSH, tcp 8000")
 
 

@@ -15,7 +15,7 @@ from tests.messages import assert_message
 from tests.unit.nodes import look, planned, settled, spec
 
 MARK = {
-    "schema": "b200kit/marked/1",
+    "schema": "b200kit/watchdog-mark/1",
     "who": "b200-watchdog",
     "when": "2026-11-21T09:40:00Z",
     "why": "replica 1 was ejected 3 times within 3600 s",
@@ -36,7 +36,7 @@ def test_watchdog_is_written_enabled_and_started(tmp_path: Path) -> None:
     assert machine.is_active(watchdog.UNIT)
     machine.units[watchdog.UNIT]["active"] = "failed"
     look(node)
-    assert planned(node, "canary") == [f"enable {watchdog.UNIT}"]
+    assert planned(node, "watchdog") == [f"enable {watchdog.UNIT}"]
 
 
 def test_unit_is_given_the_key_as_a_credential_and_no_right(tmp_path: Path) -> None:
@@ -50,10 +50,12 @@ def test_unit_is_given_the_key_as_a_credential_and_no_right(tmp_path: Path) -> N
 
 def test_marked_node_is_not_live_and_the_line_says_what_ends_it(tmp_path: Path) -> None:
     node, machine = settled(tmp_path)
-    machine.write("/var/lib/b200kit/marked.json", json.dumps(MARK).encode())
+    machine.write("/var/lib/b200kit/watchdog-mark.json", json.dumps(MARK).encode())
     look(node)
     (change,) = watchdog.plan(node)
-    with pytest.raises(StageFailed, match=r"ejected 3 times.*rm /var/lib/b200kit/marked.json"):
+    with pytest.raises(
+        StageFailed, match=r"ejected 3 times.*rm /var/lib/b200kit/watchdog-mark.json"
+    ):
         change.apply(node)
 
 
@@ -64,9 +66,9 @@ def test_watchdog_is_stopped_before_what_it_watches(tmp_path: Path) -> None:
 
 def test_gate_at_boot_does_not_judge_what_only_a_serving_node_has(tmp_path: Path) -> None:
     node, _ = settled(tmp_path)
-    assert "canary" not in gate.expectation(node)
+    assert "watchdog" not in gate.expectation(node)
     assert watchdog.expected(node) == {
-        "canary": {
+        "watchdog": {
             "unit": "b200-watchdog.service",
             "replicas": ["vllm@0.service", "vllm@1.service"],
         }

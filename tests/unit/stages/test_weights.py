@@ -20,8 +20,8 @@ from tests.unit.nodes import bare, connected, look, make, planned, planned_by_st
 from tests.unit.specs import CATALOGUE, data
 
 FETCH = f"/etc/systemd/system/{weights.UNIT}"
-SHARING = f"/etc/systemd/system/{weights.SHARE}"
-SHARE = {"bind": "0.0.0.0", "from": ["10.0.0.0/24", "10.0.1.7"]}
+SHARING = f"/etc/systemd/system/{weights.SERVER}"
+SERVER = {"bind": "0.0.0.0", "from": ["10.0.0.0/24", "10.0.1.7"]}
 
 
 def described(**progress: Any) -> tuple[bool, str]:
@@ -159,30 +159,30 @@ def test_spoilt_model_is_fetched_anew_by_name(tmp_path: Path) -> None:
     assert machine.ran("weights begin .*--again")
 
 
-def test_share_listens_only_where_asked_and_for_whom(tmp_path: Path) -> None:
-    node, machine = bare(tmp_path, weights={"server": SHARE})
+def test_server_listens_only_where_asked_and_for_whom(tmp_path: Path) -> None:
+    node, machine = bare(tmp_path, weights={"server": SERVER})
     make(node, "weights")
     unit = machine.text(SHARING)
     assert "--bind 0.0.0.0 --port 8090 --allow 10.0.0.0/24 --allow 10.0.1.7" in unit
     assert "IPAddressDeny=any\nIPAddressAllow=localhost 10.0.0.0/24 10.0.1.7\n" in unit
-    assert machine.is_active(weights.SHARE)
+    assert machine.is_active(weights.SERVER)
     node, machine = bare(tmp_path)
     make(node, "weights")
     assert SHARING not in machine.files
 
 
-def test_share_that_is_no_longer_asked_for_goes(tmp_path: Path) -> None:
-    _, machine = settled(tmp_path, weights={"server": SHARE})
+def test_server_that_is_no_longer_asked_for_goes(tmp_path: Path) -> None:
+    _, machine = settled(tmp_path, weights={"server": SERVER})
     node = connected(machine)
     look(node)
-    assert planned(node, "weights") == [f"remove {weights.SHARE}"]
+    assert planned(node, "weights") == [f"remove {weights.SERVER}"]
     make(node, "weights")
-    assert machine.ran(f"systemctl disable --now {weights.SHARE}")
+    assert machine.ran(f"systemctl disable --now {weights.SERVER}")
 
 
-def test_firewall_opens_the_share_to_its_networks_alone(tmp_path: Path) -> None:
-    node, _ = bare(tmp_path, weights={"server": SHARE}, firewall={"allow": []})
-    asked = firewall._asked(node)
+def test_firewall_opens_the_weights_server_to_its_networks_alone(tmp_path: Path) -> None:
+    node, _ = bare(tmp_path, weights={"server": SERVER}, firewall={"allow": []})
+    asked = firewall._requested(node)
     assert asked is not None
     rules = [line for line in firewall.rules(node, asked) if "8090" in line]
     assert rules == [
@@ -194,7 +194,7 @@ def test_firewall_opens_the_share_to_its_networks_alone(tmp_path: Path) -> None:
 def test_old_revision_is_removed_once_the_new_one_serves(tmp_path: Path) -> None:
     node, machine = settled(tmp_path, weights={"retain": 1})
     others = [
-        {"model": "tiny-llama", "revision": name, "complete": True, "asked": False}
+        {"model": "tiny-llama", "revision": name, "complete": True, "requested": False}
         for name in ("b" * 12, "a" * 12)
     ]
     model = {"complete": True, "bytes": 9, "proof": "record", "wrong": {}}
@@ -210,20 +210,20 @@ def test_old_revision_is_removed_once_the_new_one_serves(tmp_path: Path) -> None
 
 
 @in_subtests(
-    "asked",
+    "requested",
     [
         {"server": {"bind": "0.0.0.0", "from": []}},
         {"server": {"bind": "0.0.0.0", "from": ["0.0.0.0/0"]}},
         {"server": {"bind": "0.0.0.0", "from": ["clients"]}},
-        {"server": SHARE | {"port": 8000}},
-        {"server": SHARE | {"port": 8001}},
+        {"server": SERVER | {"port": 8000}},
+        {"server": SERVER | {"port": 8001}},
         {"server": {"from": ["10.0.0.0/24"]}},
         {"peers": ["10.0.0.1:8090"]},
         {"packed_caches": "abc"},
         {"retain": 0},
     ],
 )
-def test_what_cannot_be_is_refused_before_any_connection(asked: dict[str, Any]) -> None:
-    found = parse(data(weights=asked), CATALOGUE)
+def test_what_cannot_be_is_refused_before_any_connection(requested: dict[str, Any]) -> None:
+    found = parse(data(weights=requested), CATALOGUE)
     assert not isinstance(found, NodeSpec)
     assert_message(*[f"{one.key}: {one.message}" for one in found])

@@ -26,7 +26,7 @@ SWEEP = Sweep()
 LOAD = Load(120, 20.0, 100.0, 100.0)
 CHAT = Workload("chat", 128, 64)
 TWO = Layout(4, 2, 1, False, 2048, 8, ("A",))
-FOUR = Layout(2, 4, 1, False, 2048, 8, ("asked", "B"))
+FOUR = Layout(2, 4, 1, False, 2048, 8, ("configured", "B"))
 EIGHT = Layout(1, 8, 1, False, 2048, 8, ("C",))
 
 
@@ -85,10 +85,10 @@ def test_matrix_is_the_sources_five_rows() -> None:
     assert all({"printed", "instead", "why"} <= set(row) for row in plan.matrix()["corrected"])
 
 
-def test_asked_planned_and_matrix_are_tried_once_each() -> None:
+def test_configured_planned_and_matrix_are_tried_once_each() -> None:
     found, refused = tried(spec())
     assert list(found) == [
-        "asked/plan/plan-TP4/B", "plan-TP1", "plan-TP2/A", "plan-TP8/C", "plan-half-tokens",
+        "configured/plan/plan-TP4/B", "plan-TP1", "plan-TP2/A", "plan-TP8/C", "plan-half-tokens",
         "plan-half-seqs", "plan-twice-tokens", "plan-twice-seqs", "D", "E",
     ]  # fmt: skip
     assert refused == []
@@ -104,7 +104,7 @@ def test_model_that_does_not_fit_is_refused_with_the_inventorys_words() -> None:
 
     matrix = plan.matrix()["layouts"]
     found, refused = candidates.candidates(asked, catalogue.load(), "latency", matrix, big)
-    assert "asked" in found[0].layout.names
+    assert "configured" in found[0].layout.names
     reasons = {one.name.split(",")[0]: one.why for one in refused}
     assert "405 GB" in reasons["TP1 x 8"] or "missing" in reasons["TP1 x 8"]
     assert set(reasons) >= {"TP1 x 8", "TP2 x 4"}
@@ -153,7 +153,7 @@ def test_key_is_of_layout_load_and_system_and_of_no_name() -> None:
         ({"verdict": "fail", "num_prompts": 60, "reasons": ["objective missed"]}, "done"),
         ({"verdict": "invalid", "num_prompts": 60, "reasons": ["starved"]}, "failed"),
         ({"verdict": "fail", "num_prompts": 60, "client": {"starved": True}}, "failed"),
-        ({"verdict": "fail", "num_prompts": 0, "reasons": ["canary"]}, "failed"),
+        ({"verdict": "fail", "num_prompts": 0, "reasons": ["correctness"]}, "failed"),
         ({}, "failed"),
     ],
 )
@@ -190,10 +190,10 @@ def test_latency_takes_the_least_e2e_of_those_that_meet_the_objective() -> None:
         at_first(TWO, 700, 690, 710),
         at_first(EIGHT, 400, 390, 410, good=60),
     )
-    assert found["layout"]["name"] == "asked/B"
+    assert found["layout"]["name"] == "configured/B"
     assert "E2E P50 500.0 ms (490.0 to 510.0, n=120) at 4/s" in found["why"]
     assert "Next is TP2 x 4" in found["why"]
-    assert [one["layout"]["name"] for one in found["evidence"]] == ["asked/B", "A"]
+    assert [one["layout"]["name"] for one in found["evidence"]] == ["configured/B", "A"]
 
 
 @pytest.mark.parametrize(
@@ -205,11 +205,11 @@ def test_layouts_that_cannot_be_told_apart_leave_the_simpler(
     other: tuple[float, float, float], alike: bool
 ) -> None:
     found = chosen("latency", at_first(FOUR, 500, 490, 510), at_first(EIGHT, *other))
-    assert found["layout"]["name"] == ("asked/B" if alike else "C")
+    assert found["layout"]["name"] == ("configured/B" if alike else "C")
     assert ("No measurable difference" in found["why"]) == alike
 
 
-def test_without_the_asked_one_fewer_gpus_a_replica_are_simpler() -> None:
+def test_without_the_configured_one_fewer_gpus_a_replica_are_simpler() -> None:
     found = chosen("latency", at_first(EIGHT, 500, 490, 510), at_first(TWO, 501, 490, 510))
     assert found["layout"]["name"] == "A"
     assert_message(found["why"])
@@ -232,7 +232,7 @@ def test_knees_whose_bounds_overlap_are_not_told_apart() -> None:
         *(cell(TWO, rate, good) for rate, good in ((4, 120), (8, 115), (16, 12))),
         *(cell(FOUR, rate, good) for rate, good in ((4, 120), (8, 112), (16, 12))),
     )
-    assert found["layout"]["name"] == "asked/B"
+    assert found["layout"]["name"] == "configured/B"
     assert "No measurable difference" in found["why"]
 
 
@@ -277,5 +277,5 @@ def test_document_has_every_cell_and_a_knee_a_sweep() -> None:
     found = tuning.document("n01", "balanced", cells, SWEEP, {})
     assert (found["schema"], found["cells"]) == ("b200kit/tuning/1", cells)
     assert [(k["layout"]["name"], k["rate"], k["goodput"]) for k in found["knees"]] == [
-        ("A", 4.0, 4.0), ("asked/B", 4.0, 4.0),
+        ("A", 4.0, 4.0), ("configured/B", 4.0, 4.0),
     ]  # fmt: skip

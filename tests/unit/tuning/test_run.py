@@ -13,6 +13,7 @@ import pytest
 from b200kit.inventory.keys.tuning import Tune
 from b200kit.inventory.parse import parse as parse_spec
 from b200kit.inventory.spec import NodeSpec
+from b200kit.run import jsonl
 from b200kit.run.node import Node, StageFailed
 from b200kit.tuning import fragment, store, write
 from b200kit.tuning.run import Tuning
@@ -21,7 +22,7 @@ from tests.messages import assert_message, raises_message
 from tests.unit import nodes
 from tests.unit.specs import CATALOGUE, data
 
-TUNE = Tune(layouts=("asked",), requests=60, seconds=1.0, resolution=0.5)
+TUNE = Tune(layouts=("configured",), requests=60, seconds=1.0, resolution=0.5)
 BENCH = json.dumps({"p50_ttft_ms": 55.0, "p50_e2el_ms": 50.5})
 
 
@@ -88,9 +89,9 @@ def rates(machine: Machine) -> list[str]:
 
 def test_each_layout_is_swept_by_both_clients(live: tuple[Node, Machine]) -> None:
     node, machine = live
-    found = tune(node, layouts=("asked", "A", "C"))
+    found = tune(node, layouts=("configured", "A", "C"))
     cells = [(cell["layout"]["name"], cell["rate"]) for cell in found["cells"]]
-    assert cells == [(name, rate) for name in ("asked", "A", "C") for rate in (4, 8, 5.66)]
+    assert cells == [(name, rate) for name in ("configured", "A", "C") for rate in (4, 8, 5.66)]
     assert len(machine.ran(r"bench .*--rate ")) == 9
     assert "--engine /opt/vllm/" in machine.ran(r"bench ")[0]
     assert found["cells"][0]["bench"] == json.loads(BENCH)
@@ -102,7 +103,7 @@ def test_replicas_of_other_gpus_start_after_all_others_were_stopped(
     live: tuple[Node, Machine],
 ) -> None:
     node, machine = live
-    tune(node, layouts=("asked", "A"))
+    tune(node, layouts=("configured", "A"))
     log = machine.log
     stopped = [n for n, line in enumerate(log) if re.search(r"systemctl stop .*vllm@1", line)]
     started = [n for n, line in enumerate(log) if re.search(r"systemctl start .*vllm@3", line)]
@@ -114,7 +115,7 @@ def test_replicas_of_other_gpus_start_after_all_others_were_stopped(
 def test_batch_limits_alone_are_changed_behind_the_gateway(live: tuple[Node, Machine]) -> None:
     """D is the configured layout with other limits: the same GPUs, so one after the other."""
     node, machine = live
-    tune(node, layouts=("asked", "D"))
+    tune(node, layouts=("configured", "D"))
     assert not machine.ran(r"systemctl stop .*vllm@1")
     assert [line for line in machine.ran(r"rolling-restart ") if "--replicas=1" in line]
 
@@ -137,7 +138,7 @@ def test_run_that_lost_its_node_goes_on_at_the_cell_it_was_at(
     assert "connection lost" in broken["cells"][2]["why"]
     machine.dies_at = ""
     machine.log.clear()
-    with store.path_of(folder, "n01").open("a") as file:
+    with jsonl.path_of(folder, "n01").open("a") as file:
         file.write('{"kind": "cell", "torn')
     found = tune(node)
     assert rates(machine) == ["5.66"]
@@ -150,7 +151,7 @@ def test_run_killed_after_any_cell_measures_what_is_left(
 ) -> None:
     node, machine = live
     whole = tune(node)
-    path = store.path_of(folder, "n01")
+    path = jsonl.path_of(folder, "n01")
     lines = path.read_text().splitlines(keepends=True)
     path.write_text("".join(lines[: killed_after + 1]))
     machine.log.clear()
@@ -248,7 +249,7 @@ def test_layout_that_cannot_be_is_named_with_the_inventorys_own_words(
     def parse(changes: Mapping[str, object]) -> Any:
         return site({**changes, "replica_cpus": ["0-3", "4-7"]})
 
-    node.spec = node.spec.replace(tune=TUNE.replace(layouts=("asked", "A")))
+    node.spec = node.spec.replace(tune=TUNE.replace(layouts=("configured", "A")))
     tuning = Tuning(node, parse)
     assert len(tuning.cells.plan(node)) == 2
     assert tuning.plan is not None
@@ -259,7 +260,7 @@ def test_node_that_has_traffic_is_left_alone(live: tuple[Node, Machine]) -> None
     node, machine = live
     machine.answers["rotation list"] = (True, "vllm0  UP  0 requests\nvllm1  UP  12 requests")
     with raises_message(StageFailed):
-        tune(node, layouts=("asked", "A"))
+        tune(node, layouts=("configured", "A"))
     assert not machine.ran(r"measure |systemctl stop|put")
 
 

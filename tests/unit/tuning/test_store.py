@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from b200kit.run import jsonl
 from b200kit.tuning import store
 
 LINE = {"kind": "cell", "key": "k", "cell": {"rate": 4.0}}
@@ -26,7 +27,7 @@ def test_lines_come_back_in_their_order(tmp_path: Path) -> None:
 def test_file_cut_anywhere_loses_the_last_line_alone_and_goes_on(tmp_path: Path) -> None:
     for rate in (4.0, 8.0):
         store.append(tmp_path, "n01", {**LINE, "cell": {"rate": rate}})
-    path = store.path_of(tmp_path, "n01")
+    path = jsonl.path_of(tmp_path, "n01")
     content = path.read_bytes()
     first = content.index(b"\n") + 1
     for size in range(first, len(content) - 1):
@@ -39,7 +40,7 @@ def test_file_cut_anywhere_loses_the_last_line_alone_and_goes_on(tmp_path: Path)
 @pytest.mark.parametrize("junk", ["[]", "{}", '{"schema": "other"}', "\xff\xfe", "nul\0l"])
 def test_what_is_no_line_of_ours_is_passed_over(tmp_path: Path, junk: str) -> None:
     store.append(tmp_path, "n01", LINE)
-    with store.path_of(tmp_path, "n01").open("ab") as file:
+    with jsonl.path_of(tmp_path, "n01").open("ab") as file:
         file.write(junk.encode("latin-1") + b"\n")
     assert len(store.read(tmp_path, "n01")) == 1
 
@@ -48,12 +49,12 @@ def test_line_that_does_not_fit_on_the_disk_leaves_no_half(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     store.append(tmp_path, "n01", LINE)
-    before = store.path_of(tmp_path, "n01").read_bytes()
+    before = jsonl.path_of(tmp_path, "n01").read_bytes()
     write = os.write
     monkeypatch.setattr(os, "write", lambda handle, data: write(handle, data[:7]))
     with pytest.raises(OSError, match="could be written"):
         store.append(tmp_path, "n01", LINE)
-    assert store.path_of(tmp_path, "n01").read_bytes() == before
+    assert jsonl.path_of(tmp_path, "n01").read_bytes() == before
 
 
 def test_it_lies_beside_the_records(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
@@ -72,4 +73,4 @@ def test_line_is_on_the_disk_before_append_returns(
     store.append(tmp_path, "n01", LINE)
     # The file, and the folder that now has its name.
     assert len(synced) == 2
-    assert json.loads(store.path_of(tmp_path, "n01").read_text())["key"] == "k"
+    assert json.loads(jsonl.path_of(tmp_path, "n01").read_text())["key"] == "k"

@@ -27,14 +27,6 @@ class Level(IntEnum):
         """As an inventory writes it: "reset_gpus"."""
         return self.name.lower()
 
-    @property
-    def destructive(self) -> bool:
-        """Whether a second attempt costs more than the first: its effect is checked before it.
-
-        Restarting services costs nothing but time.
-        """
-        return self is not Level.RESTART_SERVICES
-
     @classmethod
     def parse(cls, word: object) -> Level:
         """The level of a name; raises ValueError for any other word."""

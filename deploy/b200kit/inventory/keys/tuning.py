@@ -11,7 +11,7 @@ class Tune(Keys):
     """What deploy/tune.py tries. Objective and share are those of the smoke test."""
 
     layouts: Listed[Text] = ()
-    """layouts by name: "asked", "plan-TP2" and so on, and those of b200kit/tuning/matrix.yaml
+    """layouts by name: "configured", "plan-TP2" and so on, and those of b200kit/tuning/matrix.yaml
     ("A"); every one that can be when empty"""
     workloads: Listed[Text] = ("chat",)
     """loads of b200kit/tuning/matrix.yaml, or "smoke": that of the smoke test; the first one

@@ -15,23 +15,20 @@ import json
 import os
 import shutil
 import signal
-import subprocess
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 from b200kit.node.bandwidth.tests import PLACES, PROBES, SCHEMA, Probe, Unusable
 from b200kit.node.facts.nvml.client import Worker
 from b200kit.node.facts.observe import NVML_TIMEOUT_S
-from b200kit.node.lib import durable_files, readings, timestamp
+from b200kit.node.lib import durable_files, hard_timeout, readings, timestamp
 from b200kit.node.lib.managed_files import STATE_DIRECTORY
 from b200kit.node.lib.stdout import claim_stdout, emit
 from b200kit.node.state.view import StateView, Unmeasured
 
-LAST_WORDS_S = 5.0
-"""Seconds for a killed tool to be gone; one stuck in the kernel cannot be waited for."""
 REPLICAS = ["systemctl", "list-units", "--plain", "--no-legend", "vllm@*.service"]
 
 
@@ -47,9 +44,11 @@ def find(tool: str) -> str | None:
 
 def environment() -> dict[str, str]:
     """Ours, with the GPUs all visible and counted as NVML counts them, by PCI address."""
-    kept = {key: value for key, value in os.environ.items() if not key.startswith("NCCL_TESTS_")}
-    kept.pop("CUDA_VISIBLE_DEVICES", None)
-    return {**kept, "CUDA_DEVICE_ORDER": "PCI_BUS_ID", "LC_ALL": "C.UTF-8"}
+    environment = {
+        key: value for key, value in os.environ.items() if not key.startswith("NCCL_TESTS_")
+    }
+    environment.pop("CUDA_VISIBLE_DEVICES", None)
+    return {**environment, "CUDA_DEVICE_ORDER": "PCI_BUS_ID", "LC_ALL": "C.UTF-8"}
 
 
 def run(argv: list[str], timeout_s: float) -> tuple[int, str, str]:
@@ -57,35 +56,12 @@ def run(argv: list[str], timeout_s: float) -> tuple[int, str, str]:
 
     Raises OSError when it cannot be started.
     """
-    process = subprocess.Popen(
-        argv,
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-        errors="replace",
-        env=environment(),
-        start_new_session=True,
-    )
     try:
-        output, errors = process.communicate(timeout=timeout_s)
-    except BaseException as error:
-        _kill(process)
-        if isinstance(error, subprocess.TimeoutExpired):
-            raise Unusable(f"it did not end within {timeout_s:g} s and was killed") from None
-        raise
-    return process.returncode, output, errors
-
-
-def _kill(process: subprocess.Popen[str]) -> None:
-    """End a process group and let go of its pipes."""
-    with suppress(ProcessLookupError):
-        os.killpg(process.pid, signal.SIGKILL)
-    with suppress(subprocess.TimeoutExpired):
-        process.communicate(timeout=LAST_WORDS_S)
-    for pipe in (process.stdout, process.stderr):
-        if pipe is not None:
-            pipe.close()
+        done = hard_timeout.run(argv, timeout_s, environment())
+    except TimeoutError:
+        raise Unusable(f"it did not end within {timeout_s:g} s and was killed") from None
+    output, errors = (text.decode(errors="replace") for text in (done.stdout, done.stderr))
+    return done.returncode, output, errors
 
 
 def measure(probe: Probe, program: str, gpus: int) -> list[dict[str, Any]]:
@@ -97,8 +73,8 @@ def measure(probe: Probe, program: str, gpus: int) -> list[dict[str, Any]]:
     try:
         results = probe.read(output)
     except Unusable as error:
-        said = (errors.strip().splitlines() or [str(error)])[-1]
-        raise Unusable(f"exit status {status}: {said.strip()}" if status else str(error)) from None
+        line = (errors.strip().splitlines() or [str(error)])[-1]
+        raise Unusable(f"exit status {status}: {line.strip()}" if status else str(error)) from None
     if status and not any(result["wrong"] for result in results):
         raise Unusable(f"exit status {status} in spite of a result")
     return results

@@ -117,8 +117,8 @@ def _nvbandwidth_body(output: str) -> dict[str, Any]:
     try:
         document = json.JSONDecoder().raw_decode(output[output.index("{") :])[0]
     except ValueError:
-        said = output.strip().splitlines()
-        raise Unusable(f"it printed no JSON: {_line(said[-1]) if said else 'nothing'}") from None
+        lines = output.strip().splitlines()
+        raise Unusable(f"it printed no JSON: {_line(lines[-1]) if lines else 'nothing'}") from None
     body = document.get("nvbandwidth")
     if not isinstance(body, dict):
         raise Unusable("its JSON has no nvbandwidth")

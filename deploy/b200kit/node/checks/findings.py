@@ -91,9 +91,9 @@ def value(
 
 
 def each_gpu(
-    state: StateView, look: Callable[[GpuView], Iterable[Finding]], all_well: Finding
+    state: StateView, check_gpu: Callable[[GpuView], Iterable[Finding]], all_well: Finding
 ) -> Iterator[Finding]:
-    """What `look` finds on every GPU; `all_well` when no GPU has a finding that blocks."""
+    """What `check_gpu` finds on every GPU; `all_well` when no GPU has a finding that blocks."""
     gpus = state.gpus()
     if isinstance(gpus, Unmeasured):
         yield unread("the GPUs", gpus)
@@ -101,7 +101,7 @@ def each_gpu(
     if not gpus:
         yield unread("the GPUs", Unmeasured("NVML lists no GPU"))
         return
-    found = [finding for gpu in gpus for finding in look(gpu)]
+    found = [finding for gpu in gpus for finding in check_gpu(gpu)]
     yield from found
     if not any(finding.blocks for finding in found):
         yield all_well

@@ -73,18 +73,18 @@ def not_applicable(expect: Expectation, checks: Iterable[str]) -> dict[str, str]
 
 def malformed(expect: Expectation, view: StateView) -> tuple[Finding, ...]:
     """Findings against the documents themselves; empty when both can be judged."""
-    wanted = (("document.state", view, states.SCHEMA), ("document.expectation", expect, SCHEMA))
+    desired = (("document.state", view, states.SCHEMA), ("document.expectation", expect, SCHEMA))
     return tuple(
         Finding(
             check=name,
             status=Status.UNMEASURED,
-            summary=f"{name.split('.')[1]} document cannot be judged: {seen}",
-            read=seen,
+            summary=f"{name.split('.')[1]} document cannot be judged: {observed}",
+            read=observed,
             expected=schema,
             source="b200kit/node/checks/judge.py",
         )
-        for name, document, schema in wanted
-        if (seen := schema_of(document)) != schema
+        for name, document, schema in desired
+        if (observed := schema_of(document)) != schema
     )
 
 

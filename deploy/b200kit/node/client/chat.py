@@ -59,7 +59,7 @@ class ChatRequest:
         """Where it is sent."""
         return "/v1/completions" if self.token_ids else "/v1/chat/completions"
 
-    def _asked(self) -> dict[str, object]:
+    def _requested(self) -> dict[str, object]:
         if self.token_ids:
             return {"prompt": list(self.token_ids)}
         system = [{"role": "system", "content": self.system}] if self.system else []
@@ -69,7 +69,7 @@ class ChatRequest:
         """The JSON body."""
         body: dict[str, object] = {
             "model": self.model,
-            **self._asked(),
+            **self._requested(),
             "max_tokens": self.max_tokens,
             "temperature": self.temperature,
             "stream": self.stream,
@@ -118,11 +118,11 @@ async def chat(
 
 
 def server_message(status: int, body: bytes) -> str:
-    """The status and what the server said, from an error answer of any of vLLM's shapes."""
-    said = body.decode("utf-8", "replace").strip()
+    """The status and the server's message, from an error answer of any of vLLM's shapes."""
+    text = body.decode("utf-8", "replace").strip()
     with contextlib.suppress(ValueError):
-        said = _error_text(json.loads(said)) or said
-    return f"HTTP {status}: {' '.join(said.split())[:200]}" if said else f"HTTP {status}"
+        text = _error_text(json.loads(text)) or text
+    return f"HTTP {status}: {' '.join(text.split())[:200]}" if text else f"HTTP {status}"
 
 
 def _error_text(document: object) -> str | None:

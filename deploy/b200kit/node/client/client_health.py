@@ -100,5 +100,5 @@ class Watch:
             self.lags_ms.append(max(0.0, time.perf_counter() - due) * 1000)
 
     def health(self) -> ClientHealth:
-        """What was seen, over all watched blocks together."""
+        """What was observed, over all watched blocks together."""
         return ClientHealth(self._delay_ms, self._wall_ms, tuple(self.lags_ms), self.scheduler)

@@ -24,8 +24,8 @@ DEADLINES = Deadlines(connect=5, idle=60, total=120)
 
 
 @dataclass(frozen=True)
-class Canary:
-    """What the canary found. problems: one line each, empty when all held.
+class CorrectnessResult:
+    """What the correctness check found. problems: one line each, empty when all is right.
 
     scale: prompt tokens for words as this model counts them; same_text: whether two equal greedy
     requests gave equal text (reported, not judged: batching may change a near tie).
@@ -37,15 +37,15 @@ class Canary:
     engine_version: str | None
 
 
-async def check(endpoint: Endpoint, model: str, salt: str, max_model_len: int) -> Canary:
-    """Run the canary against one server."""
+async def check(endpoint: Endpoint, model: str, salt: str, max_model_len: int) -> CorrectnessResult:
+    """Run the correctness check against one server."""
     problems = await models_problems(endpoint, model)
     if problems:
-        return Canary(tuple(problems), Scale(), False, None)
+        return CorrectnessResult(tuple(problems), Scale(), False, None)
     long_words = max(24, min(200, max_model_len // 8))
-    short = ChatRequest(model, prompt(12, "canary", 0), TOKENS, salt=salt)
-    plain = ChatRequest(model, prompt(12, "canary", 0), TOKENS, stream=False, salt=salt)
-    long = ChatRequest(model, prompt(long_words, "canary", 1), TOKENS, salt=salt)
+    short = ChatRequest(model, prompt(12, "correctness", 0), TOKENS, salt=salt)
+    plain = ChatRequest(model, prompt(12, "correctness", 0), TOKENS, stream=False, salt=salt)
+    long = ChatRequest(model, prompt(long_words, "correctness", 1), TOKENS, salt=salt)
     answers = [await chat(endpoint, request, DEADLINES) for request in (short, plain, long)]
     problems = [line for answer in answers for line in answer_problems(answer)]
     counts = [answer.record().prompt_tokens or 0 for answer in answers]
@@ -53,7 +53,7 @@ async def check(endpoint: Endpoint, model: str, salt: str, max_model_len: int) -
         problems = [f"usage counts {counts[0]} prompt tokens streamed and {counts[1]} not"]
     scale = Scale() if problems else Scale.through((12, counts[0]), (long_words, counts[2]))
     same = answers[0].text == answers[1].text
-    return Canary(tuple(problems), scale, same, await version(endpoint))
+    return CorrectnessResult(tuple(problems), scale, same, await version(endpoint))
 
 
 async def models_problems(endpoint: Endpoint, model: str) -> list[str]:
@@ -78,12 +78,13 @@ async def version(endpoint: Endpoint) -> str | None:
 
 
 def answer_problems(answer: Answer) -> list[str]:
-    """What is wrong with one canary answer."""
+    """What is wrong with one answer."""
     record, form = answer.record(), "streamed" if answer.request.stream else "not streamed"
     if record.error:
-        return [f"canary ({form}): {record.error}"]
+        return [f"correctness check ({form}): {record.error}"]
     if record.finish_reason != "length":
-        return [f"canary ({form}): finish_reason is {record.finish_reason!r}, not 'length'"]
+        reason = record.finish_reason
+        return [f"correctness check ({form}): finish_reason is {reason!r}, not 'length'"]
     return []
 
 
@@ -101,9 +102,9 @@ def main(args: list[str]) -> int:
         print(error, file=sys.stderr)
         return 2
     endpoint = serving.endpoint(url)
-    found = asyncio.run(check(endpoint, serving.model, "canary", serving.max_model_len))
+    found = asyncio.run(check(endpoint, serving.model, "correctness", serving.max_model_len))
     document = {
-        "schema": "b200kit/canary/1",
+        "schema": "b200kit/correctness/1",
         "url": url,
         "ok": not found.problems,
         "problems": list(found.problems),

@@ -95,7 +95,7 @@ def rank_interval(samples: int, percent: float, confidence: float = CONFIDENCE) 
     high: int | None = None
     cumulative = 0.0
     for count in range(samples):
-        cumulative += _binomial(samples, count, share)
+        cumulative += binomial(samples, count, share)
         if cumulative <= tail:
             low = count + 1
         if high is None and cumulative >= 1 - tail:
@@ -112,7 +112,7 @@ def interval(values: Sequence[float], percent: float) -> tuple[float | None, flo
     return low, high
 
 
-def _binomial(trials: int, hits: int, share: float) -> float:
+def binomial(trials: int, hits: int, share: float) -> float:
     """Binomial probability, by logarithms: thousands of trials would overflow otherwise."""
     if share <= 0 or share >= 1:
         return float(hits == (trials if share >= 1 else 0))

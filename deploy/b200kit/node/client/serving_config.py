@@ -8,13 +8,19 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
+from typing import TYPE_CHECKING, TypeVar
 
 from b200kit.node.client.chat import Endpoint
 from b200kit.node.client.formulas import Objective
 from b200kit.node.state.watchdog import Rules
+
+if TYPE_CHECKING:
+    from _typeshed import DataclassInstance
+
+T = TypeVar("T", bound="DataclassInstance")
 
 
 class ConfigError(Exception):
@@ -46,13 +52,13 @@ class WatchdogPlan:
 
 
 @dataclass(frozen=True)
-class RollPlan:
-    """A rolling restart: replicas that stay in rotation, seconds for open requests to end.
+class RollingRestartPlan:
+    """A rolling restart: replicas that must stay available, seconds for open requests to end.
 
     in_flight: the engine's series that add up to the requests it has.
     """
 
-    floor: int = 0
+    min_available: int = 0
     drain_s: float = 600.0
     in_flight: tuple[str, ...] = ("vllm:num_requests_running", "vllm:num_requests_waiting")
 
@@ -68,7 +74,7 @@ class SmokePlan:
     direct_requests: int = 12
     gateway_limit_ms: float = 50.0
     loop_lag_ms: float = 10.0
-    noise: float = 1.0
+    cpu_wait_limit_factor: float = 1.0
     objective: Objective = field(default_factory=lambda: Objective(ttft_ms=100.0, tpot_ms=100.0))
 
 
@@ -98,7 +104,7 @@ class Serving:
     warm: WarmPlan
     smoke: SmokePlan
     watchdog: WatchdogPlan = field(default_factory=WatchdogPlan)
-    roll: RollPlan = field(default_factory=RollPlan)
+    rolling_restart: RollingRestartPlan = field(default_factory=RollingRestartPlan)
     # The gateway's own certificate, where it has one.
     trust: str | None = None
 
@@ -145,48 +151,36 @@ def _serving(document: Mapping[str, object]) -> Serving:
         max_model_len=_int(document, "max_model_len"),
         max_num_batched_tokens=_int(document, "max_num_batched_tokens"),
         client_cpus=str(document["client_cpus"]) if document.get("client_cpus") else None,
-        warm=_warm(_section(document, "warm")),
+        warm=_filled(WarmPlan, _section(document, "warm")),
         smoke=_smoke(_section(document, "smoke")),
         watchdog=_watchdog(_section(document, "watchdog")),
-        roll=_roll(_section(document, "roll")),
+        rolling_restart=_filled(RollingRestartPlan, _section(document, "rolling_restart")),
         trust=str(document["gateway_trust"]) if document.get("gateway_trust") else None,
     )
 
 
-def _roll(section: Mapping[str, object]) -> RollPlan:
-    default = RollPlan()
-    return RollPlan(
-        _int(section, "floor", default.floor),
-        _number(section, "drain_s", default.drain_s),
-        _words(section, "in_flight") or default.in_flight,
-    )
-
-
-def _warm(section: Mapping[str, object]) -> WarmPlan:
-    default = WarmPlan()
-    return WarmPlan(
-        _number(section, "timeout_s", default.timeout_s),
-        _number(section, "tolerance", default.tolerance),
-        _int(section, "max_rounds", default.max_rounds),
-        _words(section, "features"),
-        _words(section, "system_prompts"),
-    )
+def _filled(kind: Callable[..., T], section: Mapping[str, object], **given: object) -> T:
+    """A plan by its section, key by field: a key that is not there keeps the field's default."""
+    default = kind()
+    for one in fields(default):
+        value = getattr(default, one.name)
+        if one.name in given:
+            continue
+        if isinstance(value, int):
+            given[one.name] = _int(section, one.name, value)
+        elif isinstance(value, float):
+            given[one.name] = _number(section, one.name, value)
+        elif isinstance(value, tuple):
+            given[one.name] = _words(section, one.name) or value
+        else:
+            given[one.name] = str(section.get(one.name) or value)
+    return kind(**given)
 
 
 def _watchdog(section: Mapping[str, object]) -> WatchdogPlan:
-    rules, plan = Rules(), WatchdogPlan()
-    return WatchdogPlan(
-        Rules(
-            _number(section, "interval_s", rules.interval_s),
-            _number(section, "deadline_s", rules.deadline_s),
-            max(1, _int(section, "strikes", rules.strikes)),
-            _number(section, "stall_s", rules.stall_s),
-            max(1, _int(section, "ejections", rules.ejections)),
-            _number(section, "window_s", rules.window_s),
-        ),
-        str(section.get("waiting") or plan.waiting),
-        _words(section, "progress") or plan.progress,
-    )
+    rules = _filled(Rules, section)
+    least = replace(rules, strikes=max(1, rules.strikes), ejections=max(1, rules.ejections))
+    return _filled(WatchdogPlan, section, rules=least)
 
 
 def _words(section: Mapping[str, object], key: str) -> tuple[str, ...]:
@@ -197,22 +191,12 @@ def _words(section: Mapping[str, object], key: str) -> tuple[str, ...]:
 
 
 def _smoke(section: Mapping[str, object]) -> SmokePlan:
-    default = SmokePlan()
     goodput = _section(section, "goodput") or {"ttft_ms": 100.0, "tpot_ms": 100.0}
     unknown = set(goodput) - {"ttft_ms", "tpot_ms", "e2el_ms", "share"}
     if unknown:
         raise ValueError(f"smoke.goodput: unknown key {sorted(unknown)[0]!r}")
-    return SmokePlan(
-        requests=_int(section, "requests", default.requests),
-        rate=_number(section, "rate", default.rate),
-        input_tokens=_int(section, "input_tokens", default.input_tokens),
-        output_tokens=_int(section, "output_tokens", default.output_tokens),
-        direct_requests=_int(section, "direct_requests", default.direct_requests),
-        gateway_limit_ms=_number(section, "gateway_limit_ms", default.gateway_limit_ms),
-        loop_lag_ms=_number(section, "loop_lag_ms", default.loop_lag_ms),
-        noise=_number(section, "noise", default.noise),
-        objective=Objective(**{key: _number(goodput, key) for key in goodput}),
-    )
+    objective = Objective(**{key: _number(goodput, key) for key in goodput})
+    return _filled(SmokePlan, section, objective=objective)
 
 
 def _api_key(key_file: object) -> str | None:

@@ -33,15 +33,15 @@ class ClientLimits:
     coalesced_share: float = 0.5
     needs_run_delay: bool = True
 
-    def times(self, noise: float) -> ClientLimits:
-        """The limits on a machine *noise* times noisier than a node."""
+    def times(self, factor: float) -> ClientLimits:
+        """The limits where waiting for a CPU may last *factor* times as long."""
         return replace(
             self,
-            run_delay_share=min(1.0, self.run_delay_share * noise),
-            loop_lag_ms=self.loop_lag_ms * noise,
-            loop_stop_ms=self.loop_stop_ms * noise,
-            schedule_delay_ms=self.schedule_delay_ms * noise,
-            coalesced_share=1.0 - (1.0 - self.coalesced_share) / noise,
+            run_delay_share=min(1.0, self.run_delay_share * factor),
+            loop_lag_ms=self.loop_lag_ms * factor,
+            loop_stop_ms=self.loop_stop_ms * factor,
+            schedule_delay_ms=self.schedule_delay_ms * factor,
+            coalesced_share=1.0 - (1.0 - self.coalesced_share) / factor,
         )
 
 
@@ -125,7 +125,7 @@ def judge(
     objective: Objective,
     health: ClientHealth,
     *,
-    canary: tuple[str, ...] = (),
+    correctness: tuple[str, ...] = (),
     server: Mapping[str, object] | None = None,
     gateway_limit_ms: float = 50.0,
     limits: ClientLimits | None = None,
@@ -133,12 +133,12 @@ def judge(
 ) -> Judgement:
     """Judge a smoke run. `paths` maps "gateway" and "direct-N" to their runs.
 
-    canary: what the correctness canary found wrong. server: the servers' own numbers over the
+    correctness: what the correctness check found wrong. server: the servers' own numbers over the
     gateway run (the document's `server`); its mean ITL shows merged chunks.
     low_load: the load is one that healthy servers take at leisure, so strain is a fault of theirs.
     """
     limits, server = limits or ClientLimits(), server or {}
-    wrong = [*canary, *_service_faults(paths)]
+    wrong = [*correctness, *_service_faults(paths)]
     if wrong:
         return Judgement("fail", tuple(wrong))
     doubts = [*health.starved(limits), *_late(paths, limits)]
@@ -219,8 +219,8 @@ def _objective(paths: Mapping[str, Run], objective: Objective) -> list[str]:
     good = sum(objective.met_by(item) for item in run.completed)
     if good >= objective.share * len(run.records):
         return []
-    asked = {"ttft": objective.ttft_ms, "tpot": objective.tpot_ms, "e2el": objective.e2el_ms}
-    wants = ", ".join(f"{name} <= {value:g} ms" for name, value in asked.items() if value)
+    requested = {"ttft": objective.ttft_ms, "tpot": objective.tpot_ms, "e2el": objective.e2el_ms}
+    wants = ", ".join(f"{name} <= {value:g} ms" for name, value in requested.items() if value)
     return [
         f"objective missed: {good} of {len(run.records)} requests met {wants}"
         f" (asked: {objective.share:.0%})"

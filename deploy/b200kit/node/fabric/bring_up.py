@@ -44,32 +44,32 @@ JOURNAL = {
 Json = dict[str, Any]
 
 
-def look(expectation: Any) -> Json:
+def observe(expectation: Any) -> Json:
     """The parts of a NodeState that the sequence needs, read side by side."""
     worker = Worker(NVML_TIMEOUT_S)
-    readers = parts(sequence.asked(expectation))
+    readers = parts(sequence.requested(expectation))
     with ThreadPoolExecutor(max_workers=8) as pool:
         futures = {key: pool.submit(guarded, readers[key]) for key in LOOKED_AT}
         document: Json = {key: future.result() for key, future in futures.items()}
     return {"schema": SCHEMA, **document, **worker.result()}
 
 
-def look_again(expectation: Any, before: Json, at: Position) -> Json:
-    """A new look, at no more than can have changed."""
+def observe_again(expectation: Any, before: Json, at: Position) -> Json:
+    """A new observation of no more than can have changed."""
     if at.name in NVML_ALONE:
         return {**before, **Worker(NVML_TIMEOUT_S).result()}
-    return look(expectation)
+    return observe(expectation)
 
 
 def help_along(todo: Collection[Act]) -> list[str]:
-    """Do each act; what it said where it failed."""
-    said = []
+    """Do each action; the error of each that failed."""
+    errors = []
     for act in todo:
         try:
             command(list(act))
         except OSError as error:
-            said.append(str(error))
-    return said
+            errors.append(str(error))
+    return errors
 
 
 def evidence(at: Position, document: Json) -> list[str]:
@@ -78,33 +78,33 @@ def evidence(at: Position, document: Json) -> list[str]:
     if unit is None or StateView(document).text("units", unit, "load") != "loaded":
         return []
     try:
-        said = command(["journalctl", "-u", unit, "-b", "-n", "400", "-o", "cat", "--no-pager"])
+        output = command(["journalctl", "-u", unit, "-b", "-n", "400", "-o", "cat", "--no-pager"])
     except OSError:
         return []
-    cause = unit_cause(said.splitlines())
+    cause = unit_cause(output.splitlines())
     return [] if cause == "nothing" else [f"{unit} says: {cause}"]
 
 
 class BringUp:
-    """One walk: the looks at the node, and what was done and said on the way."""
+    """One walk: the observations of the node, what was done and what failed."""
 
     def __init__(self, expectation: Any, done: Collection[Act] = ()) -> None:
         today = {"today": date.today().isoformat()}
         self.expectation = {**expectation, **today} if isinstance(expectation, dict) else {}
         self.done = list(done)
-        self.said: list[str] = []
-        self.document = look(self.expectation)
+        self.errors: list[str] = []
+        self.document = observe(self.expectation)
 
     @property
     def position(self) -> Position:
-        """Where the node stands by the last look."""
+        """Where the node stands by the last observation."""
         return sequence.position(self.expectation, self.document)
 
     def step(self, at: Position, helps: bool) -> bool:
         """Do what helps and was not done yet; whether there was anything."""
         acts = sequence.acts(at, self.expectation, self.document) if helps else []
         todo = [act for act in acts if act not in self.done]
-        self.said += help_along(todo)
+        self.errors += help_along(todo)
         self.done += todo
         return bool(todo)
 
@@ -117,16 +117,16 @@ class BringUp:
             left = end - time.monotonic()
             if left <= 0 and not acted:
                 break
-            # One look after an act, however short the time is: it must be seen what it did.
+            # One observation after an action, however short the time is: its effect must be known.
             time.sleep(max(0.0, min(PAUSE_S, left)))
             acted = False
-            self.document = look_again(self.expectation, self.document, at)
+            self.document = observe_again(self.expectation, self.document, at)
             now = self.position
         return now
 
     def document_of(self, at: Position, moved: bool) -> Json:
         """The answer for the controller; *moved*: the node came to this state in this call."""
-        why = [*self.said, *evidence(at, self.document)] if at.state else []
+        why = [*self.errors, *evidence(at, self.document)] if at.state else []
         document = sequence.describe(at, self.expectation, self.document, why)
         return {**document, "moved": moved, "done": [list(act) for act in self.done]}
 

@@ -26,7 +26,7 @@ class Position:
     """Where a node stands: its state and what keeps it there; no state when all is reached."""
 
     state: State | None
-    seen: Finding | None = None
+    observed: Finding | None = None
     reached: int = 0
 
     @property
@@ -50,8 +50,8 @@ def position(expectation: object, document: object) -> Position:
 
 def _checks() -> Mapping[str, Check]:
     """The checks of all states, in the order of the registry."""
-    wanted = {name for state in STATES for name in state.checks}
-    return {name: run for name, run in registered().items() if name in wanted}
+    desired = {name for state in STATES for name in state.checks}
+    return {name: run for name, run in registered().items() if name in desired}
 
 
 def _about(state: State, verdict: Verdict) -> Iterable[Finding]:
@@ -79,7 +79,7 @@ def named(name: str) -> State | None:
     return next((state for state in STATES if state.name == name), None)
 
 
-def asked(expectation: object) -> dict[str, list[str]]:
+def requested(expectation: object) -> dict[str, list[str]]:
     """Units and packages that the states' checks look at."""
     expect = Expectation(expectation)
 
@@ -145,16 +145,16 @@ def hidden(expectation: object, document: object) -> str:
 
 
 def stuck_line(at: Position, document: object, evidence: Iterable[str] = ()) -> str:
-    """One line: state, what was seen, what to do."""
+    """One line: state, what was observed, what to do."""
     if at.state is None:
         return ""
     kernel = StateView(document).text("host", "kernel") or "$(uname -r)"
-    seen = at.seen.summary if at.seen else "nothing was judged"
-    action = max(at.state.action, at.seen.action) if at.seen else at.state.action
-    unread = at.seen is not None and at.seen.status is Status.UNMEASURED
+    observed = at.observed.summary if at.observed else "nothing was judged"
+    action = max(at.state.action, at.observed.action) if at.observed else at.state.action
+    unread = at.observed is not None and at.observed.status is Status.UNMEASURED
     remedy = "repair the reading" if unread else at.state.remedy.format(kernel=kernel)
     word = "monitor" if unread else action.word
-    return f"stuck at {at.name}: {'; '.join([seen, *evidence])} -> {word}: {remedy}"
+    return f"stuck at {at.name}: {'; '.join([observed, *evidence])} -> {word}: {remedy}"
 
 
 def describe(
@@ -166,7 +166,7 @@ def describe(
     """
     return {
         "state": at.name,
-        "check": at.seen.check if at.seen else "",
+        "check": at.observed.check if at.observed else "",
         "progress": progress(at, document),
         "line": stuck_line(at, document, evidence),
         "hidden": hidden(expectation, document),

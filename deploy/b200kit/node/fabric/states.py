@@ -59,8 +59,8 @@ def start(unit: str) -> Help:
 
     def acts(expect: Expectation, view: StateView) -> list[Act]:
         del expect
-        seen = view.at("units", unit)
-        rests = seen.text("active") in AT_REST and seen.text("load") == "loaded"
+        observed = view.at("units", unit)
+        rests = observed.text("active") in AT_REST and observed.text("load") == "loaded"
         return [("systemctl", "start", "--no-block", unit)] if rests else []
 
     return acts

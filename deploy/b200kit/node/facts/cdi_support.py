@@ -176,12 +176,12 @@ def _spec_faults(spec: View, state: StateView) -> Iterator[str | Unmeasured]:
 
 
 def _device_faults(devices: set[str], gpus: list[GpuView]) -> Iterator[str]:
-    wanted = {str(gpu.index) for gpu in gpus} | {"all"}
-    if wanted - devices:
-        yield f"it does not name {_few(wanted - devices)}"
+    desired = {str(gpu.index) for gpu in gpus} | {"all"}
+    if desired - devices:
+        yield f"it does not name {_few(desired - devices)}"
     named = {name for name in devices if name.startswith("GPU-") and ":" not in name}
     known = {gpu.text("uuid") or "" for gpu in gpus}
-    extra = {name for name in devices if name.isdigit()} - wanted | named - known
+    extra = {name for name in devices if name.isdigit()} - desired | named - known
     if extra:
         yield f"it names GPUs that are not there: {_few(extra)}"
 

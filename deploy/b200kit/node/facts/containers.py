@@ -20,13 +20,13 @@ _CRI = re.compile(
 )
 
 
-def containers(asked: Iterable[str]) -> dict[str, Any]:
+def containers(requested: Iterable[str]) -> dict[str, Any]:
     """The CDI specifications, and the asked runtimes of those that are known."""
     readers = {"docker": docker.docker, "containerd": containerd, "podman": podman}
     return {
         "cdi": attempt(cdi.specs),
         "runtime_mode": attempt(runtime_mode),
-        **{name: attempt(readers[name]) for name in asked if name in RUNTIMES},
+        **{name: attempt(readers[name]) for name in requested if name in RUNTIMES},
     }
 
 

@@ -78,11 +78,11 @@ def version(program: str, info: Any) -> str:
     return number(command([program, "--version"]))
 
 
-def number(said: str) -> str:
+def number(output: str) -> str:
     """The version in what a program says to --version."""
-    match = re.search(r"\bv?(\d+\.\d+\S*?),?(\s|$)", said)
+    match = re.search(r"\bv?(\d+\.\d+\S*?),?(\s|$)", output)
     if not match:
-        raise ValueError(f"no version in {said.strip()[:60]!r}")
+        raise ValueError(f"no version in {output.strip()[:60]!r}")
     return match[1]
 
 

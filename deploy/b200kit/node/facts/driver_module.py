@@ -51,10 +51,10 @@ def version(kernel: Path) -> str | None:
     path = module_file(kernel)
     if path is None:
         return None
-    said = command(["modinfo", "-F", "version", str(path)]).split()
-    if not said:
+    output = command(["modinfo", "-F", "version", str(path)]).split()
+    if not output:
         raise ValueError(f"{path} has no version")
-    return said[0]
+    return output[0]
 
 
 def module_file(kernel: Path) -> Path | None:

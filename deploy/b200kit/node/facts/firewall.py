@@ -39,10 +39,10 @@ def table() -> list[str] | None:
     )
     if done.returncode == 0:
         return rules.listed(json.loads(done.stdout))
-    said = done.stderr.strip().splitlines() or ["it said nothing"]
-    if "No such file or directory" in said[0]:
+    output = done.stderr.strip().splitlines() or ["it said nothing"]
+    if "No such file or directory" in output[0]:
         return None
-    raise OSError(f"nft exited {done.returncode}: {said[0]}")
+    raise OSError(f"nft exited {done.returncode}: {output[0]}")
 
 
 def ssh_ports() -> list[int]:

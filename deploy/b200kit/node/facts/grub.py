@@ -80,8 +80,8 @@ def default(config: str, variables: dict[str, str]) -> str:
     """The entry chosen: once by grub-reboot, else by the file or what grubenv saved."""
     if variables.get("next_entry"):
         return variables["next_entry"]
-    said = [match[2] for line in config.splitlines() if (match := _DEFAULT.match(line))]
-    fixed = [word for word in said if "next_entry" not in word and "prev_saved" not in word]
+    defaults = [match[2] for line in config.splitlines() if (match := _DEFAULT.match(line))]
+    fixed = [word for word in defaults if "next_entry" not in word and "prev_saved" not in word]
     chosen = fixed[-1] if fixed else "0"
     return variables.get("saved_entry", "") or "0" if "saved_entry" in chosen else chosen or "0"
 

@@ -25,7 +25,7 @@ def kernel(ask: dict[str, Any] | None = None) -> dict[str, Any]:
         "governors": attempt(governors),
         "memlock_bytes": attempt(lambda: resource.getrlimit(resource.RLIMIT_MEMLOCK)[0]),
         "driver_options": attempt(driver_options),
-        **settings.asked(ask or {}),
+        **settings.requested(ask or {}),
     }
 
 

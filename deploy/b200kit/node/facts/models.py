@@ -1,7 +1,7 @@
 """Models on this node: the reading of an observation, and the unit that brings one.
 
     {"model": {"complete": true, "bytes": 72000000000, "proof": "record", "wrong": {}},
-     "revisions": [{"model", "revision", "complete", "bytes", "stamped_at", "asked"}],
+     "revisions": [{"model", "revision", "complete", "bytes", "stamped_at", "requested"}],
      "progress": null | the status of b200kit/node/weights/progress.py}
 
 Without being asked for hashes, a model is compared with the record of its proof: sizes and times
@@ -54,7 +54,7 @@ def model(directory: Path, revision: str, by_hash: bool) -> dict[str, Any]:
     except (OSError, ManifestError) as error:
         found = {"manifest.json": str(error)}
     else:
-        found = wrong(entries, model_files.record(directory), model_files.seen(directory))
+        found = wrong(entries, model_files.record(directory), model_files.observed(directory))
         if by_hash:
             found |= model_files.rehash(directory, entries, min(_HASHERS, os.cpu_count() or 1))
     return {"complete": True, "bytes": size(directory), "proof": proof, "wrong": found}
@@ -62,10 +62,10 @@ def model(directory: Path, revision: str, by_hash: bool) -> dict[str, Any]:
 
 def size(directory: Path) -> int:
     """Bytes of all files below a directory."""
-    return sum(count for count, _ in model_files.seen(directory).values())
+    return sum(count for count, _ in model_files.observed(directory).values())
 
 
-def revisions(root: Path, asked: tuple[str, str]) -> Iterator[dict[str, Any]]:
+def revisions(root: Path, requested: tuple[str, str]) -> Iterator[dict[str, Any]]:
     """Every revision of every model that lies here whole or begun, newest stamp first."""
     found = [p for p in root.glob("*/*") if (p / STAMP).is_file() or (p / RECORD).is_file()]
     for path in sorted(found, key=stamped, reverse=True):
@@ -76,7 +76,7 @@ def revisions(root: Path, asked: tuple[str, str]) -> Iterator[dict[str, Any]]:
             "complete": (path / STAMP).is_file(),
             "bytes": size(path),
             "stamped_at": timestamp.text(datetime.fromtimestamp(stamped(path), timestamp.UTC)),
-            "asked": name == asked,
+            "requested": name == requested,
         }
 
 
@@ -135,8 +135,8 @@ def _watched(options: argparse.Namespace, until: tuple[str, ...]) -> dict[str, A
     end = time.monotonic() + options.seconds
     while True:
         progress = _look(options.dest)
-        seen = progress["progress"] or {}
-        if progress["complete"] or not progress["running"] or seen.get("state") in until:
+        observed = progress["progress"] or {}
+        if progress["complete"] or not progress["running"] or observed.get("state") in until:
             return progress
         if time.monotonic() >= end:
             return progress

@@ -24,7 +24,7 @@ LIMITS = {
 _LINUX = re.compile(r"^\s*linux(?:16|efi)?\s+\S+[ \t]*(.*)$", re.MULTILINE)
 
 
-def asked(ask: dict[str, Any]) -> dict[str, Any]:
+def requested(ask: dict[str, Any]) -> dict[str, Any]:
     """The readings of the part `kernel` that depend on what was asked, and its lists."""
     return {
         "sysctls": sysctls(ask.get("sysctls", [])),

@@ -116,8 +116,8 @@ def partitions(name: str) -> list[str]:
 
 def descendants(name: str) -> Iterator[str]:
     """What is made of a device: its partitions, and arrays, volumes, ... on it or on them."""
-    held = BLOCK / name / "holders"
-    holders = sorted(entry.name for entry in held.iterdir()) if held.is_dir() else []
+    folder = BLOCK / name / "holders"
+    holders = sorted(entry.name for entry in folder.iterdir()) if folder.is_dir() else []
     for child in [*partitions(name), *holders]:
         yield child
         yield from descendants(child)

@@ -80,7 +80,7 @@ def is_always_listed(name: str) -> bool:
     return bool(VENDOR.search(name)) or name.startswith(("linux-headers-", "linux-modules-extra-"))
 
 
-def packages(asked: Iterable[str], read: Callable[[], Any] | None = None) -> Any:
+def packages(requested: Iterable[str], read: Callable[[], Any] | None = None) -> Any:
     """The asked packages (null when not installed), and every one on disk that is always listed."""
     lines = read() if read else attempt(listing)
     if not isinstance(lines, str):
@@ -89,7 +89,7 @@ def packages(asked: Iterable[str], read: Callable[[], Any] | None = None) -> Any
     every = {row[0]: package(row[1], row[2]) for row in rows if len(row) == 3}
     installed = {name: p for name, p in every.items() if p["status"][1:2] not in ABSENT}
     listed = {name: p for name, p in installed.items() if is_always_listed(name)}
-    return {**listed, **{name: installed.get(name) for name in asked}}
+    return {**listed, **{name: installed.get(name) for name in requested}}
 
 
 def package(version: str, abbreviation: str) -> dict[str, Any]:
@@ -101,17 +101,17 @@ def package(version: str, abbreviation: str) -> dict[str, Any]:
 
 def units(names: Iterable[str]) -> dict[str, Any]:
     """State of many units by one call; systemctl answers one block a unit, in order."""
-    wanted = list(dict.fromkeys(names))
-    if not wanted:
+    desired = list(dict.fromkeys(names))
+    if not desired:
         return {}
     properties = ",".join([*UNIT_KEYS, "ControlGroup"])
-    answer = attempt(lambda: command(["systemctl", "show", f"--property={properties}", *wanted]))
+    answer = attempt(lambda: command(["systemctl", "show", f"--property={properties}", *desired]))
     if not isinstance(answer, str):
-        return dict.fromkeys(wanted, answer)
+        return dict.fromkeys(desired, answer)
     blocks = [unit(block) for block in answer.strip("\n").split("\n\n")]
-    if len(blocks) != len(wanted):
-        return dict.fromkeys(wanted, unmeasured("systemctl gave another number of units"))
-    return dict(zip(wanted, blocks, strict=True))
+    if len(blocks) != len(desired):
+        return dict.fromkeys(desired, unmeasured("systemctl gave another number of units"))
+    return dict(zip(desired, blocks, strict=True))
 
 
 def unit(block: str) -> dict[str, Any]:

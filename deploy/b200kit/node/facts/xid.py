@@ -52,10 +52,10 @@ def parse(pattern: re.Pattern[str], line: str) -> dict[str, Any] | None:
     if not match:
         return None
     time = JOURNAL_TIME.match(line)
-    said: dict[str, Any] = {"time_s": float(time.group(1))} if time else {}
+    entry: dict[str, Any] = {"time_s": float(time.group(1))} if time else {}
     address = match["address"].lower()
-    said["pci_address"] = address if "." in address else f"{address}.0"
-    return {**said, "code": int(match["code"]), "text": match["text"].strip()}
+    entry["pci_address"] = address if "." in address else f"{address}.0"
+    return {**entry, "code": int(match["code"]), "text": match["text"].strip()}
 
 
 def kernel_log() -> list[str]:

@@ -54,25 +54,25 @@ def switch_on(path: Path, markers: list[str]) -> list[str]:
         raise Refused(
             f"{path}: it disables the CRI plugin (disabled_plugins); take it out of there"
         )
-    wanted = _wanted(settings)
-    if not wanted:
+    desired = _desired(settings)
+    if not desired:
         return []
     version = _version(text, before, path)
-    content = edited(text or f"version = {version}\n", _SECTION[version], wanted)
-    _verify(program, path, content, before, _hint(version, wanted))
+    content = edited(text or f"version = {version}\n", _SECTION[version], desired)
+    _verify(program, path, content, before, _hint(version, desired))
     user_file.replace(path, content, markers, [])
-    return sorted(wanted)
+    return sorted(desired)
 
 
-def _wanted(settings: dict[str, object]) -> dict[str, str]:
+def _desired(settings: dict[str, object]) -> dict[str, str]:
     """Settings to be made, as TOML: what is missing of CDI being on and looking in both places."""
-    wanted = {} if settings["cdi"] else {"enable_cdi": "true"}
+    desired = {} if settings["cdi"] else {"enable_cdi": "true"}
     dirs = settings["spec_dirs"]
     own = [str(folder) for folder in dirs] if isinstance(dirs, list) else []
     missing = [folder for folder in SPEC_DIRS if folder not in own]
     if SPEC_DIRS[1] in missing:
-        wanted["cdi_spec_dirs"] = json.dumps(own + missing)
-    return wanted
+        desired["cdi_spec_dirs"] = json.dumps(own + missing)
+    return desired
 
 
 def _version(text: str | None, dumped: str, path: Path) -> str:
@@ -88,15 +88,15 @@ def _version(text: str | None, dumped: str, path: Path) -> str:
     return version
 
 
-def edited(text: str, section: str, wanted: dict[str, str]) -> str:
+def edited(text: str, section: str, desired: dict[str, str]) -> str:
     """*text* with the settings in the section: its own lines changed, the others right below it."""
     header = re.compile(rf"""^\s*\[\s*plugins\s*\.\s*["']{re.escape(section)}["']\s*\]\s*(#.*)?$""")
-    lines, result, open_, left = text.splitlines(), [], False, dict(wanted)
+    lines, result, open_, left = text.splitlines(), [], False, dict(desired)
     for line in lines:
         if line.lstrip().startswith("["):
             open_ = bool(header.match(line))
         key = line.partition("=")[0].strip()
-        if open_ and key in wanted:
+        if open_ and key in desired:
             indent = line[: len(line) - len(line.lstrip())]
             line = f"{indent}{key} = {left.pop(key)}"
         result.append(line)
@@ -125,12 +125,12 @@ def _verify(program: str, path: Path, content: str, before: str, hint: str) -> N
         trial.flush()
         after = _dump(program, path, Path(trial.name), f"what it would become; {hint}")
     settings = containers.cri_settings(after)
-    if settings is None or _wanted(settings) or _others(after) != _others(before):
+    if settings is None or _desired(settings) or _others(after) != _others(before):
         raise Refused(f"{path}: CDI cannot be switched on without changing more; {hint}")
 
 
-def _hint(version: str, wanted: dict[str, str]) -> str:
-    lines = ", ".join(f"{key} = {value}" for key, value in sorted(wanted.items()))
+def _hint(version: str, desired: dict[str, str]) -> str:
+    lines = ", ".join(f"{key} = {value}" for key, value in sorted(desired.items()))
     return f'set {lines} in [plugins."{_SECTION[version]}"] where that is defined'
 
 
@@ -143,5 +143,5 @@ def _dump(program: str, path: Path, trial: Path | None, what: str = "it") -> str
     try:
         return containers.dump(program, trial)
     except OSError as error:
-        said = str(error).rpartition("TOML: ")[2]
-        raise Refused(f"{path}: containerd refuses {what}: {said}") from None
+        output = str(error).rpartition("TOML: ")[2]
+        raise Refused(f"{path}: containerd refuses {what}: {output}") from None

@@ -37,7 +37,7 @@ class Effect:
     standing: Standing
     text: str
     read: str
-    wanted: str
+    desired: str
 
     @property
     def wrong(self) -> bool:
@@ -53,38 +53,41 @@ def effects(settings: View, state: StateView) -> Iterator[Effect]:
 
 def effect(name: str, entry: View, state: StateView) -> Effect:
     """One setting."""
-    wanted = str(entry.at("wanted").raw())
+    desired = str(entry.at("desired").raw())
     applies = applicable(str(entry.at("applies").raw()), state)
     if isinstance(applies, Unmeasured):
-        return _unread(name, wanted, applies)
+        return _unread(name, desired, applies)
     if not applies:
-        return Effect(name, Standing.NOT_APPLICABLE, "is not applicable here", "", wanted)
+        return Effect(name, Standing.NOT_APPLICABLE, "is not applicable here", "", desired)
     path = tuple(str(key) for key in entry.get(list, "reading") or [])
     if path == ("host", "cmdline"):
-        return _words(name, wanted, entry, state)
-    seen = state.at(*path).raw() if path else Unmeasured("the setting names no reading")
-    if isinstance(seen, Unmeasured):
-        return _unread(name, wanted, seen)
-    if seen is None and entry.at("may_lack").raw() is True:
+        return _words(name, desired, entry, state)
+    observed = state.at(*path).raw() if path else Unmeasured("the setting names no reading")
+    if isinstance(observed, Unmeasured):
+        return _unread(name, desired, observed)
+    if observed is None and entry.at("may_be_absent").raw() is True:
         text = "is nothing this kernel has"
-        return Effect(name, Standing.NOT_APPLICABLE, text, "none", wanted)
-    return _compared(name, wanted, path[-1], seen)
+        return Effect(name, Standing.NOT_APPLICABLE, text, "none", desired)
+    return _compared(name, desired, path[-1], observed)
 
 
-def _compared(name: str, wanted: str, key: str, seen: object) -> Effect:
-    if key == "governors" and isinstance(seen, Mapping):
-        right, read = set(seen) == {wanted}, ", ".join(f"{n} CPUs {w}" for w, n in seen.items())
-    elif key == "swaps" and isinstance(seen, list):
-        right, read = (wanted == "on") is bool(seen), f"on ({', '.join(map(str, seen))})"
-        read = read if seen else "off"
+def _compared(name: str, desired: str, key: str, observed: object) -> Effect:
+    if key == "governors" and isinstance(observed, Mapping):
+        right, read = (
+            set(observed) == {desired},
+            ", ".join(f"{n} CPUs {w}" for w, n in observed.items()),
+        )
+    elif key == "swaps" and isinstance(observed, list):
+        right, read = (desired == "on") is bool(observed), f"on ({', '.join(map(str, observed))})"
+        read = read if observed else "off"
     else:
-        read = "not there" if seen is None else plain(seen)
-        read = "unlimited" if wanted == "unlimited" and read in _UNLIMITED else read
-        right = read == wanted
+        read = "not there" if observed is None else plain(observed)
+        read = "unlimited" if desired == "unlimited" and read in _UNLIMITED else read
+        right = read == desired
     where = f" ({key})" if "." in key else ""
-    text = f"is {read}" + ("" if right else f", not {wanted}{where}")
+    text = f"is {read}" + ("" if right else f", not {desired}{where}")
     standing = Standing.RIGHT if right else Standing.WRONG
-    return Effect(name, standing, text, f"{key} = {read}", wanted)
+    return Effect(name, standing, text, f"{key} = {read}", desired)
 
 
 def plain(value: object) -> str:
@@ -93,12 +96,12 @@ def plain(value: object) -> str:
     return _FLAGS.get(words, words)
 
 
-def _unread(name: str, wanted: str, reason: Unmeasured) -> Effect:
+def _unread(name: str, desired: str, reason: Unmeasured) -> Effect:
     text = f"could not be read: {reason.reason}"
-    return Effect(name, Standing.UNREAD, text, reason.reason, wanted)
+    return Effect(name, Standing.UNREAD, text, reason.reason, desired)
 
 
-def _words(name: str, wanted: str, entry: View, state: StateView) -> Effect:
+def _words(name: str, desired: str, entry: View, state: StateView) -> Effect:
     """A setting that is words of the kernel command line."""
     cmdline = state.text("host", "cmdline")
     by_cpu = entry.get(dict, "words") or {}
@@ -106,14 +109,14 @@ def _words(name: str, wanted: str, entry: View, state: StateView) -> Effect:
         raise Unexpected(f"settings: {name}: its words must be texts")
     words = words_for(by_cpu, state)
     if isinstance(cmdline, Unmeasured):
-        return _unread(name, wanted, cmdline)
+        return _unread(name, desired, cmdline)
     if isinstance(words, Unmeasured):
-        return _unread(name, wanted, words)
+        return _unread(name, desired, words)
     fault = missing(words, cmdline) or contradiction(words, cmdline)
     if fault:
         text = f"is not in force: the kernel command line {fault}"
         return Effect(name, Standing.WRONG, text, fault, " ".join(words))
-    return Effect(name, Standing.RIGHT, f"is {wanted}", " ".join(words), " ".join(words))
+    return Effect(name, Standing.RIGHT, f"is {desired}", " ".join(words), " ".join(words))
 
 
 def words_for(by_cpu: Mapping[str, str], state: StateView) -> list[str] | Unmeasured:
@@ -136,10 +139,10 @@ def missing(words: list[str], cmdline: str) -> str:
 
 def contradiction(words: list[str], cmdline: str) -> str:
     """`also has x=2`, or nothing when no word says otherwise."""
-    wanted = [part for word in words for part in _parts(word) if "=" in part]
-    keys = {part.rpartition("=")[0] for part in wanted}
+    desired = [part for word in words for part in _parts(word) if "=" in part]
+    keys = {part.rpartition("=")[0] for part in desired}
     there = [part for word in cmdline.split() for part in _parts(word)]
-    others = [part for part in there if part.rpartition("=")[0] in keys and part not in wanted]
+    others = [part for part in there if part.rpartition("=")[0] in keys and part not in desired]
     return f"also has {' '.join(others)}" if others else ""
 
 

@@ -16,7 +16,7 @@ KINDS = ("measured", "quoted", "inferred")
 APPLIES = ("always", "intel", "amd", "cpufreq", "acs", "limits")
 MEANS = ("sysctl", "cmdline", "tmpfiles", "modprobe", "limit", "swap", "unit")
 # What a kernel may simply not have; an option of a module that is not there is a fault.
-MAY_LACK = ("sysctl", "tmpfiles")
+MAY_BE_ABSENT = ("sysctl", "tmpfiles")
 
 Value = str | int
 Overrides = Iterable[tuple[str, object]]
@@ -114,12 +114,12 @@ def expected(known: Mapping[str, Setting], overrides: Overrides) -> dict[str, di
 
 def _expected(setting: Setting, value: Value) -> dict[str, Any]:
     entry: dict[str, Any] = {
-        "wanted": value,
+        "desired": value,
         "what": setting.what,
         "source": f"settings.yaml: {setting.source}",
         "applies": setting.applies,
         "reading": list(setting.reading),
-        "may_lack": any(means in setting.means for means in MAY_LACK),
+        "may_be_absent": any(means in setting.means for means in MAY_BE_ABSENT),
         "judged_by": setting.judged_by,
     }
     if setting.reading == ("host", "cmdline"):
@@ -127,7 +127,7 @@ def _expected(setting: Setting, value: Value) -> dict[str, Any]:
     return entry
 
 
-def asked(settings: object) -> dict[str, list[str]]:
+def requested(settings: object) -> dict[str, list[str]]:
     """What must be asked of a node to judge an expectation's settings, by key of the request.
 
     Odd entries ask for nothing here; the check says what is wrong with them.

@@ -30,8 +30,8 @@ MOST_REQUESTS = 2000
 class Found:
     """A smoke run that is over.
 
-    paths: runs by name, the main one first; none when the canary kept the load from being sent.
-    canary: what it found wrong. server: the servers' own numbers
+    paths: runs by name, the main one first; none when no load was sent.
+    correctness: what it found wrong. server: the servers' own numbers
     (b200kit/node/client/engine_metrics.py). request_rate: as asked, None for a closed loop.
     conditions: what a reader must know. gpus: what they did meanwhile
     (b200kit/node/latency/gpu_samples.py), or unmeasured. low_load: see `smoke.judge`.
@@ -42,7 +42,7 @@ class Found:
     objective: Objective
     health: smoke_verdict.ClientHealth
     limits: smoke_verdict.ClientLimits
-    canary: tuple[str, ...]
+    correctness: tuple[str, ...]
     server: Mapping[str, object]
     gateway_limit_ms: float
     request_rate: float | None
@@ -64,7 +64,7 @@ def document(found: Found) -> dict[str, object]:
         found.paths,
         found.objective,
         found.health,
-        canary=found.canary,
+        correctness=found.correctness,
         server=found.server,
         gateway_limit_ms=found.gateway_limit_ms,
         limits=found.limits,

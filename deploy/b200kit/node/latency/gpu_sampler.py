@@ -78,7 +78,9 @@ class Sampler:
             thread.join(max(0.0, deadline - time.monotonic()))
         if self.error:
             return unmeasured(self.error)
-        return [during(i, list(seen), begin, end) for i, seen in sorted(self.samples.items())]
+        return [
+            during(i, list(observed), begin, end) for i, observed in sorted(self.samples.items())
+        ]
 
 
 def main(args: list[str]) -> int:
@@ -91,8 +93,8 @@ def main(args: list[str]) -> int:
         sampler.say_ready(out)
 
     threading.Thread(target=collect, daemon=True).start()
-    wanted = sys.stdin.readline().split()
-    if len(wanted) == 2:
-        emit(out, sampler.document(float(wanted[0]), float(wanted[1])))
+    desired = sys.stdin.readline().split()
+    if len(desired) == 2:
+        emit(out, sampler.document(float(desired[0]), float(desired[1])))
     # A thread that is stuck in the kernel must not keep this process.
     os._exit(0)

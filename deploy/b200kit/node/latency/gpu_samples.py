@@ -38,13 +38,13 @@ class Sample:
 
 def during(index: int, samples: Sequence[Sample], begin: float, end: float) -> dict[str, object]:
     """One GPU's line: min, median and max of each number, all event reasons that occurred."""
-    seen = [sample for sample in samples if begin <= sample.at <= end]
-    head = {"index": index, "samples": len(seen)}
-    silent = _silence([begin, *(sample.at for sample in seen), end])
-    if not seen or silent > MOST_SILENT_S:
+    observed = [sample for sample in samples if begin <= sample.at <= end]
+    head = {"index": index, "samples": len(observed)}
+    silent = _silence([begin, *(sample.at for sample in observed), end])
+    if not observed or silent > MOST_SILENT_S:
         why = f"NVML gave no reading for {silent:.1f} s of the {end - begin:.1f} s of the load"
         return head | {key: unmeasured(why) for key in KEYS}
-    return head | {key: _summary(key, [s.readings.get(key) for s in seen]) for key in KEYS}
+    return head | {key: _summary(key, [s.readings.get(key) for s in observed]) for key in KEYS}
 
 
 def slowed_by(reasons: int) -> list[str]:

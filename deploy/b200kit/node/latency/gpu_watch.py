@@ -58,9 +58,9 @@ class GpuWatch:
     def end(self) -> Any:
         """The load is over: one entry a GPU, or an unmeasured reading."""
         assert self.process.stdin is not None  # noqa: S101 - opened as a pipe above
-        wanted = f"{self.begun} {time.monotonic()}\n".encode()
+        desired = f"{self.begun} {time.monotonic()}\n".encode()
         with suppress(OSError):
-            self.process.stdin.write(wanted)
+            self.process.stdin.write(desired)
             self.process.stdin.flush()
         deadline = time.monotonic() + ANSWER_S
         line = self._line(deadline)

@@ -21,8 +21,8 @@ UNCOUNTED = 2
 class Volley:
     """What is sent: every request has its own prompt, and the cache salt of the run.
 
-    scale: how this model counts words, from the canary. seed: of arrivals and prompts; arrivals:
-    which of the arrivals of that seed.
+    scale: how this model counts words, from the correctness check. seed: of arrivals and prompts;
+    arrivals: which of the arrivals of that seed.
     """
 
     model: str

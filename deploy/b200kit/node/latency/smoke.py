@@ -1,4 +1,4 @@
-"""`measure`: the smoke test. Canary, then latency through the gateway and direct, as one document.
+"""`measure`: the smoke test. Correctness, then latency through the gateway and direct, as JSON.
 
 Prints JSON "b200kit/smoke/1" (docs/measure.md) on stdout, whatever happens; exit 0 when the
 verdict is "pass", 1 for "fail", 2 for "invalid" or a configuration that cannot be used.
@@ -18,7 +18,7 @@ from pathlib import Path
 from b200kit.node.client import client_health, engine_metrics
 from b200kit.node.client.arrivals import Arrival
 from b200kit.node.client.chat import Endpoint
-from b200kit.node.client.correctness import Canary, check, version
+from b200kit.node.client.correctness import CorrectnessResult, check, version
 from b200kit.node.client.formulas import Run
 from b200kit.node.client.prompts import Scale
 from b200kit.node.client.serving_config import ConfigError, Serving, SmokePlan, load
@@ -43,7 +43,7 @@ class Smoke:
     seed: int
     salt: str
     watch: client_health.Watch
-    canary: Canary | None = None
+    correctness: CorrectnessResult | None = None
     paths: dict[str, Run] = dataclasses.field(default_factory=dict)
     delta: engine_metrics.Delta = dataclasses.field(
         default_factory=lambda: engine_metrics.Delta({}, {}, NO_LOAD)
@@ -62,7 +62,7 @@ class Smoke:
     @property
     def volley(self) -> Volley:
         """The same load for every path."""
-        plan, scale = self.plan, self.canary.scale if self.canary else Scale()
+        plan, scale = self.plan, self.correctness.scale if self.correctness else Scale()
         return Volley(
             self.serving.model,
             plan.input_tokens,
@@ -79,14 +79,14 @@ class Smoke:
         return [self.serving.endpoint(replica.url) for replica in self.serving.replicas]
 
     async def run(self) -> None:
-        """Canary, then the load while the GPUs are watched; stops after a canary that failed."""
+        """Correctness, then the load while the GPUs are watched; stops where the check fails."""
         gateway = self.serving.endpoint(self.serving.gateway)
-        # NVML takes its time to begin: meanwhile the canary.
+        # NVML takes its time to begin: meanwhile the correctness check.
         with GpuWatch() as gpus:
-            self.canary = await check(
+            self.correctness = await check(
                 gateway, self.serving.model, self.salt, self.serving.max_model_len
             )
-            if self.canary.problems:
+            if self.correctness.problems:
                 return
             self.engine_version = await version(self.replicas[0]) if self.replicas else None
             for name, endpoint in {"gateway": gateway, **self._directly()}.items():
@@ -122,20 +122,23 @@ class Smoke:
 
     def document(self) -> dict[str, object]:
         """The whole smoke document."""
+        factor = self.plan.cpu_wait_limit_factor
         return smoke_document.document(
             Found(
                 taken_at=timestamp.now(),
                 paths=self.paths,
                 objective=self.plan.objective,
                 health=self.watch.health(),
-                limits=ClientLimits(loop_lag_ms=self.plan.loop_lag_ms).times(self.plan.noise),
-                canary=self.canary.problems if self.canary else ("the canary did not run",),
+                limits=ClientLimits(loop_lag_ms=self.plan.loop_lag_ms).times(factor),
+                correctness=self.correctness.problems
+                if self.correctness
+                else ("the correctness check did not run",),
                 server={
                     **self.delta.document(),
                     "jit_warnings": self.compiled,
                     "gateway_run_delay_share": self.gateway_wait,
                 },
-                gateway_limit_ms=self.plan.gateway_limit_ms * self.plan.noise,
+                gateway_limit_ms=self.plan.gateway_limit_ms * factor,
                 request_rate=self.plan.rate,
                 cpus=self.affinity,
                 conditions=self.conditions(),
@@ -159,7 +162,7 @@ class Smoke:
             "max_model_len": serving.max_model_len,
             "max_num_batched_tokens": serving.max_num_batched_tokens,
             "objective": dataclasses.asdict(plan.objective),
-            "same_text": self.canary.same_text if self.canary else None,
+            "same_text": self.correctness.same_text if self.correctness else None,
             "server_ages_s": processes.ages_s(self.units),
             "libraries": processes.libraries(self.units),
         }

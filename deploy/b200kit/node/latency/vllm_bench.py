@@ -55,11 +55,11 @@ def run(serving: Serving, options: argparse.Namespace) -> dict[str, object]:
         result = Path(folder) / "result.json"
         words = vllm_bench_command.arguments(_ask(serving, options, str(result)), text)
         command = [str(options.engine / "bin" / "vllm"), "bench", "serve", *words]
-        said = _execute(command, serving, options.requests / options.rate + _BESIDE_S)
+        output = _execute(command, serving, options.requests / options.rate + _BESIDE_S)
         try:
-            return vllm_bench_command.kept(json.loads(result.read_text()), command)
+            return vllm_bench_command.retained(json.loads(result.read_text()), command)
         except (OSError, ValueError):
-            raise NoBench(f"`vllm bench serve` left no result: {said}") from None
+            raise NoBench(f"`vllm bench serve` left no result: {output}") from None
 
 
 def _ask(serving: Serving, options: argparse.Namespace, result: str) -> Ask:
@@ -82,11 +82,11 @@ def _ask(serving: Serving, options: argparse.Namespace, result: str) -> Ask:
 
 
 def _template(serving: Serving) -> float:
-    """Tokens that the chat template adds to a prompt, by the canary. Raises NoBench."""
+    """Tokens that the chat template adds to a prompt, by the correctness check. Raises NoBench."""
     endpoint, salt = serving.endpoint(serving.gateway), f"bench-{secrets.token_hex(6)}"
     found = asyncio.run(correctness.check(endpoint, serving.model, salt, serving.max_model_len))
     if found.problems:
-        raise NoBench(f"the canary failed before it: {found.problems[0]}")
+        raise NoBench(f"the correctness check failed before it: {found.problems[0]}")
     return found.scale.overhead
 
 

@@ -73,7 +73,7 @@ def _where_known(source: str, flag: str, *value: object) -> list[object]:
     return [flag, *value] if f'"{flag}"' in source else []
 
 
-def kept(result: Mapping[str, Any], command: Sequence[str]) -> dict[str, Any]:
+def retained(result: Mapping[str, Any], command: Sequence[str]) -> dict[str, Any]:
     """Its result without the series of single requests, and the command that made it."""
     plain = {k: v for k, v in result.items() if isinstance(v, str | int | float) or v is None}
     return {**plain, "command": list(command)}

@@ -1,4 +1,4 @@
-"""Why apt or dpkg stopped, from what they printed, and what they said they would do. Pure."""
+"""Why apt or dpkg stopped, from what they printed, and what they would do. Pure."""
 
 from __future__ import annotations
 
@@ -12,7 +12,6 @@ PREFIX = "b200kit: "
 # dkms prints these two lines (dkms 3.0, `die 10`); an older dkms has no architecture after it.
 _DKMS_FAILED = re.compile(r"Bad return status for module build on kernel: (\S+)")
 _DKMS_LOG = re.compile(r"Consult (/\S+/dkms/([\w-]+)/([^/\s]+)/\S*make\.log)")
-_DKMS_SKIPPED = re.compile(r"kernel headers for (?:this )?kernel\s?(\S*).* (?:do|does) not seem")
 _NO_ROOM = re.compile(r"No space left on device|enough free space in")
 _PATH = re.compile(r"(?<![.\w])(/[\w./+~-]*\w)")
 _LOCKED = re.compile(
@@ -41,7 +40,7 @@ class DkmsFailure:
     version: str = ""
 
     def describe(self, make_log: Sequence[str]) -> str:
-        """One line: kernel, what the compiler said, where, and what to do."""
+        """One line: kernel, the compiler's message, where, and what to do."""
         what = f"DKMS could not build {self.module} {self.version}".rstrip()
         where = f" ({self.log})" if self.log else ""
         return (
@@ -87,8 +86,8 @@ def unconfigured(lines: Sequence[str]) -> tuple[str, str] | None:
     for number, line in enumerate(lines):
         unmet = _UNMET.search(line)
         if unmet:
-            said = lines[number + 1].strip() if number + 1 < len(lines) else line
-            return unmet[1], said
+            text = lines[number + 1].strip() if number + 1 < len(lines) else line
+            return unmet[1], text
         if match := _SCRIPT.search(line):
             before = [text.strip() for text in lines[:number] if text.strip()]
             own = [text for text in before if not text.startswith(("dpkg:", "Setting up"))]

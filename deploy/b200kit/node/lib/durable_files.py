@@ -11,20 +11,27 @@ import tempfile
 from pathlib import Path
 
 
-def replace(path: Path, content: bytes | str, mode: int = 0o644, owner: str | None = None) -> None:
-    """Put *content* in the place of *path*; *owner* is "user:group".
+def replace(
+    path: Path,
+    content: bytes | str,
+    mode: int = 0o644,
+    owner: str | tuple[int, int] | None = None,
+) -> None:
+    """Put *content* in the place of *path*; *owner* is "user:group", or their two numbers.
 
     A new directory is 0755, or 0700 above a root-only file. Raises OSError, and then the old file
     is as it was.
     """
     data = content.encode() if isinstance(content, str) else content
     _make_directory(path.parent, 0o755 if mode & 0o077 else 0o700)
-    handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+    handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name[:40]}.")
     try:
         with os.fdopen(handle, "wb") as file:
             # Rights first: the content is never readable by more people than it should be.
             os.fchmod(file.fileno(), mode)
-            if owner is not None:
+            if isinstance(owner, tuple):
+                os.fchown(file.fileno(), *owner)
+            elif owner is not None:
                 user, _, group = owner.partition(":")
                 shutil.chown(temporary, user, group or user)
             file.write(data)

@@ -9,26 +9,34 @@ from __future__ import annotations
 import os
 import signal
 import subprocess
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 
 GRACE_S = 2.0
 
 
-def run(argv: Sequence[str], within_s: float) -> subprocess.CompletedProcess[bytes]:
-    """Its exit status and output. Raises OSError when there is no such program or time is up."""
+def run(
+    argv: Sequence[str], within_s: float, environment: Mapping[str, str] | None = None
+) -> subprocess.CompletedProcess[bytes]:
+    """Its exit status and output. Raises OSError when there is no such program or time is up.
+
+    It ends with all that it started, also when this program is interrupted.
+    """
     child = subprocess.Popen(
         argv,
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
+        env=environment,
         start_new_session=True,
     )
     try:
         out, err = child.communicate(timeout=within_s)
-    except subprocess.TimeoutExpired:
+    except BaseException as error:
         _abandon(child)
-        raise TimeoutError(f"{argv[0]} took more than {within_s:g} s") from None
+        if isinstance(error, subprocess.TimeoutExpired):
+            raise TimeoutError(f"{argv[0]} took more than {within_s:g} s") from None
+        raise
     return subprocess.CompletedProcess(argv, child.returncode, out, err)
 
 

@@ -1,4 +1,4 @@
-"""The journal of one invocation of a unit: what a replica has said since it was started."""
+"""The journal of one invocation of a unit: what a replica has logged since it was started."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def lines(invocation: str, last: int | None = None) -> list[str]:
     command(["journalctl", "--sync"])
     limit = [] if last is None else ["-n", str(last)]
     match = [f"_SYSTEMD_INVOCATION_ID={invocation}", "+", f"INVOCATION_ID={invocation}"]
-    said = command(["journalctl", "--quiet", "--no-pager", "-o", "cat", *limit, *match])
-    if not said.strip():
+    output = command(["journalctl", "--quiet", "--no-pager", "-o", "cat", *limit, *match])
+    if not output.strip():
         raise OSError(f"the journal has nothing of invocation {invocation}")
-    return said.splitlines()
+    return output.splitlines()

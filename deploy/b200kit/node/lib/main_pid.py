@@ -1,7 +1,7 @@
 """Whether a process is still the one it was: for hooks that systemd keeps running after it died.
 
-When a unit's main process dies early, its ExecStartPost goes on until its own time-out (seen with
-systemd 252), so the hook itself has to watch.
+When a unit's main process dies early, its ExecStartPost goes on until its own time-out (observed
+with systemd 252), so the hook itself has to watch.
 """
 
 from __future__ import annotations

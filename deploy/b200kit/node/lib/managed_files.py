@@ -80,7 +80,7 @@ def files(paths: list[str], secrets: dict[str, str]) -> dict[str, Any]:
 def notes(directory: Path = STATE_DIRECTORY) -> dict[str, Any]:
     """What earlier runs left: results, what is remembered of the node, warm-ups, the watchdog."""
     warm = sorted(directory.glob("warm-*.json"))
-    canary = sorted(directory.glob("watchdog/vllm*.json"))
+    watchdog = sorted(directory.glob("watchdog/vllm*.json"))
     return {
         "smoke": attempt(lambda: note(directory / "smoke.json")),
         "verdict": attempt(lambda: note(directory / "verdict.json")),
@@ -88,9 +88,9 @@ def notes(directory: Path = STATE_DIRECTORY) -> dict[str, Any]:
         "bandwidth": attempt(lambda: note(directory / "bandwidth.json")),
         "packages": attempt(lambda: note(directory / "packages.json")),
         "reboot": attempt(lambda: note(directory / "reboot.json")),
-        "marked": attempt(lambda: note(directory / "marked.json")),
+        "watchdog_mark": attempt(lambda: note(directory / "watchdog-mark.json")),
         "quarantine": attempt(lambda: note(directory / "quarantine.json")),
-        "canary": {p.stem[len("vllm") :]: attempt(partial(note, p)) for p in canary},
+        "watchdog": {p.stem[len("vllm") :]: attempt(partial(note, p)) for p in watchdog},
         "warm": {p.stem.removeprefix("warm-"): attempt(partial(note, p)) for p in warm},
     }
 

@@ -76,10 +76,10 @@ def _no_constant(word: str) -> None:
     raise ValueError(f"{word} is no JSON")
 
 
-def merge(content: Object, wanted: Object, path: Path, above: str = "") -> list[str]:
-    """Set every leaf of *wanted* in *content*, in place; the dotted keys that changed."""
+def merge(content: Object, desired: Object, path: Path, above: str = "") -> list[str]:
+    """Set every leaf of *desired* in *content*, in place; the dotted keys that changed."""
     changed = []
-    for key, value in wanted.items():
+    for key, value in desired.items():
         name = f"{above}{key}"
         if isinstance(value, dict):
             inner = content.setdefault(key, {})
@@ -92,10 +92,10 @@ def merge(content: Object, wanted: Object, path: Path, above: str = "") -> list[
     return changed
 
 
-def extend(content: Object, wanted: dict[str, list[Any]], path: Path) -> list[str]:
+def extend(content: Object, desired: dict[str, list[Any]], path: Path) -> list[str]:
     """Add what is missing to lists that are there; the keys that changed."""
     changed = []
-    for key, entries in wanted.items():
+    for key, entries in desired.items():
         if key not in content:
             continue
         if not isinstance(content[key], list):

@@ -68,6 +68,6 @@ def command(argv: list[str], accept: tuple[int, ...] = (0,)) -> str:
     except subprocess.TimeoutExpired as error:
         raise OSError(f"{argv[0]} took more than {COMMAND_TIMEOUT_S:g} s") from error
     if done.returncode not in accept:
-        said = (done.stderr or done.stdout).strip().splitlines() or ["it said nothing"]
-        raise OSError(f"{argv[0]} exited {done.returncode}: {said[-1]}")
+        output = (done.stderr or done.stdout).strip().splitlines() or ["it said nothing"]
+        raise OSError(f"{argv[0]} exited {done.returncode}: {output[-1]}")
     return done.stdout

@@ -25,8 +25,3 @@ def parse(stamp: object) -> datetime:
     if moment.tzinfo is None:
         raise ValueError(f"{stamp!r} names no time zone")
     return moment
-
-
-def add(stamp: str, seconds: float) -> str:
-    """The text of the moment so many seconds after another."""
-    return text(parse(stamp) + timedelta(seconds=seconds))

@@ -74,9 +74,9 @@ def _accepted(path: Path, data: bytes, check: list[str]) -> None:
 
 def _keep(path: Path) -> None:
     """Keep the owner's own version, once: a later one is already partly ours."""
-    kept = BACKUPS / str(path).strip("/").replace("/", "-")
-    if path.exists() and not kept.exists():
-        durable_files.replace(kept, path.read_bytes(), *_rights(path))
+    backup = BACKUPS / str(path).strip("/").replace("/", "-")
+    if path.exists() and not backup.exists():
+        durable_files.replace(backup, path.read_bytes(), *_rights(path))
 
 
 def message(refused: Refused) -> str:

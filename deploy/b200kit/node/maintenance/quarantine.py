@@ -65,7 +65,7 @@ def shut(path: Path = PATH) -> str:
 
 
 def release(who: str, path: Path = PATH) -> str:
-    """Back in service, as far as this node goes; what it said until now is reported."""
+    """Back in service, as far as this node goes; its last content is reported."""
     try:
         before = quarantine.describe(read(path))
     except ValueError as error:
@@ -109,17 +109,17 @@ def main(args: list[str]) -> int:
     try:
         match options.act:
             case "put":
-                said = put(options.who, options.why)
+                output = put(options.who, options.why)
             case "admit":
-                said = admit(options.who, options.seconds)
+                output = admit(options.who, options.seconds)
             case "shut":
-                said = shut()
+                output = shut()
             case "release":
-                said = release(options.who)
+                output = release(options.who)
             case _:
-                said = show()
+                output = show()
     except (OSError, ValueError, HAProxyError) as error:
         print(f"quarantine {options.act}: {error}", file=sys.stderr)
         return 1
-    print(said)
+    print(output)
     return 0

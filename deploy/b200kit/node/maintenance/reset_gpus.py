@@ -66,17 +66,17 @@ def execute(*argv: str, timeout: float = 120.0) -> Done:
 
 @dataclass
 class Recipe:
-    """One act on one node. `kept` is its note: the step it reached and the units it stopped."""
+    """One act on one node. `saved` is its note: the step it reached and the units it stopped."""
 
     act: str
     run: Run = execute
     notes: Path = NOTES
     proc: Path = Path("/proc")
     modules: Path = Path("/sys/module")
-    kept: dict[str, Any] = field(default_factory=dict)
+    saved: dict[str, Any] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        self.kept = note(self.path) or {}
+        self.saved = note(self.path) or {}
 
     @property
     def path(self) -> Path:
@@ -86,35 +86,35 @@ class Recipe:
     def keep(self, step: str, **more: Any) -> None:
         """Note how far it got, before what follows is begun."""
         at = timestamp.now()
-        self.kept = {**self.kept, **more, "step": step, "at": at}
-        durable_files.replace(self.path, json.dumps(self.kept))
+        self.saved = {**self.saved, **more, "step": step, "at": at}
+        durable_files.replace(self.path, json.dumps(self.saved))
 
     def through(self, reset: bool, wait: Callable[[], str]) -> str:
         """All of it, from where it was left. Raises Refused."""
-        if self.kept.get("step") == "done":
-            return str(self.kept["said"])
-        if not self.kept:
+        if self.saved.get("step") == "done":
+            return str(self.saved["output"])
+        if not self.saved:
             self.keep("begun", units=[unit for unit in STOP if self._is_used(unit)])
         try:
             self._stop()
-            if reset and self.kept["step"] == "begun":
+            if reset and self.saved["step"] == "begun":
                 self._let_go()
                 self._reset()
         finally:
             failed = self._start()
         if failed:
             raise Refused("; ".join(failed))
-        said = f"{self._told(reset)}; {wait()}"
-        self.keep("done", said=said)
-        return said
+        output = f"{self._told(reset)}; {wait()}"
+        self.keep("done", output=output)
+        return output
 
     def _is_used(self, unit: str) -> bool:
         """Whether a daemon is this node's: it runs, or is to run at boot."""
-        asked = (["is-active", "--quiet", unit], ["is-enabled", "--quiet", unit])
-        return any(self.run("systemctl", *words).returncode == 0 for words in asked)
+        requested = (["is-active", "--quiet", unit], ["is-enabled", "--quiet", unit])
+        return any(self.run("systemctl", *words).returncode == 0 for words in requested)
 
     def _stop(self) -> None:
-        for unit in (unit for unit in STOP if unit in self.kept["units"]):
+        for unit in (unit for unit in STOP if unit in self.saved["units"]):
             done = self.run("systemctl", "stop", unit)
             if done.returncode:
                 raise Refused(f"{unit} does not stop: {last_line(done)}")
@@ -122,7 +122,7 @@ class Recipe:
     def _start(self) -> list[str]:
         """In order; what those say that do not start, when the others were tried, too."""
         failed = []
-        for unit in (unit for unit in START if unit in self.kept["units"]):
+        for unit in (unit for unit in START if unit in self.saved["units"]):
             self.run("systemctl", "reset-failed", unit)
             done = self.run("systemctl", "start", unit)
             failed += [f"{unit} does not start: {last_line(done)}"] if done.returncode else []
@@ -150,10 +150,10 @@ class Recipe:
         self.keep("reset")
 
     def _told(self, reset: bool) -> str:
-        daemons = f"{len(self.kept['units'])} daemons restarted"
+        daemons = f"{len(self.saved['units'])} daemons restarted"
         if not reset:
             return daemons
-        known = "all GPUs reset" if self.kept["step"] == "reset" else "reset, as far as is known"
+        known = "all GPUs reset" if self.saved["step"] == "reset" else "reset, as far as is known"
         return f"{known}, {daemons}"
 
 
@@ -194,7 +194,7 @@ def main(args: list[str]) -> int:
         parser.error("--act: letters, digits and ._:- only")
     recipe = Recipe(options.act)
     if options.how == "show":
-        print(json.dumps(recipe.kept))
+        print(json.dumps(recipe.saved))
         return 0
     end = time.monotonic() + options.deadline
     try:

@@ -51,7 +51,16 @@ UNITS = (
     *("vllm@*.service", "b200-*.service", "haproxy.service", "nvidia-*.service"),
     *("docker.service", "containerd.service", "ssh.service"),
 )
-NOTES = ("smoke", "verdict", "passport", "bandwidth", "reboot", "marked", "quarantine", "packages")
+NOTES = (
+    "smoke",
+    "verdict",
+    "passport",
+    "bandwidth",
+    "reboot",
+    "watchdog-mark",
+    "quarantine",
+    "packages",
+)
 REPORTER = "nvidia-bug-report.sh"
 Read = Callable[[], "str | bytes"]
 

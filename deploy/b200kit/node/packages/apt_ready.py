@@ -102,8 +102,8 @@ def mend_dependencies(ours: Collection[str]) -> None:
 
 def look_at_room(packages: list[str]) -> None:
     """NotReady when apt would need more room than there is, before it unpacks anything."""
-    said = call(["apt-get", "install", "--assume-no", *INSTALL, *packages]).stdout
-    download, installed = apt_output.sizes(said.splitlines())
+    output = call(["apt-get", "install", "--assume-no", *INSTALL, *packages]).stdout
+    download, installed = apt_output.sizes(output.splitlines())
     for need, path in needs(download, installed):
         free = room(path)[1]
         if need > free:
@@ -129,8 +129,8 @@ def nearest(path: str) -> str:
 
 def room(path: str) -> tuple[int, int]:
     """Bytes in all and free of a path's file system, for root."""
-    seen = os.statvfs(nearest(path))
-    return seen.f_blocks * seen.f_frsize, seen.f_bfree * seen.f_frsize
+    observed = os.statvfs(nearest(path))
+    return observed.f_blocks * observed.f_frsize, observed.f_bfree * observed.f_frsize
 
 
 def megabytes(size: int) -> str:

@@ -26,7 +26,7 @@ class Choice:
     """What to give apt-get, what it does not have, and why a run cannot go on."""
 
     words: tuple[str, ...]
-    lacking: tuple[Package, ...]
+    missing: tuple[Package, ...]
     problems: tuple[str, ...]
 
 
@@ -53,35 +53,35 @@ def table(policy: str) -> Table:
     return found
 
 
-def choose(wanted: Iterable[Package], offered: Table, sources: Sequence[str]) -> Choice:
-    """What to install of *wanted*; *sources* are the repositories asked, for the message."""
-    words, lacking, problems = [], [], []
-    for each in wanted:
+def choose(desired: Iterable[Package], offered: Table, sources: Sequence[str]) -> Choice:
+    """What to install of *desired*; *sources* are the repositories asked, for the message."""
+    words, missing, problems = [], [], []
+    for each in desired:
         version = _best(each, offered.get(each.name, ()))
         if version is not None:
             words.append(f"{each.name}={version}" if each.version else each.name)
         elif each.optional:
-            lacking.append(each)
+            missing.append(each)
         else:
             problems.append(_problem(each, offered.get(each.name, ())))
-    asked = f"; asked: {', '.join(sources) or 'no repository'}"
-    return Choice(tuple(words), tuple(lacking), tuple(problem + asked for problem in problems))
+    requested = f"; asked: {', '.join(sources) or 'no repository'}"
+    return Choice(tuple(words), tuple(missing), tuple(problem + requested for problem in problems))
 
 
-def _best(wanted: Package, versions: Sequence[tuple[str, int]]) -> str | None:
-    fitting = list(_fitting(wanted, versions))
+def _best(desired: Package, versions: Sequence[tuple[str, int]]) -> str | None:
+    fitting = list(_fitting(desired, versions))
     return max(fitting, key=lambda each: each[1])[0] if fitting else None
 
 
-def _fitting(wanted: Package, versions: Sequence[tuple[str, int]]) -> Iterator[tuple[str, int]]:
+def _fitting(desired: Package, versions: Sequence[tuple[str, int]]) -> Iterator[tuple[str, int]]:
     for version, priority in versions:
-        fits = wanted.version is None or same_version(version, wanted.version)
+        fits = desired.version is None or same_version(version, desired.version)
         if fits and priority >= 0:
             yield version, priority
 
 
-def _problem(wanted: Package, versions: Sequence[tuple[str, int]]) -> str:
-    text = " ".join(part for part in (wanted.name, wanted.version) if part)
+def _problem(desired: Package, versions: Sequence[tuple[str, int]]) -> str:
+    text = " ".join(part for part in (desired.name, desired.version) if part)
     has = [version for version, priority in versions if priority >= 0]
     kept_out = [version for version, priority in versions if priority < 0]
     only = f", only {', '.join(has[:4])}" if has else ""

@@ -30,8 +30,8 @@ def why(lines: list[str]) -> str:
     failed = apt_output.unconfigured(lines)
     if failed:
         return f"package {failed[0]} could not be configured: {failed[1]}"
-    said = [line for line in lines if line.startswith("E: ")]
-    return "" if any("Sub-process" not in line for line in said) else cut_short()
+    errors = [line for line in lines if line.startswith("E: ")]
+    return "" if any("Sub-process" not in line for line in errors) else cut_short()
 
 
 def cut_short() -> str:
@@ -73,7 +73,7 @@ def read_lines(path: str | None) -> list[str]:
 
 def main(args: list[str]) -> int:
     """Command apt-why: print the cause of a failed installation from its log, if it is clear."""
-    said = why(read_lines(args[0] if args else None))
-    if said:
-        print(f"{apt_output.PREFIX}{said}")
+    line = why(read_lines(args[0] if args else None))
+    if line:
+        print(f"{apt_output.PREFIX}{line}")
     return 0

@@ -53,6 +53,6 @@ def refusal(lines: Sequence[str]) -> str:
     for pattern, meaning in _TELLING:
         for line in lines:
             if pattern.search(line):
-                said = f'the kernel log says "{line.strip()[:_MAX]}"'
-                return f"{said}; {meaning}" if meaning else said
+                output = f'the kernel log says "{line.strip()[:_MAX]}"'
+                return f"{output}; {meaning}" if meaning else output
     return ""

@@ -17,10 +17,10 @@ _MOST = 40
 def lines() -> list[str]:
     """The relevant lines of the journal; of the kernel's buffer where there is no journal."""
     try:
-        said = command(["journalctl", "-b", "-o", "cat", "--no-pager"]).splitlines()
+        output = command(["journalctl", "-b", "-o", "cat", "--no-pager"]).splitlines()
     except OSError:
-        said = [str(entry) for entry in xid.kernel_log()]
-    return module_log.relevant(said)[-_MOST:]
+        output = [str(entry) for entry in xid.kernel_log()]
+    return module_log.relevant(output)[-_MOST:]
 
 
 def main(args: list[str]) -> int:

@@ -25,13 +25,13 @@ RECORD = STATE_DIRECTORY / "packages.json"
 
 def main(args: list[str], record: Path = RECORD) -> int:
     """Print the words on one line; 0, or 1 with a line on stderr for each that is missing."""
-    wanted = [package(token) for token in args]
+    desired = [package(token) for token in args]
     sources = repositories()
-    policy = command(["apt-cache", "policy", *(each.name for each in wanted)])
-    choice = choose(wanted, table(policy), sources)
+    policy = command(["apt-cache", "policy", *(each.name for each in desired)])
+    choice = choose(desired, table(policy), sources)
     for problem in choice.problems:
         print(f"E: {problem}", file=sys.stderr)
-    remember(wanted, choice.lacking, sources, record)
+    remember(desired, choice.missing, sources, record)
     print(*choice.words)
     return 1 if choice.problems else 0
 
@@ -43,22 +43,22 @@ def repositories() -> list[str]:
 
 
 def remember(
-    wanted: Iterable[Package], lacking: Iterable[Package], sources: list[str], path: Path
+    desired: Iterable[Package], missing: Iterable[Package], sources: list[str], path: Path
 ) -> None:
     """Renew the record's entries of what was asked; a record that cannot be read is replaced."""
-    entries = kept(path)
-    for each in wanted:
+    entries = saved_entries(path)
+    for each in desired:
         entries.pop(each.key, None)
-    for each in lacking:
-        entries[each.key] = {"asked": sources, "at": timestamp.now()}
-    document = {"schema": SCHEMA, "lacking": entries}
+    for each in missing:
+        entries[each.key] = {"sources": sources, "at": timestamp.now()}
+    document = {"schema": SCHEMA, "missing": entries}
     durable_files.replace(path, json.dumps(document, sort_keys=True) + "\n")
 
 
-def kept(path: Path) -> dict[str, Any]:
+def saved_entries(path: Path) -> dict[str, Any]:
     """The entries of the record, none when there is no sound one."""
     try:
-        entries = (note(path) or {}).get("lacking")
+        entries = (note(path) or {}).get("missing")
     except (ValueError, AttributeError):
         return {}
     return dict(entries) if isinstance(entries, dict) else {}

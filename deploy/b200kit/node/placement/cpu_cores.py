@@ -70,8 +70,8 @@ def _free(
     if not cores:
         raise LayoutError(f"NUMA node {node} has GPUs but no CPUs")
     tenants = sum(node in nodes for nodes in homes)
-    kept = set(cpulist.parse(apart)) if apart else set()
-    others = [core for core in cores if not kept & set(core)]
+    reserved = set(cpulist.parse(apart)) if apart else set()
+    others = [core for core in cores if not reserved & set(core)]
     beyond = max(RESERVED_CORES - (len(cores) - len(others)), 0)
     room = len(others) - beyond >= _CORES_A_REPLICA * tenants
     return others[beyond:] if room else (others or cores)

@@ -104,16 +104,6 @@ class Machine:
         return min(near, key=lambda n: (abs(n - node), n))
 
 
-def plan(
-    state: Mapping[str, Any],
-    replicas: int,
-    gpus_each: int,
-    ports: Sequence[int],
-) -> list[Replica]:
-    """Replicas of *gpus_each* GPUs by tensor parallelism; see `place`."""
-    return place(state, replicas, Shape(tp=gpus_each), ports)
-
-
 def place(
     state: Mapping[str, Any],
     replicas: int,

@@ -125,10 +125,10 @@ def _require_fit(archive: tarfile.TarFile, key: str) -> None:
     first = archive.next()
     file = archive.extractfile(first) if first and first.name == RECORD else None
     try:
-        said = json.loads(file.read(1 << 16)) if file else {}
+        metadata = json.loads(file.read(1 << 16)) if file else {}
     except ValueError:
-        said = {}
-    why = rules.unlike(said if isinstance(said, dict) else {}, key, host())
+        metadata = {}
+    why = rules.unlike(metadata if isinstance(metadata, dict) else {}, key, host())
     if why:
         raise PackError(why)
     members = archive.getmembers()
@@ -156,8 +156,8 @@ def _unpack(archive: tarfile.TarFile, member: tarfile.TarInfo, into: Path) -> No
 
 def pack(options: argparse.Namespace) -> int:
     """Pack a key's directory under the name of its hash; prints the hash."""
-    seen = used(options.root)
-    key = options.key or max(seen, key=lambda name: seen[name], default="")
+    observed = used(options.root)
+    key = options.key or max(observed, key=lambda name: observed[name], default="")
     here: Path = options.root / key
     if not key or not (here / RECORD).is_file():
         raise PackError(f"no replica was prepared in {here}")

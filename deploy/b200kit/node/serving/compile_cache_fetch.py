@@ -42,21 +42,21 @@ def main(args: list[str]) -> int:
 
 def fetch(digest: str, out: Path, found: Sequence[Source], manners: Manners) -> int:
     """Bring the pack of this hash; its size. How large it is the sources themselves say."""
-    name, said = f"{digest}.tar", []
+    name, errors = f"{digest}.tar", []
     for source in found:
         try:
             size = insist(partial(_size, source, name), manners.tries, manners.pause_s)
             entry = Entry(name, size, digest)
             bring(Job(entry, out / name, [source], manners, lambda count: None))
         except SourceError as error:
-            said.append(error)
+            errors.append(error)
         except FetchError as error:
             if error.final and "no disk space" in str(error):
                 raise
-            said.append(SourceError(str(error), again=not error.final))
+            errors.append(SourceError(str(error), again=not error.final))
         else:
             return size
-    raise refusal(said)
+    raise refusal(errors)
 
 
 def _size(source: Source, name: str) -> int:

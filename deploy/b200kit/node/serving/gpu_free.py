@@ -10,15 +10,13 @@ from __future__ import annotations
 
 import argparse
 import json
-import subprocess
 import sys
 import time
 from collections.abc import Callable, Sequence
-from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from b200kit.node.lib import program
+from b200kit.node.lib import hard_timeout, program
 
 HELD, UNKNOWN = 1, 2
 """Exit status: a process holds a GPU; who holds them could not be found out."""
@@ -51,7 +49,7 @@ def main(args: list[str]) -> int:
         why = f"{type(error).__name__}: {error}"
         print(f"gpu-free: {options.config} does not name the GPUs: {why}", file=sys.stderr)
         return UNKNOWN
-    return wait(uuids, options.deadline, asked)
+    return wait(uuids, options.deadline, ask_reader)
 
 
 def uuids_of(config: Path, replica: int) -> list[str]:
@@ -88,32 +86,16 @@ def describe(held: Sequence[Held], waited_s: float) -> str:
     )
 
 
-def asked(uuids: Sequence[str]) -> Answer:
+def ask_reader(uuids: Sequence[str]) -> Answer:
     """Ask in a child, which may hang in the driver without hanging us."""
-    argv = program.argv("_gpu-holders", *uuids)
-    child = subprocess.Popen(
-        argv, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
-    )
     try:
-        out, err = child.communicate(timeout=ANSWER_WITHIN_S)
-    except subprocess.TimeoutExpired:
-        _let_go(child)
+        done = hard_timeout.run(program.argv("_gpu-holders", *uuids), ANSWER_WITHIN_S)
+    except TimeoutError:
         return f"NVML did not answer within {ANSWER_WITHIN_S:g} s"
     try:
-        document = json.loads(out)
+        document = json.loads(done.stdout)
         if isinstance(document, str):
             return document
         return [Held(entry["gpu"], entry["process"]) for entry in document]
     except (ValueError, TypeError, KeyError):
-        said = err.strip().splitlines() or ["it said nothing"]
-        return f"the NVML reader failed: {said[-1]}"
-
-
-def _let_go(child: subprocess.Popen[str]) -> None:
-    """Kill a child that hangs; one that is stuck in the kernel cannot be waited for."""
-    child.kill()
-    for pipe in (child.stdout, child.stderr):
-        if pipe is not None:
-            pipe.close()
-    with suppress(subprocess.TimeoutExpired):
-        child.wait(timeout=1.0)
+        return f"the NVML reader failed: {hard_timeout.last_line(done)}"

@@ -75,7 +75,7 @@ def watch(missing: Callable[[], list[str]], every_s: float = EVERY_S) -> list[st
 
 
 def main(args: list[str]) -> int:
-    """0 joined, or a lost peer was seen to; 1 not joined in time; 2 there is no group."""
+    """0 joined, or a lost peer was handled; 1 not joined in time; 2 there is no group."""
     parser = argparse.ArgumentParser(prog="peers")
     parser.add_argument("--config", type=Path, required=True)
     what = parser.add_mutually_exclusive_group(required=True)

@@ -23,10 +23,10 @@ def units(names: Sequence[str]) -> dict[str, dict[str, str]]:
     """What systemd says of these units, by name. Raises OSError or ValueError."""
     if not names:
         raise ValueError("no replica's unit is known")
-    said = command(["systemctl", "show", f"--property={','.join(_PROPERTIES)}", *names])
+    output = command(["systemctl", "show", f"--property={','.join(_PROPERTIES)}", *names])
     blocks = [
         dict(line.split("=", 1) for line in block.splitlines() if "=" in line)
-        for block in said.strip("\n").split("\n\n")
+        for block in output.strip("\n").split("\n\n")
     ]
     if len(blocks) != len(names):
         raise ValueError("systemctl gave another number of units")

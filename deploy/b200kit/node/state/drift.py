@@ -64,8 +64,8 @@ def pending_marker(handler: str) -> str:
 
 def changed_files(files: Iterable[File], state: Mapping[str, object], nonce: str) -> list[File]:
     """The files whose content, mode or owner on the node is not as asked, or could not be read."""
-    seen = _section(state, "files")
-    return [file for file in files if not _matches(file, seen.get(file.path), nonce)]
+    observed = _section(state, "files")
+    return [file for file in files if not _matches(file, observed.get(file.path), nonce)]
 
 
 def _matches(file: File, reading: object, nonce: str) -> bool:
@@ -82,48 +82,48 @@ def pending_handlers(
     files: Iterable[File], changed: Iterable[File], state: Mapping[str, object]
 ) -> list[str]:
     """Handlers to run now: those of the changed files, and those an interrupted run left."""
-    seen = _section(state, "files")
+    observed = _section(state, "files")
     due = {handler for file in changed for handler in file.notify}
     notified = {handler for file in files for handler in file.notify}
-    due |= {handler for handler in notified if seen.get(pending_marker(handler)) is not None}
+    due |= {handler for handler in notified if observed.get(pending_marker(handler)) is not None}
     return sorted(due)
 
 
 def is_present(path: str, state: Mapping[str, object]) -> bool:
-    """Whether an asked file was seen; one that could not be read is not taken for present."""
+    """Whether a requested file was found; one that could not be read is not taken for present."""
     reading = _section(state, "files").get(path)
     return isinstance(reading, Mapping) and not is_unmeasured(reading)
 
 
 def wrong_packages(
-    packages: Iterable[Package], state: Mapping[str, object], lacking: Collection[str] = ()
+    packages: Iterable[Package], state: Mapping[str, object], missing: Collection[str] = ()
 ) -> list[Package]:
     """Packages that are missing, of another version, not fully installed, or not held as asked.
 
-    An optional one whose key is in *lacking* is no longer asked for.
+    An optional one whose key is in *missing* is no longer asked for.
     """
-    seen = _section(state, "packages")
+    observed = _section(state, "packages")
     return [
         package
         for package in packages
-        if not (package.optional and package.key in lacking)
-        and not _installed(package, seen.get(package.name))
+        if not (package.optional and package.key in missing)
+        and not _installed(package, observed.get(package.name))
     ]
 
 
-def lacking(state: Mapping[str, object], sources: Iterable[str]) -> frozenset[str]:
+def missing(state: Mapping[str, object], sources: Iterable[str]) -> frozenset[str]:
     """Keys of the optional packages that apt on the node was asked for and has none of.
 
     The record (/var/lib/b200kit/packages.json) counts for a package while every one of *sources*,
-    the URLs of the inventory's repositories, was among those asked: a new one may have it.
+    the URLs of the inventory's repositories, was among its sources: a new one may have it.
     """
-    record = _section(_section(state, "notes"), "packages").get("lacking")
-    wanted = {source.rstrip("/") for source in sources}
+    record = _section(_section(state, "notes"), "packages").get("missing")
+    desired = {source.rstrip("/") for source in sources}
     entries = record if isinstance(record, Mapping) else {}
     return frozenset(
         str(key)
         for key, entry in entries.items()
-        if isinstance(entry, Mapping) and wanted <= _urls(entry.get("asked"))
+        if isinstance(entry, Mapping) and desired <= _urls(entry.get("sources"))
     )
 
 
@@ -133,9 +133,9 @@ def _urls(listed: object) -> set[str]:
 
 def versions(state: Mapping[str, object]) -> dict[str, str]:
     """Name to version of every package the observation found on the node."""
-    seen = _section(state, "packages")
+    observed = _section(state, "packages")
     readings = {
-        n: r["version"] for n, r in seen.items() if isinstance(r, Mapping) and "version" in r
+        n: r["version"] for n, r in observed.items() if isinstance(r, Mapping) and "version" in r
     }
     return {name: str(version) for name, version in readings.items()}
 
@@ -148,16 +148,16 @@ def _installed(package: Package, reading: object) -> bool:
     return not package.hold or reading.get("hold") is True
 
 
-def same_version(installed: str, wanted: str) -> bool:
+def same_version(installed: str, desired: str) -> bool:
     """True for the whole version or its upstream part: 580.126.20-1 is 580.126.20."""
     upstream = installed.partition(":")[2] or installed
-    return wanted in (installed, upstream, upstream.rpartition("-")[0])
+    return desired in (installed, upstream, upstream.rpartition("-")[0])
 
 
 def wrong_units(units: Iterable[Unit], state: Mapping[str, object]) -> list[Unit]:
     """Units that are not enabled, or should run and do not."""
-    seen = _section(state, "units")
-    return [unit for unit in units if not _running(unit, seen.get(unit.name))]
+    observed = _section(state, "units")
+    return [unit for unit in units if not _running(unit, observed.get(unit.name))]
 
 
 def _running(unit: Unit, reading: object) -> bool:

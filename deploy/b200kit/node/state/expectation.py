@@ -1,11 +1,11 @@
-"""What a node is judged by: a document of schema "b200kit/expect/1" seen through a tolerant view.
+"""What a node is judged by: a document of schema "b200kit/expect/1", read through a tolerant view.
 
     {"schema": "b200kit/expect/1",
      "hardware": {"name": "hgx-b200", "expect": {"nvlink.links": {"value", "unit", "source", ...}}},
      "driver": {"version": "580.126.20", "packages": {"nvidia-open": "580.126.20", ...},
                 "left_out": {"libnvsdm": "no repository of the node has it"}} | null,
      "gpu_count": 8, "services": ["haproxy.service"], "today": "2026-11-21",
-     "clock_synchronized": true, "settings": {"swappiness": {"wanted", "reading", ...}},
+     "clock_synchronized": true, "settings": {"swappiness": {"desired", "reading", ...}},
      "passport": "keep" | "renew", "bandwidth": "off" | "when-installed" | "required",
      "bring_up": "off" | "judged", "unfinished": "off" | "judged",
      "quarantine": "off" | "judged",
@@ -14,14 +14,14 @@
      "placement": {"vllm@0.service": {"by": "systemd" | "engine", "cpus": "0-55", "nodes": "0",
                                       "policy": "bind" | "local",
                                       "gpus": ["GPU-...", ...]}},
-     "canary": {"unit": "b200-watchdog.service", "replicas": ["vllm@0.service"]},
+     "watchdog": {"unit": "b200-watchdog.service", "replicas": ["vllm@0.service"]},
      "waivers": [{"check", "subject", "owner", "reason", "until": "2026-12-01"}]}
 
-Older documents lack clock_synchronized, settings, passport and bandwidth: clock and ACS are judged
-then, the passport is kept, and no other setting and no bandwidth is asked for; nor the GPUs of a
-replica where its placement does not name them. Any other
-expectation that is missing, and every one that is malformed, raises `Unexpected`; judge turns that
-into an unmeasured finding, so that a check without its threshold never passes.
+Without clock_synchronized, settings, passport and bandwidth, clock and ACS are judged, the passport
+is kept, and no other setting and no bandwidth is required; nor are the GPUs of a replica where its
+placement does not name them. Any other expectation that is missing, and every one that is
+malformed, raises `Unexpected`; judge turns that into an unmeasured finding, so that a check without
+its threshold never passes.
 """
 
 from __future__ import annotations
@@ -132,11 +132,13 @@ class Expectation(View):
     def settings(self) -> View:
         """The settings asked for, by name; an older document has none."""
         view = self.at("settings")
-        asked = view.get(dict)
-        if isinstance(asked, Missing):
+        requested = view.get(dict)
+        if isinstance(requested, Missing):
             return View({}, "settings")
-        if isinstance(asked, Unmeasured) or not all(isinstance(e, dict) for e in asked.values()):
-            raise Unexpected(f"settings: {getattr(asked, 'reason', 'each must be an object')}")
+        if isinstance(requested, Unmeasured) or not all(
+            isinstance(e, dict) for e in requested.values()
+        ):
+            raise Unexpected(f"settings: {getattr(requested, 'reason', 'each must be an object')}")
         return view
 
     def acs_judged(self) -> bool:
@@ -174,7 +176,7 @@ class Expectation(View):
             raise Unexpected(f"container_runtimes: {runtimes.reason}")
         return [str(name) for name in runtimes]
 
-    def asked(self, key: str, kind: type[T]) -> T | None:
+    def requested(self, key: str, kind: type[T]) -> T | None:
         """What is asked under a key; None where the document has no such key, or null there."""
         value = self.get(kind, key)
         if isinstance(value, Missing) or self.is_null(key):

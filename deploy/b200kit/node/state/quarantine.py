@@ -4,8 +4,9 @@
  "who": "alice@ops", "why": "GPU 2 has no NVLink: 0 of 18 links up", "trial": null}
 
 `since` is the first day, `when` the last word. It lies on the node's disk, so a reboot does not end
-it: the boot gate refuses, and nothing serves. A trial lets one mender start the services to prove
-the node, {"who", "since", "until"}; it ends by itself, so a mender that dies leaves the node shut.
+it: the boot gate refuses, and nothing serves. A trial lets one reprovisioning run start the
+services to prove the node, {"who", "since", "until"}; it ends by itself, so a run that dies leaves
+the node shut.
 """
 
 from __future__ import annotations

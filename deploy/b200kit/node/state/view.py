@@ -29,8 +29,15 @@ class Unmeasured:
     def __bool__(self) -> Literal[False]:
         return False
 
+    def __str__(self) -> str:
+        return f"unmeasured: {self.reason}"
 
-class Missing(Unmeasured):
+
+class Absent(Unmeasured):
+    """The document has no value there; a recorded reason is none of these."""
+
+
+class Missing(Absent):
     """The key is not in the document at all."""
 
 
@@ -123,7 +130,7 @@ def _gone(above: object, path: str, error: Exception) -> Unmeasured:
     """Why there is no value at a path."""
     if isinstance(error, LookupError):
         return Missing(f"{path} is not in the document")
-    return Unmeasured(f"{path} cannot be read: {_short(above)} is above it")
+    return Absent(f"{path} cannot be read: {_short(above)} is above it")
 
 
 def _short(value: object) -> str:

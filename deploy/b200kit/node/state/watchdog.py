@@ -12,9 +12,9 @@ from dataclasses import asdict, dataclass, replace
 from enum import Enum
 from typing import Any
 
-SCHEMA = "b200kit/canary-standing/1"
-MARK_SCHEMA = "b200kit/marked/1"
-MARK = "/var/lib/b200kit/marked.json"
+SCHEMA = "b200kit/watchdog-state/1"
+MARK_SCHEMA = "b200kit/watchdog-mark/1"
+MARK = "/var/lib/b200kit/watchdog-mark.json"
 DIRECTORY = "/var/lib/b200kit/watchdog"
 
 
@@ -22,7 +22,7 @@ DIRECTORY = "/var/lib/b200kit/watchdog"
 class Rules:
     """How the watchdog judges.
 
-    Every interval_s each replica gets a canary with deadline_s to answer. strikes failures in a row
+    Every interval_s each replica gets a probe with deadline_s to answer. strikes failures in a row
     eject it; so do requests that wait while no token is made for stall_s. After `ejections` within
     window_s it is not restarted any more.
     """
@@ -36,10 +36,10 @@ class Rules:
 
 
 class Outcome(str, Enum):
-    """What came of a canary."""
+    """What came of a probe."""
 
     ANSWERED = "answered"
-    SILENT = "silent"
+    NO_ANSWER = "no answer"
     STALLED = "stalled"
     # No answer in time, but tokens are made: it has too much to do, which no restart repairs.
     BUSY = "busy"
@@ -53,7 +53,7 @@ class Step(str, Enum):
     LEAVE = "leave"
     PROBE = "probe"
     # Out of the gateway, evidence, restart.
-    MEND = "mend"
+    REPAIR = "repair"
     # Back into the gateway.
     ADMIT = "admit"
     # Out of the gateway, evidence, and the node is marked.
@@ -81,8 +81,8 @@ class Standing:
     hung: str = ""
     ejections: tuple[float, ...] = ()
     given_up: bool = False
-    # The gateway has said that it is out.
-    aside: bool = False
+    # The gateway has confirmed that it is out.
+    out_of_rotation: bool = False
     # The node was marked for it; a mark that is gone then was removed by a person.
     marked: bool = False
     why: str = ""
@@ -106,28 +106,28 @@ class Standing:
             hung=str(document.get("hung") or ""),
             ejections=tuple(times),
             given_up=document.get("given_up") is True,
-            aside=document.get("aside") is True,
+            out_of_rotation=document.get("out_of_rotation") is True,
             marked=document.get("marked") is True,
             why=str(document.get("why") or ""),
             evidence=str(document.get("evidence") or ""),
         )
 
 
-def before(standing: Standing, seen: Seen, rules: Rules, now: float) -> tuple[Standing, Step]:
+def before(standing: Standing, observed: Seen, rules: Rules, now: float) -> tuple[Standing, Step]:
     """What the unit alone calls for. One that is stopped, starting or stopping is left alone."""
     if standing.given_up:
         return standing, Step.LEAVE
-    if seen.active == "active":
+    if observed.active == "active":
         # Found hung, and never restarted: the watchdog ended in between.
-        hung = standing.out and seen.invocation == standing.hung
-        return standing, Step.MEND if hung else Step.PROBE
-    if standing.out and seen.active == "failed":
-        return eject(standing, seen, "its unit failed after a restart", rules, now)
+        hung = standing.out and observed.invocation == standing.hung
+        return standing, Step.REPAIR if hung else Step.PROBE
+    if standing.out and observed.active == "failed":
+        return eject(standing, observed, "its unit failed after a restart", rules, now)
     return standing, Step.LEAVE
 
 
 def after(
-    standing: Standing, seen: Seen, found: Outcome, why: str, rules: Rules, now: float
+    standing: Standing, observed: Seen, found: Outcome, why: str, rules: Rules, now: float
 ) -> tuple[Standing, Step]:
     """What a probe calls for."""
     if found is Outcome.ANSWERED:
@@ -140,19 +140,23 @@ def after(
     strikes = rules.strikes if found is Outcome.STALLED else standing.strikes + 1
     if strikes < rules.strikes:
         return replace(standing, strikes=strikes, why=why), Step.LEAVE
-    return eject(standing, seen, why, rules, now)
+    return eject(standing, observed, why, rules, now)
 
 
 def eject(
-    standing: Standing, seen: Seen, why: str, rules: Rules, now: float
+    standing: Standing, observed: Seen, why: str, rules: Rules, now: float
 ) -> tuple[Standing, Step]:
     """One ejection more: restarted, or given up where there were too many of late."""
     recent = (*(at for at in standing.ejections if now - at < rules.window_s), now)
     fresh = Standing(
-        out=True, aside=standing.aside, hung=seen.invocation, ejections=recent, why=why
+        out=True,
+        out_of_rotation=standing.out_of_rotation,
+        hung=observed.invocation,
+        ejections=recent,
+        why=why,
     )
     if len(recent) < rules.ejections:
-        return fresh, Step.MEND
+        return fresh, Step.REPAIR
     return replace(fresh, given_up=True), Step.GIVE_UP
 
 
@@ -173,4 +177,4 @@ def admitted(standing: Standing) -> Standing:
 def forgiven(standing: Standing) -> Standing:
     """The standing once a person removed the mark: out, to be repaired as if for the first time."""
     why = "a person removed the mark"
-    return Standing(out=True, aside=standing.aside, hung=standing.hung, why=why)
+    return Standing(out=True, out_of_rotation=standing.out_of_rotation, hung=standing.hung, why=why)

@@ -57,32 +57,32 @@ class Job:
 def bring(job: Job) -> Source | None:
     """Put the file in place; the source that completed it, None where its bytes were there.
 
-    Raises FetchError with what each source said.
+    Raises FetchError with the error of each source.
     """
     job.target.parent.mkdir(parents=True, exist_ok=True)
     partial = _partial(job)
     if partial.exists() and _size(partial) == job.entry.size and _prove(job, _digest(partial)):
         return None
-    said: list[SourceError] = []
+    errors: list[SourceError] = []
     for source in job.sources:
         try:
             if source.gone:
                 raise SourceError(source.gone, again=True)
             _from(job, source)
         except SourceError as error:
-            said.append(error)
+            errors.append(error)
             # The last one is asked for every file: there is nobody else.
             if error.gone and source is not job.sources[-1]:
                 source.gone = str(error)
             continue
         return source
-    raise refusal(said, f"{job.entry.path}: ")
+    raise refusal(errors, f"{job.entry.path}: ")
 
 
-def refusal(said: Sequence[SourceError], of: str = "") -> FetchError:
-    """What every source said, in one line; final when no other try of any of them can help."""
-    message = "; ".join(dict.fromkeys(map(str, said))) or "no source is given"
-    return FetchError(of + message, final=not any(error.again for error in said))
+def refusal(errors: Sequence[SourceError], of: str = "") -> FetchError:
+    """The error of every source, in one line; final when no other try of any of them can help."""
+    message = "; ".join(dict.fromkeys(map(str, errors))) or "no source is given"
+    return FetchError(of + message, final=not any(error.again for error in errors))
 
 
 def _from(job: Job, source: Source) -> None:

@@ -131,18 +131,18 @@ def _manifest(
         return raw, parse(raw, revision)
     except (OSError, ManifestError):
         pass
-    said: list[SourceError] = []
+    errors: list[SourceError] = []
     for source in found:
         try:
             raw = insist(partial(_whole, source), manners.tries, manners.pause_s)
             return raw, parse(raw, revision)
         except ManifestError as error:
-            said.append(SourceError(f"{source.url}/{NAME}: {error}"))
+            errors.append(SourceError(f"{source.url}/{NAME}: {error}"))
         except SourceError as error:
-            said.append(error)
+            errors.append(error)
         # Who does not have the manifest does not have the model.
-        source.gone = str(said[-1])
-    raise refusal(said)
+        source.gone = str(errors[-1])
+    raise refusal(errors)
 
 
 def _whole(source: Source) -> bytes:
@@ -167,7 +167,7 @@ def _is_whole(dest: Path, entries: Sequence[Entry], revision: str) -> bool:
         stamped = (dest / STAMP).read_text(encoding="utf-8").strip() == revision
     except OSError:
         return False
-    return stamped and not wrong(entries, model_files.record(dest), model_files.seen(dest))
+    return stamped and not wrong(entries, model_files.record(dest), model_files.observed(dest))
 
 
 def _only(dest: Path) -> int:
@@ -184,7 +184,7 @@ def _only(dest: Path) -> int:
 
 def _proven(dest: Path, entries: Sequence[Entry], parallel: int) -> dict[str, list[int]]:
     """Files that are right: those of the record that did not change, and those that hash right."""
-    here, record = model_files.seen(dest), model_files.record(dest)
+    here, record = model_files.observed(dest), model_files.record(dest)
     there = [e for e in entries if here.get(e.path, (-1,))[0] == e.size]
     known = [e for e in there if record.get(e.path) == [*here[e.path]]]
     unknown = [e for e in there if e not in known]

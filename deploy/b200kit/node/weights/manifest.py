@@ -89,22 +89,22 @@ def strangers(names: Iterable[str], entries: Sequence[Entry]) -> list[str]:
 
 
 def wrong(
-    entries: Sequence[Entry], record: Mapping[str, Any], seen: Mapping[str, tuple[int, int]]
+    entries: Sequence[Entry], record: Mapping[str, Any], observed: Mapping[str, tuple[int, int]]
 ) -> dict[str, str]:
     """File to what is wrong with it, found without reading it: against the record of its proof.
 
-    *seen* is name to (size, mtime in ns) of all there is in the directory.
+    *observed* is name to (size, mtime in ns) of all there is in the directory.
     """
     found: dict[str, str] = {}
     for entry in entries:
-        here = seen.get(entry.path)
+        here = observed.get(entry.path)
         if here is None:
             found[entry.path] = "missing"
         elif here[0] != entry.size:
             found[entry.path] = f"{here[0]} bytes, the manifest says {entry.size}"
         elif record.get(entry.path) != [*here]:
             found[entry.path] = "changed since it was proven"
-    found.update(dict.fromkeys(strangers(seen, entries), "not in the manifest"))
+    found.update(dict.fromkeys(strangers(observed, entries), "not in the manifest"))
     return found
 
 

@@ -20,7 +20,7 @@ from b200kit.node.weights.manifest import NAME, PARTIAL, RECORD, STAMP, Entry, p
 READ_ONLY_DIRECTORY, WRITABLE_DIRECTORY = 0o555, 0o755
 
 
-def seen(directory: Path) -> dict[str, tuple[int, int]]:
+def observed(directory: Path) -> dict[str, tuple[int, int]]:
     """Every file below a directory by relative name: (size, mtime in ns). Links count as files."""
     found = {}
     for path in _files(directory):
@@ -63,7 +63,7 @@ def open_up(directory: Path) -> None:
 
 def seal(directory: Path, raw: bytes, entries: Sequence[Entry], revision: str) -> list[str]:
     """Remove what is not the model's, make all read-only, stamp; returns what was removed."""
-    removed = strangers(seen(directory), entries)
+    removed = strangers(observed(directory), entries)
     for name in removed:
         (directory / name).unlink()
     (directory / NAME).unlink(missing_ok=True)
@@ -101,4 +101,4 @@ def rehash(directory: Path, entries: Sequence[Entry], parallel: int) -> dict[str
 
 def unnamed(directory: Path, entries: Sequence[Entry]) -> dict[str, str]:
     """Files that lie there and are no part of the model."""
-    return dict.fromkeys(strangers(seen(directory), entries), "not in the manifest")
+    return dict.fromkeys(strangers(observed(directory), entries), "not in the manifest")

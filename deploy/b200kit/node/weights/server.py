@@ -64,7 +64,7 @@ class Handler(BaseHTTPRequestHandler):
     """One connection of another node."""
 
     protocol_version = "HTTP/1.1"
-    server_version = "b200-weights-share"
+    server_version = "b200-weights-server"
     sys_version = ""
     timeout = 60
 
@@ -97,8 +97,8 @@ class Handler(BaseHTTPRequestHandler):
 
     def _give(self, file: BinaryIO) -> None:
         size = os.fstat(file.fileno()).st_size
-        asked = _FROM.fullmatch(self.headers.get("Range", ""))
-        first = int(asked[1]) if asked else 0
+        requested = _FROM.fullmatch(self.headers.get("Range", ""))
+        first = int(requested[1]) if requested else 0
         if first >= size > 0:
             return self._refuse(416)
         self.send_response(206 if first else 200)

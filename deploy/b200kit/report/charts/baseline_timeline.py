@@ -8,7 +8,15 @@ from dataclasses import dataclass
 from b200kit.node.client.percentiles import percentile
 from b200kit.report.charts.axes import Frame, chart, marks, names, near
 from b200kit.report.content.latency import METRICS
-from b200kit.report.document import items, mapping, milliseconds, number, read, show
+from b200kit.report.document import (
+    Unmeasured,
+    items,
+    mapping,
+    milliseconds,
+    number,
+    read,
+    show,
+)
 from b200kit.report.html.figure import Figure, Table
 from b200kit.report.html.svg import box, line, text
 
@@ -60,7 +68,8 @@ def runs_of(document: object) -> list[Run]:
 
 
 def _run(entry: object, newest: bool) -> Run:
-    why = show(read(entry, "not_counted")) if read(entry, "not_counted") else ""
+    reason = read(entry, "not_counted")
+    why = show(reason) if reason or isinstance(reason, Unmeasured) else ""
     kind = "cross" if why else "square" if read(entry, "baseline") is True else "dot"
     # What a starved client measured is its own: it has a place in the order, and no height.
     found = {k: None if why else number(read(entry, "medians", k)) for k in METRICS}
@@ -97,7 +106,12 @@ def timeline_of(document: object) -> Timeline:
 def _table(runs: list[Run]) -> Table:
     words = dict(_KEYS)
     rows = [
-        (run.id, run.at, *(_cell(run.medians.get(k)) for k in METRICS), run.why or words[run.kind])
+        (
+            run.id,
+            run.at,
+            *(milliseconds(run.medians.get(k)) for k in METRICS),
+            run.why or words[run.kind],
+        )
         for run in reversed(runs)
     ]
     head = ("run", "taken", *(f"{name} P50" for name in METRICS.values()), "what it is")
@@ -191,7 +205,3 @@ def _told(name: str, values: list[float], band: Band | None) -> str:
 
 def _letter(position: int) -> str:
     return chr(ord("A") + position) if position < 26 else str(position + 1)
-
-
-def _cell(value: float | None) -> str:
-    return "-" if value is None else milliseconds(value)

@@ -5,9 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from b200kit.report.content import records
-from b200kit.report.document import Unmeasured, items, mapping, read
+from b200kit.report.document import Pairs, Unmeasured, items, mapping, read
 
-Pairs = list[tuple[str, str]]
 _NOTHING = "unmeasured: no result to look at"
 
 
@@ -36,10 +35,10 @@ class Diagnosis:
 def history_of(host: object) -> History:
     """The section "against the record" of a HostRecord."""
     document = read(host, "record")
-    answer, why = records.headline(document)
+    outcome, why = records.headline(document)
     return History(
-        word=records.WORDS.get(answer, ""),
-        tone=records.TONES.get(answer, "unknown"),
+        word=records.WORDS.get(outcome, ""),
+        tone=records.TONES.get(outcome, "unknown"),
         why=why if "record" in mapping(host) else _NOTHING,
         facts=records.facts(document),
         rows=records.metric_rows(document),

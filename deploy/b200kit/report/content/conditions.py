@@ -61,6 +61,6 @@ def paths(smoke: object) -> list[tuple[str, list[str]]]:
         cells = []
         for key in METRICS:
             found = [number(read(summary, f"{p}_{key}_ms")) for p in PERCENTILES]
-            cells.append(" / ".join("-" if v is None else milliseconds(v) for v in found))
+            cells.append(" / ".join(map(milliseconds, found)))
         rows.append((show(name), cells))
     return rows

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from collections import Counter
 
-from b200kit.report.content.machine import MachineView
-from b200kit.report.content.topology import FABRIC_STATES
-from b200kit.report.document import Unmeasured, items, mapping, read, show
+from b200kit.report.content.graph import COMPLETED, Gpu, Topology
+from b200kit.report.document import Unmeasured, clean, items, mapping, read, show
 
 NO_STATE = "unmeasured: the node was not observed"
 
@@ -16,71 +15,68 @@ def observed(host: object) -> bool:
     return bool(mapping(read(host, "state")))
 
 
-def gpus_line(host: object, machine: MachineView) -> str:
+def gpus_line(host: object, graph: Topology) -> str:
     """Return ``8x NVIDIA B200`` or ``7 of 8 GPUs: 7x NVIDIA B200``."""
     if not observed(host):
         return NO_STATE
-    if machine.why_no_gpus:
-        return machine.why_no_gpus
+    if graph.why:
+        return f"unmeasured: {clean(graph.why)}"
     names = Counter(show(read(entry, "name")) for entry in items(read(host, "state", "gpus")))
     listed = sum(names.values())
     text = ", ".join(f"{count}x {name}" for name, count in names.items()) or "no GPU in NVML"
-    expected = machine.expected_gpus
+    expected = graph.expected
     return text if expected in (None, listed) else f"{listed} of {expected} GPUs: {text}"
 
 
-def links_line(machine: MachineView) -> str:
+def links_line(graph: Topology) -> str:
     """Return ``144/144 links up``; GPUs whose links could not be read are counted apart."""
-    if not machine.gpus:
+    if not graph.gpus:
         return "unmeasured: no GPU to read"
-    up = sum(gpu.up or 0 for gpu in machine.gpus)
-    total = sum(gpu.total for gpu in machine.gpus)
-    silent = [gpu for gpu in machine.gpus if gpu.up is None or "unknown" in gpu.links]
-    if len(silent) == len(machine.gpus):
+    up = sum(gpu.links.up or 0 for gpu in graph.gpus)
+    total = sum(gpu.links.total for gpu in graph.gpus)
+    silent = [gpu for gpu in graph.gpus if gpu.links.up is None or "unknown" in gpu.links.states]
+    if len(silent) == len(graph.gpus):
         return "unmeasured: no GPU reported the state of its links"
     tail = f" ({len(silent)} GPU{'s' * (len(silent) > 1)} unmeasured)" if silent else ""
     return f"{up}/{total} links up{tail}"
 
 
-def fabric_line(machine: MachineView) -> str:
+def fabric_line(graph: Topology) -> str:
     """Return ``completed on 8 of 8 GPUs``, or how many GPUs are in which other state."""
-    states = Counter(gpu.fabric for gpu in machine.gpus)
+    states = Counter(gpu.fabric.state for gpu in graph.gpus)
     if not states:
         return "unmeasured: no GPU to read"
-    done = FABRIC_STATES[3]
-    others = [f"{name} on {count}" for name, count in states.items() if name != done]
-    return ", ".join([f"{done} on {states[done]} of {len(machine.gpus)} GPUs", *others])
+    others = [f"{name} on {count}" for name, count in states.items() if name != COMPLETED]
+    return ", ".join([f"{COMPLETED} on {states[COMPLETED]} of {len(graph.gpus)} GPUs", *others])
 
 
-def numa_lines(host: object, machine: MachineView) -> list[str]:
+def numa_lines(host: object, graph: Topology) -> list[str]:
     """Return one line a NUMA node: ``node 0: GPU 0,1,2,3; CPUs 0-55,112-167``."""
     reading = read(host, "state", "numa")
-    if not machine.nodes:
+    if not graph.numa:
         why = reading if isinstance(reading, Unmeasured) else "unmeasured: no NUMA node listed"
         return [str(why) if observed(host) else NO_STATE]
     return [
         f"{'node unknown' if node.id is None else f'node {node.id}'}: "
         f"{_gpu_names(node.gpus)}; CPUs {node.cpus}"
-        for node in machine.nodes
+        for node in graph.numa
     ]
 
 
-def _gpu_names(gpus: object) -> str:
-    labels = [gpu.label for gpu in gpus] if isinstance(gpus, tuple) else []
-    bare = [label.removeprefix("GPU ") for label in labels]
-    return f"GPU {','.join(bare)}" if bare else "no GPU"
+def _gpu_names(gpus: tuple[Gpu, ...]) -> str:
+    return f"GPU {','.join(gpu.name.removeprefix('GPU ') for gpu in gpus)}" if gpus else "no GPU"
 
 
-def numa_short(machine: MachineView) -> str:
+def numa_short(graph: Topology) -> str:
     """Return the GPUs of each NUMA node in short: ``4+4``, ``2+2+0+2+2+0``."""
-    return "+".join(str(len(node.gpus)) for node in machine.nodes) or "unmeasured"
+    return "+".join(str(len(node.gpus)) for node in graph.numa) or "unmeasured"
 
 
-def fabric_short(machine: MachineView) -> str:
+def fabric_short(graph: Topology) -> str:
     """Return ``ok`` when every GPU of the node has completed its fabric, else the full line."""
-    if machine.gpus and all(gpu.fabric == FABRIC_STATES[3] for gpu in machine.gpus):
+    if graph.gpus and all(gpu.fabric.state == COMPLETED for gpu in graph.gpus):
         return "ok"
-    return fabric_line(machine)
+    return fabric_line(graph)
 
 
 def driver(host: object) -> str:

@@ -1,21 +1,19 @@
-"""The vertices and edges of a node's graph; topology.py builds it from an observation. Pure.
+"""A node's GPUs and what connects them; topology.py builds it from an observation. Pure.
 
     NVSwitch fabric == GPU == P2P of every ordered pair
                         |
     NUMA node -- root port -- PCIe switch -- port     (and the data NICs at the same switch)
 
-Every edge has a tone: good, bad, or unknown where it was not read or has no expectation.
+Every connection has a tone: good, bad, or unknown where it was not read or has no expectation.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass
-from itertools import pairwise
 
 GOOD, BAD, UNKNOWN = "good", "bad", "unknown"
-FABRIC = "NVSwitch fabric"
-ROOT = "PCIe root"
+COMPLETED = "completed"
+"""The state of a GPU's fabric in which its NVLinks carry data."""
 
 
 def worst(*tones: str) -> str:
@@ -24,32 +22,50 @@ def worst(*tones: str) -> str:
 
 
 @dataclass(frozen=True)
-class Edge:
-    """Two vertices by name, what connects them (nvlink, p2p, pcie, numa), its state in words."""
+class Pair:
+    """The P2P of an ordered pair of GPUs, as `topo -m` writes it."""
 
-    a: str
-    b: str
-    kind: str
     text: str
     tone: str
 
 
 @dataclass(frozen=True)
 class Links:
-    """The NVLinks between one GPU and the fabric, by link number."""
+    """The NVLinks between one GPU and the fabric; `states` are up, down or unknown in link order.
+
+    `down` and `slow` are link numbers.
+    """
 
     up: int | None
     expected: int | None
+    states: tuple[str, ...]
     down: tuple[int, ...]
     slow: tuple[int, ...]
     tone: str
-    why: str = ""
+
+    @property
+    def total(self) -> int:
+        """How many links there should be, or else how many were reported."""
+        return len(self.states) if self.expected is None else self.expected
 
     @property
     def text(self) -> str:
         """ "17/18", with a question mark for what is not known."""
-        known = ("?" if number is None else str(number) for number in (self.up, self.expected))
-        return "/".join(known)
+        return f"{'?' if self.up is None else self.up}/{self.total or '?'}"
+
+
+@dataclass(frozen=True)
+class Fabric:
+    """A GPU's place in the fabric: its state, and which other readings are not as expected."""
+
+    state: str
+    faults: tuple[str, ...]
+    tone: str
+
+    @property
+    def text(self) -> str:
+        """ "completed", and what is not as expected."""
+        return ", ".join([self.state, *self.faults])
 
 
 @dataclass(frozen=True)
@@ -85,18 +101,29 @@ class Nic:
 
 @dataclass(frozen=True)
 class Gpu:
-    """One GPU; `lanes` go from the root port to the GPU itself, which is the last."""
+    """One GPU; `lanes` go from the root port to the GPU itself, which is the last.
 
-    name: str
+    `position` is its place in NVML's list; a GPU that only the PCI tree shows has none.
+    """
+
+    index: int | None
+    position: int | None
+    module: int | None
     address: str
     numa: int | None
     links: Links
-    fabric: str
-    fabric_tone: str
+    fabric: Fabric
     lanes: tuple[Lane, ...]
     bridges: tuple[str, ...] | None
     nics: tuple[str, ...]
     nic_path: str
+
+    @property
+    def name(self) -> str:
+        """Its name, as in findings where NVML gives its index."""
+        if self.index is not None:
+            return f"GPU {self.index}"
+        return "GPU ?" if self.position is None else f"GPU at position {self.position}"
 
     @property
     def pcie(self) -> Lane:
@@ -105,30 +132,57 @@ class Gpu:
         return min(self.lanes, key=lambda lane: (order[lane.tone], lane.width or 0))
 
     @property
-    def tone(self) -> str:
-        """The worst of the GPU's own edges."""
-        return worst(*(edge.tone for edge in self.edges()))
+    def nvlink_tone(self) -> str:
+        """The tone of its NVLinks, which carry data only in a fabric that is as expected."""
+        return worst(self.links.tone, self.fabric.tone)
 
-    def edges(self) -> Iterator[Edge]:
-        """Its edges to the fabric, up to the PCIe root, and to its NUMA node."""
-        fabric = f"{self.links.text} links, fabric {self.fabric}"
-        yield Edge(self.name, FABRIC, "nvlink", fabric, worst(self.links.tone, self.fabric_tone))
-        ends = [ROOT, *(lane.address for lane in self.lanes[:-1]), self.name]
-        for (a, b), lane in zip(pairwise(ends), self.lanes, strict=True):
-            yield Edge(a, b, "pcie", lane.text, lane.tone)
-        yield numa_edge(self.name, self.numa)
+    @property
+    def tone(self) -> str:
+        """The worst of its connections: to the fabric, to the PCIe root, to its NUMA node."""
+        lanes = (lane.tone for lane in self.lanes)
+        return worst(self.nvlink_tone, *lanes, UNKNOWN if self.numa is None else GOOD)
+
+
+@dataclass(frozen=True)
+class NumaNode:
+    """One NUMA node, or (id None) the place of GPUs whose node is not known."""
+
+    id: int | None
+    cpus: str
+    memory: str
+    gpus: tuple[Gpu, ...]
+
+    @property
+    def title(self) -> str:
+        """The name over the box."""
+        return "NUMA node unknown" if self.id is None else f"NUMA node {self.id}"
 
 
 @dataclass(frozen=True)
 class Topology:
-    """The whole graph; `pairs` holds every ordered pair of the GPUs by position."""
+    """The whole node; `pairs` holds every ordered pair of the GPUs by position.
+
+    `missing` GPUs are expected, but neither NVML nor the PCI tree shows them.
+    """
 
     gpus: tuple[Gpu, ...]
+    numa: tuple[NumaNode, ...]
     nics: tuple[Nic, ...]
     nics_why: str
-    pairs: dict[tuple[int, int], Edge]
-    missing: int
+    pairs: dict[tuple[int, int], Pair]
+    expected: int | None
     why: str
+
+    @property
+    def missing(self) -> int:
+        """How many GPUs are expected and not found."""
+        return max((self.expected or 0) - len(self.gpus), 0)
+
+    @property
+    def missing_modules(self) -> list[int]:
+        """The modules of the missing GPUs by elimination; empty where that does not tell them."""
+        free = {*range(1, (self.expected or 0) + 1)} - {gpu.module for gpu in self.gpus}
+        return sorted(free) if len(free) == self.missing else []
 
     @property
     def data_nics(self) -> tuple[Nic, ...]:
@@ -140,21 +194,9 @@ class Topology:
         """The devices through which the switches are managed."""
         return tuple(nic for nic in self.nics if nic.management)
 
-    def edges(self) -> list[Edge]:
-        """Every edge of the graph once; GPUs share the upper part of their PCIe paths."""
-        found = [edge for gpu in self.gpus for edge in gpu.edges()]
-        found += [numa_edge(nic.name, nic.numa) for nic in self.nics]
-        return list(dict.fromkeys([*found, *self.pairs.values()]))
-
     @property
     def tone(self) -> str:
-        """The worst edge of any GPU; no GPU at all is unknown, a missing one is bad."""
+        """The worst connection of any GPU; no GPU at all is unknown, a missing one is bad."""
         tones = [gpu.tone for gpu in self.gpus]
         pairs = [pair.tone for pair in self.pairs.values()]
         return worst(*tones, *pairs, *([BAD] if self.missing else []))
-
-
-def numa_edge(name: str, node: int | None) -> Edge:
-    """The edge between a device and its NUMA node."""
-    tone = UNKNOWN if node is None else GOOD
-    return Edge(name, f"NUMA node {'?' if node is None else node}", "numa", "", tone)

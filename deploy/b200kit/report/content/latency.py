@@ -89,10 +89,7 @@ def _interval(value: object) -> str:
 
 
 def _cell(value: object) -> str:
-    if isinstance(value, Unmeasured):
-        return str(value)
-    found = number(value)
-    return "-" if found is None else milliseconds(found)
+    return str(value) if isinstance(value, Unmeasured) else milliseconds(number(value))
 
 
 def formula(smoke: object, key: str) -> str:

@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Iterator
 
-from b200kit.report.document import Unmeasured, items, mapping, number, read, show
+from b200kit.report.document import Pairs, Unmeasured, items, mapping, number, read, show
 
-Pairs = list[tuple[str, str]]
 _NO_GPU = "unmeasured: no GPU to ask"
 _PCIE = ("current_link_speed", "current_link_width", "max_link_speed", "max_link_width")
 

@@ -6,9 +6,8 @@ from collections import Counter
 from collections.abc import Iterator
 
 from b200kit.report.content.node_readings import recorded, spread, tally
-from b200kit.report.document import Unmeasured, integer, items, mapping, number, read, settle, show
+from b200kit.report.document import Pairs, Unmeasured, integer, items, mapping, number, read, show
 
-Pairs = list[tuple[str, str]]
 REMOTE = {0: "GPU", 1: "I/O bridge", 2: "switch"}  # nvml.h NVML_NVLINK_DEVICE_TYPE_*, by value
 _DCGM = ("nvidia-dcgm.service", "dcgm.service")
 _MEMLOCK = -1  # unlimited
@@ -55,7 +54,7 @@ def fec_line(gpus: list[object]) -> str:
     highest: Counter[int] = Counter()
     worst, unread = (-1, 0, 0), 0
     for gpu, link, entry in links(gpus):
-        bins = [integer(settle(value)) for value in items(read(entry, "fec_history"))]
+        bins = [integer(read(value)) for value in items(read(entry, "fec_history"))]
         if not bins or None in bins:
             unread += 1
             continue

@@ -55,13 +55,13 @@ def runs(known: Record) -> list[str]:
 
 
 def _stand_in(run: Mapping[str, Any], note: str) -> str:
-    real = value_of(run["manifest"], "load.stand_in") is not True
+    real = value_of(run["conditions"], "load.stand_in") is not True
     return note if real else f"STAND-IN ENGINE  {note}".rstrip()
 
 
 def _medians(run: object) -> list[str]:
     found = [number(read(run, "figures", f"p50_{m}_ms")) for m in METRICS]
-    return ["-" if value is None else milliseconds(value) for value in found]
+    return [milliseconds(value) for value in found]
 
 
 def _table(rows: list[list[str]]) -> list[str]:
@@ -75,12 +75,12 @@ def one(run: Mapping[str, Any]) -> Iterator[str]:
         yield from labelled("not counted", counts(run))
     for metric, name in METRICS.items():
         cells = [number(read(run, "figures", f"{p}_{metric}_ms")) for p in ("p50", "p95", "p99")]
-        figures = " / ".join("-" if cell is None else milliseconds(cell) for cell in cells)
+        figures = " / ".join(map(milliseconds, cells))
         yield from labelled(name, f"{figures} ms (P50 / P95 / P99)")
     for role, title in TITLES.items():
         yield title
         for field in (field for field in FIELDS if field.role is role):
-            yield from _field(field.words, value_of(run["manifest"], field.name))
+            yield from _field(field.words, value_of(run["conditions"], field.name))
 
 
 def _field(words: str, value: object) -> Iterator[str]:
@@ -93,9 +93,9 @@ def _field(words: str, value: object) -> Iterator[str]:
 
 
 def comparison(name: str, document: object) -> Iterator[str]:
-    """A node's newest runs against its baseline: the answer, the figures, what changed."""
-    answer, why = headline(document)
-    yield from wrap(f"{name}  {WORDS.get(answer, 'unmeasured'):<10}  ", why)
+    """A node's newest runs against its baseline: the outcome, the figures, what changed."""
+    outcome, why = headline(document)
+    yield from wrap(f"{name}  {WORDS.get(outcome, 'unmeasured'):<10}  ", why)
     yield from (line for label, text in facts(document) for line in labelled(label, text))
     rows = metric_rows(document)
     if rows:
@@ -104,8 +104,8 @@ def comparison(name: str, document: object) -> Iterator[str]:
 
 
 def headline(document: object) -> tuple[str, str]:
-    """The answer and its reason; a document that says neither is unmeasured."""
-    if isinstance(found := read(document, "answer"), Unmeasured):
+    """The outcome and its reason; a document that says neither is unmeasured."""
+    if isinstance(found := read(document, "outcome"), Unmeasured):
         return "", str(found)
     return show(found), show(read(document, "why"))
 
@@ -202,8 +202,8 @@ def block(host: object) -> Iterator[str]:
     """A host's lines in the terminal: its newest runs against the record, and what is diagnosed."""
     document = read(host, "record")
     if not isinstance(document, Unmeasured) or mapping(host).get("record"):
-        answer, why = headline(document)
-        yield from labelled("record", f"{WORDS.get(answer, '')} {why}".strip())
+        outcome, why = headline(document)
+        yield from labelled("record", f"{WORDS.get(outcome, '')} {why}".strip())
         slower = bool(items(read(document, "slower")))
         yield from (line for text in changes(document) for line in labelled("", text) if slower)
     for symptom, text in diagnoses(read(host, "diagnosis")):

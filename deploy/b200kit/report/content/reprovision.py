@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from b200kit.report.document import Unmeasured, items, mapping, read, show
+from b200kit.report.document import Pairs, Unmeasured, items, mapping, read, show
 from b200kit.report.html.figure import Table
 
-Pairs = list[tuple[str, str]]
 _HEAD = ("at", "from", "to", "action", "outcome")
 _LEVELS = {
     "restart-services": "restart the services",

@@ -5,9 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from b200kit.records.conditions_fields import FIELDS, Role
-from b200kit.report.document import Unmeasured, mapping, read, show
+from b200kit.report.document import Pairs, Unmeasured, mapping, read, show
 
-Pairs = list[tuple[str, str]]
 TITLES = {
     Role.IDENTITY: "the run",
     Role.LOAD: "load: the same, or not comparable",
@@ -27,7 +26,7 @@ class RunConditions:
 
 def run_conditions_of(host: object) -> RunConditions:
     """Return the run conditions in the record document of a HostRecord."""
-    document = read(host, "record", "manifest")
+    document = read(host, "record", "conditions")
     if isinstance(document, Unmeasured) or not mapping(read(document, "fields")):
         why = document if isinstance(document, Unmeasured) else Unmeasured("it has no fields")
         return RunConditions(str(why), "", ())

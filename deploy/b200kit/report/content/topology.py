@@ -1,73 +1,44 @@
-"""A node's graph from its observation, compared with the expected one. Pure.
+"""A node's GPUs and connections from its observation, compared with the expected ones. Pure.
 
-Pure, and tolerant of any JSON: what was not read is an edge that is unknown, never a good one.
+Pure, and tolerant of any JSON: what was not read is unknown, never good. Where NVML is silent, the
+PCI tree says which GPUs there are.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from itertools import permutations
 
+from b200kit.node.checks.nvlink.fabric import STATES
+from b200kit.node.checks.pcie.bridges import generation as generation_of
 from b200kit.node.state.view import GpuView, StateView, Unmeasured, View
+from b200kit.report.content.expected_graph import (
+    FABRIC_KEYS,
+    ExpectedGraph,
+    expected_graph,
+    known,
+)
 from b200kit.report.content.graph import (
     BAD,
     GOOD,
     UNKNOWN,
-    Edge,
+    Fabric,
     Gpu,
     Lane,
     Links,
     Nic,
+    NumaNode,
+    Pair,
     Topology,
     worst,
 )
+from b200kit.report.document import clean
 
 KINDS = ("nvlink", "read", "write")
 """Kinds of P2P access that serving needs; atomics and prop are reported only."""
 
-GENERATIONS = {2.5: 1, 5.0: 2, 8.0: 3, 16.0: 4, 32.0: 5, 64.0: 6}
-"""PCIe generation by transfer rate in GT/s."""
-
-FABRIC_STATES = {0: "not supported", 1: "not started", 2: "in progress", 3: "completed"}
-"""nvml.h NVML_GPU_FABRIC_STATE_*."""
-
 MOST_GPUS = 16
-"""More are not drawn: the graph has an edge for each ordered pair."""
-
-
-@dataclass(frozen=True)
-class ExpectedGraph:
-    """What the hardware data says of the graph; None where it says nothing, so nothing is good."""
-
-    gpus: int | None
-    links: int | None
-    speed_floor: int | None
-    width: int | None
-    generation: int | None
-    p2p: int | None
-    fabric: dict[str, int | None]
-
-
-FABRIC_KEYS = {
-    "state": "fabric.state",
-    "status": "fabric.status",
-    "health_summary": "fabric.health",
-}
-"""What says that a GPU is in the fabric, by the name of its expectation."""
-
-
-def expected_graph(expectation: object) -> ExpectedGraph:
-    """The expected graph, from an expectation document."""
-    view = View(expectation)
-
-    def of(name: str) -> int | None:
-        return known(view.number("hardware", "expect", name, "value"))
-
-    names = ("nvlink.links", "nvlink.speed_floor", "pcie.width", "pcie.generation")
-    links, floor, width, generation = map(of, names)
-    gpus = known(view.number("gpu_count"))
-    fabric = {key: of(name) for key, name in FABRIC_KEYS.items()}
-    return ExpectedGraph(gpus, links, floor, width, generation, of("p2p.status"), fabric)
+"""Of more, the further ones have no pairs: the graph has one for each ordered pair."""
 
 
 def topology(state: object, expectation: object) -> Topology:
@@ -75,27 +46,20 @@ def topology(state: object, expectation: object) -> Topology:
     view, expected = StateView(state), expected_graph(expectation)
     nics = tuple(_nic(entry) for entry in view.items("pci", "nics") or [])
     listed = view.gpus()
-    gpus = tuple(_gpus(view, expected, nics))[:MOST_GPUS]
-    pairs = {
-        (a, b): _pair(view, expected, gpus, a, b)
-        for a in range(len(gpus))
-        for b in range(len(gpus))
-        if a != b
-    }
+    gpus = tuple(_gpus(view, expected, nics))
     nics_read = view.items("pci", "nics")
     return Topology(
         gpus=gpus,
+        numa=tuple(_numa_nodes(view, gpus)),
         nics=nics,
         nics_why=nics_read.reason if isinstance(nics_read, Unmeasured) else "",
-        pairs=pairs,
-        missing=max((expected.gpus or 0) - len(gpus), 0),
+        pairs={
+            (a, b): _pair(view, expected, gpus, a, b)
+            for a, b in permutations(range(min(len(gpus), MOST_GPUS)), 2)
+        },
+        expected=expected.gpus,
         why=listed.reason if isinstance(listed, Unmeasured) else "",
     )
-
-
-def known(reading: int | Unmeasured) -> int | None:
-    """A number, or None when it was not read."""
-    return None if isinstance(reading, Unmeasured) else reading
 
 
 def judged(reading: int | None, least: int | None) -> str:
@@ -121,14 +85,14 @@ def _gpus(view: StateView, expected: ExpectedGraph, nics: tuple[Nic, ...]) -> It
     for gpu in view.gpus() or []:
         address = str(gpu.text("pci_address") or "?").lower()
         pci = on_pci.pop(address, View(Unmeasured("the GPU is not in the PCI tree")))
-        yield _gpu(gpu.subject, address, gpu, pci, view, expected, nics)
+        yield _gpu(gpu.position, address, gpu, pci, view, expected, nics)
     for address, pci in on_pci.items():
         silent = GpuView({"unmeasured": "NVML does not list it"}, 0)
-        yield _gpu(f"PCI {address}", address, silent, pci, view, expected, nics)
+        yield _gpu(None, address, silent, pci, view, expected, nics)
 
 
 def _gpu(
-    name: str,
+    position: int | None,
     address: str,
     gpu: GpuView,
     pci: View,
@@ -139,16 +103,16 @@ def _gpu(
     bridges = pci.items("bridges")
     path = None if isinstance(bridges, Unmeasured) else tuple(_address(b) for b in bridges)
     numa = _numa(pci, single=len(view.items("numa") or []) == 1)
-    fabric, fabric_tone = _fabric(gpu, expected)
     lanes = [_lane(_address(b), b, expected) for b in bridges or []]
     nearest, how = _nearest(path, numa, nics)
     return Gpu(
-        name=name,
+        index=known(gpu.number("index")),
+        position=position,
+        module=known(gpu.number("module_id")),
         address=address,
         numa=numa,
         links=_links(gpu, expected),
-        fabric=fabric,
-        fabric_tone=fabric_tone,
+        fabric=_fabric(gpu, expected),
         lanes=(*lanes, _own_lane(address, gpu, pci, expected)),
         bridges=path,
         nics=nearest,
@@ -156,20 +120,45 @@ def _gpu(
     )
 
 
-def _fabric(gpu: GpuView, expected: ExpectedGraph) -> tuple[str, str]:
-    """What a GPU says of its place in the fabric, and its tone."""
-    read = {key: known(gpu.number("fabric", key)) for key in FABRIC_KEYS}
+def _numa_nodes(view: StateView, gpus: tuple[Gpu, ...]) -> Iterator[NumaNode]:
+    """Every NUMA node, with or without GPUs, then one for GPUs of no known node."""
+    ids: set[int | None] = set()
+    for entry in view.items("numa") or []:
+        number, kib = known(entry.number("id")), known(entry.number("memory_kib"))
+        if number is None or number in ids:
+            continue
+        ids.add(number)
+        yield NumaNode(
+            id=number,
+            cpus=clean(str(entry.text("cpus"))) or "none",
+            memory="memory unmeasured" if kib is None else f"{kib / 1048576:.0f} GiB",
+            gpus=tuple(gpu for gpu in gpus if gpu.numa == number),
+        )
+    if lost := tuple(gpu for gpu in gpus if gpu.numa not in ids):
+        yield NumaNode(None, "unmeasured", "", lost)
+
+
+def _fabric(gpu: GpuView, expected: ExpectedGraph) -> Fabric:
+    """What a GPU says of its place in the fabric."""
+    read = {key: gpu.number("fabric", key) for key in FABRIC_KEYS}
     tones = {
         key: UNKNOWN
-        if value is None or expected.fabric[key] is None
+        if isinstance(value, Unmeasured) or expected.fabric[key] is None
         else _same(value, expected.fabric[key])
         for key, value in read.items()
     }
     state = read["state"]
-    words = "unmeasured" if state is None else FABRIC_STATES.get(state, f"state {state}")
-    also = [f"{key.replace('_', ' ')} {value}" for key, value in read.items()
-            if key != "state" and tones[key] == BAD]  # fmt: skip
-    return ", ".join([words, *also]), worst(*tones.values())
+    return Fabric(
+        state=clean(str(state))
+        if isinstance(state, Unmeasured)
+        else STATES.get(state, f"state {state}"),
+        faults=tuple(
+            f"{key.replace('_', ' ')} {value}"
+            for key, value in read.items()
+            if key != "state" and tones[key] == BAD
+        ),
+        tone=worst(*tones.values()),
+    )
 
 
 def _same(reading: int | None, expected: int | None) -> str:
@@ -191,7 +180,7 @@ def _numa(device: View, single: bool = False) -> int | None:
 def _links(gpu: GpuView, expected: ExpectedGraph) -> Links:
     entries = gpu.items("links")
     if isinstance(entries, Unmeasured):
-        return Links(None, expected.links, (), (), UNKNOWN, entries.reason)
+        return Links(None, expected.links, (), (), (), UNKNOWN)
     found = [_link(entry, position) for position, entry in enumerate(entries)]
     read = [state for _, state, _ in found if state is not None]
     down = tuple(link for link, state, _ in found if state not in (None, 1))
@@ -205,7 +194,10 @@ def _links(gpu: GpuView, expected: ExpectedGraph) -> Links:
     )
     sure = whole and None not in (up, expected.links, expected.speed_floor)
     tone = BAD if down or slow else _same(up, expected.links) if sure else UNKNOWN
-    return Links(up, expected.links, down, slow, tone)
+    states = tuple(
+        "unknown" if state is None else "up" if state == 1 else "down" for _, state, _ in found
+    )
+    return Links(up, expected.links, states, down, slow, tone)
 
 
 def _link(entry: View, position: int) -> tuple[int, int | None, int | None]:
@@ -216,18 +208,9 @@ def _link(entry: View, position: int) -> tuple[int, int | None, int | None]:
 
 def _lane(address: str, port: View, expected: ExpectedGraph) -> Lane:
     width = known(port.number("current_link_width"))
-    generation = _generation(port)
+    generation = generation_of(str(port.text("max_link_speed") or ""))
     tone = worst(judged(width, expected.width), judged(generation, expected.generation))
     return Lane(address, width, generation, tone)
-
-
-def _generation(port: View) -> int | None:
-    """The highest PCIe generation of a port, from a text like "32.0 GT/s PCIe"."""
-    words = str(port.text("max_link_speed") or "").split()
-    try:
-        return GENERATIONS.get(float(words[0]))
-    except (IndexError, ValueError):
-        return None
 
 
 def _own_lane(address: str, gpu: GpuView, pci: View, expected: ExpectedGraph) -> Lane:
@@ -273,7 +256,7 @@ def _nearest(
     return (same, "NODE") if same else (tuple(nic.name for nic in data), "SYS")
 
 
-def _pair(view: StateView, expected: ExpectedGraph, gpus: tuple[Gpu, ...], a: int, b: int) -> Edge:
+def _pair(view: StateView, expected: ExpectedGraph, gpus: tuple[Gpu, ...], a: int, b: int) -> Pair:
     """The P2P of an ordered pair: NVn as `topo -m` says it, x where it is dead, -- unmeasured."""
     listed = len(view.gpus() or [])
     inside = a < listed and b < listed
@@ -289,4 +272,4 @@ def _pair(view: StateView, expected: ExpectedGraph, gpus: tuple[Gpu, ...], a: in
         measured = None not in (*statuses, expected.p2p)
         tone = worst(*(links.tone for links in ends), *([] if measured else [UNKNOWN]))
         label = label if tone == UNKNOWN else f"NV{min(counts)}"
-    return Edge(gpus[a].name, gpus[b].name, "p2p", label, tone)
+    return Pair(label, tone)

@@ -18,7 +18,6 @@ from b200kit.report.document import (
 )
 from b200kit.report.html.figure import Table
 
-Pairs = list[tuple[str, str]]
 _NAMED = {"replicas", "tensor_parallel", "data_parallel", "expert_parallel",
           "max_num_batched_tokens", "max_num_seqs", "name"}  # fmt: skip
 
@@ -119,7 +118,7 @@ def tuning_of(host: object) -> Tuning:
 
 
 class _Names:
-    """The layouts of a document in short, each with all the names it goes by: ``(asked/B)``.
+    """The layouts of a document in short, each with all the names it goes by: ``(configured/B)``.
 
     A layout is known by its values: a later run may have tried it under another name.
     """
@@ -133,7 +132,7 @@ class _Names:
             known.update(dict.fromkeys(filter(None, show(named or "").split("/"))))
 
     def of(self, layout: object) -> str:
-        """Return ``TP2 x 4, 2048 tokens, 8 seqs (asked/B)``."""
+        """Return ``TP2 x 4, 2048 tokens, 8 seqs (configured/B)``."""
         short = _in_short(layout)
         names = "/".join(self._found.get(short, ()))
         return f"{short} ({names})" if names else short
@@ -219,7 +218,7 @@ def all_cells(tuning: Tuning) -> Table:
     """Return every cell in figures: our client's, then those of ``vllm bench serve``."""
     rows = [
         (c.layout, c.workload, c.rate_said, _status(tuning, c), *_goodput(c),
-         *(_in_ms(c.figure(key)) for key in _TIMES), *_bench(c))
+         *(milliseconds(c.figure(key)) for key in _TIMES), *_bench(c))
         for c in tuning.cells
     ]  # fmt: skip
     return Table(_HEAD, tuple(rows), f"{len(rows)} cells in figures (requests/s and ms)")
@@ -253,10 +252,6 @@ def _goodput(cell: Cell) -> tuple[str, str]:
     return _rate(good), share
 
 
-def _in_ms(value: float | None) -> str:
-    return "-" if value is None else milliseconds(value)
-
-
 def _bench(cell: Cell) -> Iterator[str]:
     """Yield its medians, under either of the names that its versions use."""
     if isinstance(cell.bench, Unmeasured):
@@ -265,7 +260,7 @@ def _bench(cell: Cell) -> Iterator[str]:
     for metric in ("ttft", "tpot"):
         keys = (f"p50_{metric}_ms", f"median_{metric}_ms")
         found = [number(read(cell.bench, key)) for key in keys]
-        yield _in_ms(next((value for value in found if value is not None), None))
+        yield milliseconds(next((value for value in found if value is not None), None))
 
 
 def whole(value: float) -> str:

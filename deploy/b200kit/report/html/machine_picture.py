@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from b200kit.report.content.facts import fabric_line, links_line
-from b200kit.report.content.graph import Topology
-from b200kit.report.content.machine import Gpu, MachineView, NumaNode
-from b200kit.report.content.topology import FABRIC_STATES
+from b200kit.report.content.graph import COMPLETED, Gpu, NumaNode, Topology
+from b200kit.report.content.machine import MachineView
 from b200kit.report.html import pcie_picture
 from b200kit.report.html.svg import box, clip, el, group, line, picture, text
 
@@ -22,22 +21,23 @@ _CPU_TEXT = 5.9  # width of a character of the small text
 
 def diagram(machine: MachineView) -> str:
     """Return the picture as SVG, or an empty string where nothing of the machine is known."""
-    if not machine.nodes and not machine.gpus:
+    graph = machine.graph
+    if not graph.numa and not graph.gpus:
         return ""
     parts: list[str] = []
     x = 1.0
-    for node in machine.nodes:
+    for node in graph.numa:
         width = box_width(len(node.gpus))
-        parts.append(_numa(node, machine.graph, x, width))
+        parts.append(_numa(node, machine, x, width))
         x += width + 14
-    if machine.missing:
-        width = box_width(machine.missing)
-        parts.append(_missing(machine, x, width))
+    if graph.missing and graph.gpus:
+        width = box_width(graph.missing)
+        parts.append(_missing(graph, x, width))
         x += width + 14
     width = x - 13
-    label = f"NUMA nodes, GPUs and NVLinks: {links_line(machine)}, {fabric_line(machine)}"
+    label = f"NUMA nodes, GPUs and NVLinks: {links_line(graph)}, {fabric_line(graph)}"
     return picture(
-        width, HEIGHT, label, *parts, _switch(machine, width), class_="machine", least=width * 0.8
+        width, HEIGHT, label, *parts, _switch(graph, width), class_="machine", least=width * 0.8
     )
 
 
@@ -47,7 +47,7 @@ def box_width(gpus: int) -> float:
     return tiles * TILE + (tiles - 1) * GAP + 2 * PAD
 
 
-def _numa(node: NumaNode, graph: Topology, x: float, width: float) -> str:
+def _numa(node: NumaNode, machine: MachineView, x: float, width: float) -> str:
     frame = box(x, 1, width, TILE_TOP + TILE_HEIGHT + PAD, "numa")
     parts = [frame, text(x + PAD, 21, node.title, "t-head")]
     room = width - 2 * PAD
@@ -58,46 +58,46 @@ def _numa(node: NumaNode, graph: Topology, x: float, width: float) -> str:
         both = f"CPUs {node.cpus}"
         parts.append(text(x + PAD, 39, clip(both, room, _CPU_TEXT), "t-small"))
     tip = f"{node.title}: CPUs {node.cpus}, {node.memory or 'memory unmeasured'}"
-    beside = pcie_picture.elsewhere(node.id, graph)
+    beside = pcie_picture.elsewhere(node.id, machine.graph)
     parts.append(text(x + PAD, 55, clip(beside, room, _CPU_TEXT), "t-small"))
     if not node.gpus:
         parts.append(box(x + PAD, TILE_TOP, TILE, TILE_HEIGHT, "tile ghost"))
         middle = (x + PAD + TILE / 2, TILE_TOP + TILE_HEIGHT / 2 + 4)
         parts.append(text(*middle, "no GPU", "t-small", "middle"))
-    for i, gpu in enumerate(node.gpus):
-        parts.append(_gpu(gpu, x + PAD + i * (TILE + GAP)))
-    by_address = {gpu.address: gpu for gpu in graph.gpus}
-    places = ((x + PAD + i * (TILE + GAP), gpu) for i, gpu in enumerate(node.gpus))
-    placed = [(at, by_address[key]) for at, g in places if (key := g.address.lower()) in by_address]
-    parts += pcie_picture.band(placed, graph, HEAD, TILE)
+    placed = [(x + PAD + i * (TILE + GAP), gpu) for i, gpu in enumerate(node.gpus)]
+    parts += [_gpu(gpu, at, machine) for at, gpu in placed]
+    parts += pcie_picture.band(placed, machine.graph, HEAD, TILE)
     return group(*parts, tip=tip)
 
 
-def _gpu(gpu: Gpu, x: float) -> str:
-    tip = f"{gpu.label}, module {gpu.module}, PCI {gpu.address}: {gpu.count} links up"
+def _gpu(gpu: Gpu, x: float, machine: MachineView) -> str:
+    module = f"module {'?' if gpu.module is None else gpu.module}"
+    tip = f"{gpu.name}, {module}, PCI {gpu.address}: {gpu.links.text} links up"
+    tone, replica = machine.tone(gpu), machine.replicas.get(gpu.index)
     parts = [
-        box(x, TILE_TOP, TILE, TILE_HEIGHT, f"tile {gpu.tone}"),
-        box(x, TILE_TOP, 5, TILE_HEIGHT, f"edge {gpu.tone}", 2),
-        text(x + 13, TILE_TOP + 21, clip(gpu.label, TILE - 16, 8.6), "t-gpu"),
-        text(x + 13, TILE_TOP + 39, gpu.note or f"module {gpu.module}", "t-small"),
+        box(x, TILE_TOP, TILE, TILE_HEIGHT, f"tile {tone}"),
+        box(x, TILE_TOP, 5, TILE_HEIGHT, f"edge {tone}", 2),
+        text(x + 13, TILE_TOP + 21, clip(gpu.name, TILE - 16, 8.6), "t-gpu"),
+        text(x + 13, TILE_TOP + 39, "not in NVML" if gpu.position is None else module, "t-small"),
         text(x + 13, TILE_TOP + 56, clip(gpu.address, TILE - 16, 6.9), "t-mono"),
-        text(x + 13, TILE_TOP + 74, _place(gpu), "t-small"),
+        text(x + 13, TILE_TOP + 74, _place(replica), "t-small"),
         *_links(gpu, x),
         *_count(gpu, x + TILE / 2),
     ]
-    return group(*parts, tip=f"{tip}; fabric {gpu.fabric}")
+    return group(*parts, tip=f"{tip}; fabric {gpu.fabric.state}")
 
 
-def _place(gpu: Gpu) -> str:
-    return "no replica" if gpu.replica is None else f"replica {gpu.replica}"
+def _place(replica: int | None) -> str:
+    return "no replica" if replica is None else f"replica {replica}"
 
 
 def _links(gpu: Gpu, x: float) -> Iterator[str]:
     """Yield a line a link; a link that is down ends before it reaches the switch."""
-    unread = ("unknown",) * max((gpu.expected_links or 1) - len(gpu.links), 0)
-    links = (*gpu.links, *unread)[:36]
+    states = gpu.links.states
+    unread = ("unknown",) * max((gpu.links.expected or 1) - len(states), 0)
+    links = (*states, *unread)[:36]
     step = (TILE - 12) / max(len(links) - 1, 1)
-    completed = gpu.fabric == FABRIC_STATES[3]
+    completed = gpu.fabric.state == COMPLETED
     for i, state in enumerate(links):
         at = x + 6 + i * step if len(links) > 1 else x + TILE / 2
         kind = "up" if state != "up" or completed else "waiting"
@@ -107,21 +107,22 @@ def _links(gpu: Gpu, x: float) -> Iterator[str]:
 
 def _count(gpu: Gpu, middle: float) -> Iterator[str]:
     top = LINKS_TOP + 36
-    yield box(middle - 29, top, 58, 22, f"pill {gpu.link_tone}", 11)
-    yield text(middle, top + 15.5, gpu.count, "t-pill", "middle")
-    if gpu.fabric != FABRIC_STATES[3]:
-        words = "fabric unread" if gpu.fabric.startswith("unmeasured") else gpu.fabric
+    yield box(middle - 29, top, 58, 22, f"pill {gpu.nvlink_tone}", 11)
+    yield text(middle, top + 15.5, gpu.links.text, "t-pill", "middle")
+    state = gpu.fabric.state
+    if state != COMPLETED:
+        words = "fabric unread" if state.startswith("unmeasured") else state
         yield box(middle - 46, top + 25, 92, 18, "plate", 3)
         yield text(middle, top + 38, clip(words, 92, 6), "t-small", "middle")
 
 
-def _missing(machine: MachineView, x: float, width: float) -> str:
+def _missing(graph: Topology, x: float, width: float) -> str:
     parts = [box(x, 1, width, TILE_TOP + TILE_HEIGHT + PAD, "numa lost")]
     parts.append(text(x + PAD, 21, "Missing", "t-head"))
     parts.append(text(x + PAD, 39, "expected, not found", "t-small"))
-    for i in range(machine.missing):
+    for i in range(graph.missing):
         left = x + PAD + i * (TILE + GAP)
-        module = machine.missing_modules[i : i + 1]
+        module = graph.missing_modules[i : i + 1]
         parts.append(box(left, TILE_TOP, TILE, TILE_HEIGHT, "tile ghost bad"))
         parts.append(text(left + 13, TILE_TOP + 21, "no GPU", "t-gpu"))
         parts.append(
@@ -129,14 +130,14 @@ def _missing(machine: MachineView, x: float, width: float) -> str:
         )
         if module:
             parts.append(text(left + 13, TILE_TOP + 56, "by elimination", "t-small"))
-    return group(*parts, tip=f"{machine.missing} of {machine.expected_gpus} GPUs missing")
+    return group(*parts, tip=f"{graph.missing} of {graph.expected} GPUs missing")
 
 
-def _switch(machine: MachineView, width: float) -> str:
-    words = f"{links_line(machine)}   ·   fabric {fabric_line(machine)}"
-    managers = machine.graph.management
+def _switch(graph: Topology, width: float) -> str:
+    words = f"{links_line(graph)}   ·   fabric {fabric_line(graph)}"
+    managers = graph.management
     beside = "managed through" if managers else "management devices unmeasured"
-    if not managers and not machine.graph.nics_why:
+    if not managers and not graph.nics_why:
         beside = "no management device found"
     return group(
         box(1, SWITCH_TOP, width - 2, 64, "switch"),

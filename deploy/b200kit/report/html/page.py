@@ -9,34 +9,32 @@ from functools import cache
 from jinja2 import Environment, FileSystemLoader, StrictUndefined, Template
 
 from b200kit.report.charts.axes import SHAPES, marks
-from b200kit.report.charts.baseline_timeline import Timeline, timeline_of
+from b200kit.report.charts.baseline_timeline import timeline_of
 from b200kit.report.charts.cdf import distributions
 from b200kit.report.charts.goodput_sweep import sweeps
 from b200kit.report.charts.heat_map import Heat, heats
 from b200kit.report.charts.over_time import over_time
 from b200kit.report.content import conditions, facts
 from b200kit.report.content.baseline_and_diagnosis import (
-    Diagnosis,
-    History,
     diagnosis_of,
     history_of,
 )
-from b200kit.report.content.findings import Finding, findings_of, gate_line
+from b200kit.report.content.findings import findings_of, gate_line
 from b200kit.report.content.fleet import HEAD, fleet
 from b200kit.report.content.gpus_under_load import gpus_during
-from b200kit.report.content.latency import METRICS, Latency, latency_of
-from b200kit.report.content.machine import MachineView, machine_of
+from b200kit.report.content.graph import Topology
+from b200kit.report.content.latency import METRICS, latency_of
+from b200kit.report.content.machine import machine_of
 from b200kit.report.content.other_readings import not_applicable, reported
-from b200kit.report.content.p2p_matrix import Matrix, matrix_of
-from b200kit.report.content.reprovision import Reprovisioned, reprovisioned_of
-from b200kit.report.content.run_conditions import RunConditions, run_conditions_of
+from b200kit.report.content.p2p_matrix import matrix_of
+from b200kit.report.content.reprovision import reprovisioned_of
+from b200kit.report.content.run_conditions import run_conditions_of
 from b200kit.report.content.tuning import Tuning, all_cells, all_knees, tuning_of
-from b200kit.report.document import clean, counted, duration, items, number, read, show
+from b200kit.report.document import Pairs, clean, counted, duration, items, number, read, show
 from b200kit.report.html.figure import Figure, Table
 from b200kit.report.html.machine_picture import diagram
 from b200kit.report.html.svg import el
 from b200kit.report.outcome import (
-    Outcome,
     exit_code,
     failed_hosts,
     hosts_of,
@@ -46,8 +44,6 @@ from b200kit.report.outcome import (
     totals,
 )
 from b200kit.run.places import TEMPLATES
-
-Pairs = list[tuple[str, str]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,41 +67,6 @@ class Tuned:
     heats: list[Heat]
     sweeps: list[Figure]
     tables: tuple[Table, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class HostPage:
-    """Everything the page says of one host; texts are plain, pictures are SVG made here."""
-
-    anchor: str
-    name: str
-    outcome: Outcome
-    error: str
-    done: str
-    gate: str
-    facts: Pairs
-    machine: MachineView
-    picture: str
-    matrix: Matrix
-    findings: list[Finding]
-    versions: Pairs
-    reported: Pairs
-    not_applicable: Pairs
-    stages: list[Stage]
-    layout: list[list[str]]
-    latency: Latency
-    distributions: list[Figure]
-    over_time: list[Figure]
-    conditions: Pairs
-    instruments: Pairs
-    gpus_during: tuple[str, Table | None]
-    paths: list[tuple[str, list[str]]]
-    history: History
-    timeline: Timeline
-    diagnosis: Diagnosis
-    run_conditions: RunConditions
-    tuned: Tuned | None
-    reprovisioned: Reprovisioned
 
 
 def render(record: object) -> str:
@@ -163,53 +124,54 @@ def _about(record: object) -> Pairs:
     return [*pairs, ("controller", show(controller))]
 
 
-def _page(position: int, name: str, host: object) -> HostPage:
+def _page(position: int, name: str, host: object) -> dict[str, object]:
+    """Return everything the page says of one host; texts are plain, pictures are SVG made here."""
     machine, latency, smoke = machine_of(host), latency_of(host), read(host, "smoke")
-    return HostPage(
-        anchor=f"host-{position}",
-        name=clean(name),
-        outcome=outcome_of(host),
-        error=_said(read(host, "error")),
-        done=_done(host),
-        gate=gate_line(read(host, "verdict")),
-        facts=_facts(host, machine),
-        machine=machine,
-        picture=diagram(machine),
-        matrix=matrix_of(host),
-        findings=findings_of(read(host, "verdict")),
-        versions=facts.versions(host),
-        reported=reported(host) if facts.observed(host) else [],
-        not_applicable=not_applicable(read(host, "verdict")),
-        stages=list(_stages(host)),
-        layout=list(_layout(host)),
-        latency=latency,
-        distributions=distributions(smoke, stand_in=latency.stand_in),
-        over_time=over_time(smoke, stand_in=latency.stand_in),
-        conditions=conditions.rows(smoke),
-        instruments=conditions.instruments(smoke),
-        gpus_during=gpus_during(smoke),
-        paths=conditions.paths(smoke),
-        history=history_of(host),
-        timeline=timeline_of(read(host, "record")),
-        diagnosis=diagnosis_of(host),
-        run_conditions=run_conditions_of(host),
-        tuned=_tuned(tuning_of(host)),
-        reprovisioned=reprovisioned_of(host),
-    )
+    return {
+        "anchor": f"host-{position}",
+        "name": clean(name),
+        "outcome": outcome_of(host),
+        "error": _said(read(host, "error")),
+        "done": _done(host),
+        "gate": gate_line(read(host, "verdict")),
+        "facts": _facts(host, machine.graph),
+        "picture": diagram(machine),
+        "why_no_picture": clean(machine.graph.why),
+        "matrix": matrix_of(host),
+        "findings": findings_of(read(host, "verdict")),
+        "versions": facts.versions(host),
+        "reported": reported(host) if facts.observed(host) else [],
+        "not_applicable": not_applicable(read(host, "verdict")),
+        "stages": list(_stages(host)),
+        "layout": list(_layout(host)),
+        "latency": latency,
+        "distributions": distributions(smoke, stand_in=latency.stand_in),
+        "over_time": over_time(smoke, stand_in=latency.stand_in),
+        "conditions": conditions.rows(smoke),
+        "instruments": conditions.instruments(smoke),
+        "gpus_during": gpus_during(smoke),
+        "paths": conditions.paths(smoke),
+        "history": history_of(host),
+        "timeline": timeline_of(read(host, "record")),
+        "diagnosis": diagnosis_of(host),
+        "run_conditions": run_conditions_of(host),
+        "tuned": _tuned(tuning_of(host)),
+        "reprovisioned": reprovisioned_of(host),
+    }
 
 
 def _said(value: object) -> str:
     return clean(value) if isinstance(value, str) else ""
 
 
-def _facts(host: object, machine: MachineView) -> Pairs:
+def _facts(host: object, graph: Topology) -> Pairs:
     if not facts.observed(host):
         return [("node", facts.NO_STATE)]
     return [
-        ("GPUs", facts.gpus_line(host, machine)),
-        ("NVLink", facts.links_line(machine)),
-        ("fabric", facts.fabric_line(machine)),
-        ("GPUs by NUMA node", facts.numa_short(machine)),
+        ("GPUs", facts.gpus_line(host, graph)),
+        ("NVLink", facts.links_line(graph)),
+        ("fabric", facts.fabric_line(graph)),
+        ("GPUs by NUMA node", facts.numa_short(graph)),
         ("observed", show(read(host, "state", "taken_at"))),
     ]
 

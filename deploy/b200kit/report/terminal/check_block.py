@@ -16,7 +16,8 @@ from b200kit.report.content.facts import (
     observed,
 )
 from b200kit.report.content.findings import findings_of
-from b200kit.report.content.machine import MachineView, machine_of
+from b200kit.report.content.graph import Topology
+from b200kit.report.content.machine import machine_of
 from b200kit.report.document import read
 from b200kit.report.outcome import outcome_of
 from b200kit.report.terminal.lines import WIDTH, ends, paint, shorten, wrap
@@ -26,13 +27,13 @@ from b200kit.report.terminal.topology_matrix import topology_is_in_doubt, topolo
 
 def check_lines(name: str, host: object, colour: bool, *, matrix: bool = False) -> Iterator[str]:
     """Yield a judged host: one line if fit, what blocks it if not; its `matrix` on request."""
-    outcome, machine = outcome_of(host), machine_of(host)
+    outcome, graph = outcome_of(host), machine_of(host).graph
     label = f"{shorten(outcome.label, 40):<7}"
     head = f"{name}  {label}  "
     blocking = [f for f in findings_of(read(host, "verdict")) if f.blocks]
     if outcome.tone == "good" or not (blocking or cause(host)):
-        one = head + "  ".join(_facts(host, machine))
-        lines = [one] if len(one) <= WIDTH else wrap(head, "; ".join(_facts(host, machine)))
+        one = head + "  ".join(_facts(host, graph))
+        lines = [one] if len(one) <= WIDTH else wrap(head, "; ".join(_facts(host, graph)))
         span = took(host)
         if len(lines) == 1 and len(one) + len(span) + 2 <= WIDTH:
             lines = [ends(one, span)]
@@ -43,20 +44,19 @@ def check_lines(name: str, host: object, colour: bool, *, matrix: bool = False) 
     yield lines[0].replace(label, paint(label, outcome.tone, colour), 1)
     yield from lines[1:]
     yield from finding_lines(host, len(name) + 2, colour, label=9, headed=headed)
-    state, expectation = read(host, "state"), read(host, "expectation")
-    doubt = outcome.tone != "good" and observed(host) and topology_is_in_doubt(state, expectation)
+    doubt = outcome.tone != "good" and observed(host) and topology_is_in_doubt(graph)
     if matrix or doubt:
-        yield from topology_lines(state, expectation, indent=2, colour=colour)
+        yield from topology_lines(graph, indent=2, colour=colour)
 
 
-def _facts(host: object, machine: MachineView) -> list[str]:
+def _facts(host: object, graph: Topology) -> list[str]:
     """Return the node in five short facts, or why there are none."""
     if not observed(host):
-        return [gpus_line(host, machine)]
+        return [gpus_line(host, graph)]
     return [
-        gpus_line(host, machine).replace("NVIDIA ", ""),
-        links_line(machine).replace(" links up", " links"),
-        f"fabric {fabric_short(machine)}",
-        f"NUMA {numa_short(machine)}",
+        gpus_line(host, graph).replace("NVIDIA ", ""),
+        links_line(graph).replace(" links up", " links"),
+        f"fabric {fabric_short(graph)}",
+        f"NUMA {numa_short(graph)}",
         f"driver {driver(host)}",
     ]

@@ -35,7 +35,7 @@ def block(name: str, host: object, colour: bool) -> Iterator[str]:
     if observed(host):
         yield from _node(host)
     elif outcome.word not in ("unreachable", "not reached"):
-        yield from labelled("node", gpus_line(host, machine_of(host)))
+        yield from labelled("node", gpus_line(host, machine_of(host).graph))
     yield from _stages(host)
     yield from finding_lines(host, 2, colour)
     yield from _layout(host)
@@ -58,11 +58,11 @@ def _headline(name: str, host: object, outcome: Outcome, colour: bool) -> str:
 
 
 def _node(host: object) -> Iterator[str]:
-    machine = machine_of(host)
-    yield from labelled("GPUs", gpus_line(host, machine))
-    yield from labelled("NVLink", links_line(machine))
-    yield from labelled("fabric", fabric_line(machine))
-    for i, line in enumerate(numa_lines(host, machine)):
+    graph = machine_of(host).graph
+    yield from labelled("GPUs", gpus_line(host, graph))
+    yield from labelled("NVLink", links_line(graph))
+    yield from labelled("fabric", fabric_line(graph))
+    for i, line in enumerate(numa_lines(host, graph)):
         yield from labelled("" if i else "NUMA", line)
     shown = [f"{name} {text}" for name, text in versions(host) if name in _SHOWN_VERSIONS]
     yield from labelled("versions", "; ".join(shown))

@@ -9,7 +9,6 @@ from collections.abc import Iterator
 
 from b200kit.node.lib.cpulist import format as ranges
 from b200kit.report.content.graph import BAD, GOOD, UNKNOWN, Gpu, Topology
-from b200kit.report.content.topology import topology
 from b200kit.report.document import clean
 from b200kit.report.terminal.lines import WIDTH, paint, shorten, wrap
 
@@ -32,14 +31,13 @@ _LEGEND = {
 }
 
 
-def topology_lines(
-    state: object, expectation: object, *, indent: int = 0, colour: bool = False
-) -> list[str]:
-    """Return the matrix of a NodeState judged by an expectation document, at most 100 columns."""
-    graph = topology(state, expectation)
+def topology_lines(graph: Topology, *, indent: int = 0, colour: bool = False) -> list[str]:
+    """Return the matrix of a node, at most 100 columns."""
     pad = " " * min(indent, WIDTH // 4)
     if not graph.gpus:
-        return wrap(f"{pad}topology  ", f"unmeasured: {graph.why or 'no GPU is in the record'}")
+        return wrap(
+            f"{pad}topology  ", f"unmeasured: {clean(graph.why) or 'no GPU is in the record'}"
+        )
     lines = [_header(graph), *(_row(graph, at, colour) for at in range(len(graph.gpus)))]
     text = "".join(_row(graph, at, colour=False) for at in range(len(graph.gpus)))
     legend = "; ".join(words for code, words in _LEGEND.items() if code in text)
@@ -49,12 +47,11 @@ def topology_lines(
     return [*(f"{pad}{line}".rstrip() for line in lines), *notes, *wrap(f"{pad}  ", legend)]
 
 
-def topology_is_in_doubt(state: object, expectation: object) -> bool:
+def topology_is_in_doubt(graph: Topology) -> bool:
     """Say whether the matrix of a node shows something: an edge is bad, or some were not read.
 
     Where NVML reported no GPU, every cell would be unmeasured, and the findings say why.
     """
-    graph = topology(state, expectation)
     read = any(gpu.links.up is not None for gpu in graph.gpus)
     return graph.tone == BAD or (read and graph.tone != GOOD)
 
@@ -70,15 +67,14 @@ def _fits(graph: Topology) -> bool:
 
 def _short(gpu: Gpu) -> str:
     """ "GPU3", or the PCI bus of a GPU that NVML does not list."""
-    name = clean(gpu.name)
-    if name.startswith("GPU "):
-        return shorten(name.replace(" ", ""), _CELL - 1)
+    if gpu.index is not None:
+        return shorten(f"GPU{gpu.index}", _CELL - 1)
     return "@" + shorten(gpu.address.rpartition(":")[0].rpartition(":")[2], _CELL - 2)
 
 
 def _row(graph: Topology, at: int, colour: bool) -> str:
     gpu = graph.gpus[at]
-    cells = [_cell(graph, at, other, colour) for other in range(len(graph.gpus))]
+    cells = [_cell(graph, at, b, colour) for b in range(len(graph.gpus))] if _fits(graph) else []
     node = "?" if gpu.numa is None else str(gpu.numa)
     first = f"{'>' if gpu.tone == BAD else ' '} {_short(gpu):<7}"
     ends = [
@@ -87,7 +83,7 @@ def _row(graph: Topology, at: int, colour: bool) -> str:
         _marked(gpu.pcie.text, gpu.pcie.tone, 10, colour),
     ]
     head = paint(first, gpu.tone, colour) if gpu.tone == BAD else first
-    return "".join([head, *(cells if _fits(graph) else []), *ends, _nics(gpu)])
+    return "".join([head, *cells, *ends, _nics(gpu)])
 
 
 def _cell(graph: Topology, a: int, b: int, colour: bool) -> str:
@@ -118,8 +114,8 @@ def _note(gpu: Gpu, pad: str) -> Iterator[str]:
         faults.append(f"NVLink down: {_numbers(gpu.links.down)}")
     if gpu.links.slow:
         faults.append(f"NVLink slow: {_numbers(gpu.links.slow)}")
-    if gpu.fabric_tone == BAD:
-        faults.append(f"fabric {gpu.fabric}")
+    if gpu.fabric.tone == BAD:
+        faults.append(f"fabric {gpu.fabric.text}")
     faults += [f"PCIe {lane.text} at {lane.address}" for lane in gpu.lanes if lane.tone == BAD]
     if faults:
         yield from wrap(f"{pad}> {_short(gpu):<7}", "; ".join(faults))

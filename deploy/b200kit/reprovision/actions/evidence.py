@@ -16,6 +16,7 @@ import tarfile
 from pathlib import Path
 from typing import Any
 
+from b200kit.node.lib import durable_files
 from b200kit.reprovision.actions import ActionFailed, Evidence, Intent, Say
 from b200kit.run.file_names import safe_name
 from b200kit.run.node import Node
@@ -85,13 +86,6 @@ def _missing(content: bytes) -> list[str]:
 def _save(path: Path, content: bytes) -> None:
     """Whole and on the disk, or not at all."""
     try:
-        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        fresh = path.with_suffix(".new")
-        handle = os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
-        with os.fdopen(handle, "wb") as file:
-            file.write(content)
-            file.flush()
-            os.fsync(file.fileno())
-        fresh.replace(path)
+        durable_files.replace(path, content, 0o600)
     except OSError as error:
         raise ActionFailed(f"the evidence cannot be saved in {path}: {error.strerror}") from None

@@ -133,7 +133,7 @@ class System:
         where = f"MAAS at {self._requested.url}"
         if isinstance(error, exceptions.SSLError):
             return ActionRefused(
-                f"{where} shows a certificate that is not trusted: set reimage.trust"
+                f"{where} shows a certificate that is not trusted: set reimage.ca_file"
             )
         return Unreached(f"{where} does not answer ({type(error).__name__})")
 

@@ -27,7 +27,7 @@ class Slurm:
 
     def take_out(self, node: Node, why: str) -> str:
         """No new jobs; those that run continue."""
-        state, reason = _seen(node)
+        state, reason = _observed(node)
         if _is_drained(state) and not reason.startswith(MARK):
             return f"Slurm: drained already: {reason or 'no reason given'}"
         # A line of its own would end the reason.
@@ -48,7 +48,7 @@ class Slurm:
         """Resumed once it is whole, if it was drained here."""
         if share_percent < 100:
             return "Slurm knows no shares: no jobs until the node is whole"
-        state, reason = _seen(node)
+        state, reason = _observed(node)
         if not _is_drained(state):
             return f"Slurm: {state}"
         if not reason.startswith(MARK):
@@ -57,7 +57,7 @@ class Slurm:
         return "Slurm: resumed"
 
 
-def _seen(node: Node) -> tuple[str, str]:
+def _observed(node: Node) -> tuple[str, str]:
     """State such as "IDLE+DRAIN", and the reason without who gave it when."""
     output = run(["scontrol", "show", "node", node.name, "--oneliner"])
     state, reason = _STATE.search(output), _REASON.search(output)

@@ -173,8 +173,8 @@ def document(spec: NodeSpec) -> dict[str, Any]:
     return {
         "gateway": f"{'https' if secure else 'http'}://{at}",
         "gateway_trust": PATHS.public if secure else None,
-        "roll": {
-            "floor": floor(spec.min_available, spec.replicas),
+        "rolling_restart": {
+            "min_available": floor(spec.min_available, spec.replicas),
             "drain_s": spec.drain_deadline_s,
             "in_flight": [counted[name] for name in ("running", "waiting") if name in counted],
         },

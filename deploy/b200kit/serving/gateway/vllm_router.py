@@ -39,14 +39,14 @@ if (found.version, entry) != (sys.argv[1], [sys.argv[2]]):
 """
 
 
-def directory(node: Node, asked: Router) -> str:
+def directory(node: Node, requested: Router) -> str:
     """Where it lies on the node, named by what is locked."""
     del node
-    listed = Path(asked.requirements).read_bytes()
+    listed = Path(requested.requirements).read_bytes()
     return f"/opt/vllm-router/{hashlib.sha256(listed).hexdigest()[:12]}"
 
 
-def arguments(asked: Router, max_body_mib: int) -> tuple[str, ...]:
+def arguments(requested: Router, max_body_mib: int) -> tuple[str, ...]:
     """Of the launcher. Replicas are added when they are known to be in rotation.
 
     Its health check is every 60 s and takes three to notice; a dead replica would be asked for
@@ -54,8 +54,8 @@ def arguments(asked: Router, max_body_mib: int) -> tuple[str, ...]:
     """
     flags = {
         "host": "127.0.0.1",
-        "port": asked.port,
-        "policy": asked.policy,
+        "port": requested.port,
+        "policy": requested.policy,
         "health-check-interval-secs": 2,
         "health-failure-threshold": 2,
         "health-success-threshold": 1,
@@ -63,7 +63,7 @@ def arguments(asked: Router, max_body_mib: int) -> tuple[str, ...]:
         "request-timeout-secs": 3600,
         "max-payload-size": max_body_mib * 1048576,
         "prometheus-host": "127.0.0.1",
-        "prometheus-port": asked.port + 1,
+        "prometheus-port": requested.port + 1,
         "log-level": "warning",
     }
     return tuple(word for name, value in flags.items() for word in (f"--{name}", str(value)))
@@ -71,18 +71,18 @@ def arguments(asked: Router, max_body_mib: int) -> tuple[str, ...]:
 
 def files(node: Node, layout: Sequence[Replica]) -> list[File]:
     """Requirements, unit, and who its replicas are; none where it is not asked for."""
-    asked = node.spec.gateway.router
-    if asked is None:
+    requested = node.spec.gateway.router
+    if requested is None:
         return []
     restart = (f"restart:{UNIT}",)
     document = {
-        "url": f"http://127.0.0.1:{asked.port}",
+        "url": f"http://127.0.0.1:{requested.port}",
         "workers": {f"vllm{r.replica}": f"http://127.0.0.1:{r.port}" for r in layout},
     }
-    program = f"{directory(node, asked)}/bin/vllm-router"
-    words = shlex.join([program, *arguments(asked, node.spec.gateway.max_body_mib)])
+    program = f"{directory(node, requested)}/bin/vllm-router"
+    words = shlex.join([program, *arguments(requested, node.spec.gateway.max_body_mib)])
     return [
-        File(REQUIREMENTS, Path(asked.requirements).read_bytes()),
+        File(REQUIREMENTS, Path(requested.requirements).read_bytes()),
         File(str(CONFIG), json.dumps(document, indent=1, sort_keys=True).encode() + b"\n"),
         File(
             f"/etc/systemd/system/{UNIT}",
@@ -99,21 +99,23 @@ def units(node: Node) -> tuple[Unit, ...]:
 
 def stamps(node: Node) -> tuple[str, ...]:
     """The file that says it is installed."""
-    asked = node.spec.gateway.router
-    return (f"{directory(node, asked)}/{STAMP}",) if asked else ()
+    requested = node.spec.gateway.router
+    return (f"{directory(node, requested)}/{STAMP}",) if requested else ()
 
 
 def before_use(node: Node, changes: list[Change]) -> list[Change]:
     """The same changes, with its installation after the files and before anything is started."""
-    asked = node.spec.gateway.router
-    if asked is None or all(drift.is_present(path, node.state or {}) for path in stamps(node)):
+    requested = node.spec.gateway.router
+    if requested is None or all(drift.is_present(path, node.state or {}) for path in stamps(node)):
         return changes
     written = sum(change.what.startswith("write ") for change in changes)
-    install = Change(f"install vllm-router {asked.version}", lambda node: _install(node, asked))
+    install = Change(
+        f"install vllm-router {requested.version}", lambda node: _install(node, requested)
+    )
     return [*changes[:written], install, *changes[written:]]
 
 
-def _install(node: Node, asked: Router) -> None:
-    home = directory(node, asked)
-    check = shlex.join([f"{home}/bin/python", "-I", "-c", _CHECK, asked.version, ENTRY])
+def _install(node: Node, requested: Router) -> None:
+    home = directory(node, requested)
+    check = shlex.join([f"{home}/bin/python", "-I", "-c", _CHECK, requested.version, ENTRY])
     engine_install.into(node, home, REQUIREMENTS, "/var/log/b200kit-router.log", check)

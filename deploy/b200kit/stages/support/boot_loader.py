@@ -41,15 +41,15 @@ def changes(node: Node, managed: Managed, drop_in: File | None) -> list[Change]:
     if not _lacking(managed, wrong):
         raise StageFailed(
             f"{message}. GRUB's configuration has what is asked, so the node boots another way or "
-            "another file says otherwise (/etc/default/grub): mend that and reboot the node"
+            "another file says otherwise (/etc/default/grub): repair that and reboot the node"
         )
     return [_require_reboot(), Change(_HANDLER, _update)]
 
 
 def _lacking(managed: Managed, wrong: Sequence[Effect]) -> bool:
-    """Whether GRUB's configuration lacks any of the words; what was not read lacks them."""
+    """Whether GRUB's configuration misses any of the words; one that was not read does."""
     configured = managed.state.text("host", "grub_cmdline") or ""
-    return any(settings_in_force.missing(effect.wanted.split(), configured) for effect in wrong)
+    return any(settings_in_force.missing(effect.desired.split(), configured) for effect in wrong)
 
 
 def _none(effects: Sequence[Effect]) -> str:

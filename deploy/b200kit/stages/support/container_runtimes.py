@@ -37,7 +37,7 @@ def refusal(name: str, state: StateView) -> str | None:
     fault = runtime_fault(name, state)
     if isinstance(fault, Unmeasured):
         reason = fault.reason.removeprefix("ValueError: ").removeprefix("OSError: ")
-        return f"{name}: {reason}; mend it, nothing was changed"
+        return f"{name}: {reason}; repair it, nothing was changed"
     version = state.text("containers", name, "version") or ""
     if too_old(name, version):
         return f"{too_old(name, version)}; install a newer one, nothing was changed"

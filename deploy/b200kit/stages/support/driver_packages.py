@@ -2,12 +2,12 @@
 
 Fabric manager, NSCQ, NVSDM and IMEX must equal the driver to the last digit, or the fabric manager
 refuses ("interface version X don't match with driver version Y", gpu-operator#544). nvlsm, CUDA
-toolkit, NCCL and DCGM have versions of their own. What a hardware needs is said by its file
+toolkit, NCCL and DCGM have versions of their own. What a hardware needs is in its file
 (b200kit/catalog/hardware): nothing else is installed. Blackwell data-centre GPUs run only with the
 open kernel modules, so no other flavour is ever asked for.
 
 What an inventory asks for is required. What only some distributions and processors have is
-optional: apt on the node is asked, and what it lacks is left out and said.
+optional: what apt on the node does not have is left out and reported.
 """
 
 from __future__ import annotations
@@ -60,13 +60,13 @@ class Ground:
 
 def ground(state: Mapping[str, object]) -> Ground:
     """The ground a node's observation shows."""
-    seen = StateView(state)
-    kernel = seen.text("host", "kernel")
+    observed = StateView(state)
+    kernel = observed.text("host", "kernel")
     return Ground(
         operating_systems.architecture(state),
         operating_systems.system_of(state),
         None if isinstance(kernel, Unmeasured) else kernel,
-        any(seen.is_null("modules", name) for name in ("mlx5_ib", "ib_umad")),
+        any(observed.is_null("modules", name) for name in ("mlx5_ib", "ib_umad")),
     )
 
 
@@ -87,15 +87,15 @@ class Lockstep:
         """All but the pinning package, in the order a plan lists them."""
         return (*self.driver, *self.fabric, *self.tools, *self.kernel)
 
-    def judged(self, lacking: Iterable[str] = ()) -> dict[str, str]:
-        """Name to exact version of what a verdict asks for, less what apt was found to lack."""
-        without = set(lacking)
+    def judged(self, missing: Iterable[str] = ()) -> dict[str, str]:
+        """Name to exact version of what a verdict asks for, less what apt was found not to have."""
+        without = set(missing)
         members = (*self.driver, *self.fabric, *self.tools)
         return {p.name: p.version for p in members if p.version and p.key not in without}
 
-    def left_out(self, lacking: Iterable[str] = ()) -> dict[str, str]:
+    def left_out(self, missing: Iterable[str] = ()) -> dict[str, str]:
         """Members of the driver's version that the node does without, and why."""
-        without = set(lacking)
+        without = set(missing)
         return {
             package.name: "no repository of the node has it"
             for package in self.driver
@@ -186,7 +186,7 @@ def _tools(spec: NodeSpec) -> Iterator[Package]:
 
 
 def _kernel(here: Ground, expect: Mapping[str, Any]) -> Iterator[Package]:
-    """What the kernel lacks to build the module, and to reach the switches of NVLink 5."""
+    """What the kernel needs to build the module, and to reach the switches of NVLink 5."""
     if here.system is None or here.kernel is None:
         return
     for name in operating_systems.headers(here.system, here.kernel):

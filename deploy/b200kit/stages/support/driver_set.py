@@ -1,4 +1,4 @@
-"""The node's lockstep set, from its inventory, its hardware file and what was seen of it."""
+"""The node's lockstep set, from its inventory, its hardware file and its last observation."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from b200kit.stages.support.driver_packages import Lockstep
 
 
 def stack(node: Node) -> Lockstep:
-    """The set as it must be on this node; before the node was seen, all that it may hold."""
+    """The set as it must be on this node; before the node was observed, all that it may hold."""
     expect = hardware.load(node.spec.hardware)["expect"]
     ground = driver_packages.ground(node.state) if node.state else None
     return driver_packages.lockstep(node.spec, expect, ground)

@@ -18,7 +18,7 @@ class Managed:
     """Table, choice and state of a node; *state* stands in for the node's own."""
 
     def __init__(self, node: Node, state: Mapping[str, object] | None = None) -> None:
-        self.seen = state is not None or node.state is not None
+        self.observed = state is not None or node.state is not None
         self.raw = dict(state if state is not None else node.state or {})
         self.state = StateView(self.raw)
         self.table: dict[str, Setting] = dict(load.load().settings)
@@ -32,9 +32,9 @@ class Managed:
         return {effect.name: effect for effect in settings_in_force.effects(View(mine), self.state)}
 
     @property
-    def asked(self) -> dict[str, list[str]]:
+    def requested(self) -> dict[str, list[str]]:
         """What an observation must be asked for."""
-        return settings_table.asked(self.expected)
+        return settings_table.requested(self.expected)
 
     def unit(self, name: str) -> Mapping[str, Any]:
         """What was read of a unit; nothing where it was not read."""
@@ -59,7 +59,7 @@ class Managed:
         if name not in self.chosen:
             return False
         known = settings_in_force.applicable(self.table[name].applies, self.state)
-        return not self.seen or known is not False
+        return not self.observed or known is not False
 
 
 def boot_means(setting: Setting) -> str | None:

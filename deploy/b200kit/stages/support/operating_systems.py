@@ -45,15 +45,15 @@ ARCHITECTURES = {"x86_64": "amd64", "aarch64": "arm64"}
 
 def refusal(state: Mapping[str, object]) -> str | None:
     """Why nothing may be installed on the node, in one line; None for a supported system."""
-    seen = StateView(state)
-    release = seen.at("host", "os").raw()
+    observed = StateView(state)
+    release = observed.at("host", "os").raw()
     names = ", ".join(system.name for system in SUPPORTED)
     if isinstance(release, Unmeasured):
         return f"its operating system is unknown ({release.reason}); supported are {names}"
     if system_of(state) is None:
-        message = seen.text("host", "os", "pretty") or "an operating system without a name"
+        message = observed.text("host", "os", "pretty") or "an operating system without a name"
         return f"{message} is not supported; supported are {names}"
-    machine = seen.text("host", "arch")
+    machine = observed.text("host", "arch")
     if isinstance(machine, Unmeasured):
         return f"its processor is unknown ({machine.reason})"
     if machine not in ARCHITECTURES:
@@ -64,8 +64,8 @@ def refusal(state: Mapping[str, object]) -> str | None:
 
 def system_of(state: Mapping[str, object]) -> System | None:
     """The supported system the node runs; None for any other, and for one that was not read."""
-    seen = StateView(state)
-    key = (seen.text("host", "os", "id"), seen.text("host", "os", "version_id"))
+    observed = StateView(state)
+    key = (observed.text("host", "os", "id"), observed.text("host", "os", "version_id"))
     return next((system for system in SUPPORTED if (system.id, system.version) == key), None)
 
 

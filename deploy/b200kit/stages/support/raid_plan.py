@@ -3,7 +3,7 @@
 Readings: the part `storage` of NodeState (docs/reference/node-state.md). Ours are a disk of our
 array, our array without a file system, and a file system that was begun and never finished: its
 label says so until it is whole. Everything else on a disk is somebody's, and stays unless `erase`
-names the disk; what is in use, or holds the running system, stays whatever is said.
+names the disk; what is in use, or holds the running system, always stays.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ MEMBER = "linux_raid_member"
 
 
 class Refusal(ValueError):
-    """Why nothing is done to these disks: one line with what was seen and what to do."""
+    """Why nothing is done to these disks: one line with what was observed and what to do."""
 
 
 @dataclass(frozen=True)
@@ -44,12 +44,12 @@ def marker(storage: Storage) -> str:
     return f"{PENDING}/format-{filesystem_uuid(storage.disks)}"
 
 
-def steps(storage: Storage, seen: object, begun: bool = False) -> list[Step]:
+def steps(storage: Storage, observed: object, begun: bool = False) -> list[Step]:
     """What is still to be done to the disks, in order; raises Refusal.
 
     *begun* says that `marker` is there: a file system was being made when the node was cut off.
     """
-    reading = _known(seen, "the disks")
+    reading = _known(observed, "the disks")
     mounted = _known(reading.get("mount"), f"what is mounted at {storage.mount}", null=True)
     if not storage.disks:
         if not mounted:

@@ -14,14 +14,14 @@ Table = Mapping[str, Setting]
 
 
 def using(table: Table, chosen: Chosen, means: str) -> Iterator[tuple[Any, Value]]:
-    """What is said of one means by each chosen setting that has it, with the setting's value."""
+    """The entry for *means* of each chosen setting that has one, with the setting's value."""
     for name, value in chosen.items():
         if means in table[name].means:
             yield table[name].means[means], value
 
 
 def sysctls(table: Table, chosen: Chosen, state: StateView) -> list[str]:
-    """Lines of sysctl.d; a key that this kernel is known to lack is left out."""
+    """Lines of sysctl.d; a key that this kernel is known not to have is left out."""
     lines = []
     for name, value in chosen.items():
         key = table[name].means.get("sysctl")

@@ -50,16 +50,16 @@ def wrong(state: Mapping[str, Any]) -> dict[str, str]:
 
 
 def surplus(state: Mapping[str, Any], keep: int | None, units: Sequence[str]) -> list[str]:
-    """Revisions to remove, as "MODEL/REVISION": all but the asked one and the *keep* newest.
+    """Revisions to remove, as "MODEL/REVISION": all but the requested one and the *keep* newest.
 
-    None while the asked one is not whole, or a replica may still serve an older one: one that does
-    not run, or has a pending restart.
+    None while the requested one is not whole, or a replica may still serve an older one: one that
+    does not run, or has a pending restart.
     """
     if keep is None or not is_whole(state) or not _all_serve(state, units):
         return []
     listed = (state.get("weights") or {}).get("revisions")
     entries = [e for e in listed if isinstance(e, Mapping)] if isinstance(listed, list) else []
-    others = [entry for entry in entries if entry.get("asked") is not True]
+    others = [entry for entry in entries if entry.get("requested") is not True]
     # Newest first, as they are listed; what never got its stamp is of use to nobody.
     whole = [entry for entry in others if entry.get("complete") is True]
     begun = [entry for entry in others if entry not in whole]
@@ -67,16 +67,18 @@ def surplus(state: Mapping[str, Any], keep: int | None, units: Sequence[str]) ->
 
 
 def _all_serve(state: Mapping[str, Any], units: Sequence[str]) -> bool:
-    seen = state.get("units")
-    if not isinstance(seen, Mapping):
+    observed = state.get("units")
+    if not isinstance(observed, Mapping):
         return False
     pending = [u for u in units if drift.is_present(drift.pending_marker(f"restart:{u}"), state)]
-    return not pending and all((seen.get(unit) or {}).get("active") == "active" for unit in units)
+    return not pending and all(
+        (observed.get(unit) or {}).get("active") == "active" for unit in units
+    )
 
 
 def _at_work(state: Mapping[str, Any], unit: str) -> bool:
-    seen = state.get("units")
-    entry = seen.get(unit) if isinstance(seen, Mapping) else None
+    observed = state.get("units")
+    entry = observed.get(unit) if isinstance(observed, Mapping) else None
     return isinstance(entry, Mapping) and entry.get("active") in _AT_WORK
 
 

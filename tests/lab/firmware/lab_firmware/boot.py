@@ -71,7 +71,7 @@ def open_class_folder() -> None:
 
 
 def open_module_folder() -> None:
-    """/sys/module, which a container lacks: made in its read-only /sys, then covered."""
+    """/sys/module, which a container does not have: made in its read-only /sys, then covered."""
     shown = Path("/sys/module")
     if not shown.exists():
         with remounted_writable(Path("/sys")):

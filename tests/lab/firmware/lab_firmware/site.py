@@ -39,7 +39,7 @@ def take_nvlsm_away(scenario: Mapping[str, Any], root: Path = ROOT) -> None:
 
 
 def mask_manager(scenario: Mapping[str, Any], root: Path = ROOT) -> bool:
-    """`fabric_manager: masked`; whether systemd has to be told."""
+    """`fabric_manager: masked`; whether systemd must reload."""
     link, wanted = root / MANAGER_UNIT, bool(scenario["fabric_manager"] == "masked")
     is_masked = link.is_symlink() and str(link.readlink()) == "/dev/null"
     if wanted and not is_masked:

@@ -138,10 +138,10 @@ def test_hanging_tool_is_killed_with_its_children_and_the_others_still_run(
     node: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("NVBANDWIDTH", f"hang:{TO_GPU}")
-    short = [replace(p, timeout_s=2) if p.test == TO_GPU else p for p in tests.PROBES]
+    short = [replace(p, timeout_s=8) if p.test == TO_GPU else p for p in tests.PROBES]
     monkeypatch.setattr(bandwidth, "PROBES", short)
     document = measured(node)
-    why = "nvbandwidth: it did not end within 2 s and was killed"
+    why = "nvbandwidth: it did not end within 8 s and was killed"
     assert document["failed"] == {TO_GPU: why}
     assert counts(document) == {test: n for test, n in ALL.items() if test != TO_GPU}
     assert gone(int((tmp_path / "child").read_text()))
@@ -256,11 +256,11 @@ def test_tool_does_not_outlive_a_measurement_that_is_ended(
     argv = [sys.executable, "-c", TERMINATED, str(tmp_path / "state")]
     process = subprocess.Popen(argv, cwd=root, stderr=subprocess.DEVNULL)
     child = tmp_path / "child"
-    end = time.monotonic() + 60
+    end = time.monotonic() + 300
     while not (child.exists() and child.read_text()) and time.monotonic() < end:
         time.sleep(0.05)
     process.terminate()
-    assert process.wait(timeout=60) == 143
+    assert process.wait(timeout=300) == 143
     assert gone(int(child.read_text()))
     assert not (tmp_path / "state" / "bandwidth.json").exists()
 

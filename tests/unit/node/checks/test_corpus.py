@@ -28,7 +28,7 @@ SOUND = """
 """
 
 
-def lacking(case: Case, verdict: Verdict) -> list[Wanted]:
+def missing(case: Case, verdict: Verdict) -> list[Wanted]:
     """Findings the case asks for that the verdict has not."""
     return [w for w in case.findings if not any(w.matches(f, case.fit) for f in verdict.findings)]
 
@@ -47,7 +47,7 @@ def test_every_case_can_be_used() -> None:
 def test_state_is_judged_as_the_case_says(case: Case) -> None:
     verdict = corpus.verdict_of(case.name)
     assert verdict.fit == case.fit, describe(verdict)
-    assert lacking(case, verdict) == [], describe(verdict)
+    assert missing(case, verdict) == [], describe(verdict)
 
 
 @in_subtests("case", CASES, ids=lambda case: case.id)

@@ -49,7 +49,7 @@ NOT_JUDGED = {
 }
 """Readings no check needs: they are for the report, for layout and for drift."""
 
-MAY_LACK = {
+MAY_BE_ABSENT = {
     f"kernel.driver_options.{key}" for key in ("NvLinkDisable", "RmNvlinkBandwidthLinkCount")
 }
 """Options that an older driver does not have, and that cannot be set there."""
@@ -68,7 +68,7 @@ def test_what_is_not_measured_is_never_fit_where_it_is_judged(kind: str) -> None
 @in_subtests("kind", [kind for kind in readings.branches() if is_judged(kind)])
 def test_what_is_missing_is_never_fit_where_it_is_judged(kind: str) -> None:
     assert (judge(states.expectation(), readings.without_one(kind)).fit == "fit") is (
-        kind in MAY_LACK
+        kind in MAY_BE_ABSENT
     )
 
 

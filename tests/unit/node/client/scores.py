@@ -32,7 +32,7 @@ def playing(cpu: int | None = None) -> Iterator[str]:
             yield f"http://127.0.0.1:{int(server.stdout.readline())}"
         finally:
             server.stdin.close()
-            server.wait(20)
+            server.wait(300)
 
 
 def framed(text: str) -> str:

@@ -40,10 +40,10 @@ def running(
 
     thread = threading.Thread(target=lambda: asyncio.run(serve()))
     thread.start()
-    loop, stop, port = started.get(timeout=20)
+    loop, stop, port = started.get(timeout=300)
     try:
         yield f"http://127.0.0.1:{port}"
     finally:
         loop.call_soon_threadsafe(stop.set)
-        thread.join(20)
+        thread.join(300)
         assert not thread.is_alive()

@@ -45,7 +45,9 @@ def test_one_failed_request_fails_and_says_which_path_and_why() -> None:
 
 def test_a_failure_is_a_failure_even_when_the_client_starved() -> None:
     starved = ClientHealth(5000.0, 10_000.0, (), "other")
-    assert judge(GOOD, SLO, starved, canary=("/v1/models names [], not 'x'",)).verdict == "fail"
+    assert (
+        judge(GOOD, SLO, starved, correctness=("/v1/models names [], not 'x'",)).verdict == "fail"
+    )
 
 
 @pytest.mark.parametrize(

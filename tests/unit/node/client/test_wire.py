@@ -54,7 +54,7 @@ def seen(tmp_path_factory: pytest.TempPathFactory) -> Seen:
                 cwd=REPOSITORY, capture_output=True, text=True, timeout=120, check=False,
             )  # fmt: skip
             proxy.stdin.close()
-            proxy.wait(30)
+            proxy.wait(300)
     assert result.exists(), done.stderr
     document = json.loads(result.read_text())
     ours = sent(document)

@@ -71,8 +71,8 @@ def walk(monkeypatch: pytest.MonkeyPatch) -> Callable[..., bring_up.BringUp]:
             last[0] = next(rest, last[0])
             return last[0]
 
-        monkeypatch.setattr(bring_up, "look", look)
-        monkeypatch.setattr(bring_up, "look_again", look)
+        monkeypatch.setattr(bring_up, "observe", look)
+        monkeypatch.setattr(bring_up, "observe_again", look)
         return bring_up.BringUp(expectation(), done or ())
 
     return start
@@ -166,8 +166,8 @@ def test_gate_waits_through_the_states_and_helps_in_none(
     seen = iter(
         [node({ACTIVE: "activating"}), node({"gpus[2].fabric.state": 2}), node(), node(), node()]
     )
-    monkeypatch.setattr(bring_up, "look_again", lambda *_: next(seen))
-    monkeypatch.setattr(bring_up, "look", lambda _: next(seen))
+    monkeypatch.setattr(bring_up, "observe_again", lambda *_: next(seen))
+    monkeypatch.setattr(bring_up, "observe", lambda _: next(seen))
     assert bring_up.wait(expectation(), 60).name == "done"
     assert ran == []
 
@@ -176,7 +176,7 @@ def test_gate_does_not_wait_for_what_no_time_brings(
     monkeypatch: pytest.MonkeyPatch, clock: Clock
 ) -> None:
     away = node({"pci.gpus[3]": None})
-    monkeypatch.setattr(bring_up, "look", lambda _: away)
+    monkeypatch.setattr(bring_up, "observe", lambda _: away)
     assert bring_up.wait(expectation(), 60).name == "gpus on the bus"
     assert clock.now == 0.0
 
@@ -199,11 +199,11 @@ def test_states_that_nvml_alone_can_end_read_nothing_else(
 
     before = node({"gpus[2].fabric.state": 2})
     monkeypatch.setattr(bring_up, "Worker", Reader)
-    monkeypatch.setattr(bring_up, "look", lambda _: before)
+    monkeypatch.setattr(bring_up, "observe", lambda _: before)
     at = bring_up.BringUp(expectation()).position
     assert at.name == "registration"
-    monkeypatch.setattr(bring_up, "look", no_look)
-    again = bring_up.look_again(expectation(), before, at)
+    monkeypatch.setattr(bring_up, "observe", no_look)
+    again = bring_up.observe_again(expectation(), before, at)
     assert (again["gpus"], again["units"]) == ([], before["units"])
 
 

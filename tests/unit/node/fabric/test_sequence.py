@@ -132,7 +132,7 @@ def test_node_stands_in_the_first_state_that_does_not_hold(
 ) -> None:
     state = node(changes)
     at = sequence.position(expectation(), state)
-    assert at.name == name, at.seen
+    assert at.name == name, at.observed
     line = sequence.stuck_line(at, state)
     assert line.startswith(f"stuck at {name}: ")
     assert says in line
@@ -150,8 +150,8 @@ def test_gate_tells_the_same_cause_first(name: str, changes: dict[str, Any], say
     state = node(changes)
     at = sequence.position(expectation(), state)
     first = judge(expectation(), state).blocking[0]
-    assert at.seen is not None
-    assert first.summary == at.seen.summary, (name, says)
+    assert at.observed is not None
+    assert first.summary == at.observed.summary, (name, says)
 
 
 def test_every_state_has_a_node_that_is_stuck_in_it() -> None:
@@ -348,7 +348,7 @@ def test_remedy_names_the_kernel_and_the_higher_of_two_actions() -> None:
 
 
 def test_what_the_checks_look_at_is_asked_for() -> None:
-    asked = sequence.asked(expectation())
+    asked = sequence.requested(expectation())
     assert asked["units"] == [MANAGER, PERSISTENCE]
     assert {"nvlsm", "nvidia-fabricmanager", "nvidia-fabricmanager-580"} <= set(asked["packages"])
-    assert sequence.asked(None) == {"units": [], "packages": ["nvlsm"]}
+    assert sequence.requested(None) == {"units": [], "packages": ["nvlsm"]}

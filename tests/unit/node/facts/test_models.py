@@ -56,7 +56,7 @@ def test_whole_model_has_nothing_wrong(tmp_path: Path, revision: str) -> None:
     assert seen["model"]["complete"] is True
     assert (seen["model"]["wrong"], seen["model"]["proof"]) == ({}, "record")
     [entry] = seen["revisions"]
-    assert (entry["model"], entry["revision"], entry["asked"]) == ("m", revision, True)
+    assert (entry["model"], entry["revision"], entry["requested"]) == ("m", revision, True)
 
 
 def test_nothing_is_not_complete(tmp_path: Path) -> None:

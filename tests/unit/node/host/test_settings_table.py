@@ -111,7 +111,7 @@ def test_none_is_neither_set_nor_judged_and_a_default_of_null_is_only_asked_for(
 
 def test_a_node_is_asked_for_what_is_judged_and_no_more() -> None:
     wanted = settings_table.expected(TABLE, [("swappiness", None), ("disable_hmm", 1)])
-    asked = settings_table.asked(wanted)
+    asked = settings_table.requested(wanted)
     assert "vm.swappiness" not in asked["sysctls"]
     assert "vm.max_map_count" in asked["sysctls"]
     assert asked["module_parameters"] == ["nvidia_uvm.uvm_disable_hmm"]
@@ -119,7 +119,7 @@ def test_a_node_is_asked_for_what_is_judged_and_no_more() -> None:
 
 @in_subtests("odd", [None, [], {"x": 1}, {"x": {"reading": 7}}, {"x": {"reading": []}}])
 def test_odd_settings_ask_for_nothing_and_do_not_raise(odd: Any) -> None:
-    assert settings_table.asked(odd) == {}
+    assert settings_table.requested(odd) == {}
 
 
 def standing(name: str, value: settings_table.Value, state: dict[str, Any]) -> Standing:

@@ -82,7 +82,7 @@ def test_a_healthy_server_gives_a_whole_document(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     # What a busy machine does to the gaps is judged over recorded ones, in test_smoke_verdict.py.
-    busy = SMOKE | {"noise": 100}
+    busy = SMOKE | {"cpu_wait_limit_factor": 100}
     status, found = smoke(tmp_path, capsys, None, "--seed", "5", smoke=busy)
     assert found["schema"] == "b200kit/smoke/1"
     assert (found["num_prompts"], found["completed"], found["failed"]) == (10, 10, 0)
@@ -103,7 +103,7 @@ def test_conditions_are_measured_not_repeated_from_the_request(
 ) -> None:
     _, found = smoke(tmp_path, capsys, None, "--seed", "5")
     conditions = found["conditions"]
-    # the stand-in counts a word a token and 13 for its template; the canary calibrates to that
+    # the stand-in counts a word a token and 13 for its template; the check calibrates to that
     assert conditions["isl_measured"] == {"min": 40, "mean": 40.0, "max": 40}
     assert conditions["osl_measured"] == {"min": 6, "mean": 6.0, "max": 6}
     assert (conditions["seed"], conditions["stand_in"]) == (5, True)
@@ -177,7 +177,7 @@ def test_the_keys_of_vllm_bench_serve_are_there(
 @pytest.mark.parametrize(
     "fault", ["503", "error-in-stream", "no-usage", "wrong-usage", "no-finish", "cut-off"]
 )
-def test_a_fault_fails_the_canary_and_no_load_is_sent(
+def test_a_fault_fails_the_correctness_check_and_no_load_is_sent(
     fault: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     status, found = smoke(tmp_path, capsys, fast(fault))
@@ -267,7 +267,7 @@ def test_the_key_comes_from_the_units_credentials_first(
     assert "k-cred" not in out
 
 
-def test_the_canary_says_which_model_is_served(
+def test_the_correctness_check_says_which_model_is_served(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     with running() as url:

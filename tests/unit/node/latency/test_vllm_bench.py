@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from b200kit.node.client import client_health, correctness
-from b200kit.node.client.correctness import Canary
+from b200kit.node.client.correctness import CorrectnessResult
 from b200kit.node.client.prompts import Scale
 from b200kit.node.latency import vllm_bench, vllm_bench_command
 from b200kit.node.latency.vllm_bench_command import Ask
@@ -92,8 +92,8 @@ def run(
 ) -> dict[str, object]:
     """What the command prints."""
 
-    async def check(*_: object) -> Canary:
-        return Canary((), Scale(1.3, 13.0), True, None)
+    async def check(*_: object) -> CorrectnessResult:
+        return CorrectnessResult((), Scale(1.3, 13.0), True, None)
 
     monkeypatch.setattr(correctness, "check", check)
     monkeypatch.setattr(client_health, "claim_realtime", lambda: "other")

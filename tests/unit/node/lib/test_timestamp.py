@@ -17,7 +17,6 @@ def test_a_moment_reads_back_as_it_was_written() -> None:
 
 
 def test_later_is_later() -> None:
-    assert timestamp.add(MOMENT, 10) == "2026-11-22T00:00:00Z"
     ahead = timestamp.parse(timestamp.now(3600)) - datetime.now(timestamp.UTC)
     assert ahead > timedelta(minutes=30)
 

@@ -97,7 +97,7 @@ def test_optional_package_that_is_lacking_is_left_out(name: str) -> None:
     wanted = Package(name, optional=True)
     choice = choose([wanted], table(POLICY), SOURCES)
     assert choice.words == choice.problems == ()
-    assert choice.lacking == (wanted,)
+    assert choice.missing == (wanted,)
 
 
 @pytest.mark.parametrize(

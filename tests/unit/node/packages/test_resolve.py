@@ -1,4 +1,4 @@
-"""`offered` asks apt on the node: words on stdout, what is lacking in the record, or one line."""
+"""`resolve` asks apt on the node: words on stdout, what is missing in the record, or one line."""
 
 from __future__ import annotations
 
@@ -27,9 +27,9 @@ def record(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path / "state" / "packages.json"
 
 
-def lacking(record: Path) -> dict[str, Any]:
+def missing(record: Path) -> dict[str, Any]:
     """What the record holds."""
-    kept: dict[str, Any] = json.loads(record.read_text())["lacking"]
+    kept: dict[str, Any] = json.loads(record.read_text())["missing"]
     return kept
 
 
@@ -39,9 +39,9 @@ def test_words_are_printed_and_what_is_lacking_is_kept(
     words = ["nvidia-fabricmanager=580.126.20", "libnvsdm=580.126.20?", "linux-headers-6.18?"]
     assert resolve.main(words, record) == 0
     assert capsys.readouterr().out == "nvidia-fabricmanager=580.126.20-1\n"
-    assert list(lacking(record)) == ["libnvsdm=580.126.20", "linux-headers-6.18"]
-    entry = lacking(record)["libnvsdm=580.126.20"]
-    assert entry["asked"] == ["http://mirror/vendor/", "http://mirror/os/"]
+    assert list(missing(record)) == ["libnvsdm=580.126.20", "linux-headers-6.18"]
+    entry = missing(record)["libnvsdm=580.126.20"]
+    assert entry["sources"] == ["http://mirror/vendor/", "http://mirror/os/"]
 
 
 def test_required_package_that_is_lacking_ends_it_with_one_line(
@@ -58,12 +58,12 @@ def test_package_that_came_meanwhile_is_no_longer_lacking(record: Path) -> None:
         "libnvsdm:\n  Version table:\n     580.126.20-1 500\n"
     )
     assert resolve.main(["libnvsdm=580.126.20?"], record) == 0
-    assert list(lacking(record)) == ["nvidia-fabricmanager=1"]
+    assert list(missing(record)) == ["nvidia-fabricmanager=1"]
 
 
-@pytest.mark.parametrize("content", ["", "[]", "{", '{"lacking": 3}'])
+@pytest.mark.parametrize("content", ["", "[]", "{", '{"missing": 3}'])
 def test_record_that_cannot_be_read_begins_anew(record: Path, content: str) -> None:
     record.parent.mkdir()
     record.write_text(content)
     assert resolve.main(["libnvsdm=580.126.20?"], record) == 0
-    assert list(lacking(record)) == ["libnvsdm=580.126.20"]
+    assert list(missing(record)) == ["libnvsdm=580.126.20"]

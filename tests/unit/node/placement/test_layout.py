@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from b200kit.node.lib import cpulist
 from b200kit.node.placement.cpu_cores import LayoutError
-from b200kit.node.placement.layout import Shape, place, plan, reserved
+from b200kit.node.placement.layout import Replica, Shape, place, reserved
 from tests.messages import raises_message
 from tests.subtests import in_subtests
 from tests.unit import numa_maps
+
+
+def plan(state: Any, replicas: int, gpus_each: int, ports: Sequence[int]) -> list[Replica]:
+    """Replicas of so many GPUs by tensor parallelism."""
+    return place(state, replicas, Shape(tp=gpus_each), ports)
 
 
 def node(gpu_nodes: list[int], cpus: dict[int, str], siblings: list[str] | None = None) -> Any:

@@ -7,12 +7,12 @@ from typing import Any
 from b200kit.engines import KINDS, Settings
 from b200kit.node.lib import cpulist
 from b200kit.node.placement import numa_policy
-from b200kit.node.placement.layout import Replica, plan, survey
+from b200kit.node.placement.layout import Replica, survey
 from b200kit.node.placement.numa_policy import BIND, ENGINE, LOCAL, SYSTEMD
 from b200kit.run.render import render
 from tests.lab.hardware import scenario
 from tests.subtests import in_subtests
-from tests.unit.node.placement.test_layout import SIX, TWO, node
+from tests.unit.node.placement.test_layout import SIX, TWO, node, plan
 
 
 def map_of(name: str) -> dict[str, Any]:

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from b200kit.node.serving import gpu_free, gpu_holders
-from b200kit.node.serving.gpu_free import HELD, UNKNOWN, Held, asked, wait
+from b200kit.node.serving.gpu_free import HELD, UNKNOWN, Held, ask_reader, wait
 from tests.messages import PYTHON, assert_message
 from tests.unit.lab.shim_kit import facts
 from tests.unit.node.conftest import Nvml
@@ -124,4 +124,4 @@ def test_process_is_named_with_its_unit(tmp_path: Path, monkeypatch: pytest.Monk
 
 def test_asking_leaves_nothing_to_say_when_all_is_free(nvml: Nvml) -> None:
     nvml()
-    assert asked([UUID, OTHER]) == []
+    assert ask_reader([UUID, OTHER]) == []

@@ -1,4 +1,4 @@
-"""The expectation says how to judge; an old document lacks keys, and no word is guessed."""
+"""The expectation says how to judge; an old document misses keys, and no word is guessed."""
 
 from __future__ import annotations
 

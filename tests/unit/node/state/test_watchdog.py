@@ -33,26 +33,26 @@ def test_a_replica_that_is_stopped_or_starting_is_no_failure(state: str) -> None
 
 
 def test_the_first_failure_is_a_strike_and_the_second_in_a_row_ejects() -> None:
-    standing, step = after(Standing(), Outcome.SILENT)
+    standing, step = after(Standing(), Outcome.NO_ANSWER)
     assert (standing.strikes, standing.out, step) == (1, False, Step.LEAVE)
-    standing, step = after(standing, Outcome.SILENT, now=15.0)
-    assert step is Step.MEND
+    standing, step = after(standing, Outcome.NO_ANSWER, now=15.0)
+    assert step is Step.REPAIR
     assert (standing.out, standing.hung, standing.ejections) == (True, "one", (15.0,))
     assert standing.why == "no data"
 
 
 @pytest.mark.parametrize("between", [Outcome.ANSWERED, Outcome.BUSY])
 def test_a_sign_of_life_between_two_failures_clears_the_first(between: Outcome) -> None:
-    standing, _ = after(Standing(), Outcome.SILENT)
+    standing, _ = after(Standing(), Outcome.NO_ANSWER)
     standing, _ = after(standing, between)
-    assert after(standing, Outcome.SILENT)[1] is Step.LEAVE
+    assert after(standing, Outcome.NO_ANSWER)[1] is Step.LEAVE
 
 
 def test_an_engine_that_stands_still_with_requests_waiting_needs_no_second_look() -> None:
-    assert after(Standing(), Outcome.STALLED)[1] is Step.MEND
+    assert after(Standing(), Outcome.STALLED)[1] is Step.REPAIR
 
 
-def test_a_busy_replica_or_a_refused_canary_never_ejects() -> None:
+def test_a_busy_replica_or_a_refused_probe_never_ejects() -> None:
     standing = Standing()
     for _ in range(20):
         standing, step = after(standing, Outcome.BUSY)
@@ -63,7 +63,7 @@ def test_a_busy_replica_or_a_refused_canary_never_ejects() -> None:
 
 
 def test_it_is_let_back_by_an_answer_of_another_invocation_only() -> None:
-    assert watchdog.before(OUT, ACTIVE, RULES, 1.0) == (OUT, Step.MEND)
+    assert watchdog.before(OUT, ACTIVE, RULES, 1.0) == (OUT, Step.REPAIR)
     assert watchdog.before(OUT, Seen("active", "two"), RULES, 1.0) == (OUT, Step.PROBE)
     standing, step = watchdog.after(OUT, Seen("active", "two"), Outcome.ANSWERED, "", RULES, 1.0)
     assert step is Step.ADMIT
@@ -72,7 +72,7 @@ def test_it_is_let_back_by_an_answer_of_another_invocation_only() -> None:
 
 def test_a_restart_that_failed_counts_and_is_tried_again() -> None:
     standing, step = watchdog.before(OUT, Seen("failed", "two"), RULES, 1.0)
-    assert (step, standing.ejections) == (Step.MEND, (0.0, 1.0))
+    assert (step, standing.ejections) == (Step.REPAIR, (0.0, 1.0))
     standing, step = watchdog.before(standing, Seen("failed", "three"), RULES, 2.0)
     assert (step, standing.given_up) == (Step.GIVE_UP, True)
 
@@ -83,26 +83,28 @@ def test_one_that_was_stopped_by_hand_while_out_is_left_alone() -> None:
 
 def test_too_many_ejections_within_the_window_give_up() -> None:
     tired = Standing(strikes=1, ejections=(0.0, 100.0))
-    standing, step = after(tired, Outcome.SILENT, now=200.0)
+    standing, step = after(tired, Outcome.NO_ANSWER, now=200.0)
     assert (step, standing.given_up, standing.out) == (Step.GIVE_UP, True, True)
     assert watchdog.before(standing, Seen("active", "nine"), RULES, 300.0)[1] is Step.LEAVE
 
 
 def test_ejections_of_long_ago_do_not_count() -> None:
     tired = Standing(strikes=1, ejections=(0.0, 100.0))
-    standing, step = after(tired, Outcome.SILENT, now=3650.0)
-    assert (step, standing.ejections) == (Step.MEND, (100.0, 3650.0))
+    standing, step = after(tired, Outcome.NO_ANSWER, now=3650.0)
+    assert (step, standing.ejections) == (Step.REPAIR, (100.0, 3650.0))
 
 
 def test_what_a_person_forgave_is_mended_as_if_for_the_first_time() -> None:
     given_up = Standing(out=True, hung="one", ejections=(1.0, 2.0, 3.0), given_up=True, marked=True)
     standing = watchdog.forgiven(given_up)
     assert (standing.out, standing.hung, standing.ejections) == (True, "one", ())
-    assert watchdog.before(standing, ACTIVE, RULES, 4.0)[1] is Step.MEND
+    assert watchdog.before(standing, ACTIVE, RULES, 4.0)[1] is Step.REPAIR
 
 
 def test_a_standing_survives_being_written_down() -> None:
-    standing = replace(OUT, strikes=1, given_up=True, marked=True, aside=True, evidence="/x")
+    standing = replace(
+        OUT, strikes=1, given_up=True, marked=True, out_of_rotation=True, evidence="/x"
+    )
     assert Standing.of(json.loads(json.dumps(standing.to_json()))) == standing
 
 

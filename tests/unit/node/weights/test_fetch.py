@@ -126,7 +126,7 @@ def handler_of(site: Site) -> type[BaseHTTPRequestHandler]:
             if stop is not None and first <= stop:
                 self.wfile.write(content[first:stop])
                 self.wfile.flush()
-                site.let_go.wait(30)
+                site.let_go.wait(300)
                 return
             self.wfile.write(content[first:end])
 
@@ -362,7 +362,7 @@ def spawn(site: Site, dest: Path, revision: str) -> subprocess.Popen[bytes]:
 
 def until_size(path: Path, size: int) -> None:
     """Return when a file has so many bytes."""
-    end = time.monotonic() + 30
+    end = time.monotonic() + 300
     while not path.exists() or path.stat().st_size < size:
         assert time.monotonic() < end, f"{path} did not get {size} bytes"
         time.sleep(0.01)

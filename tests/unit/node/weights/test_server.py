@@ -1,4 +1,4 @@
-"""A share gives whole models to whom it names, and nothing else of the machine."""
+"""A weights server gives whole models to whom it names, and nothing else of the machine."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from b200kit.node.weights import fetch
-from b200kit.node.weights import server as share
+from b200kit.node.weights import server as weights_server
 
 FILES = {"config.json": b"{}", "weights/a.bin": bytes(range(256)) * 64}
 Ask = Callable[..., "tuple[int, bytes, dict[str, str]]"]
@@ -42,14 +42,14 @@ def revision(tmp_path: Path) -> str:
 
 
 @pytest.fixture
-def open_share(tmp_path: Path) -> Iterator[Callable[..., int]]:
-    """Starts a share for some networks; its port."""
+def open_server(tmp_path: Path) -> Iterator[Callable[..., int]]:
+    """Starts a weights server for some networks; its port."""
     servers = []
 
     def start(*networks: str) -> int:
-        shelf = share.Shelf(tmp_path / "models", tmp_path / "packs")
+        shelf = weights_server.Shelf(tmp_path / "models", tmp_path / "packs")
         allowed = [ipaddress.ip_network(network) for network in networks]
-        server = share.serve("127.0.0.1", 0, shelf, allowed)
+        server = weights_server.serve("127.0.0.1", 0, shelf, allowed)
         threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True).start()
         servers.append(server)
         return int(server.server_address[1])
@@ -61,12 +61,12 @@ def open_share(tmp_path: Path) -> Iterator[Callable[..., int]]:
 
 
 @pytest.fixture
-def ask(open_share: Callable[..., int], revision: str) -> Ask:
-    """Asks a share that allows this machine: status, body, headers."""
-    port = open_share("127.0.0.0/8")
+def ask(open_server: Callable[..., int], revision: str) -> Ask:
+    """Asks a weights server that allows this machine: status, body, headers."""
+    port = open_server("127.0.0.0/8")
 
     def get(path: str, **headers: str) -> tuple[int, bytes, dict[str, str]]:
-        connection = http.client.HTTPConnection("127.0.0.1", port, timeout=10)
+        connection = http.client.HTTPConnection("127.0.0.1", port, timeout=120)
         try:
             connection.request("GET", path, headers=headers)
             reply = connection.getresponse()
@@ -119,18 +119,18 @@ def test_packed_caches_are_given_by_their_hash(ask: Ask) -> None:
     assert ask(f"/caches/{'a' * 64}.tar")[:2] == (200, b"pack")
 
 
-def test_whoever_is_not_named_gets_nothing(open_share: Callable[..., int], revision: str) -> None:
-    connection = http.client.HTTPConnection("127.0.0.1", open_share("192.0.2.0/24"), timeout=10)
+def test_whoever_is_not_named_gets_nothing(open_server: Callable[..., int], revision: str) -> None:
+    connection = http.client.HTTPConnection("127.0.0.1", open_server("192.0.2.0/24"), timeout=120)
     connection.request("GET", f"/whole/{revision}/config.json")
     reply = connection.getresponse()
     assert (reply.status, reply.read()) == (403, b"")
     connection.close()
 
 
-def test_model_comes_from_a_share_whole_and_proven(
-    tmp_path: Path, open_share: Callable[..., int], revision: str
+def test_model_comes_from_a_weights_server_whole_and_proven(
+    tmp_path: Path, open_server: Callable[..., int], revision: str
 ) -> None:
-    peer = f"http://127.0.0.1:{open_share('127.0.0.1/32')}/whole/{revision}"
+    peer = f"http://127.0.0.1:{open_server('127.0.0.1/32')}/whole/{revision}"
     dest = tmp_path / "other"
     words = ["--peer", peer, "--dest", str(dest), "--revision", revision]
     assert fetch.main(words) == 0

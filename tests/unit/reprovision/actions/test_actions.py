@@ -170,7 +170,7 @@ def test_daemons_are_seen_to_by_the_node_under_the_acts_id(
 def test_daemons_that_were_seen_to_are_told_by_the_nodes_note(here: tuple[Node, Machine]) -> None:
     node, machine = here
     act = action_for(Level.RESET_GPUS)
-    done = {"step": "done", "at": "2026-11-21T09:40:00Z", "said": "all GPUs reset"}
+    done = {"step": "done", "at": "2026-11-21T09:40:00Z", "output": "all GPUs reset"}
     machine.answers = {"gpu-daemons show": (True, json.dumps(done))}
     assert_message(act.probe(node, INTENT))
     machine.answers = {"gpu-daemons show": (True, json.dumps({**done, "step": "resetting"}))}

@@ -51,7 +51,7 @@ Make = Callable[..., Node]
 
 @pytest.fixture
 def node(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Make:
-    """A node with a pinned key and a system that makes images; it comes back unless told."""
+    """A node with a pinned key and a system that makes images; it comes back by default."""
     monkeypatch.setattr(act, "time", Clock())
     monkeypatch.setattr(reboot, "wait_until_back", lambda *_: "back")
     hosts = tmp_path / "known_hosts"

@@ -1,4 +1,4 @@
-"""A new image by a command of the site's own: what it is told, says, answers, and how it ends."""
+"""A new image by a command of the site's own: its input, output, answer, and how it ends."""
 
 from __future__ import annotations
 
@@ -94,6 +94,6 @@ def test_nothing_of_it_is_left_running(system: Make, tmp_path: Path) -> None:
     made.close()
     child = int((tmp_path / "child").read_text())
     state = Path(f"/proc/{child}/stat")
-    # It was told to end; where nobody waits for it, it stays a zombie.
+    # It was terminated; where nobody waits for it, it stays a zombie.
     while state.exists() and state.read_text().split()[2] != "Z":
         time.sleep(0.01)

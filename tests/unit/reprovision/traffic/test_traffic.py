@@ -1,4 +1,4 @@
-"""Traffic adapters: their exact command lines against stand-in programs, and the gateways told."""
+"""Traffic adapters: their exact command lines against stand-in programs, commands to gateways."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from tests.unit.nodes import spec
 
 
 class Programs:
-    """Programs on PATH that keep their arguments and answer as they were told."""
+    """Programs on PATH that keep their arguments and answer as configured."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder

@@ -142,9 +142,9 @@ def test_before_a_node_was_seen_all_that_it_may_need_is_asked_for() -> None:
 
 def test_what_apt_lacks_is_not_judged_but_said() -> None:
     stack = made()
-    lacking = ["libnvsdm=580.126.20"]
-    assert set(stack.judged(lacking)) == {"nvidia-open", "nvidia-fabricmanager", "libnvidia-nscq"}
-    assert list(stack.left_out(lacking)) == ["libnvsdm"]
+    missing = ["libnvsdm=580.126.20"]
+    assert set(stack.judged(missing)) == {"nvidia-open", "nvidia-fabricmanager", "libnvidia-nscq"}
+    assert list(stack.left_out(missing)) == ["libnvsdm"]
     assert stack.left_out([]) == {}
 
 

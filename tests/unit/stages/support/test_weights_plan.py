@@ -20,7 +20,7 @@ def state(
     """An observation: the model's reading, the unit's state, other revisions (name: complete)."""
     whole = {"complete": True, "bytes": 9, "proof": "record", "wrong": {}}
     listed = [
-        {"model": "m", "revision": name, "complete": done, "asked": name == "asked"}
+        {"model": "m", "revision": name, "complete": done, "requested": name == "requested"}
         for name, done in (revisions or {}).items()
     ]
     units = {name: {"active": "active"} for name in REPLICAS} | {UNIT: {"active": unit}}
@@ -68,7 +68,7 @@ def test_what_could_not_be_read_is_not_taken_for_there(unread: Any) -> None:
     assert weights_plan.begin(seen, UNIT, changed=False) == weights_plan.Begin("")
 
 
-OTHERS = {"asked": True, "newer": True, "older": True, "half": False}
+OTHERS = {"requested": True, "newer": True, "older": True, "half": False}
 
 
 def test_all_revisions_stay_unless_the_inventory_says_how_many() -> None:

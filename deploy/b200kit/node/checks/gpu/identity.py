@@ -23,16 +23,16 @@ def pci_gpus(state: StateView) -> list[View] | Unmeasured:
 @check("identity.device")
 def device(expect: Expectation, state: StateView) -> Iterator[Finding]:
     """Every NVIDIA GPU on the bus has a PCI id of this hardware."""
-    wanted = expect.words("pci.ids")
+    desired = expect.words("pci.ids")
     gpus = pci_gpus(state)
     if isinstance(gpus, Unmeasured):
         yield unread("the PCI bus", gpus)
         return
-    found = [finding for gpu in gpus for finding in wrong_device(gpu, wanted)]
-    yield from found or [passed(f"{len(gpus)} GPUs with PCI id {wanted.text}", wanted)]
+    found = [finding for gpu in gpus for finding in wrong_device(gpu, desired)]
+    yield from found or [passed(f"{len(gpus)} GPUs with PCI id {desired.text}", desired)]
 
 
-def wrong_device(gpu: View, wanted: Expected) -> Iterator[Finding]:
+def wrong_device(gpu: View, desired: Expected) -> Iterator[Finding]:
     """A finding when one PCI device is another GPU, or is unknown."""
     ids = [gpu.text("vendor"), gpu.text("device")]
     address = gpu.text("address") or gpu.path
@@ -40,12 +40,12 @@ def wrong_device(gpu: View, wanted: Expected) -> Iterator[Finding]:
         if isinstance(part, Unmeasured):
             yield unread(f"the PCI id of {address}", part)
             return
-    seen = ":".join(map(str, ids))
-    if seen not in wanted.value:
+    observed = ":".join(map(str, ids))
+    if observed not in desired.value:
         summary = (
-            f"PCI device {address} is {seen}, no {wanted.text}: the hardware file does not fit"
+            f"PCI device {address} is {observed}, no {desired.text}: the hardware file does not fit"
         )
-        yield failed(summary, seen, wanted, Action.NONE, part=f"PCI {address}")
+        yield failed(summary, observed, desired, Action.NONE, part=f"PCI {address}")
 
 
 def absent_modules(state: StateView, count: int) -> str:
@@ -67,24 +67,24 @@ def absent_modules(state: StateView, count: int) -> str:
 @check("identity.pci-count")
 def pci_count(expect: Expectation, state: StateView) -> Iterator[Finding]:
     """The PCI bus shows as many GPUs as the node must have."""
-    wanted = rule(expect.gpu_count(), "gpu_count of the inventory")
+    desired = rule(expect.gpu_count(), "gpu_count of the inventory")
     gpus = pci_gpus(state)
     if isinstance(gpus, Unmeasured):
         yield unread("the PCI bus", gpus)
-    elif len(gpus) != wanted.value:
-        where = absent_modules(state, int(wanted.value))
-        summary = f"{len(gpus)} of {wanted.value} GPUs are on the PCI bus"
+    elif len(gpus) != desired.value:
+        where = absent_modules(state, int(desired.value))
+        summary = f"{len(gpus)} of {desired.value} GPUs are on the PCI bus"
         here = ", ".join(str(gpu.at("address").raw()) for gpu in gpus) or "none"
         text = f"{summary}; {where} is missing" if where else summary
-        yield failed(text, f"on the bus: {here}", wanted, Action.POWER_CYCLE, part=where)
+        yield failed(text, f"on the bus: {here}", desired, Action.POWER_CYCLE, part=where)
     else:
-        yield passed(f"{len(gpus)} of {wanted.value} GPUs are on the PCI bus", wanted)
+        yield passed(f"{len(gpus)} of {desired.value} GPUs are on the PCI bus", desired)
 
 
 @check("identity.nvml-count")
 def nvml_count(expect: Expectation, state: StateView) -> Iterator[Finding]:
     """NVML lists every GPU of the PCI bus; a missing one is named by its address."""
-    wanted = rule(expect.gpu_count(), "gpu_count of the inventory, and the PCI bus")
+    desired = rule(expect.gpu_count(), "gpu_count of the inventory, and the PCI bus")
     listed, bus = addresses(state.gpus(), "pci_address"), addresses(pci_gpus(state), "address")
     for what, reading in (("the GPUs", listed), ("the PCI bus", bus)):
         if isinstance(reading, Unmeasured):
@@ -95,12 +95,12 @@ def nvml_count(expect: Expectation, state: StateView) -> Iterator[Finding]:
     for address in missing:
         summary = f"the GPU at {address} is on the PCI bus but NVML does not list it"
         read = f"NVML lists {len(listed)} GPUs"
-        yield failed(summary, read, wanted, Action.REBOOT, part=f"PCI {address}")
-    if len(listed) != wanted.value and not missing:
-        summary = f"NVML lists {len(listed)} of {wanted.value} GPUs"
-        yield failed(summary, f"at {', '.join(sorted(listed))}", wanted, Action.REBOOT)
+        yield failed(summary, read, desired, Action.REBOOT, part=f"PCI {address}")
+    if len(listed) != desired.value and not missing:
+        summary = f"NVML lists {len(listed)} of {desired.value} GPUs"
+        yield failed(summary, f"at {', '.join(sorted(listed))}", desired, Action.REBOOT)
     elif not missing:
-        yield passed(f"NVML lists {len(listed)} of {wanted.value} GPUs", wanted)
+        yield passed(f"NVML lists {len(listed)} of {desired.value} GPUs", desired)
 
 
 def addresses(gpus: Sequence[View] | Unmeasured, key: str) -> list[str] | Unmeasured:

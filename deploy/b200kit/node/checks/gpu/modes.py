@@ -42,16 +42,16 @@ register(
 @check("mode.confidential-compute")
 def confidential(expect: Expectation, state: StateView) -> Iterator[Finding]:
     """Confidential computing is off: it costs bandwidth, and peers need another fabric set-up."""
-    wanted = expect.hardware("mode.confidential_compute", bool)
+    desired = expect.hardware("mode.confidential_compute", bool)
     reading = state.flag("nvml", "confidential_compute")
     if isinstance(reading, Unmeasured):
         yield unread("confidential computing", reading)
-    elif reading != wanted.value:
+    elif reading != desired.value:
         word = {True: "on", False: "off"}[reading]
         summary = f"confidential computing is {word}: set it in the firmware and reboot"
-        yield failed(summary, f"confidential_compute {reading}", wanted, Action.REBOOT)
+        yield failed(summary, f"confidential_compute {reading}", desired, Action.REBOOT)
     else:
-        yield passed("confidential computing is as it should be", wanted)
+        yield passed("confidential computing is as it should be", desired)
 
 
 @check("clocks.slowdown")
@@ -64,7 +64,7 @@ def slowdown(expect: Expectation, state: StateView) -> Iterator[Finding]:
     bad, soft = bits(table), bits(expect.hardware("clocks.noted_reasons", dict))
     expected = Expected("none of " + ", ".join(bad.values()), "", table.source)
 
-    def look(gpu: GpuView) -> list[Finding]:
+    def check_gpu(gpu: GpuView) -> list[Finding]:
         mask = gpu.number("clocks_event_reasons")
         read, slow = "clocks event reasons", f"{gpu.subject} is slowed down"
         if isinstance(mask, int) and named(mask, soft) and not named(mask, bad):
@@ -80,7 +80,7 @@ def slowdown(expect: Expectation, state: StateView) -> Iterator[Finding]:
             gpu,
         )
 
-    return each_gpu(state, look, passed("no GPU is slowed down by its hardware", expected))
+    return each_gpu(state, check_gpu, passed("no GPU is slowed down by its hardware", expected))
 
 
 def bits(table: Expected) -> dict[int, str]:

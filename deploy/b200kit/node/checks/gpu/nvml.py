@@ -50,9 +50,9 @@ def reachable(expect: Expectation, state: StateView) -> Iterator[Finding]:
     """NVML can open every GPU it counts; one that is lost or needs a reset says so here."""
     table = expect.hardware("nvml.faults", dict)
 
-    def look(gpu: GpuView) -> Iterator[Finding]:
+    def check_gpu(gpu: GpuView) -> Iterator[Finding]:
         uuid = gpu.text("uuid")
         if isinstance(uuid, Unmeasured):
             yield refused(expect, table, uuid, gpu)
 
-    return each_gpu(state, look, passed("NVML opens every GPU"))
+    return each_gpu(state, check_gpu, passed("NVML opens every GPU"))

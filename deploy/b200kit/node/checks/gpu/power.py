@@ -24,24 +24,24 @@ A limit that was set is gone after a reboot, unless something sets it at every b
 @check("power.limit")
 def limit(expect: Expectation, state: StateView) -> Iterator[Finding]:
     """The enforced, the default and the highest power limit of every GPU are the hardware's."""
-    wanted = expect.hardware("power.limit")
+    expected = expect.hardware("power.limit")
 
-    def look(gpu: GpuView) -> Iterator[Finding]:
+    def check_gpu(gpu: GpuView) -> Iterator[Finding]:
         for key in LIMITS:
             reading = gpu.number(key)
             if isinstance(reading, Unmeasured):
                 yield unread(f"{LIMITS[key][0]} power limit", reading, gpu)
-            elif reading < wanted.value:
-                yield low(gpu, key, reading, wanted)
+            elif reading < expected.value:
+                yield low(gpu, key, reading, expected)
                 break
 
-    return each_gpu(state, look, passed(f"every GPU may draw {wanted.text}", wanted))
+    return each_gpu(state, check_gpu, passed(f"every GPU may draw {expected.text}", expected))
 
 
-def low(gpu: GpuView, key: str, reading: int, wanted: Expected) -> Finding:
+def low(gpu: GpuView, key: str, reading: int, expected: Expected) -> Finding:
     """The finding of one limit below what the hardware must have, in mW."""
     name, why, action = LIMITS[key]
-    watts = f"{reading / 1000:g} W, not {wanted.value / 1000:g} W"
+    watts = f"{reading / 1000:g} W, not {expected.value / 1000:g} W"
     summary = f"{gpu.subject} has a {name} power limit of {watts}: {why}"
     summary = summary.replace("a enforced", "an enforced")
-    return failed(summary, f"{key} {reading}", wanted, action, gpu)
+    return failed(summary, f"{key} {reading}", expected, action, gpu)

@@ -19,7 +19,7 @@ def action(expect: Expectation, state: StateView) -> Iterator[Finding]:
     table = expect.hardware("recovery.actions", dict)
     expected = rule("none (0)", table.source)
 
-    def look(gpu: GpuView) -> Iterator[Finding]:
+    def check_gpu(gpu: GpuView) -> Iterator[Finding]:
         number = gpu.number("recovery_action")
         if isinstance(number, Unmeasured):
             yield unread("recovery action", number, gpu)
@@ -30,4 +30,4 @@ def action(expect: Expectation, state: StateView) -> Iterator[Finding]:
             summary = f"{gpu.subject}: the driver asks for {asks}"
             yield failed(summary, f"recovery action {number}", expected, step, gpu)
 
-    return each_gpu(state, look, passed("the driver asks for no recovery", expected))
+    return each_gpu(state, check_gpu, passed("the driver asks for no recovery", expected))

@@ -29,18 +29,18 @@ register(
 @check("repair.pending")
 def pending(expect: Expectation, state: StateView) -> Iterator[Finding]:
     """No GPU waits for a reset to repair a memory channel or a TPC."""
-    wanted = expect.hardware("repair.pending", bool)
+    expected = expect.hardware("repair.pending", bool)
 
-    def look(gpu: GpuView) -> Iterator[Finding]:
+    def check_gpu(gpu: GpuView) -> Iterator[Finding]:
         for key, part in REPAIRS.items():
             reading = gpu.flag("repair", key)
             if isinstance(reading, Unmeasured):
                 yield unread(f"whether the repair of {part} waits", reading, gpu)
-            elif reading != wanted.value:
+            elif reading != expected.value:
                 summary = f"{gpu.subject} waits for a reset to repair {part}"
-                yield failed(summary, f"repair {key} {reading}", wanted, Action.RESET_GPU, gpu)
+                yield failed(summary, f"repair {key} {reading}", expected, Action.RESET_GPU, gpu)
 
-    return each_gpu(state, look, passed("no GPU waits for a repair", wanted))
+    return each_gpu(state, check_gpu, passed("no GPU waits for a repair", expected))
 
 
 @check("remap.spares")
@@ -48,7 +48,7 @@ def spares(expect: Expectation, state: StateView) -> Iterator[Finding]:
     """No bank of memory is out of spare rows; one that is low is noted."""
     most = expect.hardware("remap.spent_banks_max")
 
-    def look(gpu: GpuView) -> Iterator[Finding]:
+    def check_gpu(gpu: GpuView) -> Iterator[Finding]:
         spent, low = gpu.number("remap", "banks", "none"), gpu.number("remap", "banks", "low")
         if isinstance(spent, Unmeasured):
             yield unread("banks without spare rows", spent, gpu)
@@ -61,4 +61,4 @@ def spares(expect: Expectation, state: StateView) -> Iterator[Finding]:
             summary = f"{gpu.subject} has {low} memory banks low on spare rows"
             yield noted(summary, gpu, f"banks low {low}", most)
 
-    return each_gpu(state, look, passed("every memory bank has spare rows", most))
+    return each_gpu(state, check_gpu, passed("every memory bank has spare rows", most))

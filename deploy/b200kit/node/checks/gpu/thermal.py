@@ -21,11 +21,13 @@ def margin(expect: Expectation, state: StateView) -> Iterator[Finding]:
     warm = expect.hardware("thermal.memory_warm")
     expected = rule("the GPU's slowdown margin or more", "NVSentinel docs/designs/042")
 
-    def look(gpu: GpuView) -> Iterator[Finding]:
+    def check_gpu(gpu: GpuView) -> Iterator[Finding]:
         yield from too_hot(gpu, expected)
         yield from memory(gpu, warm)
 
-    return each_gpu(state, look, passed("every GPU is cooler than where it slows down", expected))
+    return each_gpu(
+        state, check_gpu, passed("every GPU is cooler than where it slows down", expected)
+    )
 
 
 def too_hot(gpu: GpuView, expected: Expected) -> Iterator[Finding]:

@@ -35,7 +35,7 @@ def synchronized(expect: Expectation, state: StateView) -> Iterator[Finding]:
 @check("clock.one-service")
 def one_service(expect: Expectation, state: StateView) -> Iterator[Finding]:
     """No two services steer the clock against each other."""
-    names = expect.asked("time_services", list)
+    names = expect.requested("time_services", list)
     if not names:
         yield passed("the time service is not judged")
         return

@@ -39,17 +39,17 @@ def cdi(expect: Expectation, state: StateView) -> Iterator[Finding]:
 @check("containers.runtimes")
 def runtimes(expect: Expectation, state: StateView) -> Iterator[Finding]:
     """Every container runtime of the inventory is there and gives GPUs by CDI."""
-    asked = expect.container_runtimes()
+    requested = expect.container_runtimes()
     found = []
-    for name in asked:
+    for name in requested:
         fault = cdi_support.runtime_fault(name, state)
         if isinstance(fault, Unmeasured):
             found.append(replace(unread(f"container runtime {name}", fault), part=name))
         elif fault:
             summary = f"container runtime {name}: {fault}"
             found.append(failed(summary, fault, _ON, Action.NONE, part=name))
-    text = f"{', '.join(asked)} give GPUs by CDI" if asked else NOT_ASKED
-    yield from found or [passed(text, _ON if asked else None)]
+    text = f"{', '.join(requested)} give GPUs by CDI" if requested else NOT_ASKED
+    yield from found or [passed(text, _ON if requested else None)]
 
 
 @check("containers.reload-trap")

@@ -24,9 +24,9 @@ def numbers(version: str) -> tuple[int, ...]:
 def bound(expect: Expectation, state: StateView) -> Iterator[Finding]:
     """NVIDIA's driver owns every GPU of the bus; vfio-pci or nobody serves nothing."""
     del expect
-    wanted = rule(OWN, "the driver that must own every GPU")
+    desired = rule(OWN, "the driver that must own every GPU")
 
-    def look(gpu: BusGpu) -> Iterator[Finding]:
+    def check_gpu(gpu: BusGpu) -> Iterator[Finding]:
         owner = gpu.entry.text("driver")
         nobody = gpu.entry.is_null("driver")
         if isinstance(owner, Unmeasured) and not nobody:
@@ -34,9 +34,9 @@ def bound(expect: Expectation, state: StateView) -> Iterator[Finding]:
         elif owner != OWN:
             text = "bound to no driver" if nobody else f"bound to {owner}, not to {OWN}"
             summary = f"{gpu.name} is {text}"
-            yield failed(summary, text, wanted, Action.REBOOT, gpu.known, gpu.part)
+            yield failed(summary, text, desired, Action.REBOOT, gpu.known, gpu.part)
 
-    return each_on_bus(state, look, passed(f"every GPU is bound to {OWN}", wanted))
+    return each_on_bus(state, check_gpu, passed(f"every GPU is bound to {OWN}", desired))
 
 
 @check("driver.loaded")
@@ -59,16 +59,16 @@ def loaded(expect: Expectation, state: StateView) -> Iterator[Finding]:
 @check("driver.version")
 def version(expect: Expectation, state: StateView) -> Iterator[Finding]:
     """The running driver is the one asked for, and knows this hardware."""
-    minimum, asked = expect.hardware("minimum_driver", str), expect.driver_version()
+    minimum, requested = expect.hardware("minimum_driver", str), expect.driver_version()
     running = state.text("nvml", "driver_version")
     if isinstance(running, Unmeasured):
         yield unread("the driver version", running)
     elif numbers(running) < numbers(minimum.value):
         summary = f"driver {running} is older than {minimum.value}, the first for this hardware"
         yield failed(summary, running, minimum, Action.NONE)
-    elif asked is not None and running != asked:
-        expected = rule(asked, "driver version of the inventory")
-        summary = f"driver {running} runs, {asked} is wanted: deploy it and reboot"
+    elif requested is not None and running != requested:
+        expected = rule(requested, "driver version of the inventory")
+        summary = f"driver {running} runs, {requested} is wanted: deploy it and reboot"
         yield failed(summary, running, expected, Action.REBOOT)
     else:
         yield passed(f"driver {running} runs", minimum)
@@ -83,7 +83,7 @@ def gsp(expect: Expectation, state: StateView) -> Iterable[Finding]:
         return [unread("the driver version", running)]
     expected = rule(running, "the driver carries its GSP firmware")
 
-    def look(gpu: GpuView) -> list[Finding]:
+    def check_gpu(gpu: GpuView) -> list[Finding]:
         return value(
             "GSP firmware",
             gpu.text("gsp_firmware"),
@@ -94,18 +94,18 @@ def gsp(expect: Expectation, state: StateView) -> Iterable[Finding]:
             gpu,
         )
 
-    return each_gpu(state, look, passed(f"GSP firmware {running} on every GPU", expected))
+    return each_gpu(state, check_gpu, passed(f"GSP firmware {running} on every GPU", expected))
 
 
 @check("driver.options")
 def options(expect: Expectation, state: StateView) -> Iterator[Finding]:
     """No module option of the driver takes NVLink away, in whole or in part."""
     rules = expect.hardware("driver.options", dict)
-    seen = state.get(dict, "kernel", "driver_options")
+    observed = state.get(dict, "kernel", "driver_options")
     if state.is_null("kernel", "driver_options") and state.is_null("modules", "nvidia"):
         yield passed("no driver is loaded, so none has an option")
-    elif isinstance(seen, Unmeasured):
-        yield unread("the driver's module options", seen)
+    elif isinstance(observed, Unmeasured):
+        yield unread("the driver's module options", observed)
     else:
         found = [f for name in rules.value for f in harmful(expect, state, name, rules)]
         yield from found or [passed(f"options {', '.join(rules.value)} are as they must be", rules)]
@@ -114,14 +114,14 @@ def options(expect: Expectation, state: StateView) -> Iterator[Finding]:
 def harmful(expect: Expectation, state: StateView, name: str, rules: Expected) -> Iterator[Finding]:
     """A finding when one option has a value that hurts; one the driver does not have is fine."""
     entry = expect.at("hardware", "expect", "driver.options", "value", name)
-    wanted, setting = entry.text("wanted"), state.text("kernel", "driver_options", name)
-    if isinstance(wanted, Unmeasured):
-        raise Unexpected(wanted.reason)
+    desired, setting = entry.text("desired"), state.text("kernel", "driver_options", name)
+    if isinstance(desired, Unmeasured):
+        raise Unexpected(desired.reason)
     if isinstance(setting, Missing):
         return
     if isinstance(setting, Unmeasured):
         yield unread(f"module option {name}", setting)
-    elif setting != wanted:
-        expected = Expected(wanted, "", rules.source)
+    elif setting != desired:
+        expected = Expected(desired, "", rules.source)
         summary = f"NVreg_{name}={setting} {entry.text('meaning') or 'hurts'}: remove it and reboot"
         yield failed(summary, f"{name}: {setting}", expected, Action.REBOOT)

@@ -18,8 +18,8 @@ WHY = "firewall of the inventory: deny all but SSH, ICMP and what is allowed"
 @check("host.firewall")
 def firewall_in_force(expect: Expectation, state: StateView) -> Iterator[Finding]:
     """The kernel denies what comes in, but for SSH and what the inventory allows."""
-    asked = expect.asked("firewall", list)
-    if asked is None:
+    requested = expect.requested("firewall", list)
+    if requested is None:
         yield passed("no firewall is asked for")
         return
     view = state.at("firewall", "rules")
@@ -31,30 +31,30 @@ def firewall_in_force(expect: Expectation, state: StateView) -> Iterator[Finding
     elif isinstance(rules, Unmeasured):
         yield unread("the firewall", rules)
     else:
-        seen = [str(line) for line in rules]
-        wanted = nft_rules.lines(asked, nft_rules.ports_of_ssh(seen))
-        found = [*differences(seen, wanted), *ssh(state, seen)]
-        count = len(wanted) - 1
+        observed = [str(line) for line in rules]
+        desired = nft_rules.lines(requested, nft_rules.ports_of_ssh(observed))
+        found = [*differences(observed, desired), *ssh(state, observed)]
+        count = len(desired) - 1
         yield from found or [passed(f"the firewall denies all but {count} rules", rule(count, WHY))]
 
 
-def differences(seen: Sequence[str], wanted: Sequence[str]) -> Iterator[Finding]:
+def differences(observed: Sequence[str], desired: Sequence[str]) -> Iterator[Finding]:
     """A finding when the kernel's rules are not those asked for."""
-    missing, extra = Counter(wanted) - Counter(seen), Counter(seen) - Counter(wanted)
+    missing, extra = Counter(desired) - Counter(observed), Counter(observed) - Counter(desired)
     differences = [f"does not have {line!r}" for line in missing] + [
         f"has {line!r}" for line in extra
     ]
-    if not differences and list(seen) != list(wanted):
+    if not differences and list(observed) != list(desired):
         differences = ["has its rules in another order"]
     if differences:
         more = f" and {len(differences) - 1} more differences" if len(differences) > 1 else ""
         summary = f"the firewall in the kernel is not as asked: it {differences[0]}{more}"
         yield failed(
-            summary, "; ".join(differences), rule("; ".join(wanted), WHY), Action.RESTART_SERVICE
+            summary, "; ".join(differences), rule("; ".join(desired), WHY), Action.RESTART_SERVICE
         )
 
 
-def ssh(state: StateView, seen: Sequence[str]) -> Iterator[Finding]:
+def ssh(state: StateView, observed: Sequence[str]) -> Iterator[Finding]:
     """A finding when the port for SSH is not one on which sshd listens: nobody could log in.
 
     At boot sshd may not be up yet; then there is nothing to compare with.
@@ -63,7 +63,7 @@ def ssh(state: StateView, seen: Sequence[str]) -> Iterator[Finding]:
     if isinstance(reading, Unmeasured):
         yield unread("the ports of SSH", reading)
         return
-    closed = [str(port) for port in reading if port not in nft_rules.ports_of_ssh(seen)]
+    closed = [str(port) for port in reading if port not in nft_rules.ports_of_ssh(observed)]
     if closed:
         summary = f"sshd listens on port {', '.join(closed)}, which the firewall keeps shut"
         expected = rule("SSH on every port it listens on", WHY)

@@ -17,12 +17,12 @@ WHY = "limits of b200kit/stages/support/log_limits.py"
 @check("host.logs")
 def logs_kept_small(expect: Expectation, state: StateView) -> Iterator[Finding]:
     """Journal and log files are within their limits: logrotate and journald do their work."""
-    asked = expect.asked("logs", dict)
-    if asked is None:
+    requested = expect.requested("logs", dict)
+    if requested is None:
         yield passed("no limit of logs is asked for")
         return
-    wanted = View(asked, "logs")
-    most, journal = wanted.number("file_bytes"), wanted.number("journal_bytes")
+    desired = View(requested, "logs")
+    most, journal = desired.number("file_bytes"), desired.number("journal_bytes")
     if isinstance(most, Unmeasured) or isinstance(journal, Unmeasured):
         raise Unexpected("logs: file_bytes and journal_bytes must be given")
     found = [*files(state, most), *journald(state, journal)]
@@ -31,11 +31,11 @@ def logs_kept_small(expect: Expectation, state: StateView) -> Iterator[Finding]:
 
 def files(state: StateView, most: int) -> Iterator[Finding]:
     """A finding for each file that should have been turned over long ago."""
-    seen = state.get(dict, "logs", "files")
-    if isinstance(seen, Unmeasured):
-        yield unread("the size of the logs", seen)
+    observed = state.get(dict, "logs", "files")
+    if isinstance(observed, Unmeasured):
+        yield unread("the size of the logs", observed)
         return
-    for name in seen:
+    for name in observed:
         size = state.number("logs", "files", str(name))
         if isinstance(size, Unmeasured):
             yield unread(f"the size of {name}", size)

@@ -1,6 +1,6 @@
 """Every GPU belongs to a NUMA node that has CPUs and memory; which node is read, never computed.
 
-Two, four, six or eight nodes in any order are seen in the field, and nodes without a GPU too.
+Two, four, six or eight nodes in any order occur in the field, and nodes without a GPU too.
 """
 
 from __future__ import annotations

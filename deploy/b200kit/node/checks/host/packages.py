@@ -57,26 +57,28 @@ def skew(state: StateView, name: str, branch: str, want: str, source: str) -> It
 @check("packages.versions")
 def versions(expect: Expectation, state: StateView) -> Iterator[Finding]:
     """Every package of the driver set is installed at the version asked for."""
-    asked = expect.driver_packages()
-    found = [finding for name, wanted in asked.items() for finding in wrong(state, name, wanted)]
-    yield from found or [passed(f"{len(asked)} packages of the driver set are as asked")]
+    requested = expect.driver_packages()
+    found = [
+        finding for name, desired in requested.items() for finding in wrong(state, name, desired)
+    ]
+    yield from found or [passed(f"{len(requested)} packages of the driver set are as asked")]
 
 
-def wrong(state: StateView, name: str, wanted: str) -> Iterator[Finding]:
+def wrong(state: StateView, name: str, desired: str) -> Iterator[Finding]:
     """A finding when one package is not there, of another version, or half installed."""
     version, status = (
         state.text("packages", name, "version"),
         state.text("packages", name, "status"),
     )
-    expected = rule(f"{name} {wanted}", "driver packages of the inventory")
+    expected = rule(f"{name} {desired}", "driver packages of the inventory")
     if state.is_null("packages", name):
         yield failed(f"{name} is not installed", "absent", expected, Action.NONE, part=name)
     elif isinstance(version, Unmeasured):
         yield unread(f"the version of {name}", version)
     elif isinstance(status, Unmeasured):
         yield unread(f"the status of {name}", status)
-    elif not same_version(version, wanted):
-        summary = f"{name} is {version}, {wanted} is wanted"
+    elif not same_version(version, desired):
+        summary = f"{name} is {version}, {desired} is wanted"
         yield failed(summary, version, expected, Action.NONE, part=name)
     elif status != "ii":
         summary = f"{name} is not fully installed (dpkg status {status})"
@@ -86,14 +88,14 @@ def wrong(state: StateView, name: str, wanted: str) -> Iterator[Finding]:
 @check("packages.held")
 def held(expect: Expectation, state: StateView) -> Iterator[Finding]:
     """No package of the driver set can be upgraded behind our back."""
-    asked = expect.driver_packages()
+    requested = expect.driver_packages()
     expected = rule("held", "an upgrade of one package of the set skews it")
     found = []
-    for name in asked:
+    for name in requested:
         reading = state.flag("packages", name, "hold")
         if isinstance(reading, Unmeasured):
             found.append(unread(f"whether {name} is held", reading))
         elif not reading:
             summary = f"{name} is not held: an upgrade may skew it"
             found.append(failed(summary, "not held", expected, Action.NONE, part=name))
-    yield from found or [passed(f"{len(asked)} packages of the driver set are held", expected)]
+    yield from found or [passed(f"{len(requested)} packages of the driver set are held", expected)]

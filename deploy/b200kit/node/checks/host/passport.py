@@ -43,9 +43,9 @@ def against_passport(compare: Compare) -> Check:
 
 
 def each_page(
-    state: StateView, page: View, look: Callable[[GpuView, View], Iterator[Finding]]
+    state: StateView, page: View, check_gpu: Callable[[GpuView, View], Iterator[Finding]]
 ) -> Iterator[Finding]:
-    """What `look` finds on each GPU and its page; a GPU without a page is not measured."""
+    """What `check_gpu` finds on each GPU and its page; a GPU without a page is not measured."""
     gpus = state.gpus()
     if isinstance(gpus, Unmeasured):
         yield unread("the GPUs", gpus)
@@ -53,7 +53,7 @@ def each_page(
     for gpu in gpus:
         own = page.at("gpus", passport_record.position(gpu))
         if isinstance(own.raw(), dict):
-            yield from look(gpu, own)
+            yield from check_gpu(gpu, own)
         else:
             why = Unmeasured(f"the passport has no page for {passport_record.position(gpu)}")
             yield unread("its page of the passport", why, gpu)
@@ -90,23 +90,23 @@ def compare_firmware(expect: Expectation, state: StateView, page: View) -> Itera
     """No GPU's VBIOS, InfoROM or board part number changed since the node was accepted."""
     del expect
 
-    def look(gpu: GpuView, own: View) -> Iterator[Finding]:
+    def check_gpu(gpu: GpuView, own: View) -> Iterator[Finding]:
         return different(passport_record.FIRMWARE, gpu, own, "was changed since it was accepted")
 
-    return each_page(state, page, look)
+    return each_page(state, page, check_gpu)
 
 
 def different(keys: tuple[str, ...], gpu: GpuView, own: View, text: str) -> Iterator[Finding]:
     """Findings for the texts of a GPU that are not its page's; the first difference says enough."""
     for key in keys:
-        seen, accepted = gpu.text(key), own.text(key)
-        if isinstance(seen, Unmeasured):
-            yield unread(f"{key} against the passport", seen, gpu)
+        observed, accepted = gpu.text(key), own.text(key)
+        if isinstance(observed, Unmeasured):
+            yield unread(f"{key} against the passport", observed, gpu)
         elif isinstance(accepted, Unmeasured):
             yield unread(f"{key} of the passport", accepted, gpu)
-        elif seen != accepted:
-            summary = f"{gpu.subject} {text}: {key} {seen}, not {accepted}"
-            yield failed(summary, seen, rule(accepted, "passport"), Action.NONE, gpu)
+        elif observed != accepted:
+            summary = f"{gpu.subject} {text}: {key} {observed}, not {accepted}"
+            yield failed(summary, observed, rule(accepted, "passport"), Action.NONE, gpu)
             return
 
 
@@ -132,7 +132,7 @@ def climbing(
     def compare(expect: Expectation, state: StateView, page: View) -> Iterator[Finding]:
         most = expect.hardware(limit)
 
-        def look(gpu: GpuView, own: View) -> Iterator[Finding]:
+        def check_gpu(gpu: GpuView, own: View) -> Iterator[Finding]:
             if own.is_null(key):
                 return  # this hardware has no such counter
             now, then = read(gpu), own.number(key)
@@ -148,7 +148,7 @@ def climbing(
                 else:
                     yield noted(f"{summary}; watch it", gpu, more, most)
 
-        return each_page(state, page, look)
+        return each_page(state, page, check_gpu)
 
     compare.__doc__ = f"No GPU's count of {what} climbed far since the node was accepted."
     return compare

@@ -14,8 +14,8 @@ from b200kit.node.state.view import StateView, Unmeasured
 
 def active(state: StateView, names: Iterable[str], expected: Expected) -> Iterator[Finding]:
     """A finding for every unit that is not active, and one pass when all are."""
-    wanted, found = list(names), []
-    for name in wanted:
+    desired, found = list(names), []
+    for name in desired:
         unit = state.at("units", name)
         reading = unit.text("active")
         if isinstance(reading, Unmeasured):
@@ -27,7 +27,7 @@ def active(state: StateView, names: Iterable[str], expected: Expected) -> Iterat
             summary = f"{name} is not active ({why})"
             found.append(failed(summary, why, expected, Action.RESTART_SERVICE, part=name))
     yield from found or [
-        passed(f"active: {', '.join(wanted) or 'no unit was asked for'}", expected)
+        passed(f"active: {', '.join(desired) or 'no unit was asked for'}", expected)
     ]
 
 

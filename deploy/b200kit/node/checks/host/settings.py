@@ -20,11 +20,11 @@ from b200kit.node.state.view import StateView, Unmeasured
 @check("host.settings")
 def settings(expect: Expectation, state: StateView) -> Iterator[Finding]:
     """Every setting of the operating system that the inventory manages is in force."""
-    asked = expect.settings()
-    mine = [e for e in effects(asked, state) if asked.at(e.name, "judged_by").raw() is None]
+    requested = expect.settings()
+    mine = [e for e in effects(requested, state) if requested.at(e.name, "judged_by").raw() is None]
     for effect in mine:
-        source = asked.text(effect.name, "source") or "no source given"
-        found = judged(effect, Expected(effect.wanted, "", source))
+        source = requested.text(effect.name, "source") or "no source given"
+        found = judged(effect, Expected(effect.desired, "", source))
         yield replace(found, subject=f"setting {effect.name}", part=effect.name)
     if not mine:
         yield passed("the inventory manages no setting")

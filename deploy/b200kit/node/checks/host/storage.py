@@ -18,26 +18,26 @@ GIB = 1 << 30
 @check("host.storage")
 def model_store(expect: Expectation, state: StateView) -> Iterator[Finding]:
     """Models lie on the file system asked for, with every disk of it there and room for them."""
-    asked = expect.asked("storage", dict)
-    if asked is None:
+    requested = expect.requested("storage", dict)
+    if requested is None:
         yield passed("no storage is asked for")
         return
-    wanted = View(asked, "storage")
-    where = wanted.text("mount")
+    desired = View(requested, "storage")
+    where = desired.text("mount")
     if isinstance(where, Unmeasured):
         raise Unexpected(f"storage: {where.reason}")
-    found = [*mounted(wanted, state, where), *room(wanted, state, where)]
+    found = [*mounted(desired, state, where), *room(desired, state, where)]
     yield from found or [passed(f"{where} is as asked", rule(where, WHY))]
 
 
-def mounted(wanted: View, state: StateView, where: str) -> Iterator[Finding]:
+def mounted(desired: View, state: StateView, where: str) -> Iterator[Finding]:
     """Findings of the disks, where disks were named, then of what is mounted and made of them."""
-    disks = [str(path) for path in wanted.get(list, "disks") or []]
+    disks = [str(path) for path in desired.get(list, "disks") or []]
     lost = list(gone(state, disks))
     yield from lost
-    seen = state.at("storage", "mount")
-    device = seen.text("device")
-    if seen.raw() is None:
+    observed = state.at("storage", "mount")
+    device = observed.text("device")
+    if observed.raw() is None:
         # Without its disks it cannot be mounted: that is reported already.
         if not lost:
             expected = rule(f"a mount at {where}", WHY)
@@ -45,7 +45,7 @@ def mounted(wanted: View, state: StateView, where: str) -> Iterator[Finding]:
     elif isinstance(device, Unmeasured):
         yield unread(f"what is mounted at {where}", device)
     else:
-        yield from read_only(seen, where)
+        yield from read_only(observed, where)
         if disks and not lost:
             yield from members(state, where, device, disks)
 
@@ -61,9 +61,9 @@ def gone(state: StateView, disks: list[str]) -> Iterator[Finding]:
             yield unread(f"disk {path}", name)
 
 
-def read_only(seen: View, where: str) -> Iterator[Finding]:
+def read_only(observed: View, where: str) -> Iterator[Finding]:
     """A finding when the kernel gave up writing, as ext4 does after an error."""
-    options = seen.text("options")
+    options = observed.text("options")
     if isinstance(options, Unmeasured):
         yield unread(f"how {where} is mounted", options)
     elif "ro" in options.split(","):
@@ -74,15 +74,15 @@ def read_only(seen: View, where: str) -> Iterator[Finding]:
 def members(state: StateView, where: str, device: str, disks: list[str]) -> Iterator[Finding]:
     """Findings of what is mounted: made of the disks asked for, and each of them sound."""
     devices = {str(state.text("storage", "disks", path, "device")) for path in disks}
-    seen = arrays(state, device) if len(disks) > 1 else {device: "ok"}
-    if isinstance(seen, Unmeasured):
-        yield unread(f"the array {device}", seen)
-    elif {*seen} != devices:
-        text = f"{where} lies on {', '.join(sorted(seen)) or 'nothing'}"
+    observed = arrays(state, device) if len(disks) > 1 else {device: "ok"}
+    if isinstance(observed, Unmeasured):
+        yield unread(f"the array {device}", observed)
+    elif {*observed} != devices:
+        text = f"{where} lies on {', '.join(sorted(observed)) or 'nothing'}"
         expected = rule(", ".join(sorted(devices)), WHY)
         yield failed(f"{text}, not on the disks asked for", text, expected, Action.NONE)
     else:
-        yield from broken(state, device, seen, disks)
+        yield from broken(state, device, observed, disks)
 
 
 def arrays(state: StateView, device: str) -> dict[str, str] | Unmeasured:
@@ -97,10 +97,10 @@ def arrays(state: StateView, device: str) -> dict[str, str] | Unmeasured:
 
 
 def broken(
-    state: StateView, device: str, seen: dict[str, str], disks: list[str]
+    state: StateView, device: str, observed: dict[str, str], disks: list[str]
 ) -> Iterator[Finding]:
     """Findings of an array that lost a member: a RAID0 has nothing to make up for it."""
-    bad = {name: text for name, text in seen.items() if text != "ok"}
+    bad = {name: text for name, text in observed.items() if text != "ok"}
     for name, text in bad.items():
         part = next((p for p in disks if _is(state, p, name)), name)
         summary = f"disk {part} of {device} is {text}: what lay on the array is lost"
@@ -119,9 +119,9 @@ def _is(state: StateView, path: str, device: str) -> bool:
     return state.text("storage", "disks", path, "device") == device
 
 
-def room(wanted: View, state: StateView, where: str) -> Iterator[Finding]:
+def room(desired: View, state: StateView, where: str) -> Iterator[Finding]:
     """A finding when the model is not there yet and would not fit."""
-    needed, stamp = wanted.number("room_bytes"), wanted.text("stamp")
+    needed, stamp = desired.number("room_bytes"), desired.text("stamp")
     if isinstance(needed, Unmeasured) or isinstance(stamp, Unmeasured):
         raise Unexpected("storage: room_bytes and stamp must be given")
     document = state.value if isinstance(state.value, dict) else {}

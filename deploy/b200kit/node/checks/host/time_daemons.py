@@ -19,7 +19,7 @@ SERVICES = (
     "openntpd.service",
     DEFAULT,
 )
-"""Their units on Debian and Ubuntu; chronyd.service is an alias, seen where somebody made it one.
+"""Their units on Debian and Ubuntu; chronyd.service is an alias, found where somebody made it one.
 
 PTP is not among them: phc2sys sets the clock only where it was configured to, and its unit does not
 say so; a node with PTP alone says clock_synchronized = False, or runs chrony over its PHC.

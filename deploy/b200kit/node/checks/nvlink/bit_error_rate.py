@@ -34,11 +34,6 @@ def decode(raw: int) -> BitErrorRate | None:
     return BitErrorRate(raw >> EXPONENT_BITS, raw & 0xFF)
 
 
-def encode(rate: BitErrorRate | None) -> int:
-    """The raw reading of a rate."""
-    return NO_ERRORS if rate is None else rate.mantissa << EXPONENT_BITS | rate.exponent
-
-
 def effective_is_bad(rate: BitErrorRate | None, worst: int) -> bool:
     """Whether an effective rate is above 10^-worst (DCGM: 12).
 

@@ -21,7 +21,7 @@ STATES = {0: "not supported", 1: "not started", 2: "in progress", 3: "completed"
 SUMMARIES = {0: "not supported", 1: "healthy", 2: "unhealthy", 3: "limited capacity"}
 UNKNOWN_SUMMARY = 0
 STATUSES = {3: "not supported", 23: "insufficient resources", 999: "unknown error"}
-"""NVML return codes a registration was seen to end with; the others are reported by number."""
+"""NVML return codes a registration was observed to end with; the others are reported by number."""
 
 
 def status_in_words(number: int) -> str:
@@ -59,38 +59,40 @@ register(
 @check("fabric.health")
 def health(expect: Expectation, state: StateView) -> Iterator[Finding]:
     """The health summary; "not supported" of older drivers is unknown and does not block."""
-    wanted = expect.hardware("fabric.health")
+    expected = expect.hardware("fabric.health")
 
-    def look(gpu: GpuView) -> list[Finding]:
+    def check_gpu(gpu: GpuView) -> list[Finding]:
         summary = gpu.number("fabric", "health_summary")
         if summary == UNKNOWN_SUMMARY:
             unknown = f"{gpu.subject} fabric health is unknown: this driver gives no summary"
-            return [noted(unknown, gpu, SUMMARIES[UNKNOWN_SUMMARY], wanted)]
+            return [noted(unknown, gpu, SUMMARIES[UNKNOWN_SUMMARY], expected)]
         return value(
             "fabric health summary",
             summary,
-            lambda number: number == wanted.value,
+            lambda number: number == expected.value,
             lambda number: f"{gpu.subject} fabric health is {SUMMARIES.get(number, number)}",
-            wanted,
+            expected,
             Action.RESET_GPU,
             gpu,
         )
 
-    return each_gpu(state, look, passed("fabric health is not bad on any GPU", wanted))
+    return each_gpu(state, check_gpu, passed("fabric health is not bad on any GPU", expected))
 
 
 @check("fabric.mask")
 def mask(expect: Expectation, state: StateView) -> Iterator[Finding]:
     """Every field of the health mask; a mask can disprove health, never prove it."""
-    wanted = expect.hardware("fabric.mask", str)
+    expected = expect.hardware("fabric.mask", str)
 
-    def look(gpu: GpuView) -> Iterator[Finding]:
+    def check_gpu(gpu: GpuView) -> Iterator[Finding]:
         reading = gpu.number("fabric", "health_mask")
         if isinstance(reading, Unmeasured):
             yield unread("fabric health mask", reading, gpu)
         elif faults := health_mask.faults(reading):
             fields = ", ".join(f"{k} {v}" for k, v in health_mask.decode(reading).items())
             summary = f"{gpu.subject} fabric health: {', '.join(faults)}"
-            yield failed(summary, f"{reading:#x}: {fields}", wanted, Action.RESET_GPU, gpu)
+            yield failed(summary, f"{reading:#x}: {fields}", expected, Action.RESET_GPU, gpu)
 
-    return each_gpu(state, look, passed("no field of the fabric health masks is bad", wanted))
+    return each_gpu(
+        state, check_gpu, passed("no field of the fabric health masks is bad", expected)
+    )

@@ -17,29 +17,29 @@ MODES = {1: "shared NVSwitch", 2: "vGPU"}
 @check("fabric.mode")
 def mode(expect: Expectation, state: StateView) -> Iterator[Finding]:
     """The fabric manager is set up for bare metal; otherwise GPUs wait for a partition."""
-    wanted = expect.hardware("fabric.mode")
-    seen = state.number("fabric_manager", "mode")
+    expected = expect.hardware("fabric.mode")
+    observed = state.number("fabric_manager", "mode")
     if state.is_null("fabric_manager", "mode"):
         yield unread("FABRIC_MODE", Unmeasured("no fabricmanager.cfg names it"))
-    elif isinstance(seen, Unmeasured):
-        yield unread("FABRIC_MODE", seen)
-    elif seen != wanted.value:
-        name = MODES.get(seen, "unknown")
-        summary = f"FABRIC_MODE is {seen} ({name}) in fabricmanager.cfg, bare metal needs 0"
-        yield failed(summary, f"FABRIC_MODE={seen}", wanted, Action.REBOOT)
+    elif isinstance(observed, Unmeasured):
+        yield unread("FABRIC_MODE", observed)
+    elif observed != expected.value:
+        name = MODES.get(observed, "unknown")
+        summary = f"FABRIC_MODE is {observed} ({name}) in fabricmanager.cfg, bare metal needs 0"
+        yield failed(summary, f"FABRIC_MODE={observed}", expected, Action.REBOOT)
     else:
-        yield passed(f"FABRIC_MODE is {seen}", wanted)
+        yield passed(f"FABRIC_MODE is {observed}", expected)
 
 
 @check("fabric.nvlsm")
 def nvlsm(expect: Expectation, state: StateView) -> Iterator[Finding]:
     """The NVLink subnet manager runs; without it no GPU's fabric gets past in progress."""
-    wanted = expect.hardware("fabric.nvlsm", bool)
+    expected = expect.hardware("fabric.nvlsm", bool)
     running = state.flag("fabric_manager", "nvlsm_running")
     if isinstance(running, Unmeasured):
         yield unread("whether nvlsm runs", running)
-    elif running != wanted.value:
+    elif running != expected.value:
         summary = f"nvlsm {'runs' if running else 'does not run'}; the fabric manager starts it"
-        yield failed(summary, f"running: {running}", wanted, Action.RESTART_SERVICE)
+        yield failed(summary, f"running: {running}", expected, Action.RESTART_SERVICE)
     else:
-        yield passed("nvlsm runs as it must", wanted)
+        yield passed("nvlsm runs as it must", expected)

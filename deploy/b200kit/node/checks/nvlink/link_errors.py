@@ -29,13 +29,13 @@ def rates(expect: Expectation, state: StateView) -> Iterator[Finding]:
     """Neither bit error rate of a link that is up is past DCGM's limit."""
     limits = {kind: expect.hardware(f"nvlink.{kind}_ber_exponent") for kind in RATES}
 
-    def look(gpu: GpuView) -> Iterator[Finding]:
+    def check_gpu(gpu: GpuView) -> Iterator[Finding]:
         for kind, limit in limits.items():
             yield from bad_rates(gpu, kind, limit)
 
     text = " and ".join(f"{kind} 1e-{limit.value}" for kind, limit in limits.items())
     well = f"no NVLink has a bit error rate above {text}"
-    return each_gpu(state, look, passed(well, limits["effective"]))
+    return each_gpu(state, check_gpu, passed(well, limits["effective"]))
 
 
 def bad_rates(gpu: GpuView, kind: str, limit: Expected) -> Iterator[Finding]:
@@ -68,14 +68,14 @@ def errors(expect: Expectation, state: StateView) -> Iterator[Finding]:
     if not limits or not all(type(limit) is int for limit in limits.values()):
         raise Unexpected("hardware data: nvlink.errors_max must give every counter a whole number")
 
-    def look(gpu: GpuView) -> Iterator[Finding]:
+    def check_gpu(gpu: GpuView) -> Iterator[Finding]:
         for key, limit in limits.items():
             yield from counted(gpu, key, Expected(limit, table.unit, table.source), failed_count)
         for key in map(str, watched.value):
             yield from counted(gpu, key, Expected(0, table.unit, watched.source), noted_count)
 
     well = f"no NVLink has counted errors of {len(limits)} kinds {SINCE}"
-    return each_gpu(state, look, passed(well, Expected("maximum of each", "", table.source)))
+    return each_gpu(state, check_gpu, passed(well, Expected("maximum of each", "", table.source)))
 
 
 Tell = Callable[[GpuView, str, str, Expected], Finding]
@@ -113,7 +113,7 @@ def recovery(expect: Expectation, state: StateView) -> Iterator[Finding]:
     """
     limit = expect.hardware("nvlink.recovery_failed_max")
 
-    def look(gpu: GpuView) -> Iterator[Finding]:
+    def check_gpu(gpu: GpuView) -> Iterator[Finding]:
         counts: dict[str, dict[int, int]] = {}
         for kind in ("failed", "success", "events"):
             counts[kind] = {}
@@ -125,7 +125,7 @@ def recovery(expect: Expectation, state: StateView) -> Iterator[Finding]:
         yield from recovery_failures(gpu, counts["failed"], limit)
         yield from recoveries(gpu, counts["success"], counts["events"], limit)
 
-    return each_gpu(state, look, passed("no NVLink failed to recover", limit))
+    return each_gpu(state, check_gpu, passed("no NVLink failed to recover", limit))
 
 
 def in_use(kind: str) -> Callable[[View], bool]:

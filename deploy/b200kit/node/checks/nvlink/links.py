@@ -41,7 +41,7 @@ def is_up(link: View) -> bool:
 
 
 def of_links(
-    gpu: GpuView, key: str, what: str, wanted: Callable[[View], bool] = is_up
+    gpu: GpuView, key: str, what: str, desired: Callable[[View], bool] = is_up
 ) -> Iterator[Finding | tuple[int, int]]:
     """Link and reading of every wanted link; a finding for those not read, one for each reason."""
     links = gpu.items("links")
@@ -49,7 +49,7 @@ def of_links(
         yield unread(f"{what} of any NVLink", links, gpu)
         return
     unread_links: dict[str, list[object]] = {}
-    for view in filter(wanted, links):
+    for view in filter(desired, links):
         link, reading = view.number("link"), view.number(key)
         if isinstance(link, int) and isinstance(reading, int):
             yield link, reading
@@ -72,33 +72,33 @@ def links_in_words(links: list[object]) -> str:
 @check("nvlink.links")
 def links(expect: Expectation, state: StateView) -> Iterator[Finding]:
     """All links of every GPU are up."""
-    wanted = expect.hardware("nvlink.links")
+    desired = expect.hardware("nvlink.links")
 
-    def look(gpu: GpuView) -> Iterator[Finding]:
+    def check_gpu(gpu: GpuView) -> Iterator[Finding]:
         states = readings(gpu, "state")
         if isinstance(states, Unmeasured):
             yield unread("NVLink states", states, gpu)
             return
         up = sum(value == UP for value in states.values())
-        if up != wanted.value:
+        if up != desired.value:
             down = ranges(link for link, value in states.items() if value != UP and link >= 0)
             read = f"links down: {down or 'none'}; links listed: {len(states)}"
-            summary = links_told(gpu, up, wanted.value, states)
-            yield failed(summary, read, wanted, Action.RESET_GPU, gpu)
+            summary = links_told(gpu, up, desired.value, states)
+            yield failed(summary, read, desired, Action.RESET_GPU, gpu)
 
-    total = len(state.gpus() or []) * wanted.value
-    return each_gpu(state, look, passed(f"{total} of {total} NVLinks are up", wanted))
+    total = len(state.gpus() or []) * desired.value
+    return each_gpu(state, check_gpu, passed(f"{total} of {total} NVLinks are up", desired))
 
 
-def links_told(gpu: GpuView, up: int, wanted: int, states: Mapping[int, int]) -> str:
+def links_told(gpu: GpuView, up: int, desired: int, states: Mapping[int, int]) -> str:
     """The sentence for a GPU whose links are not all up, with the links to look at."""
     if up == 0:
-        return f"{gpu.subject} has no NVLink: 0 of {wanted} links up"
+        return f"{gpu.subject} has no NVLink: 0 of {desired} links up"
     down: list[object] = [link for link, value in states.items() if value != UP]
-    absent: list[object] = [link for link in range(min(wanted, MOST_LINKS)) if link not in states]
+    absent: list[object] = [link for link in range(min(desired, MOST_LINKS)) if link not in states]
     faults = [f"{links_in_words(down)} down"] if down else []
     faults += [f"{links_in_words(absent)} not listed"] if absent else []
-    return f"{gpu.subject} has {up} of {wanted} NVLinks up: {', '.join(faults) or 'too many'}"
+    return f"{gpu.subject} has {up} of {desired} NVLinks up: {', '.join(faults) or 'too many'}"
 
 
 @check("nvlink.speed")
@@ -109,24 +109,24 @@ def speed(expect: Expectation, state: StateView) -> Iterator[Finding]:
     def describe(reading: int) -> str:
         return f"at {reading / 1000:g} GB/s, not {usual.value / 1000:g}"
 
-    def look(gpu: GpuView) -> Iterator[Finding]:
+    def check_gpu(gpu: GpuView) -> Iterator[Finding]:
         return odd_links(gpu, "speed_mbps", "speed", lambda r: r >= floor.value, describe, floor)
 
-    return each_gpu(state, look, passed(f"every NVLink runs at {floor.text} or more", floor))
+    return each_gpu(state, check_gpu, passed(f"every NVLink runs at {floor.text} or more", floor))
 
 
 @check("nvlink.version")
 def version(expect: Expectation, state: StateView) -> Iterator[Finding]:
     """Every link that is up speaks the NVLink version of this hardware (NVML's number)."""
-    wanted = expect.hardware("nvlink.version")
+    desired = expect.hardware("nvlink.version")
 
     def describe(reading: int) -> str:
         return f"as NVML version {reading}"
 
-    def look(gpu: GpuView) -> Iterator[Finding]:
-        return odd_links(gpu, "version", "version", lambda r: r == wanted.value, describe, wanted)
+    def check_gpu(gpu: GpuView) -> Iterator[Finding]:
+        return odd_links(gpu, "version", "version", lambda r: r == desired.value, describe, desired)
 
-    return each_gpu(state, look, passed("every NVLink is of the expected version", wanted))
+    return each_gpu(state, check_gpu, passed("every NVLink is of the expected version", desired))
 
 
 def odd_links(

@@ -15,17 +15,17 @@ from b200kit.node.state.view import StateView, Unmeasured
 @check("modules.loaded")
 def loaded(expect: Expectation, state: StateView) -> Iterator[Finding]:
     """Fabric manager reaches the switches through InfiniBand user MAD devices."""
-    wanted = expect.words("modules.loaded")
+    expected = expect.words("modules.loaded")
     found = []
-    for name in wanted.value:
+    for name in expected.value:
         reading = state.at("modules", name).raw()
         if isinstance(reading, Unmeasured):
             found.append(replace(unread(f"whether module {name} is loaded", reading), part=name))
         elif reading is None:
             summary = f"kernel module {name} is not loaded; fabric manager needs it"
             read = f"{name} not loaded"
-            found.append(failed(summary, read, wanted, Action.RESTART_SERVICE, part=name))
-    yield from found or [passed(f"modules {', '.join(wanted.value)} are loaded", wanted)]
+            found.append(failed(summary, read, expected, Action.RESTART_SERVICE, part=name))
+    yield from found or [passed(f"modules {', '.join(expected.value)} are loaded", expected)]
 
 
 @check("modules.absent")

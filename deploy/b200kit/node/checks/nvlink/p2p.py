@@ -34,37 +34,37 @@ def blame(bad: list[Pair]) -> tuple[list[int], list[Pair]]:
     return guilty, left
 
 
-def judge_kind(kind: str, wanted: Expected, state: StateView) -> Iterator[Finding]:
+def judge_kind(kind: str, expected: Expected, state: StateView) -> Iterator[Finding]:
     """Findings of one kind of access over all pairs."""
     gpus = state.gpus()
     if isinstance(gpus, Unmeasured):
         yield unread(f"P2P {kind}", gpus)
         return
-    seen = {(a, b): reading for a, b, reading in state.pairs(kind)}
-    unknown = [reading for reading in seen.values() if isinstance(reading, Unmeasured)]
-    bad = {pair: r for pair, r in seen.items() if isinstance(r, int) and r != wanted.value}
+    observed = {(a, b): reading for a, b, reading in state.pairs(kind)}
+    unknown = [reading for reading in observed.values() if isinstance(reading, Unmeasured)]
+    bad = {pair: r for pair, r in observed.items() if isinstance(r, int) and r != expected.value}
     if unknown:
         reason = Unmeasured(unknown[0].reason)
-        yield unread(f"P2P {kind} of {len(unknown)} of {len(seen)} pairs", reason)
-    if len(gpus) > 2 and len(bad) == len(seen):
+        yield unread(f"P2P {kind} of {len(unknown)} of {len(observed)} pairs", reason)
+    if len(gpus) > 2 and len(bad) == len(observed):
         # Not the GPUs' doing: with every pair dead, naming each of them would blame them all.
         reading = f"{kind} {status_words(bad.values())} on all {len(bad)} ordered pairs"
-        yield failed(f"no P2P {kind} between any two of {len(gpus)} GPUs", reading, wanted, RESET)
+        yield failed(f"no P2P {kind} between any two of {len(gpus)} GPUs", reading, expected, RESET)
         return
     guilty, pairs = blame(list(bad))
     for position in guilty:
-        yield cut_off(kind, wanted, gpus, position, bad)
+        yield cut_off(kind, expected, gpus, position, bad)
     for a, b in pairs:
         reading = f"{kind} {status_words([bad[a, b]])}"
         summary = f"no P2P {kind} from {gpus[a].subject} to {gpus[b].subject}"
         part = f"{gpus[a].part} and {gpus[b].part}"
-        yield failed(summary, reading, wanted, RESET, gpus[a], part)
-    if seen and not bad and not unknown:
-        yield passed(f"P2P {kind} works on all {len(seen)} ordered pairs", wanted)
+        yield failed(summary, reading, expected, RESET, gpus[a], part)
+    if observed and not bad and not unknown:
+        yield passed(f"P2P {kind} works on all {len(observed)} ordered pairs", expected)
 
 
 def cut_off(
-    kind: str, wanted: Expected, gpus: list[GpuView], position: int, bad: dict[Pair, int]
+    kind: str, expected: Expected, gpus: list[GpuView], position: int, bad: dict[Pair, int]
 ) -> Finding:
     """The finding for one GPU that several peers cannot reach or that cannot reach them."""
     gpu, count = gpus[position], len(gpus)
@@ -72,7 +72,7 @@ def cut_off(
     statuses = status_words(bad[pair] for pair in pairs)
     peers = len({other for pair in pairs for other in pair if other != position})
     summary = f"{gpu.subject} has no P2P {kind} with {peers} of its {count - 1} peers"
-    return failed(summary, f"{kind} {statuses} on {len(pairs)} ordered pairs", wanted, RESET, gpu)
+    return failed(summary, f"{kind} {statuses} on {len(pairs)} ordered pairs", expected, RESET, gpu)
 
 
 def status_words(numbers: Iterable[int]) -> str:

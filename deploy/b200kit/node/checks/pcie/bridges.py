@@ -33,35 +33,35 @@ def generation(speed: str) -> int | None:
 @check("pcie.path")
 def path(expect: Expectation, state: StateView) -> Iterator[Finding]:
     """Every PCIe link above a GPU has the GPU's generation and all its lanes."""
-    wanted, lanes = expect.hardware("pcie.generation"), expect.hardware("pcie.width")
+    desired, lanes = expect.hardware("pcie.generation"), expect.hardware("pcie.width")
 
-    def look(bridge: Bridge) -> Iterator[Finding]:
-        yield from slow(bridge, "max_link_speed", "can do", wanted)
+    def check_bridge(bridge: Bridge) -> Iterator[Finding]:
+        yield from slow(bridge, "max_link_speed", "can do", desired)
         if not bridge.beside_gpu:
             # The last port shares the GPU's link, which rests at a low speed when idle.
-            yield from slow(bridge, "current_link_speed", "runs at", wanted)
+            yield from slow(bridge, "current_link_speed", "runs at", desired)
         yield from narrow(bridge, lanes)
 
-    text = f"every link above the GPUs has generation {wanted.value} and {lanes.value} lanes"
-    return each_bridge(state, look, passed(text, wanted))
+    text = f"every link above the GPUs has generation {desired.value} and {lanes.value} lanes"
+    return each_bridge(state, check_bridge, passed(text, desired))
 
 
-def slow(bridge: Bridge, key: str, verb: str, wanted: Expected) -> Iterator[Finding]:
+def slow(bridge: Bridge, key: str, verb: str, desired: Expected) -> Iterator[Finding]:
     """A finding when a bridge's speed is below a generation; null has no PCIe link."""
     if bridge.entry.is_null(key):
         return
     speed = bridge.entry.text(key)
-    seen = None if isinstance(speed, Unmeasured) else generation(speed)
+    observed = None if isinstance(speed, Unmeasured) else generation(speed)
     if isinstance(speed, Unmeasured):
         yield unread_of(bridge, key, speed)
-    elif seen is None:
+    elif observed is None:
         yield unread_of(bridge, key, Unmeasured(f"{speed!r} is no speed"))
-    elif seen < wanted.value:
-        summary = f"{bridge.name} {verb} PCIe generation {seen} only"
-        yield fault(bridge, summary, f"{key} {speed}", wanted, Action.POWER_CYCLE)
+    elif observed < desired.value:
+        summary = f"{bridge.name} {verb} PCIe generation {observed} only"
+        yield fault(bridge, summary, f"{key} {speed}", desired, Action.POWER_CYCLE)
 
 
-def narrow(bridge: Bridge, wanted: Expected) -> Iterator[Finding]:
+def narrow(bridge: Bridge, desired: Expected) -> Iterator[Finding]:
     """A finding when a bridge's link has too few lanes; null has no PCIe link."""
     key = "current_link_width"
     if bridge.entry.is_null(key):
@@ -71,9 +71,9 @@ def narrow(bridge: Bridge, wanted: Expected) -> Iterator[Finding]:
         yield unread_of(bridge, key, width)
     elif width > WIDEST:
         yield unread_of(bridge, key, Unmeasured(f"{width} lanes cannot be"))
-    elif width < wanted.value:
-        summary = f"{bridge.name} has {width} of {wanted.value} lanes"
-        yield fault(bridge, summary, f"{key} {width}", wanted, Action.POWER_CYCLE)
+    elif width < desired.value:
+        summary = f"{bridge.name} has {width} of {desired.value} lanes"
+        yield fault(bridge, summary, f"{key} {width}", desired, Action.POWER_CYCLE)
 
 
 @check("pcie.acs")
@@ -82,7 +82,7 @@ def acs(expect: Expectation, state: StateView) -> Iterator[Finding]:
     if not expect.acs_judged():
         return iter([passed("ACS is not managed, as the inventory asks (settings.acs)")])
 
-    def look(bridge: Bridge) -> Iterator[Finding]:
+    def check_bridge(bridge: Bridge) -> Iterator[Finding]:
         if bridge.entry.is_null("acs"):
             return
         redirects = bridge.entry.flag("acs")
@@ -92,7 +92,9 @@ def acs(expect: Expectation, state: StateView) -> Iterator[Finding]:
             summary = f"{bridge.name} redirects peer-to-peer traffic (ACS); switch ACS off"
             yield fault(bridge, summary, "ACS redirects", NO_ACS, Action.NONE)
 
-    return each_bridge(state, look, passed("no bridge above the GPUs redirects (ACS)", NO_ACS))
+    return each_bridge(
+        state, check_bridge, passed("no bridge above the GPUs redirects (ACS)", NO_ACS)
+    )
 
 
 def fault(bridge: Bridge, summary: str, read: str, expected: Expected, action: Action) -> Finding:

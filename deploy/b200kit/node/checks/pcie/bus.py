@@ -51,30 +51,30 @@ def bus_gpus(state: StateView) -> list[BusGpu] | Unmeasured:
 
 
 def each_on_bus(
-    state: StateView, look: Callable[[BusGpu], Iterable[Finding]], all_well: Finding
+    state: StateView, check_gpu: Callable[[BusGpu], Iterable[Finding]], all_well: Finding
 ) -> Iterator[Finding]:
-    """What `look` finds on every GPU of the bus; `all_well` when nothing of it blocks."""
+    """What `check_gpu` finds on every GPU of the bus; `all_well` when nothing of it blocks."""
     gpus = bus_gpus(state)
     if isinstance(gpus, Unmeasured):
         yield unread("the PCI bus", gpus)
         return
-    found = [finding for gpu in gpus for finding in look(gpu)]
+    found = [finding for gpu in gpus for finding in check_gpu(gpu)]
     yield from found
     if not any(finding.blocks for finding in found):
         yield all_well
 
 
 def each_bridge(
-    state: StateView, look: Callable[[Bridge], Iterable[Finding]], all_well: Finding
+    state: StateView, check_bridge: Callable[[Bridge], Iterable[Finding]], all_well: Finding
 ) -> Iterator[Finding]:
-    """What `look` finds on every bridge above a GPU, each reported once with the GPUs below it."""
+    """What `check_bridge` finds on every bridge above a GPU, each once with the GPUs below it."""
     gpus = bus_gpus(state)
     if isinstance(gpus, Unmeasured):
         yield unread("the PCI bus", gpus)
         return
     below: dict[Finding, list[str]] = {}
     for gpu in gpus:
-        for finding in above(gpu, look):
+        for finding in above(gpu, check_bridge):
             below.setdefault(finding, []).append(gpu.name)
     for finding, names in below.items():
         yield replace(finding, summary=f"{finding.summary} (above {', '.join(names)})")
@@ -82,8 +82,8 @@ def each_bridge(
         yield all_well
 
 
-def above(gpu: BusGpu, look: Callable[[Bridge], Iterable[Finding]]) -> Iterator[Finding]:
-    """What `look` finds on the bridges of one GPU; that none is listed is unmeasured."""
+def above(gpu: BusGpu, check_bridge: Callable[[Bridge], Iterable[Finding]]) -> Iterator[Finding]:
+    """What `check_bridge` finds on the bridges of one GPU; that none is listed is unmeasured."""
     entries = gpu.entry.items("bridges")
     if isinstance(entries, Unmeasured):
         yield unread("the PCI bridges", entries)
@@ -92,4 +92,4 @@ def above(gpu: BusGpu, look: Callable[[Bridge], Iterable[Finding]]) -> Iterator[
         yield unread("the PCI bridges", Unmeasured("none is listed"))
     else:
         for entry in entries:
-            yield from look(Bridge(entry, beside_gpu=entry is entries[-1]))
+            yield from check_bridge(Bridge(entry, beside_gpu=entry is entries[-1]))

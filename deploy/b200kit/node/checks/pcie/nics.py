@@ -25,7 +25,7 @@ def name_of(nic: View) -> str:
 @check("nics.switch-management")
 def switch_management(expect: Expectation, state: StateView) -> Iterator[Finding]:
     """All management functions of the NVSwitches are there, or the host shows none."""
-    wanted = expect.hardware("nics.switch_management")
+    desired = expect.hardware("nics.switch_management")
     nics = state.items("pci", "nics")
     if isinstance(nics, Unmeasured):
         yield unread("the NICs", nics)
@@ -35,22 +35,22 @@ def switch_management(expect: Expectation, state: StateView) -> Iterator[Finding
     for name, reason in unknown:
         yield unread(f"whether {name} belongs to an NVSwitch", reason)
     if not unknown:
-        yield counted([name for name, flag in flags if flag], wanted)
+        yield counted([name for name, flag in flags if flag], desired)
 
 
-def counted(names: list[str], wanted: Expected) -> Finding:
+def counted(names: list[str], desired: Expected) -> Finding:
     """The finding for the management functions that are there."""
-    text, read = f"{len(names)} of {wanted.value}", ", ".join(names) or "none"
+    text, read = f"{len(names)} of {desired.value}", ", ".join(names) or "none"
     if not names:
         # Some hosts expose no vital product data (NVIDIA/gpu-driver-container#606).
-        return passed("no device shows an NVSwitch; some hosts hide that", wanted)
-    if len(names) < wanted.value:
+        return passed("no device shows an NVSwitch; some hosts hide that", desired)
+    if len(names) < desired.value:
         summary = f"{text} NVSwitch management functions are there: a switch port is lost"
-        return failed(summary, read, wanted, Action.POWER_CYCLE)
-    if len(names) > wanted.value:
+        return failed(summary, read, desired, Action.POWER_CYCLE)
+    if len(names) > desired.value:
         summary = f"{text} NVSwitch management functions: the hardware file does not fit"
-        return failed(summary, read, wanted, Action.NONE)
-    return passed(f"{text} NVSwitch management functions are there", wanted)
+        return failed(summary, read, desired, Action.NONE)
+    return passed(f"{text} NVSwitch management functions are there", desired)
 
 
 @check("nics.ports")

@@ -36,12 +36,14 @@ def errors(expect: Expectation, state: StateView) -> Iterator[Finding]:
     """No GPU had an uncorrectable PCIe error since boot; corrected ones are noted."""
     del expect
 
-    def look(gpu: BusGpu) -> Iterator[Finding]:
+    def check_gpu(gpu: BusGpu) -> Iterator[Finding]:
         for kind in UNCORRECTABLE:
             yield from uncorrectable(gpu, kind)
         yield from corrected(gpu)
 
-    return each_on_bus(state, look, passed("no uncorrectable PCIe error since boot", NO_ERRORS))
+    return each_on_bus(
+        state, check_gpu, passed("no uncorrectable PCIe error since boot", NO_ERRORS)
+    )
 
 
 def uncorrectable(gpu: BusGpu, kind: str) -> Iterator[Finding]:
@@ -74,11 +76,11 @@ def replays(expect: Expectation, state: StateView) -> Iterator[Finding]:
     """PCIe replays are noted: the link repeats a damaged packet, which costs time only."""
     del expect
 
-    def look(gpu: GpuView) -> Iterator[Finding]:
+    def check_gpu(gpu: GpuView) -> Iterator[Finding]:
         count = gpu.number("pcie", "replays")
         if isinstance(count, Unmeasured):
             yield unread("PCIe replays", count, gpu)
         elif count > 0:
             yield noted(f"{gpu.subject}: {count} PCIe replays", gpu, count, NO_REPLAYS)
 
-    return each_gpu(state, look, passed("PCIe replays are counted on every GPU", NO_REPLAYS))
+    return each_gpu(state, check_gpu, passed("PCIe replays are counted on every GPU", NO_REPLAYS))

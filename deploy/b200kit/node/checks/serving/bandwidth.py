@@ -63,8 +63,8 @@ def too_old(expect: Expectation, note: View, state: StateView) -> Unmeasured | N
     """Why a result of an earlier boot does not hold any more, or None."""
     limit = expect.hardware("bandwidth.max_age_days")
     try:
-        taken, seen = (timestamp.parse(view.text("taken_at")) for view in (note, state))
-        days = (seen - taken).total_seconds() / 86400
+        taken, observed = (timestamp.parse(view.text("taken_at")) for view in (note, state))
+        days = (observed - taken).total_seconds() / 86400
     except ValueError:
         return Unmeasured("the age of a measurement of an earlier boot is unknown")
     if 0 <= days <= limit.value:

@@ -23,118 +23,126 @@ NOT_ASKED = "no placement of replicas is asked for"
 _MAP = "the layout, made from this node's own NUMA map"
 _NONE_TOLD = "no process of it shows CUDA_VISIBLE_DEVICES in its environment"
 _RUNNING = ("active", "reloading")
-Look = Callable[[str, View, list[View]], Iterator[Finding]]
+ReplicaCheck = Callable[[str, View, list[View]], Iterator[Finding]]
 
 
 @check("placement.cpus")
 def cpus(expect: Expectation, state: StateView) -> Iterator[Finding]:
     """Every process of a replica that runs may use only the CPUs of its GPUs."""
 
-    def look(unit: str, wanted: View, processes: list[View]) -> Iterator[Finding]:
-        if wanted.text("by") == numa_policy.ENGINE:
+    def check_replica(unit: str, desired: View, processes: list[View]) -> Iterator[Finding]:
+        if desired.text("by") == numa_policy.ENGINE:
             return  # the engine binds its workers by node; the memory check sees that
-        allowed = _numbers(wanted, "cpus")
-        asked = rule(f"CPUs {wanted.text('cpus')}", _MAP)
+        allowed = _numbers(desired, "cpus")
+        requested = rule(f"CPUs {desired.text('cpus')}", _MAP)
         outside = {}
         for process in processes:
-            seen = _read(process, "cpus")
-            if isinstance(seen, Unmeasured):
-                yield _unread(unit, process, "its CPUs", seen)
-            elif not seen or not seen <= allowed:
-                outside[_told(process)] = cpulist.format(seen)
+            observed = _read(process, "cpus")
+            if isinstance(observed, Unmeasured):
+                yield _unread(unit, process, "its CPUs", observed)
+            elif not observed or not observed <= allowed:
+                outside[_told(process)] = cpulist.format(observed)
         if outside:
             message = _some(outside, "may run on CPUs")
-            summary = f"{unit}: {message}, not only on {wanted.text('cpus')}"
-            yield _failed(unit, summary, outside, asked)
+            summary = f"{unit}: {message}, not only on {desired.text('cpus')}"
+            yield _failed(unit, summary, outside, requested)
 
-    yield from _each(expect, state, look, "every process is on the CPUs of its GPUs")
+    yield from _each(expect, state, check_replica, "every process is on the CPUs of its GPUs")
 
 
 @check("placement.memory")
 def memory(expect: Expectation, state: StateView) -> Iterator[Finding]:
     """Every process of a replica that runs takes its memory from the NUMA nodes of its GPUs."""
 
-    def look(unit: str, wanted: View, processes: list[View]) -> Iterator[Finding]:
-        nodes, asked = _numbers(wanted, "nodes"), rule(f"node {wanted.text('nodes')}", _MAP)
+    def check_replica(unit: str, desired: View, processes: list[View]) -> Iterator[Finding]:
+        nodes, requested = _numbers(desired, "nodes"), rule(f"node {desired.text('nodes')}", _MAP)
         bound, by_engine = (
-            wanted.text(key) == word
+            desired.text(key) == word
             for key, word in (("policy", numa_policy.BIND), ("by", numa_policy.ENGINE))
         )
         outside, alone = {}, set()
         for process in processes:
             if not bound and _no_choice(process, nodes):
                 continue
-            seen = _memory(process, nodes, allowed_counts=bound and not by_engine)
-            if isinstance(seen, Unmeasured):
-                yield _unread(unit, process, "its memory policy", seen)
+            observed = _memory(process, nodes, allowed_counts=bound and not by_engine)
+            if isinstance(observed, Unmeasured):
+                yield _unread(unit, process, "its memory policy", observed)
                 continue
-            alone |= seen if len(seen) == 1 else set()
-            if not seen <= nodes:
-                outside[_told(process)] = cpulist.format(seen)
+            alone |= observed if len(observed) == 1 else set()
+            if not observed <= nodes:
+                outside[_told(process)] = cpulist.format(observed)
         if outside:
             message = _some(outside, "takes memory from node")
-            summary = f"{unit}: {message}, not only from {wanted.text('nodes')}"
-            yield _failed(unit, summary, outside, asked)
+            summary = f"{unit}: {message}, not only from {desired.text('nodes')}"
+            yield _failed(unit, summary, outside, requested)
         elif by_engine and nodes - alone:
             free = cpulist.format(nodes - alone)
             summary = f"{unit}: no process is bound to node {free}, the engine does not bind itself"
-            yield _failed(unit, summary, {"bound to": cpulist.format(alone) or "none"}, asked)
+            yield _failed(unit, summary, {"bound to": cpulist.format(alone) or "none"}, requested)
 
-    yield from _each(expect, state, look, "every process has its memory where its GPUs are")
+    yield from _each(
+        expect, state, check_replica, "every process has its memory where its GPUs are"
+    )
 
 
 @check("placement.gpus")
 def gpus(expect: Expectation, state: StateView) -> Iterator[Finding]:
     """Every replica that runs was started with the GPUs that the layout gives it, and no others."""
 
-    def look(unit: str, wanted: View, processes: list[View]) -> Iterator[Finding]:
-        named = wanted.get(list, "gpus")
+    def check_replica(unit: str, desired: View, processes: list[View]) -> Iterator[Finding]:
+        named = desired.get(list, "gpus")
         if isinstance(named, Missing):
             return  # an older document
         if isinstance(named, Unmeasured) or not named or not all(isinstance(g, str) for g in named):
-            raise Unexpected(f"{wanted.path}.gpus: it must be a list of UUIDs")
-        asked = rule(", ".join(named), "the layout, made from this node's own GPUs")
+            raise Unexpected(f"{desired.path}.gpus: it must be a list of UUIDs")
+        requested = rule(", ".join(named), "the layout, made from this node's own GPUs")
         given: set[str] = set()
         outside = {}
         for process in processes:
-            seen = process.get(list, "gpus")
-            if isinstance(seen, Unmeasured):
-                yield _unread(unit, process, "its GPUs", seen)
+            observed = process.get(list, "gpus")
+            if isinstance(observed, Unmeasured):
+                yield _unread(unit, process, "its GPUs", observed)
                 return
-            given |= {str(gpu) for gpu in seen}
-            if foreign := sorted({str(gpu) for gpu in seen} - {*named}):
+            given |= {str(gpu) for gpu in observed}
+            if foreign := sorted({str(gpu) for gpu in observed} - {*named}):
                 outside[_told(process)] = ", ".join(foreign)
         if outside:
             summary = f"{unit}: {_some(outside, 'was started with')}, which the layout gives others"
-            yield _failed(unit, summary, outside, asked)
+            yield _failed(unit, summary, outside, requested)
         elif not given:
             yield replace(unread(f"the GPUs of {unit}", Unmeasured(_NONE_TOLD)), subject=unit)
         elif missing := [gpu for gpu in named if gpu not in given]:
             summary = f"{unit}: it was started without {', '.join(missing)}"
-            yield _failed(unit, summary, {"it has": ", ".join(sorted(given))}, asked)
+            yield _failed(unit, summary, {"it has": ", ".join(sorted(given))}, requested)
 
-    yield from _each(expect, state, look, "every replica has the GPUs that the layout gives it")
+    yield from _each(
+        expect, state, check_replica, "every replica has the GPUs that the layout gives it"
+    )
 
 
-def _each(expect: Expectation, state: StateView, look: Look, all_well: str) -> Iterator[Finding]:
-    """What `look` finds on every unit that runs, or that all is well."""
-    asked = expect.asked("placement", dict)
-    if asked is None:
+def _each(
+    expect: Expectation, state: StateView, check_replica: ReplicaCheck, all_well: str
+) -> Iterator[Finding]:
+    """What `check_replica` finds on every unit that runs, or that all is well."""
+    requested = expect.requested("placement", dict)
+    if requested is None:
         yield passed(NOT_ASKED)
         return
     found: list[Finding] = []
     judged = 0
-    for unit in sorted(asked):
+    for unit in sorted(requested):
         active = state.text("units", unit, "active")
         if isinstance(active, Unmeasured):
             found.append(replace(unread(f"whether {unit} runs", active), subject=unit))
         elif active in _RUNNING:
             judged += 1
-            found += _judged(unit, expect.at("placement", unit), state, look)
+            found += _judged(unit, expect.at("placement", unit), state, check_replica)
     yield from found or [passed(all_well if judged else "no replica runs that could be judged")]
 
 
-def _judged(unit: str, wanted: View, state: StateView, look: Look) -> list[Finding]:
+def _judged(
+    unit: str, desired: View, state: StateView, check_replica: ReplicaCheck
+) -> list[Finding]:
     """Findings of one unit; a unit that runs and shows no process was not measured."""
     processes = state.items("processes")
     if isinstance(processes, Unmeasured):
@@ -143,18 +151,18 @@ def _judged(unit: str, wanted: View, state: StateView, look: Look) -> list[Findi
     if not own:
         none = Unmeasured("it runs, and no process of it was seen")
         return [replace(unread(f"the processes of {unit}", none), subject=unit)]
-    return list(look(unit, wanted, own))
+    return list(check_replica(unit, desired, own))
 
 
-def _numbers(wanted: View, key: str) -> set[int]:
+def _numbers(desired: View, key: str) -> set[int]:
     """The CPUs or nodes that the expectation names; it raises Unexpected for anything else."""
-    text = wanted.text(key)
+    text = desired.text(key)
     try:
         numbers = {*cpulist.parse(text)} if isinstance(text, str) else set()
     except ValueError:
         numbers = set()
     if not numbers:
-        raise Unexpected(f"{wanted.path}.{key}: it must be a list such as 0-3,8")
+        raise Unexpected(f"{desired.path}.{key}: it must be a list such as 0-3,8")
     return numbers
 
 
@@ -211,6 +219,6 @@ def _unread(unit: str, process: View, what: str, reason: Unmeasured) -> Finding:
     return replace(finding, subject=unit, part=_told(process))
 
 
-def _failed(unit: str, summary: str, outside: dict[str, str], asked: Expected) -> Finding:
+def _failed(unit: str, summary: str, outside: dict[str, str], requested: Expected) -> Finding:
     read = "; ".join(f"{name}: {where}" for name, where in outside.items())
-    return replace(failed(summary, read, asked, Action.RESTART_SERVICE), subject=unit)
+    return replace(failed(summary, read, requested, Action.RESTART_SERVICE), subject=unit)

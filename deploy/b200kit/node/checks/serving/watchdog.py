@@ -20,19 +20,19 @@ NOT_ASKED = "no watchdog is asked for"
 _ACTIVE = ("active", "reloading")
 _UNMARKED = rule("no mark", "a person looks at a node that restarts do not repair, and removes it")
 _WATCHED = rule("active", "a replica that hangs still says that it is healthy (vllm#39863)")
-_ANSWERS = rule("in the gateway", "a canary is answered by every replica that runs")
+_ANSWERS = rule("in the gateway", "every replica that runs answers the watchdog's probe")
 _RUNS = rule("active", "a node serves with all its replicas, or it is not the node that was proven")
 
 
-@check("canary.mark")
+@check("watchdog.mark")
 def mark(expect: Expectation, state: StateView) -> Iterator[Finding]:
     """Nobody marked the node as one that needs manual repair."""
-    if _asked(expect) is None:
+    if _requested(expect) is None:
         yield passed(NOT_ASKED)
         return
-    reading = state.at("notes", "marked")
+    reading = state.at("notes", "watchdog_mark")
     entry = reading.get(dict)
-    if state.is_null("notes", "marked"):
+    if state.is_null("notes", "watchdog_mark"):
         yield passed("the node is not marked", _UNMARKED)
     elif isinstance(entry, Unmeasured):
         yield unread("whether the node is marked", entry)
@@ -42,16 +42,16 @@ def mark(expect: Expectation, state: StateView) -> Iterator[Finding]:
         yield failed(f"the node is {watching.describe(entry)}", why, _UNMARKED, action)
 
 
-@check("canary.watchdog")
+@check("watchdog.service")
 def watchdog(expect: Expectation, state: StateView) -> Iterator[Finding]:
     """Where a replica runs, the watchdog runs, too."""
-    asked = _asked(expect)
-    if asked is None:
+    requested = _requested(expect)
+    if requested is None:
         yield passed(NOT_ASKED)
         return
-    running, unknown = _running(asked, state)
+    running, unknown = _running(requested, state)
     yield from unknown
-    unit = str(asked.text("unit"))
+    unit = str(requested.text("unit"))
     reading = state.text("units", unit, "active")
     if not running:
         if not unknown:
@@ -65,24 +65,24 @@ def watchdog(expect: Expectation, state: StateView) -> Iterator[Finding]:
         yield passed(f"{unit} watches {len(running)} replicas", _WATCHED)
 
 
-@check("canary.replicas")
+@check("watchdog.replicas")
 def replicas(expect: Expectation, state: StateView) -> Iterator[Finding]:
-    """Where one replica runs, all do; each answered its last canary, and none is kept out."""
-    asked = _asked(expect)
-    if asked is None:
+    """Where one replica runs, all do; each answered its last probe, and none is kept out."""
+    requested = _requested(expect)
+    if requested is None:
         yield passed(NOT_ASKED)
         return
-    running, unknown = _running(asked, state)
-    idle = _idle(asked, state) if running else ()
+    running, unknown = _running(requested, state)
+    idle = _idle(requested, state) if running else ()
     found = [*unknown, *idle, *(one for unit in running for one in _replica(unit, state))]
     yield from found
     if not any(finding.blocks for finding in found):
         yield passed(f"{len(running)} replicas run, and none is out", _ANSWERS)
 
 
-def _idle(asked: View, state: StateView) -> Iterator[Finding]:
+def _idle(requested: View, state: StateView) -> Iterator[Finding]:
     """Each replica that is known not to run."""
-    for name in asked.get(list, "replicas") or []:
+    for name in requested.get(list, "replicas") or []:
         reading = state.text("units", str(name), "active")
         if not isinstance(reading, Unmeasured) and reading not in _ACTIVE:
             summary = f"{name} is {reading} while another replica serves"
@@ -93,7 +93,7 @@ def _idle(asked: View, state: StateView) -> Iterator[Finding]:
 def _replica(unit: str, state: StateView) -> Iterator[Finding]:
     """What the watchdog remembers of one replica that runs."""
     number = unit.partition("@")[2].partition(".")[0]
-    page = state.at("notes", "canary", number)
+    page = state.at("notes", "watchdog", number)
     out, what = page.flag("out"), page.text("last", "what")
     for reading in (out, what):
         if isinstance(reading, Unmeasured):
@@ -106,27 +106,27 @@ def _replica(unit: str, state: StateView) -> Iterator[Finding]:
         fault = failed(summary, text, _ANSWERS, Action.RESTART_SERVICE, part=unit)
         yield replace(fault, subject=unit)
     elif what == watching.Outcome.REFUSED.value:
-        why = Unmeasured(f"the canary itself is refused: {detail}")
+        why = Unmeasured(f"the probe itself is refused: {detail}")
         yield replace(unread(f"{unit}: whether it answers", why), subject=unit)
-    elif what in (watching.Outcome.SILENT.value, watching.Outcome.STALLED.value):
-        summary = f"{unit} missed a canary: {text}"
+    elif what in (watching.Outcome.NO_ANSWER.value, watching.Outcome.STALLED.value):
+        summary = f"{unit} missed a probe: {text}"
         yield replace(noted(summary, None, text, _ANSWERS, part=unit), subject=unit)
 
 
-def _asked(expect: Expectation) -> View | None:
+def _requested(expect: Expectation) -> View | None:
     """What the expectation says of the watchdog; None where it says nothing."""
-    if expect.asked("canary", dict) is None:
+    if expect.requested("watchdog", dict) is None:
         return None
-    view = expect.at("canary")
+    view = expect.at("watchdog")
     if isinstance(view.get(list, "replicas"), Unmeasured) or not view.text("unit"):
-        raise Unexpected("canary: it must name the unit and the replicas")
+        raise Unexpected("watchdog: it must name the unit and the replicas")
     return view
 
 
-def _running(asked: View, state: StateView) -> tuple[list[str], list[Finding]]:
+def _running(requested: View, state: StateView) -> tuple[list[str], list[Finding]]:
     """The replicas that run, and a finding for each of which that is not known."""
     running, unknown = [], []
-    for name in asked.get(list, "replicas") or []:
+    for name in requested.get(list, "replicas") or []:
         reading = state.text("units", str(name), "active")
         if isinstance(reading, Unmeasured):
             unknown.append(replace(unread(f"the state of {name}", reading), subject=str(name)))

@@ -19,12 +19,12 @@ def weights_proven(expect: Expectation, state: StateView) -> Iterator[Finding]:
 
     At the gate a model may still be on its way; on a node that serves it must be there.
     """
-    asked = expect.asked("weights", dict)
-    if asked is None:
+    requested = expect.requested("weights", dict)
+    if requested is None:
         yield passed("no model is asked for")
         return
-    wanted = View(asked, "weights")
-    name, revision = wanted.text("model"), wanted.text("revision")
+    desired = View(requested, "weights")
+    name, revision = desired.text("model"), desired.text("revision")
     if isinstance(name, Unmeasured) or isinstance(revision, Unmeasured):
         raise Unexpected("weights: model and revision must be given")
     model = f"{name} {revision[:12]}"
@@ -32,7 +32,7 @@ def weights_proven(expect: Expectation, state: StateView) -> Iterator[Finding]:
     if isinstance(complete, Unmeasured):
         yield unread(f"the model {model}", complete)
     elif not complete:
-        yield absent(model, serving=wanted.flag("serving") is True)
+        yield absent(model, serving=desired.flag("serving") is True)
     else:
         yield from files(state, model)
 

@@ -43,7 +43,7 @@ class Worker:
         try:
             document = json.loads(line)
         except ValueError:
-            return self._nothing(f"the NVML reader failed: {self._said()}")
+            return self._nothing(f"the NVML reader failed: {self._last_line()}")
         return {key: document.get(key, unmeasured("not in the reader's answer")) for key in KEYS}
 
     def _line(self) -> bytes | None:
@@ -69,11 +69,11 @@ class Worker:
         with suppress(subprocess.TimeoutExpired):
             self.process.wait(timeout=GRACE_S)
 
-    def _said(self) -> str:
+    def _last_line(self) -> str:
         """The last line the worker left on stderr."""
         assert self.process.stderr is not None  # noqa: S101 - opened as a pipe above
-        said = self.process.stderr.read().decode(errors="replace").strip().splitlines()
-        return said[-1] if said else "it said nothing"
+        output = self.process.stderr.read().decode(errors="replace").strip().splitlines()
+        return output[-1] if output else "it said nothing"
 
     @staticmethod
     def _nothing(reason: str) -> dict[str, Any]:

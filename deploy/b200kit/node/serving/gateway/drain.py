@@ -104,8 +104,8 @@ def _before_reload(shown: dict[str, str]) -> int:
 
 def unit() -> dict[str, str]:
     """What systemd says of the gateway's unit. Raises OSError."""
-    asked = ["systemctl", "show", UNIT, "-p", "ActiveState,ControlGroup,MainPID"]
-    return dict(line.split("=", 1) for line in command(asked).splitlines() if "=" in line)
+    requested = ["systemctl", "show", UNIT, "-p", "ActiveState,ControlGroup,MainPID"]
+    return dict(line.split("=", 1) for line in command(requested).splitlines() if "=" in line)
 
 
 def _is_over() -> bool:

@@ -21,7 +21,7 @@ from b200kit.node.serving.gateway import router
 
 UNIT = "haproxy.service"
 SOCKET = Path("/run/haproxy/b200kit.sock")
-KEPT = Path("/run/b200kit/haproxy-servers")
+SAVED = Path("/run/b200kit/haproxy-servers")
 CONFIG = Path("/etc/haproxy/haproxy.cfg")
 UPSTREAM = Path("/etc/haproxy/b200kit-upstream.map")
 BACKEND = "replicas"
@@ -91,7 +91,7 @@ def _server(row: dict[str, str]) -> Server:
 
 
 def set_state(
-    name: str, state: str, socket: Path = SOCKET, kept: Path = KEPT, backend: str = BACKEND
+    name: str, state: str, socket: Path = SOCKET, saved: Path = SAVED, backend: str = BACKEND
 ) -> None:
     """Put a server out of rotation and back, over reloads too. Raises HAProxyError.
 
@@ -100,17 +100,17 @@ def set_state(
     """
     if state not in STATES:
         raise HAProxyError(f'no state "{state}"; known: {", ".join(STATES)}')
-    said = ask(f"set server {backend}/{name} state {state}", socket).strip()
-    if said:
-        raise HAProxyError(f"HAProxy: {backend}/{name} to {state}: {_line(said)}")
-    keep(socket, kept)
+    output = ask(f"set server {backend}/{name} state {state}", socket).strip()
+    if output:
+        raise HAProxyError(f"HAProxy: {backend}/{name} to {state}: {_line(output)}")
+    keep(socket, saved)
     try:
         router.tell(name, state == "ready")
     except router.RouterError as error:
         raise HAProxyError(str(error)) from error
 
 
-def keep(socket: Path = SOCKET, kept: Path = KEPT, config: Path = CONFIG) -> None:
+def keep(socket: Path = SOCKET, saved: Path = SAVED, config: Path = CONFIG) -> None:
     """Write down who is set aside, for the next start or reload. Raises HAProxyError.
 
     HAProxy takes a server's port from there, too, so the configuration's is put in.
@@ -118,9 +118,9 @@ def keep(socket: Path = SOCKET, kept: Path = KEPT, config: Path = CONFIG) -> Non
     try:
         ports = dict(_SERVER.findall(config.read_text())) if config.exists() else {}
         rows = [row for row in states(socket) if _is_changed(row)]
-        _write(kept, [{**r, "srv_port": ports.get(r["srv_name"], r["srv_port"])} for r in rows])
+        _write(saved, [{**r, "srv_port": ports.get(r["srv_name"], r["srv_port"])} for r in rows])
     except OSError as error:
-        raise HAProxyError(f"{kept}: {error.strerror}") from error
+        raise HAProxyError(f"{saved}: {error.strerror}") from error
 
 
 def _is_changed(row: dict[str, str]) -> bool:
@@ -128,48 +128,48 @@ def _is_changed(row: dict[str, str]) -> bool:
     return row["srv_admin_state"] != "0" or row["srv_uweight"] != row["srv_iweight"]
 
 
-def _write(kept: Path, rows: list[dict[str, str]]) -> None:
+def _write(saved: Path, rows: list[dict[str, str]]) -> None:
     """A state as HAProxy reads it."""
-    os.makedirs(kept.parent, mode=0o755, exist_ok=True)
+    os.makedirs(saved.parent, mode=0o755, exist_ok=True)
     header = ["1", "# " + " ".join(rows[0])] if rows else ["1"]
     durable_files.replace(
-        kept, "\n".join([*header, *(" ".join(row.values()) for row in rows)]) + "\n"
+        saved, "\n".join([*header, *(" ".join(row.values()) for row in rows)]) + "\n"
     )
 
 
-def forget(over: Callable[[str], bool], kept: Path = KEPT) -> None:
+def forget(over: Callable[[str], bool], saved: Path = SAVED) -> None:
     """Before a start: drop the "maint" of servers of which *over* says that it no longer holds.
 
     Whoever set it may have found no HAProxy to take it back from.
     """
     maint = str(_ADMIN["maint"])
-    rows = _kept(kept)
-    _write(kept, [r for r in rows if r["srv_admin_state"] != maint or not over(r["srv_name"])])
+    rows = _saved(saved)
+    _write(saved, [r for r in rows if r["srv_admin_state"] != maint or not over(r["srv_name"])])
 
 
-def strike(names: Collection[str], kept: Path = KEPT) -> None:
+def strike(names: Collection[str], saved: Path = SAVED) -> None:
     """Drop what is kept of some servers, "replicas/vllm0", while no HAProxy runs to drop it."""
-    _write(kept, [r for r in _kept(kept) if f"{r['be_name']}/{r['srv_name']}" not in names])
+    _write(saved, [r for r in _saved(saved) if f"{r['be_name']}/{r['srv_name']}" not in names])
 
 
-def _kept(kept: Path) -> list[dict[str, str]]:
+def _saved(saved: Path) -> list[dict[str, str]]:
     try:
-        text = kept.read_text()
+        text = saved.read_text()
     except FileNotFoundError:
         return []
     return rows_of(text) if text.count("\n") > 1 else []
 
 
 def set_share(
-    name: str, percent: int, socket: Path = SOCKET, kept: Path = KEPT, backend: str = BACKEND
+    name: str, percent: int, socket: Path = SOCKET, saved: Path = SAVED, backend: str = BACKEND
 ) -> int:
     """In rotation with a share of the weight it is configured with, 1 at least; the weight."""
     whole = int(state(name, socket, backend)["srv_iweight"])
     weight = min(whole, max(1, round(whole * percent / 100)))
-    said = ask(f"set server {backend}/{name} weight {weight}", socket).strip()
-    if said:
-        raise HAProxyError(f"HAProxy: {backend}/{name} to weight {weight}: {_line(said)}")
-    set_state(name, "ready", socket, kept, backend)
+    output = ask(f"set server {backend}/{name} weight {weight}", socket).strip()
+    if output:
+        raise HAProxyError(f"HAProxy: {backend}/{name} to weight {weight}: {_line(output)}")
+    set_state(name, "ready", socket, saved, backend)
     return weight
 
 
@@ -215,10 +215,10 @@ def show_key(key: str, socket: Path = SOCKET, upstream: Path = UPSTREAM) -> None
     """Show the servers another key from now on; the file itself is the controller's."""
     if not ask(f"show map {upstream}", socket).strip():
         return
-    said = ask(f"set map {upstream} node Bearer\\ {key}", socket).strip()
-    if said:
+    output = ask(f"set map {upstream} node Bearer\\ {key}", socket).strip()
+    if output:
         raise HAProxyError("HAProxy does not take the replicas' new key")
 
 
-def _line(said: str) -> str:
-    return " ".join(said.split())[:200] or "no answer"
+def _line(output: str) -> str:
+    return " ".join(output.split())[:200] or "no answer"

@@ -1,9 +1,10 @@
 """`rolling-restart`: restart replicas one at a time behind the gateway, so that no request is lost.
 
 For each: are enough others in rotation? drain it -> wait until nobody is being answered by it ->
-restart (active means warm) -> canary -> back in rotation. One that does not come back stays drained
-and ends the roll, so at most one replica is lost to a bad configuration. A killed roll is finished
-by the next one: the note of the replica at work is kept until it is back (/run/b200kit/roll.json).
+restart (active means warm) -> correctness -> back in rotation. One that does not come back stays
+drained and ends the rolling restart, so at most one replica is lost to a bad configuration. A
+killed one is finished by the next: the note of the replica in work stays until that replica is back
+(/run/b200kit/rolling-restart.json).
 Prints one JSON document; exit 0 when all are back, 1 with one line when not, 2 for a bad
 configuration.
 """
@@ -21,35 +22,43 @@ from pathlib import Path
 
 from b200kit.node.client.serving_config import ConfigError, Serving, load
 from b200kit.node.serving.gateway.haproxy import HAProxyError
-from b200kit.node.serving.gateway.rolling_steps import Gateway, Halt, Roller, say, start_unit
+from b200kit.node.serving.gateway.rolling_steps import (
+    Gateway,
+    Halt,
+    RollingRestart,
+    say,
+    start_unit,
+)
 from b200kit.node.state.drift import pending_marker
 
-LOCK = Path("/run/b200kit/roll.lock")
-NOTE = Path("/run/b200kit/roll.json")
+LOCK = Path("/run/b200kit/rolling-restart.lock")
+NOTE = Path("/run/b200kit/rolling-restart.json")
 
 
-def owed_first(asked: Sequence[int], note: Path = NOTE) -> list[int]:
-    """The replicas to see to: one that a killed roll left behind comes first."""
+def interrupted_first(requested: Sequence[int], note: Path = NOTE) -> list[int]:
+    """The replicas to see to: one that a killed rolling restart left behind comes first."""
     left = left_behind(note)
     first = [left] if left is not None else []
-    return list(dict.fromkeys([*first, *asked]))
+    return list(dict.fromkeys([*first, *requested]))
 
 
 def left_behind(note: Path = NOTE) -> int | None:
-    """The replica an earlier roll was at work on; None when it finished."""
+    """The replica an earlier rolling restart was at work on; None when it finished."""
     try:
         return int(json.loads(note.read_text())["replica"])
     except (OSError, ValueError, KeyError, TypeError):
         return None
 
 
-async def roll(roller: Roller, asked: Sequence[int], note: Path = NOTE) -> list[dict[str, object]]:
+async def restart(
+    roller: RollingRestart, requested: Sequence[int], note: Path = NOTE
+) -> list[dict[str, object]]:
     """See to every replica in turn. Raises Halt or HAProxyError, in one line, at the first fault.
 
     The reason of a pending restart is forgotten only when the replica is back.
     """
     done, left = [], left_behind(note)
-    for index in owed_first(asked, note):
+    for index in interrupted_first(requested, note):
         note.write_text(json.dumps({"replica": index, "pid": os.getpid()}))
         try:
             done.append(await roller.restart(index, ours=index == left))
@@ -64,7 +73,7 @@ async def roll(roller: Roller, asked: Sequence[int], note: Path = NOTE) -> list[
 
 
 def hold(lock: Path = LOCK) -> int:
-    """The lock of rolls, held until this process ends. Raises Halt naming who has it."""
+    """The lock of rolling restarts, held until this process ends. Raises Halt naming who has it."""
     lock.parent.mkdir(mode=0o755, parents=True, exist_ok=True)
     handle = os.open(lock, os.O_RDWR | os.O_CREAT, 0o600)
     try:
@@ -72,8 +81,8 @@ def hold(lock: Path = LOCK) -> int:
     except OSError:
         holder = os.read(handle, 32).decode("ascii", "replace").strip()
         os.close(handle)
-        message = f"another roll is at work (process {holder or 'unknown'}); nothing was restarted"
-        raise Halt(message, untouched=True) from None
+        message = f"another rolling restart is running (process {holder or 'unknown'})"
+        raise Halt(f"{message}; nothing was restarted", untouched=True) from None
     os.ftruncate(handle, 0)
     os.write(handle, str(os.getpid()).encode())
     return handle
@@ -87,7 +96,7 @@ def _options(args: list[str]) -> argparse.Namespace:
     return parser.parse_args(args)
 
 
-def _asked(text: str, serving: Serving) -> list[int]:
+def _requested(text: str, serving: Serving) -> list[int]:
     try:
         numbers = [int(word) for word in text.split(",") if word]
     except ValueError:
@@ -96,20 +105,20 @@ def _asked(text: str, serving: Serving) -> list[int]:
 
 
 def main(args: list[str]) -> int:
-    """`roll --config FILE --replicas 0,1 [--cut]`."""
+    """`rolling-restart --config FILE --replicas 0,1 [--cut]`."""
     options = _options(args)
     try:
         serving = load(options.config)
-        asked = _asked(options.replicas, serving)
+        requested = _requested(options.replicas, serving)
     except ConfigError as error:
         print(error, file=sys.stderr)
         return 2
     try:
         hold()
-        roller = Roller(serving, Gateway(), start_unit, cut=options.cut)
-        done = asyncio.run(roll(roller, asked))
+        roller = RollingRestart(serving, Gateway(), start_unit, cut=options.cut)
+        done = asyncio.run(restart(roller, requested))
     except (Halt, HAProxyError, ConfigError) as error:
         say(str(error))
         return 1
-    print(json.dumps({"schema": "b200kit/roll/1", "replicas": done}))
+    print(json.dumps({"schema": "b200kit/rolling-restart/1", "replicas": done}))
     return 0

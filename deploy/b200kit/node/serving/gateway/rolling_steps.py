@@ -27,7 +27,7 @@ Start = Callable[[str, float], "str | None"]
 
 
 class Halt(Exception):
-    """Why the roll ends here, in one line; untouched: the replica is as it was before."""
+    """Why it ends here, in one line; untouched: the replica is as it was before."""
 
     def __init__(self, line: str, untouched: bool = False) -> None:
         super().__init__(line)
@@ -35,7 +35,7 @@ class Halt(Exception):
 
 
 class Gateway:
-    """The gateway of this node, as far as a roll needs it."""
+    """The gateway of this node, as far as a rolling restart needs it."""
 
     def servers(self) -> list[Server]:
         """Who is in rotation; nobody where the gateway is of a kit that could not be asked."""
@@ -62,7 +62,7 @@ class Gateway:
 
 
 @dataclass
-class Roller:
+class RollingRestart:
     """Restarts replicas of one node. cut: go on though requests are still being answered."""
 
     serving: Serving
@@ -74,7 +74,7 @@ class Roller:
     async def restart(self, index: int, ours: bool = False) -> dict[str, object]:
         """One replica, out of rotation and back. Raises Halt, HAProxyError, ConfigError.
 
-        ours: when it is drained already, that was a roll that did not end.
+        ours: when it is drained already, that was a rolling restart that did not end.
         """
         replica, began = self.serving.replica(index), self.clock()
         name = server_name(replica)
@@ -88,10 +88,10 @@ class Roller:
         say(f"{name}: drained after {drained - began:.1f} s; restarting {replica.unit}")
         self._start(replica)
         warm = self.clock()
-        await self._canary(replica)
+        await self._check(replica)
         message = f"{name}: warm after {warm - drained:.1f} s"
         if stays:
-            say(f"{message}; it was drained before this roll, so it stays so")
+            say(f"{message}; it was drained before, so it stays so")
         else:
             await self._back(replica, name)
             say(f"{message} and back in rotation")
@@ -102,7 +102,7 @@ class Roller:
         """One that the gateway is yet to learn of: nobody is sent there."""
         began = self.clock()
         self._start(replica)
-        await self._canary(replica)
+        await self._check(replica)
         say(f"{server_name(replica)}: warm; the gateway does not know it yet")
         return {"replica": replica.index, "drain_s": 0.0, "restart_s": self.clock() - began}
 
@@ -117,11 +117,12 @@ class Roller:
         own = next(server for server in found if server.name == name)
         others = [server for server in found if server.name != name]
         left = sum(server.takes_requests for server in others)
-        if own.takes_requests and left < self.serving.roll.floor:
+        if own.takes_requests and left < self.serving.rolling_restart.min_available:
+            least = self.serving.rolling_restart.min_available
             out = ", ".join(f"{s.name} is {s.status}" for s in others if not s.takes_requests)
             raise Halt(
                 f"{name} stays as it is: without it {left} replicas would take requests and "
-                f"{self.serving.roll.floor} must (min_available); {out or 'there are no others'}",
+                f"{least} must (min_available); {out or 'there are no others'}",
                 untouched=True,
             )
 
@@ -130,7 +131,8 @@ class Roller:
 
         The gateway does not count those of its process before a reload; the engine does.
         """
-        limit, quiet = self.clock() + self.serving.roll.drain_s, 0
+        drain_s = self.serving.rolling_restart.drain_s
+        limit, quiet = self.clock() + drain_s, 0
         while True:
             open_now = max(self._sessions(name), await self._running(replica))
             quiet = quiet + 1 if open_now == 0 else 0
@@ -143,8 +145,8 @@ class Roller:
             return say(f"{name}: {open_now} requests are cut off")
         self.gateway.set_state(name, "ready")
         raise Halt(
-            f"{name}: {open_now} requests still open after {self.serving.roll.drain_s:g} s, so it "
-            "is back in rotation and was not restarted (roll --cut does not wait)",
+            f"{name}: {open_now} requests still open after {drain_s:g} s, so it is "
+            "back in rotation and was not restarted (rolling-restart --cut does not wait)",
             untouched=True,
         )
 
@@ -156,10 +158,14 @@ class Roller:
         sample = await engine_metrics.scrape(self.serving.endpoint(replica.url))
         if isinstance(sample, str):
             return 0
-        return round(sum(sample.get(series, 0.0) for series in self.serving.roll.in_flight))
+        in_flight = self.serving.rolling_restart.in_flight
+        return round(sum(sample.get(series, 0.0) for series in in_flight))
 
-    async def _canary(self, replica: Replica) -> None:
-        endpoint, salt = self.serving.endpoint(replica.url), f"roll-{secrets.token_hex(6)}"
+    async def _check(self, replica: Replica) -> None:
+        endpoint, salt = (
+            self.serving.endpoint(replica.url),
+            f"rolling-restart-{secrets.token_hex(6)}",
+        )
         found = await correctness.check(
             endpoint, self.serving.model, salt, self.serving.max_model_len
         )
@@ -167,7 +173,7 @@ class Roller:
             raise Halt(f"{replica.unit} answers wrong, so it stays drained: {found.problems[0]}")
 
     async def _back(self, replica: Replica, name: str) -> None:
-        """Back in rotation, and seen there."""
+        """Back in rotation, and confirmed there."""
         address = urlsplit(replica.url)
         self.gateway.point(name, address.hostname or "127.0.0.1", address.port or 80)
         self.gateway.show(self.serving.api_key)
@@ -202,8 +208,8 @@ def _given_up(unit: str, message: str) -> str:
     # systemd would go on restarting what cannot start.
     subprocess.run(["systemctl", "stop", unit], check=False, capture_output=True, timeout=180)
     journal = ["journalctl", "-u", unit, "-b", "-n", "400", "-o", "cat", "--no-pager"]
-    said = subprocess.run(journal, check=False, capture_output=True, text=True, timeout=20)
-    return message or unit_cause(said.stdout.splitlines())
+    done = subprocess.run(journal, check=False, capture_output=True, text=True, timeout=20)
+    return message or unit_cause(done.stdout.splitlines())
 
 
 def say(line: str) -> None:

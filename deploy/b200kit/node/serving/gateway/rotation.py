@@ -51,8 +51,8 @@ def follow() -> None:
 def _is_warm(name: str) -> bool:
     """Whether the unit of a replica is active, which means warm."""
     unit = f"vllm@{name.removeprefix('vllm')}.service"
-    asked = ["systemctl", "is-active", "--quiet", unit]
-    return subprocess.run(asked, check=False, timeout=10).returncode == 0
+    requested = ["systemctl", "is-active", "--quiet", unit]
+    return subprocess.run(requested, check=False, timeout=10).returncode == 0
 
 
 def put(name: str, state: str) -> None:

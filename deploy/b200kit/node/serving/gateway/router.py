@@ -42,12 +42,12 @@ def _ask(url: str, path: str) -> None:
     try:
         line.request("POST", path)
         answer = line.getresponse()
-        said = answer.read(300).decode("utf-8", "replace")
+        output = answer.read(300).decode("utf-8", "replace")
     except ConnectionError:
         return
     except (OSError, HTTPException) as error:
         raise RouterError(f"vllm-router at {url}: {error or type(error).__name__}") from error
     finally:
         line.close()
-    if answer.status != 200 and "already exists" not in said:
-        raise RouterError(f"vllm-router at {url}: {' '.join(said.split())[:200]}")
+    if answer.status != 200 and "already exists" not in output:
+        raise RouterError(f"vllm-router at {url}: {' '.join(output.split())[:200]}")

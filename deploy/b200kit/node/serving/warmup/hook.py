@@ -63,7 +63,7 @@ class WarmUp:
 
     async def _healthy(self) -> None:
         """Poll /health; the port opens only when the engine is ready."""
-        said = time.monotonic()
+        said_at = time.monotonic()
         quick = Deadlines(connect=2, idle=5, total=10)
         while True:
             answer = await self.endpoint.get("/health", quick)
@@ -72,9 +72,9 @@ class WarmUp:
                     break
             except HttpError:
                 pass  # refused or reset: not up yet, and the deadline bounds the waiting
-            if time.monotonic() - said > SAY_EVERY_S:
-                said = time.monotonic()
-                say(f"waiting for {self.endpoint.url}/health, {said - self.began:.0f} s so far")
+            if time.monotonic() - said_at > SAY_EVERY_S:
+                said_at = time.monotonic()
+                say(f"waiting for {self.endpoint.url}/health, {said_at - self.began:.0f} s so far")
             await asyncio.sleep(HEALTH_EVERY_S)
         self.health_s = time.monotonic() - self.began
         say(f"{self.endpoint.url} answers after {self.health_s:.1f} s; warming up")

@@ -1,4 +1,4 @@
-"""What the watchdog does to a node: systemd, the gateway, evidence, the mark, the lock of rolls."""
+"""What the watchdog does to a node: systemd, the gateway, evidence, the mark, locks."""
 
 from __future__ import annotations
 
@@ -65,11 +65,11 @@ class Edges:
             raise NotSeen(f"{unit}: {why}")
         return dict(reading)
 
-    async def put_aside(self, server: str) -> str | None:
+    async def take_out_of_rotation(self, server: str) -> str | None:
         """Out of the gateway's rotation; why not, where the gateway cannot be reached.
 
         "drain", as the units themselves end a "maint" when a replica is warm (rotation.py), which
-        is before its canary.
+        is before its correctness check.
         """
         return await asyncio.to_thread(_told, server, "drain")
 
@@ -82,14 +82,14 @@ class Edges:
         reading = await self._reading(replica.unit)
         when = datetime.now(timezone.utc).strftime("%Y%m%dT%H%M%SZ")
         into = self.directory / f"{when}-vllm{replica.index}"
-        asked = {
+        requested = {
             "unit": replica.unit,
             "invocation": str(reading.get("invocation_id")),
             "group": str(reading.get("control_group")),
             "url": replica.url,
             "into": str(into),
         }
-        words = [word for name, value in asked.items() for word in (f"--{name}", value)]
+        words = [word for name, value in requested.items() for word in (f"--{name}", value)]
         argv = program.argv("_evidence", *words)
         problem = await _run([*_APART, f"--property=RuntimeMaxSec={_EVIDENCE_S:g}", *argv], 60.0)
         if problem and not into.is_dir():
@@ -128,7 +128,7 @@ class Edges:
         marked.mark(WHO, why, evidence, Action.RESET_GPU.word, self.mark_path)
 
     @contextlib.contextmanager
-    def no_roll(self) -> Iterator[bool]:
+    def no_rolling_restart(self) -> Iterator[bool]:
         """True while no rolling restart is at work, and none begins in the block."""
         try:
             self.lock.parent.mkdir(mode=0o755, parents=True, exist_ok=True)
@@ -164,14 +164,14 @@ async def _run(argv: Sequence[str], within_s: float) -> str | None:
         stderr=asyncio.subprocess.PIPE,
     )
     try:
-        _, said = await asyncio.wait_for(process.communicate(), within_s)
+        _, output = await asyncio.wait_for(process.communicate(), within_s)
     except asyncio.TimeoutError:
         with contextlib.suppress(ProcessLookupError, asyncio.TimeoutError):
             process.kill()
             # One that waits in the kernel does not even die; nobody waits for it.
             await asyncio.wait_for(process.wait(), 1.0)
         return f"{argv[0]} took more than {within_s:g} s"
-    lines = said.decode("utf-8", "replace").strip().splitlines()
+    lines = output.decode("utf-8", "replace").strip().splitlines()
     return (
         f"{argv[0]} exited {process.returncode}: {' '.join(lines[-1:])}"
         if process.returncode

@@ -1,4 +1,4 @@
-"""`_evidence`: what can be seen of a hung replica, from outside, before it is restarted.
+"""`_evidence`: what can be observed of a hung replica from outside, before it is restarted.
 
 Every thread's kernel side (state, wait channel, system call, stack), who computes on the GPUs, the
 unit, its counters and its last journal lines, a file each. A part that cannot be had says why in

@@ -1,6 +1,6 @@
 """The mark of a node that needs manual repair: who set it, when, why, and where the evidence is.
 
-{"schema": "b200kit/marked/1", "who": "b200-watchdog", "when": "2026-11-21T09:40:00Z",
+{"schema": "b200kit/watchdog-mark/1", "who": "b200-watchdog", "when": "2026-11-21T09:40:00Z",
  "why": "...", "evidence": "/var/lib/b200kit/watchdog/...", "action": "reset-gpu"}
 
 The first mark stands until a person removes the file; check.py shows it until then.

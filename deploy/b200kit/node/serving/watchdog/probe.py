@@ -1,6 +1,6 @@
 """Is a replica alive? A one-token completion, past the gateway, and the engine's own counters.
 
-/health stays 200 while an engine is deadlocked (vllm#39863), so it is not asked. A canary that gets
+/health stays 200 while an engine is deadlocked (vllm#39863), so it is not asked. A probe that gets
 no answer while tokens are made for others is one that waits in a long queue: restarting a replica
 that is only busy would drop every request it has.
 """
@@ -25,7 +25,7 @@ _LATER = (408, 429)
 
 @dataclass(frozen=True)
 class Found:
-    """What a probe found; detail is one line, seconds how long the canary took."""
+    """What a probe found; detail is one line, seconds how long the answer took."""
 
     outcome: Outcome
     detail: str
@@ -44,7 +44,7 @@ class Prober:
     _still_since: float | None = None
 
     async def probe(self) -> Found:
-        """One look; takes the canary's deadline and 20 s for counters at most."""
+        """One look; takes the probe's deadline and 20 s for counters at most."""
         before = await engine_metrics.scrape(self.endpoint)
         still_s = self._still_for(before)
         if still_s >= self.plan.rules.stall_s:
@@ -52,7 +52,7 @@ class Prober:
                 Outcome.STALLED, f"requests wait and no token was made for {still_s:.0f} s"
             )
         began = self.clock()
-        answer = await self._canary()
+        answer = await self._answer()
         took, error = self.clock() - began, answer.record().error
         if error is None:
             return Found(Outcome.ANSWERED, "", took)
@@ -60,13 +60,13 @@ class Prober:
             return Found(Outcome.REFUSED, error, took)
         if self._grew(before, await engine_metrics.scrape(self.endpoint)):
             return Found(Outcome.BUSY, f"{error}; tokens are made for others", took)
-        return Found(Outcome.SILENT, error, took)
+        return Found(Outcome.NO_ANSWER, error, took)
 
-    async def _canary(self) -> Answer:
+    async def _answer(self) -> Answer:
         deadline = self.plan.rules.deadline_s
         # A salt of its own: an answer out of a cache would prove less.
         request = ChatRequest(
-            self.model, "Canary.", 1, stream=False, salt=f"canary-{secrets.token_hex(8)}"
+            self.model, "Ping.", 1, stream=False, salt=f"watchdog-{secrets.token_hex(8)}"
         )
         limits = Deadlines(connect=min(5.0, deadline), idle=deadline, total=deadline)
         return await chat(self.endpoint, request, limits)

@@ -1,7 +1,7 @@
-"""One replica under the watchdog: what is seen, what the rules make of it, and the acts, in order.
+"""One replica under the watchdog: what is observed, what the rules decide, and the actions.
 
 An ejection is: out of the gateway first, so that no client waits any longer than it has; then the
-evidence, which a restart would destroy; then the restart, which warms it; then a canary, and only
+evidence, which a restart would destroy; then the restart, which warms it; then a probe, and only
 then back. What is remembered is written down before each act, so that a watchdog that was killed
 goes on where it was.
 """
@@ -37,7 +37,7 @@ class Acts(Protocol):
     async def unit(self, unit: str) -> Seen:
         """State of a unit."""
 
-    async def put_aside(self, server: str) -> str | None:
+    async def take_out_of_rotation(self, server: str) -> str | None:
         """Out of the gateway."""
 
     async def put_back(self, server: str) -> str | None:
@@ -58,7 +58,7 @@ class Acts(Protocol):
     def mark(self, why: str, evidence: str) -> None:
         """Mark it."""
 
-    def no_roll(self) -> AbstractContextManager[bool]:
+    def no_rolling_restart(self) -> AbstractContextManager[bool]:
         """No rolling restart meanwhile."""
 
 
@@ -97,45 +97,45 @@ class Watched:
         """One look and what follows from it; True when the next look should not wait."""
         if self.standing.given_up and await self._stays_given_up():
             return False
-        seen = await self.acts.unit(self.replica.unit)
-        standing, step = watchdog.before(self.standing, seen, self.rules, self.clock())
+        observed = await self.acts.unit(self.replica.unit)
+        standing, step = watchdog.before(self.standing, observed, self.rules, self.clock())
         if step is Step.PROBE:
-            return await self._probe(seen)
+            return await self._probe(observed)
         if step is Step.LEAVE:
-            self.keep(standing, "left alone", f"its unit is {seen.active}")
+            self.keep(standing, "left alone", f"its unit is {observed.active}")
             return False
-        return await self._do(step, standing, seen)
+        return await self._do(step, standing, observed)
 
-    async def _probe(self, seen: Seen) -> bool:
+    async def _probe(self, observed: Seen) -> bool:
         found = await self.prober.probe()
         if found.outcome is not Outcome.ANSWERED:
-            self.say(f"canary {found.outcome.value}: {found.detail}")
-            if await self.acts.unit(self.replica.unit) != seen:
+            self.say(f"probe: {found.outcome.value}: {found.detail}")
+            if await self.acts.unit(self.replica.unit) != observed:
                 # Stopped or restarted meanwhile, which is no fault of its.
                 return False
         standing, step = watchdog.after(
-            self.standing, seen, found.outcome, found.detail, self.rules, self.clock()
+            self.standing, observed, found.outcome, found.detail, self.rules, self.clock()
         )
         if step is Step.LEAVE:
             self.keep(standing, found.outcome.value, found.detail, found.seconds)
             return False
-        return await self._do(step, standing, seen)
+        return await self._do(step, standing, observed)
 
-    async def _do(self, step: Step, standing: Standing, seen: Seen) -> bool:
-        """Act, unless a rolling restart is at work: then nothing is forgotten, and it can wait."""
-        with self.acts.no_roll() as free:
+    async def _do(self, step: Step, standing: Standing, observed: Seen) -> bool:
+        """Act, unless a rolling restart is running: then nothing is forgotten, and it can wait."""
+        with self.acts.no_rolling_restart() as free:
             if not free:
                 due = 0 if step is Step.ADMIT else self.rules.strikes - 1
                 waiting = replace(self.standing, strikes=due)
-                self.keep(waiting, "left alone", "a rolling restart is at work")
+                self.keep(waiting, "left alone", "a rolling restart is running")
                 return False
             self.busy = True
             try:
-                return await self._act(step, standing, seen)
+                return await self._act(step, standing, observed)
             finally:
                 self.busy = False
 
-    async def _act(self, step: Step, standing: Standing, seen: Seen) -> bool:
+    async def _act(self, step: Step, standing: Standing, observed: Seen) -> bool:
         if step is Step.ADMIT:
             await self._admit(standing)
             return False
@@ -143,13 +143,13 @@ class Watched:
         if step is Step.GIVE_UP:
             await self._stays_given_up()
             return False
-        await self._restart(seen)
+        await self._restart(observed)
         return True
 
     async def _eject(self, standing: Standing) -> None:
-        problem = await self.acts.put_aside(self.server)
+        problem = await self.acts.take_out_of_rotation(self.server)
         self.say(f"out of the gateway: {standing.why}" + (f" ({problem})" if problem else ""))
-        standing = replace(standing, aside=not problem)
+        standing = replace(standing, out_of_rotation=not problem)
         self.keep(standing, "ejected", standing.why)
         if not standing.evidence:
             try:
@@ -157,11 +157,11 @@ class Watched:
             except Exception as error:
                 self.say(f"no evidence was collected: {error}")
             else:
-                self.say(f"what was seen of it lies in {evidence}")
+                self.say(f"evidence is in {evidence}")
                 self.keep(replace(standing, evidence=evidence), "ejected", standing.why)
 
-    async def _restart(self, seen: Seen) -> None:
-        if seen.active == "active" and self.standing.evidence:
+    async def _restart(self, observed: Seen) -> None:
+        if observed.active == "active" and self.standing.evidence:
             try:
                 await self.acts.abort(self.replica, self.standing.evidence)
             except Exception as error:
@@ -172,8 +172,8 @@ class Watched:
 
     async def _admit(self, standing: Standing) -> None:
         problem = await self.acts.put_back(self.server)
-        # A gateway that never put it aside, as none was running, has nothing to put back.
-        if problem and standing.aside:
+        # A gateway that never took it out, as none was running, has nothing to put back.
+        if problem and standing.out_of_rotation:
             self.say(f"it answers, and cannot be put back: {problem}")
             self.keep(standing, "answered", problem)
             return
@@ -190,8 +190,8 @@ class Watched:
         if not standing.marked:
             standing = self._marked(standing)
         # A reboot, or a gateway that was restarted, puts every server into rotation.
-        problem = await self.acts.put_aside(self.server)
-        self.keep(replace(standing, aside=not problem), "given up", standing.why)
+        problem = await self.acts.take_out_of_rotation(self.server)
+        self.keep(replace(standing, out_of_rotation=not problem), "given up", standing.why)
         return True
 
     def _marked(self, standing: Standing) -> Standing:

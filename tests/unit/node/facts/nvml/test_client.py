@@ -104,7 +104,7 @@ def test_single_reading_that_fails_costs_only_itself(nvml: Nvml) -> None:
 
 def test_call_that_hangs_costs_its_timeout_and_only_its_gpu(nvml: Nvml) -> None:
     nvml(lines="gpu.3.hang.nvmlDeviceGetVbiosVersion=1")
-    reading = read(timeout=1.0)
+    reading = read(timeout=4.0)
     hung = reading["gpus"][3]
     assert hung["serial"]
     assert_message(hung["vbios"]["unmeasured"])
@@ -129,7 +129,7 @@ def test_worker_that_never_answers_is_given_up(monkeypatch: pytest.MonkeyPatch) 
     monkeypatch.setattr("b200kit.node.facts.nvml.client.GRACE_S", 0.1)
     worker = Worker(0.1)
     assert "did not answer" in worker.result()["nvml"]["unmeasured"]
-    assert worker.process.wait(timeout=30) == -signal.SIGKILL
+    assert worker.process.wait(timeout=300) == -signal.SIGKILL
 
 
 @pytest.mark.parametrize(
@@ -341,7 +341,7 @@ HANGING = {
 
 def test_call_that_hangs_is_named_and_costs_only_its_gpu(nvml: Nvml) -> None:
     nvml(lines="\n".join(f"gpu.{gpu}.hang.{call}=1" for gpu, call in enumerate(HANGING)))
-    reading = read(timeout=2.0)
+    reading = read(timeout=5.0)
     for gpu, key in zip(reading["gpus"], HANGING.values(), strict=False):
         assert_message(gpu[key]["unmeasured"])
         assert gpu["memory_total_mib"] == 183359
@@ -351,8 +351,8 @@ def test_call_that_hangs_is_named_and_costs_only_its_gpu(nvml: Nvml) -> None:
 
 def test_confidential_computing_that_hangs_costs_only_itself(nvml: Nvml) -> None:
     nvml(lines="hang.nvmlSystemGetConfComputeState=1")
-    reading = read(timeout=2.0)
-    said = "NVML did not answer within 2 s (waiting for the confidential computing state)"
+    reading = read(timeout=5.0)
+    said = "NVML did not answer within 5 s (waiting for the confidential computing state)"
     assert reading["nvml"]["confidential_compute"] == {"unmeasured": said}
     assert "unmeasured" not in str([reading["gpus"], reading["p2p"]])
 

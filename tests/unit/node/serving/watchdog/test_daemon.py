@@ -29,7 +29,7 @@ from tests.subtests import in_subtests
 from tests.unit.node.client.server_thread import MODEL, fast, running
 
 RULES = Rules(interval_s=0.01, deadline_s=0.2, strikes=2, stall_s=60, ejections=3, window_s=3600)
-DEADLOCK = Found(Outcome.SILENT, "stalled: no data for 20 s", 20.0)
+DEADLOCK = Found(Outcome.NO_ANSWER, "stalled: no data for 20 s", 20.0)
 ALIVE = Found(Outcome.ANSWERED, "", 0.01)
 FIRST = Seen("active", "first")
 
@@ -50,7 +50,7 @@ def test_a_deadlocked_engine_is_found_though_its_health_is_200(
     monkeypatch.setattr(Engine, "__init__", hung(Engine.__init__))
     with running() as url:
         assert asyncio.run(Endpoint(url).get("/health")).status == 200
-        assert probe_of(url).outcome is Outcome.SILENT
+        assert probe_of(url).outcome is Outcome.NO_ANSWER
 
 
 def hung(init: Callable[..., None]) -> Callable[..., None]:
@@ -66,7 +66,7 @@ def hung(init: Callable[..., None]) -> Callable[..., None]:
 def test_a_server_that_is_gone_is_silent() -> None:
     with running() as url:
         pass
-    assert probe_of(url).outcome is Outcome.SILENT
+    assert probe_of(url).outcome is Outcome.NO_ANSWER
 
 
 def test_a_wrong_key_says_nothing_about_the_engine() -> None:
@@ -156,8 +156,8 @@ class Node:
     async def unit(self, unit: str) -> Seen:
         return self.seen
 
-    async def put_aside(self, server: str) -> str | None:
-        self.acts.append(f"aside {server}")
+    async def take_out_of_rotation(self, server: str) -> str | None:
+        self.acts.append(f"out_of_rotation {server}")
         return self.gateway
 
     async def put_back(self, server: str) -> str | None:
@@ -187,7 +187,7 @@ class Node:
         self.is_mark = True
 
     @contextlib.contextmanager
-    def no_roll(self) -> Iterator[bool]:
+    def no_rolling_restart(self) -> Iterator[bool]:
         yield not self.rolling
 
 
@@ -210,7 +210,7 @@ def ticks(one: Watched, count: int) -> None:
     asyncio.run(look())
 
 
-MENDED = ["aside vllm0", "evidence", "abort", "restart vllm@0.service"]
+REPAIRED = ["out_of_rotation vllm0", "evidence", "abort", "restart vllm@0.service"]
 
 
 def test_ejected_first_then_looked_at_then_restarted_then_back(tmp_path: Path) -> None:
@@ -220,7 +220,7 @@ def test_ejected_first_then_looked_at_then_restarted_then_back(tmp_path: Path) -
     assert node.acts == []
     answers_after_a_restart(node)
     ticks(one, 1)
-    assert node.acts == [*MENDED, "back vllm0"]
+    assert node.acts == [*REPAIRED, "back vllm0"]
     assert (one.standing.out, len(one.standing.ejections)) == (False, 1)
 
 
@@ -228,11 +228,11 @@ def answers_after_a_restart(node: Node) -> None:
     """Let the replica answer as soon as it was restarted."""
     restart = node.restart
 
-    async def mended(unit: str, within_s: float) -> str | None:
+    async def repaired(unit: str, within_s: float) -> str | None:
         node.found = ALIVE
         return await restart(unit, within_s)
 
-    node.restart = mended  # type: ignore[method-assign]
+    node.restart = repaired  # type: ignore[method-assign]
 
 
 def test_a_node_without_a_gateway_is_watched_all_the_same(tmp_path: Path) -> None:
@@ -240,7 +240,7 @@ def test_a_node_without_a_gateway_is_watched_all_the_same(tmp_path: Path) -> Non
     answers_after_a_restart(node)
     one = watched(node, tmp_path)
     ticks(one, 2)
-    assert node.acts == [*MENDED, "back vllm0"]
+    assert node.acts == [*REPAIRED, "back vllm0"]
     assert not one.standing.out
 
 
@@ -268,7 +268,7 @@ def test_after_too_many_ejections_it_is_left_out_and_the_node_is_marked(tmp_path
     ticks(one, 8)
     assert node.restarts == 2
     assert_message(*[act for act in node.acts if act.startswith("mark")])
-    assert node.acts[-1] == "aside vllm0"
+    assert node.acts[-1] == "out_of_rotation vllm0"
     assert "back vllm0" not in node.acts
 
 
@@ -280,11 +280,11 @@ def test_a_removed_mark_mends_it_once_more(tmp_path: Path) -> None:
     answers_after_a_restart(node)
     again = watched(node, tmp_path)
     ticks(again, 1)
-    assert node.acts == [*MENDED, "back vllm0"]
+    assert node.acts == [*REPAIRED, "back vllm0"]
     assert again.standing.ejections == ()
 
 
-@pytest.mark.parametrize("act", ["put_aside", "collect", "abort", "restart", "mark"])
+@pytest.mark.parametrize("act", ["take_out_of_rotation", "collect", "abort", "restart", "mark"])
 def test_a_watchdog_that_is_killed_anywhere_goes_on_from_there(tmp_path: Path, act: str) -> None:
     node = Node(found=DEADLOCK)
     whole = getattr(node, act)
@@ -318,7 +318,7 @@ def test_a_restart_that_does_not_get_warm_is_tried_again_and_then_given_up(tmp_p
     assert node.is_mark
 
 
-def test_a_replica_that_was_stopped_during_its_canary_is_not_blamed(tmp_path: Path) -> None:
+def test_a_replica_that_was_stopped_during_its_probe_is_not_blamed(tmp_path: Path) -> None:
     node = Node()
 
     async def stopped_meanwhile() -> Found:
@@ -339,7 +339,7 @@ def test_a_rolling_restart_is_not_interfered_with_and_nothing_is_forgotten(tmp_p
     answers_after_a_restart(node)
     node.rolling = False
     ticks(one, 1)
-    assert node.acts == [*MENDED, "back vllm0"]
+    assert node.acts == [*REPAIRED, "back vllm0"]
 
 
 @pytest.mark.parametrize("full", [False, True])
@@ -353,7 +353,12 @@ def test_neither_missing_evidence_nor_a_full_disk_stops_an_ejection(
         directory.write_text("no folder can be made here")
     one = watched(node, directory)
     ticks(one, 2)
-    assert node.acts == ["aside vllm0", "evidence", "restart vllm@0.service", "back vllm0"]
+    assert node.acts == [
+        "out_of_rotation vllm0",
+        "evidence",
+        "restart vllm@0.service",
+        "back vllm0",
+    ]
     assert_message(capsys.readouterr().err)
 
 
@@ -433,7 +438,7 @@ def test_systemd_is_told_by_the_socket_it_names(
 
 
 def test_the_first_mark_stands(tmp_path: Path) -> None:
-    path = tmp_path / "marked.json"
+    path = tmp_path / "watchdog-mark.json"
     marked.mark("b200-watchdog", "it hung", "/e", "reset-gpu", path)
     marked.mark("somebody", "else", "/f", "none", path)
     document = json.loads(path.read_text())
@@ -449,23 +454,23 @@ def test_the_lock_is_shared_by_menders_and_held_against_rolls(tmp_path: Path) ->
     from b200kit.node.serving.gateway.rolling_restart import hold
     from b200kit.node.serving.gateway.rolling_steps import Halt
 
-    lock = tmp_path / "roll.lock"
+    lock = tmp_path / "rolling-restart.lock"
     edges = Edges(lock=lock)
-    with edges.no_roll() as free, edges.no_roll() as also:
+    with edges.no_rolling_restart() as free, edges.no_rolling_restart() as also:
         assert (free, also) == (True, True)
         with pytest.raises(Halt):
             hold(lock)
     held = hold(lock)
-    with edges.no_roll() as free:
+    with edges.no_rolling_restart() as free:
         assert not free
     os.close(held)
-    with edges.no_roll() as free:
+    with edges.no_rolling_restart() as free:
         assert free
 
 
 def test_a_lock_that_cannot_be_made_keeps_nobody_from_mending(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("no folder")
-    with Edges(lock=tmp_path / "file" / "roll.lock").no_roll() as free:
+    with Edges(lock=tmp_path / "file" / "rolling-restart.lock").no_rolling_restart() as free:
         assert free
 
 

@@ -1,4 +1,4 @@
-"""The watchdog's hands: what it asks of systemd and of the gateway, both in the test's hand."""
+"""The watchdog's effects: its commands to systemd and the gateway, both simulated here."""
 
 from __future__ import annotations
 
@@ -100,9 +100,9 @@ def test_evidence_is_collected_by_a_process_of_its_own(
     systemctl: Systemctl, tmp_path: Path
 ) -> None:
     systemctl()
-    edges = Edges(directory=tmp_path / "canary")
+    edges = Edges(directory=tmp_path / "watchdog")
     into = Path(asyncio.run(edges.collect(REPLICA)))
-    assert into.parent == tmp_path / "canary"
+    assert into.parent == tmp_path / "watchdog"
     assert into.name.endswith("Z-vllm0")
     names = {path.name for path in into.iterdir()}
     assert names == {"threads.txt", "metrics.txt", "journal.txt", "unit.txt", "gpus.txt"}
@@ -113,7 +113,7 @@ def test_evidence_is_collected_by_a_process_of_its_own(
 def test_the_gateway_is_told_drain_and_ready(monkeypatch: pytest.MonkeyPatch) -> None:
     text: list[tuple[str, str]] = []
     monkeypatch.setattr(haproxy, "set_state", lambda name, state: text.append((name, state)))
-    assert asyncio.run(Edges().put_aside("vllm1")) is None
+    assert asyncio.run(Edges().take_out_of_rotation("vllm1")) is None
     assert asyncio.run(Edges().put_back("vllm1")) is None
     assert text == [("vllm1", "drain"), ("vllm1", "ready")]
 
@@ -125,7 +125,7 @@ def test_a_gateway_that_is_not_there_is_said_and_nothing_more(
         raise haproxy.HAProxyError("HAProxy's admin socket: No such file or directory")
 
     monkeypatch.setattr(haproxy, "set_state", absent)
-    said = asyncio.run(Edges().put_aside("vllm1"))
+    said = asyncio.run(Edges().take_out_of_rotation("vllm1"))
     assert_message(said)
 
 
@@ -141,9 +141,9 @@ def test_two_replicas_are_watched_until_the_configuration_is_replaced(
 
     async def until_both_answered(url: str) -> None:
         serving = load(config)
-        edges = Edges(tmp_path / "canary", tmp_path / "marked.json", tmp_path / "lock")
+        edges = Edges(tmp_path / "watchdog", tmp_path / "watchdog-mark.json", tmp_path / "lock")
         job = asyncio.ensure_future(daemon.watch(serving, config, edges))
-        files = [tmp_path / "canary" / f"vllm{number}.json" for number in (0, 1)]
+        files = [tmp_path / "watchdog" / f"vllm{number}.json" for number in (0, 1)]
         while not all(file.exists() for file in files):
             await asyncio.sleep(0.01)
         replaced = tmp_path / "new"

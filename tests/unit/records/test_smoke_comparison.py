@@ -10,6 +10,7 @@ import pytest
 
 from b200kit.records import entries, provenance, store
 from b200kit.records.statistics import METRICS
+from b200kit.run import jsonl
 from b200kit.run.node import Node, StageFailed
 from tests.fake.machine import Machine
 from tests.messages import assert_message, raises_message
@@ -66,16 +67,16 @@ def test_without_a_baseline_nothing_fails_and_that_is_said(
 ) -> None:
     measure(node, result(shifted(9.0)))
     assert node[0].smoke is not None
-    assert node[0].smoke["held"]["answer"] == "none"
+    assert node[0].smoke["comparison"]["outcome"] == "none"
     assert_message(capsys.readouterr().err)
 
 
 def test_a_run_like_the_accepted_ones_passes(node: Settled) -> None:
     accepted(node)
     measure(node, result(shifted(0.01)))
-    held = (node[0].smoke or {})["held"]
-    assert (held["answer"], held["baseline"]["by"]) == ("usual", "ops")
-    assert all(found["inside"] for found in held["metrics"].values())
+    compared = (node[0].smoke or {})["comparison"]
+    assert (compared["outcome"], compared["baseline"]["by"]) == ("usual", "ops")
+    assert all(one["inside"] for one in compared["metrics"].values())
 
 
 @pytest.mark.parametrize("metric", METRICS)
@@ -98,7 +99,7 @@ def test_another_load_is_held_against_nothing(node: Settled) -> None:
     accepted(node)
     other = result(shifted(9.0)) | {"request_rate": 12.0}
     measure(node, other)
-    assert "of another load" in (node[0].smoke or {})["held"]["why"]
+    assert "of another load" in (node[0].smoke or {})["comparison"]["why"]
 
 
 def test_a_result_without_its_conditions_is_not_taken_for_usual(node: Settled) -> None:
@@ -116,7 +117,7 @@ def test_a_result_that_lacks_a_metric_is_not_taken_for_usual(node: Settled) -> N
 
 
 def test_a_record_that_cannot_be_read_is_not_taken_for_none(node: Settled) -> None:
-    path = store.path_of(store.directory(node[0].spec.records), "n01")
+    path = jsonl.path_of(store.directory(node[0].spec.records), "n01")
     path.mkdir(parents=True)
     with pytest.raises(StageFailed, match="Is a directory"):
         measure(node, result())
@@ -126,12 +127,12 @@ def test_a_starved_clients_times_are_held_against_nothing(node: Settled) -> None
     accepted(node)
     with raises_message(StageFailed):
         measure(node, result(shifted(9.0), verdict="invalid", reasons=["client starved"]))
-    assert (node[0].smoke or {})["held"]["answer"] == "none"
+    assert (node[0].smoke or {})["comparison"]["outcome"] == "none"
 
 
 def test_an_acceptance_that_somebody_changed_is_not_taken_for_none(node: Settled) -> None:
     accepted(node)
-    path = store.path_of(store.directory(node[0].spec.records), "n01")
+    path = jsonl.path_of(store.directory(node[0].spec.records), "n01")
     path.write_text(path.read_text().replace("burn-in", "burn-out"))
     with raises_message(StageFailed):
         measure(node, result())

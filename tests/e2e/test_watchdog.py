@@ -22,7 +22,7 @@ RULES = (
     'watchdog={"interval_s": 1, "deadline_s": 1, "strikes": 2, "ejections": 3, "stall_s": 60}',
 )
 BACK = "vllm0: it answers: back in the gateway"
-# Streams through the gateway, one after another in each of four places, until it is told to stop.
+# Streams through the gateway, one after another in each of four places, until it is stopped.
 LOAD = """
 import asyncio, json, os, sys, time
 sys.path.insert(0, "/usr/local/lib/b200kit/node.pyz")
@@ -79,7 +79,7 @@ def journal(since: str) -> list[Line]:
     ]
 
 
-def wait_until(script: str, seconds: int = 90) -> None:
+def wait_until(script: str, seconds: int = 600) -> None:
     """Return when a shell condition holds on the node."""
     loop = f"until {script}; do sleep 0.1; done"
     done = lab.run(NODE, ["timeout", str(seconds), "sh", "-c", loop], seconds + 30)
@@ -175,9 +175,9 @@ def hung(second: Outcome) -> Hang:
     count = int(on(NODE, "cat /run/load-count"))
     wait_until(f"[ $(cat /run/load-count) -ge {count + 40} ]")
     on(NODE, "touch /run/load-stop")
-    wait_until("[ -e /run/load.json ]", 150)
+    wait_until("[ -e /run/load.json ]")
     lines = journal(here)
-    seen = "what was seen of it lies in "
+    seen = "evidence is in "
     evidence = next(line.said.partition(seen)[2] for line in lines if seen in line.said)
     return Hang(lines, json.loads(on(NODE, "cat /run/load.json")), evidence)
 
@@ -185,7 +185,7 @@ def hung(second: Outcome) -> Hang:
 def test_ejected_first_then_looked_at_then_restarted_then_back(hung: Hang) -> None:
     steps = (
         "vllm0: out of the gateway",
-        "vllm0: what was seen of it lies in",
+        "vllm0: evidence is in",
         "vllm0: restarting vllm@0.service",
         "vllm0: vllm@0.service is warm",
         BACK,
@@ -269,7 +269,7 @@ def marked(killed: str) -> dict[str, Any]:
     wait_until(said_since(here, "the node is marked"))
     wait_until('grep -qF \'"what": "given up"\' /var/lib/b200kit/watchdog/vllm0.json')
     assert not any("restarting" in line.said for line in journal(here))
-    document: dict[str, Any] = json.loads(on(NODE, "cat /var/lib/b200kit/marked.json"))
+    document: dict[str, Any] = json.loads(on(NODE, "cat /var/lib/b200kit/watchdog-mark.json"))
     return document
 
 
@@ -288,22 +288,22 @@ def test_check_says_so_and_how_to_end_it(marked: dict[str, Any]) -> None:
     message = {
         f["check"]: f for f in found.host(NODE)["verdict"]["findings"] if f["status"] == "fail"
     }
-    assert set(message) == {"canary.mark", "canary.replicas"}
-    assert "rm /var/lib/b200kit/marked.json" in message["canary.mark"]["summary"]
-    assert message["canary.mark"]["action"] == "reset-gpu"
+    assert set(message) == {"watchdog.mark", "watchdog.replicas"}
+    assert "rm /var/lib/b200kit/watchdog-mark.json" in message["watchdog.mark"]["summary"]
+    assert message["watchdog.mark"]["action"] == "reset-gpu"
 
 
 def test_a_deploy_leaves_the_other_replica_serving_and_is_not_live(marked: dict[str, Any]) -> None:
     again = deploy("b200.py", *RULES)
     assert again.code == 1
-    assert again.host(NODE)["stage"] == "canary", again.described(NODE)
+    assert again.host(NODE)["stage"] == "watchdog", again.described(NODE)
     assert "the last time as" in again.described(NODE)
     assert on(NODE, "systemctl is-active vllm@1.service haproxy.service").split() == ["active"] * 2
 
 
 def test_once_the_mark_is_removed_it_is_mended_and_the_node_is_fit(marked: dict[str, Any]) -> None:
     here = cursor(NODE)
-    on(NODE, "rm /var/lib/b200kit/marked.json")
+    on(NODE, "rm /var/lib/b200kit/watchdog-mark.json")
     wait_until(said_since(here, BACK))
     wait_until('grep -qF \'"what": "answered"\' /var/lib/b200kit/watchdog/vllm0.json')
     found = deploy("check.py", *RULES)
