@@ -21,7 +21,7 @@ import pytest
 from b200kit.node.weights import download, fetch
 from b200kit.node.weights.manifest import parse
 from b200kit.node.weights.source import Source
-from tests.messages import PORT, assert_message
+from tests.messages import PORT, TOOK, assert_message, lines_with
 
 ROOT = Path(__file__).resolve().parents[4]
 TOKEN = "canary-model-token"
@@ -205,7 +205,7 @@ def test_file_that_is_not_what_the_manifest_names_is_refused(
     site.files["/weights/model-1.bin"] = b"evil" * 750
     done = bring(revision)
     assert done.code == fetch.REFUSED
-    assert_message(done.said, URL=site.url)
+    assert_message(*lines_with(done.said, "not fetched"), URL=site.url)
     left = {path.name for path in (tmp_path / "model").rglob("*") if path.is_file()}
     assert left == {"config.json", "empty", ".verified.json"}
 
@@ -442,7 +442,7 @@ def test_silent_store_is_one_line(site: Site, bring: Bring) -> None:
     site.silent_after["/model-1.bin"] = 5
     done = bring(revision, "--timeout", "0.2", "--tries", "2")
     assert done.code == fetch.FAILED
-    assert_message(done.said, URL=site.url)
+    assert_message(*lines_with(done.said, "not fetched"), URL=site.url)
     assert done.said.count("model not fetched") == 1
 
 
@@ -454,7 +454,7 @@ def test_trickle_is_not_waited_for(tmp_path: Path, site: Site) -> None:
     job = download.Job(entry, tmp_path / "model.bin", [source], manners, lambda count: None)
     with pytest.raises(fetch.FetchError) as raised:
         download.bring(job)
-    assert_message(str(raised.value), PORT=PORT)
+    assert_message(str(raised.value), PORT=PORT, TOOK=TOOK)
     assert not raised.value.final
 
 
@@ -527,7 +527,7 @@ def test_file_of_another_size_is_refused_before_its_bytes(site: Site, bring: Bri
     site.files["/config.json"] = b"{ }"
     done = bring(revision)
     assert done.code == fetch.REFUSED
-    assert_message(done.said, URL=site.url)
+    assert_message(*lines_with(done.said, "not fetched"), URL=site.url)
 
 
 def test_model_that_is_whole_asks_for_nothing_and_reads_nothing(
@@ -555,7 +555,7 @@ def test_what_the_manifest_does_not_name_is_removed(
     (tmp_path / "model" / "modeling_evil.py").write_text("import os")
     done = bring(revision)
     assert done.code == 0
-    assert_message(done.said, URL=site.url)
+    assert_message(*lines_with(done.said, "removed"), URL=site.url)
     assert not (tmp_path / "model" / "modeling_evil.py").exists()
 
 
@@ -585,7 +585,7 @@ def test_disk_that_fills_up_is_one_line_that_names_the_file(
     monkeypatch.setattr(download, "_write", lambda out, chunk, path: write(Full(), chunk, path))
     done = bring(revision, "--parallel", "1")
     assert done.code == fetch.REFUSED
-    assert_message(done.said, URL=site.url)
+    assert_message(*lines_with(done.said, "not fetched"), URL=site.url)
 
 
 def test_two_fetches_never_work_in_one_directory(tmp_path: Path, site: Site, bring: Bring) -> None:
