@@ -105,7 +105,8 @@ def test_list_shows_the_fleet_and_the_runs_of_a_node(
     assert accept(capsys)
     text = output_of(capsys, "list", "n01")
     assert text.count("baseline") == 6
-    assert_message(text, DATE=re.compile(r"(?<=accepted )[\d-]+"))
+    accepted = re.compile(r"(?<=accepted )[\d-]+")
+    assert_message(text, DATE=accepted, RUN=re.compile(r"\b[0-9a-f]{10}\b"))
 
 
 def test_show_gives_figures_and_manifest(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
