@@ -208,14 +208,14 @@ def test_baseline_is_refused_in_one_line() -> None:
         acceptable(sample(0, 4))
     known = sample(10, 6, load__isl=512)
     mixed = [known.runs[0]["id"], *(run["id"] for run in known.runs[10:])]
-    with raises_message(RecordError):
+    with raises_message(RecordError, FIRST=mixed[0][:10], OTHER=mixed[1][:10]):
         acceptable(known, mixed)
     with raises_message(RecordError):
         acceptable(known, ["nonsense"])
     failed = runs.run(3)
     failed["figures"]["verdict"] = "invalid"
     known = runs.kept([failed])
-    with raises_message(RecordError):
+    with raises_message(RecordError, RUN=known.runs[0]["id"][:10]):
         acceptable(known, [known.runs[0]["id"]])
 
 
