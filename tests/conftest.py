@@ -10,6 +10,8 @@ from xdist.scheduler import LoadScopeScheduling  # type: ignore[import-untyped]
 
 from tests.lab.shell import ensure_host_packages, missing_host_packages
 
+pytest_plugins = ["tests.messages"]
+
 # The same examples in every run: what is judged is the change, not the luck of a draw. New ones
 # are looked for with `pytest --hypothesis-profile=explore tests/unit`.
 settings.register_profile("same", max_examples=60, derandomize=True, deadline=None)

@@ -13,6 +13,8 @@ from typing import Any
 
 import pytest
 
+from tests.messages import MESSAGES
+
 Test = Callable[..., None]
 Values = Iterable[Any] | Callable[[], Iterable[Any]]
 Ids = Callable[[Any], str] | Sequence[str] | None
@@ -69,7 +71,9 @@ def _loop(body: Test, axes: Mapping[Axis, Callable[[], Cases]]) -> Test:
     def run(subtests: pytest.Subtests, **fixtures: Any) -> None:
         for combination in product(*(cases() for cases in axes.values())):
             row = {key: value for _, part in combination for key, value in part.items()}
-            with subtests.test(", ".join(label for label, _ in combination)):
+            label = ", ".join(label for label, _ in combination)
+            MESSAGES.case = f"[{label}]"
+            with subtests.test(label):
                 body(**row, **fixtures)
 
     for name in ("__name__", "__qualname__", "__doc__", "__module__"):

@@ -6,6 +6,7 @@ import pytest
 
 from tests.fake.fleet import Fleet, Outcome
 from tests.fake.machine import KERNEL, Machine
+from tests.messages import TIME, assert_message
 
 NEWER = "6.8.0-45-generic"
 REJECTED = "Failed to insert module 'nvidia': Key was rejected by service"
@@ -53,24 +54,19 @@ def test_sound_node_is_rebooted_once_and_lives(fleet: Fleet, first: Outcome) -> 
 
 
 def test_node_is_not_rebooted_into_a_kernel_without_a_driver(fleet: Fleet, first: Outcome) -> None:
-    message = first.described("unbuilt")
-    assert message.startswith(f"reboot: nvidia 580.105.08 is not built for kernel {NEWER}"), message
-    assert message.endswith("Not rebooted")
+    assert_message(first.described("unbuilt"))
     assert reboots(fleet.machine("unbuilt")) == 0
 
 
 def test_driver_that_the_kernel_refuses_is_told_at_the_reboot(first: Outcome) -> None:
-    message = first.described("rejected")
-    assert message.startswith("reboot: nvidia 580.105.08 is not loaded after the reboot"), message
-    assert "Key was rejected by service" in message
-    assert message.endswith("Not rebooted again")
+    assert_message(first.described("rejected"))
 
 
 def test_second_run_reboots_nobody(fleet: Fleet, second: Outcome) -> None:
     assert second.outcomes == {"sound": "live", "unbuilt": "failed", "rejected": "failed"}
     assert second.hosts["sound"]["changes"] == 0
     assert [reboots(fleet.machine(name)) for name in fleet.names] == [1, 0, 1]
-    assert "did not help and nothing changed since" in second.described("rejected")
+    assert_message(second.described("rejected"), TIME=TIME)
 
 
 def test_mended_nodes_are_rebooted_once_more(fleet: Fleet, second: Outcome) -> None:

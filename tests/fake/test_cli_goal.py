@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.fake.fleet import Fleet
+from tests.messages import assert_message
 
 GOAL = """
 engine["kind"] = "cuda"
@@ -47,5 +48,5 @@ def test_goal_that_the_model_cannot_have_is_refused_before_any_connection(fleet:
     assert run.code == 1
     message = [line for line in run.stderr.splitlines() if "n01: model:" in line]
     assert len(message) == 1
-    assert "are missing. Try TP8, or llama-3.1-405b-fp8 at TP4" in message[0]
+    assert_message(message[0], TMP=fleet.folder)
     assert "Connected" not in run.stderr

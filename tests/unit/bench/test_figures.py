@@ -10,6 +10,7 @@ import pytest
 from tests.bench import __main__ as bench
 from tests.bench import client
 from tests.bench.figures import Missing
+from tests.messages import assert_message
 from tests.unit.node.client.scores import REPOSITORY
 
 
@@ -44,7 +45,7 @@ def test_what_cannot_be_measured_here_says_why_and_fails_nobody(
 
     monkeypatch.setitem(vars(bench)["PROGRAMS"], "gateway", nothing)
     assert bench.main(["gateway"]) == 0
-    assert "not measured: no such engine" in capsys.readouterr().out
+    assert_message(capsys.readouterr().out)
 
 
 def test_figures_that_there_are_not_are_refused_by_name() -> None:

@@ -11,6 +11,7 @@ import yaml
 from b200kit.catalog import hardware
 from b200kit.node.checks.judge import judge, registered
 from b200kit.node.state.verdict import Action, Finding, Verdict
+from tests.messages import raises_message
 from tests.subtests import in_subtests
 from tests.unit import states
 
@@ -168,32 +169,32 @@ GOOD: dict[str, Any] = {
 
 
 @pytest.mark.parametrize(
-    ("change", "says"),
+    "change",
     [
-        ({"schema": "other"}, "schema must be"),
-        ({"name": "y"}, "name must be x"),
-        ({"more": 1}, "unknown key 'more'"),
-        ({"expect": {}}, "must be a mapping"),
-        ({"expect": {"a": {"value": 1}}}, "a must have exactly"),
-        ({"expect": {"a": {**ENTRY, "kind": "guessed"}}}, "kind must be one of"),
-        ({"expect": {"a": {**ENTRY, "source": ""}}}, "source is empty"),
-        ({"not_applicable": ["a.b"]}, "not_applicable must map"),
-        ({"not_applicable": {"a.b": " "}}, "not_applicable must map"),
-        ({"not_applicable": {"a.b": None}}, "not_applicable must map"),
-        ({"same_as": ["y"]}, "same_as must map"),
-        ({"same_as": {"y": "a"}}, "same_as must map"),
-        ({"same_as": {"y": ["b"]}}, "unknown hardware 'y'"),
-        ({"same_as": {"x": ["b"]}}, r"x\.yaml has no b of its own"),
-        ({"same_as": {"x": ["a"]}}, "a is there already"),
+        {"schema": "other"},
+        {"name": "y"},
+        {"more": 1},
+        {"expect": {}},
+        {"expect": {"a": {"value": 1}}},
+        {"expect": {"a": {**ENTRY, "kind": "guessed"}}},
+        {"expect": {"a": {**ENTRY, "source": ""}}},
+        {"not_applicable": ["a.b"]},
+        {"not_applicable": {"a.b": " "}},
+        {"not_applicable": {"a.b": None}},
+        {"same_as": ["y"]},
+        {"same_as": {"y": "a"}},
+        {"same_as": {"y": ["b"]}},
+        {"same_as": {"x": ["b"]}},
+        {"same_as": {"x": ["a"]}},
     ],
 )
 def test_malformed_file_is_refused(
-    change: dict[str, Any], says: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    change: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "x.yaml").write_text(yaml.safe_dump({**GOOD, **change}))
     monkeypatch.setattr(hardware, "DIRECTORY", tmp_path)
     hardware._read.cache_clear()
-    with pytest.raises(hardware.HardwareError, match=says):
+    with raises_message(hardware.HardwareError):
         hardware.load("x")
 
 

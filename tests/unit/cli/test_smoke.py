@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import re
 import ssl
 import subprocess
 import threading
@@ -20,6 +21,7 @@ from b200kit.cli import smoke as smoke_cli
 from b200kit.node.client import client_health, http
 from b200kit.node.client.smoke_verdict import ClientHealth, ClientLimits
 from tests.lab.standin.knobs import Knobs
+from tests.messages import PORT, assert_message
 from tests.unit.node.client.server_thread import MODEL, fast, running
 
 KEYS = Path(__file__).parents[2] / "data" / "vllm-bench-keys.txt"
@@ -68,8 +70,8 @@ def test_a_good_run_passes_and_says_every_number_with_its_formula(
     assert (status, found["reasons"]) == (0, [])
     for formula in ("first chunk with output - sent", "(E2E - TTFT) / (tokens - 1)"):
         assert formula in output
-    assert "n=8 does not carry P99 (needs 299)" in output
-    assert output.endswith("PASS\n")
+    notes = [line for line in output.splitlines() if "does not carry" in line]
+    assert_message(*notes, output.splitlines()[-1])
     assert max(map(len, output.splitlines())) <= 100, output
     assert found["conditions"]["seed"] == 7
 
@@ -100,7 +102,7 @@ def test_a_closed_loop_says_that_it_is_one(tmp_path: Path) -> None:
         main([url, *asked[1:], "--concurrency", "2", "--json", str(file)])
     found = json.loads(file.read_text())
     assert (found["request_rate"], found["max_concurrency"]) == ("inf", 2)
-    assert found["conditions"]["arrival"].startswith("closed loop, 2 at a time")
+    assert_message(found["conditions"]["arrival"])
     starts, ends = found["start_times"], found["latencies"]
     moves = sorted(
         [(at, 1) for at in starts] + [(a + b, -1) for a, b in zip(starts, ends, strict=True)]
@@ -143,7 +145,7 @@ def test_chunks_that_come_together_from_a_server_that_tells_nothing_are_not_beli
     monkeypatch.setattr(smoke_cli, "ClientLimits", lambda **_: limits)
     status, found = smoke(tmp_path, knobs=fast("burst"))
     assert status == 2
-    assert "the servers' own ITL is not known" in found["reasons"][-1]
+    assert_message(found["reasons"][-1], SHARE=re.compile(r"\d+%"))
     assert found["server"]["itl_mean_ms"] == {"unmeasured": "/metrics answered HTTP 403"}
 
 
@@ -177,32 +179,32 @@ def test_json_to_stdout_is_json_alone(capsys: pytest.CaptureFixture[str]) -> Non
 
 
 @pytest.mark.parametrize(
-    ("arguments", "said"),
+    "arguments",
     [
-        ([], "Missing argument 'URL'"),
-        (["http://x"], "Missing option '--model'"),
-        (["x:8000", "--model", "m"], "'x:8000' is no http:// or https:// URL"),
-        (["http://k@x", "--model", "m"], "a key does not belong into the URL"),
-        (["http://x", "--model", "m", "--rate", "0"], "--rate must be above 0, not 0.0"),
-        (["http://x", "--model", "m", "--rate", "nan"], "--rate must be above 0, not nan"),
-        (["http://x", "--model", "m", "--requests", "-1"], "--requests must be above 0"),
-        (["http://x", "--model", "m", "--rate", "1", "--concurrency", "2"], "exclude each other"),
-        (["http://x", "--model", "m", "--goodput", "itl:3"], "--goodput itl:3: not ttft:MS"),
-        (["http://x", "--model", "m", "--goodput", "ttft:x"], "--goodput ttft:x: not ttft:MS"),
-        (["http://x", "--model", "m", "--share", "2"], "--share must be above 0 and at most 1"),
-        (["http://x", "--model", "m", "--key-file", "/nowhere"], "--key-file /nowhere cannot be"),
-        (["http://x", "--model", "m", "--key-file", "/dev/null"], "holds no key"),
-        (["http://x", "--model", "m", "--json", "/nowhere/x"], "its directory cannot be written"),
-        (["http://x", "--model", "m", "--cpus", "zero"], "zero"),
+        [],
+        ["http://x"],
+        ["x:8000", "--model", "m"],
+        ["http://k@x", "--model", "m"],
+        ["http://x", "--model", "m", "--rate", "0"],
+        ["http://x", "--model", "m", "--rate", "nan"],
+        ["http://x", "--model", "m", "--requests", "-1"],
+        ["http://x", "--model", "m", "--rate", "1", "--concurrency", "2"],
+        ["http://x", "--model", "m", "--goodput", "itl:3"],
+        ["http://x", "--model", "m", "--goodput", "ttft:x"],
+        ["http://x", "--model", "m", "--share", "2"],
+        ["http://x", "--model", "m", "--key-file", "/nowhere"],
+        ["http://x", "--model", "m", "--key-file", "/dev/null"],
+        ["http://x", "--model", "m", "--json", "/nowhere/x"],
+        ["http://x", "--model", "m", "--cpus", "zero"],
     ],
 )
 def test_bad_input_is_one_line_and_status_2(
-    arguments: list[str], said: str, capsys: pytest.CaptureFixture[str]
+    arguments: list[str], capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert main(arguments) == 2
     caught = capsys.readouterr()
     assert (caught.out, caught.err.count("\n")) == ("", 1)
-    assert said in caught.err
+    assert_message(caught.err)
 
 
 def test_a_key_in_clear_text_is_warned_of(
@@ -211,10 +213,7 @@ def test_a_key_in_clear_text_is_warned_of(
     monkeypatch.setenv(smoke_cli.KEY, "k-secret")
     assert main(command("http://serving.invalid:1")) == 1
     caught = capsys.readouterr()
-    assert caught.err.splitlines() == [
-        "b200 smoke: the key goes to serving.invalid in clear text",
-        "b200 smoke: 8 requests in about 0 s",
-    ]
+    assert_message(*caught.err.splitlines())
     assert "cannot connect to serving.invalid:1" in caught.out
 
 
@@ -264,7 +263,7 @@ def test_a_certificate_that_nobody_vouches_for_is_refused(
         monkeypatch.setenv("SSL_CERT_FILE", str(certificate))
         http._context.cache_clear()
         assert main(command(url)) == 1
-        assert "names ['another'], not 'tiny'" in capsys.readouterr().out
+        assert_message(capsys.readouterr().out, PORT=PORT)
         assert main(command(url.replace("localhost", "127.0.0.1"))) == 1
         assert "CERTIFICATE_VERIFY_FAILED" in capsys.readouterr().out
     http._context.cache_clear()

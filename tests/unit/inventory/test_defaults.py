@@ -19,6 +19,7 @@ from b200kit.run.node import Node
 from b200kit.run.places import PACKAGE
 from b200kit.sizing.model_config import ModelError
 from tests.lab.supply import models
+from tests.messages import assert_message
 from tests.subtests import in_subtests
 from tests.unit import states
 from tests.unit.specs import CATALOGUE, data
@@ -87,58 +88,45 @@ def test_without_a_goal_all_is_as_it_was() -> None:
 
 def test_neither_goal_nor_figures_is_refused() -> None:
     found = problems(replicas=None, tensor_parallel=None)
-    assert found["replicas"] == "is required: serving instances on the node; or give a goal"
-    assert found["tensor_parallel"] == "is required: GPUs a replica; or give a goal"
+    assert_message(found["replicas"])
+    assert_message(found["tensor_parallel"])
 
 
 @in_subtests(
-    ("changes", "key", "message"),
+    ("changes", "key"),
     [
-        (
-            {"model": "llama-3.1-405b-bf16", "replicas": 4, "tensor_parallel": 2},
-            "model", "2 GPUs of hgx-b200 hold 339 GB: 472 GB are missing. Try TP8, or llama-3.1",
-        ),
-        ({"replicas": 2, "tensor_parallel": 3}, "tensor_parallel", "does not divide the heads"),
-        ({"max_model_len": 200_000}, "max_model_len", "200000 is over the 131072 tokens"),
-        (
-            {"max_model_len": 131072, "model": "llama-3.3-70b-bf16", "replicas": 8,
-             "tensor_parallel": 1}, "max_model_len", "Try TP2",
-        ),
-        (
-            {"engine": {**ENGINE, "flags": {"attention-backend": "FLEX_ATTENTION"}}},
-            "engine.flags", "FLEX_ATTENTION cannot keep the KV cache as fp8",
-        ),
-        (
-            {"replica_flags": {"1": {"attention-backend": "FLEX_ATTENTION"}}},
-            "replica_flags.1", "FLEX_ATTENTION cannot keep the KV cache as fp8",
-        ),
-        ({"replica_cpus": ["0-3", "3-7"]}, "replica_cpus", "CPUs 3 of replica 1 are also"),
-        ({"replica_cpus": ["0-3", "4-7"], "client_cpus": "7"}, "replica_cpus", "the client's"),
-        ({"replica_cpus": ["0-3"]}, "replica_cpus", "1 lists for 2 replicas"),
-        ({"replica_cpus": ["all", "4"]}, "replica_cpus.0", "a CPU list"),
-        ({"replica_ports": [8001, 8001]}, "replica_ports", "given twice"),
-        ({"data_parallel": 2}, "data_parallel", "is dense"),
-        ({"gpus": 7}, "gpus", "7 of 8 GPUs: waive identity.nvml-count by name"),
-        ({"gpus": 9}, "gpus", "hgx-b200 has 8"),
-        ({"gpus": 7, "waivers": WAIVERS}, "replicas", "need 8 GPUs, but hgx-b200 has 7"),
-        ({"goal": "fast"}, "goal", "latency, balanced, throughput"),
+        ({"model": "llama-3.1-405b-bf16", "replicas": 4, "tensor_parallel": 2}, "model"),
+        ({"replicas": 2, "tensor_parallel": 3}, "tensor_parallel"),
+        ({"max_model_len": 200_000}, "max_model_len"),
+        ({"max_model_len": 131072, "model": "llama-3.3-70b-bf16", "replicas": 8,
+             "tensor_parallel": 1}, "max_model_len"),
+        ({"engine": {**ENGINE, "flags": {"attention-backend": "FLEX_ATTENTION"}}}, "engine.flags"),
+        ({"replica_flags": {"1": {"attention-backend": "FLEX_ATTENTION"}}}, "replica_flags.1"),
+        ({"replica_cpus": ["0-3", "3-7"]}, "replica_cpus"),
+        ({"replica_cpus": ["0-3", "4-7"], "client_cpus": "7"}, "replica_cpus"),
+        ({"replica_cpus": ["0-3"]}, "replica_cpus"),
+        ({"replica_cpus": ["all", "4"]}, "replica_cpus.0"),
+        ({"replica_ports": [8001, 8001]}, "replica_ports"),
+        ({"data_parallel": 2}, "data_parallel"),
+        ({"gpus": 7}, "gpus"),
+        ({"gpus": 9}, "gpus"),
+        ({"gpus": 7, "waivers": WAIVERS}, "replicas"),
+        ({"goal": "fast"}, "goal"),
     ],
 )  # fmt: skip
-def test_what_cannot_work_is_refused_under_its_key(
-    changes: dict[str, Any], key: str, message: str
-) -> None:
+def test_what_cannot_work_is_refused_under_its_key(changes: dict[str, Any], key: str) -> None:
     told_engine = changes.pop("engine", ENGINE)
     model = changes.pop("model", "llama-3.3-70b-fp8")
     merged = data(**({"engine": told_engine, "model": model} | changes))
     found = parse(merged, load.load())
     assert not isinstance(found, NodeSpec)
-    assert [message in problem.message for problem in found if problem.key == key] == [True], found
+    assert_message(*[problem.message for problem in found if problem.key == key])
     assert all("\n" not in problem.message for problem in found)
 
 
 def test_unknown_format_of_the_cache_is_refused() -> None:
     found = problems(engine={**ENGINE, "flags": {"kv-cache-dtype": "fp9"}})
-    assert "kv-cache-dtype 'fp9' is not known" in found["engine.flags"]
+    assert_message(found["engine.flags"])
 
 
 def test_layout_of_a_goal_is_placed_on_the_node() -> None:

@@ -12,6 +12,7 @@ from b200kit.inventory.keys.problem import Problem
 from b200kit.inventory.parse import parse
 from b200kit.inventory.spec import NodeSpec
 from b200kit.node.facts import nft_rules
+from tests.messages import assert_message
 from tests.subtests import in_subtests
 from tests.unit.specs import CATALOGUE, data
 
@@ -71,34 +72,29 @@ def test_with_data_every_node_answers_requests() -> None:
 
 
 @in_subtests(
-    ("changes", "says"),
+    "changes",
     [
-        ({"members": {"n02": "10.1.0.2"}}, "group.members: a group has at least two nodes"),
-        ({"head": "n09"}, 'group.head: "n09" is no member; there are n01, n02, n03'),
-        (
-            {"members": {"n01": "127.0.0.1", "n02": "10.1.0.2"}},
-            "group.members.n01: 127.0.0.1 is the node's own to every node",
-        ),
-        ({"port": 8000}, "group.port: is also a replica's or the gateway's"),
-        ({"replicas": 2}, "replicas: "),
-        ({"members": {"n01": "no", "n02": "10.1.0.2"}}, "must be an IP address"),
-        ({"join": "ring"}, "group.join: must be one of pipeline, tensor, data"),
-        ({"hed": "n01"}, 'group.hed: unknown key; did you mean "head"?'),
+        {"members": {"n02": "10.1.0.2"}},
+        {"head": "n09"},
+        {"members": {"n01": "127.0.0.1", "n02": "10.1.0.2"}},
+        {"port": 8000},
+        {"replicas": 2},
+        {"members": {"n01": "no", "n02": "10.1.0.2"}},
+        {"join": "ring"},
+        {"hed": "n01"},
     ],
 )
-def test_group_is_refused_in_one_line(changes: dict[str, Any], says: str) -> None:
+def test_group_is_refused_in_one_line(changes: dict[str, Any]) -> None:
     found = parsed(**changes)
     assert isinstance(found, list)
-    assert any(says in f"{p.key}: {p.message}" for p in found), found
+    assert_message(*[f"{p.key}: {p.message}" for p in found])
 
 
 def test_engine_that_cannot_be_joined_says_so() -> None:
     trtllm = data()["engine"] | {"name": "trtllm", "version": "1.2.1"}
-    assert refused(engine=trtllm) == (
-        "group.join: trtllm cannot be joined so by the kit; it can by none"
-    )
+    assert_message(refused(engine=trtllm))
     sglang = data()["engine"] | {"name": "sglang", "version": "0.5.23"}
-    assert refused(engine=sglang, join="data").endswith("it can by pipeline, tensor")
+    assert_message(refused(engine=sglang, join="data"))
 
 
 def test_members_of_a_sound_group_agree() -> None:
@@ -123,18 +119,18 @@ def test_member_that_differs_from_its_head_is_named(
 def test_member_that_is_not_in_the_inventory_is_named() -> None:
     specs = {name: spec() for name in ("n01", "n02")}
     [problem] = groups.between(specs, "n01")
-    assert problem == Problem("group.members.n03", "no such node in the inventory")
+    assert_message(f"{problem.key}: {problem.message}")
 
 
 def test_node_with_a_group_of_others_is_refused() -> None:
     specs = {name: spec() for name in ("n01", "n02", "n03", "n04")}
     [problem] = groups.between(specs, "n04")
-    assert problem.message == "this node is not among them: n01, n02, n03"
+    assert_message(problem.message)
 
 
 def test_member_with_another_group_is_named() -> None:
     specs = {name: spec() for name in ("n01", "n02")} | {"n03": spec(name="b")}
-    assert [p.message for p in groups.between(specs, "n01")] == ["its own group is not a"]
+    assert_message(*[p.message for p in groups.between(specs, "n01")])
 
 
 def test_firewall_opens_to_the_other_members_alone() -> None:

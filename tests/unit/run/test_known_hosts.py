@@ -9,6 +9,7 @@ import hmac
 import pytest
 
 from b200kit.run import known_hosts
+from tests.messages import raises_message
 
 
 def key(seed: str, kind: str = "ssh-ed25519") -> str:
@@ -69,7 +70,7 @@ def test_of_a_log_only_marked_lines_are_believed() -> None:
     "line", ["ssh-ed25519", NEW[:-9], "ssh-ed25519 bm9uZQ==", NEW.replace("ssh-ed25519", "ssh-rsa")]
 )
 def test_half_a_key_is_refused(line: str) -> None:
-    with pytest.raises(ValueError, match="is no key of that type"):
+    with raises_message(ValueError):
         known_hosts.keys_in(line)
 
 

@@ -10,13 +10,12 @@ from pathlib import Path
 import pytest
 import yaml
 
-from b200kit import engines
 from b200kit.catalog import load
-from b200kit.inventory.keys.problem import Problem
 from b200kit.inventory.parse import parse
 from b200kit.node.state import drift
 from b200kit.run.render import render
 from b200kit.serving import forbidden_environment
+from tests.messages import assert_message
 from tests.unit.nodes import connected, look, make, planned_by_stage, settled
 from tests.unit.run.test_templates import PINNING, START, UNIT, directives, engine, files
 from tests.unit.specs import CATALOGUE, data
@@ -162,7 +161,7 @@ def test_flags_of_a_replica_stand_above_those_of_all(tmp_path: Path) -> None:
 def test_flags_for_a_replica_that_there_is_not_are_refused(number: str) -> None:
     problems = parse(data(replica_flags={number: {"seed": 7}}), CATALOGUE)
     assert isinstance(problems, list)
-    assert problems == [Problem("replica_flags", f'"{number}" is no replica; there are 0, 1')]
+    assert_message(*[f"{problem.key}: {problem.message}" for problem in problems])
 
 
 def test_launcher_hands_the_key_over_by_environment_alone(tmp_path: Path) -> None:
@@ -192,8 +191,7 @@ def test_launcher_starts_without_a_key_where_there_is_none(tmp_path: Path) -> No
 def test_launcher_refuses_to_start_with_what_must_not_serve(tmp_path: Path, name: str) -> None:
     done = launch(tmp_path, **{name: "1"})
     assert (done.returncode, done.stdout) == (78, "")
-    why = ({**engines.KINDS["vllm"].refused, **forbidden_environment.EVERYWHERE})[name]
-    assert done.stderr == f"refused to start: {name} is set: {why}\n"
+    assert_message(done.stderr)
 
 
 def test_launcher_refuses_nothing_that_the_kit_sets_itself(tmp_path: Path) -> None:
@@ -263,4 +261,4 @@ def test_flag_of_one_replica_is_held_against_the_engine_like_any_other() -> None
     assert isinstance(problems, list)
     described = {problem.key: problem.message for problem in problems}
     assert "seed" in described["replica_flags.1.seeed"]
-    assert "the kit sets it" in described["replica_flags.1.port"]
+    assert_message(described["replica_flags.1.port"])

@@ -13,6 +13,7 @@ from b200kit.sizing import kv_cache_formats, planner
 from b200kit.sizing.fit import GpuPool, Impossible, Requested, Subject
 from b200kit.sizing.goals import GOALS
 from b200kit.sizing.planner import Plan
+from tests.messages import assert_message
 from tests.subtests import in_subtests
 from tests.unit import golden_plans
 
@@ -125,15 +126,12 @@ def test_dense_model_is_never_split_over_sockets_when_it_need_not(goal: str) -> 
 def test_what_does_not_fit_says_what_lacks_and_what_would_do() -> None:
     refused = refusal("llama-3.1-405b-bf16", tp=2, replicas=1)
     assert refused.key == "model"
-    assert str(refused) == (
-        "llama-3.1-405b-bf16 needs 812 GB for weights alone; 2 GPUs of hgx-b200 hold 339 GB: "
-        "472 GB are missing. Try TP8, or llama-3.1-405b-fp8 at TP4"
-    )
+    assert_message(str(refused))
 
 
 def test_what_no_width_holds_asks_for_more_nodes() -> None:
     small = replace(B200, gpu_bytes=40 << 30)
-    assert "No TP of 8 GPUs does" in str(refusal("deepseek-r1-fp8", pool=small))
+    assert_message(str(refusal("deepseek-r1-fp8", pool=small)))
 
 
 def test_context_that_the_cache_cannot_hold_is_refused_with_its_figures() -> None:
@@ -143,16 +141,11 @@ def test_context_that_the_cache_cannot_hold_is_refused_with_its_figures() -> Non
     assert "Try TP2" in str(refused)
 
 
-@pytest.mark.parametrize(
-    ("name", "tp", "message"),
-    [
-        ("llama-3.3-70b-fp8", 3, "64 and 8 of keys and values; possible: 1, 2, 4, 8"),
-        ("qwen3.5-27b-fp8", 6, "24 and 4 of keys and values; possible: 1, 2, 4, 8"),
-    ],
-)
-def test_width_that_divides_no_heads_is_refused(name: str, tp: int, message: str) -> None:
+@pytest.mark.parametrize(("name", "tp"), [("llama-3.3-70b-fp8", 3), ("qwen3.5-27b-fp8", 6)])
+def test_width_that_divides_no_heads_is_refused(name: str, tp: int) -> None:
     refused = refusal(name, tp=tp)
-    assert (refused.key, message in str(refused)) == ("tensor_parallel", True)
+    assert refused.key == "tensor_parallel"
+    assert_message(str(refused))
 
 
 def test_dense_model_takes_neither_dp_nor_ep() -> None:
@@ -163,7 +156,7 @@ def test_dense_model_takes_neither_dp_nor_ep() -> None:
 def test_explicit_keys_win_over_the_goal() -> None:
     made = plan("llama-3.3-70b-fp8", "latency", tp=2, replicas=3, max_num_seqs=5)
     assert (made.replicas, made.shape.tp, made.shape.max_num_seqs) == (3, 2, 5)
-    assert made.why[0] == "TP2: asked for by the inventory"
+    assert_message(made.why[0])
     assert plan("llama-3.3-70b-fp8", "latency", replicas=8).shape.tp == 1
 
 
@@ -204,7 +197,7 @@ def test_too_little_left_for_the_cache_is_not_enough() -> None:
     four, eight = (plan("kimi-k2-nvfp4", tp=tp, replicas=1) for tp in (4, 8))
     assert any(line.startswith("tight: 12%") for line in four.why)
     assert not any(line.startswith("tight") for line in eight.why)
-    assert "TP4: too little for the KV cache" in " ".join(plan("kimi-k2-nvfp4").rejected)
+    assert_message(" ".join(plan("kimi-k2-nvfp4").rejected))
 
 
 @pytest.mark.parametrize(

@@ -14,6 +14,7 @@ from b200kit.run.node import Node, StageFailed
 from b200kit.run.remote import Remote
 from b200kit.stages import gate, pipeline, serving
 from tests.fake.machine import Machine
+from tests.messages import raises_message
 from tests.unit import corpus
 from tests.unit.nodes import look, planned, settled
 
@@ -105,9 +106,7 @@ def test_young_result_of_an_earlier_boot_is_renewed_when_nothing_serves(
 
 def test_old_result_of_an_earlier_boot_refuses_a_node_that_serves(tmp_path: Path) -> None:
     node, _, _ = prepared(tmp_path, "required", serves=True, boot_id="earlier")
-    with pytest.raises(
-        StageFailed, match=r"days ago in an earlier boot.*: stop vllm\.target first"
-    ):
+    with raises_message(StageFailed):
         planned(node, "bandwidth")
 
 
@@ -130,7 +129,7 @@ def test_node_that_serves_and_was_never_measured_is_not_stopped_but_refused(tmp_
     node, machine, _ = prepared(tmp_path, "required", serves=True)
     del machine.files[tests.PATH]
     look(node)
-    with pytest.raises(StageFailed, match=r"nothing was measured.*: stop vllm\.target first"):
+    with raises_message(StageFailed):
         planned(node, "bandwidth")
 
 

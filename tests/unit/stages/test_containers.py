@@ -14,6 +14,7 @@ from b200kit.run.remote import RemoteError
 from b200kit.stages import gate
 from b200kit.stages.support import container_runtimes
 from tests.fake.machine import Machine
+from tests.messages import assert_message, raises_message
 from tests.unit import states
 from tests.unit.nodes import bare, look, make, planned, provide
 
@@ -97,10 +98,7 @@ def test_docker_with_cdi_off_gets_it_and_is_restarted(tmp_path: Path) -> None:
     node, machine = prepared(tmp_path, "docker", docker__daemon__cdi_spec_dirs=[])
     machine.answers["merge-json"] = (True, '{"changed": ["features.cdi"]}')
     (what,) = planned(node, "containers")
-    assert what == (
-        "switch CDI on in /etc/docker/daemon.json and restart docker, "
-        "which stops 1 running container: db"
-    )
+    assert_message(what)
     make(node, "containers")
     merged, restarted = machine.ran("merge-json|systemctl restart")
     assert "merge-json" in merged
@@ -119,7 +117,7 @@ def test_a_refused_merge_is_the_stages_one_line_and_nothing_is_restarted(tmp_pat
     node, machine = prepared(tmp_path, "docker", docker__daemon__cdi_spec_dirs=[])
     line = "b200kit: /etc/docker/daemon.json: it is a link to /srv/x; nothing was changed"
     machine.answers["merge-json"] = (False, line)
-    with pytest.raises(RemoteError, match="it is a link to /srv/x; nothing was changed"):
+    with raises_message(RemoteError):
         make(node, "containers")
     assert machine.ran("systemctl restart docker") == []
 
@@ -129,7 +127,7 @@ def test_a_restart_that_a_killed_run_left_pending_is_made(tmp_path: Path) -> Non
     machine.write(DOCKER_PENDING)
     look(node)
     (what,) = planned(node, "containers")
-    assert what == "restart docker, which stops 1 running container: db"
+    assert_message(what)
     make(node, "containers")
     assert planned(node, "containers") == []
 
@@ -138,7 +136,7 @@ def test_containerd_is_switched_on_and_its_containers_go_on(tmp_path: Path) -> N
     node, machine = prepared(tmp_path, "containerd", containerd__config__cdi=False)
     machine.answers["containerd-cdi"] = (True, '{"changed": ["enable_cdi"]}')
     (what,) = planned(node, "containers")
-    assert what == "switch CDI on in /etc/containerd/config.toml and restart containerd"
+    assert_message(what)
     make(node, "containers")
     assert machine.ran("systemctl restart containerd.service")
 
@@ -180,9 +178,9 @@ def test_a_runtime_that_is_missing_is_installed_first(tmp_path: Path) -> None:
     machine.answers["apt-cache policy docker.io"] = (True, POLICY.format("26.1.5+dfsg1-9"))
     machine.answers["merge-json"] = (True, '{"changed": ["features.cdi"]}')
     install, switch, generate = planned(node, "containers")
-    assert install == "install docker: there is none"
-    assert switch.startswith("switch CDI on in /etc/docker/daemon.json")
-    assert generate == "generate the CDI specification"
+    assert_message(install)
+    assert_message(switch)
+    assert_message(generate)
     make(node, "containers")
     assert machine.packages["docker.io"]["hold"] is False
 
@@ -211,7 +209,7 @@ def test_docker_ce_goes_with_a_containerd_that_is_dockers_own(tmp_path: Path) ->
     machine.answers["dpkg-query -W .* containerd.io"] = (True, "")
     machine.answers["apt-get .* update --error-on=any >/dev/null$"] = (True, "")
     machine.answers["apt-cache policy docker-ce"] = (True, "")
-    with pytest.raises(RemoteError, match="apt has no docker-ce"):
+    with raises_message(RemoteError):
         make(node, "containers")
 
 
@@ -228,7 +226,7 @@ def test_a_specification_that_does_not_fit_is_made_anew(
 ) -> None:
     seen = deepcopy(reading()["cdi"][SPEC]) | changes
     node, machine = prepared(tmp_path, "podman", cdi={SPEC: seen})
-    assert planned(node, "containers") == ["generate the CDI specification"]
+    assert_message(*planned(node, "containers"))
     make(node, "containers")
     assert machine.ran("systemctl restart nvidia-cdi-refresh.service")
 
@@ -261,10 +259,7 @@ def test_podman_is_told_where_the_specification_is(tmp_path: Path) -> None:
 def test_containers_at_risk_are_named_before_the_first_daemon_reload(tmp_path: Path) -> None:
     running = {"db": "none", "notebook": "gpus"}
     node, _ = prepared(tmp_path, "docker", docker__running=running)
-    assert container_runtimes.warnings(node) == [
-        "the daemon-reload of a run takes the GPUs from container notebook: "
-        "it got them by --gpus, not by CDI"
-    ]
+    assert_message(*container_runtimes.warnings(node))
     assert (
         container_runtimes.warnings(prepared(tmp_path, "podman", docker__running=running)[0]) == []
     )

@@ -13,6 +13,7 @@ from b200kit.run.node import Node, NodeRefused
 from b200kit.run.remote import RemoteError
 from b200kit.stages import gate, pipeline
 from tests.fake.machine import Machine
+from tests.messages import assert_message, raises_message
 from tests.unit.nodes import DRIVER, bare, connected, look, make, planned, settled
 
 MISSING = "libnvsdm"
@@ -45,7 +46,7 @@ def test_optional_package_that_apt_lacks_is_left_out_and_said(tmp_path: Path) ->
     make(node, "host")
     stage = next(stage for stage in pipeline.stages() if stage.name == "driver")
     message = [change.apply(node) for change in stage.plan(node) if "nvidia-open" in change.what]
-    assert message == [f"{DRIVER} set of 4 packages, held; apt has none of libnvsdm={DRIVER}"]
+    assert_message(*message)
 
 
 def test_what_apt_lacks_is_not_asked_for_by_every_later_run(tmp_path: Path) -> None:
@@ -86,7 +87,8 @@ def test_it_is_installed_once_a_repository_has_it_and_the_set_changes(tmp_path: 
 def test_what_is_left_out_is_not_judged(tmp_path: Path) -> None:
     node, _ = without(tmp_path)
     asked = gate.expectation(node)["driver"]
-    assert asked["left_out"] == {MISSING: "no repository of the node has it"}
+    assert list(asked["left_out"]) == [MISSING]
+    assert_message(asked["left_out"][MISSING])
     assert MISSING not in asked["packages"]
     assert asked["packages"]["nvidia-fabricmanager"] == DRIVER
 
@@ -107,7 +109,7 @@ def test_upgrade_fetches_then_stops_what_serves_then_replaces(tmp_path: Path) ->
     assert pin == (
         f"remove nvidia-driver-pinning-{DRIVER}; install nvidia-driver-pinning-580.126.20"
     )
-    assert fetch == "fetch the packages of the set"
+    assert_message(fetch)
     assert stop.startswith("stop b200-watchdog.service, haproxy.service, vllm@0.service, ")
     assert f"nvidia-open {DRIVER}-1 -> 580.126.20" in install
 
@@ -200,7 +202,7 @@ def test_unsupported_system_is_refused_before_any_change(tmp_path: Path) -> None
     machine.hardware["host"]["os"] = {"id": "rocky", "version_id": "9.4", "pretty": "Rocky 9.4"}
     look(node)
     machine.log.clear()
-    with pytest.raises(NodeRefused, match=r"^Rocky 9\.4 is not supported; supported are Ubuntu"):
+    with raises_message(NodeRefused):
         make(node, "host")
     assert machine.log == []
 
@@ -235,4 +237,4 @@ def test_reboot_is_foreseen_for_a_file_that_notifies_one_and_for_another_driver(
     machine.write(changed, b"edited by hand")
     look(node)
     assert reboot_foreseen(node) == [f"{changed} changes"]
-    assert reboot_foreseen(upgrade(machine)) == [f"the loaded nvidia module is {DRIVER}"]
+    assert_message(*reboot_foreseen(upgrade(machine)))

@@ -19,6 +19,7 @@ from b200kit.node.serving.gateway.rolling_restart import NOTE
 from b200kit.run.node import Node, StageFailed
 from b200kit.serving.gateway.haproxy_config import PATHS
 from b200kit.stages import gateway, pipeline, serving
+from tests.messages import assert_message
 from tests.subtests import in_subtests
 from tests.unit.nodes import look, make, planned, settled
 from tests.unit.specs import CATALOGUE, data
@@ -36,41 +37,27 @@ def problems(**changes: object) -> dict[str, str]:
 
 
 @in_subtests(
-    ("changes", "key", "problem"),
+    ("changes", "key"),
     [
-        ({"gateway_bind": "0.0.0.0"}, "gateway.certificate", "plain text"),
-        ({"gateway_bind": "::"}, "gateway.certificate", 'say gateway.tls = "off"'),
-        ({"gateway": {"tls": "off", "certificate": KEY}}, "gateway.tls", "there is a certificate"),
-        ({"gateway": {"weights": [1]}}, "gateway.weights", "1 weights for 2 replicas"),
-        ({"gateway": {"weights": [0, 0]}}, "gateway.weights", "nobody would answer"),
-        ({"gateway": {"cpus": "3-1"}}, "gateway.cpus", "is no rising range"),
-        (
-            {"gateway": {"clients": [{"name": "a", "key": KEY}] * 2}},
-            "gateway.clients", '"a" is given twice',
-        ),
-        (
-            {"gateway": {"clients": [{"name": "node", "key": KEY}]}},
-            "gateway.clients", "holder of api_key",
-        ),
-        (
-            {"gateway": {"clients": [{"name": "a", "key": KEY}]}, "api_key": None},
-            "api_key", "is required with gateway.clients",
-        ),
-        (
-            {"gateway": {"clients": [{"name": "a", "key": {}}]}},
-            "gateway.clients.0.key", "exactly one of env, file or command",
-        ),
-        ({"gateway": {"certificate": {}}}, "gateway.certificate", "exactly one of env, file"),
-        ({"gateway": {"client": []}}, "gateway.client", 'did you mean "clients"?'),
-        ({"min_available": 2}, "min_available", "2 of 2 replicas: none can be restarted"),
+        ({"gateway_bind": "0.0.0.0"}, "gateway.certificate"),
+        ({"gateway_bind": "::"}, "gateway.certificate"),
+        ({"gateway": {"tls": "off", "certificate": KEY}}, "gateway.tls"),
+        ({"gateway": {"weights": [1]}}, "gateway.weights"),
+        ({"gateway": {"weights": [0, 0]}}, "gateway.weights"),
+        ({"gateway": {"cpus": "3-1"}}, "gateway.cpus"),
+        ({"gateway": {"clients": [{"name": "a", "key": KEY}] * 2}}, "gateway.clients"),
+        ({"gateway": {"clients": [{"name": "node", "key": KEY}]}}, "gateway.clients"),
+        ({"gateway": {"clients": [{"name": "a", "key": KEY}]}, "api_key": None}, "api_key"),
+        ({"gateway": {"clients": [{"name": "a", "key": {}}]}}, "gateway.clients.0.key"),
+        ({"gateway": {"certificate": {}}}, "gateway.certificate"),
+        ({"gateway": {"client": []}}, "gateway.client"),
+        ({"min_available": 2}, "min_available"),
     ],
 )  # fmt: skip
-def test_what_cannot_be_meant_is_refused_by_its_key(
-    changes: dict[str, object], key: str, problem: str
-) -> None:
+def test_what_cannot_be_meant_is_refused_by_its_key(changes: dict[str, object], key: str) -> None:
     found = problems(**changes)
     assert list(found) == [key]
-    assert problem in found[key]
+    assert_message(found[key])
 
 
 @in_subtests(
@@ -249,16 +236,13 @@ def test_replica_that_does_not_run_comes_before_those_that_wait_for_a_restart(
     machine.write("/etc/vllm/replica-0.yaml", b"old")
     look(node)
     make(node, "serving")
-    assert planned(node, "warm-up") == [
-        "start vllm@1.service and warm up",
-        "restart vllm@0.service",
-    ]
+    assert_message(*planned(node, "warm-up"))
 
 
 def test_roll_that_was_broken_off_is_finished_though_no_handler_is_pending(tmp_path: Path) -> None:
     node, machine = settled(tmp_path)
     machine.write(str(NOTE), b"{}")
     look(node)
-    assert planned(node, "warm-up") == ["finish a rolling restart that was broken off"]
+    assert_message(*planned(node, "warm-up"))
     make(node, "warm-up")
     assert planned(node, "warm-up") == []

@@ -16,6 +16,7 @@ from b200kit.run.node import Node, StageFailed
 from b200kit.run.remote import RemoteError
 from b200kit.stages import gate, pipeline, serving, settings, smoke
 from tests.fake.machine import Machine, measured
+from tests.messages import assert_message, raises_message
 from tests.unit.nodes import (
     bare,
     connected,
@@ -53,11 +54,7 @@ def test_bare_node_gets_the_pin_before_what_it_pins(tmp_path: Path) -> None:
     preferences, pin, lockstep, enable = planned(node, "driver")
     assert preferences == "write /etc/apt/preferences.d/b200kit.pref"
     assert pin == "install nvidia-driver-pinning-580.105.08"
-    assert lockstep == (
-        "install nvidia-open 580.105.08, nvidia-fabricmanager 580.105.08, "
-        "libnvidia-nscq 580.105.08, libnvsdm 580.105.08, nvlsm 2025.06.11-1, "
-        "linux-headers-6.8.0-57-generic, linux-headers-generic"
-    )
+    assert_message(lockstep)
     assert enable == "enable nvidia-persistenced.service, nvidia-fabricmanager.service"
 
 
@@ -70,7 +67,7 @@ def test_bare_node_gets_cdi_after_the_toolkit(tmp_path: Path) -> None:
     node, _ = bare(tmp_path)
     install, generate = planned(node, "containers")
     assert install.startswith("install nvidia-container-toolkit 1.20.0-1, ")
-    assert generate == "generate the CDI specification"
+    assert_message(generate)
 
 
 def test_bare_node_gets_the_gate_without_starting_it(tmp_path: Path) -> None:
@@ -83,7 +80,7 @@ def test_bare_node_gets_the_gate_without_starting_it(tmp_path: Path) -> None:
 @pytest.mark.parametrize("name", ["serving", "warm-up", "gateway", "smoke"])
 def test_stages_that_serve_need_to_see_the_gpus(tmp_path: Path, name: str) -> None:
     node, _ = bare(tmp_path)
-    with pytest.raises(StageFailed, match="2 replicas of 4 GPUs, but the node shows 0"):
+    with raises_message(StageFailed):
         planned(node, name)
 
 
@@ -106,7 +103,7 @@ def test_fit_node_gets_files_users_target_and_engine_in_this_order(tmp_path: Pat
     assert write.startswith("write /etc/b200kit/secrets/api_key, /etc/b200kit/engine-requirements")
     assert users.strip() == "sysusers"
     assert target == "enable vllm.target"
-    assert engine == "install the engine, vllm 0.32.0 (cpu)"
+    assert_message(engine)
 
 
 def test_serving_stage_starts_nothing(tmp_path: Path) -> None:
@@ -128,7 +125,7 @@ def test_every_stage_converges_in_one_pass_whatever_the_start(tmp_path: Path) ->
     node, machine = bare(tmp_path)
     for stage in pipeline.stages(before=pipeline.Checkpoint.REBOOT):
         make(node, stage.name)
-    assert reasons(node) == ["boot-time configuration changed", "the nvidia module is not loaded"]
+    assert_message(*reasons(node))
     machine.execute("systemd-run --quiet --on-active=1 systemctl reboot")
     look(node)
     for stage in pipeline.stages():
@@ -349,7 +346,7 @@ def test_replica_that_does_not_get_warm_is_stopped_and_says_why(tmp_path: Path) 
         "is-active": (False, ""),
         "journalctl": (True, "ValueError: Free memory on device is less than desired"),
     }
-    with pytest.raises(RemoteError, match=r"vllm@0\.service did not get warm; .*Free memory"):
+    with raises_message(RemoteError):
         make(node, "warm-up")
     assert machine.ran(r"systemctl stop vllm@0\.service vllm@1\.service")
 
@@ -361,7 +358,7 @@ def test_fabric_in_progress_is_waited_for_even_when_all_units_run(
     node, machine = settled(tmp_path)
     machine.hardware["gpus"][5]["fabric"]["state"] = kind
     look(node)
-    assert planned(node, "fabric") == ["bring the fabric up"]
+    assert_message(*planned(node, "fabric"))
 
 
 def test_reboot_marker_leads_to_a_reboot(tmp_path: Path) -> None:
@@ -375,7 +372,7 @@ def test_other_loaded_driver_leads_to_a_reboot(tmp_path: Path) -> None:
     node, machine = settled(tmp_path)
     machine.loaded = "580.95.05"
     look(node)
-    assert reasons(node) == ["the loaded nvidia module is 580.95.05"]
+    assert_message(*reasons(node))
 
 
 def test_withdrawing_a_node_stops_what_runs_and_only_that(tmp_path: Path) -> None:
@@ -469,7 +466,7 @@ def test_result_that_did_not_pass_is_kept_and_never_accepted(tmp_path: Path, ver
     machine.answers = {"node.pyz measure": (False, json.dumps(result))}
     del machine.files[RECORD]
     look(node)
-    with pytest.raises(StageFailed, match=f"smoke test {verdict}: TTFT P99 is 900 ms"):
+    with raises_message(StageFailed):
         make(node, "smoke")
     assert RECORD in machine.files
     look(node)
@@ -481,7 +478,7 @@ def test_measurement_that_is_none_says_why(tmp_path: Path) -> None:
     machine.answers = {"node.pyz measure": (False, "no answer from http://127.0.0.1:8000")}
     del machine.files[RECORD]
     look(node)
-    with pytest.raises(RemoteError, match="no measurement: no answer from"):
+    with raises_message(RemoteError):
         make(node, "smoke")
 
 
@@ -490,8 +487,7 @@ def test_summary_tells_each_metric_under_its_own_name(tmp_path: Path) -> None:
     node.smoke = {"p50_ttft_ms": 12.34, "p95_ttft_ms": None, "completed": 60}
     node.smoke["conditions"] = {"stand_in": True}
     message = smoke.summary(node)
-    assert message.startswith("STAND-IN ENGINE  TTFT 12.3/-  ITL -/-")
-    assert message.endswith("ms (P50/P95, n=60)")
+    assert_message(message)
 
 
 @pytest.mark.parametrize(
@@ -532,10 +528,7 @@ def test_replicas_no_longer_asked_for_give_their_gpus_back_first(tmp_path: Path)
 
 @pytest.mark.parametrize(
     ("before", "after", "held"),
-    [
-        ((4, 2), (2, 4), "vllm@1.service"),
-        ((2, 4), (4, 2), "vllm@0.service, vllm@1.service"),
-    ],
+    [((4, 2), (2, 4), "vllm@1.service"), ((2, 4), (4, 2), "vllm@0.service, vllm@1.service")],
 )
 def test_replicas_end_before_others_get_their_gpus(
     tmp_path: Path, before: tuple[int, int], after: tuple[int, int], held: str
@@ -543,10 +536,10 @@ def test_replicas_end_before_others_get_their_gpus(
     node, machine = settled(tmp_path, replicas=before[0], tensor_parallel=before[1])
     node.spec = node.spec.replace(replicas=after[0], tensor_parallel=after[1])
     look(node)
-    assert planned(node, "serving")[0] == f"see that {held} may stop: others get their GPUs"
+    assert_message(planned(node, "serving")[0])
     make(node, "serving")
     look(node)
-    assert planned(node, "warm-up")[0] == f"stop what serves: others get the GPUs of {held}"
+    assert_message(planned(node, "warm-up")[0])
     machine.log.clear()
     make(node, "warm-up")
     [stopped] = machine.ran("systemctl stop .*haproxy.service")

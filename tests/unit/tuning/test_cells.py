@@ -18,6 +18,7 @@ from b200kit.tuning.cells import Cell, Layout, Load, Workload
 from b200kit.tuning.choice import choose
 from b200kit.tuning.duration import Pace, total
 from b200kit.tuning.goodput_knee import Sweep
+from tests.messages import assert_message, lines_with
 from tests.subtests import in_subtests
 from tests.unit.specs import data
 
@@ -111,10 +112,7 @@ def test_model_that_does_not_fit_is_refused_with_the_inventorys_words() -> None:
 
 def test_degraded_node_and_unknown_names_are_told() -> None:
     _, refused = tried(spec(), only=("A", "Q"))
-    assert [str(one) for one in refused] == [
-        "Q: unknown; known: A, B, C, D, E, configured, plan, plan-TP1, plan-TP2, plan-TP4, "
-        "plan-TP8, plan-half-seqs, plan-half-tokens, plan-twice-seqs, plan-twice-tokens"
-    ]
+    assert_message(*[str(one) for one in refused])
 
 
 def test_experts_are_spread_for_throughput_and_not_for_latency() -> None:
@@ -130,10 +128,7 @@ def test_load_that_is_longer_than_a_request_may_be_is_refused() -> None:
         spec(max_model_len=1024), plan.matrix()["workloads"], ("long", "chat", "nope")
     )
     assert [load.name for load in loads] == ["chat"]
-    assert [str(one) for one in refused] == [
-        "long: 1256 tokens a request are over max_model_len=1024",
-        "nope: unknown load; known: chat, long, smoke",
-    ]
+    assert_message(*[str(one) for one in refused])
 
 
 # Cells.
@@ -217,7 +212,7 @@ def test_layouts_that_cannot_be_told_apart_leave_the_simpler(
 def test_without_the_configured_one_fewer_gpus_a_replica_are_simpler() -> None:
     found = chosen("latency", at_first(EIGHT, 500, 490, 510), at_first(TWO, 501, 490, 510))
     assert found["layout"]["name"] == "A"
-    assert "the simplest is taken" in found["why"]
+    assert_message(found["why"])
 
 
 def test_balanced_takes_the_highest_knee_with_its_bounds() -> None:
@@ -227,7 +222,7 @@ def test_balanced_takes_the_highest_knee_with_its_bounds() -> None:
         *(cell(FOUR, rate, good) for rate, good in ((4, 120), (16, 120), (32, 12))),
     )
     assert found["layout"]["name"] == "A"
-    assert "knee 64/s (surely good to 64/s, bad from 128/s)" in found["why"]
+    assert_message(found["why"])
 
 
 def test_knees_whose_bounds_overlap_are_not_told_apart() -> None:
@@ -271,7 +266,7 @@ def test_fragment_is_inventory_data_and_nothing_else() -> None:
     text = fragment.fragment(document, "run-1", "2026-11-22T00:00:00Z")
     assert fragment.values(text) == FOUR.values
     assert all(len(line) <= 100 for line in text.splitlines())
-    assert "# Not tried: C: two lines" in text
+    assert_message(*lines_with(text, "Not tried"))
     for wrong in ("import os", "replicas = open('x')", "a.b = 1", "x ="):
         with pytest.raises(ValueError, match=r"."):
             fragment.values(wrong)

@@ -9,6 +9,7 @@ from dataclasses import replace
 import pytest
 
 from b200kit.tuning.goodput_knee import Knee, Point, Sweep, knee, next_rate, proportion
+from tests.messages import assert_message
 from tests.subtests import in_subtests
 
 SWEEP = Sweep(first=4.0, least=0.5, most=256.0, resolution=0.1, cells=14)
@@ -69,8 +70,7 @@ def test_rate_that_could_not_be_measured_is_asked_twice_and_never_a_knee() -> No
     assert found.rate is not None
     assert found.rate < 20
     assert found.high is None
-    assert "could not be measured: client starved" in found.why
-    assert "may be higher" in found.why
+    assert_message(found.why)
 
 
 def test_rate_that_was_measured_stays_so_when_a_repeat_could_not_be() -> None:
@@ -87,7 +87,7 @@ def test_server_that_is_never_measured_ends_the_sweep_without_a_knee() -> None:
 def test_highest_rate_asked_is_no_knee_but_a_bound() -> None:
     found = knee(swept(server(1e9)), SWEEP)
     assert (found.rate, found.high) == (256.0, None)
-    assert "the knee is higher" in found.why
+    assert_message(found.why)
 
 
 def test_no_rate_good_down_to_the_least() -> None:
@@ -109,7 +109,7 @@ def test_how_sure_a_knee_is_follows_from_the_sample() -> None:
     points = [Point(4, 120, 120), Point(8, 115, 120), Point(16, 112, 120), Point(32, 9, 120)]
     found = knee(points, SWEEP)
     assert (found.rate, found.low, found.high) == (8, 4, 32)
-    assert "n=120 does not carry a share of 95% for sure" in found.why
+    assert_message(found.why)
 
 
 def test_fifty_nine_good_requests_carry_95_percent_and_fifty_eight_do_not() -> None:

@@ -17,6 +17,7 @@ from b200kit.node.bandwidth.tests import (
     read_all_reduce,
     read_nvbandwidth,
 )
+from tests.messages import raises_message
 from tests.subtests import in_subtests
 
 DATA = Path(__file__).parents[3] / "data" / "bandwidth"
@@ -122,24 +123,24 @@ def test_wrong_data_of_every_version_of_nvbandwidth_are_a_result(said: str) -> N
 
 
 @in_subtests(
-    ("output", "reason"),
+    "output",
     [
-        ("", "no JSON: nothing"),
-        ("cannot open shared object file\n", "no JSON: cannot open shared object file"),
-        (recorded("nvbandwidth-gb200-head.txt"), "no JSON"),
-        ("{}", "has no nvbandwidth"),
-        ('{"nvbandwidth": 3}', "has no nvbandwidth"),
-        ('{"nvbandwidth": {"testcases": 3}}', "status missing"),
-        ('{"nvbandwidth": {"error": "[CUDA_ERROR] not\\n ready"}}', r"^\[CUDA_ERROR\] not ready$"),
-        (nvbandwidth(name="another", bandwidth_matrix=[["1"]]), "status missing"),
-        (nvbandwidth(name=TO_GPU, status="Waived"), "status Waived"),
-        (nvbandwidth(name=TO_GPU, status="ERROR", bandwidth_matrix=[["1"]]), "status ERROR"),
-        (nvbandwidth(name=TO_GPU), "no result"),
-        (nvbandwidth(name=TO_GPU, bandwidth_matrix=["55.4"]), "no list"),
+        "",
+        "cannot open shared object file\n",
+        recorded("nvbandwidth-gb200-head.txt"),
+        "{}",
+        '{"nvbandwidth": 3}',
+        '{"nvbandwidth": {"testcases": 3}}',
+        '{"nvbandwidth": {"error": "[CUDA_ERROR] not\\n ready"}}',
+        nvbandwidth(name="another", bandwidth_matrix=[["1"]]),
+        nvbandwidth(name=TO_GPU, status="Waived"),
+        nvbandwidth(name=TO_GPU, status="ERROR", bandwidth_matrix=[["1"]]),
+        nvbandwidth(name=TO_GPU),
+        nvbandwidth(name=TO_GPU, bandwidth_matrix=["55.4"]),
     ],
 )
-def test_nvbandwidth_without_a_result_says_why(output: str, reason: str) -> None:
-    with pytest.raises(Unusable, match=reason):
+def test_nvbandwidth_without_a_result_says_why(output: str) -> None:
+    with raises_message(Unusable):
         read_nvbandwidth(output, TO_GPU)
 
 

@@ -9,6 +9,7 @@ import pytest
 
 from b200kit.node.checks.judge import judge
 from b200kit.node.state.verdict import Action, Verdict
+from tests.messages import assert_message
 from tests.subtests import in_subtests
 from tests.unit import corpus, states
 from tests.unit.case import Case, Wanted
@@ -76,27 +77,25 @@ def test_the_corpus_is_of_a_size() -> None:
 
 
 @pytest.mark.parametrize(
-    ("sound", "broken", "problem"),
+    ("sound", "broken"),
     [
-        ("source:", "sauce:", "unknown key 'sauce'"),
-        ("gpus[3].links[7].speed_mbps", "gpus[3].links[70].speed_mbps", "links[70] is not in"),
-        ("gpus[3].links[7].speed_mbps", "gpus[3].links[7].spede", "links[7].spede is not in"),
-        ("gpus[3].links[7].speed_mbps", "gpus[3]links", "no path"),
-        ("nvlink.speed", "nvlink.sped", "no check is called 'nvlink.sped'"),
-        ("reset-gpu", "kick", "no action is called 'kick'"),
-        ("check: nvlink.speed, ", "", "a finding needs check"),
-        ("reset-gpu}", "reset-gpu, says: 7}", "says of a finding must be a text"),
-        ("fit: unfit", "fit: well", "fit must be one of"),
-        ("made up", "''", "source must be a text"),
-        ("26562", "2026-11-21", "write dates in quotes"),
-        ("26562}", '26562, "gpus[3].links[7].speed_mbps": 1}', "is written twice"),
-        ("fit: unfit", "fit: fit\n  alone: true", "alone is for"),
-        ("  source: made up", "  source: made up\n  base: nosuch", "nosuch"),
+        ("source:", "sauce:"),
+        ("gpus[3].links[7].speed_mbps", "gpus[3].links[70].speed_mbps"),
+        ("gpus[3].links[7].speed_mbps", "gpus[3].links[7].spede"),
+        ("gpus[3].links[7].speed_mbps", "gpus[3]links"),
+        ("nvlink.speed", "nvlink.sped"),
+        ("reset-gpu", "kick"),
+        ("check: nvlink.speed, ", ""),
+        ("reset-gpu}", "reset-gpu, says: 7}"),
+        ("fit: unfit", "fit: well"),
+        ("made up", "''"),
+        ("26562", "2026-11-21"),
+        ("26562}", '26562, "gpus[3].links[7].speed_mbps": 1}'),
+        ("fit: unfit", "fit: fit\n  alone: true"),
+        ("  source: made up", "  source: made up\n  base: nosuch"),
     ],
 )
-def test_a_case_with_an_error_is_refused(
-    sound: str, broken: str, problem: str, tmp_path: Path
-) -> None:
+def test_a_case_with_an_error_is_refused(sound: str, broken: str, tmp_path: Path) -> None:
     path = tmp_path / "x.yaml"
     path.write_text(SOUND)
     assert read([path]).problems == []
@@ -104,7 +103,7 @@ def test_a_case_with_an_error_is_refused(
     path.write_text(SOUND.replace(sound, broken))
     result = read([path])
     assert result.cases == []
-    assert problem in " ".join(result.problems)
+    assert_message(" ".join(result.problems))
 
 
 def test_a_name_stands_once_in_all_files(tmp_path: Path) -> None:
@@ -112,7 +111,7 @@ def test_a_name_stands_once_in_all_files(tmp_path: Path) -> None:
         (tmp_path / f"{name}.yaml").write_text(SOUND)
     result = read(sorted(tmp_path.glob("*.yaml")))
     assert len(result.cases) == 1
-    assert "the name stands twice" in result.problems[0]
+    assert_message(result.problems[0])
 
 
 def test_set_reaches_every_place_and_drop_removes_it(tmp_path: Path) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import re
 import socket
 from typing import Any
 
@@ -13,6 +12,7 @@ from b200kit.node.client.chat import Answer, ChatRequest, Endpoint, chat, server
 from b200kit.node.client.formulas import Objective as Slo
 from b200kit.node.client.formulas import RequestRecord, Run, summary, timing, tokens_per_chunk
 from b200kit.node.client.http import Deadlines
+from tests.messages import assert_message
 from tests.subtests import in_subtests
 from tests.unit.node.client.server_thread import MODEL, fast, running
 
@@ -65,29 +65,29 @@ def test_an_answer_that_is_not_streamed() -> None:
 
 
 @in_subtests(
-    ("fault", "said"),
+    "fault",
     [
-        ("error-in-stream", "error inside the answer: EngineCore encountered an issue"),
-        ("cut-off", "the stream was cut off before [DONE]"),
-        ("no-done", "the stream was cut off before [DONE]"),
-        ("no-finish", "no finish_reason"),
-        ("no-usage", "no usage"),
-        ("wrong-usage", "usage says 11 tokens, 12 were asked for"),
-        ("no-output", "the answer has no output"),
-        ("503", "HTTP 503: stand-in: asked to refuse"),
-        ("500", "HTTP 500: stand-in: asked to refuse"),
-        ("not-http", "not an HTTP answer: '220 mail.invalid ESMTP'"),
+        "error-in-stream",
+        "cut-off",
+        "no-done",
+        "no-finish",
+        "no-usage",
+        "wrong-usage",
+        "no-output",
+        "503",
+        "500",
+        "not-http",
     ],
 )
-def test_each_fault_is_named(fault: str, said: str) -> None:
+def test_each_fault_is_named(fault: str) -> None:
     error = faulty(fault).error
     assert error is not None
-    assert error.startswith(said)
+    assert_message(error)
 
 
 def test_a_stall_ends_at_the_read_deadline_and_not_before() -> None:
     record = faulty("stall", idle=0.5)
-    assert record.error == "stalled: no data for 0.5 s"
+    assert_message(record.error)
     assert record.ended is not None
     assert record.ended - record.chunks[-1].at >= 0.49
 
@@ -116,9 +116,7 @@ def test_an_unknown_model_and_a_prompt_too_long_say_what_the_server_said() -> No
     with running(model_len=64) as url:
         unknown = ask(url, model="nope").record().error
         long = ask(url, prompt="word " * 100).record().error
-    assert unknown == "HTTP 404: The model `nope` does not exist."
-    assert long is not None
-    assert re.match(r"HTTP 400: This model's maximum context length is 64 tokens", long)
+    assert_message(unknown, long)
 
 
 def test_nobody_listening_is_one_clear_line() -> None:

@@ -12,6 +12,7 @@ import pytest
 
 from b200kit.node.client.connect import connect
 from b200kit.node.client.http import Deadlines, Exchange, exchange
+from tests.messages import assert_message
 
 SOON = Deadlines(connect=0.3, idle=5, total=10)
 
@@ -65,7 +66,7 @@ def test_the_last_refusal_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
     with socket.create_server(("127.0.0.1", 0)) as listener:
         port = listener.getsockname()[1]
     found = asked(f"http://last.invalid:{port}/")
-    assert found.fault == f"cannot connect to last.invalid:{port}: Connection refused"
+    assert_message(found.fault, PORT=port)
     assert (found.connected, found.pieces) == (None, [])
 
 
@@ -75,20 +76,19 @@ def test_a_name_that_does_not_exist(monkeypatch: pytest.MonkeyPatch) -> None:
 
     monkeypatch.setattr(socket, "getaddrinfo", answer)
     found = asked("http://none.invalid:1/")
-    assert found.fault == "cannot connect to none.invalid:1: Name or service not known"
+    assert_message(found.fault)
 
 
 def test_who_does_not_answer_costs_the_deadline_and_no_more() -> None:
     with full() as port:
         found = asked(f"http://127.0.0.1:{port}/")
-    assert found.fault == f"cannot connect to 127.0.0.1:{port}: no connection within 0.3 s"
+    assert_message(found.fault, PORT=port)
 
 
 def test_tls_that_is_never_spoken_costs_the_deadline() -> None:
     with silent() as port:
         found = asked(f"https://127.0.0.1:{port}/")
-    assert found.fault is not None
-    assert found.fault.startswith(f"cannot connect to 127.0.0.1:{port}: SSL handshake is taking")
+    assert_message(found.fault, PORT=port)
     assert found.connected is None
 
 

@@ -8,6 +8,7 @@ import pytest
 
 from b200kit.node.client.formulas import Chunk, Objective, RequestRecord, Run
 from b200kit.node.client.smoke_verdict import ClientHealth, ClientLimits, gateway_overhead, judge
+from tests.messages import assert_message
 
 CALM = ClientHealth(2.0, 10_000.0, (0.1,) * 200, "rr")
 SLO = Objective(ttft_ms=100, tpot_ms=100)
@@ -39,7 +40,7 @@ def test_one_failed_request_fails_and_says_which_path_and_why() -> None:
     paths = {**GOOD, "direct-0": Run((replace(records[0], error="HTTP 503: busy"), *records[1:]))}
     found = judge(paths, SLO, CALM)
     assert found.verdict == "fail"
-    assert found.reasons == ("direct-0: 1 of 20 requests failed: HTTP 503: busy",)
+    assert_message(*found.reasons)
 
 
 def test_a_failure_is_a_failure_even_when_the_client_starved() -> None:
@@ -50,17 +51,17 @@ def test_a_failure_is_a_failure_even_when_the_client_starved() -> None:
 
 
 @pytest.mark.parametrize(
-    ("health", "said"),
+    "health",
     [
-        (ClientHealth(501.0, 10_000.0, (0.1,), "other"), "waited 501 ms for a CPU in 10000 ms"),
-        (ClientHealth(0.0, 10_000.0, (0.1,) * 50 + (40.0,) * 50, "rr"), "event loop"),
-        (ClientHealth(None, 10_000.0, (0.1,), "rr"), "could not be read"),
+        ClientHealth(501.0, 10_000.0, (0.1,), "other"),
+        ClientHealth(0.0, 10_000.0, (0.1,) * 50 + (40.0,) * 50, "rr"),
+        ClientHealth(None, 10_000.0, (0.1,), "rr"),
     ],
 )
-def test_a_starved_client_invalidates(health: ClientHealth, said: str) -> None:
+def test_a_starved_client_invalidates(health: ClientHealth) -> None:
     found = judge(GOOD, SLO, health)
     assert found.verdict == "invalid"
-    assert said in found.reasons[0]
+    assert_message(found.reasons[0])
     assert health.document(ClientLimits())["starved"] is True
 
 
@@ -95,24 +96,17 @@ def test_a_gateway_that_had_its_cpu_or_did_not_tell_is_said_to_buffer(waited: ob
     server = {"itl_mean_ms": 2.0, "gateway_run_delay_share": waited}
     assert "buffers the stream" in judge(paths, SLO, CALM, server=server).reasons[0]
     server |= {"queue_mean_ms": 0.1, "ttft_mean_ms": 10.0}
-    assert judge(BEHIND, SLO, CALM, server=server).reasons == (
-        "gateway adds 80 ms to the median TTFT (limit 50 ms): does it buffer?"
-        " (HAProxy: option http-no-delay)",
-    )
+    assert_message(*judge(BEHIND, SLO, CALM, server=server).reasons)
 
 
 def test_a_gateway_without_a_cpu_fails_by_that_name() -> None:
     server = {"itl_mean_ms": 2.0, "gateway_run_delay_share": 0.12}
-    cause = "HAProxy waited for a CPU 12% of the time; give it CPUs that no replica has"
     paths = {**GOOD, "gateway": run(ttft=0.03, gap=0.00001)}
     found = judge(paths, SLO, CALM, server=server)
     assert found.verdict == "fail"
-    assert found.reasons[0].startswith(f"gateway: it passes chunks on together: {cause}: ")
+    assert_message(found.reasons[0])
     late = judge(BEHIND, SLO, CALM, server=server)
-    assert late.reasons == (
-        f"gateway adds 80 ms to the median TTFT (limit 50 ms): {cause}."
-        " The servers' queue was not measured: it may be that",
-    )
+    assert_message(*late.reasons)
 
 
 def test_chunks_that_come_together_everywhere_invalidate() -> None:
@@ -133,7 +127,7 @@ def test_a_client_that_stood_still_once_invalidates() -> None:
     stood = ClientHealth(2.0, 60_000.0, (0.1,) * 5000 + (400.0,), "rr")
     found = judge(GOOD, SLO, stood)
     assert found.verdict == "invalid"
-    assert "stood still for 400 ms" in found.reasons[0]
+    assert_message(found.reasons[0])
     assert ClientHealth(2.0, 60_000.0, (0.1,) * 5000 + (250.0,), "rr").starved(ClientLimits()) == []
 
 
@@ -174,9 +168,7 @@ def test_a_missed_objective_fails_with_the_count() -> None:
     slow = {"gateway": run(ttft=0.15), "direct-0": run(ttft=0.15)}
     found = judge(slow, SLO, CALM)
     assert found.verdict == "fail"
-    assert found.reasons == (
-        "objective missed: 0 of 20 requests met ttft <= 100 ms, tpot <= 100 ms (asked: 95%)",
-    )
+    assert_message(*found.reasons)
 
 
 def test_gateway_minus_direct_is_reported_and_limited() -> None:
@@ -194,10 +186,7 @@ def test_the_gateway_is_not_blamed_for_the_servers_queue() -> None:
     queued = {"queue_mean_ms": 60.0, "ttft_mean_ms": 80.0}
     found = judge(BEHIND, SLO, CALM, server=queued)
     assert found.verdict == "fail"
-    assert found.reasons == (
-        "what the gateway adds is unknown: TTFT is 80 ms more than directly, but 75% of the"
-        " servers' TTFT is their queue; lower the request rate",
-    )
+    assert_message(*found.reasons)
 
 
 def test_the_gateway_is_blamed_where_the_servers_do_not_queue() -> None:
@@ -206,20 +195,14 @@ def test_the_gateway_is_blamed_where_the_servers_do_not_queue() -> None:
     unknown = {"queue_mean_ms": {"unmeasured": "no metrics"}, "ttft_mean_ms": 10.0}
     for server in (unknown, {}):
         reasons = judge(BEHIND, SLO, CALM, server=server).reasons
-        assert "queue was not measured" in reasons[0]
+        assert_message(reasons[0])
 
 
-@pytest.mark.parametrize(
-    ("server", "said"),
-    [
-        ({"preemptions": 3}, "preempted 3 sequences"),
-        ({"jit_warnings": 2}, "compiled 2 kernels while they were measured"),
-    ],
-)
-def test_servers_that_strain_at_a_low_load_fail(server: dict[str, object], said: str) -> None:
+@pytest.mark.parametrize("server", [{"preemptions": 3}, {"jit_warnings": 2}])
+def test_servers_that_strain_at_a_low_load_fail(server: dict[str, object]) -> None:
     found = judge(GOOD, SLO, CALM, server=server, low_load=True)
     assert found.verdict == "fail"
-    assert said in found.reasons[0]
+    assert_message(found.reasons[0])
     assert judge(GOOD, SLO, CALM, server=server).verdict == "pass"  # at a load that is anybody's
 
 

@@ -6,6 +6,7 @@ import pytest
 
 from b200kit.node.client.http import Exchange, HttpError, parse_head
 from b200kit.node.client.sse import Dechunker, SseSplitter
+from tests.messages import raises_message
 from tests.subtests import in_subtests
 
 CODED = b"5\r\nhello\r\nB;x=1\r\n, two words\r\n0\r\n\r\n"
@@ -60,9 +61,7 @@ def test_a_body_shorter_than_announced_is_cut_off() -> None:
         exchange.body()
 
 
-@pytest.mark.parametrize(
-    ("data", "said"), [(b"", "closed before"), (b"220 mail ESMTP\r\n\r\n", "not an HTTP answer")]
-)
-def test_what_is_not_http_is_refused(data: bytes, said: str) -> None:
-    with pytest.raises(HttpError, match=said):
+@pytest.mark.parametrize("data", [b"", b"220 mail ESMTP\r\n\r\n"])
+def test_what_is_not_http_is_refused(data: bytes) -> None:
+    with raises_message(HttpError):
         parse_head(data)

@@ -10,6 +10,7 @@ import pytest
 
 from b200kit.node.facts import firewall
 from b200kit.node.host import firewall_trial
+from tests.messages import assert_message
 
 TCP = """  sl  local_address rem_address   st tx_queue rx_queue tr tm->when uid timeout inode
    0: 00000000:0016 00000000:0000 0A 00000000:00000000 00:00000000 00000000     0        0 1234 1
@@ -179,7 +180,7 @@ def test_what_was_taken_back_cannot_be_kept(node: Node, capsys: pytest.CaptureFi
     firewall_trial.begin(60, "new rules")
     firewall_trial.back()
     assert firewall_trial.main(["keep"]) == 1
-    assert "taken back before this connection came" in capsys.readouterr().err
+    assert_message(capsys.readouterr().err)
     assert not firewall_trial.KEPT.exists()
 
 

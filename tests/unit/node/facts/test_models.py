@@ -14,6 +14,7 @@ from b200kit.node.facts import models
 from b200kit.node.gate import parts
 from b200kit.node.state.expectation import Expectation
 from b200kit.node.weights import fetch, model_files
+from tests.messages import assert_message
 
 FILES = {"config.json": b"{}", "weights/a.bin": b"w" * 5000}
 
@@ -70,7 +71,7 @@ def test_record_shows_what_changed_and_the_hash_what_rotted(tmp_path: Path, revi
     assert read(tmp_path, revision)["model"]["wrong"] == {}
     text = read(tmp_path, revision, hash=True)["model"]
     assert text["proof"] == "hash"
-    assert text["wrong"] == {"weights/a.bin": "content is not what the manifest names"}
+    assert_message(text["wrong"]["weights/a.bin"])
     os.utime(directory / "weights" / "a.bin")
     changed = {"weights/a.bin": "changed since it was proven"}
     assert read(tmp_path, revision)["model"]["wrong"] == changed
@@ -80,7 +81,7 @@ def test_file_among_the_weights_that_is_not_theirs_is_named(tmp_path: Path, revi
     directory = tmp_path / "models" / "m" / revision
     directory.chmod(0o755)
     (directory / "evil.py").write_text("x")
-    assert read(tmp_path, revision)["model"]["wrong"] == {"evil.py": "not in the manifest"}
+    assert_message(read(tmp_path, revision)["model"]["wrong"]["evil.py"])
 
 
 def test_manifest_that_is_gone_or_another_is_named(tmp_path: Path, revision: str) -> None:

@@ -16,6 +16,7 @@ from b200kit.inventory.parse import parse
 from b200kit.inventory.spec import NodeSpec
 from b200kit.node.facts import nft_rules
 from b200kit.run.render import render
+from tests.messages import assert_message
 from tests.subtests import in_subtests
 from tests.unit.specs import CATALOGUE, data
 
@@ -134,31 +135,28 @@ def test_what_we_never_write_is_told_whole() -> None:
 
 
 @in_subtests(
-    ("raw", "message"),
+    "raw",
     [
-        ({"allow": [{"port": 1, "from": ["10.0.0.5/24"]}]}, 'write "10.0.0.0/24"'),
-        (
-            {"networks": {"lan": ["10.0.0.0/8"]}, "allow": [{"port": 1, "from": ["lam"]}]},
-            'did you mean "lan"?',
-        ),
-        ({"networks": {"lan": ["nowhere"]}}, "firewall.networks.lan.0: "),
-        ({"allow": [{"port": 1, "from": []}]}, 'for everybody write ["any"]'),
-        ({"allow": [{"port": 1, "from": ["any", "10.0.0.1"]}]}, "beside others"),
-        ({"allow": [{"port": 1}]}, "firewall.allow.0.from: is required"),
-        ({"allow": [{"port": 70000, "from": ["any"]}]}, "firewall.allow.0.port"),
-        ({"alow": []}, 'did you mean "allow"?'),
+        {"allow": [{"port": 1, "from": ["10.0.0.5/24"]}]},
+        {"networks": {"lan": ["10.0.0.0/8"]}, "allow": [{"port": 1, "from": ["lam"]}]},
+        {"networks": {"lan": ["nowhere"]}},
+        {"allow": [{"port": 1, "from": []}]},
+        {"allow": [{"port": 1, "from": ["any", "10.0.0.1"]}]},
+        {"allow": [{"port": 1}]},
+        {"allow": [{"port": 70000, "from": ["any"]}]},
+        {"alow": []},
     ],
 )
-def test_what_cannot_be_is_refused(raw: dict[str, Any], message: str) -> None:
+def test_what_cannot_be_is_refused(raw: dict[str, Any]) -> None:
     [problem] = problems(raw)
-    assert message in problem, problem
+    assert_message(problem)
 
 
 def test_gateway_that_nobody_could_reach_is_refused() -> None:
     shut = {"allow": [{"port": 9100, "from": ["any"]}]}
     plain = {"tls": "off"}
     [problem] = problems(shut, gateway_bind="0.0.0.0", gateway=plain)
-    assert "no rule for port 8000, though the gateway listens on 0.0.0.0" in problem
+    assert_message(problem)
     assert problems(shut, gateway_bind="127.0.0.1") == []
     opened = {"allow": [{"port": 8000, "from": ["any"]}]}
     assert problems(opened, gateway_bind="::", gateway=plain) == []

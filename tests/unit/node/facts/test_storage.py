@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from b200kit.node.facts import storage
+from tests.messages import assert_message
 
 MOUNTINFO = """\
 22 1 259:2 / / rw,relatime shared:1 - ext4 /dev/nvme0n1p2 rw
@@ -126,7 +127,7 @@ def test_disk_that_is_not_there_is_null(machine: Path) -> None:
 def test_what_is_no_disk_is_said(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     reading = storage.storage({"mount": "/", "disks": [str(tmp_path / "file")]})
-    assert "is no block device" in reading["disks"][str(tmp_path / "file")]["unmeasured"]
+    assert_message(reading["disks"][str(tmp_path / "file")]["unmeasured"])
 
 
 def test_mount_is_told_by_its_device(machine: Path) -> None:

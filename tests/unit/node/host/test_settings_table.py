@@ -16,6 +16,7 @@ from b200kit.node.host.settings_in_force import Standing
 from b200kit.node.state.view import StateView, View
 from b200kit.run.places import PACKAGE
 from b200kit.stages.support.setting_files import cmdline, people, services, sysctls, tmpfiles
+from tests.messages import assert_message, raises_message
 from tests.subtests import in_subtests
 from tests.unit import corpus, states
 
@@ -53,63 +54,51 @@ def test_what_is_set_elsewhere_names_its_check() -> None:
 
 
 @in_subtests(
-    ("change", "says"),
+    "change",
     [
-        ({"kind": "guessed"}, "kind must be one of"),
-        ({"applies": "sometimes"}, "applies must be one of"),
-        ({"why": " "}, "why is empty"),
-        ({"source": ""}, "source is empty"),
-        ({"default": 500}, "default 500 is not allowed"),
-        ({"default": True}, "default True is not allowed"),
-        ({"means": {}}, "means must be among"),
-        ({"means": {"magic": 1}}, "means must be among"),
-        ({"means": {"cmdline": {1: {"all": "x"}}}}, "cmdline must say something for each of"),
-        ({"sauce": "x"}, "its keys must be among"),
+        {"kind": "guessed"},
+        {"applies": "sometimes"},
+        {"why": " "},
+        {"source": ""},
+        {"default": 500},
+        {"default": True},
+        {"means": {}},
+        {"means": {"magic": 1}},
+        {"means": {"cmdline": {1: {"all": "x"}}}},
+        {"sauce": "x"},
     ],
 )
-def test_odd_entry_is_refused(change: dict[str, Any], says: str) -> None:
+def test_odd_entry_is_refused(change: dict[str, Any]) -> None:
     written = document()
     written["settings"]["swappiness"] |= change
-    with pytest.raises(settings_table.TableError, match=f"swappiness: .*{says}"):
+    with raises_message(settings_table.TableError):
         settings_table.table(written)
 
 
 def test_entry_without_a_key_is_refused() -> None:
     written = document()
     del written["settings"]["swappiness"]["why"]
-    with pytest.raises(settings_table.TableError, match="swappiness: it does not have why"):
+    with raises_message(settings_table.TableError):
         settings_table.table(written)
 
 
 @in_subtests(
-    ("given", "key", "says"),
+    ("given", "key"),
     [
-        (
-            {"swapiness": 1},
-            "settings.swapiness",
-            'unknown setting; did you mean "settings.swappiness"?',
-        ),
-        ({"zzz": 1}, "settings.zzz", "unknown setting"),
-        (
-            {"iommu": "of"},
-            "settings.iommu",
-            "must be pt, off, or None, not 'of'; did you mean \"off\"?",
-        ),
-        ({"init_on_alloc": "0"}, "settings.init_on_alloc", "must be 0, 1, or None, not '0'"),
-        ({"swappiness": 201}, "settings.swappiness", "must be 0 to 200, or None, not 201"),
-        ({"swappiness": True}, "settings.swappiness", "must be 0 to 200, or None, not True"),
-        ({"swap": False}, "settings.swap", "must be off, on, or None, not False"),
-        (
-            {"memlock": "plenty"},
-            "settings.memlock",
-            "must be 65536 to 1099511627776, unlimited, or",
-        ),
+        ({"swapiness": 1}, "settings.swapiness"),
+        ({"zzz": 1}, "settings.zzz"),
+        ({"iommu": "of"}, "settings.iommu"),
+        ({"init_on_alloc": "0"}, "settings.init_on_alloc"),
+        ({"swappiness": 201}, "settings.swappiness"),
+        ({"swappiness": True}, "settings.swappiness"),
+        ({"swap": False}, "settings.swap"),
+        ({"memlock": "plenty"}, "settings.memlock"),
     ],
 )
-def test_what_cannot_be_asked_for_is_refused(given: dict[str, Any], key: str, says: str) -> None:
+def test_what_cannot_be_asked_for_is_refused(given: dict[str, Any], key: str) -> None:
     (problem,) = problems(given.items(), TABLE)
     assert problem.key == key
-    assert problem.message.startswith(says)
+    assert_message(problem.message)
 
 
 def test_none_is_neither_set_nor_judged_and_a_default_of_null_is_only_asked_for() -> None:

@@ -11,6 +11,7 @@ import pytest
 from b200kit.node.latency import gpu_watch
 from b200kit.node.latency.gpu_samples import KEYS, REASONS, Sample, during
 from b200kit.node.latency.gpu_watch import GpuWatch
+from tests.messages import assert_message
 from tests.unit.node.conftest import Nvml
 
 
@@ -94,11 +95,11 @@ def test_what_was_read_outside_the_load_does_not_count() -> None:
 def test_one_failed_reading_makes_its_key_unmeasured_and_no_other() -> None:
     seen = [sample(1.0), sample(2.0, reasons={"unmeasured": "GPU is lost (15)"})]
     found = during(0, seen, 0.5, 2.5)
-    assert found[REASONS] == {"unmeasured": "1 of 2 readings: GPU is lost (15)"}
+    assert_message(str(found[REASONS]))
     assert found["temperature_c"] == {"min": 60, "median": 60, "max": 60}
 
 
 @pytest.mark.parametrize("times", [(), (1.0,), (1.0, 4.1, 5.0)])
 def test_a_time_in_which_nothing_was_read_is_unmeasured(times: tuple[float, ...]) -> None:
     found = during(0, [sample(at) for at in times], 0.5, 5.0)
-    assert all("NVML gave no reading for" in str(found[key]) for key in KEYS)
+    assert_message(*sorted({str(found[key]) for key in KEYS}))

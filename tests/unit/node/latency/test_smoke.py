@@ -19,6 +19,7 @@ from b200kit.node.latency import smoke as measure
 from b200kit.node.latency.load_run import Volley
 from b200kit.node.serving import processes
 from tests.lab.standin.knobs import Knobs
+from tests.messages import assert_message
 from tests.unit.node.client.server_thread import MODEL, fast, running
 
 KEYS = Path(__file__).parents[3] / "data" / "vllm-bench-keys.txt"
@@ -126,7 +127,7 @@ def test_what_cannot_be_read_on_this_machine_is_unmeasured_and_nothing_else_is(
 ) -> None:
     monkeypatch.setattr(processes, "units", refuse)
     _, found = smoke(tmp_path, capsys)
-    assert found["server"]["jit_warnings"] == {"unmeasured": "OSError: vllm@0.service is no unit"}
+    assert_message(found["server"]["jit_warnings"]["unmeasured"])
     for key in ("server_ages_s", "libraries"):
         assert "is no unit" in found["conditions"][key]["unmeasured"]
     assert "no metric" in found["server"]["spec_acceptance_rate"]["unmeasured"]
@@ -149,7 +150,7 @@ def test_kernels_compiled_during_the_load_fail_the_run(
     monkeypatch.setattr(processes, "compiled", lambda _: next(counts))
     status, found = smoke(tmp_path, capsys)
     assert (status, found["server"]["jit_warnings"]) == (1, 2)
-    assert found["reasons"][0].startswith("the servers compiled 2 kernels while they were measured")
+    assert_message(found["reasons"][0])
 
 
 def test_replicas_are_asked_at_once_at_the_load_that_each_has_through_the_gateway() -> None:
@@ -174,24 +175,16 @@ def test_the_keys_of_vllm_bench_serve_are_there(
 
 
 @pytest.mark.parametrize(
-    ("fault", "said"),
-    [
-        ("503", "HTTP 503"),
-        ("error-in-stream", "error inside the answer"),
-        ("no-usage", "no usage"),
-        ("wrong-usage", "7 tokens, 8 were asked for"),
-        ("no-finish", "no finish_reason"),
-        ("cut-off", "cut off before [DONE]"),
-    ],
+    "fault", ["503", "error-in-stream", "no-usage", "wrong-usage", "no-finish", "cut-off"]
 )
 def test_a_fault_fails_the_correctness_check_and_no_load_is_sent(
-    fault: str, said: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    fault: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     status, found = smoke(tmp_path, capsys, fast(fault))
     assert (status, found["verdict"]) == (1, "fail")
-    assert any(said in reason for reason in found["reasons"])
+    assert_message(*found["reasons"])
     assert found["num_prompts"] == 0
-    assert found["server"]["preemptions"] == {"unmeasured": "no load was sent"}
+    assert_message(found["server"]["preemptions"]["unmeasured"])
 
 
 def test_one_failure_among_the_measured_requests_fails_the_run(
@@ -200,9 +193,7 @@ def test_one_failure_among_the_measured_requests_fails_the_run(
     monkeypatch.setattr("tests.lab.standin.chat._numbers", iter(range(1, 1000)))
     status, found = smoke(tmp_path, capsys, fast("cut-off", fault_at=9))
     assert (status, found["failed"]) == (1, 1)
-    assert found["reasons"] == [
-        "gateway: 1 of 10 requests failed: the stream was cut off before [DONE]"
-    ]
+    assert_message(*found["reasons"])
 
 
 def test_a_starved_client_is_invalid_not_wrong(
@@ -228,19 +219,18 @@ def test_nobody_serving_is_a_failed_document_not_a_traceback(
 
 
 @pytest.mark.parametrize(
-    ("change", "said"),
+    "change",
     [
-        ({"max_num_seqs": "8"}, "max_num_seqs must be a whole number"),
-        ({"replicas": {}}, "replicas must be a list"),
-        ({"smoke": {"goodput": {"itl_ms": 3}}}, "unknown key 'itl_ms'"),
-        ({"smoke": {"rate": 0}}, "rate must be a number above 0"),
-        ({"api_key_file": "/nonexistent/key"}, "api_key_file /nonexistent/key: No such file"),
-        ({"max_model_len": 40}, "exceed max_model_len 40"),
+        {"max_num_seqs": "8"},
+        {"replicas": {}},
+        {"smoke": {"goodput": {"itl_ms": 3}}},
+        {"smoke": {"rate": 0}},
+        {"api_key_file": "/nonexistent/key"},
+        {"max_model_len": 40},
     ],
 )
 def test_a_configuration_that_cannot_be_used_is_one_line(
     change: dict[str, object],
-    said: str,
     tmp_path: Path,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
@@ -248,7 +238,7 @@ def test_a_configuration_that_cannot_be_used_is_one_line(
     assert measure.main(["--config", str(path)]) == 2
     caught = capsys.readouterr()
     assert caught.out == ""
-    assert said in caught.err
+    assert_message(caught.err)
     assert caught.err.count("\n") == 1
 
 
@@ -261,7 +251,7 @@ def test_a_missing_key_or_file_is_named(tmp_path: Path, capsys: pytest.CaptureFi
     assert measure.main(["--config", str(path)]) == 2
     lines = capsys.readouterr().err.splitlines()
     assert "No such file" in lines[0]
-    assert "key 'replicas' is missing" in lines[1]
+    assert_message(lines[1])
     assert "not JSON" in lines[2]
 
 
@@ -285,5 +275,5 @@ def test_the_correctness_check_says_which_model_is_served(
         assert correctness.main(["--config", str(path), "--replica", "0"]) == 1
         assert correctness.main(["--config", str(path), "--replica", "7"]) == 2
     caught = capsys.readouterr()
-    assert json.loads(caught.out)["problems"] == ["/v1/models names ['tiny'], not 'other'"]
-    assert caught.err == "serving configuration has no replica 7\n"
+    assert_message(*json.loads(caught.out)["problems"])
+    assert_message(caught.err)

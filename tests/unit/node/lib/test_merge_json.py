@@ -16,6 +16,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from b200kit.node.lib import managed_files, merge_json, user_file
+from tests.messages import assert_message
 
 Run = Callable[..., tuple[int, str, str]]
 CDI = {"features": {"cdi": True}}
@@ -185,10 +186,10 @@ def test_a_link_a_folder_and_anothers_file_are_left_alone(
 ) -> None:
     put(path.with_name("real.json"), "{}")
     path.symlink_to("real.json")
-    assert "it is a link to real.json" in run()[2]
+    assert_message(run()[2])
     path.unlink()
     path.mkdir()
-    assert "it is no plain file" in run()[2]
+    assert_message(run()[2])
     path.rmdir()
     put(path, "{}")
     with monkeypatch.context() as another:
@@ -222,8 +223,7 @@ def test_what_the_program_refuses_is_not_written(path: Path, run: Run, tmp_path:
     judge.chmod(0o755)
     code, _, err = run(check=[str(judge)])
     assert code == 1
-    assert "what it would become is refused: " in err
-    assert "unknown key cdi; nothing was changed" in err
+    assert_message(err)
     assert "No such file" in run(check=[str(tmp_path / "absent")])[2]
     assert path.read_text() == USERS
 

@@ -9,6 +9,7 @@ import pytest
 
 from b200kit.node.maintenance import quarantine
 from b200kit.node.serving.gateway import drain
+from tests.messages import TIME, assert_message
 
 
 @pytest.fixture(autouse=True)
@@ -87,5 +88,5 @@ def test_release_tells_what_it_was(mark: Path, capsys: pytest.CaptureFixture[str
     quarantine.main(["put", "--who", "alice@ops", "--why", "no NVLink"])
     quarantine.main(["release", "--who", "bob@ops"])
     text = capsys.readouterr().out
-    assert "released by bob@ops; it was quarantined by alice@ops since" in text
+    assert_message(text, TIME=TIME)
     assert not mark.exists()

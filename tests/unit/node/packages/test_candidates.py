@@ -6,6 +6,7 @@ import pytest
 
 from b200kit.node.packages.candidates import choose, package, table, token
 from b200kit.node.state.drift import Package
+from tests.messages import assert_message
 
 # From apt 2.6 over a vendor's repository and an archive of origin Ubuntu with our preferences.
 POLICY = """\
@@ -79,15 +80,12 @@ def test_any_version_is_left_to_apt() -> None:
 
 def test_build_that_the_preferences_keep_out_is_none() -> None:
     text = problem(Package("nvidia-fabricmanager-580", "580.126.20"))
-    assert text == (
-        "apt has no nvidia-fabricmanager-580 580.126.20, but for 580.126.20-0ubuntu0.24.04.1 that "
-        "the preferences keep out; asked: http://mirror/vendor/, http://mirror/os/"
-    )
+    assert_message(text)
 
 
 def test_lacking_version_is_told_with_those_there_are() -> None:
     text = problem(Package("nvidia-fabricmanager", "580.159.03"))
-    assert text.startswith("apt has no nvidia-fabricmanager 580.159.03, only 590.48.01-1, ")
+    assert_message(text)
 
 
 def test_unknown_package_is_told_with_the_repositories_asked() -> None:

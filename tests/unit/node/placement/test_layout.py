@@ -5,11 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-import pytest
-
 from b200kit.node.lib import cpulist
 from b200kit.node.placement.cpu_cores import LayoutError
 from b200kit.node.placement.layout import Replica, Shape, place, reserved
+from tests.messages import raises_message
 from tests.subtests import in_subtests
 from tests.unit import numa_maps
 
@@ -167,20 +166,17 @@ def test_tiny_machine_shares_a_cpu_rather_than_refusing() -> None:
 
 
 @in_subtests(
-    ("state", "message"),
+    "state",
     [
-        (node([0] * 7, {0: "0-7"}), "the node shows 7"),
-        (node([0] * 4 + [-1] * 4, {0: "0-7"}), "GPU 4 has no NUMA node"),
-        (node([0] * 4 + [1] * 4, {0: "0-7", 1: ""}), "NUMA node 1 has GPUs but no CPUs"),
-        ({}, "the node shows 0"),
-        (node([0] * 4 + [1] * 4, {0: "0-x", 1: "4"}), "'0-x' is no CPU number"),
-        (
-            {**node([0], {0: "0"}), "gpus": [{"pci_address": "0000:00:00.0"}]},
-            "GPU None was not read",
-        ),
-        ({"gpus": {"unmeasured": "driver not loaded"}}, "the node shows 0"),
+        node([0] * 7, {0: "0-7"}),
+        node([0] * 4 + [-1] * 4, {0: "0-7"}),
+        node([0] * 4 + [1] * 4, {0: "0-7", 1: ""}),
+        {},
+        node([0] * 4 + [1] * 4, {0: "0-x", 1: "4"}),
+        {**node([0], {0: "0"}), "gpus": [{"pci_address": "0000:00:00.0"}]},
+        {"gpus": {"unmeasured": "driver not loaded"}},
     ],
 )
-def test_what_cannot_carry_the_replicas_is_refused(state: Any, message: str) -> None:
-    with pytest.raises(LayoutError, match=message):
+def test_what_cannot_carry_the_replicas_is_refused(state: Any) -> None:
+    with raises_message(LayoutError):
         plan(state, 2, 4, (8001, 8002))

@@ -14,6 +14,7 @@ import pytest
 from b200kit.node.serving import compile_cache
 from b200kit.node.serving import compile_cache_key as rules
 from b200kit.node.serving.compile_cache_key import RECORD
+from tests.messages import assert_message
 
 KEY, OTHER = "0123456789abcdef", "fedcba9876543210"
 
@@ -108,8 +109,7 @@ def test_pack_of_another_key_is_refused_and_the_replica_starts_cold(
     other = tmp_path / "1"
     other.mkdir()
     prepare(other, OTHER)
-    said = capsys.readouterr().out
-    assert f"{digest}.tar is not used: it is of key {KEY}, this replica's is {OTHER}" in said
+    assert_message(capsys.readouterr().out, DIGEST=digest, KEY=KEY, OTHER=OTHER)
     assert [path.name for path in (other / OTHER).iterdir()] == [RECORD]
 
 
@@ -178,7 +178,7 @@ def test_pack_that_reaches_outside_is_refused_whole(
     root = tmp_path / "0"
     root.mkdir()
     prepare(root)
-    assert "which is no plain file of a cache" in capsys.readouterr().out
+    assert_message(capsys.readouterr().out)
     assert [path.name for path in (root / KEY).iterdir()] == [RECORD]
     assert [path.name for path in root.iterdir()] == [KEY]
 

@@ -21,6 +21,7 @@ import pytest
 from b200kit.node.weights import download, fetch
 from b200kit.node.weights.manifest import parse
 from b200kit.node.weights.source import Source
+from tests.messages import PORT, TOOK, assert_message, lines_with
 
 ROOT = Path(__file__).resolve().parents[4]
 TOKEN = "canary-model-token"
@@ -189,10 +190,10 @@ def test_whole_model_arrives_and_is_stamped(tmp_path: Path, site: Site, bring: B
 
 
 def test_manifest_of_another_revision_is_refused(tmp_path: Path, site: Site, bring: Bring) -> None:
-    revision = site.publish(FILES)
+    site.publish(FILES)
     done = bring("0123456789ab")
     assert done.code == fetch.REFUSED
-    assert f"manifest is {revision[:12]}, asked for 0123456789ab" in done.said
+    assert_message(done.said, URL=site.url)
     assert site.paths == ["/manifest.json"]
     assert not (tmp_path / "model").exists()
 
@@ -204,7 +205,7 @@ def test_file_that_is_not_what_the_manifest_names_is_refused(
     site.files["/weights/model-1.bin"] = b"evil" * 750
     done = bring(revision)
     assert done.code == fetch.REFUSED
-    assert f"weights/model-1.bin: {site.url}: content is not what the manifest names" in done.said
+    assert_message(*lines_with(done.said, "not fetched"), URL=site.url)
     left = {path.name for path in (tmp_path / "model").rglob("*") if path.is_file()}
     assert left == {"config.json", "empty", ".verified.json"}
 
@@ -214,7 +215,7 @@ def test_answer_cut_short_is_refused(tmp_path: Path, site: Site, bring: Bring) -
     site.cut["/model.bin"] = 1000
     done = bring(revision, "--tries", "2")
     assert done.code == 1
-    assert "model.bin: cut short at 4000 of 5000 bytes" in done.said
+    assert_message(done.said, URL=site.url)
     assert not (tmp_path / "model" / fetch.STAMP).exists()
     assert not (tmp_path / "model" / "model.bin").exists()
 
@@ -257,7 +258,7 @@ def test_manifest_cannot_write_outside_the_model(
 ) -> None:
     done = bring(site.publish({path: b"x"}))
     assert done.code == fetch.REFUSED
-    assert f"a path outside the model: {path}" in done.said
+    assert_message(done.said, URL=site.url)
     assert site.paths == ["/manifest.json"]
     assert not list(tmp_path.rglob("outside"))
 
@@ -270,8 +271,7 @@ def test_no_disk_space_is_told_before_the_first_byte(
     revision = site.publish(FILES)
     done = bring(revision)
     assert done.code == fetch.REFUSED
-    assert "no disk space: 3002 bytes to fetch, 3001 free" in done.said
-    assert ": 1 missing (1 B)" in done.said
+    assert_message(done.said, URL=site.url)
     assert site.paths == ["/manifest.json"]
 
 
@@ -442,7 +442,7 @@ def test_silent_store_is_one_line(site: Site, bring: Bring) -> None:
     site.silent_after["/model-1.bin"] = 5
     done = bring(revision, "--timeout", "0.2", "--tries", "2")
     assert done.code == fetch.FAILED
-    assert "model-1.bin: no byte in 0.2 s" in done.said
+    assert_message(*lines_with(done.said, "not fetched"), URL=site.url)
     assert done.said.count("model not fetched") == 1
 
 
@@ -452,8 +452,9 @@ def test_trickle_is_not_waited_for(tmp_path: Path, site: Site) -> None:
     manners = download.Manners(tries=1, slowest=1e12, window_s=0.0)
     source = Source(site.url)
     job = download.Job(entry, tmp_path / "model.bin", [source], manners, lambda count: None)
-    with pytest.raises(fetch.FetchError, match="too slow, 5000 bytes in 0 s") as raised:
+    with pytest.raises(fetch.FetchError) as raised:
         download.bring(job)
+    assert_message(str(raised.value), PORT=PORT, TOOK=TOOK)
     assert not raised.value.final
 
 
@@ -526,7 +527,7 @@ def test_file_of_another_size_is_refused_before_its_bytes(site: Site, bring: Bri
     site.files["/config.json"] = b"{ }"
     done = bring(revision)
     assert done.code == fetch.REFUSED
-    assert "config.json: it has 3 bytes, the manifest says 2" in done.said
+    assert_message(*lines_with(done.said, "not fetched"), URL=site.url)
 
 
 def test_model_that_is_whole_asks_for_nothing_and_reads_nothing(
@@ -554,7 +555,7 @@ def test_what_the_manifest_does_not_name_is_removed(
     (tmp_path / "model" / "modeling_evil.py").write_text("import os")
     done = bring(revision)
     assert done.code == 0
-    assert "removed modeling_evil.py: the manifest does not name it" in done.said
+    assert_message(*lines_with(done.said, "removed"), URL=site.url)
     assert not (tmp_path / "model" / "modeling_evil.py").exists()
 
 
@@ -584,7 +585,7 @@ def test_disk_that_fills_up_is_one_line_that_names_the_file(
     monkeypatch.setattr(download, "_write", lambda out, chunk, path: write(Full(), chunk, path))
     done = bring(revision, "--parallel", "1")
     assert done.code == fetch.REFUSED
-    assert "no disk space: the file system filled up while config.json.partial" in done.said
+    assert_message(*lines_with(done.said, "not fetched"), URL=site.url)
 
 
 def test_two_fetches_never_work_in_one_directory(tmp_path: Path, site: Site, bring: Bring) -> None:
@@ -595,7 +596,7 @@ def test_two_fetches_never_work_in_one_directory(tmp_path: Path, site: Site, bri
         done = bring(revision)
         process.kill()
     assert done.code == fetch.FAILED
-    assert f"another fetch is at work in {tmp_path / 'model'}" in done.said
+    assert_message(done.said, URL=site.url)
 
 
 def test_status_says_how_far_it_is_and_why_it_ended(

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from b200kit.node.weights.manifest import Entry, ManifestError, parse, size_text, wrong
+from tests.messages import assert_message, raises_message
 from tests.subtests import in_subtests
 
 SHA = "a" * 64
@@ -29,7 +30,7 @@ def test_entries_are_those_of_the_document() -> None:
 
 
 def test_other_revision_is_refused() -> None:
-    with pytest.raises(ManifestError, match=r"manifest is [0-9a-f]{12}, asked for 000000000000"):
+    with raises_message(ManifestError):
         parse(b'{"files": []}', "000000000000")
 
 
@@ -69,15 +70,10 @@ def test_model_as_it_was_proven_has_nothing_wrong() -> None:
 
 
 @pytest.mark.parametrize(
-    ("here", "told_of"),
-    [
-        ({"config.json": (3, 11)}, {"config.json": "3 bytes, the manifest says 2"}),
-        ({"config.json": (2, 99)}, {"config.json": "changed since it was proven"}),
-        ({"evil.py": (9, 9)}, {"evil.py": "not in the manifest"}),
-    ],
+    "here", [{"config.json": (3, 11)}, {"config.json": (2, 99)}, {"evil.py": (9, 9)}]
 )
-def test_what_differs_is_named(here: dict[str, tuple[int, int]], told_of: dict[str, str]) -> None:
-    assert wrong(ENTRIES, PROOF, HERE | here) == told_of
+def test_what_differs_is_named(here: dict[str, tuple[int, int]]) -> None:
+    assert_message(*map(": ".join, wrong(ENTRIES, PROOF, HERE | here).items()))
 
 
 def test_file_that_is_gone_is_named() -> None:

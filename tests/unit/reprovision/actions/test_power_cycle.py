@@ -15,6 +15,7 @@ from b200kit.reprovision.actions import ActionFailed, ActionRefused, power_cycle
 from b200kit.reprovision.actions.power_cycle import ACTION
 from b200kit.run.node import Node
 from tests.fake.machine import Machine
+from tests.messages import assert_message, raises_message
 from tests.unit.nodes import connected
 from tests.unit.operations.test_reboot import Clock
 
@@ -92,7 +93,7 @@ def test_operating_system_is_asked_first(node: Node, monkeypatch: pytest.MonkeyP
     switch = Switch(down=5)
     message, _ = cycle(node, switch, monkeypatch)
     assert switch.asked == ["shut down", "on"]
-    assert message.startswith("shut down, on again, back after 3 s")
+    assert_message(message)
     assert node.state is None
 
 
@@ -100,11 +101,8 @@ def test_power_is_cut_when_the_shutdown_hangs(node: Node, monkeypatch: pytest.Mo
     switch = Switch(down=None)
     message, said = cycle(node, switch, monkeypatch)
     assert switch.asked == ["shut down", "cut", "on"]
-    assert said[0] == (
-        "power is still on 30 s after its controller received the command to shut down; "
-        "cutting the power"
-    )
-    assert message.startswith("power cut, on again")
+    assert_message(said[0])
+    assert_message(message)
 
 
 def test_power_is_cut_at_once_where_no_shutdown_is_offered(
@@ -120,7 +118,7 @@ def test_node_that_a_killed_run_left_off_is_only_switched_on(
     node: Node, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     switch = Switch(state="off")
-    assert cycle(node, switch, monkeypatch)[0].startswith("found off, on again")
+    assert_message(cycle(node, switch, monkeypatch)[0])
     assert switch.asked == ["on"]
 
 
@@ -128,9 +126,7 @@ def test_power_that_does_not_change_is_not_taken_for_off(
     node: Node, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     switch = Switch(down=None, cut=None)
-    with pytest.raises(
-        ActionFailed, match=r"power is still on 10 s after .* received the command to cut the power"
-    ):
+    with raises_message(ActionFailed):
         cycle(node, switch, monkeypatch)
     assert "on" not in switch.asked
 
@@ -146,7 +142,7 @@ def test_controller_that_is_busy_for_a_moment_is_asked_again(
         switch.silent = 3
 
     monkeypatch.setattr(switch, "switch_on", busy)
-    assert cycle(node, switch, monkeypatch)[0].startswith("shut down, on again")
+    assert_message(cycle(node, switch, monkeypatch)[0])
 
 
 def test_controller_that_falls_silent_is_told_as_what_it_is(
@@ -210,5 +206,5 @@ def test_node_that_stays_dead_is_switched_again_only_after_the_whole_time(
 
 
 def test_node_without_a_controller_says_so(tmp_path: Path) -> None:
-    with pytest.raises(ActionRefused, match="the inventory has no `bmc`"):
+    with raises_message(ActionRefused):
         ACTION.facts(connected(Machine(tmp_path)))

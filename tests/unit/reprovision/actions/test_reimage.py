@@ -17,6 +17,7 @@ from b200kit.reprovision.reimage import Progress, Unreached
 from b200kit.run import host_keys
 from b200kit.run.node import Node
 from tests.fake.machine import Machine
+from tests.messages import assert_message, raises_message
 from tests.unit.nodes import connected
 from tests.unit.operations.test_reboot import Clock
 from tests.unit.run.test_known_hosts import NEW, OLD, OTHER
@@ -78,7 +79,7 @@ def test_key_of_the_systems_own_answer_is_pinned(node: Make) -> None:
     said: list[str] = []
     system = System(Progress(("Deploying",)), Progress(("Deploying",)), Progress((), True, (NEW,)))
     made = node(system)
-    assert perform(made, said) == "new image in 20 s, host key from site-reimage"
+    assert_message(perform(made, said))
     assert pinned(made) == (NEW,)
     assert said[0] == "Deploying"
     assert said[1].startswith("host key SHA256:")
@@ -108,22 +109,13 @@ def test_key_comes_from_a_file_or_a_command_where_the_inventory_says_so(
     assert pinned(made) == (OTHER,)
 
 
-@pytest.mark.parametrize(
-    ("said", "line"),
-    [
-        ("", "says no host key, so the new image cannot be trusted"),
-        (NEW[:-9], "says no whole host key"),
-        (None, "the new host key cannot be read: No such file"),
-    ],
-)
-def test_source_that_says_no_key_pins_nothing(
-    node: Make, tmp_path: Path, said: str | None, line: str
-) -> None:
+@pytest.mark.parametrize("said", ["", NEW[:-9], None])
+def test_source_that_says_no_key_pins_nothing(node: Make, tmp_path: Path, said: str | None) -> None:
     file = tmp_path / "n01.pub"
     if said is not None:
         file.write_text(said)
     made = node(System(Progress((), True, (OTHER,))), host_key_file=str(file))
-    with pytest.raises(ActionRefused, match=line):
+    with raises_message(ActionRefused):
         perform(made)
     assert pinned(made) == (OLD,)
 
@@ -131,12 +123,8 @@ def test_source_that_says_no_key_pins_nothing(
 def test_image_that_never_gets_done_ends_at_its_deadline_in_one_line(node: Make) -> None:
     system = System(Progress(("Deploying",)))
     made = node(system, method="command")
-    with pytest.raises(ActionFailed) as message:
+    with raises_message(ActionFailed):
         perform(made)
-    assert (
-        str(message.value)
-        == "the new image was not there after 90 m 00 s; last observed: Deploying"
-    )
     assert system.closed == 1
     assert pinned(made) == (OLD,)
 
@@ -155,7 +143,7 @@ def test_node_that_answers_with_another_key_is_refused(
         raise reboot.OtherKey("came back from its re-image with another host key")
 
     monkeypatch.setattr(reboot, "wait_until_back", other)
-    with pytest.raises(ActionRefused, match="came back from its re-image with another host key"):
+    with raises_message(ActionRefused):
         perform(node(System(Progress((), True, (NEW,)))))
 
 

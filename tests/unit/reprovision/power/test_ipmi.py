@@ -17,6 +17,7 @@ from b200kit.inventory.keys.reprovision import Bmc
 from b200kit.inventory.secrets import Secret
 from b200kit.reprovision.actions import ActionRefused
 from b200kit.reprovision.power import ipmi
+from tests.messages import raises_message
 
 CANARY = "canary-ipmi-p4ssw0rd"
 CHATTER = "Loading IANA PEN Registry...\nUnable to Get Channel Cipher Suites\n"
@@ -70,37 +71,24 @@ def test_password_goes_by_the_environment_and_never_by_the_command_line(
 
 
 @pytest.mark.parametrize(
-    ("stderr", "line"),
+    "stderr",
     [
-        (CHATTER + "> RAKP 2 HMAC is invalid\n" + NO_SESSION, "refuses b200's password"),
-        (
-            CHATTER + "RAKP 2 message indicates an error : unauthorized name\n" + NO_SESSION,
-            "knows no user b200",
-        ),
-        ("Get Auth Capabilities error\n" + NO_SESSION, "does not answer; look at its network"),
-        (
-            "Address lookup for bmc.invalid failed\nCould not open socket!\n" + NO_SESSION,
-            "has a name that is not known",
-        ),
-        (
-            CHATTER
-            + "Set Chassis Power Control to Down/Off failed: Insufficient privilege level\n",
-            "does not let b200 switch the power",
-        ),
-        ("Something: new\n", "ipmitool says: Something: new"),
-        ("", "ipmitool says: nothing"),
+        CHATTER + "> RAKP 2 HMAC is invalid\n" + NO_SESSION,
+        CHATTER + "RAKP 2 message indicates an error : unauthorized name\n" + NO_SESSION,
+        "Get Auth Capabilities error\n" + NO_SESSION,
+        "Address lookup for bmc.invalid failed\nCould not open socket!\n" + NO_SESSION,
+        CHATTER + "Set Chassis Power Control to Down/Off failed: Insufficient privilege level\n",
+        "Something: new\n",
+        "",
     ],
 )
-def test_what_went_wrong_is_one_line(tool: Callable[..., Path], stderr: str, line: str) -> None:
+def test_what_went_wrong_is_one_line(tool: Callable[..., Path], stderr: str) -> None:
     tool(stderr=stderr, code=1)
-    with pytest.raises(ActionRefused) as message:
+    with raises_message(ActionRefused):
         controller().cut()
-    assert str(message.value).startswith("its controller 10.9.0.1")
-    assert line in str(message.value)
-    assert "\n" not in str(message.value)
 
 
 def test_machine_without_the_tool_says_so(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
-    with pytest.raises(ActionRefused, match="ipmitool is not installed on the controller"):
+    with raises_message(ActionRefused):
         controller().state()

@@ -22,6 +22,7 @@ from b200kit.reprovision.actions import ActionRefused
 from b200kit.reprovision.power import redfish
 from tests.lab.power.bmc import USER, Service
 from tests.lab.power.bmc_system import system_id
+from tests.messages import PORT, raises_message
 
 CANARY = b"canary-bmc-p4ssw0rd"
 
@@ -90,31 +91,23 @@ def test_certificate_is_trusted_by_its_fingerprint_in_either_spelling(
 
 
 @pytest.mark.parametrize(
-    ("changes", "line"),
+    "changes",
     [
-        ({"system": None}, "its controller has several systems ("),
-        ({"system": "no-such"}, "its controller has no system no-such; it has "),
-        ({"user": "root"}, "refuses user root: look at bmc.user and bmc.password"),
-        ({"password": b"wrong"}, "refuses user b200: look at bmc.user and bmc.password"),
-        (
-            {"ca_file": None},
-            "no authority of this machine vouches for: set bmc.ca_file or bmc.finger",
-        ),
-        (
-            {"ca_file": None, "fingerprint": "0" * 64},
-            "another certificate than the one of bmc.fing",
-        ),
-        ({"address": "https://127.0.0.1:1"}, "does not answer: connection refused"),
-        ({"address": "https://nowhere.invalid"}, "does not answer: its name is not known"),
+        {"system": None},
+        {"system": "no-such"},
+        {"user": "root"},
+        {"password": b"wrong"},
+        {"ca_file": None},
+        {"ca_file": None, "fingerprint": "0" * 64},
+        {"address": "https://127.0.0.1:1"},
+        {"address": "https://nowhere.invalid"},
     ],
 )
 def test_what_keeps_it_from_the_power_is_one_line(
-    controller: Callable[..., redfish.Controller], changes: dict[str, Any], line: str
+    controller: Callable[..., redfish.Controller], changes: dict[str, Any]
 ) -> None:
-    with pytest.raises(ActionRefused) as message:
+    with raises_message(ActionRefused, PORT=PORT):
         controller(**changes).state()
-    assert line in str(message.value)
-    assert "\n" not in str(message.value)
 
 
 def test_untrusted_authority_is_named(
@@ -122,7 +115,7 @@ def test_untrusted_authority_is_named(
 ) -> None:
     other = Service(tmp_path, "127.0.0.1")
     other._prepare()
-    with pytest.raises(ActionRefused, match=f"{other.certificate} does not vouch for: not trusted"):
+    with raises_message(ActionRefused, PORT=PORT):
         controller(ca_file=str(other.certificate)).state()
 
 
@@ -134,7 +127,7 @@ def test_environment_cannot_make_it_trust_or_go_elsewhere(
     monkeypatch.setenv("REQUESTS_CA_BUNDLE", str(service.certificate))
     monkeypatch.setenv("HTTPS_PROXY", "http://127.0.0.1:1")
     assert controller().state() == "on"
-    with pytest.raises(ActionRefused, match="no authority of this machine"):
+    with raises_message(ActionRefused, PORT=PORT):
         controller(ca_file=None).state()
 
 
@@ -145,9 +138,7 @@ def test_reset_type_that_is_not_offered_is_named_with_those_that_are(
     kinds = {sushy.ResetType.ON, sushy.ResetType.GRACEFUL_RESTART}
     monkeypatch.setattr(redfish, "_offered", lambda system: kinds)
     assert not power.graceful()
-    with pytest.raises(
-        ActionRefused, match="no reset of type ForceOff; it offers GracefulRestart, On"
-    ):
+    with raises_message(ActionRefused, PORT=PORT):
         power.cut()
 
 
@@ -155,7 +146,7 @@ def test_reset_type_that_is_offered_and_refused_is_told_with_the_controllers_wor
     controller: Callable[..., redfish.Controller], machines: Path
 ) -> None:
     machines.write_text(json.dumps({"n1": {"power": "On", "fault": "bare"}}))
-    with pytest.raises(ActionRefused, match="answers 501: reset type GracefulShutdown is not"):
+    with raises_message(ActionRefused, PORT=PORT):
         controller().shut_down()
 
 

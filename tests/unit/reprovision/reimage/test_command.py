@@ -16,6 +16,7 @@ from b200kit.reprovision.actions import ActionFailed, ActionRefused
 from b200kit.reprovision.reimage import Progress
 from b200kit.reprovision.reimage.command import System
 from b200kit.run.node import Node
+from tests.messages import raises_message
 from tests.unit.run.test_known_hosts import NEW
 
 INTENT = {"id": "a1"}
@@ -65,25 +66,24 @@ def test_command_that_says_nothing_leaves_the_pinned_key(system: Make) -> None:
 
 
 @pytest.mark.parametrize(
-    ("script", "line"),
+    "script",
     [
-        ("echo 'no such profile' >&2; exit 3", r"failed \(exit code 3\): no such profile"),
-        ("kill -9 $$", r"failed \(signal 9\)"),
-        ("echo done", r'the last line .* printed is not \{"host_keys": \[...\]\}'),
-        ('echo \'{"host_keys": "x"}\'', "the last line"),
-        ('echo \'{"host_keys": ["ssh-ed25519 AAAA"]}\'', "the last line"),
+        "echo 'no such profile' >&2; exit 3",
+        "kill -9 $$",
+        "echo done",
+        'echo \'{"host_keys": "x"}\'',
+        'echo \'{"host_keys": ["ssh-ed25519 AAAA"]}\'',
     ],
 )
-def test_what_went_wrong_is_one_line(system: Make, script: str, line: str) -> None:
-    with pytest.raises(ActionFailed, match=line) as message:
+def test_what_went_wrong_is_one_line(system: Make, script: str) -> None:
+    with raises_message(ActionFailed):
         end(system(script))
-    assert "\n" not in str(message.value)
 
 
 def test_command_that_cannot_be_run_is_nobodys_fault_but_the_inventorys(system: Make) -> None:
     made = system("true")
     made._requested = Reimage(method="command", command=("/no/such/program",))
-    with pytest.raises(ActionRefused, match="/no/such/program cannot be run: No such file"):
+    with raises_message(ActionRefused):
         made.advance(INTENT)
 
 

@@ -17,6 +17,7 @@ from b200kit.reprovision.actions import ActionFailed
 from b200kit.reprovision.traffic import command, haproxy, kubernetes, slurm
 from b200kit.run.node import Node
 from b200kit.run.remote import Remote, RemoteError
+from tests.messages import assert_message, raises_message
 from tests.unit.nodes import spec
 
 
@@ -124,13 +125,13 @@ def test_slurm_resumes_what_it_drained_once_it_is_whole(programs: Programs, node
 
 def test_slurm_that_refuses_is_one_line(programs: Programs, node: Node) -> None:
     programs.answer("scontrol", ("show", "slurm_load_node error: Node n7 not found", 1))
-    with pytest.raises(ActionFailed, match="scontrol exited 1: slurm_load_node error: Node n7 not"):
+    with raises_message(ActionFailed):
         slurm.TRAFFIC.take_out(node, "why")
 
 
 def test_program_that_is_not_there_is_one_line(programs: Programs, node: Node) -> None:
     del programs
-    with pytest.raises(ActionFailed, match="scontrol cannot be run on the controller: No such"):
+    with raises_message(ActionFailed):
         slurm.TRAFFIC.take_out(node, "why")
     assert slurm.TRAFFIC.drained(node) is None
 
@@ -289,13 +290,13 @@ def test_gateway_that_is_away_is_said_and_stops_nobody(fleet: Make) -> None:
     node, gateways = fleet(n8={"port": 9000}, n9={"port": 9000})
     gateways.away = {"n8"}
     said = haproxy.TRAFFIC.take_out(node, "why")
-    assert "the gateway of n8 was not changed: not reached: timed out; n9 done" in said
+    assert_message(said)
 
 
 def test_gateway_that_refuses_ends_it(fleet: Make) -> None:
     node, gateways = fleet(n8={"port": 9000})
     gateways.answers["rotation drain"] = RemoteError("HAProxy: nodes/n7 to drain: No such server.")
-    with pytest.raises(ActionFailed, match="the gateway of n8: rotation drain n7: HAProxy: nodes/"):
+    with raises_message(ActionFailed):
         haproxy.TRAFFIC.take_out(node, "why")
     assert gateways.log == ["n8: rotation drain n7"]
 
@@ -303,7 +304,7 @@ def test_gateway_that_refuses_ends_it(fleet: Make) -> None:
 def test_node_that_does_not_answer_is_taken_out_by_the_others(fleet: Make) -> None:
     node, gateways = fleet(n8={"port": 9000})
     node.unreachable = "timed out"
-    assert "its own gateway does not answer" in haproxy.TRAFFIC.take_out(node, "why")
+    assert_message(haproxy.TRAFFIC.take_out(node, "why"))
     assert gateways.log == ["n8: rotation drain n7"]
 
 

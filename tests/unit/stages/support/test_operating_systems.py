@@ -8,6 +8,7 @@ import pytest
 
 from b200kit.stages.support import operating_systems
 from b200kit.stages.support.operating_systems import SUPPORTED
+from tests.messages import assert_message
 from tests.subtests import in_subtests
 
 
@@ -43,7 +44,7 @@ def test_supported_system_is_known_and_not_refused(system: operating_systems.Sys
 def test_every_other_system_is_refused_by_its_name(seen: dict[str, str]) -> None:
     refused = operating_systems.refusal(state(seen))
     assert refused is not None
-    assert refused.startswith(f"{seen['pretty']} is not supported; supported are Ubuntu 22.04, ")
+    assert_message(refused)
     assert "\n" not in refused
 
 
@@ -53,12 +54,12 @@ def test_every_other_system_is_refused_by_its_name(seen: dict[str, str]) -> None
 def test_system_that_was_not_read_is_refused(seen: dict[str, Any]) -> None:
     refused = operating_systems.refusal(seen)
     assert refused is not None
-    assert refused.startswith("its operating system is unknown (")
+    assert_message(refused)
 
 
 def test_processor_without_packages_is_refused() -> None:
     refused = operating_systems.refusal(state(release("debian", "12"), "riscv64"))
-    assert refused == "its processor is riscv64; the vendor has packages for x86_64 and aarch64"
+    assert_message(refused)
 
 
 @pytest.mark.parametrize(

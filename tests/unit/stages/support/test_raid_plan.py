@@ -12,6 +12,7 @@ from b200kit.inventory.keys.parts import Storage
 from b200kit.inventory.parse import parse
 from b200kit.inventory.spec import NodeSpec
 from b200kit.stages.support.raid_plan import MAKING, Refusal, steps
+from tests.messages import assert_message, raises_message
 from tests.subtests import in_subtests
 from tests.unit.specs import CATALOGUE, data
 
@@ -114,35 +115,28 @@ def test_same_disks_have_the_same_uuids_and_others_have_others() -> None:
     assert storage.filesystem_uuid([]) is None
 
 
-FOREIGN: dict[str, tuple[Json, str]] = {
-    "a file system": ({"signatures": [OTHER]}, "ext4 'data'"),
-    "a partition table": (
-        {"signatures": [{"type": "gpt", "uuid": "x", "label": None}], "blank": False},
-        "gpt",
-    ),
-    "partitions": ({"partitions": ["/dev/nvme1n1p1"]}, "partitions /dev/nvme1n1p1"),
-    "another array": (
-        {"signatures": [{**MEMBER, "uuid": OTHER["uuid"]}]},
-        "linux_raid_member 'n01:b200-models'",
-    ),
-    "data that nobody knows": ({"blank": False}, "data of no known kind in its first MiB"),
+FOREIGN: dict[str, Json] = {
+    "a file system": {"signatures": [OTHER]},
+    "a partition table": {
+        "signatures": [{"type": "gpt", "uuid": "x", "label": None}],
+        "blank": False,
+    },
+    "partitions": {"partitions": ["/dev/nvme1n1p1"]},
+    "another array": {"signatures": [{**MEMBER, "uuid": OTHER["uuid"]}]},
+    "data that nobody knows": {"blank": False},
 }
 
 
 @in_subtests("name", FOREIGN)
 def test_disk_that_is_not_empty_is_refused_by_what_is_on_it(name: str) -> None:
-    change, words = FOREIGN[name]
-    with pytest.raises(Refusal) as refused:
-        described(seen(**change))
-    assert str(refused.value).startswith(f"{A} is not empty, it has {words}: nothing was changed")
-    assert "storage.erase" in str(refused.value)
+    with raises_message(Refusal):
+        described(seen(**FOREIGN[name]))
 
 
 @in_subtests("name", FOREIGN)
 def test_disk_that_may_be_erased_is(name: str) -> None:
-    change, words = FOREIGN[name]
-    erase, *rest = described(seen(**change), erase=[A])
-    assert erase == f"erase {A}, which had {words}"
+    erase, *rest = described(seen(**FOREIGN[name]), erase=[A])
+    assert_message(erase)
     assert rest == [MAKE, "make ext4 on /dev/md/b200-models"]
 
 
@@ -158,25 +152,25 @@ def test_only_the_named_disk_is_erased_and_its_partitions_before_it() -> None:
 def test_naming_one_disk_does_not_free_the_other() -> None:
     reading = seen(signatures=[OTHER])
     reading["disks"][B]["signatures"] = [OTHER]
-    with pytest.raises(Refusal, match="nvme-B is not empty"):
+    with raises_message(Refusal):
         described(reading, erase=[A])
 
 
 @in_subtests(
-    ("change", "words"),
+    "change",
     [
-        ({"system": True, "mounts": ["/"]}, "holds the running system and is never erased"),
-        ({"mounts": ["/data"]}, "is in use, /data: unmount it first"),
-        ({"mounts": ["[SWAP]"]}, r"is in use, \[SWAP\]"),
-        ({"holders": ["/dev/dm-0"]}, "is in use by /dev/dm-0: stop that first"),
-        ({"read_only": True}, "is read-only"),
+        {"system": True, "mounts": ["/"]},
+        {"mounts": ["/data"]},
+        {"mounts": ["[SWAP]"]},
+        {"holders": ["/dev/dm-0"]},
+        {"read_only": True},
     ],
 )
 @in_subtests("erase", [(), (A, B)])
 def test_disk_in_use_is_refused_whatever_may_be_erased(
-    change: Json, words: str, erase: tuple[str, ...]
+    change: Json, erase: tuple[str, ...]
 ) -> None:
-    with pytest.raises(Refusal, match=words):
+    with raises_message(Refusal):
         described(seen(**change), erase=list(erase))
 
 
@@ -190,32 +184,32 @@ def test_all_that_is_refused_is_counted() -> None:
 def test_disk_that_is_not_there_is_named() -> None:
     reading = seen()
     reading["disks"][B] = None
-    with pytest.raises(Refusal, match=f"{B}: there is no such disk"):
+    with raises_message(Refusal):
         described(reading)
 
 
 def test_array_with_one_disk_exchanged_is_not_made_anew_unasked() -> None:
     reading = seen(signatures=[MEMBER], blank=False)
-    with pytest.raises(Refusal, match=f"1 of 2 disks belong to this node's array and {B} does not"):
+    with raises_message(Refusal):
         described(reading)
     assert described(reading, erase=[A, B])[-2:] == [MAKE, "make ext4 on /dev/md/b200-models"]
 
 
 def test_our_array_with_somebodys_file_system_is_left_alone() -> None:
-    with pytest.raises(Refusal, match="holds ext4 'data', which is not ours"):
+    with raises_message(Refusal):
         described(joined(OTHER))
     assert described(joined(OTHER), erase=[A, B]) == ["make ext4 on /dev/md127"]
 
 
 def test_another_kind_of_file_system_is_not_made_over_the_one_that_is_there() -> None:
-    with pytest.raises(Refusal, match="holds ext4 'b200-models', which is not ours"):
+    with raises_message(Refusal):
         described(joined(WHOLE), filesystem="xfs")
 
 
 def test_what_else_is_mounted_there_is_refused() -> None:
     reading = joined(WHOLE)
     reading["mount"] = {"device": "/dev/sdb1", "fstype": "xfs", "options": "rw"}
-    with pytest.raises(Refusal, match="/dev/sdb1 is mounted at /srv/models: unmount it first"):
+    with raises_message(Refusal):
         described(reading)
 
 
@@ -229,14 +223,14 @@ def test_nothing_is_assumed_of_what_was_not_read(path: tuple[str, ...]) -> None:
     for key in ("storage", *path)[:-1]:
         place = place[key]
     place[("storage", *path)[-1]] = {"unmeasured": "Input/output error"}
-    with pytest.raises(Refusal, match="could not be read: Input/output error"):
+    with raises_message(Refusal):
         steps(asked(), reading["storage"])
 
 
 def test_arrays_that_were_not_read_are_not_taken_for_none() -> None:
     reading = joined(WHOLE)
     reading["arrays"] = {"unmeasured": "Input/output error"}
-    with pytest.raises(Refusal, match="the arrays could not be read"):
+    with raises_message(Refusal):
         described(reading)
 
 
@@ -267,12 +261,12 @@ def test_single_disk_whose_file_system_was_begun_gets_it_whole() -> None:
 def test_what_was_begun_is_no_leave_to_take_somebodys_disk() -> None:
     with pytest.raises(Refusal, match="ext4 'data'"):
         steps(asked(disks=[A]), single(signatures=[OTHER], blank=False), begun=True)
-    with pytest.raises(Refusal, match="holds the running system"):
+    with raises_message(Refusal):
         steps(asked(disks=[A]), single(system=True, mounts=["/"], blank=False), begun=True)
 
 
 def test_mount_of_somebody_else_must_be_there() -> None:
-    with pytest.raises(Refusal, match="/srv/models is not a mount of its own"):
+    with raises_message(Refusal):
         described(single(), disks=[])
     reading = single()
     reading["mount"] = {"device": "10.0.0.9:/models", "fstype": "nfs4", "options": "rw"}
@@ -280,22 +274,22 @@ def test_mount_of_somebody_else_must_be_there() -> None:
 
 
 @in_subtests(
-    ("raw", "said"),
+    "raw",
     [
-        ({"disks": [A, A]}, "given twice"),
-        ({"disks": [A], "erase": [B]}, "is not one of storage.disks"),
-        ({"disks": ["nvme0n1"]}, "a device path"),
-        ({"disks": ["/dev/nvme0n1"], "erase": ["/dev/nvme0n1"]}, "below /dev/disk/by-id"),
-        ({"erase": True}, "must be a list"),
-        ({"mount": "srv/models"}, "an absolute path"),
-        ({"mount": "/srv/.."}, "an absolute path"),
-        ({"label": "much-too-long-a-label"}, "1 to 12 letters"),
+        {"disks": [A, A]},
+        {"disks": [A], "erase": [B]},
+        {"disks": ["nvme0n1"]},
+        {"disks": ["/dev/nvme0n1"], "erase": ["/dev/nvme0n1"]},
+        {"erase": True},
+        {"mount": "srv/models"},
+        {"mount": "/srv/.."},
+        {"label": "much-too-long-a-label"},
     ],
 )
-def test_what_cannot_be_is_refused(raw: Json, said: str) -> None:
+def test_what_cannot_be_is_refused(raw: Json) -> None:
     problems = parse(data(storage=raw), CATALOGUE)
     assert isinstance(problems, list)
-    assert said in problems[0].message, problems
+    assert_message(problems[0].message)
 
 
 @pytest.mark.parametrize(

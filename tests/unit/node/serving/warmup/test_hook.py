@@ -6,6 +6,7 @@ import asyncio
 import dataclasses
 import json
 import os
+import re
 from pathlib import Path
 from typing import Any
 
@@ -28,8 +29,11 @@ from b200kit.node.state.warmup_features import (
 from tests.lab.standin.chat import Chat, ChatService, Refused
 from tests.lab.standin.knobs import Knobs
 from tests.lab.standin.wire import Request
+from tests.messages import PORT, TOOK, assert_message
 from tests.subtests import in_subtests
 from tests.unit.node.client.server_thread import MODEL, fast, running
+
+ROUNDS = re.compile(r"(?<=p50 ).* ms")
 
 
 @pytest.fixture(autouse=True)
@@ -80,7 +84,7 @@ def test_two_rounds_that_agree_are_warm(tmp_path: Path, capsys: pytest.CaptureFi
     lines = capsys.readouterr().err.splitlines()
     assert lines[1].startswith("warm round 1: TTFT p50 ")
     assert "from round 1)" in lines[2]
-    assert lines[-1].startswith("replica 0 is warm after ")
+    assert_message(lines[-1], TOOK=TOOK)
     assert not list(tmp_path.glob(".warm*"))
 
 
@@ -92,7 +96,7 @@ def test_rounds_that_never_agree_are_not_warm(
     assert status == 1
     assert record["warm"] is False
     assert len(record["rounds"]) == 3
-    assert "no two rounds in a row agree: 3 rounds" in capsys.readouterr().err
+    assert_message(capsys.readouterr().err.splitlines()[-1], TOOK=ROUNDS)
 
 
 def test_a_main_process_that_is_gone_ends_it_at_once(
@@ -100,8 +104,8 @@ def test_a_main_process_that_is_gone_ends_it_at_once(
 ) -> None:
     status, record = run(tmp_path, pid=4_194_305)
     assert status == 1
-    assert record["problem"] == "the main process 4194305 is gone"
-    assert "replica 0 is not warm: the main process 4194305 is gone" in capsys.readouterr().err
+    assert_message(record["problem"])
+    assert_message(capsys.readouterr().err)
 
 
 def test_a_process_that_dies_meanwhile_interrupts_the_work() -> None:
@@ -155,7 +159,7 @@ def test_a_server_that_never_comes_up_times_out_and_says_so(
     path = config(tmp_path, url, timeout_s=0.3)
     args = ["--config", str(path), "--replica", "0", "--main-pid", str(os.getpid())]
     assert hook.main(args) == 1
-    assert "not warm within 0.3 s:" in capsys.readouterr().err
+    assert_message(capsys.readouterr().err, PORT=PORT)
 
 
 def test_a_request_that_fails_while_warming_is_named(
@@ -163,7 +167,7 @@ def test_a_request_that_fails_while_warming_is_named(
 ) -> None:
     status, record = run(tmp_path, fast("error-in-stream"))
     assert status == 1
-    assert record["problem"].startswith("a warm-up request (short) failed: error inside")
+    assert_message(record["problem"])
 
 
 def test_a_model_of_another_name_is_refused_before_any_round(
@@ -174,7 +178,7 @@ def test_a_model_of_another_name_is_refused_before_any_round(
         path.write_text(path.read_text().replace('"tiny"', '"other"'))
         args = ["--config", str(path), "--replica", "0", "--main-pid", str(os.getpid())]
         assert hook.main(args) == 1
-    assert "/v1/models names ['tiny'], not 'other'" in capsys.readouterr().err
+    assert_message(capsys.readouterr().err, PORT=PORT, TOOK=TOOK)
 
 
 def test_the_record_falls_back_to_the_units_state_directory(
@@ -224,7 +228,7 @@ def test_kernels_that_never_cease_to_be_compiled_are_not_warm(
     monkeypatch.setattr(journal, "lines", journal_of(1, 1, 1))
     status, record = run(tmp_path)
     assert (status, record["warm"]) == (1, False)
-    assert record["problem"].endswith("1 kernels compiled in the last")
+    assert_message(record["problem"], TOOK=ROUNDS)
 
 
 def test_a_journal_that_cannot_be_read_is_not_taken_for_a_quiet_one(
@@ -236,9 +240,7 @@ def test_a_journal_that_cannot_be_read_is_not_taken_for_a_quiet_one(
     monkeypatch.setattr(journal, "lines", unreadable)
     status, record = run(tmp_path)
     assert (status, record["rounds"]) == (1, [])
-    assert record["problem"] == (
-        "what was compiled was not measured: journalctl exited 1: no journal files were found"
-    )
+    assert_message(record["problem"])
 
 
 def test_the_record_has_the_warm_median_and_what_was_sent(tmp_path: Path) -> None:
@@ -254,8 +256,7 @@ def test_the_record_has_the_warm_median_and_what_was_sent(tmp_path: Path) -> Non
 def test_a_system_prompt_that_is_gone_is_named(tmp_path: Path) -> None:
     status, record = run(tmp_path, system_prompts=["/nowhere/0.txt"])
     assert status == 1
-    assert record["problem"].startswith("a system prompt cannot be read:")
-    assert "/nowhere/0.txt" in record["problem"]
+    assert_message(record["problem"])
 
 
 LIMITS = Limits(12, 2048, 4096)
@@ -362,9 +363,7 @@ def test_a_feature_that_is_refused_is_an_error_and_not_skipped(
     monkeypatch.setattr(ChatService, "accept", without_grammars)
     status, record = run(tmp_path, features=[STRUCTURED])
     assert status == 1
-    assert record["problem"] == (
-        "a warm-up request (structured output) failed: HTTP 400: no grammar backend"
-    )
+    assert_message(record["problem"])
     assert run(tmp_path, features=[])[0] == 0
 
 

@@ -17,6 +17,7 @@ from b200kit.node.serving.gateway import haproxy
 from b200kit.node.serving.watchdog import daemon, effects, hang_evidence
 from b200kit.node.serving.watchdog.effects import Edges, NotSeen
 from b200kit.node.state.watchdog import Seen
+from tests.messages import assert_message
 from tests.unit.node.client.server_thread import MODEL, running
 
 SYSTEMCTL = """#!/bin/sh
@@ -75,13 +76,13 @@ def test_a_restart_forgets_earlier_failures_first(systemctl: Systemctl) -> None:
 def test_a_restart_that_fails_says_why(systemctl: Systemctl) -> None:
     systemctl(restart="echo Job for vllm@0.service failed. >&2; exit 1")
     said = asyncio.run(Edges().restart("vllm@0.service", 10))
-    assert said == "systemctl exited 1: Job for vllm@0.service failed."
+    assert_message(said)
 
 
 def test_a_restart_that_never_ends_is_left_behind(systemctl: Systemctl) -> None:
     systemctl(restart="exec sleep 600")
     said = asyncio.run(Edges().restart("vllm@0.service", 0.2))
-    assert said == "systemctl took more than 0.2 s"
+    assert_message(said)
 
 
 def test_an_abort_signals_the_whole_unit_and_keeps_what_it_says(
@@ -125,7 +126,7 @@ def test_a_gateway_that_is_not_there_is_said_and_nothing_more(
 
     monkeypatch.setattr(haproxy, "set_state", absent)
     said = asyncio.run(Edges().take_out_of_rotation("vllm1"))
-    assert said == "HAProxy's admin socket: No such file or directory"
+    assert_message(said)
 
 
 def test_two_replicas_are_watched_until_the_configuration_is_replaced(
