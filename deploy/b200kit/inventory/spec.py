@@ -163,6 +163,8 @@ class NodeSpec(ReprovisioningKeys):
     """how long the bring-up of the NVLink fabric may take"""
     warm_deadline_s: int = Field(1800, ge=10, le=7200)
     """how long a replica may take until warm"""
+    warm_tolerance: float = Field(0.1, ge=0.01, le=1)
+    """share by which two rounds of the warm-up may differ for a replica to count as warm"""
     drain_s: int = Field(20, ge=1, le=3600)
     """how long open requests of a replica get to end at its stop"""
     replica_flags: Table[Table[Scalar]] = ()

@@ -14,7 +14,6 @@ from b200kit.run.node import Node
 _SYSTEM_PROMPTS = "/etc/b200kit/system-prompts"
 # Two rounds in a row may miss each other now and then on a machine that has other work.
 _ROUNDS = 40
-_TOLERANCE = 0.1
 
 
 def files(node: Node) -> list[File]:
@@ -35,7 +34,7 @@ def warm(node: Node) -> dict[str, Any]:
     flags = dict(shape.model_of(spec).flags) | dict(spec.engine.flags)
     return {
         "timeout_s": spec.warm_deadline_s,
-        "tolerance": _TOLERANCE,
+        "tolerance": spec.warm_tolerance,
         "max_rounds": _ROUNDS,
         "features": warmup_features.features(flags, spec.features_off),
         "system_prompts": _prompt_paths(node),

@@ -40,7 +40,7 @@ def assert_properties_are_in_force(name: str, unit: str) -> None:
     assert shown["ProcSubset"] == "all"
     stop = shown["TimeoutStopUSec"]
     assert stop not in ("0", "infinity"), stop
-    assert (shown["KillMode"], shown["Restart"]) == ("mixed", "on-failure")
+    assert (shown["KillMode"], shown["Restart"]) == ("mixed", "always")
 
 
 def exposure(name: str, unit: str) -> float:

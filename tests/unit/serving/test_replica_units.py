@@ -209,7 +209,7 @@ def test_launcher_takes_a_switch_that_is_off_for_none(tmp_path: Path, value: str
 
 def test_refused_start_is_not_tried_again(tmp_path: Path) -> None:
     unit = directives(files(tmp_path)[UNIT])
-    assert unit["Restart"] == ["on-failure"]
+    assert unit["Restart"] == ["always"]
     assert unit["RestartPreventExitStatus"] == ["78"]
     assert (unit["StartLimitBurst"], unit["StartLimitIntervalSec"]) == (["3"], ["1800"])
 
