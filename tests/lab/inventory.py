@@ -98,7 +98,7 @@ def _data(lab: dict[str, Any]) -> dict[str, Any]:
         "reboot_deadline_s": 300,
         "fabric_deadline_s": 60,
         "warm_deadline_s": 1800,
-        # Rounds differ here by what else the machine does; that nothing was compiled is still asked.
+        # Rounds differ here by what else the machine does; only what was compiled counts.
         "warm_tolerance": 1.0,
         "stage_timeout_s": 1800,
         "watchdog": {"deadline_s": 120.0, "stall_s": 600.0},

@@ -103,6 +103,12 @@ def test_what_is_not_served_is_not_warmed(tmp_path: Path) -> None:
     assert "logprobs" in warm["features"]
 
 
+def test_limits_of_the_warm_up_reach_the_node(tmp_path: Path) -> None:
+    warm = document(tmp_path, warm_tolerance=0.25, warm_deadline_s=700)["warm"]
+    assert isinstance(warm, dict)
+    assert (warm["tolerance"], warm["timeout_s"]) == (0.25, 700)
+
+
 def test_system_prompts_are_roots_alone_and_named_to_the_warm_up(tmp_path: Path) -> None:
     prompt = tmp_path / "museum.txt"
     prompt.write_text("You answer in one line.")
