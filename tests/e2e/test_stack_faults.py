@@ -22,7 +22,6 @@ from tests.lab.supply import kernels
 LIMITS = (
     *("--data", "reboot_deadline_s=20"),
     *("--data", "stage_timeout_s=50"),
-    *("--data", 'smoke={"requests": 20, "rate": 20}'),
 )
 RUNNING = kernels.running()
 BOOT = "/boot"

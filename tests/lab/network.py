@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from tests.lab.own_network import NAMESPACES, join
+from tests.lab.own_network import NAMESPACES, exists, join
 from tests.lab.paths import (
     BRIDGE,
     BRIDGE_ADDRESS,
@@ -60,8 +60,8 @@ def ensure_bridge() -> None:
 
 
 def remove_bridge() -> None:
-    """Remove the bridge if it is there."""
-    if bridge_up():
+    """Remove the bridge if it is there. Without a network of this lab, one here is another's."""
+    if exists() and bridge_up():
         run(["ip", "link", "del", BRIDGE])
 
 
