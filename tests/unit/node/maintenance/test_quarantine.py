@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import json
+from datetime import timedelta
 from pathlib import Path
 
 import pytest
 
+from b200kit.node.lib import timestamp
 from b200kit.node.maintenance import quarantine
 from b200kit.node.serving.gateway import drain
 from tests.messages import TIME, assert_message
@@ -68,7 +70,10 @@ def test_damaged_mark_can_be_replaced_and_released_but_not_admitted(
 def test_trial_opens_the_gateway_and_shut_ends_the_trial(mark: Path, ended: list[str]) -> None:
     quarantine.main(["put", "--why", "no NVLink"])
     assert quarantine.main(["admit", "--who", "bob@ops", "--for", "60"]) == 0
-    assert json.loads(mark.read_text())["trial"]["who"] == "bob@ops"
+    trial = json.loads(mark.read_text())["trial"]
+    assert trial["who"] == "bob@ops"
+    since, until = timestamp.parse(trial["since"]), timestamp.parse(trial["until"])
+    assert timedelta(seconds=60) <= until - since <= timedelta(seconds=61)
     assert ended == ["end"]
     assert quarantine.main(["shut"]) == 0
     assert json.loads(mark.read_text())["trial"] is None
