@@ -176,7 +176,7 @@ def test_reset_mends_what_asks_for_it_once_for_an_act(node: Node, refused: str) 
     assert ["quarantined by tester@ops" in line for line in lines[1:]] == [True]
 
 
-def test_services_start_anew_in_their_order(node: Node, refused: str) -> None:
+def test_services_start_again_in_their_order(node: Node, refused: str) -> None:
     lab.inject(NODE, "cured-by-restart")
     state = "systemctl is-active nvidia-fabricmanager.service || true"
     assert on(NODE, state) == "inactive"

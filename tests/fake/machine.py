@@ -75,7 +75,7 @@ class Machine:
         # Sysctls that keep their value whatever is written.
         self.refuses: list[str] = []
         # Packages no repository has, and the repositories that apt would be asked.
-        self.lacks: list[str] = []
+        self.missing_packages: list[str] = []
         self.sources = ["https://mirror.example.internal/apt/"]
         # The connection breaks at the first command in which this pattern is found.
         self.dies_at = ""
@@ -324,7 +324,7 @@ class Machine:
     def _install(self, command: str, stdin: str) -> str:
         del stdin
         desired = [candidates.package(word) for word in shlex.split(_ASKED.findall(command)[0])]
-        missing = [package for package in desired if package.name in self.lacks]
+        missing = [package for package in desired if package.name in self.missing_packages]
         record = {package.key: {"sources": self.sources, "at": ""} for package in missing}
         message = json.dumps({"missing": record})
         self.write("/var/lib/b200kit/packages.json", message.encode())

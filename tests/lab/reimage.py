@@ -26,7 +26,7 @@ def reimage(name: str, progress: Progress, act: str = "") -> str:
         if act and begun.exists() and begun.read_text() == act and hosts.is_running(name):
             progress(f"{name}: has this image already")
         else:
-            _anew(lab, name, key, progress)
+            _reimage(lab, name, key, progress)
             begun.write_text(act)
         public = key.with_suffix(".pub").read_text(encoding="utf-8")
         trusted = lab.own / f"known_hosts.{name}"
@@ -37,7 +37,7 @@ def reimage(name: str, progress: Progress, act: str = "") -> str:
     return " ".join(public.split()[:2])
 
 
-def _anew(lab: LabPaths, name: str, key: Path, progress: Progress) -> None:
+def _reimage(lab: LabPaths, name: str, key: Path, progress: Progress) -> None:
     entry = host_entry(read_state(lab), name) or {}
     lab.host_keys.mkdir(mode=0o700, parents=True, exist_ok=True)
     for old in (key, key.with_suffix(".pub"), key.with_suffix(".act")):

@@ -120,7 +120,7 @@ def test_gpu_without_nvlink_is_out_of_reach_of_all_others(library: Path, tmp_pat
     ]
 
 
-def test_seven_gpus_are_counted_and_numbered_anew(library: Path, tmp_path: Path) -> None:
+def test_seven_gpus_are_counted_and_numbered_again(library: Path, tmp_path: Path) -> None:
     conf = write_conf(tmp_path / "conf", facts("seven-gpus"))
     serials = READ_8.format(call="n.nvmlDeviceGetSerial")
     answers = ask(library, conf, "n.nvmlDeviceGetCount()", serials)

@@ -110,7 +110,7 @@ def test_partition_starts_where_the_file_system_is_put() -> None:
 
 
 @pytest.mark.parametrize("change", ["PACKAGES", "GRUB", "guest"])
-def test_image_is_made_anew_when_its_recipe_changes(
+def test_image_is_made_again_when_its_recipe_changes(
     change: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     before = recipe.stamp()

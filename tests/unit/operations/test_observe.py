@@ -228,5 +228,5 @@ def test_secret_is_asked_for_by_a_keyed_digest_alone(node: Node) -> None:
     assert "canary-" not in json.dumps(request)
 
 
-def test_every_run_keys_its_digests_anew(machine: Machine) -> None:
+def test_every_run_keys_its_digests_again(machine: Machine) -> None:
     assert connected(machine).nonce != connected(machine).nonce

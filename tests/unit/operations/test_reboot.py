@@ -223,13 +223,13 @@ def test_next_run_does_not_reboot_again_while_nothing_changed(
     assert len(node[1].ran(REBOOT)) == 1
 
 
-@pytest.mark.parametrize("what", ["built anew", "boot configuration"])
+@pytest.mark.parametrize("what", ["built again", "boot configuration"])
 def test_next_run_reboots_when_something_changed(
     node: tuple[Node, Machine], rebooted: Callable[[], tuple[Node, Machine]], what: str
 ) -> None:
     node[1].refuses_driver = True
     rebooted()
-    if what == "built anew":
+    if what == "built again":
         node[1].readings["driver_module"] = module({OLD: DRIVER, NEW: DRIVER}, NEW)
     else:
         node[1].write(PENDING_REBOOT)

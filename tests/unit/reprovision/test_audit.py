@@ -39,7 +39,7 @@ def test_changed_act_is_found_where_it_is(number: int) -> None:
 
 
 @in_subtests("number", range(5))
-def test_act_that_was_changed_and_signed_anew_is_found(number: int) -> None:
+def test_act_that_was_changed_and_signed_again_is_found(number: int) -> None:
     lines, known = log()
     entry = json.loads(lines[number])
     forged, _ = audit.line(

@@ -18,7 +18,7 @@ def host(**data: Any) -> Host:
     return cast(Host, SimpleNamespace(name="n1", data=data))
 
 
-def test_keys_are_replaced_in_the_file_pyinfra_reads_and_read_anew(tmp_path: Path) -> None:
+def test_keys_are_replaced_in_the_file_pyinfra_reads_and_read_again(tmp_path: Path) -> None:
     file = tmp_path / "known_hosts"
     file.write_text(f"10.0.0.1 {OLD}\n10.0.0.2 {OTHER}\n")
     file.chmod(0o600)

@@ -28,7 +28,7 @@ def hashed(name: str) -> str:
     return f"|1|{base64.b64encode(salt).decode()}|{base64.b64encode(digest).decode()}"
 
 
-def test_one_host_is_pinned_anew_and_every_other_line_stays_as_it_is() -> None:
+def test_one_host_is_pinned_again_and_every_other_line_stays_as_it_is() -> None:
     text = (
         f"# ours\n10.0.0.1 {OLD} root@n1\n10.0.0.2 {OTHER} n2\n@cert-authority *.x {OTHER}\n\n"
         f"{hashed('10.0.0.1')} {OLD}\n10.0.0.1 {key('old', 'ssh-rsa')}\n"

@@ -221,7 +221,7 @@ STALE = {
 
 
 @pytest.mark.parametrize("changes", STALE.values(), ids=STALE)
-def test_a_specification_that_does_not_fit_is_made_anew(
+def test_a_specification_that_does_not_fit_is_made_again(
     tmp_path: Path, changes: dict[str, Any]
 ) -> None:
     seen = deepcopy(reading()["cdi"][SPEC]) | changes

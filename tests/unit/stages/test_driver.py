@@ -34,7 +34,7 @@ def upgrade(machine: Machine, **changes: Any) -> Node:
 def without(folder: Path) -> tuple[Node, Machine]:
     """A node on which the driver stage ran while no repository had libnvsdm."""
     node, machine = bare(folder)
-    machine.lacks = [MISSING]
+    machine.missing_packages = [MISSING]
     make(node, "host")
     make(node, "driver")
     return node, machine
@@ -42,7 +42,7 @@ def without(folder: Path) -> tuple[Node, Machine]:
 
 def test_optional_package_that_apt_lacks_is_left_out_and_said(tmp_path: Path) -> None:
     node, machine = bare(tmp_path)
-    machine.lacks = [MISSING]
+    machine.missing_packages = [MISSING]
     make(node, "host")
     stage = next(stage for stage in pipeline.stages() if stage.name == "driver")
     message = [change.apply(node) for change in stage.plan(node) if "nvidia-open" in change.what]
@@ -78,7 +78,7 @@ def test_other_sources_or_version_are_reasons_to_ask_again(
 
 def test_it_is_installed_once_a_repository_has_it_and_the_set_changes(tmp_path: Path) -> None:
     _, machine = without(tmp_path)
-    machine.lacks = []
+    machine.missing_packages = []
     node = upgrade(machine)
     make(node, "driver")
     assert machine.packages[MISSING]["version"] == "580.126.20-1"

@@ -199,7 +199,7 @@ def test_killed_and_rebooted_before_update_grub_still_ends_right(tmp_path: Path)
     assert "boot-time configuration changed" in reasons(node)
 
 
-def test_grub_configuration_that_lost_our_words_is_made_anew(tmp_path: Path) -> None:
+def test_grub_configuration_that_lost_our_words_is_made_again(tmp_path: Path) -> None:
     node, machine = settled(tmp_path)
     machine.hardware["host"] |= {"cmdline": "root=/dev/md0", "grub_cmdline": "root=/dev/md0"}
     look(node)

@@ -416,7 +416,7 @@ def gpu_on_another_node(machine: Machine) -> None:
 @pytest.mark.parametrize(
     "change", [other_replica_process, booted_again, other_cuda, gpu_on_another_node]
 )
-def test_another_state_is_measured_anew(tmp_path: Path, change: Spoil) -> None:
+def test_another_state_is_measured_again(tmp_path: Path, change: Spoil) -> None:
     node, machine = settled(tmp_path)
     change(machine)
     look(node)
@@ -433,7 +433,9 @@ def test_another_state_is_measured_anew(tmp_path: Path, change: Spoil) -> None:
         {"smoke_always": True},
     ],
 )
-def test_another_configuration_is_measured_anew(tmp_path: Path, changes: dict[str, object]) -> None:
+def test_another_configuration_is_measured_again(
+    tmp_path: Path, changes: dict[str, object]
+) -> None:
     node, machine = settled(tmp_path)
     other = connected(machine, **changes)
     look(other)
@@ -442,7 +444,7 @@ def test_another_configuration_is_measured_anew(tmp_path: Path, changes: dict[st
 
 
 @pytest.mark.parametrize("changes", [{"stage_timeout_s": 60}, {"console": "ipmi"}])
-def test_what_does_not_touch_the_servers_is_not_measured_anew(
+def test_what_does_not_touch_the_servers_is_not_measured_again(
     tmp_path: Path, changes: dict[str, object]
 ) -> None:
     _, machine = settled(tmp_path)

@@ -78,7 +78,7 @@ def test_model_that_is_there_costs_nothing(tmp_path: Path) -> None:
     assert machine.log == []
 
 
-def test_another_revision_is_begun_anew_while_the_old_one_serves(tmp_path: Path) -> None:
+def test_another_revision_is_begun_again_while_the_old_one_serves(tmp_path: Path) -> None:
     _, machine = settled(tmp_path)
     node = connected(machine, model_revision="f" * 12)
     look(node)
@@ -147,7 +147,7 @@ def test_deadline_says_how_far_it_was(tmp_path: Path, monkeypatch: pytest.Monkey
         make(node, "model")
 
 
-def test_spoilt_model_is_fetched_anew_by_name(tmp_path: Path) -> None:
+def test_spoilt_model_is_fetched_again_by_name(tmp_path: Path) -> None:
     node, machine = settled(tmp_path)
     wrong = {"a.bin": "changed since it was proven"}
     model = {"complete": True, "bytes": 9, "proof": "record", "wrong": wrong}

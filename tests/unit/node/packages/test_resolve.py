@@ -62,7 +62,7 @@ def test_package_that_came_meanwhile_is_no_longer_lacking(record: Path) -> None:
 
 
 @pytest.mark.parametrize("content", ["", "[]", "{", '{"missing": 3}'])
-def test_record_that_cannot_be_read_begins_anew(record: Path, content: str) -> None:
+def test_record_that_cannot_be_read_begins_again(record: Path, content: str) -> None:
     record.parent.mkdir()
     record.write_text(content)
     assert resolve.main(["libnvsdm=580.126.20?"], record) == 0

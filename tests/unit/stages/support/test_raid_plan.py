@@ -188,7 +188,7 @@ def test_disk_that_is_not_there_is_named() -> None:
         described(reading)
 
 
-def test_array_with_one_disk_exchanged_is_not_made_anew_unasked() -> None:
+def test_array_with_one_disk_exchanged_is_not_made_again_unasked() -> None:
     reading = seen(signatures=[MEMBER], blank=False)
     with raises_message(Refusal):
         described(reading)

@@ -55,7 +55,7 @@ def test_fetch_at_work_is_left_alone_unless_another_is_asked_for() -> None:
     assert weights_plan.begin(at_work, UNIT, changed=True) == weights_plan.Begin("")
 
 
-def test_spoilt_model_is_fetched_anew_by_name() -> None:
+def test_spoilt_model_is_fetched_again_by_name() -> None:
     spoilt = {"complete": True, "wrong": {"a.bin": "missing", "b.bin": "missing"}}
     begun = weights_plan.begin(state(spoilt), UNIT, changed=False)
     assert begun == weights_plan.Begin(" again: a.bin is missing and 1 more", again=True)
