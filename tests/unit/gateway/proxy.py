@@ -15,7 +15,7 @@ from typing import Any
 
 from b200kit.inventory.keys.gateway import Gateway, Router
 from b200kit.inventory.secrets import Secret
-from b200kit.node.serving.gateway import haproxy
+from b200kit.node.serving.gateway import haproxy, reload
 from b200kit.serving.gateway import haproxy_config
 from b200kit.serving.gateway.haproxy_config import Endpoint, Paths, Server
 from tests.lab.supply.haproxy_program import haproxy as program
@@ -35,15 +35,8 @@ class Proxy:
     process: subprocess.Popen[bytes]
 
     def reload(self) -> None:
-        """Read the configuration again, as the unit does; returns when the new process answers."""
-        before = haproxy.ask("show info", self.socket)
-        haproxy.keep(self.socket, self.kept, self.config)
-        os.kill(self.process.pid, 12)
-        _until(lambda: _pid(haproxy.ask("show info", self.socket)) != _pid(before))
-
-
-def _pid(info: str) -> str:
-    return next(line for line in info.splitlines() if line.startswith("Pid:"))
+        """Read the configuration again, as the unit does."""
+        reload.reload(self.process.pid, self.socket, self.kept, self.config)
 
 
 def free_port() -> int:

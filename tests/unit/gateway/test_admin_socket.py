@@ -102,7 +102,6 @@ def test_replica_leaves_at_its_stop_and_comes_back_warm(here: Proxy) -> None:
     assert rotation.main(["out", "0"]) == 0
     assert rotation.main(["back", "0"]) == 0
     assert statuses(here) == ["UP", "UP"]
-    assert rotation.main(["keep"]) == 0
 
 
 def test_warm_replica_is_in_rotation_again_after_the_gateway_was_gone(proxy: Proxy) -> None:

@@ -12,12 +12,12 @@ import subprocess
 import sys
 from functools import partial
 
-from b200kit.node.serving.gateway import haproxy, router
+from b200kit.node.serving.gateway import haproxy, reload, router
 from b200kit.node.serving.gateway.haproxy import HAProxyError
 
 _USAGE = (
-    "usage: rotation list | drain NAME | ready NAME | share NAME PERCENT | out N | back N | keep | "
-    "forget | follow"
+    "usage: rotation list | drain NAME | ready NAME | share NAME PERCENT | out N | back N | "
+    "reload PID | forget | follow"
 )
 
 
@@ -90,12 +90,12 @@ def main(args: list[str]) -> int:
         case ["forget"]:
             haproxy.forget(_is_warm)
             return 0
-        case ["keep"]:
-            act = partial(haproxy.keep)
+        case ["reload", pid] if pid.isdigit():
+            act = partial(reload.reload, int(pid))
         case _:
             print(_USAGE, file=sys.stderr)
             return 2
-    if not haproxy.SOCKET.exists():
+    if not haproxy.SOCKET.exists() and args[0] != "reload":
         return 0
     try:
         act()
