@@ -177,11 +177,12 @@ class Machine:
     def _boot_id(self) -> str:
         return f"00000000-0000-4000-8000-{self.boots:012d}"
 
-    def _unit(self, name: str) -> dict[str, str]:
+    def _unit(self, name: str) -> State:
         absent = name in time_daemons.SERVICES and name not in self.units
         load = "not-found" if absent else "loaded"
         nothing = {"load": load, "active": "inactive", "enabled": "disabled"}
-        return nothing | self.units.get(name, {})
+        found: State = nothing | self.units.get(name, {})
+        return {"main_pid": 1000 if found["active"] == "active" else 0, **found}
 
     def _watched(self, replicas: list[str]) -> State:
         """What the watchdog has found of each replica that runs: that it answers."""

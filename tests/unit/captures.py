@@ -132,7 +132,7 @@ def set_numa(state: State, topo: Topology) -> None:
     ]
     everything = sorted(cpu for cpus in known.values() for cpu in cpulist.parse(cpus))
     state["cpus"].update(
-        online=cpulist.format(everything), siblings={"unmeasured": "not in the report"}
+        online=cpulist.format(everything), siblings=[str(cpu) for cpu in everything]
     )
     for index, gpu in enumerate(state["pci"]["gpus"]):
         cpus, node = topo.affinity.get(f"GPU{index}", (gpu["local_cpus"], gpu["numa_node"]))
@@ -177,7 +177,7 @@ def with_table(base: State, document: str) -> State:
 
 def set_driver(state: State, version: str) -> None:
     """Another driver in all its parts; before 580 its packages carry the branch in their names."""
-    state["nvml"]["driver_version"] = version
+    state["nvml"].update(driver_version=version, nvml_version=f"13.{version}")
     state["modules"].update(nvidia=version, nvidia_uvm=version)
     for gpu in state["gpus"]:
         gpu["gsp_firmware"] = version

@@ -12,7 +12,7 @@ from b200kit.catalog import load
 from b200kit.inventory.settings import problems
 from b200kit.node.host import settings_table as settings
 from b200kit.node.state.verdict import Finding
-from tests.unit import node_schema, paths, states
+from tests.unit import node_schema, numa_map, paths, states
 
 EXPECTATION_KEYS = {
     *("schema", "hardware", "driver", "gpu_count", "services", "waivers", "today"),
@@ -61,6 +61,7 @@ class Case:
     covers: tuple[str, ...] = ()
     hardware: str = "hgx-b200"
     base: str = "healthy-hgx-b200"
+    numa: Mapping[str, Any] = field(default_factory=dict)
     set: Mapping[str, Any] = field(default_factory=dict)
     drop: tuple[str, ...] = ()
     expect: Mapping[str, Any] = field(default_factory=dict)
@@ -97,6 +98,8 @@ class Case:
 
     def spoil(self, state: Json) -> None:
         """Spoil another state as this case does; PathError where it has no such place."""
+        if self.numa:
+            numa_map.apply(state, **self.numa)
         apply(state, self.set, None)
         places = [path for text in self.drop for path in paths.matching(state, paths.parse(text))]
         paths.remove(state, places)

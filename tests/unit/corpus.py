@@ -23,7 +23,7 @@ from tests.unit.case import Case, Json, Wanted
 DIRECTORY = Path(__file__).parents[1] / "corpus"
 KEYS = {
     *("name", "source", "covers", "hardware", "base", "set", "drop", "expect", "fit", "findings"),
-    *("alone", "valid", "settings"),
+    *("numa", "alone", "valid", "settings"),
 }
 FITS = ("fit", "unfit", "unmeasured")
 DOCUMENT_CHECKS = {"document.state", "document.expectation"}

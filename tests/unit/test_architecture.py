@@ -268,7 +268,8 @@ def test_program_of_the_node_holds_only_what_the_node_needs() -> None:
     besides = {"__main__.py", "b200kit/__init__.py", "pynvml.py"}
     names = set(zipapp.contents())
     assert {name for name in names if not name.startswith("b200kit/node/")} == besides
-    assert {name for name in names if not name.endswith(".py")} == set()
+    schema = "b200kit/node/state/node-state.schema.json"
+    assert {name for name in names if not name.endswith(".py")} == {schema}
 
 
 def test_program_of_the_node_is_the_same_bytes_every_time() -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from datetime import date
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +12,7 @@ from b200kit.catalog import hardware, load
 from b200kit.cli.command import Command
 from b200kit.node.checks.judge import judge
 from b200kit.node.host import settings_table
+from b200kit.node.lib import timestamp
 from b200kit.node.state import expectation as expectations
 from b200kit.report.terminal.check_block import check_lines
 
@@ -68,7 +68,7 @@ def command(state: str, name: str, expect: str | None, as_json: bool, topology: 
     except (OSError, ValueError) as error:
         raise click.UsageError(str(error)) from None
     if isinstance(expected, dict):
-        expected = {"today": date.today().isoformat(), **expected}
+        expected = {"today": timestamp.today(), **expected}
     verdict = judge(expected, observed)
     host = {"outcome": verdict.fit, "state": observed, "expectation": expected}
     if as_json:

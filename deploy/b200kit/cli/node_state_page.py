@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator, Mapping
 from typing import Any
 
 from b200kit.cli import node_schema
 from b200kit.cli.markdown import table
+from b200kit.node.state import plausible
 
+Part = Mapping[str, Any]
+Row = tuple[str, str, str]
 _UNMEASURED = {"$ref": "#/$defs/unmeasured"}
 
 _HEAD = """\
@@ -19,56 +21,95 @@ Made by `python -m b200kit.cli.reference_pages all`; do not edit.
 One observation of a node, schema `b200kit/node-state/1`: what `observe` prints, `b200 judge` reads
 and `reports/RUN/HOST.json` keeps under `state`. A *reading* is a plain value or
 `{"unmeasured": "reason"}`; a whole part may be one unmeasured reading. `null` means absent on the
-node, never unknown. A missing key counts as unmeasured. Memory of GPUs is in MiB, power in mW,
-clocks in MHz, temperature in C. How to write one by hand: [Extend](../extend.md#a-recorded-node).
+node, never unknown. A missing key counts as unmeasured, and so does a value outside what its kind
+allows ("implausible"), or one that several entries have where only one may. Memory of GPUs is in
+MiB, power in mW, clocks in MHz, temperature in C. How to write one by hand:
+[Extend](../extend.md#a-recorded-node).
 
-`[]` stands for an entry of a list, `*` for any key of a mapping.
+`[]` stands for an entry of a list, `*` for any key of a mapping. The values of each kind are
+[below](#kinds). A field that no check reads says why.
+
+"""
+
+_KINDS = """\
+
+## Kinds
+
+A value outside is unmeasured.
 
 """
 
 
 def node_state_markdown() -> str:
     """The whole page."""
-    rows = ((f"`{path}`", kind, text) for path, kind, text in _fields(node_schema.schema(), ""))
-    return _HEAD + table(("field", "type", "meaning"), rows)
+    page = _Page(node_schema.schema())
+    return "".join(
+        (
+            _HEAD,
+            table(("field", "kind", "meaning"), page.fields(page.schema, "")),
+            _KINDS,
+            table(("kind", "values"), page.kinds()),
+        )
+    )
 
 
-def _fields(schema: Mapping[str, Any], path: str) -> Iterator[tuple[str, str, str]]:
-    """Path, type and meaning of everything below one schema."""
-    for key, below in schema.get("properties", {}).items():
-        yield from _field(below, f"{path}.{key}".lstrip("."))
-    items, other = schema.get("items"), schema.get("additionalProperties")
-    if isinstance(items, dict):
-        yield from _below(items, f"{path}[]")
-    if isinstance(other, dict):
-        yield from _below(other, f"{path}.*")
+class _Page:
+    """The rows of the page, from the schema."""
+
+    def __init__(self, schema: Part) -> None:
+        self.schema = schema
+        self._known = schema["$defs"]
+
+    def fields(self, part: Part, path: str) -> Iterator[Row]:
+        """Path, kind and meaning of everything below a part."""
+        part = self._resolved(part)
+        for key, below in part.get("properties", {}).items():
+            yield from self._field(below, f"{path}.{key}".lstrip("."))
+        for below, mark in ((part.get("items"), "[]"), (part.get("additionalProperties"), ".*")):
+            if isinstance(below, dict):
+                yield from self._below(below, f"{path}{mark}")
+
+    def _field(self, part: Part, path: str) -> Iterator[Row]:
+        yield f"`{path}`", self._kind(part), _meaning(part)
+        yield from self._forms_below(part, path)
+
+    def _below(self, part: Part, path: str) -> Iterator[Row]:
+        """An entry of a list or mapping: a row of its own only where it is a plain value."""
+        if any("properties" not in self._resolved(form) for form in _forms(part)):
+            yield f"`{path}`", self._kind(part), _meaning(part)
+        yield from self._forms_below(part, path)
+
+    def _forms_below(self, part: Part, path: str) -> Iterator[Row]:
+        for form in _forms(part):
+            yield from self.fields(form, path)
+
+    def _resolved(self, part: Part) -> Part:
+        while "$ref" in part:
+            part = self._known[part["$ref"].rsplit("/", 1)[-1]]
+        return part
+
+    def _kind(self, part: Part) -> str:
+        names = [_name(form) for form in _forms(part)]
+        reading = _UNMEASURED in part.get("anyOf", [])
+        return ", ".join(dict.fromkeys(names)) + (", or unmeasured" if reading else "")
+
+    def kinds(self) -> Iterator[tuple[str, str]]:
+        """Name of each kind of a plain value, and what it allows."""
+        for name, part in self._known.items():
+            if "properties" not in part:
+                yield f"`{name}`", plausible.expected(part)
 
 
-def _field(schema: Mapping[str, Any], path: str) -> Iterator[tuple[str, str, str]]:
-    yield path, _type(schema), _meaning(schema)
-    for form in _forms(schema):
-        yield from _fields(form, path)
+def _forms(part: Part) -> list[Part]:
+    """The alternatives of a part but that of being unmeasured."""
+    return [form for form in part.get("anyOf", [part]) if form != _UNMEASURED]
 
 
-def _below(schema: Mapping[str, Any], path: str) -> Iterator[tuple[str, str, str]]:
-    """An entry of a list or mapping: a row of its own only where it has a meaning of its own."""
-    if _meaning(schema):
-        yield path, _type(schema), _meaning(schema)
-    for form in _forms(schema):
-        yield from _fields(form, path)
+def _name(form: Part) -> str:
+    return str(form["$ref"].rsplit("/", 1)[-1] if "$ref" in form else form["type"])
 
 
-def _forms(schema: Mapping[str, Any]) -> list[Mapping[str, Any]]:
-    """The alternatives of a schema but that of being unmeasured."""
-    return [form for form in schema.get("anyOf", [schema]) if form != _UNMEASURED]
-
-
-def _type(schema: Mapping[str, Any]) -> str:
-    names = [str(form.get("type", json.dumps(form.get("const")))) for form in _forms(schema)]
-    reading = _UNMEASURED in schema.get("anyOf", [])
-    return ", ".join(dict.fromkeys(names)) + (", or unmeasured" if reading else "")
-
-
-def _meaning(schema: Mapping[str, Any]) -> str:
-    texts = [schema.get("description"), *(form.get("description") for form in _forms(schema))]
-    return "; ".join(dict.fromkeys(text for text in texts if text))
+def _meaning(part: Part) -> str:
+    texts = [part.get("description"), *(form.get("description") for form in _forms(part))]
+    said = "; ".join(dict.fromkeys(text for text in texts if text))
+    return f"{said} (not judged: {part['unjudged']})".strip() if "unjudged" in part else said

@@ -17,6 +17,7 @@ from b200kit.cli.command import Command, Refusal
 from b200kit.inventory import defaults
 from b200kit.node.placement import cpu_cores, layout
 from b200kit.node.placement.layout import Replica
+from b200kit.node.state.plausible import plausible
 from b200kit.sizing import kv_cache_formats, planner
 from b200kit.sizing.explain import tokens_text
 from b200kit.sizing.fit import GpuPool, Impossible, Requested, Subject
@@ -97,7 +98,7 @@ def _state(path: str) -> dict[str, Any]:
         raise click.UsageError(f"{path} is no JSON") from None
     if not isinstance(state, dict) or "gpus" not in state:
         raise click.UsageError(f"{path} is no NodeState: it has no gpus")
-    return state
+    return plausible(state)
 
 
 def _plan(options: Options, state: dict[str, Any]) -> PlanResult:

@@ -10,7 +10,6 @@ from __future__ import annotations
 import argparse
 import json
 import sys
-from datetime import date
 from pathlib import Path
 from typing import Any
 
@@ -96,7 +95,7 @@ def decide(expectation: Any, nvml_timeout: float) -> Verdict:
     """Observe this node and judge it as of today."""
     state = observe(ask(expectation), nvml_timeout)
     if isinstance(expectation, dict):
-        expectation = {**expectation, "today": date.today().isoformat()}
+        expectation = {**expectation, "today": timestamp.today()}
     return judge(expectation, state)
 
 

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from datetime import UTC, datetime
 from typing import Any
 
 from b200kit.node.checks.judge import judge, registered
+from b200kit.node.lib import timestamp
 from b200kit.node.state.verdict import Verdict
 from b200kit.run.node import Node, StageFailed, duration
 from b200kit.run.remote import RemoteError
@@ -31,7 +31,7 @@ def judged(node: Node, observer: Observer, serving: bool = False) -> Verdict:
 
 def expectation(node: Node, serving: bool) -> dict[str, Any]:
     """What the node is judged by today; *serving* adds what holds of its replicas that run."""
-    today = {"today": datetime.now(UTC).date().isoformat()}
+    today = {"today": timestamp.today()}
     return {**gate.expectation(node), **today, **(_of_serving(node) if serving else {})}
 
 

@@ -21,6 +21,7 @@ from pyinfra.api.host import Host
 
 from b200kit.node.lib.error_line import cause
 from b200kit.node.state.drift import File
+from b200kit.node.state.plausible import plausible
 from b200kit.node.state.view import SCHEMA
 from b200kit.run import zipapp
 
@@ -112,7 +113,7 @@ class Remote:
         return result
 
     def observe(self, ask: dict[str, Any]) -> dict[str, Any]:
-        """The node's NodeState document."""
+        """The node's NodeState document; what cannot be is unmeasured in it."""
         packed = base64.b64encode(json.dumps(ask).encode()).decode()
         # Every byte of a model takes as long as a stage; all else is there in seconds.
         hashed = bool(ask.get("weights", {}).get("hash"))
@@ -127,7 +128,7 @@ class Remote:
         if state.get("schema") != SCHEMA:
             # Every section would be missing, and everything on the node would be done again.
             raise RemoteError(f"the observation is of schema {state.get('schema')!r}, not {SCHEMA}")
-        return state
+        return plausible(state)
 
     def put(self, files: Sequence[File], markers: Sequence[str] = ()) -> None:
         """Write *files* atomically, with *markers* before them; contents travel over stdin only."""

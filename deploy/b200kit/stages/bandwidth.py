@@ -8,12 +8,12 @@ node that the gate refuses for another reason is not measured: that would only c
 from __future__ import annotations
 
 from collections.abc import Sequence
-from datetime import UTC, datetime
 from typing import Any
 
 from b200kit.converge.stage import Change, DesiredState, Stage
 from b200kit.node.bandwidth import tests
 from b200kit.node.checks.judge import judge
+from b200kit.node.lib import timestamp
 from b200kit.node.placement.layout import Replica
 from b200kit.node.state import drift
 from b200kit.node.state.verdict import Finding, Status
@@ -51,7 +51,7 @@ def plan(node: Node) -> list[Change]:
 
 def _blocking(node: Node) -> tuple[list[Finding], list[Finding]]:
     """What keeps the node from going live: by its bandwidth, and by anything else."""
-    expectation = {**gate.expectation(node), "today": datetime.now(UTC).date().isoformat()}
+    expectation = {**gate.expectation(node), "today": timestamp.today()}
     found = judge(expectation, node.state).blocking
     own = [finding for finding in found if finding.check.startswith("bandwidth.")]
     return own, [finding for finding in found if finding not in own]

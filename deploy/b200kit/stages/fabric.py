@@ -10,11 +10,11 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Sequence
-from datetime import UTC, datetime
 from typing import Any
 
 from b200kit.converge.stage import Change, DesiredState, Stage, converge
 from b200kit.node.fabric import sequence
+from b200kit.node.lib import timestamp
 from b200kit.node.placement.layout import Replica
 from b200kit.node.state.drift import Unit
 from b200kit.run.node import Node, duration
@@ -49,7 +49,7 @@ def plan(node: Node) -> list[Change]:
 
 
 def _expectation(node: Node) -> dict[str, Any]:
-    return {**gate.expectation(node), "today": datetime.now(UTC).date().isoformat()}
+    return {**gate.expectation(node), "today": timestamp.today()}
 
 
 class _Walk:

@@ -16,7 +16,7 @@ from tests.unit.node_schema import problems
 def test_the_schema_is_one_and_names_the_version() -> None:
     schema = node_schema.schema()
     jsonschema.Draft202012Validator.check_schema(schema)
-    assert schema["properties"]["schema"]["const"] == SCHEMA
+    assert schema["$defs"]["schema-id"]["const"] == SCHEMA
 
 
 @in_subtests("path", sorted(states.STATES.glob("*.json")), ids=lambda p: p.stem)

@@ -93,7 +93,7 @@ def test_a_text_that_no_terminal_can_show_is_cleaned(
     state["gpus"][5]["vbios"] = "\ud800"
     path = tmp_path / "state.json"
     path.write_text(json.dumps(state))
-    assert main([str(path)]) == 1
+    assert main([str(path)]) == 2
     assert "GPU 5" in capsys.readouterr().out
 
 

@@ -21,12 +21,27 @@ def test_the_schema_is_a_schema() -> None:
     ("node", "part"),
     [
         ("string | its name", {"type": "string", "description": "its name"}),
-        ("list count", {"type": "array", "items": {"type": "integer", "minimum": 0}}),
+        ("list count", {"type": "array", "items": {"$ref": "#/$defs/count"}}),
+        ("boolean |  | it is for people", {"type": "boolean", "unjudged": "it is for people"}),
+        (
+            {"$": "list record", "$unique": "id", "id": "count"},
+            {
+                "type": "array",
+                "uniqueBy": ["id"],
+                "items": {
+                    "type": "object",
+                    "properties": {"id": {"$ref": "#/$defs/count"}},
+                    "required": ["id"],
+                    "additionalProperties": False,
+                },
+            },
+        ),
         ("~ boolean", {"anyOf": [{"type": "boolean"}, {"$ref": "#/$defs/unmeasured"}]}),
         (
             "map ~? string/boolean",
             {
                 "type": "object",
+                "propertyNames": {"$ref": "#/$defs/text"},
                 "additionalProperties": {
                     "anyOf": [
                         {"type": "string"},
@@ -42,7 +57,7 @@ def test_the_schema_is_a_schema() -> None:
             {
                 "type": "object",
                 "properties": {
-                    "id": {"type": "integer", "minimum": 0},
+                    "id": {"$ref": "#/$defs/count"},
                     "name": {"type": "string"},
                 },
                 "required": ["id"],

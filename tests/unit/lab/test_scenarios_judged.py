@@ -13,7 +13,7 @@ from b200kit.node.facts import xid
 from b200kit.node.facts.nvml.client import Worker
 from b200kit.node.state.verdict import Action, Status, Verdict
 from tests.lab.hardware import scenario, shim_build
-from tests.unit import node_schema, states
+from tests.unit import node_schema, numa_map, states
 from tests.unit.lab.shim_kit import write_conf
 
 DRIVER = "580.105.08"
@@ -58,10 +58,13 @@ def put_places(state: dict[str, Any], rendered: dict[str, Any]) -> None:
     for device, gpu in zip(devices, rendered["gpus"], strict=True):
         device |= {"address": gpu["pci_address"], "numa_node": gpu["numa_node"]}
     state["pci"]["gpus"] = devices
-    state["numa"] = [
+    nodes = [
         {"id": n["id"], "cpus": n["cpus_written"], "memory_kib": n["memory_gib"] << 20}
         for n in rendered["numa_nodes"]
     ]
+    numa_map.put_nodes(state, nodes)
+    for nic in state["pci"]["nics"]:
+        nic["bridges"] = []
     lines = [entry["line"] for entry in rendered["xids"]]
     state["xids"] = xid.found(xid.XID, lambda: lines)
 

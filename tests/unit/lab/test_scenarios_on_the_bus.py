@@ -13,7 +13,7 @@ from b200kit.node.state.verdict import Action, Verdict
 from tests.lab.firmware.lab_firmware import pci as firmware
 from tests.lab.firmware.lab_firmware import tree
 from tests.lab.hardware import scenario
-from tests.unit import states
+from tests.unit import numa_map, states
 
 #: scenario -> fit, and check, subject and action of findings against it
 MUST_FIND: dict[str, tuple[str, set[tuple[str, str, Action]]]] = {
@@ -49,10 +49,13 @@ def judged(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Judged:
         for gpu, place in zip(state["gpus"], rendered["gpus"], strict=True):
             gpu["pci_address"] = place["pci_address"]
         state["pci"]["gpus"] = pci.gpus()
-        state["numa"] = [
+        nodes = [
             {"id": n["id"], "cpus": n["cpus_written"], "memory_kib": n["memory_gib"] << 20}
             for n in rendered["numa_nodes"]
         ]
+        numa_map.put_nodes(state, nodes)
+        for nic in state["pci"]["nics"]:
+            nic["bridges"] = []
         return judge(states.expectation(), state)
 
     return read

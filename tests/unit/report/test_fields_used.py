@@ -28,8 +28,6 @@ USED_ELSEWHERE = {
     "b200kit/report/terminal/shared_lines.py": ("took_s",),
     "b200kit/node/state/drift.py": ("files", *units("enabled")),
     "b200kit/node/checks/host/services.py": units("sub", "result"),
-    "b200kit/node/placement/cpu_cores.py": ("cpus.siblings[*]",),
-    "b200kit/report/content/topology.py": ("pci.nics[*].bridges[*]",),
     "b200kit/node/checks/serving/bandwidth.py": ("host.boot_id",),
     "b200kit/stages/support/boot_loader.py": ("host.grub_cmdline",),
     "b200kit/node/facts/processes.py": units("control_group"),

@@ -27,6 +27,7 @@ from b200kit.node.facts.observe import NVML_TIMEOUT_S
 from b200kit.node.lib import durable_files, hard_timeout, readings, timestamp
 from b200kit.node.lib.managed_files import STATE_DIRECTORY
 from b200kit.node.lib.stdout import claim_stdout, emit
+from b200kit.node.state.plausible import plausible
 from b200kit.node.state.view import StateView, Unmeasured
 
 REPLICAS = ["systemctl", "list-units", "--plain", "--no-legend", "vllm@*.service"]
@@ -100,7 +101,7 @@ def measure_all(gpus: int) -> dict[str, Any]:
 
 def node() -> dict[str, Any]:
     """What a result holds for: boot, driver and GPUs. Raises Refused when NVML does not answer."""
-    state = StateView(Worker(NVML_TIMEOUT_S).result())
+    state = StateView(plausible(Worker(NVML_TIMEOUT_S).result()))
     driver, gpus = state.text("nvml", "driver_version"), state.gpus()
     if isinstance(driver, Unmeasured):
         raise Refused(f"no driver: {driver.reason}")

@@ -36,6 +36,7 @@ ORDER = (
     "gpu.power",
     "gpu.thermal",
     "host.numa",
+    "host.cpu_map",
     "host.settings",
     "host.clock",
     "host.logs",

@@ -14,6 +14,7 @@ from importlib import import_module
 
 from b200kit.node.state import view as states
 from b200kit.node.state.expectation import SCHEMA, Expectation, Unexpected
+from b200kit.node.state.plausible import plausible
 from b200kit.node.state.verdict import Finding, Status, Verdict
 from b200kit.node.state.view import StateView, Unmeasured
 
@@ -43,7 +44,7 @@ def registered() -> dict[str, Check]:
 
 def judge(expectation: object, state: object, checks: Mapping[str, Check] | None = None) -> Verdict:
     """Judge an observation by an expectation; `checks` stands in for the registry in proofs."""
-    expect, view = Expectation(expectation), StateView(state)
+    expect, view = Expectation(expectation), StateView(plausible(state))
     refused = malformed(expect, view)
     if refused:
         return Verdict(refused)

@@ -14,7 +14,6 @@ import sys
 import time
 from collections.abc import Collection
 from concurrent.futures import ThreadPoolExecutor
-from datetime import date
 from typing import Any
 
 from b200kit.node.fabric import sequence
@@ -22,6 +21,7 @@ from b200kit.node.fabric.sequence import Position
 from b200kit.node.fabric.states import MANAGER, PERSISTENCE, Act
 from b200kit.node.facts.nvml.client import Worker
 from b200kit.node.facts.observe import guarded, parts
+from b200kit.node.lib import timestamp
 from b200kit.node.lib.error_line import unit_cause
 from b200kit.node.lib.readings import command
 from b200kit.node.lib.stdout import claim_stdout, emit
@@ -89,7 +89,7 @@ class BringUp:
     """One walk: the observations of the node, what was done and what failed."""
 
     def __init__(self, expectation: Any, done: Collection[Act] = ()) -> None:
-        today = {"today": date.today().isoformat()}
+        today = {"today": timestamp.today()}
         self.expectation = {**expectation, **today} if isinstance(expectation, dict) else {}
         self.done = list(done)
         self.errors: list[str] = []

@@ -1,7 +1,7 @@
 """The observation: one JSON document with everything a decision about the node needs.
 
 Every part is read on its own and side by side; what fails is unmeasured with the reason and the
-rest is still there. The document is described by b200kit/catalog/node-state.schema.json.
+rest is still there. The document is described by b200kit/node/state/node-state.schema.json.
 """
 
 from __future__ import annotations
@@ -38,6 +38,7 @@ from b200kit.node.facts.nvml.client import Worker
 from b200kit.node.lib import lock, managed_files, program, timestamp
 from b200kit.node.lib.readings import attempt, unmeasured
 from b200kit.node.lib.stdout import claim_stdout, emit
+from b200kit.node.state.plausible import plausible
 from b200kit.node.state.view import SCHEMA
 
 NVML_TIMEOUT_S = 20.0
@@ -66,7 +67,7 @@ def observe(ask: dict[str, Any], nvml_timeout: float = NVML_TIMEOUT_S) -> dict[s
         "taken_at": timestamp.now(),
         "took_s": round(time.monotonic() - started, 3),
     }
-    return {**head, "tool": tool(), **document}
+    return plausible({**head, "tool": tool(), **document})
 
 
 def parts(ask: dict[str, Any]) -> dict[str, Callable[[], Any]]:

@@ -13,6 +13,11 @@ def now(later_s: float = 0.0) -> str:
     return text(datetime.now(UTC) + timedelta(seconds=later_s))
 
 
+def today() -> str:
+    """The date in UTC, by which a waiver ends, on the node as on the controller: "2026-11-21"."""
+    return datetime.now(UTC).date().isoformat()
+
+
 def text(moment: datetime) -> str:
     """A moment in UTC as text."""
     return moment.strftime("%Y-%m-%dT%H:%M:%SZ")

@@ -81,7 +81,7 @@ class View:
         if kind is float and type(value) is int:
             return kind(value)  # type: ignore[call-arg]
         if type(value) is not kind:
-            return Unmeasured(f"{view.path or 'document'} is {_short(value)}, no {kind.__name__}")
+            return Unmeasured(f"{view.path or 'document'} is {short(value)}, no {kind.__name__}")
         return value
 
     def text(self, *keys: Key) -> str | Unmeasured:
@@ -130,10 +130,10 @@ def _gone(above: object, path: str, error: Exception) -> Unmeasured:
     """Why there is no value at a path."""
     if isinstance(error, LookupError):
         return Missing(f"{path} is not in the document")
-    return Absent(f"{path} cannot be read: {_short(above)} is above it")
+    return Absent(f"{path} cannot be read: {short(above)} is above it")
 
 
-def _short(value: object) -> str:
+def short(value: object) -> str:
     """A value for a message, cut to what fits one, however deep it is."""
     text = reprlib.repr(value) if isinstance(value, dict | list) else repr(value)
     return text if len(text) <= 40 else f"{text[:37]}..."

@@ -11,6 +11,7 @@ from itertools import permutations
 
 from b200kit.node.checks.nvlink.fabric import STATES
 from b200kit.node.checks.pcie.bridges import generation as generation_of
+from b200kit.node.state.plausible import plausible
 from b200kit.node.state.view import GpuView, StateView, Unmeasured, View
 from b200kit.report.content.expected_graph import (
     FABRIC_KEYS,
@@ -43,7 +44,7 @@ MOST_GPUS = 16
 
 def topology(state: object, expectation: object) -> Topology:
     """The graph of a node; `why` says why there is no GPU in it."""
-    view, expected = StateView(state), expected_graph(expectation)
+    view, expected = StateView(plausible(state)), expected_graph(expectation)
     nics = tuple(_nic(entry) for entry in view.items("pci", "nics") or [])
     listed = view.gpus()
     gpus = tuple(_gpus(view, expected, nics))
@@ -208,7 +209,8 @@ def _link(entry: View, position: int) -> tuple[int, int | None, int | None]:
 
 def _lane(address: str, port: View, expected: ExpectedGraph) -> Lane:
     width = known(port.number("current_link_width"))
-    generation = generation_of(str(port.text("max_link_speed") or ""))
+    speed = port.text("max_link_speed")
+    generation = None if isinstance(speed, Unmeasured) else generation_of(speed)
     tone = worst(judged(width, expected.width), judged(generation, expected.generation))
     return Lane(address, width, generation, tone)
 

@@ -12,42 +12,8 @@ from b200kit.node.state.expectation import Expectation
 from b200kit.node.state.verdict import Status
 from b200kit.node.state.view import StateView
 from tests.subtests import in_subtests
-from tests.unit import corpus, paths, readings, states
+from tests.unit import corpus, node_schema, paths, readings, states
 from tests.unit.case import Case
-
-UNITS = ("nvidia-fabricmanager.service", "nvidia-persistenced.service")
-LINK = [f"{which}_link_{what}" for which in ("current", "max") for what in ("speed", "width")]
-
-NOT_JUDGED = {
-    *("provenance", "taken_at", "took_s", "tool", "files", "disks", "processes"),
-    *("cpus.model", "cpus.online", "cpus.siblings"),
-    *("listening", "notes.smoke", "notes.verdict", "notes.warm", "nvml.cuda_driver_version"),
-    *(f"host.{key}" for key in ("arch", "boot_id", "grub_cmdline", "hostname", "kernel")),
-    "host.machine_id",
-    *("host.os", "host.python", "modules.nvidia_uvm", "kernel.memlock_bytes"),
-    "kernel.driver_options.EnablePCIERelaxedOrderingMode",
-    "kernel.governors.performance",  # how many CPUs have it: the names are judged
-    "notes.bandwidth",  # is off in the expectation of these tests
-    *(f"pci.gpus[*].{key}" for key in ("iommu", "local_cpus", *LINK)),
-    *(f"pci.gpus[*].bridges[*].{key}" for key in ("address", "max_link_width")),
-    "pci.gpus[*].bridges[*].current_link_speed",  # the GPU's own rests, those above it do not
-    *(f"pci.nics[*].{key}" for key in ("address", "bridges", "name", "numa_node")),
-    *(f"pci.nics[*].ports[*].{key}" for key in ("link_layer", "number", "rate_gbps")),
-    *(f"gpus[*].{key}" for key in ("device_id", "index", "minor", "module_id", "name")),
-    *(f"gpus[*].{key}" for key in ("mem_clock_mhz", "sm_clock_mhz", "power_usage_mw")),
-    *(f"gpus[*].{key}" for key in ("temperature_c", "fabric.clique_id", "fabric.cluster_uuid")),
-    *(f"gpus[*].{key}" for key in ("pcie.generation", "pcie.max_width", "remap.correctable")),
-    *(f"gpus[*].remap.banks.{key}" for key in ("high", "max", "partial")),
-    *(f"gpus[*].links[*].{key}" for key in ("fec_history", "remote_type")),
-    *("p2p.atomics", "p2p.prop"),
-    *(
-        f"units[{unit}].{key}"
-        for unit in UNITS
-        for key in ("control_group", "enabled", "invocation_id", "load", "main_pid", "n_restarts")
-    ),
-    *(f"units[{unit}].{key}" for unit in UNITS for key in ("result", "sub")),
-}
-"""Readings no check needs: they are for the report, for layout and for drift."""
 
 MAY_BE_ABSENT = {
     f"kernel.driver_options.{key}" for key in ("NvLinkDisable", "RmNvlinkBandwidthLinkCount")
@@ -57,7 +23,7 @@ MAY_BE_ABSENT = {
 
 def is_judged(kind: str) -> bool:
     """Whether a check needs a reading of a kind, or a part."""
-    return not any(kind == free or kind.startswith((f"{free}.", f"{free}[")) for free in NOT_JUDGED)
+    return node_schema.is_judged(readings.branches()[kind])
 
 
 @in_subtests("kind", readings.branches())
@@ -74,7 +40,9 @@ def test_what_is_missing_is_never_fit_where_it_is_judged(kind: str) -> None:
 
 def test_a_node_without_all_that_is_not_judged_is_fit() -> None:
     state = states.healthy()
-    paths.remove(state, [readings.branches()[kind] for kind in NOT_JUDGED])
+    whole = [kind for kind in readings.branches() if not is_judged(kind)]
+    top = [k for k in whole if not any(k.startswith((f"{w}.", f"{w}[")) for w in whole)]
+    paths.remove(state, [readings.branches()[kind] for kind in top if not kind.endswith("]")])
     assert judge(states.expectation(), state).fit == "fit"
 
 

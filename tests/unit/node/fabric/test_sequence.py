@@ -41,8 +41,16 @@ STUCK: dict[str, list[tuple[dict[str, Any], str]]] = {
             },
             "the NVIDIA driver is not loaded",
         ),
-        ({"modules.nvidia": "580.95.05"}, "kernel module nvidia 580.95.05"),
-        ({"nvml.driver_version": "575.57.08", "modules.nvidia": "575.57.08"}, "is wanted"),
+        ({"modules.nvidia": "580.95.05"}, "kernel module nvidia is 580.95.05"),
+        (
+            {
+                "nvml.driver_version": "575.57.08",
+                "nvml.nvml_version": "12.575.57.08",
+                "modules.nvidia": "575.57.08",
+                "modules.nvidia_uvm": "575.57.08",
+            },
+            "is wanted",
+        ),
         ({"pci.gpus[2].driver": "vfio-pci"}, "vfio-pci"),
         ({"gpus[5].uuid": {"unmeasured": "GPU is lost (15)"}}, "GPU 5"),
         ({"kernel.driver_options.NvLinkDisable": "1"}, "switches NVLink off"),

@@ -45,9 +45,9 @@ def test_healthy_nodes_have_no_edge_that_is_not_good() -> None:
 def test_nearest_nics_are_those_at_the_same_switch_and_never_the_switches_own() -> None:
     found = graph()
     assert [(gpu.nics, gpu.nic_path) for gpu in found.gpus[:3]] == [
-        (("mlx5_4", "mlx5_5"), "PIX"),
-        (("mlx5_4", "mlx5_5"), "PIX"),
-        (("mlx5_6", "mlx5_7"), "PIX"),
+        (("mlx5_4", "mlx5_7"), "PIX"),
+        (("mlx5_4", "mlx5_7"), "PIX"),
+        (("mlx5_8", "mlx5_9"), "PIX"),
     ]
     assert {nic.name for nic in found.management} == {f"mlx5_{n}" for n in range(4)}
     assert not {n.name for n in found.management} & {name for g in found.gpus for name in g.nics}

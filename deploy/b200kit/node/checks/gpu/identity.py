@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterator, Sequence
 
-from b200kit.node.checks.findings import failed, passed, rule, unread
+from b200kit.node.checks.findings import each_gpu, failed, passed, rule, unread
 from b200kit.node.checks.judge import check
 from b200kit.node.state.expectation import Expectation, Expected
 from b200kit.node.state.verdict import Action, Finding
-from b200kit.node.state.view import StateView, Unmeasured, View
+from b200kit.node.state.view import GpuView, StateView, Unmeasured, View
 
 MOST_MODULES = 64
 """More GPUs than this sit on no baseboard."""
@@ -116,21 +115,50 @@ def addresses(gpus: Sequence[View] | Unmeasured, key: str) -> list[str] | Unmeas
     return known
 
 
+@check("identity.same-device")
+def same_device(expect: Expectation, state: StateView) -> Iterator[Finding]:
+    """NVML and the PCI bus name one device at every GPU's address."""
+    del expect
+    bus = pci_gpus(state)
+    listed = addresses(bus, "address")
+    for reading in (bus, listed):
+        if isinstance(reading, Unmeasured):
+            yield unread("the PCI bus", reading)
+            return
+    at = dict(zip(listed or [], bus or [], strict=True))
+
+    def check_gpu(gpu: GpuView) -> Iterator[Finding]:
+        address, device = gpu.text("pci_address"), gpu.text("device_id")
+        if isinstance(address, Unmeasured) or isinstance(device, Unmeasured):
+            reason = address if isinstance(address, Unmeasured) else device
+            yield unread("its PCI address and device id", Unmeasured(str(reason)), gpu)
+        elif address not in at:
+            expected = rule("on the PCI bus", "NVML lists the GPUs of the bus")
+            summary = f"{gpu.subject} is listed by NVML at {address}, where the bus has no GPU"
+            yield failed(summary, address, expected, Action.REBOOT, gpu)
+        elif isinstance(other := at[address].text("device"), Unmeasured):
+            yield unread("its device id on the PCI bus", other, gpu)
+        elif device != other:
+            expected = rule(other, "the device id on the PCI bus")
+            summary = f"{gpu.subject} has device id {device} by NVML and {other} on the PCI bus"
+            yield failed(summary, device, expected, Action.REBOOT, gpu)
+
+    yield from each_gpu(state, check_gpu, passed("NVML and the PCI bus name the same devices"))
+
+
+IDENTITY = ("index", "uuid", "pci_address", "serial", "module_id", "minor")
+"""What names one GPU of a node; one value on two of them is unmeasured (plausible.py)."""
+
+
 @check("identity.unique")
 def unique(expect: Expectation, state: StateView) -> Iterator[Finding]:
-    """No two GPUs share a UUID or an address; a document where they do is not one node's."""
+    """Every GPU has an index, UUID, serial number, PCI address and module of its own."""
     del expect
-    gpus = state.gpus()
-    if isinstance(gpus, Unmeasured):
-        yield unread("the GPUs", gpus)
-        return
-    keys = [(key, gpu.text(key)) for gpu in gpus for key in ("uuid", "pci_address", "serial")]
-    unknown = [(key, value) for key, value in keys if isinstance(value, Unmeasured)]
-    yield from (unread(f"a GPU's {key}", value) for key, value in unknown)
-    twice = [pair for pair, count in Counter(map(str, keys)).items() if count > 1]
-    if twice and not unknown:
-        expected = rule("one GPU each", "a UUID, serial number or address names one GPU")
-        summary = f"two GPUs share an identity: {twice[0]}"
-        yield failed(summary, "; ".join(twice), expected, Action.NONE)
-    elif not unknown:
-        yield passed("every GPU has its own UUID, serial number and address")
+
+    def check_gpu(gpu: GpuView) -> Iterator[Finding]:
+        for key in IDENTITY:
+            reading = gpu.at(key).raw()
+            if isinstance(reading, Unmeasured):
+                yield unread(f"its {key.replace('_', ' ')}", reading, gpu)
+
+    return each_gpu(state, check_gpu, passed(f"every GPU has its own {', '.join(IDENTITY)}"))

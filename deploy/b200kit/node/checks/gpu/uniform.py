@@ -17,15 +17,22 @@ ALIKE = {
     "board": ("board_part_number", "board part number"),
     "capability": ("compute_capability", "compute capability"),
     "memory": ("memory_total_mib", "memory size"),
+    "bar1": ("bar1_total_mib", "BAR1 aperture"),
+    "pcie": ("pcie.max_generation", "PCIe generation"),
     "power": ("power_limit_mw", "power limit"),
+    "default-power": ("power_default_mw", "default power limit"),
+    "highest-power": ("power_max_mw", "maximum power limit"),
+    "enforced-power": ("power_enforced_mw", "enforced power limit"),
     "sm-clock": ("sm_clock_max_mhz", "maximum SM clock"),
     "memory-clock": ("mem_clock_max_mhz", "maximum memory clock"),
+    "clique": ("fabric.clique_id", "NVLink clique"),
+    "cluster": ("fabric.cluster_uuid", "NVLink cluster"),
 }
-"""Check id after the dot to the key of a GPU and what people call it."""
+"""Check id after the dot to the reading of a GPU and what people call it."""
 
 
-def make(key: str, name: str) -> Check:
-    """The check that a key has one value on all GPUs; those with the rarer values are named."""
+def make(path: str, name: str) -> Check:
+    """The check that a reading is the same on all GPUs; those with the rarer values are named."""
 
     def run(expect: Expectation, state: StateView) -> Iterator[Finding]:
         del expect
@@ -33,7 +40,7 @@ def make(key: str, name: str) -> Check:
         if isinstance(gpus, Unmeasured):
             yield unread("the GPUs", gpus)
             return
-        values = [gpu.at(key).raw() for gpu in gpus]
+        values = [gpu.at(*path.split(".")).raw() for gpu in gpus]
         for gpu, value in zip(gpus, values, strict=True):
             if isinstance(value, Unmeasured):
                 yield unread(name, value, gpu)

@@ -41,19 +41,43 @@ def bound(expect: Expectation, state: StateView) -> Iterator[Finding]:
 
 @check("driver.loaded")
 def loaded(expect: Expectation, state: StateView) -> Iterator[Finding]:
-    """The loaded kernel module and the library NVML runs in are of one version."""
+    """The loaded kernel modules and the library NVML runs in are of one version."""
     del expect
-    library, module = state.text("nvml", "driver_version"), state.text("modules", "nvidia")
-    for what, reading in (("the driver version", library), ("the loaded module", module)):
-        if isinstance(reading, Unmeasured):
-            yield unread(what, reading)
-            return
-    expected = rule(library, "module and library of one driver")
-    if library != module:
-        summary = f"kernel module nvidia {module} is loaded but the library is {library}"
-        yield failed(summary, f"/sys/module/nvidia/version {module}", expected, Action.REBOOT)
-    else:
-        yield passed(f"module and library are {library}", expected)
+    driver = state.text("nvml", "driver_version")
+    if isinstance(driver, Unmeasured):
+        yield unread("the driver version", driver)
+        return
+    expected = rule(driver, "module and library of one driver")
+    found = [f for what, reading in parts(state) for f in skewed(what, reading, driver, expected)]
+    yield from found or [passed(f"modules and library are {driver}", expected)]
+
+
+def parts(state: StateView) -> Iterator[tuple[str, str | Unmeasured]]:
+    """The parts of a driver that say a version; nvidia_uvm is loaded with the first CUDA process.
+
+    NVML's own version is that of its interface before the driver's, "13.580.105.08".
+    """
+    library = state.text("nvml", "nvml_version")
+    yield "the library of NVML", library if isinstance(library, Unmeasured) else tail(library)
+    yield "kernel module nvidia", state.text("modules", "nvidia")
+    if not state.is_null("modules", "nvidia_uvm"):
+        yield "kernel module nvidia_uvm", state.text("modules", "nvidia_uvm")
+
+
+def tail(version: str) -> str:
+    """The driver's version in NVML's own."""
+    return version.partition(".")[2]
+
+
+def skewed(
+    what: str, reading: str | Unmeasured, driver: str, expected: Expected
+) -> Iterator[Finding]:
+    """A finding when one part is of another version, or of none that could be read."""
+    if isinstance(reading, Unmeasured):
+        yield unread(f"the version of {what}", reading)
+    elif reading != driver:
+        summary = f"{what} is {reading}, the running driver is {driver}: reboot"
+        yield failed(summary, reading, expected, Action.REBOOT)
 
 
 @check("driver.version")

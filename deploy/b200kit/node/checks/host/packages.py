@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from b200kit.node.checks.findings import failed, passed, rule, unread
 from b200kit.node.checks.judge import check
 from b200kit.node.state.drift import same_version
-from b200kit.node.state.expectation import Expectation
+from b200kit.node.state.expectation import Expectation, Expected
 from b200kit.node.state.verdict import Action, Finding
 from b200kit.node.state.view import StateView, Unmeasured
 
@@ -52,6 +52,17 @@ def skew(state: StateView, name: str, branch: str, want: str, source: str) -> It
     elif not same_version(found, want):
         summary = f"{name} is {found}, the running driver is {want}"
         yield failed(summary, found, expected, Action.NONE, part=name)
+    else:
+        yield from half_installed(name, installed.text("status"), expected)
+
+
+def half_installed(name: str, status: str | Unmeasured, expected: Expected) -> Iterator[Finding]:
+    """A finding when dpkg does not have a package whole: unpacked, half-configured, removed."""
+    if isinstance(status, Unmeasured):
+        yield unread(f"the status of {name}", status)
+    elif status != "ii":
+        summary = f"{name} is not fully installed (dpkg status {status})"
+        yield failed(summary, status, expected, Action.NONE, part=name)
 
 
 @check("packages.versions")
@@ -75,14 +86,11 @@ def wrong(state: StateView, name: str, desired: str) -> Iterator[Finding]:
         yield failed(f"{name} is not installed", "absent", expected, Action.NONE, part=name)
     elif isinstance(version, Unmeasured):
         yield unread(f"the version of {name}", version)
-    elif isinstance(status, Unmeasured):
-        yield unread(f"the status of {name}", status)
     elif not same_version(version, desired):
         summary = f"{name} is {version}, {desired} is wanted"
         yield failed(summary, version, expected, Action.NONE, part=name)
-    elif status != "ii":
-        summary = f"{name} is not fully installed (dpkg status {status})"
-        yield failed(summary, status, expected, Action.NONE, part=name)
+    else:
+        yield from half_installed(name, status, expected)
 
 
 @check("packages.held")

@@ -26,9 +26,7 @@ class BitErrorRate:
 
 
 def decode(raw: int) -> BitErrorRate | None:
-    """The rate of a raw reading, None when there was no error; ValueError beyond twelve bits."""
-    if not 0 <= raw <= NO_ERRORS:
-        raise ValueError(f"{raw:#x} is no bit error rate: it has more than twelve bits")
+    """The rate of a raw reading of twelve bits, None when there was no error."""
     if raw == NO_ERRORS:
         return None
     return BitErrorRate(raw >> EXPONENT_BITS, raw & 0xFF)

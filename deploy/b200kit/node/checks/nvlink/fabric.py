@@ -2,7 +2,7 @@
 
 State alone is not evidence: it stays Completed with a bad status (Azure/azhpc-images#506), with an
 unhealthy summary, and after the fabric manager died. On HGX B200 a clique id of 0 and a cluster
-UUID of zeroes are healthy, so neither is judged.
+UUID of zeroes are healthy; that they are the same on all GPUs is what counts.
 """
 
 from __future__ import annotations

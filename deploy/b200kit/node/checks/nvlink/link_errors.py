@@ -8,13 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 
-from b200kit.node.checks.findings import each_gpu, failed, noted, passed, unread
+from b200kit.node.checks.findings import each_gpu, failed, noted, passed
 from b200kit.node.checks.judge import check
 from b200kit.node.checks.nvlink import bit_error_rate
 from b200kit.node.checks.nvlink.links import is_up, links_in_words, of_links
 from b200kit.node.state.expectation import Expectation, Expected, Unexpected
 from b200kit.node.state.verdict import Action, Finding
-from b200kit.node.state.view import GpuView, StateView, Unmeasured, View
+from b200kit.node.state.view import GpuView, StateView, View
 
 SINCE = "since the driver was loaded"
 Limit = Callable[[bit_error_rate.BitErrorRate | None, int], bool]
@@ -39,17 +39,13 @@ def rates(expect: Expectation, state: StateView) -> Iterator[Finding]:
 
 
 def bad_rates(gpu: GpuView, kind: str, limit: Expected) -> Iterator[Finding]:
-    """Links of a GPU whose rate of one kind is bad, or is none."""
+    """Links of a GPU whose rate of one kind is bad."""
     for found in of_links(gpu, f"{kind}_ber", f"{kind} bit error rate"):
         if isinstance(found, Finding):
             yield found
             continue
         link, raw = found
-        try:
-            rate = bit_error_rate.decode(raw)
-        except ValueError as error:
-            yield unread(f"{kind} bit error rate of NVLink {link}", Unmeasured(str(error)), gpu)
-            continue
+        rate = bit_error_rate.decode(raw)
         if RATES[kind](rate, limit.value):
             summary = f"{gpu.subject} NVLink {link} has an {kind} bit error rate of {rate}"
             summary = summary.replace("an symbol", "a symbol")

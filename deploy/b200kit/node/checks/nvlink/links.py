@@ -16,6 +16,9 @@ from b200kit.node.state.verdict import Action, Finding
 from b200kit.node.state.view import GpuView, StateView, Unmeasured, View
 
 DOWN, UP = 0, 1
+UNKNOWN_REMOTE = 255
+REMOTE = {0: "a GPU", 1: "a CPU", 2: "a switch", 255: "an unknown device"}
+"""nvmlIntNvLinkDeviceType_t of nvml.h."""
 MOST_LINKS = 36
 """NVML_NVLINK_MAX_LINKS of nvml.h: no GPU has more."""
 
@@ -127,6 +130,24 @@ def version(expect: Expectation, state: StateView) -> Iterator[Finding]:
         return odd_links(gpu, "version", "version", lambda r: r == desired.value, describe, desired)
 
     return each_gpu(state, check_gpu, passed("every NVLink is of the expected version", desired))
+
+
+@check("nvlink.remote")
+def remote(expect: Expectation, state: StateView) -> Iterator[Finding]:
+    """No link that is up ends at another kind of device than this hardware has there.
+
+    "Unknown" is no fault: what a healthy HGX B200 answers is not confirmed.
+    """
+    desired = expect.hardware("nvlink.remote_type")
+
+    def describe(reading: int) -> str:
+        return f"to {REMOTE.get(reading, reading)}, not to {REMOTE[desired.value]}"
+
+    def check_gpu(gpu: GpuView) -> Iterator[Finding]:
+        known = (desired.value, UNKNOWN_REMOTE)
+        return odd_links(gpu, "remote_type", "other end", known.__contains__, describe, desired)
+
+    return each_gpu(state, check_gpu, passed("no NVLink ends at another kind of device", desired))
 
 
 def odd_links(

@@ -53,6 +53,32 @@ def counted(names: list[str], desired: Expected) -> Finding:
     return passed(f"{text} NVSwitch management functions are there", desired)
 
 
+@check("nics.management-state")
+def management_state(expect: Expectation, state: StateView) -> Iterator[Finding]:
+    """A port of the NVSwitches' management functions is active: the subnet manager needs one."""
+    del expect
+    nics = state.items("pci", "nics")
+    if isinstance(nics, Unmeasured):
+        yield unread("the NICs", nics)
+        return
+    marked = [nic for nic in nics if nic.flag("switch_management") is True]
+    ports = [(name_of(nic), port) for nic in marked for port in nic.items("ports") or [nic]]
+    states = [(name, port.text("state")) for name, port in ports]
+    numbers = [(name, port.number("number")) for name, port in ports]
+    unknown = [
+        (n, reading) for n, reading in (*states, *numbers) if isinstance(reading, Unmeasured)
+    ]
+    for name, reason in unknown:
+        yield unread(f"a management port of {name}", reason)
+    if marked and not unknown and not any(reading == ACTIVE.value for _, reading in states):
+        read = ", ".join(f"{name} {reading}" for name, reading in states)
+        expected = Expected("one active", "", "the subnet manager reaches the switches through it")
+        summary = f"none of {len(states)} management ports of the NVSwitches is active"
+        yield failed(summary, read, expected, Action.POWER_CYCLE)
+    elif not unknown:
+        yield passed(f"management ports: {len(states)}, with one active or none shown")
+
+
 @check("nics.ports")
 def ports(expect: Expectation, state: StateView) -> Iterator[Finding]:
     """Ports of data NICs that are not active are noted."""
@@ -75,9 +101,11 @@ def inactive(nic: View) -> Iterator[Finding]:
         yield unread(f"the ports of {name_of(nic)}", entries)
         return
     for entry in entries:
-        name = f"{name_of(nic)} port {entry.at('number').raw()}"
-        state = entry.text("state")
-        if isinstance(state, Unmeasured):
+        number, state = entry.number("number"), entry.text("state")
+        name = f"{name_of(nic)} port {number}"
+        if isinstance(number, Unmeasured):
+            yield unread(f"a port's number of {name_of(nic)}", number)
+        elif isinstance(state, Unmeasured):
             yield unread(f"the state of {name}", state)
         elif state != ACTIVE.value:
             yield Finding(

@@ -7,8 +7,9 @@ from collections.abc import Iterator
 from b200kit.node.checks.findings import each_gpu, failed, noted, passed, rule, unread
 from b200kit.node.checks.gpu_rows import Floor, register
 from b200kit.node.checks.judge import check
+from b200kit.node.checks.pcie.bridges import generation
 from b200kit.node.checks.pcie.bus import BusGpu, each_on_bus
-from b200kit.node.state.expectation import Expectation
+from b200kit.node.state.expectation import Expectation, Expected
 from b200kit.node.state.verdict import Action, Finding
 from b200kit.node.state.view import GpuView, StateView, Unmeasured
 
@@ -27,8 +28,42 @@ register(
             "PCIe generation",
             Action.POWER_CYCLE,
         ),
+        Floor(
+            "pcie.max-width",
+            "pcie.max_width",
+            "pcie.width",
+            "PCIe link width at most",
+            Action.POWER_CYCLE,
+        ),
     )
 )
+
+
+@check("pcie.bus")
+def as_the_kernel_has_it(expect: Expectation, state: StateView) -> Iterator[Finding]:
+    """The kernel reads the same width and generation of a GPU's link as NVML, or better."""
+    lanes, newest = expect.hardware("pcie.width"), expect.hardware("pcie.generation")
+
+    def check_gpu(gpu: BusGpu) -> Iterator[Finding]:
+        for key in ("current_link_width", "max_link_width"):
+            width = gpu.entry.number(key)
+            if isinstance(width, Unmeasured):
+                yield unread(f"{key} of {gpu.name}", width, gpu.known)
+            elif width < lanes.value:
+                summary = f"{gpu.name} has {width} of {lanes.value} PCIe lanes by sysfs ({key})"
+                yield low(gpu, summary, f"{key} {width}", lanes)
+        speed = gpu.entry.text("max_link_speed")
+        if isinstance(speed, Unmeasured):
+            yield unread(f"max_link_speed of {gpu.name}", speed, gpu.known)
+        elif (number := generation(speed)) < newest.value:
+            yield low(gpu, f"{gpu.name} can do PCIe generation {number} only", speed, newest)
+
+    return each_on_bus(state, check_gpu, passed("sysfs has every GPU's link whole", lanes))
+
+
+def low(gpu: BusGpu, summary: str, read: str, expected: Expected) -> Finding:
+    """The finding for a link below what the hardware must have."""
+    return failed(summary, read, expected, Action.POWER_CYCLE, gpu.known, gpu.part)
 
 
 @check("pcie.aer")
