@@ -122,7 +122,8 @@ def subject(model: Model) -> Subject:
 def pool(spec: NodeSpec, hardware: Hardware) -> GpuPool:
     """The hardware for the planner, with the GPUs that a degraded node still has."""
     gpus = min(spec.gpus or hardware.gpu_count, hardware.gpu_count)
-    return GpuPool(hardware.name, gpus, hardware.gpu_bytes, hardware.gpu_count)
+    whole = hardware.gpu_count
+    return GpuPool(hardware.name, gpus, hardware.gpu_bytes, whole, hardware.pci_ids)
 
 
 def requested(spec: NodeSpec, model: Model) -> Requested:
