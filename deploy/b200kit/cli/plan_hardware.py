@@ -9,7 +9,7 @@ import click
 
 from b200kit.catalog import load
 from b200kit.catalog.types import Hardware
-from b200kit.node.placement.cpu_cores import LayoutError
+from b200kit.node.placement.cpu_cores import LayoutError, whole
 from b200kit.sizing.fit import GpuPool
 
 # The part of NVML's figure that a process can use: 178.35 GiB of 183,359 MiB on a B200
@@ -75,7 +75,11 @@ def _of(ids: set[str], count: int, candidates: Sequence[Hardware]) -> Hardware:
 
 
 def _memory(gpus: Sequence[Any]) -> float:
-    """Memory of the smallest GPU that a process can see, bytes; 0 where it was not read."""
-    reported = [gpu.get("memory_total_mib") for gpu in gpus if isinstance(gpu, Mapping)]
-    known = [mib for mib in reported if isinstance(mib, int) and not isinstance(mib, bool)]
-    return min(known) * 2**20 * _VISIBLE if known and len(known) == len(gpus) else 0
+    """Memory of the smallest GPU that a process can see, bytes; 0 where the state has none."""
+    reported = [gpu["memory_total_mib"] for gpu in gpus if "memory_total_mib" in gpu]
+    if not reported:
+        return 0
+    known = [whole(mib) or 0 for mib in reported]
+    if len(known) < len(gpus) or not all(known):
+        raise LayoutError("the memory of a GPU was not read (gpus.memory_total_mib)")
+    return min(known) * 2**20 * _VISIBLE

@@ -105,6 +105,11 @@ OTHERS: dict[str, Callable[[list[Any]], object]] = {
     "one unread": lambda gpus: gpus[3].update(device_id={"unmeasured": "no"}),
     "more than a board has": lambda gpus: gpus.append({**gpus[0], "index": 8}),
     "none": lambda gpus: gpus.clear(),
+    "memory unread": lambda gpus: [
+        gpu.update(memory_total_mib={"unmeasured": "no"}) for gpu in gpus
+    ],
+    "memory of one unread": lambda gpus: [gpu.update(memory_total_mib=183359) for gpu in gpus[1:]],
+    "true as memory": lambda gpus: [gpu.update(memory_total_mib=True) for gpu in gpus],
 }
 
 

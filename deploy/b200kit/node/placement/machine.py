@@ -61,8 +61,16 @@ class Machine:
 def survey(state: Mapping[str, Any]) -> Machine:
     """The map in an observation; raises LayoutError where it is unknown or contradicts itself."""
     cores = cpu_cores.by_node(state)
-    bare = {n["id"] for n in items(state, "numa") if whole(n.get("memory_kib")) == 0}
+    bare = {node["id"] for node in items(state, "numa") if _has_none(node)}
     return Machine(tuple(_gpus(state, cores)), cores, frozenset(bare))
+
+
+def _has_none(node: Mapping[str, Any]) -> bool:
+    """Whether a NUMA node has no memory; its reading is older where it does not say."""
+    memory = whole(node.get("memory_kib", 1))
+    if memory is None:
+        raise LayoutError(f"the memory of NUMA node {node['id']} was not read")
+    return memory == 0
 
 
 def _gpus(state: Mapping[str, Any], cores: Cores) -> list[Gpu]:

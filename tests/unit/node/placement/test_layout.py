@@ -189,6 +189,8 @@ CONTRADICTIONS: dict[str, Callable[[Any], object]] = {
     "no node": lambda state: state.update(numa={"unmeasured": "no"}),
     "CPU of two nodes": lambda state: state["numa"][1].update(cpus="55-111,168-223"),
     "unread CPUs": lambda state: state["numa"][1].update(cpus={"unmeasured": "no"}),
+    "unread memory": lambda state: state["numa"][1].update(memory_kib={"unmeasured": "no"}),
+    "true as memory": lambda state: state["numa"][1].update(memory_kib=True),
     "CPU offline": lambda state: state["cpus"].update(online="0-222"),
     "core on two nodes": lambda state: state["cpus"].update(
         siblings=[f"{n},{n + 56}" for n in (*range(56), *range(112, 168))]
