@@ -197,7 +197,7 @@ class Machine:
             "unit": unit,
             "pid": 4001,
             "comm": "vllm",
-            "cpus": pins.get("CPUAffinity", "0-223"),
+            "cpus": pins.get("AllowedCPUs", pins.get("CPUAffinity", "0-223")),
             "mems": "0-1",
             "numa_maps_bound": pins.get("NUMAMask", ""),
             "gpus": self.given.get(unit, []),

@@ -31,13 +31,14 @@ class Model:
 class Hardware:
     """The facts of b200kit/catalog/hardware/NAME.yaml that decide whether an inventory is possible.
 
-    *gpu_bytes* is the memory of one GPU, 0 where it is not known.
+    *gpu_bytes* is the memory of one GPU, 0 where it is not known; *pci_ids* are the GPUs it is of.
     """
 
     name: str
     gpu_count: int
     minimum_driver: str
     gpu_bytes: int = 0
+    pci_ids: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from textwrap import wrap
@@ -13,6 +13,7 @@ import click
 
 from b200kit.catalog import hardware, load
 from b200kit.catalog.types import Model
+from b200kit.cli import plan_hardware
 from b200kit.cli.command import Command, Refusal
 from b200kit.inventory import defaults
 from b200kit.node.placement import cpu_cores, layout
@@ -103,7 +104,7 @@ def _state(path: str) -> dict[str, Any]:
 
 def _plan(options: Options, state: dict[str, Any]) -> PlanResult:
     model = _model(options.model)
-    pool = _machine(options, state)
+    pool = plan_hardware.recognised(state, options.hardware, options.gpus)
     dtype = options.kv_cache_dtype or defaults.kv_dtype(dict(model.flags))
     flags = dict(model.flags)
     requested = Requested(
@@ -140,53 +141,6 @@ def _length(requested: int, model: Model) -> int:
     return requested
 
 
-def _machine(options: Options, state: Mapping[str, Any]) -> GpuPool:
-    gpus = state["gpus"]
-    if not isinstance(gpus, list):
-        raise cpu_cores.LayoutError("the node's GPUs were not read")
-    known = load.load().hardware
-    name = options.hardware or _recognised(gpus)
-    if name not in known:
-        raise click.UsageError(f'unknown hardware "{name}"; known: {", ".join(sorted(known))}')
-    whole = known[name].gpu_count
-    if options.gpus is not None and not 1 <= options.gpus <= whole:
-        raise click.UsageError(f"--gpus {options.gpus}: {name} has 1 to {whole}")
-    usable = options.gpus or whole
-    if len(gpus) < usable:
-        raise cpu_cores.LayoutError(
-            f"the node shows {len(gpus)} of {usable} GPUs; allow it with --gpus {len(gpus)}"
-        )
-    memory = _memory(gpus) or known[name].gpu_bytes
-    if not memory:
-        raise click.UsageError(
-            f"the memory of the GPUs is in neither the state nor hardware {name}"
-        )
-    return GpuPool(name, usable, memory, whole)
-
-
-# The part of NVML's figure that a process can use: 178.35 GiB of 183,359 MiB on a B200
-# (inferred for others).
-_VISIBLE = 0.996
-
-
-def _memory(gpus: Sequence[Any]) -> float:
-    """Memory of the smallest GPU that a process can see, bytes; 0 where it was not read."""
-    reported = [gpu.get("memory_total_mib") for gpu in gpus if isinstance(gpu, Mapping)]
-    known = [mib for mib in reported if isinstance(mib, int) and not isinstance(mib, bool)]
-    return min(known) * 2**20 * _VISIBLE if known and len(known) == len(gpus) else 0
-
-
-def _recognised(gpus: Sequence[Any]) -> str:
-    """The hardware whose GPUs these are, hgx-b200 when none is."""
-    ids = {f"10de:{gpu.get('device_id')}" for gpu in gpus if isinstance(gpu, Mapping)}
-    for name in hardware.names():
-        expect = hardware.load(name)["expect"]
-        alike = ids and ids <= set(expect["pci.ids"]["value"])
-        if alike and (expect["gpu_count"]["value"] > 1) == (len(gpus) > 1):
-            return name
-    return "hgx-b200"
-
-
 def to_json(result: PlanResult) -> dict[str, Any]:
     """The plan as a document: everything a unit needs, and the reasons beside it."""
     return {
@@ -199,6 +153,7 @@ def to_json(result: PlanResult) -> dict[str, Any]:
         "weights_bytes": round(result.subject.weights.total),
         "replicas": [{**replica.to_json(), "spans": replica.spans} for replica in result.replicas],
         "reserved_cpus": result.reserved,
+        "shared_cpus": layout.shared(result.replicas),
         "why": list(result.plan.why),
         "rejected": list(result.plan.rejected),
     }
@@ -208,8 +163,10 @@ def lines(result: PlanResult) -> list[str]:
     """The plan as a person reads it."""
     text = [headline(result.plan, result.replicas)]
     text += _table(result)
-    if result.reserved:
-        text.append(f"free  cpus {result.reserved}: gateway, client, interrupts")
+    free = f"cpus {result.reserved}" if result.reserved else "none, but those of the replicas"
+    text.append(f"free  {free}: for gateway, client and interrupts together")
+    if shared := layout.shared(result.replicas):
+        text.append(f"twice cpus {shared}: more than one replica's, there are too few cores")
     for label, reasons in (("why", result.plan.why), ("not", result.plan.rejected)):
         for reason in reasons:
             text += wrap(f"{label:<6}{reason}", _WIDTH, subsequent_indent=" " * 6)

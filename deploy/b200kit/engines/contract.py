@@ -46,7 +46,8 @@ class Settings:
     """Every setting of one replica, independent of the engine.
 
     *kind* is what it computes on: "cuda", "cpu" or "stand-in". *numa_bind* is the NUMA node of each
-    of its GPUs where the engine is to bind itself, None where systemd does. *flags* are extra ones,
+    of its GPUs where the engine is to bind itself, empty where systemd does, *numa_bind_cpus* the
+    CPUs that the worker of each GPU may use. *flags* are extra ones,
     the catalogue's below the inventory's; they stand in the engine's own words and win.
     """
 
@@ -59,7 +60,8 @@ class Settings:
     max_num_seqs: int
     max_num_batched_tokens: int
     kind: str = "cuda"
-    numa_bind: tuple[int, ...] | None = None
+    numa_bind: tuple[int, ...] = ()
+    numa_bind_cpus: tuple[str, ...] = ()
     flags: Mapping[str, Scalar] = field(default_factory=dict)
     drain_s: int = 20
     group: Group | None = None
@@ -92,6 +94,7 @@ class EngineKind:
     checks it. *variables* begin the names of its environment variables. *owned* are flags that the
     kit sets, each with what the inventory says instead; *refused* are flags and variables that no
     server should have, each with the reason. *groups* are the ways in which nodes can be joined.
+    *binds_numa* says whether it can bind each worker to a NUMA node of its own.
     """
 
     name: str
@@ -106,6 +109,7 @@ class EngineKind:
     owned: Mapping[str, str]
     refused: Mapping[str, str]
     groups: tuple[str, ...]
+    binds_numa: bool
     config: Callable[[Settings], dict[str, Value]]
     argv: Callable[[Settings], tuple[str, ...]]
     environment: Callable[[Settings], dict[str, str]]

@@ -65,7 +65,7 @@ def config(settings: Settings) -> dict[str, Value]:
         "max-running-requests": settings.max_num_seqs,
         "chunked-prefill-size": settings.max_num_batched_tokens,
         "enable-metrics": True,
-        **({} if settings.numa_bind is None else {"numa-node": list(settings.numa_bind)}),
+        **({"numa-node": list(settings.numa_bind)} if settings.numa_bind else {}),
         **dict(sorted(settings.flags.items())),
     }
 
@@ -114,6 +114,7 @@ KIND = EngineKind(
     owned=_OWNED,
     refused=_REFUSED,
     groups=("pipeline", "tensor"),
+    binds_numa=True,
     config=config,
     argv=argv,
     environment=environment,

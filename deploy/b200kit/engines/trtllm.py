@@ -84,6 +84,7 @@ KIND = EngineKind(
     owned=_OWNED,
     refused=_REFUSED,
     groups=(),
+    binds_numa=False,
     config=config,
     argv=argv,
     environment=offline,

@@ -160,10 +160,15 @@ def _many_ranks(group: Group, local: int, ranks: int) -> dict[str, Value]:
 
 
 def _numa(settings: Settings) -> dict[str, Value]:
-    # Without the nodes vLLM raises where systemd narrowed its CPUs (utils/numa_utils.py, 0.33.0).
-    if settings.numa_bind is None:
+    # Without the nodes vLLM raises where its CPUs were narrowed; without the CPUs it may choose
+    # some that it does not have (utils/numa_utils.py, 0.33.0).
+    if not settings.numa_bind:
         return {}
-    return {"numa-bind": True, "numa-bind-nodes": list(settings.numa_bind)}
+    return {
+        "numa-bind": True,
+        "numa-bind-nodes": list(settings.numa_bind),
+        "numa-bind-cpus": list(settings.numa_bind_cpus),
+    }
 
 
 def argv(settings: Settings) -> tuple[str, ...]:
@@ -199,6 +204,7 @@ KIND = EngineKind(
     owned=_OWNED,
     refused=_REFUSED,
     groups=("pipeline", "tensor", "data"),
+    binds_numa=True,
     config=config,
     argv=argv,
     environment=environment,

@@ -122,7 +122,8 @@ def subject(model: Model) -> Subject:
 def pool(spec: NodeSpec, hardware: Hardware) -> GpuPool:
     """The hardware for the planner, with the GPUs that a degraded node still has."""
     gpus = min(spec.gpus or hardware.gpu_count, hardware.gpu_count)
-    return GpuPool(hardware.name, gpus, hardware.gpu_bytes, hardware.gpu_count)
+    whole = hardware.gpu_count
+    return GpuPool(hardware.name, gpus, hardware.gpu_bytes, whole, hardware.pci_ids)
 
 
 def requested(spec: NodeSpec, model: Model) -> Requested:
@@ -232,17 +233,23 @@ def _degraded(spec: NodeSpec, hardware: Hardware) -> Iterator[Problem]:
 
 def _cpu_clashes(spec: NodeSpec) -> Iterator[Problem]:
     lists = spec.replica_cpus
-    if not lists:
-        return
-    if len(lists) != spec.replicas:
+    if lists and len(lists) != spec.replicas:
         yield Problem("replica_cpus", f"{len(lists)} lists for {spec.replicas} replicas")
-    owner: dict[int, str] = dict.fromkeys(cpulist.parse(spec.client_cpus or ""), "the client")
-    for number, text in enumerate(lists):
-        mine = cpulist.parse(text)
+    kept = spec.kept_cpus()
+    asked = [
+        ("client_cpus", "the client", kept.get("client_cpus", "")),
+        ("gateway.cpus", "the gateway", kept.get("gateway.cpus", "")),
+        *(("replica_cpus", f"replica {number}", text) for number, text in enumerate(lists)),
+    ]
+    owner: dict[int, str] = {}
+    for key, name, text in asked:
+        try:
+            mine = cpulist.parse(text)
+        except ValueError as error:
+            yield Problem(key, str(error))
+            continue
         clash = sorted(cpu for cpu in mine if cpu in owner)
         if clash:
-            message = (
-                f"CPUs {cpulist.format(clash)} of replica {number} are also {owner[clash[0]]}'s"
-            )
-            yield Problem("replica_cpus", message)
-        owner |= dict.fromkeys(mine, f"replica {number}")
+            message = f"CPUs {cpulist.format(clash)} of {name} are also {owner[clash[0]]}'s"
+            yield Problem(key, message)
+        owner |= dict.fromkeys(mine, name)

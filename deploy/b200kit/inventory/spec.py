@@ -194,3 +194,8 @@ class NodeSpec(ReprovisioningKeys):
         """Port of each replica, in replica order."""
         first = self.gateway_port + 1
         return self.replica_ports or tuple(range(first, first + self.replicas))
+
+    def kept_cpus(self) -> dict[str, str]:
+        """CPUs that no replica may have, by the key that asks for them."""
+        asked = {"client_cpus": self.client_cpus, "gateway.cpus": self.gateway.cpus}
+        return {key: cpus for key, cpus in asked.items() if cpus}

@@ -105,7 +105,7 @@ class Node:
                 shape.shape_of(spec),
                 spec.ports(),
                 spec.replica_cpus,
-                spec.client_cpus,
+                spec.kept_cpus(),
             )
         except LayoutError as error:
             raise StageFailed(str(error)) from None

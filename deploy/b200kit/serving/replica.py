@@ -48,12 +48,13 @@ def flags(spec: NodeSpec, number: int) -> dict[str, Any]:
 
 def pinned(node: Node, replica: Replica) -> Pinning:
     """Who pins a replica, and to what."""
-    return numa_policy.of(replica, node.spec.numa_policy, node.state or {})
+    binds = engines.get(node.spec.engine).binds_numa
+    return numa_policy.of(replica, node.spec.numa_policy, node.state or {}, binds)
 
 
 def settings(node: Node, replica: Replica) -> Settings:
     """Everything the engine of a replica is given."""
-    spec, own = node.spec, flags(node.spec, replica.replica)
+    spec, own, pins = node.spec, flags(node.spec, replica.replica), pinned(node, replica)
     key = compile_cache_key.key(
         compile_cache_facts.facts(spec, engine_install.engine_id(node), own, replica)
     )
@@ -67,7 +68,8 @@ def settings(node: Node, replica: Replica) -> Settings:
         max_num_seqs=replica.max_num_seqs or spec.max_num_seqs,
         max_num_batched_tokens=replica.max_num_batched_tokens or spec.max_num_batched_tokens,
         kind=spec.engine.kind,
-        numa_bind=pinned(node, replica).numa_bind,
+        numa_bind=pins.gpu_nodes,
+        numa_bind_cpus=pins.gpu_cpus,
         flags=own,
         drain_s=spec.drain_s,
         group=group.part(spec.group, node.name),

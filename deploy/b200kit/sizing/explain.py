@@ -28,8 +28,13 @@ def why(
         lines.append(f"tight: {share} for the KV cache; if the estimate errs, it does not start")
     idle = pool.gpus - replicas * shape.gpus
     if idle > 0 and requested.replicas is None:
-        lines.append(f"{idle} of {pool.gpus} GPUs stay idle: no whole replica fits on them")
+        count = f"{idle} of {pool.gpus} GPUs {'stays' if idle == 1 else 'stay'} idle"
+        lines.append(f"{count}: no whole replica of {shape.gpus} GPUs fits on {_them(idle)}")
     return lines
+
+
+def _them(number: int) -> str:
+    return "it" if number == 1 else "them"
 
 
 def _instances(replicas: int, shape: Shape) -> str:
@@ -54,7 +59,7 @@ def rejected(
     """One line for each way that was not taken."""
     for tp, headroom in sorted(headrooms.items()):
         if tp != chosen.shape.tp or chosen.shape.dp > 1:
-            yield f"TP{tp}: {_against(headroom, chosen, requested, pool)}"
+            yield f"TP{tp}: {_against(subject, headroom, chosen, requested, pool)}"
     if not subject.dimensions.moe:
         yield "DP in one instance: one port and one failure domain; vLLM balances dense DP itself"
     elif chosen.shape.dp == 1 and chosen.shape.gpus > 1:
@@ -62,7 +67,9 @@ def rejected(
     yield "PP: its stages wait for each other; only for models larger than a node"
 
 
-def _against(headroom: Headroom, chosen: Headroom, requested: Requested, pool: GpuPool) -> str:
+def _against(
+    subject: Subject, headroom: Headroom, chosen: Headroom, requested: Requested, pool: GpuPool
+) -> str:
     """Why not this width."""
     tp = headroom.shape.tp
     if headroom.left <= 0:
@@ -73,7 +80,7 @@ def _against(headroom: Headroom, chosen: Headroom, requested: Requested, pool: G
     if chosen.shape.dp > 1:
         return f"one queue for {tp} GPUs, and fewer requests in their caches"
     if tp < chosen.shape.tp:
-        return f"each GPU reads {gb(headroom.weights)} of weights for a token"
+        return f"each GPU reads {gb(subject.active / tp)} of weights for a token"
     across = ", in a group across both sockets" if tp > pool.socket else ""
     return (
         f"two all-reduces a layer over {tp} GPUs for {gb(headroom.weights)} of weights on each"

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from b200kit.node.placement.layout import Shape
-from b200kit.sizing import memory
+from b200kit.sizing import memory, number_formats
 from b200kit.sizing.memory import Memory, Weights
 from b200kit.sizing.model_config import Dimensions, ModelError
 
@@ -20,6 +20,9 @@ WIDTHS = (1, 2, 4, 8, 16)
 _TIGHT = 0.15
 # A request is taken to hold half of the longest context, but no more than 2048 tokens. Inferred.
 _PLANNED_TOKENS = 2048
+# Sequences of a step by which active weights are counted, as in a full batch of the goal latency;
+# each token goes to experts of its own, by chance. Inferred.
+_FEW = 8
 
 
 class Impossible(ValueError):
@@ -38,6 +41,8 @@ class GpuPool:
     gpus: int
     gpu_bytes: float
     complete: int
+    ids: frozenset[str] = frozenset()
+    """PCI ids of the GPUs; none where they are not known."""
 
     @property
     def socket(self) -> int:
@@ -56,6 +61,9 @@ class Requested:
     ep: bool | None = None
     max_num_seqs: int | None = None
     max_num_batched_tokens: int | None = None
+    # Sequences that the cache of a replica must hold; the same for all goals, so that a goal with
+    # a larger batch never takes more GPUs a replica than one with a smaller.
+    batch: int = 128
     max_model_len: int = 4096
     kv_dtype: str = "auto"
     utilisation: float = 0.92
@@ -78,6 +86,15 @@ class Subject:
     name: str
     dimensions: Dimensions
     weights: Weights
+
+    @property
+    def active(self) -> float:
+        """Bytes of weights that a step of few sequences reads: of the experts those it uses."""
+        experts = self.dimensions.experts
+        if experts is None:
+            return self.weights.total
+        unused = (1 - experts.active / experts.count) ** _FEW
+        return self.weights.rest + self.weights.routed * (1 - unused)
 
 
 @dataclass(frozen=True)
@@ -150,10 +167,10 @@ def base(requested: Requested, moe: bool) -> Shape:
     )
 
 
-def enough(one: Headroom, requested: Requested) -> bool:
-    """Whether the cache holds the requests of a full batch, as long as they are planned for."""
+def enough(one: Headroom, requested: Requested, sequences: int | None = None) -> bool:
+    """Whether the cache holds so many requests, as long as they are planned for."""
     planned = min(requested.max_model_len, 2 * _PLANNED_TOKENS) // 2
-    needed = max((requested.max_num_seqs or 1) * planned, requested.max_model_len)
+    needed = max((sequences or requested.batch) * planned, requested.max_model_len)
     return one.left > 0 and not one.tight and one.tokens >= needed
 
 
@@ -167,6 +184,19 @@ def check_dense(subject: Subject, requested: Requested) -> None:
         )
     if requested.ep:
         raise Impossible("expert_parallel", f"{subject.name} has no experts to spread")
+
+
+def check_formats(
+    subject: Subject, pool: GpuPool, requested: Requested, others: Sequence[Subject]
+) -> None:
+    """Refuse numbers that these GPUs cannot compute with."""
+    refused = number_formats.refusal(subject.dimensions.weights, pool.ids)
+    if refused:
+        ways = _would_fit(subject, pool, requested, others)
+        raise Impossible("model", f"{subject.name} on {pool.name}: {refused}. {ways}")
+    refused = number_formats.refusal(requested.kv_dtype, pool.ids)
+    if refused:
+        raise Impossible("engine.flags", f"kv-cache-dtype on {pool.name}: {refused}")
 
 
 def check_width(subject: Subject, pool: GpuPool, tp: int) -> None:
@@ -208,7 +238,8 @@ def _would_fit(
     subject: Subject, pool: GpuPool, requested: Requested, others: Sequence[Subject]
 ) -> str:
     """What would do: the least width of this model and of its other checkpoints, if any does."""
-    least = [(one.name, _min_width(one, pool, requested)) for one in (subject, *others)]
+    least = [(one.name, _min_width(one, pool, requested)) for one in (subject, *others)
+             if not number_formats.refusal(one.dimensions.weights, pool.ids)]  # fmt: skip
     ways = [f"TP{tp}" if name == subject.name else f"{name} at TP{tp}" for name, tp in least if tp]
     if ways:
         return f"Try {', or '.join(ways)}"

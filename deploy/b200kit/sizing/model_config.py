@@ -29,9 +29,10 @@ class Mla:
 
 @dataclass(frozen=True)
 class Experts:
-    """Mixture of experts: how many a layer has, which layers have them, and their widths."""
+    """Mixture of experts: how many a layer has, how many of them a token uses, and their widths."""
 
     count: int
+    active: int
     width: int
     shared_width: int
     layers: int
@@ -171,11 +172,7 @@ def _kinds(text: Mapping[str, Any], layers: int) -> list[str]:
     if not _maybe(text, "sliding_window") or text.get("use_sliding_window") is False:
         return ["full"] * layers
     every = _maybe(text, "sliding_window_pattern")
-    return [_windowed(n, every) for n in range(layers)]
-
-
-def _windowed(layer: int, every: int | None) -> str:
-    return "full" if every and (layer + 1) % every == 0 else "window"
+    return ["full" if every and (n + 1) % every == 0 else "window" for n in range(layers)]
 
 
 def _named(listed: Iterable[Any], known: Mapping[str, str], layers: int) -> list[str]:
@@ -202,6 +199,9 @@ def _mla(text: Mapping[str, Any]) -> Mla | None:
     )
 
 
+_ACTIVE = ("num_experts_per_tok", "num_experts_per_token", "moe_topk", "moe_k", "top_k_experts")
+
+
 def _experts(text: Mapping[str, Any], layers: int) -> Experts | None:
     count = _maybe(text, "n_routed_experts", "num_local_experts", "num_experts")
     if count is None:
@@ -214,6 +214,7 @@ def _experts(text: Mapping[str, Any], layers: int) -> Experts | None:
     expert_layers = pattern.count("E") if isinstance(pattern, str) else (layers - dense) // step
     return Experts(
         count=count,
+        active=min(_whole(text, *_ACTIVE), count),
         width=width,
         shared_width=shared or (_maybe(text, "n_shared_experts") or 0) * width,
         layers=expert_layers,

@@ -20,6 +20,9 @@ from b200kit.sizing import explain, fit
 from b200kit.sizing.fit import WIDTHS, GpuPool, Headroom, Impossible, Requested, Subject
 from b200kit.sizing.goals import GOALS
 
+# Share of the GPUs that may stay idle for wider groups than memory requires. Inferred.
+_IDLE = 0.2
+
 
 @dataclass(frozen=True)
 class Plan:
@@ -37,6 +40,7 @@ def decide(
     """The plan for a model on a machine; raises Impossible, which names of *others* what fits."""
     limits = _limits(requested)
     fit.check_dense(subject, requested)
+    fit.check_formats(subject, pool, limits, others)
     if requested.tp is not None:
         fit.check_width(subject, pool, limits.spread(Shape(tp=requested.tp)).tp)
     headrooms = fit.headrooms(subject, pool, limits)
@@ -55,6 +59,7 @@ def _limits(requested: Requested) -> Requested:
         requested,
         max_num_seqs=requested.max_num_seqs or goal.max_num_seqs,
         max_num_batched_tokens=requested.max_num_batched_tokens or goal.max_num_batched_tokens,
+        batch=requested.max_num_seqs or requested.batch,
     )
 
 
@@ -64,15 +69,23 @@ def _choose(
     if requested.tp is not None:
         return headrooms[requested.tp], f"TP{requested.tp}: asked for by the inventory"
     enough = [tp for tp, one in headrooms.items() if fit.enough(one, requested)]
-    if subject.dimensions.moe and requested.goal == "throughput" and 1 not in enough:
-        spread = _spread(subject, pool, requested)
-        if spread is not None:
-            return spread
     if enough:
-        return _grown(subject, pool, requested, headrooms, min(enough))
-    # The widest is the last chance; whether it fits at all is checked afterwards.
-    widest = max(headrooms)
-    return headrooms[widest], f"TP{widest}: the model needs every GPU it can be split over"
+        alone = _grown(subject, pool, requested, headrooms, min(enough))
+    else:
+        # The widest is the last chance; whether it fits at all is checked afterwards.
+        widest = max(headrooms)
+        reason = f"TP{widest}: the model needs every GPU it can be split over"
+        alone = headrooms[widest], reason
+    spread = _spread(subject, pool, requested, headrooms)
+    if spread is None:
+        return alone
+    bearable = not enough or _bearable(pool, spread[0].shape.gpus, alone[0].shape.gpus)
+    return spread if bearable else alone
+
+
+def _bearable(pool: GpuPool, size: int, instead: int) -> bool:
+    """Whether replicas of *size* GPUs leave few idle, or no more than those *instead*."""
+    return pool.gpus % size <= max(pool.gpus % instead, _IDLE * pool.gpus)
 
 
 def _grown(
@@ -89,34 +102,50 @@ def _grown(
     most = max(least, far)
     tp = least
     for wider in sorted(headrooms):
-        worth = requested.nodes > 1 or subject.weights.total / wider >= goal.floor_gb * 1e9
-        if tp < wider <= most and worth and pool.gpus % wider <= 1:
+        worth = requested.nodes > 1 or subject.active / wider >= goal.floor_gb * 1e9
+        if tp < wider <= most and worth and _bearable(pool, wider, 1):
             tp = wider
     reason = f"fits at TP{fits} ({explain.tokens_text(headrooms[fits].tokens)} KV tokens)"
     if tp == least == fits:
         reason += "; more would add two all-reduces a layer" if tp == 1 else "; no less does"
     elif tp == least:
-        reason += f"; TP{least} is the least with room for {requested.max_num_seqs} sequences"
+        reason += f"; TP{least} is the least with room for {requested.batch} sequences"
     else:
-        reason += f"; TP{tp} reads {fit.gb(subject.weights.total / tp)} a GPU and token step, not "
-        reason += fit.gb(subject.weights.total / least)
+        reason += f"; TP{tp} reads {fit.gb(subject.active / tp)} a GPU and token step, not "
+        reason += fit.gb(subject.active / least)
     return headrooms[tp], f"TP{tp}: {reason}"
 
 
-def _spread(subject: Subject, pool: GpuPool, requested: Requested) -> tuple[Headroom, str] | None:
-    """Attention by DP and experts by EP over all GPUs; None where excluded or too large."""
+def _spread(
+    subject: Subject, pool: GpuPool, requested: Requested, headrooms: Mapping[int, Headroom]
+) -> tuple[Headroom, str] | None:
+    """Attention by DP, experts by EP, over the most GPUs that leave the fewest idle.
+
+    None where another goal is asked for, or one GPU holds a full batch, or no GPUs hold enough.
+    """
     experts, most = subject.dimensions.experts, pool.gpus // (requested.replicas or 1)
-    ranks = [n for n in WIDTHS if n <= most and experts and experts.count % n == 0]
-    if requested.dp is not None or requested.ep is False:
+    if experts is None or requested.goal != "throughput" or requested.dp or requested.ep is False:
         return None
-    shape = replace(fit.base(requested, moe=True), tp=1, dp=max(ranks, default=1), ep=True)
-    one = fit.headroom(subject, pool, requested, shape)
-    if not fit.enough(replace(one, tokens=one.tokens // shape.dp), requested):
+    if 1 in headrooms and fit.enough(headrooms[1], requested, requested.max_num_seqs):
         return None
-    return one, (
-        f"DP{shape.dp} with EP{shape.dp}: many requests; each GPU keeps the cache of its own "
-        f"requests and {shape.dp} share the experts"
+    plain = replace(fit.base(requested, moe=True), tp=1, ep=True)
+    ranks = [n for n in WIDTHS if 1 < n <= most and experts.count % n == 0]
+    ways = [fit.headroom(subject, pool, requested, replace(plain, dp=n)) for n in ranks]
+    able = [one for one in ways if fit.enough(_a_rank(one), requested)]
+    if not able:
+        return None
+    idle = {one.shape.dp: 0 if requested.replicas else pool.gpus % one.shape.dp for one in able}
+    best = min(able, key=lambda one: (idle[one.shape.dp], -one.shape.dp))
+    number = best.shape.dp
+    return best, (
+        f"DP{number} with EP{number}: many requests; each GPU keeps the cache of its own "
+        f"requests and {number} share the experts"
     )
+
+
+def _a_rank(one: Headroom) -> Headroom:
+    """What one rank of it has for its own requests."""
+    return replace(one, tokens=one.tokens // one.shape.dp)
 
 
 __all__ = ["GOALS", "GpuPool", "Impossible", "Plan", "Requested", "Subject", "decide"]

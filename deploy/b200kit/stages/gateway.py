@@ -39,16 +39,17 @@ def desired(node: Node, layout: Sequence[Replica]) -> DesiredState:
     """HAProxy with our configuration, running; nothing where no replica answers requests."""
     if node.headless:
         return DesiredState()
+    cpus = _cpus(node, layout)
     files = (
         *_configuration(node, layout, PATHS),
         File(
             f"/etc/systemd/system/{UNIT}.d/b200kit.conf",
-            render("systemd/gateway.conf.j2", cpus=_cpus(node, layout)),
+            render("systemd/gateway.conf.j2", cpus=cpus),
             notify=("daemon-reload",),
         ),
         # Nothing is restarted for it: it is for the next stop and start of a replica.
         File(ROTATION, render("systemd/rotation.conf.j2"), notify=("daemon-reload",)),
-        *vllm_router.files(node, layout),
+        *vllm_router.files(node, layout, cpus),
     )
     kept = {file.path for file in files}
     return DesiredState(

@@ -10,6 +10,7 @@ from typing import Any
 from b200kit.catalog import load
 from b200kit.converge.stage import Change, DesiredState, Stage, converge
 from b200kit.inventory.secrets import NAMES
+from b200kit.node.lib import cpulist
 from b200kit.node.placement import layout as layouts
 from b200kit.node.placement.layout import Replica
 from b200kit.node.state import drift
@@ -153,8 +154,10 @@ def _serving_document(node: Node, layout: Sequence[Replica]) -> bytes:
 
 
 def _left_over(node: Node, layout: Sequence[Replica]) -> str | None:
-    """CPUs for the latency client that no replica has; None on a machine with none to spare."""
-    return (layouts.reserved(node.state, layout) if node.state else "") or None
+    """CPUs for the latency client that neither replicas nor gateway have; None where none are."""
+    free = cpulist.parse(layouts.reserved(node.state, layout) if node.state else "")
+    gateway = cpulist.parse(node.spec.gateway.cpus or "")
+    return cpulist.format({*free} - {*gateway}) or None
 
 
 def serving_document(node: Node, layout: Sequence[Replica]) -> dict[str, Any]:

@@ -2,7 +2,8 @@
 
 A unit that names a CPU which does not exist fails to start (`215/CPUAFFINITY`), so a simulated
 224-CPU node must name real ones. Slices are proportional, in order, and each NUMA node that has
-CPUs gets at least one; with fewer CPUs than such nodes, neighbours share one.
+CPUs gets at least one; with fewer CPUs than such nodes, neighbours share one, which no kernel
+says: no replica is laid out on such a map.
 """
 
 from __future__ import annotations

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import copy
 import json
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +13,7 @@ import pytest
 from b200kit import cli
 from b200kit.node.lib import cpulist
 from tests.lab.supply.models import config
-from tests.messages import assert_message
+from tests.messages import assert_message, lines_with
 from tests.unit import numa_maps, states
 
 Capture = pytest.CaptureFixture[str]
@@ -94,6 +96,60 @@ def test_model_by_its_config(tmp_path: Path, capsys: Capture) -> None:
 def test_hardware_is_known_by_its_gpus(capsys: Capture) -> None:
     assert document(capsys, *asked(recorded("healthy-hgx-h100")))["hardware"] == "hgx-h100"
     assert document(capsys, *asked(recorded("healthy-single-b200")))["hardware"] == "single"
+
+
+# Each makes other GPUs of the recorded eight.
+OTHERS: dict[str, Callable[[list[Any]], object]] = {
+    "another model": lambda gpus: [gpu.update(device_id="20b2") for gpu in gpus],
+    "one other among them": lambda gpus: gpus[3].update(device_id="2330"),
+    "one unread": lambda gpus: gpus[3].update(device_id={"unmeasured": "no"}),
+    "more than a board has": lambda gpus: gpus.append({**gpus[0], "index": 8}),
+    "none": lambda gpus: gpus.clear(),
+    "memory unread": lambda gpus: [
+        gpu.update(memory_total_mib={"unmeasured": "no"}) for gpu in gpus
+    ],
+    "memory of one unread": lambda gpus: [gpu.update(memory_total_mib=183359) for gpu in gpus[1:]],
+    "true as memory": lambda gpus: [gpu.update(memory_total_mib=True) for gpu in gpus],
+}
+
+
+@pytest.mark.parametrize("what", OTHERS)
+def test_gpus_that_are_no_known_hardware_are_refused(
+    tmp_path: Path, capsys: Capture, what: str
+) -> None:
+    state = copy.deepcopy(numa_maps.state("two"))
+    OTHERS[what](state["gpus"])
+    status, out, err = run(capsys, *asked(state_file(tmp_path, state)))
+    assert (status, out, err.count("\n")) == (1, "", 1)
+    assert_message(err)
+
+
+def test_hardware_that_is_named_must_be_that_of_the_gpus(capsys: Capture) -> None:
+    words = asked(recorded("healthy-hgx-h100"))
+    assert document(capsys, *words, "--hardware", "hgx-h100")["hardware"] == "hgx-h100"
+    status, _, err = run(capsys, *words, "--hardware", "hgx-b200")
+    assert status == 1
+    assert_message(err)
+
+
+def test_nvfp4_is_not_planned_on_h100(capsys: Capture) -> None:
+    status, _, err = run(capsys, *asked(recorded("healthy-hgx-h100"), "llama-3.3-70b-nvfp4"))
+    assert status == 1
+    assert_message(err)
+
+
+def test_cpu_of_two_replicas_is_said(tmp_path: Path, capsys: Capture) -> None:
+    state = copy.deepcopy(numa_maps.state("two"))
+    for number, node in enumerate(state["numa"]):
+        node["cpus"] = f"{3 * number}-{3 * number + 2}"
+    state["cpus"]["siblings"] = [str(cpu) for cpu in range(6)]
+    path = state_file(tmp_path, state)
+    assert document(capsys, *asked(path, goal="throughput"))["shared_cpus"] == "0,3"
+    _, out, _ = run(capsys, *asked(path, goal="throughput"))
+    assert_message(*lines_with(out, "free  "), *lines_with(out, "twice "))
+    _, out, _ = run(capsys, *asked(recorded("healthy-hgx-b200")))
+    assert_message(*lines_with(out, "free  "))
+    assert not lines_with(out, "twice ")
 
 
 def test_lost_gpu_must_be_allowed(tmp_path: Path, capsys: Capture) -> None:

@@ -54,13 +54,14 @@ CASES = [(kind, version) for kind in KINDS.values() for version in versions(kind
 
 @in_subtests(("kind", "version"), CASES, ids=lambda one: getattr(one, "version", ""))
 @in_subtests("group", [None, HEAD, FOLLOWER, replace(HEAD, join="tensor")])
-@in_subtests("numa_bind", [None, (0, 1)])
+@in_subtests("numa_bind", [(), (0, 1)])
 def test_engine_is_given_only_flags_and_values_that_it_takes(
-    kind: EngineKind, version: Version, group: Group | None, numa_bind: tuple[int, ...] | None
+    kind: EngineKind, version: Version, group: Group | None, numa_bind: tuple[int, ...]
 ) -> None:
     if group and group.join not in kind.groups:
         return
-    for name, value in options(kind, group=group, numa_bind=numa_bind).items():
+    cpus = ("0-27", "28-55,112")[: len(numa_bind)]
+    for name, value in options(kind, group=group, numa_bind=numa_bind, numa_bind_cpus=cpus).items():
         values = value if isinstance(value, list) else [value]
         assert [version.wrong_flag(name, one) for one in values] == [""] * len(values), name
 

@@ -70,6 +70,18 @@ def test_node_without_a_router_has_nothing_of_one(tmp_path: Path) -> None:
     assert "backend router" not in desired.files[0].content.decode()
 
 
+def test_router_runs_on_the_cpus_of_the_gateway(tmp_path: Path) -> None:
+    node, _ = settled(tmp_path, gateway=asked(tmp_path))
+    lines = {
+        line
+        for file in gateway.desired(node, node.layout()).files
+        if file.path.startswith("/etc/systemd/system/")
+        for line in file.content.decode().splitlines()
+        if line.startswith("CPUAffinity=")
+    }
+    assert lines == {"CPUAffinity=0-1,56-57,112-113,168-169"}
+
+
 def test_router_is_installed_between_its_files_and_its_start(tmp_path: Path) -> None:
     node, machine = settled(tmp_path, gateway=asked(tmp_path))
     machine.units["b200-router.service"]["active"] = "inactive"

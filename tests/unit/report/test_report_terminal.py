@@ -23,6 +23,13 @@ def test_a_live_node_shows_its_findings_layout_and_latencies() -> None:
     assert "no change" not in text
 
 
+def test_a_cpu_of_two_replicas_is_said() -> None:
+    host = records.live()
+    assert "more than one replica" not in terminal(records.record(n01=host))
+    host["layout"][1]["cpus"] = "0-1"
+    assert_message(*lines_with(terminal(records.record(n01=host)), "more than one replica"))
+
+
 def test_each_latency_has_p50_p95_and_a_dash_where_n_carries_no_p99() -> None:
     lines = terminal(records.record(n01=records.live())).splitlines()
     for metric in ("TTFT", "ITL", "TPOT", "E2E"):

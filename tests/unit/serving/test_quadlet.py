@@ -82,10 +82,12 @@ def test_container_is_the_replica_of_the_layout(tmp_path: Path) -> None:
     assert (given["CPUAffinity"], given["NUMAMask"]) == (["58-111,170-223"], ["1"])
 
 
-def test_container_over_nodes_is_bound_by_its_engine_alone(tmp_path: Path) -> None:
+def test_container_over_nodes_is_held_on_its_cpus_and_bound_by_its_engine(tmp_path: Path) -> None:
     given = files(tmp_path, **asked(replicas=1, tensor_parallel=8))
     message = directives(given["/etc/containers/systemd/vllm@0.container"])
-    assert message["PodmanArgs"] == message["CPUAffinity"] == message["NUMAPolicy"] == []
+    mine = "2-55,58-111,114-167,170-223"
+    assert message["PodmanArgs"] == [f"--cpuset-cpus={mine} --cpuset-mems=0,1"]
+    assert message["CPUAffinity"] == message["NUMAPolicy"] == []
     assert message["AddCapability"] == ["SYS_NICE"]
     assert "numa-bind-nodes: [0, 0, 0, 0, 1, 1, 1, 1]" in given["/etc/vllm/replica-0.yaml"]
 

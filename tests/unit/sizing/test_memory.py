@@ -24,7 +24,7 @@ LLAMA = {
 MIXTRAL = {
     "num_hidden_layers": 56, "hidden_size": 6144, "num_attention_heads": 48,
     "num_key_value_heads": 8, "vocab_size": 32768, "intermediate_size": 16384,
-    "num_local_experts": 8, "max_position_embeddings": 65536,
+    "num_local_experts": 8, "num_experts_per_tok": 2, "max_position_embeddings": 65536,
 }  # fmt: skip
 
 
@@ -210,7 +210,7 @@ def test_mamba_layers_of_a_pattern_are_counted() -> None:
     nemotron = config(
         num_hidden_layers=6, hybrid_override_pattern="M-M*-E", mamba_num_heads=64,
         mamba_head_dim=64, ssm_state_size=128, n_groups=8, conv_kernel=4, n_routed_experts=8,
-        moe_intermediate_size=1024,
+        moe_intermediate_size=1024, num_experts_per_tok=2,
     )  # fmt: skip
     assert nemotron.attention_layers == 1
     assert nemotron.recurrent is not None

@@ -9,11 +9,11 @@ import pytest
 
 from b200kit.catalog import load
 from b200kit.inventory import defaults
-from b200kit.sizing import kv_cache_formats, planner
-from b200kit.sizing.fit import GpuPool, Impossible, Requested, Subject
+from b200kit.sizing import fit, kv_cache_formats, memory, model_config, planner
+from b200kit.sizing.fit import WIDTHS, GpuPool, Impossible, Requested, Subject
 from b200kit.sizing.goals import GOALS
 from b200kit.sizing.planner import Plan
-from tests.messages import assert_message
+from tests.messages import assert_message, raises_message
 from tests.subtests import in_subtests
 from tests.unit import golden_plans
 
@@ -94,6 +94,89 @@ def test_kv_tokens_of_a_plan_are_those_of_the_table(
             assert tokens / 1e6 == pytest.approx(millions, rel=0.05), goal
 
 
+def made_up(layers: int, kv_heads: int, method: str, experts: int = 0) -> Subject:
+    """A model of so many layers of 5120, dense or with so many experts, of which a token uses 2."""
+    config: dict[str, Any] = {
+        "num_hidden_layers": layers,
+        "hidden_size": 5120,
+        "intermediate_size": 25600,
+        "num_attention_heads": 64,
+        "num_key_value_heads": kv_heads,
+        "head_dim": 128,
+        "vocab_size": 151936,
+        "max_position_embeddings": 40960,
+        "quantization_config": {"quant_method": method} if method != "bf16" else None,
+    }
+    mixture = {"num_experts": experts, "num_experts_per_tok": 2} if experts else {}
+    dimensions = model_config.parse(config | mixture)
+    return Subject("made-up", dimensions, memory.weights(dimensions))
+
+
+def widths(one: Subject, pool: GpuPool = B200) -> list[int]:
+    """TP by goal, from latency over balanced to throughput; none where it fits nowhere."""
+    try:
+        return [planner.decide(one, pool, Requested(goal=goal)).shape.tp for goal in GOALS]
+    except Impossible:
+        return []
+
+
+# 32B are 64 layers; 8 KV heads as Qwen3 has them, 64 for models without grouped queries.
+@in_subtests("layers", [16, 32, 48, 64, 80, 128, 192, 256])
+@in_subtests("kv_heads", [4, 8, 64])
+@in_subtests("method", ["bf16", "fp8", "nvfp4"])
+@in_subtests("experts", [0, 4, 16])
+def test_goal_of_larger_batches_never_takes_wider_groups(
+    layers: int, kv_heads: int, method: str, experts: int
+) -> None:
+    found = widths(made_up(layers, kv_heads, method, experts))
+    assert found == sorted(found, reverse=True)
+
+
+def test_throughput_of_a_32b_is_one_gpu_each_as_balanced_is() -> None:
+    assert widths(made_up(64, 8, "nvfp4")) == [2, 1, 1]
+    assert widths(made_up(64, 8, "bf16")) == [4, 2, 1]
+
+
+def test_groups_grow_by_the_weights_that_a_step_reads() -> None:
+    dense, mixture = made_up(104, 8, "fp8"), made_up(2, 8, "fp8", experts=64)
+    assert mixture.weights.total == pytest.approx(dense.weights.total, rel=0.05)
+    assert mixture.active < dense.active / 3
+    assert (widths(dense), widths(mixture)) == ([4, 2, 1], [1, 1, 1])
+    model = subject("qwen3-235b-nvfp4")
+    # 8 tokens to 8 of 128 experts each use 40 % of them.
+    share = (model.active - model.weights.rest) / model.weights.routed
+    assert share == pytest.approx(1 - (120 / 128) ** 8)
+    assert_message(plan("qwen3-235b-nvfp4").why[0])
+
+
+def test_mixture_that_does_not_say_how_many_experts_a_token_uses_is_refused() -> None:
+    with raises_message(model_config.ModelError):
+        model_config.parse(
+            {"num_hidden_layers": 2, "hidden_size": 64, "num_attention_heads": 2,
+             "vocab_size": 100, "max_position_embeddings": 64, "intermediate_size": 64,
+             "num_experts": 4}
+        )  # fmt: skip
+
+
+H100 = GpuPool("hgx-h100", 8, load.load().hardware["hgx-h100"].gpu_bytes, 8,
+               load.load().hardware["hgx-h100"].pci_ids)  # fmt: skip
+
+
+@in_subtests("name", [name for name in sorted(MODELS) if name.endswith("nvfp4")])
+def test_nvfp4_is_refused_where_no_gpu_computes_in_it(name: str) -> None:
+    refused = refusal(name, pool=H100)
+    assert refused.key == "model"
+    assert_message(str(refused))
+    assert plan(name, pool=replace(B200, ids=frozenset({"10de:2901"})))
+
+
+def test_cache_in_nvfp4_is_refused_there_and_mxfp4_is_not() -> None:
+    refused = refusal("llama-3.1-8b-bf16", pool=H100, kv_dtype="nvfp4")
+    assert refused.key == "engine.flags"
+    assert_message(str(refused))
+    assert plan("gpt-oss-120b", pool=H100)
+
+
 @pytest.mark.parametrize("name", ["deepseek-r1-nvfp4", "deepseek-v3.1-fp8", "kimi-k2-nvfp4"])
 def test_experts_go_from_tp_over_tp_with_ep_to_dp_with_ep(name: str) -> None:
     few, more, many = (plan(name, goal).shape for goal in GOALS)
@@ -167,6 +250,8 @@ def test_explicit_keys_win_over_the_goal() -> None:
         ("llama-3.3-70b-fp8", "throughput", 7, 1),
         ("deepseek-r1-nvfp4", "latency", 1, 4),
         ("deepseek-r1-nvfp4", "throughput", 1, 4),
+        ("qwen3-235b-fp8", "throughput", 3, 2),
+        ("qwen3-235b-nvfp4", "throughput", 3, 2),
     ],
 )
 def test_seven_gpus_carry_as_many_whole_replicas_as_they_can(
@@ -175,7 +260,25 @@ def test_seven_gpus_carry_as_many_whole_replicas_as_they_can(
     made = plan(name, goal, replace(B200, gpus=7))
     assert (made.replicas, made.shape.gpus) == (replicas, gpus)
     idle = 7 - replicas * gpus
-    assert any("stay idle" in line for line in made.why) is (idle > 0)
+    assert any("idle" in line for line in made.why) is (idle > 0)
+
+
+@in_subtests("name", sorted(MODELS))
+@in_subtests("goal", GOALS)
+@in_subtests("gpus", range(1, 9))
+def test_no_gpu_is_idle_that_another_split_would_use(name: str, goal: str, gpus: int) -> None:
+    pool = replace(B200, gpus=gpus)
+    try:
+        made = plan(name, goal, pool)
+    except Impossible:
+        return
+    idle = gpus - made.replicas * made.shape.gpus
+    # One of five or more may be; beyond that no split that holds as much leaves fewer.
+    for tp in WIDTHS:
+        dense = Requested(goal=goal, kv_dtype=defaults.kv_dtype(dict(MODELS[name].flags)))
+        one = fit.headrooms(subject(name), pool, dense).get(tp)
+        if idle > gpus / 5 and one is not None and fit.enough(one, dense):
+            assert gpus % tp >= idle
 
 
 # Eight KV heads over sixteen ranks are stored twice.

@@ -15,7 +15,6 @@ from pydantic import Field
 from b200kit.inventory.keys.parts import SecretRef
 from b200kit.inventory.keys.problem import Problem, repeated
 from b200kit.inventory.keys.types import CpuList, Keys, Listed, Port, Text, matching
-from b200kit.node.lib import cpulist
 
 # vLLM's own limit where it has one (its Rust front end, 0.33); the Python one has none.
 BODY_MIB = 32
@@ -87,11 +86,6 @@ def problems(gateway: Gateway, bind: str, replicas: int, has_key: bool) -> Itera
     yield from _clients(gateway, has_key)
     yield from _shares(gateway, replicas)
     yield from _routing(gateway)
-    if gateway.cpus is not None:
-        try:
-            cpulist.parse(gateway.cpus)
-        except ValueError as error:
-            yield Problem("gateway.cpus", str(error))
 
 
 def _encryption(gateway: Gateway, bind: str) -> Iterator[Problem]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable
 
 MAX_CPU = 1 << 16
@@ -20,6 +21,12 @@ def parse(text: str) -> list[int]:
             raise ValueError(f"{part!r} is no rising range below {MAX_CPU}")
         cpus.update(range(low, high + 1))
     return sorted(cpus)
+
+
+def repeated(lists: Iterable[str]) -> str:
+    """The CPUs that are in more than one of some lists; ValueError when one is malformed."""
+    every = Counter(cpu for text in lists for cpu in parse(text))
+    return format(cpu for cpu, times in every.items() if times > 1)
 
 
 def format(cpus: Iterable[int]) -> str:

@@ -1,18 +1,16 @@
-"""CPUs of a node's replicas: whole cores of their NUMA nodes, some left to nobody. Pure."""
+"""Physical cores of each NUMA node, from what the kernel lists. Pure.
+
+A kernel never lists a CPU in two NUMA nodes, nor a core that lies in two: such a reading is wrong.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 from b200kit.node.lib import cpulist
 
 Cores = Mapping[int, list[list[int]]]
-
-# Physical cores of each NUMA node that no replica gets: for the gateway, the latency client and
-# interrupts; and how many each replica must keep for that. Small machines share instead. Inferred.
-RESERVED_CORES = 2
-_CORES_A_REPLICA = 4
 
 
 class LayoutError(ValueError):
@@ -21,73 +19,77 @@ class LayoutError(ValueError):
 
 def by_node(state: Mapping[str, Any]) -> dict[int, list[list[int]]]:
     """CPUs of each NUMA node, grouped by physical core: SMT siblings must stay with one replica."""
-    core_of = {cpu: core for core in _siblings(state) for cpu in core}
-    cores: dict[int, list[list[int]]] = {}
-    for node in items(state, "numa"):
-        number, listed = node.get("id"), node.get("cpus")
-        if isinstance(number, int) and isinstance(listed, str):
-            here = _parsed(listed)
-            groups = {tuple(c for c in core_of.get(cpu, (cpu,)) if c in here) for cpu in here}
-            cores[number] = sorted(list(group) for group in groups)
+    node_of = _nodes(state)
+    core_of = _cores(state)
+    cores: dict[int, list[list[int]]] = {number: [] for number in _numbers(state)}
+    for first in sorted(node_of):
+        core = core_of.get(first)
+        if core is None:
+            raise LayoutError(
+                f"the physical core of CPU {first} was not read (cpus.siblings): "
+                "a replica could get half a core"
+            )
+        homes = {node_of.get(cpu) for cpu in core}
+        if len(homes) > 1:
+            raise LayoutError(f"the core of CPUs {cpulist.format(core)} is not on one NUMA node")
+        if first == core[0]:
+            cores[node_of[first]].append(list(core))
     return cores
 
 
-def _siblings(state: Mapping[str, Any]) -> list[tuple[int, ...]]:
+def _numbers(state: Mapping[str, Any]) -> list[int]:
+    numbers = [whole(node.get("id")) for node in items(state, "numa")]
+    for number in numbers:
+        if number is None:
+            raise LayoutError("a NUMA node was listed without its number")
+        if numbers.count(number) > 1:
+            raise LayoutError(f"NUMA node {number} is listed twice")
+    return [number for number in numbers if number is not None]
+
+
+def _nodes(state: Mapping[str, Any]) -> dict[int, int]:
+    """The NUMA node of each CPU."""
+    node_of: dict[int, int] = {}
+    for number, node in zip(_numbers(state), items(state, "numa"), strict=True):
+        for cpu in _parsed(node.get("cpus"), f"the CPUs of NUMA node {number}"):
+            if cpu in node_of:
+                raise LayoutError(f"CPU {cpu} is on NUMA node {node_of[cpu]} and on {number}")
+            node_of[cpu] = number
     cpus = state.get("cpus")
+    online = cpus.get("online") if isinstance(cpus, Mapping) else None
+    if isinstance(online, str) and (off := {*node_of} - {*_parsed(online, "the online CPUs")}):
+        raise LayoutError(f"CPUs {cpulist.format(off)} are on a NUMA node and not online")
+    return node_of
+
+
+def _cores(state: Mapping[str, Any]) -> dict[int, tuple[int, ...]]:
+    """The CPUs of each CPU's core, itself included."""
+    cpus = state.get("cpus")
+    core_of: dict[int, tuple[int, ...]] = {}
     listed = cpus.get("siblings") if isinstance(cpus, Mapping) else None
-    return [tuple(_parsed(core)) for core in listed] if isinstance(listed, list) else []
+    for text in listed if isinstance(listed, list) else ():
+        core = tuple(_parsed(text, "the CPUs of a core"))
+        for cpu in core:
+            if core_of.setdefault(cpu, core) != core:
+                raise LayoutError(f"CPU {cpu} is listed in two cores")
+    return core_of
 
 
-def _parsed(text: object) -> list[int]:
+def _parsed(text: object, what: str) -> list[int]:
+    if not isinstance(text, str):
+        raise LayoutError(f"{what} were not read")
     try:
-        return cpulist.parse(str(text))
+        return cpulist.parse(text)
     except ValueError as error:
-        raise LayoutError(f"CPUs of a NUMA node or core: {error}") from None
+        raise LayoutError(f"{what}: {error}") from None
+
+
+def whole(value: object) -> int | None:
+    """A whole number from 0 on; None for anything else, true and false included."""
+    return value if isinstance(value, int) and not isinstance(value, bool) and value >= 0 else None
 
 
 def items(section: Mapping[str, Any], name: str) -> list[Mapping[str, Any]]:
     """A list of the observation; empty when it was not measured."""
     items = section.get(name)
     return [item for item in items if isinstance(item, Mapping)] if isinstance(items, list) else []
-
-
-def shares(cores: Cores, homes: Sequence[tuple[int, ...]], apart: str | None) -> list[str]:
-    """Each replica's CPUs; replicas of one NUMA node get disjoint slices of its cores."""
-    free = {node: _free(cores, node, homes, apart) for nodes in homes for node in nodes}
-    return [
-        cpulist.format(
-            sorted(cpu for node in nodes for cpu in _slice_of(free, node, number, homes))
-        )
-        for number, nodes in enumerate(homes)
-    ]
-
-
-def _free(
-    of_node: Cores, node: int, homes: Sequence[tuple[int, ...]], apart: str | None
-) -> list[list[int]]:
-    """A node's cores for replicas: all but the reserved ones, or all where they are few."""
-    cores = of_node.get(node) or []
-    if not cores:
-        raise LayoutError(f"NUMA node {node} has GPUs but no CPUs")
-    tenants = sum(node in nodes for nodes in homes)
-    reserved = set(cpulist.parse(apart)) if apart else set()
-    others = [core for core in cores if not reserved & set(core)]
-    beyond = max(RESERVED_CORES - (len(cores) - len(others)), 0)
-    room = len(others) - beyond >= _CORES_A_REPLICA * tenants
-    return others[beyond:] if room else (others or cores)
-
-
-def _slice_of(
-    free: Mapping[int, list[list[int]]], node: int, number: int, homes: Sequence[tuple[int, ...]]
-) -> list[int]:
-    tenants = [index for index, nodes in enumerate(homes) if node in nodes]
-    cores = _slice(free[node], tenants.index(number), len(tenants))
-    return [cpu for core in cores for cpu in core]
-
-
-def _slice(cores: list[list[int]], position: int, parts: int) -> list[list[int]]:
-    if len(cores) < parts:
-        # Fewer cores than replicas happens only on small test machines; there, share.
-        return [cores[position % len(cores)]]
-    start, end = (len(cores) * edge // parts for edge in (position, position + 1))
-    return cores[start:end]

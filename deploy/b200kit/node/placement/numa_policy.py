@@ -1,9 +1,11 @@
 """Who pins a replica, and to what. Pure.
 
-A replica whose GPUs hang on one NUMA node is pinned by systemd: every process of the unit gets the
-CPUs and the memory of that node. One that spans nodes is bound by the engine, each worker to the
-node of its own GPU, and systemd leaves it alone: vLLM refuses to bind where its CPUs were narrowed
-(RuntimeError of utils/numa_utils.py, 0.33.0). Never both.
+All processes of a replica have the CPUs and the NUMA nodes that the layout prints, and no others.
+A replica whose GPUs hang on one NUMA node gets them by systemd's CPUAffinity= and NUMAMask=. In one
+that spans nodes the engine binds each worker to the node of its own GPU, and sets the affinity of
+its processes itself; there AllowedCPUs= holds them all within what is printed. Explicit nodes and
+CPUs are given to it: vLLM finds them out alone only where nobody narrowed its CPUs (RuntimeError of
+utils/numa_utils.py, 0.33.0).
 """
 
 from __future__ import annotations
@@ -13,7 +15,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from b200kit.node.lib import cpulist
-from b200kit.node.placement.layout import Replica, survey
+from b200kit.node.placement.layout import Replica
+from b200kit.node.placement.machine import survey
 
 SYSTEMD, ENGINE = "systemd", "engine"
 BIND, LOCAL = "bind", "local"
@@ -23,7 +26,8 @@ BIND, LOCAL = "bind", "local"
 class Pinning:
     """What pins a replica: *by* systemd or the engine, to which *cpus* (a CPU list) and *nodes*.
 
-    *gpu_nodes* is the NUMA node of each GPU in the replica's own order; only the engine needs it.
+    *gpu_nodes* and *gpu_cpus* are those of each GPU in the replica's own order; only the engine
+    needs them.
     """
 
     by: str
@@ -31,11 +35,7 @@ class Pinning:
     nodes: tuple[int, ...]
     policy: str
     gpu_nodes: tuple[int, ...] = ()
-
-    @property
-    def numa_bind(self) -> tuple[int, ...] | None:
-        """The nodes that the engine is configured to bind to; None where systemd pins."""
-        return self.gpu_nodes if self.by == ENGINE else None
+    gpu_cpus: tuple[str, ...] = ()
 
     def expected(self) -> dict[str, Any]:
         """What b200kit/node/checks/serving/placement.py judges a running unit by."""
@@ -47,15 +47,20 @@ class Pinning:
         }
 
 
-def of(replica: Replica, policy: str, state: Mapping[str, Any]) -> Pinning:
-    """How a replica is pinned on the node that was observed; *policy* is the inventory's."""
-    nodes = replica.numa_nodes
-    if policy != BIND or not replica.spans:
-        return Pinning(SYSTEMD, replica.cpus, nodes, policy)
+def of(replica: Replica, policy: str, state: Mapping[str, Any], engine_binds: bool) -> Pinning:
+    """How a replica is pinned on the node that was observed; *policy* is the inventory's.
+
+    The engine binds by node, so it cannot where a GPU's node has no memory (numactl refuses it) or
+    none of the replica's CPUs; there systemd pins the whole replica.
+    """
+    by_systemd = Pinning(SYSTEMD, replica.cpus, replica.numa_nodes, policy)
+    if policy != BIND or not replica.spans or not engine_binds:
+        return by_systemd
     machine = survey(state)
-    # numactl refuses a node without memory, so a GPU there goes with the node its memory is from.
-    home = {gpu.index: machine.memory_of(gpu.numa_node) for gpu in machine.gpus}
-    cpus = [cpu for node in nodes for core in machine.cores.get(node, []) for cpu in core]
-    return Pinning(
-        ENGINE, cpulist.format(cpus), nodes, BIND, tuple(home[gpu] for gpu in replica.gpus)
-    )
+    home = machine.node_of()
+    nodes = tuple(home[gpu] for gpu in replica.gpus)
+    mine = {*cpulist.parse(replica.cpus)}
+    cpus = tuple(cpulist.format(mine & machine.cpus([node])) for node in nodes)
+    if machine.bare & {*nodes} or not all(cpus):
+        return by_systemd
+    return Pinning(ENGINE, replica.cpus, replica.numa_nodes, BIND, nodes, cpus)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from b200kit.node.lib import cpulist
 from b200kit.report.content import records, reprovision, tuning
 from b200kit.report.content.conditions import conditions_line
 from b200kit.report.content.facts import (
@@ -106,6 +107,17 @@ def _layout(host: object) -> Iterator[str]:
         head, *body = table(rows, left=COLUMN, right=frozenset())
         yield f"{'  replicas':<{COLUMN}}{head[COLUMN:]}"
         yield from body
+    if shared := _repeated([row[3] for row in rows[1:]]):
+        yield from labelled(
+            "", f"CPUs {shared} serve more than one replica: too few cores for each"
+        )
+
+
+def _repeated(lists: list[str]) -> str:
+    try:
+        return cpulist.repeated(lists)
+    except ValueError:
+        return ""
 
 
 def _latency(host: object, colour: bool) -> Iterator[str]:

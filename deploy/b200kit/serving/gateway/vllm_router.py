@@ -69,7 +69,7 @@ def arguments(requested: Router, max_body_mib: int) -> tuple[str, ...]:
     return tuple(word for name, value in flags.items() for word in (f"--{name}", str(value)))
 
 
-def files(node: Node, layout: Sequence[Replica]) -> list[File]:
+def files(node: Node, layout: Sequence[Replica], cpus: str) -> list[File]:
     """Requirements, unit, and who its replicas are; none where it is not asked for."""
     requested = node.spec.gateway.router
     if requested is None:
@@ -86,7 +86,7 @@ def files(node: Node, layout: Sequence[Replica]) -> list[File]:
         File(str(CONFIG), json.dumps(document, indent=1, sort_keys=True).encode() + b"\n"),
         File(
             f"/etc/systemd/system/{UNIT}",
-            render("systemd/b200-router.service.j2", command=words),
+            render("systemd/b200-router.service.j2", command=words, cpus=cpus),
             notify=restart,
         ),
     ]

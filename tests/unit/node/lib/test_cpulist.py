@@ -27,3 +27,8 @@ def test_malformed_list_is_refused(text: str) -> None:
 @given(st.sets(st.integers(0, 300)))
 def test_what_is_written_reads_back(cpus: set[int]) -> None:
     assert cpulist.parse(cpulist.format(cpus)) == sorted(cpus)
+
+
+def test_cpus_of_several_lists_are_found() -> None:
+    assert cpulist.repeated(["0-3", "3-4", "6", "6-7"]) == "3,6"
+    assert cpulist.repeated(["0-3", "4", ""]) == ""

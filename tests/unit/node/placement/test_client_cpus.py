@@ -1,4 +1,4 @@
-"""Where the latency client of a node runs: never where a replica does, if there is room."""
+"""Where the latency client of a node runs: apart from replicas and gateway, if there is room."""
 
 from __future__ import annotations
 
@@ -12,17 +12,25 @@ from tests.unit.nodes import settled
 
 
 @pytest.mark.parametrize(
-    ("asked", "left", "given"),
-    [(None, "0-1,56-57", "0-1,56-57"), ("2-3", "0-1", "2-3"), (None, "", None)],
+    ("asked", "gateway", "left", "given"),
+    [
+        (None, None, "0-1,56-57", "0-1,56-57"),
+        ("2-3", None, "0-1", "2-3"),
+        (None, None, "", None),
+        (None, "0-1", "0-1,56-57", "56-57"),
+        (None, "0-1", "0-1", None),
+    ],
 )
-def test_client_gets_the_cpus_that_no_replica_has(
+def test_client_gets_the_cpus_that_nobody_has(
     asked: str | None,
+    gateway: str | None,
     left: str,
     given: str | None,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     node, _ = settled(tmp_path)
-    node.spec = node.spec.replace(client_cpus=asked)
+    own = node.spec.gateway.replace(cpus=gateway)
+    node.spec = node.spec.replace(client_cpus=asked, gateway=own)
     monkeypatch.setattr(layout, "reserved", lambda state, replicas: left)
     assert serving.serving_document(node, node.layout())["client_cpus"] == given

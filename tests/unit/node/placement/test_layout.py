@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import copy
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from b200kit.node.lib import cpulist
 from b200kit.node.placement.cpu_cores import LayoutError
-from b200kit.node.placement.layout import Replica, Shape, place, reserved
+from b200kit.node.placement.layout import Replica, Shape, place, reserved, shared
 from tests.messages import raises_message
 from tests.subtests import in_subtests
 from tests.unit import numa_maps
@@ -31,8 +32,15 @@ def node(gpu_nodes: list[int], cpus: dict[int, str], siblings: list[str] | None 
         "gpus": gpus,
         "pci": {"gpus": devices},
         "numa": [{"id": number, "cpus": text} for number, text in cpus.items()],
-        "cpus": {"siblings": siblings or []},
+        "cpus": {"siblings": siblings or lone(cpus)},
     }
+
+
+def lone(cpus: dict[int, str]) -> list[str]:
+    """Every CPU as a core of its own."""
+    ranges = [part for text in cpus.values() for part in text.split(",")]
+    known = [part for part in ranges if part.replace("-", "").isdecimal()]
+    return [str(cpu) for part in known for cpu in cpulist.parse(part)]
 
 
 TWO = node([0] * 4 + [1] * 4, {0: "0-55,112-167", 1: "56-111,168-223"})
@@ -126,8 +134,79 @@ def test_cpus_asked_for_are_taken_as_they_are() -> None:
 
 
 def test_cpus_of_the_latency_client_are_nobody_elses() -> None:
-    layout = place(TWO, 2, Shape(tp=4), (1, 2), apart="0-3")
-    assert [replica.cpus for replica in layout] == ["4-55,112-167", "58-111,168-223"]
+    layout = place(TWO, 2, Shape(tp=4), (1, 2), kept={"client_cpus": "0-3"})
+    assert [replica.cpus for replica in layout] == ["6-55,112-167", "58-111,168-223"]
+
+
+def test_no_replica_has_a_cpu_of_client_or_gateway() -> None:
+    kept = {"client_cpus": "2-3", "gateway.cpus": "60-61"}
+    state = numa_maps.state("two")
+    for replicas, tp in ((8, 1), (4, 2), (2, 4), (1, 8)):
+        layout = place(state, replicas, Shape(tp=tp), range(replicas), kept=kept)
+        taken = {cpu for replica in layout for cpu in cpulist.parse(replica.cpus)}
+        # Nor has it the other threads of those cores.
+        assert not taken & {2, 3, 114, 115, 60, 61, 172, 173}
+        assert {2, 3, 60, 61} < set(cpulist.parse(reserved(state, layout)))
+
+
+@in_subtests(
+    ("replicas", "tp", "cpus", "kept"),
+    [
+        (2, 4, ("4-7", "300-303"), {}),
+        (2, 4, ("4-7", "8-11"), {}),
+        (2, 4, ("60-63", "4-7"), {}),
+        (2, 4, ("4-7", ","), {}),
+        (2, 4, (), {"client_cpus": "0-55,112-167"}),
+        (2, 4, (), {"client_cpus": "0-55", "gateway.cpus": "112-167"}),
+        (1, 8, (), {"gateway.cpus": "56-111,168-223"}),
+        (2, 4, (), {"client_cpus": "900"}),
+    ],
+)
+def test_cpus_that_cannot_be_had_are_refused(
+    replicas: int, tp: int, cpus: tuple[str, ...], kept: dict[str, str]
+) -> None:
+    with raises_message(LayoutError):
+        place(TWO, replicas, Shape(tp=tp), range(replicas), cpus=cpus, kept=kept)
+
+
+def test_replica_may_be_given_cpus_of_another_node_of_its_socket() -> None:
+    four = node([0, 0, 1, 1], {n: f"{n * 8}-{n * 8 + 7}" for n in range(4)})
+    (one, _) = place(four, 2, Shape(tp=2), (1, 2), cpus=("8-11", "0-3"))
+    assert (one.numa_nodes, one.cpus) == ((0,), "8-11")
+
+
+# Each changes readings so that they cannot all be true.
+CONTRADICTIONS: dict[str, Callable[[Any], object]] = {
+    "index twice": lambda state: state["gpus"][1].update(index=0),
+    "UUID twice": lambda state: state["gpus"][1].update(uuid="GPU-0"),
+    "address twice": lambda state: state["gpus"][1].update(pci_address="0000:00:00.0"),
+    "device twice": lambda state: state["pci"]["gpus"][1].update(address="0000:00:00.0"),
+    "true as index": lambda state: state["gpus"][0].update(index=True),
+    "true as node": lambda state: state["pci"]["gpus"][0].update(numa_node=True),
+    "true as id": lambda state: state["numa"][1].update(id=True),
+    "node twice": lambda state: state["numa"][1].update(id=0),
+    "unknown node": lambda state: state["pci"]["gpus"][0].update(numa_node=7),
+    "no node": lambda state: state.update(numa={"unmeasured": "no"}),
+    "CPU of two nodes": lambda state: state["numa"][1].update(cpus="55-111,168-223"),
+    "unread CPUs": lambda state: state["numa"][1].update(cpus={"unmeasured": "no"}),
+    "unread memory": lambda state: state["numa"][1].update(memory_kib={"unmeasured": "no"}),
+    "true as memory": lambda state: state["numa"][1].update(memory_kib=True),
+    "CPU offline": lambda state: state["cpus"].update(online="0-222"),
+    "core on two nodes": lambda state: state["cpus"].update(
+        siblings=[f"{n},{n + 56}" for n in (*range(56), *range(112, 168))]
+    ),
+    "CPU of two cores": lambda state: state["cpus"]["siblings"].append("0,1"),
+    "unread cores": lambda state: state["cpus"].update(siblings={"unmeasured": "no"}),
+    "a core unread": lambda state: state["cpus"]["siblings"].pop(),
+}
+
+
+@in_subtests("what", CONTRADICTIONS)
+def test_readings_that_contradict_each_other_are_refused(what: str) -> None:
+    state = copy.deepcopy(TWO)
+    CONTRADICTIONS[what](state)
+    with raises_message(LayoutError):
+        plan(state, 2, 4, (1, 2))
 
 
 def test_replica_carries_what_its_engine_is_reported() -> None:
@@ -163,6 +242,7 @@ def test_group_within_a_node_is_preferred_to_one_across() -> None:
 def test_tiny_machine_shares_a_cpu_rather_than_refusing() -> None:
     layout = plan(node([0, 0], {0: "0"}), 2, 1, (1, 2))
     assert [replica.cpus for replica in layout] == ["0", "0"]
+    assert (shared(layout), reserved(node([0, 0], {0: "0"}), layout)) == ("0", "")
 
 
 @in_subtests(

@@ -28,11 +28,9 @@ ReplicaCheck = Callable[[str, View, list[View]], Iterator[Finding]]
 
 @check("placement.cpus")
 def cpus(expect: Expectation, state: StateView) -> Iterator[Finding]:
-    """Every process of a replica that runs may use only the CPUs of its GPUs."""
+    """Every process of a replica that runs may use only the CPUs that the layout gives it."""
 
     def check_replica(unit: str, desired: View, processes: list[View]) -> Iterator[Finding]:
-        if desired.text("by") == numa_policy.ENGINE:
-            return  # the engine binds its workers by node; the memory check sees that
         allowed = _numbers(desired, "cpus")
         requested = rule(f"CPUs {desired.text('cpus')}", _MAP)
         outside = {}
@@ -47,7 +45,7 @@ def cpus(expect: Expectation, state: StateView) -> Iterator[Finding]:
             summary = f"{unit}: {message}, not only on {desired.text('cpus')}"
             yield _failed(unit, summary, outside, requested)
 
-    yield from _each(expect, state, check_replica, "every process is on the CPUs of its GPUs")
+    yield from _each(expect, state, check_replica, "every process is on the CPUs of its replica")
 
 
 @check("placement.memory")

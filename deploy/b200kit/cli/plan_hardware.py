@@ -1,0 +1,85 @@
+"""The GPUs of a recorded node as hardware of the catalogue, or why they are none of it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import click
+
+from b200kit.catalog import load
+from b200kit.catalog.types import Hardware
+from b200kit.node.placement.cpu_cores import LayoutError, whole
+from b200kit.sizing.fit import GpuPool
+
+# The part of NVML's figure that a process can use: 178.35 GiB of 183,359 MiB on a B200
+# (inferred for others).
+_VISIBLE = 0.996
+
+
+def recognised(state: Mapping[str, Any], name: str | None, asked: int | None) -> GpuPool:
+    """The GPUs to plan for: *asked* of hardware *name*, by default all of what they are."""
+    gpus = state["gpus"]
+    if not isinstance(gpus, list):
+        raise LayoutError("the node's GPUs were not read")
+    known = load.load().hardware
+    if name is not None and name not in known:
+        raise click.UsageError(f'unknown hardware "{name}"; known: {", ".join(sorted(known))}')
+    ids = _ids(gpus)
+    hardware = _of(ids, len(gpus), [known[name]] if name else list(known.values()))
+    whole = hardware.gpu_count
+    if asked is not None and not 1 <= asked <= whole:
+        raise click.UsageError(f"--gpus {asked}: {hardware.name} has 1 to {whole}")
+    usable = asked or whole
+    if len(gpus) < usable:
+        raise LayoutError(
+            f"the node shows {len(gpus)} of {usable} GPUs; allow it with --gpus {len(gpus)}"
+        )
+    memory = _memory(gpus) or hardware.gpu_bytes
+    if not memory:
+        raise click.UsageError(
+            f"the memory of the GPUs is in neither the state nor hardware {hardware.name}"
+        )
+    return GpuPool(hardware.name, usable, memory, whole, frozenset(ids))
+
+
+def _ids(gpus: Sequence[Any]) -> set[str]:
+    found = set()
+    for number, gpu in enumerate(gpus):
+        read = gpu.get("device_id") if isinstance(gpu, Mapping) else None
+        if not isinstance(read, str):
+            raise LayoutError(f"the PCI device id of GPU {number} was not read: {_SAY}")
+        found.add(f"10de:{read}")
+    return found
+
+
+_SAY = "what is not recognised is not planned for"
+
+
+def _of(ids: set[str], count: int, candidates: Sequence[Hardware]) -> Hardware:
+    """The hardware whose GPUs these are; a board has several, also when some of them are lost."""
+    for hardware in candidates:
+        several = hardware.gpu_count > 1
+        if ids and ids <= hardware.pci_ids and several == (count > 1):
+            if count > hardware.gpu_count:
+                raise LayoutError(
+                    f"the node shows {count} GPUs, and {hardware.name} has {hardware.gpu_count}"
+                )
+            return hardware
+    boards = [f"{one.name} ({one.gpu_count} x {' or '.join(sorted(one.pci_ids))})"
+              for one in candidates]  # fmt: skip
+    seen = f"{count} GPU{'' if count == 1 else 's'} of {' and '.join(sorted(ids))}"
+    raise LayoutError(
+        f"the node shows {seen if ids else 'no GPU'}, which is not {', '.join(boards)}: {_SAY}"
+    )
+
+
+def _memory(gpus: Sequence[Any]) -> float:
+    """Memory of the smallest GPU that a process can see, bytes; 0 where the state has none."""
+    reported = [gpu["memory_total_mib"] for gpu in gpus if "memory_total_mib" in gpu]
+    if not reported:
+        return 0
+    known = [whole(mib) or 0 for mib in reported]
+    if len(known) < len(gpus) or not all(known):
+        raise LayoutError("the memory of a GPU was not read (gpus.memory_total_mib)")
+    return min(known) * 2**20 * _VISIBLE

@@ -1,0 +1,108 @@
+"""The node's map as it was observed: GPUs, NUMA nodes, cores. Pure.
+
+Readings that contradict each other are refused, in one line: a plan made from them would bind a
+replica to CPUs that are another's. The map is always read from sysfs, never computed: real B200
+hosts have two, four, six or eight NUMA nodes, some of them without a GPU.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from b200kit.node.placement import cpu_cores
+from b200kit.node.placement.cpu_cores import Cores, LayoutError, items, whole
+
+
+@dataclass(frozen=True)
+class Gpu:
+    """A GPU with the NUMA node its PCI device hangs on."""
+
+    index: int
+    uuid: str
+    numa_node: int
+
+
+@dataclass(frozen=True)
+class Machine:
+    """The node's map: GPUs, and for each NUMA node its cores (SMT siblings together) and memory."""
+
+    gpus: tuple[Gpu, ...]
+    cores: Cores
+    bare: frozenset[int] = field(default_factory=frozenset)
+    """NUMA nodes without memory."""
+
+    def node_of(self) -> dict[int, int]:
+        """The NUMA node of each GPU, by index."""
+        return {gpu.index: gpu.numa_node for gpu in self.gpus}
+
+    def cpus(self, nodes: Iterable[int]) -> set[int]:
+        """The CPUs of some NUMA nodes."""
+        return {cpu for node in nodes for core in self.cores.get(node, ()) for cpu in core}
+
+    def socket(self, node: int) -> int:
+        """The socket of a NUMA node: firmware numbers the nodes of one socket after another's."""
+        having = {number for number, cores in self.cores.items() if cores}
+        known = sorted(having | {gpu.numa_node for gpu in self.gpus})
+        return 0 if node in known[: (len(known) + 1) // 2] else 1
+
+    def memory_of(self, node: int) -> int:
+        """Where memory for a node comes from: itself, or the nearest of its socket that has any."""
+        if node not in self.bare:
+            return node
+        having = [n for n in sorted(self.cores) if n not in self.bare]
+        near = [n for n in having if self.socket(n) == self.socket(node)] or having
+        if not near:
+            raise LayoutError("no NUMA node of the machine has memory")
+        return min(near, key=lambda n: (abs(n - node), n))
+
+
+def survey(state: Mapping[str, Any]) -> Machine:
+    """The map in an observation; raises LayoutError where it is unknown or contradicts itself."""
+    cores = cpu_cores.by_node(state)
+    bare = {node["id"] for node in items(state, "numa") if _has_none(node)}
+    return Machine(tuple(_gpus(state, cores)), cores, frozenset(bare))
+
+
+def _has_none(node: Mapping[str, Any]) -> bool:
+    """Whether a NUMA node has no memory; its reading is older where it does not say."""
+    memory = whole(node.get("memory_kib", 1))
+    if memory is None:
+        raise LayoutError(f"the memory of NUMA node {node['id']} was not read")
+    return memory == 0
+
+
+def _gpus(state: Mapping[str, Any], cores: Cores) -> list[Gpu]:
+    numa = _nodes_by_address(state)
+    only = next(iter(cores)) if len(cores) == 1 and {*numa.values()} == {-1} else None
+    found, seen = [], dict[object, str]()
+    for gpu in items(state, "gpus"):
+        index, uuid, address = whole(gpu.get("index")), gpu.get("uuid"), gpu.get("pci_address")
+        if index is None or not isinstance(uuid, str) or not uuid:
+            raise LayoutError(f"GPU {gpu.get('index')} was not read: its index or UUID is missing")
+        for what, value in (("index", index), ("UUID", uuid), ("PCI address", str(address))):
+            if (what, value) in seen:
+                raise LayoutError(f"two GPUs have the {what} {value}")
+            seen[what, value] = uuid
+        node = only if only is not None else whole(numa.get(str(address)))
+        if node is None:
+            raise LayoutError(f"GPU {index} has no NUMA node in sysfs")
+        if not cores:
+            raise LayoutError("the NUMA nodes were not read")
+        if node not in cores:
+            raise LayoutError(f"GPU {index} hangs on NUMA node {node}, which sysfs does not list")
+        found.append(Gpu(index, uuid, node))
+    return sorted(found, key=lambda gpu: gpu.index)
+
+
+def _nodes_by_address(state: Mapping[str, Any]) -> dict[str, object]:
+    """What the kernel says of each GPU's NUMA node; -1 where it does not know."""
+    pci = state.get("pci")
+    found: dict[str, object] = {}
+    for device in items(pci, "gpus") if isinstance(pci, Mapping) else ():
+        address = str(device.get("address"))
+        if address in found:
+            raise LayoutError(f"the PCI device {address} is listed twice")
+        found[address] = device.get("numa_node")
+    return found
