@@ -178,7 +178,9 @@ class Machine:
         return f"00000000-0000-4000-8000-{self.boots:012d}"
 
     def _unit(self, name: str) -> dict[str, str]:
-        absent = name in time_daemons.SERVICES and name not in self.units
+        template = re.sub("@.*[.]", "@.", f"/etc/systemd/system/{name}")
+        templated = "@" in name and template not in self.files
+        absent = (name in time_daemons.SERVICES or templated) and name not in self.units
         load = "not-found" if absent else "loaded"
         nothing = {"load": load, "active": "inactive", "enabled": "disabled"}
         return nothing | self.units.get(name, {})
