@@ -18,6 +18,7 @@ MARK = "/var/lib/b200kit/watchdog-mark.json"
 DIRECTORY = "/var/lib/b200kit/watchdog"
 REFUSED = 78
 """The launcher's exit code where no other start can help: its unit's RestartPreventExitStatus."""
+ABANDONED = "it ended too often, and systemd does not start it any more"
 
 
 @dataclass(frozen=True)
@@ -79,6 +80,8 @@ class Seen:
     @property
     def told(self) -> str:
         """Its state, and who wanted it. Restart=always: systemd starts what ends by itself."""
+        if self.abandoned:
+            return f"{ABANDONED}, nor does the watchdog (exit code {self.exit_status})"
         if self.active == "failed" and self.exit_status == REFUSED:
             return f"its launcher refused to start it (exit code {REFUSED}): run deploy/b200.py"
         if self.active == "failed":
@@ -143,11 +146,13 @@ def before(standing: Standing, observed: Seen, rules: Rules, now: float) -> tupl
         # Found hung, and never restarted: the watchdog ended in between.
         hung = standing.out and observed.invocation == standing.hung
         return standing, Step.REPAIR if hung else Step.PROBE
+    if standing.out and standing.why == ABANDONED:
+        # One more start did not help, and no other will: what it is started with is at fault.
+        return standing, Step.LEAVE
     if standing.out and observed.active == "failed":
         return eject(standing, observed, "its unit failed after a restart", rules, now)
     if observed.abandoned:
-        why = "it ended too often, and systemd does not start it again"
-        return eject(standing, observed, why, rules, now)
+        return eject(standing, observed, ABANDONED, rules, now)
     return standing, Step.LEAVE
 
 

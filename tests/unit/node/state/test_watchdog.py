@@ -84,12 +84,24 @@ def test_a_restart_that_failed_counts_and_is_tried_again() -> None:
     assert (step, standing.given_up) == (Step.GIVE_UP, True)
 
 
+ABANDONED = Seen("failed", "nine", "start-limit-hit", 1)
+
+
 def test_one_that_systemd_does_not_start_any_more_is_repaired_and_counted() -> None:
-    abandoned = Seen("failed", "nine", "start-limit-hit", 1)
-    standing, step = watchdog.before(Standing(), abandoned, RULES, 5.0)
+    standing, step = watchdog.before(Standing(), ABANDONED, RULES, 5.0)
     assert (step, standing.out, standing.ejections) == (Step.REPAIR, True, (5.0,))
     tired = replace(standing, out=False, ejections=(3.0, 4.0))
-    assert watchdog.before(tired, abandoned, RULES, 5.0)[1] is Step.GIVE_UP
+    assert watchdog.before(tired, ABANDONED, RULES, 5.0)[1] is Step.GIVE_UP
+
+
+def test_one_that_dies_at_every_start_gets_one_more_and_no_mark_and_comes_back_by_itself() -> None:
+    standing, _ = watchdog.before(Standing(), ABANDONED, RULES, 5.0)
+    for seen in (Seen("activating", "ten", "exit-code", 1), replace(ABANDONED, invocation="ten")):
+        assert watchdog.before(standing, seen, RULES, 6.0) == (standing, Step.LEAVE)
+    assert_message(ABANDONED.told)
+    repaired = Seen("active", "eleven", "success")
+    assert watchdog.before(standing, repaired, RULES, 7.0) == (standing, Step.PROBE)
+    assert watchdog.after(standing, repaired, Outcome.ANSWERED, "", RULES, 7.0)[1] is Step.ADMIT
 
 
 # What systemd 252 shows of a unit with Restart=always and RestartPreventExitStatus=78.
