@@ -116,7 +116,7 @@ def _exit_with(code: int) -> None:
     be changed but by `os._exit`, which runs no other handler: so what is buffered is written first,
     and a run that ends with 0 is left to pyinfra, whose own failure must never become a success.
     """
-    if code == 0:
+    if code == 0 or (RUN.changes_nodes and not RUN.interrupted):
         return
     logging.shutdown()
     sys.stdout.flush()
