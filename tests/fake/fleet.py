@@ -7,8 +7,10 @@ import json
 import os
 import re
 import shutil
+import signal
 import subprocess
 import sys
+import time
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -87,24 +89,32 @@ class Fleet:
 
     def run(self, entry: str, *arguments: str, yes: bool = True) -> Outcome:
         """Run an entry file over the whole fleet, as a person does."""
+        return _outcome(self.begin(entry, *arguments, yes=yes))
+
+    def interrupted(self, entry: str, at: Path) -> Outcome:
+        """The same, and Ctrl-C once a file is there."""
+        process = self.begin(entry)
+        while not at.exists() and process.poll() is None:
+            time.sleep(0.05)
+        process.send_signal(signal.SIGINT)
+        return _outcome(process)
+
+    def begin(self, entry: str, *arguments: str, yes: bool = True) -> subprocess.Popen[str]:
+        """The pyinfra process of a run."""
         hosts = [f"@machine/{name}" for name in self.names]
         inventory = self.folder / "site.py"
         attach = "from b200kit.operations import preflight\npreflight.attach()\n"
         inventory.write_text(f"{self.preamble}{attach}nodes = {hosts!r}\n")
         confirm = ["-y"] if yes else []
-        done = subprocess.run(
+        return subprocess.Popen(
             [PYINFRA, inventory, f"deploy/{entry}", *confirm, *arguments],
             cwd=ROOT,
             env=os.environ | CANARIES | self._environment(),
-            capture_output=True,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
             text=True,
             stdin=subprocess.DEVNULL,
-            timeout=120,
-            check=False,
         )
-        found = _REPORT.search(done.stdout)
-        hosts_of, report = _taken_away(ROOT / found[1]) if found else ({}, "")
-        return Outcome(done.returncode, done.stdout, done.stderr, hosts_of, report)
 
     def _environment(self) -> dict[str, str]:
         path = os.pathsep.join([str(self.folder / "plugin"), str(ROOT)])
@@ -137,6 +147,18 @@ class Fleet:
         site["engine"]["requirements"] = str(self.folder / "engine.txt")
         lines = [f"{key} = {value!r}\n" for key, value in site.items()]
         (self.folder / "group_data" / "nodes.py").write_text("".join(lines))
+
+
+def _outcome(process: subprocess.Popen[str]) -> Outcome:
+    """What came of a run; one that does not end is killed."""
+    try:
+        stdout, stderr = process.communicate(timeout=120)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        raise
+    found = _REPORT.search(stdout)
+    hosts_of, report = _taken_away(ROOT / found[1]) if found else ({}, "")
+    return Outcome(process.returncode, stdout, stderr, hosts_of, report)
 
 
 def _taken_away(directory: Path) -> tuple[dict[str, dict[str, Any]], str]:

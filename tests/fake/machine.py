@@ -12,6 +12,7 @@ import json
 import re
 import shlex
 import subprocess
+import time
 from collections.abc import Callable
 from copy import deepcopy
 from datetime import UTC, datetime
@@ -79,6 +80,8 @@ class Machine:
         self.sources = ["https://mirror.example.internal/apt/"]
         # The connection breaks at the first command in which this pattern is found.
         self.dies_at = ""
+        # The first command in which this pattern is found does not end; `hanging` then says so.
+        self.hangs_at = ""
 
     @classmethod
     def load(cls, folder: Path) -> Machine:
@@ -98,6 +101,9 @@ class Machine:
         self.log.append(_readable(command))
         if self.dies_at and re.search(self.dies_at, self.log[-1]):
             raise ConnectionResetError("Connection reset by peer")
+        if self.hangs_at and re.search(self.hangs_at, self.log[-1]):
+            (self.folder / "hanging").touch()
+            time.sleep(600)
         for pattern, answer in self.answers.items():
             if re.search(pattern, self.log[-1]):
                 return answer
@@ -178,7 +184,9 @@ class Machine:
         return f"00000000-0000-4000-8000-{self.boots:012d}"
 
     def _unit(self, name: str) -> State:
-        absent = name in time_daemons.SERVICES and name not in self.units
+        template = re.sub("@.*[.]", "@.", f"/etc/systemd/system/{name}")
+        templated = "@" in name and template not in self.files
+        absent = (name in time_daemons.SERVICES or templated) and name not in self.units
         load = "not-found" if absent else "loaded"
         nothing = {"load": load, "active": "inactive", "enabled": "disabled"}
         found: State = nothing | self.units.get(name, {})

@@ -58,6 +58,11 @@ FAULTS: list[dict[str, str]] = [
     {"gpus": "7", "replicas": "1"},
     {"goal": '"speed"'},
     {"model_config_file": '"/no/config.json"'},
+    {"ssh_hostnam": '"n01.example.internal"'},
+    {"ssh_colour": '"blue"'},
+    {"_sudoo": "True"},
+    {"ssh_key": '"/no/such/key"'},
+    {"ssh_key": '"README.md"'},
 ]
 OF_A_HOST = "of_a_host"
 NO_ONE_LISTENS = "{'ssh_hostname': '127.0.0.1', 'ssh_port': 9}"
@@ -81,10 +86,10 @@ def group_data(folder: Path, name: str, **changes: str) -> None:
     (folder / "group_data" / f"{name}.py").write_text("\n".join(lines))
 
 
-def run(inventory: Path) -> subprocess.CompletedProcess[str]:
+def run(inventory: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
     """The real CLI over an inventory."""
     return subprocess.run(
-        [PYINFRA, inventory, "deploy/b200.py", "-y"],
+        [PYINFRA, inventory, "deploy/b200.py", "-y", *arguments],
         cwd=ROOT,
         capture_output=True,
         text=True,
@@ -158,3 +163,57 @@ def test_refusal_of_many_hosts_shows_no_traceback(refused: str) -> None:
 
 def test_key_of_another_fingerprint_is_refused(refused: str, folder: Path) -> None:
     assert_message(line_of(refused, "key_of_another"), TMP=folder)
+
+
+def test_what_all_nodes_lack_is_one_line(tmp_path: Path) -> None:
+    inventory = write(tmp_path, {"prod": "{}"})
+    hosts = [(f"n{number:02d}", {"ssh_port": 9}) for number in range(1, 7)]
+    inventory.write_text(f"{inventory.read_text()}prod = {hosts!r}\n")
+    # The file of another group: nobody reads it.
+    group_data(tmp_path, "production")
+    done = run(inventory)
+    lines = [line for line in done.stderr.splitlines() if "Nothing was changed" in line]
+    assert done.returncode == 1
+    assert_message(*lines, TMP=tmp_path)
+
+
+@pytest.fixture(scope="module")
+def two(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """An inventory of two nodes."""
+    inventory = write(tmp_path_factory.mktemp("two"), dict.fromkeys(("prod", "spare"), "{}"))
+    for name in ("prod", "spare"):
+        group_data(inventory.parent, name)
+    return inventory
+
+
+@in_subtests(
+    "options",
+    [
+        ["--limit", "prod-hst"],
+        ["--limit", "spar"],
+        ["--limit", "prod-host", "--limit", "nobody"],
+        ["--exclude", "prod-h0st"],
+        ["--exclude", "prod,spare"],
+        ["--limit", "prod", "--exclude", "prod-host"],
+    ],
+    ids=" ".join,
+)
+def test_name_that_fits_no_node_is_refused_before_any_connection(
+    two: Path, options: list[str]
+) -> None:
+    done = run(two, *options)
+    assert done.returncode == 1, done.stdout + done.stderr
+    assert "Could not connect" not in done.stderr
+    assert "Traceback" not in done.stderr
+    assert_message(*[line for line in done.stderr.splitlines() if "Nothing was" in line])
+
+
+@in_subtests("pattern", ["prod", "prod-*", "*host"])
+def test_group_or_pattern_selects_its_nodes(two: Path, pattern: str) -> None:
+    assert "Could not connect" in run(two, "--limit", pattern).stderr
+
+
+def test_own_variable_of_a_file_is_no_misspelt_key(tmp_path: Path) -> None:
+    inventory = write(tmp_path, {"sound": "{}"})
+    group_data(tmp_path, "sound", _site="'berlin'", ssh_allow_agent="False")
+    assert "Could not connect" in run(inventory).stderr

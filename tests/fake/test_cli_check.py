@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -30,13 +31,19 @@ def unmeasured() -> State:
 
 
 @pytest.fixture(scope="module")
-def fleet(tmp_path_factory: pytest.TempPathFactory) -> Fleet:
-    """Sound nodes, deployed; what each test needs of them goes bad afterwards."""
+def sound(tmp_path_factory: pytest.TempPathFactory) -> Fleet:
+    """Sound nodes, deployed; no test changes them."""
     fleet = Fleet(tmp_path_factory.mktemp("check") / "site")
     for name in ("n01", "n02", "n03"):
         fleet.add(name)
     assert fleet.run("b200.py").code == 0
     return fleet
+
+
+@pytest.fixture(scope="module")
+def fleet(sound: Fleet, tmp_path_factory: pytest.TempPathFactory) -> Fleet:
+    """The same; what each test needs of them goes bad afterwards."""
+    return sound.copy(tmp_path_factory.mktemp("copy") / "site", *sound.names)
 
 
 def check(fleet: Fleet, *hardware: State, off: bool = False) -> Outcome:
@@ -92,6 +99,67 @@ def test_node_that_is_off_outweighs_not_measured(fleet: Fleet) -> None:
 def test_deploy_of_a_node_that_was_not_measured_exits_one_as_before(fleet: Fleet) -> None:
     check(fleet, unmeasured())
     assert fleet.run("b200.py").code == 1
+
+
+REPLICAS = ("vllm@0.service", "vllm@1.service")
+
+
+@pytest.fixture
+def deployed(sound: Fleet, tmp_path: Path) -> Fleet:
+    """One node that serves, in a fleet of its own."""
+    return sound.copy(tmp_path / "site", "n01")
+
+
+def check_with(fleet: Fleet, units: tuple[str, ...], **reading: Any) -> Outcome:
+    """What check.py says once systemd says this of some units."""
+    machine = fleet.machine("n01")
+    for unit in units:
+        machine.units[unit] |= reading
+    machine.save()
+    return fleet.run("check.py")
+
+
+def test_sound_node_whose_replicas_are_all_dead_is_unfit(deployed: Fleet) -> None:
+    run = check_with(deployed, REPLICAS, active="failed", result="start-limit-hit", exit_status=1)
+    assert (run.code, run.outcomes) == (1, {"n01": "unfit"}), run.stdout
+    assert "vllm@0.service does not serve: it failed (start-limit-hit" in run.stdout
+
+
+@pytest.mark.parametrize("unit", [*REPLICAS, "haproxy.service"])
+def test_sound_node_of_which_one_part_was_stopped_is_unfit(deployed: Fleet, unit: str) -> None:
+    run = check_with(deployed, (unit,), active="inactive", result="success")
+    assert (run.code, run.outcomes) == (1, {"n01": "unfit"}), run.stdout
+    assert f"{unit} does not serve" in run.stdout
+
+
+@pytest.mark.parametrize(
+    "reading",
+    [{"active": "activating", "sub": "start-post"}, {"active": "inactive", "job": 17}],
+    ids=["it warms up", "it waits for the gate of this boot"],
+)
+def test_node_that_is_starting_is_not_fit_yet_and_says_so(
+    deployed: Fleet, reading: dict[str, object]
+) -> None:
+    run = check_with(deployed, REPLICAS, **reading)
+    assert (run.code, run.outcomes) == (2, {"n01": "unmeasured"}), run.stdout
+    assert "vllm@0.service is starting" in run.stdout
+
+
+def test_sound_node_before_its_first_deployment_of_what_serves_is_fit(deployed: Fleet) -> None:
+    machine = deployed.machine("n01")
+    machine.files.pop("/etc/systemd/system/vllm@.service")
+    for unit in REPLICAS:
+        machine.units.pop(unit)
+    machine.units["haproxy.service"]["active"] = "inactive"
+    machine.save()
+    run = deployed.run("check.py")
+    assert (run.code, run.outcomes) == (0, {"n01": "fit"}), run.stdout
+
+
+def test_deploy_brings_back_what_was_dead(deployed: Fleet) -> None:
+    check_with(deployed, REPLICAS, active="failed", result="start-limit-hit")
+    assert deployed.run("b200.py").outcomes == {"n01": "live"}
+    assert deployed.run("check.py").code == 0
 
 
 def test_refused_inventory_exits_one_and_leaves_no_report(tmp_path: Path) -> None:

@@ -19,7 +19,7 @@ from b200kit.reprovision.ledger import Ledger
 from b200kit.reprovision.states import State
 from tests.fake.fleet import Fleet
 from tests.messages import TIME, assert_message
-from tests.unit import corpus
+from tests.unit import corpus, states
 
 NO_NVLINK = corpus.named("a GPU is off NVLink and only its links show it").state()
 TOUCHES = "put|apt-get|systemctl|quarantine|drain|gpu-daemons|reboot"
@@ -160,6 +160,22 @@ def test_fit_node_is_left_alone_and_the_last_that_serves_stays_in_service(
     assert (run.code, run.outcomes) == (1, {"n03": "unfit"})
     site.write_text(before_floor)
     assert_message(run.described("n03"))
+    assert not folder.exists()
+
+
+def test_node_that_is_only_starting_is_left_alone(
+    live: Fleet, folder: Path, tmp_path: Path
+) -> None:
+    mine = live.copy(tmp_path / "starting", "n03")
+    machine = mine.machine("n03")
+    machine.hardware = states.healthy()
+    machine.units["vllm@1.service"] |= {"active": "activating", "sub": "start-post"}
+    machine.save()
+    before = len(machine.log)
+    run = mine.run("reprovision.py")
+    assert (run.code, run.outcomes) == (1, {"n03": "unmeasured"}), run.stdout
+    assert_message(run.described("n03"))
+    assert re.findall(TOUCHES, "\n".join(mine.machine("n03").log[before:])) == []
     assert not folder.exists()
 
 

@@ -18,7 +18,7 @@ EXPECTATION_KEYS = {
     *("schema", "hardware", "driver", "gpu_count", "services", "waivers", "today"),
     *("clock_synchronized", "settings", "passport", "bandwidth", "bring_up", "container_runtimes"),
     *("firewall", "storage", "time_services", "logs", "unfinished", "placement", "watchdog"),
-    *("quarantine",),
+    *("quarantine", "serving"),
     "weights",
 }
 Json = dict[str, Any]

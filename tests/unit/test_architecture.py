@@ -45,6 +45,7 @@ SPEAK_PYINFRA = {
     "reprovision.py",
     "smoke.py",
     "tune.py",
+    "b200kit/operations/connections.py",
     "b200kit/operations/entry.py",
     "b200kit/operations/preflight.py",
     "b200kit/operations/reboot.py",

@@ -9,9 +9,9 @@ from __future__ import annotations
 
 import contextlib
 import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 from gevent import GreenletExit  # type: ignore[import-untyped]
 from pyinfra.api.host import Host
@@ -27,15 +27,12 @@ from b200kit.inventory.keys import fleet, reprovision
 from b200kit.inventory.keys.problem import Problem
 from b200kit.inventory.parse import parse
 from b200kit.inventory.spec import NodeSpec
-from b200kit.operations import recorder
+from b200kit.operations import connections, recorder
 from b200kit.run.node import Node
 from b200kit.run.render import RenderError
 from b200kit.run.session import RUN, entry
 from b200kit.sizing.model_config import ModelError
 from b200kit.stages import pipeline
-
-# pyinfra's own keys in inventory data; everything else must be one of ours.
-_PYINFRA = ("ssh_", "_")
 
 
 class Preflight(BaseStateCallback):
@@ -62,6 +59,8 @@ def attach() -> None:
 
 
 def _listen(state: State) -> None:
+    if lines := connections.unmatched(state):
+        _refuse(lines)
     state.add_callback_handler(Preflight())
     recorder.attach(state)
 
@@ -88,28 +87,36 @@ def check_all(state: State) -> None:
         # The first host of the run left with the exit code; the others just end.
         raise GreenletExit
     RUN.inventory = tuple(host.name for host in state.inventory)
-    problems: list[str] = []
+    faults: list[tuple[Host, Problem]] = []
     for host in state.inventory:
         if state.is_host_in_limit(host):
-            found = _node(host)
+            found = _node(state, host)
             if isinstance(found, Node):
                 RUN.nodes[host.name] = found
             else:
-                problems += [_line(host, problem) for problem in found]
-    problems += _of_groups(state)
+                faults += [(host, problem) for problem in found]
+    problems = [*_lines(faults), *_of_groups(state)]
     if problems:
         RUN.nodes.clear()
-        _refused.extend(dict.fromkeys(problems))
-        for line in _refused:
-            end = "" if line.endswith("?") else "."
-            print(f"{line}{end} Nothing was changed.", file=sys.stderr)  # noqa: T201
-        raise SystemExit(1)
+        _refuse(problems)
 
 
-def _node(host: Host) -> Node | list[Problem]:
+def _refuse(problems: list[str]) -> NoReturn:
+    """Print every problem, each once, and leave with exit code 1."""
+    _refused.extend(dict.fromkeys(problems))
+    for line in _refused:
+        end = "" if line.endswith("?") else "."
+        print(f"{line}{end} Nothing was changed.", file=sys.stderr)  # noqa: T201
+    raise SystemExit(1)
+
+
+def _node(state: State, host: Host) -> Node | list[Problem]:
     parsed = _spec(host)
+    foreign = list(connections.problems(state, host))
     if isinstance(parsed, list):
-        return parsed
+        return [*foreign, *parsed]
+    if foreign:
+        return foreign
     found, problems = secrets.resolve(parsed, reprovisioning=RUN.entry == "reprovision.py")
     node = Node(name=host.name, spec=parsed, secrets=found)
     problems += _missing_files(parsed)
@@ -140,12 +147,12 @@ def _of_groups(state: State) -> Iterator[str]:
     parsed = {name: _spec(host) for name, host in hosts.items()}
     sound = {name: spec for name, spec in parsed.items() if isinstance(spec, NodeSpec)}
     for name in RUN.nodes:
-        yield from (_line(hosts[name], problem) for problem in groups.between(sound, name))
+        yield from _lines((hosts[name], problem) for problem in groups.between(sound, name))
 
 
 def _own_data(host: Host) -> Mapping[str, Any]:
     return {
-        name: value for name, value in host.data.dict().items() if not name.startswith(_PYINFRA)
+        name: value for name, value in host.data.dict().items() if not connections.is_pyinfras(name)
     }
 
 
@@ -197,9 +204,16 @@ def _wrong_keys(spec: NodeSpec) -> Iterator[Problem]:
             yield Problem(f"repositories.{number}.fingerprint", message)
 
 
-def _line(host: Host, problem: Problem) -> str:
-    where = _origin(host, problem.key.split(".")[0])
-    return f"{where}: {host.name}: {problem.key}: {problem.message}"
+def _lines(faults: Iterable[tuple[Host, Problem]]) -> Iterator[str]:
+    """One line for what is wrong in one place, with the names of all nodes that it is wrong for."""
+    together: dict[tuple[str, Problem], list[str]] = {}
+    for host, problem in faults:
+        place = _origin(host, problem.key.split(".")[0])
+        together.setdefault((place, problem), []).append(host.name)
+    for (place, problem), names in together.items():
+        more = f" and {len(names) - 2} more" if len(names) > 3 else ""
+        told = ", ".join(names[:2] if more else names)
+        yield f"{place}: {told}{more}: {problem.key}: {problem.message}"
 
 
 def _origin(host: Host, key: str) -> str:

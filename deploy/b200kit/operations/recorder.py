@@ -9,7 +9,9 @@ from __future__ import annotations
 import atexit
 import logging
 import os
+import signal
 import sys
+from types import FrameType
 
 from pyinfra.api.host import Host
 from pyinfra.api.state import BaseStateCallback, State
@@ -76,11 +78,28 @@ def attach(state: State) -> None:
     """Record this run and report it at exit."""
     state.add_callback_handler(Recorder())
     atexit.register(_write)
+    _note_interrupts()
+
+
+def _note_interrupts() -> None:
+    """Remember a Ctrl-C, which pyinfra answers by an end with exit code 0."""
+    pyinfras = signal.getsignal(signal.SIGINT)
+
+    def note(number: int, frame: FrameType | None) -> None:
+        RUN.interrupted = True
+        if callable(pyinfras):
+            pyinfras(number, frame)
+
+    signal.signal(signal.SIGINT, note)
 
 
 def _write() -> None:
+    if RUN.interrupted:
+        for node in RUN.nodes.values():
+            node.interrupt()
     # A plan that was only looked at is no run; one whose nodes were all lost before it began is.
     if not RUN.began and not any(node.outcome for node in RUN.nodes.values()):
+        _exit_with(int(RUN.interrupted))
         return
     record = RUN.to_json()
     end_of_run.take(RUN.nodes, record)
@@ -90,14 +109,14 @@ def _write() -> None:
 
 
 def _exit_with(code: int) -> None:
-    """Leave with the check's own exit code where pyinfra's would say less.
+    """Leave with our own exit code where pyinfra's would say less.
 
     pyinfra knows 0 and 1 (a host failed), a check also 2 (nothing unfit, something not measured),
     and an interrupted pyinfra exits with 0. The status of a process that is already exiting cannot
     be changed but by `os._exit`, which runs no other handler: so what is buffered is written first,
     and a run that ends with 0 is left to pyinfra, whose own failure must never become a success.
     """
-    if RUN.changes_nodes or code == 0:
+    if code == 0 or (RUN.changes_nodes and not RUN.interrupted):
         return
     logging.shutdown()
     sys.stdout.flush()

@@ -1,9 +1,10 @@
 """Which remediation level a failed node needs next: by findings, history and budgets. Pure.
 
 Never below what a finding requires; a level whose budget is spent, or that the site does not have,
-is skipped upwards; when every level is exhausted a person must act. A level that helps for a day
-again and again is not tried for ever either: besides the window's budget, `FOR_EVER` times it is
-all that thirty windows allow.
+is skipped upwards, but never up to a new image: that wipes the disk, for a fault that the level
+left out might have cured. When every level is exhausted a person must act. A level that helps for
+a day again and again is not tried for ever either: besides the window's budget, `FOR_EVER` times it
+is all that thirty windows allow.
 """
 
 from __future__ import annotations
@@ -51,6 +52,7 @@ class Decision:
     """The level to take, why this one, and which attempt of how many it is.
 
     REPLACE is manual repair: *parts* then name what to look at. *passed* has each level left out.
+    One that is *missing* something, in words, cannot be taken, and nothing higher may be.
     """
 
     level: Level
@@ -59,10 +61,13 @@ class Decision:
     of: int = 1
     parts: tuple[str, ...] = ()
     passed: tuple[str, ...] = ()
+    missing: str = ""
 
     @property
     def text(self) -> str:
         """ "reset GPUs (attempt 1 of 2)" or "manual repair: replace GPU 4"."""
+        if self.missing:
+            return f"stop: the next level is {self.level.word}, and {self.missing}"
         if self.level is Level.REPLACE:
             return f"manual repair: {manual_repair_text(self.parts)}"
         return f"{self.level.word.replace('-', ' ')} (attempt {self.attempt} of {self.of})"
@@ -97,7 +102,7 @@ def choose(
     """The next level for a node with these blocking findings; *least* is what a person requests."""
     required = max((MIN_LEVEL[f.action] for f in findings if f.action in MIN_LEVEL), default=None)
     start = max(required or least, least)
-    attempts, passed = list(history), []
+    attempts, passed, untried = list(history), [], None
     for level in Level:
         if level < start or level is Level.REPLACE:
             continue
@@ -107,7 +112,13 @@ def choose(
             continue
         if reason := _spent(level, attempts, limits, now):
             passed.append(f"{level.word}: {reason}")
+            possible = level not in limits.unavailable and limits.attempts[level]
+            untried = None if possible else untried or (level, reason)
             continue
+        if level is Level.REIMAGE and untried:
+            lower, missing = untried
+            why = _why(findings, required, lower, ())
+            return Decision(lower, why, passed=tuple(passed), missing=missing)
         number = 1 + _count(level, attempts, now - limits.window_s)
         why = _why(findings, required, level, passed)
         return Decision(level, why, number, limits.attempts[level], passed=tuple(passed))

@@ -23,12 +23,13 @@ def lines(
     limits = node.spec.reprovision
     ending = (
         ["quarantined"]
-        if decision.level is Level.REPLACE
+        if decision.level is Level.REPLACE or decision.missing
         else ["prove", f"canary {limits.canary_percent} %", "serving"]
     )
     drain = f"drain (deadline {duration(limits.drain_deadline_s)})"
     yield " -> ".join(["serving", drain, "evidence", decision.text, *ending])
-    passed = f" ({'; '.join(decision.passed)})" if decision.passed else ""
+    others = [line for line in decision.passed if line not in decision.why]
+    passed = f" ({'; '.join(others)})" if others else ""
     yield f"  why: {decision.why}{passed}"
     cost = f"costs {int(serves)} of {fleet.nodes} nodes for {_how_long(node, tx, decision)}"
     is_open = bool(circuit_breaker.open_reason(fleet)) and "the breaker is open"
@@ -43,11 +44,22 @@ def _how_long(node: Node, tx: Transaction, decision: Decision) -> str:
     if action in measured:
         return f"~{duration(sum(measured.values()))} (as it took before)"
     limits = node.spec.reprovision
-    if decision.level is Level.REPLACE:
+    if decision.level is Level.REPLACE or decision.missing:
         return "as long as the manual repair takes"
     level = getattr(limits.deadlines, decision.level.key)
     rest = sum(_STEP_S.values()) + limits.drain_deadline_s + limits.canary_duration_s
     return f"at most ~{duration(level + rest)} (its deadlines; not measured on this node yet)"
+
+
+def missing_line(decision: Decision) -> str:
+    """What a level needs that nobody has configured, and the three ways on."""
+    word = decision.level.word
+    return (
+        f"{decision.why}. The next level is {word}, and {decision.missing}; a new image does not "
+        f"follow, as it wipes the disk. It stays out of service: configure {word} and run again; "
+        "or do it by hand and run with --data reprovision_action=return; or request "
+        "--data reprovision_action=reimage"
+    )
 
 
 def continued(tx: Transaction, node: Node) -> str:

@@ -6,6 +6,7 @@ import time
 from typing import Any
 
 from b200kit.inventory.keys.levels import Level
+from b200kit.node.checks.serving import running
 from b200kit.node.lib import timestamp
 from b200kit.node.state.verdict import Finding
 from b200kit.operations import observe
@@ -42,9 +43,7 @@ def _look(node: Node, lock: bool) -> None:
         node.reprovision = tx.to_json()
         node.say("plan", plans.continued(tx, node))
         return
-    if not node.findings and not _is_requested(node):
-        node.outcome = "fit"
-        node.say("plan", "fit: nothing to do")
+    if _is_left_alone(node, "plan", "fit"):
         return
     SAFETY.report(node.name, circuit_breaker.cause(node.findings))
     for line in plans.lines(node, tx, _decision(node, tx), SAFETY.fleet(node), _serves(node)):
@@ -79,11 +78,7 @@ def _may_begin(node: Node, before: Transaction) -> bool:
         # It waited, and what was observed of it is old.
         node.state = None
         node.findings = _findings(node, lock=True)
-    if node.findings or _is_requested(node):
-        return True
-    node.outcome = "fit"
-    node.say("reprovision", "fit by now: nothing to do")
-    return False
+    return not _is_left_alone(node, "reprovision", "fit by now")
 
 
 def _through(node: Node, ledger: Ledger) -> Transaction:
@@ -145,6 +140,18 @@ def _findings(node: Node, lock: bool) -> tuple[Finding, ...]:
         return (fault,)
     observe.refresh(node, RUN.id, lock)
     return tuple(f for f in provision.judged(node, fresh=False).blocking if f.check not in _OURS)
+
+
+def _is_left_alone(node: Node, stage: str, fit: str) -> bool:
+    """Whether nothing is to be done: it is fit, or all that is wrong is that it is not warm yet."""
+    if _is_requested(node) or any(f.check != running.STARTING for f in node.findings):
+        return False
+    if node.findings:
+        node.fail(stage, f"{node.findings[0].summary}: left alone", outcome="unmeasured")
+    else:
+        node.outcome = "fit"
+        node.say(stage, f"{fit}: nothing to do")
+    return True
 
 
 def _decision(node: Node, tx: Transaction) -> Decision:

@@ -14,6 +14,7 @@ from typing import Any, Protocol
 
 from b200kit.inventory.keys.levels import Level
 from b200kit.node.state.verdict import Finding
+from b200kit.reprovision import explain as plans
 from b200kit.reprovision import states
 from b200kit.reprovision.actions import ActionFailed, ActionRefused, Intent, Say
 from b200kit.reprovision.escalation import Decision
@@ -82,8 +83,12 @@ class StateMachine:
             return "release"
         if tx.state is State.MANUAL:
             return None
-        if tx.state is State.EVIDENCED and self.decide(tx).level is Level.REPLACE:
-            return "hand over"
+        if tx.state is State.EVIDENCED:
+            decision = self.decide(tx)
+            if decision.missing:
+                raise Stopped(plans.missing_line(decision))
+            if decision.level is Level.REPLACE:
+                return "hand over"
         return states.onward(tx.state).name
 
     def _take(self, tx: Transaction, name: str) -> Transaction:

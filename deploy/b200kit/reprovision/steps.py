@@ -220,7 +220,9 @@ def _cause_of(node: Node, error: Exception) -> Exception:
     if fault := unreachable(node):
         return NotFit(str(error), (fault,))
     try:
-        blocking = tuple(provision.judged(node).blocking)
+        # That nothing serves is what a failed stage leaves, and no cause of it.
+        found = provision.judged(node).blocking
+        blocking = tuple(f for f in found if not f.check.startswith("serving."))
     except (StageFailed, RemoteError) as also:
         return StageFailed(f"{error}; and it could not be judged: {also}")
     if any(finding.action in MIN_LEVEL for finding in blocking):

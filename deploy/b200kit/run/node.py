@@ -123,6 +123,22 @@ class Node:
             word = {"failed": "FAILED", "red": "RED"}.get(outcome, outcome.upper())
             self.say(stage, f"{word}: {error}")
 
+    def interrupt(self) -> None:
+        """Record that a person ended the run, and what of it may go on on the node."""
+        if self.outcome is not None:
+            return
+        if not self.stages:
+            self.error = "interrupted before its turn"
+            return
+        last = self.stages[-1]
+        if last["status"] != "failed":
+            self.fail(last["name"], "interrupted after this stage; run again to go on from here")
+        elif last["changes"]:
+            at = f"interrupted during: {last['changes'][-1]}"
+            self.fail(last["name"], f"{at}; what it began there may go on; run again to finish it")
+        else:
+            self.fail(last["name"], "interrupted before this stage changed anything")
+
     def reset_outcome(self) -> None:
         """Forget how an attempt to bring the node up ended, before the next one."""
         self.outcome = self.failed_stage = self.error = self.fabric_error = None
@@ -170,6 +186,8 @@ class Run:
     # All nodes of the inventory, those outside this run's limit included.
     inventory: tuple[str, ...] = ()
     began: bool = False
+    # A person pressed Ctrl-C.
+    interrupted: bool = False
     cpu_at_start: float = field(default_factory=time.process_time)
     clock_at_start: float = field(default_factory=time.monotonic)
 

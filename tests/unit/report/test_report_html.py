@@ -8,7 +8,10 @@ from typing import Any
 
 import pytest
 
+from b200kit.node.checks.judge import judge
+from b200kit.report.content.findings import groups_of, told_once
 from b200kit.report.html.page import render
+from tests.messages import assert_message
 from tests.unit import states
 from tests.unit.report import pages, records
 from tests.unit.report.pages import Page, classes, page
@@ -184,3 +187,43 @@ def test_reported_readings_are_told_with_their_reason_where_unread() -> None:
     assert "unmeasured: no PID 1" in text
     assert "all_reduce_perf (GB/s) 700.5 to 700.5, n=1 (2026-11-20T08:00:00Z)" in text
     assert "switch on 144 links" in text
+
+
+def judged(state: dict[str, Any]) -> dict[str, Any]:
+    """The record of a host that was judged by this state."""
+    verdict = judge(states.expectation(), state)
+    return records.live() | {"outcome": verdict.fit, "state": state, "verdict": verdict.to_json()}
+
+
+def test_what_was_not_read_for_one_reason_is_told_once() -> None:
+    state = states.healthy()
+    gone = {"unmeasured": "GPU is lost (15)"}
+    state["gpus"][5] = {**dict.fromkeys(state["gpus"][5], gone), "index": 5}
+    for gpu in state["gpus"][:3]:
+        for link in gpu["links"]:
+            del link["state"]
+    host = judged(state)
+    text = page(n01=host).text
+    assert text.count("could not be read: GPU is lost (15)") == 1
+    assert text.count("NVLink states could not be read") == 1
+    assert_message(*(s.also for group in groups_of(host["verdict"]) for s in group if s.also))
+
+
+def test_subject_with_many_findings_of_one_reason_is_named_once() -> None:
+    one, other = ({"status": "unmeasured", "check": "c", "subject": s} for s in ("GPU 5", "GPU 6"))
+    assert_message(
+        *(
+            similar.also
+            for entries in ([one] * 4, [one, other, other, one])
+            for similar in told_once({"findings": [e | {"read": "lost"} for e in entries]})
+        )
+    )
+
+
+def test_each_fault_is_told_by_itself_with_its_part() -> None:
+    state = states.healthy()
+    for gpu in state["gpus"][:3]:
+        gpu["ecc"] = False
+    text = page(n01=judged(state)).text
+    for gpu in state["gpus"][:3]:
+        assert gpu["serial"] in text

@@ -76,8 +76,39 @@ def test_level_that_helps_for_two_days_again_and_again_is_not_tried_for_ever() -
 def test_level_the_site_has_not_got_is_passed_over_with_its_reason() -> None:
     limits = Limits(TWICE, DAY, {Level.POWER_CYCLE: "the inventory names no bmc"})
     decision = chosen(Action.POWER_CYCLE, limits=limits)
-    assert decision.level is Level.REIMAGE
-    assert_message(*decision.passed)
+    assert (decision.level, decision.missing) == (Level.POWER_CYCLE, "the inventory names no bmc")
+    assert_message(*decision.passed, decision.text)
+
+
+NO_BMC = {Level.POWER_CYCLE: "the inventory names no bmc"}
+NEITHER = {**NO_BMC, Level.REIMAGE: "the inventory names no reimage"}
+
+
+@in_subtests("action", [a for a in MIN_LEVEL if a is not Action.REPLACE])
+@in_subtests("limits", [Limits(TWICE, DAY, NO_BMC), Limits({**TWICE, Level.POWER_CYCLE: 0}, DAY)])
+def test_disk_is_never_wiped_in_place_of_a_level_that_was_not_tried(
+    action: Action, limits: Limits
+) -> None:
+    spent = [one for level in CLIMB if level < Level.POWER_CYCLE for one in tried(level, 2)]
+    decision = chosen(action, spent, limits)
+    assert decision.level is Level.POWER_CYCLE
+    assert decision.missing
+
+
+def test_without_any_higher_level_a_person_acts() -> None:
+    decision = chosen(Action.POWER_CYCLE, limits=Limits(TWICE, DAY, NEITHER))
+    assert (decision.level, decision.missing) == (Level.REPLACE, "")
+
+
+def test_new_image_follows_a_power_cycle_that_was_tried_though_a_lower_level_never_is() -> None:
+    limits = Limits({**TWICE, Level.REBOOT: 0}, DAY)
+    assert chosen(Action.REBOOT, tried(Level.POWER_CYCLE, 2), limits).level is Level.REIMAGE
+
+
+def test_person_may_request_the_new_image_all_the_same() -> None:
+    limits = Limits(TWICE, DAY, NO_BMC)
+    decision = choose([finding(Action.POWER_CYCLE)], [], limits, NOW, Level.REIMAGE)
+    assert (decision.level, decision.missing) == (Level.REIMAGE, "")
 
 
 def test_budget_of_zero_is_never() -> None:

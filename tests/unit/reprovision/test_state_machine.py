@@ -240,6 +240,18 @@ def test_killed_again_and_again_it_ends_all_the_same(
     assert World(tmp_path, Level.POWER_CYCLE).levels() == {"reboot": 1, "power-cycle": 1}
 
 
+def test_level_that_nobody_configured_stops_the_run_which_goes_on_once_somebody_has(
+    tmp_path: Path,
+) -> None:
+    without = {**BUDGET, Level.POWER_CYCLE: 0}
+    for _ in range(2):
+        with raises_message(Stopped):
+            run(tmp_path, Level.POWER_CYCLE, Killer(), without)
+    assert World(tmp_path, None).levels() == {"reboot": 1}
+    assert run(tmp_path, Level.POWER_CYCLE, Killer()).state is State.SERVING
+    assert World(tmp_path, None).levels() == {"reboot": 1, "power-cycle": 1}
+
+
 @in_subtests("step", states.TABLE, ids=lambda step: f"{step.start.value}-{step.name}")
 def test_every_step_of_the_table_leads_from_a_state_to_states_that_there_are(
     step: states.Step,

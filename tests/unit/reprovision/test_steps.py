@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -117,12 +118,18 @@ def verdict(*actions: Action) -> Verdict:
     return Verdict(tuple(Finding("bad", Status.FAIL, action=action) for action in actions))
 
 
+STOPPED = Finding("vllm@0.service has stopped", Status.FAIL, action=Action.RESTART_SERVICE)
+
+
 @pytest.mark.parametrize(
     ("found", "climbs"),
     [
         (verdict(Action.REBOOT), True),
         (verdict(Action.MONITOR), False),
         (Verdict((Finding("good"),)), False),
+        # A stage that failed leaves the node without what serves, which no level cures.
+        (Verdict((replace(STOPPED, check="serving.running"),)), False),
+        (Verdict((replace(STOPPED, check="watchdog.mark"),)), True),
     ],
 )
 def test_stage_that_failed_climbs_only_where_the_node_is_at_fault(

@@ -47,6 +47,7 @@ ORDER = (
     "host.passport",
     "serving.bandwidth",
     "host.containers",
+    "serving.running",
     "serving.placement",
     "serving.watchdog",
 )

@@ -25,10 +25,13 @@ UNIT_KEYS = {
     "MainPID": "main_pid",
     "InvocationID": "invocation_id",
     "NRestarts": "n_restarts",
+    "ExecMainStatus": "exit_status",
+    # A unit that has one is about to be started or stopped.
+    "Job": "job",
 }
 ABSENT = ("", "n", "c")
 """dpkg's second letter for not installed and for only configuration left; all else is on disk."""
-UNIT_NUMBERS = ("main_pid", "n_restarts")
+UNIT_NUMBERS = ("main_pid", "n_restarts", "exit_status", "job")
 UNSYNCHRONIZED_US = 16_000_000
 """adjtimex maxerror, us, from which systemd counts the clock as not synchronized."""
 

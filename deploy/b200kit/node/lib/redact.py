@@ -21,12 +21,17 @@ SHORTEST = 8
 one would tear holes into every text, and no key is that short."""
 REDACTED = "[redacted]"
 
+# A file that holds a key is no secret; base64 may begin with a slash, but not so.
+_PATH = r"(?:~|\.\.?)/|/(?:etc|home|media|mnt|opt|root|run|srv|tmp|usr|var)/"
+# Up to the end of the word, without the brackets that the text closes after it.
+_VALUE = r"[^\s\[\]\"'&,;]+?(?=\)*(?:[\s\[\]\"'&,;]|\Z))"
 _SHAPES = (
     r"(?s)-----BEGIN [A-Z ]*PRIVATE KEY-----.*?(?:-----END [A-Z ]*PRIVATE KEY-----|\Z)",
     r"(?i)(?<=bearer )[\w.~+/=-]{6,}",
     r"\b(?:hf_|sk-|ghp_|nvapi-)[\w-]{8,}",
     r"(?i)(?<=api[-_]key[ =])[^\s'\"]{8,}",
-    r"(?i)(?:(?<=key=)|(?<=token=)|(?<=password=)|(?<=secret=))[^\s\[\]\"'&,;]+",
+    rf"(?i)(?:(?<=key=)|(?<=token=))(?!{_PATH}){_VALUE}",
+    rf"(?i)(?:(?<=password=)|(?<=secret=)){_VALUE}",
     r"(?<=://)[^/\s:@]+:[^/\s@]+(?=@)",
 )
 _TEXT_SHAPES = tuple(re.compile(shape) for shape in _SHAPES)

@@ -14,6 +14,7 @@
      "placement": {"vllm@0.service": {"by": "systemd" | "engine", "cpus": "0-55", "nodes": "0",
                                       "policy": "bind" | "local",
                                       "gpus": ["GPU-...", ...]}},
+     "serving": {"replicas": ["vllm@0.service"], "gateway": "haproxy.service"},
      "watchdog": {"unit": "b200-watchdog.service", "replicas": ["vllm@0.service"]},
      "waivers": [{"check", "subject", "owner", "reason", "until": "2026-12-01"}]}
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Iterable
 from dataclasses import asdict, dataclass, field
@@ -9,6 +10,7 @@ from enum import Enum, IntEnum
 from typing import Any
 
 SCHEMA = "b200kit/verdict/1"
+_INDEX = re.compile(r"\[\d+\]")
 
 
 class Action(IntEnum):
@@ -138,11 +140,16 @@ class Verdict:
         )
 
 
+def cause(read: str) -> str:
+    """What was read, without which entry of a list it was: eight GPUs lack a key for one reason."""
+    return _INDEX.sub("[*]", read)
+
+
 def grouped(findings: Iterable[Finding]) -> list[tuple[Finding, int]]:
     """Findings with those of one unmeasured cause reported once: the first, and how many more."""
     groups: dict[tuple[str, ...], list[Finding]] = {}
     for number, finding in enumerate(findings):
-        cause = finding.status is Status.UNMEASURED and finding.read
-        key = ("unmeasured", str(cause)) if cause else ("own", str(number))
+        unread = finding.status is Status.UNMEASURED and finding.read
+        key = ("unmeasured", cause(finding.read)) if unread else ("own", str(number))
         groups.setdefault(key, []).append(finding)
     return [(group[0], len(group) - 1) for group in groups.values()]

@@ -16,6 +16,9 @@ SCHEMA = "b200kit/watchdog-state/1"
 MARK_SCHEMA = "b200kit/watchdog-mark/1"
 MARK = "/var/lib/b200kit/watchdog-mark.json"
 DIRECTORY = "/var/lib/b200kit/watchdog"
+REFUSED = 78
+"""The launcher's exit code where no other start can help: its unit's RestartPreventExitStatus."""
+ABANDONED = "it ended too often, and systemd does not start it any more"
 
 
 @dataclass(frozen=True)
@@ -62,10 +65,29 @@ class Step(str, Enum):
 
 @dataclass(frozen=True)
 class Seen:
-    """A replica's unit: systemd's ActiveState and InvocationID."""
+    """A replica's unit: systemd's ActiveState, InvocationID, Result and ExecMainStatus."""
 
     active: str
     invocation: str
+    result: str = ""
+    exit_status: int = 0
+
+    @property
+    def abandoned(self) -> bool:
+        """Whether it ended too often for systemd to start it again. Nobody asked for that."""
+        return self.active == "failed" and self.result == "start-limit-hit"
+
+    @property
+    def told(self) -> str:
+        """Its state, and who wanted it. Restart=always: systemd starts what ends by itself."""
+        if self.abandoned:
+            return f"{ABANDONED}, nor does the watchdog (exit code {self.exit_status})"
+        if self.active == "failed" and self.exit_status == REFUSED:
+            return f"its launcher refused to start it (exit code {REFUSED}): run deploy/b200.py"
+        if self.active == "failed":
+            return f"its unit failed ({self.result}) when somebody stopped it"
+        by = ": somebody stopped it, or its gate let nothing start" * (self.active == "inactive")
+        return f"its unit is {self.active}{by}"
 
 
 @dataclass(frozen=True)
@@ -114,15 +136,23 @@ class Standing:
 
 
 def before(standing: Standing, observed: Seen, rules: Rules, now: float) -> tuple[Standing, Step]:
-    """What the unit alone calls for. One that is stopped, starting or stopping is left alone."""
+    """What the unit alone calls for. One that somebody stopped, that starts or stops is left alone.
+
+    One that ended by itself is active again, or systemd has given it up.
+    """
     if standing.given_up:
         return standing, Step.LEAVE
     if observed.active == "active":
         # Found hung, and never restarted: the watchdog ended in between.
         hung = standing.out and observed.invocation == standing.hung
         return standing, Step.REPAIR if hung else Step.PROBE
+    if standing.out and standing.why == ABANDONED:
+        # One more start did not help, and no other will: what it is started with is at fault.
+        return standing, Step.LEAVE
     if standing.out and observed.active == "failed":
         return eject(standing, observed, "its unit failed after a restart", rules, now)
+    if observed.abandoned:
+        return eject(standing, observed, ABANDONED, rules, now)
     return standing, Step.LEAVE
 
 

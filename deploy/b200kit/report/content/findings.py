@@ -6,6 +6,7 @@ from collections.abc import Callable, Hashable, Iterable
 from dataclasses import dataclass
 from typing import TypeVar
 
+from b200kit.node.state.verdict import cause
 from b200kit.report.content import advice
 from b200kit.report.document import Unmeasured, items, mapping, read, show
 
@@ -67,8 +68,19 @@ class Similar:
         if not self.others:
             return ""
         if all(other.check == self.finding.check for other in self.others):
-            return f"and the same of {', '.join(other.subject for other in self.others)}"
+            subjects = dict.fromkeys(other.subject for other in self.others)
+            subjects.pop(self.finding.subject, None)
+            if not subjects:
+                return f"and {len(self.others)} more of {self.finding.subject}"
+            return f"and the same of {', '.join(subjects)}"
         return f"and {len(self.others)} more for this reason"
+
+
+def told_once(verdict: object) -> list[Similar]:
+    """Return what did not pass: each fault by itself, what was not read for one reason once."""
+    shown = [finding for finding in findings_of(verdict) if finding.status != "pass"]
+    unread = _together(shown, lambda f: _reason(f) if f.status == "unmeasured" else id(f))
+    return [Similar(first, tuple(others)) for first, *others in unread]
 
 
 def groups_of(verdict: object) -> list[list[Similar]]:
@@ -87,7 +99,8 @@ def _together(things: Iterable[_T], key: Callable[[_T], Hashable]) -> list[list[
 
 def _reason(finding: Finding) -> Hashable:
     common = finding.status == "unmeasured" and finding.read != _NOTHING
-    return (finding.status, finding.read, finding.waiver, "" if common else finding.check)
+    read = cause(finding.read) if common else finding.read
+    return (finding.status, read, finding.waiver, "" if common else finding.check)
 
 
 def _request(similar: Similar) -> Hashable:

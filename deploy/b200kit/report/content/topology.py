@@ -83,13 +83,29 @@ def common(one: Sequence[str], other: Sequence[str]) -> int:
 def _gpus(view: StateView, expected: ExpectedGraph, nics: tuple[Nic, ...]) -> Iterator[Gpu]:
     """The GPUs of NVML in its order, then those that only the PCI tree shows."""
     on_pci = {str(e.at("address").raw()).lower(): e for e in view.items("pci", "gpus") or []}
-    for gpu in view.gpus() or []:
-        address = str(gpu.text("pci_address") or "?").lower()
+    listed = list(view.gpus() or [])
+    addresses = _addresses(listed, list(on_pci))
+    for gpu, address in zip(listed, addresses, strict=True):
         pci = on_pci.pop(address, View(Unmeasured("the GPU is not in the PCI tree")))
         yield _gpu(gpu.position, address, gpu, pci, view, expected, nics)
-    for address, pci in on_pci.items():
+    # Of those without an address, each is one of these: counting both would count it twice.
+    for address, pci in list(on_pci.items())[addresses.count("?") :]:
         silent = GpuView({"unmeasured": "NVML does not list it"}, 0)
         yield _gpu(None, address, silent, pci, view, expected, nics)
+
+
+def _addresses(listed: Sequence[GpuView], on_pci: Sequence[str]) -> list[str]:
+    """The PCI address of each GPU of NVML, "?" where it is not known.
+
+    One that fell off the bus tells none: by elimination it is the one that nobody else is, and of
+    several NVML has the order of the bus.
+    """
+    told = [str(gpu.text("pci_address") or "?").lower() for gpu in listed]
+    left = sorted(address for address in on_pci if address not in told)
+    if len(left) != told.count("?"):
+        return told
+    rest = iter(left)
+    return [next(rest) if address == "?" else address for address in told]
 
 
 def _gpu(

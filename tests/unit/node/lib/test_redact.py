@@ -93,3 +93,25 @@ def test_a_return_code_in_a_log_is_no_secret(redactor: Redactor) -> None:
 def test_a_value_after_its_name_is_redacted(redactor: Redactor, name: str) -> None:
     assert redactor.text(f"?{name}=CANARY&a=1").startswith(f"?{name}=[redacted]")
     assert redactor.content(b"https://me:CANARY@host/") == b"https://[redacted]@host/"
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["key=/etc/ssl/site/n07.pem", "ssh_key=~/.ssh/id_ed25519", "(token=/run/secrets/hf)"],
+)
+def test_path_of_a_secret_is_shown(redactor: Redactor, text: str) -> None:
+    assert redactor.text(f"{text} (No such file)") == f"{text} (No such file)"
+    assert redactor.content(text.encode()) == text.encode()
+
+
+@pytest.mark.parametrize("value", ["/8bZ/x0y1z2", "ab)cd", "a(b)c", "/etcetera", "p=w"])
+@pytest.mark.parametrize("name", ["key", "token", "password", "secret"])
+def test_brackets_of_the_text_stay_and_the_whole_value_goes(
+    redactor: Redactor, name: str, value: str
+) -> None:
+    assert redactor.text(f"(with {name}={value}) (2)") == f"(with {name}=[redacted]) (2)"
+    assert redactor.text(f"{name}={value}") == f"{name}=[redacted]"
+
+
+def test_password_that_looks_like_a_path_is_a_password(redactor: Redactor) -> None:
+    assert redactor.text("password=/etc/shadow!") == "password=[redacted]"

@@ -84,6 +84,43 @@ def test_a_restart_that_failed_counts_and_is_tried_again() -> None:
     assert (step, standing.given_up) == (Step.GIVE_UP, True)
 
 
+ABANDONED = Seen("failed", "nine", "start-limit-hit", 1)
+
+
+def test_one_that_systemd_does_not_start_any_more_is_repaired_and_counted() -> None:
+    standing, step = watchdog.before(Standing(), ABANDONED, RULES, 5.0)
+    assert (step, standing.out, standing.ejections) == (Step.REPAIR, True, (5.0,))
+    tired = replace(standing, out=False, ejections=(3.0, 4.0))
+    assert watchdog.before(tired, ABANDONED, RULES, 5.0)[1] is Step.GIVE_UP
+
+
+def test_one_that_dies_at_every_start_gets_one_more_and_no_mark_and_comes_back_by_itself() -> None:
+    standing, _ = watchdog.before(Standing(), ABANDONED, RULES, 5.0)
+    for seen in (Seen("activating", "ten", "exit-code", 1), replace(ABANDONED, invocation="ten")):
+        assert watchdog.before(standing, seen, RULES, 6.0) == (standing, Step.LEAVE)
+    assert_message(ABANDONED.told)
+    repaired = Seen("active", "eleven", "success")
+    assert watchdog.before(standing, repaired, RULES, 7.0) == (standing, Step.PROBE)
+    assert watchdog.after(standing, repaired, Outcome.ANSWERED, "", RULES, 7.0)[1] is Step.ADMIT
+
+
+# What systemd 252 shows of a unit with Restart=always and RestartPreventExitStatus=78.
+STOPPED = {
+    "systemctl stop": Seen("inactive", "", "success", 0),
+    "systemctl stop of one that had to be killed": Seen("failed", "one", "timeout", 9),
+    "systemctl stop that left a process on a GPU": Seen("failed", "one", "exit-code", 0),
+    "a start that its gate refused": Seen("inactive", "", "success", 0),
+    "a launcher that refuses its environment": Seen("failed", "one", "exit-code", 78),
+    "its next start is due": Seen("activating", "one", "signal", 9),
+}
+
+
+@in_subtests("how", list(STOPPED))
+def test_what_somebody_asked_for_is_left_alone_and_told(how: str) -> None:
+    assert watchdog.before(Standing(), STOPPED[how], RULES, 5.0) == (Standing(), Step.LEAVE)
+    assert_message(STOPPED[how].told)
+
+
 def test_one_that_was_stopped_by_hand_while_out_is_left_alone() -> None:
     assert watchdog.before(OUT, Seen("inactive", ""), RULES, 1.0) == (OUT, Step.LEAVE)
 

@@ -8,6 +8,7 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
+from b200kit.report.content import facts
 from b200kit.report.content.graph import BAD, GOOD, UNKNOWN, Topology
 from b200kit.report.content.topology import topology
 from b200kit.report.terminal.topology_matrix import topology_is_in_doubt, topology_lines
@@ -117,6 +118,35 @@ def test_missing_gpu_makes_the_graph_bad() -> None:
 
     found = graph(pull)
     assert (found.missing, found.tone) == (1, BAD)
+
+
+def lose(state: State, *positions: int) -> None:
+    """What NVML says of GPUs that fell off the bus: it counts them, and tells nothing of them."""
+    gone = {"unmeasured": "GPU is lost (15)"}
+    for position in positions:
+        entry = state["gpus"][position]
+        state["gpus"][position] = {**dict.fromkeys(entry, gone), "index": position}
+
+
+@in_subtests("lost", [(0,), (5,), (7,), (2, 3), (0, 4, 7), tuple(range(8))])
+def test_gpu_that_fell_off_the_bus_is_counted_once_and_where_it_is(lost: tuple[int, ...]) -> None:
+    found, whole = graph(lambda state: lose(state, *lost)), graph()
+    assert [gpu.address for gpu in found.gpus] == [gpu.address for gpu in whole.gpus]
+    assert [gpu.numa for gpu in found.gpus] == [gpu.numa for gpu in whole.gpus]
+    assert (found.missing, found.tone) == (0, UNKNOWN)
+    silent = f"({len(lost)} GPU{'s' * (len(lost) > 1)} unmeasured)"
+    told = f"{18 * (8 - len(lost))}/144 links up {silent}"
+    every = "unmeasured: no GPU reported the state of its links"
+    assert facts.links_line(found) == (every if len(lost) == 8 else told)
+
+
+@in_subtests(("left", "count"), [(8, 8), (7, 8), (6, 8)])
+def test_gpu_that_the_bus_does_not_show_either_is_counted_once(left: int, count: int) -> None:
+    def spoil(state: State) -> None:
+        lose(state, 5, 6)
+        state["pci"]["gpus"] = state["pci"]["gpus"][:left]
+
+    assert len(graph(spoil).gpus) == count
 
 
 def test_without_an_expectation_nothing_is_good() -> None:

@@ -21,7 +21,6 @@ _ACTIVE = ("active", "reloading")
 _UNMARKED = rule("no mark", "a person looks at a node that restarts do not repair, and removes it")
 _WATCHED = rule("active", "a replica that hangs still says that it is healthy (vllm#39863)")
 _ANSWERS = rule("in the gateway", "every replica that runs answers the watchdog's probe")
-_RUNS = rule("active", "a node serves with all its replicas, or it is not the node that was proven")
 
 
 @check("watchdog.mark")
@@ -67,27 +66,16 @@ def watchdog(expect: Expectation, state: StateView) -> Iterator[Finding]:
 
 @check("watchdog.replicas")
 def replicas(expect: Expectation, state: StateView) -> Iterator[Finding]:
-    """Where one replica runs, all do; each answered its last probe, and none is kept out."""
+    """Each replica that runs answered its last probe, and none is kept out."""
     requested = _requested(expect)
     if requested is None:
         yield passed(NOT_ASKED)
         return
     running, unknown = _running(requested, state)
-    idle = _idle(requested, state) if running else ()
-    found = [*unknown, *idle, *(one for unit in running for one in _replica(unit, state))]
+    found = [*unknown, *(one for unit in running for one in _replica(unit, state))]
     yield from found
     if not any(finding.blocks for finding in found):
         yield passed(f"{len(running)} replicas run, and none is out", _ANSWERS)
-
-
-def _idle(requested: View, state: StateView) -> Iterator[Finding]:
-    """Each replica that is known not to run."""
-    for name in requested.get(list, "replicas") or []:
-        reading = state.text("units", str(name), "active")
-        if not isinstance(reading, Unmeasured) and reading not in _ACTIVE:
-            summary = f"{name} is {reading} while another replica serves"
-            fault = failed(summary, str(reading), _RUNS, Action.RESTART_SERVICE, part=str(name))
-            yield replace(fault, subject=str(name))
 
 
 def _replica(unit: str, state: StateView) -> Iterator[Finding]:

@@ -57,7 +57,11 @@ class Edges:
     async def unit(self, unit: str) -> Seen:
         """Its state. Raises NotSeen."""
         reading = await self._reading(unit)
-        return Seen(str(reading.get("active")), str(reading.get("invocation_id")))
+        active, invocation, result = (
+            str(reading.get(key)) for key in ("active", "invocation_id", "result")
+        )
+        status = reading.get("exit_status")
+        return Seen(active, invocation, result, status if isinstance(status, int) else 0)
 
     async def _reading(self, unit: str) -> dict[str, object]:
         reading = (await asyncio.to_thread(system.units, [unit]))[unit]

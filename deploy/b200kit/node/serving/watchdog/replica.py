@@ -75,6 +75,8 @@ class Watched:
     clock: Callable[[], float] = field(default=time.time)
     standing: Standing = field(default_factory=Standing)
     busy: bool = False
+    # Why it was left alone at the last look.
+    left: str = ""
 
     @property
     def server(self) -> str:
@@ -100,11 +102,20 @@ class Watched:
         observed = await self.acts.unit(self.replica.unit)
         standing, step = watchdog.before(self.standing, observed, self.rules, self.clock())
         if step is Step.PROBE:
+            self.left = ""
             return await self._probe(observed)
         if step is Step.LEAVE:
-            self.keep(standing, "left alone", f"its unit is {observed.active}")
+            self._leave(standing, observed)
             return False
+        self.left = ""
         return await self._do(step, standing, observed)
+
+    def _leave(self, standing: Standing, observed: Seen) -> None:
+        """Leave it as it is, and say why once."""
+        if observed.told != self.left and not standing.given_up:
+            self.say(f"left alone: {observed.told}")
+        self.left = observed.told
+        self.keep(standing, "left alone", observed.told)
 
     async def _probe(self, observed: Seen) -> bool:
         found = await self.prober.probe()

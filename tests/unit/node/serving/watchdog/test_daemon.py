@@ -318,6 +318,25 @@ def test_a_restart_that_does_not_get_warm_is_tried_again_and_then_given_up(tmp_p
     assert node.is_mark
 
 
+def test_a_replica_that_systemd_gave_up_is_started_again_and_comes_back(tmp_path: Path) -> None:
+    node = Node(seen=Seen("failed", "first", "start-limit-hit", 1))
+    one = watched(node, tmp_path)
+    ticks(one, 1)
+    assert node.acts == [*(act for act in REPAIRED if act != "abort"), "back vllm0"]
+    assert (one.standing.out, len(one.standing.ejections)) == (False, 1)
+
+
+def test_a_replica_that_somebody_stopped_stays_stopped_and_is_named_once(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    node = Node(seen=Seen("inactive", "", "success"))
+    one = watched(node, tmp_path)
+    ticks(one, 3)
+    assert node.acts == []
+    assert_message(capsys.readouterr().err)
+    assert "somebody stopped it" in json.loads(one.path.read_text())["last"]["detail"]
+
+
 def test_a_replica_that_was_stopped_during_its_probe_is_not_blamed(tmp_path: Path) -> None:
     node = Node()
 

@@ -58,6 +58,12 @@ def test_a_unit_is_seen_with_its_invocation(systemctl: Systemctl) -> None:
     assert asyncio.run(Edges().unit("vllm@0.service")) == Seen("active", "abc")
 
 
+def test_a_unit_is_seen_with_what_ended_it(systemctl: Systemctl) -> None:
+    systemctl(shown="ActiveState=failed InvocationID=abc Result=start-limit-hit ExecMainStatus=1")
+    expected = Seen("failed", "abc", "start-limit-hit", 1)
+    assert asyncio.run(Edges().unit("vllm@0.service")) == expected
+
+
 def test_a_unit_that_cannot_be_read_is_not_taken_for_anything(systemctl: Systemctl) -> None:
     systemctl(shown="; exit 1")
     with pytest.raises(NotSeen, match=r"vllm@0.service: .*systemctl"):

@@ -1,0 +1,70 @@
+"""What an inventory and a command line say to pyinfra itself: its own keys, key file and hosts.
+
+pyinfra takes any key that it does not know for data of the site, meets a missing key file only when
+it connects, and a `--limit` that fits no host is a run over none, which ends well.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from fnmatch import fnmatch
+
+import click
+from paramiko.ssh_exception import SSHException
+from pyinfra.api.arguments import all_global_arguments
+from pyinfra.api.exceptions import NoGroupError, PyinfraError
+from pyinfra.api.host import Host
+from pyinfra.api.state import State
+from pyinfra.connectors.ssh import connector_data_meta
+from pyinfra.connectors.ssh_util import get_private_key
+
+from b200kit.inventory.keys.problem import Problem, did_you_mean
+
+_SSH = "ssh_"
+_ARGUMENTS = tuple(name for name, _ in all_global_arguments())
+
+
+def is_pyinfras(name: str) -> bool:
+    """Whether a key of inventory data is pyinfra's; every other one must be ours."""
+    return name.startswith((_SSH, "_"))
+
+
+def problems(state: State, host: Host) -> Iterator[Problem]:
+    """Keys that pyinfra would pass over, and a private key that it could not load."""
+    data = host.data.dict()
+    for name in data:
+        if name.startswith(_SSH) and name not in connector_data_meta:
+            nearest = did_you_mean(name, connector_data_meta)
+            yield Problem(name, f"pyinfra has no such key{nearest}")
+        # One that is near none of pyinfra's is a variable of the file's own.
+        private = name.startswith("_") and name not in _ARGUMENTS
+        if private and (nearest := did_you_mean(name, _ARGUMENTS)):
+            yield Problem(name, f"pyinfra has no such key{nearest}")
+    if filename := data.get("ssh_key"):
+        try:
+            get_private_key(state, str(filename), data.get("ssh_key_password") or "")
+        except (PyinfraError, SSHException, OSError, ValueError) as error:
+            yield Problem("ssh_key", " ".join(str(error).split()))
+
+
+def unmatched(state: State) -> list[str]:
+    """A line for each name on the command line that fits no node; or one where no node is left."""
+    context = click.get_current_context(silent=True)
+    options = context.params if context else {}
+    known = [*(host.name for host in state.inventory), *state.inventory.groups]
+    lines = [
+        f"--{option} {pattern}: no such node or group{did_you_mean(str(pattern), known)}"
+        for option in ("limit", "exclude")
+        for pattern in options.get(option) or ()
+        if not _fits(state, str(pattern))
+    ]
+    if state.limit_hosts == [] and not lines:
+        return ["no node is left to work on: see --limit, --exclude and the inventory"]
+    return lines
+
+
+def _fits(state: State, pattern: str) -> bool:
+    try:
+        return bool(state.inventory.get_group(pattern))
+    except NoGroupError:
+        return any(fnmatch(host.name, pattern) for host in state.inventory)
