@@ -9,11 +9,13 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-# A request that was answered with one byte is never repeated; 401 is no part of a stream.
-_SAFE_RETRIES = {"conn-failure", "empty-response", "401"}
+# Only what no server can have begun: it was never sent, or refused for its key.
+_SAFE_RETRIES = {"conn-failure", "401"}
 _NEEDED = {
     "option http-no-delay": "chunks of a stream are merged: TTFT 194 ms instead of 22",
-    "option http-buffer-request": "what came in two packets, as from most clients, is not repeated",
+    "option http-buffer-request": (
+        "a request in two packets, as from most clients, is not repeated after a 401"
+    ),
     "option redispatch 1": "a replica that died is tried again instead of another",
     "balance leastconn|balance roundrobin": "requests queue behind long ones",
     "option httpchk GET \\S+": "a replica that hangs at its start is sent requests",
@@ -28,8 +30,8 @@ _FORBIDDEN = {
     "option httpclose": "a connection is made for every request",
     "compression .*": "chunks are held back to be compressed",
     "option forceclose": "streams are cut",
-    "retry-on .*(response-timeout|all-retryable-errors|5\\d\\d).*": (
-        "a request that is being answered is sent a second time"
+    "retry-on .*(empty-response|response-timeout|all-retryable-errors|5\\d\\d).*": (
+        "a request that ends its server is sent to the next one"
     ),
 }
 
