@@ -14,11 +14,13 @@ from pydantic import Field
 
 from b200kit.inventory.keys.parts import SecretRef
 from b200kit.inventory.keys.problem import Problem, repeated
-from b200kit.inventory.keys.types import CpuList, Keys, Listed, Port, Text, matching
+from b200kit.inventory.keys.types import CpuList, Keys, Listed, Network, Port, Text, matching
 from b200kit.node.lib import cpulist
 
 # vLLM's own limit where it has one (its Rust front end, 0.33); the Python one has none.
 BODY_MIB = 32
+CONNECTIONS, CONNECTIONS_OF_A_SOURCE = 8192, 1024
+REQUEST_TIMEOUT_S = 30
 # The rest of vLLM's routes are unauthenticated or for administration.
 SERVED = (
     "/v1/chat/completions",
@@ -65,6 +67,17 @@ class Gateway(Keys):
     """clients besides the holder of `api_key`, each with a key of its own"""
     max_body_mib: int = Field(BODY_MIB, ge=1, le=1024)
     """largest request, MiB; a larger one is refused with 413"""
+    request_timeout_s: int = Field(REQUEST_TIMEOUT_S, ge=1, le=3600)
+    """how long a TLS handshake may take, and then a request's head with the first 128 KiB of its
+    body; waiting for an answer is not limited by it"""
+    max_connections: int = Field(CONNECTIONS, ge=64, le=500_000)
+    """connections open at once"""
+    max_connections_per_source: int = Field(CONNECTIONS_OF_A_SOURCE, ge=1, le=500_000)
+    """of these, at most so many from one IPv4 address or one IPv6 /64; the node itself has no
+    limit"""
+    unlimited_sources: Listed[Network] = ()
+    """addresses and networks without that limit, such as load balancers and the nodes with an
+    endpoint of the fleet: ["10.20.1.0/24"]"""
     weights: Listed[Annotated[int, Field(ge=0, le=256)]] = ()
     """share of the requests of each replica, such as [95, 5]; least connections when empty"""
     router: Router | None = None

@@ -21,6 +21,8 @@ _NEEDED = {
     "option httpchk GET \\S+": "a replica that hangs at its start is sent requests",
     "acl served path .+": "every route of the engine is open to clients",
     "http-request deny deny_status 403 .*unless served": "every route of the engine is open",
+    "timeout client \\d+s": "sockets that are silent in the TLS handshake shut the gateway",
+    "tcp-request connection reject if { sc1_conn_cur gt \\d+ }": "one source takes all connections",
     "timeout http-request .+": "half a request holds a connection for ever",
     "load-server-state-from-file global": "a reload puts a drained replica back",
     "stats socket \\S+ mode 600 .*": "others than root drain replicas",
