@@ -6,7 +6,6 @@ import asyncio
 import contextlib
 import http.client
 import json
-import socketserver
 import ssl
 import subprocess
 from collections import Counter
@@ -32,6 +31,7 @@ CLIENTS = Gateway(
     clients=(
         Client(name="team-a", key=SecretRef(env="A"), requests_per_minute=5),
         Client(name="team-b", key=SecretRef(env="B")),
+        Client(name="team-c", key=SecretRef(env="C")),
     ),
     max_body_mib=1,
 )
@@ -39,6 +39,7 @@ SECRETS = {
     **KEYS,
     "gateway.clients.0.key": Secret(b"key-of-a"),
     "gateway.clients.1.key": Secret(b"key-of-b"),
+    "gateway.clients.2.key": Secret(b'key,of=c,"with;marks#'),
 }
 
 
@@ -99,7 +100,7 @@ def test_path_that_is_not_served_is_forbidden_with_and_without_a_key(
         assert document["error"]["code"] == "path_not_served"
 
 
-@pytest.mark.parametrize("key", [None, "", "wrong", "KEY-OF-B", "key-of-b x", "node"])
+@pytest.mark.parametrize("key", [None, "", "wrong", "KEY-OF-B", "key-of-b x", "node", "key"])
 def test_without_a_known_key_nobody_comes_in(proxy: Proxy, key: str | None) -> None:
     status, fields, document = ask(proxy, key=key)
     assert status == 401
@@ -107,7 +108,7 @@ def test_without_a_known_key_nobody_comes_in(proxy: Proxy, key: str | None) -> N
     assert fields["www-authenticate"] == "Bearer"
 
 
-@pytest.mark.parametrize("key", ["key-of-b", "node-key"])
+@pytest.mark.parametrize("key", ["key-of-b", "node-key", 'key,of=c,"with;marks#'])
 def test_replica_is_shown_its_own_key_whoever_asks(proxy: Proxy, key: str) -> None:
     status, _, document = ask(proxy, key=key)
     assert status == 200
@@ -120,25 +121,6 @@ def test_request_keeps_its_name_or_gets_one(proxy: Proxy) -> None:
     _, fields, document = ask(proxy)
     assert len(fields["x-request-id"]) == 36
     assert fields["x-request-id"] == document["headers"]["x-request-id"]
-
-
-def test_body_beyond_the_limit_or_of_unknown_length_is_refused(proxy: Proxy) -> None:
-    assert ask(proxy, CHAT, body=b"x" * 1000)[0] == 200
-    assert ask(proxy, CHAT, body=b"x" * (1 << 20))[0] == 200
-    # It need not even be sent.
-    assert asyncio.run(_status(proxy.url, f"Content-Length: {(1 << 20) + 1}", "")) == 413
-    chunk = "5\r\nhello\r\n0\r\n\r\n"
-    assert asyncio.run(_status(proxy.url, "Transfer-Encoding: chunked", chunk)) == 411
-
-
-async def _status(url: str, field: str, body: str) -> int:
-    parts = urlsplit(url)
-    reader, writer = await asyncio.open_connection(parts.hostname, parts.port)
-    head = f"POST {CHAT} HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer key-of-b\r\n{field}\r\n\r\n"
-    writer.write((head + body).encode())
-    first = await reader.readline()
-    writer.close()
-    return int(first.split()[1])
 
 
 def test_client_beyond_its_rate_is_refused_and_the_others_are_not(proxy: Proxy) -> None:

@@ -26,6 +26,7 @@ _CERTIFICATE = re.compile(rb"-----BEGIN CERTIFICATE-----.+?-----END CERTIFICATE-
 _REFUSALS = {
     "path": ("path_not_served", "this path is not served here"),
     "key": ("invalid_api_key", "a valid API key is needed, as Authorization: Bearer KEY"),
+    "method": ("method_not_allowed", "only GET and POST are served here"),
     "length": ("length_required", "Content-Length is needed"),
     "body": ("request_too_large", "the request is too large"),
     "rate": ("rate_limit_exceeded", "too many requests in a minute with this key"),
