@@ -61,6 +61,9 @@ class Gateway(Keys):
 
     tls: Literal["auto", "off"] = "auto"
     """auto: TLS where there is a certificate; off: plain HTTP on a public address, on purpose"""
+    authentication: Literal["key", "off"] = "key"
+    """key: a gateway on a public address needs `api_key`; off: anybody who reaches it may ask, on
+    purpose"""
     certificate: SecretRef | None = None
     """certificate chain and private key in one PEM"""
     clients: Listed[Client] = ()
@@ -97,6 +100,8 @@ def references(gateway: Gateway) -> Iterator[tuple[str, SecretRef]]:
 def problems(gateway: Gateway, bind: str, replicas: int, has_key: bool) -> Iterator[Problem]:
     """Combinations that cannot work, or that nobody can have meant."""
     yield from _encryption(gateway, bind)
+    yield from _authentication(gateway, bind, has_key)
+    yield from _connections(gateway)
     yield from _clients(gateway, has_key)
     yield from _shares(gateway, replicas)
     yield from _routing(gateway)
@@ -107,15 +112,39 @@ def problems(gateway: Gateway, bind: str, replicas: int, has_key: bool) -> Itera
             yield Problem("gateway.cpus", str(error))
 
 
+def _public(bind: str) -> bool:
+    return not ipaddress.ip_address(bind).is_loopback
+
+
 def _encryption(gateway: Gateway, bind: str) -> Iterator[Problem]:
-    public = not ipaddress.ip_address(bind).is_loopback
     if gateway.certificate and gateway.tls == "off":
         yield Problem("gateway.tls", '"off", though there is a certificate: leave one of them out')
-    if public and not gateway.certificate and gateway.tls != "off":
+    if _public(bind) and not gateway.certificate and gateway.tls != "off":
         yield Problem(
             "gateway.certificate",
             f"none, though the gateway listens on {bind}: keys and prompts would travel in plain "
             'text. Give one, set gateway_bind = "127.0.0.1", or say gateway.tls = "off"',
+        )
+
+
+def _authentication(gateway: Gateway, bind: str, has_key: bool) -> Iterator[Problem]:
+    if has_key and gateway.authentication == "off":
+        message = '"off", though there is an api_key: leave one of them out'
+        yield Problem("gateway.authentication", message)
+    if _public(bind) and not has_key and gateway.authentication != "off":
+        yield Problem(
+            "api_key",
+            f"none, though the gateway listens on {bind}: whoever reaches it could use the model. "
+            'Give one, set gateway_bind = "127.0.0.1", or say gateway.authentication = "off"',
+        )
+
+
+def _connections(gateway: Gateway) -> Iterator[Problem]:
+    if gateway.max_connections_per_source > gateway.max_connections:
+        yield Problem(
+            "gateway.max_connections_per_source",
+            f"{gateway.max_connections_per_source} of gateway.max_connections = "
+            f"{gateway.max_connections}: one source could take every connection",
         )
 
 
