@@ -71,8 +71,9 @@ class Gateway(Keys):
     max_body_mib: int = Field(BODY_MIB, ge=1, le=1024)
     """largest request, MiB; a larger one is refused with 413"""
     request_timeout_s: int = Field(REQUEST_TIMEOUT_S, ge=1, le=3600)
-    """how long a TLS handshake may take, and then a request's head with the first 128 KiB of its
-    body; waiting for an answer is not limited by it"""
+    """how long a TLS handshake may take, then a request's head with the first 128 KiB of its body,
+    and how long a client may take nothing of an answer that is there; waiting for one is not
+    limited by it"""
     max_connections: int = Field(CONNECTIONS, ge=64, le=500_000)
     """connections open at once"""
     max_connections_per_source: int = Field(CONNECTIONS_OF_A_SOURCE, ge=1, le=500_000)
