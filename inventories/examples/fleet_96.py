@@ -47,7 +47,8 @@ def _node(number: int) -> dict[str, object]:
         "api_key": {"env": "B200_API_KEY"},
         # On the site's own network, in plain HTTP. For TLS: gateway.certificate and fleet.ca_file.
         "gateway_bind": f"10.20.1.{number}",
-        "gateway": {"tls": "off"},
+        # Each node's fleet endpoint brings the connections of many clients to the others.
+        "gateway": {"tls": "off", "unlimited_sources": ["10.20.1.0/24"]},
         "fleet": {"port": 8443},
         "fleet_address": f"10.20.1.{number}",
         "firewall": {

@@ -94,6 +94,8 @@ def _data(lab: dict[str, Any]) -> dict[str, Any]:
         "numa_policy": "local",
         "api_key": {"file": str(lab_paths().api_key)},
         "hf_token": {"file": str(lab_paths().token)},
+        # The mirror speaks plain HTTP, over a bridge of this machine.
+        "model_store_tls": "off",
         # Deadlines that only something that hangs misses: a busy machine is slow, and not hung.
         "reboot_deadline_s": 300,
         "fabric_deadline_s": 60,

@@ -34,12 +34,15 @@ def problems(spec: NodeSpec, catalogue: Catalogue) -> Iterator[Problem]:
     if spec.storage:
         yield from storage.problems(spec.storage)
     yield from weights.problems(spec.weights, spec.gateway_port, spec.ports())
+    if spec.hf_token:
+        yield from weights.token_problems(spec.model_store, spec.model_store_tls)
     yield from settings.problems(spec.settings, catalogue.settings)
     yield from gateway.problems(spec.gateway, spec.gateway_bind, spec.replicas, bool(spec.api_key))
     yield from gateway.floor_problems(spec.min_available, spec.replicas)
     yield from reprovision.problems(spec)
     if spec.fleet:
-        yield from fleet.problems(spec.fleet, (spec.gateway_port, *spec.ports()))
+        key_in_plain = bool(spec.api_key) and spec.gateway.tls != "off"
+        yield from fleet.problems(spec.fleet, (spec.gateway_port, *spec.ports()), key_in_plain)
     for name, ref in secret_references(spec):
         if sum(bool(way) for way in (ref.env, ref.file, ref.command)) != 1:
             yield Problem(name, "give exactly one of env, file or command")

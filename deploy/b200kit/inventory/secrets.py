@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 from pathlib import Path
 
@@ -15,6 +16,11 @@ from b200kit.inventory.spec import NodeSpec
 NAMES = ("api_key", "hf_token")
 # Needed only to reprovision a node: a check or a deploy does without them.
 FOR_REPROVISIONING = ("bmc.password", "reimage.token")
+
+
+# Of these each is one word in the field Authorization of a request.
+_HEADER_WORD = re.compile(rb"[\x21-\x7e]+")
+_IN_HEADERS = re.compile(r"api_key|hf_token|gateway\.clients\.\d+\.key")
 
 
 class Secret:
@@ -39,9 +45,14 @@ def resolve(spec: NodeSpec, reprovisioning: bool = True) -> tuple[dict[str, Secr
         if name in FOR_REPROVISIONING and not reprovisioning:
             continue
         try:
-            found[name] = Secret(_read(ref))
+            value = _read(ref)
         except (KeyError, OSError, ValueError, subprocess.SubprocessError) as error:
             problems.append(Problem(name, _reason(ref, error)))
+            continue
+        if _IN_HEADERS.fullmatch(name) and not _HEADER_WORD.fullmatch(value):
+            problems.append(Problem(name, "must be one word of printable ASCII characters"))
+            continue
+        found[name] = Secret(value)
     return found, problems
 
 

@@ -62,6 +62,9 @@ class NodeSpec(ReprovisioningKeys):
     """model of the catalogue, see b200kit/catalog/models/"""
     model_store: Url
     """URL under which NAME/REVISION/manifest.json is found"""
+    model_store_tls: Literal["required", "off"] = "required"
+    """required: hf_token goes to an https:// model_store only; off: also in plain text, on
+    purpose"""
     model_revision: Annotated[str, matching(r"[0-9a-f]{12,64}", "12 to 64 hexadecimal digits")]
     """first digits of the manifest's SHA-256"""
     # Figures that may be None in an inventory are resolved by inventory/defaults.py.

@@ -1,13 +1,14 @@
 """`python -m tests.unit.gateway.mock [TTFT_MS ITL_MS CHUNKS NAME KEY]`: SSE with known times.
 
 Prints its port. It names itself in the header x-served-by, counts what it was sent in /count, and
-repeats the request's headers in /v1/models.
+repeats the request's headers in /v1/models. A request whose body is "crash" ends it.
 """
 
 from __future__ import annotations
 
 import asyncio
 import json
+import os
 import sys
 
 TTFT_MS, ITL_MS, CHUNKS = 20.0, 10.0, 20
@@ -30,7 +31,9 @@ class Mock:
                 head = (await reader.readuntil(b"\r\n\r\n")).decode("latin-1")
                 lines = [line.partition(":") for line in head.split("\r\n")[1:]]
                 fields = {name.lower(): value.strip() for name, _, value in lines}
-                await reader.readexactly(int(fields.get("content-length") or 0))
+                body = await reader.readexactly(int(fields.get("content-length") or 0))
+                if body == b"crash":
+                    os._exit(1)
                 await self.answer(head.split()[1], fields, writer)
         except (asyncio.IncompleteReadError, ConnectionError):
             pass

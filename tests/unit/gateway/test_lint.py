@@ -33,7 +33,7 @@ def test_rendered_configuration_breaks_no_rule(config: str) -> None:
     "line",
     ["option http-no-delay", "option redispatch 1", "balance leastconn",
      "option httpchk GET /health", "unless served", "timeout http-request 30s",
-     "load-server-state-from-file global"],
+     "timeout client 30s", "sc1_conn_cur gt 1024 }", "load-server-state-from-file global"],
 )  # fmt: skip
 def test_line_that_is_gone_is_missed(config: str, line: str) -> None:
     spoilt = "\n".join(text for text in config.splitlines() if not text.endswith(line))
@@ -46,6 +46,8 @@ def test_line_that_is_gone_is_missed(config: str, line: str) -> None:
     [
         ("option http-no-delay", "# option http-no-delay"),
         ("mode 600", "mode 666"),
+        ("timeout client 30s", "timeout client 1h"),
+        ("retry-on conn-failure", "retry-on empty-response conn-failure"),
         ("retry-on conn-failure", "retry-on response-timeout conn-failure"),
         ("retry-on conn-failure", "retry-on all-retryable-errors"),
         ("retry-on conn-failure", "retry-on 503 conn-failure"),

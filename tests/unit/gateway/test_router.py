@@ -41,7 +41,9 @@ def test_every_argument_is_one_of_the_launchers(tmp_path: Path) -> None:
     words = vllm_router.arguments(Router(requirements=str(tmp_path), version="0.1.17"), 32)
     flags = words[::2]
     assert set(flags) <= known
-    assert dict(zip(flags, words[1::2], strict=True))["--health-check-interval-secs"] == "2"
+    given = dict(zip(flags, words[1::2], strict=True))
+    assert given["--health-check-interval-secs"] == "2"
+    assert given["--retry-max-retries"] == "1"  # the first attempt is one of them
     assert "--worker-urls" not in flags
 
 

@@ -34,6 +34,8 @@ class Waiting:
     def __init__(self) -> None:
         self.listener = socket.create_server(("127.0.0.1", 0))
         self.seen = [threading.Event() for _ in range(CHUNKS)]
+        self.begin = threading.Event()
+        self.begin.set()
         self.kept_waiting: list[int] = []
 
     @property
@@ -55,6 +57,7 @@ class Waiting:
             if b"/chat/completions" not in asked:
                 connection.sendall(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n{}")
                 return
+            self.begin.wait(DEADLINE_S)
             connection.sendall(HEAD)
             for number, seen in enumerate(self.seen):
                 connection.sendall(chunk(number))

@@ -303,7 +303,7 @@ def test_gateway_listens_on_loopback_unless_the_inventory_says_otherwise(tmp_pat
     assert [line for line in haproxy(tmp_path) if line.startswith("bind ")] == [
         "bind 127.0.0.1:8000"
     ]
-    plain = {"tls": "off"}
+    plain = {"tls": "off", "authentication": "off"}
     public = haproxy(tmp_path, gateway_bind="10.1.2.3", gateway_port=9000, gateway=plain)
     assert [line for line in public if line.startswith("bind ")] == ["bind 10.1.2.3:9000"]
 
@@ -343,7 +343,7 @@ def test_failed_attempts_are_repeated_only_before_a_byte_was_sent(tmp_path: Path
 def test_client_on_the_node_finds_the_gateway_wherever_it_listens(
     tmp_path: Path, bind: str, url: str
 ) -> None:
-    plain = {"tls": "off"}
+    plain = {"tls": "off", "authentication": "off"}
     document = json.loads(files(tmp_path, gateway_bind=bind, gateway=plain)[serving.SERVING])
     assert document["gateway"] == url
 

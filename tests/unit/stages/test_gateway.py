@@ -27,6 +27,7 @@ from tests.unit.specs import CATALOGUE, data
 HAPROXY = "/etc/haproxy/haproxy.cfg"
 DROPIN = "/etc/systemd/system/haproxy.service.d/b200kit.conf"
 KEY = {"env": "A_KEY"}
+NODES = [{"name": "n01", "address": "10.0.0.1"}]
 PEM = b"-----BEGIN CERTIFICATE-----\nAA==\n-----END CERTIFICATE-----\n-----BEGIN PRIVATE KEY-----\n"
 
 
@@ -42,6 +43,15 @@ def problems(**changes: object) -> dict[str, str]:
         ({"gateway_bind": "0.0.0.0"}, "gateway.certificate"),
         ({"gateway_bind": "::"}, "gateway.certificate"),
         ({"gateway": {"tls": "off", "certificate": KEY}}, "gateway.tls"),
+        (
+            {"gateway_bind": "0.0.0.0", "gateway": {"tls": "off"}, "api_key": None},
+            "api_key",
+        ),
+        ({"gateway_bind": "::", "gateway": {"tls": "off"}, "api_key": None}, "api_key"),
+        ({"gateway": {"authentication": "off"}}, "gateway.authentication"),
+        ({"fleet": {"port": 9000, "nodes": NODES}}, "fleet.ca_file"),
+        ({"gateway": {"max_connections": 100}}, "gateway.max_connections_per_source"),
+        ({"gateway": {"unlimited_sources": ["n01"]}}, "gateway.unlimited_sources.0"),
         ({"gateway": {"weights": [1]}}, "gateway.weights"),
         ({"gateway": {"weights": [0, 0]}}, "gateway.weights"),
         ({"gateway": {"cpus": "3-1"}}, "gateway.cpus"),
@@ -65,6 +75,16 @@ def test_what_cannot_be_meant_is_refused_by_its_key(changes: dict[str, object], 
     [
         {"gateway_bind": "0.0.0.0", "gateway": {"tls": "off"}},
         {"gateway_bind": "0.0.0.0", "gateway": {"certificate": KEY}},
+        {"gateway_bind": "::1", "api_key": None},
+        {
+            "gateway_bind": "10.0.0.7",
+            "gateway": {"tls": "off", "authentication": "off"},
+            "api_key": None,
+        },
+        {"fleet": {"port": 9000, "nodes": NODES}, "gateway": {"tls": "off"}},
+        {"fleet": {"port": 9000, "nodes": NODES}, "api_key": None},
+        {"fleet": {"port": 9000, "nodes": NODES, "ca_file": "/etc/ssl/site/authority.pem"}},
+        {"gateway": {"unlimited_sources": ["10.0.0.7", "fd00::/64"]}},
         {"gateway": {"weights": [100, 0]}},
         {"min_available": 0},
         {"api_key": None},

@@ -40,8 +40,14 @@ class Fleet(Keys):
     None: they speak plain HTTP"""
 
 
-def problems(fleet: Fleet, taken: Iterable[int]) -> Iterator[Problem]:
-    """A port that is another's, a name given twice, no node with a weight."""
+def problems(fleet: Fleet, taken: Iterable[int], key_in_plain: bool) -> Iterator[Problem]:
+    """A port that is another's, a name given twice, no node with a weight, a key in plain text."""
+    if key_in_plain and not fleet.ca_file:
+        yield Problem(
+            "fleet.ca_file",
+            "none, so api_key and prompts would travel to the nodes in plain text. Give one, or "
+            'say gateway.tls = "off"',
+        )
     if fleet.port in taken:
         yield Problem("fleet.port", f"port {fleet.port} is the gateway's or a replica's")
     for name in repeated([node.name for node in fleet.nodes]):

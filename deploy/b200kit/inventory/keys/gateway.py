@@ -14,10 +14,12 @@ from pydantic import Field
 
 from b200kit.inventory.keys.parts import SecretRef
 from b200kit.inventory.keys.problem import Problem, repeated
-from b200kit.inventory.keys.types import CpuList, Keys, Listed, Port, Text, matching
+from b200kit.inventory.keys.types import CpuList, Keys, Listed, Network, Port, Text, matching
 
 # vLLM's own limit where it has one (its Rust front end, 0.33); the Python one has none.
 BODY_MIB = 32
+CONNECTIONS, CONNECTIONS_OF_A_SOURCE = 8192, 1024
+REQUEST_TIMEOUT_S = 30
 # The rest of vLLM's routes are unauthenticated or for administration.
 SERVED = (
     "/v1/chat/completions",
@@ -58,12 +60,27 @@ class Gateway(Keys):
 
     tls: Literal["auto", "off"] = "auto"
     """auto: TLS where there is a certificate; off: plain HTTP on a public address, on purpose"""
+    authentication: Literal["key", "off"] = "key"
+    """key: a gateway on a public address needs `api_key`; off: anybody who reaches it may ask, on
+    purpose"""
     certificate: SecretRef | None = None
     """certificate chain and private key in one PEM"""
     clients: Listed[Client] = ()
     """clients besides the holder of `api_key`, each with a key of its own"""
     max_body_mib: int = Field(BODY_MIB, ge=1, le=1024)
     """largest request, MiB; a larger one is refused with 413"""
+    request_timeout_s: int = Field(REQUEST_TIMEOUT_S, ge=1, le=3600)
+    """how long a TLS handshake may take, then a request's head with the first 128 KiB of its body,
+    and how long a client may take nothing of an answer that is there; waiting for one is not
+    limited by it"""
+    max_connections: int = Field(CONNECTIONS, ge=64, le=500_000)
+    """connections open at once"""
+    max_connections_per_source: int = Field(CONNECTIONS_OF_A_SOURCE, ge=1, le=500_000)
+    """of these, at most so many from one IPv4 address or one IPv6 /64; the node itself has no
+    limit"""
+    unlimited_sources: Listed[Network] = ()
+    """addresses and networks without that limit, such as load balancers and the nodes with an
+    endpoint of the fleet: ["10.20.1.0/24"]"""
     weights: Listed[Annotated[int, Field(ge=0, le=256)]] = ()
     """share of the requests of each replica, such as [95, 5]; least connections when empty"""
     router: Router | None = None
@@ -83,20 +100,46 @@ def references(gateway: Gateway) -> Iterator[tuple[str, SecretRef]]:
 def problems(gateway: Gateway, bind: str, replicas: int, has_key: bool) -> Iterator[Problem]:
     """Combinations that cannot work, or that nobody can have meant."""
     yield from _encryption(gateway, bind)
+    yield from _authentication(gateway, bind, has_key)
+    yield from _connections(gateway)
     yield from _clients(gateway, has_key)
     yield from _shares(gateway, replicas)
     yield from _routing(gateway)
 
 
+def _public(bind: str) -> bool:
+    return not ipaddress.ip_address(bind).is_loopback
+
+
 def _encryption(gateway: Gateway, bind: str) -> Iterator[Problem]:
-    public = not ipaddress.ip_address(bind).is_loopback
     if gateway.certificate and gateway.tls == "off":
         yield Problem("gateway.tls", '"off", though there is a certificate: leave one of them out')
-    if public and not gateway.certificate and gateway.tls != "off":
+    if _public(bind) and not gateway.certificate and gateway.tls != "off":
         yield Problem(
             "gateway.certificate",
             f"none, though the gateway listens on {bind}: keys and prompts would travel in plain "
             'text. Give one, set gateway_bind = "127.0.0.1", or say gateway.tls = "off"',
+        )
+
+
+def _authentication(gateway: Gateway, bind: str, has_key: bool) -> Iterator[Problem]:
+    if has_key and gateway.authentication == "off":
+        message = '"off", though there is an api_key: leave one of them out'
+        yield Problem("gateway.authentication", message)
+    if _public(bind) and not has_key and gateway.authentication != "off":
+        yield Problem(
+            "api_key",
+            f"none, though the gateway listens on {bind}: whoever reaches it could use the model. "
+            'Give one, set gateway_bind = "127.0.0.1", or say gateway.authentication = "off"',
+        )
+
+
+def _connections(gateway: Gateway) -> Iterator[Problem]:
+    if gateway.max_connections_per_source > gateway.max_connections:
+        yield Problem(
+            "gateway.max_connections_per_source",
+            f"{gateway.max_connections_per_source} of gateway.max_connections = "
+            f"{gateway.max_connections}: one source could take every connection",
         )
 
 

@@ -61,6 +61,11 @@ def _address(text: str) -> str:
     return text
 
 
+def _network(text: str) -> str:
+    ipaddress.ip_network(text)
+    return text
+
+
 def _scalar(raw: object) -> object:
     if not isinstance(raw, str | int | float | bool):
         raise ValueError
@@ -105,6 +110,9 @@ UrlOrEmpty = Annotated[str, matching(_URL + "|", f'"" or {_URL_EXPECTED}')]
 HostName = Annotated[str, matching(r"[A-Za-z0-9.:_-]+", "a host name or an address")]
 CpuList = Annotated[str, matching(r"[\d,-]+", 'a CPU list such as "4-7"')]
 Address = Annotated[str, AfterValidator(_address), _phrase("an IP address")]
+Network = Annotated[
+    str, AfterValidator(_network), _phrase('an address or a network such as "10.0.0.0/24"')
+]
 Port = Annotated[int, Field(ge=1, le=65535)]
 Scalar = Annotated[
     str | int | float | bool,

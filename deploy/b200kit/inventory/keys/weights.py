@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ipaddress
+import re
 from collections.abc import Iterator, Sequence
 from typing import Annotated
 
@@ -12,6 +13,7 @@ from b200kit.inventory.keys.parts import Allow, Firewall
 from b200kit.inventory.keys.problem import Problem
 from b200kit.inventory.keys.types import Address, Keys, Listed, Port, Text, matching
 
+_PLAIN = re.compile(r"http://(?:[^/?#]*@)?(\[[^]/?#]*\]|[^]:/?#]*)(?::\d*)?(?:[/?#].*)?")
 _BaseUrl = Annotated[str, matching(r"https?://[^\s/?#]+(/[^\s?#]*)?", "an http(s):// URL")]
 
 
@@ -58,6 +60,24 @@ def problems(
             yield Problem("weights.server.from", message)
     if server.port in (gateway_port, *replica_ports):
         yield Problem("weights.server.port", f"port {server.port} is the gateway's or a replica's")
+
+
+def token_problems(model_store: str, tls: str) -> Iterator[Problem]:
+    """A token for the model store that would be sent in plain text over a network."""
+    plain = _PLAIN.fullmatch(model_store)
+    if plain and tls != "off" and not _is_loopback(plain[1].strip("[]")):
+        yield Problem(
+            "hf_token",
+            f"would be sent in plain text to {model_store}. Use https://, leave the token out, or "
+            'say model_store_tls = "off"',
+        )
+
+
+def _is_loopback(host: str) -> bool:
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"
 
 
 def _wrong(source: str) -> str:

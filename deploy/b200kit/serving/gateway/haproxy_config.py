@@ -7,6 +7,7 @@ that is shown to the servers in a file that only root reads; both are looked up 
 from __future__ import annotations
 
 import hashlib
+import ipaddress
 import json
 import re
 from collections.abc import Mapping, Sequence
@@ -25,6 +26,7 @@ _CERTIFICATE = re.compile(rb"-----BEGIN CERTIFICATE-----.+?-----END CERTIFICATE-
 _REFUSALS = {
     "path": ("path_not_served", "this path is not served here"),
     "key": ("invalid_api_key", "a valid API key is needed, as Authorization: Bearer KEY"),
+    "method": ("method_not_allowed", "only GET and POST are served here"),
     "length": ("length_required", "Content-Length is needed"),
     "body": ("request_too_large", "the request is too large"),
     "rate": ("rate_limit_exceeded", "too many requests in a minute with this key"),
@@ -148,6 +150,7 @@ def _config(
         "haproxy/haproxy.cfg.j2",
         gateway=gateway,
         endpoints=endpoints,
+        unlimited=_unlimited(gateway, endpoints),
         purpose="; ".join(f"{e.name}: {e.address} before {len(e.servers)}" for e in endpoints),
         tls=f" ssl crt {paths.certificate} alpn h2,http/1.1" if gateway.certificate else "",
         paths=paths,
@@ -157,6 +160,12 @@ def _config(
         limited=[client for client in gateway.clients if client.requests_per_minute],
         refusals={name: _refusal(*text) for name, text in _REFUSALS.items()},
     )
+
+
+def _unlimited(gateway: Gateway, endpoints: Sequence[Endpoint]) -> list[str]:
+    """Sources without a limit of connections: the node itself, and those of the inventory."""
+    own = {e.bind for e in endpoints if not ipaddress.ip_address(e.bind).is_unspecified}
+    return sorted({"127.0.0.1", "::1", *own, *gateway.unlimited_sources})
 
 
 def _refusal(code: str, message: str) -> str:

@@ -9,16 +9,20 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-# A request that was answered with one byte is never repeated; 401 is no part of a stream.
-_SAFE_RETRIES = {"conn-failure", "empty-response", "401"}
+# Only what no server can have begun: it was never sent, or refused for its key.
+_SAFE_RETRIES = {"conn-failure", "401"}
 _NEEDED = {
     "option http-no-delay": "chunks of a stream are merged: TTFT 194 ms instead of 22",
-    "option http-buffer-request": "what came in two packets, as from most clients, is not repeated",
+    "option http-buffer-request": (
+        "a request in two packets, as from most clients, is not repeated after a 401"
+    ),
     "option redispatch 1": "a replica that died is tried again instead of another",
     "balance leastconn|balance roundrobin": "requests queue behind long ones",
     "option httpchk GET \\S+": "a replica that hangs at its start is sent requests",
     "acl served path .+": "every route of the engine is open to clients",
     "http-request deny deny_status 403 .*unless served": "every route of the engine is open",
+    "timeout client \\d+s": "sockets that are silent in the TLS handshake shut the gateway",
+    "tcp-request connection reject if { sc1_conn_cur gt \\d+ }": "one source takes all connections",
     "timeout http-request .+": "half a request holds a connection for ever",
     "load-server-state-from-file global": "a reload puts a drained replica back",
     "stats socket \\S+ mode 600 .*": "others than root drain replicas",
@@ -28,8 +32,8 @@ _FORBIDDEN = {
     "option httpclose": "a connection is made for every request",
     "compression .*": "chunks are held back to be compressed",
     "option forceclose": "streams are cut",
-    "retry-on .*(response-timeout|all-retryable-errors|5\\d\\d).*": (
-        "a request that is being answered is sent a second time"
+    "retry-on .*(empty-response|response-timeout|all-retryable-errors|5\\d\\d).*": (
+        "a request that ends its server is sent to the next one"
     ),
 }
 

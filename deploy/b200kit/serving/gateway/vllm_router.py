@@ -50,7 +50,8 @@ def arguments(requested: Router, max_body_mib: int) -> tuple[str, ...]:
     """Of the launcher. Replicas are added when they are known to be in rotation.
 
     Its health check is every 60 s and takes three to notice; a dead replica would be asked for
-    three minutes.
+    three minutes. "Retries" counts the first attempt: with 2 a request that ends its replica was
+    seen to end another (0.1.17).
     """
     flags = {
         "host": "127.0.0.1",
@@ -59,7 +60,7 @@ def arguments(requested: Router, max_body_mib: int) -> tuple[str, ...]:
         "health-check-interval-secs": 2,
         "health-failure-threshold": 2,
         "health-success-threshold": 1,
-        "retry-max-retries": 2,
+        "retry-max-retries": 1,
         "request-timeout-secs": 3600,
         "max-payload-size": max_body_mib * 1048576,
         "prometheus-host": "127.0.0.1",

@@ -154,7 +154,7 @@ def test_what_cannot_be_is_refused(raw: dict[str, Any]) -> None:
 
 def test_gateway_that_nobody_could_reach_is_refused() -> None:
     shut = {"allow": [{"port": 9100, "from": ["any"]}]}
-    plain = {"tls": "off"}
+    plain = {"tls": "off", "authentication": "off"}
     [problem] = problems(shut, gateway_bind="0.0.0.0", gateway=plain)
     assert_message(problem)
     assert problems(shut, gateway_bind="127.0.0.1") == []
