@@ -28,6 +28,7 @@ from b200kit.inventory.keys.problem import Problem
 from b200kit.inventory.parse import parse
 from b200kit.inventory.spec import NodeSpec
 from b200kit.operations import recorder
+from b200kit.run import host_keys
 from b200kit.run.node import Node
 from b200kit.run.render import RenderError
 from b200kit.run.session import RUN, entry
@@ -90,6 +91,8 @@ def check_all(state: State) -> None:
     RUN.inventory = tuple(host.name for host in state.inventory)
     problems: list[str] = []
     for host in state.inventory:
+        # Those outside the limit, too: a drain connects to other nodes' gateways.
+        problems += [_line(host, problem) for problem in host_keys.problems(host)]
         if state.is_host_in_limit(host):
             found = _node(host)
             if isinstance(found, Node):
