@@ -116,8 +116,8 @@ def _node(host: Host) -> Node | list[Problem]:
     found, problems = secrets.resolve(parsed, reprovisioning=RUN.entry == "reprovision.py")
     node = Node(name=host.name, spec=parsed, secrets=found)
     problems += _missing_files(parsed)
-    # Keys and templates can be looked at only when every file they need is there.
-    return problems or [*_wrong_files(parsed), *_broken_templates(node)] or node
+    # Keys can be looked at only when every file is there, templates when each is as it should be.
+    return problems or list(_wrong_files(parsed)) or list(_broken_templates(node)) or node
 
 
 def parsed(host: Host, changes: Mapping[str, object]) -> NodeSpec | list[Problem]:
