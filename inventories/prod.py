@@ -1,6 +1,6 @@
 """Production: which nodes there are. What they are asked to be stands in group_data/.
 
-Copy this file and group_data/prod.py, put your hosts' keys into known_hosts (from your provisioning
+Copy this file and group_data/, put your hosts' keys into known_hosts (from your provisioning
 system, never by trusting a first connection), and look before you leap:
 
     pyinfra inventories/prod.py deploy/b200.py --dry

@@ -21,6 +21,10 @@ _root = Path(__file__).resolve().parents[2]
 def _node(number: int) -> dict[str, object]:
     return {
         "ssh_hostname": f"n{number:02}.example.internal",
+        "ssh_user": "root",
+        # group_data/ is read beside the inventory, and there is none here.
+        "ssh_strict_host_key_checking": "yes",
+        "ssh_known_hosts_file": str(_root / "inventories" / "known_hosts"),
         "driver": "580.126.20",
         "repositories": [
             {

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import base64
 import json
 import os
 import re
@@ -15,18 +14,15 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from b200kit.inventory.openpgp import fingerprint
 from tests.fake.connector import FOLDER
 from tests.fake.machine import Machine, State
-from tests.unit.specs import data
+from tests.unit.specs import VENDOR_KEY, data
 
 ROOT = Path(__file__).resolve().parents[2]
 PYINFRA = Path(sys.executable).with_name("pyinfra")
 CANARIES = {"B200_FAKE_KEY": "canary-api-key-5f1c", "B200_FAKE_TOKEN": "canary-hf-token-77ab"}
 _OPERATION = re.compile(r"Starting operation: (.+?) *$", re.MULTILINE)
 _REPORT = re.compile(r"(reports/\S+)/report\.html")
-# A version 4 packet with a made-up point: no one's key.
-_KEY = bytes.fromhex("9833040000000016092b06010401da470f010107400000") + bytes(30)
 
 
 @dataclass(frozen=True)
@@ -129,9 +125,7 @@ class Fleet:
         )
 
     def _write_site(self) -> None:
-        begin, end = (f"-----{word} PGP PUBLIC KEY BLOCK-----" for word in ("BEGIN", "END"))
-        key = "\n".join([begin, "", base64.b64encode(_KEY).decode(), end, ""])
-        (self.folder / "vendor.asc").write_text(key)
+        (self.folder / "vendor.asc").write_text(VENDOR_KEY)
         (self.folder / "engine.txt").write_text("vllm==0.32.0 --hash=sha256:00\n")
         site = data(
             driver="580.105.08",
@@ -140,10 +134,7 @@ class Fleet:
             api_key={"env": "B200_FAKE_KEY"},
             hf_token={"env": "B200_FAKE_TOKEN"},
         )
-        site["repositories"][0] |= {
-            "key": str(self.folder / "vendor.asc"),
-            "fingerprint": fingerprint(key),
-        }
+        site["repositories"][0]["key"] = str(self.folder / "vendor.asc")
         site["engine"]["requirements"] = str(self.folder / "engine.txt")
         lines = [f"{key} = {value!r}\n" for key, value in site.items()]
         (self.folder / "group_data" / "nodes.py").write_text("".join(lines))

@@ -38,6 +38,8 @@ GOOD = {
     "model_revision": '"0123456789ab"',
     "replicas": "2",
     "tensor_parallel": "4",
+    "ssh_strict_host_key_checking": '"yes"',
+    "ssh_known_hosts_file": '"inventories/known_hosts"',
 }
 FAULTS: list[dict[str, str]] = [
     {"driver": '"550.90.07"'},
@@ -63,6 +65,11 @@ FAULTS: list[dict[str, str]] = [
     {"_sudoo": "True"},
     {"ssh_key": '"/no/such/key"'},
     {"ssh_key": '"README.md"'},
+    {"ssh_strict_host_key_checking": ""},
+    {"ssh_strict_host_key_checking": '"accept-new"'},
+    {"ssh_strict_host_key_checking": '"no"'},
+    {"ssh_known_hosts_file": ""},
+    {"ssh_known_hosts_file": '"/no/such/known_hosts"'},
 ]
 OF_A_HOST = "of_a_host"
 NO_ONE_LISTENS = "{'ssh_hostname': '127.0.0.1', 'ssh_port': 9}"
@@ -154,6 +161,24 @@ def test_fault_of_one_host_names_the_inventory(tmp_path: Path) -> None:
     assert "replicas=3 of TP4 need 12 GPUs" in line
     assert done.returncode == 1
     assert "Traceback" not in done.stderr
+
+
+def test_host_outside_the_limit_must_be_pinned_too(tmp_path: Path) -> None:
+    inventory = write(tmp_path, {"sound": "{}", "open": "{}"})
+    group_data(tmp_path, "sound")
+    group_data(tmp_path, "open", ssh_strict_host_key_checking="")
+    done = run(inventory, "--limit", "sound")
+    line = line_of(done.stderr, "open")
+    assert "ssh_strict_host_key_checking" in line
+    assert "Could not connect" not in done.stderr
+
+
+def test_command_line_cannot_unpin_a_host(tmp_path: Path) -> None:
+    inventory = write(tmp_path, {"sound": "{}"})
+    group_data(tmp_path, "sound")
+    done = run(inventory, "--data", "ssh_strict_host_key_checking=accept-new")
+    assert line_of(done.stderr, "sound").startswith("--data: ")
+    assert "Could not connect" not in done.stderr
 
 
 def test_refusal_of_many_hosts_shows_no_traceback(refused: str) -> None:

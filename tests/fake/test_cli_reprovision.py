@@ -101,6 +101,26 @@ def test_dry_run_prints_each_nodes_plan_and_touches_nothing(small: Fleet, folder
     assert not folder.exists()
 
 
+def test_damaged_transaction_stops_its_node_and_the_others_continue(
+    small: Fleet, folder: Path
+) -> None:
+    sound = small.machine("n01")
+    sound.answers = {pattern: (True, said) for pattern, said in REPAIRS.items()}
+    sound.save()
+    site = small.folder / "group_data" / "nodes.py"
+    limits = {
+        "budgets": dict.fromkeys(("restart_services", "reset_gpus", "reboot", "power_cycle"), 0),
+        "min_available": 0,
+    }
+    site.write_text(site.read_text() + f"reprovision = {limits}\n")
+    folder.mkdir()
+    (folder / "n02.jsonl").write_text('{"kind": "open"}\n')
+    run = small.run("reprovision.py")
+    assert run.outcomes == {"n01": "quarantined", "n02": "failed"}, run.stderr[-3000:]
+    assert small.machine("n02").ran(TOUCHES) == []
+    assert_message(run.described("n02"), FOLDER=folder)
+
+
 def test_nodes_that_await_repair_or_have_another_owner_are_left_alone(
     small: Fleet, folder: Path
 ) -> None:

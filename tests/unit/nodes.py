@@ -18,7 +18,7 @@ from b200kit.run.node import Node
 from b200kit.run.remote import Remote
 from b200kit.stages import pipeline
 from tests.fake.machine import Machine
-from tests.unit.specs import CATALOGUE, data
+from tests.unit.specs import CATALOGUE, VENDOR_KEY, data
 
 DRIVER = "580.105.08"
 """Of the recorded healthy state, so that the node is fit with this inventory."""
@@ -27,7 +27,7 @@ KEYS = {"api_key": Secret(b"canary-api-key"), "hf_token": Secret(b"canary-hf-tok
 
 def spec(folder: Path, **changes: Any) -> NodeSpec:
     """A sound spec whose key and requirements are files under *folder*."""
-    (folder / "vendor.asc").write_text("a key\n")
+    (folder / "vendor.asc").write_text(VENDOR_KEY)
     (folder / "engine.txt").write_text("vllm==0.32.0 --hash=sha256:00\n")
     site = data(driver=DRIVER, nvlsm="2025.06.11-1", records=str(folder / "records"))
     site["repositories"][0]["key"] = str(folder / "vendor.asc")

@@ -2,10 +2,26 @@
 
 from __future__ import annotations
 
+import base64
 from typing import Any
 
 from b200kit.catalog import load
 from b200kit.catalog.types import Catalogue, Hardware, Model
+from b200kit.inventory import openpgp
+
+# A version 4 packet with a made-up point: no one's key.
+_PACKET = bytes.fromhex("9833040000000016092b06010401da470f010107400000") + bytes(30)
+VENDOR_KEY = "\n".join(
+    [
+        "-----BEGIN PGP PUBLIC KEY BLOCK-----",
+        "",
+        base64.b64encode(_PACKET[:48]).decode(),
+        base64.b64encode(_PACKET[48:]).decode(),
+        "-----END PGP PUBLIC KEY BLOCK-----",
+        "",
+    ]
+)
+VENDOR_FINGERPRINT = openpgp.fingerprint(VENDOR_KEY)
 
 CATALOGUE = Catalogue(
     hardware={"hgx-b200": Hardware("hgx-b200", gpu_count=8, minimum_driver="570.133.20")},
@@ -24,7 +40,7 @@ def data(**changes: Any) -> dict[str, Any]:
                 "name": "vendor",
                 "url": "https://mirror.example.internal/apt/",
                 "key": "keys/vendor.asc",
-                "fingerprint": "A" * 40,
+                "fingerprint": VENDOR_FINGERPRINT,
             }
         ],
         "engine": {

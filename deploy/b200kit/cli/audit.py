@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import click
 
 from b200kit.cli.command import Command, Refusal
 from b200kit.reprovision import audit, ledger
+from b200kit.run import chain
 
 INTACT, DAMAGED, UNREADABLE = 0, 1, 2
 _FOLDER = click.option(
@@ -26,7 +28,7 @@ def command() -> None:
     cls=Command,
     exit_codes={
         INTACT: "intact",
-        DAMAGED: "a line was changed, added, moved or removed",
+        DAMAGED: "a line was changed, added, moved or removed, in the log or a node's file",
         UNREADABLE: "there is no log, or it cannot be read",
     },
 )
@@ -36,11 +38,11 @@ def verify(transactions: Path | None) -> int:
     folder = transactions or ledger.directory()
     content = _content(folder)
     names = ledger.nodes(folder)
-    known = {name: list(ledger.read(folder, name).digests) for name in names}
-    faults = audit.verify(content, known)
+    known = {name: ledger.digests(folder, name) for name in names}
+    faults = [*audit.verify(content, known), *_damaged(folder, names)]
     for line in faults:
         print(f"b200 audit: {line}", file=sys.stderr)
-    log = audit.parse(content)
+    log = chain.parse(content)
     state = f"{len(faults)} faults" if faults else "intact"
     print(f"{len(log.entries)} actions on {len(names)} nodes: {state}; newest {log.last[:10]}")
     return DAMAGED if faults else INTACT
@@ -51,9 +53,18 @@ def verify(transactions: Path | None) -> int:
 @_FOLDER
 def show(node: str | None, transactions: Path | None) -> None:
     """Show the actions, one a line; with NODE only those on this node."""
-    for entry in audit.parse(_content(transactions or ledger.directory())).entries:
+    for entry in chain.parse(_content(transactions or ledger.directory())).entries:
         if node in (None, entry.get("node")):
             print(audit.describe(entry))
+
+
+def _damaged(folder: Path, names: list[str]) -> Iterator[str]:
+    """A line for each node whose own file is damaged."""
+    for name in names:
+        try:
+            ledger.read(folder, name)
+        except ledger.Damaged as error:
+            yield f"{name}: {error}"
 
 
 def _content(folder: Path) -> bytes:

@@ -10,10 +10,12 @@ import click
 from b200kit.cli.command import Command, Refusal
 from b200kit.node.lib import timestamp
 from b200kit.reprovision import explain, ledger, transaction
+from b200kit.reprovision.ledger import Damaged
 from b200kit.reprovision.states import State
 from b200kit.reprovision.transaction import Transaction
+from b200kit.run.node import StageFailed
 
-SHOWN, UNKNOWN = 0, 2
+SHOWN, DAMAGED, UNKNOWN = 0, 1, 2
 _FOLDER = click.option(
     "--transactions", type=click.Path(path_type=Path), help="Directory of the transactions."
 )
@@ -24,21 +26,43 @@ def command() -> None:
     """Nodes under repair: who works on which, and since when."""
 
 
-@command.command("list", cls=Command, exit_codes={SHOWN: "shown"})
+@command.command(
+    "list",
+    cls=Command,
+    exit_codes={
+        SHOWN: "shown",
+        DAMAGED: "the file of a node is damaged",
+        UNKNOWN: "the directory cannot be read",
+    },
+)
 @_FOLDER
-def show_all(transactions: Path | None) -> None:
+def show_all(transactions: Path | None) -> int:
     """List the nodes that are out of service."""
     folder = transactions or ledger.directory()
-    names = ledger.nodes(folder) if folder.is_dir() else []
-    known = [ledger.read(folder, name) for name in names]
-    open_ones = [tx for tx in known if tx.is_open]
+    try:
+        names = ledger.nodes(folder)
+    except StageFailed as error:
+        raise Refusal(str(error), UNKNOWN) from None
+    found = {name: _read(folder, name) for name in names}
+    damaged = {name: tx for name, tx in found.items() if isinstance(tx, Damaged)}
+    open_ones = [tx for tx in found.values() if isinstance(tx, Transaction) and tx.is_open]
     for tx in open_ones:
         print(f"{tx.node}  {_line(tx)}")
-    print(f"{len(open_ones)} of {len(known)} known nodes are out of service")
+    for name, damage in damaged.items():
+        print(f"{name}  DAMAGED: {damage}")
+    more = f"; {len(damaged)} damaged" if damaged else ""
+    print(f"{len(open_ones)} of {len(names)} known nodes are out of service{more}")
+    return DAMAGED if damaged else SHOWN
 
 
 @command.command(
-    "show", cls=Command, exit_codes={SHOWN: "shown", UNKNOWN: "no transaction of this node"}
+    "show",
+    cls=Command,
+    exit_codes={
+        SHOWN: "shown",
+        DAMAGED: "its file is damaged",
+        UNKNOWN: "no transaction of this node",
+    },
 )
 @click.argument("node")
 @click.option("--json", "as_json", is_flag=True, help="As JSON, as the report has it.")
@@ -46,7 +70,9 @@ def show_all(transactions: Path | None) -> None:
 def show(node: str, as_json: bool, transactions: Path | None) -> None:
     """Show each step of the transaction of NODE."""
     folder = transactions or ledger.directory()
-    tx = ledger.read(folder, node)
+    tx = _read(folder, node)
+    if isinstance(tx, Damaged):
+        raise Refusal(str(tx), DAMAGED)
     if not tx.steps and not tx.is_open:
         raise Refusal(f"{folder} has no transaction of {node}", UNKNOWN)
     if as_json:
@@ -56,6 +82,13 @@ def show(node: str, as_json: bool, transactions: Path | None) -> None:
     for step in tx.steps:
         way = f"{step['from']} -> {step['to']}"
         print(f"  {step['at']}  {step['action']:<24} {way}  {step['outcome']}")
+
+
+def _read(folder: Path, node: str) -> Transaction | Damaged:
+    try:
+        return ledger.read(folder, node)
+    except Damaged as error:
+        return error
 
 
 def _line(tx: Transaction) -> str:

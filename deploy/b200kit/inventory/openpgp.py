@@ -8,36 +8,78 @@ from __future__ import annotations
 import base64
 import binascii
 import hashlib
+import re
 from collections.abc import Iterator
 
 _BEGIN = "-----BEGIN PGP PUBLIC KEY BLOCK-----"
-_PUBLIC_KEY_TAG = 6
+_END = "-----END PGP PUBLIC KEY BLOCK-----"
+_HEADER = re.compile(r"[A-Za-z]+: [ -~]*")
+_BASE64 = re.compile(r"[A-Za-z0-9+/]+=*").fullmatch
+_SIGNATURE, _PUBLIC_KEY, _NAME, _SUBKEY = 2, 6, 13, 14
+_OF_A_KEY = (_SIGNATURE, _PUBLIC_KEY, _NAME, _SUBKEY)
 
 
 def fingerprint(armored: str) -> str:
     """40 upper-case hexadecimal digits; raises ValueError when this is no one version 4 key."""
-    packets = list(_packets(_dearmored(armored)))
-    if not packets:
-        raise ValueError("holds no OpenPGP packet")
-    tag, body = packets[0]
-    if tag != _PUBLIC_KEY_TAG or not body or body[0] != 4:
-        raise ValueError("does not begin with a version 4 public key")
-    keys = [tag for tag, _ in packets].count(_PUBLIC_KEY_TAG)
-    if keys > 1:
-        # Only one is pinned by its fingerprint.
-        raise ValueError(f"holds {keys} keys and apt would trust them all; give a file with one")
+    _, body = _key(armored)[0]
     framed = b"\x99" + len(body).to_bytes(2, "big") + body
     return hashlib.sha1(framed, usedforsecurity=False).hexdigest().upper()
 
 
+def canonical(armored: str) -> bytes:
+    """The same key written anew, in the one way: whoever reads it reads what is read here.
+
+    Readers of armor disagree on where it begins and ends, and so on which key a file holds.
+    """
+    data = b"".join(_written(tag, body) for tag, body in _key(armored))
+    encoded = base64.b64encode(data).decode()
+    lines = [encoded[at : at + 64] for at in range(0, len(encoded), 64)]
+    return "\n".join([_BEGIN, "", *lines, _END, ""]).encode()
+
+
+def _key(armored: str) -> list[tuple[int, bytes]]:
+    """The packets of one version 4 key with its names, signatures and subkeys, and no other."""
+    packets = list(_packets(_dearmored(armored)))
+    if not packets:
+        raise ValueError("holds no OpenPGP packet")
+    tag, body = packets[0]
+    if tag != _PUBLIC_KEY or not body or body[0] != 4:
+        raise ValueError("does not begin with a version 4 public key")
+    keys = [tag for tag, _ in packets].count(_PUBLIC_KEY)
+    if keys > 1:
+        # Only one is pinned by its fingerprint.
+        raise ValueError(f"holds {keys} keys and apt would trust them all; give a file with one")
+    for tag, body in packets:
+        if tag not in _OF_A_KEY or (tag == _SUBKEY and body[:1] != b"\x04"):
+            raise ValueError(
+                f"holds a packet of type {tag} that is not read here; give the key as gpg --armor "
+                "--export-options export-minimal --export writes it"
+            )
+    return packets
+
+
+def _written(tag: int, body: bytes) -> bytes:
+    """A packet in the old format, as gpg writes keys, with the shortest length."""
+    size = next(n for n in (1, 2, 4) if len(body) < 1 << (8 * n))
+    head = 0x80 | tag << 2 | {1: 0, 2: 1, 4: 2}[size]
+    return bytes([head]) + len(body).to_bytes(size, "big") + body
+
+
 def _dearmored(armored: str) -> bytes:
-    lines = [line.strip() for line in armored.strip().splitlines()]
-    if not lines or lines[0] != _BEGIN:
+    """The bytes in the armor; ValueError for all that readers could take in more than one way."""
+    lines = armored.replace("\r\n", "\n").strip("\n").split("\n")
+    if lines[0] != _BEGIN:
         raise ValueError("is not an armored OpenPGP public key")
-    body = lines[lines.index("") + 1 :] if "" in lines else lines[1:]
-    encoded = "".join(line for line in body if not line.startswith(("-", "=")))
+    if lines[-1] != _END or "" not in lines:
+        raise ValueError("is damaged: its armor has no empty line after its headers, or no end")
+    at = lines.index("")
+    headers, body = lines[1:at], lines[at + 1 : -1]
+    if body and body[-1].startswith("="):
+        body.pop()
+    if not all(_HEADER.fullmatch(line) for line in headers) or not all(map(_BASE64, body)):
+        raise ValueError("is damaged: its armor holds a line that is neither header nor base64")
     try:
-        return base64.b64decode(encoded, validate=True)
+        return base64.b64decode("".join(body), validate=True)
     except binascii.Error:
         raise ValueError("is damaged: its armor is not base64") from None
 
@@ -68,4 +110,6 @@ def _new_header(data: bytes) -> tuple[int, int, int]:
         return tag, 2, first
     if first < 224:
         return tag, 3, ((first - 192) << 8) + data[2] + 192
+    if first < 255:
+        raise ValueError("has a packet of partial length")
     return tag, 6, int.from_bytes(data[2:6], "big")

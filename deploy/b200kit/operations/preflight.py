@@ -28,6 +28,7 @@ from b200kit.inventory.keys.problem import Problem
 from b200kit.inventory.parse import parse
 from b200kit.inventory.spec import NodeSpec
 from b200kit.operations import connections, recorder
+from b200kit.run import host_keys
 from b200kit.run.node import Node
 from b200kit.run.render import RenderError
 from b200kit.run.session import RUN, entry
@@ -89,6 +90,8 @@ def check_all(state: State) -> None:
     RUN.inventory = tuple(host.name for host in state.inventory)
     faults: list[tuple[Host, Problem]] = []
     for host in state.inventory:
+        # Those outside the limit, too: a drain connects to other nodes' gateways.
+        faults += [(host, problem) for problem in host_keys.problems(host)]
         if state.is_host_in_limit(host):
             found = _node(state, host)
             if isinstance(found, Node):
@@ -120,8 +123,8 @@ def _node(state: State, host: Host) -> Node | list[Problem]:
     found, problems = secrets.resolve(parsed, reprovisioning=RUN.entry == "reprovision.py")
     node = Node(name=host.name, spec=parsed, secrets=found)
     problems += _missing_files(parsed)
-    # Keys and templates can be looked at only when every file they need is there.
-    return problems or [*_wrong_files(parsed), *_broken_templates(node)] or node
+    # Keys can be looked at only when every file is there, templates when each is as it should be.
+    return problems or list(_wrong_files(parsed)) or list(_broken_templates(node)) or node
 
 
 def parsed(host: Host, changes: Mapping[str, object]) -> NodeSpec | list[Problem]:

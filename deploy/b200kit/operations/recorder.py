@@ -103,8 +103,12 @@ def _write() -> None:
         return
     record = RUN.to_json()
     end_of_run.take(RUN.nodes, record)
-    page = files.write(record, home() / "reports" / RUN.id)
-    print(render(record, report=os.path.relpath(page)), flush=True)  # noqa: T201
+    folder = home() / "reports" / RUN.id
+    try:
+        where = os.path.relpath(files.write(record, folder))
+    except OSError as error:
+        where = f"no report: {folder}: {error.strerror}"
+    print(render(record, report=where), flush=True)  # noqa: T201
     _exit_with(exit_code(record))
 
 

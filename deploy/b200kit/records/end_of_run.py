@@ -7,8 +7,8 @@ Nothing here may cost a run its report: what goes wrong is one line of the host 
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
-from functools import cache
+from collections.abc import Callable, Mapping
+from functools import cache, partial
 from typing import Any
 
 import yaml
@@ -36,13 +36,13 @@ def take(nodes: Mapping[str, Node], run: dict[str, Any]) -> None:
     for name, node in nodes.items():
         if node.smoke:
             host = run["hosts"][name]
-            host["record"] = _guarded(node, str(run["run"]))
-            host["diagnosis"] = diagnosis.diagnose(host, rules())
+            host["record"] = _guarded(node, partial(_taken, node, str(run["run"])))
+            host["diagnosis"] = _guarded(node, partial(diagnosis.diagnose, host, rules()))
 
 
-def _guarded(node: Node, run: str) -> dict[str, Any]:
+def _guarded(node: Node, take: Callable[[], dict[str, Any]]) -> dict[str, Any]:
     try:
-        return _taken(node, run)
+        return take()
     except _UNREADABLE as error:
         why = str(error)
     except Exception as error:

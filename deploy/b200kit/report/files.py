@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 from b200kit.node.lib import durable_files
@@ -22,6 +22,7 @@ from b200kit.report.outcome import (
     outcome_of,
     totals,
 )
+from b200kit.report.shown import shown
 
 SUMMARY = "b200kit/summary/1"
 
@@ -33,16 +34,24 @@ def write(record: object, directory: Path, *, secrets: Iterable[str] = ()) -> Pa
     runs, or already that of this run. `secrets` are values that must appear in no file. Raises
     OSError when the folder cannot be written.
     """
-    safe = mapping(redact(record, secrets))
-    run = run_name(safe)
+    known = tuple(secrets)
+    run, texts = shown(record, lambda found: _texts(mapping(redact(found, known))))
     folder = directory if directory.name == run else directory / run
     folder.mkdir(parents=True, exist_ok=True)
-    for name, host in hosts_of(safe).items():
-        write_json(folder / host_file(name), host)
-    write_text(folder / "failed.txt", "".join(f"{clean(n)}\n" for n in failed_hosts(safe)))
-    write_text(folder / "report.html", render(safe))
-    write_json(folder / "summary.json", summary(safe))
+    for name, text in texts.items():
+        write_text(folder / name, text)
     return folder / "report.html"
+
+
+def _texts(record: Mapping[str, object]) -> tuple[str, dict[str, str]]:
+    """The run's name, and the text of each file."""
+    hosts = {host_file(name): _json(host) for name, host in hosts_of(record).items()}
+    return run_name(record), {
+        **hosts,
+        "failed.txt": "".join(f"{clean(n)}\n" for n in failed_hosts(record)),
+        "report.html": render(record),
+        "summary.json": _json(summary(record)),
+    }
 
 
 def summary(record: object) -> dict[str, object]:
@@ -74,9 +83,9 @@ def _host_summary(name: str, host: object) -> dict[str, object]:
     }
 
 
-def write_json(path: Path, value: object) -> None:
-    """Write `value` as indented JSON, keys in their order."""
-    write_text(path, json.dumps(value, indent=2, ensure_ascii=True, default=str) + "\n")
+def _json(value: object) -> str:
+    """`value` as indented JSON, keys in their order."""
+    return json.dumps(value, indent=2, ensure_ascii=True, default=str) + "\n"
 
 
 def write_text(path: Path, text: str) -> None:

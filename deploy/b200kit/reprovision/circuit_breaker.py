@@ -30,8 +30,8 @@ def cause(findings: Sequence[Finding]) -> str:
 class Fleet:
     """The inventory's nodes, those out of service, and what may be.
 
-    *failing* has each failing node's cause, those of other runs included; *costs* the nodes of the
-    run that serve now: taking out one that does not serve costs nothing.
+    *failing* has each failing node's cause, those of other runs included. *unread* are those of
+    *out* whose transaction cannot be read: nobody knows that they serve.
     """
 
     nodes: int
@@ -40,6 +40,7 @@ class Fleet:
     max_unavailable: int
     max_same_cause: int
     floor: int | None = None
+    unread: Collection[str] = ()
 
     @property
     def least(self) -> int:
@@ -70,6 +71,8 @@ def floor_reason(fleet: Fleet, name: str, serves: bool) -> str:
     if left >= fleet.least:
         return ""
     out = f"; out already: {_some(sorted(fleet.out))}" if fleet.out else ""
+    if fleet.unread:
+        out += f" (damaged, see b200 transaction list: {_some(sorted(fleet.unread))})"
     return (
         f"{left} of {fleet.nodes} nodes would serve, and the floor is {fleet.least}{out}: "
         "bring one back, or lower reprovision.min_available"

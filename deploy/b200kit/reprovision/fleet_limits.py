@@ -77,23 +77,34 @@ class Safety:
     def fleet(self, node: Node) -> Fleet:
         """The fleet as this node's limits see it."""
         limits = node.spec.reprovision
-        out, causes = self._elsewhere()
+        out, causes, unread = self._elsewhere()
         return Fleet(
             nodes=max(len(self.inventory), 1),
             out=out | self.inside,
+            unread=unread,
             failing={**causes, **self.failing},
             max_unavailable=limits.max_unavailable,
             max_same_cause=limits.max_same_cause,
             floor=limits.min_available,
         )
 
-    def _elsewhere(self) -> tuple[set[str], dict[str, str]]:
-        """Nodes that a transaction keeps out of service, whoever began it, and their causes."""
+    def _elsewhere(self) -> tuple[set[str], dict[str, str], set[str]]:
+        """Nodes that a transaction keeps out of service, whoever began it, and their causes.
+
+        A node whose transaction cannot be read may be out, and so counts; they come once more.
+        """
         names = {safe_name(name): name for name in self.inventory}
-        files = ledger.nodes(self.folder)
-        read = {names[f]: ledger.read(self.folder, f) for f in files if f in names}
-        still = {name: tx.cause for name, tx in read.items() if tx.is_open}
-        return set(still), {name: cause for name, cause in still.items() if cause}
+        still, unread = {}, set()
+        for name in (names[file] for file in ledger.nodes(self.folder) if file in names):
+            try:
+                tx = ledger.read(self.folder, name)
+            except ledger.Damaged:
+                unread.add(name)
+                continue
+            if tx.is_open:
+                still[name] = tx.cause
+        causes = {name: cause for name, cause in still.items() if cause}
+        return {*still, *unread}, causes, unread
 
     def _once(self, name: str, reason: str) -> str:
         """The whole line for the first node it stops, and where to find it for the others."""

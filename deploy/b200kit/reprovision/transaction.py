@@ -7,7 +7,7 @@ to be open. `fold` makes the node's transaction of the lines, whoever wrote them
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -16,9 +16,6 @@ from b200kit.node.lib import timestamp
 from b200kit.node.state.verdict import Finding
 from b200kit.reprovision.escalation import Attempt
 from b200kit.reprovision.states import State, Step, step
-from b200kit.run import jsonl
-
-SCHEMA = "b200kit/transaction/1"
 
 
 @dataclass(frozen=True)
@@ -193,11 +190,6 @@ _KINDS = {
     "done": _done,
     "failed": _failed,
 }
-
-
-def parse(content: bytes) -> Iterator[dict[str, Any]]:
-    """Whole lines of a file; one that a kill cut short is of nothing that had begun."""
-    return (line for _, line in jsonl.lines(content) if line is not None)
 
 
 def seconds(stamp: str) -> float:

@@ -13,10 +13,36 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from pyinfra.api.host import Host
+from pyinfra.connectors.dockerssh import DockerSSHConnector
+from pyinfra.connectors.ssh import SSHConnector
 from pyinfra.connectors.sshuserclient import client as ssh_client
 
+from b200kit.inventory.keys.problem import Problem, show
 from b200kit.node.lib import durable_files
 from b200kit.run import known_hosts
+
+STRICT = "ssh_strict_host_key_checking"
+FILE = "ssh_known_hosts_file"
+_OVER_SSH = (SSHConnector, DockerSSHConnector)
+
+
+def problems(host: Host) -> Iterator[Problem]:
+    """Why *host*, whatever its key, could be believed on first use; pyinfra's own default is that.
+
+    A host that the file holds no key of is no problem here: it is refused when it is connected to.
+    """
+    if not issubclass(host.connector_cls, _OVER_SSH):
+        return
+    if (strict := host.data.get(STRICT)) != "yes":
+        shown = "is missing" if strict is None else f"is {show(strict)}"
+        yield Problem(STRICT, f'{shown}: must be "yes", or the first to answer is believed')
+    if not (file := host.data.get(FILE)):
+        yield Problem(FILE, "is missing: name the file with the host keys that you pinned")
+        return
+    try:
+        Path(file).expanduser().read_bytes()
+    except OSError as error:
+        yield Problem(FILE, f"{file} cannot be read on the controller: {error.strerror}")
 
 
 @dataclass(frozen=True)

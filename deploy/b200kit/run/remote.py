@@ -9,7 +9,8 @@ from __future__ import annotations
 import base64
 import json
 import shlex
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from copy import copy
 from dataclasses import dataclass
 from typing import Any
 
@@ -23,9 +24,12 @@ from b200kit.node.lib.error_line import cause
 from b200kit.node.state.drift import File
 from b200kit.node.state.plausible import plausible
 from b200kit.node.state.view import SCHEMA
-from b200kit.run import zipapp
+from b200kit.run import bounded_output, zipapp
+from b200kit.run.bounded_output import BoundedClient
 
 INSTALLED = "/usr/local/lib/b200kit/node.pyz"
+MOST_VALUES = 100_000
+"""Most values of an observation; one of eight GPUs has a few thousand."""
 _GRACE_S = 5
 _LOST = (OSError, SSHException, EOFError, TimeoutError)
 
@@ -51,8 +55,17 @@ class Remote:
         self.timeout = timeout
         self.commands = 0
 
-    def attempt(self, command: str, stdin: str | None = None, timeout: int | None = None) -> Result:
-        """Run *command* with sh; raises only when node or connection fail, or when time is up."""
+    def attempt(
+        self,
+        command: str,
+        stdin: str | None = None,
+        timeout: int | None = None,
+        most_bytes: int = bounded_output.BYTES,
+    ) -> Result:
+        """Run *command* with sh; raises only when node or connection fail, or when time is up.
+
+        One that prints more than *most_bytes* is ended there, and counts as failed.
+        """
         if not self._alive():
             raise RemoteError("connection lost: there is none")
         self.commands += 1
@@ -60,13 +73,19 @@ class Remote:
         try:
             # pyinfra's own limit begins when output is awaited; a hung node may not even get there.
             with gevent.Timeout(limit + _GRACE_S, exception=TimeoutError):
-                ok, output = self.host.run_shell_command(
+                run_shell_command, client = self._bounded(most_bytes)
+                ok, output = run_shell_command(
                     StringCommand(command), _timeout=limit, _stdin=stdin, _sudo=self._sudo
                 )
         except TimeoutError:
             raise RemoteError(f"no answer in {limit} s") from None
         except _LOST as error:
             raise RemoteError(f"connection lost: {error or type(error).__name__}") from None
+        if client is not None and client.exceeded:
+            raise RemoteError(
+                f"it printed more than {most_bytes} bytes or {bounded_output.LINES} lines for one "
+                "command and was cut off: the node is broken or not what it says"
+            )
         lines = tuple(line.line for line in output)
         if not ok and not lines and not self._alive():
             raise RemoteError("connection lost: the node closed it")
@@ -94,22 +113,32 @@ class Remote:
         logged = f"{guard} sh -c {shlex.quote(script)} </dev/null >{log} 2>&1"
         return self.run(f"{logged} && tail -n 1 {log} || {on_failure}", timeout=limit_s)
 
-    def program(self, arguments: str, stdin: str | None = None, timeout: int | None = None) -> str:
+    def program(
+        self,
+        arguments: str,
+        stdin: str | None = None,
+        timeout: int | None = None,
+        most_bytes: int = bounded_output.BYTES,
+    ) -> str:
         """stdout of the node program; raises RemoteError with the cause when it exits non-zero."""
-        result = self.attempt_program(arguments, stdin, timeout)
+        result = self.attempt_program(arguments, stdin, timeout, most_bytes)
         if not result.ok:
             raise RemoteError(cause(result.lines))
         return result.stdout
 
     def attempt_program(
-        self, arguments: str, stdin: str | None = None, timeout: int | None = None
+        self,
+        arguments: str,
+        stdin: str | None = None,
+        timeout: int | None = None,
+        most_bytes: int = bounded_output.BYTES,
     ) -> Result:
         """Run the node program; where it is missing, it is first put into /run/b200kit."""
         command = _with_program(arguments)
-        result = self.attempt(command, stdin, timeout)
+        result = self.attempt(command, stdin, timeout, most_bytes)
         if result.stdout.strip() == _ABSENT:
             self._upload()
-            result = self.attempt(command, stdin, timeout)
+            result = self.attempt(command, stdin, timeout, most_bytes)
         return result
 
     def observe(self, ask: dict[str, Any]) -> dict[str, Any]:
@@ -121,13 +150,16 @@ class Remote:
         raw = self.program(f"observe --ask {packed}", timeout=patience)
         try:
             state = json.loads(raw)
-        except ValueError:
+        except (ValueError, RecursionError):
             raise RemoteError("the observation is not JSON") from None
         if not isinstance(state, dict):
             raise RemoteError("the observation is not a document")
         if state.get("schema") != SCHEMA:
             # Every section would be missing, and everything on the node would be done again.
             raise RemoteError(f"the observation is of schema {state.get('schema')!r}, not {SCHEMA}")
+        if not _has_at_most(state, MOST_VALUES):
+            # Short as text, and hours of judging.
+            raise RemoteError(f"the observation has more than {MOST_VALUES} values")
         return plausible(state)
 
     def put(self, files: Sequence[File], markers: Sequence[str] = ()) -> None:
@@ -178,6 +210,15 @@ class Remote:
         except (ConnectError, *_LOST) as error:
             raise RemoteError(f"no new connection: {error or type(error).__name__}") from None
 
+    def _bounded(self, most_bytes: int) -> tuple[Callable[..., Any], BoundedClient | None]:
+        """How pyinfra runs a command here, and what bounds its output; other than SSH has none."""
+        client = self._client
+        if client is None:
+            return self.host.run_shell_command, None
+        connector: Any = copy(self.host.connector)
+        connector.client = bounded = BoundedClient(client, most_bytes)
+        return connector.run_shell_command, bounded
+
     @property
     def _client(self) -> SSHClient | None:
         return getattr(getattr(self.host, "connector", None), "client", None)
@@ -202,6 +243,17 @@ class Remote:
             f"umask 077 && mkdir -p /run/b200kit && base64 -d > {path}.new && mv {path}.new {path}",
             stdin=base64.b64encode(content).decode(),
         )
+
+
+def _has_at_most(document: Any, count: int) -> bool:
+    left = [document]
+    while left and count >= 0:
+        value = left.pop()
+        inner = value.values() if isinstance(value, dict) else value
+        if isinstance(value, dict | list):
+            count -= len(value)
+            left.extend(inner)
+    return count >= 0
 
 
 _ABSENT = "b200kit: node program absent"

@@ -7,11 +7,12 @@ from pathlib import Path
 
 from b200kit.converge import unfinished_install
 from b200kit.converge.stage import Change, DesiredState, Stage, converge
+from b200kit.inventory import openpgp
 from b200kit.inventory.keys.parts import Repository
 from b200kit.node.placement.layout import Replica
 from b200kit.node.state.drift import File, Package
 from b200kit.run import zipapp
-from b200kit.run.node import Node, NodeRefused
+from b200kit.run.node import Node, NodeRefused, StageFailed
 from b200kit.run.remote import INSTALLED
 from b200kit.run.render import render
 from b200kit.stages.support import operating_systems
@@ -44,9 +45,17 @@ def _source(repository: Repository) -> list[File]:
     keyring = f"/etc/apt/keyrings/b200kit-{repository.name}.asc"
     source = render("apt/repository.sources.j2", repository=repository, keyring=keyring)
     return [
-        File(keyring, Path(repository.key).read_bytes()),
+        File(keyring, _key(repository)),
         File(f"/etc/apt/sources.list.d/b200kit-{repository.name}.sources", source),
     ]
+
+
+def _key(repository: Repository) -> bytes:
+    """The pinned key, written anew: apt reads the bytes that were held against the fingerprint."""
+    text = Path(repository.key).read_text(errors="replace")
+    if (found := openpgp.fingerprint(text)) != repository.fingerprint.upper():
+        raise StageFailed(f"{repository.key} has {found}, not {repository.fingerprint}, by now")
+    return openpgp.canonical(text)
 
 
 def plan(node: Node) -> list[Change]:

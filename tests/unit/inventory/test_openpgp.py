@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import hashlib
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -10,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from b200kit.inventory.openpgp import fingerprint
+from b200kit.inventory.openpgp import canonical, fingerprint
 from tests.lab.shell import ensure_host_packages, run
 from tests.lab.supply.gpg import parse_fingerprints, signing_key
 from tests.messages import raises_message
@@ -98,3 +99,110 @@ def test_same_packet_with_a_new_style_length_is_the_same_key() -> None:
 def test_what_is_no_single_whole_key_is_refused_in_words(text: str) -> None:
     with raises_message(ValueError):
         fingerprint(text)
+
+
+@contextmanager
+def two_keys() -> Iterator[tuple[str, str, Path]]:
+    """The pinned key and another one, armored, and a repository that the other one signed."""
+    ensure_host_packages(print)
+    with tempfile.TemporaryDirectory(prefix="gpg-", dir="/tmp") as name:
+        repository = Path(name) / "repository"
+        repository.mkdir()
+        (repository / "Packages").write_text("")
+        empty = hashlib.sha256(b"").hexdigest()
+        (repository / "Release").write_text(
+            f"Origin: site\nDate: Sat, 21 Nov 2026 09:00:00 UTC\nSHA256:\n {empty} 0 Packages\n"
+        )
+        with signing_key(Path(name) / "a", "pinned") as pinned:
+            text = pinned.armored()
+        with signing_key(Path(name) / "b", "other") as other:
+            other.sign_release(repository / "Release")
+            yield text, other.armored(), repository
+
+
+def apt_believes(key: bytes, repository: Path) -> bool:
+    """Whether the real apt takes a repository whose source is signed by what this file holds."""
+    folder = repository.parent
+    (folder / "key.asc").write_bytes(key)
+    (folder / "list").write_text(f"deb [signed-by={folder}/key.asc] file:{repository} ./\n")
+    (folder / "lists").mkdir(exist_ok=True)
+    options = {
+        "Dir::Etc::SourceList": folder / "list",
+        "Dir::Etc::SourceParts": "/dev/null",
+        "Dir::State::Lists": folder / "lists",
+        "Dir::Cache": folder / "cache",
+        "APT::Sandbox::User": "root",
+    }
+    words = [word for name, value in options.items() for word in ("-o", f"{name}={value}")]
+    return run(["apt-get", "update", "--error-on=any", *words], check=False).returncode == 0
+
+
+def raw(armored: str) -> bytes:
+    """The bytes in gpg's armor."""
+    lines = armored.split("\n\n", 1)[1].splitlines()
+    return base64.b64decode("".join(line for line in lines if line[:1] not in ("=", "-")))
+
+
+def wrapped(data: bytes) -> str:
+    """Bytes as lines of base64 without padding, which ends what a reader takes."""
+    encoded = base64.b64encode(data).decode()
+    assert not encoded.endswith("=")
+    return "\n".join(encoded[at : at + 64] for at in range(0, len(encoded), 64))
+
+
+def forged(pinned: bytes, other: bytes, blank: str) -> str:
+    """The pinned key, and another one where the pinned one's second name has its text.
+
+    What looks like an empty line to one reader and not to the next hides what stands before it.
+    """
+    other += bytes([0xB4, 3 - (len(other) + 2) % 3]) + b"x" * (3 - (len(other) + 2) % 3)
+    head = pinned + b"\xcd\xff" + len(other).to_bytes(4, "big")
+    pad = (3 - (len(head) + 2) % 3) % 3
+    head = pinned + bytes([0xB4, pad]) + b"x" * pad + b"\xcd\xff" + len(other).to_bytes(4, "big")
+    return "\n".join([BEGIN, blank, wrapped(head), "", wrapped(other), END, ""])
+
+
+def test_file_in_which_apt_reads_another_key_than_the_pinned_one_is_refused() -> None:
+    with two_keys() as (pinned, other, repository):
+        text = forged(raw(pinned), raw(other), " ")
+        # What is to be refused is no invention: apt believes the other key by this file.
+        assert apt_believes(text.encode(), repository)
+        for read in (fingerprint, canonical):
+            with pytest.raises(ValueError, match="armor"):
+                read(text)
+
+
+def test_apt_reads_the_pinned_key_and_no_other_in_what_is_shipped() -> None:
+    with two_keys() as (pinned, other, repository):
+        assert fingerprint(canonical(pinned).decode()) == fingerprint(pinned)
+        assert raw(canonical(pinned).decode()) == raw(pinned)
+        assert apt_believes(canonical(other), repository)
+        assert not apt_believes(canonical(pinned), repository)
+
+
+@in_subtests(
+    "text",
+    [
+        armor(PACKET).replace("\n\n", "\n \n"),
+        armor(PACKET).replace("\n\n", "\n\t\n\n"),
+        armor(PACKET).replace(END, f" {END}"),
+        armor(PACKET) + armor(PACKET),
+        armor(PACKET) + "more",
+        armor(PACKET).replace(f"\n{END}", f"\n\nmDME\n{END}"),
+        armor(PACKET).replace("\n\n", "\nmDME\n\n"),
+        armor(PACKET + b"\xcd\xe0" + bytes(40)),
+        armor(PACKET + b"\xd1\x03abc"),
+        armor(PACKET + b"\xb0\x03abc"),
+        armor(PACKET + b"\xb8\x01\x06"),
+        armor(PACKET + b"\xb7" + bytes(40)),
+    ],
+)
+def test_key_that_readers_could_take_in_two_ways_is_refused(text: str) -> None:
+    with raises_message(ValueError):
+        canonical(text)
+
+
+def test_key_is_written_in_one_way_however_it_was_written() -> None:
+    body = PACKET[2:]
+    new = armor(bytes([0xC6, 255]) + len(body).to_bytes(4, "big") + body, "=AbCd")
+    assert canonical(new) == canonical(armor(PACKET).replace("\n\n", "\nVersion: 1\n\n"))

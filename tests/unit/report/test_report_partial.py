@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import json
 from pathlib import Path
 from typing import Any
 
@@ -108,6 +109,43 @@ def test_any_json_at_all_gives_a_report(value: Any) -> None:
 def test_an_empty_record_is_written_and_owes_exit_one(tmp_path: Path, value: Any) -> None:
     page = write(value, tmp_path)
     assert '"exit_code": 1' in (page.parent / "summary.json").read_text()
+
+
+def nested(depth: int) -> Any:
+    """Lists within lists."""
+    value: Any = 1
+    for _ in range(depth):
+        value = [value]
+    return value
+
+
+@in_subtests(
+    ("part", "key", "value"),
+    [
+        ("smoke", "ttfts_ms", [1e308, 1.0, 2.0]),
+        ("smoke", "itls_ms", [1e308, 2.0, 3.0]),
+        ("smoke", "requests", nested(5000)),
+        ("state", "pci", nested(5000)),
+        ("state", "taken_at", 10**5000),
+    ],
+    ids=lambda value: str(value)[:20] if isinstance(value, str) else "",
+)
+def test_one_odd_value_of_one_host_costs_no_other_host_its_report(
+    part: str, key: str, value: Any, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    odd = records.live()
+    odd[part][key] = value
+    record = records.record(n1=odd, n2=records.red())
+    page = write(record, tmp_path_factory.mktemp("reports"))
+    text = page.read_text()
+    assert records.lost_link_finding()["summary"] in text
+    assert f"{part} cannot be shown" in text
+    folder = page.parent
+    alone = write(records.record(n2=records.red()), tmp_path_factory.mktemp("alone")).parent
+    assert (folder / "n2.json").read_bytes() == (alone / "n2.json").read_bytes()
+    summary = json.loads((folder / "summary.json").read_text())
+    assert [host["outcome"] for host in summary["hosts"].values()] == ["live", "red"]
+    assert "n2  RED" in terminal(record)
 
 
 def test_missing_readings_are_never_blank_nor_zero() -> None:

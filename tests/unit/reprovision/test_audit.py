@@ -7,6 +7,7 @@ import json
 import pytest
 
 from b200kit.reprovision import audit
+from b200kit.run import chain
 from tests.messages import assert_message
 from tests.subtests import in_subtests
 
@@ -16,7 +17,7 @@ def log(count: int = 5) -> tuple[list[bytes], dict[str, list[str]]]:
     lines, known, last = [], {"n1": [], "n2": []}, ""  # type: ignore[var-annotated]
     for number in range(count):
         node = f"n{1 + number % 2}"
-        text, last = audit.line({"node": node, "what": f"act {number}", "at": "t"}, last)
+        text, last = chain.line({"node": node, "what": f"act {number}", "at": "t"}, last)
         lines.append(text.encode())
         known[node].append(last)
     return lines, known
@@ -42,7 +43,7 @@ def test_changed_act_is_found_where_it_is(number: int) -> None:
 def test_act_that_was_changed_and_signed_again_is_found(number: int) -> None:
     lines, known = log()
     entry = json.loads(lines[number])
-    forged, _ = audit.line(
+    forged, _ = chain.line(
         {k: v for k, v in entry.items() if k not in ("digest", "previous")} | {"what": "nothing"},
         entry["previous"],
     )
@@ -68,13 +69,13 @@ def test_acts_in_another_order_are_found(number: int) -> None:
 
 def test_act_that_was_put_in_is_found() -> None:
     lines, known = log()
-    extra, _ = audit.line({"node": "n1", "what": "more"}, json.loads(lines[1])["digest"])
+    extra, _ = chain.line({"node": "n1", "what": "more"}, json.loads(lines[1])["digest"])
     assert faults([*lines[:2], extra.encode(), *lines[2:]], known)
 
 
 def test_end_that_was_cut_off_is_found_by_the_transactions() -> None:
     lines, known = log()
-    assert audit.parse(b"".join(lines[:3])).damage == ()
+    assert chain.parse(b"".join(lines[:3])).damage == ()
     found = faults(lines[:3], known)
     assert [line.split(":")[0] for line in found] == ["n1", "n2"]
     assert_message(*found)

@@ -15,6 +15,7 @@ from b200kit.stages import gate, pipeline
 from tests.fake.machine import Machine
 from tests.messages import assert_message, raises_message
 from tests.unit.nodes import DRIVER, bare, connected, look, make, planned, settled
+from tests.unit.specs import VENDOR_FINGERPRINT
 
 MISSING = "libnvsdm"
 
@@ -69,7 +70,7 @@ def test_other_sources_or_version_are_reasons_to_ask_again(
     _, machine = without(tmp_path)
     if "repositories" in changes:
         [(name, url)] = changes["repositories"]
-        key = {"key": str(tmp_path / "vendor.asc"), "fingerprint": "A" * 40}
+        key = {"key": str(tmp_path / "vendor.asc"), "fingerprint": VENDOR_FINGERPRINT}
         changes = {"repositories": [{"name": name, "url": url, **key}]}
     other = connected(machine, **changes)
     look(other)

@@ -42,6 +42,10 @@ PART_BYTES = 4 << 20
 """Most of one part; of a log that is longer its end is kept, and the manifest says so."""
 REPORT_BYTES = 12 << 20
 """Most of NVIDIA's own report, which is compressed already."""
+PACKED_BYTES = 32 << 20
+"""Most of an archive: its largest parts are left out until it fits, and the manifest says so."""
+UNPACKED_BYTES = 128 << 20
+"""More than all parts together can have; a reader unpacks no more."""
 PART_WITHIN_S, REPORT_WITHIN_S = 60.0, 240.0
 LINES = 60_000
 """Most lines of a journal: what is read has to fit into memory before it is cut."""
@@ -169,6 +173,17 @@ def described(content: bytes) -> dict[str, Any]:
     return {"bytes": len(content), "sha256": hashlib.sha256(content).hexdigest()}
 
 
+def fitted(contents: dict[str, bytes], entries: dict[str, Any], head: dict[str, Any]) -> bytes:
+    """The archive, without its largest parts where it would be larger than a reader takes."""
+    while True:
+        packed = pack(contents, {**head, "parts": entries})
+        if len(packed) <= PACKED_BYTES or not contents:
+            return packed
+        largest = max(contents, key=lambda name: len(contents[name]))
+        size = len(contents.pop(largest))
+        entries[largest] = {"unmeasured": f"left out: {size} bytes, too many for the archive"}
+
+
 def pack(contents: dict[str, bytes], manifest: dict[str, Any]) -> bytes:
     """The archive, its manifest first."""
     whole = {"manifest.json": json.dumps(manifest, indent=1).encode(), **contents}
@@ -198,7 +213,7 @@ def main(args: list[str]) -> int:
     contents, entries = take(parts(), redactor)
     head = {"schema": SCHEMA, "taken_at": timestamp.now(), "node": os.uname().nodename}
     why = redactor.text(options.why)
-    packed = pack(contents, {**head, "why": why, "tool": observe.tool(), "parts": entries})
+    packed = fitted(contents, entries, {**head, "why": why, "tool": observe.tool()})
     with open(out, "w", encoding="ascii", closefd=False) as stdout:
         if options.to:
             options.to.write_bytes(packed)

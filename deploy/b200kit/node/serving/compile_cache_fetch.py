@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import argparse
 import http.client
+import shutil
 import sys
 from collections.abc import Sequence
 from functools import partial
@@ -16,6 +17,9 @@ from pathlib import Path
 from b200kit.node.weights.download import FetchError, Job, Manners, bring, refusal
 from b200kit.node.weights.manifest import Entry, size_text
 from b200kit.node.weights.source import Source, SourceError, insist, sources
+
+MOST_BYTES = 16 << 30
+"""Most of a pack; caches of the largest models have a few GB. Nor more than half the free disk."""
 
 
 def main(args: list[str]) -> int:
@@ -46,6 +50,7 @@ def fetch(digest: str, out: Path, found: Sequence[Source], manners: Manners) -> 
     for source in found:
         try:
             size = insist(partial(_size, source, name), manners.tries, manners.pause_s)
+            _require_room(source, size, out)
             entry = Entry(name, size, digest)
             bring(Job(entry, out / name, [source], manners, lambda count: None))
         except SourceError as error:
@@ -57,6 +62,14 @@ def fetch(digest: str, out: Path, found: Sequence[Source], manners: Manners) -> 
         else:
             return size
     raise refusal(errors)
+
+
+def _require_room(source: Source, size: int, out: Path) -> None:
+    """Nothing but its hash is pinned: a source's word of its size must not fill the disk."""
+    out.mkdir(parents=True, exist_ok=True)
+    most = min(MOST_BYTES, shutil.disk_usage(out).free // 2)
+    if size > most:
+        raise SourceError(f"{source.url}: it says {size_text(size)}, at most {size_text(most)}")
 
 
 def _size(source: Source, name: str) -> int:

@@ -14,6 +14,7 @@ import http.client
 import os
 import shutil
 import sys
+import time
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from functools import partial
@@ -147,10 +148,14 @@ def _manifest(
 
 def _whole(source: Source) -> bytes:
     answer = source.open(NAME)
+    end = time.monotonic() + source.timeout
     try:
         raw = b""
         while chunk := answer.read(_MOST_MANIFEST - len(raw) + 1):
             raw += chunk
+            if time.monotonic() > end:
+                slow = f"too slow, {len(raw)} bytes in {source.timeout:g} s"
+                raise SourceError(f"{answer.url}: {slow}", again=True)
             if len(raw) > _MOST_MANIFEST:
                 raise SourceError(f"{answer.url}: it is larger than any manifest")
     finally:

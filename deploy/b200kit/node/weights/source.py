@@ -7,8 +7,10 @@ at the same source can help, and whether the source as a whole is gone.
 from __future__ import annotations
 
 import http.client
+import queue
 import re
 import socket
+import threading
 import time
 import urllib.error
 import urllib.parse
@@ -18,7 +20,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TypeVar
 
-_RANGE = re.compile(r"bytes (\d+)-(\d+)/(\d+|\*)")
+_RANGE = re.compile(r"bytes ([0-9]{1,18})-([0-9]{1,18})/([0-9]{1,18}|\*)")
+_LENGTH = re.compile(r"[0-9]{1,18}")
 # Answers that another try may change; every other one is the source's last word.
 _PASSING = (408, 425, 429, 500, 502, 503, 504)
 _PART, _BEYOND = 206, 416
@@ -52,7 +55,7 @@ class Source:
         if self.token:
             request.add_unredirected_header("Authorization", f"Bearer {self.token}")
         try:
-            reply = urllib.request.urlopen(request, timeout=self.timeout)  # noqa: S310
+            reply = _opened(request, self.timeout)
         except urllib.error.HTTPError as error:
             text = f"{url}: HTTP {error.code} {error.reason}"
             if error.code == _BEYOND:
@@ -93,6 +96,36 @@ class Answer:
         self.reply.close()
 
 
+def _opened(request: urllib.request.Request, timeout: float) -> Any:
+    """The reply, its headers read; OSError where all of that takes twice as long as *timeout*.
+
+    The limit of a socket is between two bytes: one a second would be waited for for ever.
+    """
+    most = 2 * timeout
+    done: queue.SimpleQueue[Any] = queue.SimpleQueue()
+    late = threading.Event()
+
+    def ask() -> None:
+        try:
+            reply = urllib.request.urlopen(request, timeout=timeout)  # noqa: S310
+        except Exception as error:
+            done.put(error)
+            return
+        done.put(reply)
+        if late.is_set():
+            reply.close()
+
+    threading.Thread(target=ask, daemon=True).start()
+    try:
+        found = done.get(timeout=most)
+    except queue.Empty:
+        late.set()
+        raise OSError(f"no whole answer in {most:g} s") from None
+    if isinstance(found, Exception):
+        raise found
+    return found
+
+
 def _extent(reply: Any, offset: int) -> tuple[int, int | None]:
     """From which byte on the answer is, and how large the whole file is."""
     found = _RANGE.fullmatch(reply.headers.get("Content-Range", ""))
@@ -101,7 +134,7 @@ def _extent(reply: Any, offset: int) -> tuple[int, int | None]:
     if reply.status == _PART:
         raise SourceError(f"{reply.url}: it answered with another part than asked for")
     length = reply.headers.get("Content-Length", "")
-    return 0, int(length) if length.isdecimal() else None
+    return 0, int(length) if _LENGTH.fullmatch(length) else None
 
 
 def _plain(error: Exception, timeout: float) -> str:

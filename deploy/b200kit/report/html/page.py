@@ -43,6 +43,7 @@ from b200kit.report.outcome import (
     stand_in,
     totals,
 )
+from b200kit.report.shown import shown
 from b200kit.run.places import TEMPLATES
 
 
@@ -71,6 +72,10 @@ class Tuned:
 
 def render(record: object) -> str:
     """Return the page of a run record; every key of the record is optional."""
+    return shown(record, _render)
+
+
+def _render(record: object) -> str:
     page = _template().render(
         run=show(read(record, "run")),
         about=_about(record),

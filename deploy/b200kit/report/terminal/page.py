@@ -8,6 +8,7 @@ from b200kit.node.lib.redact import redact
 from b200kit.report.document import clean
 from b200kit.report.names import run_name
 from b200kit.report.outcome import exit_code, failed_hosts, hosts_of, is_check, totals
+from b200kit.report.shown import shown
 from b200kit.report.terminal.check_block import check_lines
 from b200kit.report.terminal.deploy_block import block
 from b200kit.report.terminal.lines import WIDTH, shorten, wrap
@@ -25,16 +26,22 @@ def render(
     `report` is the path to name in the last line (by default where `write` puts it under
     ``reports``); `secrets` are values that must not appear. Any JSON value is accepted.
     """
-    shown = redact(record, secrets)
-    hosts = hosts_of(shown)
+    known = tuple(secrets)
+    return shown(record, lambda found: _text(redact(found, known), colour, report))
+
+
+def _text(record: object, colour: bool, report: str | None) -> str:
+    hosts = hosts_of(record)
     name_width = min(max((len(clean(name)) for name in hosts), default=0), 30)
     lines: list[str] = []
     for name, host in hosts.items():
         label = shorten(clean(name), name_width).ljust(name_width)
-        lines += check_lines(label, host, colour) if is_check(shown) else block(label, host, colour)
-    where = report or f"reports/{run_name(shown)}/report.html"
+        lines += (
+            check_lines(label, host, colour) if is_check(record) else block(label, host, colour)
+        )
+    where = report or f"reports/{run_name(record)}/report.html"
     return (
-        "\n".join([*lines, *([""] if lines and lines[-1] else []), *_last_lines(shown, where)])
+        "\n".join([*lines, *([""] if lines and lines[-1] else []), *_last_lines(record, where)])
         + "\n"
     )
 

@@ -7,16 +7,19 @@ alone, for prompts may stand in a journal.
 from __future__ import annotations
 
 import base64
+import gzip
 import hashlib
 import io
 import json
 import os
 import shlex
 import tarfile
+import zlib
 from pathlib import Path
 from typing import Any
 
 from b200kit.node.lib import durable_files
+from b200kit.node.maintenance.support_bundle import PACKED_BYTES, PART_BYTES, UNPACKED_BYTES
 from b200kit.reprovision.actions import ActionFailed, Evidence, Intent, Say
 from b200kit.run.file_names import safe_name
 from b200kit.run.node import Node
@@ -26,6 +29,10 @@ from b200kit.run.remote import RemoteError
 VARIABLE = "B200_EVIDENCE"
 """Names another directory, such as one that the whole team shares."""
 _WITHIN_S = 600
+# In base64, with its line ends and the description after it.
+_PRINTED = PACKED_BYTES * 4 // 3 + (1 << 20)
+_MOST_FILES = 100
+_NO_ARCHIVE = (EOFError, OSError, ValueError, tarfile.TarError, zlib.error)
 
 
 def directory() -> Path:
@@ -53,16 +60,17 @@ def _fetched(node: Node, why: str) -> tuple[bytes, dict[str, Any]]:
     """The archive as the node described it."""
     try:
         output = node.connected().program(
-            f"support-bundle --why {shlex.quote(why)}", timeout=_WITHIN_S
+            f"support-bundle --why {shlex.quote(why)}", timeout=_WITHIN_S, most_bytes=_PRINTED
         )
     except RemoteError as error:
         raise ActionFailed(f"no evidence could be taken: {error}") from None
     body, _, last = output.rstrip("\n").rpartition("\n")
     try:
         description, content = json.loads(last), base64.b64decode(body)
-    except ValueError:
+        digest = description.get("sha256")
+    except (AttributeError, RecursionError, ValueError):
         raise ActionFailed("no evidence could be taken: the answer is no archive") from None
-    if hashlib.sha256(content).hexdigest() != description.get("sha256"):
+    if hashlib.sha256(content).hexdigest() != digest:
         raise ActionFailed("no evidence could be taken: the archive was damaged on its way")
     return content, description
 
@@ -70,17 +78,47 @@ def _fetched(node: Node, why: str) -> tuple[bytes, dict[str, Any]]:
 def _missing(content: bytes) -> list[str]:
     """Names of the parts that could not be had. ActionFailed when one is not as described."""
     try:
-        with tarfile.open(fileobj=io.BytesIO(content)) as archive:
-            files = {m.name.partition("/")[2]: archive.extractfile(m) for m in archive.getmembers()}
-            contents = {name: file.read() for name, file in files.items() if file}
-        parts = json.loads(contents["manifest.json"])["parts"]
-    except (tarfile.TarError, OSError, KeyError, ValueError) as error:
+        manifest, digests = _contents(content)
+        parts: dict[str, dict[str, Any]] = json.loads(manifest)["parts"]
+        missing = [name for name, entry in parts.items() if "unmeasured" in entry]
+        wrong = [n for n in parts if n not in missing and digests.get(n) != parts[n]["sha256"]]
+    except (*_NO_ARCHIVE, AttributeError, LookupError, RecursionError, TypeError) as error:
         raise ActionFailed(f"no evidence could be taken: {type(error).__name__}: {error}") from None
-    for name, entry in parts.items():
-        digest = hashlib.sha256(contents.get(name, b"")).hexdigest()
-        if "unmeasured" not in entry and digest != entry["sha256"]:
-            raise ActionFailed(f"no evidence could be taken: {name} is not as its manifest says")
-    return [name for name, entry in parts.items() if "unmeasured" in entry]
+    if wrong:
+        raise ActionFailed(f"no evidence could be taken: {wrong[0]} is not as its manifest says")
+    return missing
+
+
+def _contents(content: bytes) -> tuple[bytes, dict[str, str]]:
+    """The manifest and the digest of each file, by a stream: nothing else is held unpacked."""
+    manifest, digests = b"", dict[str, str]()
+    unpacked: Any = _Limited(gzip.GzipFile(fileobj=io.BytesIO(content)))
+    with tarfile.open(fileobj=unpacked, mode="r|") as archive:
+        for member in archive:
+            name = member.name.partition("/")[2]
+            file: Any = archive.extractfile(member) if member.isreg() else None
+            # A sparse file has as many bytes as it says, with none of them in the archive.
+            if file is None or member.issparse() or name in digests or len(digests) >= _MOST_FILES:
+                raise ValueError(f"{name or member.name} is no file of such an archive")
+            if name == "manifest.json":
+                manifest = file.read(PART_BYTES)
+            digests[name] = hashlib.file_digest(file, "sha256").hexdigest()
+    return manifest, digests
+
+
+class _Limited:
+    """What unpacks to no more than an archive may have."""
+
+    def __init__(self, unpacked: gzip.GzipFile) -> None:
+        self.unpacked, self.left = unpacked, UNPACKED_BYTES
+
+    def read(self, size: int) -> bytes:
+        """The next bytes."""
+        piece = self.unpacked.read(size)
+        self.left -= len(piece)
+        if self.left < 0:
+            raise ValueError(f"it unpacks to more than {UNPACKED_BYTES} bytes")
+        return piece
 
 
 def _save(path: Path, content: bytes) -> None:

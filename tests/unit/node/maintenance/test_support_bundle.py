@@ -142,3 +142,21 @@ def test_every_part_the_issue_asks_for_is_taken() -> None:
     assert {"state.json", "kernel.log", "xids.json", "journal.log", "packages.txt"} <= names
     assert {"notes/smoke.json", "nvidia-bug-report.sh.log.gz"} <= names
     assert not any("secret" in name for name in names)
+
+
+def test_archive_leaves_out_its_largest_parts_until_a_reader_takes_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(support_bundle, "PACKED_BYTES", 4096)
+    contents = {"small": os.urandom(100), "large": os.urandom(5000), "larger": os.urandom(9000)}
+    entries = {name: support_bundle.described(content) for name, content in contents.items()}
+    packed = support_bundle.fitted(contents, entries, {})
+    assert len(packed) <= 4096
+    assert list(contents) == ["small"]
+    assert_message(*(entries[name]["unmeasured"] for name in ("large", "larger")))
+
+
+def test_archive_of_all_parts_at_their_largest_is_one_that_a_reader_unpacks() -> None:
+    parts = len(support_bundle.parts()) + 1
+    most = parts * support_bundle.PART_BYTES + support_bundle.REPORT_BYTES
+    assert most < support_bundle.UNPACKED_BYTES

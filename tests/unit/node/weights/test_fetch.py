@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import json
+import re
 import shutil
 import signal
+import socket
 import subprocess
 import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -18,10 +22,13 @@ from typing import Any
 
 import pytest
 
+from b200kit.node.serving import compile_cache_fetch
 from b200kit.node.weights import download, fetch
 from b200kit.node.weights.manifest import parse
+from b200kit.node.weights.progress import Progress
 from b200kit.node.weights.source import Source
 from tests.messages import PORT, TOOK, assert_message, lines_with
+from tests.subtests import in_subtests
 
 ROOT = Path(__file__).resolve().parents[4]
 TOKEN = "canary-model-token"
@@ -612,3 +619,67 @@ def test_status_says_how_far_it_is_and_why_it_ended(
     document = json.loads(status.read_text())
     assert document["state"] == "refused"
     assert "asked for 000000000000" in document["error"]
+
+
+@contextmanager
+def trickling(head: bytes, piece: bytes = b"x") -> Iterator[str]:
+    """A server that sends *head* and then a byte now and then, for ever; its URL."""
+    over = threading.Event()
+    listener = socket.create_server(("127.0.0.1", 0))
+
+    def serve(connection: socket.socket) -> None:
+        with contextlib.suppress(OSError), connection:
+            connection.recv(65536)
+            connection.sendall(head)
+            while not over.wait(0.05):
+                connection.sendall(piece)
+
+    def accept() -> None:
+        with contextlib.suppress(OSError):
+            while True:
+                threading.Thread(target=serve, args=(listener.accept()[0],), daemon=True).start()
+
+    threading.Thread(target=accept, daemon=True).start()
+    try:
+        yield f"http://127.0.0.1:{listener.getsockname()[1]}"
+    finally:
+        over.set()
+        listener.shutdown(socket.SHUT_RDWR)
+        listener.close()
+
+
+HEADS = {
+    "status": b"",
+    "headers": b"HTTP/1.1 200 OK\r\nX-Long: ",
+    "body": b"HTTP/1.1 200 OK\r\nContent-Length: 4096\r\n\r\n",
+    "body of no length": b"HTTP/1.1 200 OK\r\n\r\n",
+}
+
+
+@in_subtests("part", HEADS)
+def test_manifest_that_comes_a_byte_at_a_time_is_given_up(
+    part: str, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    folder = tmp_path_factory.mktemp("models")
+    with trickling(HEADS[part]) as url:
+        words = ["--url", url, "--dest", str(folder / "m"), "--revision", "0" * 64]
+        options = fetch._parser().parse_args([*words, "--timeout", "0.5", "--tries", "1"])
+        with pytest.raises(fetch.FetchError) as raised:
+            fetch.fetch(options, Progress("0" * 64, None))
+    message = re.sub(r"\d+ bytes", "N bytes", str(raised.value))
+    assert_message(message, PORT=PORT)
+
+
+@in_subtests("length", ["9" * 18, "9" * 5000, "-1", "1e9"])
+def test_size_that_a_peer_says_fills_no_disk(
+    length: str, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    folder = tmp_path_factory.mktemp("packs")
+    head = f"HTTP/1.1 200 OK\r\nContent-Length: {length}\r\n\r\n".encode()
+    with trickling(head, b"x" * 4096) as url:
+        source, manners = Source(url, timeout=5), download.Manners(tries=1)
+        with pytest.raises(download.FetchError) as raised:
+            compile_cache_fetch.fetch("0" * 64, folder, [source], manners)
+    assert not list(folder.iterdir())
+    message = re.sub(r"at most [\d.]+ \w+", "at most N", str(raised.value))
+    assert_message(message, PORT=PORT)

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import base64
+import gzip
 import hashlib
 import io
 import json
 import tarfile
+import tracemalloc
 from pathlib import Path
 from typing import Any
 
@@ -93,6 +95,65 @@ def packed(parts: dict[str, bytes], lie: str = "") -> tuple[bytes, str]:
     lines = [body[i : i + 64] for i in range(0, len(body), 64)]
     message = {"sha256": hashlib.sha256(content).hexdigest(), "parts": entries}
     return content, "\n".join([*lines, json.dumps(message)])
+
+
+def printed_as(content: bytes) -> str:
+    """What a node prints that hands these bytes over as its archive."""
+    message = {"sha256": hashlib.sha256(content).hexdigest()}
+    return f"{base64.b64encode(content).decode()}\n{json.dumps(message)}"
+
+
+def archive(*members: tuple[tarfile.TarInfo, bytes]) -> bytes:
+    """An archive of these members, as they are."""
+    out = io.BytesIO()
+    with tarfile.open(fileobj=out, mode="w:gz", format=tarfile.PAX_FORMAT) as whole:
+        for entry, content in members:
+            entry.size = len(content)
+            whole.addfile(entry, io.BytesIO(content))
+    return out.getvalue()
+
+
+def named(name: str, **fields: Any) -> tarfile.TarInfo:
+    """A member of this name."""
+    entry = tarfile.TarInfo(f"evidence/{name}")
+    for key, value in fields.items():
+        setattr(entry, key, value)
+    return entry
+
+
+MANIFEST = b'{"parts": {}}'
+HOLLOW = {"GNU.sparse.map": "0,0", "GNU.sparse.size": str(1 << 40)}
+HOSTILE = {
+    "unpacks to far more": lambda: archive(
+        (named("manifest.json"), MANIFEST), (named("a"), bytes(200 << 20))
+    ),
+    "a file of 1 TB, none of it there": lambda: archive((named("a", pax_headers=HOLLOW), b"")),
+    "no end of files": lambda: archive(*((named(f"{n}"), b"") for n in range(200))),
+    "one file twice": lambda: archive(
+        (named("manifest.json"), MANIFEST), (named("a"), b""), (named("a"), b"")
+    ),
+    "a link": lambda: archive((named("a", type=tarfile.SYMTYPE, linkname="/etc/passwd"), b"")),
+    "parts that are no mapping": lambda: archive((named("manifest.json"), b'{"parts": [1]}')),
+    "a manifest nested too deeply": lambda: archive((named("manifest.json"), b"[" * 100_000)),
+    "cut short": lambda: archive((named("a"), bytes(4096)))[:-20],
+    "no archive": lambda: gzip.compress(b"text"),
+}
+
+
+@pytest.mark.parametrize("kind", HOSTILE)
+def test_hostile_archive_is_refused_and_costs_little_memory(
+    here: tuple[Node, Machine], folder: Path, kind: str
+) -> None:
+    node, machine = here
+    machine.answers = {"node.pyz support-bundle": (True, printed_as(HOSTILE[kind]()))}
+    tracemalloc.start()
+    try:
+        with raises_message(ActionFailed):
+            evidence.collect(node, INTENT, said)
+        assert tracemalloc.get_traced_memory()[1] < 16 << 20
+    finally:
+        tracemalloc.stop()
+    assert not list(folder.rglob("*.tar.gz"))
 
 
 @pytest.fixture

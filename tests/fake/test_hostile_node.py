@@ -1,0 +1,82 @@
+"""A node that prints what it should not costs its own run and neither memory nor a traceback."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.fake.hostile_ssh import HostileNode, megabytes
+from tests.fake.test_cli_bad_input import GOOD, PYINFRA, ROOT
+from tests.messages import assert_message, lines_with
+
+STATE = b'{"schema": "b200kit/node-state/1", "gpus": %s}\n'
+MOST_BYTES = 500_000_000  # pyinfra alone takes 80 MB
+FLOODS: dict[str, Callable[[], Iterator[bytes]]] = {
+    "line ends": lambda: megabytes(60, b"\n"),
+    "one line without an end": lambda: megabytes(60, b"x"),
+    "short lines": lambda: megabytes(60, b"b200\n"),
+    "an observation that is too long": lambda: iter([STATE % (b"[" + b"[]," * 2_000_000)]),
+}
+GARBAGE: dict[str, Callable[[], Iterator[bytes]]] = {
+    "bytes that are no text": lambda: iter([b"\xff\xfe\x00\x80\n"]),
+    "brackets without an end": lambda: iter([b"[" * 1_000_000]),
+    "an observation of a million lists": lambda: iter([STATE % (b"[" + b"[]," * 999_999 + b"1]")]),
+    "nothing": lambda: iter([]),
+}
+
+
+def checked(node: HostileNode, folder: Path) -> tuple[str, int]:
+    """What check.py prints of a node, and the bytes of memory it took."""
+    where = {
+        "ssh_hostname": "127.0.0.1",
+        "ssh_port": node.port,
+        "ssh_user": "root",
+        "ssh_password": "any",
+        "ssh_look_for_keys": False,
+        "ssh_allow_agent": False,
+        "ssh_known_hosts_file": str(node.known_hosts(folder / "known_hosts")),
+    }
+    attach = "from b200kit.operations import preflight\npreflight.attach()\n"
+    (folder / "site.py").write_text(f"{attach}nodes = [('n1', {where!r})]\n")
+    (folder / "group_data").mkdir()
+    lines = (f"{key} = {value}\n" for key, value in GOOD.items() if key not in where)
+    (folder / "group_data" / "nodes.py").write_text("".join(lines))
+    with (folder / "printed").open("w+") as out:
+        running = subprocess.Popen(
+            [PYINFRA, folder / "site.py", "deploy/check.py", "-y"],
+            cwd=ROOT,
+            stdin=subprocess.DEVNULL,
+            stdout=out,
+            stderr=subprocess.STDOUT,
+        )
+        _, status, usage = os.wait4(running.pid, 0)
+        running.returncode = os.waitstatus_to_exitcode(status)
+    assert running.returncode in (1, 2)
+    return (folder / "printed").read_text(), usage.ru_maxrss * 1024
+
+
+@pytest.mark.parametrize("on_stderr", [False, True], ids=["stdout", "stderr"])
+@pytest.mark.parametrize("kind", FLOODS)
+def test_node_that_prints_without_end_is_cut_off_and_named(
+    kind: str, on_stderr: bool, tmp_path: Path
+) -> None:
+    with HostileNode(FLOODS[kind], on_stderr) as node:
+        printed, memory = checked(node, tmp_path)
+    assert "Traceback" not in printed
+    assert memory < MOST_BYTES
+    assert_message(lines_with(printed, "n1  observe")[0])
+
+
+@pytest.mark.parametrize("kind", GARBAGE)
+def test_node_that_prints_garbage_is_named(kind: str, tmp_path: Path) -> None:
+    with HostileNode(GARBAGE[kind]) as node:
+        printed, memory = checked(node, tmp_path)
+    assert "Traceback" not in printed
+    assert memory < MOST_BYTES
+    assert_message(
+        *lines_with(printed, "n1  observe"), lines_with(printed, "1 node: ")[0].split("  ")[0]
+    )

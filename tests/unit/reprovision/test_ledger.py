@@ -1,0 +1,153 @@
+"""A damaged file in the directory of transactions: it costs its own node only, by name."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from b200kit import cli
+from b200kit.inventory.keys.reprovision import Reprovision
+from b200kit.reprovision import ledger
+from b200kit.reprovision.circuit_breaker import floor_reason
+from b200kit.reprovision.fleet_limits import Safety
+from b200kit.reprovision.ledger import Damaged, Ledger
+from b200kit.run import chain
+from b200kit.run.node import StageFailed
+from tests.messages import assert_message, raises_message
+from tests.subtests import in_subtests
+
+Capture = pytest.CaptureFixture[str]
+
+
+def begun(folder: Path, node: str) -> Ledger:
+    """A node that a transaction took out of service."""
+    lines = Ledger(folder, node, "alice@one pid 1", "a", 600)
+    lines.claim()
+    lines.begin([], "driver.loaded", "")
+    lines.append("intent", step="quarantine", id="1")
+    lines.append("done", result="done", why="no driver")
+    return lines
+
+
+def signed(content: bytes, **entry: Any) -> bytes:
+    """The content with one more line, which follows the last one as it should."""
+    return content + chain.line(entry, chain.parse(content).last)[0].encode()
+
+
+def without(content: bytes, number: int) -> bytes:
+    """The content without one of its lines."""
+    lines = content.splitlines(keepends=True)
+    return b"".join(lines[:number] + lines[number + 1 :])
+
+
+def written_over(content: bytes, number: int, by: bytes) -> bytes:
+    """The content with one of its lines, but for its end, replaced."""
+    lines = content.splitlines(keepends=True)
+    return b"".join([*lines[:number], by + b"\n", *lines[number + 1 :]])
+
+
+# The ways in which a file of four lines is damaged.
+DAMAGE: dict[str, Callable[[bytes], bytes]] = {
+    "a line without its fields": lambda raw: raw + b'{"kind": "open"}\n',
+    "a step that nothing began": lambda raw: raw + b'{"kind": "done"}\n',
+    "nested too deeply": lambda raw: raw + b"[" * 100_000 + b"\n",
+    "the last line in bytes of zero": lambda raw: written_over(raw, 3, b"\0" * 40),
+    **{f"line {n} taken away": partial(without, number=n) for n in range(3)},
+    **{f"line {n} written over": partial(written_over, number=n, by=b"\xff{") for n in range(4)},
+    "one word changed": lambda raw: raw.replace(b'"quarantine"', b'"drain"'),
+    "signed, and of no step there is": lambda raw: signed(raw, kind="intent", step="action"),
+    "signed, and of other types": lambda raw: signed(raw, kind="open", tx=1, at=2, findings=3),
+}
+
+
+@pytest.fixture(params=DAMAGE)
+def damaged(request: pytest.FixtureRequest, tmp_path: Path) -> Path:
+    """A directory with two nodes out of service; the file of n2 is damaged."""
+    begun(tmp_path, "n1")
+    path = begun(tmp_path, "n2").path
+    path.write_bytes(DAMAGE[request.param](path.read_bytes()))
+    return tmp_path
+
+
+def test_damaged_file_stops_its_node_and_no_other(damaged: Path) -> None:
+    with raises_message(Damaged):
+        ledger.read(damaged, "n2")
+    two = Ledger(damaged, "n2", "alice@one pid 1", "a", 600)
+    before = two.path.read_bytes(), (damaged / ledger.AUDIT).read_bytes()
+    with pytest.raises(Damaged, match=r"n2\.jsonl"):
+        two.claim()
+    with pytest.raises(Damaged, match=r"n2\.jsonl"):
+        two.append("release")
+    assert (two.path.read_bytes(), (damaged / ledger.AUDIT).read_bytes()) == before
+    one = Ledger(damaged, "n1", "alice@one pid 1", "a", 600)
+    assert one.append("intent", step="drain", id="2").pending is not None
+
+
+def test_node_with_a_damaged_file_counts_as_out_of_service(damaged: Path) -> None:
+    safety = Safety(folder=damaged, inventory=("n1", "n2", "n3"))
+    spec = SimpleNamespace(reprovision=Reprovision())
+    fleet = safety.fleet(SimpleNamespace(name="n3", spec=spec))  # type: ignore[arg-type]
+    assert (fleet.out, fleet.unread) == ({"n1", "n2"}, {"n2"})
+    assert "(damaged, see b200 transaction list: n2)" in floor_reason(fleet, "n3", serves=True)
+
+
+def test_commands_name_the_damaged_file_and_show_the_rest(damaged: Path, capsys: Capture) -> None:
+    there = ["--transactions", str(damaged)]
+    assert cli.main(["audit", "verify", *there]) == 1
+    error = capsys.readouterr().err
+    assert error.startswith(f"b200 audit: n2: {damaged}/n2.jsonl: ")
+    assert error.count("\n") == 1
+    assert cli.main(["transaction", "list", *there]) == 1
+    listed = capsys.readouterr().out.splitlines()
+    assert [line.split(" ")[0] for line in listed] == ["n1", "n2", "1"]
+    assert f"n2  DAMAGED: {damaged}/n2.jsonl: " in listed[1]
+    assert cli.main(["transaction", "show", "n2", *there]) == 1
+    assert capsys.readouterr().err.count("\n") == 1
+    assert cli.main(["transaction", "show", "n1", *there]) == 0
+
+
+def test_file_that_cannot_be_read_is_damaged_and_no_traceback(
+    tmp_path: Path, capsys: Capture
+) -> None:
+    begun(tmp_path, "n1")
+    (tmp_path / "n2.jsonl").mkdir()
+    with raises_message(Damaged):
+        ledger.read(tmp_path, "n2")
+    assert cli.main(["audit", "verify", "--transactions", str(tmp_path)]) == 1
+    assert cli.main(["transaction", "list", "--transactions", str(tmp_path / "n1.jsonl")]) == 2
+    assert_message(capsys.readouterr().err)
+
+
+@in_subtests("at", range(1, 60, 7))
+def test_line_that_a_kill_cut_short_is_no_damage_wherever_it_was_cut(at: int) -> None:
+    whole = chain.line({"a": 1}, "")[0].encode()
+    torn = whole + chain.line({"b": 2}, chain.parse(whole).last)[0].encode()[:at]
+    assert chain.parse(torn).damage == ()
+    more = torn + b"\n" + chain.line({"c": 3}, chain.parse(torn).last)[0].encode()
+    assert (len(chain.parse(more).entries), chain.parse(more).damage) == (2, ())
+    assert len(chain.parse(more).torn) == 1
+
+
+@in_subtests("line", [b"\0" * 64, b"{}", b'{"digest": "x"}', b"[3]", b"\xff"])
+def test_damaged_line_of_the_log_stops_nobody_and_is_told(
+    line: bytes, tmp_path_factory: pytest.TempPathFactory, capsys: Capture
+) -> None:
+    folder = tmp_path_factory.mktemp("transactions")
+    begun(folder, "n1")
+    log = folder / ledger.AUDIT
+    log.write_bytes(written_over(log.read_bytes(), 1, line))
+    assert begun(folder, "n2").read().is_open
+    assert ledger.read(folder, "n1").is_open
+    assert cli.main(["audit", "verify", "--transactions", str(folder)]) == 1
+    assert "line 2 is no entry" in capsys.readouterr().err
+
+
+def test_log_that_cannot_be_written_is_named(tmp_path: Path) -> None:
+    (tmp_path / ledger.AUDIT).mkdir()
+    with raises_message(StageFailed):
+        begun(tmp_path, "n1")
