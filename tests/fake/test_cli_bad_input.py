@@ -35,7 +35,7 @@ GOOD = {
     ),
     "model": '"tiny-llama"',
     "model_store": '"http://127.0.0.1:9"',
-    "model_revision": '"0123456789ab"',
+    "model_revision": repr("0123456789abcdef" * 4),
     "replicas": "2",
     "tensor_parallel": "4",
     "ssh_strict_host_key_checking": '"yes"',

@@ -22,6 +22,7 @@ VENDOR_KEY = "\n".join(
     ]
 )
 VENDOR_FINGERPRINT = openpgp.fingerprint(VENDOR_KEY)
+REVISION = "0123456789abcdef" * 4
 
 CATALOGUE = Catalogue(
     hardware={"hgx-b200": Hardware("hgx-b200", gpu_count=8, minimum_driver="570.133.20")},
@@ -51,7 +52,7 @@ def data(**changes: Any) -> dict[str, Any]:
         },
         "model": "tiny-llama",
         "model_store": "https://models.example.internal",
-        "model_revision": "0123456789ab",
+        "model_revision": REVISION,
         "replicas": 2,
         "tensor_parallel": 4,
     } | changes

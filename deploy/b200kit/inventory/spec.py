@@ -65,8 +65,8 @@ class NodeSpec(ReprovisioningKeys):
     model_store_tls: Literal["required", "off"] = "required"
     """required: hf_token goes to an https:// model_store only; off: also in plain text, on
     purpose"""
-    model_revision: Annotated[str, matching(r"[0-9a-f]{12,64}", "12 to 64 hexadecimal digits")]
-    """first digits of the manifest's SHA-256"""
+    model_revision: Annotated[str, matching(r"[0-9a-f]{64}", "64 hexadecimal digits")]
+    """SHA-256 of the manifest"""
     # Figures that may be None in an inventory are resolved by inventory/defaults.py.
     goal: Literal["latency", "balanced", "throughput"] | None = None
     """what the planner decides the next keys by, where they are None (docs/serve.md)"""

@@ -52,7 +52,7 @@ def build(salt: bytes = b"") -> Store:
     files[SHARD] = hashlib.shake_128(b"shard" + salt).digest(SHARD_BYTES)
     manifest = json.dumps({"files": [_entry(name, files[name]) for name in sorted(files)]})
     files["manifest.json"] = manifest.encode()
-    return Store(files, hashlib.sha256(files["manifest.json"]).hexdigest()[:12])
+    return Store(files, hashlib.sha256(files["manifest.json"]).hexdigest())
 
 
 def _entry(name: str, content: bytes) -> dict[str, Any]:

@@ -97,8 +97,8 @@ def manifest(directory: Path) -> dict[str, Any]:
 
 
 def revision_of(manifest_file: bytes) -> str:
-    """Return the revision a manifest file names: the first 12 hex digits of its SHA-256."""
-    return hashlib.sha256(manifest_file).hexdigest()[:12]
+    """Return the revision a manifest file names: its SHA-256."""
+    return hashlib.sha256(manifest_file).hexdigest()
 
 
 def recipe_stamp(with_tokenizer: bool) -> str:

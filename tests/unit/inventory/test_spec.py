@@ -127,3 +127,8 @@ def test_missing_key_says_what_it_is() -> None:
     assert [(p.key, p.message.startswith("is required: URL")) for p in found] == [
         ("model_store", True)
     ]
+
+
+@in_subtests("digits", ["a" * 12, "a" * 40, "a" * 63, "a" * 65, "A" * 64, ""])
+def test_model_is_pinned_by_the_whole_digest(digits: str) -> None:
+    assert set(problems(model_revision=digits)) == {"model_revision"}

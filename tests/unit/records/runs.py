@@ -43,7 +43,7 @@ def sources(**changes: Any) -> dict[str, Any]:
     ]  # fmt: skip
     asked = {
         "model": "llama-3.3-70b-fp8",
-        "model_revision": "0123456789ab",
+        "model_revision": "0123456789abcdef" * 4,
         "quantization": "fp8",
         "kv_dtype": "auto",
         "engine_id": "feedc0ffee12",

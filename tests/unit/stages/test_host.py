@@ -23,6 +23,7 @@ from b200kit.stages.support import raid_plan
 from tests.fake.machine import Machine
 from tests.messages import assert_message, raises_message
 from tests.unit.nodes import bare, look, make, planned, settled
+from tests.unit.specs import REVISION
 from tests.unit.stages.support.test_raid_plan import A, B, joined, seen
 
 FIREWALL = {"allow": [{"port": 8000, "from": ["10.0.0.0/24"]}], "rollback_s": 10}
@@ -124,7 +125,7 @@ def test_models_lie_where_they_did_unless_storage_is_asked_for(tmp_path: Path) -
     node, _ = bare(tmp_path)
     assert planned(node, "storage") == []
     assert "storage" not in observe_request(node)
-    assert serving.model_dir(node) == "/srv/models/tiny-llama/0123456789ab"
+    assert serving.model_dir(node) == f"/srv/models/tiny-llama/{REVISION}"
     unit = serving.desired(node, node.layout() if node.replicas else ()).files
     assert not any(b"RequiresMountsFor" in file.content for file in unit)
 
@@ -354,6 +355,6 @@ def test_expectation_says_what_is_judged(tmp_path: Path) -> None:
         "mount": "/srv/models",
         "disks": [A, B],
         "room_bytes": 2 << 30,
-        "stamp": "/srv/models/tiny-llama/0123456789ab/.complete",
+        "stamp": f"/srv/models/tiny-llama/{REVISION}/.complete",
     }
     assert "chrony.service" in document["time_services"]

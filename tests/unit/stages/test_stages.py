@@ -428,7 +428,7 @@ def test_another_state_is_measured_again(tmp_path: Path, change: Spoil) -> None:
     [
         {"max_num_seqs": 16},
         {"gateway_port": 9000},
-        {"model_revision": "ba9876543210"},
+        {"model_revision": "ba9876543210fedc" * 4},
         {"smoke": {"requests": 5}},
         {"smoke_always": True},
     ],

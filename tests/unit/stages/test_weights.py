@@ -17,7 +17,7 @@ from tests.fake.machine import Machine
 from tests.messages import assert_message, raises_message
 from tests.subtests import in_subtests
 from tests.unit.nodes import bare, connected, look, make, planned, planned_by_stage, settled
-from tests.unit.specs import CATALOGUE, data
+from tests.unit.specs import CATALOGUE, REVISION, data
 
 FETCH = f"/etc/systemd/system/{weights.UNIT}"
 SHARING = f"/etc/systemd/system/{weights.SERVER}"
@@ -65,7 +65,7 @@ def test_peers_come_before_the_store(tmp_path: Path) -> None:
     peers = ["http://10.0.0.1:8090", "http://10.0.0.2:8090/"]
     node, machine = bare(tmp_path, weights={"peers": peers})
     make(node, "weights")
-    name = "tiny-llama/0123456789ab"
+    name = f"tiny-llama/{REVISION}"
     assert (
         f"--peer http://10.0.0.1:8090/{name} --peer http://10.0.0.2:8090/{name} "
         f"--url https://models.example.internal/{name}"
@@ -80,7 +80,7 @@ def test_model_that_is_there_costs_nothing(tmp_path: Path) -> None:
 
 def test_another_revision_is_begun_again_while_the_old_one_serves(tmp_path: Path) -> None:
     _, machine = settled(tmp_path)
-    node = connected(machine, model_revision="f" * 12)
+    node = connected(machine, model_revision="f" * 64)
     look(node)
     assert_message(*planned(node, "weights"))
     assert_message(*planned(node, "model"))

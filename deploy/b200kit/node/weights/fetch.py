@@ -1,6 +1,6 @@
 """`fetch`: bring a model from peers or the site's store and prove every byte against its manifest.
 
-The revision is the beginning of the manifest's SHA-256, and the manifest names the SHA-256 of each
+The revision is the manifest's SHA-256, and the manifest names the SHA-256 of each
 file, so a source that serves anything else is refused by name and the next one is asked. Files
 that were proven are not read again, and partial ones go on where they were, which makes an
 interrupted fetch resume. The stamp `.complete` is written last.

@@ -2,7 +2,7 @@
 
     {"files": [{"path": "model-00001-of-00030.safetensors", "size": 4976698672, "sha256": "..."}]}
 
-The revision in the inventory is the beginning of the manifest's own SHA-256. Whoever served the
+The revision in the inventory is the manifest's own SHA-256. Whoever served the
 manifest, and whoever serves the files, is therefore of no consequence: what is not what was pinned
 is refused by name.
 """
@@ -39,14 +39,14 @@ class Entry:
 
 
 def parse(raw: bytes, revision: str) -> tuple[Entry, ...]:
-    """The files of the manifest whose SHA-256 begins with *revision*, in its order.
+    """The files of the manifest whose SHA-256 is *revision*, in its order.
 
     Raises ManifestError for any other manifest, for one that lists no files, and for names that lie
     outside the model or are the toolkit's own.
     """
     digest = hashlib.sha256(raw).hexdigest()
-    if not digest.startswith(revision):
-        raise ManifestError(f"manifest is {digest[:12]}, asked for {revision}")
+    if digest != revision:
+        raise ManifestError(f"manifest is {digest[:12]}, asked for {revision[:12]}")
     entries = _listed(raw)
     for entry in entries:
         _check(entry)

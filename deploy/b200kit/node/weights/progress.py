@@ -1,7 +1,7 @@
 """How far a fetch is: counted by its threads, reported in the journal, kept in a file for others.
 
     {"state": "checking" | "fetching" | "complete" | "failed" | "refused",
-     "revision": "0123456789ab", "total_bytes", "have_bytes", "received_bytes",
+     "revision": "0123...cdef", "total_bytes", "have_bytes", "received_bytes",
      "rate": bytes/s, "files", "files_done", "error": null | "...", "pid": 812,
      "at": "2026-11-21T18:00:00Z"}
 

@@ -28,7 +28,7 @@ AT_ONCE = 64
 """Answers at a time; more are asked to come again, which a fetch does."""
 _FROM = re.compile(r"bytes=(\d{1,18})-")
 _PACK = re.compile(r"/caches/([0-9a-f]{64}\.tar)")
-_MODEL = re.compile(r"/([A-Za-z0-9][\w.-]*)/([0-9a-f]{12,64})/(.+)")
+_MODEL = re.compile(r"/([A-Za-z0-9][\w.-]*)/([0-9a-f]{64})/(.+)")
 Network = ipaddress.IPv4Network | ipaddress.IPv6Network
 
 

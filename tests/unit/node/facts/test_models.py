@@ -31,7 +31,7 @@ def revision(tmp_path: Path) -> str:
         listed.append({"path": path, "size": len(content), "sha256": digest})
     raw = json.dumps({"files": listed}).encode()
     (tmp_path / "store" / "manifest.json").write_bytes(raw)
-    name = hashlib.sha256(raw).hexdigest()[:12]
+    name = hashlib.sha256(raw).hexdigest()
     words = ["--dest", str(tmp_path / "models" / "m" / name), "--revision", name]
     assert fetch.main(["--url", f"file://{tmp_path / 'store'}", *words]) == 0
     return name

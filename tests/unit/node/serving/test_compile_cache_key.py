@@ -37,7 +37,7 @@ def test_key_is_a_directory_name_and_the_same_every_time() -> None:
         {"max_num_seqs": 16},
         {"max_num_batched_tokens": 4096},
         {"max_model_len": 8192},
-        {"model_revision": "f" * 12},
+        {"model_revision": "f" * 64},
         {"driver": "590.10.01"},
         {"engine": "def"},
         {"flags": {"performance-mode": "interactivity"}},

@@ -188,17 +188,22 @@ Bring = Callable[..., Done]
 
 def test_whole_model_arrives_and_is_stamped(tmp_path: Path, site: Site, bring: Bring) -> None:
     revision = site.publish(FILES)
-    done = bring(revision[:12])
+    done = bring(revision)
     assert done.code == 0
     assert done.said.endswith("\n3 files\n")
     got = {path: (tmp_path / "model" / path).read_bytes() for path in FILES}
     assert got == FILES
-    assert (tmp_path / "model" / fetch.STAMP).read_text() == revision[:12]
+    assert (tmp_path / "model" / fetch.STAMP).read_text() == revision
+
+
+@pytest.mark.parametrize("digits", [12, 40, 63])
+def test_first_digits_pin_no_manifest(site: Site, bring: Bring, digits: int) -> None:
+    assert bring(site.publish(FILES)[:digits]).code == fetch.REFUSED
 
 
 def test_manifest_of_another_revision_is_refused(tmp_path: Path, site: Site, bring: Bring) -> None:
     site.publish(FILES)
-    done = bring("0123456789ab")
+    done = bring("0123456789abcdef" * 4)
     assert done.code == fetch.REFUSED
     assert_message(done.said, URL=site.url)
     assert site.paths == ["/manifest.json"]

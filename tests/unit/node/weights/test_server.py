@@ -27,7 +27,7 @@ def revision(tmp_path: Path) -> str:
         for path, content in FILES.items()
     ]
     raw = json.dumps({"files": listed}).encode()
-    name = hashlib.sha256(raw).hexdigest()[:12]
+    name = hashlib.sha256(raw).hexdigest()
     for model in ("whole", "begun"):
         for path, content in {**FILES, "manifest.json": raw}.items():
             target = tmp_path / "models" / model / name / path
