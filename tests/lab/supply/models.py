@@ -27,7 +27,7 @@ CHAT_TEMPLATE = (
     "{% endfor %}{% if add_generation_prompt %}<|start|>assistant\n{% endif %}"
 )
 # Raise when the files change in a way the stamp does not see.
-_RECIPE = 2
+_RECIPE = 3
 _TRAINER = Path(__file__).with_name("train_tokenizer.py")
 
 
