@@ -32,7 +32,9 @@ T = TypeVar("T")
 
 
 def plausible(document: T) -> T:
-    """The document with an unmeasured reading for each that cannot be."""
+    """The document with an unmeasured reading for each that cannot be; any other value as it is."""
+    if type(document) is not dict:
+        return document
     found: T = _document()(document)
     return found
 
