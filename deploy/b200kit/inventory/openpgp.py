@@ -27,7 +27,7 @@ def fingerprint(armored: str) -> str:
 
 
 def canonical(armored: str) -> bytes:
-    """The same key written anew, in the one way: whoever reads it reads what is read here.
+    """The same key in its canonical encoding: every reader finds the packets that were checked.
 
     Readers of armor disagree on where it begins and ends, and so on which key a file holds.
     """

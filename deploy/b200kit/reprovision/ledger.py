@@ -82,7 +82,7 @@ def _folded(path: Path, node: str, lines: Chain) -> Transaction:
 def _unknown(path: Path, why: str) -> str:
     return (
         f"{path}: {why}: how far this node's transaction is cannot be told. Put the file back as "
-        "it was, or move it away and begin anew with --data reason=... (docs/reprovision.md)"
+        "it was, or move it away and start again with --data reason=... (docs/reprovision.md)"
     )
 
 

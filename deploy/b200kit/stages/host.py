@@ -51,7 +51,7 @@ def _source(repository: Repository) -> list[File]:
 
 
 def _key(repository: Repository) -> bytes:
-    """The pinned key, written anew: apt reads the bytes that were held against the fingerprint."""
+    """The pinned key, encoded again: apt reads the bytes that were held against the fingerprint."""
     text = Path(repository.key).read_text(errors="replace")
     if (found := openpgp.fingerprint(text)) != repository.fingerprint.upper():
         raise StageFailed(f"{repository.key} has {found}, not {repository.fingerprint}, by now")

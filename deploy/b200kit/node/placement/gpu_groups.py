@@ -1,6 +1,6 @@
 """Which GPUs form a replica: of all ways to group them, one that costs least. Pure.
 
-GPUs of one NUMA node are alike, so ways are told apart by nodes alone, and there are few: some
+GPUs of one NUMA node are alike, so groupings differ by their nodes alone, and there are few: some
 hundreds for eight GPUs on eight nodes. All of them are weighed; none is guessed.
 """
 

@@ -78,7 +78,7 @@ class Seen:
         return self.active == "failed" and self.result == "start-limit-hit"
 
     @property
-    def told(self) -> str:
+    def reason(self) -> str:
         """Its state, and who wanted it. Restart=always: systemd starts what ends by itself."""
         if self.abandoned:
             return f"{ABANDONED}, nor does the watchdog (exit code {self.exit_status})"

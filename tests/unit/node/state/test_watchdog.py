@@ -98,7 +98,7 @@ def test_one_that_dies_at_every_start_gets_one_more_and_no_mark_and_comes_back_b
     standing, _ = watchdog.before(Standing(), ABANDONED, RULES, 5.0)
     for seen in (Seen("activating", "ten", "exit-code", 1), replace(ABANDONED, invocation="ten")):
         assert watchdog.before(standing, seen, RULES, 6.0) == (standing, Step.LEAVE)
-    assert_message(ABANDONED.told)
+    assert_message(ABANDONED.reason)
     repaired = Seen("active", "eleven", "success")
     assert watchdog.before(standing, repaired, RULES, 7.0) == (standing, Step.PROBE)
     assert watchdog.after(standing, repaired, Outcome.ANSWERED, "", RULES, 7.0)[1] is Step.ADMIT
@@ -118,7 +118,7 @@ STOPPED = {
 @in_subtests("how", list(STOPPED))
 def test_what_somebody_asked_for_is_left_alone_and_told(how: str) -> None:
     assert watchdog.before(Standing(), STOPPED[how], RULES, 5.0) == (Standing(), Step.LEAVE)
-    assert_message(STOPPED[how].told)
+    assert_message(STOPPED[how].reason)
 
 
 def test_one_that_was_stopped_by_hand_while_out_is_left_alone() -> None:

@@ -1,7 +1,7 @@
 """The kernel's map of CPUs contradicts itself nowhere: replicas are pinned by it.
 
-Every online CPU is of one NUMA node and of one core, and what is said of a GPU or a network device
-fits its node. A map that does not agree is one that a firmware or a hypervisor made wrong.
+Every online CPU belongs to one NUMA node and to one core, and the readings of a GPU or a network
+device agree with its node. A map that contradicts itself comes from firmware or a hypervisor.
 """
 
 from __future__ import annotations

@@ -109,5 +109,5 @@ def _on_its_way(name: str, state: StateView) -> Iterator[Finding]:
     elif active not in _ACTIVE and _moves(unit):
         waits = "" if active in ("activating", "deactivating") else ", waiting for its turn"
         doing = "stopping" if active == "deactivating" else f"starting{waits}"
-        told = unread(f"whether {name} serves", Unmeasured(f"it is {doing}"))
-        yield replace(told, summary=f"{name} is {doing}: it is judged once it is warm")
+        found = unread(f"whether {name} serves", Unmeasured(f"it is {doing}"))
+        yield replace(found, summary=f"{name} is {doing}; it is judged when it is warm")

@@ -112,10 +112,10 @@ class Watched:
 
     def _leave(self, standing: Standing, observed: Seen) -> None:
         """Leave it as it is, and say why once."""
-        if observed.told != self.left and not standing.given_up:
-            self.say(f"left alone: {observed.told}")
-        self.left = observed.told
-        self.keep(standing, "left alone", observed.told)
+        if observed.reason != self.left and not standing.given_up:
+            self.say(f"left alone: {observed.reason}")
+        self.left = observed.reason
+        self.keep(standing, "left alone", observed.reason)
 
     async def _probe(self, observed: Seen) -> bool:
         found = await self.prober.probe()
