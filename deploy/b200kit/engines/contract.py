@@ -130,6 +130,12 @@ METRICS = (
 )
 
 
+# The gateway keeps a client's connection, and with it the replica's, idle for 60 s
+# (haproxy.cfg.j2). The servers' own 5 s would close it at the moment at which the next request is
+# sent on it, and what may have been processed is not repeated.
+IDLE_CONNECTION_S = 75
+
+
 def offline(settings: Settings) -> dict[str, str]:
     """What keeps every engine off the model hub and its files in places of its own."""
     return {

@@ -10,7 +10,15 @@ its health is 503 and waits, without a limit, until no request is left
 
 from __future__ import annotations
 
-from b200kit.engines.contract import EngineKind, Group, Settings, Value, offline, wires
+from b200kit.engines.contract import (
+    IDLE_CONNECTION_S,
+    EngineKind,
+    Group,
+    Settings,
+    Value,
+    offline,
+    wires,
+)
 
 _METRICS = {
     "running": "sglang:num_running_reqs",
@@ -96,7 +104,7 @@ def argv(settings: Settings) -> tuple[str, ...]:
 
 def environment(settings: Settings) -> dict[str, str]:
     """Offline, with caches of its own; between nodes on the named network only."""
-    values = offline(settings)
+    values = offline(settings) | {"SGLANG_TIMEOUT_KEEP_ALIVE": str(IDLE_CONNECTION_S)}
     if settings.group:
         values["SGLANG_HOST_IP"] = settings.group.address
     return values | wires(settings.group)

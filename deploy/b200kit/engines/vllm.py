@@ -6,7 +6,15 @@ argument parsers on 2026-11-21 (b200kit/catalog/engines/).
 
 from __future__ import annotations
 
-from b200kit.engines.contract import EngineKind, Group, Settings, Value, offline, wires
+from b200kit.engines.contract import (
+    IDLE_CONNECTION_S,
+    EngineKind,
+    Group,
+    Settings,
+    Value,
+    offline,
+    wires,
+)
 
 _METRICS = {
     "running": "vllm:num_requests_running",
@@ -185,6 +193,7 @@ def environment(settings: Settings) -> dict[str, str]:
         "VLLM_MAX_N_SEQUENCES": "64",
         # An address that was allowed must not lead to one that is not (vllm-project/vllm#57157).
         "VLLM_MEDIA_URL_ALLOW_REDIRECTS": "0",
+        "VLLM_HTTP_TIMEOUT_KEEP_ALIVE": str(IDLE_CONNECTION_S),
         "VLLM_CACHE_ROOT": f"{settings.cache}/vllm",
     }
     if settings.group:

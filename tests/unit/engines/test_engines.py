@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 from itertools import pairwise
 from typing import Any
@@ -11,8 +12,10 @@ import pytest
 from b200kit.catalog import engines, load
 from b200kit.engines import KINDS, METRICS, EngineKind, Group, Settings, flags_of
 from b200kit.engines.flags import Version
+from b200kit.inventory.keys.gateway import Gateway
 from b200kit.inventory.keys.parts import Engine
 from b200kit.node.placement.layout import Replica
+from b200kit.serving.gateway import haproxy_config
 from tests.subtests import in_subtests
 
 ONE = Replica(1, (2, 3), ("GPU-2", "GPU-3"), (0,), "0-13", 8002, tp=2)
@@ -79,6 +82,16 @@ def test_what_the_kit_owns_or_refuses_is_something_that_the_engine_has(
 def test_engine_is_given_only_variables_that_it_reads(kind: EngineKind, version: Version) -> None:
     for name in kind.environment(settings(group=HEAD)):
         assert version.wrong_variable(name, kind.variables) == ""
+
+
+@pytest.mark.parametrize("name", ["vllm", "sglang"])
+def test_engine_keeps_an_idle_connection_longer_than_the_gateway(name: str) -> None:
+    """TensorRT-LLM has no such setting."""
+    files = haproxy_config.files(Gateway(), [], {})
+    gateway = re.search(r"timeout http-keep-alive (\d+)s", files[0].content.decode())
+    variable = {"vllm": "VLLM_HTTP_TIMEOUT_KEEP_ALIVE", "sglang": "SGLANG_TIMEOUT_KEEP_ALIVE"}
+    assert gateway
+    assert int(KINDS[name].environment(settings())[variable[name]]) > int(gateway[1])
 
 
 @pytest.mark.parametrize("kind", KINDS.values(), ids=lambda kind: kind.name)
