@@ -65,6 +65,9 @@ class Reprovision(Keys):
     """how long open streams may take to end"""
     drain_timeout: Literal["stop", "cut"] = "stop"
     """what happens then: the node waits for a person, or its open streams are cut"""
+    unmanaged_pods: Literal["keep", "delete"] = "keep"
+    """pods of Kubernetes that no controller would start again elsewhere: the node waits for a
+    person, or they are evicted like the others and are gone"""
     canary_percent: int = Field(5, ge=1, le=100)
     """percentage of a whole node's load that it receives first after a repair"""
     canary_duration_s: int = Field(60, ge=0, le=86_400)
