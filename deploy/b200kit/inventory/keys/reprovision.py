@@ -21,6 +21,8 @@ _ACTIONS = (
 )
 _Sha256 = Annotated[str, matching(r"([0-9A-Fa-f]{2}:?){31}[0-9A-Fa-f]{2}", "a SHA-256, 64 digits")]
 
+_Uuid = Annotated[str, matching(r"[0-9A-Fa-f]{8}(-[0-9A-Fa-f]{4}){3}-[0-9A-Fa-f]{12}", "a UUID")]
+
 
 class Budgets(Keys):
     """Attempts of each level on one node within the window; 0: never."""
@@ -95,6 +97,11 @@ class Bmc(Keys):
     """its protocol"""
     system: Text | None = None
     """path of the system where the service has several"""
+    uuid: _Uuid | None = None
+    """UUID of the node's system, as the controller reports it; None: the one that was last read on
+    the node. A controller of another system is never asked to switch"""
+    serial: Text | None = None
+    """serial number of the node's system, likewise"""
     ca_file: Text | None = None
     """certificates of the authority behind it, PEM, a path on the controller; None: those of the
     operating system"""
