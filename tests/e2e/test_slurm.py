@@ -37,7 +37,7 @@ def programs(
     slurm.clients(CONTROLLER, folder)
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("PATH", f"{folder}:/usr/sbin:/usr/bin:/sbin:/bin")
-        wait(lambda: shown(CONTROLLER)[0] == shown(NODE)[0] == "IDLE")
+        put_back()
         yield
 
 
@@ -47,10 +47,23 @@ def node(programs: None, tmp_path: Path) -> Iterator[Node]:
     yield Node(NODE, spec(tmp_path))
     call("scancel", "--user=root")
     wait(lambda: not call("squeue", "--noheader", "--all"))
+    put_back()
+
+
+def put_back() -> None:
+    """Have both nodes in service. One that is resumed answers when it is pinged, or registers."""
     for name in (CONTROLLER, NODE):
+        wait(lambda name=name: shown(name)[0] not in ("none", "UNKNOWN"))  # type: ignore[misc]
         if shown(name)[0] != "IDLE":
             call("scontrol", "update", f"NodeName={name}", "State=RESUME")
-        wait(lambda name=name: shown(name) == ("IDLE", ""))  # type: ignore[misc]
+        wait(lambda name=name: registered(name) == ("IDLE", ""))  # type: ignore[misc]
+
+
+def registered(name: str) -> tuple[str, str]:
+    """State and reason of a node that has just told its controller that it is there."""
+    if shown(name)[0] != "IDLE":
+        on(name, "systemctl reload slurmd")
+    return shown(name)
 
 
 def call(*argv: str) -> str:
@@ -99,7 +112,7 @@ def test_idle_node_is_drained_and_resumed(node: Node) -> None:
     assert shown(NODE) == (OUT, "b200kit: GPU 3, too")
     assert TRAFFIC.bring_back(node, 100) == "Slurm: resumed"
     assert shown(NODE)[1] == ""
-    wait(lambda: shown(NODE)[0] == "IDLE")
+    wait(lambda: registered(NODE)[0] == "IDLE")
     assert TRAFFIC.bring_back(node, 100) == "Slurm: IDLE"
 
 
@@ -150,7 +163,17 @@ def test_comment_is_not_taken_for_the_reason(node: Node) -> None:
     call("scontrol", "update", f"NodeName={NODE}", "Comment=")
 
 
-def test_node_that_slurm_lost_while_it_was_repaired_comes_back(node: Node, tmp_path: Path) -> None:
+@pytest.fixture
+def impatient(programs: None) -> Iterator[None]:
+    """A node is DOWN after seconds without an answer. Else no busy machine can make it so."""
+    slurm.down_after((CONTROLLER, NODE), 5)
+    yield
+    slurm.down_after((CONTROLLER, NODE))
+
+
+def test_node_that_slurm_lost_while_it_was_repaired_comes_back(
+    impatient: None, node: Node, tmp_path: Path
+) -> None:
     """The second node was taken out before; the first was lost before anybody did anything."""
     first = Node(CONTROLLER, spec(tmp_path))
     TRAFFIC.take_out(node, "no NVLink")
@@ -167,7 +190,7 @@ def test_node_that_slurm_lost_while_it_was_repaired_comes_back(node: Node, tmp_p
         wait(lambda each=each: "NOT_RESPONDING" not in shown(each.name)[0])  # type: ignore[misc]
         assert "DRAIN" in shown(each.name)[0]
         assert TRAFFIC.bring_back(each, 100) == "Slurm: resumed"
-        wait(lambda each=each: shown(each.name) == ("IDLE", ""))  # type: ignore[misc]
+        wait(lambda each=each: registered(each.name) == ("IDLE", ""))  # type: ignore[misc]
 
 
 def test_node_that_slurm_does_not_know_is_one_line(programs: None, tmp_path: Path) -> None:

@@ -23,6 +23,7 @@ from tests.lab.shell import last_line
 from tests.lab.supply.debian_mirror import Pool, ensure_pool, pool_stamp
 
 _PACKAGES = ("munge", "slurm-client", "slurmctld", "slurmd")
+_PATIENCE_S = 60
 _CLIENTS = ("scontrol", "squeue", "sbatch", "scancel")
 # ReturnToService=0 is Slurm's default: a node that was DOWN stays so until somebody resumes it. A
 # hidden partition is one that not everybody's squeue lists.
@@ -34,7 +35,7 @@ SlurmdSpoolDir=/var/lib/slurm/slurmd
 ProctrackType=proctrack/linuxproc
 TaskPlugin=task/none
 ReturnToService=0
-SlurmdTimeout=5
+SlurmdTimeout={patience}
 MessageTimeout=3
 KillWait=1
 SchedulerParameters=sched_min_interval=0
@@ -49,7 +50,8 @@ def install(names: Sequence[str]) -> None:
     """Install and start Slurm on these nodes."""
     lab = lab_paths()
     pool = _pool(lab)
-    conf = _CONF.format(controller=names[0], address=host_address(names[0]))
+    words = {"controller": names[0], "address": host_address(names[0])}
+    conf = _CONF.format(patience=_PATIENCE_S, **words)
     conf += "".join(f"NodeName={n} NodeAddr={host_address(n)} CPUs=1\n" for n in names)
     files = {
         "etc/slurm/slurm.conf": conf,
@@ -71,6 +73,14 @@ def install(names: Sequence[str]) -> None:
 
     with ThreadPoolExecutor() as workers:
         list(workers.map(one, names))
+
+
+def down_after(names: Sequence[str], seconds: int = _PATIENCE_S) -> None:
+    """Have a node DOWN after this time without an answer, from now on."""
+    edit = f"sed -i 's/^SlurmdTimeout=.*/SlurmdTimeout={seconds}/' /etc/slurm/slurm.conf"
+    for name in names:
+        run(name, ["sh", "-c", edit])
+    run(names[0], ["scontrol", "reconfigure"])
 
 
 def clients(name: str, folder: Path) -> None:
