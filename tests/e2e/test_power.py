@@ -22,6 +22,7 @@ from tests.e2e.tools import acting
 from tests.lab import node_faults
 from tests.lab.paths import lab_paths
 from tests.lab.power import bmc, ipmi
+from tests.lab.power.bmc_system import system_id
 
 HOST = "b200-1"
 Said = list[str]
@@ -79,10 +80,29 @@ def test_host_that_was_left_off_is_switched_on(node: Node) -> None:
     assert CYCLE.perform(node, before, Said().append).startswith("found off, on again, back after ")
 
 
+def test_neighbour_keeps_its_power_where_the_inventory_has_its_controller(node: Node) -> None:
+    """Whose it is, is known by the inventory, or by what the node's own firmware says."""
+    neighbour = acting.node("b200-2")
+    before = reboot.boot_id(neighbour.connected())
+    swapped = acting.bmc(node, system=system_id(neighbour.name))
+    observed = acting.bmc(swapped, uuid=None)
+    with pytest.raises(ActionRefused, match="own were never read"):
+        CYCLE.facts(observed)
+    observed.take_observation(node.connected().observe({}))
+    for wrong in (swapped, observed):
+        with pytest.raises(ActionRefused, match=f"no power .*{system_id(neighbour.name)}"):
+            CYCLE.perform(wrong, intent(node), Said().append)
+    assert reboot.boot_id(neighbour.connected()) == before
+    right = acting.bmc(node, uuid=None)
+    right.take_observation(node.connected().observe({}))
+    assert CYCLE.facts(right)["power"] == "on"
+
+
 def test_power_is_switched_by_ipmi_too(node: Node) -> None:
     """The real ipmitool; OpenIPMI's simulator lets it wait 4 s a call, so there are few of them."""
     with ipmi.controller(HOST) as message:
-        by_ipmi = acting.described(node, bmc=message | {"graceful_s": 0, "switch_s": 30})
+        own = {"graceful_s": 0, "switch_s": 30, "uuid": system_id(HOST)}
+        by_ipmi = acting.described(node, bmc=message | own)
         before = intent(node)
         seen = CYCLE.perform(by_ipmi, before, Said().append)
         assert seen.startswith("power cut, on again, back after ")

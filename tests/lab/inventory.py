@@ -64,6 +64,8 @@ def _outside(lab: dict[str, Any], name: str) -> dict[str, Any]:
             "user": bmc["user"],
             "password": {"file": bmc["password"]},
             "system": system_id(name),
+            # Nodes that never answered a run have their power switched, too.
+            "uuid": system_id(name),
             "ca_file": bmc["certificate"],
             "graceful_s": 20,
             "switch_s": 20,

@@ -11,6 +11,7 @@ from pathlib import Path
 from tests.lab import ssh
 from tests.lab.hardware.scenario import render
 from tests.lab.paths import LabPaths
+from tests.lab.power.bmc_system import system_id
 from tests.lab.supply import kernels
 
 FIRMWARE = Path(__file__).parent / "firmware"
@@ -28,6 +29,8 @@ def seed_disk(lab: LabPaths, name: str, root: Path, scenario: str) -> None:
     (etc / "hostname").write_text(f"{name}\n", encoding="utf-8")
     (etc / "hosts").write_text(f"127.0.0.1 localhost\n127.0.1.1 {name}\n", encoding="utf-8")
     (etc / "machine-id").write_text(f"{machine_id(name)}\n", encoding="utf-8")
+    (etc / "b200-lab").mkdir(exist_ok=True)
+    (etc / "b200-lab/product_uuid").write_text(f"{system_id(name)}\n", encoding="utf-8")
     write_keys(lab, root, name)
     write_scenario(root, scenario)
     kernels.install_kernel(root, kernels.running())

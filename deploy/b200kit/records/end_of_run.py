@@ -13,7 +13,7 @@ from typing import Any
 
 import yaml
 
-from b200kit.records import comparison, diagnosis, provenance, store
+from b200kit.records import comparison, diagnosis, machines, provenance, store
 from b200kit.records import entries as records
 from b200kit.records.entries import RecordError
 from b200kit.records.timeline import timeline
@@ -34,10 +34,19 @@ def rules() -> tuple[diagnosis.Rule, ...]:
 def take(nodes: Mapping[str, Node], run: dict[str, Any]) -> None:
     """Take in what a run measured: adds `record` and `diagnosis` to the hosts of its document."""
     for name, node in nodes.items():
+        _keep_machine(node)
         if node.smoke:
             host = run["hosts"][name]
             host["record"] = _guarded(node, partial(_taken, node, str(run["run"])))
             host["diagnosis"] = _guarded(node, partial(diagnosis.diagnose, host, rules()))
+
+
+def _keep_machine(node: Node) -> None:
+    """What a later run must know of a node that does not answer then."""
+    try:
+        machines.keep(store.directory(node.spec.records), node.name, node.last_observation)
+    except OSError as error:
+        node.say("record", f"its UUID and serial number cannot be kept: {error}")
 
 
 def _guarded(node: Node, take: Callable[[], dict[str, Any]]) -> dict[str, Any]:

@@ -19,6 +19,7 @@ from tests.lab.lab import say
 from tests.lab.paths import BRIDGE_ADDRESS, IPMI_PORT, lab_paths
 from tests.lab.power.bmc import ROOT, USER
 from tests.lab.power.bmc_machines import LabMachines
+from tests.lab.power.bmc_system import system_id
 from tests.lab.shell import ensure_host_packages
 
 PROGRAMS = {"ipmitool": "ipmitool", "ipmi_sim": "openipmi"}
@@ -28,7 +29,7 @@ startlan 1
   addr {address} {port}
   priv_limit admin
   allowed_auths_admin none md2 md5 straight
-  guid a123456789abcdefa123456789abcdef
+  guid {guid}
 endlan
 chassis_control "{program}"
 user 1 true "" "nobody" user 10 none md2 md5 straight
@@ -71,7 +72,8 @@ def _write(folder: Path, name: str, password: str) -> None:
     call = shlex.join([sys.executable, "-m", "tests.lab.power.ipmi", name])
     program.write_text(f'#!/bin/sh\nexec {call} "$@"\n')
     program.chmod(0o700)
-    words = {"address": BRIDGE_ADDRESS, "port": IPMI_PORT, "user": USER}
+    guid = system_id(name).replace("-", "")
+    words = {"guid": guid, "address": BRIDGE_ADDRESS, "port": IPMI_PORT, "user": USER}
     (folder / "lan").write_text(_LAN.format(program=program, password=password, **words))
     (folder / "mc").write_text(_MC)
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from b200kit.records import end_of_run, provenance, store
+from b200kit.records import end_of_run, machines, provenance, store
 from b200kit.records.conditions import missing, unmeasured, value_of
 from b200kit.records.entries import accept_entry
 from b200kit.report.files import write
@@ -172,3 +172,31 @@ def accept(node: Node) -> None:
     first = [run for run in kept().runs if run["run"] in {f"run-{n}" for n in range(6)}]
     entry = accept_entry(node.name, first, "ops", "burn-in", "2026-11-01T00:00:00Z")
     store.append(store.directory(), node.name, entry)
+
+
+def test_every_run_keeps_which_machine_a_node_is(node: Node) -> None:
+    """For a power cycle when it no longer answers."""
+    node.smoke = None
+    assert node.last_observation is not None
+    node.last_observation["host"]["product_uuid"] = "4c4c4544-0053-4d10-8052-b6c04f373033"
+    node.last_observation["host"]["product_serial"] = "7SMR703"
+    ended(node)
+    node.last_observation = None
+    ended(node)
+    known = machines.known(store.directory(), "n01")
+    assert str(known) == "UUID 4c4c4544-0053-4d10-8052-b6c04f373033, serial number 7SMR703"
+
+
+def test_machine_that_cannot_be_kept_is_said_and_costs_no_report(
+    node: Node,
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    node.smoke = None
+    assert node.last_observation is not None
+    node.last_observation["host"]["product_serial"] = "7SMR703"
+    (tmp_path / "file").write_text("")
+    monkeypatch.setenv(store.VARIABLE, str(tmp_path / "file"))
+    ended(node)
+    assert_message(capsys.readouterr().err)

@@ -21,6 +21,8 @@ _ACTIONS = (
 )
 _Sha256 = Annotated[str, matching(r"([0-9A-Fa-f]{2}:?){31}[0-9A-Fa-f]{2}", "a SHA-256, 64 digits")]
 
+_Uuid = Annotated[str, matching(r"[0-9A-Fa-f]{8}(-[0-9A-Fa-f]{4}){3}-[0-9A-Fa-f]{12}", "a UUID")]
+
 
 class Budgets(Keys):
     """Attempts of each level on one node within the window; 0: never."""
@@ -65,6 +67,9 @@ class Reprovision(Keys):
     """how long open streams may take to end"""
     drain_timeout: Literal["stop", "cut"] = "stop"
     """what happens then: the node waits for a person, or its open streams are cut"""
+    unmanaged_pods: Literal["keep", "delete"] = "keep"
+    """pods of Kubernetes that no controller would start again elsewhere: the node waits for a
+    person, or they are evicted like the others and are gone"""
     canary_percent: int = Field(5, ge=1, le=100)
     """percentage of a whole node's load that it receives first after a repair"""
     canary_duration_s: int = Field(60, ge=0, le=86_400)
@@ -92,6 +97,11 @@ class Bmc(Keys):
     """its protocol"""
     system: Text | None = None
     """path of the system where the service has several"""
+    uuid: _Uuid | None = None
+    """UUID of the node's system, as the controller reports it; None: the one that was last read on
+    the node. A controller of another system is never asked to switch"""
+    serial: Text | None = None
+    """serial number of the node's system, likewise"""
     ca_file: Text | None = None
     """certificates of the authority behind it, PEM, a path on the controller; None: those of the
     operating system"""

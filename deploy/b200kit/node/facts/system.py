@@ -32,6 +32,8 @@ UNIT_KEYS = {
 ABSENT = ("", "n", "c")
 """dpkg's second letter for not installed and for only configuration left; all else is on disk."""
 UNIT_NUMBERS = ("main_pid", "n_restarts", "exit_status", "job")
+DMI = "/sys/class/dmi/id"
+"""What the firmware says the machine is (SMBIOS); both of its numbers are for root alone."""
 UNSYNCHRONIZED_US = 16_000_000
 """adjtimex maxerror, us, from which systemd counts the clock as not synchronized."""
 
@@ -41,6 +43,8 @@ def host() -> dict[str, Any]:
     return {
         "hostname": socket.gethostname(),
         "machine_id": attempt(lambda: text("/etc/machine-id")),
+        "product_uuid": attempt(lambda: text(f"{DMI}/product_uuid").lower()),
+        "product_serial": attempt(lambda: text(f"{DMI}/product_serial")),
         "boot_id": attempt(lambda: text("/proc/sys/kernel/random/boot_id")),
         "os": attempt(os_release),
         "kernel": platform.release(),

@@ -33,8 +33,10 @@ class PowerCycle:
         level's whole time before its power is switched again.
         """
         end = time.monotonic() + node.spec.reprovision.deadlines.power_cycle
+        switch: Power | None = None
         while (now := reboot.boot_id_or_none(node)) is None:
-            if power.of(node).state() == OFF or time.monotonic() > end:
+            switch = switch or power.of(node)
+            if switch.state() == OFF or time.monotonic() > end:
                 return None
             time.sleep(_POLL_S)
         if now == intent.get("boot_id"):

@@ -3,6 +3,9 @@
 What goes wrong is an ActionRefused with one line, which never holds the password: it is the
 controller's or the inventory's fault, not the node's. Nothing here waits for the node: that is the
 action's (b200kit/reprovision/actions/power_cycle.py).
+
+A power is only given out once the system behind the controller is known to be the node: two
+addresses exchanged in an inventory must not cut the power of a neighbour that serves.
 """
 
 from __future__ import annotations
@@ -10,7 +13,10 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, Protocol
 
+from b200kit.records import machines, store
+from b200kit.records.machines import Machine
 from b200kit.reprovision.actions import ActionRefused
+from b200kit.reprovision.power.identity import refusal
 
 if TYPE_CHECKING:
     from b200kit.inventory.keys.reprovision import Bmc
@@ -25,6 +31,9 @@ _MODULES = {
 
 class Power(Protocol):
     """One node's power. Each call talks to the controller and raises ActionRefused."""
+
+    def machine(self) -> Machine:
+        """Which machine the controller says it switches."""
 
     def state(self) -> str:
         """ON, OFF, or the controller's own word for what is between them."""
@@ -50,8 +59,17 @@ def bmc_of(node: Node) -> Bmc:
 
 
 def of(node: Node) -> Power:
-    """The node's power; ActionRefused when its inventory names no controller."""
+    """The node's power; ActionRefused without a controller, or with that of another machine."""
     bmc = bmc_of(node)
     module = import_module(_MODULES[bmc.protocol])
     power: Power = module.Controller(bmc, node.secrets["bmc.password"])
+    seen = machines.of_state(node.last_observation)
+    if seen == Machine():
+        seen = machines.known(store.directory(node.spec.records), node.name)
+    why = refusal(machines.machine(bmc.uuid, bmc.serial), seen, power.machine())
+    if why:
+        raise ActionRefused(
+            f"its controller {bmc.address} is not known to be this node's, so no power was "
+            f"switched: {why}"
+        )
     return power

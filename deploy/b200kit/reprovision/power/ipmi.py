@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 
 from b200kit.inventory.keys.reprovision import Bmc
 from b200kit.inventory.secrets import Secret
+from b200kit.records import machines
+from b200kit.records.machines import Machine
 from b200kit.reprovision.actions import ActionRefused
 from b200kit.reprovision.power import OFF, ON
 
@@ -22,12 +25,22 @@ _CAUSES = {
     "Unable to establish": "does not answer; look at its network, and whether IPMI is on",
 }
 
+# What it says when the controller answers that there is no such thing: a completion code.
+_HAS_NONE = ("rsp=0x", "Device not present")
+_PRODUCT_SERIAL = re.compile(r"^\s*Product Serial\s*:\s*(\S.*)$", re.MULTILINE)
+
 
 class Controller:
     """The one system behind an IPMI address."""
 
     def __init__(self, bmc: Bmc, password: Secret) -> None:
         self._bmc, self._password = bmc, password
+
+    def machine(self) -> Machine:
+        """See Power. Get System GUID as it is sent: ipmitool guesses the order of its bytes."""
+        digits = "".join(self._asked("raw", "0x06", "0x37").split())
+        serial = _PRODUCT_SERIAL.search(self._asked("fru", "print", "0"))
+        return machines.machine(digits, serial[1] if serial else "")
 
     def state(self) -> str:
         """See b200kit.reprovision.power.Power."""
@@ -52,6 +65,18 @@ class Controller:
         self._power("on")
 
     def _power(self, word: str) -> str:
+        return self._tool("chassis", "power", word)
+
+    def _asked(self, *words: str) -> str:
+        """The answer, empty where the controller answers that it has none."""
+        try:
+            return self._tool(*words)
+        except ActionRefused as error:
+            if any(sign in str(error) for sign in _HAS_NONE):
+                return ""
+            raise
+
+    def _tool(self, *words: str) -> str:
         host, port = self._place()
         where = ["-H", host, "-p", port, "-U", self._bmc.user]
         # One that does not answer is given up after 10 s.
@@ -59,7 +84,7 @@ class Controller:
         secret = {"IPMI_PASSWORD": self._password.reveal().decode()}
         try:
             done = subprocess.run(
-                [*command, "chassis", "power", word],
+                [*command, *words],
                 env=os.environ | secret,
                 capture_output=True,
                 text=True,
@@ -72,7 +97,7 @@ class Controller:
         except subprocess.TimeoutExpired:
             raise ActionRefused(f"{self._where()} does not answer in {_ANSWER_S} s") from None
         if done.returncode:
-            raise ActionRefused(self._line(done.stderr or done.stdout))
+            raise ActionRefused(self._line(f"{done.stderr}\n{done.stdout}"))
         return done.stdout
 
     def _place(self) -> tuple[str, str]:

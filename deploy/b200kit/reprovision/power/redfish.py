@@ -19,6 +19,8 @@ from sushy import auth, connector, exceptions
 
 from b200kit.inventory.keys.reprovision import Bmc
 from b200kit.inventory.secrets import Secret
+from b200kit.records import machines
+from b200kit.records.machines import Machine
 from b200kit.reprovision.actions import ActionRefused
 from b200kit.reprovision.power import OFF, ON
 
@@ -35,6 +37,12 @@ class Controller:
 
     def __init__(self, bmc: Bmc, password: Secret) -> None:
         self._bmc, self._password = bmc, password
+
+    def machine(self) -> Machine:
+        """See b200kit.reprovision.power.Power. Its UUID is in the order that the node's operating
+        system shows (DSP0268, ComputerSystem.UUID); not every firmware heeds that.
+        """
+        return self._of_system(lambda system: machines.machine(system.uuid, system.serial_number))
 
     def state(self) -> str:
         """See b200kit.reprovision.power.Power."""

@@ -11,7 +11,7 @@ known, which is never taken for none.
 from __future__ import annotations
 
 from b200kit.reprovision.actions import ActionFailed
-from b200kit.reprovision.traffic.run_command import run
+from b200kit.reprovision.traffic.run_command import one_line, run
 from b200kit.run.node import Node
 
 
@@ -22,7 +22,10 @@ class Command:
 
     def take_out(self, node: Node, why: str) -> str:
         """No new work."""
-        run([*node.spec.traffic_command, "take-out", node.name], environment={"B200_WHY": why})
+        run(
+            [*node.spec.traffic_command, "take-out", node.name],
+            environment={"B200_WHY": one_line(why)},
+        )
         return f"{node.spec.traffic_command[0]}: out"
 
     def drained(self, node: Node) -> int | None:

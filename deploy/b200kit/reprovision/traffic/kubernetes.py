@@ -1,8 +1,14 @@
 """Kubernetes: cordoned, its pods evicted by `kubectl drain`, uncordoned when it is whole.
 
-Pods end as their own termination grace says; what `drain` will not evict without --force is counted
-as open until the deadline. Kubernetes gives a node no share: it comes back at 100. A node that
-somebody else cordoned stays so. (kubectl 1.31; no cluster was there to try it on.)
+Pods end as their own termination grace says; one that a disruption budget keeps counts as open
+until the deadline. `kubectl drain` evicts no pod at all while one is there that no controller would
+start elsewhere; such pods are named, and the node waits for a person, unless the inventory lets
+them be deleted. Kubernetes gives a node no share: it comes back at 100. A node that somebody else
+cordoned stays so.
+
+Read from kubectl's JSON as its reference has it (kubectl 1.32: `kubectl drain --help`; Pod v1:
+metadata.ownerReferences, annotations, status.phase; Node v1: status.conditions) and tried with
+stand-ins for kubectl that print it; never with a real cluster.
 """
 
 from __future__ import annotations
@@ -13,7 +19,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from b200kit.reprovision.actions import ActionFailed
-from b200kit.reprovision.traffic.run_command import run
+from b200kit.reprovision.traffic.run_command import one_line, run
 from b200kit.run.node import Node
 
 MARK = "b200kit/quarantine"
@@ -21,6 +27,8 @@ MARK = "b200kit/quarantine"
 _MIRROR = "kubernetes.io/config.mirror"
 _OVER = ("Succeeded", "Failed")
 _EVICT_S = 10
+_MOST_NAMED = 5
+_UNREADABLE = (ActionFailed, ValueError, KeyError, TypeError, AttributeError)
 
 
 class Kubernetes:
@@ -33,25 +41,34 @@ class Kubernetes:
         found = _node(node)
         if _cordoned(found) and not _marked(found):
             return "Kubernetes: cordoned already, by somebody else"
-        words = " ".join(why.split())[:200]
-        run(["kubectl", "annotate", "node", node.name, "--overwrite", f"{MARK}={words}"])
+        run(["kubectl", "annotate", "node", node.name, "--overwrite", f"{MARK}={one_line(why)}"])
         run(["kubectl", "cordon", node.name])
         return "Kubernetes: cordoned"
 
     def drained(self, node: Node) -> int | None:
-        """Pods that are left, after another round of evictions."""
-        evict = ["kubectl", "drain", node.name, "--ignore-daemonsets", "--delete-emptydir-data"]
-        # Whatever it could not evict in that time is counted below.
-        with contextlib.suppress(ActionFailed):
-            run([*evict, f"--timeout={_EVICT_S}s"], _EVICT_S + 30)
-        where = f"--field-selector=spec.nodeName={node.name}"
+        """Pods that are left, after another round of evictions.
+
+        Raises ActionFailed, and evicts none, while pods run that nothing would start elsewhere.
+        """
+        may_delete = node.spec.reprovision.unmanaged_pods == "delete"
         try:
-            document = json.loads(
-                run(["kubectl", "get", "pods", "--all-namespaces", where, "-ojson"])
-            )
-            return sum(_works(pod) for pod in document["items"])
-        except (ActionFailed, ValueError, KeyError, TypeError, AttributeError):
+            lone = [_named(pod) for pod in _pods(node) if _works(pod) and not _controller(pod)]
+            run_there = bool(lone) and not may_delete and _is_ready(_node(node))
+        except _UNREADABLE:
             return None
+        if run_there:
+            raise ActionFailed(_refused(lone))
+        self._evict(node, *(["--force"] if may_delete else []))
+        try:
+            return sum(map(_works, _pods(node)))
+        except _UNREADABLE:
+            return None
+
+    def _evict(self, node: Node, *options: str) -> None:
+        """Whatever it could not evict in its time is counted, and tried again."""
+        argv = ["kubectl", "drain", node.name, "--ignore-daemonsets", "--delete-emptydir-data"]
+        with contextlib.suppress(ActionFailed):
+            run([*argv, *options, f"--timeout={_EVICT_S}s"], _EVICT_S + 30)
 
     def bring_back(self, node: Node, share_percent: int) -> str:
         """Uncordoned once it is whole, if it was cordoned here."""
@@ -81,12 +98,42 @@ def _marked(node: Mapping[str, Any]) -> bool:
     return MARK in (node.get("metadata", {}).get("annotations") or {})
 
 
+def _is_ready(node: Mapping[str, Any]) -> bool:
+    """Whether its kubelet answers; pods of one that does not may be gone, and nobody can tell."""
+    conditions = node["status"]["conditions"]
+    return any((each["type"], each["status"]) == ("Ready", "True") for each in conditions)
+
+
+def _pods(node: Node) -> list[Mapping[str, Any]]:
+    where = f"--field-selector=spec.nodeName={node.name}"
+    answer = run(["kubectl", "get", "pods", "--all-namespaces", where, "-ojson"])
+    found: list[Mapping[str, Any]] = json.loads(answer)["items"]
+    return found
+
+
 def _works(pod: Mapping[str, Any]) -> bool:
     """Whether a pod is work: not one of a daemon set, none of the kubelet's own, not over."""
-    about = pod["metadata"]
-    owners = [owner.get("kind") for owner in about.get("ownerReferences") or ()]
-    own = "DaemonSet" in owners or _MIRROR in (about.get("annotations") or {})
+    own = _controller(pod) == "DaemonSet" or _MIRROR in (pod["metadata"].get("annotations") or {})
     return not own and pod.get("status", {}).get("phase") not in _OVER
+
+
+def _controller(pod: Mapping[str, Any]) -> str | None:
+    """The kind of what would start the pod again elsewhere; an owner alone would not."""
+    owners = pod["metadata"].get("ownerReferences") or ()
+    return next((str(owner["kind"]) for owner in owners if owner.get("controller")), None)
+
+
+def _named(pod: Mapping[str, Any]) -> str:
+    return f"{pod['metadata'].get('namespace', 'default')}/{pod['metadata']['name']}"
+
+
+def _refused(pods: list[str]) -> str:
+    more = f" and {len(pods) - _MOST_NAMED} more" if len(pods) > _MOST_NAMED else ""
+    return (
+        f"Kubernetes: no controller would start {', '.join(sorted(pods)[:_MOST_NAMED])}{more} "
+        "again elsewhere, so no pod was evicted: delete them, or set "
+        'reprovision.unmanaged_pods = "delete", and run again'
+    )
 
 
 TRAFFIC = Kubernetes()

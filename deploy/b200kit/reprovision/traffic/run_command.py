@@ -6,9 +6,14 @@ import os
 import subprocess
 from collections.abc import Mapping, Sequence
 
+from b200kit.report.document import clean
 from b200kit.reprovision.actions import ActionFailed
 
 WITHIN_S = 120.0
+_MOST_CHARACTERS = 200
+# Defaults for squeue's options that a person may have set: one that shows only his own jobs would
+# hide those of everybody else.
+_NOT_PASSED_ON = "SQUEUE_"
 
 
 def run(
@@ -16,6 +21,7 @@ def run(
 ) -> str:
     """What it prints on stdout. Raises ActionFailed, one line."""
     program = argv[0]
+    inherited = {k: v for k, v in os.environ.items() if not k.startswith(_NOT_PASSED_ON)}
     try:
         done = subprocess.run(
             list(argv),
@@ -24,7 +30,7 @@ def run(
             text=True,
             errors="replace",
             timeout=within_s,
-            env={**os.environ, **(environment or {})},
+            env={**inherited, **(environment or {})},
             check=False,
         )
     except subprocess.TimeoutExpired:
@@ -33,5 +39,13 @@ def run(
         raise ActionFailed(f"{program} cannot be run on the controller: {error.strerror}") from None
     if done.returncode:
         output = (done.stderr or done.stdout).strip().splitlines() or ["it output nothing"]
-        raise ActionFailed(f"{program} exited {done.returncode}: {output[-1].strip()[:200]}")
+        raise ActionFailed(f"{program} exited {done.returncode}: {one_line(output[-1])}")
     return done.stdout
+
+
+def one_line(text: str) -> str:
+    """A text from elsewhere as an argument or a message can hold it: short, printable characters.
+
+    A finding has what a node said, and no argument may have a NUL or half a surrogate pair in it.
+    """
+    return clean(text)[:_MOST_CHARACTERS]

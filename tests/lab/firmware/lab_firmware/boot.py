@@ -70,6 +70,16 @@ def open_class_folder() -> None:
         entry.symlink_to(target)
 
 
+def show_identity() -> None:
+    """/sys/class/dmi/id: the system's UUID, as its management controller reports it, too."""
+    shown = Path("/sys/class/dmi/id")
+    # The machine's own, a link into /sys/devices.
+    if shown.is_symlink():
+        shown.unlink()
+    number = SCENARIO.with_name("product_uuid").read_bytes()
+    write(shown, {"product_uuid": number, "product_serial": b"B200" + number[:8].upper()})
+
+
 def open_module_folder() -> None:
     """/sys/module, which a container does not have: made in its read-only /sys, then covered."""
     shown = Path("/sys/module")
@@ -144,6 +154,7 @@ def main() -> None:
     cover_folder("node", numa.tree(scenario), Path("/sys/devices/system/node"))
     cover_files("cpu", numa.lone_cores(scenario), Path("/sys/devices/system/cpu"))
     open_class_folder()
+    show_identity()
     open_module_folder()
     modules.show(scenario, loaded)
     write(Path("/sys/module"), modules.parameters(loaded))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -134,3 +135,13 @@ def test_processes_of_a_unit_that_was_not_read_are_unmeasured() -> None:
 def test_memory_policy_is_read(line: str, nodes: str) -> None:
     match = processes.BOUND.search(line)
     assert (match.group(1) if match else "") == nodes
+
+
+def test_firmware_says_which_machine_it_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(system, "DMI", str(tmp_path))
+    assert "unmeasured" in system.host()["product_uuid"]
+    (tmp_path / "product_uuid").write_text("4C4C4544-0053-4D10-8052-B6C04F373033\n")
+    (tmp_path / "product_serial").write_text("7SMR703 \n")
+    host = system.host()
+    assert host["product_uuid"] == "4c4c4544-0053-4d10-8052-b6c04f373033"
+    assert host["product_serial"] == "7SMR703"

@@ -15,6 +15,7 @@ import pytest
 from b200kit.inventory.keys.parts import SecretRef
 from b200kit.inventory.keys.reprovision import Bmc
 from b200kit.inventory.secrets import Secret
+from b200kit.records.machines import Machine, machine
 from b200kit.reprovision.actions import ActionRefused
 from b200kit.reprovision.power import ipmi
 from tests.messages import raises_message
@@ -53,6 +54,44 @@ def controller(**changes: Any) -> ipmi.Controller:
 def test_state_is_what_the_chassis_says(tool: Callable[..., Path], word: str, said: str) -> None:
     tool(said, CHATTER)
     assert controller().state() == word
+
+
+GUID = " a1 23 45 67 89 ab cd ef a1 23 45 67 89 ab cd ef\n"
+NO_GUID = "Unable to send RAW command (channel=0x0 netfn=0x6 lun=0x0 cmd=0x37 rsp=0xc1): Invalid"
+NO_FRU = " Device not present (Invalid data field in request)\n"
+FRU = " Board Serial          : B7\n Product Part Number   : 900\n Product Serial        : A1 \n"
+
+
+@pytest.mark.parametrize(
+    ("guid", "fru", "known"),
+    [
+        ((GUID, CHATTER, 0), (NO_FRU, CHATTER, 1),
+         machine("a1234567-89ab-cdef-a123-456789abcdef", None)),
+        (("", CHATTER + NO_GUID, 1), (FRU, "", 0), machine(None, "A1")),
+        (("", CHATTER + NO_GUID, 1), ("", "", 0), machine(None, None)),
+        ((" 00" * 16, "", 0), (FRU.partition("Product Serial")[0], "", 0), machine(None, None)),
+    ],
+)  # fmt: skip
+def test_machine_is_told_by_the_systems_guid_and_the_products_serial(
+    tool: Callable[..., Path],
+    tmp_path: Path,
+    guid: tuple[str, str, int],
+    fru: tuple[str, str, int],
+    known: Machine,
+) -> None:
+    tool()
+    answers = {"raw 0x06 0x37": guid, "fru print 0": fru}
+    (tmp_path / "ipmitool").write_text(
+        f"#!/usr/bin/python3\nimport sys\nout, err, code = {answers!r}[' '.join(sys.argv[-3:])]\n"
+        "sys.stdout.write(out); sys.stderr.write(err); sys.exit(code)\n"
+    )
+    assert controller().machine() == known
+
+
+def test_controller_that_does_not_answer_tells_no_machine(tool: Callable[..., Path]) -> None:
+    tool(stderr="Get Auth Capabilities error\n" + NO_SESSION, code=1)
+    with pytest.raises(ActionRefused, match="does not answer"):
+        controller().machine()
 
 
 @pytest.mark.parametrize(

@@ -18,11 +18,18 @@ import sushy  # type: ignore[import-untyped]
 from b200kit.inventory.keys.parts import SecretRef
 from b200kit.inventory.keys.reprovision import Bmc
 from b200kit.inventory.secrets import Secret
+from b200kit.operations import reboot
+from b200kit.records import machines as kept
+from b200kit.records import store
+from b200kit.records.machines import machine
 from b200kit.reprovision.actions import ActionRefused
+from b200kit.reprovision.actions.power_cycle import ACTION as CYCLE
 from b200kit.reprovision.power import redfish
+from b200kit.run.node import Node
 from tests.lab.power.bmc import USER, Service
 from tests.lab.power.bmc_system import system_id
 from tests.messages import PORT, raises_message
+from tests.unit.nodes import spec
 
 CANARY = b"canary-bmc-p4ssw0rd"
 
@@ -65,6 +72,12 @@ def controller(service: Service, machines: Path) -> Callable[..., redfish.Contro
     return make
 
 
+@pytest.fixture
+def silent(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The node does not answer."""
+    monkeypatch.setattr(reboot, "boot_id_or_none", lambda node: None)
+
+
 def test_power_is_read_cut_and_given_back(
     controller: Callable[..., redfish.Controller], machines: Path
 ) -> None:
@@ -79,6 +92,64 @@ def test_power_is_read_cut_and_given_back(
     seen = json.loads(machines.read_text())
     assert seen["n1"] == {"power": "Off", "asked": ["shut-down", "on", "cut"]}
     assert seen["n2"] == {"power": "On"}
+
+
+def test_machine_is_the_one_that_the_system_is(
+    controller: Callable[..., redfish.Controller],
+) -> None:
+    assert controller().machine() == machine(system_id("n1"), None)
+    assert controller(system=system_id("n2")).machine() == machine(system_id("n2"), None)
+
+
+@pytest.mark.parametrize("remembered", [False, True])
+def test_two_exchanged_systems_are_refused_before_anything_is_switched(
+    service: Service, machines: Path, tmp_path: Path, silent: None, remembered: bool
+) -> None:
+    """The inventory of n1 has the system of n2, its neighbour, which serves."""
+    n1 = _node(service, tmp_path, "n1", "n2", remembered)
+    with raises_message(ActionRefused, PORT=PORT):
+        CYCLE.facts(n1)
+    with pytest.raises(ActionRefused, match="no power was switched"):
+        CYCLE.probe(n1, {"boot_id": "b1"})
+    with pytest.raises(ActionRefused, match="no power was switched"):
+        CYCLE.perform(n1, {"boot_id": "b1"}, print)
+    seen = json.loads(machines.read_text())
+    assert seen == {"n1": {"power": "On"}, "n2": {"power": "On"}}
+    assert CYCLE.facts(_node(service, tmp_path, "n1", "n1", remembered))["power"] == "on"
+
+
+def test_node_that_was_never_read_is_switched_by_what_the_inventory_says_alone(
+    service: Service, machines: Path, tmp_path: Path, silent: None
+) -> None:
+    never = _node(service, tmp_path, "", "n1", False)
+    with raises_message(ActionRefused, PORT=PORT):
+        CYCLE.facts(never)
+    wrong = _node(service, tmp_path, "", "n1", False, uuid=system_id("n2"))
+    with raises_message(ActionRefused, PORT=PORT):
+        CYCLE.facts(wrong)
+    right = _node(service, tmp_path, "", "n1", False, uuid=system_id("n1").upper())
+    assert CYCLE.facts(right)["power"] == "on"
+    assert "asked" not in machines.read_text()
+
+
+def _node(
+    service: Service, folder: Path, is_really: str, system: str, remembered: bool, **keys: str
+) -> Node:
+    """A node that does not answer, and what it said of itself in this run or an earlier one."""
+    bmc = {
+        "address": service.url,
+        "user": USER,
+        "password": {"env": "X"},
+        "system": system_id(system),
+        "ca_file": str(service.certificate),
+    }
+    node = Node("n1", spec(folder, bmc=bmc | keys), {"bmc.password": Secret(CANARY)})
+    state = {"host": {"product_uuid": system_id(is_really)}} if is_really else {}
+    if remembered:
+        kept.keep(store.directory(node.spec.records), node.name, state)
+    else:
+        node.last_observation = state
+    return node
 
 
 def test_certificate_is_trusted_by_its_fingerprint_in_either_spelling(

@@ -1,0 +1,74 @@
+"""Which machine a node is, by its firmware: kept on the controller for when it no longer answers.
+
+One small file a node beside its record, with what the newest run read. Whoever is about to switch
+a node's power holds it against what the management controller reports.
+"""
+
+from __future__ import annotations
+
+import json
+import uuid
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from b200kit.node.lib import durable_files
+from b200kit.run.file_names import safe_name
+
+# What boards say that nobody gave a number of their own (SMBIOS 3.7, 7.2.1: all bits 0 or 1; the
+# others are defaults of board firmware).
+_NO_UUID = {"0" * 32, "f" * 32, "03000200040005000006000700080009"}
+_NO_SERIAL = {
+    "", "0", "0123456789", "123456789", "1234567890", "default", "default string", "n/a", "na",
+    "none", "not specified", "system serial number", "to be filled by o.e.m.", "unknown",
+}  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Machine:
+    """A system's UUID, 32 hex digits, and serial number; empty where it has none of its own."""
+
+    uuid: str = ""
+    serial: str = ""
+
+    def __str__(self) -> str:
+        known = [f"UUID {uuid.UUID(self.uuid)}"] if self.uuid else []
+        known += [f"serial number {self.serial}"] if self.serial else []
+        return ", ".join(known) or "neither UUID nor serial number"
+
+
+def machine(system_uuid: object, serial: object) -> Machine:
+    """The machine that these readings tell of; whatever is no reading tells nothing."""
+    digits = str(system_uuid).strip().lower().replace("-", "")
+    is_hex = len(digits) == 32 and set(digits) <= set("0123456789abcdef")
+    number = serial.strip() if isinstance(serial, str) else ""
+    is_own = number.isprintable() and len(number) <= 64 and number.lower() not in _NO_SERIAL
+    return Machine(digits if is_hex and digits not in _NO_UUID else "", number if is_own else "")
+
+
+def of_state(state: Mapping[str, Any] | None) -> Machine:
+    """What an observation tells."""
+    host = (state or {}).get("host")
+    read = host if isinstance(host, dict) else {}
+    return machine(read.get("product_uuid"), read.get("product_serial"))
+
+
+def keep(folder: Path, node: str, state: Mapping[str, Any] | None) -> None:
+    """Keep what an observation tells, if it tells anything new. Raises OSError."""
+    seen = of_state(state)
+    if seen not in (Machine(), known(folder, node)):
+        durable_files.replace(_path(folder, node), json.dumps(asdict(seen)) + "\n")
+
+
+def known(folder: Path, node: str) -> Machine:
+    """What was kept last; nothing where that cannot be read."""
+    try:
+        kept = json.loads(_path(folder, node).read_bytes())
+        return machine(kept["uuid"], kept["serial"])
+    except (OSError, ValueError, LookupError, TypeError, RecursionError):
+        return Machine()
+
+
+def _path(folder: Path, node: str) -> Path:
+    return folder / f"{safe_name(node)}.machine.json"

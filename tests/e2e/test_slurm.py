@@ -1,0 +1,239 @@
+"""The Slurm adapter on a real slurmctld, and two slurmd, of Debian 12 on lab nodes.
+
+What it reads of a node in each state is recorded in tests/data/slurm-22.05.yaml, for the unit tests
+of the adapter. The nodes share their machine's uptime, so a reboot is said by slurmd's own -b.
+"""
+
+from __future__ import annotations
+
+import subprocess
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import tests.lab as lab
+from b200kit.reprovision.actions import ActionFailed
+from b200kit.reprovision.traffic.slurm import TRAFFIC
+from b200kit.run.node import Node
+from tests.e2e.driving import on
+from tests.lab import slurm
+from tests.unit.nodes import spec
+
+CONTROLLER, NODE = "b200-1", "b200-2"
+OUT = "IDLE+DRAIN"
+
+
+@pytest.fixture(scope="module")
+def programs(
+    boot: Callable[..., dict[str, Any]], tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[None]:
+    """Two nodes with Slurm, and its programs on this machine's PATH."""
+    boot("healthy", "healthy")
+    slurm.install([CONTROLLER, NODE])
+    folder = tmp_path_factory.mktemp("slurm")
+    slurm.clients(CONTROLLER, folder)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("PATH", f"{folder}:/usr/sbin:/usr/bin:/sbin:/bin")
+        put_back()
+        yield
+
+
+@pytest.fixture
+def node(programs: None, tmp_path: Path) -> Iterator[Node]:
+    """The second node, without jobs, in service; so it is afterwards."""
+    yield Node(NODE, spec(tmp_path))
+    call("scancel", "--user=root")
+    wait(lambda: not call("squeue", "--noheader", "--all"))
+    put_back()
+
+
+def put_back() -> None:
+    """Have both nodes in service. One that is resumed answers when it is pinged, or registers."""
+    for name in (CONTROLLER, NODE):
+        wait(lambda name=name: shown(name)[0] not in ("none", "UNKNOWN"))  # type: ignore[misc]
+        if shown(name)[0] != "IDLE":
+            call("scontrol", "update", f"NodeName={name}", "State=RESUME")
+        wait(lambda name=name: registered(name) == ("IDLE", ""))  # type: ignore[misc]
+
+
+def registered(name: str) -> tuple[str, str]:
+    """State and reason of a node that has just told its controller that it is there."""
+    if shown(name)[0] != "IDLE":
+        on(name, "systemctl reload slurmd")
+    return shown(name)
+
+
+def call(*argv: str) -> str:
+    """What an administrator's command prints."""
+    done = subprocess.run(argv, capture_output=True, text=True, check=False)
+    return done.stdout.strip()
+
+
+def by_hand(state: str, reason: str) -> None:
+    """What an administrator does to the node."""
+    call("scontrol", "update", f"NodeName={NODE}", f"State={state}", f"Reason={reason}")
+
+
+def shown(name: str) -> tuple[str, str]:
+    """State and reason as scontrol prints them for people, read apart from the adapter."""
+    lines = call("scontrol", "show", "node", name).splitlines()
+    found = [line.strip().partition("=") for line in lines]
+    state = next((rest.split()[0] for key, _, rest in found if key == "State"), "none")
+    return state, next((rest for key, _, rest in found if key == "Reason"), "").partition(" [")[0]
+
+
+def job(*options: str) -> str:
+    """Ask for a job on the node; returns its number."""
+    asked = [f"--nodelist={NODE}", "--parsable", "--output=/dev/null", "--chdir=/", *options]
+    return call("sbatch", *asked, "--wrap=sleep 600")
+
+
+def wait(done: Callable[[], bool], seconds: float = 90) -> None:
+    """Return once it is so."""
+    end = time.monotonic() + seconds
+    while not done():
+        assert time.monotonic() < end, (shown(CONTROLLER), shown(NODE), call("squeue", "--all"))
+        time.sleep(0.1)
+
+
+def runs(number: str) -> bool:
+    return call("squeue", "--noheader", "--all", f"--job={number}", "--format=%T") == "RUNNING"
+
+
+def test_idle_node_is_drained_and_resumed(node: Node) -> None:
+    assert TRAFFIC.take_out(node, "GPU 2 has no NVLink") == "Slurm: draining"
+    assert shown(NODE) == (OUT, "b200kit: GPU 2 has no NVLink")
+    assert TRAFFIC.drained(node) == 0
+    assert TRAFFIC.take_out(node, "GPU 3, too") == "Slurm: draining"
+    assert "no shares" in TRAFFIC.bring_back(node, 5)
+    assert shown(NODE) == (OUT, "b200kit: GPU 3, too")
+    assert TRAFFIC.bring_back(node, 100) == "Slurm: resumed"
+    assert shown(NODE)[1] == ""
+    wait(lambda: registered(NODE)[0] == "IDLE")
+    assert TRAFFIC.bring_back(node, 100) == "Slurm: IDLE"
+
+
+@pytest.mark.parametrize("options", [(), ("--partition=hidden",)])
+def test_running_job_counts_until_it_ends_and_a_pending_one_never(
+    node: Node, monkeypatch: pytest.MonkeyPatch, options: tuple[str, ...]
+) -> None:
+    # What a person may have set for his own look at the queue.
+    monkeypatch.setenv("SQUEUE_USERS", "nobody")
+    monkeypatch.setenv("SQUEUE_FORMAT", "%j")
+    running, pending = job(*options), job()
+    monkeypatch.delenv("SQUEUE_USERS")
+    monkeypatch.delenv("SQUEUE_FORMAT")
+    wait(lambda: runs(running))
+    monkeypatch.setenv("SQUEUE_USERS", "nobody")
+    TRAFFIC.take_out(node, "why")
+    assert shown(NODE)[0] == "ALLOCATED+DRAIN"
+    assert TRAFFIC.drained(node) == 1
+    call("scancel", running)
+    wait(lambda: TRAFFIC.drained(node) == 0)
+    assert shown(NODE)[0] == OUT
+    assert not runs(pending)
+
+
+@pytest.mark.parametrize("state", ["DRAIN", "DOWN", "FAIL"])
+def test_node_that_an_administrator_took_out_stays_his(node: Node, state: str) -> None:
+    by_hand(state, "power supply 2")
+    before = shown(NODE)
+    assert state in before[0]
+    assert TRAFFIC.take_out(node, "no NVLink").endswith("by somebody else: power supply 2")
+    assert TRAFFIC.bring_back(node, 100).endswith("by somebody else: power supply 2")
+    assert shown(NODE) == before
+
+
+def test_node_whose_reason_an_administrator_replaced_is_his_from_then_on(node: Node) -> None:
+    TRAFFIC.take_out(node, "no NVLink")
+    by_hand("DRAIN", "rack 7 is moved\nnext week")
+    assert TRAFFIC.bring_back(node, 100) == (
+        "Slurm: stays IDLE+DRAIN, by somebody else: rack 7 is moved"
+    )
+    assert shown(NODE)[0] == OUT
+
+
+def test_comment_is_not_taken_for_the_reason(node: Node) -> None:
+    by_hand("DOWN", "power supply 2")
+    call("scontrol", "update", f"NodeName={NODE}", "Comment=Reason=b200kit: x [root@now]")
+    assert "power supply 2" in TRAFFIC.bring_back(node, 100)
+    call("scontrol", "update", f"NodeName={NODE}", "Comment=")
+
+
+@pytest.fixture
+def impatient(programs: None) -> Iterator[None]:
+    """A node is DOWN after seconds without an answer. Else no busy machine can make it so."""
+    slurm.down_after((CONTROLLER, NODE), 5)
+    yield
+    slurm.down_after((CONTROLLER, NODE))
+
+
+def test_node_that_slurm_lost_while_it_was_repaired_comes_back(
+    impatient: None, node: Node, tmp_path: Path
+) -> None:
+    """The second node was taken out before; the first was lost before anybody did anything."""
+    first = Node(CONTROLLER, spec(tmp_path))
+    TRAFFIC.take_out(node, "no NVLink")
+    for name in (CONTROLLER, NODE):
+        on(name, "echo SLURMD_OPTIONS=-b > /etc/default/slurmd")
+    lab.kill(NODE)
+    on(CONTROLLER, "systemctl stop slurmd")
+    wait(lambda: shown(NODE)[0] == "DOWN+DRAIN+NOT_RESPONDING")
+    wait(lambda: shown(CONTROLLER) == ("DOWN+NOT_RESPONDING", "Not responding"))
+    assert TRAFFIC.take_out(first, "does not answer") == "Slurm: draining"
+    lab.power_on(NODE)
+    on(CONTROLLER, "systemctl start slurmd")
+    for each in (first, node):
+        wait(lambda each=each: "NOT_RESPONDING" not in shown(each.name)[0])  # type: ignore[misc]
+        assert "DRAIN" in shown(each.name)[0]
+        assert TRAFFIC.bring_back(each, 100) == "Slurm: resumed"
+        wait(lambda each=each: registered(each.name) == ("IDLE", ""))  # type: ignore[misc]
+
+
+def test_node_that_slurm_does_not_know_is_one_line(programs: None, tmp_path: Path) -> None:
+    # One name stands for several nodes, and for all.
+    for name in ("nowhere", "b200-[1-2]", "ALL"):
+        other = Node(name, spec(tmp_path))
+        with pytest.raises(ActionFailed, match=r"^scontrol .*") as told:
+            TRAFFIC.take_out(other, "why")
+        assert "\n" not in str(told.value)
+        assert TRAFFIC.drained(other) is None
+    assert shown(NODE)[0] == "IDLE"
+
+
+@pytest.mark.parametrize(
+    "why",
+    [
+        "GPU 2\0 has no NVLink",
+        "GPU 2\nReason=fan 3\r\x1b[31m is loud",
+        'a "quoted" \'reason\' with Reason=mine [root@now] State=IDLE, $(reboot) `id`"',
+        "x" * 10_000,
+        "Lüfter 3 \U0001f4a5 \ud800 \udcff \u2028 \u202e",
+        "\0",
+    ],
+    ids=["nul", "lines", "quotes", "long", "unicode", "nothing"],
+)
+def test_reason_may_be_whatever_a_node_said(node: Node, why: str) -> None:
+    TRAFFIC.take_out(node, why)
+    state, reason = shown(NODE)
+    assert state == OUT
+    assert reason.startswith("b200kit:")
+    assert reason.isprintable()
+    assert TRAFFIC.bring_back(node, 100) == "Slurm: resumed"
+
+
+def test_controller_that_is_down_is_never_taken_for_no_jobs(node: Node) -> None:
+    """Last: it takes a while until everybody is known to it again."""
+    on(CONTROLLER, "systemctl stop slurmctld")
+    try:
+        assert TRAFFIC.drained(node) is None
+        with pytest.raises(ActionFailed, match=r"Unable to contact slurm controller"):
+            TRAFFIC.take_out(node, "no NVLink")
+        with pytest.raises(ActionFailed, match=r"Unable to contact slurm controller"):
+            TRAFFIC.bring_back(node, 100)
+    finally:
+        on(CONTROLLER, "systemctl start slurmctld")
+        wait(lambda: shown(NODE)[0] != "none")

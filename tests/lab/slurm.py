@@ -1,0 +1,100 @@
+"""A real Slurm on lab nodes: Debian's slurmctld, slurmd and munge, under the nodes' own systemd.
+
+The first node has the controller; every node is a compute node under its own name. The base has no
+Slurm: the packages are fetched once, kept in the cache like all the lab's, and installed by dpkg.
+"""
+
+from __future__ import annotations
+
+import secrets
+import shlex
+import shutil
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+from tests.lab.hosts import enter_arguments
+from tests.lab.lab import run, say
+from tests.lab.locks import shared_lock
+from tests.lab.own_network import outside
+from tests.lab.paths import LabError, LabPaths, host_address, lab_paths
+from tests.lab.rootfs import recipe_stamp
+from tests.lab.shell import last_line
+from tests.lab.supply.debian_mirror import Pool, ensure_pool, pool_stamp
+
+_PACKAGES = ("munge", "slurm-client", "slurmctld", "slurmd")
+_PATIENCE_S = 60
+_CLIENTS = ("scontrol", "squeue", "sbatch", "scancel")
+# ReturnToService=0 is Slurm's default: a node that was DOWN stays so until somebody resumes it. A
+# hidden partition is one that not everybody's squeue lists.
+_CONF = """ClusterName=lab
+SlurmctldHost={controller}({address})
+SlurmUser=slurm
+StateSaveLocation=/var/lib/slurm/slurmctld
+SlurmdSpoolDir=/var/lib/slurm/slurmd
+ProctrackType=proctrack/linuxproc
+TaskPlugin=task/none
+ReturnToService=0
+SlurmdTimeout={patience}
+MessageTimeout=3
+KillWait=1
+SchedulerParameters=sched_min_interval=0
+PartitionName=b200 Nodes=ALL Default=YES
+PartitionName=hidden Nodes=ALL Hidden=YES
+"""
+# With the machine's own choice slurmd refuses to start where control groups are of both versions.
+_CGROUP = "CgroupPlugin=cgroup/v1\nCgroupAutomount=no\n"
+
+
+def install(names: Sequence[str]) -> None:
+    """Install and start Slurm on these nodes."""
+    lab = lab_paths()
+    pool = _pool(lab)
+    words = {"controller": names[0], "address": host_address(names[0])}
+    conf = _CONF.format(patience=_PATIENCE_S, **words)
+    conf += "".join(f"NodeName={n} NodeAddr={host_address(n)} CPUs=1\n" for n in names)
+    files = {
+        "etc/slurm/slurm.conf": conf,
+        "etc/slurm/cgroup.conf": _CGROUP,
+        "etc/munge/munge.key": secrets.token_hex(64),
+    }
+
+    def one(name: str) -> None:
+        root = lab.host(name) / "root"
+        shutil.copytree(pool, root / "var/tmp/slurm", dirs_exist_ok=True)
+        for path, text in files.items():
+            (root / path).parent.mkdir(parents=True, exist_ok=True)
+            (root / path).write_text(text)
+        (root / "etc/munge/munge.key").chmod(0o600)
+        # The packages' own scripts own the key, make the directories and start the services.
+        done = run(name, ["sh", "-c", "dpkg -i /var/tmp/slurm/*.deb"])
+        if done.returncode:
+            raise LabError(f"{name}: Slurm cannot be installed: {last_line(done)}")
+
+    with ThreadPoolExecutor() as workers:
+        list(workers.map(one, names))
+
+
+def down_after(names: Sequence[str], seconds: int = _PATIENCE_S) -> None:
+    """Have a node DOWN after this time without an answer, from now on."""
+    edit = f"sed -i 's/^SlurmdTimeout=.*/SlurmdTimeout={seconds}/' /etc/slurm/slurm.conf"
+    for name in names:
+        run(name, ["sh", "-c", edit])
+    run(names[0], ["scontrol", "reconfigure"])
+
+
+def clients(name: str, folder: Path) -> None:
+    """Put Slurm's programs into *folder*, as an administrator's machine has them: they run on the
+    node of this name, with what they are given and the caller's environment.
+    """
+    for program in _CLIENTS:
+        call = shlex.join(["nsenter", *enter_arguments(name), "--", program])
+        (folder / program).write_text(f'#!/bin/sh\nexec {call} "$@"\n')
+        (folder / program).chmod(0o755)
+
+
+def _pool(lab: LabPaths) -> Path:
+    status, extended = lab.base / "var/lib/dpkg/status", lab.base / "var/lib/apt/extended_states"
+    stamp = pool_stamp(recipe_stamp(), _PACKAGES)
+    with shared_lock(lab.root), outside():
+        return ensure_pool(lab, Pool("slurm", _PACKAGES, status, extended, stamp), say)
