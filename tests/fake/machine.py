@@ -35,7 +35,10 @@ Answer = tuple[bool, str]
 ASKED: State = {
     "logs": {"files": {}, "journal_bytes": 0},
     "firewall": {"rules": None, "ssh_ports": [22]},
-    "storage": {"mount": None, "entries": 0, "disks": {}, "arrays": {}},
+    "storage": {
+        **{"mount": None, "entries": 0, "disks": {}, "arrays": {}},
+        **{"system": {"/": "overlay"}, "devices": {}},
+    },
 }
 NOTES = ("smoke", "passport", "bandwidth", "reboot", "packages", "watchdog-mark", "quarantine")
 KERNEL = "6.8.0-41-generic"

@@ -49,7 +49,8 @@ are in the [README](../../README.md#outcomes).
 Options of pyinfra:
 
 - `-y`: do not ask. Without it pyinfra observes each node, lists the changes, and asks.
-- `--dry`: list the changes only. The layout is not planned before the driver shows GPUs. No report.
+- `--dry`: list the changes, and whom each would interrupt. The layout is not planned before the
+  driver shows GPUs. No report.
 - `--limit NAME`: only this node; repeat it for several. A limit that matches no node runs nothing
   and exits with 0; an empty list is the whole fleet. `failed.txt` has the nodes that are not ready:
 

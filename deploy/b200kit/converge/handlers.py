@@ -21,6 +21,12 @@ def command(handler: str) -> str:
     }[verb]
 
 
+def ended(handler: str) -> tuple[str, ...]:
+    """The units that end while a handler runs; a reload ends none."""
+    verb, _, subject = handler.partition(":")
+    return (subject,) if verb == "restart" else ()
+
+
 def unit(handler: str) -> str | None:
     """The unit of a handler, whose journal says why it failed; None where there is none."""
     verb, _, subject = handler.partition(":")

@@ -44,6 +44,10 @@ class Change:
     apply: Callable[[Node], str | None]
     # What a progress line says instead of "what", given the seconds since the change began.
     progress_text: Callable[[float], str] | None = None
+    # Units that end while it is made, for a plan that says who is not served meanwhile.
+    ends: tuple[str, ...] = ()
+    # Whether it only looks: a dry run makes it too, to say what a run would be refused for.
+    looks: bool = False
 
 
 @dataclass(frozen=True)
@@ -86,7 +90,10 @@ def converge(node: Node, desired: DesiredState, also: Iterable[str] = ()) -> lis
         plan.append(Change(_describe(changed), lambda node: put(node, changed)))
     if wrong:
         plan.append(install_change(wrong, drift.versions(state)))
-    plan += [Change(handler.replace(":", " "), _run(handler)) for handler in sorted(pending)]
+    plan += [
+        Change(handler.replace(":", " "), _run(handler), ends=handlers.ended(handler))
+        for handler in sorted(pending)
+    ]
     units = drift.wrong_units(desired.units, state)
     if units:
         names = ", ".join(unit.name for unit in units)

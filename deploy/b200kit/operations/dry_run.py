@@ -1,18 +1,104 @@
-"""What a plan knows of the reboot before anything was changed: that it comes, and why."""
+"""What a run would do, said before anything is changed, from the plans that the run itself makes.
+
+Beside each change stands whom it would cost: which replicas or the gateway would end, and who
+serves meanwhile. What a stage or a checkpoint decides is known for as long as no change is foreseen
+before it; from then on it is said as what holds of the node as it is now.
+"""
 
 from __future__ import annotations
 
-from b200kit.converge.stage import nominal_layout
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+
+from b200kit.converge.stage import Change, nominal_layout
 from b200kit.node.state import drift
-from b200kit.operations import reboot
-from b200kit.run.node import Node
-from b200kit.stages import pipeline
+from b200kit.node.state.verdict import Verdict
+from b200kit.operations import gate, reboot, reboot_policy
+from b200kit.run.node import Node, NodeRefused, StageFailed, duration
+from b200kit.run.remote import RemoteError
+from b200kit.serving.gateway import vllm_router
+from b200kit.stages import gateway, pipeline, serving_units
 from b200kit.stages.pipeline import Checkpoint
 
+GATEWAY = (gateway.UNIT, vllm_router.UNIT)
 
-def reboot_foreseen(node: Node) -> list[str]:
-    """Why the run would reboot the node, were its stages to make the changes they plan."""
-    return reboot.reasons(node) or _notified(node)
+
+def preview(node: Node, name: str, plan: Callable[[], Sequence[Change]]) -> int:
+    """Say what a stage would do; returns how many changes it would make."""
+    try:
+        changes = plan()
+        for change in changes:
+            if change.looks:
+                change.apply(node)
+    except NodeRefused as refused:
+        node.fail(name, str(refused))
+        return 0
+    except (RemoteError, StageFailed) as error:
+        if node.foreseen:
+            node.say(name, f"cannot be planned yet: {error}")
+        else:
+            node.fail(name, f"would fail: {error}")
+        return 0
+    for change in changes:
+        node.say(name, f"would {change.what}{interrupts(node, change.ends)}")
+        node.foreseen[change.what] = change.ends
+    return len(changes)
+
+
+def preview_judgement(node: Node, name: str, judge: Callable[[], Verdict]) -> None:
+    """Say that a checkpoint would stop what serves, or let no server be installed."""
+    try:
+        verdict = judge()
+    except (RemoteError, StageFailed) as error:
+        node.say(name, f"cannot be judged yet: {error}")
+        return
+    down = {unit for ends in node.foreseen.values() for unit in ends}
+    running = serving_units.running(node, serving_units.units(node))
+    ends = [unit for unit in running if unit not in down]
+    if verdict.fit == "fit" or (node.foreseen and not ends):
+        return
+    unless = " unless the changes above mend it" if node.foreseen else ""
+    if ends:
+        node.say(name, f"would stop {', '.join(ends)}{unless}{interrupts(node, ends)}")
+    if unless:
+        node.say(name, f"as it is now: {gate.why(verdict)}")
+    else:
+        node.fail(name, gate.why(verdict), outcome="red")
+
+
+def interrupts(node: Node, ends: Sequence[str]) -> str:
+    """Who is not served while some units end, of those that run; empty when nobody loses by it."""
+    running = serving_units.running(node, [*GATEWAY, *serving_units.units(node)])
+    replicas = [unit for unit in running if unit.startswith("vllm@")]
+    ended = [unit for unit in replicas if unit in ends]
+    gateways = [unit for unit in running if unit in ends and unit in GATEWAY]
+    left = len(replicas) - len(ended)
+    if not ended and not gateways:
+        return ""
+    numbers = ", ".join(re.findall(r"@(\d+)", " ".join(ended)))
+    word = "replica" if len(ended) == 1 else "replicas"
+    what = [*(["the gateway"] if gateways else []), *([f"{word} {numbers}"] if ended else [])]
+    who = f"{left} of {len(replicas)} that run now serve meanwhile"
+    if gateways or not replicas:
+        who = "this node serves nobody meanwhile"
+    return f"; interrupts {' and '.join(what)}: {who}"
+
+
+def reboot_changes(node: Node) -> list[Change]:
+    """The reboot that would come; raises StageFailed where a run would refuse it."""
+    if not node.foreseen:
+        why = reboot.reboot_reasons_or_fail(node)
+    else:
+        why = reboot.reasons(node) or _notified(node)
+    if not why:
+        return []
+    change = reboot.change(node, why)
+    if not interrupts(node, change.ends):
+        return [change]
+    took_s = reboot_policy.took_s(node.state or {})
+    last = f"the last one took {duration(took_s)}" if took_s else "how long it takes is not known"
+    return [replace(change, what=f"{change.what} ({last})")]
 
 
 def _notified(node: Node) -> list[str]:

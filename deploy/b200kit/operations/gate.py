@@ -56,24 +56,29 @@ def require(node: Node, observer: Observer) -> None:
         if verdict.fit == "fit":
             return
         # The fault is named before anything is done about it: what follows may fail, too.
-        node.fail("gate", _why(verdict), outcome="red")
+        node.fail("gate", why(verdict), outcome="red")
         _withdraw(node, entry)
 
 
 def require_serving_checks(node: Node, observer: Observer) -> None:
     """Judge what could not be judged before it served; a node that fails it stops serving."""
     with node.stage("proof") as entry:
-        state = observer(node)
-        node.expectation = expectation(node, serving=True)
-        checks = {n: run for n, run in registered().items() if n.startswith(_SERVING)}
-        observed = judge(node.expectation, state, checks)
+        observed = serving_verdict(node, observer)
         before = Verdict.from_json(node.verdict or {})
         kept = tuple(f for f in before.findings if not f.check.startswith(_SERVING))
         node.verdict = Verdict(kept + observed.findings, before.not_applicable).to_json()
         entry["detail"] = "; ".join(f.summary for f in observed.findings if not f.blocks)
         if observed.fit != "fit":
-            node.fail("proof", _why(observed), outcome="red")
+            node.fail("proof", why(observed), outcome="red")
             _withdraw(node, entry)
+
+
+def serving_verdict(node: Node, observer: Observer) -> Verdict:
+    """The verdict by what only a node that serves shows."""
+    state = observer(node)
+    node.expectation = expectation(node, serving=True)
+    checks = {n: run for n, run in registered().items() if n.startswith(_SERVING)}
+    return judge(node.expectation, state, checks)
 
 
 def _withdraw(node: Node, entry: dict[str, Any]) -> None:
@@ -89,10 +94,11 @@ def report(node: Node, observer: Observer) -> None:
     with node.stage("check"):
         verdict = judged(node, observer, serving=True)
     node.outcome = verdict.fit
-    node.error = None if verdict.fit == "fit" else _why(verdict)
+    node.error = None if verdict.fit == "fit" else why(verdict)
 
 
-def _why(verdict: Verdict) -> str:
+def why(verdict: Verdict) -> str:
+    """The first thing that keeps a node from being fit, and how many more there are."""
     worst = verdict.blocking[0]
     more = len(verdict.blocking) - 1
     return worst.summary + (f" (and {more} more)" if more else "")

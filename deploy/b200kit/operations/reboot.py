@@ -20,6 +20,7 @@ from b200kit.node.state.drift import File
 from b200kit.operations import reboot_policy
 from b200kit.run.node import Node, StageFailed, duration
 from b200kit.run.remote import Remote, RemoteError
+from b200kit.stages import serving_units
 
 _POLL_S = 1.0
 _NO_ANSWER, _REFUSES, _SAME_BOOT = "no answer", "refuses connections", "answers but same boot"
@@ -73,6 +74,7 @@ def change(node: Node, why: list[str]) -> Change:
         f"reboot: {', '.join(why)}",
         lambda node: reboot_and_wait(node, waiting),
         progress_text=progress_text,
+        ends=tuple(serving_units.units(node)),
     )
 
 
@@ -139,22 +141,25 @@ def _never_back(node: Node, waiting: Waiting, deadline_s: float, after: str) -> 
     )
 
 
-def require_driver(node: Node) -> None:
+def require_driver(node: Node, took_s: float) -> None:
     """After the reboot, from a fresh observation: the module asked for is loaded, or say why not.
 
+    *took_s* is kept on the node, so that the next plan can say how long a reboot takes there.
     Said here, because every later stage could only say that something else does not work.
     """
     state, driver = node.state or {}, node.spec.driver
     if not reboot_policy.not_running(state, driver, ()):
-        _keep_note(node, reboot_policy.LOADED)
+        _keep_note(node, reboot_policy.LOADED, took_s)
         return
     why = reboot_policy.not_running(state, driver, _log(node))
     raise StageFailed(f"{why}. Not rebooted again")
 
 
-def _keep_note(node: Node, outcome: str = "") -> None:
+def _keep_note(node: Node, outcome: str = "", took_s: float | None = None) -> None:
     """What a later run must know of this reboot, on the node."""
-    document = reboot_policy.note(node.state or {}, node.spec.driver, outcome)
+    state = node.state or {}
+    took_s = reboot_policy.took_s(state) if took_s is None else took_s
+    document = {**reboot_policy.note(state, node.spec.driver, outcome), "took_s": took_s}
     content = json.dumps(document, sort_keys=True).encode()
     node.connected().put([File(reboot_policy.NOTE, content)])
 

@@ -87,6 +87,12 @@ def note(state: Mapping[str, Any], driver: str, outcome: str = "") -> dict[str, 
     return {"boot_id": boot, "at": at, "outcome": outcome, "facts": facts(state, driver)}
 
 
+def took_s(state: Mapping[str, Any]) -> float | None:
+    """How long the last reboot of a run took; None where that is not known."""
+    found = StateView(state).get(float, "notes", "reboot", "took_s")
+    return found if isinstance(found, float) else None
+
+
 def spent(state: Mapping[str, Any], driver: str) -> str:
     """When an earlier reboot did not load the module and nothing changed since, else empty."""
     notes = state.get("notes")

@@ -11,7 +11,7 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Sequence
 from typing import Any
 
 from pyinfra.api.command import FunctionCommand
@@ -23,7 +23,7 @@ from pyinfra.context import ctx_state
 from b200kit.converge.stage import Change, Stage
 from b200kit.operations import dry_run, gate, reboot
 from b200kit.operations import observe as observation
-from b200kit.run.node import Node, NodeRefused, StageFailed, duration
+from b200kit.run.node import Node, StageFailed, duration
 from b200kit.run.remote import RemoteError
 from b200kit.run.session import RUN
 from b200kit.stages.pipeline import Checkpoint, Step
@@ -94,7 +94,7 @@ def run_now(node: Node, step: Step) -> None:
 
 def _converge(node: Node, stage: Stage) -> Commands:
     if not executing():
-        yield from _preview(node, stage)
+        yield from _preview(node, stage.name, lambda: _plan(node, stage))
         return
     changes: list[Change] = []
     if not guarded(node, stage.name, lambda: changes.extend(_plan(node, stage))):
@@ -108,7 +108,7 @@ def _converge(node: Node, stage: Stage) -> Commands:
 
 def _reboot_if_needed(node: Node) -> Commands:
     if not executing():
-        yield from _preview_reboot(node)
+        yield from _preview(node, "reboot", lambda: _reboot_foreseen(node))
         return
     reasons: list[str] = []
     if not guarded(node, "reboot", lambda: reasons.extend(_reboot_reasons(node))):
@@ -120,11 +120,15 @@ def _reboot_if_needed(node: Node) -> Commands:
 def _require_proven(node: Node) -> Commands:
     if executing():
         yield command(node, "gate", lambda: gate.require(node, observed))
+    elif node.outcome is None:
+        dry_run.preview_judgement(node, "gate", lambda: gate.judged(node, observed))
 
 
 def _require_proof(node: Node) -> Commands:
     if executing():
         yield command(node, "proof", lambda: gate.require_serving_checks(node, observed))
+    elif node.outcome is None and not node.foreseen:
+        dry_run.preview_judgement(node, "proof", lambda: gate.serving_verdict(node, observed))
 
 
 def command(node: Node, stage: str, act: Callable[[], object]) -> FunctionCommand:
@@ -159,38 +163,18 @@ def executing() -> bool:
     return bool(ctx_state.get().current_stage == StateStage.Execute)
 
 
-def _preview(node: Node, stage: Stage) -> Commands:
+def _preview(node: Node, name: str, plan: Callable[[], Sequence[Change]]) -> Commands:
     """For a plan without -y: say what would change, as far as it can be known before it happens."""
     if node.outcome is not None:
         return
-    try:
-        changes = _plan(node, stage)
-    except NodeRefused as refused:
-        node.fail(stage.name, str(refused))
-        return
-    except _EXPECTED as unknown:
-        node.say(stage.name, f"cannot be planned yet: {unknown}")
-        return
     # All reported before the first is yielded: pyinfra wants to know only whether there is one.
-    for change in changes:
-        node.say(stage.name, f"would {change.what}")
-    for _ in changes:
+    for _ in range(dry_run.preview(node, name, plan)):
         yield FunctionCommand(_refused, (), {})
 
 
-def _preview_reboot(node: Node) -> Commands:
-    """For a plan without -y: say that a reboot comes with the changes planned before it."""
-    if node.outcome is not None:
-        return
-    try:
-        observed(node)
-        foreseen = dry_run.reboot_foreseen(node)
-    except _EXPECTED:
-        # The stage that could not be planned has reported why.
-        return
-    if foreseen:
-        node.say("reboot", f"would reboot: {', '.join(foreseen)}")
-        yield FunctionCommand(_refused, (), {})
+def _reboot_foreseen(node: Node) -> list[Change]:
+    observed(node)
+    return dry_run.reboot_changes(node)
 
 
 def _first_look(node: Node, lock: bool) -> None:
@@ -235,7 +219,7 @@ def _reboot(node: Node, change: Change) -> None:
     """Reboot, then look whether the driver came with it: no later stage could say it as well."""
     _make(node, "reboot", [change])
     observed(node)
-    reboot.require_driver(node)
+    reboot.require_driver(node, node.stages[-1]["seconds"])
 
 
 def _make(node: Node, stage: str, changes: list[Change]) -> None:

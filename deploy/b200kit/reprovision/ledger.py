@@ -170,10 +170,7 @@ def _append_to_chain(path: Path, entry: dict[str, Any]) -> str:
 def append(path: Path, make: Callable[[bytes], str]) -> None:
     """Append what *make* says follows the file's content, whole or not at all, and on the disk."""
     with _told(path):
-        try:
-            jsonl.append(path, make, _MODE)
-        except jsonl.PartialWrite as error:
-            raise StageFailed(f"{error}: is the disk of the controller full?") from None
+        jsonl.append(path, make, _MODE)
 
 
 @contextmanager

@@ -6,6 +6,7 @@ writer begins a new line after.
 
 from __future__ import annotations
 
+import errno
 import fcntl
 import hashlib
 import json
@@ -14,7 +15,7 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from b200kit.node.lib.durable_files import sync_directory
+from b200kit.node.lib.durable_files import space_named, sync_directory
 from b200kit.run.file_names import safe_name
 
 
@@ -37,10 +38,6 @@ def digest(body: Mapping[str, Any]) -> str:
     return hashlib.sha256(text.encode()).hexdigest()
 
 
-class PartialWrite(OSError):
-    """The disk took a part of a line only; the file is as it was before."""
-
-
 def append(path: Path, make: Callable[[bytes], str | None], mode: int = 0o644) -> bool:
     """Add the line, newline included, that *make* derives from the content so far; False for none.
 
@@ -56,7 +53,8 @@ def append(path: Path, make: Callable[[bytes], str | None], mode: int = 0o644) -
         line = make(content)
         if line is None:
             return False
-        _write(handle, path, content, line)
+        with space_named(path, len(line.encode())):
+            _write(handle, path, content, line)
     finally:
         os.close(handle)
     if is_new:
@@ -70,7 +68,7 @@ def _write(handle: int, path: Path, content: bytes, line: str) -> None:
     written = os.write(handle, data)
     if written != len(data):
         os.ftruncate(handle, len(content))
-        raise PartialWrite(f"{path}: only {written} of {len(data)} bytes could be written")
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
     os.fsync(handle)
 
 

@@ -74,6 +74,8 @@ class Node:
     failed_stage: str | None = None
     error: str | None = None
     stages: list[dict[str, Any]] = field(default_factory=list)
+    # What a dry run said so far that a run would change, and the units that would end for it.
+    foreseen: dict[str, tuple[str, ...]] = field(default_factory=dict)
 
     @property
     def changes(self) -> int:

@@ -50,7 +50,8 @@ def plan(node: Node) -> list[Change]:
     moved = in_the_way(node.state or {}, node.layout())
     if not moved:
         return []
-    return [Change(f"see that {', '.join(moved)} may stop: others get their GPUs", may_stop)]
+    what = f"see that {', '.join(moved)} may stop: others get their GPUs"
+    return [Change(what, may_stop, looks=True)]
 
 
 def may_stop(node: Node) -> None:

@@ -131,6 +131,7 @@ def _stopping(serving: Sequence[str], own: Sequence[str]) -> Change:
     return Change(
         f"stop {', '.join((*serving, *own))}{again}",
         lambda node: serving_units.stop(node, (*serving, *own)),
+        ends=tuple(serving),
     )
 
 

@@ -124,7 +124,7 @@ def _surplus(node: Node) -> list[Change]:
         for unit in surplus_units(node)
         if any(drift.is_present(path, state) for path in _paths_of(unit))
     ]
-    return [Change(f"remove {unit}", _remover(unit)) for unit in left]
+    return [Change(f"remove {unit}", _remover(unit), ends=(unit,)) for unit in left]
 
 
 def _other_form(node: Node) -> list[Change]:
@@ -137,7 +137,8 @@ def _other_form(node: Node) -> list[Change]:
         stop = f"systemctl stop {' '.join(replica_units(node))}"
         node.connected().run(f"{stop} && rm -f {' '.join(left)} && systemctl daemon-reload")
 
-    return [Change("end the replicas of the other form", remove)]
+    units = tuple(replica_units(node))
+    return [Change("end the replicas of the other form", remove, ends=units)]
 
 
 def _remover(unit: str) -> Callable[[Node], None]:

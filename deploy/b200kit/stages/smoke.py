@@ -12,6 +12,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from b200kit.converge.stage import Change, Stage, nothing
+from b200kit.node.client.other_users import served_meanwhile
 from b200kit.node.lib import timestamp
 from b200kit.node.lib.error_line import cause
 from b200kit.node.state.drift import File
@@ -106,6 +107,9 @@ def _by_its_record(node: Node) -> dict[str, Any]:
     node.say("smoke", f"against its own record: {outcome} ({why})")
     if outcome not in ("slower", "unknown") or smoke.get("verdict") == "invalid":
         return {"comparison": found}
+    if others := served_meanwhile(smoke.get("server") or {}):
+        reasons = [others, *(smoke.get("reasons") or []), why]
+        return {"comparison": found, "verdict": "invalid", "reasons": reasons}
     word = "slower than its record" if outcome == "slower" else "it cannot be compared"
     reasons = [*(smoke.get("reasons") or []), f"{word}: {why}"]
     return {"comparison": found, "verdict": "fail", "reasons": reasons}

@@ -14,14 +14,14 @@ from b200kit.converge.stage import Change, DesiredState, Stage, converge
 from b200kit.inventory.keys.parts import Storage
 from b200kit.inventory.keys.storage import array_uuid, filesystem_uuid, mdadm_uuid, mount_unit
 from b200kit.node.placement.layout import Replica
-from b200kit.node.state import drift
 from b200kit.node.state.drift import File, Package, Unit
 from b200kit.node.weights.fetch import STAMP
 from b200kit.run.node import Node, StageFailed
 from b200kit.run.render import render
 from b200kit.stages.serving import model_dir
 from b200kit.stages.support import raid_plan
-from b200kit.stages.support.raid_plan import Refusal, Step
+from b200kit.stages.support.raid_plan import Step
+from b200kit.stages.support.writable_disks import Refusal
 
 _MDADM = "/etc/mdadm/mdadm.conf.d/b200kit.conf"
 _LOG = "/var/log/b200kit-storage.log"
@@ -100,9 +100,11 @@ def plan(node: Node) -> list[Change]:
 
 
 def _steps(storage: Storage, state: dict[str, Any]) -> list[Step]:
-    begun = drift.is_present(raid_plan.marker(storage), state)
+    files = state.get("files")
+    left = files.get(raid_plan.marker(storage)) if isinstance(files, dict) else None
+    mark = left.get("sha256") if isinstance(left, dict) else None
     try:
-        return raid_plan.steps(storage, state.get("storage"), begun)
+        return raid_plan.steps(storage, state.get("storage"), mark)
     except Refusal as refused:
         raise StageFailed(str(refused)) from None
 

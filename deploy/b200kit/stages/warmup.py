@@ -17,7 +17,7 @@ from b200kit.node.state.drift import Unit
 from b200kit.run.node import Node
 from b200kit.run.remote import RemoteError
 from b200kit.serving import gpu_reassignment
-from b200kit.stages import gate, gateway, serving
+from b200kit.stages import gate, gateway, serving, serving_units
 
 
 def desired(node: Node, layout: Sequence[Replica]) -> DesiredState:
@@ -38,7 +38,7 @@ def plan(node: Node) -> list[Change]:
     if moved:
         message = f"stop what serves: others get the GPUs of {', '.join(moved)}"
         start = Change(f"start {', '.join(units)} and warm up", _bring_up("start", units))
-        return [Change(message, _withdraw), start]
+        return [Change(message, _withdraw, ends=tuple(serving_units.units(node))), start]
     running = [unit for unit in units if _is_active(node, unit)]
     stale = [unit for unit in _stale(node) if unit in running]
     idle = [unit for unit in units if unit not in running]
@@ -54,6 +54,7 @@ def plan(node: Node) -> list[Change]:
             Change(
                 f"restart {unit}",
                 _rolling_restart([unit]) if live else _bring_up("restart", [unit]),
+                ends=(unit,),
             )
         )
     return changes
@@ -70,9 +71,14 @@ def _is_active(node: Node, unit: str) -> bool:
 
 
 def _stale(node: Node) -> list[str]:
-    """Units with a pending restart: their files changed since they were started."""
+    """Units with a pending restart: their files changed since they were started.
+
+    In a run the stage before has written them all; a dry run counts those that it would write.
+    """
+    state = node.state or {}
     files = serving.desired(node, node.layout()).files
-    pending = drift.pending_handlers(files, (), node.state or {})
+    changed = drift.changed_files(files, state, node.nonce)
+    pending = drift.pending_handlers(files, changed, state)
     return [name.partition(":")[2] for name in pending if name.startswith("restart:")]
 
 

@@ -196,10 +196,11 @@ def test_reboot_that_brought_the_driver_is_noted_so(
     rebooted: Callable[[], tuple[Node, Machine]],
 ) -> None:
     node, machine = rebooted()
-    reboot.require_driver(node)
+    reboot.require_driver(node, 200.4)
     assert note(machine)["outcome"] == reboot_policy.LOADED
     machine.loaded = None
     look(node)
+    assert reboot_policy.took_s(node.state or {}) == 200.4
     assert_message(*reboot.reboot_reasons_or_fail(node))
 
 
@@ -210,7 +211,7 @@ def test_module_that_the_kernel_refuses_is_told_with_its_log(
     node[1].kernel_log = ["Failed to insert module 'nvidia': Key was rejected by service"]
     rebooted()
     with raises_message(StageFailed):
-        reboot.require_driver(node[0])
+        reboot.require_driver(node[0], 200.4)
 
 
 def test_next_run_does_not_reboot_again_while_nothing_changed(

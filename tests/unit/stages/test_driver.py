@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from b200kit.operations.dry_run import reboot_foreseen
+from b200kit.operations import dry_run
 from b200kit.run.node import Node, NodeRefused
 from b200kit.run.remote import RemoteError
 from b200kit.stages import gate, pipeline
@@ -231,11 +231,16 @@ def test_reboot_is_foreseen_for_a_file_that_notifies_one_and_for_another_driver(
     tmp_path: Path,
 ) -> None:
     node, machine = settled(tmp_path)
-    assert reboot_foreseen(node) == []
+    assert dry_run.reboot_changes(node) == []
     stages = pipeline.stages(before=pipeline.Checkpoint.REBOOT)
     files = [file for stage in stages for file in stage.desired(node, node.layout()).files]
     changed = next(file.path for file in files if "reboot" in file.notify)
     machine.write(changed, b"edited by hand")
+    machine.write("/var/lib/b200kit/reboot.json", b'{"took_s": 200.4}')
     look(node)
-    assert reboot_foreseen(node) == [f"{changed} changes"]
-    assert_message(*reboot_foreseen(upgrade(machine)))
+    node.foreseen = {f"write {changed}": ()}
+    [foreseen] = dry_run.reboot_changes(node)
+    assert foreseen.what == f"reboot: {changed} changes (the last one took 3 m 20 s)"
+    other = upgrade(machine)
+    other.foreseen = {"install nvidia-open": ()}
+    assert_message(*(change.what for change in dry_run.reboot_changes(other)))

@@ -288,7 +288,7 @@ def test_changed_configuration_restarts_its_replicas_one_by_one_at_the_warm_up(
     node, machine = settled(tmp_path)
     machine.write(path, b"old", 0o600 if "secrets" in path else 0o644)
     look(node)
-    assert planned_by_stage(node) == {"serving": [f"write {path}"]}
+    assert planned_by_stage(node) == {"serving": [f"write {path}"], "warm-up": restarts}
     make(node, "serving")
     assert planned_by_stage(node) == {"warm-up": restarts}
     make(node, "warm-up")

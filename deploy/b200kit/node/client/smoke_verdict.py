@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from b200kit.node.client.formulas import Objective, Run, coalesced_share, summary
+from b200kit.node.client.other_users import served_meanwhile
 from b200kit.node.client.percentiles import percentile
 from b200kit.node.lib.readings import unmeasured
 
@@ -144,14 +145,15 @@ def judge(
     doubts = [*health.starved(limits), *_late(paths, limits)]
     if doubts:
         return Judgement("invalid", tuple(doubts))
-    if together := _coalesced(paths, limits, server):
-        return together
+    found = _coalesced(paths, limits, server)
     missed = [
         *_objective(paths, objective),
         *_gateway(paths, gateway_limit_ms, server, limits),
         *(_strain(server) if low_load else ()),
     ]
-    return Judgement("fail", tuple(missed)) if missed else Judgement("pass", ())
+    found = found or (Judgement("fail", tuple(missed)) if missed else Judgement("pass", ()))
+    others = served_meanwhile(server) if found.verdict == "fail" else ""
+    return Judgement("invalid", (others, *found.reasons)) if others else found
 
 
 def gateway_overhead(paths: Mapping[str, Run]) -> dict[str, float | None]:
@@ -221,10 +223,8 @@ def _objective(paths: Mapping[str, Run], objective: Objective) -> list[str]:
         return []
     requested = {"ttft": objective.ttft_ms, "tpot": objective.tpot_ms, "e2el": objective.e2el_ms}
     wants = ", ".join(f"{name} <= {value:g} ms" for name, value in requested.items() if value)
-    return [
-        f"objective missed: {good} of {len(run.records)} requests met {wants}"
-        f" (asked: {objective.share:.0%})"
-    ]
+    met = f"{good} of {len(run.records)} requests met {wants}"
+    return [f"objective missed: {met} (asked: {objective.share:.0%})"]
 
 
 def _gateway_starved(server: Mapping[str, object], limits: ClientLimits) -> str | None:

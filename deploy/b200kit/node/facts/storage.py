@@ -6,6 +6,8 @@ knew of it, and libblkid (wipefs) what lies on it now.
 
 from __future__ import annotations
 
+import errno
+import hashlib
 import json
 import os
 import re
@@ -19,8 +21,11 @@ from b200kit.node.lib.readings import attempt, command, text
 BLOCK = Path("/sys/class/block")
 NUMBERS = Path("/sys/dev/block")
 PROC = Path("/proc")
-SYSTEM = ("/", "/boot", "/boot/efi", "/usr", "/var", "[SWAP]")
+SYSTEM = ("/", "/boot", "/boot/efi", "/efi", "/usr", "/var", "/home")
 _MIB = 1 << 20
+_PAGE = 4096
+_SAMPLES = 16
+_SUPERBLOCK = range(1024, 2048)
 _ARRAY = re.compile(r"(md\S*) : (\S+)(?: \(([\w-]+)\))? (.*)")
 _MEMBER = re.compile(r"(\S+?)\[\d+\]((?:\(\w\))*)")
 _FLAGS = {"F": "faulty", "S": "spare", "W": "write-mostly", "R": "replacement", "J": "journal"}
@@ -32,6 +37,8 @@ def storage(ask: dict[str, Any]) -> dict[str, Any]:
     return {
         "mount": attempt(lambda: mount(str(ask["mount"]))),
         "entries": attempt(lambda: entries(Path(str(ask["mount"])))),
+        "system": attempt(system),
+        "devices": attempt(devices),
         "disks": {path: attempt(partial(disk, path)) for path in paths},
         "arrays": attempt(arrays),
     }
@@ -56,7 +63,9 @@ def mounts() -> Iterator[dict[str, str]]:
         fstype, source, *_ = after.split()
         yield {
             "path": plain(point),
-            "device": named(number) or plain(source),
+            "device": named(number) or os.path.realpath(plain(source))
+            if source.startswith("/dev/")
+            else plain(source),
             "fstype": fstype,
             "options": options,
         }
@@ -83,6 +92,53 @@ def uses() -> dict[str, list[str]]:
     return found
 
 
+def system() -> dict[str, str]:
+    """What the running system lies on: mount point to its device, or to what it is no device."""
+    return {entry["path"]: entry["device"] for entry in mounts() if entry["path"] in SYSTEM}
+
+
+def devices() -> dict[str, Any]:
+    """Every block device: what it is, what it is made of, where it is mounted, and which disk."""
+    used = uses()
+    return {
+        f"/dev/{block.name}": {
+            "kind": kind(block),
+            "parents": parents(block),
+            "mounts": sorted(used.get(f"/dev/{block.name}", [])),
+            "identity": identity(block),
+        }
+        for block in sorted(BLOCK.iterdir())
+    }
+
+
+def kind(block: Path) -> str:
+    """What a device is: "partition", "array", "loop", "disk", or a mapping's own "lvm", "crypt"."""
+    if (block / "partition").exists():
+        return "partition"
+    if (block / "dm").exists():
+        return text(block / "dm/uuid").partition("-")[0].lower() or "mapping"
+    for part, name in (("md", "array"), ("loop", "loop"), ("device", "disk")):
+        if (block / part).exists() or (name == "loop" and block.name.startswith("loop")):
+            return name
+    return "virtual"
+
+
+def parents(block: Path) -> list[str]:
+    """What a device is made of: the disk of a partition, the members of an array or a mapping."""
+    if (block / "partition").exists():
+        return [f"/dev/{Path(os.path.realpath(block)).parent.name}"]
+    below = block / "slaves"
+    return sorted(f"/dev/{entry.name}" for entry in below.iterdir()) if below.is_dir() else []
+
+
+def identity(block: Path) -> str | None:
+    """What names a disk on whatever path it is reached; null for a device that has no such name."""
+    for name in ("wwid", "device/wwid", "serial", "device/serial"):
+        if (block / name).is_file() and (found := " ".join(text(block / name).split())):
+            return found
+    return None
+
+
 def disk(path: str) -> dict[str, Any] | None:
     """One disk; null when there is no such device. Raises OSError for what is no disk."""
     if not os.path.exists(path):
@@ -91,20 +147,18 @@ def disk(path: str) -> dict[str, Any] | None:
     block = BLOCK / os.path.basename(device)
     if not block.is_dir():
         raise OSError(f"{device} is no block device")
-    used, below = uses(), list(descendants(block.name))
-    where = sorted(
-        {point for name in [block.name, *below] for point in used.get(f"/dev/{name}", [])}
-    )
+    size = int(text(block / "size")) * 512
+    parts = [f"/dev/{name}" for name in partitions(block.name)]
     return {
         "device": device,
-        "size_bytes": int(text(block / "size")) * 512,
+        "size_bytes": size,
         "read_only": text(block / "ro") == "1",
+        "claimed": attempt(lambda: claimed(device)),
         "signatures": attempt(lambda: signatures(device)),
+        "on_partitions": attempt(lambda: [s["type"] for part in parts for s in signatures(part)]),
         "blank": attempt(lambda: blank(device)),
-        "partitions": [f"/dev/{name}" for name in partitions(block.name)],
-        "holders": [f"/dev/{name}" for name in below if name not in partitions(block.name)],
-        "mounts": where,
-        "system": any(point in SYSTEM for point in where),
+        "head_blank": attempt(lambda: head_blank(device)),
+        "sample": attempt(lambda: sample(device, size)),
     }
 
 
@@ -114,13 +168,18 @@ def partitions(name: str) -> list[str]:
     return sorted(entry.name for entry in found if (entry / "partition").is_file())
 
 
-def descendants(name: str) -> Iterator[str]:
-    """What is made of a device: its partitions, and arrays, volumes, ... on it or on them."""
-    folder = BLOCK / name / "holders"
-    holders = sorted(entry.name for entry in folder.iterdir()) if folder.is_dir() else []
-    for child in [*partitions(name), *holders]:
-        yield child
-        yield from descendants(child)
+def claimed(device: str) -> bool:
+    """Whether the kernel has a user for it or for a partition: also what no table here shows.
+
+    Such as a member of a btrfs or a zpool, or a mount in another namespace.
+    """
+    try:
+        os.close(os.open(device, os.O_RDONLY | os.O_EXCL))
+    except OSError as error:
+        if error.errno != errno.EBUSY:
+            raise
+        return True
+    return False
 
 
 def signatures(device: str) -> list[dict[str, Any]]:
@@ -134,6 +193,26 @@ def blank(device: str) -> bool:
     """Whether the first MiB holds nothing but zeros."""
     with open(device, "rb") as file:
         return not any(file.read(_MIB))
+
+
+def head_blank(device: str) -> bool:
+    """Whether the first page is zeros but for the place of ext4's superblock.
+
+    As far as a file system or a volume is known by its first page, no other one begins here.
+    """
+    with open(device, "rb") as file:
+        page = file.read(_PAGE)
+    return not any(page[: _SUPERBLOCK.start]) and not any(page[_SUPERBLOCK.stop :])
+
+
+def sample(device: str, size: int) -> str:
+    """A digest of pages all over the device: what is written on much of it changes one."""
+    digest = hashlib.sha256()
+    with open(device, "rb") as file:
+        for number in range(1, _SAMPLES + 1):
+            file.seek(size * number // (_SAMPLES + 1) // _PAGE * _PAGE)
+            digest.update(file.read(_PAGE))
+    return digest.hexdigest()
 
 
 def arrays() -> dict[str, Any]:

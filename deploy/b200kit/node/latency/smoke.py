@@ -25,6 +25,7 @@ from b200kit.node.client.serving_config import ConfigError, Serving, SmokePlan, 
 from b200kit.node.client.smoke_verdict import ClientLimits
 from b200kit.node.latency import document as smoke_document
 from b200kit.node.latency import gateway_cpu_wait as gateway_wait
+from b200kit.node.latency import other_requests
 from b200kit.node.latency.document import Found
 from b200kit.node.latency.gpu_watch import GpuWatch
 from b200kit.node.latency.load_run import Volley
@@ -53,6 +54,7 @@ class Smoke:
     gpus: object = dataclasses.field(default_factory=lambda: unmeasured(NO_LOAD))
     compiled: object = dataclasses.field(default_factory=lambda: unmeasured(NO_LOAD))
     gateway_wait: object = dataclasses.field(default_factory=lambda: unmeasured(NO_LOAD))
+    others: object = dataclasses.field(default_factory=lambda: unmeasured(NO_LOAD))
 
     @property
     def plan(self) -> SmokePlan:
@@ -100,6 +102,7 @@ class Smoke:
     async def _load(self, gateway: Endpoint) -> None:
         """Through the gateway, then at all replicas at once: each meets the same load as before."""
         plan, volley = self.plan, self.volley
+        traffic = other_requests.traffic()
         before, waited = await self._scrape(), gateway_wait.delays_ms()
         start = time.perf_counter()
         self.paths["gateway"] = await volley.fire(gateway, "gateway", plan.requests, self.watch)
@@ -107,6 +110,8 @@ class Smoke:
         self.gateway_wait = gateway_wait.share(waited, gateway_wait.delays_ms(), wall_ms)
         self.delta = engine_metrics.Delta.over(before, await self._scrape())
         self.paths |= await volley.fire_at(self._directly(), plan.direct_requests, self.watch)
+        ours = len(self.paths["gateway"].records)
+        self.others = other_requests.count(traffic, other_requests.traffic(), ours)
 
     def _directly(self) -> dict[str, Endpoint]:
         pairs = zip(self.serving.replicas, self.replicas, strict=True)
@@ -137,6 +142,7 @@ class Smoke:
                     **self.delta.document(),
                     "jit_warnings": self.compiled,
                     "gateway_run_delay_share": self.gateway_wait,
+                    "other_requests": self.others,
                 },
                 gateway_limit_ms=self.plan.gateway_limit_ms * factor,
                 request_rate=self.plan.rate,

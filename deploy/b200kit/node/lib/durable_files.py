@@ -5,9 +5,12 @@ A writer that is killed leaves the old file or the new one, never half of one.
 
 from __future__ import annotations
 
+import errno
 import os
 import shutil
 import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 
@@ -23,6 +26,29 @@ def replace(
     is as it was.
     """
     data = content.encode() if isinstance(content, str) else content
+    with space_named(path, len(data)):
+        _replace(path, data, mode, owner)
+
+
+@contextmanager
+def space_named(path: Path, size: int) -> Iterator[None]:
+    """Let the error of a full disk say which file it was, what it needs and what is left."""
+    try:
+        yield
+    except OSError as error:
+        if error.errno not in (errno.ENOSPC, errno.EDQUOT):
+            raise
+        what = f"{os.strerror(error.errno)}, {size} bytes to write and {_free(path)} free"
+        raise OSError(error.errno, what, str(path)) from None
+
+
+def _free(path: Path) -> int:
+    there = next(folder for folder in path.absolute().parents if folder.is_dir())
+    found = os.statvfs(there)
+    return found.f_bavail * found.f_frsize
+
+
+def _replace(path: Path, data: bytes, mode: int, owner: str | tuple[int, int] | None) -> None:
     _make_directory(path.parent, 0o755 if mode & 0o077 else 0o700)
     handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name[:40]}.")
     try:

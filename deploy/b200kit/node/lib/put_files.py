@@ -1,5 +1,7 @@
 """`put`: write files and their pending markers atomically, from one JSON document on stdin.
 
+Prints one line and exits 1 for what the file system refuses; what was written before it stays.
+
 Document: {"files": [{"path", "content" (base64), "mode" (int), "owner" ("user:group")}], "markers":
 [paths]}. Markers are written first. stdin, because argv is visible to every process of the node.
 """
@@ -19,10 +21,14 @@ def main(args: list[str]) -> int:
     """Read the document, write everything, print the number of files written."""
     del args
     document = json.load(sys.stdin)
-    for path in document.get("markers", []):
-        durable_files.replace(Path(path), b"", 0o644, "root:root")
-    for file in document.get("files", []):
-        put(file)
+    try:
+        for path in document.get("markers", []):
+            durable_files.replace(Path(path), b"", 0o644, "root:root")
+        for file in document.get("files", []):
+            put(file)
+    except OSError as error:
+        print(f"b200kit: {error.filename}: {error.strerror}", file=sys.stderr)
+        return 1
     print(len(document.get("files", [])))
     return 0
 

@@ -198,6 +198,31 @@ def test_the_gateway_is_blamed_where_the_servers_do_not_queue() -> None:
         assert_message(reasons[0])
 
 
+@pytest.mark.parametrize(
+    "paths",
+    [
+        {"gateway": run(ttft=0.5), "direct-0": run()},
+        {"gateway": run(ttft=0.09), "direct-0": run()},
+        {"gateway": run(gap=0.5), "direct-0": run(gap=0.5)},
+    ],
+)
+def test_what_is_missed_while_others_are_served_is_not_measured(paths: dict[str, Run]) -> None:
+    server = {"itl_mean_ms": 2.0, "other_requests": 0}
+    assert judge(paths, SLO, CALM, server=server).verdict == "fail"
+    found = judge(paths, SLO, CALM, server=server | {"other_requests": 412})
+    assert found.verdict == "invalid"
+    assert_message(found.reasons[0])
+
+
+def test_objective_that_is_met_while_others_are_served_is_met() -> None:
+    assert judge(GOOD, SLO, CALM, server={"other_requests": 412}).verdict == "pass"
+
+
+def test_wrong_answer_is_no_fault_of_others() -> None:
+    server = {"other_requests": 412}
+    assert judge(GOOD, SLO, CALM, server=server, correctness=("wrong",)).verdict == "fail"
+
+
 @pytest.mark.parametrize("server", [{"preemptions": 3}, {"jit_warnings": 2}])
 def test_servers_that_strain_at_a_low_load_fail(server: dict[str, object]) -> None:
     found = judge(GOOD, SLO, CALM, server=server, low_load=True)

@@ -5,13 +5,18 @@ from __future__ import annotations
 import json
 import os
 import shutil
+import subprocess
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from b200kit.inventory.keys.storage import filesystem_uuid
 from b200kit.node.facts import storage
+from b200kit.stages.support.raid_plan import steps
 from tests.messages import assert_message
+from tests.unit.stages.support.test_raid_plan import A, asked, single
 
 MOUNTINFO = """\
 22 1 259:2 / / rw,relatime shared:1 - ext4 /dev/nvme0n1p2 rw
@@ -47,8 +52,10 @@ DISKS = {
     "sda": ("8:0", ["sda1", "sda2"], []),
     "sdb": ("8:16", [], []),
 }
+MADE = [("md127", "9:127", "md", ["nvme1n1", "nvme2n1"]), ("dm-0", "253:0", "dm", ["sda1"])]
 PARTS = {"nvme0n1p1": "259:1", "nvme0n1p2": "259:2", "sda1": "8:1", "sda2": "8:2"}
 HELD = {"sda1": ["dm-0"]}
+NAMES = {"nvme0n1": "eui.0025384b21404b1e", "sda": "naa.5000c500a1b2c3d4"}
 
 
 def block(sys: Path, name: str, number: str, held: list[str]) -> Path:
@@ -69,13 +76,22 @@ def machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A machine with a system disk, a member of an array, and a disk with LVM and swap."""
     for name, (number, parts, held) in DISKS.items():
         folder = block(tmp_path, name, number, held)
+        (folder / "device").mkdir()
+        if name in NAMES:
+            wwid = folder / ("wwid" if name.startswith("nvme") else "device/wwid")
+            wwid.write_text(f"{NAMES[name]}\n")
         for part in parts:
-            # A disk has its partitions as folders, and each stands in the class by itself.
-            (folder / part).mkdir()
+            # A disk has its partitions as folders, and the class links to each of them.
+            block(tmp_path, part, PARTS[part], HELD.get(part, [])).rename(folder / part)
             (folder / part / "partition").write_text("1\n")
-            block(tmp_path, part, PARTS[part], HELD.get(part, []))
-    block(tmp_path, "md127", "9:127", [])
-    block(tmp_path, "dm-0", "253:0", [])
+            (tmp_path / "block" / part).symlink_to(f"{name}/{part}")
+    for name, number, mark, below in MADE:
+        folder = block(tmp_path, name, number, [])
+        (folder / mark).mkdir()
+        (folder / "slaves").mkdir()
+        for device in below:
+            (folder / "slaves" / device).mkdir()
+    (tmp_path / "block/dm-0/dm/uuid").write_text("LVM-Qk3n\n")
     proc = tmp_path / "proc"
     (proc / "self").mkdir(parents=True)
     (proc / "self/mountinfo").write_text(MOUNTINFO)
@@ -85,39 +101,34 @@ def machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         monkeypatch.setattr(storage, constant, tmp_path / value)
     monkeypatch.setattr(storage, "signatures", lambda device: [])
     monkeypatch.setattr(storage, "blank", lambda device: True)
-    monkeypatch.setattr(os.path, "exists", lambda path: Path(path).name in DISKS)
-    monkeypatch.setattr(os.path, "realpath", lambda path: str(path))
+    known, real = os.path.exists, os.path.realpath
+    monkeypatch.setattr(os.path, "exists", lambda p: Path(p).name in DISKS or known(p))
+    there = (str(tmp_path),)
+    monkeypatch.setattr(os.path, "realpath", lambda p: real(p) if str(p).startswith(there) else p)
     return tmp_path
 
 
-def test_disk_of_the_system_is_known_by_what_is_mounted_from_it(machine: Path) -> None:
-    disk = storage.disk("/dev/nvme0n1")
-    assert disk is not None
-    assert disk["mounts"] == ["/", "/boot/efi"]
-    assert disk["partitions"] == ["/dev/nvme0n1p1", "/dev/nvme0n1p2"]
-    assert disk["system"] is True
-    assert disk["size_bytes"] == 2048 * 512
+def test_every_device_is_there_with_what_it_is_made_of_and_where_it_is_mounted(
+    machine: Path,
+) -> None:
+    found = storage.devices()
+    assert found["/dev/nvme0n1p2"] == {
+        "kind": "partition",
+        "parents": ["/dev/nvme0n1"],
+        "mounts": ["/"],
+        "identity": None,
+    }
+    assert found["/dev/md127"]["parents"] == ["/dev/nvme1n1", "/dev/nvme2n1"]
+    assert found["/dev/md127"]["mounts"] == ["/srv/models"]
+    assert (found["/dev/dm-0"]["kind"], found["/dev/dm-0"]["parents"]) == ("lvm", ["/dev/sda1"])
+    assert found["/dev/sda2"]["mounts"] == ["[SWAP]"]
+    assert {name: found[f"/dev/{name}"]["identity"] for name in NAMES} == NAMES
+    kinds = {found[f"/dev/{name}"]["kind"] for name in DISKS}
+    assert kinds == {"disk"}
 
 
-def test_member_of_an_array_has_its_holder_and_where_that_is_mounted(machine: Path) -> None:
-    disk = storage.disk("/dev/nvme1n1")
-    assert disk is not None
-    assert (disk["holders"], disk["mounts"]) == (["/dev/md127"], ["/srv/models"])
-    assert disk["system"] is False
-
-
-def test_volume_on_a_partition_and_swap_are_found(machine: Path) -> None:
-    disk = storage.disk("/dev/sda")
-    assert disk is not None
-    assert disk["holders"] == ["/dev/dm-0"]
-    assert disk["mounts"] == ["[SWAP]"]
-    assert disk["system"] is True
-
-
-def test_blank_disk_has_nothing(machine: Path) -> None:
-    disk = storage.disk("/dev/sdb")
-    assert disk is not None
-    assert not any(disk[key] for key in ("holders", "mounts", "partitions", "system", "read_only"))
+def test_what_the_running_system_lies_on_is_named(machine: Path) -> None:
+    assert storage.system() == {"/": "/dev/nvme0n1p2", "/boot/efi": "/dev/nvme0n1p1"}
 
 
 def test_disk_that_is_not_there_is_null(machine: Path) -> None:
@@ -181,6 +192,84 @@ def test_signatures_are_those_of_wipefs(
 ) -> None:
     monkeypatch.setattr(storage, "command", lambda argv: text)
     assert storage.signatures("/dev/sdb") == expected
+
+
+# Ends the program that it is loaded into before its nth write.
+KILLER = """
+#define _GNU_SOURCE
+#include <dlfcn.h>
+#include <stdlib.h>
+#include <unistd.h>
+static long count;
+ssize_t pwrite64(int fd, const void *data, size_t size, off_t at) {
+  static ssize_t (*real)(int, const void *, size_t, off_t);
+  if (!real) real = dlsym(RTLD_NEXT, "pwrite64");
+  if (++count == atol(getenv("KILL_AT"))) _exit(9);
+  return real(fd, data, size, at);
+}
+"""
+
+
+@pytest.mark.skipif(not shutil.which("mkfs.ext4"), reason="needs e2fsprogs")
+def test_mkfs_that_is_cut_off_anywhere_leaves_what_tells_it_from_data(tmp_path: Path) -> None:
+    (tmp_path / "kill.c").write_text(KILLER)
+    library, image = tmp_path / "kill.so", tmp_path / "image"
+    build = ["gcc", "-shared", "-fPIC", "-o", str(library), str(tmp_path / "kill.c"), "-ldl"]
+    subprocess.run(build, check=True)
+    [make] = steps(asked(disks=[A]), single())
+    words = make.script[make.script.index("mkfs.ext4") :].split(" && ")[0].split()[:-1]
+    ours = str(filesystem_uuid([A]))
+    size, seen = 300 << 20, []
+    for at in (1, 4, 5, 9, 20, 80, 200, 300, 310, 315, 318, 319, 100_000):
+        image.unlink(missing_ok=True)
+        image.touch()
+        os.truncate(image, size)
+        before = storage.sample(str(image), size)
+        env = {**os.environ, "LD_PRELOAD": str(library), "KILL_AT": str(at)}
+        code = subprocess.run([*words, str(image)], env=env, check=False).returncode
+        signatures = storage.signatures(str(image))
+        assert not signatures or signatures[0]["uuid"] == ours
+        assert storage.head_blank(str(image)), at
+        assert storage.sample(str(image), size) == before
+        seen.append((code == 9, bool(signatures), storage.blank(str(image))))
+    # That it was cut off in all states, and for one that no signature tells.
+    assert {(True, False, True), (True, False, False), (False, True, False)} <= {*seen}
+
+
+def test_data_on_a_disk_changes_its_head_or_its_sample(tmp_path: Path) -> None:
+    image, size = tmp_path / "image", 1 << 20
+    image.write_bytes(bytes(size))
+    blank = storage.sample(str(image), size)
+    assert storage.head_blank(str(image))
+    image.write_bytes(b"data" * (size // 4))
+    assert not storage.head_blank(str(image))
+    assert storage.sample(str(image), size) != blank
+
+
+@pytest.fixture
+def loop(tmp_path: Path) -> Iterator[str]:
+    """A real block device."""
+    (tmp_path / "disk").write_bytes(bytes(4 << 20))
+    attach = ["losetup", "--find", "--show", str(tmp_path / "disk")]
+    done = subprocess.run(attach, capture_output=True, text=True, check=False)
+    if done.returncode:
+        pytest.skip(f"needs a loop device: {done.stderr.strip()}")
+    yield done.stdout.strip()
+    subprocess.run(["losetup", "--detach", done.stdout.strip()], check=True)
+
+
+def test_device_that_somebody_has_claimed_is_busy_whatever_the_tables_show(loop: str) -> None:
+    assert storage.claimed(loop) is False
+    found = storage.disk(loop)
+    assert found is not None
+    assert (found["claimed"], found["blank"], found["on_partitions"]) == (False, True, [])
+    assert storage.devices()[loop]["kind"] == "loop"
+    held = os.open(loop, os.O_RDWR | os.O_EXCL)
+    try:
+        assert storage.claimed(loop) is True
+        assert storage.devices()[loop]["mounts"] == []
+    finally:
+        os.close(held)
 
 
 @pytest.mark.skipif(not shutil.which("wipefs"), reason="needs util-linux")

@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from b200kit.node.lib import put_files
+from b200kit.node.lib import durable_files, put_files
 
 MODES = [0o644, 0o755, 0o600]
 
@@ -175,7 +175,7 @@ def test_write_that_is_cut_leaves_the_old_file_and_nothing_else(
 
     monkeypatch.setattr(os, cut, fails)
     with pytest.raises(OSError, match="No space left"):
-        sent(monkeypatch, document(file(path)))
+        durable_files.replace(path, b"new")
     assert path.read_bytes() == b"old"
     assert [entry.name for entry in tmp_path.iterdir()] == ["x"]
 

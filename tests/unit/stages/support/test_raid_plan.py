@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import hashlib
+import re
 from copy import deepcopy
 from typing import Any
 
@@ -11,7 +13,8 @@ from b200kit.inventory.keys import storage
 from b200kit.inventory.keys.parts import Storage
 from b200kit.inventory.parse import parse
 from b200kit.inventory.spec import NodeSpec
-from b200kit.stages.support.raid_plan import MAKING, Refusal, steps
+from b200kit.stages.support.raid_plan import MAKING, steps
+from b200kit.stages.support.writable_disks import Refusal
 from tests.messages import assert_message, raises_message
 from tests.subtests import in_subtests
 from tests.unit.specs import CATALOGUE, data
@@ -27,13 +30,21 @@ BLANK: Json = {
     "device": "/dev/nvme1n1",
     "size_bytes": 3840755982336,
     "read_only": False,
+    "claimed": False,
     "signatures": [],
+    "on_partitions": [],
     "blank": True,
-    "partitions": [],
-    "holders": [],
-    "mounts": [],
-    "system": False,
+    "head_blank": True,
+    "sample": "00ff",
 }
+
+
+def device(kind: str = "disk", *parents: str, **more: Any) -> Json:
+    """An entry of the tree of devices."""
+    return {"kind": kind, "parents": [*parents], "mounts": [], "identity": None, **more}
+
+
+PARTITION = {"/dev/nvme1n1p1": device("partition", "/dev/nvme1n1")}
 
 
 def asked(**changes: Any) -> Storage:
@@ -44,17 +55,26 @@ def asked(**changes: Any) -> Storage:
     return spec.storage
 
 
-def seen(**of_a: Any) -> Json:
-    """Two blank disks, the first of them changed."""
+def seen(tree: Json | None = None, **of_a: Any) -> Json:
+    """A disk of the system and two blank ones, the first of these changed."""
     disks = {A: BLANK | of_a, B: {**BLANK, "device": "/dev/nvme2n1"}}
-    return deepcopy({"mount": None, "entries": 0, "disks": disks, "arrays": {}})
+    devices = {
+        "/dev/nvme0n1": device(identity="eui.0"),
+        "/dev/nvme0n1p1": device("partition", "/dev/nvme0n1", mounts=["/"]),
+        "/dev/nvme1n1": device(identity="eui.1"),
+        "/dev/nvme2n1": device(identity="eui.2"),
+    }
+    reading = {"mount": None, "entries": 0, "disks": disks, "arrays": {}}
+    system = {"/": "/dev/nvme0n1p1"}
+    return deepcopy({**reading, "system": system, "devices": devices | (tree or {})})
 
 
 def joined(*signatures: Json, state: str = "active", mounted: bool = False) -> Json:
     """Both disks in our array, which holds these signatures."""
     where = ["/srv/models"] if mounted else []
-    member = {"signatures": [MEMBER], "blank": False, "holders": ["/dev/md127"], "mounts": where}
-    reading = seen(**member)
+    member = {"signatures": [MEMBER], "blank": False, "claimed": True}
+    array = device("array", "/dev/nvme1n1", "/dev/nvme2n1", mounts=where)
+    reading = seen({"/dev/md127": array}, **member)
     reading["disks"][B] |= member
     reading["arrays"]["/dev/md127"] = {
         "state": state,
@@ -91,10 +111,8 @@ def test_run_that_was_killed_before_the_file_system_was_whole_goes_on(left: tupl
 
 
 def test_array_that_was_not_put_together_is_and_then_looked_at_again() -> None:
-    reading = joined(WHOLE)
-    reading["arrays"] = {}
-    for disk in reading["disks"].values():
-        disk["holders"] = []
+    reading = seen(signatures=[MEMBER], blank=False)
+    reading["disks"][B] |= {"signatures": [MEMBER], "blank": False}
     [step] = steps(asked(), reading)
     assert step.what == "assemble /dev/md/b200-models"
     assert step.look_again
@@ -121,7 +139,7 @@ FOREIGN: dict[str, Json] = {
         "signatures": [{"type": "gpt", "uuid": "x", "label": None}],
         "blank": False,
     },
-    "partitions": {"partitions": ["/dev/nvme1n1p1"]},
+    "partitions": {"tree": PARTITION},
     "another array": {"signatures": [{**MEMBER, "uuid": OTHER["uuid"]}]},
     "data that nobody knows": {"blank": False},
 }
@@ -141,8 +159,9 @@ def test_disk_that_may_be_erased_is(name: str) -> None:
 
 
 def test_only_the_named_disk_is_erased_and_its_partitions_before_it() -> None:
-    wipe, *rest = steps(asked(erase=[A]), seen(partitions=["/dev/nvme1n1p1"], signatures=[OTHER]))
+    wipe, *rest = steps(asked(erase=[A]), seen(PARTITION, signatures=[OTHER]))
     assert wipe.script.startswith(
+        f'test "$(readlink -f {A})" = /dev/nvme1n1 && '
         f"wipefs --all --quiet /dev/nvme1n1p1 && wipefs --all --quiet {A} && dd "
     )
     assert B not in wipe.script
@@ -154,24 +173,6 @@ def test_naming_one_disk_does_not_free_the_other() -> None:
     reading["disks"][B]["signatures"] = [OTHER]
     with raises_message(Refusal):
         described(reading, erase=[A])
-
-
-@in_subtests(
-    "change",
-    [
-        {"system": True, "mounts": ["/"]},
-        {"mounts": ["/data"]},
-        {"mounts": ["[SWAP]"]},
-        {"holders": ["/dev/dm-0"]},
-        {"read_only": True},
-    ],
-)
-@in_subtests("erase", [(), (A, B)])
-def test_disk_in_use_is_refused_whatever_may_be_erased(
-    change: Json, erase: tuple[str, ...]
-) -> None:
-    with raises_message(Refusal):
-        described(seen(**change), erase=list(erase))
 
 
 def test_all_that_is_refused_is_counted() -> None:
@@ -215,7 +216,11 @@ def test_what_else_is_mounted_there_is_refused() -> None:
 
 @in_subtests(
     "path",
-    [(), ("disks",), ("disks", A), ("disks", A, "signatures"), ("disks", A, "blank"), ("mount",)],
+    [
+        *[(), ("disks",), ("disks", A), ("mount",), ("system",), ("devices",)],
+        *[("disks", A, key) for key in ("signatures", "blank", "claimed", "on_partitions")],
+        *[("devices", "/dev/nvme1n1", key) for key in ("kind", "parents", "mounts", "identity")],
+    ],
 )
 def test_nothing_is_assumed_of_what_was_not_read(path: tuple[str, ...]) -> None:
     reading: Json = {"storage": seen()}
@@ -249,20 +254,44 @@ def test_single_disk_needs_no_array() -> None:
     assert described(single(signatures=[SOLE], blank=False), disks=[A]) == []
 
 
+def mark_of(reading: Json) -> str:
+    """The digest of the marker that making the file system on a blank disk leaves."""
+    [make] = steps(asked(disks=[A]), reading)
+    content = re.search(r"printf %s '(.*?)' > ", make.script, re.DOTALL)
+    assert content
+    return hashlib.sha256(content[1].encode()).hexdigest()
+
+
 def test_single_disk_whose_file_system_was_begun_gets_it_whole() -> None:
     half = single(signatures=[{**SOLE, "label": MAKING}], blank=False)
     assert described(half, disks=[A]) == [f"make ext4 on {A}"]
+    mark = mark_of(single())
     cut_off = single(blank=False)
     with pytest.raises(Refusal, match="no known kind"):
         steps(asked(disks=[A]), cut_off)
-    assert [s.what for s in steps(asked(disks=[A]), cut_off, begun=True)] == [f"make ext4 on {A}"]
+    assert [s.what for s in steps(asked(disks=[A]), cut_off, mark)] == [f"make ext4 on {A}"]
 
 
-def test_what_was_begun_is_no_leave_to_take_somebodys_disk() -> None:
-    with pytest.raises(Refusal, match="ext4 'data'"):
-        steps(asked(disks=[A]), single(signatures=[OTHER], blank=False), begun=True)
+STALE: dict[str, Json] = {
+    "another disk in its place": {"tree": {"/dev/nvme1n1": device(identity="eui.9")}},
+    "a disk without a name": {"tree": {"/dev/nvme1n1": device()}},
+    "a disk of another size": {"size_bytes": 1},
+    "data written all over it": {"sample": "01ff"},
+    "data that was not sampled": {"sample": {"unmeasured": "Input/output error"}},
+    "data from its first page on": {"head_blank": False},
+    "a first page that was not read": {"head_blank": {"unmeasured": "Input/output error"}},
+    "somebody's file system": {"signatures": [OTHER]},
+    "partitions": {"tree": PARTITION},
+    "the running system": {"tree": {"/dev/nvme1n1": device(identity="eui.1", mounts=["/"])}},
+    "a user in the kernel": {"claimed": True},
+}
+
+
+@in_subtests("name", STALE)
+def test_mark_that_was_left_is_no_leave_to_take_somebodys_disk(name: str) -> None:
+    mark = mark_of(single())
     with raises_message(Refusal):
-        steps(asked(disks=[A]), single(system=True, mounts=["/"], blank=False), begun=True)
+        steps(asked(disks=[A]), single(**{"blank": False, **STALE[name]}), mark)
 
 
 def test_mount_of_somebody_else_must_be_there() -> None:

@@ -72,14 +72,31 @@ def _all_of(line: sockets.socket) -> bytes:
     return b"".join(pieces)
 
 
+def traffic(socket: Path = SOCKET, backend: str = BACKEND) -> tuple[int, int]:
+    """Requests that a backend was given since HAProxy began, and those under way now.
+
+    Raises HAProxyError.
+    """
+    rows = _rows(ask("show stat", socket), backend)
+    whole = [row for row in rows if row.get("svname") == "BACKEND"]
+    try:
+        return int(whole[0]["stot"]), int(whole[0]["scur"])
+    except (IndexError, KeyError, ValueError) as error:
+        raise HAProxyError(f"HAProxy's statistics are not as expected: {error}") from error
+
+
 def servers(socket: Path = SOCKET, backend: str = BACKEND) -> list[Server]:
     """The backend's servers, in the configuration's order. Raises HAProxyError."""
-    answer = ask("show stat", socket)
+    own = _rows(ask("show stat", socket), backend)
+    return [_server(row) for row in own if row.get("svname") not in ("BACKEND", "FRONTEND")]
+
+
+def _rows(answer: str, backend: str) -> list[dict[str, str]]:
     rows = csv.DictReader(io.StringIO(answer.removeprefix("# ")))
     own = [row for row in rows if row.get("pxname") == backend]
     if not own:
         raise HAProxyError(f"HAProxy knows no backend {backend}: {_line(answer)}")
-    return [_server(row) for row in own if row.get("svname") not in ("BACKEND", "FRONTEND")]
+    return own
 
 
 def _server(row: dict[str, str]) -> Server:

@@ -21,6 +21,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from b200kit.node.client.serving_config import ConfigError, Serving, load
+from b200kit.node.lib import durable_files
 from b200kit.node.serving.gateway.haproxy import HAProxyError
 from b200kit.node.serving.gateway.rolling_steps import (
     Gateway,
@@ -59,7 +60,7 @@ async def restart(
     """
     done, left = [], left_behind(note)
     for index in interrupted_first(requested, note):
-        note.write_text(json.dumps({"replica": index, "pid": os.getpid()}))
+        durable_files.replace(note, json.dumps({"replica": index, "pid": os.getpid()}))
         try:
             done.append(await roller.restart(index, ours=index == left))
         except Halt as halt:

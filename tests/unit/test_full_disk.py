@@ -1,0 +1,169 @@
+"""A disk that is full, on the controller and on a node: nothing is lost, one line says it, and the
+next run goes on.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from b200kit.node import gate
+from b200kit.node.checks.judge import judge
+from b200kit.node.lib import durable_files, lock
+from b200kit.records import store
+from b200kit.report import files
+from b200kit.reprovision.ledger import Ledger
+from b200kit.run import chain, jsonl
+from b200kit.run.node import StageFailed
+from tests.messages import assert_message
+from tests.subtests import in_subtests
+from tests.unit import full_disk, states
+
+ROOT = Path(__file__).resolve().parents[2]
+BIG = 8192
+
+
+@pytest.fixture
+def disk(tmp_path: Path) -> Iterator[Path]:
+    """A small file system."""
+    with full_disk.small(tmp_path) as folder:
+        yield folder
+
+
+def listed(folder: Path) -> dict[str, bytes]:
+    """Every file with its content, but for what fills the disk."""
+    found = {path.name: path.read_bytes() for path in folder.iterdir() if path.is_file()}
+    return {name: content for name, content in found.items() if name != full_disk.FILLER}
+
+
+def put(path: Path, content: bytes) -> subprocess.CompletedProcess[str]:
+    """The node program's own way of writing a file of a stage."""
+    entry = {"path": str(path), "content": base64.b64encode(content).decode(), "mode": 0o644}
+    document = {"files": [{**entry, "owner": "root:root"}]}
+    return subprocess.run(
+        [sys.executable, "-m", "b200kit.node", "put"],
+        input=json.dumps(document),
+        env=os.environ | {"PYTHONPATH": str(ROOT / "deploy")},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+
+def replaced(path: Path, text: str) -> None:
+    """State, verdict, lock and status files of a node."""
+    durable_files.replace(path, text * BIG)
+
+
+def reported(path: Path, text: str) -> None:
+    """A file of a report."""
+    files.write_text(path, text * BIG)
+
+
+def appended(path: Path, text: str) -> None:
+    """A line of a record."""
+    jsonl.append(path, lambda content: text * BIG + "\n")
+
+
+WRITERS: list[Callable[[Path, str], None]] = [replaced, reported, appended]
+
+
+@in_subtests("write", WRITERS)
+@in_subtests("left", [0, 4096])
+def test_file_is_as_it_was_and_is_written_when_there_is_room_again(
+    write: Callable[[Path, str], None], left: int, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    with full_disk.small(tmp_path_factory.mktemp("disk")) as disk:
+        path = disk / "file"
+        write(path, "a")
+        before = listed(disk)
+        full_disk.fill(disk, but=left)
+        with pytest.raises(OSError, match=r"No space left on device, 819[23] bytes to write") as no:
+            write(path, "b")
+        assert no.value.filename == str(path)
+        assert listed(disk) == before
+        full_disk.empty(disk)
+        write(path, "b")
+        assert path.read_bytes() != before["file"]
+
+
+def shown(text: str, disk: Path) -> str:
+    """A message without where this test's disk is."""
+    return text.replace(str(disk), "DISK")
+
+
+def test_stage_that_cannot_write_a_file_says_path_and_bytes_in_one_line(disk: Path) -> None:
+    path = disk / "haproxy.cfg"
+    assert put(path, b"old").returncode == 0
+    full_disk.fill(disk)
+    refused = put(path, b"x" * BIG)
+    assert refused.returncode == 1
+    assert_message(shown(refused.stderr, disk))
+    assert listed(disk) == {"haproxy.cfg": b"old"}
+    full_disk.empty(disk)
+    assert put(path, b"x" * BIG).returncode == 0
+
+
+def test_ledger_and_audit_stay_whole_and_go_on(disk: Path) -> None:
+    lines = Ledger(disk, "n01", "alice@one pid 1", "a", 600)
+    lines.claim()
+    lines.begin([], "driver.loaded", "")
+    before = listed(disk)
+    full_disk.fill(disk)
+    refusals = []
+    for number in range(40):
+        try:
+            lines.append("intent", step="quarantine", id=str(number), why="x" * 400)
+        except StageFailed as refused:
+            refusals.append(shown(str(refused), disk))
+    assert refusals
+    assert_message(refusals[-1])
+    for name, content in before.items():
+        after = (disk / name).read_bytes()
+        assert after.startswith(content), name
+        if name.endswith(".jsonl"):
+            assert not chain.parse(after).damage + chain.parse(after).torn
+    full_disk.empty(disk)
+    lines.append("done", result="done", why="")
+    last = chain.parse((disk / "n01.jsonl").read_bytes()).entries[-1]
+    assert last["kind"] == "done"
+
+
+def test_record_of_runs_says_why_a_result_is_not_in_it(disk: Path) -> None:
+    full_disk.fill(disk)
+    with pytest.raises(OSError, match="bytes to write and 0 free"):
+        store.append(disk, "n01", {"kind": "note", "text": "x" * BIG})
+    full_disk.empty(disk)
+    assert not store.read(disk, "n01").damage
+
+
+def test_lock_that_cannot_be_kept_is_not_held(disk: Path) -> None:
+    full_disk.fill(disk)
+    ask = {"owner": "alice@one pid 1", "run": "a", "ttl_s": 600}
+    answer: Any = None
+    try:
+        answer = lock.request(ask, disk)
+    except OSError as error:
+        answer = {"unmeasured": str(error)}
+    assert answer.get("acquired") is not True
+    full_disk.empty(disk)
+    assert lock.request(ask, disk)["acquired"] is True
+
+
+def test_gate_stays_closed_for_an_unfit_node_and_says_what_was_not_kept(
+    disk: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    full_disk.fill(disk)
+    verdict = judge({}, states.healthy())
+    gate.record(verdict, disk / "verdict.json")
+    assert verdict.exit_status != 0
+    assert_message(shown(capsys.readouterr().err, disk))
+    assert listed(disk) == {}
