@@ -179,6 +179,19 @@ def test_only_the_listed_files_speak_pyinfra() -> None:
     assert speaking == SPEAK_PYINFRA
 
 
+# Programs for those who work on the code: what they print is made of the code.
+_PRINT_THEMSELVES = {"run/console.py", "cli/reference_pages.py", "catalog/engines/snapshot.py"}
+
+
+def test_the_controller_writes_to_a_terminal_in_one_place() -> None:
+    printing = {"print", "click.secho", "sys.stdout.write", "sys.stderr.write"}
+    for name, path in DEPLOY.items():
+        if "/node/" not in name and not name.endswith(tuple(_PRINT_THEMSELVES)):
+            calls = (node for node in ast.walk(tree(path)) if isinstance(node, ast.Call))
+            told = printing & {ast.unparse(call.func) for call in calls}
+            assert not told, f"{name}: {told}: run/console.py does that, and escapes"
+
+
 def test_the_product_imports_the_tests_nowhere() -> None:
     # `b200 lab` loads the simulator of a checkout by name, when it is asked for.
     wrong = [n for n, p in DEPLOY.items() if any(m.startswith("tests") for m in imported(p))]

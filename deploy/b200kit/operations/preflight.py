@@ -28,7 +28,7 @@ from b200kit.inventory.keys.problem import Problem
 from b200kit.inventory.parse import parse
 from b200kit.inventory.spec import NodeSpec
 from b200kit.operations import connections, recorder
-from b200kit.run import host_keys
+from b200kit.run import console, host_keys
 from b200kit.run.node import Node
 from b200kit.run.render import RenderError
 from b200kit.run.session import RUN, entry
@@ -109,7 +109,7 @@ def _refuse(problems: list[str]) -> NoReturn:
     _refused.extend(dict.fromkeys(problems))
     for line in _refused:
         end = "" if line.endswith("?") else "."
-        print(f"{line}{end} Nothing was changed.", file=sys.stderr)  # noqa: T201
+        console.err(f"{line}{end} Nothing was changed.")
     raise SystemExit(1)
 
 
