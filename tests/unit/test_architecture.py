@@ -47,6 +47,7 @@ SPEAK_PYINFRA = {
     "tune.py",
     "b200kit/operations/connections.py",
     "b200kit/operations/entry.py",
+    "b200kit/operations/group_data.py",
     "b200kit/operations/preflight.py",
     "b200kit/operations/reboot.py",
     "b200kit/operations/recorder.py",

@@ -11,6 +11,8 @@ import logging
 import os
 import signal
 import sys
+import time
+from pathlib import Path
 from types import FrameType
 from typing import Any
 
@@ -25,7 +27,7 @@ from b200kit.records import end_of_run
 from b200kit.report import files
 from b200kit.report.outcome import exit_code
 from b200kit.report.terminal.page import lines
-from b200kit.run import console
+from b200kit.run import console, kept
 from b200kit.run.places import home
 from b200kit.run.remote import Remote, RemoteError
 from b200kit.run.session import RUN
@@ -121,7 +123,16 @@ def _write() -> None:
     except OSError as error:
         where = f"no report: {folder}: {error.strerror}"
     _show(lines(record, report=where))
+    _prune(folder.parent)
     _exit_with(exit_code(record))
+
+
+def _prune(reports: Path) -> None:
+    """Remove reports that the inventory does not ask to keep; the run is what it was."""
+    asked = kept.widest(node.spec.kept for node in RUN.nodes.values())
+    going = kept.spare(kept.runs(reports), asked, time.time())
+    if line := kept.remove(going, asked, "runs"):
+        console.err(f"{reports.name}: {line}")
 
 
 def _show(text: list[str]) -> None:

@@ -9,7 +9,7 @@ from b200kit.node.lib import cpulist
 from b200kit.report.document import Unmeasured, clean, read, show
 from b200kit.run.file_names import safe_name
 
-_NUMBERED = re.compile(r"(.*?)(0*)(0|[1-9][0-9]{0,3})", re.ASCII)
+_NUMBERED = re.compile(r"(.*?)([0-9]{1,4})")
 
 
 def run_name(record: object) -> str:
@@ -26,16 +26,15 @@ def host_file(name: str) -> str:
 
 def hostlist(names: Iterable[str]) -> str:
     """Return names as Slurm writes them: ``n[001-004,006], login``."""
+    every = [clean(name) for name in names]
+    found = [match for name in every if (match := _NUMBERED.fullmatch(name))]
+    padded = {(match[1], len(match[2])) for match in found if match[2].startswith("0")}
     stems: dict[tuple[str, int], list[int]] = {}
-    others = []
-    for name in map(clean, names):
-        found = _NUMBERED.fullmatch(name)
-        if found:
-            # Numbers of another width are other names: n1 is not n01.
-            width = len(found[2] + found[3]) if found[2] else 0
-            stems.setdefault((found[1], width), []).append(int(found[3]))
-        else:
-            others.append(name)
+    for match in found:
+        # Numbers of another width are other names: n1 is not n01.
+        place = (match[1], len(match[2]))
+        stems.setdefault(place if place in padded else (match[1], 0), []).append(int(match[2]))
+    others = [name for name in every if not _NUMBERED.fullmatch(name)]
     return ", ".join([*(_range(*stem, numbers) for stem, numbers in stems.items()), *others])
 
 

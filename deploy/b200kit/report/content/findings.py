@@ -74,7 +74,8 @@ class Similar:
         if all(other.check == self.finding.check for other in self.others):
             parts = dict.fromkeys(other.part or other.subject for other in self.others)
             subjects = dict.fromkeys(other.subject for other in self.others)
-            named = parts if len(subjects) == 1 or len(parts) <= _PARTS_IN_FULL else subjects
+            few = self.finding.status == "fail" and len(parts) <= _PARTS_IN_FULL
+            named = parts if len(subjects) == 1 or few else subjects
             named.pop(self.finding.part, None)
             named.pop(self.finding.subject, None)
             if not named:

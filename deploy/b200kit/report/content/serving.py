@@ -39,7 +39,7 @@ def _observed(host: object) -> str:
     if not mapping(read(host, "state")):
         return "unmeasured: it was not observed; what serves there was not touched"
     if isinstance(units, Unmeasured):
-        return f"{units}; this run stopped nothing"
+        return "unmeasured: its units were not read; this run stopped nothing"
     runs = [
         name
         for name, unit in mapping(units).items()
