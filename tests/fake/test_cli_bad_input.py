@@ -190,7 +190,7 @@ def test_key_of_another_fingerprint_is_refused(refused: str, folder: Path) -> No
     assert_message(line_of(refused, "key_of_another"), TMP=folder)
 
 
-def test_what_all_nodes_lack_is_one_line(tmp_path: Path) -> None:
+def test_group_data_of_the_wrong_name_is_one_line(tmp_path: Path) -> None:
     inventory = write(tmp_path, {"prod": "{}"})
     hosts = [(f"n{number:02d}", {"ssh_port": 9}) for number in range(1, 7)]
     inventory.write_text(f"{inventory.read_text()}prod = {hosts!r}\n")
@@ -199,6 +199,7 @@ def test_what_all_nodes_lack_is_one_line(tmp_path: Path) -> None:
     done = run(inventory)
     lines = [line for line in done.stderr.splitlines() if "Nothing was changed" in line]
     assert done.returncode == 1
+    assert len(lines) == 1
     assert_message(*lines, TMP=tmp_path)
 
 

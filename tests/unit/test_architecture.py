@@ -47,6 +47,7 @@ SPEAK_PYINFRA = {
     "tune.py",
     "b200kit/operations/connections.py",
     "b200kit/operations/entry.py",
+    "b200kit/operations/group_data.py",
     "b200kit/operations/preflight.py",
     "b200kit/operations/reboot.py",
     "b200kit/operations/recorder.py",
@@ -177,6 +178,19 @@ def test_only_the_listed_files_speak_pyinfra() -> None:
         if any(module.partition(".")[0] == "pyinfra" for module in imported(path))
     }
     assert speaking == SPEAK_PYINFRA
+
+
+# Programs for those who work on the code: what they print is made of the code.
+_PRINT_THEMSELVES = {"run/console.py", "cli/reference_pages.py", "catalog/engines/snapshot.py"}
+
+
+def test_the_controller_writes_to_a_terminal_in_one_place() -> None:
+    printing = {"print", "click.secho", "sys.stdout.write", "sys.stderr.write"}
+    for name, path in DEPLOY.items():
+        if "/node/" not in name and not name.endswith(tuple(_PRINT_THEMSELVES)):
+            calls = (node for node in ast.walk(tree(path)) if isinstance(node, ast.Call))
+            told = printing & {ast.unparse(call.func) for call in calls}
+            assert not told, f"{name}: {told}: run/console.py does that, and escapes"
 
 
 def test_the_product_imports_the_tests_nowhere() -> None:

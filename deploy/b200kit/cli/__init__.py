@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import re
 import sys
 from collections.abc import Sequence
@@ -12,6 +11,7 @@ import click
 
 from b200kit import __version__
 from b200kit.cli.command import INTERRUPTED, Refusal
+from b200kit.run import console
 
 COMMANDS = {
     "audit": "the log of every action on every node: verify it, show it",
@@ -69,10 +69,19 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Run one sub-command and return its exit code; what cannot be done is one line on stderr."""
     arguments = list(sys.argv[1:] if argv is None else argv)
     try:
-        # Not click's own main(): it takes a broken pipe for exit code 1, which means "unfit" here.
-        with b200.make_context("b200", arguments or ["--help"]) as context:
-            status: int | None = b200.invoke(context)
+        status = _run(arguments)
         sys.stdout.flush()
+    except BrokenPipeError:
+        console.abandon(sys.stdout)
+        return READER_LEFT
+    return status
+
+
+def _run(arguments: Sequence[str]) -> int:
+    try:
+        # Not click's own main(): it takes a broken pipe for exit code 1, which means "unfit" here.
+        with b200.make_context("b200", list(arguments) or ["--help"]) as context:
+            status: int | None = b200.invoke(context)
     except click.exceptions.Exit as end:
         return end.exit_code
     except click.ClickException as error:
@@ -81,15 +90,11 @@ def main(argv: Sequence[str] | None = None) -> int:
         return _refuse(arguments, str(error), error.exit_code)
     except KeyboardInterrupt:
         return _refuse(arguments, "interrupted", INTERRUPTED)
-    except BrokenPipeError:
-        # The reader (`| head`) has left; Python would fail again when it flushes at exit.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return READER_LEFT
     return status or 0
 
 
 def _refuse(arguments: Sequence[str], message: str, exit_code: int) -> int:
     name = f"b200 {arguments[0]}" if arguments and arguments[0] in COMMANDS else "b200"
     line = re.sub(r"\s*\n\s*", " ", message)
-    print(f"{name}: {line}", file=sys.stderr)
+    console.err(f"{name}: {line}")
     return exit_code

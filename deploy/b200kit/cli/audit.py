@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -10,7 +9,7 @@ import click
 
 from b200kit.cli.command import Command, Refusal
 from b200kit.reprovision import audit, ledger
-from b200kit.run import chain
+from b200kit.run import chain, console
 
 INTACT, DAMAGED, UNREADABLE = 0, 1, 2
 _FOLDER = click.option(
@@ -41,10 +40,12 @@ def verify(transactions: Path | None) -> int:
     known = {name: ledger.digests(folder, name) for name in names}
     faults = [*audit.verify(content, known), *_damaged(folder, names)]
     for line in faults:
-        print(f"b200 audit: {line}", file=sys.stderr)
+        console.err(f"b200 audit: {line}")
     log = chain.parse(content)
     state = f"{len(faults)} faults" if faults else "intact"
-    print(f"{len(log.entries)} actions on {len(names)} nodes: {state}; newest {log.last[:10]}")
+    console.out(
+        f"{len(log.entries)} actions on {len(names)} nodes: {state}; newest {log.last[:10]}"
+    )
     return DAMAGED if faults else INTACT
 
 
@@ -55,7 +56,7 @@ def show(node: str | None, transactions: Path | None) -> None:
     """Show the actions, one a line; with NODE only those on this node."""
     for entry in chain.parse(_content(transactions or ledger.directory())).entries:
         if node in (None, entry.get("node")):
-            print(audit.describe(entry))
+            console.out(audit.describe(entry))
 
 
 def _damaged(folder: Path, names: list[str]) -> Iterator[str]:

@@ -15,6 +15,7 @@ from b200kit.node.host import settings_table
 from b200kit.node.lib import timestamp
 from b200kit.node.state import expectation as expectations
 from b200kit.report.terminal.check_block import check_lines
+from b200kit.run import console
 
 
 def expectation_for(name: str) -> dict[str, Any]:
@@ -72,8 +73,8 @@ def command(state: str, name: str, expect: str | None, as_json: bool, topology: 
     verdict = judge(expected, observed)
     host = {"outcome": verdict.fit, "state": observed, "expectation": expected}
     if as_json:
-        print(json.dumps(verdict.to_json(), indent=2))
+        console.document(verdict.to_json())
     else:
         host["verdict"] = verdict.to_json()
-        print(*check_lines(Path(state).stem, host, colour=False, matrix=topology), sep="\n")
+        console.out(*check_lines(Path(state).stem, host, colour=False, matrix=topology))
     return verdict.exit_status

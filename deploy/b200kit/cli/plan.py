@@ -19,6 +19,7 @@ from b200kit.inventory import defaults
 from b200kit.node.placement import cpu_cores, layout
 from b200kit.node.placement.layout import Replica
 from b200kit.node.state.plausible import plausible
+from b200kit.run import console
 from b200kit.sizing import kv_cache_formats, planner
 from b200kit.sizing.explain import tokens_text
 from b200kit.sizing.fit import GpuPool, Impossible, Requested, Subject
@@ -87,7 +88,7 @@ def command(**given: Any) -> None:
         raise click.UsageError(str(error)) from None
     except (Impossible, cpu_cores.LayoutError) as error:
         raise Refusal(str(error), IMPOSSIBLE) from None
-    print(json.dumps(to_json(result), indent=2) if options.as_json else "\n".join(lines(result)))
+    console.document(to_json(result)) if options.as_json else console.out(*lines(result))
 
 
 def _state(path: str) -> dict[str, Any]:

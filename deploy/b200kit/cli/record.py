@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -16,6 +14,7 @@ from b200kit.records import comparison, entries, store
 from b200kit.records.entries import Record, RecordError
 from b200kit.records.statistics import Outcome
 from b200kit.report.content import records as lines
+from b200kit.run import console
 
 SHOWN, REFUSED, UNKNOWN = 0, 1, 2
 _DAMAGED = "a line of a record was changed"
@@ -44,7 +43,7 @@ def show_all(node: str | None, records: Path) -> int:
     """List every run of NODE, or the newest run of each node."""
     with _refusals(UNKNOWN):
         known = _records(records, node)
-    print(*(lines.runs(known[node]) if node else lines.fleet(known)), sep="\n")
+    console.out(*(lines.runs(known[node]) if node else lines.fleet(known)))
     return _notes(known)
 
 
@@ -62,7 +61,7 @@ def show(node: str, run: str, as_json: bool, records: Path) -> int:
         entry = record.run(run) if run else (record.runs or (None,))[-1]
         if entry is None:
             raise RecordError(f"{run or 'a run'} is not the id of one run of {node}")
-    print(json.dumps(entry, indent=2) if as_json else "\n".join(lines.one(entry)))
+    console.document(entry) if as_json else console.out(*lines.one(entry))
     return _notes({node: record})
 
 
@@ -81,7 +80,7 @@ def accept(node: str, by: str, why: str, runs: str, last: int, records: Path) ->
         requested = [part.strip() for part in runs.split(",") if part.strip()]
         accepted = comparison.acceptable(_read(records, node), requested, last)
         store.append(records, node, entries.accept_entry(node, accepted, by, why, timestamp.now()))
-    print(f"{node}: {len(accepted)} runs are the baseline, by {by}: {why}")
+    console.out(f"{node}: {len(accepted)} runs are the baseline, by {by}: {why}")
 
 
 @command.command(
@@ -101,9 +100,9 @@ def compare(node: str | None, other: str | None, as_json: bool, last: int, recor
         reference = _read(records, other) if other else None
         found = {name: comparison.against(r, last, reference) for name, r in known.items()}
     if as_json:
-        print(json.dumps(found, indent=2))
+        console.document(found)
     for name, document in found.items() if not as_json else ():
-        print(*lines.comparison(name, document), sep="\n")
+        console.out(*lines.comparison(name, document))
     _notes(known)
     return max((_exit_code(document) for document in found.values()), key=(0, 2, 1).index)
 
@@ -143,5 +142,5 @@ def _notes(known: dict[str, Record]) -> int:
     """Report faults of the files: a torn line is only named, a changed one is exit code 1."""
     for name, record in known.items():
         for note in (*record.torn, *record.damage):
-            print(f"b200 record: {name}: {note}", file=sys.stderr)
+            console.err(f"b200 record: {name}: {note}")
     return REFUSED if any(record.damage for record in known.values()) else SHOWN

@@ -3,39 +3,61 @@
 from __future__ import annotations
 
 import json
-import sys
 from pathlib import Path
 
 import click
 
 from b200kit.cli.command import Command, Refusal
 from b200kit.report.document import mapping, read
-from b200kit.report.terminal.page import render
+from b200kit.report.html.page import render
+from b200kit.report.outcome import hosts_of
+from b200kit.report.terminal.page import lines
+from b200kit.run import console
 
 NO_RUN = 2
 
 
-@click.command("report", cls=Command, exit_codes={0: "shown", NO_RUN: "there is no such run"})
+@click.command(
+    "report", cls=Command, exit_codes={0: "shown", NO_RUN: "there is no such run or node"}
+)
 @click.argument("run", default="latest")
 @click.option(
     "--reports", type=click.Path(path_type=Path), default=Path("reports"), show_default=True,
     help="Directory of all runs.",
 )  # fmt: skip
 @click.option("--colour", is_flag=True, help="Add colour.")
-def command(run: str, reports: Path, colour: bool) -> None:
+@click.option("--node", "nodes", multiple=True, help="Only this node, whole; may be repeated.")
+@click.option(
+    "--page", "target", type=click.Path(path_type=Path), metavar="FILE",
+    help="Write a page of what is shown, too.",
+)  # fmt: skip
+def command(
+    run: str, reports: Path, colour: bool, nodes: tuple[str, ...], target: Path | None
+) -> None:
     """Show the terminal view of a stored run and where its page is.
 
     RUN is its directory, its id, or 'latest'. The exit code does not depend on the run's outcome.
     """
     try:
         folder = find(run, reports)
-        record = load(folder)
+        record = of_nodes(load(folder), nodes)
+        if target:
+            target.write_text(render(record), encoding="utf-8")
     except (OSError, ValueError) as error:
         raise Refusal(str(error), NO_RUN) from None
-    page = folder / "report.html"
-    print(render(record, colour=colour, report=str(page)), end="")
+    page = target or folder / "report.html"
+    found = lines(record, colour=colour, report=str(page), all_whole=bool(nodes))
+    console.out(*found, colour=colour)
     if not page.is_file():
-        print(f"b200 report: {page} is missing", file=sys.stderr)
+        console.err(f"b200 report: {page} is missing")
+
+
+def of_nodes(record: dict[str, object], nodes: tuple[str, ...]) -> dict[str, object]:
+    """Return the record of some nodes, of all where none is named; ValueError for another name."""
+    hosts = hosts_of(record)
+    if unknown := [name for name in nodes if name not in hosts]:
+        raise ValueError(f"{unknown[0]} is no node of this run")
+    return {**record, "hosts": {name: hosts[name] for name in nodes or hosts}}
 
 
 def find(run: str, reports: Path) -> Path:

@@ -27,6 +27,7 @@ from b200kit.node.client.smoke_verdict import ClientLimits
 from b200kit.node.latency import document as smoke_document
 from b200kit.node.latency.load_run import Volley
 from b200kit.node.lib import timestamp
+from b200kit.run import console
 
 KEY = "B200_API_KEY"
 RATE = 4.0
@@ -170,18 +171,24 @@ def command(**given: Any) -> int:
         probe = _probe(options)
     except ValueError as error:
         raise click.UsageError(str(error)) from None
-    print(f"b200 smoke: {_foresight(probe)}", file=sys.stderr)
+    console.err(f"b200 smoke: {_foresight(probe)}")
     try:
         asyncio.run(probe.go())
     except KeyboardInterrupt:
         raise Refusal("interrupted; a part of a run is not reported", INTERRUPTED) from None
     document = probe.document()
     if options.json:
-        text = json.dumps(document) + "\n"
-        sys.stdout.write(text) if options.json == "-" else Path(options.json).write_text(text)
+        _write(document, options.json)
     if options.json != "-":
-        print("\n".join(smoke_text.lines(document, probe.endpoint.url)))
+        console.out(*smoke_text.lines(document, probe.endpoint.url))
     return STATUS.get(str(document["verdict"]), 2)
+
+
+def _write(document: dict[str, Any], file: str) -> None:
+    if file == "-":
+        console.document(document)
+    else:
+        Path(file).write_text(json.dumps(document) + "\n")
 
 
 def _foresight(probe: Probe) -> str:
@@ -242,7 +249,7 @@ def _key(file: str | None) -> str | None:
 def _warn_of_clear_text(endpoint: Endpoint) -> None:
     parts = urlsplit(endpoint.url)
     if endpoint.api_key and parts.scheme == "http" and parts.hostname not in LOOPBACK:
-        print(f"b200 smoke: the key goes to {parts.hostname} in clear text", file=sys.stderr)
+        console.err(f"b200 smoke: the key goes to {parts.hostname} in clear text")
 
 
 def _objective(goodput: str, share: float) -> Objective:

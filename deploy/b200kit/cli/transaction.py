@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 
 import click
@@ -13,6 +12,7 @@ from b200kit.reprovision import explain, ledger, transaction
 from b200kit.reprovision.ledger import Damaged
 from b200kit.reprovision.states import State
 from b200kit.reprovision.transaction import Transaction
+from b200kit.run import console
 from b200kit.run.node import StageFailed
 
 SHOWN, DAMAGED, UNKNOWN = 0, 1, 2
@@ -47,11 +47,11 @@ def show_all(transactions: Path | None) -> int:
     damaged = {name: tx for name, tx in found.items() if isinstance(tx, Damaged)}
     open_ones = [tx for tx in found.values() if isinstance(tx, Transaction) and tx.is_open]
     for tx in open_ones:
-        print(f"{tx.node}  {_line(tx)}")
+        console.out(f"{tx.node}  {_line(tx)}")
     for name, damage in damaged.items():
-        print(f"{name}  DAMAGED: {damage}")
+        console.out(f"{name}  DAMAGED: {damage}")
     more = f"; {len(damaged)} damaged" if damaged else ""
-    print(f"{len(open_ones)} of {len(names)} known nodes are out of service{more}")
+    console.out(f"{len(open_ones)} of {len(names)} known nodes are out of service{more}")
     return DAMAGED if damaged else SHOWN
 
 
@@ -76,12 +76,12 @@ def show(node: str, as_json: bool, transactions: Path | None) -> None:
     if not tx.steps and not tx.is_open:
         raise Refusal(f"{folder} has no transaction of {node}", UNKNOWN)
     if as_json:
-        print(json.dumps(tx.to_json(), indent=2))
+        console.document(tx.to_json())
         return
-    print(f"{tx.node}  {_line(tx) if tx.is_open else 'serving'}")
+    console.out(f"{tx.node}  {_line(tx) if tx.is_open else 'serving'}")
     for step in tx.steps:
         way = f"{step['from']} -> {step['to']}"
-        print(f"  {step['at']}  {step['action']:<24} {way}  {step['outcome']}")
+        console.out(f"  {step['at']}  {step['action']:<24} {way}  {step['outcome']}")
 
 
 def _read(folder: Path, node: str) -> Transaction | Damaged:

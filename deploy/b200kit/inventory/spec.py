@@ -14,6 +14,7 @@ from pydantic import Field
 from b200kit.inventory.keys.fleet import Fleet
 from b200kit.inventory.keys.gateway import Gateway
 from b200kit.inventory.keys.group import Group
+from b200kit.inventory.keys.kept import Kept
 from b200kit.inventory.keys.parts import (
     Engine,
     Firewall,
@@ -139,6 +140,8 @@ class NodeSpec(ReprovisioningKeys):
     records: Text | None = None
     """directory of the record of measured runs, on the controller; records/ of this checkout when
     None"""
+    kept: Kept = Kept()
+    """how much of reports/ and evidence/ stays on the controller"""
     tune: Tune = Tune()
     """what deploy/tune.py tries"""
     system_prompts: Listed[Text] = ()

@@ -83,8 +83,11 @@ def serving_verdict(node: Node, observer: Observer) -> Verdict:
 
 def _withdraw(node: Node, entry: dict[str, Any]) -> None:
     try:
-        entry["changes"] += [f"stop {unit}" for unit in gate.withdraw(node)]
+        stopped = gate.withdraw(node)
+        node.withdrawn = {"units": stopped}
+        entry["changes"] += [f"stop {unit}" for unit in stopped]
     except RemoteError as error:
+        node.withdrawn = {"unmeasured": str(error)}
         entry["detail"] = f"could not be stopped from serving: {error}"
         node.say("gate", f"STILL SERVING, {entry['detail']}")
 

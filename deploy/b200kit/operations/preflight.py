@@ -8,7 +8,6 @@ the whole run there, with one line a problem, while nothing has been touched.
 from __future__ import annotations
 
 import contextlib
-import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, NoReturn
@@ -27,8 +26,8 @@ from b200kit.inventory.keys import fleet, reprovision
 from b200kit.inventory.keys.problem import Problem
 from b200kit.inventory.parse import parse
 from b200kit.inventory.spec import NodeSpec
-from b200kit.operations import connections, recorder
-from b200kit.run import host_keys
+from b200kit.operations import connections, group_data, recorder
+from b200kit.run import console, host_keys
 from b200kit.run.node import Node
 from b200kit.run.render import RenderError
 from b200kit.run.session import RUN, entry
@@ -98,7 +97,8 @@ def check_all(state: State) -> None:
                 RUN.nodes[host.name] = found
             else:
                 faults += [(host, problem) for problem in found]
-    problems = [*_lines(faults), *_of_groups(state)]
+    of_data, faults = group_data.told_once(faults)
+    problems = [*of_data, *_lines(faults), *_of_groups(state)]
     if problems:
         RUN.nodes.clear()
         _refuse(problems)
@@ -109,7 +109,7 @@ def _refuse(problems: list[str]) -> NoReturn:
     _refused.extend(dict.fromkeys(problems))
     for line in _refused:
         end = "" if line.endswith("?") else "."
-        print(f"{line}{end} Nothing was changed.", file=sys.stderr)  # noqa: T201
+        console.err(f"{line}{end} Nothing was changed.")
     raise SystemExit(1)
 
 
@@ -221,13 +221,12 @@ def _lines(faults: Iterable[tuple[Host, Problem]]) -> Iterator[str]:
 
 def _origin(host: Host, key: str) -> str:
     """The file that says *key* for this host; where nothing says it, the inventory itself."""
-    inventory = next((a for a in sys.argv[1:] if a.endswith(".py")), "inventory")
-    groups = Path(inventory).parent / "group_data"
+    inventory, folder = group_data.inventory(), group_data.folder()
     if key in host.inventory.get_override_data():
         return "--data"
     if key in host.host_data:
         return inventory
     for group in reversed(host.groups):
         if key in host.inventory.get_group_data(group):
-            return str(groups / f"{group}.py")
-    return str(groups / "all.py") if key in host.inventory.get_data() else inventory
+            return str(folder / f"{group}.py")
+    return str(folder / "all.py") if key in host.inventory.get_data() else inventory

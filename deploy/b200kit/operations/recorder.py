@@ -11,8 +11,14 @@ import logging
 import os
 import signal
 import sys
+import time
+from pathlib import Path
 from types import FrameType
+from typing import Any
 
+import click
+from pyinfra import logger
+from pyinfra.api import output
 from pyinfra.api.host import Host
 from pyinfra.api.state import BaseStateCallback, State
 
@@ -20,7 +26,8 @@ from b200kit.operations import observe, reboot
 from b200kit.records import end_of_run
 from b200kit.report import files
 from b200kit.report.outcome import exit_code
-from b200kit.report.terminal.page import render
+from b200kit.report.terminal.page import lines
+from b200kit.run import console, kept
 from b200kit.run.places import home
 from b200kit.run.remote import Remote, RemoteError
 from b200kit.run.session import RUN
@@ -79,6 +86,13 @@ def attach(state: State) -> None:
     state.add_callback_handler(Recorder())
     atexit.register(_write)
     _note_interrupts()
+    # pyinfra prints what nodes and connections say, too: errors, and all output with -vvv.
+    console.guard_log(logger)
+    output.set_echo(_echo)
+
+
+def _echo(message: object = None, **options: Any) -> None:
+    click.echo(console.shown(message) if isinstance(message, str) else message, **options)
 
 
 def _note_interrupts() -> None:
@@ -108,8 +122,25 @@ def _write() -> None:
         where = os.path.relpath(files.write(record, folder))
     except OSError as error:
         where = f"no report: {folder}: {error.strerror}"
-    print(render(record, report=where), flush=True)  # noqa: T201
+    _show(lines(record, report=where))
+    _prune(folder.parent)
     _exit_with(exit_code(record))
+
+
+def _prune(reports: Path) -> None:
+    """Remove reports that the inventory does not ask to keep; the run is what it was."""
+    asked = kept.widest(node.spec.kept for node in RUN.nodes.values())
+    going = kept.spare(kept.runs(reports), asked, time.time())
+    if line := kept.remove(going, asked, "runs"):
+        console.err(f"{reports.name}: {line}")
+
+
+def _show(text: list[str]) -> None:
+    """Print the result. A reader that has left takes no node's exit code with it."""
+    try:
+        console.out(*text)
+    except BrokenPipeError:
+        console.abandon(sys.stdout)
 
 
 def _exit_with(code: int) -> None:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 import math
 
+from b200kit.node.lib.printable import printable
 from b200kit.node.state.view import Absent, View
 from b200kit.node.state.view import Unmeasured as Unmeasured
 
@@ -58,8 +59,8 @@ def numbers(value: object) -> list[float]:
 
 
 def clean(text: str) -> str:
-    """Return `text` on one line without control characters, which could drive a terminal."""
-    return " ".join("".join(c if c.isprintable() else " " for c in text).split())
+    """Return `text` on one line; what could drive a terminal or turn text around is an escape."""
+    return printable(" ".join(text.split()))
 
 
 def counted(value: object, noun: str) -> str:

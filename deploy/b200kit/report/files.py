@@ -10,6 +10,8 @@ from pathlib import Path
 from b200kit.node.lib import durable_files
 from b200kit.node.lib.redact import redact
 from b200kit.report.content.findings import findings_of
+from b200kit.report.content.first import first_of
+from b200kit.report.content.serving import serving_line
 from b200kit.report.document import clean, mapping, read
 from b200kit.report.html.page import render
 from b200kit.report.names import host_file, run_name
@@ -72,6 +74,7 @@ def summary(record: object) -> dict[str, object]:
 
 def _host_summary(name: str, host: object) -> dict[str, object]:
     known = mapping(host)
+    first = first_of(host)
     blocking = [f for f in findings_of(known.get("verdict")) if f.blocks]
     return {
         "outcome": outcome_of(host).word,
@@ -79,13 +82,16 @@ def _host_summary(name: str, host: object) -> dict[str, object]:
         "fit": fit if isinstance(fit := read(known.get("verdict"), "fit"), str) else None,
         "file": host_file(name),
         **{key: known.get(key) for key in ("stage", "error", "commands", "changes")},
+        "cause": first.cause or None,
+        "action": first.action or None,
+        "serving": serving_line(host),
         "blocking": [{"check": f.check, "summary": f.summary} for f in blocking],
     }
 
 
 def _json(value: object) -> str:
-    """`value` as indented JSON, keys in their order."""
-    return json.dumps(value, indent=2, ensure_ascii=True, default=str) + "\n"
+    """`value` as JSON, keys in their order; not indented, which would double a node's file."""
+    return json.dumps(value, ensure_ascii=True, separators=(",", ":"), default=str) + "\n"
 
 
 def write_text(path: Path, text: str) -> None:

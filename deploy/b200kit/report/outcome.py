@@ -57,6 +57,14 @@ def hosts_of(record: object) -> dict[str, object]:
     return mapping(read(record, "hosts"))
 
 
+def ranked(record: object) -> dict[str, object]:
+    """Return the HostRecords as a person needs them: what is bad, then unknown, then the rest."""
+    tones = ("bad", "unknown", "idle")
+    rank = {tone: place for place, tone in enumerate(tones)}
+    found = hosts_of(record).items()
+    return dict(sorted(found, key=lambda one: rank.get(outcome_of(one[1]).tone, len(tones))))
+
+
 def exit_code(record: object) -> int:
     """Return 0 only if at least one host was selected and every one is live or fit, else 1.
 

@@ -25,6 +25,7 @@ from b200kit.node.placement import layout as layouts
 from b200kit.node.placement.cpu_cores import LayoutError
 from b200kit.node.placement.layout import Replica
 from b200kit.node.state.verdict import Finding
+from b200kit.run import console
 from b200kit.run.remote import Remote
 
 if TYPE_CHECKING:
@@ -70,6 +71,8 @@ class Node:
     attempts_on_node: tuple[Attempt, ...] = ()
     # How it was repaired, for the report.
     reprovision: dict[str, Any] | None = None
+    # {"units"} that a failed proof stopped, or why they could not be; None where none was stopped.
+    withdrawn: dict[str, Any] | None = None
     outcome: str | None = None
     failed_stage: str | None = None
     error: str | None = None
@@ -116,7 +119,7 @@ class Node:
     def say(self, stage: str, text: str, seconds: float | None = None) -> None:
         """One progress line on stderr; stdout is for the result."""
         took = f"  {duration(seconds)}" if seconds is not None and seconds >= 0.5 else ""
-        print(f"{self.name}  {stage:<11} {text}{took}", file=sys.stderr, flush=True)  # noqa: T201
+        console.err(f"{self.name}  {stage:<11} {text}{took}")
 
     def fail(self, stage: str, error: str, outcome: str = "failed") -> None:
         """Record why the node leaves the run; the first reason stands."""
@@ -173,6 +176,7 @@ class Node:
             "smoke_age_s": self.smoke_age_s,
             **({"tuning": self.tuning} if self.tuning else {}),
             "layout": [replica.to_json() for replica in self.replicas],
+            **({"withdrawn": self.withdrawn} if self.withdrawn else {}),
             **({"reprovision": self.reprovision} if self.reprovision else {}),
         }
 

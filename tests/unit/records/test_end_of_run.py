@@ -12,12 +12,12 @@ from b200kit.records import end_of_run, machines, provenance, store
 from b200kit.records.conditions import missing, unmeasured, value_of
 from b200kit.records.entries import accept_entry
 from b200kit.report.files import write
-from b200kit.report.terminal.page import render as terminal
 from b200kit.run import jsonl
 from b200kit.run.node import Node
 from tests.messages import assert_message
 from tests.unit import nodes
 from tests.unit.records import runs
+from tests.unit.report.pages import terminal
 
 
 @pytest.fixture

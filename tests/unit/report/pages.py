@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from b200kit.report.html.page import render
+from b200kit.report.terminal.page import lines
 from tests.unit.report import records
 
 DATA = Path(__file__).resolve().parents[2] / "data" / "report"
@@ -54,6 +55,11 @@ class Page(HTMLParser):
 def page(**hosts: Any) -> Page:
     """Return the parsed page of a run over `hosts`."""
     return Page(render(records.record(**hosts)))
+
+
+def terminal(record: object, **options: Any) -> str:
+    """Return what a run prints."""
+    return "\n".join(lines(record, **options)) + "\n"
 
 
 def classes(found: Page) -> Counter[str]:

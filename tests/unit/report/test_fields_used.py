@@ -9,10 +9,10 @@ from typing import Any
 
 from b200kit.node.checks.judge import judge
 from b200kit.report.html.page import render
-from b200kit.report.terminal.page import render as terminal
 from tests.subtests import in_subtests
 from tests.unit import paths, readings, states
 from tests.unit.report import records
+from tests.unit.report.pages import terminal
 
 ROOT = Path(__file__).parents[3]
 KINDS = {kind: path for kind, path in readings.kinds().items() if path[0] != "provenance"}

@@ -8,8 +8,8 @@ import pytest
 
 from b200kit import cli
 from b200kit.report.files import write
-from b200kit.report.terminal.page import render as terminal
 from tests.unit.report import records
+from tests.unit.report.pages import terminal
 
 
 def main(arguments: list[str]) -> int:

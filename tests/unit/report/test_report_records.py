@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 from b200kit.report.html.page import render
-from b200kit.report.terminal.page import render as terminal
 from tests.messages import assert_message, lines_with
 from tests.subtests import in_subtests
 from tests.unit.report import records
+from tests.unit.report.pages import terminal
 
 METRIC = {
     "metric": "ttft", "outcome": "different", "ratio": 1.07, "interval": [1.03, 1.11],

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import copy
 
-from b200kit.report.terminal.page import render as terminal
 from tests.messages import assert_message, lines_with
 from tests.unit.report import records
+from tests.unit.report.pages import terminal
 
 
 def block_of(text: str, host: str) -> str:

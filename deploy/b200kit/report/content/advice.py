@@ -16,6 +16,18 @@ _STEPS = {
 }
 """Each step names the next one where the first attempt often does not suffice."""
 
+_OUTCOMES = {
+    "failed": "remove the cause and run again: what is done is not repeated",
+    "unreachable": "look at its power, network and sshd; if it stays away: reprovision.py",
+    "not reached": "run again",
+    "unmeasured": UNMEASURED,
+}
+
+
+def of_outcome(word: str) -> str:
+    """What to do about a node that left the run for a cause that is no finding; or nothing."""
+    return _OUTCOMES.get(word, "")
+
 
 def advice(action: str, subject: str, part: str) -> str:
     """The step that a failed finding asks for, with the exact part."""

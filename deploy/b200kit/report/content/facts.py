@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 
 from b200kit.report.content.graph import COMPLETED, Gpu, Topology
+from b200kit.report.content.machine import machine_of
 from b200kit.report.document import Unmeasured, clean, items, mapping, read, show
 
 NO_STATE = "unmeasured: the node was not observed"
@@ -77,6 +78,20 @@ def fabric_short(graph: Topology) -> str:
     if graph.gpus and all(gpu.fabric.state == COMPLETED for gpu in graph.gpus):
         return "ok"
     return fabric_line(graph)
+
+
+def facts_in_short(host: object) -> list[str]:
+    """Return the node in five short facts, or why there are none."""
+    graph = machine_of(host).graph
+    if not observed(host):
+        return [gpus_line(host, graph)]
+    return [
+        gpus_line(host, graph).replace("NVIDIA ", ""),
+        links_line(graph).replace(" links up", " links"),
+        f"fabric {fabric_short(graph)}",
+        f"NUMA {numa_short(graph)}",
+        f"driver {driver(host)}",
+    ]
 
 
 def driver(host: object) -> str:

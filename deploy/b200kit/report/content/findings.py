@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Hashable, Iterable
 from dataclasses import dataclass
 from typing import TypeVar
 
+from b200kit.node.lib import cpulist
 from b200kit.node.state.verdict import cause
 from b200kit.report.content import advice
 from b200kit.report.document import Unmeasured, items, mapping, read, show
 
 _T = TypeVar("_T")
+_PARTS_IN_FULL = 3
+_GPU = re.compile(r"GPU ([0-9]{1,4})")
 _ORDER = {"fail": 0, "unmeasured": 1, "waived": 2, "pass": 3}
 _NOTHING = "nothing recorded"
 _TONES = {"fail": "bad", "unmeasured": "unknown", "waived": "waived", "pass": "good"}
@@ -68,12 +72,24 @@ class Similar:
         if not self.others:
             return ""
         if all(other.check == self.finding.check for other in self.others):
+            parts = dict.fromkeys(other.part or other.subject for other in self.others)
             subjects = dict.fromkeys(other.subject for other in self.others)
-            subjects.pop(self.finding.subject, None)
-            if not subjects:
-                return f"and {len(self.others)} more of {self.finding.subject}"
-            return f"and the same of {', '.join(subjects)}"
-        return f"and {len(self.others)} more for this reason"
+            few = self.finding.status == "fail" and len(parts) <= _PARTS_IN_FULL
+            named = parts if len(subjects) == 1 or few else subjects
+            named.pop(self.finding.part, None)
+            named.pop(self.finding.subject, None)
+            if not named:
+                return f"{len(self.others)} more of {self.finding.subject}"
+            return f"the same of {numbered(named)}"
+        return f"{len(self.others)} more for this reason"
+
+
+def numbered(names: Iterable[str]) -> str:
+    """Return names with commas between them, GPUs by ranges of their numbers: ``GPU 1-3,5``."""
+    found = list(names)
+    numbers = [int(match[1]) for name in found if (match := _GPU.fullmatch(name))]
+    others = [name for name in found if not _GPU.fullmatch(name)]
+    return ", ".join([*([f"GPU {cpulist.format(numbers)}"] if numbers else []), *others])
 
 
 def told_once(verdict: object) -> list[Similar]:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from b200kit.report.content.latency import METRICS
 from b200kit.report.content.records import WORDS, headline
 from b200kit.report.document import clean, milliseconds, number, read
-from b200kit.report.outcome import Outcome, hosts_of, outcome_of
+from b200kit.report.outcome import Outcome, outcome_of, ranked
 
 LEAST = 2
 """Measured nodes below which there is nothing to hold side by side."""
@@ -40,7 +40,7 @@ HEAD = ("node", "outcome", *(f"{METRICS[key]} P50, ms" for key in _SHOWN), "met 
 
 def fleet(record: object) -> list[Row]:
     """Return a row for each node of a run, none where fewer than LEAST were measured."""
-    hosts = hosts_of(record)
+    hosts = ranked(record)
     found = {n: [_median(host, key) for key in _SHOWN] for n, host in hosts.items()}
     if sum(any(v is not None for v in row) for row in found.values()) < LEAST:
         return []

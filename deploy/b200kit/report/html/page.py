@@ -7,7 +7,9 @@ from dataclasses import dataclass
 from functools import cache
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined, Template
+from markupsafe import Markup
 
+from b200kit.node.lib.printable import printable
 from b200kit.report.charts.axes import SHAPES, marks
 from b200kit.report.charts.baseline_timeline import timeline_of
 from b200kit.report.charts.cdf import distributions
@@ -15,11 +17,13 @@ from b200kit.report.charts.goodput_sweep import sweeps
 from b200kit.report.charts.heat_map import Heat, heats
 from b200kit.report.charts.over_time import over_time
 from b200kit.report.content import conditions, facts
+from b200kit.report.content.alike import good_alike, not_good_alike, whole
 from b200kit.report.content.baseline_and_diagnosis import (
     diagnosis_of,
     history_of,
 )
 from b200kit.report.content.findings import findings_of, gate_line, told_once
+from b200kit.report.content.first import first_of
 from b200kit.report.content.fleet import HEAD, fleet
 from b200kit.report.content.gpus_under_load import gpus_during
 from b200kit.report.content.graph import Topology
@@ -34,12 +38,12 @@ from b200kit.report.document import Pairs, clean, counted, duration, items, numb
 from b200kit.report.html.figure import Figure, Table
 from b200kit.report.html.machine_picture import diagram
 from b200kit.report.html.svg import el
+from b200kit.report.names import hostlist
 from b200kit.report.outcome import (
     exit_code,
     failed_hosts,
-    hosts_of,
-    is_good,
     outcome_of,
+    ranked,
     stand_in,
     totals,
 )
@@ -76,15 +80,21 @@ def render(record: object) -> str:
 
 
 def _render(record: object) -> str:
+    hosts = ranked(record)
+    chosen = whole(hosts)
+    anchors = {name: f"host-{place}" for place, name in enumerate(chosen)}
+    folded = len(hosts) > len(chosen)
     page = _template().render(
         run=show(read(record, "run")),
         about=_about(record),
         totals=totals(record),
         exit_code=exit_code(record),
         stand_in=stand_in(record),
-        reasons=reasons(record),
-        failed=[clean(name) for name in failed_hosts(record)],
-        hosts=[_page(i, name, host) for i, (name, host) in enumerate(hosts_of(record).items())],
+        first=[(alike, anchors.get(alike.first, "")) for alike in not_good_alike(hosts)],
+        good=list(good_alike(hosts)) if folded else [],
+        folded=folded,
+        failed=hostlist(failed_hosts(record)),
+        hosts=[_page(anchor, name, hosts[name]) for name, anchor in anchors.items()],
         metrics=list(METRICS.values()),
         signs=_signs(),
         fleet=fleet(record),
@@ -93,15 +103,10 @@ def _render(record: object) -> str:
     return page.strip() + "\n"
 
 
-def reasons(record: object) -> Pairs:
-    """Return why each host that is not ready is not: its cause, or the first blocking finding."""
-    rows = []
-    for name, host in hosts_of(record).items():
-        first = next((f for f in findings_of(read(host, "verdict")) if f.blocks), None)
-        found = first.summary if first else "unmeasured: no cause in the record"
-        if not is_good(host):
-            rows.append((clean(name), _said(read(host, "error")) or found))
-    return rows
+def _shown(value: object) -> object:
+    """What a template puts out: markup as it is, other text without what is not printed."""
+    is_text = isinstance(value, str) and not isinstance(value, Markup)
+    return printable(str(value)) if is_text else value
 
 
 @cache
@@ -109,6 +114,7 @@ def _template() -> Template:
     environment = Environment(
         loader=FileSystemLoader(TEMPLATES),
         autoescape=True,
+        finalize=_shown,
         undefined=StrictUndefined,
         trim_blocks=True,
         lstrip_blocks=True,
@@ -129,14 +135,14 @@ def _about(record: object) -> Pairs:
     return [*pairs, ("controller", show(controller))]
 
 
-def _page(position: int, name: str, host: object) -> dict[str, object]:
+def _page(anchor: str, name: str, host: object) -> dict[str, object]:
     """Return everything the page says of one host; texts are plain, pictures are SVG made here."""
     machine, latency, smoke = machine_of(host), latency_of(host), read(host, "smoke")
     return {
-        "anchor": f"host-{position}",
+        "anchor": anchor,
         "name": clean(name),
         "outcome": outcome_of(host),
-        "error": _said(read(host, "error")),
+        "first": first_of(host),
         "done": _done(host),
         "gate": gate_line(read(host, "verdict")),
         "facts": _facts(host, machine.graph),

@@ -2,7 +2,14 @@
 
 from __future__ import annotations
 
-from html import escape
+import html
+
+from b200kit.node.lib.printable import printable
+
+
+def escape(content: str) -> str:
+    """Return text as markup that shows it, without anything that is not printed as itself."""
+    return html.escape(printable(content))
 
 
 def el(name: str, /, *children: str, **attributes: object) -> str:

@@ -15,47 +15,50 @@ from b200kit.report.content.facts import (
     observed,
     versions,
 )
-from b200kit.report.content.findings import findings_of, gate_line
+from b200kit.report.content.findings import gate_line
+from b200kit.report.content.first import first_of
 from b200kit.report.content.latency import STAND_IN, STAND_IN_WHY, latency_of
 from b200kit.report.content.machine import machine_of
 from b200kit.report.document import counted, duration, items, number, read, show
-from b200kit.report.outcome import Outcome, outcome_of
+from b200kit.report.outcome import outcome_of
 from b200kit.report.terminal.lines import COLUMN, WIDTH, ends, labelled, paint, shorten, table, wrap
-from b200kit.report.terminal.shared_lines import cause, finding_lines, took
+from b200kit.report.terminal.shared_lines import finding_lines, first_lines, headline, took
 
 _SHOWN_VERSIONS = {"driver", "CUDA", "fabric manager", "engine"}
 
 
 def block(name: str, host: object, colour: bool) -> Iterator[str]:
-    """Yield the block of one host of a deploy: outcome, node, replicas, latency, findings."""
-    outcome = outcome_of(host)
-    yield _headline(name, host, outcome, colour)
-    bare = outcome.tone != "good" and not findings_of(read(host, "verdict"))
-    if cause(host) or bare:
-        yield from labelled("cause", cause(host) or "unmeasured: no cause in the record")
+    """Yield the block of one host of a deploy: what is wrong and what to do about it, the node,
+    what it serves and how fast; the run's own figures last.
+    """
+    outcome, first = outcome_of(host), first_of(host)
+    if first.cause:
+        yield from first_lines(name, host, outcome, first, colour)
+    else:
+        yield from headline(name, outcome, "", colour)
+        yield from finding_lines(host, 2, colour)
     if observed(host):
         yield from _node(host)
     elif outcome.word not in ("unreachable", "not reached"):
         yield from labelled("node", gpus_line(host, machine_of(host).graph))
-    yield from _stages(host)
-    yield from finding_lines(host, 2, colour)
     yield from _layout(host)
     if read(host, "smoke") not in (None, {}) or outcome.word == "live":
         yield from _latency(host, colour)
     yield from records.block(host)
     for label, text in (("tuning", tuning.line(host)), ("repair", reprovision.line(host))):
         yield from labelled(label, text) if text else ()
+    yield from _stages(host)
+    yield from labelled("run", done) if (done := _done(host)) else ()
     yield ""
 
 
-def _headline(name: str, host: object, outcome: Outcome, colour: bool) -> str:
+def _done(host: object) -> str:
     changes, commands = read(host, "changes"), read(host, "commands")
     done = "no change" if number(changes) == 0 else counted(changes, "change")
     parts = [done if number(changes) is not None else "", took(host)]
     if number(commands) is not None:
         parts.insert(1, counted(commands, "command"))
-    line = ends(f"{name}  {outcome.label}", ", ".join(part for part in parts if part))
-    return line.replace(outcome.label, paint(outcome.label, outcome.tone, colour), 1)
+    return ", ".join(part for part in parts if part)
 
 
 def _node(host: object) -> Iterator[str]:

@@ -6,16 +6,16 @@ import textwrap
 from collections.abc import Sequence
 
 from b200kit.report.document import clean
+from b200kit.run.console import COLOURS, PLAIN
 
 WIDTH = 100
 COLUMN = 14  # where the text of a host's block begins
-_CODES = {"good": "32", "bad": "1;31", "unknown": "33", "waived": "36", "idle": "2", "mark": "1;35"}
 
 
 def paint(text: str, tone: str, colour: bool) -> str:
     """Return `text` in the colour of its tone, or untouched when colour is off."""
-    code = _CODES.get(tone)
-    return f"\x1b[{code}m{text}\x1b[0m" if colour and code else text
+    code = COLOURS.get(tone)
+    return f"\x1b[{code}m{text}\x1b[{PLAIN}m" if colour and code else text
 
 
 def wrap(first: str, text: str, *, indent: int | None = None) -> list[str]:

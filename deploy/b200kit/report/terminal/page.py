@@ -5,45 +5,54 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 
 from b200kit.node.lib.redact import redact
+from b200kit.report.content.alike import MOST, whole
 from b200kit.report.document import clean
 from b200kit.report.names import run_name
-from b200kit.report.outcome import exit_code, failed_hosts, hosts_of, is_check, totals
+from b200kit.report.outcome import exit_code, failed_hosts, is_check, is_good, ranked, totals
 from b200kit.report.shown import shown
 from b200kit.report.terminal.check_block import check_lines
 from b200kit.report.terminal.deploy_block import block
 from b200kit.report.terminal.lines import WIDTH, shorten, wrap
+from b200kit.report.terminal.many import brief, folded
+
+_MOST_BLOCKS = 8
+"""Good nodes of a deploy above which they are folded; a check has a line of each up to MOST."""
 
 
-def render(
+def lines(
     record: object,
     *,
     colour: bool = False,
     report: str | None = None,
     secrets: Iterable[str] = (),
-) -> str:
-    """Return the text for stdout: the hosts of `record`, the totals, the report, the exit code.
+    all_whole: bool = False,
+) -> list[str]:
+    """Return the lines for stdout: the hosts of `record`, the totals, the report, the exit code.
 
-    `report` is the path to name in the last line (by default where `write` puts it under
-    ``reports``); `secrets` are values that must not appear. Any JSON value is accepted.
+    Hosts that are bad stand first, then those not measured, then the others, of which many are
+    folded unless `all_whole`. `report` is the path to name in the last line (by
+    default where `write` puts it under ``reports``); `secrets` are values that must not appear.
+    Any JSON value is accepted.
     """
     known = tuple(secrets)
-    return shown(record, lambda found: _text(redact(found, known), colour, report))
+    return shown(record, lambda found: _lines(redact(found, known), colour, report, all_whole))
 
 
-def _text(record: object, colour: bool, report: str | None) -> str:
-    hosts = hosts_of(record)
-    name_width = min(max((len(clean(name)) for name in hosts), default=0), 30)
-    lines: list[str] = []
-    for name, host in hosts.items():
-        label = shorten(clean(name), name_width).ljust(name_width)
-        lines += (
-            check_lines(label, host, colour) if is_check(record) else block(label, host, colour)
-        )
+def _lines(record: object, colour: bool, report: str | None, all_whole: bool) -> list[str]:
+    hosts, check = ranked(record), is_check(record)
+    good = {name: host for name, host in hosts.items() if is_good(host)}
+    bad = {name: host for name, host in hosts.items() if name not in good}
+    fold = not all_whole and len(good) > (MOST if check else _MOST_BLOCKS)
+    told = list(hosts) if all_whole else [*whole(bad), *([] if fold else good)]
+    name_width = min(max((len(clean(name)) for name in told), default=0), 30)
+    found: list[str] = []
+    for name in told:
+        label, host = shorten(clean(name), name_width).ljust(name_width), hosts[name]
+        found += check_lines(label, host, colour) if check else block(label, host, colour)
+    found += brief({name: host for name, host in bad.items() if name not in told}, colour)
+    found += folded(good, colour) if fold else ()
     where = report or f"reports/{run_name(record)}/report.html"
-    return (
-        "\n".join([*lines, *([""] if lines and lines[-1] else []), *_last_lines(record, where)])
-        + "\n"
-    )
+    return [*found, *([""] if found and found[-1] else []), *_last_lines(record, where)]
 
 
 def _last_lines(record: object, report: str) -> Iterator[str]:

@@ -1,20 +1,17 @@
-"""Lines that both terminal views share: findings with their action, the cause, the time."""
+"""Lines that all terminal views share: what is wrong and what to do first, findings, the time."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 
-from b200kit.report.content.findings import groups_of
-from b200kit.report.document import clean, duration, items, number, read
+from b200kit.report.content.findings import Finding, Similar, groups_of
+from b200kit.report.content.first import First
+from b200kit.report.document import duration, items, number, read
+from b200kit.report.outcome import Outcome
 from b200kit.report.terminal.lines import paint, shorten, wrap
 
 _LABELS = {"unmeasured": "unknown"}
-
-
-def cause(host: object) -> str:
-    """Return why the host left the run, or nothing."""
-    error = read(host, "error")
-    return clean(error) if isinstance(error, str) else ""
+_LABEL = 9
 
 
 def took(host: object) -> str:
@@ -25,25 +22,58 @@ def took(host: object) -> str:
     return duration(total) if total else "" if observed_s is None else duration(observed_s)
 
 
-def finding_lines(
-    host: object, indent: int, colour: bool, *, label: int = 12, headed: bool = False
-) -> Iterator[str]:
-    """Yield what did not pass: status in `label` columns, findings, what to do, the evidence.
+def headline(name: str, outcome: Outcome, text: str, colour: bool) -> list[str]:
+    """Return the first line of a host, its outcome coloured, and what follows of its *text*."""
+    label = f"{shorten(outcome.label, 40):<7}"
+    lines = wrap(f"{name}  {label}  ", text) if text else [f"{name}  {label}".rstrip()]
+    return [lines[0].replace(label.rstrip(), paint(label.rstrip(), outcome.tone, colour), 1),
+            *lines[1:]]  # fmt: skip
 
-    When the host is `headed` by its first finding, that is not repeated.
+
+def first_lines(
+    name: str, host: object, outcome: Outcome, first: First, colour: bool
+) -> Iterator[str]:
+    """Yield what is wrong, below it what to do, who serves, and then all that was found."""
+    indent = len(name) + 2
+    yield from headline(name, outcome, first.cause, colour)
+    yield from action_lines(" " * (indent + _LABEL), first.action)
+    yield from serving_lines(indent, first.serving)
+    yield from finding_lines(host, indent, colour, told=first.finding)
+
+
+def action_lines(pad: str, advice: str) -> list[str]:
+    """Return what to do, below its cause."""
+    return wrap(f"{pad}-> ", advice) if advice else []
+
+
+def serving_lines(indent: int, serving: str) -> list[str]:
+    """Return who serves."""
+    return wrap(f"{' ' * indent}{'serving':<{_LABEL}}", serving) if serving else []
+
+
+def finding_lines(
+    host: object, indent: int, colour: bool, *, told: Finding | None = None
+) -> Iterator[str]:
+    """Yield what did not pass: status, finding, what to do, then what is alike and the evidence.
+
+    *told* is the finding that stands above already, with its action.
     """
-    pad = " " * (indent + label)
-    for order, group in enumerate(groups_of(read(host, "verdict"))):
-        status = group[0].finding.status
-        word = f"{' ' * indent}{_LABELS.get(status, shorten(status, label - 2)):<{label}}"
-        for place, similar in enumerate(group):
-            if not (headed and order == place == 0):
-                lines = wrap(pad if place else word, similar.finding.summary)
-                mark = word.strip()
-                painted = paint(mark, similar.finding.tone, colour)
-                yield lines[0] if place else lines[0].replace(mark, painted, 1)
-                yield from lines[1:]
-            yield from wrap(pad, similar.also) if similar.also else ()
-        yield from wrap(f"{pad}-> ", group[0].finding.advice) if group[0].finding.advice else ()
-        for similar in group if status != "waived" else ():
-            yield from wrap(pad, similar.finding.evidence)
+    for group in groups_of(read(host, "verdict")):
+        yield from _group(group, " " * indent, colour, told)
+
+
+def _group(group: list[Similar], start: str, colour: bool, told: Finding | None) -> Iterator[str]:
+    head, *more = group
+    finding, pad = head.finding, start + " " * _LABEL
+    if finding != told:
+        status = _LABELS.get(finding.status, shorten(finding.status, _LABEL - 2))
+        lines = wrap(f"{start}{status:<{_LABEL}}", finding.summary)
+        yield lines[0].replace(status, paint(status, finding.tone, colour), 1)
+        yield from lines[1:]
+        yield from action_lines(pad, finding.advice)
+    rest = [head.also, *("; ".join(filter(None, (s.finding.summary, s.also))) for s in more)]
+    for place, text in enumerate(filter(None, rest)):
+        yield from wrap(pad if place else f"{start}{'also':<{_LABEL}}", text)
+    told_of = [similar.finding.evidence for similar in group if finding.status != "waived"]
+    for text in dict.fromkeys(told_of):
+        yield from wrap(pad, text)

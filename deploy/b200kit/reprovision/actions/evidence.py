@@ -20,6 +20,7 @@ from typing import Any
 
 from b200kit.node.lib import durable_files
 from b200kit.node.maintenance.support_bundle import PACKED_BYTES, PART_BYTES, UNPACKED_BYTES
+from b200kit.reprovision import kept_evidence, ledger
 from b200kit.reprovision.actions import ActionFailed, Evidence, Intent, Say
 from b200kit.run.file_names import safe_name
 from b200kit.run.node import Node
@@ -53,6 +54,8 @@ def collect(node: Node, intent: Intent, say: Say) -> Evidence:
     _save(path, content)
     short = f"; without {len(missing)} parts, which say why" if missing else ""
     say(f"evidence: {len(content) / 1e6:.1f} MB in {path}{short}")
+    if line := kept_evidence.prune(directory(), ledger.directory(), node.spec.kept):
+        say(f"evidence: {line}")
     return Evidence(str(path), str(description["sha256"]))
 
 

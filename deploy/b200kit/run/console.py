@@ -1,0 +1,81 @@
+"""The one place where the controller writes to a terminal: lines, and nothing that drives it.
+
+A line may hold what a node, a peer or a file said. Whatever would not be printed as itself is shown
+as an escape here, line ends included, so that no text can colour, move, hide or add a line.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import logging
+import os
+import re
+import sys
+from collections.abc import Iterable
+from typing import TextIO
+
+from b200kit.node.lib.printable import printable
+
+COLOURS = {
+    "good": "32", "bad": "1;31", "unknown": "33", "waived": "36", "idle": "2", "mark": "1;35",
+}  # fmt: skip
+PLAIN = "0"
+_OURS = re.compile(rf"(\x1b\[(?:{'|'.join((*COLOURS.values(), PLAIN))})m)")
+_ANY_COLOUR = re.compile(r"(\x1b\[[\d;]{0,16}m|\n)")
+
+
+def out(*lines: str, colour: bool = False) -> None:
+    """Write lines to stdout; with *colour* our own codes stay. BrokenPipeError: nobody reads."""
+    _write(sys.stdout, (_but(_OURS, line) if colour else printable(line) for line in lines))
+
+
+def err(*lines: str) -> None:
+    """Write lines to stderr. A reader that has left ends no run: there is nobody to tell."""
+    try:
+        _write(sys.stderr, map(printable, lines))
+    except BrokenPipeError:
+        abandon(sys.stderr)
+
+
+def document(value: object) -> None:
+    """Write a JSON document to stdout; what is not ASCII, and DEL, is escaped as JSON does it."""
+    text = json.dumps(value, indent=2).replace("\x7f", r"\u007f")
+    _write(sys.stdout, [text])
+
+
+def abandon(stream: TextIO) -> None:
+    """Let a stream without a reader end quietly; else Python fails again at its own exit."""
+    with contextlib.suppress(OSError, ValueError):
+        os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
+
+
+def guard_log(logger: logging.Logger) -> None:
+    """Escape what another library's log would print; its colours and line ends stay."""
+    for handler in logger.handlers:
+        if not any(isinstance(known, _Escaped) for known in handler.filters):
+            handler.addFilter(_Escaped())
+
+
+class _Escaped(logging.Filter):
+    def filter(self, record: logging.LogRecord) -> bool:
+        if isinstance(record.msg, str):
+            record.msg, record.args = shown(record.getMessage()), ()
+        return True
+
+
+def shown(text: str) -> str:
+    """Text of another library that prints: its colours and line ends stay, nothing else."""
+    return _but(_ANY_COLOUR, text)
+
+
+def _but(kept: re.Pattern[str], text: str) -> str:
+    """*text* as it can be printed, but for what *kept* matches."""
+    parts = kept.split(text)
+    return "".join(part if n % 2 else printable(part) for n, part in enumerate(parts))
+
+
+def _write(stream: TextIO, lines: Iterable[str]) -> None:
+    for line in lines:
+        stream.write(f"{line}\n")
+    stream.flush()

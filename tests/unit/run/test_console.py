@@ -1,0 +1,84 @@
+"""What the controller writes to a terminal: nothing that a node says drives it."""
+
+from __future__ import annotations
+
+import io
+import json
+import logging
+import os
+import subprocess
+import sys
+from contextlib import redirect_stderr, redirect_stdout
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from b200kit.node.lib.printable import printable
+from b200kit.report.terminal.lines import paint
+from b200kit.run import console
+
+HOSTILE = "n1\x1b[2J\x9b31m\r\nn2  LIVE\u2028n3\u202eevil\x00\x7f\ud800\xad"
+
+
+def test_what_is_not_printed_as_itself_is_an_escape() -> None:
+    assert printable("GPU 2: 4 °C \u2014 ok") == "GPU 2: 4 °C \u2014 ok"
+    shown = printable(HOSTILE)
+    assert shown == r"n1\x1b[2J\x9b31m\r\nn2  LIVE\u2028n3\u202eevil\x00\x7f\ud800\xad"
+
+
+@given(st.text(st.characters()))
+def test_any_text_is_one_line_that_can_be_printed(text: str) -> None:
+    for stream, write in ((redirect_stdout, console.out), (redirect_stderr, console.err)):
+        with stream(io.StringIO()) as printed:
+            write(text, f"b{text}")
+        lines = printed.getvalue().split("\n")
+        assert len(lines) == 3
+        assert all(line.isprintable() for line in lines)
+        printed.getvalue().encode()
+
+
+@given(st.text(st.characters()))
+def test_any_document_is_json_of_printable_characters(text: str) -> None:
+    with redirect_stdout(io.StringIO()) as printed:
+        console.document({text: [text]})
+    assert printed.getvalue().replace("\n", "").isprintable()
+    assert json.loads(printed.getvalue()) == {text: [text]}
+
+
+def test_only_our_colours_stay_and_only_where_they_are_asked_for() -> None:
+    line = f"n1  {paint('RED', 'bad', True)}  \x1b[5mblink\x1b[0m\x1b[2K"
+    with redirect_stdout(io.StringIO()) as printed:
+        console.out(line, colour=True)
+        console.out(line)
+    coloured, plain = printed.getvalue().splitlines()
+    assert coloured.startswith("n1  \x1b[1;31mRED\x1b[0m  \\x1b[5mblink")
+    assert coloured.endswith(r"\x1b[2K")
+    assert "\x1b" not in plain
+
+
+def test_log_of_another_library_keeps_its_colours_and_lines_and_nothing_else() -> None:
+    stream = io.StringIO()
+    logger = logging.Logger("other")
+    logger.addHandler(logging.StreamHandler(stream))
+    console.guard_log(logger)
+    console.guard_log(logger)
+    logger.error("[%s] \x1b[31mred\x1b[0m\nsecond \x1b]0;title\x07", "n1\r")
+    assert stream.getvalue() == "[n1\\r] \x1b[31mred\x1b[0m\nsecond \\x1b]0;title\\x07\n"
+
+
+@pytest.mark.parametrize(("stream", "code"), [("out", 7), ("err", 0)])
+def test_reader_that_has_left_is_told_nothing_more(stream: str, code: int) -> None:
+    reader, writer = os.pipe()
+    os.close(reader)
+    program = (
+        "import sys; from b200kit.run import console\n"
+        f"try: console.{stream}('x'); console.{stream}('y')\n"
+        "except BrokenPipeError: console.abandon(sys.stdout); sys.exit(7)"
+    )
+    with os.fdopen(writer, "wb") as gone:
+        streams = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, f"std{stream}": gone}
+        run = subprocess.run([sys.executable, "-c", program], **streams)  # type: ignore[call-overload]
+    assert run.returncode == code
+    assert not run.stdout
+    assert not run.stderr
