@@ -1,4 +1,4 @@
-"""The gateway's planned stop: what is open ends, nothing new comes in, and silence holds nothing."""
+"""The gateway's planned stop: what is open ends, nothing new comes in, within a deadline."""
 
 from __future__ import annotations
 
@@ -79,13 +79,16 @@ def test_connection_that_is_kept_for_a_next_request_does_not_hold_the_stop(tmp_p
 
 
 def test_the_deadline_is_kept_and_said(tmp_path: Path) -> None:
-    with waiting() as server, running(tmp_path, [server.port]) as proxy:
-        with open_stream(proxy) as client:
-            with raises_message(HAProxyError):
-                soft_stop.stop(proxy.process.pid, 0.5)
-            # What systemd sends next cuts it.
-            proxy.process.terminate()
-            assert b"0\r\n\r\n" not in until(client, b"0\r\n\r\n")
+    with (
+        waiting() as server,
+        running(tmp_path, [server.port]) as proxy,
+        open_stream(proxy) as client,
+    ):
+        with raises_message(HAProxyError):
+            soft_stop.stop(proxy.process.pid, 0.5)
+        # What systemd sends next cuts it.
+        proxy.process.terminate()
+        assert b"0\r\n\r\n" not in until(client, b"0\r\n\r\n")
 
 
 def test_gateway_that_has_ended_by_itself_is_stopped() -> None:
