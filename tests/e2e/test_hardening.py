@@ -9,11 +9,25 @@ import pytest
 import tests.lab as lab
 from tests.e2e.conftest import Live
 from tests.e2e.driving import Outcome, deploy, on
-from tests.e2e.tools import hardened
+from tests.e2e.tools import acting, hardened
 
 NODE = "b200-1"
 UNIT = "vllm@0.service"
 CONF = "/run/b200-lab/nvml.conf"
+# What none of the units has to do, each with the same sandbox around it.
+ACTS = {
+    "write to the system": "touch /etc/act",
+    "write to the program": "touch /usr/local/lib/b200kit/act",
+    "read a home": "ls /root/act",
+    "speak IP": "python3 -Ic 'import socket; socket.socket()'",
+    "mount": "mount -t tmpfs none /mnt",
+    "make a device": "mknod /run/act-device c 1 3",
+    "give a file away": "chown nobody /run/act",
+    "enter a namespace": "unshare --net true",
+    "become another user": "setpriv --reuid 65534 true",
+}
+# A home may hold models.
+MAY = {"b200-gate.service": {"read a home"}}
 
 
 @pytest.fixture(scope="module")
@@ -43,6 +57,24 @@ def test_units_are_hardened_as_systemd_sees_them(served: Outcome) -> None:
     for number in (0, 1):
         hardened.assert_properties_are_in_force(NODE, f"vllm@{number}.service")
         assert hardened.exposure(NODE, f"vllm@{number}.service") <= hardened.EXPOSURE
+
+
+@pytest.mark.parametrize("unit", ["b200-gate.service", "b200-acs.service"])
+def test_unit_that_looks_or_writes_one_register_can_do_nothing_else(
+    served: Outcome, unit: str
+) -> None:
+    script = "\n".join(f"{act} && echo 'could {name}'" for name, act in ACTS.items())
+    on(NODE, "touch /root/act /run/act; cat > /run/act.sh <<'END'\n" + script + "\ntrue\nEND")
+    like = "sed -e 's|^ExecStart=.*|ExecStart=/bin/sh /run/act.sh|' -e '/^Before=/d'"
+    on(
+        NODE,
+        f"systemctl cat {unit} | {like} > /run/systemd/system/act-{unit}; "
+        f"systemctl daemon-reload; systemctl restart act-{unit}",
+    )
+    log = on(NODE, f"journalctl -u act-{unit} -o cat --no-pager; systemctl stop act-{unit}")
+    assert "Finished" in log, log
+    could = {line.removeprefix("could ") for line in log.splitlines() if line[:6] == "could "}
+    assert could == MAY.get(unit, set()), log
 
 
 def test_nothing_but_ssh_listens_to_the_outside(served: Outcome) -> None:
@@ -122,3 +154,14 @@ def test_second_run_changes_nothing(served: Outcome) -> None:
     again = deploy()
     changed = {s["name"] for s in again.host(NODE)["stages"] if s["changes"]}
     assert changed <= {"smoke"}, changed
+
+
+def test_no_local_user_can_hold_up_a_stage(served: Outcome) -> None:
+    # The name that the lock once had, in a folder that is open to all.
+    on(NODE, "systemd-run --quiet --uid=nobody flock /run/lock/b200kit-acting sleep 900")
+    acting.node(NODE).connected().run_logged("true", "/run/acted.log", limit_s=60)
+    locks = on(NODE, "find /run/b200kit /var/lib/b200kit -name '*.lock' -o -name .guard").split()
+    assert "/run/b200kit/acting.lock" in locks
+    tried = "setpriv --reuid 65534 --clear-groups flock -n"
+    taken = on(NODE, f"for f in {' '.join(locks)}; do {tried} $f echo $f; done 2>/dev/null || true")
+    assert taken == ""

@@ -24,7 +24,7 @@ from b200kit.node.fabric import sequence
 from b200kit.node.lib import lock, managed_files, timestamp
 from b200kit.node.packages import candidates
 from b200kit.node.state import drift
-from b200kit.run.remote import INSTALLED
+from b200kit.run.remote import INSTALLED, MAKE_ACTING
 from tests.fake import settings
 from tests.unit import states
 
@@ -436,9 +436,10 @@ def _content(file: State) -> bytes:
 
 def _script(command: str) -> str:
     """The script inside of a logged command (b200kit/run/remote.py, run_logged), or the command."""
-    if not command.startswith("flock "):
+    _, guard, locked = command.partition(f"{MAKE_ACTING} && flock ")
+    if not guard:
         return command
-    words = shlex.split(command)
+    words = shlex.split(locked)
     return words[words.index("-c") + 1]
 
 

@@ -172,7 +172,7 @@ class NodeSpec(ReprovisioningKeys):
     warm_tolerance: float = Field(0.1, ge=0.01, le=1)
     """share by which two rounds of the warm-up may differ for a replica to count as warm"""
     drain_s: int = Field(20, ge=1, le=3600)
-    """how long open requests of a replica get to end at its stop"""
+    """how long open requests get to end when a replica, or the gateway, stops"""
     replica_flags: Table[Table[Scalar]] = ()
     """flags of single replicas above those of the engine, by number: {"2": {"seed": 7}}"""
     drain_deadline_s: int = Field(600, ge=1, le=7200)

@@ -95,7 +95,9 @@ def reboot_and_wait(node: Node, waiting: Waiting | None = None) -> str:
     before = boot_id(remote)
     _keep_note(node)
     begin(remote)
-    return wait_until_back(node, before, node.spec.reboot_deadline_s, waiting=waiting)
+    # What serves stops first, and open requests get their time to end.
+    deadline = node.spec.reboot_deadline_s + 2 * node.spec.drain_s
+    return wait_until_back(node, before, deadline, waiting=waiting)
 
 
 def begin(remote: Remote) -> None:

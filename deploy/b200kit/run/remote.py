@@ -12,6 +12,7 @@ import shlex
 from collections.abc import Callable, Sequence
 from copy import copy
 from dataclasses import dataclass
+from pathlib import PurePath
 from typing import Any
 
 import gevent  # type: ignore[import-untyped]
@@ -30,6 +31,9 @@ from b200kit.run.bounded_output import BoundedClient
 INSTALLED = "/usr/local/lib/b200kit/node.pyz"
 MOST_VALUES = 100_000
 """Most values of an observation; one of eight GPUs has a few thousand."""
+ACTING = "/run/b200kit/acting.lock"
+"""Root's alone, as every lock (b200kit/node/lib/lock_file.py)."""
+MAKE_ACTING = f"(umask 077; mkdir -p -m 755 {PurePath(ACTING).parent}; : >>{ACTING})"
 _GRACE_S = 5
 _LOST = (OSError, SSHException, EOFError, TimeoutError)
 
@@ -108,7 +112,7 @@ class Remote:
         It outlives a lost connection instead of dying of SIGPIPE, so one that a killed run left at
         work is waited for: two of them never work on a node at a time.
         """
-        guard = f"flock --close --timeout {limit_s or self.timeout} /run/lock/b200kit-acting"
+        guard = f"{MAKE_ACTING} && flock --close --timeout {limit_s or self.timeout} {ACTING}"
         on_failure = f"{{ {why}; tail -n 40 {log}; exit 1; }}"
         logged = f"{guard} sh -c {shlex.quote(script)} </dev/null >{log} 2>&1"
         return self.run(f"{logged} && tail -n 1 {log} || {on_failure}", timeout=limit_s)

@@ -18,6 +18,9 @@ from b200kit.serving import replica
 
 _QUADLETS = "/etc/containers/systemd"
 SHARED: tuple[str, ...] = ()
+USER = 60900
+"""Who the engine is in its container, and so on the node: nobody else (uid range: UIDS-GIDS.md of
+systemd, 60578 to 61183 is unused)."""
 
 
 def paths(number: int) -> tuple[str]:
@@ -44,6 +47,7 @@ def own_files(node: Node, planned: Replica) -> list[File]:
         argv=engines.get(node.spec.engine).argv(settings),
         environment=replica.environment(node, settings),
         cache=PurePosixPath(settings.cache),
+        user=USER,
         serving=replica.SERVING,
         secrets=replica.SECRETS,
         has_key="api_key" in node.secrets,

@@ -44,7 +44,12 @@ def desired(node: Node, layout: Sequence[Replica]) -> DesiredState:
         *_configuration(node, layout, PATHS),
         File(
             f"/etc/systemd/system/{UNIT}.d/b200kit.conf",
-            render("systemd/gateway.conf.j2", cpus=cpus),
+            render(
+                "systemd/gateway.conf.j2",
+                cpus=cpus,
+                drain_s=node.spec.drain_s,
+                router=node.spec.gateway.router,
+            ),
             notify=("daemon-reload",),
         ),
         # Nothing is restarted for it: it is for the next stop and start of a replica.

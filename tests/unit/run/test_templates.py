@@ -186,6 +186,24 @@ def test_replica_is_stopped_gently_and_as_a_whole(tmp_path: Path) -> None:
     assert int(unit["TimeoutStopSec"][0]) > config["shutdown-timeout"] > 0
 
 
+def test_gateway_stops_before_what_it_stands_on_and_waits_for_open_requests(tmp_path: Path) -> None:
+    listed = tmp_path / "router.txt"
+    listed.write_text("vllm-router==0.1.17\n")
+    router = {"router": {"requirements": str(listed), "version": "0.1.17"}}
+    given = files(tmp_path, drain_s=300, gateway=router)
+    gateway = directives(given["/etc/systemd/system/haproxy.service.d/b200kit.conf"])
+    [stop] = gateway["ExecStop"]
+    assert stop.endswith("rotation stop 300 $MAINPID")
+    assert int(gateway["TimeoutStopSec"][0]) > 300
+    # systemd stops in the reverse order of a start, among units that it stops at all.
+    assert "vllm.target" in gateway["After"][0].split()
+    target = directives(given["/etc/systemd/system/vllm.target"])
+    assert target["Requires"] == target["After"] == ["b200-gate.service"]
+    router_unit = directives(given["/etc/systemd/system/b200-router.service"])
+    assert router_unit["Before"] == ["haproxy.service"]
+    assert any(line.endswith("rotation follow") for line in gateway["ExecStartPost"])
+
+
 def test_replica_is_hardened_without_what_breaks_gpus_or_compilers(tmp_path: Path) -> None:
     unit = directives(files(tmp_path)[UNIT])
     assert unit["NoNewPrivileges"] == ["yes"]

@@ -103,6 +103,25 @@ def test_container_may_do_nothing_it_need_not(tmp_path: Path) -> None:
     assert not any("canary" in value for values in given.values() for value in values)
 
 
+def test_engine_is_not_root_in_its_container_and_has_what_it_needs(tmp_path: Path) -> None:
+    given = container(tmp_path)
+    user = str(quadlet.USER)
+    assert given["User"] == given["Group"] == [user]
+    assert given["User"] != ["0"]
+    hooks = [line.split() for line in given["ExecStartPre"]]
+    [owned] = [words for words in hooks if words[0].endswith("/chown")]
+    assert owned[1:] == ["-hR", f"{user}:{user}", "/var/cache/vllm/1"]
+    # systemd would give the directory back to root at every start.
+    assert given["CacheDirectory"] == []
+    [prepared] = [words for words in hooks if "compile-cache" in words]
+    assert prepared[:3] == ["/usr/bin/setpriv", "--reuid", user]
+    assert hooks.index(owned) < hooks.index(prepared)
+    [key] = [words for words in hooks if words[-1] == "/run/vllm-1-key/api_key"]
+    assert {"0400", user, "%d/api_key"} <= {*key}
+    assert given["RuntimeDirectoryMode"] == ["0700"]
+    assert "/run/vllm-1-key/api_key:/run/b200kit-credentials/api_key:ro" in given["Volume"]
+
+
 def test_replica_has_one_form(tmp_path: Path) -> None:
     own = set(files(tmp_path, **asked()))
     assert CONTAINER in own

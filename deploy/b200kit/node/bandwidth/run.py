@@ -24,7 +24,7 @@ from typing import Any
 from b200kit.node.bandwidth.tests import PLACES, PROBES, SCHEMA, Probe, Unusable
 from b200kit.node.facts.nvml.client import Worker
 from b200kit.node.facts.observe import NVML_TIMEOUT_S
-from b200kit.node.lib import durable_files, hard_timeout, readings, timestamp
+from b200kit.node.lib import durable_files, hard_timeout, lock_file, readings, timestamp
 from b200kit.node.lib.managed_files import STATE_DIRECTORY
 from b200kit.node.lib.stdout import claim_stdout, emit
 from b200kit.node.state.plausible import plausible
@@ -128,8 +128,7 @@ def refuse_beside_replicas() -> None:
 @contextmanager
 def alone(path: Path) -> Iterator[None]:
     """Hold a lock while measuring; raises Refused when another measurement holds it."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    with path.open("w") as handle:
+    with open(lock_file.opened(path), "w", encoding="utf-8") as handle:
         try:
             fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError:

@@ -20,6 +20,7 @@ from concurrent.futures import ThreadPoolExecutor, as_completed
 from functools import partial
 from pathlib import Path
 
+from b200kit.node.lib import lock_file
 from b200kit.node.weights import model_files
 from b200kit.node.weights.download import FetchError, Job, Manners, bring, refusal
 from b200kit.node.weights.manifest import (
@@ -176,9 +177,8 @@ def _is_whole(dest: Path, entries: Sequence[Entry], revision: str) -> bool:
 
 
 def _only(dest: Path) -> int:
-    """The directory's lock; FetchError when another fetch has it."""
-    dest.mkdir(parents=True, exist_ok=True)
-    descriptor = os.open(dest, os.O_RDONLY)
+    """Its lock, which goes when the model is sealed; FetchError when another fetch has it."""
+    descriptor = lock_file.opened(dest / f".lock{PARTIAL}")
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except OSError:

@@ -219,7 +219,7 @@ def test_file_that_is_not_what_the_manifest_names_is_refused(
     assert done.code == fetch.REFUSED
     assert_message(*lines_with(done.said, "not fetched"), URL=site.url)
     left = {path.name for path in (tmp_path / "model").rglob("*") if path.is_file()}
-    assert left == {"config.json", "empty", ".verified.json"}
+    assert left == {"config.json", "empty", ".verified.json", ".lock.partial"}
 
 
 def test_answer_cut_short_is_refused(tmp_path: Path, site: Site, bring: Bring) -> None:

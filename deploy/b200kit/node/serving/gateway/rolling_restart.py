@@ -21,7 +21,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from b200kit.node.client.serving_config import ConfigError, Serving, load
-from b200kit.node.lib import durable_files
+from b200kit.node.lib import durable_files, lock_file
 from b200kit.node.serving.gateway.haproxy import HAProxyError
 from b200kit.node.serving.gateway.rolling_steps import (
     Gateway,
@@ -75,8 +75,7 @@ async def restart(
 
 def hold(lock: Path = LOCK) -> int:
     """The lock of rolling restarts, held until this process ends. Raises Halt naming who has it."""
-    lock.parent.mkdir(mode=0o755, parents=True, exist_ok=True)
-    handle = os.open(lock, os.O_RDWR | os.O_CREAT, 0o600)
+    handle = lock_file.opened(lock)
     try:
         fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except OSError:

@@ -12,12 +12,12 @@ import subprocess
 import sys
 from functools import partial
 
-from b200kit.node.serving.gateway import haproxy, reload, router
+from b200kit.node.serving.gateway import haproxy, reload, router, soft_stop
 from b200kit.node.serving.gateway.haproxy import HAProxyError
 
 _USAGE = (
     "usage: rotation list | drain NAME | ready NAME | share NAME PERCENT | out N | back N | "
-    "reload PID | forget | follow"
+    "reload PID | stop SECONDS [PID] | forget | follow"
 )
 
 
@@ -92,10 +92,15 @@ def main(args: list[str]) -> int:
             return 0
         case ["reload", pid] if pid.isdigit():
             act = partial(reload.reload, int(pid))
+        case ["stop", seconds, pid] if seconds.isdigit() and pid.isdigit():
+            act = partial(soft_stop.stop, int(pid), int(seconds))
+        case ["stop", seconds] if seconds.isdigit():
+            # systemd names no process: it has ended by itself, and nothing is open.
+            return 0
         case _:
             print(_USAGE, file=sys.stderr)
             return 2
-    if not haproxy.SOCKET.exists() and args[0] != "reload":
+    if not haproxy.SOCKET.exists() and args[0] not in ("reload", "stop"):
         return 0
     try:
         act()

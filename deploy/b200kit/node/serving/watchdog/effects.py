@@ -14,7 +14,7 @@ from pathlib import Path
 from b200kit.node.client.serving_config import Replica
 from b200kit.node.facts import system
 from b200kit.node.facts.processes import members
-from b200kit.node.lib import journal, program
+from b200kit.node.lib import journal, lock_file, program
 from b200kit.node.lib.readings import reason
 from b200kit.node.serving.gateway import haproxy
 from b200kit.node.serving.gateway.rolling_restart import LOCK
@@ -135,8 +135,7 @@ class Edges:
     def no_rolling_restart(self) -> Iterator[bool]:
         """True while no rolling restart is at work, and none begins in the block."""
         try:
-            self.lock.parent.mkdir(mode=0o755, parents=True, exist_ok=True)
-            handle = os.open(self.lock, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+            handle = lock_file.opened(self.lock)
         except OSError:
             # No lock is no reason to leave clients with a replica that hangs.
             yield True

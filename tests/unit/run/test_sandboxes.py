@@ -1,0 +1,67 @@
+"""What systemd itself finds open in each unit that a node gets, compared with docs/serve.md."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.unit.run.test_templates import GROUP, OPTIONS, files
+
+DOCUMENT = Path(__file__).resolve().parents[3] / "docs" / "serve.md"
+MOST = 3.0
+"""None may have more: what a unit cannot do without is in the table."""
+UNITS = "etc/systemd/system"
+# A package's own unit, of which a node gets a drop-in; what Debian's says opens or closes nothing.
+OF_PACKAGES = {"haproxy.service": "[Service]\nExecStart=/usr/sbin/haproxy\n"}
+_ROW = re.compile(r"^\| `([\w@.-]+\.service)` \| (\d+\.\d) \|", re.MULTILINE)
+
+
+@pytest.fixture(scope="module")
+def found(tmp_path_factory: pytest.TempPathFactory) -> dict[str, float]:
+    """Unit to exposure, 0 to 10: every unit that any node gets."""
+    root = tmp_path_factory.mktemp("root")
+    for path, text in _given(tmp_path_factory.mktemp("node")):
+        target = root / path
+        target.parent.mkdir(parents=True, exist_ok=True)
+        target.write_text(text)
+    names = {path.name for path in (root / UNITS).glob("*.service")}
+    return {name: _exposure(root, name.replace("@", "@0")) for name in names}
+
+
+def _given(folder: Path) -> Iterator[tuple[str, str]]:
+    listed = folder / "router.txt"
+    listed.write_text("vllm-router==0.1.17\n")
+    router = {"router": {"requirements": str(listed), "version": "0.1.17"}}
+    joined: dict[str, Any] = {"group": GROUP, "replicas": 1, "tensor_parallel": 8}
+    routed: dict[str, Any] = {"gateway": router}
+    for number, changes in enumerate((routed, joined)):
+        (folder / str(number)).mkdir()
+        for path, text in files(folder / str(number), **OPTIONS, **changes).items():
+            yield path.lstrip("/"), text
+    for name, text in OF_PACKAGES.items():
+        yield f"{UNITS}/{name}", text
+
+
+def _exposure(root: Path, unit: str) -> float:
+    done = subprocess.run(
+        ["systemd-analyze", "security", "--offline=yes", f"--root={root}", "--no-pager", unit],
+        capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    exposure = re.search(r"exposure level for \S+: (\d+\.\d)", done.stdout)
+    assert exposure is not None, done.stdout + done.stderr
+    return float(exposure[1])
+
+
+def test_every_unit_is_confined(found: dict[str, float]) -> None:
+    assert {name: level for name, level in found.items() if level > MOST} == {}
+
+
+def test_the_table_of_the_documentation_is_what_systemd_finds(found: dict[str, float]) -> None:
+    table = {name: float(level) for name, level in _ROW.findall(DOCUMENT.read_text())}
+    # Another version of systemd weighs some things otherwise.
+    assert table == pytest.approx(found, abs=0.4)
