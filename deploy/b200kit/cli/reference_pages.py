@@ -18,6 +18,7 @@ from typing import Any
 
 from b200kit.catalog import hardware
 from b200kit.cli import node_schema
+from b200kit.cli.attacks_page import attacks_markdown
 from b200kit.cli.commands_page import cli_markdown
 from b200kit.cli.markdown import first_line, table
 from b200kit.cli.measuring_pages import diagnoses_markdown, run_conditions_markdown
@@ -208,6 +209,7 @@ def _show(value: object) -> str:
 
 PAGES = {
     "inventory": inventory_markdown,
+    "attacks": attacks_markdown,
     "checks": checks_markdown,
     "cli": cli_markdown,
     "diagnoses": diagnoses_markdown,

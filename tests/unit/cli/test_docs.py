@@ -10,6 +10,7 @@ import yaml
 
 from b200kit import catalog, cli
 from b200kit.cli import reference_pages
+from b200kit.cli.attacks_page import attacks
 from b200kit.node import cli as node_cli
 from b200kit.node.checks.judge import registered
 from b200kit.node.fabric.states import STATES
@@ -73,7 +74,7 @@ def test_every_check_and_action_is_described() -> None:
 
 def test_unknown_page_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
     assert reference_pages.main(["nonsense"]) == 2
-    assert "all|schema|inventory|checks|" in capsys.readouterr().err
+    assert "all|schema|inventory|attacks|checks|" in capsys.readouterr().err
 
 
 def test_hand_written_words_are_few() -> None:
@@ -183,6 +184,14 @@ def test_files_that_are_named_exist(path: Path) -> None:
     named = set(_PATH.findall(path.read_text(encoding="utf-8")))
     placeholders = {name for name in named if re.search(r"/[A-Z]+\b(?!\.md)", name)}
     assert [name for name in sorted(named - placeholders) if not (ROOT / name).exists()] == []
+
+
+@in_subtests(
+    "named", [test for by in attacks() for attack in by["attacks"] for test in attack["tests"]]
+)
+def test_every_test_that_shows_an_attack_is_there(named: str) -> None:
+    file, _, test = named.partition("::")
+    assert re.search(rf"^def {test or 'test_'}", page(file), re.MULTILINE)
 
 
 @in_subtests("path", PAGES, ids=lambda path: path.relative_to(ROOT).as_posix())

@@ -165,11 +165,11 @@ def test_weights_are_exact_shares_of_the_requests(tmp_path: Path) -> None:
     assert served == {"most": 90, "few": 10}
 
 
-def certificate(folder: Path) -> bytes:
-    """A certificate for localhost and its key, in one PEM."""
+def certificate(folder: Path, name: str = "localhost") -> bytes:
+    """A certificate for a name, this machine as a rule, and its key, in one PEM."""
     made = ["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256"]
-    made += ["-nodes", "-days", "2", "-subj", "/CN=localhost", "-addext",
-             "subjectAltName=DNS:localhost,IP:127.0.0.1"]  # fmt: skip
+    made += ["-nodes", "-days", "2", "-subj", f"/CN={name}", "-addext",
+             f"subjectAltName=DNS:{name},IP:127.0.0.1"]  # fmt: skip
     made += ["-keyout", str(folder / "key"), "-out", str(folder / "crt")]
     subprocess.run(made, check=True, capture_output=True)
     return (folder / "crt").read_bytes() + (folder / "key").read_bytes()
