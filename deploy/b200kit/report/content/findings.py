@@ -6,8 +6,8 @@ from collections.abc import Callable, Hashable, Iterable
 from dataclasses import dataclass
 from typing import TypeVar
 
-from b200kit.node.state.verdict import cause
-from b200kit.report.content import advice
+from b200kit.node.state import advice
+from b200kit.node.state.verdict import Action, cause
 from b200kit.report.document import Unmeasured, items, mapping, read, show
 
 _T = TypeVar("_T")
@@ -31,6 +31,7 @@ class Finding:
     action: str
     part: str
     waiver: str
+    subjects: tuple[str, ...]
 
     @property
     def blocks(self) -> bool:
@@ -46,7 +47,9 @@ class Finding:
             return advice.UNMEASURED
         if self.status == "pass" or not self.action:
             return ""
-        return advice.advice(self.action, self.subject, self.part)
+        step = Action.parse(self.action)
+        shared = bool(self.subjects) and self.subject == "node"
+        return advice.advice(step, self.subject, self.part, shared=shared)
 
     @property
     def evidence(self) -> str:
@@ -68,11 +71,11 @@ class Similar:
         if not self.others:
             return ""
         if all(other.check == self.finding.check for other in self.others):
-            subjects = dict.fromkeys(other.subject for other in self.others)
-            subjects.pop(self.finding.subject, None)
-            if not subjects:
+            parts = dict.fromkeys(other.part or other.subject for other in self.others)
+            parts.pop(self.finding.part or self.finding.subject, None)
+            if not parts:
                 return f"and {len(self.others)} more of {self.finding.subject}"
-            return f"and the same of {', '.join(subjects)}"
+            return f"and the same of {', '.join(parts)}"
         return f"and {len(self.others)} more for this reason"
 
 
@@ -136,6 +139,7 @@ def _finding(entry: object) -> Finding:
         action=text("action"),
         part=text("part"),
         waiver=_waiver(read(entry, "waiver")),
+        subjects=tuple(map(show, items(read(entry, "subjects")))),
     )
 
 
