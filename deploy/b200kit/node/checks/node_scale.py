@@ -150,10 +150,10 @@ def _names(group: Iterable[Finding]) -> list[str]:
 def _shared(group: Iterable[Finding], everyone: Iterable[Sequence[str]]) -> str:
     """Who shares it: "every GPU", or "half of the GPUs"; nothing where it is of each by itself."""
     for names in everyone:
-        named, middle = set(names) & set(_names(group)), len(names) // 2
+        named, (middle, odd) = set(names) & set(_names(group)), divmod(len(names), 2)
         if len(names) >= FEWEST and len(named) == len(names):
             return EVERY
-        if middle >= FEWEST and named in (set(names[:middle]), set(names[middle:])):
+        if middle >= FEWEST and not odd and named in (set(names[:middle]), set(names[middle:])):
             return HALF
     return ""
 
