@@ -20,6 +20,7 @@ from b200kit.node.host import settings_table
 from b200kit.node.lib import durable_files, timestamp
 from b200kit.node.lib.managed_files import STATE_DIRECTORY
 from b200kit.node.lib.stdout import claim_stdout, emit
+from b200kit.node.state import advice
 from b200kit.node.state.expectation import Expectation
 from b200kit.node.state.verdict import Finding, Verdict, grouped
 from b200kit.node.state.view import View
@@ -74,10 +75,10 @@ def store(view: View) -> dict[str, Any]:
 
 def line(finding: Finding, more: int) -> str:
     """One finding as the journal shows it."""
-    part = f" {finding.part}" if finding.part and finding.part not in finding.summary else ""
     also = f" (and {more} more for this reason)" if more else ""
     waiver = f", waived until {finding.waiver['until']}" if finding.waiver else ""
-    return f"{finding.status.value}: {finding.summary}{also} -> {finding.action.word}{part}{waiver}"
+    todo = advice.of(finding)
+    return f"{finding.status.value}: {finding.summary}{also} -> {todo}{waiver}"
 
 
 def lines(verdict: Verdict) -> list[str]:

@@ -5,8 +5,12 @@ from __future__ import annotations
 import random
 from typing import Any
 
+from b200kit.report.content.tones import FABRIC, LANE, LINKS, NUMA, PATH, PEERS
+
 Json = dict[str, Any]
 
+GRAPH = (*LINKS, *FABRIC, *LANE, *PATH, *NUMA, *PEERS)
+"""The checks that give a node's connections their colours."""
 _STATUSES = ("pass", "fail", "unmeasured", "waived")
 _MODULES = (6, 8, 7, 5, 2, 4, 3, 1)
 _ADDRESSES = ("1b", "43", "52", "61", "9d", "c3", "d1", "df")
@@ -98,7 +102,8 @@ def lost_link_finding() -> Json:
 
 def verdict(*findings: Json) -> Json:
     """Return a Verdict over `findings` and 60 that pass."""
-    found = [*(finding(f"check.{i}") for i in range(60)), *findings]
+    names = [*GRAPH, *(f"check.{i}" for i in range(60 - len(GRAPH)))]
+    found = [*map(finding, names), *findings]
     counts = {s: sum(f["status"] == s for f in found) for s in _STATUSES}
     fit = "unfit" if counts["fail"] else "unmeasured" if counts["unmeasured"] else "fit"
     return {"schema": "b200kit/verdict/1", "fit": fit, "findings": found,

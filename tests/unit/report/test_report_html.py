@@ -106,7 +106,7 @@ def test_gpus_that_only_the_pci_tree_shows_are_drawn_unmeasured() -> None:
 
 
 def test_the_p2p_matrix_marks_the_pairs_that_do_not_talk() -> None:
-    found = page(n=records.red())
+    found = page(n=judged(states.recorded("gpu2-no-nvlink")))
     assert len([v for t, n, v in found.attributes if (t, n, v) == ("td", "class", "bad")]) == 14
     assert "NS = not supported" in found.text
 
@@ -156,7 +156,7 @@ def seen(spoil: Callable[[Any], object] = lambda state: None) -> Page:
     """Return the page of a recorded node after a fault."""
     state = states.healthy()
     spoil(state)
-    return page(n=records.live(state=state, expectation=states.expectation()))
+    return page(n=judged(state))
 
 
 def test_the_machine_draws_switches_and_data_nics_and_the_management_ones_at_the_fabric() -> None:
@@ -192,7 +192,11 @@ def test_reported_readings_are_told_with_their_reason_where_unread() -> None:
 def judged(state: dict[str, Any]) -> dict[str, Any]:
     """The record of a host that was judged by this state."""
     verdict = judge(states.expectation(), state)
-    return records.live() | {"outcome": verdict.fit, "state": state, "verdict": verdict.to_json()}
+    return (
+        records.live()
+        | {"outcome": verdict.fit, "state": state, "verdict": verdict.to_json()}
+        | {"expectation": states.expectation()}
+    )
 
 
 def test_what_was_not_read_for_one_reason_is_told_once() -> None:

@@ -47,12 +47,14 @@ def failed(
     action: Action,
     gpu: GpuView | None = None,
     part: str = "",
+    *,
+    subject: str = "",
 ) -> Finding:
-    """A fault, on a GPU or on the node."""
+    """A fault, on a GPU, on the node, or on the subject named."""
     return Finding(
         summary=summary,
         status=Status.FAIL,
-        subject=gpu.subject if gpu else "node",
+        subject=subject or (gpu.subject if gpu else "node"),
         read=str(read),
         expected=expected.text,
         source=expected.source,
@@ -61,13 +63,15 @@ def failed(
     )
 
 
-def unread(what: str, reason: Unmeasured, gpu: GpuView | None = None) -> Finding:
+def unread(
+    what: str, reason: Unmeasured, gpu: GpuView | None = None, *, subject: str = ""
+) -> Finding:
     """Something that was not measured. Nothing is assumed about it."""
-    whose = f"{gpu.subject}: " if gpu else ""
+    whose = subject or (gpu.subject if gpu else "")
     return Finding(
-        summary=f"{whose}{what} could not be read: {reason.reason}",
+        summary=f"{whose}{': ' if whose else ''}{what} could not be read: {reason.reason}",
         status=Status.UNMEASURED,
-        subject=gpu.subject if gpu else "node",
+        subject=whose or "node",
         read=reason.reason,
         part=gpu.part if gpu else "",
     )

@@ -7,11 +7,12 @@ from there), what is reported and what to do. `register` makes the checks.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import ClassVar
 
 from b200kit.node.checks.findings import each_gpu, passed, value
 from b200kit.node.checks.judge import Check, check
+from b200kit.node.checks.node_scale import OnNode
 from b200kit.node.state.expectation import Expectation, Expected
 from b200kit.node.state.verdict import Action, Finding
 from b200kit.node.state.view import GpuView, StateView
@@ -19,13 +20,17 @@ from b200kit.node.state.view import GpuView, StateView
 
 @dataclass(frozen=True)
 class Row:
-    """One check: id, dotted path of the reading, name of the expectation, words, action."""
+    """One check: id, dotted path of the reading, name of the expectation, words, action.
+
+    `on_node`: what its fault means where all GPUs show it.
+    """
 
     id: str
     reading: str
     expectation: str
     text: str
     action: Action
+    on_node: OnNode = field(default_factory=OnNode, kw_only=True)
 
     kind: ClassVar[type[int]] = int
     """Type of the reading and of the expectation."""
@@ -152,7 +157,7 @@ class Code(Row):
 def register(rows: Iterable[Row]) -> None:
     """Make each row a check."""
     for row in rows:
-        check(row.id)(_check(row))
+        check(row.id, row.on_node)(_check(row))
 
 
 def _check(row: Row) -> Check:

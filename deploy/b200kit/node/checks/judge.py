@@ -12,6 +12,7 @@ from dataclasses import replace
 from datetime import date
 from importlib import import_module
 
+from b200kit.node.checks.node_scale import OnNode, board_of, explained, fold, gpus_of
 from b200kit.node.state import view as states
 from b200kit.node.state.expectation import SCHEMA, Expectation, Unexpected
 from b200kit.node.state.plausible import plausible
@@ -22,15 +23,17 @@ Check = Callable[[Expectation, StateView], Iterable[Finding]]
 
 REGISTRY: dict[str, Check] = {}
 """Check id to function, filled by `check` when the modules of b200kit.node.checks are imported."""
+ON_NODE: dict[str, tuple[OnNode, ...]] = {}
+"""Check id to what its faults mean where all GPUs show them."""
 
 
-def check(identifier: str) -> Callable[[Check], Check]:
+def check(identifier: str, *on_node: OnNode) -> Callable[[Check], Check]:
     """Register a check under an id such as "nvlink.links"; an id names one check only."""
 
     def register(function: Check) -> Check:
         if identifier in REGISTRY:
             raise ValueError(f"check {identifier} is registered twice")
-        REGISTRY[identifier] = function
+        REGISTRY[identifier], ON_NODE[identifier] = function, on_node
         return function
 
     return register
@@ -50,13 +53,13 @@ def judge(expectation: object, state: object, checks: Mapping[str, Check] | None
         return Verdict(refused)
     chosen = registered() if checks is None else checks
     left_out = not_applicable(expect, chosen)
-    findings = [
-        finding
-        for name, run in chosen.items()
-        if name not in left_out
-        for finding in run_one(name, run, expect, view)
-    ]
-    return Verdict(tuple(waive(expect, finding) for finding in findings), left_out)
+    findings: list[Finding] = []
+    everyone, board = gpus_of(view), board_of(expect)
+    for name, run in chosen.items():
+        if name not in left_out:
+            found = [waive(expect, finding) for finding in run_one(name, run, expect, view)]
+            findings += fold(found, ON_NODE.get(name, ()), everyone, board)
+    return Verdict(tuple(waive(expect, f) for f in explained(findings, ON_NODE)), left_out)
 
 
 def not_applicable(expect: Expectation, checks: Iterable[str]) -> dict[str, str]:

@@ -12,8 +12,9 @@ from typing import Any
 
 from b200kit.node.checks.judge import Check, judge, registered
 from b200kit.node.fabric.states import STATES, Act, State
+from b200kit.node.state import advice
 from b200kit.node.state.expectation import Expectation, Unexpected
-from b200kit.node.state.verdict import Finding, Status, Verdict
+from b200kit.node.state.verdict import Action, Finding, Status, Verdict
 from b200kit.node.state.view import StateView, Unmeasured
 
 COMPLETED = 3
@@ -148,13 +149,20 @@ def stuck_line(at: Position, document: object, evidence: Iterable[str] = ()) -> 
     """One line: state, what was observed, what to do."""
     if at.state is None:
         return ""
-    kernel = StateView(document).text("host", "kernel") or "$(uname -r)"
     observed = at.observed.summary if at.observed else "nothing was judged"
-    action = max(at.state.action, at.observed.action) if at.observed else at.state.action
-    unread = at.observed is not None and at.observed.status is Status.UNMEASURED
-    remedy = "repair the reading" if unread else at.state.remedy.format(kernel=kernel)
-    word = "monitor" if unread else action.word
-    return f"stuck at {at.name}: {'; '.join([observed, *evidence])} -> {word}: {remedy}"
+    return f"stuck at {at.name}: {'; '.join([observed, *evidence])} -> {_todo(at, document)}"
+
+
+def _todo(at: Position, document: object) -> str:
+    """The action and the remedy: the state's, or what the judgement says of a fault of all GPUs."""
+    state, observed = at.state, at.observed
+    if state is None or (observed and observed.status is Status.UNMEASURED):
+        return f"{Action.MONITOR.word}: repair the reading"
+    if observed and observed.subject == "node" and observed.subjects:
+        return f"{observed.action.word}: {advice.of(observed)}"
+    kernel = StateView(document).text("host", "kernel") or "$(uname -r)"
+    action = max(state.action, observed.action) if observed else state.action
+    return f"{action.word}: {state.remedy.format(kernel=kernel)}"
 
 
 def describe(

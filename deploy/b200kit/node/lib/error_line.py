@@ -40,8 +40,12 @@ def cause(lines: Sequence[str]) -> str:
     return _short(cleaned[-1]) if cleaned else "it printed nothing"
 
 
-# What systemd itself writes about a unit.
-_ABOUT = re.compile(r"^\S+\.(service|target): |^(Start|Stopp?)(ed|ing) |^Failed to start ")
+# What systemd itself writes about a unit, and the fabric manager's start script about that.
+_ABOUT = re.compile(
+    r"^\S+\.(service|target): |^(Start|Stopp?)(ed|ing) |^Failed to start |failed! Exit code: "
+)
+# A level by which a line says that it is an error: the fabric manager's, HAProxy's.
+_LEVEL = re.compile(r"\[(ERROR|FATAL|CRITICAL|ALERT|EMERG)\]", re.IGNORECASE)
 # What the warm-up hook says, unless it only saw that the engine was gone.
 _NOT_WARM = re.compile(r"replica \d+ is not warm: (?!the main process).*")
 # A raised exception, less those that only point at another one.
@@ -49,11 +53,12 @@ _RAISED = re.compile(r"(?<![\w`])\w*(Error|Exception): (?!.*root cause above)\S.
 
 
 def unit_cause(lines: Sequence[str]) -> str:
-    """Why a unit failed, from its journal: what its hook or else an exception says."""
+    """Why a unit failed, from its journal: what its hook, an exception or its last error says."""
     own = [line.strip() for line in lines if line.strip() and not _ABOUT.search(line)]
     hook = [line for line in own if _NOT_WARM.match(line)]
     raised = [match[0] for line in own if "WARNING" not in line and (match := _RAISED.search(line))]
-    return _short((hook or raised or own or ["nothing"])[-1])
+    errors = [line for line in own if _LEVEL.search(line)]
+    return _short((hook or raised or errors or own or ["nothing"])[-1])
 
 
 def _short(line: str) -> str:

@@ -46,7 +46,11 @@ class Status(str, Enum):
 
 @dataclass(frozen=True)
 class Finding:
-    """One thing that was looked at: what was read, what was expected, and what to do."""
+    """One thing that was looked at: what was read, what was expected, and what to do.
+
+    `subjects`: all it is about by name, where that is more than its subject: GPUs, or pairs of
+    them. `kind`: which of its check's faults it is, where that has several; in no document.
+    """
 
     summary: str
     status: Status = Status.PASS
@@ -58,6 +62,8 @@ class Finding:
     part: str = ""
     check: str = ""
     waiver: dict[str, str] | None = None
+    subjects: tuple[str, ...] = ()
+    kind: str = field(default="", compare=False)
 
     @property
     def blocks(self) -> bool:
@@ -66,7 +72,9 @@ class Finding:
 
     def to_json(self) -> dict[str, Any]:
         """The finding of schema b200kit/verdict/1."""
-        return {**asdict(self), "status": self.status.value, "action": self.action.word}
+        words = {"status": self.status.value, "action": self.action.word}
+        document = {**asdict(self), **words, "subjects": list(self.subjects)}
+        return {key: value for key, value in document.items() if key != "kind"}
 
     @classmethod
     def from_json(cls, data: dict[str, Any]) -> Finding:
@@ -78,6 +86,7 @@ class Finding:
             status=known.get(str(data.get("status")), Status.UNMEASURED),
             action=Action.parse(data.get("action")),
             waiver=data.get("waiver"),
+            subjects=tuple(map(str, data.get("subjects") or ())),
         )
 
 

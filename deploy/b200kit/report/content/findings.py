@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from typing import TypeVar
 
 from b200kit.node.lib import cpulist
-from b200kit.node.state.verdict import cause
-from b200kit.report.content import advice
+from b200kit.node.state import advice
+from b200kit.node.state.verdict import Action, cause
 from b200kit.report.document import Unmeasured, items, mapping, read, show
 
 _T = TypeVar("_T")
@@ -35,6 +35,7 @@ class Finding:
     action: str
     part: str
     waiver: str
+    subjects: tuple[str, ...]
 
     @property
     def blocks(self) -> bool:
@@ -50,7 +51,9 @@ class Finding:
             return advice.UNMEASURED
         if self.status == "pass" or not self.action:
             return ""
-        return advice.advice(self.action, self.subject, self.part)
+        step = Action.parse(self.action)
+        shared = bool(self.subjects) and self.subject == "node"
+        return advice.advice(step, self.subject, self.part, shared=shared)
 
     @property
     def evidence(self) -> str:
@@ -152,6 +155,7 @@ def _finding(entry: object) -> Finding:
         action=text("action"),
         part=text("part"),
         waiver=_waiver(read(entry, "waiver")),
+        subjects=tuple(map(show, items(read(entry, "subjects")))),
     )
 
 

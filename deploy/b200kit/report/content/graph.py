@@ -4,7 +4,7 @@
                         |
     NUMA node -- root port -- PCIe switch -- port     (and the data NICs at the same switch)
 
-Every connection has a tone: good, bad, or unknown where it was not read or has no expectation.
+Every connection has a tone: good, bad, or unknown where it was not judged or not read.
 """
 
 from __future__ import annotations
@@ -111,6 +111,7 @@ class Gpu:
     module: int | None
     address: str
     numa: int | None
+    numa_tone: str
     links: Links
     fabric: Fabric
     lanes: tuple[Lane, ...]
@@ -140,7 +141,7 @@ class Gpu:
     def tone(self) -> str:
         """The worst of its connections: to the fabric, to the PCIe root, to its NUMA node."""
         lanes = (lane.tone for lane in self.lanes)
-        return worst(self.nvlink_tone, *lanes, UNKNOWN if self.numa is None else GOOD)
+        return worst(self.nvlink_tone, *lanes, self.numa_tone)
 
 
 @dataclass(frozen=True)
@@ -172,6 +173,7 @@ class Topology:
     pairs: dict[tuple[int, int], Pair]
     expected: int | None
     why: str
+    count_tone: str
 
     @property
     def missing(self) -> int:
@@ -199,4 +201,4 @@ class Topology:
         """The worst connection of any GPU; no GPU at all is unknown, a missing one is bad."""
         tones = [gpu.tone for gpu in self.gpus]
         pairs = [pair.tone for pair in self.pairs.values()]
-        return worst(*tones, *pairs, *([BAD] if self.missing else []))
+        return worst(*tones, *pairs, *([self.count_tone] if self.missing else []))

@@ -27,8 +27,10 @@ def machine_of(host: object) -> MachineView:
     """Return the machine of a HostRecord, as far as its state goes."""
     findings = findings_of(read(host, "verdict"))
     return MachineView(
-        graph=topology(read(host, "state"), read(host, "expectation")),
-        faulty=frozenset(f.subject for f in findings if f.status == "fail"),
+        graph=topology(read(host, "state"), read(host, "expectation"), read(host, "verdict")),
+        faulty=frozenset(
+            name for f in findings if f.status == "fail" for name in (f.subject, *f.subjects)
+        ),
         replicas={
             gpu: replica
             for row in items(read(host, "layout"))

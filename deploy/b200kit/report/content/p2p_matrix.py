@@ -1,9 +1,11 @@
-"""The P2P matrix: what NVML says of every ordered pair of GPUs, in short codes."""
+"""The P2P matrix: what NVML says of every ordered pair of GPUs, in the colours of the verdict."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
+from b200kit.node.checks.nvlink.p2p import pair_name
+from b200kit.report.content.tones import PEERS, tones_of
 from b200kit.report.document import Unmeasured, integer, items, read, show
 
 KINDS = ("nvlink", "read", "write")
@@ -46,10 +48,17 @@ def matrix_of(host: object) -> Matrix:
     if not size:
         why = str(p2p) if isinstance(p2p, Unmeasured) else "unmeasured: no pair was read"
         return Matrix((), (), "", why)
-    rows = tuple(tuple(_cell(p2p, i, j) for j in range(size)) for i in range(size))
-    used = {word for row in rows for cell in row for word in cell.text.split()}
+    labels = tuple(_label(host, i) for i in range(size))
+    tones = tones_of(read(host, "state"), read(host, "expectation"), read(host, "verdict"))
+
+    def cell(i: int, j: int) -> Cell:
+        pair = pair_name(f"GPU {labels[i]}", f"GPU {labels[j]}")
+        return _cell(p2p, i, j, tones.of(PEERS, pair))
+
+    rows = tuple(tuple(cell(i, j) for j in range(size)) for i in range(size))
+    used = {word for row in rows for one in row for word in one.text.split()}
     legend = "; ".join(f"{c} = {long}" for c, long in STATUS.values() if c in used and c != "OK")
-    return Matrix(tuple(_label(host, i) for i in range(size)), rows, legend, "")
+    return Matrix(labels, rows, legend, "")
 
 
 def _label(host: object, position: int) -> str:
@@ -57,7 +66,7 @@ def _label(host: object, position: int) -> str:
     return str(position) if isinstance(index, Unmeasured) else show(index)
 
 
-def _cell(p2p: object, i: int, j: int) -> Cell:
+def _cell(p2p: object, i: int, j: int, tone: str) -> Cell:
     if i == j:
         return Cell("", "self", "itself")
     found = {kind: read(p2p, kind, i, j) for kind in KINDS}
@@ -65,14 +74,13 @@ def _cell(p2p: object, i: int, j: int) -> Cell:
     values = found | {kind: read(p2p, kind, i, j) for kind in REPORTED}
     tip = f"{i} to {j}: " + ", ".join(f"{k} {_long(v)}" for k, v in values.items())
     if all(code == 0 for code in codes.values()):
-        return Cell("OK", "good", tip)
+        return Cell("OK", tone, tip)
     if any(code is None for code in codes.values()):
-        bad = any(code for code in codes.values())
-        return Cell("?", "bad" if bad else "unknown", tip)
+        return Cell("?", tone, tip)
     if len(set(codes.values())) == 1:
-        return Cell(_code(codes["nvlink"]), "bad", tip)
+        return Cell(_code(codes["nvlink"]), tone, tip)
     parts = [f"{kind[0].upper()}: {_code(code)}" for kind, code in codes.items() if code]
-    return Cell(" ".join(parts), "bad", tip)
+    return Cell(" ".join(parts), tone, tip)
 
 
 def _code(status: int | None) -> str:

@@ -1,27 +1,24 @@
-"""A node's GPUs and connections from its observation, compared with the expected ones. Pure.
+"""A node's GPUs and connections from its observation, in the colours of its verdict. Pure.
 
-Pure, and tolerant of any JSON: what was not read is unknown, never good. Where NVML is silent, the
-PCI tree says which GPUs there are.
+Pure, and tolerant of any JSON: what was not judged is unknown, never good. Where NVML is silent,
+the PCI tree says which GPUs there are.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from itertools import permutations
 
 from b200kit.node.checks.nvlink.fabric import STATES
+from b200kit.node.checks.nvlink.p2p import pair_name
 from b200kit.node.checks.pcie.bridges import generation as generation_of
+from b200kit.node.checks.pcie.bus import Bridge
 from b200kit.node.state.plausible import plausible
 from b200kit.node.state.view import GpuView, StateView, Unmeasured, View
-from b200kit.report.content.expected_graph import (
-    FABRIC_KEYS,
-    ExpectedGraph,
-    expected_graph,
-    known,
-)
+from b200kit.report.content import tones
 from b200kit.report.content.graph import (
     BAD,
-    GOOD,
     UNKNOWN,
     Fabric,
     Gpu,
@@ -33,41 +30,52 @@ from b200kit.report.content.graph import (
     Topology,
     worst,
 )
+from b200kit.report.content.tones import Tones, tones_of
 from b200kit.report.document import clean
-
-KINDS = ("nvlink", "read", "write")
-"""Kinds of P2P access that serving needs; atomics and prop are reported only."""
 
 MOST_GPUS = 16
 """Of more, the further ones have no pairs: the graph has one for each ordered pair."""
 
 
-def topology(state: object, expectation: object) -> Topology:
+def topology(state: object, expectation: object, verdict: object = None) -> Topology:
     """The graph of a node; `why` says why there is no GPU in it."""
-    view, expected = StateView(plausible(state)), expected_graph(expectation)
-    nics = tuple(_nic(entry) for entry in view.items("pci", "nics") or [])
-    listed = view.gpus()
-    gpus = tuple(_gpus(view, expected, nics))
-    nics_read = view.items("pci", "nics")
+    view, expected = StateView(plausible(state)), View(expectation)
+    seen = Seen(
+        view,
+        tones_of(state, expectation, verdict),
+        known(expected.number("hardware", "expect", "nvlink.links", "value")),
+        tuple(_nic(entry) for entry in view.items("pci", "nics") or []),
+    )
+    listed, nics_read = view.gpus(), view.items("pci", "nics")
+    gpus = tuple(_gpus(seen))
     return Topology(
         gpus=gpus,
         numa=tuple(_numa_nodes(view, gpus)),
-        nics=nics,
+        nics=seen.nics,
         nics_why=nics_read.reason if isinstance(nics_read, Unmeasured) else "",
         pairs={
-            (a, b): _pair(view, expected, gpus, a, b)
+            (a, b): _pair(seen, gpus, a, b)
             for a, b in permutations(range(min(len(gpus), MOST_GPUS)), 2)
         },
-        expected=expected.gpus,
+        expected=known(expected.number("gpu_count")),
         why=listed.reason if isinstance(listed, Unmeasured) else "",
+        count_tone=seen.tones.of(tones.COUNT, "node"),
     )
 
 
-def judged(reading: int | None, least: int | None) -> str:
-    """The tone of a reading that must reach `least`."""
-    if reading is None or least is None:
-        return UNKNOWN
-    return GOOD if reading >= least else BAD
+@dataclass(frozen=True)
+class Seen:
+    """What the graph is made of: observation, judgement, the links a GPU must have, NICs."""
+
+    view: StateView
+    tones: Tones
+    links: int | None
+    nics: tuple[Nic, ...]
+
+
+def known(reading: int | Unmeasured) -> int | None:
+    """A number, or None when it was not read."""
+    return None if isinstance(reading, Unmeasured) else reading
 
 
 def common(one: Sequence[str], other: Sequence[str]) -> int:
@@ -80,18 +88,19 @@ def common(one: Sequence[str], other: Sequence[str]) -> int:
     return shared
 
 
-def _gpus(view: StateView, expected: ExpectedGraph, nics: tuple[Nic, ...]) -> Iterator[Gpu]:
+def _gpus(seen: Seen) -> Iterator[Gpu]:
     """The GPUs of NVML in its order, then those that only the PCI tree shows."""
+    view = seen.view
     on_pci = {str(e.at("address").raw()).lower(): e for e in view.items("pci", "gpus") or []}
     listed = list(view.gpus() or [])
     addresses = _addresses(listed, list(on_pci))
     for gpu, address in zip(listed, addresses, strict=True):
         pci = on_pci.pop(address, View(Unmeasured("the GPU is not in the PCI tree")))
-        yield _gpu(gpu.position, address, gpu, pci, view, expected, nics)
+        yield _gpu(gpu.position, address, gpu, pci, seen)
     # Of those without an address, each is one of these: counting both would count it twice.
     for address, pci in list(on_pci.items())[addresses.count("?") :]:
         silent = GpuView({"unmeasured": "NVML does not list it"}, 0)
-        yield _gpu(None, address, silent, pci, view, expected, nics)
+        yield _gpu(None, address, silent, pci, seen)
 
 
 def _addresses(listed: Sequence[GpuView], on_pci: Sequence[str]) -> list[str]:
@@ -108,29 +117,23 @@ def _addresses(listed: Sequence[GpuView], on_pci: Sequence[str]) -> list[str]:
     return [next(rest) if address == "?" else address for address in told]
 
 
-def _gpu(
-    position: int | None,
-    address: str,
-    gpu: GpuView,
-    pci: View,
-    view: StateView,
-    expected: ExpectedGraph,
-    nics: tuple[Nic, ...],
-) -> Gpu:
+def _gpu(position: int | None, address: str, gpu: GpuView, pci: View, seen: Seen) -> Gpu:
     bridges = pci.items("bridges")
     path = None if isinstance(bridges, Unmeasured) else tuple(_address(b) for b in bridges)
-    numa = _numa(pci, single=len(view.items("numa") or []) == 1)
-    lanes = [_lane(_address(b), b, expected) for b in bridges or []]
-    nearest, how = _nearest(path, numa, nics)
+    numa = _numa(pci, single=len(seen.view.items("numa") or []) == 1)
+    name = f"the GPU at {address}" if position is None else gpu.subject
+    lanes = [_lane(b, seen) for b in bridges or []]
+    nearest, how = _nearest(path, numa, seen.nics)
     return Gpu(
         index=known(gpu.number("index")),
         position=position,
         module=known(gpu.number("module_id")),
         address=address,
         numa=numa,
-        links=_links(gpu, expected),
-        fabric=_fabric(gpu, expected),
-        lanes=(*lanes, _own_lane(address, gpu, pci, expected)),
+        numa_tone=seen.tones.of(tones.NUMA, name),
+        links=_links(gpu, position is not None, seen),
+        fabric=_fabric(gpu, position is not None, seen),
+        lanes=(*lanes, _own_lane(address, name, gpu, pci, seen)),
         bridges=path,
         nics=nearest,
         nic_path=how,
@@ -155,31 +158,21 @@ def _numa_nodes(view: StateView, gpus: tuple[Gpu, ...]) -> Iterator[NumaNode]:
         yield NumaNode(None, "unmeasured", "", lost)
 
 
-def _fabric(gpu: GpuView, expected: ExpectedGraph) -> Fabric:
+def _fabric(gpu: GpuView, listed: bool, seen: Seen) -> Fabric:
     """What a GPU says of its place in the fabric."""
-    read = {key: gpu.number("fabric", key) for key in FABRIC_KEYS}
-    tones = {
-        key: UNKNOWN
-        if isinstance(value, Unmeasured) or expected.fabric[key] is None
-        else _same(value, expected.fabric[key])
-        for key, value in read.items()
-    }
-    state = read["state"]
+    state = gpu.number("fabric", "state")
+    others = {"status": "fabric.status", "health_summary": "fabric.health"}
     return Fabric(
         state=clean(str(state))
         if isinstance(state, Unmeasured)
         else STATES.get(state, f"state {state}"),
         faults=tuple(
-            f"{key.replace('_', ' ')} {value}"
-            for key, value in read.items()
-            if key != "state" and tones[key] == BAD
+            f"{key.replace('_', ' ')} {gpu.number('fabric', key)}"
+            for key, check in others.items()
+            if seen.tones.of((check,), gpu.subject) == BAD
         ),
-        tone=worst(*tones.values()),
+        tone=seen.tones.of(tones.FABRIC, gpu.subject) if listed else UNKNOWN,
     )
-
-
-def _same(reading: int | None, expected: int | None) -> str:
-    return GOOD if reading == expected else BAD
 
 
 def _address(entry: View) -> str:
@@ -194,27 +187,22 @@ def _numa(device: View, single: bool = False) -> int | None:
     return node if node is None or node >= 0 else (0 if single else None)
 
 
-def _links(gpu: GpuView, expected: ExpectedGraph) -> Links:
+def _links(gpu: GpuView, listed: bool, seen: Seen) -> Links:
+    tone = seen.tones.of(tones.LINKS, gpu.subject) if listed else UNKNOWN
     entries = gpu.items("links")
     if isinstance(entries, Unmeasured):
-        return Links(None, expected.links, (), (), (), UNKNOWN)
+        return Links(None, seen.links, (), (), (), tone)
     found = [_link(entry, position) for position, entry in enumerate(entries)]
     read = [state for _, state, _ in found if state is not None]
     down = tuple(link for link, state, _ in found if state not in (None, 1))
-    floor = expected.speed_floor or 0
-    slow = tuple(
-        link for link, state, speed in found if state == 1 and speed is not None and speed < floor
-    )
+    fast = max((speed or 0 for _, _, speed in found), default=0)
+    is_slow = seen.tones.of(("nvlink.speed",), gpu.subject) == BAD
+    slow = tuple(link for link, state, speed in found if is_slow and state == 1 and speed != fast)
     up = read.count(1) if read or not found else None  # a list without a link is a count of none
-    whole = all(
-        state is not None and (state != 1 or speed is not None) for _, state, speed in found
-    )
-    sure = whole and None not in (up, expected.links, expected.speed_floor)
-    tone = BAD if down or slow else _same(up, expected.links) if sure else UNKNOWN
     states = tuple(
         "unknown" if state is None else "up" if state == 1 else "down" for _, state, _ in found
     )
-    return Links(up, expected.links, states, down, slow, tone)
+    return Links(up, seen.links, states, down, slow, tone)
 
 
 def _link(entry: View, position: int) -> tuple[int, int | None, int | None]:
@@ -223,23 +211,27 @@ def _link(entry: View, position: int) -> tuple[int, int | None, int | None]:
     return position if number is None else number, state, speed
 
 
-def _lane(address: str, port: View, expected: ExpectedGraph) -> Lane:
-    width = known(port.number("current_link_width"))
+def _lane(bridge: View, seen: Seen) -> Lane:
+    """The link of a bridge."""
+    tone = seen.tones.of(tones.PATH, Bridge(bridge, beside_gpu=False).name)
+    return Lane(_address(bridge), known(bridge.number("current_link_width")), _newest(bridge), tone)
+
+
+def _newest(port: View) -> int | None:
     speed = port.text("max_link_speed")
-    generation = None if isinstance(speed, Unmeasured) else generation_of(speed)
-    tone = worst(judged(width, expected.width), judged(generation, expected.generation))
-    return Lane(address, width, generation, tone)
+    return None if isinstance(speed, Unmeasured) else generation_of(speed)
 
 
-def _own_lane(address: str, gpu: GpuView, pci: View, expected: ExpectedGraph) -> Lane:
+def _own_lane(address: str, name: str, gpu: GpuView, pci: View, seen: Seen) -> Lane:
     """The GPU's own link: the worse of what NVML and the PCI tree say of it."""
-    link = _lane(address, pci, expected)
-    widths = [link.width, known(gpu.number("pcie", "width"))]
-    generations = [link.generation, known(gpu.number("pcie", "max_generation"))]
-    width = min((w for w in widths if w is not None), default=None)
-    generation = min((g for g in generations if g is not None), default=None)
-    tone = worst(judged(width, expected.width), judged(generation, expected.generation))
-    return Lane(address, width, generation, tone)
+    widths = [known(pci.number("current_link_width")), known(gpu.number("pcie", "width"))]
+    generations = [_newest(pci), known(gpu.number("pcie", "max_generation"))]
+    return Lane(
+        address,
+        min((w for w in widths if w is not None), default=None),
+        min((g for g in generations if g is not None), default=None),
+        UNKNOWN if isinstance(pci.raw(), Unmeasured) else seen.tones.of(tones.LANE, name),
+    )
 
 
 def _nic(entry: View) -> Nic:
@@ -274,20 +266,17 @@ def _nearest(
     return (same, "NODE") if same else (tuple(nic.name for nic in data), "SYS")
 
 
-def _pair(view: StateView, expected: ExpectedGraph, gpus: tuple[Gpu, ...], a: int, b: int) -> Pair:
+def _pair(seen: Seen, gpus: tuple[Gpu, ...], a: int, b: int) -> Pair:
     """The P2P of an ordered pair: NVn as `topo -m` says it, x where it is dead, -- unmeasured."""
-    listed = len(view.gpus() or [])
-    inside = a < listed and b < listed
-    statuses = [known(view.number("p2p", kind, a, b)) if inside else None for kind in KINDS]
+    listed = seen.view.gpus() or []
     ends = (gpus[a].links, gpus[b].links)
     counts = [links.up for links in ends if links.up is not None]
-    label, tone = "--", UNKNOWN
+    peers = UNKNOWN
+    if a < len(listed) and b < len(listed):
+        peers = seen.tones.of(tones.PEERS, pair_name(listed[a].subject, listed[b].subject))
+    tone = worst(peers, *(links.tone for links in ends))
     if 0 in counts:
-        label, tone = "NV0", BAD
-    elif any(status is not None and status != (expected.p2p or 0) for status in statuses):
-        label, tone = "x", BAD
-    elif len(counts) == len(ends):
-        measured = None not in (*statuses, expected.p2p)
-        tone = worst(*(links.tone for links in ends), *([] if measured else [UNKNOWN]))
-        label = label if tone == UNKNOWN else f"NV{min(counts)}"
-    return Pair(label, tone)
+        return Pair("NV0", tone)
+    if peers == BAD:
+        return Pair("x", tone)
+    return Pair("--" if tone == UNKNOWN or len(counts) < len(ends) else f"NV{min(counts)}", tone)

@@ -41,7 +41,7 @@ def topology_lines(graph: Topology, *, indent: int = 0, colour: bool = False) ->
     lines = [_header(graph), *(_row(graph, at, colour) for at in range(len(graph.gpus)))]
     text = "".join(_row(graph, at, colour=False) for at in range(len(graph.gpus)))
     legend = "; ".join(words for code, words in _LEGEND.items() if code in text)
-    notes = [line for gpu in graph.gpus for line in _note(gpu, pad)]
+    notes = [*_notes(graph, pad)]
     if graph.missing:
         notes += wrap(f"{pad}  ", f"{graph.missing} expected GPU not found at all")
     return [*(f"{pad}{line}".rstrip() for line in lines), *notes, *wrap(f"{pad}  ", legend)]
@@ -76,7 +76,10 @@ def _row(graph: Topology, at: int, colour: bool) -> str:
     gpu = graph.gpus[at]
     cells = [_cell(graph, at, b, colour) for b in range(len(graph.gpus))] if _fits(graph) else []
     node = "?" if gpu.numa is None else str(gpu.numa)
-    first = f"{'>' if gpu.tone == BAD else ' '} {_short(gpu):<7}"
+    # Where all of several are bad, there is not one to look at.
+    others = [other.tone for other in graph.gpus if other is not gpu]
+    stands_out = not others or set(others) != {BAD}
+    first = f"{'>' if gpu.tone == BAD and stands_out else ' '} {_short(gpu):<7}"
     ends = [
         _marked(gpu.links.text, gpu.links.tone, 7, colour),
         f"{shorten(node, 4):<5}",
@@ -107,18 +110,28 @@ def _nics(gpu: Gpu) -> str:
     return shorten(f"{gpu.nic_path} {','.join(names)}".rstrip(), 18)
 
 
-def _note(gpu: Gpu, pad: str) -> Iterator[str]:
-    """What is bad about one GPU's own edges, with the links and the ports by number."""
-    faults = []
+def _notes(graph: Topology, pad: str) -> Iterator[str]:
+    """What is bad about GPUs' own edges, what is so of several once, with links and ports."""
+    by_text: dict[str, list[Gpu]] = {}
+    for gpu in graph.gpus:
+        if faults := "; ".join(_faults(gpu)):
+            by_text.setdefault(faults, []).append(gpu)
+    for faults, gpus in by_text.items():
+        several = f"GPU{ranges(gpu.index or 0 for gpu in gpus)}"
+        known = all(gpu.index is not None for gpu in gpus)
+        name = several if known else ", ".join(_short(gpu) for gpu in gpus)
+        yield from wrap(f"{pad}> {name:<7}", faults)
+
+
+def _faults(gpu: Gpu) -> Iterator[str]:
+    """What is bad about one GPU's own edges."""
     if gpu.links.down:
-        faults.append(f"NVLink down: {_numbers(gpu.links.down)}")
+        yield f"NVLink down: {_numbers(gpu.links.down)}"
     if gpu.links.slow:
-        faults.append(f"NVLink slow: {_numbers(gpu.links.slow)}")
+        yield f"NVLink slow: {_numbers(gpu.links.slow)}"
     if gpu.fabric.tone == BAD:
-        faults.append(f"fabric {gpu.fabric.text}")
-    faults += [f"PCIe {lane.text} at {lane.address}" for lane in gpu.lanes if lane.tone == BAD]
-    if faults:
-        yield from wrap(f"{pad}> {_short(gpu):<7}", "; ".join(faults))
+        yield f"fabric {gpu.fabric.text}"
+    yield from (f"PCIe {lane.text} at {lane.address}" for lane in gpu.lanes if lane.tone == BAD)
 
 
 def _numbers(links: tuple[int, ...]) -> str:

@@ -169,6 +169,18 @@ nvidia-fabricmanager.service: Control process exited, code=exited, status=1/FAIL
 nvidia-fabricmanager.service: Failed with result 'exit-code'.
 Failed to start nvidia-fabricmanager.service - NVIDIA fabric manager service.
 """  # noqa: E501
+FABRIC_MANAGER_GOES_ON = """
+[Nov 20 2026 10:00:01] [INFO] [tid 1204] Fabric Manager version 580.126.20 is running with the following configuration options
+[Nov 20 2026 10:00:02] [ERROR] [tid 1204] failed to open the socket of the subnet manager
+[Nov 20 2026 10:00:03] [ERROR] [tid 1204] failed to configure all the available GPUs or NVSwitches
+[Nov 20 2026 10:00:04] [INFO] [tid 1204] closing the connections of 0 clients
+"""  # noqa: E501
+FABRIC_MANAGER_SCRIPT = """
+Detected Pre-NVL5 system
+request to query NVSwitch device information from NVSwitch driver failed with error:WARNING Nothing to do [NV_WARN_NOTHING_TO_DO]
+"/usr/bin/nv-fabricmanager -c /usr/share/nvidia/nvswitch/fabricmanager.cfg" failed! Exit code: 1
+nvidia-fabricmanager.service: Control process exited, code=exited, status=1/FAILURE
+"""  # noqa: E501
 HAPROXY = """
 [NOTICE]   (631) : haproxy version is 2.6.12-1+deb12u2
 [ALERT]    (631) : config : parsing [/etc/haproxy/haproxy.cfg:24] : unknown keyword 'blance' in 'backend' section
@@ -188,6 +200,8 @@ Stopped vllm@0.service - vLLM replica 0.
         (VLLM_PORT, "OSError: [Errno 98] Address already in use"),
         (VLLM_802, "RuntimeError: Unexpected error from cudaGetDeviceCount(). Error 802"),
         (FABRIC_MANAGER, "fabric manager NVIDIA GPU driver interface version 580.126.20 don't"),
+        (FABRIC_MANAGER_GOES_ON, "[Nov 20 2026 10:00:03] [ERROR] [tid 1204] failed to configure"),
+        (FABRIC_MANAGER_SCRIPT, "request to query NVSwitch device information"),
         (HAPROXY, "[ALERT] (631) : config : parsing [/etc/haproxy/haproxy.cfg:24]"),
         (STOPPED, "nothing"),
         ("", "nothing"),

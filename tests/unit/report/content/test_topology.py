@@ -8,12 +8,13 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
+from b200kit.node.checks.judge import judge
 from b200kit.report.content import facts
 from b200kit.report.content.graph import BAD, GOOD, UNKNOWN, Topology
 from b200kit.report.content.topology import topology
 from b200kit.report.terminal.topology_matrix import topology_is_in_doubt, topology_lines
 from tests.subtests import in_subtests
-from tests.unit import states
+from tests.unit import paths, states
 
 State = dict[str, Any]
 GONE = {"unmeasured": "timed out"}
@@ -41,6 +42,60 @@ def test_healthy_nodes_have_no_edge_that_is_not_good() -> None:
         found = topology(states.recorded(name), states.expectation())
         assert found.tone == GOOD
         assert {pair.text for pair in found.pairs.values()} == {"NV18"}
+
+
+SINGLE: dict[str, dict[str, Any]] = {
+    "as recorded": {},
+    "links down": {"links[*].state": 0, "links[*].speed_mbps": 0},
+    "fabric not supported": {"fabric.state": 0, "fabric.status": 3, "fabric.health_summary": 0},
+    "links unread": {"links": GONE},
+}
+
+
+@in_subtests("name", SINGLE)
+def test_what_does_not_apply_to_the_hardware_is_not_bad(name: str) -> None:
+    """A card by itself has no peer: its links and its fabric may be as they like."""
+    state, expectation = states.recorded("healthy-single-b200"), states.expectation("single")
+    expectation |= {"gpu_count": 1, "driver": None}
+    for place, value in SINGLE[name].items():
+        for path in paths.matching(state, paths.parse(f"gpus[0].{place}")):
+            paths.put(state, path, value)
+    found = topology(state, expectation)
+    assert judge(expectation, state).fit == "fit"
+    assert (found.tone, found.gpus[0].nvlink_tone) == (GOOD, GOOD)
+    assert not topology_is_in_doubt(found)
+    assert "!" not in "".join(topology_lines(found))
+
+
+def test_colours_are_those_of_the_verdict_in_the_record() -> None:
+    state, expectation = states.healthy(), states.expectation()
+    state["gpus"][3]["links"][7]["state"] = 0
+    waiver = {"check": "nvlink.links", "owner": "o", "reason": "r", "until": "2026-12-01"}
+    verdict = judge({**expectation, "waivers": [waiver]}, state).to_json()
+    assert topology(state, expectation).gpus[3].tone == BAD
+    assert topology(state, expectation, verdict).gpus[3].tone == UNKNOWN
+
+
+@in_subtests("base", ["healthy-hgx-b200", "healthy-snc2-four-nodes"])
+def test_fault_of_all_gpus_is_bad_at_each(base: str) -> None:
+    state = states.recorded(base)
+    for gpu in state["gpus"]:
+        gpu["fabric"]["state"] = 2
+    found = topology(state, states.expectation())
+    assert {gpu.fabric.tone for gpu in found.gpus} == {BAD}
+    assert {gpu.links.tone for gpu in found.gpus} == {GOOD}
+
+
+def test_cut_fabric_is_bad_between_its_halves_and_good_inside() -> None:
+    def cut(state: State) -> None:
+        for a in range(8):
+            for b in range(8):
+                if (a < 4) != (b < 4):
+                    state["p2p"]["read"][a][b] = 3
+
+    found = graph(cut)
+    tones = {(a < 4) == (b < 4): pair.tone for (a, b), pair in found.pairs.items()}
+    assert tones == {True: GOOD, False: BAD}
 
 
 def test_nearest_nics_are_those_at_the_same_switch_and_never_the_switches_own() -> None:

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 
 from b200kit.node.checks.findings import each_gpu, failed, passed, rule, unread
 from b200kit.node.checks.judge import check
+from b200kit.node.checks.node_scale import OnNode
 from b200kit.node.state.expectation import Expectation, Expected
 from b200kit.node.state.verdict import Action, Finding
 from b200kit.node.state.view import GpuView, StateView, Unmeasured, View
@@ -27,24 +28,25 @@ def device(expect: Expectation, state: StateView) -> Iterator[Finding]:
     if isinstance(gpus, Unmeasured):
         yield unread("the PCI bus", gpus)
         return
-    found = [finding for gpu in gpus for finding in wrong_device(gpu, desired)]
+    found = [finding for gpu in gpus for finding in wrong_device(gpu, desired, state)]
     yield from found or [passed(f"{len(gpus)} GPUs with PCI id {desired.text}", desired)]
 
 
-def wrong_device(gpu: View, desired: Expected) -> Iterator[Finding]:
+def wrong_device(gpu: View, desired: Expected, state: StateView) -> Iterator[Finding]:
     """A finding when one PCI device is another GPU, or is unknown."""
     ids = [gpu.text("vendor"), gpu.text("device")]
     address = gpu.text("address") or gpu.path
+    known = state.gpu_at(address)
+    name = known.subject if known else f"the GPU at {address}"
     for part in ids:
         if isinstance(part, Unmeasured):
-            yield unread(f"the PCI id of {address}", part)
+            yield unread("its PCI id", part, subject=name)
             return
     observed = ":".join(map(str, ids))
     if observed not in desired.value:
-        summary = (
-            f"PCI device {address} is {observed}, no {desired.text}: the hardware file does not fit"
-        )
-        yield failed(summary, observed, desired, Action.NONE, part=f"PCI {address}")
+        summary = f"{name} is {observed}, no {desired.text}: the hardware file does not fit"
+        part = f"PCI {address}"
+        yield failed(summary, observed, desired, Action.NONE, part=part, subject=name)
 
 
 def absent_modules(state: StateView, count: int) -> str:
@@ -80,7 +82,7 @@ def pci_count(expect: Expectation, state: StateView) -> Iterator[Finding]:
         yield passed(f"{len(gpus)} of {desired.value} GPUs are on the PCI bus", desired)
 
 
-@check("identity.nvml-count")
+@check("identity.nvml-count", OnNode(part=""))  # none is listed: the driver, and no GPU
 def nvml_count(expect: Expectation, state: StateView) -> Iterator[Finding]:
     """NVML lists every GPU of the PCI bus; a missing one is named by its address."""
     desired = rule(expect.gpu_count(), "gpu_count of the inventory, and the PCI bus")
@@ -94,7 +96,8 @@ def nvml_count(expect: Expectation, state: StateView) -> Iterator[Finding]:
     for address in missing:
         summary = f"the GPU at {address} is on the PCI bus but NVML does not list it"
         read = f"NVML lists {len(listed)} GPUs"
-        yield failed(summary, read, desired, Action.REBOOT, part=f"PCI {address}")
+        part, subject = f"PCI {address}", f"the GPU at {address}"
+        yield failed(summary, read, desired, Action.REBOOT, part=part, subject=subject)
     if len(listed) != desired.value and not missing:
         summary = f"NVML lists {len(listed)} of {desired.value} GPUs"
         yield failed(summary, f"at {', '.join(sorted(listed))}", desired, Action.REBOOT)
@@ -130,8 +133,8 @@ def same_device(expect: Expectation, state: StateView) -> Iterator[Finding]:
     def check_gpu(gpu: GpuView) -> Iterator[Finding]:
         address, device = gpu.text("pci_address"), gpu.text("device_id")
         if isinstance(address, Unmeasured) or isinstance(device, Unmeasured):
-            reason = address if isinstance(address, Unmeasured) else device
-            yield unread("its PCI address and device id", Unmeasured(str(reason)), gpu)
+            reason = next(r for r in (address, device) if isinstance(r, Unmeasured))
+            yield unread("its PCI address and device id", reason, gpu)
         elif address not in at:
             expected = rule("on the PCI bus", "NVML lists the GPUs of the bus")
             summary = f"{gpu.subject} is listed by NVML at {address}, where the bus has no GPU"

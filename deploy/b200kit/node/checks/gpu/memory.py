@@ -5,13 +5,21 @@ row_remapping.py.
 from __future__ import annotations
 
 from b200kit.node.checks.gpu_rows import Flag, Floor, Limit, register
+from b200kit.node.checks.node_scale import SETTING, OnNode
 from b200kit.node.state.verdict import Action
 
 register(
     (
-        Floor("memory.size", "memory_total_mib", "memory.floor", "memory", Action.REPLACE),
+        Floor(
+            "memory.size",
+            "memory_total_mib",
+            "memory.floor",
+            "memory",
+            Action.REPLACE,
+            on_node=OnNode(action=Action.REBOOT),
+        ),
         Floor("memory.bar1", "bar1_total_mib", "memory.bar1", "BAR1 aperture", Action.NONE),
-        Flag("ecc.enabled", "ecc", "ecc.enabled", "has ECC off", Action.RESET_GPU),
+        Flag("ecc.enabled", "ecc", "ecc.enabled", "has ECC off", Action.RESET_GPU, on_node=SETTING),
         Limit(
             "ecc.volatile",
             "ecc_volatile_uncorrected",
@@ -32,6 +40,7 @@ register(
             "ecc.enabled",
             "will have ECC off after its next reset: set it with nvidia-smi -e 1",
             Action.RESET_GPU,
+            on_node=SETTING,
         ),
         Flag(
             "ecc.sram",

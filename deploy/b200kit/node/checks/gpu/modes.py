@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from b200kit.node.checks.findings import each_gpu, failed, noted, passed, unread, value
 from b200kit.node.checks.gpu_rows import Flag, register
 from b200kit.node.checks.judge import check
+from b200kit.node.checks.node_scale import SETTING, OnNode
 from b200kit.node.state.expectation import Expectation, Expected, Unexpected
 from b200kit.node.state.verdict import Action, Finding
 from b200kit.node.state.view import GpuView, StateView, Unmeasured
@@ -19,14 +20,16 @@ register(
             "mode.persistence",
             "has persistence mode off: nvidia-persistenced does not hold it",
             Action.RESTART_SERVICE,
+            on_node=SETTING,
         ),
-        Flag("mode.mig", "mig", "mode.mig", "is split by MIG", Action.RESET_GPU),
+        Flag("mode.mig", "mig", "mode.mig", "is split by MIG", Action.RESET_GPU, on_node=SETTING),
         Flag(
             "mig.pending",
             "mig_pending",
             "mode.mig",
             "will be split by MIG after its next reset: set it with nvidia-smi -mig 0",
             Action.RESET_GPU,
+            on_node=SETTING,
         ),
         Flag(
             "mode.gsp",
@@ -34,6 +37,7 @@ register(
             "mode.gsp",
             "runs without its GSP firmware: the open kernel modules cannot have loaded it",
             Action.REBOOT,
+            on_node=SETTING,
         ),
     )
 )
@@ -54,7 +58,7 @@ def confidential(expect: Expectation, state: StateView) -> Iterator[Finding]:
         yield passed("confidential computing is as it should be", desired)
 
 
-@check("clocks.slowdown")
+@check("clocks.slowdown", OnNode(part="the node's cooling and power supply"))
 def slowdown(expect: Expectation, state: StateView) -> Iterator[Finding]:
     """No GPU is slowed down by its hardware. A power cap under load is normal.
 

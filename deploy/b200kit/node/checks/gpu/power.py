@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 from b200kit.node.checks.findings import each_gpu, failed, passed, unread
 from b200kit.node.checks.judge import check
+from b200kit.node.checks.node_scale import SETTING
 from b200kit.node.state.expectation import Expectation, Expected
 from b200kit.node.state.verdict import Action, Finding
 from b200kit.node.state.view import GpuView, StateView, Unmeasured
@@ -21,7 +22,7 @@ A limit that was set is gone after a reboot, unless something sets it at every b
 """
 
 
-@check("power.limit")
+@check("power.limit", SETTING)
 def limit(expect: Expectation, state: StateView) -> Iterator[Finding]:
     """The enforced, the default and the highest power limit of every GPU are the hardware's."""
     expected = expect.hardware("power.limit")

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from b200kit.node.checks.findings import each_gpu, failed, noted, passed, unread
 from b200kit.node.checks.gpu_rows import Flag, register
 from b200kit.node.checks.judge import check
+from b200kit.node.checks.node_scale import OnNode
 from b200kit.node.state.expectation import Expectation
 from b200kit.node.state.verdict import Action, Finding
 from b200kit.node.state.view import GpuView, StateView, Unmeasured
@@ -21,6 +22,7 @@ register(
             "inforom.valid",
             "has a corrupt InfoROM: have the vendor flash it or replace the GPU",
             Action.REPLACE,
+            on_node=OnNode(action=Action.REBOOT),
         ),
     )
 )

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterator
+from dataclasses import replace
 
 from b200kit.node.checks.findings import failed, passed, rule, unread
 from b200kit.node.checks.judge import Check, check
-from b200kit.node.state.expectation import Expectation
+from b200kit.node.checks.node_scale import board_of, in_words
+from b200kit.node.checks.nvlink import cut
+from b200kit.node.state.expectation import Expectation, Expected
 from b200kit.node.state.verdict import Action, Finding
-from b200kit.node.state.view import StateView, Unmeasured
+from b200kit.node.state.view import GpuView, StateView, Unmeasured
 
 ALIKE = {
     "vbios": ("vbios", "VBIOS"),
@@ -29,36 +31,69 @@ ALIKE = {
     "cluster": ("fabric.cluster_uuid", "NVLink cluster"),
 }
 """Check id after the dot to the reading of a GPU and what people call it."""
+ALIKE_ALL = rule("one value", "the GPUs of a node must be alike")
 
 
-def make(path: str, name: str) -> Check:
+FABRIC = ("clique", "cluster")
+"""Which of them are of the fabric, so that GPUs of two values cannot reach each other."""
+
+
+def make(identifier: str, path: str, name: str) -> Check:
     """The check that a reading is the same on all GPUs; those with the rarer values are named."""
 
     def run(expect: Expectation, state: StateView) -> Iterator[Finding]:
-        del expect
         gpus = state.gpus()
         if isinstance(gpus, Unmeasured):
             yield unread("the GPUs", gpus)
             return
-        values = [gpu.at(*path.split(".")).raw() for gpu in gpus]
-        for gpu, value in zip(gpus, values, strict=True):
+        of: dict[str, list[GpuView]] = {}
+        for gpu in gpus:
+            value = gpu.at(*path.split(".")).raw()
             if isinstance(value, Unmeasured):
                 yield unread(name, value, gpu)
-        measured = [str(value) for value in values if not isinstance(value, Unmeasured)]
-        if not measured:
+            else:
+                of.setdefault(str(value), []).append(gpu)
+        if not of:
             return
-        usual, count = Counter(measured).most_common(1)[0]
-        expected = rule(f"{usual} as on {count} GPUs", "the GPUs of a node must be alike")
-        for gpu, value in zip(gpus, values, strict=True):
-            if not isinstance(value, Unmeasured) and str(value) != usual:
-                summary = f"{gpu.subject} has another {name} than its peers: {value}, not {usual}"
-                yield failed(summary, value, expected, Action.NONE, gpu)
-        if count == len(gpus):
+        usual = max(of, key=lambda value: len(of[value]))
+        expected = rule(f"{usual} as on {len(of[usual])} GPUs", "the GPUs of a node must be alike")
+        if len(of[usual]) == len(gpus):
             yield passed(f"one {name} on all GPUs: {usual}", expected)
+        elif identifier in FABRIC and cut.is_cut([*of.values()]):
+            yield severed(name, of, board_of(expect))
+        elif len(of) > 1 and 2 * len(of[usual]) <= sum(map(len, of.values())):
+            yield differing(name, of)
+        else:
+            yield from odd(name, of, usual, expected)
 
     run.__doc__ = f"All GPUs have the same {name}."
     return run
 
 
+def severed(name: str, of: dict[str, list[GpuView]], board: str) -> Finding:
+    """The finding where groups of GPUs are in fabrics of their own."""
+    text = cut.in_parts([[gpu.subject for gpu in gpus] for gpus in of.values()])
+    summary, read = f"{name} {' | '.join(of)}: {text}", " | ".join(of)
+    found = failed(summary, read, ALIKE_ALL, Action.RESTART_SERVICE, part=board)
+    return replace(found, subjects=tuple(gpu.subject for gpus in of.values() for gpu in gpus))
+
+
+def differing(name: str, of: dict[str, list[GpuView]]) -> Finding:
+    """The finding where no value is of most GPUs, so that none is the odd one."""
+    values = [f"{value} on {in_words([g.subject for g in gpus])}" for value, gpus in of.items()]
+    summary = f"the GPUs have {len(of)} values of {name}: {'; '.join(values)}"
+    return failed(summary, " | ".join(of), ALIKE_ALL, Action.NONE)
+
+
+def odd(
+    name: str, of: dict[str, list[GpuView]], usual: str, expected: Expected
+) -> Iterator[Finding]:
+    """A finding for each GPU that is not as most of them."""
+    for value, gpus in of.items():
+        for gpu in gpus if value != usual else ():
+            summary = f"{gpu.subject} has another {name} than its peers: {value}, not {usual}"
+            yield failed(summary, value, expected, Action.NONE, gpu)
+
+
 for _id, (_key, _name) in ALIKE.items():
-    check(f"uniform.{_id}")(make(_key, _name))
+    check(f"uniform.{_id}")(make(_id, _key, _name))

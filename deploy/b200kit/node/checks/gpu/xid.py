@@ -7,11 +7,12 @@ are reported as a note (marin-community/marin#9086). A fatal 145 without any 149
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from b200kit.node.checks.findings import failed, noted, passed, rule, unread
 from b200kit.node.checks.gpu import nvlink5_xid
 from b200kit.node.checks.judge import check
+from b200kit.node.checks.node_scale import OnNode
 from b200kit.node.state.expectation import Expectation, Expected
 from b200kit.node.state.verdict import Action, Finding
 from b200kit.node.state.view import GpuView, StateView, Unmeasured, View
@@ -63,7 +64,11 @@ def grouped(state: StateView, entries: list[View]) -> list[Group]:
     return [Group(a, code, tuple(t), state.gpu_at(a)) for (a, code), t in texts.items()]
 
 
-@check("xid.log")
+@check(
+    "xid.log",
+    # On eight B300 all at once, and gone after the reboot (NVIDIA/open-gpu-kernel-modules#1355).
+    OnNode("Xid 145", Action.REBOOT, "an NVSwitch of {board}"),
+)
 def log(expect: Expectation, state: StateView) -> Iterator[Finding]:
     """The kernel log holds no Xid that asks for more than a restart of the application."""
     table, entries = expect.hardware("xid.actions", dict), state.items("xids")
@@ -105,7 +110,8 @@ def xid(expect: Expectation, table: Expected, group: Group) -> Iterator[Finding]
     if entry.flag("note") or (entry.flag("nonfatal_ok") and not group.fatal):
         yield noted(summary, group.gpu, read, expected, part)
     else:
-        yield failed(summary, read, expected, action, group.gpu, part)
+        found = failed(summary, read, expected, action, group.gpu, part, subject=group.subject)
+        yield replace(found, kind=f"Xid {group.code}")
 
 
 def describe(group: Group, entry: View) -> str:

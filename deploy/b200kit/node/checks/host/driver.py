@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator
 
 from b200kit.node.checks.findings import each_gpu, failed, passed, rule, unread, value
 from b200kit.node.checks.judge import check
+from b200kit.node.checks.node_scale import SETTING
 from b200kit.node.checks.pcie.bus import BusGpu, each_on_bus
 from b200kit.node.state.expectation import Expectation, Expected, Unexpected
 from b200kit.node.state.verdict import Action, Finding
@@ -20,7 +21,7 @@ def numbers(version: str) -> tuple[int, ...]:
     return tuple(int(part) if part.isdecimal() else 0 for part in version.split("."))
 
 
-@check("pci.driver")
+@check("pci.driver", SETTING)
 def bound(expect: Expectation, state: StateView) -> Iterator[Finding]:
     """NVIDIA's driver owns every GPU of the bus; vfio-pci or nobody serves nothing."""
     del expect
@@ -30,11 +31,13 @@ def bound(expect: Expectation, state: StateView) -> Iterator[Finding]:
         owner = gpu.entry.text("driver")
         nobody = gpu.entry.is_null("driver")
         if isinstance(owner, Unmeasured) and not nobody:
-            yield unread(f"the driver of {gpu.name}", owner, gpu.known)
+            yield unread("the driver", owner, gpu.known, subject=gpu.name)
         elif owner != OWN:
             text = "bound to no driver" if nobody else f"bound to {owner}, not to {OWN}"
             summary = f"{gpu.name} is {text}"
-            yield failed(summary, text, desired, Action.REBOOT, gpu.known, gpu.part)
+            yield failed(
+                summary, text, desired, Action.REBOOT, gpu.known, gpu.part, subject=gpu.name
+            )
 
     return each_on_bus(state, check_gpu, passed(f"every GPU is bound to {OWN}", desired))
 

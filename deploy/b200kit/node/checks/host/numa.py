@@ -50,15 +50,15 @@ def gpu_node(state: StateView, gpu: View, nodes: dict[int, View]) -> Iterator[Fi
     name = known.subject if known else f"the GPU at {address}"
     number = gpu.number("numa_node")
     if isinstance(number, Unmeasured):
-        yield unread(f"the NUMA node of {name}", number, known)
+        yield unread("the NUMA node", number, known, subject=name)
     elif number == UNKNOWN_NODE and len(nodes) == 1:
         return
     elif number == UNKNOWN_NODE:
         why = Unmeasured(f"numa_node is -1 and there are {len(nodes)} nodes")
-        yield unread(f"the NUMA node of {name}", why, known)
+        yield unread("the NUMA node", why, known, subject=name)
     elif number not in nodes:
         summary = f"{name} is on NUMA node {number}, which does not exist"
-        yield failed(summary, f"nodes {sorted(nodes)}", USABLE, Action.NONE, known)
+        yield failed(summary, f"nodes {sorted(nodes)}", USABLE, Action.NONE, known, subject=name)
     else:
         yield from usable(nodes[number], name, number)
 

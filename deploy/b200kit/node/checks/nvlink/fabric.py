@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from b200kit.node.checks.findings import each_gpu, failed, noted, passed, unread, value
 from b200kit.node.checks.gpu_rows import Code, register
 from b200kit.node.checks.judge import check
+from b200kit.node.checks.node_scale import OnNode
 from b200kit.node.checks.nvlink import health_mask
 from b200kit.node.state.expectation import Expectation
 from b200kit.node.state.verdict import Action, Finding
@@ -30,6 +31,21 @@ def status_in_words(number: int) -> str:
     return f"{code} ({STATUSES[number]})" if number in STATUSES else code
 
 
+BEFORE = (
+    "modules.loaded",
+    "nics.management-port",
+    "nics.management-state",
+    "packages.lockstep",
+    "fabric.units",
+    "fabric.mode",
+    "fabric.nvlsm-installed",
+    "fabric.nvlsm",
+    "nvlink.links",
+)
+"""Checks of what a registration needs: with a fault there, it is only the consequence."""
+IN_ALL = OnNode(action=Action.RESTART_SERVICE, part="{board}", after=(*BEFORE, "fabric.state"))
+"""A GPU that alone is not registered well is reset; where all are not, the fabric manager is."""
+
 register(
     (
         Code(
@@ -41,6 +57,7 @@ register(
             lambda number: f"fabric is {STATES.get(number, number)}, not completed",
             "fabric completed on every GPU",
             "Every GPU has completed its registration with the fabric.",
+            on_node=IN_ALL,
         ),
         Code(
             "fabric.status",
@@ -51,12 +68,13 @@ register(
             lambda number: f"fabric registration failed with {status_in_words(number)}",
             "fabric registration succeeded on every GPU",
             "The registration ended in success; Completed says only that it ended.",
+            on_node=IN_ALL,
         ),
     )
 )
 
 
-@check("fabric.health")
+@check("fabric.health", IN_ALL)
 def health(expect: Expectation, state: StateView) -> Iterator[Finding]:
     """The health summary; "not supported" of older drivers is unknown and does not block."""
     expected = expect.hardware("fabric.health")
@@ -79,7 +97,7 @@ def health(expect: Expectation, state: StateView) -> Iterator[Finding]:
     return each_gpu(state, check_gpu, passed("fabric health is not bad on any GPU", expected))
 
 
-@check("fabric.mask")
+@check("fabric.mask", IN_ALL)
 def mask(expect: Expectation, state: StateView) -> Iterator[Finding]:
     """Every field of the health mask; a mask can disprove health, never prove it."""
     expected = expect.hardware("fabric.mask", str)

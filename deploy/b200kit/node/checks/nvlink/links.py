@@ -7,9 +7,11 @@ disproves it: see b200kit/node/checks/nvlink/fabric.py and p2p.py for the rest.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
 
 from b200kit.node.checks.findings import each_gpu, failed, passed, unread
 from b200kit.node.checks.judge import check
+from b200kit.node.checks.node_scale import OnNode
 from b200kit.node.lib.cpulist import format as ranges
 from b200kit.node.state.expectation import Expectation, Expected
 from b200kit.node.state.verdict import Action, Finding
@@ -19,6 +21,8 @@ DOWN, UP = 0, 1
 UNKNOWN_REMOTE = 255
 REMOTE = {0: "a GPU", 1: "a CPU", 2: "a switch", 255: "an unknown device"}
 """nvmlIntNvLinkDeviceType_t of nvml.h."""
+NONE_UP, SOME_UP = "none up", "some up"
+"""Where no GPU has a link, the board is at fault; where each lacks some, what those end at."""
 MOST_LINKS = 36
 """NVML_NVLINK_MAX_LINKS of nvml.h: no GPU has more."""
 
@@ -72,7 +76,11 @@ def links_in_words(links: list[object]) -> str:
     return f"NVLink{'s' if len(links) > 1 else ''} {words}"
 
 
-@check("nvlink.links")
+@check(
+    "nvlink.links",
+    OnNode(NONE_UP, Action.REBOOT),
+    OnNode(action=Action.REBOOT, part="an NVSwitch of {board}"),
+)
 def links(expect: Expectation, state: StateView) -> Iterator[Finding]:
     """All links of every GPU are up."""
     desired = expect.hardware("nvlink.links")
@@ -87,7 +95,8 @@ def links(expect: Expectation, state: StateView) -> Iterator[Finding]:
             down = ranges(link for link, value in states.items() if value != UP and link >= 0)
             read = f"links down: {down or 'none'}; links listed: {len(states)}"
             summary = links_told(gpu, up, desired.value, states)
-            yield failed(summary, read, desired, Action.RESET_GPU, gpu)
+            found = failed(summary, read, desired, Action.RESET_GPU, gpu)
+            yield replace(found, kind=SOME_UP if up else NONE_UP)
 
     total = len(state.gpus() or []) * desired.value
     return each_gpu(state, check_gpu, passed(f"{total} of {total} NVLinks are up", desired))

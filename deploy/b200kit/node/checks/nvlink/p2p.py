@@ -4,16 +4,20 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator
+from dataclasses import replace
 
 from b200kit.node.checks.findings import failed, passed, unread
 from b200kit.node.checks.judge import Check, check
+from b200kit.node.checks.node_scale import OnNode, board_of
+from b200kit.node.checks.nvlink import cut
+from b200kit.node.checks.nvlink.cut import Pair
+from b200kit.node.checks.nvlink.fabric import IN_ALL
 from b200kit.node.state.expectation import Expectation, Expected
 from b200kit.node.state.verdict import Action, Finding
 from b200kit.node.state.view import GpuView, StateView, Unmeasured
 
 KINDS = ("read", "write", "nvlink")
 WORDS = {1: "chipset", 2: "GPU", 3: "topology", 4: "disabled by registry", 5: "not supported"}
-Pair = tuple[int, int]
 RESET = Action.RESET_GPU
 
 
@@ -34,33 +38,65 @@ def blame(bad: list[Pair]) -> tuple[list[int], list[Pair]]:
     return guilty, left
 
 
-def judge_kind(kind: str, expected: Expected, state: StateView) -> Iterator[Finding]:
+def judge_kind(kind: str, expected: Expected, board: str, state: StateView) -> Iterator[Finding]:
     """Findings of one kind of access over all pairs."""
     gpus = state.gpus()
     if isinstance(gpus, Unmeasured):
         yield unread(f"P2P {kind}", gpus)
         return
     observed = {(a, b): reading for a, b, reading in state.pairs(kind)}
-    unknown = [reading for reading in observed.values() if isinstance(reading, Unmeasured)]
+    unknown = {pair: r for pair, r in observed.items() if isinstance(r, Unmeasured)}
     bad = {pair: r for pair, r in observed.items() if isinstance(r, int) and r != expected.value}
     if unknown:
-        reason = Unmeasured(unknown[0].reason)
-        yield unread(f"P2P {kind} of {len(unknown)} of {len(observed)} pairs", reason)
-    if len(gpus) > 2 and len(bad) == len(observed):
-        # Not the GPUs' doing: with every pair dead, naming each of them would blame them all.
-        reading = f"{kind} {status_words(bad.values())} on all {len(bad)} ordered pairs"
-        yield failed(f"no P2P {kind} between any two of {len(gpus)} GPUs", reading, expected, RESET)
-        return
-    guilty, pairs = blame(list(bad))
-    for position in guilty:
-        yield cut_off(kind, expected, gpus, position, bad)
-    for a, b in pairs:
-        reading = f"{kind} {status_words([bad[a, b]])}"
-        summary = f"no P2P {kind} from {gpus[a].subject} to {gpus[b].subject}"
-        part = f"{gpus[a].part} and {gpus[b].part}"
-        yield failed(summary, reading, expected, RESET, gpus[a], part)
+        reason = next(iter(unknown.values()))
+        found = unread(f"P2P {kind} of {len(unknown)} of {len(observed)} pairs", reason)
+        yield replace(found, subjects=named(gpus, unknown))
+    for finding, pairs in faults(kind, expected, board, gpus, bad):
+        yield replace(finding, subjects=named(gpus, pairs))
     if observed and not bad and not unknown:
         yield passed(f"P2P {kind} works on all {len(observed)} ordered pairs", expected)
+
+
+def named(gpus: list[GpuView], pairs: Iterable[Pair]) -> tuple[str, ...]:
+    """Ordered pairs, "GPU 0 > GPU 3"."""
+    return tuple(pair_name(gpus[a].subject, gpus[b].subject) for a, b in pairs)
+
+
+def pair_name(one: str, other: str) -> str:
+    """An ordered pair of GPUs by their names."""
+    return f"{one} > {other}"
+
+
+def faults(
+    kind: str, expected: Expected, board: str, gpus: list[GpuView], bad: dict[Pair, int]
+) -> Iterator[tuple[Finding, list[Pair]]]:
+    """Each fault and the pairs that it explains: of the fabric first, then of a GPU, of a pair."""
+    groups = cut.groups(len(gpus), bad)
+    if len(gpus) > 2 and len(groups) == len(gpus):
+        # Not the GPUs' doing: with every pair dead, naming each of them would blame them all.
+        read = f"{kind} {status_words(bad.values())} on all {len(bad)} ordered pairs"
+        text = f"no P2P {kind} between any two of {len(gpus)} GPUs"
+        yield failed(text, read, expected, RESET, part=board), list(bad)
+        return
+    if cut.is_cut(groups):
+        # One that is alone beside them may have lost its only neighbour: nor is it blamed.
+        at = {position: n for n, group in enumerate(groups) for position in group}
+        between = {(a, b): status for (a, b), status in bad.items() if at[a] != at[b]}
+        text = cut.in_parts([[gpus[position].subject for position in group] for group in groups])
+        read = f"{kind} {status_words(between.values())} on {len(between)} ordered pairs"
+        summary = f"no P2P {kind} across: {text}"
+        yield failed(summary, read, expected, Action.RESTART_SERVICE, part=board), [*between]
+        bad = {pair: status for pair, status in bad.items() if pair not in between}
+    guilty, alone = blame(list(bad))
+    for position in guilty:
+        of_it = [pair for pair in bad if position in pair]
+        yield cut_off(kind, expected, gpus, position, bad), of_it
+    for a, b in alone:
+        read = f"{kind} {status_words([bad[a, b]])}"
+        summary = f"no P2P {kind} from {gpus[a].subject} to {gpus[b].subject}"
+        # Both reach the others, so what lies between them is at fault.
+        subject = pair_name(gpus[a].subject, gpus[b].subject)
+        yield failed(summary, read, expected, RESET, part=board, subject=subject), [(a, b)]
 
 
 def cut_off(
@@ -84,11 +120,11 @@ def make(kind: str) -> Check:
     """The check of one kind."""
 
     def run(expect: Expectation, state: StateView) -> Iterator[Finding]:
-        return judge_kind(kind, expect.hardware("p2p.status"), state)
+        return judge_kind(kind, expect.hardware("p2p.status"), board_of(expect), state)
 
     run.__doc__ = f"All ordered pairs have P2P {kind}."
     return run
 
 
 for _kind in KINDS:
-    check(f"p2p.{_kind}")(make(_kind))
+    check(f"p2p.{_kind}", OnNode(after=(*IN_ALL.after, "fabric.status")))(make(_kind))

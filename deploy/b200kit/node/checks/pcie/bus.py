@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 
 from b200kit.node.checks.findings import unread
+from b200kit.node.checks.node_scale import in_words
 from b200kit.node.state.verdict import Finding
 from b200kit.node.state.view import GpuView, StateView, Unmeasured, View
 
@@ -75,9 +76,11 @@ def each_bridge(
     below: dict[Finding, list[str]] = {}
     for gpu in gpus:
         for finding in above(gpu, check_bridge):
-            below.setdefault(finding, []).append(gpu.name)
+            names = below.setdefault(finding, [])
+            names += [gpu.name] if gpu.name not in names else []
     for finding, names in below.items():
-        yield replace(finding, summary=f"{finding.summary} (above {', '.join(names)})")
+        summary = f"{finding.summary} (above {in_words(names)})"
+        yield replace(finding, summary=summary, subjects=tuple(names))
     if not below:
         yield all_well
 

@@ -48,13 +48,13 @@ def as_the_kernel_has_it(expect: Expectation, state: StateView) -> Iterator[Find
         for key in ("current_link_width", "max_link_width"):
             width = gpu.entry.number(key)
             if isinstance(width, Unmeasured):
-                yield unread(f"{key} of {gpu.name}", width, gpu.known)
+                yield unread(key, width, gpu.known, subject=gpu.name)
             elif width < lanes.value:
                 summary = f"{gpu.name} has {width} of {lanes.value} PCIe lanes by sysfs ({key})"
                 yield low(gpu, summary, f"{key} {width}", lanes)
         speed = gpu.entry.text("max_link_speed")
         if isinstance(speed, Unmeasured):
-            yield unread(f"max_link_speed of {gpu.name}", speed, gpu.known)
+            yield unread("max_link_speed", speed, gpu.known, subject=gpu.name)
         elif (number := generation(speed)) < newest.value:
             yield low(gpu, f"{gpu.name} can do PCIe generation {number} only", speed, newest)
 
@@ -62,8 +62,10 @@ def as_the_kernel_has_it(expect: Expectation, state: StateView) -> Iterator[Find
 
 
 def low(gpu: BusGpu, summary: str, read: str, expected: Expected) -> Finding:
-    """The finding for a link below what the hardware must have."""
-    return failed(summary, read, expected, Action.POWER_CYCLE, gpu.known, gpu.part)
+    """The finding for a link that is not what the hardware must have."""
+    return failed(
+        summary, read, expected, Action.POWER_CYCLE, gpu.known, gpu.part, subject=gpu.name
+    )
 
 
 @check("pcie.aer")
@@ -87,11 +89,11 @@ def uncorrectable(gpu: BusGpu, kind: str) -> Iterator[Finding]:
     if gpu.entry.is_null("aer", kind):
         return
     if isinstance(count, Unmeasured):
-        yield unread(f"{kind} PCIe errors of {gpu.name}", count, gpu.known)
+        yield unread(f"{kind} PCIe errors", count, gpu.known, subject=gpu.name)
     elif count > 0:
         summary = f"{gpu.name} had {count} {kind} PCIe errors since boot"
         read = f"aer_dev_{kind} {count}"
-        yield failed(summary, read, NO_ERRORS, Action.POWER_CYCLE, gpu.known, gpu.part)
+        yield low(gpu, summary, read, NO_ERRORS)
 
 
 def corrected(gpu: BusGpu) -> Iterator[Finding]:
@@ -100,7 +102,7 @@ def corrected(gpu: BusGpu) -> Iterator[Finding]:
     if gpu.entry.is_null("aer", "correctable"):
         return
     if isinstance(count, Unmeasured):
-        yield unread(f"corrected PCIe errors of {gpu.name}", count, gpu.known)
+        yield unread("corrected PCIe errors", count, gpu.known, subject=gpu.name)
     elif count > 0:
         summary = f"{gpu.name}: {count} corrected PCIe errors"
         yield noted(summary, gpu.known, count, NO_CORRECTED, gpu.part)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from b200kit.node.state.verdict import Action
+from b200kit.node.state.verdict import Action, Finding, Status
 
 UNMEASURED = "nothing is assumed: correct the reading, or waive it by name until a date"
 _STEPS = {
@@ -29,12 +29,22 @@ def of_outcome(word: str) -> str:
     return _OUTCOMES.get(word, "")
 
 
-def advice(action: str, subject: str, part: str) -> str:
-    """The step that a failed finding asks for, with the exact part."""
-    step = Action.parse(action)
-    words = _STEPS[step]
+def of(finding: Finding) -> str:
+    """What to do about a finding of a verdict."""
+    if finding.status is Status.UNMEASURED:
+        return UNMEASURED
+    shared = bool(finding.subjects) and finding.subject == "node"
+    return advice(finding.action, finding.subject, finding.part, shared=shared)
+
+
+def advice(step: Action, subject: str, part: str, *, shared: bool = False) -> str:
+    """The step that a failed finding asks for, with the exact part.
+
+    *shared*: the part is what several GPUs have in common.
+    """
+    words = _STEPS[step].replace("the GPU,", "all GPUs,") if shared else _STEPS[step]
     if step is Action.REPLACE:
         return f"{words} {part or subject}"
-    if step >= Action.RESET_GPU and part and subject.startswith("GPU"):
+    if part and (shared or (step >= Action.RESET_GPU and subject.startswith("GPU"))):
         return f"{words}; if it returns, replace {part}"
     return f"{words}: {part}" if part else words

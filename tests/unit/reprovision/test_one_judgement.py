@@ -1,0 +1,98 @@
+"""One place says what is wrong and what to do: every command, journal and escalation show it."""
+
+from __future__ import annotations
+
+import re
+
+from b200kit.inventory.keys.levels import MIN_LEVEL, Level
+from b200kit.node import gate
+from b200kit.node.fabric import sequence
+from b200kit.node.state import advice
+from b200kit.node.state.verdict import Action, Finding, Status, Verdict
+from b200kit.report.terminal.check_block import check_lines
+from b200kit.report.terminal.page import render
+from b200kit.reprovision.escalation import Attempt, Limits, choose
+from tests.subtests import in_subtests
+from tests.unit import corpus
+from tests.unit.case import Case
+from tests.unit.report import pages, records
+
+NOW = 1_800_000_000.0
+CLIMB = [level for level in Level if level is not Level.REPLACE]
+LIMITS = Limits(dict.fromkeys(CLIMB, 1), 86_400.0)
+SPENT = [Attempt(level, NOW - 60, "did not help", level.word) for level in CLIMB]
+UNFIT = [case for case in corpus.corpus().cases if case.fit == "unfit"]
+
+
+def plain(lines: object) -> str:
+    """Text without its line breaks and columns."""
+    return " ".join(str(lines).split())
+
+
+def tells(text: str, finding: Finding) -> bool:
+    """Whether a text says what to do about a finding, or that it is as with another part."""
+    same = re.search(rf"and the same of [^>]*{re.escape(finding.part)}", text)
+    return plain(advice.of(finding)) in text or bool(same)
+
+
+def failed(verdict: Verdict) -> list[Finding]:
+    """What is at fault."""
+    return [finding for finding in verdict.blocking if finding.status is Status.FAIL]
+
+
+def host_of(case: Case, outcome: str) -> dict[str, object]:
+    """The record of the node of a case."""
+    verdict = corpus.verdict_of(case.name).to_json()
+    known = {"state": case.state(), "expectation": case.expectation(), "verdict": verdict}
+    return {"outcome": outcome, **known}
+
+
+@in_subtests("case", UNFIT, ids=lambda case: case.id)
+def test_journal_and_commands_say_the_same_action(case: Case) -> None:
+    """Of b200 judge, deploy/check.py and deploy/b200.py of a red node; the gate's at boot."""
+    found = failed(corpus.verdict_of(case.name))
+    shown = {"journal": plain("\n".join(gate.lines(corpus.verdict_of(case.name))))}
+    shown["judge"] = plain("\n".join(check_lines("n01", host_of(case, "unfit"), colour=False)))
+    for script, outcome in (("deploy/check.py", "unfit"), ("deploy/b200.py", "red")):
+        record = records.record(script, n01=host_of(case, outcome))
+        shown[script] = plain(render(record))
+    for finding in found:
+        assert [name for name, text in shown.items() if not tells(text, finding)] == []
+
+
+@in_subtests("case", UNFIT, ids=lambda case: case.id)
+def test_escalation_takes_the_action_of_the_findings_and_names_their_parts(case: Case) -> None:
+    found = corpus.verdict_of(case.name).blocking
+    worst = max(finding.action for finding in found)
+    first, last = choose(found, [], LIMITS, NOW), choose(found, SPENT, LIMITS, NOW)
+    assert first.level is MIN_LEVEL.get(worst, Level.RESTART_SERVICES)
+    assert first.why in [finding.summary for finding in found]
+    assert last.level is Level.REPLACE
+    named = {f.part or f.subject for f in found if f.action is worst} - {"node"}
+    assert set(last.parts) == named
+    if worst is Action.REPLACE:
+        assert {f"replace {part}" for part in last.parts} <= {
+            advice.of(f) for f in failed_of(found)
+        }
+
+
+def failed_of(found: list[Finding]) -> list[Finding]:
+    return [finding for finding in found if finding.status is Status.FAIL]
+
+
+ON_NODE = [case for case in UNFIT if any(f.subjects for f in failed(corpus.verdict_of(case.name)))]
+
+
+@in_subtests("case", ON_NODE, ids=lambda case: case.id)
+def test_bring_up_and_report_show_a_fault_of_the_node_in_the_same_words(case: Case) -> None:
+    text = plain(pages.page(n01=host_of(case, "red")).text)
+    for finding in failed(corpus.verdict_of(case.name)):
+        assert tells(text, finding)
+    at = sequence.position(case.expectation(), case.state())
+    if at.observed and at.observed.subjects and at.observed.subject == "node":
+        line = sequence.stuck_line(at, case.state())
+        assert line.endswith(f"-> {at.observed.action.word}: {advice.of(at.observed)}")
+
+
+def test_faults_of_the_node_are_among_them() -> None:
+    assert len(ON_NODE) >= 10
