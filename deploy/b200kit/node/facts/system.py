@@ -14,6 +14,7 @@ from typing import Any
 
 from b200kit.node.facts import settings
 from b200kit.node.facts.dpkg_state import VENDOR
+from b200kit.node.lib import boot_clock
 from b200kit.node.lib.readings import attempt, command, text, unmeasured
 
 UNIT_KEYS = {
@@ -42,6 +43,7 @@ def host() -> dict[str, Any]:
         "hostname": socket.gethostname(),
         "machine_id": attempt(lambda: text("/etc/machine-id")),
         "boot_id": attempt(lambda: text("/proc/sys/kernel/random/boot_id")),
+        "uptime_s": attempt(boot_clock.seconds),
         "os": attempt(os_release),
         "kernel": platform.release(),
         "cmdline": attempt(lambda: text("/proc/cmdline")),
