@@ -85,7 +85,7 @@ class Fleet:
 
     def run(self, entry: str, *arguments: str, yes: bool = True) -> Outcome:
         """Run an entry file over the whole fleet, as a person does."""
-        return _outcome(self.begin(entry, *arguments, yes=yes))
+        return outcome_of(self.begin(entry, *arguments, yes=yes))
 
     def interrupted(self, entry: str, at: Path) -> Outcome:
         """The same, and Ctrl-C once a file is there."""
@@ -93,7 +93,7 @@ class Fleet:
         while not at.exists() and process.poll() is None:
             time.sleep(0.05)
         process.send_signal(signal.SIGINT)
-        return _outcome(process)
+        return outcome_of(process)
 
     def begin(self, entry: str, *arguments: str, yes: bool = True) -> subprocess.Popen[str]:
         """The pyinfra process of a run."""
@@ -140,7 +140,7 @@ class Fleet:
         (self.folder / "group_data" / "nodes.py").write_text("".join(lines))
 
 
-def _outcome(process: subprocess.Popen[str]) -> Outcome:
+def outcome_of(process: subprocess.Popen[str]) -> Outcome:
     """What came of a run; one that does not end is killed."""
     try:
         stdout, stderr = process.communicate(timeout=120)

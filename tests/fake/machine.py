@@ -40,7 +40,10 @@ ASKED: State = {
         **{"system": {"/": "overlay"}, "devices": {}},
     },
 }
-NOTES = ("smoke", "passport", "bandwidth", "reboot", "packages", "watchdog-mark", "quarantine")
+NOTES = (
+    *("smoke", "passport", "bandwidth", "reboot", "packages", "watchdog-mark", "quarantine"),
+    "reprovision",
+)
 KERNEL = "6.8.0-41-generic"
 BARE = {"unmeasured": "Driver Not Loaded (9)"}
 _DAEMONS = ("nvidia-persistenced.service", "nvidia-fabricmanager.service")
@@ -85,6 +88,9 @@ class Machine:
         self.dies_at = ""
         # The first command in which this pattern is found does not end; `hanging` then says so.
         self.hangs_at = ""
+        # A command in which this pattern is found waits until as many machines have come there.
+        self.meets_at = ""
+        self.meets = 2
 
     @classmethod
     def load(cls, folder: Path) -> Machine:
@@ -107,6 +113,8 @@ class Machine:
         if self.hangs_at and re.search(self.hangs_at, self.log[-1]):
             (self.folder / "hanging").touch()
             time.sleep(600)
+        if self.meets_at and re.search(self.meets_at, self.log[-1]):
+            self._meet()
         for pattern, answer in self.answers.items():
             if re.search(pattern, self.log[-1]):
                 return answer
@@ -117,6 +125,15 @@ class Machine:
             if re.search(pattern, command):
                 return True, act(command, stdin or "")
         raise AssertionError(f"a command this machine does not know: {command}")
+
+    def _meet(self) -> None:
+        """Wait for the other machines, of whatever process, but not for ever."""
+        place = self.folder.parent / "met"
+        place.mkdir(exist_ok=True)
+        (place / self.folder.name).touch()
+        end = time.monotonic() + 30
+        while len(list(place.iterdir())) < self.meets and time.monotonic() < end:
+            time.sleep(0.001)
 
     def ran(self, pattern: str) -> list[str]:
         """Commands of the log in which a pattern is found."""
@@ -312,6 +329,7 @@ class Machine:
             r"apt-ready ": self._configure,
             r"^systemd-run .* systemctl reboot$": self._reboot,
             r"^cat /proc/sys/kernel/random/boot_id$": lambda command, stdin: self._boot_id(),
+            r"^cat /proc/uptime$": lambda command, stdin: "61.00 400.00",
             r"^haproxy -c ": lambda command, stdin: "",
             r"^rm -f /etc/haproxy/": self._remove,
             r"^journalctl ": lambda command, stdin: "-- No entries --",

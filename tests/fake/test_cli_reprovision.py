@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from b200kit import cli
-from b200kit.reprovision import ledger, node_copy
+from b200kit.reprovision import copy_comparison, ledger
 from b200kit.reprovision.ledger import Ledger
 from b200kit.reprovision.states import State
 from tests.fake.fleet import Fleet
@@ -126,17 +126,20 @@ def test_nodes_that_await_repair_or_have_another_owner_are_left_alone(
 ) -> None:
     # n01 awaits manual repair, n02 has an owner by the ledger here, n03 by its own copy.
     small.add("n03", NO_NVLINK)
-    waiting = Ledger(folder, "n01", "ops-on-call@one pid 7", "earlier", 600)
+    waiting = Ledger(folder, "n01", "ops-on-call@one pid 7", "earlier")
+    waiting.claim()
     waiting.begin([], "nvlink.links: 0 of 18", "")
     decision = {"level": "replace", "why": "no level is left", "parts": ["GPU 2, module 8"]}
     for step in ("quarantine", "drain", "evidence", "hand over"):
         waiting.append("intent", step=step, id=step, decision=decision)
         waiting.append("done", result=step, why="GPU 2 has no NVLink", path="e.tar.gz", sha256="00")
+    waiting.release()
     assert waiting.read().state is State.MANUAL
-    Ledger(folder, "n02", "alice@elsewhere pid 7", "hers", 600).claim()
+    hers = Ledger(folder, "n02", "alice@elsewhere pid 7", "hers")
+    hers.claim()
     owner = {"owner": "bob@far pid 3", "since": "2026-11-21T09:00:00Z"}
-    until = {"until": "2999-01-01T00:00:00Z"}
-    copy = {"schema": node_copy.SCHEMA, "tx": "his", "owner": owner | until, "attempts": []}
+    boot = {"boot_id": "the one before", "boots_within_s": 1800}
+    copy = {"schema": copy_comparison.SCHEMA, "tx": "his", "owner": owner, "attempts": [], **boot}
     machine = small.machine("n03")
     machine.answers = {"cat .*reprovision.json": (True, json.dumps(copy))}
     machine.save()
@@ -150,6 +153,7 @@ def test_nodes_that_await_repair_or_have_another_owner_are_left_alone(
     assert_message(run.described("n02"), TIME=TIME)
     assert_message(run.described("n03"))
     assert not ledger.read(folder, "n03").is_open
+    hers.release()
 
 
 @pytest.fixture(scope="module")

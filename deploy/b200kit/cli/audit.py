@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 import click
 
 from b200kit.cli.command import Command, Refusal
-from b200kit.reprovision import audit, ledger
+from b200kit.cli.report import document, find
+from b200kit.report.document import mapping, read
+from b200kit.reprovision import audit, copy_comparison, ledger
 from b200kit.run import chain, console
+from b200kit.run.file_names import safe_name
 
 INTACT, DAMAGED, UNREADABLE = 0, 1, 2
 _FOLDER = click.option(
@@ -27,25 +32,38 @@ def command() -> None:
     cls=Command,
     exit_codes={
         INTACT: "intact",
-        DAMAGED: "a line was changed, added, moved or removed, in the log or a node's file",
+        DAMAGED: "a line was changed, added, moved or removed, in the log, a node's file or copy",
         UNREADABLE: "there is no log, or it cannot be read",
     },
 )
 @_FOLDER
-def verify(transactions: Path | None) -> int:
-    """Say whether the log is intact."""
+@click.option(
+    "--run", default="latest", show_default=True,
+    help="The run that read the nodes' own copies, as b200 report takes it.",
+)  # fmt: skip
+@click.option(
+    "--reports", type=click.Path(path_type=Path), default=Path("reports"), show_default=True,
+    help="Directory of all runs.",
+)  # fmt: skip
+def verify(transactions: Path | None, run: str, reports: Path) -> int:
+    """Say whether the log is intact, by the nodes' files and by the nodes' own copies."""
     folder = transactions or ledger.directory()
     content = _content(folder)
     names = ledger.nodes(folder)
-    known = {name: ledger.digests(folder, name) for name in names}
-    faults = [*audit.verify(content, known), *_damaged(folder, names)]
+    lines = {name: ledger.lines(folder, name).entries for name in names}
+    copies = _copies(reports, run, names)
+    faults = [
+        *audit.verify(content, {name: ledger.digests(folder, name) for name in names}),
+        *_damaged(folder, names),
+        *_other_copies(lines, copies),
+    ]
     for line in faults:
         console.err(f"b200 audit: {line}")
     log = chain.parse(content)
     state = f"{len(faults)} faults" if faults else "intact"
-    console.out(
-        f"{len(log.entries)} actions on {len(names)} nodes: {state}; newest {log.last[:10]}"
-    )
+    actions = f"{len(log.entries)} actions on {len(names)} nodes"
+    console.out(f"{actions}: {state}; newest {log.last[:10]}")
+    console.out(_compared(copies, names))
     return DAMAGED if faults else INTACT
 
 
@@ -66,6 +84,51 @@ def _damaged(folder: Path, names: list[str]) -> Iterator[str]:
             ledger.read(folder, name)
         except ledger.Damaged as error:
             yield f"{name}: {error}"
+
+
+@dataclass(frozen=True)
+class Copies:
+    """What a run read of the nodes' own copies, by the name of the node's file."""
+
+    run: str = ""
+    folder: str = ""
+    by_node: dict[str, object] = field(default_factory=dict)
+
+
+def _copies(reports: Path, run: str, names: list[str]) -> Copies:
+    """The copies that a run read; none where there is no run yet."""
+    try:
+        folder = find(run, reports)
+        hosts = mapping(read(document(folder / "summary.json"), "hosts"))
+    except (OSError, ValueError) as error:
+        if run == "latest":
+            return Copies()
+        raise Refusal(str(error), UNREADABLE) from None
+    found = {}
+    for name, host in hosts.items():
+        file = read(host, "file")
+        if safe_name(name) not in names or not isinstance(file, str):
+            continue
+        notes = mapping(read(document(folder / Path(file).name), "state", "notes"))
+        if "reprovision" in notes:
+            found[safe_name(name)] = notes["reprovision"]
+    return Copies(folder.name, str(folder), found)
+
+
+def _compared(copies: Copies, names: list[str]) -> str:
+    where = f" ({copies.folder})" if copies.folder else ""
+    count = len(copies.by_node)
+    more = "" if count == len(names) else "; deploy/check.py reads those of the nodes that answer"
+    return f"compared with the own copies of {count} of {len(names)} nodes{where}{more}"
+
+
+def _other_copies(
+    lines: Mapping[str, Sequence[Mapping[str, Any]]], copies: Copies
+) -> Iterator[str]:
+    """A line for each node whose own copy is not what its file here says."""
+    for name, copy in sorted(copies.by_node.items()):
+        if fault := copy_comparison.fault(lines[name], copy, copies.run):
+            yield f"{name}: its own copy: {fault}"
 
 
 def _content(folder: Path) -> bytes:

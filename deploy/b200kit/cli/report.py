@@ -78,18 +78,19 @@ def find(run: str, reports: Path) -> Path:
 
 def load(folder: Path) -> dict[str, object]:
     """Return the run record that `folder` was written from; raises ValueError if unreadable."""
-    summary = mapping(_json(folder / "summary.json"))
+    summary = mapping(document(folder / "summary.json"))
     hosts: dict[str, object] = {}
     for name, entry in mapping(read(summary, "hosts")).items():
         file = read(entry, "file")
         path = folder / Path(file).name if isinstance(file, str) else None
-        hosts[name] = _json(path) if path and path.is_file() else entry
+        hosts[name] = document(path) if path and path.is_file() else entry
     return {**summary, "hosts": hosts}
 
 
-def _json(path: Path) -> object:
+def document(path: Path) -> object:
+    """A stored document; raises OSError, and ValueError for what is no JSON."""
     try:
-        document: object = json.loads(path.read_text(encoding="utf-8"))
+        found: object = json.loads(path.read_text(encoding="utf-8"))
     except json.JSONDecodeError as error:
         raise ValueError(f"{path} is not JSON: {error}") from error
-    return document
+    return found

@@ -7,8 +7,7 @@ from pathlib import Path
 import click
 
 from b200kit.cli.command import Command, Refusal
-from b200kit.node.lib import timestamp
-from b200kit.reprovision import explain, ledger, transaction
+from b200kit.reprovision import explain, ledger
 from b200kit.reprovision.ledger import Damaged
 from b200kit.reprovision.states import State
 from b200kit.reprovision.transaction import Transaction
@@ -47,7 +46,7 @@ def show_all(transactions: Path | None) -> int:
     damaged = {name: tx for name, tx in found.items() if isinstance(tx, Damaged)}
     open_ones = [tx for tx in found.values() if isinstance(tx, Transaction) and tx.is_open]
     for tx in open_ones:
-        console.out(f"{tx.node}  {_line(tx)}")
+        console.out(f"{tx.node}  {_line(folder, tx)}")
     for name, damage in damaged.items():
         console.out(f"{name}  DAMAGED: {damage}")
     more = f"; {len(damaged)} damaged" if damaged else ""
@@ -78,7 +77,7 @@ def show(node: str, as_json: bool, transactions: Path | None) -> None:
     if as_json:
         console.document(tx.to_json())
         return
-    console.out(f"{tx.node}  {_line(tx) if tx.is_open else 'serving'}")
+    console.out(f"{tx.node}  {_line(folder, tx) if tx.is_open else 'serving'}")
     for step in tx.steps:
         way = f"{step['from']} -> {step['to']}"
         console.out(f"  {step['at']}  {step['action']:<24} {way}  {step['outcome']}")
@@ -91,17 +90,18 @@ def _read(folder: Path, node: str) -> Transaction | Damaged:
         return error
 
 
-def _line(tx: Transaction) -> str:
+def _line(folder: Path, tx: Transaction) -> str:
     if tx.state is State.MANUAL:
         return explain.repair_line(tx)
     pending = f", in the middle of {tx.pending['step']}" if tx.pending else ""
-    return f"{tx.state.value}{pending}, out since {tx.opened}; {_owner(tx)}"
+    return f"{tx.state.value}{pending}, out since {tx.opened}; {_owner(folder, tx)}"
 
 
-def _owner(tx: Transaction) -> str:
+def _owner(folder: Path, tx: Transaction) -> str:
     owner = tx.owner
     if owner is None:
         return "owned by nobody: the next run continues"
-    now = transaction.seconds(timestamp.now())
-    over = "" if transaction.held_by_another(tx, "", now) else ", which has expired"
-    return f"owned by {owner['owner']} since {owner['since']} until {owner['until']}{over}"
+    name = f"{owner['owner']} since {owner['since']}"
+    if ledger.is_held(folder, tx.node):
+        return f"owned by {name}"
+    return f"left by {name}, whose process is gone: the next run continues"

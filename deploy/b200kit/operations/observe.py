@@ -3,35 +3,31 @@
 from __future__ import annotations
 
 import json
-import os
-import re
 import shlex
-import socket
-from getpass import getuser
 from typing import Any
 
 from b200kit.converge import disk_space
 from b200kit.converge.stage import DesiredState, nominal_layout
 from b200kit.node.state import drift
 from b200kit.node.state.drift import File
+from b200kit.run import process
 from b200kit.run.node import Node, StageFailed
 from b200kit.stages import pipeline, serving
 
 # Longer than the longest command of a stage, so that a lock in use never runs out.
 _LOCK_TTL_S = 3 * 3600
-_HOLDER = re.compile(r"(?P<who>\S+)@(?P<where>\S+) pid (?P<pid>\d+)")
-
-
-def owner() -> str:
-    """Who holds the locks of this process: user, controller and process id."""
-    return f"{getuser()}@{socket.gethostname()} pid {os.getpid()}"
 
 
 def refresh(node: Node, run: str, lock: bool = True) -> None:
     """Observe *node* again; with *lock*, take or keep its lock, or fail naming who holds it."""
     request = observe_request(node)
     if lock:
-        request["lock"] = {"owner": owner(), "run": run, "ttl_s": _LOCK_TTL_S}
+        request["lock"] = {
+            "owner": process.owner(),
+            "process": process.this().to_json(),
+            "run": run,
+            "ttl_s": _LOCK_TTL_S,
+        }
     node.take_observation(node.connected().observe(request))
     if not lock or _acquired(node):
         return
@@ -39,7 +35,7 @@ def refresh(node: Node, run: str, lock: bool = True) -> None:
     held = message if isinstance(message, dict) else {}
     if "owner" not in held:
         raise StageFailed(f"its lock cannot be taken: {held.get('unmeasured', 'no answer')}")
-    if not is_dead(str(held.get("owner"))):
+    if not process.is_dead(held.get("process")):
         raise StageFailed(
             f"{held.get('owner')} has been working on this node since {held.get('since')}; "
             f"wait for it, or for its lock to run out at {held.get('until')}"
@@ -55,24 +51,10 @@ def _acquired(node: Node) -> bool:
     return isinstance(lock, dict) and lock.get("acquired") is True
 
 
-def is_dead(holder: str) -> bool:
-    """True when the holder was a process of this user on this controller and is gone."""
-    match = _HOLDER.fullmatch(holder)
-    if not match or (match["who"], match["where"]) != (getuser(), socket.gethostname()):
-        return False
-    try:
-        os.kill(int(match["pid"]), 0)
-    except ProcessLookupError:
-        return True
-    except PermissionError:
-        return False
-    return False
-
-
 def release(node: Node, run: str) -> None:
     """Give the lock back if it is this run's; an unreachable node keeps it until it runs out."""
     # Owner and run, as the lock has them: two runs that began in one second have the same name.
-    ours = shlex.quote(json.dumps({"owner": owner(), "run": run})[1:-1])
+    ours = shlex.quote(json.dumps({"owner": process.owner(), "run": run})[1:-1])
     lock = "/run/b200kit/lock.json"
     node.connected().attempt(f"grep -qF {ours} {lock} 2>/dev/null && rm -f {lock}", timeout=10)
 

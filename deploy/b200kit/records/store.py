@@ -40,8 +40,8 @@ def append(folder: Path, node: str, entry: Mapping[str, Any]) -> bool:
     Raises OSError when it cannot be written.
     """
 
-    def line(content: bytes) -> str | None:
-        known = entries.parse(content)
+    def line(path: Path) -> str | None:
+        known = entries.parse(jsonl.read(path))
         is_known = entry["kind"] == "run" and known.holds(entry)
         return None if is_known else entries.line(entry, known.last)
 

@@ -28,7 +28,7 @@ def cause(findings: Sequence[Finding]) -> str:
 
 @dataclass(frozen=True)
 class Fleet:
-    """The inventory's nodes, those out of service, and what may be.
+    """The inventory's nodes, those of them that do not serve, and what may be.
 
     *failing* has each failing node's cause, those of other runs included. *unread* are those of
     *out* whose transaction cannot be read: nobody knows that they serve.
@@ -64,13 +64,16 @@ def open_reason(fleet: Fleet) -> str:
 
 
 def floor_reason(fleet: Fleet, name: str, serves: bool) -> str:
-    """Why taking *name* out would leave too few; empty when it may be taken."""
+    """Why taking *name* out would leave too few; empty when it may be taken.
+
+    What does not serve may always be repaired: that takes nothing from those who do.
+    """
     if not serves:
         return ""
     left = fleet.nodes - len({*fleet.out} - {name}) - 1
     if left >= fleet.least:
         return ""
-    out = f"; out already: {_some(sorted(fleet.out))}" if fleet.out else ""
+    out = f"; not serving: {_some(sorted(fleet.out))}" if fleet.out else ""
     if fleet.unread:
         out += f" (damaged, see b200 transaction list: {_some(sorted(fleet.unread))})"
     return (

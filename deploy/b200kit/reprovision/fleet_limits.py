@@ -1,20 +1,24 @@
 """Which nodes of a run may be taken out, and when: waves, the floor and the breaker, run-wide.
 
-A node asks before it is taken out and reports when it is done. Nodes whose transaction was begun by
-an earlier run do not ask: they are out already, and repairing them only adds capacity.
+A node waits for its turn in this process; then whether it may go is decided and written down in one
+step that no other controller comes between. Nodes that are out already, by an earlier run, do not
+ask, and the floor does not hold back those that do not serve: repairing them only adds capacity.
 """
 
 from __future__ import annotations
 
 import threading
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from b200kit.reprovision import circuit_breaker, ledger
 from b200kit.reprovision.circuit_breaker import Fleet
-from b200kit.run.file_names import safe_name
 from b200kit.run.node import Node, StageFailed
 from b200kit.run.session import RUN
+
+# How long a node that serves lets the others of its run begin that do not.
+_YIELD_S = 0.2
 
 
 class Deferred(StageFailed):
@@ -31,15 +35,18 @@ class Safety:
     inside: set[str] = field(default_factory=set)
     announced: dict[str, str] = field(default_factory=dict)
     observed: set[str] = field(default_factory=set)
+    # Nodes of this run that were seen not to serve.
+    down: set[str] = field(default_factory=set)
     _turn: threading.Condition = field(default_factory=threading.Condition)
 
     def report(self, name: str, cause: str) -> None:
         """A node of this run fails, by this cause."""
         self.failing[name] = cause
 
-    def mark_observed(self, node: Node) -> str:
+    def mark_observed(self, node: Node, serves: bool) -> str:
         """The node was observed; after the last of the run, why the breaker is open, if it is."""
         self.observed.add(node.name)
+        self._mark(node.name, serves)
         return (
             circuit_breaker.open_reason(self.fleet(node)) if self.observed >= set(RUN.nodes) else ""
         )
@@ -54,25 +61,49 @@ class Safety:
 
         Returns whether it had to wait.
         """
-        waited = False
+        waited = asked = False
         with self._turn:
             while True:
-                if reason := circuit_breaker.open_reason(self.fleet(node)):
-                    raise Deferred(self._once(node.name, reason))
-                if len(self.inside) < node.spec.reprovision.max_unavailable:
-                    break
-                waited = True
-                self._turn.wait()
-            if reason := circuit_breaker.floor_reason(self.fleet(node), node.name, serves):
-                raise Deferred(f"not taken out: {reason}")
-            self.inside.add(node.name)
-        return waited
+                self._refuse_by_breaker(node)
+                floor = self._floor_reason(node, serves)
+                if not floor and len(self.inside) < node.spec.reprovision.max_unavailable:
+                    self.inside.add(node.name)
+                    return waited
+                if floor and asked and not self.inside:
+                    raise Deferred(floor)
+                # Those that do not serve go first: one may come back, and then there is room.
+                waited = waited or bool(self.inside)
+                self._turn.wait(None if self.inside else _YIELD_S)
+                asked = True
 
-    def leave(self, name: str) -> None:
+    def take_out(self, node: Node, serves: bool, begin: Callable[[], object]) -> None:
+        """Look at the fleet, decide and *begin*, as one step among all controllers.
+
+        Raises Deferred where another controller has taken the room.
+        """
+        with ledger.alone(self.folder):
+            self._refuse_by_breaker(node)
+            if reason := self._floor_reason(node, serves):
+                raise Deferred(reason)
+            begin()
+
+    def leave(self, name: str, serves: bool) -> None:
         """The node is done, or stays out with no more to be done: the next one's turn."""
         with self._turn:
             self.inside.discard(name)
+            self._mark(name, serves)
             self._turn.notify_all()
+
+    def _mark(self, name: str, serves: bool) -> None:
+        (self.down.discard if serves else self.down.add)(name)
+
+    def _refuse_by_breaker(self, node: Node) -> None:
+        if reason := circuit_breaker.open_reason(self.fleet(node)):
+            raise Deferred(self._once(node.name, reason))
+
+    def _floor_reason(self, node: Node, serves: bool) -> str:
+        reason = circuit_breaker.floor_reason(self.fleet(node), node.name, serves)
+        return reason and f"not taken out: {reason}"
 
     def fleet(self, node: Node) -> Fleet:
         """The fleet as this node's limits see it."""
@@ -80,7 +111,7 @@ class Safety:
         out, causes, unread = self._elsewhere()
         return Fleet(
             nodes=max(len(self.inventory), 1),
-            out=out | self.inside,
+            out=out | self.inside | self.down | self._unseen(),
             unread=unread,
             failing={**causes, **self.failing},
             max_unavailable=limits.max_unavailable,
@@ -88,21 +119,25 @@ class Safety:
             floor=limits.min_available,
         )
 
+    def _unseen(self) -> set[str]:
+        """Nodes that left this run before anybody saw whether they serve."""
+        left = {name for name, node in RUN.nodes.items() if node.outcome is not None}
+        return left - self.observed
+
     def _elsewhere(self) -> tuple[set[str], dict[str, str], set[str]]:
         """Nodes that a transaction keeps out of service, whoever began it, and their causes.
 
         A node whose transaction cannot be read may be out, and so counts; they come once more.
         """
-        names = {safe_name(name): name for name in self.inventory}
         still, unread = {}, set()
-        for name in (names[file] for file in ledger.nodes(self.folder) if file in names):
+        for name in self.inventory:
             try:
-                tx = ledger.read(self.folder, name)
+                cause = ledger.out(self.folder, name)
             except ledger.Damaged:
                 unread.add(name)
                 continue
-            if tx.is_open:
-                still[name] = tx.cause
+            if cause is not None:
+                still[name] = cause
         causes = {name: cause for name, cause in still.items() if cause}
         return {*still, *unread}, causes, unread
 

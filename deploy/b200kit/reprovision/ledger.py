@@ -2,16 +2,19 @@
 
 A line is on the disk before `append` returns (b200kit/run/jsonl.py). Each event goes into the log
 first and then, with its digest there, into the node's file: a controller that dies between the two
-leaves an action that the log has and the transaction does not have, never the other way round.
+leaves one action that the log has and the transaction does not have, which the next owner takes up.
+Who writes about a node holds the lock of its file all the time; the kernel frees it when that
+process ends, whatever any clock says.
 """
 
 from __future__ import annotations
 
 import fcntl
+import json
 import os
 import secrets
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +24,7 @@ from b200kit.reprovision.ledger_line import audited
 from b200kit.reprovision.transaction import Transaction
 from b200kit.run import chain, jsonl
 from b200kit.run.chain import Chain
+from b200kit.run.file_names import safe_name
 from b200kit.run.node import StageFailed
 from b200kit.run.places import home
 
@@ -29,6 +33,9 @@ VARIABLE = "B200_TRANSACTIONS"
 
 AUDIT = "audit.jsonl"
 _MODE = 0o640
+_FLEET_S = 60.0
+# Somebody who only asks whether it is held has it for a moment.
+_LOCK_S = 0.2
 
 
 class Held(StageFailed):
@@ -60,13 +67,65 @@ def read(folder: Path, node: str) -> Transaction:
         raise Damaged(_unknown(path, error.strerror or str(error))) from None
 
 
-def digests(folder: Path, node: str) -> list[str]:
-    """What a node's file says of the log of all actions, as far as it can be read."""
+def lines(folder: Path, node: str) -> Chain:
+    """The lines of a node's file, as far as they can be read."""
     try:
-        entries = chain.parse(jsonl.read(jsonl.path_of(folder, node))).entries
+        return chain.parse(jsonl.read(jsonl.path_of(folder, node)))
     except OSError:
-        return []
-    return [entry["audit"] for entry in entries if isinstance(entry.get("audit"), str)]
+        return Chain()
+
+
+def digests(folder: Path, node: str) -> list[str]:
+    """The actions of the log that a node's file has, or that its owner is about to write there."""
+    found = [
+        digest for entry in lines(folder, node).entries for digest in transaction.logged(entry)
+    ]
+    return [*found, *_left_in_log(folder, node, found)] if is_held(folder, node) else found
+
+
+def out(folder: Path, node: str) -> str | None:
+    """By what cause a transaction keeps a node out of service; None where none does.
+
+    Each line says what all up to it add up to, so the last one is all that is read. Raises Damaged.
+    """
+    path = jsonl.path_of(folder, node)
+    try:
+        found = chain.newest(jsonl.backwards(path))
+    except OSError as error:
+        raise Damaged(_unknown(path, error.strerror or str(error))) from None
+    if found.damage:
+        raise Damaged(_unknown(path, found.damage[0]))
+    if not found.entries:
+        return None
+    after = found.entries[-1].get("after")
+    if not isinstance(after, dict):
+        raise Damaged(_unknown(path, "its last line does not say where the node stands"))
+    return str(after.get("cause")) if after.get("tx") else None
+
+
+def is_held(folder: Path, node: str) -> bool:
+    """Whether the owner of a node's transaction is at work, on whatever machine."""
+    try:
+        with _lock_of(folder, node).open("rb") as handle:
+            fcntl.flock(handle, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    except OSError:
+        return False
+    return False
+
+
+@contextmanager
+def alone(folder: Path) -> Iterator[None]:
+    """No other controller takes a node out meanwhile; for moments only."""
+    with _told(folder):
+        folder.mkdir(parents=True, exist_ok=True)
+        with jsonl.locked(folder / ".fleet.lock", _FLEET_S, _MODE):
+            yield
+
+
+def _lock_of(folder: Path, node: str) -> Path:
+    return folder / f".{jsonl.path_of(folder, node).name}.lock"
 
 
 def _folded(path: Path, node: str, lines: Chain) -> Transaction:
@@ -89,85 +148,130 @@ def _unknown(path: Path, why: str) -> str:
 class Ledger:
     """One node's transaction, as one operator of one run writes it."""
 
-    def __init__(self, folder: Path, node: str, who: str, run: str, ttl_s: int) -> None:
-        self.folder, self.node, self.who, self.run, self.ttl_s = folder, node, who, run, ttl_s
+    def __init__(self, folder: Path, node: str, who: str, run: str) -> None:
+        self.folder, self.node, self.who, self.run = folder, node, who, run
         self.path = jsonl.path_of(folder, node)
+        self._tx = Transaction(node)
+        self._held = ExitStack()
+        self._lock: int | None = None
+        # Actions that the log has and the node's file does not have yet.
+        self._behind: list[str] = []
 
     def read(self) -> Transaction:
         """The transaction as it is on the disk."""
         return read(self.folder, self.node)
 
-    def claim(self, is_dead: Callable[[str], bool] = lambda owner: False) -> Transaction:
-        """Become the node's one owner, or raise Held naming who is. A dead one is succeeded."""
-        now = timestamp.now()
-        with self._locked() as tx:
-            if transaction.held_by_another(tx, self.who, transaction.seconds(now)):
-                owner = tx.owner or {}
-                if not is_dead(str(owner.get("owner"))):
-                    raise Held(
-                        f"{owner.get('owner')} has been reprovisioning this node since "
-                        f"{owner.get('since')}; wait for it, or for {owner.get('until')}"
-                    )
-            previous = (tx.owner or {}).get("owner")
-            self._write(tx, "claim", owner=self.who, since=now, after=previous)
-        return self.read()
+    def claim(self) -> Transaction:
+        """Become the node's one owner until `release`, or raise Held naming who is."""
+        with _told(self.folder):
+            self.folder.mkdir(parents=True, exist_ok=True)
+            try:
+                lock = jsonl.locked(_lock_of(self.folder, self.node), _LOCK_S, _MODE)
+                self._lock = self._held.enter_context(lock)
+            except jsonl.Busy:
+                raise Held(_holder(self.read())) from None
+        try:
+            self._tx = self.read()
+            if os.pread(self._lock, 1, 0):
+                # Its last owner died.
+                self._behind = _left_in_log(self.folder, self.node, self._tx.digests)
+            os.pwrite(self._lock, b"held\n", 0)
+            previous = (self._tx.owner or {}).get("owner")
+            return self.append(
+                "claim", owner=self.who, since=timestamp.now(), previous_owner=previous
+            )
+        except BaseException:
+            self._free()
+            raise
 
     def begin(self, findings: list[dict[str, Any]], cause: str, why: str) -> Transaction:
         """Open a transaction."""
         identity = f"{timestamp.now()}-{secrets.token_hex(3)}"
         return self.append("open", tx=identity, findings=findings, cause=cause, why=why)
 
-    def append(self, kind: str, **fields: Any) -> Transaction:
-        """Write one event; returns the transaction with it."""
-        with self._locked() as tx:
-            self._write(tx, kind, **fields)
-        return self.read()
+    def release(self) -> Transaction:
+        """Give the node up to whoever claims it next."""
+        try:
+            tx = self.append("release")
+            if self._lock is not None:
+                os.ftruncate(self._lock, 0)
+            return tx
+        finally:
+            self._free()
 
-    def _write(self, known: Transaction, kind: str, **fields: Any) -> None:
-        entry = {
+    def append(self, kind: str, **fields: Any) -> Transaction:
+        """Write one event; returns the transaction with it. Only the owner writes."""
+        if self._lock is None:
+            raise StageFailed(f"{self.path}: only who has claimed the node writes to it")
+        known = self._tx
+        raw = {
             "kind": kind,
             "at": timestamp.now(),
             "node": self.node,
             "tx": known.id,
             "who": self.who,
             "run": self.run,
-            "until": timestamp.now(self.ttl_s),
             **fields,
         }
-        entry["audit"] = self._log(audited(known, entry))
+        entry = json.loads(json.dumps(raw))
+        after = transaction.applied(known, entry)
+        entry["after"] = {"tx": after.id, "cause": after.cause}
+        if self._behind:
+            entry["recovered"] = list(self._behind)
+        logged = {"schema": audit.SCHEMA, **audited(known, entry)}
+        entry["audit"] = _append_to_chain(self.folder / AUDIT, logged)
+        self._behind.append(entry["audit"])
         _append_to_chain(self.path, entry)
+        self._behind.clear()
+        self._tx = transaction.applied(known, entry)
+        return self._tx
 
-    def _log(self, entry: dict[str, Any]) -> str:
-        """Put an event into the log of all actions; returns its digest there."""
-        return _append_to_chain(self.folder / AUDIT, {"schema": audit.SCHEMA, **entry})
+    def _free(self) -> None:
+        self._held.close()
+        self._lock = None
 
-    @contextmanager
-    def _locked(self) -> Iterator[Transaction]:
-        """The transaction as its file has it, while nobody else writes to that."""
-        with _told(self.folder):
-            self.folder.mkdir(parents=True, exist_ok=True)
-            guard = os.open(self.folder / f".{self.path.name}.lock", os.O_RDWR | os.O_CREAT, _MODE)
-        try:
-            fcntl.flock(guard, fcntl.LOCK_EX)
-            yield self.read()
-        finally:
-            os.close(guard)
+
+def _holder(tx: Transaction) -> str:
+    owner = tx.owner or {}
+    return (
+        f"{owner.get('owner') or 'another run'} has been reprovisioning this node since "
+        f"{owner.get('since') or 'a moment ago'}, and its process still runs: wait until it ends"
+    )
+
+
+def _left_in_log(folder: Path, node: str, known: Sequence[str]) -> list[str]:
+    """Actions that controllers wrote to the log and died before they wrote them here, oldest first.
+
+    A controller leaves one. Where there are more of one run, lines were taken away from the node's
+    file: they stay missing, for `b200 audit verify` to name.
+    """
+    left: dict[str, str] = {}
+    for raw in jsonl.backwards(folder / AUDIT):
+        entry = jsonl.parsed(raw) or {}
+        if safe_name(str(entry.get("node"))) != safe_name(node):
+            continue
+        if (digest := str(entry.get("digest"))) in known:
+            break
+        if (run := str(entry.get("run"))) in left:
+            return []
+        left[run] = digest
+    return [*reversed(left.values())]
 
 
 def _append_to_chain(path: Path, entry: dict[str, Any]) -> str:
     """Append an entry that follows the last one; returns its digest."""
     digest = ""
 
-    def line(content: bytes) -> str:
+    def line(path: Path) -> str:
         nonlocal digest
-        text, digest = chain.line(entry, chain.parse(content).last)
+        text, digest = chain.line(entry, chain.newest(jsonl.backwards(path)).last)
         return text
 
     append(path, line)
     return digest
 
 
-def append(path: Path, make: Callable[[bytes], str]) -> None:
+def append(path: Path, make: Callable[[Path], str]) -> None:
     """Append what *make* says follows the file's content, whole or not at all, and on the disk."""
     with _told(path):
         jsonl.append(path, make, _MODE)

@@ -1,8 +1,11 @@
 """The node's own copy of its transaction: what another controller must know before it begins.
 
-/var/lib/b200kit/reprovision.json: who reprovisions the node until when, the attempts, and the
-digest of the newest action in the log. Best effort to write, as the node may be what is broken; one
-that says another owner holds the node is believed.
+/var/lib/b200kit/reprovision.json: who reprovisions the node, the attempts, and the digest of the
+newest action in the log. Best effort to write, as the node may be what is broken. Every observation
+brings it (`notes.reprovision`), so that `b200 audit verify` can compare it with the controller's.
+
+Between two controllers that share no directory the node's lock decides. A boot frees that; so a
+node that its owner has just booted, by the copy, is left to him for as long as a boot may take.
 """
 
 from __future__ import annotations
@@ -14,32 +17,32 @@ from typing import Any
 from b200kit.inventory.keys.levels import Level
 from b200kit.node.lib import timestamp
 from b200kit.node.state.drift import File
-from b200kit.reprovision import transaction
+from b200kit.reprovision import copy_comparison
 from b200kit.reprovision.escalation import Attempt
+from b200kit.reprovision.ledger import Held
 from b200kit.reprovision.transaction import Transaction
-from b200kit.run.node import Node
+from b200kit.run import process
+from b200kit.run.node import Node, duration
 from b200kit.run.remote import RemoteError
 
 PATH = "/var/lib/b200kit/reprovision.json"
-SCHEMA = "b200kit/reprovision/1"
 
 
-def put(node: Node, tx: Transaction) -> None:
-    """Leave the transaction as it is now on the node, if it answers."""
+def put(node: Node, tx: Transaction) -> str | None:
+    """Leave the transaction as it is now on the node; the digest it is known by, if it answered."""
+    deadlines = node.spec.reprovision.deadlines
     document = {
-        "schema": SCHEMA,
+        **copy_comparison.of_transaction(tx),
         "at": timestamp.now(),
-        "tx": tx.id,
-        "state": tx.state.value,
-        "owner": tx.owner,
-        "attempts": [
-            {"level": t.level.word, "at": t.at, "outcome": t.outcome, "id": t.id}
-            for t in tx.attempts
-        ],
-        "audit": tx.digests[-1] if tx.digests else None,
+        "boot_id": node.boot_id,
+        "process": process.this().to_json(),
+        "boots_within_s": max(deadlines.reboot, deadlines.power_cycle),
     }
-    with contextlib.suppress(RemoteError):
+    try:
         node.connected().put([File(PATH, json.dumps(document, sort_keys=True).encode())])
+    except RemoteError:
+        return None
+    return str(document["audit"])
 
 
 def read(node: Node) -> dict[str, Any]:
@@ -47,9 +50,27 @@ def read(node: Node) -> dict[str, Any]:
     with contextlib.suppress(RemoteError, ValueError):
         raw = node.connected().run(f"cat {PATH} 2>/dev/null || echo null", timeout=30)
         found = json.loads(raw)
-        if isinstance(found, dict) and found.get("schema") == SCHEMA:
+        if isinstance(found, dict) and found.get("schema") == copy_comparison.SCHEMA:
             return found
     return {}
+
+
+def refuse_if_held(node: Node, document: dict[str, Any]) -> None:
+    """Raise Held where another controller has taken the node out and its boot is young."""
+    owner = document.get("owner")
+    if not isinstance(owner, dict) or document.get("boot_id") in (None, node.boot_id):
+        return
+    mine = document.get("process") == process.this().to_json()
+    if mine or process.is_dead(document.get("process")):
+        return
+    uptime = float(node.connected().run("cat /proc/uptime", timeout=30).split()[0])
+    left = float(document.get("boots_within_s") or 0) - uptime
+    if left > 0:
+        raise Held(
+            f"{owner.get('owner')} has been reprovisioning this node since {owner.get('since')}, "
+            "from another directory of transactions, and it has just booted: wait for "
+            f"{duration(left)}"
+        )
 
 
 def attempts(document: dict[str, Any]) -> tuple[Attempt, ...]:
@@ -66,13 +87,3 @@ def merged(known: tuple[Attempt, ...], on_node: tuple[Attempt, ...]) -> tuple[At
     """What the controller knows and what only the node's copy has, oldest first."""
     ids = {attempt.id for attempt in known}
     return tuple(sorted((*known, *(t for t in on_node if t.id not in ids)), key=lambda t: t.at))
-
-
-def holder(document: dict[str, Any], who: str, now: str) -> dict[str, Any] | None:
-    """Somebody else who reprovisions the node now, by the node's copy."""
-    owner = document.get("owner")
-    if not isinstance(owner, dict) or not document.get("tx") or owner.get("owner") == who:
-        return None
-    until = owner.get("until")
-    current = isinstance(until, str) and transaction.seconds(until) > transaction.seconds(now)
-    return owner if current else None

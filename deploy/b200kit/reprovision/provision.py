@@ -6,19 +6,28 @@ another level of remediation.
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from b200kit.node.state.verdict import Verdict
 from b200kit.operations import gate, steps
 from b200kit.run.node import Node
 from b200kit.stages import pipeline
 
 
-def run(node: Node) -> None:
-    """Bring the node up; raises what a stage raises. A node judged red has that outcome."""
+def run(node: Node, after_boot: Callable[[], object]) -> None:
+    """Bring the node up; raises what a stage raises. A node judged red has that outcome.
+
+    *after_boot* is called once it was rebooted, as what the node was told before ended with its
+    boot.
+    """
     node.reset_outcome()
     for step in pipeline.STEPS:
+        before = node.boot_id
         steps.run_now(node, step)
         if node.outcome is not None:
             return
+        if node.boot_id != before:
+            after_boot()
 
 
 def judged(node: Node, fresh: bool = True) -> Verdict:

@@ -7,17 +7,17 @@ from typing import Any
 
 from b200kit.inventory.keys.levels import Level
 from b200kit.node.checks.serving import running
-from b200kit.node.lib import timestamp
 from b200kit.node.state.verdict import Finding
 from b200kit.operations import observe
 from b200kit.reprovision import circuit_breaker, escalation, node_copy, provision, steps
 from b200kit.reprovision import explain as plans
 from b200kit.reprovision.escalation import Decision, Limits
 from b200kit.reprovision.fleet_limits import SAFETY, Deferred
-from b200kit.reprovision.ledger import Held, Ledger
+from b200kit.reprovision.ledger import Ledger
 from b200kit.reprovision.state_machine import StateMachine
 from b200kit.reprovision.states import State
 from b200kit.reprovision.transaction import Transaction
+from b200kit.run import process
 from b200kit.run.node import Node
 from b200kit.run.session import RUN
 
@@ -31,7 +31,7 @@ def look(node: Node, lock: bool) -> None:
     try:
         _look(node, lock)
     finally:
-        reason = SAFETY.mark_observed(node)
+        reason = SAFETY.mark_observed(node, _serves(node))
         if reason and not lock:
             node.say("plan", reason)
 
@@ -66,7 +66,7 @@ def reprovision(node: Node) -> None:
     except Deferred as reason:
         node.fail("reprovision", str(reason), outcome="unfit")
     finally:
-        SAFETY.leave(node.name)
+        SAFETY.leave(node.name, _serves(node))
 
 
 def _may_begin(node: Node, before: Transaction) -> bool:
@@ -86,11 +86,18 @@ def _through(node: Node, ledger: Ledger) -> Transaction:
     tx = _claim(node, ledger)
     try:
         if not tx.is_open:
-            found = [finding.to_json() for finding in node.findings]
-            ledger.begin(found, circuit_breaker.cause(node.findings), node.spec.reason or "")
+            SAFETY.take_out(node, _serves(node), lambda: _begin(node, ledger))
         return _machine(node, ledger).run()
     finally:
-        node.reprovision = ledger.append("release").to_json()
+        released = ledger.release()
+        node.reprovision = released.to_json()
+        if released.steps and not node.unreachable:
+            node_copy.put(node, released)
+
+
+def _begin(node: Node, ledger: Ledger) -> None:
+    found = [finding.to_json() for finding in node.findings]
+    ledger.begin(found, circuit_breaker.cause(node.findings), node.spec.reason or "")
 
 
 def _awaits_repair(node: Node, tx: Transaction) -> bool:
@@ -101,15 +108,13 @@ def _awaits_repair(node: Node, tx: Transaction) -> bool:
 
 def _claim(node: Node, ledger: Ledger) -> Transaction:
     """One owner a node: by this directory, and by the node's copy from another one."""
-    tx = ledger.claim(observe.is_dead)
-    document = {} if node.unreachable else node_copy.read(node)
-    holder = node_copy.holder(document, ledger.who, timestamp.now())
-    if holder and not observe.is_dead(str(holder["owner"])):
-        ledger.append("release")
-        raise Held(
-            f"{holder['owner']} has been reprovisioning this node since {holder['since']}, from "
-            f"another directory of transactions; wait for it, or for {holder['until']}"
-        )
+    tx = ledger.claim()
+    try:
+        document = {} if node.unreachable else node_copy.read(node)
+        node_copy.refuse_if_held(node, document)
+    except BaseException:
+        ledger.release()
+        raise
     node.attempts_on_node = node_copy.attempts(document)
     return tx
 
@@ -198,5 +203,4 @@ def _serves(node: Node) -> bool:
 
 
 def _ledger(node: Node) -> Ledger:
-    ttl = node.spec.reprovision.owner_ttl_s
-    return Ledger(SAFETY.folder, node.name, observe.owner(), RUN.id, ttl)
+    return Ledger(SAFETY.folder, node.name, process.owner(), RUN.id)

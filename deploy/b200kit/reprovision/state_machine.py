@@ -107,9 +107,7 @@ class StateMachine:
         return self._perform(tx, name, handler)
 
     def _intend(self, tx: Transaction, name: str) -> Transaction:
-        host = (self.node.last_observation or {}).get("host")
-        boot = host.get("boot_id") if isinstance(host, dict) else None
-        fields: dict[str, Any] = {"boot_id": boot if isinstance(boot, str) else None}
+        fields: dict[str, Any] = {"boot_id": self.node.boot_id}
         if name in ("action", "hand over"):
             decision = self.decide(tx)
             fields["decision"] = decision.to_json()

@@ -119,12 +119,16 @@ def unreachable(node: Node) -> Finding | None:
 
 
 def _quarantine(node: Node, tx: Transaction, intent: Intent, say: Say) -> Mapping[str, Any]:
-    why = _why(tx)
+    why, copied = _why(tx), None
     if unreachable(node) is None:
         say(quarantine.put(node, str(intent.get("who")), why))
-        node_copy.put(node, tx)
+        copied = node_copy.put(node, tx)
     results = [adapter.take_out(node, why) for adapter in traffic.adapters(node)]
-    return {"result": "; ".join(results) or "nobody sends work to it", "why": why}
+    return {
+        "result": "; ".join(results) or "nobody sends work to it",
+        "why": why,
+        "copied": copied,
+    }
 
 
 def _drain(node: Node, tx: Transaction, intent: Intent, say: Say) -> Mapping[str, Any]:
@@ -186,13 +190,13 @@ def _release(node: Node, tx: Transaction, intent: Intent, say: Say) -> Mapping[s
 
 def _hand_over(node: Node, tx: Transaction, intent: Intent, say: Say) -> Mapping[str, Any]:
     decision = intent.get("decision") or {}
-    what = escalation.manual_repair_text(decision.get("parts", []))
+    what, copied = escalation.manual_repair_text(decision.get("parts", [])), None
     if unreachable(node) is None:
         say(quarantine.put(node, str(intent.get("who")), f"{what}: {decision.get('why')}"))
         # Where no action was taken, nothing has stopped yet what serves.
         say(quarantine.close(node))
-        node_copy.put(node, tx)
-    return {"result": f"{what}: {decision.get('why')}"}
+        copied = node_copy.put(node, tx)
+    return {"result": f"{what}: {decision.get('why')}", "copied": copied}
 
 
 def _provision(node: Node, tx: Transaction, intent: Intent, say: Say) -> Mapping[str, Any]:
@@ -200,12 +204,16 @@ def _provision(node: Node, tx: Transaction, intent: Intent, say: Say) -> Mapping
     _require_answer(node)
     # A new image has no mark; one that is there stays as it was.
     quarantine.put(node, str(intent.get("who")), _why(tx))
-    say(quarantine.admit(node, str(intent.get("who"))))
+
+    def admit() -> None:
+        say(quarantine.admit(node, str(intent.get("who"))))
+
+    admit()
     # The watchdog's mark is what the action was about; it is in the evidence.
     node.connected().run(f"rm -f {MARK}")
     before = node.changes
     try:
-        provision.run(node)
+        provision.run(node, after_boot=admit)
     except (StageFailed, RemoteError) as error:
         raise _cause_of(node, error) from None
     if node.outcome is not None:
@@ -254,8 +262,8 @@ def _return(node: Node, tx: Transaction, intent: Intent, say: Say) -> Mapping[st
         time.sleep(min(left, _LOOK_EVERY_S))
     say(quarantine.lift(node, str(intent.get("who"))))
     results = [t.bring_back(node, 100) for t in reversed(traffic.adapters(node))]
-    node_copy.put(node, tx)
-    return {"result": "; ".join([f"watched for {limit} s, {verdict}", *results])}
+    result = "; ".join([f"watched for {limit} s, {verdict}", *results])
+    return {"result": result, "copied": node_copy.put(node, tx)}
 
 
 def _require_fit(node: Node) -> str:

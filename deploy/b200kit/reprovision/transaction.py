@@ -79,11 +79,13 @@ def applied(tx: Transaction, line: Mapping[str, Any]) -> Transaction:
     """The transaction after one more line."""
     take = _KINDS.get(str(line.get("kind")))
     tx = take(tx, line) if take else tx
-    if tx.owner and line.get("who") == tx.owner["owner"] and "until" in line:
-        # Every sign of its owner keeps the node his for longer.
-        tx = replace(tx, owner={**tx.owner, "until": line["until"]})
-    digest = line.get("audit")
-    return replace(tx, digests=(*tx.digests, str(digest))) if digest else tx
+    return replace(tx, digests=(*tx.digests, *logged(line)))
+
+
+def logged(line: Mapping[str, Any]) -> list[str]:
+    """The digests in the log of all actions that a line stands for."""
+    found = [*(line.get("recovered") or ()), line.get("audit")]
+    return [str(digest) for digest in found if digest]
 
 
 def _open(tx: Transaction, line: Mapping[str, Any]) -> Transaction:
@@ -99,7 +101,7 @@ def _open(tx: Transaction, line: Mapping[str, Any]) -> Transaction:
 
 
 def _claim(tx: Transaction, line: Mapping[str, Any]) -> Transaction:
-    fields = ("owner", "run", "since", "until")
+    fields = ("owner", "run", "since")
     return replace(tx, owner={key: line.get(key) for key in fields})
 
 
@@ -195,14 +197,6 @@ _KINDS = {
 def seconds(stamp: str) -> float:
     """Seconds since 1970 of "2026-11-21T09:40:12Z"."""
     return timestamp.parse(stamp).timestamp()
-
-
-def held_by_another(tx: Transaction, owner: str, now: float) -> bool:
-    """Whether somebody else's claim is in force."""
-    claim = tx.owner
-    if claim is None or claim.get("owner") == owner:
-        return False
-    return seconds(str(claim["until"])) > now
 
 
 def durations(tx: Transaction) -> dict[str, float]:

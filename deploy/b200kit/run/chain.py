@@ -7,7 +7,7 @@ was. One that a kill cut short does not: it was never there for the line that fo
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -41,7 +41,7 @@ def parse(content: bytes) -> Chain:
             lost = number
             continue
         digest = str(entry["digest"])
-        if digest != jsonl.digest({key: value for key, value in entry.items() if key != "digest"}):
+        if not _is_whole(entry):
             damage.append(f"line {number} was changed after it was written")
         elif entry["previous"] != last:
             damage.append(
@@ -53,6 +53,34 @@ def parse(content: bytes) -> Chain:
         # A writer that dies leaves no end of line, and the next one follows what was whole.
         damage.append(f"line {lost}, the last, was written over")
     return Chain(tuple(entries), tuple(torn), tuple(damage), last)
+
+
+def newest(backwards: Iterable[bytes]) -> Chain:
+    """The last entry alone, of lines that come from the end on (b200kit/run/jsonl.py).
+
+    Its damage is what `parse` would say of this entry and of what follows it.
+    """
+    lost, ended = False, False
+    for number, raw in enumerate(backwards):
+        if not raw.strip():
+            ended = ended or number == 0
+            continue
+        entry = jsonl.parsed(raw)
+        if entry is None or not _is_entry(entry):
+            lost = True
+            continue
+        damage = []
+        if lost and ended:
+            damage.append("the last line was written over")
+        if not _is_whole(entry):
+            damage.append("the last entry was changed after it was written")
+        return Chain((entry,), damage=tuple(damage), last=str(entry["digest"]))
+    return Chain(damage=("no line of it is an entry",) if lost and ended else ())
+
+
+def _is_whole(entry: Mapping[str, Any]) -> bool:
+    body = {key: value for key, value in entry.items() if key != "digest"}
+    return bool(entry["digest"] == jsonl.digest(body))
 
 
 def _is_entry(value: Mapping[str, Any]) -> bool:

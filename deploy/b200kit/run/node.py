@@ -86,6 +86,13 @@ class Node:
         return sum(len(stage["changes"]) for stage in self.stages)
 
     @property
+    def boot_id(self) -> str | None:
+        """The boot that was observed last."""
+        host = (self.last_observation or {}).get("host")
+        boot = host.get("boot_id") if isinstance(host, dict) else None
+        return boot if isinstance(boot, str) else None
+
+    @property
     def headless(self) -> bool:
         """Whether it works for another node of its group and has no endpoint of its own."""
         return group.headless(self.spec, self.name)

@@ -16,11 +16,12 @@ import pytest
 from b200kit.node.lib import lock
 from b200kit.node.state import drift
 from b200kit.operations import observe as observation
+from b200kit.run import process
 from b200kit.run.node import Node, StageFailed
 from b200kit.run.remote import RemoteError
 from b200kit.stages import pipeline
 from tests.fake.machine import Machine
-from tests.messages import TIME, raises_message
+from tests.messages import raises_message
 from tests.unit.nodes import connected
 
 RUN = "20261121-101812"
@@ -38,9 +39,10 @@ def node(machine: Machine) -> Node:
     return connected(machine)
 
 
-def hold(machine: Machine, owner: str, run: str = "other-run") -> None:
+def hold(machine: Machine, owner: str, run: str = "other-run", by: object = None) -> None:
     """Let somebody hold the lock."""
-    assert lock.request({"owner": owner, "run": run}, machine.folder)["acquired"] is True
+    asked = {"owner": owner, "run": run, "process": by}
+    assert lock.request(asked, machine.folder)["acquired"] is True
 
 
 def holder(machine: Machine) -> dict[str, Any] | None:
@@ -50,11 +52,14 @@ def holder(machine: Machine) -> dict[str, Any] | None:
     return held
 
 
-def dead_process() -> int:
-    """The id of a process that ended a moment ago."""
-    done = subprocess.Popen([sys.executable, "-c", ""])
-    done.wait()
-    return done.pid
+def dead_process() -> dict[str, Any]:
+    """A process that ended a moment ago, as it called itself."""
+    said = (
+        "import json; from b200kit.run import process; print(json.dumps(process.this().to_json()))"
+    )
+    done = subprocess.run([sys.executable, "-c", said], capture_output=True, check=True)
+    found: dict[str, Any] = json.loads(done.stdout)
+    return found
 
 
 def here(pid: int, user: str = "", controller: str = "") -> str:
@@ -63,14 +68,14 @@ def here(pid: int, user: str = "", controller: str = "") -> str:
 
 
 def test_owner_names_user_controller_and_process() -> None:
-    assert observation.owner() == here(os.getpid())
+    assert process.owner() == here(os.getpid())
 
 
 def test_free_node_is_locked_by_the_first_look(machine: Machine, node: Node) -> None:
     observation.refresh(node, RUN)
     held = holder(machine)
     assert held is not None
-    assert (held["owner"], held["run"]) == (observation.owner(), RUN)
+    assert (held["owner"], held["run"]) == (process.owner(), RUN)
     assert machine.log == ["node.pyz observe", *machine.ran("base64 -d"), "node.pyz observe"]
 
 
@@ -93,56 +98,43 @@ def test_look_without_a_lock_takes_none_and_minds_none(machine: Machine, node: N
 
 
 def test_lock_of_a_dead_process_of_ours_is_taken_over(machine: Machine, node: Node) -> None:
-    hold(machine, here(dead_process()))
+    hold(machine, here(7), by=dead_process())
     observation.refresh(node, RUN)
     held = holder(machine)
     assert held is not None
-    assert (held["owner"], held["run"]) == (observation.owner(), RUN)
+    assert (held["owner"], held["run"]) == (process.owner(), RUN)
 
 
-@pytest.mark.parametrize(
-    "owner",
-    [
-        here(os.getpid()),
-        here(1),
-        here(4_000_000, user="alice"),
-        here(4_000_000, controller="elsewhere"),
-        "alice",
-        "",
-        "maintenance window, ask bob",
-        here(4_000_000) + " and more",
-    ],
-    # A name that holds in every process of a run that is shared out among several.
-    ids=str.split("this-process first-process user controller name nobody words more"),
-)
+HERE = process.this().to_json()
+# Holders of whom nobody here can say that they are dead.
+ALIVE: dict[str, object] = {
+    "this process": HERE,
+    "another id space": HERE | {"namespace": 1, "pid": 4_000_000},
+    "another machine": HERE | {"machine": "of another", "pid": 4_000_000},
+    "another user": HERE | {"user": HERE["user"] + 1, "pid": 4_000_000},
+    "another boot in a container": HERE | {"boot": "before", "namespace": 1},
+    "nothing": None,
+    "words": "alice@one pid 7",
+    "other keys": {"pid": 4_000_000},
+}
+
+
+@pytest.mark.parametrize("name", ALIVE)
 def test_lock_of_anyone_else_stands_and_is_told_with_who_since_and_until(
-    machine: Machine, node: Node, owner: str
+    machine: Machine, node: Node, name: str
 ) -> None:
-    hold(machine, owner)
+    hold(machine, "alice@one pid 4000000", by=ALIVE[name])
     held = holder(machine)
     assert held is not None
     with pytest.raises(StageFailed) as refused:
         observation.refresh(node, RUN)
-    for message in (owner, held["since"], held["until"]):
+    for message in ("alice@one pid 4000000", held["since"], held["until"]):
         assert message in str(refused.value)
     assert holder(machine) == held
 
 
-def test_process_of_another_user_counts_as_alive(
-    machine: Machine, node: Node, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def not_ours(pid: int, signal: int) -> None:
-        raise PermissionError
-
-    owner = here(dead_process())
-    hold(machine, owner)
-    monkeypatch.setattr(os, "kill", not_ours)
-    with raises_message(StageFailed, TIME=TIME, OWNER=owner):
-        observation.refresh(node, RUN)
-
-
 def test_lock_taken_by_a_third_in_between_is_not_fought_over(machine: Machine, node: Node) -> None:
-    hold(machine, here(dead_process()))
+    hold(machine, here(7), by=dead_process())
     observe = machine.observation
 
     def overtaken(ask: dict[str, Any]) -> dict[str, Any]:

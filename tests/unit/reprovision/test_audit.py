@@ -8,6 +8,7 @@ import pytest
 
 from b200kit.reprovision import audit
 from b200kit.run import chain
+from b200kit.run.file_names import safe_name
 from tests.messages import assert_message
 from tests.subtests import in_subtests
 
@@ -89,3 +90,24 @@ def test_line_that_a_kill_cut_short_is_told() -> None:
 def test_log_of_one_node_passed_off_as_anothers_is_found() -> None:
     lines, known = log()
     assert faults(lines, {"n1": known["n2"]})
+
+
+@in_subtests("cut", [1, 2])
+def test_end_of_a_nodes_file_that_was_cut_off_is_found_by_the_log(cut: int) -> None:
+    lines, known = log()
+    del known["n1"][-cut:]
+    found = faults(lines, known)
+    assert [line.split(":")[0] for line in found] == ["n1"]
+    assert f"{cut} of the log's 3 actions" in found[0]
+    assert_message(*found)
+
+
+def test_file_of_a_node_that_is_gone_is_found_by_the_log() -> None:
+    lines, known = log()
+    del known["n2"]
+    assert_message(*faults(lines, known))
+
+
+def test_node_whose_name_is_no_file_name_is_the_same_node() -> None:
+    text, digest = chain.line({"node": "rack 1/n1", "what": "act", "at": "t"}, "")
+    assert audit.verify(text.encode(), {safe_name("rack 1/n1"): [digest]}) == []

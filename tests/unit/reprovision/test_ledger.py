@@ -26,7 +26,7 @@ Capture = pytest.CaptureFixture[str]
 
 def begun(folder: Path, node: str) -> Ledger:
     """A node that a transaction took out of service."""
-    lines = Ledger(folder, node, "alice@one pid 1", "a", 600)
+    lines = Ledger(folder, node, "alice@one pid 1", "a")
     lines.claim()
     lines.begin([], "driver.loaded", "")
     lines.append("intent", step="quarantine", id="1")
@@ -77,14 +77,13 @@ def damaged(request: pytest.FixtureRequest, tmp_path: Path) -> Path:
 def test_damaged_file_stops_its_node_and_no_other(damaged: Path) -> None:
     with raises_message(Damaged):
         ledger.read(damaged, "n2")
-    two = Ledger(damaged, "n2", "alice@one pid 1", "a", 600)
+    two = Ledger(damaged, "n2", "alice@one pid 1", "a")
     before = two.path.read_bytes(), (damaged / ledger.AUDIT).read_bytes()
     with pytest.raises(Damaged, match=r"n2\.jsonl"):
         two.claim()
-    with pytest.raises(Damaged, match=r"n2\.jsonl"):
-        two.append("release")
     assert (two.path.read_bytes(), (damaged / ledger.AUDIT).read_bytes()) == before
-    one = Ledger(damaged, "n1", "alice@one pid 1", "a", 600)
+    one = Ledger(damaged, "n1", "alice@one pid 1", "a")
+    one.claim()
     assert one.append("intent", step="drain", id="2").pending is not None
 
 
@@ -92,16 +91,20 @@ def test_node_with_a_damaged_file_counts_as_out_of_service(damaged: Path) -> Non
     safety = Safety(folder=damaged, inventory=("n1", "n2", "n3"))
     spec = SimpleNamespace(reprovision=Reprovision())
     fleet = safety.fleet(SimpleNamespace(name="n3", spec=spec))  # type: ignore[arg-type]
-    assert (fleet.out, fleet.unread) == ({"n1", "n2"}, {"n2"})
-    assert "(damaged, see b200 transaction list: n2)" in floor_reason(fleet, "n3", serves=True)
+    assert fleet.out == {"n1", "n2"}
+    message = floor_reason(fleet, "n3", serves=True)
+    # The last line says where the node stands; damage before it does not change that.
+    assert ("(damaged, see b200 transaction list: n2)" in message) is (fleet.unread == {"n2"})
+    assert fleet.unread or ledger.out(damaged, "n2") == "driver.loaded"
 
 
 def test_commands_name_the_damaged_file_and_show_the_rest(damaged: Path, capsys: Capture) -> None:
     there = ["--transactions", str(damaged)]
     assert cli.main(["audit", "verify", *there]) == 1
-    error = capsys.readouterr().err
-    assert error.startswith(f"b200 audit: n2: {damaged}/n2.jsonl: ")
-    assert error.count("\n") == 1
+    errors = capsys.readouterr().err.splitlines()
+    # What became of its lines may show in the log, too.
+    assert [line for line in errors if not line.startswith("b200 audit: n2: ")] == []
+    assert sum(f"{damaged}/n2.jsonl: " in line for line in errors) == 1
     assert cli.main(["transaction", "list", *there]) == 1
     listed = capsys.readouterr().out.splitlines()
     assert [line.split(" ")[0] for line in listed] == ["n1", "n2", "1"]

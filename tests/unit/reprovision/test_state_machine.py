@@ -29,7 +29,7 @@ from b200kit.reprovision.ledger import Held, Ledger
 from b200kit.reprovision.state_machine import NotFit, StateMachine, StepHandler, Stopped
 from b200kit.reprovision.states import State
 from b200kit.reprovision.transaction import Transaction
-from b200kit.run.node import Node
+from b200kit.run.node import Node, StageFailed
 from tests.messages import TIME, raises_message
 from tests.subtests import in_subtests
 
@@ -132,7 +132,7 @@ def run(
 ) -> Transaction:
     """One run of the controller over the node, as b200kit/reprovision/run.py does it."""
     world = World(folder, cure)
-    ledger = Ledger(folder, "n1", "alice@ctl pid 1", "run", 600)
+    ledger = Ledger(folder, "n1", "alice@ctl pid 1", "run")
     tx = ledger.claim()
     if not tx.is_open and not world.read()["fit"]:
         ledger.begin([FAULT.to_json()], "driver.loaded", "")
@@ -141,7 +141,10 @@ def run(
         return Fake(world, name, tx, kill)
 
     node = Node("n1", None, {})  # type: ignore[arg-type]
-    return StateMachine(node, ledger, handler_for, lambda tx: decide(tx, budget)).run()
+    try:
+        return StateMachine(node, ledger, handler_for, lambda tx: decide(tx, budget)).run()
+    finally:
+        ledger.release()
 
 
 @pytest.fixture
@@ -151,7 +154,7 @@ def watched(monkeypatch: pytest.MonkeyPatch) -> Callable[[Kill], None]:
     monkeypatch.setattr(os, "fsync", lambda handle: None)
 
     def watch(kill: Kill) -> None:
-        def write(path: Path, make: Callable[[bytes], str]) -> None:
+        def write(path: Path, make: Callable[[Path], str]) -> None:
             kill(f"before a line of {path.name}")
             append(path, make)
             kill(f"after a line of {path.name}")
@@ -221,7 +224,7 @@ def test_dead_at_any_place_the_rerun_ends_the_same_and_repeats_no_rung(
         assert (tx.state, World(copy, cure).levels()) == (state, levels), f"dead {place}"
         assert tx.parts == ([] if state is State.SERVING else ["GPU 4"])
         content = (copy / ledger.AUDIT).read_bytes()
-        assert audit.verify(content, {"n1": list(tx.digests)}) == [], place
+        assert audit.verify(content, {"n1": ledger.digests(copy, "n1")}) == [], place
 
 
 def test_killed_again_and_again_it_ends_all_the_same(
@@ -273,7 +276,7 @@ class Steps:
 
     def __init__(self, tmp_path: Path, raising: Mapping[str, Exception]) -> None:
         self.world, self.raising = World(tmp_path, Level.REBOOT), dict(raising)
-        self.ledger = Ledger(tmp_path / "t", "n1", "alice@ctl pid 1", "run", 600)
+        self.ledger = Ledger(tmp_path / "t", "n1", "alice@ctl pid 1", "run")
         self.ledger.claim()
         self.ledger.begin([FAULT.to_json()], "driver.loaded", "")
 
@@ -364,27 +367,41 @@ def test_person_may_end_a_transaction_that_was_begun_before_any_act(tmp_path: Pa
 
 
 def test_second_operator_reads_who_holds_the_node_since_when(tmp_path: Path) -> None:
-    Ledger(tmp_path, "n1", "alice@one pid 1", "a", 600).claim()
-    bob = Ledger(tmp_path, "n1", "bob@two pid 2", "b", 600)
+    alice = Ledger(tmp_path, "n1", "alice@one pid 1", "a")
+    alice.claim()
+    bob = Ledger(tmp_path, "n1", "bob@two pid 2", "b")
     with raises_message(Held, TIME=TIME):
         bob.claim()
-    owner = bob.claim(is_dead=lambda owner: True).owner
-    assert owner is not None
-    assert owner["owner"] == "bob@two pid 2"
+    with raises_message(StageFailed, FOLDER=tmp_path):
+        bob.append("release")
+    alice.release()
+    assert (bob.claim().owner or {})["owner"] == "bob@two pid 2"
 
 
-def test_claim_runs_out_by_itself_and_a_release_ends_it_at_once(tmp_path: Path) -> None:
-    alice = Ledger(tmp_path, "n1", "alice@one pid 1", "a", -1)
-    alice.claim()
-    Ledger(tmp_path, "n1", "bob@two pid 2", "b", 600).claim()
-    with pytest.raises(Held):
+def test_claim_ends_with_its_process_and_no_sooner(tmp_path: Path) -> None:
+    pipe = os.pipe()
+    child = os.fork()
+    if child == 0:
+        alice = Ledger(tmp_path, "n1", "alice@one pid 1", "a")
         alice.claim()
-    Ledger(tmp_path, "n1", "bob@two pid 2", "b", 600).append("release")
-    alice.claim()
+        os.write(pipe[1], b"!")
+        signal.pause()
+    try:
+        os.read(pipe[0], 1)
+        bob = Ledger(tmp_path, "n1", "bob@two pid 2", "b")
+        with pytest.raises(Held, match="alice@one pid 1"):
+            bob.claim()
+        assert ledger.is_held(tmp_path, "n1")
+    finally:
+        os.kill(child, signal.SIGKILL)
+        os.waitpid(child, 0)
+    assert not ledger.is_held(tmp_path, "n1")
+    assert (bob.claim().owner or {})["owner"] == "bob@two pid 2"
 
 
 def test_half_a_line_that_a_kill_left_changes_nothing(tmp_path: Path) -> None:
-    ledger = Ledger(tmp_path, "n1", "alice@one pid 1", "a", 600)
+    ledger = Ledger(tmp_path, "n1", "alice@one pid 1", "a")
+    ledger.claim()
     ledger.begin([], "", "")
     before = ledger.read()
     with ledger.path.open("ab") as file:

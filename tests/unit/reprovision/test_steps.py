@@ -41,10 +41,28 @@ def test_provisioning_runs_every_step_of_the_pipeline_until_one_ends_it(
 
     monkeypatch.setattr(operation_steps, "run_now", run_now)
     every = [step.name for step in pipeline.STEPS]
-    provision.run(node)
+    provision.run(node, after_boot=list)
     assert ran == every
-    provision.run(node)
+    provision.run(node, after_boot=list)
     assert ran == [*every, every[0]]
+
+
+def test_node_that_was_rebooted_on_the_way_is_admitted_to_its_new_boot(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    node, _ = nodes.bare(tmp_path)
+    node.last_observation = {"host": {"boot_id": "one"}}
+    called: list[str] = []
+
+    def run_now(node: Node, step: pipeline.Step) -> None:
+        called.append(step.name)
+        if step.run is pipeline.Checkpoint.REBOOT:
+            node.last_observation = {"host": {"boot_id": "two"}}
+
+    monkeypatch.setattr(operation_steps, "run_now", run_now)
+    provision.run(node, after_boot=lambda: called.append("admitted"))
+    assert called.count("admitted") == 1
+    assert called[called.index("admitted") - 1] == "reboot"
 
 
 def test_every_state_and_step_is_described_in_the_words_of_the_code() -> None:
@@ -177,4 +195,4 @@ def test_history_is_what_controller_and_node_remember_each_attempt_once() -> Non
 
 def test_copy_on_the_node_that_makes_no_sense_is_none() -> None:
     assert node_copy.attempts({"attempts": [{"level": "pray"}, {}, {"level": "reboot"}]}) == ()
-    assert node_copy.holder({"owner": "x", "tx": "1"}, "me", "2026-11-21T00:00:00Z") is None
+    node_copy.refuse_if_held(Node("n1", None, {}), {"owner": "x", "tx": "1"})  # type: ignore[arg-type]

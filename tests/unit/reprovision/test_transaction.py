@@ -100,16 +100,3 @@ def test_line_of_a_later_version_changes_nothing() -> None:
 def test_report_names_the_parts_only_when_hands_are_needed() -> None:
     assert described("manual repair is needed").to_json()["parts"] == ["GPU 4"]
     assert described("taken out").to_json()["parts"] == []
-
-
-def test_sign_of_the_owner_keeps_the_node_his_and_another_s_does_not() -> None:
-    claim = {"kind": "claim", "owner": "a", "until": "2026-11-21T10:00:00Z"}
-    late, now = "2026-11-21T12:00:00Z", transaction.seconds("2026-11-21T11:00:00Z")
-    sign = {"kind": "open", "tx": "t", "at": AT.format(0), "who": "a", "until": late}
-    held = transaction.fold("n1", [claim, sign])
-    assert transaction.held_by_another(held, "b", now)
-    assert not transaction.held_by_another(held, "a", now)
-    lost = transaction.fold("n1", [claim, {"kind": "release", "who": "a"}])
-    assert not transaction.held_by_another(lost, "b", now)
-    over = transaction.fold("n1", [claim, {"kind": "note", "who": "c", "until": late}])
-    assert not transaction.held_by_another(over, "b", now)

@@ -80,8 +80,6 @@ class Reprovision(Keys):
     """nodes that may fail with the same check and cause before the run stops for a person"""
     min_available: int | None = Field(None, ge=0, le=10_000)
     """nodes that must stay in service; all of the inventory less max_unavailable when None"""
-    owner_ttl_s: int = Field(14_400, ge=60, le=7 * _DAY_S)
-    """how long an operator owns a node without renewing the lease"""
 
 
 class Bmc(Keys):

@@ -14,6 +14,7 @@ from typing import Any
 
 from b200kit.node.facts import settings
 from b200kit.node.facts.dpkg_state import VENDOR
+from b200kit.node.lib import boot_clock
 from b200kit.node.lib.readings import attempt, command, text, unmeasured
 
 UNIT_KEYS = {
@@ -46,6 +47,7 @@ def host() -> dict[str, Any]:
         "product_uuid": attempt(lambda: text(f"{DMI}/product_uuid").lower()),
         "product_serial": attempt(lambda: text(f"{DMI}/product_serial")),
         "boot_id": attempt(lambda: text("/proc/sys/kernel/random/boot_id")),
+        "uptime_s": attempt(boot_clock.seconds),
         "os": attempt(os_release),
         "kernel": platform.release(),
         "cmdline": attempt(lambda: text("/proc/cmdline")),

@@ -15,7 +15,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from b200kit.node.lib import durable_files, timestamp
+from b200kit.node.lib import boot_clock, durable_files, timestamp
 from b200kit.node.lib.managed_files import note
 from b200kit.node.serving.gateway import drain
 from b200kit.node.serving.gateway.haproxy import HAProxyError
@@ -49,8 +49,9 @@ def admit(who: str, seconds: float, path: Path = PATH) -> str:
     mark = read(path)
     if mark is None:
         return IN_SERVICE
-    until = timestamp.now(seconds)
-    _write(path, quarantine.admit(mark, who, timestamp.now(), until))
+    until, now = timestamp.now(seconds), boot_clock.now()
+    times = timestamp.now(), until
+    _write(path, quarantine.admit(mark, who, times, now.boot_id, now.seconds + seconds))
     drain.end()
     return f"on trial by {who} until {until}"
 

@@ -5,8 +5,9 @@
 
 `since` is the first day, `when` the last word. It lies on the node's disk, so a reboot does not end
 it: the boot gate refuses, and nothing serves. A trial lets one reprovisioning run start the
-services to prove the node, {"who", "since", "until"}; it ends by itself, so a run that dies leaves
-the node shut.
+services to prove the node, {"who", "since", "until", "boot_id", "ends"}; it ends by itself, by the
+seconds since the boot and at the latest with the boot, so a run that dies leaves the node shut
+whatever the clock says. `since` and `until` are for people.
 """
 
 from __future__ import annotations
@@ -26,18 +27,23 @@ def put(before: object, who: str, why: str, now: str) -> dict[str, Any]:
     return {"schema": SCHEMA, "since": since, "when": now, "who": who, "why": why, "trial": None}
 
 
-def admit(mark: Mapping[str, Any], who: str, now: str, until: str) -> dict[str, Any]:
-    """The same mark with a trial; times as "2026-11-21T09:40:00Z", which sort as text."""
-    return {**mark, "trial": {"who": who, "since": now, "until": until}}
+def admit(
+    mark: Mapping[str, Any], who: str, times: tuple[str, str], boot_id: str, ends: float
+) -> dict[str, Any]:
+    """The same mark with a trial, from and until two *times*, by this boot's clock until *ends*."""
+    since, until = times
+    trial = {"who": who, "since": since, "until": until, "boot_id": boot_id, "ends": ends}
+    return {**mark, "trial": trial}
 
 
-def on_trial(mark: object, now: str) -> bool:
-    """Whether somebody may start the services now. A clock that went back ends a trial, too."""
+def on_trial(mark: object, boot_id: object, uptime_s: object) -> bool:
+    """Whether somebody may start the services now, so long after the boot."""
     trial = mark.get("trial") if isinstance(mark, Mapping) else None
-    if not isinstance(trial, Mapping):
+    if not isinstance(trial, Mapping) or not isinstance(uptime_s, int | float):
         return False
-    since, until = trial.get("since"), trial.get("until")
-    return isinstance(since, str) and isinstance(until, str) and since <= now < until
+    ends = trial.get("ends")
+    same = isinstance(boot_id, str) and trial.get("boot_id") == boot_id
+    return same and isinstance(ends, int | float) and uptime_s < ends
 
 
 def describe(mark: object) -> str:

@@ -95,7 +95,7 @@ class Standing:
     """What is remembered of a replica.
 
     out: the watchdog took it out of the gateway and has not put it back. hung: the invocation of
-    the unit that must not go on. ejections: when, in seconds since the epoch, within the window.
+    the unit that must not go on. ejections: when, in seconds since the boot, within the window.
     """
 
     strikes: int = 0

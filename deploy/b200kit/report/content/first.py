@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from b200kit.report.content import advice
+from b200kit.node.state import advice
 from b200kit.report.content.findings import Finding, findings_of
 from b200kit.report.content.serving import serving_line
 from b200kit.report.document import clean, read

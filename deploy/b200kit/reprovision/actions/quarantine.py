@@ -29,7 +29,7 @@ def put(node: Node, who: str, why: str) -> str:
 
 
 def admit(node: Node, who: str, seconds: int = TRIAL_S) -> str:
-    """Let its services start for a while, reboots included, so that it can be proven."""
+    """Let its services start for a while, in this boot, so that it can be proven."""
     return _run(node, f"admit --who {shlex.quote(who)} --for {seconds}")
 
 

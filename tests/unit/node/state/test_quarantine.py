@@ -7,7 +7,8 @@ from tests.messages import assert_message
 from tests.subtests import in_subtests
 
 MARK = quarantine.put(None, "alice@ops", "GPU 2 has no NVLink", "2026-11-20T09:40:00Z")
-TRIAL = quarantine.admit(MARK, "bob@ops", "2026-11-21T09:00:00Z", "2026-11-21T10:00:00Z")
+TIMES = ("2026-11-21T09:00:00Z", "2026-11-21T10:00:00Z")
+TRIAL = quarantine.admit(MARK, "bob@ops", TIMES, "this boot", ends=3700.0)
 
 
 def test_first_day_stays_and_the_last_word_counts() -> None:
@@ -18,23 +19,26 @@ def test_first_day_stays_and_the_last_word_counts() -> None:
 
 
 @in_subtests(
-    ("now", "open_"),
+    ("boot_id", "uptime_s", "open_"),
     [
-        ("2026-11-21T08:59:59Z", False),
-        ("2026-11-21T09:00:00Z", True),
-        ("2026-11-21T09:59:59Z", True),
-        ("2026-11-21T10:00:00Z", False),
-        ("2016-01-01T00:00:00Z", False),
+        ("this boot", 100.0, True),
+        ("this boot", 3699, True),
+        ("this boot", 3700.0, False),
+        ("the next boot", 100.0, False),
+        (None, 100.0, False),
+        ("this boot", None, False),
     ],
 )
-def test_trial_holds_between_its_two_times_alone(now: str, open_: bool) -> None:
-    assert quarantine.on_trial(TRIAL, now) is open_
+def test_trial_holds_in_its_boot_and_until_its_end_alone(
+    boot_id: str | None, uptime_s: float | None, open_: bool
+) -> None:
+    assert quarantine.on_trial(TRIAL, boot_id, uptime_s) is open_
 
 
 @in_subtests(
     "mark",
-    [None, {}, MARK, {"trial": "yes"}, {"trial": {}}, {"trial": {"since": 1, "until": 9}}, "x"],
+    [None, {}, MARK, {"trial": "yes"}, {"trial": {}}, {"trial": {"boot_id": 1, "ends": "9"}}, "x"],
 )
 def test_what_is_not_understood_is_no_trial(mark: object) -> None:
-    assert quarantine.on_trial(mark, "2026-11-21T09:30:00Z") is False
+    assert quarantine.on_trial(mark, "this boot", 100.0) is False
     assert quarantine.describe(mark).startswith("quarantined by ")

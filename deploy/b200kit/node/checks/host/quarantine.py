@@ -29,12 +29,12 @@ def mark(expect: Expectation, state: StateView) -> Iterator[Finding]:
     elif isinstance(entry, Unmeasured):
         yield unread("whether the node is quarantined", entry)
     else:
-        yield _judged(entry, str(state.text("taken_at")))
+        yield _judged(entry, state.text("host", "boot_id"), state.get(float, "host", "uptime_s"))
 
 
-def _judged(entry: dict[str, object], now: str) -> Finding:
+def _judged(entry: dict[str, object], boot_id: object, uptime_s: object) -> Finding:
     text, why = quarantine.describe(entry), str(entry.get("why") or "it does not say why")
-    if quarantine.on_trial(entry, now):
+    if quarantine.on_trial(entry, boot_id, uptime_s):
         trial = entry["trial"]
         who = trial.get("who") if isinstance(trial, dict) else None
         return noted(f"{text}; on trial by {who}", None, why, _IN_SERVICE)

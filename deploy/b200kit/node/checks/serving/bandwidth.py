@@ -67,7 +67,8 @@ def too_old(expect: Expectation, note: View, state: StateView) -> Unmeasured | N
         days = (observed - taken).total_seconds() / 86400
     except ValueError:
         return Unmeasured("the age of a measurement of an earlier boot is unknown")
-    if 0 <= days <= limit.value:
+    # A clock that was set since, back by less than a day, makes no measurement of it a lie.
+    if -1 <= days <= limit.value:
         return None
     return Unmeasured(f"measured {days:.0f} days ago in an earlier boot; it holds {limit.text}")
 

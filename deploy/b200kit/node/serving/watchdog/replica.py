@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import json
 import sys
-import time
 from collections.abc import Callable
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
@@ -18,7 +17,8 @@ from pathlib import Path
 from typing import Protocol
 
 from b200kit.node.client.serving_config import Replica
-from b200kit.node.lib import durable_files, timestamp
+from b200kit.node.lib import boot_clock, durable_files, timestamp
+from b200kit.node.lib.boot_clock import Moment
 from b200kit.node.serving.watchdog.probe import Found
 from b200kit.node.state import watchdog
 from b200kit.node.state.watchdog import Outcome, Rules, Seen, Standing, Step
@@ -72,7 +72,7 @@ class Watched:
     acts: Acts
     directory: Path
     restart_within_s: float
-    clock: Callable[[], float] = field(default=time.time)
+    clock: Callable[[], Moment] = field(default=boot_clock.now)
     standing: Standing = field(default_factory=Standing)
     busy: bool = False
     # Why it was left alone at the last look.
@@ -89,9 +89,15 @@ class Watched:
         return self.directory / f"{self.server}.json"
 
     def recall(self) -> None:
-        """Take up what an earlier watchdog knew; nothing where that cannot be read."""
+        """Take up what an earlier watchdog knew; nothing where that cannot be read.
+
+        Ejections are counted within a boot, by a clock that nobody sets.
+        """
         try:
-            self.standing = Standing.of(json.loads(self.path.read_text(encoding="utf-8")))
+            document = json.loads(self.path.read_text(encoding="utf-8"))
+            self.standing = Standing.of(document)
+            if self.standing.ejections and document.get("boot_id") != self.clock().boot_id:
+                self.standing = replace(self.standing, ejections=())
         except (OSError, ValueError):
             self.standing = Standing()
 
@@ -100,7 +106,7 @@ class Watched:
         if self.standing.given_up and await self._stays_given_up():
             return False
         observed = await self.acts.unit(self.replica.unit)
-        standing, step = watchdog.before(self.standing, observed, self.rules, self.clock())
+        standing, step = watchdog.before(self.standing, observed, self.rules, self.clock().seconds)
         if step is Step.PROBE:
             self.left = ""
             return await self._probe(observed)
@@ -125,7 +131,7 @@ class Watched:
                 # Stopped or restarted meanwhile, which is no fault of its.
                 return False
         standing, step = watchdog.after(
-            self.standing, observed, found.outcome, found.detail, self.rules, self.clock()
+            self.standing, observed, found.outcome, found.detail, self.rules, self.clock().seconds
         )
         if step is Step.LEAVE:
             self.keep(standing, found.outcome.value, found.detail, found.seconds)
@@ -220,6 +226,7 @@ class Watched:
         last = {"at": at, "what": what, "detail": detail, "took_ms": round(seconds * 1000, 1)}
         document = {
             **standing.to_json(),
+            "boot_id": self.clock().boot_id,
             "replica": self.replica.index,
             "unit": self.replica.unit,
             "last": last,

@@ -16,6 +16,7 @@ import pytest
 from b200kit.node.client.chat import Endpoint
 from b200kit.node.client.serving_config import Replica, WatchdogPlan
 from b200kit.node.lib import sd_notify
+from b200kit.node.lib.boot_clock import Moment
 from b200kit.node.serving.watchdog import daemon
 from b200kit.node.serving.watchdog import hang_evidence as evidence
 from b200kit.node.serving.watchdog import mark as marked
@@ -270,6 +271,27 @@ def test_after_too_many_ejections_it_is_left_out_and_the_node_is_marked(tmp_path
     assert_message(*[act for act in node.acts if act.startswith("mark")])
     assert node.acts[-1] == "out_of_rotation vllm0"
     assert "back vllm0" not in node.acts
+
+
+def test_ejections_are_counted_by_the_time_since_the_boot(tmp_path: Path) -> None:
+    one = watched(Node(found=DEADLOCK), tmp_path)
+    one.clock = lambda: Moment("b", 100.0)
+    ticks(one, 2)
+    assert set(one.standing.ejections) == {100.0}
+    assert json.loads(one.path.read_text())["boot_id"] == "b"
+
+
+def test_ejections_of_an_earlier_boot_are_not_counted(tmp_path: Path) -> None:
+    one = watched(Node(found=DEADLOCK), tmp_path)
+    ticks(one, 2)
+    assert len(one.standing.ejections) == 1
+    later = watched(Node(found=DEADLOCK), tmp_path)
+    assert later.standing.ejections == one.standing.ejections
+    document = json.loads(later.path.read_text()) | {"boot_id": "the one before"}
+    later.path.write_text(json.dumps(document))
+    later.recall()
+    assert not later.standing.ejections
+    assert later.standing.out
 
 
 def test_a_removed_mark_mends_it_once_more(tmp_path: Path) -> None:

@@ -1,0 +1,91 @@
+"""This process on this controller: how it is called, and whether another one still runs.
+
+A process id alone names nothing: another container has its own, and ids come again. With the boot,
+the namespace of the ids and the moment of its start it names one process; of one that this process
+could not see, nobody here says that it is dead.
+"""
+
+from __future__ import annotations
+
+import os
+import socket
+from dataclasses import asdict, dataclass
+from getpass import getuser
+from pathlib import Path
+from typing import Any
+
+# Inode of the namespace that a machine boots with (include/linux/proc_ns.h, PROC_PID_INIT_INO).
+_FIRST_NAMESPACE = 0xEFFFFFFC
+
+
+def owner() -> str:
+    """Who holds the locks of this process, for people: user, controller and process id."""
+    return f"{getuser()}@{socket.gethostname()} pid {os.getpid()}"
+
+
+@dataclass(frozen=True)
+class Process:
+    """One process, as no other was or will be: machine id, boot id, ..., clock ticks since boot."""
+
+    machine: str
+    boot: str
+    namespace: int
+    user: int
+    pid: int
+    started: int
+
+    @classmethod
+    def of(cls, value: object) -> Process | None:
+        """Read one back; None for what is none."""
+        try:
+            return cls(**value) if isinstance(value, dict) else None
+        except TypeError:
+            return None
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain JSON."""
+        return asdict(self)
+
+
+def this() -> Process:
+    """This process."""
+    return _of(os.getpid())
+
+
+def is_dead(value: object) -> bool:
+    """Whether a process that kept its `this().to_json()` has certainly ended."""
+    other, here = Process.of(value), this()
+    if other is None or (other.machine, other.user) != (here.machine, here.user):
+        return False
+    if other.boot != here.boot:
+        # A container of the same image has the same machine id on another machine.
+        first = other.namespace == here.namespace == _FIRST_NAMESPACE
+        return bool(here.machine) and first
+    if other.namespace != here.namespace:
+        return False
+    return _started(other.pid) != other.started
+
+
+def _of(pid: int) -> Process:
+    return Process(
+        machine=_text("/etc/machine-id"),
+        boot=_text("/proc/sys/kernel/random/boot_id"),
+        namespace=os.stat("/proc/self/ns/pid").st_ino,
+        user=os.getuid(),
+        pid=pid,
+        started=_started(pid) or 0,
+    )
+
+
+def _started(pid: object) -> int | None:
+    """When a process began; None for one that has ended, a zombie included."""
+    # proc(5): after the name, which may hold anything, field 3 is the state and 22 the start.
+    fields = _text(f"/proc/{pid}/stat").rpartition(")")[2].split()
+    return None if not fields or fields[0] in "ZX" else int(fields[19])
+
+
+def _text(path: str) -> str:
+    try:
+        return Path(path).read_text(encoding="ascii", errors="replace").strip()
+    except OSError:
+        return ""
