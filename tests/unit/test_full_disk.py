@@ -113,7 +113,7 @@ def test_stage_that_cannot_write_a_file_says_path_and_bytes_in_one_line(disk: Pa
 
 
 def test_ledger_and_audit_stay_whole_and_go_on(disk: Path) -> None:
-    lines = Ledger(disk, "n01", "alice@one pid 1", "a", 600)
+    lines = Ledger(disk, "n01", "alice@one pid 1", "a")
     lines.claim()
     lines.begin([], "driver.loaded", "")
     before = listed(disk)

@@ -34,9 +34,9 @@ def test_archives_go_but_those_of_open_damaged_and_unknown_transactions(tmp_path
         for days in (0, 40, 50):
             archive(evidence, node, days)
     for node in ("closed", "open"):
-        Ledger(transactions, node, "ops", "r", 60).append("note")
+        Ledger(transactions, node, "ops", "r").append("note")
     (transactions / "damaged.jsonl").write_text('{"kind": "open"}\n')
-    opened = Ledger(transactions, "open", "ops", "r", 60).begin([], "", "")
+    opened = Ledger(transactions, "open", "ops", "r").begin([], "", "")
     assert opened.is_open
     archive(evidence, "open", -1)
     line = kept_evidence.prune(evidence, transactions, ASKED)
@@ -48,7 +48,7 @@ def test_archives_go_but_those_of_open_damaged_and_unknown_transactions(tmp_path
 
 def test_archive_of_an_open_transaction_stays_however_old_and_large(tmp_path: Path) -> None:
     evidence, transactions = tmp_path / "evidence", tmp_path / "transactions"
-    Ledger(transactions, "n1", "ops", "r", 60).begin([], "", "")
+    Ledger(transactions, "n1", "ops", "r").begin([], "", "")
     kept = [archive(evidence, "n1", -day).name for day in (1, 2, 3)]
     assert kept_evidence.prune(evidence, transactions, Kept(days=1, gib=0.01, least=1)) == ""
     (evidence / "n1" / "big.tar.gz").write_bytes(b"")

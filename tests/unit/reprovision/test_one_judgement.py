@@ -10,7 +10,7 @@ from b200kit.node.fabric import sequence
 from b200kit.node.state import advice
 from b200kit.node.state.verdict import Action, Finding, Status, Verdict
 from b200kit.report.terminal.check_block import check_lines
-from b200kit.report.terminal.page import render
+from b200kit.report.terminal import page
 from b200kit.reprovision.escalation import Attempt, Limits, choose
 from tests.subtests import in_subtests
 from tests.unit import corpus
@@ -55,7 +55,7 @@ def test_journal_and_commands_say_the_same_action(case: Case) -> None:
     shown["judge"] = plain("\n".join(check_lines("n01", host_of(case, "unfit"), colour=False)))
     for script, outcome in (("deploy/check.py", "unfit"), ("deploy/b200.py", "red")):
         record = records.record(script, n01=host_of(case, outcome))
-        shown[script] = plain(render(record))
+        shown[script] = plain("\n".join(page.lines(record)))
     for finding in found:
         assert [name for name, text in shown.items() if not tells(text, finding)] == []
 
