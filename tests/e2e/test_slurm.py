@@ -114,6 +114,8 @@ def test_idle_node_is_drained_and_resumed(node: Node) -> None:
     assert shown(NODE)[1] == ""
     wait(lambda: registered(NODE)[0] == "IDLE")
     assert TRAFFIC.bring_back(node, 100) == "Slurm: IDLE"
+    with pytest.raises(ActionFailed, match="as IDLE, where it takes new jobs"):
+        TRAFFIC.drained(node)
 
 
 @pytest.mark.parametrize("options", [(), ("--partition=hidden",)])

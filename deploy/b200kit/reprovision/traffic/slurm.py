@@ -49,11 +49,18 @@ class Slurm:
         """Jobs that have the node; None also where Slurm has it as busy and lists no job."""
         command = ["squeue", "--all", "--noheader", f"--nodelist={node.name}"]
         try:
+            seen = _observed(node)
             lines = run([*command, f"--states={HOLDING}", "--format=%A"]).split()
-            is_busy = not lines and _observed(node).is_busy
         except ActionFailed:
             return None
-        return None if is_busy or not all(map(str.isdigit, lines)) else len(set(lines))
+        if not seen.is_out:
+            raise ActionFailed(
+                f"Slurm has {node.name} as {seen.state}, where it takes new jobs: somebody resumed "
+                "it. Drain it there and run again, or use --data reprovision_action=return"
+            )
+        if not lines and seen.is_busy:
+            return None
+        return len(set(lines)) if all(map(str.isdigit, lines)) else None
 
     def bring_back(self, node: Node, share_percent: int) -> str:
         """Resumed once it is whole, unless it is out for somebody else's reason."""
