@@ -141,6 +141,7 @@ def test_no_file_that_a_command_reads_drives_the_terminal(tmp_path: Path) -> Non
 
 def test_no_line_of_a_ledger_or_a_record_drives_the_terminal(tmp_path: Path) -> None:
     node = Ledger(tmp_path, "n1", who=f"ops{HOSTILE[:-1]}", run="r")
+    node.claim()
     node.begin([], HOSTILE[:-1], HOSTILE[:-1])
     node.append("intent", step="quarantine", id=HOSTILE[:-1], why=HOSTILE[:-1])
     folder = ("--transactions", str(tmp_path))

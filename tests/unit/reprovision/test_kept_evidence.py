@@ -28,16 +28,23 @@ def left(evidence: Path) -> set[str]:
     return {f"{path.parent.name}/{path.name}" for path in evidence.rglob("*.tar.gz")}
 
 
+def claimed(transactions: Path, node: str) -> Ledger:
+    """A node's transaction, as its owner writes it."""
+    owned = Ledger(transactions, node, "ops", "r")
+    owned.claim()
+    return owned
+
+
 def test_archives_go_but_those_of_open_damaged_and_unknown_transactions(tmp_path: Path) -> None:
     evidence, transactions = tmp_path / "evidence", tmp_path / "transactions"
     for node in ("closed", "open", "damaged", "unknown"):
         for days in (0, 40, 50):
             archive(evidence, node, days)
     for node in ("closed", "open"):
-        Ledger(transactions, node, "ops", "r").append("note")
+        claimed(transactions, node).append("note")
     (transactions / "damaged.jsonl").write_text('{"kind": "open"}\n')
-    opened = Ledger(transactions, "open", "ops", "r").begin([], "", "")
-    assert opened.is_open
+    transaction = claimed(transactions, "open").begin([], "", "")
+    assert transaction.is_open
     archive(evidence, "open", -1)
     line = kept_evidence.prune(evidence, transactions, ASKED)
     assert "removed 4 archives" in line
@@ -48,7 +55,7 @@ def test_archives_go_but_those_of_open_damaged_and_unknown_transactions(tmp_path
 
 def test_archive_of_an_open_transaction_stays_however_old_and_large(tmp_path: Path) -> None:
     evidence, transactions = tmp_path / "evidence", tmp_path / "transactions"
-    Ledger(transactions, "n1", "ops", "r").begin([], "", "")
+    claimed(transactions, "n1").begin([], "", "")
     kept = [archive(evidence, "n1", -day).name for day in (1, 2, 3)]
     assert kept_evidence.prune(evidence, transactions, Kept(days=1, gib=0.01, least=1)) == ""
     (evidence / "n1" / "big.tar.gz").write_bytes(b"")

@@ -53,7 +53,7 @@ def test_node_is_changed_where_nobody_else_took_it_out(
     node = Node(name, spec(tmp_path))
     programs.answer("scontrol", ("show", ANSWERS[state], 0), ("update", "", 0))
     told = slurm.TRAFFIC.take_out(node, "GPU 2\nhas no\0 NVLink")
-    change = "State=DRAIN|Reason=b200kit: GPU 2 has no NVLink"
+    change = "State=DRAIN|Reason=b200kit: GPU 2 has no\\x00 NVLink"
     assert programs.ran()[1:] == [f"scontrol|update|NodeName={name}|{change}"] * taken_out
     assert_message(told, slurm.TRAFFIC.bring_back(node, 100))
     assert programs.ran()[1:] == [f"scontrol|update|NodeName={name}|State=RESUME"] * brought_back

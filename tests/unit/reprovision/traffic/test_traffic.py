@@ -31,7 +31,7 @@ def test_command_of_the_site_gets_its_words(programs: Programs, node: Node) -> N
     assert command.TRAFFIC.drained(node) == 3
     command.TRAFFIC.bring_back(node, 5)
     assert programs.ran() == [
-        "site-lb|--cell|a|take-out|n7|no NVLink",
+        "site-lb|--cell|a|take-out|n7|no\\x00 NVLink",
         "site-lb|--cell|a|drained|n7",
         "site-lb|--cell|a|bring-back|n7|5",
     ]
