@@ -33,7 +33,7 @@ def test_kubernetes_is_marked_before_it_is_cordoned(programs: Programs, node: No
     kubernetes.TRAFFIC.take_out(node, "no\n\0NVLink")
     assert programs.ran() == [
         GET,
-        "kubectl|annotate|node|n7|--overwrite|b200kit/quarantine=no NVLink",
+        "kubectl|annotate|node|n7|--overwrite|b200kit/quarantine=no \\x00NVLink",
         "kubectl|cordon|n7",
     ]
 
