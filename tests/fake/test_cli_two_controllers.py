@@ -12,7 +12,7 @@ from tests.fake.test_cli_reprovision import NO_NVLINK, REPAIRS
 
 NAMES = ("n1", "n2", "n3", "n4")
 LEVELS = ("restart_services", "reset_gpus", "reboot", "power_cycle")
-ROUNDS = 3
+ROUNDS = 2
 
 
 @pytest.fixture(scope="module")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import threading
 import time
 from pathlib import Path
 from types import SimpleNamespace
@@ -107,6 +108,22 @@ def test_node_that_came_back_counts_again(tmp_path: Path) -> None:
     limits.enter(node("n2"), serves=False)
     limits.leave("n2", serves=True)
     assert may_go(limits, "n1", serves=True)
+
+
+def test_node_that_serves_waits_for_one_that_may_come_back(tmp_path: Path) -> None:
+    limits = safety(tmp_path, "n2")
+    limits.enter(node("n2", max_unavailable=2, min_available=3), serves=False)
+    out(tmp_path, "n3")
+    out(tmp_path, "other")
+    serving = node("n1", max_unavailable=2, min_available=2)
+    thread = threading.Thread(target=limits.enter, args=(serving, True))
+    thread.start()
+    thread.join(0.2)
+    assert thread.is_alive()
+    limits.leave("n2", serves=True)
+    thread.join()
+    assert limits.inside == {"n1"}
+    limits.leave("n1", serves=True)
 
 
 def test_room_that_another_controller_took_meanwhile_is_seen_when_it_counts(
