@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import json
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.fake.fleet import Fleet, Outcome
+from tests.fake.fleet import ROOT, Fleet, Outcome
 from tests.fake.machine import State
 from tests.unit import states
 
@@ -94,6 +96,28 @@ def test_node_that_is_off_outweighs_not_measured(fleet: Fleet) -> None:
     run = check(fleet, unmeasured(), fit(), off=True)
     assert run.code == 1
     assert run.outcomes == {"n01": "unmeasured", "n02": "unreachable"}
+
+
+@pytest.mark.parametrize(("hardware", "code"), [(fit, 0), (unfit, 1), (unmeasured, 2)])
+def test_reader_that_leaves_changes_neither_outcome_nor_exit_code(
+    fleet: Fleet, hardware: Callable[[], State], code: int
+) -> None:
+    machine = fleet.machine("n01")
+    machine.hardware, machine.reachable = hardware(), True
+    machine.save()
+    fleet.names = ["n01"]
+    process = fleet.begin("check.py")
+    assert process.stdout
+    assert process.stderr
+    process.stderr.readline()
+    process.stdout.close()
+    process.stderr.close()
+    assert process.wait(120) == code
+    [folder] = (ROOT / "reports").glob(f"*-{process.pid}")
+    summary = json.loads((folder / "summary.json").read_text())
+    shutil.rmtree(folder)
+    assert summary["exit_code"] == code
+    assert summary["hosts"]["n01"]["cause"] is None or "internal" not in str(summary["hosts"])
 
 
 def test_deploy_of_a_node_that_was_not_measured_exits_one_as_before(fleet: Fleet) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -80,3 +81,14 @@ def test_node_that_prints_garbage_is_named(kind: str, tmp_path: Path) -> None:
     assert_message(
         *lines_with(printed, "n1  observe"), lines_with(printed, "1 node: ")[0].split("  ")[0]
     )
+
+
+@pytest.mark.parametrize("on_stderr", [False, True], ids=["stdout", "stderr"])
+def test_node_that_prints_escapes_drives_no_terminal(on_stderr: bool, tmp_path: Path) -> None:
+    hostile = "\x1b]0;owned\x07\x1b[2J\x9b1A\rn1  LIVE\u202e\u2028".encode()
+    with HostileNode(lambda: iter([hostile + b"\nn1  LIVE\n" + hostile]), on_stderr) as node:
+        printed, _ = checked(node, tmp_path)
+    # pyinfra colours its own lines, also where nobody sees it.
+    plain = re.sub(r"\x1b\[[\d;]*m", "", printed)
+    assert plain.replace("\n", "").isprintable()
+    assert_message(*lines_with(plain, "n1  observe"))

@@ -47,7 +47,7 @@ def write(record: object, directory: Path, *, secrets: Iterable[str] = ()) -> Pa
 
 def _texts(record: Mapping[str, object]) -> tuple[str, dict[str, str]]:
     """The run's name, and the text of each file."""
-    hosts = {host_file(name): _json(host) for name, host in hosts_of(record).items()}
+    hosts = {host_file(name): _dense(host) for name, host in hosts_of(record).items()}
     return run_name(record), {
         **hosts,
         "failed.txt": "".join(f"{clean(n)}\n" for n in failed_hosts(record)),
@@ -90,7 +90,12 @@ def _host_summary(name: str, host: object) -> dict[str, object]:
 
 
 def _json(value: object) -> str:
-    """`value` as JSON, keys in their order; not indented, which would double a node's file."""
+    """`value` as indented JSON, keys in their order."""
+    return json.dumps(value, indent=2, ensure_ascii=True, default=str) + "\n"
+
+
+def _dense(value: object) -> str:
+    """`value` as JSON on one line: indented, a node's file is twice as long."""
     return json.dumps(value, ensure_ascii=True, separators=(",", ":"), default=str) + "\n"
 
 

@@ -34,7 +34,7 @@ TEXTS = st.sampled_from([HOSTILE, "\x1b[32mLIVE\x1b[0m", "\nn9  LIVE", "<svg onl
     st.characters(), max_size=12
 )
 _LISTS = (("audit", "show"), ("audit", "verify"), ("transaction", "list"))
-_SETTINGS = settings(deadline=None, suppress_health_check=list(HealthCheck), max_examples=12)
+_SETTINGS = settings(deadline=None, suppress_health_check=list(HealthCheck), max_examples=6)
 
 
 def full() -> records.Json:

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+import re
 import shutil
 import subprocess
+from html import escape
 from pathlib import Path
 
 import pytest
@@ -55,6 +57,25 @@ def test_page_is_whole_and_quiet_in_a_browser(tmp_path: Path) -> None:
     # What the browser made of it is what was written: no element was moved, closed or dropped.
     assert pages.Page(seen).tags == pages.Page(html).tags
     assert name in pages.Page(seen).text
+
+
+def test_no_table_that_says_what_to_do_or_how_fast_is_cut_on_a_telephone(tmp_path: Path) -> None:
+    record = records.fleet()
+    record["hosts"]["n02"]["verdict"]["findings"][-1]["summary"] += " and so on" * 20
+    # A window has its least width, a frame has any.
+    frame = f'<iframe style="width:420px" srcdoc="{escape(render(record))}"></iframe>'
+    measure = (
+        "<script>onload = () => { const page = document.querySelector('iframe').contentDocument;"
+        "page.querySelectorAll('details').forEach(e => e.open = true);"
+        "const over = e => e.scrollWidth - e.parentElement.clientWidth;"
+        "document.title = [page.documentElement.scrollWidth - 420].concat([...page."
+        "querySelectorAll('.latency, .findings, .fleet table, .first')].map(over)).join()}</script>"
+    )
+    seen, _, said = browse(tmp_path, f"<title>-</title>{frame}{measure}")
+    assert said == []
+    over = [int(part) for part in re.findall(r"<title>([-\d,]+)</title>", seen)[0].split(",")]
+    assert len(over) > 8
+    assert max(over) <= 0
 
 
 def test_browser_would_have_told(tmp_path: Path) -> None:
