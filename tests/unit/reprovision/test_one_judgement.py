@@ -9,8 +9,8 @@ from b200kit.node import gate
 from b200kit.node.fabric import sequence
 from b200kit.node.state import advice
 from b200kit.node.state.verdict import Action, Finding, Status, Verdict
-from b200kit.report.terminal.check_block import check_lines
 from b200kit.report.terminal import page
+from b200kit.report.terminal.check_block import check_lines
 from b200kit.reprovision.escalation import Attempt, Limits, choose
 from tests.subtests import in_subtests
 from tests.unit import corpus
@@ -31,7 +31,7 @@ def plain(lines: object) -> str:
 
 def tells(text: str, finding: Finding) -> bool:
     """Whether a text says what to do about a finding, or that it is as with another part."""
-    same = re.search(rf"and the same of [^>]*{re.escape(finding.part)}", text)
+    same = re.search(rf"the same of [^>]*{re.escape(finding.part)}", text)
     return plain(advice.of(finding)) in text or bool(same)
 
 
