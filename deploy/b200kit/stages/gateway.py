@@ -28,6 +28,7 @@ from b200kit.run.remote import RemoteError
 from b200kit.run.render import RenderError, render
 from b200kit.serving.gateway import haproxy_config, haproxy_lint, vllm_router
 from b200kit.serving.gateway.haproxy_config import PATHS, Endpoint, Paths, Server
+from b200kit.stages import serving
 
 UNIT = "haproxy.service"
 RELOAD = f"reload:{UNIT}"
@@ -61,7 +62,9 @@ def desired(node: Node, layout: Sequence[Replica]) -> DesiredState:
         # The package must be there before its configuration: its own would be kept otherwise.
         packages=(Package("haproxy"),),
         files=files,
-        units=(Unit(UNIT), *vllm_router.units(node)),
+        # The target orders the gateway's stop before theirs, while it is active; a stop of the
+        # gate ends it. Here all replicas run.
+        units=(Unit(serving.TARGET), Unit(UNIT), *vllm_router.units(node)),
         probe_files=vllm_router.stamps(node),
         absent_files=tuple(path for path in PATHS.optional if path not in kept),
     )

@@ -8,7 +8,7 @@ import os
 import signal
 import sys
 
-from . import ENGINE_VERSION
+from . import ENGINE_VERSION, processes
 from .chat import ChatService
 from .engine import Engine
 from .knobs import Knobs
@@ -31,20 +31,31 @@ def main() -> int:
         print(f"vllm serve: error: {error}", file=sys.stderr)
         return 2
     try:
-        return asyncio.run(_serve(options, knobs))
+        return asyncio.run(_serve(options, knobs, processes.start()))
     except OSError as error:
         print(f"vllm serve: {error}", file=sys.stderr)
         return 1
 
 
-async def _serve(options: argparse.Namespace, knobs: Knobs) -> int:
-    """Serve until SIGTERM or SIGINT, then drain for --shutdown-timeout seconds."""
+async def _serve(options: argparse.Namespace, knobs: Knobs, core: int) -> int:
+    """Serve until SIGTERM or SIGINT, then drain for --shutdown-timeout seconds.
+
+    Without its core it ends at once, and with it all that is under way.
+    """
     root = options.model_tag or options.model or "stand-in"
     name = options.served_model_name or root
     stop = asyncio.Event()
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stop.set)
+    dead = asyncio.Event()
+
+    def core_ended() -> None:
+        loop.remove_reader(core)
+        dead.set()
+        stop.set()
+
+    loop.add_reader(core, core_ended)
     if await _passed(stop, knobs.start_delay):
         return 0
     engine = Engine(name, options.max_num_seqs, knobs)
@@ -58,7 +69,7 @@ async def _serve(options: argparse.Namespace, knobs: Knobs) -> int:
     if knobs.exit_after is not None and not await _passed(stop, knobs.exit_after):
         return 1
     await stop.wait()
-    await server.drain(options.shutdown_timeout)
+    await server.drain(0 if dead.is_set() else options.shutdown_timeout)
     return 0
 
 

@@ -78,7 +78,8 @@ def test_connection_that_is_kept_for_a_next_request_does_not_hold_the_stop(tmp_p
         assert proxy.process.wait(60) == 0
 
 
-def test_the_deadline_is_kept_and_said(tmp_path: Path) -> None:
+def test_the_deadline_is_kept_and_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(soft_stop, "AGAIN_S", 0.02)
     with (
         waiting() as server,
         running(tmp_path, [server.port]) as proxy,
@@ -86,6 +87,9 @@ def test_the_deadline_is_kept_and_said(tmp_path: Path) -> None:
     ):
         with raises_message(HAProxyError):
             soft_stop.stop(proxy.process.pid, 0.5)
+        # However often it was told, it has cut nothing.
+        server.seen[0].set()
+        assert b"event 1\n" in until(client, b"event 1\n")
         # What systemd sends next cuts it.
         proxy.process.terminate()
         assert b"0\r\n\r\n" not in until(client, b"0\r\n\r\n")

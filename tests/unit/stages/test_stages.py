@@ -116,7 +116,7 @@ def test_replicas_start_together_and_the_gateway_follows(tmp_path: Path) -> None
     node, machine = fit(tmp_path)
     for name in ("serving", "warm-up", "gateway"):
         make(node, name)
-    [started] = machine.ran(r"systemctl start vllm")
+    [started] = machine.ran("systemctl start vllm@")
     assert "systemctl start vllm@0.service vllm@1.service" in started
     assert machine.log.index(started) < machine.log.index(machine.ran("start haproxy")[0])
 
@@ -163,7 +163,7 @@ def gone(path: str) -> Spoil:
     return spoil
 
 
-SERVING = "b200-watchdog.service, haproxy.service, vllm@0.service, vllm@1.service"
+SERVING = "b200-watchdog.service, haproxy.service, vllm.target, vllm@0.service, vllm@1.service"
 MEASURE = {"smoke": ["measure TTFT, ITL, TPOT and E2E"]}
 BOTH = ["restart vllm@0.service", "restart vllm@1.service"]
 DRIFTS = {
@@ -228,7 +228,7 @@ DRIFTS = {
     ),
     "the replicas do not start at boot": (
         disabled("vllm.target"),
-        {"serving": ["enable vllm.target"]},
+        {"serving": ["enable vllm.target"], "gateway": ["enable vllm.target"]},
     ),
     "the key is readable by all": (
         lambda machine: machine.files["/etc/b200kit/secrets/hf_token"].update(mode=0o644),
@@ -252,6 +252,10 @@ DRIFTS = {
     "the gateway listens elsewhere": (
         other_content(HAPROXY),
         {"gateway": [f"write {HAPROXY}", "reload haproxy.service"]},
+    ),
+    "the replicas' target was stopped with the gate": (
+        stopped("vllm.target"),
+        {"gateway": ["enable vllm.target"]},
     ),
     "the gateway is down": (
         stopped("haproxy.service"),
@@ -381,8 +385,9 @@ def test_withdrawing_a_node_stops_what_runs_and_only_that(tmp_path: Path) -> Non
     machine.units["vllm@0.service"]["active"] = "activating"
     look(node)
     machine.log.clear()
-    assert gate.withdraw(node) == ["b200-watchdog.service", "haproxy.service", "vllm@0.service"]
-    assert machine.log == ["systemctl stop b200-watchdog.service haproxy.service vllm@0.service"]
+    running = ["b200-watchdog.service", "haproxy.service", "vllm.target", "vllm@0.service"]
+    assert gate.withdraw(node) == running
+    assert machine.log == [f"systemctl stop {' '.join(running)}"]
 
 
 def test_withdrawing_a_node_that_never_served_runs_no_command(tmp_path: Path) -> None:

@@ -12,8 +12,11 @@ from __future__ import annotations
 import os
 import select
 import signal
+import time
 
 from b200kit.node.serving.gateway.haproxy import HAProxyError
+
+AGAIN_S = 0.5
 
 
 def stop(master: int, within_s: float) -> None:
@@ -22,12 +25,16 @@ def stop(master: int, within_s: float) -> None:
         handle = os.pidfd_open(master)
     except ProcessLookupError:
         return
+    watched = select.poll()
+    watched.register(handle, select.POLLIN)
+    end = time.monotonic() + within_s
     try:
-        signal.pidfd_send_signal(handle, signal.SIGUSR1)
-        watched = select.poll()
-        watched.register(handle, select.POLLIN)
-        if not watched.poll(within_s * 1000):
-            raise HAProxyError(f"requests are cut off: still open after {within_s:g} s")
+        while (left := end - time.monotonic()) > 0:
+            # A master that has only just reloaded loses it, as it does SIGUSR2 (reload.py).
+            signal.pidfd_send_signal(handle, signal.SIGUSR1)
+            if watched.poll(min(left, AGAIN_S) * 1000):
+                return
+        raise HAProxyError(f"requests are cut off: still open after {within_s:g} s")
     except ProcessLookupError:
         return
     finally:
