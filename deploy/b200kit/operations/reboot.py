@@ -95,8 +95,10 @@ def reboot_and_wait(node: Node, waiting: Waiting | None = None) -> str:
     before = boot_id(remote)
     _keep_note(node)
     begin(remote)
-    # What serves stops first, and open requests get their time to end.
-    deadline = node.spec.reboot_deadline_s + 2 * node.spec.drain_s
+    deadline = node.spec.reboot_deadline_s
+    if serving_units.running(node, serving_units.units(node)):
+        # It stops first, and open requests get their time to end.
+        deadline += 2 * node.spec.drain_s
     return wait_until_back(node, before, deadline, waiting=waiting)
 
 
