@@ -113,6 +113,16 @@ def test_node_that_does_not_come_back_is_told_with_deadline_sight_and_console(
         reboot.reboot_and_wait(node[0])
 
 
+def test_node_that_serves_has_time_for_its_open_requests_besides(
+    node: tuple[Node, Machine], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert node[0].state
+    node[0].state["units"] = {"haproxy.service": {"active": "active"}}
+    answering(monkeypatch, SILENT)
+    with raises_message(RemoteError):
+        reboot.reboot_and_wait(node[0])
+
+
 def test_node_that_goes_on_in_the_same_boot_never_rebooted(
     node: tuple[Node, Machine], monkeypatch: pytest.MonkeyPatch
 ) -> None:
