@@ -141,8 +141,8 @@ def test_plan_of_an_upgrade_says_versions_reboot_and_what_stops(planned: Outcome
     said = planned.stderr
     assert f"nvidia-open {FIRST}-1 -> {LATER}" in said, said
     assert f"nvidia-fabricmanager {FIRST}-1 -> {LATER}" in said
-    stops = "b200-watchdog.service, haproxy.service, vllm@0.service, vllm@1.service, nvidia-"
-    assert f"would stop {stops}" in said
+    stops = "b200-watchdog.service, haproxy.service, vllm.target, vllm@0.service, vllm@1.service"
+    assert f"would stop {stops}, nvidia-" in said
     assert f"would reboot: the loaded nvidia module is {FIRST}" in said
 
 
