@@ -2,7 +2,7 @@
 
 Beside each change stands whom it would cost: which replicas or the gateway would end, and who
 serves meanwhile. What a stage or a checkpoint decides is known for as long as no change is foreseen
-before it; from then on it is said as what holds of the node as it is now.
+before it; from then on it describes the node as it is now.
 """
 
 from __future__ import annotations

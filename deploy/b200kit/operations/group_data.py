@@ -1,4 +1,4 @@
-"""Group data that belongs to no group of the nodes: a file of the wrong name, told once.
+"""Group data that belongs to no group of the nodes: a file of the wrong name, reported once.
 
 pyinfra reads `group_data/NAME.py` for the group NAME and passes over a file of any other name, so
 that one wrong letter leaves a node without a single key.
@@ -22,10 +22,10 @@ _FEWEST = 3
 _Faults = list[tuple[Host, Problem]]
 
 
-def told_once(faults: _Faults) -> tuple[list[str], _Faults]:
+def once(faults: _Faults) -> tuple[list[str], _Faults]:
     """A line for nodes of which no group has data, and what else is wrong with any node.
 
-    The keys that such a node lacks are not listed one by one.
+    The keys missing on such a node are not listed one by one.
     """
     missing = Counter(host.name for host, fault in faults if _is_missing(fault))
     lacking = {

@@ -97,7 +97,7 @@ def check_all(state: State) -> None:
                 RUN.nodes[host.name] = found
             else:
                 faults += [(host, problem) for problem in found]
-    of_data, faults = group_data.told_once(faults)
+    of_data, faults = group_data.once(faults)
     problems = [*of_data, *_lines(faults), *_of_groups(state)]
     if problems:
         RUN.nodes.clear()
@@ -215,8 +215,8 @@ def _lines(faults: Iterable[tuple[Host, Problem]]) -> Iterator[str]:
         together.setdefault((place, problem), []).append(host.name)
     for (place, problem), names in together.items():
         more = f" and {len(names) - 2} more" if len(names) > 3 else ""
-        told = ", ".join(names[:2] if more else names)
-        yield f"{place}: {told}{more}: {problem.key}: {problem.message}"
+        nodes = ", ".join(names[:2] if more else names)
+        yield f"{place}: {nodes}{more}: {problem.key}: {problem.message}"
 
 
 def _origin(host: Host, key: str) -> str:

@@ -17,7 +17,7 @@ from b200kit.stages import pipeline
 def run(node: Node, after_boot: Callable[[], object]) -> None:
     """Bring the node up; raises what a stage raises. A node judged red has that outcome.
 
-    *after_boot* is called once it was rebooted, as what the node was told before ended with its
+    *after_boot* is called once it was rebooted, as what was set on the node before ended with its
     boot.
     """
     node.reset_outcome()

@@ -1,7 +1,8 @@
 """What runs left on the controller, removed by age and size: only what is ours, never a link.
 
 A run's folder and an archive are known by their names, which hold their time; whatever else lies
-beside them stays. Nothing here raises: what cannot be removed is said, and the run is what it was.
+beside them stays. Nothing here raises: what cannot be removed is reported, and the run's result
+stays as it was.
 """
 
 from __future__ import annotations
@@ -53,8 +54,10 @@ def archives(folder: Path) -> list[Leaving]:
         for entry in _entries(Path(node.path)):
             if entry.name.endswith(".tar.gz") and entry.is_file(follow_symlinks=False):
                 with contextlib.suppress(OSError):  # another controller has just removed it
-                    told = entry.stat(follow_symlinks=False)
-                    found.append(Leaving(Path(entry.path), node.name, told.st_mtime, told.st_size))
+                    status = entry.stat(follow_symlinks=False)
+                    found.append(
+                        Leaving(Path(entry.path), node.name, status.st_mtime, status.st_size)
+                    )
     return found
 
 
@@ -85,8 +88,8 @@ def remove(going: Iterable[Leaving], kept: Kept, of: str) -> str:
             why = why or f"{leaving.path} cannot be removed: {error.strerror}"
     size = sum(leaving.size for leaving in gone) / 1e6
     limits = f"older than {kept.days} days or beyond {kept.gib:g} GiB (kept)"
-    told = f"removed {len(gone)} {of}, {size:.1f} MB: {limits}" if gone else ""
-    return "; ".join(filter(None, (told, why)))
+    line = f"removed {len(gone)} {of}, {size:.1f} MB: {limits}" if gone else ""
+    return "; ".join(filter(None, (line, why)))
 
 
 def widest(asked: Iterable[Kept]) -> Kept:

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from b200kit.node.checks.judge import judge
-from b200kit.report.content.findings import groups_of, told_once
+from b200kit.report.content.findings import each_once, groups_of
 from b200kit.report.html.page import render
 from tests.messages import assert_message
 from tests.unit import states
@@ -219,7 +219,7 @@ def test_subject_with_many_findings_of_one_reason_is_named_once() -> None:
         *(
             similar.also
             for entries in ([one] * 4, [one, other, other, one])
-            for similar in told_once({"findings": [e | {"read": "lost"} for e in entries]})
+            for similar in each_once({"findings": [e | {"read": "lost"} for e in entries]})
         )
     )
 

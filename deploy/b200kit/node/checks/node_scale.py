@@ -4,7 +4,7 @@ Eight findings "replace GPU n" with one cause would have eight healthy GPUs repl
 half of a fabric that is cut in two. So the findings of a check that all GPUs share, or one half of
 them, become one finding of the node, whose part is what they share. A check declares (`OnNode`)
 what helps there, where that is not what helps a single GPU, and which faults explain its own.
-What could not be read for one reason is told once in any case, with the parts listed.
+What could not be read for one reason is one finding in any case, with the parts listed.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from b200kit.node.state.view import StateView
 FEWEST = 3
 """Of fewer GPUs, all are not more than each of them."""
 EVERY, HALF = "every GPU", "half of the GPUs"
-MOST_TOLD = 3
+MOST_SUMMARIES = 3
 """Different things that a summary tells; what was read has them all."""
 _GPU, _AT = re.compile(r"GPU (\d+)"), "the GPU at "
 
@@ -109,7 +109,7 @@ def in_words(names: Sequence[str]) -> str:
 
 
 def _reading(finding: Finding) -> Hashable:
-    """What is told alike of several parts: a reading that is missing, a note."""
+    """What several parts have alike: a reading that is missing, a note."""
     alike = finding.status in (Status.UNMEASURED, Status.PASS) and finding.subject != "node"
     return (finding.status, _text(finding), cause(finding.read)) if alike else None
 
@@ -159,7 +159,7 @@ def _shared(group: Iterable[Finding], everyone: Iterable[Sequence[str]]) -> str:
 
 
 def _text(finding: Finding) -> str:
-    """What is said of a part, without its name."""
+    """A part's summary without its name."""
     return re.sub(rf"{re.escape(finding.subject)}(?!\d)", "\0", cause(finding.summary))
 
 
@@ -170,16 +170,16 @@ def _as_one(group: Sequence[Finding], who: str, declared: Iterable[OnNode], boar
     failed = first.status is Status.FAIL
     action = first.action if on.action is None or not failed else on.action
     part = ("{board}" if action >= Action.RESET_GPU else "") if on.part is None else on.part
-    texts = [*_told(group)]
-    told = [
-        *texts[:MOST_TOLD],
-        *([f"and {len(texts) - MOST_TOLD} more"] * (len(texts) > MOST_TOLD)),
+    texts = [*_summaries(group)]
+    shown = [
+        *texts[:MOST_SUMMARIES],
+        *([f"and {len(texts) - MOST_SUMMARIES} more"] * (len(texts) > MOST_SUMMARIES)),
     ]
     half = [f"{who} at once, so what they share is at fault"] if failed and who == HALF else []
     apart = "; ".join(f"{f.subject}: {f.read}" for f in group)
     return replace(
         first,
-        summary="; ".join([*told, *half]),
+        summary="; ".join([*shown, *half]),
         subject="node" if who else in_words(names),
         subjects=tuple(names),
         read=cause(first.read) if len({cause(f.read) for f in group}) == 1 else apart,
@@ -188,8 +188,8 @@ def _as_one(group: Sequence[Finding], who: str, declared: Iterable[OnNode], boar
     )
 
 
-def _told(group: Iterable[Finding]) -> Iterable[str]:
-    """What is said of whom, each text once."""
+def _summaries(group: Iterable[Finding]) -> Iterable[str]:
+    """Each summary once, with the parts that have it."""
     by_text: dict[str, list[str]] = {}
     for finding in group:
         by_text.setdefault(_text(finding), []).append(finding.subject)

@@ -26,6 +26,8 @@ def count(before: Any, after: Any, ours: int) -> Any:
         if is_unmeasured(reading):
             return reading
     if after[0] < before[0]:
-        return unmeasured("the gateway was restarted or reloaded meanwhile: it counts anew")
+        return unmeasured(
+            "the gateway was restarted or reloaded meanwhile: its counters began again"
+        )
     # One that a dead replica refused is given to another, and counts once more.
     return max(0, before[1] + after[0] - before[0] - ours)

@@ -17,7 +17,7 @@ from b200kit.node.lib.boot_clock import Moment
 DIRECTORY = Path("/run/b200kit")
 DEFAULT_TTL_S = 900
 # What a reply reports of the holder; its run, so that a dead one can be taken over by name.
-TOLD = ("owner", "process", "run", "since", "until")
+SHOWN = ("owner", "process", "run", "since", "until")
 
 
 def request(requested: dict[str, Any], directory: Path = DIRECTORY) -> dict[str, Any]:
@@ -41,10 +41,10 @@ def decide(requested: dict[str, Any], path: Path, now: Moment) -> dict[str, Any]
     held = current(path, now)
     ours = held is None or is_same(held, requested) or _is_stolen(held, requested)
     if held is not None and not ours:
-        return {"acquired": False, **{key: held.get(key) for key in TOLD}}
+        return {"acquired": False, **{key: held.get(key) for key in SHOWN}}
     if not requested.get("alive", True):
         path.unlink(missing_ok=True)
-        return {"acquired": False, **dict.fromkeys(TOLD)}
+        return {"acquired": False, **dict.fromkeys(SHOWN)}
     ttl_s = float(requested.get("ttl_s", DEFAULT_TTL_S))
     entry = {
         "owner": str(requested["owner"]),
@@ -56,7 +56,7 @@ def decide(requested: dict[str, Any], path: Path, now: Moment) -> dict[str, Any]
         "ends": now.seconds + ttl_s,
     }
     durable_files.replace(path, json.dumps(entry), mode=0o600)
-    return {"acquired": True, **{key: entry[key] for key in TOLD}}
+    return {"acquired": True, **{key: entry[key] for key in SHOWN}}
 
 
 def _is_stolen(held: dict[str, Any], requested: dict[str, Any]) -> bool:

@@ -1,4 +1,4 @@
-"""Nodes that ended alike, told once: which of many are shown whole, and the others by kind."""
+"""Nodes that ended alike, shown once: which of many are shown whole, and the others by kind."""
 
 from __future__ import annotations
 

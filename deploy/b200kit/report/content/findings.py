@@ -95,7 +95,7 @@ def numbered(names: Iterable[str]) -> str:
     return ", ".join([*([f"GPU {cpulist.format(numbers)}"] if numbers else []), *others])
 
 
-def told_once(verdict: object) -> list[Similar]:
+def each_once(verdict: object) -> list[Similar]:
     """Return what did not pass: each fault by itself, what was not read for one reason once."""
     shown = [finding for finding in findings_of(verdict) if finding.status != "pass"]
     unread = _together(shown, lambda f: _reason(f) if f.status == "unmeasured" else id(f))

@@ -1,4 +1,4 @@
-"""The three answers that a host's record owes first: what is wrong, what to do, who serves."""
+"""The three answers that a host's record gives first: what is wrong, what to do, who serves."""
 
 from __future__ import annotations
 

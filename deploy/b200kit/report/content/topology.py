@@ -109,12 +109,12 @@ def _addresses(listed: Sequence[GpuView], on_pci: Sequence[str]) -> list[str]:
     One that fell off the bus tells none: by elimination it is the one that nobody else is, and of
     several NVML has the order of the bus.
     """
-    told = [str(gpu.text("pci_address") or "?").lower() for gpu in listed]
-    left = sorted(address for address in on_pci if address not in told)
-    if len(left) != told.count("?"):
-        return told
+    listed_as = [str(gpu.text("pci_address") or "?").lower() for gpu in listed]
+    left = sorted(address for address in on_pci if address not in listed_as)
+    if len(left) != listed_as.count("?"):
+        return listed_as
     rest = iter(left)
-    return [next(rest) if address == "?" else address for address in told]
+    return [next(rest) if address == "?" else address for address in listed_as]
 
 
 def _gpu(position: int | None, address: str, gpu: GpuView, pci: View, seen: Seen) -> Gpu:

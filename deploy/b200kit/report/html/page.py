@@ -22,7 +22,7 @@ from b200kit.report.content.baseline_and_diagnosis import (
     diagnosis_of,
     history_of,
 )
-from b200kit.report.content.findings import findings_of, gate_line, told_once
+from b200kit.report.content.findings import each_once, findings_of, gate_line
 from b200kit.report.content.first import first_of
 from b200kit.report.content.fleet import HEAD, fleet
 from b200kit.report.content.gpus_under_load import gpus_during
@@ -150,7 +150,7 @@ def _page(anchor: str, name: str, host: object) -> dict[str, object]:
         "why_no_picture": clean(machine.graph.why),
         "matrix": matrix_of(host),
         "findings": findings_of(read(host, "verdict")),
-        "open": told_once(read(host, "verdict")),
+        "open": each_once(read(host, "verdict")),
         "versions": facts.versions(host),
         "reported": reported(host) if facts.observed(host) else [],
         "not_applicable": not_applicable(read(host, "verdict")),

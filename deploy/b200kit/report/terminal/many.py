@@ -1,4 +1,4 @@
-"""Nodes of a run where there are many: what is alike is told once, with their names."""
+"""Nodes of a run where there are many: what is alike is shown once, with their names."""
 
 from __future__ import annotations
 

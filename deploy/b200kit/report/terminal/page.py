@@ -43,13 +43,13 @@ def _lines(record: object, colour: bool, report: str | None, all_whole: bool) ->
     good = {name: host for name, host in hosts.items() if is_good(host)}
     bad = {name: host for name, host in hosts.items() if name not in good}
     fold = not all_whole and len(good) > (MOST if check else _MOST_BLOCKS)
-    told = list(hosts) if all_whole else [*whole(bad), *([] if fold else good)]
-    name_width = min(max((len(clean(name)) for name in told), default=0), 30)
+    listed = list(hosts) if all_whole else [*whole(bad), *([] if fold else good)]
+    name_width = min(max((len(clean(name)) for name in listed), default=0), 30)
     found: list[str] = []
-    for name in told:
+    for name in listed:
         label, host = shorten(clean(name), name_width).ljust(name_width), hosts[name]
         found += check_lines(label, host, colour) if check else block(label, host, colour)
-    found += brief({name: host for name, host in bad.items() if name not in told}, colour)
+    found += brief({name: host for name, host in bad.items() if name not in listed}, colour)
     found += folded(good, colour) if fold else ()
     where = report or f"reports/{run_name(record)}/report.html"
     return [*found, *([""] if found and found[-1] else []), *_last_lines(record, where)]

@@ -38,7 +38,7 @@ def first_lines(
     yield from headline(name, outcome, first.cause, colour)
     yield from action_lines(" " * (indent + _LABEL), first.action)
     yield from serving_lines(indent, first.serving)
-    yield from finding_lines(host, indent, colour, told=first.finding)
+    yield from finding_lines(host, indent, colour, above=first.finding)
 
 
 def action_lines(pad: str, advice: str) -> list[str]:
@@ -52,20 +52,20 @@ def serving_lines(indent: int, serving: str) -> list[str]:
 
 
 def finding_lines(
-    host: object, indent: int, colour: bool, *, told: Finding | None = None
+    host: object, indent: int, colour: bool, *, above: Finding | None = None
 ) -> Iterator[str]:
     """Yield what did not pass: status, finding, what to do, then what is alike and the evidence.
 
-    *told* is the finding that stands above already, with its action.
+    *above* is the finding that stands above already, with its action.
     """
     for group in groups_of(read(host, "verdict")):
-        yield from _group(group, " " * indent, colour, told)
+        yield from _group(group, " " * indent, colour, above)
 
 
-def _group(group: list[Similar], start: str, colour: bool, told: Finding | None) -> Iterator[str]:
+def _group(group: list[Similar], start: str, colour: bool, above: Finding | None) -> Iterator[str]:
     head, *more = group
     finding, pad = head.finding, start + " " * _LABEL
-    if finding != told:
+    if finding != above:
         status = _LABELS.get(finding.status, shorten(finding.status, _LABEL - 2))
         lines = wrap(f"{start}{status:<{_LABEL}}", finding.summary)
         yield lines[0].replace(status, paint(status, finding.tone, colour), 1)
@@ -74,6 +74,6 @@ def _group(group: list[Similar], start: str, colour: bool, told: Finding | None)
     rest = [head.also, *("; ".join(filter(None, (s.finding.summary, s.also))) for s in more)]
     for place, text in enumerate(filter(None, rest)):
         yield from wrap(pad if place else f"{start}{'also':<{_LABEL}}", text)
-    told_of = [similar.finding.evidence for similar in group if finding.status != "waived"]
-    for text in dict.fromkeys(told_of):
+    evidence = [similar.finding.evidence for similar in group if finding.status != "waived"]
+    for text in dict.fromkeys(evidence):
         yield from wrap(pad, text)

@@ -16,22 +16,22 @@ _NEVER_READ = (
 )
 
 
-def refusal(asked: Machine, seen: Machine, told: Machine) -> str | None:
-    """None where *told*, the controller's word, is the node; else what differs.
+def refusal(asked: Machine, seen: Machine, reported: Machine) -> str | None:
+    """None where *reported*, the controller's word, is the node; else what differs.
 
     *asked* is the inventory's: what it names must be the controller's, and decides then between
     that and what was *seen* on the node.
     """
     named = [name for name in _FIELDS if getattr(asked, name)]
-    if not all(_same(name, asked, told) for name in named):
-        return f"it reports {told}; the inventory says {asked}"
+    if not all(_same(name, asked, reported) for name in named):
+        return f"it reports {reported}; the inventory says {asked}"
     if seen == Machine():
-        return None if named else f"it reports {told}, {_NEVER_READ}"
-    both = [name for name in _FIELDS if getattr(seen, name) and getattr(told, name)]
+        return None if named else f"it reports {reported}, {_NEVER_READ}"
+    both = [name for name in _FIELDS if getattr(seen, name) and getattr(reported, name)]
     decisive = [name for name in both if name in named] or both[:1]
-    if decisive and all(_same(name, seen, told) for name in decisive):
+    if decisive and all(_same(name, seen, reported) for name in decisive):
         return None
-    return f"it reports {told}; the node itself says {seen}"
+    return f"it reports {reported}; the node itself says {seen}"
 
 
 def _same(field: str, one: Machine, other: Machine) -> bool:
