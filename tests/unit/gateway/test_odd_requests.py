@@ -30,9 +30,10 @@ def proxy(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Proxy]:
         yield found
 
 
-def connected(proxy: Proxy) -> socket.socket:
+def connected(proxy: Proxy, source: str = "127.0.0.1") -> socket.socket:
     """A connection."""
-    return socket.create_connection(("127.0.0.1", urlsplit(proxy.url).port or 0), DEADLINE_S)
+    address = ("127.0.0.1", urlsplit(proxy.url).port or 0)
+    return socket.create_connection(address, DEADLINE_S, (source, 0))
 
 
 @in_subtests(
