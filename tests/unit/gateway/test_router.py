@@ -68,7 +68,7 @@ def test_node_without_a_router_has_nothing_of_one(tmp_path: Path) -> None:
     node, _ = settled(tmp_path)
     desired = gateway.desired(node, node.layout())
     assert not [file.path for file in desired.files if "router" in file.path]
-    assert [unit.name for unit in desired.units] == ["haproxy.service"]
+    assert [unit.name for unit in desired.units] == ["vllm.target", "haproxy.service"]
     assert "backend router" not in desired.files[0].content.decode()
 
 

@@ -64,7 +64,12 @@ def judged(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Judged:
 @pytest.mark.parametrize("name", MUST_FIND)
 def test_what_the_bus_tells_is_found(name: str, judged: Judged) -> None:
     verdict, (fit, wanted) = judged(name), MUST_FIND[name]
-    found = {(f.check, f.subject, f.action) for f in verdict.findings if f.blocks}
+    found = {
+        (f.check, subject, f.action)
+        for f in verdict.findings
+        if f.blocks
+        for subject in (f.subject, *f.subjects)
+    }
     assert wanted <= found
     assert {check for check, _, _ in found} == {check for check, _, _ in wanted}
     assert verdict.fit == fit

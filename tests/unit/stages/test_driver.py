@@ -111,7 +111,9 @@ def test_upgrade_fetches_then_stops_what_serves_then_replaces(tmp_path: Path) ->
         f"remove nvidia-driver-pinning-{DRIVER}; install nvidia-driver-pinning-580.126.20"
     )
     assert_message(fetch)
-    assert stop.startswith("stop b200-watchdog.service, haproxy.service, vllm@0.service, ")
+    assert stop.startswith(
+        "stop b200-watchdog.service, haproxy.service, vllm.target, vllm@0.service, "
+    )
     assert f"nvidia-open {DRIVER}-1 -> 580.126.20" in install
 
 
