@@ -80,6 +80,16 @@ def test_gate_may_ask_the_kernel_how_late_its_clock_is(tmp_path: Path) -> None:
     assert "ProtectClock" not in gate
 
 
+def test_firewall_needs_no_writable_file_system_to_start(tmp_path: Path) -> None:
+    """Nothing orders it after the root is writable, and without it the network has no rules."""
+    firewall = directives(
+        files(tmp_path, firewall={"allow": []})[f"/{UNITS}/b200-firewall.service"]
+    )
+    assert firewall["DefaultDependencies"] == ["no"]
+    assert not {"local-fs.target", "sysinit.target"} & {*" ".join(firewall["After"]).split()}
+    assert not {"PrivateTmp", "PrivateDevices", "StateDirectory", "LogsDirectory"} & {*firewall}
+
+
 def _calls(word: str) -> set[str]:
     """The calls of a set such as "@clock", of which some are sets; a call is itself."""
     if not word.startswith("@"):
