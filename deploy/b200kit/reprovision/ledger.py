@@ -14,7 +14,7 @@ import json
 import os
 import secrets
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -122,6 +122,16 @@ def alone(folder: Path) -> Iterator[None]:
         folder.mkdir(parents=True, exist_ok=True)
         with jsonl.locked(folder / ".fleet.lock", _FLEET_S, _MODE):
             yield
+
+
+@contextmanager
+def unchanged(folder: Path) -> Iterator[None]:
+    """No controller adds to the log meanwhile, so that all can be compared; for moments only."""
+    with ExitStack() as held:
+        with suppress(OSError):
+            handle = held.enter_context((folder / AUDIT).open("rb"))
+            fcntl.flock(handle, fcntl.LOCK_SH)
+        yield
 
 
 def _lock_of(folder: Path, node: str) -> Path:
