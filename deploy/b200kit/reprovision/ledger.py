@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from b200kit.node.lib import timestamp
+from b200kit.node.lib.durable_files import sync_directory
 from b200kit.reprovision import audit, transaction
 from b200kit.reprovision.ledger_line import audited
 from b200kit.reprovision.transaction import Transaction
@@ -185,7 +186,10 @@ class Ledger:
             if os.pread(self._lock, 1, 0):
                 # Its last owner died.
                 self._behind = _left_in_log(self.folder, self.node, self._tx.digests)
-            os.pwrite(self._lock, b"held\n", 0)
+            with _told(self.folder):
+                os.pwrite(self._lock, b"held\n", 0)
+                os.fsync(self._lock)  # before the log has a line of ours
+                sync_directory(self.folder)
             previous = (self._tx.owner or {}).get("owner")
             return self.append(
                 "claim", owner=self.who, since=timestamp.now(), previous_owner=previous
