@@ -48,12 +48,14 @@ def command() -> None:
 def verify(transactions: Path | None, run: str, reports: Path) -> int:
     """Say whether the log is intact, by the nodes' files and by the nodes' own copies."""
     folder = transactions or ledger.directory()
-    content = _content(folder)
-    names = ledger.nodes(folder)
-    lines = {name: ledger.lines(folder, name).entries for name in names}
+    with ledger.unchanged(folder):
+        content = _content(folder)
+        names = ledger.nodes(folder)
+        lines = {name: ledger.lines(folder, name).entries for name in names}
+        digests = {name: ledger.digests(folder, name) for name in names}
     copies = _copies(reports, run, names)
     faults = [
-        *audit.verify(content, {name: ledger.digests(folder, name) for name in names}),
+        *audit.verify(content, digests),
         *_damaged(folder, names),
         *_other_copies(lines, copies),
     ]

@@ -2,7 +2,7 @@
 
 One replica is described by `Settings`; an `EngineKind` turns it into a configuration file, an
 argument list and an environment, and says what the engine can do: which path reports its health,
-under which names it counts, whether it finishes the streams it has when it is stopped.
+under which names it counts, in what ways nodes are joined.
 """
 
 from __future__ import annotations
@@ -89,21 +89,19 @@ class EngineKind:
     """One engine behind the contract.
 
     *argv* begins with a program below the engine's bin directory. *metrics* names the series of
-    each of ours (`METRICS`) that the engine counts, found at *metrics_path*. *key_variable* carries
-    the API key; None where the engine takes none from its environment, so that only the gateway
-    checks it. *variables* begin the names of its environment variables. *owned* are flags that the
-    kit sets, each with what the inventory says instead; *refused* are flags and variables that no
-    server should have, each with the reason. *groups* are the ways in which nodes can be joined.
-    *binds_numa* says whether it can bind each worker to a NUMA node of its own.
+    each of ours (`METRICS`) that the engine counts. *key_variable* carries the API key; None where
+    the engine takes none from its environment, so that only the gateway checks it. *variables*
+    begin the names of its environment variables. *owned* are flags that the kit sets, each with
+    what the inventory says instead; *refused* are flags and variables that no server should have,
+    each with the reason. *groups* are the ways in which nodes can be joined. *binds_numa* says
+    whether it can bind each worker to a NUMA node of its own.
     """
 
     name: str
     # The packages it comes as.
     distributions: tuple[str, ...]
     health: str
-    drains: bool
     key_variable: str | None
-    metrics_path: str
     metrics: Mapping[str, str]
     variables: tuple[str, ...]
     owned: Mapping[str, str]

@@ -4,8 +4,9 @@ Read on 2026-11-21 from tensorrt_llm/commands/serve.py of the 1.2 line (commit 0
 tensorrt_llm/metrics/collector.py (commit 050f80def8). What is missing, and how that is handled:
 
 - no API key of its own: replicas stay on loopback and the gateway checks it;
-- no documented drain: a stop may cut open streams, so `drains` is False and a replica must be taken
-  out of the gateway first, as the rolling restart does;
+- no documented drain: a stop may cut open streams, so a replica must be taken out of the gateway
+  first, as the rolling restart does;
+- its counters are at /prometheus/metrics, and the kit reads /metrics of every engine: none is read;
 - no count of preemptions, and time per output token instead of inter-token latency;
 - several nodes need MPI (mpirun, srun): the kit joins none.
 """
@@ -76,9 +77,7 @@ KIND = EngineKind(
     name="trtllm",
     distributions=("tensorrt-llm",),
     health="/health",
-    drains=False,
     key_variable=None,
-    metrics_path="/prometheus/metrics",
     metrics=_METRICS,
     variables=(),
     owned=_OWNED,

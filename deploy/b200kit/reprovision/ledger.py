@@ -14,11 +14,12 @@ import json
 import os
 import secrets
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
 from b200kit.node.lib import timestamp
+from b200kit.node.lib.durable_files import sync_directory
 from b200kit.reprovision import audit, transaction
 from b200kit.reprovision.ledger_line import audited
 from b200kit.reprovision.transaction import Transaction
@@ -124,6 +125,16 @@ def alone(folder: Path) -> Iterator[None]:
             yield
 
 
+@contextmanager
+def unchanged(folder: Path) -> Iterator[None]:
+    """No controller adds to the log meanwhile, so that all can be compared; for moments only."""
+    with ExitStack() as held:
+        with suppress(OSError):
+            handle = held.enter_context((folder / AUDIT).open("rb"))
+            fcntl.flock(handle, fcntl.LOCK_SH)
+        yield
+
+
 def _lock_of(folder: Path, node: str) -> Path:
     return folder / f".{jsonl.path_of(folder, node).name}.lock"
 
@@ -175,7 +186,10 @@ class Ledger:
             if os.pread(self._lock, 1, 0):
                 # Its last owner died.
                 self._behind = _left_in_log(self.folder, self.node, self._tx.digests)
-            os.pwrite(self._lock, b"held\n", 0)
+            with _told(self.folder):
+                os.pwrite(self._lock, b"held\n", 0)
+                os.fsync(self._lock)  # before the log has a line of ours
+                sync_directory(self.folder)
             previous = (self._tx.owner or {}).get("owner")
             return self.append(
                 "claim", owner=self.who, since=timestamp.now(), previous_owner=previous

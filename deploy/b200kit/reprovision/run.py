@@ -74,8 +74,9 @@ def _may_begin(node: Node, before: Transaction) -> bool:
     if before.is_open:
         SAFETY.resume(node.name)
         return True
-    if SAFETY.enter(node, _serves(node)):
-        # It waited, and what was observed of it is old.
+    waited = SAFETY.enter(node, _serves(node))
+    if waited or node.unreachable:
+        # What was observed of it is old; and one that did not answer may only have been booting.
         node.state = None
         node.findings = _findings(node, lock=True)
     return not _is_left_alone(node, "reprovision", "fit by now")

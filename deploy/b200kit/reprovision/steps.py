@@ -176,7 +176,7 @@ def _evidence(node: Node, tx: Transaction, intent: Intent, say: Say) -> Mapping[
     bundle = evidence.collect(node, intent, progress.append)
     retained = [f for f in tx.findings if f.check != "node.reachable"] or tx.findings
     return {
-        "result": progress[-1] if progress else f"collected before: {bundle.path}",
+        "result": "; ".join(progress) or f"collected before: {bundle.path}",
         "path": bundle.path,
         "sha256": bundle.sha256,
         "findings": [f.to_json() for f in retained],

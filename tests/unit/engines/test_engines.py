@@ -115,14 +115,6 @@ def test_inventory_s_flags_win(kind: EngineKind) -> None:
     assert options(kind, flags={name: "x"})[name] == "x"
 
 
-def test_only_vllm_and_sglang_finish_their_streams() -> None:
-    assert {name: kind.drains for name, kind in KINDS.items()} == {
-        "vllm": True,
-        "sglang": True,
-        "trtllm": False,
-    }
-
-
 def test_vllm_makes_a_stale_variable_fatal() -> None:
     assert KINDS["vllm"].config(settings())["fail-on-environ-validation"] is True
 

@@ -3,10 +3,15 @@
 from __future__ import annotations
 
 import json
+import threading
+from pathlib import Path
 
 import pytest
+from click.testing import CliRunner
 
-from b200kit.reprovision import audit
+from b200kit.cli.audit import INTACT, command
+from b200kit.reprovision import audit, ledger
+from b200kit.reprovision.ledger import Ledger
 from b200kit.run import chain
 from b200kit.run.file_names import safe_name
 from tests.messages import assert_message
@@ -111,3 +116,26 @@ def test_file_of_a_node_that_is_gone_is_found_by_the_log() -> None:
 def test_node_whose_name_is_no_file_name_is_the_same_node() -> None:
     text, digest = chain.line({"node": "rack 1/n1", "what": "act", "at": "t"}, "")
     assert audit.verify(text.encode(), {safe_name("rack 1/n1"): [digest]}) == []
+
+
+def test_log_that_grows_while_it_is_verified_is_intact(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A controller at work writes between what is read of the log and of its node."""
+    owner = Ledger(tmp_path, "n1", "alice@one pid 1", "hers")
+    owner.claim()
+    writer = threading.Thread(target=owner.begin, args=([], "broken", ""))
+    known = ledger.nodes
+
+    def nodes(folder: Path) -> list[str]:
+        writer.start()
+        writer.join(0.3)
+        return known(folder)
+
+    monkeypatch.setattr(ledger, "nodes", nodes)
+    asked = ["verify", "--transactions", str(tmp_path), "--reports", str(tmp_path / "none")]
+    done = CliRunner().invoke(command, asked, standalone_mode=False)
+    writer.join()
+    owner.release()
+    assert done.return_value == INTACT, done.output
+    assert len(ledger.lines(tmp_path, "n1").entries) == 3

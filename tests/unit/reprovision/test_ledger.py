@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+import os
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
@@ -154,3 +156,32 @@ def test_log_that_cannot_be_written_is_named(tmp_path: Path) -> None:
     (tmp_path / ledger.AUDIT).mkdir()
     with raises_message(StageFailed):
         begun(tmp_path, "n1")
+
+
+def test_claim_is_on_the_disk_before_the_log_has_a_line_of_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A power cut between log and file leaves one action in the log; the mark says to look."""
+    synced: list[str] = []
+    real = os.fsync
+
+    def fsync(handle: int) -> None:
+        synced.append(os.readlink(f"/proc/self/fd/{handle}").rpartition("/")[2])
+        real(handle)
+
+    monkeypatch.setattr(os, "fsync", fsync)
+    Ledger(tmp_path, "n1", "alice@one pid 1", "a").claim()
+    assert synced[:3] == [".n1.jsonl.lock", tmp_path.name, ledger.AUDIT]
+
+
+def test_claim_that_finds_no_space_names_the_folder(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(handle: int, content: bytes, at: int) -> int:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(os, "pwrite", full)
+    lines = Ledger(tmp_path, "n1", "alice@one pid 1", "a")
+    with pytest.raises(StageFailed, match=f"^{tmp_path}: No space left on device$"):
+        lines.claim()
+    assert not ledger.is_held(tmp_path, "n1")

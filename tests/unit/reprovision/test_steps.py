@@ -13,7 +13,15 @@ from b200kit.inventory.keys.levels import Level
 from b200kit.node.state.verdict import Action, Finding, Status, Verdict
 from b200kit.operations import steps as operation_steps
 from b200kit.reprovision import node_copy, provision, steps, traffic
-from b200kit.reprovision.actions import ActionFailed, ActionRefused, action_for
+from b200kit.reprovision.actions import (
+    ActionFailed,
+    ActionRefused,
+    Evidence,
+    Intent,
+    Say,
+    action_for,
+    evidence,
+)
 from b200kit.reprovision.escalation import Attempt
 from b200kit.reprovision.state_machine import NotFit
 from b200kit.reprovision.states import TABLE, State
@@ -168,6 +176,21 @@ def test_stage_that_failed_as_the_node_went_away_asks_for_its_power(
     error = steps._cause_of(node, StageFailed("connection lost"))
     assert isinstance(error, NotFit)
     assert error.findings == (gone,)
+
+
+def test_evidence_is_told_with_what_went_for_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def collect(node: Node, intent: Intent, say: Say) -> Evidence:
+        say("evidence: 1.0 MB in e.tar.gz")
+        say("removed 2 archives")
+        return Evidence("e.tar.gz", "0")
+
+    node, _ = nodes.bare(tmp_path)
+    monkeypatch.setattr(steps, "unreachable", lambda node: None)
+    monkeypatch.setattr(evidence, "collect", collect)
+    found = steps.RepeatableStep(TX, steps._evidence).perform(node, {}, print)
+    assert found["result"] == "evidence: 1.0 MB in e.tar.gz; removed 2 archives"
 
 
 @in_subtests("level", [level for level in Level if level is not Level.REPLACE])

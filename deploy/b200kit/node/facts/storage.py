@@ -26,6 +26,8 @@ _MIB = 1 << 20
 _PAGE = 4096
 _SAMPLES = 16
 _SUPERBLOCK = range(1024, 2048)
+# The last two are ext4's words since Linux 6.15.
+_NO_WRITES = {"ro", "emergency_ro", "shutdown"}
 _ARRAY = re.compile(r"(md\S*) : (\S+)(?: \(([\w-]+)\))? (.*)")
 _MEMBER = re.compile(r"(\S+?)\[\d+\]((?:\(\w\))*)")
 _FLAGS = {"F": "faulty", "S": "spare", "W": "write-mostly", "R": "replacement", "J": "journal"}
@@ -56,19 +58,33 @@ def entries(path: Path) -> int:
 
 
 def mounts() -> Iterator[dict[str, str]]:
-    """Every mount of this process's namespace, in order."""
-    for line in text(PROC / "self/mountinfo").splitlines():
+    """Every mount in order, as the system's first process has it.
+
+    In the sandbox of a unit, as the gate has one, all is mounted again and read-only.
+    """
+    for line in text(PROC / "1/mountinfo").splitlines():
         before, _, after = line.partition(" - ")
         _, _, number, _, point, options, *_ = before.split()
-        fstype, source, *_ = after.split()
+        fstype, source, *whole = after.split()
         yield {
             "path": plain(point),
-            "device": named(number) or os.path.realpath(plain(source))
-            if source.startswith("/dev/")
-            else plain(source),
+            "device": named(number) or _source(plain(source)),
             "fstype": fstype,
-            "options": options,
+            "options": _in_force(options, whole),
         }
+
+
+def _source(name: str) -> str:
+    return os.path.realpath(name) if name.startswith("/dev/") else name
+
+
+def _in_force(options: str, whole: list[str]) -> str:
+    """A mount's options; read-only as /proc/mounts says it, of its file system as a *whole*, too.
+
+    A kernel that gives up writing makes the file system read-only, and leaves its mounts "rw".
+    """
+    lost = _NO_WRITES & {*",".join(whole).split(",")}
+    return re.sub(r"^rw\b", "ro", options) if lost else options
 
 
 def plain(word: str) -> str:

@@ -55,7 +55,7 @@ def collect(node: Node, intent: Intent, say: Say) -> Evidence:
     short = f"; without {len(missing)} parts, which say why" if missing else ""
     say(f"evidence: {len(content) / 1e6:.1f} MB in {path}{short}")
     if line := kept_evidence.prune(directory(), ledger.directory(), node.spec.kept):
-        say(f"evidence: {line}")
+        say(line)
     return Evidence(str(path), str(description["sha256"]))
 
 

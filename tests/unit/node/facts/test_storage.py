@@ -16,6 +16,7 @@ from b200kit.inventory.keys.storage import filesystem_uuid
 from b200kit.node.facts import storage
 from b200kit.stages.support.raid_plan import steps
 from tests.messages import assert_message
+from tests.subtests import in_subtests
 from tests.unit.stages.support.test_raid_plan import A, asked, single
 
 MOUNTINFO = """\
@@ -93,8 +94,8 @@ def machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
             (folder / "slaves" / device).mkdir()
     (tmp_path / "block/dm-0/dm/uuid").write_text("LVM-Qk3n\n")
     proc = tmp_path / "proc"
-    (proc / "self").mkdir(parents=True)
-    (proc / "self/mountinfo").write_text(MOUNTINFO)
+    (proc / "1").mkdir(parents=True)
+    (proc / "1/mountinfo").write_text(MOUNTINFO)
     (proc / "swaps").write_text(SWAPS)
     (proc / "mdstat").write_text(MDSTAT)
     for constant, value in (("BLOCK", "block"), ("NUMBERS", "dev"), ("PROC", "proc")):
@@ -148,6 +149,34 @@ def test_mount_is_told_by_its_device(machine: Path) -> None:
     blank = storage.mount("/mnt/with blank")
     assert blank is not None
     assert blank["device"] == "10.0.0.9:/models"
+
+
+@in_subtests("whole", ["ro,errors=remount-ro", "rw,emergency_ro", "rw,shutdown"])
+def test_file_system_that_gave_up_writing_is_read_only(machine: Path, whole: str) -> None:
+    # Seen on Linux 6.1: the mount itself stays "rw".
+    known = MOUNTINFO.replace("/dev/md127 rw", f"/dev/md127 {whole}")
+    (storage.PROC / "1/mountinfo").write_text(known)
+    mount = storage.mount("/srv/models")
+    assert mount is not None
+    assert mount["options"] == "ro,noatime"
+
+
+def test_sandbox_of_the_unit_that_looks_says_nothing_of_the_mount(machine: Path) -> None:
+    (storage.PROC / "self").mkdir()
+    (storage.PROC / "self/mountinfo").write_text(MOUNTINFO.replace(" rw", " ro"))
+    mount = storage.mount("/srv/models")
+    assert mount is not None
+    assert mount["options"] == "rw,noatime"
+
+
+@in_subtests("source", ["nvme0n1p2", "none", "rootfs"])
+def test_mount_is_of_the_device_the_kernel_numbers_whatever_its_source_is_called(
+    machine: Path, source: str
+) -> None:
+    known = MOUNTINFO.replace("ext4 /dev/nvme0n1p2", f"ext4 {source}")
+    (storage.PROC / "1/mountinfo").write_text(known)
+    assert storage.system()["/"] == "/dev/nvme0n1p2"
+    assert storage.devices()["/dev/nvme0n1p2"]["mounts"] == ["/"]
 
 
 def test_arrays_have_state_level_and_members() -> None:

@@ -1,0 +1,50 @@
+"""How a run begins with a node: by what is true of it at that moment."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from b200kit.node.state.verdict import Action, Finding, Status, Verdict
+from b200kit.reprovision import provision, run
+from b200kit.reprovision.fleet_limits import Safety
+from b200kit.reprovision.transaction import Transaction
+from b200kit.run.node import Node
+from b200kit.run.remote import Remote, RemoteError
+from tests.unit import nodes
+
+SILENT = Finding(
+    "the node does not answer SSH", Status.FAIL, action=Action.POWER_CYCLE, check="node.reachable"
+)
+SOUND = Verdict((Finding("all is well", Status.PASS),))
+
+
+@pytest.fixture
+def silent(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Node:
+    """A node that did not answer when the run looked at it."""
+    node, _ = nodes.bare(tmp_path)
+    node.unreachable, node.findings = "no answer", (SILENT,)
+    limits = Safety(folder=tmp_path / "transactions", inventory=(node.name,))
+    monkeypatch.setattr(run, "SAFETY", limits)
+    monkeypatch.setattr(provision, "judged", lambda node, fresh: SOUND)
+    return node
+
+
+def test_node_that_was_only_booting_is_left_alone(
+    silent: Node, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Remote, "connect_fresh", lambda remote: None)
+    assert not run._may_begin(silent, Transaction(silent.name))
+    assert (silent.outcome, silent.unreachable) == ("fit", None)
+
+
+def test_node_that_still_does_not_answer_is_taken_out(
+    silent: Node, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(remote: Remote) -> None:
+        raise RemoteError("no answer")
+
+    monkeypatch.setattr(Remote, "connect_fresh", refuse)
+    assert run._may_begin(silent, Transaction(silent.name))
+    assert [finding.check for finding in silent.findings] == ["node.reachable"]
