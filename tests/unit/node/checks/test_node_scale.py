@@ -34,6 +34,7 @@ def blocking(place: str, value: Any, gpus: range = range(8)) -> list[Finding]:
 ON_ALL = {
     "links[*].state": (0, "reboot", BOARD),
     "links[3].state": (0, "reboot", f"an NVSwitch of {BOARD}"),
+    "links[*].speed_mbps": (10_000, "reset-gpu", BOARD),
     "fabric.state": (2, "restart-service", BOARD),
     "fabric.status": (999, "restart-service", BOARD),
     "fabric.health_mask": (0x90, "restart-service", BOARD),
