@@ -5,8 +5,9 @@ something to say, or a mapping with that under `$` and the fields of its record 
 whose name ends in "?" may be absent. A KIND is read from left to right: `~` the reading may be
 unmeasured, `~?` it may also be null, `list` and `map` hold the kind that follows, `record` has the
 fields, and a slash separates alternatives. Other words are JSON schema's types or the kinds at the
-top of the file. `$unique` beside a list of records names the fields whose values only one entry may
-have. The keywords `uniqueBy` and `unjudged` of the schema are ours.
+top of the file. Beside a list of records `$unique` names the fields whose values only one entry may
+have, and `$most` says how many entries there can be. The keywords `uniqueBy` and `unjudged` of the
+schema are ours.
 
 The node program reads every document through the same schema (b200kit/node/state/plausible.py), so
 it is stored there.
@@ -71,9 +72,10 @@ class Description:
                 return {"anyOf": [*(self._kind(name, fields) for name in names), *more]}
         word, _, rest = kind.partition(" ")
         if word == "list":
-            unique = str(fields.get("$unique", "")).split()
             part = {"type": "array", "items": self._kind(rest, fields)}
-            return {**part, "uniqueBy": unique} if unique else part
+            unique = str(fields.get("$unique", "")).split()
+            most = {"maxItems": fields["$most"]} if "$most" in fields else {}
+            return {**part, **most, **({"uniqueBy": unique} if unique else {})}
         if word == "map":
             keys = {"$ref": "#/$defs/text"}
             below = self._kind(rest, fields)

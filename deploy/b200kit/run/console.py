@@ -51,16 +51,21 @@ def abandon(stream: TextIO) -> None:
 
 
 def guard_log(logger: logging.Logger) -> None:
-    """Escape what another library's log would print; its colours and line ends stay."""
-    for handler in logger.handlers:
-        if not any(isinstance(known, _Escaped) for known in handler.filters):
+    """Escape what other libraries' logs would print; their colours and line ends stay.
+
+    What reaches no handler Python prints by itself: of paramiko, what an SSH peer said.
+    """
+    for handler in (*logger.handlers, *logging.getLogger().handlers, logging.lastResort):
+        if handler and not any(isinstance(known, _Escaped) for known in handler.filters):
             handler.addFilter(_Escaped())
 
 
 class _Escaped(logging.Filter):
     def filter(self, record: logging.LogRecord) -> bool:
-        if isinstance(record.msg, str):
-            record.msg, record.args = shown(record.getMessage()), ()
+        record.msg, record.args = shown(record.getMessage()), ()
+        if record.exc_info:
+            # A formatter takes this text where there is one.
+            record.exc_text = shown(logging.Formatter().formatException(record.exc_info))
         return True
 
 

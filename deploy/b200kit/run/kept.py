@@ -85,7 +85,7 @@ def remove(going: Iterable[Leaving], kept: Kept, of: str) -> str:
         except FileNotFoundError:
             continue
         except OSError as error:
-            why = why or f"{leaving.path} cannot be removed: {error.strerror}"
+            why = why or f"{leaving.path} cannot be removed: {error.strerror or error}"
     size = sum(leaving.size for leaving in gone) / 1e6
     limits = f"older than {kept.days} days or beyond {kept.gib:g} GiB (kept)"
     line = f"removed {len(gone)} {of}, {size:.1f} MB: {limits}" if gone else ""

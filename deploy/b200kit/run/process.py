@@ -38,9 +38,10 @@ class Process:
     def of(cls, value: object) -> Process | None:
         """Read one back; None for what is none."""
         try:
-            return cls(**value) if isinstance(value, dict) else None
+            found = cls(**value) if isinstance(value, dict) else None
         except TypeError:
             return None
+        return found if found and type(found.pid) is int else None
 
     def to_json(self) -> dict[str, Any]:
         """Plain JSON."""
@@ -77,7 +78,7 @@ def _of(pid: int) -> Process:
     )
 
 
-def _started(pid: object) -> int | None:
+def _started(pid: int) -> int | None:
     """When a process began; None for one that has ended, a zombie included."""
     # proc(5): after the name, which may hold anything, field 3 is the state and 22 the start.
     fields = _text(f"/proc/{pid}/stat").rpartition(")")[2].split()

@@ -67,6 +67,23 @@ def test_log_of_another_library_keeps_its_colours_and_lines_and_nothing_else() -
     assert stream.getvalue() == "[n1\\r] \x1b[31mred\x1b[0m\nsecond \\x1b]0;title\\x07\n"
 
 
+def test_log_without_a_handler_is_escaped_too() -> None:
+    """As paramiko's is, which tells of an SSH peer's version in the peer's own characters."""
+    program = (
+        "import logging; from b200kit.run import console\n"
+        "console.guard_log(logging.getLogger('pyinfra'))\n"
+        "log = logging.getLogger('paramiko.transport')\n"
+        "log.error(ValueError('one\x1b[2J'))\n"
+        "try: raise ValueError('two\x1b]0;title\x07')\n"
+        "except ValueError: log.exception('three')\n"
+    )
+    run = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
+    lines = run.stderr.splitlines()
+    assert lines[0] == r"one\x1b[2J"
+    assert lines[-1] == r"ValueError: two\x1b]0;title\x07"
+    assert all(line.isprintable() for line in lines)
+
+
 @pytest.mark.parametrize(("stream", "code"), [("out", 7), ("err", 0)])
 def test_reader_that_has_left_is_told_nothing_more(stream: str, code: int) -> None:
     reader, writer = os.pipe()

@@ -34,6 +34,12 @@ def test_process_that_nobody_waits_for_is_dead() -> None:
     os.waitpid(child, 0)
 
 
+@in_subtests("pid", [None, [1], ".", "../sys/block/sda", "1\0", 1.0])
+def test_what_is_no_process_id_is_of_no_dead_process(pid: object) -> None:
+    """A node gives it back to us, and it stands in a path."""
+    assert process.is_dead({**HERE.to_json(), "pid": pid}) is False
+
+
 @in_subtests(
     ("here", "other", "dead"),
     [

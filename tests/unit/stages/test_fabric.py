@@ -72,7 +72,7 @@ FAULTS: dict[str, tuple[tuple[Any, ...], Any, str]] = {
     "ib_umad": (("modules", "ib_umad"), None, "ib_umad is not loaded"),
     "management port": (("pci", "nics"), [], "no InfiniBand device is there"),
     "subnet manager": (("fabric_manager", "nvlsm_running"), False, "nvlsm does not run"),
-    "registration": (("gpus", 5, "fabric", "state"), 2, "GPU 5 fabric is in progress"),
+    "registration": (("gpus", 5, "fabric", "state"), 2, "registration: in progress"),
     "peers": (("p2p", "read"), [[None, 5], [5, None]], "P2P read"),
 }
 

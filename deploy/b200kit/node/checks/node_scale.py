@@ -56,11 +56,15 @@ def fold(
     left = list(findings)
     about_gpus = {name for names in everyone for name in names}
     for key in (_reading, _kind, _action):
+        # By identity and in one pass: an attacker's node has as many findings as it likes.
+        told: dict[int, Finding | None] = {}
         for group in _groups(left, key):
             who = _shared(group, everyone)
             if who or (key is _reading and about_gpus >= set(_names(group))):
-                ones = {id(same[0]): _as_one(same, who, declared, board) for same in _alike(group)}
-                left = [ones.get(id(f), f) for f in left if f not in group or id(f) in ones]
+                told |= {id(finding): None for finding in group}
+                ones = _alike(group)
+                told |= {id(same[0]): _as_one(same, who, declared, board) for same in ones}
+        left = [one for f in left if (one := told.get(id(f), f)) is not None]
     return left
 
 
@@ -166,7 +170,8 @@ def _text(finding: Finding) -> str:
 def _as_one(group: Sequence[Finding], who: str, declared: Iterable[OnNode], board: str) -> Finding:
     """One finding for several of one check; of the node, where who shares it are many."""
     first, names = group[0], _names(group)
-    on = next((on for on in declared if on.kind in ("", first.kind)), OnNode())
+    kind = first.kind if len({f.kind for f in group}) == 1 else ""
+    on = next((on for on in declared if on.kind in ("", kind)), OnNode())
     failed = first.status is Status.FAIL
     action = first.action if on.action is None or not failed else on.action
     part = ("{board}" if action >= Action.RESET_GPU else "") if on.part is None else on.part

@@ -42,9 +42,12 @@ def advice(step: Action, subject: str, part: str, *, shared: bool = False) -> st
 
     *shared*: the part is what several GPUs have in common.
     """
-    words = _STEPS[step].replace("the GPU,", "all GPUs,") if shared else _STEPS[step]
+    whom = "all GPUs" if shared else "both GPUs" if subject.count("GPU") > 1 else "the GPU"
+    words = _STEPS[step].replace("the GPU", whom)
     if step is Action.REPLACE:
         return f"{words} {part or subject}"
     if part and (shared or (step >= Action.RESET_GPU and subject.startswith("GPU"))):
-        return f"{words}; if it returns, replace {part}"
+        # No part is replaced because a service alone did not help.
+        then = ", then reboot the node" if step is Action.RESTART_SERVICE else ""
+        return f"{words}{then}; if it returns, replace {part}"
     return f"{words}: {part}" if part else words

@@ -4,7 +4,8 @@ node-state.schema.json says for every field of a NodeState its kind and range. A
 "unknown" with a width of 63 or with all bits set, a broken one with a negative count, and an
 attacker's node with whatever it likes: none of these is a reading, and as an unmeasured one it
 cannot pass. A field of which only one entry of a list may have a value (`uniqueBy`: a UUID, a link
-number) is unmeasured in each entry of a value that is there twice.
+number) is unmeasured in each entry of a value that is there twice. A list of more than there can be
+(`maxItems`) is unmeasured as a whole, so that no question of each pair of GPUs has no end.
 
 A missing key is left to the reader, which finds it missing; a key that the schema does not have is
 left alone, as nothing reads it.
@@ -113,9 +114,11 @@ class _Compiler:
 
     def _list(self, part: Part) -> Vet:
         item = self.vet(part["items"]) if "items" in part else None
-        unique = part.get("uniqueBy", ())
+        unique, most = part.get("uniqueBy", ()), part.get("maxItems")
 
         def vet(value: list[Any]) -> Any:
+            if most is not None and len(value) > most:
+                return _MISFIT
             found = [item(entry) for entry in value] if item else value
             for key in unique:
                 found = _unique(found, key)
@@ -198,4 +201,6 @@ def expected(part: Part) -> str:
     if "minimum" in part and part["maximum"] < 2**62:
         what = part.get("description", "a number")
         return f"{what}, from {part['minimum']} to {part['maximum']}"
+    if "maxItems" in part:
+        return f"a list of at most {part['maxItems']}"
     return str(part.get("description", f"a value of type {part['type']}"))

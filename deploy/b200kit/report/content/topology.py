@@ -44,6 +44,7 @@ def topology(state: object, expectation: object, verdict: object = None) -> Topo
         view,
         tones_of(state, expectation, verdict),
         known(expected.number("hardware", "expect", "nvlink.links", "value")),
+        known(expected.number("hardware", "expect", "nvlink.speed_floor", "value")) or 0,
         tuple(_nic(entry) for entry in view.items("pci", "nics") or []),
     )
     listed, nics_read = view.gpus(), view.items("pci", "nics")
@@ -65,11 +66,12 @@ def topology(state: object, expectation: object, verdict: object = None) -> Topo
 
 @dataclass(frozen=True)
 class Seen:
-    """What the graph is made of: observation, judgement, the links a GPU must have, NICs."""
+    """What the graph is made of: observation, judgement, what links must be, NICs."""
 
     view: StateView
     tones: Tones
     links: int | None
+    speed_floor: int
     nics: tuple[Nic, ...]
 
 
@@ -121,7 +123,9 @@ def _gpu(position: int | None, address: str, gpu: GpuView, pci: View, seen: Seen
     bridges = pci.items("bridges")
     path = None if isinstance(bridges, Unmeasured) else tuple(_address(b) for b in bridges)
     numa = _numa(pci, single=len(seen.view.items("numa") or []) == 1)
-    name = f"the GPU at {address}" if position is None else gpu.subject
+    # On the bus it is named by its address, also where NVML does not say which one is its own.
+    at = f"the GPU at {address}"
+    names = (at,) if position is None else (gpu.subject, at)
     lanes = [_lane(b, seen) for b in bridges or []]
     nearest, how = _nearest(path, numa, seen.nics)
     return Gpu(
@@ -130,10 +134,10 @@ def _gpu(position: int | None, address: str, gpu: GpuView, pci: View, seen: Seen
         module=known(gpu.number("module_id")),
         address=address,
         numa=numa,
-        numa_tone=seen.tones.of(tones.NUMA, name),
+        numa_tone=seen.tones.of(tones.NUMA, *names),
         links=_links(gpu, position is not None, seen),
         fabric=_fabric(gpu, position is not None, seen),
-        lanes=(*lanes, _own_lane(address, name, gpu, pci, seen)),
+        lanes=(*lanes, _own_lane(address, names, gpu, pci, seen)),
         bridges=path,
         nics=nearest,
         nic_path=how,
@@ -195,9 +199,12 @@ def _links(gpu: GpuView, listed: bool, seen: Seen) -> Links:
     found = [_link(entry, position) for position, entry in enumerate(entries)]
     read = [state for _, state, _ in found if state is not None]
     down = tuple(link for link, state, _ in found if state not in (None, 1))
-    fast = max((speed or 0 for _, _, speed in found), default=0)
     is_slow = seen.tones.of(("nvlink.speed",), gpu.subject) == BAD
-    slow = tuple(link for link, state, speed in found if is_slow and state == 1 and speed != fast)
+    slow = tuple(
+        link
+        for link, state, speed in found
+        if is_slow and state == 1 and speed is not None and speed < seen.speed_floor
+    )
     up = read.count(1) if read or not found else None  # a list without a link is a count of none
     states = tuple(
         "unknown" if state is None else "up" if state == 1 else "down" for _, state, _ in found
@@ -222,7 +229,7 @@ def _newest(port: View) -> int | None:
     return None if isinstance(speed, Unmeasured) else generation_of(speed)
 
 
-def _own_lane(address: str, name: str, gpu: GpuView, pci: View, seen: Seen) -> Lane:
+def _own_lane(address: str, names: tuple[str, ...], gpu: GpuView, pci: View, seen: Seen) -> Lane:
     """The GPU's own link: the worse of what NVML and the PCI tree say of it."""
     widths = [known(pci.number("current_link_width")), known(gpu.number("pcie", "width"))]
     generations = [_newest(pci), known(gpu.number("pcie", "max_generation"))]
@@ -230,7 +237,7 @@ def _own_lane(address: str, name: str, gpu: GpuView, pci: View, seen: Seen) -> L
         address,
         min((w for w in widths if w is not None), default=None),
         min((g for g in generations if g is not None), default=None),
-        UNKNOWN if isinstance(pci.raw(), Unmeasured) else seen.tones.of(tones.LANE, name),
+        UNKNOWN if isinstance(pci.raw(), Unmeasured) else seen.tones.of(tones.LANE, *names),
     )
 
 

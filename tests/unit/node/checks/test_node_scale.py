@@ -4,8 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
+
 from b200kit.node.checks.judge import judge
-from b200kit.node.state.verdict import Finding, Status, Verdict, grouped
+from b200kit.node.checks.node_scale import fold
+from b200kit.node.state.verdict import Action, Finding, Status, Verdict, grouped
 from tests.messages import assert_message
 from tests.subtests import in_subtests
 from tests.unit import paths, states
@@ -31,6 +34,7 @@ def blocking(place: str, value: Any, gpus: range = range(8)) -> list[Finding]:
 ON_ALL = {
     "links[*].state": (0, "reboot", BOARD),
     "links[3].state": (0, "reboot", f"an NVSwitch of {BOARD}"),
+    "links[*].speed_mbps": (10_000, "reset-gpu", BOARD),
     "fabric.state": (2, "restart-service", BOARD),
     "fabric.status": (999, "restart-service", BOARD),
     "fabric.health_mask": (0x90, "restart-service", BOARD),
@@ -79,6 +83,39 @@ def test_different_faults_of_one_check_on_all_gpus_are_told_together() -> None:
         ("nvlink.links", "node", "reboot")
     ]
     assert_message(found[0].summary, found[0].read)
+
+
+def test_what_helps_one_fault_is_not_asked_for_where_others_are_beside_it() -> None:
+    """Whichever GPU comes first: one Xid 145 among other Xids says nothing of a switch."""
+    for position in (0, 7):
+        state = states.healthy()
+        state["xids"] = [
+            {"pci_address": gpu["pci_address"], "code": 95, "text": "x Fatal"}
+            for gpu in state["gpus"]
+        ]
+        state["xids"][position]["code"] = 145
+        found = judge(states.expectation(), state).blocking
+        assert [(f.action.word, f.part) for f in found] == [("reset-gpu", BOARD)]
+
+
+def test_many_findings_are_folded_without_comparing_each_with_each(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    compared: list[Finding] = []
+
+    def compare(one: Finding, other: object) -> bool:
+        compared.append(one)
+        return one is other
+
+    monkeypatch.setattr(Finding, "__eq__", compare)
+    gpus = [f"GPU {index}" for index in range(8)]
+    many = [
+        Finding(f"{gpu} has fault {number}", Status.FAIL, gpu, action=Action.RESET_GPU)
+        for number in range(50)
+        for gpu in gpus
+    ]
+    assert len(fold(many, (), [gpus], BOARD)) == 1
+    assert not compared
 
 
 def test_fault_of_one_gpu_among_the_same_of_all_is_not_lost() -> None:

@@ -88,9 +88,9 @@ STUCK: dict[str, list[tuple[dict[str, Any], str]]] = {
     ],
     "links": [({"gpus[2].links[*].state": 0}, "GPU 2 has no NVLink")],
     "registration": [
-        ({"gpus[3].fabric.state": 2}, "GPU 3 fabric is in progress"),
+        ({"gpus[3].fabric.state": 2}, "GPU 3 has not completed its fabric registration"),
         ({"gpus[5].fabric.status": 23}, "insufficient resources"),
-        ({"gpus[5].fabric.health_summary": 2}, "GPU 5 fabric health is unhealthy"),
+        ({"gpus[5].fabric.health_summary": 2}, "GPU 5 reports its fabric health as unhealthy"),
         ({"gpus[5].fabric": GONE}, "could not be read"),
     ],
     "peers": [({"p2p": GONE}, "could not be read")],

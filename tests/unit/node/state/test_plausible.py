@@ -60,6 +60,18 @@ def test_only_what_cannot_be_is_changed_and_never_in_place() -> None:
     assert found == before
 
 
+@in_subtests("place", ["gpus", "pci.gpus"])
+def test_more_gpus_than_a_node_can_have_are_unmeasured_as_a_whole(place: str) -> None:
+    """Checks ask about each pair of GPUs, so thousands of them would hold up the controller."""
+    for count, is_too_many in ((64, False), (65, True)):
+        state = states.healthy()
+        paths.put(state, paths.parse(place), [{} for _ in range(count)])
+        found = paths.at(plausible(state), paths.parse(place))
+        assert ("unmeasured" in found) == is_too_many
+        if is_too_many:
+            assert "a list of at most 64" in found["unmeasured"]
+
+
 def test_key_that_cannot_be_makes_its_mapping_unmeasured() -> None:
     state = states.healthy()
     state["units"]["a\x1b]0;x\x07.service"] = {}

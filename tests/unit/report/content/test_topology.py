@@ -86,6 +86,28 @@ def test_fault_of_all_gpus_is_bad_at_each(base: str) -> None:
     assert {gpu.links.tone for gpu in found.gpus} == {GOOD}
 
 
+def test_slow_links_are_those_below_the_floor_and_no_others() -> None:
+    def slow(state: State) -> None:
+        links = state["gpus"][3]["links"]
+        links[5]["speed_mbps"], links[7]["speed_mbps"] = 10_000, GONE
+        links[8]["speed_mbps"] -= 1
+        for link in state["gpus"][4]["links"]:
+            link["speed_mbps"] = 10_000
+
+    found = graph(slow)
+    assert found.gpus[3].links.slow == (5,)
+    assert found.gpus[4].links.slow == tuple(range(18))
+
+
+def test_fault_on_the_bus_is_bad_at_a_gpu_of_which_nvml_does_not_say_the_address() -> None:
+    def unknown(state: State) -> None:
+        state["gpus"][3]["pci_address"] = GONE
+        state["pci"]["gpus"][3] |= {"current_link_width": 8, "numa_node": 9}
+
+    gpu = graph(unknown).gpus[3]
+    assert (gpu.lanes[-1].tone, gpu.numa_tone) == (BAD, BAD)
+
+
 def test_cut_fabric_is_bad_between_its_halves_and_good_inside() -> None:
     def cut(state: State) -> None:
         for a in range(8):

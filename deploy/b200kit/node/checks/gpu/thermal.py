@@ -51,4 +51,4 @@ def memory(gpu: GpuView, warm: Expected) -> Iterator[Finding]:
     if isinstance(degrees, Unmeasured):
         yield unread("memory temperature", degrees, gpu)
     elif degrees > warm.value:
-        yield noted(f"{gpu.subject} memory is at {degrees} C", gpu, f"{degrees} C", warm)
+        yield noted(f"{gpu.subject}: memory is at {degrees} C", gpu, f"{degrees} C", warm)

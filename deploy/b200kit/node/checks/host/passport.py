@@ -141,7 +141,7 @@ def climbing(
             elif isinstance(then, Unmeasured):
                 yield unread(f"{what} when accepted", then, gpu)
             elif now > then:
-                summary = f"{gpu.subject} {what}: {then} when accepted, {now} now"
+                summary = f"{gpu.subject}: {what}: {then} when accepted, {now} now"
                 more = f"{now - then} more"
                 if now - then > most.value:
                     yield failed(summary, more, most, Action.RESET_GPU, gpu)

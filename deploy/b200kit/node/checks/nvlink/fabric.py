@@ -54,7 +54,9 @@ register(
             "fabric.state",
             "fabric state",
             Action.RESTART_SERVICE,
-            lambda number: f"fabric is {STATES.get(number, number)}, not completed",
+            lambda number: (
+                f"has not completed its fabric registration: {STATES.get(number, number)}"
+            ),
             "fabric completed on every GPU",
             "Every GPU has completed its registration with the fabric.",
             on_node=IN_ALL,
@@ -65,7 +67,7 @@ register(
             "fabric.status",
             "fabric status",
             Action.REBOOT,
-            lambda number: f"fabric registration failed with {status_in_words(number)}",
+            lambda number: f"failed its fabric registration with {status_in_words(number)}",
             "fabric registration succeeded on every GPU",
             "The registration ended in success; Completed says only that it ended.",
             on_node=IN_ALL,
@@ -82,13 +84,15 @@ def health(expect: Expectation, state: StateView) -> Iterator[Finding]:
     def check_gpu(gpu: GpuView) -> list[Finding]:
         summary = gpu.number("fabric", "health_summary")
         if summary == UNKNOWN_SUMMARY:
-            unknown = f"{gpu.subject} fabric health is unknown: this driver gives no summary"
+            unknown = f"{gpu.subject}: fabric health is unknown, as this driver gives no summary"
             return [noted(unknown, gpu, SUMMARIES[UNKNOWN_SUMMARY], expected)]
         return value(
             "fabric health summary",
             summary,
             lambda number: number == expected.value,
-            lambda number: f"{gpu.subject} fabric health is {SUMMARIES.get(number, number)}",
+            lambda number: (
+                f"{gpu.subject} reports its fabric health as {SUMMARIES.get(number, number)}"
+            ),
             expected,
             Action.RESET_GPU,
             gpu,
@@ -108,7 +112,7 @@ def mask(expect: Expectation, state: StateView) -> Iterator[Finding]:
             yield unread("fabric health mask", reading, gpu)
         elif faults := health_mask.faults(reading):
             fields = ", ".join(f"{k} {v}" for k, v in health_mask.decode(reading).items())
-            summary = f"{gpu.subject} fabric health: {', '.join(faults)}"
+            summary = f"{gpu.subject} has a fault in its fabric health mask: {', '.join(faults)}"
             yield failed(summary, f"{reading:#x}: {fields}", expected, Action.RESET_GPU, gpu)
 
     return each_gpu(

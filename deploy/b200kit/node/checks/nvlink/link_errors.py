@@ -97,7 +97,7 @@ def counted(gpu: GpuView, key: str, limit: Expected, report: Tell) -> Iterator[F
             bad[found[0]] = found[1]
     if bad:
         counts = f"{sum(bad.values())} {what} {SINCE}"
-        summary = f"{gpu.subject} {links_in_words(list(bad))} counted {counts}"
+        summary = f"{gpu.subject}: {links_in_words(list(bad))} counted {counts}"
         yield report(gpu, summary, f"{key} by link {bad}", limit)
 
 
@@ -144,6 +144,6 @@ def recoveries(
     links = sorted(won | events)
     if links:
         times = sum(max(won.get(link, 0), events.get(link, 0)) for link in links)
-        summary = f"{gpu.subject} {links_in_words(list(links))} recovered {times} times {SINCE}"
+        summary = f"{gpu.subject}: {links_in_words(list(links))} recovered {times} times {SINCE}"
         read = f"by link: recovery_success {won}, recovery_events {events}"
         yield noted(f"{summary}: watch it", gpu, read, limit)

@@ -176,5 +176,5 @@ def odd_links(
             bad.setdefault(found[1], []).append(found[0])
     for reading, where in bad.items():
         run = "run" if len(where) > 1 else "runs"
-        summary = f"{gpu.subject} {links_in_words(where)} {run} {describe(reading)}"
+        summary = f"{gpu.subject}: {links_in_words(where)} {run} {describe(reading)}"
         yield failed(summary, f"{key} {reading}", expected, Action.RESET_GPU, gpu)
