@@ -48,6 +48,8 @@ def test_what_is_no_process_id_is_of_no_dead_process(pid: object) -> None:
         # Containers of one image, on two machines.
         (replace(FIRST, namespace=1), replace(FIRST, namespace=2, boot="before"), False),
         (FIRST, replace(FIRST, namespace=2, boot="before"), False),
+        # Another machine, made of the same image with its machine id.
+        (FIRST, replace(FIRST, host="another", boot="before"), False),
         # A machine that has no id.
         (replace(FIRST, machine=""), replace(FIRST, machine="", boot="before"), False),
         # Two containers on one machine.

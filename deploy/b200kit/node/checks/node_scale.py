@@ -21,8 +21,8 @@ from b200kit.node.state.view import StateView
 FEWEST = 3
 """Of fewer GPUs, all are not more than each of them."""
 EVERY, HALF = "every GPU", "half of the GPUs"
-MOST_SUMMARIES = 3
-"""Different things that a summary tells; what was read has them all."""
+MOST_SUMMARIES, MOST_READ = 3, 64
+"""Different things that a summary says, and what was read, a part each."""
 _GPU, _AT = re.compile(r"GPU (\d+)"), "the GPU at "
 
 
@@ -175,22 +175,22 @@ def _as_one(group: Sequence[Finding], who: str, declared: Iterable[OnNode], boar
     failed = first.status is Status.FAIL
     action = first.action if on.action is None or not failed else on.action
     part = ("{board}" if action >= Action.RESET_GPU else "") if on.part is None else on.part
-    texts = [*_summaries(group)]
-    shown = [
-        *texts[:MOST_SUMMARIES],
-        *([f"and {len(texts) - MOST_SUMMARIES} more"] * (len(texts) > MOST_SUMMARIES)),
-    ]
     half = [f"{who} at once, so what they share is at fault"] if failed and who == HALF else []
-    apart = "; ".join(f"{f.subject}: {f.read}" for f in group)
+    apart = _joined([f"{f.subject}: {f.read}" for f in group], MOST_READ)
     return replace(
         first,
-        summary="; ".join([*shown, *half]),
+        summary="; ".join([_joined([*_summaries(group)], MOST_SUMMARIES), *half]),
         subject="node" if who else in_words(names),
         subjects=tuple(names),
         read=cause(first.read) if len({cause(f.read) for f in group}) == 1 else apart,
         action=action,
         part=part.format(board=board) if failed else "",
     )
+
+
+def _joined(texts: Sequence[str], most: int) -> str:
+    more = [f"and {len(texts) - most} more"] * (len(texts) > most)
+    return "; ".join([*texts[:most], *more])
 
 
 def _summaries(group: Iterable[Finding]) -> Iterable[str]:

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from b200kit.node.checks.judge import judge
-from b200kit.node.checks.node_scale import fold
+from b200kit.node.checks.node_scale import MOST_READ, fold
 from b200kit.node.state.verdict import Action, Finding, Status, Verdict, grouped
 from tests.messages import assert_message
 from tests.subtests import in_subtests
@@ -110,12 +110,15 @@ def test_many_findings_are_folded_without_comparing_each_with_each(
     monkeypatch.setattr(Finding, "__eq__", compare)
     gpus = [f"GPU {index}" for index in range(8)]
     many = [
-        Finding(f"{gpu} has fault {number}", Status.FAIL, gpu, action=Action.RESET_GPU)
+        Finding(
+            f"{gpu} has fault {number}", Status.FAIL, gpu, f"x{number}", action=Action.RESET_GPU
+        )
         for number in range(50)
         for gpu in gpus
     ]
-    assert len(fold(many, (), [gpus], BOARD)) == 1
+    (one,) = fold(many, (), [gpus], BOARD)
     assert not compared
+    assert one.read.count(";") == MOST_READ
 
 
 def test_fault_of_one_gpu_among_the_same_of_all_is_not_lost() -> None:

@@ -74,7 +74,8 @@ def faults(
     groups = cut.groups(len(gpus), bad)
     if len(gpus) > 2 and len(groups) == len(gpus):
         # Not the GPUs' doing: with every pair dead, naming each of them would blame them all.
-        read = f"{kind} {status_words(bad.values())} on all {len(bad)} ordered pairs"
+        pairs = len(gpus) * (len(gpus) - 1)
+        read = f"{kind} {status_words(bad.values())} on {len(bad)} of {pairs} ordered pairs"
         text = f"no P2P {kind} between any two of {len(gpus)} GPUs"
         yield failed(text, read, expected, RESET, part=board), list(bad)
         return
