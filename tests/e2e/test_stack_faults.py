@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 
 import tests.lab as lab
+from b200kit.operations import reboot
 from tests.e2e.driving import Outcome, deploy, on
 from tests.lab import node_faults
 from tests.lab.supply import kernels
@@ -70,7 +71,9 @@ def test_node_that_does_not_come_back_is_named_with_its_console(first: Outcome) 
 def test_waiting_for_a_reboot_says_for_whom_how_long_and_what_it_sees(first: Outcome) -> None:
     said = [line for line in first.stderr.splitlines() if "waiting for b200-3 after reboot" in line]
     assert said, first.stderr[-3000:]
-    assert said[-1].endswith("refuses connections"), said
+    # How far it is with its shutdown at that moment is the machine's affair.
+    seen = (reboot._NO_ANSWER, reboot._REFUSES, reboot._SAME_BOOT)
+    assert said[-1].endswith(tuple(f" s, {what}" for what in seen)), said
 
 
 def test_boot_into_the_old_kernel_names_both_kernels_and_grub(first: Outcome) -> None:

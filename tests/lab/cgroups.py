@@ -7,7 +7,8 @@ that each host needs its own place in, too: otherwise all guests land in the sam
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import suppress
 from pathlib import Path
 
 from tests.lab.mounts import parse_mountinfo
@@ -96,7 +97,7 @@ def init_pid(name: str) -> int:
 def freeze(name: str, frozen: bool) -> None:
     """Stop (or let go on) every process of a host at once; returns when the kernel has done it.
 
-    Raises `LabError` if the host is not running or does not follow within 5 s.
+    Raises `LabError` if the host is not running or does not follow within 60 s.
     """
     directory = group_dirs(name)[0]
     if not populated(name):
@@ -104,7 +105,7 @@ def freeze(name: str, frozen: bool) -> None:
     (directory / "cgroup.freeze").write_text("1" if frozen else "0")
     wanted, events = f"frozen {int(frozen)}", directory / "cgroup.events"
     if not wait_until(lambda: wanted in events.read_text(encoding="utf-8"), 60):
-        raise LabError(f"{name} did not reach '{wanted}' within 5 s")
+        raise LabError(f"{name} did not reach '{wanted}' within 60 s")
 
 
 def destroy(name: str) -> None:
@@ -116,9 +117,20 @@ def destroy(name: str) -> None:
     if (groups[0] / "cgroup.kill").exists():
         (groups[0] / "cgroup.kill").write_text("1")
         if not wait_until(lambda: not populated(name), 60):
-            raise LabError(f"{name}: processes left 10 s after cgroup.kill in {groups[0]}")
+            left = ", ".join(_processes(groups[0]))
+            raise LabError(f"{name}: left 60 s after cgroup.kill in {groups[0]}: {left}")
     if not wait_until(lambda: not [one for one in groups if not _remove(one)], 60):
         raise LabError(f"{name}: control groups could not be removed: {groups[0]}")
+
+
+def _processes(directory: Path) -> Iterator[str]:
+    """Yield each process below a control group: id, name, state and what the kernel waits for."""
+    for processes in directory.rglob("cgroup.procs"):
+        for pid in processes.read_text(encoding="utf-8").split():
+            with suppress(OSError):
+                status = Path("/proc", pid, "stat").read_text(encoding="utf-8")
+                wait = Path("/proc", pid, "wchan").read_text(encoding="utf-8")
+                yield f"{status.rpartition(')')[0]}) {status.rpartition(')')[2][1]} {wait}"
 
 
 def destroy_root() -> None:

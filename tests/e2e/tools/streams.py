@@ -27,6 +27,11 @@ def main(program: str, config: str, streams: str, tokens: str, result: str) -> N
     endpoint = serving.endpoint(serving.gateway)
     found: list[dict[str, object]] = []
 
+    def put(path: Path, text: str) -> None:
+        # Whoever reads it meanwhile sees the one or the other, never half.
+        path.with_suffix(".new").write_text(text)
+        path.with_suffix(".new").rename(path)
+
     async def one(number: int) -> None:
         count = 0
         while not out.with_suffix(".stop").exists():
@@ -37,7 +42,7 @@ def main(program: str, config: str, streams: str, tokens: str, result: str) -> N
             record = (await chat(endpoint, request)).record()
             entry = {"sent": sent, "ended": time.time(), "error": record.error}
             found.append({**entry, "tokens": record.completion_tokens})
-            out.with_suffix(".count").write_text(str(len(found)))
+            put(out.with_suffix(".count"), str(len(found)))
             if record.error:
                 await asyncio.sleep(0.05)
 
@@ -46,8 +51,7 @@ def main(program: str, config: str, streams: str, tokens: str, result: str) -> N
 
     client_health.claim_realtime()
     asyncio.run(all_of_them())
-    out.with_suffix(".new").write_text(json.dumps(found))
-    out.with_suffix(".new").rename(out)
+    put(out, json.dumps(found))
 
 
 if __name__ == "__main__":
