@@ -10,6 +10,7 @@ import tests.lab as lab
 from tests.e2e.conftest import Live
 from tests.e2e.driving import Outcome, deploy, on
 from tests.e2e.tools import acting, hardened
+from tests.lab.paths import host_address
 
 NODE = "b200-1"
 UNIT = "vllm@0.service"
@@ -75,6 +76,19 @@ def test_unit_that_looks_or_writes_one_register_can_do_nothing_else(
     assert "Finished" in log, log
     could = {line.removeprefix("could ") for line in log.splitlines() if line[:6] == "could "}
     assert could == MAY.get(unit, set()), log
+
+
+@pytest.mark.parametrize("unit", [UNIT, "b200-watchdog.service"])
+def test_unit_that_stays_on_loopback_reaches_no_other_address(served: Outcome, unit: str) -> None:
+    """In the very control group of the running unit: its own sshd answers on loopback only."""
+    group = hardened.properties(NODE, unit)["ControlGroup"]
+    connect = "import socket, sys; socket.create_connection((sys.argv[1], 22), 5)"
+    joined = f"echo $$ > /sys/fs/cgroup{group}/cgroup.procs && exec python3 -Ic '{connect}'"
+    reached = {
+        address: lab.run(NODE, ["sh", "-c", f"{joined} {address}"]).returncode == 0
+        for address in ("127.0.0.1", "::1", host_address(NODE))
+    }
+    assert reached == {"127.0.0.1": True, "::1": True, host_address(NODE): False}
 
 
 def test_nothing_but_ssh_listens_to_the_outside(served: Outcome) -> None:

@@ -23,18 +23,22 @@ from tests.lab.ssh import wait_for_ssh
 # All hosts run under one user and share this limit; each uses about seven instances.
 INOTIFY, INSTANCES = Path("/proc/sys/fs/inotify/max_user_instances"), 1024
 
+# systemd loads the IP filters of its units as BPF programs. Without these it cannot, says nothing,
+# and every unit reaches every address.
+_CAPABILITIES = "CAP_NET_ADMIN,CAP_BPF,CAP_SYS_ADMIN,CAP_PERFMON,CAP_SYS_RESOURCE"
+
 # nspawn with --keep-unit exits 133 when the guest asks for a reboot: start it again then. The
 # shell joins the host's control groups first, so that all it starts is born in them. A file
 # "stays-off" beside the root lets the host not come back (tests/lab/node_faults.py); "warm-boot"
 # tells the firmware that the power was never cut (tests/lab/firmware/lab_firmware/cures.py).
-_SUPERVISOR = """
+_SUPERVISOR = f"""
 name=$1 machine=$2 root=$3 netns=$4; shift 4
 for group in "$@"; do echo $$ > "$group/cgroup.procs" || exit 90; done
 while :; do
   systemd-nspawn --quiet --directory="$root" --boot --register=no --keep-unit \
     --machine="$machine" --hostname="$name" \
     --network-namespace-path="$netns" --resolv-conf=off --timezone=off --link-journal=no \
-    --capability=CAP_NET_ADMIN --console=pipe
+    --capability={_CAPABILITIES} --system-call-filter=bpf --console=pipe
   code=$?
   echo "b200-lab: $name ended with $code"
   [ "$code" = 133 ] || exit "$code"

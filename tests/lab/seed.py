@@ -10,7 +10,7 @@ from pathlib import Path
 
 from tests.lab import ssh
 from tests.lab.hardware.scenario import render
-from tests.lab.paths import LabPaths
+from tests.lab.paths import LabPaths, host_address
 from tests.lab.power.bmc_system import system_id
 from tests.lab.supply import kernels
 
@@ -27,7 +27,10 @@ def seed_disk(lab: LabPaths, name: str, root: Path, scenario: str) -> None:
     """Write name, identity, keys, scenario and simulated firmware into the root at ``root``."""
     etc = root / "etc"
     (etc / "hostname").write_text(f"{name}\n", encoding="utf-8")
-    (etc / "hosts").write_text(f"127.0.0.1 localhost\n127.0.1.1 {name}\n", encoding="utf-8")
+    # A server's name is its real address, as name servers and cloud images have it: with 127.0.1.1
+    # a program that asks for its own name would find loopback by chance.
+    hosts = f"127.0.0.1 localhost\n{host_address(name)} {name}\n"
+    (etc / "hosts").write_text(hosts, encoding="utf-8")
     (etc / "machine-id").write_text(f"{machine_id(name)}\n", encoding="utf-8")
     (etc / "b200-lab").mkdir(exist_ok=True)
     (etc / "b200-lab/product_uuid").write_text(f"{system_id(name)}\n", encoding="utf-8")
