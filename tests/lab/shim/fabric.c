@@ -1,4 +1,5 @@
 /* NVLink, the NVSwitch fabric, peer to peer: what makes eight GPUs one. */
+#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -144,13 +145,21 @@ static void put_uuid(uint8_t *out, const char *hex)
     }
 }
 
+/* Nobody promises what padding holds, and nvidia-ml-py reads it as part of the state. */
+static void spoil_padding(nvmlGpuFabricInfo_v3_t *info)
+{
+    memset(&info->state + 1, 0xA5, offsetof(nvmlGpuFabricInfo_v3_t, healthMask) -
+                                       offsetof(nvmlGpuFabricInfo_v3_t, state) - 1);
+}
+
 /* Only a completed registration says more than its state. */
 static nvmlReturn_t fabric_of(int gpu, nvmlGpuFabricInfo_v3_t *info)
 {
     const char *uuid;
     unsigned summary;
     memset(info, 0, sizeof *info);
-    info->state = fabric_state(gpu);
+    spoil_padding(info);
+    info->state = (uint8_t)fabric_state(gpu);
     if (info->state != COMPLETED)
         return NVML_SUCCESS;
     TRY(conf_gpu_text(gpu, "fabric.cluster_uuid", &uuid));

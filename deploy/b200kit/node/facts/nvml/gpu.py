@@ -119,7 +119,8 @@ def fabric(handle: Handle) -> dict[str, Reading]:
         n.nvmlDeviceGetGpuFabricInfoV(handle, ctypes.byref(info))
         summary = unmeasured("this driver's fabric structure (version 2) has no health summary")
     return {
-        "state": int(info.state),
+        # One byte in nvml.h; nvidia-ml-py reads the padding after it, too.
+        "state": int(info.state) & 0xFF,
         "status": int(info.status),
         "clique_id": int(info.cliqueId),
         "cluster_uuid": str(uuid.UUID(bytes=bytes(info.clusterUuid))),
