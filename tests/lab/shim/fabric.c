@@ -173,7 +173,8 @@ static nvmlReturn_t fabric_of(int gpu, nvmlGpuFabricInfo_v3_t *info)
     return NVML_SUCCESS;
 }
 
-/* v2 is v3 without its last member; the caller's version word says which of the two it holds. */
+/* v2, all that drivers before 580 know, is v3 without its last member; the caller's version word says
+ * which of the two it holds. */
 NVML_EXPORT nvmlReturn_t nvmlDeviceGetGpuFabricInfoV(nvmlDevice_t device, void *out)
 {
     nvmlGpuFabricInfo_v3_t info;
@@ -181,7 +182,7 @@ NVML_EXPORT nvmlReturn_t nvmlDeviceGetGpuFabricInfoV(nvmlDevice_t device, void *
     ENTER_GPU(device, gpu);
     NEED(out);
     memcpy(&version, out, sizeof version);
-    bool v3 = version == STRUCT_VERSION(nvmlGpuFabricInfo_v3_t, 3);
+    bool v3 = BRANCH >= 580 && version == STRUCT_VERSION(nvmlGpuFabricInfo_v3_t, 3);
     if (!v3 && version != STRUCT_VERSION(nvmlGpuFabricInfo_v2_t, 2))
         return NVML_ERROR_ARGUMENT_VERSION_MISMATCH;
     TRY(fabric_of(gpu, &info));
