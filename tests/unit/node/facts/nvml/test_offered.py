@@ -70,7 +70,7 @@ READINGS = {
     "uuid": REFUSED,
     "temperature_c": {"unmeasured": "GPU is lost (15)"},
     "links": [{"state": 1, "effective_ber": {"unmeasured": "Invalid Argument (2)"}}],
-    "fabric": {"state": 3, "health_summary": {"unmeasured": "Argument Version Mismatch (25)"}},
+    "fabric": {"state": 3, "health_summary": {"unmeasured": "Argument version mismatch (25)"}},
 }
 
 
