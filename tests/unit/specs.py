@@ -25,7 +25,7 @@ VENDOR_FINGERPRINT = openpgp.fingerprint(VENDOR_KEY)
 REVISION = "0123456789abcdef" * 4
 
 CATALOGUE = Catalogue(
-    hardware={"hgx-b200": Hardware("hgx-b200", gpu_count=8, minimum_driver="570.133.20")},
+    hardware={"hgx-b200": Hardware("hgx-b200", gpu_count=8, minimum_driver="570.124.06")},
     models={"tiny-llama": Model("tiny-llama", "made on the spot")},
     settings=load.load().settings,
     engines=load.load().engines,

@@ -69,8 +69,7 @@ def _beyond_hardware(spec: NodeSpec, hardware: Hardware) -> Iterator[Problem]:
     if version_tuple(spec.driver) < version_tuple(hardware.minimum_driver):
         yield Problem(
             "driver",
-            f"{spec.driver} does not support {hardware.name}; "
-            f"it needs {hardware.minimum_driver} or newer",
+            f"{spec.driver} is too old for {hardware.name}: {hardware.minimum_driver} or newer",
         )
     elif len(version_tuple(spec.driver)) < 3:
         yield Problem(

@@ -23,7 +23,8 @@ class MissingLibrary(RuntimeError):
 def contents() -> dict[str, bytes]:
     """Path in the archive to content: nothing but what the node needs."""
     node = PACKAGE / "node"
-    sources = [PACKAGE / "__init__.py", *node.rglob("*.py"), *node.rglob("*.schema.json")]
+    data = (*node.rglob("*.schema.json"), *node.rglob("*.yaml"))
+    sources = [PACKAGE / "__init__.py", *node.rglob("*.py"), *data]
     files = {path.relative_to(PACKAGE.parent).as_posix(): path.read_bytes() for path in sources}
     return {**files, "pynvml.py": pynvml().read_bytes(), "__main__.py": MAIN.encode()}
 

@@ -26,6 +26,7 @@ def compile_shim(output: Path, driver_version: str) -> Path:
         *FLAGS,
         f'-DLIBRARY_VERSION="{driver_version}"',
         f"-DCUDA_VERSION={CUDA_OF_BRANCH.get(branch, 13000)}",
+        f"-DBRANCH={branch}",
         "-o",
         str(output.resolve()),
         *sources,

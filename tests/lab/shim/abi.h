@@ -1,5 +1,5 @@
 /* The part of NVML's C ABI that the node program uses: return codes, struct layouts, version words.
- * Facts from nvml.h as nvidia-ml-py describes them; tests/unit/lab/test_shim_abi.py compares the two. */
+ * Facts from NVIDIA's nvml.h (tests/data/nvml.yaml); tests/unit/lab/nvml/test_shim_abi.py compares the two. */
 #ifndef B200_LAB_NVML_ABI_H
 #define B200_LAB_NVML_ABI_H
 
@@ -57,7 +57,7 @@ typedef struct {
     unsigned version;
     uint8_t clusterUuid[16];
     uint32_t status, cliqueId;
-    uint32_t state;
+    uint8_t state; /* and three bytes of padding */
     uint32_t healthMask;
 } nvmlGpuFabricInfo_v2_t;
 
@@ -65,7 +65,7 @@ typedef struct {
     unsigned version;
     uint8_t clusterUuid[16];
     uint32_t status, cliqueId;
-    uint32_t state;
+    uint8_t state; /* and three bytes of padding */
     uint32_t healthMask;
     uint8_t healthSummary;
 } nvmlGpuFabricInfo_v3_t;

@@ -1,4 +1,5 @@
 /* NVLink, the NVSwitch fabric, peer to peer: what makes eight GPUs one. */
+#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -144,13 +145,21 @@ static void put_uuid(uint8_t *out, const char *hex)
     }
 }
 
+/* Nobody promises what padding holds, and nvidia-ml-py reads it as part of the state. */
+static void spoil_padding(nvmlGpuFabricInfo_v3_t *info)
+{
+    memset(&info->state + 1, 0xA5, offsetof(nvmlGpuFabricInfo_v3_t, healthMask) -
+                                       offsetof(nvmlGpuFabricInfo_v3_t, state) - 1);
+}
+
 /* Only a completed registration says more than its state. */
 static nvmlReturn_t fabric_of(int gpu, nvmlGpuFabricInfo_v3_t *info)
 {
     const char *uuid;
     unsigned summary;
     memset(info, 0, sizeof *info);
-    info->state = fabric_state(gpu);
+    spoil_padding(info);
+    info->state = (uint8_t)fabric_state(gpu);
     if (info->state != COMPLETED)
         return NVML_SUCCESS;
     TRY(conf_gpu_text(gpu, "fabric.cluster_uuid", &uuid));
@@ -164,7 +173,8 @@ static nvmlReturn_t fabric_of(int gpu, nvmlGpuFabricInfo_v3_t *info)
     return NVML_SUCCESS;
 }
 
-/* v2 is v3 without its last member; the caller's version word says which of the two it holds. */
+/* v2, all that drivers before 580 know, is v3 without its last member; the caller's version word says
+ * which of the two it holds. */
 NVML_EXPORT nvmlReturn_t nvmlDeviceGetGpuFabricInfoV(nvmlDevice_t device, void *out)
 {
     nvmlGpuFabricInfo_v3_t info;
@@ -172,7 +182,7 @@ NVML_EXPORT nvmlReturn_t nvmlDeviceGetGpuFabricInfoV(nvmlDevice_t device, void *
     ENTER_GPU(device, gpu);
     NEED(out);
     memcpy(&version, out, sizeof version);
-    bool v3 = version == STRUCT_VERSION(nvmlGpuFabricInfo_v3_t, 3);
+    bool v3 = BRANCH >= 580 && version == STRUCT_VERSION(nvmlGpuFabricInfo_v3_t, 3);
     if (!v3 && version != STRUCT_VERSION(nvmlGpuFabricInfo_v2_t, 2))
         return NVML_ERROR_ARGUMENT_VERSION_MISMATCH;
     TRY(fabric_of(gpu, &info));

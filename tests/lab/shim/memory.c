@@ -79,6 +79,7 @@ NVML_EXPORT nvmlReturn_t nvmlDeviceGetRowRemapperHistogram(
     return small_count_of(gpu, "remap.banks.none", &histogram->none);
 }
 
+#if BRANCH >= 580 /* older drivers have no such call (nvml.h) */
 NVML_EXPORT nvmlReturn_t nvmlDeviceGetRepairStatus(nvmlDevice_t device, nvmlRepairStatus_t *status)
 {
     ENTER_GPU(device, gpu);
@@ -88,3 +89,4 @@ NVML_EXPORT nvmlReturn_t nvmlDeviceGetRepairStatus(nvmlDevice_t device, nvmlRepa
     TRY(small_count_of(gpu, "repair.channel_pending", &status->bChannelRepairPending));
     return small_count_of(gpu, "repair.tpc_pending", &status->bTpcRepairPending);
 }
+#endif

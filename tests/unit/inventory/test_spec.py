@@ -50,9 +50,9 @@ def test_every_problem_is_reported_at_once() -> None:
     assert set(found) == {"replicas", "gateway_port", "model_revision"}
 
 
-@pytest.mark.parametrize("version", ["550.90.07", "570.124.06"])
-def test_driver_without_blackwell_support_is_refused(version: str) -> None:
-    assert "570.133.20 or newer" in problems(driver=version)["driver"]
+@pytest.mark.parametrize("version", ["550.90.07", "570.86.15"])
+def test_driver_too_old_for_the_hardware_is_refused(version: str) -> None:
+    assert "570.124.06 or newer" in problems(driver=version)["driver"]
 
 
 @pytest.mark.parametrize("branch", ["550", "580"])

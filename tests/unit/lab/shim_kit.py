@@ -24,7 +24,7 @@ def fabric(index, version=3):
     info = n.c_nvmlGpuFabricInfo_v3_t() if version == 3 else n.c_nvmlGpuFabricInfo_v2_t()
     n.nvmlDeviceGetGpuFabricInfoV(handle(index), ctypes.byref(info))
     summary = getattr(info, "healthSummary", None)
-    return [info.state, info.status, info.cliqueId, info.healthMask, summary]
+    return [info.state & 0xFF, info.status, info.cliqueId, info.healthMask, summary]
 
 def fabric_with_word(word):
     info = n.c_nvmlGpuFabricInfo_v3_t()

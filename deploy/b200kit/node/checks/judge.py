@@ -13,6 +13,7 @@ from datetime import date
 from importlib import import_module
 
 from b200kit.node.checks.node_scale import OnNode, board_of, explained, fold, gpus_of
+from b200kit.node.checks.not_offered import noted
 from b200kit.node.state import view as states
 from b200kit.node.state.expectation import SCHEMA, Expectation, Unexpected
 from b200kit.node.state.plausible import plausible
@@ -57,7 +58,8 @@ def judge(expectation: object, state: object, checks: Mapping[str, Check] | None
     everyone, board = gpus_of(view), board_of(expect)
     for name, run in chosen.items():
         if name not in left_out:
-            found = [waive(expect, finding) for finding in run_one(name, run, expect, view)]
+            judged = [noted(expect, view, finding) for finding in run_one(name, run, expect, view)]
+            found = [waive(expect, finding) for finding in judged]
             findings += fold(found, ON_NODE.get(name, ()), everyone, board)
     return Verdict(tuple(waive(expect, f) for f in explained(findings, ON_NODE)), left_out)
 

@@ -80,9 +80,11 @@ def fits_without(name: str, case: Case) -> bool:
 
 @in_subtests("name", sorted(states.expectation()["hardware"]["expect"]))
 def test_a_threshold_that_is_missing_is_never_fit(name: str) -> None:
-    """Some are needed only where a passport or measured figures lie on the node."""
+    """Some are needed only with an old driver, a passport or measured figures on the node."""
     noted = [
-        case for case in HARMLESS if case.file == name.split(".")[0] in ("bandwidth", "passport")
+        case
+        for case in HARMLESS
+        if case.file == name.split(".")[0] in ("bandwidth", "driver", "passport")
     ]
     # The check reads gpu_count of the expectation, which the inventory may set.
     fits = all(fits_without(name, case) for case in noted or HARMLESS[:1])

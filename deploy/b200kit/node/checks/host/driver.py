@@ -85,13 +85,13 @@ def skewed(
 
 @check("driver.version")
 def version(expect: Expectation, state: StateView) -> Iterator[Finding]:
-    """The running driver is the one asked for, and knows this hardware."""
+    """The running driver is the one asked for, and offers what must be known of this hardware."""
     minimum, requested = expect.hardware("minimum_driver", str), expect.driver_version()
     running = state.text("nvml", "driver_version")
     if isinstance(running, Unmeasured):
         yield unread("the driver version", running)
     elif numbers(running) < numbers(minimum.value):
-        summary = f"driver {running} is older than {minimum.value}, the first for this hardware"
+        summary = f"driver {running} is older than {minimum.value}, the oldest judged here"
         yield failed(summary, running, minimum, Action.NONE)
     elif requested is not None and running != requested:
         expected = rule(requested, "driver version of the inventory")

@@ -1,7 +1,7 @@
 """Readings of one GPU through NVML: a table of key to call, each call's error kept as its reading.
 
-Names, units and traps: NVIDIA's nvml.h and nvidia-ml-py. A key that is not supported by the driver
-is unmeasured with NVML's own words and code, such as "Not Supported (3)".
+Names, units and traps: NVIDIA's nvml.h and nvidia-ml-py. A key that NVML gives no value for is
+unmeasured with NVML's own words and code, such as "Not Supported (3)"; see offered.py.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from collections.abc import Callable
 
 import pynvml as n  # type: ignore[import-untyped]
 
-from b200kit.node.facts.nvml.call import Handle, Reading, field, reading
+from b200kit.node.facts.nvml.call import Handle, Reading, field, reading, words
 from b200kit.node.facts.nvml.links import links
 from b200kit.node.lib.readings import unmeasured
 
@@ -106,20 +106,20 @@ def pcie(handle: Handle) -> dict[str, Reading]:
 
 
 def fabric(handle: Handle) -> dict[str, Reading]:
-    """Fabric registration: structure version 3, or 2 (no summary) of older drivers."""
+    """Fabric registration: structure version 3, or 2 (no summary) of drivers before 580."""
     info = n.c_nvmlGpuFabricInfo_v3_t()
     summary: Reading
     try:
         n.nvmlDeviceGetGpuFabricInfoV(handle, ctypes.byref(info))
         summary = int(info.healthSummary)
     except n.NVMLError as error:
-        if error.value != n.NVML_ERROR_ARGUMENT_VERSION_MISMATCH:
-            raise
+        # nvml.h does not say by which code an older driver refuses the structure.
+        summary = unmeasured(words(error))
         info = n.c_nvmlGpuFabricInfo_v2_t()
         n.nvmlDeviceGetGpuFabricInfoV(handle, ctypes.byref(info))
-        summary = unmeasured("this driver's fabric structure (version 2) has no health summary")
     return {
-        "state": int(info.state),
+        # One byte in nvml.h; nvidia-ml-py reads the padding after it, too.
+        "state": int(info.state) & 0xFF,
         "status": int(info.status),
         "clique_id": int(info.cliqueId),
         "cluster_uuid": str(uuid.UUID(bytes=bytes(info.clusterUuid))),

@@ -18,6 +18,7 @@ import pynvml as n  # type: ignore[import-untyped]
 
 from b200kit.node.facts.nvml.call import reading, words
 from b200kit.node.facts.nvml.gpu import CALLS
+from b200kit.node.facts.nvml.offered import named
 from b200kit.node.lib.readings import is_unmeasured, unmeasured
 from b200kit.node.lib.stdout import claim_stdout, emit
 
@@ -97,9 +98,11 @@ class Collection:
         reason = self.error or f"{late} (waiting for {self.step})"
         if not self.system:
             return dict.fromkeys(("nvml", "gpus", "p2p"), unmeasured(reason))
-        gpus = [self.gpu(index, late) for index in sorted(self.gpus)]
+        driver = self.system["driver_version"]
+        system = {key: unmeasured(reason) for key in SYSTEM_KEYS} | dict(self.system)
+        gpus = [named(self.gpu(index, late), driver) for index in sorted(self.gpus)]
         return {
-            "nvml": {key: unmeasured(reason) for key in SYSTEM_KEYS} | dict(self.system),
+            "nvml": named(system, driver),
             "gpus": gpus if self.count is not None else unmeasured(reason),
             "p2p": self.p2p or unmeasured(reason),
         }

@@ -1,0 +1,50 @@
+"""NVIDIA's own NVML library, as Debian packages it: real symbols and answers, without a driver."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from tests.lab.mounts import remove_tree
+from tests.lab.shell import run
+from tests.lab.supply.debian import NEWER, SUITE, debian_sources
+
+PACKAGE, SONAME = "libnvidia-ml1", "libnvidia-ml.so.1"
+SUITE_OF = {535: SUITE, 550: NEWER}
+"""Driver branch to the release of Debian whose non-free part has it."""
+
+
+def nvml_library(cache: Path, branch: int) -> Path:
+    """The library of a driver branch; downloaded the first time (0.7 MB and apt's lists)."""
+    folder = cache / f"{PACKAGE}-{branch}"
+    if not folder.is_dir():
+        building = cache / f"{folder.name}.building"
+        remove_tree(building)
+        _unpack(building, SUITE_OF[branch])
+        building.rename(folder)
+    (library,) = folder.rglob(SONAME)
+    return library
+
+
+def _unpack(folder: Path, suite: str) -> None:
+    """Have this machine's apt download the package of a suite, and unpack it."""
+    for name in ("lists/partial", "archives/partial"):
+        (folder / name).mkdir(parents=True)
+    sources = folder / "sources.list"
+    sources.write_text(f"deb {debian_sources()[0].split()[1]} {suite} non-free\n", encoding="utf-8")
+    (folder / "status").touch()
+    settings = {
+        "Dir::State": folder,
+        "Dir::State::lists": folder / "lists",
+        "Dir::State::status": folder / "status",
+        "Dir::Cache": folder,
+        "Dir::Etc::SourceList": sources,
+        "Dir::Etc::SourceParts": "/dev/null",
+        "Dir::Etc::Preferences": "/dev/null",
+        "Dir::Etc::PreferencesParts": "/dev/null",
+        "APT::Sandbox::User": "root",
+    }
+    options = [f"--option={key}={value}" for key, value in settings.items()]
+    run(["apt-get", *options, "update"], timeout=600)
+    run(["apt-get", *options, "download", PACKAGE], timeout=600, cwd=folder)
+    (package,) = folder.glob("*.deb")
+    run(["dpkg-deb", "--extract", package, folder / "root"])

@@ -1,0 +1,63 @@
+"""Numbers of NVML in our tables are those of NVIDIA's nvml.h."""
+
+from __future__ import annotations
+
+from b200kit.catalog import hardware
+from b200kit.node.checks.nvlink import fabric, health_mask
+from b200kit.node.facts.nvml import worker
+from tests.unit.lab.nvml.abi import vendor
+
+FABRIC = "NVML_GPU_FABRIC_"
+SHIFT = f"{FABRIC}HEALTH_MASK_SHIFT_"
+CONFIGURATION = f"{FABRIC}HEALTH_MASK_INCORRECT_CONFIGURATION_"
+
+
+def numbers(prefix: str) -> dict[str, int]:
+    """The constants of nvml.h with a prefix, by the rest of their names."""
+    constants = vendor()["constants"].items()
+    return {n.removeprefix(prefix): value for n, (value, _) in constants if n.startswith(prefix)}
+
+
+def in_words(names: dict[str, int]) -> dict[int, str]:
+    """A number to its name in nvml.h, as plain words."""
+    return {number: name.lower().replace("_", " ") for name, number in names.items()}
+
+
+def table(name: str) -> set[int]:
+    """The numbers that an expectation of hgx-b200 knows."""
+    return set(map(int, hardware.load("hgx-b200")["expect"][name]["value"]))
+
+
+def test_fabric_states_and_summaries_are_those_of_nvml_h() -> None:
+    assert in_words(numbers(f"{FABRIC}STATE_")) == fabric.STATES
+    assert in_words(numbers(f"{FABRIC}HEALTH_SUMMARY_")) == fabric.SUMMARIES
+
+
+def test_health_mask_is_laid_out_as_in_nvml_h() -> None:
+    known = numbers(SHIFT)
+    assert known.pop("INCORRECT_CONFIGURATION") == health_mask.CONFIGURATION_SHIFT
+    # Of drivers 595 and 615, for partitions and a manager of many nodes; nobody says what is bad.
+    assert {known.pop("PARTITION_ASSIGNED"), known.pop("GFM_STATE")} == {12, 14}
+    assert sorted(known.values()) == sorted(health_mask.TWO_BIT_SHIFTS.values())
+    assert set(numbers(CONFIGURATION).values()) == set(health_mask.CONFIGURATIONS)
+
+
+def test_every_recovery_action_of_nvml_h_has_an_answer() -> None:
+    actions = numbers("NVML_GPU_RECOVERY_ACTION_")
+    assert table("recovery.actions") == set(actions.values()) - {actions["NONE"]}
+
+
+def test_faults_are_return_codes_of_nvml_h() -> None:
+    assert table("nvml.faults") - set(numbers("NVML_ERROR_").values()) == set()
+
+
+def test_clock_reasons_are_bits_of_nvml_h() -> None:
+    prefix = "nvmlClocksThrottleReason"
+    bad = {numbers(prefix)[f"Hw{name}Slowdown"] for name in ("", "Thermal", "PowerBrake")}
+    assert table("clocks.bad_reasons") == bad
+    assert table("clocks.noted_reasons") == {numbers(prefix)["SwThermalSlowdown"]}
+
+
+def test_peer_capabilities_are_numbered_as_in_nvml_h() -> None:
+    theirs = numbers("NVML_P2P_CAPS_INDEX_")
+    assert {name.lower(): number for name, number in theirs.items()} == worker.P2P_KINDS
