@@ -147,7 +147,10 @@ def offline(settings: Settings) -> dict[str, str]:
 
 
 def wires(group: Group | None) -> dict[str, str]:
-    """Which network NCCL and gloo use between nodes: named, because they guess by interface."""
-    if group is None:
-        return {}
-    return {"NCCL_SOCKET_IFNAME": group.interface, "GLOO_SOCKET_IFNAME": group.interface}
+    """Which interface NCCL and gloo meet on: the group's between nodes, loopback within one.
+
+    Named, because NCCL takes loopback last (ncclFindInterfaces in src/misc/socket.cc) and gloo the
+    address of the host's name; a unit may reach neither, and every worker would wait for ever.
+    """
+    interface = group.interface if group else "lo"
+    return {"NCCL_SOCKET_IFNAME": interface, "GLOO_SOCKET_IFNAME": interface}

@@ -185,7 +185,7 @@ def argv(settings: Settings) -> tuple[str, ...]:
 
 
 def environment(settings: Settings) -> dict[str, str]:
-    """Offline, silent, with caches of its own; between nodes on the named network only."""
+    """Offline, silent, with caches of its own; its processes meet on a named interface."""
     values = offline(settings) | {
         "VLLM_NO_USAGE_STATS": "1",
         "VLLM_DO_NOT_TRACK": "1",

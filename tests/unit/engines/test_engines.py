@@ -178,6 +178,14 @@ def test_nodes_talk_on_the_network_that_is_named() -> None:
     assert environment["NCCL_SOCKET_IFNAME"] == environment["GLOO_SOCKET_IFNAME"] == "ens1"
 
 
+@pytest.mark.parametrize("kind", KINDS.values(), ids=lambda kind: kind.name)
+def test_workers_of_one_node_meet_on_loopback_which_is_all_that_the_unit_allows(
+    kind: EngineKind,
+) -> None:
+    environment = kind.environment(settings())
+    assert environment["NCCL_SOCKET_IFNAME"] == environment["GLOO_SOCKET_IFNAME"] == "lo"
+
+
 def test_models_of_the_catalogue_are_in_vllm_s_words_alone() -> None:
     model = (("kv-cache-dtype", "fp8"),)
     engine = Engine.model_validate({"kind": "cuda", "version": "1", "flags": {"seed": 7}})
