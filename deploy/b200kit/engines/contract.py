@@ -8,8 +8,9 @@ under which names it counts, whether it finishes the streams it has when it is s
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
+from b200kit.node.lib import cpulist
 from b200kit.node.placement.layout import Replica
 
 Scalar = str | int | float | bool
@@ -69,6 +70,12 @@ class Settings:
     cache_dir: str = ""
 
     @property
+    def shape(self) -> Replica:
+        """The replica as the engine is given it: one process where CPUs stand for its GPUs."""
+        alone = is_one_process(self.kind, self.replica)
+        return replace(self.replica, tp=1, pp=1, dp=1) if alone else self.replica
+
+    @property
     def cache(self) -> str:
         """The directory of compiled kernels."""
         return self.cache_dir or f"/var/cache/vllm/{self.replica.replica}"
@@ -82,6 +89,15 @@ class Settings:
     def config_path(self) -> str:
         """Where the configuration of this replica lies on the node."""
         return f"/etc/vllm/replica-{self.replica.replica}.yaml"
+
+
+def is_one_process(kind: str, replica: Replica) -> bool:
+    """Whether one process stands for all GPUs of a replica: on CPUs, where it has fewer of them.
+
+    Every rank needs a CPU of its own; ranks that share one wait for each other at every layer.
+    """
+    ranks = replica.tp * replica.pp * replica.dp
+    return kind != "cuda" and len(cpulist.parse(replica.cpus)) < ranks
 
 
 @dataclass(frozen=True)

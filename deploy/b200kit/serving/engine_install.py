@@ -8,9 +8,12 @@ from __future__ import annotations
 
 import hashlib
 import shlex
+from collections.abc import Sequence
 from pathlib import Path
 
+from b200kit.engines.contract import is_one_process
 from b200kit.inventory.keys.parts import Engine
+from b200kit.node.placement.layout import Replica
 from b200kit.node.state.drift import File
 from b200kit.node.weights.fetch import STAMP
 from b200kit.run.node import Node
@@ -54,12 +57,14 @@ def stamp(node: Node) -> str:
     return f"{engine_dir(node)}/{STAMP}"
 
 
-def described(engine: Engine) -> str:
-    """As reports name it; what stands in for vLLM must not read like a vLLM."""
+def described(engine: Engine, layout: Sequence[Replica] = ()) -> str:
+    """As reports name it; what stands in for vLLM, or for GPUs, must not read like it."""
     if engine.kind == "stand-in":
         return f"stand-in {engine.version}, not vLLM"
+    alone = [len(replica.gpus) for replica in layout if is_one_process(engine.kind, replica)]
+    few = f", 1 process for {alone[0]} GPUs" if alone else ""
     form = ", container" if engine.image else ""
-    return f"{_LABELS[engine.name]} {engine.version} ({engine.kind}{form})"
+    return f"{_LABELS[engine.name]} {engine.version} ({engine.kind}{form}{few})"
 
 
 def install(node: Node) -> None:

@@ -226,7 +226,7 @@ def test_gpus_are_opened_to_the_engine_that_needs_them(
     unit = directives(given[UNIT])
     assert unit["DevicePolicy"] == ["closed"]
     assert any("char-nvidia " in value for value in unit["DeviceAllow"]) is allowed
-    assert ("tensor-parallel-size" in given["/etc/vllm/replica-0.yaml"]) is allowed
+    assert "tensor-parallel-size: 4" in given["/etc/vllm/replica-0.yaml"]
 
 
 def test_environment_reaches_systemd_as_it_stands(tmp_path: Path) -> None:
