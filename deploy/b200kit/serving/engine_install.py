@@ -18,6 +18,7 @@ from b200kit.node.state.drift import File
 from b200kit.node.weights.fetch import STAMP
 from b200kit.run.node import Node
 from b200kit.run.remote import RemoteError
+from b200kit.serving import compile_tools
 
 REQUIREMENTS = "/etc/b200kit/engine-requirements.txt"
 # pip compiles in one process, and with vLLM that takes longer than all the rest. At the lowest
@@ -67,12 +68,14 @@ def described(engine: Engine, layout: Sequence[Replica] = ()) -> str:
     return f"{_LABELS[engine.name]} {engine.version} ({engine.kind}{form}{few})"
 
 
-def install(node: Node) -> None:
-    """Bring the engine, in the form that is asked for."""
+def install(node: Node) -> str | None:
+    """Bring the engine, in the form that is asked for; returns what it does without."""
     if node.spec.engine.image:
         _pull(node)
-    else:
-        _install(node)
+        return None
+    _install(node)
+    lacks = compile_tools.lacks_sampler(node.spec, requirements(node))
+    return compile_tools.NO_SAMPLER if lacks else None
 
 
 def _pull(node: Node) -> None:
