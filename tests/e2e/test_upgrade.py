@@ -17,8 +17,8 @@ from tests.e2e.driving import Outcome, deploy, on, plan
 
 NODE = "b200-1"
 FIRST, LATER, OLDER = "580.126.20", "580.159.03", "580.105.08"
-SET = ("nvidia-open", "nvidia-fabricmanager", "libnvidia-nscq", "libnvsdm")
-FOLLOWERS = ("nvidia-kernel-open-dkms", "libnvidia-compute", "nvidia-persistenced")
+SET = ("nvidia-open", "nvidia-persistenced", "nvidia-fabricmanager", "libnvidia-nscq", "libnvsdm")
+FOLLOWERS = ("nvidia-kernel-open-dkms", "libnvidia-compute", "nvidia-modprobe")
 TOOLS = ("cuda_toolkit=12-8", "nccl=2.27.7-1+cuda12.9", "dcgm=4.4.1")
 HELD = {
     *SET,

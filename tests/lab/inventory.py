@@ -123,7 +123,7 @@ def _engine(lab: dict[str, Any]) -> dict[str, Any]:
         "VLLM_CPU_OMP_THREADS_BIND": "nobind",
         "OMP_NUM_THREADS": "1",
         # Whatever enforce-eager says, the first request for log probabilities compiles with g++
-        # and with TP the embedding does; a node has no compiler, and the engine dies.
+        # and with TP the embedding does: half a minute on a busy machine.
         "TORCHDYNAMO_DISABLE": "1",
     }
     return {

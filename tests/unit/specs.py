@@ -21,7 +21,7 @@ VENDOR_KEY = "\n".join(
         "",
     ]
 )
-VENDOR_FINGERPRINT = openpgp.fingerprint(VENDOR_KEY)
+[VENDOR_FINGERPRINT] = openpgp.fingerprints(VENDOR_KEY)
 REVISION = "0123456789abcdef" * 4
 
 CATALOGUE = Catalogue(

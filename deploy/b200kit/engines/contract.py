@@ -8,8 +8,9 @@ under which names it counts, in what ways nodes are joined.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
+from b200kit.node.lib import cpulist
 from b200kit.node.placement.layout import Replica
 
 Scalar = str | int | float | bool
@@ -69,6 +70,12 @@ class Settings:
     cache_dir: str = ""
 
     @property
+    def shape(self) -> Replica:
+        """The replica as the engine is given it: one process where CPUs stand for its GPUs."""
+        alone = is_one_process(self.kind, self.replica)
+        return replace(self.replica, tp=1, pp=1, dp=1) if alone else self.replica
+
+    @property
     def cache(self) -> str:
         """The directory of compiled kernels."""
         return self.cache_dir or f"/var/cache/vllm/{self.replica.replica}"
@@ -82,6 +89,15 @@ class Settings:
     def config_path(self) -> str:
         """Where the configuration of this replica lies on the node."""
         return f"/etc/vllm/replica-{self.replica.replica}.yaml"
+
+
+def is_one_process(kind: str, replica: Replica) -> bool:
+    """Whether one process stands for all GPUs of a replica: on CPUs, where it has fewer of them.
+
+    Every rank needs a CPU of its own; ranks that share one wait for each other at every layer.
+    """
+    ranks = replica.tp * replica.pp * replica.dp
+    return kind != "cuda" and len(cpulist.parse(replica.cpus)) < ranks
 
 
 @dataclass(frozen=True)
@@ -145,7 +161,10 @@ def offline(settings: Settings) -> dict[str, str]:
 
 
 def wires(group: Group | None) -> dict[str, str]:
-    """Which network NCCL and gloo use between nodes: named, because they guess by interface."""
-    if group is None:
-        return {}
-    return {"NCCL_SOCKET_IFNAME": group.interface, "GLOO_SOCKET_IFNAME": group.interface}
+    """Which interface NCCL and gloo meet on: the group's between nodes, loopback within one.
+
+    Named, because NCCL takes loopback last (ncclFindInterfaces in src/misc/socket.cc) and gloo the
+    address of the host's name; a unit may reach neither, and every worker would wait for ever.
+    """
+    interface = group.interface if group else "lo"
+    return {"NCCL_SOCKET_IFNAME": interface, "GLOO_SOCKET_IFNAME": interface}

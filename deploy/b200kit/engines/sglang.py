@@ -103,7 +103,7 @@ def argv(settings: Settings) -> tuple[str, ...]:
 
 
 def environment(settings: Settings) -> dict[str, str]:
-    """Offline, with caches of its own; between nodes on the named network only."""
+    """Offline, with caches of its own; its processes meet on a named interface."""
     values = offline(settings) | {"SGLANG_TIMEOUT_KEEP_ALIVE": str(IDLE_CONNECTION_S)}
     if settings.group:
         values["SGLANG_HOST_IP"] = settings.group.address

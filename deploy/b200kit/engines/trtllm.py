@@ -13,7 +13,7 @@ tensorrt_llm/metrics/collector.py (commit 050f80def8). What is missing, and how 
 
 from __future__ import annotations
 
-from b200kit.engines.contract import EngineKind, Settings, Value, offline
+from b200kit.engines.contract import EngineKind, Settings, Value, offline, wires
 
 _METRICS = {
     "running": "trtllm_num_requests_running",
@@ -73,6 +73,11 @@ def _words(name: str, value: Value) -> tuple[str, ...]:
     return (f"--{name}", str(value))
 
 
+def environment(settings: Settings) -> dict[str, str]:
+    """Offline, with files of its own; its workers meet on loopback."""
+    return offline(settings) | wires(None)
+
+
 KIND = EngineKind(
     name="trtllm",
     distributions=("tensorrt-llm",),
@@ -86,5 +91,5 @@ KIND = EngineKind(
     binds_numa=False,
     config=config,
     argv=argv,
-    environment=offline,
+    environment=environment,
 )

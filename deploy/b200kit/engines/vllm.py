@@ -118,17 +118,16 @@ def _flags(settings: Settings) -> dict[str, Value]:
 
 
 def _parallel(settings: Settings) -> dict[str, Value]:
-    """How the model is spread; a CPU stands for all GPUs of its node, so it has no TP within."""
-    replica, group = settings.replica, settings.group
-    local, ranks = (replica.tp, replica.dp) if settings.kind == "cuda" else (1, 1)
+    """How the model is spread over the ranks of the node, and over those of the others."""
+    replica, group = settings.shape, settings.group
     if group is not None and group.join == "data":
-        return _many_ranks(group, local, ranks)
+        return _many_ranks(group, replica.tp, replica.dp)
     if group is not None:
-        return _one_engine(group, local)
-    values: dict[str, Value] = {"tensor-parallel-size": local} if settings.kind == "cuda" else {}
-    if settings.kind == "cuda" and replica.pp > 1:
+        return _one_engine(group, replica.tp)
+    values: dict[str, Value] = {"tensor-parallel-size": replica.tp}
+    if replica.pp > 1:
         values["pipeline-parallel-size"] = replica.pp
-    if settings.kind == "cuda" and replica.dp > 1:
+    if replica.dp > 1:
         values["data-parallel-size"] = replica.dp
     return values | ({"enable-expert-parallel": True} if replica.ep else {})
 
@@ -185,7 +184,7 @@ def argv(settings: Settings) -> tuple[str, ...]:
 
 
 def environment(settings: Settings) -> dict[str, str]:
-    """Offline, silent, with caches of its own; between nodes on the named network only."""
+    """Offline, silent, with caches of its own; its processes meet on a named interface."""
     values = offline(settings) | {
         "VLLM_NO_USAGE_STATS": "1",
         "VLLM_DO_NOT_TRACK": "1",

@@ -1,6 +1,7 @@
-"""The fingerprint of an armored OpenPGP public key (RFC 9580, version 4 keys). Pure.
+"""The fingerprints of armored OpenPGP public keys (RFC 9580, version 4 keys). Pure.
 
-Enough to hold a repository's key against the fingerprint the inventory pins, with no gpg at hand.
+Enough to hold a repository's key against the fingerprint the inventory pins, with no gpg at hand. A
+file may hold several keys; only the pinned one is ever written.
 """
 
 from __future__ import annotations
@@ -17,45 +18,57 @@ _HEADER = re.compile(r"[A-Za-z]+: [ -~]*")
 _BASE64 = re.compile(r"[A-Za-z0-9+/]+=*").fullmatch
 _SIGNATURE, _PUBLIC_KEY, _NAME, _SUBKEY = 2, 6, 13, 14
 _OF_A_KEY = (_SIGNATURE, _PUBLIC_KEY, _NAME, _SUBKEY)
+_KEYS = (_PUBLIC_KEY, _SUBKEY)
 
 
-def fingerprint(armored: str) -> str:
-    """40 upper-case hexadecimal digits; raises ValueError when this is no one version 4 key."""
-    _, body = _key(armored)[0]
-    framed = b"\x99" + len(body).to_bytes(2, "big") + body
-    return hashlib.sha1(framed, usedforsecurity=False).hexdigest().upper()
+_Key = list[tuple[int, bytes]]
 
 
-def canonical(armored: str) -> bytes:
-    """The same key in its canonical encoding: every reader finds the packets that were checked.
+def fingerprints(armored: str) -> list[str]:
+    """40 upper-case hexadecimal digits a key; raises ValueError for all but version 4 keys."""
+    return [_fingerprint(key) for key in _keys(armored)]
 
-    Readers of armor disagree on where it begins and ends, and so on which key a file holds.
+
+def canonical(armored: str, pinned: str) -> bytes:
+    """The pinned key in its canonical encoding: every reader finds the packets that were checked.
+
+    Readers of armor disagree on where it begins and ends, and so on which keys a file holds.
+    Raises ValueError where the file holds no such key.
     """
-    data = b"".join(_written(tag, body) for tag, body in _key(armored))
+    there = {_fingerprint(key): key for key in _keys(armored)}
+    if pinned.upper() not in there:
+        raise ValueError(f"has {', '.join(there)}, not {pinned.upper()}")
+    data = b"".join(_written(tag, body) for tag, body in there[pinned.upper()])
     encoded = base64.b64encode(data).decode()
     lines = [encoded[at : at + 64] for at in range(0, len(encoded), 64)]
     return "\n".join([_BEGIN, "", *lines, _END, ""]).encode()
 
 
-def _key(armored: str) -> list[tuple[int, bytes]]:
-    """The packets of one version 4 key with its names, signatures and subkeys, and no other."""
+def _fingerprint(key: _Key) -> str:
+    _, body = key[0]
+    framed = b"\x99" + len(body).to_bytes(2, "big") + body
+    return hashlib.sha1(framed, usedforsecurity=False).hexdigest().upper()
+
+
+def _keys(armored: str) -> list[_Key]:
+    """Version 4 keys: the packets of each with its names, signatures and subkeys, and no other."""
     packets = list(_packets(_dearmored(armored)))
     if not packets:
         raise ValueError("holds no OpenPGP packet")
     tag, body = packets[0]
-    if tag != _PUBLIC_KEY or not body or body[0] != 4:
+    if tag != _PUBLIC_KEY or body[:1] != b"\x04":
         raise ValueError("does not begin with a version 4 public key")
-    keys = [tag for tag, _ in packets].count(_PUBLIC_KEY)
-    if keys > 1:
-        # Only one is pinned by its fingerprint.
-        raise ValueError(f"holds {keys} keys and apt would trust them all; give a file with one")
+    keys: list[_Key] = []
     for tag, body in packets:
-        if tag not in _OF_A_KEY or (tag == _SUBKEY and body[:1] != b"\x04"):
+        if tag not in _OF_A_KEY or (tag in _KEYS and body[:1] != b"\x04"):
             raise ValueError(
                 f"holds a packet of type {tag} that is not read here; give the key as gpg --armor "
                 "--export-options export-minimal --export writes it"
             )
-    return packets
+        if tag == _PUBLIC_KEY:
+            keys.append([])
+        keys[-1].append((tag, body))
+    return keys
 
 
 def _written(tag: int, body: bytes) -> bytes:

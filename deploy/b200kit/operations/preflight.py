@@ -198,12 +198,13 @@ def _wrong_files(spec: NodeSpec) -> Iterator[Problem]:
 def _wrong_keys(spec: NodeSpec) -> Iterator[Problem]:
     for number, repository in enumerate(spec.repositories):
         try:
-            actual = openpgp.fingerprint(Path(repository.key).read_text(errors="replace"))
+            actual = openpgp.fingerprints(Path(repository.key).read_text(errors="replace"))
         except ValueError as wrong:
             yield Problem(f"repositories.{number}.key", f"{repository.key} {wrong}")
             continue
-        if actual != repository.fingerprint.upper():
-            message = f"{repository.key} has {actual}, the inventory pins {repository.fingerprint}"
+        if repository.fingerprint.upper() not in actual:
+            there = f"{repository.key} has {', '.join(actual)}"
+            message = f"{there}, the inventory pins {repository.fingerprint}"
             yield Problem(f"repositories.{number}.fingerprint", message)
 
 

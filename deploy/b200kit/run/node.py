@@ -17,6 +17,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
+from b200kit.engines.contract import is_one_process
 from b200kit.inventory import group, shape
 from b200kit.inventory.secrets import Secret
 from b200kit.inventory.spec import NodeSpec
@@ -167,6 +168,10 @@ class Node:
         finally:
             entry["seconds"] = round(time.monotonic() - started, 3)
 
+    def _laid_out(self, replica: Replica) -> dict[str, Any]:
+        alone = is_one_process(self.spec.engine.kind, replica)
+        return {**replica.to_json(), **({"processes": 1} if alone else {})}
+
     def to_json(self) -> dict[str, Any]:
         """The HostRecord of the run document."""
         return {
@@ -182,7 +187,7 @@ class Node:
             "smoke": self.smoke,
             "smoke_age_s": self.smoke_age_s,
             **({"tuning": self.tuning} if self.tuning else {}),
-            "layout": [replica.to_json() for replica in self.replicas],
+            "layout": [self._laid_out(replica) for replica in self.replicas],
             **({"withdrawn": self.withdrawn} if self.withdrawn else {}),
             **({"reprovision": self.reprovision} if self.reprovision else {}),
         }

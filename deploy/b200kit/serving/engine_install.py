@@ -8,13 +8,17 @@ from __future__ import annotations
 
 import hashlib
 import shlex
+from collections.abc import Sequence
 from pathlib import Path
 
+from b200kit.engines.contract import is_one_process
 from b200kit.inventory.keys.parts import Engine
+from b200kit.node.placement.layout import Replica
 from b200kit.node.state.drift import File
 from b200kit.node.weights.fetch import STAMP
 from b200kit.run.node import Node
 from b200kit.run.remote import RemoteError
+from b200kit.serving import compile_tools
 
 REQUIREMENTS = "/etc/b200kit/engine-requirements.txt"
 # pip compiles in one process, and with vLLM that takes longer than all the rest. At the lowest
@@ -54,20 +58,24 @@ def stamp(node: Node) -> str:
     return f"{engine_dir(node)}/{STAMP}"
 
 
-def described(engine: Engine) -> str:
-    """As reports name it; what stands in for vLLM must not read like a vLLM."""
+def described(engine: Engine, layout: Sequence[Replica] = ()) -> str:
+    """As reports name it; what stands in for vLLM, or for GPUs, must not read like it."""
     if engine.kind == "stand-in":
         return f"stand-in {engine.version}, not vLLM"
+    alone = [len(replica.gpus) for replica in layout if is_one_process(engine.kind, replica)]
+    few = f", 1 process for {alone[0]} GPUs" if alone else ""
     form = ", container" if engine.image else ""
-    return f"{_LABELS[engine.name]} {engine.version} ({engine.kind}{form})"
+    return f"{_LABELS[engine.name]} {engine.version} ({engine.kind}{form}{few})"
 
 
-def install(node: Node) -> None:
-    """Bring the engine, in the form that is asked for."""
+def install(node: Node) -> str | None:
+    """Bring the engine, in the form that is asked for; returns what it does without."""
     if node.spec.engine.image:
         _pull(node)
-    else:
-        _install(node)
+        return None
+    _install(node)
+    lacks = compile_tools.lacks_sampler(node.spec, requirements(node))
+    return compile_tools.NO_SAMPLER if lacks else None
 
 
 def _pull(node: Node) -> None:

@@ -22,7 +22,12 @@ from b200kit.node.serving import compile_cache_key
 from b200kit.node.state.drift import File
 from b200kit.run.node import Node
 from b200kit.run.render import render
-from b200kit.serving import compile_cache_facts, engine_install, forbidden_environment
+from b200kit.serving import (
+    compile_cache_facts,
+    compile_tools,
+    engine_install,
+    forbidden_environment,
+)
 
 SERVING = "/etc/b200kit/serving.json"
 SECRETS = "/etc/b200kit/secrets"
@@ -79,10 +84,13 @@ def settings(node: Node, replica: Replica) -> Settings:
 
 def environment(node: Node, given: Settings) -> dict[str, str]:
     """The engine's environment; the inventory's stands above it. It holds no secret."""
-    by_engine = engines.get(node.spec.engine).environment(given)
-    return (
-        by_engine | compile_cache_key.environment(given.cache) | dict(node.spec.engine.environment)
-    )
+    spec = node.spec
+    values = engines.get(spec.engine).environment(given)
+    values |= compile_cache_key.environment(given.cache)
+    if not spec.engine.image:
+        directory, lock = engine_install.engine_dir(node), engine_install.requirements(node)
+        values |= compile_tools.environment(spec, directory, lock)
+    return values | dict(spec.engine.environment)
 
 
 def configuration(node: Node, given: Settings) -> File:

@@ -27,10 +27,11 @@ from b200kit.node.state.drift import File, Package, Unit
 from b200kit.run.node import Node
 from b200kit.run.render import render
 from b200kit.stages import serving_units
-from b200kit.stages.support.driver_packages import DCGM, Lockstep
+from b200kit.stages.support.driver_packages import DCGM, PERSISTENCED, Lockstep
 from b200kit.stages.support.driver_set import stack
 
 PREFERENCES = "/etc/apt/preferences.d/b200kit.pref"
+_DROP_IN = f"/etc/systemd/system/{PERSISTENCED}.d/b200kit.conf"
 
 
 def desired(node: Node, layout: Sequence[Replica]) -> DesiredState:
@@ -38,11 +39,20 @@ def desired(node: Node, layout: Sequence[Replica]) -> DesiredState:
     del layout
     lockstep = stack(node)
     return DesiredState(
-        files=(File(PREFERENCES, _preferences(node, lockstep)),),
+        files=(
+            File(PREFERENCES, _preferences(node, lockstep)),
+            _persistence(node),
+        ),
         packages=(lockstep.pinning, *lockstep.packages),
         units=_units(node, lockstep),
         probe_units=tuple(serving_units.units(node)),
     )
+
+
+def _persistence(node: Node) -> File:
+    """What keeps persistence mode on; a daemon that runs takes it by a restart."""
+    restart = [f"restart:{unit}" for unit in serving_units.running(node, [PERSISTENCED])]
+    return File(_DROP_IN, render("systemd/nvidia-persistenced.conf.j2"), notify=tuple(restart))
 
 
 def _preferences(node: Node, lockstep: Lockstep) -> bytes:

@@ -15,6 +15,7 @@ from b200kit.run import zipapp
 from b200kit.run.node import Node, NodeRefused, StageFailed
 from b200kit.run.remote import INSTALLED
 from b200kit.run.render import render
+from b200kit.serving import compile_tools
 from b200kit.stages.support import operating_systems
 
 # kmod and numactl: NVLink5 needs ib_umad at boot, `vllm serve --numa-bind` runs numactl;
@@ -38,7 +39,9 @@ def desired(node: Node, layout: Sequence[Replica]) -> DesiredState:
         # Read only where needrestart is or comes; a file alone does nothing.
         File("/etc/needrestart/conf.d/60-b200kit.conf", render("host/needrestart.conf.j2")),
     ]
-    return DesiredState(files=tuple(files), packages=_PACKAGES)
+    return DesiredState(
+        files=tuple(files), packages=(*_PACKAGES, *compile_tools.packages(node.spec))
+    )
 
 
 def _source(repository: Repository) -> list[File]:
@@ -53,9 +56,10 @@ def _source(repository: Repository) -> list[File]:
 def _key(repository: Repository) -> bytes:
     """The pinned key, encoded again: apt reads the bytes that were held against the fingerprint."""
     text = Path(repository.key).read_text(errors="replace")
-    if (found := openpgp.fingerprint(text)) != repository.fingerprint.upper():
-        raise StageFailed(f"{repository.key} has {found}, not {repository.fingerprint}, by now")
-    return openpgp.canonical(text)
+    try:
+        return openpgp.canonical(text, repository.fingerprint)
+    except ValueError as wrong:
+        raise StageFailed(f"{repository.key} {wrong}, by now") from None
 
 
 def plan(node: Node) -> list[Change]:

@@ -167,7 +167,7 @@ def serving_document(node: Node, layout: Sequence[Replica]) -> dict[str, Any]:
     smoke = spec.smoke
     return {
         "model": spec.model,
-        "engine": engine_install.described(spec.engine),
+        "engine": engine_install.described(spec.engine, layout),
         "stand_in": spec.engine.kind == "stand-in",
         **group_peers.document(node),
         **haproxy_config.document(spec),

@@ -15,8 +15,8 @@ from tests.lab.supply.debian import NEWER, debian_sources, newer_source
 
 # What a stage of the pipeline installs, or what the vendor's packages depend on.
 PACKAGES = (
-    "chrony", "ethtool", "haproxy", "ibverbs-utils", "infiniband-diags", "jq", "libnuma1",
-    "lldpd", "mdadm", "nftables", "numactl", "nvme-cli", "python3-pip-whl",
+    "chrony", "ethtool", "g++", "haproxy", "ibverbs-utils", "infiniband-diags", "jq", "libnuma1",
+    "lldpd", "mdadm", "nftables", "numactl", "nvme-cli", "python3-dev", "python3-pip-whl",
     "python3-setuptools-whl", "python3-venv", "rdma-core", "sysstat", "tuned",
 )  # fmt: skip
 

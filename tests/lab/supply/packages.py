@@ -35,6 +35,7 @@ LOCKSTEP = (
     "nvidia-open",
     "nvidia-kernel-open-dkms",
     "libnvidia-compute",
+    "nvidia-modprobe",
     "nvidia-persistenced",
     "nvidia-fabricmanager",
     "libnvidia-nscq",
@@ -81,6 +82,7 @@ def _module(version: str) -> Package:
         version,
         "open kernel module, loaded at the next boot",
         f"dkms | {NO_DKMS}",
+        f"nvidia-modprobe (= {version})",
     )
     return replace(
         plain,
@@ -111,16 +113,15 @@ def driver_packages(driver: str) -> list[Package]:
             "nvidia-open",
             version,
             "metapackage for the open driver",
-            tuple(
-                f"{name} {same}"
-                for name in ("nvidia-kernel-open-dkms", "libnvidia-compute", "nvidia-persistenced")
-            ),
+            tuple(f"{name} {same}" for name in ("nvidia-kernel-open-dkms", "libnvidia-compute")),
+            {"Recommends": f"nvidia-persistenced {same}"},
         ),
         _module(version),
         _compute(version),
         from_tree(
             "nvidia-persistenced", version, "persistence daemon", f"libnvidia-compute {same}"
         ),
+        from_tree("nvidia-modprobe", version, "device files of the driver"),
         from_tree("nvidia-fabricmanager", version, "fabric manager for NVSwitch systems"),
         marker_library(
             "libnvidia-nscq", version, f"libnvidia-nscq.so.{driver}", "NVSwitch library"

@@ -157,17 +157,33 @@ def test_data_join_gives_each_node_its_own_ranks_and_requests() -> None:
     assert "node-rank" not in config
 
 
-def test_cpu_stands_for_all_gpus_of_its_node() -> None:
-    alone = KINDS["vllm"].config(settings(kind="cpu"))
-    joined = KINDS["vllm"].config(settings(kind="cpu", group=replace(HEAD, join="tensor")))
-    assert "tensor-parallel-size" not in alone
-    assert (joined["tensor-parallel-size"], joined["nnodes"]) == (2, 2)
+@in_subtests(("cpus", "ranks"), [("0-13", 2), ("0,7", 2), ("0", 1)])
+def test_engine_on_cpus_has_the_ranks_of_the_plan_where_each_gets_a_cpu(
+    cpus: str, ranks: int
+) -> None:
+    one = settings(kind="cpu", replica=replace(ONE, cpus=cpus))
+    joined = replace(one, group=replace(HEAD, join="tensor"))
+    sizes = [KINDS["vllm"].config(given)["tensor-parallel-size"] for given in (one, joined)]
+    assert sizes == [ranks, 2 * ranks]
+
+
+def test_gpus_have_a_rank_each_however_few_cpus_there_are() -> None:
+    config = KINDS["vllm"].config(settings(replica=replace(ONE, cpus="0")))
+    assert config["tensor-parallel-size"] == 2
 
 
 def test_nodes_talk_on_the_network_that_is_named() -> None:
     environment = KINDS["vllm"].environment(settings(group=FOLLOWER))
     assert environment["VLLM_HOST_IP"] == "10.1.0.2"
     assert environment["NCCL_SOCKET_IFNAME"] == environment["GLOO_SOCKET_IFNAME"] == "ens1"
+
+
+@pytest.mark.parametrize("kind", KINDS.values(), ids=lambda kind: kind.name)
+def test_workers_of_one_node_meet_on_loopback_which_is_all_that_the_unit_allows(
+    kind: EngineKind,
+) -> None:
+    environment = kind.environment(settings())
+    assert environment["NCCL_SOCKET_IFNAME"] == environment["GLOO_SOCKET_IFNAME"] == "lo"
 
 
 def test_models_of_the_catalogue_are_in_vllm_s_words_alone() -> None:

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from b200kit.inventory.openpgp import canonical, fingerprint
+from b200kit.inventory.openpgp import canonical, fingerprints
 from tests.lab.shell import ensure_host_packages, run
 from tests.lab.supply.gpg import parse_fingerprints, signing_key
 from tests.messages import raises_message
@@ -21,6 +21,12 @@ BEGIN = "-----BEGIN PGP PUBLIC KEY BLOCK-----"
 END = "-----END PGP PUBLIC KEY BLOCK-----"
 # A version 4 ed25519 packet with a made-up point: enough for a fingerprint, no one's key.
 PACKET = bytes.fromhex("9833040000000016092b06010401da470f010107400000") + bytes(30)
+
+
+def fingerprint(text: str) -> str:
+    """The fingerprint of a file with one key."""
+    [only] = fingerprints(text)
+    return only
 
 
 def armor(packet: bytes, checksum: str = "") -> str:
@@ -93,12 +99,11 @@ def test_same_packet_with_a_new_style_length_is_the_same_key() -> None:
         armor(PACKET[:2] + b"\x06" + PACKET[3:]),
         armor(b"\xc6\x00"),
         armor(PACKET[:-10]),
-        armor(PACKET + PACKET),
     ],
 )
 def test_what_is_no_single_whole_key_is_refused_in_words(text: str) -> None:
     with raises_message(ValueError):
-        fingerprint(text)
+        fingerprints(text)
 
 
 @contextmanager
@@ -167,17 +172,32 @@ def test_file_in_which_apt_reads_another_key_than_the_pinned_one_is_refused() ->
         text = forged(raw(pinned), raw(other), " ")
         # What is to be refused is no invention: apt believes the other key by this file.
         assert apt_believes(text.encode(), repository)
-        for read in (fingerprint, canonical):
+        for read in (fingerprints, lambda text: canonical(text, fingerprint(pinned))):
             with pytest.raises(ValueError, match="armor"):
                 read(text)
 
 
 def test_apt_reads_the_pinned_key_and_no_other_in_what_is_shipped() -> None:
     with two_keys() as (pinned, other, repository):
-        assert fingerprint(canonical(pinned).decode()) == fingerprint(pinned)
-        assert raw(canonical(pinned).decode()) == raw(pinned)
-        assert apt_believes(canonical(other), repository)
-        assert not apt_believes(canonical(pinned), repository)
+        mine, theirs = fingerprint(pinned), fingerprint(other)
+        assert raw(canonical(pinned, mine).decode()) == raw(pinned)
+        assert apt_believes(canonical(other, theirs), repository)
+        assert not apt_believes(canonical(pinned, mine), repository)
+
+
+def test_of_several_keys_in_a_file_only_the_pinned_one_reaches_apt() -> None:
+    with two_keys() as (pinned, other, repository):
+        mine, theirs = fingerprint(pinned), fingerprint(other)
+        both = armor(raw(pinned) + raw(other))
+        assert fingerprints(both) == [mine, theirs]
+        assert apt_believes(both.encode(), repository)
+        assert not apt_believes(canonical(both, mine), repository)
+        assert raw(canonical(both, theirs.lower()).decode()) == raw(other)
+
+
+def test_file_without_the_pinned_key_names_those_it_has() -> None:
+    with raises_message(ValueError):
+        canonical(armor(PACKET), "0" * 40)
 
 
 @in_subtests(
@@ -199,10 +219,12 @@ def test_apt_reads_the_pinned_key_and_no_other_in_what_is_shipped() -> None:
 )
 def test_key_that_readers_could_take_in_two_ways_is_refused(text: str) -> None:
     with raises_message(ValueError):
-        canonical(text)
+        canonical(text, fingerprint(armor(PACKET)))
 
 
 def test_key_is_written_in_one_way_however_it_was_written() -> None:
     body = PACKET[2:]
     new = armor(bytes([0xC6, 255]) + len(body).to_bytes(4, "big") + body, "=AbCd")
-    assert canonical(new) == canonical(armor(PACKET).replace("\n\n", "\nVersion: 1\n\n"))
+    mine = fingerprint(new)
+    old = armor(PACKET).replace("\n\n", "\nVersion: 1\n\n")
+    assert canonical(new, mine) == canonical(old, mine)

@@ -209,8 +209,9 @@ def test_installed_driver_is_loaded_at_boot_and_keeps_nouveau_out(tmp_path: Path
     put(tmp_path, modules.NVIDIA_MODULE, "version=580.126.20\0")
     put(tmp_path, "usr/lib/modprobe.d/nvidia.conf", "# by the driver\nblacklist nouveau\n")
     loaded = modules.at_boot(tmp_path)
-    assert loaded["nvidia"] == "580.126.20"
-    assert "nouveau" not in loaded
+    assert loaded == {"mlx5_core": None, "nvidia": "580.126.20"}
+    put(tmp_path, "etc/modules-load.d/x.conf", "nvidia-uvm\n")
+    assert modules.at_boot(tmp_path)["nvidia_uvm"] == "580.126.20"
 
 
 def test_driver_that_nouveau_was_faster_than_is_not_loaded(tmp_path: Path) -> None:

@@ -51,6 +51,30 @@ def test_nvidia_open_brings_module_and_library_of_its_own_version(built: dict[st
     assert f"libnvidia-compute (= {DRIVER}-1)" in depends
 
 
+def test_driver_only_recommends_its_persistence_daemon(built: dict[str, Path]) -> None:
+    assert "nvidia-persistenced" not in field(built["nvidia-open"], "Depends")
+    assert field(built["nvidia-open"], "Recommends") == f"nvidia-persistenced (= {DRIVER}-1)"
+
+
+def test_persistence_daemon_s_unit_is_static_and_leaves_the_mode_off(
+    built: dict[str, Path], unpack: Callable[[Path], Path]
+) -> None:
+    root = unpack(built["nvidia-persistenced"])
+    unit = (root / "usr/lib/systemd/system/nvidia-persistenced.service").read_text()
+    assert "[Install]" not in unit
+    assert "--no-persistence-mode" in unit
+
+
+def test_fabric_manager_ends_without_ibstat(
+    built: dict[str, Path], unpack: Callable[[Path], Path]
+) -> None:
+    script = unpack(built["nvidia-fabricmanager"]) / "usr/bin/nvidia-fabricmanager-start.sh"
+    lines = script.read_text().splitlines()
+    [needs] = [number for number, line in enumerate(lines) if "command -v ibstat" in line]
+    assert "exit 1" in lines[needs]
+    assert lines[needs - 1].strip() == 'echo "Detected NVL5+ system"'
+
+
 def test_fabric_manager_depends_on_no_driver_so_that_they_can_differ(
     built: dict[str, Path],
 ) -> None:

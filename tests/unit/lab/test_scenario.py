@@ -26,6 +26,7 @@ TOPOLOGIES = {
     "six-numa-nodes-two-without-gpu": [0, 0, 2, 2, 3, 3, 5, 5],
     "eight-numa-nodes": [3, 2, 1, 0, 7, 6, 5, 4],
     "interleaved-cpus": [0, 0, 0, 0, 1, 1, 1, 1],
+    "one-numa-node": [0] * 8,
     "memory-less-node": [0, 0, 1, 1, 2, 2, 3, 3],
     "numa-node-unknown": [-1] * 8,
 }

@@ -25,7 +25,7 @@ HANG_S = 3.0
 
 FIT = {
     *("healthy", "four-numa-nodes", "six-numa-nodes-two-without-gpu", "eight-numa-nodes"),
-    "interleaved-cpus",
+    *("interleaved-cpus", "one-numa-node"),
 }
 #: scenario -> check, subject and action of a finding against it
 MUST_FIND: dict[str, tuple[str, str, Action]] = {

@@ -20,6 +20,7 @@ MUST_FIND: dict[str, tuple[str, set[tuple[str, str, Action]]]] = {
     "healthy": ("fit", set()),
     "eight-numa-nodes": ("fit", set()),
     "interleaved-cpus": ("fit", set()),
+    "one-numa-node": ("fit", set()),
     "memory-less-node": ("unfit", {("numa.gpu", "node", Action.NONE)}),
     "numa-node-unknown": (
         "unmeasured",

@@ -30,6 +30,14 @@ def test_a_cpu_of_two_replicas_is_said() -> None:
     assert_message(*lines_with(terminal(records.record(n01=host)), "more than one replica"))
 
 
+def test_process_that_stands_for_several_gpus_is_said() -> None:
+    host = records.live()
+    host["layout"][1]["processes"] = 1
+    text = terminal(records.record(n01=host))
+    assert "4,5,6,7 (1 process)" in text
+    assert "0,1,2,3 (1 process)" not in text
+
+
 def test_each_latency_has_p50_p95_and_a_dash_where_n_carries_no_p99() -> None:
     lines = terminal(records.record(n01=records.live())).splitlines()
     for metric in ("TTFT", "ITL", "TPOT", "E2E"):

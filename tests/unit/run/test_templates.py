@@ -226,7 +226,8 @@ def test_gpus_are_opened_to_the_engine_that_needs_them(
     unit = directives(given[UNIT])
     assert unit["DevicePolicy"] == ["closed"]
     assert any("char-nvidia " in value for value in unit["DeviceAllow"]) is allowed
-    assert ("tensor-parallel-size" in given["/etc/vllm/replica-0.yaml"]) is allowed
+    assert any("nvidia-modprobe -u -c0" in line for line in unit["ExecStartPre"]) is allowed
+    assert "tensor-parallel-size: 4" in given["/etc/vllm/replica-0.yaml"]
 
 
 def test_environment_reaches_systemd_as_it_stands(tmp_path: Path) -> None:
@@ -382,7 +383,7 @@ def test_repository_is_bound_to_its_own_key(tmp_path: Path) -> None:
 def test_modules_the_fabric_manager_needs_are_loaded_at_boot(tmp_path: Path) -> None:
     given = files(tmp_path)
     modules = given["/etc/modules-load.d/b200kit.conf"].split("\n")
-    assert {"mlx5_core", "mlx5_ib", "ib_umad"} <= set(modules)
+    assert {"mlx5_core", "mlx5_ib", "ib_umad", "nvidia_uvm"} <= set(modules)
     assert "blacklist nouveau" in given["/etc/modprobe.d/b200kit.conf"]
 
 

@@ -82,6 +82,12 @@ def test_container_is_the_replica_of_the_layout(tmp_path: Path) -> None:
     assert (given["CPUAffinity"], given["NUMAMask"]) == (["58-111,170-223"], ["1"])
 
 
+def test_workers_in_a_container_meet_on_the_node_s_loopback(tmp_path: Path) -> None:
+    given = container(tmp_path)
+    assert given["Network"] == ["host"]
+    assert {'"NCCL_SOCKET_IFNAME=lo"', '"GLOO_SOCKET_IFNAME=lo"'} <= {*given["Environment"]}
+
+
 def test_container_over_nodes_is_held_on_its_cpus_and_bound_by_its_engine(tmp_path: Path) -> None:
     given = files(tmp_path, **asked(replicas=1, tensor_parallel=8))
     message = directives(given["/etc/containers/systemd/vllm@0.container"])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import subprocess
@@ -15,7 +16,9 @@ from b200kit.inventory.parse import parse
 from b200kit.node.state import drift
 from b200kit.run.render import render
 from b200kit.serving import forbidden_environment
+from b200kit.stages import serving
 from tests.messages import assert_message
+from tests.unit import numa_map
 from tests.unit.nodes import connected, look, make, planned_by_stage, settled
 from tests.unit.run.test_templates import PINNING, START, UNIT, directives, engine, files
 from tests.unit.specs import CATALOGUE, data
@@ -262,3 +265,15 @@ def test_flag_of_one_replica_is_held_against_the_engine_like_any_other() -> None
     described = {problem.key: problem.message for problem in problems}
     assert "seed" in described["replica_flags.1.seeed"]
     assert_message(described["replica_flags.1.port"])
+
+
+def test_process_that_stands_for_the_gpus_of_a_replica_is_in_every_table(tmp_path: Path) -> None:
+    node, _ = settled(tmp_path)
+    assert node.state
+    numa_map.apply(node.state, ("0", "1"), [0, 0, 0, 0, 1, 1, 1, 1])
+    config = {f.path: f.content for f in serving.desired(node, node.layout()).files}
+    assert b"tensor-parallel-size: 1\n" in config["/etc/vllm/replica-0.yaml"]
+    assert [row["processes"] for row in node.to_json()["layout"]] == [1, 1]
+    assert json.loads(config[serving.SERVING])["engine"] == (
+        "vllm 0.32.0 (cpu, 1 process for 4 GPUs)"
+    )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import subprocess
 from pathlib import Path
 from typing import Any
 
@@ -12,9 +13,11 @@ from b200kit.operations import dry_run
 from b200kit.run.node import Node, NodeRefused
 from b200kit.run.remote import RemoteError
 from b200kit.stages import gate, pipeline
+from b200kit.stages.support.driver_packages import PERSISTENCED
 from tests.fake.machine import Machine
 from tests.messages import assert_message, raises_message
 from tests.unit.nodes import DRIVER, bare, connected, look, make, planned, settled
+from tests.unit.run.test_templates import directives
 from tests.unit.specs import VENDOR_FINGERPRINT
 
 MISSING = "libnvsdm"
@@ -54,6 +57,52 @@ def test_what_apt_lacks_is_not_asked_for_by_every_later_run(tmp_path: Path) -> N
     node, machine = without(tmp_path)
     assert MISSING not in machine.packages
     assert driver_plan(node) == []
+
+
+# As Ubuntu's packages have it (nvidia-compute-utils-535 and later).
+_UBUNTU = """[Unit]
+StopWhenUnneeded=true
+[Service]
+Type=forking
+ExecStart=/usr/bin/nvidia-persistenced --user nvidia-persistenced --no-persistence-mode --verbose
+"""
+_DROP_IN = f"/etc/systemd/system/{PERSISTENCED}.d/b200kit.conf"
+
+
+def test_static_persistence_daemon_is_enabled_by_the_drop_in(tmp_path: Path) -> None:
+    node, machine = bare(tmp_path)
+    make(node, "driver")
+    root = tmp_path / "root"
+    for path, text in (
+        (f"/usr/lib/systemd/system/{PERSISTENCED}", _UBUNTU),
+        (_DROP_IN, machine.text(_DROP_IN)),
+    ):
+        (root / path[1:]).parent.mkdir(parents=True, exist_ok=True)
+        (root / path[1:]).write_text(text)
+    asked = [
+        ["systemctl", f"--root={root}", verb, PERSISTENCED] for verb in ("enable", "is-enabled")
+    ]
+    done = [subprocess.run(a, capture_output=True, text=True, check=False) for a in asked]
+    assert [one.returncode for one in done] == [0, 0]
+    assert done[1].stdout == "enabled\n"
+
+
+def test_persistence_daemon_keeps_the_mode_on_and_runs_though_nobody_needs_it(
+    tmp_path: Path,
+) -> None:
+    node, machine = bare(tmp_path)
+    make(node, "driver")
+    given = directives(machine.text(_DROP_IN))
+    assert given["StopWhenUnneeded"] == ["no"]
+    assert given["ExecStart"] == ["", "/usr/bin/nvidia-persistenced --persistence-mode --verbose"]
+
+
+def test_persistence_daemon_that_runs_is_restarted_with_its_drop_in(tmp_path: Path) -> None:
+    node, machine = settled(tmp_path)
+    del machine.files[_DROP_IN]
+    look(node)
+    make(node, "driver")
+    assert machine.ran(f"systemctl restart {PERSISTENCED}")
 
 
 @pytest.mark.parametrize(

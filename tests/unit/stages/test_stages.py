@@ -46,13 +46,13 @@ def test_bare_node_gets_sources_before_packages(tmp_path: Path) -> None:
     node, _ = bare(tmp_path)
     write, install = planned(node, "host")
     assert write.startswith("write /etc/apt/keyrings/b200kit-vendor.asc")
-    assert install == "install numactl, python3-venv, kmod"
+    assert install == "install numactl, python3-venv, kmod, g++, python3-dev"
 
 
 def test_bare_node_gets_the_pin_before_what_it_pins(tmp_path: Path) -> None:
     node, _ = bare(tmp_path)
     preferences, pin, lockstep, enable = planned(node, "driver")
-    assert preferences == "write /etc/apt/preferences.d/b200kit.pref"
+    assert preferences.startswith("write /etc/apt/preferences.d/b200kit.pref, /etc/systemd/system/")
     assert pin == "install nvidia-driver-pinning-580.105.08"
     assert_message(lockstep)
     assert enable == "enable nvidia-persistenced.service, nvidia-fabricmanager.service"

@@ -50,7 +50,7 @@ class Repository(Keys):
     url: Url
     """base URL"""
     key: Text
-    """armored public key, a path on the controller"""
+    """armored public keys, a path on the controller; the pinned one alone reaches the node"""
     fingerprint: Annotated[
         str, matching(r"[0-9A-Fa-f]{40}", "the 40 hexadecimal digits of the key's fingerprint")
     ]

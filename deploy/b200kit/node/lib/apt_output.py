@@ -27,6 +27,11 @@ _SIZE = re.compile(r"([\d,.]+) (B|kB|MB|GB|TB)")
 # The second form of each is that of apt 3, where it is asked to print it.
 _DOWNLOAD = re.compile(r"Need to get |\s*Download size: ")
 _NEEDED = re.compile(r"After this operation, .* additional |\s*Space needed: ")
+# Names of Debian's contrib that drivers depend on; the second form is that of apt 3, on two lines.
+_CONTRIB = re.compile(
+    r"\b(nvidia-installer-cleanup|nvidia-support)\b.*\s+"
+    r"but (?:it is not installable|none of the choices are installable)"
+)
 _UNITS = {"B": 1, "kB": 10**3, "MB": 10**6, "GB": 10**9, "TB": 10**12}
 
 
@@ -79,6 +84,12 @@ def no_room(lines: Sequence[str]) -> tuple[str, str | None] | None:
 def is_locked(lines: Sequence[str]) -> bool:
     """Whether another process held a lock."""
     return any(_LOCKED.search(line) for line in lines)
+
+
+def lacks_contrib(lines: Iterable[str]) -> str | None:
+    """A package of Debian's contrib that a driver depends on and no source has."""
+    match = _CONTRIB.search("\n".join(lines))
+    return match[1] if match else None
 
 
 def unconfigured(lines: Sequence[str]) -> tuple[str, str] | None:

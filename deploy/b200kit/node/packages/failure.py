@@ -24,6 +24,11 @@ def why(lines: list[str]) -> str:
     failure = apt_output.dkms_failure(lines)
     if failure:
         return failure.describe(read_lines(failure.log))
+    if package := apt_output.lacks_contrib(lines):
+        return (
+            f"the driver depends on {package}, which is in Debian's contrib: "
+            "add contrib to the components of the node's Debian source, then run again"
+        )
     held = dpkg.holder() if apt_output.is_locked(lines) else None
     if held:
         return f"{held} holds the lock of dpkg; wait for it or end it, then run again"

@@ -25,6 +25,12 @@ def serving_line(host: object) -> str:
     return "serves" if outcome_of(host).word == "live" else _observed(host)
 
 
+def gpus_of_replica(row: object, separator: str = ",") -> str:
+    """The GPUs of a row of the layout, and whether one process on CPUs stands for all of them."""
+    names = separator.join(map(show, items(read(row, "gpus")))) or "none"
+    return f"{names} (1 process)" if read(row, "processes") == 1 else names
+
+
 def _stopped(units: list[object]) -> str:
     names = [show(unit) for unit in units]
     replicas = [name for name in names if _REPLICA.fullmatch(name)]

@@ -33,6 +33,7 @@ from b200kit.report.content.other_readings import not_applicable, reported
 from b200kit.report.content.p2p_matrix import matrix_of
 from b200kit.report.content.reprovision import reprovisioned_of
 from b200kit.report.content.run_conditions import run_conditions_of
+from b200kit.report.content.serving import gpus_of_replica
 from b200kit.report.content.tuning import Tuning, all_cells, all_knees, tuning_of
 from b200kit.report.document import Pairs, clean, counted, duration, items, number, read, show
 from b200kit.report.html.figure import Figure, Table
@@ -218,9 +219,9 @@ def _stages(host: object) -> Iterator[Stage]:
 
 def _layout(host: object) -> Iterator[list[str]]:
     for row in items(read(host, "layout")):
-        lists = [", ".join(map(show, items(read(row, key)))) for key in ("gpus", "numa_nodes")]
-        ends = [show(read(row, "cpus")), show(read(row, "port"))]
-        yield [show(read(row, "replica")), *(text or "none" for text in lists), *ends]
+        nodes = ", ".join(map(show, items(read(row, "numa_nodes")))) or "none"
+        ends = [nodes, show(read(row, "cpus")), show(read(row, "port"))]
+        yield [show(read(row, "replica")), gpus_of_replica(row, ", "), *ends]
 
 
 def _tuned(found: Tuning) -> Tuned | None:

@@ -19,6 +19,7 @@ from b200kit.report.content.findings import gate_line
 from b200kit.report.content.first import first_of
 from b200kit.report.content.latency import STAND_IN, STAND_IN_WHY, latency_of
 from b200kit.report.content.machine import machine_of
+from b200kit.report.content.serving import gpus_of_replica
 from b200kit.report.document import counted, duration, items, number, read, show
 from b200kit.report.outcome import outcome_of
 from b200kit.report.terminal.lines import COLUMN, WIDTH, ends, labelled, paint, shorten, table, wrap
@@ -103,9 +104,9 @@ def _stage(stage: object, status: str) -> str:
 def _layout(host: object) -> Iterator[str]:
     rows = [["replica", "GPUs", "NUMA node", "CPUs", "port"]]
     for entry in items(read(host, "layout")):
-        gpus, nodes = (",".join(map(show, items(read(entry, k)))) for k in ("gpus", "numa_nodes"))
-        tail = [show(read(entry, "cpus")), show(read(entry, "port"))]
-        rows.append([show(read(entry, "replica")), gpus or "none", nodes or "none", *tail])
+        nodes = ",".join(map(show, items(read(entry, "numa_nodes")))) or "none"
+        tail = [nodes, show(read(entry, "cpus")), show(read(entry, "port"))]
+        rows.append([show(read(entry, "replica")), gpus_of_replica(entry), *tail])
     if len(rows) > 1:
         head, *body = table(rows, left=COLUMN, right=frozenset())
         yield f"{'  replicas':<{COLUMN}}{head[COLUMN:]}"

@@ -147,7 +147,7 @@ def lockstep(spec: NodeSpec, expect: Mapping[str, Any], on: Ground | None = None
         pinning=Package(f"nvidia-driver-pinning-{spec.driver}", hold=True, optional=True),
         driver=tuple(_driver(spec.driver, expect, here.architecture)),
         fabric=_fabric(spec, expect),
-        tools=tuple(_tools(spec)),
+        tools=tuple(_tools(spec, expect)),
         kernel=tuple(_kernel(here, expect)),
         units=(PERSISTENCED, *_words(expect, "fabric.units")),
     )
@@ -157,6 +157,9 @@ def _driver(version: str, expect: Mapping[str, Any], architecture: str | None) -
     """The driver with its open module, and what the hardware needs in the same version."""
     suffix = "" if branch(version) >= _UNSUFFIXED_FROM else f"-{branch(version)}"
     yield Package("nvidia-open", version, hold=True)
+    # Debian's driver only recommends it. Below 580 it is in nvidia-compute-utils-BRANCH.
+    if not suffix:
+        yield Package("nvidia-persistenced", version, hold=True)
     names = _words(expect, "driver.lockstep")
     # IMEX is for GB-class nodes, whose NVLink leaves the chassis; a B200 must not run it.
     if _flag(expect, "fabric.imex"):
@@ -173,8 +176,12 @@ def _fabric(spec: NodeSpec, expect: Mapping[str, Any]) -> tuple[Package, ...]:
     return (Package("nvlsm", spec.nvlsm, hold=True),) if needed else ()
 
 
-def _tools(spec: NodeSpec) -> Iterator[Package]:
+def _tools(spec: NodeSpec, expect: Mapping[str, Any]) -> Iterator[Package]:
     """CUDA toolkit, NCCL and DCGM where the inventory asks; engines carry their own CUDA."""
+    # "ibstat command not found!", says the fabric manager's start script, and ends; the vendor's
+    # container installs it, too (NVIDIA/gpu-driver-container ubuntu24.04/precompiled).
+    if _flag(expect, "fabric.nvlsm"):
+        yield Package("infiniband-diags")
     if spec.cuda_toolkit:
         yield Package(f"cuda-toolkit-{spec.cuda_toolkit}", hold=True)
     if spec.nccl:

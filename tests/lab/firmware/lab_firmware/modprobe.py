@@ -24,6 +24,9 @@ def load(name: str) -> int:
     if name == "nvidia" and modules.nvidia_version():
         print("modprobe: ERROR: could not insert 'nvidia': No such device", file=sys.stderr)
         return 1
+    if name == modules.UVM and modules.is_loaded("nvidia"):
+        modules.show(scenario, {name: modules.nvidia_version()})
+        return 0
     if name not in modules.LOADABLE or name in scenario["modules"]["unavailable"]:
         print(
             f"modprobe: FATAL: Module {name} not found in directory /lib/modules", file=sys.stderr

@@ -31,6 +31,8 @@ LOADABLE: dict[str, tuple[str, ...]] = {
     "mlx5_ib": ("ib_core", "ib_uverbs"),
     "nvidia_peermem": ("ib_core",),
 }
+#: Loaded with the first CUDA process, unless somebody asked for it before.
+UVM = "nvidia_uvm"
 #: /dev/null's numbers: a machine with real GPUs must not lend them to a simulated node.
 NULL_DEVICE = os.makedev(1, 3)
 
@@ -91,14 +93,15 @@ def at_boot(root: Path = ROOT, unavailable: Collection[str] = ()) -> dict[str, s
     """
     kept_out = blacklisted(root)
     loaded: dict[str, str | None] = {"mlx5_core": None}
-    for name in (line.replace("-", "_") for line in _lines(LOAD_DIRS, root)):
+    listed = {line.replace("-", "_") for line in _lines(LOAD_DIRS, root)}
+    for name in sorted(listed):
         if name in LOADABLE and name not in {*kept_out, *unavailable}:
             loaded |= dict.fromkeys((*LOADABLE[name], name))
     version = nvidia_version(root)
     if "nouveau" not in kept_out:
         loaded["nouveau"] = None
     elif version and "nvidia" not in kept_out:
-        loaded |= {"nvidia": version, "nvidia_uvm": version}
+        loaded |= dict.fromkeys(("nvidia", *({UVM} & listed)), version)
     return loaded
 
 
@@ -147,4 +150,6 @@ def show(scenario: Mapping[str, Any], loaded: Mapping[str, str | None]) -> None:
             make_nodes(kinds, 0o600)
     if "nvidia" in loaded:
         names = [f"nvidia{gpu['index']}" for gpu in scenario["gpus"]]
-        make_nodes([*names, "nvidiactl", "nvidia-uvm"], 0o666)
+        make_nodes([*names, "nvidiactl"], 0o666)
+    if UVM in loaded:
+        make_nodes(["nvidia-uvm"], 0o666)

@@ -174,3 +174,29 @@ def test_what_is_reported_already_and_what_apt_says_well_is_left(tools: Tools) -
     del tools
     assert failure.why(["b200kit: no disk space", *DKMS]) == ""
     assert failure.why(["E: Unable to locate package nvidia-opem"]) == ""
+
+
+# apt 2.6 (Debian 12) with main and non-free, 2026-11-23: install nvidia-driver.
+NO_CONTRIB = """\
+ nvidia-driver : PreDepends: nvidia-installer-cleanup but it is not installable
+                 PreDepends: nvidia-legacy-check (>= 495) but it is not going to be installed
+                 Depends: nvidia-support but it is not installable
+E: Unable to correct problems, you have held broken packages.
+""".splitlines()
+# The form of apt 3 (as it was quoted for other packages; not run here).
+NO_CONTRIB_3 = """\
+E: Unable to satisfy dependencies. Reached two conflicting assignments:
+   1. nvidia-open:amd64=580.126.20-1 is selected for install
+   2. nvidia-open:amd64 Depends nvidia-support
+      but none of the choices are installable:
+      [no choices]
+""".splitlines()
+
+
+@pytest.mark.parametrize("lines", [NO_CONTRIB, NO_CONTRIB_3], ids=["apt 2", "apt 3"])
+def test_driver_that_wants_debian_s_contrib_says_so(lines: list[str]) -> None:
+    assert_message(failure.why(lines))
+
+
+def test_other_missing_dependency_is_left_to_apt_s_own_line() -> None:
+    assert failure.why([" a : Depends: b but it is not installable", NO_CONTRIB[-1]]) == ""

@@ -33,10 +33,12 @@ def names(packages: tuple[Package, ...]) -> list[str]:
 def test_b200_needs_the_driver_its_fabric_and_the_kernels_headers() -> None:
     assert names(made().packages) == [
         "nvidia-open",
+        "nvidia-persistenced",
         "nvidia-fabricmanager",
         "libnvidia-nscq",
         "libnvsdm",
         "nvlsm",
+        "infiniband-diags",
         "linux-headers-6.8.0-57-generic",
         "linux-headers-generic",
     ]
@@ -48,7 +50,9 @@ def test_b200_needs_the_driver_its_fabric_and_the_kernels_headers() -> None:
 )
 def test_branches_below_580_have_their_number_in_the_names(version: str, suffix: str) -> None:
     stack = made(driver=version)
+    own = () if suffix else ("nvidia-persistenced",)
     assert names(stack.driver)[1:] == [
+        *own,
         f"nvidia-fabricmanager{suffix}",
         f"libnvidia-nscq{suffix}",
         f"libnvsdm{suffix}",
@@ -74,8 +78,12 @@ def test_libnvsdm_is_for_amd64_only() -> None:
 @pytest.mark.parametrize(
     ("like", "expected", "units"),
     [
-        ("single", ["nvidia-open"], 1),
-        ("hgx-h100", ["nvidia-open", "nvidia-fabricmanager", "libnvidia-nscq"], 2),
+        ("single", ["nvidia-open", "nvidia-persistenced"], 1),
+        (
+            "hgx-h100",
+            ["nvidia-open", "nvidia-persistenced", "nvidia-fabricmanager", "libnvidia-nscq"],
+            2,
+        ),
     ],
 )
 def test_what_a_hardware_does_not_need_is_not_installed(
@@ -90,13 +98,18 @@ def test_imex_is_for_hardware_that_says_so() -> None:
     spec = parse(data(), CATALOGUE)
     assert isinstance(spec, NodeSpec)
     expect = {"fabric.imex": {"value": True}}
-    assert names(lockstep(spec, expect).driver) == ["nvidia-open", "nvidia-imex"]
+    assert names(lockstep(spec, expect).driver) == [
+        "nvidia-open",
+        "nvidia-persistenced",
+        "nvidia-imex",
+    ]
     assert not [n for h in hardware.names() for n in names(made(like=h).packages) if "imex" in n]
 
 
 def test_tools_come_where_the_inventory_asks_for_them() -> None:
     stack = made(cuda_toolkit="12-8", nccl="2.27.7-1+cuda12.9", dcgm="4.4.1")
     assert [package.key for package in stack.tools] == [
+        "infiniband-diags",
         "cuda-toolkit-12-8",
         "libnccl2=2.27.7-1+cuda12.9",
         "datacenter-gpu-manager-4-core=4.4.1",
@@ -143,7 +156,9 @@ def test_before_a_node_was_seen_all_that_it_may_need_is_asked_for() -> None:
 def test_what_apt_lacks_is_not_judged_but_said() -> None:
     stack = made()
     missing = ["libnvsdm=580.126.20"]
-    assert set(stack.judged(missing)) == {"nvidia-open", "nvidia-fabricmanager", "libnvidia-nscq"}
+    assert set(stack.judged(missing)) == {
+        *("nvidia-open", "nvidia-persistenced", "nvidia-fabricmanager", "libnvidia-nscq")
+    }
     assert list(stack.left_out(missing)) == ["libnvsdm"]
     assert stack.left_out([]) == {}
 

@@ -15,6 +15,7 @@ for device in /sys/class/infiniband/*; do
     fi
     echo "Using device $name, port $(cat "$device/ports/1/port_guid" 2>/dev/null)"
     echo "Detected NVL5+ system"
+    command -v ibstat >/dev/null || { echo "ibstat command not found! Please install ibstat."; exit 1; }
     if ! [ -e /sys/module/ib_umad ]; then
         echo 'Kernel module "ib_umad" has not been loaded, fabric manager cannot be started'
         exit 1

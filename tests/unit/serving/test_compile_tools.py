@@ -1,0 +1,81 @@
+"""What an engine compiles with at run time: found on its path, or said to be missing."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from b200kit.catalog import load
+from b200kit.inventory.parse import parse
+from b200kit.inventory.spec import NodeSpec
+from b200kit.serving import compile_tools, engine_install
+from tests.messages import assert_message
+from tests.unit.nodes import bare
+from tests.unit.run.test_templates import START, directives, engine, files
+from tests.unit.serving.test_quadlet import CONTAINER, asked
+from tests.unit.specs import CATALOGUE, data
+
+LOCK = b"flashinfer-python==0.7.1 --hash=sha256:00\nvllm==0.33.0 --hash=sha256:00\n"
+PREBUILT = LOCK + b"flashinfer_jit_cache==0.7.1+cu130 --hash=sha256:00\n"
+OFF = {"VLLM_USE_FLASHINFER_SAMPLER": "0"}
+
+
+def spec(kind: str = "cuda", **changes: Any) -> NodeSpec:
+    """A sound spec of an engine that computes on *kind*."""
+    base = data(**changes)
+    parsed = parse(base | {"engine": base["engine"] | {"kind": kind}}, CATALOGUE)
+    assert isinstance(parsed, NodeSpec), parsed
+    return parsed
+
+
+def variables(lock: bytes, kind: str = "cuda", **changes: Any) -> dict[str, str]:
+    """What is in the environment besides PATH."""
+    given = compile_tools.environment(spec(kind, **changes), "/opt/vllm/x", lock)
+    assert given.pop("PATH").startswith("/opt/vllm/x/bin:/usr/local/sbin:")
+    return given
+
+
+def test_sampler_that_nothing_compiles_is_off() -> None:
+    assert variables(LOCK) == OFF
+    assert variables(PREBUILT) == variables(LOCK, "cpu") == {}
+
+
+def test_toolkit_of_the_inventory_is_where_kernels_are_compiled() -> None:
+    assert variables(LOCK, cuda_toolkit="12-8") == {"CUDA_HOME": "/usr/local/cuda-12.8"}
+
+
+def test_vllm_reads_the_variable() -> None:
+    for version in load.load().engines["vllm"].versions.values():
+        assert [version.wrong_variable(name, ("VLLM_",)) for name in OFF] == [""]
+
+
+def test_engine_finds_its_own_programs_and_the_inventory_s_variable_wins(tmp_path: Path) -> None:
+    mine = engine(tmp_path, kind="cuda", environment={"VLLM_USE_FLASHINFER_SAMPLER": "1"})
+    given = directives(files(tmp_path, engine=mine)[START])["Environment"]
+    [path] = [line.strip('"') for line in given if line.startswith('"PATH=')]
+    venv = directives(files(tmp_path, engine=mine)[START])["ExecStart"][0].split()[1]
+    assert path.startswith(f"PATH={venv.rpartition('/')[0]}:")
+    assert '"VLLM_USE_FLASHINFER_SAMPLER=1"' in given
+
+
+def test_image_keeps_its_own_path(tmp_path: Path) -> None:
+    given = directives(files(tmp_path, **asked())[CONTAINER])["Environment"]
+    assert not [line for line in given if re.match('"(PATH|VLLM_USE_FLASHINFER)', line)]
+
+
+@pytest.mark.parametrize(
+    ("kind", "names"),
+    [("cuda", ["g++", "python3-dev"]), ("cpu", ["g++", "python3-dev"]), ("stand-in", [])],
+)
+def test_what_compiles_gets_a_compiler_and_python_s_headers(kind: str, names: list[str]) -> None:
+    assert [package.name for package in compile_tools.packages(spec(kind))] == names
+
+
+def test_run_says_what_the_engine_does_without(tmp_path: Path) -> None:
+    node, _ = bare(tmp_path, engine=engine(tmp_path, kind="cuda"))
+    message = engine_install.install(node)
+    assert message
+    assert_message(message)
