@@ -21,6 +21,7 @@ from b200kit.node.state.advice import of as advice
 from b200kit.node.state.drift import File, Package
 from b200kit.node.state.plausible import plausible
 from b200kit.node.state.verdict import Action, Finding, Status, Verdict
+from b200kit.node.state.view import StateView
 from b200kit.readiness import expected, system
 from b200kit.readiness.checks import CHECKS
 from b200kit.run.node import Node
@@ -84,14 +85,16 @@ def judged(node: Node, observer: Observer, always: bool = False) -> Verdict:
 def _has_work(node: Node) -> bool:
     """Whether apt will be needed: for a package, or for headers to build the driver with."""
     state = node.state or {}
-    readiness, built = state.get("readiness"), state.get("driver_module")
-    headers = readiness.get("headers") if isinstance(readiness, dict) else None
-    modules = built.get("built_for") if isinstance(built, dict) else None
-    known = modules if isinstance(modules, dict) else {}
-    bare = [
-        k for k, there in (headers or {}).items() if not there and known.get(k) != node.spec.driver
-    ]
-    return bool(bare or drift.wrong_packages(_packages(node), state, unavailable(node)))
+    built = StateView(state).at("driver_module", "built_for")
+    bare = [k for k, there in _headers(state).items() if not there]
+    if any(built.text(kernel) != node.spec.driver for kernel in bare):
+        return True
+    return bool(drift.wrong_packages(_packages(node), state, unavailable(node)))
+
+
+def _headers(state: dict[str, Any]) -> dict[str, bool]:
+    """Kernel to whether its headers are there; none where that was not read."""
+    return StateView(state).get(dict, "readiness", "headers") or {}
 
 
 def _packages(node: Node) -> list[Package]:
@@ -114,8 +117,7 @@ def _tried(node: Node) -> dict[str, Any]:
     left, lockstep, there = unfinished(state), stack(node), drift.versions(state)
     every = [*_packages(node), *lockstep.followers(there)]
     wrong = drift.wrong_packages(every, state, frozenset())
-    kernels = (state.get("readiness") or {}).get("headers") or {}
-    headers = [Package(f"linux-headers-{kernel}", optional=True) for kernel in kernels]
+    headers = [Package(f"linux-headers-{kernel}", optional=True) for kernel in _headers(state)]
     limit = min(_MOST_S, node.spec.stage_timeout_s)
     request = {
         "files": {f.path: base64.b64encode(f.content).decode() for f in _files(node)},

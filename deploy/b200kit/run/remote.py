@@ -244,7 +244,7 @@ class Remote:
         content, digest = zipapp.build()
         path = f"/run/b200kit/{digest}.pyz"
         self.run(
-            f"{_AS_ROOT}; umask 077 && mkdir -p /run/b200kit && "
+            f"{AS_ROOT}; umask 077 && mkdir -p /run/b200kit && "
             f"base64 -d > {path}.new && mv {path}.new {path}",
             stdin=base64.b64encode(content).decode(),
         )
@@ -262,8 +262,8 @@ def _has_at_most(document: Any, count: int) -> bool:
 
 
 _ABSENT = "b200kit: node program absent"
-_AS_ROOT = (
-    'test "$(id -u)" = 0 || { echo "E: logged in as $(id -un), who is not root: '
+AS_ROOT = (
+    'test "$(id -u)" = 0 || { echo "b200kit: logged in as $(id -un), who is not root: '
     'set _sudo = True in the inventory, or log in as root" >&2; exit 1; }'
 )
 

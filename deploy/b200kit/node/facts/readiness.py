@@ -88,9 +88,11 @@ def driver() -> dict[str, Any]:
     module = driver_module.module_file(ROOT / "lib/modules" / platform.release())
     # What DKMS builds is in no package.
     modules = [module] if module and "updates/dkms" not in str(module) else []
-    found = {path for pattern in _LIBRARIES for path in ROOT.glob(pattern)} | {*modules}
+    found = [path for pattern in _LIBRARIES for path in ROOT.glob(pattern)] + modules
+    # Links are ldconfig's, or of Debian's alternatives: no package has them.
+    real = {str(path.resolve()) for path in found if path.exists()}
     return {
-        "files": owners(sorted(map(str, found))),
+        "files": owners(sorted(real)),
         "runfile": (ROOT / _UNINSTALLER).exists(),
     }
 

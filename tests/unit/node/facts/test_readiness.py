@@ -112,5 +112,8 @@ def test_drivers_files_and_the_runfiles_uninstaller_are_found(
     for path in (library, root / "usr/bin/nvidia-uninstall"):
         path.parent.mkdir(parents=True)
         path.touch()
+    # As ldconfig and Debian's alternatives make them.
+    library.with_name("libnvidia-ml.so.1").symlink_to(library)
+    library.with_name("libnvidia-ml.so.535").symlink_to("/nonexistent")
     monkeypatch.setattr(readiness, "owners", dict.fromkeys)
     assert readiness.driver() == {"files": {str(library): None}, "runfile": True}
