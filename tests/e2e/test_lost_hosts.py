@@ -84,7 +84,7 @@ def test_failed_list_can_be_given_back(run: Outcome) -> None:
 
 def test_node_without_a_route_says_so(run: Outcome) -> None:
     record = run.host("b200-6")
-    assert (record["outcome"], record["stage"]) == ("failed", "host"), run.described("b200-6")
+    assert (record["outcome"], record["stage"]) == ("failed", "ready"), run.described("b200-6")
     assert "connect" in record["error"] or "unreachable" in record["error"], record["error"]
 
 

@@ -126,7 +126,7 @@ class Fleet:
 
     def _write_site(self) -> None:
         (self.folder / "vendor.asc").write_text(VENDOR_KEY)
-        (self.folder / "engine.txt").write_text("vllm==0.32.0 --hash=sha256:00\n")
+        (self.folder / "engine.txt").write_text("# python: 3.12\nvllm==0.32.0 --hash=sha256:00\n")
         site = data(
             driver="580.105.08",
             nvlsm="2025.06.11-1",

@@ -40,6 +40,16 @@ ASKED: State = {
         **{"system": {"/": "overlay"}, "devices": {}},
     },
 }
+READINESS: State = {
+    "virtualization": "none",
+    "secure_boot": False,
+    "signing_key_enrolled": None,
+    "driver": {"files": {}, "runfile": False},
+}
+APT: State = {
+    **{"update": [], "named_in": {}, "problems": [], "missing": [], "install": []},
+    "components": ["main", "universe"],
+}
 NOTES = (
     *("smoke", "passport", "bandwidth", "reboot", "packages", "watchdog-mark", "quarantine"),
     "reprovision",
@@ -83,6 +93,8 @@ class Machine:
         self.refuses: list[str] = []
         # Packages no repository has, and the repositories that apt would be asked.
         self.missing_packages: list[str] = []
+        # What its apt says of a run's sources and packages, where that is not what it should.
+        self.apt: State = {}
         self.sources = ["https://mirror.example.internal/apt/"]
         # The connection breaks at the first command in which this pattern is found.
         self.dies_at = ""
@@ -146,6 +158,8 @@ class Machine:
     def observation(self, ask: State) -> State:
         """The NodeState a request gets."""
         document = states.ready(deepcopy(self.hardware))
+        free = {"total_bytes": 4 * 10**12, "free_bytes": 3 * 10**12}
+        document["disks"] = dict.fromkeys(ask.get("disks", []), free) | document["disks"]
         document["taken_at"] = timestamp.text(datetime.now(UTC))
         document["host"]["boot_id"] = self._boot_id()
         asked = {path: self._reading(path, managed_files.sha256) for path in ask["files"]}
@@ -196,6 +210,7 @@ class Machine:
         version = driver_package["version"].partition("-")[0] if driver_package else None
         module = dict.fromkeys(("running_kernel", "default_kernel"), KERNEL)
         return {
+            "readiness": {**READINESS, "headers": {KERNEL: True}},
             "dpkg": {"interrupted": False, "broken": {}},
             "driver_module": {**module, "built_for": {KERNEL: version}},
         }
@@ -253,6 +268,7 @@ class Machine:
             "observe": self._observe,
             "put": self._put,
             "bring-up": self._bring_up,
+            "apt-trial": lambda arguments, stdin: json.dumps(APT | self.apt),
             "weights": self._weights,
             "rolling-restart": self._rolling_restart,
             "measure": lambda arguments, stdin: json.dumps(measured()),

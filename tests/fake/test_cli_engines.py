@@ -41,7 +41,7 @@ def test_member_that_the_inventory_lacks_is_named_also_with_a_limit(pair: Fleet)
 
 
 def test_engine_that_the_requirements_do_not_install_is_refused(pair: Fleet) -> None:
-    (pair.folder / "engine.txt").write_text("vllm==0.33.0 --hash=sha256:00\n")
+    (pair.folder / "engine.txt").write_text("# python: 3.12\nvllm==0.33.0 --hash=sha256:00\n")
     [line] = refused(pair)
     assert "n01, n02: engine.version: 0.32.0, but" in line
     assert "vllm==0.33.0" in line

@@ -32,7 +32,7 @@ LEVELS = (
     ("node", "run"),
     ("converge", "node/maintenance"),
     ("serving", "stages/support"),
-    ("records",),
+    ("readiness", "records"),
     ("report", "stages"),
     ("operations",),
     ("reprovision", "tuning"),
@@ -42,6 +42,7 @@ LEVEL = {room: level for level, rooms in enumerate(LEVELS) for room in rooms}
 SPEAK_PYINFRA = {
     "b200.py",
     "check.py",
+    "ready.py",
     "reprovision.py",
     "smoke.py",
     "tune.py",

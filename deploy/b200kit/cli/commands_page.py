@@ -39,9 +39,9 @@ _EXITS = """\
 
 | exit | when |
 | --- | --- |
-| 0 | every requested node is live or fit |
+| 0 | every requested node is live, fit or ready |
 | 1 | any other outcome of any node; a refused inventory |
-| 2 | check.py: nothing is worse than unmeasured; or pyinfra refuses its command line: no report |
+| 2 | check.py, ready.py: nothing is worse than unmeasured; or pyinfra refuses its options |
 
 `summary.json` has the `exit_code` of the run, and `fit` and `exit_code` of each host. The outcomes
 are in the [README](../../README.md#outcomes).
@@ -108,6 +108,7 @@ _NODE_EXITS = {
     "compile-cache": "0 prepared (also when it could not be) or packed; 1 not packed; 2 usage",
     "fetch-compile-cache": "0 there and proven; 1 with one line; 2 usage",
     "resolve": "0 printed; 1 with a line for each required package that is missing",
+    "apt-trial": "0 whatever apt says; 1 the request cannot be read",
     "apt-ready": "0 ready; 1 with one line; 2 usage",
     "apt-check": "0 they fit; 1 with one line; 2 usage",
     "apt-failure": "0 always; 2 usage",

@@ -32,6 +32,7 @@ from b200kit.inventory.keys.types import Keys
 from b200kit.inventory.spec import NodeSpec
 from b200kit.node.checks.judge import registered
 from b200kit.node.state.verdict import Action
+from b200kit.readiness import checks as readiness
 
 _FOLDER = Path(__file__).resolve().parents[3] / "docs" / "reference"
 
@@ -82,6 +83,12 @@ Each finding that is not pass requests one action, cheapest first:
 {ladder}.
 For every check, `tests/corpus/` holds a fault that it must catch, with the action it must request;
 the tests prove that without the check the faulty node would pass, or its cause would not be named.
+"""
+
+_READINESS = """\
+## Before the first change
+
+Judged by `deploy/ready.py`, and by `deploy/b200.py` as its first step ([Ready](../ready.md)).
 """
 
 _EXPECTATIONS = """\
@@ -159,6 +166,8 @@ def checks_markdown() -> str:
     ladder = ", ".join(f"`{action.word}`" for action in Action)
     rows = [(f"`{name}`", first_line(run)) for name, run in registered().items()]
     sections = [_CHECKS.format(ladder=ladder), table(("check", "what holds"), rows)]
+    early = [(f"`{name}`", first_line(run)) for name, run in readiness.CHECKS.items()]
+    sections += [_READINESS, table(("check", "what holds"), early)]
     for name in hardware.names():
         sections += _hardware(hardware.load(name))
     return "\n".join(sections)

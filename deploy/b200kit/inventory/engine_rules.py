@@ -22,6 +22,10 @@ _SECRET_NAME = re.compile(
 )
 _SECRET_VALUE = re.compile(r"(hf_[A-Za-z0-9]{20,}|sk-[A-Za-z0-9_-]{20,}|AKIA[A-Z0-9]{16})")
 _PIN = re.compile(r"^([A-Za-z0-9._-]+)==([^\s;\\]+)", re.MULTILINE)
+_PYTHON = re.compile(
+    r"^#.*?(?:python:\s*|--python-version[= ]|-p |with Python )((?:\d+\.\d+(?:\.\d+)?[, ]*)+)",
+    re.MULTILINE,
+)
 _COMMIT = re.compile(r"[0-9a-f]{40}")
 _OFF = ("", "0", "false", "False")
 
@@ -48,6 +52,15 @@ def unlike_lock(kind: EngineKind, engine: Engine, lock: str) -> str:
         return ""
     has = ", ".join(f"{name}=={version}" for name, version in there.items())
     return f"{engine.version}, but {engine.requirements} has {has or f'no {kind.name}'}"
+
+
+def python_of(lock: str) -> list[tuple[int, int]]:
+    """The versions of Python that a requirements file is for, by its comments; [] for none.
+
+    `# python: 3.11 3.12`, or what uv and pip-compile write of themselves.
+    """
+    named = _PYTHON.findall(lock)
+    return [(int(a), int(b)) for line in named for a, b in re.findall(r"(\d+)\.(\d+)", line)]
 
 
 def _versioned(

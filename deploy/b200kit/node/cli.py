@@ -34,6 +34,7 @@ COMMANDS = {
     "compile-cache": "b200kit.node.serving.compile_cache:main",
     "fetch-compile-cache": "b200kit.node.serving.compile_cache_fetch:main",
     "resolve": "b200kit.node.packages.resolve:main",
+    "apt-trial": "b200kit.node.packages.apt_trial:main",
     "apt-ready": "b200kit.node.packages.apt_ready:ready",
     "apt-check": "b200kit.node.packages.apt_ready:check",
     "apt-failure": "b200kit.node.packages.failure:main",

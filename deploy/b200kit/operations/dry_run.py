@@ -15,7 +15,7 @@ from b200kit.converge.stage import Change, nominal_layout
 from b200kit.node.state import drift
 from b200kit.node.state.verdict import Verdict
 from b200kit.operations import gate, reboot, reboot_policy
-from b200kit.run.node import Node, NodeRefused, StageFailed, duration
+from b200kit.run.node import Node, StageFailed, duration
 from b200kit.run.remote import RemoteError
 from b200kit.serving.gateway import vllm_router
 from b200kit.stages import gateway, pipeline, serving_units
@@ -31,9 +31,6 @@ def preview(node: Node, name: str, plan: Callable[[], Sequence[Change]]) -> int:
         for change in changes:
             if change.looks:
                 change.apply(node)
-    except NodeRefused as refused:
-        node.fail(name, str(refused))
-        return 0
     except (RemoteError, StageFailed) as error:
         if node.foreseen:
             node.say(name, f"cannot be planned yet: {error}")

@@ -10,6 +10,7 @@ from b200kit.converge import disk_space
 from b200kit.converge.stage import DesiredState, nominal_layout
 from b200kit.node.state import drift
 from b200kit.node.state.drift import File
+from b200kit.readiness import expected
 from b200kit.run import process
 from b200kit.run.node import Node, StageFailed
 from b200kit.stages import pipeline, serving
@@ -73,7 +74,7 @@ def observe_request(node: Node) -> dict[str, Any]:
         ),
         "packages": sorted({package.name for part in desired for package in part.packages}),
         "placement": sorted(serving.replica_units(node)),
-        "disks": sorted({*disk_space.PATHS, node.spec.models()}),
+        "disks": sorted({*disk_space.PATHS, *expected.PATHS, node.spec.models()}),
         **{key: what for part in desired for key, what in part.observe_request.items()},
     }
 

@@ -193,6 +193,10 @@ def _wrong_files(spec: NodeSpec) -> Iterator[Problem]:
         lock = Path(spec.engine.requirements).read_text(errors="replace")
         if message := engine_rules.unlike_lock(engines.get(spec.engine), spec.engine, lock):
             yield Problem("engine.version", message)
+        if spec.engine.kind != "stand-in" and not engine_rules.python_of(lock):
+            wanted = 'add a line such as "# python: 3.12"'
+            message = f"{spec.engine.requirements} does not name the Python it is for; {wanted}"
+            yield Problem("engine.requirements", message)
 
 
 def _wrong_keys(spec: NodeSpec) -> Iterator[Problem]:

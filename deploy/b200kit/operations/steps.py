@@ -21,7 +21,7 @@ from pyinfra.api.state import State, StateStage
 from pyinfra.context import ctx_state
 
 from b200kit.converge.stage import Change, Stage
-from b200kit.operations import dry_run, gate, reboot
+from b200kit.operations import dry_run, gate, readiness, reboot
 from b200kit.operations import observe as observation
 from b200kit.run.node import Node, StageFailed, duration
 from b200kit.run.remote import RemoteError
@@ -46,6 +46,8 @@ def run(node: Node, step: Step) -> Commands:
     """A step of the pipeline, whichever it is."""
     if isinstance(step.run, Stage):
         yield from _converge(node, step.run)
+    elif step.run is Checkpoint.READY:
+        yield from _require_ready(node)
     elif step.run is Checkpoint.REBOOT:
         yield from _reboot_if_needed(node)
     elif step.run is Checkpoint.GATE:
@@ -74,6 +76,13 @@ def judge(node: Node) -> Commands:
 
 
 @operation(is_idempotent=True)
+def ready(node: Node) -> Commands:
+    """Judge whether the node can be provisioned and change nothing; one that cannot be fails."""
+    if executing():
+        yield command(node, "ready", lambda: readiness.report(node, observed))
+
+
+@operation(is_idempotent=True)
 def conclude(node: Node) -> Commands:
     """The node came through every stage."""
     if executing():
@@ -84,6 +93,8 @@ def run_now(node: Node, step: Step) -> None:
     """A step of the pipeline, inside an operation that does more than this."""
     if isinstance(step.run, Stage):
         _converge_now(node, step.run)
+    elif step.run is Checkpoint.READY:
+        readiness.require(node, observed)
     elif step.run is Checkpoint.REBOOT:
         _reboot_now(node)
     elif step.run is Checkpoint.GATE:
@@ -115,6 +126,13 @@ def _reboot_if_needed(node: Node) -> Commands:
         yield command(node, "reboot", _refused)
     elif reasons:
         yield command(node, "reboot", lambda: _reboot(node, reboot.change(node, reasons)))
+
+
+def _require_ready(node: Node) -> Commands:
+    if executing():
+        yield command(node, "ready", lambda: readiness.require(node, observed))
+    elif node.outcome is None:
+        guarded(node, "ready", lambda: readiness.require(node, observed))
 
 
 def _require_proven(node: Node) -> Commands:
@@ -151,7 +169,7 @@ def guarded(node: Node, stage: str, act: Callable[[], object]) -> bool:
         # A mistake of ours on one node must never stop the fleet; the debug log keeps the trace.
         logger.debug("stage %s on %s", stage, node.name, exc_info=True)
         node.fail(stage, f"internal error, {type(error).__name__}: {error}")
-    return node.outcome is None or node.outcome in ("live", "fit")
+    return node.outcome is None or node.outcome in ("live", "fit", "ready")
 
 
 def _refused() -> None:

@@ -7,11 +7,13 @@ from dataclasses import dataclass
 
 from b200kit.report.document import clean, mapping, read, show
 
-GOOD = {"live", "fit"}
+GOOD = {"live", "fit", "ready"}
 UNMEASURED = "unmeasured"
 _WORDS = {
     "live": ("LIVE", "good"),
     "fit": ("fit", "good"),
+    "ready": ("ready", "good"),
+    "not ready": ("NOT READY", "bad"),
     "red": ("RED", "bad"),
     "unfit": ("UNFIT", "bad"),
     "failed": ("FAILED", "bad"),
@@ -48,8 +50,8 @@ def is_good(host: object) -> bool:
 
 
 def is_check(record: object) -> bool:
-    """Say whether the run was the read-only check (its hosts are fit or not, never live)."""
-    return show(read(record, "entry")).endswith("check.py")
+    """Say whether the run only judged (its hosts are fit or ready or not, never live)."""
+    return show(read(record, "entry")).endswith(("check.py", "ready.py"))
 
 
 def hosts_of(record: object) -> dict[str, object]:

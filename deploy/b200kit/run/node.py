@@ -37,10 +37,6 @@ class StageFailed(Exception):
     """A stage that cannot go on with this node, in one line."""
 
 
-class NodeRefused(StageFailed):
-    """A node on which nothing may be changed, known before anything was, in one line."""
-
-
 @dataclass
 class Node:
     """A node of this run."""
@@ -53,6 +49,8 @@ class Node:
     remote: Remote | None = field(default=None, repr=False)
     # What decisions are made from; None as soon as a change may have made it untrue.
     state: dict[str, Any] | None = field(default=None, repr=False)
+    # When the controller got it, by its own clock.
+    observed_at: str = ""
     # For the report, however old it is.
     last_observation: dict[str, Any] | None = field(default=None, repr=False)
     verdict: dict[str, Any] | None = field(default=None, repr=False)
@@ -107,6 +105,7 @@ class Node:
     def take_observation(self, state: dict[str, Any]) -> None:
         """Take in a new observation."""
         self.state = self.last_observation = state
+        self.observed_at = timestamp.now()
 
     def layout(self) -> list[Replica]:
         """Replicas planned from the last observation."""
@@ -212,7 +211,7 @@ class Run:
     @property
     def changes_nodes(self) -> bool:
         """Whether this entry changes nodes, and so must hold their locks."""
-        return self.entry != "check.py"
+        return self.entry not in ("check.py", "ready.py")
 
     @property
     def reprovisions(self) -> bool:

@@ -244,7 +244,8 @@ class Remote:
         content, digest = zipapp.build()
         path = f"/run/b200kit/{digest}.pyz"
         self.run(
-            f"umask 077 && mkdir -p /run/b200kit && base64 -d > {path}.new && mv {path}.new {path}",
+            f"{AS_ROOT}; umask 077 && mkdir -p /run/b200kit && "
+            f"base64 -d > {path}.new && mv {path}.new {path}",
             stdin=base64.b64encode(content).decode(),
         )
 
@@ -261,6 +262,10 @@ def _has_at_most(document: Any, count: int) -> bool:
 
 
 _ABSENT = "b200kit: node program absent"
+AS_ROOT = (
+    'test "$(id -u)" = 0 || { echo "b200kit: logged in as $(id -un), who is not root: '
+    'set _sudo = True in the inventory, or log in as root" >&2; exit 1; }'
+)
 
 
 def program_step(arguments: str) -> str:

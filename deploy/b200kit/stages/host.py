@@ -11,12 +11,12 @@ from b200kit.inventory import openpgp
 from b200kit.inventory.keys.parts import Repository
 from b200kit.node.placement.layout import Replica
 from b200kit.node.state.drift import File, Package
+from b200kit.readiness.host import SERVICES
 from b200kit.run import zipapp
-from b200kit.run.node import Node, NodeRefused, StageFailed
+from b200kit.run.node import Node, StageFailed
 from b200kit.run.remote import INSTALLED
 from b200kit.run.render import render
 from b200kit.serving import compile_tools
-from b200kit.stages.support import operating_systems
 
 # kmod and numactl: NVLink5 needs ib_umad at boot, `vllm serve --numa-bind` runs numactl;
 # python3-venv: the engine lives in its own environment.
@@ -39,9 +39,8 @@ def desired(node: Node, layout: Sequence[Replica]) -> DesiredState:
         # Read only where needrestart is or comes; a file alone does nothing.
         File("/etc/needrestart/conf.d/60-b200kit.conf", render("host/needrestart.conf.j2")),
     ]
-    return DesiredState(
-        files=tuple(files), packages=(*_PACKAGES, *compile_tools.packages(node.spec))
-    )
+    packages = (*_PACKAGES, *compile_tools.packages(node.spec))
+    return DesiredState(files=tuple(files), packages=packages, probe_units=SERVICES)
 
 
 def _source(repository: Repository) -> list[File]:
@@ -63,10 +62,7 @@ def _key(repository: Repository) -> bytes:
 
 
 def plan(node: Node) -> list[Change]:
-    """Files first, then the packages they make installable; nothing on an unsupported system."""
-    refused = operating_systems.refusal(node.state or {})
-    if refused:
-        raise NodeRefused(f"{refused}. Nothing was changed")
+    """Files first, then the packages they make installable."""
     return unfinished_install.interrupted(node) + converge(node, desired(node, ()))
 
 

@@ -33,6 +33,7 @@ from b200kit.stages import (
 class Checkpoint(Enum):
     """What happens between stages; *text* says it for the reference page."""
 
+    READY = "ready", "Judge what may stop a run halfway; a node that is not ready is not changed."
     REBOOT = "reboot", "Reboot once when something waits for a reboot; nothing otherwise."
     GATE = "gate", "Judge the node; one that is not proven leaves the run and stops serving."
     PROOF = "proof", "Judge what only a node that serves shows; one that fails stops serving."
@@ -70,6 +71,7 @@ MEASURING = (
 """From a node that answers requests to one whose answers were measured."""
 
 STEPS = (
+    Step("Ready", Checkpoint.READY),
     Step("Host", host.STAGE),
     Step("Settings", settings.STAGE),
     Step("Clock and logs", clock_and_logs.STAGE),

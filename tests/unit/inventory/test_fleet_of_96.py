@@ -47,7 +47,7 @@ class Rendered:
 def fleet(tmp_path_factory: pytest.TempPathFactory) -> list[Rendered]:
     """All twelve nodes, each observed as a healthy HGX B200."""
     lock = tmp_path_factory.mktemp("engine") / "engine.txt"
-    lock.write_text("vllm==0.33.0 --hash=sha256:00\n")
+    lock.write_text("# python: 3.12\nvllm==0.33.0 --hash=sha256:00\n")
     return [rendered(name, dict(data), lock) for name, data in fleet_96.nodes]
 
 

@@ -67,7 +67,8 @@ def test_a_wheel_has_metadata_scripts_and_a_complete_record(tmp_path: Path) -> N
 
 def test_requirements_pin_each_wheel_by_its_own_hash(tmp_path: Path) -> None:
     wheels = [write_wheel(tmp_path, name, "1.0", "x") for name in ("zeta", "Alpha_B")]
-    first, second = requirements_text(wheels).splitlines()
+    head, first, second = requirements_text(wheels).splitlines()
+    assert head == "# python: 3.11"
     assert first == f"alpha-b==1.0 --hash=sha256:{sha256_of(wheels[1])}"
     assert second.startswith("zeta==1.0 --hash=sha256:")
 

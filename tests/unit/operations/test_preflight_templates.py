@@ -11,7 +11,7 @@ import pytest
 from b200kit.operations import preflight
 from b200kit.run import places, render
 from tests.fake.machine import Machine
-from tests.unit.nodes import connected
+from tests.unit.nodes import connected, spec
 
 
 @pytest.fixture
@@ -36,3 +36,14 @@ def test_template_with_a_variable_nobody_sets_is_named_with_it(
     assert problem.key == "templates"
     assert "templates/haproxy/haproxy.cfg.j2" in problem.message
     assert "'site_name' is undefined" in problem.message
+
+
+def test_lock_that_names_no_python_is_refused(tmp_path: Path) -> None:
+    sound = spec(tmp_path)
+    assert list(preflight._wrong_files(sound)) == []
+    Path(sound.engine.requirements).write_text("vllm==0.32.0 --hash=sha256:00\n")
+    [problem] = preflight._wrong_files(sound)
+    assert problem.key == "engine.requirements"
+    assert 'does not name the Python it is for; add a line such as "# python: 3.12"' in str(
+        problem.message
+    )

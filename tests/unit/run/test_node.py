@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import json
+import subprocess
 from pathlib import Path
 
 import pytest
 
 from b200kit.inventory.secrets import Secret
+from b200kit.node.lib.error_line import cause
 from b200kit.operations.gate import conclude
 from b200kit.report import files
 from b200kit.run.node import Node, Run, StageFailed, duration
+from b200kit.run.remote import AS_ROOT
 from b200kit.stages import pipeline
 from tests.messages import assert_message, raises_message
 from tests.subtests import in_subtests
@@ -162,3 +165,17 @@ def test_secret_shows_only_that_it_exists() -> None:
     secret = Secret(b"canary")
     assert f"{secret} {secret!r} {[secret]} {vars(Run(entry=''))}".count("canary") == 0
     assert secret.reveal() == b"canary"
+
+
+def test_user_who_is_not_root_is_named_before_anything_is_written(tmp_path: Path) -> None:
+    program = tmp_path / "id"
+    program.write_text('#!/bin/sh\ntest "$1" = -u && echo 1000 || echo admin\n')
+    program.chmod(0o755)
+    script = f"{AS_ROOT}; : > {tmp_path}/written"
+    done = subprocess.run(
+        ["/bin/sh", "-c", script], env={"PATH": str(tmp_path)}, capture_output=True, text=True,
+        check=False,
+    )  # fmt: skip
+    assert done.returncode == 1
+    assert_message(cause(done.stderr.splitlines()))
+    assert not (tmp_path / "written").exists()

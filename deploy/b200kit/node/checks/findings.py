@@ -49,6 +49,7 @@ def failed(
     part: str = "",
     *,
     subject: str = "",
+    remedy: str = "",
 ) -> Finding:
     """A fault, on a GPU, on the node, or on the subject named."""
     return Finding(
@@ -60,6 +61,7 @@ def failed(
         source=expected.source,
         action=action,
         part=part or (gpu.part if gpu else ""),
+        remedy=remedy,
     )
 
 

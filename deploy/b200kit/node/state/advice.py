@@ -31,6 +31,8 @@ def of_outcome(word: str) -> str:
 
 def of(finding: Finding) -> str:
     """What to do about a finding of a verdict."""
+    if finding.remedy:
+        return finding.remedy
     if finding.status is Status.UNMEASURED:
         return UNMEASURED
     shared = bool(finding.subjects) and finding.subject == "node"

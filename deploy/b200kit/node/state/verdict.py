@@ -50,6 +50,7 @@ class Finding:
 
     `subjects`: all it is about by name, where that is more than its subject: GPUs, or pairs of
     them. `kind`: which of its check's faults it is, where that has several; in no document.
+    `remedy`: what to do, where the action's own words do not say it.
     """
 
     summary: str
@@ -63,6 +64,7 @@ class Finding:
     check: str = ""
     waiver: dict[str, str] | None = None
     subjects: tuple[str, ...] = ()
+    remedy: str = ""
     kind: str = field(default="", compare=False)
 
     @property
@@ -79,7 +81,7 @@ class Finding:
     @classmethod
     def from_json(cls, data: dict[str, Any]) -> Finding:
         """A finding read back; a status nobody knows counts as unmeasured."""
-        texts = ("summary", "subject", "read", "expected", "source", "part", "check")
+        texts = ("summary", "subject", "read", "expected", "source", "part", "check", "remedy")
         known = {status.value: status for status in Status}
         return cls(
             **{key: str(data.get(key, "")) for key in texts},

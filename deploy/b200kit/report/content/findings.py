@@ -36,6 +36,7 @@ class Finding:
     part: str
     waiver: str
     subjects: tuple[str, ...]
+    remedy: str
 
     @property
     def blocks(self) -> bool:
@@ -47,6 +48,8 @@ class Finding:
         """Return the action in words, with the part it is about, or an empty string."""
         if self.status == "waived":
             return self.waiver
+        if self.remedy:
+            return self.remedy
         if self.status == "unmeasured":
             return advice.UNMEASURED
         if self.status == "pass" or not self.action:
@@ -156,6 +159,7 @@ def _finding(entry: object) -> Finding:
         part=text("part"),
         waiver=_waiver(read(entry, "waiver")),
         subjects=tuple(map(show, items(read(entry, "subjects")))),
+        remedy=text("remedy"),
     )
 
 

@@ -8,8 +8,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from b200kit.report.content.facts import facts_in_short, observed
+from b200kit.report.content.findings import findings_of
 from b200kit.report.content.first import first_of
 from b200kit.report.content.machine import machine_of
+from b200kit.report.document import read
 from b200kit.report.outcome import is_good, outcome_of
 from b200kit.report.terminal.lines import WIDTH, ends, paint, wrap
 from b200kit.report.terminal.shared_lines import finding_lines, first_lines, took
@@ -24,14 +26,22 @@ def check_lines(name: str, host: object, colour: bool, *, matrix: bool = False) 
         yield from finding_lines(host, len(name) + 2, colour)
     else:
         yield from first_lines(name, host, outcome_of(host), first_of(host), colour)
-    doubt = not is_good(host) and observed(host) and topology_is_in_doubt(graph)
+    judged = outcome_of(host).word not in ("ready", "not ready")
+    doubt = judged and not is_good(host) and observed(host) and topology_is_in_doubt(graph)
     if matrix or doubt:
         yield from topology_lines(graph, indent=2, colour=colour)
 
 
+def notes(host: object) -> list[str]:
+    """Return what is to be known of a node that can be provisioned."""
+    passed = [f for f in findings_of(read(host, "verdict")) if f.status == "pass"]
+    return [f"{len(passed)} checks", *(f.summary for f in passed if f.action == "monitor")]
+
+
 def _fit(name: str, host: object, colour: bool) -> Iterator[str]:
     """The node in short facts, and how long the look at it took."""
-    outcome, facts, span = outcome_of(host), facts_in_short(host), took(host)
+    outcome, span = outcome_of(host), took(host)
+    facts = notes(host) if outcome.word == "ready" else facts_in_short(host)
     label = f"{outcome.label:<7}"
     one = f"{name}  {label}  {'  '.join(facts)}"
     lines = [one] if len(one) <= WIDTH else wrap(f"{name}  {label}  ", "; ".join(facts))

@@ -1,0 +1,23 @@
+"""The checks of readiness by id, causes before symptoms, for b200kit/node/checks/judge.py."""
+
+from __future__ import annotations
+
+from b200kit.node.checks.judge import Check
+from b200kit.readiness import driver, host, packages, system
+
+CHECKS: dict[str, Check] = {
+    "ready.system": system.system,
+    "ready.python": system.python,
+    "ready.machine": system.machine,
+    "ready.clock": system.clock,
+    "ready.repositories": packages.repositories,
+    "ready.packages": packages.candidates,
+    "ready.installation": packages.installation,
+    "ready.headers": driver.headers,
+    "ready.secure-boot": driver.secure_boot,
+    "ready.nouveau": driver.nouveau,
+    "ready.driver": driver.present,
+    "ready.room": host.room,
+    "ready.ports": host.ports,
+    "ready.services": host.services,
+}

@@ -1,0 +1,113 @@
+"""What the node's own apt says of repositories, packages and their installation. Pure."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+from b200kit.node.checks.findings import passed, unread
+from b200kit.node.state.expectation import Expectation
+from b200kit.node.state.verdict import Finding
+from b200kit.node.state.view import Missing, StateView, Unmeasured
+from b200kit.readiness.findings import refused
+
+_OWN = "/etc/apt/sources.list.d/b200kit-"
+_CONFLICT = re.compile(r"Conflicting values set for option Signed-By regarding source (\S+)")
+_KEY = re.compile(r"NO_PUBKEY|is not signed|not verif|EXPKEYSIG|REVKEYSIG|BADSIG|no longer signed")
+_DATE = re.compile(r"is not valid yet|is expired")
+_CHANGED = re.compile(r"changed its '|does not have a Release file|404")
+_DEBIAN_PARTS = ("contrib", "non-free-firmware")
+
+
+def repositories(expect: Expectation, state: StateView) -> Iterator[Finding]:
+    """The node's apt reads every repository, with its key, the inventory's among them."""
+    if _untried(expect, state):
+        yield passed("every package is installed: apt was not asked")
+        return
+    errors = _lines(state, "update")
+    if isinstance(errors, Unmeasured):
+        yield unread("what apt says of its repositories", errors)
+        return
+    for line in errors:
+        named = state.get(dict, "apt", "named_in") or {}
+        yield _unusable(line, {str(url): list(map(str, of)) for url, of in named.items()})
+    if not errors:
+        yield passed("apt reads every repository, signed by its key")
+
+
+def _unusable(line: str, named: dict[str, list[str]]) -> Finding:
+    files = list(dict.fromkeys(file for url, of in named.items() if url in line for file in of))
+    others = [file for file in files if not file.startswith(_OWN)]
+    if conflict := _CONFLICT.search(line):
+        where = ", ".join(others) or "another list"
+        summary = (
+            f"{where} names {conflict[1]} with another Signed-By: apt refuses all repositories"
+        )
+        return refused(summary, line, "one key a repository", f"remove it from {where}")
+    own = not others
+    where = "the inventory's repositories" if own else ", ".join(others)
+    if _KEY.search(line):
+        remedy = f"correct the key in {where}, or sign the repository by it"
+    elif _DATE.search(line):
+        remedy = "correct the node's clock or the mirror's Release file"
+    elif _CHANGED.search(line):
+        remedy = f"correct its URL and suites in {where}"
+    else:
+        remedy = f"let the node reach it, or correct its URL in {where}"
+    return refused(f"apt on the node: {line}", line, "every repository, signed", remedy)
+
+
+def candidates(expect: Expectation, state: StateView) -> Iterator[Finding]:
+    """Every package that is required has a candidate of the version asked for."""
+    if _untried(expect, state):
+        yield passed("every package is installed")
+        return
+    problems = _lines(state, "problems")
+    if isinstance(problems, Unmeasured):
+        yield unread("what apt has", problems)
+        return
+    for line in problems:
+        remedy = "correct the version or the repositories in the inventory, or publish the package"
+        yield refused(line, line, "a candidate", remedy)
+    if not problems:
+        yield passed("apt has every package that is required")
+
+
+def installation(expect: Expectation, state: StateView) -> Iterator[Finding]:
+    """The node's apt would install them, their dependencies included."""
+    if _untried(expect, state) or state.is_null("apt", "install"):
+        yield passed(
+            "no installation was simulated: there is nothing to install, or to repair first"
+        )
+        return
+    errors = _lines(state, "install")
+    if isinstance(errors, Unmeasured):
+        yield unread("whether apt would install", errors)
+        return
+    if not errors:
+        yield passed("apt would install every package")
+        return
+    first = next((line for line in errors if ": " in line and "Depends" in line), errors[0])
+    yield refused(
+        f"apt would not install: {first}", "; ".join(errors), "an installation", _mend(state, first)
+    )
+
+
+def _mend(state: StateView, line: str) -> str:
+    """What to do; Debian has what the driver depends on in a component that may be off."""
+    components = state.get(list, "apt", "components") or []
+    lacking = [part for part in _DEBIAN_PARTS if part not in components]
+    debian = state.text("host", "os", "id") == "debian"
+    if debian and lacking and re.search("not installable|no installation candidate", line):
+        return f"add {' and '.join(lacking)} to the components of Debian's sources in /etc/apt"
+    return "add the repository that has it, or remove the package that conflicts"
+
+
+def _untried(expect: Expectation, state: StateView) -> bool:
+    """Whether apt was not asked, because nothing is to be installed."""
+    return expect.flag("ready", "apt") is False and isinstance(state.at("apt").raw(), Missing)
+
+
+def _lines(state: StateView, key: str) -> list[str] | Unmeasured:
+    found = state.get(list, "apt", key)
+    return found if isinstance(found, Unmeasured) else list(map(str, found))
