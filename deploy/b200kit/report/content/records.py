@@ -211,4 +211,4 @@ def block(host: object) -> Iterator[str]:
     open_: Sequence[tuple[str, str]] = unlooked(read(host, "diagnosis"))
     if open_:
         names = ", ".join(symptom for symptom, _ in open_)
-        yield from labelled("not compared", names)
+        yield from labelled("diagnosis", f"not compared: {names}")
