@@ -10,8 +10,23 @@ from pathlib import Path
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.lab.supply.models import VOCABULARY, config, manifest, revision_of, shapes, weights
-from tests.lab.supply.safetensors import bf16, constant, normal, write_safetensors
+from tests.lab.supply.models import (
+    HIDDEN,
+    VOCABULARY,
+    WITHOUT_TEXT,
+    config,
+    manifest,
+    revision_of,
+    shapes,
+    weights,
+)
+from tests.lab.supply.safetensors import (
+    ITEM_BYTES,
+    bf16,
+    constant,
+    normal,
+    write_safetensors,
+)
 from tests.messages import raises_message
 
 
@@ -53,6 +68,13 @@ def test_the_tiny_model_has_every_tensor_its_config_names() -> None:
     assert shapes()["lm_head.weight"] == (VOCABULARY, config()["hidden_size"])
     size = sum(len(data) for _, data in weights().values())
     assert 1_500_000 < size < 2_500_000
+
+
+def test_the_tiny_model_never_prefers_a_token_without_text() -> None:
+    _, head = weights()["lm_head.weight"]
+    silent = WITHOUT_TEXT * HIDDEN * ITEM_BYTES
+    assert head[:silent] == bytes(silent)
+    assert any(head[silent : silent + HIDDEN * ITEM_BYTES])
 
 
 def test_a_manifest_lists_the_files_but_not_itself(tmp_path: Path) -> None:
