@@ -58,18 +58,18 @@ def plug(name: str) -> None:
 
 
 def small_disk(name: str, path: str, megabytes: int) -> None:
-    """Lay an empty file system of a given size over a directory of a host (made if needed)."""
-    done = run_in_host(name, ["mkdir", "-p", path])
-    if done.returncode == 0:
-        options = f"size={megabytes}m,mode=0755"
-        done = run_in_host(name, ["mount", "-t", "tmpfs", "-o", options, "lab-small-disk", path])
+    """Lay an empty file system of a given size over a directory of a host, at every boot."""
+    entry = f"lab-small-disk {path} tmpfs size={megabytes}m,mode=0755 0 0"
+    script = 'mkdir -p "$1" && echo "$2" >> /etc/fstab && mount "$1"'
+    done = run_in_host(name, ["sh", "-c", script, "sh", path, entry])
     if done.returncode != 0:
         raise LabError(f"{name}: no small disk at {path}: {done.stderr.strip()}")
 
 
 def large_disk(name: str, path: str) -> None:
     """Take a `small_disk` away again, with what was written to it."""
-    done = run_in_host(name, ["umount", path])
+    script = 'umount "$1" && sed -i "\\|^lab-small-disk $1 |d" /etc/fstab'
+    done = run_in_host(name, ["sh", "-c", script, "sh", path])
     if done.returncode != 0:
         raise LabError(f"{name}: {path}: {done.stderr.strip()}")
 

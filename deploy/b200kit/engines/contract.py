@@ -28,7 +28,7 @@ class Group:
     # This node's own address on the network of the group, and the interface that has it.
     address: str
     interface: str
-    # Addresses of the other members: the only ones this node's engine may talk to.
+    # Addresses of the other members: with its own, the only ones this node's engine may talk to.
     peers: tuple[str, ...] = ()
     # How the nodes share the model: "pipeline", "tensor", or "data" (each has experts and requests
     # of its own).
