@@ -38,8 +38,8 @@ def main(system: str | None = None) -> int:
 def _tell_engine(engine: dict[str, object]) -> None:
     if engine["stand_in"]:
         print(
-            "demo: no CPU build of torch can be had here, so a STAND-IN ENGINE with vLLM's HTTP "
-            "contract serves instead; its latencies say nothing about vLLM",
+            "demo: vLLM's CPU build cannot be had for this node, so a STAND-IN ENGINE with vLLM's "
+            "HTTP contract serves instead; its latencies say nothing about vLLM",
             file=sys.stderr,
         )
 
