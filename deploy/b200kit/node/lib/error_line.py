@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
-from b200kit.node.lib.apt_output import PREFIX
+from b200kit.node.lib.apt_output import PREFIX, with_reasons
 
 # Most specific first: what our own program says, then what apt, dpkg, pip, systemd and the kernel
 # print when it truly went wrong.
@@ -30,7 +30,7 @@ _MAX = 300
 
 def cause(lines: Sequence[str]) -> str:
     """The most specific line, else the last that is not empty; cut to 300 characters."""
-    cleaned = [line.strip() for line in lines if line.strip()]
+    cleaned = with_reasons([line.strip() for line in lines if line.strip()])
     for pattern in _SPECIFIC:
         found = [line for line in cleaned if pattern.search(line)]
         if found:

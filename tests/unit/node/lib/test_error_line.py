@@ -16,6 +16,18 @@ W: GPG error: http://10.77.0.1:8080/apt/vendor ./ InRelease: The following signa
 E: The repository 'http://10.77.0.1:8080/apt/vendor ./ InRelease' is not signed.
 N: Updating from such a repository can't be done securely, and is therefore disabled by default.
 """  # noqa: E501
+# apt 3.0.4 of Debian 13, 2026-11-23.
+APT_3_WEAK_KEY = """
+Err:1 file:/srv/r ./ InRelease
+  Sub-process /usr/bin/sqv returned an error code (1), error message is: Signing key on 42A0F71FFBF67002C1F82B2F2EEEC41CE17CE701 is not bound:            No binding signature at time 2026-11-23T16:02:26Z   because: Policy rejected non-revocation signature (PositiveCertification) requiring second pre-image resistance   because: SHA1 is not considered secure since 2026-02-01T00:00:00Z
+Reading package lists...
+W: OpenPGP signature verification failed: file:/srv/r ./ InRelease: Sub-process /usr/bin/sqv returned an error code (1), error message is: Signing key on 42A0F71FFBF67002C1F82B2F2EEEC41CE17CE701 is not bound:            No binding signature at time 2026-11-23T16:02:26Z   because: Policy rejected non-revocation signature (PositiveCertification) requiring second pre-image resistance   because: SHA1 is not considered secure since 2026-02-01T00:00:00Z
+E: The repository 'file:/srv/r ./ InRelease' is not signed.
+"""  # noqa: E501
+APT_3_OTHER_KEY = """
+W: OpenPGP signature verification failed: file:/srv/r ./ InRelease: Sub-process /usr/bin/sqv returned an error code (1), error message is: Missing key 42A0F71FFBF67002C1F82B2F2EEEC41CE17CE701, which is needed to verify signature.
+E: The repository 'file:/srv/r ./ InRelease' is not signed.
+"""  # noqa: E501
 APT_EXPIRED = """
 Reading package lists...
 E: Release file for http://mirror.example.internal/debian/dists/bookworm/InRelease is expired (invalid since 3d 1h 2min 9s). Updates for this repository will not be applied.
@@ -102,6 +114,8 @@ See "systemctl status nvidia-fabricmanager.service" and "journalctl -xeu nvidia-
     ("output", "text"),
     [
         (APT_OTHER_KEY, "NO_PUBKEY 3BD1E5AA9C4F7E01"),
+        (APT_3_WEAK_KEY, "E17CE701 is not bound: SHA1 is not considered secure since 2026-02-01"),
+        (APT_3_OTHER_KEY, "is not signed: Missing key 42A0F71FFBF67002C1F82B2F2EEEC41CE17CE701"),
         (APT_EXPIRED, "InRelease is expired (invalid since 3d"),
         (APT_CLOCK, "is not valid yet (invalid for another 9h"),
         (APT_NO_ROUTE, "Could not connect to 10.77.0.1:8080 (10.77.0.1). - connect (113: No route"),
