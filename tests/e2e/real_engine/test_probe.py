@@ -36,7 +36,6 @@ FAULTS = (
     ("Environment=GLOO_SOCKET_IFNAME=host0", "interface", "GLOO_SOCKET_IFNAME must name lo"),
     ("TemporaryFileSystem=/dev/shm:mode=1777,size=1M", "shared-memory", "TemporaryFileSystem="),
     ("MemoryDenyWriteExecute=yes", "executable-memory", "MemoryDenyWriteExecute="),
-    ("NoExecPaths=/var/cache/vllm", "cache", "noexec"),
     ("Environment=PATH=/usr/sbin", "compiler", "PATH lacks /usr/bin"),
 )
 

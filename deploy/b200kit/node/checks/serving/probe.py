@@ -42,26 +42,30 @@ def _judged(name: str, state: StateView) -> Iterator[Finding]:
     if isinstance(active, Unmeasured):
         yield unread(f"whether {name} runs", active)
         return
-    found = list(_found(name, state)) if active in (*_RUNS, "failed") else []
-    # Why one failed is told by its probe, or by `serving.running` alone.
-    yield from (one for one in found if active in _RUNS or one.action is not Action.NONE)
-
-
-def _found(name: str, state: StateView) -> Iterator[Finding]:
-    """What the probe of the unit's last start says."""
-    number = name.partition("@")[2].partition(".")[0]
-    page = state.at("engine_probes", number)
-    why = _foreign(page, state.text("units", name, "invocation_id"))
-    if why is not None:
-        yield unread(f"what {name} found of its sandbox", why)
+    if active not in (*_RUNS, "failed"):
         return
-    steps = page.items("steps")
-    if isinstance(steps, Unmeasured) or not steps:
-        why = steps if isinstance(steps, Unmeasured) else Unmeasured("the probe has no steps")
-        yield unread(f"what {name} found of its sandbox", why)
+    running = state.text("units", name, "invocation_id")
+    page = state.at("engine_probes", name.partition("@")[2].partition(".")[0])
+    own = page.text("invocation")
+    if own and running and own != running and active == "failed":
+        return  # why it failed, no probe says: `serving.running` does
+    steps = _steps(page, running)
+    if isinstance(steps, Unmeasured):
+        yield unread(f"what {name} found of its sandbox", steps)
         return
     for step in steps:
         yield from _step(name, step)
+
+
+def _steps(page: View, running: str | Unmeasured) -> list[View] | Unmeasured:
+    """The steps of a document that is of the start that the unit is in."""
+    why = _foreign(page, running)
+    if why is not None:
+        return why
+    steps = page.items("steps")
+    if isinstance(steps, Unmeasured):
+        return steps
+    return steps or Unmeasured("the probe has no steps")
 
 
 def _foreign(page: View, running: str | Unmeasured) -> Unmeasured | None:

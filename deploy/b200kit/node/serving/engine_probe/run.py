@@ -26,7 +26,7 @@ from b200kit.node.state import engine_probe
 from b200kit.node.state.engine_probe import Outcome, Result
 
 _MOST = 400
-_LATE = "more than that is never needed: look at the node's load and at its kernel log"
+_LATE = "it hangs, or the node has too much to do: journalctl -k may say why"
 
 
 @dataclass(frozen=True)
