@@ -200,6 +200,18 @@ HAPROXY = """
 [ALERT]    (631) : config : parsing [/etc/haproxy/haproxy.cfg:24] : unknown keyword 'blance' in 'backend' section
 haproxy.service: Control process exited, code=exited, status=1/FAILURE
 """  # noqa: E501
+PROBED = """
+Starting vllm@0.service - Replica 0 serving llama...
+replica 0 cannot start its engine: loopback: no connection to 127.0.0.1: timed out; IPAddressAllow=
+replica 0 is not warm: the main process (pid 812) ended
+vllm@0.service: Failed with result 'exit-code'.
+"""
+PROBED_BEFORE = f"""{PROBED}
+Starting vllm@0.service - Replica 0 serving llama...
+replica 0 may start, probed in 4.1 s
+ValueError: No available memory for the cache blocks
+replica 0 is not warm: the main process (pid 901) ended
+"""
 STOPPED = """
 Stopping vllm@0.service - vLLM replica 0...
 Stopped vllm@0.service - vLLM replica 0.
@@ -217,6 +229,9 @@ Stopped vllm@0.service - vLLM replica 0.
         (FABRIC_MANAGER_GOES_ON, "[Nov 20 2026 10:00:03] [ERROR] [tid 1204] failed to configure"),
         (FABRIC_MANAGER_SCRIPT, "request to query NVSwitch device information"),
         (HAPROXY, "[ALERT] (631) : config : parsing [/etc/haproxy/haproxy.cfg:24]"),
+        (PROBED, "replica 0 cannot start its engine: loopback"),
+        (VLLM_MEMORY + PROBED, "replica 0 cannot start its engine: loopback"),
+        (PROBED_BEFORE, "ValueError: No available memory"),
         (STOPPED, "nothing"),
         ("", "nothing"),
     ],
