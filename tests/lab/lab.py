@@ -11,13 +11,13 @@ from pathlib import Path
 from typing import Any
 
 from tests.lab import cgroups, hosts, network, own_network, snapshots, ssh
+from tests.lab.hardware import image
 from tests.lab.mounts import remove_tree
 from tests.lab.paths import (
     ID_VARIABLE,
     VM_NAME,
     LabError,
     LabPaths,
-    host_address,
     host_name,
     lab_paths,
 )
@@ -95,14 +95,12 @@ def _ensure_hosts(
             kept.discard(name)
         wanted[name] = asked or wanted.get(name) or DEFAULT_SCENARIO
     order = sorted(wanted, key=lambda name: int(name.rpartition("-")[2]))
-    ssh.write_files(lab, [*order, *ssh.reached(machines)])
+    entries = image.entries(order, wanted, [host for host in before if host["name"] in kept])
+    ssh.write_files(lab, [*order, *ssh.reached(machines)], image.users(entries))
     fresh = {name: wanted[name] for name in order if name not in kept}
     if fresh:
         with timed(progress, f"hosts: booting {', '.join(fresh)}"):
             hosts.create_all(lab, fresh, snapshots.saved(lab, fresh, snapshot))
-    entries = [
-        {"name": name, "address": host_address(name), "scenario": wanted[name]} for name in order
-    ]
     state = {**services, "hosts": [*entries, *machines]}
     if bmc.service(lab).pid() is not None:
         state["bmc"] = bmc.service(lab).entry()
@@ -264,6 +262,7 @@ def reset_host(name: str, scenario: str | None = None) -> None:
         state = read_state(lab)
         entry = host_entry(state, name) or {}
         entry["scenario"] = scenario or entry["scenario"]
+        entry["login"] = image.login(entry["scenario"])
         hosts.create_all(lab, {name: entry["scenario"]})
         write_state(lab, state)
 
