@@ -31,7 +31,8 @@ def probe(
 ) -> tuple[int, dict[str, Any]]:
     """Exit code and document, where the second of three steps is a shell script."""
     scripts = {"one": PASSES, "two": second, "three": PASSES}
-    steps = tuple(Step(name, lambda _: "", within_s) for name in scripts)
+    limits = {"two": within_s}
+    steps = tuple(Step(name, lambda _: "", limits.get(name, 20.0)) for name in scripts)
     monkeypatch.setattr(run, "STEPS", steps)
     monkeypatch.setattr(program, "argv", lambda _, name, *words: ["sh", "-c", scripts[name]])
     code = run.main([*WORDS, "--into", str(folder)])
