@@ -47,8 +47,8 @@ ORDER = (
     "host.passport",
     "serving.bandwidth",
     "host.containers",
-    "serving.running",
     "serving.probe",
+    "serving.running",
     "serving.placement",
     "serving.watchdog",
 )

@@ -106,7 +106,7 @@ def each_once(verdict: object) -> list[Similar]:
 
 
 def groups_of(verdict: object) -> list[list[Similar]]:
-    """Return what did not pass; findings that ask for one action on one part are a group."""
+    """Return what did not pass; findings with one action and remedy for one part are a group."""
     shown = [finding for finding in findings_of(verdict) if finding.status != "pass"]
     similar = [Similar(first, tuple(others)) for first, *others in _together(shown, _reason)]
     return _together(similar, _request)
@@ -129,7 +129,7 @@ def _request(similar: Similar) -> Hashable:
     finding = similar.finding
     subjects = tuple(other.part for other in similar.others)
     what = finding.part or finding.summary
-    return (finding.status, finding.action, what, finding.waiver, subjects)
+    return (finding.status, finding.action, finding.remedy, what, finding.waiver, subjects)
 
 
 def findings_of(verdict: object) -> list[Finding]:
