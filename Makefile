@@ -12,8 +12,8 @@ unexport PYTHONDONTWRITEBYTECODE
 help: ## this list
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 20
 
-demo: setup ## one simulated node, from a bare OS to tokens and a report
-	@$(PY) -m tests.lab.demo
+demo: setup ## one simulated node, from a bare OS to tokens and a report (OS=debian13)
+	@$(PY) -m tests.lab.demo $(OS)
 
 # What boots nothing, on every core; then the one way through the lab.
 test: setup ## everything that boots nothing, and one way through the lab (under 10 minutes)

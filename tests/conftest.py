@@ -31,6 +31,7 @@ LONGEST = (
     *("test_demo", "test_rolling", "test_first_request", "test_two_nodes", "test_stack_faults"),
     *("test_reprovision", "test_upgrade", "test_weights", "test_lost_hosts", "test_watchdog"),
     *("test_killed_controller", "test_containers", "test_bring_up", "test_settings"),
+    "test_debian_13",
 )
 
 REAL_ENGINE = "tests/e2e/real_engine/"

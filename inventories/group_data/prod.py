@@ -16,6 +16,7 @@ driver = "580.126.20"
 repositories = [
     {
         "name": "vendor",
+        # Of the nodes' own release: apt of Debian 13 refuses NVIDIA's key for the others.
         "url": "https://mirror.example.internal/nvidia/debian12/",
         "key": str(_here / "keys" / "vendor.asc"),
         # Of the key you reviewed: a mirror signed by another key is refused.

@@ -109,9 +109,11 @@ def real(demo: Outcome) -> Outcome:
 def boot(lab_session: None) -> Iterator[Boot]:
     """Boots fresh nodes with the stand-in engine; the module's nodes are gone afterwards."""
 
-    def start(*scenarios: str, engine: str = "stand-in") -> dict[str, Any]:
+    def start(
+        *scenarios: str, engine: str = "stand-in", system: str | None = None
+    ) -> dict[str, Any]:
         lab.down()
-        return lab.up(len(scenarios), list(scenarios), engine=engine)
+        return lab.up(len(scenarios), list(scenarios), engine=engine, system=system)
 
     yield start
     lab.down()

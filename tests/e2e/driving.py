@@ -95,8 +95,9 @@ def on(name: str, script: str) -> str:
 
 
 def remote_commands(name: str, since: str) -> int:
-    """Commands sshd itself counted on a node since a journal cursor."""
-    log = on(name, f"journalctl -o cat --no-pager -t sshd --after-cursor='{since}'")
+    """Commands sshd itself counted on a node since a journal cursor (OpenSSH 10: its sessions)."""
+    asked = "journalctl -o cat --no-pager -t sshd -t sshd-session"
+    log = on(name, f"{asked} --after-cursor='{since}'")
     return sum(line.startswith("Starting session: ") for line in log.splitlines())
 
 

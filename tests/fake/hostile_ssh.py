@@ -17,10 +17,10 @@ Answer = Callable[[], Iterator[bytes]]
 
 
 class HostileNode(paramiko.ServerInterface):
-    """Lets anyone in and prints *answer*, on stderr where that is said."""
+    """Lets anyone in, prints *answer*, on stderr where that is said, and exits with *status*."""
 
-    def __init__(self, answer: Answer, on_stderr: bool = False) -> None:
-        self.answer, self.on_stderr = answer, on_stderr
+    def __init__(self, answer: Answer, on_stderr: bool = False, status: int = 0) -> None:
+        self.answer, self.on_stderr, self.status = answer, on_stderr, status
         self.key = paramiko.ECDSAKey.generate()
         self.commands: list[str] = []
         self._listener = socket.create_server(("127.0.0.1", 0))
@@ -70,7 +70,7 @@ class HostileNode(paramiko.ServerInterface):
         with contextlib.suppress(OSError, EOFError):
             for piece in self.answer():
                 send(piece)
-            channel.send_exit_status(0)
+            channel.send_exit_status(self.status)
         channel.close()
 
 

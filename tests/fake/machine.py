@@ -23,7 +23,7 @@ from b200kit.node.checks.host import time_daemons
 from b200kit.node.fabric import sequence
 from b200kit.node.lib import lock, managed_files, timestamp
 from b200kit.node.packages import candidates
-from b200kit.node.state import drift
+from b200kit.node.state import drift, engine_probe
 from b200kit.run.remote import INSTALLED, MAKE_ACTING
 from tests.fake import settings
 from tests.unit import states
@@ -178,6 +178,7 @@ class Machine:
         document |= self._model(ask["weights"]) if "weights" in ask else {}
         document |= self._whole() | deepcopy(self.readings)
         document["notes"]["watchdog"] = self._watched(ask["placement"])
+        document["engine_probes"] = self._probed(ask["placement"])
         for name in NOTES:
             note = self.files.get(f"/var/lib/b200kit/{name}.json")
             document["notes"][name.replace("-", "_")] = json.loads(_content(note)) if note else None
@@ -231,6 +232,16 @@ class Machine:
         """What the watchdog has found of each replica that runs: that it answers."""
         well = {"out": False, "last": {"what": "answered", "detail": ""}}
         return {unit[5:-8]: well for unit in replicas if self.is_active(unit)}
+
+    def _probed(self, replicas: list[str]) -> State:
+        """What the last start of each replica left: a sandbox that is whole."""
+        well = [engine_probe.Outcome("loopback", engine_probe.Result.PASSED)]
+        starts = {unit[5:-8]: self.units.get(unit, {}).get("invocation_id") for unit in replicas}
+        return {
+            number: engine_probe.document(start, "cuda", timestamp.text(datetime.now(UTC)), well)
+            for number, start in starts.items()
+            if start
+        }
 
     def _process(self, unit: str) -> State:
         """The one process of a unit, where the unit's drop-in pins it."""

@@ -22,6 +22,10 @@ CONFLICT = (
     "/etc/apt/keyrings/b200kit-vendor.asc != /usr/share/keyrings/cuda-archive-keyring.gpg"
 )
 NO_KEY = f"The repository '{MIRROR} ./ InRelease' is not signed."
+WEAK_KEY = NO_KEY.rstrip(".") + (
+    f": Signing key on {'0' * 40} is not bound: SHA1 is not considered secure since "
+    "2026-02-01T00:00:00Z"
+)
 REFUSED = f"Failed to fetch {MIRROR}./InRelease Could not connect (111: Connection refused)"
 OURS = {MIRROR.rstrip("/"): ["/etc/apt/sources.list.d/b200kit-vendor.sources"]}
 NOT_INSTALLABLE = "nvidia-driver : Depends: nvidia-installer-cleanup but it is not installable"
@@ -60,6 +64,7 @@ MISTAKES: dict[str, State] = {
     "clock": {"readings": {"taken_at": timestamp.text(datetime.now(UTC) - timedelta(hours=9))}},
     "unreachable": apt(update=[REFUSED], named_in=OURS, install=None),
     "other-key": apt(update=[NO_KEY], named_in=OURS, install=None),
+    "weak-key": apt(update=[WEAK_KEY], named_in=OURS, install=None),
     "two-lists": apt(
         update=[CONFLICT],
         named_in={url: [*of, CUDA_LIST] for url, of in OURS.items()},

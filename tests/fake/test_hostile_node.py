@@ -83,6 +83,14 @@ def test_node_that_prints_garbage_is_named(kind: str, tmp_path: Path) -> None:
     )
 
 
+@pytest.mark.parametrize("who", ["sudo: a password", "sudo-rs: interactive authentication"])
+def test_node_that_wants_a_password_asks_nobody(who: str, tmp_path: Path) -> None:
+    with HostileNode(lambda: iter([f"{who} is required\n".encode()]), True, status=1) as node:
+        printed, _ = checked(node, tmp_path)
+    assert "sudo password:" not in printed
+    assert_message(*lines_with(printed, "n1  observe"))
+
+
 @pytest.mark.parametrize("on_stderr", [False, True], ids=["stdout", "stderr"])
 def test_node_that_prints_escapes_drives_no_terminal(on_stderr: bool, tmp_path: Path) -> None:
     hostile = "\x1b]0;owned\x07\x1b[2J\x9b1A\rn1  LIVE\u202e\u2028".encode()

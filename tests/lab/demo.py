@@ -14,11 +14,11 @@ ROOT = Path(__file__).resolve().parents[2]
 DEPLOY = ("inventories/lab.py", "deploy/b200.py", "-y")
 
 
-def main() -> int:
+def main(system: str | None = None) -> int:
     """Lab up, deploy, and how to go on; returns the deploy's exit code."""
     started = time.monotonic()
     try:
-        state = lab.up(1, ["healthy"])
+        state = lab.up(1, ["healthy"], system=system)
     except lab.LabError as error:
         print(f"demo: {error}", file=sys.stderr)
         return 1
@@ -38,11 +38,11 @@ def main() -> int:
 def _tell_engine(engine: dict[str, object]) -> None:
     if engine["stand_in"]:
         print(
-            "demo: no CPU build of torch can be had here, so a STAND-IN ENGINE with vLLM's HTTP "
-            "contract serves instead; its latencies say nothing about vLLM",
+            "demo: vLLM's CPU build cannot be had for this node, so a STAND-IN ENGINE with vLLM's "
+            "HTTP contract serves instead; its latencies say nothing about vLLM",
             file=sys.stderr,
         )
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(main(*sys.argv[1:]))

@@ -24,7 +24,7 @@ def publish_vendor(
     """Publish the vendor's repository again; without arguments, as it should be.
 
     ``leave_out`` keeps packages out (``name`` or ``name=version``); ``key="other"`` signs with a
-    key that no node trusts.
+    key that no node trusts, ``key="sha1"`` with one that is bound by SHA-1.
     """
     lab = lab_paths()
     with lab_lock(lab), shared_lock(lab.root):

@@ -40,6 +40,7 @@ def connection(lab: dict[str, Any], host: dict[str, Any]) -> dict[str, Any]:
     """How pyinfra reaches a host of the lab."""
     return {
         **({"ssh_port": host["port"]} if "port" in host else {}),
+        **host.get("login", {}),
         "ssh_hostname": host["address"],
         "ssh_key": lab["ssh_key"],
         "ssh_known_hosts_file": host.get("known_hosts", lab["known_hosts"]),

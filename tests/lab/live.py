@@ -11,9 +11,10 @@ from pathlib import Path
 from typing import Any
 
 from tests.lab import snapshots
-from tests.lab.lab import DEFAULT_SCENARIO, ROOT, prepare, run, say, up
+from tests.lab.lab import DEFAULT_SCENARIO, ROOT, run, say, up
 from tests.lab.locks import locked
 from tests.lab.paths import LabError, LabPaths, host_name, lab_paths
+from tests.lab.services import prepare
 from tests.lab.shell import Progress, timed
 
 LABEL = "live"

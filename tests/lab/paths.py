@@ -45,14 +45,19 @@ class LabPaths:
         return self.root / str(self.id)
 
     @property
+    def system(self) -> Path:
+        """What labs share of this one's operating system: a link into ``root/systems``."""
+        return self.own / "system"
+
+    @property
     def base(self) -> Path:
         """Root file system every host is laid over (never written while hosts run)."""
-        return self.root / "base"
+        return self.system / "base"
 
     @property
     def base_stamp(self) -> Path:
         """What the base was made by, and when."""
-        return self.root / "base.stamp"
+        return self.system / "base.stamp"
 
     @property
     def hosts(self) -> Path:

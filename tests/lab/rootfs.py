@@ -1,4 +1,4 @@
-"""The root file system all hosts share: a minimal Debian 12 server, made once and cached."""
+"""The root file system a lab's hosts share: a minimal Debian server, made once and cached."""
 
 from __future__ import annotations
 
@@ -9,7 +9,8 @@ from pathlib import Path
 from tests.lab.mounts import OWN_MOUNTS, mounted_below, remove_tree
 from tests.lab.paths import LabError, LabPaths
 from tests.lab.shell import Progress, run, timed
-from tests.lab.supply.debian import SUITE, debian_sources
+from tests.lab.supply.debian import debian_sources
+from tests.lab.supply.systems import System, system_of
 
 # What a minimal Debian server install with the SSH task has, and python3. What the toolkit brings
 # (HAProxy, python3-venv, numactl, ...) stays out: nodes must get it from the mirror.
@@ -40,37 +41,37 @@ _LEFT_OUT = ("doc", "info", "locale", "man")
 _RECIPE = 1
 
 
-def recipe_stamp() -> str:
-    """Return a hash of everything that decides what the base holds."""
-    recipe = [_RECIPE, SUITE, PACKAGES, MASKED, SSHD, _LEFT_OUT]
+def recipe_stamp(system: System) -> str:
+    """Return a hash of everything that decides what the base of a system holds."""
+    recipe = [_RECIPE, system.suite, PACKAGES, MASKED, SSHD, _LEFT_OUT]
     return hashlib.sha256(json.dumps(recipe).encode()).hexdigest()[:16]
 
 
 def ensure_base(lab: LabPaths, progress: Progress) -> None:
-    """Build the base unless the one that is there has this recipe's stamp (25-60 s).
+    """Build the base of the lab's system unless there is one of this recipe (25-60 s).
 
     Raises `LabError` if it must be rebuilt while hosts are laid over it.
     """
-    stamp = lab.base_stamp
-    if lab.base.is_dir() and stamp.is_file() and stamp.read_text() == recipe_stamp():
+    system, stamp = system_of(lab), lab.base_stamp
+    if lab.base.is_dir() and stamp.is_file() and stamp.read_text() == recipe_stamp(system):
         return
     if lab.hosts.is_dir() and mounted_below(lab.hosts):
         raise LabError(
             "the hosts' base must be rebuilt and hosts are up: run `b200 lab down` first"
         )
-    building = lab.root / "base.building"
+    building = lab.base.with_name("base.building").resolve()
     stamp.unlink(missing_ok=True)
     for leftover in (building, lab.base):
         remove_tree(leftover)
-    with timed(progress, "base: Debian 12 root file system for the hosts"):
-        _bootstrap(building)
+    with timed(progress, f"base: {system.title} root file system for the hosts"):
+        _bootstrap(building, system)
         prepare(building)
         building.rename(lab.base)
-        stamp.write_text(recipe_stamp())
+        stamp.write_text(recipe_stamp(system))
 
 
-def _bootstrap(target: Path) -> None:
-    """Have mmdebstrap install Debian into ``target`` from this machine's own mirror."""
+def _bootstrap(target: Path, system: System) -> None:
+    """Have mmdebstrap install the system into ``target`` from this machine's own mirror."""
     target.parent.mkdir(parents=True, exist_ok=True)
     leave_out = [f"--dpkgopt=path-exclude=/usr/share/{part}/*" for part in _LEFT_OUT]
     run(
@@ -78,7 +79,7 @@ def _bootstrap(target: Path) -> None:
             *OWN_MOUNTS, "mmdebstrap", "--quiet", "--variant=minbase", "--mode=root",
             f"--include={','.join(PACKAGES)}",
             '--aptopt=APT::Install-Recommends "false"',
-            *leave_out, SUITE, target, *debian_sources(),
+            *leave_out, system.suite, target, *debian_sources(system),
         ],
         timeout=1800,
     )  # fmt: skip

@@ -9,6 +9,7 @@ import shutil
 from pathlib import Path
 
 from tests.lab import ssh
+from tests.lab.hardware import image
 from tests.lab.hardware.scenario import render
 from tests.lab.paths import LabPaths, host_address
 from tests.lab.power.bmc_system import system_id
@@ -38,6 +39,7 @@ def seed_disk(lab: LabPaths, name: str, root: Path, scenario: str) -> None:
     write_scenario(root, scenario)
     kernels.install_kernel(root, kernels.running())
     install_firmware(root)
+    image.install(root, scenario)
 
 
 def write_keys(lab: LabPaths, root: Path, name: str) -> None:

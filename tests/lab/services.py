@@ -7,12 +7,32 @@ import shutil
 from pathlib import Path
 from typing import Any
 
+from tests.lab import ssh
+from tests.lab.locks import shared_lock
+from tests.lab.own_network import outside
 from tests.lab.paths import BRIDGE_ADDRESS, MODEL_NAME, LabPaths, mirror_url
-from tests.lab.shell import Progress
-from tests.lab.supply.engine import ensure_engine, publish_stand_in
+from tests.lab.rootfs import ensure_base
+from tests.lab.shell import Progress, ensure_host_packages
+from tests.lab.supply.engine import check_engine, ensure_engine, publish_stand_in
 from tests.lab.supply.mirror_process import ensure_api_key, ensure_token, start_mirror, stop_mirror
 from tests.lab.supply.models import ensure_model
 from tests.lab.supply.repositories import ensure_repositories, ensure_vendor
+from tests.lab.supply.systems import choose, system_of
+
+
+def prepare(
+    lab: LabPaths, engine: str, progress: Progress, system: str | None = None
+) -> dict[str, Any]:
+    """Have everything that labs share, and what this one serves; returns `ensure_services`'.
+
+    Where two labs begin at once, one makes it and the other waits.
+    """
+    check_engine(choose(lab, system), engine)
+    with shared_lock(lab.root), outside():
+        ensure_host_packages(progress)
+        ssh.ensure_keys(lab)
+        ensure_base(lab, progress)
+        return ensure_services(lab, engine, progress)
 
 
 def ensure_services(lab: LabPaths, engine: str, progress: Progress) -> dict[str, Any]:
@@ -28,6 +48,7 @@ def ensure_services(lab: LabPaths, engine: str, progress: Progress) -> dict[str,
     token = ensure_token(lab)
     _publish(lab)
     return {
+        "os": system_of(lab).name,
         "bridge": BRIDGE_ADDRESS,
         "ssh_key": str(lab.ssh_key),
         "known_hosts": str(lab.known_hosts),

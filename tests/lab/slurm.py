@@ -18,9 +18,8 @@ from tests.lab.lab import run, say
 from tests.lab.locks import shared_lock
 from tests.lab.own_network import outside
 from tests.lab.paths import LabError, LabPaths, host_address, lab_paths
-from tests.lab.rootfs import recipe_stamp
 from tests.lab.shell import last_line
-from tests.lab.supply.debian_mirror import Pool, ensure_pool, pool_stamp
+from tests.lab.supply.debian_mirror import ensure_pool, pool_of
 
 _PACKAGES = ("munge", "slurm-client", "slurmctld", "slurmd")
 _PATIENCE_S = 60
@@ -94,7 +93,5 @@ def clients(name: str, folder: Path) -> None:
 
 
 def _pool(lab: LabPaths) -> Path:
-    status, extended = lab.base / "var/lib/dpkg/status", lab.base / "var/lib/apt/extended_states"
-    stamp = pool_stamp(recipe_stamp(), _PACKAGES)
     with shared_lock(lab.root), outside():
-        return ensure_pool(lab, Pool("slurm", _PACKAGES, status, extended, stamp), say)
+        return ensure_pool(lab, pool_of(lab, "slurm", _PACKAGES), say)

@@ -44,20 +44,20 @@ def _files(root: Path, sources: Sequence[str]) -> Iterable[Path]:
 
 
 @cache
-def key(label: str, base_made: int) -> str:
+def key(label: str, base: str) -> str:
     """Return the hash under which disks are saved.
 
-    It covers the label, the sources, when the base was made that the disks lie over, and this
-    machine's kernel and CPUs, which a node's disk names.
+    It covers the label, the sources, how and when the base was made that the disks lie over, and
+    this machine's kernel and CPUs, which a node's disk names.
     """
-    parts = [label, base_made, sources_hash(), os.uname().release, os.cpu_count()]
+    parts = [label, base, sources_hash(), os.uname().release, os.cpu_count()]
     return hashlib.sha256(json.dumps(parts).encode()).hexdigest()[:16]
 
 
 def layer(lab: LabPaths, label: str, name: str, scenario: str) -> Path:
     """Return where the disk of a host is saved."""
-    made = lab.base_stamp.stat().st_mtime_ns
-    return lab.snapshots / key(label, made) / f"{name}@{scenario}"
+    base = f"{lab.base_stamp.read_text()} {lab.base_stamp.stat().st_mtime_ns}"
+    return lab.snapshots / key(label, base) / f"{name}@{scenario}"
 
 
 def missing(lab: LabPaths, label: str, scenarios: Mapping[str, str]) -> list[str]:

@@ -33,9 +33,15 @@ def known_hosts_text(names: Sequence[str], host_key: str) -> str:
     return "".join(f"{host_address(name)} {key}\n" for name in names)
 
 
-def ssh_config_text(lab: LabPaths, names: Sequence[str]) -> str:
-    """Return an ssh_config by which ``ssh -F`` reaches every host by its name."""
+def ssh_config_text(
+    lab: LabPaths, names: Sequence[str], users: Mapping[str, str] | None = None
+) -> str:
+    """Return an ssh_config by which ``ssh -F`` reaches every host by its name.
+
+    *users*: who enters a host that lets no root in.
+    """
     blocks = [f"Host {name}\n    HostName {host_address(name)}\n" for name in names]
+    blocks += [f"Host {name}\n    User {user}\n" for name, user in (users or {}).items()]
     common = {
         "User": "root",
         "IdentityFile": lab.ssh_key,
@@ -54,12 +60,14 @@ def reached(entries: Sequence[Mapping[str, Any]]) -> list[str]:
     return [str(entry["name"]) for entry in entries if entry.get("kind") != "vagrant"]
 
 
-def write_files(lab: LabPaths, names: Sequence[str]) -> None:
+def write_files(
+    lab: LabPaths, names: Sequence[str], users: Mapping[str, str] | None = None
+) -> None:
     """Write known_hosts and ssh_config for the given hosts."""
     public = {name: host_key(lab, name).with_suffix(".pub").read_text("utf-8") for name in names}
     for path, text in (
         (lab.known_hosts, "".join(known_hosts_text([name], public[name]) for name in names)),
-        (lab.ssh_config, ssh_config_text(lab, names)),
+        (lab.ssh_config, ssh_config_text(lab, names, users)),
     ):
         fresh = path.with_suffix(".new")
         fresh.write_text(text, encoding="utf-8")

@@ -13,13 +13,13 @@ import pytest
 from b200kit.node.facts.nvml.client import KEYS, Worker
 from tests.lab.hardware import shim_build
 from tests.lab.paths import lab_paths
-from tests.lab.supply.vendor_library import SUITE_OF, nvml_library
+from tests.lab.supply.vendor_library import SYSTEM_OF, nvml_library
 from tests.unit.lab.nvml.abi import vendor
 
 pytestmark = pytest.mark.vendor
 
 
-@pytest.fixture(params=sorted(SUITE_OF))
+@pytest.fixture(params=sorted(SYSTEM_OF))
 def branch(request: pytest.FixtureRequest) -> int:
     """A driver branch whose library Debian has."""
     number: int = request.param

@@ -116,6 +116,7 @@ _NODE_EXITS = {
     "acs-off": "0 off everywhere; 1 with a line for each bridge that stays on",
     "merge-json": "0 merged or nothing to do; 1 with one line, nothing changed",
     "containerd-cdi": "0 on; 1 with one line, nothing changed",
+    "engine-probe": "0 the engine may start; 1 it may not, with one line; 2 usage",
     "gpu-free": "0 free; 1 held, with the holder's name; 2 unknown",
 }
 

@@ -27,6 +27,7 @@ from b200kit.cli.node_state_page import node_state_markdown
 from b200kit.cli.scenarios_page import scenarios_markdown
 from b200kit.cli.settings_page import settings_markdown
 from b200kit.cli.stages_page import stages_markdown
+from b200kit.cli.systems_page import systems_markdown
 from b200kit.inventory.keys.problem import Schema, expected, json_schema, model_name, not_none
 from b200kit.inventory.keys.types import Keys
 from b200kit.inventory.spec import NodeSpec
@@ -228,6 +229,7 @@ PAGES = {
     "scenarios": scenarios_markdown,
     "settings": settings_markdown,
     "stages": stages_markdown,
+    "systems": systems_markdown,
 }
 
 

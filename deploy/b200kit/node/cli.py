@@ -42,6 +42,8 @@ COMMANDS = {
     "acs-off": "b200kit.node.host.acs_off:main",
     "merge-json": "b200kit.node.lib.merge_json:main",
     "containerd-cdi": "b200kit.node.host.containerd_cdi:main",
+    "engine-probe": "b200kit.node.serving.engine_probe.run:main",
+    "_engine-step": "b200kit.node.serving.engine_probe.run:one",
     "gpu-free": "b200kit.node.serving.gpu_free:main",
     "_gpu-holders": "b200kit.node.serving.gpu_holders:main",
     "_nvml": "b200kit.node.facts.nvml.worker:main",

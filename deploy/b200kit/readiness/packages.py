@@ -14,6 +14,9 @@ from b200kit.readiness.findings import refused
 _OWN = "/etc/apt/sources.list.d/b200kit-"
 _CONFLICT = re.compile(r"Conflicting values set for option Signed-By regarding source (\S+)")
 _KEY = re.compile(r"NO_PUBKEY|is not signed|not verif|EXPKEYSIG|REVKEYSIG|BADSIG|no longer signed")
+# Sequoia's words; apt 3 takes no key that is bound by SHA-1, from 2026-02-01 on. NVIDIA's key for
+# Debian 12 and Ubuntu is, that for Debian 13 is not (NVIDIA/cuda-repo-management#30 and #39).
+_WEAK = re.compile(r"is not considered secure")
 _DATE = re.compile(r"is not valid yet|is expired")
 _CHANGED = re.compile(r"changed its '|does not have a Release file|404")
 _DEBIAN_PARTS = ("contrib", "non-free-firmware")
@@ -46,7 +49,12 @@ def _unusable(line: str, named: dict[str, list[str]]) -> Finding:
         return refused(summary, line, "one key a repository", f"remove it from {where}")
     own = not others
     where = "the inventory's repositories" if own else ", ".join(others)
-    if _KEY.search(line):
+    if _WEAK.search(line):
+        remedy = (
+            f"the node's apt refuses that key: in {where} name the vendor's repository for the "
+            "node's release, or sign a mirror of your own by a newer key"
+        )
+    elif _KEY.search(line):
         remedy = f"correct the key in {where}, or sign the repository by it"
     elif _DATE.search(line):
         remedy = "correct the node's clock or the mirror's Release file"

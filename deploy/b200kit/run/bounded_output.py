@@ -17,6 +17,13 @@ BYTES = 4 << 20
 LINES = 50_000
 """Most lines among these: apt's log of a whole installation has a few thousand."""
 _PIECE = 32_768
+# Lines after which pyinfra asks a person for a password and waits (its connectors/util.py): a run
+# has nobody to ask, and a node must not make it wait.
+_ASKS = ("sudo: a password is required", "sudo-rs: interactive authentication is required")
+_REFUSED = (
+    "b200kit: sudo asks for a password on the node: let the user in without one "
+    "(NOPASSWD: ALL in sudoers), or log in as root"
+)
 
 
 class BoundedClient:
@@ -66,7 +73,12 @@ class BoundedLines:
             head, *rest = piece.split(b"\n")
             begun.append(head)
             for part in rest:
-                yield b"".join(begun).decode(errors="replace")
+                yield _text(begun)
                 begun = [part]
-        if last := b"".join(begun):
-            yield last.decode(errors="replace")
+        if any(begun):
+            yield _text(begun)
+
+
+def _text(parts: list[bytes]) -> str:
+    line = b"".join(parts).decode(errors="replace")
+    return _REFUSED if line.strip() in _ASKS else line

@@ -11,8 +11,10 @@ from pathlib import PurePosixPath
 
 from b200kit import engines
 from b200kit.node.placement.layout import Replica
+from b200kit.node.state import engine_probe
 from b200kit.node.state.drift import File
 from b200kit.run.node import Node
+from b200kit.run.remote import INSTALLED
 from b200kit.run.render import render
 from b200kit.serving import replica
 
@@ -51,6 +53,8 @@ def own_files(node: Node, planned: Replica) -> list[File]:
         serving=replica.SERVING,
         secrets=replica.SECRETS,
         has_key="api_key" in node.secrets,
+        program=INSTALLED,
+        probe_failed=engine_probe.FAILED,
     )
     restart = (replica.restart(planned.replica),)
     return [File(path, content, notify=restart) for path in paths(planned.replica)]

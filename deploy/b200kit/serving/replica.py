@@ -19,8 +19,10 @@ from b200kit.node.placement import numa_policy
 from b200kit.node.placement.layout import Replica
 from b200kit.node.placement.numa_policy import Pinning
 from b200kit.node.serving import compile_cache_key
+from b200kit.node.state import engine_probe
 from b200kit.node.state.drift import File
 from b200kit.run.node import Node
+from b200kit.run.remote import INSTALLED
 from b200kit.run.render import render
 from b200kit.serving import (
     compile_cache_facts,
@@ -33,6 +35,8 @@ SERVING = "/etc/b200kit/serving.json"
 SECRETS = "/etc/b200kit/secrets"
 LAUNCHER = "/usr/local/lib/b200kit/serve"
 LOOPBACK = "127.0.0.1"
+PROBE = "B200KIT_PROBE"
+"""Variable with what the launcher's probe is asked about."""
 
 
 def unit_name(number: int) -> str:
@@ -90,7 +94,15 @@ def environment(node: Node, given: Settings) -> dict[str, str]:
     if not spec.engine.image:
         directory, lock = engine_install.engine_dir(node), engine_install.requirements(node)
         values |= compile_tools.environment(spec, directory, lock)
-    return values | dict(spec.engine.environment)
+    return values | dict(spec.engine.environment) | {PROBE: _probe(given)}
+
+
+def _probe(given: Settings) -> str:
+    """What the probe must find: this node's ranks, where they meet, and what they compute on."""
+    ranks = given.shape.tp * given.shape.pp * given.shape.dp
+    address = given.group.address if given.group else LOOPBACK
+    number = given.replica.replica
+    return f"--replica {number} --kind {given.kind} --ranks {ranks} --address {address}"
 
 
 def configuration(node: Node, given: Settings) -> File:
@@ -113,7 +125,14 @@ def launcher(node: Node, layout: Sequence[Replica], restarts: tuple[str, ...]) -
     kind = engines.get(node.spec.engine)
     own = {name for r in layout for name in kind.environment(settings(node, r))}
     refused = forbidden_environment.variables(kind.refused, own)
-    text = render("serving/serve.sh.j2", key_variable=kind.key_variable, refused=refused)
+    text = render(
+        "serving/serve.sh.j2",
+        key_variable=kind.key_variable,
+        refused=refused,
+        program=INSTALLED,
+        probe_variable=PROBE,
+        probe_failed=engine_probe.FAILED,
+    )
     return File(LAUNCHER, text, 0o755, notify=restarts)
 
 

@@ -9,6 +9,7 @@ from pathlib import PurePosixPath
 
 from b200kit import engines
 from b200kit.node.placement.layout import Replica
+from b200kit.node.state import engine_probe
 from b200kit.node.state.drift import File
 from b200kit.run.node import Node
 from b200kit.run.render import render
@@ -33,6 +34,7 @@ def shared_files(node: Node, restarts: tuple[str, ...]) -> list[File]:
         serving=replica.SERVING,
         secrets=replica.SECRETS,
         has_key="api_key" in node.secrets,
+        probe_failed=engine_probe.FAILED,
     )
     return [File(path, unit, notify=restarts) for path in SHARED]
 

@@ -23,7 +23,7 @@ SCHEMA = "b200kit/lab-scenario/1"
 #: Keys that the node gets as they are written.
 COPIED = (
     *("description", "source", "kernel_cmdline", "kernel", "nics"),
-    *("fabric", "fabric_manager", "persistence_daemon", "nvlsm", "modules", "packages"),
+    *("fabric", "fabric_manager", "persistence_daemon", "nvlsm", "modules", "packages", "image"),
 )
 
 

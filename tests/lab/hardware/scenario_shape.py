@@ -175,6 +175,13 @@ SCENARIO: dict[str, Any] = {
     "nvlsm": {"missing": bool, "dies": bool},
     "modules": {"unavailable": [str], "forbidden": [str]},
     "packages": dict,
+    "image": {
+        "login": frozenset({"root", "sudo", "sudo-password"}),
+        "bare_metal": bool,
+        "efi": dict,
+        "files": dict,
+        "script": str,
+    },
     "hang": [str],
     "xids": [{"gpu": int, "code": int, "text": str, "after_s": int}],
     "later": [

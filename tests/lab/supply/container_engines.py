@@ -10,9 +10,8 @@ from tests.lab.lab import say
 from tests.lab.locks import shared_lock
 from tests.lab.own_network import outside
 from tests.lab.paths import lab_paths, mirror_url
-from tests.lab.rootfs import recipe_stamp
 from tests.lab.state import lab_lock, read_state
-from tests.lab.supply.debian_mirror import Pool, ensure_pool, pool_stamp
+from tests.lab.supply.debian_mirror import pool_of
 from tests.lab.supply.repositories import publish_debian
 
 NAME = "engines"
@@ -26,11 +25,9 @@ DAEMON_JSON = {"bridge": "none", "iptables": False, "ip6tables": False, "ip-forw
 def publish() -> dict[str, str]:
     """Publish the engines as a repository of their own (75 MB once) and return its inventory."""
     lab = lab_paths()
-    status, extended = lab.base / "var/lib/dpkg/status", lab.base / "var/lib/apt/extended_states"
-    stamp = pool_stamp(recipe_stamp(), _PACKAGES)
+    wanted = pool_of(lab, NAME, _PACKAGES, _NEWER)
     with lab_lock(lab), shared_lock(lab.root), outside():
-        pool = ensure_pool(lab, Pool(NAME, _PACKAGES, status, extended, stamp, _NEWER), say)
-        publish_debian(lab, NAME, pool, stamp)
+        publish_debian(lab, wanted, say)
     mirror = read_state(lab)["mirror"]
     return {
         "name": NAME,

@@ -7,10 +7,9 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from tests.lab.paths import LabError
+from tests.lab.supply.systems import SYSTEMS, System
 
-SUITE = "bookworm"
-NEWER = "trixie"
-_SUITES = (SUITE, f"{SUITE}-updates", f"{SUITE}-security")
+_PARTS = ("", "-updates", "-security")
 _ARCHIVE = re.compile(r"/debian(-security)?/?$")
 
 
@@ -39,20 +38,27 @@ def parse_deb822(text: str) -> list[tuple[str, str]]:
     return pairs
 
 
-def debian_only(pairs: Iterable[tuple[str, str]]) -> list[tuple[str, str]]:
-    """Keep Debian 12's own archives, once each, the main suite first."""
-    kept = {
-        (uri.rstrip("/"), suite)
-        for uri, suite in pairs
-        if suite in _SUITES and _ARCHIVE.search(uri)
-    }
-    return sorted(kept, key=lambda pair: _SUITES.index(pair[1]))
+def archives_of(system: System, pairs: Iterable[tuple[str, str]]) -> list[tuple[str, str]]:
+    """Return Debian's own archives with the system's suites, once each, the main suite first.
+
+    Where none of the pairs is of this system, its suites are on the mirror of another one's.
+    """
+    suites = "|".join(one.suite for one in SYSTEMS.values())
+    suite = re.compile(rf"({suites})({'|'.join(_PARTS)})")
+    found = [
+        (uri.rstrip("/"), match[1], match[2])
+        for uri, name in pairs
+        if _ARCHIVE.search(uri) and (match := suite.fullmatch(name))
+    ]
+    exact = [one for one in found if one[1] == system.suite]
+    kept = sorted({(_PARTS.index(part), uri) for uri, _, part in exact or found})
+    return [(uri, f"{system.suite}{_PARTS[index]}") for index, uri in kept]
 
 
-def debian_sources(apt: Path = Path("/etc/apt")) -> list[str]:
-    """Return one-line sources of Debian 12 as this machine is set up to use them.
+def debian_sources(system: System, apt: Path = Path("/etc/apt")) -> list[str]:
+    """Return one-line sources of a system as this machine is set up to use Debian.
 
-    Raises `LabError` if the machine names no mirror for Debian 12.
+    Raises `LabError` if the machine names no mirror of Debian.
     """
     pairs: list[tuple[str, str]] = []
     files = [apt / "sources.list", *sorted((apt / "sources.list.d").glob("*"))]
@@ -61,13 +67,13 @@ def debian_sources(apt: Path = Path("/etc/apt")) -> list[str]:
             pairs += parse_one_line(file.read_text(encoding="utf-8"))
         elif file.suffix == ".sources":
             pairs += parse_deb822(file.read_text(encoding="utf-8"))
-    kept = debian_only(pairs)
-    if not kept or kept[0][1] != SUITE:
-        raise LabError(f"{apt} names no mirror of Debian 12 ({SUITE}), which hosts are made from")
+    kept = archives_of(system, pairs)
+    if not kept or kept[0][1] != system.suite:
+        what = f"{system.title} ({system.suite})"
+        raise LabError(f"{apt} names no mirror of {what}, which hosts are made from")
     return [f"deb {uri} {suite} main" for uri, suite in kept]
 
 
-def newer_source() -> str:
-    """Return the one-line source of Debian 13 on the same mirror."""
-    uri = debian_sources()[0].split()[1]
-    return f"deb {uri} {NEWER} main"
+def main_source(system: System) -> str:
+    """Return the one-line source of a system's main suite alone."""
+    return debian_sources(system)[0]

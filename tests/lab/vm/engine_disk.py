@@ -16,12 +16,12 @@ from tests.lab.mounts import OWN_MOUNTS, remove_tree
 from tests.lab.paths import LabError, LabPaths
 from tests.lab.shell import Progress, run, timed
 from tests.lab.ssh import ssh
-from tests.lab.supply.wheels import NODE_PYTHON, REQUIREMENTS
+from tests.lab.supply.wheels import PYTHON, REQUIREMENTS
 
 SERIAL = "B200ENGINE"
 _DEVICE = f"/dev/disk/by-id/virtio-{SERIAL}"
 # Debian's, as in the machine: the environment has links to it.
-_PYTHON = f"/usr/bin/{NODE_PYTHON}"
+_PYTHON = f"/usr/bin/python{PYTHON}"
 _MIB = 3584
 _INSTALL = """\
 set -e

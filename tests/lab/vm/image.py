@@ -8,7 +8,7 @@ from pathlib import Path
 from tests.lab.mounts import OWN_MOUNTS, remove_tree
 from tests.lab.paths import LabError, LabPaths
 from tests.lab.shell import Progress, run, timed
-from tests.lab.supply.debian import SUITE, debian_sources
+from tests.lab.supply.debian import debian_sources
 from tests.lab.vm import disk, recipe
 from tests.lab.vm.machine import first_start
 
@@ -40,7 +40,7 @@ def ensure_image(lab: LabPaths, progress: Progress) -> Path:
     remove_tree(building)
     building.mkdir(parents=True)
     root = building / "root"
-    with timed(progress, "vm: Debian 12 with its kernel"):
+    with timed(progress, f"vm: {recipe.SYSTEM.title} with its kernel"):
         _bootstrap(root, building / "early")
         prepare(root)
     with timed(progress, "vm: disk image"):
@@ -74,7 +74,7 @@ def _bootstrap(root: Path, early: Path) -> None:
             *recipe.dpkg_options(),
             f'--setup-hook=cp -a "{early}/." "$1/"',
             f'--essential-hook=echo {answer} | chroot "$1" debconf-set-selections',
-            SUITE, root, *debian_sources(),
+            recipe.SYSTEM.suite, root, *debian_sources(recipe.SYSTEM),
         ],
         timeout=1800,
     )  # fmt: skip

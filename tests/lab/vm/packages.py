@@ -7,11 +7,10 @@ module, do not pay for headers and compilers.
 from __future__ import annotations
 
 import re
-from pathlib import Path
 
 from tests.lab.paths import LabError, LabPaths
 from tests.lab.shell import Progress
-from tests.lab.supply.debian_mirror import PACKAGES, Pool, ensure_pool, pool_stamp
+from tests.lab.supply.debian_mirror import PACKAGES, Pool
 from tests.lab.supply.repositories import publish_debian
 from tests.lab.vm import recipe
 from tests.lab.vm.image import directory, dpkg_status
@@ -34,17 +33,11 @@ def ensure_packages(lab: LabPaths, progress: Progress) -> None:
     status = dpkg_status(lab)
     release = kernel_release(status.read_text(encoding="utf-8"))
     packages = tuple(sorted({*PACKAGES, *BUILDING, f"linux-headers-{release}"}))
-    stamp = pool_stamp(recipe.stamp(), packages)
     extended = directory(lab) / "extended_states"
-    pool = ensure_pool(lab, Pool(REPOSITORY, packages, status, extended, stamp), progress)
-    publish_debian(lab, REPOSITORY, pool, stamp)
+    pool = Pool(REPOSITORY, packages, recipe.SYSTEM, recipe.stamp(), status, extended)
+    publish_debian(lab, pool, progress)
 
 
 def repository_url(mirror: str) -> str:
     """Where the machine finds its Debian packages."""
     return f"{mirror}/apt/{REPOSITORY}/"
-
-
-def cached(lab: LabPaths) -> Path:
-    """The packages' folder."""
-    return lab.cache / REPOSITORY

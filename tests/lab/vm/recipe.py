@@ -8,8 +8,9 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from tests.lab import rootfs
-from tests.lab.supply.debian import SUITE
+from tests.lab.supply.systems import DEFAULT
 
+SYSTEM = DEFAULT
 GUEST = Path(__file__).with_name("guest")
 GUEST_FOLDER = "b200-vm"
 
@@ -130,7 +131,7 @@ def write(root: Path, files: Mapping[str, str]) -> None:
 def stamp() -> str:
     """Return a hash of everything that decides what the disk image holds."""
     recipe = [
-        *(_RECIPE, SUITE, PACKAGES, MASKED, FILES, DROP_INS, EARLY_FILES, guest_files()),
+        *(_RECIPE, SYSTEM.suite, PACKAGES, MASKED, FILES, DROP_INS, EARLY_FILES, guest_files()),
         *(DISK_MIB, dpkg_options()),
     ]
     return hashlib.sha256(json.dumps(recipe).encode()).hexdigest()[:16]

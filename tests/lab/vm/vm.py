@@ -16,7 +16,8 @@ from tests.lab.seed import check_scenario
 from tests.lab.services import ensure_services, start_services
 from tests.lab.shell import Progress, ensure_host_packages, ensure_root, timed
 from tests.lab.state import claim_machine, lab_lock, read_state, write_state
-from tests.lab.vm import disk, link, machine, process
+from tests.lab.supply.systems import choose
+from tests.lab.vm import disk, link, machine, process, recipe
 from tests.lab.vm.engine_disk import ensure_disk, mount
 from tests.lab.vm.image import ensure_image, forget_image, image
 from tests.lab.vm.packages import ensure_packages
@@ -66,7 +67,7 @@ def prepare(lab: LabPaths, progress: Progress, engine: str | None = None) -> dic
     if engine and there and engine != there and read_state(lab).get("hosts"):
         raise LabError(f"the lab that is up serves {there}, not {engine}: `b200 lab down` first")
     claim_machine(lab)
-    lab.own.mkdir(parents=True, exist_ok=True)
+    choose(lab, recipe.SYSTEM.name)
     with shared_lock(lab.root), outside():
         ensure_host_packages(progress)
         ensure_tools(progress)

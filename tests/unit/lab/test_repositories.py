@@ -6,10 +6,13 @@ import hashlib
 from datetime import UTC, datetime
 from pathlib import Path
 
+import pytest
+
 from tests.lab.paths import LabError
 from tests.lab.supply.aptrepo import is_left_out, release_text
-from tests.lab.supply.debian import debian_only, debian_sources, parse_deb822, parse_one_line
+from tests.lab.supply.debian import archives_of, debian_sources, parse_deb822, parse_one_line
 from tests.lab.supply.gpg import parse_fingerprints
+from tests.lab.supply.systems import DEFAULT, NEWER, System
 from tests.messages import raises_message
 from tests.subtests import in_subtests
 
@@ -78,27 +81,39 @@ def test_deb822_sources_are_read_and_disabled_ones_are_not() -> None:
     ]
 
 
-def test_only_debian_12s_archives_are_kept_the_main_suite_first() -> None:
-    pairs = [
-        ("http://x/debian-security", "bookworm-security"),
-        ("http://vendor/tools", "bookworm"),
-        ("http://x/debian/", "bookworm"),
-        ("http://x/debian", "bookworm"),
-        ("http://x/debian", "trixie"),
+PAIRS = [
+    ("http://x/debian-security", "bookworm-security"),
+    ("http://vendor/tools", "bookworm"),
+    ("http://x/debian/", "bookworm"),
+    ("http://x/debian", "bookworm"),
+    ("http://x/debian", "bookworm-backports"),
+]
+
+
+@pytest.mark.parametrize("more", [[], [("http://y/debian", "sid")]])
+@pytest.mark.parametrize("system", [DEFAULT, NEWER])
+def test_a_systems_archives_are_on_the_mirror_that_this_machine_has_the_main_suite_first(
+    system: System, more: list[tuple[str, str]]
+) -> None:
+    assert archives_of(system, PAIRS + more) == [
+        ("http://x/debian", system.suite),
+        ("http://x/debian-security", f"{system.suite}-security"),
     ]
-    assert debian_only(pairs) == [
-        ("http://x/debian", "bookworm"),
-        ("http://x/debian-security", "bookworm-security"),
-    ]
+
+
+def test_a_mirror_of_that_very_system_comes_before_another_ones() -> None:
+    newer = ("http://y/debian", "trixie")
+    assert archives_of(NEWER, [*PAIRS, newer]) == [newer]
+    assert newer[0] not in dict(archives_of(DEFAULT, [*PAIRS, newer]))
 
 
 def test_sources_come_from_the_machines_own_files(tmp_path: Path) -> None:
     (tmp_path / "sources.list.d").mkdir()
     (tmp_path / "sources.list").write_text("deb http://x/debian bookworm main\n")
     (tmp_path / "sources.list.d/vendor.list").write_text("deb http://v/tools bookworm main\n")
-    assert debian_sources(tmp_path) == ["deb http://x/debian bookworm main"]
+    assert debian_sources(DEFAULT, tmp_path) == ["deb http://x/debian bookworm main"]
 
 
-def test_a_machine_without_a_debian_12_mirror_is_refused(tmp_path: Path) -> None:
+def test_a_machine_without_a_debian_mirror_is_refused(tmp_path: Path) -> None:
     with raises_message(LabError):
-        debian_sources(tmp_path)
+        debian_sources(DEFAULT, tmp_path)

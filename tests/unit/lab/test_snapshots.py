@@ -11,6 +11,7 @@ import pytest
 from tests.lab import hosts, snapshots
 from tests.lab.paths import LabError, LabPaths
 from tests.lab.state import write_state
+from tests.lab.supply.systems import choose
 from tests.messages import raises_message
 
 HEALTHY = {"b200-2": "healthy", "b200-1": "healthy"}
@@ -20,7 +21,8 @@ DAY = 24 * 3600
 @pytest.fixture
 def lab(tmp_path: Path) -> LabPaths:
     found = LabPaths(tmp_path / "lab", 3)
-    found.own.mkdir(parents=True)
+    choose(found)
+    found.system.resolve().mkdir(parents=True)
     found.base_stamp.write_text("made")
     return found
 
@@ -90,6 +92,7 @@ def test_a_disk_is_of_one_host_and_one_scenario(lab: LabPaths) -> None:
 
 def test_a_disk_serves_every_lab(lab: LabPaths) -> None:
     other = LabPaths(lab.root, 4)
+    choose(other)
     assert snapshots.layer(lab, "live", "b200-1", "healthy") == snapshots.layer(
         other, "live", "b200-1", "healthy"
     )

@@ -77,7 +77,11 @@ def test_container_is_the_replica_of_the_layout(tmp_path: Path) -> None:
     assert given["Image"] == [IMAGE]
     assert len(given["AddDevice"]) == 4
     assert all(device.startswith("nvidia.com/gpu=GPU-") for device in given["AddDevice"])
-    assert given["PodmanArgs"] == ["--cpuset-cpus=58-111,170-223 --cpuset-mems=1"]
+    cpus, invocation = given["PodmanArgs"]
+    assert cpus == "--cpuset-cpus=58-111,170-223 --cpuset-mems=1"
+    # Passed on from podman's own environment: the probe belongs to this start.
+    assert invocation == "--env=INVOCATION_ID"
+    assert "/usr/local/lib/b200kit/node.pyz:/usr/local/lib/b200kit/node.pyz:ro" in given["Volume"]
     assert given["Exec"] == ["vllm serve --config /etc/vllm/replica-1.yaml"]
     assert (given["CPUAffinity"], given["NUMAMask"]) == (["58-111,170-223"], ["1"])
 
@@ -92,7 +96,7 @@ def test_container_over_nodes_is_held_on_its_cpus_and_bound_by_its_engine(tmp_pa
     given = files(tmp_path, **asked(replicas=1, tensor_parallel=8))
     message = directives(given["/etc/containers/systemd/vllm@0.container"])
     mine = "2-55,58-111,114-167,170-223"
-    assert message["PodmanArgs"] == [f"--cpuset-cpus={mine} --cpuset-mems=0,1"]
+    assert message["PodmanArgs"][:1] == [f"--cpuset-cpus={mine} --cpuset-mems=0,1"]
     assert message["CPUAffinity"] == message["NUMAPolicy"] == []
     assert message["AddCapability"] == ["SYS_NICE"]
     assert "numa-bind-nodes: [0, 0, 0, 0, 1, 1, 1, 1]" in given["/etc/vllm/replica-0.yaml"]

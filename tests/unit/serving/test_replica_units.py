@@ -13,7 +13,7 @@ import yaml
 
 from b200kit.catalog import load
 from b200kit.inventory.parse import parse
-from b200kit.node.state import drift
+from b200kit.node.state import drift, engine_probe
 from b200kit.run.render import render
 from b200kit.serving import forbidden_environment
 from b200kit.stages import serving
@@ -64,6 +64,7 @@ HARMFUL = {
     "PrivateUsers",
 }
 LOWEST = 2.5
+PROBE = "--replica 1 --kind cpu --ranks 2 --address 127.0.0.1"
 
 
 def launcher(folder: Path) -> Path:
@@ -73,14 +74,20 @@ def launcher(folder: Path) -> Path:
     return path
 
 
-def launch(folder: Path, **environment: str) -> subprocess.CompletedProcess[str]:
+def launch(folder: Path, probed: str = "0", **environment: str) -> subprocess.CompletedProcess[str]:
     """Start a stand-in for an engine by the launcher."""
     program = folder / "engine"
     program.write_text('#!/bin/sh\necho "$0 $*"\nenv\n')
     program.chmod(0o755)
+    # The engine's own Python, which probes.
+    python = folder / "python"
+    python.write_text(
+        f'#!/bin/sh\necho "$@" > {folder}/probed\nenv >> {folder}/probed\nexit {probed}\n'
+    )
+    python.chmod(0o755)
     return subprocess.run(
         ["/bin/sh", launcher(folder), program, "serve", "--config", "a b"],
-        env={"PATH": "/usr/bin:/bin", **environment},
+        env={"PATH": "/usr/bin:/bin", "B200KIT_PROBE": PROBE, **environment},
         capture_output=True,
         text=True,
         check=False,
@@ -173,6 +180,28 @@ def test_launcher_hands_the_key_over_by_environment_alone(tmp_path: Path) -> Non
     argv, *environment = done.stdout.splitlines()
     assert argv == f"{tmp_path}/engine serve --config a b"
     assert "VLLM_API_KEY=canary" in environment
+    assert "canary" not in (tmp_path / "probed").read_text()
+
+
+def test_launcher_asks_the_probe_before_it_starts_the_engine(tmp_path: Path) -> None:
+    done = launch(tmp_path, probed="1")
+    assert (done.returncode, done.stdout) == (engine_probe.FAILED, "")
+    asked = (tmp_path / "probed").read_text().splitlines()[0]
+    assert asked == f"-I -B /usr/local/lib/b200kit/node.pyz engine-probe {PROBE}"
+
+
+def test_launcher_starts_nothing_that_it_cannot_probe(tmp_path: Path) -> None:
+    assert launch(tmp_path, B200KIT_PROBE="").returncode != 0
+    (tmp_path / "engine").unlink()
+    assert launch(tmp_path, probed="127").returncode == engine_probe.FAILED
+
+
+@pytest.mark.parametrize("kind", ["cuda", "cpu"])
+def test_probe_is_asked_about_the_ranks_that_the_engine_gets(tmp_path: Path, kind: str) -> None:
+    given = files(tmp_path, engine=engine(tmp_path, kind=kind), tensor_parallel=4, replicas=2)
+    environment = directives(given[START])["Environment"]
+    asked = f"--replica 1 --kind {kind} --ranks 4 --address 127.0.0.1"
+    assert f'"B200KIT_PROBE={asked}"' in environment
 
 
 def test_launcher_starts_without_a_key_where_there_is_none(tmp_path: Path) -> None:
@@ -213,7 +242,7 @@ def test_launcher_takes_a_switch_that_is_off_for_none(tmp_path: Path, value: str
 def test_refused_start_is_not_tried_again(tmp_path: Path) -> None:
     unit = directives(files(tmp_path)[UNIT])
     assert unit["Restart"] == ["always"]
-    assert unit["RestartPreventExitStatus"] == ["78"]
+    assert unit["RestartPreventExitStatus"] == [f"78 {engine_probe.FAILED}"]
     assert (unit["StartLimitBurst"], unit["StartLimitIntervalSec"]) == (["3"], ["1800"])
 
 

@@ -48,6 +48,7 @@ ORDER = (
     "serving.bandwidth",
     "host.containers",
     "serving.running",
+    "serving.probe",
     "serving.placement",
     "serving.watchdog",
 )

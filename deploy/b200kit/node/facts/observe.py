@@ -15,6 +15,7 @@ import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import b200kit
@@ -36,13 +37,15 @@ from b200kit.node.facts import (
     xid,
 )
 from b200kit.node.facts.nvml.client import Worker
-from b200kit.node.lib import lock, managed_files, program, timestamp
+from b200kit.node.lib import foreign_json, lock, managed_files, program, timestamp
 from b200kit.node.lib.readings import attempt, unmeasured
 from b200kit.node.lib.stdout import claim_stdout, emit
+from b200kit.node.state import engine_probe
 from b200kit.node.state.plausible import plausible
 from b200kit.node.state.view import SCHEMA
 
 NVML_TIMEOUT_S = 20.0
+_PROBES = Path(engine_probe.DIRECTORY)
 FABRIC_UNITS = (
     "nvidia-fabricmanager.service",
     "nvidia-persistenced.service",
@@ -95,6 +98,7 @@ def parts(ask: dict[str, Any]) -> dict[str, Callable[[], Any]]:
         "disks": lambda: system.disks(ask.get("disks", [])),
         "listening": system.listening,
         "notes": managed_files.notes,
+        "engine_probes": lambda: foreign_json.of_each(_PROBES, engine_probe.NAME),
         **asked_parts(ask),
     }
 

@@ -32,6 +32,12 @@ _CONTRIB = re.compile(
     r"\b(nvidia-installer-cleanup|nvidia-support)\b.*\s+"
     r"but (?:it is not installable|none of the choices are installable)"
 )
+# Why a signature does not hold, a warning beside the error: gpgv's words, and sqv's since apt 3.
+_UNTRUSTED = re.compile(
+    r"W: (?:GPG error|OpenPGP signature verification failed): (\S+) .*?InRelease: "
+    r"(?:Sub-process \S+ returned an error code.*?error message is: )?(.+)"
+)
+_UNSIGNED = re.compile(r"E: The repository '(\S+) .*' is (?:not|no longer) signed")
 _UNITS = {"B": 1, "kB": 10**3, "MB": 10**6, "GB": 10**9, "TB": 10**12}
 
 
@@ -90,6 +96,24 @@ def lacks_contrib(lines: Iterable[str]) -> str | None:
     """A package of Debian's contrib that a driver depends on and no source has."""
     match = _CONTRIB.search("\n".join(lines))
     return match[1] if match else None
+
+
+def with_reasons(lines: Sequence[str]) -> list[str]:
+    """The same lines; each error that a repository is not signed says why, where apt says it."""
+    reasons = {m[1]: _short_reason(m[2]) for line in lines if (m := _UNTRUSTED.match(line))}
+    return [
+        f"{line.rstrip('.')}: {reasons[match[1]]}"
+        if (match := _UNSIGNED.match(line)) and match[1] in reasons
+        else line
+        for line in lines
+    ]
+
+
+def _short_reason(text: str) -> str:
+    """The first of sqv's nested reasons, which names the key, and the last, which explains it."""
+    whole = " ".join(text.split())
+    first, _, rest = whole.partition(": ")
+    return f"{first}: {rest.rpartition('because: ')[2]}" if "because: " in rest else whole
 
 
 def unconfigured(lines: Sequence[str]) -> tuple[str, str] | None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
-from b200kit.node.lib.apt_output import PREFIX
+from b200kit.node.lib.apt_output import PREFIX, with_reasons
 
 # Most specific first: what our own program says, then what apt, dpkg, pip, systemd and the kernel
 # print when it truly went wrong.
@@ -30,7 +30,7 @@ _MAX = 300
 
 def cause(lines: Sequence[str]) -> str:
     """The most specific line, else the last that is not empty; cut to 300 characters."""
-    cleaned = [line.strip() for line in lines if line.strip()]
+    cleaned = with_reasons([line.strip() for line in lines if line.strip()])
     for pattern in _SPECIFIC:
         found = [line for line in cleaned if pattern.search(line)]
         if found:
@@ -48,17 +48,23 @@ _ABOUT = re.compile(
 _LEVEL = re.compile(r"\[(ERROR|FATAL|CRITICAL|ALERT|EMERG)\]", re.IGNORECASE)
 # What the warm-up hook says, unless it only saw that the engine was gone.
 _NOT_WARM = re.compile(r"replica \d+ is not warm: (?!the main process).*")
+# What the launcher's probe says of the start that it ended.
+_PROBED = re.compile(r"replica \d+ cannot start its engine: ")
+_START = re.compile(r"^Starting ")
 # A raised exception, less those that only point at another one.
 _RAISED = re.compile(r"(?<![\w`])\w*(Error|Exception): (?!.*root cause above)\S.*")
 
 
 def unit_cause(lines: Sequence[str]) -> str:
-    """Why a unit failed, from its journal: what its hook, an exception or its last error says."""
+    """Why a unit failed, by its journal: its probe, its hook, an exception or its last error."""
+    starts = [number for number, line in enumerate(lines) if _START.match(line)]
+    last = lines[starts[-1] :] if starts else lines
+    probed = [line.strip() for line in last if _PROBED.match(line.strip())]
     own = [line.strip() for line in lines if line.strip() and not _ABOUT.search(line)]
     hook = [line for line in own if _NOT_WARM.match(line)]
     raised = [match[0] for line in own if "WARNING" not in line and (match := _RAISED.search(line))]
     errors = [line for line in own if _LEVEL.search(line)]
-    return _short((hook or raised or errors or own or ["nothing"])[-1])
+    return _short((probed or hook or raised or errors or own or ["nothing"])[-1])
 
 
 def _short(line: str) -> str:

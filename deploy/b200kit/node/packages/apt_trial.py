@@ -19,6 +19,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
+from b200kit.node.lib.apt_output import with_reasons
 from b200kit.node.packages import candidates
 
 APT = Path("/etc/apt")
@@ -143,7 +144,7 @@ def _simulated(apt: Trial, words: Iterable[str], request: Mapping[str, Any]) -> 
 
 def errors_of(lines: Iterable[str]) -> list[str]:
     """The lines that say why, without apt's mark, each once."""
-    telling = [line for line in lines if _TELLING.search(line)]
+    telling = [line for line in with_reasons(list(lines)) if _TELLING.search(line)]
     said = [re.sub(r"^E: |\s+", " ", line).strip() for line in telling]
     exact = [line for line in dict.fromkeys(said) if not _GENERAL.search(line)]
     return exact or said or ["apt failed and gave no reason"]

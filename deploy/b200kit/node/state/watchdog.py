@@ -12,6 +12,8 @@ from dataclasses import asdict, dataclass, replace
 from enum import Enum
 from typing import Any
 
+from b200kit.node.state import engine_probe
+
 SCHEMA = "b200kit/watchdog-state/1"
 MARK_SCHEMA = "b200kit/watchdog-mark/1"
 MARK = "/var/lib/b200kit/watchdog-mark.json"
@@ -84,6 +86,8 @@ class Seen:
             return f"{ABANDONED}, nor does the watchdog (exit code {self.exit_status})"
         if self.active == "failed" and self.exit_status == REFUSED:
             return f"its launcher refused to start it (exit code {REFUSED}): run deploy/b200.py"
+        if self.active == "failed" and self.exit_status == engine_probe.FAILED:
+            return f"its sandbox lacks something (exit code {engine_probe.FAILED}): run check.py"
         if self.active == "failed":
             return f"its unit failed ({self.result}) when somebody stopped it"
         by = ": somebody stopped it, or its gate let nothing start" * (self.active == "inactive")

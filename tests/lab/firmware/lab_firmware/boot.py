@@ -119,6 +119,14 @@ def show_settings(scenario: Mapping[str, Any]) -> None:
     open_sysctls(settings.sysctls(scenario))
 
 
+def show_efi(scenario: Mapping[str, Any]) -> None:
+    """`image.efi`: variables of the firmware, each a byte after four of attributes."""
+    if variables := scenario["image"]["efi"]:
+        tmpfs(Path("/sys/firmware"))
+        values = {name: bytes([6, 0, 0, 0, value]) for name, value in variables.items()}
+        write(Path("/sys/firmware/efi/efivars"), values)
+
+
 def set_fabric_mode(scenario: Mapping[str, Any], path: Path = FABRIC_MANAGER_CONFIG) -> None:
     """The mode somebody gave the fabric manager before this boot; 0 leaves the package's file."""
     mode = scenario["fabric"]["mode"]
@@ -160,6 +168,7 @@ def main() -> None:
     write(Path("/sys/module"), modules.parameters(loaded))
     show_proc(scenario, driver, parameters)
     show_settings(scenario)
+    show_efi(scenario)
     set_fabric_mode(scenario)
     replace_programs()
     loaded_names = ", ".join(sorted(loaded))

@@ -16,6 +16,18 @@ W: GPG error: http://10.77.0.1:8080/apt/vendor ./ InRelease: The following signa
 E: The repository 'http://10.77.0.1:8080/apt/vendor ./ InRelease' is not signed.
 N: Updating from such a repository can't be done securely, and is therefore disabled by default.
 """  # noqa: E501
+# apt 3.0.4 of Debian 13, 2026-11-23.
+APT_3_WEAK_KEY = """
+Err:1 file:/srv/r ./ InRelease
+  Sub-process /usr/bin/sqv returned an error code (1), error message is: Signing key on 42A0F71FFBF67002C1F82B2F2EEEC41CE17CE701 is not bound:            No binding signature at time 2026-11-23T16:02:26Z   because: Policy rejected non-revocation signature (PositiveCertification) requiring second pre-image resistance   because: SHA1 is not considered secure since 2026-02-01T00:00:00Z
+Reading package lists...
+W: OpenPGP signature verification failed: file:/srv/r ./ InRelease: Sub-process /usr/bin/sqv returned an error code (1), error message is: Signing key on 42A0F71FFBF67002C1F82B2F2EEEC41CE17CE701 is not bound:            No binding signature at time 2026-11-23T16:02:26Z   because: Policy rejected non-revocation signature (PositiveCertification) requiring second pre-image resistance   because: SHA1 is not considered secure since 2026-02-01T00:00:00Z
+E: The repository 'file:/srv/r ./ InRelease' is not signed.
+"""  # noqa: E501
+APT_3_OTHER_KEY = """
+W: OpenPGP signature verification failed: file:/srv/r ./ InRelease: Sub-process /usr/bin/sqv returned an error code (1), error message is: Missing key 42A0F71FFBF67002C1F82B2F2EEEC41CE17CE701, which is needed to verify signature.
+E: The repository 'file:/srv/r ./ InRelease' is not signed.
+"""  # noqa: E501
 APT_EXPIRED = """
 Reading package lists...
 E: Release file for http://mirror.example.internal/debian/dists/bookworm/InRelease is expired (invalid since 3d 1h 2min 9s). Updates for this repository will not be applied.
@@ -102,6 +114,8 @@ See "systemctl status nvidia-fabricmanager.service" and "journalctl -xeu nvidia-
     ("output", "text"),
     [
         (APT_OTHER_KEY, "NO_PUBKEY 3BD1E5AA9C4F7E01"),
+        (APT_3_WEAK_KEY, "E17CE701 is not bound: SHA1 is not considered secure since 2026-02-01"),
+        (APT_3_OTHER_KEY, "is not signed: Missing key 42A0F71FFBF67002C1F82B2F2EEEC41CE17CE701"),
         (APT_EXPIRED, "InRelease is expired (invalid since 3d"),
         (APT_CLOCK, "is not valid yet (invalid for another 9h"),
         (APT_NO_ROUTE, "Could not connect to 10.77.0.1:8080 (10.77.0.1). - connect (113: No route"),
@@ -186,6 +200,18 @@ HAPROXY = """
 [ALERT]    (631) : config : parsing [/etc/haproxy/haproxy.cfg:24] : unknown keyword 'blance' in 'backend' section
 haproxy.service: Control process exited, code=exited, status=1/FAILURE
 """  # noqa: E501
+PROBED = """
+Starting vllm@0.service - Replica 0 serving llama...
+replica 0 cannot start its engine: loopback: no connection to 127.0.0.1: timed out; IPAddressAllow=
+replica 0 is not warm: the main process (pid 812) ended
+vllm@0.service: Failed with result 'exit-code'.
+"""
+PROBED_BEFORE = f"""{PROBED}
+Starting vllm@0.service - Replica 0 serving llama...
+replica 0 may start, probed in 4.1 s
+ValueError: No available memory for the cache blocks
+replica 0 is not warm: the main process (pid 901) ended
+"""
 STOPPED = """
 Stopping vllm@0.service - vLLM replica 0...
 Stopped vllm@0.service - vLLM replica 0.
@@ -203,6 +229,9 @@ Stopped vllm@0.service - vLLM replica 0.
         (FABRIC_MANAGER_GOES_ON, "[Nov 20 2026 10:00:03] [ERROR] [tid 1204] failed to configure"),
         (FABRIC_MANAGER_SCRIPT, "request to query NVSwitch device information"),
         (HAPROXY, "[ALERT] (631) : config : parsing [/etc/haproxy/haproxy.cfg:24]"),
+        (PROBED, "replica 0 cannot start its engine: loopback"),
+        (VLLM_MEMORY + PROBED, "replica 0 cannot start its engine: loopback"),
+        (PROBED_BEFORE, "ValueError: No available memory"),
         (STOPPED, "nothing"),
         ("", "nothing"),
     ],

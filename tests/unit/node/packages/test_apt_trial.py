@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import re
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
@@ -13,6 +14,7 @@ import pytest
 from b200kit.node.packages import apt_trial
 from tests.lab.supply.aptrepo import release_text
 from tests.lab.supply.gpg import SigningKey, signing_key
+from tests.unit.node.lib.test_error_line import APT_3_WEAK_KEY
 
 OURS = "/etc/apt/sources.list.d/b200kit-vendor.sources"
 KEYRING = "/etc/apt/keyrings/b200kit-vendor.asc"
@@ -130,6 +132,15 @@ def test_repository_signed_by_another_key_is_named(site: Site) -> None:
     assert "not signed" in said or "NO_PUBKEY" in said, found
     assert found["named_in"][site.url("vendor").rstrip("/")] == [OURS]
     assert found["install"] is None
+
+
+def test_error_of_a_signature_says_why_it_does_not_hold(site: Site) -> None:
+    """By this machine's own apt, and in the words of apt 3."""
+    [line] = site.tried("nvidia-open", key="debian")["update"]
+    assert re.search("(?i)(no_pubkey|missing key) [0-9a-f]{16,}", line), line
+    [weak] = apt_trial.errors_of(APT_3_WEAK_KEY.splitlines())
+    assert weak.startswith("The repository 'file:/srv/r ./ InRelease' is not signed: Signing key ")
+    assert weak.endswith(" is not bound: SHA1 is not considered secure since 2026-02-01T00:00:00Z")
 
 
 def test_repository_that_cannot_be_reached_is_named(site: Site) -> None:

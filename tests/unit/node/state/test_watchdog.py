@@ -111,6 +111,7 @@ STOPPED = {
     "systemctl stop that left a process on a GPU": Seen("failed", "one", "exit-code", 0),
     "a start that its gate refused": Seen("inactive", "", "success", 0),
     "a launcher that refuses its environment": Seen("failed", "one", "exit-code", 78),
+    "a sandbox that lacks something": Seen("failed", "one", "exit-code", 79),
     "its next start is due": Seen("activating", "one", "signal", 9),
 }
 

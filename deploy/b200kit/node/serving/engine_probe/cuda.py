@@ -1,0 +1,70 @@
+"""Step: CUDA initialises and sees the GPUs of the replica, by the driver's own library alone."""
+
+from __future__ import annotations
+
+import ctypes
+import uuid
+
+from b200kit.node.serving.engine_probe.asked import Asked, Fault, NotApplicable
+
+LIBRARY = "libcuda.so.1"
+# cuda.h, CUresult. Who else can be at fault is inferred from what each is documented for.
+_REMEDIES = {
+    100: "DeviceAllow= must have char-nvidia, or CUDA_VISIBLE_DEVICES is wrong",
+    101: "CUDA_VISIBLE_DEVICES is wrong",
+    304: "DeviceAllow= must have char-nvidia and char-nvidia-uvm",
+    802: "the fabric manager has not finished (b200-gate.service judges it)",
+    803: "the driver's module and libcuda.so.1 are of different versions: reboot",
+    804: "the driver's module and libcuda.so.1 are of different versions: reboot",
+    999: "DeviceAllow= must have char-nvidia-uvm, and /dev/nvidia-uvm must be there",
+}
+
+
+def cuda(asked: Asked) -> str:
+    """A context can be made on each GPU of the replica, and no other GPU is seen."""
+    if not asked.on_gpus:
+        raise NotApplicable("no GPU computes")
+    asked_for = [gpu for gpu in asked.environment.get("CUDA_VISIBLE_DEVICES", "").split(",") if gpu]
+    remedy = asked.unit("CUDA_VISIBLE_DEVICES must name the replica's GPUs")
+    if not asked_for:
+        raise Fault("CUDA_VISIBLE_DEVICES is not set", remedy)
+    try:
+        library = ctypes.CDLL(LIBRARY)
+    except OSError as error:
+        raise Fault(str(error), "install the driver's libcuda1: deploy/b200.py does") from None
+    seen = _Driver(library, asked).uuids()
+    if seen != asked_for:
+        raise Fault(f"CUDA sees {', '.join(seen)}, not {', '.join(asked_for)}", remedy)
+    return f"a context on each of {len(seen)} GPUs"
+
+
+class _Driver:
+    """The calls of cuda.h that are needed."""
+
+    def __init__(self, library: ctypes.CDLL, asked: Asked) -> None:
+        self._library, self._asked = library, asked
+
+    def uuids(self) -> list[str]:
+        """The GPUs, each after a context was made on it."""
+        self._call("cuInit", 0)
+        count = ctypes.c_int()
+        self._call("cuDeviceGetCount", ctypes.byref(count))
+        return [self._uuid(number) for number in range(count.value)]
+
+    def _uuid(self, number: int) -> str:
+        device, context = ctypes.c_int(), ctypes.c_void_p()
+        found = (ctypes.c_ubyte * 16)()
+        self._call("cuDeviceGet", ctypes.byref(device), number)
+        self._call("cuDeviceGetUuid", ctypes.byref(found), device)
+        self._call("cuDevicePrimaryCtxRetain", ctypes.byref(context), device)
+        self._call("cuDevicePrimaryCtxRelease_v2", device)
+        return f"GPU-{uuid.UUID(bytes=bytes(found))}"
+
+    def _call(self, name: str, *arguments: object) -> None:
+        code = getattr(self._library, name)(*arguments)
+        if code:
+            text = ctypes.c_char_p()
+            self._library.cuGetErrorName(code, ctypes.byref(text))
+            known = (text.value or b"an unknown error").decode(errors="replace")
+            remedy = _REMEDIES.get(code, "the kernel's log may say more: journalctl -k")
+            raise Fault(f"{name}: {known} ({code})", self._asked.unit(remedy))

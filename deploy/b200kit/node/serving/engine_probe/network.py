@@ -1,0 +1,85 @@
+"""Steps: what the processes of an engine meet over."""
+
+from __future__ import annotations
+
+import errno
+import socket
+
+from b200kit.node.serving.engine_probe import interfaces
+from b200kit.node.serving.engine_probe.asked import Asked, Fault
+
+_WITHIN_S = 3.0
+_LOOPBACK = "127.0.0.1"
+VARIABLES = ("NCCL_SOCKET_IFNAME", "GLOO_SOCKET_IFNAME")
+
+
+def loopback(asked: Asked) -> str:
+    """A connection over loopback, which gateway, API server and workers all use."""
+    try:
+        _connect(_LOOPBACK)
+    except OSError as error:
+        raise Fault(f"no connection to {_LOOPBACK}: {error}", _remedy(error, asked)) from None
+    return f"{_LOOPBACK} connects"
+
+
+def _remedy(error: OSError, asked: Asked) -> str:
+    if error.errno == errno.EAFNOSUPPORT:
+        return asked.unit("RestrictAddressFamilies= lacks AF_INET")
+    if error.errno in (errno.EADDRNOTAVAIL, errno.ENETUNREACH):
+        return "the interface lo is down: ip link set lo up"
+    return asked.unit("IPAddressAllow= lacks localhost")
+
+
+def netlink(asked: Asked) -> str:
+    """The interfaces can be listed, as NCCL and gloo do."""
+    try:
+        found = interfaces.addresses()
+    except OSError as error:
+        remedy = asked.unit("RestrictAddressFamilies= lacks AF_NETLINK")
+        raise Fault(f"interfaces cannot be listed: {error}", remedy) from None
+    return f"{len(found)} interfaces"
+
+
+def interface(asked: Asked) -> str:
+    """The interface that NCCL and gloo are given has the address at which the ranks may meet."""
+    known = interfaces.addresses()
+    for variable in VARIABLES:
+        pattern = asked.environment.get(variable, "")
+        chosen = interfaces.named(pattern, list(known)) if pattern else []
+        if not any(asked.address in known[name] for name in chosen):
+            right = ", ".join(name for name, own in known.items() if asked.address in own)
+            seen = _chosen(variable, pattern, {name: known[name] for name in chosen})
+            raise Fault(
+                f"{seen}, not {asked.address}",
+                asked.unit(f"{variable} must name {right or 'an interface that has it'}"),
+            )
+    try:
+        _connect(asked.address)
+    except OSError as error:
+        remedy = asked.unit(f"IPAddressAllow= lacks {asked.address}")
+        raise Fault(f"no connection to {asked.address}: {error}", remedy) from None
+    return f"ranks meet at {asked.address}"
+
+
+def _chosen(variable: str, pattern: str, found: dict[str, list[str]]) -> str:
+    """What a variable names."""
+    if not pattern:
+        return f"{variable} is not set: the address of the host's name would be used"
+    if not found:
+        return f"{variable}={pattern} names no interface of this node"
+    own = ", ".join(one for those in found.values() for one in those) or "no address"
+    return f"{variable}={pattern} names {', '.join(found)} with {own}"
+
+
+def _connect(address: str) -> None:
+    """A connection of this process to itself, both ways. Raises OSError."""
+    family = socket.AF_INET6 if ":" in address else socket.AF_INET
+    with socket.create_server((address, 0), family=family) as server:
+        server.settimeout(_WITHIN_S)
+        port = server.getsockname()[1]
+        with socket.create_connection((address, port), timeout=_WITHIN_S) as client:
+            accepted, _ = server.accept()
+            with accepted:
+                accepted.settimeout(_WITHIN_S)
+                client.sendall(b"?")
+                accepted.recv(1)
