@@ -32,18 +32,25 @@ class OnNode:
 
     `kind`: of those findings of the check only. `action`: None for that of a single GPU. `part`:
     what to look at if it returns, where {board} is the GPUs' common board, which it is by default
-    where a reset may help. `after`: checks whose fault of
-    the whole node explains this one, so that what helps there is tried first.
+    where a reset may help. `remedy`: what to do, where the action's words do not say it. `after`:
+    checks whose fault of the whole node explains this one, so that what helps there is tried first.
     """
 
     kind: str = ""
     action: Action | None = None
     part: str | None = None
+    remedy: str = ""
     after: tuple[str, ...] = ()
 
 
 SETTING = OnNode(part="")
 """What somebody set: no part is to blame for it."""
+HEAT = OnNode(
+    action=Action.NONE,
+    part="",
+    remedy="look at the inlet temperature, fans, filters and power supplies of the node",
+)
+"""All GPUs at once: the room or the node's supply, which a new part does not mend."""
 
 
 def fold(
@@ -185,6 +192,7 @@ def _as_one(group: Sequence[Finding], who: str, declared: Iterable[OnNode], boar
         read=cause(first.read) if len({cause(f.read) for f in group}) == 1 else apart,
         action=action,
         part=part.format(board=board) if failed else "",
+        remedy=(on.remedy if failed else "") or first.remedy,
     )
 
 

@@ -91,18 +91,20 @@ def iommu(device: Path) -> str | None:
 def aer(device: Path) -> dict[str, Any]:
     """Errors by PCIe Advanced Error Reporting since boot; null where the kernel counts none."""
     kinds = ("correctable", "nonfatal", "fatal")
-    return {kind: attempt(partial(errors, device / f"aer_dev_{kind}")) for kind in kinds}
+    totals = {kind: attempt(partial(errors, device / f"aer_dev_{kind}")) for kind in kinds}
+    unsupported = attempt(partial(errors, device / "aer_dev_nonfatal", "UnsupReq "))
+    return {**totals, "unsupported_requests": unsupported}
 
 
-def errors(path: Path) -> int | None:
-    """The last line of such a file, "TOTAL_ERR_COR 3" (Linux, sysfs-bus-pci-devices-aer)."""
+def errors(path: Path, line: str = "TOTAL_ERR_") -> int | None:
+    """A count of such a file, "TOTAL_ERR_COR 3" (Linux, sysfs-bus-pci-devices-aer)."""
     content = absent(path)
     if content is None:
         return None
-    for line in content.splitlines():
-        if line.startswith("TOTAL_ERR_"):
-            return int(line.split()[1])
-    raise ValueError(f"{path.name} has no total")
+    for found in content.splitlines():
+        if found.startswith(line):
+            return int(found.split()[1])
+    raise ValueError(f"{path.name} has no line {line.strip()}")
 
 
 def above(device: Path) -> list[Path]:

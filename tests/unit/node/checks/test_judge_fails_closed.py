@@ -9,7 +9,7 @@ import pytest
 
 from b200kit.node.checks.judge import Check, judge, run_one
 from b200kit.node.state.expectation import Expectation
-from b200kit.node.state.verdict import Status
+from b200kit.node.state.verdict import Action, Status
 from b200kit.node.state.view import StateView
 from tests.subtests import in_subtests
 from tests.unit import corpus, node_schema, paths, readings, states
@@ -21,6 +21,12 @@ MAY_BE_ABSENT = {
 """Options that an older driver does not have, and that cannot be set there."""
 
 
+MAY_BE_UNREAD = {
+    "pci.nics[*].switch_management": "of a NIC beside all of the NVSwitches' own: a note says so",
+}
+"""Readings whose last place, a data NIC here, need not be read, and why."""
+
+
 def is_judged(kind: str) -> bool:
     """Whether a check needs a reading of a kind, or a part."""
     return node_schema.is_judged(readings.branches()[kind])
@@ -28,13 +34,22 @@ def is_judged(kind: str) -> bool:
 
 @in_subtests("kind", readings.branches())
 def test_what_is_not_measured_is_never_fit_where_it_is_judged(kind: str) -> None:
-    assert (readings.verdict_gone(kind).fit != "fit") is is_judged(kind)
+    must_be = is_judged(kind) and kind not in MAY_BE_UNREAD
+    assert (readings.verdict_gone(kind).fit != "fit") is must_be
+
+
+@in_subtests("kind", MAY_BE_UNREAD)
+def test_what_need_not_be_read_is_noted_and_of_the_first_place_never_fit(kind: str) -> None:
+    notes = [f for f in readings.verdict_gone(kind).findings if f.action is Action.MONITOR]
+    assert [f.read for f in notes] == [readings.GONE["unmeasured"]]
+    first = readings.with_one(readings.places()[kind][0], readings.GONE)
+    assert judge(states.expectation(), first).fit == "unmeasured"
 
 
 @in_subtests("kind", [kind for kind in readings.branches() if is_judged(kind)])
 def test_what_is_missing_is_never_fit_where_it_is_judged(kind: str) -> None:
     assert (judge(states.expectation(), readings.without_one(kind)).fit == "fit") is (
-        kind in MAY_BE_ABSENT
+        kind in {*MAY_BE_ABSENT, *MAY_BE_UNREAD}
     )
 
 

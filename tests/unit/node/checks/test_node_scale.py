@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import pytest
 
 from b200kit.node.checks.judge import judge
 from b200kit.node.checks.node_scale import MOST_READ, fold
+from b200kit.node.state import advice
 from b200kit.node.state.verdict import Action, Finding, Status, Verdict, grouped
 from tests.messages import assert_message
 from tests.subtests import in_subtests
-from tests.unit import paths, states
+from tests.unit import corpus, paths, states
+from tests.unit.case import Case, apply
 
 BOARD = "the HGX baseboard"
 WAIVER = {"check": "nvlink.links", "owner": "ops", "reason": "J-1", "until": "2026-12-01"}
@@ -42,7 +45,7 @@ ON_ALL = {
     "ecc_aggregate_uncorrected": (9000, "replace", BOARD),
     "pcie.width": (8, "power-cycle", BOARD),
     "memory_total_mib": (163840, "reboot", BOARD),
-    "clocks_event_reasons": (64, "power-cycle", "the node's cooling and power supply"),
+    "clocks_event_reasons": (64, "none", ""),
     "mig": (True, "reset-gpu", ""),
     "recovery_action": (1, "reset-gpu", BOARD),
 }
@@ -147,6 +150,43 @@ def test_all_bridges_are_one_fault_too() -> None:
         gpu["bridges"][0]["current_link_width"] = 8
     found = judge(states.expectation(), state).blocking
     assert [(f.check, f.subject, f.part) for f in found] == [("pcie.path", "node", BOARD)]
+
+
+_OF_A_GPU = re.compile(r"^(pci\.)?gpus\[\d+\]|^xids$")
+OF_GPUS = [
+    case
+    for case in corpus.corpus().cases
+    if case.fit == "unfit"
+    and not case.drop
+    and case.base.startswith("healthy")
+    and case.set
+    and all(map(_OF_A_GPU.match, case.set))
+    and len(states.recorded(case.base)["gpus"]) == 8
+]
+"""Cases of faults of single GPUs, each of which all GPUs may have at once."""
+
+
+def of_all(case: Case) -> states.State:
+    """The state in which every GPU has the faults of a case."""
+    state = states.recorded(case.base)
+    apply(state, {re.sub(r"gpus\[\d+\]", "gpus[*]", p): v for p, v in case.set.items()}, None)
+    state["xids"] = [
+        {**entry, "pci_address": gpu["pci_address"]}
+        for entry in state["xids"]
+        for gpu in state["gpus"]
+    ]
+    return state
+
+
+@in_subtests("case", OF_GPUS, ids=lambda case: case.id)
+def test_what_all_gpus_have_never_ends_in_a_new_gpu(case: Case) -> None:
+    for finding in judge(case.expectation(), of_all(case)).blocking:
+        assert finding.subject == "node", finding.summary
+        assert not re.search(r"\bGPU \d", finding.part + advice.of(finding)), advice.of(finding)
+
+
+def test_the_faults_of_all_gpus_are_many() -> None:
+    assert len(OF_GPUS) > 80
 
 
 def waived(waivers: list[dict[str, str]]) -> Verdict:

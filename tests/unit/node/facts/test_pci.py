@@ -137,6 +137,15 @@ def test_errors_are_the_totals(tree: Path) -> None:
     assert "unmeasured" in errors["fatal"]
 
 
+def test_unsupported_requests_are_told_from_other_nonfatal_errors(tree: Path) -> None:
+    nonfatal = "CmpltTO 1\nUnsupReq 2\nTOTAL_ERR_NONFATAL 3"
+    write(gpu(tree, "0000:8f:00.0"), aer_dev_nonfatal=nonfatal)
+    write(gpu(tree, "0000:90:00.0"), aer_dev_nonfatal="TOTAL_ERR_NONFATAL 3")
+    first, second = (found["aer"] for found in pci.gpus())
+    assert (first["nonfatal"], first["unsupported_requests"]) == (3, 2)
+    assert "unmeasured" in second["unsupported_requests"]
+
+
 @pytest.mark.parametrize(
     ("space", "expected"),
     [

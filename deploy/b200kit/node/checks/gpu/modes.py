@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from b200kit.node.checks.findings import each_gpu, failed, noted, passed, unread, value
 from b200kit.node.checks.gpu_rows import Flag, register
 from b200kit.node.checks.judge import check
-from b200kit.node.checks.node_scale import SETTING, OnNode
+from b200kit.node.checks.node_scale import HEAT, SETTING
 from b200kit.node.state.expectation import Expectation, Expected, Unexpected
 from b200kit.node.state.verdict import Action, Finding
 from b200kit.node.state.view import GpuView, StateView, Unmeasured
@@ -58,7 +58,7 @@ def confidential(expect: Expectation, state: StateView) -> Iterator[Finding]:
         yield passed("confidential computing is as it should be", desired)
 
 
-@check("clocks.slowdown", OnNode(part="the node's cooling and power supply"))
+@check("clocks.slowdown", HEAT)
 def slowdown(expect: Expectation, state: StateView) -> Iterator[Finding]:
     """No GPU is slowed down by its hardware. A power cap under load is normal.
 

@@ -10,13 +10,13 @@ from collections.abc import Iterator
 
 from b200kit.node.checks.findings import each_gpu, failed, noted, passed, rule, unread
 from b200kit.node.checks.judge import check
-from b200kit.node.checks.node_scale import OnNode
+from b200kit.node.checks.node_scale import HEAT
 from b200kit.node.state.expectation import Expectation, Expected
 from b200kit.node.state.verdict import Action, Finding
 from b200kit.node.state.view import GpuView, StateView, Unmeasured
 
 
-@check("thermal.margin", OnNode(part="the node's cooling"))
+@check("thermal.margin", HEAT)
 def margin(expect: Expectation, state: StateView) -> Iterator[Finding]:
     """No GPU is so hot that it slows down; memory that is warm is noted."""
     warm = expect.hardware("thermal.memory_warm")

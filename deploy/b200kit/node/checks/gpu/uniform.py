@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import re
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 
-from b200kit.node.checks.findings import failed, passed, rule, unread
+from b200kit.node.checks.findings import failed, noted, passed, rule, unread
 from b200kit.node.checks.judge import Check, check
 from b200kit.node.checks.node_scale import board_of, in_words
 from b200kit.node.checks.nvlink import cut
@@ -34,6 +35,8 @@ ALIKE = {
 ALIKE_ALL = rule("one value", "the GPUs of a node must be alike")
 
 
+PART_NUMBER = re.compile(r"(692|965)-([0-9A-Z]{5})-[0-9A-Z]{4}-[0-9A-Z]{3}")
+"""A board part number of a GPU module: a prefix, and the board."""
 FABRIC = ("clique", "cluster")
 """Which of them are of the fabric, so that GPUs of two values cannot reach each other."""
 
@@ -59,6 +62,10 @@ def make(identifier: str, path: str, name: str) -> Check:
         expected = rule(f"{usual} as on {len(of[usual])} GPUs", "the GPUs of a node must be alike")
         if len(of[usual]) == len(gpus):
             yield passed(f"one {name} on all GPUs: {usual}", expected)
+        elif len(of) == 2 and is_one_board(of, gpus):
+            yield noted(
+                f"two {name}s of one board: {' | '.join(of)}", None, " | ".join(of), ALIKE_ALL
+            )
         elif identifier in FABRIC and cut.is_cut([*of.values()]):
             yield severed(name, of, board_of(expect))
         elif len(of) > 1 and 2 * len(of[usual]) <= sum(map(len, of.values())):
@@ -93,6 +100,20 @@ def odd(
         for gpu in gpus if value != usual else ():
             summary = f"{gpu.subject} has another {name} than its peers: {value}, not {usual}"
             yield failed(summary, value, expected, Action.NONE, gpu)
+
+
+def is_one_board(numbers: Iterable[str], gpus: Sequence[GpuView]) -> bool:
+    """Whether two part numbers name one board, 692-2G525-... and 965-2G525-..., flashed alike.
+
+    Both stand side by side on a healthy node of H100s; what the prefixes mean is not public.
+    """
+    found = [match.groups() for text in numbers if (match := PART_NUMBER.fullmatch(text))]
+    firmware = {(gpu.text("vbios"), gpu.text("inforom")) for gpu in gpus}
+    known = all(isinstance(text, str) for texts in firmware for text in texts)
+    return (
+        known and len(firmware) == 1 and len(found) == 2 and len({board for _, board in found}) == 1
+        and {prefix for prefix, _ in found} == {"692", "965"}
+    )  # fmt: skip
 
 
 for _id, (_key, _name) in ALIKE.items():

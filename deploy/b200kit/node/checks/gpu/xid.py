@@ -15,10 +15,12 @@ from b200kit.node.checks.judge import check
 from b200kit.node.checks.node_scale import OnNode
 from b200kit.node.state.expectation import Expectation, Expected
 from b200kit.node.state.verdict import Action, Finding
-from b200kit.node.state.view import GpuView, StateView, Unmeasured, View
+from b200kit.node.state.view import GpuView, Missing, StateView, Unmeasured, View
 
 LINK_LOST = 149
 DOWNSTREAM = (45, 145)
+MOST_TEXT = 160
+"""Characters of a message that a summary quotes; the finding has all of it."""
 
 
 @dataclass(frozen=True)
@@ -99,15 +101,22 @@ def downstream(group: Group, table: Expected) -> Iterator[Finding]:
 
 
 def xid(expect: Expectation, table: Expected, group: Group) -> Iterator[Finding]:
-    """The finding of one code on one GPU; a code nobody knows is a fault to look at."""
+    """The finding of one code on one GPU; a code that is not listed is a note with its text.
+
+    What a new code does to the GPU, other readings show; until somebody classifies it, no action is
+    known that would help.
+    """
     entry = expect.at("hardware", "expect", "xid.actions", "value", str(group.code))
+    unlisted = isinstance(entry.raw(), Missing)
     action = Action.parse(entry.text("action") or Action.MONITOR.word)
     if action is Action.NONE:
         return
     summary = describe(group, entry)
     expected, read = rule("none", table.source), group.texts[-1] or f"Xid {group.code}"
     part = "" if group.gpu else f"PCI {group.address}"
-    if entry.flag("note") or (entry.flag("nonfatal_ok") and not group.fatal):
+    if unlisted:
+        yield noted(f"{summary}: {read[:MOST_TEXT]}", group.gpu, read, expected, part)
+    elif entry.flag("note") or (entry.flag("nonfatal_ok") and not group.fatal):
         yield noted(summary, group.gpu, read, expected, part)
     else:
         found = failed(summary, read, expected, action, group.gpu, part, subject=group.subject)
@@ -116,7 +125,7 @@ def xid(expect: Expectation, table: Expected, group: Group) -> Iterator[Finding]
 
 def describe(group: Group, entry: View) -> str:
     """The sentence for a group: code, meaning, what its messages say, how often."""
-    meaning = entry.text("meaning") or "unknown to this tool"
+    meaning = entry.text("meaning") or "not classified yet"
     details = f": {group.details}" if group.details else ""
     times = f"{len(group.texts)} time{'s' if len(group.texts) > 1 else ''} since boot"
     return f"{group.subject}: Xid {group.code} ({meaning}), {times}{details}"

@@ -83,7 +83,7 @@ def local(expect: Expectation, state: StateView) -> Iterator[Finding]:
     """A GPU's local CPUs are those of its NUMA node, and a NIC beside it is of that node."""
     del expect
     try:
-        nodes = {n.number("id"): n for n in _entries(state, "the NUMA nodes", "numa")}
+        nodes = {_number(n): n for n in _entries(state, "the NUMA nodes", "numa")}
         gpus = _entries(state, "the PCI bus", "pci", "gpus")
         nics = _entries(state, "the NICs", "pci", "nics")
         named = [(_name(nic), nic) for nic in nics]
@@ -97,7 +97,7 @@ def local(expect: Expectation, state: StateView) -> Iterator[Finding]:
 def _of_gpu(
     state: StateView,
     gpu: View,
-    nodes: dict[int | Unmeasured, View],
+    nodes: dict[int, View],
     nics: Iterable[tuple[str, View]],
 ) -> Iterator[Finding]:
     address = gpu.text("address") or gpu.path
@@ -122,6 +122,13 @@ def _of_gpu(
             beside = f"{label} under the same PCIe switch is of node {where}"
             summary = f"{name} is of NUMA node {number}, and {beside}"
             yield failed(summary, f"{label} numa_node {where}", SHARED, Action.NONE, known)
+
+
+def _number(node: View) -> int:
+    number = node.number("id")
+    if isinstance(number, Unmeasured):
+        raise _Unread("a NUMA node's number", number)  # it may be that of any GPU
+    return number
 
 
 def _name(nic: View) -> str:

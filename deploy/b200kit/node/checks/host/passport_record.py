@@ -71,12 +71,12 @@ def data_nics(state: StateView) -> list[str] | Unmeasured:
         return nics
     found = []
     for nic in nics:
-        address, management = nic.text("address"), nic.flag("switch_management")
-        for reading in (address, management):
-            if isinstance(reading, Unmeasured):
-                return reading
-        if management is False:
-            found.append(str(address))
+        address = nic.text("address")
+        if isinstance(address, Unmeasured):
+            return address
+        # One without readable product data is no NVSwitch's on a fit node: switch_management.
+        if nic.flag("switch_management") is not True:
+            found.append(address)
     return sorted(found)
 
 

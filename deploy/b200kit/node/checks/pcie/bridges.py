@@ -8,9 +8,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 
-from b200kit.node.checks.findings import failed, passed, rule, unread
+from b200kit.node.checks.findings import failed, noted, passed, rule, unread
 from b200kit.node.checks.judge import check
-from b200kit.node.checks.pcie.bus import Bridge, each_bridge
+from b200kit.node.checks.pcie.bus import AT_REST, Bridge, each_bridge
 from b200kit.node.state.expectation import Expectation, Expected
 from b200kit.node.state.verdict import Action, Finding
 from b200kit.node.state.view import StateView, Unmeasured
@@ -27,7 +27,10 @@ def generation(speed: str) -> int:
 
 @check("pcie.path")
 def path(expect: Expectation, state: StateView) -> Iterator[Finding]:
-    """Every PCIe link above a GPU has the GPU's generation and all its lanes."""
+    """Every PCIe link above a GPU has the GPU's generation and all its lanes.
+
+    One that rests at the lowest speed together with the GPU is noted: under load it may be whole.
+    """
     desired, lanes = expect.hardware("pcie.generation"), expect.hardware("pcie.width")
 
     def check_bridge(bridge: Bridge) -> Iterator[Finding]:
@@ -51,6 +54,11 @@ def slow(bridge: Bridge, key: str, verb: str, desired: Expected) -> Iterator[Fin
         yield unread_of(bridge, key, speed)
     elif (observed := generation(speed)) < desired.value:
         summary = f"{bridge.name} {verb} PCIe generation {observed} only"
+        if key == "current_link_speed" and bridge.gpu_rests and speed.startswith(AT_REST):
+            rest = f"{summary}, and so does the GPU below: at rest"
+            part = f"PCI {bridge.name}"
+            yield replace(noted(rest, None, speed, desired, part), subject=bridge.name)
+            return
         yield fault(bridge, summary, f"{key} {speed}", desired, Action.POWER_CYCLE)
 
 

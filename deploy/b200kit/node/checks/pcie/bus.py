@@ -10,6 +10,9 @@ from b200kit.node.checks.node_scale import in_words
 from b200kit.node.state.verdict import Finding
 from b200kit.node.state.view import GpuView, StateView, Unmeasured, View
 
+AT_REST = "2.5 GT/s"
+"""The lowest speed, to which links are brought down when nothing is sent; a stuck one has more."""
+
 
 @dataclass(frozen=True)
 class BusGpu:
@@ -24,6 +27,11 @@ class BusGpu:
         return self.known.subject if self.known else f"the GPU at {self.entry.at('address').raw()}"
 
     @property
+    def rests(self) -> bool:
+        """Whether its link is known to have the speed of rest."""
+        return str(self.entry.text("current_link_speed")).startswith(AT_REST)
+
+    @property
     def part(self) -> str:
         """What a person needs to find it."""
         return self.known.part if self.known else f"PCI {self.entry.at('address').raw()}"
@@ -35,6 +43,7 @@ class Bridge:
 
     entry: View
     beside_gpu: bool
+    gpu_rests: bool = False
 
     @property
     def name(self) -> str:
@@ -95,4 +104,4 @@ def above(gpu: BusGpu, check_bridge: Callable[[Bridge], Iterable[Finding]]) -> I
         yield unread("the PCI bridges", Unmeasured("none is listed"))
     else:
         for entry in entries:
-            yield from check_bridge(Bridge(entry, beside_gpu=entry is entries[-1]))
+            yield from check_bridge(Bridge(entry, entry is entries[-1], gpu.rests))

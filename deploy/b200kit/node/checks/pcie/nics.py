@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from b200kit.node.checks.findings import failed, passed, rule, unread
+from b200kit.node.checks.findings import failed, noted, passed, rule, unread
 from b200kit.node.checks.judge import check
 from b200kit.node.state.expectation import Expectation, Expected
 from b200kit.node.state.verdict import Action, Finding
@@ -24,18 +24,40 @@ def name_of(nic: View) -> str:
 
 @check("nics.switch-management")
 def switch_management(expect: Expectation, state: StateView) -> Iterator[Finding]:
-    """All management functions of the NVSwitches are there, or the host shows none."""
+    """All management functions of the NVSwitches are there, or the host shows none.
+
+    Fewer, where some machines show so few, are noted once every GPU has completed its registration.
+    A device without readable product data does not matter beside all of them; it is noted.
+    """
     desired = expect.hardware("nics.switch_management")
+    fewer = expect.hardware("nics.switch_management_fewer", list)
     nics = state.items("pci", "nics")
     if isinstance(nics, Unmeasured):
         yield unread("the NICs", nics)
         return
     flags = [(name_of(nic), nic.flag("switch_management")) for nic in nics]
     unknown = [(name, flag) for name, flag in flags if isinstance(flag, Unmeasured)]
+    names = [name for name, flag in flags if flag]
     for name, reason in unknown:
-        yield unread(f"whether {name} belongs to an NVSwitch", reason)
-    if not unknown:
-        yield counted([name for name, flag in flags if flag], desired)
+        what = f"whether {name} belongs to an NVSwitch"
+        if len(names) < desired.value:
+            yield unread(what, reason)
+        else:
+            text = f"{what} could not be read; all {desired.value} functions of theirs are others"
+            yield noted(text, None, reason.reason, desired)
+    if names and not unknown and len(names) in fewer.value and registered(expect, state):
+        text = (
+            f"{len(names)} of {desired.value} NVSwitch management functions are there; the fabric"
+        )
+        yield noted(f"{text} is complete with them", None, ", ".join(names), fewer)
+    elif not unknown or len(names) > desired.value:
+        yield counted(names, desired)
+
+
+def registered(expect: Expectation, state: StateView) -> bool:
+    """Whether every GPU has completed its registration with the fabric."""
+    done, gpus = expect.hardware("fabric.state").value, state.gpus() or []
+    return bool(gpus) and all(gpu.number("fabric", "state") == done for gpu in gpus)
 
 
 def counted(names: list[str], desired: Expected) -> Finding:

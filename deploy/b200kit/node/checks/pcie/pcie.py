@@ -13,8 +13,9 @@ from b200kit.node.state.expectation import Expectation, Expected
 from b200kit.node.state.verdict import Action, Finding
 from b200kit.node.state.view import GpuView, StateView, Unmeasured
 
-UNCORRECTABLE = ("fatal", "nonfatal")
+UNCORRECTABLE, UNSUPPORTED = ("fatal", "nonfatal"), ("aer", "unsupported_requests")
 NO_ERRORS = rule("0 errors since boot", "an uncorrectable PCIe error lost a transaction")
+NO_HARM = rule("0 unsupported requests", "probing an absent function at enumeration counts as one")
 NO_CORRECTED = rule("0 corrected errors", "the link repairs them, but a climbing count wears out")
 NO_REPLAYS = rule("0 replays", "the link repeats a packet it received damaged")
 
@@ -70,7 +71,10 @@ def low(gpu: BusGpu, summary: str, read: str, expected: Expected) -> Finding:
 
 @check("pcie.aer")
 def errors(expect: Expectation, state: StateView) -> Iterator[Finding]:
-    """No GPU had an uncorrectable PCIe error since boot; corrected ones are noted."""
+    """No GPU had an uncorrectable PCIe error since boot.
+
+    Corrected ones are noted, and nonfatal ones that are unsupported requests alone.
+    """
     del expect
 
     def check_gpu(gpu: BusGpu) -> Iterator[Finding]:
@@ -90,6 +94,9 @@ def uncorrectable(gpu: BusGpu, kind: str) -> Iterator[Finding]:
         return
     if isinstance(count, Unmeasured):
         yield unread(f"{kind} PCIe errors", count, gpu.known, subject=gpu.name)
+    elif count > 0 and kind == "nonfatal" and count == gpu.entry.number(*UNSUPPORTED):
+        summary = f"{gpu.name}: {count} PCIe requests that it does not support, since boot"
+        yield noted(summary, gpu.known, f"UnsupReq {count}", NO_HARM, gpu.part)
     elif count > 0:
         summary = f"{gpu.name} had {count} {kind} PCIe errors since boot"
         read = f"aer_dev_{kind} {count}"

@@ -32,7 +32,7 @@ def test_link_recoveries_are_those_of_all_links_of_a_gpu() -> None:
         (("gpus", 2, "vbios"), "GPU 2 vbios"),
         (("gpus",), "the GPUs"),
         (("pci", "nics"), "the NICs"),
-        (("pci", "nics", 7, "switch_management"), "the NICs"),
+        (("pci", "nics", 7, "address"), "the NICs"),
     ],
 )
 def test_no_passport_without_a_whole_reading(keys: tuple[str | int, ...], says: str) -> None:
@@ -40,6 +40,13 @@ def test_no_passport_without_a_whole_reading(keys: tuple[str | int, ...], says: 
     paths.put(state, keys, {"unmeasured": "for the test"})
     with pytest.raises(passport_record.Unreadable, match=says):
         passport_record.issue(state)
+
+
+def test_nic_without_readable_product_data_is_of_the_data_nics() -> None:
+    """On a fit node it belongs to no NVSwitch (nics.switch-management)."""
+    state = states.healthy()
+    state["pci"]["nics"][7]["switch_management"] = {"unmeasured": "Input/output error"}
+    assert passport_record.issue(state)["nics"] == passport_record.issue(states.healthy())["nics"]
 
 
 def test_where_modules_have_no_number_the_index_names_the_gpu() -> None:
