@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from b200kit import __version__
+from b200kit.catalog import hardware
 from b200kit.node.checks.judge import judge
 from b200kit.records.sanitised import Sanitised, dumps, sanitised, words_of
 from b200kit.run.places import PACKAGE
@@ -47,7 +48,8 @@ def words() -> frozenset[str]:
 def sanitise(state: Mapping[str, Any], expectation: object, names: Iterable[str] = ()) -> Sanitised:
     """Both documents under a key that nobody keeps."""
     schema = json.loads(_SCHEMA_FILE.read_text(encoding="utf-8"))
-    return sanitised(state, expectation, schema, words(), secrets.token_bytes(32), names)
+    shipped = [hardware.load(name) for name in hardware.names()]
+    return sanitised(state, expectation, schema, words(), secrets.token_bytes(32), names, shipped)
 
 
 def write(path: Path, found: Sanitised) -> None:

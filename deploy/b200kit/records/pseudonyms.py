@@ -1,10 +1,10 @@
 """Names, addresses and numbers of a site, each replaced by a pseudonym of the same shape. Pure.
 
 A word is kept only where this program's own sources have it (a word that a check compares is one of
-them), or where it is a short number, a PCI address, a kernel's device or a time. All other words
-are replaced, so that a secret in a log line does not have to be recognised to be kept out. One
-original has one pseudonym, and no two have the same: what was equal stays equal. They are drawn by
-a key, which the caller forgets.
+them), or where it is a short number, a PCI address, a kernel's device, a part number or a time. All
+other words are replaced, so that a secret in a log line does not have to be recognised to be kept
+out. One original has one pseudonym, and no two have the same: what was equal stays equal. They are
+drawn by a key, which the caller forgets.
 """
 
 from __future__ import annotations
@@ -37,9 +37,12 @@ _PARTS = (
     ("hardware address", r"(?<![\w:])(?:[0-9a-f]{2}[:-]){5,19}[0-9a-f]{2}(?![\w:])"),
     ("address", r"(?<![\w:])(?=[0-9a-f:]*(?:::|:[0-9a-f]*:[0-9a-f]*:))[0-9a-f:]{3,}(?!\w)"),
     ("IPv4 address", r"(?<![\w.])(?:\d{1,3}\.){3}\d{1,3}(?![\w]|\.\d)"),
+    ("part number", r"(?<![\w-])(?:692|699|900|965)-[0-9a-z]{5}-[0-9a-z]{4}-[0-9a-z]{3}(?![\w-])"),
     ("code", r"(?<!\w)0x[0-9a-f]{1,8}(?!\w)"),
     ("word", r"[^\W_]+"),
 )  # fmt: skip
+_HARMLESS = ("time", "pci", "part number", "code")
+"""Forms that are kept; of the part numbers, NVIDIA's."""
 
 
 class Pseudonyms:
@@ -79,7 +82,7 @@ class Pseudonyms:
 
     def _part(self, match: re.Match[str]) -> str:
         kind, text = str(match.lastgroup).replace("_", " "), match[0]
-        if kind in ("time", "pci", "code") or (kind == "word" and self._is_known(text)):
+        if kind in _HARMLESS or (kind == "word" and self._is_known(text)):
             return text
         if kind == "IPv4 address" and (text.startswith("127.") or not _is_ipv4(text)):
             return text if text.startswith("127.") else _ALNUM.sub(self._number, text)

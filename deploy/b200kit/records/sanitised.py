@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable, Iterator, Mapping, Set
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass
 from typing import Any
 
@@ -46,10 +46,15 @@ def sanitised(
     words: Set[str],
     key: bytes,
     names: Iterable[str] = (),
+    shipped: Sequence[object] = (),
 ) -> Sanitised:
-    """Both documents with the same pseudonyms; *names* are further names of the node."""
+    """Both documents with the same pseudonyms.
+
+    *names* are further names of the node; *shipped* are parts of an expectation as the program's
+    own data has them.
+    """
     whole = plausible(dict(state))
-    walk = _Walk(schema["$defs"])
+    walk = _Walk(schema["$defs"], shipped)
     walk.collect(whole, schema)
     known = {*walk.identities, *_names(state, names)}
     walk.pseudonyms = Pseudonyms(key, words, known)
@@ -75,8 +80,8 @@ def _names(state: Mapping[str, Any], names: Iterable[str]) -> Iterator[str]:
 class _Walk:
     """Goes through a document with its schema."""
 
-    def __init__(self, definitions: Mapping[str, Part]) -> None:
-        self._definitions = definitions
+    def __init__(self, definitions: Mapping[str, Part], shipped: Sequence[object]) -> None:
+        self._definitions, self._shipped = definitions, shipped
         self.identities: set[str] = set()
         self.pseudonyms = Pseudonyms(b"", frozenset(), ())
 
@@ -113,7 +118,7 @@ class _Walk:
     def _text(self, value: str, name: str, part: Part) -> str:
         if name in IDENTITIES:
             return self.pseudonyms.identity(value, IDENTITIES[name])
-        if name in KEPT or "const" in part or "enum" in part:
+        if _leaves_no_room(name, part, value):
             return value
         is_version = name == "version"
         return self.pseudonyms.version(value) if is_version else self.pseudonyms.text(value)
@@ -127,10 +132,10 @@ class _Walk:
         return self.pseudonyms.text(value) if isinstance(value, str) else value
 
     def expectation(self, document: Any) -> Any:
-        """What the node was judged by; the hardware's data is the program's own."""
+        """What the node was judged by; what the program ships is kept as it is."""
         if not isinstance(document, dict):
             return None
-        own = {key: below for key, below in document.items() if key == "hardware"}
+        own = {key: below for key, below in document.items() if below in self._shipped}
         return {**self.free({k: v for k, v in document.items() if k not in own}), **own}
 
     def _fitting(self, part: Part, value: Any) -> tuple[str, Part]:
@@ -149,10 +154,21 @@ def _has_all(part: Part, value: Any) -> bool:
 
 def _is_form(part: Part, value: Any) -> bool:
     """Whether a value can be of a part, by its type or by the list of what is allowed."""
-    closed = part.get("enum", [part["const"]] if "const" in part else None)
-    if closed is not None:
+    if closed := _closed(part):
         return value in closed
-    return part.get("type") == {dict: "object", list: "array", str: "string"}.get(type(value), "")
+    forms: dict[type, str] = {dict: "object", list: "array", str: "string"}
+    return bool(part.get("type") == forms.get(type(value), ""))
+
+
+def _leaves_no_room(name: str, part: Part, value: str) -> bool:
+    """Whether a text is what a closed kind allows: a reason, say, may stand in its place."""
+    if name in KEPT and "pattern" in part:
+        return bool(re.search(part["pattern"], value))
+    return value in _closed(part)
+
+
+def _closed(part: Part) -> tuple[Any, ...]:
+    return (part["const"],) if "const" in part else tuple(part.get("enum", ()))
 
 
 def _described(part: Part) -> bool:
@@ -168,4 +184,4 @@ def _field(part: Part, key: str) -> Part | None:
 
 def dumps(document: object) -> str:
     """JSON as the archive has it: the same document is the same text."""
-    return json.dumps(document, indent=1, ensure_ascii=True, sort_keys=True) + "\n"
+    return json.dumps(document, indent=1, ensure_ascii=True) + "\n"
