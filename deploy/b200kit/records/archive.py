@@ -21,7 +21,7 @@ from typing import Any
 from b200kit import __version__
 from b200kit.catalog import hardware
 from b200kit.node.checks.judge import judge
-from b200kit.records.sanitised import Sanitised, dumps, sanitised, words_of
+from b200kit.records.sanitised import Sanitised, dumps, sanitised, texts_of, words_of
 from b200kit.run.places import PACKAGE
 
 SCHEMA = "b200kit/bundle/1"
@@ -45,11 +45,17 @@ def words() -> frozenset[str]:
     return words_of(path.read_text(encoding="utf-8") for path in files)
 
 
+@cache
+def shipped() -> frozenset[str]:
+    """The texts of the catalog's hardware."""
+    return frozenset(t for name in hardware.names() for t in texts_of(hardware.load(name)))
+
+
 def sanitise(state: Mapping[str, Any], expectation: object, names: Iterable[str] = ()) -> Sanitised:
     """Both documents under a key that nobody keeps."""
     schema = json.loads(_SCHEMA_FILE.read_text(encoding="utf-8"))
-    shipped = [hardware.load(name) for name in hardware.names()]
-    return sanitised(state, expectation, schema, words(), secrets.token_bytes(32), names, shipped)
+    key = secrets.token_bytes(32)
+    return sanitised(state, expectation, schema, words(), key, names, shipped())
 
 
 def write(path: Path, found: Sanitised) -> None:

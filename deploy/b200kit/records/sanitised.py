@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
+from collections.abc import Iterable, Iterator, Mapping, Set
 from dataclasses import dataclass
 from typing import Any
 
@@ -46,12 +46,12 @@ def sanitised(
     words: Set[str],
     key: bytes,
     names: Iterable[str] = (),
-    shipped: Sequence[object] = (),
+    shipped: Set[str] = frozenset(),
 ) -> Sanitised:
     """Both documents with the same pseudonyms.
 
-    *names* are further names of the node; *shipped* are parts of an expectation as the program's
-    own data has them.
+    *names* are further names of the node; *shipped* are texts of the program's own
+    data, which an expectation keeps as they are.
     """
     whole = plausible(dict(state))
     walk = _Walk(schema["$defs"], shipped)
@@ -80,7 +80,7 @@ def _names(state: Mapping[str, Any], names: Iterable[str]) -> Iterator[str]:
 class _Walk:
     """Goes through a document with its schema."""
 
-    def __init__(self, definitions: Mapping[str, Part], shipped: Sequence[object]) -> None:
+    def __init__(self, definitions: Mapping[str, Part], shipped: Set[str]) -> None:
         self._definitions, self._shipped = definitions, shipped
         self.identities: set[str] = set()
         self.pseudonyms = Pseudonyms(b"", frozenset(), ())
@@ -126,17 +126,15 @@ class _Walk:
     def free(self, value: Any) -> Any:
         """What the schema leaves open, such as a node's own notes: texts and keys replaced."""
         if isinstance(value, dict):
-            return {self.pseudonyms.text(str(key)): self.free(v) for key, v in value.items()}
+            return {self.free(str(key)): self.free(below) for key, below in value.items()}
         if isinstance(value, list):
             return [self.free(entry) for entry in value]
-        return self.pseudonyms.text(value) if isinstance(value, str) else value
+        is_open = isinstance(value, str) and value not in self._shipped
+        return self.pseudonyms.text(value) if is_open else value
 
     def expectation(self, document: Any) -> Any:
-        """What the node was judged by; what the program ships is kept as it is."""
-        if not isinstance(document, dict):
-            return None
-        own = {key: below for key, below in document.items() if below in self._shipped}
-        return {**self.free({k: v for k, v in document.items() if k not in own}), **own}
+        """What the node was judged by."""
+        return self.free(document) if isinstance(document, dict) else None
 
     def _fitting(self, part: Part, value: Any) -> tuple[str, Part]:
         """The name of the kind of a value, and its part: of several, the one of its form."""
@@ -180,6 +178,18 @@ def _field(part: Part, key: str) -> Part | None:
     other = part.get("additionalProperties")
     found = part.get("properties", {}).get(key, other)
     return found if isinstance(found, Mapping) else None
+
+
+def texts_of(document: Any) -> Iterator[str]:
+    """Every text of a document, keys included."""
+    if isinstance(document, dict):
+        yield from document
+        document = [*document.values()]
+    if isinstance(document, list):
+        for below in document:
+            yield from texts_of(below)
+    elif isinstance(document, str):
+        yield document
 
 
 def dumps(document: object) -> str:
