@@ -14,6 +14,7 @@ from b200kit.node.checks.judge import judge
 from b200kit.node.host import settings_table
 from b200kit.node.lib import timestamp
 from b200kit.node.state import expectation as expectations
+from b200kit.records import archive
 from b200kit.report.terminal.check_block import check_lines
 from b200kit.run import console
 
@@ -62,10 +63,14 @@ def read_json(path: str) -> Any:
 @click.option("--json", "as_json", is_flag=True, help="Print the verdict as JSON.")
 @click.option("--topology", is_flag=True, help="Print the matrix of the GPUs, too.")
 def command(state: str, name: str, expect: str | None, as_json: bool, topology: bool) -> int:
-    """Judge the recorded node in the file STATE, a NodeState document as `observe` prints it."""
+    """Judge the recorded node in the file STATE, a NodeState document as `observe` prints it.
+
+    An archive of `b200 bundle` has its own expectation; --expect goes before it.
+    """
     try:
-        expected = read_json(expect) if expect else expectation_for(name)
-        observed = read_json(state)
+        bundled = archive.read(state)
+        observed, own = bundled or (read_json(state), None)
+        expected = read_json(expect) if expect else own or expectation_for(name)
     except (OSError, ValueError) as error:
         raise click.UsageError(str(error)) from None
     if isinstance(expected, dict):

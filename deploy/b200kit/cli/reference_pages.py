@@ -18,16 +18,16 @@ from typing import Any
 
 from b200kit.catalog import hardware
 from b200kit.cli import node_schema
-from b200kit.cli.attacks_page import attacks_markdown
-from b200kit.cli.commands_page import cli_markdown
-from b200kit.cli.markdown import first_line, table
-from b200kit.cli.measuring_pages import diagnoses_markdown, run_conditions_markdown
-from b200kit.cli.models_page import models_markdown
-from b200kit.cli.node_state_page import node_state_markdown
-from b200kit.cli.scenarios_page import scenarios_markdown
-from b200kit.cli.settings_page import settings_markdown
-from b200kit.cli.stages_page import stages_markdown
-from b200kit.cli.systems_page import systems_markdown
+from b200kit.cli.pages.attacks_page import attacks_markdown
+from b200kit.cli.pages.commands_page import cli_markdown
+from b200kit.cli.pages.markdown import first_line, table
+from b200kit.cli.pages.measuring_pages import diagnoses_markdown, run_conditions_markdown
+from b200kit.cli.pages.models_page import models_markdown
+from b200kit.cli.pages.node_state_page import node_state_markdown
+from b200kit.cli.pages.scenarios_page import scenarios_markdown
+from b200kit.cli.pages.settings_page import settings_markdown
+from b200kit.cli.pages.stages_page import stages_markdown
+from b200kit.cli.pages.systems_page import systems_markdown
 from b200kit.inventory.keys.problem import Schema, expected, json_schema, model_name, not_none
 from b200kit.inventory.keys.types import Keys
 from b200kit.inventory.spec import NodeSpec

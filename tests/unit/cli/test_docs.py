@@ -11,8 +11,8 @@ import yaml
 
 from b200kit import catalog, cli
 from b200kit.cli import reference_pages
-from b200kit.cli.attacks_page import attacks
-from b200kit.cli.systems_page import document
+from b200kit.cli.pages.attacks_page import attacks
+from b200kit.cli.pages.systems_page import document
 from b200kit.node import cli as node_cli
 from b200kit.node.checks.judge import registered
 from b200kit.node.fabric.states import STATES

@@ -7,9 +7,9 @@ from typing import Any
 
 import yaml
 
-from b200kit.cli.markdown import table
+from b200kit.cli.pages.markdown import table
 
-SOURCE = Path(__file__).resolve().parents[3] / "tests" / "attacks.yaml"
+SOURCE = Path(__file__).resolve().parents[4] / "tests" / "attacks.yaml"
 
 _HEAD = """\
 # Attacks

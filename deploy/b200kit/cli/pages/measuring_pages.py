@@ -7,7 +7,7 @@ from pathlib import Path
 import yaml
 
 from b200kit import catalog
-from b200kit.cli.markdown import table
+from b200kit.cli.pages.markdown import table
 from b200kit.records import diagnosis
 from b200kit.records.conditions_fields import FIELDS, Field
 from b200kit.records.diagnosis import Condition, Rule

@@ -7,9 +7,9 @@ from typing import Any
 
 import yaml
 
-from b200kit.cli.markdown import table
+from b200kit.cli.pages.markdown import table
 
-SOURCE = Path(__file__).resolve().parents[3] / "tests" / "systems.yaml"
+SOURCE = Path(__file__).resolve().parents[4] / "tests" / "systems.yaml"
 
 _HEAD = """\
 # Operating systems

@@ -10,7 +10,7 @@ import yaml
 
 from b200kit import catalog
 from b200kit.catalog import engines
-from b200kit.cli.markdown import table
+from b200kit.cli.pages.markdown import table
 from b200kit.sizing.goals import GOALS
 from b200kit.sizing.kv_cache_formats import KV_FORMATS
 

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from b200kit.cli import node_schema
-from b200kit.cli.markdown import table
+from b200kit.cli.pages.markdown import table
 from b200kit.node.state import plausible
 
 Part = Mapping[str, Any]

@@ -19,7 +19,7 @@ from types import ModuleType
 import click
 
 from b200kit import cli
-from b200kit.cli.markdown import table
+from b200kit.cli.pages.markdown import table
 from b200kit.node import cli as node_cli
 from b200kit.run.session import ENTRIES
 
@@ -134,7 +134,7 @@ def cli_markdown() -> str:
 
 def _entry_row(name: str) -> tuple[str, str]:
     """An entry file and the first words of its docstring; only pyinfra can import one."""
-    source = (Path(__file__).resolve().parents[2] / name).read_text(encoding="utf-8")
+    source = (Path(__file__).resolve().parents[3] / name).read_text(encoding="utf-8")
     text = (ast.get_docstring(ast.parse(source)) or "").partition("  pyinfra ")[0]
     return f"`pyinfra INVENTORY deploy/{name} -y`", text.rstrip(":")
 

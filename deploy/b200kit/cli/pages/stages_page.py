@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 from types import ModuleType
 
-from b200kit.cli.markdown import table
+from b200kit.cli.pages.markdown import table
 from b200kit.converge import stage as stages
 from b200kit.node.fabric.states import STATES, State
 from b200kit.stages import pipeline
