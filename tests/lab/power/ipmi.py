@@ -16,6 +16,7 @@ from typing import Any
 
 from tests.lab.daemon import Daemon
 from tests.lab.lab import say
+from tests.lab.own_network import outside
 from tests.lab.paths import BRIDGE_ADDRESS, IPMI_PORT, lab_paths
 from tests.lab.power.bmc import ROOT, USER
 from tests.lab.power.bmc_machines import LabMachines
@@ -44,7 +45,8 @@ mc_enable 0x20
 @contextmanager
 def controller(name: str) -> Iterator[dict[str, Any]]:
     """A controller while the block runs; yields what an inventory says of it."""
-    ensure_host_packages(say, PROGRAMS, {})
+    with outside():
+        ensure_host_packages(say, PROGRAMS, {})
     folder = lab_paths().bmc / f"ipmi-{name}"
     (folder / "state").mkdir(mode=0o700, parents=True, exist_ok=True)
     password = folder / "password"
