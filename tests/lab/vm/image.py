@@ -9,6 +9,7 @@ from tests.lab.mounts import OWN_MOUNTS, remove_tree
 from tests.lab.paths import LabError, LabPaths
 from tests.lab.shell import Progress, run, timed
 from tests.lab.supply.debian import debian_sources
+from tests.lab.supply.systems import System, system_of
 from tests.lab.vm import disk, recipe
 from tests.lab.vm.machine import first_start
 
@@ -18,7 +19,7 @@ _FIRST_START_S = 300
 
 def directory(lab: LabPaths) -> Path:
     """Where the image and the state of its packages are kept."""
-    return lab.cache / "vm"
+    return lab.cache / f"vm-{system_of(lab).name}"
 
 
 def image(lab: LabPaths) -> Path:
@@ -33,16 +34,16 @@ def dpkg_status(lab: LabPaths) -> Path:
 
 def ensure_image(lab: LabPaths, progress: Progress) -> Path:
     """Return the image, made now unless the one that is there has this recipe's stamp."""
-    stamp = directory(lab) / "stamp"
-    if stamp.is_file() and stamp.read_text() == recipe.stamp():
+    system, stamp = system_of(lab), directory(lab) / "stamp"
+    if stamp.is_file() and stamp.read_text() == recipe.stamp(system):
         return image(lab)
     building = directory(lab).with_name("vm.building")
     remove_tree(building)
     building.mkdir(parents=True)
     root = building / "root"
-    with timed(progress, f"vm: {recipe.SYSTEM.title} with its kernel"):
-        _bootstrap(root, building / "early")
-        prepare(root)
+    with timed(progress, f"vm: {system.title} with its kernel"):
+        _bootstrap(root, building / "early", system)
+        prepare(root, system)
     with timed(progress, "vm: disk image"):
         disk.make_image(building / "disk.raw", root, recipe.DISK_MIB)
     with timed(progress, "vm: first start, which installs GRUB"):
@@ -51,7 +52,7 @@ def ensure_image(lab: LabPaths, progress: Progress) -> Path:
     shutil.copyfile(root / "var/lib/apt/extended_states", building / "extended_states")
     for leftover in (root, building / "early"):
         remove_tree(leftover)
-    (building / "stamp").write_text(recipe.stamp())
+    (building / "stamp").write_text(recipe.stamp(system))
     remove_tree(directory(lab))
     building.rename(directory(lab))
     return image(lab)
@@ -62,36 +63,36 @@ def forget_image(lab: LabPaths) -> None:
     (directory(lab) / "stamp").unlink(missing_ok=True)
 
 
-def _bootstrap(root: Path, early: Path) -> None:
-    """Have mmdebstrap install Debian into ``root`` from this machine's own mirror."""
+def _bootstrap(root: Path, early: Path, system: System) -> None:
+    """Have mmdebstrap install a system into ``root`` from this machine's own mirror."""
     recipe.write(early, recipe.EARLY_FILES)
     answer = "grub-pc grub-pc/install_devices_empty boolean true"
     run(
         [
             *OWN_MOUNTS, "mmdebstrap", "--quiet", "--variant=minbase", "--mode=root",
-            f"--include={','.join(recipe.PACKAGES)}",
+            f"--include={','.join(recipe.packages(system))}",
             '--aptopt=APT::Install-Recommends "false"',
-            *recipe.dpkg_options(),
+            *recipe.dpkg_options(system),
             f'--setup-hook=cp -a "{early}/." "$1/"',
             f'--essential-hook=echo {answer} | chroot "$1" debconf-set-selections',
-            recipe.SYSTEM.suite, root, *debian_sources(recipe.SYSTEM),
+            system.suite, root, *debian_sources(system),
         ],
         timeout=1800,
     )  # fmt: skip
 
 
-def prepare(root: Path) -> None:
+def prepare(root: Path, system: System) -> None:
     """Turn a fresh Debian tree into the machine's disk: hermetic, keyless, headless."""
-    system = root / "etc/systemd/system"
-    recipe.write(root, recipe.FILES | recipe.DROP_INS | recipe.guest_files())
+    units = root / "etc/systemd/system"
+    recipe.write(root, recipe.files(system) | recipe.DROP_INS | recipe.guest_files())
     for unit in recipe.MASKED:
-        _link(system / unit, "/dev/null")
-    _link(system / "default.target", "/lib/systemd/system/multi-user.target")
-    _link(system / "multi-user.target.wants/systemd-networkd.service",
+        _link(units / unit, "/dev/null")
+    _link(units / "default.target", "/lib/systemd/system/multi-user.target")
+    _link(units / "multi-user.target.wants/systemd-networkd.service",
           "/lib/systemd/system/systemd-networkd.service")  # fmt: skip
     for program in (root / "usr/lib/b200-vm").glob("*.service"):
-        _link(system / program.name, f"/usr/lib/b200-vm/{program.name}")
-        _link(system / "sysinit.target.wants" / program.name, f"/usr/lib/b200-vm/{program.name}")
+        _link(units / program.name, f"/usr/lib/b200-vm/{program.name}")
+        _link(units / "sysinit.target.wants" / program.name, f"/usr/lib/b200-vm/{program.name}")
     for key in (root / "etc/ssh").glob("ssh_host_*"):
         key.unlink()
     (root / "etc/apt/apt.conf.d/99mmdebstrap").unlink(missing_ok=True)

@@ -12,6 +12,7 @@ from tests.lab.paths import LabError, LabPaths
 from tests.lab.shell import Progress
 from tests.lab.supply.debian_mirror import PACKAGES, Pool
 from tests.lab.supply.repositories import publish_debian
+from tests.lab.supply.systems import system_of
 from tests.lab.vm import recipe
 from tests.lab.vm.image import directory, dpkg_status
 
@@ -34,7 +35,8 @@ def ensure_packages(lab: LabPaths, progress: Progress) -> None:
     release = kernel_release(status.read_text(encoding="utf-8"))
     packages = tuple(sorted({*PACKAGES, *BUILDING, f"linux-headers-{release}"}))
     extended = directory(lab) / "extended_states"
-    pool = Pool(REPOSITORY, packages, recipe.SYSTEM, recipe.stamp(), status, extended)
+    system = system_of(lab)
+    pool = Pool(REPOSITORY, packages, system, recipe.stamp(system), status, extended)
     publish_debian(lab, pool, progress)
 
 

@@ -5,12 +5,13 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from tests.lab import rootfs
-from tests.lab.supply.systems import DEFAULT
+from tests.lab.paths import BRIDGE_ADDRESS, MIRROR_PORT
+from tests.lab.supply.systems import System
 
-SYSTEM = DEFAULT
 GUEST = Path(__file__).with_name("guest")
 GUEST_FOLDER = "b200-vm"
 
@@ -107,6 +108,38 @@ _MODULES_KEPT = (
 _RECIPE = 2
 
 
+@dataclass(frozen=True)
+class Own:
+    """What one system's machine has that another's has not; ``modules`` is where its kernel's
+    package puts them."""
+
+    modules: str
+    packages: tuple[str, ...] = ()
+    files: Mapping[str, str] = field(default_factory=dict)
+
+
+# The site's registry is the lab's mirror, which speaks plain HTTP: that is the site's to allow.
+_REGISTRY = f'[[registry]]\nlocation = "{BRIDGE_ADDRESS}:{MIRROR_PORT}"\ninsecure = true\n'
+OWN: Mapping[str, Own] = {
+    "debian12": Own("/lib/modules"),
+    "debian13": Own(
+        "/usr/lib/modules",
+        ("podman",),
+        {"etc/containers/registries.conf.d/lab.conf": _REGISTRY},
+    ),
+}
+
+
+def packages(system: System) -> tuple[str, ...]:
+    """What mmdebstrap installs."""
+    return (*PACKAGES, *OWN[system.name].packages)
+
+
+def files(system: System) -> dict[str, str]:
+    """Files of the disk: path in its root -> text."""
+    return {**FILES, **OWN[system.name].files}
+
+
 def guest_files() -> dict[str, str]:
     """Programs and units of the guest: path in its root -> text."""
     return {
@@ -128,18 +161,18 @@ def write(root: Path, files: Mapping[str, str]) -> None:
             path.chmod(0o755)
 
 
-def stamp() -> str:
-    """Return a hash of everything that decides what the disk image holds."""
+def stamp(system: System) -> str:
+    """Return a hash of everything that decides what the disk image of a system holds."""
     recipe = [
-        *(_RECIPE, SYSTEM.suite, PACKAGES, MASKED, FILES, DROP_INS, EARLY_FILES, guest_files()),
-        *(DISK_MIB, dpkg_options()),
+        *(_RECIPE, system.suite, packages(system), MASKED, files(system)),
+        *(DROP_INS, EARLY_FILES, guest_files(), DISK_MIB, dpkg_options(system)),
     ]
     return hashlib.sha256(json.dumps(recipe).encode()).hexdigest()[:16]
 
 
-def dpkg_options() -> list[str]:
+def dpkg_options(system: System) -> list[str]:
     """Return mmdebstrap's options that leave out what is not needed and keep our early files."""
-    modules = "/lib/modules/*/kernel"
+    modules = f"{OWN[system.name].modules}/*/kernel"
     left_out = [*_LEFT_OUT, *(f"{modules}/{part}" for part in _MODULES_LEFT_OUT)]
     kept = [f"--dpkgopt=path-include={modules}/{part}/*" for part in _MODULES_KEPT]
     excluded = [f"--dpkgopt=path-exclude={pattern}/*" for pattern in left_out]

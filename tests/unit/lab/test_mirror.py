@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import hashlib
 import http.client
 import io
+import json
 import threading
+import urllib.request
 from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
 
 import pytest
 
-from tests.lab.supply.mirror import MirrorHandler, MirrorServer, may_read
+from tests.lab.supply import oci_image
+from tests.lab.supply.mirror import MANIFEST, MirrorHandler, MirrorServer, may_read
 from tests.subtests import in_subtests
 
 TOKEN = "lab-0123456789"
@@ -52,6 +56,23 @@ def test_repositories_are_public(port: int) -> None:
 
 def test_the_health_check_answers_without_a_body(port: int) -> None:
     assert get(port, "/healthz") == (204, b"")
+
+
+def test_a_manifest_is_called_what_the_clients_of_a_registry_go_by(
+    port: int, tmp_path: Path
+) -> None:
+    (tmp_path / "layer.tar").write_bytes(b"layer")
+    digest = oci_image.publish(tmp_path, "lab/it", [tmp_path / "layer.tar"])
+    at = f"http://127.0.0.1:{port}/v2/lab/it"
+    with urllib.request.urlopen(f"{at}/manifests/{digest}", timeout=60) as reply:
+        content = reply.read()
+        assert reply.headers["Content-Type"] == MANIFEST
+    assert digest == f"sha256:{hashlib.sha256(content).hexdigest()}"
+    manifest = json.loads(content)
+    for part in (manifest["config"], *manifest["layers"]):
+        status, blob = get(port, f"/v2/lab/it/blobs/{part['digest']}")
+        assert (status, len(blob)) == (200, part["size"])
+        assert part["digest"] == f"sha256:{hashlib.sha256(blob).hexdigest()}"
 
 
 @pytest.mark.parametrize(

@@ -15,7 +15,7 @@ from tests.lab.vm import image
 
 @pytest.mark.parametrize(("module", "build"), [
     (rootfs, lambda at: rootfs._bootstrap(at / "root", DEFAULT)),
-    (image, lambda at: image._bootstrap(at / "root", at / "early")),
+    (image, lambda at: image._bootstrap(at / "root", at / "early", DEFAULT)),
 ])  # fmt: skip
 def test_a_tree_is_made_in_mounts_that_end_with_its_maker(
     module: object, build: Callable[[Path], None], tmp_path: Path, monkeypatch: pytest.MonkeyPatch

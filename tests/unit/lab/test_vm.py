@@ -18,6 +18,7 @@ from tests.lab.hardware.scenario import render
 from tests.lab.paths import VM_NAME, LabError, LabPaths, host_address
 from tests.lab.shell import run
 from tests.lab.supply import wheels
+from tests.lab.supply.systems import DEFAULT, SYSTEMS
 from tests.lab.vm import disk, engine_disk, machine, packages, process, recipe, vagrant
 from tests.lab.vm import vm as virtual_machine
 from tests.lab.vm.seed import write_seed
@@ -113,14 +114,19 @@ def test_partition_starts_where_the_file_system_is_put() -> None:
 def test_image_is_made_again_when_its_recipe_changes(
     change: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    before = recipe.stamp()
+    before = recipe.stamp(DEFAULT)
     if change == "PACKAGES":
         monkeypatch.setattr(recipe, "PACKAGES", (*recipe.PACKAGES, "sl"))
     elif change == "GRUB":
         monkeypatch.setitem(recipe.FILES, "etc/default/grub", "GRUB_TIMEOUT=5\n")
     else:
         monkeypatch.setattr(recipe, "guest_files", dict)
-    assert recipe.stamp() != before
+    assert recipe.stamp(DEFAULT) != before
+
+
+def test_each_system_has_a_machine_of_its_own() -> None:
+    assert set(recipe.OWN) == set(SYSTEMS)
+    assert len({recipe.stamp(system) for system in SYSTEMS.values()}) == len(SYSTEMS)
 
 
 def test_seed_holds_keys_and_devices_and_belongs_to_root(tmp_path: Path) -> None:

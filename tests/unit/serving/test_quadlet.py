@@ -140,19 +140,20 @@ def test_replica_has_one_form(tmp_path: Path) -> None:
     assert CONTAINER not in files(tmp_path)
 
 
-def test_change_of_form_ends_the_other_first_and_is_done_once(tmp_path: Path) -> None:
+def test_change_of_form_has_the_image_first_and_is_done_once(tmp_path: Path) -> None:
     _, machine = settled(tmp_path)
     node = connected(machine, **asked())
     machine.answers = {"podman": (True, "")}
     look(node)
-    assert_message(planned(node, "serving")[0])
+    # An image that cannot be had must not end the replicas that run.
+    assert_message(planned(node, "serving")[1])
     make(node, "serving")
     for path in (*systemd_units.SHARED, *systemd_units.paths(0), *systemd_units.paths(1)):
         assert path not in machine.files
     assert quadlet.paths(1)[0] in machine.files
     [stop] = machine.ran("systemctl stop vllm@0.service vllm@1.service && rm")
     [pull] = machine.ran(f"podman pull --quiet {IMAGE}")
-    assert machine.log.index(stop) < machine.log.index(pull)
+    assert machine.log.index(pull) < machine.log.index(stop)
     machine.write(f"/var/lib/b200kit/images/{_image_id()}")
     look(node)
     assert planned(node, "serving") == []
