@@ -22,7 +22,8 @@ _SCRIPT = re.compile(
     r"^dpkg: error processing package (\S+) \(--configure\)"
 )
 _UNMET = re.compile(r"dependency problems prevent configuration of ([\w.+-]+)")
-_SPECIFIC = re.compile(r"(?i)\b(fatal )?error\b|No rule to make|\*\*\*|undefined")
+# A log may have the compiler's command lines, too: -Wno-error and -fsanitize=undefined are no errors.
+_SPECIFIC = re.compile(r"(?i)\berror: |No rule to make|\*\*\* |\bundefined( reference|!)")
 _SIZE = re.compile(r"([\d,.]+) (B|kB|MB|GB|TB)")
 # The second form of each is that of apt 3, where it is asked to print it.
 _DOWNLOAD = re.compile(r"Need to get |\s*Download size: ")

@@ -44,6 +44,21 @@ def test_failed_build_names_module_kernel_error_and_log() -> None:
     assert "/var/lib/dkms/nvidia/580.126.20/build/make.log" in text
 
 
+def test_command_line_with_an_option_named_error_is_no_error() -> None:
+    """As the log of Debian's nvidia-open-kernel-dkms 550.163.01 for kernel 6.12.117 has it."""
+    at = "/var/lib/dkms/nvidia-current-open/550.163.01/build/nvidia/nv-pci.c:237:9"
+    seen = f"{at}: error: too few arguments to function 'pci_resize_resource'"
+    log = [
+        "NV_CONFTEST_CFLAGS=-std=gnu11 -Wno-error -fsanitize=undefined -Werror=undef",
+        "   x86_64-linux-gnu-gcc-14 -Wall -Wno-error -c -o nv-pci.o nv-pci.c",
+        seen,
+        "make[4]: *** [scripts/Makefile.build:234: nv-pci.o] Error 1",
+    ]
+    assert apt_output.build_error(log) == seen
+    modpost = 'ERROR: modpost: "__vma_start_write" [nvidia-uvm.ko] undefined!'
+    assert apt_output.build_error([log[0], modpost]) == modpost
+
+
 def test_failed_build_without_its_log_is_still_reported() -> None:
     failure = apt_output.dkms_failure([line for line in DKMS if "Consult" not in line])
     assert failure is not None
