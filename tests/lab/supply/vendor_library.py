@@ -5,9 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 
 from tests.lab.mounts import remove_tree
-from tests.lab.shell import run
-from tests.lab.supply.debian import main_source
-from tests.lab.supply.systems import DEFAULT, NEWER, System
+from tests.lab.supply.debian_package import unpack
+from tests.lab.supply.systems import DEFAULT, NEWER
 
 PACKAGE, SONAME = "libnvidia-ml1", "libnvidia-ml.so.1"
 SYSTEM_OF = {535: DEFAULT, 550: NEWER}
@@ -20,33 +19,7 @@ def nvml_library(cache: Path, branch: int) -> Path:
     if not folder.is_dir():
         building = cache / f"{folder.name}.building"
         remove_tree(building)
-        _unpack(building, SYSTEM_OF[branch])
+        unpack(building, SYSTEM_OF[branch], "non-free", PACKAGE)
         building.rename(folder)
     (library,) = folder.rglob(SONAME)
     return library
-
-
-def _unpack(folder: Path, system: System) -> None:
-    """Have this machine's apt download the package of a system, and unpack it."""
-    for name in ("lists/partial", "archives/partial"):
-        (folder / name).mkdir(parents=True)
-    sources = folder / "sources.list"
-    line = main_source(system).removesuffix("main")
-    sources.write_text(f"{line}non-free\n", encoding="utf-8")
-    (folder / "status").touch()
-    settings = {
-        "Dir::State": folder,
-        "Dir::State::lists": folder / "lists",
-        "Dir::State::status": folder / "status",
-        "Dir::Cache": folder,
-        "Dir::Etc::SourceList": sources,
-        "Dir::Etc::SourceParts": "/dev/null",
-        "Dir::Etc::Preferences": "/dev/null",
-        "Dir::Etc::PreferencesParts": "/dev/null",
-        "APT::Sandbox::User": "root",
-    }
-    options = [f"--option={key}={value}" for key, value in settings.items()]
-    run(["apt-get", *options, "update"], timeout=600)
-    run(["apt-get", *options, "download", PACKAGE], timeout=600, cwd=folder)
-    (package,) = folder.glob("*.deb")
-    run(["dpkg-deb", "--extract", package, folder / "root"])

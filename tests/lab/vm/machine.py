@@ -27,12 +27,17 @@ _QUIET = ("-nodefaults", "-no-user-config", "-display", "none", "-monitor", "non
 _FIRST_SLOT = 8
 
 
-def first_start(image: Path, kernel: Path, initrd: Path, console: Path) -> list[str]:
-    """Start a disk's kernel directly with the program that makes it bootable, until power off."""
-    append = (
-        "console=ttyS0 root=/dev/vda1 rw quiet mitigations=off norandmaps "
-        "init=/usr/lib/b200-vm/make-bootable"
-    )
+MAKE_BOOTABLE = "/usr/lib/b200-vm/make-bootable"
+
+
+def first_start(
+    image: Path, kernel: Path, initrd: Path, console: Path, program: str = MAKE_BOOTABLE
+) -> list[str]:
+    """Start a disk's kernel directly with one of its programs as PID 1, until power off.
+
+    The program is by default the one that makes the disk bootable.
+    """
+    append = f"console=ttyS0 root=/dev/vda1 rw quiet mitigations=off norandmaps init={program}"
     return [
         QEMU, *_EMULATOR, *_QUIET, "-machine", "q35", "-m", "1024", "-smp", "2", "-no-reboot",
         "-kernel", str(kernel), "-initrd", str(initrd), "-append", append,

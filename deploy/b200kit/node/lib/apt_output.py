@@ -22,7 +22,7 @@ _SCRIPT = re.compile(
     r"^dpkg: error processing package (\S+) \(--configure\)"
 )
 _UNMET = re.compile(r"dependency problems prevent configuration of ([\w.+-]+)")
-# A log may have the compiler's command lines, too: -Wno-error and -fsanitize=undefined are no errors.
+# A log may have command lines of the compiler: -Wno-error, -fsanitize=undefined are no errors.
 _SPECIFIC = re.compile(r"(?i)\berror: |No rule to make|\*\*\* |\bundefined( reference|!)")
 _SIZE = re.compile(r"([\d,.]+) (B|kB|MB|GB|TB)")
 # The second form of each is that of apt 3, where it is asked to print it.
