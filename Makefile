@@ -45,7 +45,7 @@ down: setup ## stop every simulated node and remove its disk
 test-vendor: setup ## NVIDIA's own NVML libraries, from Debian, without a driver (a minute)
 	@$(PYTEST) tests/vendor
 
-test-vm: setup ## the virtual machine with a kernel of its own (root; minutes)
+test-vm: setup ## the virtual machine with a kernel of its own (root; 40 minutes)
 	@$(PYTEST) tests/vm
 
 test-reprovision: setup ## reprovisioning with real vLLM (root; 20 minutes)

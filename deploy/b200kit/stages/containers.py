@@ -60,7 +60,7 @@ def plan(node: Node) -> list[Change]:
     """
     state, requested = StateView(node.state or {}), node.spec.container_runtimes
     refused = [
-        message for name in requested if (message := container_runtimes.refusal(name, state))
+        message for name in requested if (message := container_runtimes.refusal(node, name, state))
     ]
     if refused:
         raise StageFailed("; ".join(refused))

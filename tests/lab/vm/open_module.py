@@ -3,8 +3,8 @@
 The source and NVIDIA's object file are those of Debian 13's package (contrib). They are built in a
 guest's tree at this machine's speed, as an emulated processor would take an hour, and loaded on the
 guest's own kernel. That kernel is the older one of Debian 12's archive: neither 550.163.01 nor
-Debian 12's 535.261.03 compiles for the newest kernels of Debian 12 and 13 (6.1.176, 6.12.117),
-whose `pci_resize_resource` has one argument more (seen 2026-11-23).
+Debian 12's 535.261.03 compiles for the newest kernels (6.1.0-56, 6.12.117+deb13), whose
+`pci_resize_resource` has one argument more (seen 2026-11-23).
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ PACKAGE, MODULE, VERSION = "nvidia-open-kernel-dkms", "nvidia-current-open", "55
 KERNEL = "6.1.0-47-amd64"
 PROGRAM = "/load"
 _PACKAGES = (
-    *("dkms", "initramfs-tools", "kmod", "mokutil", "openssl", "python3-minimal", "zstd"),
+    *("dkms", "initramfs-tools", "kmod", "mokutil", "openssl", "python3", "zstd"),
     *(f"linux-image-{KERNEL}", f"linux-headers-{KERNEL}"),
 )
 _BUILD = f"dkms add -m {MODULE} -v {VERSION} && dkms install -m {MODULE} -v {VERSION} -k {KERNEL}"

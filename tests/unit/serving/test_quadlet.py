@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import hashlib
+import re
 from pathlib import Path
 from typing import Any
 
 from b200kit.inventory.parse import parse
+from b200kit.run.node import StageFailed
 from b200kit.serving import quadlet, systemd_units
-from tests.messages import assert_message
+from tests.messages import assert_message, raises_message
 from tests.subtests import in_subtests
 from tests.unit.nodes import connected, look, make, planned, settled
 from tests.unit.run.test_templates import directives, files
@@ -77,13 +79,30 @@ def test_container_is_the_replica_of_the_layout(tmp_path: Path) -> None:
     assert given["Image"] == [IMAGE]
     assert len(given["AddDevice"]) == 4
     assert all(device.startswith("nvidia.com/gpu=GPU-") for device in given["AddDevice"])
-    cpus, invocation = given["PodmanArgs"]
+    started, cpus, invocation = given["PodmanArgs"]
+    assert started.split()[0] == "--entrypoint=/usr/local/lib/b200kit/serve"
     assert cpus == "--cpuset-cpus=58-111,170-223 --cpuset-mems=1"
     # Passed on from podman's own environment: the probe belongs to this start.
     assert invocation == "--env=INVOCATION_ID"
     assert "/usr/local/lib/b200kit/node.pyz:/usr/local/lib/b200kit/node.pyz:ro" in given["Volume"]
     assert given["Exec"] == ["vllm serve --config /etc/vllm/replica-1.yaml"]
     assert (given["CPUAffinity"], given["NUMAMask"]) == (["58-111,170-223"], ["1"])
+
+
+# What quadlet takes from podman 4.7 on (its release notes). One that it does not know, and
+# there is no unit.
+KEYS = {
+    *("AddCapability", "AddDevice", "ContainerName", "DropCapability", "Environment", "Exec"),
+    *("Group", "Image", "LogDriver", "Network", "NoNewPrivileges", "PidsLimit", "PodmanArgs"),
+    *("Pull", "ReadOnly", "ShmSize", "Tmpfs", "Ulimit", "User", "Volume"),
+}
+
+
+def test_every_key_is_one_that_the_oldest_podman_knows(tmp_path: Path) -> None:
+    text = files(tmp_path, **asked())[CONTAINER]
+    section = text.partition("[Container]")[2].partition("[Service]")[0]
+    keys = {line.partition("=")[0] for line in section.splitlines() if re.match(r"\w+=", line)}
+    assert keys <= KEYS
 
 
 def test_workers_in_a_container_meet_on_the_node_s_loopback(tmp_path: Path) -> None:
@@ -96,7 +115,7 @@ def test_container_over_nodes_is_held_on_its_cpus_and_bound_by_its_engine(tmp_pa
     given = files(tmp_path, **asked(replicas=1, tensor_parallel=8))
     message = directives(given["/etc/containers/systemd/vllm@0.container"])
     mine = "2-55,58-111,114-167,170-223"
-    assert message["PodmanArgs"][:1] == [f"--cpuset-cpus={mine} --cpuset-mems=0,1"]
+    assert message["PodmanArgs"][1:2] == [f"--cpuset-cpus={mine} --cpuset-mems=0,1"]
     assert message["CPUAffinity"] == message["NUMAPolicy"] == []
     assert message["AddCapability"] == ["SYS_NICE"]
     assert "numa-bind-nodes: [0, 0, 0, 0, 1, 1, 1, 1]" in given["/etc/vllm/replica-0.yaml"]
@@ -130,6 +149,20 @@ def test_engine_is_not_root_in_its_container_and_has_what_it_needs(tmp_path: Pat
     assert {"0400", user, "%d/api_key"} <= {*key}
     assert given["RuntimeDirectoryMode"] == ["0700"]
     assert "/run/vllm-1-key/api_key:/run/b200kit-credentials/api_key:ro" in given["Volume"]
+
+
+def test_podman_that_does_not_know_our_keys_is_refused(tmp_path: Path) -> None:
+    _, machine = settled(tmp_path)
+    for version, wanted in (("4.3.1", asked()), ("4.6.2", asked()), ("4.3.1", {})):
+        node = connected(machine, **{"container_runtimes": ["podman"], **wanted})
+        found = {"runtime_mode": None, "cdi": {}, "podman": {"version": version}}
+        machine.readings["containers"] = found
+        look(node)
+        if not wanted:
+            assert planned(node, "containers")
+            continue
+        with raises_message(StageFailed):
+            planned(node, "containers")
 
 
 def test_replica_has_one_form(tmp_path: Path) -> None:

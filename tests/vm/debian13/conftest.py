@@ -11,7 +11,7 @@ import tests.lab as lab
 from tests.e2e.driving import Outcome
 from tests.lab.lab import say
 from tests.lab.standin import __version__
-from tests.lab.supply import engine_image
+from tests.lab.vm import engine_image
 from tests.lab.vm import vm as virtual_machine
 from tests.lab.vm.inventory import PACE
 from tests.vm.driving import Machine

@@ -12,7 +12,7 @@ import shlex
 from collections.abc import Callable
 
 from b200kit.converge.stage import Change, install, why
-from b200kit.node.facts.cdi_support import RUNTIMES, at_risk, runtime_fault, too_old
+from b200kit.node.facts.cdi_support import RUNTIMES, at_risk, numbers, runtime_fault, too_old
 from b200kit.node.packages import candidates
 from b200kit.node.state import drift
 from b200kit.node.state.drift import Package
@@ -22,6 +22,8 @@ from b200kit.run.remote import RemoteError
 
 DAEMON_JSON = "/etc/docker/daemon.json"
 _DOCKERS_OWN = "dpkg-query -W -f '${db:Status-Abbrev}' containerd.io 2>/dev/null | grep -q ^.i"
+# Quadlets came with podman 4.4, the keys ours have with 4.7 (Ulimit, PidsLimit, ShmSize).
+_QUADLETS = (4, 7)
 _FILES = {"docker": DAEMON_JSON, "containerd": "/etc/containerd/config.toml"}
 
 
@@ -30,7 +32,14 @@ def restart(name: str) -> str:
     return f"restart:{RUNTIMES[name].unit or name}"
 
 
-def refusal(name: str, state: StateView) -> str | None:
+def unfit(node: Node, name: str, version: str) -> str | None:
+    """Why a version of a runtime cannot do what this node is to do; None when it can."""
+    if name == "podman" and node.spec.engine.image and numbers(version) < _QUADLETS:
+        return f"podman {version} cannot run engine.image; it needs 4.7 or newer"
+    return too_old(name, version)
+
+
+def refusal(node: Node, name: str, state: StateView) -> str | None:
     """Why a run must not touch this node's runtime, in one line; None when it may."""
     if state.is_null("containers", name):
         return None
@@ -39,8 +48,8 @@ def refusal(name: str, state: StateView) -> str | None:
         reason = fault.reason.removeprefix("ValueError: ").removeprefix("OSError: ")
         return f"{name}: {reason}; repair it, nothing was changed"
     version = state.text("containers", name, "version") or ""
-    if too_old(name, version):
-        return f"{too_old(name, version)}; install a newer one, nothing was changed"
+    if unable := unfit(node, name, version):
+        return f"{unable}; install a newer one, nothing was changed"
     if name == "containerd" and state.is_null("containers", name, "config"):
         return f"{name}: {fault}; take it out of there, nothing was changed"
     return None
@@ -85,10 +94,8 @@ def _require_new_enough(node: Node, name: str, package: str) -> None:
     offered = [version for version, _ in candidates.table(policy).get(package, ())]
     if not offered:
         raise RemoteError(f"apt has no {package}; install {name} yourself, or add a repository")
-    if too_old(name, offered[0]):
-        raise RemoteError(
-            f"apt offers {package}, and {too_old(name, offered[0])}; add a repository that has it"
-        )
+    if unable := unfit(node, name, offered[0]):
+        raise RemoteError(f"apt offers {package}, and {unable}; add a repository that has it")
 
 
 def changes(node: Node, state: StateView) -> list[Change]:
