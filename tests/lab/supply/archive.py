@@ -17,7 +17,7 @@ from tests.lab.supply import deb
 from tests.lab.supply.aptrepo import publish
 from tests.lab.supply.deb import Package
 from tests.lab.supply.gpg import signing_key
-from tests.lab.supply.packages import from_tree, marker_library
+from tests.lab.supply.packages import fabric_manager, from_tree, marker_library
 from tests.lab.supply.repositories import KEY, serve
 
 ORIGIN = "Ubuntu"
@@ -55,7 +55,7 @@ def add_archive(name: str) -> None:
 def older_fabric_manager(name: str, driver: str) -> str:
     """Put a fabric manager's .deb of another driver version onto a host; return its path there."""
     lab = known(name)
-    package = from_tree("nvidia-fabricmanager", f"{driver}-1", "fabric manager")
+    package = fabric_manager(driver)
     built = deb.build(package, lab.host(name) / "root/root")
     return f"/root/{built.name}"
 

@@ -21,9 +21,10 @@ DKMS_SOURCE = VENDOR.with_name("vendor_dkms")
 #: What a node gets instead of dkms, its compiler and headers where its repositories have none.
 NO_DKMS = "b200-lab-no-dkms"
 
-#: Driver versions the lab's repository holds: the one deployed, a later one of its branch, and a
-#: later branch, which is what an unpinned `apt install nvidia-open` takes.
-VERSIONS = ["580.126.20", "580.159.03", "590.48.01"]
+#: Driver versions the lab's repository holds: the one deployed, the branch before it (its NVML
+#: offers less), a later one of its branch, and a later branch, which is what an unpinned
+#: `apt install nvidia-open` takes.
+VERSIONS = ["580.126.20", "570.133.20", "580.159.03", "590.48.01"]
 NVLSM_VERSION = "2025.10.11-1"
 TOOLKIT_VERSION = "1.20.0-1"
 #: DCGM's version has an epoch, as the vendor's has.
@@ -41,6 +42,8 @@ LOCKSTEP = (
     "libnvidia-nscq",
     "libnvsdm",
 )
+#: The vendor's names of fabric manager and switch libraries carry no branch from here on.
+UNSUFFIXED_FROM = 580
 LIBRARIES = "usr/lib/x86_64-linux-gnu"
 #: Enough to fill a small disk; the real file has tens of MB.
 FIRMWARE_BYTES = 2 << 20
@@ -122,20 +125,37 @@ def driver_packages(driver: str) -> list[Package]:
             "nvidia-persistenced", version, "persistence daemon", f"libnvidia-compute {same}"
         ),
         from_tree("nvidia-modprobe", version, "device files of the driver"),
-        from_tree("nvidia-fabricmanager", version, "fabric manager for NVSwitch systems"),
-        marker_library(
-            "libnvidia-nscq", version, f"libnvidia-nscq.so.{driver}", "NVSwitch library"
-        ),
-        marker_library("libnvsdm", version, f"libnvsdm.so.{driver}", "NVLink device library"),
+        fabric_manager(driver),
+        _switch_library("libnvidia-nscq", driver),
+        _switch_library("libnvsdm", driver),
         pinning(driver),
     ]
+
+
+def fabric_manager(driver: str) -> Package:
+    """The fabric manager of a driver."""
+    summary = "fabric manager for NVSwitch systems"
+    return _named(from_tree("nvidia-fabricmanager", f"{driver}-1", summary), driver)
+
+
+def _switch_library(name: str, driver: str) -> Package:
+    return _named(marker_library(name, f"{driver}-1", f"{name}.so.{driver}", "switches"), driver)
+
+
+def _named(package: Package, driver: str) -> Package:
+    """Under its name in the driver's branch: below 580 the vendor's names of these have it."""
+    branch = driver.split(".")[0]
+    if int(branch) >= UNSUFFIXED_FROM:
+        return package
+    return replace(package, name=f"{package.name}-{branch}")
 
 
 def pinning(wanted: str) -> Package:
     """Keeps the lockstep set at a branch ("580") or at one version ("580.126.20")."""
     name = f"nvidia-driver-pinning-{wanted}"
     version = f"{wanted}.*" if wanted.isdigit() else f"{wanted}-*"
-    preferences = f"Package: {' '.join(LOCKSTEP)}\nPin: version {version}\nPin-Priority: 1000\n"
+    names = " ".join((*LOCKSTEP, *(f"{name}-{wanted[:3]}" for name in LOCKSTEP)))
+    preferences = f"Package: {names}\nPin: version {version}\nPin-Priority: 1000\n"
     return Package(
         name,
         f"{wanted}-1",

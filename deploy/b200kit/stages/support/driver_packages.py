@@ -145,7 +145,7 @@ def lockstep(spec: NodeSpec, expect: Mapping[str, Any], on: Ground | None = None
         version=spec.driver,
         # Optional: our own preferences do the same; the vendor's also knows what it will add.
         pinning=Package(f"nvidia-driver-pinning-{spec.driver}", hold=True, optional=True),
-        driver=tuple(_driver(spec.driver, expect, here.architecture)),
+        driver=tuple(_driver(spec.driver, expect, here)),
         fabric=_fabric(spec, expect),
         tools=tuple(_tools(spec, expect)),
         kernel=tuple(_kernel(here, expect)),
@@ -153,19 +153,19 @@ def lockstep(spec: NodeSpec, expect: Mapping[str, Any], on: Ground | None = None
     )
 
 
-def _driver(version: str, expect: Mapping[str, Any], architecture: str | None) -> Iterator[Package]:
+def _driver(version: str, expect: Mapping[str, Any], here: Ground) -> Iterator[Package]:
     """The driver with its open module, and what the hardware needs in the same version."""
     suffix = "" if branch(version) >= _UNSUFFIXED_FROM else f"-{branch(version)}"
     yield Package("nvidia-open", version, hold=True)
-    # Debian's driver only recommends it. Below 580 it is in nvidia-compute-utils-BRANCH.
-    if not suffix:
+    # Debian's driver only recommends it. Ubuntu's below 580 has it in nvidia-compute-utils-BRANCH.
+    if not suffix or (here.system and here.system.id == "debian"):
         yield Package("nvidia-persistenced", version, hold=True)
     names = _words(expect, "driver.lockstep")
     # IMEX is for GB-class nodes, whose NVLink leaves the chassis; a B200 must not run it.
     if _flag(expect, "fabric.imex"):
         names = (*names, "nvidia-imex")
     for name in names:
-        if architecture in (None, "amd64") or name not in _AMD64_ONLY:
+        if here.architecture in (None, "amd64") or name not in _AMD64_ONLY:
             optional = name not in _REQUIRED
             yield Package(f"{name}{suffix}", version, hold=True, optional=optional)
 

@@ -61,6 +61,11 @@ def test_branches_below_580_have_their_number_in_the_names(version: str, suffix:
     assert stack.pinning.name == f"nvidia-driver-pinning-{version}"
 
 
+def test_debian_has_the_persistence_daemon_in_a_package_of_its_own_in_every_branch() -> None:
+    debian = made(Ground("amd64", SUPPORTED[2]), driver="570.133.20")
+    assert "nvidia-persistenced" in names(debian.driver)
+
+
 def test_every_package_of_the_driver_has_its_version_and_is_held() -> None:
     assert {(p.version, p.hold) for p in made().driver} == {("580.126.20", True)}
 

@@ -34,15 +34,14 @@ def _is_left_out(name: str, branch: str, without: Mapping[str, str], state: Stat
     return not there and any(each in without for each in names)
 
 
-def skew(state: StateView, name: str, branch: str, want: str, source: str) -> Iterator[Finding]:
+def skew(state: StateView, plain: str, branch: str, want: str, source: str) -> Iterator[Finding]:
     """A finding when one package of the set is not there or of another version.
 
     Branches before 580 name it with the branch, such as nvidia-fabricmanager-570.
     """
+    suffixed = f"{plain}-{branch}"
+    name = suffixed if isinstance(state.at("packages", suffixed).raw(), dict) else plain
     installed = state.at("packages", name)
-    if not isinstance(installed.raw(), dict):
-        suffixed = state.at("packages", f"{name}-{branch}")
-        installed = suffixed if isinstance(suffixed.raw(), dict) else installed
     expected = rule(want, source)
     found = installed.text("version")
     if installed.raw() is None:
