@@ -1,6 +1,6 @@
 # Two commands for a newcomer: `make demo` and `make test`. Each sets up what it needs.
 .PHONY: help demo test test-all bench lint setup down test-vendor test-vm test-reprovision \
-	test-vm-engine vagrant-validate vagrant-up vagrant-down
+	test-vm-engine test-cuda-wheels vagrant-validate vagrant-up vagrant-down
 
 PY = .venv/bin/python
 PYTEST = .venv/bin/pytest
@@ -53,6 +53,9 @@ test-reprovision: setup ## reprovisioning with real vLLM (root; 20 minutes)
 
 test-vm-engine: setup ## real vLLM in the virtual machine (root; half an hour)
 	@$(PYTEST) tests/vm_engine
+
+test-cuda-wheels: setup ## vLLM's CUDA build on a simulated node, up to the first CUDA call (root; 20 GB)
+	@$(PYTEST) tests/cuda_wheels
 
 # The lab's virtual machine under your own hypervisor (docs/lab.md). PROVIDER=virtualbox for the other one.
 vagrant-validate: setup ## is the Vagrantfile valid?

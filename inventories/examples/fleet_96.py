@@ -37,7 +37,7 @@ def _node(number: int) -> dict[str, object]:
         "engine": {
             "kind": "cuda",
             "version": "0.33.0",
-            "requirements": str(_root / "requirements" / "engine-vllm-cuda.txt"),
+            "requirements": str(_root / "requirements" / "engine-vllm-cuda-py311.txt"),
             "wheelhouse": "https://mirror.example.internal/wheels/",
         },
         "model": "qwen3.5-27b-fp8-mtp",

@@ -27,7 +27,7 @@ repositories = [
 engine = {
     "kind": "cuda",
     "version": "0.33.0",
-    "requirements": str(_here.parent / "requirements" / "engine-vllm-cuda.txt"),
+    "requirements": str(_here.parent / "requirements" / "engine-vllm-cuda-py311.txt"),
     "wheelhouse": "https://mirror.example.internal/wheels/",
     "flags": {"performance-mode": "interactivity"},
 }

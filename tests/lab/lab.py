@@ -27,6 +27,7 @@ from tests.lab.services import prepare, start_services, stop_services
 from tests.lab.shell import HUNG_S, Progress, ensure_root, timed
 from tests.lab.shell import run as run_program
 from tests.lab.state import (
+    check_claim,
     claim_machine,
     claims,
     host_entry,
@@ -111,7 +112,7 @@ def _ensure_hosts(
 def down(purge: bool = False, progress: Progress = say) -> None:
     """Stop everything the lab started and remove its directory; ``purge`` what labs share, too.
 
-    No other lab is touched.
+    No other lab is touched: `LabError` if this one's id is up from another directory.
     """
     ensure_root()
     lab = lab_paths()
@@ -119,6 +120,7 @@ def down(purge: bool = False, progress: Progress = say) -> None:
     if purge and others:
         raise LabError(f"lab {others[0]} uses {lab.root}, too: `b200 lab down --all` ends both")
     with lab_lock(lab):
+        check_claim(lab)
         if own_network.exists():
             own_network.join()
         stop_services(lab)

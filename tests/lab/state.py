@@ -50,22 +50,32 @@ def lab_lock(lab: LabPaths, seconds: float = 60) -> AbstractContextManager[None]
     return locked(path, seconds, "another lab command is running", note)
 
 
-def claim_machine(lab: LabPaths) -> None:
-    """Record in which directory the lab of this id is; `LabError` if it is up from another one."""
-    owner = run_directory(lab) / "directory"
+def check_claim(lab: LabPaths) -> None:
+    """Raise `LabError` if the lab of this id is up from another directory."""
+    owner = _owner(lab)
     other = owner.read_text(encoding="utf-8").strip() if owner.exists() else ""
     if other and other != str(lab.root):
         raise LabError(
             f"lab {lab.id} is up on this machine, from {other}: "
             f"B200_LAB={other} {ID_VARIABLE}={lab.id} b200 lab down ends it"
         )
+
+
+def claim_machine(lab: LabPaths) -> None:
+    """Record in which directory the lab of this id is; `LabError` if it is up from another one."""
+    check_claim(lab)
+    owner = _owner(lab)
     owner.parent.mkdir(parents=True, exist_ok=True)
     owner.write_text(f"{lab.root}\n", encoding="utf-8")
 
 
 def release_machine(lab: LabPaths) -> None:
     """Forget the claim of a lab."""
-    (run_directory(lab) / "directory").unlink(missing_ok=True)
+    _owner(lab).unlink(missing_ok=True)
+
+
+def _owner(lab: LabPaths) -> Path:
+    return run_directory(lab) / "directory"
 
 
 def claims() -> list[LabPaths]:

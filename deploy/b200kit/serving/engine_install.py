@@ -110,8 +110,11 @@ def into(node: Node, directory: str, listed: str, log: str, check: str = "true")
         f"--no-compile --disable-pip-version-check --timeout 20 --retries 2 "
         f"--find-links {wheelhouse} {_trusted(node)} -r {listed}"
     )
+    # Beside the engine: all wheels lie there until the last is installed, and /tmp may be a tmpfs.
+    wheels = f"{venv}/wheels"
+    unpack = f"mkdir {wheels} && TMPDIR={wheels} {pip} && rm -r {wheels}"
     compiled = f"{{ {_COMPILE.format(python=python, venv=venv)}; true; }}"
-    make = f"rm -rf {venv} && python3 -m venv {venv} && {pip} && {compiled} && {check}"
+    make = f"rm -rf {venv} && python3 -m venv {venv} && {unpack} && {compiled} && {check}"
     fresh = f"{make} && echo done > {venv}/{STAMP}"
     # A run that was killed may have finished it in the meantime.
     script = f"test -e {venv}/{STAMP} || ({fresh})"

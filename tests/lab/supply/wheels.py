@@ -11,7 +11,7 @@ import re
 import shutil
 import subprocess
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -131,11 +131,18 @@ def fetch(lab: LabPaths, python: Path, directory: Path, pins: Sequence[Pin], say
             continue
         wanted = lab.cache / "wanted.txt"
         wanted.write_text("".join(f"{pin.line()}\n" for pin in group), encoding="utf-8")
-        _download(python, wanted, directory, len(group), say)
+        download(python, wanted, directory, len(group), say)
 
 
-def _download(python: Path, wanted: Path, directory: Path, count: int, say: Progress) -> None:
-    """Run pip download with a progress line for every twentieth package."""
+def download(
+    python: Path,
+    wanted: Path,
+    directory: Path,
+    count: int,
+    say: Progress,
+    env: Mapping[str, str] | None = None,
+) -> None:
+    """Run pip download, in an environment of its own if given; says every twentieth package."""
     command = [str(python), "-m", "pip", "download", "--no-deps", "--only-binary=:all:"]
     command += ["--no-cache-dir", "--progress-bar=off", "-d", str(directory), "-r", str(wanted)]
     seen, last = 0, ""
@@ -145,6 +152,7 @@ def _download(python: Path, wanted: Path, directory: Path, count: int, say: Prog
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,
+        env=env,
     ) as pip:
         for line in pip.stdout or ():
             last = line.strip() or last

@@ -7,9 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from tests.lab import state
+from tests.lab import lab as whole
+from tests.lab import own_network, state
 from tests.lab.locks import locked, shared_lock
-from tests.lab.paths import LabError, LabPaths
+from tests.lab.paths import ID_VARIABLE, LabError, LabPaths
 from tests.lab.state import (
     claim_machine,
     host_entry,
@@ -96,6 +97,20 @@ def test_an_id_is_refused_to_another_directory_while_its_lab_is_up(
     claim_machine(LabPaths(tmp_path / "second", 4))
     release_machine(lab)
     claim_machine(second)
+
+
+def test_lab_of_another_directory_is_not_taken_down(
+    lab: LabPaths, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    claim_machine(lab)
+    monkeypatch.setenv("B200_LAB", str(tmp_path / "second"))
+    monkeypatch.setenv(ID_VARIABLE, str(lab.id))
+    monkeypatch.setattr(whole, "ensure_root", lambda: None)
+    # The first that would be stopped.
+    monkeypatch.setattr(own_network, "exists", lambda: pytest.fail("it was taken down"))
+    with raises_message(LabError):
+        whole.down()
+    assert state.claims() == [lab]
 
 
 def test_every_lab_that_is_up_is_known_whatever_its_directory(

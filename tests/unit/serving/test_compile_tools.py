@@ -79,3 +79,12 @@ def test_run_says_what_the_engine_does_without(tmp_path: Path) -> None:
     message = engine_install.install(node)
     assert message
     assert_message(message)
+
+
+def test_wheels_are_unpacked_beside_the_engine_and_not_in_tmp(tmp_path: Path) -> None:
+    node, machine = bare(tmp_path, engine=engine(tmp_path, kind="cuda"))
+    engine_install.install(node)
+    [script] = [command for command in machine.log if "-m pip install " in command]
+    home = engine_install.engine_dir(node)
+    assert f"mkdir {home}/wheels && TMPDIR={home}/wheels {home}/bin/python " in script
+    assert f"&& rm -r {home}/wheels " in script

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import ctypes
 import uuid
+from importlib import import_module
 
 from b200kit.node.serving.engine_probe.asked import Asked, Fault, NotApplicable
+from b200kit.node.serving.engine_probe.compilers import has
 
 LIBRARY = "libcuda.so.1"
 # cuda.h, CUresult. Who else can be at fault is inferred from what each is documented for.
@@ -18,6 +20,9 @@ _REMEDIES = {
     804: "the driver's module and libcuda.so.1 are of different versions: reboot",
     999: "DeviceAllow= must have char-nvidia-uvm, and /dev/nvidia-uvm must be there",
 }
+# The first branch of drivers that runs a major version of CUDA, whatever its minor one. Quoted: the
+# release notes of the CUDA Toolkit, minor version compatibility.
+_FIRST_DRIVER = {12: 525, 13: 580}
 
 
 def cuda(asked: Asked) -> str:
@@ -32,10 +37,31 @@ def cuda(asked: Asked) -> str:
         library = ctypes.CDLL(LIBRARY)
     except OSError as error:
         raise Fault(str(error), "install the driver's libcuda1: deploy/b200.py does") from None
-    seen = _Driver(library, asked).uuids()
+    driver = _Driver(library, asked)
+    _compare(driver.version())
+    seen = driver.uuids()
     if seen != asked_for:
         raise Fault(f"CUDA sees {', '.join(seen)}, not {', '.join(asked_for)}", remedy)
     return f"a context on each of {len(seen)} GPUs"
+
+
+def _compare(offered: int) -> None:
+    """The driver runs the CUDA that torch was built for. Raises Fault."""
+    if not has("torch"):
+        return
+    built = str(import_module("torch.version").cuda or "")
+    if not built:
+        raise Fault(
+            "torch is a build for CPUs", "the engine's lock must have a CUDA build of torch"
+        )
+    major = int(built.partition(".")[0])
+    if offered // 1000 < major:
+        version = f"{offered // 1000}.{offered % 1000 // 10}"
+        first = f"driver {_FIRST_DRIVER[major]}" if major in _FIRST_DRIVER else "a driver"
+        raise Fault(
+            f"the driver's {LIBRARY} runs CUDA {version} at most, and torch is built for {built}",
+            f"install {first} or newer, or an engine lock for CUDA {offered // 1000}",
+        )
 
 
 class _Driver:
@@ -43,6 +69,12 @@ class _Driver:
 
     def __init__(self, library: ctypes.CDLL, asked: Asked) -> None:
         self._library, self._asked = library, asked
+
+    def version(self) -> int:
+        """The newest CUDA that it runs: 13000 is 13.0. Needs no GPU."""
+        found = ctypes.c_int()
+        self._call("cuDriverGetVersion", ctypes.byref(found))
+        return found.value
 
     def uuids(self) -> list[str]:
         """The GPUs, each after a context was made on it."""

@@ -1,7 +1,8 @@
 """The steps that need GPUs, against a driver's library and packages of an engine made for it.
 
 They show how answers and faults are read. That CUDA, NCCL, Triton and FlashInfer themselves answer
-so was not seen: no machine here has a GPU.
+so was not seen: no machine here has a GPU. That their real packages have what the steps ask for is
+seen in tests/cuda_wheels.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ import pytest
 from tests.unit.node.serving.engine_probe.places import ROOT, step
 
 _CALLS = {
+    "cuDriverGetVersion": "int *version",
     "cuInit": "unsigned flags",
     "cuDeviceGetCount": "int *count",
     "cuDeviceGet": "int *device, int number",
@@ -25,6 +27,7 @@ _CALLS = {
     "cuDevicePrimaryCtxRelease_v2": "int device",
 }
 _ACTS = {
+    "cuDriverGetVersion": '*version = getenv("RUNS") ? atoi(getenv("RUNS")) : 13000;',
     "cuDeviceGetCount": "*count = 2;",
     "cuDeviceGet": "*device = number;",
     "cuDeviceGetUuid": "memset(uuid, device + 1, 16);",
@@ -136,6 +139,25 @@ def test_call_that_fails_is_named_with_who_may_be_at_fault(
     assert answer["result"] == "failed"
     assert answer["seen"] == f"{call}: CUDA_ERROR_OF_A_TEST ({code})"
     assert remedy in answer["remedy"]
+
+
+@pytest.mark.parametrize(
+    ("built", "runs", "says"),
+    [
+        ("'13.0'", "13010", None),
+        ("'12.8'", "13000", None),
+        ("'13.0'", "12080", "driver 580"),
+        ("'14.1'", "13000", "a driver"),
+        ("None", "13000", "CUDA build of torch"),
+    ],
+)
+def test_driver_that_is_too_old_for_torch_is_named(
+    driver: Path, tmp_path: Path, built: str, runs: str, says: str | None
+) -> None:
+    files = {"torch/__init__.py": "", "torch/version.py": f"cuda = {built}\n"}
+    answer = cuda(driver, tmp_path, GPUS, RUNS=runs, PYTHONPATH=package(tmp_path, "torch", files))
+    assert answer["result"] == ("failed" if says else "passed"), answer
+    assert (says or "") in answer["remedy"]
 
 
 @pytest.mark.parametrize(
