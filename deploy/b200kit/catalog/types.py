@@ -31,7 +31,8 @@ class Model:
 class Hardware:
     """The facts of b200kit/catalog/hardware/NAME.yaml that decide whether an inventory is possible.
 
-    *gpu_bytes* is the memory of one GPU, 0 where it is not known; *pci_ids* are the GPUs it is of.
+    *gpu_bytes* is the memory of one GPU, 0 where it is not known; *pci_ids* are the GPUs it is of;
+    *virtual*: whether it is for virtual machines, None where it is for any machine.
     """
 
     name: str
@@ -39,6 +40,7 @@ class Hardware:
     minimum_driver: str
     gpu_bytes: int = 0
     pci_ids: frozenset[str] = frozenset()
+    virtual: bool | None = None
 
 
 @dataclass(frozen=True)

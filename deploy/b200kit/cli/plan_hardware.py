@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import click
@@ -10,6 +10,9 @@ import click
 from b200kit.catalog import load
 from b200kit.catalog.types import Hardware
 from b200kit.node.placement.cpu_cores import LayoutError, whole
+from b200kit.node.state import machine_kind
+from b200kit.node.state.machine_kind import Kind, Machine
+from b200kit.node.state.view import StateView
 from b200kit.sizing.fit import GpuPool
 
 # The part of NVML's figure that a process can use: 178.35 GiB of 183,359 MiB on a B200
@@ -26,7 +29,8 @@ def recognised(state: Mapping[str, Any], name: str | None, asked: int | None) ->
     if name is not None and name not in known:
         raise click.UsageError(f'unknown hardware "{name}"; known: {", ".join(sorted(known))}')
     ids = _ids(gpus)
-    hardware = _of(ids, len(gpus), [known[name]] if name else list(known.values()))
+    candidates = [known[name]] if name else _for_machine(state, known.values())
+    hardware = _of(ids, len(gpus), candidates)
     whole = hardware.gpu_count
     if asked is not None and not 1 <= asked <= whole:
         raise click.UsageError(f"--gpus {asked}: {hardware.name} has 1 to {whole}")
@@ -41,6 +45,13 @@ def recognised(state: Mapping[str, Any], name: str | None, asked: int | None) ->
             f"the memory of the GPUs is in neither the state nor hardware {hardware.name}"
         )
     return GpuPool(hardware.name, usable, memory, whole, frozenset(ids))
+
+
+def _for_machine(state: Mapping[str, Any], known: Iterable[Hardware]) -> list[Hardware]:
+    """The hardware for the node's kind of machine: virtual only where it is known to be."""
+    seen = machine_kind.of(StateView(state))
+    virtual = isinstance(seen, Machine) and seen.kind is Kind.VIRTUAL
+    return [hardware for hardware in known if hardware.virtual in (None, virtual)]
 
 
 def _ids(gpus: Sequence[Any]) -> set[str]:

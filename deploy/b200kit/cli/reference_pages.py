@@ -209,7 +209,7 @@ def _codes(table: Mapping[str, Any]) -> Iterator[tuple[str, str, str]]:
     for code, entry in table.items():
         known = entry if isinstance(entry, Mapping) else {"meaning": entry}
         lenient = ", unless it says nonfatal" if known.get("nonfatal_ok") else ""
-        meaning = known.get("meaning") or known.get("asks") or ""
+        meaning = known.get("meaning") or known.get("asks") or known.get("remedy") or ""
         yield f"`{code}`", str(meaning), str(known.get("action", "set by the check")) + lenient
 
 

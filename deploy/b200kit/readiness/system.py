@@ -6,15 +6,16 @@ from collections.abc import Iterator, Mapping
 from datetime import datetime
 
 from b200kit.node.checks.findings import passed, unread
+from b200kit.node.checks.host.machine import machine as as_judged
 from b200kit.node.state.expectation import Expectation, Unexpected
+from b200kit.node.state.machine_kind import CONTAINERS
 from b200kit.node.state.verdict import Finding
-from b200kit.node.state.view import StateView, Unmeasured
+from b200kit.node.state.view import Missing, StateView, Unmeasured
 from b200kit.readiness.findings import note, refused
 from b200kit.stages.support import operating_systems
 
 MOST_SKEW_S = 300
 """What a node's clock may be off: certificates and signed indexes have dates."""
-CONTAINERS = ("systemd-nspawn", "lxc", "lxc-libvirt", "docker", "podman", "container-other")
 
 
 def system(expect: Expectation, state: StateView) -> Iterator[Finding]:
@@ -50,8 +51,9 @@ def python(expect: Expectation, state: StateView) -> Iterator[Finding]:
 
 
 def machine(expect: Expectation, state: StateView) -> Iterator[Finding]:
-    """Whether it is bare metal; a virtual machine is noted."""
-    del expect
+    """The hardware file is for this kind of machine; a virtual machine or container is noted."""
+    if not isinstance(expect.at("hardware", "expect", "machine.virtual").raw(), Missing):
+        yield from (f for f in as_judged(expect, state) if f.blocks)
     kind = state.text("readiness", "virtualization")
     if isinstance(kind, Unmeasured):
         yield unread("whether the machine is virtual", kind)

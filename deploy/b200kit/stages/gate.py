@@ -10,7 +10,7 @@ import json
 from collections.abc import Sequence
 from typing import Any
 
-from b200kit.catalog import hardware, load
+from b200kit.catalog import hardware
 from b200kit.converge.stage import Change, DesiredState, Stage, converge, unavailable
 from b200kit.node.host import settings_table
 from b200kit.node.placement.layout import Replica
@@ -20,6 +20,7 @@ from b200kit.run.node import Node
 from b200kit.run.render import render
 from b200kit.stages import clock_and_logs, firewall, serving_units, storage, weights
 from b200kit.stages.support.driver_set import stack
+from b200kit.stages.support.managed_settings import table_of
 
 EXPECT = "/etc/b200kit/expect.json"
 UNIT = "b200-gate.service"
@@ -42,7 +43,7 @@ def expectation(node: Node) -> dict[str, Any]:
         "services": list(lockstep.units),
         "waivers": [waiver.model_dump() for waiver in spec.waivers],
         "clock_synchronized": spec.clock_synchronized,
-        "settings": settings_table.expected(load.load().settings, spec.settings),
+        "settings": settings_table.expected(table_of(spec), spec.settings),
         "passport": spec.passport,
         "bandwidth": spec.bandwidth,
         "container_runtimes": list(spec.container_runtimes),

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
+from b200kit.catalog import hardware
 from b200kit.converge import unfinished_install
 from b200kit.converge.stage import Change, DesiredState, Stage, converge
 from b200kit.inventory import openpgp
@@ -32,7 +33,7 @@ def desired(node: Node, layout: Sequence[Replica]) -> DesiredState:
         # The modules are loaded at boot, before the fabric manager looks for them.
         File(
             "/etc/modules-load.d/b200kit.conf",
-            render("host/modules-load.conf.j2"),
+            render("host/modules-load.conf.j2", fabric=_runs_the_fabric(node)),
             notify=("reboot",),
         ),
         File("/etc/apt/apt.conf.d/60b200kit", render("host/apt.conf.j2")),
@@ -41,6 +42,11 @@ def desired(node: Node, layout: Sequence[Replica]) -> DesiredState:
     ]
     packages = (*_PACKAGES, *compile_tools.packages(node.spec))
     return DesiredState(files=tuple(files), packages=packages, probe_units=SERVICES)
+
+
+def _runs_the_fabric(node: Node) -> bool:
+    """Whether a fabric manager runs on such a node."""
+    return "fabric.units" in hardware.load(node.spec.hardware)["expect"]
 
 
 def _source(repository: Repository) -> list[File]:

@@ -98,6 +98,15 @@ def test_hardware_is_known_by_its_gpus(capsys: Capture) -> None:
     assert document(capsys, *asked(recorded("healthy-single-b200")))["hardware"] == "single"
 
 
+def test_virtual_machine_is_known_by_both_its_readings(tmp_path: Path, capsys: Capture) -> None:
+    guest = recorded("healthy-hgx-b200-vm")
+    assert document(capsys, *asked(guest))["hardware"] == "hgx-b200-vm"
+    hidden = json.loads(Path(guest).read_text())
+    hidden["cpus"]["hypervisor"] = False
+    words = asked(state_file(tmp_path, hidden))
+    assert document(capsys, *words)["hardware"] == "hgx-b200"
+
+
 # Each makes other GPUs of the recorded eight.
 OTHERS: dict[str, Callable[[list[Any]], object]] = {
     "another model": lambda gpus: [gpu.update(device_id="20b2") for gpu in gpus],

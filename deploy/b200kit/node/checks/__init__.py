@@ -11,6 +11,7 @@ from importlib import import_module
 
 ORDER = (
     "host.quarantine",
+    "host.machine",
     "gpu.identity",
     "gpu.nvml",
     "host.driver",

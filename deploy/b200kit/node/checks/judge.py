@@ -14,6 +14,7 @@ from importlib import import_module
 
 from b200kit.node.checks.node_scale import OnNode, board_of, explained, fold, gpus_of
 from b200kit.node.checks.not_offered import noted
+from b200kit.node.checks.outside import inside
 from b200kit.node.state import view as states
 from b200kit.node.state.expectation import SCHEMA, Expectation, Unexpected
 from b200kit.node.state.plausible import plausible
@@ -22,6 +23,9 @@ from b200kit.node.state.view import StateView, Unmeasured
 
 Check = Callable[[Expectation, StateView], Iterable[Finding]]
 
+DECIDES = "identity.machine"
+"""The check of whether this hardware data is for this machine at all. Where it fails the others
+would judge by wrong data, so it is the whole verdict."""
 REGISTRY: dict[str, Check] = {}
 """Check id to function, filled by `check` when the modules of b200kit.node.checks are imported."""
 ON_NODE: dict[str, tuple[OnNode, ...]] = {}
@@ -57,11 +61,14 @@ def judge(expectation: object, state: object, checks: Mapping[str, Check] | None
     findings: list[Finding] = []
     everyone, board = gpus_of(view), board_of(expect)
     for name, run in chosen.items():
+        if any(finding.check == DECIDES and finding.status is Status.FAIL for finding in findings):
+            break
         if name not in left_out:
             judged = [noted(expect, view, finding) for finding in run_one(name, run, expect, view)]
             found = [waive(expect, finding) for finding in judged]
             findings += fold(found, ON_NODE.get(name, ()), everyone, board)
-    return Verdict(tuple(waive(expect, f) for f in explained(findings, ON_NODE)), left_out)
+    told = (inside(expect, finding) for finding in explained(findings, ON_NODE))
+    return Verdict(tuple(waive(expect, finding) for finding in told), left_out)
 
 
 def not_applicable(expect: Expectation, checks: Iterable[str]) -> dict[str, str]:

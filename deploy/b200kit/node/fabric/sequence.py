@@ -158,7 +158,7 @@ def _todo(at: Position, document: object) -> str:
     state, observed = at.state, at.observed
     if state is None or (observed and observed.status is Status.UNMEASURED):
         return f"{Action.MONITOR.word}: repair the reading"
-    if observed and observed.subject == "node" and observed.subjects:
+    if observed and (observed.remedy or (observed.subject == "node" and observed.subjects)):
         return f"{observed.action.word}: {advice.of(observed)}"
     kernel = StateView(document).text("host", "kernel") or "$(uname -r)"
     action = max(state.action, observed.action) if observed else state.action

@@ -43,12 +43,13 @@ def memory_kib(meminfo: Path) -> int:
 
 
 def cpus() -> dict[str, Any]:
-    """Online CPUs as a list such as "0-3,8", the model name, and each core's threads ("0,56")."""
+    """Online CPUs as a list such as "0-3,8", each core's threads ("0,56"), and what they are."""
     return {
         "siblings": attempt(siblings),
         "online": attempt(lambda: text(SYS / "devices/system/cpu/online")),
         "model": attempt(cpu_model),
         "vendor": attempt(cpu_vendor),
+        "hypervisor": attempt(hypervisor),
     }
 
 
@@ -71,6 +72,17 @@ def cpu_vendor() -> str | None:
     for line in text(PROC / "cpuinfo").splitlines():
         if line.startswith("vendor_id"):
             return line.split(":", 1)[1].strip()
+    return None
+
+
+def hypervisor() -> bool | None:
+    """Whether the first CPU says that it runs below a hypervisor; null where it names no flags.
+
+    CPUID leaf 1, bit 31 of ECX, which no processor sets itself (Linux, asm/cpufeatures.h).
+    """
+    for line in text(PROC / "cpuinfo").splitlines():
+        if line.startswith("flags"):
+            return "hypervisor" in line.split(":", 1)[1].split()
     return None
 
 

@@ -13,6 +13,7 @@ from typing import Any
 
 from b200kit.node.facts import driver_module
 from b200kit.node.lib.readings import attempt, command
+from b200kit.node.state.machine_kind import CONTAINERS
 
 ROOT = Path("/")
 # Variables with their vendors' GUIDs: UEFI specification 2.10, 3.3; shim's MokSBStateRT is 1 where
@@ -25,13 +26,12 @@ _KEYS = ("var/lib/dkms/mok.pub", "var/lib/shim-signed/mok/MOK.der")
 # nvidia-installer, the vendor's runfile, leaves it; no package has it.
 _UNINSTALLER = "usr/bin/nvidia-uninstall"
 _LIBRARIES = ("usr/lib/*/libnvidia-ml.so.[0-9]*", "usr/lib*/libnvidia-ml.so.[0-9]*")
-_CONTAINERS = ("systemd-nspawn", "lxc", "lxc-libvirt", "docker", "podman", "rkt", "container-other")
 
 
 def readiness() -> dict[str, Any]:
     """Each reading by itself."""
     machine = attempt(virtualization)
-    own_kernel = machine not in _CONTAINERS
+    own_kernel = machine not in CONTAINERS
     return {
         "virtualization": machine,
         "secure_boot": attempt(secure_boot) if own_kernel else None,

@@ -100,6 +100,12 @@ def _odd(setting: Setting) -> Iterator[str]:
             yield f"{means} must say something for each of {setting.allowed}"
 
 
+def applying(known: Mapping[str, Setting], left_out: Iterable[str]) -> dict[str, Setting]:
+    """The settings of a hardware: without those whose check does not apply to it."""
+    checks = set(left_out)
+    return {name: setting for name, setting in known.items() if setting.judged_by not in checks}
+
+
 def chosen(known: Mapping[str, Setting], overrides: Overrides) -> dict[str, Value]:
     """Setting to value, for those that are managed."""
     given = dict(overrides)

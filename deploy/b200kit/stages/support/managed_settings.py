@@ -6,12 +6,19 @@ from collections.abc import Mapping
 from functools import cached_property
 from typing import Any
 
-from b200kit.catalog import load
+from b200kit.catalog import hardware, load
+from b200kit.inventory.spec import NodeSpec
 from b200kit.node.host import settings_in_force, settings_table
 from b200kit.node.host.settings_in_force import Effect, Standing
 from b200kit.node.host.settings_table import Setting, Value
 from b200kit.node.state.view import StateView, View
 from b200kit.run.node import Node
+
+
+def table_of(spec: NodeSpec) -> dict[str, Setting]:
+    """The settings that a node's hardware has."""
+    left_out = hardware.load(spec.hardware).get("not_applicable", {})
+    return settings_table.applying(load.load().settings, left_out)
 
 
 class Managed:
@@ -21,7 +28,7 @@ class Managed:
         self.observed = state is not None or node.state is not None
         self.raw = dict(state if state is not None else node.state or {})
         self.state = StateView(self.raw)
-        self.table: dict[str, Setting] = dict(load.load().settings)
+        self.table = table_of(node.spec)
         self.chosen: dict[str, Value] = settings_table.chosen(self.table, node.spec.settings)
         self.expected = settings_table.expected(self.table, node.spec.settings)
 

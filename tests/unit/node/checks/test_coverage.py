@@ -37,13 +37,13 @@ CATALOGUE = {
     "nvlink-disabled": "NvLinkDisable or fewer links by a module option (nv-reg.h)",
     "container-nvml-unknown-error": "a container that a daemon-reload takes the GPUs from"
     " (nvidia-container-toolkit#48)",
+    "vm-flat-topology": "no bridge above a guest's GPU: cuInit fails (Ubicloud)",
     "numa-cpu-less": "NUMA nodes without GPU, CPUs or memory (sglang#40055, numactl#165)",
 }
 """Rows of the failure catalogue that a state can show, each of which needs a case."""
 
 CATALOGUE_BEYOND_A_STATE = {
     "nvls-multicast-401": "a symptom in NCCL; its cause is fabric-in-progress-802",
-    "vm-flat-topology": "a virtual machine's; the toolkit is for bare metal",
     "container-cgroup": "seen in the container alone",
 }
 

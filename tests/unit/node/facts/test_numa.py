@@ -56,3 +56,20 @@ def test_threads_of_a_core_are_listed_once(tree: Path) -> None:
     for cpu, core in ((0, "0,2"), (1, "1,3"), (2, "0,2"), (3, "1,3")):
         write(tree / f"devices/system/cpu/cpu{cpu}/topology", thread_siblings_list=core)
     assert numa.siblings() == ["0,2", "1,3"]
+
+
+@pytest.mark.parametrize(
+    ("lines", "expected"),
+    [
+        ("flags\t\t: fpu vme hypervisor lahf_lm", True),
+        ("flags\t\t: fpu vme lahf_lm nohypervisor", False),
+        ("flags\t\t: fpu\n\nflags\t\t: fpu hypervisor", False),
+        ("Features\t: fp asimd", None),
+    ],
+)
+def test_hypervisor_is_a_flag_of_the_first_cpu(
+    tree: Path, lines: str, expected: bool | None
+) -> None:
+    (tree.parent / "proc/cpuinfo").write_text(f"processor\t: 0\n{lines}\n")
+    assert numa.hypervisor() is expected
+    assert numa.cpus()["hypervisor"] is expected

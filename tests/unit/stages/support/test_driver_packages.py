@@ -84,6 +84,7 @@ def test_libnvsdm_is_for_amd64_only() -> None:
     ("like", "expected", "units"),
     [
         ("single", ["nvidia-open", "nvidia-persistenced"], 1),
+        ("hgx-b200-vm", ["nvidia-open", "nvidia-persistenced"], 1),
         (
             "hgx-h100",
             ["nvidia-open", "nvidia-persistenced", "nvidia-fabricmanager", "libnvidia-nscq"],

@@ -10,19 +10,40 @@ from dataclasses import replace
 
 from b200kit.node.checks.findings import failed, noted, passed, rule, unread
 from b200kit.node.checks.judge import check
-from b200kit.node.checks.pcie.bus import AT_REST, Bridge, each_bridge
+from b200kit.node.checks.pcie.bus import AT_REST, Bridge, BusGpu, each_bridge, each_on_bus
 from b200kit.node.state.expectation import Expectation, Expected
 from b200kit.node.state.verdict import Action, Finding
 from b200kit.node.state.view import StateView, Unmeasured
 
 GENERATIONS = {2.5: 1, 5.0: 2, 8.0: 3, 16.0: 4, 32.0: 5, 64.0: 6, 128.0: 7}
 """Gigatransfers a second to PCIe generation."""
+A_PORT = rule("a bridge above every GPU", "Ubicloud, Virtualizing NVIDIA HGX B200: cuInit fails")
+OF_ITS_OWN = "on the host: attach each GPU below a PCIe root port of its own (QEMU: pcie-root-port)"
 NO_ACS = rule("no redirection", "peer-to-peer must not detour through the root complex")
 
 
 def generation(speed: str) -> int:
     """PCIe generation of a speed as sysfs writes it, "32.0 GT/s PCIe"."""
     return GENERATIONS[float(speed.split()[0])]
+
+
+@check("pcie.port")
+def port(expect: Expectation, state: StateView) -> Iterator[Finding]:
+    """Every GPU has a PCI bridge above it: with a flat bus, as guests may have it, CUDA fails."""
+    del expect
+
+    def check_gpu(gpu: BusGpu) -> Iterator[Finding]:
+        bridges = gpu.entry.items("bridges")
+        if isinstance(bridges, Unmeasured):
+            yield unread("the PCI bridges", bridges, gpu.known, subject=gpu.name)
+        elif not bridges:
+            summary = f"{gpu.name} has no PCI bridge above it: CUDA does not start there"
+            yield failed(
+                summary, "no bridge", A_PORT, Action.NONE, gpu.known, gpu.part, subject=gpu.name,
+                remedy=OF_ITS_OWN,
+            )  # fmt: skip
+
+    return each_on_bus(state, check_gpu, passed("every GPU has a PCI bridge above it", A_PORT))
 
 
 @check("pcie.path")

@@ -100,7 +100,6 @@ def above(gpu: BusGpu, check_bridge: Callable[[Bridge], Iterable[Finding]]) -> I
     if isinstance(entries, Unmeasured):
         yield unread("the PCI bridges", entries)
     elif not entries:
-        # Even a virtual machine needs a root port here: with a flat bus CUDA does not start.
         yield unread("the PCI bridges", Unmeasured("none is listed"))
     else:
         for entry in entries:

@@ -1,0 +1,29 @@
+"""What a guest cannot do itself: findings whose remedy is on the host say so. Pure.
+
+From the hardware data, `guest.remedies`: by the action's word what is left of it inside (`action`),
+in words (`remedy`; {advice} is what would be done on bare metal), and for which checks, by the
+beginnings of their ids, where not for all (`checks`).
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from b200kit.node.state import advice
+from b200kit.node.state.expectation import Expectation
+from b200kit.node.state.verdict import Action, Finding, Status
+from b200kit.node.state.view import Unmeasured
+
+
+def inside(expect: Expectation, finding: Finding) -> Finding:
+    """The finding as somebody in the guest can act on it; of bare metal it stays as it is."""
+    entry = expect.at("hardware", "expect", "guest.remedies", "value", finding.action.word)
+    words = entry.text("remedy")
+    failed = finding.status in (Status.FAIL, Status.WAIVED)
+    if not failed or isinstance(words, Unmeasured):
+        return finding
+    checks = entry.get(list, "checks") or [""]
+    if not finding.check.startswith(tuple(map(str, checks))):
+        return finding
+    remedy = words.replace("{advice}", advice.of(finding))
+    return replace(finding, action=Action.parse(entry.text("action")), remedy=remedy)
