@@ -10,11 +10,11 @@ import pytest
 import tests.lab as lab
 from tests.cuda_wheels.inside import NODE, Inside
 from tests.e2e.driving import Outcome, deploy, on
+from tests.lab.hardware.vendor_library import cuda_library
 from tests.lab.lab import say
 from tests.lab.live import KEPT
 from tests.lab.paths import lab_paths
 from tests.lab.supply import cuda_wheels
-from tests.lab.supply.vendor_library import cuda_library
 
 BRANCH = 550
 """Of Debian's libcuda1, the newest to be had: CUDA 12.4, and torch is built for 13."""

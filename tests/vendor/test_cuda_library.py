@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from b200kit.node.serving.engine_probe import cuda
+from tests.lab.hardware.vendor_library import SYSTEM_OF, cuda_library
 from tests.lab.paths import lab_paths
-from tests.lab.supply.vendor_library import SYSTEM_OF, cuda_library
 from tests.unit.node.serving.engine_probe.places import step
 
 pytestmark = pytest.mark.vendor

@@ -12,8 +12,8 @@ import pytest
 
 from b200kit.node.facts.nvml.client import KEYS, Worker
 from tests.lab.hardware import shim_build
+from tests.lab.hardware.vendor_library import SYSTEM_OF, nvml_library
 from tests.lab.paths import lab_paths
-from tests.lab.supply.vendor_library import SYSTEM_OF, nvml_library
 from tests.unit.lab.nvml.abi import vendor
 
 pytestmark = pytest.mark.vendor
