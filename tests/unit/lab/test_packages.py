@@ -85,7 +85,8 @@ def test_fabric_manager_depends_on_no_driver_so_that_they_can_differ(
 def test_pinning_package_pins_the_lockstep_set(wanted: str, version: str) -> None:
     (content,) = packages.pinning(wanted).files.values()
     lines = content.decode().splitlines()
-    assert lines[0].split()[1:] == list(packages.LOCKSTEP)
+    named = [f"{name}-580" for name in packages.LOCKSTEP]
+    assert lines[0].split()[1:] == [*packages.LOCKSTEP, *named]
     assert lines[1:] == [f"Pin: version {version}", "Pin-Priority: 1000"]
 
 
