@@ -67,8 +67,8 @@ def judge(expectation: object, state: object, checks: Mapping[str, Check] | None
             judged = [noted(expect, view, finding) for finding in run_one(name, run, expect, view)]
             found = [waive(expect, finding) for finding in judged]
             findings += fold(found, ON_NODE.get(name, ()), everyone, board)
-    told = (inside(expect, finding) for finding in explained(findings, ON_NODE))
-    return Verdict(tuple(waive(expect, finding) for finding in told), left_out)
+    within = (inside(expect, finding) for finding in explained(findings, ON_NODE))
+    return Verdict(tuple(waive(expect, finding) for finding in within), left_out)
 
 
 def not_applicable(expect: Expectation, checks: Iterable[str]) -> dict[str, str]:

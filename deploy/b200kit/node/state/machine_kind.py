@@ -48,8 +48,8 @@ def of(state: StateView) -> Machine | Unmeasured:
     known = not state.is_null("cpus", "hypervisor")
     if isinstance(flag, Unmeasured) and known:
         return flag
-    told = ("a hypervisor" if flag else "no hypervisor") if known else "nothing of hypervisors"
-    return Machine(_kind(word, flag if known else None), f"systemd: {word}; the CPUs: {told}")
+    flagged = ("a hypervisor" if flag else "no hypervisor") if known else "nothing of hypervisors"
+    return Machine(_kind(word, flag if known else None), f"systemd: {word}; the CPUs: {flagged}")
 
 
 def _kind(word: str, hypervisor: bool | Unmeasured | None) -> Kind:
