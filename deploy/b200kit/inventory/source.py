@@ -61,7 +61,7 @@ def resolved(spec: NodeSpec, catalogue: Catalogue) -> NodeSpec:
 
 def _presets(spec: NodeSpec, catalogue: Catalogue) -> tuple[Repository, ...]:
     presets = catalogue.repositories.get(spec.system or "", ())
-    return tuple(preset.repository(catalogue.keys) for preset in presets)
+    return tuple(preset.repository(catalogue.site) for preset in presets)
 
 
 def _of_mirror(spec: NodeSpec, mirror: Mirror, system: str) -> NodeSpec:

@@ -142,7 +142,7 @@ def _spec(host: Host, changes: Mapping[str, object] | None = None) -> NodeSpec |
         known = load.with_site_model(load.load(), data.get("model"), data.get("model_config_file"))
     except ModelError as error:
         return [Problem("model_config_file", str(error))]
-    return parse(data, replace(known, keys=str(group_data.folder().parent / "keys")))
+    return parse(data, replace(known, site=str(group_data.folder().parent)))
 
 
 def _of_groups(state: State) -> Iterator[str]:

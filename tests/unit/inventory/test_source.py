@@ -18,7 +18,7 @@ from tests.subtests import in_subtests
 from tests.unit.specs import CATALOGUE, VENDOR_FINGERPRINT, data
 
 PRESET = Preset("vendor", "https://vendor.example/d12/", "https://vendor.example/key", "A" * 40)
-KNOWN = replace(CATALOGUE, repositories={"debian12": (PRESET,)}, keys="site/keys")
+KNOWN = replace(CATALOGUE, repositories={"debian12": (PRESET,)}, site="site")
 MIRROR = {
     "mirror": "https://mirror.example.internal/b200/",
     "key": "keys/mirror.asc",
