@@ -69,6 +69,7 @@ def _kernels(found: Mapping[str, Pin], recipe: Recipe) -> Iterator[str]:
         if package is None or pin.version.partition("+")[0] != package.version:
             beside = f"{package.name} {package.version}" if package else f"no {recipe.kernels_of}"
             yield f"{pin.name} {pin.version} beside {beside}"
+            return
     if there and len(there) < len(recipe.kernels):
         lacking = [name for name in recipe.kernels if name not in found]
         yield f"{there[0].name} without {', '.join(lacking)}"
