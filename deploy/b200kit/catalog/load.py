@@ -70,6 +70,7 @@ def _hardware(name: str, document: dict[str, Any]) -> Hardware:
         gpu_bytes=int((expect["memory.floor"]["value"] << 20) * _VISIBLE) if one_kind else 0,
         pci_ids=frozenset(expect["pci.ids"]["value"]),
         virtual=expect["machine.virtual"]["value"] if "machine.virtual" in expect else None,
+        power_w=tuple(expect["power.range"]["value"]) if "power.range" in expect else None,
     )
 
 

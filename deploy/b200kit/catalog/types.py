@@ -33,7 +33,8 @@ class Hardware:
     """The facts of b200kit/catalog/hardware/NAME.yaml that decide whether an inventory is possible.
 
     *gpu_bytes* is the memory of one GPU, 0 where it is not known; *pci_ids* are the GPUs it is of;
-    *virtual*: whether it is for virtual machines, None where it is for any machine.
+    *virtual*: whether it is for virtual machines, None where it is for any machine. *power_w*: the
+    lowest and the highest limit of a GPU in watts, where they are known.
     """
 
     name: str
@@ -42,6 +43,7 @@ class Hardware:
     gpu_bytes: int = 0
     pci_ids: frozenset[str] = frozenset()
     virtual: bool | None = None
+    power_w: tuple[int, int] | None = None
 
 
 @dataclass(frozen=True)

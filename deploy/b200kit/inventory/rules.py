@@ -14,6 +14,7 @@ from b200kit.inventory.keys.driver_version import branch, version_tuple
 from b200kit.inventory.keys.parts import SecretRef
 from b200kit.inventory.keys.problem import Problem, repeated
 from b200kit.inventory.spec import NodeSpec
+from b200kit.node.host.settings_table import Setting
 
 
 def problems(spec: NodeSpec, catalogue: Catalogue) -> Iterator[Problem]:
@@ -22,6 +23,7 @@ def problems(spec: NodeSpec, catalogue: Catalogue) -> Iterator[Problem]:
     hardware = catalogue.hardware.get(spec.hardware)
     if hardware:
         yield from _beyond_hardware(spec, hardware)
+        yield from _beyond_power(spec, hardware, catalogue.settings)
     yield from defaults.problems(spec, catalogue)
     yield from _port_clashes(spec)
     yield from _strange_replicas(spec)
@@ -84,6 +86,19 @@ def _beyond_hardware(spec: NodeSpec, hardware: Hardware) -> Iterator[Problem]:
             f"replicas={spec.replicas} of TP{spec.tensor_parallel}{dp} need "
             f"{spec.replicas * each} GPUs, but {hardware.name} has {gpus}: at most {gpus // each}",
         )
+
+
+def _beyond_power(
+    spec: NodeSpec, hardware: Hardware, known: Mapping[str, Setting]
+) -> Iterator[Problem]:
+    """A limit that is one, and not of these GPUs."""
+    watts = dict(spec.settings).get("power_limit_w")
+    if not (hardware.power_w and isinstance(watts, int) and known["power_limit_w"].allows(watts)):
+        return
+    lowest, highest = hardware.power_w
+    if not lowest <= watts <= highest:
+        message = f"{watts} W, but a GPU of {hardware.name} takes {lowest} to {highest} W"
+        yield Problem("settings.power_limit_w", message)
 
 
 # What driver branches from 590 on require of DCGM (from an install script for them).
