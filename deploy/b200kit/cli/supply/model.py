@@ -85,8 +85,8 @@ def publish_model(
 @command.command("pin", cls=Command, exit_codes=_CODES)
 @click.argument("what", metavar="HF_REPO@COMMIT")
 @click.option(
-    "--to", "folder", default="inventories/models", show_default=True,
-    type=click.Path(path_type=Path, file_okay=False), help="The inventory's `models/`.",
+    "--to", "folder", required=True,
+    type=click.Path(path_type=Path, file_okay=False), help="The folder `models/` beside the inventory.",
 )  # fmt: skip
 @_NAMED
 @_WITHOUT

@@ -10,7 +10,7 @@ import pytest
 from huggingface_hub import constants
 
 from tests.lab.supply import models
-from tests.lab.supply.hub import Hub, Repository, served
+from tests.lab.supply.internet.hub import Hub, Repository, served
 from tests.lab.supply.safetensors import write_safetensors
 
 REPOSITORY, TOKEN = "org/Tiny-Llama", "hf_canary_token"

@@ -16,7 +16,7 @@ from huggingface_hub import constants
 from b200kit.cli import main
 from b200kit.node.weights.manifest import parse
 from b200kit.supply.models.manifest import Origin, origin_of, revision
-from tests.lab.supply.hub import Hub
+from tests.lab.supply.internet.hub import Hub
 from tests.messages import assert_message
 from tests.unit.supply.models.conftest import INDEX, REPOSITORY, SHARDS, TOKEN
 
