@@ -37,6 +37,7 @@ from b200kit.run.session import RUN, entry
 from b200kit.serving import compile_tools
 from b200kit.sizing.model_config import ModelError
 from b200kit.stages import pipeline
+from b200kit.supply.models import hub_model
 
 
 class Preflight(BaseStateCallback):
@@ -170,6 +171,7 @@ def _missing_files(spec: NodeSpec) -> Iterator[Problem]:
     named += [("fleet.ca_file", spec.fleet.ca_file)] if spec.fleet and spec.fleet.ca_file else []
     named += [(f"system_prompts.{n}", path) for n, path in enumerate(spec.system_prompts)]
     named += reprovision.files(spec)
+    yield from hub_model.problems(spec)
     for key, path in named:
         try:
             Path(path).read_bytes()

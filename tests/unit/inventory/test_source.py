@@ -47,6 +47,7 @@ def test_internet_means_presets_and_the_tools_own_defaults() -> None:
     [repository] = spec.repositories
     assert (repository.url, repository.key) == (PRESET.url, "site/keys/vendor.asc")
     assert (spec.engine.wheelhouse, spec.model_store) == ("", "")
+    assert spec.model_manifest == f"site/models/tiny-llama-{spec.model_revision[:12]}.json"
 
 
 def test_own_repositories_come_instead_of_presets() -> None:
@@ -81,6 +82,11 @@ REFUSED: dict[str, dict[str, Any]] = {
         "engine": data()["engine"],
     },
     "nothing at all": {},
+    "a manifest beside a mirror": {"source": MIRROR, "model_manifest": "models/a.json"},
+    "packed caches without a peer": {
+        "source": "internet",
+        "weights": {"packed_caches": "a" * 64},
+    },
     "another word": {"source": "intranet"},
     "a mirror without a key": {"source": {"mirror": "https://mirror.example"}},
     "a mirror that is no URL": {"source": {**MIRROR, "mirror": "file:///srv/mirror"}},

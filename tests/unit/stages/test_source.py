@@ -8,9 +8,12 @@ from typing import Any
 import pytest
 
 from b200kit.converge.apt import install
+from b200kit.inventory.keys.source import INTERNET
 from b200kit.node.state.drift import Package
 from b200kit.run.node import Node
 from b200kit.serving import engine_install
+from b200kit.supply.models import manifest
+from b200kit.supply.models.manifest import Origin
 from tests.fake.machine import Machine
 from tests.unit.nodes import bare, planned
 from tests.unit.specs import VENDOR_FINGERPRINT, data
@@ -23,7 +26,16 @@ def sourced(folder: Path, source: object) -> tuple[Node, Machine]:
     del engine["wheelhouse"]
     repositories = data()["repositories"]
     repositories[0]["key"] = str(folder / "vendor.asc")
-    more: dict[str, Any] = {"system": "debian12", "model_store": "", "repositories": repositories}
+    if source == INTERNET:
+        raw = manifest.written([], Origin("org/Model", "c" * 40))
+        (folder / "manifest.json").write_bytes(raw)
+    file = str(folder / "manifest.json") if source == INTERNET else None
+    more: dict[str, Any] = {
+        "model_manifest": file,
+        "system": "debian12",
+        "model_store": "",
+        "repositories": repositories,
+    }
     return bare(folder, source=source, engine=engine, **more)
 
 

@@ -12,6 +12,7 @@ import click
 
 from b200kit.catalog import load
 from b200kit.cli.command import Command, Refusal
+from b200kit.inventory.source import manifest_file
 from b200kit.node.lib import durable_files
 from b200kit.node.weights.manifest import Entry, ManifestError, parse, size_text
 from b200kit.node.weights.source import Source
@@ -86,7 +87,7 @@ def publish_model(
 @click.argument("what", metavar="HF_REPO@COMMIT")
 @click.option(
     "--to", "folder", required=True,
-    type=click.Path(path_type=Path, file_okay=False), help="The folder `models/` beside the inventory.",
+    type=click.Path(path_type=Path, file_okay=False), help="`models/` beside the inventory.",
 )  # fmt: skip
 @_NAMED
 @_WITHOUT
@@ -103,7 +104,7 @@ def pin_model(
         named = _name(what, name)
         model = _model(what, without, pickles)
         folder.mkdir(parents=True, exist_ok=True)
-        path = folder / manifest.file_name(named, manifest.revision(model.raw))
+        path = folder / manifest_file(named, manifest.revision(model.raw))
         durable_files.replace(path, model.raw.decode(), 0o644)
     console.err(f"{path}: {len(model.entries)} files")
     _print(named, model)

@@ -24,6 +24,7 @@ _RANGE = re.compile(r"bytes ([0-9]{1,18})-([0-9]{1,18})/([0-9]{1,18}|\*)")
 _LENGTH = re.compile(r"[0-9]{1,18}")
 # Answers that another try may change; every other one is the source's last word.
 _PASSING = (408, 425, 429, 500, 502, 503, 504)
+_CLOSED = (401, 403)
 _PART, _MOVED, _BEYOND = 206, 308, 416
 T = TypeVar("T")
 
@@ -58,6 +59,8 @@ class Source:
             reply = _opened(request, self.timeout)
         except urllib.error.HTTPError as error:
             text = f"{url}: HTTP {error.code} {error.reason}"
+            if error.code in _CLOSED:
+                text += ": the token may not read it" if self.token else ": it wants a token"
             if error.code == _BEYOND:
                 text = f"{url}: it has no more than {offset} bytes"
             error.close()

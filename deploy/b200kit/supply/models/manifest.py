@@ -55,11 +55,6 @@ def revision(raw: bytes) -> str:
     return hashlib.sha256(raw).hexdigest()
 
 
-def file_name(name: str, revision: str) -> str:
-    """What the manifest of a model from the Hub is called in an inventory's `models/`."""
-    return f"{name}-{revision[:12]}.json"
-
-
 def origin_of(raw: bytes) -> Origin | None:
     """Where a manifest says that its files are from; None where it says nothing usable."""
     try:
