@@ -1,6 +1,6 @@
-"""Where templates are read and where runs leave their files, in a checkout and from a wheel.
+"""Where templates and states are read and where runs leave files, in a checkout and from a wheel.
 
-A wheel carries `templates/` inside the package; in a checkout it stands at the top. What runs leave
+A wheel carries `templates/` and `tests/states/` inside the package. What runs leave
 (reports, records, transactions, evidence) goes to the checkout, or to the working directory where
 there is none.
 """
@@ -13,6 +13,7 @@ PACKAGE = Path(__file__).resolve().parents[1]
 _CHECKOUT = PACKAGE.parents[1]
 IN_CHECKOUT = (_CHECKOUT / "pyproject.toml").is_file() and (_CHECKOUT / "templates").is_dir()
 TEMPLATES = (_CHECKOUT if IN_CHECKOUT else PACKAGE) / "templates"
+STATES = _CHECKOUT / "tests" / "states" if IN_CHECKOUT else PACKAGE / "states"
 
 
 def home() -> Path:
