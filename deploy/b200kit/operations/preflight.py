@@ -34,6 +34,7 @@ from b200kit.run import console, host_keys
 from b200kit.run.node import Node
 from b200kit.run.render import RenderError
 from b200kit.run.session import RUN, entry
+from b200kit.serving import compile_tools
 from b200kit.sizing.model_config import ModelError
 from b200kit.stages import pipeline
 
@@ -196,6 +197,8 @@ def _wrong_files(spec: NodeSpec) -> Iterator[Problem]:
         lock = Path(spec.engine.requirements).read_text(errors="replace")
         if message := engine_rules.unlike_lock(engines.get(spec.engine), spec.engine, lock):
             yield Problem("engine.version", message)
+        if message := compile_tools.uncompilable(spec, lock.encode()):
+            yield Problem("engine.requirements", f"{spec.engine.requirements} {message}")
         if spec.engine.kind != "stand-in" and not engine_rules.python_of(lock):
             wanted = 'add a line such as "# python: 3.12"'
             message = f"{spec.engine.requirements} does not name the Python it is for; {wanted}"
