@@ -109,7 +109,7 @@ def fetch(options: argparse.Namespace, progress: Progress) -> int:
     raw, entries = _manifest(options, found, manners)
     if _is_whole(options.dest, entries, options.revision):
         return len(entries)
-    lock = _only(options.dest)
+    lock = only(options.dest)
     try:
         model_files.open_up(options.dest)
         proven = _proven(options.dest, entries, options.parallel)
@@ -181,7 +181,7 @@ def _is_whole(dest: Path, entries: Sequence[Entry], revision: str) -> bool:
     return stamped and not wrong(entries, model_files.record(dest), model_files.observed(dest))
 
 
-def _only(dest: Path) -> int:
+def only(dest: Path) -> int:
     """Its lock, which goes when the model is sealed; FetchError when another fetch has it."""
     descriptor = lock_file.opened(dest / f".lock{PARTIAL}")
     try:

@@ -23,6 +23,8 @@ Read = Callable[[str, int], bytes]
 """The first bytes of a file by its path; fewer where it ends before."""
 
 CONFIG, INDEX = "config.json", "model.safetensors.index.json"
+# nvidia/Llama-3.3-70B-Instruct-NVFP4 has its number formats only there.
+_QUANTISED = "hf_quant_config.json"
 _TENSORS = ".safetensors"
 _PICKLES = (".bin", ".pt", ".pth", ".pkl", ".pickle", ".ckpt")
 _READ_BY_ENGINES = (_TENSORS, ".json", ".jinja", ".model", ".tiktoken", ".txt", ".py")
@@ -56,7 +58,7 @@ def report(sizes: Mapping[str, int], read: Read, pickles: Collection[str] = ()) 
     found = Report(problems=[line for path in sorted(sizes) for line in of_name(path, pickles)])
     if found.problems:
         return found
-    config = _json(CONFIG, sizes, read, found)
+    config = _config(sizes, read, found)
     shards = dict(_headers(sizes, read, found))
     _compare_index(sizes, read, shards, found)
     if config is not None and not found.problems:
@@ -91,6 +93,15 @@ def _json(path: str, sizes: Mapping[str, int], read: Read, found: Report) -> dic
         found.problems.append(f"{path} is no JSON mapping")
         return None
     return document
+
+
+def _config(sizes: Mapping[str, int], read: Read, found: Report) -> dict[str, Any] | None:
+    """config.json, with the quantisation that ModelOpt writes beside it where it has none."""
+    config = _json(CONFIG, sizes, read, found)
+    if config is None or "quantization_config" in config or _QUANTISED not in sizes:
+        return config
+    stated = (_json(_QUANTISED, sizes, read, found) or {}).get("quantization")
+    return config | {"quantization_config": stated} if isinstance(stated, dict) else config
 
 
 def _headers(

@@ -15,6 +15,7 @@ from pathlib import Path
 from b200kit.node.lib import durable_files
 from b200kit.node.weights import download
 from b200kit.node.weights.download import FetchError, Job, Manners
+from b200kit.node.weights.fetch import only
 from b200kit.node.weights.manifest import NAME, PARTIAL, Entry, size_text
 from b200kit.node.weights.source import Source
 from b200kit.supply.models.manifest import revision
@@ -46,6 +47,17 @@ def building(store: Path, name: str, raw: bytes) -> Path:
 def fetch(folder: Path, entries: Sequence[Entry], source: Source, say: Say) -> None:
     """Bring every file into *folder*, proven by its hash; what is there already stays."""
     folder.mkdir(parents=True, exist_ok=True)
+    try:
+        lock = only(folder)
+    except FetchError as error:
+        raise PublishError(str(error)) from None
+    try:
+        _bring_all(folder, entries, source, say)
+    finally:
+        os.close(lock)
+
+
+def _bring_all(folder: Path, entries: Sequence[Entry], source: Source, say: Say) -> None:
     left = [each for each in entries if not _is_right(folder / each.path, each)]
     need = sum(each.size for each in left) - sum(_begun(folder, each) for each in left)
     free = shutil.disk_usage(folder).free

@@ -14,6 +14,7 @@ import pytest
 from huggingface_hub import constants
 
 from b200kit.cli import main
+from b200kit.node.weights.fetch import only
 from b200kit.node.weights.manifest import parse
 from b200kit.supply.models.manifest import Origin, origin_of, revision
 from tests.lab.supply.internet.hub import Hub
@@ -238,6 +239,32 @@ def test_architecture_of_unknown_sizes_is_published_and_said(
     config(num_attention_heads=None)(checkpoint)
     assert publish(checkpoint, tmp_path / "store", "--name", "tiny") == 0
     assert "note: sizes were not compared" in capsys.readouterr().err
+
+
+def test_quantisation_is_read_beside_the_config_where_it_has_none(
+    checkpoint: Path, tmp_path: Path, capsys: Console
+) -> None:
+    quantised = {"quantization": {"quant_algo": "NVFP4", "exclude_modules": []}}
+    (checkpoint / "hf_quant_config.json").write_text(json.dumps(quantised))
+    # Four bits a weight by what it says, and sixteen in the files.
+    assert publish(checkpoint, tmp_path / "store", "--name", "tiny") == 1
+    assert_message(capsys.readouterr().err)
+
+
+def test_two_runs_at_once_do_not_write_one_file(
+    checkpoint: Path, tmp_path: Path, capsys: Console
+) -> None:
+    assert publish(checkpoint, tmp_path / "one", "--name", "tiny") == 0
+    revised = published(tmp_path / "one", "tiny").name
+    building = tmp_path / "two" / "tiny" / f"{revised}.building"
+    building.mkdir(parents=True)
+    held = only(building)
+    try:
+        assert publish(checkpoint, tmp_path / "two", "--name", "tiny") == 1
+    finally:
+        os.close(held)
+    assert "another fetch is at work" in capsys.readouterr().err
+    assert publish(checkpoint, tmp_path / "two", "--name", "tiny") == 0
 
 
 def test_pickle_is_allowed_or_left_out_by_name(checkpoint: Path, tmp_path: Path) -> None:
