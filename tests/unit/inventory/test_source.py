@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+from b200kit.catalog import load
 from b200kit.catalog.types import Preset
 from b200kit.inventory import source
 from b200kit.inventory.keys.source import SYSTEMS
@@ -70,6 +72,24 @@ def test_what_a_mirror_is_made_of_are_the_repositories_of_a_node_without_it() ->
         origin = parse(source.as_origin(sourced(source=MIRROR, **given)), KNOWN)
         assert isinstance(origin, NodeSpec)
         assert origin.repositories == spec_of(source="internet", **given).repositories
+
+
+PRESETS = """\
+repositories:
+- name: vendor
+  url: https://vendor.example/d12/
+  key_url: https://vendor.example/key
+  fingerprint: AAAA
+  known: {fingerprint: {kind: quoted, date: "2026-11-24", source: made up}}
+"""
+
+
+def test_presets_are_read_by_system_without_what_says_where_they_are_from(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "debian12.yaml").write_text(PRESETS.replace("AAAA", "A" * 40))
+    monkeypatch.setattr(load, "_PRESETS", tmp_path)
+    assert load.load.__wrapped__().repositories == {"debian12": (PRESET,)}
 
 
 REFUSED: dict[str, dict[str, Any]] = {
