@@ -70,6 +70,9 @@ class Hub:
     # After so many bytes the connection of a large file ends, so many times.
     cut_at: int = 0
     cuts: int = 0
+    # After so many bytes nothing more of a large file comes until `go_on` is set.
+    hold_at: int | None = None
+    go_on: threading.Event = field(default_factory=threading.Event)
 
 
 @contextmanager
@@ -205,6 +208,10 @@ class _Store(_Handler):
         return None
 
     def _send(self, part: bytes) -> None:
+        if self.hub.hold_at is not None and len(part) > self.hub.hold_at:
+            self.wfile.write(part[: self.hub.hold_at])
+            self.hub.go_on.wait(60)
+            part = part[self.hub.hold_at :]
         if self.hub.cuts and len(part) > self.hub.cut_at:
             self.hub.cuts -= 1
             self.wfile.write(part[: self.hub.cut_at])

@@ -5,6 +5,9 @@ from __future__ import annotations
 import json
 import os
 import struct
+import subprocess
+import sys
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -89,18 +92,21 @@ def test_connection_that_is_cut_is_gone_on_with(
 def test_killed_run_is_finished_by_the_next(
     hub: Hub, made: dict[str, bytes], tmp_path: Path
 ) -> None:
-    assert publish(WHAT, tmp_path) == 0
-    folder = published(tmp_path)
-    # As a kill leaves it: one file whole, one begun, nothing named.
-    building = folder.with_name(f"{folder.name}.building")
-    (folder / "manifest.json").unlink()
-    (folder / SHARDS[1]).unlink()
-    (folder / f"{SHARDS[1]}.partial").write_bytes(made[SHARDS[1]][:100_000])
-    folder.rename(building)
+    hub.hold_at = 300_000
+    words = ["model", "publish", WHAT, "--to", str(tmp_path)]
+    run = [sys.executable, "-c", f"from b200kit.cli import main; main({words!r})"]
+    with subprocess.Popen(run, env={**os.environ, "HF_ENDPOINT": hub.url}) as process:
+        while sum(p.stat().st_size for p in tmp_path.rglob("*.partial")) < 2 * hub.hold_at:
+            assert process.poll() is None
+            time.sleep(0.05)
+        process.kill()
+    assert not list(tmp_path.rglob("manifest.json"))
+    hub.hold_at = None
+    hub.go_on.set()
     del hub.sent[:]
     assert publish(WHAT, tmp_path) == 0
-    assert (published(tmp_path) / SHARDS[1]).read_bytes() == made[SHARDS[1]]
-    assert (SHARDS[1], 100_000) in hub.sent
+    assert {(name, 300_000) for name in SHARDS} <= {*hub.sent}
+    assert all((published(tmp_path) / name).read_bytes() == made[name] for name in SHARDS)
 
 
 def test_damaged_revision_in_a_store_is_replaced(checkpoint: Path, tmp_path: Path) -> None:
