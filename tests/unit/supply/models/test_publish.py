@@ -366,3 +366,12 @@ def test_token_is_not_sent_in_plain_text(
     monkeypatch.setattr(constants, "ENDPOINT", "http://hub.example")
     assert publish(WHAT, tmp_path) == 1
     assert_message(capsys.readouterr().err)
+
+
+def test_library_that_is_missing_is_named_with_its_installation(
+    tmp_path: Path, capsys: Console, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("huggingface_hub", "huggingface_hub.constants"):
+        monkeypatch.setitem(sys.modules, name, None)
+    assert publish(WHAT, tmp_path) == 1
+    assert_message(capsys.readouterr().err)
