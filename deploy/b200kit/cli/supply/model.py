@@ -25,6 +25,7 @@ from b200kit.supply.models.publish import PublishError
 
 DONE, REFUSED = 0, 1
 _CODES = {DONE: "there", REFUSED: "refused, or not fetched", 2: "usage"}
+_SHOWN = 10
 _NAME = re.compile(r"[a-z0-9][a-z0-9._-]*")
 _NAMED = click.option(
     "--name", help="Name in the inventory; else the catalog's, or the repository's."
@@ -174,9 +175,10 @@ def _check(entries: Sequence[Entry], read: Read, pickles: Collection[str]) -> No
 
 
 def _refuse(problems: Sequence[str]) -> None:
-    """Every problem on a line of its own; the first one is the refusal."""
+    """The first problem is the refusal; the next ones stand above it, each on a line."""
     if problems:
-        console.err(*problems[1:])
+        more = len(problems) - _SHOWN
+        console.err(*problems[1:_SHOWN], *([f"and {more} more"] if more > 0 else []))
         raise ValueError(problems[0])
 
 

@@ -138,7 +138,8 @@ def _compare_index(
     found.problems += [
         f"{p} is missing: {INDEX} names it" for p in sorted({*named.values()} - {*files})
     ]
-    found.problems += [f"{p} is not named by {INDEX}" for p in sorted({*files} - {*named.values()})]
+    stray = sorted({*files} - {*named.values()})
+    found.problems += [f"{p} is not named by {INDEX}: --without {p}" for p in stray]
     for path, there in shards.items():
         listed = {name for name, shard in named.items() if shard == path}
         found.problems += [

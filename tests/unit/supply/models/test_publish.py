@@ -179,6 +179,12 @@ def index_with_another_tensor(folder: Path) -> None:
     (folder / INDEX).write_text(json.dumps(index))
 
 
+def other_index(folder: Path) -> None:
+    """The index names none of the tensors, but the files."""
+    names = {f"blocks.{number}": SHARDS[number % 2] for number in range(40)}
+    (folder / INDEX).write_text(json.dumps({"weight_map": names}))
+
+
 def config(**changes: Any) -> Callable[[Path], None]:
     """config.json says something else."""
 
@@ -212,6 +218,7 @@ TAMPERED: dict[str, Callable[[Path], object]] = {
     ),
     "a tensor the index does not name": index_without_a_tensor,
     "a tensor of the index missing": index_with_another_tensor,
+    "an index of another model": other_index,
     "no index": lambda folder: (folder / INDEX).unlink(),
     "an index that is none": lambda folder: (folder / INDEX).write_text("[]"),
     "a pickle": lambda folder: (folder / "optimizer.pt").touch(),
