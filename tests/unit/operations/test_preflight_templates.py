@@ -47,3 +47,14 @@ def test_lock_that_names_no_python_is_refused(tmp_path: Path) -> None:
     assert 'does not name the Python it is for; add a line such as "# python: 3.12"' in str(
         problem.message
     )
+
+
+def test_lock_with_flashinfer_that_nothing_compiles_is_refused(tmp_path: Path) -> None:
+    sound = spec(tmp_path)
+    cuda = sound.replace(engine=sound.engine.replace(kind="cuda"))
+    lock = f"# python: 3.12\nvllm=={cuda.engine.version} --hash=sha256:00\n"
+    Path(cuda.engine.requirements).write_text(lock)
+    assert list(preflight._wrong_files(cuda)) == []
+    Path(cuda.engine.requirements).write_text(f"{lock}flashinfer-python==0.7.2\n")
+    [problem] = preflight._wrong_files(cuda)
+    assert (problem.key, "without its kernels" in problem.message) == ("engine.requirements", True)

@@ -12,7 +12,7 @@ from b200kit.inventory.keys.problem import parse_keys
 from b200kit.run import places
 from b200kit.supply.locks import shipped
 from b200kit.supply.locks.lock_file import said
-from b200kit.supply.locks.recipe import recipes
+from tests.lab.supply.systems import SYSTEMS
 from tests.messages import assert_message
 
 CUDA = {"kind": "cuda", "version": "0.33.0", "wheelhouse": "https://mirror.example.internal/w/"}
@@ -47,9 +47,9 @@ def test_lock_of_the_inventory_and_every_other_engine_stay() -> None:
     assert shipped.filled({"system": "debian12", "engine": 7})["engine"] == 7
 
 
-def test_every_system_has_a_python() -> None:
-    locks = {shipped.PYTHONS[system] for system in shipped.PYTHONS}
-    assert set(recipes()["vllm", "cuda"].pythons) <= locks
+def test_pythons_are_those_of_the_lab_s_systems() -> None:
+    seen = {system.name: system.python for system in SYSTEMS.values()}
+    assert shipped.PYTHONS | seen == shipped.PYTHONS
 
 
 @pytest.mark.parametrize("python", ["312", "310"])
