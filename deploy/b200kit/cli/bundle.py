@@ -8,10 +8,11 @@ from typing import Any
 import click
 
 from b200kit.cli.command import Command, Refusal
-from b200kit.cli.judge import expectation_for, read_json
+from b200kit.cli.judge import read_json
 from b200kit.cli.report import find, load
 from b200kit.node.lib import timestamp
 from b200kit.records import archive
+from b200kit.records.expected import by_hardware
 from b200kit.report.outcome import hosts_of
 from b200kit.run import console
 
@@ -53,7 +54,7 @@ def command(node: str, run: str, reports: Path, file: str | None, name: str, out
 
 def _of_file(file: str, name: str) -> tuple[dict[str, Any], Any]:
     today = {"today": timestamp.today()}
-    return _observed(read_json(file), file), {**today, **expectation_for(name)}
+    return _observed(read_json(file), file), {**today, **by_hardware(name)}
 
 
 def _of_run(node: str, run: str, reports: Path) -> tuple[dict[str, Any], Any]:
@@ -65,7 +66,7 @@ def _of_run(node: str, run: str, reports: Path) -> tuple[dict[str, Any], Any]:
     known = host if isinstance(host, dict) else {}
     expected = known.get("expectation")
     if not isinstance(expected, dict):
-        expected = expectation_for("hgx-b200")
+        expected = by_hardware("hgx-b200")
     state = _observed(known.get("state"), f"{node} in {folder}")
     return state, {"today": timestamp.today(), **expected}
 

@@ -1,44 +1,24 @@
-"""`b200 judge STATE.json`: is the observed node fit to serve?"""
+"""`b200 judge`: is a recorded node fit to serve? One of a file, or one that comes with b200kit."""
 
 from __future__ import annotations
 
 import json
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
 import click
 
-from b200kit.catalog import hardware, load
+from b200kit.catalog import load
+from b200kit.catalog.recognised import on_bus
 from b200kit.cli.command import Command
 from b200kit.node.checks.judge import judge
-from b200kit.node.host import settings_table
 from b200kit.node.lib import timestamp
-from b200kit.node.state import expectation as expectations
-from b200kit.records import archive
+from b200kit.records import archive, examples
+from b200kit.records.expected import by_hardware
 from b200kit.report.terminal.check_block import check_lines
+from b200kit.report.terminal.lines import wrap
 from b200kit.run import console
-
-
-def expectation_for(name: str) -> dict[str, Any]:
-    """An expectation from hardware data alone: any driver the hardware takes, no services.
-
-    Clock and settings are judged, these by their defaults; nothing else was requested, so
-    nothing else is compared.
-    """
-    data = hardware.load(name)
-    count = data["expect"]["gpu_count"]["value"]
-    return {
-        "schema": expectations.SCHEMA,
-        "hardware": data,
-        "driver": None,
-        "gpu_count": count,
-        "services": [],
-        "waivers": [],
-        "clock_synchronized": True,
-        "settings": settings_table.expected(load.load().settings, ()),
-        "passport": "keep",
-        "bandwidth": "off",
-    }
 
 
 def read_json(path: str) -> Any:
@@ -54,24 +34,33 @@ def read_json(path: str) -> Any:
     cls=Command,
     exit_codes={0: "fit", 1: "unfit", 2: "not measured, or the file cannot be read"},
 )
-@click.argument("state")
+@click.argument("state", required=False)
+@click.option("--example", "named", metavar="NAME", help="A recorded node that comes with b200kit.")
+@click.option("--list", "listed", is_flag=True, help="Show the examples and where each is from.")
 @click.option(
-    "--hardware", "name", default="hgx-b200", show_default=True, metavar="NAME",
-    help="A hardware of the catalog.",
+    "--hardware", "name", metavar="NAME",
+    help="A hardware of the catalog; by default hgx-b200, and of an example what its GPUs are.",
 )  # fmt: skip
 @click.option("--expect", metavar="FILE", help="An expectation instead of hardware data alone.")
 @click.option("--json", "as_json", is_flag=True, help="Print the verdict as JSON.")
 @click.option("--topology", is_flag=True, help="Print the matrix of the GPUs, too.")
-def command(state: str, name: str, expect: str | None, as_json: bool, topology: bool) -> int:
+def command(
+    state: str | None, named: str | None, listed: bool, name: str | None, expect: str | None,
+    as_json: bool, topology: bool,
+) -> int:  # fmt: skip
     """Judge the recorded node in the file STATE, a NodeState document as `observe` prints it.
 
     An archive of `b200 bundle` has its own expectation; --expect goes before it.
     """
+    if sum(map(bool, (state, named, listed))) != 1:
+        raise click.UsageError("say one of: a file, --example NAME, --list")
+    if listed:
+        console.out(*_list())
+        return 0
     try:
-        bundled = archive.read(state)
-        observed, own = bundled or (read_json(state), None)
-        expected = read_json(expect) if expect else own or expectation_for(name)
-    except (OSError, ValueError) as error:
+        shown, observed, own = _example(named, name) if named else _file(str(state), name)
+        expected = read_json(expect) if expect else own
+    except (OSError, ValueError, examples.NoExample) as error:
         raise click.UsageError(str(error)) from None
     if isinstance(expected, dict):
         expected = {"today": timestamp.today(), **expected}
@@ -79,7 +68,43 @@ def command(state: str, name: str, expect: str | None, as_json: bool, topology: 
     host = {"outcome": verdict.fit, "state": observed, "expectation": expected}
     if as_json:
         console.document(verdict.to_json())
-    else:
-        host["verdict"] = verdict.to_json()
-        console.out(*check_lines(Path(state).stem, host, colour=False, matrix=topology))
+        return verdict.exit_status
+    host["verdict"] = verdict.to_json()
+    found = check_lines(shown, host, colour=False, matrix=topology)
+    console.out(*(_framed(examples.load(named), found) if named else found))
     return verdict.exit_status
+
+
+def _file(path: str, name: str | None) -> tuple[str, Any, Any]:
+    """A recorded node's name, observation and expectation."""
+    observed, own = archive.read(path) or (read_json(path), None)
+    return Path(path).stem, observed, own or by_hardware(name or "hgx-b200")
+
+
+def _example(named: str, name: str | None) -> tuple[str, Any, Any]:
+    example = examples.load(named)
+    hardware = name or on_bus(example.state, load.load().hardware.values()).name
+    return example.name, example.state, by_hardware(hardware)
+
+
+def _framed(example: examples.Example, verdict: Iterable[str]) -> Iterator[str]:
+    """The verdict below where the example is from, and above what to try next."""
+    yield from _origin(example)
+    yield ""
+    yield from verdict
+    yield ""
+    yield "All examples: b200 judge --list      Your own node: b200 check USER@HOST"
+
+
+def _origin(example: examples.Example) -> Iterator[str]:
+    yield from wrap(f"{example.name}: ", f"{example.kind} ({example.file})", indent=2)
+    for what, source in example.origins():
+        yield from wrap("  ", f"{what}: {source}", indent=4)
+
+
+def _list() -> Iterator[str]:
+    for name in examples.names():
+        example = examples.load(name)
+        yield from _origin(example)
+    short = (f"{short} for {name}" for short, name in examples.SHORT.items())
+    yield from ("", f"b200 judge --example NAME; short: {', '.join(short)}")

@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import click
 
 from b200kit.catalog import load
-from b200kit.catalog.types import Hardware
+from b200kit.catalog.recognised import Unrecognised, for_machine, matching
 from b200kit.node.placement.cpu_cores import LayoutError, whole
-from b200kit.node.state import machine_kind
-from b200kit.node.state.machine_kind import Kind, Machine
-from b200kit.node.state.view import StateView
 from b200kit.sizing.fit import GpuPool
 
 # The part of NVML's figure that a process can use: 178.35 GiB of 183,359 MiB on a B200
@@ -29,8 +26,11 @@ def recognised(state: Mapping[str, Any], name: str | None, asked: int | None) ->
     if name is not None and name not in known:
         raise click.UsageError(f'unknown hardware "{name}"; known: {", ".join(sorted(known))}')
     ids = _ids(gpus)
-    candidates = [known[name]] if name else _for_machine(state, known.values())
-    hardware = _of(ids, len(gpus), candidates)
+    candidates = [known[name]] if name else for_machine(state, known.values())
+    try:
+        hardware = matching(ids, len(gpus), len(gpus) > 1, candidates)
+    except Unrecognised as error:
+        raise LayoutError(f"{error}: {_SAY}") from None
     whole = hardware.gpu_count
     if asked is not None and not 1 <= asked <= whole:
         raise click.UsageError(f"--gpus {asked}: {hardware.name} has 1 to {whole}")
@@ -47,13 +47,6 @@ def recognised(state: Mapping[str, Any], name: str | None, asked: int | None) ->
     return GpuPool(hardware.name, usable, memory, whole, frozenset(ids))
 
 
-def _for_machine(state: Mapping[str, Any], known: Iterable[Hardware]) -> list[Hardware]:
-    """The hardware for the node's kind of machine: virtual only where it is known to be."""
-    seen = machine_kind.of(StateView(state))
-    virtual = isinstance(seen, Machine) and seen.kind is Kind.VIRTUAL
-    return [hardware for hardware in known if hardware.virtual in (None, virtual)]
-
-
 def _ids(gpus: Sequence[Any]) -> set[str]:
     found = set()
     for number, gpu in enumerate(gpus):
@@ -65,24 +58,6 @@ def _ids(gpus: Sequence[Any]) -> set[str]:
 
 
 _SAY = "what is not recognised is not planned for"
-
-
-def _of(ids: set[str], count: int, candidates: Sequence[Hardware]) -> Hardware:
-    """The hardware whose GPUs these are; a board has several, also when some of them are lost."""
-    for hardware in candidates:
-        several = hardware.gpu_count > 1
-        if ids and ids <= hardware.pci_ids and several == (count > 1):
-            if count > hardware.gpu_count:
-                raise LayoutError(
-                    f"the node shows {count} GPUs, and {hardware.name} has {hardware.gpu_count}"
-                )
-            return hardware
-    boards = [f"{one.name} ({one.gpu_count} x {' or '.join(sorted(one.pci_ids))})"
-              for one in candidates]  # fmt: skip
-    seen = f"{count} GPU{'' if count == 1 else 's'} of {' and '.join(sorted(ids))}"
-    raise LayoutError(
-        f"the node shows {seen if ids else 'no GPU'}, which is not {', '.join(boards)}: {_SAY}"
-    )
 
 
 def _memory(gpus: Sequence[Any]) -> float:

@@ -148,7 +148,8 @@ def _engine_from(spec: NodeSpec) -> Iterator[Problem]:
     if engine.image and "podman" not in spec.container_runtimes:
         yield Problem("container_runtimes", "has no podman, which runs engine.image")
     if not engine.image:
-        for name in ("requirements", "wheelhouse"):
+        needed = ["requirements"] if spec.source else ["requirements", "wheelhouse"]
+        for name in needed:
             if not getattr(engine, name):
                 yield Problem(f"engine.{name}", "is required, or engine.image")
 

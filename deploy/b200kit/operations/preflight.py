@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -23,7 +24,9 @@ from b200kit.converge.stage import nominal_layout
 from b200kit.inventory import engine_rules, openpgp, secrets
 from b200kit.inventory import group as groups
 from b200kit.inventory.keys import fleet, reprovision
+from b200kit.inventory.keys.parts import Repository
 from b200kit.inventory.keys.problem import Problem
+from b200kit.inventory.keys.source import Mirror
 from b200kit.inventory.parse import parse
 from b200kit.inventory.spec import NodeSpec
 from b200kit.operations import connections, group_data, recorder
@@ -141,7 +144,7 @@ def _spec(host: Host, changes: Mapping[str, object] | None = None) -> NodeSpec |
         known = load.with_site_model(load.load(), data.get("model"), data.get("model_config_file"))
     except ModelError as error:
         return [Problem("model_config_file", str(error))]
-    return parse(data, known)
+    return parse(data, replace(known, keys=str(group_data.folder().parent / "keys")))
 
 
 def _of_groups(state: State) -> Iterator[str]:
@@ -164,7 +167,7 @@ def _own_data(host: Host) -> Mapping[str, Any]:
 def _missing_files(spec: NodeSpec) -> Iterator[Problem]:
     """Files of the controller that the inventory names and nobody can read."""
     named = [] if spec.engine.image else [("engine.requirements", spec.engine.requirements)]
-    named += [(f"repositories.{n}.key", r.key) for n, r in enumerate(spec.repositories)]
+    named += [(f"{key}.key", r.key) for key, r in _repositories(spec)]
     named += [("fleet.ca_file", spec.fleet.ca_file)] if spec.fleet and spec.fleet.ca_file else []
     named += [(f"system_prompts.{n}", path) for n, path in enumerate(spec.system_prompts)]
     named += reprovision.files(spec)
@@ -207,17 +210,26 @@ def _wrong_files(spec: NodeSpec) -> Iterator[Problem]:
             yield Problem("engine.requirements", message)
 
 
-def _wrong_keys(spec: NodeSpec) -> Iterator[Problem]:
+def _repositories(spec: NodeSpec) -> Iterator[tuple[str, Repository]]:
+    """Each repository of the node by the key of the inventory that says it."""
     for number, repository in enumerate(spec.repositories):
+        yield (
+            "source" if isinstance(spec.source, Mirror) else f"repositories.{number}",
+            repository,
+        )
+
+
+def _wrong_keys(spec: NodeSpec) -> Iterator[Problem]:
+    for key, repository in _repositories(spec):
         try:
             actual = openpgp.fingerprints(Path(repository.key).read_text(errors="replace"))
         except ValueError as wrong:
-            yield Problem(f"repositories.{number}.key", f"{repository.key} {wrong}")
+            yield Problem(f"{key}.key", f"{repository.key} {wrong}")
             continue
         if repository.fingerprint.upper() not in actual:
             there = f"{repository.key} has {', '.join(actual)}"
             message = f"{there}, the inventory pins {repository.fingerprint}"
-            yield Problem(f"repositories.{number}.fingerprint", message)
+            yield Problem(f"{key}.fingerprint", message)
 
 
 def _lines(faults: Iterable[tuple[Host, Problem]]) -> Iterator[str]:

@@ -1,7 +1,7 @@
-"""Where templates are read and where runs leave their files, in a checkout and from a wheel.
+"""Where templates and states are read and where runs leave files, in a checkout and from a wheel.
 
-A wheel carries `templates/` and the engines' locks inside the package; in a checkout they stand at
-the top. What runs leave
+A wheel carries `templates/`, the engines' locks and `tests/states/` inside the package; in a
+checkout they stand at the top. What runs leave
 (reports, records, transactions, evidence) goes to the checkout, or to the working directory where
 there is none.
 """
@@ -17,6 +17,7 @@ _SHIPPED = _CHECKOUT if IN_CHECKOUT else PACKAGE
 TEMPLATES = _SHIPPED / "templates"
 LOCKS = _SHIPPED / "requirements"
 """Where the engines' locks lie that are shipped."""
+STATES = _CHECKOUT / "tests" / "states" if IN_CHECKOUT else PACKAGE / "states"
 
 
 def home() -> Path:

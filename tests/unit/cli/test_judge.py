@@ -39,6 +39,38 @@ def test_unfit_node_names_fault_action_and_part(capsys: pytest.CaptureFixture[st
     assert any(line.startswith("  > GPU2   NV0!") for line in lines)
 
 
+def test_each_example_is_listed_with_its_origin(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["--list"]) == 0
+    text = " ".join(capsys.readouterr().out.split())
+    for path in states.STATES.glob("*.json"):
+        provenance = json.loads(path.read_text())["provenance"]
+        told = (path.name, provenance["kind"], *provenance["captured"].values())
+        assert [part for part in told if " ".join(part.split()) not in text] == []
+
+
+def test_each_example_is_judged_by_the_hardware_it_is(capsys: pytest.CaptureFixture[str]) -> None:
+    bad = {"gpu2-no-nvlink", "fabric-insufficient-resources"}
+    for path in states.STATES.glob("*.json"):
+        assert main(["--example", path.stem]) == (path.stem in bad), capsys.readouterr().out
+
+
+def test_example_says_where_it_is_from_and_what_is_next(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["--example", "healthy"]) == 0
+    assert_message(capsys.readouterr().out)
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [["--example", "gpu2-nvlink"], ["--example", "x"], [], ["n01.json", "--example", "healthy"]],
+    ids=["near", "far", "nothing", "both"],
+)
+def test_example_that_is_not_there_is_refused(
+    arguments: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(arguments) == 2
+    assert_message(capsys.readouterr().err)
+
+
 def test_topology_is_shown_of_a_fit_node_where_asked_for(
     capsys: pytest.CaptureFixture[str],
 ) -> None:

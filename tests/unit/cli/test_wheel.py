@@ -22,6 +22,11 @@ from tests.unit.report import records
 
 ROOT = Path(__file__).resolve().parents[3]
 Run = Callable[..., subprocess.CompletedProcess[str]]
+# Nobody, who may read what only root may: a checkout can lie anywhere.
+_NOBODY = [
+    "setpriv", "--reuid=65534", "--regid=65534", "--clear-groups",
+    "--inh-caps=+dac_read_search", "--ambient-caps=+dac_read_search",
+]  # fmt: skip
 
 
 @pytest.fixture(scope="module")
@@ -54,9 +59,12 @@ def b200(environment: Path, tmp_path: Path) -> Run:
     work.mkdir()
     (work / "deploy.py").write_text("raise SystemExit('the deploy of the user was imported')\n")
 
-    def run(*arguments: str, module: bool = False) -> subprocess.CompletedProcess[str]:
+    def run(
+        *arguments: str, module: bool = False, nobody: bool = False
+    ) -> subprocess.CompletedProcess[str]:
         program = ["python", "-m", "b200kit.cli"] if module else ["b200"]
         program[0] = str(environment / "bin" / program[0])
+        program = [*(_NOBODY if nobody and os.getuid() == 0 else ()), *program]
         variables = {"PATH": os.environ["PATH"], "HOME": str(tmp_path)}
         return subprocess.run(
             [*program, *arguments], cwd=work, env=variables, capture_output=True, text=True
@@ -79,7 +87,11 @@ def recorded(folder: Path) -> str:
 def test_every_module_template_and_data_file_is_inside(wheel: Path) -> None:
     with zipfile.ZipFile(wheel) as archive:
         packed = set(archive.namelist())
-    sources = {"b200kit": ROOT / "deploy" / "b200kit", "b200kit/templates": ROOT / "templates"}
+    sources = {
+        "b200kit": ROOT / "deploy" / "b200kit",
+        "b200kit/templates": ROOT / "templates",
+        "b200kit/states": states.STATES,
+    }
     expected = {
         f"{name}/{path.relative_to(folder).as_posix()}"
         for name, folder in sources.items()
@@ -102,6 +114,13 @@ def test_judge(b200: Run, tmp_path: Path) -> None:
     run = b200("judge", recorded(tmp_path), "--topology")
     assert (run.returncode, run.stderr) == (0, "")
     assert "144/144 links" in run.stdout
+
+
+@pytest.mark.parametrize(("name", "code"), [("healthy", 0), ("gpu2-no-nvlink", 1)])
+def test_example_is_judged_for_a_user_who_is_not_root(b200: Run, name: str, code: int) -> None:
+    run = b200("judge", "--example", name, nobody=True)
+    assert (run.returncode, run.stderr) == (code, "")
+    assert f"tests/states/{name}" in run.stdout
 
 
 def test_plan(b200: Run, tmp_path: Path) -> None:

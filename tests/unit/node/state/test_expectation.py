@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from b200kit.cli import judge
 from b200kit.node.state.expectation import Expectation, Unexpected
+from b200kit.records import expected
 from tests.subtests import in_subtests
 
 WORDS = {
@@ -50,7 +50,7 @@ def test_a_list_of_names_holds_texts_only(value: list[Any]) -> None:
 
 
 def test_the_expectation_of_the_command_line_leaves_nothing_out() -> None:
-    expect = Expectation(judge.expectation_for("hgx-b200"))
+    expect = Expectation(expected.by_hardware("hgx-b200"))
     assert expect.clock_judged()
     assert expect.acs_judged()
     assert "swappiness" in (expect.settings().names() or [])

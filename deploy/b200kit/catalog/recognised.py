@@ -1,0 +1,65 @@
+"""Which hardware of the catalogue a node is, by the PCI ids of its GPUs. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence, Set
+from typing import Any
+
+from b200kit.catalog.types import Hardware
+from b200kit.node.state import machine_kind
+from b200kit.node.state.machine_kind import Kind, Machine
+from b200kit.node.state.view import StateView, Unmeasured
+
+
+class Unrecognised(ValueError):
+    """The GPUs are of no hardware that is known, or were not read; one line says which."""
+
+
+def on_bus(state: Mapping[str, Any], known: Iterable[Hardware]) -> Hardware:
+    """The hardware of an observed node, by what its PCI bus shows; no driver is needed.
+
+    A GPU by itself is a board that lost the others, but for where it can have been passed through.
+    """
+    view = StateView(state)
+    gpus = view.items("pci", "gpus")
+    if isinstance(gpus, Unmeasured):
+        raise Unrecognised(f"the PCI bus could not be read: {gpus.reason}")
+    ids = set()
+    for gpu in gpus:
+        parts = [gpu.text("vendor"), gpu.text("device")]
+        unread = next((part for part in parts if isinstance(part, Unmeasured)), None)
+        if unread is not None:
+            raise Unrecognised(f"the PCI id of a GPU could not be read: {unread.reason}")
+        ids.add(":".join(map(str, parts)))
+    several = len(gpus) > 1 or _kind(state) is Kind.BARE_METAL
+    return matching(ids, len(gpus), several, for_machine(state, known))
+
+
+def for_machine(state: Mapping[str, Any], known: Iterable[Hardware]) -> list[Hardware]:
+    """The hardware for the node's kind of machine: virtual only where it is known to be."""
+    virtual = _kind(state) is Kind.VIRTUAL
+    return [hardware for hardware in known if hardware.virtual in (None, virtual)]
+
+
+def matching(
+    ids: Set[str], count: int, several: bool, candidates: Sequence[Hardware]
+) -> Hardware:  # fmt: skip
+    """The hardware whose GPUs these are; a board has several, also when some of them are lost."""
+    for hardware in candidates:
+        if ids and ids <= hardware.pci_ids and several == (hardware.gpu_count > 1):
+            if count > hardware.gpu_count:
+                raise Unrecognised(
+                    f"the node shows {count} GPUs, and {hardware.name} has {hardware.gpu_count}"
+                )
+            return hardware
+    boards = [f"{one.name} ({one.gpu_count} x {' or '.join(sorted(one.pci_ids))})"
+              for one in candidates]  # fmt: skip
+    seen = f"{count} GPU{'' if count == 1 else 's'} of {' and '.join(sorted(ids))}"
+    raise Unrecognised(
+        f"the node shows {seen if ids else 'no GPU'}, which is not {', '.join(boards)}"
+    )
+
+
+def _kind(state: Mapping[str, Any]) -> Kind | None:
+    seen = machine_kind.of(StateView(state))
+    return seen.kind if isinstance(seen, Machine) else None

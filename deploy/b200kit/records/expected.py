@@ -1,0 +1,59 @@
+"""What a node is judged by where there is no inventory: the data of its hardware."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from b200kit.catalog import hardware, load
+from b200kit.node.checks.judge import DECIDES, judge
+from b200kit.node.host import settings_table
+from b200kit.node.lib import timestamp
+from b200kit.node.state import expectation as expectations
+from b200kit.node.state.verdict import Status
+
+WITHOUT_DEPLOYMENT = "not applicable without a deployment"
+"""Why a check is left out that compares a node with what an inventory asks for."""
+
+
+def by_hardware(name: str) -> dict[str, Any]:
+    """An expectation from hardware data alone: any driver the hardware takes, no services.
+
+    Clock and settings are judged, these by their defaults; nothing else was requested, so
+    nothing else is compared.
+    """
+    data = hardware.load(name)
+    return {
+        "schema": expectations.SCHEMA,
+        "hardware": data,
+        "driver": None,
+        "gpu_count": data["expect"]["gpu_count"]["value"],
+        "services": [],
+        "waivers": [],
+        "clock_synchronized": True,
+        "settings": settings_table.expected(load.load().settings, ()),
+        "passport": "keep",
+        "bandwidth": "off",
+    }
+
+
+def without_deployment(name: str, state: Mapping[str, Any]) -> dict[str, Any]:
+    """An expectation for a node that nobody need have deployed, as it was observed.
+
+    What an inventory would ask for is asked for nowhere, and a check that compares with that alone
+    would pass over anything. Those are found by what they do, and left out of the verdict by name:
+    a check that passes over the same observation with nothing read in it looked at nothing.
+    """
+    asked = {
+        **by_hardware(name),
+        "today": timestamp.today(),
+        "settings": {},
+        "unfinished": "judged",
+        "quarantine": "judged",
+    }
+    unread = {key: {"unmeasured": "not looked at"} for key in state}
+    blind = judge(asked, {**unread, "schema": state.get("schema")})
+    idle = {f.check for f in blind.findings if f.status is Status.PASS} - {DECIDES}
+    data = asked["hardware"]
+    left_out = {**dict.fromkeys(sorted(idle), WITHOUT_DEPLOYMENT), **data.get("not_applicable", {})}
+    return {**asked, "hardware": {**data, "not_applicable": left_out}}
