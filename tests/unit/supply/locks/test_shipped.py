@@ -9,10 +9,11 @@ import pytest
 
 from b200kit.inventory.keys.parts import Engine
 from b200kit.inventory.keys.problem import parse_keys
+from b200kit.inventory.keys.source import SYSTEMS
 from b200kit.run import places
 from b200kit.supply.locks import shipped
 from b200kit.supply.locks.lock_file import said
-from tests.lab.supply.systems import SYSTEMS
+from tests.lab.supply.systems import SYSTEMS as LABS
 from tests.messages import assert_message
 
 CUDA = {"kind": "cuda", "version": "0.33.0", "wheelhouse": "https://mirror.example.internal/w/"}
@@ -48,8 +49,9 @@ def test_lock_of_the_inventory_and_every_other_engine_stay() -> None:
 
 
 def test_pythons_are_those_of_the_lab_s_systems() -> None:
-    seen = {system.name: system.python for system in SYSTEMS.values()}
+    seen = {system.name: system.python for system in LABS.values()}
     assert shipped.PYTHONS | seen == shipped.PYTHONS
+    assert set(shipped.PYTHONS) == set(SYSTEMS)
 
 
 @pytest.mark.parametrize("python", ["312", "310"])
