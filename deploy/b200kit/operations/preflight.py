@@ -204,6 +204,7 @@ def _wrong_files(spec: NodeSpec) -> Iterator[Problem]:
             yield Problem("engine.version", f"{message}: {make}" if make else message)
         if message := compile_tools.uncompilable(spec, lock.encode()):
             yield Problem("engine.requirements", f"{spec.engine.requirements} {message}")
+        yield from compile_tools.unanswerable(spec, lock.encode())
         if spec.engine.kind != "stand-in" and not engine_rules.python_of(lock):
             wanted = 'add a line such as "# python: 3.12"'
             message = f"{spec.engine.requirements} does not name the Python it is for; {wanted}"

@@ -10,11 +10,13 @@ locks). So a lock has FlashInfer with its kernels or not at all, or the inventor
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
 
 import yaml
 
+from b200kit.inventory.keys.problem import Problem
 from b200kit.inventory.spec import NodeSpec
 from b200kit.node.state.drift import Package
 
@@ -58,6 +60,20 @@ def uncompilable(spec: NodeSpec, lock: bytes) -> str:
         "has flashinfer-python without its kernels, and no nvcc compiles them: make it with "
         "`b200 lock`, which leaves it out, or set cuda_toolkit"
     )
+
+
+def unanswerable(spec: NodeSpec, lock: bytes) -> Iterator[Problem]:
+    """Flags that ask for FlashInfer by name where the lock has none: vLLM ends at its start."""
+    own = [("engine.flags", spec.engine.flags)]
+    own += [(f"replica_flags.{number}", flags) for number, flags in spec.replica_flags]
+    for key, flags in own if lacks_flashinfer(spec, lock) else ():
+        for name, value in flags:
+            # NVFP4 is kept by FlashInfer's attention alone (sizing/kv_cache_formats.py).
+            if re.search(r"flashinfer|^nvfp4", str(value), re.IGNORECASE):
+                message = (
+                    f"{value} needs FlashInfer, which {spec.engine.requirements} does not have"
+                )
+                yield Problem(f"{key}.{name}", message)
 
 
 def environment(spec: NodeSpec, directory: str, lock: bytes) -> dict[str, str]:
