@@ -24,6 +24,8 @@ _SYSTEM = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 _FLASHINFER = re.compile(rb"(?im)^flashinfer[-_.]python\s*==")
 _PREBUILT = re.compile(rb"(?im)^flashinfer[-_.]jit[-_.]cache\s*==")
 _NVCC = ("CUDA_HOME", "CUDA_PATH")
+# NVFP4 is kept by FlashInfer's attention alone (sizing/kv_cache_formats.py).
+_ASKS = re.compile(r"=.*flashinfer|^kv-cache-dtype=nvfp4(_4over6)?$", re.IGNORECASE)
 _WITHOUT = Path(__file__).with_name("vllm-without-flashinfer.yaml")
 
 
@@ -68,8 +70,7 @@ def unanswerable(spec: NodeSpec, lock: bytes) -> Iterator[Problem]:
     own += [(f"replica_flags.{number}", flags) for number, flags in spec.replica_flags]
     for key, flags in own if lacks_flashinfer(spec, lock) else ():
         for name, value in flags:
-            # NVFP4 is kept by FlashInfer's attention alone (sizing/kv_cache_formats.py).
-            if re.search(r"flashinfer|^nvfp4", str(value), re.IGNORECASE):
+            if _ASKS.search(f"{name.replace('_', '-')}={value}"):
                 message = (
                     f"{value} needs FlashInfer, which {spec.engine.requirements} does not have"
                 )

@@ -56,7 +56,9 @@ def test_flashinfer_that_nothing_compiles_or_nobody_installs_is_refused(tmp_path
     Path(cuda.engine.requirements).write_text(lock)
     assert list(preflight._wrong_files(cuda)) == []
     asks = cuda.replace(
-        engine=cuda.engine.replace(flags=(("attention-backend", "FLASHINFER"), ("seed", 1))),
+        engine=cuda.engine.replace(
+            flags=(("attention-backend", "FLASHINFER"), ("enable-flashinfer-autotune", False))
+        ),
         replica_flags=(("0", (("kv-cache-dtype", "nvfp4"),)),),
     )
     keys = [problem.key for problem in preflight._wrong_files(asks)]
