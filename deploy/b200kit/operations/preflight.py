@@ -37,6 +37,7 @@ from b200kit.run.session import RUN, entry
 from b200kit.serving import compile_tools
 from b200kit.sizing.model_config import ModelError
 from b200kit.stages import pipeline
+from b200kit.supply.locks import shipped
 from b200kit.supply.models import hub_model
 
 
@@ -139,7 +140,7 @@ def parsed(host: Host, changes: Mapping[str, object]) -> NodeSpec | list[Problem
 
 def _spec(host: Host, changes: Mapping[str, object] | None = None) -> NodeSpec | list[Problem]:
     every = ((other.name, other.data.dict()) for other in host.inventory)
-    data = {**fleet.filled(_own_data(host), every), **(changes or {})}
+    data = shipped.filled({**fleet.filled(_own_data(host), every), **(changes or {})})
     try:
         known = load.with_site_model(load.load(), data.get("model"), data.get("model_config_file"))
     except ModelError as error:
@@ -176,7 +177,10 @@ def _missing_files(spec: NodeSpec) -> Iterator[Problem]:
         try:
             Path(path).read_bytes()
         except OSError as error:
-            yield Problem(key, f"{path} cannot be read on the controller: {error.strerror}")
+            lock = key == "engine.requirements" and isinstance(error, FileNotFoundError)
+            remedy = shipped.missing(spec.engine) if lock else ""
+            message = f"{path} cannot be read on the controller: {error.strerror}"
+            yield Problem(key, remedy or message)
     for number, path in enumerate(spec.system_prompts):
         with contextlib.suppress(OSError):
             text = Path(path).read_text("utf-8", "replace")
@@ -198,9 +202,11 @@ def _wrong_files(spec: NodeSpec) -> Iterator[Problem]:
     if not spec.engine.image:
         lock = Path(spec.engine.requirements).read_text(errors="replace")
         if message := engine_rules.unlike_lock(engines.get(spec.engine), spec.engine, lock):
-            yield Problem("engine.version", message)
+            make = shipped.command(spec.engine)
+            yield Problem("engine.version", f"{message}: {make}" if make else message)
         if message := compile_tools.uncompilable(spec, lock.encode()):
             yield Problem("engine.requirements", f"{spec.engine.requirements} {message}")
+        yield from compile_tools.unanswerable(spec, lock.encode())
         if spec.engine.kind != "stand-in" and not engine_rules.python_of(lock):
             wanted = 'add a line such as "# python: 3.12"'
             message = f"{spec.engine.requirements} does not name the Python it is for; {wanted}"

@@ -9,7 +9,7 @@ import pytest
 from tests.lab.supply.wheelfile import write_wheel
 
 ENGINE = {
-    "vllm 0.33.0": ("flashinfer-python==0.7.2", "torch==2.14.0", "humming", "certifi>=2026.10.19"),
+    "vllm 0.33.0": ("torch==2.14.0", "flashinfer-python==0.7.2", "humming", "certifi>=2026.10.19"),
     "vllm 0.34.0": ("flashinfer-python==0.7.2", "torch==2.15.0", "humming"),
     "torch 2.14.0": ("cuda-toolkit==13.0.3", "cuda-bindings>=13"),
     "torch 2.15.0": ("cuda-toolkit==13.0.3", "cuda-bindings>=13"),

@@ -57,6 +57,7 @@ FAULTS: dict[str, Callable[[str], str]] = {
     "Python of another file": other(r"^# python: .*", "# python: 3.13"),
     "no glibc": other(r"^# glibc: .*\n", ""),
     "CUDA release": other(r"^nvidia-cuda-nvcc==\S+", "nvidia-cuda-nvcc==13.5.37"),
+    "CUDA of another name": added(f"nvidia-cuda-runtime-cu12==12.8.90 {HASH}"),
     "bindings": added(f"cuda-python==12.6.2.post1 {HASH}"),
     "kernels without package": added(
         f"flashinfer-cubin==0.7.2 {HASH}\nflashinfer-jit-cache==0.7.2+cu130 {HASH}"
@@ -75,6 +76,12 @@ FAULTS: dict[str, Callable[[str], str]] = {
 def test_planted_fault_is_named_alone(fault: str) -> None:
     [found] = rules.faults(FAULTS[fault](TEXT), RECIPE, PY312)
     assert_message(found)
+
+
+def test_tools_and_headers_with_versions_of_their_own_fit() -> None:
+    newer = other(r"^nvidia-cuda-cccl==\S+", "nvidia-cuda-cccl==13.3.5.0.6")(TEXT)
+    text = added(f"nvidia-cuda-nvdisasm==13.5.37 {HASH}")(newer)
+    assert rules.faults(text, RECIPE, PY312) == []
 
 
 def test_every_python_of_the_recipe_has_its_lock_and_no_other() -> None:
