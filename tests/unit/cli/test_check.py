@@ -209,9 +209,9 @@ def test_what_the_node_lacks_is_one_line(
     if name == "no-sudo":
         program("id", _ORDINARY)
     if name == "old-python":
-        real = shutil.which("python3")
         program(
-            "python3", f'shift 3; exec {real} -c "import sys; sys.version_info = (3, 9, 2); $1"'
+            "python3",
+            f'shift 3; exec {sys.executable} -c "import sys; sys.version_info = (3, 9, 2); $1"',
         )
     for tool in ("sh", "id", "cat", *(["python3"] if name == "no-sudo" else [])):
         if not (tmp_path / "bin" / tool).exists():
