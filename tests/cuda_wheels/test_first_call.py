@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import base64
+
+from b200kit.serving.compile_tools import without_flashinfer
 from tests.cuda_wheels.conftest import BRANCH
 from tests.cuda_wheels.inside import Inside
 
@@ -44,6 +47,49 @@ def test_first_call_of_cuda_fails_for_want_of_a_newer_driver(with_library: Insid
     done = with_library.python(_INIT)
     assert (done.code, done.out, done.last.partition(":")[0]) == (1, "13.0 False", "RuntimeError")
     assert "driver on your system is too old (found version 12040)" in done.last
+
+
+_CHOICE = """
+import torch
+import vllm.platforms as platforms
+from vllm.platforms.cuda import NonNvmlCudaPlatform
+from vllm.platforms.interface import DeviceCapability
+class B200(NonNvmlCudaPlatform):
+    get_device_capability = classmethod(lambda cls, device_id=0: DeviceCapability(10, 0))
+platforms._current_platform = B200()
+from vllm.v1.attention.selector import AttentionSelectorConfig
+from vllm.v1.sample.ops.topk_topp_sampler import flashinfer_sampler_supported
+for cache in ("auto", "fp8"):
+    asked = AttentionSelectorConfig(
+        head_size=128, dtype=torch.bfloat16, kv_cache_dtype=cache, block_size=None)
+    found, passed_over = B200.get_valid_backends(DeviceCapability(10, 0), asked, num_heads=16)
+    assert "FLASHINFER" in [backend.name for backend in passed_over], found
+    print(found[0].backend.name)
+print(flashinfer_sampler_supported())
+"""
+
+
+def test_without_flashinfer_a_b200_gets_what_we_say(with_library: Inside) -> None:
+    done = with_library.python(_CHOICE)
+    attention = without_flashinfer()["takes"]["attention"]
+    assert done.out.split()[-3:] == [attention, attention, "False"], done.err
+
+
+_KERNEL = """
+#include <cuda_bf16.h>
+#include <cub/cub.cuh>
+__global__ void one(__nv_bfloat16 *x) { x[threadIdx.x] = __float2bfloat16(1.f); }
+"""
+
+
+def test_compiler_among_the_wheels_fits_their_headers(bare: Inside) -> None:
+    program = base64.b64encode(_KERNEL.encode()).decode()
+    nvcc = f"{bare.venv}/lib/python3*/site-packages/nvidia/cu13/bin/nvcc"
+    done = bare.shell(
+        f"cd $(mktemp -d) && echo {program} | base64 -d > one.cu && "
+        f"{nvcc} -cubin -arch=sm_100a -o one.cubin one.cu && head -c 4 one.cubin | tail -c 3"
+    )
+    assert (done.code, done.out) == (0, "ELF"), done.err
 
 
 def test_server_reads_our_whole_configuration_and_ends_for_want_of_gpus(

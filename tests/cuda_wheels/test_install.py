@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import re
+import zipfile
+
 from b200kit.readiness.expected import ENGINE_ROOM
+from b200kit.supply.locks.lock_file import said
 from tests.cuda_wheels.inside import NODE, Inside
 from tests.e2e.driving import Outcome, on
 from tests.lab.paths import lab_paths
 from tests.lab.supply.cuda_wheels import FOLDER, LOCK
 from tests.lab.supply.wheelfile import normalize
-from tests.lab.supply.wheels import parse_lock
+from tests.lab.supply.wheels import find_wheels, parse_lock
 
 PINS = parse_lock(LOCK.read_text(encoding="utf-8"))
 
@@ -32,11 +36,26 @@ def test_node_has_the_locked_versions_and_nothing_else(bare: Inside) -> None:
     assert {name: found[name] for name in found if name != "pip"} == locked
 
 
-def test_lock_lacks_only_what_its_override_names(bare: Inside) -> None:
-    said = on(NODE, f"{bare.venv}/bin/python -I -m pip check")
-    assert [line.split(" has requirement ")[1].split(">=")[0] for line in said.splitlines()] == [
-        "certifi"
-    ]
+def test_lock_lacks_only_what_its_first_lines_name(bare: Inside) -> None:
+    text = LOCK.read_text(encoding="utf-8")
+    named = [line.split(">=")[0] for line in said(text, "override")] + said(text, "left out")
+    told = on(NODE, f"{bare.venv}/bin/python -I -m pip check").splitlines()
+    lacking = [re.split(r" has requirement | requires ", line)[1] for line in told]
+    assert [re.split(r"[>=,]", line)[0] for line in sorted(lacking)] == sorted(named)
+
+
+def test_no_two_wheels_bring_the_same_file() -> None:
+    """pip lets the later one win; so cuda-python 12.6 once replaced files of cuda-bindings 13."""
+    folder = lab_paths().mirror / FOLDER
+    brought: dict[str, list[str]] = {}
+    for pin, wheel in find_wheels(PINS, folder).items():
+        assert wheel is not None
+        with zipfile.ZipFile(wheel) as archive:
+            for name in archive.namelist():
+                brought.setdefault(name, []).append(pin.name)
+    assert len(brought) > 40_000
+    twice = {name: pins for name, pins in brought.items() if len(pins) > 1 and name[-1] != "/"}
+    assert {tuple(sorted(pins)) for pins in twice.values()} == set()
 
 
 def test_readiness_asks_for_the_room_that_it_took(bare: Inside) -> None:

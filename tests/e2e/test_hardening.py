@@ -29,13 +29,14 @@ ACTS = {
 }
 # A home may hold models.
 MAY = {"b200-gate.service": {"read a home"}}
+CAP = ("--data", 'settings={"power_limit_w": 700}')
 
 
 @pytest.fixture(scope="module")
 def served(live: Live) -> Outcome:
-    """A node that serves."""
+    """A node that serves, with a site's power cap, so that it has every unit."""
     live(1)
-    outcome = deploy()
+    outcome = deploy("b200.py", *CAP)
     assert outcome.outcome(NODE) == "live", outcome.described(NODE)
     return outcome
 
@@ -60,7 +61,7 @@ def test_units_are_hardened_as_systemd_sees_them(served: Outcome) -> None:
         assert hardened.exposure(NODE, f"vllm@{number}.service") <= hardened.EXPOSURE
 
 
-@pytest.mark.parametrize("unit", ["b200-gate.service", "b200-acs.service"])
+@pytest.mark.parametrize("unit", ["b200-gate.service", "b200-acs.service", "b200-power.service"])
 def test_unit_that_looks_or_writes_one_register_can_do_nothing_else(
     served: Outcome, unit: str
 ) -> None:
@@ -76,6 +77,11 @@ def test_unit_that_looks_or_writes_one_register_can_do_nothing_else(
     assert "Finished" in log, log
     could = {line.removeprefix("could ") for line in log.splitlines() if line[:6] == "could "}
     assert could == MAY.get(unit, set()), log
+
+
+@pytest.mark.parametrize("unit", ["b200-acs.service", "b200-power.service"])
+def test_unit_that_sets_one_thing_is_as_little_exposed(served: Outcome, unit: str) -> None:
+    assert hardened.exposure(NODE, unit) <= hardened.EXPOSURE
 
 
 @pytest.mark.parametrize("unit", [UNIT, "b200-watchdog.service"])
@@ -120,12 +126,12 @@ def test_replica_on_other_cpus_is_found_by_check(served: Outcome) -> None:
     online = on(NODE, "cat /sys/devices/system/cpu/online")
     pid = on(NODE, f"systemctl show -P MainPID {UNIT}")
     on(NODE, f"taskset -pc {online} {pid}")
-    checked = deploy("check.py")
+    checked = deploy("check.py", *CAP)
     on(NODE, f"taskset -pc {allowed} {pid}")
     assert checked.code == 1, checked.said[-2000:]
     assert f"{UNIT}: " in checked.described(NODE)
     assert f"(pid {pid}) may run on CPUs {online}" in checked.described(NODE)
-    assert deploy("check.py").code == 0
+    assert deploy("check.py", *CAP).code == 0
 
 
 def test_stop_leaves_the_gpus_free(stopped: None) -> None:

@@ -38,6 +38,7 @@ IN_FORCE = {
 }
 LIMITS_AND_OPTIONS = {
     *("memlock", "nofile", "nproc", "nokaslr", "disable_hmm", "profiling_admin_only", "cstates"),
+    "power_limit_w",
 }
 
 

@@ -204,6 +204,7 @@ class Machine:
         entry |= {"active": "active", "invocation_id": f"{self.starts:032x}"}
         gpus = re.search("CUDA_VISIBLE_DEVICES=(.*)", "\n".join(self._pinning(unit)))
         self.given[unit] = gpus[1].split(",") if gpus else []
+        settings.started(self, unit)
 
     def _whole(self) -> State:
         """dpkg has nothing unfinished, and the installed driver is built for the one kernel."""
@@ -364,6 +365,7 @@ class Machine:
             r"nvidia-cdi-refresh": self._make_cdi,
             r"-m pip install ": self._engine,
             r"/run/b200kit/lock\.json": self._run_here,
+            r"power-limit default": self._remove_power,
             r"systemctl |systemd-sysusers": self._systemctl,
         }
 
@@ -372,6 +374,13 @@ class Machine:
         for path in shlex.split(command)[2:]:
             self.files.pop(path, None)
         return ""
+
+    def _remove_power(self, command: str, stdin: str) -> str:
+        settings.power(self, "default")
+        rest = command.partition("power-limit default && ")[2]
+        for path in shlex.split(rest.partition(" && systemctl")[0])[2:]:
+            self.files.pop(path, None)
+        return self._systemctl(rest.partition(" && ")[2], stdin)
 
     def _upload(self, command: str, stdin: str) -> str:
         del command

@@ -92,8 +92,25 @@ def grub_cmdline(machine: Machine) -> str:
     return f"root=/dev/md0 {words}".strip()
 
 
+def power(machine: Machine, watts: str) -> None:
+    """What `node.pyz power-limit` does to the GPUs."""
+    gpus: list[dict[str, Any]] = machine.hardware["gpus"]
+    for gpu in gpus:
+        limit = gpu["power_default_mw"] if watts == "default" else int(watts) * 1000
+        gpu |= {"power_limit_mw": limit, "power_enforced_mw": limit}
+
+
+def started(machine: Machine, unit: str) -> None:
+    """What a unit of the settings does once it runs."""
+    said = "\n".join(lines(machine, f"/etc/systemd/system/{unit}"))
+    found = re.search(r"power-limit (\w+)", said)
+    if found and machine.loaded:
+        power(machine, found[1])
+
+
 def boot(machine: Machine) -> None:
     """What a boot brings: the command line, and the drop-ins again."""
+    power(machine, "default")
     host = machine.hardware["host"]
     if host.get("grub_cmdline"):
         host["cmdline"] = f"BOOT_IMAGE=/vmlinuz {host['grub_cmdline']}"

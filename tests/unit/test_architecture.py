@@ -32,7 +32,7 @@ LEVELS = (
     ("node", "run"),
     ("converge", "node/maintenance"),
     ("serving", "stages/support"),
-    ("readiness", "records"),
+    ("readiness", "records", "supply"),
     ("report", "stages"),
     ("operations",),
     ("reprovision", "tuning"),

@@ -18,6 +18,7 @@ SETTINGS: Mapping[str, str | int] = {
     "disable_hmm": 1,
     "profiling_admin_only": 0,
     "cstates": "c1",
+    "power_limit_w": 700,
 }
 _SERVICE = "systemd-run --quiet --pipe --wait"
 _SHELL = "bash -c"  # dash has no ulimit -u
@@ -56,9 +57,12 @@ _NODE = "python3 -I /usr/local/lib/b200kit/node.pyz observe </dev/null"
 _ACS = f"""{_NODE} | python3 -c 'import json, sys
 gpus = json.load(sys.stdin)["pci"]["gpus"]
 print(*sorted({{str(bridge["acs"]) for gpu in gpus for bridge in gpu["bridges"]}}))'"""
+_POWER = f"""{_NODE} | python3 -c 'import json, sys
+print(*sorted({{gpu["power_enforced_mw"] // 1000 for gpu in json.load(sys.stdin)["gpus"]}}))'"""
 
 # The processor says that it is Intel's (tests/lab/vm/machine.py).
 READINGS: Mapping[str, tuple[Reading, ...]] = {
+    "power_limit_w": (Reading(_POWER), Reading("systemctl is-active b200-power.service", "active")),
     "iommu": (word("iommu=pt"), word("intel_iommu=on")),
     "pci_realloc": (word("pci=realloc=on"),),
     "init_on_alloc": (word("init_on_alloc=0"),),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from dataclasses import replace
+from dataclasses import fields, replace
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -11,7 +11,7 @@ from typing import Any
 import yaml
 
 from b200kit.catalog import engines, hardware
-from b200kit.catalog.types import Catalogue, Hardware, Model
+from b200kit.catalog.types import Catalogue, Hardware, Model, Preset
 from b200kit.node.host import settings_table
 from b200kit.node.host.settings_table import Setting
 from b200kit.sizing import model_config
@@ -20,6 +20,7 @@ from b200kit.sizing.model_config import ModelError
 _SETTINGS = Path(__file__).resolve().parent / "settings.yaml"
 # A process on a B200 sees 178.35 GiB, 0.2 % less than the floor of what NVML reports (inferred).
 _VISIBLE = 0.998
+_PRESETS = Path(__file__).resolve().parent / "repositories"
 _MODELS = Path(__file__).resolve().parent / "models"
 
 
@@ -28,8 +29,25 @@ def load() -> Catalogue:
     """Every known hardware and model."""
     machines = {name: _hardware(name, hardware.load(name)) for name in hardware.names()}
     return Catalogue(
-        hardware=machines, models=_models(), settings=_settings(), engines=engines.load()
+        hardware=machines,
+        models=_models(),
+        settings=_settings(),
+        engines=engines.load(),
+        repositories=_repositories(),
     )
+
+
+def _repositories() -> dict[str, tuple[Preset, ...]]:
+    """Presets by the name of the system; what says where a figure is from is not read."""
+    names = [field.name for field in fields(Preset)]
+    documents = {p.stem: yaml.safe_load(p.read_text()) for p in sorted(_PRESETS.glob("*.yaml"))}
+    return {
+        system: tuple(
+            Preset(**{name: each[name] for name in names if name in each})
+            for each in document["repositories"]
+        )
+        for system, document in documents.items()
+    }
 
 
 def _settings() -> dict[str, Setting]:
@@ -52,6 +70,7 @@ def _hardware(name: str, document: dict[str, Any]) -> Hardware:
         gpu_bytes=int((expect["memory.floor"]["value"] << 20) * _VISIBLE) if one_kind else 0,
         pci_ids=frozenset(expect["pci.ids"]["value"]),
         virtual=expect["machine.virtual"]["value"] if "machine.virtual" in expect else None,
+        power_w=tuple(expect["power.range"]["value"]) if "power.range" in expect else None,
     )
 
 

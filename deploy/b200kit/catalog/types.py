@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from b200kit.engines.flags import Known
+from b200kit.inventory.keys.parts import Repository
 from b200kit.node.host.settings_table import Setting
 from b200kit.sizing.model_config import Dimensions
 
@@ -32,7 +33,8 @@ class Hardware:
     """The facts of b200kit/catalog/hardware/NAME.yaml that decide whether an inventory is possible.
 
     *gpu_bytes* is the memory of one GPU, 0 where it is not known; *pci_ids* are the GPUs it is of;
-    *virtual*: whether it is for virtual machines, None where it is for any machine.
+    *virtual*: whether it is for virtual machines, None where it is for any machine. *power_w*: the
+    lowest and the highest limit of a GPU in watts, where they are known.
     """
 
     name: str
@@ -41,13 +43,42 @@ class Hardware:
     gpu_bytes: int = 0
     pci_ids: frozenset[str] = frozenset()
     virtual: bool | None = None
+    power_w: tuple[int, int] | None = None
+
+
+@dataclass(frozen=True)
+class Preset:
+    """A vendor's repository for one operating system (b200kit/catalog/repositories/SYSTEM.yaml)."""
+
+    name: str
+    url: str
+    key_url: str
+    fingerprint: str
+    suites: str = "./"
+    components: str = ""
+
+    def repository(self, keys: str) -> Repository:
+        """As an inventory would name it, its key in a folder of the controller."""
+        return Repository(
+            name=self.name,
+            url=self.url,
+            key=f"{keys}/{self.name}.asc",
+            fingerprint=self.fingerprint,
+            suites=self.suites,
+            components=self.components,
+        )
 
 
 @dataclass(frozen=True)
 class Catalogue:
-    """The hardware, models, settings and engines this checkout knows, by name."""
+    """The hardware, models, settings, engines and repositories this checkout knows, by name.
+
+    *keys* is the folder with the repositories' keys, which each site reviews and keeps itself.
+    """
 
     hardware: Mapping[str, Hardware]
     models: Mapping[str, Model]
     settings: Mapping[str, Setting] = field(default_factory=dict)
     engines: Mapping[str, Known] = field(default_factory=dict)
+    repositories: Mapping[str, tuple[Preset, ...]] = field(default_factory=dict)
+    keys: str = "keys"

@@ -19,6 +19,7 @@ COMMANDS = {
     "check": "is this node fit to serve? One look over SSH, without an inventory",
     "judge": "is a recorded node fit to serve?",
     "lab": "simulated B200 nodes on this machine: up, down, status",
+    "lock": "hash-locked requirements of an engine, for the nodes' Python",
     "plan": "how a node should serve a model, and why",
     "record": "measured runs: list, show, accept a baseline, compare",
     "report": "show the report of the latest run, or of one",
@@ -26,6 +27,7 @@ COMMANDS = {
     "transaction": "nodes under repair: who works on which, and since when",
 }
 """Sub-command to its line in `b200 --help`; each has a module of its name in this room."""
+_IN_FOLDERS = {"lock": "supply.lock"}
 READER_LEFT = 141
 """What a shell reports of a program that SIGPIPE ended."""
 
@@ -41,7 +43,9 @@ class _Commands(click.Group):
         """The sub-command of a name, from its module."""
         if cmd_name not in COMMANDS:
             return None
-        command: click.Command = import_module(f"b200kit.cli.{cmd_name}").command
+        command: click.Command = import_module(
+            f"b200kit.cli.{_IN_FOLDERS.get(cmd_name, cmd_name)}"
+        ).command
         return command
 
     def resolve_command(

@@ -16,9 +16,11 @@ from b200kit.catalog.types import Model
 from b200kit.cli import plan_hardware
 from b200kit.cli.command import Command, Refusal
 from b200kit.inventory import defaults
+from b200kit.node.checks.gpu import power
 from b200kit.node.placement import cpu_cores, layout
 from b200kit.node.placement.layout import Replica
 from b200kit.node.state.plausible import plausible
+from b200kit.node.state.view import StateView
 from b200kit.run import console
 from b200kit.sizing import kv_cache_formats, planner
 from b200kit.sizing.explain import tokens_text
@@ -57,6 +59,7 @@ class PlanResult:
     plan: Plan
     replicas: list[Replica]
     reserved: str
+    power_cap: str = ""
 
 
 @click.command(
@@ -121,7 +124,9 @@ def _plan(options: Options, state: dict[str, Any]) -> PlanResult:
     plan = planner.decide(subject, pool, requested, defaults.siblings(model, load.load()))
     ports = tuple(range(options.first_port, options.first_port + plan.replicas))
     replicas = layout.place(state, plan.replicas, plan.shape, ports)
-    return PlanResult(subject, pool, requested, plan, replicas, layout.reserved(state, replicas))
+    reserved = layout.reserved(state, replicas)
+    cap = power.capped(StateView(state))
+    return PlanResult(subject, pool, requested, plan, replicas, reserved, cap)
 
 
 def _model(name: str) -> Model:
@@ -155,6 +160,7 @@ def to_json(result: PlanResult) -> dict[str, Any]:
         "replicas": [{**replica.to_json(), "spans": replica.spans} for replica in result.replicas],
         "reserved_cpus": result.reserved,
         "shared_cpus": layout.shared(result.replicas),
+        "power_cap": result.power_cap or None,
         "why": list(result.plan.why),
         "rejected": list(result.plan.rejected),
     }
@@ -166,6 +172,8 @@ def lines(result: PlanResult) -> list[str]:
     text += _table(result)
     free = f"cpus {result.reserved}" if result.reserved else "none, but those of the replicas"
     text.append(f"free  {free}: for gateway, client and interrupts together")
+    if result.power_cap:
+        text.append(f"power capped at {result.power_cap}: no figure of whole GPUs holds")
     if shared := layout.shared(result.replicas):
         text.append(f"twice cpus {shared}: more than one replica's, there are too few cores")
     for label, reasons in (("why", result.plan.why), ("not", result.plan.rejected)):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from b200kit.catalog.types import Catalogue
-from b200kit.inventory import defaults, rules
+from b200kit.inventory import defaults, rules, source
 from b200kit.inventory.keys.problem import Problem, parse_keys
 from b200kit.inventory.spec import NodeSpec
 
@@ -15,5 +15,7 @@ def parse(data: Mapping[str, object], catalogue: Catalogue) -> NodeSpec | list[P
     spec = parse_keys(NodeSpec, data)
     if isinstance(spec, list):
         return spec
-    resolved, problems = defaults.resolve_defaults(spec, catalogue)
-    return [*problems, *rules.problems(resolved, catalogue)] or resolved
+    of_source = source.problems(spec, catalogue)
+    sourced = source.resolved(spec, catalogue)
+    resolved, problems = defaults.resolve_defaults(sourced, catalogue)
+    return [*of_source, *problems, *rules.problems(resolved, catalogue)] or resolved

@@ -14,6 +14,7 @@ from b200kit.inventory.keys.driver_version import branch, version_tuple
 from b200kit.inventory.keys.parts import SecretRef
 from b200kit.inventory.keys.problem import Problem, repeated
 from b200kit.inventory.spec import NodeSpec
+from b200kit.node.host.settings_table import Setting
 
 
 def problems(spec: NodeSpec, catalogue: Catalogue) -> Iterator[Problem]:
@@ -22,6 +23,7 @@ def problems(spec: NodeSpec, catalogue: Catalogue) -> Iterator[Problem]:
     hardware = catalogue.hardware.get(spec.hardware)
     if hardware:
         yield from _beyond_hardware(spec, hardware)
+        yield from _beyond_power(spec, hardware, catalogue.settings)
     yield from defaults.problems(spec, catalogue)
     yield from _port_clashes(spec)
     yield from _strange_replicas(spec)
@@ -86,6 +88,19 @@ def _beyond_hardware(spec: NodeSpec, hardware: Hardware) -> Iterator[Problem]:
         )
 
 
+def _beyond_power(
+    spec: NodeSpec, hardware: Hardware, known: Mapping[str, Setting]
+) -> Iterator[Problem]:
+    """A limit that is one, and not of these GPUs."""
+    watts = dict(spec.settings).get("power_limit_w")
+    if not (hardware.power_w and isinstance(watts, int) and known["power_limit_w"].allows(watts)):
+        return
+    lowest, highest = hardware.power_w
+    if not lowest <= watts <= highest:
+        message = f"{watts} W, but a GPU of {hardware.name} takes {lowest} to {highest} W"
+        yield Problem("settings.power_limit_w", message)
+
+
 # What driver branches from 590 on require of DCGM (from an install script for them).
 _DCGM_FOR_590 = (4, 3)
 
@@ -133,7 +148,8 @@ def _engine_from(spec: NodeSpec) -> Iterator[Problem]:
     if engine.image and "podman" not in spec.container_runtimes:
         yield Problem("container_runtimes", "has no podman, which runs engine.image")
     if not engine.image:
-        for name in ("requirements", "wheelhouse"):
+        needed = ["requirements"] if spec.source else ["requirements", "wheelhouse"]
+        for name in needed:
             if not getattr(engine, name):
                 yield Problem(f"engine.{name}", "is required, or engine.image")
 

@@ -26,6 +26,7 @@ from b200kit.inventory.keys.parts import (
     Watchdog,
 )
 from b200kit.inventory.keys.reprovision import ReprovisioningKeys
+from b200kit.inventory.keys.source import Source, SystemName
 from b200kit.inventory.keys.tuning import Tune
 from b200kit.inventory.keys.types import (
     UNRESOLVED,
@@ -38,7 +39,7 @@ from b200kit.inventory.keys.types import (
     Scalar,
     Table,
     Text,
-    Url,
+    UrlOrEmpty,
     matching,
     one_of,
 )
@@ -55,14 +56,20 @@ class NodeSpec(ReprovisioningKeys):
 
     driver: Annotated[str, matching(r"\d+(\.\d+)*", 'an exact driver version such as "580.126.20"')]
     """exact driver version; fabric manager, NSCQ and NVSDM follow it"""
-    repositories: Listed[Repository]
-    """signed apt repositories, vendor and operating system"""
+    system: SystemName | None = None
+    """operating system the node must run; required with a source"""
+    source: Source | None = None
+    """where everything comes from: "internet" (the vendors' repositories, pip's own index, the
+    Hub), or a mirror of the site; None: repositories, engine.wheelhouse and model_store say it"""
+    repositories: Resolved[Listed[Repository]] = UNRESOLVED
+    """signed apt repositories, vendor and operating system; with "internet" presets of the system
+    unless given, with a mirror what it is made from"""
     engine: Engine
     """the serving engine"""
     model: Text
     """model of the catalogue, see b200kit/catalog/models/"""
-    model_store: Url
-    """URL under which NAME/REVISION/manifest.json is found"""
+    model_store: UrlOrEmpty = ""
+    """URL under which NAME/REVISION/manifest.json is found; required without a source"""
     model_store_tls: Literal["required", "off"] = "required"
     """required: hf_token goes to an https:// model_store only; off: also in plain text, on
     purpose"""

@@ -40,6 +40,7 @@ COMMANDS = {
     "apt-failure": "b200kit.node.packages.failure:main",
     "driver-log": "b200kit.node.packages.module_log_read:main",
     "acs-off": "b200kit.node.host.acs_off:main",
+    "power-limit": "b200kit.node.host.power_limit:main",
     "merge-json": "b200kit.node.lib.merge_json:main",
     "containerd-cdi": "b200kit.node.host.containerd_cdi:main",
     "engine-probe": "b200kit.node.serving.engine_probe.run:main",

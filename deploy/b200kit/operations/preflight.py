@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -23,7 +24,9 @@ from b200kit.converge.stage import nominal_layout
 from b200kit.inventory import engine_rules, openpgp, secrets
 from b200kit.inventory import group as groups
 from b200kit.inventory.keys import fleet, reprovision
+from b200kit.inventory.keys.parts import Repository
 from b200kit.inventory.keys.problem import Problem
+from b200kit.inventory.keys.source import Mirror
 from b200kit.inventory.parse import parse
 from b200kit.inventory.spec import NodeSpec
 from b200kit.operations import connections, group_data, recorder
@@ -31,6 +34,7 @@ from b200kit.run import console, host_keys
 from b200kit.run.node import Node
 from b200kit.run.render import RenderError
 from b200kit.run.session import RUN, entry
+from b200kit.serving import compile_tools
 from b200kit.sizing.model_config import ModelError
 from b200kit.stages import pipeline
 
@@ -139,7 +143,7 @@ def _spec(host: Host, changes: Mapping[str, object] | None = None) -> NodeSpec |
         known = load.with_site_model(load.load(), data.get("model"), data.get("model_config_file"))
     except ModelError as error:
         return [Problem("model_config_file", str(error))]
-    return parse(data, known)
+    return parse(data, replace(known, keys=str(group_data.folder().parent / "keys")))
 
 
 def _of_groups(state: State) -> Iterator[str]:
@@ -162,7 +166,7 @@ def _own_data(host: Host) -> Mapping[str, Any]:
 def _missing_files(spec: NodeSpec) -> Iterator[Problem]:
     """Files of the controller that the inventory names and nobody can read."""
     named = [] if spec.engine.image else [("engine.requirements", spec.engine.requirements)]
-    named += [(f"repositories.{n}.key", r.key) for n, r in enumerate(spec.repositories)]
+    named += [(f"{key}.key", r.key) for key, r in _repositories(spec)]
     named += [("fleet.ca_file", spec.fleet.ca_file)] if spec.fleet and spec.fleet.ca_file else []
     named += [(f"system_prompts.{n}", path) for n, path in enumerate(spec.system_prompts)]
     named += reprovision.files(spec)
@@ -193,23 +197,34 @@ def _wrong_files(spec: NodeSpec) -> Iterator[Problem]:
         lock = Path(spec.engine.requirements).read_text(errors="replace")
         if message := engine_rules.unlike_lock(engines.get(spec.engine), spec.engine, lock):
             yield Problem("engine.version", message)
+        if message := compile_tools.uncompilable(spec, lock.encode()):
+            yield Problem("engine.requirements", f"{spec.engine.requirements} {message}")
         if spec.engine.kind != "stand-in" and not engine_rules.python_of(lock):
             wanted = 'add a line such as "# python: 3.12"'
             message = f"{spec.engine.requirements} does not name the Python it is for; {wanted}"
             yield Problem("engine.requirements", message)
 
 
-def _wrong_keys(spec: NodeSpec) -> Iterator[Problem]:
+def _repositories(spec: NodeSpec) -> Iterator[tuple[str, Repository]]:
+    """Each repository of the node by the key of the inventory that says it."""
     for number, repository in enumerate(spec.repositories):
+        yield (
+            "source" if isinstance(spec.source, Mirror) else f"repositories.{number}",
+            repository,
+        )
+
+
+def _wrong_keys(spec: NodeSpec) -> Iterator[Problem]:
+    for key, repository in _repositories(spec):
         try:
             actual = openpgp.fingerprints(Path(repository.key).read_text(errors="replace"))
         except ValueError as wrong:
-            yield Problem(f"repositories.{number}.key", f"{repository.key} {wrong}")
+            yield Problem(f"{key}.key", f"{repository.key} {wrong}")
             continue
         if repository.fingerprint.upper() not in actual:
             there = f"{repository.key} has {', '.join(actual)}"
             message = f"{there}, the inventory pins {repository.fingerprint}"
-            yield Problem(f"repositories.{number}.fingerprint", message)
+            yield Problem(f"{key}.fingerprint", message)
 
 
 def _lines(faults: Iterable[tuple[Host, Problem]]) -> Iterator[str]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from b200kit.node.checks.judge import Check
-from b200kit.readiness import driver, host, packages, system
+from b200kit.readiness import driver, host, packages, power, system
 
 CHECKS: dict[str, Check] = {
     "ready.system": system.system,
@@ -17,6 +17,7 @@ CHECKS: dict[str, Check] = {
     "ready.secure-boot": driver.secure_boot,
     "ready.nouveau": driver.nouveau,
     "ready.driver": driver.present,
+    "ready.power": power.limits,
     "ready.room": host.room,
     "ready.ports": host.ports,
     "ready.services": host.services,

@@ -74,8 +74,8 @@ def install(node: Node) -> str | None:
         _pull(node)
         return None
     _install(node)
-    lacks = compile_tools.lacks_sampler(node.spec, requirements(node))
-    return compile_tools.NO_SAMPLER if lacks else None
+    lacks = compile_tools.lacks_flashinfer(node.spec, requirements(node))
+    return compile_tools.note() if lacks else None
 
 
 def _pull(node: Node) -> None:

@@ -9,16 +9,17 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from b200kit.catalog import load
 from b200kit.converge.stage import Change, DesiredState, Stage, converge
-from b200kit.node.host import settings_in_force
 from b200kit.node.placement.layout import Replica
 from b200kit.node.state import drift
-from b200kit.node.state.drift import File, Unit
+from b200kit.node.state.drift import File
 from b200kit.run.node import Node
-from b200kit.run.remote import INSTALLED, RemoteError
+from b200kit.run.remote import RemoteError
 from b200kit.run.render import render
-from b200kit.stages.support import boot_loader, setting_files
+from b200kit.stages.support import boot_loader, setting_files, setting_units
 from b200kit.stages.support.managed_settings import Managed, boot_means
+from b200kit.stages.support.setting_units import SettingUnit
 
 SYSCTL = "/etc/sysctl.d/99-zz-b200kit.conf"
 GRUB = "/etc/default/grub.d/60-b200kit.cfg"
@@ -26,11 +27,10 @@ TMPFILES = "/etc/tmpfiles.d/b200kit.conf"
 MODPROBE = "/etc/modprobe.d/b200kit.conf"
 PEOPLE = "/etc/security/limits.d/60-b200kit.conf"
 SERVICES = "/etc/systemd/system.conf.d/60-b200kit.conf"
-ACS = "b200-acs.service"
 SWAP = "swap.target"
 # Of an earlier version, which kept nouveau out by a file of its own.
 _EARLIER = "/etc/modprobe.d/b200kit-nouveau.conf"
-_UNIT = f"/etc/systemd/system/{ACS}"
+UNITS = setting_units.units(load.load().settings)
 # Means to the act that puts it in force at once; a boot brings the others.
 _AT_ONCE = {
     "sysctl": f"sysctl:{SYSCTL}",
@@ -45,19 +45,15 @@ _NOTHING_MORE: dict[str, Any] = {
 
 
 def desired(node: Node, layout: Sequence[Replica]) -> DesiredState:
-    """A drop-in for each means, and the unit that switches ACS off where a bridge has it."""
+    """A drop-in for each means, and the units of those settings that a unit puts in force."""
     del layout
     managed = Managed(node)
-    acs = managed.applies("acs")
-    files = _files(managed)
-    if acs:
-        content = render(f"systemd/{ACS}.j2", program=INSTALLED)
-        files.append(File(_UNIT, content, notify=(_AT_ONCE["limit"],)))
+    mine = [unit for unit in UNITS if managed.applies(unit.setting)]
     return DesiredState(
-        files=tuple(files),
-        units=(Unit(ACS),) if acs else (),
-        probe_units=(SWAP, ACS),
-        absent_files=(_EARLIER, *(() if acs else (_UNIT,))),
+        files=(*_files(managed), *(unit.file(managed, _AT_ONCE["limit"]) for unit in mine)),
+        units=tuple(unit.desired(managed) for unit in mine),
+        probe_units=(SWAP, *(unit.name for unit in UNITS)),
+        absent_files=(_EARLIER, *(unit.path for unit in UNITS if unit not in mine)),
         observe_request=managed.requested,
     )
 
@@ -111,16 +107,18 @@ def _due(managed: Managed) -> set[str]:
         for means, act in _AT_ONCE.items()
         if effect.wrong and means in managed.table[name].means
     }
-    runs = managed.unit(ACS).get("active") == "active"
-    if runs and managed.applies("acs") and settings_in_force.redirects(managed.state):
-        acts.add(f"restart:{ACS}")
-    return acts
+    return acts | {f"restart:{unit.name}" for unit in _lost(managed) if unit.runs(managed)}
+
+
+def _lost(managed: Managed) -> list[SettingUnit]:
+    """The units whose settings are known not to be in force."""
+    return [u for u in UNITS if managed.applies(u.setting) and u.is_lost(managed)]
 
 
 def _gone(managed: Managed, target: DesiredState) -> list[Change]:
-    """Files and the unit of another choice, or of an earlier version."""
+    """Files and units of another choice, or of an earlier version."""
     paths = [path for path in target.absent_files if drift.is_present(path, managed.raw)]
-    stop = f"systemctl disable --now {ACS} && " if _UNIT in paths else ""
+    stop = "".join(unit.removal(managed) for unit in UNITS if unit.path in paths)
     act = _running(f"{stop}rm -f {' '.join(paths)} && systemctl daemon-reload")
     return [Change(f"remove {', '.join(paths)}", act)] if paths else []
 
@@ -151,13 +149,14 @@ def _running(command: str) -> Callable[[Node], None]:
 
 def _prove(node: Node) -> None:
     """Look again: raises RemoteError naming every setting that would not take."""
-    managed = Managed(node)
-    state = node.connected().observe({**_NOTHING_MORE, **managed.requested})
+    requested = Managed(node).requested
+    after = Managed(node, node.connected().observe({**_NOTHING_MORE, **requested}))
     refused = [
         f"{name} {effect.text}"
-        for name, effect in Managed(node, state).effects.items()
-        if boot_means(managed.table[name]) is None and effect.wrong
+        for name, effect in after.effects.items()
+        if boot_means(after.table[name]) is None and effect.wrong
     ]
+    refused += [f"{unit.setting} is not what {unit.name} sets" for unit in _lost(after)]
     if refused:
         raise RemoteError(f"set, and did not take: {'; '.join(refused)}")
 

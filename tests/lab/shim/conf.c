@@ -12,7 +12,8 @@ struct entry {
 };
 
 static struct entry *entries;
-static size_t count, room;
+static size_t count, room, added;
+static char kept[4096];
 
 static int by_key(const void *left, const void *right)
 {
@@ -39,7 +40,7 @@ static int add(const char *key, const char *value)
     }
     entries[count].key = strdup(key);
     entries[count].value = strdup(value);
-    entries[count].order = count;
+    entries[count].order = added++;
     count++;
     return entries[count - 1].key && entries[count - 1].value ? 0 : -1;
 }
@@ -69,17 +70,22 @@ static void keep_last_of_each_key(void)
     count = kept;
 }
 
-nvmlReturn_t conf_load(const char *path)
+/* Where what was set is kept: /dev is writable to units that may write nowhere else. */
+static void kept_path(const char *path, char *out, size_t size)
+{
+    if (strcmp(path, DEFAULT_CONF) == 0)
+        snprintf(out, size, "%s", "/dev/shm/b200-lab-nvml");
+    else
+        snprintf(out, size, "%s.kept", path);
+}
+
+static int add_lines(FILE *file)
 {
     char *buffer = NULL;
     size_t size = 0;
     ssize_t length;
     int failed = 0;
-    FILE *file = fopen(path, "re");
 
-    conf_free();
-    if (!file)
-        return NVML_ERROR_DRIVER_NOT_LOADED;
     while ((length = getline(&buffer, &size, file)) > 0) {
         buffer[strcspn(buffer, "\r\n")] = '\0';
         char *line = due(buffer);
@@ -91,9 +97,37 @@ nvmlReturn_t conf_load(const char *path)
     }
     free(buffer);
     fclose(file);
+    return failed;
+}
+
+nvmlReturn_t conf_load(const char *path)
+{
+    int failed = 0;
+    FILE *file = fopen(path, "re");
+
+    conf_free();
+    if (!file)
+        return NVML_ERROR_DRIVER_NOT_LOADED;
+    failed |= add_lines(file);
+    kept_path(path, kept, sizeof kept);
+    file = fopen(kept, "re");
+    if (file)
+        failed |= add_lines(file);
     if (count)
         keep_last_of_each_key();
     return failed ? NVML_ERROR_INSUFFICIENT_SIZE : NVML_SUCCESS;
+}
+
+nvmlReturn_t conf_keep(const char *key, const char *value)
+{
+    FILE *file = fopen(kept, "ae");
+    if (!file)
+        return NVML_ERROR_NO_PERMISSION;
+    fprintf(file, "%s=%s\n", key, value);
+    if (fclose(file) != 0 || add(key, value) != 0)
+        return NVML_ERROR_INSUFFICIENT_SIZE;
+    keep_last_of_each_key();
+    return NVML_SUCCESS;
 }
 
 void conf_free(void)

@@ -7,7 +7,12 @@
 
 #include "abi.h"
 
+#define DEFAULT_CONF "/run/b200-lab/nvml.conf"
+
 nvmlReturn_t conf_load(const char *path);
+
+/* Says another value from now on, also to later processes; in a file of its own, which a boot forgets. */
+nvmlReturn_t conf_keep(const char *key, const char *value);
 void conf_free(void);
 
 /* The text of `key`, or NULL when the scenario does not say. */

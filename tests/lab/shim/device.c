@@ -2,6 +2,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "node.h"
 
@@ -100,6 +101,27 @@ WIDE_NUMBER(nvmlDeviceGetCurrentClocksThrottleReasons, "clocks.event_reasons")
 PAIR(nvmlDeviceGetMigMode, "mig", "mig_pending")
 PAIR(nvmlDeviceGetEccMode, "ecc.enabled", "ecc.pending")
 PAIR(nvmlDeviceGetPowerManagementLimitConstraints, "power.min_mw", "power.max_mw")
+/* As the driver: for administrators, within the constraints, on every GPU by itself. */
+NVML_EXPORT nvmlReturn_t nvmlDeviceSetPowerManagementLimit(nvmlDevice_t device, unsigned limit)
+{
+    static const char *const keys[] = {"power.limit_mw", "power.enforced_mw"};
+    unsigned lowest, highest;
+    char key[64], value[16];
+    ENTER_GPU(device, gpu);
+    if (geteuid() != 0)
+        return NVML_ERROR_NO_PERMISSION;
+    TRY(number_of(gpu, "power.min_mw", &lowest));
+    TRY(number_of(gpu, "power.max_mw", &highest));
+    if (limit < lowest || limit > highest)
+        return NVML_ERROR_INVALID_ARGUMENT;
+    snprintf(value, sizeof value, "%u", limit);
+    for (size_t i = 0; i < sizeof keys / sizeof *keys; i++) {
+        snprintf(key, sizeof key, "gpu.%d.%s", gpu, keys[i]);
+        TRY(conf_keep(key, value));
+    }
+    return NVML_SUCCESS;
+}
+
 PAIR(nvmlDeviceGetCudaComputeCapability, "cc.major", "cc.minor")
 
 NOT_ON_B200(nvmlDeviceGetNumaNodeId)

@@ -8,8 +8,6 @@
 
 #include "version.h"
 
-#define DEFAULT_CONF "/run/b200-lab/nvml.conf"
-
 static int users;
 static struct device devices[MAX_GPUS];
 

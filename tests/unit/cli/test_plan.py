@@ -98,6 +98,16 @@ def test_hardware_is_known_by_its_gpus(capsys: Capture) -> None:
     assert document(capsys, *asked(recorded("healthy-single-b200")))["hardware"] == "single"
 
 
+def test_cap_of_the_gpus_is_said_where_a_plan_is_read(tmp_path: Path, capsys: Capture) -> None:
+    state = json.loads(Path(recorded("healthy-hgx-b200")).read_text())
+    assert document(capsys, *asked(state_file(tmp_path, state)))["power_cap"] is None
+    for gpu in state["gpus"]:
+        gpu["power_enforced_mw"] = 700000
+    words = asked(state_file(tmp_path, state))
+    assert document(capsys, *words)["power_cap"] == "700 W of 1000 W"
+    assert "power capped at 700 W of 1000 W" in run(capsys, *words)[1]
+
+
 def test_virtual_machine_is_known_by_both_its_readings(tmp_path: Path, capsys: Capture) -> None:
     guest = recorded("healthy-hgx-b200-vm")
     assert document(capsys, *asked(guest))["hardware"] == "hgx-b200-vm"

@@ -98,7 +98,10 @@ def test_every_module_template_and_data_file_is_inside(wheel: Path) -> None:
         for path in folder.rglob("*")
         if path.is_file() and "__pycache__" not in path.parts
     }
+    locks = {path.name for path in (ROOT / "requirements").glob("engine-vllm-cuda-*.txt")}
+    expected |= {f"b200kit/requirements/{name}" for name in locks}
     assert expected <= packed
+    assert len({name for name in packed if "/requirements/" in name}) == len(locks) > 0
     assert {name for name in packed if not name.startswith(("b200kit/", "b200kit-"))} == set()
 
 

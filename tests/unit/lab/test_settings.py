@@ -29,7 +29,7 @@ OFF = scenario.render("settings-off", 2)
 # Not off by a scenario: a container cannot raise limits; the others are only there to be asked for.
 NOT_SHOWN = {
     *("memlock", "nofile", "nproc"),
-    *("nouveau", "nokaslr", "disable_hmm", "profiling_admin_only", "cstates"),
+    *("nouveau", "nokaslr", "disable_hmm", "profiling_admin_only", "cstates", "power_limit_w"),
 }
 
 

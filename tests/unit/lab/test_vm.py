@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import struct
 import tarfile
+from collections import defaultdict
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -12,6 +13,8 @@ from typing import Any
 
 import pytest
 
+from b200kit.node.checks.judge import judge
+from b200kit.node.lib import timestamp
 from b200kit.serving import engine_install
 from tests.lab import ssh
 from tests.lab.hardware.scenario import render
@@ -20,9 +23,11 @@ from tests.lab.shell import run
 from tests.lab.supply import wheels
 from tests.lab.supply.systems import DEFAULT, SYSTEMS
 from tests.lab.vm import disk, engine_disk, machine, packages, process, recipe, vagrant
+from tests.lab.vm import inventory as vm_inventory
 from tests.lab.vm import vm as virtual_machine
 from tests.lab.vm.seed import write_seed
 from tests.messages import raises_message
+from tests.unit import states
 
 ROOT = Path(__file__).resolve().parents[3]
 GPUS = render("healthy", machine.NUMA_NODES)["gpus"]
@@ -182,6 +187,18 @@ Host node
   Port 22
   IdentityFile "/home/me/lab/id"
 """
+
+
+def test_machine_of_another_hypervisor_is_judged_all_the_same() -> None:
+    lab = {"engine": {"stand_in": True}, "mirror": defaultdict(str)}
+    plain: dict[str, Any] = {"engine": {"environment": {}}}
+    expect, state = states.expectation(), states.healthy()
+    expect["today"] = timestamp.today()
+    state["cpus"]["hypervisor"] = True
+    state["readiness"] = {**state.get("readiness", {}), "virtualization": "kvm"}
+    for kind, fit in (("vm", "unfit"), ("vagrant", "fit")):
+        data = vm_inventory.data(plain, lab, {"kind": kind, "console": ""})
+        assert judge({**expect, "waivers": data["waivers"]}, state).fit == fit
 
 
 def test_vagrants_ssh_config_is_read() -> None:

@@ -31,6 +31,7 @@ USED_ELSEWHERE = {
     "b200kit/node/checks/serving/bandwidth.py": ("host.boot_id",),
     "b200kit/stages/support/boot_loader.py": ("host.grub_cmdline",),
     "b200kit/node/facts/processes.py": units("control_group"),
+    "b200kit/readiness/power.py": ("gpus[*].power_min_mw",),
     "b200kit/stages/smoke.py": ("processes", "notes.smoke", *units("invocation_id")),
 }
 """Module to readings that neither the healthy node's verdict nor its report shows, used there."""

@@ -17,7 +17,7 @@ from b200kit.converge.stage import nominal_layout
 from b200kit.run.places import TEMPLATES
 from b200kit.run.render import RenderError, render
 from b200kit.serving.gateway import haproxy_config
-from b200kit.stages import clock_and_logs, gateway, host, pipeline, serving
+from b200kit.stages import clock_and_logs, gateway, host, pipeline, serving, settings
 from inventories.group_data import prod
 from tests.subtests import in_subtests
 from tests.unit.nodes import connected, look, settled
@@ -105,6 +105,7 @@ def test_every_template_is_rendered_before_any_gpu_is_seen(
     listed = str(tmp_path / "engine.txt")
     router = {"router": {"requirements": listed, "version": "0.1.17"}}
     gateway.STAGE.desired(connected(machine, gateway=router), nominal_layout(joined)[:1])
+    settings.STAGE.desired(connected(machine, settings={"power_limit_w": 700}), ())
     every = {path.relative_to(TEMPLATES).as_posix() for path in TEMPLATES.rglob("*.j2")}
     assert rendered == {name for name in every if not name.startswith("report/")}
 

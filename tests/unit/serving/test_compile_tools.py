@@ -18,7 +18,8 @@ from tests.unit.run.test_templates import START, directives, engine, files
 from tests.unit.serving.test_quadlet import CONTAINER, asked
 from tests.unit.specs import CATALOGUE, data
 
-LOCK = b"flashinfer-python==0.7.1 --hash=sha256:00\nvllm==0.33.0 --hash=sha256:00\n"
+WITHOUT = b"vllm==0.33.0 --hash=sha256:00\n"
+LOCK = b"flashinfer_python==0.7.1 --hash=sha256:00\n" + WITHOUT
 PREBUILT = LOCK + b"flashinfer_jit_cache==0.7.1+cu130 --hash=sha256:00\n"
 OFF = {"VLLM_USE_FLASHINFER_SAMPLER": "0"}
 
@@ -31,6 +32,13 @@ def spec(kind: str = "cuda", **changes: Any) -> NodeSpec:
     return parsed
 
 
+def engine_with(**changes: Any) -> NodeSpec:
+    """A sound spec of an engine on GPUs with other keys of its own."""
+    parsed = parse(data() | {"engine": data()["engine"] | {"kind": "cuda"} | changes}, CATALOGUE)
+    assert isinstance(parsed, NodeSpec), parsed
+    return parsed
+
+
 def variables(lock: bytes, kind: str = "cuda", **changes: Any) -> dict[str, str]:
     """What is in the environment besides PATH."""
     given = compile_tools.environment(spec(kind, **changes), "/opt/vllm/x", lock)
@@ -38,9 +46,18 @@ def variables(lock: bytes, kind: str = "cuda", **changes: Any) -> dict[str, str]
     return given
 
 
-def test_sampler_that_nothing_compiles_is_off() -> None:
-    assert variables(LOCK) == OFF
-    assert variables(PREBUILT) == variables(LOCK, "cpu") == {}
+def test_sampler_of_a_package_that_is_not_there_is_off() -> None:
+    assert variables(WITHOUT) == OFF
+    assert variables(PREBUILT) == variables(LOCK) == variables(WITHOUT, "cpu") == {}
+
+
+def test_flashinfer_that_nothing_compiles_is_refused() -> None:
+    message = compile_tools.uncompilable(spec(), LOCK)
+    assert_message(message)
+    own = engine_with(environment={"CUDA_HOME": "/opt/cuda"})
+    sound = [(spec(), WITHOUT), (spec(), PREBUILT), (spec("cpu"), LOCK), (own, LOCK)]
+    sound.append((spec(cuda_toolkit="13-0"), LOCK))
+    assert [compile_tools.uncompilable(*one) for one in sound] == [""] * 5
 
 
 def test_toolkit_of_the_inventory_is_where_kernels_are_compiled() -> None:

@@ -13,7 +13,7 @@ from b200kit.node.lib import timestamp
 from b200kit.node.state import advice
 from b200kit.node.state.verdict import Action, Finding
 from b200kit.run.node import Node
-from b200kit.stages import gate, host, settings
+from b200kit.stages import gate, host
 from tests.fake.machine import KERNEL, READINESS, Machine
 from tests.messages import assert_message
 from tests.subtests import in_subtests
@@ -88,7 +88,7 @@ def test_deployed_guest_is_fit_and_needs_no_further_change(tmp_path: Path) -> No
     told = [f for f in verdict.blocking if f.check.split(".")[0] not in ("logs", "weights")]
     assert [f.summary for f in told] == []
     assert sequence.position(expect, node.state).name == "done"
-    assert settings.ACS not in guest.units
+    assert "b200-acs.service" not in guest.units
 
 
 def test_fabric_of_a_guest_has_the_states_that_it_can_see() -> None:

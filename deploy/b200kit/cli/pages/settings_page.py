@@ -40,6 +40,7 @@ _WHERE = """\
 | module | `/etc/modprobe.d/b200kit.conf` | `update-initramfs -u` where it exists, and a boot |
 | swap | `swap.target` masked; fstab stays as it is | `swapoff -a` |
 | unit | `b200-acs.service`, before the fabric manager, at every boot | its start |
+| unit | `b200-power.service`, with the persistence daemon | its start, with a driver |
 
 A node without `update-grub` whose command line is right is fine. Where it is wrong, or where GRUB's
 configuration is right and the kernel was booted with something else, the run ends at the settings

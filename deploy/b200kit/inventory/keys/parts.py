@@ -10,6 +10,7 @@ from typing import Annotated, Literal
 from pydantic import Field
 
 from b200kit.inventory.keys.types import (
+    Fingerprint,
     Keys,
     Listed,
     Port,
@@ -51,9 +52,7 @@ class Repository(Keys):
     """base URL"""
     key: Text
     """armored public keys, a path on the controller; the pinned one alone reaches the node"""
-    fingerprint: Annotated[
-        str, matching(r"[0-9A-Fa-f]{40}", "the 40 hexadecimal digits of the key's fingerprint")
-    ]
+    fingerprint: Fingerprint
     """fingerprint the key must have"""
     suites: Text = "./"
     """suite, or "./" for a flat repository"""

@@ -78,7 +78,8 @@ def _at(root: Schema, path: Sequence[int | str]) -> Schema:
             keys = schema.get("properties", {})
             schema = keys[step] if step in keys else schema["additionalProperties"]
         schema = not_none(schema)
-        schema = root["$defs"][model_name(schema)] if model_name(schema) else schema
+        # What the place itself says it must be stays in force over its model.
+        schema = root.get("$defs", {}).get(model_name(schema), {}) | schema
     return schema
 
 

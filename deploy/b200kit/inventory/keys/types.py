@@ -113,6 +113,9 @@ Address = Annotated[str, AfterValidator(_address), _phrase("an IP address")]
 Network = Annotated[
     str, AfterValidator(_network), _phrase('an address or a network such as "10.0.0.0/24"')
 ]
+Fingerprint = Annotated[
+    str, matching(r"[0-9A-Fa-f]{40}", "the 40 hexadecimal digits of the key's fingerprint")
+]
 Port = Annotated[int, Field(ge=1, le=65535)]
 Scalar = Annotated[
     str | int | float | bool,

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections import Counter
 
+from b200kit.node.checks.gpu import power
+from b200kit.node.state.view import StateView
 from b200kit.report.content.graph import COMPLETED, Gpu, Topology
 from b200kit.report.content.machine import machine_of
 from b200kit.report.document import Unmeasured, clean, items, mapping, read, show
@@ -27,6 +29,12 @@ def gpus_line(host: object, graph: Topology) -> str:
     text = ", ".join(f"{count}x {name}" for name, count in names.items()) or "no GPU in NVML"
     expected = graph.expected
     return text if expected in (None, listed) else f"{listed} of {expected} GPUs: {text}"
+
+
+def power_line(host: object) -> str:
+    """Return ``capped at 700 W of 1000 W``; nothing where no GPU is known to be capped."""
+    text = power.capped(StateView(read(host, "state"))) if observed(host) else ""
+    return f"capped at {text}" if text else ""
 
 
 def links_line(graph: Topology) -> str:

@@ -182,6 +182,7 @@ def _facts(host: object, graph: Topology) -> Pairs:
         return [("node", facts.NO_STATE)]
     return [
         ("GPUs", facts.gpus_line(host, graph)),
+        *([("power", cap)] if (cap := facts.power_line(host)) else []),
         ("NVLink", facts.links_line(graph)),
         ("fabric", facts.fabric_line(graph)),
         ("GPUs by NUMA node", facts.numa_short(graph)),

@@ -13,6 +13,7 @@ from b200kit.report.content.facts import (
     links_line,
     numa_lines,
     observed,
+    power_line,
     versions,
 )
 from b200kit.report.content.findings import gate_line
@@ -65,6 +66,7 @@ def _done(host: object) -> str:
 def _node(host: object) -> Iterator[str]:
     graph = machine_of(host).graph
     yield from labelled("GPUs", gpus_line(host, graph))
+    yield from labelled("power", text) if (text := power_line(host)) else ()
     yield from labelled("NVLink", links_line(graph))
     yield from labelled("fabric", fabric_line(graph))
     for i, line in enumerate(numa_lines(host, graph)):

@@ -27,6 +27,11 @@ class System:
     first_kernel: str
 
     @property
+    def key(self) -> str:
+        """As an inventory names it: "ubuntu2204"."""
+        return f"{self.id}{self.version.replace('.', '')}"
+
+    @property
     def has_extra_modules(self) -> bool:
         """Whether its kernels keep modules in a package linux-modules-extra-RELEASE."""
         return self.id == "ubuntu"

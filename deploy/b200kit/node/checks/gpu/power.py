@@ -1,4 +1,8 @@
-"""The power a GPU may draw: less than its board's makes it slow, and its group with it."""
+"""The power a GPU may draw: less than its board's makes it slow, and its group with it.
+
+A site may cap its GPUs on purpose (settings.power_limit_w). Then every GPU has exactly that cap;
+one of less slows its group, one of more is what the site's feed or cooling does not bear.
+"""
 
 from __future__ import annotations
 
@@ -7,42 +11,95 @@ from collections.abc import Iterator
 from b200kit.node.checks.findings import each_gpu, failed, passed, unread
 from b200kit.node.checks.judge import check
 from b200kit.node.checks.node_scale import SETTING
-from b200kit.node.state.expectation import Expectation, Expected
+from b200kit.node.state.expectation import Expectation, Expected, Unexpected
 from b200kit.node.state.verdict import Action, Finding
-from b200kit.node.state.view import GpuView, StateView, Unmeasured
+from b200kit.node.state.view import GpuView, Missing, StateView, Unmeasured
 
-LIMITS = {
-    "power_max_mw": ("maximum", "the board or its VBIOS is another one", Action.NONE),
-    "power_default_mw": ("default", "the board or its VBIOS is another one", Action.NONE),
-    "power_enforced_mw": ("enforced", "a lower one was set (nvidia-smi -pl)", Action.REBOOT),
-}
-"""Key to what people call it, why it may be low, and what repairs it, from cause to symptom.
+BOARD = {"power_max_mw": "maximum", "power_default_mw": "default"}
+"""Key to what people call it; what nobody sets says which board it is."""
+ENFORCED = "power_enforced_mw"
+UNIT = "b200-power.service"
+_KEY = "settings.power_limit_w"
+_NOT_ASKED = (
+    f"where the site caps its GPUs on purpose, say so: {_KEY} of the inventory; else find what set"
+    " it (nvidia-smi -pl, the management controller)"
+)
+_NOT_HELD = f"deploy/b200.py sets it, and {UNIT} at every boot: its journal says why it did not"
 
-A limit that was set is gone after a reboot, unless something sets it at every boot.
-"""
+
+def cap_of(expect: Expectation) -> Expected | None:
+    """The site's cap in mW; None where it has none. Raises Unexpected for what is no cap."""
+    entry = expect.settings().at("power_limit_w")
+    if isinstance(entry.raw(), Missing):
+        return None
+    watts = entry.number("desired")
+    if isinstance(watts, Unmeasured) or not 0 < watts <= 5000:
+        raise Unexpected(f"{_KEY}: {getattr(watts, 'reason', watts)} is no number of watts")
+    return Expected(watts * 1000, "mW", f"{_KEY} of the inventory")
+
+
+def has_gpus(state: StateView) -> bool:
+    """Whether the driver lists GPUs, which then can be given a limit."""
+    return bool(state.gpus())
+
+
+def is_other(state: StateView, watts: object) -> bool:
+    """Whether the limit of a GPU is known to be another than so many watts."""
+    limits = [gpu.number(ENFORCED) for gpu in state.gpus() or []]
+    return any(limit != int(str(watts)) * 1000 for limit in limits if isinstance(limit, int))
+
+
+def capped(state: StateView) -> str:
+    """How far GPUs are below their own limit, "700 W of 1000 W"; empty where none is known to be.
+
+    For tables: figures of capped GPUs are no figures of whole ones.
+    """
+    pairs = [(gpu.number(ENFORCED), gpu.number("power_default_mw")) for gpu in state.gpus() or []]
+    known = [(now, own) for now, own in pairs if isinstance(now, int) and isinstance(own, int)]
+    low = sorted({f"{now / 1000:g} W of {own / 1000:g} W" for now, own in known if now < own})
+    count = sum(now < own for now, own in known)
+    some = f" on {count} of {len(pairs)} GPUs" if count < len(pairs) else ""
+    return f"{', '.join(low)}{some}" if low else ""
 
 
 @check("power.limit", SETTING)
 def limit(expect: Expectation, state: StateView) -> Iterator[Finding]:
-    """The enforced, the default and the highest power limit of every GPU are the hardware's."""
-    expected = expect.hardware("power.limit")
+    """Every GPU may draw what its board is for, or exactly what the site caps it at."""
+    board, cap = expect.hardware("power.limit"), cap_of(expect)
 
     def check_gpu(gpu: GpuView) -> Iterator[Finding]:
-        for key in LIMITS:
+        for key in (*BOARD, ENFORCED):
             reading = gpu.number(key)
             if isinstance(reading, Unmeasured):
-                yield unread(f"{LIMITS[key][0]} power limit", reading, gpu)
-            elif reading < expected.value:
-                yield low(gpu, key, reading, expected)
+                yield unread(f"{BOARD.get(key, 'enforced')} power limit", reading, gpu)
+            elif found := [*judged(gpu, key, reading, board, cap)]:
+                yield from found
                 break
 
-    return each_gpu(state, check_gpu, passed(f"every GPU may draw {expected.text}", expected))
+    text = f"every GPU may draw {board.text}"
+    if cap:
+        text = f"every GPU is capped at {_watts(cap)} of {_watts(board)}, as {_KEY} asks"
+    return each_gpu(state, check_gpu, passed(text, cap or board))
 
 
-def low(gpu: GpuView, key: str, reading: int, expected: Expected) -> Finding:
-    """The finding of one limit below what the hardware must have, in mW."""
-    name, why, action = LIMITS[key]
-    watts = f"{reading / 1000:g} W, not {expected.value / 1000:g} W"
-    summary = f"{gpu.subject} has a {name} power limit of {watts}: {why}"
-    summary = summary.replace("a enforced", "an enforced")
-    return failed(summary, f"{key} {reading}", expected, action, gpu)
+def judged(
+    gpu: GpuView, key: str, reading: int, board: Expected, cap: Expected | None
+) -> Iterator[Finding]:
+    """The finding of one limit that is not as it must be, in mW."""
+    read, watts = f"{key} {reading}", f"{reading / 1000:g} W"
+    if key in BOARD and reading < board.value:
+        what = f"a {BOARD[key]} power limit of {watts}, not {_watts(board)}"
+        summary = f"{gpu.subject} has {what}: the board or its VBIOS is another one"
+        yield failed(summary, read, board, Action.NONE, gpu)
+    elif key == ENFORCED and cap and reading != cap.value:
+        summary = f"{gpu.subject} has an enforced power limit of {watts}, not the site's cap"
+        text = f"{summary} of {_watts(cap)}"
+        yield failed(text, read, cap, Action.NONE, gpu, remedy=_NOT_HELD)
+    elif key == ENFORCED and not cap and reading < board.value:
+        summary = f"{gpu.subject} has an enforced power limit of {watts}, not {_watts(board)}"
+        text = f"{summary}, and no cap is asked for"
+        yield failed(text, read, board, Action.NONE, gpu, remedy=_NOT_ASKED)
+
+
+def _watts(expected: Expected) -> str:
+    return f"{expected.value / 1000:g} W"

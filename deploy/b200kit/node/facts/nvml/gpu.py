@@ -161,6 +161,7 @@ CALLS: dict[str, Callable[[Handle], Reading]] = {
     "power_default_mw": lambda h: n.nvmlDeviceGetPowerManagementDefaultLimit(h),
     "power_enforced_mw": lambda h: n.nvmlDeviceGetEnforcedPowerLimit(h),
     "power_max_mw": lambda h: n.nvmlDeviceGetPowerManagementLimitConstraints(h)[1],
+    "power_min_mw": lambda h: n.nvmlDeviceGetPowerManagementLimitConstraints(h)[0],
     "power_usage_mw": lambda h: n.nvmlDeviceGetPowerUsage(h),
     "temperature_c": lambda h: n.nvmlDeviceGetTemperatureV(h, n.NVML_TEMPERATURE_GPU),
     "temperature_margin_c": lambda h: n.nvmlDeviceGetMarginTemperature(h),

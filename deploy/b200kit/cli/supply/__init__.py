@@ -1,0 +1,1 @@
+"""Commands that bring a site what its nodes need."""

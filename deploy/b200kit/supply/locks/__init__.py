@@ -1,0 +1,1 @@
+"""Hash-locked requirements of engines: how they are made, and what they must hold."""

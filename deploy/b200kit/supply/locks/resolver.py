@@ -1,0 +1,94 @@
+"""uv, the resolver of locks: unlike pip it resolves for another Python and glibc than the running.
+
+Where packages come from is uv's own setting (its index variables); no lock and no file here names
+a place.
+"""
+
+from __future__ import annotations
+
+import re
+import subprocess
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+_TIMEOUT_S = 600.0
+_MISSING = "uv is not installed: pip install 'b200kit[supply]'"
+_OPTIONS = (
+    "--no-config", "--generate-hashes", "--no-emit-index-url", "--no-emit-find-links",
+    "--no-annotate", "--no-header", "--quiet",
+)  # fmt: skip
+# How uv begins its lines.
+_MARK = re.compile(r"^\W*(error|cause|Caused by):\s*|^[^\w`\"']+")
+_ASIDE = re.compile(r"(hint|warning):")
+
+
+class LockError(Exception):
+    """A lock can't be made, in one line."""
+
+
+@dataclass(frozen=True)
+class Request:
+    """What is resolved, and for which machines."""
+
+    requirements: Sequence[str]
+    python: str
+    glibc: str
+    constraints: Sequence[str] = ()
+    overrides: Sequence[str] = ()
+
+
+def resolve(request: Request) -> str:
+    """Every package that is needed, pinned with its wheels' hashes; `LockError` if none fit."""
+    with TemporaryDirectory() as folder:
+        files = [
+            _file(Path(folder, name), lines)
+            for name, lines in (
+                ("requirements", request.requirements),
+                ("constraints", request.constraints),
+                ("overrides", request.overrides),
+            )
+        ]
+        wanted, constraints, overrides = map(str, files)
+        target = (
+            "--python-version", request.python,
+            "--python-platform", f"x86_64-manylinux_{request.glibc.replace('.', '_')}",
+            "--only-binary", ":all:",
+        )  # fmt: skip
+        given = (wanted, "--constraint", constraints, "--override", overrides)
+        return _run((_program(), "pip", "compile", *given, *target, *_OPTIONS))
+
+
+def _file(path: Path, lines: Sequence[str]) -> Path:
+    path.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
+    return path
+
+
+def _program() -> str:
+    try:
+        # Only these commands need it.
+        from uv import find_uv_bin
+    except ImportError:
+        raise LockError(_MISSING) from None
+    return str(find_uv_bin())
+
+
+def _run(command: Sequence[str]) -> str:
+    try:
+        done = subprocess.run(
+            command, capture_output=True, text=True, check=False, timeout=_TIMEOUT_S
+        )
+    except subprocess.TimeoutExpired:
+        raise LockError(f"uv did not answer within {_TIMEOUT_S:.0f} s") from None
+    if done.returncode:
+        raise LockError(_cause(done.stderr))
+    return done.stdout
+
+
+def _cause(said: str) -> str:
+    """What uv says, in one line: without its marks and its hints."""
+    lines = [_MARK.sub("", line.strip()) for line in said.splitlines()]
+    return (
+        " ".join(line for line in lines if line and not _ASIDE.match(line)) or "uv gave no reason"
+    )
