@@ -16,6 +16,7 @@ from b200kit.run import console
 COMMANDS = {
     "audit": "the log of every action on every node: verify it, show it",
     "bundle": "a node's observation to send to the project, without what names the site",
+    "check": "is this node fit to serve? One look over SSH, without an inventory",
     "judge": "is a recorded node fit to serve?",
     "lab": "simulated B200 nodes on this machine: up, down, status",
     "lock": "hash-locked requirements of an engine, for the nodes' Python",

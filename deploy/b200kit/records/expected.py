@@ -37,6 +37,12 @@ def by_hardware(name: str) -> dict[str, Any]:
     }
 
 
+def observe_request() -> dict[str, Any]:
+    """What must be asked for by name, whatever the hardware: the packages that go with a driver."""
+    every = (hardware.load(name)["expect"].get("driver.lockstep") for name in hardware.names())
+    return {"packages": sorted({package for entry in every if entry for package in entry["value"]})}
+
+
 def without_deployment(name: str, state: Mapping[str, Any]) -> dict[str, Any]:
     """An expectation for a node that nobody need have deployed, as it was observed.
 
@@ -47,6 +53,7 @@ def without_deployment(name: str, state: Mapping[str, Any]) -> dict[str, Any]:
     asked = {
         **by_hardware(name),
         "today": timestamp.today(),
+        "clock_synchronized": False,
         "settings": {},
         "unfinished": "judged",
         "quarantine": "judged",

@@ -23,14 +23,10 @@ from pyinfra.api.host import Host
 
 from b200kit.node.lib.error_line import cause
 from b200kit.node.state.drift import File
-from b200kit.node.state.plausible import plausible
-from b200kit.node.state.view import SCHEMA
-from b200kit.run import bounded_output, zipapp
+from b200kit.run import bounded_output, observation, zipapp
 from b200kit.run.bounded_output import BoundedClient
 
 INSTALLED = "/usr/local/lib/b200kit/node.pyz"
-MOST_VALUES = 100_000
-"""Most values of an observation; one of eight GPUs has a few thousand."""
 ACTING = "/run/b200kit/acting.lock"
 """Root's alone, as every lock (b200kit/node/lib/lock_file.py)."""
 MAKE_ACTING = f"(umask 077; mkdir -p -m 755 {PurePath(ACTING).parent}; : >>{ACTING})"
@@ -147,24 +143,13 @@ class Remote:
 
     def observe(self, ask: dict[str, Any]) -> dict[str, Any]:
         """The node's NodeState document; what cannot be is unmeasured in it."""
-        packed = base64.b64encode(json.dumps(ask).encode()).decode()
         # Every byte of a model takes as long as a stage; all else is there in seconds.
         hashed = bool(ask.get("weights", {}).get("hash"))
         patience = self.timeout if hashed else min(self.timeout, 120)
-        raw = self.program(f"observe --ask {packed}", timeout=patience)
         try:
-            state = json.loads(raw)
-        except (ValueError, RecursionError):
-            raise RemoteError("the observation is not JSON") from None
-        if not isinstance(state, dict):
-            raise RemoteError("the observation is not a document")
-        if state.get("schema") != SCHEMA:
-            # Every section would be missing, and everything on the node would be done again.
-            raise RemoteError(f"the observation is of schema {state.get('schema')!r}, not {SCHEMA}")
-        if not _has_at_most(state, MOST_VALUES):
-            # Short as text, and hours of judging.
-            raise RemoteError(f"the observation has more than {MOST_VALUES} values")
-        return plausible(state)
+            return observation.parsed(self.program(observation.command(ask), timeout=patience))
+        except observation.NoObservation as error:
+            raise RemoteError(str(error)) from None
 
     def put(self, files: Sequence[File], markers: Sequence[str] = ()) -> None:
         """Write *files* atomically, with *markers* before them; contents travel over stdin only."""
@@ -248,17 +233,6 @@ class Remote:
             f"base64 -d > {path}.new && mv {path}.new {path}",
             stdin=base64.b64encode(content).decode(),
         )
-
-
-def _has_at_most(document: Any, count: int) -> bool:
-    left = [document]
-    while left and count >= 0:
-        value = left.pop()
-        inner = value.values() if isinstance(value, dict) else value
-        if isinstance(value, dict | list):
-            count -= len(value)
-            left.extend(inner)
-    return count >= 0
 
 
 _ABSENT = "b200kit: node program absent"

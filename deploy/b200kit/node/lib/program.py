@@ -16,5 +16,9 @@ sys.exit(main(sys.argv[1:]))
 
 
 def argv(command: str, *words: str) -> list[str]:
-    """The command line of a child that runs *command*, isolated from the caller's environment."""
-    return [sys.executable, "-I", "-c", LAUNCH, str(LOCATION), command, *words]
+    """The command line of a child that runs *command*, isolated from the caller's environment.
+
+    It leaves no compiled files where this process may leave none.
+    """
+    own = ["-I", "-B"] if sys.flags.dont_write_bytecode else ["-I"]
+    return [sys.executable, *own, "-c", LAUNCH, str(LOCATION), command, *words]

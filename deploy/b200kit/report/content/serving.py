@@ -46,10 +46,13 @@ def _observed(host: object) -> str:
         return "unmeasured: it was not observed; what serves there was not touched"
     if isinstance(units, Unmeasured):
         return "unmeasured: its units were not read; this run stopped nothing"
+    asked = {name: unit for name, unit in mapping(units).items() if _REPLICA.fullmatch(name)}
+    if not asked:
+        return "untouched: whether replicas ran was not read"
     runs = [
         name
-        for name, unit in mapping(units).items()
-        if _REPLICA.fullmatch(name) and unit is not None and read(unit, "active") not in _DOWN
+        for name, unit in asked.items()
+        if unit is not None and read(unit, "active") not in _DOWN
     ]
     seen = f"{counted(len(runs), 'replica') if runs else 'no replica'} ran when it was observed"
     return (

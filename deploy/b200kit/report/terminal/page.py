@@ -26,19 +26,25 @@ def lines(
     report: str | None = None,
     secrets: Iterable[str] = (),
     all_whole: bool = False,
+    matrix: bool = False,
 ) -> list[str]:
     """Return the lines for stdout: the hosts of `record`, the totals, the report, the exit code.
 
     Hosts that are bad stand first, then those not measured, then the others, of which many are
     folded unless `all_whole`. `report` is the path to name in the last line (by
-    default where `write` puts it under ``reports``); `secrets` are values that must not appear.
+    default where `write` puts it under ``reports``), "" where there is none; `secrets` are values
+    that must not appear; with `matrix` a check shows the GPUs of every node.
     Any JSON value is accepted.
     """
     known = tuple(secrets)
-    return shown(record, lambda found: _lines(redact(found, known), colour, report, all_whole))
+    return shown(
+        record, lambda found: _lines(redact(found, known), colour, report, all_whole, matrix)
+    )
 
 
-def _lines(record: object, colour: bool, report: str | None, all_whole: bool) -> list[str]:
+def _lines(
+    record: object, colour: bool, report: str | None, all_whole: bool, matrix: bool
+) -> list[str]:
     hosts, check = ranked(record), is_check(record)
     good = {name: host for name, host in hosts.items() if is_good(host)}
     bad = {name: host for name, host in hosts.items() if name not in good}
@@ -48,22 +54,23 @@ def _lines(record: object, colour: bool, report: str | None, all_whole: bool) ->
     found: list[str] = []
     for name in listed:
         label, host = shorten(clean(name), name_width).ljust(name_width), hosts[name]
-        found += check_lines(label, host, colour) if check else block(label, host, colour)
+        found += (
+            check_lines(label, host, colour, matrix=matrix) if check else block(label, host, colour)
+        )
     found += brief({name: host for name, host in bad.items() if name not in listed}, colour)
     found += folded(good, colour) if fold else ()
-    where = report or f"reports/{run_name(record)}/report.html"
+    where = f"reports/{run_name(record)}/report.html" if report is None else report
     return [*found, *([""] if found and found[-1] else []), *_last_lines(record, where)]
 
 
 def _last_lines(record: object, report: str) -> Iterator[str]:
     code = f"exit {exit_code(record)}"
-    together = f"{totals(record)}      {clean(report)}      {code}"
+    together = "      ".join(filter(None, (totals(record), clean(report), code)))
     if len(together) <= WIDTH:
         yield together
     else:
         yield from wrap("", totals(record))
-        yield clean(report)
-        yield code
-    if failed_hosts(record):
+        yield from filter(None, (clean(report), code))
+    if report and failed_hosts(record):
         folder = clean(report).rpartition("/")[0] or "."
         yield from wrap("", f"those not ready, for --limit: {folder}/failed.txt")

@@ -1,0 +1,155 @@
+"""`b200 check [USER@]HOST...`: is a node fit? One look by the user's own ssh, no inventory."""
+
+from __future__ import annotations
+
+import getpass
+import socket
+import sys
+import time
+from collections.abc import Mapping
+from concurrent.futures import ThreadPoolExecutor
+from datetime import datetime
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import click
+
+from b200kit.catalog import load
+from b200kit.catalog.recognised import Unrecognised, on_bus
+from b200kit.cli.command import Command
+from b200kit.node.checks.judge import judge
+from b200kit.node.state.verdict import Verdict
+from b200kit.records.expected import observe_request, without_deployment
+from b200kit.report.html.page import render
+from b200kit.report.outcome import exit_code
+from b200kit.report.terminal.page import lines
+from b200kit.run import console
+from b200kit.run.look import NotSeen, Place, observe
+
+_AT_ONCE = 16
+
+
+@click.command(
+    "check",
+    cls=Command,
+    exit_codes={
+        0: "every node is fit",
+        1: "a node is unfit, could not be looked at, or is unreachable",
+        2: "nothing is worse than not measured, or the request is refused",
+    },
+)
+@click.argument("hosts", nargs=-1, metavar="[USER@]HOST...")
+@click.option("--local", is_flag=True, help="Look at this machine, without SSH.")
+@click.option(
+    "--hardware", "name", metavar="NAME",
+    help="A hardware of the catalog, instead of what the PCI ids of the GPUs say.",
+)  # fmt: skip
+@click.option(
+    "-F", "--ssh-config", metavar="FILE", help="As ssh -F; by default your own ssh_config."
+)
+@click.option(
+    "-K", "--ask-sudo-password", "asks", is_flag=True,
+    help="Ask for the nodes' sudo password once; without a terminal, read it from stdin.",
+)  # fmt: skip
+@click.option("--topology", is_flag=True, help="Of several nodes, print each one's GPUs, too.")
+@click.option(
+    "--json", "as_json", is_flag=True, help="Print the record as JSON, with what was read."
+)
+@click.option(
+    "--page", type=click.Path(path_type=Path), metavar="FILE",
+    help="Write a page with a picture of each machine, too.",
+)  # fmt: skip
+@click.option("--colour", is_flag=True, help="Add colour.")
+def command(
+    hosts: tuple[str, ...], local: bool, name: str | None, ssh_config: str | None, asks: bool,
+    topology: bool, as_json: bool, page: Path | None, colour: bool,
+) -> int:  # fmt: skip
+    """Look at nodes that you can log in to, and judge them. Nothing is written on a node.
+
+    ssh must know each node's host key. A user who is not root needs sudo. What compares a node with
+    an inventory is not judged; deploy/check.py does that.
+    """
+    if local == bool(hosts):
+        raise click.UsageError("name hosts, or --local for this machine")
+    places = _places(hosts, ssh_config)
+    known = load.load().hardware
+    if name is not None and name not in known:
+        raise click.UsageError(f'unknown hardware "{name}"; known: {", ".join(sorted(known))}')
+    record = _record(places, partial(_looked_at, name=name, password=_password() if asks else None))
+    if page:
+        page.write_text(render(record), encoding="utf-8")
+    if as_json:
+        console.document(record)
+    else:
+        matrix = topology or len(places) == 1
+        shown = lines(record, colour=colour, report=str(page or ""), matrix=matrix)
+        console.out(*shown, colour=colour)
+    return exit_code(record)
+
+
+def _places(hosts: tuple[str, ...], ssh_config: str | None) -> dict[str, Place]:
+    """Names as the result has them; what stands twice is looked at once."""
+    if not hosts:
+        return {socket.gethostname(): Place()}
+    if ssh_config and not Path(ssh_config).is_file():
+        raise click.UsageError(f"{ssh_config} is no file")
+    try:
+        return {host: Place(host, ssh_config) for host in hosts}
+    except ValueError as error:
+        raise click.UsageError(str(error)) from None
+
+
+def _password() -> str:
+    if sys.stdin.isatty():
+        given = getpass.getpass("sudo password on the nodes: ")
+    else:
+        given = sys.stdin.readline().rstrip("\n")
+    if not given:
+        raise click.UsageError("no password was given")
+    return given
+
+
+def _record(places: Mapping[str, Place], look: Any) -> dict[str, Any]:
+    """A run document of all nodes; one that cannot be looked at costs the others nothing."""
+    with ThreadPoolExecutor(max_workers=_AT_ONCE) as pool:
+        hosts = dict(zip(places, pool.map(look, places.values()), strict=True))
+    return {
+        "schema": "b200kit/run/1",
+        "run": f"{datetime.now():%Y%m%d-%H%M%S}",
+        "entry": "check.py",
+        "hosts": hosts,
+    }
+
+
+def _looked_at(place: Place, name: str | None, password: str | None) -> dict[str, Any]:
+    """The HostRecord of one node."""
+    started = time.monotonic()
+    python = sys.executable if place.destination is None else "python3"
+    try:
+        found = _judged(observe(place, observe_request(), password, python), name)
+    except NotSeen as error:
+        found = {"outcome": error.outcome, "stage": "check", "error": str(error)}
+    seconds = round(time.monotonic() - started, 3)
+    return {"changes": 0, "stages": [{"name": "check", "seconds": seconds}], **found}
+
+
+def _judged(state: dict[str, Any], name: str | None) -> dict[str, Any]:
+    try:
+        hardware = name or on_bus(state, load.load().hardware.values()).name
+    except Unrecognised as error:
+        why = f"{error}; name it with --hardware"
+        return {"outcome": "unmeasured", "error": why, "state": state}
+    expectation = without_deployment(hardware, state)
+    verdict = judge(expectation, state)
+    return {
+        "outcome": verdict.fit,
+        "error": _first(verdict),
+        "state": state,
+        "expectation": expectation,
+        "verdict": verdict.to_json(),
+    }
+
+
+def _first(verdict: Verdict) -> str | None:
+    return verdict.blocking[0].summary if verdict.blocking else None

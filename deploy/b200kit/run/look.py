@@ -1,0 +1,169 @@
+"""One look at a node: with the user's own ssh and the host key that it knows, or on this machine.
+
+The node program goes over stdin into memory (memfd_create(2)) and runs from there: it is on no file
+system of the node, so that nothing is left there, however the connection ends.
+"""
+
+from __future__ import annotations
+
+import base64
+import re
+import shlex
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from b200kit.node.lib.error_line import cause
+from b200kit.run import bounded_process, observation, zipapp
+
+_LIMIT_S = 120
+_MOST_BYTES = 4 << 20
+"""Of an observation; one of eight GPUs has a tenth of it."""
+_NAME = re.compile(r"(?!-)[A-Za-z0-9_.@:%\[\]-]{1,255}")
+_OPTIONS = {
+    "BatchMode": "yes",
+    "StrictHostKeyChecking": "yes",
+    "VerifyHostKeyDNS": "no",
+    "UpdateHostKeys": "no",
+    "ConnectTimeout": "10",
+    "ServerAliveInterval": "5",
+    "LogLevel": "ERROR",
+    "ClearAllForwardings": "yes",
+    "ForwardAgent": "no",
+    "ForwardX11": "no",
+    "PermitLocalCommand": "no",
+    "ControlMaster": "no",
+    "RemoteCommand": "none",
+}
+"""What goes before the user's ssh_config: nobody is asked, nobody new is believed."""
+_BOOT = """
+import os, sys
+if sys.version_info < (3, 10):
+    sys.exit("b200kit: python3 is %d.%d; 3.10 or newer is needed" % sys.version_info[:2])
+program = sys.stdin.buffer.read()[-{size}:]
+if len(program) != {size}:
+    sys.exit("b200kit: the node program did not arrive whole")
+file = os.memfd_create("b200kit", 0)
+with open(file, "wb", closefd=False) as stream:
+    stream.write(program)
+path = "/proc/%d/fd/%d" % (os.getpid(), file)
+os.execv(sys.executable, [sys.executable, "-I", "-B", path, *sys.argv[1:]])
+"""
+_PYTHON = """
+command -v {python} >/dev/null || {{ echo "b200kit: {python} is not there" >&2; exit 77; }}
+"""
+_AS_ROOT = """
+as=
+if [ "$(id -u)" != 0 ]; then
+  command -v sudo >/dev/null ||
+    {{ echo "b200kit: $(id -un) is not root, and there is no sudo: log in as root" >&2; exit 77; }}
+  why=$(sudo -n true 2>&1) || {{ echo "b200kit: sudo of $(id -un): $why" >&2; exit 77; }}
+  as="sudo -n"
+fi
+exec $as {program}
+"""
+# The password is read by the shell and given on by its own printf: it is in no argument list. It is
+# tried once, alone; sudo neither uses nor keeps a timestamp (-k).
+_AS_ASKED = """
+IFS= read -r p
+[ "$(id -u)" != 0 ] || exec {program}
+printf '%s\\n' "$p" | sudo -k -S -p '' true >/dev/null 2>&1 ||
+  {{ echo "b200kit: sudo of $(id -un) refuses the password" >&2; exit 77; }}
+{{ printf '%s\\n' "$p"; exec cat; }} | sudo -k -S -p '' {program}
+"""
+_PASSWORD_NEEDED = ("a password is required", "authentication is required")
+_CONSOLE = "ssh-keygen -lf /etc/ssh/ssh_host_ed25519_key.pub"
+_ENDS = {
+    "IDENTIFICATION HAS CHANGED": (
+        "another host key than the one you know: it was installed again, or somebody else answers; "
+        f"compare it on the node's console (`{_CONSOLE}`), then `ssh-keygen -R` the old one"
+    ),
+    "ost key": (
+        f"its host key is not known here: read the fingerprint on the node's console (`{_CONSOLE}`)"
+        ", then `{ssh}`, compare, and answer yes"
+    ),
+    "Permission denied": "none of your keys is let in: ssh-add the right one, or name the user",
+}
+"""What ssh says where it gives up (OpenSSH 9.2), and what to do."""
+
+
+class NotSeen(Exception):
+    """Why there is no observation, in one line; `outcome` as a run has it."""
+
+    def __init__(self, outcome: str, why: str) -> None:
+        super().__init__(why)
+        self.outcome = outcome
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where to look: a destination as ssh takes it, or this machine where that is None."""
+
+    destination: str | None = None
+    ssh_config: str | None = None
+
+    def __post_init__(self) -> None:
+        if self.destination is not None and not _NAME.fullmatch(self.destination):
+            raise ValueError(f"{self.destination!r} is no [USER@]HOST")
+
+    def command(self, script: str) -> list[str]:
+        """What runs a shell script there."""
+        if self.destination is None:
+            return ["sh", "-c", script]
+        options = [word for key, value in _OPTIONS.items() for word in ("-o", f"{key}={value}")]
+        return [*self._ssh(), "-T", *options, "--", self.destination,
+                f"exec sh -c {shlex.quote(script)}"]  # fmt: skip
+
+    def typed(self) -> str:
+        """The command by which a person gets there."""
+        return shlex.join([*self._ssh(), self.destination or ""])
+
+    def _ssh(self) -> list[str]:
+        return ["ssh", *(["-F", self.ssh_config] if self.ssh_config else [])]
+
+
+def observe(
+    place: Place, ask: Mapping[str, Any], password: str | None = None, python: str = "python3"
+) -> dict[str, Any]:
+    """The node's NodeState document, read as root; raises NotSeen. *password* is sudo's there."""
+    program, _ = zipapp.build()
+    given = b"" if password is None else password.encode() + b"\n"
+    script = _script(observation.command(ask), len(program), password is not None, python)
+    try:
+        answer = bounded_process.converse(
+            place.command(script), given + program, _LIMIT_S, _MOST_BYTES
+        )
+    except FileNotFoundError as error:
+        raise NotSeen("failed", f"{error.filename} is not installed here") from None
+    if answer.exceeded:
+        raise NotSeen("failed", f"it printed more than {_MOST_BYTES} bytes and was cut off")
+    if answer.code is None:
+        raise NotSeen("failed", f"no answer in {_LIMIT_S} s")
+    if answer.code:
+        raise _why(place, answer)
+    try:
+        return observation.parsed(answer.out)
+    except observation.NoObservation as error:
+        raise NotSeen("failed", str(error)) from None
+
+
+def _script(arguments: str, size: int, with_password: bool, python: str) -> str:
+    boot = base64.b64encode(_BOOT.format(size=size).encode()).decode()
+    named = shlex.quote(python)
+    line = f'import base64;exec(base64.b64decode("{boot}"))'
+    program = f"{named} -I -B -c {shlex.quote(line)} {arguments}"
+    body = _AS_ASKED if with_password else _AS_ROOT
+    return _PYTHON.format(python=named) + body.format(program=program)
+
+
+def _why(place: Place, answer: bounded_process.Answer) -> NotSeen:
+    said = answer.err.strip()
+    if place.destination is not None and answer.code == 255:
+        for sign, text in _ENDS.items():
+            if sign in said:
+                return NotSeen("failed", text.format(ssh=place.typed()))
+        return NotSeen("unreachable", said.splitlines()[-1] if said else "ssh gave no reason")
+    if any(sign in said for sign in _PASSWORD_NEEDED):
+        who = "sudo asks for a password: use --ask-sudo-password, or log in as root"
+        return NotSeen("failed", who)
+    return NotSeen("failed", cause(said.splitlines()))

@@ -1,0 +1,201 @@
+"""`b200 check`, a newcomer's look at nodes without an inventory; nothing is left there."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import tests.lab as lab
+from tests.e2e.conftest import Boot
+from tests.e2e.driving import ROOT, deploy, on
+from tests.lab.hardware.image import USER
+from tests.lab.own_network import join
+from tests.lab.paths import lab_paths
+
+B200 = Path(sys.executable).with_name("b200")
+HEALTHY, FAULTY, BARE = "b200-1", "b200-2", "b200-3"
+PASSWORD = "open sesame"
+# The whole file system, /run, /tmp and /var with it: path, kind, mode, owner, size, time, and the
+# contents of small files. Left out is what a login of any kind moves: logs, the journal, PAM's and
+# logind's records of the session, and the scratch files of what serves on the node.
+_LOOK = """
+find / -xdev \\( -path /proc -o -path /sys -o -path /dev -o -path /var/log -o -path /run/log \
+  -o -path /run/systemd -o -path /run/user -o -path /run/utmp -o -path /run/sudo \
+  -o -path /var/lib/systemd -o -path /var/lib/b200-lab -o -path '/run/b200*' \
+  -o -path '/var/lib/b200kit/*' \\) -prune -o -printf '%p %y %m %U %s %T@\\n'
+for place in /run /tmp /var /dev/shm; do
+  find $place -xdev \\( -path /var/log -o -path /run/log -o -path /run/systemd -o -path /run/user \
+  -o -path /run/utmp -o -path /var/lib/b200-lab -o -path /var/lib/systemd \\) \
+  -prune -o -printf '%p %y %m %U\\n'
+done
+"""
+
+
+@dataclass(frozen=True)
+class Said:
+    """One finished command."""
+
+    code: int
+    out: str
+    err: str
+
+    @property
+    def hosts(self) -> dict[str, dict[str, Any]]:
+        """The hosts of a record."""
+        found: dict[str, dict[str, Any]] = json.loads(self.out)["hosts"]
+        return found
+
+
+def check(*words: str, config: Path | None = None, stdin: str = "") -> Said:
+    """Run `b200 check` as a person does, in the lab's network."""
+    asked = [str(B200), "check", "-F", str(config or lab_paths().ssh_config), "--json", *words]
+    done = subprocess.run(
+        asked, cwd=ROOT, capture_output=True, text=True, input=stdin, timeout=300, check=False
+    )
+    return Said(done.returncode, done.stdout, done.stderr)
+
+
+def looked(name: str) -> set[str]:
+    """All that is on a node."""
+    lines = set(on(name, _LOOK).splitlines())
+    assert len(lines) > 5000
+    return lines
+
+
+def config(folder: Path, **options: str) -> Path:
+    """The lab's ssh_config with other values."""
+    lines = [
+        next((f"    {key} {value}" for key, value in options.items() if key in line), line)
+        for line in lab_paths().ssh_config.read_text().splitlines()
+    ]
+    path = folder / "ssh_config"
+    path.write_text("\n".join(lines) + "\n")
+    return path
+
+
+@pytest.fixture(scope="module")
+def nodes(boot: Boot) -> None:
+    """A healthy node and one with a fault, both with a driver, and a bare one."""
+    boot("healthy", "gpu2-no-nvlink", "healthy")
+    done = deploy("b200.py", "--limit", HEALTHY, "--limit", FAULTY)
+    assert (done.outcome(HEALTHY), done.outcome(FAULTY)) == ("live", "red"), done.said[-3000:]
+    join()
+    return
+
+
+@pytest.fixture(scope="module")
+def user(nodes: None) -> Callable[[str], None]:
+    """A user on the healthy node who is not root; what sudo asks of them is a rule of sudoers."""
+    on(
+        HEALTHY,
+        f"useradd --create-home --shell /bin/bash {USER} && echo '{USER}:{PASSWORD}' | chpasswd; "
+        f"install -d -m 700 -o {USER} /home/{USER}/.ssh && "
+        f"install -m 600 -o {USER} /root/.ssh/authorized_keys /home/{USER}/.ssh/",
+    )
+
+    def may(rule: str) -> None:
+        on(HEALTHY, f"echo '{USER} ALL=(ALL) {rule}' > /etc/sudoers.d/door")
+
+    return may
+
+
+def test_healthy_node_is_fit_and_the_fault_is_named(nodes: None) -> None:
+    started = time.monotonic()
+    said = check(HEALTHY, FAULTY)
+    print(f"b200 check of two nodes: {time.monotonic() - started:.1f} s")
+    assert said.code == 1, said.err
+    assert said.hosts[HEALTHY]["outcome"] == "fit", said.hosts[HEALTHY]["error"]
+    worst = next(f for f in said.hosts[FAULTY]["verdict"]["findings"] if f["status"] == "fail")
+    assert (worst["check"], worst["subject"]) == ("nvlink.links", "GPU 2")
+    assert said.hosts[FAULTY]["outcome"] == "unfit"
+
+
+def test_bare_node_is_recognised_and_never_fit(nodes: None) -> None:
+    found = check(BARE).hosts[BARE]
+    assert found["expectation"]["hardware"]["name"] == "hgx-b200"
+    assert found["outcome"] in ("unfit", "unmeasured")
+
+
+def test_bad_host_costs_a_good_one_nothing(nodes: None, tmp_path: Path) -> None:
+    lab.unplug(BARE)
+    try:
+        said = check(HEALTHY, BARE)
+    finally:
+        lab.plug(BARE)
+    assert said.code == 1
+    assert {name: host["outcome"] for name, host in said.hosts.items()} == {
+        HEALTHY: "fit",
+        BARE: "unreachable",
+    }
+
+
+def test_unknown_host_key_is_refused_before_anything_is_run(nodes: None, tmp_path: Path) -> None:
+    before = looked(HEALTHY)
+    empty = config(tmp_path, UserKnownHostsFile="/dev/null", StrictHostKeyChecking="no")
+    said = check(HEALTHY, config=empty)
+    assert (said.code, said.hosts[HEALTHY]["outcome"]) == (1, "failed")
+    assert "ssh_host_ed25519_key" in said.hosts[HEALTHY]["error"]
+    assert looked(HEALTHY) == before
+
+
+def test_nothing_is_left_on_the_node(nodes: None) -> None:
+    check(HEALTHY)
+    before = looked(HEALTHY)
+    assert check(HEALTHY).code == 0
+    assert looked(HEALTHY) ^ before == set()
+
+
+def test_nothing_is_left_where_the_connection_breaks(nodes: None) -> None:
+    before = looked(HEALTHY)
+    asked = [str(B200), "check", "-F", str(lab_paths().ssh_config), HEALTHY]
+    for seconds in (0.6, 0.9, 1.2, 1.5):
+        with subprocess.Popen(asked, cwd=ROOT, stdout=subprocess.DEVNULL) as process:
+            time.sleep(seconds)
+            on(HEALTHY, "pkill -KILL -f 'sshd: [^/]*@notty|sshd: [a-z]+ *$' || true")
+            process.wait()
+    deadline = time.monotonic() + 60
+    while on(HEALTHY, "pgrep -f 'memfd|/proc/[0-9]*/fd' || true") and time.monotonic() < deadline:
+        time.sleep(0.5)
+    assert looked(HEALTHY) ^ before == set()
+
+
+def test_user_with_sudo_sees_what_root_sees(user: Callable[[str], None]) -> None:
+    user("NOPASSWD: ALL")
+    who = f"{USER}@{HEALTHY}"
+    check(who)
+    before = looked(HEALTHY)
+    assert check(who).hosts[who]["outcome"] == "fit"
+    assert looked(HEALTHY) ^ before == set()
+
+
+def test_password_of_sudo_is_asked_for_and_shown_nowhere(user: Callable[[str], None]) -> None:
+    user("ALL")
+    who = f"{USER}@{HEALTHY}"
+    refused = check(who).hosts[who]
+    assert (refused["outcome"], "--ask-sudo-password" in refused["error"]) == ("failed", True)
+    given = check("-K", who, stdin=f"{PASSWORD}\n")
+    assert given.hosts[who]["outcome"] == "fit", given.hosts[who]["error"]
+    wrong = check("-K", who, stdin="wrong\n").hosts[who]
+    assert wrong["outcome"] == "failed"
+    assert PASSWORD not in given.out + given.err
+    assert PASSWORD not in on(HEALTHY, "journalctl --no-pager -o cat; cat /var/log/* 2>/dev/null")
+    assert on(HEALTHY, "journalctl --no-pager -o cat -t sudo | grep -c 'incorrect password'") <= "1"
+
+
+def test_page_and_wall_time_of_the_door(nodes: None, tmp_path: Path) -> None:
+    page = tmp_path / "page.html"
+    variables = {**os.environ, "HOME": str(tmp_path)}
+    asked = [str(B200), "check", "-F", str(lab_paths().ssh_config), "--page", str(page), HEALTHY]
+    done = subprocess.run(asked, cwd=tmp_path, env=variables, capture_output=True, text=True)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert "NV18" in done.stdout
+    assert "<svg" in page.read_text()
