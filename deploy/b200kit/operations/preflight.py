@@ -177,8 +177,7 @@ def _missing_files(spec: NodeSpec) -> Iterator[Problem]:
         try:
             Path(path).read_bytes()
         except OSError as error:
-            lock = key == "engine.requirements" and isinstance(error, FileNotFoundError)
-            remedy = shipped.missing(spec.engine) if lock else ""
+            remedy = _remedy(spec, key, path) if isinstance(error, FileNotFoundError) else ""
             message = f"{path} cannot be read on the controller: {error.strerror}"
             yield Problem(key, remedy or message)
     for number, path in enumerate(spec.system_prompts):
@@ -186,6 +185,16 @@ def _missing_files(spec: NodeSpec) -> Iterator[Problem]:
             text = Path(path).read_text("utf-8", "replace")
             if not text.strip() or "\ufffd" in text:
                 yield Problem(f"system_prompts.{number}", f"{path} is empty or is no UTF-8 text")
+
+
+def _remedy(spec: NodeSpec, key: str, path: str) -> str:
+    """The command that makes a file which is not there; empty where there is none."""
+    if key == "engine.requirements":
+        return shipped.missing(spec.engine)
+    preset = {each.name for each in load.load().repositories.get(spec.system or "", ())}
+    if key.startswith("repositories.") and Path(path).stem in preset:
+        return f"{path} is not there: b200 keys {spec.system} --to {Path(path).parent}"
+    return ""
 
 
 def _broken_templates(node: Node) -> Iterator[Problem]:
