@@ -51,7 +51,8 @@ def looked() -> dict[str, list[str]]:
 
 
 def _look(name: str) -> list[str]:
-    lines = on(name, LOOK).splitlines()
+    # systemctl makes its columns as wide as the longest unit of the moment.
+    lines = [" ".join(line.split()) for line in on(name, LOOK).splitlines()]
     assert len(lines) > 1000, lines
     return lines
 
