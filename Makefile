@@ -1,6 +1,6 @@
 # Two commands for a newcomer: `make demo` and `make test`. Each sets up what it needs.
-.PHONY: help demo test test-all bench lint setup down test-vendor test-vm test-reprovision \
-	test-vm-engine test-cuda-wheels vagrant-validate vagrant-up vagrant-down
+.PHONY: help demo test test-all bench lint setup down test-vendor test-index test-vm \
+	test-reprovision test-vm-engine test-cuda-wheels vagrant-validate vagrant-up vagrant-down
 
 PY = .venv/bin/python
 PYTEST = .venv/bin/pytest
@@ -17,13 +17,13 @@ demo: setup ## one simulated node, from a bare OS to tokens and a report (OS=deb
 
 # What boots nothing, on every core; then the one way through the lab.
 test: setup ## everything that boots nothing, and one way through the lab (under 10 minutes)
-	@$(PYTEST) -n auto -m "not lab and not vm and not vendor"
+	@$(PYTEST) -n auto -m "not lab and not vm and not vendor and not index"
 	@$(PYTEST) -m golden tests/e2e
 
 # Each worker of the second line has a lab of its own.
 test-all: setup ## everything but the virtual machine (under 30 minutes)
-	@$(PYTEST) -n auto -m "not lab and not vm and not vendor"
-	@$(PYTEST) -n $(LABS) --no-loadscope-reorder -m "lab or vendor" tests/e2e tests/vm tests/vendor
+	@$(PYTEST) -n auto -m "not lab and not vm and not vendor and not index"
+	@$(PYTEST) -n $(LABS) --no-loadscope-reorder -m "lab or vendor or index" tests/e2e tests/index tests/vm tests/vendor
 
 bench: setup ## figures in milliseconds on this machine: printed, never judged
 	@$(PY) -m tests.bench
@@ -44,6 +44,9 @@ down: setup ## stop every simulated node and remove its disk
 
 test-vendor: setup ## NVIDIA's own NVML libraries, from Debian, without a driver (a minute)
 	@$(PYTEST) tests/vendor
+
+test-index: setup ## the shipped locks against the package index: metadata alone (two minutes)
+	@$(PYTEST) tests/index
 
 test-vm: setup ## the virtual machine with a kernel of its own (root; 40 minutes)
 	@$(PYTEST) tests/vm

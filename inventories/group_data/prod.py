@@ -13,6 +13,11 @@ ssh_key = "~/.ssh/id_ed25519"
 # Exact, because the fabric manager, NSCQ and NVSDM must equal the driver to the last digit.
 driver = "580.126.20"
 
+# Instead of repositories, wheelhouse and model_store one key may say where all of it comes from:
+# system = "debian12"
+# source = "internet"
+# source = {"mirror": "https://mirror.example.internal", "key": "...", "fingerprint": "..."}
+
 repositories = [
     {
         "name": "vendor",

@@ -75,7 +75,9 @@ def test_without_flashinfer_a_b200_gets_what_we_say(with_library: Inside) -> Non
     assert done.out.split()[-3:] == [attention, attention, "False"], done.err
 
 
+_DEEP_GEMM = "site-packages/vllm/third_party/deep_gemm"
 _KERNEL = """
+#include <deep_gemm/common/math.cuh>
 #include <cuda_bf16.h>
 #include <cub/cub.cuh>
 __global__ void one(__nv_bfloat16 *x) { x[threadIdx.x] = __float2bfloat16(1.f); }
@@ -84,7 +86,7 @@ __global__ void one(__nv_bfloat16 *x) { x[threadIdx.x] = __float2bfloat16(1.f); 
 
 def test_compiler_among_the_wheels_fits_their_headers(bare: Inside) -> None:
     program = base64.b64encode(_KERNEL.encode()).decode()
-    nvcc = f"{bare.venv}/lib/python3*/site-packages/nvidia/cu13/bin/nvcc"
+    nvcc = f"$CUDA_HOME/bin/nvcc -std=c++20 -I {bare.venv}/lib/python3*/{_DEEP_GEMM}/include"
     done = bare.shell(
         f"cd $(mktemp -d) && echo {program} | base64 -d > one.cu && "
         f"{nvcc} -cubin -arch=sm_100a -o one.cubin one.cu && head -c 4 one.cubin | tail -c 3"

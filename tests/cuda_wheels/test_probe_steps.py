@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 from b200kit.node.serving.engine_probe.steps import STEPS
 from tests.cuda_wheels.inside import Inside
 from tests.messages import assert_message
@@ -17,7 +19,9 @@ def test_sandbox_and_compilers_are_what_this_engine_needs(bare: Inside) -> None:
     assert {name: answer["result"] for name, answer in answers.items()} == dict.fromkeys(
         names, "passed"
     ), answers
-    assert answers["compiler"]["seen"].endswith(f"{bare.venv}/bin/ninja"), "the lock's own"
+    seen = answers["compiler"]["seen"]
+    assert f"{bare.venv}/bin/ninja" in seen, "the lock's own"
+    assert re.search(rf"{bare.venv}/lib/python3\.\d+/site-packages/nvidia/cu13/bin/nvcc$", seen)
 
 
 def test_missing_library_is_named_by_the_step_of_cuda(bare: Inside) -> None:

@@ -26,6 +26,8 @@ CUDA = (
     '{"kind": "cuda", "version": "0.32.0", "requirements": "requirements/engine-vllm-cpu.txt",'
     ' "wheelhouse": "http://127.0.0.1:9/", "flags": {"kv-cache-dtype": "fp8"}}'
 )
+SOUND_CUDA = CUDA.replace("cpu.txt", "cuda-py312.txt").replace("0.32.0", "0.33.0")
+NO_LOCK = SOUND_CUDA.replace('"requirements": "requirements/engine-vllm-cuda-py312.txt",', "")
 GOOD = {
     "driver": '"580.126.20"',
     "repositories": "[]",
@@ -70,6 +72,11 @@ FAULTS: list[dict[str, str]] = [
     {"ssh_strict_host_key_checking": '"no"'},
     {"ssh_known_hosts_file": ""},
     {"ssh_known_hosts_file": '"/no/such/known_hosts"'},
+    {"engine": SOUND_CUDA.replace("requirements/", "inventories/")},
+    {"engine": SOUND_CUDA.replace('"0.33.0"', '"0.32.0"')},
+    {"engine": NO_LOCK.replace('"0.33.0"', '"0.32.0"'), "system": '"debian13"'},
+    {"engine": NO_LOCK, "system": '"ubuntu2204"'},
+    {"engine": NO_LOCK},
 ]
 OF_A_HOST = "of_a_host"
 NO_ONE_LISTENS = "{'ssh_hostname': '127.0.0.1', 'ssh_port': 9}"

@@ -177,3 +177,13 @@ def test_deploy_changes_nothing_where_it_is_not_ready_and_the_others_go_on(
         assert machine.files == machine.packages == {}, name
         assert not machine.ran("put|apt-get|systemctl"), name
     assert len(fleet.machine("sound").ran("apt-trial")) == 1
+
+
+def test_system_other_than_the_inventorys_is_refused_before_a_change(
+    fleet: Fleet, asked: Outcome
+) -> None:
+    assert asked.code == 1
+    run = fleet.run("b200.py", "--limit", "noted", "--data", "system=debian13")
+    assert run.outcomes == {"noted": "failed"}
+    assert_message(run.described("noted"))
+    assert not fleet.machine("noted").ran("put|apt-get|systemctl")

@@ -57,12 +57,12 @@ class Preset:
     suites: str = "./"
     components: str = ""
 
-    def repository(self, keys: str) -> Repository:
-        """As an inventory would name it, its key in a folder of the controller."""
+    def repository(self, site: str) -> Repository:
+        """As an inventory in the folder *site* would name it."""
         return Repository(
             name=self.name,
             url=self.url,
-            key=f"{keys}/{self.name}.asc",
+            key=f"{site}/keys/{self.name}.asc",
             fingerprint=self.fingerprint,
             suites=self.suites,
             components=self.components,
@@ -73,7 +73,8 @@ class Preset:
 class Catalogue:
     """The hardware, models, settings, engines and repositories this checkout knows, by name.
 
-    *keys* is the folder with the repositories' keys, which each site reviews and keeps itself.
+    *site* is the inventory's folder: in `keys/` are the repositories' keys, which each site reviews
+    and keeps itself, in `models/` the manifests of models that come from the Hub.
     """
 
     hardware: Mapping[str, Hardware]
@@ -81,4 +82,4 @@ class Catalogue:
     settings: Mapping[str, Setting] = field(default_factory=dict)
     engines: Mapping[str, Known] = field(default_factory=dict)
     repositories: Mapping[str, tuple[Preset, ...]] = field(default_factory=dict)
-    keys: str = "keys"
+    site: str = "inventories"

@@ -19,7 +19,9 @@ COMMANDS = {
     "check": "is this node fit to serve? One look over SSH, without an inventory",
     "judge": "is a recorded node fit to serve?",
     "lab": "simulated B200 nodes on this machine: up, down, status",
+    "keys": "keys of the vendors' repositories, held to pinned fingerprints",
     "lock": "hash-locked requirements of an engine, for the nodes' Python",
+    "model": "a model for the site's store, or pinned for nodes that ask the Hub",
     "plan": "how a node should serve a model, and why",
     "record": "measured runs: list, show, accept a baseline, compare",
     "report": "show the report of the latest run, or of one",
@@ -27,7 +29,7 @@ COMMANDS = {
     "transaction": "nodes under repair: who works on which, and since when",
 }
 """Sub-command to its line in `b200 --help`; each has a module of its name in this room."""
-_IN_FOLDERS = {"lock": "supply.lock"}
+_IN_FOLDERS = {"keys": "supply.keys", "lock": "supply.lock", "model": "supply.model"}
 READER_LEFT = 141
 """What a shell reports of a program that SIGPIPE ended."""
 

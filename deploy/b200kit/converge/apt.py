@@ -7,8 +7,10 @@ import shlex
 from collections.abc import Sequence
 
 from b200kit.converge import dpkg_recovery
+from b200kit.inventory.keys.source import Mirror
+from b200kit.inventory.source import MIRROR
 from b200kit.node.packages import candidates
-from b200kit.node.state.drift import Package
+from b200kit.node.state.drift import File, Package
 from b200kit.run.node import Node
 from b200kit.run.remote import program_step
 
@@ -20,6 +22,37 @@ _APT = (
     "DEBIAN_FRONTEND=noninteractive NEEDRESTART_SUSPEND=1 apt-get -o DPkg::Lock::Timeout=300 "
     "-o Acquire::Retries=2 -o Acquire::http::Timeout=20 -o Dpkg::Options::=--force-confold"
 )
+
+
+# Read by apt before its own configuration. Lists of the node's own sources stay where they are.
+_MIRROR_CONF = "/etc/b200kit/apt-mirror.conf"
+_SOURCES = "/etc/apt/sources.list.d"
+
+
+def source_file(repository: str) -> str:
+    """The list on the node that names one repository of the inventory."""
+    return f"{_SOURCES}/b200kit-{repository}.sources"
+
+
+def only_source(node: Node) -> str | None:
+    """The one list that apt may read for us; None where it reads those of the node, too.
+
+    With a mirror the node's own may point where there is no way to.
+    """
+    return source_file(MIRROR) if isinstance(node.spec.source, Mirror) else None
+
+
+def files(node: Node) -> list[File]:
+    """apt's configuration for what we run; nothing else on the node reads it."""
+    only = only_source(node)
+    content = f'Dir::Etc::sourcelist "{only}";\nDir::Etc::sourceparts "/dev/null";\n'
+    content += 'APT::Get::List-Cleanup "false";\n'
+    return [File(_MIRROR_CONF, content.encode())] if only else []
+
+
+def environment(node: Node) -> str:
+    """The first step of every script that runs apt."""
+    return f"export APT_CONFIG={_MIRROR_CONF}" if only_source(node) else "true"
 
 
 def install(
@@ -35,6 +68,7 @@ def install(
     leaving = " ".join(shlex.quote(f"{name}-") for name in absent)
     held = " ".join(shlex.quote(package.name) for package in packages if package.hold)
     steps = [
+        environment(node),
         dpkg_recovery.before_update(node),
         f"{_APT} update --error-on=any",
         # With spaces: $(( would be arithmetic.

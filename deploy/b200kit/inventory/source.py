@@ -30,6 +30,8 @@ def as_origin(data: Mapping[str, object]) -> dict[str, object]:
 
 def problems(spec: NodeSpec, catalogue: Catalogue) -> Iterator[Problem]:
     """What the inventory gives twice or not at all; *spec* is as given, not resolved."""
+    if spec.model_manifest and spec.source != INTERNET:
+        yield Problem("model_manifest", f'is for source = "{INTERNET}": leave it out')
     if spec.source is None:
         yield from _by_hand(spec)
         return
@@ -41,6 +43,8 @@ def problems(spec: NodeSpec, catalogue: Catalogue) -> Iterator[Problem]:
         yield Problem("model_store", _TOGETHER)
     if spec.engine.wheelhouse:
         yield Problem("engine.wheelhouse", _TOGETHER)
+    if spec.source == INTERNET and spec.weights.packed_caches and not spec.weights.peers:
+        yield Problem("weights.packed_caches", "the Hub has none: name weights.peers")
 
 
 def _by_hand(spec: NodeSpec) -> Iterator[Problem]:
@@ -55,13 +59,23 @@ def resolved(spec: NodeSpec, catalogue: Catalogue) -> NodeSpec:
     """The spec with what its source means; as it is where that is not to be known."""
     if isinstance(spec.source, Mirror) and spec.system:
         return _of_mirror(spec, spec.source, spec.system)
-    given = spec.repositories or _presets(spec, catalogue) if spec.source else spec.repositories
-    return spec.replace(repositories=given or ())
+    if spec.source is None:
+        return spec.replace(repositories=spec.repositories or ())
+    file = f"{catalogue.site}/models/{manifest_file(spec.model, spec.model_revision)}"
+    return spec.replace(
+        repositories=spec.repositories or _presets(spec, catalogue),
+        model_manifest=spec.model_manifest or file,
+    )
+
+
+def manifest_file(model: str, revision: str) -> str:
+    """What the manifest of a model from the Hub is called in the inventory's `models/`."""
+    return f"{model}-{revision[:12]}.json"
 
 
 def _presets(spec: NodeSpec, catalogue: Catalogue) -> tuple[Repository, ...]:
     presets = catalogue.repositories.get(spec.system or "", ())
-    return tuple(preset.repository(catalogue.keys) for preset in presets)
+    return tuple(preset.repository(catalogue.site) for preset in presets)
 
 
 def _of_mirror(spec: NodeSpec, mirror: Mirror, system: str) -> NodeSpec:

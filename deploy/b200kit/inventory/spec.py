@@ -75,6 +75,9 @@ class NodeSpec(ReprovisioningKeys):
     purpose"""
     model_revision: Annotated[str, matching(r"[0-9a-f]{64}", "64 hexadecimal digits")]
     """SHA-256 of the manifest"""
+    model_manifest: Text | None = None
+    """manifest of the model, a path on the controller, with source "internet" alone;
+    models/NAME-REVISION.json beside the inventory when None, 12 digits of the revision"""
     # Figures that may be None in an inventory are resolved by inventory/defaults.py.
     goal: Literal["latency", "balanced", "throughput"] | None = None
     """what the planner decides the next keys by, where they are None (docs/serve.md)"""

@@ -37,6 +37,8 @@ from b200kit.run.session import RUN, entry
 from b200kit.serving import compile_tools
 from b200kit.sizing.model_config import ModelError
 from b200kit.stages import pipeline
+from b200kit.supply.locks import shipped
+from b200kit.supply.models import hub_model
 
 
 class Preflight(BaseStateCallback):
@@ -138,12 +140,12 @@ def parsed(host: Host, changes: Mapping[str, object]) -> NodeSpec | list[Problem
 
 def _spec(host: Host, changes: Mapping[str, object] | None = None) -> NodeSpec | list[Problem]:
     every = ((other.name, other.data.dict()) for other in host.inventory)
-    data = {**fleet.filled(_own_data(host), every), **(changes or {})}
+    data = shipped.filled({**fleet.filled(_own_data(host), every), **(changes or {})})
     try:
         known = load.with_site_model(load.load(), data.get("model"), data.get("model_config_file"))
     except ModelError as error:
         return [Problem("model_config_file", str(error))]
-    return parse(data, replace(known, keys=str(group_data.folder().parent / "keys")))
+    return parse(data, replace(known, site=str(group_data.folder().parent)))
 
 
 def _of_groups(state: State) -> Iterator[str]:
@@ -170,16 +172,29 @@ def _missing_files(spec: NodeSpec) -> Iterator[Problem]:
     named += [("fleet.ca_file", spec.fleet.ca_file)] if spec.fleet and spec.fleet.ca_file else []
     named += [(f"system_prompts.{n}", path) for n, path in enumerate(spec.system_prompts)]
     named += reprovision.files(spec)
+    yield from hub_model.problems(spec)
     for key, path in named:
         try:
             Path(path).read_bytes()
         except OSError as error:
-            yield Problem(key, f"{path} cannot be read on the controller: {error.strerror}")
+            remedy = _remedy(spec, key, path) if isinstance(error, FileNotFoundError) else ""
+            message = f"{path} cannot be read on the controller: {error.strerror}"
+            yield Problem(key, remedy or message)
     for number, path in enumerate(spec.system_prompts):
         with contextlib.suppress(OSError):
             text = Path(path).read_text("utf-8", "replace")
             if not text.strip() or "\ufffd" in text:
                 yield Problem(f"system_prompts.{number}", f"{path} is empty or is no UTF-8 text")
+
+
+def _remedy(spec: NodeSpec, key: str, path: str) -> str:
+    """The command that makes a file which is not there; empty where there is none."""
+    if key == "engine.requirements":
+        return shipped.missing(spec.engine)
+    preset = {each.name for each in load.load().repositories.get(spec.system or "", ())}
+    if key.startswith("repositories.") and Path(path).stem in preset:
+        return f"{path} is not there: b200 keys {spec.system} --to {Path(path).parent}"
+    return ""
 
 
 def _broken_templates(node: Node) -> Iterator[Problem]:
@@ -196,9 +211,11 @@ def _wrong_files(spec: NodeSpec) -> Iterator[Problem]:
     if not spec.engine.image:
         lock = Path(spec.engine.requirements).read_text(errors="replace")
         if message := engine_rules.unlike_lock(engines.get(spec.engine), spec.engine, lock):
-            yield Problem("engine.version", message)
+            make = shipped.command(spec.engine)
+            yield Problem("engine.version", f"{message}: {make}" if make else message)
         if message := compile_tools.uncompilable(spec, lock.encode()):
             yield Problem("engine.requirements", f"{spec.engine.requirements} {message}")
+        yield from compile_tools.unanswerable(spec, lock.encode())
         if spec.engine.kind != "stand-in" and not engine_rules.python_of(lock):
             wanted = 'add a line such as "# python: 3.12"'
             message = f"{spec.engine.requirements} does not name the Python it is for; {wanted}"

@@ -11,6 +11,7 @@ import json
 from collections.abc import Callable
 from typing import Any
 
+from b200kit.converge import apt
 from b200kit.converge.stage import nominal_layout, unavailable
 from b200kit.node.checks.judge import judge
 from b200kit.node.facts.dpkg_state import unfinished
@@ -71,7 +72,7 @@ def line(finding: Finding) -> str:
 def judged(node: Node, observer: Observer, always: bool = False) -> Verdict:
     """The verdict on the node as it is now; apt is asked where it has work, or *always*."""
     state = observer(node)
-    supported = operating_systems.refusal(state) is None
+    supported = operating_systems.refusal(state, node.spec.system) is None
     asks = supported and (always or _has_work(node))
     if asks and "apt" not in state:
         state["apt"] = plausible({"apt": _tried(node)})["apt"]
@@ -126,6 +127,7 @@ def _tried(node: Node) -> dict[str, Any]:
         # What an interrupted dpkg left is finished by the host stage, before anything else; an
         # exchange of the driver is several transactions, and the driver stage fetches it first.
         "simulate": not (left.interrupted or left.broken or any(p.name in there for p in wrong)),
+        "only": apt.only_source(node),
         "limit_s": limit - 10,
     }
     try:

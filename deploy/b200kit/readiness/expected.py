@@ -29,6 +29,7 @@ def expected(node: Node, serves: bool) -> dict[str, Any]:
     gateway = {} if headless else {str(node.spec.gateway_port): "the gateway"}
     replicas = {str(port): f"replica {n}" for n, port in enumerate(node.spec.ports())}
     return {
+        "system": node.spec.system,
         "python": python(node),
         "driver": node.spec.driver,
         "ports": {} if serves else {**gateway, **replicas},

@@ -19,11 +19,14 @@ MOST_SKEW_S = 300
 
 
 def system(expect: Expectation, state: StateView) -> Iterator[Finding]:
-    """Operating system and processor are supported."""
-    del expect
+    """Operating system and processor are supported, and the system is the inventory's."""
+    wanted = expect.text("ready", "system")
     document = state.value if isinstance(state.value, Mapping) else {}
     if why := operating_systems.refusal(document):
         yield refused(why, why, "a supported system", "install one of them")
+    elif isinstance(wanted, str) and (why := operating_systems.refusal(document, wanted)):
+        remedy = "correct the inventory, or install that system"
+        yield refused(why, why, f"system {wanted}", remedy)
     else:
         yield passed(f"{state.text('host', 'os', 'pretty')} is supported")
 

@@ -1,9 +1,8 @@
 """Where templates and states are read and where runs leave files, in a checkout and from a wheel.
 
-A wheel carries `templates/`, the engines' locks and `tests/states/` inside the package; in a
-checkout they stand at the top. What runs leave
-(reports, records, transactions, evidence) goes to the checkout, or to the working directory where
-there is none.
+A wheel carries `templates/` and the engines' locks inside the package; in a checkout they stand at
+the top. What runs leave (reports, records, transactions, evidence) goes to the checkout, or to the
+working directory where there is none.
 """
 
 from __future__ import annotations

@@ -5,16 +5,21 @@ its first kernel (triton/runtime/build.py), torch.compile and FlashInfer want C+
 is a wheel. On a B200 vLLM takes FlashInfer's attention and sampler wherever the package can be
 imported, even if nothing can compile them, and ends (vllm-project/vllm#49497; `recipes.yaml` of the
 locks). So a lock has FlashInfer with its kernels or not at all, or the inventory has an nvcc.
+DeepGEMM, which vLLM brings, compiles by nvcc as well, of CUDA_HOME or PATH (read in its library);
+that of the wheels does for it.
 """
 
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
 
 import yaml
 
+from b200kit.inventory import engine_rules
+from b200kit.inventory.keys.problem import Problem
 from b200kit.inventory.spec import NodeSpec
 from b200kit.node.state.drift import Package
 
@@ -22,6 +27,12 @@ _SYSTEM = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 _FLASHINFER = re.compile(rb"(?im)^flashinfer[-_.]python\s*==")
 _PREBUILT = re.compile(rb"(?im)^flashinfer[-_.]jit[-_.]cache\s*==")
 _NVCC = ("CUDA_HOME", "CUDA_PATH")
+_RELEASES = [
+    re.compile(rb"(?im)^nvidia[-_.]cuda[-_.]%b\s*==(\d+)\.(\d+)" % part)
+    for part in (b"nvcc", b"runtime")
+]
+# NVFP4 is kept by FlashInfer's attention alone (sizing/kv_cache_formats.py).
+_ASKS = re.compile(r"=.*flashinfer|^kv-cache-dtype=nvfp4(_4over6)?$", re.IGNORECASE)
 _WITHOUT = Path(__file__).with_name("vllm-without-flashinfer.yaml")
 
 
@@ -60,14 +71,39 @@ def uncompilable(spec: NodeSpec, lock: bytes) -> str:
     )
 
 
+def unanswerable(spec: NodeSpec, lock: bytes) -> Iterator[Problem]:
+    """Flags that ask for FlashInfer by name where the lock has none: vLLM ends at its start."""
+    own = [("engine.flags", spec.engine.flags)]
+    own += [(f"replica_flags.{number}", flags) for number, flags in spec.replica_flags]
+    for key, flags in own if lacks_flashinfer(spec, lock) else ():
+        for name, value in flags:
+            if _ASKS.search(f"{name.replace('_', '-')}={value}"):
+                message = (
+                    f"{value} needs FlashInfer, which {spec.engine.requirements} does not have"
+                )
+                yield Problem(f"{key}.{name}", message)
+
+
 def environment(spec: NodeSpec, directory: str, lock: bytes) -> dict[str, str]:
     """Where the engine's own programs and nvcc are; *directory* is the virtual environment."""
     values = {"PATH": f"{directory}/bin:{_SYSTEM}"}
     if spec.cuda_toolkit:
         values["CUDA_HOME"] = f"/usr/local/cuda-{spec.cuda_toolkit.replace('-', '.')}"
+    elif _on_gpus(spec) and (below := _toolkit_of(lock)):
+        values["CUDA_HOME"] = f"{directory}/{below}"
     if lacks_flashinfer(spec, lock):
         values |= without_flashinfer()["variables"]
     return values
+
+
+def _toolkit_of(lock: bytes) -> str:
+    """Where the wheels put nvcc; empty without one of the release of the headers beside it."""
+    nvcc, runtime = (pattern.search(lock) for pattern in _RELEASES)
+    pythons = engine_rules.python_of(lock.decode("utf-8", "replace"))
+    if not nvcc or not runtime or nvcc.groups() != runtime.groups() or len(pythons) != 1:
+        return ""
+    [(major, minor)] = pythons
+    return f"lib/python{major}.{minor}/site-packages/nvidia/cu{nvcc[1].decode()}"
 
 
 def _on_gpus(spec: NodeSpec) -> bool:

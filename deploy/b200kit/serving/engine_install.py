@@ -103,12 +103,11 @@ def into(node: Node, directory: str, listed: str, log: str, check: str = "true")
     stamped.
     """
     venv = shlex.quote(directory)
-    wheelhouse = shlex.quote(node.spec.engine.wheelhouse)
     python = f"{venv}/bin/python"
     pip = (
-        f"{python} -I -m pip install --no-deps --require-hashes --no-index --no-cache-dir "
-        f"--no-compile --disable-pip-version-check --timeout 20 --retries 2 "
-        f"--find-links {wheelhouse} {_trusted(node)} -r {listed}"
+        f"{python} -I -m pip install --no-deps --require-hashes --only-binary :all: "
+        f"--no-cache-dir --no-compile --disable-pip-version-check --timeout 20 --retries 2 "
+        f"{_index(node)} -r {listed}"
     )
     # Beside the engine: all wheels lie there until the last is installed, and /tmp may be a tmpfs.
     wheels = f"{venv}/wheels"
@@ -132,8 +131,14 @@ def _disk(node: Node, path: str) -> str:
     return f"no disk space: {free} left under {parent}" if full else ""
 
 
-def _trusted(node: Node) -> str:
-    """Plain HTTP is allowed because every wheel is checked against its hash."""
+def _index(node: Node) -> str:
+    """Where pip looks: the wheelhouse alone; without one the index that the node's pip is set to.
+
+    Plain HTTP is allowed because every wheel is checked against its hash.
+    """
     url = node.spec.engine.wheelhouse
+    if not url:
+        return ""
     host = url.split("/")[2] if url.startswith("http://") else ""
-    return f"--trusted-host {shlex.quote(host)}" if host else ""
+    trusted = f" --trusted-host {shlex.quote(host)}" if host else ""
+    return f"--no-index --find-links {shlex.quote(url)}{trusted}"

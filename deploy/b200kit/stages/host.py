@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from b200kit.catalog import hardware
-from b200kit.converge import unfinished_install
+from b200kit.converge import apt, unfinished_install
 from b200kit.converge.stage import Change, DesiredState, Stage, converge
 from b200kit.inventory import openpgp
 from b200kit.inventory.keys.parts import Repository
@@ -29,6 +29,7 @@ def desired(node: Node, layout: Sequence[Replica]) -> DesiredState:
     del layout
     files = [file for repository in node.spec.repositories for file in _source(repository)]
     files += [
+        *apt.files(node),
         File(INSTALLED, zipapp.build()[0], 0o755),
         # The modules are loaded at boot, before the fabric manager looks for them.
         File(
@@ -54,7 +55,7 @@ def _source(repository: Repository) -> list[File]:
     source = render("apt/repository.sources.j2", repository=repository, keyring=keyring)
     return [
         File(keyring, _key(repository)),
-        File(f"/etc/apt/sources.list.d/b200kit-{repository.name}.sources", source),
+        File(apt.source_file(repository.name), source),
     ]
 
 

@@ -23,6 +23,7 @@ from b200kit.run.node import Node, StageFailed, duration
 from b200kit.run.render import render
 from b200kit.serving.replica import SECRETS, model_dir, unit_name
 from b200kit.stages.support import weights_plan
+from b200kit.supply.models import hub_model
 
 UNIT = "b200-weights.service"
 SERVER = "b200-weights-server.service"
@@ -30,6 +31,7 @@ PACKS = "/var/lib/b200kit/caches"
 _UNITS = "/etc/systemd/system"
 TOKEN_NAME = "hf_token"  # noqa: S105 - the name of a file
 _TOKEN = f"{SECRETS}/{TOKEN_NAME}"
+_MANIFEST = "/etc/b200kit/model-manifest.json"
 _LOOK_S = 15
 
 
@@ -39,7 +41,12 @@ def desired(node: Node, layout: Sequence[Replica]) -> DesiredState:
     server = node.spec.weights.server
     pack = packed(node)
     return DesiredState(
-        files=(*_token(node), _fetching(node), *([_server(node)] if server else [])),
+        files=(
+            *_token(node),
+            *_manifest(node),
+            _fetching(node),
+            *([_server(node)] if server else []),
+        ),
         units=(Unit(UNIT, active=False), *([Unit(SERVER)] if server else [])),
         probe_files=(f"{model_dir(node)}/{STAMP}", *([pack] if pack else [])),
         observe_request={"weights": {**_named(node), "hash": node.spec.weights_verify == "hash"}},
@@ -69,6 +76,12 @@ def _token(node: Node) -> list[File]:
     return [File(_TOKEN, secret.reveal(), 0o600, secret=True)] if secret else []
 
 
+def _manifest(node: Node) -> list[File]:
+    """What the Hub has not: the manifest, where the model comes from there."""
+    raw = hub_model.manifest(node.spec)
+    return [File(_MANIFEST, raw)] if raw else []
+
+
 def _fetching(node: Node) -> File:
     spec = node.spec
     unit = render(
@@ -90,6 +103,8 @@ def _arguments(node: Node) -> list[str]:
     words += ["--parallel", str(spec.weights.parallel)]
     for peer in spec.weights.peers:
         words += ["--peer", f"{peer.rstrip('/')}/{name}"]
+    if raw := hub_model.manifest(spec):
+        return [*words, "--manifest", _MANIFEST, "--url", hub_model.url(raw)]
     return [*words, "--url", f"{spec.model_store.rstrip('/')}/{name}"]
 
 
@@ -212,7 +227,8 @@ def _await(node: Node, last: dict[str, Any]) -> str:
 
 def _fetch_pack(node: Node) -> None:
     spec = node.spec
-    bases = [*(("--peer", p) for p in spec.weights.peers), ("--url", spec.model_store)]
+    store = [("--url", spec.model_store)] if spec.model_store else []
+    bases = [*(("--peer", p) for p in spec.weights.peers), *store]
     words = [word for flag, base in bases for word in (flag, f"{base.rstrip('/')}/caches")]
     token = ["--token-file", _TOKEN] if TOKEN_NAME in node.secrets else []
     requested = ["--sha256", str(spec.weights.packed_caches), "--out", PACKS, *words, *token]

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import hashlib
-import json
 import threading
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
+from b200kit.node.weights.manifest import Entry
+from b200kit.supply.models import manifest
 from tests.lab.paths import BRIDGE_ADDRESS, MODEL_NAME, lab_paths
 
 SHARD = "extra-00001-of-00001.safetensors"
@@ -50,14 +51,12 @@ def build(salt: bytes = b"") -> Store:
     newest = max(published.glob("*/manifest.json"), key=lambda path: path.stat().st_mtime).parent
     files = {p.name: p.read_bytes() for p in newest.iterdir() if p.name != "manifest.json"}
     files[SHARD] = hashlib.shake_128(b"shard" + salt).digest(SHARD_BYTES)
-    manifest = json.dumps({"files": [_entry(name, files[name]) for name in sorted(files)]})
-    files["manifest.json"] = manifest.encode()
-    return Store(files, hashlib.sha256(files["manifest.json"]).hexdigest())
+    files["manifest.json"] = manifest.written(_entry(*each) for each in files.items())
+    return Store(files, manifest.revision(files["manifest.json"]))
 
 
-def _entry(name: str, content: bytes) -> dict[str, Any]:
-    digest = hashlib.sha256(content).hexdigest()
-    return {"path": name, "size": len(content), "sha256": digest}
+def _entry(name: str, content: bytes) -> Entry:
+    return Entry(name, len(content), hashlib.sha256(content).hexdigest())
 
 
 def serve(store: Store) -> ThreadingHTTPServer:

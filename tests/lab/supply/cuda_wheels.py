@@ -10,12 +10,20 @@ from tests.lab.locks import SHARED_S, locked
 from tests.lab.own_network import outside
 from tests.lab.paths import LabError, LabPaths, mirror_url
 from tests.lab.shell import Progress, timed
-from tests.lab.supply import wheels
+from tests.lab.supply import systems, wheels
 from tests.lab.supply.wheelfile import sha256_of
 from tests.lab.supply.wheels import Pin, find_wheels, parse_lock
 
-LOCK = wheels.LOCK.with_name("engine-vllm-cuda-py311.txt")
-FOLDER = "wheels-cuda"
+_SYSTEM = systems.named(os.environ.get(systems.VARIABLE, systems.DEFAULT.name))
+LOCK = wheels.LOCK.with_name(f"engine-vllm-cuda-py{_SYSTEM.python.replace('.', '')}.txt")
+"""The lock for the Python of the lab's operating system."""
+FOLDER = "wheels-cuda" if _SYSTEM == systems.DEFAULT else f"wheels-cuda-{_SYSTEM.name}"
+# pip takes no range: every glibc from that of the oldest wheels to the lock's.
+_TARGET = (
+    f"--python-version={_SYSTEM.python}",
+    *(f"--platform=manylinux_2_{glibc}_x86_64" for glibc in range(34, 4, -1)),
+    *(f"--platform=manylinux{year}_x86_64" for year in (2014, 2010, 1)),
+)
 # pip keeps what it fetched only once it has all that it was asked for.
 _AT_ONCE = 10
 
@@ -56,7 +64,7 @@ def _fetch(lab: LabPaths, lacking: Sequence[Pin], directory: Path, progress: Pro
     for start in range(0, len(lacking), _AT_ONCE):
         some = lacking[start : start + _AT_ONCE]
         wanted.write_text("".join(f"{pin.line()}\n" for pin in some), encoding="utf-8")
-        wheels.download(python, wanted, directory, len(some), progress, _environment())
+        wheels.download(python, wanted, directory, len(some), progress, _environment(), _TARGET)
         progress(f"wheels: {start + len(some)} of {len(lacking)}")
 
 

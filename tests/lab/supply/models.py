@@ -12,11 +12,11 @@ import zlib
 from pathlib import Path
 from typing import Any
 
+from b200kit.supply.models import directory, manifest
 from tests.lab.mounts import remove_tree
 from tests.lab.paths import MODEL_NAME, LabPaths
 from tests.lab.shell import Progress, run, timed
 from tests.lab.supply.safetensors import constant, normal, write_safetensors
-from tests.lab.supply.wheelfile import sha256_of
 from tests.lab.supply.wheels import LOCK, ensure_tools, parse_lock
 
 HIDDEN, LAYERS, HEADS, KV_HEADS, VOCABULARY, MAX_LENGTH = 128, 2, 4, 2, 2048, 8192
@@ -31,7 +31,7 @@ CHAT_TEMPLATE = (
 # 9 tokens of 16 (1 in 2,500), and an answer without text is refused, as it should be.
 WITHOUT_TEXT = len(SPECIAL) + 256
 # Raise when the files change in a way the stamp does not see.
-_RECIPE = 4
+_RECIPE = 5
 _TRAINER = Path(__file__).with_name("train_tokenizer.py")
 
 
@@ -95,22 +95,6 @@ def weights() -> dict[str, tuple[tuple[int, ...], bytes]]:
     return tensors
 
 
-def manifest(directory: Path) -> dict[str, Any]:
-    """Return the model store's manifest of a directory: each file's path, SHA-256 and size."""
-    files = sorted(path for path in directory.iterdir() if path.name != "manifest.json")
-    return {
-        "files": [
-            {"path": path.name, "sha256": sha256_of(path), "size": path.stat().st_size}
-            for path in files
-        ]
-    }
-
-
-def revision_of(manifest_file: bytes) -> str:
-    """Return the revision a manifest file names: its SHA-256."""
-    return hashlib.sha256(manifest_file).hexdigest()
-
-
 def recipe_stamp(with_tokenizer: bool) -> str:
     """Return a hash of everything that decides what the model's files are."""
     recipe = [
@@ -137,8 +121,9 @@ def ensure_model(lab: LabPaths, with_tokenizer: bool, progress: Progress) -> str
     building.mkdir(parents=True)
     with timed(progress, f"model: making {MODEL_NAME}"):
         _write_files(lab, building, with_tokenizer)
-    _write_json(building / "manifest.json", manifest(building))
-    revision = revision_of((building / "manifest.json").read_bytes())
+    raw = manifest.written(directory.entry(path.name, path) for path in building.iterdir())
+    (building / "manifest.json").write_bytes(raw)
+    revision = manifest.revision(raw)
     for path in building.iterdir():
         path.chmod(0o644)
     store.mkdir(exist_ok=True)

@@ -141,9 +141,13 @@ def download(
     count: int,
     say: Progress,
     env: Mapping[str, str] | None = None,
+    target: Sequence[str] = (),
 ) -> None:
-    """Run pip download, in an environment of its own if given; says every twentieth package."""
-    command = [str(python), "-m", "pip", "download", "--no-deps", "--only-binary=:all:"]
+    """Run pip download, in an environment of its own if given; says every twentieth package.
+
+    *target* are pip's options for other machines than this one.
+    """
+    command = [str(python), "-m", "pip", "download", "--no-deps", "--only-binary=:all:", *target]
     command += ["--no-cache-dir", "--progress-bar=off", "-d", str(directory), "-r", str(wanted)]
     seen, last = 0, ""
     with subprocess.Popen(

@@ -21,10 +21,7 @@ NUMA_NODES = 2
 DISTANCE = 21
 # An Intel processor, as the nodes have. Without ERMS and FSRM the kernel moves memory by words, of
 # which an emulator does one at a time, and not by bytes: a boot costs 33 s of CPU instead of 44.
-# It plays a machine of metal, fabric manager and NVSwitches within it: neither its processor nor
-# its firmware says what it is. SeaBIOS makes its own table of type 0, which names no machine.
-_CPU = "max,vendor=GenuineIntel,erms=off,fsrm=off,hypervisor=off"
-_FIRMWARE = ("-smbios", "type=1,manufacturer=b200kit,product=lab")
+_CPU = "max,vendor=GenuineIntel,erms=off,fsrm=off"
 _EMULATOR = ("-accel", "tcg,thread=multi,tb-size=512", "-cpu", _CPU)
 _QUIET = ("-nodefaults", "-no-user-config", "-display", "none", "-monitor", "none")
 _FIRST_SLOT = 8
@@ -120,7 +117,7 @@ def command(
     """The whole command line of a machine that boots from its disk through GRUB."""
     memory = ENGINE_MEMORY_MIB if disks.engine else MEMORY_MIB
     return [
-        QEMU, *_EMULATOR, *_QUIET, "-machine", "q35", *_FIRMWARE, *numa(memory), *expanders(gpus),
+        QEMU, *_EMULATOR, *_QUIET, "-machine", "q35", *numa(memory), *expanders(gpus),
         *disks.arguments(), *network,
         "-object", "rng-random,id=rng,filename=/dev/urandom",
         "-device", "virtio-rng-pci,rng=rng,bus=pcie.0",

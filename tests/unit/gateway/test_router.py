@@ -98,7 +98,8 @@ def test_router_is_installed_between_its_files_and_its_start(tmp_path: Path) -> 
     ]
     make(node, "gateway")
     [installed] = machine.ran("router-requirements.txt")
-    assert "--require-hashes --no-index" in installed
+    assert "--require-hashes --only-binary :all: " in installed
+    assert "--no-index --find-links https://mirror.example.internal/wheels/" in installed
     # Told apart from another project's package before it is stamped.
     assert installed.index(vllm_router.ENTRY) < installed.index("echo done")
     assert planned(node, "gateway") == []

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+from b200kit.catalog import load
 from b200kit.catalog.types import Preset
 from b200kit.inventory import source
 from b200kit.inventory.keys.source import SYSTEMS
@@ -18,7 +20,7 @@ from tests.subtests import in_subtests
 from tests.unit.specs import CATALOGUE, VENDOR_FINGERPRINT, data
 
 PRESET = Preset("vendor", "https://vendor.example/d12/", "https://vendor.example/key", "A" * 40)
-KNOWN = replace(CATALOGUE, repositories={"debian12": (PRESET,)}, keys="site/keys")
+KNOWN = replace(CATALOGUE, repositories={"debian12": (PRESET,)}, site="site")
 MIRROR = {
     "mirror": "https://mirror.example.internal/b200/",
     "key": "keys/mirror.asc",
@@ -47,6 +49,7 @@ def test_internet_means_presets_and_the_tools_own_defaults() -> None:
     [repository] = spec.repositories
     assert (repository.url, repository.key) == (PRESET.url, "site/keys/vendor.asc")
     assert (spec.engine.wheelhouse, spec.model_store) == ("", "")
+    assert spec.model_manifest == f"site/models/tiny-llama-{spec.model_revision[:12]}.json"
 
 
 def test_own_repositories_come_instead_of_presets() -> None:
@@ -71,6 +74,24 @@ def test_what_a_mirror_is_made_of_are_the_repositories_of_a_node_without_it() ->
         assert origin.repositories == spec_of(source="internet", **given).repositories
 
 
+PRESETS = """\
+repositories:
+- name: vendor
+  url: https://vendor.example/d12/
+  key_url: https://vendor.example/key
+  fingerprint: AAAA
+  known: {fingerprint: {kind: quoted, date: "2026-11-24", source: made up}}
+"""
+
+
+def test_presets_are_read_by_system_without_what_says_where_they_are_from(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "debian12.yaml").write_text(PRESETS.replace("AAAA", "A" * 40))
+    monkeypatch.setattr(load, "_PRESETS", tmp_path)
+    assert load.load.__wrapped__().repositories == {"debian12": (PRESET,)}
+
+
 REFUSED: dict[str, dict[str, Any]] = {
     "no system": {"source": MIRROR, "system": None},
     "no presets": {"source": "internet", "system": "debian13"},
@@ -81,6 +102,11 @@ REFUSED: dict[str, dict[str, Any]] = {
         "engine": data()["engine"],
     },
     "nothing at all": {},
+    "a manifest beside a mirror": {"source": MIRROR, "model_manifest": "models/a.json"},
+    "packed caches without a peer": {
+        "source": "internet",
+        "weights": {"packed_caches": "a" * 64},
+    },
     "another word": {"source": "intranet"},
     "a mirror without a key": {"source": {"mirror": "https://mirror.example"}},
     "a mirror that is no URL": {"source": {**MIRROR, "mirror": "file:///srv/mirror"}},

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 import struct
 from pathlib import Path
@@ -15,8 +14,6 @@ from tests.lab.supply.models import (
     VOCABULARY,
     WITHOUT_TEXT,
     config,
-    manifest,
-    revision_of,
     shapes,
     weights,
 )
@@ -75,17 +72,3 @@ def test_the_tiny_model_never_prefers_a_token_without_text() -> None:
     silent = WITHOUT_TEXT * HIDDEN * ITEM_BYTES
     assert head[:silent] == bytes(silent)
     assert any(head[silent : silent + HIDDEN * ITEM_BYTES])
-
-
-def test_a_manifest_lists_the_files_but_not_itself(tmp_path: Path) -> None:
-    (tmp_path / "config.json").write_text("{}")
-    first = manifest(tmp_path)
-    (tmp_path / "manifest.json").write_text("{}")
-    assert manifest(tmp_path) == first
-    assert [entry["path"] for entry in first["files"]] == ["config.json"]
-    assert first["files"][0]["size"] == 2
-
-
-def test_a_revision_is_the_manifest_files_whole_hash() -> None:
-    assert revision_of(b"{}") == hashlib.sha256(b"{}").hexdigest()
-    assert revision_of(b"{ }") != revision_of(b"{}")

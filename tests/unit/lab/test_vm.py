@@ -189,16 +189,16 @@ Host node
 """
 
 
-def test_machine_of_another_hypervisor_is_judged_all_the_same() -> None:
+def test_virtual_machine_is_judged_as_the_metal_that_it_plays() -> None:
     lab = {"engine": {"stand_in": True}, "mirror": defaultdict(str)}
     plain: dict[str, Any] = {"engine": {"environment": {}}}
     expect, state = states.expectation(), states.healthy()
     expect["today"] = timestamp.today()
     state["cpus"]["hypervisor"] = True
     state["readiness"] = {**state.get("readiness", {}), "virtualization": "kvm"}
-    for kind, fit in (("vm", "unfit"), ("vagrant", "fit")):
-        data = vm_inventory.data(plain, lab, {"kind": kind, "console": ""})
-        assert judge({**expect, "waivers": data["waivers"]}, state).fit == fit
+    data = vm_inventory.data(plain, lab, {"console": ""})
+    assert judge(expect, state).fit == "unfit"
+    assert judge({**expect, "waivers": data["waivers"]}, state).fit == "fit"
 
 
 def test_vagrants_ssh_config_is_read() -> None:

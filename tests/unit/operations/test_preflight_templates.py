@@ -47,3 +47,26 @@ def test_lock_that_names_no_python_is_refused(tmp_path: Path) -> None:
     assert 'does not name the Python it is for; add a line such as "# python: 3.12"' in str(
         problem.message
     )
+
+
+def test_flashinfer_that_nothing_compiles_or_nobody_installs_is_refused(tmp_path: Path) -> None:
+    sound = spec(tmp_path)
+    cuda = sound.replace(engine=sound.engine.replace(kind="cuda"))
+    lock = f"# python: 3.12\nvllm=={cuda.engine.version} --hash=sha256:00\n"
+    Path(cuda.engine.requirements).write_text(lock)
+    assert list(preflight._wrong_files(cuda)) == []
+    asks = cuda.replace(
+        engine=cuda.engine.replace(
+            flags=(("attention-backend", "FLASHINFER"), ("enable-flashinfer-autotune", False))
+        ),
+        replica_flags=(("0", (("kv-cache-dtype", "nvfp4"),)),),
+    )
+    keys = [problem.key for problem in preflight._wrong_files(asks)]
+    assert keys == ["engine.flags.attention-backend", "replica_flags.0.kv-cache-dtype"]
+    Path(cuda.engine.requirements).write_text(f"{lock}flashinfer-python==0.7.2\n")
+    [problem] = preflight._wrong_files(cuda)
+    assert (problem.key, "without its kernels" in problem.message) == ("engine.requirements", True)
+    Path(asks.engine.requirements).write_text(
+        f"{lock}flashinfer-jit-cache==1\nflashinfer-python==1\n"
+    )
+    assert list(preflight._wrong_files(asks)) == []

@@ -64,6 +64,19 @@ def test_toolkit_of_the_inventory_is_where_kernels_are_compiled() -> None:
     assert variables(LOCK, cuda_toolkit="12-8") == {"CUDA_HOME": "/usr/local/cuda-12.8"}
 
 
+def test_compiler_among_the_wheels_is_named_if_it_fits_their_headers() -> None:
+    lock = (
+        b"# python: 3.12\nnvidia-cuda-nvcc==13.0.88 \\\nnvidia-cuda-runtime==13.0.96 \\\n" + WITHOUT
+    )
+    home = {"CUDA_HOME": "/opt/vllm/x/lib/python3.12/site-packages/nvidia/cu13"}
+    assert variables(lock) == OFF | home
+    newer = lock.replace(b"nvcc==13.0.88", b"nvcc==13.5.37")
+    without = lock.replace(b"# python: 3.12\n", b"")
+    assert variables(newer) == variables(without) == OFF
+    assert variables(lock, "cpu") == {}
+    assert variables(lock, cuda_toolkit="12-8")["CUDA_HOME"] == "/usr/local/cuda-12.8"
+
+
 def test_vllm_reads_the_variable() -> None:
     for version in load.load().engines["vllm"].versions.values():
         assert [version.wrong_variable(name, ("VLLM_",)) for name in OFF] == [""]

@@ -68,7 +68,8 @@ class Engine(Keys):
     version: Text
     """exact version, as in 0.33.0; its flags are known by it"""
     requirements: TextOrEmpty = ""
-    """hash-locked requirements, a path on the controller"""
+    """hash-locked requirements, a path on the controller; empty, with `system`, for vLLM's CUDA
+    build: the shipped lock for that system's Python"""
     wheelhouse: UrlOrEmpty = ""
     """URL of the page that lists the wheels"""
     environment: Table[Text] = ()

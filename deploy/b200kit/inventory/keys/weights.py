@@ -64,13 +64,18 @@ def problems(
 
 def token_problems(model_store: str, tls: str) -> Iterator[Problem]:
     """A token for the model store that would be sent in plain text over a network."""
-    plain = _PLAIN.fullmatch(model_store)
-    if plain and tls != "off" and not _is_loopback(plain[1].strip("[]")):
+    if tls != "off" and is_plain(model_store):
         yield Problem(
             "hf_token",
             f"would be sent in plain text to {model_store}. Use https://, leave the token out, or "
             'say model_store_tls = "off"',
         )
+
+
+def is_plain(url: str) -> bool:
+    """Whether what is sent to a URL can be read on a network."""
+    plain = _PLAIN.fullmatch(url)
+    return bool(plain and not _is_loopback(plain[1].strip("[]")))
 
 
 def _is_loopback(host: str) -> bool:

@@ -43,15 +43,23 @@ Acquire::Retries "1";
 Acquire::http::Timeout "15";
 Acquire::https::Timeout "15";
 """
+_ONLY = 'Dir::Etc::sourcelist "{source}";\nDir::Etc::sourceparts "/dev/null";\n'
 
 
 class Trial:
-    """apt with a copy of the node's configuration below *root*."""
+    """apt with a copy of the node's configuration below *root*; of lists *only* one, if it says."""
 
-    def __init__(self, root: Path, files: Mapping[str, bytes], limit_s: float = 120) -> None:
+    def __init__(
+        self,
+        root: Path,
+        files: Mapping[str, bytes],
+        limit_s: float = 120,
+        only: str | None = None,
+    ) -> None:
         # apt's downloads are another user's, who must come through; the secrets keep their modes.
         root.chmod(0o711)
         self.root, self.etc, self.limit_s = root, root / "etc", limit_s
+        self.only = self.etc / Path(only).relative_to("/etc/apt") if only else None
         shutil.copytree(APT, self.etc, symlinks=True, ignore=shutil.ignore_patterns("*.lock"))
         for folder in ("lists/partial", "cache/archives/partial", "apt.conf.d"):
             (root / folder).mkdir(parents=True)
@@ -62,7 +70,8 @@ class Trial:
         self._own_keyrings([path for path in files if "/keyrings/" in path])
         conf = self.etc / "apt.conf.d"
         conf.mkdir(exist_ok=True)
-        (conf / "zz-b200kit-trial").write_text(_CONF.format(root=root))
+        sources = _ONLY.format(source=self.only) if only else ""
+        (conf / "zz-b200kit-trial").write_text(_CONF.format(root=root) + sources)
         (root / "apt.conf").write_text(f'Dir::Etc "{self.etc}/";\n')
 
     def _own_keyrings(self, paths: Iterable[str]) -> None:
@@ -75,6 +84,8 @@ class Trial:
 
     def sources(self) -> list[Path]:
         """The files that name repositories."""
+        if self.only:
+            return [self.only]
         listed = [self.etc / "sources.list", *(self.etc / "sources.list.d").glob("*")]
         return sorted(p for p in listed if p.is_file() and p.suffix in (".list", ".sources"))
 
@@ -103,11 +114,11 @@ class Trial:
 
 
 def trial(request: Mapping[str, Any]) -> dict[str, Any]:
-    """What apt says of {"files", "packages" as tokens, "absent", "simulate", "limit_s"}."""
+    """What apt says of {"files", "packages" as tokens, "absent", "simulate", "only", "limit_s"}."""
     PARENT.mkdir(exist_ok=True)
     with tempfile.TemporaryDirectory(prefix="b200kit-apt-trial-", dir=PARENT) as root:
         files = {path: base64.b64decode(text) for path, text in request["files"].items()}
-        return _tried(Trial(Path(root), files, request["limit_s"]), request)
+        return _tried(Trial(Path(root), files, request["limit_s"], request.get("only")), request)
 
 
 def _tried(apt: Trial, request: Mapping[str, Any]) -> dict[str, Any]:

@@ -67,6 +67,7 @@ def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="fetch")
     parser.add_argument("--url", help="URL of the store that holds manifest.json")
     parser.add_argument("--peer", action="append", default=[], help="URL asked before the store")
+    parser.add_argument("--manifest", type=Path, help="the manifest, where the store has none")
     parser.add_argument("--dest", required=True, type=Path)
     parser.add_argument("--revision", required=True)
     parser.add_argument("--token-file", type=Path, help="bearer token, for the store alone")
@@ -105,10 +106,10 @@ def fetch(options: argparse.Namespace, progress: Progress) -> int:
     """Bring every file of the manifest to *options.dest*; returns how many there are."""
     found = sources(options.url, options.peer, options.token_file, options.timeout)
     manners = Manners(tries=options.tries, pause_s=options.pause, window_s=options.timeout)
-    raw, entries = _manifest(options.dest, options.revision, found, manners)
+    raw, entries = _manifest(options, found, manners)
     if _is_whole(options.dest, entries, options.revision):
         return len(entries)
-    lock = _only(options.dest)
+    lock = only(options.dest)
     try:
         model_files.open_up(options.dest)
         proven = _proven(options.dest, entries, options.parallel)
@@ -125,14 +126,18 @@ def fetch(options: argparse.Namespace, progress: Progress) -> int:
 
 
 def _manifest(
-    dest: Path, revision: str, found: Sequence[Source], manners: Manners
+    options: argparse.Namespace, found: Sequence[Source], manners: Manners
 ) -> tuple[bytes, tuple[Entry, ...]]:
-    """The manifest asked for: the one kept here, else of the first source that has it."""
+    """The manifest asked for: the one kept here or given, else of the first source that has it."""
+    revision = options.revision
     try:
-        raw = (dest / NAME).read_bytes()
+        raw = (options.dest / NAME).read_bytes()
         return raw, parse(raw, revision)
     except (OSError, ManifestError):
         pass
+    if options.manifest:
+        raw = options.manifest.read_bytes()
+        return raw, parse(raw, revision)
     errors: list[SourceError] = []
     for source in found:
         try:
@@ -176,7 +181,7 @@ def _is_whole(dest: Path, entries: Sequence[Entry], revision: str) -> bool:
     return stamped and not wrong(entries, model_files.record(dest), model_files.observed(dest))
 
 
-def _only(dest: Path) -> int:
+def only(dest: Path) -> int:
     """Its lock, which goes when the model is sealed; FetchError when another fetch has it."""
     descriptor = lock_file.opened(dest / f".lock{PARTIAL}")
     try:

@@ -24,7 +24,8 @@ _RANGE = re.compile(r"bytes ([0-9]{1,18})-([0-9]{1,18})/([0-9]{1,18}|\*)")
 _LENGTH = re.compile(r"[0-9]{1,18}")
 # Answers that another try may change; every other one is the source's last word.
 _PASSING = (408, 425, 429, 500, 502, 503, 504)
-_PART, _BEYOND = 206, 416
+_CLOSED = (401, 403)
+_PART, _MOVED, _BEYOND = 206, 308, 416
 T = TypeVar("T")
 
 
@@ -38,7 +39,7 @@ class SourceError(Exception):
 
 @dataclass
 class Source:
-    """One base URL; the token, if any, is sent to it and never along a redirect."""
+    """One base URL; the token, if any, is sent to its host alone, wherever it redirects to."""
 
     url: str
     token: str | None = field(default=None, repr=False)
@@ -58,6 +59,8 @@ class Source:
             reply = _opened(request, self.timeout)
         except urllib.error.HTTPError as error:
             text = f"{url}: HTTP {error.code} {error.reason}"
+            if error.code in _CLOSED:
+                text += ": the token may not read it" if self.token else ": it wants a token"
             if error.code == _BEYOND:
                 text = f"{url}: it has no more than {offset} bytes"
             error.close()
@@ -96,6 +99,35 @@ class Answer:
         self.reply.close()
 
 
+class _Redirects(urllib.request.HTTPRedirectHandler):
+    """The token goes along to another path of the same origin, and never to another host.
+
+    The Hub sends those who ask for a small file to a path of its own, which needs the token, and
+    those who ask for a large one to a store elsewhere, which must not have it.
+    """
+
+    def redirect_request(
+        self, req: urllib.request.Request, fp: Any, code: int, msg: str, headers: Any, newurl: str
+    ) -> urllib.request.Request | None:
+        """The request that follows; Python 3.10 does not know 308."""
+        known = 307 if code == _MOVED else code
+        follows = super().redirect_request(req, fp, known, msg, headers, newurl)
+        token = req.unredirected_hdrs.get("Authorization")
+        if follows and token and _origin(newurl) == _origin(req.full_url):
+            follows.add_unredirected_header("Authorization", token)
+        return follows
+
+    http_error_308 = urllib.request.HTTPRedirectHandler.http_error_302
+
+
+def _origin(url: str) -> tuple[str, str]:
+    parts = urllib.parse.urlsplit(url)
+    return parts.scheme, parts.netloc
+
+
+_OPENER = urllib.request.build_opener(_Redirects)
+
+
 def _opened(request: urllib.request.Request, timeout: float) -> Any:
     """The reply, its headers read; OSError where all of that takes twice as long as *timeout*.
 
@@ -107,7 +139,7 @@ def _opened(request: urllib.request.Request, timeout: float) -> Any:
 
     def ask() -> None:
         try:
-            reply = urllib.request.urlopen(request, timeout=timeout)  # noqa: S310
+            reply = _OPENER.open(request, timeout=timeout)
         except Exception as error:
             done.put(error)
             return

@@ -11,6 +11,7 @@ import json
 import shlex
 from collections.abc import Callable
 
+from b200kit.converge import apt
 from b200kit.converge.stage import Change, install, why
 from b200kit.node.facts.cdi_support import RUNTIMES, at_risk, numbers, runtime_fault, too_old
 from b200kit.node.packages import candidates
@@ -89,8 +90,9 @@ def _package(node: Node, name: str) -> str:
 def _require_new_enough(node: Node, name: str, package: str) -> None:
     """Before anything is installed: Debian 12's docker.io is 20.10, Ubuntu 22.04's podman 3.4."""
     remote = node.connected()
-    remote.run("apt-get -o DPkg::Lock::Timeout=300 update --error-on=any >/dev/null")
-    policy = remote.run(f"LC_ALL=C.UTF-8 apt-cache policy {shlex.quote(package)}")
+    first = apt.environment(node)
+    remote.run(f"{first} && apt-get -o DPkg::Lock::Timeout=300 update --error-on=any >/dev/null")
+    policy = remote.run(f"{first} && LC_ALL=C.UTF-8 apt-cache policy {shlex.quote(package)}")
     offered = [version for version, _ in candidates.table(policy).get(package, ())]
     if not offered:
         raise RemoteError(f"apt has no {package}; install {name} yourself, or add a repository")

@@ -48,16 +48,23 @@ ARCHITECTURES = {"x86_64": "amd64", "aarch64": "arm64"}
 """What the kernel calls a processor (`uname -m`) to what dpkg calls it."""
 
 
-def refusal(state: Mapping[str, object]) -> str | None:
-    """Why nothing may be installed on the node, in one line; None for a supported system."""
+def refusal(state: Mapping[str, object], wanted: str | None = None) -> str | None:
+    """Why nothing may be installed on the node, in one line; None for a supported system.
+
+    *wanted* is the one that the inventory names, if it does: the lock, the packages and the mirror
+    are for that one.
+    """
     observed = StateView(state)
     release = observed.at("host", "os").raw()
     names = ", ".join(system.name for system in SUPPORTED)
     if isinstance(release, Unmeasured):
         return f"its operating system is unknown ({release.reason}); supported are {names}"
-    if system_of(state) is None:
+    found = system_of(state)
+    if found is None:
         message = observed.text("host", "os", "pretty") or "an operating system without a name"
         return f"{message} is not supported; supported are {names}"
+    if wanted not in (None, found.key):
+        return f'it runs {found.name}, and the inventory says system = "{wanted}"'
     machine = observed.text("host", "arch")
     if isinstance(machine, Unmeasured):
         return f"its processor is unknown ({machine.reason})"

@@ -50,8 +50,13 @@ def _with_kernels(wanted: Wanted, request: Request) -> tuple[str, str]:
         more = replace(request, requirements=(*request.requirements, *kernels))
         return resolver.resolve(more), ""
     except LockError:
-        nowhere = f'{of} ; sys_platform == "none"'
-        return resolver.resolve(replace(request, overrides=(*request.overrides, nowhere))), of
+        without = replace(request, overrides=(*request.overrides, nowhere(of)))
+        return resolver.resolve(without), of
+
+
+def nowhere(package: str) -> str:
+    """The override that leaves a package out, whoever asks for it."""
+    return f'{package} ; sys_platform == "none"'
 
 
 def _header(wanted: Wanted, python: str, day: str, overrides: Sequence[str], left_out: str) -> str:

@@ -21,7 +21,7 @@ _OPTIONS = (
 )  # fmt: skip
 # How uv begins its lines.
 _MARK = re.compile(r"^\W*(error|cause|Caused by):\s*|^[^\w`\"']+")
-_ASIDE = re.compile(r"(hint|warning):")
+_ASIDE = re.compile(r"(hint|warning):|No solution found|$")
 
 
 class LockError(Exception):
@@ -88,7 +88,5 @@ def _run(command: Sequence[str]) -> str:
 
 def _cause(said: str) -> str:
     """What uv says, in one line: without its marks and its hints."""
-    lines = [_MARK.sub("", line.strip()) for line in said.splitlines()]
-    return (
-        " ".join(line for line in lines if line and not _ASIDE.match(line)) or "uv gave no reason"
-    )
+    lines = (_MARK.sub("", line.strip()) for line in said.splitlines())
+    return " ".join(line for line in lines if not _ASIDE.match(line)).rstrip(".") or "uv failed"

@@ -8,9 +8,11 @@ from collections.abc import Iterator, Mapping
 from b200kit.supply.locks.lock_file import Pin, entries, normal, pins, said
 from b200kit.supply.locks.recipe import Recipe
 
-# Parts of one CUDA toolkit whose versions begin with its release. nvJitLink, cuBLAS and the other
-# libraries count for themselves, and NVIDIA lets cuda-toolkit take a newer nvJitLink.
-_TOOLKIT = re.compile(r"cuda-toolkit|nvidia-(cuda-[a-z]+|nvvm|nvtx|nvfatbin|nvptxcompiler)")
+# Parts of one CUDA toolkit that must be of one release, as their versions begin. Not CCCL, whose
+# version is its own since CUDA 13.4 and which cuda-toolkit pins; not tools such as nvdisasm.
+_TOOLKIT = re.compile(
+    r"cuda-toolkit|nvidia-(cuda-(crt|cupti|nvcc|nvrtc|runtime)|nvvm|nvtx)(-cu[0-9]+)?"
+)
 _ENTRY = re.compile(r"([A-Za-z0-9][A-Za-z0-9._-]*)==[A-Za-z0-9.!+_-]+((\s+--hash=\S+)*)\s*")
 
 
@@ -69,6 +71,7 @@ def _kernels(found: Mapping[str, Pin], recipe: Recipe) -> Iterator[str]:
         if package is None or pin.version.partition("+")[0] != package.version:
             beside = f"{package.name} {package.version}" if package else f"no {recipe.kernels_of}"
             yield f"{pin.name} {pin.version} beside {beside}"
+            return
     if there and len(there) < len(recipe.kernels):
         lacking = [name for name in recipe.kernels if name not in found]
         yield f"{there[0].name} without {', '.join(lacking)}"

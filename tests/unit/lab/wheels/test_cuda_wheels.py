@@ -1,4 +1,4 @@
-"""The lock of vLLM's CUDA build, and the wheelhouse that is filled from it."""
+"""The wheelhouse that is filled from the lock of vLLM's CUDA build."""
 
 from __future__ import annotations
 
@@ -6,21 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from b200kit.inventory import engine_rules
 from tests.lab.paths import LabError, LabPaths
 from tests.lab.supply import cuda_wheels, wheels
 from tests.lab.supply.wheelfile import sha256_of, write_wheel
 from tests.lab.supply.wheels import Pin, parse_lock
-
-
-def test_lock_pins_198_by_hash_for_one_python_and_names_no_index() -> None:
-    text = cuda_wheels.LOCK.read_text(encoding="utf-8")
-    pins = parse_lock(text)
-    assert len(pins) == 198
-    assert [pin.name for pin in pins if not pin.hashes] == []
-    assert {pin.name: pin.version for pin in pins}["vllm"] == "0.33.0"
-    assert engine_rules.python_of(text) == [(3, 11)]
-    assert "://" not in text
 
 
 def pin(wheel: Path) -> Pin:

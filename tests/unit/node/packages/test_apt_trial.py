@@ -58,14 +58,22 @@ class Site:
         key.sign_release(folder / "Release")
         self.keys[name] = key.armored()
 
-    def tried(self, *packages: str, url: str = "", key: str = "vendor") -> dict[str, Any]:
+    def tried(
+        self, *packages: str, url: str = "", key: str = "vendor", only: str | None = None
+    ) -> dict[str, Any]:
         """What the node's apt says of the run's source and packages."""
         files = {
             OURS: self.source(url or self.url("vendor"), KEYRING),
             KEYRING: self.keys[key].encode(),
         }
         encoded = {path: base64.b64encode(content).decode() for path, content in files.items()}
-        request = {"packages": packages, "absent": [], "simulate": True, "limit_s": 60}
+        request: dict[str, Any] = {
+            "packages": packages,
+            "absent": [],
+            "simulate": True,
+            "limit_s": 60,
+            "only": only,
+        }
         return apt_trial.trial({"files": encoded, **request})
 
     def snapshot(self) -> dict[str, bytes]:
@@ -158,3 +166,12 @@ def test_other_list_of_the_same_repository_with_another_key_is_named(site: Site)
     assert "Conflicting values set for option Signed-By" in line
     [files] = found["named_in"].values()
     assert set(files) == {OURS, "/etc/apt/sources.list.d/cuda.sources"}
+
+
+def test_of_one_list_alone_the_nodes_own_may_point_where_there_is_no_way_to(site: Site) -> None:
+    own = site.source("http://127.0.0.1:9/debian/", f"{site.etc}/keyrings/debian.asc")
+    (site.etc / "sources.list.d/debian.sources").write_bytes(own)
+    assert site.tried("nvidia-open")["update"] != []
+    found = site.tried("nvidia-open=580.126.20", "numactl?", only=OURS)
+    assert (found["update"], found["problems"], found["install"]) == ([], [], [])
+    assert found["missing"] == ["numactl"]

@@ -95,3 +95,11 @@ def test_headers_are_the_kernels_own_and_those_that_follow_its_flavour(
 
 def test_kernel_that_somebody_built_has_no_metapackage() -> None:
     assert operating_systems.headers(DEBIAN_12, "6.18.5") == ("linux-headers-6.18.5",)
+
+
+@pytest.mark.parametrize("wanted", [system.key for system in SUPPORTED])
+def test_system_other_than_the_inventorys_is_refused(wanted: str) -> None:
+    seen = state(release("debian", "12"))
+    refused = operating_systems.refusal(seen, wanted)
+    assert (refused is None) == (wanted == "debian12")
+    assert_message(refused or "")

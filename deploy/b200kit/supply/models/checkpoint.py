@@ -1,0 +1,184 @@
+"""Whether a model's files are what its config.json and its index say. Pure.
+
+What is looked at are names, sizes and the headers of the safetensors files; the bytes of the
+tensors are the manifest's to prove. Every problem is one line that begins with the file's name.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Collection, Iterator, Mapping
+from dataclasses import dataclass, field
+from fnmatch import fnmatch
+from typing import Any
+
+from b200kit.node.weights.manifest import OURS, PARTIAL
+from b200kit.sizing import memory, model_config
+from b200kit.sizing.model_config import Dimensions, ModelError
+from b200kit.supply.models import tensors
+from b200kit.supply.models.tensors import HeaderError, Tensor
+
+Read = Callable[[str, int], bytes]
+"""The first bytes of a file by its path; fewer where it ends before."""
+
+CONFIG, INDEX = "config.json", "model.safetensors.index.json"
+# nvidia/Llama-3.3-70B-Instruct-NVFP4 has its number formats only there.
+_QUANTISED = "hf_quant_config.json"
+_TENSORS = ".safetensors"
+_PICKLES = (".bin", ".pt", ".pth", ".pkl", ".pickle", ".ckpt")
+_READ_BY_ENGINES = (_TENSORS, ".json", ".jinja", ".model", ".tiktoken", ".txt", ".py")
+# For people, and for git and download tools; no engine reads them.
+LEFT_OUT = (".*", "*/.*", "*.md", "*.png", "*.jpg", "*.jpeg", "*.gif", "*.svg", "*.pdf")
+_MOST_JSON = 100_000_000
+_LAYER = re.compile(r"(.*\b(?:layers|h|blocks))\.(\d+)\.")
+_EMBEDDING = re.compile(r"(?!.*(?:vis|audio)).*\b(?:embed_tokens|wte|word_embeddings)\.weight")
+_OTHER_MODES = ("vision_config", "audio_config")
+# What counting leaves out (norms, biases, scales) and what checkpoints have beside the model.
+_LEAST, _MOST = 0.7, 1.5
+
+
+@dataclass
+class Report:
+    """What is wrong, one line each, and what could not be compared."""
+
+    problems: list[str] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
+
+
+def is_left_out(path: str, without: Collection[str]) -> bool:
+    """Whether a file is not taken into a model; one whose path climbs is refused instead."""
+    if ".." in path.split("/"):
+        return False
+    return any(fnmatch(path, pattern) for pattern in (*LEFT_OUT, *without))
+
+
+def report(sizes: Mapping[str, int], read: Read, pickles: Collection[str] = ()) -> Report:
+    """What of a model's files is not as it should be; *pickles* are allowed by name."""
+    found = Report(problems=[line for path in sorted(sizes) for line in of_name(path, pickles)])
+    if found.problems:
+        return found
+    config = _config(sizes, read, found)
+    shards = dict(_headers(sizes, read, found))
+    _compare_index(sizes, read, shards, found)
+    if config is not None and not found.problems:
+        _compare_config(config, {n: t for each in shards.values() for n, t in each.items()}, found)
+    return found
+
+
+def of_name(path: str, pickles: Collection[str]) -> Iterator[str]:
+    """Why a file of such a name may not be in a model."""
+    parts = path.split("/")
+    if {"", ".", ".."} & {*parts} or "\\" in path or not path.isprintable():
+        yield f"{path!r} is a path outside the model"
+    elif path in OURS or path.endswith(PARTIAL):
+        yield f"{path} is a name of the toolkit's own"
+    elif path.endswith(_PICKLES):
+        if path not in pickles:
+            what = "is a pickle, which runs code when it is loaded"
+            yield f"{path} {what}: --without {path}, or --allow-pickle {path}"
+    elif not path.endswith(_READ_BY_ENGINES) and "." in parts[-1]:
+        yield f"{path} is no file of a model: --without {path}"
+
+
+def _json(path: str, sizes: Mapping[str, int], read: Read, found: Report) -> dict[str, Any] | None:
+    if path not in sizes:
+        found.problems.append(f"{path} is missing")
+        return None
+    try:
+        document = json.loads(read(path, min(sizes[path], _MOST_JSON)))
+    except (ValueError, RecursionError):
+        document = None
+    if not isinstance(document, dict):
+        found.problems.append(f"{path} is no JSON mapping")
+        return None
+    return document
+
+
+def _config(sizes: Mapping[str, int], read: Read, found: Report) -> dict[str, Any] | None:
+    """config.json, with the quantisation that ModelOpt writes beside it where it has none."""
+    config = _json(CONFIG, sizes, read, found)
+    if config is None or "quantization_config" in config or _QUANTISED not in sizes:
+        return config
+    stated = (_json(_QUANTISED, sizes, read, found) or {}).get("quantization")
+    return config | {"quantization_config": stated} if isinstance(stated, dict) else config
+
+
+def _headers(
+    sizes: Mapping[str, int], read: Read, found: Report
+) -> Iterator[tuple[str, dict[str, Tensor]]]:
+    for path in sorted(sizes):
+        if path.endswith(_TENSORS):
+            size = sizes[path]
+            try:
+                count = tensors.length(read(path, tensors.LENGTH), size)
+                header = read(path, tensors.LENGTH + count)[tensors.LENGTH :]
+                yield path, tensors.tensors(header, size)
+            except HeaderError as error:
+                found.problems.append(f"{path}: {error}")
+
+
+def _compare_index(
+    sizes: Mapping[str, int], read: Read, shards: Mapping[str, Mapping[str, Tensor]], found: Report
+) -> None:
+    """Every tensor is in the file that the index names, and every file is named."""
+    files = [path for path in sizes if path.endswith(_TENSORS)]
+    if INDEX not in sizes:
+        if len(files) != 1:
+            what = f"{len(files)} safetensors files" if files else "no safetensors file"
+            found.problems.append(f"{INDEX} is missing, and there are {what}")
+        return
+    index = _json(INDEX, sizes, read, found)
+    if index is None:
+        return
+    named = index.get("weight_map")
+    if not isinstance(named, dict) or not all(isinstance(f, str) for f in named.values()):
+        found.problems.append(f"{INDEX} names no tensors")
+        return
+    found.problems += [
+        f"{p} is missing: {INDEX} names it" for p in sorted({*named.values()} - {*files})
+    ]
+    stray = sorted({*files} - {*named.values()})
+    found.problems += [f"{p} is not named by {INDEX}: --without {p}" for p in stray]
+    for path, there in shards.items():
+        listed = {name for name, shard in named.items() if shard == path}
+        found.problems += [
+            f"{path}: {name} of {INDEX} is not in it" for name in sorted(listed - {*there})
+        ]
+        if listed:
+            found.problems += [
+                f"{path}: {INDEX} does not name its {n}" for n in sorted({*there} - listed)
+            ]
+
+
+def _compare_config(config: Mapping[str, Any], there: Mapping[str, Tensor], found: Report) -> None:
+    if not isinstance(config.get("architectures"), list) or not config["architectures"]:
+        found.problems.append(f"{CONFIG} names no architecture")
+        return
+    try:
+        shape = model_config.parse(config)
+    except ModelError as error:
+        found.notes.append(f"sizes were not compared with {CONFIG}: {error}")
+        return
+    found.problems += [f"{CONFIG}: {line}" for line in _unlike(shape, there, config)]
+
+
+def _unlike(
+    shape: Dimensions, there: Mapping[str, Tensor], config: Mapping[str, Any]
+) -> Iterator[str]:
+    stacks: dict[str, int] = {}
+    for name in there:
+        if layer := _LAYER.match(name):
+            stacks[layer[1]] = max(stacks.get(layer[1], 0), int(layer[2]) + 1)
+    if not {*stacks.values()} & {shape.layers, shape.layers + shape.draft_layers}:
+        counts = ", ".join(map(str, sorted({*stacks.values()}))) or "none"
+        yield f"{shape.layers} layers, and the tensors are of {counts}"
+    for name, tensor in there.items():
+        if _EMBEDDING.fullmatch(name) and len(tensor.shape) == 2:
+            rows, width = tensor.shape
+            if rows < shape.vocabulary or width != shape.hidden:
+                yield f"{shape.vocabulary} x {shape.hidden}, and {name} is {rows} x {width}"
+    have, counted = sum(t.bytes for t in there.values()), memory.weights(shape).total
+    most = float("inf") if any(mode in config for mode in _OTHER_MODES) else _MOST * counted
+    if not _LEAST * counted <= have <= most:
+        yield f"weights of {counted / 1e9:.3g} GB, and the tensors have {have / 1e9:.3g} GB"

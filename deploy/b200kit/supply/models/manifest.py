@@ -1,0 +1,64 @@
+"""The writer of manifests: what a model is made of, in one canonical form. Pure.
+
+b200kit/node/weights/manifest.py reads them. The revision is the SHA-256 of the bytes, so the same
+files of the same origin always have the same revision.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+from collections.abc import Iterable
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from b200kit.node.weights.manifest import Entry
+
+_COMMIT = re.compile(r"[0-9a-f]{40}")
+_REPOSITORY = re.compile(r"[A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w.-]*")
+
+
+@dataclass(frozen=True)
+class Origin:
+    """Where a model came from on the Hub: a commit, as a branch may move."""
+
+    repository: str
+    commit: str
+
+    @property
+    def below(self) -> str:
+        """Where the Hub serves its files, from the endpoint on."""
+        return f"{self.repository}/resolve/{self.commit}"
+
+
+def origin(word: str) -> Origin:
+    """The origin that ORG/NAME@COMMIT names; ValueError, in one line, for anything else."""
+    repository, _, commit = word.partition("@")
+    if not _REPOSITORY.fullmatch(repository):
+        raise ValueError(f"{word} is no ORG/NAME@COMMIT")
+    if not _COMMIT.fullmatch(commit):
+        said = f'"{commit}" is no commit' if commit else "no commit is named"
+        raise ValueError(f"{repository}: {said}: 40 hexadecimal digits, as a branch may move")
+    return Origin(repository, commit)
+
+
+def written(entries: Iterable[Entry], of: Origin | None = None) -> bytes:
+    """The manifest's bytes: files by path, keys in one order."""
+    files = [asdict(entry) for entry in sorted(entries, key=lambda entry: entry.path)]
+    document: dict[str, Any] = {"origin": asdict(of)} if of else {}
+    return (json.dumps(document | {"files": files}, indent=1, sort_keys=True) + "\n").encode()
+
+
+def revision(raw: bytes) -> str:
+    """The revision that an inventory pins."""
+    return hashlib.sha256(raw).hexdigest()
+
+
+def origin_of(raw: bytes) -> Origin | None:
+    """Where a manifest says that its files are from; None where it says nothing usable."""
+    try:
+        said = json.loads(raw)["origin"]
+        return origin(f"{said['repository']}@{said['commit']}")
+    except (ValueError, KeyError, TypeError):
+        return None

@@ -1,0 +1,104 @@
+"""Into a model store: STORE/NAME/REVISION/, whole or not at all.
+
+Files come into REVISION.building beside it by the nodes' own downloader, so a run that was killed
+is finished by the next one; the folder gets its name when everything is there and was checked.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+from b200kit.node.lib import durable_files
+from b200kit.node.weights import download
+from b200kit.node.weights.download import FetchError, Job, Manners
+from b200kit.node.weights.fetch import only
+from b200kit.node.weights.manifest import NAME, PARTIAL, Entry, size_text
+from b200kit.node.weights.source import Source
+from b200kit.supply.models.manifest import revision
+
+_PARALLEL = 4
+Say = Callable[[str], None]
+
+
+class PublishError(Exception):
+    """Why a model is not published, in one line."""
+
+
+def is_there(target: Path, raw: bytes, entries: Sequence[Entry]) -> bool:
+    """Whether a revision was published whole; sizes are compared, bytes are not read again."""
+    try:
+        sizes = {each.path: (target / each.path).stat().st_size for each in entries}
+        return (target / NAME).read_bytes() == raw and all(
+            sizes[each.path] == each.size for each in entries
+        )
+    except OSError:
+        return False
+
+
+def building(store: Path, name: str, raw: bytes) -> Path:
+    """Where the files of a revision come together."""
+    return store / name / f"{revision(raw)}.building"
+
+
+def fetch(folder: Path, entries: Sequence[Entry], source: Source, say: Say) -> None:
+    """Bring every file into *folder*, proven by its hash; what is there already stays."""
+    folder.mkdir(parents=True, exist_ok=True)
+    try:
+        lock = only(folder)
+    except FetchError as error:
+        raise PublishError(str(error)) from None
+    try:
+        _bring_all(folder, entries, source, say)
+    finally:
+        os.close(lock)
+
+
+def _bring_all(folder: Path, entries: Sequence[Entry], source: Source, say: Say) -> None:
+    left = [each for each in entries if not _is_right(folder / each.path, each)]
+    need = sum(each.size for each in left) - sum(_begun(folder, each) for each in left)
+    free = shutil.disk_usage(folder).free
+    if need > free:
+        raise PublishError(f"{size_text(need)} are to come, and {size_text(free)} are free there")
+    done = len(entries) - len(left)
+
+    def bring(each: Entry) -> Entry:
+        download.bring(Job(each, folder / each.path, [source], Manners(), lambda _: None))
+        return each
+
+    with ThreadPoolExecutor(_PARALLEL) as pool:
+        try:
+            for number, each in enumerate(pool.map(bring, left), done + 1):
+                say(f"{each.path}: {size_text(each.size)}, {number} of {len(entries)}")
+        except FetchError as error:
+            pool.shutdown(cancel_futures=True)
+            raise PublishError(str(error)) from None
+
+
+def _is_right(path: Path, entry: Entry) -> bool:
+    there = path.is_file() and path.stat().st_size == entry.size
+    return there and download.sha256(path) == entry.sha256
+
+
+def _begun(folder: Path, entry: Entry) -> int:
+    partial = folder / f"{entry.path}{PARTIAL}"
+    return min(partial.stat().st_size, entry.size) if partial.is_file() else 0
+
+
+def place(folder: Path, raw: bytes, entries: Sequence[Entry]) -> Path:
+    """Give the folder its name; what does not belong to the model is removed from it before."""
+    named = {each.path for each in entries}
+    for path in [each for each in folder.rglob("*") if not each.is_dir()]:
+        if path.relative_to(folder).as_posix() not in named:
+            path.unlink()
+    durable_files.replace(folder / NAME, raw.decode(), 0o444)
+    target = folder.with_name(revision(raw))
+    if target.exists():
+        # Damaged, else nothing would have been fetched.
+        shutil.rmtree(target)
+    os.replace(folder, target)
+    durable_files.sync_directory(target.parent)
+    return target

@@ -1,0 +1,65 @@
+"""The vendors' repository keys: each is what the catalogue pins, or it is refused."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import requests
+
+from b200kit.catalog.types import Preset
+from b200kit.inventory import openpgp
+from b200kit.node.lib import durable_files
+
+_DEADLINE_S = 30
+_LARGEST = 1 << 20
+
+
+class KeyRefused(Exception):
+    """A key that cannot be had or is another one, in one line."""
+
+
+def bring(preset: Preset, folder: Path, given: Path | None = None) -> bool:
+    """Put a repository's key, and no other of the file that it is in, below *folder*.
+
+    It comes from the vendor, or from the file *given*. Returns whether it was not there yet; raises
+    KeyRefused.
+    """
+    path = folder / f"{preset.name}.asc"
+    if _is_there(path, preset.fingerprint):
+        return False
+    where = str(given or preset.key_url)
+    try:
+        key = openpgp.canonical(_read(given) if given else _fetch(where), preset.fingerprint)
+        folder.mkdir(parents=True, exist_ok=True)
+        durable_files.replace(path, key.decode(), 0o644)
+    except (ValueError, OSError) as error:
+        # requests' errors are OSErrors.
+        raise KeyRefused(f"{preset.name}: {where}: {_words(error)}") from None
+    return True
+
+
+def _is_there(path: Path, fingerprint: str) -> bool:
+    try:
+        return openpgp.fingerprints(path.read_text(errors="replace")) == [fingerprint]
+    except (ValueError, OSError):
+        return False
+
+
+def _read(path: Path) -> str:
+    return path.read_text(encoding="utf-8", errors="replace")
+
+
+def _fetch(url: str) -> str:
+    with requests.get(url, timeout=_DEADLINE_S, stream=True) as answer:
+        answer.raise_for_status()
+        return answer.raw.read(_LARGEST, decode_content=True).decode("utf-8", "replace")
+
+
+def _words(error: Exception) -> str:
+    if isinstance(error, requests.HTTPError) and error.response is not None:
+        return f"HTTP {error.response.status_code}"
+    if isinstance(error, requests.RequestException):
+        return f"no answer ({type(error).__name__})"
+    if isinstance(error, OSError):
+        return str(error.strerror or error)
+    return str(error)

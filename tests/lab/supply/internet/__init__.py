@@ -1,0 +1,1 @@
+"""What of the internet a lab plays: the Hub."""
