@@ -72,13 +72,15 @@ def command(
     """
     if local == bool(hosts):
         raise click.UsageError("name hosts, or --local for this machine")
+    if page and not page.parent.is_dir():
+        raise click.UsageError(f"{page.parent} is no directory")
     places = _places(hosts, ssh_config)
     known = load.load().hardware
     if name is not None and name not in known:
         raise click.UsageError(f'unknown hardware "{name}"; known: {", ".join(sorted(known))}')
     record = _record(places, partial(_looked_at, name=name, password=_password() if asks else None))
     if page:
-        page.write_text(render(record), encoding="utf-8")
+        _write(page, render(record))
     if as_json:
         console.document(record)
     else:
@@ -98,6 +100,13 @@ def _places(hosts: tuple[str, ...], ssh_config: str | None) -> dict[str, Place]:
         return {host: Place(host, ssh_config) for host in hosts}
     except ValueError as error:
         raise click.UsageError(str(error)) from None
+
+
+def _write(page: Path, text: str) -> None:
+    try:
+        page.write_text(text, encoding="utf-8")
+    except OSError as error:
+        raise click.UsageError(f"{page} cannot be written: {error.strerror}") from None
 
 
 def _password() -> str:

@@ -78,7 +78,8 @@ _ENDS = {
         "another host key than the one you know: it was installed again, or somebody else answers; "
         f"compare it on the node's console (`{_CONSOLE}`), then `ssh-keygen -R` the old one"
     ),
-    "ost key": (
+    "marked as revoked": "its host key is one that your known_hosts revokes: somebody else answers",
+    "Host key verification failed": (
         f"its host key is not known here: read the fingerprint on the node's console (`{_CONSOLE}`)"
         ", then `{ssh}`, compare, and answer yes"
     ),

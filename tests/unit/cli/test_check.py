@@ -34,6 +34,13 @@ case "$*" in
 *liar*) echo '{"schema": "b200kit/node-state/9"}'; exit ;;
 *garbage*) echo 'Welcome to n01'; exit ;;
 *silent*) exit 3 ;;
+*hung*) exec sleep 60 ;;
+*revoked*)
+    echo 'The ED25519 host key for revoked is marked as revoked.' >&2
+    echo 'Host key verification failed.' >&2; exit 255 ;;
+*algorithm*)
+    echo 'Unable to negotiate with 10.0.0.9 port 22: no matching host key type found.' >&2
+    exit 255 ;;
 esac
 exec sh -c "$last"
 """
@@ -130,12 +137,20 @@ def test_each_bad_host_is_one_line_and_costs_the_others_nothing(
     node: Callable[[dict[str, Any]], Path], capsys: pytest.CaptureFixture[str]
 ) -> None:
     node(whole("healthy-hgx-b200"))
-    bad = ("unknown-key", "other-key", "nobody@n01", "gone", "endless", "liar", "garbage", "silent")
+    bad = ["unknown-key", "other-key", "revoked", "algorithm", "nobody@n01", "gone"]
+    bad += ["endless", "liar", "garbage", "silent"]
     code, out, _ = check(capsys, "--json", "n01", *bad)
     found = json.loads(out)["hosts"]
     assert (code, found["n01"]["outcome"]) == (1, "fit")
     for name in bad:
         assert_message(f"{name}: {found[name]['outcome']}: {found[name]['error']}")
+
+
+def test_node_that_does_not_answer_is_given_up(
+    ssh: None, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(look, "_LIMIT_S", 0.3)
+    assert_message(hosts(capsys, "hung")["hung"]["error"])
 
 
 def test_unknown_hardware_is_not_measured(
@@ -223,8 +238,8 @@ def test_what_the_node_lacks_is_one_line(
 @pytest.mark.parametrize(
     "words",
     [[], ["--local", "n01"], ["-oProxyCommand=x"], ["a b"], ["n01", "--hardware", "b300"],
-     ["n01", "-F", "/no/such"], ["$(id)"]],
-    ids=["nothing", "both", "option", "blank", "hardware", "config", "shell"],
+     ["n01", "-F", "/no/such"], ["$(id)"], ["n01", "--page", "/no/such/page.html"]],
+    ids=["nothing", "both", "option", "blank", "hardware", "config", "shell", "page"],
 )  # fmt: skip
 def test_request_that_cannot_be_met_is_refused(
     ssh: None, capsys: pytest.CaptureFixture[str], words: list[str]

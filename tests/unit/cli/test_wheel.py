@@ -123,6 +123,13 @@ def test_example_is_judged_for_a_user_who_is_not_root(b200: Run, name: str, code
     assert f"tests/states/{name}" in run.stdout
 
 
+def test_this_machine_is_looked_at(b200: Run) -> None:
+    run = b200("check", "--local")
+    # Where this is no root and sudo asks, it is not looked at.
+    assert (run.returncode, run.stderr) == (2 if os.getuid() == 0 else run.returncode, "")
+    assert run.stdout.endswith(f"exit {run.returncode}\n")
+
+
 def test_plan(b200: Run, tmp_path: Path) -> None:
     options = ("--model", "llama-3.3-70b-fp8", "--goal", "balanced", "--json")
     run = b200("plan", "--state", recorded(tmp_path), *options)
