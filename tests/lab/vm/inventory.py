@@ -34,7 +34,6 @@ VLLM = {
 # Without the flag by which a processor says that it is emulated, Debian's kernels hung in QEMU as
 # soon as there was much to do (seen 2026-11-24).
 _METAL = {
-    "check": "identity.machine",
     "owner": "the lab",
     "reason": "a virtual machine plays one of metal, with fabric manager and NVSwitches within it",
     "until": f"{date.today() + timedelta(days=30)}",
@@ -55,7 +54,7 @@ def data(inventory: dict[str, Any], lab: dict[str, Any], host: dict[str, Any]) -
         "warm_deadline_s": 600,
         "stage_timeout_s": 900,
         "console": host["console"],
-        "waivers": [_METAL],
+        "waivers": [{"check": check, **_METAL} for check in ("identity.machine", "ready.machine")],
         **({} if stand_in else VLLM),
     }
 
