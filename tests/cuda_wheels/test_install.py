@@ -39,8 +39,8 @@ def test_node_has_the_locked_versions_and_nothing_else(bare: Inside) -> None:
 def test_lock_lacks_only_what_its_first_lines_name(bare: Inside) -> None:
     text = LOCK.read_text(encoding="utf-8")
     named = [line.split(">=")[0] for line in said(text, "override")] + said(text, "left out")
-    told = on(NODE, f"{bare.venv}/bin/python -I -m pip check").splitlines()
-    lacking = [re.split(r" has requirement | requires ", line)[1] for line in told]
+    complaints = on(NODE, f"{bare.venv}/bin/python -I -m pip check").splitlines()
+    lacking = [re.split(r" has requirement | requires ", line)[1] for line in complaints]
     assert [re.split(r"[>=,]", line)[0] for line in sorted(lacking)] == sorted(named)
 
 

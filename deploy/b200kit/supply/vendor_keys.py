@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import islice
 from pathlib import Path
 
 import requests
@@ -11,7 +12,7 @@ from b200kit.inventory import openpgp
 from b200kit.node.lib import durable_files
 
 _DEADLINE_S = 30
-_LARGEST = 1 << 20
+_LARGEST, _BLOCK = 1 << 20, 1 << 14
 
 
 class KeyRefused(Exception):
@@ -52,7 +53,9 @@ def _read(path: Path) -> str:
 def _fetch(url: str) -> str:
     with requests.get(url, timeout=_DEADLINE_S, stream=True) as answer:
         answer.raise_for_status()
-        return answer.raw.read(_LARGEST, decode_content=True).decode("utf-8", "replace")
+        # Of a key whose rest is cut off, openpgp says so.
+        blocks = islice(answer.iter_content(_BLOCK), _LARGEST // _BLOCK)
+        return b"".join(blocks).decode("utf-8", "replace")
 
 
 def _words(error: Exception) -> str:

@@ -29,6 +29,7 @@ PASSWORD = "open sesame"
 # session, and what the node's own services write.
 # Brackets, so that the shell that asks is not found.
 _AT_WORK = "[/]proc/[0-9]+/fd/[0-9]+"
+_SESSION = "^[s]shd: root@notty"
 _LOOK = """
 find / -xdev \\( -path /proc -o -path /sys -o -path /dev -o -path /var/log -o -path /run/log \
   -o -path /run/systemd -o -path /run/user -o -path /run/utmp -o -path /run/sudo \
@@ -176,15 +177,13 @@ def test_nothing_is_left_where_the_connection_breaks(nodes: None) -> None:
 
 
 def cut_off() -> None:
-    """Break connections at moments that hit the upload, the start and the work of the program."""
-    codes = []
+    """Break the connection as soon as somebody is logged in, and while the program is at work."""
     asked = [str(B200), "check", "-F", str(lab_paths().ssh_config), HEALTHY]
-    for seconds in (0.5, 0.7, 0.9, 1.1, 1.3, 1.5):
+    for sign in (_SESSION, _AT_WORK):
         with subprocess.Popen(asked, cwd=ROOT, stdout=subprocess.DEVNULL) as process:
-            time.sleep(seconds)
-            on(HEALTHY, "pkill -KILL -f '^sshd: root@notty'; true")
-            codes.append(process.wait())
-    assert codes.count(1) >= 2, codes
+            seen = f"for n in $(seq 3000); do pgrep -f '{sign}' && break; sleep 0.01; done"
+            on(HEALTHY, f"{seen}; pkill -KILL -f '{_SESSION}'")
+            assert process.wait() == 1
     deadline = time.monotonic() + 60
     while on(HEALTHY, f"pgrep -f '{_AT_WORK}'; true") and time.monotonic() < deadline:
         time.sleep(0.5)

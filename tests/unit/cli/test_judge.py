@@ -44,8 +44,8 @@ def test_each_example_is_listed_with_its_origin(capsys: pytest.CaptureFixture[st
     text = " ".join(capsys.readouterr().out.split())
     for path in states.STATES.glob("*.json"):
         provenance = json.loads(path.read_text())["provenance"]
-        told = (path.name, provenance["kind"], *provenance["captured"].values())
-        assert [part for part in told if " ".join(part.split()) not in text] == []
+        shown = (path.name, provenance["kind"], *provenance["captured"].values())
+        assert [part for part in shown if " ".join(part.split()) not in text] == []
 
 
 def test_each_example_is_judged_by_the_hardware_it_is(capsys: pytest.CaptureFixture[str]) -> None:

@@ -30,13 +30,14 @@ OTHER_KEY = VENDOR_KEY.replace("AAA=\n", "YmI=\n")
 
 @pytest.fixture
 def site(request: pytest.FixtureRequest) -> Iterator[str]:
-    """A vendor's site on loopback that has the key, and nothing else."""
+    """A vendor's site on loopback: the key at /key, short of its end at /cut, none at /gone."""
 
     class Answers(BaseHTTPRequestHandler):
         def do_GET(self) -> None:
-            body = VENDOR_KEY.encode() if self.path == "/key" else b"no"
-            self.send_response(200 if self.path == "/key" else 404)
-            self.send_header("Content-Length", str(len(body)))
+            body = b"no" if self.path == "/gone" else VENDOR_KEY.encode()
+            self.send_response(404 if self.path == "/gone" else 200)
+            missing = 10 if self.path == "/cut" else 0
+            self.send_header("Content-Length", str(len(body) + missing))
             self.end_headers()
             self.wfile.write(body)
 
@@ -77,13 +78,17 @@ def test_key_may_come_in_a_file(tmp_path: Path) -> None:
     assert openpgp.fingerprints((tmp_path / "vendor.asc").read_text()) == [VENDOR_FINGERPRINT]
 
 
-@in_subtests("wrong", ["another key", "no key", "not there", "nobody"])
+@in_subtests("wrong", ["another key", "no key", "not there", "nobody", "cut off"])
 def test_what_is_not_the_pinned_key_is_refused_and_not_written(
     wrong: str, site: str, tmp_path: Path
 ) -> None:
     given = tmp_path / "given"
     given.write_text({"another key": OTHER_KEY}.get(wrong, "<html>"))
-    urls = {"not there": f"{site}/gone", "nobody": "http://127.0.0.1:9/key"}
+    urls = {
+        "not there": f"{site}/gone",
+        "nobody": "http://127.0.0.1:9/key",
+        "cut off": f"{site}/cut",
+    }
     with pytest.raises(KeyRefused) as refused:
         bring(preset(urls.get(wrong, "")), tmp_path / "keys", None if wrong in urls else given)
     said = str(refused.value).replace(site, "SITE").replace(str(tmp_path), "TMP")
