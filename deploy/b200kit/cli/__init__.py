@@ -21,6 +21,7 @@ COMMANDS = {
     "keys": "keys of the vendors' repositories, held to pinned fingerprints",
     "lab": "simulated B200 nodes on this machine: up, down, status",
     "lock": "hash-locked requirements of an engine, for the nodes' Python",
+    "mirror": "everything that nodes install, in one signed directory to carry",
     "model": "a model for the site's store, or pinned for nodes that ask the Hub",
     "plan": "how a node should serve a model, and why",
     "record": "measured runs: list, show, accept a baseline, compare",
@@ -29,7 +30,12 @@ COMMANDS = {
     "transaction": "nodes under repair: who works on which, and since when",
 }
 """Sub-command to its line in `b200 --help`; each has a module of its name in this room."""
-_IN_FOLDERS = {"keys": "supply.keys", "lock": "supply.lock", "model": "supply.model"}
+_IN_FOLDERS = {
+    "keys": "supply.keys",
+    "lock": "supply.lock",
+    "mirror": "supply.mirror",
+    "model": "supply.model",
+}
 READER_LEFT = 141
 """What a shell reports of a program that SIGPIPE ended."""
 

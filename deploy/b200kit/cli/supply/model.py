@@ -77,7 +77,7 @@ def publish_model(
         target = store / named / manifest.revision(model.raw)
         if not publish.is_there(target, model.raw, model.entries):
             folder = publish.building(store, named, model.raw)
-            publish.fetch(folder, model.entries, model.source, console.err)
+            publish.fetch(folder, model.entries, lambda _: model.source, console.err)
             _check(model.entries, lambda path, n: directory.head(folder / path, n), pickles)
             publish.place(folder, model.raw, model.entries)
     _print(named, model)

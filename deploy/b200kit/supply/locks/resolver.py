@@ -60,6 +60,20 @@ def resolve(request: Request) -> str:
         return _run((_program(), "pip", "compile", *given, *target, *_OPTIONS))
 
 
+def placed(lock: Path, python: str, glibc: str) -> str:
+    """Where the index has the wheels of a lock, sizes and hashes: a pylock.toml (PEP 751)."""
+    target = (
+        "--python-version", python,
+        "--python-platform", f"x86_64-manylinux_{glibc.replace('.', '_')}",
+        "--only-binary", ":all:", "--no-deps", "--no-config", "--quiet", "--no-header",
+    )  # fmt: skip
+    with TemporaryDirectory() as folder:
+        found = Path(folder, "pylock.toml")
+        how = ("--format", "pylock.toml", "--output-file", str(found))
+        _run((_program(), "pip", "compile", str(lock), *how, *target))
+        return found.read_text(encoding="utf-8")
+
+
 def _file(path: Path, lines: Sequence[str]) -> Path:
     path.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
     return path

@@ -40,17 +40,17 @@ def problems(spec: NodeSpec) -> Iterator[Problem]:
         parse(raw, spec.model_revision)
         where = url(raw)
     except OSError:
-        yield Problem("model_manifest", f"{spec.model_manifest} is not there: {_made_by(spec)}")
+        yield Problem("model_manifest", f"{spec.model_manifest} is not there: {made_by(spec)}")
     except HubError as error:
         yield Problem("source", str(error))
     except (ManifestError, ValueError) as error:
-        yield Problem("model_manifest", f"{spec.model_manifest}: {error}: {_made_by(spec)}")
+        yield Problem("model_manifest", f"{spec.model_manifest}: {error}: {made_by(spec)}")
     else:
         if spec.hf_token:
             yield from token_problems(where, spec.model_store_tls)
 
 
-def _made_by(spec: NodeSpec) -> str:
+def made_by(spec: NodeSpec) -> str:
     """The command that makes the manifest, with the repository where the catalogue knows it."""
     known = load.load().models.get(spec.model)
     what = "ORG/NAME@COMMIT"

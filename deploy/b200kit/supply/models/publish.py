@@ -44,8 +44,13 @@ def building(store: Path, name: str, raw: bytes) -> Path:
     return store / name / f"{revision(raw)}.building"
 
 
-def fetch(folder: Path, entries: Sequence[Entry], source: Source, say: Say) -> None:
-    """Bring every file into *folder*, proven by its hash; what is there already stays."""
+def fetch(
+    folder: Path, entries: Sequence[Entry], source: Callable[[Entry], Source], say: Say
+) -> None:
+    """Bring every file into *folder*, proven by its hash; what is there already stays.
+
+    *source* says where a file is.
+    """
     folder.mkdir(parents=True, exist_ok=True)
     try:
         lock = only(folder)
@@ -57,7 +62,9 @@ def fetch(folder: Path, entries: Sequence[Entry], source: Source, say: Say) -> N
         os.close(lock)
 
 
-def _bring_all(folder: Path, entries: Sequence[Entry], source: Source, say: Say) -> None:
+def _bring_all(
+    folder: Path, entries: Sequence[Entry], source: Callable[[Entry], Source], say: Say
+) -> None:
     left = [each for each in entries if not _is_right(folder / each.path, each)]
     need = sum(each.size for each in left) - sum(_begun(folder, each) for each in left)
     free = shutil.disk_usage(folder).free
@@ -66,7 +73,7 @@ def _bring_all(folder: Path, entries: Sequence[Entry], source: Source, say: Say)
     done = len(entries) - len(left)
 
     def bring(each: Entry) -> Entry:
-        download.bring(Job(each, folder / each.path, [source], Manners(), lambda _: None))
+        download.bring(Job(each, folder / each.path, [source(each)], Manners(), lambda _: None))
         return each
 
     with ThreadPoolExecutor(_PARALLEL) as pool:

@@ -1,0 +1,233 @@
+"""`b200 mirror`: everything an inventory's nodes install, in one signed directory to carry."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from datetime import UTC, datetime
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+import click
+
+from b200kit.cli.command import Command, Refusal
+from b200kit.inventory.keys.source import SYSTEMS
+from b200kit.node.weights.manifest import size_text
+from b200kit.operations import mirror_needs
+from b200kit.operations.mirror_needs import NeedsUnknown
+from b200kit.run import console
+from b200kit.supply.mirror import build, delta, index, proof, serve, signature
+from b200kit.supply.mirror.apt_closure import AptRefused
+from b200kit.supply.mirror.apt_publish import PublishFailed
+from b200kit.supply.mirror.build import BuildRefused, Wanted
+from b200kit.supply.mirror.delta import DeltaRefused
+from b200kit.supply.mirror.index import IndexRefused
+from b200kit.supply.mirror.needs import Needs
+from b200kit.supply.mirror.signature import SignatureRefused
+from b200kit.supply.mirror.wheels import WheelsRefused
+from b200kit.supply.models.hub import HubError
+from b200kit.supply.models.publish import PublishError
+
+DONE, REFUSED = 0, 1
+_CODES = {DONE: "done", REFUSED: "refused, or not fetched", 2: "usage"}
+_REFUSALS = (
+    AptRefused, BuildRefused, DeltaRefused, HubError, IndexRefused, PublishError, PublishFailed,
+    SignatureRefused, WheelsRefused, OSError,
+)  # fmt: skip
+_DAYS = 180
+_Path = click.Path(path_type=Path)
+_Folder = click.Path(path_type=Path, file_okay=False, exists=True)
+_inventory = click.argument("inventory", type=_Path)
+_kernels = click.option(
+    "--kernel", "kernels", multiple=True, metavar="RELEASE",
+    help="A kernel that nodes run (uname -r), whose headers DKMS needs; may be given again.",
+)  # fmt: skip
+_distributions = click.option(
+    "--distribution", "given", multiple=True, metavar="SYSTEM=FILE",
+    help="Your .sources file for a system's own packages, instead of the distribution's archive.",
+)  # fmt: skip
+_private = click.option(
+    "--private", type=_Path, default=Path("~/.config/b200kit/mirror-private.asc"),
+    show_default=True, help="The private key, which never lies in a mirror.",
+)  # fmt: skip
+_to = click.option("--to", "root", required=True, type=_Path, help="The mirror's directory.")
+_key = click.option(
+    "--key", required=True, type=click.Path(path_type=Path, exists=True, dir_okay=False),
+    help="The public key that you have of it, not the one that came along.",
+)  # fmt: skip
+
+
+@click.group("mirror", no_args_is_help=False)
+def command() -> None:
+    """A mirror for nodes without a way out: planned, built, carried, proven, updated."""
+
+
+@command.command("key", cls=Command, exit_codes=_CODES)
+@click.option("--to", "folder", required=True, type=_Path, help="`keys/` beside the inventory.")
+@_private
+def make_key(folder: Path, private: Path) -> int:
+    """Make the mirror's key, once: it signs the packages for the nodes, and the index."""
+    with _refusals():
+        public = folder / "mirror.asc"
+        fingerprint = signature.make(private.expanduser(), public)
+    console.err(f"{public}: keep {private}, and give it to nobody")
+    console.out(f'"key": "{public}", "fingerprint": "{fingerprint}"')
+    return DONE
+
+
+@command.command("plan", cls=Command, exit_codes=_CODES)
+@_inventory
+@_kernels
+@_distributions
+def plan(inventory: Path, kernels: tuple[str, ...], given: tuple[str, ...]) -> int:
+    """Say what a mirror for an inventory holds, how large it is and where it comes from."""
+    with _refusals(), TemporaryDirectory() as work:
+        needs = _needs(inventory, kernels)
+        root = Path(work) / "mirror"
+        _print(build.wanted(needs, root, Path(work) / "work", _files(given)))
+    return DONE
+
+
+@command.command("build", cls=Command, exit_codes=_CODES)
+@_inventory
+@_to
+@_kernels
+@_distributions
+@_private
+@click.option(
+    "--days", type=click.IntRange(1, 3650), default=_DAYS, show_default=True,
+    help="How long it is good for; nodes refuse its packages afterwards.",
+)  # fmt: skip
+def make(
+    inventory: Path, root: Path, kernels: tuple[str, ...], given: tuple[str, ...], private: Path,
+    days: int,
+) -> int:  # fmt: skip
+    """Fetch what an inventory's nodes install into one directory, and sign it.
+
+    A run that was ended is finished by the next. Run it again for a new driver, engine or model, or
+    before it expires.
+    """
+    with _refusals(), TemporaryDirectory() as work:
+        needs = _needs(inventory, kernels)
+        with signature.signer(private.expanduser(), needs.fingerprint) as signer:
+            root.mkdir(parents=True, exist_ok=True)
+            build.require_own(root)
+            found = build.wanted(needs, root, Path(work), _files(given))
+            _print(found)
+            if build.is_built(root, found, signer, datetime.now(UTC)):
+                console.out(f"{root}: nothing to do")
+                return DONE
+            build.fetch(root, found, console.err)
+            made = build.finish(root, needs, found, signer, days)
+    _summary(root, made)
+    return DONE
+
+
+@command.command("verify", cls=Command, exit_codes={DONE: "proven", REFUSED: "not", 2: "usage"})
+@click.argument("root", type=_Folder)
+@_key
+def verify(root: Path, key: Path) -> int:
+    """Prove every byte of a mirror by its signed index: nothing missing, changed, or too many."""
+    with _refusals():
+        found = proof.trusted(root, key)
+        wrong = list(proof.problems(root, found, _progress))
+    console.err(*wrong[1:])
+    if wrong:
+        raise Refusal(wrong[0], REFUSED)
+    _summary(root, found)
+    return DONE
+
+
+@command.command("diff", cls=Command, exit_codes=_CODES)
+@click.argument("old", type=click.Path(path_type=Path, exists=True))
+@click.argument("new", type=_Folder)
+@click.option("--to", "folder", type=_Path, help="Write what is to carry into this directory.")
+def diff(old: Path, new: Path, folder: Path | None) -> int:
+    """Say what differs between OLD, a mirror or an index.json kept of one, and the mirror NEW."""
+    with _refusals():
+        before, after = delta.read(old), delta.read(new)
+        found = index.difference(before, after)
+        if folder:
+            delta.make(new, found, folder)
+    for mark, names in (("+", found.added), ("~", found.changed), ("-", found.removed)):
+        console.out(*(f"{mark} {name}" for name in names))
+    size = sum(after.files[name].size for name in (*found.added, *found.changed))
+    console.err(
+        f"{len(found.added)} added, {len(found.changed)} changed, {len(found.removed)} removed: "
+        f"{size_text(size)} to carry"
+    )
+    return DONE
+
+
+@command.command("apply", cls=Command, exit_codes=_CODES)
+@click.argument("folder", metavar="DELTA", type=_Folder)
+@click.argument("root", type=_Folder)
+@_key
+def apply(folder: Path, root: Path, key: Path) -> int:
+    """Bring a mirror to the next version by what `b200 mirror diff --to` wrote; proven before."""
+    with _refusals():
+        found = proof.trusted(folder, key)
+        gone = delta.apply(folder, root, found)
+    console.err(f"{len(gone)} files removed")
+    _summary(root, found)
+    return DONE
+
+
+@command.command(
+    "serve", cls=Command, exit_codes={REFUSED: "the address cannot be had", 2: "usage"}
+)
+@click.argument("root", type=_Folder)
+@click.option("--bind", default="0.0.0.0", show_default=True, help="Address.")  # noqa: S104
+@click.option("--port", type=click.IntRange(0, 65535), default=8081, show_default=True)
+def try_it(root: Path, bind: str, port: int) -> int:
+    """Serve a mirror over HTTP, to try it. In production take a web server of yours."""
+    with _refusals():
+        serve.serve(root, bind, port)
+    return DONE
+
+
+@contextmanager
+def _refusals() -> Iterator[None]:
+    try:
+        yield
+    except NeedsUnknown as error:
+        console.err(*error.lines[1:])
+        raise Refusal(str(error), REFUSED) from None
+    except _REFUSALS as error:
+        raise Refusal(str(error), REFUSED) from None
+
+
+def _needs(inventory: Path, kernels: tuple[str, ...]) -> Needs:
+    found = mirror_needs.of_inventory(inventory, kernels)
+    console.err(*(f"note: {line}" for line in found.notes))
+    return found
+
+
+def _files(given: tuple[str, ...]) -> Mapping[str, Path]:
+    """The .sources files by system."""
+    found: dict[str, Path] = {}
+    for word in given:
+        system, _, file = word.partition("=")
+        if system not in SYSTEMS or not Path(file).is_file():
+            raise click.UsageError(f"{word} is not SYSTEM=FILE; systems: {', '.join(SYSTEMS)}")
+        found[system] = Path(file)
+    return found
+
+
+def _print(of: Wanted) -> None:
+    parts = list(build.parts(of))
+    for part in parts:
+        where = ", ".join(part.origins)
+        console.out(f"{part.name:30} {part.files:5} files {size_text(part.bytes):>10}  {where}")
+    console.out(f"{'in all':36} {'files':>5} {size_text(sum(part.bytes for part in parts)):>10}")
+
+
+def _progress(number: int, of: int) -> None:
+    if number % 100 == 0 or number == of:
+        console.err(f"{number} of {of} files")
+
+
+def _summary(root: Path, of: index.Index) -> None:
+    size = size_text(sum(each.size for each in of.files.values()))
+    until = f"good until {of.expires:%Y-%m-%d}"
+    console.out(f"{root}: {len(of.files)} files, {size}, {until}")

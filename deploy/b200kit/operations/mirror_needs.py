@@ -1,0 +1,178 @@
+"""What the nodes of an inventory take from their mirror: their stages' packages, locks and models.
+
+The inventory is read as a run reads it, with one difference: `source` is the internet, so that its
+repositories are those that a mirror is made of.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from pyinfra.api.host import Host
+from pyinfra.api.state import State
+from pyinfra.context import ctx_state
+from pyinfra_cli.inventory import make_inventory  # type: ignore[import-untyped]
+
+from b200kit.converge.stage import nominal_layout
+from b200kit.inventory.keys.source import INTERNET, Mirror
+from b200kit.inventory.spec import NodeSpec
+from b200kit.node.facts.cdi_support import RUNTIMES
+from b200kit.node.state.drift import Package
+from b200kit.operations import preflight
+from b200kit.run.node import Node
+from b200kit.stages import pipeline
+from b200kit.stages.support import operating_systems
+from b200kit.stages.support.operating_systems import System
+from b200kit.supply.mirror.needs import Checkpoint, Lock, Needs, Transaction
+from b200kit.supply.models import hub_model
+
+_PREFERENCES = "/etc/apt/preferences.d/"
+# What a stage installs only where the node has another of its kind, or none, by its observation.
+_BY_OBSERVATION = ("systemd-timesyncd", "docker-cli")
+
+
+class NeedsUnknown(Exception):
+    """An inventory that no mirror can be made for; one line a problem."""
+
+    def __init__(self, lines: Sequence[str]) -> None:
+        super().__init__(lines[0])
+        self.lines = tuple(dict.fromkeys(lines))
+
+
+@dataclass(frozen=True)
+class _Member:
+    """A node, and the same one if it had no mirror: then its repositories are the origin's."""
+
+    name: str
+    spec: NodeSpec
+    origin: NodeSpec
+
+    @property
+    def mirror(self) -> Mirror:
+        """Where it takes everything from."""
+        assert isinstance(self.spec.source, Mirror)  # noqa: S101 - _member saw to it
+        return self.spec.source
+
+
+def of_inventory(path: Path, kernels: Sequence[str] = ()) -> Needs:
+    """The needs of every node of an inventory whose `source` is a mirror.
+
+    *kernels* are the releases (`uname -r`) that nodes run: their headers are wanted, beside those
+    of the distribution's newest. Raises NeedsUnknown.
+    """
+    if not path.is_file():
+        raise NeedsUnknown([f"{path} is no file"])
+    found = [_member(host, path) for host in _hosts(path)]
+    problems = [line for each in found if isinstance(each, list) for line in each]
+    members = [each for each in found if isinstance(each, _Member)]
+    keys = {(each.mirror.key, each.mirror.fingerprint) for each in members}
+    if len(keys) > 1:
+        problems.append(f"{path}: nodes name {len(keys)} keys for their mirror: one mirror has one")
+    if problems or not members:
+        raise NeedsUnknown(problems or [f"{path}: there is no node"])
+    return _needs(members, kernels)
+
+
+def _hosts(path: Path) -> list[Host]:
+    """The nodes with their data, as pyinfra reads them; nothing is connected to."""
+    try:
+        with ctx_state.use(State()):
+            return list(make_inventory(str(path)))
+    except Exception as error:
+        # The files are the user's programs.
+        raise NeedsUnknown([f"{path}: {type(error).__name__}: {error}"]) from None
+
+
+def _member(host: Host, path: Path) -> _Member | list[str]:
+    """A node of the inventory; else what is wrong."""
+    own, origin = (preflight.parsed(host, changes) for changes in ({}, {"source": INTERNET}))
+    if isinstance(own, list):
+        return [f"{path}: {host.name}: {each.key}: {each.message}" for each in own]
+    if not isinstance(own.source, Mirror):
+        return [f'{path}: {host.name}: source: names no mirror, as {{"mirror": URL, ...}} does']
+    if isinstance(origin, list):
+        return [f"{path}: {host.name}: {each.key}: {each.message}" for each in origin]
+    key = Path(own.source.key)
+    if not key.is_file():
+        return [f"{path}: {host.name}: {key} is not there: b200 mirror key --to {key.parent}"]
+    return _Member(host.name, own, origin)
+
+
+def _needs(members: Sequence[_Member], kernels: Sequence[str]) -> Needs:
+    specs = [each.spec for each in members]
+    locks = {spec.engine.requirements for spec in specs if not spec.engine.image}
+    return Needs(
+        key=members[0].mirror.key,
+        fingerprint=members[0].mirror.fingerprint,
+        transactions=tuple(dict.fromkeys(_transaction(each, kernels) for each in members)),
+        locks=tuple(Lock(path) for path in sorted(locks)),
+        models=tuple(dict.fromkeys(_model(each) for each in members)),
+        notes=tuple(dict.fromkeys(note for spec in specs for note in _notes(spec, kernels))),
+        described={
+            "systems": sorted({str(spec.system) for spec in specs}),
+            "drivers": sorted({spec.driver for spec in specs}),
+            "engines": sorted({f"{spec.engine.name} {spec.engine.version}" for spec in specs}),
+            "models": sorted({f"{spec.model}@{spec.model_revision}" for spec in specs}),
+        },
+    )
+
+
+def _notes(spec: NodeSpec, kernels: Sequence[str]) -> Iterator[str]:
+    if spec.engine.image:
+        yield f"{spec.engine.image}: nodes pull images from their registry, not from the mirror"
+    if not kernels:
+        yield (
+            "no --kernel is given: headers of the distribution's newest kernel alone; nodes that "
+            "run another (uname -r) need its own"
+        )
+
+
+def _model(member: _Member) -> Checkpoint:
+    origin = member.origin
+    pinned = origin.model_manifest or ""
+    return Checkpoint(origin.model, origin.model_revision, pinned, hub_model.made_by(origin))
+
+
+def _transaction(member: _Member, kernels: Sequence[str]) -> Transaction:
+    spec = member.spec
+    system = next(each for each in operating_systems.SUPPORTED if each.key == spec.system)
+    node = Node(member.name, spec, state=_bare(system))
+    layout = nominal_layout(node)
+    stages = [stage.desired(node, layout) for stage in pipeline.stages()]
+    packages = [package for stage in stages for package in stage.packages]
+    named = {package.name for package in packages}
+    perhaps = {*_perhaps(spec), *_headers(system, kernels)} - named
+    packages += [Package(name, optional=True) for name in perhaps]
+    found = [file for stage in stages for file in stage.files]
+    preferences = [file.content for file in found if file.path.startswith(_PREFERENCES)]
+    plain = (Package(p.name, p.version, optional=p.optional) for p in packages)
+    return Transaction(
+        system=system.key,
+        repositories=member.origin.repositories,
+        packages=tuple(sorted(set(plain), key=lambda package: package.key)),
+        preferences="\n".join(content.decode() for content in preferences),
+    )
+
+
+def _bare(system: System) -> dict[str, Any]:
+    """As much of an observation as decides which packages there are for a node."""
+    release = {"id": system.id, "version_id": system.version, "pretty": system.name}
+    return {"host": {"os": release, "arch": "x86_64"}}
+
+
+def _perhaps(spec: NodeSpec) -> Iterator[str]:
+    yield from _BY_OBSERVATION
+    yield from (RUNTIMES[name].package for name in spec.container_runtimes)
+
+
+def _headers(system: System, kernels: Sequence[str]) -> Iterator[str]:
+    """Packages with headers: of each kernel and its flavour, and of the distribution's own."""
+    usual = "amd64" if system.id == "debian" else "generic"
+    yield from operating_systems.headers(system, f"{system.first_kernel}.0-0-{usual}")[1:]
+    for kernel in kernels:
+        yield from operating_systems.headers(system, kernel)
+        if system.has_extra_modules:
+            yield f"linux-modules-extra-{kernel}"

@@ -1,0 +1,145 @@
+"""Packages with all that they depend on, by apt itself: the solver that the nodes use.
+
+apt gets lists, cache, sources and preferences of its own in a work directory, and the empty system
+as what is installed: so the closure lacks nothing, whatever a node was born with. How it reaches
+the archives is this machine's own setting (its Acquire options).
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+from collections.abc import Sequence
+from pathlib import Path
+
+from b200kit.inventory import openpgp
+from b200kit.node.packages import candidates
+from b200kit.node.weights.manifest import Entry
+from b200kit.run.render import render
+from b200kit.supply.mirror.needs import Transaction
+
+_MISSING = "apt-get is not installed: a mirror is built on Debian or Ubuntu"
+_UPDATE_S, _FETCH_S = 900, 7200
+_SHIPPED = Path(__file__).resolve().parent / "distributions"
+# 'http://.../numactl_2.0.16-1_amd64.deb' numactl_2.0.16-1_amd64.deb 39236 SHA256:9c...
+_ROW = re.compile(r"'(\S+)' (\S+) (\d+) SHA256:([0-9a-f]{64})")
+_TELLING = re.compile(r"^(E: |W: GPG error)")
+_CONF = """\
+{acquire}
+Acquire::ForceHash "SHA256";
+Acquire::Languages "none";
+Acquire::Retries "3";
+APT::Architecture "amd64";
+APT::Architectures {{ "amd64"; }};
+APT::Install-Recommends "false";
+APT::Sandbox::User "root";
+Debug::NoLocking "true";
+Dir::Etc::main "/dev/null";
+Dir::Etc::parts "/dev/null";
+Dir::Etc::sourcelist "/dev/null";
+Dir::Etc::sourceparts "{root}/sources.list.d";
+Dir::Etc::preferences "{root}/preferences";
+Dir::Etc::preferencesparts "/dev/null";
+Dir::State "{root}/state";
+Dir::State::lists "{root}/state/lists";
+Dir::State::status "{root}/status";
+Dir::Cache "{root}/cache";
+"""
+
+
+class AptRefused(Exception):
+    """What apt does not have or cannot reach, in one line."""
+
+
+class Apt:
+    """apt for one transaction; *pool* is where its packages come to lie."""
+
+    def __init__(
+        self, work: Path, of: Transaction, pool: Path, distribution: Path | None = None
+    ) -> None:
+        self.root, self.of = work, of
+        for folder in ("state/lists/partial", "cache", "sources.list.d"):
+            (work / folder).mkdir(parents=True, exist_ok=True)
+        self.pool = pool
+        (work / "status").write_bytes(b"")
+        (work / "preferences").write_text(of.preferences, encoding="utf-8")
+        self._write_sources(distribution or _SHIPPED / f"{of.system}.sources")
+        conf = _CONF.format(root=work, acquire=_acquire())
+        (work / "apt.conf").write_text(conf, encoding="utf-8")
+
+    def _write_sources(self, distribution: Path) -> None:
+        parts = self.root / "sources.list.d"
+        for old in parts.iterdir():
+            old.unlink()
+        (parts / "distribution.sources").write_bytes(distribution.read_bytes())
+        for each in self.of.repositories:
+            keyring = self.root / f"{each.name}.asc"
+            try:
+                text = Path(each.key).read_text(errors="replace")
+                keyring.write_bytes(openpgp.canonical(text, each.fingerprint))
+            except FileNotFoundError:
+                keys = f"b200 keys {self.of.system} --to {Path(each.key).parent}"
+                raise AptRefused(f"{each.key} is not there: {keys}") from None
+            except (OSError, ValueError) as error:
+                raise AptRefused(f"{each.key}: {error}") from None
+            source = render("apt/repository.sources.j2", repository=each, keyring=str(keyring))
+            (parts / f"{each.name}.sources").write_bytes(source)
+
+    def closure(self) -> dict[str, Entry]:
+        """Every package file that is needed, by the name that it gets, with where it is from."""
+        self._run("apt-get", "update", "--error-on=any", limit=_UPDATE_S)
+        names = [each.name for each in self.of.packages]
+        offered = candidates.table(self._run("apt-cache", "policy", *names))
+        asked = [each.url for each in self.of.repositories]
+        choice = candidates.choose(self.of.packages, offered, [*asked, "the distribution"])
+        if choice.problems:
+            raise AptRefused(f"{self.of.system}: {choice.problems[0]}")
+        self.words = choice.words
+        rows = _ROW.findall(self._install("--print-uris", "-qq"))
+        if not rows:
+            raise AptRefused(f"{self.of.system}: apt names no SHA-256 of what it would fetch")
+        return {url: Entry(name, int(size), sha256) for url, name, size, sha256 in rows}
+
+    def fetch(self) -> None:
+        """Bring the closure into the pool; what is there already stays, what was begun goes on."""
+        (self.pool / "partial").mkdir(parents=True, exist_ok=True)
+        archives = f"Dir::Cache::archives={self.pool}"
+        self._install("-o", archives, "--download-only", "-q", limit=_FETCH_S)
+
+    def _install(self, *how: str, limit: float = _UPDATE_S) -> str:
+        return self._run("apt-get", "install", "-y", *how, *self.words, limit=limit)
+
+    def _run(self, *argv: str, limit: float = _UPDATE_S) -> str:
+        environment = {**os.environ, "LC_ALL": "C.UTF-8", "APT_CONFIG": str(self.root / "apt.conf")}
+        try:
+            done = subprocess.run(
+                argv, capture_output=True, text=True, errors="replace", timeout=limit, check=False,
+                env=environment, stdin=subprocess.DEVNULL,
+            )  # fmt: skip
+        except FileNotFoundError:
+            raise AptRefused(_MISSING) from None
+        except subprocess.TimeoutExpired:
+            raise AptRefused(f"{self.of.system}: apt took more than {limit:g} s") from None
+        if done.returncode:
+            raise AptRefused(f"{self.of.system}: {_reason(done.stderr + done.stdout)}")
+        return done.stdout
+
+
+def _acquire() -> str:
+    """How this machine reaches archives: proxies, certificates, limits."""
+    try:
+        done = subprocess.run(
+            ["apt-config", "dump", "Acquire"], capture_output=True, text=True, check=False
+        )
+    except FileNotFoundError:
+        raise AptRefused(_MISSING) from None
+    wanted = re.compile(r"Acquire::(https?|ftp|Proxy|ForceIPv[46])\b.*[^:] \".+\";")
+    return "\n".join(line for line in done.stdout.splitlines() if wanted.match(line))
+
+
+def _reason(said: str) -> str:
+    lines: Sequence[str] = [line.strip() for line in said.splitlines()]
+    depends = [line for line in lines if re.search(r"\b(Depends|Conflicts|Breaks): ", line)]
+    telling = [line.removeprefix("E: ") for line in lines if _TELLING.match(line)]
+    return (depends or telling or ["apt failed and gave no reason"])[0]

@@ -1,0 +1,39 @@
+"""A mirror over HTTP, to try it; production takes any web server (docs/mirror.md)."""
+
+from __future__ import annotations
+
+from functools import partial
+from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any
+
+from b200kit.run import console
+
+
+class _Handler(SimpleHTTPRequestHandler):
+    """Files and no lists of directories; a line for every answer."""
+
+    protocol_version = "HTTP/1.1"
+    timeout = 60
+
+    def list_directory(self, path: Any) -> None:
+        """There are none."""
+        del path
+        self.send_error(404)
+
+    def log_message(self, format: str, *args: Any) -> None:
+        """The client, the request, the status."""
+        text = (format % args).translate(self._control_char_table)  # type: ignore[attr-defined]
+        console.err(f"{self.client_address[0]} {text}")
+
+
+class _Server(ThreadingHTTPServer):
+    daemon_threads = True
+    request_queue_size = 128
+
+
+def serve(root: Path, address: str, port: int) -> None:
+    """Answer until interrupted; OSError where the address is not to be had."""
+    with _Server((address, port), partial(_Handler, directory=str(root))) as server:
+        console.err(f"http://{address}:{server.server_port}/ serves {root}")
+        server.serve_forever()

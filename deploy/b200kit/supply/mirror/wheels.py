@@ -1,0 +1,111 @@
+"""Which wheel of a lock a node takes, and where it is: by uv, which asks the index for metadata.
+
+Where the index is, is uv's own setting. The lock's hashes say which bytes may come.
+"""
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Iterator
+from pathlib import Path
+from urllib.parse import unquote, urlsplit
+
+import requests
+
+from b200kit.inventory import engine_rules
+from b200kit.node.weights.manifest import Entry
+from b200kit.supply.locks import lock_file, resolver
+
+_TIMEOUT_S = 60
+_OLDEST_GLIBC, _DEFAULT_GLIBC = 5, "2.34"
+
+
+class WheelsRefused(Exception):
+    """Wheels that the index does not have as locked, in one line."""
+
+
+def wanted(lock: Path) -> dict[str, Entry]:
+    """URL to file of every wheel that a lock installs, on the Python and glibc that it names."""
+    try:
+        text = lock.read_text(encoding="utf-8")
+    except OSError as error:
+        raise WheelsRefused(f"{lock}: {error.strerror}") from None
+    pythons = engine_rules.python_of(text)
+    if len(pythons) != 1:
+        raise WheelsRefused(f'{lock} names no single Python: add "# python: 3.12"')
+    [(major, minor)] = pythons
+    glibc = (lock_file.said(text, "glibc") or [_DEFAULT_GLIBC])[0]
+    try:
+        chosen = resolver.placed(lock, f"{major}.{minor}", glibc)
+    except resolver.LockError as error:
+        raise WheelsRefused(f"{lock.name}: {error}") from None
+    pins = lock_file.pins(text)
+    files = dict(_files(tomllib.loads(chosen), (major, minor), glibc))
+    _require_all(lock, pins, files)
+    return dict(files.values())
+
+
+def _files(
+    document: dict[str, object], python: tuple[int, int], glibc: str
+) -> Iterator[tuple[str, tuple[str, Entry]]]:
+    """Name of a package to URL and file of its wheel."""
+    # Only these commands need it.
+    from packaging.pylock import PackageWheel, Pylock
+
+    where = {"python_version": "{}.{}".format(*python), "sys_platform": "linux",
+             "platform_machine": "x86_64", "platform_system": "Linux", "os_name": "posix",
+             "python_full_version": "{}.{}.0".format(*python), "platform_release": "",
+             "platform_version": "", "implementation_name": "cpython",
+             "implementation_version": "{}.{}.0".format(*python),
+             "platform_python_implementation": "CPython"}  # fmt: skip
+    lock = Pylock.from_dict(document)
+    for package, file in lock.select(environment=where, tags=list(_tags(python, glibc))):  # type: ignore[arg-type]
+        if not isinstance(file, PackageWheel) or not file.url:
+            raise WheelsRefused(f"{package.name}: the index has no wheel of it")
+        size = file.size if file.size is not None else _size(file.url)
+        name = unquote(urlsplit(file.url).path.rpartition("/")[2])
+        yield package.name, (file.url, Entry(name, size, file.hashes.get("sha256", "")))
+
+
+def _tags(python: tuple[int, int], glibc: str) -> Iterator[object]:
+    from packaging.tags import compatible_tags, cpython_tags
+
+    newest = int(glibc.partition(".")[2])
+    platforms = [
+        *(f"manylinux_2_{minor}_x86_64" for minor in range(newest, _OLDEST_GLIBC - 1, -1)),
+        *(f"manylinux{year}_x86_64" for year in (2014, 2010, 1)),
+        "linux_x86_64",
+    ]
+    yield from cpython_tags(python, platforms=platforms)
+    yield from compatible_tags(python, f"cp{python[0]}{python[1]}", platforms)
+
+
+def _size(url: str) -> int:
+    """What the server says; an index may leave it out."""
+    try:
+        answer = requests.head(url, timeout=_TIMEOUT_S, allow_redirects=True)
+        answer.raise_for_status()
+        return int(answer.headers["Content-Length"])
+    except (requests.RequestException, KeyError, ValueError):
+        raise WheelsRefused(f"{url}: its size is not known") from None
+
+
+def _require_all(
+    lock: Path, pins: dict[str, lock_file.Pin], files: dict[str, tuple[str, Entry]]
+) -> None:
+    for name, pin in pins.items():
+        if name not in files:
+            raise WheelsRefused(f"{lock.name}: the index has no wheel of {name} {pin.version}")
+        _, entry = files[name]
+        if f"sha256:{entry.sha256}" not in pin.hashes:
+            message = f"the index has another {entry.path} than the lock"
+            raise WheelsRefused(f"{lock.name}: {message}")
+
+
+def page(names: list[str]) -> bytes:
+    """What pip reads by --find-links."""
+    from html import escape
+    from urllib.parse import quote
+
+    rows = "".join(f'<a href="{quote(name)}">{escape(name)}</a><br>\n' for name in sorted(names))
+    return f"<!DOCTYPE html>\n<title>wheels</title>\n{rows}".encode()
