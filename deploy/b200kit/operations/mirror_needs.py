@@ -6,15 +6,18 @@ repositories are those that a mirror is made of.
 
 from __future__ import annotations
 
+import pickle
+import subprocess
+import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 from pyinfra.api.host import Host
 from pyinfra.api.state import State
 from pyinfra.context import ctx_state
-from pyinfra_cli.inventory import make_inventory  # type: ignore[import-untyped]
 
 from b200kit.converge.stage import nominal_layout
 from b200kit.inventory.keys.source import INTERNET, Mirror
@@ -38,8 +41,11 @@ class NeedsUnknown(Exception):
     """An inventory that no mirror can be made for; one line a problem."""
 
     def __init__(self, lines: Sequence[str]) -> None:
-        super().__init__(lines[0])
+        super().__init__(lines)
         self.lines = tuple(dict.fromkeys(lines))
+
+    def __str__(self) -> str:
+        return self.lines[0]
 
 
 @dataclass(frozen=True)
@@ -60,11 +66,28 @@ class _Member:
 def of_inventory(path: Path, kernels: Sequence[str] = ()) -> Needs:
     """The needs of every node of an inventory whose `source` is a mirror.
 
+    In a process of its own: whoever imports pyinfra's command line has all of Python's threads and
+    sockets replaced (gevent's monkey patches).
+
     *kernels* are the releases (`uname -r`) that nodes run: their headers are wanted, beside those
     of the distribution's newest. Raises NeedsUnknown.
     """
     if not path.is_file():
         raise NeedsUnknown([f"{path} is no file"])
+    with TemporaryDirectory() as folder:
+        answer = Path(folder) / "needs"
+        words = [sys.executable, "-m", __name__, str(answer), str(path), *kernels]
+        done = subprocess.run(words, check=False, stdin=subprocess.DEVNULL)
+        if not answer.is_file():
+            raise NeedsUnknown([f"{path} could not be read (exit code {done.returncode})"])
+        needs = pickle.loads(answer.read_bytes())  # noqa: S301 - written by main(), below
+    if isinstance(needs, NeedsUnknown):
+        raise needs
+    assert isinstance(needs, Needs)  # noqa: S101 - there is no third
+    return needs
+
+
+def _read(path: Path, kernels: Sequence[str]) -> Needs:
     found = [_member(host, path) for host in _hosts(path)]
     problems = [line for each in found if isinstance(each, list) for line in each]
     members = [each for each in found if isinstance(each, _Member)]
@@ -78,6 +101,8 @@ def of_inventory(path: Path, kernels: Sequence[str] = ()) -> Needs:
 
 def _hosts(path: Path) -> list[Host]:
     """The nodes with their data, as pyinfra reads them; nothing is connected to."""
+    from pyinfra_cli.inventory import make_inventory  # type: ignore[import-untyped]
+
     try:
         with ctx_state.use(State()):
             return list(make_inventory(str(path)))
@@ -176,3 +201,20 @@ def _headers(system: System, kernels: Sequence[str]) -> Iterator[str]:
         yield from operating_systems.headers(system, kernel)
         if system.has_extra_modules:
             yield f"linux-modules-extra-{kernel}"
+
+
+def main(argv: Sequence[str]) -> None:
+    """Write what an inventory needs, or why that is unknown: FILE INVENTORY [KERNEL...]."""
+    answer, path, *kernels = argv
+    try:
+        found: Needs | NeedsUnknown = _read(Path(path), kernels)
+    except NeedsUnknown as error:
+        found = error
+    Path(answer).write_bytes(pickle.dumps(found))
+
+
+if __name__ == "__main__":
+    # Not the classes of __main__: whoever reads them knows those of the module.
+    from b200kit.operations import mirror_needs
+
+    mirror_needs.main(sys.argv[1:])

@@ -7,10 +7,13 @@ from __future__ import annotations
 
 import tomllib
 from collections.abc import Iterator
+from html import escape
 from pathlib import Path
-from urllib.parse import unquote, urlsplit
+from urllib.parse import quote, unquote, urlsplit
 
 import requests
+from packaging.pylock import PackageWheel, Pylock
+from packaging.tags import Tag, compatible_tags, cpython_tags
 
 from b200kit.inventory import engine_rules
 from b200kit.node.weights.manifest import Entry
@@ -49,9 +52,6 @@ def _files(
     document: dict[str, object], python: tuple[int, int], glibc: str
 ) -> Iterator[tuple[str, tuple[str, Entry]]]:
     """Name of a package to URL and file of its wheel."""
-    # Only these commands need it.
-    from packaging.pylock import PackageWheel, Pylock
-
     where = {"python_version": "{}.{}".format(*python), "sys_platform": "linux",
              "platform_machine": "x86_64", "platform_system": "Linux", "os_name": "posix",
              "python_full_version": "{}.{}.0".format(*python), "platform_release": "",
@@ -59,7 +59,7 @@ def _files(
              "implementation_version": "{}.{}.0".format(*python),
              "platform_python_implementation": "CPython"}  # fmt: skip
     lock = Pylock.from_dict(document)
-    for package, file in lock.select(environment=where, tags=list(_tags(python, glibc))):  # type: ignore[arg-type]
+    for package, file in lock.select(environment=where, tags=list(tags(python, glibc))):  # type: ignore[arg-type]
         if not isinstance(file, PackageWheel) or not file.url:
             raise WheelsRefused(f"{package.name}: the index has no wheel of it")
         size = file.size if file.size is not None else _size(file.url)
@@ -67,9 +67,8 @@ def _files(
         yield package.name, (file.url, Entry(name, size, file.hashes.get("sha256", "")))
 
 
-def _tags(python: tuple[int, int], glibc: str) -> Iterator[object]:
-    from packaging.tags import compatible_tags, cpython_tags
-
+def tags(python: tuple[int, int], glibc: str) -> Iterator[Tag]:
+    """What a CPython on Linux and x86-64 with that glibc takes, the best first."""
     newest = int(glibc.partition(".")[2])
     platforms = [
         *(f"manylinux_2_{minor}_x86_64" for minor in range(newest, _OLDEST_GLIBC - 1, -1)),
@@ -104,8 +103,5 @@ def _require_all(
 
 def page(names: list[str]) -> bytes:
     """What pip reads by --find-links."""
-    from html import escape
-    from urllib.parse import quote
-
     rows = "".join(f'<a href="{quote(name)}">{escape(name)}</a><br>\n' for name in sorted(names))
     return f"<!DOCTYPE html>\n<title>wheels</title>\n{rows}".encode()
