@@ -68,9 +68,14 @@ def plan(entry: str = "b200.py", *arguments: str) -> Outcome:
     return _run(asked, {})
 
 
-def deploy(entry: str = "b200.py", *arguments: str, **environment: str) -> Outcome:
+def deploy(
+    entry: str = "b200.py",
+    *arguments: str,
+    inventory: str = "inventories/lab.py",
+    **environment: str,
+) -> Outcome:
     """Run an entry file to its end."""
-    return _run(command(entry, *arguments), environment)
+    return _run(command(entry, *arguments, inventory=inventory), environment)
 
 
 def _run(asked: list[str], environment: dict[str, str]) -> Outcome:

@@ -49,6 +49,7 @@ SPEAK_PYINFRA = {
     "b200kit/operations/connections.py",
     "b200kit/operations/entry.py",
     "b200kit/operations/group_data.py",
+    "b200kit/operations/mirror_needs.py",
     "b200kit/operations/preflight.py",
     "b200kit/operations/reboot.py",
     "b200kit/operations/recorder.py",

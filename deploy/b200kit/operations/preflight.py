@@ -191,6 +191,8 @@ def _remedy(spec: NodeSpec, key: str, path: str) -> str:
     """The command that makes a file which is not there; empty where there is none."""
     if key == "engine.requirements":
         return shipped.missing(spec.engine)
+    if key == "source.key":
+        return f"{path} is not there: b200 mirror key --to {Path(path).parent}"
     preset = {each.name for each in load.load().repositories.get(spec.system or "", ())}
     if key.startswith("repositories.") and Path(path).stem in preset:
         return f"{path} is not there: b200 keys {spec.system} --to {Path(path).parent}"

@@ -25,7 +25,13 @@ def test_help_names_every_command(arguments: list[str], capsys: Capture) -> None
 def test_help_of_a_command_ends_with_its_exit_codes(name: str, capsys: Capture) -> None:
     assert cli.main([name, "--help"]) == 0
     text = capsys.readouterr().out
-    groups = {"audit": "verify", "model": "publish", "record": "compare", "transaction": "show"}
+    groups = {
+        "audit": "verify",
+        "mirror": "build",
+        "model": "publish",
+        "record": "compare",
+        "transaction": "show",
+    }
     if name in groups:
         assert groups[name] in text
         assert cli.main([name, groups[name], "--help"]) == 0

@@ -174,7 +174,9 @@ def apply(folder: Path, root: Path, key: Path) -> int:
 
 
 @command.command(
-    "serve", cls=Command, exit_codes={REFUSED: "the address cannot be had", 2: "usage"}
+    "serve",
+    cls=Command,
+    exit_codes={DONE: "ended", REFUSED: "the address cannot be had", 2: "usage"},
 )
 @click.argument("root", type=_Folder)
 @click.option("--bind", default="0.0.0.0", show_default=True, help="Address.")  # noqa: S104

@@ -25,12 +25,15 @@ _SPECIFIC = (
     re.compile(r"^ERROR: "),
     re.compile(r"^dpkg: error"),
 )
+_REQUIRED = re.compile(r"\S+( @ \S+)? from \S+")
 _MAX = 300
 
 
 def cause(lines: Sequence[str]) -> str:
     """The most specific line, else the last that is not empty; cut to 300 characters."""
     cleaned = with_reasons([line.strip() for line in lines if line.strip()])
+    if wheel := _not_as_locked(cleaned):
+        return _short(f"{wheel}: its hash is not the lock's")
     for pattern in _SPECIFIC:
         found = [line for line in cleaned if pattern.search(line)]
         if found:
@@ -38,6 +41,13 @@ def cause(lines: Sequence[str]) -> str:
             named = next((line for line in found if "://" in line), found[0])
             return _short(named.removeprefix(PREFIX))
     return _short(cleaned[-1]) if cleaned else "it printed nothing"
+
+
+def _not_as_locked(lines: Sequence[str]) -> str:
+    """The first package whose hash pip refuses; it names it below its words, "NAME from URL"."""
+    at = next((n for n, line in enumerate(lines) if "DO NOT MATCH THE HASHES" in line), len(lines))
+    named = (_REQUIRED.match(line) for line in lines[at + 1 :])
+    return next((match[0] for match in named if match), "")
 
 
 # What systemd itself writes about a unit, and the fabric manager's start script about that.

@@ -126,7 +126,7 @@ See "systemctl status nvidia-fabricmanager.service" and "journalctl -xeu nvidia-
         (APT_FULL, "failed to write (No space left on device)"),
         (APT_LOCKED, "It is held by process 812 (unattended-upgr)"),
         (APT_BROKEN, "E: Unable to correct problems, you have held broken packages."),
-        (PIP_HASH, "ERROR: THESE PACKAGES DO NOT MATCH THE HASHES"),
+        (PIP_HASH, "its hash is not the lock's"),
         (PIP_MISSING, "satisfies the requirement vllm==0.32.0"),
         (PIP_REFUSED, "[Errno 111] Connection refused"),
         (PIP_FULL, "[Errno 28] No space left on device"),
