@@ -7,6 +7,7 @@ live at last. Then the first is upgraded by what `b200 mirror diff` wrote.
 from __future__ import annotations
 
 import json
+import re
 import shutil
 import subprocess
 import time
@@ -14,14 +15,13 @@ import urllib.error
 import urllib.request
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 import tests.lab as lab
-from b200kit.supply.mirror import apt_publish, signature
+from b200kit.supply.mirror import signature
 from tests.e2e.conftest import SHORT, Boot
 from tests.e2e.driving import ROOT, Outcome, deploy, on
 from tests.e2e.site.outside import B200, COMMIT, REPOSITORY, Outside, Said, world
@@ -36,6 +36,7 @@ from tests.lab.supply.wheels import requirements_text
 
 WHOLE, TAMPERED = "b200-1", "b200-2"
 PORT = 8099
+OVER = "Wed, 01 Jan 2020 00:00:00 UTC"
 NEXT_DRIVER, NEXT_ENGINE = "580.159.03", "9.0.0"
 INVENTORY = """\
 import json
@@ -277,20 +278,22 @@ def test_node_that_reaches_the_mirror_alone_goes_live(site: Site, served: str) -
     assert (again.code, again.host(WHOLE)["changes"]) == (0, 0), again.said[-3000:]
 
 
-def signed_again(site: Site, private: Path, days: int) -> None:
-    """The carried packages published by a key, good from 400 days ago for so many days."""
+def signed_again(site: Site, private: Path, until: str = "") -> None:
+    """The carried Release signed by a key, good *until* another time if that is given."""
+    release = the(site.carried, "apt/*/dists/*/Release")
+    if until:
+        text = release.read_text()
+        release.write_text(re.sub("(?m)^Valid-Until: .*", f"Valid-Until: {until}", text))
     fingerprint = signature.make(private, private.with_name("public"))
-    now = datetime.now(UTC) - timedelta(days=400)
     with signature.signer(private, fingerprint) as signer:
-        expires = now + timedelta(days=days)
-        apt_publish.publish(site.carried / "apt/debian12", "debian12", signer, now, expires)
+        signer.inline(release, release.with_name("InRelease"))
 
 
 @pytest.mark.parametrize(
     ("spoil", "named"),
     [
-        (lambda site: signed_again(site, site.folder / "private", 10), "is expired"),
-        (lambda site: signed_again(site, site.folder / "foreign", 4000), "NO_PUBKEY"),
+        (lambda site: signed_again(site, site.folder / "private", OVER), "is expired"),
+        (lambda site: signed_again(site, site.folder / "foreign"), "NO_PUBKEY"),
         (lambda site: flip(the(site.carried, "apt/*/dists/*/InRelease")), "apt on the node"),
         (
             lambda site: flip(the(site.carried, "apt/*/dists/*/main/*/Packages.gz")),

@@ -11,7 +11,6 @@ from b200kit.node.lib import durable_files
 from b200kit.supply.mirror.signature import Signer
 
 _MISSING = "apt-ftparchive is not installed: apt-get install apt-utils"
-_DATE = "%a, %d %b %Y %H:%M:%S UTC"
 
 
 class PublishFailed(Exception):
@@ -21,7 +20,7 @@ class PublishFailed(Exception):
 def publish(folder: Path, system: str, signer: Signer, now: datetime, expires: datetime) -> None:
     """Write the indexes of `pool/` below *folder*: suite *system*, component main.
 
-    apt refuses the repository from *expires* on (Valid-Until).
+    apt refuses the repository from *expires* on (Valid-Until); *now* is what that is counted from.
     """
     suite = folder / "dists" / system
     packages = _ftparchive(folder, "packages", "pool").encode()
@@ -43,8 +42,7 @@ def _fields(system: str, now: datetime, expires: datetime) -> list[str]:
         "Codename": system,
         "Architectures": "amd64",
         "Components": "main",
-        "Date": now.strftime(_DATE),
-        # From which it makes Valid-Until; a field of that name is passed over (apt 2.6).
+        # Seconds from now, of which it makes Valid-Until: that field it passes over (apt 2.6).
         "ValidTime": str(int((expires - now).total_seconds())),
     }
     return [
