@@ -44,7 +44,7 @@ _kernels = click.option(
 )  # fmt: skip
 _distributions = click.option(
     "--distribution", "given", multiple=True, metavar="SYSTEM=FILE",
-    help="Your .sources file for a system's own packages, instead of the distribution's archive.",
+    help="A .sources file of the distribution's archive; else this machine's, if it runs SYSTEM.",
 )  # fmt: skip
 _private = click.option(
     "--private", type=_Path, default=Path("~/.config/b200kit/mirror-private.asc"),

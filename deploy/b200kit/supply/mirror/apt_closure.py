@@ -8,6 +8,7 @@ the archives is this machine's own setting (its Acquire options).
 from __future__ import annotations
 
 import os
+import platform
 import re
 import subprocess
 from collections.abc import Sequence
@@ -21,7 +22,7 @@ from b200kit.supply.mirror.needs import Transaction
 
 _MISSING = "apt-get is not installed: a mirror is built on Debian or Ubuntu"
 _UPDATE_S, _FETCH_S = 900, 7200
-_SHIPPED = Path(__file__).resolve().parent / "distributions"
+_APT = Path("/etc/apt")
 # 'http://.../numactl_2.0.16-1_amd64.deb' numactl_2.0.16-1_amd64.deb 39236 SHA256:9c...
 _ROW = re.compile(r"'(\S+)' (\S+) (\d+) SHA256:([0-9a-f]{64})")
 _TELLING = re.compile(r"^(E: |W: GPG error)")
@@ -64,15 +65,18 @@ class Apt:
         self.pool = pool
         (work / "status").write_bytes(b"")
         (work / "preferences").write_text(of.preferences, encoding="utf-8")
-        self._write_sources(distribution or _SHIPPED / f"{of.system}.sources")
+        self._write_sources(distribution)
         conf = _CONF.format(root=work, acquire=_acquire())
         (work / "apt.conf").write_text(conf, encoding="utf-8")
 
-    def _write_sources(self, distribution: Path) -> None:
+    def _write_sources(self, distribution: Path | None) -> None:
         parts = self.root / "sources.list.d"
         for old in parts.iterdir():
             old.unlink()
-        (parts / "distribution.sources").write_bytes(distribution.read_bytes())
+        if distribution:
+            (parts / "distribution.sources").write_bytes(distribution.read_bytes())
+        else:
+            self._copy_own(parts)
         for each in self.of.repositories:
             keyring = self.root / f"{each.name}.asc"
             try:
@@ -85,6 +89,17 @@ class Apt:
                 raise AptRefused(f"{each.key}: {error}") from None
             source = render("apt/repository.sources.j2", repository=each, keyring=str(keyring))
             (parts / f"{each.name}.sources").write_bytes(source)
+
+    def _copy_own(self, parts: Path) -> None:
+        """The archives of this machine, if it runs the nodes' system: no other is known here."""
+        own = platform.freedesktop_os_release()
+        named = f"{own['ID']}{own.get('VERSION_ID', '').replace('.', '')}"
+        if named != self.of.system:
+            give = f"--distribution {self.of.system}=FILE, a .sources file of its archive"
+            raise AptRefused(f"{self.of.system}: this machine runs {named}: give {give}")
+        listed = [_APT / "sources.list", *sorted((_APT / "sources.list.d").glob("*"))]
+        for number, file in enumerate(each for each in listed if each.is_file()):
+            (parts / f"own-{number}{file.suffix}").write_bytes(file.read_bytes())
 
     def closure(self) -> dict[str, Entry]:
         """Every package file that is needed, by the name that it gets, with where it is from."""
