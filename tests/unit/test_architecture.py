@@ -33,7 +33,7 @@ LEVELS = (
     ("converge", "node/maintenance"),
     ("serving", "stages/support"),
     ("readiness", "records", "supply"),
-    ("report", "stages"),
+    ("report", "site", "stages"),
     ("operations",),
     ("reprovision", "tuning"),
     ("cli",),

@@ -45,9 +45,21 @@ def _key(words: list[str]) -> str | None:
         raw = base64.b64decode(blob, validate=True)
     except binascii.Error:
         raw = b""
-    if raw[4 : 4 + len(kind)] != kind.encode() or int.from_bytes(raw[:4], "big") != len(kind):
+    if _parts(raw)[:1] != [kind.encode()]:
         raise ValueError(f"what follows {kind} is no key of that type")
     return f"{kind} {blob}"
+
+
+def _parts(raw: bytes) -> list[bytes]:
+    """The strings a key is made of, each after its length (RFC 4253, 6.6); none of half a key."""
+    found = []
+    while raw:
+        size = int.from_bytes(raw[:4], "big")
+        if len(raw) < 4 + size:
+            return []
+        found.append(raw[4 : 4 + size])
+        raw = raw[4 + size :]
+    return found if len(found) > 1 else []
 
 
 def fingerprint(key: str) -> str:

@@ -1,0 +1,1 @@
+"""A site's first inventory: looked at, decided, written with its reasons, and proposed again."""

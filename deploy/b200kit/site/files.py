@@ -1,0 +1,74 @@
+"""An inventory's files out of its values: Python that pyinfra executes, a reason at every value."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from b200kit.run import known_hosts
+from b200kit.run.render import render
+from b200kit.site import plan
+from b200kit.site.plan import Asked, Seen, Value
+
+NODES, DATA = "inventories/prod.py", "inventories/group_data/prod.py"
+CONNECTION, HOSTS = "inventories/group_data/all.py", "inventories/known_hosts"
+_WIDTH = 90
+# Files of the site that are named by where they are.
+_BESIDE = (plan.MIRROR_KEY, plan.CERTIFICATE)
+
+
+def written(
+    nodes: Sequence[Seen], asked: Asked, model: Any, choices: Mapping[str, Any], hosts: str
+) -> dict[str, str]:
+    """Path to text; *hosts* is the known_hosts file as it is, whose other hosts stay."""
+    shared = plan.common(nodes, choices)
+    rows = [(node, plan.own(node, shared, choices)) for node in nodes]
+    data = {**shared, **plan.served(asked, model, choices)}
+    users = {node.login.user for node in nodes}
+    keys = {node.login.key for node in nodes}
+    if len(users) > 1 or len(keys) > 1:
+        rows = [(node, {**_login(node), **values}) for node, values in rows]
+    everyone = _login(nodes[0]) if len(users) == len(keys) == 1 else {}
+    return {
+        NODES: _text("nodes", rows=rows),
+        DATA: _text("data", values=data),
+        CONNECTION: _text("connection", values=everyone),
+        HOSTS: _known(nodes, hosts),
+    }
+
+
+def _login(node: Seen) -> dict[str, Value]:
+    login = node.login
+    why = f"as ssh resolves {login.typed}"
+    found = {"ssh_user": Value(login.user, why)}
+    if login.user != "root":
+        found["_sudo"] = Value(True, "not root")
+    if login.key:
+        found["ssh_key"] = Value(login.key, why)
+    return found
+
+
+def _known(nodes: Sequence[Seen], text: str) -> str:
+    for node in nodes:
+        name = known_hosts.name_of(node.login.hostname, node.login.port)
+        if set(known_hosts.pinned(text, [name])) != set(node.keys):
+            # The reason stays with the key: whoever comes later finds it, and the next run, too.
+            lines = [f"{key} {node.keys_why}" for key in node.keys]
+            text = known_hosts.repinned(text, [name], lines)
+    return text
+
+
+def _text(template: str, **values: object) -> str:
+    return render(f"site/{template}.py.j2", python=_python, **values).decode()
+
+
+def _python(value: object) -> str:
+    """A literal, a key a line where it is long; a path beside the inventory is an expression."""
+    if isinstance(value, dict):
+        pairs = [f"{_python(key)}: {_python(each)}" for key, each in value.items()]
+        text = f"{{{', '.join(pairs)}}}"
+        return text if len(text) <= _WIDTH else "{\n" + "".join(f"    {p},\n" for p in pairs) + "}"
+    if value in _BESIDE:
+        return f'str(_here / "{value}")'
+    return json.dumps(value) if isinstance(value, str) else repr(value)

@@ -1,0 +1,149 @@
+"""From what was asked for and what nodes showed to an inventory's values, each with why. Pure."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from b200kit.catalog.types import Model
+
+MIRROR_KEY, CERTIFICATE = "keys/mirror.asc", "keys/endpoint.pem"
+"""Files beside the inventory."""
+
+
+@dataclass(frozen=True)
+class Value:
+    """A value of the inventory and why it is that."""
+
+    value: Any
+    why: str
+
+
+@dataclass(frozen=True)
+class Asked:
+    """What the user said, and what follows from files that are there."""
+
+    model: str
+    goal: str
+    source: str
+    endpoint: str | None = None
+    # Of the mirror's key, where the source is one.
+    fingerprint: str | None = None
+    # SHA-256 of the manifest that lies beside the inventory.
+    revision: str | None = None
+
+
+@dataclass(frozen=True)
+class Login:
+    """How a node is reached, as ssh itself resolves what was typed."""
+
+    typed: str
+    hostname: str
+    user: str
+    port: int = 22
+    key: str | None = None
+
+
+@dataclass(frozen=True)
+class Seen:
+    """A node that was looked at: by whom it is known, and what it is."""
+
+    name: str
+    login: Login
+    keys: tuple[str, ...]
+    keys_why: str
+    system: str
+    hardware: str
+    kernel: str
+    gpus: str
+
+
+def revision(manifest: bytes) -> str:
+    """The revision that an inventory pins a manifest by."""
+    return hashlib.sha256(manifest).hexdigest()
+
+
+def name_of(typed: str) -> str:
+    """What a node is called: as it was typed, without the user."""
+    return typed.rpartition("@")[2]
+
+
+def common(nodes: Sequence[Seen], choices: Mapping[str, Any]) -> dict[str, Value]:
+    """Values that all nodes have alike, in the order of the inventory."""
+    found: dict[str, Value] = {}
+    for key in ("system", "hardware"):
+        if len({getattr(node, key) for node in nodes}) == 1:
+            found[key] = Value(getattr(nodes[0], key), f"observed on {_names(nodes)}")
+    if "system" in found:
+        found["driver"] = _chosen(choices["drivers"][nodes[0].system])
+    return found
+
+
+def own(node: Seen, shared: Mapping[str, Value], choices: Mapping[str, Any]) -> dict[str, Value]:
+    """Values that one node has of its own."""
+    login = node.login
+    found = {"ssh_hostname": Value(login.hostname, f"as ssh resolves {login.typed}")}
+    if login.port != 22:
+        found["ssh_port"] = Value(login.port, f"as ssh resolves {login.typed}")
+    for key in ("system", "hardware"):
+        if key not in shared:
+            found[key] = Value(getattr(node, key), "observed; nodes differ")
+    if "driver" not in shared:
+        found["driver"] = _chosen(choices["drivers"][node.system])
+    return found
+
+
+def served(asked: Asked, model: Model | None, choices: Mapping[str, Any]) -> dict[str, Value]:
+    """What is served, from where and how; the same on every node."""
+    engine = {"kind": "cuda", "version": choices["engine"]["value"]}
+    found = {
+        "source": _source(asked),
+        "engine": Value(engine, choices["engine"]["why"]),
+        "model": Value(asked.model, "asked for" if model else "asked for; not in the catalogue"),
+        "model_revision": _revision(asked, model),
+        "goal": Value(asked.goal, "asked for: replicas and GPUs a replica follow (b200 plan)"),
+        "max_model_len": _chosen(choices["max_model_len"]),
+        "smoke": _chosen(choices["smoke"][asked.goal]),
+        "api_key": Value({"env": "B200_API_KEY"}, "yours: clients must present it"),
+    }
+    if asked.endpoint:
+        found["gateway_bind"] = Value(asked.endpoint, "asked for")
+        pem = {"certificate": {"file": CERTIFICATE}}
+        found["gateway"] = Value(pem, 'yours: chain and key in one PEM; or {"tls": "off"}')
+    return found
+
+
+def _source(asked: Asked) -> Value:
+    if asked.fingerprint is None:
+        return Value("internet", "asked for: the vendors' repositories, pip's own index, the Hub")
+    mirror = {
+        "mirror": asked.source,
+        "key": MIRROR_KEY,
+        "fingerprint": asked.fingerprint,
+    }
+    return Value(mirror, "asked for; the fingerprint is that of the key beside the inventory")
+
+
+def _revision(asked: Asked, model: Model | None) -> Value:
+    if asked.revision:
+        return Value(asked.revision, "SHA-256 of the manifest in models/")
+    return Value("0" * 64, f"not known yet: {pin(asked.model, model)}, then b200 init again")
+
+
+def pin(name: str, model: Model | None, inventories: object = "inventories") -> str:
+    """The command that makes a model's manifest."""
+    what = "ORG/NAME@COMMIT"
+    if model and "/" in model.source and " " not in model.source:
+        what = f"{model.source}@{model.revision or 'COMMIT'}"
+    return f"b200 model pin {what} --to {inventories}/models --name {name}"
+
+
+def _chosen(choice: Mapping[str, Any]) -> Value:
+    return Value(choice["value"], choice["why"])
+
+
+def _names(nodes: Sequence[Seen]) -> str:
+    names = [node.name for node in nodes]
+    return ", ".join(names) if len(names) < 4 else f"{names[0]} and {len(names) - 1} others"

@@ -1,0 +1,102 @@
+"""`b200 init` from its words to its files, with nodes that are as a test says."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from b200kit import cli
+from b200kit.site import files, look
+from b200kit.site.look import NotUsable
+from b200kit.site.plan import Login, name_of
+from tests.messages import assert_message
+from tests.unit.site.nodes import key, node
+
+Capture = pytest.CaptureFixture[str]
+
+
+@pytest.fixture
+def known(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A known_hosts file of three nodes, of which n03 is none that is supported."""
+
+    def login(typed: str, config: str | None) -> tuple[Login, list[Path]]:
+        name = name_of(typed)
+        return Login(typed, f"{name}.example.internal", "root"), []
+
+    def seen(way: Login, keys: tuple[str, ...], why: str, *others: Any) -> Any:
+        name = name_of(way.typed)
+        if name == "n03":
+            raise NotUsable("n03: Fedora 43 is not supported")
+        return node(name, login=way, keys=keys, keys_why=why)
+
+    monkeypatch.setattr(look, "login", login)
+    monkeypatch.setattr(look, "seen", seen)
+    path = tmp_path / "known_hosts"
+    path.write_text("".join(f"n0{n}.example.internal {key(str(n))}\n" for n in (1, 2, 3)))
+    return path
+
+
+def run(known: Path, *words: str) -> int:
+    """The command, for a site beside the known_hosts file."""
+    asked = ["--model", "llama-3.3-70b-fp8", "--goal", "balanced", "--known-hosts", str(known)]
+    return cli.main(["init", *words, "--to", str(known.parent / "site"), *asked])
+
+
+def test_site_is_written_once_and_then_proposed(known: Path, capsys: Capture) -> None:
+    site = known.parent / "site"
+    assert run(known, "root@n01", "n02") == 0
+    assert_message(capsys.readouterr().err.replace(str(known.parent), "TMP"))
+    assert run(known, "root@n01", "n02") == 0
+    assert capsys.readouterr().out == "nothing to change\n"
+    (site / files.DATA).write_text("yours = 1\n")
+    assert run(known, "root@n01", "n02") == 1
+    assert "-yours = 1" in capsys.readouterr().out
+    assert (site / files.DATA).read_text() == "yours = 1\n"
+    assert run(known, "root@n01", "n02", "--write") == 0
+    assert "yours = 1" not in (site / files.DATA).read_text()
+    # By its own known_hosts, once there is one.
+    known.unlink()
+    assert run(known, "root@n01", "n02") == 0
+
+
+def test_one_node_that_is_not_usable_leaves_everything_unwritten(
+    known: Path, capsys: Capture
+) -> None:
+    assert run(known, "n01", "n03", "n04") == 3
+    said = capsys.readouterr().err
+    assert ("n03: Fedora" in said, "n04: no host key" in said) == (True, True)
+    assert not (known.parent / "site").exists()
+
+
+def test_pinned_model_and_the_mirrors_key_are_taken_from_beside_the_inventory(
+    known: Path, capsys: Capture
+) -> None:
+    assert run(known, "n01", "--source", "http://m.example") == 3
+    assert "b200 mirror key --to" in capsys.readouterr().err
+    models = known.parent / "site/inventories/models"
+    models.mkdir(parents=True)
+    (models / "llama-3.3-70b-fp8-0123456789ab.json").write_text("{}")
+    assert run(known, "n01") == 0
+    # SHA-256 of those two bytes.
+    assert (
+        "44136fa355b3678a1146ad16f7e8649e94fb4fc21fe77e8310c060f61caaff8a"
+        in (known.parent / "site" / files.DATA).read_text()
+    )
+    (models / "llama-3.3-70b-fp8-ffffffffffff.json").write_text("{}")
+    assert run(known, "n01") == 3
+
+
+def test_what_is_not_asked_for_is_refused_without_a_terminal(known: Path, capsys: Capture) -> None:
+    for words in (
+        ["n01"],
+        ["n01", "--model", "m"],
+        ["n01", "--model", "m", "--goal", "balanced", "--console", "n01"],
+        ["n01", "root@n01"],
+        ["n01", "--model", "../m"],
+        ["n01", "--source", "mirror.example"],
+        ["n01", "--endpoint", "everywhere"],
+    ):
+        assert cli.main(["init", *words, "--to", str(known.parent / "site")]) == 2
+    assert_message(capsys.readouterr().err)
