@@ -24,6 +24,7 @@ from b200kit.site.host_keys import Sources, Untrusted
 from b200kit.site.look import NotUsable
 from b200kit.site.plan import Asked, Seen
 from b200kit.sizing.goals import GOALS
+from b200kit.supply.models import manifest
 
 WRITTEN, DIFFERS, REFUSED = 0, 1, 3
 _AT_ONCE = 16
@@ -154,7 +155,7 @@ def _asked(folder: Path, model: str, goal: str, endpoint: str | None, source: st
     if len(manifests) > 1:
         names = ", ".join(path.name for path in manifests)
         raise Refusal(f"{inventories}/models has {names}: leave the one to serve", REFUSED)
-    revision = plan.revision(manifests[0].read_bytes()) if manifests else None
+    revision = manifest.revision(manifests[0].read_bytes()) if manifests else None
     fingerprint = None if source == "internet" else _fingerprint(inventories / plan.MIRROR_KEY)
     return Asked(model, goal, source, endpoint, fingerprint, revision)
 
@@ -224,7 +225,8 @@ def _next(folder: Path, nodes: Sequence[Seen], asked: Asked) -> list[str]:
     kernels = " ".join(f"--kernel {kernel}" for kernel in sorted({n.kernel for n in nodes}))
     steps = [f"b200 keys {s} --to {inventories}/keys" for s in sorted({n.system for n in nodes})]
     if asked.revision is None:
-        steps.append(plan.pin(asked.model, load.load().models.get(asked.model), inventories))
+        known = load.load().models.get(asked.model)
+        steps.append(manifest.pin_command(asked.model, known, inventories / "models"))
     if asked.fingerprint:
         steps.append(f"b200 mirror build {folder / files.NODES} --to MIRROR {kernels}")
     steps.append(f"pyinfra {folder / files.NODES} deploy/ready.py -y")

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from b200kit.catalog.types import Model
+from b200kit.supply.models.manifest import pin_command
 
 MIRROR_KEY, CERTIFICATE = "keys/mirror.asc", "keys/endpoint.pem"
 """Files beside the inventory."""
@@ -58,11 +58,6 @@ class Seen:
     hardware: str
     kernel: str
     gpus: str
-
-
-def revision(manifest: bytes) -> str:
-    """The revision that an inventory pins a manifest by."""
-    return hashlib.sha256(manifest).hexdigest()
 
 
 def name_of(typed: str) -> str:
@@ -129,15 +124,8 @@ def _source(asked: Asked) -> Value:
 def _revision(asked: Asked, model: Model | None) -> Value:
     if asked.revision:
         return Value(asked.revision, "SHA-256 of the manifest in models/")
-    return Value("0" * 64, f"not known yet: {pin(asked.model, model)}, then b200 init again")
-
-
-def pin(name: str, model: Model | None, inventories: object = "inventories") -> str:
-    """The command that makes a model's manifest."""
-    what = "ORG/NAME@COMMIT"
-    if model and "/" in model.source and " " not in model.source:
-        what = f"{model.source}@{model.revision or 'COMMIT'}"
-    return f"b200 model pin {what} --to {inventories}/models --name {name}"
+    make = pin_command(asked.model, model, "inventories/models")
+    return Value("0" * 64, f"not known yet: {make}, then b200 init again")
 
 
 def _chosen(choice: Mapping[str, Any]) -> Value:

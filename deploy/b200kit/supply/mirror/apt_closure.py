@@ -1,7 +1,7 @@
 """Packages with all that they depend on, by apt itself: the solver that the nodes use.
 
 apt gets lists, cache, sources and preferences of its own in a work directory, and the empty system
-as what is installed: so the closure lacks nothing, whatever a node was born with. How it reaches
+as what is installed: so the closure lacks nothing, whatever a node has installed. How it reaches
 the archives is this machine's own setting (its Acquire options).
 """
 

@@ -13,7 +13,7 @@ from b200kit.inventory.spec import NodeSpec
 from b200kit.node.weights.manifest import ManifestError, parse
 from b200kit.supply.models import hub
 from b200kit.supply.models.hub import HubError
-from b200kit.supply.models.manifest import origin_of
+from b200kit.supply.models.manifest import origin_of, pin_command
 
 
 def manifest(spec: NodeSpec) -> bytes | None:
@@ -53,8 +53,4 @@ def problems(spec: NodeSpec) -> Iterator[Problem]:
 def made_by(spec: NodeSpec) -> str:
     """The command that makes the manifest, with the repository where the catalogue knows it."""
     known = load.load().models.get(spec.model)
-    what = "ORG/NAME@COMMIT"
-    if known and "/" in known.source and " " not in known.source:
-        what = f"{known.source}@{known.revision or 'COMMIT'}"
-    folder = Path(spec.model_manifest or "").parent
-    return f"b200 model pin {what} --to {folder} --name {spec.model}"
+    return pin_command(spec.model, known, Path(spec.model_manifest or "").parent)

@@ -13,6 +13,7 @@ from collections.abc import Iterable
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from b200kit.catalog.types import Model
 from b200kit.node.weights.manifest import Entry
 
 _COMMIT = re.compile(r"[0-9a-f]{40}")
@@ -62,3 +63,11 @@ def origin_of(raw: bytes) -> Origin | None:
         return origin(f"{said['repository']}@{said['commit']}")
     except (ValueError, KeyError, TypeError):
         return None
+
+
+def pin_command(name: str, model: Model | None, folder: object) -> str:
+    """The command that makes a model's manifest, of the repository that the catalogue knows."""
+    what = "ORG/NAME@COMMIT"
+    if model and "/" in model.source and " " not in model.source:
+        what = f"{model.source}@{model.revision or 'COMMIT'}"
+    return f"b200 model pin {what} --to {folder} --name {name}"
