@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shlex
 import subprocess
 from collections.abc import Mapping, Sequence
@@ -17,6 +18,9 @@ from b200kit.run.look import NotSeen, Place, observe
 from b200kit.site.plan import Login, Seen, name_of
 from b200kit.stages.support import operating_systems
 
+# It comes to stand in a file that is executed here, and in a command that is shown: no more than a
+# release is let through, whatever the node says.
+_KERNEL = re.compile(r"[0-9][A-Za-z0-9.+~_-]{0,63}")
 _OWN = ("~/.ssh/config", "/etc/ssh/ssh_config")
 
 
@@ -72,9 +76,9 @@ def described(
     gpus = view.get(list, "pci", "gpus")
     count = len(gpus) if isinstance(gpus, list) else 0
     kernel = view.text("host", "kernel")
-    return Seen(
-        name, way, keys, why, system.key, hardware, str(kernel), f"{count} GPUs of {hardware}"
-    )
+    if not isinstance(kernel, str) or not _KERNEL.fullmatch(kernel):
+        raise NotUsable(f"{name}: the release of its kernel could not be read")
+    return Seen(name, way, keys, why, system.key, hardware, kernel, f"{count} GPUs of {hardware}")
 
 
 def _config(

@@ -1,8 +1,8 @@
 """Packages with all that they depend on, by apt itself: the solver that the nodes use.
 
-apt gets lists, cache, sources and preferences of its own in a work directory, and the empty system
-as what is installed: so the closure lacks nothing, whatever a node has installed. How it reaches
-the archives is this machine's own setting (its Acquire options).
+apt works in a directory of its own, with its own lists, cache, sources and preferences. It assumes
+that no package is installed, so that the closure is complete for any node. How it reaches the
+archives is this machine's own setting (its Acquire options).
 """
 
 from __future__ import annotations
