@@ -1,7 +1,8 @@
 """What production nodes are asked to be. Every key is described in docs/reference/inventory.md.
 
-The values are an example to fill in: your mirrors, your keys, your model store. A key nobody knows,
-a value of the wrong type or a combination that cannot work is refused before any connection.
+`b200 init` writes such a file from a look at your nodes; this one is an example to fill in: your
+mirror, your keys. A key nobody knows, a value of the wrong type or a combination that cannot work
+is refused before any connection.
 """
 
 from pathlib import Path
@@ -10,35 +11,29 @@ _here = Path(__file__).resolve().parent.parent
 
 ssh_key = "~/.ssh/id_ed25519"
 
+system = "debian12"
+
+# Packages, wheels and models: of the mirror that `b200 mirror build` makes, or "internet". A site
+# with stores of its own gives repositories, engine["requirements"], engine["wheelhouse"] and
+# model_store instead.
+source: object = {
+    "mirror": "https://mirror.example.internal",
+    "key": str(_here / "keys" / "mirror.asc"),
+    # Of the key you made (b200 mirror key): a mirror signed by another key is refused.
+    "fingerprint": "0" * 40,
+}
+
 # Exact, because the fabric manager, NSCQ and NVSDM must equal the driver to the last digit.
 driver = "580.126.20"
-
-# Instead of repositories, wheelhouse and model_store one key may say where all of it comes from:
-# system = "debian12"
-# source = "internet"
-# source = {"mirror": "https://mirror.example.internal", "key": "...", "fingerprint": "..."}
-
-repositories = [
-    {
-        "name": "vendor",
-        # Of the nodes' own release: apt of Debian 13 refuses NVIDIA's key for the others.
-        "url": "https://mirror.example.internal/nvidia/debian12/",
-        "key": str(_here / "keys" / "vendor.asc"),
-        # Of the key you reviewed: a mirror signed by another key is refused.
-        "fingerprint": "0" * 40,
-    },
-]
 
 engine = {
     "kind": "cuda",
     "version": "0.33.0",
-    "requirements": str(_here.parent / "requirements" / "engine-vllm-cuda-py311.txt"),
-    "wheelhouse": "https://mirror.example.internal/wheels/",
     "flags": {"performance-mode": "interactivity"},
 }
 
 model = "llama-3.3-70b-fp8"
-model_store = "https://models.example.internal"
+# As b200 model pin or publish printed it.
 model_revision = "0" * 64
 
 # Four replicas of two GPUs: each stays within one NUMA node on two- and four-node maps. Instead of

@@ -35,7 +35,8 @@ def resolved(text: str) -> str:
     [python], [glibc] = said(text, "python"), said(text, "glibc")
     overrides = (*said(text, "override"), *map(nowhere, said(text, "left out")))
     listed = [f"{pin.name}=={pin.version}" for pin in pins(text).values()]
-    return resolver.resolve(Request(listed, python, glibc, overrides=overrides))
+    # An override replaces the pin itself, too: a constraint keeps it beside a newer release.
+    return resolver.resolve(Request(listed, python, glibc, listed, overrides))
 
 
 def unproven(text: str) -> list[str]:

@@ -33,6 +33,7 @@ HOST_PROGRAMS: Mapping[str, str] = {
     "ssh-keygen": "openssh-client",
     "nsenter": "util-linux",
     "gcc": "gcc",
+    "skopeo": "skopeo",
     "openssl": "openssl",
 }
 # Packages without a program of their own that a missing header or archive shows.

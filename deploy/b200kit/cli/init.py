@@ -223,10 +223,15 @@ def _next(folder: Path, nodes: Sequence[Seen], asked: Asked) -> list[str]:
     """The commands that lead on from here."""
     inventories = folder / "inventories"
     kernels = " ".join(f"--kernel {kernel}" for kernel in sorted({n.kernel for n in nodes}))
-    steps = [f"b200 keys {s} --to {inventories}/keys" for s in sorted({n.system for n in nodes})]
+    keys, known = inventories / "keys", load.load()
+    steps = [
+        f"b200 keys {system} --to {keys}"
+        for system in sorted({node.system for node in nodes})
+        if not all((keys / f"{preset.name}.asc").exists() for preset in known.repositories[system])
+    ]
     if asked.revision is None:
-        known = load.load().models.get(asked.model)
-        steps.append(manifest.pin_command(asked.model, known, inventories / "models"))
+        model = known.models.get(asked.model)
+        steps.append(manifest.pin_command(asked.model, model, inventories / "models"))
     if asked.fingerprint:
         steps.append(f"b200 mirror build {folder / files.NODES} --to MIRROR {kernels}")
     steps.append(f"pyinfra {folder / files.NODES} deploy/ready.py -y")

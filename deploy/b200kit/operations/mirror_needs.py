@@ -29,7 +29,7 @@ from b200kit.run.node import Node
 from b200kit.stages import pipeline
 from b200kit.stages.support import operating_systems
 from b200kit.stages.support.operating_systems import System
-from b200kit.supply.mirror.needs import Checkpoint, Lock, Needs, Transaction
+from b200kit.supply.mirror.needs import Checkpoint, Needs, Transaction
 from b200kit.supply.models import hub_model
 
 _PREFERENCES = "/etc/apt/preferences.d/"
@@ -133,7 +133,7 @@ def _needs(members: Sequence[_Member], kernels: Sequence[str]) -> Needs:
         key=members[0].mirror.key,
         fingerprint=members[0].mirror.fingerprint,
         transactions=tuple(dict.fromkeys(_transaction(each, kernels) for each in members)),
-        locks=tuple(Lock(path) for path in sorted(locks)),
+        locks=tuple(sorted(locks)),
         models=tuple(dict.fromkeys(_model(each) for each in members)),
         notes=tuple(dict.fromkeys(note for spec in specs for note in _notes(spec, kernels))),
         described={
@@ -147,7 +147,7 @@ def _needs(members: Sequence[_Member], kernels: Sequence[str]) -> Needs:
 
 def _notes(spec: NodeSpec, kernels: Sequence[str]) -> Iterator[str]:
     if spec.engine.image:
-        yield f"{spec.engine.image}: nodes pull images from their registry, not from the mirror"
+        yield f"{spec.engine.image}: pulled from the registry it names; --image takes one along"
     if not kernels:
         yield (
             "no --kernel is given: headers of the distribution's newest kernel alone; nodes that "

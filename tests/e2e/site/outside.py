@@ -16,15 +16,17 @@ from dataclasses import dataclass
 from functools import partial
 from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from typing import Any
 
 from tests.e2e.driving import ROOT
 from tests.lab.own_network import outside
 from tests.lab.paths import MODEL_NAME, LabPaths
-from tests.lab.supply import deb
+from tests.lab.supply import deb, oci_image
 from tests.lab.supply.aptrepo import publish
 from tests.lab.supply.debian import debian_sources
 from tests.lab.supply.gpg import signing_key
 from tests.lab.supply.internet.hub import Hub, Repository, served
+from tests.lab.supply.mirror import MANIFEST
 from tests.lab.supply.repositories import KEY, VENDOR_LABEL
 from tests.lab.supply.systems import system_of
 
@@ -56,9 +58,9 @@ class Outside:
     hub: Hub
     home: Path
 
-    def b200(self, *words: str | Path, cwd: Path = ROOT) -> Said:
-        """Run `b200` with a way out, as on the machine where a mirror is built."""
-        environment = {
+    def environment(self) -> dict[str, str]:
+        """Variables of a process for which the tools' own defaults lie in this world."""
+        return {
             **os.environ,
             "HF_ENDPOINT": self.hub.url,
             "HF_HOME": str(self.home / "hf"),
@@ -67,12 +69,23 @@ class Outside:
             "UV_FIND_LINKS": f"{self.url}/wheels/",
             "UV_CACHE_DIR": str(self.home / "uv"),
         }
+
+    def b200(self, *words: str | Path, cwd: Path = ROOT) -> Said:
+        """Run `b200` with a way out, as on the machine where a mirror is built."""
         with outside():
             done = subprocess.run(
-                [str(B200), *map(str, words)], cwd=cwd, env=environment, capture_output=True,
-                text=True, stdin=subprocess.DEVNULL, timeout=1200, check=False,
+                [str(B200), *map(str, words)], cwd=cwd, env=self.environment(), text=True,
+                capture_output=True, stdin=subprocess.DEVNULL, timeout=1200, check=False,
             )  # fmt: skip
         return Said(done.returncode, done.stdout, done.stderr)
+
+    def image(self) -> str:
+        """A container image of the world's registry, by its digest."""
+        without_tls(self.home, self.url)
+        layer = self.home / "layer.tar"
+        layer.write_bytes(b"layer" * 1000)
+        digest = oci_image.publish(self.home / "www", "vendor/engine", [layer])
+        return f"{self.url.removeprefix('http://')}/vendor/engine@{digest}"
 
     def distribution(self) -> Path:
         """Debian's archive as this machine is set up to use it, as a .sources file."""
@@ -85,13 +98,25 @@ class Outside:
         return path
 
 
+def without_tls(home: Path, url: str) -> None:
+    """Have skopeo of a user with this home speak to a registry without TLS."""
+    path = home / ".config/containers/registries.conf"
+    path.parent.mkdir(parents=True)
+    location = url.removeprefix("http://")
+    path.write_text(f'[[registry]]\nlocation = "{location}"\ninsecure = true\n')
+
+
 class _Files(SimpleHTTPRequestHandler):
+    def guess_type(self, path: Any) -> str:
+        """What a registry's clients go by."""
+        return MANIFEST if Path(path).parent.name == "manifests" else super().guess_type(path)
+
     def log_message(self, format: str, *args: object) -> None:
         """Say nothing."""
 
 
 def _documents(lab: LabPaths, home: Path) -> Path:
-    """The package index, and the vendor's repository with something in place of Debian's dkms.
+    """Package index, registry, and vendor's repository with something in place of Debian's dkms.
 
     A simulated node's module is simulated, too; a real dkms would miss its kernel's headers.
     """

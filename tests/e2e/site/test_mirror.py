@@ -6,15 +6,19 @@ live at last. Then the first is upgraded by what `b200 mirror diff` wrote.
 
 from __future__ import annotations
 
+import hashlib
 import json
+import os
 import re
 import shutil
+import signal
 import subprocess
 import time
 import urllib.error
 import urllib.request
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from itertools import takewhile
 from pathlib import Path
 from typing import Any
 
@@ -24,10 +28,10 @@ import tests.lab as lab
 from b200kit.supply.mirror import signature
 from tests.e2e.conftest import SHORT, Boot
 from tests.e2e.driving import ROOT, Outcome, deploy, on
-from tests.e2e.site.outside import B200, COMMIT, REPOSITORY, Outside, Said, world
+from tests.e2e.site.outside import B200, COMMIT, REPOSITORY, Outside, Said, without_tls, world
 from tests.lab import standin
 from tests.lab.inventory import nodes
-from tests.lab.own_network import join
+from tests.lab.own_network import join, outside
 from tests.lab.paths import BRIDGE_ADDRESS, MODEL_NAME, lab_paths
 from tests.lab.supply.engine import PACKAGE, STAND_IN
 from tests.lab.supply.mirror_process import stop_mirror
@@ -55,6 +59,7 @@ class Site:
 
     folder: Path
     world: Outside
+    image: str
     data: dict[str, Any]
 
     @property
@@ -86,11 +91,18 @@ class Site:
         ]
         self.inventory.write_text(INVENTORY.format(hosts=json.dumps(hosts)))
 
+    def words(self) -> list[str]:
+        """The command that builds the mirror."""
+        given = {
+            "--to": self.built, "--distribution": f"debian12={self.world.distribution()}",
+            "--private": self.folder / "private", "--image": self.image,
+        }  # fmt: skip
+        options = [str(word) for pair in given.items() for word in pair]
+        return ["mirror", "build", str(self.inventory), *options]
+
     def build(self) -> Said:
         """Build the mirror, outside."""
-        given = f"debian12={self.world.distribution()}"
-        where = ("--to", self.built, "--distribution", given, "--private", self.folder / "private")
-        return self.world.b200("mirror", "build", self.inventory, *where)
+        return self.world.b200(*self.words())
 
     def verify(self, root: Path) -> Said:
         """Prove a mirror by the site's own copy of the key."""
@@ -131,14 +143,24 @@ def site(boot: Boot, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]
         }  # fmt: skip
         (keys.parent / "group_data").mkdir()
         shutil.copy(ROOT / "inventories/group_data/all.py", keys.parent / "group_data")
-        site = Site(folder, there, data)
+        site = Site(folder, there, there.image(), data)
         site.write()
         yield site
 
 
 @pytest.fixture(scope="module")
 def built(site: Site) -> Said:
-    """`b200 mirror build`, with a way out."""
+    """`b200 mirror build`, with a way out: one that is killed at work, and the next."""
+    with outside(), subprocess.Popen(
+        [str(B200), *site.words()], env=site.world.environment(), text=True,
+        stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, start_new_session=True,
+    ) as first:  # fmt: skip
+        assert first.stderr is not None
+        said = iter(first.stderr.readline, "")
+        seen = list(takewhile(lambda line: not line.startswith("packages "), said))
+        assert first.poll() is None, seen
+        os.killpg(first.pid, signal.SIGKILL)
+    assert not (site.built / "index.json").exists()
     return site.build()
 
 
@@ -217,6 +239,7 @@ TAMPERINGS: dict[str, Callable[[Path], object]] = {
     ),
     "wheels/vllm_stand_in": lambda root: flip(the(root, "wheels/*.whl")),
     f"models/{MODEL_NAME}/": lambda root: flip(the(root, "models/*/*/model.safetensors")),
+    "v2/vendor/engine/manifests/": lambda root: flip(the(root, "v2/vendor/engine/manifests/*")),
     "wheels/index.html: missing": lambda root: (root / "wheels/index.html").unlink(),
     "apt/extra.deb: one too many": lambda root: (root / "apt/extra.deb").write_bytes(b""),
     "keys/mirror.asc: a link": lambda root: relink(root / "keys/mirror.asc"),
@@ -268,6 +291,21 @@ def test_time_that_is_over_is_refused(site: Site, built: Said, tmp_path: Path) -
         signer.detached(root / "index.json", root / "index.json.asc")
     verified = site.verify(root)
     assert (verified.code, "expired on 2020-01-01" in verified.err) == (1, True), verified.said
+
+
+def test_image_is_pulled_from_the_mirror_by_its_digest(
+    site: Site, served: str, tmp_path: Path
+) -> None:
+    name = site.image.partition("/")[2]
+    pull = ["skopeo", "copy", f"docker://{served.removeprefix('http://')}/{name}"]
+    without_tls(tmp_path, served)
+    done = subprocess.run(
+        [*pull, f"dir:{tmp_path}/got"], env={**os.environ, "HOME": str(tmp_path)},
+        capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    manifest = (tmp_path / "got/manifest.json").read_bytes()
+    assert hashlib.sha256(manifest).hexdigest() == name.rpartition(":")[2]
 
 
 def test_node_that_reaches_the_mirror_alone_goes_live(site: Site, served: str) -> None:

@@ -21,6 +21,7 @@ from b200kit.supply.mirror.apt_closure import AptRefused
 from b200kit.supply.mirror.apt_publish import PublishFailed
 from b200kit.supply.mirror.build import BuildRefused, Wanted
 from b200kit.supply.mirror.delta import DeltaRefused
+from b200kit.supply.mirror.images import ImageRefused
 from b200kit.supply.mirror.index import IndexRefused
 from b200kit.supply.mirror.needs import Needs
 from b200kit.supply.mirror.signature import SignatureRefused
@@ -31,8 +32,8 @@ from b200kit.supply.models.publish import PublishError
 DONE, REFUSED = 0, 1
 _CODES = {DONE: "done", REFUSED: "refused, or not fetched", 2: "usage"}
 _REFUSALS = (
-    AptRefused, BuildRefused, DeltaRefused, HubError, IndexRefused, PublishError, PublishFailed,
-    SignatureRefused, WheelsRefused, OSError,
+    AptRefused, BuildRefused, DeltaRefused, HubError, ImageRefused, IndexRefused, PublishError,
+    PublishFailed, SignatureRefused, WheelsRefused, OSError,
 )  # fmt: skip
 _DAYS = 180
 _Path = click.Path(path_type=Path)
@@ -45,6 +46,10 @@ _kernels = click.option(
 _distributions = click.option(
     "--distribution", "given", multiple=True, metavar="SYSTEM=FILE",
     help="A .sources file of the distribution's archive; else this machine's, if it runs SYSTEM.",
+)  # fmt: skip
+_images = click.option(
+    "--image", "images", multiple=True, metavar="HOST/NAME@sha256:DIGEST",
+    help="A container image to take along, fetched by skopeo; may be given again.",
 )  # fmt: skip
 _private = click.option(
     "--private", type=_Path, default=Path("~/.config/b200kit/mirror-private.asc"),
@@ -79,12 +84,15 @@ def make_key(folder: Path, private: Path) -> int:
 @_inventory
 @_kernels
 @_distributions
-def plan(inventory: Path, kernels: tuple[str, ...], given: tuple[str, ...]) -> int:
+@_images
+def plan(
+    inventory: Path, kernels: tuple[str, ...], given: tuple[str, ...], images: tuple[str, ...]
+) -> int:
     """Say what a mirror for an inventory holds, how large it is and where it comes from."""
     with _refusals(), TemporaryDirectory() as work:
         needs = _needs(inventory, kernels)
         root = Path(work) / "mirror"
-        _print(build.wanted(needs, root, Path(work) / "work", _files(given)))
+        _print(build.wanted(needs, root, Path(work) / "work", _files(given), images))
     return DONE
 
 
@@ -93,14 +101,15 @@ def plan(inventory: Path, kernels: tuple[str, ...], given: tuple[str, ...]) -> i
 @_to
 @_kernels
 @_distributions
+@_images
 @_private
 @click.option(
     "--days", type=click.IntRange(1, 3650), default=_DAYS, show_default=True,
     help="How long it is good for; nodes refuse its packages afterwards.",
 )  # fmt: skip
 def make(
-    inventory: Path, root: Path, kernels: tuple[str, ...], given: tuple[str, ...], private: Path,
-    days: int,
+    inventory: Path, root: Path, kernels: tuple[str, ...], given: tuple[str, ...],
+    images: tuple[str, ...], private: Path, days: int,
 ) -> int:  # fmt: skip
     """Fetch what an inventory's nodes install into one directory, and sign it.
 
@@ -112,7 +121,7 @@ def make(
         with signature.signer(private.expanduser(), needs.fingerprint) as signer:
             root.mkdir(parents=True, exist_ok=True)
             build.require_own(root)
-            found = build.wanted(needs, root, Path(work), _files(given))
+            found = build.wanted(needs, root, Path(work), _files(given), images)
             _print(found)
             if build.is_built(root, found, signer, datetime.now(UTC)):
                 console.out(f"{root}: nothing to do")

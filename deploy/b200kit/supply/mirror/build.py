@@ -19,8 +19,9 @@ from b200kit.node.weights.download import sha256
 from b200kit.node.weights.manifest import NAME as MANIFEST
 from b200kit.node.weights.manifest import PARTIAL, Entry, ManifestError, parse
 from b200kit.node.weights.source import Source
-from b200kit.supply.mirror import apt_publish, index, wheels
+from b200kit.supply.mirror import apt_publish, images, index, wheels
 from b200kit.supply.mirror.apt_closure import Apt, AptRefused
+from b200kit.supply.mirror.images import Image
 from b200kit.supply.mirror.index import Bytes, Index
 from b200kit.supply.mirror.needs import Checkpoint, Needs
 from b200kit.supply.mirror.signature import Signer
@@ -29,7 +30,7 @@ from b200kit.supply.models.manifest import origin_of
 
 KEY = "keys/mirror.asc"
 WHEELS, MODELS = "wheels", "models"
-_TOP = ("apt", WHEELS, MODELS, "keys", *index.OWN)
+_TOP = ("apt", WHEELS, MODELS, images.FOLDER, "keys", *index.OWN)
 _PAGE = f"{WHEELS}/index.html"
 Say = Callable[[str], None]
 
@@ -55,6 +56,7 @@ class Wanted:
     apt: tuple[tuple[Apt, dict[str, Entry]], ...]
     wheels: Mapping[str, Entry]
     models: tuple[tuple[Checkpoint, bytes, tuple[Entry, ...]], ...]
+    images: tuple[Image, ...] = ()
 
     def pool(self, system: str) -> dict[str, Entry]:
         """The packages of a system by their file names."""
@@ -66,10 +68,11 @@ class Wanted:
         systems = {apt.of.system for apt, _ in self.apt}
         pools = {f"apt/{s}/pool": list(self.pool(s).values()) for s in systems}
         models = {of.folder: [*found, _manifest(raw)] for of, raw, found in self.models}
-        every = {**pools, **models, WHEELS: list(self.wheels.values())}
+        pulled = [(image.folder, image.entries) for image in self.images]
+        every = [*pools.items(), *models.items(), (WHEELS, self.wheels.values()), *pulled]
         return {
             f"{folder}/{entry.path}": Bytes(entry.size, entry.sha256)
-            for folder, entries in every.items()
+            for folder, entries in every
             for entry in entries
         }
 
@@ -78,8 +81,11 @@ def _manifest(raw: bytes) -> Entry:
     return Entry(MANIFEST, len(raw), hashlib.sha256(raw).hexdigest())
 
 
-def wanted(needs: Needs, root: Path, work: Path, distributions: Mapping[str, Path]) -> Wanted:
-    """Ask apt, the package index and the models' manifests what there is to fetch."""
+def wanted(
+    needs: Needs, root: Path, work: Path, distributions: Mapping[str, Path],
+    pulled: Sequence[str] = (),
+) -> Wanted:  # fmt: skip
+    """Ask apt, the package index, registries and the models' manifests what there is to fetch."""
     solved = []
     for number, transaction in enumerate(needs.transactions):
         pool = root / "apt" / transaction.system / "pool"
@@ -88,8 +94,9 @@ def wanted(needs: Needs, root: Path, work: Path, distributions: Mapping[str, Pat
         solved.append((apt, apt.closure()))
     found: dict[str, Entry] = {}
     for lock in needs.locks:
-        found |= wheels.wanted(Path(lock.path))
-    return Wanted(tuple(solved), found, tuple(_of_model(model, root) for model in needs.models))
+        found |= wheels.wanted(Path(lock))
+    models = tuple(_of_model(model, root) for model in needs.models)
+    return Wanted(tuple(solved), found, models, tuple(map(images.find, dict.fromkeys(pulled))))
 
 
 def _of_model(model: Checkpoint, root: Path) -> tuple[Checkpoint, bytes, tuple[Entry, ...]]:
@@ -119,6 +126,9 @@ def parts(of: Wanted) -> Iterator[Part]:
         origin = origin_of(raw)
         where = (f"{origin.repository}@{origin.commit[:12]} on the Hub",) if origin else ("here",)
         yield Part(f"model {model.name}", len(entries), _sum(entries), where)
+    for image in of.images:
+        host = image.reference.partition("/")[0]
+        yield Part(f"image {image.name}", len(image.entries), _sum(image.entries), (host,))
 
 
 def _sum(entries: Iterable[Entry]) -> int:
@@ -180,6 +190,8 @@ def fetch(root: Path, of: Wanted, say: Say) -> None:
     _fetch_wheels(root / WHEELS, of.wheels, say)
     for model, raw, entries in of.models:
         _fetch_model(root, model, raw, entries, say)
+    for image in of.images:
+        images.fetch(root, image, say)
 
 
 def _only(folder: Path, entries: Mapping[str, Entry]) -> None:

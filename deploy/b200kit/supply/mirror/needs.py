@@ -25,13 +25,6 @@ class Transaction:
 
 
 @dataclass(frozen=True)
-class Lock:
-    """A hash-locked list of wheels, for one Python."""
-
-    path: str
-
-
-@dataclass(frozen=True)
 class Checkpoint:
     """A model at one revision; *manifest* is its file on the controller, which *made_by* makes."""
 
@@ -53,7 +46,8 @@ class Needs:
     key: str
     fingerprint: str
     transactions: tuple[Transaction, ...]
-    locks: tuple[Lock, ...]
+    # Hash-locked lists of wheels, each for one Python.
+    locks: tuple[str, ...]
     models: tuple[Checkpoint, ...]
     # What nodes get elsewhere, one line each.
     notes: tuple[str, ...]

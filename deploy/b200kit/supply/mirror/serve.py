@@ -8,18 +8,33 @@ from pathlib import Path
 from typing import Any
 
 from b200kit.run import console
+from b200kit.supply.mirror import images
 
 
 class _Handler(SimpleHTTPRequestHandler):
     """Files and no lists of directories; a line for every answer."""
 
+    # What a client of registries asks first.
+    registry = f"/{images.FOLDER}/"
+
     protocol_version = "HTTP/1.1"
     timeout = 60
 
     def list_directory(self, path: Any) -> None:
-        """There are none."""
+        """There are none; a registry says that it is one."""
         del path
-        self.send_error(404)
+        if self.path != self.registry:
+            self.send_error(404)
+            return
+        self.send_response(200)
+        self.send_header("Content-Length", "0")
+        self.end_headers()
+
+    def guess_type(self, path: Any) -> str:
+        """What a registry's clients go by, where it is a manifest."""
+        file = Path(path)
+        is_manifest = file.parent.name == "manifests" and file.is_file()
+        return images.media_type(file) if is_manifest else super().guess_type(path)
 
     def log_message(self, format: str, *args: Any) -> None:
         """The client, the request, the status."""

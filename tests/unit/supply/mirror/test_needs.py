@@ -56,7 +56,7 @@ def test_nodes_that_are_alike_are_one_transaction(tmp_path: Path) -> None:
     assert wanted["linux-headers-amd64"] is True
     assert "580.126.20" in needs.transactions[0].preferences
     [lock] = needs.locks
-    assert Path(lock.path).name == "engine-vllm-cuda-py311.txt"
+    assert Path(lock).name == "engine-vllm-cuda-py311.txt"
     [model] = needs.models
     assert (model.folder, needs.fingerprint) == (
         f"models/llama-3.3-70b-fp8/{'a' * 64}", VENDOR_FINGERPRINT,
@@ -68,7 +68,7 @@ def test_nodes_that_differ_are_transactions_of_their_own(tmp_path: Path) -> None
     nodes = '("n01", {"driver": "580.95.05"}), ("n02", {"system": "debian13"}), "n03"'
     needs = mirror_needs.of_inventory(site(tmp_path, nodes))
     assert [each.system for each in needs.transactions] == ["debian12", "debian13", "debian12"]
-    assert [Path(lock.path).stem[-5:] for lock in needs.locks] == ["py311", "py313"]
+    assert [Path(lock).stem[-5:] for lock in needs.locks] == ["py311", "py313"]
     assert needs.described["drivers"] == ["580.126.20", "580.95.05"]
 
 
