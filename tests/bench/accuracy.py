@@ -59,7 +59,7 @@ async def log(endpoint: Endpoint) -> dict[str, Any]:
 
 def errors(record: RequestRecord, play: dict[str, Any]) -> tuple[float, list[float]]:
     """Errors of one request's TTFT and of its gaps, in milliseconds."""
-    seen = [chunk.at for chunk in record.chunks if chunk.characters]
+    seen = [chunk.at for chunk in record.chunks if chunk.output]
     sent = play["sent"][1 : 1 + len(seen)]
     ttft = (seen[0] - record.sent) - (sent[0] - play["taken"])
     gaps = [

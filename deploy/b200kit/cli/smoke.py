@@ -80,7 +80,11 @@ class Probe:
         self.correctness = await check(self.endpoint, volley.model, volley.salt, near)
         if self.correctness.problems:
             return
-        self.volley = volley = dataclasses.replace(volley, scale=self.correctness.scale)
+        self.volley = volley = dataclasses.replace(
+            volley,
+            scale=self.correctness.scale,
+            ignore_eos=self.correctness.ignores_eos,
+        )
         await volley.settle(self.endpoint, PATH)
         before = await engine_metrics.scrape(self.endpoint)
         self.run = await volley.fire(self.endpoint, PATH, self.requests, self.watch)

@@ -15,8 +15,8 @@ BRIEF = {
 }
 """Name and formula of each metric, short; the whole ones are in the document's `formulas`."""
 
-_HEAD = ("ms", "P50 [95% CI]", "P95 [95% CI]", "P99", "n", "formula")
-_WIDTHS = (4, 23, 23, 7, 6, 0)
+_HEAD = ("ms", "P50 [95% CI]", "P95 [95% CI]", "P99", "max", "n", "formula")
+_WIDTHS = (4, 20, 20, 6, 6, 6, 0)
 
 
 def lines(document: Document, url: str) -> list[str]:
@@ -67,7 +67,8 @@ def _table(document: Document) -> list[str]:
 def _row(document: Document, key: str) -> tuple[str, ...]:
     name, formula = BRIEF[key]
     quantiles = [_quantile(document, f"p{percent}_{key}_ms") for percent in (50, 95, 99)]
-    return (name, *quantiles, str(document["samples"][key]), formula)
+    largest = _number(document[f"max_{key}_ms"])
+    return (name, *quantiles, largest, str(document["samples"][key]), formula)
 
 
 def _quantile(document: Document, key: str) -> str:

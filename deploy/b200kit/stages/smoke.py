@@ -8,10 +8,12 @@ from __future__ import annotations
 
 import hashlib
 import json
+import math
 from datetime import UTC, datetime
 from typing import Any
 
 from b200kit.converge.stage import Change, Stage, nothing
+from b200kit.node.client.low_load import ROUNDS
 from b200kit.node.client.other_users import served_meanwhile
 from b200kit.node.lib import timestamp
 from b200kit.node.lib.error_line import cause
@@ -23,7 +25,8 @@ from b200kit.run.remote import RemoteError
 from b200kit.stages import gateway, serving
 
 RECORD = "/var/lib/b200kit/smoke.json"
-_DEADLINE_S = 600
+# Beside the time in which requests are sent.
+_BESIDE_S = 600
 _NO_BASELINE = "no baseline is accepted; b200 record accept"
 
 
@@ -75,7 +78,7 @@ def age_s(result: dict[str, Any]) -> float | None:
 
 def _measure(node: Node, mark: str) -> str:
     done = node.connected().attempt_program(
-        f"measure --config {serving.SERVING}", timeout=_DEADLINE_S
+        f"measure --config {serving.SERVING}", timeout=_deadline_s(node)
     )
     try:
         # A result that fails is a result: the exit status only repeats its verdict.
@@ -91,6 +94,13 @@ def _measure(node: Node, mark: str) -> str:
         reasons = "; ".join(result.get("reasons") or []) or "no reason given"
         raise StageFailed(f"smoke test {result.get('verdict')}: {reasons}")
     return summary(node)
+
+
+def _deadline_s(node: Node) -> int:
+    """What the longest measurement may take, in seconds."""
+    smoke, replicas = node.spec.smoke, len(node.layout())
+    sent = smoke.requests + ROUNDS * smoke.direct_requests * replicas
+    return _BESIDE_S + math.ceil(sent / smoke.rate)
 
 
 def _by_its_record(node: Node) -> dict[str, Any]:

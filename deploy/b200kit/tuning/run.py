@@ -35,6 +35,8 @@ from b200kit.tuning.write import write
 _PROBLEMS = (RemoteError, StageFailed)
 # Beyond the sending of a cell: correctness, uncounted and direct requests, the client's own start.
 _BESIDE_S = 300
+# A sweep goes beyond what the replicas can take, and does not compare them.
+OF_A_CELL = "--any-load --direct-requests 1"
 _ANSWERING = re.compile(r"[1-9]\d* requests$")
 logger = logging.getLogger(__name__)
 
@@ -161,9 +163,7 @@ class Tuning:
             f"--output-tokens {workload.output_tokens}"
         )
         limit = round(requests / rate) + _BESIDE_S
-        ours = _json(
-            node, f"measure --config {serving.SERVING} {options} --direct-requests 1", limit
-        )
+        ours = _json(node, f"measure --config {serving.SERVING} {options} {OF_A_CELL}", limit)
         status, why = cells.status(ours)
         bench = self._bench(options, limit) if status == "done" else {"unmeasured": why}
         cell = {

@@ -43,6 +43,12 @@ class Chat:
     # A completion of /v1/completions: its text stands alone, in no message.
     plain: bool = False
 
+    @property
+    def reason(self) -> str | None:
+        """Why it ends."""
+        reasons = {"no-finish": None, "refuses-ignore-eos": "stop"}
+        return reasons.get(self.fault, "length")
+
 
 @dataclass(frozen=True)
 class ChatService:
@@ -74,6 +80,10 @@ class ChatService:
         number = next(_numbers)
         fault = self.engine.knobs.fault_of(number, request.headers.get("x-standin-fault"))
         stream = body.get("stream") is True
+        if fault == "refuses-ignore-eos":
+            if "ignore_eos" in body:
+                raise Refused(400, "BadRequestError", "Unknown parameter: ignore_eos", "ignore_eos")
+            wanted = max(1, wanted - 1)
         return Chat(self.model, tokens, wanted, stream, usage, fault, number, plain)
 
     async def answer(self, chat: Chat, reply: Reply) -> None:
@@ -104,8 +114,8 @@ class ChatService:
                 return
             sent += len(group)
             text = "" if chat.fault == "no-output" else "".join(_word(i) for i in group)
-            last = sent == chat.tokens and chat.fault != "no-finish"
-            await reply.event(_chunk(chat, {"content": text}, "length" if last else None))
+            last = sent == chat.tokens
+            await reply.event(_chunk(chat, {"content": text}, chat.reason if last else None))
         if chat.usage and chat.fault != "no-usage":
             await reply.event({**_base(chat, "chat.completion.chunk"), "usage": _usage(chat)})
         if chat.fault != "no-done":
@@ -143,9 +153,8 @@ class ChatService:
 
     def _whole(self, chat: Chat) -> dict[str, object]:
         message = {"role": "assistant", "content": "".join(_word(i) for i in range(chat.tokens))}
-        reason = None if chat.fault == "no-finish" else "length"
         said = {"text": message["content"]} if chat.plain else {"message": message}
-        choice = {"index": 0, **said, "finish_reason": reason}
+        choice = {"index": 0, **said, "finish_reason": chat.reason}
         usage = {} if chat.fault == "no-usage" else {"usage": _usage(chat)}
         return {**_base(chat, "chat.completion"), "choices": [choice], **usage}
 

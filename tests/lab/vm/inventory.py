@@ -18,6 +18,9 @@ SMOKE = {
     "ttft_ms": 10_000.0,
     "tpot_ms": 5_000.0,
     "loop_lag_ms": 200.0,
+    "direct_requests": 5,
+    "replica_slowdown": None,
+    "stall_ms": 60_000.0,
 }
 # Real vLLM makes a token in about a second there: few short requests, one after the other, and a
 # watchdog that gives them time.

@@ -33,7 +33,7 @@ NOTHING: dict[str, object] = {key: {"unmeasured": "/metrics answered HTTP 403"} 
 def record(number: int) -> RequestRecord:
     """TTFT 10 ms + number/5, gaps of 2 ms."""
     sent, first = number * 0.25, number * 0.25 + 0.010 + number / 5000
-    chunks = tuple(Chunk(first + i * 0.002, 4, i == 2) for i in range(3))
+    chunks = tuple(Chunk(first + i * 0.002) for i in range(3))
     return RequestRecord(sent, sent, chunks, 20, 3, "length", chunks[-1].at, None, sent + 0.0005)
 
 

@@ -448,6 +448,24 @@ def test_another_configuration_is_measured_again(
     assert planned(node, "smoke") == []
 
 
+def test_slow_load_is_given_the_time_that_it_takes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    _, machine = settled(tmp_path)
+    other = connected(machine, smoke={"requests": 60, "rate": 0.1, "direct_requests": 24})
+    look(other)
+    asked: list[float] = []
+
+    def noted(_: object, arguments: str, stdin: str | None = None, timeout: float = 0) -> None:
+        asked.append(timeout)
+        raise RemoteError(arguments)
+
+    monkeypatch.setattr(type(other.connected()), "attempt_program", noted)
+    with pytest.raises(RemoteError):
+        make(other, "smoke")
+    assert asked[0] > (60 + 4 * 24 * len(other.layout())) / 0.1
+
+
 @pytest.mark.parametrize("changes", [{"stage_timeout_s": 60}, {"console": "ipmi"}])
 def test_what_does_not_touch_the_servers_is_not_measured_again(
     tmp_path: Path, changes: dict[str, object]

@@ -97,6 +97,14 @@ class Smoke(Keys):
     """goodput objective for TTFT"""
     tpot_ms: float = Field(100.0, ge=0.1, le=600_000)
     """goodput objective for TPOT"""
+    direct_requests: int = Field(24, ge=5, le=5000)
+    """requests to each replica directly, and up to four times as many until a slow one would be
+    found"""
+    replica_slowdown: float | None = Field(0.1, ge=0.01, le=100)
+    """slow-down of one replica against the others that must be found, as a share; a fifth of it is
+    what healthy ones may differ by; None: they are not compared"""
+    stall_ms: float = Field(1000.0, ge=10, le=600_000)
+    """a wait for a token, beyond the usual one, that fails the test"""
     loop_lag_ms: float = Field(10.0, ge=1, le=1000)
     """how late the client itself may be at P99 before its numbers are invalid; more than the
     default only where no latency is measured anyway, as in an emulated machine"""

@@ -13,7 +13,8 @@ import time
 from dataclasses import dataclass, field
 
 from b200kit.node.client.formulas import Chunk, RequestRecord
-from b200kit.node.client.http import Deadlines, Exchange, HttpError, exchange
+from b200kit.node.client.http import Deadlines, Exchange, exchange
+from b200kit.node.client.message import HttpError
 
 
 @dataclass(frozen=True)
@@ -185,26 +186,25 @@ class _Reading:
         if not isinstance(choices, list) or not choices or not isinstance(choices[0], dict):
             return
         choice = choices[0]
-        text = {"content": choice.get("text")}
-        piece = _output(choice.get("delta") or choice.get("message") or text)
+        delta = choice.get("delta") or choice.get("message") or {"content": choice.get("text")}
         reason = choice.get("finish_reason")
         self.finish_reason = str(reason) if reason else self.finish_reason
-        self.text.append(piece)
-        self.chunks.append(Chunk(at, len(piece), bool(reason)))
+        self.text.append(_text(delta))
+        self.chunks.append(Chunk(at, _has_output(delta)))
 
     def _check(self, raw: Exchange, request: ChatRequest) -> None:
         """The first thing that makes this answer incomplete or wrong."""
         tokens = self._count("completion_tokens")
         short = request.ignore_eos and tokens is not None and tokens != request.max_tokens
-        with_output = sum(chunk.characters > 0 for chunk in self.chunks)
+        with_text = sum(map(bool, self.text))
         findings = (
             (raw.fault is not None, str(raw.fault)),
             (not self.done, "the stream was cut off before [DONE]"),
             (self.finish_reason is None, "no finish_reason"),
             (tokens is None or self._count("prompt_tokens") is None, "no usage"),
             (short, f"usage says {tokens} tokens, {request.max_tokens} were asked for"),
-            (request.stream and with_output == 0, "the answer has no output"),
-            (request.stream and (tokens or 0) < with_output, "usage counts less than the chunks"),
+            (request.stream and with_text == 0, "the answer has no output"),
+            (request.stream and (tokens or 0) < with_text, "usage counts less than the chunks"),
         )
         self.error = self.error or next((text for wrong, text in findings if wrong), None)
 
@@ -227,7 +227,18 @@ class _Reading:
         )
 
 
-def _output(delta: object) -> str:
+def _has_output(delta: object) -> bool:
+    """Whether a token came with it, by the rule of `vllm bench serve`.
+
+    A token may have no text, as a special one; the chunk that opens an answer has a role
+    (vllm/benchmarks/lib/endpoint_request_func.py, `_choice_has_streamed_output`, 0.33.0).
+    """
+    if not isinstance(delta, dict):
+        return False
+    return bool(_text(delta)) or (delta.get("content") == "" and "role" not in delta)
+
+
+def _text(delta: object) -> str:
     """Content, reasoning and tool-call text of a delta or message, joined; "" for role only."""
     if not isinstance(delta, dict):
         return ""

@@ -11,11 +11,12 @@ import argparse
 import asyncio
 import json
 import sys
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from b200kit.node.client.chat import Answer, ChatRequest, Endpoint, chat, server_message
-from b200kit.node.client.http import Deadlines, HttpError
+from b200kit.node.client.http import Deadlines
+from b200kit.node.client.message import HttpError
 from b200kit.node.client.prompts import Scale, prompt
 from b200kit.node.client.serving_config import ConfigError, load
 
@@ -28,13 +29,16 @@ class CorrectnessResult:
     """What the correctness check found. problems: one line each, empty when all is right.
 
     scale: prompt tokens for words as this model counts them; same_text: whether two equal greedy
-    requests gave equal text (reported, not judged: batching may change a near tie).
+    requests gave equal text (reported, not judged: batching may change a near tie). ignores_eos:
+    whether the server goes on to the requested length where it is asked to; one that refuses to
+    be asked ends its answers where the model does.
     """
 
     problems: tuple[str, ...]
     scale: Scale
     same_text: bool
     engine_version: str | None
+    ignores_eos: bool = True
 
 
 async def check(endpoint: Endpoint, model: str, salt: str, max_model_len: int) -> CorrectnessResult:
@@ -44,16 +48,25 @@ async def check(endpoint: Endpoint, model: str, salt: str, max_model_len: int) -
         return CorrectnessResult(tuple(problems), Scale(), False, None)
     long_words = max(24, min(200, max_model_len // 8))
     short = ChatRequest(model, prompt(12, "correctness", 0), TOKENS, salt=salt)
-    plain = ChatRequest(model, prompt(12, "correctness", 0), TOKENS, stream=False, salt=salt)
-    long = ChatRequest(model, prompt(long_words, "correctness", 1), TOKENS, salt=salt)
-    answers = [await chat(endpoint, request, DEADLINES) for request in (short, plain, long)]
+    first = await chat(endpoint, short, DEADLINES)
+    ignores_eos = not _refuses_ignore_eos(first)
+    short = replace(short, ignore_eos=ignores_eos)
+    plain = replace(short, stream=False)
+    long = replace(short, prompt=prompt(long_words, "correctness", 1))
+    rest = [short, plain, long][ignores_eos:]
+    answers = [first] * ignores_eos + [await chat(endpoint, each, DEADLINES) for each in rest]
     problems = [line for answer in answers for line in answer_problems(answer)]
     counts = [answer.record().prompt_tokens or 0 for answer in answers]
     if not problems and counts[0] != counts[1]:
         problems = [f"usage counts {counts[0]} prompt tokens streamed and {counts[1]} not"]
     scale = Scale() if problems else Scale.through((12, counts[0]), (long_words, counts[2]))
     same = answers[0].text == answers[1].text
-    return CorrectnessResult(tuple(problems), scale, same, await version(endpoint))
+    return CorrectnessResult(tuple(problems), scale, same, await version(endpoint), ignores_eos)
+
+
+def _refuses_ignore_eos(answer: Answer) -> bool:
+    """Whether a server took offence at this member of the request's body."""
+    return answer.raw.code in (400, 422) and "ignore_eos" in (answer.record().error or "")
 
 
 async def models_problems(endpoint: Endpoint, model: str) -> list[str]:
@@ -82,8 +95,8 @@ def answer_problems(answer: Answer) -> list[str]:
     record, form = answer.record(), "streamed" if answer.request.stream else "not streamed"
     if record.error:
         return [f"correctness check ({form}): {record.error}"]
-    if record.finish_reason != "length":
-        reason = record.finish_reason
+    reason = record.finish_reason
+    if reason != "length" and answer.request.ignore_eos:
         return [f"correctness check ({form}): finish_reason is {reason!r}, not 'length'"]
     return []
 

@@ -11,7 +11,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from b200kit.node.client.chat import Endpoint
-from b200kit.node.client.http import Deadlines, HttpError
+from b200kit.node.client.http import Deadlines
+from b200kit.node.client.message import HttpError
 from b200kit.node.lib.readings import unmeasured
 
 TTFT = "vllm:time_to_first_token_seconds"

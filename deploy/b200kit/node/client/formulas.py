@@ -15,13 +15,14 @@ from itertools import pairwise
 from b200kit.node.client.percentiles import carries, deviation, interval, mean, note, percentile
 
 FORMULAS: dict[str, str] = {
-    "ttft": "first chunk with non-empty content or reasoning, minus sent (a role-only chunk does"
-    " not count; the connection is new for each request and its set-up is included)",
-    "itl": "gap between successive chunks with a choice, from the first chunk with output on,"
-    " pooled over all requests (a gap a chunk, not a token: see tokens_per_chunk)",
+    "ttft": "first chunk with output, minus sent (content, reasoning or a tool call, or an empty"
+    " content without a role: a token that has no text; the connection is new for each request and"
+    " its set-up is included)",
+    "itl": "gap between successive chunks with output, pooled over all requests (a gap a chunk, not"
+    " a token: see tokens_per_chunk)",
     "tpot": "(e2el - ttft) / (usage.completion_tokens - 1), one value a request; a request of one"
     " token has none",
-    "e2el": "last chunk with a choice, minus sent (usage and [DONE] do not count)",
+    "e2el": "last chunk with output, minus sent (an empty end, usage and [DONE] do not count)",
     "request_goodput": "requests that meet every objective, divided by duration",
     "schedule_delay": "sent minus scheduled: how late the client was (open loop)",
     "client_queue_time": "the same for completed requests, under vllm bench serve's name",
@@ -38,11 +39,10 @@ COALESCED_S = 1e-4
 
 @dataclass(frozen=True)
 class Chunk:
-    """One streamed chunk that carried a choice: when it came and how many characters it had."""
+    """One streamed chunk that carried a choice: when it came, and whether a token came with it."""
 
     at: float
-    characters: int
-    finish: bool = False
+    output: bool = True
 
 
 @dataclass(frozen=True)
@@ -96,10 +96,9 @@ def timing(record: RequestRecord) -> Timing | None:
     """Latencies of one request, or None when it failed or never produced any output."""
     if record.error is not None:
         return None
-    first = next((i for i, chunk in enumerate(record.chunks) if chunk.characters), None)
-    if first is None:
+    times = [chunk.at for chunk in record.chunks if chunk.output]
+    if not times:
         return None
-    times = [chunk.at for chunk in record.chunks[first:]]
     ttft, e2el = times[0] - record.sent, times[-1] - record.sent
     tokens = record.completion_tokens or 0
     tpot = (e2el - ttft) / (tokens - 1) if tokens > 1 else None
@@ -117,6 +116,10 @@ class Run:
     def __post_init__(self) -> None:
         """Derive the timings once."""
         object.__setattr__(self, "timings", tuple(timing(record) for record in self.records))
+
+    def and_then(self, more: Run) -> Run:
+        """This run and one after it, as one."""
+        return Run(self.records + more.records)
 
     @property
     def completed(self) -> list[Timing]:
@@ -193,14 +196,15 @@ def summary(run: Run, objective: Objective) -> dict[str, object]:
 
 
 def statistics(name: str, values: Sequence[float]) -> dict[str, float | None]:
-    """mean, median, std and percentiles of one metric, keyed `p50_<name>_ms` and so on."""
+    """mean, median, std, max and percentiles of one metric, keyed `p50_<name>_ms` and so on."""
     if not values:
-        keys = ("mean", "median", "std", *(f"p{percent}" for percent in PERCENTS))
+        keys = ("mean", "median", "std", "max", *(f"p{percent}" for percent in PERCENTS))
         return {f"{key}_{name}_ms": None for key in keys}
     result: dict[str, float | None] = {
         f"mean_{name}_ms": mean(values),
         f"median_{name}_ms": percentile(values, 50),
         f"std_{name}_ms": deviation(values),
+        f"max_{name}_ms": max(values),
     }
     for percent in PERCENTS:
         stated = percent != 99 or carries(len(values), percent)
@@ -209,7 +213,7 @@ def statistics(name: str, values: Sequence[float]) -> dict[str, float | None]:
 
 
 def tokens_per_chunk(run: Run) -> float | None:
-    """Tokens (from usage) for each chunk with a choice, from the first output on; None = no data.
+    """Tokens (from usage) for each chunk with output; None = no data.
 
     Well above 1 means speculative decoding, a stream interval, or merging on the way: ITL then
     measures chunks, and only TPOT compares with other runs.

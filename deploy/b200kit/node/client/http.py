@@ -20,13 +20,10 @@ from dataclasses import dataclass, field
 from urllib.parse import urlsplit
 
 from b200kit.node.client.connect import connect
-from b200kit.node.client.sse import Dechunker, SseSplitter
+from b200kit.node.client.message import Body, Ending, HttpError, parse_head
+from b200kit.node.client.sse import SseSplitter
 
 MAX_BODY = 64 * 1024 * 1024
-
-
-class HttpError(Exception):
-    """The exchange could not be made or its answer is not HTTP; the text is one clear line."""
 
 
 @dataclass(frozen=True)
@@ -68,20 +65,24 @@ class Exchange:
         """The HTTP status code."""
         return self.head[0]
 
+    @property
+    def code(self) -> int | None:
+        """The same; None where no answer came."""
+        try:
+            return self.status
+        except HttpError:
+            return None
+
     def segments(self) -> tuple[list[tuple[float, bytes]], bool]:
-        """The body as (arrival, bytes) after de-chunking, and whether it is complete."""
+        """The body as (arrival, bytes), its codings undone, and whether it is complete."""
         _, fields, skip = self.head
-        chunked = "chunked" in fields.get("transfer-encoding", "").lower()
-        decoder = Dechunker()
+        decoder = Body(fields)
         body: list[tuple[float, bytes]] = []
         for at, raw in self.pieces:
             data, skip = raw[skip:], max(0, skip - len(raw))
             if data:
-                body.append((at, decoder.feed(data) if chunked else data))
-        length = fields.get("content-length", "")
-        have = sum(len(data) for _, data in body)
-        complete = decoder.finished if chunked else not length.isdigit() or have >= int(length)
-        return body, complete
+                body.append((at, decoder.feed(data)))
+        return body, decoder.is_whole
 
     def body(self) -> bytes:
         """The whole body. Raises HttpError when it was cut off."""
@@ -96,20 +97,6 @@ class Exchange:
         return [(at, event) for at, data in self.segments()[0] for event in splitter.feed(data)]
 
 
-def parse_head(data: bytes) -> tuple[int, dict[str, str], int]:
-    """Status, fields and length of a response's head. Raises HttpError when it is not one."""
-    end = data.find(b"\r\n\r\n")
-    if end < 0:
-        raise HttpError("the connection closed before an answer came")
-    first, *rest = data[:end].decode("latin-1").split("\r\n")
-    words = first.split(" ", 2)
-    if len(words) < 2 or not words[0].startswith("HTTP/1.") or not words[1].isdigit():
-        raise HttpError(f"not an HTTP answer: {first[:80]!r}")
-    pairs = (line.partition(":") for line in rest)
-    fields = {name.strip().lower(): value.strip() for name, _, value in pairs}
-    return int(words[1]), fields, end + 4
-
-
 class _Collector(asyncio.Protocol):
     """Stamps and stores what arrives; resolves `done` when the answer has ended."""
 
@@ -118,7 +105,7 @@ class _Collector(asyncio.Protocol):
         self.done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self.last = time.perf_counter()
         self._size = 0
-        self._length: int | None = None
+        self._ending = Ending()
 
     def data_received(self, data: bytes) -> None:
         """Stamp one piece; notice the end for servers that do not close."""
@@ -127,19 +114,13 @@ class _Collector(asyncio.Protocol):
         self._size += len(data)
         if self._size > MAX_BODY:
             self.finish(f"the answer is larger than {MAX_BODY >> 20} MiB")
-        elif data == b"0\r\n\r\n" or data.endswith(b"\r\n0\r\n\r\n") or self._full():
+            return
+        try:
+            self._ending.feed(data)
+        except HttpError as error:
+            self.finish(str(error))
+        if self._ending.reached:
             self.finish(None)
-
-    def _full(self) -> bool:
-        """Whether a body of announced length has arrived (asked only while pieces are few)."""
-        if self._length is None and len(self.exchange.pieces) <= 4:
-            try:
-                _, fields, skip = parse_head(b"".join(piece for _, piece in self.exchange.pieces))
-            except HttpError:
-                return False
-            announced = fields.get("content-length", "")
-            self._length = skip + int(announced) if announced.isdigit() else -1
-        return self._length is not None and 0 <= self._length <= self._size
 
     def connection_lost(self, exc: Exception | None) -> None:
         """The peer closed (or reset) the connection."""
@@ -254,7 +235,8 @@ def _render(method: str, url: str, headers: Mapping[str, str], body: object) -> 
     parts = urlsplit(url)
     payload = b"" if body is None else json.dumps(body).encode()
     target = (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
-    fields = {"Host": parts.netloc, "Connection": "close", "Accept": "*/*", **headers}
+    fields = {"Host": parts.netloc, "Connection": "close", "Accept": "*/*"}
+    fields |= {"Accept-Encoding": "identity", **headers}
     if body is not None:
         fields |= {"Content-Type": "application/json", "Content-Length": str(len(payload))}
     lines = [f"{method} {target} HTTP/1.1", *(f"{k}: {v}" for k, v in fields.items())]

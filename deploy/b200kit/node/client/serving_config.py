@@ -7,6 +7,7 @@ the program runs inside the unit, else from the file that the configuration name
 from __future__ import annotations
 
 import json
+import math
 import os
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, fields, replace
@@ -65,17 +66,26 @@ class RollingRestartPlan:
 
 @dataclass(frozen=True)
 class SmokePlan:
-    """The smoke run: `requests` at `rate` a second through the gateway, then direct ones."""
+    """The smoke run: `requests` at `rate` a second through the gateway, then direct ones.
+
+    direct_requests: to each replica, up to four times. replica_slowdown, stall_ms: `LowLoad`.
+    """
 
     requests: int = 60
     rate: float = 6.0
     input_tokens: int = 128
     output_tokens: int = 64
-    direct_requests: int = 12
+    direct_requests: int = 24
+    replica_slowdown: float | None = 0.1
+    stall_ms: float = 1000.0
     gateway_limit_ms: float = 50.0
     loop_lag_ms: float = 10.0
     cpu_wait_limit_factor: float = 1.0
     objective: Objective = field(default_factory=lambda: Objective(ttft_ms=100.0, tpot_ms=100.0))
+
+    def at_any_load(self) -> SmokePlan:
+        """The same where the load may be too much: no stall and no replica is judged."""
+        return replace(self, replica_slowdown=None, stall_ms=math.inf)
 
 
 @dataclass(frozen=True)
@@ -196,7 +206,11 @@ def _smoke(section: Mapping[str, object]) -> SmokePlan:
     if unknown:
         raise ValueError(f"smoke.goodput: unknown key {sorted(unknown)[0]!r}")
     objective = Objective(**{key: _number(goodput, key) for key in goodput})
-    return _filled(SmokePlan, section, objective=objective)
+    slowdown = section.get("replica_slowdown", SmokePlan.replica_slowdown)
+    wanted = (
+        None if slowdown is None else _number({"replica_slowdown": slowdown}, "replica_slowdown")
+    )
+    return _filled(SmokePlan, section, objective=objective, replica_slowdown=wanted)
 
 
 def _api_key(key_file: object) -> str | None:

@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from b200kit.node.client.formulas import Objective, Run, coalesced_share, summary
+from b200kit.node.client.low_load import LowLoad
 from b200kit.node.client.other_users import served_meanwhile
 from b200kit.node.client.percentiles import percentile
 from b200kit.node.lib.readings import unmeasured
@@ -130,13 +131,13 @@ def judge(
     server: Mapping[str, object] | None = None,
     gateway_limit_ms: float = 50.0,
     limits: ClientLimits | None = None,
-    low_load: bool = False,
+    low_load: LowLoad | None = None,
 ) -> Judgement:
     """Judge a smoke run. `paths` maps "gateway" and "direct-N" to their runs.
 
     correctness: what the correctness check found wrong. server: the servers' own numbers over the
     gateway run (the document's `server`); its mean ITL shows merged chunks.
-    low_load: the load is one that healthy servers take at leisure, so strain is a fault of theirs.
+    low_load: where given, strain, a stall and a slow replica are faults of the servers.
     """
     limits, server = limits or ClientLimits(), server or {}
     wrong = [*correctness, *_service_faults(paths)]
@@ -149,9 +150,11 @@ def judge(
     missed = [
         *_objective(paths, objective),
         *_gateway(paths, gateway_limit_ms, server, limits),
-        *(_strain(server) if low_load else ()),
+        *(low_load.faults(paths, server) if low_load else ()),
     ]
-    found = found or (Judgement("fail", tuple(missed)) if missed else Judgement("pass", ()))
+    doubt = low_load.doubt(paths) if low_load else ""
+    passed = Judgement("invalid", (doubt,)) if doubt else Judgement("pass", ())
+    found = found or (Judgement("fail", tuple(missed)) if missed else passed)
     others = served_meanwhile(server) if found.verdict == "fail" else ""
     return Judgement("invalid", (others, *found.reasons)) if others else found
 
@@ -266,23 +269,6 @@ def queue_share(server: Mapping[str, object]) -> float | None:
     """The part of the servers' mean TTFT that requests spent in their queue; None = not known."""
     queue, ttft = _known(server, "queue_mean_ms"), _known(server, "ttft_mean_ms")
     return queue / ttft if queue is not None and ttft else None
-
-
-def _strain(server: Mapping[str, object]) -> list[str]:
-    """What healthy, warm servers do not do at a low load."""
-    thrown, compiled = _known(server, "preemptions"), _known(server, "jit_warnings")
-    found = []
-    if thrown:
-        found.append(
-            f"the servers preempted {thrown:.0f} sequences at this low load: their KV cache is too"
-            " small; lower max_num_seqs (b200 plan)"
-        )
-    if compiled:
-        found.append(
-            f"the servers compiled {compiled:.0f} kernels while they were measured: the warm-up"
-            " does not cover this load, and these times are a cold server's"
-        )
-    return found
 
 
 def _known(server: Mapping[str, object], key: str) -> float | None:

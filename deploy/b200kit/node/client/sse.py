@@ -8,10 +8,11 @@ from __future__ import annotations
 
 
 class Dechunker:
-    """Feed it the coded body; it returns the content. `finished` after the last chunk."""
+    """Feed it the coded body; it returns the content. `finished` after last chunk and trailers."""
 
     def __init__(self) -> None:
         self.finished = False
+        self._trailers = False
         self._buffer = b""
         self._left = 0
         self._tail = False
@@ -26,9 +27,18 @@ class Dechunker:
                 self._left -= len(piece)
                 self._tail = self._left == 0
                 out.append(piece)
-            elif not self._size_line():
+            elif not (self._trailer() if self._trailers else self._size_line()):
                 break
         return b"".join(out)
+
+    def _trailer(self) -> bool:
+        """Read a line after the last chunk, of which an empty one ends the body."""
+        line, found, rest = self._buffer.partition(b"\r\n")
+        if not found:
+            return False
+        self._buffer = rest
+        self.finished = not line
+        return True
 
     def _size_line(self) -> bool:
         """Read the line before a chunk; False when it is not complete yet."""
@@ -39,7 +49,7 @@ class Dechunker:
         self._left = int(self._buffer[skip:end].split(b";")[0], 16)
         self._buffer = self._buffer[end + 2 :]
         self._tail = False
-        self.finished = self._left == 0
+        self._trailers = self._left == 0
         return True
 
 

@@ -20,6 +20,7 @@ from b200kit.node.client.formulas import (
     schedule_delay,
     summary,
 )
+from b200kit.node.client.low_load import LowLoad
 from b200kit.node.lib.readings import unmeasured
 
 MOST_REQUESTS = 2000
@@ -49,7 +50,7 @@ class Found:
     cpus: str
     conditions: Mapping[str, object]
     gpus: object = None
-    low_load: bool = False
+    low_load: LowLoad | None = None
 
     @property
     def main(self) -> Run:
@@ -90,8 +91,15 @@ def document(found: Found) -> dict[str, object]:
         "gpus": found.gpus or unmeasured("the GPUs are not on this machine"),
         "gateway_overhead": smoke_verdict.gateway_overhead(found.paths),
         "paths": smoke_verdict.path_summaries(found.paths, found.objective),
+        "replicas": replicas(found),
         "conditions": {**found.conditions, **measured(main.records)},
     }
+
+
+def replicas(found: Found) -> dict[str, object] | None:
+    """Each replica against the others; None where they were not compared."""
+    compared = found.low_load.comparison(found.paths) if found.low_load else None
+    return compared.document() if compared else None
 
 
 def each(run: Run, most: int = MOST_REQUESTS) -> list[dict[str, object]]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import math
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field, replace
 
@@ -13,8 +14,10 @@ from b200kit.node.client.formulas import Run
 from b200kit.node.client.http import Deadlines
 from b200kit.node.client.prompts import Scale, prompt
 
-DEADLINES = Deadlines(connect=5, idle=30, total=120)
+# An answer may be as long as it likes, while tokens come.
+DEADLINES = Deadlines(connect=5, idle=30, total=math.inf)
 UNCOUNTED = 2
+_APART = 1000
 
 
 @dataclass(frozen=True)
@@ -22,7 +25,9 @@ class Volley:
     """What is sent: every request has its own prompt, and the cache salt of the run.
 
     scale: how this model counts words, from the correctness check. seed: of arrivals and prompts;
-    arrivals: which of the arrivals of that seed.
+    ignore_eos: whether all answers are of the requested length, which a few servers refuse.
+    arrivals: which of the arrivals of that seed. turn: number of the volley in a run, from 0; no
+    two have a prompt in common.
     """
 
     model: str
@@ -32,7 +37,9 @@ class Volley:
     seed: int
     salt: str
     scale: Scale = field(default_factory=Scale)
+    ignore_eos: bool = True
     arrivals: int = 0
+    turn: int = 0
 
     async def settle(self, endpoint: Endpoint, name: str) -> None:
         """A few requests that count nowhere: the first ones over a path may find it cold."""
@@ -69,14 +76,17 @@ class Volley:
         made = [self._request(name, number) for number in range(requests)]
         return lambda: self.arrival.run(
             requests,
-            self.seed + self.arrivals,
+            self.seed + self.arrivals + _APART * self.turn,
             lambda number, due: chat(endpoint, made[number], DEADLINES, due),
         )
 
     def _request(self, name: str, number: int) -> ChatRequest:
         words = self.scale.words(self.input_tokens)
-        text = prompt(words, f"{self.seed}/{name}", number)
-        return ChatRequest(self.model, text, self.output_tokens, salt=self.salt)
+        again = f"/{self.turn}" if self.turn else ""
+        text = prompt(words, f"{self.seed}/{name}{again}", number)
+        return ChatRequest(
+            self.model, text, self.output_tokens, salt=self.salt, ignore_eos=self.ignore_eos
+        )
 
     def conditions(self) -> dict[str, object]:
         """What was asked for, in the words of the smoke document."""
@@ -87,7 +97,7 @@ class Volley:
             "isl_requested": self.input_tokens,
             "osl_requested": self.output_tokens,
             "prompts": "own word list, distinct by seed; no prefix shared",
-            "sampling": {"temperature": 0, "ignore_eos": True},
+            "sampling": {"temperature": 0, "ignore_eos": self.ignore_eos},
             "template_tokens": round(self.scale.overhead, 1),
             "warmups": UNCOUNTED,
             "connection": "one a request, set-up counted",

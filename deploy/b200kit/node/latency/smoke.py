@@ -20,6 +20,7 @@ from b200kit.node.client.arrivals import Arrival
 from b200kit.node.client.chat import Endpoint
 from b200kit.node.client.correctness import CorrectnessResult, check, version
 from b200kit.node.client.formulas import Run
+from b200kit.node.client.low_load import ROUNDS, LowLoad
 from b200kit.node.client.prompts import Scale
 from b200kit.node.client.serving_config import ConfigError, Serving, SmokePlan, load
 from b200kit.node.client.smoke_verdict import ClientLimits
@@ -64,7 +65,7 @@ class Smoke:
     @property
     def volley(self) -> Volley:
         """The same load for every path."""
-        plan, scale = self.plan, self.correctness.scale if self.correctness else Scale()
+        plan, checked = self.plan, self.correctness
         return Volley(
             self.serving.model,
             plan.input_tokens,
@@ -72,7 +73,8 @@ class Smoke:
             Arrival(plan.rate),
             self.seed,
             self.salt,
-            scale,
+            checked.scale if checked else Scale(),
+            checked.ignores_eos if checked else True,
         )
 
     @property
@@ -109,9 +111,25 @@ class Smoke:
         wall_ms = (time.perf_counter() - start) * 1000
         self.gateway_wait = gateway_wait.share(waited, gateway_wait.delays_ms(), wall_ms)
         self.delta = engine_metrics.Delta.over(before, await self._scrape())
-        self.paths |= await volley.fire_at(self._directly(), plan.direct_requests, self.watch)
+        await self._compare()
         ours = len(self.paths["gateway"].records)
         self.others = other_requests.count(traffic, other_requests.traffic(), ours)
+
+    async def _compare(self) -> None:
+        """At all replicas at once, round after round until their comparison says something."""
+        for number in range(ROUNDS):
+            volley = dataclasses.replace(self.volley, turn=number)
+            found = await volley.fire_at(self._directly(), self.plan.direct_requests, self.watch)
+            for name, run in found.items():
+                self.paths[name] = self.paths.get(name, Run(())).and_then(run)
+            compared = self.low_load.comparison(self.paths)
+            if compared is None or compared.is_decided:
+                break
+
+    @property
+    def low_load(self) -> LowLoad:
+        """What counts as a fault at this load."""
+        return LowLoad(self.plan.replica_slowdown, self.plan.stall_ms)
 
     def _directly(self) -> dict[str, Endpoint]:
         pairs = zip(self.serving.replicas, self.replicas, strict=True)
@@ -149,7 +167,7 @@ class Smoke:
                 cpus=self.affinity,
                 conditions=self.conditions(),
                 gpus=self.gpus,
-                low_load=True,
+                low_load=self.low_load,
             )
         )
 
@@ -182,6 +200,9 @@ def _options(args: list[str]) -> argparse.Namespace:
     parser.add_argument("--input-tokens", type=int)
     parser.add_argument("--output-tokens", type=int)
     parser.add_argument("--direct-requests", type=int)
+    parser.add_argument(
+        "--any-load", action="store_true", help="the load may be too much for them, as in a sweep"
+    )
     parser.add_argument("--seed", type=int, help="default: a new one each run, disclosed")
     return parser.parse_args(args)
 
@@ -194,6 +215,7 @@ def _with(serving: Serving, options: argparse.Namespace) -> Serving:
         if value <= 0:
             raise ConfigError(f"--{name.replace('_', '-')} must be above 0, not {value}")
     plan = dataclasses.replace(serving.smoke, **given)
+    plan = plan.at_any_load() if options.any_load else plan
     if plan.input_tokens + plan.output_tokens > serving.max_model_len:
         raise ConfigError(
             f"{plan.input_tokens} input and {plan.output_tokens} output tokens exceed"

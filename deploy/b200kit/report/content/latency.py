@@ -26,11 +26,11 @@ _FORMULA_NAMES = {"ttft": ("ttft",), "itl": ("itl",), "tpot": ("tpot",), "e2el":
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """One latency as text in ms: mean, percentiles, their 95 % intervals, and its formula."""
+    """One latency as text in ms: maximum, percentiles, their 95 % intervals, and its formula."""
 
     key: str
     name: str
-    mean: str
+    largest: str
     cells: tuple[str, ...]
     intervals: tuple[str, ...]
     formula: str
@@ -74,7 +74,7 @@ def _row(smoke: object, key: str) -> Row:
     return Row(
         key=key,
         name=METRICS[key],
-        mean=_cell(read(smoke, f"mean_{key}_ms")),
+        largest=_cell(read(smoke, f"max_{key}_ms")),
         cells=tuple(_cell(read(smoke, f"{p}_{key}_ms")) for p in PERCENTILES),
         intervals=tuple(_interval(read(smoke, "ci95", f"{p}_{key}_ms")) for p in PERCENTILES),
         formula=formula(smoke, key),

@@ -139,8 +139,9 @@ def _latency(host: object, colour: bool) -> Iterator[str]:
         yield mark.replace(STAND_IN, paint(STAND_IN, "mark", colour))
         yield from more
     corner = f"{STAND_IN}, ms" if latency.stand_in else "ms"
-    rows = [[corner, "P50", "P95", "P99"], *([row.name, *row.cells] for row in latency.rows)]
-    yield from table(rows, left=COLUMN, right=frozenset({1, 2, 3}))
+    head = [corner, "P50", "P95", "P99", "max"]
+    rows = [head, *([row.name, *row.cells, row.largest] for row in latency.rows)]
+    yield from table(rows, left=COLUMN, right=frozenset({1, 2, 3, 4}))
     for note in latency.notes:
         yield from labelled("", note)
     load = dict(latency.load)

@@ -58,7 +58,7 @@ class Server:
         first = max(sent, self.frozen_until) + TTFT_S
         last = first + GAP_S
         await asyncio.sleep(last - self.clock.now)
-        chunks = (Chunk(first, 1, False), Chunk(last, 1, True))
+        chunks = (Chunk(first), Chunk(last))
         return RequestRecord(due, sent, chunks, 1, 2, "length", last)
 
 

@@ -120,7 +120,16 @@ WHOLE = {
         "usage": {"prompt_tokens": 20, "completion_tokens": 4},
     }), DONE), 4),
     "an empty chunk with the finish_reason": Whole(
-        at_once(ROLE, *WORDS, delta(content="end"), delta("length"), usage(4), DONE), 4, 4, 4, 0.8
+        at_once(ROLE, *WORDS, delta(content="end"), delta("length"), usage(4), DONE), 4
+    ),
+    "a first token without text": Whole(
+        at_once(ROLE, delta(content=""), *WORDS[1:], FINAL, usage(4), DONE), 4
+    ),
+    "trailers after the last chunk": Whole(
+        [[0.0, HEAD + "".join(map(framed, GOOD)) + "0\r\nx-took: 7\r\n\r\n"]], 4
+    ),
+    "a last chunk that is cut in two": Whole(
+        [[0.0, HEAD + "".join(map(framed, GOOD)) + LAST[:4]], [0.05, LAST[4:]]], 4
     ),
     "reasoning before content": Whole(
         at_once(ROLE, delta(reasoning="hm"), *WORDS[1:], FINAL, usage(4), DONE), 4
@@ -135,7 +144,7 @@ def test_a_complete_answer_is_counted_exactly(server: str, name: str) -> None:
     found = timing(record)
     assert record.error is None
     assert found is not None
-    assert sum(chunk.characters > 0 for chunk in record.chunks) == want.outputs
+    assert sum(chunk.output for chunk in record.chunks) == want.outputs
     assert (record.prompt_tokens, record.completion_tokens) == (20, want.tokens)
     assert record.finish_reason == "length"
     assert len(found.gaps) == want.gaps
@@ -192,6 +201,19 @@ def test_an_answer_that_is_none_says_why_and_has_no_latency(server: str, name: s
     assert result["p50_ttft_ms"] is None
 
 
+LATE = [[0.0, HEAD + "".join(map(framed, GOOD[:-2]))],
+        [0.4, framed(delta("length")) + framed(usage(4)) + framed(DONE) + LAST]]  # fmt: skip
+
+
+def test_empty_end_that_comes_late_is_in_no_latency(server: str) -> None:
+    record, play = ask(server, LATE)
+    found = timing(record)
+    assert record.error is None
+    assert found is not None
+    assert found.e2el < 0.4 <= play["sent"][1] - record.sent
+    assert tokens_per_chunk(Run((record,))) == 1.0
+
+
 def test_a_stream_that_trickles_on_ends_at_the_total_deadline(server: str) -> None:
     trickle = [[number * 0.05, framed(WORDS[0])] for number in range(1, 200)]
     limits = Deadlines(connect=20, idle=10, total=0.4)
@@ -211,7 +233,7 @@ def test_a_role_that_comes_long_before_the_first_token_is_not_the_first_token(se
     record, play = ask(server, even(0.4, 0.01, 4))
     found = timing(record)
     assert found is not None
-    assert record.chunks[0].characters == 0
+    assert not record.chunks[0].output
     assert found.ttft >= play["sent"][1] - record.sent >= 0.4
 
 

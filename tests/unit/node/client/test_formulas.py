@@ -25,10 +25,10 @@ PLAIN = RequestRecord(
     scheduled=9.998,
     sent=10.0,
     chunks=(
-        Chunk(10.019, 0),
-        Chunk(10.020, 4),
-        Chunk(10.030, 5),
-        Chunk(10.045, 6, finish=True),
+        Chunk(10.019, False),
+        Chunk(10.020),
+        Chunk(10.030),
+        Chunk(10.045),
     ),
     prompt_tokens=20,
     completion_tokens=3,
@@ -47,12 +47,12 @@ def test_the_four_latencies_of_one_request() -> None:
 
 
 def test_a_role_only_chunk_is_not_the_first_token() -> None:
-    late = replace(PLAIN, chunks=(Chunk(10.001, 0), *PLAIN.chunks[1:]))
+    late = replace(PLAIN, chunks=(Chunk(10.001, False), *PLAIN.chunks[1:]))
     assert timing(late) == timing(PLAIN)
 
 
 def test_several_tokens_a_chunk_leave_tpot_right() -> None:
-    merged = replace(PLAIN, completion_tokens=11, chunks=(Chunk(10.02, 9), Chunk(10.12, 9, True)))
+    merged = replace(PLAIN, completion_tokens=11, chunks=(Chunk(10.02), Chunk(10.12)))
     found = timing(merged)
     assert found is not None
     assert found.gaps == pytest.approx((0.1,))
@@ -60,22 +60,20 @@ def test_several_tokens_a_chunk_leave_tpot_right() -> None:
     assert tokens_per_chunk(Run((merged,))) == pytest.approx(5.5)
 
 
-def test_an_empty_last_chunk_with_the_finish_reason_still_ends_the_answer() -> None:
-    ends = replace(PLAIN, chunks=(*PLAIN.chunks[:3], Chunk(10.045, 0, finish=True)))
-    found = timing(ends)
-    assert found is not None
-    assert found.e2el == pytest.approx(0.045)
+def test_empty_last_chunk_that_comes_late_is_no_token() -> None:
+    late = replace(PLAIN, chunks=(*PLAIN.chunks, Chunk(10.445, False)))
+    assert timing(late) == timing(PLAIN)
 
 
 def test_one_token_has_no_tpot() -> None:
-    found = timing(replace(PLAIN, completion_tokens=1, chunks=(Chunk(10.02, 3, True),)))
+    found = timing(replace(PLAIN, completion_tokens=1, chunks=(Chunk(10.02),)))
     assert found is not None
     assert found.tpot is None
     assert found.gaps == ()
     assert found.ttft == found.e2el
 
 
-@pytest.mark.parametrize("broken", [{"error": "HTTP 503"}, {"chunks": (Chunk(10.1, 0),)}])
+@pytest.mark.parametrize("broken", [{"error": "HTTP 503"}, {"chunks": (Chunk(10.1, False),)}])
 def test_a_failed_or_empty_answer_has_no_latency(broken: dict[str, object]) -> None:
     record = replace(PLAIN, **broken)  # type: ignore[arg-type]
     assert timing(record) is None
@@ -106,7 +104,7 @@ def test_goodput_counts_requests_that_meet_every_objective() -> None:
 
 
 def test_tpot_of_a_one_token_answer_meets_any_objective() -> None:
-    one = timing(replace(PLAIN, completion_tokens=1, chunks=(Chunk(10.02, 3, True),)))
+    one = timing(replace(PLAIN, completion_tokens=1, chunks=(Chunk(10.02),)))
     assert one is not None
     assert Objective(tpot_ms=0.001).met_by(one)
     assert not Objective(e2el_ms=19.0).met_by(one)
@@ -179,7 +177,7 @@ def test_a_frozen_server_shows_in_every_request_that_was_due_meanwhile() -> None
             PLAIN,
             scheduled=i * 0.2,
             sent=i * 0.2,
-            chunks=(Chunk(2.0 + 0.02, 1), Chunk(2.0 + 0.03, 1, True)),
+            chunks=(Chunk(2.0 + 0.02), Chunk(2.0 + 0.03)),
             completion_tokens=2,
             ended=2.1,
         )

@@ -7,7 +7,13 @@ from dataclasses import replace
 import pytest
 
 from b200kit.node.client.formulas import Chunk, Objective, RequestRecord, Run
-from b200kit.node.client.smoke_verdict import ClientHealth, ClientLimits, gateway_overhead, judge
+from b200kit.node.client.low_load import LowLoad
+from b200kit.node.client.smoke_verdict import (
+    ClientHealth,
+    ClientLimits,
+    gateway_overhead,
+    judge,
+)
 from tests.messages import assert_message
 
 CALM = ClientHealth(2.0, 10_000.0, (0.1,) * 200, "rr")
@@ -18,7 +24,7 @@ def stream(number: int, ttft: float = 0.01, gap: float = 0.002, tokens: int = 8)
     """A correct answer, sent on time."""
     sent = number * 0.25
     times = [sent + ttft + i * gap for i in range(tokens)]
-    chunks = tuple(Chunk(at, 3, at == times[-1]) for at in times)
+    chunks = tuple(Chunk(at) for at in times)
     return RequestRecord(sent, sent, chunks, 20, tokens, "length", times[-1])
 
 
@@ -225,7 +231,7 @@ def test_wrong_answer_is_no_fault_of_others() -> None:
 
 @pytest.mark.parametrize("server", [{"preemptions": 3}, {"jit_warnings": 2}])
 def test_servers_that_strain_at_a_low_load_fail(server: dict[str, object]) -> None:
-    found = judge(GOOD, SLO, CALM, server=server, low_load=True)
+    found = judge(GOOD, SLO, CALM, server=server, low_load=LowLoad())
     assert found.verdict == "fail"
     assert_message(found.reasons[0])
     assert judge(GOOD, SLO, CALM, server=server).verdict == "pass"  # at a load that is anybody's
@@ -233,7 +239,60 @@ def test_servers_that_strain_at_a_low_load_fail(server: dict[str, object]) -> No
 
 def test_servers_at_ease_pass() -> None:
     calm = {"preemptions": 0, "jit_warnings": 0}
-    assert judge(GOOD, SLO, CALM, server=calm, low_load=True).verdict == "pass"
+    assert judge(GOOD, SLO, CALM, server=calm, low_load=LowLoad()).verdict == "pass"
+
+
+def several(*gaps: float, n: int = 20) -> dict[str, Run]:
+    """The gateway, and a replica for each gap; gaps of one replica differ by a percent."""
+    made = {f"direct-{i}": [stream(k, gap=gap * (1 + (k % 3) / 100)) for k in range(n)]
+            for i, gap in enumerate(gaps)}  # fmt: skip
+    return {"gateway": run(), **{name: Run(tuple(records)) for name, records in made.items()}}
+
+
+def test_one_replica_of_eight_that_is_slower_fails_by_its_name() -> None:
+    gaps = [0.002] * 7 + [0.0032]
+    found = judge(several(*gaps), SLO, CALM, low_load=LowLoad())
+    assert found.verdict == "fail"
+    assert [reason.partition(":")[0] for reason in found.reasons] == ["direct-7"]
+    assert_message(*found.reasons)
+    assert judge(several(*gaps), SLO, CALM).verdict == "pass"  # at a load that is anybody's
+    assert judge(several(*gaps), SLO, CALM, low_load=LowLoad(None)).verdict == "pass"
+    server = {"other_requests": 412}
+    assert judge(several(*gaps), SLO, CALM, low_load=LowLoad(), server=server).verdict == "invalid"
+
+
+def test_replicas_that_differ_by_little_pass() -> None:
+    assert judge(several(0.002, 0.00202, 0.00201), SLO, CALM, low_load=LowLoad()).verdict == "pass"
+
+
+def test_too_few_requests_for_a_verdict_are_invalid_and_say_how_many_it_takes() -> None:
+    few = judge(several(0.002, 0.002, n=4), SLO, CALM, low_load=LowLoad())
+    assert few.verdict == "invalid"
+    assert_message(*few.reasons)
+    wild = several(0.002, 0.002)
+    wild = {
+        name: Run(tuple(stream(k, gap=0.002 * (1 + 0.2 * (k % 5))) for k in range(20)))
+        for name in wild
+    }
+    found = judge(wild, SLO, CALM, low_load=LowLoad())
+    assert found.verdict == "invalid"
+    assert_message(*found.reasons)
+
+
+def test_request_that_stands_still_fails_with_its_number_and_its_replica() -> None:
+    paths = several(0.002, 0.002)
+    sound = paths["direct-1"].records
+    chunks = sound[6].chunks
+    late = tuple(replace(chunk, at=chunk.at + 2 * (i > 2)) for i, chunk in enumerate(chunks))
+    paths["direct-1"] = Run((*sound[:6], replace(sound[6], chunks=late), *sound[7:]))
+    found = judge(paths, SLO, CALM, low_load=LowLoad())
+    assert found.verdict == "fail"
+    assert_message(*found.reasons)
+    assert judge(paths, SLO, CALM, low_load=LowLoad(stall_ms=2500)).verdict == "pass"
+    slow = {name: Run(tuple(stream(k, ttft=3.0) for k in range(20))) for name in paths}
+    patient = Objective(ttft_ms=5000)
+    # A first token that is always late is no stall.
+    assert judge(slow, patient, CALM, low_load=LowLoad()).verdict == "pass"
 
 
 def test_gateway_overhead_is_unknown_without_direct_runs() -> None:

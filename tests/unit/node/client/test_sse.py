@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from b200kit.node.client.http import Exchange, HttpError, parse_head
+from b200kit.node.client.http import Exchange
+from b200kit.node.client.message import HttpError, parse_head
 from b200kit.node.client.sse import Dechunker, SseSplitter
 from tests.messages import raises_message
 from tests.subtests import in_subtests

@@ -13,11 +13,15 @@ import pytest
 
 from b200kit.node.client import client_health, correctness
 from b200kit.node.client.arrivals import Arrival
-from b200kit.node.client.chat import Endpoint
+from b200kit.node.client.chat import Answer, ChatRequest, Endpoint, chat
+from b200kit.node.client.low_load import ROUNDS
+from b200kit.node.client.replicas import Comparison
 from b200kit.node.client.smoke_verdict import ClientHealth, ClientLimits
+from b200kit.node.latency import load_run
 from b200kit.node.latency import smoke as measure
 from b200kit.node.latency.load_run import Volley
 from b200kit.node.serving import processes
+from b200kit.tuning.run import OF_A_CELL
 from tests.lab.standin.knobs import Knobs
 from tests.messages import assert_message
 from tests.unit.node.client.server_thread import MODEL, fast, running
@@ -39,6 +43,7 @@ SMOKE = {
     "input_tokens": 40,
     "output_tokens": 6,
     "direct_requests": 4,
+    "stall_ms": 60000,
     "gateway_limit_ms": 60000,
     "goodput": {"ttft_ms": 60000, "tpot_ms": 60000},
 }
@@ -167,6 +172,52 @@ def test_replicas_are_asked_at_once_at_the_load_that_each_has_through_the_gatewa
     assert not found["direct-0"].errors + found["direct-1"].errors
 
 
+def test_requests_go_on_until_a_slow_replica_would_be_found(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    decided = iter((False, False, True))
+    prompts: list[str] = []
+
+    async def seen(to: Endpoint, asked: ChatRequest, *more: Any) -> Answer:
+        prompts.append(asked.prompt)
+        return await chat(to, asked, *more)
+
+    monkeypatch.setattr(load_run, "chat", seen)
+    monkeypatch.setattr(Comparison, "is_decided", property(lambda _: next(decided, True)))
+    with running() as other:
+        replicas = [{"index": i, "url": other, "unit": f"vllm@{i}.service"} for i in range(2)]
+        _, found = smoke(tmp_path, capsys, replicas=replicas)
+    assert [found["paths"][f"direct-{i}"]["completed"] for i in range(2)] == [12, 12]
+    # Prompts of a later turn are others: nothing of them is in a cache.
+    assert len(set(prompts)) == len(prompts) > 30
+    assert found["replicas"]["wanted_slowdown"] == 0.1
+    assert {each["path"] for each in found["replicas"]["compared"]} == {"direct-0", "direct-1"}
+
+
+def test_requests_end_where_no_number_would_find_it(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Comparison, "is_decided", property(lambda _: False))
+    with running() as other:
+        replicas = [{"index": i, "url": other, "unit": f"vllm@{i}.service"} for i in range(2)]
+        status, found = smoke(tmp_path, capsys, replicas=replicas)
+    assert found["paths"]["direct-0"]["completed"] == 4 * ROUNDS
+    assert (status, found["verdict"]) == (2, "invalid")
+
+
+def test_cell_of_a_sweep_is_measured_whatever_its_load_does(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    strict = {**SMOKE, "stall_ms": 0.001}
+    with running() as other:
+        replicas = [{"index": i, "url": other, "unit": f"vllm@{i}.service"} for i in range(2)]
+        given = {"replicas": replicas, "smoke": strict}
+        assert smoke(tmp_path, capsys, None, "--direct-requests", "1", **given)[0] == 1
+        status, found = smoke(tmp_path, capsys, None, *OF_A_CELL.split(), **given)
+    assert (status, found["verdict"], found["reasons"]) == (0, "pass", [])
+    assert [found["paths"][f"direct-{i}"]["completed"] for i in range(2)] == [1, 1]
+
+
 def test_the_keys_of_vllm_bench_serve_are_there(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -194,6 +245,16 @@ def test_one_failure_among_the_measured_requests_fails_the_run(
     status, found = smoke(tmp_path, capsys, fast("cut-off", fault_at=9))
     assert (status, found["failed"]) == (1, 1)
     assert_message(*found["reasons"])
+
+
+def test_server_that_refuses_ignore_eos_is_measured_by_what_it_answers(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    busy = SMOKE | {"cpu_wait_limit_factor": 100}
+    _, found = smoke(tmp_path, capsys, fast("refuses-ignore-eos"), smoke=busy)
+    assert (found["completed"], found["failed"]) == (10, 0)
+    assert found["conditions"]["sampling"]["ignore_eos"] is False
+    assert found["conditions"]["osl_measured"] == {"min": 5, "mean": 5.0, "max": 5}
 
 
 def test_a_starved_client_is_invalid_not_wrong(

@@ -22,7 +22,8 @@ from pathlib import Path
 from b200kit.node.client import client_health
 from b200kit.node.client.chat import Endpoint
 from b200kit.node.client.correctness import models_problems, version
-from b200kit.node.client.http import Deadlines, HttpError
+from b200kit.node.client.http import Deadlines
+from b200kit.node.client.message import HttpError
 from b200kit.node.client.serving_config import ConfigError, Serving, load
 from b200kit.node.lib import journal, timestamp
 from b200kit.node.lib.main_pid import MainPid, MainPidGone

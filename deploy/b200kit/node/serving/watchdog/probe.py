@@ -15,7 +15,8 @@ from dataclasses import dataclass, field
 from b200kit.node.client import engine_metrics
 from b200kit.node.client.chat import Answer, ChatRequest, Endpoint, chat
 from b200kit.node.client.engine_metrics import Sample
-from b200kit.node.client.http import Deadlines, HttpError
+from b200kit.node.client.http import Deadlines
+from b200kit.node.client.message import HttpError
 from b200kit.node.client.serving_config import WatchdogPlan
 from b200kit.node.state.watchdog import Outcome
 

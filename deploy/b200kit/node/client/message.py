@@ -1,0 +1,97 @@
+"""An HTTP/1.1 answer as bytes: its head, its body as it was meant, and where it ends. No I/O.
+
+RFC 9112, 6.3: a body ends with its last chunk, after so many bytes as were announced, or with the
+connection.
+"""
+
+from __future__ import annotations
+
+import zlib
+
+from b200kit.node.client.sse import Dechunker
+
+_COMPRESSED = ("gzip", "x-gzip", "deflate")
+_ANY_HEADER = 47
+"""zlib's window, with a header of gzip or of zlib."""
+
+
+class HttpError(Exception):
+    """The exchange could not be made or its answer is not HTTP; the text is one clear line."""
+
+
+Fields = dict[str, str]
+"""Header fields, names in lower case."""
+
+
+def parse_head(data: bytes) -> tuple[int, Fields, int]:
+    """Status, fields and length of a response's head. Raises HttpError when it is not one."""
+    end = data.find(b"\r\n\r\n")
+    if end < 0:
+        raise HttpError("the connection closed before an answer came")
+    first, *rest = data[:end].decode("latin-1").split("\r\n")
+    words = first.split(" ", 2)
+    if len(words) < 2 or not words[0].startswith("HTTP/1.") or not words[1].isdigit():
+        raise HttpError(f"not an HTTP answer: {first[:80]!r}")
+    pairs = (line.partition(":") for line in rest)
+    fields = {name.strip().lower(): value.strip() for name, _, value in pairs}
+    return int(words[1]), fields, end + 4
+
+
+class Body:
+    """Feed it what comes after the head; it returns the content, and knows when it is whole."""
+
+    def __init__(self, fields: Fields) -> None:
+        """Raises HttpError for content in a coding that nobody asked for and that is not known."""
+        chunked = "chunked" in fields.get("transfer-encoding", "").lower()
+        length = fields.get("content-length", "")
+        coding = fields.get("content-encoding", "identity").lower()
+        if coding not in (*_COMPRESSED, "identity", ""):
+            raise HttpError(f"the answer is compressed ({coding}), which nobody asked for")
+        self._chunks = Dechunker() if chunked else None
+        self._left = int(length) if length.isdigit() and not chunked else None
+        self._packed = zlib.decompressobj(_ANY_HEADER) if coding in _COMPRESSED else None
+
+    def feed(self, data: bytes) -> bytes:
+        """The content that has become available. Raises HttpError for what is none."""
+        if self._left is not None:
+            self._left -= len(data)
+        try:
+            plain = self._chunks.feed(data) if self._chunks else data
+            return self._packed.decompress(plain) if self._packed else plain
+        except (ValueError, zlib.error) as error:
+            raise HttpError(f"the answer's coding is broken: {error}") from None
+
+    @property
+    def ended(self) -> bool:
+        """Whether the message says that nothing more comes."""
+        if self._chunks:
+            return self._chunks.finished
+        return self._left is not None and self._left <= 0
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether nothing is missing, now that nothing more came."""
+        framed = self.ended if self._chunks or self._left is not None else True
+        return framed and (self._packed is None or self._packed.eof)
+
+
+class Ending:
+    """Feed it an answer from its first byte on; `reached` once nothing more is to come."""
+
+    def __init__(self) -> None:
+        self.reached = False
+        self._head = b""
+        self._body: Body | None = None
+
+    def feed(self, data: bytes) -> None:
+        """Look at one piece. Raises HttpError for what is no answer."""
+        if self._body is None:
+            self._head += data
+            if b"\r\n\r\n" not in self._head:
+                return
+            _, fields, length = parse_head(self._head)
+            # Where it ends is a matter of its frame alone.
+            self._body = Body({**fields, "content-encoding": "identity"})
+            data = self._head[length:]
+        self._body.feed(data)
+        self.reached = self._body.ended

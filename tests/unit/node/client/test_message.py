@@ -1,0 +1,64 @@
+"""Where an answer ends, and what it says when it is compressed."""
+
+from __future__ import annotations
+
+import gzip
+import zlib
+
+import pytest
+
+from b200kit.node.client.http import Exchange
+from b200kit.node.client.message import Ending, HttpError
+from tests.subtests import in_subtests
+
+CHUNKED = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n{}\r\n"
+TRAILED = CHUNKED.replace(b"{}", b"") + b"5\r\nhello\r\n0\r\nx-took: 7\r\nx-more: 8\r\n\r\n"
+TEXT = b"data: one\n\ndata: two\n\n"
+
+
+@in_subtests("cut", range(1, len(TRAILED)))
+def test_end_is_reached_with_the_last_byte_wherever_it_is_cut(cut: int) -> None:
+    ending = Ending()
+    ending.feed(TRAILED[:cut])
+    assert not ending.reached
+    ending.feed(TRAILED[cut:])
+    assert ending.reached
+
+
+def test_marker_of_an_end_inside_a_chunk_is_none() -> None:
+    ending = Ending()
+    inside = b"x\r\n0\r\n\r\n"
+    ending.feed(CHUNKED.replace(b"{}", b"") + b"%x\r\n%s\r\n" % (len(inside), inside))
+    assert not ending.reached
+
+
+def answer(coding: bytes, packed: bytes) -> Exchange:
+    """A compressed answer that comes in two pieces."""
+    head = CHUNKED.replace(b"{}", b"Content-Encoding: " + coding + b"\r\n")
+    half = len(packed) // 2
+    chunks = [b"%x\r\n%s\r\n" % (len(part), part) for part in (packed[:half], packed[half:])]
+    return Exchange(0.0, [(1.0, head + chunks[0]), (2.0, chunks[1] + b"0\r\n\r\n")])
+
+
+@pytest.mark.parametrize(
+    ("coding", "packed"), [(b"gzip", gzip.compress(TEXT)), (b"deflate", zlib.compress(TEXT))]
+)
+def test_compressed_answer_is_read(coding: bytes, packed: bytes) -> None:
+    whole = answer(coding, packed)
+    assert whole.body() == TEXT
+    assert [event for _, event in whole.events()] == ["one", "two"]
+
+
+def test_compressed_answer_that_was_cut_off_is_not_whole() -> None:
+    with pytest.raises(HttpError, match="cut off"):
+        answer(b"gzip", gzip.compress(TEXT)[:-6]).body()
+
+
+def test_answer_in_a_coding_that_nobody_asked_for_is_named() -> None:
+    with pytest.raises(HttpError, match=r"compressed \(br\)"):
+        answer(b"br", b"1234").body()
+
+
+def test_answer_that_only_says_that_it_is_compressed_is_named() -> None:
+    with pytest.raises(HttpError, match="coding is broken"):
+        answer(b"gzip", TEXT).body()
