@@ -10,18 +10,20 @@ import pytest
 from b200kit.catalog import load
 from b200kit.node.placement.layout import Shape
 from b200kit.sizing import fit, memory, model_config
+from b200kit.sizing.dimensions import Cache, Dimensions, ModelError, State
 from b200kit.sizing.fit import GpuPool, Requested, Subject
 from b200kit.sizing.memory import GIB, Memory
-from b200kit.sizing.model_config import Dimensions, ModelError
 from tests.messages import raises_message
 from tests.subtests import in_subtests
 
 LLAMA = {
+    "model_type": "llama",
     "num_hidden_layers": 80, "hidden_size": 8192, "num_attention_heads": 64,
     "num_key_value_heads": 8, "head_dim": 128, "vocab_size": 128256, "intermediate_size": 28672,
     "max_position_embeddings": 131072,
 }  # fmt: skip
 MIXTRAL = {
+    "model_type": "mixtral",
     "num_hidden_layers": 56, "hidden_size": 6144, "num_attention_heads": 48,
     "num_key_value_heads": 8, "vocab_size": 32768, "intermediate_size": 16384,
     "num_local_experts": 8, "num_experts_per_tok": 2, "max_position_embeddings": 65536,
@@ -37,8 +39,11 @@ def known(name: str) -> Dimensions:
 
 def token_bytes(shape: Dimensions, tp: int = 1, dtype: str = "auto", draft: bool = False) -> float:
     """Cache of the first token of a sequence on one GPU, without recurrent states."""
-    one = memory.sequence_bytes(shape, 1, tp=tp, dtype=dtype, draft=draft)
-    return one - memory.state_bytes(shape, tp)
+    two, one = (
+        memory.sequence_bytes(shape, tokens, tp=tp, dtype=dtype, drafted=int(draft))
+        for tokens in (2, 1)
+    )
+    return two - one
 
 
 def config(**changes: Any) -> Dimensions:
@@ -60,7 +65,7 @@ def config(**changes: Any) -> Dimensions:
     ],
 )
 def test_weights_are_counted_as_the_makers_count_them(name: str, billions: float) -> None:
-    assert memory.parameters(known(name)).total / 1e9 == pytest.approx(billions, rel=0.002)
+    assert known(name).parameters.total / 1e9 == pytest.approx(billions, rel=0.002)
 
 
 # The makers' or loaders' own figures of the same checkpoints, in bytes.
@@ -186,7 +191,10 @@ def test_mla_is_copied_on_every_rank() -> None:
 def test_window_bounds_half_of_the_layers() -> None:
     oss = known("gpt-oss-120b")
     full = token_bytes(oss)
-    assert (oss.windowed_layers, oss.window) == (18, 128)
+    assert [(one.layers, one.window) for one in oss.keeps if isinstance(one, Cache)] == [
+        (18, 128),
+        (18, 0),
+    ]
     # While a prompt is shorter than window and chunk, both count the same.
     assert memory.sequence_bytes(oss, 100, chunk=2048) == 100 * full
     long = memory.sequence_bytes(oss, 100_000, chunk=0)
@@ -196,27 +204,38 @@ def test_window_bounds_half_of_the_layers() -> None:
 
 def test_hybrid_keeps_a_constant_state_besides_its_full_layers() -> None:
     qwen = known("qwen3.5-27b-fp8")
-    assert qwen.attention_layers == 16
+    assert qwen.of(Cache) == 16
     # 48 layers x (3 x 10240 BF16 of the convolution + 48 heads x 128 x 128 of FP32).
     state = 48 * (3 * 10240 * 2 + 48 * 128 * 128 * 4)
-    assert memory.state_bytes(qwen) == state
-    assert memory.state_bytes(qwen, 2) == state / 2
+    assert memory.state_bytes(qwen.keeps, prefix_caching=False) == state
+    assert memory.state_bytes(qwen.keeps, 2, prefix_caching=False) == state / 2
     a_token = token_bytes(qwen)
-    assert memory.sequence_bytes(qwen, 4096) == 4096 * a_token + state
+    assert memory.sequence_bytes(qwen, 4096, prefix_caching=False) == 4096 * a_token + state
     assert token_bytes(qwen, draft=True) == a_token * 17 / 16
 
 
 def test_mamba_layers_of_a_pattern_are_counted() -> None:
     nemotron = config(
-        num_hidden_layers=6, hybrid_override_pattern="M-M*-E", mamba_num_heads=64,
+        model_type="nemotron_h", num_hidden_layers=6,
+        hybrid_override_pattern="M-M*-E", mamba_num_heads=64,
         mamba_head_dim=64, ssm_state_size=128, n_groups=8, conv_kernel=4, n_routed_experts=8,
         moe_intermediate_size=1024, num_experts_per_tok=2,
     )  # fmt: skip
-    assert nemotron.attention_layers == 1
-    assert nemotron.recurrent is not None
-    assert (nemotron.recurrent.layers, nemotron.recurrent.ssm) == (2, 64 * 64 * 128)
+    assert nemotron.of(Cache) == 1
+    [state] = [one for one in nemotron.keeps if isinstance(one, State)]
+    assert (state.layers, state.ssm) == (2, 64 * 64 * 128)
     assert nemotron.experts is not None
-    assert nemotron.experts.layers == 1
+    assert nemotron.parameters.routed == 8 * 2 * 8192 * 1024
+
+
+def test_states_under_prefix_caching_are_two_and_one_for_each_drafted_token() -> None:
+    # MambaSpec.max_memory_usage_bytes of vLLM 0.33: 2 + num_speculative_blocks in mode "align".
+    qwen = known("qwen3.5-27b-fp8")
+    one = memory.state_bytes(qwen.keeps, prefix_caching=False)
+    assert memory.state_bytes(qwen.keeps) == 2 * one
+    # A drafted token widens the convolution's state as well: 10240 channels of 48 layers.
+    wider = one + 48 * 10240 * 2
+    assert memory.state_bytes(qwen.keeps, drafted=1) == 3 * wider
 
 
 @in_subtests(
@@ -245,7 +264,7 @@ def test_quantisation_is_read_from_the_config(
     stated: dict[str, Any], weights: str, unquantised: tuple[str, ...]
 ) -> None:
     parsed = config(quantization_config=stated)
-    assert (parsed.weights, parsed.unquantised) == (weights, unquantised)
+    assert (parsed.weights, (*parsed.parts,)) == (weights, unquantised)
 
 
 def test_bytes_of_a_weight_include_its_scales() -> None:
@@ -263,7 +282,7 @@ def test_cache_that_the_checkpoint_asks_for_is_the_default() -> None:
 
 
 def test_nested_text_config_is_the_model() -> None:
-    nested = {"model_type": "kimi_k25", "vision_config": {}, "text_config": LLAMA}
+    nested = {"model_type": "some_vl", "vision_config": {}, "text_config": LLAMA}
     assert model_config.parse(nested) == config()
 
 
