@@ -16,7 +16,7 @@ _SIZES = re.compile(
     r"(?:^|_)(?:num|n|dims?|size|rank|lora|layers?|heads?|experts?|window|kernel|ratios?|groups?"
     r"|interval|freq|types|pattern|blocks?|latent|width|mult|expand|share|shared|sparse|linear"
     r"|compress|kv|vocab|conv|per|modules|dense|moe|mlp|attn|attention|configs|replace|ngram"
-    r"|states?)(?:_|$)"
+    r"|states?|gated?|gating|mla|mtp|dspark|engram)(?:_|$)"
 )
 # Keys of such names that change nothing: routing, scaling, biases, norms, other modalities,
 # generation, training, and what is said twice. From the corpus of tests/data/model_configs.
@@ -37,7 +37,7 @@ _NEUTRAL = frozenset(
     moe_layer_use_bias moe_renormalize moe_router_activation_func moe_router_dtype
     moe_router_scaling_factor moe_shared_expert_overlap mtp_use_dedicated_embeddings n_group
     no_repeat_ngram_size num_beam_groups num_beams num_expert_group num_hash_layers num_labels
-    num_logits_to_keep num_return_sequences num_reward_heads pretraining_tp
+    num_logits_to_keep num_return_sequences num_reward_heads output_gate_type pretraining_tp
     projector_hidden_size qk_head_dim qk_norm_type qkv_bias query_pre_attn_scalar
     rope_interleave rotary_dim router_num_group seq_aux sliding_window_size swa_rope_theta
     time_step_rank topk_group use_bidirectional_attention use_conv_bias use_grouped_topk

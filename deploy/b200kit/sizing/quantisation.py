@@ -78,10 +78,11 @@ def read(config: Mapping[str, Any], text: Mapping[str, Any], layers: Sequence[La
         return Stated(plain)
     whole = _of_whole(stated)
     listed = [(name, _algorithm(algo)) for name, algo in _listed(stated)]
-    rest = whole or (plain if listed else None)
+    targets = list(_targets(stated))
+    rest = whole or (plain if listed or targets else None)
     if rest is None:
         raise ModelError(f"config.json: quantisation {_named(stated)} is not known here")
-    named = listed or [*_targets(stated), *((name, plain) for name in _exceptions(stated))]
+    named = listed or [*((name, plain) for name in _exceptions(stated)), *targets]
     parts = quantised_parts.shares(named, rest, layers)
     if text.get("expert_dtype") == "fp4" and "routed" not in parts:
         # DeepSeek-V4: experts of MXFP4 beside FP8 (vllm/models/deepseek_v4/quant_config.py).

@@ -24,6 +24,14 @@ _MODULES = tuple(
         (r"mlp|ffn|feed_forward|_proj", "dense"),
     )
 )
+# Names of modules that patterns of compressed-tensors are tried on, by part.
+_SAMPLES = {
+    "attention": ("self_attn.q_proj", "linear_attn.in_proj_qkv", "attn.wq_b", "mixer.in_proj"),
+    "dense": ("mlp.gate_proj", "mlp.up_proj", "mlp.down_proj"),
+    "shared": ("mlp.shared_experts.up_proj", "ffn.shared_experts.up_proj"),
+    "routed": ("mlp.experts.0.up_proj", "ffn.experts.0.up_proj"),
+}
+_PATTERN = "re:"
 _LAYER = re.compile(r"\b(?:layers|blocks|h)\.(\d+)(?!\d)(.*)", re.DOTALL)
 _PARTS = ("attention", "dense", "shared", "routed")
 _DRAFT = "draft"
@@ -41,11 +49,15 @@ def shares(
     for name, form in named:
         for part, numbers in _places(name, layers):
             found.setdefault(part, {}).setdefault(form, set()).update(numbers)
-    return {part: _part(part, forms, rest, layers) for part, forms in found.items()}
+    parts = {part: _part(part, forms, rest, layers) for part, forms in found.items()}
+    return {part: forms for part, forms in parts.items() if forms and forms.keys() != {rest}}
 
 
 def _places(name: str, layers: Sequence[Layer]) -> Iterator[tuple[str, set[int]]]:
     """Parts that a name or pattern is of, with the numbers of their layers."""
+    if name.startswith(_PATTERN):
+        yield from _matched(re.compile(name.removeprefix(_PATTERN)), len(layers))
+        return
     part = next((part for pattern, part in _MODULES if pattern.search(name)), "")
     numbered = None if part == _DRAFT else _LAYER.search(name)
     if numbered and not numbered[2].strip(".*"):
@@ -64,6 +76,19 @@ def _places(name: str, layers: Sequence[Layer]) -> Iterator[tuple[str, set[int]]
         # Nemotron-H calls its feed-forward layers mixers as well.
         moved = part == "attention" and not layers[number].attention
         yield "dense" if moved else part, {number}
+
+
+def _matched(pattern: re.Pattern[str], layers: int) -> Iterator[tuple[str, set[int]]]:
+    for part, samples in _SAMPLES.items():
+        yield (
+            part,
+            {
+                n
+                for n in range(layers)
+                for sample in samples
+                if pattern.match(f"model.layers.{n}.{sample}")
+            },
+        )
 
 
 def _part(

@@ -44,7 +44,7 @@ def _streams(config: Config, hidden: int) -> Layer:
 def _mixer(config: Config, hidden: int, heads: int, ratio: object) -> Layer:
     """One layer's attention, with its compressor and indexer."""
     width, window = config.whole("head_dim"), config.whole("sliding_window")
-    config.count("qk_rope_head_dim")
+    config.maybe("qk_rope_head_dim", "qk_nope_head_dim")
     q_rank, out_rank = config.whole("q_lora_rank"), config.whole("o_lora_rank")
     queries = q_rank * (hidden + heads * width) + hidden * width
     outputs = heads * width * out_rank + config.whole("o_groups") * out_rank * hidden

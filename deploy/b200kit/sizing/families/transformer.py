@@ -27,8 +27,9 @@ def build(config: Config) -> Stack:
     kv_heads = config.maybe("num_key_value_heads") or heads
     width = config.maybe("head_dim") or hidden // heads
     window = config.count("sliding_window")
-    gated = config.flag("attn_output_gate")
     kinds = layer_kinds(config, config.layers(), window)
+    # Qwen3NextAttention of vLLM has a gate unless config.json says otherwise.
+    gated = config.flag("attn_output_gate", "recurrent" in kinds)
     mixers = {
         "full": blocks.attention(hidden, heads, kv_heads, width, gated=gated),
         "window": blocks.attention(hidden, heads, kv_heads, width, window=window, gated=gated),
