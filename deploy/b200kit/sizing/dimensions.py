@@ -26,7 +26,7 @@ class Cache:
     numbers: int = 0
     fixed: int = 0
     window: int = 0
-    ratio: int = 1
+    ratio: float = 1
     packed: int = 0
     narrow: bool = False
 
@@ -157,10 +157,6 @@ class Dimensions:
         have, experts = self.parameters, self.experts
         used = experts.active / experts.count if experts else 1.0
         return have.total - have.routed * (1 - used)
-
-    def of(self, kind: type[Cache] | type[State]) -> int:
-        """Number of layers that keep something of a kind, a layer counted once for each."""
-        return sum(each.layers for each in self.keeps if isinstance(each, kind))
 
 
 def grouped(layers: tuple[Layer, ...]) -> tuple[Cache | State, ...]:

@@ -20,6 +20,9 @@ WIDTHS = (1, 2, 4, 8, 16)
 _TIGHT = 0.15
 # A request is taken to hold half of the longest context, but no more than 2048 tokens. Inferred.
 _PLANNED_TOKENS = 2048
+# Steps in flight: vLLM 0.33 schedules one while another computes, and a window holds the tokens of
+# both (max_concurrent_batches and max_in_flight_tokens of vllm/config/vllm.py).
+_BATCHES = 2
 # Sequences of a step by which active weights are counted, as in a full batch of the goal latency;
 # each token goes to experts of its own, by chance. Inferred.
 _FEW = 8
@@ -132,7 +135,7 @@ def headroom(subject: Subject, pool: GpuPool, requested: Requested, shape: Shape
         requested.max_model_len,
         tp=whole.tp,
         dtype=requested.kv_dtype,
-        chunk=shape.max_num_batched_tokens,
+        chunk=_BATCHES * shape.max_num_batched_tokens,
         drafted=requested.drafted,
         prefix_caching=requested.prefix_caching,
     )

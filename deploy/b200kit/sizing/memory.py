@@ -148,7 +148,7 @@ def sequence_bytes(
 ) -> float:
     """Cache of one sequence of *tokens* on one GPU, windows and recurrent states as they are.
 
-    *chunk* is the prefill in flight (max-num-batched-tokens); a window must hold it besides itself.
+    *chunk* are the tokens in flight; a window must hold them besides itself.
     *drafted* tokens of the model's own draft layers add their caches.
     """
     name = _resolved(dtype, shape)

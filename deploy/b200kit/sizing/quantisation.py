@@ -42,14 +42,14 @@ _LAYOUTS = {
     "naive-quantized": "fp8",
     "int-quantized": "int8",
 }
-# By type, bits and the number of weights that share a scale; 0 for any.
+# By type, bits and the number of weights that share a scale; "" for any.
 _WEIGHTS = {
-    ("float", 4, 16): "nvfp4",
-    ("float", 4, 32): "mxfp4",
-    ("float", 8, 32): "mxfp8",
-    ("float", 8, 0): "fp8",
-    ("int", 4, 0): "int4",
-    ("int", 8, 0): "int8",
+    ("float", "4", "16"): "nvfp4",
+    ("float", "4", "32"): "mxfp4",
+    ("float", "8", "32"): "mxfp8",
+    ("float", "8", ""): "fp8",
+    ("int", "4", ""): "int4",
+    ("int", "8", ""): "int8",
 }
 _EXCEPTIONS = ("ignore", "exclude_modules", "modules_to_not_convert")
 
@@ -104,10 +104,10 @@ def _section(config: Mapping[str, Any]) -> Mapping[str, Any] | None:
 def _plain(text: Mapping[str, Any]) -> str:
     """The format of weights that are not quantised; BF16 where none is written."""
     name = text.get("torch_dtype") or text.get("dtype") or "bfloat16"
-    name = name.removeprefix("torch.") if isinstance(name, str) else name
-    if name not in _PLAIN:
+    found = _PLAIN.get(str(name).removeprefix("torch."))
+    if found is None:
         raise ModelError(f"config.json: dtype {name!r} is not known here")
-    return _PLAIN[name]
+    return found
 
 
 def _named(stated: Mapping[str, Any]) -> str:
@@ -128,7 +128,7 @@ def _of_whole(stated: Mapping[str, Any]) -> str | None:
         return general[0]
     if stated.get("config_groups"):
         return None
-    bits = {4: "int4", 8: "int8"}.get(stated.get("bits"))  # type: ignore[arg-type]
+    bits = {"4": "int4", "8": "int8"}.get(str(stated.get("bits")))
     return bits or _LAYOUTS.get(str(stated.get("format", "")))
 
 
@@ -150,9 +150,9 @@ def _groups(stated: Mapping[str, Any]) -> Iterator[tuple[str, list[str]]]:
     """Formats of compressed-tensors' groups with the modules they are for; none: all others."""
     groups = stated.get("config_groups")
     for group in groups.values() if isinstance(groups, Mapping) else ():
-        if not isinstance(group, Mapping):
-            raise ModelError("config.json: a group of config_groups is no mapping")
-        targets = group.get("targets") or ["Linear"]
+        targets = (group.get("targets") or ["Linear"]) if isinstance(group, Mapping) else None
+        if not isinstance(targets, list):
+            raise ModelError("config.json: a group of config_groups is not of its form")
         layout = group.get("format") or stated.get("format")
         yield _of_weights(group.get("weights"), layout), [t for t in targets if t != "Linear"]
 
@@ -161,9 +161,9 @@ def _of_weights(weights: object, layout: object) -> str:
     if str(layout).startswith(("mxfp4", "nvfp4")):
         return _LAYOUTS[str(layout)]
     stated = weights if isinstance(weights, Mapping) else {}
-    kind, bits = stated.get("type", "int"), stated.get("num_bits")
-    exact = _WEIGHTS.get((kind, bits, stated.get("group_size") or 0))  # type: ignore[arg-type]
-    found = exact or _WEIGHTS.get((kind, bits, 0))  # type: ignore[arg-type]
+    kind, bits = str(stated.get("type", "int")), str(stated.get("num_bits"))
+    exact = _WEIGHTS.get((kind, bits, str(stated.get("group_size"))))
+    found = exact or _WEIGHTS.get((kind, bits, ""))
     if found is None:
         raise ModelError(f"config.json: weights of {bits} bits, {kind}, are not known here")
     return "fp8-block" if found == "fp8" and stated.get("strategy") == "block" else found

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator, Sequence
 
-from b200kit.sizing.dimensions import Formats, Layer
+from b200kit.sizing.dimensions import Formats, Layer, ModelError
 
 # How a module's name tells its part, the first that is found; "" has hardly any weights, or is in
 # BF16 in each checkpoint.
@@ -56,7 +56,7 @@ def shares(
 def _places(name: str, layers: Sequence[Layer]) -> Iterator[tuple[str, set[int]]]:
     """Parts that a name or pattern is of, with the numbers of their layers."""
     if name.startswith(_PATTERN):
-        yield from _matched(re.compile(name.removeprefix(_PATTERN)), len(layers))
+        yield from _matched(_compiled(name), len(layers))
         return
     part = next((part for pattern, part in _MODULES if pattern.search(name)), "")
     numbered = None if part == _DRAFT else _LAYER.search(name)
@@ -76,6 +76,13 @@ def _places(name: str, layers: Sequence[Layer]) -> Iterator[tuple[str, set[int]]
         # Nemotron-H calls its feed-forward layers mixers as well.
         moved = part == "attention" and not layers[number].attention
         yield "dense" if moved else part, {number}
+
+
+def _compiled(name: str) -> re.Pattern[str]:
+    try:
+        return re.compile(name.removeprefix(_PATTERN))
+    except re.error:
+        raise ModelError(f"config.json: {name!r} is no pattern") from None
 
 
 def _matched(pattern: re.Pattern[str], layers: int) -> Iterator[tuple[str, set[int]]]:

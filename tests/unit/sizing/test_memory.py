@@ -46,6 +46,11 @@ def token_bytes(shape: Dimensions, tp: int = 1, dtype: str = "auto", draft: bool
     return two - one
 
 
+def caching(shape: Dimensions) -> int:
+    """How many layers keep something of each token."""
+    return sum(one.layers for one in shape.keeps if isinstance(one, Cache))
+
+
 def config(**changes: Any) -> Dimensions:
     """A Llama of 70B with some keys changed."""
     return model_config.parse(LLAMA | changes)
@@ -204,7 +209,7 @@ def test_window_bounds_half_of_the_layers() -> None:
 
 def test_hybrid_keeps_a_constant_state_besides_its_full_layers() -> None:
     qwen = known("qwen3.5-27b-fp8")
-    assert qwen.of(Cache) == 16
+    assert caching(qwen) == 16
     # 48 layers x (3 x 10240 BF16 of the convolution + 48 heads x 128 x 128 of FP32).
     state = 48 * (3 * 10240 * 2 + 48 * 128 * 128 * 4)
     assert memory.state_bytes(qwen.keeps, prefix_caching=False) == state
@@ -221,7 +226,7 @@ def test_mamba_layers_of_a_pattern_are_counted() -> None:
         mamba_head_dim=64, ssm_state_size=128, n_groups=8, conv_kernel=4, n_routed_experts=8,
         moe_intermediate_size=1024, num_experts_per_tok=2,
     )  # fmt: skip
-    assert nemotron.of(Cache) == 1
+    assert caching(nemotron) == 1
     [state] = [one for one in nemotron.keeps if isinstance(one, State)]
     assert (state.layers, state.ssm) == (2, 64 * 64 * 128)
     assert nemotron.experts is not None
@@ -253,9 +258,9 @@ def test_states_under_prefix_caching_are_two_and_one_for_each_drafted_token() ->
             "mxfp4", ("attention",),
         ),
         (
-            {"quant_method": "compressed-tensors", "ignore": ["re:.*shared_experts.*"],
+            {"quant_method": "compressed-tensors", "ignore": ["re:.*self_attn.*"],
              "config_groups": {"group_0": {"weights": {"num_bits": 4}}}},
-            "int4", ("shared",),
+            "int4", ("attention",),
         ),
         ({"quant_method": "compressed-tensors", "format": "float-quantized"}, "fp8", ()),
     ],
@@ -303,6 +308,69 @@ def test_nested_text_config_is_the_model() -> None:
 def test_model_that_is_not_understood_is_refused(changed: dict[str, Any]) -> None:
     with raises_message(ModelError):
         model_config.parse(LLAMA | changed)
+
+
+def test_key_that_changes_sizes_and_is_not_understood_is_refused() -> None:
+    unknown = {"num_global_layers": 4, "kv_lora_rank": 512, "moe_latent_size": 1024}
+    with raises_message(ModelError):
+        model_config.parse(LLAMA | unknown)
+    # What is off, or says nothing of sizes, is not in the way.
+    off = {"num_global_layers": 0, "kv_lora_rank": None, "rope_theta": 5e5, "chunk_size": 128}
+    assert model_config.parse(LLAMA | off) == config()
+
+
+@in_subtests(
+    "changed",
+    [{"model_type": "brand_new"}, {"model_type": None}, {"model_type": ["llama"]}],
+)
+def test_architecture_that_is_not_in_the_table_is_refused(changed: dict[str, Any]) -> None:
+    with raises_message(ModelError):
+        model_config.parse(LLAMA | changed)
+
+
+def test_second_file_of_modelopt_counts_where_config_json_says_nothing() -> None:
+    stated = {"quant_algo": "NVFP4", "kv_cache_quant_algo": "FP8"}
+    beside = {
+        "quantization": stated | {"exclude_modules": ["lm_head", "model.layers.3.self_attn*"]}
+    }
+    shape = model_config.parse(LLAMA, beside)
+    assert (shape.weights, shape.kv_dtype) == ("nvfp4", "fp8")
+    assert shape.parts["attention"] == {"bf16": 1 / 80, "nvfp4": 79 / 80}
+    own = {"quantization_config": {"quant_method": "fp8"}}
+    assert model_config.parse(LLAMA | own, beside).weights == "fp8"
+
+
+@in_subtests(
+    ("dtype", "weights"), [("bfloat16", "bf16"), ("torch.float16", "fp16"), ("float32", "bf16")]
+)
+def test_plain_weights_are_in_the_dtype_that_is_written(dtype: str, weights: str) -> None:
+    assert config(torch_dtype=dtype).weights == config(dtype=dtype).weights == weights
+
+
+@in_subtests("stated", [{"dtype": "int3"}, {"torch_dtype": 16}])
+def test_dtype_that_is_not_known_is_refused(stated: dict[str, Any]) -> None:
+    with raises_message(ModelError):
+        model_config.parse(LLAMA | stated)
+
+
+def test_exceptions_of_mixed_precision_count_by_layers() -> None:
+    layers = {f"model.layers.{n}.mlp.gate_proj": {"quant_algo": "NVFP4"} for n in range(60)}
+    layers |= {f"model.layers.{n}.self_attn.q_proj": {"quant_algo": "FP8"} for n in range(80)}
+    stated = {"quant_algo": "MIXED_PRECISION", "quantized_layers": layers}
+    shape = config(quantization_config=stated)
+    assert shape.parts == {"dense": {"nvfp4": 0.75, "bf16": 0.25}, "attention": {"fp8": 1.0}}
+    assert shape.weights == "nvfp4"
+
+
+def test_pattern_means_the_modules_that_it_matches() -> None:
+    weights = {"num_bits": 4, "type": "float", "group_size": 16}
+    groups = {"all": {"targets": [r"re:.*mlp.*(gate|up|down)_proj$"], "weights": weights}}
+    stated = {"quant_method": "compressed-tensors", "config_groups": groups}
+    shape = config(quantization_config=stated)
+    assert shape.parts == {"dense": {"nvfp4": 1.0}}
+    mixture = model_config.parse(MIXTRAL | {"quantization_config": stated})
+    assert mixture.parts == {"routed": {"nvfp4": 1.0}}
+    assert mixture.weights == "nvfp4"
 
 
 def test_unknown_number_formats_are_refused() -> None:

@@ -9,6 +9,7 @@ of each figure, or `unmeasured` with the reason why it must be refused.
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +18,7 @@ import pytest
 from b200kit.sizing import memory, model_config
 from b200kit.sizing.dimensions import Dimensions, ModelError
 from b200kit.sizing.families import FAMILIES
+from b200kit.sizing.memory import GIB
 from tests.subtests import in_subtests
 
 CORPUS = {
@@ -99,6 +101,27 @@ def test_architecture_that_is_not_known_is_not_measured(name: str) -> None:
         parsed(name)
 
 
+ODD: tuple[Any, ...] = (None, "re:(", [], {}, -1, 1.5, True, [[]], [{}], {"a": 1}, 10**9)
+
+
+def spoilt(document: dict[str, Any]) -> Iterator[dict[str, Any]]:
+    """The same with one value, at any depth, that does not belong there."""
+    for key, value in document.items():
+        yield from (document | {key: odd} for odd in ODD)
+        if isinstance(value, dict) and len(value) < 50:
+            yield from (document | {key: inner} for inner in spoilt(value))
+
+
+@in_subtests("name", MEASURED[::6])
+def test_spoilt_config_is_sized_or_refused_in_one_line(name: str) -> None:
+    beside = CORPUS[name].get("beside")
+    for config in spoilt(CORPUS[name]["config"]):
+        try:
+            memory.weights(model_config.parse(config, beside))
+        except ModelError as error:
+            assert "\n" not in str(error)
+
+
 # The table of models that were sized wrong before their families were known.
 @in_subtests(
     ("name", "billions"),
@@ -127,6 +150,21 @@ def test_models_that_were_sized_wrong_are_not(name: str, billions: float) -> Non
 )
 def test_checkpoints_are_counted_in_their_own_formats(name: str, gigabytes: float) -> None:
     assert memory.weights(parsed(name)).total / 1e9 == pytest.approx(gigabytes, abs=1)
+
+
+def test_pool_of_deepseek_v4_is_that_of_real_logs() -> None:
+    shape = parsed("deepseek-ai--DeepSeek-V4-Flash")
+    # vLLM 0.25 on eight B200s, TP8, 0.95 of the memory (vllm-project/recipes#762): 20.43 requests
+    # of 1,048,576 tokens, 8192 in flight.
+    left = 0.95 * 178.35 * GIB - 6 * GIB - memory.weights(shape).total / 8
+    assert left / memory.sequence_bytes(shape, 1_048_576, chunk=8192) == pytest.approx(
+        20.43, rel=0.05
+    )
+    # vLLM 0.22 on GH200, 16384 in flight (vllm-project/vllm#44376): GiB that one request needs.
+    for tokens, gib in ((30_000, 6.66), (13_528, 5.44)):
+        assert memory.sequence_bytes(shape, tokens, chunk=16384) / GIB == pytest.approx(
+            gib, rel=0.05
+        )
 
 
 @in_subtests(

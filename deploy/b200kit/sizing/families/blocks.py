@@ -11,7 +11,7 @@ from b200kit.sizing.config_keys import Config
 from b200kit.sizing.dimensions import Cache, Layer, State
 
 # One token of an indexer's cache: 128 FP8 and a scale of 4 bytes (DeepseekV32IndexerCache of
-# vllm/models/deepseek_v32/attention.py; the same for DeepSeek-V4).
+# vllm/models/deepseek_v32/attention.py).
 _SCALE_EACH = 128
 # One token in `fp8_ds_mla`: 512 FP8, 4 scales of 4 bytes, 64 BF16 of the rotary part.
 _DS_MLA = 656
@@ -49,11 +49,11 @@ def latent(config: Config, hidden: int, heads: int, gated: bool = False) -> Laye
     return Layer(attention=queries + hidden * (rank + rope) + up + out, keeps=(cache,))
 
 
-def indexer(config: Config, hidden: int, q_rank: int, ratio: int = 1) -> Layer:
+def indexer(config: Config, hidden: int, q_rank: int) -> Layer:
     """What picks tokens for sparse attention, and its cache: 132 bytes a token of 128 numbers."""
     heads, width = config.whole("index_n_heads"), config.whole("index_head_dim")
     weights = q_rank * heads * width + hidden * (width + heads)
-    cache = Cache(fixed=width + 4 * (width // _SCALE_EACH), ratio=ratio)
+    cache = Cache(fixed=width + 4 * (width // _SCALE_EACH))
     return Layer(attention=weights, keeps=(cache,))
 
 

@@ -18,7 +18,7 @@ def build(config: Config) -> Stack:
     """The layers of a model of this family."""
     hidden, heads = config.whole("hidden_size"), config.whole("num_attention_heads")
     config.maybe("num_key_value_heads", "head_dim")
-    if {*(config.listed("layer_types") or [])} - _KINDS:
+    if {*map(str, config.listed("layer_types") or [])} - _KINDS:
         raise ModelError("config.json: a layer of layer_types is not known here")
     layers = config.layers()
     plain = blocks.latent(config, hidden, heads)

@@ -63,7 +63,9 @@ def kimi(config: Config) -> Stack:
         raise ModelError("config.json has no linear_attn_config")
     full = blocks.latent(config, hidden, heads, config.flag("mla_use_output_gate"))
     delta = _delta(linear, hidden)
-    whole = {int(n) for n in linear.listed("full_attn_layers") or []}
+    whole = linear.listed("full_attn_layers") or []
+    if not all(isinstance(n, int) and 0 < n <= layers for n in whole):
+        raise ModelError(f"config.json: full_attn_layers are not of {layers} layers")
     feeds, experts = transformer.feed_forwards(config, hidden, layers)
     stack = tuple((full if n + 1 in whole else delta) + feed for n, feed in enumerate(feeds))
     drafts = (full + feeds[-1],) * transformer.draft_layers(config)
