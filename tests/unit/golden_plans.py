@@ -47,7 +47,7 @@ def plan(model: Model, goal: str) -> planner.Plan:
     pool = GpuPool(hardware.name, hardware.gpu_count, hardware.gpu_bytes, hardware.gpu_count)
     flags = dict(model.flags)
     requested = Requested(
-        goal=goal, kv_dtype=defaults.kv_dtype(flags), draft=defaults.drafts(flags)
+        goal=goal, kv_dtype=defaults.kv_dtype(flags), drafted=defaults.drafted(flags)
     )
     return planner.decide(defaults.subject(model), pool, requested)
 

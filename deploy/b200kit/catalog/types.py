@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from b200kit.engines.flags import Known
 from b200kit.inventory.keys.parts import Repository
 from b200kit.node.host.settings_table import Setting
-from b200kit.sizing.model_config import Dimensions
+from b200kit.sizing.dimensions import Dimensions
 
 
 @dataclass(frozen=True)

@@ -23,10 +23,10 @@ from b200kit.node.state.plausible import plausible
 from b200kit.node.state.view import StateView
 from b200kit.run import console
 from b200kit.sizing import kv_cache_formats, planner
+from b200kit.sizing.dimensions import ModelError
 from b200kit.sizing.explain import tokens_text
 from b200kit.sizing.fit import GpuPool, Impossible, Requested, Subject
 from b200kit.sizing.goals import GOALS
-from b200kit.sizing.model_config import ModelError
 from b200kit.sizing.planner import Plan
 
 SCHEMA = "b200kit/plan/1"
@@ -115,7 +115,8 @@ def _plan(options: Options, state: dict[str, Any]) -> PlanResult:
         goal=options.goal,
         max_model_len=_length(options.max_model_len, model),
         kv_dtype=dtype,
-        draft=defaults.drafts(flags),
+        drafted=defaults.drafted(flags),
+        prefix_caching=defaults.prefix_caching(flags),
     )
     refused = kv_cache_formats.refusal(flags, dtype)
     if refused:
@@ -133,7 +134,7 @@ def _model(name: str) -> Model:
     known = load.load().models
     if name in known:
         return known[name]
-    if Path(name).is_file():
+    if Path(name).exists():
         return load.from_config(Path(name))
     raise click.UsageError(f'unknown model "{name}": no file, and known are {", ".join(known)}')
 

@@ -5,6 +5,7 @@ Pure: between the spec, which only has keys, and the planner, which only has fig
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping
 
 from b200kit.catalog.types import Catalogue, Hardware, Model
@@ -13,11 +14,12 @@ from b200kit.inventory.spec import NodeSpec
 from b200kit.node.lib import cpulist
 from b200kit.node.placement.layout import Shape
 from b200kit.sizing import fit, kv_cache_formats, memory, planner
+from b200kit.sizing.dimensions import ModelError
 from b200kit.sizing.fit import GpuPool, Impossible, Requested, Subject
-from b200kit.sizing.model_config import ModelError
 from b200kit.sizing.planner import Plan
 
 # Flags under which a model takes a longer context than its config.json says.
+_TOKENS = re.compile(r"num_speculative_tokens\W+(\d+)")
 _LONGER = ("hf-overrides", "rope-scaling", "hf-config-path")
 
 
@@ -106,9 +108,19 @@ def kv_dtype(engine_flags: Mapping[str, object]) -> str:
     return str(engine_flags.get("kv-cache-dtype", "auto"))
 
 
-def drafts(engine_flags: Mapping[str, object]) -> bool:
-    """Whether the model's own draft layers are used, which then keep a cache, too."""
-    return "mtp" in str(engine_flags.get("speculative-config", ""))
+def drafted(engine_flags: Mapping[str, object]) -> int:
+    """Tokens that the model's own draft layers add to a step; 0 where they are not used."""
+    stated = str(engine_flags.get("speculative-config", ""))
+    if "mtp" not in stated:
+        return 0
+    tokens = _TOKENS.search(stated)
+    return int(tokens[1]) if tokens else 1
+
+
+def prefix_caching(engine_flags: Mapping[str, object]) -> bool:
+    """Whether the engine keeps prefixes; vLLM 0.33 does so by default."""
+    off = engine_flags.get("no-enable-prefix-caching", False)
+    return bool(engine_flags.get("enable-prefix-caching", not off))
 
 
 def subject(model: Model) -> Subject:
@@ -141,7 +153,8 @@ def requested(spec: NodeSpec, model: Model) -> Requested:
         max_model_len=spec.max_model_len,
         kv_dtype=_sized(kv_dtype(engine_flags), spec.engine.name),
         utilisation=_share(engine_flags.get("gpu-memory-utilization")),
-        draft=drafts(engine_flags),
+        drafted=drafted(engine_flags),
+        prefix_caching=prefix_caching(engine_flags),
         nodes=len(spec.group.members) if spec.group else 1,
         join=spec.group.join if spec.group else "",
     )

@@ -35,7 +35,7 @@ from b200kit.run.node import Node
 from b200kit.run.render import RenderError
 from b200kit.run.session import RUN, entry
 from b200kit.serving import compile_tools
-from b200kit.sizing.model_config import ModelError
+from b200kit.sizing.dimensions import ModelError
 from b200kit.stages import pipeline
 from b200kit.supply.locks import shipped
 from b200kit.supply.models import hub_model

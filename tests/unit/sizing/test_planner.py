@@ -10,6 +10,7 @@ import pytest
 from b200kit.catalog import load
 from b200kit.inventory import defaults
 from b200kit.sizing import fit, kv_cache_formats, memory, model_config, planner
+from b200kit.sizing.dimensions import ModelError
 from b200kit.sizing.fit import WIDTHS, GpuPool, Impossible, Requested, Subject
 from b200kit.sizing.goals import GOALS
 from b200kit.sizing.planner import Plan
@@ -97,6 +98,7 @@ def test_kv_tokens_of_a_plan_are_those_of_the_table(
 def made_up(layers: int, kv_heads: int, method: str, experts: int = 0) -> Subject:
     """A model of so many layers of 5120, dense or with so many experts, of which a token uses 2."""
     config: dict[str, Any] = {
+        "model_type": "qwen3_moe" if experts else "qwen3",
         "num_hidden_layers": layers,
         "hidden_size": 5120,
         "intermediate_size": 25600,
@@ -150,11 +152,11 @@ def test_groups_grow_by_the_weights_that_a_step_reads() -> None:
 
 
 def test_mixture_that_does_not_say_how_many_experts_a_token_uses_is_refused() -> None:
-    with raises_message(model_config.ModelError):
+    with raises_message(ModelError):
         model_config.parse(
-            {"num_hidden_layers": 2, "hidden_size": 64, "num_attention_heads": 2,
-             "vocab_size": 100, "max_position_embeddings": 64, "intermediate_size": 64,
-             "num_experts": 4}
+            {"model_type": "qwen3_moe", "num_hidden_layers": 2, "hidden_size": 64,
+             "num_attention_heads": 2, "vocab_size": 100, "max_position_embeddings": 64,
+             "intermediate_size": 64, "num_experts": 4}
         )  # fmt: skip
 
 
