@@ -34,6 +34,7 @@ def load() -> Catalogue:
         settings=_settings(),
         engines=engines.load(),
         repositories=_repositories(),
+        contexts=engines.contexts(),
     )
 
 
