@@ -1,8 +1,9 @@
-"""SGLang's own argument parser, without torch and without a GPU: what it says of argument lists.
+"""SGLang's own argument parser and its check of layouts, without torch and without a GPU.
 
 Run by a Python that has the wheel and its small dependencies on its path: argument lists as JSON on
-stdin, what the parser objects to (empty: nothing) as JSON on stdout. The modules that declare and
-check arguments are SGLang's own; all others of its package, which need torch, are stand-ins.
+stdin; for each, as JSON on stdout, what SGLang objects to (empty: nothing) and the tokens a step of
+one rank. The modules that declare and check arguments are SGLang's own; all others of its package,
+which need torch, are stand-ins.
 """
 
 from __future__ import annotations
@@ -28,6 +29,7 @@ REAL = (
     "sglang.srt.parser",
     "sglang.srt.function_call",
     "sglang.srt.entrypoints",
+    "sglang.srt.runtime_context",
 )
 
 
@@ -65,18 +67,33 @@ def parser() -> argparse.ArgumentParser:
     return made
 
 
-def objection(judge: argparse.ArgumentParser, words: list[str]) -> str:
-    """What the parser says against a list of arguments; empty for nothing."""
+def judged(judge: argparse.ArgumentParser, words: list[str]) -> tuple[str, int]:
+    """What SGLang says against a list of arguments, and a rank's tokens a step."""
     said = io.StringIO()
     with contextlib.redirect_stderr(said):
         try:
-            judge.parse_args(words)
+            return "", tokens(judge.parse_args(words))
         except SystemExit:
-            return said.getvalue().strip().splitlines()[-1]
-    return ""
+            return said.getvalue().strip().splitlines()[-1], 0
+        except (AssertionError, ValueError) as refused:
+            return f"error: {refused}", 0
+
+
+def tokens(parsed: argparse.Namespace) -> int:
+    """Tokens a step of one rank, after SGLang's checks of parallelism. Raises what they raise."""
+    hook = importlib.import_module("sglang.srt.arg_groups.parallel_hook")
+    given = importlib.import_module("sglang.srt.server_args").ServerArgs.from_cli_args(parsed)
+    # Resolved before these checks from the GPU, which is not there: no graph for prefills.
+    phase = types.SimpleNamespace(backend="disabled", max_bs=None, bs=None)
+    given.cuda_graph_config = types.SimpleNamespace(prefill=phase, decode=phase)
+    hook.handle_deprecated_dp_attention(given)
+    hook.handle_context_parallelism(given)
+    hook.handle_data_parallelism(given)
+    return int(hook.resolved_view(given).chunked_prefill_size)
 
 
 if __name__ == "__main__":
     sys.meta_path.insert(0, Finder())
     own = parser()
-    json.dump([objection(own, words) for words in json.load(sys.stdin)], sys.stdout)
+    answers = [judged(own, words) for words in json.load(sys.stdin)]
+    sys.stdout.write(f"\n{json.dumps(answers)}\n")

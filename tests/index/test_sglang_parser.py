@@ -32,8 +32,8 @@ def library(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-def judged(library: Path, lists: list[list[str]]) -> list[str]:
-    """What SGLang's parser objects to in each list."""
+def judged(library: Path, lists: list[list[str]]) -> list[tuple[str, int]]:
+    """What SGLang objects to in each list, and the tokens a step of one rank."""
     done = subprocess.run(
         [sys.executable, sglang_judge.__file__],
         input=json.dumps(lists),
@@ -43,8 +43,7 @@ def judged(library: Path, lists: list[list[str]]) -> list[str]:
         check=True,
         timeout=300,
     )
-    found: list[str] = json.loads(done.stdout.splitlines()[-1])
-    return found
+    return [(said, tokens) for said, tokens in json.loads(done.stdout.splitlines()[-1])]
 
 
 def words(config: dict[str, Any]) -> list[str]:
@@ -63,22 +62,28 @@ def words(config: dict[str, Any]) -> list[str]:
 CASES = [(model, goal) for model in sorted(load.load().models) for goal in sorted(GOALS)]
 
 
-def command(model: str, goal: str) -> list[str]:
-    """What SGLang is given for a model under a goal."""
+def planned(model: str, goal: str) -> tuple[list[str], int]:
+    """What SGLang is given for a model under a goal, and a rank's tokens a step by the plan."""
     spec = asked("sglang", model, goal)
     assert isinstance(spec, NodeSpec), spec
-    return words(dict(engines.get(spec.engine).config(first(spec)[1])))
+    given = words(dict(engines.get(spec.engine).config(first(spec)[1])))
+    return given, spec.max_num_batched_tokens
 
 
-def test_parser_takes_every_command_and_refuses_what_it_must(library: Path) -> None:
-    broken = {
-        "misspelt": "--attn-dp-sizes",
-        "no format": "--kv-cache-dtype=fp8",
-        "no parser": "--reasoning-parser=deepseek_r1",
-    }
-    one = command("deepseek-r1-nvfp4", "throughput")
-    lists = [command(*case) for case in CASES] + [[*one, word] for word in broken.values()]
-    said = judged(library, lists)
-    taken = dict(zip(CASES, said, strict=False))
-    assert {case: text for case, text in taken.items() if text} == {}
-    assert len([text for text in said[len(CASES) :] if "error: " in text]) == len(broken)
+BROKEN = {
+    "misspelt": "--attn-dp-sizes",
+    "no format": "--kv-cache-dtype=fp8",
+    "no parser": "--reasoning-parser=deepseek_r1",
+    "copies beside ranks": "--dp-size=8",
+    "ranks that do not divide": "--attn-dp-size=3",
+}
+
+
+def test_published_sglang_takes_every_command_and_refuses_what_it_must(library: Path) -> None:
+    plans = [planned(*case) for case in CASES]
+    one = planned("deepseek-r1-nvfp4", "throughput")[0]
+    answers = judged(library, [p[0] for p in plans] + [[*one, word] for word in BROKEN.values()])
+    taken = dict(zip(CASES, answers, strict=False))
+    assert taken == {case: ("", plan[1]) for case, plan in zip(CASES, plans, strict=True)}
+    refused = [said for said, _ in answers[len(CASES) :]]
+    assert [case for case, said in zip(BROKEN, refused, strict=True) if "error: " not in said] == []
