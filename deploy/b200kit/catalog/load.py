@@ -35,6 +35,7 @@ def load() -> Catalogue:
         settings=_settings(),
         engines=engines.load(),
         repositories=_repositories(),
+        contexts=engines.contexts(),
     )
 
 

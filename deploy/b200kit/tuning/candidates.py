@@ -98,7 +98,7 @@ def _best(spec: NodeSpec, catalogue: Catalogue, goal: str) -> Layout | None:
     if not (hardware and hardware.gpu_bytes and model and model.dimensions):
         return None
     requested = replace(
-        defaults.requested(spec, model),
+        defaults.requested(spec, model, catalogue),
         goal=goal,
         replicas=None,
         tp=None,

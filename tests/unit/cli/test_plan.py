@@ -224,6 +224,28 @@ def test_what_cannot_be_exits_1_with_one_line(tmp_path: Path, capsys: Capture) -
     assert run(capsys, *asked(unread))[0] == 1
 
 
+def test_plan_is_for_an_engine_and_counts_its_drafts(capsys: Capture) -> None:
+    asking = asked(recorded("healthy-hgx-b200"), "deepseek-r1-nvfp4", "throughput")
+    plans = {name: document(capsys, *asking, "--engine", name) for name in ("vllm", "trtllm")}
+    assert {name: plan["engine"] for name, plan in plans.items()} == {n: n for n in plans}
+    tokens = {name: plan["replicas"][0]["kv_tokens"] for name, plan in plans.items()}
+    # TensorRT-LLM drafts under this goal: the cache of one more layer than 61.
+    assert tokens["trtllm"] == pytest.approx(tokens["vllm"] * 61 / 62, rel=0.001)
+
+
+@pytest.mark.parametrize(
+    ("model", "words"),
+    [("qwen3.5-27b-fp8", []), ("llama-3.1-8b-bf16", ["--kv-cache-dtype", "nvfp4"])],
+)
+def test_engine_that_cannot_serve_it_exits_1_with_one_line(
+    capsys: Capture, model: str, words: list[str]
+) -> None:
+    asking = asked(recorded("healthy-hgx-b200"), model, "latency")
+    status, out, err = run(capsys, *asking, "--engine", "trtllm", *words)
+    assert (status, out, err.count("\n")) == (1, "", 1)
+    assert_message(err)
+
+
 @pytest.mark.parametrize(
     "words",
     [

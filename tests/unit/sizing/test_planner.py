@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from b200kit.catalog import load
-from b200kit.inventory import defaults
+from b200kit.inventory import defaults, engine_flags
 from b200kit.sizing import fit, kv_cache_formats, memory, model_config, planner
 from b200kit.sizing.dimensions import ModelError
 from b200kit.sizing.fit import WIDTHS, GpuPool, Impossible, Requested, Subject
@@ -30,7 +30,7 @@ def subject(name: str) -> Subject:
 
 def plan(name: str, goal: str = "latency", pool: GpuPool = B200, **requested: Any) -> Plan:
     """The plan for a model of the catalogue, with the KV cache that its flags ask for."""
-    message = {"goal": goal, "kv_dtype": defaults.kv_dtype(dict(MODELS[name].flags))}
+    message = {"goal": goal, "kv_dtype": engine_flags.kv_of(MODELS[name])}
     others = defaults.siblings(MODELS[name], load.load())
     return planner.decide(subject(name), pool, Requested(**(message | requested)), others)
 
@@ -277,7 +277,7 @@ def test_no_gpu_is_idle_that_another_split_would_use(name: str, goal: str, gpus:
     idle = gpus - made.replicas * made.shape.gpus
     # One of five or more may be; beyond that no split that holds as much leaves fewer.
     for tp in WIDTHS:
-        dense = Requested(goal=goal, kv_dtype=defaults.kv_dtype(dict(MODELS[name].flags)))
+        dense = Requested(goal=goal, kv_dtype=engine_flags.kv_of(MODELS[name]))
         one = fit.headrooms(subject(name), pool, dense).get(tp)
         if idle > gpus / 5 and one is not None and fit.enough(one, dense):
             assert gpus % tp >= idle
