@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-import random
 from collections.abc import Callable
 from dataclasses import replace
 
-import pytest
-
-from b200kit.tuning.goodput_knee import Knee, Point, Sweep, knee, next_rate, proportion
+from b200kit.tuning.goodput_knee import Knee, Point, Sweep, knee, next_rate
 from tests.messages import assert_message
 from tests.subtests import in_subtests
 
@@ -121,22 +118,3 @@ def test_noise_that_makes_a_rate_good_again_is_told() -> None:
     found = knee([Point(4, 120, 120), Point(8, 60, 120), Point(16, 120, 120)], SWEEP)
     assert found.rate == 4
     assert "good again at 16/s" in found.why
-
-
-@pytest.mark.parametrize(
-    ("hits", "trials", "low", "high"),
-    # scipy.stats.binomtest(hits, trials).proportion_ci(method="exact")
-    [(60, 120, 0.4074, 0.5926), (97, 121, 0.7196, 0.8685), (5, 10, 0.1871, 0.8129)],
-)
-def test_interval_is_the_exact_one(hits: int, trials: int, low: float, high: float) -> None:
-    assert proportion(hits, trials) == pytest.approx((low, high), abs=2e-3)
-
-
-def test_interval_holds_the_true_share_as_often_as_it_says() -> None:
-    chooser = random.Random(5)
-    covered = 0
-    for _ in range(200):
-        hits = sum(chooser.random() < 0.9 for _ in range(50))
-        low, high = proportion(hits, 50)
-        covered += low <= 0.9 <= high
-    assert covered >= 0.93 * 200
