@@ -10,6 +10,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 from b200kit.node.client.formulas import Objective, Run
@@ -81,3 +82,22 @@ def share_of(run: Run, objective: Objective) -> GoodputShare:
 def is_decided(run: Run, objective: Objective) -> bool:
     """Whether more requests would add nothing: also where one failed, or nothing is asked."""
     return bool(run.errors) or not objective.limits or share_of(run, objective).is_decided
+
+
+def faults(run: Run, objective: Objective, any_load: bool = False) -> Iterator[str]:
+    """That too few requests met it; at any load of a sweep, whatever their number carries."""
+    found = share_of(run, objective)
+    if found.is_missed or (any_load and found.good < found.wanted * found.of):
+        yield f"objective missed: {found} met {objective} (asked: {found.wanted:.0%})"
+
+
+def doubts(run: Run, objective: Objective) -> Iterator[str]:
+    """That there are too few requests to say whether it is met, and how many it takes."""
+    found = share_of(run, objective)
+    if not objective.limits or found.is_decided:
+        return
+    needed = "more than can be asked" if found.needed is None else f"about {found.needed}"
+    yield (
+        f"not enough requests: {found} met {objective}, where {found.wanted:.0%} are asked for:"
+        f" {needed} would decide (smoke.requests, --requests)"
+    )

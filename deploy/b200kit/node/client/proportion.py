@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 
 from b200kit.node.client.percentiles import CONFIDENCE, binomial
+
+_NEGLIGIBLE = 1e-15
 
 
 def proportion(hits: int, trials: int, confidence: float = CONFIDENCE) -> tuple[float, float]:
@@ -33,5 +34,23 @@ def _solve(rising: Callable[[float], float], level: float) -> float:
 
 
 def _below(hits: int, trials: int, share: float) -> float:
-    """Probability of at most *hits* of *trials*."""
-    return math.fsum(binomial(trials, k, share) for k in range(hits + 1))
+    """Probability of at most *hits* of *trials*: the tail that is the smaller one is summed."""
+    if not 0 < share < 1:
+        return float(share <= 0 or hits >= trials)
+    odds = share / (1 - share)
+    if hits < trials * share:
+        steps = (k / (trials - k + 1) / odds for k in range(hits, 0, -1))
+        return _tail(binomial(trials, hits, share), steps)
+    steps = ((trials - k) / (k + 1) * odds for k in range(hits + 1, trials))
+    return 1 - _tail(binomial(trials, hits + 1, share), steps) if hits < trials else 1.0
+
+
+def _tail(term: float, steps: Iterable[float]) -> float:
+    """The sum of terms that only become less, each the one before it times a step."""
+    total = term
+    for step in steps:
+        term *= step
+        total += term
+        if term < total * _NEGLIGIBLE:
+            break
+    return total

@@ -7,11 +7,11 @@ then a measurement that cannot be trusted is "invalid"; then the numbers meet th
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
+from b200kit.node.client import goodput
 from b200kit.node.client.formulas import Objective, Run, coalesced_share, summary
-from b200kit.node.client.goodput import share_of
 from b200kit.node.client.low_load import LowLoad
 from b200kit.node.client.other_users import served_meanwhile
 from b200kit.node.client.percentiles import percentile
@@ -151,11 +151,12 @@ def judge(
         return Judgement("invalid", tuple(doubts))
     found = _coalesced(paths, limits, server)
     missed = [
-        *_objective(paths, objective, any_load),
+        *goodput.faults(_main(paths), objective, any_load),
         *_gateway(paths, gateway_limit_ms, server, limits),
         *(low_load.faults(paths, server) if low_load else ()),
     ]
-    few = [*_undecided(paths, objective, any_load), *(low_load.doubts(paths) if low_load else ())]
+    few = [] if any_load else [*goodput.doubts(_main(paths), objective)]
+    few += low_load.doubts(paths) if low_load else ()
     passed = Judgement("invalid", tuple(few)) if few else Judgement("pass", ())
     found = found or (Judgement("fail", tuple(missed)) if missed else passed)
     others = served_meanwhile(server) if found.verdict == "fail" else ""
@@ -220,25 +221,6 @@ def _coalesced(
         cause = f"it passes chunks on together: {starved}" if starved else "it buffers the stream"
         return Judgement("fail", (f"gateway: {cause}: {worst}",))
     return Judgement("invalid", (f"{', '.join(merged)}: chunks came together: {worst}",))
-
-
-def _objective(paths: Mapping[str, Run], objective: Objective, any_load: bool) -> Iterator[str]:
-    """That too few requests met it; of one load of a sweep, whatever their number carries."""
-    found = share_of(_main(paths), objective)
-    if found.is_missed or (any_load and found.good < found.wanted * found.of):
-        yield f"objective missed: {found} met {objective} (asked: {found.wanted:.0%})"
-
-
-def _undecided(paths: Mapping[str, Run], objective: Objective, any_load: bool) -> Iterator[str]:
-    """That there are too few requests to say whether it is met, and how many it takes."""
-    found = share_of(_main(paths), objective)
-    if any_load or not objective.limits or found.is_decided:
-        return
-    needed = "more than can be asked" if found.needed is None else f"about {found.needed}"
-    yield (
-        f"not enough requests: {found} met {objective}, where {found.wanted:.0%} are asked for:"
-        f" {needed} would decide (smoke.requests, --requests)"
-    )
 
 
 def _main(paths: Mapping[str, Run]) -> Run:
