@@ -18,7 +18,7 @@ Host = tuple[str, dict[str, Any]]
 # to a figure is no fault of a node. It is measured and reported, and turns no node red: objectives
 # that only a server that does not answer misses, and limits far beyond those of a node.
 PATIENT = {
-    "ttft_ms": 60_000.0, "tpot_ms": 20_000.0, "stall_ms": 60_000.0,
+    "ttft_ms": 60_000.0, "tpot_ms": 20_000.0, "stall_ms": 60_000.0, "share": 0.75,
     "direct_requests": 6, "replica_slowdown": None,
 }  # fmt: skip
 _CPU_WAIT_LIMIT_FACTOR = 100.0

@@ -197,7 +197,11 @@ def serving_document(node: Node, layout: Sequence[Replica]) -> dict[str, Any]:
             "stall_ms": smoke.stall_ms,
             "loop_lag_ms": smoke.loop_lag_ms,
             "cpu_wait_limit_factor": spec.cpu_wait_limit_factor,
-            "goodput": {"ttft_ms": smoke.ttft_ms, "tpot_ms": smoke.tpot_ms},
+            "goodput": {
+                "ttft_ms": smoke.ttft_ms,
+                "tpot_ms": smoke.tpot_ms,
+                "share": smoke.share,
+            },
         },
     }
 

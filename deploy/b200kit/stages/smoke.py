@@ -99,7 +99,7 @@ def _measure(node: Node, mark: str) -> str:
 def _deadline_s(node: Node) -> int:
     """What the longest measurement may take, in seconds."""
     smoke, replicas = node.spec.smoke, len(node.layout())
-    sent = smoke.requests + ROUNDS * smoke.direct_requests * replicas
+    sent = ROUNDS * (smoke.requests + smoke.direct_requests * replicas)
     return _BESIDE_S + math.ceil(sent / smoke.rate)
 
 

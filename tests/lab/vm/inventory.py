@@ -21,6 +21,7 @@ SMOKE = {
     "direct_requests": 5,
     "replica_slowdown": None,
     "stall_ms": 60_000.0,
+    "share": 0.75,
 }
 # Real vLLM makes a token in about a second there: few short requests, one after the other, and a
 # watchdog that gives them time.

@@ -86,7 +86,7 @@ class Smoke(Keys):
     """The load of the smoke test and the objective it is judged by."""
 
     requests: int = Field(60, ge=5, le=5000)
-    """requests through the gateway"""
+    """requests through the gateway, and up to four times as many until the objective is decided"""
     rate: float = Field(6.0, ge=0.1, le=1000)
     """requests a second, Poisson arrivals"""
     input_tokens: int = Field(128, ge=1, le=1_000_000)
@@ -97,6 +97,8 @@ class Smoke(Keys):
     """goodput objective for TTFT"""
     tpot_ms: float = Field(100.0, ge=0.1, le=600_000)
     """goodput objective for TPOT"""
+    share: float = Field(0.95, ge=0.5, le=1)
+    """share of the requests that must meet both"""
     direct_requests: int = Field(24, ge=5, le=5000)
     """requests to each replica directly, and up to four times as many until a slow one would be
     found"""

@@ -7,7 +7,6 @@ the program runs inside the unit, else from the file that the configuration name
 from __future__ import annotations
 
 import json
-import math
 import os
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, fields, replace
@@ -68,7 +67,7 @@ class RollingRestartPlan:
 class SmokePlan:
     """The smoke run: `requests` at `rate` a second through the gateway, then direct ones.
 
-    direct_requests: to each replica, up to four times. replica_slowdown, stall_ms: `LowLoad`.
+    Both up to four times. direct_requests: to each replica. replica_slowdown, stall_ms: `LowLoad`.
     """
 
     requests: int = 60
@@ -82,10 +81,6 @@ class SmokePlan:
     loop_lag_ms: float = 10.0
     cpu_wait_limit_factor: float = 1.0
     objective: Objective = field(default_factory=lambda: Objective(ttft_ms=100.0, tpot_ms=100.0))
-
-    def at_any_load(self) -> SmokePlan:
-        """The same where the load may be too much: no stall and no replica is judged."""
-        return replace(self, replica_slowdown=None, stall_ms=math.inf)
 
 
 @dataclass(frozen=True)

@@ -35,7 +35,8 @@ class Found:
     correctness: what it found wrong. server: the servers' own numbers
     (b200kit/node/client/engine_metrics.py). request_rate: as asked, None for a closed loop.
     conditions: what a reader must know. gpus: what they did meanwhile
-    (b200kit/node/latency/gpu_samples.py), or unmeasured. low_load: see `smoke.judge`.
+    (b200kit/node/latency/gpu_samples.py), or unmeasured. low_load, any_load: see
+    `smoke_verdict.judge`.
     """
 
     taken_at: str
@@ -51,6 +52,7 @@ class Found:
     conditions: Mapping[str, object]
     gpus: object = None
     low_load: LowLoad | None = None
+    any_load: bool = False
 
     @property
     def main(self) -> Run:
@@ -70,6 +72,7 @@ def document(found: Found) -> dict[str, object]:
         gateway_limit_ms=found.gateway_limit_ms,
         limits=found.limits,
         low_load=found.low_load,
+        any_load=found.any_load,
     )
     series = main.series()
     return {

@@ -12,6 +12,7 @@ from b200kit.node.client.chat import Answer, ChatRequest, Endpoint, chat
 from b200kit.node.client.client_health import Watch
 from b200kit.node.client.formulas import Run
 from b200kit.node.client.http import Deadlines
+from b200kit.node.client.low_load import ROUNDS
 from b200kit.node.client.prompts import Scale, prompt
 
 # An answer may be as long as it likes, while tokens come.
@@ -49,6 +50,23 @@ class Volley:
     async def fire(self, endpoint: Endpoint, name: str, requests: int, watch: Watch) -> Run:
         """The measured requests; the client is watched while they are under way."""
         return (await self.fire_at({name: endpoint}, requests, watch))[name]
+
+    async def fire_until(
+        self,
+        endpoint: Endpoint,
+        name: str,
+        requests: int,
+        watch: Watch,
+        is_decided: Callable[[Run], bool],
+    ) -> Run:
+        """The same again and again until they carry a verdict, ROUNDS times at most."""
+        run = Run(())
+        for turn in range(ROUNDS):
+            volley = replace(self, turn=turn)
+            run = run.and_then(await volley.fire(endpoint, name, requests, watch))
+            if is_decided(run):
+                break
+        return run
 
     async def fire_at(
         self, endpoints: Mapping[str, Endpoint], requests: int, watch: Watch

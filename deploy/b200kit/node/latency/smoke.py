@@ -15,7 +15,7 @@ import sys
 import time
 from pathlib import Path
 
-from b200kit.node.client import client_health, engine_metrics
+from b200kit.node.client import client_health, engine_metrics, goodput
 from b200kit.node.client.arrivals import Arrival
 from b200kit.node.client.chat import Endpoint
 from b200kit.node.client.correctness import CorrectnessResult, check, version
@@ -45,6 +45,7 @@ class Smoke:
     seed: int
     salt: str
     watch: client_health.Watch
+    any_load: bool = False
     correctness: CorrectnessResult | None = None
     paths: dict[str, Run] = dataclasses.field(default_factory=dict)
     delta: engine_metrics.Delta = dataclasses.field(
@@ -107,7 +108,9 @@ class Smoke:
         traffic = other_requests.traffic()
         before, waited = await self._scrape(), gateway_wait.delays_ms()
         start = time.perf_counter()
-        self.paths["gateway"] = await volley.fire(gateway, "gateway", plan.requests, self.watch)
+        self.paths["gateway"] = await volley.fire_until(
+            gateway, "gateway", plan.requests, self.watch, self._carries
+        )
         wall_ms = (time.perf_counter() - start) * 1000
         self.gateway_wait = gateway_wait.share(waited, gateway_wait.delays_ms(), wall_ms)
         self.delta = engine_metrics.Delta.over(before, await self._scrape())
@@ -122,14 +125,20 @@ class Smoke:
             found = await volley.fire_at(self._directly(), self.plan.direct_requests, self.watch)
             for name, run in found.items():
                 self.paths[name] = self.paths.get(name, Run(())).and_then(run)
-            compared = self.low_load.comparison(self.paths)
+            compared = self.low_load.comparison(self.paths) if self.low_load else None
             if compared is None or compared.is_decided:
                 break
 
     @property
-    def low_load(self) -> LowLoad:
-        """What counts as a fault at this load."""
+    def low_load(self) -> LowLoad | None:
+        """What counts as a fault at this load; None where it may be too much for the servers."""
+        if self.any_load:
+            return None
         return LowLoad(self.plan.replica_slowdown, self.plan.stall_ms)
+
+    def _carries(self, run: Run) -> bool:
+        """Whether requests through the gateway carry the verdict; a sweep weighs them itself."""
+        return self.any_load or goodput.is_decided(run, self.plan.objective)
 
     def _directly(self) -> dict[str, Endpoint]:
         pairs = zip(self.serving.replicas, self.replicas, strict=True)
@@ -168,6 +177,7 @@ class Smoke:
                 conditions=self.conditions(),
                 gpus=self.gpus,
                 low_load=self.low_load,
+                any_load=self.any_load,
             )
         )
 
@@ -180,6 +190,7 @@ class Smoke:
             "engine_version": self.engine_version,
             "stand_in": serving.stand_in,
             **self.volley.conditions(),
+            "requests": plan.requests,
             "direct_requests": plan.direct_requests,
             "replicas": len(serving.replicas),
             "max_num_seqs": serving.max_num_seqs,
@@ -215,7 +226,6 @@ def _with(serving: Serving, options: argparse.Namespace) -> Serving:
         if value <= 0:
             raise ConfigError(f"--{name.replace('_', '-')} must be above 0, not {value}")
     plan = dataclasses.replace(serving.smoke, **given)
-    plan = plan.at_any_load() if options.any_load else plan
     if plan.input_tokens + plan.output_tokens > serving.max_model_len:
         raise ConfigError(
             f"{plan.input_tokens} input and {plan.output_tokens} output tokens exceed"
@@ -235,7 +245,8 @@ def main(args: list[str]) -> int:
         return 2
     seed = secrets.randbelow(1 << 31) if options.seed is None else options.seed
     watch = client_health.Watch(client_health.claim_realtime())
-    run = Smoke(serving, seed, f"smoke-{secrets.token_hex(6)}", watch, affinity=affinity)
+    salt = f"smoke-{secrets.token_hex(6)}"
+    run = Smoke(serving, seed, salt, watch, options.any_load, affinity=affinity)
     asyncio.run(run.run())
     document = run.document()
     print(json.dumps(document))

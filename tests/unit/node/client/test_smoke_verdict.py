@@ -29,8 +29,8 @@ def stream(number: int, ttft: float = 0.01, gap: float = 0.002, tokens: int = 8)
 
 
 def run(**kind: float) -> Run:
-    """Twenty such answers."""
-    return Run(tuple(stream(i, **kind) for i in range(20)))  # type: ignore[arg-type]
+    """Forty such answers."""
+    return Run(tuple(stream(i, **kind) for i in range(40)))  # type: ignore[arg-type]
 
 
 GOOD = {"gateway": run(ttft=0.011), "direct-0": run()}
@@ -177,6 +177,20 @@ def test_a_missed_objective_fails_with_the_count() -> None:
     assert_message(*found.reasons)
 
 
+@pytest.mark.parametrize(
+    ("good", "verdict"), [(60, "pass"), (59, "pass"), (57, "invalid"), (45, "fail")]
+)
+def test_share_over_the_objective_is_judged_by_its_interval(good: int, verdict: str) -> None:
+    records = [stream(k, ttft=0.01 if k < good else 0.5) for k in range(60)]
+    paths = {"gateway": Run(tuple(records)), "direct-0": run()}
+    found = judge(paths, SLO, CALM)
+    assert found.verdict == verdict
+    assert_message(*found.reasons)
+    # A sweep weighs its loads itself: there the sample alone is told.
+    assert judge(paths, SLO, CALM, any_load=True).verdict == ("fail" if good < 57 else "pass")
+    assert judge(paths, Objective(), CALM).verdict == "pass"
+
+
 def test_gateway_minus_direct_is_reported_and_limited() -> None:
     paths = {"gateway": run(ttft=0.09), "direct-0": run(ttft=0.01)}
     assert gateway_overhead(paths)["p50_ttft_ms"] == pytest.approx(80.0)
@@ -289,7 +303,7 @@ def test_request_that_stands_still_fails_with_its_number_and_its_replica() -> No
     assert found.verdict == "fail"
     assert_message(*found.reasons)
     assert judge(paths, SLO, CALM, low_load=LowLoad(stall_ms=2500)).verdict == "pass"
-    slow = {name: Run(tuple(stream(k, ttft=3.0) for k in range(20))) for name in paths}
+    slow = {name: Run(tuple(stream(k, ttft=3.0) for k in range(40))) for name in paths}
     patient = Objective(ttft_ms=5000)
     # A first token that is always late is no stall.
     assert judge(slow, patient, CALM, low_load=LowLoad()).verdict == "pass"

@@ -45,7 +45,7 @@ SMOKE = {
     "direct_requests": 4,
     "stall_ms": 60000,
     "gateway_limit_ms": 60000,
-    "goodput": {"ttft_ms": 60000, "tpot_ms": 60000},
+    "goodput": {"ttft_ms": 60000, "tpot_ms": 60000, "share": 0.75},
 }
 
 
@@ -338,3 +338,16 @@ def test_the_correctness_check_says_which_model_is_served(
     caught = capsys.readouterr()
     assert_message(*json.loads(caught.out)["problems"])
     assert_message(caught.err)
+
+
+def test_requests_through_the_gateway_go_on_until_their_number_carries_the_objective(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    strict = SMOKE | {"goodput": {"ttft_ms": 60000, "tpot_ms": 60000, "share": 0.95}}
+    _, found = smoke(tmp_path, capsys, smoke=strict)
+    # Of ten a turn: 29 without a miss leave out twice as many misses as are allowed.
+    assert (found["num_prompts"], found["conditions"]["requests"]) == (30, 10)
+    assert found["goodput_share_ci95"] == pytest.approx([0.05 ** (1 / 30), 1.0])
+    _, found = smoke(tmp_path, capsys, None, "--any-load", smoke=strict)
+    assert found["num_prompts"] == 10
+    assert found["replicas"] is None
