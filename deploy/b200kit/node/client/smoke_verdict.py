@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from b200kit.node.client.formulas import Objective, Run, coalesced_share, summary
+from b200kit.node.client.golden_replicas import Golden
 from b200kit.node.client.low_load import LowLoad
 from b200kit.node.client.other_users import served_meanwhile
 from b200kit.node.client.percentiles import percentile
@@ -132,15 +133,18 @@ def judge(
     gateway_limit_ms: float = 50.0,
     limits: ClientLimits | None = None,
     low_load: LowLoad | None = None,
+    golden: Golden | None = None,
 ) -> Judgement:
     """Judge a smoke run. `paths` maps "gateway" and "direct-N" to their runs.
 
     correctness: what the correctness check found wrong. server: the servers' own numbers over the
     gateway run (the document's `server`); its mean ITL shows merged chunks.
     low_load: where given, strain, a stall and a slow replica are faults of the servers.
+    golden: what the replicas answered to the golden prompts, where they were asked.
     """
     limits, server = limits or ClientLimits(), server or {}
-    wrong = [*correctness, *_service_faults(paths)]
+    answers = golden or Golden({}, 0)
+    wrong = [*correctness, *answers.wrong, *_service_faults(paths)]
     if wrong:
         return Judgement("fail", tuple(wrong))
     doubts = [*health.starved(limits), *_late(paths, limits)]
@@ -150,9 +154,10 @@ def judge(
     missed = [
         *_objective(paths, objective),
         *_gateway(paths, gateway_limit_ms, server, limits),
+        *answers.drifted,
         *(low_load.faults(paths, server) if low_load else ()),
     ]
-    doubt = low_load.doubt(paths) if low_load else ""
+    doubt = answers.doubt or (low_load.doubt(paths) if low_load else "")
     passed = Judgement("invalid", (doubt,)) if doubt else Judgement("pass", ())
     found = found or (Judgement("fail", tuple(missed)) if missed else passed)
     others = served_meanwhile(server) if found.verdict == "fail" else ""
