@@ -22,7 +22,7 @@ from b200kit.records import comparison, entries, provenance, store
 from b200kit.records.entries import RecordError
 from b200kit.run.node import Node, StageFailed
 from b200kit.run.remote import RemoteError
-from b200kit.stages import gateway, serving
+from b200kit.stages import gateway, golden, serving
 
 RECORD = "/var/lib/b200kit/smoke.json"
 # Beside the time in which requests are sent.
@@ -86,6 +86,7 @@ def _measure(node: Node, mark: str) -> str:
     except ValueError:
         raise RemoteError(f"no measurement: {cause(done.lines)}") from None
     node.smoke = {**result, "fingerprint": mark}
+    node.smoke |= golden.judged(node)
     node.smoke |= _by_its_record(node)
     content = json.dumps(node.smoke, sort_keys=True).encode()
     node.connected().put([File(RECORD, content)])

@@ -16,7 +16,6 @@ from b200kit.node.client.golden_answer import Answer
 from b200kit.node.client.golden_compare import Difference, Likeness, compare
 from b200kit.node.client.golden_prompts import PROMPTS, SET, TOLERANCE
 
-
 REMEDY = "restart it; if it stays so, test the GPUs under it"
 
 
