@@ -143,7 +143,7 @@ def row(cell: Cell, trials: list[Trial]) -> str:
     kinds = [trial.found for trial in trials if trial.rounds]
     spread = f"{min(rounds)}-{max(rounds)}" if rounds else "-"
     nats = sorted(trial.nats for trial in trials)
-    any_at_all = sum(found > SOUND for found in nats)
+    any_at_all = sum(trial.rounds is not None or trial.nats > SOUND for trial in trials)
     return (
         f"{cell.kind:11} | {cell.bits:6} | 1 in {cell.period:5} | 1 in {cell.every:4} |"
         f" {len(rounds)} of {len(trials)}, at no tolerance {any_at_all} | rounds {spread:5} |"
