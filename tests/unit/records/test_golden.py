@@ -15,6 +15,7 @@ from b200kit.node.client.golden_replicas import Golden
 from b200kit.records import golden, store
 from b200kit.records.entries import RecordError
 from b200kit.run.node import Node, StageFailed
+from b200kit.stages import smoke
 from tests.fake.machine import Machine
 from tests.messages import assert_message, raises_message
 from tests.subtests import in_subtests
@@ -69,9 +70,9 @@ def measured(on: tuple[Node, Machine], *said: Said, **changes: Any) -> dict[str,
     return node.smoke
 
 
-def outcome(smoke: dict[str, Any]) -> tuple[str, str]:
+def outcome(found: dict[str, Any]) -> tuple[str, str]:
     """The reference's outcome and the verdict."""
-    return smoke["golden"]["reference"]["outcome"], smoke["verdict"]
+    return found["golden"]["reference"]["outcome"], found["verdict"]
 
 
 def test_replicas_that_agree_make_the_reference_and_later_runs_are_held_against_it(
@@ -82,6 +83,7 @@ def test_replicas_that_agree_make_the_reference_and_later_runs_are_held_against_
     [file] = (records / golden.FOLDER).iterdir()
     assert outcome(measured(node, SOUND, SOUND)) == ("same", "pass")
     assert outcome(measured(node, DRIFTED, DRIFTED)) == ("drifted", "pass")
+    assert smoke.summary(node[0]).endswith("; answers: drifted")
     wrong = measured(node, WRONG, WRONG)
     assert outcome(wrong) == ("different", "fail")
     assert_message(*wrong["reasons"])

@@ -106,7 +106,7 @@ class Golden:
             "seconds": round(max((s.seconds for s in self.replies.values()), default=0.0), 3),
             "replicas": {name: one.document() for name, one in self.differences.items()},
             "agreed": bool(self.agreed),
-            "unmeasured": self.doubt,
+            "doubt": self.doubt,
             "answers": kept,
         }
 
