@@ -107,6 +107,11 @@ class Smoke(Keys):
     what healthy ones may differ by; None: they are not compared"""
     stall_ms: float = Field(1000.0, ge=10, le=600_000)
     """a wait for a token, beyond the usual one, that fails the test"""
+    golden_tokens: int = Field(32, ge=0, le=1024)
+    """tokens asked of each replica for a golden prompt, which tell whether its answers are right;
+    0: answers are not read"""
+    golden_tolerance: float = Field(0.5, ge=0.001, le=10)
+    """distance of two log-probabilities (nats) that rounding explains"""
     loop_lag_ms: float = Field(10.0, ge=1, le=1000)
     """how late the client itself may be at P99 before its numbers are invalid; more than the
     default only where no latency is measured anyway, as in an emulated machine"""

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 from b200kit.node.client.chat import Endpoint
 from b200kit.node.client.formulas import Objective
+from b200kit.node.client.golden_prompts import TOLERANCE
 from b200kit.node.state.watchdog import Rules
 
 if TYPE_CHECKING:
@@ -68,6 +69,7 @@ class SmokePlan:
     """The smoke run: `requests` at `rate` a second through the gateway, then direct ones.
 
     Both up to four times. direct_requests: to each replica. replica_slowdown, stall_ms: `LowLoad`.
+    golden_tokens: asked for a golden prompt, 0 for none; golden_tolerance: golden_prompts.py.
     """
 
     requests: int = 60
@@ -77,6 +79,8 @@ class SmokePlan:
     direct_requests: int = 24
     replica_slowdown: float | None = 0.1
     stall_ms: float = 1000.0
+    golden_tokens: int = 32
+    golden_tolerance: float = TOLERANCE
     gateway_limit_ms: float = 50.0
     loop_lag_ms: float = 10.0
     cpu_wait_limit_factor: float = 1.0

@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 
 from b200kit.node.client import goodput
 from b200kit.node.client.formulas import Objective, Run, coalesced_share, summary
+from b200kit.node.client.golden_replicas import Golden
 from b200kit.node.client.low_load import LowLoad
 from b200kit.node.client.other_users import served_meanwhile
 from b200kit.node.client.percentiles import percentile
@@ -134,6 +135,7 @@ def judge(
     limits: ClientLimits | None = None,
     low_load: LowLoad | None = None,
     any_load: bool = False,
+    golden: Golden | None = None,
 ) -> Judgement:
     """Judge a smoke run. `paths` maps "gateway" and "direct-N" to their runs.
 
@@ -141,9 +143,11 @@ def judge(
     gateway run (the document's `server`); its mean ITL shows merged chunks.
     low_load: where given, strain, a stall and a slow replica are faults of the servers.
     any_load: one load of a sweep, which weighs the share of good requests itself.
+    golden: what the replicas answered to the golden prompts, where they were asked.
     """
     limits, server = limits or ClientLimits(), server or {}
-    wrong = [*correctness, *_service_faults(paths)]
+    answers = golden or Golden({}, 0)
+    wrong = [*correctness, *answers.wrong, *_service_faults(paths)]
     if wrong:
         return Judgement("fail", tuple(wrong))
     doubts = [*health.starved(limits), *_late(paths, limits)]
@@ -153,9 +157,11 @@ def judge(
     missed = [
         *goodput.faults(_main(paths), objective, any_load),
         *_gateway(paths, gateway_limit_ms, server, limits),
+        *answers.drifted,
         *(low_load.faults(paths, server) if low_load else ()),
     ]
-    few = [] if any_load else [*goodput.doubts(_main(paths), objective)]
+    few = [answers.doubt] if answers.doubt else []
+    few += [] if any_load else goodput.doubts(_main(paths), objective)
     few += low_load.doubts(paths) if low_load else ()
     passed = Judgement("invalid", tuple(few)) if few else Judgement("pass", ())
     found = found or (Judgement("fail", tuple(missed)) if missed else passed)

@@ -15,11 +15,12 @@ import sys
 import time
 from pathlib import Path
 
-from b200kit.node.client import client_health, engine_metrics, goodput
+from b200kit.node.client import client_health, engine_metrics, golden, goodput
 from b200kit.node.client.arrivals import Arrival
 from b200kit.node.client.chat import Endpoint
 from b200kit.node.client.correctness import CorrectnessResult, check, version
 from b200kit.node.client.formulas import Run
+from b200kit.node.client.golden_replicas import Golden
 from b200kit.node.client.low_load import ROUNDS, LowLoad
 from b200kit.node.client.prompts import Scale
 from b200kit.node.client.serving_config import ConfigError, Serving, SmokePlan, load
@@ -29,7 +30,7 @@ from b200kit.node.latency import gateway_cpu_wait as gateway_wait
 from b200kit.node.latency import other_requests
 from b200kit.node.latency.document import Found
 from b200kit.node.latency.gpu_watch import GpuWatch
-from b200kit.node.latency.load_run import Volley
+from b200kit.node.latency.load_run import UNCOUNTED, Volley
 from b200kit.node.lib import timestamp
 from b200kit.node.lib.readings import unmeasured
 from b200kit.node.serving import processes
@@ -57,6 +58,7 @@ class Smoke:
     compiled: object = dataclasses.field(default_factory=lambda: unmeasured(NO_LOAD))
     gateway_wait: object = dataclasses.field(default_factory=lambda: unmeasured(NO_LOAD))
     others: object = dataclasses.field(default_factory=lambda: unmeasured(NO_LOAD))
+    golden: Golden | None = None
 
     @property
     def plan(self) -> SmokePlan:
@@ -84,14 +86,15 @@ class Smoke:
         return [self.serving.endpoint(replica.url) for replica in self.serving.replicas]
 
     async def run(self) -> None:
-        """Correctness, then the load while the GPUs are watched; stops where the check fails."""
+        """Correctness and answers, then the load while the GPUs are watched; stops where wrong."""
         gateway = self.serving.endpoint(self.serving.gateway)
         # NVML takes its time to begin: meanwhile the correctness check.
         with GpuWatch() as gpus:
             self.correctness = await check(
                 gateway, self.serving.model, self.salt, self.serving.max_model_len
             )
-            if self.correctness.problems:
+            traffic = other_requests.traffic()
+            if self.correctness.problems or await self._wrong_answers():
                 return
             self.engine_version = await version(self.replicas[0]) if self.replicas else None
             for name, endpoint in {"gateway": gateway, **self._directly()}.items():
@@ -99,13 +102,28 @@ class Smoke:
             before = processes.compiled(self.units)
             gpus.begin()
             await self._load(gateway)
+            ours = len(self.paths["gateway"].records) + UNCOUNTED
+            self.others = other_requests.count(traffic, other_requests.traffic(), ours)
             self.gpus = gpus.end()
             self.compiled = processes.grown(before, processes.compiled(self.units))
+
+    async def _wrong_answers(self) -> bool:
+        """Ask each replica the golden prompts; whether one of them answers wrongly."""
+        plan, checked, direct = self.plan, self.correctness, self._directly()
+        if self.any_load or plan.golden_tokens == 0 or not direct:
+            return False
+        ignore_eos = checked.ignores_eos if checked else True
+        asked = (
+            golden.ask(to, self.serving.model, plan.golden_tokens, self.salt, ignore_eos=ignore_eos)
+            for to in direct.values()
+        )
+        said = dict(zip(direct, await asyncio.gather(*asked), strict=True))
+        self.golden = Golden(said, plan.golden_tokens, plan.golden_tolerance)
+        return bool(self.golden.wrong)
 
     async def _load(self, gateway: Endpoint) -> None:
         """Through the gateway, then at all replicas at once: each meets the same load as before."""
         plan, volley = self.plan, self.volley
-        traffic = other_requests.traffic()
         before, waited = await self._scrape(), gateway_wait.delays_ms()
         start = time.perf_counter()
         self.paths["gateway"] = await volley.fire_until(
@@ -115,8 +133,6 @@ class Smoke:
         self.gateway_wait = gateway_wait.share(waited, gateway_wait.delays_ms(), wall_ms)
         self.delta = engine_metrics.Delta.over(before, await self._scrape())
         await self._compare()
-        ours = len(self.paths["gateway"].records)
-        self.others = other_requests.count(traffic, other_requests.traffic(), ours)
 
     async def _compare(self) -> None:
         """At all replicas at once, round after round until their comparison says something."""
@@ -178,6 +194,7 @@ class Smoke:
                 gpus=self.gpus,
                 low_load=self.low_load,
                 any_load=self.any_load,
+                golden=self.golden,
             )
         )
 

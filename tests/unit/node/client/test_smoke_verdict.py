@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 
 import pytest
 
 from b200kit.node.client.formulas import Chunk, Objective, RequestRecord, Run
+from b200kit.node.client.golden_answer import Answer
+from b200kit.node.client.golden_replicas import Golden
 from b200kit.node.client.low_load import LowLoad
 from b200kit.node.client.smoke_verdict import (
     ClientHealth,
@@ -15,6 +18,7 @@ from b200kit.node.client.smoke_verdict import (
     judge,
 )
 from tests.messages import assert_message
+from tests.unit.node.client import golden_answers
 
 CALM = ClientHealth(2.0, 10_000.0, (0.1,) * 200, "rr")
 SLO = Objective(ttft_ms=100, tpot_ms=100)
@@ -254,6 +258,42 @@ def test_servers_that_strain_at_a_low_load_fail(server: dict[str, object]) -> No
 def test_servers_at_ease_pass() -> None:
     calm = {"preemptions": 0, "jit_warnings": 0}
     assert judge(GOOD, SLO, CALM, server=calm, low_load=LowLoad()).verdict == "pass"
+
+
+SOUND = golden_answers.answers()
+DRIFTED = golden_answers.changed(golden_answers.less_sure(1.0))
+WRONG = golden_answers.changed(golden_answers.another)
+OTHERS: dict[str, object] = {"other_requests": 3}
+
+
+def said(*answers: Sequence[Answer]) -> Golden:
+    """Replicas that answered so."""
+    whole = {f"direct-{n}": golden_answers.replies(one) for n, one in enumerate(answers)}
+    return Golden(whole, 8)
+
+
+@pytest.mark.parametrize(
+    ("golden", "server", "verdict"),
+    [
+        (said(SOUND, SOUND, SOUND), {}, "pass"),
+        (said(SOUND, WRONG, SOUND), {}, "fail"),
+        (said(SOUND, WRONG, SOUND), OTHERS, "fail"),
+        (said(SOUND, DRIFTED, SOUND), {}, "fail"),
+        (said(SOUND, DRIFTED, SOUND), OTHERS, "invalid"),
+        (said(SOUND, WRONG), {}, "invalid"),
+        (said(SOUND, DRIFTED), OTHERS, "invalid"),
+    ],
+)
+def test_answers_decide_and_what_others_may_have_done_is_not_blamed(
+    golden: Golden, server: dict[str, object], verdict: str
+) -> None:
+    assert judge(GOOD, SLO, CALM, server=server, golden=golden).verdict == verdict
+
+
+def test_starved_client_excuses_no_wrong_answer() -> None:
+    starved = ClientHealth(5000.0, 10_000.0, (), "other")
+    assert judge(GOOD, SLO, starved, golden=said(SOUND, WRONG, SOUND)).verdict == "fail"
+    assert judge(GOOD, SLO, starved, golden=said(SOUND, DRIFTED, SOUND)).verdict == "invalid"
 
 
 def several(*gaps: float, n: int = 20) -> dict[str, Run]:
