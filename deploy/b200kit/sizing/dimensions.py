@@ -152,6 +152,11 @@ class Dimensions:
         return self.experts is not None
 
     @property
+    def formats(self) -> frozenset[str]:
+        """Number formats of all its weights."""
+        return frozenset({self.weights, *(name for part in self.parts.values() for name in part)})
+
+    @property
     def active(self) -> float:
         """Number of weights that a token uses, as makers count them."""
         have, experts = self.parameters, self.experts

@@ -194,13 +194,19 @@ def check_formats(
     subject: Subject, pool: GpuPool, requested: Requested, others: Sequence[Subject]
 ) -> None:
     """Refuse numbers that these GPUs cannot compute with."""
-    refused = number_formats.refusal(subject.dimensions.weights, pool.ids)
+    refused = _weights_refusal(subject, pool)
     if refused:
         ways = _would_fit(subject, pool, requested, others)
         raise Impossible("model", f"{subject.name} on {pool.name}: {refused}. {ways}")
     refused = number_formats.refusal(requested.kv_dtype, pool.ids)
     if refused:
         raise Impossible("engine.flags", f"kv-cache-dtype on {pool.name}: {refused}")
+
+
+def _weights_refusal(subject: Subject, pool: GpuPool) -> str | None:
+    """Why these GPUs cannot compute with weights of some part."""
+    found = (number_formats.refusal(name, pool.ids) for name in sorted(subject.dimensions.formats))
+    return next((reason for reason in found if reason), None)
 
 
 def check_width(subject: Subject, pool: GpuPool, tp: int) -> None:
@@ -243,7 +249,7 @@ def _would_fit(
 ) -> str:
     """What would do: the least width of this model and of its other checkpoints, if any does."""
     least = [(one.name, _min_width(one, pool, requested)) for one in (subject, *others)
-             if not number_formats.refusal(one.dimensions.weights, pool.ids)]  # fmt: skip
+             if not _weights_refusal(one, pool)]  # fmt: skip
     ways = [f"TP{tp}" if name == subject.name else f"{name} at TP{tp}" for name, tp in least if tp]
     if ways:
         return f"Try {', or '.join(ways)}"

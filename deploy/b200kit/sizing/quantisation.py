@@ -14,6 +14,7 @@ from typing import Any
 from b200kit.sizing import quantised_parts
 from b200kit.sizing.dimensions import Formats, Layer, ModelError
 
+_KEY, _OLD_KEY = "quantization_config", "compression_config"
 BESIDE = "hf_quant_config.json"
 """What ModelOpt writes beside config.json; some of its checkpoints say nothing elsewhere."""
 # vLLM computes a model of float32 in BF16 unless --dtype says otherwise (config/model.py).
@@ -64,11 +65,14 @@ class Stated:
 
 
 def joined(config: Mapping[str, Any], beside: Mapping[str, Any] | None) -> Mapping[str, Any]:
-    """config.json with what the second file says, where it says nothing itself."""
+    """config.json with what the second file says, where it says nothing itself.
+
+    As `get_config` of vllm/transformers_utils/config.py does.
+    """
     stated = (beside or {}).get("quantization")
     if _section(config) is not None or not isinstance(stated, Mapping):
         return config
-    return {**config, "quantization_config": stated}
+    return {**config, _KEY: stated}
 
 
 def read(config: Mapping[str, Any], text: Mapping[str, Any], layers: Sequence[Layer]) -> Stated:
@@ -93,12 +97,14 @@ def read(config: Mapping[str, Any], text: Mapping[str, Any], layers: Sequence[La
 
 
 def _section(config: Mapping[str, Any]) -> Mapping[str, Any] | None:
-    """What is written of quantisation, in config.json itself or in its text_config."""
-    for place in (config, config.get("text_config"), config.get("llm_config")):
-        stated = place.get("quantization_config") if isinstance(place, Mapping) else None
-        if isinstance(stated, Mapping):
-            return stated
-    return None
+    """What is written of quantisation, in config.json itself or in its text_config.
+
+    In the order of `get_quant_config` of vllm/model_executor/model_loader/weight_utils.py.
+    """
+    places = [config, *(config.get(name) for name in ("text_config", "llm_config"))]
+    stated = [place.get(_KEY) for place in places if isinstance(place, Mapping)]
+    found = [each for each in (*stated, config.get(_OLD_KEY)) if isinstance(each, Mapping)]
+    return found[0] if found else None
 
 
 def _plain(text: Mapping[str, Any]) -> str:

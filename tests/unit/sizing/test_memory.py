@@ -286,6 +286,15 @@ def test_cache_that_the_checkpoint_asks_for_is_the_default() -> None:
     assert memory.kv_bytes("bfloat16", asking) == 2
 
 
+def test_quantisation_is_found_in_each_place_where_it_is_written() -> None:
+    stated = {"quant_method": "mxfp4"}
+    nested = {"model_type": "some_vl", "text_config": LLAMA | {"quantization_config": stated}}
+    assert model_config.parse(nested).weights == "mxfp4"
+    beside = {"model_type": "some_vl", "quantization_config": stated, "text_config": LLAMA}
+    assert model_config.parse(beside).weights == "mxfp4"
+    assert config(compression_config=stated).weights == "mxfp4"
+
+
 def test_nested_text_config_is_the_model() -> None:
     nested = {"model_type": "some_vl", "vision_config": {}, "text_config": LLAMA}
     assert model_config.parse(nested) == config()

@@ -1,4 +1,4 @@
-"""Sizes of a hundred public config.json, against figures of others.
+"""Sizes of a hundred public config.json, compared with figures of others.
 
 Each file of tests/data/model_configs is one model: `config` as it is published, without keys that
 change no size and with one module a layer of its lists of exceptions; `beside` what ModelOpt wrote

@@ -172,6 +172,16 @@ def test_nvfp4_is_refused_where_no_gpu_computes_in_it(name: str) -> None:
     assert plan(name, pool=replace(B200, ids=frozenset({"10de:2901"})))
 
 
+def test_a_part_in_nvfp4_is_refused_there_as_well() -> None:
+    dense = MODELS["llama-3.1-8b-bf16"].dimensions
+    assert dense is not None
+    mixed = replace(dense, parts={"dense": {"nvfp4": 0.1, "bf16": 0.9}})
+    subject = Subject("mixed", mixed, memory.weights(mixed))
+    planner.decide(subject, B200, Requested(goal="latency"))
+    with pytest.raises(Impossible, match="NVFP4 needs a Blackwell GPU"):
+        planner.decide(subject, H100, Requested(goal="latency"))
+
+
 def test_cache_in_nvfp4_is_refused_there_and_mxfp4_is_not() -> None:
     refused = refusal("llama-3.1-8b-bf16", pool=H100, kv_dtype="nvfp4")
     assert refused.key == "engine.flags"

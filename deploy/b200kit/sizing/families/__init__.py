@@ -26,6 +26,7 @@ _MODELS = "model_executor/models"
 FAMILIES: Mapping[str, Family] = {
     "llama": Family(transformer.build, f"{_MODELS}/llama.py"),
     "mistral": Family(transformer.build, f"{_MODELS}/mistral.py"),
+    "ministral3": Family(transformer.build, f"{_MODELS}/mistral.py"),
     "mixtral": Family(transformer.build, f"{_MODELS}/mixtral.py"),
     "qwen2": Family(transformer.build, f"{_MODELS}/qwen2.py"),
     "qwen2_moe": Family(transformer.build, f"{_MODELS}/qwen2_moe.py"),
@@ -42,6 +43,7 @@ FAMILIES: Mapping[str, Family] = {
     "glm4_moe": Family(transformer.build, f"{_MODELS}/glm4_moe.py"),
     "deepseek_v3": Family(deepseek.build, f"{_MODELS}/deepseek_v2.py"),
     "kimi_k2": Family(deepseek.build, f"{_MODELS}/deepseek_v2.py"),
+    "glm4_moe_lite": Family(deepseek.build, f"{_MODELS}/glm4_moe_lite.py"),
     "deepseek_v32": Family(deepseek.build, "models/deepseek_v32/attention.py"),
     "glm_moe_dsa": Family(deepseek.build, "models/deepseek_v32/attention.py"),
     "deepseek_v4": Family(deepseek_v4.build, "models/deepseek_v4/attention.py"),
