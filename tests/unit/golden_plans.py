@@ -49,7 +49,7 @@ def plan(model: Model, goal: str) -> planner.Plan:
     vllm = KINDS["vllm"]
     flags = engine_flags.of_goal(vllm, model, goal, load.load())
     requested = Requested(
-        goal=goal, kv_dtype=kv_cache.stated(vllm, flags), draft=vllm.drafts(flags)
+        goal=goal, kv_dtype=kv_cache.stated(vllm, flags), draft=vllm.drafted(flags) > 0
     )
     return planner.decide(defaults.subject(model), pool, requested)
 

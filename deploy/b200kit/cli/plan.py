@@ -120,7 +120,7 @@ def _plan(options: Options, state: dict[str, Any]) -> PlanResult:
         goal=options.goal,
         max_model_len=_length(options.max_model_len, model),
         kv_dtype=dtype,
-        draft=kind.drafts(flags),
+        draft=kind.drafted(flags) > 0,
     )
     refused = _refused(kind, model, flags, dtype)
     if refused:

@@ -113,8 +113,9 @@ class EngineKind:
     what the inventory says instead; *refused* are flags and variables that no server should have,
     each with the reason. *groups* are the ways in which nodes can be joined. *binds_numa* says
     whether it can bind each worker to a NUMA node of its own. *kv_flag* selects the format of the
-    KV cache, *kv_words* are its values by ours (kv_cache.py). *drafts* says whether flags use the
-    checkpoint's own draft layers. *refuses* says why it cannot be given a shape; empty when it can.
+    KV cache, *kv_words* are its values by ours (kv_cache.py). *drafted* counts the tokens that
+    flags let the checkpoint's own draft layers add to a step, 0 without. *refuses* says
+    why it cannot be given a shape; empty when it can.
     """
 
     name: str
@@ -130,7 +131,7 @@ class EngineKind:
     binds_numa: bool
     kv_flag: str
     kv_words: Mapping[str, str]
-    drafts: Callable[[Mapping[str, object]], bool]
+    drafted: Callable[[Mapping[str, object]], int]
     refuses: Callable[[Shape], str]
     config: Callable[[Settings], dict[str, Value]]
     argv: Callable[[Settings], tuple[str, ...]]

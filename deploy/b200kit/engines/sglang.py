@@ -117,10 +117,11 @@ def argv(settings: Settings) -> tuple[str, ...]:
     return ("sglang", "serve", "--config", settings.config_path)
 
 
-def drafts(flags: Mapping[str, object]) -> bool:
-    """Whether EAGLE (alias NEXTN) runs without a draft model: with the checkpoint's MTP layers."""
+def drafted(flags: Mapping[str, object]) -> int:
+    """Steps of EAGLE (alias NEXTN) without a draft model: by the checkpoint's own MTP layers."""
     named = str(flags.get("speculative-algorithm", "")).upper()
-    return named in ("EAGLE", "NEXTN") and "speculative-draft-model-path" not in flags
+    own = named in ("EAGLE", "NEXTN") and "speculative-draft-model-path" not in flags
+    return int(str(flags.get("speculative-num-steps", 1))) if own else 0
 
 
 def environment(settings: Settings) -> dict[str, str]:
@@ -154,7 +155,7 @@ KIND = EngineKind(
         "fp8_e5m2": "fp8_e5m2",
         "nvfp4": "nvfp4",
     },
-    drafts=drafts,
+    drafted=drafted,
     refuses=any_shape,
     config=config,
     argv=argv,

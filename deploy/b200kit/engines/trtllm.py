@@ -139,9 +139,10 @@ def _words(name: str, value: Value) -> tuple[str, ...]:
     return (f"--{name}", str(value))
 
 
-def drafts(flags: Mapping[str, object]) -> bool:
-    """Whether the method is MTP, whose layers are the checkpoint's own."""
-    return flags.get("speculative_config.decoding_type") == "MTP"
+def drafted(flags: Mapping[str, object]) -> int:
+    """Tokens a step by MTP, whose layers are the checkpoint's own."""
+    own = flags.get("speculative_config.decoding_type") == "MTP"
+    return int(str(flags.get("speculative_config.num_nextn_predict_layers", 1))) if own else 0
 
 
 def environment(settings: Settings) -> dict[str, str]:
@@ -162,7 +163,7 @@ KIND = EngineKind(
     binds_numa=False,
     kv_flag="kv_cache_config.dtype",
     kv_words={"auto": "auto", "fp8": "fp8"},
-    drafts=drafts,
+    drafted=drafted,
     refuses=refuses,
     config=config,
     argv=argv,

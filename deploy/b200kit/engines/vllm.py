@@ -6,6 +6,7 @@ argument parsers on 2026-11-21 (b200kit/catalog/engines/).
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 
 from b200kit.engines.contract import (
@@ -32,6 +33,7 @@ _METRICS = {
     "preemptions": "vllm:num_preemptions_total",
 }
 _PREFIX_CACHING = "enable-prefix-caching"
+_DRAFTED = re.compile(r"num_speculative_tokens\W+(\d+)")
 # Of its --kv-cache-dtype, those that the sizing counts and a catalogue may name.
 _KV = ("auto", "bfloat16", "float16", "fp8", "fp8_e4m3", "fp8_e5m2", "fp8_ds_mla", "nvfp4")
 _GROUP = "`group`"
@@ -189,9 +191,11 @@ def argv(settings: Settings) -> tuple[str, ...]:
     return ("vllm", "serve", "--config", settings.config_path)
 
 
-def drafts(flags: Mapping[str, object]) -> bool:
-    """Whether the method is MTP, whose layers are the checkpoint's own."""
-    return "mtp" in str(flags.get("speculative-config", ""))
+def drafted(flags: Mapping[str, object]) -> int:
+    """Tokens a step by MTP, whose layers are the checkpoint's own; 1 unless stated."""
+    stated = str(flags.get("speculative-config", ""))
+    tokens = _DRAFTED.search(stated)
+    return (int(tokens[1]) if tokens else 1) if "mtp" in stated else 0
 
 
 def environment(settings: Settings) -> dict[str, str]:
@@ -226,7 +230,7 @@ KIND = EngineKind(
     binds_numa=True,
     kv_flag="kv-cache-dtype",
     kv_words={name: name for name in _KV},
-    drafts=drafts,
+    drafted=drafted,
     refuses=any_shape,
     config=config,
     argv=argv,

@@ -157,7 +157,7 @@ def requested(spec: NodeSpec, model: Model, catalogue: Catalogue) -> Requested:
         max_model_len=spec.max_model_len,
         kv_dtype=kv_cache.stated(kind, given),
         utilisation=_share(given.get("gpu-memory-utilization")),
-        draft=kind.drafts(given),
+        draft=kind.drafted(given) > 0,
         nodes=len(spec.group.members) if spec.group else 1,
         join=spec.group.join if spec.group else "",
     )

@@ -262,7 +262,7 @@ def test_levers_are_data_with_a_source() -> None:
             assert all((lever.source, lever.date, lever.flags)), lever
             # Before a layout is planned nobody knows whether it is spread, and these are counted.
             counted = {engines.KINDS[name].kv_flag, "gpu-memory-utilization"}
-            assert lever.spread is None or not engines.KINDS[name].drafts(lever.flags)
+            assert lever.spread is None or not engines.KINDS[name].drafted(lever.flags)
             assert not counted & set(lever.flags)
     families = {model.family for model in load.load().models.values()}
     assert set(load.load().contexts) <= families

@@ -81,18 +81,20 @@ def test_format_that_nobody_can_count_is_refused() -> None:
 
 
 @in_subtests(
-    ("name", "flags", "drafts"),
+    ("name", "flags", "drafted"),
     [
-        ("vllm", {"speculative-config": '{"method":"mtp"}'}, True),
-        ("vllm", {"speculative-config": '{"method":"eagle3","model":"x"}'}, False),
-        ("sglang", {"speculative-algorithm": "NEXTN"}, True),
-        ("sglang", {"speculative-algorithm": "EAGLE", "speculative-draft-model-path": "x"}, False),
-        ("sglang", {"speculative-algorithm": "EAGLE3"}, False),
-        ("trtllm", {"speculative_config.decoding_type": "MTP"}, True),
-        ("trtllm", {"speculative_config.decoding_type": "Eagle3"}, False),
+        ("vllm", {"speculative-config": '{"method":"mtp"}'}, 1),
+        ("vllm", {"speculative-config": '{"method": "mtp", "num_speculative_tokens": 3}'}, 3),
+        ("vllm", {"speculative-config": '{"method":"eagle3","model":"x"}'}, 0),
+        ("sglang", {"speculative-algorithm": "NEXTN", "speculative-num-steps": 2}, 2),
+        ("sglang", {"speculative-algorithm": "EAGLE", "speculative-draft-model-path": "x"}, 0),
+        ("sglang", {"speculative-algorithm": "EAGLE3"}, 0),
+        ("trtllm", {"speculative_config.decoding_type": "MTP"}, 1),
+        ("trtllm", {"speculative_config.decoding_type": "Eagle3"}, 0),
+        ("trtllm", {}, 0),
     ],
 )
-def test_cache_of_the_checkpoint_s_own_drafts_is_counted(
-    name: str, flags: dict[str, object], drafts: bool
+def test_tokens_of_the_checkpoint_s_own_drafts_are_counted(
+    name: str, flags: dict[str, object], drafted: int
 ) -> None:
-    assert KINDS[name].drafts(flags) is drafts
+    assert KINDS[name].drafted(flags) == drafted
