@@ -139,11 +139,6 @@ class EngineKind:
     environment: Callable[[Settings], dict[str, str]]
 
 
-def whole(stated: object, default: int = 1) -> int:
-    """A number that a flag says; *default* where it says none."""
-    return int(str(stated)) if str(stated).isdigit() else default
-
-
 def prefixes_kept(flags: Mapping[str, object]) -> bool:
     """Of an engine whose switch is not read: with kept prefixes a sequence takes more memory."""
     del flags

@@ -28,7 +28,6 @@ from b200kit.engines.contract import (
     any_shape,
     offline,
     prefixes_kept,
-    whole,
     wires,
 )
 
@@ -120,11 +119,10 @@ def argv(settings: Settings) -> tuple[str, ...]:
 
 
 def drafted(flags: Mapping[str, object]) -> int:
-    """Tokens of EAGLE (alias NEXTN) without a draft model: by the checkpoint's MTP layers."""
+    """Steps of EAGLE (alias NEXTN) without a draft model: by the checkpoint's own MTP layers."""
     named = str(flags.get("speculative-algorithm", "")).upper()
-    if named not in ("EAGLE", "NEXTN") or "speculative-draft-model-path" in flags:
-        return 0
-    return whole(flags.get("speculative-num-draft-tokens"))
+    own = named in ("EAGLE", "NEXTN") and "speculative-draft-model-path" not in flags
+    return int(str(flags.get("speculative-num-steps", 1))) if own else 0
 
 
 def environment(settings: Settings) -> dict[str, str]:

@@ -28,7 +28,6 @@ from b200kit.engines.contract import (
     Value,
     offline,
     prefixes_kept,
-    whole,
     wires,
 )
 from b200kit.node.placement.layout import Shape
@@ -149,10 +148,9 @@ def _words(name: str, value: Value) -> tuple[str, ...]:
 
 
 def drafted(flags: Mapping[str, object]) -> int:
-    """Tokens of MTP, whose layers are the checkpoint's own."""
-    if flags.get("speculative_config.decoding_type") != "MTP":
-        return 0
-    return whole(flags.get("speculative_config.num_nextn_predict_layers"))
+    """Tokens a step by MTP, whose layers are the checkpoint's own."""
+    own = flags.get("speculative_config.decoding_type") == "MTP"
+    return int(str(flags.get("speculative_config.num_nextn_predict_layers", 1))) if own else 0
 
 
 def environment(settings: Settings) -> dict[str, str]:

@@ -17,7 +17,6 @@ from b200kit.engines.contract import (
     Value,
     any_shape,
     offline,
-    whole,
     wires,
 )
 
@@ -34,7 +33,7 @@ _METRICS = {
     "preemptions": "vllm:num_preemptions_total",
 }
 _PREFIX_CACHING = "enable-prefix-caching"
-_TOKENS = re.compile(r"num_speculative_tokens\W+(\d+)")
+_DRAFTED = re.compile(r"num_speculative_tokens\W+(\d+)")
 # Of its --kv-cache-dtype, those that the sizing counts and a catalogue may name.
 _KV = ("auto", "bfloat16", "float16", "fp8", "fp8_e4m3", "fp8_e5m2", "fp8_ds_mla", "nvfp4")
 _GROUP = "`group`"
@@ -193,10 +192,10 @@ def argv(settings: Settings) -> tuple[str, ...]:
 
 
 def drafted(flags: Mapping[str, object]) -> int:
-    """Tokens of MTP, whose layers are the checkpoint's own."""
+    """Tokens a step by MTP, whose layers are the checkpoint's own; 1 unless stated."""
     stated = str(flags.get("speculative-config", ""))
-    tokens = _TOKENS.search(stated)
-    return whole(tokens and tokens[1]) if "mtp" in stated else 0
+    tokens = _DRAFTED.search(stated)
+    return (int(tokens[1]) if tokens else 1) if "mtp" in stated else 0
 
 
 def prefix_caching(flags: Mapping[str, object]) -> bool:

@@ -8,9 +8,11 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any
 
 import pytest
+import yaml
 
 from b200kit import engines
 from b200kit.catalog import engines as lists
@@ -204,6 +206,28 @@ def test_experts_are_spread_over_one_group_where_the_goal_is_between(name: str) 
     size = flags[spread.get(name, "moe_expert_parallel_size")]
     assert size == {"vllm": True, "sglang": 4, "trtllm": "4"}[name]
     assert not ({"attn-dp-size", "dp-size", "enable_attention_dp"} & set(flags))
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_file_on_the_node_is_the_configuration_nested_parts_and_all(name: str) -> None:
+    spec = asked(name, EXPERTS, "throughput")
+    assert isinstance(spec, NodeSpec)
+    settings = first(spec)[1]
+    file = replica.configuration(Node("n05", spec, state=states.healthy()), settings)
+    assert yaml.safe_load(file.content) == engines.get(spec.engine).config(settings)
+
+
+def test_fields_of_trtllm_s_file_may_be_given_by_their_parts_and_lists_as_json() -> None:
+    own = {"cuda_graph_config.batch_sizes": "[1, 2, 4]", "moe_config.backend": "TRITON"}
+    kind = engines.KINDS["trtllm"]
+    spec = asked("trtllm", EXPERTS, "throughput")
+    assert isinstance(spec, NodeSpec)
+    flags = {**first(spec)[1].flags, **own}
+    config = kind.config(replace(first(spec)[1], flags=flags))
+    graphs = {"enable_padding": True, "max_batch_size": 256, "batch_sizes": [1, 2, 4]}
+    assert config["cuda_graph_config"] == graphs
+    assert config["moe_config"] == {"backend": "TRITON"}
+    assert list(wrong(newest("trtllm"), own)) == []
 
 
 def test_trtllm_that_would_split_attention_within_data_ranks_is_refused() -> None:

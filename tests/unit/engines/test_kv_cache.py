@@ -84,17 +84,17 @@ def test_format_that_nobody_can_count_is_refused() -> None:
     ("name", "flags", "drafted"),
     [
         ("vllm", {"speculative-config": '{"method":"mtp"}'}, 1),
-        ("vllm", {"speculative-config": '{"method":"mtp","num_speculative_tokens":3}'}, 3),
+        ("vllm", {"speculative-config": '{"method": "mtp", "num_speculative_tokens": 3}'}, 3),
         ("vllm", {"speculative-config": '{"method":"eagle3","model":"x"}'}, 0),
-        ("sglang", {"speculative-algorithm": "NEXTN"}, 1),
-        ("sglang", {"speculative-algorithm": "EAGLE", "speculative-num-draft-tokens": 4}, 4),
+        ("sglang", {"speculative-algorithm": "NEXTN", "speculative-num-steps": 2}, 2),
         ("sglang", {"speculative-algorithm": "EAGLE", "speculative-draft-model-path": "x"}, 0),
         ("sglang", {"speculative-algorithm": "EAGLE3"}, 0),
         ("trtllm", {"speculative_config.decoding_type": "MTP"}, 1),
         ("trtllm", {"speculative_config.decoding_type": "Eagle3"}, 0),
+        ("trtllm", {}, 0),
     ],
 )
-def test_cache_of_the_checkpoint_s_own_drafts_is_counted(
+def test_tokens_of_the_checkpoint_s_own_drafts_are_counted(
     name: str, flags: dict[str, object], drafted: int
 ) -> None:
     assert KINDS[name].drafted(flags) == drafted
