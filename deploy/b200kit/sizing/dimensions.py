@@ -76,10 +76,11 @@ class Layer:
 
 @dataclass(frozen=True)
 class Experts:
-    """Mixture of experts: how many a layer has, and how many of them a token uses."""
+    """Mixture of experts: how many a layer has, how many a token uses, and how wide each is."""
 
     count: int
     active: int
+    width: int
 
 
 @dataclass(frozen=True)

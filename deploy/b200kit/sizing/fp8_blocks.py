@@ -8,8 +8,8 @@ Qwen3-235B: its experts are 1536 wide, so eight GPUs cannot share one. For other
 from __future__ import annotations
 
 from b200kit.node.placement.layout import Shape
+from b200kit.sizing.dimensions import Dimensions
 from b200kit.sizing.fit import WIDTHS
-from b200kit.sizing.model_config import Dimensions
 
 _BLOCK = 128
 

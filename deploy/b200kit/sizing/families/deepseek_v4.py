@@ -31,7 +31,7 @@ def build(config: Config) -> Stack:
     stack[0] += Layer(keeps=pool(config, ratios))
     # The window of a draft layer fills up a group of the pool.
     drafts = (_mixer(config, hidden, heads, 0) + feed,) * transformer.draft_layers(config)
-    experts = Experts(count, min(config.whole("num_experts_per_tok"), count))
+    experts = Experts(count, min(config.whole("num_experts_per_tok"), count), width)
     config.word("expert_dtype")
     tied = config.flag("tie_word_embeddings")
     return Stack(tuple(stack), heads, 1, experts, latent=True, drafts=drafts, tied=tied)

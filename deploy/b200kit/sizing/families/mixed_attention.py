@@ -20,7 +20,7 @@ def llama4(config: Config) -> Stack:
     layers, step = config.layers(), config.maybe("interleave_moe_layer_step") or 1
     chunk = config.count("attention_chunk_size")
     count, wide = config.whole("num_local_experts"), config.whole("intermediate_size")
-    experts = Experts(count, min(config.whole("num_experts_per_tok"), count))
+    experts = Experts(count, min(config.whole("num_experts_per_tok"), count), wide)
     mixed = blocks.mixture(hidden, count, wide, wide)
     dense = Layer(dense=blocks.feed_forward(hidden, config.whole("intermediate_size_mlp")))
     full = blocks.attention(hidden, heads, kv_heads, width)
@@ -58,7 +58,7 @@ def gemma4(config: Config) -> Stack:
     if config.flag("enable_moe_block") and count:
         wide = config.whole("moe_intermediate_size", "expert_intermediate_size")
         feed += blocks.mixture(hidden, count, wide)
-        experts = Experts(count, min(config.whole("top_k_experts"), count))
+        experts = Experts(count, min(config.whole("top_k_experts"), count), wide)
     stack = tuple(mixers[kind] + feed for kind in kinds)
     return Stack(stack, heads, kv_heads, experts, tied=config.flag("tie_word_embeddings", True))
 

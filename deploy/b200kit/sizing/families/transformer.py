@@ -90,7 +90,7 @@ def feed_forwards(
         width = config.whole("intermediate_size")
         return [Layer(dense=blocks.feed_forward(hidden, width, matrices))] * layers, None
     width = config.whole("moe_intermediate_size", "intermediate_size")
-    experts = Experts(count, min(config.whole(*_ACTIVE), count))
+    experts = Experts(count, min(config.whole(*_ACTIVE), count), width)
     narrow = config.maybe("moe_latent_size", "routed_expert_hidden_size")
     shared = _shared_width(config, width)
     mixed = blocks.mixture(hidden, count, width, shared, matrices=matrices, narrow=narrow)
