@@ -385,6 +385,21 @@ def test_pattern_means_the_modules_that_it_matches() -> None:
     assert mixture.weights == "nvfp4"
 
 
+@in_subtests(
+    ("pattern", "parts"),
+    [
+        ("re:.*kv_b_proj$", {"attention"}),
+        ("re:^mtp.*", {"draft"}),
+        (r"re:.*layers\.80\..*", {"draft"}),
+        (r"re:model\.layers\.[0-3]\..*", {"attention", "dense"}),
+    ],
+)
+def test_pattern_of_exceptions_is_of_these_parts(pattern: str, parts: set[str]) -> None:
+    stated = {"quant_method": "compressed-tensors", "format": "float-quantized"}
+    shape = config(quantization_config=stated | {"ignore": [pattern]}, num_nextn_predict_layers=1)
+    assert {*shape.parts} == parts
+
+
 def test_unknown_number_formats_are_refused() -> None:
     with pytest.raises(ModelError, match="fp3"):
         memory.kv_bytes("fp3", config())
