@@ -14,14 +14,15 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from b200kit.node.client.percentiles import carries
 from b200kit.node.state.path import number
 from b200kit.records.conditions import missing, value_of
-from b200kit.records.statistics import METRICS
+from b200kit.records.metrics import METRICS, TAILS, Measured
 from b200kit.run import jsonl
 
 SCHEMA = "b200kit/record/1"
-_FIGURES = ("p50", "p95", "p99", "mean")
-_STORED = ("num_prompts", "completed", "failed", "goodput_share", "request_goodput",
+_FIGURES = ("p50", "p95", "p99", "mean", "max")
+_STORED = ("num_prompts", "completed", "failed", "goodput_share", "late_share", "request_goodput",
          "output_throughput", "gateway_overhead", "server", "verdict", "reasons")  # fmt: skip
 
 
@@ -162,6 +163,25 @@ def medians(entry: Mapping[str, Any]) -> dict[str, float]:
     """The run's median of each metric in ms, those that it has."""
     found = {m: number(entry, f"figures.p50_{m}_ms") for m in METRICS}
     return {m: value for m, value in found.items() if isinstance(value, float) and value > 0}
+
+
+def measured(entry: Mapping[str, Any]) -> Measured:
+    """What of the run is compared: medians, the tails that its requests carry, shares, maxima."""
+    figures: dict[str, float] = medians(entry)
+    completed = number(entry, "figures.completed")
+    n = int(completed) if isinstance(completed, float) else 0
+    percents = [percent for percent in (95, 99) if carries(n, percent)]
+    others = {
+        **{f"max_{m}": f"max_{m}_ms" for m in METRICS},
+        **{t: f"{t}_ms" for t in TAILS if int(t[1:3]) in percents},
+        "missed": "goodput_share",
+        "late": "late_share",
+    }
+    for name, key in others.items():
+        value = number(entry, f"figures.{key}")
+        if isinstance(value, float):
+            figures[name] = 1 - value if name == "missed" else value
+    return Measured(str(entry["at"])[:10], figures)
 
 
 def counts(entry: Mapping[str, Any]) -> str:

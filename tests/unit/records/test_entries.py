@@ -240,3 +240,21 @@ def test_tpot_at_each_tensor_parallelism() -> None:
 def test_groups_are_of_one_load() -> None:
     known = runs.kept([runs.run(0), runs.run(1, load__osl=8), runs.run(2)])
     assert len(comparison.alike(known.runs, known.runs[0], Role.LOAD)) == 2
+
+
+def test_tails_are_compared_where_the_requests_of_a_run_carry_them() -> None:
+    entry = runs.run(1)
+    figures = entries.measured(entry).figures
+    assert {"ttft", "p95_ttft", "missed"} <= set(figures)
+    assert not any(name.startswith("p99") for name in figures)
+    entry["figures"] |= {
+        "completed": 58,
+        "goodput_share": 0.9,
+        "late_share": 0.25,
+        "max_ttft_ms": 9.0,
+    }
+    figures = entries.measured(entry).figures
+    assert not any(name.startswith("p95") for name in figures)
+    assert (figures["missed"], figures["late"]) == (pytest.approx(0.1), 0.25)
+    assert figures["max_ttft"] == 9.0
+    assert entries.measured(entry).day == "2026-10-02"

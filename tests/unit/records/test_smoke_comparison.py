@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from b200kit.records import entries, provenance, store
-from b200kit.records.statistics import METRICS
+from b200kit.records.metrics import METRICS
 from b200kit.run import jsonl
 from b200kit.run.node import Node, StageFailed
 from tests.fake.machine import Machine
@@ -51,6 +51,7 @@ def accepted(node: Settled, count: int = 10) -> None:
     for number, day in enumerate(runs.days(7, count, 0.01)):
         own = json.loads(json.dumps(run_conditions))
         own["fields"]["run.cache_salt"] = f"salt-{number}"
+        own["fields"]["run.taken_at"] = f"2026-10-{1 + number:02d}T09:00:00Z"
         store.append(folder, "n01", entries.run_entry(own, result(day), f"run-{number}"))
     known = store.read(folder, "n01").runs
     entry = entries.accept_entry("n01", known, "ops", "burn-in", "2026-11-01T00:00:00Z")
