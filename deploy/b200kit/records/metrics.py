@@ -9,6 +9,9 @@ from dataclasses import dataclass
 METRICS = {"ttft": "TTFT", "itl": "ITL", "tpot": "TPOT", "e2el": "E2E"}
 TAILS = {f"p{q}_{m}": f"{name} P{q}" for q in (95, 99) for m, name in METRICS.items()}
 """Compared where every run carries them."""
+REPLICA_METRICS = ("tpot", "ttft")
+"""Medians of each replica asked directly; in a run's figures "direct-0 tpot" is by how much it is
+slower than the others, as a factor."""
 SHARES = {
     "missed": "requests over the objective",
     "late": "requests beyond twice the median E2E",
@@ -27,6 +30,22 @@ class Measured:
     def has(self, name: str) -> bool:
         """Whether it is there; a latency of 0 is none."""
         return self.figures.get(name, -1.0) >= 0 and (name in SHARES or self.figures[name] > 0)
+
+
+def of_replicas(run: Measured) -> list[str]:
+    """The names of its replicas' figures."""
+    return sorted(name for name in run.figures if is_of_replica(name))
+
+
+def is_of_replica(name: str) -> bool:
+    """Whether it is a replica's own, a factor."""
+    return name.startswith("direct")
+
+
+def words(name: str) -> str:
+    """A metric as a person reads it: "TPOT", "direct-0 TPOT"."""
+    path, _, metric = name.rpartition(" ")
+    return f"{path} {NAMES.get(metric, metric)}".strip()
 
 
 def margin(name: str) -> float:

@@ -30,6 +30,7 @@ from b200kit.records.metrics import (
     TAILS,
     Measured,
     change,
+    is_of_replica,
     margin,
     percent,
     ratio_of,
@@ -37,9 +38,10 @@ from b200kit.records.metrics import (
 from b200kit.records.student_t import quantile
 
 RISK = 0.05
-FALSE_RED = 0.01
-"""Of one run of which nothing changed, over all metrics together."""
+FALSE_RED = 0.005
+"""Of one run of which nothing changed, over all metrics together; over all replicas, again."""
 
+_ROUNDING = 1e-9
 _APART = 2.0
 """Two modes are this many times further apart than either is wide (inferred)."""
 
@@ -206,12 +208,14 @@ def slower(
 def _predicted(
     before: Sequence[Measured], run: Measured, name: str, metrics: int
 ) -> dict[str, Any]:
-    group = located([(r.day, math.log(r.figures[name])) for r in before])
+    # Replicas of a node share its days.
+    assumed = 0.0 if is_of_replica(name) else ASSUMED
+    group = located([(r.day, math.log(r.figures[name])) for r in before], assumed)
     deviation_, freedom = group.of_one_more
     half_width = deviation_ * quantile(1 - 2 * FALSE_RED / metrics, freedom)
     low, high = (math.exp(group.centre + sign * half_width) for sign in (-1, 1))
     value, usual = run.figures[name], math.exp(group.centre)
-    inside = low <= value <= high
+    inside = abs(math.log(value) - group.centre) <= half_width + _ROUNDING
     return {"value": value, "usual": usual, "low": low, "high": high, "inside": inside}
 
 

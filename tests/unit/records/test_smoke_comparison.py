@@ -91,6 +91,31 @@ def test_a_slower_run_fails_and_says_by_what_whose_baseline_it_is(
     assert kept["verdict"] == "fail"  # so that the next run measures again
 
 
+def replica(path: str, by: float) -> dict[str, Any]:
+    """A result like the others but for one replica's tokens."""
+    found = result()
+    found["paths"][path]["p50_tpot_ms"] *= by
+    return found
+
+
+def test_replica_that_is_slower_than_its_own_record_fails_by_its_name(node: Settled) -> None:
+    accepted(node)
+    measure(node, replica("direct-1", 1.04))
+    with raises_message(StageFailed):
+        measure(node, replica("direct-1", 1.12))
+    compared = (node[0].smoke or {})["comparison"]["metrics"]
+    assert not compared["direct-1 tpot"]["inside"]
+    assert compared["direct-0 tpot"]["value"] < 1
+
+
+def test_replica_that_the_baseline_does_not_know_is_said_not_to_be_compared(node: Settled) -> None:
+    accepted(node)
+    more = result()
+    more["paths"]["direct-2"] = more["paths"]["direct-1"]
+    measure(node, more)
+    assert_message((node[0].smoke or {})["comparison"]["why"])
+
+
 def test_a_faster_run_passes(node: Settled) -> None:
     accepted(node)
     measure(node, result(shifted(-0.3)))

@@ -158,7 +158,7 @@ def _hints(document: object) -> Iterator[str]:
             value, low, high = (number(read(hint, key)) or 0.0 for key in ("value", "low", "high"))
             figures = f"{milliseconds(low)} to {milliseconds(high)}"
             name = METRICS.get(metric, metric)
-            yield f"{name} {milliseconds(value)} ms, the baseline predicts {figures} (98 %)"
+            yield f"{name} {milliseconds(value)} ms, the baseline predicts {figures} (99 %)"
 
 
 def metric_rows(document: object) -> list[list[str]]:
