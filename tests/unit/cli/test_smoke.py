@@ -17,6 +17,7 @@ from typing import Any
 import pytest
 
 from b200kit import cli
+from b200kit.cli import endpoint
 from b200kit.cli import smoke as smoke_cli
 from b200kit.node.client import client_health, http
 from b200kit.node.client.smoke_verdict import ClientHealth, ClientLimits
@@ -38,7 +39,7 @@ def calm(monkeypatch: pytest.MonkeyPatch) -> None:
     # Whatever this machine does to the test process is no matter of these tests.
     limits = ClientLimits(schedule_delay_ms=1e9, coalesced_share=1.0)
     monkeypatch.setattr(smoke_cli, "ClientLimits", lambda **_: limits)
-    monkeypatch.delenv(smoke_cli.KEY, raising=False)
+    monkeypatch.delenv(endpoint.KEY, raising=False)
 
 
 def main(arguments: list[str]) -> int:
@@ -159,7 +160,7 @@ def test_the_key_is_used_and_never_told(
     file = tmp_path / "key"
     file.write_text("k-secret\n")
     if source == "environment":
-        monkeypatch.setenv(smoke_cli.KEY, "k-secret")
+        monkeypatch.setenv(endpoint.KEY, "k-secret")
     more = ["--key-file", str(file)] if source == "file" else []
     _, found = smoke(tmp_path, *more, key="k-secret")
     assert found["completed"] == 8
@@ -210,7 +211,7 @@ def test_bad_input_is_one_line_and_status_2(
 def test_a_key_in_clear_text_is_warned_of(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setenv(smoke_cli.KEY, "k-secret")
+    monkeypatch.setenv(endpoint.KEY, "k-secret")
     assert main(command("http://serving.invalid:1")) == 1
     caught = capsys.readouterr()
     assert_message(*caught.err.splitlines())

@@ -15,6 +15,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
 from b200kit.node.client.chat import Endpoint
+from b200kit.node.client.dataset import dataset
+from b200kit.node.client.dataset.dataset import Dataset
 from b200kit.node.client.formulas import Objective
 from b200kit.node.state.watchdog import Rules
 
@@ -82,6 +84,12 @@ class SmokePlan:
     loop_lag_ms: float = 10.0
     cpu_wait_limit_factor: float = 1.0
     objective: Objective = field(default_factory=lambda: Objective(ttft_ms=100.0, tpot_ms=100.0))
+    dataset: Dataset = field(default_factory=Dataset)
+
+    @property
+    def longest(self) -> int:
+        """Tokens of the longest request with its answer: the last turn has all before it."""
+        return self.dataset.turns * (self.input_tokens + self.output_tokens)
 
     def at_any_load(self) -> SmokePlan:
         """The same where the load may be too much: no stall and no replica is judged."""
@@ -210,7 +218,24 @@ def _smoke(section: Mapping[str, object]) -> SmokePlan:
     wanted = (
         None if slowdown is None else _number({"replica_slowdown": slowdown}, "replica_slowdown")
     )
-    return _filled(SmokePlan, section, objective=objective, replica_slowdown=wanted)
+    return _filled(
+        SmokePlan,
+        section,
+        objective=objective,
+        replica_slowdown=wanted,
+        dataset=_dataset(_section(section, "dataset")),
+    )
+
+
+def _dataset(section: Mapping[str, object]) -> Dataset:
+    name, share = str(section.get("prompts", "words")), section.get("prefix_share", 0)
+    if isinstance(share, bool) or not isinstance(share, int | float):
+        raise TypeError("smoke.dataset.prefix_share must be a number")
+    group, turns = _int(section, "prefix_requests", 8), _int(section, "turns", 1)
+    try:
+        return Dataset(dataset.source(name), float(share), group, turns)
+    except OSError as error:
+        raise ValueError(f"smoke.dataset.prompts {name}: {error.strerror}") from error
 
 
 def _api_key(key_file: object) -> str | None:
