@@ -214,6 +214,7 @@ def plan(node: Node) -> list[Change]:
     """
     target = desired(node, node.layout())
     changes = [*gpu_reassignment.plan(node), *_surplus(node), *_other_form(node)]
+    changes += smoke_dataset.plan(node)
     changes += [c for c in converge(node, target) if not c.what.startswith("restart ")]
     engine = _engine(node)
     return [*engine, *changes] if node.spec.engine.image else [*changes, *engine]

@@ -88,6 +88,30 @@ def test_the_document_has_the_names_of_vllm_bench_serve(tmp_path: Path) -> None:
     assert (found["model_id"], found["burstiness"], found["max_concurrency"]) == (MODEL, 1.0, None)
 
 
+def test_prompts_are_shown_beside_what_the_servers_cache_made_of_them(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = tmp_path / "asked.txt"
+    file.write_text("".join(f"question {number} of ours\n" for number in range(40)))
+    shared = ("--prefix-share", "0.5", "--prefix-requests", "4", "--input-tokens", "120")
+    _, found = smoke(tmp_path, "--prompts", str(file), *shared, "--turns", "2")
+    lines = capsys.readouterr().out.splitlines()
+    at = next(number for number, line in enumerate(lines) if "prefix hits" in line)
+    sent = "50% of each shared by 4; conversations of 2 turns"
+    assert lines[at + 1].startswith("  prompts   40 prompts of the site ")
+    assert lines[at + 1].endswith(sent)
+    assert len(lines[at + 1]) < 120
+    assert found["conditions"]["prompts"].endswith(sent)
+    assert found["server"]["prefix_hit_rate"] > 0.3
+    assert (found["completed"], found["failed"]) == (8, 0)
+
+
+def test_texts_are_as_long_as_asked_for(tmp_path: Path) -> None:
+    _, found = smoke(tmp_path, "--prompts", "texts", "--input-tokens", "90")
+    assert found["conditions"]["isl_measured"] == {"min": 90, "mean": 90.0, "max": 90}
+    assert found["server"]["prefix_hit_rate"] == 0.0
+
+
 def test_constant_arrivals_are_due_at_equal_gaps(tmp_path: Path) -> None:
     _, found = smoke(tmp_path, "--arrival", "constant")
     due = [at - late for at, late in zip(found["start_times"], found["queue_times"], strict=True)]
@@ -197,6 +221,10 @@ def test_json_to_stdout_is_json_alone(capsys: pytest.CaptureFixture[str]) -> Non
         ["http://x", "--model", "m", "--key-file", "/dev/null"],
         ["http://x", "--model", "m", "--json", "/nowhere/x"],
         ["http://x", "--model", "m", "--cpus", "zero"],
+        ["http://x", "--model", "m", "--prompts", "/nowhere"],
+        ["http://x", "--model", "m", "--prompts", "/dev/null"],
+        ["http://x", "--model", "m", "--prefix-share", "1"],
+        ["http://x", "--model", "m", "--turns", "0"],
     ],
 )
 def test_bad_input_is_one_line_and_status_2(

@@ -142,7 +142,8 @@ class Volley:
     def _arrival_in_words(self) -> str:
         if self.dataset.turns == 1:
             return str(self.arrival)
-        return f"conversations: {self._opening}; a later turn follows its answer at once"
+        opening = str(self._opening).replace("requests/s", "conversations/s")
+        return f"{opening}; each answer is followed by the next turn at once"
 
 
 async def _converse(
