@@ -21,8 +21,8 @@ from b200kit.node.client.prompts import Scale
 DEADLINES = Deadlines(connect=5, idle=30, total=math.inf)
 UNCOUNTED = 2
 _APART = 1000
-_COUNTED = 3
-"""Prompts of each length by which tokens are counted."""
+_COUNTED = 6
+"""Prompts by which tokens are counted: of texts on as many topics."""
 
 
 @dataclass(frozen=True)
@@ -49,22 +49,30 @@ class Volley:
     dataset: Dataset = field(default_factory=Dataset)
 
     async def scaled(self, endpoint: Endpoint) -> Volley:
-        """The same with this dataset's words counted by the server; random ones have been."""
+        """The same with this dataset's words counted by the server; random ones have been.
+
+        First by prompts of half the length, for whole ones might be too long for the server.
+        """
         if isinstance(self.dataset.source, WordList):
             return self
-        long = Scale().words(self.input_tokens)
-        points = [await self._tokens(endpoint, words) for words in (long // 4, long)]
-        return replace(self, scale=Scale.through(*points))
+        near = await self._counted(endpoint, self.input_tokens // 2)
+        return await near._counted(endpoint, self.input_tokens)
 
-    async def _tokens(self, endpoint: Endpoint, words: int) -> tuple[float, float]:
-        """Words and prompt tokens, in the mean, of a few prompts of about so many words."""
-        made = [
-            replace(self._asked(words, f"scale/{words}", number), max_tokens=2)
-            for number in range(_COUNTED)
-        ]
-        answers = [await chat(endpoint, request, DEADLINES) for request in made]
-        tokens = sum(answer.record().prompt_tokens or 0 for answer in answers)
-        return sum(len(request.prompt.split()) for request in made) / _COUNTED, tokens / _COUNTED
+    async def _counted(self, endpoint: Endpoint, tokens: int) -> Volley:
+        """The same with tokens a word as in a few prompts; as it is where one was not answered.
+
+        What the chat template adds is known, and is too little to be seen in texts that differ.
+        """
+        words, group = self.scale.words(tokens), self.dataset.group
+        made = [self._asked(words, "scale", number * group) for number in range(_COUNTED)]
+        short = [replace(request, max_tokens=2) for request in made]
+        answers = [await chat(endpoint, request, DEADLINES) for request in short]
+        counts = [answer.record().prompt_tokens or 0 for answer in answers]
+        found = sum(counts) - _COUNTED * self.scale.overhead
+        if not all(counts) or found <= 0:
+            return self
+        sent = sum(len(request.prompt.split()) for request in made)
+        return replace(self, scale=replace(self.scale, per_word=found / sent))
 
     async def settle(self, endpoint: Endpoint, name: str) -> None:
         """A few requests that count nowhere: the first ones over a path may find it cold."""
@@ -160,7 +168,7 @@ async def _converse(
             last = answers[-1]
             # Decoding is slow for long answers, and other streams are to be stamped meanwhile.
             record = await asyncio.to_thread(last.record)
-            due = record.ended or time.perf_counter()
+            due = time.perf_counter()
             earlier += (last.request.prompt, last.text)
             if record.error:
                 answers.append(_unsent(request, due))
