@@ -102,6 +102,7 @@ def test_each_turn_has_all_that_was_said_and_finds_it_in_the_cache(
 ) -> None:
     run, hits = fire(volley(Dataset(Texts(), turns=3)), 7)
     assert len(run.records) == len(asked) == 7
+    assert {request.salt for request in asked} == {"salt"}
     assert not run.errors
     conversations: dict[str, list[ChatRequest]] = {}
     for request in asked:

@@ -58,6 +58,13 @@ def test_each_turn_says_something_else(source: Source) -> None:
     assert said != [shaped.message(40, "s", 2, turn) for turn in range(3)]
 
 
+def test_only_the_first_turn_opens_a_conversation() -> None:
+    asked = Dataset(SiteFile(("why?", "how?", "when?")), turns=3)
+    said = [asked.message(40, "s", 1, turn) for turn in range(3)]
+    assert [text.startswith("Note ") for text in said] == [True, False, False]
+    assert {text.split("\n")[-1] for text in said} == {"why?", "how?", "when?"}
+
+
 @pytest.mark.parametrize(
     ("requests", "turns", "split"),
     [(7, 1, [1] * 7), (7, 3, [3, 3, 1]), (6, 3, [3, 3]), (2, 3, [2]), (0, 3, [])],
