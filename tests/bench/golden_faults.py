@@ -24,9 +24,9 @@ from itertools import product
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from b200kit.node.client import golden
 from b200kit.node.client.chat import Endpoint
-from b200kit.node.client.golden_compare import Difference, Likeness, compare
+from b200kit.node.client.golden import ask as golden
+from b200kit.node.client.golden.compare import Difference, Likeness, compare
 from tests.lab.inventory import GOLDEN_TOLERANCE
 
 TOKENS = 32

@@ -12,16 +12,18 @@ import sys
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
-from urllib.parse import urlsplit
 
 import click
 
 from b200kit.cli import smoke_text
 from b200kit.cli.command import INTERRUPTED, Command, Refusal
+from b200kit.cli.endpoint import KEY, endpoint
 from b200kit.node.client import client_health, engine_metrics, goodput
 from b200kit.node.client.arrivals import Arrival
 from b200kit.node.client.chat import Endpoint
 from b200kit.node.client.correctness import CorrectnessResult, check
+from b200kit.node.client.dataset import dataset
+from b200kit.node.client.dataset.dataset import Dataset
 from b200kit.node.client.formulas import Objective, Run
 from b200kit.node.client.smoke_verdict import ClientLimits
 from b200kit.node.latency import document as smoke_document
@@ -29,10 +31,8 @@ from b200kit.node.latency.load_run import Volley
 from b200kit.node.lib import timestamp
 from b200kit.run import console
 
-KEY = "B200_API_KEY"
 RATE = 4.0
 PATH = "url"
-LOOPBACK = ("localhost", "127.0.0.1", "::1")
 STATUS = {"pass": 0, "fail": 1}
 
 
@@ -48,6 +48,10 @@ class Options:
     rate: float | None
     concurrency: int | None
     arrival: str
+    prompts: str
+    prefix_share: float
+    prefix_requests: int
+    turns: int
     seed: int | None
     goodput: str
     share: float
@@ -80,11 +84,12 @@ class Probe:
         self.correctness = await check(self.endpoint, volley.model, volley.salt, near)
         if self.correctness.problems:
             return
-        self.volley = volley = dataclasses.replace(
+        volley = dataclasses.replace(
             volley,
             scale=self.correctness.scale,
             ignore_eos=self.correctness.ignores_eos,
         )
+        self.volley = volley = await volley.scaled(self.endpoint)
         await volley.settle(self.endpoint, PATH)
         before = await engine_metrics.scrape(self.endpoint)
         self.run = await volley.fire_until(
@@ -168,6 +173,19 @@ class Probe:
     "--arrival", type=click.Choice(["poisson", "constant"]), default="poisson", show_default=True,
     help="Of an open loop.",
 )  # fmt: skip
+@click.option(
+    "--prompts", default="words", show_default=True, metavar="words|texts|FILE",
+    help="Random words, running text, or yours: one a line, as JSON in a .jsonl.",
+)  # fmt: skip
+@click.option(
+    "--prefix-share", default=0.0, show_default=True,
+    help="Share of a prompt that several in a row begin with.",
+)  # fmt: skip
+@click.option("--prefix-requests", default=8, show_default=True, help="How many have it in common.")
+@click.option(
+    "--turns", default=1, show_default=True,
+    help="Requests of a conversation, each with the answers so far.",
+)  # fmt: skip
 @click.option("--seed", type=int, help="Of arrivals and prompts; a new one when left out.")
 @click.option(
     "--goodput", default="ttft:100,tpot:100", show_default=True, metavar="METRIC:MS[,...]",
@@ -224,8 +242,7 @@ def _probe(options: Options) -> Probe:
     if options.rate is not None and options.concurrency is not None:
         raise click.UsageError("--rate and --concurrency exclude each other")
     _writable(options.json)
-    endpoint = Endpoint(_url(options.url), _key(options.key_file))
-    _warn_of_clear_text(endpoint)
+    target = endpoint(options.url, options.key_file, "smoke")
     cpus = client_health.pin(options.cpus)
     volley = Volley(
         options.model,
@@ -234,38 +251,20 @@ def _probe(options: Options) -> Probe:
         Arrival(options.rate or RATE, options.arrival == "constant", options.concurrency),
         secrets.randbelow(1 << 31) if options.seed is None else options.seed,
         f"smoke-{secrets.token_hex(6)}",
+        dataset=_dataset(options),
     )
     watch = client_health.Watch(client_health.claim_realtime())
     objective = _objective(options.goodput, options.share)
-    return Probe(endpoint, volley, options.requests, objective, watch, cpus)
+    return Probe(target, volley, options.requests, objective, watch, cpus)
 
 
-def _url(text: str) -> str:
-    parts = urlsplit(text)
-    if parts.scheme not in ("http", "https") or not parts.hostname:
-        raise click.UsageError(f"{text!r} is no http:// or https:// URL")
-    if parts.username or parts.password or parts.query:
-        raise click.UsageError(f"a key does not belong into the URL: use --key-file or ${KEY}")
-    return text.rstrip("/").removesuffix("/v1")
-
-
-def _key(file: str | None) -> str | None:
-    """The API key, of the file or else the environment; None when there is none."""
-    if file is None:
-        return os.environ.get(KEY) or None
+def _dataset(options: Options) -> Dataset:
+    """What is sent. Raises UsageError, or ValueError."""
     try:
-        key = Path(file).read_text(encoding="ascii").strip()
-    except (OSError, UnicodeDecodeError) as error:
-        raise click.UsageError(f"--key-file {file} cannot be read: {error}") from None
-    if not key or not key.isprintable():
-        raise click.UsageError(f"--key-file {file} holds no key: one line is expected")
-    return key
-
-
-def _warn_of_clear_text(endpoint: Endpoint) -> None:
-    parts = urlsplit(endpoint.url)
-    if endpoint.api_key and parts.scheme == "http" and parts.hostname not in LOOPBACK:
-        console.err(f"b200 smoke: the key goes to {parts.hostname} in clear text")
+        source = dataset.source(options.prompts)
+    except OSError as error:
+        raise click.UsageError(f"--prompts {options.prompts}: {error.strerror}") from None
+    return Dataset(source, options.prefix_share, options.prefix_requests, options.turns)
 
 
 def _objective(goodput: str, share: float) -> Objective:

@@ -32,6 +32,7 @@ def lines(document: Document, url: str) -> list[str]:
         *(_table(document) if valid else []),
         *(_goodput(document) if valid else []),
         _server(document["server"]),
+        f"  prompts   {document['conditions']['prompts']}",
         *_client(document),
         *_verdict(document),
     ]

@@ -29,6 +29,7 @@ def problems(spec: NodeSpec, catalogue: Catalogue) -> Iterator[Problem]:
     yield from defaults.problems(spec, catalogue)
     yield from _port_clashes(spec)
     yield from _strange_replicas(spec)
+    yield from _too_long_to_measure(spec)
     yield from _unlike_driver(spec)
     yield from _unlike_engine(spec, catalogue)
     yield from group.problems(spec, catalogue)
@@ -124,6 +125,19 @@ def _strange_replicas(spec: NodeSpec) -> Iterator[Problem]:
         if number not in known:
             message = f'"{number}" is no replica; there are {", ".join(known)}'
             yield Problem("replica_flags", message)
+
+
+def _too_long_to_measure(spec: NodeSpec) -> Iterator[Problem]:
+    """A smoke test whose longest request no replica takes."""
+    smoke = spec.smoke
+    longest = smoke.turns * (smoke.input_tokens + smoke.output_tokens)
+    if longest > spec.max_model_len:
+        turns = f"{smoke.turns} turns of " if smoke.turns > 1 else ""
+        message = (
+            f"{turns}{smoke.input_tokens} input and {smoke.output_tokens} output tokens are over"
+            f" max_model_len {spec.max_model_len}"
+        )
+        yield Problem("smoke", message)
 
 
 def _unlike_engine(spec: NodeSpec, catalogue: Catalogue) -> Iterator[Problem]:

@@ -29,6 +29,7 @@ from b200kit.inventory.keys.problem import Problem
 from b200kit.inventory.keys.source import Mirror
 from b200kit.inventory.parse import parse
 from b200kit.inventory.spec import NodeSpec
+from b200kit.node.client.dataset import dataset
 from b200kit.operations import connections, group_data, recorder
 from b200kit.run import console, host_keys
 from b200kit.run.node import Node
@@ -180,11 +181,22 @@ def missing_files(spec: NodeSpec) -> Iterator[Problem]:
             remedy = _remedy(spec, key, path) if isinstance(error, FileNotFoundError) else ""
             message = f"{path} cannot be read on the controller: {error.strerror}"
             yield Problem(key, remedy or message)
+    yield from _unusable_prompts(spec)
     for number, path in enumerate(spec.system_prompts):
         with contextlib.suppress(OSError):
             text = Path(path).read_text("utf-8", "replace")
             if not text.strip() or "\ufffd" in text:
                 yield Problem(f"system_prompts.{number}", f"{path} is empty or is no UTF-8 text")
+
+
+def _unusable_prompts(spec: NodeSpec) -> Iterator[Problem]:
+    try:
+        dataset.source(spec.smoke.prompts)
+    except OSError as error:
+        message = f"{spec.smoke.prompts} cannot be read on the controller: {error.strerror}"
+        yield Problem("smoke.prompts", message)
+    except ValueError as error:
+        yield Problem("smoke.prompts", str(error))
 
 
 def _remedy(spec: NodeSpec, key: str, path: str) -> str:

@@ -65,6 +65,10 @@ FIELDS: tuple[Field, ...] = (
     Field("load.isl", "input tokens requested", "smoke.conditions.isl_requested", _L, needed=True),
     Field("load.osl", "output tokens requested", "smoke.conditions.osl_requested", _L, needed=True),
     Field("load.prompts", "dataset", "smoke.conditions.prompts", _L, needed=True),
+    # What the dataset's name says, too; each for itself, so that a difference is named.
+    Field("load.prefix_share", "shared prefix", "smoke.conditions.prefix_share", _L),
+    Field("load.prefix_requests", "sharing a prefix", "smoke.conditions.prefix_requests", _L),
+    Field("load.turns", "turns of a conversation", "smoke.conditions.turns", _L),
     Field("load.sampling", "sampling", "smoke.conditions.sampling", _L, needed=True),
     Field("load.connection", "connections", "smoke.conditions.connection", _L),
     Field("load.ttft", "formula of TTFT", "smoke.formulas.ttft", _L, needed=True),

@@ -12,11 +12,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from b200kit.node.client import golden_answer
-from b200kit.node.client.golden_answer import Answer
-from b200kit.node.client.golden_compare import Likeness, compare
-from b200kit.node.client.golden_prompts import SET
-from b200kit.node.client.golden_replicas import REMEDY
+from b200kit.node.client.golden import answer as golden_answer
+from b200kit.node.client.golden.answer import Answer
+from b200kit.node.client.golden.compare import Likeness, compare
+from b200kit.node.client.golden.prompts import SET
+from b200kit.node.client.golden.replicas import REMEDY
 from b200kit.node.state.view import Unmeasured
 from b200kit.records import conditions
 from b200kit.records.conditions import value_of

@@ -70,7 +70,7 @@ def _distinct(document: object) -> Value:
     prompts = reach(document, "smoke.conditions.prompts")
     if not isinstance(prompts, str):
         return Unmeasured("the result does not name its prompts")
-    return float("no prefix shared" in prompts)
+    return float(prompts.endswith("; no prefix shared"))
 
 
 def _polluted(document: object) -> Value:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from b200kit.node.client.golden_replicas import answers_of
+from b200kit.node.client.golden.replicas import answers_of
 from b200kit.node.client.other_users import served_meanwhile
 from b200kit.records import golden, provenance, store
 from b200kit.records.entries import Record, RecordError

@@ -23,6 +23,7 @@ from b200kit.serving import (
     group_peers,
     quadlet,
     replica,
+    smoke_dataset,
     systemd_units,
     warm_requests,
 )
@@ -80,6 +81,7 @@ def desired(node: Node, layout: Sequence[Replica]) -> DesiredState:
         *_form(node).shared_files(node, _restarts(node)),
         File(SERVING, _serving_document(node, layout)),
         *warm_requests.files(node),
+        *smoke_dataset.files(node),
         *group_peers.files(node, SERVING),
     ]
     for planned in layout:
@@ -91,6 +93,7 @@ def desired(node: Node, layout: Sequence[Replica]) -> DesiredState:
         probe_files=(engine_install.stamp(node),),
         absent_files=(
             *_of_other_form(node),
+            *smoke_dataset.absent_files(node),
             *(path for unit in surplus_units(node) for path in _paths_of(unit)),
         ),
         absent_units=tuple(surplus_units(node)),
@@ -192,6 +195,7 @@ def serving_document(node: Node, layout: Sequence[Replica]) -> dict[str, Any]:
             "rate": smoke.rate,
             "input_tokens": smoke.input_tokens,
             "output_tokens": smoke.output_tokens,
+            "dataset": smoke_dataset.document(node),
             "direct_requests": smoke.direct_requests,
             "replica_slowdown": smoke.replica_slowdown,
             "stall_ms": smoke.stall_ms,
@@ -216,6 +220,7 @@ def plan(node: Node) -> list[Change]:
     """
     target = desired(node, node.layout())
     changes = [*gpu_reassignment.plan(node), *_surplus(node), *_other_form(node)]
+    changes += smoke_dataset.plan(node)
     changes += [c for c in converge(node, target) if not c.what.startswith("restart ")]
     engine = _engine(node)
     return [*engine, *changes] if node.spec.engine.image else [*changes, *engine]

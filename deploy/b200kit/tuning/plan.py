@@ -12,6 +12,8 @@ import yaml
 
 from b200kit.inventory import shape
 from b200kit.inventory.spec import NodeSpec
+from b200kit.node.client.dataset import dataset
+from b200kit.node.client.dataset.dataset import Dataset
 from b200kit.records import provenance
 from b200kit.records.conditions import build
 from b200kit.run.node import Node, StageFailed
@@ -201,4 +203,11 @@ def _serving(spec: NodeSpec) -> Mapping[str, Any]:
     names = (*asked, "replica_flags", "features_off")
     values = {name: getattr(spec, name) for name in names}
     engine = {k: v for k, v in spec.engine.model_dump().items() if k not in ("requirements",)}
-    return {**values, "engine": engine, "gateway": spec.gateway.model_dump()}
+    sent = {"dataset": _dataset(spec)} if spec.tune.prompts == "smoke" else {}
+    return {**values, "engine": engine, "gateway": spec.gateway.model_dump(), **sent}
+
+
+def _dataset(spec: NodeSpec) -> str:
+    smoke = spec.smoke
+    source = dataset.source(smoke.prompts)
+    return str(Dataset(source, smoke.prefix_share, smoke.prefix_requests, smoke.turns))

@@ -163,7 +163,8 @@ class Tuning:
             f"--output-tokens {workload.output_tokens}"
         )
         limit = round(requests / rate) + _BESIDE_S
-        ours = _json(node, f"measure --config {serving.SERVING} {options} {OF_A_CELL}", limit)
+        asked = f"{options} {OF_A_CELL}{_prompts(node)}"
+        ours = _json(node, f"measure --config {serving.SERVING} {asked}", limit)
         status, why = cells.status(ours)
         bench = self._bench(options, limit) if status == "done" else {"unmeasured": why}
         cell = {
@@ -229,6 +230,11 @@ def _withdraw(node: Node) -> None:
 def _shape(node: Node) -> tuple[int, int, int, bool]:
     spec = node.spec
     return spec.replicas, spec.tensor_parallel, spec.data_parallel, spec.expert_parallel
+
+
+def _prompts(node: Node) -> str:
+    """Random words, unless the inventory asks for those of its smoke test."""
+    return "" if node.spec.tune.prompts == "smoke" else " --random-words"
 
 
 def _json(node: Node, arguments: str, limit: int) -> dict[str, Any]:

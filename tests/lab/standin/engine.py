@@ -10,6 +10,8 @@ from dataclasses import dataclass, field
 from .knobs import Knobs
 
 TEMPLATE_TOKENS = 13
+BLOCK = 16
+"""Tokens of a block of the prefix cache, as vLLM's default."""
 HISTOGRAMS = (
     "time_to_first_token_seconds",
     "inter_token_latency_seconds",
@@ -76,7 +78,7 @@ class Engine:
         self.metrics = Metrics(model)
         self._slots = asyncio.Semaphore(max_num_seqs)
         self._served = 0
-        self._seen: set[tuple[str, str]] = set()
+        self._seen: set[int] = set()
         self._flowing = asyncio.Event()
         self._flowing.set()
 
@@ -85,13 +87,21 @@ class Engine:
         self._flowing.clear()
 
     def count(self, prompt: str, salt: str) -> int:
-        """Prompt tokens (a word each, and the template), entered into the prefix-cache metrics."""
-        tokens = len(prompt.split()) + TEMPLATE_TOKENS
+        """Prompt tokens (a word each, and the template), entered into the prefix-cache metrics.
+
+        As vLLM's, the cache has whole blocks, each after all those before it.
+        """
+        words = ["template"] * TEMPLATE_TOKENS + prompt.split()
+        tokens = len(words)
         counters = self.metrics.counters
         counters["prefix_cache_queries_total"] += tokens
-        if (salt, prompt) in self._seen:
-            counters["prefix_cache_hits_total"] += tokens // 16 * 16
-        self._seen.add((salt, prompt))
+        before = hash(salt)
+        blocks = []
+        for end in range(BLOCK, tokens + 1, BLOCK):
+            before = hash((before, *words[end - BLOCK : end]))
+            blocks.append(before)
+        counters["prefix_cache_hits_total"] += BLOCK * sum(block in self._seen for block in blocks)
+        self._seen.update(blocks)
         return tokens
 
     async def tokens(self, wanted: int, prompt: int) -> AsyncIterator[int]:

@@ -17,6 +17,7 @@ from typing import Any
 import pytest
 
 from b200kit import cli
+from b200kit.cli import endpoint
 from b200kit.cli import smoke as smoke_cli
 from b200kit.node.client import client_health, http
 from b200kit.node.client.smoke_verdict import ClientHealth, ClientLimits
@@ -38,7 +39,7 @@ def calm(monkeypatch: pytest.MonkeyPatch) -> None:
     # Whatever this machine does to the test process is no matter of these tests.
     limits = ClientLimits(schedule_delay_ms=1e9, coalesced_share=1.0)
     monkeypatch.setattr(smoke_cli, "ClientLimits", lambda **_: limits)
-    monkeypatch.delenv(smoke_cli.KEY, raising=False)
+    monkeypatch.delenv(endpoint.KEY, raising=False)
 
 
 def main(arguments: list[str]) -> int:
@@ -96,6 +97,30 @@ def test_the_document_has_the_names_of_vllm_bench_serve(tmp_path: Path) -> None:
     assert [len(gaps) for gaps in found["itls"]] == [5] * 8
     assert found["errors"] == [""] * 8
     assert (found["model_id"], found["burstiness"], found["max_concurrency"]) == (MODEL, 1.0, None)
+
+
+def test_prompts_are_shown_beside_what_the_servers_cache_made_of_them(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = tmp_path / "asked.txt"
+    file.write_text("".join(f"question {number} of ours\n" for number in range(40)))
+    shared = ("--prefix-share", "0.5", "--prefix-requests", "4", "--input-tokens", "120")
+    _, found = smoke(tmp_path, "--prompts", str(file), *shared, "--turns", "2")
+    lines = capsys.readouterr().out.splitlines()
+    at = next(number for number, line in enumerate(lines) if "prefix hits" in line)
+    sent = "50% of each shared by 4; conversations of 2 turns"
+    assert lines[at + 1].startswith("  prompts   40 prompts of the site ")
+    assert lines[at + 1].endswith(sent)
+    assert len(lines[at + 1]) < 120
+    assert found["conditions"]["prompts"].endswith(sent)
+    assert found["server"]["prefix_hit_rate"] > 0.3
+    assert (found["completed"], found["failed"]) == (8, 0)
+
+
+def test_texts_are_as_long_as_asked_for(tmp_path: Path) -> None:
+    _, found = smoke(tmp_path, "--prompts", "texts", "--input-tokens", "90")
+    assert found["conditions"]["isl_measured"] == {"min": 90, "mean": 90.0, "max": 90}
+    assert found["server"]["prefix_hit_rate"] == 0.0
 
 
 def test_constant_arrivals_are_due_at_equal_gaps(tmp_path: Path) -> None:
@@ -170,7 +195,7 @@ def test_the_key_is_used_and_never_told(
     file = tmp_path / "key"
     file.write_text("k-secret\n")
     if source == "environment":
-        monkeypatch.setenv(smoke_cli.KEY, "k-secret")
+        monkeypatch.setenv(endpoint.KEY, "k-secret")
     more = ["--key-file", str(file)] if source == "file" else []
     _, found = smoke(tmp_path, *more, key="k-secret")
     assert found["completed"] == 8
@@ -207,6 +232,10 @@ def test_json_to_stdout_is_json_alone(capsys: pytest.CaptureFixture[str]) -> Non
         ["http://x", "--model", "m", "--key-file", "/dev/null"],
         ["http://x", "--model", "m", "--json", "/nowhere/x"],
         ["http://x", "--model", "m", "--cpus", "zero"],
+        ["http://x", "--model", "m", "--prompts", "/nowhere"],
+        ["http://x", "--model", "m", "--prompts", "/dev/null"],
+        ["http://x", "--model", "m", "--prefix-share", "1"],
+        ["http://x", "--model", "m", "--turns", "0"],
     ],
 )
 def test_bad_input_is_one_line_and_status_2(
@@ -221,7 +250,7 @@ def test_bad_input_is_one_line_and_status_2(
 def test_a_key_in_clear_text_is_warned_of(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setenv(smoke_cli.KEY, "k-secret")
+    monkeypatch.setenv(endpoint.KEY, "k-secret")
     assert main(command("http://serving.invalid:1")) == 1
     caught = capsys.readouterr()
     assert_message(*caught.err.splitlines())

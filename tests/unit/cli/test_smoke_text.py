@@ -18,6 +18,7 @@ CONDITIONS: dict[str, object] = {
     "isl_requested": 20,
     "osl_requested": 3,
     "seed": 5,
+    "prompts": "own texts 1a2b3c4d, distinct by seed; 50% of each shared by 8",
     "objective": {"ttft_ms": 100, "tpot_ms": 100, "e2el_ms": None, "share": 0.95},
 }
 SERVER: dict[str, object] = {

@@ -9,6 +9,8 @@ from typing import Any
 
 import pytest
 
+from b200kit.node.client.dataset.dataset import Dataset
+from b200kit.node.client.dataset.texts import Texts
 from b200kit.node.serving.libraries import libraries
 from b200kit.node.state.view import Unmeasured
 from b200kit.records import conditions
@@ -170,6 +172,20 @@ def test_another_load_is_not_comparable() -> None:
     change = load_differences(runs.run_conditions(), runs.run_conditions(load__isl=512))
     assert [str(c) for c in change] == ["input tokens requested 128 -> 512"]
     assert not same(runs.run_conditions(), runs.run_conditions(load__isl=512), Role.LOAD)
+
+
+def test_other_prompts_are_another_load_and_what_is_other_is_named() -> None:
+    def run(**given: Any) -> dict[str, Any]:
+        asked = Dataset(Texts(), **given).conditions()
+        return runs.run_conditions(**{f"load__{key}": value for key, value in asked.items()})
+
+    plain, shared, talked = run(), run(shared=0.5, group=4), run(shared=0.5, group=4, turns=3)
+    named = [str(change) for change in load_differences(plain, shared)]
+    assert named[1:] == ["shared prefix 0 -> 0.5", "sharing a prefix 1 -> 4"]
+    assert "turns of a conversation 1 -> 3" in map(str, load_differences(shared, talked))
+    (change,) = load_differences(runs.run_conditions(), plain)
+    assert "own word list" in change.before
+    assert "own texts" in change.after
 
 
 def test_unmeasured_is_no_difference_and_is_told_apart() -> None:

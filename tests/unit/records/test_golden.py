@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from b200kit.node.client.golden_answer import Answer
-from b200kit.node.client.golden_replicas import Golden
+from b200kit.node.client.golden.answer import Answer
+from b200kit.node.client.golden.replicas import Golden
 from b200kit.records import golden, store
 from b200kit.records.entries import RecordError
 from b200kit.run.node import Node, StageFailed

@@ -120,6 +120,20 @@ def test_batch_limits_alone_are_changed_behind_the_gateway(live: tuple[Node, Mac
     assert [line for line in machine.ran(r"rolling-restart ") if "--replicas=1" in line]
 
 
+def test_random_words_are_sent_unless_those_of_the_smoke_test_are_asked_for(
+    live: tuple[Node, Machine],
+) -> None:
+    node, machine = live
+    node.spec = node.spec.replace(smoke=node.spec.smoke.replace(prompts="texts"))
+    tune(node)
+    assert len(machine.ran(r"measure .*--rate .* --random-words$")) == 3 == len(rates(machine))
+    machine.log.clear()
+    # Cells of other prompts are none of this sweep.
+    tune(node, prompts="smoke")
+    assert rates(machine) == ["4", "8", "5.66"]
+    assert not machine.ran(r"--random-words")
+
+
 def test_second_run_measures_nothing_and_says_the_same(live: tuple[Node, Machine]) -> None:
     node, machine = live
     first = tune(node)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Literal
+
 from pydantic import Field
 
 from b200kit.inventory.keys.types import Keys, Listed, Text
@@ -28,5 +30,7 @@ class Tune(Keys):
     """how near the last good and the first bad rate must come"""
     cells: int = Field(12, ge=1, le=50)
     """rates of one sweep, at most"""
+    prompts: Literal["words", "smoke"] = "words"
+    """random words, as `vllm bench serve` sends them, or "smoke": what the smoke test sends"""
     bench: bool = True
     """measure each rate with `vllm bench serve`, too, where there is one"""

@@ -40,7 +40,7 @@ class Scale:
         return max(4, round((tokens - self.overhead) / self.per_word))
 
     @classmethod
-    def through(cls, short: tuple[int, int], long: tuple[int, int]) -> Scale:
+    def through(cls, short: tuple[float, float], long: tuple[float, float]) -> Scale:
         """The line through two measured (words, prompt_tokens); the default if they are odd."""
         (words, tokens), (more_words, more_tokens) = short, long
         if more_words <= words or more_tokens <= tokens:

@@ -14,8 +14,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
 from b200kit.node.client.chat import Endpoint
+from b200kit.node.client.dataset import dataset
+from b200kit.node.client.dataset.dataset import Dataset
 from b200kit.node.client.formulas import Objective
-from b200kit.node.client.golden_prompts import TOLERANCE
+from b200kit.node.client.golden.prompts import TOLERANCE
 from b200kit.node.state.watchdog import Rules
 
 if TYPE_CHECKING:
@@ -69,7 +71,7 @@ class SmokePlan:
     """The smoke run: `requests` at `rate` a second through the gateway, then direct ones.
 
     Both up to four times. direct_requests: to each replica. replica_slowdown, stall_ms: `LowLoad`.
-    golden_tokens: asked for a golden prompt, 0 for none; golden_tolerance: golden_prompts.py.
+    golden_tokens: asked for a golden prompt, 0 for none; golden_tolerance: golden/prompts.py.
     """
 
     requests: int = 60
@@ -85,6 +87,12 @@ class SmokePlan:
     loop_lag_ms: float = 10.0
     cpu_wait_limit_factor: float = 1.0
     objective: Objective = field(default_factory=lambda: Objective(ttft_ms=100.0, tpot_ms=100.0))
+    dataset: Dataset = field(default_factory=Dataset)
+
+    @property
+    def longest(self) -> int:
+        """Tokens of the longest request with its answer: the last turn has all before it."""
+        return self.dataset.turns * (self.input_tokens + self.output_tokens)
 
 
 @dataclass(frozen=True)
@@ -209,7 +217,24 @@ def _smoke(section: Mapping[str, object]) -> SmokePlan:
     wanted = (
         None if slowdown is None else _number({"replica_slowdown": slowdown}, "replica_slowdown")
     )
-    return _filled(SmokePlan, section, objective=objective, replica_slowdown=wanted)
+    return _filled(
+        SmokePlan,
+        section,
+        objective=objective,
+        replica_slowdown=wanted,
+        dataset=_dataset(_section(section, "dataset")),
+    )
+
+
+def _dataset(section: Mapping[str, object]) -> Dataset:
+    name, share = str(section.get("prompts", "words")), section.get("prefix_share", 0)
+    if isinstance(share, bool) or not isinstance(share, int | float):
+        raise TypeError("smoke.dataset.prefix_share must be a number")
+    group, turns = _int(section, "prefix_requests", 8), _int(section, "turns", 1)
+    try:
+        return Dataset(dataset.source(name), float(share), group, turns)
+    except OSError as error:
+        raise ValueError(f"smoke.dataset.prompts {name}: {error.strerror}") from error
 
 
 def _api_key(key_file: object) -> str | None:

@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 
 from b200kit.node.client import goodput
 from b200kit.node.client.formulas import Objective, Run, coalesced_share, summary
-from b200kit.node.client.golden_replicas import Golden
+from b200kit.node.client.golden.replicas import Golden
 from b200kit.node.client.low_load import LowLoad
 from b200kit.node.client.other_users import served_meanwhile
 from b200kit.node.client.percentiles import percentile

@@ -20,7 +20,7 @@ from b200kit.node.client.formulas import (
     schedule_delay,
     summary,
 )
-from b200kit.node.client.golden_replicas import Golden
+from b200kit.node.client.golden.replicas import Golden
 from b200kit.node.client.low_load import LowLoad
 from b200kit.node.lib.readings import unmeasured
 

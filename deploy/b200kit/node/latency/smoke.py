@@ -15,12 +15,14 @@ import sys
 import time
 from pathlib import Path
 
-from b200kit.node.client import client_health, engine_metrics, golden, goodput
+from b200kit.node.client import client_health, engine_metrics, goodput
 from b200kit.node.client.arrivals import Arrival
 from b200kit.node.client.chat import Endpoint
 from b200kit.node.client.correctness import CorrectnessResult, check, version
+from b200kit.node.client.dataset.dataset import Dataset
 from b200kit.node.client.formulas import Run
-from b200kit.node.client.golden_replicas import Golden
+from b200kit.node.client.golden import ask as golden
+from b200kit.node.client.golden.replicas import Golden
 from b200kit.node.client.low_load import ROUNDS, LowLoad
 from b200kit.node.client.prompts import Scale
 from b200kit.node.client.serving_config import ConfigError, Serving, SmokePlan, load
@@ -56,6 +58,7 @@ class Smoke:
     engine_version: str | None = None
     gpus: object = dataclasses.field(default_factory=lambda: unmeasured(NO_LOAD))
     compiled: object = dataclasses.field(default_factory=lambda: unmeasured(NO_LOAD))
+    scale: Scale | None = None
     gateway_wait: object = dataclasses.field(default_factory=lambda: unmeasured(NO_LOAD))
     others: object = dataclasses.field(default_factory=lambda: unmeasured(NO_LOAD))
     golden: Golden | None = None
@@ -76,8 +79,9 @@ class Smoke:
             Arrival(plan.rate),
             self.seed,
             self.salt,
-            checked.scale if checked else Scale(),
+            self.scale or (checked.scale if checked else Scale()),
             checked.ignores_eos if checked else True,
+            dataset=plan.dataset,
         )
 
     @property
@@ -93,8 +97,11 @@ class Smoke:
             self.correctness = await check(
                 gateway, self.serving.model, self.salt, self.serving.max_model_len
             )
+            if self.correctness.problems:
+                return
+            self.scale = (await self.volley.scaled(gateway)).scale
             traffic = other_requests.traffic()
-            if self.correctness.problems or await self._wrong_answers():
+            if await self._wrong_answers():
                 return
             self.engine_version = await version(self.replicas[0]) if self.replicas else None
             for name, endpoint in {"gateway": gateway, **self._directly()}.items():
@@ -231,6 +238,9 @@ def _options(args: list[str]) -> argparse.Namespace:
     parser.add_argument(
         "--any-load", action="store_true", help="the load may be too much for them, as in a sweep"
     )
+    parser.add_argument(
+        "--random-words", action="store_true", help="whatever prompts the configuration names"
+    )
     parser.add_argument("--seed", type=int, help="default: a new one each run, disclosed")
     return parser.parse_args(args)
 
@@ -243,9 +253,11 @@ def _with(serving: Serving, options: argparse.Namespace) -> Serving:
         if value <= 0:
             raise ConfigError(f"--{name.replace('_', '-')} must be above 0, not {value}")
     plan = dataclasses.replace(serving.smoke, **given)
-    if plan.input_tokens + plan.output_tokens > serving.max_model_len:
+    plan = dataclasses.replace(plan, dataset=Dataset()) if options.random_words else plan
+    if plan.longest > serving.max_model_len:
+        turns = f" in {plan.dataset.turns} turns" if plan.dataset.turns > 1 else ""
         raise ConfigError(
-            f"{plan.input_tokens} input and {plan.output_tokens} output tokens exceed"
+            f"{plan.input_tokens} input and {plan.output_tokens} output tokens{turns} exceed"
             f" max_model_len {serving.max_model_len}"
         )
     return dataclasses.replace(serving, smoke=plan)

@@ -7,8 +7,10 @@ from b200kit.report.document import mapping, milliseconds, number, read, show
 
 _FIRST = (
     "model", "engine", "stand_in", "arrival", "seed", "cache_salt", "isl_requested", "isl_measured",
-    "osl_requested", "osl_measured", "warmups", "max_num_seqs",
+    "osl_requested", "osl_measured", "prompts", "warmups", "max_num_seqs",
 )  # fmt: skip
+_OF_PROMPTS = ("prefix_hit_rate", "spec_acceptance_rate")
+"""What a server's figure is worth is decided by what was sent."""
 
 
 def conditions_line(smoke: object) -> str:
@@ -45,7 +47,10 @@ def instruments(smoke: object) -> list[tuple[str, str]]:
     rows = [(f"client {k.replace('_', ' ')}", show(v)) for k, v in _entries(smoke, "client")]
     rows += [(f"schedule delay {k} (ms)", show(v)) for k, v in _entries(smoke, "schedule_delay_ms")]
     rows.append(("tokens per chunk", show(read(smoke, "tokens_per_chunk"))))
-    rows += [(f"server {k.replace('_', ' ')}", show(v)) for k, v in _entries(smoke, "server")]
+    prompts = show(mapping(read(smoke, "conditions")).get("prompts", "prompts unmeasured"))
+    for key, value in _entries(smoke, "server"):
+        beside = f" ({prompts})" if key in _OF_PROMPTS else ""
+        rows.append((f"server {key.replace('_', ' ')}", show(value) + beside))
     return rows
 
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
-from b200kit.node.client.golden import Replies
-from b200kit.node.client.golden_answer import Answer, Token
+from b200kit.node.client.golden.answer import Answer, Token
+from b200kit.node.client.golden.ask import Replies
 
 LENGTH = 8
 

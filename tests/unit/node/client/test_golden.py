@@ -11,13 +11,14 @@ from typing import Any
 
 import pytest
 
-from b200kit.node.client import golden, golden_answer
 from b200kit.node.client.chat import Endpoint
-from b200kit.node.client.golden import Replies
-from b200kit.node.client.golden_answer import Answer, NoLogprobs, Token
-from b200kit.node.client.golden_compare import Likeness, compare
-from b200kit.node.client.golden_prompts import PROMPTS, TOLERANCE
-from b200kit.node.client.golden_replicas import Golden, answers_of
+from b200kit.node.client.golden import answer as golden_answer
+from b200kit.node.client.golden import ask as golden
+from b200kit.node.client.golden.answer import Answer, NoLogprobs, Token
+from b200kit.node.client.golden.ask import Replies
+from b200kit.node.client.golden.compare import Likeness, compare
+from b200kit.node.client.golden.prompts import PROMPTS, TOLERANCE
+from b200kit.node.client.golden.replicas import Golden, answers_of
 from tests.messages import assert_message, raises_message
 from tests.subtests import in_subtests
 from tests.unit.node.client.golden_answers import (

@@ -8,8 +8,8 @@ from dataclasses import replace
 import pytest
 
 from b200kit.node.client.formulas import Chunk, Objective, RequestRecord, Run
-from b200kit.node.client.golden_answer import Answer
-from b200kit.node.client.golden_replicas import Golden
+from b200kit.node.client.golden.answer import Answer
+from b200kit.node.client.golden.replicas import Golden
 from b200kit.node.client.low_load import LowLoad
 from b200kit.node.client.smoke_verdict import (
     ClientHealth,

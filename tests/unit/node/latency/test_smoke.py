@@ -118,6 +118,23 @@ def test_conditions_are_measured_not_repeated_from_the_request(
     assert {"ttft", "itl", "tpot", "e2el"} <= set(found["formulas"])
 
 
+def test_texts_prefixes_and_conversations_are_sent_and_told(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    asked = {"prompts": "texts", "prefix_share": 0.5, "prefix_requests": 4, "turns": 2}
+    long = SMOKE | {"dataset": asked, "input_tokens": 120}
+    _, found = smoke(tmp_path, capsys, None, smoke=long)
+    conditions = found["conditions"]
+    # A second turn has the first question (120), its answer (6) and 107 words more.
+    assert conditions["isl_measured"] == {"min": 120, "mean": 176.5, "max": 233}
+    assert conditions["prompts"].endswith("50% of each shared by 4; conversations of 2 turns")
+    assert found["server"]["prefix_hit_rate"] > 0.3
+    assert found["completed"] == 10
+    _, found = smoke(tmp_path, capsys, None, "--random-words", smoke=long)
+    assert found["conditions"]["prompts"] == "own word list, distinct by seed; no prefix shared"
+    assert found["server"]["prefix_hit_rate"] == 0.0
+
+
 def test_the_servers_own_numbers_are_those_of_the_gateway_run(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -195,6 +212,14 @@ def test_requests_go_on_until_a_slow_replica_would_be_found(
     assert {each["path"] for each in found["replicas"]["compared"]} == {"direct-0", "direct-1"}
 
 
+@pytest.fixture
+def patient(monkeypatch: pytest.MonkeyPatch) -> None:
+    """However late this machine lets the client be: that is not what is asked here."""
+    limits = ClientLimits(schedule_delay_ms=1e6, coalesced_share=1.0)
+    monkeypatch.setattr(measure, "ClientLimits", lambda **_: limits)
+
+
+@pytest.mark.usefixtures("patient")
 def test_requests_end_where_no_number_would_find_it(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -206,6 +231,7 @@ def test_requests_end_where_no_number_would_find_it(
     assert (status, found["verdict"]) == (2, "invalid")
 
 
+@pytest.mark.usefixtures("patient")
 def test_cell_of_a_sweep_is_measured_whatever_its_load_does(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -352,6 +378,10 @@ def test_nobody_serving_is_a_failed_document_not_a_traceback(
         {"smoke": {"rate": 0}},
         {"api_key_file": "/nonexistent/key"},
         {"max_model_len": 40},
+        {"max_model_len": 100, "smoke": SMOKE | {"dataset": {"turns": 3}}},
+        {"smoke": {"dataset": {"prompts": "/nowhere"}}},
+        {"smoke": {"dataset": {"prefix_share": "half"}}},
+        {"smoke": {"dataset": {"turns": 0}}},
     ],
 )
 def test_a_configuration_that_cannot_be_used_is_one_line(

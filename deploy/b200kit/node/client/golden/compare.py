@@ -7,8 +7,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from enum import IntEnum
 
-from b200kit.node.client.golden_answer import Answer, Token
-from b200kit.node.client.golden_prompts import TOLERANCE
+from b200kit.node.client.golden.answer import Answer, Token
+from b200kit.node.client.golden.prompts import TOLERANCE
 
 
 class Likeness(IntEnum):
@@ -52,7 +52,7 @@ def compare(
 ) -> Difference:
     """The worst difference over all prompts, of two equally bad ones the larger.
 
-    tolerance: nats that rounding explains (golden_prompts.py). Answers of another number or length
+    tolerance: nats that rounding explains (golden/prompts.py). Answers of another number or length
     are different.
     """
     if len(ours) != len(theirs):

@@ -10,8 +10,8 @@ import time
 from dataclasses import dataclass
 
 from b200kit.node.client.chat import ChatRequest, Endpoint, chat
-from b200kit.node.client.golden_answer import Answer, NoLogprobs, read
-from b200kit.node.client.golden_prompts import PROMPTS, TOP
+from b200kit.node.client.golden.answer import Answer, NoLogprobs, read
+from b200kit.node.client.golden.prompts import PROMPTS, TOP
 from b200kit.node.client.http import Deadlines
 
 DEADLINES = Deadlines(connect=5, idle=120, total=240)

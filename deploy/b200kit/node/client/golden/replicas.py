@@ -10,11 +10,11 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 
-from b200kit.node.client import golden_answer
-from b200kit.node.client.golden import Replies
-from b200kit.node.client.golden_answer import Answer
-from b200kit.node.client.golden_compare import Difference, Likeness, compare
-from b200kit.node.client.golden_prompts import PROMPTS, SET, TOLERANCE
+from b200kit.node.client.golden import answer as golden_answer
+from b200kit.node.client.golden.answer import Answer
+from b200kit.node.client.golden.ask import Replies
+from b200kit.node.client.golden.compare import Difference, Likeness, compare
+from b200kit.node.client.golden.prompts import PROMPTS, SET, TOLERANCE
 
 REMEDY = "restart it; if it stays so, test the GPUs under it"
 

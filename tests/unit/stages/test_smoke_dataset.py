@@ -1,0 +1,94 @@
+"""What the inventory asks the smoke test to send, on its way to the node."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from b200kit.node.client.dataset.dataset import Dataset
+from b200kit.node.client.serving_config import load
+from b200kit.operations import preflight
+from b200kit.serving import smoke_dataset
+from b200kit.stages import serving, smoke
+from tests.messages import assert_message
+from tests.unit.nodes import connected, look, planned, settled, spec
+
+PROMPTS = "/etc/b200kit/prompts.jsonl"
+
+
+def written(folder: Path, *prompts: str) -> str:
+    """The path of a file of prompts on the controller."""
+    path = folder / "asked.jsonl"
+    path.write_text("".join(json.dumps({"prompt": prompt}) + "\n" for prompt in prompts))
+    return str(path)
+
+
+def read_on_node(folder: Path, document: dict[str, Any], **change: object) -> Dataset:
+    """What the node program makes of a serving.json."""
+    path = folder / "serving.json"
+    given = document["smoke"]["dataset"] | change
+    bare = {"smoke": document["smoke"] | {"dataset": given}, "api_key_file": None}
+    path.write_text(json.dumps(document | bare))
+    return load(path).smoke.dataset
+
+
+def test_prompts_of_the_site_are_roots_alone_and_read_by_the_node_program(tmp_path: Path) -> None:
+    keys = {"prompts": written(tmp_path, "why?", "how?"), "prefix_share": 0.5, "turns": 2}
+    node, machine = settled(tmp_path, smoke=keys)
+    (file,) = smoke_dataset.files(node)
+    assert (file.path, file.mode) == (PROMPTS, 0o600)
+    assert machine.text(PROMPTS).splitlines() == ['"why?"', '"how?"']
+    there = tmp_path / "there.jsonl"
+    there.write_text(machine.text(PROMPTS))
+    document = serving.serving_document(node, node.layout())
+    found = read_on_node(tmp_path, document, prompts=str(there))
+    assert document["smoke"]["dataset"]["prompts"] == PROMPTS
+    assert document["smoke"]["dataset"]["named"] == found.source.name
+    assert (found.shared, found.group, found.turns) == (0.5, 8, 2)
+
+
+def test_other_prompts_in_the_same_file_are_measured_again(tmp_path: Path) -> None:
+    keys = {"prompts": written(tmp_path, "why?")}
+    node, machine = settled(tmp_path, smoke=keys)
+    before = smoke.fingerprint(node)
+    written(tmp_path, "why not?")
+    assert smoke.fingerprint(node) != before
+    other = connected(machine, smoke=keys)
+    look(other)
+    assert planned(other, "smoke") == ["measure TTFT, ITL, TPOT and E2E"]
+
+
+def test_prompts_leave_the_node_when_they_are_not_sent_any_more(tmp_path: Path) -> None:
+    _, machine = settled(tmp_path, smoke={"prompts": written(tmp_path, "why?")})
+    other = connected(machine, smoke={"prompts": "texts"})
+    look(other)
+    assert f"remove {PROMPTS}" in planned(other, "serving")
+    document = serving.serving_document(other, other.layout())
+    assert read_on_node(tmp_path, document).source.name.startswith("own texts ")
+
+
+def test_random_words_are_the_default(tmp_path: Path) -> None:
+    node, _ = settled(tmp_path)
+    assert read_on_node(tmp_path, serving.serving_document(node, node.layout())) == Dataset()
+
+
+@pytest.mark.parametrize("content", [None, b"\n", b"\xff", b"bare\n"])
+def test_file_that_cannot_be_used_is_refused_before_any_connection(
+    tmp_path: Path, content: bytes | None
+) -> None:
+    path = tmp_path / "asked.jsonl"
+    if content is not None:
+        path.write_bytes(content)
+    problems = list(preflight.missing_files(spec(tmp_path, smoke={"prompts": str(path)})))
+    assert [problem.key for problem in problems] == ["smoke.prompts"]
+    assert_message(problems[0].message.replace(str(tmp_path), "DIR"))
+
+
+def test_time_for_a_measurement_grows_with_the_turns(tmp_path: Path) -> None:
+    node, _ = settled(tmp_path)
+    short = smoke._deadline_s(node)
+    node.spec = node.spec.replace(smoke=node.spec.smoke.replace(turns=3))
+    assert smoke._deadline_s(node) == short + 2 * smoke._BESIDE_S
