@@ -45,7 +45,7 @@ down: setup ## stop every simulated node and remove its disk
 test-vendor: setup ## NVIDIA's own NVML libraries, from Debian, without a driver (a minute)
 	@$(PYTEST) tests/vendor
 
-test-index: setup ## the shipped locks against the package index: metadata alone (two minutes)
+test-index: setup ## the shipped locks and SGLang's published parser, by the package index (three minutes)
 	@$(PYTEST) tests/index
 
 test-vm: setup ## the virtual machine with a kernel of its own (root; 40 minutes)

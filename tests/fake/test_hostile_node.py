@@ -30,8 +30,11 @@ GARBAGE: dict[str, Callable[[], Iterator[bytes]]] = {
 }
 
 
-def checked(node: HostileNode, folder: Path) -> tuple[str, int]:
+def checked(node: HostileNode, folder: Path, pinned: bool = True) -> tuple[str, int]:
     """What check.py prints of a node, and the bytes of memory it took."""
+    keys = node.known_hosts(folder / "known_hosts")
+    if not pinned:
+        keys.write_text("")
     where = {
         "ssh_hostname": "127.0.0.1",
         "ssh_port": node.port,
@@ -39,7 +42,7 @@ def checked(node: HostileNode, folder: Path) -> tuple[str, int]:
         "ssh_password": "any",
         "ssh_look_for_keys": False,
         "ssh_allow_agent": False,
-        "ssh_known_hosts_file": str(node.known_hosts(folder / "known_hosts")),
+        "ssh_known_hosts_file": str(keys),
     }
     attach = "from b200kit.operations import preflight\npreflight.attach()\n"
     (folder / "site.py").write_text(f"{attach}nodes = [('n1', {where!r})]\n")
@@ -81,6 +84,18 @@ def test_node_that_prints_garbage_is_named(kind: str, tmp_path: Path) -> None:
     assert_message(
         *lines_with(printed, "n1  observe"), lines_with(printed, "1 node: ")[0].split("  ")[0]
     )
+
+
+def test_node_without_a_pinned_key_is_named_with_the_command_that_brings_one(
+    tmp_path: Path,
+) -> None:
+    with HostileNode(lambda: iter([])) as node:
+        printed, _ = checked(node, tmp_path, pinned=False)
+        name = f"[127.0.0.1]:{node.port}"
+    [line, *_] = lines_with(printed, "no host key of")
+    assert "b200 init" in line
+    assert name in line
+    assert node.commands == []
 
 
 @pytest.mark.parametrize("who", ["sudo: a password", "sudo-rs: interactive authentication"])

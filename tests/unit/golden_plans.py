@@ -12,7 +12,8 @@ from pathlib import Path
 from b200kit.catalog import load
 from b200kit.catalog.types import Model
 from b200kit.cli import plan as plan_cli
-from b200kit.inventory import defaults
+from b200kit.engines import KINDS, kv_cache
+from b200kit.inventory import defaults, engine_flags
 from b200kit.node.placement import layout
 from b200kit.node.placement.layout import Replica, Shape
 from b200kit.sizing import planner
@@ -45,9 +46,13 @@ def plan(model: Model, goal: str) -> planner.Plan:
     """The plan for a model on a whole node."""
     hardware = load.load().hardware["hgx-b200"]
     pool = GpuPool(hardware.name, hardware.gpu_count, hardware.gpu_bytes, hardware.gpu_count)
-    flags = dict(model.flags)
+    vllm = KINDS["vllm"]
+    flags = engine_flags.of_goal(vllm, model, goal, load.load())
     requested = Requested(
-        goal=goal, kv_dtype=defaults.kv_dtype(flags), draft=defaults.drafts(flags)
+        goal=goal,
+        kv_dtype=kv_cache.stated(vllm, flags),
+        drafted=vllm.drafted(flags),
+        prefix_caching=vllm.prefix_caching(flags),
     )
     return planner.decide(defaults.subject(model), pool, requested)
 

@@ -14,14 +14,15 @@ from b200kit.catalog import engines, hardware
 from b200kit.catalog.types import Catalogue, Hardware, Model, Preset
 from b200kit.node.host import settings_table
 from b200kit.node.host.settings_table import Setting
-from b200kit.sizing import model_config
-from b200kit.sizing.model_config import ModelError
+from b200kit.sizing import model_config, quantisation
+from b200kit.sizing.dimensions import Dimensions, ModelError
 
 _SETTINGS = Path(__file__).resolve().parent / "settings.yaml"
 # A process on a B200 sees 178.35 GiB, 0.2 % less than the floor of what NVML reports (inferred).
 _VISIBLE = 0.998
 _PRESETS = Path(__file__).resolve().parent / "repositories"
 _MODELS = Path(__file__).resolve().parent / "models"
+_CONFIG = "config.json"
 
 
 @cache
@@ -34,6 +35,7 @@ def load() -> Catalogue:
         settings=_settings(),
         engines=engines.load(),
         repositories=_repositories(),
+        contexts=engines.contexts(),
     )
 
 
@@ -81,9 +83,7 @@ def with_site_model(known: Catalogue, name: object, path: object) -> Catalogue:
     """
     if not isinstance(path, str) or not isinstance(name, str):
         return known
-    own = Model(
-        name, "a model of the site's own", dimensions=model_config.parse(_config(Path(path)))
-    )
+    own = Model(name, "a model of the site's own", dimensions=_dimensions(Path(path)))
     stated = known.models.get(name)
     if stated:
         own = replace(stated, dimensions=own.dimensions, weights_bytes=None)
@@ -91,12 +91,19 @@ def with_site_model(known: Catalogue, name: object, path: object) -> Catalogue:
 
 
 def from_config(path: Path) -> Model:
-    """A model known by its config.json alone, named after the directory it lies in."""
-    named = path.resolve().parent.name if path.name == "config.json" else path.stem
-    return Model(named, str(path), dimensions=model_config.parse(_config(path)))
+    """A model known by its config.json, or the directory of it, after which it is named."""
+    path = path / _CONFIG if path.is_dir() else path
+    named = path.resolve().parent.name if path.name == _CONFIG else path.stem
+    return Model(named, str(path), dimensions=_dimensions(path))
 
 
-def _config(path: Path) -> dict[str, Any]:
+def _dimensions(path: Path) -> Dimensions:
+    """Of a config.json and what ModelOpt wrote beside it, if it did."""
+    beside = path.with_name(quantisation.BESIDE)
+    return model_config.parse(_document(path), _document(beside) if beside.exists() else None)
+
+
+def _document(path: Path) -> dict[str, Any]:
     try:
         document = json.loads(path.read_text(encoding="utf-8"))
     except OSError as error:
@@ -104,7 +111,7 @@ def _config(path: Path) -> dict[str, Any]:
     except (ValueError, RecursionError):
         raise ModelError(f"{path} is no JSON") from None
     if not isinstance(document, dict):
-        raise ModelError(f"{path} is no model's config.json")
+        raise ModelError(f"{path} is no JSON mapping")
     return document
 
 
@@ -116,15 +123,13 @@ def _models() -> dict[str, Model]:
 def _model(name: str, document: dict[str, Any], others: dict[str, dict[str, Any]]) -> Model:
     config = document["config"]
     stated = others[config]["config"] if isinstance(config, str) else config
-    unquantised = tuple(document.get("bf16") or ())
+    wide = {part: {"bf16": 1.0} for part in document.get("bf16") or ()}
     return Model(
         name=name,
         source=document["source"],
         flags=tuple(sorted((document.get("flags") or {}).items())),
         family=document["family"],
         revision=document["revision"],
-        dimensions=replace(
-            model_config.parse(stated), weights=document["weights"], unquantised=unquantised
-        ),
+        dimensions=replace(model_config.parse(stated), weights=document["weights"], parts=wide),
         weights_bytes=document.get("weights_bytes"),
     )

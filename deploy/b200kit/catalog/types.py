@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from b200kit.engines.flags import Known
 from b200kit.inventory.keys.parts import Repository
 from b200kit.node.host.settings_table import Setting
-from b200kit.sizing.model_config import Dimensions
+from b200kit.sizing.dimensions import Dimensions
 
 
 @dataclass(frozen=True)
@@ -73,6 +73,7 @@ class Preset:
 class Catalogue:
     """The hardware, models, settings, engines and repositories this checkout knows, by name.
 
+    *contexts* are tokens of prompt and answer by family, where an inventory names none.
     *site* is the inventory's folder: in `keys/` are the repositories' keys, which each site reviews
     and keeps itself, in `models/` the manifests of models that come from the Hub.
     """
@@ -82,4 +83,5 @@ class Catalogue:
     settings: Mapping[str, Setting] = field(default_factory=dict)
     engines: Mapping[str, Known] = field(default_factory=dict)
     repositories: Mapping[str, tuple[Preset, ...]] = field(default_factory=dict)
+    contexts: Mapping[str, int] = field(default_factory=dict)
     site: str = "inventories"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from textwrap import wrap
@@ -15,7 +15,8 @@ from b200kit.catalog import hardware, load
 from b200kit.catalog.types import Model
 from b200kit.cli import plan_hardware
 from b200kit.cli.command import Command, Refusal
-from b200kit.inventory import defaults
+from b200kit.engines import KINDS, EngineKind, kv_cache
+from b200kit.inventory import defaults, engine_flags
 from b200kit.node.checks.gpu import power
 from b200kit.node.placement import cpu_cores, layout
 from b200kit.node.placement.layout import Replica
@@ -23,10 +24,10 @@ from b200kit.node.state.plausible import plausible
 from b200kit.node.state.view import StateView
 from b200kit.run import console
 from b200kit.sizing import kv_cache_formats, planner
+from b200kit.sizing.dimensions import ModelError
 from b200kit.sizing.explain import tokens_text
 from b200kit.sizing.fit import GpuPool, Impossible, Requested, Subject
 from b200kit.sizing.goals import GOALS
-from b200kit.sizing.model_config import ModelError
 from b200kit.sizing.planner import Plan
 
 SCHEMA = "b200kit/plan/1"
@@ -44,7 +45,8 @@ class Options:
     as_json: bool
     hardware: str | None
     gpus: int | None
-    max_model_len: int
+    engine: str
+    max_model_len: int | None
     kv_cache_dtype: str | None
     first_port: int
 
@@ -60,6 +62,7 @@ class PlanResult:
     replicas: list[Replica]
     reserved: str
     power_cap: str = ""
+    engine: str = "vllm"
 
 
 @click.command(
@@ -78,8 +81,9 @@ class PlanResult:
 @click.option("--hardware", metavar="NAME", help="A hardware of the catalog; else by the GPUs.")
 @click.option("--gpus", type=int, help="GPUs of a degraded node, fewer than whole.")
 @click.option(
-    "--max-model-len", type=int, default=4096, show_default=True, help="Prompt and output, tokens."
+    "--engine", type=click.Choice(sorted(KINDS)), default="vllm", show_default=True, help="Engine."
 )
+@click.option("--max-model-len", type=int, help="Prompt and output, tokens; else by the model.")
 @click.option("--kv-cache-dtype", metavar="DTYPE", help="Other than the catalog's, such as fp8.")
 @click.option("--first-port", type=int, default=8001, show_default=True, help="Port of replica 0.")
 def command(**given: Any) -> None:
@@ -109,36 +113,50 @@ def _state(path: str) -> dict[str, Any]:
 def _plan(options: Options, state: dict[str, Any]) -> PlanResult:
     model = _model(options.model)
     pool = plan_hardware.recognised(state, options.hardware, options.gpus)
-    dtype = options.kv_cache_dtype or defaults.kv_dtype(dict(model.flags))
-    flags = dict(model.flags)
+    kind = KINDS[options.engine]
+    dtype = options.kv_cache_dtype or engine_flags.kv_of(model)
+    flags = engine_flags.of_goal(kind, model, options.goal, load.load())
     requested = Requested(
         goal=options.goal,
         max_model_len=_length(options.max_model_len, model),
         kv_dtype=dtype,
-        draft=defaults.drafts(flags),
+        drafted=kind.drafted(flags),
+        prefix_caching=kind.prefix_caching(flags),
     )
-    refused = kv_cache_formats.refusal(flags, dtype)
+    refused = _refused(kind, model, flags, dtype)
     if refused:
-        raise Impossible("kv-cache-dtype", refused)
+        raise Impossible("engine", refused)
     subject = defaults.subject(model)
     plan = planner.decide(subject, pool, requested, defaults.siblings(model, load.load()))
+    if refused := kind.refuses(plan.shape):
+        raise Impossible("engine", refused)
     ports = tuple(range(options.first_port, options.first_port + plan.replicas))
     replicas = layout.place(state, plan.replicas, plan.shape, ports)
     reserved = layout.reserved(state, replicas)
     cap = power.capped(StateView(state))
-    return PlanResult(subject, pool, requested, plan, replicas, reserved, cap)
+    return PlanResult(subject, pool, requested, plan, replicas, reserved, cap, kind.name)
+
+
+def _refused(kind: EngineKind, model: Model, flags: Mapping[str, object], dtype: str) -> str | None:
+    """Why an engine cannot serve a model, or keep its cache so."""
+    if why := load.load().engines[kind.name].refused.get(model.family):
+        return f"{kind.name} cannot serve {model.name}: {why}"
+    if kind.name == "vllm":
+        return kv_cache_formats.refusal(flags, dtype)
+    return kv_cache.refusal(kind, dtype)
 
 
 def _model(name: str) -> Model:
     known = load.load().models
     if name in known:
         return known[name]
-    if Path(name).is_file():
+    if Path(name).exists():
         return load.from_config(Path(name))
     raise click.UsageError(f'unknown model "{name}": no file, and known are {", ".join(known)}')
 
 
-def _length(requested: int, model: Model) -> int:
+def _length(asked: int | None, model: Model) -> int:
+    requested = asked or defaults.context(model, load.load())
     longest = model.dimensions.max_length if model.dimensions else requested
     if not 1 <= requested <= longest:
         raise click.UsageError(
@@ -154,6 +172,7 @@ def to_json(result: PlanResult) -> dict[str, Any]:
         "model": result.subject.name,
         "hardware": result.pool.name,
         "goal": result.requested.goal,
+        "engine": result.engine,
         "max_model_len": result.requested.max_model_len,
         "kv_cache_dtype": result.requested.kv_dtype,
         "weights_bytes": round(result.subject.weights.total),

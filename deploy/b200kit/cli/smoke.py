@@ -18,7 +18,7 @@ import click
 from b200kit.cli import smoke_text
 from b200kit.cli.command import INTERRUPTED, Command, Refusal
 from b200kit.cli.endpoint import KEY, endpoint
-from b200kit.node.client import client_health, engine_metrics
+from b200kit.node.client import client_health, engine_metrics, goodput
 from b200kit.node.client.arrivals import Arrival
 from b200kit.node.client.chat import Endpoint
 from b200kit.node.client.correctness import CorrectnessResult, check
@@ -92,7 +92,13 @@ class Probe:
         self.volley = volley = await volley.scaled(self.endpoint)
         await volley.settle(self.endpoint, PATH)
         before = await engine_metrics.scrape(self.endpoint)
-        self.run = await volley.fire(self.endpoint, PATH, self.requests, self.watch)
+        self.run = await volley.fire_until(
+            self.endpoint,
+            PATH,
+            self.requests,
+            self.watch,
+            lambda run: goodput.is_decided(run, self.objective),
+        )
         self.delta = engine_metrics.Delta.over(
             [before], [await engine_metrics.scrape(self.endpoint)]
         )
@@ -134,6 +140,7 @@ class Probe:
             "model": self.volley.model,
             "engine_version": correctness.engine_version if correctness else None,
             **self.volley.conditions(),
+            "requests": self.requests,
             "objective": dataclasses.asdict(self.objective),
             "same_text": correctness.same_text if correctness else None,
             "client_host": platform.node(),
@@ -152,7 +159,12 @@ class Probe:
 )
 @click.argument("url")
 @click.option("--model", required=True, help="The name that the endpoint serves it by.")
-@click.option("--requests", default=60, show_default=True, help="Measured requests.")
+@click.option(
+    "--requests",
+    default=60,
+    show_default=True,
+    help="Measured; up to four times as many if undecided.",
+)
 @click.option("--input-tokens", default=128, show_default=True, help="Of a prompt, about.")
 @click.option("--output-tokens", default=64, show_default=True, help="Of an answer, exactly.")
 @click.option("--rate", type=float, help=f"Open loop: requests/s.  [default: {RATE:g}]")

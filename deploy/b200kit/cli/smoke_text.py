@@ -94,10 +94,10 @@ def _goodput(document: Document) -> list[str]:
     ]
     if not wants:
         return []
-    share = document["goodput_share"]
+    share, (low, high) = document["goodput_share"], document["goodput_share_ci95"]
     return [
         f"  goodput   {document['request_goodput']:.2f} requests/s met {', '.join(wants)}"
-        f" ({share:.0%} of them; requested {objective['share']:.0%})"
+        f" ({share:.0%} [{low:.0%}, {high:.0%}]; asked {objective['share']:.0%})"
     ]
 
 

@@ -11,10 +11,10 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 
 from b200kit.node.lib import cpulist
-from b200kit.node.placement.layout import Replica
+from b200kit.node.placement.layout import Replica, Shape
 
 Scalar = str | int | float | bool
-Value = Scalar | list[int] | list[str]
+Value = Scalar | list[int] | list[str] | Mapping[str, "Value"]
 
 
 @dataclass(frozen=True)
@@ -68,6 +68,8 @@ class Settings:
     group: Group | None = None
     # Where compiled kernels are stored, by default one directory a replica.
     cache_dir: str = ""
+    # How long the unit lets the engine load, in seconds: no limit of its own may end it earlier.
+    ready_s: int = 1800
 
     @property
     def shape(self) -> Replica:
@@ -110,7 +112,10 @@ class EngineKind:
     begin the names of its environment variables. *owned* are flags that the kit sets, each with
     what the inventory says instead; *refused* are flags and variables that no server should have,
     each with the reason. *groups* are the ways in which nodes can be joined. *binds_numa* says
-    whether it can bind each worker to a NUMA node of its own.
+    whether it can bind each worker to a NUMA node of its own. *kv_flag* selects the format of the
+    KV cache, *kv_words* are its values by ours (kv_cache.py). *drafted* are the tokens that the
+    checkpoint's own draft layers add to a step under given flags, *prefix_caching* says whether
+    prefixes are kept. *refuses* says why it cannot be given a shape; empty when it can.
     """
 
     name: str
@@ -124,9 +129,26 @@ class EngineKind:
     refused: Mapping[str, str]
     groups: tuple[str, ...]
     binds_numa: bool
+    kv_flag: str
+    kv_words: Mapping[str, str]
+    drafted: Callable[[Mapping[str, object]], int]
+    prefix_caching: Callable[[Mapping[str, object]], bool]
+    refuses: Callable[[Shape], str]
     config: Callable[[Settings], dict[str, Value]]
     argv: Callable[[Settings], tuple[str, ...]]
     environment: Callable[[Settings], dict[str, str]]
+
+
+def prefixes_kept(flags: Mapping[str, object]) -> bool:
+    """Of an engine whose switch is not read: with kept prefixes a sequence takes more memory."""
+    del flags
+    return True
+
+
+def any_shape(shape: Shape) -> str:
+    """Of an engine that takes every shape that the planner makes."""
+    del shape
+    return ""
 
 
 # What the kit reads off a running engine, whichever it is.

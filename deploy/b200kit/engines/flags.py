@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from b200kit.engines.contract import Scalar
+from b200kit.engines.levers import Lever
 
 # What vLLM and SGLang accept as sizes: 4096, 16k, 1.5M.
 _SIZE = re.compile(r"-?\d+|\d+(\.\d+)?[kKmMgGtT]|auto")
@@ -60,20 +61,25 @@ class Advisory:
 
 @dataclass(frozen=True)
 class Version:
-    """What one version takes: its flags by long name, and its environment variables."""
+    """What one version takes: its flags by long name, and its environment variables.
+
+    *fields* are those of the file that `--config` names, where its names are not the flags'; a part
+    of one is written with a dot.
+    """
 
     engine: str
     version: str
     flags: Mapping[str, Flag] = field(default_factory=dict)
     environment: frozenset[str] = frozenset()
+    fields: Mapping[str, Flag] = field(default_factory=dict)
 
     def wrong_flag(self, name: str, value: Scalar) -> str:
         """Why `name: value` cannot be given, in words; empty when it can."""
         whole, dot, _ = name.partition(".")
-        flag = self.flags.get(whole)
+        flag = self.fields.get(name) or self.flags.get(whole)
         if flag is None:
             return self._unknown(name)
-        if dot:
+        if dot and name not in self.fields:
             return "" if flag.type == "json" else f"{whole} has no parts"
         expected = flag.refuses(value)
         hint = _close(str(value), flag.choices)
@@ -85,7 +91,11 @@ class Version:
                 return f'is another name of it; write "{known}"'
             if name in flag.off:
                 return f'write "{known}": False'
-        return f"unknown flag of {self.engine} {self.version}{_close(name, self.flags)}"
+        parts = [known for known in self.fields if known.startswith(f"{name}.")]
+        if parts:
+            return f'is given by its parts, such as "{parts[0]}"'
+        close = _close(name, {**self.flags, **self.fields})
+        return f"unknown flag of {self.engine} {self.version}{close}"
 
     def wrong_variable(self, name: str, beginnings: Iterable[str]) -> str:
         """Why a variable of the engine's own cannot be given; empty for anybody else's."""
@@ -100,9 +110,15 @@ def version(document: Mapping[str, Any]) -> Version:
     return Version(
         engine=document["engine"],
         version=document["version"],
-        flags={n: _flag(document["engine"], entry) for n, entry in document["flags"].items()},
+        flags=_flags(document, "flags"),
         environment=frozenset(document["environment"]),
+        fields=_flags(document, "fields"),
     )
+
+
+def _flags(document: Mapping[str, Any], table: str) -> dict[str, Flag]:
+    entries = document.get(table, {})
+    return {name: _flag(document["engine"], entry) for name, entry in entries.items()}
 
 
 def _flag(engine: str, entry: Mapping[str, Any]) -> Flag:
@@ -169,7 +185,12 @@ def open_advisories(version: str, advisories: Iterable[Advisory]) -> Iterator[Ad
 
 @dataclass(frozen=True)
 class Known:
-    """What this checkout knows of an engine: the versions it has lists of, and their weaknesses."""
+    """What this checkout knows of an engine: lists of its versions, weaknesses, levers.
+
+    *refused* are families of models that it cannot serve, each with the reason.
+    """
 
     versions: Mapping[str, Version] = field(default_factory=dict)
     advisories: tuple[Advisory, ...] = ()
+    levers: tuple[Lever, ...] = ()
+    refused: Mapping[str, str] = field(default_factory=dict)

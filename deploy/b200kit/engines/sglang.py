@@ -6,9 +6,18 @@ srt/observability/metrics_collector.py. It takes its API key only by `--api-key`
 process could read; so replicas stay without one on loopback and the gateway checks it. On SIGTERM
 its health is 503 and waits, without a limit, until no request is left
 (srt/managers/tokenizer_manager.py, sigterm_watchdog).
+
+`tp-size` counts all GPUs of a replica; `attn-dp-size` divides attention within it, `ep-size` the
+experts (srt/arg_groups/parallel_hook.py), while `dp-size` makes whole copies of the model. Limits
+of sequences and of tokens a step are those of all ranks together: SGLang divides them by
+`attn-dp-size` (handle_data_parallelism; resolve_max_num_reqs in
+srt/mem_cache/kv_cache_configurator.py). Until 2026-12-31 it also takes the older spelling,
+`dp-size` with `enable-dp-attention`.
 """
 
 from __future__ import annotations
+
+from collections.abc import Mapping
 
 from b200kit.engines.contract import (
     IDLE_CONNECTION_S,
@@ -16,7 +25,9 @@ from b200kit.engines.contract import (
     Group,
     Settings,
     Value,
+    any_shape,
     offline,
+    prefixes_kept,
     wires,
 )
 
@@ -50,7 +61,10 @@ _OWNED = {
     "enable-metrics": "nothing: it is always on",
     "numa-node": "`numa_policy`",
     "pp-size": _GROUP,
-    "dp-size": _GROUP,
+    "dp-size": "`replicas`: it makes whole copies of the model",
+    "attn-dp-size": "`data_parallel`",
+    "enable-dp-attention": "`data_parallel`",
+    "ep-size": "`expert_parallel`",
     "nnodes": _GROUP,
     "node-rank": _GROUP,
     "dist-init-addr": _GROUP,
@@ -58,6 +72,7 @@ _OWNED = {
 _REFUSED = {
     "enable-custom-logit-processor": "clients could send code (CVE-2026-7304)",
     "SGL_FORCE_SHUTDOWN": "a stop would cut open streams",
+    "SGLANG_WARMUP_TIMEOUT": "the kit sets it from `warm_deadline_s`",
 }
 
 
@@ -70,8 +85,8 @@ def config(settings: Settings) -> dict[str, Value]:
         "port": settings.port,
         **_parallel(settings, settings.group),
         "context-length": settings.max_model_len,
-        "max-running-requests": settings.max_num_seqs,
-        "chunked-prefill-size": settings.max_num_batched_tokens,
+        "max-running-requests": settings.max_num_seqs * settings.replica.dp,
+        "chunked-prefill-size": settings.max_num_batched_tokens * settings.replica.dp,
         "enable-metrics": True,
         **({"numa-node": list(settings.numa_bind)} if settings.numa_bind else {}),
         **dict(sorted(settings.flags.items())),
@@ -81,11 +96,12 @@ def config(settings: Settings) -> dict[str, Value]:
 def _parallel(settings: Settings, group: Group | None) -> dict[str, Value]:
     """SGLang counts its sizes over all nodes; there is no headless flag, the rank says it."""
     replica = settings.replica
-    values: dict[str, Value] = {"tp-size": replica.tp}
+    width = replica.tp * replica.dp
+    values: dict[str, Value] = {"tp-size": width}
     if group is None:
         values |= {"pp-size": replica.pp} if replica.pp > 1 else {}
-        values |= {"dp-size": replica.dp} if replica.dp > 1 else {}
-        return values | ({"ep-size": replica.tp} if replica.ep else {})
+        values |= {"attn-dp-size": replica.dp} if replica.dp > 1 else {}
+        return values | ({"ep-size": width} if replica.ep else {})
     if group.join == "tensor":
         values["tp-size"] = replica.tp * group.nnodes
     else:
@@ -102,9 +118,20 @@ def argv(settings: Settings) -> tuple[str, ...]:
     return ("sglang", "serve", "--config", settings.config_path)
 
 
+def drafted(flags: Mapping[str, object]) -> int:
+    """Steps of EAGLE (alias NEXTN) without a draft model: by the checkpoint's own MTP layers."""
+    named = str(flags.get("speculative-algorithm", "")).upper()
+    own = named in ("EAGLE", "NEXTN") and "speculative-draft-model-path" not in flags
+    return int(str(flags.get("speculative-num-steps", 1))) if own else 0
+
+
 def environment(settings: Settings) -> dict[str, str]:
     """Offline, with caches of its own; its processes meet on a named interface."""
-    values = offline(settings) | {"SGLANG_TIMEOUT_KEEP_ALIVE": str(IDLE_CONNECTION_S)}
+    values = offline(settings) | {
+        "SGLANG_TIMEOUT_KEEP_ALIVE": str(IDLE_CONNECTION_S),
+        # Its first request to itself, which compiles: 600 s by default (entrypoints/http_server.py)
+        "SGLANG_WARMUP_TIMEOUT": str(settings.ready_s),
+    }
     if settings.group:
         values["SGLANG_HOST_IP"] = settings.group.address
     return values | wires(settings.group)
@@ -121,6 +148,17 @@ KIND = EngineKind(
     refused=_REFUSED,
     groups=("pipeline", "tensor"),
     binds_numa=True,
+    kv_flag="kv-cache-dtype",
+    kv_words={
+        "auto": "auto",
+        "bfloat16": "bfloat16",
+        "fp8": "fp8_e4m3",
+        "fp8_e5m2": "fp8_e5m2",
+        "nvfp4": "nvfp4",
+    },
+    drafted=drafted,
+    prefix_caching=prefixes_kept,
+    refuses=any_shape,
     config=config,
     argv=argv,
     environment=environment,

@@ -6,12 +6,16 @@ argument parsers on 2026-11-21 (b200kit/catalog/engines/).
 
 from __future__ import annotations
 
+import re
+from collections.abc import Mapping
+
 from b200kit.engines.contract import (
     IDLE_CONNECTION_S,
     EngineKind,
     Group,
     Settings,
     Value,
+    any_shape,
     offline,
     wires,
 )
@@ -29,6 +33,9 @@ _METRICS = {
     "preemptions": "vllm:num_preemptions_total",
 }
 _PREFIX_CACHING = "enable-prefix-caching"
+_DRAFTED = re.compile(r"num_speculative_tokens\W+(\d+)")
+# Of its --kv-cache-dtype, those that the sizing counts and a catalogue may name.
+_KV = ("auto", "bfloat16", "float16", "fp8", "fp8_e4m3", "fp8_e5m2", "fp8_ds_mla", "nvfp4")
 _GROUP = "`group`"
 _GATEWAY = "nothing: TLS, keys and paths are the gateway's"
 _OWNED = {
@@ -80,6 +87,7 @@ _REFUSED = {
     "VLLM_KEEP_ALIVE_ON_ENGINE_DEATH": "a dead engine would stay up and never be restarted",
     "VLLM_CACHE_ROOT": "the kit keeps each replica's caches apart",
     "VLLM_HOST_IP": "the kit sets it from `group`",
+    "VLLM_ENGINE_READY_TIMEOUT_S": "the kit sets it from `warm_deadline_s`",
     "jit-monitor-mode=error": "a kernel compiled late would end the server",
 }
 
@@ -183,6 +191,19 @@ def argv(settings: Settings) -> tuple[str, ...]:
     return ("vllm", "serve", "--config", settings.config_path)
 
 
+def drafted(flags: Mapping[str, object]) -> int:
+    """Tokens a step by MTP, whose layers are the checkpoint's own; 1 unless stated."""
+    stated = str(flags.get("speculative-config", ""))
+    tokens = _DRAFTED.search(stated)
+    return (int(tokens[1]) if tokens else 1) if "mtp" in stated else 0
+
+
+def prefix_caching(flags: Mapping[str, object]) -> bool:
+    """Whether prefixes are kept; 0.33 does so by default."""
+    off = flags.get(f"no-{_PREFIX_CACHING}", False)
+    return bool(flags.get(_PREFIX_CACHING, not off))
+
+
 def environment(settings: Settings) -> dict[str, str]:
     """Offline, silent, with caches of its own; its processes meet on a named interface."""
     values = offline(settings) | {
@@ -193,6 +214,8 @@ def environment(settings: Settings) -> dict[str, str]:
         # An address that was allowed must not lead to one that is not (vllm-project/vllm#57157).
         "VLLM_MEDIA_URL_ALLOW_REDIRECTS": "0",
         "VLLM_HTTP_TIMEOUT_KEEP_ALIVE": str(IDLE_CONNECTION_S),
+        # 600 by default, which ends what loads for longer (vllm-project/vllm#35547).
+        "VLLM_ENGINE_READY_TIMEOUT_S": str(settings.ready_s),
         "VLLM_CACHE_ROOT": f"{settings.cache}/vllm",
     }
     if settings.group:
@@ -211,6 +234,11 @@ KIND = EngineKind(
     refused=_REFUSED,
     groups=("pipeline", "tensor", "data"),
     binds_numa=True,
+    kv_flag="kv-cache-dtype",
+    kv_words={name: name for name in _KV},
+    drafted=drafted,
+    prefix_caching=prefix_caching,
+    refuses=any_shape,
     config=config,
     argv=argv,
     environment=environment,

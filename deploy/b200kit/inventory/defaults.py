@@ -7,22 +7,29 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
+from b200kit import engines
 from b200kit.catalog.types import Catalogue, Hardware, Model
+from b200kit.engines import kv_cache
+from b200kit.engines.contract import Scalar
+from b200kit.inventory import engine_flags
 from b200kit.inventory.keys.problem import Problem
 from b200kit.inventory.spec import NodeSpec
 from b200kit.node.lib import cpulist
 from b200kit.node.placement.layout import Shape
-from b200kit.sizing import fit, kv_cache_formats, memory, planner
+from b200kit.sizing import fit, kv_cache_formats, memory, planner, start_time
+from b200kit.sizing.dimensions import ModelError
 from b200kit.sizing.fit import GpuPool, Impossible, Requested, Subject
-from b200kit.sizing.model_config import ModelError
 from b200kit.sizing.planner import Plan
 
+CONTEXT = 4096
+"""Tokens of prompt and answer of a model that does not think."""
 # Flags under which a model takes a longer context than its config.json says.
 _LONGER = ("hf-overrides", "rope-scaling", "hf-config-path")
 
 
-def resolve_defaults(spec: NodeSpec, catalogue: Catalogue) -> tuple[NodeSpec, list[Problem]]:
+def resolve_defaults(given: NodeSpec, catalogue: Catalogue) -> tuple[NodeSpec, list[Problem]]:
     """The spec with figures where it had None, and what is wrong with the requested ones."""
+    spec = given.replace(max_model_len=given.max_model_len or _context(given, catalogue))
     problems: list[Problem] = []
     plan = None
     try:
@@ -33,7 +40,30 @@ def resolve_defaults(spec: NodeSpec, catalogue: Catalogue) -> tuple[NodeSpec, li
         problems.append(Problem("engine.flags", f"{spec.model}: {error}"))
     if plan is None and not problems:
         problems += _missing(spec, catalogue)
-    return _filled(spec, plan), problems
+    return _timed(_filled(spec, plan), catalogue), problems
+
+
+def _context(spec: NodeSpec, catalogue: Catalogue) -> int:
+    model = catalogue.models.get(spec.model)
+    return context(model, catalogue) if model else CONTEXT
+
+
+def context(model: Model, catalogue: Catalogue) -> int:
+    """Tokens of prompt and answer where nobody names them, as far as the model takes them."""
+    wanted = catalogue.contexts.get(model.family, CONTEXT)
+    longest = model.dimensions.max_length if model.dimensions else None
+    return min(wanted, longest) if longest else wanted
+
+
+def _timed(spec: NodeSpec, catalogue: Catalogue) -> NodeSpec:
+    """The spec with a limit on the start of a replica, by what each of its ranks reads."""
+    if spec.warm_deadline_s:
+        return spec
+    model = catalogue.models.get(spec.model)
+    sized = model is not None and model.dimensions is not None
+    checkpoint = subject(model).weights.total if model and sized else None
+    ranks = spec.replicas * spec.tensor_parallel * spec.data_parallel
+    return spec.replace(warm_deadline_s=start_time.limit_s(checkpoint, ranks))
 
 
 def _planned(spec: NodeSpec, catalogue: Catalogue) -> Plan | None:
@@ -51,8 +81,8 @@ def _planned(spec: NodeSpec, catalogue: Catalogue) -> Plan | None:
         return None
     if spec.goal is None and (spec.replicas is None or spec.tensor_parallel is None):
         return None
-    others = siblings(model, catalogue)
-    return planner.decide(subject(model), pool(spec, hardware), requested(spec, model), others)
+    others, request = siblings(model, catalogue), requested(spec, model, catalogue)
+    return planner.decide(subject(model), pool(spec, hardware), request, others)
 
 
 def siblings(model: Model, catalogue: Catalogue) -> list[Subject]:
@@ -96,21 +126,6 @@ def _filled(spec: NodeSpec, plan: Plan | None) -> NodeSpec:
     )
 
 
-def flags(spec: NodeSpec, model: Model | None) -> dict[str, str | int | float | bool]:
-    """The engine's flags: the catalogue's, then the inventory's on top."""
-    return dict(model.flags if model else ()) | dict(spec.engine.flags)
-
-
-def kv_dtype(engine_flags: Mapping[str, object]) -> str:
-    """The number format of the KV cache that flags select."""
-    return str(engine_flags.get("kv-cache-dtype", "auto"))
-
-
-def drafts(engine_flags: Mapping[str, object]) -> bool:
-    """Whether the model's own draft layers are used, which then keep a cache, too."""
-    return "mtp" in str(engine_flags.get("speculative-config", ""))
-
-
 def subject(model: Model) -> Subject:
     """A model for the planner; raises ModelError when nothing is known of its size."""
     if model.dimensions is None:
@@ -126,9 +141,10 @@ def pool(spec: NodeSpec, hardware: Hardware) -> GpuPool:
     return GpuPool(hardware.name, gpus, hardware.gpu_bytes, whole, hardware.pci_ids)
 
 
-def requested(spec: NodeSpec, model: Model) -> Requested:
+def requested(spec: NodeSpec, model: Model, catalogue: Catalogue) -> Requested:
     """What the inventory says about the shape."""
-    engine_flags = flags(spec, model)
+    kind = engines.get(spec.engine)
+    given = engine_flags.flags(spec, model, catalogue)
     return Requested(
         goal=spec.goal,
         # A member of a group has one replica, on all of its GPUs.
@@ -139,17 +155,13 @@ def requested(spec: NodeSpec, model: Model) -> Requested:
         max_num_seqs=spec.max_num_seqs,
         max_num_batched_tokens=spec.max_num_batched_tokens,
         max_model_len=spec.max_model_len,
-        kv_dtype=_sized(kv_dtype(engine_flags), spec.engine.name),
-        utilisation=_share(engine_flags.get("gpu-memory-utilization")),
-        draft=drafts(engine_flags),
+        kv_dtype=kv_cache.stated(kind, given),
+        utilisation=_share(given.get("gpu-memory-utilization")),
+        drafted=kind.drafted(given),
+        prefix_caching=kind.prefix_caching(given),
         nodes=len(spec.group.members) if spec.group else 1,
         join=spec.group.join if spec.group else "",
     )
-
-
-def _sized(dtype: str, engine: str) -> str:
-    """The format to count with; other engines have names of their own, which count as BF16."""
-    return dtype if engine == "vllm" or dtype in memory.KV_BYTES else "auto"
 
 
 def _share(stated: object) -> float:
@@ -170,42 +182,38 @@ def shape(spec: NodeSpec, catalogue: Catalogue) -> Shape:
     sized = model is not None and model.dimensions is not None
     if not (model and hardware and sized and hardware.gpu_bytes and spec.engine.kind == "cuda"):
         return plain
-    return fit.headroom(subject(model), pool(spec, hardware), requested(spec, model), plain).shape
+    request = requested(spec, model, catalogue)
+    return fit.headroom(subject(model), pool(spec, hardware), request, plain).shape
 
 
 def problems(spec: NodeSpec, catalogue: Catalogue) -> Iterator[Problem]:
     """What about size and layout cannot work, apart from what the plan itself refuses."""
     model = catalogue.models.get(spec.model)
-    engine_flags = flags(spec, model)
+    given = engine_flags.flags(spec, model, catalogue)
     longest = model.dimensions.max_length if model and model.dimensions else None
-    if (
-        longest
-        and spec.max_model_len > longest
-        and not any(name in engine_flags for name in _LONGER)
-    ):
+    if longest and spec.max_model_len > longest and not any(name in given for name in _LONGER):
         yield Problem(
             "max_model_len",
             f"{spec.max_model_len} is over the {longest} tokens that {spec.model} can take",
         )
     if spec.engine.name == "vllm":
-        yield from _attention(spec, engine_flags)
+        yield from _attention(spec, given)
     hardware = catalogue.hardware.get(spec.hardware)
     if hardware:
         yield from _degraded(spec, hardware)
     yield from _cpu_clashes(spec)
 
 
-def _attention(
-    spec: NodeSpec, engine_flags: Mapping[str, str | int | float | bool]
-) -> Iterator[Problem]:
+def _attention(spec: NodeSpec, given: Mapping[str, Scalar]) -> Iterator[Problem]:
     """A cache format that the requested backend cannot store, on all replicas or on one."""
-    refused = kv_cache_formats.refusal(engine_flags, kv_dtype(engine_flags))
+    kind = engines.get(spec.engine)
+    refused = kv_cache_formats.refusal(given, kv_cache.stated(kind, given))
     if refused:
         yield Problem("engine.flags", refused)
         return
     for number, own in spec.replica_flags:
-        merged = {**engine_flags, **dict(own)}
-        refused = kv_cache_formats.refusal(merged, kv_dtype(merged))
+        merged = {**given, **dict(own)}
+        refused = kv_cache_formats.refusal(merged, kv_cache.stated(kind, merged))
         if refused:
             yield Problem(f"replica_flags.{number}", refused)
 

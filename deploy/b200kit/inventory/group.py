@@ -24,6 +24,7 @@ EPHEMERAL = "32768-60999"
 _ALIKE = (
     *("group", "model", "model_revision", "engine", "tensor_parallel", "data_parallel"),
     *("max_model_len", "max_num_seqs", "max_num_batched_tokens", "replica_flags", "numa_policy"),
+    *("goal", "kv_cache_dtype"),
 )
 
 

@@ -7,14 +7,16 @@ from typing import Any
 
 from b200kit import engines
 from b200kit.catalog.types import Catalogue, Hardware
+from b200kit.engines import kv_cache
 from b200kit.engines.flags import Known
-from b200kit.inventory import defaults, engine_rules, firewall, group, settings
+from b200kit.inventory import defaults, engine_flags, engine_rules, firewall, group, settings
 from b200kit.inventory.keys import fleet, gateway, reprovision, storage, weights
 from b200kit.inventory.keys.driver_version import branch, version_tuple
 from b200kit.inventory.keys.parts import SecretRef
 from b200kit.inventory.keys.problem import Problem, repeated
 from b200kit.inventory.spec import NodeSpec
 from b200kit.node.host.settings_table import Setting
+from b200kit.node.placement.layout import Shape
 
 
 def problems(spec: NodeSpec, catalogue: Catalogue) -> Iterator[Problem]:
@@ -141,16 +143,31 @@ def _too_long_to_measure(spec: NodeSpec) -> Iterator[Problem]:
 def _unlike_engine(spec: NodeSpec, catalogue: Catalogue) -> Iterator[Problem]:
     """Flags, variables and versions that the engine does not take, or should not be served with."""
     model = catalogue.models.get(spec.model)
-    own = engines.flags_of(spec.engine.replace(flags=()), model.flags if model else ())
+    own = engine_flags.of_catalogue(spec, model, catalogue)
     known = catalogue.engines.get(spec.engine.name, Known())
     kind = engines.get(spec.engine)
     yield from engine_rules.problems(kind, spec.engine, known, own)
+    yield from _unservable(spec, catalogue)
     for number, flags in spec.replica_flags:
         single = spec.engine.replace(flags=flags, environment=())
         for problem in engine_rules.problems(kind, single, known, {}):
             if problem.key.startswith("engine.flags."):
                 key = problem.key.replace("engine.flags", f"replica_flags.{number}", 1)
                 yield Problem(key, problem.message)
+
+
+def _unservable(spec: NodeSpec, catalogue: Catalogue) -> Iterator[Problem]:
+    """A model, a shape or a cache that this engine has no words for."""
+    kind, model = engines.get(spec.engine), catalogue.models.get(spec.model)
+    known = catalogue.engines.get(spec.engine.name, Known())
+    if model and (why := known.refused.get(model.family)):
+        yield Problem("engine.name", f"{kind.name} cannot serve {model.name}: {why}")
+    wanted = engine_flags.kv_format(spec, model)
+    if kind.kv_flag not in dict(spec.engine.flags) and (why := kv_cache.refusal(kind, wanted)):
+        yield Problem("kv_cache_dtype", why)
+    shape = Shape(tp=spec.tensor_parallel, dp=spec.data_parallel, ep=bool(spec.expert_parallel))
+    if why := kind.refuses(shape):
+        yield Problem("data_parallel", why)
 
 
 def _engine_from(spec: NodeSpec) -> Iterator[Problem]:

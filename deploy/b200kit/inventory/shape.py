@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from b200kit.catalog import load
 from b200kit.catalog.types import Catalogue, Model
-from b200kit.inventory import defaults
+from b200kit.engines.contract import Scalar
+from b200kit.inventory import defaults, engine_flags
 from b200kit.inventory.spec import NodeSpec
 from b200kit.node.placement.layout import Shape
 
@@ -17,6 +18,12 @@ def catalogue_for(spec: NodeSpec) -> Catalogue:
 def model_of(spec: NodeSpec) -> Model:
     """The model that a node serves: the catalogue's, or the site's own by its config.json."""
     return catalogue_for(spec).models[spec.model]
+
+
+def flags_of(spec: NodeSpec) -> dict[str, Scalar]:
+    """The flags of a node's engine: the catalogue's by goal and model, the inventory's on top."""
+    catalogue = catalogue_for(spec)
+    return engine_flags.flags(spec, catalogue.models[spec.model], catalogue)
 
 
 def shape_of(spec: NodeSpec) -> Shape:

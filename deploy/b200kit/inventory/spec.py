@@ -11,6 +11,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
+from b200kit.engines import kv_cache
 from b200kit.inventory.keys.fleet import Fleet
 from b200kit.inventory.keys.gateway import Gateway
 from b200kit.inventory.keys.group import Group
@@ -127,8 +128,10 @@ class NodeSpec(ReprovisioningKeys):
     """several nodes that serve as one; None: this node serves by itself"""
     replica_ports: Listed[Port] = ()
     """loopback ports; gateway_port + 1 and up when empty"""
-    max_model_len: int = Field(4096, ge=128, le=10_000_000)
-    """longest prompt plus output, tokens"""
+    max_model_len: Resolved[int] = Field(UNRESOLVED, ge=128, le=10_000_000)
+    """longest prompt plus output, tokens; by the model when None: 4096, more where it thinks"""
+    kv_cache_dtype: Annotated[str, one_of(*kv_cache.FORMATS)] | None = None
+    """number format of the KV cache, told each engine in its own words; the model's when None"""
     max_num_seqs: Resolved[int] = Field(UNRESOLVED, ge=1, le=4096)
     """sequences a replica (each DP rank of it) decodes at once; the goal's when None, else 8"""
     max_num_batched_tokens: Resolved[int] = Field(UNRESOLVED, ge=64, le=1_000_000)
@@ -177,8 +180,9 @@ class NodeSpec(ReprovisioningKeys):
     """how long a reboot may take"""
     fabric_deadline_s: int = Field(180, ge=1, le=3600)
     """how long the bring-up of the NVLink fabric may take"""
-    warm_deadline_s: int = Field(1800, ge=10, le=7200)
-    """how long a replica may take until warm"""
+    warm_deadline_s: Resolved[int] = Field(UNRESOLVED, ge=10, le=14_400)
+    """how long a replica may take until warm, loading included; by the model's size when None, at
+    least 1800"""
     warm_tolerance: float = Field(0.1, ge=0.01, le=1)
     """share by which two rounds of the warm-up may differ for a replica to count as warm"""
     drain_s: int = Field(20, ge=1, le=3600)

@@ -10,7 +10,7 @@ import pickle
 import subprocess
 import sys
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -20,6 +20,7 @@ from pyinfra.api.state import State
 from pyinfra.context import ctx_state
 
 from b200kit.converge.stage import nominal_layout
+from b200kit.inventory.keys.problem import Problem
 from b200kit.inventory.keys.source import INTERNET, Mirror
 from b200kit.inventory.spec import NodeSpec
 from b200kit.node.facts.cdi_support import RUNTIMES
@@ -29,12 +30,14 @@ from b200kit.run.node import Node
 from b200kit.stages import pipeline
 from b200kit.stages.support import operating_systems
 from b200kit.stages.support.operating_systems import System
-from b200kit.supply.mirror.needs import Checkpoint, Needs, Transaction
+from b200kit.supply.mirror.needs import Checkpoint, Kind, Needs, Transaction
 from b200kit.supply.models import hub_model
 
 _PREFERENCES = "/etc/apt/preferences.d/"
 # What a stage installs only where the node has another of its kind, or none, by its observation.
 _BY_OBSERVATION = ("systemd-timesyncd", "docker-cli")
+# Keys of the files that are read here.
+_READ = ("source.key", "repositories.", "engine.requirements", "model_manifest")
 
 
 class NeedsUnknown(Exception):
@@ -57,14 +60,13 @@ class _Member:
     origin: NodeSpec
 
     @property
-    def mirror(self) -> Mirror:
-        """Where it takes everything from."""
-        assert isinstance(self.spec.source, Mirror)  # noqa: S101 - _member saw to it
-        return self.spec.source
+    def mirror(self) -> Mirror | None:
+        """Where it takes everything from, unless from the origins."""
+        return self.spec.source if isinstance(self.spec.source, Mirror) else None
 
 
-def of_inventory(path: Path, kernels: Sequence[str] = ()) -> Needs:
-    """The needs of every node of an inventory whose `source` is a mirror.
+def of_inventory(path: Path, kernels: Sequence[str] = (), *, build: bool = True) -> Needs:
+    """The needs of every node of an inventory; to *build*, of nodes with one mirror and its key.
 
     In a process of its own: whoever imports pyinfra's command line has all of Python's threads and
     sockets replaced (gevent's monkey patches).
@@ -76,7 +78,7 @@ def of_inventory(path: Path, kernels: Sequence[str] = ()) -> Needs:
         raise NeedsUnknown([f"{path} is no file"])
     with TemporaryDirectory() as folder:
         answer = Path(folder) / "needs"
-        words = [sys.executable, "-m", __name__, str(answer), str(path), *kernels]
+        words = [sys.executable, "-m", __name__, str(answer), str(path), str(build), *kernels]
         done = subprocess.run(words, check=False, stdin=subprocess.DEVNULL)
         if not answer.is_file():
             raise NeedsUnknown([f"{path} could not be read (exit code {done.returncode})"])
@@ -87,12 +89,12 @@ def of_inventory(path: Path, kernels: Sequence[str] = ()) -> Needs:
     return needs
 
 
-def _read(path: Path, kernels: Sequence[str]) -> Needs:
-    found = [_member(host, path) for host in _hosts(path)]
+def _read(path: Path, kernels: Sequence[str], build: bool) -> Needs:
+    found = [_member(host, path, build) for host in _hosts(path)]
     problems = [line for each in found if isinstance(each, list) for line in each]
     members = [each for each in found if isinstance(each, _Member)]
-    keys = {(each.mirror.key, each.mirror.fingerprint) for each in members}
-    if len(keys) > 1:
+    keys = {(each.mirror.key, each.mirror.fingerprint) for each in members if each.mirror}
+    if build and len(keys) > 1:
         problems.append(f"{path}: nodes name {len(keys)} keys for their mirror: one mirror has one")
     if problems or not members:
         raise NeedsUnknown(problems or [f"{path}: there is no node"])
@@ -111,30 +113,34 @@ def _hosts(path: Path) -> list[Host]:
         raise NeedsUnknown([f"{path}: {type(error).__name__}: {error}"]) from None
 
 
-def _member(host: Host, path: Path) -> _Member | list[str]:
+def _member(host: Host, path: Path, build: bool) -> _Member | list[str]:
     """A node of the inventory; else what is wrong."""
     own, origin = (preflight.parsed(host, changes) for changes in ({}, {"source": INTERNET}))
-    if isinstance(own, list):
-        return [f"{path}: {host.name}: {each.key}: {each.message}" for each in own]
-    if not isinstance(own.source, Mirror):
-        return [f'{path}: {host.name}: source: names no mirror, as {{"mirror": URL, ...}} does']
-    if isinstance(origin, list):
-        return [f"{path}: {host.name}: {each.key}: {each.message}" for each in origin]
-    key = Path(own.source.key)
-    if not key.is_file():
-        return [f"{path}: {host.name}: {key} is not there: b200 mirror key --to {key.parent}"]
-    return _Member(host.name, own, origin)
+    if isinstance(own, NodeSpec) and isinstance(origin, NodeSpec):
+        problems = list(_problems(own, build))
+        if not problems:
+            return _Member(host.name, own, origin)
+    else:
+        problems = own if isinstance(own, list) else [*origin]
+    return [f"{path}: {host.name}: {each.key}: {each.message}" for each in problems]
+
+
+def _problems(spec: NodeSpec, build: bool) -> Iterator[Problem]:
+    """Why it is not known what a node takes, as far as files say it; of a mirror to *build*."""
+    if build and not isinstance(spec.source, Mirror):
+        yield Problem("source", 'names no mirror, as {"mirror": URL, ...} does')
+        return
+    missing = [each for each in preflight.missing_files(spec) if each.key.startswith(_READ)]
+    yield from missing or preflight.wrong_keys(spec)
 
 
 def _needs(members: Sequence[_Member], kernels: Sequence[str]) -> Needs:
     specs = [each.spec for each in members]
-    locks = {spec.engine.requirements for spec in specs if not spec.engine.image}
+    mirror = members[0].mirror
     return Needs(
-        key=members[0].mirror.key,
-        fingerprint=members[0].mirror.fingerprint,
-        transactions=tuple(dict.fromkeys(_transaction(each, kernels) for each in members)),
-        locks=tuple(sorted(locks)),
-        models=tuple(dict.fromkeys(_model(each) for each in members)),
+        key=mirror.key if mirror else "",
+        fingerprint=mirror.fingerprint if mirror else "",
+        kinds=tuple(_kinds(members, kernels)),
         notes=tuple(dict.fromkeys(note for spec in specs for note in _notes(spec, kernels))),
         described={
             "systems": sorted({str(spec.system) for spec in specs}),
@@ -143,6 +149,17 @@ def _needs(members: Sequence[_Member], kernels: Sequence[str]) -> Needs:
             "models": sorted({f"{spec.model}@{spec.model_revision}" for spec in specs}),
         },
     )
+
+
+def _kinds(members: Sequence[_Member], kernels: Sequence[str]) -> Iterator[Kind]:
+    """Nodes that take the same, in the inventory's order."""
+    groups: dict[Kind, list[str]] = {}
+    for each in members:
+        engine, url = each.spec.engine, each.mirror.url if each.mirror else None
+        lock = None if engine.image else engine.requirements
+        kind = Kind((), url, _transaction(each, kernels), lock, _model(each))
+        groups.setdefault(kind, []).append(each.name)
+    return (replace(kind, nodes=tuple(names)) for kind, names in groups.items())
 
 
 def _notes(spec: NodeSpec, kernels: Sequence[str]) -> Iterator[str]:
@@ -204,10 +221,10 @@ def _headers(system: System, kernels: Sequence[str]) -> Iterator[str]:
 
 
 def main(argv: Sequence[str]) -> None:
-    """Write what an inventory needs, or why that is unknown: FILE INVENTORY [KERNEL...]."""
-    answer, path, *kernels = argv
+    """Write what an inventory needs, or why that is unknown: FILE INVENTORY BUILD [KERNEL...]."""
+    answer, path, build, *kernels = argv
     try:
-        found: Needs | NeedsUnknown = _read(Path(path), kernels)
+        found: Needs | NeedsUnknown = _read(Path(path), kernels, build == str(True))
     except NeedsUnknown as error:
         found = error
     Path(answer).write_bytes(pickle.dumps(found))

@@ -36,7 +36,7 @@ from b200kit.run.node import Node
 from b200kit.run.render import RenderError
 from b200kit.run.session import RUN, entry
 from b200kit.serving import compile_tools
-from b200kit.sizing.model_config import ModelError
+from b200kit.sizing.dimensions import ModelError
 from b200kit.stages import pipeline
 from b200kit.supply.locks import shipped
 from b200kit.supply.models import hub_model
@@ -129,7 +129,7 @@ def _node(state: State, host: Host) -> Node | list[Problem]:
         return foreign
     found, problems = secrets.resolve(parsed, reprovisioning=RUN.entry == "reprovision.py")
     node = Node(name=host.name, spec=parsed, secrets=found)
-    problems += _missing_files(parsed)
+    problems += missing_files(parsed)
     # Keys can be looked at only when every file is there, templates when each is as it should be.
     return problems or list(_wrong_files(parsed)) or list(_broken_templates(node)) or node
 
@@ -166,7 +166,7 @@ def _own_data(host: Host) -> Mapping[str, Any]:
     }
 
 
-def _missing_files(spec: NodeSpec) -> Iterator[Problem]:
+def missing_files(spec: NodeSpec) -> Iterator[Problem]:
     """Files of the controller that the inventory names and nobody can read."""
     named = [] if spec.engine.image else [("engine.requirements", spec.engine.requirements)]
     named += [(f"{key}.key", r.key) for key, r in _repositories(spec)]
@@ -221,7 +221,7 @@ def _broken_templates(node: Node) -> Iterator[Problem]:
 
 def _wrong_files(spec: NodeSpec) -> Iterator[Problem]:
     """Files that say something else than the inventory does."""
-    yield from _wrong_keys(spec)
+    yield from wrong_keys(spec)
     if not spec.engine.image:
         lock = Path(spec.engine.requirements).read_text(errors="replace")
         if message := engine_rules.unlike_lock(engines.get(spec.engine), spec.engine, lock):
@@ -245,7 +245,8 @@ def _repositories(spec: NodeSpec) -> Iterator[tuple[str, Repository]]:
         )
 
 
-def _wrong_keys(spec: NodeSpec) -> Iterator[Problem]:
+def wrong_keys(spec: NodeSpec) -> Iterator[Problem]:
+    """Keys of repositories that are others than the inventory pins."""
     for key, repository in _repositories(spec):
         try:
             actual = openpgp.fingerprints(Path(repository.key).read_text(errors="replace"))

@@ -27,7 +27,7 @@ from b200kit.records import end_of_run
 from b200kit.report import files
 from b200kit.report.outcome import exit_code
 from b200kit.report.terminal.page import lines
-from b200kit.run import console, kept
+from b200kit.run import console, host_keys, kept
 from b200kit.run.places import home
 from b200kit.run.remote import Remote, RemoteError
 from b200kit.run.session import RUN
@@ -52,7 +52,8 @@ class Recorder(BaseStateCallback):
                 # What other runs end at is a fault to repair here: pyinfra keeps a connected host.
                 node.unreachable, host.connected = str(error), True
                 return
-            node.fail("connect", str(error), outcome="unreachable")
+            why = host_keys.missing(host) or str(error)
+            node.fail("connect", why, outcome="unreachable")
 
     @staticmethod
     def operation_start(state: State, op_hash: str) -> None:

@@ -59,7 +59,7 @@ FIELDS: tuple[Field, ...] = (
     # Load: the same, or there is nothing to compare.
     Field("load.model", "model", "requested.model", _L, needed=True),
     Field("load.stand_in", "stand-in engine", "smoke.conditions.stand_in", _L, needed=True),
-    Field("load.requests", "requests", "smoke.num_prompts", _L, needed=True),
+    Field("load.requests", "requests", "smoke.conditions.requests", _L, needed=True),
     Field("load.arrival", "arrival", "smoke.conditions.arrival", _L, needed=True),
     Field("load.rate", "request rate (/s)", "smoke.request_rate", _L, needed=True),
     Field("load.isl", "input tokens requested", "smoke.conditions.isl_requested", _L, needed=True),

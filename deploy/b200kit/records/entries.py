@@ -1,10 +1,10 @@
 """The record of a node's runs, as lines of JSON that only ever grow. Pure.
 
-One entry a line: a run with its conditions and figures, or a person's acceptance of runs as the
-baseline. JSON lines, not SQLite: a run a day is a few megabytes a year, a whole line is all that
-must be safe, and a person can read, grep, diff, copy and version the file. Each entry carries its
-own digest and that of the entry before it: a line that a kill tore is distinct from one that was
-changed, and neither takes the others with it.
+One entry a line: a run with its conditions and figures, a person's acceptance of runs as the
+baseline, or the golden answers of a node's replicas (golden.py). JSON lines, not SQLite: a run a
+day is a few megabytes a year, a whole line is all that must be safe, and a person can read, grep,
+diff, copy and version the file. Each entry carries its own digest and that of the entry before it:
+a line that a kill tore is distinct from one that was changed, and neither takes the others with it.
 """
 
 from __future__ import annotations
@@ -29,6 +29,7 @@ _TEXTS: dict[str, type] = dict.fromkeys(("id", "digest", "node", "at", "previous
 _PARTS: dict[str, dict[str, type]] = {
     "run": {"conditions": dict, "figures": dict, "run": str},
     "accept": {"runs": list, "by": str, "why": str},
+    "golden": {"answers": list, "key": dict, "replicas": int},
 }
 
 
@@ -66,7 +67,11 @@ class Record:
         return found[0] if len(found) == 1 else None
 
     def holds(self, entry: Mapping[str, Any]) -> bool:
-        """Whether this very measurement is in it already."""
+        """Whether this very measurement, or this node's same golden answers, is in it already."""
+        if entry["kind"] == "golden":
+            said = [entry["node"], entry["answers"]]
+            golden = (one for one in self.entries if one["kind"] == "golden")
+            return any([one["node"], one["answers"]] == said for one in golden)
         return any(_measurement(run) == _measurement(entry) for run in self.runs)
 
 

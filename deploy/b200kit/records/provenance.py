@@ -9,6 +9,7 @@ from dataclasses import replace
 from typing import Any
 
 from b200kit import engines
+from b200kit.engines import kv_cache
 from b200kit.inventory import shape
 from b200kit.node.lib.redact import redact
 from b200kit.node.serving.libraries import libraries
@@ -59,12 +60,11 @@ def _engine_settings(node: Node) -> dict[str, Any]:
     settings = replica.settings(node, node.replicas[0])
     kind = engines.get(node.spec.engine)
     config = dict(kind.config(settings))
-    types = [value for key, value in config.items() if key.replace("_", "-") == "kv-cache-dtype"]
     return {
         "config": config,
         "argv": list(kind.argv(settings)),
         "environment": replica.environment(node, settings),
-        "kv_dtype": types[0] if types else "auto",
+        "kv_dtype": kv_cache.stated(kind, settings.flags),
     }
 
 

@@ -35,14 +35,14 @@ def read(folder: Path, node: str) -> Record:
 
 
 def append(folder: Path, node: str, entry: Mapping[str, Any]) -> bool:
-    """Add an entry, whole or not at all; False when this very measurement is in it already.
+    """Add an entry, whole or not at all; False when this very measurement or answer is in it.
 
     Raises OSError when it cannot be written.
     """
 
     def line(path: Path) -> str | None:
         known = entries.parse(jsonl.read(path))
-        is_known = entry["kind"] == "run" and known.holds(entry)
+        is_known = entry["kind"] != "accept" and known.holds(entry)
         return None if is_known else entries.line(entry, known.last)
 
     return jsonl.append(jsonl.path_of(folder, node), line)

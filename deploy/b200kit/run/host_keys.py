@@ -83,6 +83,14 @@ def of(host: Host) -> Pins:
     return Pins(tuple(Path(file).expanduser() for file in files), name)
 
 
+def missing(host: Host) -> str:
+    """That no key is pinned for *host*, and what brings one; empty where there is one."""
+    if not issubclass(host.connector_cls, _OVER_SSH) or (pins := of(host)).keys():
+        return ""
+    how = "b200 init --known-hosts, --console or --fingerprint writes it there"
+    return f"no host key of {pins.name} in {', '.join(map(str, pins.files))}: {how}"
+
+
 def _text(file: Path) -> str:
     try:
         return file.read_text("utf-8", "replace")

@@ -73,15 +73,16 @@ def uncompilable(spec: NodeSpec, lock: bytes) -> str:
 
 def unanswerable(spec: NodeSpec, lock: bytes) -> Iterator[Problem]:
     """Flags that ask for FlashInfer by name where the lock has none: vLLM ends at its start."""
-    own = [("engine.flags", spec.engine.flags)]
-    own += [(f"replica_flags.{number}", flags) for number, flags in spec.replica_flags]
+    own = [("engine.flags.", spec.engine.flags)]
+    own += [(f"replica_flags.{number}.", flags) for number, flags in spec.replica_flags]
+    own += [("", (("kv_cache_dtype", spec.kv_cache_dtype),))] if spec.kv_cache_dtype else []
     for key, flags in own if lacks_flashinfer(spec, lock) else ():
         for name, value in flags:
             if _ASKS.search(f"{name.replace('_', '-')}={value}"):
                 message = (
                     f"{value} needs FlashInfer, which {spec.engine.requirements} does not have"
                 )
-                yield Problem(f"{key}.{name}", message)
+                yield Problem(f"{key}{name}", message)
 
 
 def environment(spec: NodeSpec, directory: str, lock: bytes) -> dict[str, str]:

@@ -52,7 +52,7 @@ def model_dir(node: Node) -> str:
 def flags(spec: NodeSpec, number: int) -> dict[str, Any]:
     """Extra flags of a replica: the catalogue's, the inventory's, those of this replica alone."""
     own = dict(spec.replica_flags).get(str(number), ())
-    return engines.flags_of(spec.engine, shape.model_of(spec).flags) | dict(own)
+    return shape.flags_of(spec) | dict(own)
 
 
 def pinned(node: Node, replica: Replica) -> Pinning:
@@ -83,6 +83,7 @@ def settings(node: Node, replica: Replica) -> Settings:
         drain_s=spec.drain_s,
         group=group.part(spec.group, node.name),
         cache_dir=f"/var/cache/vllm/{replica.replica}/{key}",
+        ready_s=spec.warm_deadline_s,
     )
 
 

@@ -31,7 +31,7 @@ def _prompt_paths(node: Node) -> list[str]:
 def warm(node: Node) -> dict[str, Any]:
     """The key `warm`."""
     spec = node.spec
-    flags = dict(shape.model_of(spec).flags) | dict(spec.engine.flags)
+    flags = shape.flags_of(spec)
     return {
         "timeout_s": spec.warm_deadline_s,
         "tolerance": spec.warm_tolerance,

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from b200kit.catalog import load
 from b200kit.catalog.types import Model
 from b200kit.supply.models.manifest import pin_command
 
@@ -99,7 +100,7 @@ def served(asked: Asked, model: Model | None, choices: Mapping[str, Any]) -> dic
         "model": Value(asked.model, "asked for" if model else "asked for; not in the catalogue"),
         "model_revision": _revision(asked, model),
         "goal": Value(asked.goal, "asked for: replicas and GPUs a replica follow (b200 plan)"),
-        "max_model_len": _chosen(choices["max_model_len"]),
+        "max_model_len": _context(model, choices),
         "smoke": _chosen(choices["smoke"][asked.goal]),
         "api_key": Value({"env": "B200_API_KEY"}, "yours: clients must present it"),
     }
@@ -108,6 +109,13 @@ def served(asked: Asked, model: Model | None, choices: Mapping[str, Any]) -> dic
         pem = {"certificate": {"file": CERTIFICATE}}
         found["gateway"] = Value(pem, 'yours: chain and key in one PEM; or {"tls": "off"}')
     return found
+
+
+def _context(model: Model | None, choices: Mapping[str, Any]) -> Value:
+    """A start for all models; more for one that thinks before it answers."""
+    start = _chosen(choices["max_model_len"])
+    wanted = load.load().contexts.get(model.family, 0) if model else 0
+    return Value(wanted, "prompt, thinking and answer in tokens") if wanted else start
 
 
 def _source(asked: Asked) -> Value:

@@ -10,8 +10,8 @@ from dataclasses import dataclass, replace
 
 from b200kit.node.placement.layout import Shape
 from b200kit.sizing import memory, number_formats
+from b200kit.sizing.dimensions import Dimensions, ModelError
 from b200kit.sizing.memory import Memory, Weights
-from b200kit.sizing.model_config import Dimensions, ModelError
 
 # Tensor parallelism is a power of two: all-reduce kernels and head counts are.
 WIDTHS = (1, 2, 4, 8, 16)
@@ -20,6 +20,9 @@ WIDTHS = (1, 2, 4, 8, 16)
 _TIGHT = 0.15
 # A request is taken to hold half of the longest context, but no more than 2048 tokens. Inferred.
 _PLANNED_TOKENS = 2048
+# Steps in flight: vLLM 0.33 schedules one while another computes, and a window holds the tokens of
+# both (max_concurrent_batches and max_in_flight_tokens of vllm/config/vllm.py).
+_BATCHES = 2
 # Sequences of a step by which active weights are counted, as in a full batch of the goal latency;
 # each token goes to experts of its own, by chance. Inferred.
 _FEW = 8
@@ -67,7 +70,9 @@ class Requested:
     max_model_len: int = 4096
     kv_dtype: str = "auto"
     utilisation: float = 0.92
-    draft: bool = False
+    # Tokens that the model's own draft layers add to a step; 0 where they are not used.
+    drafted: int = 0
+    prefix_caching: bool = True
     # Nodes that share one engine (b200kit/inventory/group.py), and by what: pipeline, tensor or
     # data.
     nodes: int = 1
@@ -116,9 +121,7 @@ class Headroom:
 def divides(dimensions: Dimensions, tp: int) -> bool:
     """Whether the heads can be split so: KV heads are split evenly or copied evenly."""
     kv = dimensions.kv_heads
-    return dimensions.heads % tp == 0 and (
-        dimensions.mla is not None or kv % tp == 0 or tp % kv == 0
-    )
+    return dimensions.heads % tp == 0 and (dimensions.latent or kv % tp == 0 or tp % kv == 0)
 
 
 def headroom(subject: Subject, pool: GpuPool, requested: Requested, shape: Shape) -> Headroom:
@@ -132,8 +135,9 @@ def headroom(subject: Subject, pool: GpuPool, requested: Requested, shape: Shape
         requested.max_model_len,
         tp=whole.tp,
         dtype=requested.kv_dtype,
-        chunk=shape.max_num_batched_tokens,
-        draft=requested.draft,
+        chunk=_BATCHES * shape.max_num_batched_tokens,
+        drafted=requested.drafted,
+        prefix_caching=requested.prefix_caching,
     )
     if sequence <= 0:
         raise ModelError(f"{subject.name}: no layer of it keeps anything of a sequence")
@@ -190,13 +194,19 @@ def check_formats(
     subject: Subject, pool: GpuPool, requested: Requested, others: Sequence[Subject]
 ) -> None:
     """Refuse numbers that these GPUs cannot compute with."""
-    refused = number_formats.refusal(subject.dimensions.weights, pool.ids)
+    refused = _weights_refusal(subject, pool)
     if refused:
         ways = _would_fit(subject, pool, requested, others)
         raise Impossible("model", f"{subject.name} on {pool.name}: {refused}. {ways}")
     refused = number_formats.refusal(requested.kv_dtype, pool.ids)
     if refused:
         raise Impossible("engine.flags", f"kv-cache-dtype on {pool.name}: {refused}")
+
+
+def _weights_refusal(subject: Subject, pool: GpuPool) -> str | None:
+    """Why these GPUs cannot compute with weights of some part."""
+    found = (number_formats.refusal(name, pool.ids) for name in sorted(subject.dimensions.formats))
+    return next((reason for reason in found if reason), None)
 
 
 def check_width(subject: Subject, pool: GpuPool, tp: int) -> None:
@@ -239,7 +249,7 @@ def _would_fit(
 ) -> str:
     """What would do: the least width of this model and of its other checkpoints, if any does."""
     least = [(one.name, _min_width(one, pool, requested)) for one in (subject, *others)
-             if not number_formats.refusal(one.dimensions.weights, pool.ids)]  # fmt: skip
+             if not _weights_refusal(one, pool)]  # fmt: skip
     ways = [f"TP{tp}" if name == subject.name else f"{name} at TP{tp}" for name, tp in least if tp]
     if ways:
         return f"Try {', or '.join(ways)}"

@@ -1,27 +1,29 @@
 """Bytes of a model: weights and KV cache, for one GPU of a replica. Arithmetic, no table of models.
 
-Everything is bytes unless a name says tokens. Formulas after vLLM 0.33 (v1/kv_cache_interface.py):
-attention keeps 2 x layers x kv_heads x head_dim a token, beyond the KV heads one head on each rank;
-MLA (kv_lora_rank + qk_rope_head_dim) a token and layer on every rank; windowed layers no more than
-their window; recurrent layers a constant state a sequence.
+Everything is bytes unless a name says tokens. After vllm/v1/kv_cache_interface.py of vLLM 0.33.0:
+`AttentionSpec` keeps KV heads, beyond their number one head on each rank; `MLAAttentionSpec` one
+entry on every rank; `SlidingWindowSpec` and `ChunkedLocalAttentionSpec` no more than window and
+tokens in flight; `MambaSpec` a constant state a sequence. Blocks are not rounded up.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from b200kit.sizing.model_config import Dimensions, ModelError
+from b200kit.sizing.dimensions import Cache, Dimensions, ModelError, State
 
 GIB = 1 << 30
 
-# Bytes of one weight with its scales: NVFP4 has an FP8 scale for 16 weights, MXFP4 one byte for 32,
-# FP8 by blocks a 4-byte scale for 128 x 128, INT4 two bytes for 32 (Kimi's group size).
+# Bytes of one weight with its scales: NVFP4 has an FP8 scale for 16 weights, MXFP4 and MXFP8 one
+# byte for 32, FP8 by blocks a 4-byte scale for 128 x 128, INT4 two bytes for 32 (Kimi's groups).
 WEIGHT_BYTES: Mapping[str, float] = {
     "bf16": 2.0,
     "fp16": 2.0,
     "fp8": 1.0,
+    "int8": 1.0,
     "fp8-block": 1.0 + 4 / (128 * 128),
+    "mxfp8": 1.0 + 1 / 32,
     "nvfp4": 0.5 + 1 / 16,
     "mxfp4": 0.5 + 1 / 32,
     "int4": 0.5 + 2 / 32,
@@ -40,28 +42,12 @@ KV_BYTES: Mapping[str, float] = {
     **dict.fromkeys(("turboquant_3bit_nc", "ultraquant_4bit"), 1.0),
     **dict.fromkeys(("octave_k3v4", "octave_k3v3", "octave_k3v3_compact"), 1.0),
 }
-# One token and layer of `fp8_ds_mla`: 512 FP8, 4 scales of 4 bytes, 64 BF16 of the rotary part.
-_DS_MLA = 656
-
-
-@dataclass(frozen=True)
-class Parameters:
-    """Number of weights by part; what a quantised checkpoint treats differently is apart."""
-
-    embedding: int
-    head: int
-    attention: int
-    dense: int
-    shared: int
-    routed: int
-    router: int
-    draft: int
-
-    @property
-    def total(self) -> int:
-        """All of the model itself, as its name counts them; the draft layers are extra."""
-        ends = self.embedding + self.head + self.router
-        return ends + self.attention + self.dense + self.shared + self.routed
+_PACKED = "fp8_ds_mla"
+# A model that packs by default does so for each of these (_resolve_dsv4_kv_cache_dtype).
+_NARROW = ("auto", "fp8", "fp8_e4m3", _PACKED)
+# States of a sequence under prefix caching, besides one for each drafted token: MambaSpec in the
+# cache mode "align", which MambaModelConfig of models/config.py takes with prefix caching.
+_STATES = 2
 
 
 @dataclass(frozen=True)
@@ -99,81 +85,24 @@ class Memory:
         return self.total * self.utilisation - self.reserve
 
 
-def parameters(shape: Dimensions) -> Parameters:
-    """Counted from the dimensions; norms and biases, far below a thousandth, are left out."""
-    experts = shape.experts
-    plain = shape.layers - experts.layers if experts else shape.layers
-    width = experts.width if experts else 0
-    routed = experts.layers * _experts(shape) if experts else 0
-    shared = experts.layers * _mlp(shape, experts.shared_width) if experts else 0
-    return Parameters(
-        embedding=shape.vocabulary * shape.hidden,
-        head=0 if shape.tied else shape.vocabulary * shape.hidden,
-        attention=_attention(shape) * shape.attention_layers + _recurrent(shape),
-        dense=plain * _mlp(shape, shape.dense_width or width),
-        shared=shared,
-        routed=routed,
-        router=experts.layers * experts.count * shape.hidden if experts else 0,
-        draft=shape.draft_layers * _draft(shape),
-    )
-
-
-def _mlp(shape: Dimensions, width: int) -> int:
-    return shape.mlp_matrices * shape.hidden * width
-
-
-def _experts(shape: Dimensions) -> int:
-    return shape.experts.count * _mlp(shape, shape.experts.width) if shape.experts else 0
-
-
-def _attention(shape: Dimensions) -> int:
-    """Weights of one attention layer."""
-    mla = shape.mla
-    if mla is None:
-        queries = shape.heads * shape.head_dim
-        read = queries * (2 if shape.gated_attention else 1) + 2 * shape.kv_heads * shape.head_dim
-        return shape.hidden * (read + queries)
-    per_head = mla.nope_dim + mla.rope_dim
-    rank = mla.query_rank
-    queries = (
-        rank * (shape.hidden + shape.heads * per_head)
-        if rank
-        else shape.hidden * shape.heads * per_head
-    )
-    keys = shape.hidden * (mla.kv_rank + mla.rope_dim)
-    up = mla.kv_rank * shape.heads * (mla.nope_dim + mla.value_dim)
-    return queries + keys + up + shape.heads * mla.value_dim * shape.hidden
-
-
-def _recurrent(shape: Dimensions) -> int:
-    recurrent = shape.recurrent
-    return recurrent.layers * (recurrent.inputs + recurrent.outputs) if recurrent else 0
-
-
-def _draft(shape: Dimensions) -> int:
-    """One layer that predicts further tokens: a layer of the model, a projection of two inputs."""
-    experts = shape.experts
-    inner = (
-        _experts(shape) + _mlp(shape, experts.shared_width)
-        if experts
-        else _mlp(shape, shape.dense_width)
-    )
-    return _attention(shape) + inner + 2 * shape.hidden * shape.hidden
-
-
 def weights(shape: Dimensions, stated: float | None = None) -> Weights:
     """Bytes of the checkpoint, *stated* (its safetensors) or counted.
 
-    Embedding, head and router stay BF16, and so do the parts in `shape.unquantised`. Draft
-    layers count: they are in the checkpoint, and loaded where speculative decoding is on.
+    Embedding, head and router stay BF16; the other parts are as `shape.parts` says. Draft layers
+    count: they are in the checkpoint, and loaded where speculative decoding is on.
     """
-    have, small = parameters(shape), _weight_bytes(shape.weights)
-    wide = 2.0
-    rest = (have.embedding + have.head + have.router) * wide
+    have = shape.parameters
+    rest = (have.embedding + have.head + have.router) * WEIGHT_BYTES["bf16"]
     for part in ("attention", "dense", "shared", "draft"):
-        rest += getattr(have, part) * (wide if part in shape.unquantised else small)
-    routed = have.routed * small
+        rest += getattr(have, part) * _part_bytes(shape, part)
+    routed = have.routed * _part_bytes(shape, "routed")
     return Weights(routed, max(stated - routed, 0.0) if stated else rest)
+
+
+def _part_bytes(shape: Dimensions, part: str) -> float:
+    """Bytes of a weight of a part, on average."""
+    formats = shape.parts.get(part, {shape.weights: 1.0})
+    return sum(_weight_bytes(name) * share for name, share in formats.items())
 
 
 def _weight_bytes(name: str) -> float:
@@ -184,21 +113,27 @@ def _weight_bytes(name: str) -> float:
 
 def kv_bytes(dtype: str, shape: Dimensions) -> float:
     """Bytes of one number of the cache; "auto" is what the checkpoint states, else BF16."""
+    return _number_bytes(_resolved(dtype, shape))
+
+
+def _resolved(dtype: str, shape: Dimensions) -> str:
     name = shape.kv_dtype if dtype == "auto" else dtype
     if name not in KV_BYTES:
         raise ModelError(f"kv-cache-dtype {name!r} is not known here: {', '.join(KV_BYTES)}")
+    return name
+
+
+def _number_bytes(name: str) -> float:
     return KV_BYTES[name]
 
 
-def layer_bytes(shape: Dimensions, tp: int = 1, dtype: str = "auto") -> float:
-    """Cache of one token in one attention layer, on one GPU of a group of *tp*."""
-    if dtype == "fp8_ds_mla" and shape.mla:
-        return _DS_MLA
-    width = kv_bytes(dtype, shape)
-    if shape.mla:
-        return (shape.mla.kv_rank + shape.mla.rope_dim) * width
+def entry_bytes(cache: Cache, tp: int, dtype: str) -> float:
+    """One entry of one layer on one GPU of a group of *tp*, *dtype* already resolved."""
+    if cache.packed and (dtype == _PACKED or (cache.narrow and dtype in _NARROW)):
+        return cache.packed + cache.fixed
     # Beyond the KV heads each head is stored by several ranks: a rank never holds less than one.
-    return 2 * max(shape.kv_heads / tp, 1) * shape.head_dim * width
+    heads = max(cache.heads / tp, 1)
+    return heads * cache.numbers * _number_bytes(dtype) + cache.fixed
 
 
 def sequence_bytes(
@@ -208,21 +143,41 @@ def sequence_bytes(
     tp: int = 1,
     dtype: str = "auto",
     chunk: int = 0,
-    draft: bool = False,
+    drafted: int = 0,
+    prefix_caching: bool = True,
 ) -> float:
     """Cache of one sequence of *tokens* on one GPU, windows and recurrent states as they are.
 
-    *chunk* is the prefill in flight (max-num-batched-tokens); a window must hold it besides itself.
+    *chunk* are the tokens in flight; a window must hold them besides itself.
+    *drafted* tokens of the model's own draft layers add their caches.
     """
-    full = shape.attention_layers - shape.windowed_layers + (shape.draft_layers if draft else 0)
-    inside = min(shape.window + chunk, tokens)
-    a_layer = layer_bytes(shape, tp, dtype)
-    return a_layer * (full * tokens + shape.windowed_layers * inside) + state_bytes(shape, tp)
+    name = _resolved(dtype, shape)
+    kept = (*shape.keeps, *(shape.draft_keeps if drafted else ()))
+    caches = (each for each in kept if isinstance(each, Cache))
+    total = sum(
+        cache.layers * entry_bytes(cache, tp, name) * _entries(cache, tokens, chunk)
+        for cache in caches
+    )
+    return total + state_bytes(kept, tp, drafted, prefix_caching)
 
 
-def state_bytes(shape: Dimensions, tp: int = 1) -> float:
-    """Recurrent state of one sequence on one GPU: convolution BF16, the rest as the model says."""
-    recurrent = shape.recurrent
-    if recurrent is None:
-        return 0.0
-    return recurrent.layers * (recurrent.conv * 2 + recurrent.ssm * recurrent.ssm_bytes) / tp
+def _entries(cache: Cache, tokens: int, chunk: int) -> float:
+    inside = min(cache.window + chunk, tokens) if cache.window else tokens
+    return inside / cache.ratio
+
+
+def state_bytes(
+    kept: Iterable[Cache | State], tp: int = 1, drafted: int = 0, prefix_caching: bool = True
+) -> float:
+    """Recurrent states of one sequence on one GPU: convolution BF16, the rest as the model says.
+
+    `max_memory_usage_bytes` of MambaSpec: one state, with prefix caching two, and one more for
+    each token that is drafted.
+    """
+    states = [each for each in kept if isinstance(each, State)]
+    number = (_STATES if prefix_caching else 1) + drafted
+    one = sum(
+        each.layers * (each.channels * (each.kernel - 1 + drafted) * 2 + each.ssm * each.ssm_bytes)
+        for each in states
+    )
+    return number * one / tp

@@ -199,9 +199,15 @@ def serving_document(node: Node, layout: Sequence[Replica]) -> dict[str, Any]:
             "direct_requests": smoke.direct_requests,
             "replica_slowdown": smoke.replica_slowdown,
             "stall_ms": smoke.stall_ms,
+            "golden_tokens": smoke.golden_tokens,
+            "golden_tolerance": smoke.golden_tolerance,
             "loop_lag_ms": smoke.loop_lag_ms,
             "cpu_wait_limit_factor": spec.cpu_wait_limit_factor,
-            "goodput": {"ttft_ms": smoke.ttft_ms, "tpot_ms": smoke.tpot_ms},
+            "goodput": {
+                "ttft_ms": smoke.ttft_ms,
+                "tpot_ms": smoke.tpot_ms,
+                "share": smoke.share,
+            },
         },
     }
 

@@ -18,11 +18,12 @@ from b200kit.node.client.other_users import served_meanwhile
 from b200kit.node.lib import timestamp
 from b200kit.node.lib.error_line import cause
 from b200kit.node.state.drift import File
+from b200kit.node.state.path import reach
 from b200kit.records import comparison, entries, provenance, store
 from b200kit.records.entries import RecordError
 from b200kit.run.node import Node, StageFailed
 from b200kit.run.remote import RemoteError
-from b200kit.stages import gateway, serving
+from b200kit.stages import gateway, golden, serving
 
 RECORD = "/var/lib/b200kit/smoke.json"
 # Beside the time in which requests are sent, for each turn of a conversation.
@@ -86,6 +87,7 @@ def _measure(node: Node, mark: str) -> str:
     except ValueError:
         raise RemoteError(f"no measurement: {cause(done.lines)}") from None
     node.smoke = {**result, "fingerprint": mark}
+    node.smoke |= golden.judged(node)
     node.smoke |= _by_its_record(node)
     content = json.dumps(node.smoke, sort_keys=True).encode()
     node.connected().put([File(RECORD, content)])
@@ -99,7 +101,7 @@ def _measure(node: Node, mark: str) -> str:
 def _deadline_s(node: Node) -> int:
     """What the longest measurement may take, in seconds."""
     smoke, replicas = node.spec.smoke, len(node.layout())
-    sent = smoke.requests + ROUNDS * smoke.direct_requests * replicas
+    sent = ROUNDS * (smoke.requests + smoke.direct_requests * replicas)
     return _BESIDE_S * smoke.turns + math.ceil(sent / smoke.rate)
 
 
@@ -140,14 +142,16 @@ def _compared(node: Node, smoke: dict[str, Any]) -> dict[str, Any]:
 
 
 def summary(node: Node) -> str:
-    """The medians and 95th percentiles on one line, each under its own name."""
+    """Medians and 95th percentiles on one line, and what the answers are beside the reference."""
     smoke = node.smoke or {}
     pairs = [
         f"{label} {_ms(smoke.get(f'p50_{key}_ms'))}/{_ms(smoke.get(f'p95_{key}_ms'))}"
         for label, key in (("TTFT", "ttft"), ("ITL", "itl"), ("TPOT", "tpot"), ("E2E", "e2el"))
     ]
     marker = "STAND-IN ENGINE  " if (smoke.get("conditions") or {}).get("stand_in") else ""
-    return f"{marker}{'  '.join(pairs)} ms (P50/P95, n={smoke.get('completed')})"
+    answers = reach(smoke, "golden.reference.outcome")
+    told = f"; answers: {answers}" if isinstance(answers, str) else ""
+    return f"{marker}{'  '.join(pairs)} ms (P50/P95, n={smoke.get('completed')}){told}"
 
 
 def _ms(value: object) -> str:

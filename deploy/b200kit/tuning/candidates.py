@@ -15,9 +15,9 @@ from b200kit.inventory import defaults
 from b200kit.inventory.keys.problem import Problem
 from b200kit.inventory.spec import NodeSpec
 from b200kit.sizing import planner
+from b200kit.sizing.dimensions import ModelError
 from b200kit.sizing.fit import WIDTHS, Impossible
 from b200kit.sizing.goals import GOALS
-from b200kit.sizing.model_config import ModelError
 from b200kit.tuning.cells import KEYS, Layout, Workload
 
 Parse = Callable[[Mapping[str, object]], "NodeSpec | list[Problem]"]
@@ -98,7 +98,7 @@ def _best(spec: NodeSpec, catalogue: Catalogue, goal: str) -> Layout | None:
     if not (hardware and hardware.gpu_bytes and model and model.dimensions):
         return None
     requested = replace(
-        defaults.requested(spec, model),
+        defaults.requested(spec, model, catalogue),
         goal=goal,
         replicas=None,
         tp=None,

@@ -60,12 +60,13 @@ def choose(goal: str, workload: str, cells: Sequence[Cell], sweep: Sweep) -> dic
 
 
 def _by_latency(cells: Sequence[Cell], sweep: Sweep) -> list[Result]:
-    return [
-        result
+    found = (
+        _latency(cell)
         for cell in cells
         if cell["rate"] == sweep.first and point(cell).verdict(sweep.share) == "good"
-        if (result := _latency(cell)) is not None
-    ]
+    )
+    # A rate that was repeated counts once, by its last cell.
+    return list({result.layout: result for result in found if result}.values())
 
 
 def _latency(cell: Cell) -> Result | None:

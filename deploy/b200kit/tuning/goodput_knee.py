@@ -1,22 +1,26 @@
 """The goodput knee of a server: up to which request rate its requests meet the objective. Pure.
 
-    A rate is *good*    when no request failed and at least `share` of them met every objective,
-              *bad*     when it was measured and is not good,
-              *unknown* when it could not be measured (the client starved, nothing answered).
+All requests of a rate count together, however often it was measured:
 
-The knee is the highest good rate below the lowest bad one. How sure that is: the share of good
-requests has a 95 % interval (Clopper-Pearson, exact); `low` is the highest rate whose whole
-interval lies at or above the requested share, `high` the lowest whose whole interval is below. An
-unknown rate is never a knee, and never a bound of one: the rates above it are merely not tried.
+    A rate is *good*       when no request failed and at least `share` of them met every objective,
+              *bad*        when one failed, or the exact 95 % interval of that share is below it,
+              *undecided*  when fewer met it and chance may have done that,
+              *unknown*    when it could not be measured (the client starved, nothing answered).
+
+The knee is the highest good rate below the lowest bad one. An undecided rate is repeated, and if it
+stays so it bounds nothing: one chance miss caps no sweep. How sure the knee is: `low` is the
+highest rate whose whole interval (Clopper-Pearson) lies at or above the share, `high` the lowest
+bad one. An unknown rate is never a knee, and never a bound of one: the rates above it are merely
+not tried.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 
-from b200kit.node.client.percentiles import CONFIDENCE, binomial
+from b200kit.node.client.proportion import proportion
 
 
 @dataclass(frozen=True)
@@ -34,23 +38,39 @@ class Point:
     why: str = ""
 
     def verdict(self, share: float) -> str:
-        """ "good", "bad" or "unknown", as in the module's head."""
+        """ "good", "bad", "undecided" or "unknown", as in the module's head."""
         if self.good is None or self.of <= 0:
             return "unknown"
-        return "good" if not self.failed and self.good >= share * self.of else "bad"
+        if self.failed or self.interval[1] < share:
+            return "bad"
+        return "good" if self.good >= share * self.of else "undecided"
 
     @property
     def interval(self) -> tuple[float, float]:
         """95 % interval of the share of good requests; (0, 1) where nothing was measured."""
-        return proportion(self.good, self.of) if self.good is not None else (0.0, 1.0)
+        if self.good is None:
+            return 0.0, 1.0
+        # By the misses, which are few: the sums are short.
+        low, high = proportion(self.of - self.good, self.of)
+        return 1 - high, 1 - low
 
-    def sure(self, share: float) -> bool:
-        """Whether its verdict would stand over the whole interval."""
-        low, high = self.interval
-        found = self.verdict(share)
-        return (found == "good" and low >= share) or (
-            found == "bad" and (high < share or bool(self.failed))
+    def and_then(self, more: Point) -> Point:
+        """This point and one at the same rate after it, as one; what was not measured adds none."""
+        if self.good is None or more.good is None:
+            return more if self.good is None else self
+        goodput = [part.goodput for part in (self, more)]
+        known = [value for value in goodput if value is not None]
+        return Point(
+            self.rate,
+            self.good + more.good,
+            self.of + more.of,
+            self.failed + more.failed,
+            sum(known) / len(known) if known else None,
         )
+
+    def is_surely_good(self, share: float) -> bool:
+        """Whether it would be good over the whole interval."""
+        return self.verdict(share) == "good" and self.interval[0] >= share
 
 
 @dataclass(frozen=True)
@@ -58,7 +78,8 @@ class Sweep:
     """How rates are chosen: from *first*, doubled or halved within *least* and *most*, then halved
     between the last good and the first bad one until they are within 1 + *resolution*.
 
-    cells: the most points of one sweep. tries: how often an unknown rate is tried.
+    cells: the most points of one sweep. tries: how often a rate is measured that stays unknown, or
+    undecided.
     """
 
     first: float = 4.0
@@ -67,7 +88,7 @@ class Sweep:
     resolution: float = 0.1
     cells: int = 12
     share: float = 0.95
-    tries: int = 2
+    tries: Mapping[str, int] = field(default_factory=lambda: {"unknown": 2, "undecided": 3})
 
 
 @dataclass(frozen=True)
@@ -89,30 +110,38 @@ def next_rate(points: Sequence[Point], sweep: Sweep) -> float | None:
         return sweep.first
     if len(points) >= sweep.cells:
         return None
-    last = points[-1]
-    attempts = sum(point.rate == last.rate for point in points)
-    if last.verdict(sweep.share) == "unknown" and attempts < sweep.tries:
-        return last.rate
-    found = _by_rate(points, sweep.share)
+    last, pooled = points[-1].rate, _by_rate(points)
+    found = {rate: point.verdict(sweep.share) for rate, point in pooled.items()}
+    attempts = sum(point.rate == last for point in points)
+    if attempts < sweep.tries.get(found[last], 0):
+        return last
     if len(found) > 1 and set(found.values()) == {"unknown"}:
         return None
     return _between(found, sweep)
 
 
-def _by_rate(points: Sequence[Point], share: float) -> dict[float, str]:
-    """Each rate's verdict: that of its last point which was measured."""
-    found: dict[float, str] = {}
+def _by_rate(points: Sequence[Point]) -> dict[float, Point]:
+    """Each rate's points as one."""
+    found: dict[float, Point] = {}
     for point in points:
-        verdict = point.verdict(share)
-        if verdict != "unknown" or point.rate not in found:
-            found[point.rate] = verdict
+        before = found.get(point.rate)
+        found[point.rate] = before.and_then(point) if before else point
     return found
 
 
 def _between(found: dict[float, str], sweep: Sweep) -> float | None:
-    ceiling = min((rate for rate, verdict in found.items() if verdict != "good"), default=None)
-    below = [r for r, v in found.items() if v == "good" and (ceiling is None or r < ceiling)]
-    floor = max(below, default=None)
+    """Above what may be good first; then between the best good rate and an undecided one."""
+    ends = [rate for rate, verdict in found.items() if verdict in ("bad", "unknown")]
+    ceiling = min(ends, default=None)
+    maybe = [r for r, v in found.items() if r not in ends and (ceiling is None or r < ceiling)]
+    rate = _next(max(maybe, default=None), ceiling, sweep)
+    good = [r for r in maybe if found[r] == "good"]
+    open_ = [r for r in maybe if r > max(good, default=0.0)]
+    return rate or (_next(max(good, default=None), min(open_), sweep) if open_ else None)
+
+
+def _next(floor: float | None, ceiling: float | None, sweep: Sweep) -> float | None:
+    """Between the two, or beyond the one that there is."""
     if floor is None:
         lower = (ceiling or sweep.first) / 2
         return _round(lower) if lower >= sweep.least else None
@@ -131,40 +160,44 @@ def _round(rate: float) -> float:
 
 def knee(points: Sequence[Point], sweep: Sweep) -> Knee:
     """The knee of the points so far."""
-    share = sweep.share
-    verdict = _by_rate(points, share)
-    known = {point.rate: point for point in points if point.verdict(share) != "unknown"}
-    bad = min((rate for rate in known if verdict[rate] == "bad"), default=None)
-    good = [r for r in known if verdict[r] == "good" and (bad is None or r < bad)]
-    best = known[max(good)] if good else None
-    sure = [rate for rate in good if known[rate].sure(share)]
-    surely_bad = [r for r in known if verdict[r] == "bad" and known[r].sure(share)]
+    share, pooled = sweep.share, _by_rate(points)
+    of = {v: [r for r, p in pooled.items() if p.verdict(share) == v] for v in ("good", "bad")}
+    bad = min(of["bad"], default=None)
+    good = [rate for rate in of["good"] if bad is None or rate < bad]
+    best = pooled[max(good)] if good else None
     return Knee(
         rate=best.rate if best else None,
         goodput=best.goodput if best else None,
-        low=max(sure, default=None),
-        high=min(surely_bad, default=None),
-        why=_why(points, sweep, best, known.get(bad) if bad is not None else None),
+        low=max((r for r in good if pooled[r].is_surely_good(share)), default=None),
+        high=bad,
+        why=_why(pooled, sweep, best, pooled[bad] if bad is not None else None),
     )
 
 
-def _why(points: Sequence[Point], sweep: Sweep, best: Point | None, bad: Point | None) -> str:
+def _why(pooled: Mapping[float, Point], sweep: Sweep, best: Point | None, bad: Point | None) -> str:
+    verdict = {rate: point.verdict(sweep.share) for rate, point in pooled.items()}
     parts = []
     if best:
         parts.append(f"{_point_text(best)} at {best.rate:g}/s")
+    undecided = [
+        rate
+        for rate, found in verdict.items()
+        if found == "undecided" and (not best or rate > best.rate) and (not bad or rate < bad.rate)
+    ]
+    parts += [f"undecided: {_point_text(pooled[rate])} at {rate:g}/s" for rate in sorted(undecided)]
     if bad:
         parts.append(f"{_point_text(bad)} at {bad.rate:g}/s")
     elif best and best.rate >= sweep.most:
         parts.append("no higher rate was asked, so the knee is higher")
     elif best:
         parts.append("no bad rate was measured above it, so the knee may be higher")
-    unknown = [p for p in points if p.verdict(sweep.share) == "unknown"]
+    unknown = [point for point in pooled.values() if verdict[point.rate] == "unknown"]
     if unknown and not (bad and best and min(p.rate for p in unknown) > bad.rate):
         parts.append(f"{unknown[-1].rate:g}/s could not be measured: {unknown[-1].why}")
-    good = [point.rate for point in points if point.verdict(sweep.share) == "good"]
+    good = [rate for rate, found in verdict.items() if found == "good"]
     if bad and good and max(good) > bad.rate:
         parts.append(f"but good again at {max(good):g}/s: the bound is not sharp")
-    if best and not best.sure(sweep.share):
+    if best and not best.is_surely_good(sweep.share):
         parts.append(f"n={best.of} does not carry a share of {sweep.share:.0%} for sure")
     return "; ".join(parts) or "nothing was measured"
 
@@ -173,32 +206,3 @@ def _point_text(point: Point) -> str:
     low, high = point.interval
     failed = f", {point.failed} failed" if point.failed else ""
     return f"{point.good} of {point.of} good ({low:.1%} to {high:.1%}){failed}"
-
-
-def proportion(hits: int, trials: int, confidence: float = CONFIDENCE) -> tuple[float, float]:
-    """The exact two-sided interval of a share (Clopper and Pearson, 1934)."""
-    if trials <= 0:
-        return 0.0, 1.0
-    tail = (1 - confidence) / 2
-    # One-sided where the share is at its end: all of 59 good is at least 95 % good.
-    if hits == trials:
-        return (2 * tail) ** (1 / trials), 1.0
-    if hits == 0:
-        return 0.0, 1 - (2 * tail) ** (1 / trials)
-    low = _solve(lambda p: 1 - _below(hits - 1, trials, p), tail)
-    high = _solve(lambda p: 1 - _below(hits, trials, p), 1 - tail)
-    return low, high
-
-
-def _solve(rising: Callable[[float], float], level: float) -> float:
-    """Where a function that rises from 0 to 1 over [0, 1] has a level."""
-    low, high = 0.0, 1.0
-    for _ in range(60):
-        middle = (low + high) / 2
-        low, high = (middle, high) if rising(middle) < level else (low, middle)
-    return (low + high) / 2
-
-
-def _below(hits: int, trials: int, share: float) -> float:
-    """Probability of at most *hits* of *trials*."""
-    return math.fsum(binomial(trials, k, share) for k in range(hits + 1))

@@ -199,11 +199,12 @@ def system(node: Node) -> str:
 
 def _serving(spec: NodeSpec) -> Mapping[str, Any]:
     """What the inventory says of the serving besides the layout."""
-    names = ("max_model_len", "numa_policy", "replica_cpus", "replica_flags", "features_off")
+    asked = ("goal", "kv_cache_dtype", "max_model_len", "numa_policy", "replica_cpus")
+    names = (*asked, "replica_flags", "features_off")
     values = {name: getattr(spec, name) for name in names}
     engine = {k: v for k, v in spec.engine.model_dump().items() if k not in ("requirements",)}
-    asked = {"dataset": _dataset(spec)} if spec.tune.prompts == "smoke" else {}
-    return {**values, "engine": engine, "gateway": spec.gateway.model_dump(), **asked}
+    sent = {"dataset": _dataset(spec)} if spec.tune.prompts == "smoke" else {}
+    return {**values, "engine": engine, "gateway": spec.gateway.model_dump(), **sent}
 
 
 def _dataset(spec: NodeSpec) -> str:

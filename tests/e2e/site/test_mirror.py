@@ -202,6 +202,7 @@ def test_plan_says_what_comes_and_from_where(site: Site) -> None:
     assert "packages debian12" in plan.out
     assert f"model {MODEL_NAME}" in plan.out
     assert f"{REPOSITORY}@" in plan.out
+    assert f"each of {WHOLE}, {TAMPERED} downloads at most" in plan.out
     assert not site.built.exists()
 
 

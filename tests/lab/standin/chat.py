@@ -9,12 +9,10 @@ import time
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
 
-from . import FINGERPRINT
+from . import FINGERPRINT, said
 from .engine import TEMPLATE_TOKENS, Engine
 from .wire import Reply, Request
 
-TEXT = "north wind over the quiet river bends toward a lamp in some far window again"
-WORDS = TEXT.split()
 _numbers = itertools.count(1)
 
 
@@ -42,6 +40,9 @@ class Chat:
     number: int
     # A completion of /v1/completions: its text stands alone, in no message.
     plain: bool = False
+    prompt: str = ""
+    # How many of the likeliest tokens are told beside each.
+    top: int = 0
 
     @property
     def reason(self) -> str | None:
@@ -84,7 +85,9 @@ class ChatService:
             if "ignore_eos" in body:
                 raise Refused(400, "BadRequestError", "Unknown parameter: ignore_eos", "ignore_eos")
             wanted = max(1, wanted - 1)
-        return Chat(self.model, tokens, wanted, stream, usage, fault, number, plain)
+        asked = body.get("top_logprobs") if body.get("logprobs") is True else 0
+        top = asked if isinstance(asked, int) else 0
+        return Chat(self.model, tokens, wanted, stream, usage, fault, number, plain, prompt, top)
 
     async def answer(self, chat: Chat, reply: Reply) -> None:
         """Answer it, with the fault that was asked for."""
@@ -113,7 +116,11 @@ class ChatService:
             if sent * 2 >= chat.tokens and await self._break(chat, reply):
                 return
             sent += len(group)
-            text = "" if chat.fault == "no-output" else "".join(_word(i) for i in group)
+            text = (
+                ""
+                if chat.fault == "no-output"
+                else "".join(said.word(chat.prompt, i, chat.fault) for i in group)
+            )
             last = sent == chat.tokens
             await reply.event(_chunk(chat, {"content": text}, chat.reason if last else None))
         if chat.usage and chat.fault != "no-usage":
@@ -152,9 +159,13 @@ class ChatService:
         return chat.fault in ("cut-off", "stall")
 
     def _whole(self, chat: Chat) -> dict[str, object]:
-        message = {"role": "assistant", "content": "".join(_word(i) for i in range(chat.tokens))}
-        said = {"text": message["content"]} if chat.plain else {"message": message}
-        choice = {"index": 0, **said, "finish_reason": chat.reason}
+        words = [said.word(chat.prompt, i, chat.fault) for i in range(chat.tokens)]
+        message = {"role": "assistant", "content": "".join(words)}
+        answer = {"text": message["content"]} if chat.plain else {"message": message}
+        beside = None
+        if chat.top and chat.fault != "no-logprobs":
+            beside = said.logprobs(chat.prompt, words, chat.fault, chat.top)
+        choice = {"index": 0, **answer, "logprobs": beside, "finish_reason": chat.reason}
         usage = {} if chat.fault == "no-usage" else {"usage": _usage(chat)}
         return {**_base(chat, "chat.completion"), "choices": [choice], **usage}
 
@@ -185,10 +196,6 @@ def _plain_prompt(prompt: object) -> str:
     return prompt
 
 
-def _word(index: int) -> str:
-    return f"{WORDS[index % len(WORDS)]} "
-
-
 def _base(chat: Chat, kind: str) -> dict[str, object]:
     return {
         "id": f"chatcmpl-standin-{chat.number}",
@@ -201,8 +208,8 @@ def _base(chat: Chat, kind: str) -> dict[str, object]:
 
 
 def _chunk(chat: Chat, delta: dict[str, str], reason: str | None = None) -> dict[str, object]:
-    said = {"text": delta["content"]} if chat.plain else {"delta": delta}
-    choice = {"index": 0, **said, "logprobs": None, "finish_reason": reason}
+    part = {"text": delta["content"]} if chat.plain else {"delta": delta}
+    choice = {"index": 0, **part, "logprobs": None, "finish_reason": reason}
     return {**_base(chat, "chat.completion.chunk"), "choices": [choice]}
 
 

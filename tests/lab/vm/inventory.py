@@ -21,6 +21,9 @@ SMOKE = {
     "direct_requests": 5,
     "replica_slowdown": None,
     "stall_ms": 60_000.0,
+    "share": 0.75,
+    "golden_tokens": 4,
+    "golden_tolerance": 0.032,
 }
 # Real vLLM makes a token in about a second there: few short requests, one after the other, and a
 # watchdog that gives them time.

@@ -17,6 +17,7 @@ from tests.messages import assert_message, lines_with
 from tests.unit import numa_maps, states
 
 Capture = pytest.CaptureFixture[str]
+CORPUS = Path(__file__).parents[2] / "data" / "model_configs"
 
 
 def state_file(folder: Path, state: object) -> str:
@@ -182,6 +183,38 @@ def test_lost_gpu_must_be_allowed(tmp_path: Path, capsys: Capture) -> None:
     assert [replica["gpus"] for replica in plan["replicas"]] == [[0, 1], [4, 5], [6, 7]]
 
 
+def published(name: str, folder: Path) -> str:
+    """A model of the corpus as files in a directory of its name."""
+    stored = json.loads((CORPUS / f"{name}.json").read_text(encoding="utf-8"))
+    place = folder / name
+    place.mkdir()
+    (place / "config.json").write_text(json.dumps(stored["config"]), encoding="utf-8")
+    if beside := stored.get("beside"):
+        (place / "hf_quant_config.json").write_text(json.dumps(beside), encoding="utf-8")
+    return str(place)
+
+
+def test_directory_of_a_model_is_planned_with_the_second_file_of_modelopt(
+    tmp_path: Path, capsys: Capture
+) -> None:
+    here = recorded("healthy-hgx-b200")
+    plans = {
+        name: document(capsys, *asked(here, published(name, tmp_path), "latency"))
+        for name in ("nvidia--DeepSeek-V3.1-NVFP4", "deepseek-ai--DeepSeek-V4-Pro")
+    }
+    assert {name: plan["model"] for name, plan in plans.items()} == {n: n for n in plans}
+    assert [each["tp"] for each in plans["nvidia--DeepSeek-V3.1-NVFP4"]["replicas"]] == [4, 4]
+    # 852 GB of weights: one replica over all eight GPUs, where it was refused at 1,640 GB.
+    assert [each["tp"] for each in plans["deepseek-ai--DeepSeek-V4-Pro"]["replicas"]] == [8]
+
+
+def test_model_of_an_unknown_architecture_is_refused(tmp_path: Path, capsys: Capture) -> None:
+    unknown = published("stepfun-ai--Step-3.7-Flash", tmp_path)
+    status, out, err = run(capsys, *asked(recorded("healthy-hgx-b200"), unknown))
+    assert (status, out) == (2, "")
+    assert_message(err)
+
+
 def test_what_cannot_be_exits_1_with_one_line(tmp_path: Path, capsys: Capture) -> None:
     h100 = asked(recorded("healthy-hgx-h100"), "llama-3.1-405b-bf16")
     status, out, err = run(capsys, *h100)
@@ -189,6 +222,28 @@ def test_what_cannot_be_exits_1_with_one_line(tmp_path: Path, capsys: Capture) -
     assert_message(err)
     unread = state_file(tmp_path, {"gpus": {"unmeasured": "driver not loaded"}})
     assert run(capsys, *asked(unread))[0] == 1
+
+
+def test_plan_is_for_an_engine_and_counts_its_drafts(capsys: Capture) -> None:
+    asking = asked(recorded("healthy-hgx-b200"), "deepseek-r1-nvfp4", "throughput")
+    plans = {name: document(capsys, *asking, "--engine", name) for name in ("vllm", "trtllm")}
+    assert {name: plan["engine"] for name, plan in plans.items()} == {n: n for n in plans}
+    tokens = {name: plan["replicas"][0]["kv_tokens"] for name, plan in plans.items()}
+    # TensorRT-LLM drafts under this goal: the cache of one more layer than 61.
+    assert tokens["trtllm"] == pytest.approx(tokens["vllm"] * 61 / 62, rel=0.001)
+
+
+@pytest.mark.parametrize(
+    ("model", "words"),
+    [("qwen3.5-27b-fp8", []), ("llama-3.1-8b-bf16", ["--kv-cache-dtype", "nvfp4"])],
+)
+def test_engine_that_cannot_serve_it_exits_1_with_one_line(
+    capsys: Capture, model: str, words: list[str]
+) -> None:
+    asking = asked(recorded("healthy-hgx-b200"), model, "latency")
+    status, out, err = run(capsys, *asking, "--engine", "trtllm", *words)
+    assert (status, out, err.count("\n")) == (1, "", 1)
+    assert_message(err)
 
 
 @pytest.mark.parametrize(

@@ -61,7 +61,7 @@ def test_a_run_as_it_is_printed() -> None:
 
 
 def test_p99_is_printed_when_the_sample_carries_it_and_p95_is_doubted_when_not() -> None:
-    many, few = lines(found(300), "x"), lines(found(20), "x")
+    many, few = lines(found(300), "x"), lines(found(40), "x")
     assert "-" not in many[4].split("]")[2].split()[0]
     assert not any("does not carry" in line for line in many)
     assert_message(*lines_with("\n".join(few), "does not carry P95"))
@@ -106,11 +106,11 @@ def test_one_entry_a_request_with_the_cause_of_each_failure() -> None:
 
 def test_acceptance_of_speculated_tokens_is_told_where_the_servers_speculate() -> None:
     spoken = "\n".join(
-        lines(found(8, server=SERVER | {"spec_acceptance_rate": 0.71}), "http://n01:8000")
+        lines(found(40, server=SERVER | {"spec_acceptance_rate": 0.71}), "http://n01:8000")
     )
     assert_message(spoken)
     silent = SERVER | {"spec_acceptance_rate": {"unmeasured": "the servers have no such metric"}}
-    assert "speculated" not in "\n".join(lines(found(8, server=silent), "http://n01:8000"))
+    assert "speculated" not in "\n".join(lines(found(40, server=silent), "http://n01:8000"))
 
 
 def test_each_request_is_told_with_its_time_and_its_worst_gap() -> None:

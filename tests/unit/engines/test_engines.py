@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from dataclasses import replace
 from itertools import pairwise
 from typing import Any
 
 import pytest
 
-from b200kit.catalog import engines, load
-from b200kit.engines import KINDS, METRICS, EngineKind, Group, Settings, flags_of
+from b200kit.catalog import engines
+from b200kit.engines import KINDS, METRICS, EngineKind, Group, Settings
 from b200kit.engines.flags import Version
 from b200kit.inventory.keys.gateway import Gateway
-from b200kit.inventory.keys.parts import Engine
 from b200kit.node.placement.layout import Replica
 from b200kit.serving.gateway import haproxy_config
 from tests.subtests import in_subtests
@@ -40,11 +40,25 @@ def settings(**changes: Any) -> Settings:
 
 def options(kind: EngineKind, **changes: Any) -> dict[str, Any]:
     """Every flag an engine is given, in its configuration or on its command line."""
-    one = settings(**changes)
-    words = kind.argv(one)
-    given = dict(pairwise(words))
-    flags = {name[2:]: value for name, value in given.items() if name.startswith("--")}
-    return flags if kind.name == "trtllm" else {**flags, **kind.config(one)}
+    return given(kind, settings(**changes))
+
+
+def given(kind: EngineKind, one: Settings) -> dict[str, Any]:
+    """The same of settings that are whole."""
+    words = dict(pairwise(kind.argv(one)))
+    flags = {name[2:]: value for name, value in words.items() if name.startswith("--")}
+    return {**flags, **flat(kind.config(one))}
+
+
+def flat(config: Mapping[str, Any], within: str = "") -> dict[str, Any]:
+    """A nested mapping with the parts of its names by dots, and lists as text in JSON."""
+    found: dict[str, Any] = {}
+    for name, value in config.items():
+        if isinstance(value, Mapping):
+            found |= flat(value, f"{within}{name}.")
+        else:
+            found[f"{within}{name}"] = value
+    return found
 
 
 def versions(name: str) -> list[Version]:
@@ -73,7 +87,7 @@ def test_engine_is_given_only_flags_and_values_that_it_takes(
 def test_what_the_kit_owns_or_refuses_is_something_that_the_engine_has(
     kind: EngineKind, version: Version
 ) -> None:
-    known = {*version.flags, *version.environment}
+    known = {*version.flags, *version.fields, *version.environment}
     named = {*kind.owned, *(name.partition("=")[0] for name in kind.refused)}
     assert named <= known
 
@@ -127,10 +141,15 @@ def test_what_is_off_is_told_vllm_by_name_because_it_drops_false() -> None:
     assert False not in [value for value in config.values() if isinstance(value, bool)]
 
 
-def test_trtllm_is_told_by_its_command_line_because_its_file_would_win() -> None:
+def test_trtllm_is_told_sizes_by_its_command_line_because_its_file_would_win() -> None:
     kind = KINDS["trtllm"]
     assert kind.argv(settings())[:2] == ("trtllm-serve", "/srv/models/m/r")
-    assert kind.config(settings()) == {"return_perf_metrics": True, "enable_iter_perf_stats": True}
+    assert kind.config(settings()) == {
+        "return_perf_metrics": True,
+        "enable_iter_perf_stats": True,
+        "enable_chunked_prefill": True,
+        "cuda_graph_config": {"enable_padding": True, "max_batch_size": 8},
+    }
 
 
 def test_one_vllm_over_two_nodes_has_a_stage_on_each() -> None:
@@ -184,17 +203,3 @@ def test_workers_of_one_node_meet_on_loopback_which_is_all_that_the_unit_allows(
 ) -> None:
     environment = kind.environment(settings())
     assert environment["NCCL_SOCKET_IFNAME"] == environment["GLOO_SOCKET_IFNAME"] == "lo"
-
-
-def test_models_of_the_catalogue_are_in_vllm_s_words_alone() -> None:
-    model = (("kv-cache-dtype", "fp8"),)
-    engine = Engine.model_validate({"kind": "cuda", "version": "1", "flags": {"seed": 7}})
-    assert flags_of(engine, model) == {"kv-cache-dtype": "fp8", "seed": 7}
-    assert flags_of(engine.replace(name="sglang"), model) == {"seed": 7}
-
-
-@in_subtests("name", load.load().models)
-def test_every_model_of_the_catalogue_has_flags_that_the_newest_vllm_takes(name: str) -> None:
-    newest = versions("vllm")[-1]
-    flags = load.load().models[name].flags
-    assert [newest.wrong_flag(flag, value) for flag, value in flags] == [""] * len(flags)

@@ -17,7 +17,7 @@ from b200kit.inventory.parse import parse
 from b200kit.inventory.spec import NodeSpec
 from b200kit.run.node import Node
 from b200kit.run.places import PACKAGE
-from b200kit.sizing.model_config import ModelError
+from b200kit.sizing.dimensions import ModelError
 from tests.lab.supply import models
 from tests.messages import assert_message
 from tests.subtests import in_subtests

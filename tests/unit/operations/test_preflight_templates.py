@@ -60,9 +60,14 @@ def test_flashinfer_that_nothing_compiles_or_nobody_installs_is_refused(tmp_path
             flags=(("attention-backend", "FLASHINFER"), ("enable-flashinfer-autotune", False))
         ),
         replica_flags=(("0", (("kv-cache-dtype", "nvfp4"),)),),
+        kv_cache_dtype="nvfp4",
     )
     keys = [problem.key for problem in preflight._wrong_files(asks)]
-    assert keys == ["engine.flags.attention-backend", "replica_flags.0.kv-cache-dtype"]
+    assert keys == [
+        "engine.flags.attention-backend",
+        "replica_flags.0.kv-cache-dtype",
+        "kv_cache_dtype",
+    ]
     Path(cuda.engine.requirements).write_text(f"{lock}flashinfer-python==0.7.2\n")
     [problem] = preflight._wrong_files(cuda)
     assert (problem.key, "without its kernels" in problem.message) == ("engine.requirements", True)

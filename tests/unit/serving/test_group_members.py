@@ -61,7 +61,8 @@ def test_follower_is_started_when_it_is_joined_and_warms_nobody(follower: Node) 
     lines = files(follower)[DROP_IN].splitlines()
     cleared = lines.index("ExecStartPost=")
     [hook] = [line for line in lines[cleared + 1 :] if line.startswith("ExecStartPost=")]
-    assert " peers --config /etc/b200kit/serving.json --wait 1800 --main-pid $MAINPID" in hook
+    limit = follower.spec.warm_deadline_s
+    assert f" peers --config /etc/b200kit/serving.json --wait {limit} --main-pid $MAINPID" in hook
     config = yaml.safe_load(files(follower)["/etc/vllm/replica-0.yaml"])
     assert (config["headless"], config["node-rank"], config["nnodes"]) == (True, 2, 3)
 

@@ -10,18 +10,20 @@ import pytest
 from b200kit.catalog import load
 from b200kit.node.placement.layout import Shape
 from b200kit.sizing import fit, memory, model_config
+from b200kit.sizing.dimensions import Cache, Dimensions, ModelError, State
 from b200kit.sizing.fit import GpuPool, Requested, Subject
 from b200kit.sizing.memory import GIB, Memory
-from b200kit.sizing.model_config import Dimensions, ModelError
 from tests.messages import raises_message
 from tests.subtests import in_subtests
 
 LLAMA = {
+    "model_type": "llama",
     "num_hidden_layers": 80, "hidden_size": 8192, "num_attention_heads": 64,
     "num_key_value_heads": 8, "head_dim": 128, "vocab_size": 128256, "intermediate_size": 28672,
     "max_position_embeddings": 131072,
 }  # fmt: skip
 MIXTRAL = {
+    "model_type": "mixtral",
     "num_hidden_layers": 56, "hidden_size": 6144, "num_attention_heads": 48,
     "num_key_value_heads": 8, "vocab_size": 32768, "intermediate_size": 16384,
     "num_local_experts": 8, "num_experts_per_tok": 2, "max_position_embeddings": 65536,
@@ -37,8 +39,16 @@ def known(name: str) -> Dimensions:
 
 def token_bytes(shape: Dimensions, tp: int = 1, dtype: str = "auto", draft: bool = False) -> float:
     """Cache of the first token of a sequence on one GPU, without recurrent states."""
-    one = memory.sequence_bytes(shape, 1, tp=tp, dtype=dtype, draft=draft)
-    return one - memory.state_bytes(shape, tp)
+    two, one = (
+        memory.sequence_bytes(shape, tokens, tp=tp, dtype=dtype, drafted=int(draft))
+        for tokens in (2, 1)
+    )
+    return two - one
+
+
+def caching(shape: Dimensions) -> int:
+    """How many layers keep something of each token."""
+    return sum(one.layers for one in shape.keeps if isinstance(one, Cache))
 
 
 def config(**changes: Any) -> Dimensions:
@@ -60,7 +70,7 @@ def config(**changes: Any) -> Dimensions:
     ],
 )
 def test_weights_are_counted_as_the_makers_count_them(name: str, billions: float) -> None:
-    assert memory.parameters(known(name)).total / 1e9 == pytest.approx(billions, rel=0.002)
+    assert known(name).parameters.total / 1e9 == pytest.approx(billions, rel=0.002)
 
 
 # The makers' or loaders' own figures of the same checkpoints, in bytes.
@@ -186,7 +196,10 @@ def test_mla_is_copied_on_every_rank() -> None:
 def test_window_bounds_half_of_the_layers() -> None:
     oss = known("gpt-oss-120b")
     full = token_bytes(oss)
-    assert (oss.windowed_layers, oss.window) == (18, 128)
+    assert [(one.layers, one.window) for one in oss.keeps if isinstance(one, Cache)] == [
+        (18, 128),
+        (18, 0),
+    ]
     # While a prompt is shorter than window and chunk, both count the same.
     assert memory.sequence_bytes(oss, 100, chunk=2048) == 100 * full
     long = memory.sequence_bytes(oss, 100_000, chunk=0)
@@ -196,27 +209,38 @@ def test_window_bounds_half_of_the_layers() -> None:
 
 def test_hybrid_keeps_a_constant_state_besides_its_full_layers() -> None:
     qwen = known("qwen3.5-27b-fp8")
-    assert qwen.attention_layers == 16
+    assert caching(qwen) == 16
     # 48 layers x (3 x 10240 BF16 of the convolution + 48 heads x 128 x 128 of FP32).
     state = 48 * (3 * 10240 * 2 + 48 * 128 * 128 * 4)
-    assert memory.state_bytes(qwen) == state
-    assert memory.state_bytes(qwen, 2) == state / 2
+    assert memory.state_bytes(qwen.keeps, prefix_caching=False) == state
+    assert memory.state_bytes(qwen.keeps, 2, prefix_caching=False) == state / 2
     a_token = token_bytes(qwen)
-    assert memory.sequence_bytes(qwen, 4096) == 4096 * a_token + state
+    assert memory.sequence_bytes(qwen, 4096, prefix_caching=False) == 4096 * a_token + state
     assert token_bytes(qwen, draft=True) == a_token * 17 / 16
 
 
 def test_mamba_layers_of_a_pattern_are_counted() -> None:
     nemotron = config(
-        num_hidden_layers=6, hybrid_override_pattern="M-M*-E", mamba_num_heads=64,
+        model_type="nemotron_h", num_hidden_layers=6,
+        hybrid_override_pattern="M-M*-E", mamba_num_heads=64,
         mamba_head_dim=64, ssm_state_size=128, n_groups=8, conv_kernel=4, n_routed_experts=8,
         moe_intermediate_size=1024, num_experts_per_tok=2,
     )  # fmt: skip
-    assert nemotron.attention_layers == 1
-    assert nemotron.recurrent is not None
-    assert (nemotron.recurrent.layers, nemotron.recurrent.ssm) == (2, 64 * 64 * 128)
+    assert caching(nemotron) == 1
+    [state] = [one for one in nemotron.keeps if isinstance(one, State)]
+    assert (state.layers, state.ssm) == (2, 64 * 64 * 128)
     assert nemotron.experts is not None
-    assert nemotron.experts.layers == 1
+    assert nemotron.parameters.routed == 8 * 2 * 8192 * 1024
+
+
+def test_states_under_prefix_caching_are_two_and_one_for_each_drafted_token() -> None:
+    # MambaSpec.max_memory_usage_bytes of vLLM 0.33: 2 + num_speculative_blocks in mode "align".
+    qwen = known("qwen3.5-27b-fp8")
+    one = memory.state_bytes(qwen.keeps, prefix_caching=False)
+    assert memory.state_bytes(qwen.keeps) == 2 * one
+    # A drafted token widens the convolution's state as well: 10240 channels of 48 layers.
+    wider = one + 48 * 10240 * 2
+    assert memory.state_bytes(qwen.keeps, drafted=1) == 3 * wider
 
 
 @in_subtests(
@@ -234,9 +258,9 @@ def test_mamba_layers_of_a_pattern_are_counted() -> None:
             "mxfp4", ("attention",),
         ),
         (
-            {"quant_method": "compressed-tensors", "ignore": ["re:.*shared_experts.*"],
+            {"quant_method": "compressed-tensors", "ignore": ["re:.*self_attn.*"],
              "config_groups": {"group_0": {"weights": {"num_bits": 4}}}},
-            "int4", ("shared",),
+            "int4", ("attention",),
         ),
         ({"quant_method": "compressed-tensors", "format": "float-quantized"}, "fp8", ()),
     ],
@@ -245,7 +269,7 @@ def test_quantisation_is_read_from_the_config(
     stated: dict[str, Any], weights: str, unquantised: tuple[str, ...]
 ) -> None:
     parsed = config(quantization_config=stated)
-    assert (parsed.weights, parsed.unquantised) == (weights, unquantised)
+    assert (parsed.weights, (*parsed.parts,)) == (weights, unquantised)
 
 
 def test_bytes_of_a_weight_include_its_scales() -> None:
@@ -262,8 +286,17 @@ def test_cache_that_the_checkpoint_asks_for_is_the_default() -> None:
     assert memory.kv_bytes("bfloat16", asking) == 2
 
 
+def test_quantisation_is_found_in_each_place_where_it_is_written() -> None:
+    stated = {"quant_method": "mxfp4"}
+    nested = {"model_type": "some_vl", "text_config": LLAMA | {"quantization_config": stated}}
+    assert model_config.parse(nested).weights == "mxfp4"
+    beside = {"model_type": "some_vl", "quantization_config": stated, "text_config": LLAMA}
+    assert model_config.parse(beside).weights == "mxfp4"
+    assert config(compression_config=stated).weights == "mxfp4"
+
+
 def test_nested_text_config_is_the_model() -> None:
-    nested = {"model_type": "kimi_k25", "vision_config": {}, "text_config": LLAMA}
+    nested = {"model_type": "some_vl", "vision_config": {}, "text_config": LLAMA}
     assert model_config.parse(nested) == config()
 
 
@@ -284,6 +317,69 @@ def test_nested_text_config_is_the_model() -> None:
 def test_model_that_is_not_understood_is_refused(changed: dict[str, Any]) -> None:
     with raises_message(ModelError):
         model_config.parse(LLAMA | changed)
+
+
+def test_key_that_changes_sizes_and_is_not_understood_is_refused() -> None:
+    unknown = {"num_global_layers": 4, "kv_lora_rank": 512, "moe_latent_size": 1024}
+    with raises_message(ModelError):
+        model_config.parse(LLAMA | unknown)
+    # What is off, or says nothing of sizes, is not in the way.
+    off = {"num_global_layers": 0, "kv_lora_rank": None, "rope_theta": 5e5, "chunk_size": 128}
+    assert model_config.parse(LLAMA | off) == config()
+
+
+@in_subtests(
+    "changed",
+    [{"model_type": "brand_new"}, {"model_type": None}, {"model_type": ["llama"]}],
+)
+def test_architecture_that_is_not_in_the_table_is_refused(changed: dict[str, Any]) -> None:
+    with raises_message(ModelError):
+        model_config.parse(LLAMA | changed)
+
+
+def test_second_file_of_modelopt_counts_where_config_json_says_nothing() -> None:
+    stated = {"quant_algo": "NVFP4", "kv_cache_quant_algo": "FP8"}
+    beside = {
+        "quantization": stated | {"exclude_modules": ["lm_head", "model.layers.3.self_attn*"]}
+    }
+    shape = model_config.parse(LLAMA, beside)
+    assert (shape.weights, shape.kv_dtype) == ("nvfp4", "fp8")
+    assert shape.parts["attention"] == {"bf16": 1 / 80, "nvfp4": 79 / 80}
+    own = {"quantization_config": {"quant_method": "fp8"}}
+    assert model_config.parse(LLAMA | own, beside).weights == "fp8"
+
+
+@in_subtests(
+    ("dtype", "weights"), [("bfloat16", "bf16"), ("torch.float16", "fp16"), ("float32", "bf16")]
+)
+def test_plain_weights_are_in_the_dtype_that_is_written(dtype: str, weights: str) -> None:
+    assert config(torch_dtype=dtype).weights == config(dtype=dtype).weights == weights
+
+
+@in_subtests("stated", [{"dtype": "int3"}, {"torch_dtype": 16}])
+def test_dtype_that_is_not_known_is_refused(stated: dict[str, Any]) -> None:
+    with raises_message(ModelError):
+        model_config.parse(LLAMA | stated)
+
+
+def test_exceptions_of_mixed_precision_count_by_layers() -> None:
+    layers = {f"model.layers.{n}.mlp.gate_proj": {"quant_algo": "NVFP4"} for n in range(60)}
+    layers |= {f"model.layers.{n}.self_attn.q_proj": {"quant_algo": "FP8"} for n in range(80)}
+    stated = {"quant_algo": "MIXED_PRECISION", "quantized_layers": layers}
+    shape = config(quantization_config=stated)
+    assert shape.parts == {"dense": {"nvfp4": 0.75, "bf16": 0.25}, "attention": {"fp8": 1.0}}
+    assert shape.weights == "nvfp4"
+
+
+def test_pattern_means_the_modules_that_it_matches() -> None:
+    weights = {"num_bits": 4, "type": "float", "group_size": 16}
+    groups = {"all": {"targets": [r"re:.*mlp.*(gate|up|down)_proj$"], "weights": weights}}
+    stated = {"quant_method": "compressed-tensors", "config_groups": groups}
+    shape = config(quantization_config=stated)
+    assert shape.parts == {"dense": {"nvfp4": 1.0}}
+    mixture = model_config.parse(MIXTRAL | {"quantization_config": stated})
+    assert mixture.parts == {"routed": {"nvfp4": 1.0}}
+    assert mixture.weights == "nvfp4"
 
 
 def test_unknown_number_formats_are_refused() -> None:

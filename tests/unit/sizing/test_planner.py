@@ -8,8 +8,9 @@ from typing import Any
 import pytest
 
 from b200kit.catalog import load
-from b200kit.inventory import defaults
+from b200kit.inventory import defaults, engine_flags
 from b200kit.sizing import fit, kv_cache_formats, memory, model_config, planner
+from b200kit.sizing.dimensions import ModelError
 from b200kit.sizing.fit import WIDTHS, GpuPool, Impossible, Requested, Subject
 from b200kit.sizing.goals import GOALS
 from b200kit.sizing.planner import Plan
@@ -29,7 +30,7 @@ def subject(name: str) -> Subject:
 
 def plan(name: str, goal: str = "latency", pool: GpuPool = B200, **requested: Any) -> Plan:
     """The plan for a model of the catalogue, with the KV cache that its flags ask for."""
-    message = {"goal": goal, "kv_dtype": defaults.kv_dtype(dict(MODELS[name].flags))}
+    message = {"goal": goal, "kv_dtype": engine_flags.kv_of(MODELS[name])}
     others = defaults.siblings(MODELS[name], load.load())
     return planner.decide(subject(name), pool, Requested(**(message | requested)), others)
 
@@ -97,6 +98,7 @@ def test_kv_tokens_of_a_plan_are_those_of_the_table(
 def made_up(layers: int, kv_heads: int, method: str, experts: int = 0) -> Subject:
     """A model of so many layers of 5120, dense or with so many experts, of which a token uses 2."""
     config: dict[str, Any] = {
+        "model_type": "qwen3_moe" if experts else "qwen3",
         "num_hidden_layers": layers,
         "hidden_size": 5120,
         "intermediate_size": 25600,
@@ -150,11 +152,11 @@ def test_groups_grow_by_the_weights_that_a_step_reads() -> None:
 
 
 def test_mixture_that_does_not_say_how_many_experts_a_token_uses_is_refused() -> None:
-    with raises_message(model_config.ModelError):
+    with raises_message(ModelError):
         model_config.parse(
-            {"num_hidden_layers": 2, "hidden_size": 64, "num_attention_heads": 2,
-             "vocab_size": 100, "max_position_embeddings": 64, "intermediate_size": 64,
-             "num_experts": 4}
+            {"model_type": "qwen3_moe", "num_hidden_layers": 2, "hidden_size": 64,
+             "num_attention_heads": 2, "vocab_size": 100, "max_position_embeddings": 64,
+             "intermediate_size": 64, "num_experts": 4}
         )  # fmt: skip
 
 
@@ -168,6 +170,16 @@ def test_nvfp4_is_refused_where_no_gpu_computes_in_it(name: str) -> None:
     assert refused.key == "model"
     assert_message(str(refused))
     assert plan(name, pool=replace(B200, ids=frozenset({"10de:2901"})))
+
+
+def test_a_part_in_nvfp4_is_refused_there_as_well() -> None:
+    dense = MODELS["llama-3.1-8b-bf16"].dimensions
+    assert dense is not None
+    mixed = replace(dense, parts={"dense": {"nvfp4": 0.1, "bf16": 0.9}})
+    subject = Subject("mixed", mixed, memory.weights(mixed))
+    planner.decide(subject, B200, Requested(goal="latency"))
+    with pytest.raises(Impossible, match="NVFP4 needs a Blackwell GPU"):
+        planner.decide(subject, H100, Requested(goal="latency"))
 
 
 def test_cache_in_nvfp4_is_refused_there_and_mxfp4_is_not() -> None:
@@ -275,7 +287,7 @@ def test_no_gpu_is_idle_that_another_split_would_use(name: str, goal: str, gpus:
     idle = gpus - made.replicas * made.shape.gpus
     # One of five or more may be; beyond that no split that holds as much leaves fewer.
     for tp in WIDTHS:
-        dense = Requested(goal=goal, kv_dtype=defaults.kv_dtype(dict(MODELS[name].flags)))
+        dense = Requested(goal=goal, kv_dtype=engine_flags.kv_of(MODELS[name]))
         one = fit.headrooms(subject(name), pool, dense).get(tp)
         if idle > gpus / 5 and one is not None and fit.enough(one, dense):
             assert gpus % tp >= idle

@@ -82,7 +82,7 @@ def test_file_that_cannot_be_used_is_refused_before_any_connection(
     path = tmp_path / "asked.jsonl"
     if content is not None:
         path.write_bytes(content)
-    problems = list(preflight._missing_files(spec(tmp_path, smoke={"prompts": str(path)})))
+    problems = list(preflight.missing_files(spec(tmp_path, smoke={"prompts": str(path)})))
     assert [problem.key for problem in problems] == ["smoke.prompts"]
     assert_message(problems[0].message.replace(str(tmp_path), "DIR"))
 

@@ -117,7 +117,7 @@ def test_missing_key_of_a_preset_is_named_with_its_command(tmp_path: Path) -> No
     named = [each.repository(str(tmp_path)).model_dump() for each in known]
     spec = parse(data(system="debian12", repositories=named), CATALOGUE)
     assert isinstance(spec, NodeSpec)
-    found = [p for p in preflight._missing_files(spec) if p.key.startswith("repositories.")]
+    found = [p for p in preflight.missing_files(spec) if p.key.startswith("repositories.")]
     assert len(found) == len(known)
     assert_message(found[0].message.replace(str(tmp_path), "SITE"))
 

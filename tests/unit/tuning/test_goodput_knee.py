@@ -8,7 +8,7 @@ from dataclasses import replace
 
 import pytest
 
-from b200kit.tuning.goodput_knee import Knee, Point, Sweep, knee, next_rate, proportion
+from b200kit.tuning.goodput_knee import Knee, Point, Sweep, knee, next_rate
 from tests.messages import assert_message
 from tests.subtests import in_subtests
 
@@ -101,20 +101,21 @@ def test_no_rate_good_down_to_the_least() -> None:
 def test_one_failed_request_makes_a_rate_bad_however_good_the_others() -> None:
     assert Point(4, 119, 120, failed=1).verdict(0.95) == "bad"
     assert Point(4, 114, 120).verdict(0.95) == "good"
-    assert Point(4, 113, 120).verdict(0.95) == "bad"
+    assert Point(4, 113, 120).verdict(0.95) == "undecided"
+    assert Point(4, 106, 120).verdict(0.95) == "bad"
     assert Point(4, 0, 0).verdict(0.95) == "unknown"
 
 
 def test_how_sure_a_knee_is_follows_from_the_sample() -> None:
-    points = [Point(4, 120, 120), Point(8, 115, 120), Point(16, 112, 120), Point(32, 9, 120)]
+    points = [Point(4, 120, 120), Point(8, 115, 120), Point(16, 110, 120), Point(32, 9, 120)]
     found = knee(points, SWEEP)
     assert (found.rate, found.low, found.high) == (8, 4, 32)
     assert_message(found.why)
 
 
 def test_fifty_nine_good_requests_carry_95_percent_and_fifty_eight_do_not() -> None:
-    assert Point(4, 59, 59).sure(0.95)
-    assert not Point(4, 58, 58).sure(0.95)
+    assert Point(4, 59, 59).is_surely_good(0.95)
+    assert not Point(4, 58, 58).is_surely_good(0.95)
 
 
 def test_noise_that_makes_a_rate_good_again_is_told() -> None:
@@ -123,20 +124,60 @@ def test_noise_that_makes_a_rate_good_again_is_told() -> None:
     assert "good again at 16/s" in found.why
 
 
-@pytest.mark.parametrize(
-    ("hits", "trials", "low", "high"),
-    # scipy.stats.binomtest(hits, trials).proportion_ci(method="exact")
-    [(60, 120, 0.4074, 0.5926), (97, 121, 0.7196, 0.8685), (5, 10, 0.1871, 0.8129)],
-)
-def test_interval_is_the_exact_one(hits: int, trials: int, low: float, high: float) -> None:
-    assert proportion(hits, trials) == pytest.approx((low, high), abs=2e-3)
+def test_rate_that_chance_may_have_made_bad_is_asked_three_times_and_its_requests_add_up() -> None:
+    points = [Point(4, 120, 120, goodput=4), Point(8, 112, 120, goodput=7.4)]
+    assert next_rate(points, SWEEP) == 8
+    found = [*points, Point(8, 119, 120, goodput=7.8)]
+    assert next_rate(found, SWEEP) == 16  # 231 of 240 are good
+    assert knee(found, SWEEP).goodput == pytest.approx(7.6)
+    assert next_rate([*points, Point(8, 112, 120)], SWEEP) == 8
+    assert next_rate([*points, *[Point(8, 112, 120)] * 2], SWEEP) == 16
+    assert next_rate([*points, Point(8, 100, 120)], SWEEP) == 5.66
 
 
-def test_interval_holds_the_true_share_as_often_as_it_says() -> None:
-    chooser = random.Random(5)
-    covered = 0
-    for _ in range(200):
-        hits = sum(chooser.random() < 0.9 for _ in range(50))
-        low, high = proportion(hits, 50)
-        covered += low <= 0.9 <= high
-    assert covered >= 0.93 * 200
+def test_rate_that_stays_undecided_bounds_nothing_and_is_told() -> None:
+    points = [Point(4, 120, 120), *[Point(8, 113, 120)] * 3]
+    assert next_rate(points, SWEEP) == 16
+    points += [Point(16, 120, 120), Point(32, 10, 120)]
+    found = knee(points, SWEEP)
+    assert (found.rate, found.high) == (16, 32)
+    under = knee([Point(4, 120, 120), *[Point(8, 113, 120)] * 3, Point(16, 10, 120)], SWEEP)
+    assert (under.rate, under.low, under.high) == (4, 4, 16)
+    assert_message(under.why)
+
+
+def test_between_the_best_good_rate_and_an_undecided_one_is_asked_last() -> None:
+    fine = [Point(4, 120, 120), *[Point(8, 340, 360)] * 3, Point(8.7, 10, 120)]
+    assert next_rate(fine, SWEEP) == 5.66
+
+
+def with_misses(chance: random.Random, at: Callable[[float], float]) -> Callable[[float], Point]:
+    """A server by the share of misses at a rate; a cell as the tuning's, 120 requests or 20 s."""
+
+    def measure(rate: float) -> Point:
+        of = max(120, round(rate * 20))
+        missed = sum(chance.random() < at(rate) for _ in range(of))
+        return Point(rate, of - missed, of, goodput=rate)
+
+    return measure
+
+
+def knees(at: Callable[[float], float], sweeps: int = 200) -> list[float]:
+    """The knee of each of many sweeps."""
+    chance = random.Random(18)
+    found = [knee(swept(with_misses(chance, at), Sweep()), Sweep()) for _ in range(sweeps)]
+    return [each.rate or 0.0 for each in found]
+
+
+# A knee that one chance miss capped was under 70 % of the truth in up to 44 % of these sweeps.
+@in_subtests("missed", [0.0, 0.02, 0.03, 0.04])
+@in_subtests("true", [5.0, 11.0])
+def test_misses_that_every_rate_has_hardly_ever_lower_the_knee(missed: float, true: float) -> None:
+    found = knees(lambda rate: missed if rate <= true else 0.5)
+    assert sum(each < 0.7 * true for each in found) <= 0.03 * len(found)
+    assert max(found) <= true
+
+
+def test_server_that_gives_way_slowly_has_its_knee_where_it_misses_the_objective() -> None:
+    found = knees(lambda rate: min(0.9, max(0.03, 0.05 * (rate / 11) ** 2)))
+    assert sum(not 0.7 * 11 <= each <= 1.3 * 11 for each in found) <= 0.03 * len(found)

@@ -2,18 +2,22 @@
 
 vllm-0.33.0.yaml      made by snapshot.py, one file a version
 advisories.yaml       the lowest safe version of each, with the reasons
+../levers/vllm.yaml   what it is given by goal and model
 """
 
 from __future__ import annotations
 
 from functools import cache
 from pathlib import Path
+from typing import Any
 
 import yaml
 
 from b200kit.engines.flags import Advisory, Known, Version, numbers, version
+from b200kit.engines.levers import Lever
 
 DIRECTORY = Path(__file__).parent
+LEVERS = DIRECTORY.parent / "levers"
 _ADVISORIES = DIRECTORY / "advisories.yaml"
 
 
@@ -26,9 +30,26 @@ def load() -> dict[str, Known]:
         name: Known(
             versions={v.version: v for v in _ordered(versions) if v.engine == name},
             advisories=tuple(Advisory(**entry) for entry in entries),
+            levers=tuple(map(_lever, _levers(name)["levers"])),
+            refused=_levers(name).get("refused", {}),
         )
         for name, entries in advisories.items()
     }
+
+
+def contexts() -> dict[str, int]:
+    """Tokens of a context where an inventory names none, by family of models."""
+    return dict(yaml.safe_load((LEVERS / "contexts.yaml").read_text(encoding="utf-8")))
+
+
+def _levers(engine: str) -> dict[str, Any]:
+    return dict(yaml.safe_load((LEVERS / f"{engine}.yaml").read_text(encoding="utf-8")))
+
+
+def _lever(entry: dict[str, Any]) -> Lever:
+    """A list in the file is a tuple in a lever."""
+    plain: dict[str, Any] = {n: tuple(v) if isinstance(v, list) else v for n, v in entry.items()}
+    return Lever(**plain)
 
 
 def _version(path: Path) -> Version:

@@ -5,7 +5,8 @@ It is one file without imports of ours, because the engine's own Python runs it,
     ssh n01 /opt/vllm/ID/bin/python - vllm < snapshot.py > NAME.yaml
 
 It needs no GPU: vLLM's argument parser and its table of variables are read as they are, SGLang's
-likewise. NAME is ENGINE-VERSION. TensorRT-LLM is read through click.
+likewise. NAME is ENGINE-VERSION. TensorRT-LLM is read through click, and the fields of its
+configuration file through pydantic.
 """
 
 from __future__ import annotations
@@ -18,6 +19,8 @@ import json
 import pathlib
 import re
 import sys
+import types
+import typing
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
@@ -63,6 +66,53 @@ def trtllm() -> tuple[str, dict[str, Entry], list[str]]:
         if long
     }
     return importlib.metadata.version("tensorrt_llm"), flags, []
+
+
+def trtllm_fields() -> dict[str, Entry]:
+    """The fields of the file that `trtllm-serve --config` reads, parts by dots."""
+    return _fields(importlib.import_module("tensorrt_llm.llmapi.llm_args").TorchLlmArgs)
+
+
+def _fields(model: Any) -> dict[str, Entry]:
+    """Each field of a pydantic model and of those within; of several ways the choices of all."""
+    found: dict[str, Entry] = {}
+    for name, entry in _every_field(model):
+        choices = [*found.get(name, {}).get("choices", []), *entry.get("choices", [])]
+        found[name] = entry | ({"choices": list(dict.fromkeys(choices))} if choices else {})
+    return found
+
+
+def _every_field(model: Any, within: str = "") -> Iterator[tuple[str, Entry]]:
+    for name, field in model.model_fields.items():
+        kinds = list(_kinds(field.annotation))
+        models = [kind for kind in kinds if hasattr(kind, "model_fields")]
+        for inner in models:
+            yield from _every_field(inner, f"{within}{name}.")
+        if not models:
+            yield f"{within}{name}", _field(kinds)
+
+
+def _kinds(annotation: Any) -> Iterator[Any]:
+    """What an annotation allows, without None."""
+    origin, parts = typing.get_origin(annotation), typing.get_args(annotation)
+    if origin is typing.Annotated:
+        yield from _kinds(parts[0])
+    elif origin is typing.Union or isinstance(annotation, types.UnionType):
+        for part in parts:
+            yield from _kinds(part)
+    elif annotation is not type(None):
+        yield annotation
+
+
+def _field(kinds: list[Any]) -> Entry:
+    names = {bool: "bool", int: "int", float: "float", str: "str"}
+    literals = [kind for kind in kinds if typing.get_origin(kind) is typing.Literal]
+    if literals and literals == kinds:
+        choices = [choice for kind in literals for choice in typing.get_args(kind)]
+        return {"type": "str", "choices": [str(choice) for choice in choices]}
+    if str in kinds:
+        return {"type": "str"}
+    return {"type": names.get(kinds[0], "json") if len(kinds) == 1 else "json"}
 
 
 def _option(option: Any) -> Entry:
@@ -151,6 +201,10 @@ def document(engine: str) -> Iterator[str]:
     yield from (f"  {name}: {json.dumps(flags[name])}" for name in sorted(flags))
     yield f"environment:{' []' * (not variables)}"
     yield from _lines(variables)
+    if engine == "trtllm":
+        fields = trtllm_fields()
+        yield "fields:"
+        yield from (f"  {name}: {json.dumps(fields[name])}" for name in sorted(fields))
 
 
 def _lines(names: Iterable[str]) -> Iterator[str]:

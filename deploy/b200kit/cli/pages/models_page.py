@@ -33,6 +33,17 @@ _GOALS = """
 may grow beyond what memory requires.
 
 """
+_LEVERS = """
+## Engine profiles
+
+What an engine on GPUs is given beyond sizes, in its own words; `engine.flags` stand above it. A
+condition that is empty always holds; `DP` is attention by data parallelism. None was measured by
+this project.
+
+"""
+_CONTEXTS = """
+Tokens of prompt and answer where `max_model_len` is not given, by family (others: 4096):
+"""
 _FORMATS = """
 ## KV cache formats by attention backend
 
@@ -59,6 +70,8 @@ def models_markdown() -> str:
         + table(
             ("goal", "sequences", "tokens a step", "weights a GPU", "doublings", "source"), _goals()
         ),
+        _LEVERS + table(("engine", "goals", "models", "DP", "flags", "kind", "source"), _levers()),
+        _CONTEXTS + _contexts(),
         _FORMATS + table(("backend", "formats"), _formats()),
         _ENGINES + table(("engine", "version", "flags", "variables"), _engines()),
         _ADVISORIES + table(("engine", "id", "fixed", "what", "source"), _advisories()),
@@ -82,6 +95,20 @@ def _goals() -> Iterator[tuple[str, ...]]:
     for name, goal in GOALS.items():
         limits = str(goal.max_num_seqs), str(goal.max_num_batched_tokens)
         yield f"`{name}`", *limits, f"{goal.floor_gb:g}", str(goal.doublings), goal.batch_source
+
+
+def _levers() -> Iterator[tuple[str, ...]]:
+    for engine, known in engines.load().items():
+        for lever in known.levers:
+            flags = ", ".join(f"`{name}={value}`" for name, value in lever.flags.items())
+            only = ", ".join((*lever.models, *lever.families, *lever.weights))
+            spread = {True: "yes", False: "no", None: ""}[lever.spread]
+            yield engine, ", ".join(lever.goals), only, spread, flags, lever.kind, lever.source
+
+
+def _contexts() -> str:
+    named = ", ".join(f"`{family}` {tokens}" for family, tokens in engines.contexts().items())
+    return f"{named}.\n"
 
 
 def _formats() -> Iterator[tuple[str, ...]]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from datetime import UTC, datetime
@@ -16,15 +17,15 @@ from b200kit.node.weights.manifest import size_text
 from b200kit.operations import mirror_needs
 from b200kit.operations.mirror_needs import NeedsUnknown
 from b200kit.run import console
-from b200kit.supply.mirror import build, delta, index, proof, serve, signature
+from b200kit.supply.mirror import build, delta, index, proof, serve, signature, wanted
 from b200kit.supply.mirror.apt_closure import AptRefused
 from b200kit.supply.mirror.apt_publish import PublishFailed
-from b200kit.supply.mirror.build import BuildRefused, Wanted
 from b200kit.supply.mirror.delta import DeltaRefused
 from b200kit.supply.mirror.images import ImageRefused
 from b200kit.supply.mirror.index import IndexRefused
 from b200kit.supply.mirror.needs import Needs
 from b200kit.supply.mirror.signature import SignatureRefused
+from b200kit.supply.mirror.wanted import BuildRefused, Download, Wanted
 from b200kit.supply.mirror.wheels import WheelsRefused
 from b200kit.supply.models.hub import HubError
 from b200kit.supply.models.publish import PublishError
@@ -36,6 +37,8 @@ _REFUSALS = (
     PublishFailed, SignatureRefused, WheelsRefused, OSError,
 )  # fmt: skip
 _DAYS = 180
+_MOST_NAMES = 6
+_GIGABIT = 1e9
 _Path = click.Path(path_type=Path)
 _Folder = click.Path(path_type=Path, file_okay=False, exists=True)
 _inventory = click.argument("inventory", type=_Path)
@@ -88,11 +91,16 @@ def make_key(folder: Path, private: Path) -> int:
 def plan(
     inventory: Path, kernels: tuple[str, ...], given: tuple[str, ...], images: tuple[str, ...]
 ) -> int:
-    """Say what a mirror for an inventory holds, how large it is and where it comes from."""
+    """Say what an inventory's nodes download: how much, where from, what a mirror of it holds.
+
+    Also of an inventory whose source is the internet.
+    """
     with _refusals(), TemporaryDirectory() as work:
-        needs = _needs(inventory, kernels)
+        needs = _needs(inventory, kernels, build=False)
         root = Path(work) / "mirror"
-        _print(build.wanted(needs, root, Path(work) / "work", _files(given), images))
+        found = wanted.find(needs, root, Path(work) / "work", _files(given), images)
+        _print(found)
+        console.out(*map(download_text, wanted.downloads(needs, found)))
     return DONE
 
 
@@ -117,11 +125,11 @@ def make(
     before it expires.
     """
     with _refusals(), TemporaryDirectory() as work:
-        needs = _needs(inventory, kernels)
+        needs = _needs(inventory, kernels, build=True)
         with signature.signer(private.expanduser(), needs.fingerprint) as signer:
             root.mkdir(parents=True, exist_ok=True)
             build.require_own(root)
-            found = build.wanted(needs, root, Path(work), _files(given), images)
+            found = wanted.find(needs, root, Path(work), _files(given), images)
             _print(found)
             if build.is_built(root, found, signer, datetime.now(UTC)):
                 console.out(f"{root}: nothing to do")
@@ -208,8 +216,8 @@ def _refusals() -> Iterator[None]:
         raise Refusal(str(error), REFUSED) from None
 
 
-def _needs(inventory: Path, kernels: tuple[str, ...]) -> Needs:
-    found = mirror_needs.of_inventory(inventory, kernels)
+def _needs(inventory: Path, kernels: tuple[str, ...], *, build: bool) -> Needs:
+    found = mirror_needs.of_inventory(inventory, kernels, build=build)
     console.err(*(f"note: {line}" for line in found.notes))
     return found
 
@@ -226,11 +234,25 @@ def _files(given: tuple[str, ...]) -> Mapping[str, Path]:
 
 
 def _print(of: Wanted) -> None:
-    parts = list(build.parts(of))
+    parts = list(wanted.parts(of))
     for part in parts:
         where = ", ".join(part.origins)
         console.out(f"{part.name:30} {part.files:5} files {size_text(part.bytes):>10}  {where}")
     console.out(f"{'in all':36} {'files':>5} {size_text(sum(part.bytes for part in parts)):>10}")
+
+
+def download_text(of: Download) -> str:
+    """What one node of a kind downloads; the time is arithmetic."""
+    names, more = of.kind.nodes[:_MOST_NAMES], len(of.kind.nodes) - _MOST_NAMES
+    who = ", ".join(names) + (f" and {more} more" if more > 0 else "")
+    parts = {"packages": of.packages, "wheels": of.wheels, "model": of.model}
+    what = ", ".join(f"{name} {size_text(size)}" for name, size in parts.items() if size)
+    where = of.kind.source or "where the parts above are"
+    minutes = math.ceil(of.bytes * 8 / _GIGABIT / 60)
+    return (
+        f"each of {who} downloads at most {size_text(of.bytes)} ({what}) from {where}: "
+        f"{minutes} min at 1 Gbit/s"
+    )
 
 
 def _progress(number: int, of: int) -> None:

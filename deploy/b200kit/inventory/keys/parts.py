@@ -86,7 +86,7 @@ class Smoke(Keys):
     """The load of the smoke test and the objective it is judged by."""
 
     requests: int = Field(60, ge=5, le=5000)
-    """requests through the gateway"""
+    """requests through the gateway, and up to four times as many until the objective is decided"""
     rate: float = Field(6.0, ge=0.1, le=1000)
     """requests a second, Poisson arrivals"""
     input_tokens: int = Field(128, ge=1, le=1_000_000)
@@ -107,6 +107,8 @@ class Smoke(Keys):
     """goodput objective for TTFT"""
     tpot_ms: float = Field(100.0, ge=0.1, le=600_000)
     """goodput objective for TPOT"""
+    share: float = Field(0.95, ge=0.5, le=1)
+    """share of the requests that must meet both"""
     direct_requests: int = Field(24, ge=5, le=5000)
     """requests to each replica directly, and up to four times as many until a slow one would be
     found"""
@@ -115,6 +117,11 @@ class Smoke(Keys):
     what healthy ones may differ by; None: they are not compared"""
     stall_ms: float = Field(1000.0, ge=10, le=600_000)
     """a wait for a token, beyond the usual one, that fails the test"""
+    golden_tokens: int = Field(32, ge=0, le=1024)
+    """tokens asked of each replica for a golden prompt, which tell whether its answers are right;
+    0: answers are not read"""
+    golden_tolerance: float = Field(0.5, ge=0.001, le=10)
+    """distance of two log-probabilities (nats) that rounding explains"""
     loop_lag_ms: float = Field(10.0, ge=1, le=1000)
     """how late the client itself may be at P99 before its numbers are invalid; more than the
     default only where no latency is measured anyway, as in an emulated machine"""

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from itertools import pairwise
 
 from b200kit.node.client.percentiles import carries, deviation, interval, mean, note, percentile
+from b200kit.node.client.proportion import proportion
 
 FORMULAS: dict[str, str] = {
     "ttft": "first chunk with output, minus sent (content, reasoning or a tool call, or an empty"
@@ -81,6 +82,16 @@ class Objective:
     tpot_ms: float | None = None
     e2el_ms: float | None = None
     share: float = 0.95
+
+    @property
+    def limits(self) -> dict[str, float]:
+        """What is asked, by metric."""
+        every = {"ttft": self.ttft_ms, "tpot": self.tpot_ms, "e2el": self.e2el_ms}
+        return {name: value for name, value in every.items() if value is not None}
+
+    def __str__(self) -> str:
+        """ttft <= 100 ms, tpot <= 100 ms."""
+        return ", ".join(f"{name} <= {value:g} ms" for name, value in self.limits.items())
 
     def met_by(self, timing: Timing) -> bool:
         """Whether one request meets all of them (TPOT of a one-token answer counts as 0)."""
@@ -180,6 +191,7 @@ def summary(run: Run, objective: Objective) -> dict[str, object]:
         "request_throughput": len(run.completed) * per_second,
         "request_goodput": good * per_second,
         "goodput_share": good / len(run.records) if run.records else 0.0,
+        "goodput_share_ci95": list(proportion(good, len(run.records))),
         "output_throughput": totals[1] * per_second,
         "total_token_throughput": sum(totals) * per_second,
         "tokens_per_chunk": tokens_per_chunk(run),

@@ -9,7 +9,7 @@ from b200kit.node.client import replicas, stalls
 from b200kit.node.client.formulas import Run
 
 ROUNDS = 4
-"""Times that requests are sent to each replica until a slow one would have been found, at most."""
+"""Times that requests are sent over a path until they carry the verdict, at most."""
 
 
 @dataclass(frozen=True)
@@ -46,13 +46,13 @@ class LowLoad:
                 f" (at least {each.low:.2f}; n = {each.n})"
             )
 
-    def doubt(self, paths: Mapping[str, Run]) -> str:
-        """That a slow replica might not have been found, and what to do; else empty."""
+    def doubts(self, paths: Mapping[str, Run]) -> Iterator[str]:
+        """That a slow replica might not have been found, and what to do."""
         found = self.comparison(paths)
         if found is None or found.is_decided:
-            return ""
+            return
         finds = "no slow one" if found.finds is None else f"one that is {found.finds:.0%} slower"
-        return (
+        yield (
             f"not enough requests: {found.fewest} to each replica find {finds}, where"
             f" {found.wanted:.0%} are asked for: about {found.needed} would (smoke.direct_requests,"
             " smoke.replica_slowdown)"

@@ -7,7 +7,6 @@ the program runs inside the unit, else from the file that the configuration name
 from __future__ import annotations
 
 import json
-import math
 import os
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, fields, replace
@@ -18,6 +17,7 @@ from b200kit.node.client.chat import Endpoint
 from b200kit.node.client.dataset import dataset
 from b200kit.node.client.dataset.dataset import Dataset
 from b200kit.node.client.formulas import Objective
+from b200kit.node.client.golden_prompts import TOLERANCE
 from b200kit.node.state.watchdog import Rules
 
 if TYPE_CHECKING:
@@ -70,7 +70,8 @@ class RollingRestartPlan:
 class SmokePlan:
     """The smoke run: `requests` at `rate` a second through the gateway, then direct ones.
 
-    direct_requests: to each replica, up to four times. replica_slowdown, stall_ms: `LowLoad`.
+    Both up to four times. direct_requests: to each replica. replica_slowdown, stall_ms: `LowLoad`.
+    golden_tokens: asked for a golden prompt, 0 for none; golden_tolerance: golden_prompts.py.
     """
 
     requests: int = 60
@@ -80,6 +81,8 @@ class SmokePlan:
     direct_requests: int = 24
     replica_slowdown: float | None = 0.1
     stall_ms: float = 1000.0
+    golden_tokens: int = 32
+    golden_tolerance: float = TOLERANCE
     gateway_limit_ms: float = 50.0
     loop_lag_ms: float = 10.0
     cpu_wait_limit_factor: float = 1.0
@@ -90,10 +93,6 @@ class SmokePlan:
     def longest(self) -> int:
         """Tokens of the longest request with its answer: the last turn has all before it."""
         return self.dataset.turns * (self.input_tokens + self.output_tokens)
-
-    def at_any_load(self) -> SmokePlan:
-        """The same where the load may be too much: no stall and no replica is judged."""
-        return replace(self, replica_slowdown=None, stall_ms=math.inf)
 
 
 @dataclass(frozen=True)

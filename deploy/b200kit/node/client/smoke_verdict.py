@@ -10,7 +10,9 @@ from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
+from b200kit.node.client import goodput
 from b200kit.node.client.formulas import Objective, Run, coalesced_share, summary
+from b200kit.node.client.golden_replicas import Golden
 from b200kit.node.client.low_load import LowLoad
 from b200kit.node.client.other_users import served_meanwhile
 from b200kit.node.client.percentiles import percentile
@@ -132,15 +134,20 @@ def judge(
     gateway_limit_ms: float = 50.0,
     limits: ClientLimits | None = None,
     low_load: LowLoad | None = None,
+    any_load: bool = False,
+    golden: Golden | None = None,
 ) -> Judgement:
     """Judge a smoke run. `paths` maps "gateway" and "direct-N" to their runs.
 
     correctness: what the correctness check found wrong. server: the servers' own numbers over the
     gateway run (the document's `server`); its mean ITL shows merged chunks.
     low_load: where given, strain, a stall and a slow replica are faults of the servers.
+    any_load: one load of a sweep, which weighs the share of good requests itself.
+    golden: what the replicas answered to the golden prompts, where they were asked.
     """
     limits, server = limits or ClientLimits(), server or {}
-    wrong = [*correctness, *_service_faults(paths)]
+    answers = golden or Golden({}, 0)
+    wrong = [*correctness, *answers.wrong, *_service_faults(paths)]
     if wrong:
         return Judgement("fail", tuple(wrong))
     doubts = [*health.starved(limits), *_late(paths, limits)]
@@ -148,12 +155,15 @@ def judge(
         return Judgement("invalid", tuple(doubts))
     found = _coalesced(paths, limits, server)
     missed = [
-        *_objective(paths, objective),
+        *goodput.faults(_main(paths), objective, any_load),
         *_gateway(paths, gateway_limit_ms, server, limits),
+        *answers.drifted,
         *(low_load.faults(paths, server) if low_load else ()),
     ]
-    doubt = low_load.doubt(paths) if low_load else ""
-    passed = Judgement("invalid", (doubt,)) if doubt else Judgement("pass", ())
+    few = [answers.doubt] if answers.doubt else []
+    few += [] if any_load else goodput.doubts(_main(paths), objective)
+    few += low_load.doubts(paths) if low_load else ()
+    passed = Judgement("invalid", tuple(few)) if few else Judgement("pass", ())
     found = found or (Judgement("fail", tuple(missed)) if missed else passed)
     others = served_meanwhile(server) if found.verdict == "fail" else ""
     return Judgement("invalid", (others, *found.reasons)) if others else found
@@ -219,15 +229,8 @@ def _coalesced(
     return Judgement("invalid", (f"{', '.join(merged)}: chunks came together: {worst}",))
 
 
-def _objective(paths: Mapping[str, Run], objective: Objective) -> list[str]:
-    run = paths.get("gateway") or next(iter(paths.values()))
-    good = sum(objective.met_by(item) for item in run.completed)
-    if good >= objective.share * len(run.records):
-        return []
-    requested = {"ttft": objective.ttft_ms, "tpot": objective.tpot_ms, "e2el": objective.e2el_ms}
-    wants = ", ".join(f"{name} <= {value:g} ms" for name, value in requested.items() if value)
-    met = f"{good} of {len(run.records)} requests met {wants}"
-    return [f"objective missed: {met} (asked: {objective.share:.0%})"]
+def _main(paths: Mapping[str, Run]) -> Run:
+    return paths.get("gateway") or next(iter(paths.values()))
 
 
 def _gateway_starved(server: Mapping[str, object], limits: ClientLimits) -> str | None:

@@ -20,9 +20,11 @@ from b200kit.node.client.formulas import (
     schedule_delay,
     summary,
 )
+from b200kit.node.client.golden_replicas import Golden
 from b200kit.node.client.low_load import LowLoad
 from b200kit.node.lib.readings import unmeasured
 
+NOT_ASKED = "no golden prompt was sent"
 MOST_REQUESTS = 2000
 """Entries of `requests`: what a report can draw, and a document can carry."""
 
@@ -35,7 +37,8 @@ class Found:
     correctness: what it found wrong. server: the servers' own numbers
     (b200kit/node/client/engine_metrics.py). request_rate: as asked, None for a closed loop.
     conditions: what a reader must know. gpus: what they did meanwhile
-    (b200kit/node/latency/gpu_samples.py), or unmeasured. low_load: see `smoke.judge`.
+    (b200kit/node/latency/gpu_samples.py), or unmeasured. low_load, any_load, golden: as in
+    `smoke_verdict.judge`.
     """
 
     taken_at: str
@@ -51,6 +54,8 @@ class Found:
     conditions: Mapping[str, object]
     gpus: object = None
     low_load: LowLoad | None = None
+    any_load: bool = False
+    golden: Golden | None = None
 
     @property
     def main(self) -> Run:
@@ -70,6 +75,8 @@ def document(found: Found) -> dict[str, object]:
         gateway_limit_ms=found.gateway_limit_ms,
         limits=found.limits,
         low_load=found.low_load,
+        any_load=found.any_load,
+        golden=found.golden,
     )
     series = main.series()
     return {
@@ -92,6 +99,7 @@ def document(found: Found) -> dict[str, object]:
         "gateway_overhead": smoke_verdict.gateway_overhead(found.paths),
         "paths": smoke_verdict.path_summaries(found.paths, found.objective),
         "replicas": replicas(found),
+        "golden": found.golden.document() if found.golden else unmeasured(NOT_ASKED),
         "conditions": {**found.conditions, **measured(main.records)},
     }
 

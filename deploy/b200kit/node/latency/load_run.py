@@ -15,6 +15,7 @@ from b200kit.node.client.dataset.dataset import Dataset
 from b200kit.node.client.dataset.source import WordList
 from b200kit.node.client.formulas import RequestRecord, Run
 from b200kit.node.client.http import Deadlines, Exchange
+from b200kit.node.client.low_load import ROUNDS
 from b200kit.node.client.prompts import Scale
 
 # An answer may be as long as it likes, while tokens come.
@@ -82,6 +83,23 @@ class Volley:
     async def fire(self, endpoint: Endpoint, name: str, requests: int, watch: Watch) -> Run:
         """The measured requests; the client is watched while they are under way."""
         return (await self.fire_at({name: endpoint}, requests, watch))[name]
+
+    async def fire_until(
+        self,
+        endpoint: Endpoint,
+        name: str,
+        requests: int,
+        watch: Watch,
+        is_decided: Callable[[Run], bool],
+    ) -> Run:
+        """The same again and again until they carry a verdict, ROUNDS times at most."""
+        run = Run(())
+        for turn in range(ROUNDS):
+            volley = replace(self, turn=turn)
+            run = run.and_then(await volley.fire(endpoint, name, requests, watch))
+            if is_decided(run):
+                break
+        return run
 
     async def fire_at(
         self, endpoints: Mapping[str, Endpoint], requests: int, watch: Watch

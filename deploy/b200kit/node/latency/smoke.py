@@ -15,12 +15,13 @@ import sys
 import time
 from pathlib import Path
 
-from b200kit.node.client import client_health, engine_metrics
+from b200kit.node.client import client_health, engine_metrics, golden, goodput
 from b200kit.node.client.arrivals import Arrival
 from b200kit.node.client.chat import Endpoint
 from b200kit.node.client.correctness import CorrectnessResult, check, version
 from b200kit.node.client.dataset.dataset import Dataset
 from b200kit.node.client.formulas import Run
+from b200kit.node.client.golden_replicas import Golden
 from b200kit.node.client.low_load import ROUNDS, LowLoad
 from b200kit.node.client.prompts import Scale
 from b200kit.node.client.serving_config import ConfigError, Serving, SmokePlan, load
@@ -30,7 +31,7 @@ from b200kit.node.latency import gateway_cpu_wait as gateway_wait
 from b200kit.node.latency import other_requests
 from b200kit.node.latency.document import Found
 from b200kit.node.latency.gpu_watch import GpuWatch
-from b200kit.node.latency.load_run import Volley
+from b200kit.node.latency.load_run import UNCOUNTED, Volley
 from b200kit.node.lib import timestamp
 from b200kit.node.lib.readings import unmeasured
 from b200kit.node.serving import processes
@@ -46,6 +47,7 @@ class Smoke:
     seed: int
     salt: str
     watch: client_health.Watch
+    any_load: bool = False
     correctness: CorrectnessResult | None = None
     paths: dict[str, Run] = dataclasses.field(default_factory=dict)
     delta: engine_metrics.Delta = dataclasses.field(
@@ -58,6 +60,7 @@ class Smoke:
     scale: Scale | None = None
     gateway_wait: object = dataclasses.field(default_factory=lambda: unmeasured(NO_LOAD))
     others: object = dataclasses.field(default_factory=lambda: unmeasured(NO_LOAD))
+    golden: Golden | None = None
 
     @property
     def plan(self) -> SmokePlan:
@@ -86,7 +89,7 @@ class Smoke:
         return [self.serving.endpoint(replica.url) for replica in self.serving.replicas]
 
     async def run(self) -> None:
-        """Correctness, then the load while the GPUs are watched; stops where the check fails."""
+        """Correctness and answers, then the load while the GPUs are watched; stops where wrong."""
         gateway = self.serving.endpoint(self.serving.gateway)
         # NVML takes its time to begin: meanwhile the correctness check.
         with GpuWatch() as gpus:
@@ -95,29 +98,47 @@ class Smoke:
             )
             if self.correctness.problems:
                 return
-            self.engine_version = await version(self.replicas[0]) if self.replicas else None
             self.scale = (await self.volley.scaled(gateway)).scale
+            traffic = other_requests.traffic()
+            if await self._wrong_answers():
+                return
+            self.engine_version = await version(self.replicas[0]) if self.replicas else None
             for name, endpoint in {"gateway": gateway, **self._directly()}.items():
                 await self.volley.settle(endpoint, name)
             before = processes.compiled(self.units)
             gpus.begin()
             await self._load(gateway)
+            ours = len(self.paths["gateway"].records) + UNCOUNTED
+            self.others = other_requests.count(traffic, other_requests.traffic(), ours)
             self.gpus = gpus.end()
             self.compiled = processes.grown(before, processes.compiled(self.units))
+
+    async def _wrong_answers(self) -> bool:
+        """Ask each replica the golden prompts; whether one of them answers wrongly."""
+        plan, checked, direct = self.plan, self.correctness, self._directly()
+        if self.any_load or plan.golden_tokens == 0 or not direct:
+            return False
+        ignore_eos = checked.ignores_eos if checked else True
+        asked = (
+            golden.ask(to, self.serving.model, plan.golden_tokens, self.salt, ignore_eos=ignore_eos)
+            for to in direct.values()
+        )
+        said = dict(zip(direct, await asyncio.gather(*asked), strict=True))
+        self.golden = Golden(said, plan.golden_tokens, plan.golden_tolerance)
+        return bool(self.golden.wrong)
 
     async def _load(self, gateway: Endpoint) -> None:
         """Through the gateway, then at all replicas at once: each meets the same load as before."""
         plan, volley = self.plan, self.volley
-        traffic = other_requests.traffic()
         before, waited = await self._scrape(), gateway_wait.delays_ms()
         start = time.perf_counter()
-        self.paths["gateway"] = await volley.fire(gateway, "gateway", plan.requests, self.watch)
+        self.paths["gateway"] = await volley.fire_until(
+            gateway, "gateway", plan.requests, self.watch, self._carries
+        )
         wall_ms = (time.perf_counter() - start) * 1000
         self.gateway_wait = gateway_wait.share(waited, gateway_wait.delays_ms(), wall_ms)
         self.delta = engine_metrics.Delta.over(before, await self._scrape())
         await self._compare()
-        ours = len(self.paths["gateway"].records)
-        self.others = other_requests.count(traffic, other_requests.traffic(), ours)
 
     async def _compare(self) -> None:
         """At all replicas at once, round after round until their comparison says something."""
@@ -126,14 +147,20 @@ class Smoke:
             found = await volley.fire_at(self._directly(), self.plan.direct_requests, self.watch)
             for name, run in found.items():
                 self.paths[name] = self.paths.get(name, Run(())).and_then(run)
-            compared = self.low_load.comparison(self.paths)
+            compared = self.low_load.comparison(self.paths) if self.low_load else None
             if compared is None or compared.is_decided:
                 break
 
     @property
-    def low_load(self) -> LowLoad:
-        """What counts as a fault at this load."""
+    def low_load(self) -> LowLoad | None:
+        """What counts as a fault at this load; None where it may be too much for the servers."""
+        if self.any_load:
+            return None
         return LowLoad(self.plan.replica_slowdown, self.plan.stall_ms)
+
+    def _carries(self, run: Run) -> bool:
+        """Whether requests through the gateway carry the verdict; a sweep weighs them itself."""
+        return self.any_load or goodput.is_decided(run, self.plan.objective)
 
     def _directly(self) -> dict[str, Endpoint]:
         pairs = zip(self.serving.replicas, self.replicas, strict=True)
@@ -172,6 +199,8 @@ class Smoke:
                 conditions=self.conditions(),
                 gpus=self.gpus,
                 low_load=self.low_load,
+                any_load=self.any_load,
+                golden=self.golden,
             )
         )
 
@@ -184,6 +213,7 @@ class Smoke:
             "engine_version": self.engine_version,
             "stand_in": serving.stand_in,
             **self.volley.conditions(),
+            "requests": plan.requests,
             "direct_requests": plan.direct_requests,
             "replicas": len(serving.replicas),
             "max_num_seqs": serving.max_num_seqs,
@@ -222,7 +252,6 @@ def _with(serving: Serving, options: argparse.Namespace) -> Serving:
         if value <= 0:
             raise ConfigError(f"--{name.replace('_', '-')} must be above 0, not {value}")
     plan = dataclasses.replace(serving.smoke, **given)
-    plan = plan.at_any_load() if options.any_load else plan
     plan = dataclasses.replace(plan, dataset=Dataset()) if options.random_words else plan
     if plan.longest > serving.max_model_len:
         turns = f" in {plan.dataset.turns} turns" if plan.dataset.turns > 1 else ""
@@ -244,7 +273,8 @@ def main(args: list[str]) -> int:
         return 2
     seed = secrets.randbelow(1 << 31) if options.seed is None else options.seed
     watch = client_health.Watch(client_health.claim_realtime())
-    run = Smoke(serving, seed, f"smoke-{secrets.token_hex(6)}", watch, affinity=affinity)
+    salt = f"smoke-{secrets.token_hex(6)}"
+    run = Smoke(serving, seed, salt, watch, options.any_load, affinity=affinity)
     asyncio.run(run.run())
     document = run.document()
     print(json.dumps(document))

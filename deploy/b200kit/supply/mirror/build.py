@@ -1,4 +1,4 @@
-"""A mirror out of its needs: planned, fetched, published, signed. Killed, it goes on the next time.
+"""A mirror out of what is wanted: fetched, published, signed. Killed, it goes on the next time.
 
 Every file is proven where it arrives: packages by apt, wheels and models by SHA-256. The index is
 written last, so a directory without a good one is no mirror yet.
@@ -6,137 +6,28 @@ written last, so a directory without a good one is no mirror yet.
 
 from __future__ import annotations
 
-import hashlib
 import shutil
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from urllib.parse import urlsplit
 
 from b200kit.node.lib import durable_files
 from b200kit.node.weights.download import sha256
-from b200kit.node.weights.manifest import NAME as MANIFEST
-from b200kit.node.weights.manifest import PARTIAL, Entry, ManifestError, parse
+from b200kit.node.weights.manifest import PARTIAL, Entry
 from b200kit.node.weights.source import Source
 from b200kit.supply.mirror import apt_publish, images, index, wheels
-from b200kit.supply.mirror.apt_closure import Apt, AptRefused
-from b200kit.supply.mirror.images import Image
+from b200kit.supply.mirror.apt_closure import AptRefused
 from b200kit.supply.mirror.index import Bytes, Index
 from b200kit.supply.mirror.needs import Checkpoint, Needs
 from b200kit.supply.mirror.signature import Signer
+from b200kit.supply.mirror.wanted import MODELS, WHEELS, BuildRefused, Wanted
 from b200kit.supply.models import hub, publish
 from b200kit.supply.models.manifest import origin_of
 
 KEY = "keys/mirror.asc"
-WHEELS, MODELS = "wheels", "models"
 _TOP = ("apt", WHEELS, MODELS, images.FOLDER, "keys", *index.OWN)
 _PAGE = f"{WHEELS}/index.html"
 Say = Callable[[str], None]
-
-
-class BuildRefused(Exception):
-    """Why a mirror is not built, in one line."""
-
-
-@dataclass(frozen=True)
-class Part:
-    """What a plan lists on a line: files of one kind, and where they come from."""
-
-    name: str
-    files: int
-    bytes: int
-    origins: tuple[str, ...]
-
-
-@dataclass(frozen=True)
-class Wanted:
-    """Everything that comes from elsewhere: path in the mirror to where from, size and SHA-256."""
-
-    apt: tuple[tuple[Apt, dict[str, Entry]], ...]
-    wheels: Mapping[str, Entry]
-    models: tuple[tuple[Checkpoint, bytes, tuple[Entry, ...]], ...]
-    images: tuple[Image, ...] = ()
-
-    def pool(self, system: str) -> dict[str, Entry]:
-        """The packages of a system by their file names."""
-        every = (found for apt, found in self.apt if apt.of.system == system)
-        return {entry.path: entry for found in every for entry in found.values()}
-
-    def files(self) -> dict[str, Bytes]:
-        """All of it as an index has it."""
-        systems = {apt.of.system for apt, _ in self.apt}
-        pools = {f"apt/{s}/pool": list(self.pool(s).values()) for s in systems}
-        models = {of.folder: [*found, _manifest(raw)] for of, raw, found in self.models}
-        pulled = [(image.folder, image.entries) for image in self.images]
-        every = [*pools.items(), *models.items(), (WHEELS, self.wheels.values()), *pulled]
-        return {
-            f"{folder}/{entry.path}": Bytes(entry.size, entry.sha256)
-            for folder, entries in every
-            for entry in entries
-        }
-
-
-def _manifest(raw: bytes) -> Entry:
-    return Entry(MANIFEST, len(raw), hashlib.sha256(raw).hexdigest())
-
-
-def wanted(
-    needs: Needs, root: Path, work: Path, distributions: Mapping[str, Path],
-    pulled: Sequence[str] = (),
-) -> Wanted:  # fmt: skip
-    """Ask apt, the package index, registries and the models' manifests what there is to fetch."""
-    solved = []
-    for number, transaction in enumerate(needs.transactions):
-        pool = root / "apt" / transaction.system / "pool"
-        given = distributions.get(transaction.system)
-        apt = Apt(work / f"apt-{number}", transaction, pool, given)
-        solved.append((apt, apt.closure()))
-    found: dict[str, Entry] = {}
-    for lock in needs.locks:
-        found |= wheels.wanted(Path(lock))
-    models = tuple(_of_model(model, root) for model in needs.models)
-    return Wanted(tuple(solved), found, models, tuple(map(images.find, dict.fromkeys(pulled))))
-
-
-def _of_model(model: Checkpoint, root: Path) -> tuple[Checkpoint, bytes, tuple[Entry, ...]]:
-    """A model's manifest: pinned beside the inventory, or published into the mirror already."""
-    for path in (Path(model.manifest), root / model.folder / MANIFEST):
-        if path.is_file():
-            raw = path.read_bytes()
-            try:
-                return model, raw, parse(raw, model.revision)
-            except ManifestError as error:
-                raise BuildRefused(f"{path}: {error}") from None
-    raise BuildRefused(
-        f"{model.name} {model.revision[:12]} has no manifest: {model.made_by}, or, of your own "
-        f"files, b200 model publish DIR --to MIRROR/{MODELS} --name {model.name}"
-    )
-
-
-def parts(of: Wanted) -> Iterator[Part]:
-    """The plan's lines."""
-    for system in dict.fromkeys(apt.of.system for apt, _ in of.apt):
-        pool = of.pool(system).values()
-        urls = (url for apt, found in of.apt if apt.of.system == system for url in found)
-        yield Part(f"packages {system}", len(pool), _sum(pool), _hosts(urls))
-    if of.wheels:
-        yield Part("wheels", len(of.wheels), _sum(of.wheels.values()), _hosts(of.wheels))
-    for model, raw, entries in of.models:
-        origin = origin_of(raw)
-        where = (f"{origin.repository}@{origin.commit[:12]} on the Hub",) if origin else ("here",)
-        yield Part(f"model {model.name}", len(entries), _sum(entries), where)
-    for image in of.images:
-        host = image.reference.partition("/")[0]
-        yield Part(f"image {image.name}", len(image.entries), _sum(image.entries), (host,))
-
-
-def _sum(entries: Iterable[Entry]) -> int:
-    return sum(entry.size for entry in entries)
-
-
-def _hosts(urls: Iterable[str]) -> tuple[str, ...]:
-    return tuple(sorted({urlsplit(url).netloc or "this machine" for url in urls}))
 
 
 def is_built(root: Path, of: Wanted, signer: Signer, now: datetime) -> bool:

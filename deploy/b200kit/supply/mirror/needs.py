@@ -40,18 +40,45 @@ class Checkpoint:
 
 
 @dataclass(frozen=True)
+class Kind:
+    """Nodes that take the same from the same place.
+
+    source: the mirror's URL; None where they take it from the origins themselves. lock: a
+    hash-locked list of wheels for one Python; None where the engine is an image.
+    """
+
+    nodes: tuple[str, ...]
+    source: str | None
+    transaction: Transaction
+    lock: str | None
+    model: Checkpoint
+
+
+@dataclass(frozen=True)
 class Needs:
-    """Everything that an inventory's nodes take from their mirror, and the key they know it by."""
+    """Everything that an inventory's nodes take, and the key by which they know their mirror."""
 
     key: str
     fingerprint: str
-    transactions: tuple[Transaction, ...]
-    # Hash-locked lists of wheels, each for one Python.
-    locks: tuple[str, ...]
-    models: tuple[Checkpoint, ...]
+    kinds: tuple[Kind, ...]
     # What nodes get elsewhere, one line each.
     notes: tuple[str, ...]
     described: Mapping[str, Any]
+
+    @property
+    def transactions(self) -> tuple[Transaction, ...]:
+        """What is asked of apt, once each."""
+        return tuple(dict.fromkeys(kind.transaction for kind in self.kinds))
+
+    @property
+    def locks(self) -> tuple[str, ...]:
+        """The lists of wheels."""
+        return tuple(sorted({kind.lock for kind in self.kinds if kind.lock}))
+
+    @property
+    def models(self) -> tuple[Checkpoint, ...]:
+        """The models."""
+        return tuple(dict.fromkeys(kind.model for kind in self.kinds))
 
     @property
     def systems(self) -> list[str]:

@@ -14,8 +14,8 @@ from fnmatch import fnmatch
 from typing import Any
 
 from b200kit.node.weights.manifest import OURS, PARTIAL
-from b200kit.sizing import memory, model_config
-from b200kit.sizing.model_config import Dimensions, ModelError
+from b200kit.sizing import memory, model_config, quantisation
+from b200kit.sizing.dimensions import Dimensions, ModelError
 from b200kit.supply.models import tensors
 from b200kit.supply.models.tensors import HeaderError, Tensor
 
@@ -23,8 +23,6 @@ Read = Callable[[str, int], bytes]
 """The first bytes of a file by its path; fewer where it ends before."""
 
 CONFIG, INDEX = "config.json", "model.safetensors.index.json"
-# nvidia/Llama-3.3-70B-Instruct-NVFP4 has its number formats only there.
-_QUANTISED = "hf_quant_config.json"
 _TENSORS = ".safetensors"
 _PICKLES = (".bin", ".pt", ".pth", ".pkl", ".pickle", ".ckpt")
 _READ_BY_ENGINES = (_TENSORS, ".json", ".jinja", ".model", ".tiktoken", ".txt", ".py")
@@ -95,13 +93,12 @@ def _json(path: str, sizes: Mapping[str, int], read: Read, found: Report) -> dic
     return document
 
 
-def _config(sizes: Mapping[str, int], read: Read, found: Report) -> dict[str, Any] | None:
+def _config(sizes: Mapping[str, int], read: Read, found: Report) -> Mapping[str, Any] | None:
     """config.json, with the quantisation that ModelOpt writes beside it where it has none."""
     config = _json(CONFIG, sizes, read, found)
-    if config is None or "quantization_config" in config or _QUANTISED not in sizes:
+    if config is None or quantisation.BESIDE not in sizes:
         return config
-    stated = (_json(_QUANTISED, sizes, read, found) or {}).get("quantization")
-    return config | {"quantization_config": stated} if isinstance(stated, dict) else config
+    return quantisation.joined(config, _json(quantisation.BESIDE, sizes, read, found))
 
 
 def _headers(

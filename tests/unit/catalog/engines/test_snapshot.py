@@ -8,9 +8,11 @@ import subprocess
 import sys
 from pathlib import Path
 from types import SimpleNamespace
+from typing import Annotated, Literal
 
 import pytest
 import yaml
+from pydantic import BaseModel, Field
 
 from b200kit.catalog import engines
 from b200kit.catalog.engines import snapshot
@@ -85,6 +87,64 @@ def test_option_of_click_is_told_by_its_type() -> None:
         {"type": "int"},
         {"type": "bool"},
     ]
+
+
+class Cache(BaseModel):
+    """A part of the settings."""
+
+    kind: Literal["auto", "fp8"] = "auto"
+    share: Annotated[float | None, Field(ge=0)] = None
+    windows: list[int] | None = None
+
+
+class Drafts(BaseModel):
+    """One of two ways."""
+
+    way: Literal["mtp"] = "mtp"
+    layers: int = 1
+
+
+class Ngram(BaseModel):
+    """The other."""
+
+    way: Literal["ngram"] = "ngram"
+
+
+class Settings(BaseModel):
+    """As TensorRT-LLM has them: fields, parts that are models, parts of several kinds."""
+
+    spread: bool = False
+    interval: int = 1
+    cache: Cache = Cache()
+    drafts: Drafts | Ngram | None = None
+    name: str | int = ""
+
+
+def test_fields_of_a_file_are_told_by_their_annotations() -> None:
+    found = snapshot._fields(Settings)
+    assert found == {
+        "spread": {"type": "bool"},
+        "interval": {"type": "int"},
+        "cache.kind": {"type": "str", "choices": ["auto", "fp8"]},
+        "cache.share": {"type": "float"},
+        "cache.windows": {"type": "json"},
+        "drafts.way": {"type": "str", "choices": ["mtp", "ngram"]},
+        "drafts.layers": {"type": "int"},
+        "name": {"type": "str"},
+    }
+
+
+def test_fields_are_part_of_a_version(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(snapshot, "trtllm", lambda: ("1.2.1", {"port": {"type": "int"}}, []))
+    monkeypatch.setattr(snapshot, "trtllm_fields", lambda: snapshot._fields(Settings))
+    read = version(yaml.safe_load("\n".join(snapshot.document("trtllm"))))
+    assert read.wrong_flag("cache.kind", "fp8") == ""
+    assert_message(
+        read.wrong_flag("cache.kind", "fp9"),
+        read.wrong_flag("cache", "{}"),
+        read.wrong_flag("cache.knd", "fp8"),
+        read.wrong_flag("port.x", 1),
+    )
 
 
 def test_script_needs_nothing_of_ours(tmp_path: Path) -> None:

@@ -41,7 +41,9 @@ def answer(coding: bytes, packed: bytes) -> Exchange:
 
 
 @pytest.mark.parametrize(
-    ("coding", "packed"), [(b"gzip", gzip.compress(TEXT)), (b"deflate", zlib.compress(TEXT))]
+    ("coding", "packed"),
+    [(b"gzip", gzip.compress(TEXT)), (b"deflate", zlib.compress(TEXT))],
+    ids=["gzip", "deflate"],
 )
 def test_compressed_answer_is_read(coding: bytes, packed: bytes) -> None:
     whole = answer(coding, packed)

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 
 import pytest
 
 from b200kit.node.client.formulas import Chunk, Objective, RequestRecord, Run
+from b200kit.node.client.golden_answer import Answer
+from b200kit.node.client.golden_replicas import Golden
 from b200kit.node.client.low_load import LowLoad
 from b200kit.node.client.smoke_verdict import (
     ClientHealth,
@@ -15,6 +18,7 @@ from b200kit.node.client.smoke_verdict import (
     judge,
 )
 from tests.messages import assert_message
+from tests.unit.node.client import golden_answers
 
 CALM = ClientHealth(2.0, 10_000.0, (0.1,) * 200, "rr")
 SLO = Objective(ttft_ms=100, tpot_ms=100)
@@ -29,8 +33,8 @@ def stream(number: int, ttft: float = 0.01, gap: float = 0.002, tokens: int = 8)
 
 
 def run(**kind: float) -> Run:
-    """Twenty such answers."""
-    return Run(tuple(stream(i, **kind) for i in range(20)))  # type: ignore[arg-type]
+    """Forty such answers."""
+    return Run(tuple(stream(i, **kind) for i in range(40)))  # type: ignore[arg-type]
 
 
 GOOD = {"gateway": run(ttft=0.011), "direct-0": run()}
@@ -177,6 +181,20 @@ def test_a_missed_objective_fails_with_the_count() -> None:
     assert_message(*found.reasons)
 
 
+@pytest.mark.parametrize(
+    ("good", "verdict"), [(60, "pass"), (59, "pass"), (57, "invalid"), (45, "fail")]
+)
+def test_share_over_the_objective_is_judged_by_its_interval(good: int, verdict: str) -> None:
+    records = [stream(k, ttft=0.01 if k < good else 0.5) for k in range(60)]
+    paths = {"gateway": Run(tuple(records)), "direct-0": run()}
+    found = judge(paths, SLO, CALM)
+    assert found.verdict == verdict
+    assert_message(*found.reasons)
+    # A sweep weighs its loads itself: there the sample alone is told.
+    assert judge(paths, SLO, CALM, any_load=True).verdict == ("fail" if good < 57 else "pass")
+    assert judge(paths, Objective(), CALM).verdict == "pass"
+
+
 def test_gateway_minus_direct_is_reported_and_limited() -> None:
     paths = {"gateway": run(ttft=0.09), "direct-0": run(ttft=0.01)}
     assert gateway_overhead(paths)["p50_ttft_ms"] == pytest.approx(80.0)
@@ -242,6 +260,42 @@ def test_servers_at_ease_pass() -> None:
     assert judge(GOOD, SLO, CALM, server=calm, low_load=LowLoad()).verdict == "pass"
 
 
+SOUND = golden_answers.answers()
+DRIFTED = golden_answers.changed(golden_answers.less_sure(1.0))
+WRONG = golden_answers.changed(golden_answers.another)
+OTHERS: dict[str, object] = {"other_requests": 3}
+
+
+def said(*answers: Sequence[Answer]) -> Golden:
+    """Replicas that answered so."""
+    whole = {f"direct-{n}": golden_answers.replies(one) for n, one in enumerate(answers)}
+    return Golden(whole, 8)
+
+
+@pytest.mark.parametrize(
+    ("golden", "server", "verdict"),
+    [
+        (said(SOUND, SOUND, SOUND), {}, "pass"),
+        (said(SOUND, WRONG, SOUND), {}, "fail"),
+        (said(SOUND, WRONG, SOUND), OTHERS, "fail"),
+        (said(SOUND, DRIFTED, SOUND), {}, "fail"),
+        (said(SOUND, DRIFTED, SOUND), OTHERS, "invalid"),
+        (said(SOUND, WRONG), {}, "invalid"),
+        (said(SOUND, DRIFTED), OTHERS, "invalid"),
+    ],
+)
+def test_answers_decide_and_what_others_may_have_done_is_not_blamed(
+    golden: Golden, server: dict[str, object], verdict: str
+) -> None:
+    assert judge(GOOD, SLO, CALM, server=server, golden=golden).verdict == verdict
+
+
+def test_starved_client_excuses_no_wrong_answer() -> None:
+    starved = ClientHealth(5000.0, 10_000.0, (), "other")
+    assert judge(GOOD, SLO, starved, golden=said(SOUND, WRONG, SOUND)).verdict == "fail"
+    assert judge(GOOD, SLO, starved, golden=said(SOUND, DRIFTED, SOUND)).verdict == "invalid"
+
+
 def several(*gaps: float, n: int = 20) -> dict[str, Run]:
     """The gateway, and a replica for each gap; gaps of one replica differ by a percent."""
     made = {f"direct-{i}": [stream(k, gap=gap * (1 + (k % 3) / 100)) for k in range(n)]
@@ -289,7 +343,7 @@ def test_request_that_stands_still_fails_with_its_number_and_its_replica() -> No
     assert found.verdict == "fail"
     assert_message(*found.reasons)
     assert judge(paths, SLO, CALM, low_load=LowLoad(stall_ms=2500)).verdict == "pass"
-    slow = {name: Run(tuple(stream(k, ttft=3.0) for k in range(20))) for name in paths}
+    slow = {name: Run(tuple(stream(k, ttft=3.0) for k in range(40))) for name in paths}
     patient = Objective(ttft_ms=5000)
     # A first token that is always late is no stall.
     assert judge(slow, patient, CALM, low_load=LowLoad()).verdict == "pass"

@@ -48,7 +48,16 @@ def seen(tmp_path_factory: pytest.TempPathFactory) -> Seen:
             assert proxy.stdout is not None
             port = proxy.stdout.readline().split()[0]
             smoking = [B200, "smoke", f"http://127.0.0.1:{port}"]
-            asked = ["--requests", str(REQUESTS), "--rate", "40", "--output-tokens", str(TOKENS)]
+            asked = [
+                "--requests",
+                str(REQUESTS),
+                "--rate",
+                "40",
+                "--output-tokens",
+                str(TOKENS),
+                "--share",
+                "0.5",
+            ]
             done = subprocess.run(
                 [*smoking, "--model", MODEL, "--json", str(result), *asked],
                 cwd=REPOSITORY, capture_output=True, text=True, timeout=120, check=False,

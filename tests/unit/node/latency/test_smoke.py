@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import Sequence
+from contextlib import ExitStack
 from itertools import pairwise
 from pathlib import Path
 from typing import Any, NoReturn
@@ -45,7 +46,7 @@ SMOKE = {
     "direct_requests": 4,
     "stall_ms": 60000,
     "gateway_limit_ms": 60000,
-    "goodput": {"ttft_ms": 60000, "tpot_ms": 60000},
+    "goodput": {"ttft_ms": 60000, "tpot_ms": 60000, "share": 0.75},
 }
 
 
@@ -238,6 +239,69 @@ def test_cell_of_a_sweep_is_measured_whatever_its_load_does(
     assert [found["paths"][f"direct-{i}"]["completed"] for i in range(2)] == [1, 1]
 
 
+def answered(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], *faults: str, **change: Any
+) -> tuple[int, dict[str, Any]]:
+    """A smoke test of replicas with these faults behind a sound gateway."""
+    with ExitStack() as stack:
+        urls = [stack.enter_context(running(fast(fault))) for fault in faults]
+        replicas = [
+            {"index": index, "url": url, "unit": f"vllm@{index}.service"}
+            for index, url in enumerate(urls)
+        ]
+        busy = SMOKE | {"cpu_wait_limit_factor": 100, "replica_slowdown": None} | change
+        return smoke(tmp_path, capsys, None, replicas=replicas, smoke=busy)
+
+
+def test_replica_that_answers_otherwise_fails_by_its_name(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    status, found = answered(tmp_path, capsys, "", "garbled", "")
+    assert (status, found["verdict"], found["num_prompts"]) == (1, "fail", 0)
+    assert_message(*found["reasons"])
+    assert found["golden"]["replicas"]["direct-1"]["outcome"] == "different"
+    status, found = answered(tmp_path, capsys, "", "", "drifted")
+    assert (status, found["verdict"], found["completed"]) == (1, "fail", 10)
+    assert_message(*found["reasons"])
+
+
+def test_two_replicas_that_differ_are_not_measured(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for faults in (("", "garbled"), ("drifted", "")):
+        status, found = answered(tmp_path, capsys, *faults)
+        assert (status, found["verdict"]) == (2, "invalid")
+        assert not found["golden"]["agreed"]
+    assert_message(*found["reasons"])
+
+
+def test_server_that_says_the_same_to_everything_fails_alone(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    status, found = answered(tmp_path, capsys, "parrot")
+    assert (status, found["verdict"]) == (1, "fail")
+    assert_message(*found["reasons"])
+
+
+def test_answers_that_cannot_be_read_are_no_pass(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    status, found = answered(tmp_path, capsys, "no-logprobs", "no-logprobs")
+    assert (status, found["verdict"]) == (2, "invalid")
+    assert_message(*found["reasons"])
+
+
+def test_answers_are_read_of_each_replica_and_not_where_the_inventory_says_so(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    _, found = answered(tmp_path, capsys, "", "")
+    assert (found["golden"]["requests"], found["golden"]["agreed"]) == (12, True)
+    assert found["golden"]["answers"]["direct-1"] == "direct-0"
+    _, found = answered(tmp_path, capsys, "", "garbled", golden_tokens=0)
+    assert found["verdict"] == "pass"
+    assert_message(found["golden"]["unmeasured"])
+
+
 def test_the_keys_of_vllm_bench_serve_are_there(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -262,7 +326,7 @@ def test_one_failure_among_the_measured_requests_fails_the_run(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("tests.lab.standin.chat._numbers", iter(range(1, 1000)))
-    status, found = smoke(tmp_path, capsys, fast("cut-off", fault_at=9))
+    status, found = smoke(tmp_path, capsys, fast("cut-off", fault_at=15))
     assert (status, found["failed"]) == (1, 1)
     assert_message(*found["reasons"])
 
@@ -362,3 +426,16 @@ def test_the_correctness_check_says_which_model_is_served(
     caught = capsys.readouterr()
     assert_message(*json.loads(caught.out)["problems"])
     assert_message(caught.err)
+
+
+def test_requests_through_the_gateway_go_on_until_their_number_carries_the_objective(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    strict = SMOKE | {"goodput": {"ttft_ms": 60000, "tpot_ms": 60000, "share": 0.95}}
+    _, found = smoke(tmp_path, capsys, smoke=strict)
+    # Of ten a turn: 29 without a miss leave out twice as many misses as are allowed.
+    assert (found["num_prompts"], found["conditions"]["requests"]) == (30, 10)
+    assert found["goodput_share_ci95"] == pytest.approx([0.05 ** (1 / 30), 1.0])
+    _, found = smoke(tmp_path, capsys, None, "--any-load", smoke=strict)
+    assert found["num_prompts"] == 10
+    assert found["replicas"] is None

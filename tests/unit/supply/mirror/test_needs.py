@@ -6,9 +6,11 @@ from pathlib import Path
 
 import pytest
 
+from b200kit.node.weights.manifest import Entry
 from b200kit.operations import mirror_needs
 from b200kit.operations.mirror_needs import NeedsUnknown
 from b200kit.supply.mirror.needs import Needs
+from b200kit.supply.models.manifest import origin, revision, written
 from tests.unit.specs import VENDOR_FINGERPRINT, VENDOR_KEY
 
 DATA = """
@@ -70,6 +72,27 @@ def test_nodes_that_differ_are_transactions_of_their_own(tmp_path: Path) -> None
     assert [each.system for each in needs.transactions] == ["debian12", "debian13", "debian12"]
     assert [Path(lock).stem[-5:] for lock in needs.locks] == ["py311", "py313"]
     assert needs.described["drivers"] == ["580.126.20", "580.95.05"]
+
+
+def test_nodes_of_a_kind_take_the_same_from_the_same_place(tmp_path: Path) -> None:
+    entry = Entry("config.json", 2, "0" * 64)
+    raw = written([entry], origin(f"org/name@{'1' * 40}"))
+    (tmp_path / "manifest").write_bytes(raw)
+    other = {
+        "source": "internet", "model_manifest": str(tmp_path / "manifest"),
+        "model_revision": revision(raw),
+    }  # fmt: skip
+    nodes = f'"n01", ("n02", {other}), "n03"'
+    with pytest.raises(NeedsUnknown, match="b200 keys debian12"):
+        mirror_needs.of_inventory(site(tmp_path, nodes), build=False)
+    own = {"name": "own", "url": "https://o.example/", "fingerprint": VENDOR_FINGERPRINT}
+    own |= {"key": str(tmp_path / "inventories/mirror.asc")}
+    path = site(tmp_path, nodes, f"repositories = [{own}]\n")
+    needs = mirror_needs.of_inventory(path, build=False)
+    assert [(kind.nodes, kind.source) for kind in needs.kinds] == [
+        (("n01", "n03"), "https://m.example"), (("n02",), None),
+    ]  # fmt: skip
+    assert len(needs.locks) == 1
 
 
 def test_headers_are_those_of_the_kernels_that_nodes_run(tmp_path: Path) -> None:

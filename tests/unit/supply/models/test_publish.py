@@ -264,6 +264,16 @@ def test_quantisation_is_read_beside_the_config_where_it_has_none(
     assert_message(capsys.readouterr().err)
 
 
+def test_second_file_of_modelopt_is_carried_into_the_store(
+    checkpoint: Path, tmp_path: Path
+) -> None:
+    quantised = {"quantization": {"quant_algo": "FP8", "exclude_modules": ["*mlp*"]}}
+    (checkpoint / "hf_quant_config.json").write_text(json.dumps(quantised))
+    assert publish(checkpoint, tmp_path / "store", "--name", "tiny") == 0
+    stored = published(tmp_path / "store", "tiny") / "hf_quant_config.json"
+    assert json.loads(stored.read_text()) == quantised
+
+
 def test_two_runs_at_once_do_not_write_one_file(
     checkpoint: Path, tmp_path: Path, capsys: Console
 ) -> None:

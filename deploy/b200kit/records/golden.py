@@ -1,0 +1,134 @@
+"""Golden answers as they are kept, and a run's answers against them. Pure.
+
+A reference holds for what decides a model's arithmetic (`key`), on whichever node: each key has a
+file of its own beside the record. What one replica says is one word; the reference is what two
+replicas, of one node or of two, said alike first. Another driver, engine, model, flag or layout is
+another key, and gets a reference of its own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from b200kit.node.client import golden_answer
+from b200kit.node.client.golden_answer import Answer
+from b200kit.node.client.golden_compare import Likeness, compare
+from b200kit.node.client.golden_prompts import SET
+from b200kit.node.client.golden_replicas import REMEDY
+from b200kit.node.state.view import Unmeasured
+from b200kit.records import conditions
+from b200kit.records.conditions import value_of
+from b200kit.records.entries import SCHEMA, Record, RecordError
+from b200kit.run import jsonl
+
+FOLDER = "golden"
+_FIELDS = (
+    "machine.gpus", "versions.driver", "versions.cuda", "versions.engine", "versions.engine_says",
+    "versions.engine_lock", "load.model", "load.stand_in", "model.revision", "model.quantization",
+    "model.kv_dtype", "serving.tp", "serving.pp", "serving.dp", "serving.ep", "serving.config",
+    "serving.argv", "serving.environment",
+)  # fmt: skip
+_OF_A_REPLICA = ("host", "port")
+Replicas = Mapping[str, Sequence[Answer]]
+
+
+def key(run_conditions: Mapping[str, Any], tokens: object) -> dict[str, Any]:
+    """What a reference holds for; *tokens*: asked for a prompt.
+
+    Raises RecordError where a field that decides is unmeasured.
+    """
+    found = {name: _value(run_conditions, name) for name in _FIELDS}
+    return found | {"set": SET, "tokens": tokens}
+
+
+def _value(run_conditions: Mapping[str, Any], name: str) -> object:
+    value = value_of(run_conditions, name)
+    if isinstance(value, Unmeasured):
+        if conditions.field(name).needed:
+            raise RecordError(f"{conditions.field(name).words}: {value.reason}")
+        return {"unmeasured": value.reason}
+    if isinstance(value, list):
+        # Of every GPU or replica: how many are alike decides nothing.
+        distinct = [one for at, one in enumerate(value) if one not in value[:at]]
+        return distinct[0] if len(distinct) == 1 else sorted(distinct, key=str)
+    if isinstance(value, dict):
+        return {name: one for name, one in value.items() if name not in _OF_A_REPLICA}
+    return value
+
+
+def name_of(known: Mapping[str, Any]) -> str:
+    """The name of a key's file."""
+    return jsonl.digest(known)[:16]
+
+
+def entry(
+    known: Mapping[str, Any], node: str, at: object, replicas: Sequence[Sequence[Answer]]
+) -> dict[str, Any]:
+    """The word of so many replicas of a node, which answer alike."""
+    return {
+        "schema": SCHEMA,
+        "kind": "golden",
+        "node": node,
+        "at": str(at),
+        "key": dict(known),
+        "replicas": len(replicas),
+        "answers": golden_answer.document(replicas[0]),
+    }
+
+
+@dataclass(frozen=True)
+class Found:
+    """What came of a comparison. outcome: `accepted same drifted different none unmeasured`.
+
+    why: one line. faults: a line for each replica that answers otherwise.
+    """
+
+    outcome: str
+    why: str
+    faults: tuple[str, ...] = ()
+
+
+def reference(record: Record, tolerance: float) -> dict[str, Any] | None:
+    """The first entry whose answers two replicas gave; None where there is none yet."""
+    words = [one for one in record.entries if one["kind"] == "golden"]
+    return next((one for one in words if _support(one, words, tolerance) > 1), None)
+
+
+def _support(one: Mapping[str, Any], words: Sequence[Mapping[str, Any]], tolerance: float) -> int:
+    """How many replicas said so: of its own node, and of others that said it once."""
+    answers = golden_answer.restored(one["answers"])
+    others = {
+        other["node"]: int(other["replicas"])
+        for other in words
+        if other["node"] != one["node"]
+        and compare(golden_answer.restored(other["answers"]), answers, tolerance).explained
+    }
+    return int(one["replicas"]) + sum(others.values())
+
+
+def against(record: Record, node: str, replicas: Replicas, tolerance: float) -> Found:
+    """A node's replicas against the reference. Raises ValueError for answers that are none."""
+    kept = reference(record, tolerance)
+    if kept is None:
+        return _without(record, node)
+    answers = golden_answer.restored(kept["answers"])
+    found = {name: compare(said, answers, tolerance) for name, said in replicas.items()}
+    worst = max(found.values(), key=lambda one: one.rank)
+    of = f"the reference of {kept['node']}, {kept['at']}"
+    faults = tuple(
+        f"{name}: answers otherwise than {of}: {one.words}; {REMEDY}"
+        for name, one in found.items()
+        if one.likeness is Likeness.DIFFERENT
+    )
+    why = [f"{name}: {one.words}" for name, one in found.items() if one.words]
+    return Found(str(worst.likeness), "; ".join([of, *why]), faults)
+
+
+def _without(record: Record, node: str) -> Found:
+    others = sorted({one["node"] for one in record.entries if one["kind"] == "golden"} - {node})
+    if others:
+        names = ", ".join(others)
+        return Found("unmeasured", f"{names} answers otherwise, and no third tells which is right")
+    return Found("none", "no two replicas have answered alike yet")

@@ -1,0 +1,200 @@
+"""Number formats of a checkpoint, from every place where they are written.
+
+config.json, its text_config, the `hf_quant_config.json` that ModelOpt writes beside it, groups of
+compressed-tensors, `torch_dtype` or `dtype`. Names after vllm/model_executor/layers/quantization
+of vLLM 0.33.0: modelopt.py (QUANT_ALGOS), compressed_tensors/, fp8.py, mxfp4.py.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from b200kit.sizing import quantised_parts
+from b200kit.sizing.dimensions import Formats, Layer, ModelError
+
+_KEY, _OLD_KEY = "quantization_config", "compression_config"
+BESIDE = "hf_quant_config.json"
+"""What ModelOpt writes beside config.json; some of its checkpoints say nothing elsewhere."""
+# vLLM computes a model of float32 in BF16 unless --dtype says otherwise (config/model.py).
+_PLAIN = {"bfloat16": "bf16", "float16": "fp16", "float32": "bf16", "float8_e4m3fn": "fp8"}
+_ALGORITHMS = {
+    "FP8": "fp8",
+    "FP8_PER_CHANNEL_PER_TOKEN": "fp8",
+    "FP8_PB_WO": "fp8-block",
+    "NVFP4": "nvfp4",
+    "NVFP4_AWQ": "nvfp4",
+    "W4A16_NVFP4": "nvfp4",
+    "W4A8_NVFP4_FP8": "nvfp4",
+    "MXFP8": "mxfp8",
+    "MXFP4": "mxfp4",
+    "W4A8_MXFP4_FP8": "mxfp4",
+    "W4A16_AWQ": "int4",
+    "INT4_AWQ": "int4",
+    "W8A8_SQ_PER_CHANNEL": "int8",
+}
+_METHODS = {"fp8": "fp8", "fbgemm_fp8": "fp8", "mxfp4": "mxfp4", "nvfp4": "nvfp4"}
+# What compressed-tensors calls the layout of a tensor, where its bits are not written.
+_LAYOUTS = {
+    "mxfp4-pack-quantized": "mxfp4",
+    "nvfp4-pack-quantized": "nvfp4",
+    "float-quantized": "fp8",
+    "naive-quantized": "fp8",
+    "int-quantized": "int8",
+}
+# By type, bits and the number of weights that share a scale; "" for any.
+_WEIGHTS = {
+    ("float", "4", "16"): "nvfp4",
+    ("float", "4", "32"): "mxfp4",
+    ("float", "8", "32"): "mxfp8",
+    ("float", "8", ""): "fp8",
+    ("int", "4", ""): "int4",
+    ("int", "8", ""): "int8",
+}
+_EXCEPTIONS = ("ignore", "exclude_modules", "modules_to_not_convert")
+
+
+@dataclass(frozen=True)
+class Stated:
+    """Format of most weights, what parts are in instead, and the format of the KV cache."""
+
+    weights: str
+    parts: Mapping[str, Formats] = field(default_factory=dict)
+    kv_dtype: str = "auto"
+
+
+def joined(config: Mapping[str, Any], beside: Mapping[str, Any] | None) -> Mapping[str, Any]:
+    """config.json with what the second file says, where it says nothing itself.
+
+    As `get_config` of vllm/transformers_utils/config.py does.
+    """
+    stated = (beside or {}).get("quantization")
+    if _section(config) is not None or not isinstance(stated, Mapping):
+        return config
+    return {**config, _KEY: stated}
+
+
+def read(config: Mapping[str, Any], text: Mapping[str, Any], layers: Sequence[Layer]) -> Stated:
+    """The formats of a model of such *layers*; raises ModelError for one that is not known."""
+    stated, plain = _section(config), _plain(text)
+    if stated is None:
+        return Stated(plain)
+    whole = _of_whole(stated)
+    listed = [(name, _algorithm(algo)) for name, algo in _listed(stated)]
+    targets = list(_targets(stated))
+    rest = whole or (plain if listed or targets else None)
+    if rest is None:
+        raise ModelError(f"config.json: quantisation {_named(stated)} is not known here")
+    named = listed or [*((name, plain) for name in _exceptions(stated)), *targets]
+    parts = quantised_parts.shares(named, rest, layers)
+    if text.get("expert_dtype") == "fp4" and "routed" not in parts:
+        # DeepSeek-V4: experts of MXFP4 beside FP8 (vllm/models/deepseek_v4/quant_config.py).
+        parts["routed"] = {"mxfp4": 1.0}
+    if text.get("expert_dtype") == "fp4":
+        parts["draft"] = {"mxfp4": 1.0}
+    return Stated(quantised_parts.most(parts, rest, layers), parts, _kv_dtype(stated))
+
+
+def _section(config: Mapping[str, Any]) -> Mapping[str, Any] | None:
+    """What is written of quantisation, in config.json itself or in its text_config.
+
+    In the order of `get_quant_config` of vllm/model_executor/model_loader/weight_utils.py.
+    """
+    places = [config, *(config.get(name) for name in ("text_config", "llm_config"))]
+    stated = [place.get(_KEY) for place in places if isinstance(place, Mapping)]
+    found = [each for each in (*stated, config.get(_OLD_KEY)) if isinstance(each, Mapping)]
+    return found[0] if found else None
+
+
+def _plain(text: Mapping[str, Any]) -> str:
+    """The format of weights that are not quantised; BF16 where none is written."""
+    name = text.get("torch_dtype") or text.get("dtype") or "bfloat16"
+    found = _PLAIN.get(str(name).removeprefix("torch."))
+    if found is None:
+        raise ModelError(f"config.json: dtype {name!r} is not known here")
+    return found
+
+
+def _named(stated: Mapping[str, Any]) -> str:
+    words = (stated.get(key) for key in ("quant_method", "quant_algo", "format"))
+    return " ".join(str(word) for word in words if word) or repr(dict(stated))
+
+
+def _of_whole(stated: Mapping[str, Any]) -> str | None:
+    """The format of all that is not named apart; None where there is none."""
+    algorithm, method = stated.get("quant_algo"), str(stated.get("quant_method", "")).lower()
+    if algorithm and str(algorithm).upper() != "MIXED_PRECISION":
+        return _algorithm(algorithm)
+    if method in _METHODS:
+        found = _METHODS[method]
+        return "fp8-block" if found == "fp8" and stated.get("weight_block_size") else found
+    general = [group for group, targets in _groups(stated) if not targets]
+    if general:
+        return general[0]
+    if stated.get("config_groups"):
+        return None
+    bits = {"4": "int4", "8": "int8"}.get(str(stated.get("bits")))
+    return bits or _LAYOUTS.get(str(stated.get("format", "")))
+
+
+def _algorithm(name: object) -> str:
+    found = _ALGORITHMS.get(str(name).upper())
+    if found is None:
+        raise ModelError(f"config.json: quantisation {name!r} is not known here")
+    return found
+
+
+def _listed(stated: Mapping[str, Any]) -> Iterator[tuple[str, object]]:
+    """Modules that a checkpoint of mixed precision names, with the algorithm of each."""
+    layers = stated.get("quantized_layers")
+    for name, each in layers.items() if isinstance(layers, Mapping) else ():
+        yield str(name), each.get("quant_algo") if isinstance(each, Mapping) else each
+
+
+def _groups(stated: Mapping[str, Any]) -> Iterator[tuple[str, list[str]]]:
+    """Formats of compressed-tensors' groups with the modules they are for; none: all others."""
+    groups = stated.get("config_groups")
+    for group in groups.values() if isinstance(groups, Mapping) else ():
+        targets = (group.get("targets") or ["Linear"]) if isinstance(group, Mapping) else None
+        if not isinstance(targets, list):
+            raise ModelError("config.json: a group of config_groups is not of its form")
+        layout = group.get("format") or stated.get("format")
+        yield _of_weights(group.get("weights"), layout), [t for t in targets if t != "Linear"]
+
+
+def _of_weights(weights: object, layout: object) -> str:
+    if str(layout).startswith(("mxfp4", "nvfp4")):
+        return _LAYOUTS[str(layout)]
+    stated = weights if isinstance(weights, Mapping) else {}
+    kind, bits = str(stated.get("type", "int")), str(stated.get("num_bits"))
+    exact = _WEIGHTS.get((kind, bits, str(stated.get("group_size"))))
+    found = exact or _WEIGHTS.get((kind, bits, ""))
+    if found is None:
+        raise ModelError(f"config.json: weights of {bits} bits, {kind}, are not known here")
+    return "fp8-block" if found == "fp8" and stated.get("strategy") == "block" else found
+
+
+def _targets(stated: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+    for name, targets in _groups(stated):
+        yield from ((str(target), name) for target in targets)
+
+
+def _exceptions(stated: Mapping[str, Any]) -> Iterator[str]:
+    """Names and patterns of the modules that are not quantised."""
+    for key in _EXCEPTIONS:
+        names = stated.get(key)
+        yield from (str(name) for name in (names if isinstance(names, list) else ()))
+
+
+def _kv_dtype(stated: Mapping[str, Any]) -> str:
+    """What the checkpoint asks for the KV cache."""
+    scheme = stated.get("kv_cache_quant_algo") or stated.get("kv_cache_scheme")
+    if not scheme:
+        return "auto"
+    if isinstance(scheme, Mapping):
+        scheme = _of_weights(scheme, None)
+    name = str(scheme).lower()
+    if name not in ("fp8", "nvfp4"):
+        raise ModelError(f"config.json: a KV cache in {scheme!r} is not known here")
+    return name

@@ -1,0 +1,188 @@
+"""Golden answers against the kept reference: who says what it is, and whom it names."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from b200kit.node.client.golden_answer import Answer
+from b200kit.node.client.golden_replicas import Golden
+from b200kit.records import golden, store
+from b200kit.records.entries import RecordError
+from b200kit.run.node import Node, StageFailed
+from b200kit.stages import smoke
+from tests.fake.machine import Machine
+from tests.messages import assert_message, raises_message
+from tests.subtests import in_subtests
+from tests.unit.node.client.golden_answers import another, answers, changed, less_sure, replies
+from tests.unit.nodes import look, make, settled
+from tests.unit.records import runs
+from tests.unit.records.test_smoke_comparison import WARM
+
+Said = Sequence[Answer]
+SOUND, WRONG, DRIFTED = answers(), changed(another), changed(less_sure(1.0))
+
+
+@pytest.fixture
+def records(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The team's records, empty."""
+    monkeypatch.setenv(store.VARIABLE, str(tmp_path / "records"))
+    return tmp_path / "records"
+
+
+def serving(tmp_path: Path, name: str = "n01") -> tuple[Node, Machine]:
+    """A node that serves, whose next result is the test's."""
+    folder = tmp_path / name
+    folder.mkdir(exist_ok=True)
+    node, machine = settled(folder, smoke_always=True)
+    machine.readings = {"notes": {"warm": WARM}}
+    object.__setattr__(node, "name", name)
+    return node, machine
+
+
+def result(*said: Said, **changes: Any) -> dict[str, Any]:
+    """A smoke document that passed on the node, of replicas that said so."""
+    group = Golden({f"direct-{n}": replies(one) for n, one in enumerate(said)}, 32)
+    verdict = "invalid" if group.doubt else "pass"
+    own = {
+        "golden": group.document(),
+        "verdict": verdict,
+        "reasons": [group.doubt][: bool(group.doubt)],
+    }
+    return runs.smoke() | own | changes
+
+
+def measured(on: tuple[Node, Machine], *said: Said, **changes: Any) -> dict[str, Any]:
+    """What became of the document."""
+    node, machine = on
+    document = json.dumps(result(*said, **changes))
+    machine.answers = {"node.pyz measure": (True, document)}
+    look(node)
+    # A verdict other than "pass" fails the stage.
+    with suppress(StageFailed):
+        make(node, "smoke")
+    assert node.smoke is not None
+    return node.smoke
+
+
+def outcome(found: dict[str, Any]) -> tuple[str, str]:
+    """The reference's outcome and the verdict."""
+    return found["golden"]["reference"]["outcome"], found["verdict"]
+
+
+def test_replicas_that_agree_make_the_reference_and_later_runs_are_held_against_it(
+    tmp_path: Path, records: Path
+) -> None:
+    node = serving(tmp_path)
+    assert outcome(measured(node, SOUND, SOUND)) == ("accepted", "pass")
+    [file] = (records / golden.FOLDER).iterdir()
+    assert outcome(measured(node, SOUND, SOUND)) == ("same", "pass")
+    assert outcome(measured(node, DRIFTED, DRIFTED)) == ("drifted", "pass")
+    assert smoke.summary(node[0]).endswith("; answers: drifted")
+    wrong = measured(node, WRONG, WRONG)
+    assert outcome(wrong) == ("different", "fail")
+    assert_message(*wrong["reasons"])
+    assert len(file.read_text().splitlines()) == 1
+
+
+def test_one_of_two_that_differ_is_named_by_the_reference(tmp_path: Path, records: Path) -> None:
+    node = serving(tmp_path)
+    assert outcome(measured(node, SOUND, WRONG)) == ("none", "invalid")
+    measured(node, SOUND, SOUND)
+    found = measured(node, SOUND, WRONG)
+    assert outcome(found) == ("different", "fail")
+    assert "direct-1: answers otherwise than the reference of n01" in found["reasons"][0]
+    assert found["golden"]["answers"]
+
+
+def test_word_of_one_replica_is_no_reference_until_another_node_says_the_same(
+    tmp_path: Path, records: Path
+) -> None:
+    one, other, third = (serving(tmp_path, name) for name in ("n01", "n02", "n03"))
+    assert outcome(measured(one, SOUND)) == ("none", "pass")
+    assert outcome(measured(one, SOUND)) == ("none", "pass")
+    differs = measured(other, WRONG)
+    assert outcome(differs) == ("unmeasured", "invalid")
+    assert_message(*differs["reasons"])
+    assert outcome(measured(third, SOUND)) == ("accepted", "pass")
+    found = measured(other, WRONG)
+    assert outcome(found) == ("different", "fail")
+    assert "than the reference of n01" in found["reasons"][0]
+
+
+def test_change_of_what_decides_the_arithmetic_means_a_new_reference(
+    tmp_path: Path, records: Path
+) -> None:
+    assert outcome(measured(serving(tmp_path), SOUND, SOUND)) == ("accepted", "pass")
+    new, machine = serving(tmp_path)
+    machine.readings = {"notes": {"warm": WARM}, "nvml": {"driver_version": "590.1"}}
+    found = measured((new, machine), WRONG, WRONG)
+    assert outcome(found) == ("accepted", "pass")
+    assert len(list((records / golden.FOLDER).iterdir())) == 2
+
+
+KEY = golden.key(runs.run_conditions(), 32)
+
+
+@in_subtests(
+    "change",
+    [
+        {"versions__driver": "590.1"},
+        {"machine__gpus": ["NVIDIA H100"]},
+        {"versions__engine_lock": "other"},
+        {"versions__engine_says": "0.34.0"},
+        {"model__revision": "f" * 64},
+        {"serving__config": {"max-num-seqs": 9}},
+        {"serving__tp": [4, 4]},
+    ],
+)
+def test_key_changes_with(change: dict[str, object]) -> None:
+    assert golden.key(runs.run_conditions(**change), 32) != KEY
+
+
+@in_subtests(
+    "change",
+    [
+        {"run__node": "n02"},
+        {"serving__config": {"max-num-seqs": 8, "tensor-parallel-size": 2, "port": 9001}},
+        {"serving__tp": [2, 2]},
+        {"serving__replicas": 8},
+    ],
+)
+def test_key_is_the_same_whatever(change: dict[str, object]) -> None:
+    assert golden.key(runs.run_conditions(**change), 32) == KEY
+
+
+def test_key_that_cannot_be_told_is_no_pass() -> None:
+    with raises_message(RecordError):
+        golden.key(runs.run_conditions(versions__driver={"unmeasured": "no NVML"}), 32)
+    assert golden.key(runs.run_conditions(), 16) != KEY
+
+
+def test_record_that_was_changed_is_no_pass(tmp_path: Path, records: Path) -> None:
+    node = serving(tmp_path)
+    measured(node, SOUND, SOUND)
+    [file] = (records / golden.FOLDER).iterdir()
+    file.write_text(file.read_text().replace("w2.3", "w9.9"))
+    found = measured(node, SOUND, SOUND)
+    assert outcome(found) == ("unmeasured", "invalid")
+    assert_message(*found["reasons"])
+
+
+def test_answers_given_beside_others_requests_make_no_reference(
+    tmp_path: Path, records: Path
+) -> None:
+    server = {"other_requests": 7}
+    found = measured(serving(tmp_path), SOUND, SOUND, server=server)
+    assert outcome(found) == ("none", "pass")
+
+
+def test_where_no_prompt_was_sent_nothing_is_compared(tmp_path: Path, records: Path) -> None:
+    found = measured(serving(tmp_path), SOUND, golden={"unmeasured": "no golden prompt was sent"})
+    assert (found["verdict"], "reference" in found["golden"]) == ("pass", False)
+    assert not (records / golden.FOLDER).exists()

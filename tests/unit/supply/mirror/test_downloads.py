@@ -1,0 +1,43 @@
+"""What one node of each kind downloads, as `b200 mirror plan` says it."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+from b200kit.cli.supply.mirror import download_text
+from b200kit.node.weights.manifest import Entry
+from b200kit.supply.mirror import wanted
+from b200kit.supply.mirror.needs import Checkpoint, Kind, Needs, Transaction
+from b200kit.supply.mirror.wanted import Wanted
+from tests.messages import assert_message
+
+
+def asked(system: str) -> Transaction:
+    """What nodes of a system ask of apt."""
+    return Transaction(system, (), (), "")
+
+
+def files(*sizes: int) -> dict[str, Entry]:
+    """Files of these sizes, by a name that no other has."""
+    return {f"{n}-{size}": Entry(f"{n}-{size}", size, "0" * 64) for n, size in enumerate(sizes)}
+
+
+def test_node_downloads_its_own_kinds_packages_wheels_and_model() -> None:
+    old, new = asked("debian12"), asked("debian13")
+    small, large = (Checkpoint(name, "a" * 64, "", "") for name in ("small", "large"))
+    nodes = tuple(f"n{number:02}" for number in range(9))
+    needs = Needs("", "", (
+        Kind(nodes, "http://m.example", old, "py311", large), Kind(("x1",), None, new, None, small),
+    ), (), {})  # fmt: skip
+    apts: Any = ((SimpleNamespace(of=old), files(10, 20)), (SimpleNamespace(of=new), files(5)))
+    models = (
+        (small, b"", tuple(files(7).values())),
+        (large, b"", tuple(files(7 * 10**10).values())),
+    )
+    of = Wanted(apts, {"py311": files(300), "py313": files(4000)}, models)
+    found = list(wanted.downloads(needs, of))
+    assert [(each.packages, each.wheels, each.model) for each in found] == [
+        (30, 300, 7 * 10**10), (5, 0, 7),
+    ]  # fmt: skip
+    assert_message(*map(download_text, found))
