@@ -81,6 +81,7 @@ def accept(node: str, by: str, why: str, runs: str, last: int, records: Path) ->
         accepted = comparison.acceptable(_read(records, node), requested, last)
         store.append(records, node, entries.accept_entry(node, accepted, by, why, timestamp.now()))
     console.out(f"{node}: {len(accepted)} runs are the baseline, by {by}: {why}")
+    console.out(f"{node}: {comparison.days(accepted)}")
 
 
 @command.command(

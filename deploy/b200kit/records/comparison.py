@@ -12,10 +12,10 @@ from typing import Any
 from b200kit.records import conditions
 from b200kit.records.conditions import Change
 from b200kit.records.conditions_fields import Role
-from b200kit.records.entries import Record, RecordError, counts, medians
+from b200kit.records.entries import Record, RecordError, counts, measured, medians
+from b200kit.records.groups import ASSUMED, DAYS, LEAST
+from b200kit.records.metrics import METRICS, is_of_replica, of_replicas, words
 from b200kit.records.statistics import (
-    LEAST,
-    METRICS,
     Comparison,
     Outcome,
     compare,
@@ -25,7 +25,9 @@ from b200kit.records.statistics import (
 
 SCHEMA = "b200kit/against-the-record/1"
 NEWEST = 10
-"""Newer runs that are compared; enough to find 7 % at a run-to-run CV of 3 % (simulated)."""
+"""Newer runs that are compared; enough to find 10 % on days that differ by 3 % (simulated)."""
+_NAMED = 4
+"""Of the medians that are slower, the worst are named."""
 
 Run = Mapping[str, Any]
 
@@ -110,33 +112,43 @@ def against(record: Record, most: int = NEWEST, other: Record | None = None) -> 
         return _unclear(_nothing_before(record, newer, other), newer)
     if not newer:
         return _unclear("no run since the baseline was accepted", accepted=accepted)
-    found = compare([medians(r) for r in before], [medians(r) for r in newer])
+    found = compare([measured(r) for r in before], [measured(r) for r in newer])
     return _document(found, before, newer, accepted)
 
 
 def compare_to_baseline(record: Record, run: Run) -> dict[str, Any]:
     """One new run against the accepted baseline of its load: usual, slower, none or unknown.
 
-    Slower is a metric whose median lies above what the baseline's runs let expect (95 % over all
-    metrics together) and more than MARGIN above theirs; `none` that there is no
-    baseline, `unknown` that it cannot be compared with the one there is. `why` says it in a line.
+    Slower is a median, or a replica's own against the others', that lies above what the baseline's
+    runs let expect (0.5 % over all of a kind) and more than MARGIN above theirs; `none` that
+    there is no baseline, `unknown` that it cannot be compared with the one there is. `why` says it
+    in a line.
     """
     accepted, before = baseline(record, run)
     if not accepted:
         return _result("none", _nothing_before(record, [run], None))
-    figures, known = medians(run), [medians(r) for r in before]
+    own, known = measured(run), [measured(r) for r in before]
     if len(before) < LEAST:
         return _result("unknown", f"only {len(before)} runs of the baseline are left", accepted)
-    missing = [n for m, n in METRICS.items() if m not in figures and all(m in k for k in known)]
+    missing = [n for m, n in METRICS.items() if not own.has(m) and all(k.has(m) for k in known)]
     if missing:
         return _result("unknown", f"it has no {', '.join(missing)}, the baseline has", accepted)
-    found, worse = expected(known, figures), slower(known, figures)
+    paths = of_replicas(own)
+    others = [name for name in of_replicas(known[-1]) if name not in paths]
+    groups = [names for names in (tuple(METRICS), paths) if names]
+    found = {m: one for names in groups for m, one in expected(known, own, names).items()}
+    worse = {m: one for names in groups for m, one in slower(known, own, names).items()}
+    by = _accepted_by(accepted, before)
+    if not set(paths) <= set(found) or others:
+        by += "; not every replica is in both, accept runs of this layout"
     if not worse:
-        return _result("usual", _accepted_by(accepted), accepted, found)
+        return _result("usual", by, accepted, found)
     changes = conditions.differences(before[-1]["conditions"], run["conditions"])
-    why = "; ".join(_slower_text(m, one) for m, one in worse.items())
+    worst = sorted(worse.items(), key=lambda each: each[1]["usual"] / each[1]["value"])[:_NAMED]
+    why = "; ".join(_slower_text(m, one) for m, one in worst)
+    why += f"; and {len(worse) - _NAMED} more" if len(worse) > _NAMED else ""
     cause = f"; changed since: {changes[0]}" if changes else ""
-    return _result("slower", f"{why}; {_accepted_by(accepted)}{cause}", accepted, found)
+    return _result("slower", f"{why}; {by}{cause}", accepted, found)
 
 
 def no_baseline(why: str, outcome: str = "none") -> dict[str, Any]:
@@ -156,11 +168,19 @@ def _result(
 
 def _slower_text(metric: str, found: Mapping[str, Any]) -> str:
     usual = f"{found['low']:.3g} to {found['high']:.3g}"
-    return f"{METRICS[metric]} {found['value']:.3g} ms, the baseline {usual}"
+    unit = " times the other replicas'" if is_of_replica(metric) else " ms"
+    return f"{words(metric)} {found['value']:.3g}{unit}, the baseline {usual}"
 
 
-def _accepted_by(accepted: Mapping[str, Any]) -> str:
-    return f"baseline of {str(accepted['at'])[:10]} by {accepted['by']}"
+def _accepted_by(accepted: Mapping[str, Any], runs: Sequence[Run]) -> str:
+    return f"baseline of {str(accepted['at'])[:10]} by {accepted['by']}, {days(runs)}"
+
+
+def days(runs: Sequence[Run]) -> str:
+    """On how many days runs were taken, and what is assumed where those are few."""
+    found = len({str(run["at"])[:10] for run in runs})
+    text = f"{len(runs)} runs of {found} day{'s'[: found > 1]}"
+    return text if found >= DAYS else f"{text}: that days differ by {ASSUMED:.0%} is assumed"
 
 
 def _nothing_before(record: Record, newer: Sequence[Run], other: Record | None) -> str:
@@ -202,7 +222,7 @@ def _document(
         "runs": {"before": _span(before), "after": _span(newer)},
         "changed": [_change_json(change) for change in changes],
         "uncompared": conditions.uncompared(one, two) if both else [],
-        "hint": expected([medians(r) for r in before], medians(newer[-1])) if both else {},
+        "hint": expected([measured(r) for r in before], measured(newer[-1])) if both else {},
     }
 
 

@@ -12,16 +12,18 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from statistics import median
 from typing import Any
 
+from b200kit.node.client.percentiles import carries
 from b200kit.node.state.path import number
 from b200kit.records.conditions import missing, value_of
-from b200kit.records.statistics import METRICS
+from b200kit.records.metrics import METRICS, REPLICA_METRICS, TAILS, Measured
 from b200kit.run import jsonl
 
 SCHEMA = "b200kit/record/1"
-_FIGURES = ("p50", "p95", "p99", "mean")
-_STORED = ("num_prompts", "completed", "failed", "goodput_share", "request_goodput",
+_FIGURES = ("p50", "p95", "p99", "mean", "max")
+_STORED = ("num_prompts", "completed", "failed", "goodput_share", "late_share", "request_goodput",
          "output_throughput", "gateway_overhead", "server", "verdict", "reasons")  # fmt: skip
 
 
@@ -91,8 +93,20 @@ def run_entry(run_conditions: dict[str, Any], smoke: Mapping[str, Any], run: str
         "node": value_of(run_conditions, "run.node"),
         "at": value_of(run_conditions, "run.taken_at"),
         "run": run,
-        "figures": figures | {key: smoke.get(key) for key in _STORED},
+        "figures": figures
+        | {key: smoke.get(key) for key in _STORED}
+        | {"replicas": _replicas(smoke)},
         "conditions": run_conditions,
+    }
+
+
+def _replicas(smoke: Mapping[str, Any]) -> dict[str, dict[str, object]]:
+    """The medians of each replica that was asked directly, by path and metric, in ms."""
+    paths = smoke.get("paths")
+    return {
+        name: {metric: summary.get(f"p50_{metric}_ms") for metric in REPLICA_METRICS}
+        for name, summary in (paths.items() if isinstance(paths, Mapping) else ())
+        if name.startswith("direct") and isinstance(summary, Mapping)
     }
 
 
@@ -167,6 +181,38 @@ def medians(entry: Mapping[str, Any]) -> dict[str, float]:
     """The run's median of each metric in ms, those that it has."""
     found = {m: number(entry, f"figures.p50_{m}_ms") for m in METRICS}
     return {m: value for m, value in found.items() if isinstance(value, float) and value > 0}
+
+
+def measured(entry: Mapping[str, Any]) -> Measured:
+    """What of the run is compared: medians, the tails that its requests carry, shares, maxima."""
+    figures: dict[str, float] = medians(entry)
+    completed = number(entry, "figures.completed")
+    n = int(completed) if isinstance(completed, float) else 0
+    percents = [percent for percent in (95, 99) if carries(n, percent)]
+    others = {
+        **{f"max_{m}": f"max_{m}_ms" for m in METRICS},
+        **{t: f"{t}_ms" for t in TAILS if int(t[1:3]) in percents},
+        "missed": "goodput_share",
+        "late": "late_share",
+    }
+    for name, key in others.items():
+        value = number(entry, f"figures.{key}")
+        if isinstance(value, float):
+            figures[name] = 1 - value if name == "missed" else value
+    return Measured(str(entry["at"])[:10], figures | _of_replicas(entry))
+
+
+def _of_replicas(entry: Mapping[str, Any]) -> dict[str, float]:
+    """Each replica's median over the median of the others', by "direct-0 tpot": no day is in it."""
+    paths = (entry.get("figures") or {}).get("replicas")
+    found: dict[str, float] = {}
+    for metric in REPLICA_METRICS:
+        of = {p: number(entry, f"figures.replicas.{p}.{metric}") for p in paths or ()}
+        known = {p: value for p, value in of.items() if isinstance(value, float) and value > 0}
+        for path, value in known.items() if len(known) > 1 else ():
+            others = median(other for name, other in known.items() if name != path)
+            found[f"{path} {metric}"] = value / others
+    return found
 
 
 def counts(entry: Mapping[str, Any]) -> str:

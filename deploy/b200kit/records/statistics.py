@@ -1,12 +1,12 @@
 """Whether two groups of runs show the same latency: same, different, or not enough to say. Pure.
 
 The run is the unit, never the request: requests of one run share its server, its caches and its
-hour, so thousands of them are one observation of a day. Compared is the ratio of the runs' medians,
-on a log scale, with Welch's unequal variances:
+hour. Runs of one day share that, too (b200kit/records/groups.py). Compared is the ratio of the
+groups' centres on a log scale (Welch's unequal variances), and the difference of shares:
 
-- *same*: two one-sided tests (TOST) put the ratio within +-MARGIN, at 5 % each. Every metric must
-  pass, so the error stays 5 %.
-- *different*: the ratio lies beyond MARGIN, and its interval leaves out 1, at 5 % over all metrics
+- *same*: two one-sided tests (TOST) put medians within +-MARGIN, P95 and P99 within +-TAIL_MARGIN,
+  shares of requests within +-SHARE_MARGIN, at 5 % each. Every one must pass: the error stays 5 %.
+- *different*: one lies beyond its margin, and its interval leaves out no change, at 5 % over all
   together (Bonferroni).
 - *unclear*: everything else. Too few runs, too much spread, two modes: never "same" by default.
 """
@@ -15,20 +15,33 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
 from enum import StrEnum
 from itertools import pairwise
 from typing import Any
 
 from b200kit.node.client.percentiles import deviation, mean, percentile
+from b200kit.records.groups import ASSUMED, LEAST, error, located, trimmed
+from b200kit.records.metrics import (
+    MARGIN,
+    METRICS,
+    NAMES,
+    SHARES,
+    TAILS,
+    Measured,
+    change,
+    is_of_replica,
+    margin,
+    percent,
+    ratio_of,
+)
 from b200kit.records.student_t import quantile
 
-METRICS = {"ttft": "TTFT", "itl": "ITL", "tpot": "TPOT", "e2el": "E2E"}
-MARGIN = 0.05
 RISK = 0.05
-LEAST = 5
-"""Runs of a group that are too few for any statement (quoted: repeat at least five times)."""
+FALSE_RED = 0.005
+"""Of one run of which nothing changed, over all metrics together; over all replicas, again."""
 
+_ROUNDING = 1e-9
 _APART = 2.0
 """Two modes are this many times further apart than either is wide (inferred)."""
 
@@ -50,6 +63,8 @@ class Spread:
     low: float
     high: float
     cv: float
+    apart: int = 0
+    """Runs that lie further than twice MARGIN from the median."""
     modes: tuple[tuple[int, float], ...] = ()
     """Runs and median of the fast and of the slow mode; empty where there is but one."""
 
@@ -60,7 +75,9 @@ class Spread:
 
 @dataclass(frozen=True)
 class Compared:
-    """One metric of two groups. ratio 1.07 is 7 % slower; interval is its 90 % one."""
+    """One metric of two groups. ratio 1.07 is 7 % slower, a share has 1 + difference; interval is
+    the 90 % one of that.
+    """
 
     metric: str
     outcome: Outcome
@@ -84,6 +101,8 @@ class Comparison:
     outcome: Outcome
     why: str
     metrics: tuple[Compared, ...] = ()
+    largest: Mapping[str, tuple[float, float]] = field(default_factory=dict)
+    """Median of the runs' largest value in ms, of both groups, by metric; told, not judged."""
 
     @property
     def slower(self) -> tuple[str, ...]:
@@ -98,21 +117,24 @@ class Comparison:
             "why": self.why,
             "slower": list(self.slower),
             "metrics": [metric.to_json() for metric in self.metrics],
+            "largest": {metric: list(pair) for metric, pair in self.largest.items()},
         }
 
 
 def spread(values: Sequence[float]) -> Spread:
-    """Describe a group of run medians, at least one, all above 0."""
+    """Describe a group of run medians, at least one, none below 0."""
     centre = percentile(values, 50)
     sample = math.sqrt(len(values) / (len(values) - 1)) if len(values) > 1 else 0.0
-    cv = deviation(values) * sample / mean(values)
-    return Spread(len(values), centre, min(values), max(values), cv, modes(values))
+    cv = deviation(values) * sample / mean(values) if any(values) else 0.0
+    apart = sum(abs(value - centre) > 2 * MARGIN * centre for value in values)
+    return Spread(len(values), centre, min(values), max(values), cv, apart, modes(values))
 
 
 def modes(values: Sequence[float]) -> tuple[tuple[int, float], ...]:
     """The two modes that runs fall into, or none: a mean of two modes is no run's latency.
 
-    The widest gap must exceed twice MARGIN, and be _APART times as wide as either side of it.
+    The widest gap must exceed twice MARGIN, and be _APART times as wide as either side of it. So
+    few runs as are left out anyway are no mode.
     """
     ordered = sorted(values)
     gaps = [after - before for before, after in pairwise(ordered)]
@@ -120,65 +142,81 @@ def modes(values: Sequence[float]) -> tuple[tuple[int, float], ...]:
         return ()
     at = gaps.index(max(gaps)) + 1
     low, high = ordered[:at], ordered[at:]
+    if min(len(low), len(high)) <= trimmed(len(ordered)):
+        return ()
     wide = max(low[-1] - low[0], high[-1] - high[0])
     if gaps[at - 1] <= max(2 * MARGIN * percentile(ordered, 50), _APART * wide):
         return ()
     return tuple((len(side), percentile(side, 50)) for side in (low, high))
 
 
-def compare(
-    before: Sequence[Mapping[str, float]], after: Sequence[Mapping[str, float]]
-) -> Comparison:
-    """Compare two groups of runs, each a mapping of metric to its run's median in ms.
+def compare(before: Sequence[Measured], after: Sequence[Measured]) -> Comparison:
+    """Compare two groups of runs.
 
-    A metric that a run does not have is not compared, and makes the whole unclear.
+    A median that a run does not have is not compared, and makes the whole unclear.
     """
-    few = _few(before, after)
-    if few:
+    both = [*before, *after]
+    if few := _few(before, after):
         return Comparison(Outcome.UNCLEAR, few)
-    reported = [m for m in METRICS if any(m in run for run in (*before, *after))]
-    missing = [m for m in reported if not all(run.get(m, 0) > 0 for run in (*before, *after))]
-    judged = [m for m in reported if m not in missing]
-    if not judged:
+    missing = [
+        m for m in METRICS if any(r.has(m) for r in both) and not all(r.has(m) for r in both)
+    ]
+    judged = [m for m in NAMES if all(r.has(m) for r in both)]
+    if not set(judged) & set(METRICS):
         return Comparison(Outcome.UNCLEAR, "the runs have no metric in common")
-    found = [_one(m, [r[m] for r in before], [r[m] for r in after], len(judged)) for m in judged]
-    return _together(found, missing)
+    found = [_one(m, before, after, len(judged)) for m in judged]
+    return replace(_together(found, missing), largest=_largest(before, after))
 
 
-def expected(
-    before: Sequence[Mapping[str, float]], run: Mapping[str, float]
-) -> dict[str, dict[str, Any]]:
-    """Whether one run lies where the baseline's runs let expect it: 95 % over all metrics together.
-
-    A hint after a single run, never a result: {metric: {"value", "low", "high", "inside"}} in ms.
-    """
-    judged = [m for m in METRICS if run.get(m, 0) > 0 and all(r.get(m, 0) > 0 for r in before)]
-    if len(before) < LEAST:
-        return {}
-    return {m: _predicted([r[m] for r in before], run[m], len(judged)) for m in judged}
-
-
-def slower(
-    before: Sequence[Mapping[str, float]], run: Mapping[str, float]
-) -> dict[str, dict[str, Any]]:
-    """The metrics in which one run is slower than `expected`, and by more than MARGIN."""
-    usual = {m: percentile([r[m] for r in before], 50) for m in run if all(m in r for r in before)}
-    found = expected(before, run)
+def _largest(
+    before: Sequence[Measured], after: Sequence[Measured]
+) -> dict[str, tuple[float, float]]:
+    """What users may meet: of each group the median of what was largest in a run."""
+    groups = (before, after)
+    values = {m: [[r.figures.get(f"max_{m}", 0.0) for r in g] for g in groups] for m in METRICS}
     return {
-        m: one
-        for m, one in found.items()
-        if one["value"] > max(one["high"], usual[m] * (1 + MARGIN))
+        m: (percentile(of[0], 50), percentile(of[1], 50))
+        for m, of in values.items()
+        if all(of[0]) and all(of[1])
     }
 
 
-def _predicted(before: Sequence[float], value: float, metrics: int) -> dict[str, Any]:
-    logs = [math.log(v) for v in before]
-    runs = len(logs)
-    half_width = math.sqrt(_variance(logs) * (1 + 1 / runs)) * quantile(
-        1 - RISK / metrics, runs - 1
-    )
-    low, high = math.exp(mean(logs) - half_width), math.exp(mean(logs) + half_width)
-    return {"value": value, "low": low, "high": high, "inside": low <= value <= high}
+def expected(
+    before: Sequence[Measured], run: Measured, names: Sequence[str] = tuple(METRICS)
+) -> dict[str, dict[str, Any]]:
+    """Whether one run lies where the baseline's let expect it: FALSE_RED too slow over all *names*.
+
+    {name: {"value", "usual", "low", "high", "inside"}} in ms, of those that all runs have.
+    """
+    judged = [m for m in names if run.has(m) and all(r.has(m) for r in before)]
+    if len(before) < LEAST:
+        return {}
+    return {m: _predicted(before, run, m, len(judged)) for m in judged}
+
+
+def slower(
+    before: Sequence[Measured], run: Measured, names: Sequence[str] = tuple(METRICS)
+) -> dict[str, dict[str, Any]]:
+    """The metrics in which one run is slower than `expected`, and by more than MARGIN."""
+    return {
+        m: one
+        for m, one in expected(before, run, names).items()
+        if one["value"] > max(one["high"], one["usual"] * (1 + MARGIN))
+    }
+
+
+def _predicted(
+    before: Sequence[Measured], run: Measured, name: str, metrics: int
+) -> dict[str, Any]:
+    # Replicas of a node share its days.
+    assumed = 0.0 if is_of_replica(name) else ASSUMED
+    group = located([(r.day, math.log(r.figures[name])) for r in before], assumed)
+    deviation_, freedom = group.of_one_more
+    half_width = deviation_ * quantile(1 - 2 * FALSE_RED / metrics, freedom)
+    low, high = (math.exp(group.centre + sign * half_width) for sign in (-1, 1))
+    value, usual = run.figures[name], math.exp(group.centre)
+    inside = abs(math.log(value) - group.centre) <= half_width + _ROUNDING
+    return {"value": value, "usual": usual, "low": low, "high": high, "inside": inside}
 
 
 def _few(before: Sequence[object], after: Sequence[object]) -> str:
@@ -195,66 +233,63 @@ def _together(found: list[Compared], missing: list[str]) -> Comparison:
     open_ = [m for m in found if m.outcome is Outcome.UNCLEAR]
     metrics = tuple(found)
     if changed:
-        changes = ", ".join(f"{METRICS[m.metric]} {percent(m.ratio)}" for m in changed)
+        changes = ", ".join(f"{NAMES[m.metric]} {change(m.metric, m.ratio)}" for m in changed)
         return Comparison(Outcome.DIFFERENT, changes, metrics)
     if open_:
-        why = "; ".join(dict.fromkeys(f"{METRICS[m.metric]}: {m.why}" for m in open_))
+        why = "; ".join(dict.fromkeys(f"{NAMES[m.metric]}: {m.why}" for m in open_))
         return Comparison(Outcome.UNCLEAR, why, metrics)
     if missing:
         why = f"not every run has {', '.join(METRICS[m] for m in missing)}"
         return Comparison(Outcome.UNCLEAR, why, metrics)
-    worst = max(found, key=lambda m: abs(math.log(m.ratio)))
+    worst = max((m for m in found if m.metric in METRICS), key=lambda m: abs(math.log(m.ratio)))
     why = f"all within +-{MARGIN:.0%}; most in {METRICS[worst.metric]}, {percent(worst.ratio)}"
-    return Comparison(Outcome.SAME, why, metrics)
+    tails = any(m.metric in TAILS for m in found)
+    alone = "" if tails else "; medians alone, no tail is carried by every run"
+    return Comparison(Outcome.SAME, why + alone, metrics)
 
 
-def _one(metric: str, before: list[float], after: list[float], metrics: int) -> Compared:
+def _one(
+    name: str, before: Sequence[Measured], after: Sequence[Measured], metrics: int
+) -> Compared:
     """One metric; the risk of a false "different" is shared by *metrics*."""
-    shift, error, freedom = _welch(before, after)
-    half_width = error * quantile(1 - 2 * RISK, freedom)
-    interval = (math.exp(shift - half_width), math.exp(shift + half_width))
-    groups = spread(before), spread(after)
-    result = Compared(metric, Outcome.UNCLEAR, *groups, math.exp(shift), interval)
-    if _beyond(shift) and abs(shift) > error * quantile(1 - RISK / metrics, freedom):
+    shift, deviation_, freedom = _welch(name, before, after)
+    half_width = deviation_ * quantile(1 - 2 * RISK, freedom)
+    ratio, *ends = (
+        ratio_of(name, each) for each in (shift, shift - half_width, shift + half_width)
+    )
+    groups = [spread([run.figures[name] for run in runs]) for runs in (before, after)]
+    interval = (ends[0], ends[1])
+    result = Compared(name, Outcome.UNCLEAR, groups[0], groups[1], ratio, interval)
+    beyond = abs(shift) > margin(name)
+    if beyond and abs(shift) > deviation_ * quantile(1 - RISK / metrics, freedom):
         return replace(result, outcome=Outcome.DIFFERENT)
-    if groups[0].modes or groups[1].modes:
+    if name in METRICS and (groups[0].modes or groups[1].modes):
         which, group = ("newer", groups[1]) if groups[1].modes else ("accepted", groups[0])
         (few, low), (many, high) = group.modes
         sizes = f"{few} near {low:.3g} ms, {many} near {high:.3g} ms"
         return replace(result, why=f"the {which} runs fall into two modes ({sizes})")
-    if not any(_beyond(math.log(end)) for end in interval):
+    if abs(shift) + half_width <= margin(name):
         return replace(result, outcome=Outcome.SAME)
-    return replace(result, why=_open(interval))
+    return replace(result, why=_open(name, interval))
 
 
-def _open(interval: tuple[float, float]) -> str:
+def _open(name: str, interval: tuple[float, float]) -> str:
     """Why an interval neither lies within the margin nor shows a difference."""
-    span = f"{percent(interval[0])} to {percent(interval[1])}"
-    return f"anything from {span} is possible; more runs would say"
+    span = " to ".join(change(name, end) for end in interval)
+    return f"anything from {span} is possible; more runs, on more days, would say"
 
 
-def _beyond(shift: float) -> bool:
-    """Whether a log ratio is outside the margin; slower and faster by the same factor alike."""
-    return abs(shift) > math.log1p(MARGIN)
-
-
-def percent(ratio: float) -> str:
-    """A ratio as a change: "+7.0 %"."""
-    return f"{(ratio - 1) * 100:+.1f} %"
-
-
-def _welch(before: Sequence[float], after: Sequence[float]) -> tuple[float, float, int]:
-    """Log ratio, its standard error, and the degrees of freedom, rounded down to be careful."""
-    logs = [[math.log(v) for v in group] for group in (before, after)]
-    shift = mean(logs[1]) - mean(logs[0])
-    parts = [_variance(group) / len(group) for group in logs]
-    total = sum(parts)
-    if not total:
-        return shift, 0.0, 1
-    below = sum(part**2 / (len(group) - 1) for part, group in zip(parts, logs, strict=True))
-    return shift, math.sqrt(total), max(1, math.floor(total**2 / below))
-
-
-def _variance(values: Sequence[float]) -> float:
-    """The sample's variance."""
-    return deviation(values) ** 2 * len(values) / (len(values) - 1)
+def _welch(
+    name: str, before: Sequence[Measured], after: Sequence[Measured]
+) -> tuple[float, float, int]:
+    """How far the groups are apart, the standard error of that, and its degrees of freedom."""
+    share = name in SHARES
+    one, two = (
+        located(
+            [(r.day, r.figures[name] if share else math.log(r.figures[name])) for r in runs],
+            0.0 if share else ASSUMED,
+        )
+        for runs in (before, after)
+    )
+    seen = [(group.parts[0], group.of - 1) for group in (one, two)]
+    return two.centre - one.centre, *error(seen, one.parts[1] + two.parts[1])

@@ -3,13 +3,15 @@
 Everything is bytes unless a name says tokens. After vllm/v1/kv_cache_interface.py of vLLM 0.33.0:
 `AttentionSpec` keeps KV heads, beyond their number one head on each rank; `MLAAttentionSpec` one
 entry on every rank; `SlidingWindowSpec` and `ChunkedLocalAttentionSpec` no more than window and
-tokens in flight; `MambaSpec` a constant state a sequence. Blocks are not rounded up.
+tokens in flight; `MambaSpec` a constant state a sequence. Where a model has such states, a block of
+its attention is as large as one (vllm/platforms/interface.py); smaller blocks are not rounded up.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from math import ceil
 
 from b200kit.sizing.dimensions import Cache, Dimensions, ModelError, State
 
@@ -153,11 +155,11 @@ def sequence_bytes(
     """
     name = _resolved(dtype, shape)
     kept = (*shape.keeps, *(shape.draft_keeps if drafted else ()))
-    caches = (each for each in kept if isinstance(each, Cache))
-    total = sum(
-        cache.layers * entry_bytes(cache, tp, name) * _entries(cache, tokens, chunk)
-        for cache in caches
-    )
+    block = max((_state(each, drafted) for each in kept if isinstance(each, State)), default=0) / tp
+    caches = [each for each in kept if isinstance(each, Cache)]
+    sizes = (entry_bytes(each, tp, name) * _entries(each, tokens, chunk) for each in caches)
+    whole = (ceil(size / block) * block if block else size for size in sizes)
+    total = sum(each.layers * size for each, size in zip(caches, whole, strict=True))
     return total + state_bytes(kept, tp, drafted, prefix_caching)
 
 
@@ -176,8 +178,10 @@ def state_bytes(
     """
     states = [each for each in kept if isinstance(each, State)]
     number = (_STATES if prefix_caching else 1) + drafted
-    one = sum(
-        each.layers * (each.channels * (each.kernel - 1 + drafted) * 2 + each.ssm * each.ssm_bytes)
-        for each in states
-    )
-    return number * one / tp
+    return number * sum(each.layers * _state(each, drafted) for each in states) / tp
+
+
+def _state(state: State, drafted: int) -> int:
+    """One state of one layer, of all ranks together."""
+    convolution = state.channels * (state.kernel - 1 + drafted) * 2
+    return convolution + state.ssm * state.ssm_bytes

@@ -26,11 +26,17 @@ _MODULES = tuple(
 )
 # Names of modules that patterns of compressed-tensors are tried on, by part.
 _SAMPLES = {
-    "attention": ("self_attn.q_proj", "linear_attn.in_proj_qkv", "attn.wq_b", "mixer.in_proj"),
+    "attention": (
+        *(f"self_attn.{name}_proj" for name in ("q", "k", "o", "kv_b")),
+        "linear_attn.in_proj_qkv",
+        "attn.wq_b",
+        "mixer.in_proj",
+    ),
     "dense": ("mlp.gate_proj", "mlp.up_proj", "mlp.down_proj"),
     "shared": ("mlp.shared_experts.up_proj", "ffn.shared_experts.up_proj"),
-    "routed": ("mlp.experts.0.up_proj", "ffn.experts.0.up_proj"),
+    "routed": ("mlp.experts.0.up_proj", "ffn.experts.0.up_proj", "block_sparse_moe.experts.0.w1"),
 }
+_DRAFTS = ("mtp.layers.0.mlp.up_proj", "mtp.layers.0.self_attn.q_proj")
 _PATTERN = "re:"
 _LAYER = re.compile(r"\b(?:layers|blocks|h)\.(\d+)(?!\d)(.*)", re.DOTALL)
 _PARTS = ("attention", "dense", "shared", "routed")
@@ -86,16 +92,15 @@ def _compiled(name: str) -> re.Pattern[str]:
 
 
 def _matched(pattern: re.Pattern[str], layers: int) -> Iterator[tuple[str, set[int]]]:
+    found = {}
     for part, samples in _SAMPLES.items():
-        yield (
-            part,
-            {
-                n
-                for n in range(layers)
-                for sample in samples
-                if pattern.match(f"model.layers.{n}.{sample}")
-            },
-        )
+        names = ((n, f"model.layers.{n}.{sample}") for n in range(layers) for sample in samples)
+        found[part] = {n for n, name in names if pattern.match(name)}
+    yield from found.items()
+    after = [f"model.layers.{layers}.{sample}" for sample in _SAMPLES["routed"]]
+    # A pattern that means layers of the model as well says nothing of those that draft alone.
+    if not any(found.values()) and any(pattern.match(name) for name in (*_DRAFTS, *after)):
+        yield _DRAFT, {0}
 
 
 def _part(

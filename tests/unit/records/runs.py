@@ -14,7 +14,7 @@ from typing import Any
 from b200kit.records import conditions, conditions_sources
 from b200kit.records import entries as record
 from b200kit.records.entries import Record
-from b200kit.records.statistics import METRICS
+from b200kit.records.metrics import METRICS, Measured
 from tests.unit import states
 
 RECORDED = Path(__file__).parents[2] / "data" / "diagnosis"
@@ -104,3 +104,8 @@ def days(seed: int, count: int, cv: float, shift: float = 0.0) -> list[dict[str,
     """Medians of several runs with a fixed seed."""
     chance = random.Random(seed)
     return [day(chance, cv, shift) for _ in range(count)]
+
+
+def dated(medians: Iterable[Mapping[str, float]], of_one_day: bool = False) -> list[Measured]:
+    """Runs with these medians, one a day unless all are of one."""
+    return [Measured("day" if of_one_day else f"day {i}", m) for i, m in enumerate(medians)]

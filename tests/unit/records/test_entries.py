@@ -240,3 +240,37 @@ def test_tpot_at_each_tensor_parallelism() -> None:
 def test_groups_are_of_one_load() -> None:
     known = runs.kept([runs.run(0), runs.run(1, load__osl=8), runs.run(2)])
     assert len(comparison.alike(known.runs, known.runs[0], Role.LOAD)) == 2
+
+
+def test_tails_are_compared_where_the_requests_of_a_run_carry_them() -> None:
+    entry = runs.run(1)
+    figures = entries.measured(entry).figures
+    assert {"ttft", "p95_ttft", "missed"} <= set(figures)
+    assert not any(name.startswith("p99") for name in figures)
+    entry["figures"] |= {
+        "completed": 58,
+        "goodput_share": 0.9,
+        "late_share": 0.25,
+        "max_ttft_ms": 9.0,
+    }
+    figures = entries.measured(entry).figures
+    assert not any(name.startswith("p95") for name in figures)
+    assert figures["missed"] == pytest.approx(0.1)
+    assert figures["late"] == 0.25
+    assert figures["max_ttft"] == 9.0
+    assert entries.measured(entry).day == "2026-10-02"
+
+
+def test_replica_is_kept_by_its_medians_and_compared_by_how_much_slower_than_the_others_it_is() -> (
+    None
+):
+    kept = runs.run(1)["figures"]["replicas"]
+    assert {path: set(of) for path, of in kept.items()} == {
+        "direct-0": {"tpot", "ttft"}, "direct-1": {"tpot", "ttft"},
+    }  # fmt: skip
+    figures = entries.measured(runs.run(1)).figures
+    factor = kept["direct-1"]["tpot"] / kept["direct-0"]["tpot"]
+    assert figures["direct-1 tpot"] == pytest.approx(factor)
+    alone = runs.run(1)
+    del alone["figures"]["replicas"]["direct-1"]
+    assert not any(name.startswith("direct") for name in entries.measured(alone).figures)

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from b200kit.records import entries, provenance, store
-from b200kit.records.statistics import METRICS
+from b200kit.records.metrics import METRICS
 from b200kit.run import jsonl
 from b200kit.run.node import Node, StageFailed
 from tests.fake.machine import Machine
@@ -51,6 +51,7 @@ def accepted(node: Settled, count: int = 10) -> None:
     for number, day in enumerate(runs.days(7, count, 0.01)):
         own = json.loads(json.dumps(run_conditions))
         own["fields"]["run.cache_salt"] = f"salt-{number}"
+        own["fields"]["run.taken_at"] = f"2026-10-{1 + number:02d}T09:00:00Z"
         store.append(folder, "n01", entries.run_entry(own, result(day), f"run-{number}"))
     known = store.read(folder, "n01").runs
     entry = entries.accept_entry("n01", known, "ops", "burn-in", "2026-11-01T00:00:00Z")
@@ -88,6 +89,31 @@ def test_a_slower_run_fails_and_says_by_what_whose_baseline_it_is(
         measure(node, result(shifted(0.12, metric)))
     kept = json.loads(node[1].text("/var/lib/b200kit/smoke.json"))
     assert kept["verdict"] == "fail"  # so that the next run measures again
+
+
+def replica(path: str, by: float) -> dict[str, Any]:
+    """A result like the others but for one replica's tokens."""
+    found = result()
+    found["paths"][path]["p50_tpot_ms"] *= by
+    return found
+
+
+def test_replica_that_is_slower_than_its_own_record_fails_by_its_name(node: Settled) -> None:
+    accepted(node)
+    measure(node, replica("direct-1", 1.04))
+    with raises_message(StageFailed):
+        measure(node, replica("direct-1", 1.12))
+    compared = (node[0].smoke or {})["comparison"]["metrics"]
+    assert not compared["direct-1 tpot"]["inside"]
+    assert compared["direct-0 tpot"]["value"] < 1
+
+
+def test_replica_that_the_baseline_does_not_know_is_said_not_to_be_compared(node: Settled) -> None:
+    accepted(node)
+    more = result()
+    more["paths"]["direct-2"] = more["paths"]["direct-1"]
+    measure(node, more)
+    assert_message((node[0].smoke or {})["comparison"]["why"])
 
 
 def test_a_faster_run_passes(node: Settled) -> None:

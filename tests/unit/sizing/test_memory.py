@@ -38,12 +38,12 @@ def known(name: str) -> Dimensions:
 
 
 def token_bytes(shape: Dimensions, tp: int = 1, dtype: str = "auto", draft: bool = False) -> float:
-    """Cache of the first token of a sequence on one GPU, without recurrent states."""
-    two, one = (
+    """Cache of one token of a sequence on one GPU, without recurrent states."""
+    longer, long = (
         memory.sequence_bytes(shape, tokens, tp=tp, dtype=dtype, drafted=int(draft))
-        for tokens in (2, 1)
+        for tokens in (2 * 10**9, 10**9)
     )
-    return two - one
+    return round((longer - long) / 10**9)
 
 
 def caching(shape: Dimensions) -> int:
@@ -195,7 +195,7 @@ def test_mla_is_copied_on_every_rank() -> None:
 
 def test_window_bounds_half_of_the_layers() -> None:
     oss = known("gpt-oss-120b")
-    full = token_bytes(oss)
+    full = memory.sequence_bytes(oss, 1)
     assert [(one.layers, one.window) for one in oss.keeps if isinstance(one, Cache)] == [
         (18, 128),
         (18, 0),
@@ -215,7 +215,10 @@ def test_hybrid_keeps_a_constant_state_besides_its_full_layers() -> None:
     assert memory.state_bytes(qwen.keeps, prefix_caching=False) == state
     assert memory.state_bytes(qwen.keeps, 2, prefix_caching=False) == state / 2
     a_token = token_bytes(qwen)
-    assert memory.sequence_bytes(qwen, 4096, prefix_caching=False) == 4096 * a_token + state
+    # A block is as large as a state of one layer: of 4096 tokens the last block is part-filled.
+    block = state / 48
+    blocks = -(-4096 * a_token / 16 // block)
+    assert memory.sequence_bytes(qwen, 4096, prefix_caching=False) == 16 * blocks * block + state
     assert token_bytes(qwen, draft=True) == a_token * 17 / 16
 
 
@@ -380,6 +383,21 @@ def test_pattern_means_the_modules_that_it_matches() -> None:
     mixture = model_config.parse(MIXTRAL | {"quantization_config": stated})
     assert mixture.parts == {"routed": {"nvfp4": 1.0}}
     assert mixture.weights == "nvfp4"
+
+
+@in_subtests(
+    ("pattern", "parts"),
+    [
+        ("re:.*kv_b_proj$", {"attention"}),
+        ("re:^mtp.*", {"draft"}),
+        (r"re:.*layers\.80\..*", {"draft"}),
+        (r"re:model\.layers\.[0-3]\..*", {"attention", "dense"}),
+    ],
+)
+def test_pattern_of_exceptions_is_of_these_parts(pattern: str, parts: set[str]) -> None:
+    stated = {"quant_method": "compressed-tensors", "format": "float-quantized"}
+    shape = config(quantization_config=stated | {"ignore": [pattern]}, num_nextn_predict_layers=1)
+    assert {*shape.parts} == parts
 
 
 def test_unknown_number_formats_are_refused() -> None:

@@ -36,6 +36,7 @@ FORMULAS: dict[str, str] = {
 METRICS = ("ttft", "tpot", "itl", "e2el")
 PERCENTS = (50, 90, 95, 99)
 COALESCED_S = 1e-4
+LATE = 2.0
 
 
 @dataclass(frozen=True)
@@ -191,6 +192,7 @@ def summary(run: Run, objective: Objective) -> dict[str, object]:
         "request_throughput": len(run.completed) * per_second,
         "request_goodput": good * per_second,
         "goodput_share": good / len(run.records) if run.records else 0.0,
+        "late_share": late_share(run),
         "goodput_share_ci95": list(proportion(good, len(run.records))),
         "output_throughput": totals[1] * per_second,
         "total_token_throughput": sum(totals) * per_second,
@@ -232,6 +234,15 @@ def tokens_per_chunk(run: Run) -> float | None:
     """
     chunks = sum(len(item.gaps) + 1 for item in run.completed)
     return _tokens(run, "completion_tokens") / chunks if chunks else None
+
+
+def late_share(run: Run) -> float | None:
+    """Share of completed requests that took more than twice the median E2E; None = no data."""
+    values = [item.e2el for item in run.completed]
+    if not values:
+        return None
+    usual = percentile(values, 50)
+    return sum(value > LATE * usual for value in values) / len(values)
 
 
 def coalesced_share(run: Run) -> float | None:

@@ -12,7 +12,8 @@ from typing import Any
 from b200kit.records.conditions import shown, value_of
 from b200kit.records.conditions_fields import FIELDS
 from b200kit.records.entries import Record, counts
-from b200kit.records.statistics import METRICS, percent
+from b200kit.records.groups import ASSUMED, DAYS
+from b200kit.records.metrics import METRICS, NAMES, SHARES, change
 from b200kit.report.content.run_conditions import TITLES
 from b200kit.report.document import Unmeasured, items, mapping, milliseconds, number, read, show
 from b200kit.report.terminal.lines import labelled, shorten, table, wrap
@@ -20,6 +21,11 @@ from b200kit.report.terminal.lines import labelled, shorten, table, wrap
 WORDS = {"same": "same", "different": "DIFFERENT", "unclear": "CANNOT SAY"}
 TONES = {"same": "good", "different": "bad", "unclear": "unknown"}
 HEAD = ["ms", "accepted", "from-to", "CV", "newer", "from-to", "CV", "change", "90 % interval"]
+_ROWS = {
+    "missed": "missed",
+    "late": "late",
+    **{f"p{q}_{m}": f"{n} {q}" for q in (95, 99) for m, n in METRICS.items()},
+}
 _RIGHT = frozenset({2, 3, 4, 5, 6})
 
 
@@ -122,6 +128,8 @@ def facts(document: object) -> list[tuple[str, str]]:
     found += [(name, text) for name, text in spans if text]
     blind = [show(words) for words in items(read(document, "uncompared"))]
     found += [("not compared", f"{', '.join(blind)} (unmeasured on one side)")] if blind else []
+    largest = "; ".join(_largest(document))
+    found += [("largest", f"{largest} ms (median of the runs' maxima)")] if largest else []
     found += [("newest run", text) for text in _hints(document)]
     return found
 
@@ -132,8 +140,15 @@ def _span(span: object) -> str:
         return ""
     first, last = (show(read(span, key))[:16].replace("T", " ") for key in ("first", "last"))
     text = f"{count:g} runs, {first} to {last}"
-    alone = "; all of one day, so they share its conditions" if days == 1 else ""
-    return text + alone
+    few = days is not None and days < DAYS
+    alone = f"; that days differ by {ASSUMED:.0%} is assumed" if few else ""
+    return f"{text}, {days or 0:g} day{'' if days == 1 else 's'}{alone}"
+
+
+def _largest(document: object) -> Iterator[str]:
+    for metric, pair in mapping(read(document, "largest")).items():
+        ends = [milliseconds(end) for end in map(number, items(pair)) if end is not None]
+        yield f"{METRICS.get(metric, metric)} {' -> '.join(ends)}"
 
 
 def _hints(document: object) -> Iterator[str]:
@@ -143,7 +158,7 @@ def _hints(document: object) -> Iterator[str]:
             value, low, high = (number(read(hint, key)) or 0.0 for key in ("value", "low", "high"))
             figures = f"{milliseconds(low)} to {milliseconds(high)}"
             name = METRICS.get(metric, metric)
-            yield f"{name} {milliseconds(value)} ms, the baseline predicts {figures} (95 %)"
+            yield f"{name} {milliseconds(value)} ms, the baseline predicts {figures} (99 %)"
 
 
 def metric_rows(document: object) -> list[list[str]]:
@@ -152,21 +167,27 @@ def metric_rows(document: object) -> list[list[str]]:
 
 
 def _row(metric: object) -> list[str]:
-    name = METRICS.get(show(read(metric, "metric")), "?")
+    name = show(read(metric, "metric"))
     ends = [number(end) for end in items(read(metric, "interval"))]
-    interval = " to ".join(percent(end) for end in ends if end is not None)
-    before, after = (_group(read(metric, key)) for key in ("before", "after"))
+    interval = " to ".join(change(name, end) for end in ends if end is not None)
+    before, after = (_group(read(metric, key), name) for key in ("before", "after"))
     ratio = number(read(metric, "ratio"))
-    return [name, *before, *after, "-" if ratio is None else percent(ratio), interval]
+    changed = "-" if ratio is None else change(name, ratio)
+    row = [_ROWS.get(name, NAMES.get(name, "?")), *before, *after, changed]
+    # One unit for both ends: the table is as wide as a terminal.
+    return [*row, interval.replace(" % to", " to").replace(" pp to", " to")]
 
 
-def _group(group: object) -> list[str]:
-    low, high, cv = (number(read(group, key)) for key in ("low", "high", "cv"))
-    if low is None or high is None or cv is None:
+def _group(group: object, name: str) -> list[str]:
+    low, high, cv, middle = (number(read(group, key)) for key in ("low", "high", "cv", "median"))
+    if low is None or high is None or cv is None or middle is None:
         return [show(read(group, "median")), "-", "-"]
-    modes = " in 2" if items(read(group, "modes")) else ""
-    spread = f"{milliseconds(low)}-{milliseconds(high)}{modes}"
-    return [milliseconds(number(read(group, "median")) or 0.0), spread, f"{cv * 100:.1f} %"]
+    if name in SHARES:
+        return [f"{middle:.1%}", f"{low:.1%}-{high:.1%}", "-"]
+    apart = number(read(group, "apart")) or 0
+    note = " in 2" if items(read(group, "modes")) else f" ({apart:g})" if apart else ""
+    spread = f"{milliseconds(low)}-{milliseconds(high)}{note}"
+    return [milliseconds(middle), spread, f"{cv * 100:.1f} %"]
 
 
 def changes(document: object) -> list[str]:
