@@ -15,9 +15,9 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from b200kit.node.client.chat import Answer, ChatRequest, Endpoint, chat, server_message
+from b200kit.node.client.dataset.words import Scale, prompt
 from b200kit.node.client.http import Deadlines
 from b200kit.node.client.message import HttpError
-from b200kit.node.client.prompts import Scale, prompt
 from b200kit.node.client.serving_config import ConfigError, load
 
 TOKENS = 8

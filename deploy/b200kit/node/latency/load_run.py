@@ -13,10 +13,10 @@ from b200kit.node.client.chat import Answer, ChatRequest, Endpoint, chat
 from b200kit.node.client.client_health import Watch
 from b200kit.node.client.dataset.dataset import Dataset
 from b200kit.node.client.dataset.source import WordList
+from b200kit.node.client.dataset.words import Scale
 from b200kit.node.client.formulas import RequestRecord, Run
 from b200kit.node.client.http import Deadlines, Exchange
 from b200kit.node.client.low_load import ROUNDS
-from b200kit.node.client.prompts import Scale
 
 # An answer may be as long as it likes, while tokens come.
 DEADLINES = Deadlines(connect=5, idle=30, total=math.inf)

@@ -20,11 +20,11 @@ from b200kit.node.client.arrivals import Arrival
 from b200kit.node.client.chat import Endpoint
 from b200kit.node.client.correctness import CorrectnessResult, check, version
 from b200kit.node.client.dataset.dataset import Dataset
+from b200kit.node.client.dataset.words import Scale
 from b200kit.node.client.formulas import Run
 from b200kit.node.client.golden import ask as golden
 from b200kit.node.client.golden.replicas import Golden
 from b200kit.node.client.low_load import ROUNDS, LowLoad
-from b200kit.node.client.prompts import Scale
 from b200kit.node.client.serving_config import ConfigError, Serving, SmokePlan, load
 from b200kit.node.client.smoke_verdict import ClientLimits
 from b200kit.node.latency import document as smoke_document

@@ -8,7 +8,7 @@ import itertools
 import pytest
 
 from b200kit.node.client.arrivals import Arrival, closed_loop, constant, open_loop, poisson
-from b200kit.node.client.prompts import WORDS, Scale, prompt
+from b200kit.node.client.dataset.words import WORDS, Scale, prompt
 from tests.messages import assert_message
 
 

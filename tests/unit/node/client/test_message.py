@@ -43,7 +43,7 @@ def answer(coding: bytes, packed: bytes) -> Exchange:
 @pytest.mark.parametrize(
     ("coding", "packed"),
     [(b"gzip", gzip.compress(TEXT)), (b"deflate", zlib.compress(TEXT))],
-    # Not by its bytes: gzip writes the time, and each process of a run would have a test of its own.
+    # Not by its bytes: gzip writes the time, and each process of a run would name it otherwise.
     ids=["gzip", "deflate"],
 )
 def test_compressed_answer_is_read(coding: bytes, packed: bytes) -> None:

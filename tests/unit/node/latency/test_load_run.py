@@ -15,8 +15,8 @@ from b200kit.node.client.chat import Answer, ChatRequest, Endpoint, chat
 from b200kit.node.client.dataset.dataset import Dataset
 from b200kit.node.client.dataset.site_file import SiteFile
 from b200kit.node.client.dataset.texts import Texts
+from b200kit.node.client.dataset.words import Scale
 from b200kit.node.client.formulas import Run
-from b200kit.node.client.prompts import Scale
 from b200kit.node.latency import load_run
 from b200kit.node.latency.load_run import Volley
 from tests.lab.standin.knobs import Knobs

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Protocol
 
-from b200kit.node.client import prompts
+from b200kit.node.client.dataset.words import prompt
 
 
 class Source(Protocol):
@@ -24,14 +24,14 @@ class Source(Protocol):
 
 @dataclass(frozen=True)
 class WordList:
-    """Random words (b200kit/node/client/prompts.py)."""
+    """Random words (b200kit/node/client/dataset/words.py)."""
 
     name: str = "own word list"
 
     def text(self, words: int, seed: str, number: int, *, opens: bool = True) -> str:
         """Random words, whatever place they have."""
-        return prompts.prompt(words, seed, number)
+        return prompt(words, seed, number)
 
     def background(self, words: int, seed: str, number: int) -> str:
         """Random words."""
-        return prompts.prompt(words, seed, number)
+        return prompt(words, seed, number)

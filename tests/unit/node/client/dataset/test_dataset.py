@@ -11,7 +11,7 @@ from b200kit.node.client.dataset.dataset import Dataset
 from b200kit.node.client.dataset.site_file import SiteFile
 from b200kit.node.client.dataset.source import Source, WordList
 from b200kit.node.client.dataset.texts import Texts
-from b200kit.node.client.prompts import prompt
+from b200kit.node.client.dataset.words import prompt
 from tests.messages import assert_message
 
 SOURCES = [

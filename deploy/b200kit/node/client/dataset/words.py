@@ -1,4 +1,4 @@
-"""Prompts for warm-up and measurement: plain English words, distinct by seed and number.
+"""Random prompts for warm-up and measurement: plain English words, distinct by seed and number.
 
 A length asked in tokens is only approximated (`Scale` turns tokens into words and is calibrated
 against the server's own usage counts); what counts afterwards is `usage.prompt_tokens`.
