@@ -25,6 +25,7 @@ from b200kit.node.client.correctness import CorrectnessResult, check
 from b200kit.node.client.dataset import dataset
 from b200kit.node.client.dataset.dataset import Dataset
 from b200kit.node.client.formulas import Objective, Run
+from b200kit.node.client.low_load import ROUNDS
 from b200kit.node.client.smoke_verdict import ClientLimits
 from b200kit.node.latency import document as smoke_document
 from b200kit.node.latency.load_run import Volley
@@ -230,7 +231,8 @@ def _foresight(probe: Probe) -> str:
     arrival = probe.volley.arrival
     if arrival.concurrency or not arrival.rate:
         return f"{probe.requests} requests, {arrival.concurrency} at a time"
-    return f"{probe.requests} requests in about {probe.requests / arrival.rate:.0f} s"
+    seconds = probe.requests / arrival.rate
+    return f"{probe.requests} requests in about {seconds:.0f} s, up to {ROUNDS} times if undecided"
 
 
 def _probe(options: Options) -> Probe:

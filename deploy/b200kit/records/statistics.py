@@ -39,7 +39,9 @@ from b200kit.records.student_t import quantile
 
 RISK = 0.05
 FALSE_RED = 0.005
-"""Of one run of which nothing changed, over all metrics together; over all replicas, again."""
+"""Of one run of which nothing changed, over all metrics together."""
+FALSE_RED_REPLICA = 0.002
+"""The same over all replicas, which are held against each other, too."""
 
 _ROUNDING = 1e-9
 _APART = 2.0
@@ -212,7 +214,8 @@ def _predicted(
     assumed = 0.0 if is_of_replica(name) else ASSUMED
     group = located([(r.day, math.log(r.figures[name])) for r in before], assumed)
     deviation_, freedom = group.of_one_more
-    half_width = deviation_ * quantile(1 - 2 * FALSE_RED / metrics, freedom)
+    risk = FALSE_RED_REPLICA if is_of_replica(name) else FALSE_RED
+    half_width = deviation_ * quantile(1 - 2 * risk / metrics, freedom)
     low, high = (math.exp(group.centre + sign * half_width) for sign in (-1, 1))
     value, usual = run.figures[name], math.exp(group.centre)
     inside = abs(math.log(value) - group.centre) <= half_width + _ROUNDING

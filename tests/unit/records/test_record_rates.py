@@ -175,7 +175,7 @@ def named(count: int, slow: float, trials: int = TRIALS) -> dict[str, float]:
 
 @in_subtests("count", [2, 8])
 def test_replica_is_held_against_its_own_record(count: int) -> None:
-    assert named(count, 1.0)["red"] <= 0.015
+    assert named(count, 1.0)["red"] <= 0.0075
     assert named(count, 1.2)["named"] >= 0.95
 
 

@@ -235,7 +235,8 @@ def test_requests_end_where_no_number_would_find_it(
 def test_cell_of_a_sweep_is_measured_whatever_its_load_does(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    strict = {**SMOKE, "stall_ms": 0.001}
+    # What a busy machine does to the gaps is not asked here.
+    strict = {**SMOKE, "stall_ms": 0.001, "cpu_wait_limit_factor": 100}
     with running() as other:
         replicas = [{"index": i, "url": other, "unit": f"vllm@{i}.service"} for i in range(2)]
         given = {"replicas": replicas, "smoke": strict}
