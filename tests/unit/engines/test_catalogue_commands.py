@@ -271,6 +271,18 @@ def test_context_has_room_for_thinking(model: str, tokens: int) -> None:
     assert flags_of("vllm", model, "latency", max_model_len=2048)["max-model-len"] == 2048
 
 
+# Its parser is a file of the checkpoint.
+PARSED_BY_ITSELF = ("nemotron-3-nano",)
+
+
+@in_subtests("model", [n for n in MODELS if load.load().models[n].family in load.load().contexts])
+@pytest.mark.parametrize("name", ["vllm", "sglang"])
+def test_model_that_thinks_has_a_parser_of_its_thoughts(name: str, model: str) -> None:
+    parsed = "reasoning-parser" in flags_of(name, model, "balanced")
+    known = name == "sglang" or load.load().models[model].family not in PARSED_BY_ITSELF
+    assert parsed is known
+
+
 def test_levers_are_data_with_a_source() -> None:
     for name in NAMES:
         known = lists.load()[name]
