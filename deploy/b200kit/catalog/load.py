@@ -116,20 +116,29 @@ def _document(path: Path) -> dict[str, Any]:
 
 
 def _models() -> dict[str, Model]:
-    documents = {p.stem: yaml.safe_load(p.read_text()) for p in sorted(_MODELS.glob("*.yaml"))}
+    documents = model_documents()
     return {name: _model(name, document, documents) for name, document in documents.items()}
+
+
+def model_documents() -> dict[str, dict[str, Any]]:
+    """The files of models as they are written, by name; the folders are their makers'."""
+    paths = sorted(_MODELS.rglob("*.yaml"), key=lambda path: path.stem)
+    return {path.stem: yaml.safe_load(path.read_text(encoding="utf-8")) for path in paths}
 
 
 def _model(name: str, document: dict[str, Any], others: dict[str, dict[str, Any]]) -> Model:
     config = document["config"]
     stated = others[config]["config"] if isinstance(config, str) else config
-    wide = {part: {"bf16": 1.0} for part in document.get("bf16") or ()}
+    parts = {
+        part: form if isinstance(form, dict) else {form: 1.0}
+        for part, form in document.get("parts", {}).items()
+    }
     return Model(
         name=name,
         source=document["source"],
         flags=tuple(sorted((document.get("flags") or {}).items())),
         family=document["family"],
         revision=document["revision"],
-        dimensions=replace(model_config.parse(stated), weights=document["weights"], parts=wide),
+        dimensions=replace(model_config.parse(stated), weights=document["weights"], parts=parts),
         weights_bytes=document.get("weights_bytes"),
     )

@@ -13,7 +13,7 @@ from b200kit.sizing.dimensions import Dimensions
 
 @dataclass(frozen=True)
 class Model:
-    """A model of the catalogue (b200kit/catalog/models/NAME.yaml), or one of a site's own.
+    """A model of the catalogue (b200kit/catalog/models/MAKER/NAME.yaml), or one of a site's own.
 
     *dimensions* are None where nothing is known of its size; *weights_bytes* are its safetensors'
     when stated; *family* names the model that several checkpoints are of.

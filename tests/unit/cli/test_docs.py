@@ -120,7 +120,7 @@ def test_every_scenario_is_described(scenario: Path) -> None:
 
 @pytest.mark.parametrize("folder", ["models", "hardware"])
 def test_every_model_and_hardware_is_described(folder: str) -> None:
-    names = {path.stem for path in (Path(catalog.__file__).parent / folder).glob("*.yaml")}
+    names = {path.stem for path in (Path(catalog.__file__).parent / folder).rglob("*.yaml")}
     text = page("docs/reference/models.md") + page("docs/reference/checks.md")
     assert [
         name for name in sorted(names) if f"{name}`" not in text and f"/{name}." not in text

@@ -117,7 +117,5 @@ def test_inventory_key_is_parsed(tmp_path: Path) -> None:
 
 def test_model_is_one_of_the_catalog() -> None:
     document = yaml.safe_load(example("A model", "yaml"))
-    folder = ROOT / "deploy/b200kit/catalog/models"
-    others = {path.stem: yaml.safe_load(path.read_text()) for path in folder.glob("*.yaml")}
-    model = catalog._model("example", document, others)
+    model = catalog._model("example", document, catalog.model_documents())
     assert model.dimensions == catalog.load().models["llama-3.3-70b-fp8"].dimensions

@@ -34,10 +34,24 @@ from tests.unit.specs import data
 MODELS = sorted(load.load().models)
 NAMES = ("vllm", "sglang", "trtllm")
 IMAGE = f"registry.example.internal/engine@sha256:{'0' * 64}"
+# What TensorRT-LLM 1.2 cannot serve, by the beginnings of families.
+LATER = (
+    "deepseek-v4",
+    "gemma-4",
+    "glm-4.7",
+    "glm-5",
+    "kimi-k2.",
+    "minimax",
+    "nemotron-3-ultra",
+    "nemotron-3.5",
+    "qwen3.5",
+    "qwen3.6",
+)
 # Each refused pair, by what its one line names.
 REFUSED = {
-    ("trtllm", "qwen3.5-27b-fp8"): "engine.name",
-    ("trtllm", "qwen3.5-27b-fp8-mtp"): "engine.name",
+    ("trtllm", name): "engine.name"
+    for name, model in load.load().models.items()
+    if model.family.startswith(LATER)
 }
 
 
@@ -106,7 +120,10 @@ def test_engine_takes_what_it_is_given_or_is_refused(name: str, goal: str, model
     )
 
 
-@pytest.mark.parametrize(("name", "model"), REFUSED)
+@pytest.mark.parametrize(
+    ("name", "model"),
+    [("trtllm", model) for model in ("qwen3.5-27b-fp8", "qwen3.5-27b-fp8-mtp", "glm-5-nvfp4")],
+)
 def test_refusal_says_why_in_one_line(name: str, model: str) -> None:
     spec = asked(name, model, "latency")
     assert isinstance(spec, dict)
@@ -252,6 +269,18 @@ def test_tokens_come_one_by_one_but_for_throughput(goal: str | None) -> None:
 def test_context_has_room_for_thinking(model: str, tokens: int) -> None:
     assert flags_of("vllm", model, "latency")["max-model-len"] == tokens
     assert flags_of("vllm", model, "latency", max_model_len=2048)["max-model-len"] == 2048
+
+
+# Its parser is a file of the checkpoint.
+PARSED_BY_ITSELF = ("nemotron-3-nano",)
+
+
+@in_subtests("model", [n for n in MODELS if load.load().models[n].family in load.load().contexts])
+@pytest.mark.parametrize("name", ["vllm", "sglang"])
+def test_model_that_thinks_has_a_parser_of_its_thoughts(name: str, model: str) -> None:
+    parsed = "reasoning-parser" in flags_of(name, model, "balanced")
+    known = name == "sglang" or load.load().models[model].family not in PARSED_BY_ITSELF
+    assert parsed is known
 
 
 def test_levers_are_data_with_a_source() -> None:

@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import yaml
 
 from b200kit.catalog import load
 from b200kit.catalog.types import Catalogue
@@ -16,7 +15,6 @@ from b200kit.inventory import shape
 from b200kit.inventory.parse import parse
 from b200kit.inventory.spec import NodeSpec
 from b200kit.run.node import Node
-from b200kit.run.places import PACKAGE
 from b200kit.sizing.dimensions import ModelError
 from tests.lab.supply import models
 from tests.messages import assert_message
@@ -196,12 +194,11 @@ def test_gpu_of_any_kind_is_not_held_to_the_smallest() -> None:
 
 
 def test_catalogue_says_how_each_model_is_known() -> None:
-    for path in sorted((PACKAGE / "catalog" / "models").glob("*.yaml")):
-        document = yaml.safe_load(path.read_text(encoding="utf-8"))
+    for name, document in load.model_documents().items():
         known = document["known"]
         needed = {"config", "revision", *(["flags"] if document["flags"] else [])}
-        assert needed <= set(known), path.name
+        assert needed <= set(known), name
         for entry in known.values():
-            assert set(entry) == {"kind", "date", "source"}, path.name
-            assert entry["kind"] in ("measured", "quoted", "inferred"), path.name
-        assert document["revision"] is None or len(document["revision"]) == 40, path.name
+            assert set(entry) == {"kind", "date", "source"}, name
+            assert entry["kind"] in ("measured", "quoted", "inferred"), name
+        assert document["revision"] is None or len(document["revision"]) == 40, name

@@ -49,7 +49,7 @@ def test_golden_table_is_what_is_planned() -> None:
     )
 
 
-# What recipes for eight B200s say of the same models (b200kit/catalog/models/*.yaml name them).
+# What recipes for eight B200s say of the same models (the files of the catalogue name them).
 @in_subtests(
     ("name", "goal", "replicas", "tp"),
     [
@@ -287,7 +287,12 @@ def test_no_gpu_is_idle_that_another_split_would_use(name: str, goal: str, gpus:
     idle = gpus - made.replicas * made.shape.gpus
     # One of five or more may be; beyond that no split that holds as much leaves fewer.
     for tp in WIDTHS:
-        dense = Requested(goal=goal, kv_dtype=engine_flags.kv_of(MODELS[name]))
+        dense = Requested(
+            goal=goal,
+            kv_dtype=engine_flags.kv_of(MODELS[name]),
+            max_num_seqs=GOALS[goal].max_num_seqs,
+            max_num_batched_tokens=GOALS[goal].max_num_batched_tokens,
+        )
         one = fit.headrooms(subject(name), pool, dense).get(tp)
         if idle > gpus / 5 and one is not None and fit.enough(one, dense):
             assert gpus % tp >= idle

@@ -8,13 +8,10 @@ from typing import Any
 
 import yaml
 
-from b200kit import catalog
-from b200kit.catalog import engines
+from b200kit.catalog import engines, load
 from b200kit.cli.pages.markdown import table
 from b200kit.sizing.goals import GOALS
 from b200kit.sizing.kv_cache_formats import KV_FORMATS
-
-_MODELS = Path(catalog.__file__).parent / "models"
 
 _HEAD = """\
 # Models and engines
@@ -84,11 +81,10 @@ def _yaml(path: Path) -> Any:
 
 
 def _models() -> Iterator[tuple[str, ...]]:
-    for path in sorted(_MODELS.glob("*.yaml")):
-        entry = _yaml(path)
-        flags = ", ".join(f"`{name}={value}`" for name, value in entry.get("flags", {}).items())
+    for name, entry in load.model_documents().items():
+        flags = ", ".join(f"`{flag}={value}`" for flag, value in entry.get("flags", {}).items())
         revision = (entry.get("revision") or "")[:12]
-        yield f"`{path.stem}`", str(entry["weights"]), str(entry["source"]), revision, flags
+        yield f"`{name}`", str(entry["weights"]), str(entry["source"]), revision, flags
 
 
 def _goals() -> Iterator[tuple[str, ...]]:
