@@ -17,6 +17,7 @@ from b200kit.cli import plan_hardware
 from b200kit.cli.command import Command, Refusal
 from b200kit.engines import KINDS, EngineKind, kv_cache
 from b200kit.inventory import defaults, engine_flags
+from b200kit.inventory.keys.problem import did_you_mean
 from b200kit.node.checks.gpu import power
 from b200kit.node.placement import cpu_cores, layout
 from b200kit.node.placement.layout import Replica
@@ -152,7 +153,8 @@ def _model(name: str) -> Model:
         return known[name]
     if Path(name).exists():
         return load.from_config(Path(name))
-    raise click.UsageError(f'unknown model "{name}": no file, and known are {", ".join(known)}')
+    near = did_you_mean(name, known) or "; docs/reference/models.md has those known"
+    raise click.UsageError(f'unknown model "{name}", and no such file{near}')
 
 
 def _length(asked: int | None, model: Model) -> int:

@@ -13,7 +13,7 @@ from b200kit.inventory import defaults, engine_flags, engine_rules, firewall, gr
 from b200kit.inventory.keys import fleet, gateway, reprovision, storage, weights
 from b200kit.inventory.keys.driver_version import branch, version_tuple
 from b200kit.inventory.keys.parts import SecretRef
-from b200kit.inventory.keys.problem import Problem, repeated
+from b200kit.inventory.keys.problem import Problem, did_you_mean, repeated
 from b200kit.inventory.spec import NodeSpec
 from b200kit.node.host.settings_table import Setting
 from b200kit.node.placement.layout import Shape
@@ -67,7 +67,7 @@ def _unknown_names(spec: NodeSpec, catalogue: Catalogue) -> Iterator[Problem]:
     if spec.hardware not in catalogue.hardware:
         yield Problem("hardware", f'unknown "{spec.hardware}"; known: {_names(catalogue.hardware)}')
     if spec.model not in catalogue.models:
-        yield Problem("model", f'unknown "{spec.model}"; known: {_names(catalogue.models)}')
+        yield Problem("model", f'unknown "{spec.model}"{_which(spec.model, catalogue)}')
 
 
 def _beyond_hardware(spec: NodeSpec, hardware: Hardware) -> Iterator[Problem]:
@@ -193,6 +193,11 @@ def _port_clashes(spec: NodeSpec) -> Iterator[Problem]:
         yield Problem("replica_ports", f"port {port} is given twice")
     if spec.gateway_port in ports:
         yield Problem("gateway_port", f"port {spec.gateway_port} is also a replica's")
+
+
+def _which(name: str, catalogue: Catalogue) -> str:
+    """The known model that is nearest, else where all of them are: they are too many for a line."""
+    return did_you_mean(name, catalogue.models) or "; docs/reference/models.md has those known"
 
 
 def _names(known: Mapping[str, Any]) -> str:
