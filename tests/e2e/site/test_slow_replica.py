@@ -62,6 +62,7 @@ def test_slow_replica_is_named_with_its_factor(serving: None) -> None:
 
 
 def test_stalling_replica_is_named_with_a_request(serving: None) -> None:
-    with stopped_now_and_then(2, 3):
+    # Whenever it begins, some request of the five seconds waits for longer than the limit.
+    with stopped_now_and_then(4, 3):
         done = measured("smoke.py")
     assert f"direct-{SLOW}: request" in done.described(NODE)
