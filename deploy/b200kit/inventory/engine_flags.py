@@ -16,7 +16,7 @@ from b200kit.engines.flags import Known
 from b200kit.engines.levers import Served
 from b200kit.inventory.spec import NodeSpec
 
-# The flag of a model's file that every engine is told in its own words.
+# The flag of a model's file that is rendered as every engine's own.
 _KV = "kv-cache-dtype"
 
 

@@ -131,7 +131,7 @@ class NodeSpec(ReprovisioningKeys):
     max_model_len: Resolved[int] = Field(UNRESOLVED, ge=128, le=10_000_000)
     """longest prompt plus output, tokens; by the model when None: 4096, more where it thinks"""
     kv_cache_dtype: Annotated[str, one_of(*kv_cache.FORMATS)] | None = None
-    """number format of the KV cache, told each engine in its own words; the model's when None"""
+    """number format of the KV cache, rendered as each engine's own flag; the model's when None"""
     max_num_seqs: Resolved[int] = Field(UNRESOLVED, ge=1, le=4096)
     """sequences a replica (each DP rank of it) decodes at once; the goal's when None, else 8"""
     max_num_batched_tokens: Resolved[int] = Field(UNRESOLVED, ge=64, le=1_000_000)

@@ -104,7 +104,7 @@ class Comparison:
     why: str
     metrics: tuple[Compared, ...] = ()
     largest: Mapping[str, tuple[float, float]] = field(default_factory=dict)
-    """Median of the runs' largest value in ms, of both groups, by metric; told, not judged."""
+    """Median of the runs' largest value in ms, of both groups, by metric; reported, not judged."""
 
     @property
     def slower(self) -> tuple[str, ...]:

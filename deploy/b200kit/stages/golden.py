@@ -12,7 +12,7 @@ from b200kit.records.golden import Found
 from b200kit.run.node import Node
 
 _TOLD = ("accepted", "same", "drifted", "none")
-"""Outcomes that turn no node red: that all drifted alike is told, and a new launch may do it."""
+"""Outcomes that turn no node red: drift of all alike is reported; a new launch may cause it."""
 
 
 def judged(node: Node) -> dict[str, Any]:
@@ -30,8 +30,8 @@ def judged(node: Node) -> dict[str, Any]:
     except (OSError, RecordError, ValueError) as error:
         found = Found("unmeasured", str(error))
     node.say("smoke", f"answers: {found.outcome} ({found.why})")
-    told = {"outcome": found.outcome, "why": found.why}
-    changes = {"golden": _slim(document, found.outcome) | {"reference": told}}
+    reference = {"outcome": found.outcome, "why": found.why}
+    changes = {"golden": _slim(document, found.outcome) | {"reference": reference}}
     if found.outcome in _TOLD:
         return changes
     reasons = list(smoke.get("reasons") or [])

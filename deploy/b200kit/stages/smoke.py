@@ -150,8 +150,8 @@ def summary(node: Node) -> str:
     ]
     marker = "STAND-IN ENGINE  " if (smoke.get("conditions") or {}).get("stand_in") else ""
     answers = reach(smoke, "golden.reference.outcome")
-    told = f"; answers: {answers}" if isinstance(answers, str) else ""
-    return f"{marker}{'  '.join(pairs)} ms (P50/P95, n={smoke.get('completed')}){told}"
+    text = f"; answers: {answers}" if isinstance(answers, str) else ""
+    return f"{marker}{'  '.join(pairs)} ms (P50/P95, n={smoke.get('completed')}){text}"
 
 
 def _ms(value: object) -> str:

@@ -1,7 +1,7 @@
 """The prompts of a run: their source, what they have in common, and turns of a conversation.
 
 Random words share nothing and mean nothing: speculation and prefix caches do with them what they do
-with no user's prompt. How much is shared is therefore asked for and told, never an accident.
+with no user's prompt. How much is shared is therefore requested and reported, never an accident.
 """
 
 from __future__ import annotations

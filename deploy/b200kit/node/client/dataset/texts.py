@@ -1,4 +1,4 @@
-"""Running text of any length from the kit's own sentences; names and numbers are drawn anew.
+"""Running text of any length from the kit's own sentences; names and numbers are drawn each time.
 
 Topics follow each other in an order of their own for each prompt, and a sentence comes again only
 when all have been used, after some 3000 words.

@@ -27,5 +27,5 @@ Logits are bfloat16 numbers; those of large models lie between 16 and 32, where 
 bits of significand). A log-probability is the difference of two; of two servers that chose other
 kernels when they started each may be off by a step in both: four steps. Inferred; not measured on a
 B200. Launches were seen to differ by more (vllm#54506), so what only drifted from a kept reference
-is told and does not fail.
+is reported and does not fail.
 """
