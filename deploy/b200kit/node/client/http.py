@@ -20,10 +20,8 @@ from dataclasses import dataclass, field
 from urllib.parse import urlsplit
 
 from b200kit.node.client.connect import connect
-from b200kit.node.client.message import Body, Ending, HttpError, parse_head
+from b200kit.node.client.message import MAX_BODY, Body, Ending, HttpError, parse_head, too_large
 from b200kit.node.client.sse import SseSplitter
-
-MAX_BODY = 64 * 1024 * 1024
 
 
 @dataclass(frozen=True)
@@ -113,7 +111,7 @@ class _Collector(asyncio.Protocol):
         self.exchange.pieces.append((self.last, data))
         self._size += len(data)
         if self._size > MAX_BODY:
-            self.finish(f"the answer is larger than {MAX_BODY >> 20} MiB")
+            self.finish(too_large())
             return
         try:
             self._ending.feed(data)

@@ -10,6 +10,9 @@ import zlib
 
 from b200kit.node.client.sse import Dechunker
 
+MAX_BODY = 64 << 20
+"""Bytes of an answer, packed or not, that are read: the peer may be anybody."""
+_MAX_HEAD = 64 << 10
 _COMPRESSED = ("gzip", "x-gzip", "deflate")
 _ANY_HEADER = 47
 """zlib's window, with a header of gzip or of zlib."""
@@ -17,6 +20,11 @@ _ANY_HEADER = 47
 
 class HttpError(Exception):
     """The exchange could not be made or its answer is not HTTP; the text is one clear line."""
+
+
+def too_large() -> str:
+    """What is said of an answer that is not read to its end."""
+    return f"the answer is larger than {MAX_BODY >> 20} MiB"
 
 
 Fields = dict[str, str]
@@ -50,6 +58,7 @@ class Body:
         self._chunks = Dechunker() if chunked else None
         self._left = int(length) if length.isdigit() and not chunked else None
         self._packed = zlib.decompressobj(_ANY_HEADER) if coding in _COMPRESSED else None
+        self._room = MAX_BODY
 
     def feed(self, data: bytes) -> bytes:
         """The content that has become available. Raises HttpError for what is none."""
@@ -57,9 +66,18 @@ class Body:
             self._left -= len(data)
         try:
             plain = self._chunks.feed(data) if self._chunks else data
-            return self._packed.decompress(plain) if self._packed else plain
+            return self._unpacked(plain) if self._packed else plain
         except (ValueError, zlib.error) as error:
             raise HttpError(f"the answer's coding is broken: {error}") from None
+
+    def _unpacked(self, plain: bytes) -> bytes:
+        """A few bytes may unpack to a thousand times as many: no more than an answer may have."""
+        assert self._packed  # noqa: S101 - feed() saw to it
+        content = self._packed.decompress(plain, self._room + 1)
+        self._room -= len(content)
+        if self._room < 0:
+            raise HttpError(too_large())
+        return content
 
     @property
     def ended(self) -> bool:
@@ -88,6 +106,10 @@ class Ending:
         if self._body is None:
             self._head += data
             if b"\r\n\r\n" not in self._head:
+                if len(self._head) > _MAX_HEAD:
+                    raise HttpError(
+                        f"no HTTP answer: {len(self._head)} bytes, and no end of a head"
+                    )
                 return
             _, fields, length = parse_head(self._head)
             # Where it ends is a matter of its frame alone.

@@ -8,7 +8,7 @@ import zlib
 import pytest
 
 from b200kit.node.client.http import Exchange
-from b200kit.node.client.message import Ending, HttpError
+from b200kit.node.client.message import MAX_BODY, Ending, HttpError
 from tests.subtests import in_subtests
 
 CHUNKED = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n{}\r\n"
@@ -55,6 +55,22 @@ def test_compressed_answer_is_read(coding: bytes, packed: bytes) -> None:
 def test_compressed_answer_that_was_cut_off_is_not_whole() -> None:
     with pytest.raises(HttpError, match="cut off"):
         answer(b"gzip", gzip.compress(TEXT)[:-6]).body()
+
+
+def test_answer_that_unpacks_to_more_than_is_read_is_refused() -> None:
+    packer = zlib.compressobj(9)
+    zeros = b"".join(packer.compress(bytes(1 << 20)) for _ in range((MAX_BODY >> 20) + 1))
+    bomb = zeros + packer.flush()
+    assert len(bomb) < 1 << 20
+    with pytest.raises(HttpError, match="larger than 64 MiB"):
+        answer(b"deflate", bomb).body()
+
+
+def test_head_without_an_end_is_given_up() -> None:
+    ending = Ending()
+    ending.feed(b"x" * 60_000)
+    with pytest.raises(HttpError, match="no end of a head"):
+        ending.feed(b"x" * 60_000)
 
 
 def test_answer_in_a_coding_that_nobody_asked_for_is_named() -> None:
