@@ -139,6 +139,11 @@ class EngineKind:
     environment: Callable[[Settings], dict[str, str]]
 
 
+def whole(stated: object) -> int:
+    """A number that a flag says, 1 by default; a value that is none is refused as the flag's."""
+    return int(str(stated)) if str(stated).isdecimal() else 1
+
+
 def prefixes_kept(flags: Mapping[str, object]) -> bool:
     """Of an engine whose switch is not read: with kept prefixes a sequence takes more memory."""
     del flags

@@ -28,6 +28,7 @@ from b200kit.engines.contract import (
     any_shape,
     offline,
     prefixes_kept,
+    whole,
     wires,
 )
 
@@ -122,7 +123,7 @@ def drafted(flags: Mapping[str, object]) -> int:
     """Steps of EAGLE (alias NEXTN) without a draft model: by the checkpoint's own MTP layers."""
     named = str(flags.get("speculative-algorithm", "")).upper()
     own = named in ("EAGLE", "NEXTN") and "speculative-draft-model-path" not in flags
-    return int(str(flags.get("speculative-num-steps", 1))) if own else 0
+    return whole(flags.get("speculative-num-steps")) if own else 0
 
 
 def environment(settings: Settings) -> dict[str, str]:

@@ -28,6 +28,7 @@ from b200kit.engines.contract import (
     Value,
     offline,
     prefixes_kept,
+    whole,
     wires,
 )
 from b200kit.node.placement.layout import Shape
@@ -150,7 +151,7 @@ def _words(name: str, value: Value) -> tuple[str, ...]:
 def drafted(flags: Mapping[str, object]) -> int:
     """Tokens a step by MTP, whose layers are the checkpoint's own."""
     own = flags.get("speculative_config.decoding_type") == "MTP"
-    return int(str(flags.get("speculative_config.num_nextn_predict_layers", 1))) if own else 0
+    return whole(flags.get("speculative_config.num_nextn_predict_layers")) if own else 0
 
 
 def environment(settings: Settings) -> dict[str, str]:

@@ -98,3 +98,22 @@ def test_tokens_of_the_checkpoint_s_own_drafts_are_counted(
     name: str, flags: dict[str, object], drafted: int
 ) -> None:
     assert KINDS[name].drafted(flags) == drafted
+
+
+@in_subtests(
+    ("name", "flags"),
+    [
+        ("sglang", {"speculative-algorithm": "EAGLE", "speculative-num-steps": "three"}),
+        ("trtllm", {"speculative_config.decoding_type": "MTP",
+                    "speculative_config.num_nextn_predict_layers": "x"}),
+    ],
+)  # fmt: skip
+def test_number_of_drafts_that_is_none_is_refused_as_the_flag_it_is(
+    name: str, flags: dict[str, str]
+) -> None:
+    version = {"sglang": "0.5.23", "trtllm": "1.2.1"}[name]
+    image = f"registry.example.internal/engine@sha256:{'0' * 64}"
+    engine = {"kind": "cuda", "name": name, "version": version, "flags": flags, "image": image}
+    found = asked(name, "deepseek-r1-nvfp4", "balanced", engine=engine)
+    assert isinstance(found, dict)
+    assert list(found) == [f"engine.flags.{list(flags)[-1]}"]
