@@ -47,13 +47,12 @@ def _found(node: Node, document: dict[str, Any]) -> Found:
 
     Raises OSError, RecordError and ValueError where no reference can be had.
     """
-    replicas, tolerance = answers_of(document), float(document["tolerance"])
-    conditions = provenance.run_conditions(node)
-    key = golden.key(conditions, document["tokens"])
+    replicas, tolerance = answers_of(document), node.spec.smoke.golden_tolerance
+    key = golden.key(provenance.run_conditions(node), node.spec.smoke.golden_tokens)
     folder, name = store.directory(node.spec.records) / golden.FOLDER, golden.name_of(key)
     known = _sound(store.read(folder, name))
     others = served_meanwhile((node.smoke or {}).get("server") or {})
-    if golden.reference(known, tolerance) or others or not document["agreed"]:
+    if golden.reference(known, tolerance) or others or not document.get("agreed"):
         return golden.against(known, node.name, replicas, tolerance)
     at = (node.smoke or {}).get("taken_at")
     store.append(folder, name, golden.entry(key, node.name, at, list(replicas.values())))

@@ -174,6 +174,17 @@ def test_record_that_was_changed_is_no_pass(tmp_path: Path, records: Path) -> No
     assert_message(*found["reasons"])
 
 
+@pytest.mark.parametrize("odd", [[], [["a"]], [["a", "x", {}]], [["a", -1.0, {"b": "c"}]],
+                                 [["a", float("nan"), {}]], [["a", -1.0, [1]]]])  # fmt: skip
+def test_answers_of_another_form_are_no_pass_and_no_reference(
+    tmp_path: Path, records: Path, odd: list[object]
+) -> None:
+    said = result(SOUND, SOUND)["golden"] | {"answers": {"direct-0": [odd], "direct-1": "direct-0"}}
+    found = measured(serving(tmp_path), SOUND, golden=said)
+    assert outcome(found)[1] == "invalid"
+    assert not (records / golden.FOLDER).exists()
+
+
 def test_answers_given_beside_others_requests_make_no_reference(
     tmp_path: Path, records: Path
 ) -> None:

@@ -65,15 +65,20 @@ def document(answers: Sequence[Answer]) -> list[object]:
 
 def restored(kept: object) -> tuple[Answer, ...]:
     """Answers from `document`. Raises ValueError for what is none."""
-    if not isinstance(kept, list) or not kept:
+    if not isinstance(kept, list) or not kept or not all(kept):
         raise ValueError("these are no golden answers")
     try:
-        return tuple(
-            tuple(Token(str(text), float(value), dict(top)) for text, value, top in answer)
-            for answer in kept
-        )
-    except (TypeError, ValueError) as error:
+        return tuple(tuple(_restored(*token) for token in answer) for answer in kept)
+    except (TypeError, ValueError, AttributeError) as error:
         raise ValueError(f"these are no golden answers: {error}") from error
+
+
+def _restored(text: str, value: float, top: Mapping[str, float]) -> Token:
+    """A token; what a node says of it may be anything, and becomes a reference of others."""
+    found = Token(str(text), float(value), {str(one): float(of) for one, of in top.items()})
+    if not all(map(math.isfinite, (found.logprob, *found.top.values()))):
+        raise ValueError(f"a log-probability of {found.text!r} is no number")
+    return found
 
 
 def degenerate(answers: Sequence[Answer]) -> str:
