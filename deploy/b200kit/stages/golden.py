@@ -11,7 +11,7 @@ from b200kit.records.entries import Record, RecordError
 from b200kit.records.golden import Found
 from b200kit.run.node import Node
 
-_TOLD = ("accepted", "same", "drifted", "none")
+_HARMLESS = ("accepted", "same", "drifted", "none")
 """Outcomes that turn no node red: drift of all alike is reported; a new launch may cause it."""
 
 
@@ -32,7 +32,7 @@ def judged(node: Node) -> dict[str, Any]:
     node.say("smoke", f"answers: {found.outcome} ({found.why})")
     reference = {"outcome": found.outcome, "why": found.why}
     changes = {"golden": _slim(document, found.outcome) | {"reference": reference}}
-    if found.outcome in _TOLD:
+    if found.outcome in _HARMLESS:
         return changes
     reasons = list(smoke.get("reasons") or [])
     if found.faults:
@@ -70,4 +70,4 @@ def _sound(known: Record) -> Record:
 
 def _slim(document: dict[str, Any], outcome: str) -> dict[str, Any]:
     """Without the answers, where they are the reference's."""
-    return {k: v for k, v in document.items() if k != "answers" or outcome not in _TOLD}
+    return {k: v for k, v in document.items() if k != "answers" or outcome not in _HARMLESS}
