@@ -8,6 +8,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -177,16 +178,31 @@ def test_nothing_is_left_where_the_connection_breaks(nodes: None) -> None:
 
 
 def cut_off() -> None:
-    """Break the connection as soon as somebody is logged in, and while the program is at work."""
+    """Break the connection as soon as somebody is logged in, and while the program is at work.
+
+    The watcher runs before anybody comes, and the program is stopped where it is seen: however slow
+    the machine is, it has not ended by then.
+    """
     asked = [str(B200), "check", "-F", str(lab_paths().ssh_config), HEALTHY]
-    for sign in (_SESSION, _AT_WORK):
-        with subprocess.Popen(asked, cwd=ROOT, stdout=subprocess.DEVNULL) as process:
-            seen = f"for n in $(seq 3000); do pgrep -f '{sign}' && break; sleep 0.01; done"
-            on(HEALTHY, f"{seen}; pkill -KILL -f '{_SESSION}'")
-            assert process.wait() == 1
+    kill, stop = f"pkill -KILL -f '{_SESSION}'", f"pkill -STOP -f '{_AT_WORK}'"
+    for act in (
+        f"until {kill}; do sleep 0.01; done",
+        f"until {stop}; do sleep 0.01; done; {kill}; pkill -CONT -f '{_AT_WORK}'",
+    ):
+        with ThreadPoolExecutor(1) as pool:
+            watch = pool.submit(on, HEALTHY, f'timeout 60 sh -c "{act}"')
+            until(lambda: bool(on(HEALTHY, "pgrep -f '[t]imeout 60'; true")))
+            done = subprocess.run(asked, cwd=ROOT, stdout=subprocess.DEVNULL, check=False)
+            watch.result()
+        assert done.returncode == 1
+    until(lambda: not on(HEALTHY, f"pgrep -f '{_AT_WORK}'; true"))
+
+
+def until(seen: Callable[[], bool]) -> None:
+    """Return when *seen*, or after a minute."""
     deadline = time.monotonic() + 60
-    while on(HEALTHY, f"pgrep -f '{_AT_WORK}'; true") and time.monotonic() < deadline:
-        time.sleep(0.5)
+    while not seen() and time.monotonic() < deadline:
+        time.sleep(0.1)
 
 
 def test_user_with_sudo_sees_what_root_sees(user: Callable[[str], None]) -> None:
