@@ -17,7 +17,16 @@ from tests.unit import node_schema, numa_map, paths, states
 EXPECTATION_KEYS = {
     *("schema", "hardware", "driver", "gpu_count", "services", "waivers", "today"),
     *("clock_synchronized", "settings", "passport", "bandwidth", "bring_up", "container_runtimes"),
-    *("firewall", "storage", "time_services", "logs", "unfinished", "placement", "watchdog"),
+    *(
+        "firewall",
+        "storage",
+        "time_services",
+        "logs",
+        "unfinished",
+        "placement",
+        "watchdog",
+        "precision",
+    ),
     *("quarantine", "serving"),
     "weights",
 }

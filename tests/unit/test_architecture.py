@@ -33,6 +33,7 @@ LEVELS = (
     ("converge", "node/maintenance"),
     ("serving", "stages/support"),
     ("readiness", "records", "supply"),
+    ("quality",),
     ("report", "site", "stages"),
     ("operations",),
     ("reprovision", "tuning"),

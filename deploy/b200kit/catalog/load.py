@@ -141,4 +141,5 @@ def _model(name: str, document: dict[str, Any], others: dict[str, dict[str, Any]
         revision=document["revision"],
         dimensions=replace(model_config.parse(stated), weights=document["weights"], parts=parts),
         weights_bytes=document.get("weights_bytes"),
+        original=document.get("original", False),
     )

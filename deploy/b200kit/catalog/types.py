@@ -16,7 +16,8 @@ class Model:
     """A model of the catalogue (b200kit/catalog/models/MAKER/NAME.yaml), or one of a site's own.
 
     *dimensions* are None where nothing is known of its size; *weights_bytes* are its safetensors'
-    when stated; *family* names the model that several checkpoints are of.
+    when stated; *family* names the model that several checkpoints are of; *original* is what the
+    maker published first, in however few bits.
     """
 
     name: str
@@ -26,6 +27,7 @@ class Model:
     revision: str | None = None
     dimensions: Dimensions | None = None
     weights_bytes: int | None = None
+    original: bool = False
 
 
 @dataclass(frozen=True)

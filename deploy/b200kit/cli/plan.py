@@ -16,13 +16,14 @@ from b200kit.catalog.types import Model
 from b200kit.cli import plan_hardware
 from b200kit.cli.command import Command, Refusal
 from b200kit.engines import KINDS, EngineKind, kv_cache
-from b200kit.inventory import defaults, engine_flags
+from b200kit.inventory import defaults, engine_flags, precision
 from b200kit.inventory.keys.problem import did_you_mean
 from b200kit.node.checks.gpu import power
 from b200kit.node.placement import cpu_cores, layout
 from b200kit.node.placement.layout import Replica
 from b200kit.node.state.plausible import plausible
 from b200kit.node.state.view import StateView
+from b200kit.quality import kept
 from b200kit.run import console
 from b200kit.sizing import kv_cache_formats, planner
 from b200kit.sizing.dimensions import ModelError
@@ -64,6 +65,7 @@ class PlanResult:
     reserved: str
     power_cap: str = ""
     engine: str = "vllm"
+    lowered: tuple[str, ...] = ()
 
 
 @click.command(
@@ -135,7 +137,8 @@ def _plan(options: Options, state: dict[str, Any]) -> PlanResult:
     replicas = layout.place(state, plan.replicas, plan.shape, ports)
     reserved = layout.reserved(state, replicas)
     cap = power.capped(StateView(state))
-    return PlanResult(subject, pool, requested, plan, replicas, reserved, cap, kind.name)
+    lowered = tuple(precision.of(model, dtype, flags))
+    return PlanResult(subject, pool, requested, plan, replicas, reserved, cap, kind.name, lowered)
 
 
 def _refused(kind: EngineKind, model: Model, flags: Mapping[str, object], dtype: str) -> str | None:
@@ -182,6 +185,7 @@ def to_json(result: PlanResult) -> dict[str, Any]:
         "reserved_cpus": result.reserved,
         "shared_cpus": layout.shared(result.replicas),
         "power_cap": result.power_cap or None,
+        "lowered": list(result.lowered),
         "why": list(result.plan.why),
         "rejected": list(result.plan.rejected),
     }
@@ -197,10 +201,28 @@ def lines(result: PlanResult) -> list[str]:
         text.append(f"power capped at {result.power_cap}: no figure of whole GPUs holds")
     if shared := layout.shared(result.replicas):
         text.append(f"twice cpus {shared}: more than one replica's, there are too few cores")
-    for label, reasons in (("why", result.plan.why), ("not", result.plan.rejected)):
+    fewer = [_validated(result)] if result.lowered else []
+    for label, reasons in (
+        ("why", result.plan.why),
+        ("bits", fewer),
+        ("not", result.plan.rejected),
+    ):
         for reason in reasons:
             text += wrap(f"{label:<6}{reason}", _WIDTH, subsequent_indent=" " * 6)
     return text
+
+
+def _validated(result: PlanResult) -> str:
+    """Whether answers of what is served in fewer bits were compared with the original's here."""
+    names, model = ", ".join(result.lowered), result.subject.name
+    found = kept.of_model(kept.folder(None), model, result.engine, result.lowered)
+    if found is None:
+        return (
+            f"{names}: not validated here; nodes serve it once it was compared with the original "
+            "(b200 quality compare), or where precision.validated is waived"
+        )
+    revision = found["key"]["revision"][:12]
+    return f"revision {revision}: {kept.judged(found['key'], found['compared']).summary}"
 
 
 def headline(plan: Plan, replicas: Sequence[Replica]) -> str:

@@ -90,7 +90,7 @@ def of_inventory(path: Path, kernels: Sequence[str] = (), *, build: bool = True)
 
 
 def _read(path: Path, kernels: Sequence[str], build: bool) -> Needs:
-    found = [_member(host, path, build) for host in _hosts(path)]
+    found = [_member(host, path, build) for host in hosts(path)]
     problems = [line for each in found if isinstance(each, list) for line in each]
     members = [each for each in found if isinstance(each, _Member)]
     keys = {(each.mirror.key, each.mirror.fingerprint) for each in members if each.mirror}
@@ -101,8 +101,11 @@ def _read(path: Path, kernels: Sequence[str], build: bool) -> Needs:
     return _needs(members, kernels)
 
 
-def _hosts(path: Path) -> list[Host]:
-    """The nodes with their data, as pyinfra reads them; nothing is connected to."""
+def hosts(path: Path) -> list[Host]:
+    """The nodes with their data, as pyinfra reads them; nothing is connected to.
+
+    Raises NeedsUnknown.
+    """
     from pyinfra_cli.inventory import make_inventory  # type: ignore[import-untyped]
 
     try:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from b200kit.node.checks.judge import Check
+from b200kit.node.checks.serving import precision
 from b200kit.readiness import driver, host, packages, power, system
 
 CHECKS: dict[str, Check] = {
@@ -21,4 +22,6 @@ CHECKS: dict[str, Check] = {
     "ready.room": host.room,
     "ready.ports": host.ports,
     "ready.services": host.services,
+    # Known before the node is touched, and judged by the same check again at its gate.
+    "precision.validated": precision.validated,
 }

@@ -1,7 +1,8 @@
 """The record of a node's runs, as lines of JSON that only ever grow. Pure.
 
 One entry a line: a run with its conditions and figures, a person's acceptance of runs as the
-baseline, or the golden answers of a node's replicas (golden.py). JSON lines, not SQLite: a run a
+baseline, the golden answers of a node's replicas (golden.py), or a comparison of a model in fewer
+bits with its original (b200kit/quality/kept.py). JSON lines, not SQLite: a run a
 day is a few megabytes a year, a whole line is all that must be safe, and a person can read, grep,
 diff, copy and version the file. Each entry carries its own digest and that of the entry before it:
 a line that a kill tore is distinct from one that was changed, and neither takes the others with it.
@@ -32,6 +33,7 @@ _PARTS: dict[str, dict[str, type]] = {
     "run": {"conditions": dict, "figures": dict, "run": str},
     "accept": {"runs": list, "by": str, "why": str},
     "golden": {"answers": list, "key": dict, "replicas": int},
+    "quality": {"compared": dict, "key": dict},
 }
 
 

@@ -16,6 +16,7 @@ from b200kit.node.host import settings_table
 from b200kit.node.placement.layout import Replica
 from b200kit.node.state import drift
 from b200kit.node.state.drift import File, Unit
+from b200kit.quality import kept as quality
 from b200kit.run.node import Node
 from b200kit.run.render import render
 from b200kit.stages import clock_and_logs, firewall, serving_units, storage, weights
@@ -54,6 +55,7 @@ def expectation(node: Node) -> dict[str, Any]:
         **storage.expected(node),
         **firewall.expected(node),
         **weights.expected(node),
+        **quality.expected(node),
     }
 
 

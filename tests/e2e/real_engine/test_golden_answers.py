@@ -40,10 +40,10 @@ print(changed)
 
 
 @contextmanager
-def spoiled() -> Iterator[int]:
-    """Replica 1 serves spoiled weights until the end of the block; how many elements are wrong."""
+def spoiled(program: str = SPOIL) -> Iterator[int]:
+    """Replica 1 serves weights that a *program* changed until the end of the block; how many."""
     model = on(NODE, f"sed -n 's/^model: //p' /etc/vllm/replica-{WRONG}.yaml").strip('"')
-    lab.run(NODE, ["sh", "-c", "cat > /run/spoil.py <<'END'\n" + SPOIL + "\nEND"])
+    lab.run(NODE, ["sh", "-c", "cat > /run/spoil.py <<'END'\n" + program + "\nEND"])
     count = on(NODE, f"python3 -I /run/spoil.py {model}/model.safetensors {WEIGHTS}")
     line = f"[Service]\\nBindReadOnlyPaths={WEIGHTS}:{model}/model.safetensors\\n"
     on(NODE, f"mkdir -p {FOLDER}; printf '{line}' > {FOLDER}/wrong.conf; {restart()}")

@@ -43,6 +43,7 @@ ORDER = (
     "host.logs",
     "host.storage",
     "serving.weights",
+    "serving.precision",
     "host.firewall",
     "gpu.uniform",
     "host.passport",

@@ -1,0 +1,184 @@
+"""`b200 quality compare|list`: a model in fewer bits beside the original, and what was found."""
+
+from __future__ import annotations
+
+import asyncio
+import secrets
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import click
+
+from b200kit.cli.command import INTERRUPTED, Command, Refusal
+from b200kit.cli.endpoint import KEY, endpoint
+from b200kit.node.client.dataset import dataset
+from b200kit.node.client.message import HttpError
+from b200kit.node.lib import timestamp
+from b200kit.node.state.verdict import Finding, Status
+from b200kit.operations import served
+from b200kit.quality import asking, divergence, kept
+from b200kit.quality.asking import NoAnswer, Server
+from b200kit.quality.divergence import Divergence
+from b200kit.records import store
+from b200kit.run import console
+
+WITHIN, LOSS, UNDECIDED = 0, 1, 2
+_CODES = {Status.PASS: WITHIN, Status.FAIL: LOSS}
+_PLAIN = ("auto", "bfloat16", "float16")
+_WORDS_A_TOKEN = 0.5
+"""Words that surely fit into a context, beside the answer: of English, 1.3 tokens; and a margin."""
+_Path = click.Path(path_type=Path)
+_records = click.option(
+    "--records", type=_Path, help="Directory of the records; else the inventory's."
+)
+
+
+@click.group("quality", no_args_is_help=False)
+def command() -> None:
+    """A model in fewer bits, compared with the original before it may serve."""
+
+
+@command.command(
+    "compare",
+    cls=Command,
+    exit_codes={
+        WITHIN: "within the limits: the node's check passes from now on",
+        LOSS: "too far from the original",
+        UNDECIDED: "not decided, or not compared",
+        INTERRUPTED: "interrupted; nothing was recorded",
+    },
+)
+@click.argument("inventory", type=_Path)
+@click.argument("node")
+@click.option("--reference", required=True, metavar="URL", help="Where the original is served.")
+@click.option("--candidate", required=True, metavar="URL", help="Where NODE's model is served.")
+@click.option("--reference-model", metavar="NAME", help="The original's name there; else NODE's.")
+@click.option("--requests", type=click.IntRange(8, 10_000), default=128, show_default=True,
+              help="Prompts, each sent to both.")  # fmt: skip
+@click.option("--output-tokens", type=click.IntRange(4, 4096), default=64, show_default=True,
+              help="Of an answer, at most.")  # fmt: skip
+@click.option("--prompts", default="texts", show_default=True, metavar="texts|FILE",
+              help="Running text, or yours: one a line, as JSON in a .jsonl.")  # fmt: skip
+@click.option("--key-file", metavar="FILE", help=f"File with NODE's API key; else ${KEY}.")
+@click.option("--reference-key-file", metavar="FILE", help="File with the reference's, likewise.")
+@click.option("--json", "as_json", is_flag=True, help="Print what was recorded as JSON.")
+@_records
+def compare(
+    inventory: Path, node: str, reference: str, candidate: str, reference_model: str | None,
+    requests: int, output_tokens: int, prompts: str, key_file: str | None,
+    reference_key_file: str | None, as_json: bool, records: Path | None,
+) -> int:  # fmt: skip
+    """Compare what NODE of INVENTORY serves with the original, token by token, and record it.
+
+    Both answer the same prompts greedily. The record holds for the model, its revision, the engine
+    and the formats, on every node.
+    """
+    with _refusals():
+        known = served.of_node(inventory, node)
+        source = dataset.source(prompts)
+        ours = Server(endpoint(candidate, key_file, "quality"), known["key"]["model"])
+        name = reference_model or ours.model
+        theirs = Server(endpoint(reference, reference_key_file, "quality"), name)
+        said = {"reference": _facts(theirs), "candidate": _facts(ours)}
+        _require_both(known, said)
+        longest = int((known["max_model_len"] - output_tokens) * _WORDS_A_TOKEN)
+        asked = asking.prompts(source, requests, max(longest, 1))
+        salt = f"quality-{secrets.token_hex(6)}"
+        first, other, again = asyncio.run(
+            asking.both(theirs, ours, asked, output_tokens, salt, _progress)
+        )
+        found, itself = divergence.of(first, other), divergence.of(first[: len(again)], again)
+        _require_unlike(divergence.same(first, other), found, itself)
+        more = {
+            "compared": found.document(), "itself": itself.document(), **said,
+            "prompts": source.name, "output_tokens": output_tokens,
+            "engine_version": known["engine_version"],
+        }  # fmt: skip
+        entry = kept.entry(node, timestamp.now(), known["key"], more)
+        folder = records / kept.FOLDER if records else kept.folder(known["records"])
+        store.append(folder, kept.name_of(known["key"]), entry)
+    finding = kept.judged(known["key"], found.document())
+    if as_json:
+        console.document(entry)
+    else:
+        console.out(*_lines(finding, found, itself))
+    return _CODES.get(finding.status, UNDECIDED)
+
+
+@command.command("list", cls=Command, exit_codes={WITHIN: "shown", UNDECIDED: "none, or damaged"})
+@_records
+def show(records: Path | None) -> int:
+    """List the newest comparison of each model, and what the check makes of it."""
+    folder = records / kept.FOLDER if records else kept.folder(None)
+    names = store.nodes(folder)
+    if not names:
+        raise Refusal(f"no comparison in {folder} yet: b200 quality compare", UNDECIDED)
+    damaged = False
+    for name in names:
+        record = store.read(folder, name)
+        damaged = damaged or bool(record.damage)
+        for note in (*record.torn, *record.damage):
+            console.err(f"b200 quality: {name}: {note}")
+        if record.entries:
+            newest = record.entries[-1]
+            known = newest["key"]
+            at = f"{newest['at'][:10]} {known['model']} {known['revision'][:12]} {known['engine']}"
+            console.out(f"{at}: {kept.judged(known, newest['compared']).summary}")
+    return UNDECIDED if damaged else WITHIN
+
+
+def _facts(server: Server) -> dict[str, str]:
+    return asyncio.run(asking.facts(server))
+
+
+def _require_both(known: Mapping[str, Any], said: Mapping[str, Mapping[str, str]]) -> None:
+    """Refuse servers that say they serve something else. Raises NoAnswer."""
+    key, ours, theirs = known["key"], said["candidate"], said["reference"]
+    if not key["lowered"]:
+        raise NoAnswer(f"{key['model']} is served as it was published: nothing is to be compared")
+    root = ours.get("root", "")
+    if root.startswith("/") and key["revision"] not in root:
+        raise NoAnswer(f"{ours['url']} serves {root}, not revision {key['revision']}")
+    cache = ours.get("kv_cache", known["kv_cache"])
+    if not cache.startswith(known["kv_cache"]):
+        raise NoAnswer(f"{ours['url']} keeps its KV cache as {cache}, not {known['kv_cache']}")
+    cache = theirs.get("kv_cache", "auto")
+    if cache not in _PLAIN:
+        raise NoAnswer(f"{theirs['url']} keeps its KV cache as {cache}: that is no original")
+
+
+def _require_unlike(is_same: bool, found: Divergence, itself: Divergence) -> None:
+    """Refuse what compares nothing. Raises NoAnswer."""
+    if is_same:
+        raise NoAnswer("both answer alike to the last digit: that is one server, asked twice")
+    if itself.kl_nats[1] > found.kl_nats[1]:
+        raise NoAnswer(
+            f"the reference differs from itself by {itself.kl_nats[1]:.4f} nats, the candidate by "
+            f"{found.kl_nats[1]:.4f}: serve it alone, without other requests"
+        )
+
+
+def _lines(finding: Finding, found: Divergence, itself: Divergence) -> Iterator[str]:
+    yield f"{found.prompts} prompts, {found.places} tokens compared"
+    yield f"the reference with itself: {itself.kl_nats[1]:.4f} nats, {itself.flips[1]:.1%} others"
+    yield f"{finding.status.value}: {finding.summary}"
+    if finding.remedy:
+        yield f"  {finding.remedy}"
+
+
+def _progress(done: int, of: int) -> None:
+    if done % 32 == 0:
+        console.err(f"b200 quality: {done} of {of} prompts")
+
+
+@contextmanager
+def _refusals() -> Iterator[None]:
+    """Report what cannot be compared in one line."""
+    try:
+        yield
+    except KeyboardInterrupt:
+        raise Refusal("interrupted; nothing was recorded", INTERRUPTED) from None
+    except (OSError, HttpError, ValueError) as error:
+        raise Refusal(str(error), UNDECIDED) from None

@@ -1,0 +1,56 @@
+"""What a node of an inventory is to serve, read as a run reads it; nothing is connected to."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from b200kit.inventory.spec import NodeSpec
+from b200kit.operations import mirror_needs, preflight
+from b200kit.operations.mirror_needs import NeedsUnknown
+from b200kit.quality import kept
+
+
+def of_node(path: Path, name: str) -> dict[str, Any]:
+    """`kept.served` of a node. Raises ValueError, in one line, where that is not known.
+
+    In a process of its own: pyinfra's command line replaces Python's threads and sockets.
+    """
+    words = [sys.executable, "-m", __name__, str(path), name]
+    done = subprocess.run(words, check=False, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE)
+    try:
+        found: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
+    except (ValueError, IndexError):
+        raise ValueError(f"{path} could not be read (exit code {done.returncode})") from None
+    if "refused" in found:
+        raise ValueError(found["refused"])
+    return found
+
+
+def _read(path: Path, name: str) -> dict[str, Any]:
+    if not path.is_file():
+        return {"refused": f"{path} is no file"}
+    try:
+        host = next((host for host in mirror_needs.hosts(path) if host.name == name), None)
+    except NeedsUnknown as error:
+        return {"refused": str(error)}
+    if host is None:
+        return {"refused": f"{path}: there is no node {name}"}
+    spec = preflight.parsed(host, {})
+    if isinstance(spec, NodeSpec):
+        return kept.served(spec)
+    return {"refused": f"{path}: {name}: {spec[0].key}: {spec[0].message}"}
+
+
+def main(argv: Sequence[str]) -> None:
+    """Print what a node serves as JSON: INVENTORY NODE."""
+    path, name = argv
+    sys.stdout.write(json.dumps(_read(Path(path), name)) + "\n")
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

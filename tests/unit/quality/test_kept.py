@@ -1,0 +1,134 @@
+"""Comparisons as they are kept, and what they say of a node."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from b200kit.catalog import load
+from b200kit.inventory import precision
+from b200kit.inventory.parse import parse
+from b200kit.inventory.spec import NodeSpec
+from b200kit.node.state.verdict import Status
+from b200kit.quality import kept
+from b200kit.quality.limits import limits
+from b200kit.records import store
+from b200kit.run.node import Node
+from tests.unit import specs
+
+FIGURES = {"prompts": 128, "places": 4000, "kl_nats": [0.004, 0.005, 0.006]}
+NEAR = FIGURES | {"flips": [0.02, 0.03, 0.04]}
+FAR = FIGURES | {"flips": [0.2, 0.3, 0.4]}
+
+
+def spec(model: str, **changes: Any) -> NodeSpec:
+    """A node that serves a model of the catalogue."""
+    found = parse(
+        specs.data(model=model, engine=specs.data()["engine"] | {"kind": "cuda"}, **changes),
+        load.load(),
+    )
+    assert isinstance(found, NodeSpec), found
+    return found
+
+
+@pytest.mark.parametrize(
+    ("model", "changes", "names"),
+    [
+        ("llama-3.3-70b-bf16", {}, ()),
+        ("llama-3.3-70b-bf16", {"kv_cache_dtype": "fp8"}, ("fp8 KV cache",)),
+        ("llama-3.3-70b-bf16", {"kv_cache_dtype": "bfloat16"}, ()),
+        ("llama-3.3-70b-nvfp4", {}, ("nvfp4 weights", "fp8 KV cache")),
+        ("llama-3.3-70b-nvfp4", {"kv_cache_dtype": "auto"}, ("nvfp4 weights",)),
+        ("gpt-oss-120b", {}, ()),
+        ("qwen3-32b-fp8", {}, ("fp8-block weights",)),
+    ],
+)
+def test_what_is_in_fewer_bits_than_published(
+    model: str, changes: dict[str, Any], names: tuple[str, ...]
+) -> None:
+    assert precision.lowered(spec(model, **changes)) == names
+
+
+def test_flags_that_lower_are_seen() -> None:
+    engine = specs.data()["engine"] | {"kind": "cuda", "flags": {"quantization": "fp8"}}
+    found = parse(specs.data(model="llama-3.3-70b-bf16", engine=engine), load.load())
+    assert isinstance(found, NodeSpec)
+    assert precision.lowered(found) == ("weights quantised when loaded (fp8)",)
+    one = spec("llama-3.3-70b-bf16", replica_flags={"1": {"kv-cache-dtype": "fp8"}})
+    assert precision.lowered(one) == ("fp8 KV cache",)
+
+
+def test_every_model_of_the_catalogue_has_limits() -> None:
+    for name, model in load.load().models.items():
+        if model.dimensions:
+            assert set(limits([f"{model.dimensions.weights} weights"])) == {"kl_nats", "flips"}, (
+                name
+            )
+
+
+def test_fewest_bits_decide_the_limits() -> None:
+    wide, narrow = limits(["fp8 weights"]), limits(["fp8 KV cache", "nvfp4 weights"])
+    assert wide["kl_nats"] < narrow["kl_nats"]
+    assert limits(["what nobody knows"]) == narrow
+
+
+@pytest.fixture
+def node(tmp_path: Path) -> Node:
+    """A node whose inventory names a directory of records."""
+    return Node("n01", spec("llama-3.3-70b-fp8", records=str(tmp_path)))
+
+
+def recorded(node: Node, compared: dict[str, Any], **changes: Any) -> None:
+    """Keep a comparison of the node's model."""
+    known = kept.key(node.spec) | changes
+    entry = kept.entry("n09", f"2026-11-2{len(changes)}T00:00:00Z", known, {"compared": compared})
+    place = kept.folder(node.spec.records)
+    assert store.append(place, kept.name_of(kept.key(node.spec)), entry)
+
+
+def asked(node: Node) -> dict[str, Any]:
+    """The part of the expectation."""
+    found: dict[str, Any] = kept.expected(node)["precision"]
+    return found
+
+
+def test_without_a_comparison_there_is_a_doubt(node: Node) -> None:
+    assert "compared" not in asked(node)
+    assert asked(node)["doubt"]
+
+
+def test_newest_comparison_of_any_node_counts(node: Node) -> None:
+    recorded(node, NEAR)
+    assert asked(node)["compared"] == NEAR
+    recorded(node, FAR)
+    assert asked(node)["compared"] == FAR
+
+
+@pytest.mark.parametrize(
+    "other", [{"revision": "f" * 64}, {"engine": "sglang"}, {"lowered": ["fp8 weights"]}]
+)
+def test_comparison_of_something_else_counts_for_nothing(node: Node, other: dict[str, Any]) -> None:
+    recorded(node, NEAR, **other)
+    assert "compared" not in asked(node)
+
+
+def test_changed_record_is_a_doubt(node: Node) -> None:
+    recorded(node, FAR)
+    [path] = kept.folder(node.spec.records).iterdir()
+    path.write_text(path.read_text().replace("0.3", "0.0"))
+    assert "compared" not in asked(node)
+    assert "damaged" in asked(node)["doubt"]
+
+
+def test_model_as_published_needs_no_record(tmp_path: Path) -> None:
+    node = Node("n01", spec("gpt-oss-120b", records=str(tmp_path / "none")))
+    assert asked(node)["lowered"] == []
+    assert "doubt" not in asked(node)
+
+
+def test_verdict_of_the_command_is_the_check_s(node: Node) -> None:
+    known = kept.key(node.spec)
+    assert kept.judged(known, NEAR).status is Status.PASS
+    assert kept.judged(known, FAR).status is Status.FAIL
