@@ -7,6 +7,7 @@ import subprocess
 import sys
 from collections.abc import Sequence
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 from b200kit.inventory.spec import NodeSpec
@@ -20,12 +21,13 @@ def of_node(path: Path, name: str) -> dict[str, Any]:
 
     In a process of its own: pyinfra's command line replaces Python's threads and sockets.
     """
-    words = [sys.executable, "-m", __name__, str(path), name]
-    done = subprocess.run(words, check=False, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE)
-    try:
-        found: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
-    except (ValueError, IndexError):
-        raise ValueError(f"{path} could not be read (exit code {done.returncode})") from None
+    with TemporaryDirectory() as folder:
+        answer = Path(folder) / "served.json"
+        words = [sys.executable, "-m", __name__, str(answer), str(path), name]
+        done = subprocess.run(words, check=False, stdin=subprocess.DEVNULL)
+        if not answer.is_file():
+            raise ValueError(f"{path} could not be read (exit code {done.returncode})")
+        found: dict[str, Any] = json.loads(answer.read_text())
     if "refused" in found:
         raise ValueError(found["refused"])
     return found
@@ -47,9 +49,9 @@ def _read(path: Path, name: str) -> dict[str, Any]:
 
 
 def main(argv: Sequence[str]) -> None:
-    """Print what a node serves as JSON: INVENTORY NODE."""
-    path, name = argv
-    sys.stdout.write(json.dumps(_read(Path(path), name)) + "\n")
+    """Write what a node serves as JSON: FILE INVENTORY NODE."""
+    answer, path, name = argv
+    Path(answer).write_text(json.dumps(_read(Path(path), name)))
 
 
 if __name__ == "__main__":

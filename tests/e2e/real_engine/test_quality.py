@@ -57,7 +57,10 @@ def inventory(tmp_path: Path) -> Path:
     """The lab's, with a config.json that says the weights are FP8."""
     config = models.config() | {"quantization_config": {"quant_method": "fp8"}}
     (tmp_path / "config.json").write_text(json.dumps(config))
-    more = {"model_config_file": str(tmp_path / "config.json")}
+    more = {
+        "model_config_file": str(tmp_path / "config.json"),
+        "ssh_strict_host_key_checking": "yes",
+    }
     path = tmp_path / "fp8.py"
     path.write_text(INVENTORY.format(more=more))
     return path

@@ -13,9 +13,9 @@ chunk), burst (all chunks at the end), stall (nothing more after half), cut-off 
 after half), wrong-usage, no-usage, no-finish, no-done, no-output, 503, 500, not-http, hang (no
 answer at all), refuses-ignore-eos (400 for the key; answers end early, on their own); answers that
 are not those of its sisters: garbled (other tokens from the sixth on), drifted (the same at other
-log-probabilities), parrot (one word to everything), no-logprobs. SIGUSR2 hangs the whole engine as
-a deadlock does: /health and /metrics go on answering, no token is made any more, for requests under
-way neither, until the process ends.
+log-probabilities), rounded (a little so), parrot (one word to everything), no-logprobs. SIGUSR2
+hangs the whole engine as a deadlock does: /health and /metrics go on answering, no token is made
+any more, for requests under way neither, until the process ends.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from dataclasses import dataclass
 
 _NAMES = """
 error-in-stream merged burst stall cut-off wrong-usage no-usage no-finish no-done no-output
-503 500 not-http hang refuses-ignore-eos garbled drifted parrot no-logprobs
+503 500 not-http hang refuses-ignore-eos garbled drifted rounded parrot no-logprobs
 """
 FAULTS = frozenset(_NAMES.split())
 

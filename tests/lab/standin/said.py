@@ -11,7 +11,8 @@ import zlib
 TEXT = "north wind over the quiet river bends toward a lamp in some far window again"
 WORDS = TEXT.split()
 _GARBLED_FROM = 5
-_DRIFT = 0.9
+# Nats by which an engine with such a fault is less sure of its tokens.
+_LESS_SURE = {"drifted": 0.9, "rounded": 0.02}
 
 
 def word(prompt: str, index: int, fault: str = "") -> str:
@@ -32,8 +33,9 @@ def logprobs(prompt: str, words: list[str], fault: str, top: int) -> dict[str, o
 def _entry(key: str, chosen: str, fault: str, top: int) -> dict[str, object]:
     """The chosen token is clearly the likeliest; an engine that drifted is less sure of it."""
     chance = random.Random(key)
-    first = -0.2 - 0.1 * chance.random() - (_DRIFT if fault == "drifted" else 0.0)
-    others = chance.sample([f"{word} " for word in WORDS if f"{word} " != chosen], top - 1)
+    first = -0.2 - 0.1 * chance.random() - _LESS_SURE.get(fault, 0.0)
+    known = [f"{word} " for word in WORDS if f"{word} " != chosen]
+    others = chance.sample(known, min(top - 1, len(known)))
     pairs = [(chosen, first), *((text, -3.0 - n) for n, text in enumerate(others))]
     likeliest = [_pair(*pair) for pair in pairs]
     return {**likeliest[0], "top_logprobs": likeliest}

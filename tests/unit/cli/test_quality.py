@@ -1,0 +1,113 @@
+"""`b200 quality`: two servers compared, recorded, and judged as the node's own check judges."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from b200kit import cli
+from b200kit.quality import kept
+from b200kit.records import store
+from tests.lab.supply import models
+from tests.messages import assert_message, lines_with
+from tests.unit.node.client.server_thread import MODEL, fast, running
+from tests.unit.supply.mirror.test_needs import site
+
+Capture = pytest.CaptureFixture[str]
+REVISION = "a" * 64
+
+
+@pytest.fixture(scope="module")
+def reference() -> Iterator[str]:
+    """Where the original is served."""
+    with running() as url:
+        yield url
+
+
+@pytest.fixture
+def asked(tmp_path: Path, reference: str) -> list[str]:
+    """A command line without its candidate; the node serves the model `MODEL` in FP8."""
+    (tmp_path / "config.json").write_text(json.dumps(config()))
+    more = f'model = "{MODEL}"\nmodel_config_file = "{tmp_path / "config.json"}"\n'
+    more += 'engine["flags"] = {"enforce-eager": True}\n'
+    inventory = site(tmp_path, more=more)
+    return [
+        "quality", "compare", str(inventory), "n01", "--reference", reference,
+        "--requests", "24", "--output-tokens", "16", "--records", str(tmp_path / "records"),
+    ]  # fmt: skip
+
+
+def config() -> dict[str, object]:
+    """Of the lab's model, quantised."""
+
+    return models.config() | {"quantization_config": {"quant_method": "fp8"}}
+
+
+def run(capsys: Capture, *words: str) -> tuple[int, str, str]:
+    """Exit status, stdout and stderr."""
+    status = cli.main(list(words))
+    output = capsys.readouterr()
+    return status, output.out, output.err
+
+
+@pytest.mark.parametrize(
+    ("fault", "status"), [("rounded", 0), ("drifted", 1), ("garbled", 1), ("parrot", 2), ("", 2)]
+)
+def test_candidate_is_within_the_limits_or_not_or_nothing_was_compared(
+    capsys: Capture, asked: list[str], tmp_path: Path, fault: str, status: int
+) -> None:
+    with running(fast(fault)) as candidate:
+        code, out, err = run(capsys, *asked, "--candidate", candidate)
+    assert code == status, (out, err)
+    folder = tmp_path / "records" / kept.FOLDER
+    assert bool(store.nodes(folder)) == (status != 2)
+    if status == 2:
+        said = [line for line in lines_with(err, "b200 quality: ") if "clear text" not in line]
+        assert_message(*[line.replace(candidate, "CANDIDATE") for line in said])
+        return
+    listed, shown, _ = run(capsys, "quality", "list", "--records", str(tmp_path / "records"))
+    assert listed == 0
+    assert f"fp8 weights of {MODEL}" in shown
+    assert REVISION[:12] in shown
+
+
+def test_more_of_the_record_is_what_was_asked_of_whom(
+    capsys: Capture, asked: list[str], reference: str
+) -> None:
+    with running(fast("rounded")) as candidate:
+        code, out, _ = run(capsys, *asked, "--candidate", candidate, "--json")
+    entry = json.loads(out)
+    assert code == 0
+    assert entry["key"] == {
+        "model": MODEL, "revision": REVISION, "engine": "vllm", "lowered": ["fp8 weights"],
+    }  # fmt: skip
+    assert (entry["reference"]["url"], entry["candidate"]["url"]) == (reference, candidate)
+    assert entry["itself"]["kl_nats"] == [0, 0, 0]
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"node": "n09"},
+        {"inventory": "nowhere.py"},
+        {"model": "llama-3.3-70b-bf16"},
+    ],
+    ids=str,
+)
+def test_what_cannot_be_compared_is_refused_before_anything_is_sent(
+    capsys: Capture, asked: list[str], tmp_path: Path, changes: dict[str, str]
+) -> None:
+    asked[2] = changes.get("inventory", asked[2])
+    asked[3] = changes.get("node", asked[3])
+    if "model" in changes:
+        site(tmp_path, more=f'model = "{changes["model"]}"\nkv_cache_dtype = "auto"\n')
+    code, _, err = run(capsys, *asked, "--candidate", "http://127.0.0.1:9")
+    assert code == 2
+    assert_message(*[line.replace(str(tmp_path), "SITE") for line in lines_with(err, "b200")])
+
+
+def test_no_record_is_named(capsys: Capture, tmp_path: Path) -> None:
+    assert run(capsys, "quality", "list", "--records", str(tmp_path))[0] == 2
