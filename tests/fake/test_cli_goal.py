@@ -14,6 +14,9 @@ GOAL = """
 engine["kind"] = "cuda"
 model = "llama-3.3-70b-fp8"
 goal = "balanced"
+waivers = [
+    {"check": "precision.validated", "owner": "ops", "reason": "J-1", "until": "2099-12-31"},
+]
 del replicas, tensor_parallel
 """
 

@@ -29,6 +29,7 @@ def test_help_of_a_command_ends_with_its_exit_codes(name: str, capsys: Capture) 
         "audit": "verify",
         "mirror": "build",
         "model": "publish",
+        "quality": "compare",
         "record": "compare",
         "transaction": "show",
     }

@@ -12,7 +12,8 @@ LEFT_OUT = {
     *("containers.runtimes", "fabric.nvlsm-installed", "host.firewall", "host.logs"),
     *("host.settings", "host.storage", "nics.management-port", "packages.held"),
     *("packages.versions", "pcie.acs", "placement.cpus", "placement.gpus", "placement.memory"),
-    *("services.active", "serving.probe", "serving.running", "serving.starting"),
+    *("precision.validated", "services.active", "serving.probe", "serving.running"),
+    "serving.starting",
     *("watchdog.mark", "watchdog.replicas", "watchdog.service", "weights.proven"),
 }
 
