@@ -32,6 +32,8 @@ engine = {
     "flags": {"performance-mode": "interactivity"},
 }
 
+# In fewer bits than it was published in: compared with the original first, or waived below
+# (docs/serve.md).
 model = "llama-3.3-70b-fp8"
 # As b200 model pin or publish printed it.
 model_revision = "0" * 64
@@ -81,4 +83,6 @@ passport = "keep"
 waivers: list[dict[str, str]] = [
     # {"check": "uniform.vbios", "subject": "GPU 5", "owner": "ops-on-call",
     #  "reason": "J-1123, board swap planned", "until": "2026-12-01"},
+    # {"check": "precision.validated", "owner": "ml-serving",
+    #  "reason": "J-1125, evaluated on our tasks", "until": "2027-03-01"},
 ]
