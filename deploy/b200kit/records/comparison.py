@@ -120,9 +120,8 @@ def compare_to_baseline(record: Record, run: Run) -> dict[str, Any]:
     """One new run against the accepted baseline of its load: usual, slower, none or unknown.
 
     Slower is a median, or a replica's own against the others', that lies above what the baseline's
-    runs let expect (0.5 % over all of a kind) and more than MARGIN above theirs; `none` that
-    there is no baseline, `unknown` that it cannot be compared with the one there is. `why` says it
-    in a line.
+    runs let expect (chance: `false_red`) and more than MARGIN above theirs; `none` that there is no
+    baseline, `unknown` that it cannot be compared with the one there is. `why` says it in a line.
     """
     accepted, before = baseline(record, run)
     if not accepted:

@@ -20,6 +20,7 @@ from enum import StrEnum
 from itertools import pairwise
 from typing import Any
 
+from b200kit.node.client import false_red
 from b200kit.node.client.percentiles import deviation, mean, percentile
 from b200kit.records.groups import ASSUMED, LEAST, error, located, trimmed
 from b200kit.records.metrics import (
@@ -38,10 +39,6 @@ from b200kit.records.metrics import (
 from b200kit.records.student_t import quantile
 
 RISK = 0.05
-FALSE_RED = 0.005
-"""Of one run of which nothing changed, over all metrics together."""
-FALSE_RED_REPLICA = 0.002
-"""The same over all replicas, which are held against each other, too."""
 
 _ROUNDING = 1e-9
 _APART = 2.0
@@ -186,7 +183,7 @@ def _largest(
 def expected(
     before: Sequence[Measured], run: Measured, names: Sequence[str] = tuple(METRICS)
 ) -> dict[str, dict[str, Any]]:
-    """Whether one run lies where the baseline's let expect it: FALSE_RED too slow over all *names*.
+    """Whether one run lies where the baseline's let expect it. Chance: `false_red`.
 
     {name: {"value", "usual", "low", "high", "inside"}} in ms, of those that all runs have.
     """
@@ -214,7 +211,7 @@ def _predicted(
     assumed = 0.0 if is_of_replica(name) else ASSUMED
     group = located([(r.day, math.log(r.figures[name])) for r in before], assumed)
     deviation_, freedom = group.of_one_more
-    risk = FALSE_RED_REPLICA if is_of_replica(name) else FALSE_RED
+    risk = false_red.REPLICA_MEDIANS if is_of_replica(name) else false_red.MEDIANS
     half_width = deviation_ * quantile(1 - 2 * risk / metrics, freedom)
     low, high = (math.exp(group.centre + sign * half_width) for sign in (-1, 1))
     value, usual = run.figures[name], math.exp(group.centre)

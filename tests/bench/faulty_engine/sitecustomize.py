@@ -6,7 +6,8 @@ one wrong one to the next, "offset": the first, "mask": bits flipped in each (bf
 "weights": the checkpoint}
 
 What a flip would make NaN or infinite stays as it is. Wrong weights are added as the product of
-their error, as the sound ones are packed for the CPU when they are loaded.
+their error, as the sound ones are packed for the CPU when they are loaded. What is slow is asked
+for in another file (delays.py).
 """
 
 from __future__ import annotations
@@ -19,7 +20,6 @@ import os
 import sys
 from typing import Any
 
-TARGET = "vllm.model_executor.layers.linear"
 _PATH = os.environ.get("GOLDEN_FAULT", "")
 
 
@@ -95,11 +95,22 @@ def _patch(module: Any) -> None:
     module.RowParallelLinear.forward = forward
 
 
+def _patch_worker(module: Any) -> None:
+    _module("delays").patch(module)
+
+
+_PATCHES = {"vllm.model_executor.layers.linear": _patch} if _PATH else {}
+if os.environ.get("STEP_DELAY"):
+    _PATCHES["vllm.v1.worker.gpu_worker"] = _patch_worker
+
+
 class _Finder(importlib.abc.MetaPathFinder):
+    """Patches each module of the engine once, as it is imported."""
+
     def find_spec(self, name: str, path: Any = None, target: Any = None) -> Any:
-        if name != TARGET:
+        patch = _PATCHES.pop(name, None)
+        if patch is None:
             return None
-        sys.meta_path.remove(self)
         spec = importlib.util.find_spec(name)
         assert spec is not None
         assert spec.loader is not None
@@ -107,11 +118,11 @@ class _Finder(importlib.abc.MetaPathFinder):
 
         def exec_module(module: Any) -> None:
             load(module)
-            _patch(module)
+            patch(module)
 
         spec.loader.exec_module = exec_module  # type: ignore[method-assign]
         return spec
 
 
-if _PATH:
+if _PATCHES:
     sys.meta_path.insert(0, _Finder())

@@ -98,7 +98,7 @@ def test_unchanged_day_is_seldom_called_slower_however_many_days_the_baseline_ha
     assert red(days, each) <= 0.01
 
 
-@in_subtests(("days", "each", "found"), [(1, 10, 0.9), (5, 2, 0.85), (10, 1, 0.9), (20, 1, 0.95)])
+@in_subtests(("days", "each", "found"), [(1, 10, 0.9), (5, 2, 0.85), (10, 1, 0.87), (20, 1, 0.95)])
 def test_run_that_is_a_fifth_slower_is_found_beside_outliers(
     days: int, each: int, found: float
 ) -> None:
@@ -175,8 +175,9 @@ def named(count: int, slow: float, trials: int = TRIALS) -> dict[str, float]:
 
 @in_subtests("count", [2, 8])
 def test_replica_is_held_against_its_own_record(count: int) -> None:
-    assert named(count, 1.0)["red"] <= 0.0075
-    assert named(count, 1.2)["named"] >= 0.95
+    assert named(count, 1.0)["red"] <= 0.005
+    assert named(count, 1.2)["named"] >= 0.8
+    assert named(count, 1.25)["named"] >= 0.93
 
 
 def test_run_that_stands_apart_is_left_out_and_counted() -> None:

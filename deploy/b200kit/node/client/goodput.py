@@ -1,6 +1,6 @@
 """The share of requests that met the objective, and what a sample of it decides. Pure.
 
-    fail        its 99 % interval lies below the share that is asked for
+    fail        its 99.9 % interval lies below the share that is asked for
     pass        the share was met, and its 95 % interval leaves out twice as many misses as allowed
     undecided   everything else: more requests would say
 
@@ -13,11 +13,10 @@ import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from b200kit.node.client import false_red
 from b200kit.node.client.formulas import Objective, Run
 from b200kit.node.client.proportion import proportion
 
-_SURE = 0.99
-"""Confidence that a failure takes: of four looks at a server that just meets the objective."""
 _LEAST_MISSED = 0.01
 """Misses that a pass leaves out where none is allowed."""
 _MOST = 5000
@@ -39,7 +38,7 @@ class GoodputShare:
     @property
     def is_missed(self) -> bool:
         """Whether it is below what is wanted, and no chance."""
-        return self._interval(_SURE)[1] < self.wanted
+        return self._interval(1 - 2 * false_red.OBJECTIVE)[1] < self.wanted
 
     @property
     def is_met(self) -> bool:

@@ -13,12 +13,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from statistics import NormalDist, median
 
+from b200kit.node.client import false_red
+
 Series = Mapping[str, Sequence[float]]
 """Samples in milliseconds by metric, one a completed request (`Run.series`)."""
 METRICS = ("tpot", "ttft")
 _USUAL = 0.2
 """Part of the slow-down to be found that healthy replicas may differ by (inferred)."""
-_FALSE_RED, _FOUND = 0.005, 0.95
+_FOUND = 0.95
 # Requests that overlap share what happens to them: the variance of their median is larger than
 # that of independent ones by about this (a correlation of 0.4 between neighbours; inferred).
 _TOGETHER = 2.0
@@ -33,8 +35,8 @@ _LEAST_MS = 0.001
 class Compared:
     """A metric of one replica against the others.
 
-    ratio: its median over the median of theirs; low: what it is at least, at 0.5 % over all
-    comparisons of a run. usual: what healthy replicas may differ by, as a share.
+    ratio: its median over the median of theirs; low: what it is at least, at `false_red.REPLICAS`
+    over all comparisons of a run. usual: what healthy replicas may differ by, as a share.
     """
 
     name: str
@@ -167,4 +169,4 @@ def _error(groups: Sequence[Sequence[float]]) -> float:
 
 def _limit(comparisons: int) -> float:
     """Standard errors beyond which one of so many is no chance (Bonferroni, one-sided)."""
-    return NormalDist().inv_cdf(1 - _FALSE_RED / max(comparisons, 1))
+    return NormalDist().inv_cdf(1 - false_red.REPLICAS / max(comparisons, 1))

@@ -2,12 +2,15 @@
 
 A score is a list of steps `[seconds after the request arrived, text or act]`; the acts are "end"
 (FIN), "reset" (RST) and {"freeze": seconds}, in which the whole server does nothing at all, not
-even accept. It knows no model, no tokens and no SSE: what it sends is in the test. It notes on the
-machine's monotonic clock, which the client reads, too, when it took each request and when it sent
-each step, and `GET /log` tells. One thread, select() (microseconds, where epoll has milliseconds),
-real-time priority on a CPU of its own where it may; its own wait for a CPU is in the log.
+even accept. A request with several "scores" gets the next one in turn. It knows no model, no tokens
+and no SSE: what it sends is in the test. It notes on the machine's monotonic clock, which the
+client reads, too, when it took each request and when it sent each step, and `GET /log` tells. One
+thread, select() (microseconds, where epoll has milliseconds), real-time priority on a CPU of its
+own where it may; its own wait for a CPU is in the log.
 
-    python -m tests.unit.node.client.player [--cpu N]       prints its port, ends with its stdin
+    python -m tests.unit.node.client.player [--cpu N] [--address A]
+
+prints its port, and ends with its stdin.
 """
 
 from __future__ import annotations
@@ -106,8 +109,12 @@ class Player:
         play.taken = time.perf_counter()
         if request[0].startswith("get /log"):
             play.steps = [(0.0, whole(200, self.log())), (0.0, "end")]
+        elif not request[0].startswith("post /v1/"):
+            play.steps = [(0.0, whole(404, "")), (0.0, "end")]
         else:
-            score = json.loads(request[1])["score"]
+            asked = json.loads(request[1])
+            scores = asked.get("scores") or [asked["score"]]
+            score = scores[len(self.plays) % len(scores)]
             play.name, play.steps = score["name"], score["steps"]
             self.plays.append(play)
         self.schedule(play, 0)
@@ -156,11 +163,12 @@ def main() -> None:
     """Open a port, print it, play."""
     parser = argparse.ArgumentParser()
     parser.add_argument("--cpu", type=int)
+    parser.add_argument("--address", default="127.0.0.1")
     options = parser.parse_args()
     if options.cpu is not None:
         os.sched_setaffinity(0, {options.cpu})
         client_health.claim_realtime()
-    listener = socket.create_server(("127.0.0.1", 0), backlog=512)
+    listener = socket.create_server((options.address, 0), backlog=512)
     print(listener.getsockname()[1], flush=True)
     Player(listener).run()
 

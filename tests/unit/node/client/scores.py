@@ -20,16 +20,16 @@ Score = list[list[Any]]
 
 
 @contextlib.contextmanager
-def playing(cpu: int | None = None) -> Iterator[str]:
+def playing(cpu: int | None = None, address: str = "127.0.0.1") -> Iterator[str]:
     """The base URL of a player in a process of its own, which ends with the block."""
     where = [] if cpu is None else ["--cpu", str(cpu)]
-    command = [sys.executable, "-m", "tests.unit.node.client.player", *where]
+    command = [sys.executable, "-m", "tests.unit.node.client.player", *where, "--address", address]
     pipe = subprocess.PIPE
     with subprocess.Popen(command, cwd=REPOSITORY, stdin=pipe, stdout=pipe, text=True) as server:
         assert server.stdin is not None
         assert server.stdout is not None
         try:
-            yield f"http://127.0.0.1:{int(server.stdout.readline())}"
+            yield f"http://{address}:{int(server.stdout.readline())}"
         finally:
             server.stdin.close()
             server.wait(300)

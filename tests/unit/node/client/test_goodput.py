@@ -54,22 +54,22 @@ def rates(true: float, burst: float = 0.0, runs: int = RUNS) -> dict[str, float]
 
 
 @in_subtests("true", [1.0, 0.99, 0.97, 0.95])
-def test_server_that_meets_the_objective_fails_in_about_one_run_of_a_hundred_at_most(
+def test_server_that_meets_the_objective_fails_in_three_runs_of_a_thousand_at_most(
     true: float,
 ) -> None:
-    assert rates(true)["fail"] <= (0.001 if true >= 0.97 else 0.015)
+    assert rates(true)["fail"] <= (0.001 if true >= 0.97 else 0.003)
     assert rates(true)["pass"] >= {1.0: 1.0, 0.99: 0.999, 0.97: 0.98, 0.95: 0.6}[true]
 
 
 def test_server_with_twice_the_misses_passes_in_one_run_of_twenty_at_most() -> None:
     assert rates(0.90)["pass"] <= 0.05
     assert rates(0.85)["pass"] <= 0.002
-    assert rates(0.85)["fail"] >= 0.99
+    assert rates(0.85)["fail"] >= 0.98
 
 
 def test_bursts_cost_certainty_and_turn_no_good_server_red() -> None:
     assert rates(0.99, burst=0.4)["fail"] <= 0.001
-    assert rates(0.97, burst=0.4)["fail"] <= 0.02
+    assert rates(0.97, burst=0.4)["fail"] <= 0.01
     assert rates(0.90, burst=0.4)["pass"] <= 0.2
 
 
@@ -86,7 +86,7 @@ def test_one_turn_judged_by_its_share_alone_would_be_wrong_far_more_often() -> N
 
 @in_subtests(
     ("good", "of", "word"),
-    [(60, 60, "pass"), (59, 60, "pass"), (58, 60, "undecided"), (50, 60, "fail"),
+    [(60, 60, "pass"), (59, 60, "pass"), (58, 60, "undecided"), (49, 60, "fail"),
      (28, 28, "undecided"), (29, 29, "pass"), (0, 0, "undecided"), (0, 5, "fail")],
 )  # fmt: skip
 def test_what_so_many_good_requests_say(good: int, of: int, word: str) -> None:
