@@ -30,7 +30,7 @@ _FIELDS = (
     "model.kv_dtype", "serving.tp", "serving.pp", "serving.dp", "serving.ep", "serving.config",
     "serving.argv", "serving.environment",
 )  # fmt: skip
-_OF_A_REPLICA = ("host", "port")
+OF_A_REPLICA = ("host", "port")
 Replicas = Mapping[str, Sequence[Answer]]
 
 
@@ -54,7 +54,7 @@ def _value(run_conditions: Mapping[str, Any], name: str) -> object:
         distinct = [one for at, one in enumerate(value) if one not in value[:at]]
         return distinct[0] if len(distinct) == 1 else sorted(distinct, key=str)
     if isinstance(value, dict):
-        return {name: one for name, one in value.items() if name not in _OF_A_REPLICA}
+        return {name: one for name, one in value.items() if name not in OF_A_REPLICA}
     return value
 
 
