@@ -17,6 +17,7 @@ COMMANDS = {
     "audit": "the log of every action on every node: verify it, show it",
     "bundle": "a node's observation to send to the project, without what names the site",
     "check": "is this node fit to serve? One look over SSH, without an inventory",
+    "golden": "references of golden answers: show, forget a wrong one",
     "init": "a site's inventory, from a look at its nodes",
     "judge": "is a recorded node fit to serve?",
     "keys": "keys of the vendors' repositories, held to pinned fingerprints",

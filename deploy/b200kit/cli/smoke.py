@@ -18,6 +18,7 @@ import click
 from b200kit.cli import smoke_text
 from b200kit.cli.command import INTERRUPTED, Command, Refusal
 from b200kit.cli.endpoint import KEY, endpoint
+from b200kit.cli.smoke_answers import Answers, reference_in
 from b200kit.node.client import client_health, engine_metrics, goodput
 from b200kit.node.client.arrivals import Arrival
 from b200kit.node.client.chat import Endpoint
@@ -58,6 +59,8 @@ class Options:
     share: float
     key_file: str | None
     cpus: str | None
+    reference: str | None
+    keep: str | None
     json: str | None
 
 
@@ -71,6 +74,7 @@ class Probe:
     objective: Objective
     watch: client_health.Watch
     cpus: str
+    answers: Answers
     correctness: CorrectnessResult | None = None
     run: Run | None = None
     delta: engine_metrics.Delta = dataclasses.field(
@@ -78,12 +82,15 @@ class Probe:
     )
 
     async def go(self) -> None:
-        """The correctness check, then the load between two readings of the server's figures."""
+        """Correctness and answers, then the load between two readings of the server's figures."""
         volley = self.volley
         # The check counts the tokens of an eighth as many words: of a prompt about as long.
         near = volley.input_tokens * 5
         self.correctness = await check(self.endpoint, volley.model, volley.salt, near)
         if self.correctness.problems:
+            return
+        await self.answers.ask(self.endpoint, self.correctness.ignores_eos)
+        if self.answers.problems:
             return
         volley = dataclasses.replace(
             volley,
@@ -94,29 +101,23 @@ class Probe:
         await volley.settle(self.endpoint, PATH)
         before = await engine_metrics.scrape(self.endpoint)
         self.run = await volley.fire_until(
-            self.endpoint,
-            PATH,
-            self.requests,
-            self.watch,
+            self.endpoint, PATH, self.requests, self.watch,
             lambda run: goodput.is_decided(run, self.objective),
-        )
+        )  # fmt: skip
         self.delta = engine_metrics.Delta.over(
             [before], [await engine_metrics.scrape(self.endpoint)]
         )
 
     def document(self) -> dict[str, Any]:
         """The smoke document, with one entry a request besides."""
-        arrival, correctness = self.volley.arrival, self.correctness
-        now = datetime.now(UTC)
+        arrival, now = self.volley.arrival, datetime.now(UTC)
         found = smoke_document.Found(
             taken_at=timestamp.text(now),
             paths={} if self.run is None else {PATH: self.run},
             objective=self.objective,
             health=self.watch.health(),
             limits=ClientLimits(needs_run_delay=sys.platform == "linux"),
-            correctness=correctness.problems
-            if correctness
-            else ("the correctness check did not run",),
+            correctness=self._problems(),
             server=self.delta.document(),
             gateway_limit_ms=0.0,
             request_rate=None if arrival.concurrency else arrival.rate,
@@ -132,7 +133,13 @@ class Probe:
             "max_concurrency": arrival.concurrency,
         }
         each = smoke_document.requests(self.run or Run(()))
-        return {**names, **smoke_document.document(found), **each}
+        document = smoke_document.document(found) | {"golden": self.answers.document()}
+        return {**names, **document, **each}
+
+    def _problems(self) -> tuple[str, ...]:
+        if self.correctness is None:
+            return ("the correctness check did not run",)
+        return (*self.correctness.problems, *self.answers.problems)
 
     def _conditions(self) -> dict[str, object]:
         correctness = self.correctness
@@ -161,11 +168,9 @@ class Probe:
 @click.argument("url")
 @click.option("--model", required=True, help="The name that the endpoint serves it by.")
 @click.option(
-    "--requests",
-    default=60,
-    show_default=True,
+    "--requests", default=60, show_default=True,
     help="Measured; up to four times as many if undecided.",
-)
+)  # fmt: skip
 @click.option("--input-tokens", default=128, show_default=True, help="Of a prompt, about.")
 @click.option("--output-tokens", default=64, show_default=True, help="Of an answer, exactly.")
 @click.option("--rate", type=float, help=f"Open loop: requests/s.  [default: {RATE:g}]")
@@ -195,6 +200,10 @@ class Probe:
 @click.option("--share", default=0.95, show_default=True, help="Fraction that must be good.")
 @click.option("--key-file", metavar="FILE", help=f"File with the API key; else ${KEY}.")
 @click.option("--cpus", metavar="LIST", help='CPUs for this client, such as "2-3".')
+@click.option(
+    "--reference", metavar="FILE", help="Golden answers that --keep wrote: it must agree."
+)
+@click.option("--keep", metavar="FILE", help="Write its golden answers there, if they are sound.")
 @click.option("--json", metavar="FILE", help="Write everything there (- for stdout).")
 def command(**given: Any) -> int:
     """Measure the latency of the OpenAI-compatible endpoint at URL, from anywhere.
@@ -212,6 +221,8 @@ def command(**given: Any) -> int:
     except KeyboardInterrupt:
         raise Refusal("interrupted; a part of a run is not reported", INTERRUPTED) from None
     document = probe.document()
+    if options.keep and not probe.answers.keep(options.keep, probe.endpoint.url):
+        console.err(f"b200 smoke: --keep {options.keep}: not written: {probe.answers.outcome}")
     if options.json:
         _write(document, options.json)
     if options.json != "-":
@@ -243,7 +254,8 @@ def _probe(options: Options) -> Probe:
             raise click.UsageError(f"--{name.replace('_', '-')} must be above 0, not {value}")
     if options.rate is not None and options.concurrency is not None:
         raise click.UsageError("--rate and --concurrency exclude each other")
-    _writable(options.json)
+    _writable("--json", options.json)
+    _writable("--keep", options.keep)
     target = endpoint(options.url, options.key_file, "smoke")
     cpus = client_health.pin(options.cpus)
     volley = Volley(
@@ -257,7 +269,8 @@ def _probe(options: Options) -> Probe:
     )
     watch = client_health.Watch(client_health.claim_realtime())
     objective = _objective(options.goodput, options.share)
-    return Probe(target, volley, options.requests, objective, watch, cpus)
+    answers = Answers(options.model, volley.salt, reference_in(options.reference))
+    return Probe(target, volley, options.requests, objective, watch, cpus, answers)
 
 
 def _dataset(options: Options) -> Dataset:
@@ -281,7 +294,7 @@ def _objective(goodput: str, share: float) -> Objective:
     return Objective(**limits, share=share)
 
 
-def _writable(file: str | None) -> None:
-    """Before the run, not after it."""
+def _writable(option: str, file: str | None) -> None:
+    """Refuse it before the run, not after it."""
     if file and file != "-" and not os.access(Path(file).parent, os.W_OK | os.X_OK):
-        raise click.UsageError(f"--json {file}: its directory cannot be written")
+        raise click.UsageError(f"{option} {file}: its directory cannot be written")

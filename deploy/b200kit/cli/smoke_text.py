@@ -33,6 +33,7 @@ def lines(document: Document, url: str) -> list[str]:
         *(_goodput(document) if valid else []),
         _server(document["server"]),
         f"  prompts   {document['conditions']['prompts']}",
+        *_answers(document),
         *_client(document),
         *_verdict(document),
     ]
@@ -99,6 +100,11 @@ def _goodput(document: Document) -> list[str]:
         f"  goodput   {document['request_goodput']:.2f} requests/s met {', '.join(wants)}"
         f" ({share:.0%} [{low:.0%}, {high:.0%}]; asked {objective['share']:.0%})"
     ]
+
+
+def _answers(document: Document) -> list[str]:
+    outcome = document.get("golden", {}).get("outcome")
+    return [f"  answers   {outcome}"] if outcome else []
 
 
 def _server(server: Document) -> str:

@@ -1,11 +1,12 @@
 """The record of a node's runs, as lines of JSON that only ever grow. Pure.
 
 One entry a line: a run with its conditions and figures, a person's acceptance of runs as the
-baseline, the golden answers of a node's replicas (golden.py), or a comparison of a model in fewer
-bits with its original (b200kit/quality/kept.py). JSON lines, not SQLite: a run a
-day is a few megabytes a year, a whole line is all that must be safe, and a person can read, grep,
-diff, copy and version the file. Each entry carries its own digest and that of the entry before it:
-a line that a kill tore is distinct from one that was changed, and neither takes the others with it.
+baseline, the golden answers of a node's replicas (golden.py), a person's word that those before it
+were wrong, or a comparison of a model in fewer bits with its original (b200kit/quality/kept.py).
+JSON lines, not SQLite: a run a day is a few megabytes a year, a whole line is all that must be safe,
+and a person can read, grep, diff, copy and version the file. Each entry carries its own digest and
+that of the entry before it: a line that a kill tore is distinct from one that was changed, and
+neither takes the others with it.
 """
 
 from __future__ import annotations
@@ -34,6 +35,7 @@ _PARTS: dict[str, dict[str, type]] = {
     "accept": {"runs": list, "by": str, "why": str},
     "golden": {"answers": list, "key": dict, "replicas": int},
     "quality": {"compared": dict, "key": dict},
+    "forget": {"by": str, "why": str},
 }
 
 
@@ -65,6 +67,18 @@ class Record:
         """The acceptances, oldest first."""
         return [entry for entry in self.entries if entry["kind"] == "accept"]
 
+    @property
+    def golden(self) -> list[dict[str, Any]]:
+        """What replicas said, oldest first, since a person last forgot what was said before."""
+        forgotten = [at for at, one in enumerate(self.entries) if one["kind"] == "forget"]
+        valid = self.entries[forgotten[-1] + 1 if forgotten else 0 :]
+        return [entry for entry in valid if entry["kind"] == "golden"]
+
+    @property
+    def forgets(self) -> list[dict[str, Any]]:
+        """What a person said of answers that were wrong, oldest first."""
+        return [entry for entry in self.entries if entry["kind"] == "forget"]
+
     def run(self, identity: str) -> dict[str, Any] | None:
         """The run whose id begins so, if there is exactly one."""
         found = [run for run in self.runs if identity and run["id"].startswith(identity)]
@@ -74,8 +88,7 @@ class Record:
         """Whether this very measurement, or this node's same golden answers, is in it already."""
         if entry["kind"] == "golden":
             said = [entry["node"], entry["answers"]]
-            golden = (one for one in self.entries if one["kind"] == "golden")
-            return any([one["node"], one["answers"]] == said for one in golden)
+            return any([one["node"], one["answers"]] == said for one in self.golden)
         return any(_measurement(run) == _measurement(entry) for run in self.runs)
 
 
@@ -126,6 +139,20 @@ def accept_entry(
         "by": by.strip(),
         "why": why.strip(),
         "runs": [run["id"] for run in runs],
+    }
+
+
+def forget_entry(node: str, by: str, why: str, at: str) -> dict[str, Any]:
+    """A person's word that the reference, which *node* made, and all said before it is wrong."""
+    if not by.strip() or not why.strip():
+        raise RecordError("to forget a reference takes by whom and why")
+    return {
+        "schema": SCHEMA,
+        "kind": "forget",
+        "node": node,
+        "at": at,
+        "by": by.strip(),
+        "why": why.strip(),
     }
 
 

@@ -3,7 +3,8 @@
 A reference holds for what decides a model's arithmetic (`key`), on whichever node: each key has a
 file of its own beside the record. What one replica says is one word; the reference is what two
 replicas, of one node or of two, said alike first. Another driver, engine, model, flag or layout is
-another key, and gets a reference of its own.
+another key, and gets a reference of its own. A person who finds a reference wrong forgets it (`b200
+golden forget`): nothing is erased, and what is said afterwards makes the next one.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ _FIELDS = (
     "model.kv_dtype", "serving.tp", "serving.pp", "serving.dp", "serving.ep", "serving.config",
     "serving.argv", "serving.environment",
 )  # fmt: skip
-_OF_A_REPLICA = ("host", "port")
+OF_A_REPLICA = ("host", "port")
 Replicas = Mapping[str, Sequence[Answer]]
 
 
@@ -54,7 +55,7 @@ def _value(run_conditions: Mapping[str, Any], name: str) -> object:
         distinct = [one for at, one in enumerate(value) if one not in value[:at]]
         return distinct[0] if len(distinct) == 1 else sorted(distinct, key=str)
     if isinstance(value, dict):
-        return {name: one for name, one in value.items() if name not in _OF_A_REPLICA}
+        return {name: one for name, one in value.items() if name not in OF_A_REPLICA}
     return value
 
 
@@ -92,11 +93,11 @@ class Found:
 
 def reference(record: Record, tolerance: float) -> dict[str, Any] | None:
     """The first entry whose answers two replicas gave; None where there is none yet."""
-    words = [one for one in record.entries if one["kind"] == "golden"]
-    return next((one for one in words if _support(one, words, tolerance) > 1), None)
+    words = record.golden
+    return next((one for one in words if support(one, words, tolerance) > 1), None)
 
 
-def _support(one: Mapping[str, Any], words: Sequence[Mapping[str, Any]], tolerance: float) -> int:
+def support(one: Mapping[str, Any], words: Sequence[Mapping[str, Any]], tolerance: float) -> int:
     """How many replicas said so: of its own node, and of others that said it once."""
     answers = golden_answer.restored(one["answers"])
     others = {
@@ -127,7 +128,7 @@ def against(record: Record, node: str, replicas: Replicas, tolerance: float) -> 
 
 
 def _without(record: Record, node: str) -> Found:
-    others = sorted({one["node"] for one in record.entries if one["kind"] == "golden"} - {node})
+    others = sorted({one["node"] for one in record.golden} - {node})
     if others:
         names = ", ".join(others)
         return Found("unmeasured", f"{names} answers otherwise, and no third tells which is right")

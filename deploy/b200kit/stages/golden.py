@@ -2,17 +2,69 @@
 
 from __future__ import annotations
 
+import json
+from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
+from b200kit.node.client.golden import answer as golden_answer
+from b200kit.node.client.golden.prompts import SET
+from b200kit.node.client.golden.reference import PATH, Reference
 from b200kit.node.client.golden.replicas import answers_of
 from b200kit.node.client.other_users import served_meanwhile
+from b200kit.node.placement.layout import Replica
+from b200kit.node.state.drift import File
 from b200kit.records import golden, provenance, store
 from b200kit.records.entries import Record, RecordError
 from b200kit.records.golden import Found
+from b200kit.run import jsonl
 from b200kit.run.node import Node
 
 _HARMLESS = ("accepted", "same", "drifted", "none")
 """Outcomes that turn no node red: drift of all alike is reported; a new launch may cause it."""
+
+
+def holds_for(node: Node, layout: Sequence[Replica]) -> str:
+    """Names the configuration whose golden answers are comparable; empty without a layout.
+
+    The node itself cannot know all of it: it compares this name with that in its reference.
+    """
+    if not layout or node.spec.smoke.golden_tokens == 0:
+        return ""
+    known = provenance.requested(replace(node, replicas=list(layout)))
+    config = known["config"]
+    if isinstance(config, dict):
+        known["config"] = {k: v for k, v in config.items() if k not in golden.OF_A_REPLICA}
+    del known["gateway"]
+    return jsonl.digest({**known, "driver": node.spec.driver, "set": SET})[:16]
+
+
+def on_node(node: Node, document: object) -> list[File]:
+    """The reference for the node's own watchdog and restarts, where the answers are sound.
+
+    document: `golden` of the smoke document as it was measured, with the replicas' answers.
+    """
+    smoke = node.smoke or {}
+    found = smoke.get("golden")
+    outcome = (found.get("reference") or {}).get("outcome") if isinstance(found, dict) else None
+    if outcome not in _HARMLESS or not isinstance(document, dict):
+        return []
+    key = golden.key(provenance.run_conditions(node), node.spec.smoke.golden_tokens)
+    folder = store.directory(node.spec.records) / golden.FOLDER
+    kept = golden.reference(
+        _sound(store.read(folder, golden.name_of(key))), node.spec.smoke.golden_tolerance
+    )
+    if kept:
+        answers, of = golden_answer.restored(kept["answers"]), f"{kept['node']}, {kept['at']}"
+    elif document.get("agreed") and not served_meanwhile(smoke.get("server") or {}):
+        # No second replica has said so yet; that it says other things later is wrong all the same.
+        answers = next(iter(answers_of(document).values()))
+        of = f"{node.name}, {smoke.get('taken_at')}"
+    else:
+        return []
+    name, spec = holds_for(node, node.replicas), node.spec.smoke
+    told = Reference(answers, spec.golden_tokens, of, name, spec.golden_tolerance)
+    return [File(PATH, json.dumps(told.document()).encode())]
 
 
 def judged(node: Node) -> dict[str, Any]:

@@ -30,7 +30,7 @@ from b200kit.serving import (
 from b200kit.serving.engine_install import engine_dir, engine_id
 from b200kit.serving.gateway import haproxy_config
 from b200kit.serving.replica import SECRETS, SERVING, model_dir
-from b200kit.stages import weights
+from b200kit.stages import golden, weights
 
 __all__ = ["SECRETS", "SERVING", "STAGE", "TARGET", "engine_dir", "engine_id", "model_dir"]
 
@@ -190,6 +190,7 @@ def serving_document(node: Node, layout: Sequence[Replica]) -> dict[str, Any]:
         "client_cpus": spec.client_cpus or _left_over(node, layout),
         "warm": warm_requests.warm(node),
         "watchdog": warm_requests.watchdog(node),
+        "golden_for": golden.holds_for(node, layout),
         "smoke": {
             "requests": smoke.requests,
             "rate": smoke.rate,

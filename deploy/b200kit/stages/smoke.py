@@ -88,9 +88,10 @@ def _measure(node: Node, mark: str) -> str:
         raise RemoteError(f"no measurement: {cause(done.lines)}") from None
     node.smoke = {**result, "fingerprint": mark}
     node.smoke |= golden.judged(node)
+    reference = golden.on_node(node, result.get("golden"))
     node.smoke |= _by_its_record(node)
     content = json.dumps(node.smoke, sort_keys=True).encode()
-    node.connected().put([File(RECORD, content)])
+    node.connected().put([File(RECORD, content), *reference])
     result = node.smoke
     if result.get("verdict") != "pass":
         reasons = "; ".join(result.get("reasons") or []) or "no reason given"

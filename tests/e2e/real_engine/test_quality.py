@@ -16,7 +16,7 @@ import pytest
 
 import tests.lab as lab
 from tests.e2e.driving import ROOT, Outcome, deploy
-from tests.e2e.real_engine.test_golden_answers import NODE, WRONG, spoiled
+from tests.e2e.real_engine.test_golden_answers import NODE, WRONG, spoiled, unwatched
 from tests.lab import cgroups
 from tests.lab.paths import lab_paths
 from tests.lab.supply import models
@@ -95,13 +95,13 @@ def refused(outcome: Outcome) -> str:
 def test_model_in_fewer_bits_serves_once_it_was_compared(real: Outcome, inventory: Path) -> None:
     path = str(inventory)
     assert "fp8 weights of tiny-llama: not validated here" in refused(deploy(inventory=path))
-    with spoiled(SOUND) as rounded:
+    with unwatched(), spoiled(SOUND) as rounded:
         near = compared(inventory)
     assert rounded > 100_000
     assert near.returncode == 0, (near.stdout, near.stderr)
     admitted = deploy(inventory=path)
     assert (admitted.code, admitted.outcome(NODE)) == (0, "live"), admitted.said[-4000:]
-    with spoiled(WRONG_SCALE):
+    with unwatched(), spoiled(WRONG_SCALE):
         far = compared(inventory)
     assert far.returncode == 1, (far.stdout, far.stderr)
     assert "fp8 weights of tiny-llama: answers lie too far" in refused(deploy(inventory=path))

@@ -154,7 +154,7 @@ def test_a_missed_objective_fails(tmp_path: Path) -> None:
 
 def test_a_failed_request_fails(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("tests.lab.standin.chat._numbers", iter(range(1, 1000)))
-    status, found = smoke(tmp_path, knobs=fast("cut-off", fault_at=9))
+    status, found = smoke(tmp_path, knobs=fast("cut-off", fault_at=9 + 12))
     assert (status, found["failed"]) == (1, 1)
     assert found["errors"].count("the stream was cut off before [DONE]") == 1
     assert found["ttfts"].count(None) == 1
@@ -307,3 +307,49 @@ def test_a_certificate_that_nobody_vouches_for_is_refused(
         assert main(command(url.replace("localhost", "127.0.0.1"))) == 1
         assert "CERTIFICATE_VERIFY_FAILED" in capsys.readouterr().out
     http._context.cache_clear()
+
+
+@pytest.mark.parametrize("fault", ["parrot", "no-logprobs"])
+def test_answers_are_read_also_where_there_is_nothing_to_compare(
+    tmp_path: Path, fault: str
+) -> None:
+    status, found = smoke(tmp_path, knobs=fast(fault))
+    assert (status, found["verdict"]) == ((1, "fail") if fault == "parrot" else (0, "pass"))
+    assert_message(found["golden"]["outcome"], *found["golden"]["problems"])
+
+
+def test_answers_are_kept_and_later_ones_held_against_them(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    kept = str(tmp_path / "kept.json")
+    status, found = smoke(tmp_path, "--keep", kept)
+    assert (status, found["golden"]["problems"]) == (0, [])
+    assert "  answers   twice alike; no reference" in capsys.readouterr().out
+    assert smoke(tmp_path, "--reference", kept)[0] == 0
+    status, found = smoke(tmp_path, "--reference", kept, knobs=fast("garbled"))
+    assert (status, found["num_prompts"]) == (1, 0)
+    [problem] = found["golden"]["problems"]
+    assert "answers otherwise than the reference of http://127.0.0.1:" in problem
+    other = str(tmp_path / "other.json")
+    smoke(tmp_path, "--keep", other, knobs=fast("parrot"))
+    assert not Path(other).exists()
+
+
+def test_endpoint_that_answers_twice_otherwise_is_wrong(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("tests.lab.standin.chat._numbers", iter(range(1, 1000)))
+    # Three requests of the check, six golden prompts, and the third of those asked again.
+    status, found = smoke(tmp_path, knobs=fast("garbled", 12))
+    assert status == 1
+    assert_message(*found["golden"]["problems"])
+
+
+@pytest.mark.parametrize("content", ["", "{}"])
+def test_file_that_is_no_reference_is_refused(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], content: str
+) -> None:
+    file = tmp_path / "kept.json"
+    file.write_text(content)
+    assert main(command("http://127.0.0.1:1", "--reference", str(file))) == 2
+    assert f"--reference {file}: " in capsys.readouterr().err

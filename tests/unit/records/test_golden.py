@@ -10,11 +10,15 @@ from typing import Any
 
 import pytest
 
+from b200kit.node.client.golden import reference
 from b200kit.node.client.golden.answer import Answer
+from b200kit.node.client.golden.reference import Reference
 from b200kit.node.client.golden.replicas import Golden
 from b200kit.records import golden, store
 from b200kit.records.entries import RecordError
 from b200kit.run.node import Node, StageFailed
+from b200kit.stages import golden as golden_stage
+from b200kit.stages import serving as serving_stage
 from b200kit.stages import smoke
 from tests.fake.machine import Machine
 from tests.messages import assert_message, raises_message
@@ -35,11 +39,11 @@ def records(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path / "records"
 
 
-def serving(tmp_path: Path, name: str = "n01") -> tuple[Node, Machine]:
+def serving(tmp_path: Path, name: str = "n01", **changes: Any) -> tuple[Node, Machine]:
     """A node that serves, whose next result is the test's."""
     folder = tmp_path / name
-    folder.mkdir(exist_ok=True)
-    node, machine = settled(folder, smoke_always=True)
+    folder.mkdir(parents=True, exist_ok=True)
+    node, machine = settled(folder, smoke_always=True, **changes)
     machine.readings = {"notes": {"warm": WARM}}
     object.__setattr__(node, "name", name)
     return node, machine
@@ -197,3 +201,39 @@ def test_where_no_prompt_was_sent_nothing_is_compared(tmp_path: Path, records: P
     found = measured(serving(tmp_path), SOUND, golden={"unmeasured": "no golden prompt was sent"})
     assert (found["verdict"], "reference" in found["golden"]) == ("pass", False)
     assert not (records / golden.FOLDER).exists()
+
+
+def on_node(node: tuple[Node, Machine]) -> Reference:
+    """What the node's own watchdog and restarts compare with."""
+    return reference.parsed(json.loads(node[1].text(reference.PATH)))
+
+
+def test_reference_is_left_on_the_node_for_what_is_served_there(
+    tmp_path: Path, records: Path
+) -> None:
+    node = serving(tmp_path)
+    measured(node, SOUND, SOUND)
+    name = golden_stage.holds_for(node[0], node[0].layout())
+    assert name == serving_stage.serving_document(node[0], node[0].layout())["golden_for"] != ""
+    found = on_node(node)
+    assert (found.answers, found.holds_for, found.tokens) == (SOUND, name, 32)
+    measured(node, WRONG, WRONG)
+    assert on_node(node) == found
+
+
+def test_word_of_a_single_replica_is_its_own_reference(tmp_path: Path, records: Path) -> None:
+    node = serving(tmp_path)
+    measured(node, SOUND, server={"other_requests": 7})
+    assert reference.PATH not in node[1].files
+    measured(node, SOUND)
+    assert on_node(node).answers == SOUND
+
+
+def test_change_of_what_is_served_names_another_reference(tmp_path: Path) -> None:
+    nodes = [serving(tmp_path / str(n), **c) for n, c in enumerate(CHANGES)]
+    names = [golden_stage.holds_for(node, node.layout()) for node, _ in nodes]
+    assert len(set(names)) == len(names)
+    assert golden_stage.holds_for(nodes[0][0], []) == ""
+
+
+CHANGES: list[dict[str, Any]] = [{}, {"max_num_seqs": 9}, {"max_model_len": 2048}]

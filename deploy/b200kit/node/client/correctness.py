@@ -1,7 +1,8 @@
 """`correctness-check`: is a short answer right? The cheapest proof that a server serves.
 
 Checks, in order: /v1/models names the model; a short deterministic answer is complete, with
-finish_reason "length" and usage that counts exactly what was asked for, streamed and not.
+finish_reason "length" and usage that counts exactly what was asked for, streamed and not; golden
+prompts are answered as the node's reference does or, without one, are answers at all.
 Prints one JSON document and exits 0 when all of it held, 1 when not, 2 for a bad configuration.
 """
 
@@ -10,15 +11,18 @@ from __future__ import annotations
 import argparse
 import asyncio
 import json
+import secrets
 import sys
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 from b200kit.node.client.chat import Answer, ChatRequest, Endpoint, chat, server_message
 from b200kit.node.client.dataset.words import Scale, prompt
+from b200kit.node.client.golden import reference
+from b200kit.node.client.golden.ask import ask, ask_words
 from b200kit.node.client.http import Deadlines
 from b200kit.node.client.message import HttpError
-from b200kit.node.client.serving_config import ConfigError, load
+from b200kit.node.client.serving_config import ConfigError, Serving, load
 
 TOKENS = 8
 DEADLINES = Deadlines(connect=5, idle=60, total=120)
@@ -62,6 +66,19 @@ async def check(endpoint: Endpoint, model: str, salt: str, max_model_len: int) -
     scale = Scale() if problems else Scale.through((12, counts[0]), (long_words, counts[2]))
     same = answers[0].text == answers[1].text
     return CorrectnessResult(tuple(problems), scale, same, await version(endpoint), ignores_eos)
+
+
+async def check_and_read(endpoint: Endpoint, serving: Serving, salt: str) -> CorrectnessResult:
+    """The correctness check against one of the node's servers, and what it says is read."""
+    found = await check(endpoint, serving.model, salt, serving.max_model_len)
+    tokens = serving.smoke.golden_tokens
+    if found.problems or tokens == 0:
+        return found
+    to, eos = (endpoint, serving.model, tokens, salt), found.ignores_eos
+    said = await ask(*to, ignore_eos=eos)
+    if said.unmeasured:
+        said = await ask_words(*to, ignore_eos=eos)
+    return replace(found, problems=tuple(reference.problems(said, serving.reference())))
 
 
 def _refuses_ignore_eos(answer: Answer) -> bool:
@@ -115,7 +132,7 @@ def main(args: list[str]) -> int:
         print(error, file=sys.stderr)
         return 2
     endpoint = serving.endpoint(url)
-    found = asyncio.run(check(endpoint, serving.model, "correctness", serving.max_model_len))
+    found = asyncio.run(check_and_read(endpoint, serving, f"correctness-{secrets.token_hex(6)}"))
     document = {
         "schema": "b200kit/correctness/1",
         "url": url,

@@ -17,7 +17,9 @@ from b200kit.node.client.chat import Endpoint
 from b200kit.node.client.dataset import dataset
 from b200kit.node.client.dataset.dataset import Dataset
 from b200kit.node.client.formulas import Objective
+from b200kit.node.client.golden import reference
 from b200kit.node.client.golden.prompts import TOLERANCE
+from b200kit.node.client.golden.reference import Reference
 from b200kit.node.state.watchdog import Rules
 
 if TYPE_CHECKING:
@@ -124,6 +126,12 @@ class Serving:
     rolling_restart: RollingRestartPlan = field(default_factory=RollingRestartPlan)
     # The gateway's own certificate, where it has one.
     trust: str | None = None
+    # Names the configuration that a reference of golden answers must be of.
+    golden_for: str = ""
+
+    def reference(self) -> Reference | None:
+        """What this node's replicas should answer; None where nothing is known for it."""
+        return reference.of_node(self.golden_for, self.smoke.golden_tokens)
 
     def replica(self, index: int) -> Replica:
         """The replica of this index. Raises ConfigError when there is none."""
@@ -173,6 +181,7 @@ def _serving(document: Mapping[str, object]) -> Serving:
         watchdog=_watchdog(_section(document, "watchdog")),
         rolling_restart=_filled(RollingRestartPlan, _section(document, "rolling_restart")),
         trust=str(document["gateway_trust"]) if document.get("gateway_trust") else None,
+        golden_for=str(document.get("golden_for") or ""),
     )
 
 

@@ -28,8 +28,9 @@ class Rules:
     """How the watchdog judges.
 
     Every interval_s each replica gets a probe with deadline_s to answer. strikes failures in a row
-    eject it; so do requests that wait while no token is made for stall_s. After `ejections` within
-    window_s it is not restarted any more.
+    eject it; so do requests that wait while no token is made for stall_s, and `strikes` golden
+    prompts in a row that it answers otherwise than its reference. After `ejections` within window_s
+    it is not restarted any more.
     """
 
     interval_s: float = 15.0
@@ -48,6 +49,10 @@ class Outcome(str, Enum):
     STALLED = "stalled"
     # No answer in time, but tokens are made: it has too much to do, which no restart repairs.
     BUSY = "busy"
+    # It answered a golden prompt otherwise than its reference, often enough; or not yet, and until
+    # it is idle nothing more is known.
+    WRONG = "wrong answers"
+    IN_DOUBT = "in doubt"
     # The server says that the request is wrong: nothing is known about the engine behind it.
     REFUSED = "refused"
 
@@ -169,9 +174,9 @@ def after(
         return replace(standing, strikes=0), step
     if found is Outcome.BUSY:
         return replace(standing, strikes=0), Step.LEAVE
-    if found is Outcome.REFUSED:
+    if found in (Outcome.REFUSED, Outcome.IN_DOUBT):
         return standing, Step.LEAVE
-    strikes = rules.strikes if found is Outcome.STALLED else standing.strikes + 1
+    strikes = rules.strikes if found in (Outcome.STALLED, Outcome.WRONG) else standing.strikes + 1
     if strikes < rules.strikes:
         return replace(standing, strikes=strikes, why=why), Step.LEAVE
     return eject(standing, observed, why, rules, now)

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from b200kit.report.content.latency import METRICS
+from b200kit.report.content.latency import METRICS, goodput_share
 from b200kit.report.content.records import WORDS, headline
-from b200kit.report.document import clean, items, milliseconds, number, read
+from b200kit.report.document import clean, milliseconds, number, read
 from b200kit.report.outcome import Outcome, outcome_of, ranked
 
 LEAST = 2
@@ -53,15 +53,7 @@ def _median(host: object, key: str) -> float | None:
     return number(read(host, "smoke", f"p50_{key}_ms"))
 
 
-def _share(share: float, host: object) -> str:
-    """With its interval, where it is stated."""
-    ends = [number(end) for end in items(read(host, "smoke", "goodput_share_ci95"))]
-    of = " to ".join(f"{100 * end:.3g}" for end in ends if end is not None)
-    return f"{100 * share:.3g} %" + (f" ({of})" if of else "")
-
-
 def _row(name: str, host: object, values: list[float | None], most: list[float]) -> Row:
-    share = number(read(host, "smoke", "goodput_share"))
     return Row(
         name=clean(name),
         outcome=outcome_of(host),
@@ -72,6 +64,6 @@ def _row(name: str, host: object, values: list[float | None], most: list[float])
             else Figure(milliseconds(value), 100 * value / top if top > 0 else 0.0)
             for value, top in zip(values, most, strict=True)
         ),
-        good="unmeasured" if share is None else _share(share, host),
+        good=goodput_share(read(host, "smoke")),
         record=WORDS.get(headline(read(host, "record"))[0], "unmeasured"),
     )

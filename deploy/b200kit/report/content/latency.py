@@ -5,11 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from b200kit.report.content.answers import answers
 from b200kit.report.document import (
     Unmeasured,
     clean,
     duration,
     integer,
+    items,
     mapping,
     milliseconds,
     number,
@@ -112,7 +114,7 @@ def _notes(smoke: object, rows: tuple[Row, ...]) -> Iterator[str]:
 
 
 def _load(smoke: object) -> list[tuple[str, str]]:
-    """Return n, rate and tokens as (name, text)."""
+    """Return n, rate, tokens, and what the answers were, as (name, text)."""
     completed, requested = show(read(smoke, "completed")), show(read(smoke, "num_prompts"))
     failed = show(read(smoke, "failed"))
     return [
@@ -120,10 +122,22 @@ def _load(smoke: object) -> list[tuple[str, str]]:
         ("rate", f"{_rate(read(smoke, 'request_rate'))} offered"),
         ("throughput", _rate(read(smoke, "request_throughput"))),
         ("goodput", _rate(read(smoke, "request_goodput"))),
+        ("met the objective", goodput_share(smoke)),
         ("tokens", f"{_both(smoke, 'input')} in, {_both(smoke, 'output')} out"),
         ("output", _rate(read(smoke, "output_throughput"), "tokens/s")),
         ("took", _seconds(read(smoke, "duration"))),
+        *answers(smoke),
     ]
+
+
+def goodput_share(smoke: object) -> str:
+    """Return the share of requests that met the objective, with its 95 % interval if stated."""
+    share = number(read(smoke, "goodput_share"))
+    if share is None:
+        return "unmeasured"
+    ends = [number(end) for end in items(read(smoke, "goodput_share_ci95"))]
+    of = " to ".join(f"{100 * end:.3g}" for end in ends if end is not None)
+    return f"{100 * share:.3g} %" + (f" ({of})" if of else "")
 
 
 def _both(smoke: object, side: str) -> str:

@@ -139,6 +139,14 @@ def test_ejections_of_long_ago_do_not_count() -> None:
     assert (step, standing.ejections) == (Step.REPAIR, (100.0, 3650.0))
 
 
+def test_wrong_answers_eject_at_once_and_doubt_changes_nothing() -> None:
+    # The prober counts them: probes in between that nobody read do not start it over.
+    standing, step = after(Standing(), Outcome.WRONG)
+    assert (step, standing.out) == (Step.REPAIR, True)
+    for before in (Standing(strikes=1), replace(OUT, strikes=1)):
+        assert after(before, Outcome.IN_DOUBT) == (before, Step.LEAVE)
+
+
 def test_what_a_person_forgave_is_mended_as_if_for_the_first_time() -> None:
     given_up = Standing(out=True, hung="one", ejections=(1.0, 2.0, 3.0), given_up=True, marked=True)
     standing = watchdog.forgiven(given_up)

@@ -99,6 +99,9 @@ def _replica(unit: str, state: StateView) -> Iterator[Finding]:
     elif what in (watching.Outcome.NO_ANSWER.value, watching.Outcome.STALLED.value):
         summary = f"{unit} missed a probe: {text}"
         yield replace(noted(summary, None, text, _ANSWERS, part=unit), subject=unit)
+    elif what == watching.Outcome.IN_DOUBT.value:
+        summary = f"{unit} answered a golden prompt otherwise: {text}"
+        yield replace(noted(summary, None, text, _ANSWERS, part=unit), subject=unit)
 
 
 def _requested(expect: Expectation) -> View | None:

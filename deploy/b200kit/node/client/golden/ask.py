@@ -6,15 +6,18 @@ Each request has a cache salt of its own: a prefix out of a cache would change w
 from __future__ import annotations
 
 import json
+import re
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from b200kit.node.client.chat import ChatRequest, Endpoint, chat
-from b200kit.node.client.golden.answer import Answer, NoLogprobs, read
+from b200kit.node.client.golden.answer import Answer, NoLogprobs, Token, read
 from b200kit.node.client.golden.prompts import PROMPTS, TOP
 from b200kit.node.client.http import Deadlines
 
 DEADLINES = Deadlines(connect=5, idle=120, total=240)
+_WORDS = re.compile(r"\w+|[^\w\s]")
 
 
 @dataclass(frozen=True)
@@ -32,17 +35,24 @@ class Replies:
 
 
 async def ask(
-    endpoint: Endpoint, model: str, tokens: int, salt: str, *, ignore_eos: bool = True
+    endpoint: Endpoint,
+    model: str,
+    tokens: int,
+    salt: str,
+    *,
+    ignore_eos: bool = True,
+    numbers: Sequence[int] = range(len(PROMPTS)),
+    deadlines: Deadlines = DEADLINES,
 ) -> Replies:
-    """Ask all golden prompts for so many tokens, the next one when the last is answered."""
+    """Ask golden prompts, by default all, the next one when the last is answered."""
     began, found = time.perf_counter(), []
-    for number, prompt in enumerate(PROMPTS):
+    for number in numbers:
         request = ChatRequest(
-            model, prompt, tokens, stream=False, salt=f"{salt}-golden-{number}",
+            model, PROMPTS[number], tokens, stream=False, salt=f"{salt}-golden-{number}",
             ignore_eos=ignore_eos, extra={"logprobs": True, "top_logprobs": TOP},
         )  # fmt: skip
         try:
-            found.append(await _answer(endpoint, request))
+            found.append(await _answer(endpoint, request, deadlines))
         except NoLogprobs as error:
             return Replies(unmeasured=str(error))
         except ValueError as error:
@@ -50,9 +60,30 @@ async def ask(
     return Replies(tuple(found), seconds=time.perf_counter() - began)
 
 
-async def _answer(endpoint: Endpoint, request: ChatRequest) -> Answer:
+async def ask_words(
+    endpoint: Endpoint, model: str, tokens: int, salt: str, *, ignore_eos: bool = True
+) -> Replies:
+    """The golden prompts of a server without log-probabilities: each word stands for a token.
+
+    Enough to see what is no answer at all; too little to compare.
+    """
+    found = []
+    for number, prompt in enumerate(PROMPTS):
+        request = ChatRequest(
+            model, prompt, tokens, stream=False, salt=f"{salt}-words-{number}",
+            ignore_eos=ignore_eos,
+        )  # fmt: skip
+        answer = await chat(endpoint, request, DEADLINES)
+        if error := answer.record().error:
+            return Replies(error=f"golden prompt {number + 1}: {error}")
+        words = _WORDS.findall(answer.text)
+        found.append(tuple(Token(word, 0.0, {}) for word in words))
+    return Replies(tuple(found))
+
+
+async def _answer(endpoint: Endpoint, request: ChatRequest, deadlines: Deadlines) -> Answer:
     """Raises NoLogprobs for a server that has none, ValueError for what is no answer."""
-    answer = await chat(endpoint, request, DEADLINES)
+    answer = await chat(endpoint, request, deadlines)
     error = answer.record().error
     if error and answer.raw.code in (400, 422) and "logprob" in error:
         raise NoLogprobs(f"the server gives no log-probabilities: {error}")

@@ -166,9 +166,7 @@ class RollingRestart:
             self.serving.endpoint(replica.url),
             f"rolling-restart-{secrets.token_hex(6)}",
         )
-        found = await correctness.check(
-            endpoint, self.serving.model, salt, self.serving.max_model_len
-        )
+        found = await correctness.check_and_read(endpoint, self.serving, salt)
         if found.problems:
             raise Halt(f"{replica.unit} answers wrong, so it stays drained: {found.problems[0]}")
 

@@ -3,6 +3,9 @@
 /health stays 200 while an engine is deadlocked (vllm#39863), so it is not asked. A probe that gets
 no answer while tokens are made for others is one that waits in a long queue: restarting a replica
 that is only busy would drop every request it has.
+
+An answer of one token proves no right one. So an idle replica is asked a golden prompt at its
+first probe after a start and at each READ_EVERY-th, which is held against the node's reference.
 """
 
 from __future__ import annotations
@@ -10,11 +13,14 @@ from __future__ import annotations
 import secrets
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from b200kit.node.client import engine_metrics
 from b200kit.node.client.chat import Answer, ChatRequest, Endpoint, chat
 from b200kit.node.client.engine_metrics import Sample
+from b200kit.node.client.golden.ask import ask
+from b200kit.node.client.golden.prompts import PROMPTS
+from b200kit.node.client.golden.reference import Reference
 from b200kit.node.client.http import Deadlines
 from b200kit.node.client.message import HttpError
 from b200kit.node.client.serving_config import WatchdogPlan
@@ -22,6 +28,8 @@ from b200kit.node.state.watchdog import Outcome
 
 # Answers that say "later", not "wrong".
 _LATER = (408, 429)
+READ_EVERY = 20
+"""Probes from one golden prompt to the next: every five minutes at the default interval."""
 
 
 @dataclass(frozen=True)
@@ -35,18 +43,29 @@ class Found:
 
 @dataclass
 class Prober:
-    """Probes one replica; remembers since when its engine has stood still with requests waiting."""
+    """Probes one replica; remembers since when its engine has stood still with requests waiting.
+
+    reference: what it should answer, None where that is not known. in_flight: the engine's series
+    that add up to the requests it has.
+    """
 
     endpoint: Endpoint
     model: str
     plan: WatchdogPlan
     clock: Callable[[], float] = field(default=time.monotonic)
+    reference: Reference | None = None
+    in_flight: tuple[str, ...] = ()
+    _until_read: int = 0
+    _number: int = 0
+    _doubts: int = 0
     _made: float | None = None
     _still_since: float | None = None
 
     async def probe(self) -> Found:
         """One look; takes the probe's deadline and 20 s for counters at most."""
         before = await engine_metrics.scrape(self.endpoint)
+        if self._began_again(before):
+            self._until_read = 0
         still_s = self._still_for(before)
         if still_s >= self.plan.rules.stall_s:
             return Found(
@@ -56,7 +75,7 @@ class Prober:
         answer = await self._answer()
         took, error = self.clock() - began, answer.record().error
         if error is None:
-            return Found(Outcome.ANSWERED, "", took)
+            return replace(await self._read(before), seconds=took)
         if refuses(answer):
             return Found(Outcome.REFUSED, error, took)
         if self._grew(before, await engine_metrics.scrape(self.endpoint)):
@@ -71,6 +90,52 @@ class Prober:
         )
         limits = Deadlines(connect=min(5.0, deadline), idle=deadline, total=deadline)
         return await chat(self.endpoint, request, limits)
+
+    async def _read(self, before: Sample | str) -> Found:
+        """Hold the answer to a golden prompt against the reference, when that is due and idle."""
+        self._until_read -= 1
+        if self.reference is None or self._until_read > 0:
+            return Found(Outcome.ANSWERED, "")
+        if not self._is_idle(before):
+            # Requests that are computed along may change what it says.
+            outcome = Outcome.IN_DOUBT if self._doubts else Outcome.ANSWERED
+            return Found(outcome, "it is not idle" if self._doubts else "")
+        fault = await self._fault(self.reference)
+        if fault is None:
+            self._until_read = READ_EVERY
+            return Found(Outcome.ANSWERED, "")
+        if fault:
+            self._doubts += 1
+            wrong = self._doubts >= self.plan.rules.strikes
+            return Found(Outcome.WRONG if wrong else Outcome.IN_DOUBT, fault)
+        self._doubts, self._until_read = 0, READ_EVERY
+        self._number = (self._number + 1) % len(PROMPTS)
+        return Found(Outcome.ANSWERED, "")
+
+    async def _fault(self, reference: Reference) -> str | None:
+        """What is wrong with the answer to this turn's prompt; None where it cannot be compared."""
+        deadline = self.plan.rules.deadline_s
+        said = await ask(
+            self.endpoint,
+            self.model,
+            reference.tokens,
+            f"watchdog-{secrets.token_hex(8)}",
+            numbers=[self._number],
+            deadlines=Deadlines(connect=min(5.0, deadline), idle=deadline, total=deadline),
+        )
+        if said.unmeasured:
+            return None
+        return said.error or reference.fault(said.answers, self._number)
+
+    def _is_idle(self, sample: Sample | str) -> bool:
+        if isinstance(sample, str):
+            return False
+        return not sum(sample.get(series, 0.0) for series in self.in_flight)
+
+    def _began_again(self, sample: Sample | str) -> bool:
+        """Whether its counters fell, as those of a process that was started do."""
+        made = self._progress(sample)
+        return made is not None and self._made is not None and made < self._made
 
     def _still_for(self, sample: Sample | str) -> float:
         """Seconds for which requests waited while nothing was made; 0 where that is unknown."""

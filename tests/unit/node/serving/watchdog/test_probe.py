@@ -1,4 +1,4 @@
-"""When a replica counts as stalled: by its counters alone, before it is sent anything."""
+"""When a replica counts as stalled, by its counters alone; and when its answers are wrong."""
 
 from __future__ import annotations
 
@@ -8,10 +8,13 @@ import pytest
 
 from b200kit.node.client import engine_metrics
 from b200kit.node.client.chat import Endpoint
+from b200kit.node.client.golden import ask as golden
+from b200kit.node.client.golden.reference import Reference
 from b200kit.node.client.serving_config import WatchdogPlan
 from b200kit.node.serving.watchdog.probe import Prober
 from b200kit.node.state.watchdog import Outcome, Rules
-from tests.unit.node.client.server_thread import MODEL
+from tests.subtests import in_subtests
+from tests.unit.node.client.server_thread import MODEL, fast, running
 
 RULES = Rules(stall_s=60, deadline_s=0.2)
 
@@ -33,3 +36,60 @@ def test_requests_that_wait_without_a_token_for_the_whole_time_are_a_stall(
     asyncio.run(prober.probe())
     now[0] = seconds
     assert asyncio.run(prober.probe()).outcome is outcome
+
+
+IDLE = {"vllm:generation_tokens_total": 5.0, "vllm:num_requests_running": 0.0}
+BUSY = {**IDLE, "vllm:num_requests_running": 1.0}
+AGAIN = {**IDLE, "vllm:generation_tokens_total": 1.0}
+
+
+def reading(
+    monkeypatch: pytest.MonkeyPatch, faults: list[str], samples: list[dict[str, float]]
+) -> list[Outcome]:
+    """What probes of a replica find that has been so, one after the other."""
+    with running() as url:
+        said = asyncio.run(golden.ask(Endpoint(url), MODEL, 8, "kept")).answers
+    known, now = Reference(said, 8, "n01, today", "this"), [IDLE]
+
+    async def scrape(endpoint: Endpoint) -> dict[str, float]:
+        del endpoint
+        return now[0]
+
+    monkeypatch.setattr(engine_metrics, "scrape", scrape)
+    series = ("vllm:num_requests_running",)
+    plan = WatchdogPlan(Rules(strikes=2, deadline_s=20))
+    prober = Prober(Endpoint(""), MODEL, plan, reference=known, in_flight=series)
+    found = []
+    with running() as sound, running(fast("garbled")) as garbled, running(fast("parrot")) as parrot:
+        where = {"": sound, "garbled": garbled, "parrot": parrot}
+        for fault, now[0] in zip(faults, samples, strict=True):
+            prober.endpoint = Endpoint(where[fault])
+            found.append(asyncio.run(prober.probe()).outcome)
+    return found
+
+
+ANSWERED, IN_DOUBT, WRONG = Outcome.ANSWERED, Outcome.IN_DOUBT, Outcome.WRONG
+
+
+@in_subtests(
+    ("faults", "samples", "outcomes"),
+    [
+        ([""] * 3, [IDLE] * 3, [ANSWERED] * 3),
+        (["garbled"] * 3, [IDLE] * 3, [IN_DOUBT, WRONG, WRONG]),
+        (["parrot"] * 2, [IDLE] * 2, [IN_DOUBT, WRONG]),
+        # Once is no proof.
+        (["garbled", "", "garbled"], [IDLE] * 3, [IN_DOUBT, ANSWERED, ANSWERED]),
+        # One that is never idle is not blamed; what is in doubt stays so until it is.
+        (["garbled"] * 3, [BUSY] * 3, [ANSWERED] * 3),
+        (["garbled"] * 3, [IDLE, BUSY, IDLE], [IN_DOUBT, IN_DOUBT, WRONG]),
+        # Not at each probe, but again as soon as it was started again.
+        (["", "garbled", "garbled"], [IDLE, IDLE, AGAIN], [ANSWERED, ANSWERED, IN_DOUBT]),
+    ],
+)
+def test_idle_replica_that_answers_otherwise_than_the_reference_is_found(
+    monkeypatch: pytest.MonkeyPatch,
+    faults: list[str],
+    samples: list[dict[str, float]],
+    outcomes: list[Outcome],
+) -> None:
+    assert reading(monkeypatch, faults, samples) == outcomes

@@ -1,0 +1,122 @@
+"""`b200 golden show|forget`: the references that answers are compared with; replace a wrong one."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import click
+
+from b200kit.cli.command import Command, Refusal
+from b200kit.node.client.golden.prompts import TOLERANCE
+from b200kit.node.lib import timestamp
+from b200kit.records import entries, golden, store
+from b200kit.records.entries import Record, RecordError
+from b200kit.run import console
+
+DONE, REFUSED, UNKNOWN = 0, 1, 2
+_DAMAGED = "a line of a reference's file was changed"
+_FOLDER = click.option(
+    "--records", type=click.Path(path_type=Path), default=store.directory,
+    help="Directory of the records.",
+)  # fmt: skip
+_TOLERANCE = click.option(
+    "--tolerance", type=click.FloatRange(min=0, min_open=True), default=TOLERANCE,
+    show_default=True, help="smoke.golden_tolerance of the inventory.",
+)  # fmt: skip
+_SHOWN = ("machine.gpus", "versions.driver", "versions.engine_says", "load.model", "model.revision")
+
+
+@click.group("golden", no_args_is_help=False)
+def command() -> None:
+    """References of golden answers."""
+
+
+@command.command(
+    "show", cls=Command, exit_codes={DONE: "shown", REFUSED: _DAMAGED, UNKNOWN: "no reference"}
+)
+@click.argument("key", required=False)
+@_TOLERANCE
+@_FOLDER
+def show(key: str | None, tolerance: float, records: Path) -> int:
+    """Show what each key's reference is of and how many replicas agree, or one KEY in full."""
+    with _refusals(UNKNOWN):
+        names = [_name(records, key)] if key else store.nodes(records / golden.FOLDER)
+        if not names:
+            raise RecordError(f"no golden answers in {records} yet: measure a node first")
+        known = {name: store.read(records / golden.FOLDER, name) for name in names}
+    for name, record in known.items():
+        console.out(*_lines(name, record, tolerance), *(_whole(record) if key else ()))
+    for name, record in known.items():
+        for note in (*record.torn, *record.damage):
+            console.err(f"b200 golden: {name}: {note}")
+    return REFUSED if any(record.damage for record in known.values()) else DONE
+
+
+@command.command(
+    "forget", cls=Command, exit_codes={DONE: "forgotten", REFUSED: "refused", UNKNOWN: "usage"}
+)
+@click.argument("key")
+@click.option("--by", required=True, help="Who answers for it.")
+@click.option("--why", required=True, help="Why the reference is wrong.")
+@_FOLDER
+def forget(key: str, by: str, why: str, records: Path) -> None:
+    """Forget the reference of KEY: the next replicas that agree make a new one.
+
+    What was said stays in the file, and so does by whom and why it was forgotten.
+    """
+    with _refusals(REFUSED):
+        name = _name(records, key)
+        record = store.read(records / golden.FOLDER, name)
+        if record.damage:
+            raise RecordError(f"{name}: {record.damage[0]}")
+        if not record.golden:
+            raise RecordError(f"{name}: nothing is to be forgotten")
+        first = str(record.golden[0]["node"])
+        entry = entries.forget_entry(first, by, why, timestamp.now())
+        store.append(records / golden.FOLDER, name, entry)
+    console.out(f"{name}: forgotten, by {by}: {why}")
+    console.out("Measure two replicas that are right next: smoke.py on a node you trust.")
+
+
+def _lines(name: str, record: Record, tolerance: float) -> Iterator[str]:
+    """The reference of a key in a line, what it holds for, and who forgot one before it."""
+    words, kept = record.golden, golden.reference(record, tolerance)
+    if kept:
+        count = golden.support(kept, words, tolerance)
+        yield f"{name}  {kept['node']}  {kept['at']}  {count} replicas agree"
+    else:
+        said = ", ".join(str(one["node"]) for one in words)
+        why = f"no two replicas alike of {said}" if said else "nobody has answered since"
+        yield f"{name}  no reference: {why}"
+    for one in record.forgets:
+        yield f"    forgotten {one['at']} by {one['by']}: {one['why']}"
+    key: dict[str, Any] = (words or [{"key": {}}])[-1]["key"]
+    yield "    " + "; ".join(str(key[field]) for field in _SHOWN if field in key)
+
+
+def _whole(record: Record) -> Iterator[str]:
+    """All that a key says, and each node's word."""
+    for one in record.golden:
+        yield f"    {one['at']}  {one['node']}: {one['replicas']} replicas"
+    for field, value in (record.golden or [{"key": {}}])[-1]["key"].items():
+        yield f"    {field}: {value}"
+
+
+def _name(records: Path, key: str) -> str:
+    """The one key that begins so. Raises RecordError."""
+    found = [name for name in store.nodes(records / golden.FOLDER) if name.startswith(key)]
+    if len(found) != 1:
+        raise RecordError(f"{key!r} is not the beginning of one key in {records / golden.FOLDER}")
+    return found[0]
+
+
+@contextmanager
+def _refusals(exit_code: int) -> Iterator[None]:
+    """Report what cannot be read or is missing in one line, with this exit code."""
+    try:
+        yield
+    except (OSError, RecordError) as error:
+        raise Refusal(str(error), exit_code) from None
