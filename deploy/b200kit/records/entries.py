@@ -3,10 +3,10 @@
 One entry a line: a run with its conditions and figures, a person's acceptance of runs as the
 baseline, the golden answers of a node's replicas (golden.py), a person's word that those before it
 were wrong, or a comparison of a model in fewer bits with its original (b200kit/quality/kept.py).
-JSON lines, not SQLite: a run a day is a few megabytes a year, a whole line is all that must be safe,
-and a person can read, grep, diff, copy and version the file. Each entry carries its own digest and
-that of the entry before it: a line that a kill tore is distinct from one that was changed, and
-neither takes the others with it.
+JSON lines, not SQLite: a run a day is a few megabytes a year, a whole line is all that must be
+safe, and a person can read, grep, diff, copy and version the file. Each entry carries its own
+digest and that of the entry before it: a line that a kill tore is distinct from one that was
+changed, and neither takes the others with it.
 """
 
 from __future__ import annotations
