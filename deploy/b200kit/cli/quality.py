@@ -155,14 +155,14 @@ def _require_unlike(is_same: bool, found: Divergence, itself: Divergence) -> Non
         raise NoAnswer("both answer alike to the last digit: that is one server, asked twice")
     if itself.kl_nats[1] > found.kl_nats[1]:
         raise NoAnswer(
-            f"the reference differs from itself by {itself.kl_nats[1]:.4f} nats, the candidate by "
-            f"{found.kl_nats[1]:.4f}: serve it alone, without other requests"
+            f"the reference differs from itself by {itself.kl_nats[1]:.3g} nats, the candidate by "
+            f"{found.kl_nats[1]:.3g}: serve it alone, without other requests"
         )
 
 
 def _lines(finding: Finding, found: Divergence, itself: Divergence) -> Iterator[str]:
     yield f"{found.prompts} prompts, {found.places} tokens compared"
-    yield f"the reference with itself: {itself.kl_nats[1]:.4f} nats, {itself.flips[1]:.1%} others"
+    yield f"the reference with itself: {itself.kl_nats[1]:.3g} nats, {itself.flips[1]:.1%} others"
     yield f"{finding.status.value}: {finding.summary}"
     if finding.remedy:
         yield f"  {finding.remedy}"

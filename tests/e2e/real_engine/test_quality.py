@@ -1,9 +1,10 @@
 """A model in fewer bits on a node with real vLLM: refused, compared with the original, admitted.
 
-Replica 0 serves the tiny model as it was published. Replica 1 serves weights rounded to five
+Replica 0 serves the tiny model as it was published. Replica 1 serves weights rounded to six
 fraction bits, and later the same with one scale that is wrong. The site's config.json says that the
 weights are FP8; what a CPU computes with are the rounded numbers, in bfloat16. FP8's own three bits
-change 13 % of the tokens of such a model (measured): of random weights many are nearly tied.
+change 13 % of the tokens of such a model, five bits 5 % (measured): of random weights many are
+nearly tied.
 """
 
 from __future__ import annotations
@@ -43,7 +44,7 @@ for name, tensor in json.loads(data[8 : 8 + length]).items():
     begin, end = (8 + length + offset for offset in tensor["data_offsets"])
     words = array("H", bytes(data[begin:end]))
     scale = 0x80 if name in SCALED else 0
-    words = array("H", (((word + 2) & 0xFFFC) + scale if word & 0x7F80 else word for word in words))
+    words = array("H", (((word + 1) & 0xFFFE) + scale if word & 0x7F80 else word for word in words))
     data[begin:end] = words.tobytes()
     changed += len(words)
 open(target, "wb").write(data)

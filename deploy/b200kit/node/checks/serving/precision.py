@@ -82,4 +82,4 @@ def _figure(asked: View, name: str) -> tuple[float, float, float, float]:
 def _words(name: str, low: float, found: float, high: float, limit: float) -> str:
     if name == "flips":
         return f"{found:.1%} ({low:.1%} to {high:.1%}, limit {limit:.1%}) {UNITS[name]}"
-    return f"{found:.4f} ({low:.4f} to {high:.4f}, limit {limit:g}) {UNITS[name]}"
+    return f"{found:.3g} ({low:.3g} to {high:.3g}, limit {limit:g}) {UNITS[name]}"
