@@ -43,13 +43,19 @@ BESIDE: dict[str, Config] = {
     },
     "minimax_m2": {"use_routing_bias": True, **_ROUTED},
     "ministral3": {"architectures": ["Ministral3ForCausalLM"]},
+    "qwen3_vl_moe_text": {"norm_topk_prob": True},
     "qwen2_moe": {"architectures": ["Qwen2MoeForCausalLM"]},
 }  # fmt: skip
 
-# What it builds without the part that reads pictures, whose packages the lab's lock leaves out.
-TEXT_ALONE = {"gemma4_text": "Gemma4ForCausalLM"}
+# What it builds without the part that reads pictures, as the class of the language model alone.
+TEXT_ALONE = {
+    "gemma4_text": "Gemma4ForCausalLM",
+    "qwen3_5_moe_text": "Qwen3_5MoeForCausalLM",
+    "qwen3_5_text": "Qwen3_5ForCausalLM",
+    "qwen3_vl_moe_text": "Qwen3MoeForCausalLM",
+    "qwen3_vl_text": "Qwen3ForCausalLM",
+}
 # Families that vLLM 0.32.0's CPU build does not compute: what it says, and what that means.
-_PICTURES = ("failed to be inspected", "its module imports torchvision, which is not in the lock")
 _UNKNOWN = ("does not recognize this architecture", "not in the lock's version of transformers")
 _SPARSE = ("Sparse Attention is not supported on CPU|Assertion failed", "attention only for GPUs")
 NOT_COMPUTED: dict[str, tuple[str, str]] = {
@@ -57,15 +63,11 @@ NOT_COMPUTED: dict[str, tuple[str, str]] = {
     "deepseek_v4": ("dummy base class Event", "it makes CUDA events where it is built"),
     "glm_moe_dsa": _SPARSE,
     "kimi_linear": ("mamba-block-size|kda_layers", "its states' block is set for GPUs only"),
-    "llama4_text": _PICTURES,
+    "llama4_text": ("Invalid repository ID", "it asks for the files that read pictures"),
     "mimo": _UNKNOWN,
     "minimax_m3": _UNKNOWN,
-    "minimax_m3_vl": _PICTURES,
+    "minimax_m3_vl": ("must be a mapping", "it asks for a part that describes pictures"),
     "nemotron_h": ("supported only for CUDA", "experts without a gate are only for GPUs"),
-    "qwen3_5_moe_text": _PICTURES,
-    "qwen3_5_text": _PICTURES,
-    "qwen3_vl_moe_text": _PICTURES,
-    "qwen3_vl_text": _PICTURES,
 }
 
 

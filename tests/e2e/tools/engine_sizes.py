@@ -11,12 +11,15 @@ longest context with a batch in flight.
 from __future__ import annotations
 
 import importlib
+import importlib.machinery
+import importlib.util
 import json
 import os
 import sys
 import tempfile
 from pathlib import Path
 from typing import Any
+from unittest.mock import MagicMock
 
 IN_FLIGHT = 8192
 ENVIRON = {
@@ -28,6 +31,17 @@ ENVIRON = {
 def module(name: str) -> Any:
     """One of the engine's: this repository has none of them."""
     return importlib.import_module(name)
+
+
+def without_pictures() -> None:
+    """Let modules be imported that read pictures, too: without torchvision, which no text needs."""
+    if importlib.util.find_spec("torchvision"):
+        return
+    for part in ("", ".transforms", ".transforms.functional", ".transforms.v2", ".io", ".ops",
+                 ".transforms.v2.functional"):  # fmt: skip
+        name = "torchvision" + part
+        spec = importlib.machinery.ModuleSpec(name, None)
+        sys.modules[name] = MagicMock(__path__=[], __spec__=spec, __version__="0.24")
 
 
 def settings(config: dict[str, Any]) -> Any:
@@ -79,6 +93,7 @@ def sizes(config: dict[str, Any]) -> dict[str, object]:
 def main() -> None:
     """Print a line a model, with its error where there is one."""
     os.environ.update(ENVIRON)
+    without_pictures()
     # Else each class is looked at by a process of its own, which imports the whole engine again.
     module("vllm.model_executor.models.registry")._run_in_subprocess = lambda look: look()
     for name, config in json.loads(Path(sys.argv[1]).read_text(encoding="utf-8")).items():
