@@ -45,6 +45,7 @@ SPEAK_PYINFRA = {
     "check.py",
     "ready.py",
     "reprovision.py",
+    "rotate.py",
     "smoke.py",
     "tune.py",
     "b200kit/operations/connections.py",

@@ -59,6 +59,8 @@ class Node:
     smoke_age_s: float | None = None
     # What deploy/tune.py measured and chose (b200kit/tuning/cells.py); None in every other run.
     tuning: dict[str, Any] | None = field(default=None, repr=False)
+    # By how many GPUs deploy/rotate.py moves the assignment; 0 in every other run.
+    rotated: int = 0
     # Why the fabric did not come up, reported once; None where it did or was not tried.
     fabric_error: str | None = None
     # The layout the serving stages worked with.
@@ -111,7 +113,7 @@ class Node:
         """Replicas planned from the last observation."""
         spec = self.spec
         try:
-            self.replicas = layouts.place(
+            placed = layouts.place(
                 self.state or {},
                 spec.replicas,
                 shape.shape_of(spec),
@@ -121,6 +123,7 @@ class Node:
             )
         except LayoutError as error:
             raise StageFailed(str(error)) from None
+        self.replicas = layouts.rotated(placed, self.rotated)
         return self.replicas
 
     def say(self, stage: str, text: str, seconds: float | None = None) -> None:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from b200kit.run.node import Run
 
-ENTRIES = ("ready.py", "b200.py", "check.py", "smoke.py", "tune.py", "reprovision.py")
+ENTRIES = ("ready.py", "b200.py", "check.py", "smoke.py", "tune.py", "rotate.py", "reprovision.py")
 
 
 def entry() -> str:

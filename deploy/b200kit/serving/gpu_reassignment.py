@@ -20,6 +20,7 @@ from b200kit.serving.replica import unit_name
 
 # A line of `rotation list` about a replica: name, HAProxy's status, requests under way.
 _SERVER = re.compile(r"^(vllm\d+) +(\S.*?) +(\d+) requests$", re.MULTILINE)
+_GATEWAY = "haproxy.service"
 _STOP = "replicas get other GPUs, so all of them must stop, and"
 _REMEDY = (
     "take the node out at the fleet's gateways and run again with min_available 0 "
@@ -58,8 +59,11 @@ def may_stop(node: Node) -> None:
     """Raises StageFailed where the gateway has a request under way, or may get one.
 
     Asked before a file is changed, and again right before the stop: an engine may be installed in
-    between.
+    between. Where the gateway is stopped, as after a change of GPUs that was broken off, nobody is.
     """
+    gateway = node.connected().attempt(f"systemctl is-active {_GATEWAY}", timeout=30)
+    if gateway.stdout.strip() in ("inactive", "failed"):
+        return
     table = node.connected().program("rotation list", timeout=30)
     least = floor(node.spec.min_available, node.spec.replicas)
     for name, status, answering in _SERVER.findall(table):

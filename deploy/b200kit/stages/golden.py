@@ -12,6 +12,7 @@ from b200kit.node.client.golden.prompts import SET
 from b200kit.node.client.golden.reference import PATH, Reference
 from b200kit.node.client.golden.replicas import answers_of
 from b200kit.node.client.other_users import served_meanwhile
+from b200kit.node.placement import layout as layouts
 from b200kit.node.placement.layout import Replica
 from b200kit.node.state.drift import File
 from b200kit.records import golden, provenance, store
@@ -31,7 +32,9 @@ def holds_for(node: Node, layout: Sequence[Replica]) -> str:
     """
     if not layout or node.spec.smoke.golden_tokens == 0:
         return ""
-    known = provenance.requested(replace(node, replicas=list(layout)))
+    # Where GPUs are moved for a diagnosis, answers are compared with those of the ordinary layout.
+    usual = layouts.rotated(layout, -node.rotated)
+    known = provenance.requested(replace(node, replicas=usual))
     config = known["config"]
     if isinstance(config, dict):
         known["config"] = {k: v for k, v in config.items() if k not in golden.OF_A_REPLICA}

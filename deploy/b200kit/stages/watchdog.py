@@ -19,6 +19,8 @@ from b200kit.run.render import render
 from b200kit.stages import serving
 
 UNIT = "b200-watchdog.service"
+MARKED = "end here: the node is marked"
+"""What the change says that refuses a marked node."""
 
 
 def desired(node: Node, layout: Sequence[Replica]) -> DesiredState:
@@ -54,7 +56,7 @@ def plan(node: Node) -> list[Change]:
     mark = notes.get("watchdog_mark") if isinstance(notes, dict) else None
     if mark is not None:
         # Last, so that a node that was marked is watched all the same.
-        changes.append(Change("end here: the node is marked", lambda _: _refuse(mark)))
+        changes.append(Change(MARKED, lambda _: _refuse(mark)))
     return changes
 
 

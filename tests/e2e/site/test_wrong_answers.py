@@ -1,4 +1,5 @@
-"""One replica of four that answers otherwise: named by the smoke test, kept out by the watchdog.
+"""One replica of four that answers otherwise: named by the smoke test, kept out by the watchdog,
+and told apart from a GPU whose fault moves with it.
 
 The stand-in of that replica is told to, in a drop-in of its unit alone.
 """
@@ -6,6 +7,8 @@ The stand-in of that replica is told to, in a drop-in of its unit alone.
 from __future__ import annotations
 
 import json
+import signal
+import subprocess
 from collections.abc import Iterator
 from contextlib import contextmanager
 
@@ -14,7 +17,7 @@ import pytest
 import tests.lab as lab
 from b200kit.node.state.watchdog import MARK
 from tests.e2e.conftest import SHORT, Boot
-from tests.e2e.driving import Outcome, cursor, deploy, on
+from tests.e2e.driving import ROOT, Outcome, command, cursor, deploy, on
 from tests.subtests import in_subtests
 
 NODE, WRONG = "b200-1", 2
@@ -128,3 +131,69 @@ def test_correctness_check_reads_the_replica_that_answers_otherwise(serving: Out
         found = json.loads(on(NODE, asked))
     assert not found["ok"]
     assert f"than the reference of {NODE}" in found["problems"][0]
+
+
+@contextmanager
+def faulty(environment: str, folder: str) -> Iterator[None]:
+    """Engines of a unit, or of all, have a fault from their next start on; nobody is served."""
+    on(NODE, f"mkdir -p {folder}; printf '[Service]\\n{environment}\\n' > {folder}/wrong.conf")
+    on(NODE, f"systemctl daemon-reload; for i in 0 1 2 3; do {PROGRAM} rotation drain vllm$i; done")
+    try:
+        yield
+    finally:
+        units = " ".join(f"vllm@{index}.service" for index in range(4))
+        on(NODE, f"rm -r {folder}; systemctl daemon-reload; systemctl restart {units}")
+        on(NODE, f"for i in 0 1 2 3; do {PROGRAM} rotation ready vllm$i; done")
+
+
+def test_node_that_may_serve_is_not_rotated(serving: Outcome) -> None:
+    done = deploy("rotate.py", *DATA)
+    assert (done.code, done.outcome(NODE)) == (1, "failed")
+    assert "drain the node first" in done.described(NODE)
+
+
+def test_gpu_whose_answers_are_wrong_everywhere_is_named(serving: Outcome) -> None:
+    [index, uuid] = gpu_under(WRONG)
+    fault = f"Environment=STANDIN_FAULT=garbled STANDIN_FAULT_GPU={uuid}"
+    with faulty(fault, "/run/systemd/system/vllm@.service.d"):
+        done = deploy("rotate.py", *DATA)
+    assert (done.code, done.outcome(NODE)) == (1, "failed"), done.said[-4000:]
+    said = done.described(NODE)
+    assert f"wrong answers follow GPU {index} ({uuid}): wrong in all 3 places" in said, said
+    assert gpu_under(WRONG) == [index, uuid]
+
+
+def test_fault_that_stays_with_a_replica_follows_no_gpu(serving: Outcome) -> None:
+    with faulty("Environment=STANDIN_FAULT=garbled", FOLDER):
+        done = deploy("rotate.py", *DATA)
+    assert f"wrong answers stay with replica {WRONG} in all 3 rounds" in done.described(NODE)
+
+
+def gpu_under(replica: int) -> list[str]:
+    """Index and UUID of the first GPU of a replica, as the node has it configured."""
+    document = json.loads(on(NODE, "cat /etc/b200kit/serving.json"))
+    uuid = document["replicas"][replica]["uuids"][0]
+    head = on(NODE, f"head -n 1 /etc/vllm/replica-{replica}.yaml")
+    return [head.rpartition("GPUs ")[2].split(",")[0].rstrip("."), uuid]
+
+
+def test_rotation_that_was_killed_is_put_back_by_the_next_deploy(serving: Outcome) -> None:
+    before = gpu_under(WRONG)
+    with faulty("Environment=NOTHING=wrong", FOLDER):
+        with subprocess.Popen(
+            command("rotate.py", *DATA), cwd=ROOT, stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True,
+        ) as run:  # fmt: skip
+            assert run.stderr is not None
+            for line in run.stderr:
+                # The last replica answers in the second round: GPUs are moved.
+                if "replica 3 on GPU" in line and gpu_under(WRONG) != before:
+                    break
+            run.send_signal(signal.SIGKILL)
+        assert gpu_under(WRONG) != before
+    deploy("b200.py", *DATA)
+    assert gpu_under(WRONG) == before
+    # Whoever drained it brings it back; until then there is nothing to measure.
+    on(NODE, f"for i in 0 1 2 3; do {PROGRAM} rotation ready vllm$i; done")
+    done = deploy("b200.py", *DATA)
+    assert done.outcome(NODE) == "live", done.described(NODE)

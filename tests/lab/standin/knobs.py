@@ -6,6 +6,8 @@ STANDIN_ITL_MS          each further token (default 2)
 STANDIN_FIRST_EXTRA_MS  added to the first token of the STANDIN_FIRST_COUNT (default 4) first
                         requests, as compilation does (default 200)
 STANDIN_FAULT           a fault for every request, or `fault@N` for the N-th chat request only
+STANDIN_FAULT_GPU       the fault is of this GPU: only a process that has it in CUDA_VISIBLE_DEVICES
+                        has the fault (default: any)
 STANDIN_EXIT_AFTER_S    the process exits with status 1 after this (to test watchers; default never)
 
 Faults (also by the request header x-standin-fault): error-in-stream, merged (all tokens four a
@@ -49,6 +51,9 @@ class Knobs:
         fault, _, at = environ.get("STANDIN_FAULT", "").partition("@")
         if fault and fault not in FAULTS:
             raise ValueError(f"STANDIN_FAULT: no fault {fault!r}")
+        gpu, given = environ.get("STANDIN_FAULT_GPU"), environ.get("CUDA_VISIBLE_DEVICES", "")
+        if gpu and gpu not in given.split(","):
+            fault = ""
         leave = _number(environ, "STANDIN_EXIT_AFTER_S", 0.0)
         return cls(
             start_delay=_number(environ, "STANDIN_START_DELAY_S", 1.0),

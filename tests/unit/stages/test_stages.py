@@ -598,7 +598,20 @@ def test_replicas_of_other_gpus_do_not_end_under_a_client(
     machine.log.clear()
     with pytest.raises(StageFailed, match=why):
         make(node, "serving")
-    assert not machine.ran("systemctl|node.pyz put")
+    assert not machine.ran("systemctl (stop|start|restart)|node.pyz put")
+
+
+def test_where_the_gateway_is_stopped_nobody_is_cut_off(tmp_path: Path) -> None:
+    # As after a change of GPUs that was broken off: its socket answers no more.
+    node, machine = settled(tmp_path, replicas=4, tensor_parallel=2)
+    node.spec = node.spec.replace(replicas=2, tensor_parallel=4, min_available=1)
+    look(node)
+    refused = (False, "HAProxy's admin socket: Connection refused")
+    machine.answers = {"node.pyz rotation list": refused}
+    with pytest.raises(RemoteError, match="Connection refused"):
+        make(node, "serving")
+    machine.answers |= {"systemctl is-active haproxy": (False, "inactive\n")}
+    make(node, "serving")
 
 
 def test_client_that_came_while_the_files_were_written_is_not_cut_off(tmp_path: Path) -> None:
@@ -611,7 +624,7 @@ def test_client_that_came_while_the_files_were_written_is_not_cut_off(tmp_path: 
     machine.log.clear()
     with pytest.raises(StageFailed, match="vllm1 answers 1 requests"):
         make(node, "warm-up")
-    assert not machine.ran("systemctl")
+    assert not machine.ran("systemctl (stop|start|restart)")
 
 
 def test_replicas_that_nobody_needs_may_end_for_others(tmp_path: Path) -> None:

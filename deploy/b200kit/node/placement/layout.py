@@ -7,7 +7,7 @@ across sockets pays for it on every step, and on as few NUMA nodes as possible.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from b200kit.node.lib import cpulist
@@ -105,6 +105,23 @@ def place(
     ]
 
 
+def rotated(layout: Sequence[Replica], by: int) -> list[Replica]:
+    """The same replicas, each with the GPUs that lie so many places further in the layout.
+
+    All else stays with the replica, its CPUs, too: for a diagnosis, not to serve with.
+    """
+    gpus = [gpu for replica in layout for gpu in zip(replica.gpus, replica.uuids, strict=True)]
+    if not gpus or by % len(gpus) == 0:
+        return list(layout)
+    turned, found, at = gpus[by % len(gpus) :] + gpus[: by % len(gpus)], [], 0
+    for replica in layout:
+        mine = turned[at : at + len(replica.gpus)]
+        at += len(replica.gpus)
+        indices, uuids = tuple(index for index, _ in mine), tuple(uuid for _, uuid in mine)
+        found.append(replace(replica, gpus=indices, uuids=uuids))
+    return found
+
+
 def reserved(state: Mapping[str, Any], layout: Sequence[Replica]) -> str:
     """CPUs no replica has: for the gateway, the client and interrupts; "" on small machines.
 
@@ -148,4 +165,4 @@ def _in_rank_order(group: list[Gpu], shape: Shape, machine: Machine) -> list[Gpu
     return sorted(group, key=lambda gpu: (machine.socket(gpu.numa_node), gpu.numa_node, gpu.index))
 
 
-__all__ = ["LayoutError", "Replica", "Shape", "place", "reserved", "shared"]
+__all__ = ["LayoutError", "Replica", "Shape", "place", "reserved", "rotated", "shared"]

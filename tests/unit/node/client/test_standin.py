@@ -254,3 +254,9 @@ def test_bad_options_end_with_two_and_one_line(tmp_path: Path) -> None:
         _, err = process.communicate(timeout=300)
     assert process.returncode == 2
     assert_message(err)
+
+
+def test_fault_of_a_gpu_is_only_where_that_gpu_is() -> None:
+    asked = {"STANDIN_FAULT": "garbled", "STANDIN_FAULT_GPU": "GPU-5"}
+    for given, fault in (("GPU-4,GPU-5", "garbled"), ("GPU-6", ""), ("GPU-51", ""), ("", "")):
+        assert Knobs.of({**asked, "CUDA_VISIBLE_DEVICES": given}).fault == fault

@@ -1,0 +1,143 @@
+"""GPUs moved under a node's replicas, to find which of them makes answers wrong.
+
+Every round is a layout of its own, made by the stages of a deploy with the gateway and the watchdog
+stopped; the stages that follow in deploy/rotate.py put the ordinary layout back. Killed at any
+moment, the next deploy/b200.py does: it finds other GPUs than it asks for.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from typing import Any
+
+from b200kit.converge.stage import Change, Stage, nothing
+from b200kit.node.client.golden import reference
+from b200kit.node.lib.error_line import cause
+from b200kit.operations import observe
+from b200kit.run.node import Node, StageFailed
+from b200kit.run.remote import RemoteError
+from b200kit.run.session import RUN
+from b200kit.stages import gate, golden, serving, warmup, watchdog
+from b200kit.tuning import wrong_gpu
+from b200kit.tuning.wrong_gpu import Round
+
+_SERVER = re.compile(r"^(vllm\d+) +(\S.*?) +(\d+) requests$", re.MULTILINE)
+_CHECK_S = 600
+
+
+class Rotation:
+    """The rotation on one node of a run; its stages stand in deploy/rotate.py."""
+
+    def __init__(self, node: Node) -> None:
+        self.node = node
+        self.rounds: list[Round] = []
+        self.error = ""
+        self.turn = Stage(name="rotate", desired=nothing, plan=self._plan)
+        self.clear = Stage(name="put back", desired=nothing, plan=_clear)
+        self.verdict = Stage(name="verdict", desired=nothing, plan=self._plan_verdict)
+
+    def _plan(self, node: Node) -> list[Change]:
+        layout = node.layout()
+        if len(layout) < 2:
+            raise StageFailed("one replica has all GPUs: there is none to move to another")
+        needed = wrong_gpu.rounds_needed(len(layout[0].gpus))
+        moves = [
+            Change(f"move each GPU by {by}, restart, ask" if by else "ask", self._round(by))
+            for by in range(needed)
+        ]
+        return [Change("see that nobody uses the node", _alone, looks=True), *moves]
+
+    def _round(self, by: int) -> Any:
+        def act(node: Node) -> None:
+            if self.error:
+                return
+            try:
+                self._go(by)
+                self.rounds.append(self._asked())
+            except (RemoteError, StageFailed) as error:
+                # What a round does wrong must not keep the node from being put back.
+                self.error = f"moved by {by}: {error}"
+            finally:
+                node.rotated, node.state = 0, None
+
+        return act
+
+    def _go(self, by: int) -> None:
+        """Take the replicas to their GPUs of this round, and nobody else to them."""
+        node = self.node
+        node.rotated, node.state = by, None
+        gate.withdraw(self._observed())
+        node.state = None
+        for stage in (serving.STAGE, warmup.STAGE):
+            for change in stage.plan(self._observed()):
+                node.say("rotate", change.what)
+                change.apply(node)
+            node.state = None
+
+    def _asked(self) -> Round:
+        """What each replica answers. Raises RemoteError where one cannot be asked."""
+        layout = self._observed().layout()
+        gpus = {r.replica: tuple(zip(r.gpus, r.uuids, strict=True)) for r in layout}
+        faults = {replica: self._fault(replica) for replica in gpus}
+        for replica, fault in faults.items():
+            held = ", ".join(str(index) for index, _ in gpus[replica])
+            self.node.say("rotate", f"replica {replica} on GPU {held}: {fault or 'right answers'}")
+        return Round(gpus, faults)
+
+    def _fault(self, replica: int) -> str:
+        asked = f"correctness-check --config {serving.SERVING} --replica {replica}"
+        done = self.node.connected().attempt_program(asked, timeout=_CHECK_S)
+        try:
+            found = json.loads(done.stdout)
+        except ValueError:
+            raise RemoteError(f"replica {replica} was not asked: {cause(done.lines)}") from None
+        return "" if found["ok"] else str(found["problems"][0])
+
+    def _observed(self) -> Node:
+        if self.node.state is None:
+            observe.refresh(self.node, RUN.id)
+        return self.node
+
+    def _plan_verdict(self, node: Node) -> list[Change]:
+        """The watchdog starts again first; that the node is marked is no better answer."""
+        changes = watchdog.STAGE.plan(node)
+        marks = [change for change in changes if change.what == watchdog.MARKED]
+        first = [change for change in changes if change.what != watchdog.MARKED]
+        return [*first, Change("say what the answers followed", self._judge), *marks]
+
+    def _judge(self, node: Node) -> str:
+        if self.error:
+            raise StageFailed(self.error)
+        if found := wrong_gpu.words(self.rounds):
+            raise StageFailed(found)
+        return f"right answers in all {len(self.rounds)} rounds"
+
+
+def _clear(node: Node) -> list[Change]:
+    """What serves with moved GPUs ends before the ordinary layout is put back."""
+    if not serving.STAGE.plan(node):
+        return []
+    return [Change("stop what serves: its replicas get their own GPUs back", _withdraw)]
+
+
+def _withdraw(node: Node) -> None:
+    gate.withdraw(node)
+
+
+def _alone(node: Node) -> None:
+    """Raises StageFailed where clients may be served, or nothing tells which answers are right."""
+    table = node.connected().program("rotation list", timeout=30)
+    for name, status, answering in _SERVER.findall(table):
+        if answering != "0" or status.startswith(("UP", "no check")):
+            raise StageFailed(
+                f"{name} is {status} and answers {answering} requests: drain the node first"
+                " (docs/serve.md)"
+            )
+    kept = node.connected().attempt(f"cat {reference.PATH}", timeout=30)
+    try:
+        name = reference.parsed(json.loads(kept.stdout)).holds_for
+    except ValueError:
+        name = ""
+    if name != golden.holds_for(node, node.layout()):
+        raise StageFailed("no reference holds for what is served: run deploy/smoke.py first")

@@ -1,0 +1,68 @@
+"""deploy/rotate.py through the real CLI: refused where clients may be served, else put back."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from b200kit.node.client.golden.reference import PATH, Reference
+from tests.fake.fleet import Fleet
+from tests.messages import assert_message
+from tests.unit.node.client.golden_answers import answers
+
+DRAINED = "vllm0  DRAIN  0 requests\nvllm1  DRAIN  0 requests\n"
+RIGHT = (True, json.dumps({"ok": True, "problems": []}))
+WRONG = (False, json.dumps({"ok": False, "problems": ["answers otherwise than the reference"]}))
+
+
+@pytest.fixture
+def fleet(tmp_path: Path) -> Fleet:
+    """One node that b200.py took live, with a reference."""
+    fleet = Fleet(tmp_path)
+    fleet.add("n01")
+    assert fleet.run("b200.py").code == 0
+    machine = fleet.machine("n01")
+    name = json.loads(machine.text("/etc/b200kit/serving.json"))["golden_for"]
+    kept = Reference(answers(), 32, "n01, today", name)
+    machine.write(PATH, json.dumps(kept.document()).encode())
+    machine.log.clear()
+    machine.save()
+    return fleet
+
+
+def rotated(fleet: Fleet, table: str, **answer: tuple[bool, str]) -> tuple[int, str]:
+    """Exit code and error of a run over a node that answers so."""
+    machine = fleet.machine("n01")
+    machine.answers = {**answer, "rotation list": (True, table), "correctness-check": RIGHT}
+    # The shell of the fake knows no cat.
+    kept = (True, machine.text(PATH)) if PATH in machine.files else (False, "")
+    machine.answers |= {f"cat {PATH}": kept}
+    machine.save()
+    run = fleet.run("rotate.py")
+    return run.code, str(run.hosts["n01"]["error"])
+
+
+def test_node_that_may_serve_or_has_no_reference_is_left_alone(fleet: Fleet) -> None:
+    refused = [rotated(fleet, table) for table in (
+        "vllm0  UP  0 requests\nvllm1  DRAIN  0 requests\n",
+        "vllm0  DRAIN  0 requests\nvllm1  DRAIN  2 requests\n",
+    )]  # fmt: skip
+    machine = fleet.machine("n01")
+    del machine.files[PATH]
+    machine.save()
+    refused.append(rotated(fleet, DRAINED))
+    assert [code for code, _ in refused] == [1, 1, 1]
+    assert_message(*(error for _, error in refused))
+    assert not fleet.machine("n01").ran("systemctl stop")
+
+
+def test_gpus_are_moved_and_put_back_whatever_is_found(fleet: Fleet) -> None:
+    before = fleet.machine("n01").text("/etc/b200kit/serving.json")
+    assert rotated(fleet, DRAINED) == (0, "None")
+    assert fleet.machine("n01").text("/etc/b200kit/serving.json") == before
+    code, error = rotated(fleet, DRAINED, **{"correctness-check .*--replica 1": WRONG})
+    assert code == 1
+    assert_message(error)
+    assert fleet.machine("n01").text("/etc/b200kit/serving.json") == before
