@@ -27,6 +27,7 @@ def test_help_of_a_command_ends_with_its_exit_codes(name: str, capsys: Capture) 
     text = capsys.readouterr().out
     groups = {
         "audit": "verify",
+        "golden": "show",
         "mirror": "build",
         "model": "publish",
         "quality": "compare",
