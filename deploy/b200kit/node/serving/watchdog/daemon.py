@@ -20,7 +20,7 @@ from b200kit.node.client.serving_config import ConfigError, Serving, load
 from b200kit.node.lib import program, sd_notify
 from b200kit.node.serving.gateway.haproxy import HAProxyError
 from b200kit.node.serving.watchdog.effects import Edges, NotSeen
-from b200kit.node.serving.watchdog.probe import Prober
+from b200kit.node.serving.watchdog.probe import Alike, Prober
 from b200kit.node.serving.watchdog.replica import Watched
 
 # What a stop takes at most, and the abort before it.
@@ -31,7 +31,7 @@ _LOOK_FOR_CHANGES_S = 1.0
 def watched(serving: Serving, edges: Edges) -> list[Watched]:
     """Every replica, with what an earlier watchdog knew of it."""
     plan, known = serving.watchdog, serving.reference()
-    in_flight = serving.rolling_restart.in_flight
+    in_flight, alike = serving.rolling_restart.in_flight, Alike(len(serving.replicas))
     found = [
         Watched(
             replica=replica,
@@ -42,6 +42,8 @@ def watched(serving: Serving, edges: Edges) -> list[Watched]:
                 plan,
                 reference=known,
                 in_flight=in_flight,
+                alike=alike,
+                name=replica.unit,
             ),
             acts=edges,
             directory=edges.directory,

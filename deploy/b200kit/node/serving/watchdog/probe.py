@@ -6,6 +6,8 @@ that is only busy would drop every request it has.
 
 An answer of one token proves no right one. So an idle replica is asked a golden prompt at its
 first probe after a start and at each READ_EVERY-th, which is held against the node's reference.
+Where no other replica answers like it either, the reference may be what is wrong: then none is
+taken out.
 """
 
 from __future__ import annotations
@@ -42,11 +44,23 @@ class Found:
 
 
 @dataclass
+class Alike:
+    """Which of so many replicas last answered like the reference, by name."""
+
+    replicas: int = 1
+    found: dict[str, bool] = field(default_factory=dict)
+
+    def is_confirmed(self, name: str) -> bool:
+        """Whether another replica speaks for the reference, or there is none to ask."""
+        return self.replicas == 1 or any(v for other, v in self.found.items() if other != name)
+
+
+@dataclass
 class Prober:
     """Probes one replica; remembers since when its engine has stood still with requests waiting.
 
     reference: what it should answer, None where that is not known. in_flight: the engine's series
-    that add up to the requests it has.
+    that add up to the requests it has. alike: shared by the replicas of a node, this one by name.
     """
 
     endpoint: Endpoint
@@ -55,6 +69,8 @@ class Prober:
     clock: Callable[[], float] = field(default=time.monotonic)
     reference: Reference | None = None
     in_flight: tuple[str, ...] = ()
+    alike: Alike = field(default_factory=Alike)
+    name: str = ""
     _until_read: int = 0
     _number: int = 0
     _doubts: int = 0
@@ -104,13 +120,19 @@ class Prober:
         if fault is None:
             self._until_read = READ_EVERY
             return Found(Outcome.ANSWERED, "")
+        self.alike.found[self.name] = not fault
         if fault:
-            self._doubts += 1
-            wrong = self._doubts >= self.plan.rules.strikes
-            return Found(Outcome.WRONG if wrong else Outcome.IN_DOUBT, fault)
+            return self._doubted(fault)
         self._doubts, self._until_read = 0, READ_EVERY
         self._number = (self._number + 1) % len(PROMPTS)
         return Found(Outcome.ANSWERED, "")
+
+    def _doubted(self, fault: str) -> Found:
+        self._doubts += 1
+        if not self.alike.is_confirmed(self.name):
+            return Found(Outcome.IN_DOUBT, f"{fault}; no other replica is known to answer like it")
+        wrong = self._doubts >= self.plan.rules.strikes
+        return Found(Outcome.WRONG if wrong else Outcome.IN_DOUBT, fault)
 
     async def _fault(self, reference: Reference) -> str | None:
         """What is wrong with the answer to this turn's prompt; None where it cannot be compared."""

@@ -11,7 +11,7 @@ from b200kit.node.client.chat import Endpoint
 from b200kit.node.client.golden import ask as golden
 from b200kit.node.client.golden.reference import Reference
 from b200kit.node.client.serving_config import WatchdogPlan
-from b200kit.node.serving.watchdog.probe import Prober
+from b200kit.node.serving.watchdog.probe import Alike, Prober
 from b200kit.node.state.watchdog import Outcome, Rules
 from tests.subtests import in_subtests
 from tests.unit.node.client.server_thread import MODEL, fast, running
@@ -44,7 +44,10 @@ AGAIN = {**IDLE, "vllm:generation_tokens_total": 1.0}
 
 
 def reading(
-    monkeypatch: pytest.MonkeyPatch, faults: list[str], samples: list[dict[str, float]]
+    monkeypatch: pytest.MonkeyPatch,
+    faults: list[str],
+    samples: list[dict[str, float]],
+    alike: Alike | None = None,
 ) -> list[Outcome]:
     """What probes of a replica find that has been so, one after the other."""
     with running() as url:
@@ -58,7 +61,10 @@ def reading(
     monkeypatch.setattr(engine_metrics, "scrape", scrape)
     series = ("vllm:num_requests_running",)
     plan = WatchdogPlan(Rules(strikes=2, deadline_s=20))
-    prober = Prober(Endpoint(""), MODEL, plan, reference=known, in_flight=series)
+    votes = alike or Alike()
+    prober = Prober(
+        Endpoint(""), MODEL, plan, reference=known, in_flight=series, alike=votes, name="own"
+    )
     found = []
     with running() as sound, running(fast("garbled")) as garbled, running(fast("parrot")) as parrot:
         where = {"": sound, "garbled": garbled, "parrot": parrot}
@@ -93,3 +99,20 @@ def test_idle_replica_that_answers_otherwise_than_the_reference_is_found(
     outcomes: list[Outcome],
 ) -> None:
     assert reading(monkeypatch, faults, samples) == outcomes
+
+
+@pytest.mark.parametrize(
+    ("others", "outcomes"),
+    [
+        ({}, [IN_DOUBT, IN_DOUBT]),
+        ({"other": False}, [IN_DOUBT, IN_DOUBT]),
+        ({"other": False, "third": True}, [IN_DOUBT, WRONG]),
+    ],
+    ids=str,
+)
+def test_reference_that_no_other_replica_answers_like_takes_none_out(
+    monkeypatch: pytest.MonkeyPatch, others: dict[str, bool], outcomes: list[Outcome]
+) -> None:
+    alike = Alike(3, dict(others))
+    assert reading(monkeypatch, ["garbled"] * 2, [IDLE] * 2, alike) == outcomes
+    assert alike.found == others | {"own": False}
