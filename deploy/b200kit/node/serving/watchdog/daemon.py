@@ -1,9 +1,9 @@
 """`watchdog`: the watchdog of a node's replicas, b200-watchdog.service.
 
 Each replica is looked at by itself, so one that fails never stops the looking at others. The
-process ends, and systemd restarts it, when its configuration, its reference of golden answers or
-its own program was replaced; what it knew it finds again under /var/lib/b200kit/watchdog. Exit 0
-for that, 1 when a part of it failed, 2 for a bad configuration.
+process ends, and systemd restarts it, when its configuration or its own program was replaced;
+what it knew it finds again under /var/lib/b200kit/watchdog. Exit 0 for that, 1 when a part of it
+failed, 2 for a bad configuration.
 """
 
 from __future__ import annotations
@@ -15,7 +15,6 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from b200kit.node.client.golden import reference
 from b200kit.node.client.serving_config import ConfigError, Serving, load
 from b200kit.node.lib import program, sd_notify
 from b200kit.node.serving.gateway.haproxy import HAProxyError
@@ -30,7 +29,7 @@ _LOOK_FOR_CHANGES_S = 1.0
 
 def watched(serving: Serving, edges: Edges) -> list[Watched]:
     """Every replica, with what an earlier watchdog knew of it."""
-    plan, known = serving.watchdog, serving.reference()
+    plan = serving.watchdog
     in_flight, alike = serving.rolling_restart.in_flight, Alike(len(serving.replicas))
     found = [
         Watched(
@@ -40,7 +39,7 @@ def watched(serving: Serving, edges: Edges) -> list[Watched]:
                 serving.endpoint(replica.url),
                 serving.model,
                 plan,
-                reference=known,
+                reference=serving.reference,
                 in_flight=in_flight,
                 alike=alike,
                 name=replica.unit,
@@ -102,9 +101,8 @@ def identity(path: Path) -> tuple[int, int] | None:
 async def watch(serving: Serving, config: Path, edges: Edges) -> None:
     """Watch until configuration or program are replaced. Raises what ended a part of it."""
     replicas = watched(serving, edges)
-    files = [config, program.LOCATION, Path(reference.PATH)]
     parts = [asyncio.ensure_future(look_after(one)) for one in replicas]
-    replaced = asyncio.ensure_future(until_replaced(files, replicas))
+    replaced = asyncio.ensure_future(until_replaced([config, program.LOCATION], replicas))
     life = asyncio.ensure_future(show_life(sd_notify.watchdog_every_s()))
     sd_notify.notify("READY=1")
     every = [replaced, *parts, *([life] if sd_notify.watchdog_every_s() else [])]
@@ -134,5 +132,5 @@ def main(args: list[str]) -> int:
         flush=True,
     )
     asyncio.run(watch(serving, options.config, Edges()))
-    print("configuration, reference or program was replaced; restarting", file=sys.stderr)
+    print("configuration or program was replaced; restarting", file=sys.stderr)
     return 0

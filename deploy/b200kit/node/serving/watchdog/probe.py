@@ -59,7 +59,8 @@ class Alike:
 class Prober:
     """Probes one replica; remembers since when its engine has stood still with requests waiting.
 
-    reference: what it should answer, None where that is not known. in_flight: the engine's series
+    reference: reads what it should answer, None where that is not known; the smoke test may replace
+    it at any time. in_flight: the engine's series
     that add up to the requests it has. alike: shared by the replicas of a node, this one by name.
     """
 
@@ -67,7 +68,7 @@ class Prober:
     model: str
     plan: WatchdogPlan
     clock: Callable[[], float] = field(default=time.monotonic)
-    reference: Reference | None = None
+    reference: Callable[[], Reference | None] = lambda: None
     in_flight: tuple[str, ...] = ()
     alike: Alike = field(default_factory=Alike)
     name: str = ""
@@ -110,13 +111,14 @@ class Prober:
     async def _read(self, before: Sample | str) -> Found:
         """Hold the answer to a golden prompt against the reference, when that is due and idle."""
         self._until_read -= 1
-        if self.reference is None or self._until_read > 0:
+        known = None if self._until_read > 0 else self.reference()
+        if known is None:
             return Found(Outcome.ANSWERED, "")
         if not self._is_idle(before):
             # Requests that are computed along may change what it says.
             outcome = Outcome.IN_DOUBT if self._doubts else Outcome.ANSWERED
             return Found(outcome, "it is not idle" if self._doubts else "")
-        fault = await self._fault(self.reference)
+        fault = await self._fault(known)
         if fault is None:
             self._until_read = READ_EVERY
             return Found(Outcome.ANSWERED, "")

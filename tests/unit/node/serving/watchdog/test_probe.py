@@ -63,7 +63,13 @@ def reading(
     plan = WatchdogPlan(Rules(strikes=2, deadline_s=20))
     votes = alike or Alike()
     prober = Prober(
-        Endpoint(""), MODEL, plan, reference=known, in_flight=series, alike=votes, name="own"
+        Endpoint(""),
+        MODEL,
+        plan,
+        reference=lambda: known,
+        in_flight=series,
+        alike=votes,
+        name="own",
     )
     found = []
     with running() as sound, running(fast("garbled")) as garbled, running(fast("parrot")) as parrot:
