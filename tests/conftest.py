@@ -29,9 +29,8 @@ def pytest_sessionstart(session: pytest.Session) -> None:
 # Modules that take minutes, the longest first: whoever gets one last is waited for by all others.
 LONGEST = (
     # Of those with the real engine first the ones on the demo's node, which the others take down.
-    # The last of them leaves four replicas on it, where the others want two.
     *("test_demo", "test_rolling", "test_first_request", "test_golden_answers", "test_quality"),
-    *("test_bench_serve", "test_engine_sizes", "test_vllm_parser", "test_one_of_four"),
+    *("test_bench_serve", "test_engine_sizes", "test_vllm_parser"),
     "test_two_nodes",
     "test_stack_faults",
     *("test_reprovision", "test_upgrade", "test_weights", "test_lost_hosts", "test_watchdog"),

@@ -1,8 +1,13 @@
 """Four replicas of real vLLM, of which one is slower or stalls now and then: named with its kind.
 
 The delays are put into the worker of that replica (tests/bench/faulty_engine/delays.py): each step
-takes longer, or one of a hundred requests waits for six seconds. Four replicas that are sound come
-first, measured by the same limits.
+takes longer, or one of a hundred requests waits for two seconds. Four replicas that are sound come
+first, measured by the same limits. Run by hand, on a machine that does nothing else:
+
+    .venv/bin/pytest -s tests/e2e/real_engine/one_of_four.py
+
+Beside other labs on two CPUs (load 21) sound replicas differed by 15 times in the median TTFT: the
+smoke test is right to say so. tests/e2e/site/test_slow_replica.py has the stand-in instead.
 """
 
 from __future__ import annotations
@@ -21,10 +26,10 @@ from tests.lab.inventory import PATIENT
 NODE, ODD = "b200-1", 2
 HOOK, DELAYS, FOLDER = "/opt/faulty", "/run/delays", "/run/systemd/system/vllm@.service.d"
 EVERY = 100
-# Two busy CPUs carry four engines and other labs: sound ones differ here by more than a tenth, and
-# some wait for seconds, but not for five. A replica is asked as often as it takes to meet a stall.
+# Two busy CPUs carry four engines: sound ones differ here by more than a tenth, and wait for more
+# than a second only beside a stall. A replica is asked as often as it takes to meet one for sure.
 SMOKE = PATIENT | {
-    "loop_lag_ms": 1000, "requests": 30, "rate": 24.0, "output_tokens": 8, "stall_ms": 5000.0,
+    "loop_lag_ms": 1000, "requests": 30, "rate": 24.0, "output_tokens": 8, "stall_ms": 1500.0,
     "direct_requests": EVERY, "replica_slowdown": 2.0,
 }  # fmt: skip
 # With other GPUs all of them stop at once, and nobody uses them here.
@@ -83,7 +88,7 @@ def test_replica_whose_steps_take_longer_is_named_as_slower(sound: Outcome) -> N
 def test_replica_that_stalls_in_one_request_of_a_hundred_is_named_as_stalling(
     sound: Outcome,
 ) -> None:
-    done = measured({"stall_s": 6.0, "every": EVERY})
+    done = measured({"stall_s": 2.0, "every": EVERY})
     assert (done.code, done.outcome(NODE)) == (1, "failed"), done.said[-4000:]
     said = reasons(done)
     stalled = [line for line in said if "stood still for" in line]
