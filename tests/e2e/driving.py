@@ -8,6 +8,8 @@ import re
 import subprocess
 import sys
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -133,3 +135,13 @@ def wait_for_boot(name: str, before: str, seconds: float = 300) -> None:
 def ever_started(name: str, unit: str) -> bool:
     """Whether systemd ever began to start a unit on the node."""
     return bool(on(name, f"journalctl -o cat --no-pager UNIT={unit} | grep -m1 ^Starting"))
+
+
+@contextmanager
+def unwatched(name: str) -> Iterator[None]:
+    """A node whose watchdog, which would take a faulty replica out before it is measured, rests."""
+    on(name, "systemctl stop b200-watchdog.service")
+    try:
+        yield
+    finally:
+        on(name, "systemctl start b200-watchdog.service")

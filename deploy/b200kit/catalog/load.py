@@ -83,10 +83,14 @@ def with_site_model(known: Catalogue, name: object, path: object) -> Catalogue:
     """
     if not isinstance(path, str) or not isinstance(name, str):
         return known
-    own = Model(name, "a model of the site's own", dimensions=_dimensions(Path(path)))
+    found = _dimensions(Path(path))
+    own = Model(name, "a model of the site's own", dimensions=found)
     stated = known.models.get(name)
     if stated:
-        own = replace(stated, dimensions=own.dimensions, weights_bytes=None)
+        # A checkpoint in other formats than the original's is none.
+        alike = stated.dimensions is not None and stated.dimensions.formats == found.formats
+        original = stated.original and alike
+        own = replace(stated, dimensions=found, weights_bytes=None, original=original)
     return replace(known, models={**known.models, name: own})
 
 

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import click
 
-from b200kit.cli.command import Command, Refusal
+from b200kit.cli.command import Command
+from b200kit.cli.records_folder import FOLDER, refusals
 from b200kit.node.client.golden.prompts import TOLERANCE
 from b200kit.node.lib import timestamp
 from b200kit.records import entries, golden, store
@@ -18,10 +18,6 @@ from b200kit.run import console
 
 DONE, REFUSED, UNKNOWN = 0, 1, 2
 _DAMAGED = "a line of a reference's file was changed"
-_FOLDER = click.option(
-    "--records", type=click.Path(path_type=Path), default=store.directory,
-    help="Directory of the records.",
-)  # fmt: skip
 _TOLERANCE = click.option(
     "--tolerance", type=click.FloatRange(min=0, min_open=True), default=TOLERANCE,
     show_default=True, help="smoke.golden_tolerance of the inventory.",
@@ -39,10 +35,10 @@ def command() -> None:
 )
 @click.argument("key", required=False)
 @_TOLERANCE
-@_FOLDER
+@FOLDER
 def show(key: str | None, tolerance: float, records: Path) -> int:
     """Show what each key's reference is of and how many replicas agree, or one KEY in full."""
-    with _refusals(UNKNOWN):
+    with refusals(UNKNOWN):
         names = [_name(records, key)] if key else store.nodes(records / golden.FOLDER)
         if not names:
             raise RecordError(f"no golden answers in {records} yet: measure a node first")
@@ -61,13 +57,13 @@ def show(key: str | None, tolerance: float, records: Path) -> int:
 @click.argument("key")
 @click.option("--by", required=True, help="Who answers for it.")
 @click.option("--why", required=True, help="Why the reference is wrong.")
-@_FOLDER
+@FOLDER
 def forget(key: str, by: str, why: str, records: Path) -> None:
     """Forget the reference of KEY: the next replicas that agree make a new one.
 
     What was said stays in the file, and so does by whom and why it was forgotten.
     """
-    with _refusals(REFUSED):
+    with refusals(REFUSED):
         name = _name(records, key)
         record = store.read(records / golden.FOLDER, name)
         if record.damage:
@@ -111,12 +107,3 @@ def _name(records: Path, key: str) -> str:
     if len(found) != 1:
         raise RecordError(f"{key!r} is not the beginning of one key in {records / golden.FOLDER}")
     return found[0]
-
-
-@contextmanager
-def _refusals(exit_code: int) -> Iterator[None]:
-    """Report what cannot be read or is missing in one line, with this exit code."""
-    try:
-        yield
-    except (OSError, RecordError) as error:
-        raise Refusal(str(error), exit_code) from None

@@ -13,6 +13,7 @@ import click
 
 from b200kit.cli.command import INTERRUPTED, Command, Refusal
 from b200kit.cli.endpoint import KEY, endpoint
+from b200kit.inventory import precision
 from b200kit.node.client.dataset import dataset
 from b200kit.node.client.message import HttpError
 from b200kit.node.lib import timestamp
@@ -26,7 +27,6 @@ from b200kit.run import console
 
 WITHIN, LOSS, UNDECIDED = 0, 1, 2
 _CODES = {Status.PASS: WITHIN, Status.FAIL: LOSS}
-_PLAIN = ("auto", "bfloat16", "float16")
 _WORDS_A_TOKEN = 0.5
 """Words that surely fit into a context, beside the answer: of English, 1.3 tokens; and a margin."""
 _Path = click.Path(path_type=Path)
@@ -116,8 +116,9 @@ def show(records: Path | None) -> int:
     if not names:
         raise Refusal(f"no comparison in {folder} yet: b200 quality compare", UNDECIDED)
     damaged = False
-    for name in names:
-        record = store.read(folder, name)
+    with _refusals():
+        known_records = {name: store.read(folder, name) for name in names}
+    for name, record in known_records.items():
         damaged = damaged or bool(record.damage)
         for note in (*record.torn, *record.damage):
             console.err(f"b200 quality: {name}: {note}")
@@ -142,10 +143,10 @@ def _require_both(known: Mapping[str, Any], said: Mapping[str, Mapping[str, str]
     if root.startswith("/") and key["revision"] not in root:
         raise NoAnswer(f"{ours['url']} serves {root}, not revision {key['revision']}")
     cache = ours.get("kv_cache", known["kv_cache"])
-    if not cache.startswith(known["kv_cache"]):
+    if known["kv_cache"] != "auto" and not cache.startswith(known["kv_cache"]):
         raise NoAnswer(f"{ours['url']} keeps its KV cache as {cache}, not {known['kv_cache']}")
     cache = theirs.get("kv_cache", "auto")
-    if cache not in _PLAIN:
+    if cache not in precision.PLAIN:
         raise NoAnswer(f"{theirs['url']} keeps its KV cache as {cache}: that is no original")
 
 

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
 import click
 
-from b200kit.cli.command import Command, Refusal
+from b200kit.cli.command import Command
+from b200kit.cli.records_folder import FOLDER, refusals
 from b200kit.node.lib import timestamp
 from b200kit.records import comparison, entries, store
 from b200kit.records.entries import Record, RecordError
@@ -18,10 +17,6 @@ from b200kit.run import console
 
 SHOWN, REFUSED, UNKNOWN = 0, 1, 2
 _DAMAGED = "a line of a record was changed"
-_FOLDER = click.option(
-    "--records", type=click.Path(path_type=Path), default=store.directory,
-    help="Directory of the records.",
-)  # fmt: skip
 _LAST = click.option(
     "--last", type=click.IntRange(min=1), default=comparison.NEWEST, show_default=True,
     help="How many of the newest runs.",
@@ -38,10 +33,10 @@ def command() -> None:
     "list", cls=Command, exit_codes={SHOWN: "shown", REFUSED: _DAMAGED, UNKNOWN: "no record"}
 )
 @click.argument("node", required=False)
-@_FOLDER
+@FOLDER
 def show_all(node: str | None, records: Path) -> int:
     """List every run of NODE, or the newest run of each node."""
-    with _refusals(UNKNOWN):
+    with refusals(UNKNOWN):
         known = _records(records, node)
     console.out(*(lines.runs(known[node]) if node else lines.fleet(known)))
     return _notes(known)
@@ -53,10 +48,10 @@ def show_all(node: str | None, records: Path) -> int:
 @click.argument("node")
 @click.argument("run", default="")
 @_JSON
-@_FOLDER
+@FOLDER
 def show(node: str, run: str, as_json: bool, records: Path) -> int:
     """Show one run of NODE with its conditions: the newest, or the one with the id RUN."""
-    with _refusals(UNKNOWN):
+    with refusals(UNKNOWN):
         record = _read(records, node)
         entry = record.run(run) if run else (record.runs or (None,))[-1]
         if entry is None:
@@ -73,10 +68,10 @@ def show(node: str, run: str, as_json: bool, records: Path) -> int:
 @click.option("--why", required=True, help="Why these runs are as they should be.")
 @click.option("--runs", default="", help="Ids with commas between them; else the newest runs.")
 @_LAST
-@_FOLDER
+@FOLDER
 def accept(node: str, by: str, why: str, runs: str, last: int, records: Path) -> None:
     """Accept runs as the baseline of NODE."""
-    with _refusals(REFUSED):
+    with refusals(REFUSED):
         requested = [part.strip() for part in runs.split(",") if part.strip()]
         accepted = comparison.acceptable(_read(records, node), requested, last)
         store.append(records, node, entries.accept_entry(node, accepted, by, why, timestamp.now()))
@@ -93,10 +88,10 @@ def accept(node: str, by: str, why: str, runs: str, last: int, records: Path) ->
 @click.option("--with", "other", metavar="NODE", help="Compare with this node's newest runs.")
 @_JSON
 @_LAST
-@_FOLDER
+@FOLDER
 def compare(node: str | None, other: str | None, as_json: bool, last: int, records: Path) -> int:
     """Compare the newest runs of NODE, or of each node, with the accepted ones."""
-    with _refusals(UNKNOWN):
+    with refusals(UNKNOWN):
         known = _records(records, node)
         reference = _read(records, other) if other else None
         found = {name: comparison.against(r, last, reference) for name, r in known.items()}
@@ -112,15 +107,6 @@ def _exit_code(document: dict[str, object]) -> int:
     if document["outcome"] == Outcome.UNCLEAR.value:
         return UNKNOWN
     return REFUSED if document["slower"] else SHOWN
-
-
-@contextmanager
-def _refusals(exit_code: int) -> Iterator[None]:
-    """Report what cannot be read or is missing in one line, with this exit code."""
-    try:
-        yield
-    except (OSError, RecordError) as error:
-        raise Refusal(str(error), exit_code) from None
 
 
 def _records(folder: Path, node: str | None) -> dict[str, Record]:

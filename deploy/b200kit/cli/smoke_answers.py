@@ -28,10 +28,13 @@ class Answers:
     problems: tuple[str, ...] = ()
     outcome: str = "no golden prompt was sent"
 
+    @property
+    def _tokens(self) -> int:
+        return self.reference.tokens if self.reference else TOKENS
+
     async def ask(self, endpoint: Endpoint, ignore_eos: bool) -> None:
         """Twice, and judge them; once where the endpoint gives nothing to compare."""
-        tokens = self.reference.tokens if self.reference else TOKENS
-        to = (endpoint, self.model, tokens)
+        to = (endpoint, self.model, self._tokens)
         self.said = await ask(*to, self.salt, ignore_eos=ignore_eos)
         if self.said.unmeasured:
             words = await ask_words(*to, self.salt, ignore_eos=ignore_eos)
@@ -63,8 +66,8 @@ class Answers:
         """Write them as a reference, if they are sound. Raises OSError."""
         if self.problems or not self.said.answers:
             return False
-        told = Reference(self.said.answers, TOKENS, f"{url}, {timestamp.now()}")
-        Path(file).write_text(json.dumps(told.document()) + "\n", encoding="utf-8")
+        found = Reference(self.said.answers, self._tokens, f"{url}, {timestamp.now()}")
+        Path(file).write_text(json.dumps(found.document()) + "\n", encoding="utf-8")
         return True
 
     def document(self) -> dict[str, Any]:

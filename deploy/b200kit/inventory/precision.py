@@ -15,7 +15,7 @@ from b200kit.engines.contract import Scalar
 from b200kit.inventory import shape
 from b200kit.inventory.spec import NodeSpec
 
-_PLAIN = frozenset({"auto", "bf16", "fp16", "bfloat16", "float16", "float32"})
+PLAIN = frozenset({"auto", "bf16", "fp16", "bfloat16", "float16", "float32"})
 # vLLM's and SGLang's flag that quantises a checkpoint while it is loaded, or names how it was.
 _ONLINE = "quantization"
 
@@ -31,7 +31,7 @@ def lowered(spec: NodeSpec) -> tuple[str, ...]:
 def of(model: Model, kv_format: str, flags: Mapping[str, Scalar]) -> Iterator[str]:
     """The same of a model under an engine's flags, whose KV cache is kept in *kv_format*."""
     known = model.dimensions
-    narrow = sorted((known.formats if known else set()) - _PLAIN)
+    narrow = sorted((known.formats if known else set()) - PLAIN)
     if known is None:
         yield "weights of a format that is not known"
     elif narrow and not model.original:
@@ -40,5 +40,5 @@ def of(model: Model, kv_format: str, flags: Mapping[str, Scalar]) -> Iterator[st
         yield f"weights quantised when loaded ({flags[_ONLINE]})"
     if kv_format == "auto" and known and not model.original:
         kv_format = known.kv_dtype
-    if kv_format not in _PLAIN:
+    if kv_format not in PLAIN:
         yield f"{kv_format} KV cache"

@@ -7,6 +7,7 @@ node; each such key has a file of its own. The newest one counts.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -93,16 +94,15 @@ def evidence(record: Record, known: Mapping[str, Any]) -> dict[str, Any]:
 def of_model(place: Path, model: str, engine: str, lowered: Sequence[str]) -> dict[str, Any] | None:
     """The newest comparison of a model so served, whatever its revision; None where there is none.
 
-    Damaged files are left out.
+    Files that are damaged or cannot be read are left out.
     """
     wanted = {"model": model, "engine": engine, "lowered": list(lowered)}
-    records = [store.read(place, name) for name in store.nodes(place)]
-    found = [
-        one
-        for record in records
-        for one in (() if record.damage else record.entries)
-        if one["kind"] == "quality" and {**one["key"], **wanted} == one["key"]
-    ]
+    found = []
+    for name in store.nodes(place):
+        with suppress(OSError):
+            record = store.read(place, name)
+            sound = () if record.damage else record.entries
+            found += [one for one in sound if {**one["key"], **wanted} == one["key"]]
     return max(found, key=lambda one: str(one["at"]), default=None)
 
 

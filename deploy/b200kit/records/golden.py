@@ -4,7 +4,7 @@ A reference holds for what decides a model's arithmetic (`key`), on whichever no
 file of its own beside the record. What one replica says is one word; the reference is what two
 replicas, of one node or of two, said alike first. Another driver, engine, model, flag or layout is
 another key, and gets a reference of its own. A person who finds a reference wrong forgets it (`b200
-golden forget`): nothing is erased, and what is said afterwards makes the next one.
+golden forget`): nothing is erased, and answers given afterwards make the next one.
 """
 
 from __future__ import annotations

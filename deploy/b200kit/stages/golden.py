@@ -66,8 +66,8 @@ def on_node(node: Node, document: object) -> list[File]:
     else:
         return []
     name, spec = holds_for(node, node.replicas), node.spec.smoke
-    told = Reference(answers, spec.golden_tokens, of, name, spec.golden_tolerance)
-    return [File(PATH, json.dumps(told.document()).encode())]
+    found = Reference(answers, spec.golden_tokens, of, name, spec.golden_tolerance)
+    return [File(PATH, json.dumps(found.document()).encode())]
 
 
 def judged(node: Node) -> dict[str, Any]:

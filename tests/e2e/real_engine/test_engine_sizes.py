@@ -11,6 +11,7 @@ import base64
 import json
 import re
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import pytest
@@ -21,7 +22,7 @@ from tests.e2e.driving import Outcome, on
 from tests.e2e.tools import engine_sizes
 from tests.unit.sizing.test_model_corpus import CORPUS, MEASURED
 
-NODE, FOLDER = "b200-1", "/run/sizes"
+NODE, FOLDER = "b200-1", "/run/by-engine"
 MOST_OFF = 0.05
 Config = dict[str, Any]
 
@@ -113,17 +114,21 @@ def put(path: str, content: str) -> None:
     on(NODE, f"base64 -d {path}.coded > {path}; rm {path}.coded")
 
 
+def by_engine(program: ModuleType, document: Config) -> dict[str, Config]:
+    """What a program says in the engine's own Python, a line with a name each, by the name."""
+    on(NODE, f"rm -rf {FOLDER}; mkdir {FOLDER}")
+    put(f"{FOLDER}/program.py", Path(str(program.__file__)).read_text(encoding="utf-8"))
+    put(f"{FOLDER}/document.json", json.dumps(document))
+    engine = on(NODE, "ls -d /opt/vllm/*/bin/python")
+    said = on(NODE, f"cd {FOLDER}; {engine} -I program.py document.json 2>log; rm -r {FOLDER}")
+    lines = [json.loads(line) for line in said.splitlines() if line.startswith('{"name"')]
+    return {line["name"]: line for line in lines}
+
+
 @pytest.fixture(scope="module")
 def computed(real: Outcome) -> dict[str, Config]:
     """What the engine says of each, by the family."""
-    asked = {kind: engines(kind) for kind in MODELS}
-    on(NODE, f"rm -rf {FOLDER}; mkdir {FOLDER}")
-    put(f"{FOLDER}/sizes.py", Path(engine_sizes.__file__).read_text(encoding="utf-8"))
-    put(f"{FOLDER}/models.json", json.dumps(asked))
-    engine = on(NODE, "ls -d /opt/vllm/*/bin/python")
-    said = on(NODE, f"cd {FOLDER}; {engine} -I sizes.py models.json 2>log; rm -r {FOLDER}")
-    lines = [json.loads(line) for line in said.splitlines() if line.startswith('{"name"')]
-    return {line["name"]: line for line in lines}
+    return by_engine(engine_sizes, {kind: engines(kind) for kind in MODELS})
 
 
 def apart(kind: str, found: Config) -> tuple[str, bool]:

@@ -13,7 +13,7 @@ from typing import Any
 
 import tests.lab as lab
 from tests.e2e.conftest import SHORT_SMOKE
-from tests.e2e.driving import Outcome, deploy, on
+from tests.e2e.driving import Outcome, deploy, on, unwatched
 
 NODE, WRONG = "b200-1", 1
 UNIT = f"vllm@{WRONG}.service"
@@ -37,16 +37,6 @@ data[begin:end] = words.tobytes()
 open(target, "wb").write(data)
 print(changed)
 """
-
-
-@contextmanager
-def unwatched() -> Iterator[None]:
-    """The watchdog, which would take the replica out before it is measured, stands still."""
-    on(NODE, "systemctl stop b200-watchdog.service")
-    try:
-        yield
-    finally:
-        on(NODE, "systemctl start b200-watchdog.service")
 
 
 @contextmanager
@@ -78,7 +68,7 @@ def test_replicas_of_real_vllm_agree_and_one_with_wrong_weights_is_named(real: O
     first = golden(real)
     assert (first["agreed"], first["reference"]["outcome"]) == (True, "accepted")
     print(json.dumps({"seconds": first["seconds"], "replicas": first["replicas"]}))
-    with unwatched(), spoiled() as count:
+    with unwatched(NODE), spoiled() as count:
         done = deploy("smoke.py", *SHORT_SMOKE)
     assert count > 500
     assert (done.code, done.outcome(NODE)) == (1, "failed"), done.said[-4000:]

@@ -16,8 +16,8 @@ from pathlib import Path
 import pytest
 
 import tests.lab as lab
-from tests.e2e.driving import ROOT, Outcome, deploy
-from tests.e2e.real_engine.test_golden_answers import NODE, WRONG, spoiled, unwatched
+from tests.e2e.driving import ROOT, Outcome, deploy, unwatched
+from tests.e2e.real_engine.test_golden_answers import NODE, WRONG, spoiled
 from tests.lab import cgroups
 from tests.lab.paths import lab_paths
 from tests.lab.supply import models
@@ -96,13 +96,13 @@ def refused(outcome: Outcome) -> str:
 def test_model_in_fewer_bits_serves_once_it_was_compared(real: Outcome, inventory: Path) -> None:
     path = str(inventory)
     assert "fp8 weights of tiny-llama: not validated here" in refused(deploy(inventory=path))
-    with unwatched(), spoiled(SOUND) as rounded:
+    with unwatched(NODE), spoiled(SOUND) as rounded:
         near = compared(inventory)
     assert rounded > 100_000
     assert near.returncode == 0, (near.stdout, near.stderr)
     admitted = deploy(inventory=path)
     assert (admitted.code, admitted.outcome(NODE)) == (0, "live"), admitted.said[-4000:]
-    with unwatched(), spoiled(WRONG_SCALE):
+    with unwatched(NODE), spoiled(WRONG_SCALE):
         far = compared(inventory)
     assert far.returncode == 1, (far.stdout, far.stderr)
     assert "fp8 weights of tiny-llama: answers lie too far" in refused(deploy(inventory=path))

@@ -2,22 +2,19 @@
 
 from __future__ import annotations
 
-import json
-from pathlib import Path
 from typing import Any
 
 from b200kit import engines
 from b200kit.catalog import load
 from b200kit.inventory.spec import NodeSpec
 from b200kit.sizing.goals import GOALS
-from tests.e2e.driving import Outcome, on
-from tests.e2e.real_engine.test_engine_sizes import NODE, put
+from tests.e2e.driving import Outcome
+from tests.e2e.real_engine.test_engine_sizes import by_engine
 from tests.e2e.tools import vllm_judge
 from tests.unit.engines.test_catalogue_commands import IMAGE, asked, first
 
 # What the CPU build of the lab is a version of.
 ENGINE = {"kind": "cuda", "name": "vllm", "version": "0.32.0", "image": IMAGE}
-FOLDER = "/run/judged"
 Command = dict[str, Any]
 WRONG: tuple[Command, ...] = (
     {"max-num-seqs": "many"},
@@ -39,13 +36,7 @@ def command(model: str, goal: str) -> Command:
 
 def judged(commands: dict[str, Command]) -> dict[str, str]:
     """What vLLM objects to, by name."""
-    on(NODE, f"rm -rf {FOLDER}; mkdir {FOLDER}")
-    put(f"{FOLDER}/judge.py", Path(vllm_judge.__file__).read_text(encoding="utf-8"))
-    put(f"{FOLDER}/commands.json", json.dumps(commands))
-    engine = on(NODE, "ls -d /opt/vllm/*/bin/python")
-    said = on(NODE, f"cd {FOLDER}; {engine} -I judge.py commands.json 2>log; rm -r {FOLDER}")
-    lines = [json.loads(line) for line in said.splitlines() if line.startswith('{"name"')]
-    return {line["name"]: line["said"] for line in lines}
+    return {name: said["said"] for name, said in by_engine(vllm_judge, commands).items()}
 
 
 def test_every_model_under_every_goal_is_taken(real: Outcome) -> None:

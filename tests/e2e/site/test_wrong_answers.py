@@ -1,7 +1,7 @@
 """One replica of four that answers otherwise: named by the smoke test, kept out by the watchdog,
-and told apart from a GPU whose fault moves with it.
+and distinguished from a GPU whose fault moves with it.
 
-The stand-in of that replica is told to, in a drop-in of its unit alone.
+The stand-in of that replica does so by a drop-in of its unit alone.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ import pytest
 import tests.lab as lab
 from b200kit.node.state.watchdog import MARK
 from tests.e2e.conftest import SHORT, Boot
-from tests.e2e.driving import ROOT, Outcome, command, cursor, deploy, on
+from tests.e2e.driving import ROOT, Outcome, command, cursor, deploy, on, unwatched
 from tests.subtests import in_subtests
 
 NODE, WRONG = "b200-1", 2
@@ -44,17 +44,7 @@ def serving(boot: Boot, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Ou
 
 
 @contextmanager
-def unwatched() -> Iterator[None]:
-    """The watchdog, which would take the replica out before it is measured, stands still."""
-    on(NODE, "systemctl stop b200-watchdog.service")
-    try:
-        yield
-    finally:
-        on(NODE, "systemctl start b200-watchdog.service")
-
-
-@contextmanager
-def told(fault: str) -> Iterator[None]:
+def answering(fault: str) -> Iterator[None]:
     """The replica's engine answers with this fault, until the end of the block."""
     line = f"[Service]\\nEnvironment=STANDIN_FAULT={fault}\\n"
     on(NODE, f"mkdir -p {FOLDER}; printf '{line}' > {FOLDER}/wrong.conf; {restart()}")
@@ -85,7 +75,7 @@ def test_answers_of_replicas_that_agree_become_the_reference(serving: Outcome) -
     ],
 )
 def test_replica_that_answers_otherwise_is_named(serving: Outcome, fault: str, said: str) -> None:
-    with unwatched(), told(fault):
+    with unwatched(NODE), answering(fault):
         done = deploy("smoke.py", *DATA)
     assert (done.code, done.outcome(NODE)) == (1, "failed"), done.said[-4000:]
     assert said in done.described(NODE)
@@ -110,7 +100,7 @@ def wait_until_said(words: str, since: str) -> None:
 def test_watchdog_takes_out_an_idle_replica_that_answers_otherwise(serving: Outcome) -> None:
     assert json.loads(on(NODE, "cat /var/lib/b200kit/golden.json"))["of"].startswith(NODE)
     since = cursor(NODE)
-    with told("garbled"):
+    with answering("garbled"):
         # Restarts do not cure it, so it is never put back.
         wait_until_said("not restarted any more, and the node is marked", since)
         assert "UP" not in on(NODE, f"{PROGRAM} rotation list | grep '^vllm{WRONG} '").split()
@@ -127,7 +117,7 @@ def test_correctness_check_reads_the_replica_that_answers_otherwise(serving: Out
     check = f"{PROGRAM} correctness-check --config /etc/b200kit/serving.json --replica {WRONG}"
     asked = f"{check} || true"
     assert json.loads(on(NODE, asked))["ok"]
-    with unwatched(), told("garbled"):
+    with unwatched(NODE), answering("garbled"):
         found = json.loads(on(NODE, asked))
     assert not found["ok"]
     assert f"than the reference of {NODE}" in found["problems"][0]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,7 @@ from b200kit.quality import kept
 from b200kit.quality.limits import limits
 from b200kit.records import store
 from b200kit.run.node import Node
+from tests.lab.supply import models
 from tests.unit import specs
 
 FIGURES = {"prompts": 128, "places": 4000, "kl_nats": [0.004, 0.005, 0.006]}
@@ -58,6 +60,14 @@ def test_flags_that_lower_are_seen() -> None:
     assert precision.lowered(found) == ("weights quantised when loaded (fp8)",)
     one = spec("llama-3.3-70b-bf16", replica_flags={"1": {"kv-cache-dtype": "fp8"}})
     assert precision.lowered(one) == ("fp8 KV cache",)
+
+
+def test_config_in_other_formats_than_the_original_s_is_no_original(tmp_path: Path) -> None:
+    config = models.config() | {"quantization_config": {"quant_method": "fp8"}}
+    (tmp_path / "config.json").write_text(json.dumps(config))
+    known = load.with_site_model(load.load(), "gpt-oss-120b", str(tmp_path / "config.json"))
+    assert known.models["gpt-oss-120b"].original is False
+    assert load.load().models["gpt-oss-120b"].original is True
 
 
 def test_every_model_of_the_catalogue_has_limits() -> None:

@@ -89,8 +89,7 @@ _NODE_EXITS = {
     "measure": "0 pass; 1 fail; 2 invalid, or configuration cannot be used",
     "bench": f"0 whatever it says, `unmeasured` included; {_CONFIG}",
     "correctness-check": f"0 right; 1 wrong; {_CONFIG}",
-    "watchdog": "0 its configuration, reference or program was replaced; 1 a part of it failed; "
-    + _CONFIG,
+    "watchdog": f"0 its configuration or program was replaced; 1 a part of it failed; {_CONFIG}",
     "quarantine": f"{_ONE_LINE}; 2 usage",
     "drain": "0 done, or no gateway runs; 1 with one line; 2 usage",
     "support-bundle": "0 also when parts are missing; 1 secrets could not be read; 2 usage",

@@ -60,8 +60,8 @@ class Prober:
     """Probes one replica; remembers since when its engine has stood still with requests waiting.
 
     reference: reads what it should answer, None where that is not known; the smoke test may replace
-    it at any time. in_flight: the engine's series
-    that add up to the requests it has. alike: shared by the replicas of a node, this one by name.
+    it at any time. in_flight: the engine's series that add up to the requests it has. alike: shared
+    by the replicas of a node, this one by name.
     """
 
     endpoint: Endpoint
