@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from b200kit.report.files import stored
 from tests.fake.connector import FOLDER
 from tests.fake.machine import Machine, State
 from tests.unit.specs import VENDOR_KEY, data
@@ -154,8 +155,11 @@ def outcome_of(process: subprocess.Popen[str]) -> Outcome:
 
 def _taken_away(directory: Path) -> tuple[dict[str, dict[str, Any]], str]:
     """Each host's record and the text of a report, which is removed: it is no real run's."""
-    texts = {path.name: path.read_text() for path in directory.iterdir() if path.is_file()}
+    documents = {path.name: stored(path) for path in directory.glob("*.json*")}
+    hosts = {
+        name: documents[host["file"]] for name, host in documents["summary.json"]["hosts"].items()
+    }
+    others = [path.read_text() for path in directory.iterdir() if path.name not in documents]
+    texts = [*others, *map(json.dumps, documents.values())]
     shutil.rmtree(directory)
-    summary = json.loads(texts["summary.json"])
-    hosts = {name: json.loads(texts[host["file"]]) for name, host in summary["hosts"].items()}
-    return hosts, "\n".join(texts.values())
+    return hosts, "\n".join(texts)

@@ -93,11 +93,17 @@ def _withdraw(node: Node, entry: dict[str, Any]) -> None:
 
 
 def report(node: Node, observer: Observer) -> None:
-    """Judge only: the outcome is the verdict."""
+    """Judge only: the outcome is the verdict. Afterwards the node is no more than its record."""
+    try:
+        observer(node)
+    except (RemoteError, StageFailed) as error:
+        node.fail("observe", str(error))
+        return
     with node.stage("check"):
         verdict = judged(node, observer, serving=True)
     node.outcome = verdict.fit
     node.error = None if verdict.fit == "fit" else why(verdict)
+    node.pack()
 
 
 def why(verdict: Verdict) -> str:

@@ -116,13 +116,15 @@ def _write() -> None:
     if not RUN.began and not any(node.outcome for node in RUN.nodes.values()):
         _exit_with(int(RUN.interrupted))
         return
-    record = RUN.to_json()
-    end_of_run.take(RUN.nodes, record)
+    record: dict[str, Any] = RUN.head()
+    hosts = end_of_run.hosts(RUN.nodes, RUN.id)
     folder = home() / "reports" / RUN.id
     try:
-        where = os.path.relpath(files.write(record, folder))
+        page, record = files.write_hosts(record, hosts, folder)
+        where = os.path.relpath(page)
     except OSError as error:
         where = f"no report: {folder}: {error.strerror}"
+        record["hosts"] = {name: node.to_json() for name, node in sorted(RUN.nodes.items())}
     _show(lines(record, report=where))
     _prune(folder.parent)
     _exit_with(exit_code(record))
