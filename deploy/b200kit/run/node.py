@@ -46,6 +46,8 @@ class Node:
     name: str
     spec: NodeSpec
     secrets: dict[str, Secret] = field(default_factory=dict, repr=False)
+    # What nodes of equal data and secrets have in common, made once: preflight gives them one.
+    alike: dict[str, Any] = field(default_factory=dict, repr=False)
     # Key of this run's digests of secret files: the digests mean nothing to anyone else.
     nonce: str = field(default_factory=lambda: secrets.token_hex(16), repr=False)
     remote: Remote | None = field(default=None, repr=False)
