@@ -13,6 +13,7 @@ import subprocess
 import tempfile
 import time
 from dataclasses import dataclass
+from itertools import pairwise
 from pathlib import Path
 
 from b200kit.report.files import stored
@@ -107,6 +108,6 @@ def _show_line(entry: str, found: list[Cost]) -> None:
     for key, unit in (("cpu_s", "ms"), ("memory_mb", "kB")):
         steps = [
             1000 * (getattr(b, key) - getattr(a, key)) / (b.nodes - a.nodes)
-            for a, b in zip(found, found[1:], strict=False)
+            for a, b in pairwise(found)
         ]
         show(f"{entry} one more node", **{f"{key.split('_')[0]}_{unit}": steps})

@@ -112,7 +112,7 @@ class Fleet:
         inventory.write_text(f"{self.preamble}{attach}nodes = {hosts!r}\n")
         confirm = ["-y"] if yes else []
         environment = os.environ | CANARIES | self._environment()
-        words = [PYINFRA, inventory, f"deploy/{entry}", *confirm, *arguments]
+        words: list[str | Path] = [PYINFRA, inventory, f"deploy/{entry}", *confirm, *arguments]
         return words, {"cwd": ROOT, "env": environment, "stdin": subprocess.DEVNULL}
 
     def _environment(self) -> dict[str, str]:
