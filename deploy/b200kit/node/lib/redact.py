@@ -11,7 +11,7 @@ import base64
 import json
 import re
 from collections.abc import Iterable, Iterator
-from functools import cache, lru_cache
+from functools import lru_cache
 from pathlib import Path
 from urllib.parse import quote
 
@@ -47,7 +47,7 @@ _SECRET_TAILS = {("token",), ("api", "key"), ("api", "keys"), ("private", "key")
 _WHERE = {"file", "path", "dir"}  # a key that ends so names a place, not a secret
 _PATH_FACTS = {"mode", "owner", "link"}  # what may be shown of a secret's file
 _SCALARS = (int, float, bool, type(None))
-_SHORT, _KEPT = 200, 8192  # characters, texts: at most 2 MB
+_SHORT, _KEPT, _SETS = 200, 8192, 512  # characters of a text, texts, sets of keys
 _OPTION = re.compile(r"^--?[\w-]+$")
 
 
@@ -63,7 +63,7 @@ class Redactor:
         self._texts = re.compile("|".join(map(re.escape, words))) if words else None
         # Nodes of a fleet say mostly the same.
         self._known = lru_cache(_KEPT)(self._searched)
-        self._plain = cache(self._is_plain)
+        self._plain = lru_cache(_SETS)(self._is_plain)
 
     @classmethod
     def of_this_node(cls, folder: Path = FOLDER, files: Iterable[Path] = FILES) -> Redactor:
