@@ -124,7 +124,9 @@ def _write() -> None:
         where = os.path.relpath(page)
     except OSError as error:
         where = f"no report: {folder}: {error.strerror}"
-        record["hosts"] = {name: node.to_json() for name, node in sorted(RUN.nodes.items())}
+        # What the others measured goes into the record all the same.
+        others = dict(hosts)
+        record["hosts"] = {n: others.get(n) or RUN.nodes[n].to_json() for n in sorted(RUN.nodes)}
     _show(lines(record, report=where))
     _prune(folder.parent)
     _exit_with(exit_code(record))
