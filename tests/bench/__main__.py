@@ -5,6 +5,7 @@
     starved      what a client says whose CPU is taken away
     gateway      what HAProxy adds to a first token, with and without http-no-delay
     waiting      how long threads wait for a CPU that they share, as the kernel counts it
+    scale        what check.py and a b200.py without a change cost on 10 to 1,000 nodes in memory
     side-by-side `b200 smoke` and `vllm bench serve` at one real vLLM in the lab (root; minutes)
 
 They are reported, never judged: what else this machine does is in each of them. The exit status is
@@ -16,7 +17,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Mapping
 
-from tests.bench import client, gateway, side_by_side
+from tests.bench import client, gateway, scale, side_by_side
 from tests.bench.figures import Missing
 
 Program = Callable[[], None]
@@ -26,6 +27,7 @@ PROGRAMS: Mapping[str, Program] = {
     "starved": client.starved,
     "gateway": gateway.overhead,
     "waiting": gateway.waiting,
+    "scale": scale.main,
     "side-by-side": side_by_side.main,
 }
 

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import tests.lab as lab
+from b200kit.report.files import stored
 from tests.lab.paths import lab_paths
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -46,7 +47,7 @@ class Outcome:
     def host(self, name: str) -> dict[str, Any]:
         """The whole record of one host."""
         assert self.directory is not None, self.said
-        document: dict[str, Any] = json.loads((self.directory / f"{name}.json").read_text())
+        document: dict[str, Any] = stored(self.directory / f"{name}.json.gz")
         return document
 
     def outcome(self, name: str) -> str:

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from b200kit.report.files import stored
 from tests.fake.connector import FOLDER
 from tests.fake.machine import Machine, State
 from tests.unit.specs import VENDOR_KEY, data
@@ -97,20 +98,22 @@ class Fleet:
 
     def begin(self, entry: str, *arguments: str, yes: bool = True) -> subprocess.Popen[str]:
         """The pyinfra process of a run."""
+        command, options = self.command(entry, *arguments, yes=yes)
+        pipe = subprocess.PIPE
+        return subprocess.Popen(command, stdout=pipe, stderr=pipe, text=True, **options)
+
+    def command(
+        self, entry: str, *arguments: str, yes: bool = True
+    ) -> tuple[list[str | Path], dict[str, Any]]:
+        """The command line of a run, and how its process is to be begun."""
         hosts = [f"@machine/{name}" for name in self.names]
         inventory = self.folder / "site.py"
         attach = "from b200kit.operations import preflight\npreflight.attach()\n"
         inventory.write_text(f"{self.preamble}{attach}nodes = {hosts!r}\n")
         confirm = ["-y"] if yes else []
-        return subprocess.Popen(
-            [PYINFRA, inventory, f"deploy/{entry}", *confirm, *arguments],
-            cwd=ROOT,
-            env=os.environ | CANARIES | self._environment(),
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-            stdin=subprocess.DEVNULL,
-        )
+        environment = os.environ | CANARIES | self._environment()
+        words: list[str | Path] = [PYINFRA, inventory, f"deploy/{entry}", *confirm, *arguments]
+        return words, {"cwd": ROOT, "env": environment, "stdin": subprocess.DEVNULL}
 
     def _environment(self) -> dict[str, str]:
         path = os.pathsep.join([str(self.folder / "plugin"), str(ROOT)])
@@ -147,15 +150,24 @@ def outcome_of(process: subprocess.Popen[str]) -> Outcome:
     except subprocess.TimeoutExpired:
         process.kill()
         raise
-    found = _REPORT.search(stdout)
-    hosts_of, report = _taken_away(ROOT / found[1]) if found else ({}, "")
+    folder = reported(stdout)
+    hosts_of, report = _taken_away(folder) if folder else ({}, "")
     return Outcome(process.returncode, stdout, stderr, hosts_of, report)
+
+
+def reported(stdout: str) -> Path | None:
+    """The folder of the report that a run named."""
+    found = _REPORT.search(stdout)
+    return ROOT / found[1] if found else None
 
 
 def _taken_away(directory: Path) -> tuple[dict[str, dict[str, Any]], str]:
     """Each host's record and the text of a report, which is removed: it is no real run's."""
-    texts = {path.name: path.read_text() for path in directory.iterdir() if path.is_file()}
+    documents = {path.name: stored(path) for path in directory.glob("*.json*")}
+    hosts = {
+        name: documents[host["file"]] for name, host in documents["summary.json"]["hosts"].items()
+    }
+    others = [path.read_text() for path in directory.iterdir() if path.name not in documents]
+    texts = [*others, *map(json.dumps, documents.values())]
     shutil.rmtree(directory)
-    summary = json.loads(texts["summary.json"])
-    hosts = {name: json.loads(texts[host["file"]]) for name, host in summary["hosts"].items()}
-    return hosts, "\n".join(texts.values())
+    return hosts, "\n".join(texts)

@@ -56,6 +56,8 @@ NOTES = (
 )
 KERNEL = "6.8.0-41-generic"
 BARE = {"unmeasured": "Driver Not Loaded (9)"}
+RUNS_A_SHELL = "/run/b200kit/lock.json"
+"""In the command that gives a lock back, which is run as it is."""
 _DAEMONS = ("nvidia-persistenced.service", "nvidia-fabricmanager.service")
 _CDI = "/var/run/cdi/nvidia.yaml"
 # What b200kit/converge/apt.py tells the node program and apt-get: what to ask for, hold and remove.
@@ -364,7 +366,7 @@ class Machine:
             r"wipefs |mdadm |mkfs\.|^mountpoint ": lambda command, stdin: "",
             r"nvidia-cdi-refresh": self._make_cdi,
             r"-m pip install ": self._engine,
-            r"/run/b200kit/lock\.json": self._run_here,
+            re.escape(RUNS_A_SHELL): self._run_here,
             r"power-limit default": self._remove_power,
             r"systemctl |systemd-sysusers": self._systemctl,
         }

@@ -10,8 +10,9 @@ from typing import Any
 import click
 
 from b200kit.cli.command import Command, Refusal
-from b200kit.cli.report import document, find
+from b200kit.cli.report import find
 from b200kit.report.document import mapping, read
+from b200kit.report.files import stored
 from b200kit.reprovision import audit, copy_comparison, ledger
 from b200kit.run import chain, console
 from b200kit.run.file_names import safe_name
@@ -101,7 +102,7 @@ def _copies(reports: Path, run: str, names: list[str]) -> Copies:
     """The copies that a run read; none where there is no run yet."""
     try:
         folder = find(run, reports)
-        hosts = mapping(read(document(folder / "summary.json"), "hosts"))
+        hosts = mapping(read(stored(folder / "summary.json"), "hosts"))
     except (OSError, ValueError) as error:
         if run == "latest":
             return Copies()
@@ -111,7 +112,7 @@ def _copies(reports: Path, run: str, names: list[str]) -> Copies:
         file = read(host, "file")
         if safe_name(name) not in names or not isinstance(file, str):
             continue
-        notes = mapping(read(document(folder / Path(file).name), "state", "notes"))
+        notes = mapping(read(stored(folder / Path(file).name), "state", "notes"))
         if "reprovision" in notes:
             found[safe_name(name)] = notes["reprovision"]
     return Copies(folder.name, str(folder), found)

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 
 import click
 
 from b200kit.cli.command import Command, Refusal
 from b200kit.report.document import mapping, read
+from b200kit.report.files import stored
 from b200kit.report.html.page import render
 from b200kit.report.outcome import hosts_of
 from b200kit.report.terminal.page import lines
@@ -78,19 +78,10 @@ def find(run: str, reports: Path) -> Path:
 
 def load(folder: Path) -> dict[str, object]:
     """Return the run record that `folder` was written from; raises ValueError if unreadable."""
-    summary = mapping(document(folder / "summary.json"))
+    summary = mapping(stored(folder / "summary.json"))
     hosts: dict[str, object] = {}
     for name, entry in mapping(read(summary, "hosts")).items():
         file = read(entry, "file")
         path = folder / Path(file).name if isinstance(file, str) else None
-        hosts[name] = document(path) if path and path.is_file() else entry
+        hosts[name] = stored(path) if path and path.is_file() else entry
     return {**summary, "hosts": hosts}
-
-
-def document(path: Path) -> object:
-    """A stored document; raises OSError, and ValueError for what is no JSON."""
-    try:
-        found: object = json.loads(path.read_text(encoding="utf-8"))
-    except json.JSONDecodeError as error:
-        raise ValueError(f"{path} is not JSON: {error}") from error
-    return found

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from b200kit.node.checks.judge import judge, registered
+from b200kit.node.checks.judge import judge_vetted, registered
 from b200kit.node.lib import timestamp
 from b200kit.node.state.verdict import Verdict
 from b200kit.run.node import Node, StageFailed, duration
@@ -24,7 +24,7 @@ def judged(node: Node, observer: Observer, serving: bool = False) -> Verdict:
     """The verdict on the node as it is now; kept with the node for the report."""
     state = observer(node)
     node.expectation = expectation(node, serving)
-    verdict = judge(node.expectation, state)
+    verdict = judge_vetted(node.expectation, state)
     node.verdict = verdict.to_json()
     return verdict
 
@@ -78,7 +78,7 @@ def serving_verdict(node: Node, observer: Observer) -> Verdict:
     state = observer(node)
     node.expectation = expectation(node, serving=True)
     checks = {n: run for n, run in registered().items() if n.startswith(_SERVING)}
-    return judge(node.expectation, state, checks)
+    return judge_vetted(node.expectation, state, checks)
 
 
 def _withdraw(node: Node, entry: dict[str, Any]) -> None:
@@ -93,11 +93,17 @@ def _withdraw(node: Node, entry: dict[str, Any]) -> None:
 
 
 def report(node: Node, observer: Observer) -> None:
-    """Judge only: the outcome is the verdict."""
+    """Judge only: the outcome is the verdict. Afterwards the node is no more than its record."""
+    try:
+        observer(node)
+    except (RemoteError, StageFailed) as error:
+        node.fail("observe", str(error))
+        return
     with node.stage("check"):
         verdict = judged(node, observer, serving=True)
     node.outcome = verdict.fit
     node.error = None if verdict.fit == "fit" else why(verdict)
+    node.pack()
 
 
 def why(verdict: Verdict) -> str:

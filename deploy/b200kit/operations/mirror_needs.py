@@ -25,7 +25,7 @@ from b200kit.inventory.keys.source import INTERNET, Mirror
 from b200kit.inventory.spec import NodeSpec
 from b200kit.node.facts.cdi_support import RUNTIMES
 from b200kit.node.state.drift import Package
-from b200kit.operations import preflight
+from b200kit.operations import named_files, preflight
 from b200kit.run.node import Node
 from b200kit.stages import pipeline
 from b200kit.stages.support import operating_systems
@@ -133,8 +133,8 @@ def _problems(spec: NodeSpec, build: bool) -> Iterator[Problem]:
     if build and not isinstance(spec.source, Mirror):
         yield Problem("source", 'names no mirror, as {"mirror": URL, ...} does')
         return
-    missing = [each for each in preflight.missing_files(spec) if each.key.startswith(_READ)]
-    yield from missing or preflight.wrong_keys(spec)
+    missing = [each for each in named_files.missing(spec) if each.key.startswith(_READ)]
+    yield from missing or named_files.wrong_keys(spec)
 
 
 def _needs(members: Sequence[_Member], kernels: Sequence[str]) -> Needs:

@@ -61,7 +61,20 @@ def release(node: Node, run: str) -> None:
 
 
 def observe_request(node: Node) -> dict[str, Any]:
-    """Everything any stage decides by, as one request."""
+    """Everything any stage decides by, as one request.
+
+    The first one follows from a node's data alone, and is made once for nodes of equal data.
+    """
+    if node.state is not None or "request" not in node.alike:
+        request = _request(node)
+        if node.state is not None:
+            return request
+        node.alike["request"] = request
+    request = dict(node.alike["request"])
+    return {**request, "secrets": dict.fromkeys(request["secrets"], node.nonce)}
+
+
+def _request(node: Node) -> dict[str, Any]:
     layout = nominal_layout(node)
     desired = [stage.desired(node, layout) for stage in pipeline.stages()]
     files = [file for part in desired for file in part.files]

@@ -7,39 +7,33 @@ the whole run there, with one line a problem, while nothing has been touched.
 
 from __future__ import annotations
 
-import contextlib
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
-from pathlib import Path
+from functools import cached_property
 from typing import Any, NoReturn
 
 from gevent import GreenletExit  # type: ignore[import-untyped]
 from pyinfra.api.host import Host
+from pyinfra.api.inventory import Inventory
 from pyinfra.api.state import BaseStateCallback, State
 from pyinfra.context import ctx_state
 
-from b200kit import engines
 from b200kit.catalog import load
 from b200kit.converge.stage import nominal_layout
-from b200kit.inventory import engine_rules, openpgp, secrets
 from b200kit.inventory import group as groups
-from b200kit.inventory.keys import fleet, reprovision
-from b200kit.inventory.keys.parts import Repository
+from b200kit.inventory import secrets
+from b200kit.inventory.keys import fleet
 from b200kit.inventory.keys.problem import Problem
-from b200kit.inventory.keys.source import Mirror
 from b200kit.inventory.parse import parse
 from b200kit.inventory.spec import NodeSpec
-from b200kit.node.client.dataset import dataset
-from b200kit.operations import connections, group_data, recorder
+from b200kit.operations import connections, group_data, named_files, recorder
 from b200kit.run import console, host_keys
 from b200kit.run.node import Node
 from b200kit.run.render import RenderError
 from b200kit.run.session import RUN, entry
-from b200kit.serving import compile_tools
 from b200kit.sizing.dimensions import ModelError
 from b200kit.stages import pipeline
 from b200kit.supply.locks import shipped
-from b200kit.supply.models import hub_model
 
 
 class Preflight(BaseStateCallback):
@@ -95,11 +89,12 @@ def check_all(state: State) -> None:
         raise GreenletExit
     RUN.inventory = tuple(host.name for host in state.inventory)
     faults: list[tuple[Host, Problem]] = []
+    groups = Alike(state)
     for host in state.inventory:
         # Those outside the limit, too: a drain connects to other nodes' gateways.
         faults += [(host, problem) for problem in host_keys.problems(host)]
         if state.is_host_in_limit(host):
-            found = _node(state, host)
+            found = groups.node(host)
             if isinstance(found, Node):
                 RUN.nodes[host.name] = found
             else:
@@ -120,28 +115,72 @@ def _refuse(problems: list[str]) -> NoReturn:
     raise SystemExit(1)
 
 
-def _node(state: State, host: Host) -> Node | list[Problem]:
-    parsed = _spec(host)
-    foreign = list(connections.problems(state, host))
-    if isinstance(parsed, list):
-        return [*foreign, *parsed]
-    if foreign:
-        return foreign
-    found, problems = secrets.resolve(parsed, reprovisioning=RUN.entry == "reprovision.py")
-    node = Node(name=host.name, spec=parsed, secrets=found)
-    problems += missing_files(parsed)
+class Alike:
+    """Nodes of one run by their data: nodes of equal data are parsed, checked and rendered once."""
+
+    def __init__(self, state: State) -> None:
+        self._state = state
+        self._gateways = Gateways(state.inventory)
+        self._specs: dict[str, NodeSpec | list[Problem]] = {}
+        self._checked: dict[str, tuple[Node, list[Problem]]] = {}
+
+    def node(self, host: Host) -> Node | list[Problem]:
+        """The node of a host, or what is wrong with its data."""
+        data = _data(host, self._gateways)
+        key = repr(sorted(data.items()))
+        if key not in self._specs:
+            self._specs[key] = _parsed(data)
+        parsed = self._specs[key]
+        foreign = list(connections.problems(self._state, host))
+        if isinstance(parsed, list):
+            return [*foreign, *parsed]
+        if foreign:
+            return foreign
+        # A member of a group renders by its own name.
+        key += host.name if parsed.group else ""
+        if key not in self._checked:
+            self._checked[key] = _checked(host.name, parsed)
+        like, problems = self._checked[key]
+        return problems or Node(host.name, parsed, dict(like.secrets), like.alike)
+
+
+def _checked(name: str, spec: NodeSpec) -> tuple[Node, list[Problem]]:
+    """A node of this spec, and what is wrong with what it names."""
+    found, problems = secrets.resolve(spec, reprovisioning=RUN.entry == "reprovision.py")
+    node = Node(name, spec, found)
+    problems += named_files.missing(spec)
     # Keys can be looked at only when every file is there, templates when each is as it should be.
-    return problems or list(_wrong_files(parsed)) or list(_broken_templates(node)) or node
+    return node, problems or list(named_files.wrong(spec)) or list(_broken_templates(node))
 
 
 def parsed(host: Host, changes: Mapping[str, object]) -> NodeSpec | list[Problem]:
     """The host's inventory data with *changes* on top, through the same checks."""
-    return _spec(host, changes)
+    return _parsed(_data(host, Gateways(host.inventory), changes))
 
 
-def _spec(host: Host, changes: Mapping[str, object] | None = None) -> NodeSpec | list[Problem]:
-    every = ((other.name, other.data.dict()) for other in host.inventory)
-    data = shipped.filled({**fleet.filled(_own_data(host), every), **(changes or {})})
+class Gateways:
+    """The data of all hosts, for an endpoint before all of them: read once, and only for one."""
+
+    def __init__(self, inventory: Inventory) -> None:
+        self._inventory = inventory
+
+    def __iter__(self) -> Iterator[dict[str, Any]]:
+        """Every node that answers, as a fleet names it."""
+        return iter(self._nodes)
+
+    @cached_property
+    def _nodes(self) -> list[dict[str, Any]]:
+        return fleet.gateways((host.name, host.data.dict()) for host in self._inventory)
+
+
+def _data(
+    host: Host, gateways: Gateways, changes: Mapping[str, object] | None = None
+) -> Mapping[str, Any]:
+    own = fleet.filled(_own_data(host), gateways)
+    return shipped.filled({**own, **(changes or {})})
+
+
+def _parsed(data: Mapping[str, Any]) -> NodeSpec | list[Problem]:
     try:
         known = load.with_site_model(load.load(), data.get("model"), data.get("model_config_file"))
     except ModelError as error:
@@ -154,7 +193,8 @@ def _of_groups(state: State) -> Iterator[str]:
     if not any(node.spec.group for node in RUN.nodes.values()):
         return
     hosts = {host.name: host for host in state.inventory}
-    parsed = {name: _spec(host) for name, host in hosts.items()}
+    gateways = Gateways(state.inventory)
+    parsed = {name: _parsed(_data(host, gateways)) for name, host in hosts.items()}
     sound = {name: spec for name, spec in parsed.items() if isinstance(spec, NodeSpec)}
     for name in RUN.nodes:
         yield from _lines((hosts[name], problem) for problem in groups.between(sound, name))
@@ -166,97 +206,12 @@ def _own_data(host: Host) -> Mapping[str, Any]:
     }
 
 
-def missing_files(spec: NodeSpec) -> Iterator[Problem]:
-    """Files of the controller that the inventory names and nobody can read."""
-    named = [] if spec.engine.image else [("engine.requirements", spec.engine.requirements)]
-    named += [(f"{key}.key", r.key) for key, r in _repositories(spec)]
-    named += [("fleet.ca_file", spec.fleet.ca_file)] if spec.fleet and spec.fleet.ca_file else []
-    named += [(f"system_prompts.{n}", path) for n, path in enumerate(spec.system_prompts)]
-    named += reprovision.files(spec)
-    yield from hub_model.problems(spec)
-    for key, path in named:
-        try:
-            Path(path).read_bytes()
-        except OSError as error:
-            remedy = _remedy(spec, key, path) if isinstance(error, FileNotFoundError) else ""
-            message = f"{path} cannot be read on the controller: {error.strerror}"
-            yield Problem(key, remedy or message)
-    yield from _unusable_prompts(spec)
-    for number, path in enumerate(spec.system_prompts):
-        with contextlib.suppress(OSError):
-            text = Path(path).read_text("utf-8", "replace")
-            if not text.strip() or "\ufffd" in text:
-                yield Problem(f"system_prompts.{number}", f"{path} is empty or is no UTF-8 text")
-
-
-def _unusable_prompts(spec: NodeSpec) -> Iterator[Problem]:
-    try:
-        dataset.source(spec.smoke.prompts)
-    except OSError as error:
-        message = f"{spec.smoke.prompts} cannot be read on the controller: {error.strerror}"
-        yield Problem("smoke.prompts", message)
-    except ValueError as error:
-        yield Problem("smoke.prompts", str(error))
-
-
-def _remedy(spec: NodeSpec, key: str, path: str) -> str:
-    """The command that makes a file which is not there; empty where there is none."""
-    if key == "engine.requirements":
-        return shipped.missing(spec.engine)
-    if key == "source.key":
-        return f"{path} is not there: b200 mirror key --to {Path(path).parent}"
-    preset = {each.name for each in load.load().repositories.get(spec.system or "", ())}
-    if key.startswith("repositories.") and Path(path).stem in preset:
-        return f"{path} is not there: b200 keys {spec.system} --to {Path(path).parent}"
-    return ""
-
-
 def _broken_templates(node: Node) -> Iterator[Problem]:
     try:
         for stage in pipeline.stages():
             stage.desired(node, nominal_layout(node))
     except RenderError as error:
         yield Problem("templates", str(error))
-
-
-def _wrong_files(spec: NodeSpec) -> Iterator[Problem]:
-    """Files that say something else than the inventory does."""
-    yield from wrong_keys(spec)
-    if not spec.engine.image:
-        lock = Path(spec.engine.requirements).read_text(errors="replace")
-        if message := engine_rules.unlike_lock(engines.get(spec.engine), spec.engine, lock):
-            make = shipped.command(spec.engine)
-            yield Problem("engine.version", f"{message}: {make}" if make else message)
-        if message := compile_tools.uncompilable(spec, lock.encode()):
-            yield Problem("engine.requirements", f"{spec.engine.requirements} {message}")
-        yield from compile_tools.unanswerable(spec, lock.encode())
-        if spec.engine.kind != "stand-in" and not engine_rules.python_of(lock):
-            wanted = 'add a line such as "# python: 3.12"'
-            message = f"{spec.engine.requirements} does not name the Python it is for; {wanted}"
-            yield Problem("engine.requirements", message)
-
-
-def _repositories(spec: NodeSpec) -> Iterator[tuple[str, Repository]]:
-    """Each repository of the node by the key of the inventory that says it."""
-    for number, repository in enumerate(spec.repositories):
-        yield (
-            "source" if isinstance(spec.source, Mirror) else f"repositories.{number}",
-            repository,
-        )
-
-
-def wrong_keys(spec: NodeSpec) -> Iterator[Problem]:
-    """Keys of repositories that are others than the inventory pins."""
-    for key, repository in _repositories(spec):
-        try:
-            actual = openpgp.fingerprints(Path(repository.key).read_text(errors="replace"))
-        except ValueError as wrong:
-            yield Problem(f"{key}.key", f"{repository.key} {wrong}")
-            continue
-        if repository.fingerprint.upper() not in actual:
-            there = f"{repository.key} has {', '.join(actual)}"
-            message = f"{there}, the inventory pins {repository.fingerprint}"
-            yield Problem(f"{key}.fingerprint", message)
 
 
 def _lines(faults: Iterable[tuple[Host, Problem]]) -> Iterator[str]:

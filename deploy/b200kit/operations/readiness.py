@@ -13,7 +13,7 @@ from typing import Any
 
 from b200kit.converge import apt
 from b200kit.converge.stage import nominal_layout, unavailable
-from b200kit.node.checks.judge import judge
+from b200kit.node.checks.judge import judge_vetted
 from b200kit.node.facts.dpkg_state import unfinished
 from b200kit.node.lib import timestamp
 from b200kit.node.packages import candidates
@@ -80,7 +80,9 @@ def judged(node: Node, observer: Observer, always: bool = False) -> Verdict:
     ready = {**expected.expected(node, serves), "apt": asks}
     expectation = {**gate.expectation(node), "today": timestamp.today(), "ready": ready}
     # Of another system nothing else is known, and its apt may be none.
-    return judge(expectation, state, CHECKS if supported else {"ready.system": system.system})
+    return judge_vetted(
+        expectation, state, CHECKS if supported else {"ready.system": system.system}
+    )
 
 
 def _has_work(node: Node) -> bool:

@@ -116,13 +116,17 @@ def _write() -> None:
     if not RUN.began and not any(node.outcome for node in RUN.nodes.values()):
         _exit_with(int(RUN.interrupted))
         return
-    record = RUN.to_json()
-    end_of_run.take(RUN.nodes, record)
+    record: dict[str, Any] = RUN.head()
+    hosts = end_of_run.hosts(RUN.nodes, RUN.id)
     folder = home() / "reports" / RUN.id
     try:
-        where = os.path.relpath(files.write(record, folder))
+        page, record = files.write_hosts(record, hosts, folder)
+        where = os.path.relpath(page)
     except OSError as error:
         where = f"no report: {folder}: {error.strerror}"
+        # What the others measured goes into the record all the same.
+        others = dict(hosts)
+        record["hosts"] = {n: others.get(n) or RUN.nodes[n].to_json() for n in sorted(RUN.nodes)}
     _show(lines(record, report=where))
     _prune(folder.parent)
     _exit_with(exit_code(record))

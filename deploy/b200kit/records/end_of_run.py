@@ -1,5 +1,5 @@
 """The end of a run: each new measurement goes into the record with its conditions, is compared with
-the earlier ones and diagnosed. The result is stored with the host for the report.
+the earlier ones and diagnosed. The result is in the host's part of the run's document.
 
 Nothing here may cost a run its report: what goes wrong is one line of the host it happened to.
 """
@@ -7,7 +7,7 @@ Nothing here may cost a run its report: what goes wrong is one line of the host 
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from functools import cache, partial
 from typing import Any
 
@@ -31,20 +31,21 @@ def rules() -> tuple[diagnosis.Rule, ...]:
     return diagnosis.rules(yaml.safe_load(_RULES.read_text(encoding="utf-8")))
 
 
-def take(nodes: Mapping[str, Node], run: dict[str, Any]) -> None:
-    """Take in what a run measured: adds `record` and `diagnosis` to the hosts of its document."""
-    for name, node in nodes.items():
-        _keep_machine(node)
+def hosts(nodes: Mapping[str, Node], run: str) -> Iterator[tuple[str, dict[str, Any]]]:
+    """Yield each node's part of a run's document, with what it measured taken in; each is fresh."""
+    for name, node in sorted(nodes.items()):
+        host = node.to_json()
+        _keep_machine(node, host["state"])
         if node.smoke:
-            host = run["hosts"][name]
-            host["record"] = _guarded(node, partial(_taken, node, str(run["run"])))
+            host["record"] = _guarded(node, partial(_taken, node, run))
             host["diagnosis"] = _guarded(node, partial(diagnosis.diagnose, host, rules()))
+        yield name, host
 
 
-def _keep_machine(node: Node) -> None:
+def _keep_machine(node: Node, observed: Any) -> None:
     """What a later run must know of a node that does not answer then."""
     try:
-        machines.keep(store.directory(node.spec.records), node.name, node.last_observation)
+        machines.keep(store.directory(node.spec.records), node.name, observed)
     except OSError as error:
         node.say("record", f"its UUID and serial number cannot be kept: {error}")
 

@@ -19,9 +19,18 @@ def run_name(record: object) -> str:
 
 
 def host_file(name: str) -> str:
-    """Return the file name of a host's JSON, apart from the names the report itself uses."""
+    """Return the file name of a host's JSON, compressed."""
+    return f"{_stem(name)}.json.gz"
+
+
+def host_page(name: str) -> str:
+    """Return the file name of a host's own page."""
+    return f"{_stem(name)}.html"
+
+
+def _stem(name: str) -> str:
     stem = safe_name(name)
-    return f"{stem}-host.json" if stem == "summary" else f"{stem}.json"
+    return f"{stem}-host" if stem == "report" else stem
 
 
 def hostlist(names: Iterable[str]) -> str:

@@ -40,7 +40,9 @@ def problems(host: Host) -> Iterator[Problem]:
         yield Problem(FILE, "is missing: name the file with the host keys that you pinned")
         return
     try:
-        Path(file).expanduser().read_bytes()
+        # Its content is for pyinfra, which reads it once: it has the keys of every node.
+        with Path(file).expanduser().open("rb") as keys:
+            keys.read(1)
     except OSError as error:
         yield Problem(FILE, f"{file} cannot be read on the controller: {error.strerror}")
 

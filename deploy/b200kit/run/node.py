@@ -7,10 +7,12 @@ holds no secret.
 
 from __future__ import annotations
 
+import json
 import os
 import secrets
 import sys
 import time
+import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -44,6 +46,8 @@ class Node:
     name: str
     spec: NodeSpec
     secrets: dict[str, Secret] = field(default_factory=dict, repr=False)
+    # What nodes of equal data and secrets have in common, made once: preflight gives them one.
+    alike: dict[str, Any] = field(default_factory=dict, repr=False)
     # Key of this run's digests of secret files: the digests mean nothing to anyone else.
     nonce: str = field(default_factory=lambda: secrets.token_hex(16), repr=False)
     remote: Remote | None = field(default=None, repr=False)
@@ -70,6 +74,8 @@ class Node:
     # What keeps it from serving, the cause first, and attempts that only it remembers.
     findings: tuple[Finding, ...] = ()
     attempts_on_node: tuple[Attempt, ...] = ()
+    # What of its record is large, once nothing is decided by it any more (`pack`).
+    packed: bytes | None = field(default=None, repr=False)
     # How it was repaired, for the report.
     reprovision: dict[str, Any] | None = None
     # {"units"} that a failed proof stopped, or why they could not be; None where none was stopped.
@@ -170,6 +176,21 @@ class Node:
         finally:
             entry["seconds"] = round(time.monotonic() - started, 3)
 
+    def pack(self) -> None:
+        """Keep what was observed and judged for the record alone, compressed to a twentieth."""
+        self.packed = zlib.compress(json.dumps(self._large()).encode(), 1)
+        self.state = self.last_observation = self.verdict = self.expectation = None
+
+    def _large(self) -> dict[str, Any]:
+        if self.packed:
+            unpacked: dict[str, Any] = json.loads(zlib.decompress(self.packed))
+            return unpacked
+        return {
+            "state": self.last_observation,
+            "verdict": self.verdict,
+            "expectation": self.expectation,
+        }
+
     def _laid_out(self, replica: Replica) -> dict[str, Any]:
         alone = is_one_process(self.spec.engine.kind, replica)
         return {**replica.to_json(), **({"processes": 1} if alone else {})}
@@ -183,9 +204,7 @@ class Node:
             "commands": self.remote.commands if self.remote else 0,
             "changes": self.changes,
             "stages": self.stages,
-            "state": self.last_observation,
-            "verdict": self.verdict,
-            "expectation": self.expectation,
+            **self._large(),
             "smoke": self.smoke,
             "smoke_age_s": self.smoke_age_s,
             **({"tuning": self.tuning} if self.tuning else {}),
@@ -223,6 +242,11 @@ class Run:
 
     def to_json(self) -> dict[str, Any]:
         """The run document, schema b200kit/run/1."""
+        hosts = {name: node.to_json() for name, node in sorted(self.nodes.items())}
+        return {**self.head(), "hosts": hosts}
+
+    def head(self) -> dict[str, Any]:
+        """The run document without its hosts."""
         return {
             "schema": "b200kit/run/1",
             "run": self.id,
@@ -235,7 +259,6 @@ class Run:
                 "cpu_s": round(time.process_time() - self.cpu_at_start, 3),
                 "commands": sum(n.remote.commands for n in self.nodes.values() if n.remote),
             },
-            "hosts": {name: node.to_json() for name, node in sorted(self.nodes.items())},
         }
 
 

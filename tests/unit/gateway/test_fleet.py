@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from b200kit.inventory.keys.fleet import filled
+from b200kit.inventory.keys.fleet import filled, gateways
 from b200kit.inventory.keys.gateway import Gateway
 from b200kit.inventory.keys.parts import SecretRef
 from b200kit.inventory.parse import parse
@@ -34,12 +34,12 @@ def test_fleet_is_every_node_of_the_inventory_unless_it_names_them() -> None:
         *NODES,
         ("n13", {"fleet_address": "n13.internal", "gateway_port": 9, "fleet_weight": 5}),
     ]
-    [*_, twelfth, last] = filled({"fleet": {"port": 8443}}, hosts)["fleet"]["nodes"]
+    [*_, twelfth, last] = filled({"fleet": {"port": 8443}}, gateways(hosts))["fleet"]["nodes"]
     assert twelfth == {"name": "n12", "address": "10.0.0.12", "port": 8000, "weight": 100}
     assert last == {"name": "n13", "address": "n13.internal", "port": 9, "weight": 5}
     named = {"fleet": {"port": 8443, "nodes": [{"name": "x", "address": "y"}]}}
-    assert filled(named, hosts) == named
-    assert filled({"model": "m"}, hosts) == {"model": "m"}
+    assert filled(named, gateways(hosts)) == named
+    assert filled({"model": "m"}, gateways(hosts)) == {"model": "m"}
 
 
 @pytest.mark.parametrize(
@@ -59,7 +59,7 @@ def test_fleet_that_cannot_be_meant_is_refused(fleet: dict[str, Any], key: str) 
 
 
 def test_one_configuration_has_the_nodes_endpoint_and_the_fleets(tmp_path: Path) -> None:
-    asked = filled({"fleet": {"port": 8443}}, NODES)
+    asked = filled({"fleet": {"port": 8443}}, gateways(NODES))
     node, _ = settled(tmp_path, **asked)
     config = gateway.desired(node, node.layout()).files[0].content.decode()
     lines = [line.strip() for line in config.splitlines()]
@@ -74,7 +74,7 @@ def test_one_configuration_has_the_nodes_endpoint_and_the_fleets(tmp_path: Path)
 def test_nodes_with_certificates_are_asked_by_name(tmp_path: Path) -> None:
     (tmp_path / "authority.pem").write_text("-----BEGIN CERTIFICATE-----\n")
     fleet = {"port": 8443, "ca_file": str(tmp_path / "authority.pem")}
-    node, _ = settled(tmp_path, **filled({"fleet": fleet}, NODES[:1]))
+    node, _ = settled(tmp_path, **filled({"fleet": fleet}, gateways(NODES[:1])))
     files = {file.path: file for file in gateway.desired(node, node.layout()).files}
     assert files[PATHS.nodes].content.startswith(b"-----BEGIN")
     assert (

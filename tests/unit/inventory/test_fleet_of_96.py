@@ -13,7 +13,7 @@ import pytest
 import yaml
 
 from b200kit.catalog import load
-from b200kit.inventory.keys.fleet import filled
+from b200kit.inventory.keys.fleet import filled, gateways
 from b200kit.inventory.parse import parse
 from b200kit.inventory.secrets import Secret
 from b200kit.inventory.spec import NodeSpec
@@ -53,7 +53,7 @@ def fleet(tmp_path_factory: pytest.TempPathFactory) -> list[Rendered]:
 
 def rendered(name: str, data: dict[str, Any], lock: Path) -> Rendered:
     """One node, from its inventory data to its files."""
-    whole = filled(data, [(host, dict(given)) for host, given in fleet_96.nodes])
+    whole = filled(data, gateways(fleet_96.nodes))
     plain = {key: value for key, value in whole.items() if not key.startswith("ssh_")}
     plain["engine"] = plain["engine"] | {"requirements": str(lock)}
     spec = parse(plain, load.load())

@@ -153,5 +153,5 @@ def test_range_of_ports_reads_back_from_the_kernel_as_it_was_written() -> None:
 def test_fleet_asks_only_nodes_that_answer(join: str, names: list[str]) -> None:
     member = {"group": GROUP | {"join": join}}
     hosts: list[tuple[str, dict[str, Any]]] = [("n01", member), ("n02", member), ("n09", {})]
-    found = fleet.filled({"fleet": {"port": 9000}}, hosts)["fleet"]["nodes"]
+    found = fleet.filled({"fleet": {"port": 9000}}, fleet.gateways(hosts))["fleet"]["nodes"]
     assert [node["name"] for node in found] == names

@@ -10,7 +10,7 @@ import pytest
 from b200kit.inventory import secrets
 from b200kit.inventory.parse import parse
 from b200kit.inventory.spec import NodeSpec
-from b200kit.operations import preflight
+from b200kit.operations import named_files
 from tests.messages import assert_message
 from tests.subtests import in_subtests
 from tests.unit.nodes import spec as sound
@@ -69,7 +69,7 @@ def problems(**changes: Any) -> list[str]:
 def test_files_it_names_must_be_there(tmp_path: Path) -> None:
     missing = str(tmp_path / "ca.pem")
     spec = sound(tmp_path, bmc=BMC | {"ca_file": missing}, reimage=MAAS | {"ca_file": missing})
-    found = [(problem.key, problem.message) for problem in preflight.missing_files(spec)]
+    found = [(problem.key, problem.message) for problem in named_files.missing(spec)]
     message = f"{missing} cannot be read on the controller: No such file or directory"
     assert found == [("bmc.ca_file", message), ("reimage.ca_file", message)]
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from b200kit.operations import preflight
+from b200kit.operations import named_files, preflight
 from b200kit.run import places, render
 from tests.fake.machine import Machine
 from tests.unit.nodes import connected, spec
@@ -40,9 +40,9 @@ def test_template_with_a_variable_nobody_sets_is_named_with_it(
 
 def test_lock_that_names_no_python_is_refused(tmp_path: Path) -> None:
     sound = spec(tmp_path)
-    assert list(preflight._wrong_files(sound)) == []
+    assert list(named_files.wrong(sound)) == []
     Path(sound.engine.requirements).write_text("vllm==0.32.0 --hash=sha256:00\n")
-    [problem] = preflight._wrong_files(sound)
+    [problem] = named_files.wrong(sound)
     assert problem.key == "engine.requirements"
     assert 'does not name the Python it is for; add a line such as "# python: 3.12"' in str(
         problem.message
@@ -54,7 +54,7 @@ def test_flashinfer_that_nothing_compiles_or_nobody_installs_is_refused(tmp_path
     cuda = sound.replace(engine=sound.engine.replace(kind="cuda"))
     lock = f"# python: 3.12\nvllm=={cuda.engine.version} --hash=sha256:00\n"
     Path(cuda.engine.requirements).write_text(lock)
-    assert list(preflight._wrong_files(cuda)) == []
+    assert list(named_files.wrong(cuda)) == []
     asks = cuda.replace(
         engine=cuda.engine.replace(
             flags=(("attention-backend", "FLASHINFER"), ("enable-flashinfer-autotune", False))
@@ -62,16 +62,16 @@ def test_flashinfer_that_nothing_compiles_or_nobody_installs_is_refused(tmp_path
         replica_flags=(("0", (("kv-cache-dtype", "nvfp4"),)),),
         kv_cache_dtype="nvfp4",
     )
-    keys = [problem.key for problem in preflight._wrong_files(asks)]
+    keys = [problem.key for problem in named_files.wrong(asks)]
     assert keys == [
         "engine.flags.attention-backend",
         "replica_flags.0.kv-cache-dtype",
         "kv_cache_dtype",
     ]
     Path(cuda.engine.requirements).write_text(f"{lock}flashinfer-python==0.7.2\n")
-    [problem] = preflight._wrong_files(cuda)
+    [problem] = named_files.wrong(cuda)
     assert (problem.key, "without its kernels" in problem.message) == ("engine.requirements", True)
     Path(asks.engine.requirements).write_text(
         f"{lock}flashinfer-jit-cache==1\nflashinfer-python==1\n"
     )
-    assert list(preflight._wrong_files(asks)) == []
+    assert list(named_files.wrong(asks)) == []

@@ -88,8 +88,8 @@ def test_node_that_does_not_serve_yet_has_no_finding_of_placement(tmp_path: Path
         machine.units[unit]["active"] = "inactive"
     look(node)
     verdict.report(node, seen)
-    assert node.verdict is not None
-    placement = [f for f in node.verdict["findings"] if f["check"].startswith("placement.")]
+    found = node.to_json()["verdict"]["findings"]
+    placement = [f for f in found if f["check"].startswith("placement.")]
     assert [finding["status"] for finding in placement] == ["pass"] * 3
 
 

@@ -37,10 +37,8 @@ def node(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Node:
 
 def ended(node: Node) -> dict[str, Any]:
     """The document of a run over this node, taken in."""
-    run = {"schema": "b200kit/run/1", "run": "20261121-1", "entry": "b200.py",
-           "hosts": {node.name: node.to_json()}}  # fmt: skip
-    end_of_run.take({node.name: node}, run)
-    return run
+    hosts = dict(end_of_run.hosts({node.name: node}, "20261121-1"))
+    return {"schema": "b200kit/run/1", "run": "20261121-1", "entry": "b200.py", "hosts": hosts}
 
 
 def kept() -> Any:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from b200kit.report.files import write
+from b200kit.report.files import stored, write
 from tests.unit.report import records
 
 
@@ -15,7 +15,7 @@ def test_a_run_leaves_summary_hosts_page_and_failed(tmp_path: Path) -> None:
     page = write(records.fleet(), tmp_path)
     assert page == tmp_path / "20261121-094012" / "report.html"
     names = {path.name for path in page.parent.iterdir()}
-    hosts = {f"n0{i}.json" for i in range(1, 8)}
+    hosts = {f"n0{i}.json.gz" for i in range(1, 8)}
     assert names == {"summary.json", "report.html", "failed.txt"} | hosts
 
 
@@ -26,12 +26,12 @@ def test_the_summary_tells_outcomes_counts_and_the_exit_code(tmp_path: Path) -> 
     assert summary["counts"]["live"] == 2
     assert summary["hosts"]["n04"]["label"] == "FAILED at driver"
     assert summary["hosts"]["n02"]["blocking"][0]["check"] == "nvlink.links"
-    assert summary["hosts"]["n01"]["file"] == "n01.json"
+    assert summary["hosts"]["n01"]["file"] == "n01.json.gz"
 
 
 def test_a_host_file_holds_the_whole_host_record(tmp_path: Path) -> None:
     page = write(records.fleet(), tmp_path)
-    assert json.loads((page.parent / "n03.json").read_text()) == records.unreachable()
+    assert stored(page.parent / "n03.json.gz") == records.unreachable()
 
 
 def test_failed_names_those_not_ready_one_a_line(tmp_path: Path) -> None:
@@ -76,4 +76,5 @@ def test_no_secret_reaches_any_file(tmp_path: Path) -> None:
     record["argv"] += ["--api-key", "CANARY", "--token=CANARY", "known-CANARY"]
     page = write(record, tmp_path, secrets=["known-CANARY"])
     for path in page.parent.iterdir():
-        assert "CANARY" not in path.read_text()
+        text = json.dumps(stored(path)) if ".json" in path.name else path.read_text()
+        assert "CANARY" not in text

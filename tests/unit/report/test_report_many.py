@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import gzip
 import json
 from pathlib import Path
 from typing import Any
@@ -11,7 +12,7 @@ import pytest
 
 from b200kit.report.content.first import first_of
 from b200kit.report.content.serving import serving_line
-from b200kit.report.files import write
+from b200kit.report.files import stored, write
 from b200kit.report.names import hostlist
 from b200kit.report.outcome import ranked
 from tests.messages import assert_message
@@ -78,10 +79,12 @@ def test_page_grows_little_with_healthy_nodes(tmp_path: Path) -> None:
     assert "n[0005-0134]" in page.text
 
 
-def test_node_file_is_not_indented(tmp_path: Path) -> None:
+def test_node_file_is_compressed_json_on_one_line(tmp_path: Path) -> None:
     page = write(records.record(n01=records.live()), tmp_path)
-    text = (page.parent / "n01.json").read_text()
-    assert len(text) == len(json.dumps(json.loads(text), separators=(",", ":"))) + 1
+    file = page.parent / "n01.json.gz"
+    text = gzip.decompress(file.read_bytes()).decode()
+    assert len(text) == len(json.dumps(stored(file), separators=(",", ":"))) + 1
+    assert file.stat().st_size < len(text) / 2
 
 
 @in_subtests(

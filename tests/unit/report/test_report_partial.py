@@ -142,7 +142,7 @@ def test_one_odd_value_of_one_host_costs_no_other_host_its_report(
     assert f"{part} cannot be shown" in text
     folder = page.parent
     alone = write(records.record(n2=records.red()), tmp_path_factory.mktemp("alone")).parent
-    assert (folder / "n2.json").read_bytes() == (alone / "n2.json").read_bytes()
+    assert (folder / "n2.json.gz").read_bytes() == (alone / "n2.json.gz").read_bytes()
     summary = json.loads((folder / "summary.json").read_text())
     assert [host["outcome"] for host in summary["hosts"].values()] == ["live", "red"]
     assert "n2  RED" in terminal(record)

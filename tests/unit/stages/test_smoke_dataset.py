@@ -10,7 +10,7 @@ import pytest
 
 from b200kit.node.client.dataset.dataset import Dataset
 from b200kit.node.client.serving_config import load
-from b200kit.operations import preflight
+from b200kit.operations import named_files
 from b200kit.serving import smoke_dataset
 from b200kit.stages import serving, smoke
 from tests.messages import assert_message
@@ -82,7 +82,7 @@ def test_file_that_cannot_be_used_is_refused_before_any_connection(
     path = tmp_path / "asked.jsonl"
     if content is not None:
         path.write_bytes(content)
-    problems = list(preflight.missing_files(spec(tmp_path, smoke={"prompts": str(path)})))
+    problems = list(named_files.missing(spec(tmp_path, smoke={"prompts": str(path)})))
     assert [problem.key for problem in problems] == ["smoke.prompts"]
     assert_message(problems[0].message.replace(str(tmp_path), "DIR"))
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from b200kit.operations import preflight
+from b200kit.operations import named_files
 from b200kit.run.node import StageFailed
 from b200kit.serving import warm_requests
 from b200kit.stages import gate, serving, serving_units, watchdog
@@ -133,6 +133,6 @@ def test_system_prompt_that_cannot_be_used_is_refused_before_any_connection(
     prompt = tmp_path / "museum.txt"
     if content is not None:
         prompt.write_bytes(content)
-    problems = list(preflight.missing_files(spec(tmp_path, system_prompts=[str(prompt)])))
+    problems = list(named_files.missing(spec(tmp_path, system_prompts=[str(prompt)])))
     assert [problem.key for problem in problems] == ["system_prompts.0"]
     assert_message(problems[0].message)

@@ -18,7 +18,7 @@ from b200kit.inventory import openpgp
 from b200kit.inventory.keys.source import SYSTEMS
 from b200kit.inventory.parse import parse
 from b200kit.inventory.spec import NodeSpec
-from b200kit.operations import preflight
+from b200kit.operations import named_files
 from b200kit.supply.vendor_keys import KeyRefused, bring
 from tests.messages import assert_message
 from tests.subtests import in_subtests
@@ -117,7 +117,7 @@ def test_missing_key_of_a_preset_is_named_with_its_command(tmp_path: Path) -> No
     named = [each.repository(str(tmp_path)).model_dump() for each in known]
     spec = parse(data(system="debian12", repositories=named), CATALOGUE)
     assert isinstance(spec, NodeSpec)
-    found = [p for p in preflight.missing_files(spec) if p.key.startswith("repositories.")]
+    found = [p for p in named_files.missing(spec) if p.key.startswith("repositories.")]
     assert len(found) == len(known)
     assert_message(found[0].message.replace(str(tmp_path), "SITE"))
 

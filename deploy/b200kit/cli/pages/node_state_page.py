@@ -19,7 +19,7 @@ _HEAD = """\
 Made by `python -m b200kit.cli.reference_pages all`; do not edit.
 
 One observation of a node, schema `b200kit/node-state/1`: what `observe` prints, `b200 judge` reads
-and `reports/RUN/HOST.json` keeps under `state`. A *reading* is a plain value or
+and `reports/RUN/HOST.json.gz` keeps under `state`. A *reading* is a plain value or
 `{"unmeasured": "reason"}`; a whole part may be one unmeasured reading. `null` means absent on the
 node, never unknown. A missing key counts as unmeasured, and so does a value outside what its kind
 allows ("implausible"), or one that several entries have where only one may. Memory of GPUs is in

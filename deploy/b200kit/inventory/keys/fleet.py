@@ -56,15 +56,17 @@ def problems(fleet: Fleet, taken: Iterable[int], key_in_plain: bool) -> Iterator
         yield Problem("fleet.nodes", "all weights are 0: nobody would answer")
 
 
-def filled(
-    data: Mapping[str, Any], hosts: Iterable[tuple[str, Mapping[str, Any]]]
-) -> Mapping[str, Any]:
-    """A node's inventory data, whose fleet is all *hosts* (name, data) where it names none."""
+def filled(data: Mapping[str, Any], every: Iterable[Mapping[str, Any]]) -> Mapping[str, Any]:
+    """A node's inventory data, whose fleet is *every* gateway where it names none."""
     section = data.get("fleet")
     if not isinstance(section, Mapping) or section.get("nodes"):
         return data
-    nodes = [_node(name, given) for name, given in hosts if _answers(name, given)]
-    return {**data, "fleet": {**section, "nodes": nodes}}
+    return {**data, "fleet": {**section, "nodes": list(every)}}
+
+
+def gateways(hosts: Iterable[tuple[str, Mapping[str, Any]]]) -> list[dict[str, Any]]:
+    """The gateways of all *hosts* (name, data), as a fleet names its nodes."""
+    return [_node(name, given) for name, given in hosts if _answers(name, given)]
 
 
 def _answers(name: str, data: Mapping[str, Any]) -> bool:

@@ -10,6 +10,7 @@ from typing import Any
 
 COMMAND_TIMEOUT_S = 10.0
 """Seconds a helper command may take; past that its readings are unmeasured."""
+_PLAIN = (int, str, float, bool, list, type(None))  # asked of every value; a Mapping costs more
 
 
 def unmeasured(reason: str) -> dict[str, str]:
@@ -24,7 +25,7 @@ def is_unmeasured(value: object) -> bool:
 
 def reason(value: object) -> str | None:
     """Why there is no value; None where there is one."""
-    if not (isinstance(value, Mapping) and "unmeasured" in value):
+    if type(value) in _PLAIN or not (isinstance(value, Mapping) and "unmeasured" in value):
         return None
     found = value["unmeasured"]
     return found if isinstance(found, str) and found else "no reason given"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Iterable
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from enum import Enum, IntEnum
 from typing import Any
 
@@ -75,8 +75,9 @@ class Finding:
     def to_json(self) -> dict[str, Any]:
         """The finding of schema b200kit/verdict/1."""
         words = {"status": self.status.value, "action": self.action.word}
-        document = {**asdict(self), **words, "subjects": list(self.subjects)}
-        return {key: value for key, value in document.items() if key != "kind"}
+        document = {**vars(self), **words, "subjects": list(self.subjects)}
+        del document["kind"]
+        return document
 
     @classmethod
     def from_json(cls, data: dict[str, Any]) -> Finding:

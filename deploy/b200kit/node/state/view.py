@@ -74,6 +74,11 @@ class View:
 
     def get(self, kind: type[T], *keys: Key) -> T | Unmeasured:
         """The value below as `kind`; true is no int, and an int will do for a float."""
+        if len(keys) == 1 and type(self.value) is dict and "unmeasured" not in self.value:
+            # Most of ten thousand readings: a plain value right below.
+            direct = self.value.get(keys[0])
+            if type(direct) is kind and kind is not dict:
+                return direct
         view = self.at(*keys)
         value = view.raw()
         if isinstance(value, Unmeasured):
@@ -106,7 +111,8 @@ class View:
         value = view.get(list)
         if isinstance(value, Unmeasured):
             return value
-        return [view.at(index) for index in range(len(value))]
+        above, path = view._above, view._keys
+        return [View(entry, above, (*path, index)) for index, entry in enumerate(value)]
 
     def names(self, *keys: Key) -> list[str] | Unmeasured:
         """The keys of an object below."""
@@ -145,6 +151,14 @@ class GpuView(View):
     def __init__(self, value: object, position: int) -> None:
         super().__init__(value, f"gpus[{position}]")
         self.position = position
+        self._links: list[View] | Unmeasured | None = None
+
+    @property
+    def links(self) -> list[View] | Unmeasured:
+        """Its NVLinks: thirty questions of a judgement go through all of them."""
+        if self._links is None:
+            self._links = self.items("links")
+        return self._links
 
     @property
     def index(self) -> int:
@@ -170,14 +184,20 @@ class GpuView(View):
 
 
 class StateView(View):
-    """The whole document."""
+    """The whole document, which stays as it is while it is looked at."""
+
+    _gpus: list[GpuView] | Unmeasured | None = None
 
     def gpus(self) -> list[GpuView] | Unmeasured:
         """Every GPU NVML knows; Unmeasured when NVML gave nothing. The list may be empty."""
-        entries = self.get(list, "gpus")
-        if isinstance(entries, Unmeasured):
-            return entries
-        return [GpuView(entry, position) for position, entry in enumerate(entries)]
+        if self._gpus is None:
+            entries = self.get(list, "gpus")
+            self._gpus = (
+                entries
+                if isinstance(entries, Unmeasured)
+                else [GpuView(entry, position) for position, entry in enumerate(entries)]
+            )
+        return self._gpus
 
     def gpu_at(self, address: str) -> GpuView | None:
         """The GPU at a PCI address such as "0000:8f:00.0", if NVML knows it."""

@@ -17,6 +17,8 @@ from b200kit.report.outcome import Outcome, is_good, outcome_of
 
 MOST = 24
 """Nodes of a run that are shown whole; of more, only such as did not end well."""
+MOST_PAGES = 100
+"""Nodes of a large run that get a page of their own, which costs as much as judging one."""
 _OWN = re.compile(r"\d+")
 _Key = TypeVar("_Key", bound=Hashable)
 
@@ -29,7 +31,7 @@ class Alike:
     text: str
     count: int
     names: str
-    first: str
+    members: tuple[str, ...]
     action: str = ""
     serving: str = ""
     figures: tuple[str, ...] = ()
@@ -46,6 +48,14 @@ def whole(hosts: Mapping[str, object]) -> list[str]:
     return sorted(firsts, key=lambda name: places[name])[:MOST]
 
 
+def exceptions(hosts: Mapping[str, object]) -> list[str]:
+    """Return the nodes of a large run that did not end well, one of each fault first."""
+    if len(hosts) <= MOST:
+        return []
+    bad = [name for name, host in hosts.items() if not is_good(host)]
+    return list(dict.fromkeys([*whole(hosts), *bad]))[:MOST_PAGES]
+
+
 def _kind(host: object) -> Hashable:
     first = first_of(host)
     check = first.finding.check if first.finding else _OWN.sub("", first.cause)
@@ -57,7 +67,7 @@ def not_good_alike(hosts: Mapping[str, object]) -> Iterator[Alike]:
     bad = {name: host for name, host in hosts.items() if not is_good(host)}
     groups = _together(bad, lambda name: _told(bad[name]))
     for (outcome, cause, action, serving), names in groups.items():
-        yield Alike(outcome, cause, len(names), hostlist(names), names[0], action, serving)
+        yield Alike(outcome, cause, len(names), hostlist(names), tuple(names), action, serving)
 
 
 def _told(host: object) -> tuple[Outcome, str, str, str]:
@@ -71,7 +81,7 @@ def good_alike(hosts: Mapping[str, object]) -> Iterator[Alike]:
     groups = _together(good, lambda name: (outcome_of(good[name]), _facts(good[name])))
     for (outcome, text), names in groups.items():
         figures = tuple(_latencies({name: good[name] for name in names}))
-        yield Alike(outcome, text, len(names), hostlist(names), names[0], figures=figures)
+        yield Alike(outcome, text, len(names), hostlist(names), tuple(names), figures=figures)
 
 
 def _together(names: Iterable[str], key: Callable[[str], _Key]) -> dict[_Key, list[str]]:

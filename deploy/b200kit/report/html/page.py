@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cache
 
@@ -17,7 +17,7 @@ from b200kit.report.charts.goodput_sweep import sweeps
 from b200kit.report.charts.heat_map import Heat, heats
 from b200kit.report.charts.over_time import over_time
 from b200kit.report.content import conditions, facts
-from b200kit.report.content.alike import good_alike, not_good_alike, whole
+from b200kit.report.content.alike import Alike, good_alike, not_good_alike, whole
 from b200kit.report.content.baseline_and_diagnosis import (
     diagnosis_of,
     history_of,
@@ -75,15 +75,19 @@ class Tuned:
     tables: tuple[Table, ...]
 
 
-def render(record: object) -> str:
-    """Return the page of a run record; every key of the record is optional."""
-    return shown(record, _render)
+def render(record: object, pages: Mapping[str, str] | None = None) -> str:
+    """Return the page of a run record; every key of the record is optional.
+
+    Nodes with pages of their own, by file, are linked and not in it.
+    """
+    return shown(record, lambda found: _render(found, pages or {}))
 
 
-def _render(record: object) -> str:
+def _render(record: object, pages: Mapping[str, str]) -> str:
     hosts = ranked(record)
-    chosen = whole(hosts)
+    chosen = [] if pages else whole(hosts)
     anchors = {name: f"host-{place}" for place, name in enumerate(chosen)}
+    links = dict(pages) or {name: f"#{anchor}" for name, anchor in anchors.items()}
     folded = len(hosts) > len(chosen)
     page = _template().render(
         run=show(read(record, "run")),
@@ -91,7 +95,7 @@ def _render(record: object) -> str:
         totals=totals(record),
         exit_code=exit_code(record),
         stand_in=stand_in(record),
-        first=[(alike, anchors.get(alike.first, "")) for alike in not_good_alike(hosts)],
+        first=[(alike, _linked(alike, links)) for alike in not_good_alike(hosts)],
         good=list(good_alike(hosts)) if folded else [],
         folded=folded,
         failed=hostlist(failed_hosts(record)),
@@ -102,6 +106,11 @@ def _render(record: object) -> str:
         fleet_head=HEAD,
     )
     return page.strip() + "\n"
+
+
+def _linked(alike: Alike, links: Mapping[str, str]) -> list[tuple[str, str]]:
+    """The members that are shown somewhere: name and address, the first for all."""
+    return [(clean(name), links[name]) for name in alike.members if name in links]
 
 
 def _shown(value: object) -> object:

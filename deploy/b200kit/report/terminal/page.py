@@ -48,8 +48,10 @@ def _lines(
     hosts, check = ranked(record), is_check(record)
     good = {name: host for name, host in hosts.items() if is_good(host)}
     bad = {name: host for name, host in hosts.items() if name not in good}
-    fold = not all_whole and len(good) > (MOST if check else _MOST_BLOCKS)
-    listed = list(hosts) if all_whole else [*whole(bad), *([] if fold else good)]
+    many = len(hosts) > MOST or len(good) > (MOST if check else _MOST_BLOCKS)
+    fold = many and not all_whole
+    chosen = hosts if all_whole else whole(hosts)
+    listed = [name for name in chosen if name in bad or not fold]
     name_width = min(max((len(clean(name)) for name in listed), default=0), 30)
     found: list[str] = []
     for name in listed:

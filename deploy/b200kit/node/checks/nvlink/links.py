@@ -29,7 +29,7 @@ MOST_LINKS = 36
 
 def readings(gpu: GpuView, key: str) -> dict[int, int] | Unmeasured:
     """One number of every link by link number; the first that was not read ends it."""
-    links = gpu.items("links")
+    links = gpu.links
     if isinstance(links, Unmeasured):
         return links
     found: dict[int, int] = {}
@@ -51,7 +51,7 @@ def of_links(
     gpu: GpuView, key: str, what: str, desired: Callable[[View], bool] = is_up
 ) -> Iterator[Finding | tuple[int, int]]:
     """Link and reading of every wanted link; a finding for those not read, one for each reason."""
-    links = gpu.items("links")
+    links = gpu.links
     if isinstance(links, Unmeasured):
         yield unread(f"{what} of any NVLink", links, gpu)
         return
