@@ -1,4 +1,4 @@
-"""The Slurm adapter on a real slurmctld, and two slurmd, of Debian 12 on lab nodes.
+"""The Slurm adapter, and the node's own check, on a real slurmctld and two slurmd of Debian 12.
 
 What it reads of a node in each state is recorded in tests/data/slurm-22.05.yaml, for the unit tests
 of the adapter. The nodes share their machine's uptime, so a reboot is said by slurmd's own -b.
@@ -26,14 +26,16 @@ from tests.unit.nodes import spec
 
 CONTROLLER, NODE = "b200-1", "b200-2"
 OUT = "IDLE+DRAIN"
+CHECK = "/usr/local/lib/b200kit/slurm-check"
+VERDICT = "stat -c %y /var/lib/b200kit/verdict.json"
 
 
 @pytest.fixture(scope="module")
 def programs(
-    boot: Callable[..., dict[str, Any]], tmp_path_factory: pytest.TempPathFactory
+    live: Callable[[int], dict[str, Any]], tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[None]:
-    """Two nodes with Slurm, and its programs on this machine's PATH."""
-    boot("healthy", "healthy")
+    """Two provisioned nodes with Slurm, and its programs on this machine's PATH."""
+    live(2)
     slurm.install([CONTROLLER, NODE])
     folder = tmp_path_factory.mktemp("slurm")
     slurm.clients(CONTROLLER, folder)
@@ -171,6 +173,93 @@ def test_comment_is_not_taken_for_the_reason(node: Node) -> None:
     call("scontrol", "update", f"NodeName={NODE}", "Comment=Reason=b200kit: x [root@now]")
     assert "power supply 2" in TRAFFIC.bring_back(node, 100)
     call("scontrol", "update", f"NodeName={NODE}", "Comment=")
+
+
+def test_jobs_are_stopped_where_the_site_says_to_cut_them(node: Node) -> None:
+    kept, first, second = job("--nodelist=b200-1"), job("--oversubscribe"), job()
+    wait(lambda: runs(first))
+    TRAFFIC.take_out(node, "why")
+    assert TRAFFIC.cut(node) == f"Slurm: cancelled {first}"
+    assert (TRAFFIC.drained(node), shown(NODE)[0]) == (0, OUT)
+    wait(lambda: runs(kept))
+    assert call("squeue", "--noheader", f"--job={second}", "--format=%T") == "PENDING"
+
+
+UNFIT = "b200kit: slurm-check: GPU 7 is split by MIG (and 1 more)"
+
+
+@pytest.fixture
+def checked(node: Node) -> Iterator[None]:
+    """slurmd runs the check on its own, and around each job."""
+    every = {"HealthCheckProgram": CHECK, "Prolog": CHECK, "Epilog": CHECK}
+    slurm.configure((CONTROLLER, NODE), **every, HealthCheckInterval=2)
+    yield
+    lab.inject(NODE, "healthy")
+    nothing = dict.fromkeys([*every, "HealthCheckInterval"])
+    slurm.configure((CONTROLLER, NODE), **nothing)
+
+
+def checked_again() -> None:
+    """Return once a check of the node has begun and ended after this call."""
+    for _ in range(2):
+        before = on(NODE, VERDICT)
+        wait(lambda before=before: on(NODE, VERDICT) != before)  # type: ignore[misc]
+
+
+@pytest.mark.usefixtures("checked")
+def test_unfit_node_is_drained_and_resumed_when_it_is_fit_by_its_own_health_check() -> None:
+    lab.inject(NODE, "mig-on")
+    wait(lambda: shown(NODE) == (OUT, UNFIT))
+    lab.inject(NODE, "healthy")
+    wait(lambda: registered(NODE) == ("IDLE", ""))
+
+
+@pytest.mark.usefixtures("checked")
+def test_health_check_leaves_what_an_administrator_said() -> None:
+    """Of a node that it drained before, too."""
+    lab.inject(NODE, "mig-on")
+    wait(lambda: shown(NODE) == (OUT, UNFIT))
+    by_hand("DOWN", "power supply 2")
+    before = shown(NODE)
+    checked_again()
+    assert shown(NODE) == before
+    lab.inject(NODE, "healthy")
+    checked_again()
+    assert shown(NODE) == before
+
+
+@pytest.mark.usefixtures("checked")
+def test_health_check_leaves_a_node_that_is_being_repaired(node: Node) -> None:
+    TRAFFIC.take_out(node, "no NVLink")
+    checked_again()
+    assert shown(NODE) == (OUT, "b200kit: no NVLink")
+
+
+@pytest.mark.usefixtures("checked")
+def test_node_that_turned_unfit_refuses_a_job_which_waits_for_a_fit_one() -> None:
+    slurm.configure((CONTROLLER, NODE), HealthCheckInterval=None)
+    lab.inject(NODE, "mig-on")
+    number = job()
+    wait(lambda: shown(NODE) == (OUT, UNFIT))
+    wait(lambda: "launch failed requeued held" in call("squeue", "--noheader", "--format=%T %r"))
+    assert not runs(number)
+    lab.inject(NODE, "healthy")
+    slurm.configure((CONTROLLER, NODE), HealthCheckInterval=2)
+    wait(lambda: registered(NODE) == ("IDLE", ""))
+    call("scontrol", "release", number)
+    # A requeued job has two minutes to wait.
+    call("scontrol", "update", f"JobId={number}", "StartTime=now")
+    wait(lambda: runs(number))
+
+
+@pytest.mark.usefixtures("checked")
+def test_node_that_turned_unfit_under_a_job_is_drained_at_its_end() -> None:
+    slurm.configure((CONTROLLER, NODE), HealthCheckInterval=None)
+    number = job()
+    wait(lambda: runs(number))
+    lab.inject(NODE, "mig-on")
+    call("scancel", number)
+    wait(lambda: shown(NODE) == (OUT, UNFIT))
 
 
 @pytest.fixture

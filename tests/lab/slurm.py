@@ -74,12 +74,20 @@ def install(names: Sequence[str]) -> None:
         list(workers.map(one, names))
 
 
+def configure(names: Sequence[str], **options: object) -> None:
+    """Set lines of slurm.conf, from now on; None removes one."""
+    script = "".join(
+        f"sed -i '/^{key}=/d' $conf; " + (f"echo '{key}={value}' >> $conf; " if value else "")
+        for key, value in options.items()
+    )
+    for name in names:
+        run(name, ["sh", "-c", f"conf=/etc/slurm/slurm.conf; {script}"])
+    run(names[0], ["scontrol", "reconfigure"])
+
+
 def down_after(names: Sequence[str], seconds: int = _PATIENCE_S) -> None:
     """Have a node DOWN after this time without an answer, from now on."""
-    edit = f"sed -i 's/^SlurmdTimeout=.*/SlurmdTimeout={seconds}/' /etc/slurm/slurm.conf"
-    for name in names:
-        run(name, ["sh", "-c", edit])
-    run(names[0], ["scontrol", "reconfigure"])
+    configure(names, SlurmdTimeout=seconds)
 
 
 def clients(name: str, folder: Path) -> None:

@@ -19,6 +19,7 @@ COMMANDS = {
     "watchdog": "b200kit.node.serving.watchdog.daemon:main",
     "_evidence": "b200kit.node.serving.watchdog.hang_evidence:main",
     "quarantine": "b200kit.node.maintenance.quarantine:main",
+    "slurm-check": "b200kit.node.maintenance.slurm_check:main",
     "drain": "b200kit.node.serving.gateway.drain:main",
     "support-bundle": "b200kit.node.maintenance.support_bundle:main",
     "gpu-daemons": "b200kit.node.maintenance.reset_gpus:main",

@@ -154,7 +154,8 @@ def _undrained(node: Node, left: str, limit: int) -> Mapping[str, Any]:
     if node.unreachable:
         return {"result": f"cannot be drained, as it does not answer ({left})"}
     if node.spec.reprovision.drain_timeout == "cut":
-        return {"result": f"cut off after {duration(limit)} ({left})"}
+        results = [f"cut off after {duration(limit)} ({left})", *traffic.cut(node)]
+        return {"result": "; ".join(results)}
     raise StageFailed(
         f"not drained within {duration(limit)} ({left}): it takes no new work and nothing was "
         'done to it; run again to continue waiting, or set reprovision.drain_timeout = "cut"'

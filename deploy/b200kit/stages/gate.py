@@ -25,6 +25,8 @@ from b200kit.stages.support.managed_settings import table_of
 
 EXPECT = "/etc/b200kit/expect.json"
 UNIT = "b200-gate.service"
+SLURM_CHECK = "/usr/local/lib/b200kit/slurm-check"
+"""What a site's slurm.conf names; without Slurm nobody runs it."""
 
 
 def expectation(node: Node) -> dict[str, Any]:
@@ -69,6 +71,7 @@ def desired(node: Node, layout: Sequence[Replica]) -> DesiredState:
     return DesiredState(
         files=(
             File(EXPECT, content),
+            File(SLURM_CHECK, render("host/slurm-check.j2", expect=EXPECT), 0o755),
             File(f"/etc/systemd/system/{UNIT}", unit, notify=("daemon-reload",)),
         ),
         units=(Unit(UNIT, active=False),),

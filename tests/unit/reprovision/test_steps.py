@@ -126,11 +126,25 @@ def test_drain_that_does_not_end_stops_and_says_what_is_open(
         drain(node, monkeypatch, Fake(count))
 
 
+class Jobs(Fake):
+    """One whose work does not end with the node's services."""
+
+    def cut(self, node: Node) -> str:
+        """End it."""
+        self.counts = [0]
+        return "cancelled"
+
+
 def test_drain_cuts_only_where_the_site_says_so(
     node: Node, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    jobs = Jobs(1)
+    with raises_message(StageFailed):
+        drain(node, monkeypatch, Fake(3), jobs)
+    assert jobs.counts == [1]
     asked(node, drain_timeout="cut")
-    assert_message(drain(node, monkeypatch, Fake(3)))
+    assert_message(drain(node, monkeypatch, Fake(3), jobs))
+    assert jobs.counts == [0]
 
 
 def test_node_that_does_not_answer_is_not_waited_for_in_vain(

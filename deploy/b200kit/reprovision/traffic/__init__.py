@@ -7,7 +7,7 @@ a node has to be taken out of, in order; it is brought back in the opposite orde
 from __future__ import annotations
 
 from importlib import import_module
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
 from b200kit.reprovision.actions import ActionFailed as ActionFailed
 
@@ -37,7 +37,20 @@ class Traffic(Protocol):
         """Send it *share_percent* of what a whole node gets; 100 is as before it was taken out."""
 
 
+@runtime_checkable
+class Cuts(Protocol):
+    """One whose work does not end with what serves on the node, and that can end it."""
+
+    def cut(self, node: Node) -> str:
+        """End what is open; returns what was done. Only where the inventory says to cut."""
+
+
 def adapters(node: Node) -> list[Traffic]:
     """Those the inventory names for this node, in its order."""
     found: list[Traffic] = [import_module(MODULES[name]).TRAFFIC for name in node.spec.traffic]
     return found
+
+
+def cut(node: Node) -> list[str]:
+    """End what would not end with the node's services; what each who could came to."""
+    return [each.cut(node) for each in adapters(node) if isinstance(each, Cuts)]

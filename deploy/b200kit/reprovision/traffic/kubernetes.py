@@ -6,9 +6,9 @@ start elsewhere; such pods are named, and the node waits for a person, unless th
 them be deleted. Kubernetes gives a node no share: it comes back at 100. A node that somebody else
 cordoned stays so.
 
-Read from kubectl's JSON as its reference has it (kubectl 1.32: `kubectl drain --help`; Pod v1:
-metadata.ownerReferences, annotations, status.phase; Node v1: status.conditions) and tried with
-stand-ins for kubectl that print it; never with a real cluster.
+Tried with Debian 13's kubectl 1.32.3 against a stand-in for the API server; what is sent and
+answered is held to the schema that Kubernetes publishes of 1.32 (tests/vendor/test_kubectl.py,
+tests/data/kubernetes-1.32.json). Never with a real cluster.
 """
 
 from __future__ import annotations

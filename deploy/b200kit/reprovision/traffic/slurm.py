@@ -8,27 +8,17 @@ slurmctld of 22.05 (tests/e2e/test_slurm.py); who runs it must be an administrat
 
 from __future__ import annotations
 
-import re
-from dataclasses import dataclass
+import time
 
+from b200kit.node.state import slurm
 from b200kit.reprovision.actions import ActionFailed
 from b200kit.reprovision.traffic.run_command import one_line, run
 from b200kit.run.node import Node
 
-MARK = "b200kit:"
 # A job has the node's GPUs in these; one that is pending has none.
 HOLDING = "CONFIGURING,RUNNING,COMPLETING,SUSPENDED,STOPPED"
-# Words of a state: in one of these a node starts no job ...
-_OUT = {"DRAIN", "DOWN", "FAIL"}
-# ... and in one of these it has some.
-_BUSY = {"ALLOCATED", "MIXED", "COMPLETING"}
-# What Slurm itself gives as the reason of a node that was away, and that answers again (src/
-# slurmctld/node_mgr.c); every other reason is somebody's.
-_SLURMS_OWN = ("Not responding", "Node unexpectedly rebooted")
-_NAME = re.compile(r"^NodeName=(\S+)", re.MULTILINE)
-_STATE = re.compile(r"\bState=(\S+)")
-# With who gave it and when behind it; a comment, which may have any words, comes after it.
-_REASON = re.compile(r"\bReason=(.*?) \[[^\]@]+@[^\]]*\]", re.DOTALL)
+# Longer than KillWait, 30 s by default, after which Slurm sends SIGKILL.
+_END_WITHIN_S = 60.0
 
 
 class Slurm:
@@ -41,16 +31,14 @@ class Slurm:
         seen = _observed(node)
         if seen.is_out and not seen.is_ours:
             return f"Slurm: {seen.state} already, by somebody else: {seen.reason}"
-        reason = one_line(f"{MARK} {why}")
-        run(["scontrol", "update", f"NodeName={node.name}", "State=DRAIN", f"Reason={reason}"])
+        run(slurm.drain(node.name, f"{slurm.MARK} {why}"))
         return "Slurm: draining"
 
     def drained(self, node: Node) -> int | None:
         """Jobs that have the node; None also where Slurm has it as busy and lists no job."""
-        command = ["squeue", "--all", "--noheader", f"--nodelist={node.name}"]
         try:
             seen = _observed(node)
-            lines = run([*command, f"--states={HOLDING}", "--format=%A"]).split()
+            jobs = _jobs(node)
         except ActionFailed:
             return None
         if not seen.is_out:
@@ -58,9 +46,17 @@ class Slurm:
                 f"Slurm has {node.name} as {seen.state}, where it takes new jobs: somebody resumed "
                 "it. Drain it there and run again, or use --data reprovision_action=return"
             )
-        if not lines and seen.is_busy:
-            return None
-        return len(set(lines)) if all(map(str.isdigit, lines)) else None
+        return len(jobs) if jobs or not seen.is_busy else None
+
+    def cut(self, node: Node) -> str:
+        """Cancel the jobs that have the node, on all of their nodes, and wait for their end."""
+        jobs = _jobs(node)
+        if jobs:
+            run(["scancel", *jobs])
+        end = time.monotonic() + _END_WITHIN_S
+        while (left := self.drained(node)) != 0 and time.monotonic() < end:
+            time.sleep(1)
+        return f"Slurm: cancelled {', '.join(jobs) or 'no job'}{'' if left == 0 else ', not ended'}"
 
     def bring_back(self, node: Node, share_percent: int) -> str:
         """Resumed once it is whole, unless it is out for somebody else's reason."""
@@ -71,43 +67,24 @@ class Slurm:
             return f"Slurm: {seen.state}"
         if not seen.is_ours:
             return f"Slurm: stays {seen.state}, by somebody else: {seen.reason}"
-        run(["scontrol", "update", f"NodeName={node.name}", "State=RESUME"])
+        run(slurm.resume(node.name))
         return "Slurm: resumed"
 
 
-@dataclass(frozen=True)
-class _Observed:
-    """A node as Slurm has it: state such as "IDLE+DRAIN", and the reason."""
-
-    state: str
-    reason: str
-
-    @property
-    def is_out(self) -> bool:
-        return bool(_OUT & self._words())
-
-    @property
-    def is_busy(self) -> bool:
-        return bool(_BUSY & self._words())
-
-    @property
-    def is_ours(self) -> bool:
-        """Whether nobody but us and Slurm itself has a reason to keep it out."""
-        return self.reason.startswith((MARK, *_SLURMS_OWN))
-
-    def _words(self) -> set[str]:
-        """ "DOWN*+DRAIN" is DOWN and DRAIN; POWERED_DOWN is neither."""
-        return set(re.findall(r"[A-Z_]+", self.state))
+def _observed(node: Node) -> slurm.SlurmNode:
+    try:
+        return slurm.parse(node.name, run(slurm.show(node.name)))
+    except ValueError as error:
+        raise ActionFailed(str(error)) from None
 
 
-def _observed(node: Node) -> _Observed:
-    output = run(["scontrol", "show", "node", node.name, "--oneliner"])
-    state, reason, names = _STATE.search(output), _REASON.search(output), _NAME.findall(output)
-    if not state or names != [node.name]:
-        # To Slurm n[1-4] and ALL are names of several.
-        known = one_line(", ".join(names)) or "nothing"
-        raise ActionFailed(f"scontrol takes {node.name} for no node of that name: {known}")
-    return _Observed(state[1], one_line(reason[1]) if reason else "no reason given")
+def _jobs(node: Node) -> list[str]:
+    command = ["squeue", "--all", "--noheader", f"--nodelist={node.name}"]
+    output = run([*command, f"--states={HOLDING}", "--format=%A"])
+    jobs = sorted(set(output.split()))
+    if not all(map(str.isdigit, jobs)):
+        raise ActionFailed(f"squeue lists what are no jobs: {one_line(output)}")
+    return jobs
 
 
 TRAFFIC = Slurm()

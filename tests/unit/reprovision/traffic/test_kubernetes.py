@@ -1,8 +1,11 @@
-"""The Kubernetes adapter: its exact command lines against a stand-in kubectl."""
+"""The Kubernetes adapter: its exact command lines against a stand-in kubectl.
+
+What the stand-in prints is held to Kubernetes' published schema, which knows no other field: so the
+adapter reads only what there is.
+"""
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Any
 
@@ -13,16 +16,19 @@ from b200kit.reprovision.traffic import kubernetes
 from b200kit.run.node import Node
 from tests.messages import raises_message
 from tests.unit.nodes import spec
+from tests.unit.reprovision.traffic.kubernetes_api import NODE, PODS, held, problems
 from tests.unit.reprovision.traffic.programs import Programs
 
 
 def kube_node(cordoned: bool, mine: bool, ready: str = "True") -> str:
-    """What `kubectl get node -ojson` prints, as far as it is read."""
+    """What `kubectl get node -ojson` prints, less what the adapter does not read."""
     notes = {kubernetes.MARK: "why"} if mine else {}
     spec_ = {"unschedulable": True} if cordoned else {}
     conditions = [{"type": "DiskPressure", "status": "False"}, {"type": "Ready", "status": ready}]
     about = {"name": "n7", "annotations": notes}
-    return json.dumps({"metadata": about, "spec": spec_, "status": {"conditions": conditions}})
+    kind = {"apiVersion": "v1", "kind": "Node"}
+    status = {"conditions": conditions}
+    return held(NODE, {**kind, "metadata": about, "spec": spec_, "status": status})
 
 
 GET = "kubectl|get|node|n7|-ojson"
@@ -60,19 +66,27 @@ def pod(owner: str = "ReplicaSet", phase: str = "Running", name: str = "p") -> d
     """A pod as the API has it, as far as it is read; *owner* "": a bare one."""
     # The kubelet's own pods belong to the node; a copy of each is in the API.
     notes = {"kubernetes.io/config.mirror": "x"} if owner == "Node" else {}
-    owners = {"ownerReferences": [{"kind": owner, "controller": True}]} if owner else {}
+    owners = {"ownerReferences": [{**owned_by(owner), "controller": True}]} if owner else {}
     about = {"name": name, "namespace": "team", "annotations": notes, **owners}
-    return {"metadata": about, "status": {"phase": phase}}
+    kind = {"apiVersion": "v1", "kind": "Pod"}
+    return {**kind, "metadata": about, "status": {"phase": phase}}
+
+
+def owned_by(kind: str) -> dict[str, Any]:
+    """The owner of a pod, which need not be its controller."""
+    return {"apiVersion": "apps/v1", "kind": kind, "name": "one", "uid": "7d2a"}
 
 
 def items(*pods: dict[str, Any]) -> str:
-    """What `kubectl get pods -ojson` prints."""
-    return json.dumps({"items": pods})
+    """What `kubectl get pods -ojson` prints: it names the list "List", and the API "PodList"."""
+    document = {"apiVersion": "v1", "kind": "PodList", "items": list(pods), "metadata": {}}
+    return held(PODS, document).replace('"PodList"', '"List"')
 
 
-OWNED = {"kind": "ReplicaSet", "name": "left-over"}
-ORPHAN = pod() | {"metadata": {"name": "orphan", "namespace": "team", "ownerReferences": [OWNED]}}
-PODS = "kubectl|get|pods|--all-namespaces|--field-selector=spec.nodeName=n7|-ojson"
+ORPHAN = pod() | {
+    "metadata": {"name": "orphan", "namespace": "team", "ownerReferences": [owned_by("ReplicaSet")]}
+}
+GET_PODS = "kubectl|get|pods|--all-namespaces|--field-selector=spec.nodeName=n7|-ojson"
 DRAIN = "kubectl|drain|n7|--ignore-daemonsets|--delete-emptydir-data"
 LATE = "error: unable to drain node n7 due to error: global timeout reached: 10s"
 
@@ -87,7 +101,7 @@ LATE = "error: unable to drain node n7 due to error: global timeout reached: 10s
         ("The connection to the server was refused", 1, None),
         ("{}", 0, None),
         ("no JSON", 0, None),
-        (items({}), 0, None),
+        ('{"items": [{}]}', 0, None),
     ],
 )
 def test_pods_are_evicted_and_counted(
@@ -95,8 +109,8 @@ def test_pods_are_evicted_and_counted(
 ) -> None:
     programs.answer("kubectl", ("get pods", said, code), ("drain", LATE, 1))
     assert kubernetes.TRAFFIC.drained(node) == pods
-    evicted = [f"{DRAIN}|--timeout=10s", PODS] if pods is not None else []
-    assert programs.ran() == [PODS, *evicted]
+    evicted = [f"{DRAIN}|--timeout=10s", GET_PODS] if pods is not None else []
+    assert programs.ran() == [GET_PODS, *evicted]
 
 
 @pytest.mark.parametrize(
@@ -109,14 +123,14 @@ def test_pod_that_nothing_would_start_again_is_named_before_any_is_evicted(
     programs.answer("kubectl", ("get pods", said, 0), ("get node", kube_node(True, True), 0))
     with raises_message(ActionFailed):
         kubernetes.TRAFFIC.drained(node)
-    assert programs.ran() == [PODS, GET]
+    assert programs.ran() == [GET_PODS, GET]
 
 
 def test_inventory_may_let_such_pods_be_deleted(programs: Programs, tmp_path: Path) -> None:
     node = Node("n7", spec(tmp_path, reprovision={"unmanaged_pods": "delete"}))
     programs.answer("kubectl", ("get pods", items(pod(""), pod()), 0), ("drain", LATE, 1))
     assert kubernetes.TRAFFIC.drained(node) == 2
-    assert programs.ran() == [PODS, f"{DRAIN}|--force|--timeout=10s", PODS]
+    assert programs.ran() == [GET_PODS, f"{DRAIN}|--force|--timeout=10s", GET_PODS]
 
 
 @pytest.mark.parametrize(("ready", "left"), [("False", 1), ("Unknown", 1)])
@@ -134,4 +148,19 @@ def test_such_pod_of_a_node_that_is_dead_to_kubernetes_counts_as_open(
 def test_what_kubernetes_does_not_say_of_a_node_is_unknown(programs: Programs, node: Node) -> None:
     programs.answer("kubectl", ("get pods", items(pod("")), 0), ("get node", "{}", 0))
     assert kubernetes.TRAFFIC.drained(node) is None
-    assert programs.ran() == [PODS, GET]
+    assert programs.ran() == [GET_PODS, GET]
+
+
+@pytest.mark.parametrize(
+    "spoiled",
+    [
+        {"metadata": {"anotations": {}}},
+        {"metadata": {"annotations": {kubernetes.MARK: 1}}},
+        {"spec": {"unschedulable": "true"}},
+        {"spec": {"unscheduleable": True}},
+        {"status": {"conditions": [{"type": "Ready"}]}},
+        {"status": {"conditions": [{"type": "Ready", "status": True}]}},
+    ],
+)
+def test_schema_refuses_what_the_api_does_not_have(spoiled: dict[str, Any]) -> None:
+    assert problems(NODE, {"apiVersion": "v1", "kind": "Node", **spoiled})

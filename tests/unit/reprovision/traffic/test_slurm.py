@@ -91,6 +91,29 @@ def test_jobs_are_counted_or_nobody_knows(
     assert programs.ran() == [SHOW, *([asked] if read else [])]
 
 
+def test_jobs_that_have_the_node_are_cancelled_by_number(programs: Programs, node: Node) -> None:
+    programs.answer("scontrol", ("show", ANSWERS["drained"], 0))
+    (programs.folder / "squeue").write_text('#!/bin/sh\n[ -e "$0.cut" ] || echo 4711 4712 4711\n')
+    (programs.folder / "squeue").chmod(0o755)
+    (programs.folder / "scancel").write_text(
+        f'#!/bin/sh\necho "$@" > {programs.folder}/squeue.cut\n'
+    )
+    (programs.folder / "scancel").chmod(0o755)
+    assert_message(slurm.TRAFFIC.cut(node))
+    assert (programs.folder / "squeue.cut").read_text() == "4711 4712\n"
+
+
+@pytest.mark.parametrize("said", ["--user=root", "4711 all"])
+def test_nothing_is_cancelled_by_what_is_no_number(
+    programs: Programs, node: Node, said: str
+) -> None:
+    programs.answer("squeue", ("", said, 0))
+    programs.answer("scancel", ("", "", 0))
+    with raises_message(ActionFailed):
+        slurm.TRAFFIC.cut(node)
+    assert not [line for line in programs.ran() if line.startswith("scancel")]
+
+
 @pytest.mark.parametrize("state", ["idle", "allocated", "resumed"])
 def test_node_that_somebody_resumed_meanwhile_is_not_drained(
     programs: Programs, node: Node, state: str
