@@ -32,7 +32,7 @@ LONGEST = (
     *("test_demo", "test_rolling", "test_first_request", "test_golden_answers", "test_quality"),
     *("test_bench_serve", "test_engine_sizes", "test_vllm_parser"),
     "test_two_nodes",
-    "test_stack_faults",
+    *("test_rollout", "test_stack_faults"),
     *("test_reprovision", "test_upgrade", "test_weights", "test_lost_hosts", "test_watchdog"),
     *("test_killed_controller", "test_containers", "test_bring_up", "test_settings"),
     "test_debian_13",

@@ -11,7 +11,6 @@ NODE = "b200-1"
 CHECK = "placement.gpus"
 WELL = "pass: every replica has the GPUs that the layout gives it"
 SMALL = ("--data", "replicas=4", "--data", "tensor_parallel=2")
-NO_FLOOR = ("--data", "min_available=0")
 GIVEN = "tr '\\0' '\\n' </proc/$(systemctl show -P MainPID vllm@{}.service)/environ | sed -n {}"
 
 
@@ -52,30 +51,12 @@ def serving(live: Live) -> Outcome:
 
 
 @pytest.fixture(scope="module")
-def refused(serving: Outcome) -> tuple[Outcome, list[int], list[int]]:
-    """Four of two are asked for while it is in rotation; the servers' processes around that."""
-    before = [property_of(unit, "MainPID") for unit in units(2)]
-    outcome = deploy("b200.py", *SMALL)
-    return outcome, before, [property_of(unit, "MainPID") for unit in units(2)]
+def smaller(serving: Outcome) -> Outcome:
+    """Four of two are asked for while it is in rotation: it is drained first."""
+    return deploy("b200.py", *SMALL)
 
 
-@pytest.fixture(scope="module")
-def smaller(refused: object) -> Outcome:
-    """The same, with nobody who needs it."""
-    return deploy("b200.py", *SMALL, *NO_FLOOR)
-
-
-def test_node_in_rotation_is_left_as_it_is(refused: tuple[Outcome, list[int], list[int]]) -> None:
-    outcome, before, after = refused
-    assert outcome.code == 1
-    assert "vllm0 is in rotation (min_available 3)" in outcome.described(NODE)
-    assert before == after
-    assert on(NODE, "ls /etc/vllm").split() == ["replica-0.yaml", "replica-1.yaml"]
-
-
-def test_check_tells_that_replicas_have_the_gpus_of_others(
-    refused: tuple[Outcome, list[int], list[int]],
-) -> None:
+def test_check_tells_that_replicas_have_the_gpus_of_others(serving: Outcome) -> None:
     checked = deploy("check.py", *SMALL)
     assert checked.code == 1
     assert "vllm@0.service: " in judged(checked)
@@ -89,10 +70,10 @@ def test_more_and_smaller_replicas_start_when_the_old_ones_have_ended(smaller: O
 
 
 def test_fewer_and_larger_replicas_start_when_the_old_ones_have_ended(smaller: Outcome) -> None:
-    larger = deploy("b200.py", *NO_FLOOR)
+    larger = deploy("b200.py")
     assert larger.code == 0, larger.said[-3000:]
     assert judged(larger) == WELL
     assert_each_began_when_the_last_had_ended(replicas=2, before=4)
     assert on(NODE, "ls /etc/vllm").split() == ["replica-0.yaml", "replica-1.yaml"]
-    again = deploy("b200.py", *NO_FLOOR)
+    again = deploy("b200.py")
     assert [stage for stage in again.host(NODE)["stages"] if stage["changes"]] == []

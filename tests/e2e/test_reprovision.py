@@ -43,9 +43,8 @@ DATA = {
     "reprovision": {
         "budgets": dict.fromkeys(LEVELS, 1),
         "drain_deadline_s": 120,
-        "canary_percent": 10,
-        "canary_duration_s": 3,
     },
+    "rollout": {"share_percent": 10, "watch_s": 3},
 }
 FAULTS = [
     ("cured-by-restart", "restart-services"),

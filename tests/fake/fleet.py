@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from b200kit.report.files import stored
+from b200kit.reprovision import ledger
 from tests.fake.connector import FOLDER
 from tests.fake.machine import Machine, State
 from tests.unit.specs import VENDOR_KEY, data
@@ -117,7 +118,9 @@ class Fleet:
 
     def _environment(self) -> dict[str, str]:
         path = os.pathsep.join([str(self.folder / "plugin"), str(ROOT)])
-        return {FOLDER: str(self.folder), "PYTHONPATH": path, "COLUMNS": "200"}
+        own = {ledger.VARIABLE: str(self.folder / "transactions")}
+        kept = {name: os.environ.get(name, where) for name, where in own.items()}
+        return {FOLDER: str(self.folder), "PYTHONPATH": path, "COLUMNS": "200", **kept}
 
     def _register_connector(self) -> None:
         info = self.folder / "plugin" / "fake_fleet-0.dist-info"

@@ -25,7 +25,7 @@ from b200kit.node.lib import lock, managed_files, timestamp
 from b200kit.node.packages import candidates
 from b200kit.node.state import drift, engine_probe
 from b200kit.run.remote import INSTALLED, MAKE_ACTING
-from tests.fake import settings
+from tests.fake import out_of_service, settings
 from tests.unit import states
 
 State = dict[str, Any]
@@ -52,8 +52,9 @@ APT: State = {
 }
 NOTES = (
     *("smoke", "passport", "bandwidth", "reboot", "packages", "watchdog-mark", "quarantine"),
-    "reprovision",
+    *("reprovision", "served"),
 )
+UPTIME_S = 61.0
 KERNEL = "6.8.0-41-generic"
 BARE = {"unmeasured": "Driver Not Loaded (9)"}
 RUNS_A_SHELL = "/run/b200kit/lock.json"
@@ -163,7 +164,7 @@ class Machine:
         free = {"total_bytes": 4 * 10**12, "free_bytes": 3 * 10**12}
         document["disks"] = dict.fromkeys(ask.get("disks", []), free) | document["disks"]
         document["taken_at"] = timestamp.text(datetime.now(UTC))
-        document["host"]["boot_id"] = self._boot_id()
+        document["host"] |= {"boot_id": self._boot_id(), "uptime_s": UPTIME_S}
         asked = {path: self._reading(path, managed_files.sha256) for path in ask["files"]}
         secret = {
             p: self._reading(p, managed_files.keyed(nonce)) for p, nonce in ask["secrets"].items()
@@ -288,6 +289,8 @@ class Machine:
             "measure": lambda arguments, stdin: json.dumps(measured()),
             "rotation": lambda arguments, stdin: "",
             "firewall": lambda arguments, stdin: "",
+            "quarantine": lambda arguments, stdin: out_of_service.mark(self, arguments),
+            "drain": lambda arguments, stdin: out_of_service.drain(self, arguments),
             "driver-log": lambda arguments, stdin: "\n".join(self.kernel_log),
         }
         return True, acts[name](arguments, stdin)
@@ -354,12 +357,14 @@ class Machine:
     def _shell(self) -> dict[str, Callable[[str, str], str]]:
         return {
             r"base64 -d > ": self._upload,
+            out_of_service.COMMANDS: lambda command, stdin: out_of_service.execute(self, command),
+            r"^for u in ": lambda command, stdin: out_of_service.stop_each(self, command),
             r"apt-get .* install ": self._install,
             settings.COMMANDS: lambda command, stdin: settings.execute(self, command),
             r"apt-ready ": self._configure,
             r"^systemd-run .* systemctl reboot$": self._reboot,
             r"^cat /proc/sys/kernel/random/boot_id$": lambda command, stdin: self._boot_id(),
-            r"^cat /proc/uptime$": lambda command, stdin: "61.00 400.00",
+            r"^cat /proc/uptime$": lambda command, stdin: f"{UPTIME_S:.2f} 400.00",
             r"^haproxy -c ": lambda command, stdin: "",
             r"^rm -f /etc/haproxy/": self._remove,
             r"^journalctl ": lambda command, stdin: "-- No entries --",

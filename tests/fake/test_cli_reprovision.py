@@ -110,9 +110,8 @@ def test_damaged_transaction_stops_its_node_and_the_others_continue(
     site = small.folder / "group_data" / "nodes.py"
     limits = {
         "budgets": dict.fromkeys(("restart_services", "reset_gpus", "reboot", "power_cycle"), 0),
-        "min_available": 0,
     }
-    site.write_text(site.read_text() + f"reprovision = {limits}\n")
+    site.write_text(site.read_text() + f"reprovision = {limits}\nrollout = {{'floor': 0}}\n")
     folder.mkdir()
     (folder / "n02.jsonl").write_text('{"kind": "open"}\n')
     run = small.run("reprovision.py")
@@ -179,7 +178,7 @@ def test_fit_node_is_left_alone_and_the_last_that_serves_stays_in_service(
     machine.save()
     site = live.folder / "group_data" / "nodes.py"
     before_floor = site.read_text()
-    site.write_text(before_floor + "reprovision = {'min_available': 1}\n")
+    site.write_text(before_floor + "rollout = {'floor': 1}\n")
     run = live.run("reprovision.py")
     assert (run.code, run.outcomes) == (1, {"n03": "unfit"})
     site.write_text(before_floor)

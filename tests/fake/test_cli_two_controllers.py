@@ -23,8 +23,9 @@ def live(tmp_path_factory: pytest.TempPathFactory) -> Fleet:
         fleet.add(name)
     assert fleet.run("b200.py").code == 0
     site = fleet.folder / "group_data" / "nodes.py"
-    limits = {"budgets": dict.fromkeys(LEVELS, 0), "min_available": 3}
-    site.write_text(site.read_text() + f"reprovision = {limits}\n")
+    limits = {"budgets": dict.fromkeys(LEVELS, 0)}
+    more = f"reprovision = {limits}\nrollout = {{'floor': 3}}\n"
+    site.write_text(site.read_text() + more)
     return fleet
 
 

@@ -106,6 +106,8 @@ def _data(lab: dict[str, Any]) -> dict[str, Any]:
         # The mirror speaks plain HTTP, over a bridge of this machine.
         "model_store_tls": "off",
         # Deadlines that only something that hangs misses: a busy machine is slow, and not hung.
+        # What comes back is looked at, and not watched for minutes.
+        "rollout": {"watch_s": 1},
         "reboot_deadline_s": 300,
         "fabric_deadline_s": 60,
         "warm_deadline_s": 1800,

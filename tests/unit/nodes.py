@@ -70,9 +70,10 @@ def settled(folder: Path, **changes: Any) -> tuple[Node, Machine]:
     look(node)
     make(node, "settings")
     make(node, "passport")
-    for change in pipeline.stages()[-1].plan(node):
-        change.apply(node)
-    look(node)
+    for stage in pipeline.stages()[-2:]:
+        for change in stage.plan(node):
+            change.apply(node)
+        look(node)
     machine.log.clear()
     return node, machine
 

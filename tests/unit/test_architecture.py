@@ -37,6 +37,7 @@ LEVELS = (
     ("report", "site", "stages"),
     ("operations",),
     ("reprovision", "tuning"),
+    ("rollout",),
     ("cli",),
 )
 LEVEL = {room: level for level, rooms in enumerate(LEVELS) for room in rooms}
@@ -57,6 +58,7 @@ SPEAK_PYINFRA = {
     "b200kit/operations/recorder.py",
     "b200kit/operations/steps.py",
     "b200kit/reprovision/operations.py",
+    "b200kit/rollout/operations.py",
     "b200kit/run/host_keys.py",
     "b200kit/run/remote.py",
 }

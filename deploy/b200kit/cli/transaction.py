@@ -1,4 +1,4 @@
-"""`b200 transaction list|show`: which nodes are under repair, by whom, and how far it is."""
+"""`b200 transaction list|show`: which nodes are out of service, by whom, and how far they are."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from b200kit.reprovision import explain, ledger
 from b200kit.reprovision.ledger import Damaged
 from b200kit.reprovision.states import State
 from b200kit.reprovision.transaction import Transaction
+from b200kit.rollout import progress as rollouts
 from b200kit.run import console
 from b200kit.run.node import StageFailed
 
@@ -22,7 +23,7 @@ _FOLDER = click.option(
 
 @click.group("transaction", no_args_is_help=False)
 def command() -> None:
-    """Nodes under repair: who works on which, and since when."""
+    """Nodes that are changed or repaired: who works on which, and since when."""
 
 
 @command.command(
@@ -36,7 +37,7 @@ def command() -> None:
 )
 @_FOLDER
 def show_all(transactions: Path | None) -> int:
-    """List the nodes that are out of service."""
+    """List the nodes that are out of service, and the rollouts they belong to."""
     folder = transactions or ledger.directory()
     try:
         names = ledger.nodes(folder)
@@ -49,6 +50,7 @@ def show_all(transactions: Path | None) -> int:
         console.out(f"{tx.node}  {_line(folder, tx)}")
     for name, damage in damaged.items():
         console.out(f"{name}  DAMAGED: {damage}")
+    console.out(*rollouts.lines([tx for tx in found.values() if isinstance(tx, Transaction)]))
     more = f"; {len(damaged)} damaged" if damaged else ""
     console.out(f"{len(open_ones)} of {len(names)} known nodes are out of service{more}")
     return DAMAGED if damaged else SHOWN
@@ -94,7 +96,8 @@ def _line(folder: Path, tx: Transaction) -> str:
     if tx.state is State.MANUAL:
         return explain.repair_line(tx)
     pending = f", in the middle of {tx.pending['step']}" if tx.pending else ""
-    return f"{tx.state.value}{pending}, out since {tx.opened}; {_owner(folder, tx)}"
+    onward = rollouts.onward(tx)
+    return f"{tx.state.value}{pending}, out since {tx.opened}{onward}; {_owner(folder, tx)}"
 
 
 def _owner(folder: Path, tx: Transaction) -> str:

@@ -48,6 +48,8 @@ class Change:
     ends: tuple[str, ...] = ()
     # Whether it only looks: a dry run makes it too, to say what a run would be refused for.
     looks: bool = False
+    # Whether no later run can bring back what was before: a disk is formatted.
+    final: bool = False
 
 
 @dataclass(frozen=True)

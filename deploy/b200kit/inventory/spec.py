@@ -27,6 +27,7 @@ from b200kit.inventory.keys.parts import (
     Watchdog,
 )
 from b200kit.inventory.keys.reprovision import ReprovisioningKeys
+from b200kit.inventory.keys.rollout import RolloutKeys
 from b200kit.inventory.keys.source import Source, SystemName
 from b200kit.inventory.keys.tuning import Tune
 from b200kit.inventory.keys.types import (
@@ -52,7 +53,7 @@ _CudaRelease = Annotated[str, matching(r"\d+-\d+", 'a CUDA release such as "12-8
 _CPU_LIST = r"\d+(-\d+)?(,\d+(-\d+)?)*"
 
 
-class NodeSpec(ReprovisioningKeys):
+class NodeSpec(ReprovisioningKeys, RolloutKeys):
     """Everything the inventory says about one node."""
 
     driver: Annotated[str, matching(r"\d+(\.\d+)*", 'an exact driver version such as "580.126.20"')]

@@ -8,10 +8,10 @@ before it; from then on it describes the node as it is now.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
-from dataclasses import replace
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import dataclass, replace
 
-from b200kit.converge.stage import Change, nominal_layout
+from b200kit.converge.stage import Change, Stage, nominal_layout
 from b200kit.node.state import drift
 from b200kit.node.state.verdict import Verdict
 from b200kit.operations import gate, reboot, reboot_policy
@@ -29,7 +29,7 @@ def preview(node: Node, name: str, plan: Callable[[], Sequence[Change]]) -> int:
     try:
         changes = plan()
         for change in changes:
-            if change.looks:
+            if change.looks and not node.drains_first:
                 change.apply(node)
     except (RemoteError, StageFailed) as error:
         if node.foreseen:
@@ -64,15 +64,39 @@ def preview_judgement(node: Node, name: str, judge: Callable[[], Verdict]) -> No
         node.fail(name, gate.why(verdict), outcome="red")
 
 
-def interrupts(node: Node, ends: Sequence[str]) -> str:
-    """Who is not served while some units end, of those that run; empty when nobody loses by it."""
+@dataclass(frozen=True)
+class Interruption:
+    """The replicas that run and those of them, and the gateways, that end."""
+
+    replicas: tuple[str, ...]
+    ended: tuple[str, ...]
+    gateways: tuple[str, ...]
+
+    @property
+    def whole(self) -> bool:
+        """Whether the node serves nobody meanwhile."""
+        return bool(self) and (bool(self.gateways) or len(self.ended) == len(self.replicas))
+
+    def __bool__(self) -> bool:
+        return bool(self.ended or self.gateways)
+
+
+def interruption(node: Node, ends: Collection[str]) -> Interruption:
+    """What of the units that end serves now."""
     running = serving_units.running(node, [*GATEWAY, *serving_units.units(node)])
-    replicas = [unit for unit in running if unit.startswith("vllm@")]
-    ended = [unit for unit in replicas if unit in ends]
-    gateways = [unit for unit in running if unit in ends and unit in GATEWAY]
-    left = len(replicas) - len(ended)
-    if not ended and not gateways:
+    replicas = tuple(unit for unit in running if unit.startswith("vllm@"))
+    ended = tuple(unit for unit in replicas if unit in ends)
+    gateways = tuple(unit for unit in running if unit in ends and unit in GATEWAY)
+    return Interruption(replicas, ended, gateways)
+
+
+def interrupts(node: Node, ends: Collection[str]) -> str:
+    """Who is not served while some units end, of those that run; empty when nobody loses by it."""
+    found = interruption(node, ends)
+    if not found:
         return ""
+    replicas, ended, gateways = found.replicas, found.ended, found.gateways
+    left = len(replicas) - len(ended)
     numbers = ", ".join(re.findall(r"@(\d+)", " ".join(ended)))
     word = "replica" if len(ended) == 1 else "replicas"
     what = [*(["the gateway"] if gateways else []), *([f"{word} {numbers}"] if ended else [])]
@@ -80,6 +104,28 @@ def interrupts(node: Node, ends: Sequence[str]) -> str:
     if gateways or not replicas:
         who = "this node serves nobody meanwhile"
     return f"; interrupts {' and '.join(what)}: {who}"
+
+
+def foresee(node: Node) -> list[Change]:
+    """All changes that a run would make, as far as they can be planned now; says nothing."""
+    found: list[Change] = []
+    for step in pipeline.STEPS:
+        try:
+            changes = _planned(node, step)
+        except (RemoteError, StageFailed):
+            if not found:
+                break
+            continue
+        found += changes
+        node.foreseen |= {change.what: change.ends for change in changes}
+    node.foreseen = {}
+    return found
+
+
+def _planned(node: Node, step: pipeline.Step) -> list[Change]:
+    if isinstance(step.run, Stage):
+        return step.run.plan(node)
+    return reboot_changes(node) if step.run is Checkpoint.REBOOT else []
 
 
 def reboot_changes(node: Node) -> list[Change]:

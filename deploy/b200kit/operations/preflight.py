@@ -88,6 +88,7 @@ def check_all(state: State) -> None:
         # The first host of the run left with the exit code; the others just end.
         raise GreenletExit
     RUN.inventory = tuple(host.name for host in state.inventory)
+    RUN.site = str(group_data.folder().parent)
     faults: list[tuple[Host, Problem]] = []
     groups = Alike(state)
     for host in state.inventory:

@@ -43,7 +43,9 @@ def observe(node: Node, lock: bool = True) -> Commands:
 
 @operation(is_idempotent=True)
 def run(node: Node, step: Step) -> Commands:
-    """A step of the pipeline, whichever it is."""
+    """A step of the pipeline, whichever it is, on a node that does not wait for its wave."""
+    if node.waits:
+        return
     if isinstance(step.run, Stage):
         yield from _converge(node, step.run)
     elif step.run is Checkpoint.READY:
@@ -85,7 +87,7 @@ def ready(node: Node) -> Commands:
 @operation(is_idempotent=True)
 def conclude(node: Node) -> Commands:
     """The node came through every stage."""
-    if executing():
+    if executing() and not node.waits:
         yield command(node, "live", lambda: gate.conclude(node))
 
 

@@ -19,6 +19,8 @@ _WORDS = {
     "failed": ("FAILED", "bad"),
     "unreachable": ("UNREACHABLE", "bad"),
     "quarantined": ("QUARANTINED", "bad"),
+    "rolled back": ("ROLLED BACK", "bad"),
+    "held": ("HELD", "idle"),
     "not reached": ("NOT REACHED", "idle"),
     "unmeasured": ("UNKNOWN", "unknown"),
 }

@@ -37,7 +37,7 @@ class Fleet:
     nodes: int
     out: Collection[str]
     failing: Mapping[str, str]
-    max_unavailable: int
+    max_out: int
     max_same_cause: int
     floor: int | None = None
     unread: Collection[str] = ()
@@ -45,7 +45,7 @@ class Fleet:
     @property
     def least(self) -> int:
         """Nodes that must continue to serve."""
-        return self.nodes - self.max_unavailable if self.floor is None else self.floor
+        return self.nodes - self.max_out if self.floor is None else self.floor
 
 
 def open_reason(fleet: Fleet) -> str:
@@ -78,7 +78,7 @@ def floor_reason(fleet: Fleet, name: str, serves: bool) -> str:
         out += f" (damaged, see b200 transaction list: {_some(sorted(fleet.unread))})"
     return (
         f"{left} of {fleet.nodes} nodes would serve, and the floor is {fleet.least}{out}: "
-        "bring one back, or lower reprovision.min_available"
+        "bring one back, or lower rollout.floor"
     )
 
 

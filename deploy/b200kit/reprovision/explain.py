@@ -24,7 +24,7 @@ def lines(
     ending = (
         ["quarantined"]
         if decision.level is Level.REPLACE or decision.missing
-        else ["prove", f"canary {limits.canary_percent} %", "serving"]
+        else ["prove", f"canary {node.spec.rollout.share_percent} %", "serving"]
     )
     drain = f"drain (deadline {duration(limits.drain_deadline_s)})"
     yield " -> ".join(["serving", drain, "evidence", decision.text, *ending])
@@ -47,7 +47,7 @@ def _how_long(node: Node, tx: Transaction, decision: Decision) -> str:
     if decision.level is Level.REPLACE or decision.missing:
         return "as long as the manual repair takes"
     level = getattr(limits.deadlines, decision.level.key)
-    rest = sum(_STEP_S.values()) + limits.drain_deadline_s + limits.canary_duration_s
+    rest = sum(_STEP_S.values()) + limits.drain_deadline_s + node.spec.rollout.watch_s
     return f"at most ~{duration(level + rest)} (its deadlines; not measured on this node yet)"
 
 
@@ -93,4 +93,5 @@ def came_back(tx: Transaction) -> str:
     if not tx.steps:
         return "serves"
     span = transaction.seconds(str(tx.steps[-1]["at"])) - transaction.seconds(tx.opened)
-    return f"back after {duration(span)}: {', '.join(levels) or 'no action'}"
+    change = tx.changed and tx.changed.title
+    return f"back after {duration(span)}: {', '.join(levels) or change or 'no action'}"

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from b200kit.reprovision import circuit_breaker, ledger
+from b200kit.reprovision import circuit_breaker, ledger, newest
 from b200kit.reprovision.circuit_breaker import Fleet
 from b200kit.run.node import Node, StageFailed
 from b200kit.run.session import RUN
@@ -66,7 +66,7 @@ class Safety:
             while True:
                 self._refuse_by_breaker(node)
                 floor = self._floor_reason(node, serves)
-                if not floor and len(self.inside) < node.spec.reprovision.max_unavailable:
+                if not floor and len(self.inside) < node.spec.rollout.max_out:
                     self.inside.add(node.name)
                     return waited
                 if floor and asked and not self.inside:
@@ -114,9 +114,9 @@ class Safety:
             out=out | self.inside | self.down | self._unseen(),
             unread=unread,
             failing={**causes, **self.failing},
-            max_unavailable=limits.max_unavailable,
+            max_out=node.spec.rollout.max_out,
             max_same_cause=limits.max_same_cause,
-            floor=limits.min_available,
+            floor=node.spec.rollout.floor,
         )
 
     def _unseen(self) -> set[str]:
@@ -132,7 +132,7 @@ class Safety:
         still, unread = {}, set()
         for name in self.inventory:
             try:
-                cause = ledger.out(self.folder, name)
+                cause = newest.out(self.folder, name)
             except ledger.Damaged:
                 unread.add(name)
                 continue

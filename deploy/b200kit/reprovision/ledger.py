@@ -65,7 +65,7 @@ def read(folder: Path, node: str) -> Transaction:
     try:
         return _folded(path, node, chain.parse(jsonl.read(path)))
     except OSError as error:
-        raise Damaged(_unknown(path, error.strerror or str(error))) from None
+        raise Damaged(unknown(path, error.strerror or str(error))) from None
 
 
 def lines(folder: Path, node: str) -> Chain:
@@ -82,26 +82,6 @@ def digests(folder: Path, node: str) -> list[str]:
         digest for entry in lines(folder, node).entries for digest in transaction.logged(entry)
     ]
     return [*found, *_left_in_log(folder, node, found)] if is_held(folder, node) else found
-
-
-def out(folder: Path, node: str) -> str | None:
-    """By what cause a transaction keeps a node out of service; None where none does.
-
-    Each line says what all up to it add up to, so the last one is all that is read. Raises Damaged.
-    """
-    path = jsonl.path_of(folder, node)
-    try:
-        found = chain.newest(jsonl.backwards(path))
-    except OSError as error:
-        raise Damaged(_unknown(path, error.strerror or str(error))) from None
-    if found.damage:
-        raise Damaged(_unknown(path, found.damage[0]))
-    if not found.entries:
-        return None
-    after = found.entries[-1].get("after")
-    if not isinstance(after, dict):
-        raise Damaged(_unknown(path, "its last line does not say where the node stands"))
-    return str(after.get("cause")) if after.get("tx") else None
 
 
 def is_held(folder: Path, node: str) -> bool:
@@ -141,15 +121,16 @@ def _lock_of(folder: Path, node: str) -> Path:
 
 def _folded(path: Path, node: str, lines: Chain) -> Transaction:
     if lines.damage:
-        raise Damaged(_unknown(path, lines.damage[0]))
+        raise Damaged(unknown(path, lines.damage[0]))
     try:
         return transaction.fold(node, lines.entries)
     except (AttributeError, LookupError, TypeError, ValueError) as error:
         why = f"its lines make no transaction ({type(error).__name__}: {error})"
-        raise Damaged(_unknown(path, why)) from None
+        raise Damaged(unknown(path, why)) from None
 
 
-def _unknown(path: Path, why: str) -> str:
+def unknown(path: Path, why: str) -> str:
+    """The line of a file that cannot be read."""
     return (
         f"{path}: {why}: how far this node's transaction is cannot be told. Put the file back as "
         "it was, or move it away and start again with --data reason=... (docs/reprovision.md)"
@@ -198,10 +179,12 @@ class Ledger:
             self._free()
             raise
 
-    def begin(self, findings: list[dict[str, Any]], cause: str, why: str) -> Transaction:
+    def begin(
+        self, findings: list[dict[str, Any]], cause: str, why: str, **more: Any
+    ) -> Transaction:
         """Open a transaction."""
         identity = f"{timestamp.now()}-{secrets.token_hex(3)}"
-        return self.append("open", tx=identity, findings=findings, cause=cause, why=why)
+        return self.append("open", tx=identity, findings=findings, cause=cause, why=why, **more)
 
     def release(self) -> Transaction:
         """Give the node up to whoever claims it next."""
@@ -229,7 +212,8 @@ class Ledger:
         }
         entry = json.loads(json.dumps(raw))
         after = transaction.applied(known, entry)
-        entry["after"] = {"tx": after.id, "cause": after.cause}
+        change = {"change": after.change.summary()} if after.change else {}
+        entry["after"] = {"tx": after.id, "cause": after.cause, **change}
         if self._behind:
             entry["recovered"] = list(self._behind)
         logged = {"schema": audit.SCHEMA, **audited(known, entry)}

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-from typing import Any
 
 from b200kit.inventory.keys.levels import Level
 from b200kit.node.checks.serving import running
@@ -14,10 +13,11 @@ from b200kit.reprovision import explain as plans
 from b200kit.reprovision.escalation import Decision, Limits
 from b200kit.reprovision.fleet_limits import SAFETY, Deferred
 from b200kit.reprovision.ledger import Ledger
+from b200kit.reprovision.owner import ledger_of, owned, serves
+from b200kit.reprovision.reachable import unreachable
 from b200kit.reprovision.state_machine import StateMachine
 from b200kit.reprovision.states import State
 from b200kit.reprovision.transaction import Transaction
-from b200kit.run import process
 from b200kit.run.node import Node
 from b200kit.run.session import RUN
 
@@ -31,13 +31,13 @@ def look(node: Node, lock: bool) -> None:
     try:
         _look(node, lock)
     finally:
-        reason = SAFETY.mark_observed(node, _serves(node))
+        reason = SAFETY.mark_observed(node, serves(node))
         if reason and not lock:
             node.say("plan", reason)
 
 
 def _look(node: Node, lock: bool) -> None:
-    tx = _ledger(node).read()
+    tx = ledger_of(node).read()
     node.findings = _findings(node, lock)
     if tx.is_open:
         node.reprovision = tx.to_json()
@@ -46,7 +46,7 @@ def _look(node: Node, lock: bool) -> None:
     if _is_left_alone(node, "plan", "fit"):
         return
     SAFETY.report(node.name, circuit_breaker.cause(node.findings))
-    for line in plans.lines(node, tx, _decision(node, tx), SAFETY.fleet(node), _serves(node)):
+    for line in plans.lines(node, tx, _decision(node, tx), SAFETY.fleet(node), serves(node)):
         node.say("plan", line)
 
 
@@ -54,7 +54,7 @@ def reprovision(node: Node) -> None:
     """Take the node through its transaction."""
     if node.outcome is not None:
         return
-    ledger = _ledger(node)
+    ledger = ledger_of(node)
     before = ledger.read()
     if _awaits_repair(node, before):
         _end(node, before)
@@ -66,7 +66,7 @@ def reprovision(node: Node) -> None:
     except Deferred as reason:
         node.fail("reprovision", str(reason), outcome="unfit")
     finally:
-        SAFETY.leave(node.name, _serves(node))
+        SAFETY.leave(node.name, serves(node))
 
 
 def _may_begin(node: Node, before: Transaction) -> bool:
@@ -74,7 +74,7 @@ def _may_begin(node: Node, before: Transaction) -> bool:
     if before.is_open:
         SAFETY.resume(node.name)
         return True
-    waited = SAFETY.enter(node, _serves(node))
+    waited = SAFETY.enter(node, serves(node))
     if waited or node.unreachable:
         # What was observed of it is old; and one that did not answer may only have been booting.
         node.state = None
@@ -84,16 +84,10 @@ def _may_begin(node: Node, before: Transaction) -> bool:
 
 def _through(node: Node, ledger: Ledger) -> Transaction:
     """As its one owner, from where its transaction is to where this run can take it."""
-    tx = _claim(node, ledger)
-    try:
+    with owned(node, ledger) as tx:
         if not tx.is_open:
-            SAFETY.take_out(node, _serves(node), lambda: _begin(node, ledger))
+            SAFETY.take_out(node, serves(node), lambda: _begin(node, ledger))
         return _machine(node, ledger).run()
-    finally:
-        released = ledger.release()
-        node.reprovision = released.to_json()
-        if released.steps and not node.unreachable:
-            node_copy.put(node, released)
 
 
 def _begin(node: Node, ledger: Ledger) -> None:
@@ -105,19 +99,6 @@ def _awaits_repair(node: Node, tx: Transaction) -> bool:
     """Whether it awaits manual repair and nobody says that it is done."""
     requested = node.spec.reprovision_action
     return tx.state is State.MANUAL and tx.pending is None and requested != "return"
-
-
-def _claim(node: Node, ledger: Ledger) -> Transaction:
-    """One owner a node: by this directory, and by the node's copy from another one."""
-    tx = ledger.claim()
-    try:
-        document = {} if node.unreachable else node_copy.read(node)
-        node_copy.refuse_if_held(node, document)
-    except BaseException:
-        ledger.release()
-        raise
-    node.attempts_on_node = node_copy.attempts(document)
-    return tx
 
 
 def _machine(node: Node, ledger: Ledger) -> StateMachine:
@@ -142,7 +123,7 @@ def _end(node: Node, tx: Transaction) -> None:
 
 def _findings(node: Node, lock: bool) -> tuple[Finding, ...]:
     """What keeps the node from serving, the cause first."""
-    if node.unreachable and (fault := steps.unreachable(node)):
+    if node.unreachable and (fault := unreachable(node)):
         return (fault,)
     observe.refresh(node, RUN.id, lock)
     return tuple(f for f in provision.judged(node, fresh=False).blocking if f.check not in _OURS)
@@ -189,19 +170,3 @@ def limits(node: Node) -> Limits:
         r: getattr(budgets, r.key) for r in Level if r is not Level.REPLACE
     }
     return Limits(attempts, budgets.window_s, unavailable)
-
-
-def _serves(node: Node) -> bool:
-    """Whether a replica runs on it: taking out a node that serves nobody costs nothing."""
-    units: Any = (node.last_observation or {}).get("units")
-    if not isinstance(units, dict) or node.unreachable:
-        return False
-    return any(
-        isinstance(unit, dict) and unit.get("active") == "active"
-        for name, unit in units.items()
-        if name.startswith("vllm@")
-    )
-
-
-def _ledger(node: Node) -> Ledger:
-    return Ledger(SAFETY.folder, node.name, process.owner(), RUN.id)

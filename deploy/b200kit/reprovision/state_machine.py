@@ -14,11 +14,12 @@ from typing import Any, Protocol
 
 from b200kit.inventory.keys.levels import Level
 from b200kit.node.state.verdict import Finding
+from b200kit.reprovision import circuit_breaker, states
 from b200kit.reprovision import explain as plans
-from b200kit.reprovision import states
 from b200kit.reprovision.actions import ActionFailed, ActionRefused, Intent, Say
 from b200kit.reprovision.escalation import Decision
 from b200kit.reprovision.ledger import Ledger
+from b200kit.reprovision.planned_change import Work
 from b200kit.reprovision.states import State
 from b200kit.reprovision.transaction import Transaction
 from b200kit.run.node import Node, StageFailed
@@ -62,10 +63,12 @@ class StateMachine:
     handlers: Callable[[str, Transaction], StepHandler]
     decide: Callable[[Transaction], Decision]
     releasing: bool = False
+    # Whether a node that neither the change nor the way back brought to serve is repaired, too.
+    repairs: bool = True
     _released: bool = field(default=False, init=False)
 
     def run(self) -> Transaction:
-        """Continue until the node serves, or needs manual repair. Raises Stopped."""
+        """Continue until the node serves, or needs repair that is not ours. Raises Stopped."""
         tx = self.ledger.read()
         if self.releasing and tx.pending and tx.state in _RETURNABLE:
             tx = self._close(tx, "failed", result="given up: a person brings it back", back=False)
@@ -74,7 +77,7 @@ class StateMachine:
         return tx
 
     def _next(self, tx: Transaction) -> str | None:
-        if not tx.is_open:
+        if not tx.is_open or (tx.work is Work.REPAIR and not self.repairs):
             return None
         if tx.pending:
             return str(tx.pending["step"])
@@ -89,7 +92,7 @@ class StateMachine:
                 raise Stopped(plans.missing_line(decision))
             if decision.level is Level.REPLACE:
                 return "hand over"
-        return states.onward(tx.state).name
+        return states.onward(tx.state, tx.work).name
 
     def _take(self, tx: Transaction, name: str) -> Transaction:
         """One step: what is intended is on the disk before it is begun, what came of it after."""
@@ -134,7 +137,8 @@ class StateMachine:
             fields = handler.perform(self.node, intent, lambda text: self._say(name, text))
         except NotFit as unfit:
             found = [finding.to_json() for finding in unfit.findings]
-            tx = self._close(tx, "failed", result=str(unfit), findings=found)
+            cause = circuit_breaker.cause(unfit.findings)
+            tx = self._close(tx, "failed", result=str(unfit), findings=found, cause=cause)
             self._say(name, f"not fit: {unfit}")
             if self.releasing:
                 raise Stopped(f"not fit, stays out: {unfit}") from None

@@ -1,9 +1,11 @@
-"""The states of a node that is reprovisioned, and the table of the steps between them. Pure."""
+"""The states of a node that is out of service, and the table of the steps between them. Pure."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import StrEnum
+
+from b200kit.reprovision.planned_change import Work
 
 
 class State(StrEnum):
@@ -37,6 +39,8 @@ TABLE: tuple[Step, ...] = (
     Step(State.SERVING, "quarantine", State.QUARANTINED, State.SERVING),
     Step(State.QUARANTINED, "drain", State.DRAINED, State.QUARANTINED),
     Step(State.DRAINED, "evidence", State.EVIDENCED, State.DRAINED),
+    Step(State.DRAINED, "change", State.PROVISIONED, State.DRAINED),
+    Step(State.DRAINED, "roll back", State.PROVISIONED, State.DRAINED),
     Step(State.EVIDENCED, "action", State.REPAIRED, State.DRAINED),
     Step(State.EVIDENCED, "hand over", State.MANUAL, State.EVIDENCED),
     Step(State.QUARANTINED, "release", State.REPAIRED, State.QUARANTINED),
@@ -58,6 +62,11 @@ def step(start: State, name: str) -> Step:
     raise KeyError(f"no step {name!r} leaves {start.value}")
 
 
-def onward(start: State) -> Step:
-    """The step that leads on from a state that only one leads on from."""
+_OF_DRAINED = {Work.CHANGE: "change", Work.ROLL_BACK: "roll back", Work.REPAIR: "evidence"}
+
+
+def onward(start: State, work: Work = Work.REPAIR) -> Step:
+    """The step that leads on from a state that only one leads on from for this work."""
+    if start is State.DRAINED:
+        return step(start, _OF_DRAINED[work])
     return next(entry for entry in TABLE if entry.start is start and entry.name != "release")

@@ -10,10 +10,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from b200kit.inventory.keys.levels import MIN_LEVEL, Level
-from b200kit.node.state.verdict import Action, Finding, Status, Verdict
-from b200kit.node.state.watchdog import MARK
-from b200kit.reprovision import escalation, node_copy, provision, traffic
+from b200kit.inventory.keys.levels import Level
+from b200kit.reprovision import bring_up, escalation, former, node_copy, provision, traffic
 from b200kit.reprovision.actions import (
     ActionFailed,
     ActionRefused,
@@ -24,14 +22,14 @@ from b200kit.reprovision.actions import (
     evidence,
     quarantine,
 )
+from b200kit.reprovision.bring_up import why_of
+from b200kit.reprovision.reachable import require_answer, unreachable
 from b200kit.reprovision.state_machine import NotFit, StepHandler
 from b200kit.reprovision.transaction import Transaction
 from b200kit.run.node import Node, StageFailed, duration
-from b200kit.run.remote import RemoteError
 
 _POLL_S = 1.0
 _LOOK_EVERY_S = 10.0
-_ANSWER_S = 20
 Perform = Callable[[Node, Transaction, Intent, Say], Mapping[str, Any]]
 
 
@@ -54,6 +52,7 @@ class RepeatableStep:
 
     def perform(self, node: Node, intent: Intent, say: Say) -> Mapping[str, Any]:
         """The step."""
+        former.use(node, self.tx)
         return self.function(node, self.tx, intent, say)
 
 
@@ -74,6 +73,7 @@ class RemediationStep:
 
     def perform(self, node: Node, intent: Intent, say: Say) -> Mapping[str, Any]:
         """The action; nothing observed before counts afterwards."""
+        former.use(node, self.tx)
         node_copy.put(node, self.tx)
         try:
             self._close(node, say)
@@ -98,34 +98,16 @@ def handler_for(name: str, tx: Transaction) -> StepHandler:
     return RepeatableStep(tx, _STEPS[name])
 
 
-def unreachable(node: Node) -> Finding | None:
-    """The fault of a node that does not answer, after one more try; None for one that does."""
-    try:
-        remote = node.connected()
-        if node.unreachable or not remote.attempt("true", timeout=_ANSWER_S).ok:
-            remote.connect_fresh()
-        node.unreachable = None
-        return None
-    except RemoteError as error:
-        node.unreachable = str(error)
-    return Finding(
-        "the node does not answer SSH",
-        Status.FAIL,
-        read=node.unreachable,
-        expected="an answer",
-        action=Action.POWER_CYCLE,
-        check="node.reachable",
-    )
-
-
 def _quarantine(node: Node, tx: Transaction, intent: Intent, say: Say) -> Mapping[str, Any]:
-    why, copied = _why(tx), None
+    why, copied = why_of(tx), None
     if unreachable(node) is None:
-        say(quarantine.put(node, str(intent.get("who")), why))
+        if not tx.in_place:
+            say(quarantine.put(node, str(intent.get("who")), why))
         copied = node_copy.put(node, tx)
-    results = [adapter.take_out(node, why) for adapter in traffic.adapters(node)]
+    results = [adapter.take_out(node, why) for adapter in _senders(node, tx)]
+    nobody = "nobody else can take its work" if tx.in_place else "nobody sends work to it"
     return {
-        "result": "; ".join(results) or "nobody sends work to it",
+        "result": "; ".join(results) or nobody,
         "why": why,
         "copied": copied,
     }
@@ -133,9 +115,9 @@ def _quarantine(node: Node, tx: Transaction, intent: Intent, say: Say) -> Mappin
 
 def _drain(node: Node, tx: Transaction, intent: Intent, say: Say) -> Mapping[str, Any]:
     """Wait for open streams; None of an adapter means unknown, which is not taken for none."""
-    del tx, intent
+    del intent
     limit = node.spec.reprovision.drain_deadline_s
-    adapters = traffic.adapters(node)
+    adapters = _senders(node, tx)
     started, reported = time.monotonic(), ""
     while True:
         counts = [(adapter.name, adapter.drained(node)) for adapter in adapters]
@@ -162,6 +144,11 @@ def _undrained(node: Node, left: str, limit: int) -> Mapping[str, Any]:
     )
 
 
+def _senders(node: Node, tx: Transaction) -> list[traffic.Traffic]:
+    """Who has to stop sending it work; nobody where it keeps its work."""
+    return [] if tx.in_place else traffic.adapters(node)
+
+
 def _streams(count: int | None) -> str:
     return "open streams are unknown" if count is None else f"{count} open"
 
@@ -186,7 +173,7 @@ def _evidence(node: Node, tx: Transaction, intent: Intent, say: Say) -> Mapping[
 
 def _release(node: Node, tx: Transaction, intent: Intent, say: Say) -> Mapping[str, Any]:
     del node, intent, say
-    return {"result": f"no further action, from {tx.state.value}: {_why(tx)}"}
+    return {"result": f"no further action, from {tx.state.value}: {why_of(tx)}"}
 
 
 def _hand_over(node: Node, tx: Transaction, intent: Intent, say: Say) -> Mapping[str, Any]:
@@ -200,45 +187,6 @@ def _hand_over(node: Node, tx: Transaction, intent: Intent, say: Say) -> Mapping
     return {"result": f"{what}: {decision.get('why')}", "copied": copied}
 
 
-def _provision(node: Node, tx: Transaction, intent: Intent, say: Say) -> Mapping[str, Any]:
-    """All that deploy/b200.py does, while nobody is sent there."""
-    _require_answer(node)
-    # A new image has no mark; one that is there stays as it was.
-    quarantine.put(node, str(intent.get("who")), _why(tx))
-
-    def admit() -> None:
-        say(quarantine.admit(node, str(intent.get("who"))))
-
-    admit()
-    # The watchdog's mark is what the action was about; it is in the evidence.
-    node.connected().run(f"rm -f {MARK}")
-    before = node.changes
-    try:
-        provision.run(node, after_boot=admit)
-    except (StageFailed, RemoteError) as error:
-        raise _cause_of(node, error) from None
-    if node.outcome is not None:
-        reason, found = str(node.error), Verdict.from_json(node.verdict or {})
-        node.reset_outcome()
-        raise NotFit(reason, tuple(found.blocking))
-    return {"result": f"{node.changes - before} changes"}
-
-
-def _cause_of(node: Node, error: Exception) -> Exception:
-    """Whether a stage failed because of the node, which an action may cure, or otherwise."""
-    if fault := unreachable(node):
-        return NotFit(str(error), (fault,))
-    try:
-        # That nothing serves is what a failed stage leaves, and no cause of it.
-        found = provision.judged(node).blocking
-        blocking = tuple(f for f in found if not f.check.startswith("serving."))
-    except (StageFailed, RemoteError) as also:
-        return StageFailed(f"{error}; and it could not be judged: {also}")
-    if any(finding.action in MIN_LEVEL for finding in blocking):
-        return NotFit(str(error), blocking)
-    return StageFailed(str(error))
-
-
 def _prove(node: Node, tx: Transaction, intent: Intent, say: Say) -> Mapping[str, Any]:
     del tx, intent, say
     return {"result": _require_fit(node)}
@@ -246,44 +194,34 @@ def _prove(node: Node, tx: Transaction, intent: Intent, say: Say) -> Mapping[str
 
 def _share(node: Node, tx: Transaction, intent: Intent, say: Say) -> Mapping[str, Any]:
     """Users again, a few of them."""
-    del tx, intent, say
-    share = node.spec.reprovision.canary_percent
-    results = [t.bring_back(node, share) for t in reversed(traffic.adapters(node))]
+    del intent, say
+    share = 100 if tx.in_place else node.spec.rollout.share_percent
+    results = [t.bring_back(node, share) for t in reversed(_senders(node, tx))]
     return {"result": "; ".join([f"{share} % of a whole node's work", *results])}
 
 
 def _return(node: Node, tx: Transaction, intent: Intent, say: Say) -> Mapping[str, Any]:
     """Watched at its share, then as before it was taken out."""
-    limit, started = node.spec.reprovision.canary_duration_s, time.monotonic()
+    limit, started = node.spec.rollout.watch_s, time.monotonic()
     while True:
         verdict = _require_fit(node)
         left = limit - (time.monotonic() - started)
         if left <= 0:
             break
         time.sleep(min(left, _LOOK_EVERY_S))
-    say(quarantine.lift(node, str(intent.get("who"))))
-    results = [t.bring_back(node, 100) for t in reversed(traffic.adapters(node))]
+    if not tx.in_place:
+        say(quarantine.lift(node, str(intent.get("who"))))
+    results = [t.bring_back(node, 100) for t in reversed(_senders(node, tx))]
     result = "; ".join([f"watched for {limit} s, {verdict}", *results])
     return {"result": result, "copied": node_copy.put(node, tx)}
 
 
 def _require_fit(node: Node) -> str:
-    _require_answer(node)
+    require_answer(node)
     found = provision.judged(node)
     if found.fit != "fit":
         raise NotFit(found.blocking[0].summary, tuple(found.blocking))
     return f"fit by {sum(found.counts.values())} checks"
-
-
-def _require_answer(node: Node) -> None:
-    if fault := unreachable(node):
-        raise NotFit(f"{fault.summary}: {fault.read}", (fault,))
-
-
-def _why(tx: Transaction) -> str:
-    quarantined = (tx.quarantine or {}).get("why")
-    first = tx.findings[0].summary if tx.findings else tx.why
-    return str(first or quarantined or "requested by a person")
 
 
 _STEPS: dict[str, Perform] = {
@@ -292,7 +230,9 @@ _STEPS: dict[str, Perform] = {
     "evidence": _evidence,
     "release": _release,
     "hand over": _hand_over,
-    "provision": _provision,
+    "provision": bring_up.repaired,
+    "change": bring_up.changed,
+    "roll back": bring_up.rolled_back,
     "prove": _prove,
     "share": _share,
     "return": _return,

@@ -1,4 +1,4 @@
-"""A node that is reprovisioned, as one transaction: what the lines of its file add up to. Pure.
+"""A node that is changed or repaired, as one transaction: what its file adds up to. Pure.
 
 The file has one line of JSON an event and only grows. Every step is two lines, `intent` before and
 `done` (or `failed`) after, so that a controller that dies between them leaves a step that is known
@@ -8,14 +8,15 @@ to be open. `fold` makes the node's transaction of the lines, whoever wrote them
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from b200kit.inventory.keys.levels import Level
 from b200kit.node.lib import timestamp
 from b200kit.node.state.verdict import Finding
 from b200kit.reprovision.escalation import Attempt
-from b200kit.reprovision.states import State, Step, step
+from b200kit.reprovision.planned_change import PlannedChange, Work
+from b200kit.reprovision.states import State, Step, onward, step
 
 
 @dataclass(frozen=True)
@@ -23,7 +24,8 @@ class Transaction:
     """A node's transaction as its lines have it; `id` is empty where none is open.
 
     *pending* is the intent that no line closes, *owner* the claim in force or none, *quarantine*
-    {"who", "when", "why"}, *decision* the last one made, *evidence* {"path", "sha256"}.
+    {"who", "when", "why"}, *decision* the last one made, *evidence* {"path", "sha256"}, *change*
+    the last change that the node was taken out for, open or not, *took* seconds of earlier steps.
     """
 
     node: str
@@ -42,11 +44,29 @@ class Transaction:
     opened: str = ""
     why: str = ""
     error: str = ""
+    change: PlannedChange | None = None
+    took: Mapping[str, float] = field(default_factory=dict)
 
     @property
     def is_open(self) -> bool:
         """Whether the node is out of service by it."""
         return bool(self.id)
+
+    @property
+    def work(self) -> Work:
+        """What it does with the node."""
+        return self.change.work if self.change else Work.REPAIR
+
+    @property
+    def changed(self) -> PlannedChange | None:
+        """The change that this transaction was begun for; None for a repair."""
+        made = any(str(entry["action"]) in (Work.CHANGE, Work.ROLL_BACK) for entry in self.steps)
+        return self.change if made else None
+
+    @property
+    def in_place(self) -> bool:
+        """Whether the node keeps its work while it is changed."""
+        return self.work is not Work.REPAIR and bool(self.change and self.change.in_place)
 
     @property
     def parts(self) -> list[str]:
@@ -64,6 +84,7 @@ class Transaction:
             "parts": self.parts if self.state is State.MANUAL else [],
             "evidence": (self.evidence or {}).get("path"),
             "quarantine": self.quarantine,
+            **({"change": self.changed.told()} if self.changed else {}),
         }
 
 
@@ -90,8 +111,12 @@ def logged(line: Mapping[str, Any]) -> list[str]:
 
 def _open(tx: Transaction, line: Mapping[str, Any]) -> Transaction:
     """A new transaction; what was tried before still counts."""
+    known = line.get("change")
+    change = PlannedChange.from_line(known, _findings(line)) if known else tx.change
     return replace(
         Transaction(tx.node, attempts=tx.attempts, digests=tx.digests, owner=tx.owner),
+        change=change,
+        took=durations(tx),
         id=str(line["tx"]),
         opened=str(line["at"]),
         cause=str(line.get("cause", "")),
@@ -137,7 +162,9 @@ def _done(tx: Transaction, line: Mapping[str, Any]) -> Transaction:
         tx = replace(tx, findings=_findings(line))
     if entry.end is State.SERVING:
         # Closed: what it was about is history.
-        return replace(_outcome(tx, "cured"), id="", quarantine=None, findings=(), cause="")
+        change = tx.change and (tx.change if tx.change.outcome else tx.change.ended())
+        tx = replace(_outcome(tx, "cured"), change=change)
+        return replace(tx, id="", quarantine=None, findings=(), cause="")
     return tx
 
 
@@ -152,9 +179,20 @@ def _failed(tx: Transaction, line: Mapping[str, Any]) -> Transaction:
     )
     if "findings" in line:
         tx = replace(tx, findings=_findings(line))
+    if tx.change and tx.work is not Work.REPAIR and line.get("back", True):
+        change = tx.change.failing(tx.error, tx.findings)
+        return replace(tx, change=change, cause=str(line.get("cause", "")))
     if state is entry.start or entry.name in ("drain", "evidence", "quarantine"):
         return tx
     return _outcome(tx, "failed" if entry.name == "action" else "did not help")
+
+
+def _abort(tx: Transaction, line: Mapping[str, Any]) -> Transaction:
+    """A person gives the change up: the node goes back to what it served."""
+    if tx.change is None or tx.work is not Work.CHANGE:
+        return tx
+    change = tx.change.failing(str(line.get("why", "")), ())
+    return replace(tx, state=onward(tx.state, tx.work).back, pending=None, change=change)
 
 
 def _outcome(tx: Transaction, outcome: str) -> Transaction:
@@ -191,6 +229,7 @@ _KINDS = {
     "intent": _intent,
     "done": _done,
     "failed": _failed,
+    "abort": _abort,
 }
 
 
@@ -201,8 +240,9 @@ def seconds(stamp: str) -> float:
 
 def durations(tx: Transaction) -> dict[str, float]:
     """Seconds that each step took when it last came to its end, by its name, "action: reboot"."""
-    return {
+    own = {
         str(entry["action"]): seconds(str(entry["at"])) - seconds(str(entry["began"]))
         for entry in tx.steps
         if str(entry["outcome"]).startswith("done") and entry.get("began")
     }
+    return {**tx.took, **own}

@@ -44,6 +44,7 @@ class Node:
     """A node of this run."""
 
     name: str
+    # What is done with it; a rollback works with another one than the inventory has.
     spec: NodeSpec
     secrets: dict[str, Secret] = field(default_factory=dict, repr=False)
     # What nodes of equal data and secrets have in common, made once: preflight gives them one.
@@ -63,6 +64,10 @@ class Node:
     smoke_age_s: float | None = None
     # What deploy/tune.py measured and chose (b200kit/tuning/cells.py); None in every other run.
     tuning: dict[str, Any] | None = field(default=None, repr=False)
+    # Whether it is changed in its wave and not side by side with the others.
+    waits: bool = False
+    # Whether it is out of traffic by then.
+    drains_first: bool = False
     # By how many GPUs deploy/rotate.py moves the assignment; 0 in every other run.
     rotated: int = 0
     # Why the fabric did not come up, reported once; None where it did or was not tried.
@@ -86,6 +91,9 @@ class Node:
     stages: list[dict[str, Any]] = field(default_factory=list)
     # What a dry run said so far that a run would change, and the units that would end for it.
     foreseen: dict[str, tuple[str, ...]] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self.inventory_spec = self.spec
 
     @property
     def changes(self) -> int:
@@ -224,6 +232,8 @@ class Run:
     nodes: dict[str, Node] = field(default_factory=dict)
     # All nodes of the inventory, those outside this run's limit included.
     inventory: tuple[str, ...] = ()
+    # The folder of the inventory.
+    site: str = ""
     began: bool = False
     # A person pressed Ctrl-C.
     interrupted: bool = False

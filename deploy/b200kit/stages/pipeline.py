@@ -20,6 +20,7 @@ from b200kit.stages import (
     gateway,
     host,
     passport,
+    served,
     serving,
     settings,
     smoke,
@@ -89,6 +90,7 @@ STEPS = (
     Step("Model", weights.READY),
     *SERVING,
     *MEASURING,
+    Step("Served", served.STAGE),
 )
 
 

@@ -89,7 +89,8 @@ def plan(node: Node) -> list[Change]:
     todo = _steps(storage, node.state or {})
     target = desired(node, ())
     changes = converge(node, DesiredState(packages=target.packages))
-    changes += [Change(step.what, partial(_do, storage=storage, step=step)) for step in todo]
+    for step in todo:
+        changes.append(Change(step.what, partial(_do, storage=storage, step=step), final=True))
     mounting = converge(node, DesiredState(files=target.files, units=target.units))
     changes += mounting
     if storage.disks and (todo or mounting or _rights(storage, node.state or {})):

@@ -13,7 +13,7 @@ from tests.messages import assert_message
 from tests.unit.specs import data
 
 
-class Rack(Keys):
+class Place(Keys):
     """Where the node stands."""
 
     unit: int = Field(ge=1, le=52)
@@ -23,16 +23,16 @@ class Rack(Keys):
 class Extended(NodeSpec):
     """A node with two more keys."""
 
-    rack: Rack | None = None
+    place: Place | None = None
     """where the node stands; None: unknown"""
     labels: Listed[str] = ()
     """labels of the node"""
 
 
 def test_added_key_is_parsed_and_has_its_default() -> None:
-    spec = parse_keys(Extended, data(rack={"unit": 7}))
+    spec = parse_keys(Extended, data(place={"unit": 7}))
     assert isinstance(spec, Extended)
-    assert (spec.rack, spec.labels) == (Rack(unit=7), ())
+    assert (spec.place, spec.labels) == (Place(unit=7), ())
 
 
 def refused(**changes: object) -> list[Problem]:
@@ -43,23 +43,28 @@ def refused(**changes: object) -> list[Problem]:
 
 
 @pytest.mark.parametrize(
-    ("rack", "key"),
-    [({"unit": "7"}, "rack.unit"), ({"unit": True}, "rack.unit"), ({}, "rack.unit"), (7, "rack")],
+    ("place", "key"),
+    [
+        ({"unit": "7"}, "place.unit"),
+        ({"unit": True}, "place.unit"),
+        ({}, "place.unit"),
+        (7, "place"),
+    ],
 )
-def test_wrong_value_is_one_line_under_its_key(rack: object, key: str) -> None:
-    [problem] = refused(rack=rack)
+def test_wrong_value_is_one_line_under_its_key(place: object, key: str) -> None:
+    [problem] = refused(place=place)
     assert problem.key == key
     assert_message(problem.message)
 
 
 def test_misspelt_key_at_any_depth_gets_a_hint() -> None:
-    problems = refused(rack={"unit": 1, "units": 2}, rak=None)
+    problems = refused(place={"unit": 1, "units": 2}, rak=None)
     assert_message(*[f"{problem.key}: {problem.message}" for problem in problems])
 
 
 def test_added_key_is_on_the_reference_page() -> None:
     page = inventory_markdown(Extended)
-    row = "| `rack` | None or a mapping ([Rack](#rack)) | `None` | where the node stands; None: "
+    row = "| `place` | None or a mapping ([Place](#place)) | `None` | where the node stands; None: "
     assert row in page
-    assert "## Rack\n\nWhere the node stands." in page
+    assert "## Place\n\nWhere the node stands." in page
     assert "| `unit` | a whole number from 1 to 52 | **required** | height unit, " in page

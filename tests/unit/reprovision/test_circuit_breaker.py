@@ -12,7 +12,7 @@ from b200kit.reprovision.circuit_breaker import Fleet
 from tests.messages import assert_message
 from tests.subtests import in_subtests
 
-FLEET = Fleet(nodes=12, out=(), failing={}, max_unavailable=2, max_same_cause=3)
+FLEET = Fleet(nodes=12, out=(), failing={}, max_out=2, max_same_cause=3)
 
 
 def failing(count: int, cause: str = "driver.version: 580.82") -> dict[str, str]:

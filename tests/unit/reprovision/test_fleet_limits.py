@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 from b200kit.inventory.keys.reprovision import Reprovision
+from b200kit.inventory.keys.rollout import Rollout
 from b200kit.node.lib import timestamp
 from b200kit.reprovision import fleet_limits, ledger
 from b200kit.reprovision.fleet_limits import Deferred, Safety
@@ -42,7 +43,8 @@ def safety(folder: Path, *down: str) -> Safety:
 
 def node(name: str, **limits: Any) -> Any:
     """A node with the default floor: all but one."""
-    return SimpleNamespace(name=name, spec=SimpleNamespace(reprovision=Reprovision(**limits)))
+    spec = SimpleNamespace(reprovision=Reprovision(), rollout=Rollout(**limits))
+    return SimpleNamespace(name=name, spec=spec)
 
 
 def out(folder: Path, name: str) -> None:
@@ -112,10 +114,10 @@ def test_node_that_came_back_counts_again(tmp_path: Path) -> None:
 
 def test_node_that_serves_waits_for_one_that_may_come_back(tmp_path: Path) -> None:
     limits = safety(tmp_path, "n2")
-    limits.enter(node("n2", max_unavailable=2, min_available=3), serves=False)
+    limits.enter(node("n2", max_out=2, floor=3), serves=False)
     out(tmp_path, "n3")
     out(tmp_path, "other")
-    serving = node("n1", max_unavailable=2, min_available=2)
+    serving = node("n1", max_out=2, floor=2)
     thread = threading.Thread(target=limits.enter, args=(serving, True))
     thread.start()
     thread.join(0.2)

@@ -11,6 +11,7 @@ from types import SimpleNamespace
 import pytest
 
 from b200kit.inventory.keys.reprovision import Reprovision
+from b200kit.inventory.keys.rollout import Rollout
 from b200kit.reprovision import ledger
 from b200kit.reprovision.fleet_limits import Safety
 from b200kit.reprovision.ledger import Ledger
@@ -66,7 +67,7 @@ def test_safety_look_reads_the_end_of_each_file_whatever_its_length(
     size = jsonl.path_of(tmp_path, names[0]).stat().st_size
     assert size > 10_000
     safety = Safety(folder=tmp_path, inventory=names)
-    spec = SimpleNamespace(reprovision=Reprovision())
+    spec = SimpleNamespace(reprovision=Reprovision(), rollout=Rollout())
     fleet = safety.fleet(SimpleNamespace(name="n0001", spec=spec))  # type: ignore[arg-type]
     assert len(fleet.out) == NODES // 2
     assert next(counted).bytes_read <= NODES // 2 * 4096

@@ -14,7 +14,8 @@ import pytest
 
 from b200kit import cli
 from b200kit.inventory.keys.reprovision import Reprovision
-from b200kit.reprovision import ledger
+from b200kit.inventory.keys.rollout import Rollout
+from b200kit.reprovision import ledger, newest
 from b200kit.reprovision.circuit_breaker import floor_reason
 from b200kit.reprovision.fleet_limits import Safety
 from b200kit.reprovision.ledger import Damaged, Ledger
@@ -91,13 +92,13 @@ def test_damaged_file_stops_its_node_and_no_other(damaged: Path) -> None:
 
 def test_node_with_a_damaged_file_counts_as_out_of_service(damaged: Path) -> None:
     safety = Safety(folder=damaged, inventory=("n1", "n2", "n3"))
-    spec = SimpleNamespace(reprovision=Reprovision())
+    spec = SimpleNamespace(reprovision=Reprovision(), rollout=Rollout())
     fleet = safety.fleet(SimpleNamespace(name="n3", spec=spec))  # type: ignore[arg-type]
     assert fleet.out == {"n1", "n2"}
     message = floor_reason(fleet, "n3", serves=True)
     # The last line says where the node stands; damage before it does not change that.
     assert ("(damaged, see b200 transaction list: n2)" in message) is (fleet.unread == {"n2"})
-    assert fleet.unread or ledger.out(damaged, "n2") == "driver.loaded"
+    assert fleet.unread or newest.out(damaged, "n2") == "driver.loaded"
 
 
 def test_commands_name_the_damaged_file_and_show_the_rest(damaged: Path, capsys: Capture) -> None:

@@ -12,7 +12,7 @@ import pytest
 from b200kit.inventory.keys.levels import Level
 from b200kit.node.state.verdict import Action, Finding, Status, Verdict
 from b200kit.operations import steps as operation_steps
-from b200kit.reprovision import node_copy, provision, steps, traffic
+from b200kit.reprovision import bring_up, node_copy, provision, steps, traffic
 from b200kit.reprovision.actions import (
     ActionFailed,
     ActionRefused,
@@ -108,7 +108,9 @@ def drain(node: Node, monkeypatch: pytest.MonkeyPatch, *senders: Fake) -> str:
 
 
 def asked(node: Node, **changes: Any) -> None:
-    node.spec = node.spec.replace(reprovision=node.spec.reprovision.replace(**changes))
+    node.spec = node.inventory_spec = node.spec.replace(
+        reprovision=node.spec.reprovision.replace(**changes)
+    )
 
 
 def test_drain_waits_for_the_last_stream(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -176,8 +178,8 @@ def test_stage_that_failed_climbs_only_where_the_node_is_at_fault(
     found: Verdict, climbs: bool, node: Node, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(provision, "judged", lambda node: found)
-    monkeypatch.setattr(steps, "unreachable", lambda node: None)
-    error = steps._cause_of(node, StageFailed("the mirror is away"))
+    monkeypatch.setattr(bring_up, "unreachable", lambda node: None)
+    error = bring_up.cause_of(node, StageFailed("the mirror is away"))
     assert isinstance(error, NotFit) is climbs
     assert_message(str(error))
 
@@ -186,8 +188,8 @@ def test_stage_that_failed_as_the_node_went_away_asks_for_its_power(
     node: Node, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     gone = Finding("silent", Status.FAIL, action=Action.POWER_CYCLE)
-    monkeypatch.setattr(steps, "unreachable", lambda node: gone)
-    error = steps._cause_of(node, StageFailed("connection lost"))
+    monkeypatch.setattr(bring_up, "unreachable", lambda node: gone)
+    error = bring_up.cause_of(node, StageFailed("connection lost"))
     assert isinstance(error, NotFit)
     assert error.findings == (gone,)
 

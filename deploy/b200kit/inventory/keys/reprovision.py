@@ -70,16 +70,8 @@ class Reprovision(Keys):
     unmanaged_pods: Literal["keep", "delete"] = "keep"
     """pods of Kubernetes that no controller would start again elsewhere: the node waits for a
     person, or they are evicted like the others and are gone"""
-    canary_percent: int = Field(5, ge=1, le=100)
-    """percentage of a whole node's load that it receives first after a repair"""
-    canary_duration_s: int = Field(60, ge=0, le=86_400)
-    """how long it is observed at that percentage"""
-    max_unavailable: int = Field(1, ge=1, le=10_000)
-    """nodes out of service at once by this run: the size of a wave"""
     max_same_cause: int = Field(3, ge=1, le=10_000)
     """nodes that may fail with the same check and cause before the run stops for a person"""
-    min_available: int | None = Field(None, ge=0, le=10_000)
-    """nodes that must stay in service; all of the inventory less max_unavailable when None"""
 
 
 class Bmc(Keys):

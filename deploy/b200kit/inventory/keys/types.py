@@ -87,7 +87,9 @@ class _Table:
         return core_schema.no_info_after_validator_function(
             lambda table: tuple(sorted(table.items())),
             mapping,
-            serialization=core_schema.plain_serializer_function_ser_schema(lambda pairs: pairs),
+            serialization=core_schema.wrap_serializer_function_ser_schema(
+                lambda pairs, handler: handler(dict(pairs)), schema=mapping
+            ),
         )
 
 

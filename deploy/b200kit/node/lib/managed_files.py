@@ -90,6 +90,7 @@ def notes(directory: Path = STATE_DIRECTORY) -> dict[str, Any]:
         "reboot": attempt(lambda: note(directory / "reboot.json")),
         "watchdog_mark": attempt(lambda: note(directory / "watchdog-mark.json")),
         "quarantine": attempt(lambda: note(directory / "quarantine.json")),
+        "served": attempt(lambda: note(directory / "served.json")),
         "reprovision": attempt(lambda: note(directory / "reprovision.json")),
         "watchdog": {p.stem[len("vllm") :]: attempt(partial(note, p)) for p in watchdog},
         "warm": {p.stem.removeprefix("warm-"): attempt(partial(note, p)) for p in warm},

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 
-from b200kit.report.document import Pairs, Unmeasured, items, mapping, read, show
+from b200kit.report.document import Unmeasured, items, mapping, read, show
 from b200kit.report.html.figure import Table
 
 _HEAD = ("at", "from", "to", "action", "outcome")
@@ -57,21 +58,28 @@ def reprovisioned_of(host: object) -> Reprovisioned:
     )
 
 
-def _facts(document: object) -> Pairs:
-    level = show(read(document, "level"), absent="none was needed")
-    parts = read(document, "parts")
-    names = str(parts) if isinstance(parts, Unmeasured) else ", ".join(map(show, items(parts)))
-    found = [
-        ("repair", _LEVELS.get(level, level)),
-        ("why", show(read(document, "why"), absent="nothing blocks it")),
-        ("parts to replace", names or "none named"),
-        ("evidence", show(read(document, "evidence"), absent="none was collected")),
-    ]
+def _facts(document: object) -> Iterator[tuple[str, str]]:
+    if mapping(change := read(document, "change")):
+        yield "change", show(read(change, "title"))
+        yield "wave", show(read(change, "wave"))
+        yield "it ended", show(read(change, "outcome"))
+        yield "why", show(read(change, "failed"), absent="nothing was wrong with it")
+    else:
+        yield from _repair(document)
     quarantine = read(document, "quarantine")
     if mapping(quarantine):
         who, when, why = (show(read(quarantine, key)) for key in ("who", "when", "why"))
-        found.append(("quarantine", f"since {when} by {who}: {why}"))
-    return found
+        yield "quarantine", f"since {when} by {who}: {why}"
+
+
+def _repair(document: object) -> Iterator[tuple[str, str]]:
+    level = show(read(document, "level"), absent="none was needed")
+    parts = read(document, "parts")
+    names = str(parts) if isinstance(parts, Unmeasured) else ", ".join(map(show, items(parts)))
+    yield "repair", _LEVELS.get(level, level)
+    yield "why", show(read(document, "why"), absent="nothing blocks it")
+    yield "parts to replace", names or "none named"
+    yield "evidence", show(read(document, "evidence"), absent="none was collected")
 
 
 def _way(rows: tuple[tuple[str, ...], ...]) -> tuple[str, ...]:
@@ -96,4 +104,5 @@ def line(host: object) -> str:
     if not found.there:
         return ""
     facts = dict(found.facts)
-    return found.why or f"{found.state}: {facts['repair']}; {facts['why']}"
+    what = facts.get("change") or facts.get("repair")
+    return found.why or f"{found.state}: {what}; {facts['why']}"

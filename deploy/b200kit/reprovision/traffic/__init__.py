@@ -51,6 +51,13 @@ def adapters(node: Node) -> list[Traffic]:
     return found
 
 
+def elsewhere(node: Node) -> bool:
+    """Whether anybody who sends it work can send that to others meanwhile."""
+    from b200kit.reprovision.traffic import haproxy
+
+    return any(name != "haproxy" for name in node.spec.traffic) or any(haproxy.gateways(node))
+
+
 def cut(node: Node) -> list[str]:
     """End what would not end with the node's services; what each who could came to."""
     return [each.cut(node) for each in adapters(node) if isinstance(each, Cuts)]

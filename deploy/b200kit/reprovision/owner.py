@@ -1,0 +1,58 @@
+"""One owner of a node's transaction at a time, and whether the node serves."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from b200kit.reprovision import node_copy
+from b200kit.reprovision.fleet_limits import SAFETY
+from b200kit.reprovision.ledger import Ledger
+from b200kit.reprovision.transaction import Transaction
+from b200kit.run import process
+from b200kit.run.node import Node
+from b200kit.run.session import RUN
+
+
+def ledger_of(node: Node) -> Ledger:
+    """The node's transaction, as this run writes it."""
+    return Ledger(SAFETY.folder, node.name, process.owner(), RUN.id)
+
+
+@contextmanager
+def owned(node: Node, ledger: Ledger) -> Iterator[Transaction]:
+    """Be the node's one owner meanwhile; afterwards its report and its own copy have the result."""
+    tx = _claim(node, ledger)
+    try:
+        yield tx
+    finally:
+        released = ledger.release()
+        node.reprovision = released.to_json()
+        if released.steps and not node.unreachable:
+            node_copy.put(node, released)
+
+
+def _claim(node: Node, ledger: Ledger) -> Transaction:
+    """By this directory, and by the node's copy from another one."""
+    tx = ledger.claim()
+    try:
+        document = {} if node.unreachable else node_copy.read(node)
+        node_copy.refuse_if_held(node, document)
+    except BaseException:
+        ledger.release()
+        raise
+    node.attempts_on_node = node_copy.attempts(document)
+    return tx
+
+
+def serves(node: Node) -> bool:
+    """Whether a replica runs on it: taking out a node that serves nobody costs nothing."""
+    units: Any = (node.last_observation or {}).get("units")
+    if not isinstance(units, dict) or node.unreachable:
+        return False
+    return any(
+        isinstance(unit, dict) and unit.get("active") == "active"
+        for name, unit in units.items()
+        if name.startswith("vllm@")
+    )

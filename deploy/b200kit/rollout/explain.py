@@ -1,0 +1,148 @@
+"""A rollout as its operator reads it before it begins: waves, cost, floor, the way back."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+
+from b200kit.inventory.served import NoWayBack
+from b200kit.operations import reboot_policy
+from b200kit.reprovision import circuit_breaker, ledger, transaction
+from b200kit.reprovision.fleet_limits import SAFETY
+from b200kit.reprovision.ledger import Damaged
+from b200kit.rollout.entries import Entries, Entry, History
+from b200kit.rollout.waves import Wave
+from b200kit.run import console
+from b200kit.run.node import Node, duration
+from b200kit.stages import served
+
+# Seconds of the pipeline beside reboot, drain and watch, where no history says it (inferred, from
+# the lab, as in b200kit/reprovision/explain.py).
+_PIPELINE_S = 300
+_MINUTE_S = 60
+_STEPS = ("quarantine", "drain", "change", "prove", "share", "return")
+
+
+def after_last(node: Node, entries: Entries, nodes: Mapping[str, Node], history: History) -> None:
+    """Say the rollout once the plan of every node is said, that is, at the last one."""
+    entries.said.add(node.name)
+    missing = [n for n, other in nodes.items() if n not in entries.said and other.outcome is None]
+    if entries.waiting and not missing:
+        for line in lines(entries, nodes, history):
+            console.err(f"rollout  {line}")
+
+
+def lines(entries: Entries, nodes: Mapping[str, Node], history: History) -> Iterator[str]:
+    """What is changed, in which waves, at what cost, and what cannot be undone."""
+    waves, waiting = entries.plan(nodes, history), entries.waiting
+    by_title: dict[str, list[Entry]] = {}
+    for entry in waiting.values():
+        by_title.setdefault(entry.title, []).append(entry)
+    took = {name: _seconds(entry, history) for name, entry in waiting.items()}
+    for title, those in by_title.items():
+        yield f"{title}: on {_nodes(len(those))}; {_loss(those, took)}"
+    policy = entries.policy()
+    for number, wave in enumerate(waves, 1):
+        yield f"wave {number}  {' '.join(wave.nodes)}{_watched(wave, policy.watch_s)}"
+    yield _floor_line(waiting, waves)
+    yield f"whole again after ~{_span(_total(waves, took))}{_estimated(took)}"
+    yield from _ways_back(waiting.values())
+
+
+def _nodes(count: int) -> str:
+    return f"{count} node{'s'[: count > 1]}"
+
+
+def _loss(those: Sequence[Entry], took: Mapping[str, tuple[float, bool]]) -> str:
+    """What a node does not serve, and for how long."""
+    longest = max(took[entry.node.name][0] for entry in those)
+    each = "each is" if len(those) > 1 else "it is"
+    if any(entry.in_place for entry in those):
+        return f"nobody else takes their work, so replica by replica, for ~{_span(longest)}"
+    return f"{each} out of service for ~{_span(longest)}"
+
+
+def _watched(wave: Wave, seconds: int) -> str:
+    return f"  (canary, watched {duration(seconds)})" if wave.canary else ""
+
+
+def _floor_line(waiting: Mapping[str, Entry], waves: Sequence[Wave]) -> str:
+    """Where the fleet stands at the worst moment, and whether the floor allows it."""
+    name, entry = next(iter(waiting.items()))
+    fleet = SAFETY.fleet(entry.node)
+    largest = max(len(wave.nodes) for wave in waves)
+    least = fleet.nodes - len({*fleet.out}) - largest
+    refused = circuit_breaker.floor_reason(fleet, name, serves=True)
+    state = f"NOT ALLOWED: {refused}" if refused else f"at least {least} serve"
+    return f"floor is {fleet.least} of {fleet.nodes}: {state}"
+
+
+def _total(waves: Sequence[Wave], took: Mapping[str, tuple[float, bool]]) -> float:
+    """Waves follow each other; the nodes of one go side by side."""
+    return sum(max((took[n][0] for n in wave.nodes if n in took), default=0.0) for wave in waves)
+
+
+def _seconds(entry: Entry, history: History) -> tuple[float, bool]:
+    """How long the node is out, and whether it was measured, on this node or on another."""
+    known = [_last_time(history, name) for name in (entry.node.name, *history.inventory)]
+    if measured := next((seconds for seconds in known if seconds), None):
+        return measured, True
+    spec, state = entry.node.spec, entry.node.state or {}
+    boot = reboot_policy.took_s(state) or 0.0
+    return boot + spec.rollout.watch_s + _PIPELINE_S, False
+
+
+def _last_time(history: History, name: str) -> float | None:
+    try:
+        spans = transaction.durations(ledger.read(history.folder, name))
+    except Damaged:
+        return None
+    known = [spans[step] for step in _STEPS if step in spans]
+    return sum(known) if "change" in spans else None
+
+
+def _estimated(took: Mapping[str, tuple[float, bool]]) -> str:
+    if all(measured for _, measured in took.values()):
+        return " (as long as the last change took)"
+    return " (an estimate: no node has been changed so before; draining comes on top)"
+
+
+def _span(seconds: float) -> str:
+    """A long span to the minute: nobody knows it better."""
+    if seconds < 2 * _MINUTE_S:
+        return duration(seconds)
+    minutes = round(seconds / _MINUTE_S)
+    hours, rest = divmod(minutes, 60)
+    return f"{hours} h {rest:02d} m" if hours else f"{minutes} m"
+
+
+def _ways_back(waiting: Iterable[Entry]) -> Iterator[str]:
+    """Whether each node can go back to what it serves, and what stays whatever happens."""
+    none: dict[str, list[str]] = {}
+    final: dict[str, list[str]] = {}
+    for entry in waiting:
+        for what in entry.final:
+            final.setdefault(what, []).append(entry.node.name)
+        if reason := _no_way_back(entry):
+            none.setdefault(reason, []).append(entry.node.name)
+    if not none:
+        yield "rollback: each node can go back to what it serves now"
+    for reason, names in none.items():
+        yield f"rollback: NOT POSSIBLE on {_some(names)}: {reason}"
+    for what, names in final.items():
+        yield f"cannot be undone: {what} ({_some(names)})"
+
+
+def _no_way_back(entry: Entry) -> str:
+    if entry.continues:
+        return ""
+    try:
+        former = served.restored(entry.node.spec, entry.before)
+    except NoWayBack as error:
+        return str(error)
+    same = former == entry.node.spec
+    return "the inventory asks for what it serves already" if same else ""
+
+
+def _some(names: Sequence[str]) -> str:
+    more = f" and {len(names) - 6} more" if len(names) > 6 else ""
+    return ", ".join(names[:6]) + more

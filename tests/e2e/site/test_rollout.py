@@ -1,0 +1,314 @@
+"""Six nodes that serve are changed in waves while clients stream through the fleet's endpoints.
+
+Nobody loses a stream, the floor is kept as the clients see it, and a change that is bad stops at
+the first node, which serves again what it served before.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import tests.lab as lab
+from b200kit import cli
+from b200kit.node.client.percentiles import percentile
+from b200kit.reprovision import ledger
+from b200kit.reprovision.actions import evidence
+from b200kit.reprovision.states import State
+from tests.e2e.conftest import SHORT, Live
+from tests.e2e.driving import ROOT, Outcome, command, deploy, on, plan
+from tests.e2e.tools import model_store
+from tests.lab import inventory
+from tests.lab.paths import lab_paths
+from tests.lab.state import read_state
+
+NODES = [f"b200-{number}" for number in range(1, 7)]
+CANARY, OTHERS = NODES[0], NODES[1:]
+FIRST, LATER = "580.126.20", "580.159.03"
+STREAMS, TOKENS = 6, 60
+PORT = 8100
+LIMITS = {"max_out": 2, "watch_s": 2, "share_percent": 10}
+FLEET: dict[str, Any] = {
+    "fleet": {"port": PORT},
+    "gateway_bind": "0.0.0.0",
+    "gateway": {"tls": "off"},
+    "rollout": LIMITS,
+}
+
+
+def words(**changes: Any) -> list[str]:
+    """The inventory's keys of this module and *changes*, as arguments."""
+    data = {**FLEET, **changes}
+    given = {k: v if isinstance(v, str) else json.dumps(v) for k, v in data.items()}
+    return [word for key, value in given.items() for word in ("--data", f"{key}={value}")]
+
+
+@pytest.fixture(scope="module")
+def transactions(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """Where the transactions of the module are."""
+    folder = tmp_path_factory.mktemp("rollout")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv(ledger.VARIABLE, str(folder / "transactions"))
+        patch.setenv(evidence.VARIABLE, str(folder / "evidence"))
+        yield folder / "transactions"
+
+
+@pytest.fixture(scope="module")
+def served(live: Live, transactions: Path) -> Outcome:
+    """Six nodes that serve, each with the fleet's endpoint; driver FIRST."""
+    live(len(NODES))
+    outcome = deploy("b200.py", *words())
+    assert outcome.code == 0, outcome.said[-4000:]
+    return outcome
+
+
+class Load:
+    """Clients of the fleet, until stopped."""
+
+    def __init__(self, folder: Path) -> None:
+        folder.mkdir(exist_ok=True)
+        self.result = folder / "load.json"
+        state = read_state(lab_paths())
+        urls = [f"http://{host['address']}:{PORT}" for host in state["hosts"]]
+        model, key = state["model"]["name"], str(lab_paths().api_key)
+        load = [str(STREAMS), str(TOKENS), str(self.result)]
+        program = [sys.executable, "-m", "tests.e2e.tools.fleet_streams", model, key, *load, *urls]
+        self.process = subprocess.Popen(program, cwd=ROOT, stdin=subprocess.DEVNULL)
+        self.wait_for_more()
+
+    def wait_for_more(self, streams: int = 4 * STREAMS) -> None:
+        """Return when so many more streams have ended."""
+        before = self._count()
+        until(lambda: self._count() >= before + streams)
+
+    def _count(self) -> int:
+        path = self.result.with_suffix(".count")
+        return int(path.read_text() or 0) if path.exists() else 0
+
+    def end(self) -> Seen:
+        """Everything the clients saw."""
+        self.result.with_suffix(".stop").touch()
+        assert self.process.wait(120) == 0
+        found = json.loads(self.result.read_text())
+        return Seen(found["streams"], found["serving"])
+
+
+@dataclass(frozen=True)
+class Seen:
+    """The streams, and how many nodes would take a request at each look."""
+
+    streams: list[dict[str, Any]]
+    serving: list[tuple[float, int]]
+
+    @property
+    def lost(self) -> list[dict[str, Any]]:
+        """Streams without their whole answer."""
+        return [stream for stream in self.streams if stream["error"]]
+
+    @property
+    def least(self) -> int:
+        """The fewest nodes that served at any look."""
+        return min(count for _, count in self.serving)
+
+    def told(self, what: str, began: float, ended: float) -> str:
+        """P99 of the time to the first token and of the whole, before, during and after."""
+        spans = {"before": (0.0, began), "during": (began, ended), "after": (ended, time.time())}
+        found = []
+        for name, (start, end) in spans.items():
+            those = [s for s in self.streams if start <= s["sent"] < end and not s["error"]]
+            ttft = percentile([s["ttft"] for s in those], 99)
+            whole = percentile([s["ended"] - s["sent"] for s in those], 99)
+            found.append(f"{name} n={len(those)} P99 TTFT {ttft:.3f} s, E2E {whole:.3f} s")
+        looks = f"{len(self.serving)} looks, at least {self.least} of {len(NODES)} served"
+        return f"{what}: {len(self.lost)} of {len(self.streams)} lost; {'; '.join(found)}; {looks}"
+
+
+@contextmanager
+def under_load(folder: Path, what: str) -> Iterator[list[Seen]]:
+    """Streams meanwhile; what the clients saw is in the list afterwards."""
+    load, found = Load(folder), list[Seen]()
+    began = time.time()
+    try:
+        yield found
+    finally:
+        ended = time.time()
+        load.wait_for_more()
+        found.append(load.end())
+        print(found[0].told(what, began, ended))
+
+
+def until(there: Callable[[], object], seconds: float = 900) -> None:
+    """Return when it is so."""
+    end = time.monotonic() + seconds
+    while not there():
+        assert time.monotonic() < end
+        time.sleep(0.1)
+
+
+def driver(name: str) -> str:
+    """The driver's version as the node's package has it."""
+    return on(name, "dpkg-query -W -f '${Version}' nvidia-open").partition("-")[0]
+
+
+def boots(name: str) -> str:
+    """Which boot a node is in."""
+    return on(name, "cat /proc/sys/kernel/random/boot_id")
+
+
+def waves(folder: Path) -> dict[str, int]:
+    """The wave in which each node was changed last."""
+    changes = {name: ledger.read(folder, name).change for name in NODES}
+    return {name: change.wave for name, change in changes.items() if change}
+
+
+def engine(**changes: Any) -> dict[str, Any]:
+    """The lab's engine, otherwise."""
+    state = read_state(lab_paths())
+    given: dict[str, Any] = inventory.node(state, state["hosts"][0])["engine"]
+    return {**given, **changes}
+
+
+def test_driver_goes_through_the_fleet_in_waves_and_no_stream_is_lost(
+    served: Outcome, transactions: Path, tmp_path: Path
+) -> None:
+    told = plan("b200.py", *words(driver=LATER))
+    assert "rollout  wave 1  b200-1  (canary" in told.stderr
+    with under_load(tmp_path, "driver") as found:
+        run = deploy("b200.py", *words(driver=LATER))
+    assert run.code == 0, run.said[-6000:]
+    assert found[0].lost == []
+    assert found[0].least >= len(NODES) - LIMITS["max_out"]
+    assert {driver(name) for name in NODES} == {LATER}
+    assert waves(transactions) == dict(zip(NODES, (1, 2, 2, 3, 3, 4), strict=True))
+    again = deploy("b200.py", *words(driver=LATER))
+    assert [again.host(name)["changes"] for name in NODES] == [0] * len(NODES)
+    assert [again.host(name)["commands"] for name in NODES] == [2] * len(NODES)
+
+
+def test_engine_and_model_go_through_it_likewise(
+    served: Outcome, transactions: Path, tmp_path: Path
+) -> None:
+    """Another lock is another engine, installed beside the first; another revision is fetched."""
+    lock = tmp_path / "requirements.txt"
+    lock.write_text(f"{Path(engine()['requirements']).read_text()}# built again\n")
+    store = model_store.build(b"next")
+    server = model_store.serve(store)
+    asked = {"driver": LATER, "engine": engine(requirements=str(lock))}
+    try:
+        with under_load(tmp_path, "engine") as found:
+            run = deploy("b200.py", *words(**asked))
+        assert run.code == 0, run.said[-6000:]
+        assert (found[0].lost, found[0].least >= 4) == ([], True)
+        asked |= {"model_store": store.url, "model_revision": store.revision}
+        with under_load(tmp_path / "model", "model") as found:
+            run = deploy("b200.py", *words(**asked))
+        assert run.code == 0, run.said[-6000:]
+        assert (found[0].lost, found[0].least >= 4) == ([], True)
+        held = on(OTHERS[-1], "cat /etc/vllm/replica-0.yaml /etc/systemd/system/vllm@0*/*")
+        assert store.revision in held
+        back = deploy("b200.py", *words(driver=LATER))
+        assert back.code == 0, back.said[-6000:]
+    finally:
+        server.shutdown()
+
+
+@contextmanager
+def breaks_with(version: str) -> Iterator[None]:
+    """A driver under which a GPU of the canary has no NVLink, and with no other."""
+    over = threading.Event()
+
+    def follow() -> None:
+        was = ""
+        while not over.wait(0.2):
+            done = lab.run(CANARY, ["dpkg-query", "-W", "-f", "${Version}", "nvidia-open"])
+            if done.returncode == 0 and (now := done.stdout.partition("-")[0]) != was:
+                lab.set_scenario(CANARY, "gpu2-no-nvlink" if now == version else "healthy")
+                was = now
+
+    thread = threading.Thread(target=follow)
+    thread.start()
+    try:
+        yield
+    finally:
+        over.set()
+        thread.join()
+        lab.set_scenario(CANARY, "healthy")
+
+
+def test_bad_driver_stops_at_the_canary_which_is_rolled_back(
+    served: Outcome, transactions: Path, tmp_path: Path
+) -> None:
+    before = {name: boots(name) for name in OTHERS}
+    with under_load(tmp_path, "bad driver") as found, breaks_with(FIRST):
+        run = deploy("b200.py", *words(driver=FIRST))
+    assert run.code == 1
+    assert run.outcome(CANARY) == "rolled back", run.said[-6000:]
+    assert {run.outcome(name) for name in OTHERS} == {"held"}
+    assert found[0].lost == []
+    assert driver(CANARY) == LATER
+    assert {name: boots(name) for name in OTHERS} == before
+    change = ledger.read(transactions, CANARY).change
+    assert change
+    assert "GPU 2 has no NVLink" in change.failed
+    assert deploy("check.py", *words(driver=LATER)).code == 0
+
+
+def test_slow_engine_stops_at_the_canary_by_its_own_record(
+    served: Outcome, transactions: Path, tmp_path: Path
+) -> None:
+    smoke = {"smoke": {**SHORT, "requests": 20, "rate": 20.0}}
+    records = tmp_path / "records"
+    asked = {"driver": LATER, "records": str(records), **smoke}
+    for _ in range(5):
+        measured = deploy("smoke.py", "--limit", CANARY, *words(**asked))
+        assert measured.code == 0, measured.said[-3000:]
+    by = ["--by", "the test", "--why", "as it serves", "--records", str(records)]
+    assert cli.main(["record", "accept", CANARY, *by]) == 0
+    slow = engine(environment={"STANDIN_ITL_MS": "60"})
+    run = deploy("b200.py", *words(**asked, engine=slow))
+    assert run.outcome(CANARY) == "rolled back", run.said[-6000:]
+    assert {run.outcome(name) for name in OTHERS} == {"held"}
+    change = ledger.read(transactions, CANARY).change
+    assert change
+    assert "slower than its record" in change.failed
+    assert (
+        on(CANARY, "cat /proc/$(systemctl show -P MainPID vllm@0)/environ | grep -c ITL_MS || true")
+        == "0"
+    )
+
+
+def test_node_that_dies_while_it_is_watched_stays_out_and_the_others_as_they_are(
+    served: Outcome, transactions: Path
+) -> None:
+    limits = {"rollout": {**LIMITS, "watch_s": 600}, "max_num_seqs": "16"}
+    process = subprocess.Popen(
+        command("b200.py", *words(driver=LATER, **limits)),
+        cwd=ROOT, env=os.environ, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
+        stdin=subprocess.DEVNULL,
+    )  # fmt: skip
+    until(lambda: ledger.read(transactions, CANARY).state is State.CANARY)
+    lab.kill(CANARY)
+    said, _ = process.communicate(timeout=600)
+    assert process.returncode == 1, said[-4000:]
+    tx = ledger.read(transactions, CANARY)
+    assert tx.is_open
+    assert {ledger.read(transactions, name).is_open for name in OTHERS} == {False}
+    assert {on(name, "systemctl is-active vllm@0.service") for name in OTHERS} == {"active"}
+    # It is repaired with what it served before: the change that was bad waits for a person.
+    lab.power_on(CANARY)
+    repaired = deploy("reprovision.py", "--limit", CANARY, *words(driver=LATER, max_num_seqs="16"))
+    assert repaired.outcome(CANARY) == "live", repaired.said[-6000:]
+    assert deploy("check.py", *words(driver=LATER)).code == 0
+    held = deploy("b200.py", *words(driver=LATER, max_num_seqs="16"))
+    assert {held.outcome(name) for name in NODES} == {"held"}

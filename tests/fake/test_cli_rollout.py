@@ -1,0 +1,272 @@
+"""deploy/b200.py over a fleet that serves: waves, canary, rollback, and what is told before."""
+
+from __future__ import annotations
+
+import json
+import re
+import signal
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from b200kit import cli
+from b200kit.reprovision import ledger
+from b200kit.reprovision.states import State
+from tests.fake.fleet import Fleet, Outcome, outcome_of
+from tests.messages import TIME, assert_message
+from tests.unit import corpus
+
+GOOD = ("--data", "max_num_seqs=64")
+# A driver that these machines load and do not run: their NVML goes on saying the former one.
+BAD = ("--data", "driver=580.126.20")
+NO_NVLINK = corpus.named("a GPU is off NVLink and only its links show it").state()
+NAMES = ("n1", "n2", "n3", "n4")
+FLEET = {"port": 8100}
+
+
+@pytest.fixture(scope="module")
+def served(tmp_path_factory: pytest.TempPathFactory) -> Fleet:
+    """Four nodes that serve, each with the fleet's endpoint."""
+    fleet = Fleet(tmp_path_factory.mktemp("rollout") / "site")
+    for name in NAMES:
+        fleet.add(name)
+    site = fleet.folder / "group_data" / "nodes.py"
+    more = f"rollout = {{'watch_s': 0}}\nfleet = {FLEET}\ngateway = {{'tls': 'off'}}\n"
+    site.write_text(f"{site.read_text()}{more}fabric_deadline_s = 1\n")
+    run = fleet.run("b200.py")
+    assert run.code == 0, run.stderr
+    return fleet
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Where the transactions of the test are."""
+    monkeypatch.setenv(ledger.VARIABLE, str(tmp_path / "transactions"))
+    monkeypatch.setenv("B200_EVIDENCE", str(tmp_path / "evidence"))
+    return tmp_path / "transactions"
+
+
+@pytest.fixture
+def fleet(served: Fleet, tmp_path: Path) -> Fleet:
+    """The same, for one test."""
+    return begun(served.copy(tmp_path / "site", *NAMES))
+
+
+def begun(fleet: Fleet) -> Fleet:
+    """Nothing is in the logs of its machines yet."""
+    for name in fleet.names:
+        machine = fleet.machine(name)
+        machine.log.clear()
+        machine.save()
+    return fleet
+
+
+def changed(fleet: Fleet) -> list[str]:
+    """Nodes that a command of this run changed."""
+    return [n for n in fleet.names if fleet.machine(n).ran("put|apt-get|systemctl|quarantine")]
+
+
+def order(run: Outcome) -> list[str]:
+    """Each node's leaving and coming back, in the order of the run."""
+    found = re.findall(r"^(n\d)  (quarantine|LIVE) ", run.stderr, re.MULTILINE)
+    return list(dict.fromkeys(f"{name} {what}" for name, what in found))
+
+
+def rollout_lines(run: Outcome) -> list[str]:
+    """What a dry run says of the whole."""
+    return [line for line in run.stderr.splitlines() if line.startswith("rollout ")]
+
+
+def states(folder: Path) -> dict[str, str]:
+    """How the last change of each node that was taken out ended."""
+    changes = {n: ledger.read(folder, n).change for n in ledger.nodes(folder)}
+    return {name: change.outcome for name, change in changes.items() if change}
+
+
+def test_good_change_goes_node_after_node_and_a_second_run_changes_nothing(
+    fleet: Fleet, folder: Path
+) -> None:
+    run = fleet.run("b200.py", *GOOD)
+    assert run.code == 0, run.stderr[-3000:]
+    assert order(run) == [f"{n} {what}" for n in NAMES for what in ("quarantine", "LIVE")]
+    assert states(folder) == dict.fromkeys(NAMES, "done")
+    begun(fleet)
+    again = fleet.run("b200.py", *GOOD)
+    assert (again.code, changed(fleet)) == (0, [])
+    assert [len(fleet.machine(name).log) for name in NAMES] == [2] * 4
+
+
+def test_nodes_of_a_wave_go_together_and_the_canary_goes_alone(fleet: Fleet, folder: Path) -> None:
+    # The second and third node wait for each other before they come back.
+    for name in ("n2", "n3"):
+        machine = fleet.machine(name)
+        machine.meets_at = "quarantine release"
+        machine.save()
+    limits = json.dumps({"watch_s": 0, "max_out": 2})
+    run = fleet.run("b200.py", *GOOD, "--data", f"rollout={limits}")
+    assert run.code == 0, run.stderr[-3000:]
+    waves = {name: ledger.read(folder, name).change for name in NAMES}
+    assert [change.wave for change in waves.values() if change] == [1, 2, 2, 3]
+
+
+def test_bad_change_stops_at_the_canary_which_serves_again_what_it_served(
+    fleet: Fleet, folder: Path
+) -> None:
+    run = fleet.run("b200.py", *BAD)
+    assert run.code == 1
+    assert run.outcomes == {"n1": "rolled back", "n2": "held", "n3": "held", "n4": "held"}
+    assert changed(fleet) == ["n1"]
+    canary = fleet.machine("n1")
+    assert canary.packages["nvidia-open"]["version"].startswith("580.105.08")
+    assert canary.is_active("vllm@0.service")
+    assert canary.is_active("haproxy.service")
+    assert states(folder) == {"n1": "rolled back"}
+    assert_message(run.described("n1"), run.described("n2"))
+
+    begun(fleet)
+    again = fleet.run("b200.py", *BAD)
+    assert set(again.outcomes.values()) == {"held"}
+    assert changed(fleet) == []
+    resumed = fleet.run("b200.py", *BAD, "--data", "rollout_action=resume")
+    assert resumed.outcomes["n1"] == "rolled back"
+    # Another change is another matter.
+    assert fleet.run("b200.py", *GOOD).code == 0
+
+
+def test_red_of_the_machine_itself_stops_no_rollout(fleet: Fleet, folder: Path) -> None:
+    machine = fleet.machine("n1")
+    machine.hardware = NO_NVLINK
+    machine.save()
+    limits = json.dumps({"watch_s": 0, "floor": 2})
+    run = fleet.run("b200.py", *GOOD, "--data", f"rollout={limits}")
+    assert run.outcomes == {"n1": "quarantined", "n2": "live", "n3": "live", "n4": "live"}
+    assert not fleet.machine("n1").is_active("haproxy.service")
+    assert states(folder) == {"n1": ""} | dict.fromkeys(NAMES[1:], "done")
+    change = ledger.read(folder, "n1").change
+    assert change
+    assert change.own
+    assert_message(run.described("n1"), TIME=TIME)
+
+
+def test_floor_holds_nodes_back(fleet: Fleet, folder: Path) -> None:
+    limits = json.dumps({"watch_s": 0, "floor": 4})
+    run = fleet.run("b200.py", *GOOD, "--data", f"rollout={limits}")
+    assert set(run.outcomes.values()) == {"held"}
+    assert changed(fleet) == []
+    assert states(folder) == {}
+
+
+def test_node_that_serves_nobody_waits_for_no_wave(fleet: Fleet, folder: Path) -> None:
+    fleet.add("n5")
+    run = fleet.run("b200.py", *GOOD)
+    assert run.code == 0, run.stderr[-3000:]
+    assert order(run)[0] == "n5 LIVE"
+    assert "n5" not in ledger.nodes(folder)
+
+
+def test_change_that_interrupts_nothing_needs_no_wave(fleet: Fleet, folder: Path) -> None:
+    run = fleet.run("b200.py", "--data", "fleet_weight=50")
+    assert run.code == 0, run.stderr[-3000:]
+    assert changed(fleet) == list(NAMES)
+    assert not ledger.nodes(folder)
+
+
+def test_dry_run_tells_the_rollout_and_touches_nothing(fleet: Fleet, folder: Path) -> None:
+    dry = fleet.run("b200.py", "--dry", *GOOD, yes=False)
+    assert changed(fleet) == []
+    assert not folder.exists()
+    assert_message(*rollout_lines(dry))
+    # What it took is known once one node has been through it.
+    fleet.run("b200.py", *GOOD, "--limit", "n1")
+    again = fleet.run("b200.py", "--dry", *GOOD, yes=False)
+    assert_message(*[re.sub(r"~[\d.]+ s", "~TIME", line) for line in rollout_lines(again)])
+
+
+STEPS = {
+    "quarantine put": State.SERVING,
+    "drain count": State.QUARANTINED,
+    "rolling-restart|systemctl start vllm@0": State.DRAINED,
+    "node.pyz measure": State.DRAINED,
+    "quarantine release": State.CANARY,
+}
+
+
+@pytest.mark.parametrize("pattern", STEPS)
+def test_killed_controller_is_followed_by_one_that_finishes(
+    pattern: str, fleet: Fleet, folder: Path
+) -> None:
+    machine = fleet.machine("n2")
+    machine.hangs_at = pattern
+    machine.save()
+    process = fleet.begin("b200.py", *GOOD)
+    _wait_for(lambda: (fleet.folder / "n2" / "hanging").exists())
+    process.send_signal(signal.SIGKILL)
+    process.communicate()
+    assert ledger.read(folder, "n2").state is STEPS[pattern]
+    machine = fleet.machine("n2")
+    machine.hangs_at = ""
+    machine.save()
+    run = fleet.run("b200.py", *GOOD)
+    assert run.code == 0, run.stderr[-3000:]
+    assert states(folder) == dict.fromkeys(NAMES, "done")
+    # The canary of the run that was killed was good: the node that was out comes first.
+    assert order(run)[-5:] == ["n2 LIVE", "n3 quarantine", "n3 LIVE", "n4 quarantine", "n4 LIVE"]
+    assert cli.main(["audit", "verify"]) == 0
+
+
+def test_rollout_that_is_given_up_returns_what_it_took_out(fleet: Fleet, folder: Path) -> None:
+    machine = fleet.machine("n1")
+    machine.hangs_at = "node.pyz measure"
+    machine.save()
+    process = fleet.begin("b200.py", *GOOD)
+    _wait_for(lambda: (fleet.folder / "n1" / "hanging").exists())
+    process.send_signal(signal.SIGKILL)
+    process.communicate()
+    machine = fleet.machine("n1")
+    machine.hangs_at = ""
+    machine.save()
+    run = fleet.run("b200.py", *GOOD, "--data", "rollout_action=abort")
+    assert run.outcomes == {"n1": "rolled back", "n2": "held", "n3": "held", "n4": "held"}
+    assert states(folder) == {"n1": "rolled back"}
+    plain = fleet.run("b200.py")
+    assert plain.code == 0, plain.stderr[-3000:]
+
+
+def test_two_controllers_at_once_never_fall_below_the_floor(fleet: Fleet, folder: Path) -> None:
+    for name in ("n1", "n3"):
+        machine = fleet.machine(name)
+        machine.meets_at = "cat .*reprovision.json"
+        machine.save()
+    runs = [
+        fleet.begin("b200.py", *GOOD, "--limit", one, "--limit", two)
+        for one, two in (("n1", "n2"), ("n3", "n4"))
+    ]
+    found = [outcome_of(run) for run in runs]
+    held = [name for run in found for name, outcome in run.outcomes.items() if outcome == "held"]
+    assert held, found[0].stderr[-2000:]
+    run = fleet.run("b200.py", *GOOD)
+    assert run.code == 0, run.stderr[-3000:]
+    assert states(folder) == dict.fromkeys(NAMES, "done")
+
+
+def test_list_shows_a_rollout(
+    fleet: Fleet, folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    machine = fleet.machine("n2")
+    machine.hangs_at = "node.pyz measure"
+    machine.save()
+    process = fleet.begin("b200.py", *GOOD)
+    _wait_for(lambda: (fleet.folder / "n2" / "hanging").exists())
+    process.send_signal(signal.SIGKILL)
+    process.communicate()
+    assert cli.main(["transaction", "list"]) == 0
+    assert_message(capsys.readouterr().out, TIME=TIME, WHO=re.compile(r"\S+@\S+ pid \d+"))
+
+
+def _wait_for(there: Callable[[], bool]) -> None:
+    end = time.monotonic() + 60
+    while not there():
+        assert time.monotonic() < end
+        time.sleep(0.05)
