@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 
 from b200kit.inventory.served import NoWayBack
 from b200kit.operations import reboot_policy
@@ -43,7 +44,7 @@ def lines(entries: Entries, nodes: Mapping[str, Node], history: History) -> Iter
     policy = entries.policy()
     for number, wave in enumerate(waves, 1):
         yield f"wave {number}  {' '.join(wave.nodes)}{_watched(wave, policy.watch_s)}"
-    yield _floor_line(waiting, waves)
+    yield _floor_line(waiting, waves, nodes)
     yield f"whole again after ~{_span(_total(waves, took))}{_estimated(took)}"
     yield from _ways_back(waiting.values())
 
@@ -65,10 +66,17 @@ def _watched(wave: Wave, seconds: int) -> str:
     return f"  (canary, watched {duration(seconds)})" if wave.canary else ""
 
 
-def _floor_line(waiting: Mapping[str, Entry], waves: Sequence[Wave]) -> str:
-    """Where the fleet stands at the worst moment, and whether the floor allows it."""
+def _floor_line(
+    waiting: Mapping[str, Entry], waves: Sequence[Wave], nodes: Mapping[str, Node]
+) -> str:
+    """Where the fleet stands at the worst moment, and whether the floor allows it.
+
+    Nodes that serve nobody yet go before the first wave.
+    """
     name, entry = next(iter(waiting.items()))
+    coming = {n for n, node in nodes.items() if n not in waiting and node.outcome is None}
     fleet = SAFETY.fleet(entry.node)
+    fleet = replace(fleet, out={*fleet.out} - coming)
     largest = max(len(wave.nodes) for wave in waves)
     least = fleet.nodes - len({*fleet.out}) - largest
     refused = circuit_breaker.floor_reason(fleet, name, serves=True)

@@ -34,6 +34,6 @@ def waves(node: Node) -> Commands:
     """Change the node in its wave; a dry run says the waves after its last node."""
     if executing():
         if node.waits:
-            yield command(node, run.STAGE, lambda: run.turn(node))
+            yield command(node, run.STAGE, lambda: run.change(node))
     elif node.name in FORESEEN.planned:
         explain.after_last(node, FORESEEN, RUN.nodes, run.history())

@@ -8,6 +8,9 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
+from typing import Any
+
+import gevent  # type: ignore[import-untyped]
 
 from b200kit.inventory import served as documents
 from b200kit.inventory.served import NoWayBack
@@ -23,6 +26,7 @@ from b200kit.reprovision.owner import ledger_of, owned, serves
 from b200kit.reprovision.planned_change import PlannedChange, Work
 from b200kit.reprovision.reachable import unreachable
 from b200kit.reprovision.state_machine import StateMachine
+from b200kit.reprovision.states import State
 from b200kit.reprovision.steps import handler_for
 from b200kit.reprovision.transaction import Transaction
 from b200kit.rollout.entries import ENTRIES, Entries, Entry, History
@@ -35,6 +39,8 @@ from b200kit.stages import served
 STAGE = "rollout"
 _TITLED = 2
 _POLL_S = 0.2
+# What each node's turn comes to; greenlets end with the process, threads would keep it.
+_BEGUN: dict[str, Any] = {}
 _SERVING = ("live", "held", "rolled back")
 
 
@@ -102,14 +108,38 @@ def history() -> History:
     return History(SAFETY.folder, RUN.inventory)
 
 
-def turn(node: Node) -> None:
+def change(node: Node) -> None:
+    """Wait for the node's wave, and for what comes of it; raises what its turn raised.
+
+    All turns begin with the first: pyinfra runs as many hosts at once as its pool has places, and
+    those that wait must keep none from a node whose wave has come.
+    """
+    while not all(n.outcome or name in ENTRIES.planned for name, n in RUN.nodes.items()):
+        time.sleep(_POLL_S)
+    if not _BEGUN:
+        _BEGUN.update({e.node.name: gevent.spawn(_kept, e.node) for e in ENTRIES.waiting.values()})
+    if error := _BEGUN[node.name].get():
+        raise error
+
+
+def _kept(node: Node) -> Exception | None:
+    """What the node's turn raised."""
+    try:
+        _turn(node)
+    except Exception as error:
+        return error
+    return None
+
+
+def _turn(node: Node) -> None:
     """Wait for the node's wave, then change it."""
-    entry = ENTRIES.waiting.get(node.name)
-    if entry is None or node.outcome is not None:
+    entry = ENTRIES.waiting[node.name]
+    if node.outcome is not None:
         return
     turns, bad = _turns(), "it did not come to its end"
     try:
         waited = turns.wait(node.name)
+        _wait_for_head(node, turns)
         bad = _change(node, entry, turns, waited)
     except (NotChanged, Deferred) as reason:
         bad = ""
@@ -123,13 +153,32 @@ def turn(node: Node) -> None:
 
 
 def _turns() -> Turns:
-    """The waves, once the plan of every node that is still in the run is known."""
-    while not all(n.outcome or name in ENTRIES.planned for name, n in RUN.nodes.items()):
-        time.sleep(_POLL_S)
+    """The waves; nodes that came live before the first serve by now."""
     for name, node in RUN.nodes.items():
         if node.outcome == "live":
             SAFETY.leave(name, True)
     return ENTRIES.turns(RUN.nodes, history())
+
+
+def _wait_for_head(node: Node, turns: Turns) -> None:
+    """A node that works for another is stopped once that one is drained: its streams end here, too.
+
+    Raises NotChanged where that one is not taken out in this run.
+    """
+    head = node.spec.group.head if node.spec.group and node.headless else None
+    if head is None:
+        return
+    if head not in ENTRIES.waiting:
+        raise NotChanged(f"not changed: it works for {head}, which this run does not take out")
+    while not _is_drained(head):
+        if head in turns.ended or RUN.nodes[head].outcome:
+            raise NotChanged(f"not changed: it works for {head}, which was not drained")
+        time.sleep(_POLL_S)
+
+
+def _is_drained(name: str) -> bool:
+    tx = ledger.read(SAFETY.folder, name)
+    return tx.is_open and tx.state not in (State.SERVING, State.QUARANTINED)
 
 
 def _change(node: Node, entry: Entry, turns: Turns, waited: bool) -> str:
