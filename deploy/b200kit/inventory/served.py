@@ -49,7 +49,13 @@ def document(
     *roots* are folders by the words that stand for them, so that the document is the same wherever
     an operator keeps the site: {"{site}": "/home/ops/site"}.
     """
-    keys = spec.model_dump(mode="json", by_alias=True, exclude=set(SITES_OWN))
+    keys = spec.model_dump(
+        # Where a key takes a word or a mapping, pydantic warns of the word and writes it.
+        mode="json",
+        by_alias=True,
+        exclude=set(SITES_OWN),
+        warnings=False,
+    )
     found: dict[str, Any] = {"schema": SCHEMA, "keys": keys, "files": dict(digests)}
     for word, folder in roots.items():
         found = _replaced(found, folder, word)
