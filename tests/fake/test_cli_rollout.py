@@ -173,6 +173,17 @@ def test_change_that_interrupts_nothing_needs_no_wave(fleet: Fleet, folder: Path
     assert not ledger.nodes(folder)
 
 
+def test_model_is_fetched_on_every_node_before_the_first_leaves(fleet: Fleet, folder: Path) -> None:
+    run = fleet.run("b200.py", "--data", f"model_revision={'ab' * 32}")
+    assert run.code == 0, run.stderr[-3000:]
+    for name in NAMES:
+        log = fleet.machine(name).log
+        fetched = next(n for n, line in enumerate(log) if "weights wait" in line)
+        left = next(n for n, line in enumerate(log) if "quarantine put" in line)
+        assert fetched < left
+    assert states(folder) == dict.fromkeys(NAMES, "done")
+
+
 def test_dry_run_tells_the_rollout_and_touches_nothing(fleet: Fleet, folder: Path) -> None:
     dry = fleet.run("b200.py", "--dry", *GOOD, yes=False)
     assert changed(fleet) == []

@@ -26,6 +26,7 @@ from b200kit.operations import observe as observation
 from b200kit.run.node import Node, StageFailed, duration
 from b200kit.run.remote import RemoteError
 from b200kit.run.session import RUN
+from b200kit.stages import pipeline
 from b200kit.stages.pipeline import Checkpoint, Step
 from b200kit.stages.support import container_runtimes
 
@@ -43,8 +44,8 @@ def observe(node: Node, lock: bool = True) -> Commands:
 
 @operation(is_idempotent=True)
 def run(node: Node, step: Step) -> Commands:
-    """A step of the pipeline, whichever it is, on a node that does not wait for its wave."""
-    if node.waits:
+    """A step of the pipeline, whichever it is; of a node that waits for its wave a part."""
+    if node.waits and not (node.fetches_ahead and step in pipeline.AHEAD):
         return
     if isinstance(step.run, Stage):
         yield from _converge(node, step.run)

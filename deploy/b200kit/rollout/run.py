@@ -34,7 +34,7 @@ from b200kit.rollout.turns import NotChanged, Turns, stopped_line
 from b200kit.run import process
 from b200kit.run.node import Node, StageFailed
 from b200kit.run.session import RUN
-from b200kit.stages import served
+from b200kit.stages import served, storage
 
 STAGE = "rollout"
 _TITLED = 2
@@ -74,6 +74,8 @@ def _entry(node: Node) -> Entry | None:
     whole = any(dry_run.interruption(node, change.ends).whole for change in changes if change.ends)
     in_place = not whole and not traffic.elsewhere(node)
     node.drains_first = not in_place
+    # Models lie where the stage before puts them.
+    node.fetches_ahead = not storage.STAGE.plan(node)
     return Entry(node, title, in_place, final, before)
 
 

@@ -66,7 +66,8 @@ class Node:
     tuning: dict[str, Any] | None = field(default=None, repr=False)
     # Whether it is changed in its wave and not side by side with the others.
     waits: bool = False
-    # Whether it is out of traffic by then.
+    # Whether its model is fetched meanwhile, and whether it is out of traffic by then.
+    fetches_ahead: bool = False
     drains_first: bool = False
     # By how many GPUs deploy/rotate.py moves the assignment; 0 in every other run.
     rotated: int = 0

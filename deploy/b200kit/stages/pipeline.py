@@ -71,6 +71,9 @@ MEASURING = (
 )
 """From a node that answers requests to one whose answers were measured."""
 
+AHEAD = (Step("Weights", weights.STAGE), Step("Model", weights.READY))
+"""What takes longest is fetched while the node still serves, before it leaves for a change."""
+
 STEPS = (
     Step("Ready", Checkpoint.READY),
     Step("Host", host.STAGE),
@@ -78,7 +81,7 @@ STEPS = (
     Step("Clock and logs", clock_and_logs.STAGE),
     Step("Storage", storage.STAGE),
     Step("Firewall", firewall.STAGE),
-    Step("Weights", weights.STAGE),
+    AHEAD[0],
     Step("Driver", driver.STAGE),
     Step("Reboot", Checkpoint.REBOOT),
     Step("Fabric", fabric.STAGE),
@@ -87,7 +90,7 @@ STEPS = (
     Step("Bandwidth", bandwidth.STAGE),
     Step("Gate", Checkpoint.GATE),
     Step("Passport", passport.STAGE),
-    Step("Model", weights.READY),
+    AHEAD[1],
     *SERVING,
     *MEASURING,
     Step("Served", served.STAGE),
