@@ -26,6 +26,8 @@ from b200kit.node.client.http import Deadlines, Exchange
 from b200kit.node.client.message import HttpError
 
 _LOOK_S = 0.1
+# What is tried is whether a stream is lost, and not how many the machine can carry.
+_PAUSE_S = 0.3
 _OWN_PORT, _FLEET_PORT = 8000, 8100
 _HEALTH = Deadlines(connect=0.5, idle=0.5, total=1.0)
 
@@ -96,6 +98,7 @@ def main(model: str, key: str, streams: str, tokens: str, result: str, *urls: st
             request = ChatRequest(model, prompt, int(tokens), salt=f"{number}-{count}")
             found.append(await _stream(balancer, request))
             out.with_suffix(".count").write_text(str(len(found)))
+            await asyncio.sleep(_PAUSE_S)
 
     async def everything() -> None:
         watching = balancer.watch(out.with_suffix(".stop"))
