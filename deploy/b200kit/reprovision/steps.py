@@ -218,7 +218,12 @@ def _return(node: Node, tx: Transaction, intent: Intent, say: Say) -> Mapping[st
 
 def _require_fit(node: Node) -> str:
     require_answer(node)
-    found = provision.judged(node)
+    try:
+        found = provision.judged(node)
+    except RemoteError:
+        # It may have gone while it was looked at.
+        require_answer(node)
+        raise
     if found.fit != "fit":
         raise NotFit(found.blocking[0].summary, tuple(found.blocking))
     return f"fit by {sum(found.counts.values())} checks"

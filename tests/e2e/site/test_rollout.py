@@ -7,7 +7,6 @@ the first node, which serves again what it served before.
 from __future__ import annotations
 
 import json
-import os
 import subprocess
 import sys
 import threading
@@ -21,13 +20,11 @@ from typing import Any
 import pytest
 
 import tests.lab as lab
-from b200kit import cli
 from b200kit.node.client.percentiles import percentile
 from b200kit.reprovision import ledger
 from b200kit.reprovision.actions import evidence
-from b200kit.reprovision.states import State
-from tests.e2e.conftest import SHORT, Live
-from tests.e2e.driving import ROOT, Outcome, command, deploy, on, plan
+from tests.e2e.conftest import Live
+from tests.e2e.driving import ROOT, Outcome, deploy, on, plan
 from tests.e2e.tools import model_store
 from tests.lab import inventory
 from tests.lab.paths import lab_paths
@@ -233,7 +230,7 @@ def breaks_with(version: str) -> Iterator[None]:
         was = ""
         while not over.wait(0.2):
             # It is off in the middle of its reboot.
-            with suppress(lab.LabError):
+            with suppress(lab.LabError, OSError):
                 now = driver(CANARY)
                 if now and now != was:
                     lab.set_scenario(CANARY, "gpu2-no-nvlink" if now == version else "healthy")
@@ -265,54 +262,3 @@ def test_bad_driver_stops_at_the_canary_which_is_rolled_back(
     assert change
     assert "GPU 2 has no NVLink" in change.failed
     assert deploy("check.py", *words(**newer)).code == 0
-
-
-def test_slow_engine_stops_at_the_canary_by_its_own_record(
-    served: Outcome, newer: dict[str, Any], transactions: Path, tmp_path: Path
-) -> None:
-    smoke = {"smoke": {**SHORT, "requests": 20, "rate": 20.0}}
-    records = tmp_path / "records"
-    asked = {**newer, "records": str(records), **smoke}
-    for _ in range(5):
-        measured = deploy("smoke.py", "--limit", CANARY, *words(**asked))
-        assert measured.code == 0, measured.said[-3000:]
-    by = ["--by", "the test", "--why", "as it serves", "--records", str(records)]
-    assert cli.main(["record", "accept", CANARY, *by]) == 0
-    slow = {**newer["engine"], "environment": {"STANDIN_ITL_MS": "60"}}
-    run = deploy("b200.py", *words(**asked | {"engine": slow}))
-    assert run.outcome(CANARY) == "rolled back", run.said[-6000:]
-    assert {run.outcome(name) for name in OTHERS} == {"held"}
-    change = ledger.read(transactions, CANARY).change
-    assert change
-    assert "slower than its record" in change.failed
-    assert (
-        on(CANARY, "cat /proc/$(systemctl show -P MainPID vllm@0)/environ | grep -c ITL_MS || true")
-        == "0"
-    )
-
-
-def test_node_that_dies_while_it_is_watched_stays_out_and_the_others_as_they_are(
-    served: Outcome, newer: dict[str, Any], transactions: Path
-) -> None:
-    limits = {"rollout": {**LIMITS, "watch_s": 600}, "max_num_seqs": "16"}
-    process = subprocess.Popen(
-        command("b200.py", *words(**newer, **limits)),
-        cwd=ROOT, env=os.environ, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
-        stdin=subprocess.DEVNULL,
-    )  # fmt: skip
-    until(lambda: ledger.read(transactions, CANARY).state is State.CANARY)
-    lab.kill(CANARY)
-    said, _ = process.communicate(timeout=600)
-    assert process.returncode == 1, said[-4000:]
-    tx = ledger.read(transactions, CANARY)
-    assert tx.is_open
-    assert {ledger.read(transactions, name).is_open for name in OTHERS} == {False}
-    assert {on(name, "systemctl is-active vllm@0.service") for name in OTHERS} == {"active"}
-    # It is repaired with what it served before: the change that was bad waits for a person.
-    lab.power_on(CANARY)
-    done = words(**newer, max_num_seqs="16", reprovision_action="return")
-    repaired = deploy("reprovision.py", "--limit", CANARY, *done)
-    assert repaired.outcome(CANARY) == "live", repaired.said[-6000:]
-    assert deploy("check.py", *words(**newer)).code == 0
-    held = deploy("b200.py", *words(**newer, max_num_seqs="16"))
-    assert {held.outcome(name) for name in NODES} == {"held"}
