@@ -27,6 +27,7 @@ from b200kit.reprovision.reachable import require_answer, unreachable
 from b200kit.reprovision.state_machine import NotFit, StepHandler
 from b200kit.reprovision.transaction import Transaction
 from b200kit.run.node import Node, StageFailed, duration
+from b200kit.run.remote import RemoteError
 
 _POLL_S = 1.0
 _LOOK_EVERY_S = 10.0

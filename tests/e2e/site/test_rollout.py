@@ -207,6 +207,7 @@ def newer(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Any]]:
         "model_revision": store.revision,
     }
     server.shutdown()
+    server.server_close()
 
 
 def test_engine_and_model_go_through_it_likewise(
