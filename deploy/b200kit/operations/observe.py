@@ -65,12 +65,13 @@ def observe_request(node: Node) -> dict[str, Any]:
 
     The first one follows from a node's data alone, and is made once for nodes of equal data.
     """
-    if node.state is not None or "request" not in node.alike:
-        request = _request(node)
-        if node.state is not None:
-            return request
-        node.alike["request"] = request
-    request = dict(node.alike["request"])
+    if node.state is not None:
+        return _request(node)
+    known = node.alike.get("request")
+    # A rollback and a tried layout work with another spec than the inventory's.
+    if known is None or known[0] is not node.spec:
+        known = node.alike["request"] = (node.spec, _request(node))
+    request = known[1]
     return {**request, "secrets": dict.fromkeys(request["secrets"], node.nonce)}
 
 

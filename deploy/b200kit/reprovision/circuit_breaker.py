@@ -57,7 +57,7 @@ def open_reason(fleet: Fleet) -> str:
         if why and len(names) > fleet.max_same_cause:
             return (
                 f"{len(names)} nodes fail alike, more than reprovision.max_same_cause="
-                f"{fleet.max_same_cause}: {_some(names)} ({why}). No further node is taken out: "
+                f"{fleet.max_same_cause}: {some(names)} ({why}). No further node is taken out: "
                 "look for what they share, and raise the limit if it is on purpose"
             )
     return ""
@@ -73,15 +73,16 @@ def floor_reason(fleet: Fleet, name: str, serves: bool) -> str:
     left = fleet.nodes - len({*fleet.out} - {name}) - 1
     if left >= fleet.least:
         return ""
-    out = f"; not serving: {_some(sorted(fleet.out))}" if fleet.out else ""
+    out = f"; not serving: {some(sorted(fleet.out))}" if fleet.out else ""
     if fleet.unread:
-        out += f" (damaged, see b200 transaction list: {_some(sorted(fleet.unread))})"
+        out += f" (damaged, see b200 transaction list: {some(sorted(fleet.unread))})"
     return (
         f"{left} of {fleet.nodes} nodes would serve, and the floor is {fleet.least}{out}: "
         "bring one back, or lower rollout.floor"
     )
 
 
-def _some(names: Sequence[str]) -> str:
+def some(names: Sequence[str]) -> str:
+    """The first names, and how many more there are."""
     more = f" and {len(names) - 6} more" if len(names) > 6 else ""
     return ", ".join(names[:6]) + more

@@ -87,7 +87,7 @@ class PlannedChange:
         """What the newest line of every transaction says of it."""
         return {"title": self.title, "bad": self.is_bad, "outcome": self.outcome}
 
-    def told(self) -> dict[str, Any]:
+    def reported(self) -> dict[str, Any]:
         """What a report says of it."""
         return {
             "title": self.title,

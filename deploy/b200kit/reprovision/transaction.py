@@ -84,7 +84,7 @@ class Transaction:
             "parts": self.parts if self.state is State.MANUAL else [],
             "evidence": (self.evidence or {}).get("path"),
             "quarantine": self.quarantine,
-            **({"change": self.changed.told()} if self.changed else {}),
+            **({"change": self.changed.reported()} if self.changed else {}),
         }
 
 

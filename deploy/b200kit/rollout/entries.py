@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from b200kit.inventory.keys.rollout import Rollout
 from b200kit.reprovision import newest
+from b200kit.reprovision.fleet_limits import SAFETY
 from b200kit.reprovision.ledger import Damaged
 from b200kit.rollout import waves
 from b200kit.rollout.turns import Turns
@@ -32,19 +34,54 @@ class Entry:
     continues: bool = False
 
 
+@dataclass(frozen=True)
+class History:
+    """What the transactions of the inventory's nodes say of changes that were made or tried."""
+
+    changes: Mapping[str, Mapping[str, Any]]
+
+    @classmethod
+    def read(cls, folder: Path, inventory: Sequence[str]) -> History:
+        """Of each node the last change. One that is damaged counts as out; of it nobody knows."""
+        found = {}
+        for name in inventory:
+            with suppress(Damaged):
+                found[name] = newest.last_change(folder, name)
+        return cls(found)
+
+    def good(self, titles: set[str]) -> int:
+        """Nodes whose last change was one of these, and good."""
+        return sum(
+            change.get("outcome") == "done" and change.get("title") in titles
+            for change in self.changes.values()
+        )
+
+    def bad(self, title: str) -> str | None:
+        """A node on which this change was bad, and that nothing else was changed on since."""
+        found = (n for n, c in self.changes.items() if c.get("bad") and c.get("title") == title)
+        return next(found, None)
+
+
 @dataclass
 class Entries:
-    """All of this process. `planned` has the nodes whose plan is known, `said` where it is said."""
+    """All of this process: nodes that wait, those whose plan is known, and whose plan is shown."""
 
     waiting: dict[str, Entry] = field(default_factory=dict)
     planned: set[str] = field(default_factory=set)
-    said: set[str] = field(default_factory=set)
+    shown: set[str] = field(default_factory=set)
     _turns: Turns | None = None
+    _history: History | None = None
 
-    def turns(self, nodes: Mapping[str, Node], history: History) -> Turns:
+    def history(self) -> History:
+        """What earlier runs left, read once."""
+        if self._history is None:
+            self._history = History.read(SAFETY.folder, SAFETY.inventory)
+        return self._history
+
+    def turns(self, nodes: Mapping[str, Node]) -> Turns:
         """The waves, made once, when the plan of every node that is still in the run is known."""
         if self._turns is None:
-            found = self.plan(nodes, history)
+            found = self.plan(nodes)
             self._turns = Turns(found, self.policy().stop_after, self._lost(nodes))
         return self._turns
 
@@ -52,14 +89,15 @@ class Entries:
         """What satisfies all nodes that wait."""
         return waves.strictest(entry.node.spec.rollout for entry in self.waiting.values())
 
-    def plan(self, nodes: Mapping[str, Node], history: History) -> list[Wave]:
+    def plan(self, nodes: Mapping[str, Node]) -> list[Wave]:
         """The waves; nodes that an earlier run left out come back before any other leaves."""
         out = tuple(name for name in nodes if name in self.waiting and self._continues(name))
         specs = {name: node.spec for name, node in nodes.items()}
         going = [name for name in self.waiting if name not in out]
         policy = self.policy()
-        shown = history.good({entry.title for entry in self.waiting.values()}) + len(out)
-        found = waves.waves(waves.units(specs, going), policy, max(0, policy.canary - shown))
+        titles = {entry.title for entry in self.waiting.values()}
+        canaries = max(0, policy.canary - self.history().good(titles) - len(out))
+        found = waves.waves(waves.units(specs, going), policy, canaries)
         return [*([Wave(out)] if out else []), *found]
 
     def _continues(self, name: str) -> bool:
@@ -67,34 +105,6 @@ class Entries:
 
     def _lost(self, nodes: Mapping[str, Node]) -> Callable[[str], bool]:
         return lambda name: name not in self.waiting or nodes[name].outcome is not None
-
-
-@dataclass(frozen=True)
-class History:
-    """What the transactions of the inventory's nodes say of changes that were made or tried."""
-
-    folder: Path
-    inventory: tuple[str, ...]
-
-    def good(self, titles: set[str]) -> int:
-        """Nodes whose last change was one of these, and good."""
-        return sum(
-            change.get("outcome") == "done" and change.get("title") in titles
-            for _, change in self._changes()
-        )
-
-    def bad(self, title: str) -> str | None:
-        """A node on which this change was bad, and that nothing else was changed on since."""
-        found = ((name, change) for name, change in self._changes() if change.get("bad"))
-        return next((name for name, change in found if change.get("title") == title), None)
-
-    def _changes(self) -> Iterator[tuple[str, dict[str, Any]]]:
-        for name in self.inventory:
-            try:
-                yield name, newest.last_change(self.folder, name)
-            except Damaged:
-                # It counts as out of service; what was changed there nobody knows.
-                continue
 
 
 ENTRIES = Entries()

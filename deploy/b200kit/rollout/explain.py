@@ -10,7 +10,7 @@ from b200kit.operations import reboot_policy
 from b200kit.reprovision import circuit_breaker, ledger, transaction
 from b200kit.reprovision.fleet_limits import SAFETY
 from b200kit.reprovision.ledger import Damaged
-from b200kit.rollout.entries import Entries, Entry, History
+from b200kit.rollout.entries import Entries, Entry
 from b200kit.rollout.waves import Wave
 from b200kit.run import console
 from b200kit.run.node import Node, duration
@@ -23,22 +23,22 @@ _MINUTE_S = 60
 _STEPS = ("quarantine", "drain", "change", "prove", "share", "return")
 
 
-def after_last(node: Node, entries: Entries, nodes: Mapping[str, Node], history: History) -> None:
-    """Say the rollout once the plan of every node is said, that is, at the last one."""
-    entries.said.add(node.name)
-    missing = [n for n, other in nodes.items() if n not in entries.said and other.outcome is None]
+def after_last(node: Node, entries: Entries, nodes: Mapping[str, Node]) -> None:
+    """Print the rollout below the plan of the last node."""
+    entries.shown.add(node.name)
+    missing = [n for n, other in nodes.items() if n not in entries.shown and other.outcome is None]
     if entries.waiting and not missing:
-        for line in lines(entries, nodes, history):
+        for line in lines(entries, nodes):
             console.err(f"rollout  {line}")
 
 
-def lines(entries: Entries, nodes: Mapping[str, Node], history: History) -> Iterator[str]:
+def lines(entries: Entries, nodes: Mapping[str, Node]) -> Iterator[str]:
     """What is changed, in which waves, at what cost, and what cannot be undone."""
-    waves, waiting = entries.plan(nodes, history), entries.waiting
+    waves, waiting = entries.plan(nodes), entries.waiting
     by_title: dict[str, list[Entry]] = {}
     for entry in waiting.values():
         by_title.setdefault(entry.title, []).append(entry)
-    took = {name: _seconds(entry, history) for name, entry in waiting.items()}
+    took = _durations(entries)
     for title, those in by_title.items():
         yield f"{title}: on {_nodes(len(those))}; {_loss(those, took)}"
     policy = entries.policy()
@@ -89,19 +89,27 @@ def _total(waves: Sequence[Wave], took: Mapping[str, tuple[float, bool]]) -> flo
     return sum(max((took[n][0] for n in wave.nodes if n in took), default=0.0) for wave in waves)
 
 
-def _seconds(entry: Entry, history: History) -> tuple[float, bool]:
-    """How long the node is out, and whether it was measured, on this node or on another."""
-    known = [_last_time(history, name) for name in (entry.node.name, *history.inventory)]
-    if measured := next((seconds for seconds in known if seconds), None):
-        return measured, True
+def _durations(entries: Entries) -> dict[str, tuple[float, bool]]:
+    """How long each node is out, and whether that was measured, on this node or on another."""
+    changed = [name for name, change in entries.history().changes.items() if change]
+    known = {name: seconds for name in changed if (seconds := _last_time(name))}
+    other = next(iter(known.values()), None)
+    found = {}
+    for name, entry in entries.waiting.items():
+        measured = known.get(name, other)
+        found[name] = (measured, True) if measured else (_estimate(entry), False)
+    return found
+
+
+def _estimate(entry: Entry) -> float:
     spec, state = entry.node.spec, entry.node.state or {}
     boot = reboot_policy.took_s(state) or 0.0
-    return boot + spec.rollout.watch_s + _PIPELINE_S, False
+    return boot + spec.rollout.watch_s + _PIPELINE_S
 
 
-def _last_time(history: History, name: str) -> float | None:
+def _last_time(name: str) -> float | None:
     try:
-        spans = transaction.durations(ledger.read(history.folder, name))
+        spans = transaction.durations(ledger.read(SAFETY.folder, name))
     except Damaged:
         return None
     known = [spans[step] for step in _STEPS if step in spans]
@@ -135,9 +143,9 @@ def _ways_back(waiting: Iterable[Entry]) -> Iterator[str]:
     if not none:
         yield "rollback: each node can go back to what it serves now"
     for reason, names in none.items():
-        yield f"rollback: NOT POSSIBLE on {_some(names)}: {reason}"
+        yield f"rollback: NOT POSSIBLE on {circuit_breaker.some(names)}: {reason}"
     for what, names in final.items():
-        yield f"cannot be undone: {what} ({_some(names)})"
+        yield f"cannot be undone: {what} ({circuit_breaker.some(names)})"
 
 
 def _no_way_back(entry: Entry) -> str:
@@ -149,8 +157,3 @@ def _no_way_back(entry: Entry) -> str:
         return str(error)
     same = former == entry.node.spec
     return "the inventory asks for what it serves already" if same else ""
-
-
-def _some(names: Sequence[str]) -> str:
-    more = f" and {len(names) - 6} more" if len(names) > 6 else ""
-    return ", ".join(names[:6]) + more

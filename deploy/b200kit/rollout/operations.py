@@ -36,4 +36,4 @@ def waves(node: Node) -> Commands:
         if node.waits:
             yield command(node, run.STAGE, lambda: run.change(node))
     elif node.name in FORESEEN.planned:
-        explain.after_last(node, FORESEEN, RUN.nodes, run.history())
+        explain.after_last(node, FORESEEN, RUN.nodes)

@@ -29,7 +29,7 @@ from b200kit.reprovision.state_machine import StateMachine
 from b200kit.reprovision.states import State
 from b200kit.reprovision.steps import handler_for
 from b200kit.reprovision.transaction import Transaction
-from b200kit.rollout.entries import ENTRIES, Entries, Entry, History
+from b200kit.rollout.entries import ENTRIES, Entries, Entry
 from b200kit.rollout.turns import NotChanged, Turns, stopped_line
 from b200kit.run import process
 from b200kit.run.node import Node, StageFailed
@@ -48,14 +48,14 @@ def plan(node: Node, entries: Entries) -> None:
     """Find out whether a change would interrupt what the node serves; if so, it waits."""
     SAFETY.inventory = RUN.inventory
     try:
-        if entry := _entry(node):
+        if entry := _entry(node, entries):
             entries.waiting[node.name] = entry
     finally:
         SAFETY.mark_observed(node, serves(node))
         entries.planned.add(node.name)
 
 
-def _entry(node: Node) -> Entry | None:
+def _entry(node: Node, entries: Entries) -> Entry | None:
     tx = ledger.read(SAFETY.folder, node.name)
     if tx.is_open and tx.change and not tx.change.outcome:
         return _continued(node, tx, tx.change.title)
@@ -67,7 +67,7 @@ def _entry(node: Node) -> Entry | None:
         return None
     before = served.on_node(node)
     title = _title(node, before) or "; ".join(change.what for change in changes[:_TITLED])
-    if reason := _refusal(node, title):
+    if reason := _refusal(node, title, entries):
         node.fail(STAGE, reason, outcome="held")
         return None
     final = tuple(change.what for change in changes if change.final)
@@ -85,12 +85,12 @@ def _title(node: Node, before: dict[str, object] | None) -> str:
     return "; ".join(documents.differences(before, served.document(node.spec)))
 
 
-def _refusal(node: Node, title: str) -> str:
+def _refusal(node: Node, title: str, entries: Entries) -> str:
     """Why the node is not to be changed in this run at all."""
     action = node.spec.rollout_action
     if action == "abort":
         return "not changed, it serves what it served: the rollout is given up"
-    bad = history().bad(title) if action == "auto" else None
+    bad = entries.history().bad(title) if action == "auto" else None
     change = ledger.read(SAFETY.folder, bad).change if bad else None
     return stopped_line(str(bad), change.failed) if change else ""
 
@@ -103,11 +103,6 @@ def _continued(node: Node, tx: Transaction, title: str) -> Entry | None:
         return None
     steps.observed(node)
     return Entry(node, title, continues=True)
-
-
-def history() -> History:
-    """What the transactions say."""
-    return History(SAFETY.folder, RUN.inventory)
 
 
 def change(node: Node) -> None:
@@ -159,7 +154,7 @@ def _turns() -> Turns:
     for name, node in RUN.nodes.items():
         if node.outcome == "live":
             SAFETY.leave(name, True)
-    return ENTRIES.turns(RUN.nodes, history())
+    return ENTRIES.turns(RUN.nodes)
 
 
 def _wait_for_head(node: Node, turns: Turns) -> None:
@@ -253,7 +248,7 @@ def _end(node: Node, tx: Transaction) -> str:
 def _leave_out(node: Node, tx: Transaction) -> None:
     """Nothing serves there that is not proven, whatever the steps have left."""
     if unreachable(node) is None:
-        quarantine.put(node, process.owner(), f"left out of the rollout: {(tx.error)}")
+        quarantine.put(node, process.owner(), f"left out of the rollout: {tx.error}")
         quarantine.close(node)
 
 

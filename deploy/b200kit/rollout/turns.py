@@ -33,6 +33,7 @@ class Turns:
     lost: Callable[[str], bool]
     bad: dict[str, str] = field(default_factory=dict)
     ended: set[str] = field(default_factory=set)
+    _over: int = 0
     _turn: threading.Condition = field(default_factory=threading.Condition)
 
     def number(self, name: str) -> int:
@@ -41,13 +42,12 @@ class Turns:
 
     def wait(self, name: str) -> bool:
         """Wait for the node's wave; returns whether it had to. Raises NotChanged."""
-        before = [node for wave in self.waves[: self.number(name) - 1] for node in wave.nodes]
-        waited = False
+        number, waited = self.number(name), False
         with self._turn:
             while True:
                 if reason := self._stopped():
                     raise NotChanged(reason)
-                if all(node in self.ended or self.lost(node) for node in before):
+                if self._begun() >= number:
                     return waited
                 waited = True
                 self._turn.wait(_LOOK_S)
@@ -59,6 +59,15 @@ class Turns:
             if bad:
                 self.bad[name] = bad
             self._turn.notify_all()
+
+    def _begun(self) -> int:
+        """The number of the newest wave that may go; those before it have ended and stay so."""
+        while self._over < len(self.waves):
+            nodes = self.waves[self._over].nodes
+            if not all(node in self.ended or self.lost(node) for node in nodes):
+                break
+            self._over += 1
+        return self._over + 1
 
     def _stopped(self) -> str:
         if len(self.bad) < self.stop_after:

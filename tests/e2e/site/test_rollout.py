@@ -118,7 +118,7 @@ class Seen:
         """The fewest nodes that served at any look."""
         return min(count for _, count in self.serving)
 
-    def told(self, what: str, began: float, ended: float) -> str:
+    def figures(self, what: str, began: float, ended: float) -> str:
         """P99 of the time to the first token and of the whole, before, during and after."""
         spans = {"before": (0.0, began), "during": (began, ended), "after": (ended, time.time())}
         found = []
@@ -142,7 +142,7 @@ def under_load(folder: Path, what: str) -> Iterator[list[Seen]]:
         ended = time.time()
         load.wait_for_more()
         found.append(load.end())
-        print(found[0].told(what, began, ended))
+        print(found[0].figures(what, began, ended))
 
 
 def until(there: Callable[[], object], seconds: float = 900) -> None:
@@ -179,8 +179,8 @@ def engine(**changes: Any) -> dict[str, Any]:
 def test_driver_goes_through_the_fleet_in_waves_and_no_stream_is_lost(
     served: Outcome, transactions: Path, tmp_path: Path
 ) -> None:
-    told = plan("b200.py", *words(driver=LATER))
-    assert "rollout  wave 1  b200-1  (canary" in told.stderr
+    dry = plan("b200.py", *words(driver=LATER))
+    assert "rollout  wave 1  b200-1  (canary" in dry.stderr
     with under_load(tmp_path, "driver") as found:
         run = deploy("b200.py", *words(driver=LATER))
     assert run.code == 0, run.said[-6000:]

@@ -120,3 +120,13 @@ def test_gateways_of_all_hosts_are_read_once(counting: Counting) -> None:
     assert len(first.spec.fleet.nodes) == 50
     assert set(asked.values()) == {2}
     assert counting.calls["parse"] == 1
+
+
+def test_request_is_of_the_spec_that_the_node_is_worked_with_now(counting: Counting) -> None:
+    [node] = prepared([host("n1")])
+    first = observe.observe_request(node)
+    node.spec = node.spec.replace(model_revision="ab" * 32, replicas=1)
+    other = observe.observe_request(node)
+    assert first["placement"] == ["vllm@0.service", "vllm@1.service"]
+    assert other["placement"] == ["vllm@0.service"]
+    assert other["weights"] != first["weights"]

@@ -59,7 +59,7 @@ class SlurmNode:
 
     @property
     def is_only_checked_out(self) -> bool:
-        """Whether the node's own check drained it, and nothing else is said of it."""
+        """Whether the node's own check drained it, and no other state or reason stands."""
         words = self._words()
         return "DRAIN" in words and words <= _ONLY_DRAINED and self.reason.startswith(CHECKED)
 
