@@ -8,11 +8,13 @@ fleet's folder on PYTHONPATH holds a .dist-info that names this class.
 from __future__ import annotations
 
 import atexit
+import fcntl
 import os
 import time
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 from pyinfra.api.command import StringCommand
 from pyinfra.api.exceptions import ConnectError
@@ -54,18 +56,52 @@ class MachineConnector(FakeConnector):
         **arguments: Any,
     ) -> tuple[bool, CommandOutput]:
         """Run one command, and keep what it changed."""
-        global _spent_s
-        began_s = time.process_time()
-        machine = self._machine()
         text = command if isinstance(command, str) else command.get_raw_value()
-        try:
-            done, output = machine.execute(text, arguments.get("_stdin"))
-        finally:
-            machine.save()
-            # A machine that runs a shell lets other nodes' work go on meanwhile.
-            if RUNS_A_SHELL not in text:
-                _spent_s += time.process_time() - began_s
-        return done, CommandOutput([OutputLine("stdout", line) for line in output.splitlines()])
+        given = arguments.get("_stdin")
+        with self._alone() as machine:
+            wait = machine.waits_at(text)
+            if wait is None:
+                return _executed(machine, text, given)
+        wait()
+        with self._alone() as machine:
+            return _executed(machine, text, given)
+
+    @contextmanager
+    def _alone(self) -> Iterator[Machine]:
+        """The machine, which another controller would change meanwhile only to lose it."""
+        global _spent_s
+        with (self._folder() / "machine.lock").open("w") as lock:
+            while not _locked(lock):
+                time.sleep(0.002)
+            began_s = time.process_time()
+            machine = self._machine()
+            _spent_s += time.process_time() - began_s
+            yield machine
 
     def _machine(self) -> Machine:
-        return Machine.load(Path(os.environ[FOLDER]) / self.host.name)
+        return Machine.load(self._folder())
+
+    def _folder(self) -> Path:
+        return Path(os.environ[FOLDER]) / self.host.name
+
+
+def _executed(machine: Machine, text: str, given: str | None) -> tuple[bool, CommandOutput]:
+    global _spent_s
+    began_s = time.process_time()
+    try:
+        done, output = machine.execute(text, given)
+    finally:
+        machine.save()
+        # A machine that runs a shell lets other nodes' work go on meanwhile.
+        if RUNS_A_SHELL not in text:
+            _spent_s += time.process_time() - began_s
+    return done, CommandOutput([OutputLine("stdout", line) for line in output.splitlines()])
+
+
+def _locked(lock: IO[str]) -> bool:
+    """Try to; to wait for it would keep pyinfra's other hosts from going on."""
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True

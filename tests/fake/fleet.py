@@ -110,7 +110,10 @@ class Fleet:
         hosts = [f"@machine/{name}" for name in self.names]
         inventory = self.folder / "site.py"
         attach = "from b200kit.operations import preflight\npreflight.attach()\n"
-        inventory.write_text(f"{self.preamble}{attach}nodes = {hosts!r}\n")
+        # Another run may be reading it.
+        new = inventory.with_suffix(".new")
+        new.write_text(f"{self.preamble}{attach}nodes = {hosts!r}\n")
+        new.rename(inventory)
         confirm = ["-y"] if yes else []
         environment = os.environ | CANARIES | self._environment()
         words: list[str | Path] = [PYINFRA, inventory, f"deploy/{entry}", *confirm, *arguments]

@@ -9,6 +9,7 @@ from __future__ import annotations
 import base64
 import hashlib
 import json
+import os
 import re
 import shlex
 import subprocess
@@ -115,9 +116,20 @@ class Machine:
         return machine
 
     def save(self) -> None:
-        """Keep the machine in its folder, for another process."""
+        """Keep the machine in its folder, for another process, which never reads half of it."""
         kept = {key: value for key, value in vars(self).items() if key != "folder"}
-        (self.folder / "machine.json").write_text(json.dumps(kept))
+        new = self.folder / f"machine.json.{os.getpid()}"
+        new.write_text(json.dumps(kept))
+        new.rename(self.folder / "machine.json")
+
+    def waits_at(self, command: str) -> Callable[[], None] | None:
+        """What to do before the command, other than to run it."""
+        readable = _readable(_script(command))
+        if self.hangs_at and re.search(self.hangs_at, readable):
+            return self._hang
+        if self.meets_at and re.search(self.meets_at, readable):
+            return self._meet
+        return None
 
     def execute(self, command: str, stdin: str | None = None) -> Answer:
         """Whether the command exits 0, and its standard output."""
@@ -125,11 +137,6 @@ class Machine:
         self.log.append(_readable(command))
         if self.dies_at and re.search(self.dies_at, self.log[-1]):
             raise ConnectionResetError("Connection reset by peer")
-        if self.hangs_at and re.search(self.hangs_at, self.log[-1]):
-            (self.folder / "hanging").touch()
-            time.sleep(600)
-        if self.meets_at and re.search(self.meets_at, self.log[-1]):
-            self._meet()
         for pattern, answer in self.answers.items():
             if re.search(pattern, self.log[-1]):
                 return answer
@@ -140,6 +147,10 @@ class Machine:
             if re.search(pattern, command):
                 return True, act(command, stdin or "")
         raise AssertionError(f"a command this machine does not know: {command}")
+
+    def _hang(self) -> None:
+        (self.folder / "hanging").touch()
+        time.sleep(600)
 
     def _meet(self) -> None:
         """Wait for the other machines, of whatever process, but not for ever."""

@@ -17,6 +17,7 @@ from types import FrameType
 from typing import Any
 
 import click
+from gevent.pool import Pool  # type: ignore[import-untyped]
 from pyinfra import logger
 from pyinfra.api import output
 from pyinfra.api.host import Host
@@ -86,7 +87,7 @@ def attach(state: State) -> None:
     """Record this run and report it at exit."""
     state.add_callback_handler(Recorder())
     atexit.register(_write)
-    _note_interrupts()
+    _note_interrupts(state)
     # pyinfra prints what nodes and connections say, too: errors, and all output with -vvv.
     console.guard_log(logger)
     output.set_echo(_echo)
@@ -96,12 +97,14 @@ def _echo(message: object = None, **options: Any) -> None:
     click.echo(console.shown(message) if isinstance(message, str) else message, **options)
 
 
-def _note_interrupts() -> None:
+def _note_interrupts(state: State) -> None:
     """Remember a Ctrl-C, which pyinfra answers by an end with exit code 0."""
     pyinfras = signal.getsignal(signal.SIGINT)
 
     def note(number: int, frame: FrameType | None) -> None:
         RUN.interrupted = True
+        # pyinfra disconnects in its pool, which is full where every node is at a long command.
+        state.pool = Pool(state.pool.size)
         if callable(pyinfras):
             pyinfras(number, frame)
 
