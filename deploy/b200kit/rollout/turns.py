@@ -25,7 +25,8 @@ class NotChanged(StageFailed):
 class Turns:
     """The waves, and how the nodes that had their turn ended.
 
-    *lost*: whether a node has no turn any more, or never had one.
+    *lost*: whether a node has no turn any more, or never had one. One that has its turn is not:
+    until it leaves nobody knows how it ended.
     """
 
     waves: Sequence[Wave]
@@ -33,6 +34,7 @@ class Turns:
     lost: Callable[[str], bool]
     bad: dict[str, str] = field(default_factory=dict)
     ended: set[str] = field(default_factory=set)
+    _at_work: set[str] = field(default_factory=set)
     _over: int = 0
     _turn: threading.Condition = field(default_factory=threading.Condition)
 
@@ -48,6 +50,7 @@ class Turns:
                 if reason := self._stopped():
                     raise NotChanged(reason)
                 if self._begun() >= number:
+                    self._at_work.add(name)
                     return waited
                 waited = True
                 self._turn.wait(_LOOK_S)
@@ -56,6 +59,7 @@ class Turns:
         """The node's turn is over; *bad* says why the change was not good."""
         with self._turn:
             self.ended.add(name)
+            self._at_work.discard(name)
             if bad:
                 self.bad[name] = bad
             self._turn.notify_all()
@@ -64,10 +68,13 @@ class Turns:
         """The number of the newest wave that may go; those before it have ended and stay so."""
         while self._over < len(self.waves):
             nodes = self.waves[self._over].nodes
-            if not all(node in self.ended or self.lost(node) for node in nodes):
+            if not all(map(self._is_over, nodes)):
                 break
             self._over += 1
         return self._over + 1
+
+    def _is_over(self, node: str) -> bool:
+        return node in self.ended or (node not in self._at_work and self.lost(node))
 
     def _stopped(self) -> str:
         if len(self.bad) < self.stop_after:

@@ -7,6 +7,7 @@ the first node, which serves again what it served before.
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 import threading
@@ -20,10 +21,13 @@ from typing import Any
 import pytest
 
 import tests.lab as lab
+from b200kit import cli
 from b200kit.node.client.percentiles import percentile
+from b200kit.records import store
 from b200kit.reprovision import ledger
 from b200kit.reprovision.actions import evidence
-from tests.e2e.conftest import Live
+from b200kit.reprovision.states import State
+from tests.e2e.conftest import SHORT, Live
 from tests.e2e.driving import ROOT, Outcome, deploy, on, plan
 from tests.e2e.tools import model_store
 from tests.lab import inventory
@@ -263,3 +267,69 @@ def test_bad_driver_stops_at_the_canary_which_is_rolled_back(
     assert change
     assert "GPU 2 has no NVLink" in change.failed
     assert deploy("check.py", *words(**newer)).code == 0
+
+
+def held_others(run: Outcome, before: dict[str, str]) -> None:
+    """The change stopped at the canary: nobody else was touched."""
+    assert run.code == 1
+    assert {run.outcome(name) for name in OTHERS} == {"held"}, run.said[-6000:]
+    assert {name: boots(name) for name in OTHERS} == before
+
+
+@pytest.fixture(scope="module")
+def recorded(served: Outcome, newer: dict[str, Any]) -> list[str]:
+    """The canary's own record, accepted; what its runs were measured with."""
+    data = words(**newer, smoke={**SHORT, "requests": 20, "rate": 20.0})
+    # What is measured is as the node has it, and a baseline is of one load.
+    assert deploy("b200.py", *data).code == 0
+    for _ in range(5):
+        run = deploy("smoke.py", "--limit", CANARY, *data)
+        assert run.code == 0, run.said[-4000:]
+    accepted = ["accept", CANARY, "--last", "5", "--by", "test", "--why", "sound"]
+    assert cli.main(["record", *accepted, "--records", os.environ[store.VARIABLE]]) == 0
+    return data
+
+
+def test_engine_slower_than_its_record_stops_at_the_canary_which_is_rolled_back(
+    recorded: list[str], newer: dict[str, Any], transactions: Path, tmp_path: Path
+) -> None:
+    before = {name: boots(name) for name in OTHERS}
+    slow = {**newer["engine"], "environment": {"STANDIN_ITL_MS": "60"}}
+    with under_load(tmp_path, "slow engine") as found:
+        run = deploy("b200.py", *recorded, "--data", f"engine={json.dumps(slow)}")
+    held_others(run, before)
+    assert run.outcome(CANARY) == "rolled back", run.said[-6000:]
+    assert found[0].lost == []
+    change = ledger.read(transactions, CANARY).change
+    assert change
+    assert "slower" in change.failed
+    assert "STANDIN_ITL_MS" not in on(CANARY, "cat /etc/systemd/system/vllm@0*/* /etc/vllm/*")
+    assert deploy("check.py", *recorded).code == 0
+
+
+def test_node_that_dies_while_it_is_watched_ends_the_rollout(
+    recorded: list[str], transactions: Path, tmp_path: Path
+) -> None:
+    before = {name: boots(name) for name in OTHERS}
+    data = [*recorded, *words(driver=FIRST, rollout={**LIMITS, "watch_s": 600})]
+    killed = threading.Event()
+
+    def kill() -> None:
+        until(lambda: ledger.read(transactions, CANARY).state is State.CANARY)
+        lab.kill(CANARY)
+        killed.set()
+
+    killer = threading.Thread(target=kill)
+    killer.start()
+    with under_load(tmp_path, "node that dies") as found:
+        run = deploy("b200.py", *data)
+    killer.join()
+    assert killed.is_set()
+    held_others(run, before)
+    # Streams that were on it when it died are the only ones that may end with it.
+    assert len(found[0].lost) <= STREAMS
+    lab.power_on(CANARY)
+    back = deploy("reprovision.py", *recorded, "--data", "reprovision_action=return")
+    assert back.outcome(CANARY) == "live", back.said[-6000:]
+    assert driver(CANARY) == LATER
+    assert deploy("check.py", *recorded).code == 0
