@@ -302,7 +302,7 @@ def test_engine_slower_than_its_record_stops_at_the_canary_which_is_rolled_back(
     assert found[0].lost == []
     change = ledger.read(transactions, CANARY).change
     assert change
-    assert "slower" in change.failed
+    assert "ITL 60 ms, the baseline" in change.failed
     assert "STANDIN_ITL_MS" not in on(CANARY, "cat /etc/systemd/system/vllm@0*/* /etc/vllm/*")
     assert deploy("check.py", *recorded).code == 0
 
