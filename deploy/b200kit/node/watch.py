@@ -3,8 +3,8 @@
 systemd's timer asks for one every few seconds, and ends one that hangs. Nothing is acted on here:
 /var/lib/b200kit/watch.json says which faults are confirmed and which replicas each of them touches,
 and the watchdog, which has the gateway, takes those out. What changes is a line in the journal.
-A node that is out of service is not looked at: planned work is no fault. Exit 0 when it was looked
-at, 2 for a bad configuration.
+Planned work is no fault: nothing is found on a quarantined node, nor while no replica runs. Exit 0
+when it was looked at, 2 for a bad configuration.
 """
 
 from __future__ import annotations
@@ -82,9 +82,9 @@ def _short(address: str) -> str:
     return f"{domain[-4:]}:{rest}"
 
 
-def serves(state: object) -> bool:
-    """Whether the node is in service: one that is quarantined is being worked on."""
-    return StateView(state).is_null("notes", "quarantine")
+def is_running(state: object, units: Sequence[str]) -> bool:
+    """Whether one of the replicas runs."""
+    return any(StateView(state).text("units", unit, "active") == "active" for unit in units)
 
 
 def line(change: str, fault: Fault) -> str:
@@ -98,11 +98,12 @@ def look(
     expectation: Any, serving: Serving, rules: Rules, before: object, moment: Moment
 ) -> tuple[dict[str, Any], list[str]]:
     """One look: what is remembered now, and what to say of it."""
-    state = observe(ask(expectation), NVML_TIMEOUT_S)
-    at = timestamp.now()
+    units, requested = [replica.unit for replica in serving.replicas], ask(expectation)
+    state = observe({**requested, "units": [*requested["units"], *units]}, NVML_TIMEOUT_S)
+    at, in_service = timestamp.now(), StateView(state).is_null("notes", "quarantine")
     known = watch.faults_of(before, moment.boot_id)
-    faults: list[Fault] = []
-    if serves(state):
+    faults = known if in_service else []
+    if in_service and is_running(state, units):
         judged = {**expectation, "today": timestamp.today()} if expectation else expectation
         verdict = judge(judged, state)
         faults = watch.looked(
@@ -114,7 +115,7 @@ def look(
         "boot_id": moment.boot_id,
         "boot_s": round(moment.seconds, 1),
         "took_s": round(boot_clock.seconds() - moment.seconds, 2),
-        "in_service": serves(state),
+        "in_service": in_service,
         "faults": [fault.to_json() for fault in faults],
     }
     return document, [line(change, fault) for change, fault in watch.changes(known, faults)]

@@ -92,6 +92,7 @@ def node(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> State:
     """A node that serves; its observation is the returned state."""
     state = states.healthy()
     state["notes"]["quarantine"] = None
+    state["units"]["vllm@0.service"] = {"active": "active"}
     monkeypatch.setattr(look, "observe", lambda *_: state)
     monkeypatch.setattr(watch, "PATH", str(tmp_path / "watch.json"))
     (tmp_path / "expect.json").write_text(json.dumps(states.expectation()))
@@ -134,6 +135,17 @@ def test_a_node_that_is_worked_on_has_no_faults(node: State, tmp_path: Path) -> 
     node["notes"]["quarantine"] = {"why": "rollout: driver"}
     found = looks(tmp_path, 3)
     assert (found["in_service"], found["faults"]) == (False, [])
+
+
+def test_what_restarts_is_not_judged_and_what_was_found_stays(node: State, tmp_path: Path) -> None:
+    node["units"]["vllm@0.service"]["active"] = "activating"
+    node["gpus"][5]["links"][4]["state"] = 0
+    assert looks(tmp_path, 3)["faults"] == []
+    node["units"]["vllm@0.service"]["active"] = "active"
+    before = looks(tmp_path, 2)["faults"]
+    node["units"]["vllm@0.service"]["active"] = "activating"
+    node["gpus"][5]["links"][4]["state"] = 1
+    assert looks(tmp_path, 5)["faults"] == before
 
 
 def test_nothing_that_hangs_is_sound(node: State, tmp_path: Path) -> None:
