@@ -13,11 +13,12 @@ from b200kit.converge.stage import Change, DesiredState, Stage, converge
 from b200kit.node.placement.layout import Replica
 from b200kit.node.state import watchdog
 from b200kit.node.state.drift import File, Unit
+from b200kit.node.state.expectation import PATH as EXPECT
 from b200kit.node.state.view import StateView
 from b200kit.run.node import Node, StageFailed
 from b200kit.run.remote import INSTALLED
 from b200kit.run.render import render
-from b200kit.stages import gate, serving
+from b200kit.stages import serving
 
 UNIT = "b200-watchdog.service"
 LOOK = "b200-watch.service"
@@ -33,7 +34,7 @@ def desired(node: Node, layout: Sequence[Replica]) -> DesiredState:
         # There is nobody to ask; b200-peers.service watches the replica instead.
         return DesiredState()
     api_key = f"{serving.SECRETS}/api_key" if "api_key" in node.secrets else None
-    handlers = {UNIT: f"restart:{UNIT}", LOOK: "daemon-reload", TIMER: f"restart:{TIMER}"}
+    restarted = {UNIT: UNIT, LOOK: TIMER, TIMER: TIMER}
     files = [
         File(
             f"/etc/systemd/system/{unit}",
@@ -42,12 +43,12 @@ def desired(node: Node, layout: Sequence[Replica]) -> DesiredState:
                 spec=node.spec,
                 program=INSTALLED,
                 serving=serving.SERVING,
-                expect=gate.EXPECT,
+                expect=EXPECT,
                 api_key=api_key,
             ),
-            notify=(handler,),
+            notify=(f"restart:{user}",),
         )
-        for unit, handler in handlers.items()
+        for unit, user in restarted.items()
     ]
     return DesiredState(files=tuple(files), units=(Unit(UNIT), Unit(TIMER)))
 

@@ -179,7 +179,10 @@ def _serving(document: Mapping[str, object]) -> Serving:
         stand_in=document.get("stand_in") is True,
         gateway=str(document["gateway"]),
         api_key=_api_key(document.get("api_key_file")),
-        replicas=tuple(map(_replica, replicas)),
+        replicas=tuple(
+            Replica(_int(r, "index"), str(r["url"]), str(r["unit"]), _words(r, "uuids"))
+            for r in replicas
+        ),
         max_num_seqs=_int(document, "max_num_seqs"),
         max_model_len=_int(document, "max_model_len"),
         max_num_batched_tokens=_int(document, "max_num_batched_tokens"),
@@ -215,11 +218,6 @@ def _watchdog(section: Mapping[str, object]) -> WatchdogPlan:
     rules = _filled(Rules, section)
     least = replace(rules, strikes=max(1, rules.strikes), ejections=max(1, rules.ejections))
     return _filled(WatchdogPlan, section, rules=least, look_rules=_filled(watch.Rules, section))
-
-
-def _replica(entry: Mapping[str, object]) -> Replica:
-    uuids = _words(entry, "uuids")
-    return Replica(_int(entry, "index"), str(entry["url"]), str(entry["unit"]), uuids)
 
 
 def _words(section: Mapping[str, object], key: str) -> tuple[str, ...]:
