@@ -62,8 +62,8 @@ FAULTS = [
     Fault("no NVLink at all", 2, "GPU 2 has no NVLink", "gpu2-no-nvlink"),
     Fault("row remap pending", 6, "GPU 6", "row-remap-pending"),
     Fault("thermal slowdown", 4, "GPU 4", "thermal-slowdown"),
-    Fault("fabric manager dead", None, MANAGER),
 ]
+WHOLE = Fault("fabric manager dead", None, MANAGER)
 
 
 @pytest.fixture(scope="module")
@@ -111,7 +111,8 @@ def concerned(gpu: int | None) -> set[int]:
     document: dict[str, Any] = json.loads(on(NODE, "cat /etc/b200kit/serving.json"))
     if gpu is None:
         return {0, 1}
-    uuid = on(NODE, f"nvidia-smi -i {gpu} --query-gpu=uuid --format=csv,noheader")
+    seen = json.loads(on(NODE, "python3 -I /usr/local/lib/b200kit/node.pyz observe"))
+    uuid = seen["gpus"][gpu]["uuid"]
     return {one["index"] for one in document["replicas"] if uuid in one["uuids"]}
 
 
@@ -124,6 +125,12 @@ def journal(since: str) -> str:
 def test_exactly_the_replicas_that_a_fault_touches_are_out_until_it_is_over(
     serving: Outcome, fault: Fault
 ) -> None:
+    assert len(concerned(fault.gpu)) == 1
+    comes_and_goes(fault)
+
+
+def comes_and_goes(fault: Fault) -> None:
+    """A fault, until all that it touches are out, and then none."""
     expected, here = concerned(fault.gpu), cursor(NODE)
     fault.begin()
     try:
@@ -163,6 +170,10 @@ def test_no_stream_was_lost(serving: Outcome) -> None:
     lost = [stream for stream in streams if stream["error"]]
     print(f"{len(lost)} of {len(streams)} streams lost")
     assert lost == []
+
+
+def test_a_fault_of_the_whole_node_takes_all_of_it_out(serving: Outcome) -> None:
+    comes_and_goes(WHOLE)
 
 
 def test_second_run_changes_nothing(serving: Outcome) -> None:
