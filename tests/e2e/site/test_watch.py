@@ -45,14 +45,14 @@ class Fault:
     def begin(self) -> None:
         """Do it."""
         if self.scenario:
-            lab.set_scenario(NODE, self.scenario)
+            lab.inject(NODE, self.scenario)
         else:
             on(NODE, f"systemctl stop {MANAGER}")
 
     def end(self) -> None:
         """Undo it."""
         if self.scenario:
-            lab.set_scenario(NODE, "healthy")
+            lab.inject(NODE, "healthy")
         else:
             on(NODE, f"systemctl start {MANAGER}")
 
@@ -148,14 +148,14 @@ def comes_and_goes(fault: Fault) -> None:
 def test_nobody_is_out_for_what_touches_no_replica_or_was_not_seen(
     serving: Outcome, scenario: str
 ) -> None:
-    lab.set_scenario(NODE, scenario)
+    lab.inject(NODE, scenario)
     try:
         for _ in range(3):
             before = last_look()
             until(lambda before=before: last_look() != before)  # type: ignore[misc]
         assert out() == set()
     finally:
-        lab.set_scenario(NODE, "healthy")
+        lab.inject(NODE, "healthy")
 
 
 def last_look() -> float:
