@@ -6,6 +6,8 @@
     gateway      what HAProxy adds to a first token, with and without http-no-delay
     waiting      how long threads wait for a CPU that they share, as the kernel counts it
     scale        what check.py and a b200.py without a change cost on 10 to 1,000 nodes in memory
+    lab          check.py and b200.py, and ansible-core and plain pyinfra that hold the same states,
+                 on 1, 2 and 4 live nodes of the lab (root; a quarter of an hour)
     side-by-side `b200 smoke` and `vllm bench serve` at one real vLLM in the lab (root; minutes)
 
 They are reported, never judged: what else this machine does is in each of them. The exit status is
@@ -17,7 +19,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Mapping
 
-from tests.bench import client, gateway, scale, side_by_side
+from tests.bench import client, gateway, on_lab, scale, side_by_side
 from tests.bench.figures import Missing
 
 Program = Callable[[], None]
@@ -28,6 +30,7 @@ PROGRAMS: Mapping[str, Program] = {
     "gateway": gateway.overhead,
     "waiting": gateway.waiting,
     "scale": scale.main,
+    "lab": on_lab.main,
     "side-by-side": side_by_side.main,
 }
 

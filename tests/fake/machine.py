@@ -24,7 +24,7 @@ from b200kit.node.checks.host import time_daemons
 from b200kit.node.fabric import sequence
 from b200kit.node.lib import lock, managed_files, timestamp
 from b200kit.node.packages import candidates
-from b200kit.node.state import drift, engine_probe
+from b200kit.node.state import drift, engine_probe, watch
 from b200kit.run.remote import INSTALLED, MAKE_ACTING
 from tests.fake import out_of_service, settings
 from tests.unit import states
@@ -53,7 +53,7 @@ APT: State = {
 }
 NOTES = (
     *("smoke", "passport", "bandwidth", "reboot", "packages", "watchdog-mark", "quarantine"),
-    *("reprovision", "served"),
+    *("reprovision", "served", "watch"),
 )
 UPTIME_S = 61.0
 KERNEL = "6.8.0-41-generic"
@@ -475,6 +475,8 @@ class Machine:
             for unit in names:
                 if verb == "enable":
                     self.units.setdefault(unit, {})["enabled"] = "enabled"
+                elif verb == "start" and unit == "b200-watch.service":
+                    self._look()
                 elif verb in ("start", "restart", "reload-or-restart"):
                     self.start(unit)
                 elif verb == "stop":
@@ -482,6 +484,10 @@ class Machine:
                 elif verb == "rm":
                     self.files.pop(unit, None)
         return ""
+
+    def _look(self) -> None:
+        look = {"schema": watch.SCHEMA, "boot_id": self._boot_id(), "boot_s": UPTIME_S}
+        self.write(watch.PATH, json.dumps({**look, "in_service": True, "faults": []}).encode())
 
 
 def measured() -> State:

@@ -114,7 +114,11 @@ def _data(lab: dict[str, Any]) -> dict[str, Any]:
         # Rounds differ here by what else the machine does; only what was compiled counts.
         "warm_tolerance": 1.0,
         "stage_timeout_s": 1800,
-        "watchdog": {"deadline_s": 120.0, "stall_s": 600.0},
+        "watchdog": {
+            **{"deadline_s": 120.0, "stall_s": 600.0},
+            # A look costs a second of the CPUs that all nodes of a lab share.
+            **{"look_s": 300.0, "look_deadline_s": 120.0},
+        },
         "console": "the lab's log of the host",
         # The clock is this machine's.
         "clock_synchronized": False,

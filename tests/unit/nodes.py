@@ -70,6 +70,8 @@ def settled(folder: Path, **changes: Any) -> tuple[Node, Machine]:
     look(node)
     make(node, "settings")
     make(node, "passport")
+    machine.execute("systemctl start b200-watch.service")
+    look(node)
     for stage in pipeline.stages()[-2:]:
         for change in stage.plan(node):
             change.apply(node)

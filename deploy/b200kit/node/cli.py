@@ -17,6 +17,7 @@ COMMANDS = {
     "bench": "b200kit.node.latency.vllm_bench:main",
     "correctness-check": "b200kit.node.client.correctness:main",
     "watchdog": "b200kit.node.serving.watchdog.daemon:main",
+    "watch": "b200kit.node.watch:main",
     "_evidence": "b200kit.node.serving.watchdog.hang_evidence:main",
     "quarantine": "b200kit.node.maintenance.quarantine:main",
     "slurm-check": "b200kit.node.maintenance.slurm_check:main",

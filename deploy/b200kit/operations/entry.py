@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import inspect
+from pathlib import Path
+
 from pyinfra.api.host import Host
 from pyinfra.context import ctx_state
 
@@ -16,10 +19,22 @@ def node_of(host: Host) -> Node:
 
     An inventory that does not call `preflight.attach()` is checked here: late, but before a change.
     """
+    state = ctx_state.get()
+    is_no_module(state.current_deploy_filename or "")
     preflight.attach()
-    preflight.check_all(ctx_state.get())
+    preflight.check_all(state)
     node = RUN.nodes[host.name]
     if node.remote is None:
         # pyinfra gives deploy code a context object; the host itself is in the inventory.
         node.remote = Remote(host.inventory.get_host(host.name), node.spec.stage_timeout_s)
     return node
+
+
+def is_no_module(file: str) -> None:
+    """Spare pyinfra a search for the module of an entry file, which is none.
+
+    For the order of operations it (3.10) has inspect describe the stack of each host and operation,
+    and inspect searches all modules, twice, for a file that it has not found before.
+    """
+    path = str(Path(file).absolute())
+    inspect.modulesbyfile.setdefault(path, path)

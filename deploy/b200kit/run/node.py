@@ -75,6 +75,10 @@ class Node:
     fabric_error: str | None = None
     # The layout the serving stages worked with.
     replicas: list[Replica] = field(default_factory=list)
+    # Of which observation and spec, and where they put the replicas.
+    _placed: tuple[dict[str, Any] | None, NodeSpec, list[Replica]] | None = field(
+        default=None, repr=False
+    )
     # Why it could not be reached, where that is a fault to repair and not the end of the run.
     unreachable: str | None = None
     # What keeps it from serving, the cause first, and attempts that only it remembers.
@@ -126,9 +130,17 @@ class Node:
 
     def layout(self) -> list[Replica]:
         """Replicas planned from the last observation."""
+        # Asked for by every stage: the same observation and spec have the same answer.
+        known = self._placed
+        if known is None or known[0] is not self.state or known[1] is not self.spec:
+            known = self._placed = (self.state, self.spec, self._place())
+        self.replicas = layouts.rotated(known[2], self.rotated)
+        return self.replicas
+
+    def _place(self) -> list[Replica]:
         spec = self.spec
         try:
-            placed = layouts.place(
+            return layouts.place(
                 self.state or {},
                 spec.replicas,
                 shape.shape_of(spec),
@@ -138,8 +150,6 @@ class Node:
             )
         except LayoutError as error:
             raise StageFailed(str(error)) from None
-        self.replicas = layouts.rotated(placed, self.rotated)
-        return self.replicas
 
     def say(self, stage: str, text: str, seconds: float | None = None) -> None:
         """One progress line on stderr; stdout is for the result."""
@@ -188,7 +198,7 @@ class Node:
     def pack(self) -> None:
         """Keep what was observed and judged for the record alone, compressed to a twentieth."""
         self.packed = zlib.compress(json.dumps(self._large()).encode(), 1)
-        self.state = self.last_observation = self.verdict = self.expectation = None
+        self.state = self.last_observation = self.verdict = self.expectation = self._placed = None
 
     def _large(self) -> dict[str, Any]:
         if self.packed:

@@ -16,6 +16,7 @@ from b200kit.node.host import settings_table
 from b200kit.node.placement.layout import Replica
 from b200kit.node.state import drift
 from b200kit.node.state.drift import File, Unit
+from b200kit.node.state.expectation import PATH as EXPECT
 from b200kit.quality import kept as quality
 from b200kit.run.node import Node
 from b200kit.run.render import render
@@ -23,7 +24,6 @@ from b200kit.stages import clock_and_logs, firewall, serving_units, storage, wei
 from b200kit.stages.support.driver_set import stack
 from b200kit.stages.support.managed_settings import table_of
 
-EXPECT = "/etc/b200kit/expect.json"
 UNIT = "b200-gate.service"
 SLURM_CHECK = "/usr/local/lib/b200kit/slurm-check"
 """What a site's slurm.conf names; without Slurm nobody runs it."""

@@ -6,58 +6,84 @@ starts it again), so neither notifies a restart here.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from b200kit.converge.stage import Change, DesiredState, Stage, converge
 from b200kit.node.placement.layout import Replica
 from b200kit.node.state import watchdog
 from b200kit.node.state.drift import File, Unit
+from b200kit.node.state.expectation import PATH as EXPECT
+from b200kit.node.state.view import StateView
 from b200kit.run.node import Node, StageFailed
 from b200kit.run.remote import INSTALLED
 from b200kit.run.render import render
 from b200kit.stages import serving
 
 UNIT = "b200-watchdog.service"
+LOOK = "b200-watch.service"
+TIMER = "b200-watch.timer"
 MARKED = "end here: the node is marked"
 """What the change says that refuses a marked node."""
 
 
 def desired(node: Node, layout: Sequence[Replica]) -> DesiredState:
-    """The watchdog's unit, running."""
+    """The watchdog's unit, running, and the timer of the looks at the node."""
     del layout
     if node.headless:
         # There is nobody to ask; b200-peers.service watches the replica instead.
         return DesiredState()
-    unit = render(
-        "systemd/b200-watchdog.service.j2",
-        spec=node.spec,
-        program=INSTALLED,
-        serving=serving.SERVING,
-        api_key=f"{serving.SECRETS}/api_key" if "api_key" in node.secrets else None,
-    )
-    return DesiredState(
-        files=(File(f"/etc/systemd/system/{UNIT}", unit, notify=(f"restart:{UNIT}",)),),
-        units=(Unit(UNIT),),
-    )
+    api_key = f"{serving.SECRETS}/api_key" if "api_key" in node.secrets else None
+    restarted = {UNIT: UNIT, LOOK: TIMER, TIMER: TIMER}
+    files = [
+        File(
+            f"/etc/systemd/system/{unit}",
+            render(
+                f"systemd/{unit}.j2",
+                spec=node.spec,
+                program=INSTALLED,
+                serving=serving.SERVING,
+                expect=EXPECT,
+                api_key=api_key,
+            ),
+            notify=(f"restart:{user}",),
+        )
+        for unit, user in restarted.items()
+    ]
+    return DesiredState(files=tuple(files), units=(Unit(UNIT), Unit(TIMER)))
 
 
 def expected(node: Node) -> dict[str, Any]:
     """What check.py judges besides the gate's expectation: a marked node may go on serving."""
     if node.headless:
         return {}
-    return {"watchdog": {"unit": UNIT, "replicas": serving.replica_units(node)}}
+    most_s = 3 * node.spec.watchdog.look_s + node.spec.watchdog.look_deadline_s
+    replicas = serving.replica_units(node)
+    return {"watchdog": {"unit": UNIT, "replicas": replicas, "look_age_max_s": round(most_s)}}
 
 
 def plan(node: Node) -> list[Change]:
     """Start the watchdog; a node that it has marked is not live."""
     changes = converge(node, desired(node, node.layout()))
+    if not node.headless and not _was_looked_at(node.state or {}):
+        changes.append(Change("look at the node for the first time", _look))
     notes = (node.state or {}).get("notes")
     mark = notes.get("watchdog_mark") if isinstance(notes, dict) else None
     if mark is not None:
         # Last, so that a node that was marked is watched all the same.
         changes.append(Change(MARKED, lambda _: _refuse(mark)))
     return changes
+
+
+def _was_looked_at(state: Mapping[str, Any]) -> bool:
+    """Whether a look of this boot has ended."""
+    view = StateView(state)
+    return view.text("notes", "watch", "boot_id") == view.text("host", "boot_id")
+
+
+def _look(node: Node) -> None:
+    """As the timer would, and wait for its end: a node whose looks fail is not live."""
+    node.connected().run(f"systemctl start {LOOK}")
 
 
 def _refuse(mark: object) -> None:

@@ -1,7 +1,8 @@
-"""One package of Debian, downloaded by this machine's apt and unpacked, not installed."""
+"""Packages of Debian, downloaded by this machine's apt and not installed on it."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 
 from tests.lab.shell import run
@@ -11,6 +12,13 @@ from tests.lab.supply.systems import System
 
 def unpack(folder: Path, system: System, component: str, package: str) -> Path:
     """Fill a new folder with apt's lists and the package; returns the package's files in it."""
+    (file,) = download(folder, system, component, [package])
+    run(["dpkg-deb", "--extract", file, folder / "root"])
+    return folder / "root"
+
+
+def download(folder: Path, system: System, component: str, packages: Sequence[str]) -> list[Path]:
+    """Fill a new folder with apt's lists and the packages' files; returns the files, sorted."""
     for name in ("lists/partial", "archives/partial"):
         (folder / name).mkdir(parents=True)
     sources = folder / "sources.list"
@@ -30,7 +38,5 @@ def unpack(folder: Path, system: System, component: str, package: str) -> Path:
     }
     options = [f"--option={key}={value}" for key, value in settings.items()]
     run(["apt-get", *options, "update"], timeout=600)
-    run(["apt-get", *options, "download", package], timeout=600, cwd=folder)
-    (file,) = folder.glob("*.deb")
-    run(["dpkg-deb", "--extract", file, folder / "root"])
-    return folder / "root"
+    run(["apt-get", *options, "download", *packages], timeout=600, cwd=folder)
+    return sorted(folder.glob("*.deb"))

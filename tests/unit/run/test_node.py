@@ -6,11 +6,14 @@ import gzip
 import json
 import subprocess
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from b200kit.inventory.secrets import Secret
 from b200kit.node.lib.error_line import cause
+from b200kit.node.placement import layout as layouts
+from b200kit.node.placement.layout import Replica
 from b200kit.operations.gate import conclude
 from b200kit.report import files
 from b200kit.run.node import Node, Run, StageFailed, duration
@@ -182,3 +185,29 @@ def test_user_who_is_not_root_is_named_before_anything_is_written(tmp_path: Path
     assert done.returncode == 1
     assert_message(cause(done.stderr.splitlines()))
     assert not (tmp_path / "written").exists()
+
+
+def test_layout_is_made_once_for_an_observation_and_a_spec(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    node, _ = settled(tmp_path)
+    made: list[object] = []
+    place = layouts.place
+
+    def noting(*arguments: Any) -> list[Replica]:
+        made.append(arguments)
+        return place(*arguments)
+
+    monkeypatch.setattr(layouts, "place", noting)
+    node._placed = None
+    first = node.layout()
+    assert node.layout() == first
+    assert len(made) == 1
+    node.state = dict(node.state or {})
+    assert node.layout() == first
+    node.spec = node.spec.model_copy()
+    assert node.layout() == first
+    assert len(made) == 3
+    node.rotated = 4
+    assert node.layout()[0].gpus == first[1].gpus
+    assert len(made) == 3

@@ -8,6 +8,7 @@ import pytest
 
 from b200kit.node.checks.host import passport_record
 from b200kit.node.checks.judge import judge
+from b200kit.node.state.expectation import PATH as EXPECT
 from b200kit.run.node import StageFailed
 from b200kit.stages import gate
 from b200kit.stages import passport as stage
@@ -47,7 +48,7 @@ def test_renewal_accepts_what_is_there_and_then_changes_nothing(tmp_path: Path) 
 def test_the_node_itself_never_judges_by_a_renewal(tmp_path: Path) -> None:
     """A renewal is for the run that asks for it; a swap after it must be seen at the next boot."""
     node, _ = settled(tmp_path, passport="renew")
-    file = next(f for f in gate.desired(node, ()).files if f.path == gate.EXPECT)
+    file = next(f for f in gate.desired(node, ()).files if f.path == EXPECT)
     assert b'"passport": "keep"' in file.content
 
 

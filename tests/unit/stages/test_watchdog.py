@@ -55,6 +55,17 @@ def test_unit_is_given_the_key_as_a_credential_and_no_right(tmp_path: Path) -> N
     assert "\nRestart=always\n" in unit
 
 
+def test_node_is_looked_at_once_before_it_is_live_and_by_the_timer_afterwards(
+    tmp_path: Path,
+) -> None:
+    node, machine = settled(tmp_path, watchdog={"look_s": 20})
+    assert machine.is_active(watchdog.TIMER)
+    assert "OnUnitInactiveSec=20\n" in machine.text(f"/etc/systemd/system/{watchdog.TIMER}")
+    machine.execute("systemd-run --on-active=1 systemctl reboot")
+    look(node)
+    assert "look at the node for the first time" in planned(node, "watchdog")
+
+
 def test_marked_node_is_not_live_and_the_line_says_what_ends_it(tmp_path: Path) -> None:
     node, machine = settled(tmp_path)
     machine.write("/var/lib/b200kit/watchdog-mark.json", json.dumps(MARK).encode())
@@ -78,12 +89,15 @@ def test_gate_at_boot_does_not_judge_what_only_a_serving_node_has(tmp_path: Path
         "watchdog": {
             "unit": "b200-watchdog.service",
             "replicas": ["vllm@0.service", "vllm@1.service"],
+            "look_age_max_s": 75,
         }
     }
 
 
 def test_rules_and_the_engines_own_names_reach_the_node(tmp_path: Path) -> None:
-    found = document(tmp_path, watchdog={"interval_s": 5, "ejections": 2})["watchdog"]
+    found = document(tmp_path, watchdog={"interval_s": 5, "ejections": 2, "takes_out": ["nvlink"]})[
+        "watchdog"
+    ]
     assert found == {
         "interval_s": 5.0,
         "deadline_s": 20.0,
@@ -91,6 +105,10 @@ def test_rules_and_the_engines_own_names_reach_the_node(tmp_path: Path) -> None:
         "stall_s": 60.0,
         "ejections": 2,
         "window_s": 3600.0,
+        "confirm": 2,
+        "looks": 3,
+        "clear": 3,
+        "takes_out": ["nvlink"],
         "waiting": "vllm:num_requests_waiting",
         "progress": ["vllm:generation_tokens_total", "vllm:prompt_tokens_total"],
     }

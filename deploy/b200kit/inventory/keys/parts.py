@@ -127,8 +127,16 @@ class Smoke(Keys):
     default only where no latency is measured anyway, as in an emulated machine"""
 
 
+TAKES_OUT = (
+    *("identity", "nvml", "fabric", "nvlink", "p2p", "ecc", "remap", "repair", "recovery"),
+    *("inforom", "xid", "sxid", "pcie", "thermal", "clocks"),
+)
+"""What a GPU's answers and their time depend on; all else that the gate judges can wait."""
+
+
 class Watchdog(Keys):
-    """When the watchdog takes a replica for hung, and when it stops restarting it."""
+    """When the watchdog takes a replica for hung, when it stops restarting it, and which faults of
+    the node take replicas out."""
 
     interval_s: float = Field(15.0, ge=1, le=3600)
     """seconds between two probes of a replica"""
@@ -142,6 +150,19 @@ class Watchdog(Keys):
     """ejections within the window after which the node is marked"""
     window_s: float = Field(3600.0, ge=60, le=604_800)
     """the window, seconds"""
+    look_s: float = Field(10.0, ge=1, le=86_400)
+    """seconds between two looks at the node while it serves, by the judge that let it serve"""
+    look_deadline_s: float = Field(45.0, ge=5, le=600)
+    """seconds after which a look that hangs is ended; it has seen nothing"""
+    confirm: int = Field(2, ge=1, le=20)
+    """how many of the last `looks` must see a fault before it counts"""
+    looks: int = Field(3, ge=1, le=20)
+    """the last looks that count"""
+    clear: int = Field(3, ge=1, le=20)
+    """looks in a row that must find it gone before it is over"""
+    takes_out: Listed[Text] = TAKES_OUT
+    """checks, or first words of their ids, whose confirmed faults take the replicas that they touch
+    out of the gateway; all others are only reported"""
 
 
 class Waiver(Keys):

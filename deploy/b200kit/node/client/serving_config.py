@@ -20,6 +20,7 @@ from b200kit.node.client.formulas import Objective
 from b200kit.node.client.golden import reference
 from b200kit.node.client.golden.prompts import TOLERANCE
 from b200kit.node.client.golden.reference import Reference
+from b200kit.node.state import watch
 from b200kit.node.state.watchdog import Rules
 
 if TYPE_CHECKING:
@@ -49,9 +50,15 @@ class WarmPlan:
 
 @dataclass(frozen=True)
 class WatchdogPlan:
-    """The watchdog's rules, and the names of the counters by which an engine shows progress."""
+    """The watchdog's rules, and the names of the counters by which an engine shows progress.
+
+    look_rules: when a fault of the node counts; takes_out: the checks, or first words of their ids,
+    whose faults take replicas out of the gateway.
+    """
 
     rules: Rules = field(default_factory=Rules)
+    look_rules: watch.Rules = field(default_factory=watch.Rules)
+    takes_out: tuple[str, ...] = ()
     waiting: str = "vllm:num_requests_waiting"
     progress: tuple[str, ...] = ("vllm:generation_tokens_total", "vllm:prompt_tokens_total")
 
@@ -104,6 +111,7 @@ class Replica:
     index: int
     url: str
     unit: str
+    uuids: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -171,7 +179,10 @@ def _serving(document: Mapping[str, object]) -> Serving:
         stand_in=document.get("stand_in") is True,
         gateway=str(document["gateway"]),
         api_key=_api_key(document.get("api_key_file")),
-        replicas=tuple(Replica(_int(r, "index"), str(r["url"]), str(r["unit"])) for r in replicas),
+        replicas=tuple(
+            Replica(_int(r, "index"), str(r["url"]), str(r["unit"]), _words(r, "uuids"))
+            for r in replicas
+        ),
         max_num_seqs=_int(document, "max_num_seqs"),
         max_model_len=_int(document, "max_model_len"),
         max_num_batched_tokens=_int(document, "max_num_batched_tokens"),
@@ -206,7 +217,7 @@ def _filled(kind: Callable[..., T], section: Mapping[str, object], **given: obje
 def _watchdog(section: Mapping[str, object]) -> WatchdogPlan:
     rules = _filled(Rules, section)
     least = replace(rules, strikes=max(1, rules.strikes), ejections=max(1, rules.ejections))
-    return _filled(WatchdogPlan, section, rules=least)
+    return _filled(WatchdogPlan, section, rules=least, look_rules=_filled(watch.Rules, section))
 
 
 def _words(section: Mapping[str, object], key: str) -> tuple[str, ...]:

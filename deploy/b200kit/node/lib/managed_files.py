@@ -89,6 +89,7 @@ def notes(directory: Path = STATE_DIRECTORY) -> dict[str, Any]:
         "packages": attempt(lambda: note(directory / "packages.json")),
         "reboot": attempt(lambda: note(directory / "reboot.json")),
         "watchdog_mark": attempt(lambda: note(directory / "watchdog-mark.json")),
+        "watch": attempt(lambda: note(directory / "watch.json")),
         "quarantine": attempt(lambda: note(directory / "quarantine.json")),
         "served": attempt(lambda: note(directory / "served.json")),
         "reprovision": attempt(lambda: note(directory / "reprovision.json")),

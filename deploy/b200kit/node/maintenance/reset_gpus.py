@@ -29,9 +29,9 @@ from b200kit.node.lib import durable_files, hard_timeout, timestamp
 from b200kit.node.lib.hard_timeout import last_line
 from b200kit.node.lib.managed_files import note
 from b200kit.node.serving.gpu_holders import process
+from b200kit.node.state.expectation import PATH as EXPECT
 
 NOTES = Path("/run/b200kit")
-EXPECT = "/etc/b200kit/expect.json"
 CDI = ("nvidia-cdi-refresh.path", "nvidia-cdi-refresh.service")
 DCGM, PERSISTENCED, MANAGER = (
     f"nvidia-{name}.service" for name in ("dcgm", "persistenced", "fabricmanager")

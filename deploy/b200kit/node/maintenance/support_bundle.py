@@ -35,9 +35,9 @@ from b200kit.node.lib.readings import attempt, is_unmeasured, text
 from b200kit.node.lib.redact import Redactor
 from b200kit.node.lib.stdout import claim_stdout
 from b200kit.node.serving.gateway import haproxy
+from b200kit.node.state.expectation import PATH as EXPECT
 
 SCHEMA = "b200kit/evidence/1"
-EXPECT = "/etc/b200kit/expect.json"
 PART_BYTES = 4 << 20
 """Most of one part; of a log that is longer its end is kept, and the manifest says so."""
 REPORT_BYTES = 12 << 20

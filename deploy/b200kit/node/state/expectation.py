@@ -36,6 +36,8 @@ from typing import Any, TypeVar
 from b200kit.node.state.view import Missing, Unmeasured, View
 
 SCHEMA = "b200kit/expect/1"
+PATH = "/etc/b200kit/expect.json"
+"""Where it is on a node."""
 # What floats hold exactly; larger is a slip of the pen, and no sum or list is made of it.
 _MOST = 2**53
 T = TypeVar("T")

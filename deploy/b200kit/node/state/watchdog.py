@@ -118,6 +118,8 @@ class Standing:
     marked: bool = False
     why: str = ""
     evidence: str = ""
+    # The fault of the node for which it is out, as long as that is confirmed.
+    held: str = ""
 
     def to_json(self) -> dict[str, Any]:
         """Plain JSON."""
@@ -141,6 +143,7 @@ class Standing:
             marked=document.get("marked") is True,
             why=str(document.get("why") or ""),
             evidence=str(document.get("evidence") or ""),
+            held=str(document.get("held") or ""),
         )
 
 
@@ -197,6 +200,16 @@ def eject(
     if len(recent) < rules.ejections:
         return fresh, Step.REPAIR
     return replace(fresh, given_up=True), Step.GIVE_UP
+
+
+def hold(standing: Standing, why: str) -> Standing:
+    """Out of the gateway for a fault of the node, which no restart of the replica mends."""
+    return replace(standing, out=True, held=why, why=why)
+
+
+def release(standing: Standing) -> Standing:
+    """The fault is over: out until the next probe is answered."""
+    return replace(standing, held="")
 
 
 def describe(mark: object) -> str:

@@ -11,15 +11,17 @@ from dataclasses import replace
 
 from b200kit.node.checks.findings import failed, noted, passed, rule, unread
 from b200kit.node.checks.judge import check
+from b200kit.node.state import watch
 from b200kit.node.state import watchdog as watching
 from b200kit.node.state.expectation import Expectation, Unexpected
 from b200kit.node.state.verdict import Action, Finding
-from b200kit.node.state.view import StateView, Unmeasured, View
+from b200kit.node.state.view import Missing, StateView, Unmeasured, View
 
 NOT_ASKED = "no watchdog is asked for"
 _ACTIVE = ("active", "reloading")
 _UNMARKED = rule("no mark", "a person looks at a node that restarts do not repair, and removes it")
 _WATCHED = rule("active", "a replica that hangs still says that it is healthy (vllm#39863)")
+_LOOKED = rule("no fault", "what was proven at the start is looked at again while it serves")
 _ANSWERS = rule("in the gateway", "every replica that runs answers the watchdog's probe")
 
 
@@ -76,6 +78,46 @@ def replicas(expect: Expectation, state: StateView) -> Iterator[Finding]:
     yield from found
     if not any(finding.blocks for finding in found):
         yield passed(f"{len(running)} replicas run, and none is out", _ANSWERS)
+
+
+@check("watchdog.looks")
+def looks(expect: Expectation, state: StateView) -> Iterator[Finding]:
+    """The node was looked at of late, and no fault is confirmed there."""
+    requested = _requested(expect)
+    if requested is None or isinstance(most := requested.number("look_age_max_s"), Missing):
+        yield passed(NOT_ASKED)
+        return
+    if isinstance(most, Unmeasured):
+        raise Unexpected(f"watchdog: look_age_max_s: {most.reason}")
+    running, unknown = _running(requested, state)
+    if not running:
+        yield from unknown or [passed("no replica runs, so the node is not looked at", _LOOKED)]
+        return
+    yield from _looked(state, most)
+
+
+def _looked(state: StateView, most_s: int) -> Iterator[Finding]:
+    """By the clock that nobody sets."""
+    left = state.at("notes", "watch")
+    uptime, when = state.get(float, "host", "uptime_s"), left.get(float, "boot_s")
+    boot = state.text("host", "boot_id")
+    if isinstance(uptime, Unmeasured):
+        yield unread("how long the node is up", uptime)
+        return
+    if isinstance(when, Unmeasured) or left.text("boot_id") != boot:
+        yield unread("a look of this boot", Unmeasured("the node was not looked at since its boot"))
+        return
+    age = round(uptime - when)
+    if age > most_s:
+        text = f"the last look at the node is {age} s old: what serves is not watched"
+        limit = rule(f"{most_s} s at most", "stale is never healthy")
+        yield failed(text, f"{age} s", limit, Action.RESTART_SERVICE, part="b200-watch.timer")
+    for fault in watch.faults_of(left.raw(), str(boot)):
+        if fault.confirmed:
+            found = fault.finding
+            text = f"confirmed while serving since {fault.since}: {found.summary}"
+            yield failed(text, found.read, _LOOKED, found.action, subject=found.subject)
+    yield passed(f"the node was looked at {age} s ago", _LOOKED)
 
 
 def _replica(unit: str, state: StateView) -> Iterator[Finding]:

@@ -16,7 +16,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from b200kit.node.client.serving_config import ConfigError, Serving, load
-from b200kit.node.lib import program, sd_notify
+from b200kit.node.lib import boot_clock, program, sd_notify
 from b200kit.node.serving.gateway.haproxy import HAProxyError
 from b200kit.node.serving.watchdog.effects import Edges, NotSeen
 from b200kit.node.serving.watchdog.probe import Alike, Prober
@@ -72,7 +72,14 @@ async def look_after(one: Watched) -> None:
         except (NotSeen, HAProxyError, OSError) as error:
             one.say(f"could not be looked at: {error}")
         if not hurry:
-            await asyncio.sleep(one.rules.interval_s)
+            await until_due(one)
+
+
+async def until_due(one: Watched) -> None:
+    """The time between two looks; less where a fault of the node begins or is over."""
+    held, end = one.standing.held, boot_clock.seconds() + one.rules.interval_s
+    while (left := end - boot_clock.seconds()) > 0 and one.acts.held(one.replica.index) == held:
+        await asyncio.sleep(min(left, _LOOK_FOR_CHANGES_S))
 
 
 async def show_life(every_s: float | None) -> None:
@@ -131,6 +138,7 @@ def main(args: list[str]) -> int:
         file=sys.stderr,
         flush=True,
     )
-    asyncio.run(watch(serving, options.config, Edges()))
+    edges = Edges(takes_out=serving.watchdog.takes_out)
+    asyncio.run(watch(serving, options.config, edges))
     print("configuration or program was replaced; restarting", file=sys.stderr)
     return 0

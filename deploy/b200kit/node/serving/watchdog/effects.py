@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import fcntl
+import json
 import os
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -14,11 +15,12 @@ from pathlib import Path
 from b200kit.node.client.serving_config import Replica
 from b200kit.node.facts import system
 from b200kit.node.facts.processes import members
-from b200kit.node.lib import journal, lock_file, program
+from b200kit.node.lib import boot_clock, journal, lock_file, program
 from b200kit.node.lib.readings import reason
 from b200kit.node.serving.gateway import haproxy
 from b200kit.node.serving.gateway.rolling_restart import LOCK
 from b200kit.node.serving.watchdog import mark as marked
+from b200kit.node.state import watch
 from b200kit.node.state.verdict import Action
 from b200kit.node.state.watchdog import DIRECTORY, MARK, Seen
 
@@ -53,6 +55,17 @@ class Edges:
     directory: Path = Path(DIRECTORY)
     mark_path: Path = Path(MARK)
     lock: Path = LOCK
+    looks: Path = Path(watch.PATH)
+    takes_out: tuple[str, ...] = ()
+
+    def held(self, index: int) -> str:
+        """The confirmed fault of this boot that touches a replica, as the last look left it."""
+        try:
+            document = json.loads(self.looks.read_text(encoding="utf-8"))
+        except (OSError, ValueError):
+            return ""
+        faults = watch.faults_of(document, boot_clock.now().boot_id)
+        return watch.out(faults, self.takes_out).get(index, "")
 
     async def unit(self, unit: str) -> Seen:
         """Its state. Raises NotSeen."""

@@ -52,6 +52,9 @@ class Acts(Protocol):
     async def restart(self, unit: str, within_s: float) -> str | None:
         """Restart, and warm."""
 
+    def held(self, index: int) -> str:
+        """The confirmed fault of the node for which a replica may get no requests."""
+
     def is_marked(self) -> bool:
         """Whether the node is marked."""
 
@@ -105,6 +108,8 @@ class Watched:
         """One look and what follows from it; True when the next look should not wait."""
         if self.standing.given_up and await self._stays_given_up():
             return False
+        if await self._is_held():
+            return False
         observed = await self.acts.unit(self.replica.unit)
         standing, step = watchdog.before(self.standing, observed, self.rules, self.clock().seconds)
         if step is Step.PROBE:
@@ -115,6 +120,23 @@ class Watched:
             return False
         self.left = ""
         return await self._do(step, standing, observed)
+
+    async def _is_held(self) -> bool:
+        """Keep it out of the gateway while a fault of the node is confirmed; its streams go on."""
+        why = self.acts.held(self.replica.index)
+        if not why:
+            if self.standing.held:
+                self.say(f"the fault is over: {self.standing.held}")
+                self.keep(watchdog.release(self.standing), "released", self.standing.held)
+            return False
+        # A reload of the gateway, or a restart of the replica, puts it into rotation.
+        problem = await self.acts.take_out_of_rotation(self.server)
+        if why != self.standing.held:
+            self.say(f"out of the gateway: {why}" + (f" ({problem})" if problem else ""))
+        standing = replace(watchdog.hold(self.standing, why), out_of_rotation=not problem)
+        if standing != self.standing:
+            self.keep(standing, "held", why)
+        return True
 
     def _leave(self, standing: Standing, observed: Seen) -> None:
         """Leave it as it is, and say why once."""

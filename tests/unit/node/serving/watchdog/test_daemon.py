@@ -149,6 +149,7 @@ class Node:
     is_mark: bool = False
     warm: str | None = None
     broken: tuple[str, ...] = ()
+    fault: str = ""
     restarts: int = 0
 
     async def probe(self) -> Found:
@@ -179,6 +180,10 @@ class Node:
         self.restarts += 1
         self.seen = Seen("failed" if self.warm else "active", f"restarted {self.restarts}")
         return self.warm
+
+    def held(self, index: int) -> str:
+        assert index == 0
+        return self.fault
 
     def is_marked(self) -> bool:
         return self.is_mark
@@ -543,3 +548,36 @@ def test_what_is_known_of_replicas_that_are_gone_is_forgotten(tmp_path: Path) ->
         (tmp_path / f"vllm{number}.json").write_text(json.dumps(Standing(out=True).to_json()))
     daemon.forget_others(tmp_path, {tmp_path / "vllm0.json"})
     assert [path.name for path in tmp_path.iterdir()] == ["vllm0.json"]
+
+
+def test_a_fault_of_the_node_holds_it_out_and_restarts_nothing(tmp_path: Path) -> None:
+    node = Node(found=DEADLOCK, fault="GPU 2 has 17 of 18 NVLinks up")
+    one = watched(node, tmp_path)
+    ticks(one, 3)
+    # Again and again: whatever puts it into rotation meanwhile does not know of the fault.
+    assert node.acts == ["out_of_rotation vllm0"] * 3
+    assert (one.standing.out, one.standing.ejections) == (True, ())
+
+
+def test_held_out_is_back_once_the_fault_is_over_and_it_answers(tmp_path: Path) -> None:
+    node = Node(fault="GPU 2 has 17 of 18 NVLinks up")
+    one = watched(node, tmp_path)
+    ticks(one, 1)
+    node.fault = ""
+    again = watched(node, tmp_path)
+    ticks(again, 1)
+    assert node.acts == ["out_of_rotation vllm0", "back vllm0"]
+    assert again.standing == Standing()
+
+
+def test_one_that_hung_before_it_was_held_is_repaired_after_it(tmp_path: Path) -> None:
+    node = Node(found=DEADLOCK, rolling=True)
+    one = watched(node, tmp_path)
+    one.keep(replace(Standing(), out=True, hung=FIRST.invocation, why="it hung"), "ejected", "")
+    node.rolling, node.fault = False, "GPU 2 has 17 of 18 NVLinks up"
+    ticks(one, 1)
+    node.fault = ""
+    answers_after_a_restart(node)
+    ticks(one, 1)
+    assert node.acts[-1] == "back vllm0"
+    assert "restart vllm@0.service" in node.acts

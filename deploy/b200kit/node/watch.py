@@ -1,0 +1,143 @@
+"""`watch`: one look at a node that serves, by the judge that let it serve.
+
+systemd's timer asks for one every few seconds, and ends one that hangs. Nothing is acted on here:
+/var/lib/b200kit/watch.json says which faults are confirmed and which replicas each of them touches,
+and the watchdog, which has the gateway, takes those out. What changes is a line in the journal.
+Planned work is no fault: nothing is found on a quarantined node, nor while no replica runs. Exit 0
+when it was looked at, 2 for a bad configuration.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import re
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from b200kit.node.checks.judge import judge
+from b200kit.node.client.serving_config import ConfigError, Replica, Serving, load
+from b200kit.node.facts.observe import NVML_TIMEOUT_S, observe
+from b200kit.node.gate import ask, read_expectation
+from b200kit.node.lib import boot_clock, durable_files, managed_files, timestamp
+from b200kit.node.lib.boot_clock import Moment
+from b200kit.node.lib.readings import attempt
+from b200kit.node.state import advice, watch
+from b200kit.node.state.verdict import Finding
+from b200kit.node.state.view import StateView, Unmeasured
+from b200kit.node.state.watch import Fault, Rules
+
+_GPU = re.compile(r"\bGPU \d+\b")
+_ADDRESS = re.compile(r"\b[0-9a-f]{4,8}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]\b", re.IGNORECASE)
+
+
+def touched(finding: Finding, state: object, replicas: Sequence[Replica]) -> tuple[int, ...]:
+    """The replicas with a GPU that the finding names; all of them where it names none.
+
+    A pair of GPUs matters to the replica that has both. A GPU that is gone has no name: it is the
+    one of the passport that is not listed any more.
+    """
+    named = named_gpus(state)
+    groups = [_named_in(words, named) for words in finding.subjects]
+    if not any(groups):
+        words = f"{finding.subject} {finding.part}"
+        groups = [{uuid} for uuid in _named_in(words, named) or lost_gpus(state)]
+    if not groups:
+        return tuple(one.index for one in replicas)
+    return tuple(one.index for one in replicas if any(g and g <= {*one.uuids} for g in groups))
+
+
+def _named_in(words: str, named: Mapping[str, str]) -> set[str]:
+    """UUIDs of the GPUs that a text names."""
+    names = [*_GPU.findall(words), *map(_short, _ADDRESS.findall(words))]
+    return {named[name] for name in names if name in named}
+
+
+def named_gpus(state: object) -> dict[str, str]:
+    """UUID of every GPU that NVML lists by "GPU 2" and by its PCI address."""
+    names: dict[str, str] = {}
+    gpus = StateView(state).gpus()
+    for gpu in [] if isinstance(gpus, Unmeasured) else gpus:
+        uuid = gpu.text("uuid")
+        if not isinstance(uuid, Unmeasured):
+            names[gpu.subject] = names[_short(str(gpu.text("pci_address")))] = uuid
+    return names
+
+
+def lost_gpus(state: object) -> set[str]:
+    """UUIDs of the passport that NVML does not list; none where it lists nothing at all."""
+    view = StateView(state)
+    gpus, accepted = view.gpus(), view.get(dict, "notes", "passport", "gpus")
+    if isinstance(gpus, Unmeasured) or isinstance(accepted, Unmeasured):
+        return set()
+    known = {str(entry.get("uuid")) for entry in accepted.values() if isinstance(entry, dict)}
+    return known - {str(gpu.text("uuid")) for gpu in gpus}
+
+
+def _short(address: str) -> str:
+    """NVML writes a PCI domain with eight digits, the kernel with four."""
+    domain, _, rest = address.lower().partition(":")
+    return f"{domain[-4:]}:{rest}"
+
+
+def is_running(state: object, units: Sequence[str]) -> bool:
+    """Whether one of the replicas runs."""
+    return any(StateView(state).text("units", unit, "active") == "active" for unit in units)
+
+
+def line(change: str, fault: Fault) -> str:
+    """What a look changed, for the journal."""
+    which = ", ".join(map(str, fault.replicas)) or "none"
+    todo = f" -> {advice.of(fault.finding)}" if change == "confirmed" else ""
+    return f"{change}: {fault.finding.summary} (since {fault.since}; replicas: {which}){todo}"
+
+
+def look(
+    expectation: Any, serving: Serving, rules: Rules, before: object, moment: Moment
+) -> tuple[dict[str, Any], list[str]]:
+    """One look: what is remembered now, and what to say of it."""
+    units, requested = [replica.unit for replica in serving.replicas], ask(expectation)
+    state = observe({**requested, "units": [*requested["units"], *units]}, NVML_TIMEOUT_S)
+    at, in_service = timestamp.now(), StateView(state).is_null("notes", "quarantine")
+    known = watch.faults_of(before, moment.boot_id)
+    faults = known if in_service else []
+    if in_service and is_running(state, units):
+        judged = {**expectation, "today": timestamp.today()} if expectation else expectation
+        verdict = judge(judged, state)
+        faults = watch.looked(
+            known, verdict, lambda f: touched(f, state, serving.replicas), rules, at
+        )
+    document = {
+        "schema": watch.SCHEMA,
+        "taken_at": at,
+        "boot_id": moment.boot_id,
+        "boot_s": round(moment.seconds, 1),
+        "took_s": round(boot_clock.seconds() - moment.seconds, 2),
+        "in_service": in_service,
+        "faults": [fault.to_json() for fault in faults],
+    }
+    return document, [line(change, fault) for change, fault in watch.changes(known, faults)]
+
+
+def main(args: list[str]) -> int:
+    """`watch --expect FILE --serving FILE`."""
+    parser = argparse.ArgumentParser(prog="watch", description=__doc__)
+    parser.add_argument("--expect", required=True, help="the expectation, b200kit/expect/1")
+    parser.add_argument("--serving", type=Path, required=True, help="serving.json")
+    options = parser.parse_args(args)
+    try:
+        serving = load(options.serving)
+    except ConfigError as error:
+        print(error, file=sys.stderr)
+        return 2
+    path = Path(watch.PATH)
+    expectation = read_expectation(options.expect)
+    before = attempt(lambda: managed_files.note(path))
+    rules = serving.watchdog.look_rules
+    document, lines = look(expectation, serving, rules, before, boot_clock.now())
+    durable_files.replace(path, json.dumps(document) + "\n")
+    for text in lines:
+        print(text, file=sys.stderr)
+    return 0

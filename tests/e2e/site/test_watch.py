@@ -1,0 +1,191 @@
+"""Faults of a node while it serves: who is taken out of the gateway, after how long, and is back.
+
+Two replicas behind the gateway, clients that stream, and a look every two seconds. Of each fault
+stands in the test's output how long it took.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import tests.lab as lab
+from tests.e2e.conftest import Live
+from tests.e2e.driving import Outcome, cursor, deploy, on
+
+NODE = "b200-1"
+EVERY_S = 2
+RULES = {
+    "interval_s": 2,
+    "look_s": EVERY_S,
+    "look_deadline_s": 30,
+    "deadline_s": 120,
+    "stall_s": 600,
+}
+DATA = ("--data", f"watchdog={json.dumps(RULES)}")
+MANAGER = "nvidia-fabricmanager.service"
+_STREAMS = Path(__file__).parents[1] / "tools" / "streams.py"
+
+
+@dataclass(frozen=True)
+class Fault:
+    """What is done to the node and undone, the GPU it is about (None: all), and what is said."""
+
+    name: str
+    gpu: int | None
+    says: str
+    scenario: str = ""
+
+    def begin(self) -> None:
+        """Do it."""
+        if self.scenario:
+            lab.inject(NODE, self.scenario)
+        else:
+            on(NODE, f"systemctl stop {MANAGER}")
+
+    def end(self) -> None:
+        """Undo it."""
+        if self.scenario:
+            lab.inject(NODE, "healthy")
+        else:
+            on(NODE, f"systemctl start {MANAGER}")
+
+
+FAULTS = [
+    Fault("17 of 18 links", 3, "GPU 3 has 17 of 18 NVLinks up", "seventeen-links"),
+    Fault("no NVLink at all", 2, "GPU 2 has no NVLink", "gpu2-no-nvlink"),
+    Fault("row remap pending", 6, "GPU 6", "row-remap-pending"),
+    Fault("thermal slowdown", 4, "GPU 4", "thermal-slowdown"),
+]
+WHOLE = Fault("fabric manager dead", None, MANAGER)
+
+
+@pytest.fixture(scope="module")
+def serving(live: Live) -> Iterator[Outcome]:
+    """A node that serves, looked at every two seconds, and streams through its gateway."""
+    live(1)
+    outcome = deploy("b200.py", *DATA)
+    assert outcome.code == 0, outcome.said[-3000:]
+    lab.run(NODE, ["sh", "-c", f"cat > /run/streams.py <<'END'\n{_STREAMS.read_text()}\nEND"])
+    files = "/usr/local/lib/b200kit/node.pyz /etc/b200kit/serving.json"
+    on(NODE, f"systemd-run -q -u load python3 /run/streams.py {files} 4 40 /run/load.json")
+    yield outcome
+    on(NODE, "touch /run/load.stop; systemctl stop load")
+
+
+def in_gateway() -> dict[int, str]:
+    """Replica to its status, as HAProxy has it."""
+    script = (
+        "import sys; sys.path.insert(0, '/usr/local/lib/b200kit/node.pyz'); "
+        "from b200kit.node.serving.gateway import haproxy; "
+        "print('\\n'.join(f'{s.name} {s.status}' for s in haproxy.servers()))"
+    )
+    lines = lab.run(NODE, ["python3", "-I", "-c", script]).stdout.splitlines()
+    found = dict(line.split(" ", 1) for line in lines)
+    return {n: found[f"vllm{n}"] for n in (0, 1)}
+
+
+def out() -> set[int]:
+    """Replicas that get no new requests."""
+    return {n for n, status in in_gateway().items() if status != "UP"}
+
+
+def until(there: Callable[[], bool], seconds: float = 180) -> float:
+    """Seconds until it is so."""
+    began = time.monotonic()
+    while not there():
+        assert time.monotonic() < began + seconds, on(
+            NODE, "journalctl -u b200-watch -u b200-watchdog -o cat --no-pager | tail -n 40"
+        )
+    return time.monotonic() - began
+
+
+def concerned(gpu: int | None) -> set[int]:
+    """The replicas with a GPU; all for None."""
+    document: dict[str, Any] = json.loads(on(NODE, "cat /etc/b200kit/serving.json"))
+    if gpu is None:
+        return {0, 1}
+    seen = json.loads(on(NODE, "python3 -I /usr/local/lib/b200kit/node.pyz observe"))
+    uuid = seen["gpus"][gpu]["uuid"]
+    return {one["index"] for one in document["replicas"] if uuid in one["uuids"]}
+
+
+def journal(since: str) -> str:
+    """What was said of looks after a cursor."""
+    return on(NODE, f"journalctl -u b200-watch -o cat --no-pager --after-cursor='{since}'")
+
+
+@pytest.mark.parametrize("fault", FAULTS, ids=lambda fault: fault.name)
+def test_exactly_the_replicas_that_a_fault_touches_are_out_until_it_is_over(
+    serving: Outcome, fault: Fault
+) -> None:
+    assert len(concerned(fault.gpu)) == 1
+    comes_and_goes(fault)
+
+
+def comes_and_goes(fault: Fault) -> None:
+    """A fault, until all that it touches are out, and then none."""
+    expected, here = concerned(fault.gpu), cursor(NODE)
+    fault.begin()
+    try:
+        found = until(lambda: out() == expected)
+    finally:
+        fault.end()
+    back = until(lambda: out() == set())
+    said = journal(here)
+    assert f"confirmed: {fault.says}" in said, said
+    assert "over: " in said
+    print(f"{fault.name}: out {sorted(expected)} after {found:.1f} s, back {back:.1f} s after")
+
+
+@pytest.mark.parametrize("scenario", ["one-pair-no-p2p", "nvml-hangs", "mixed-vbios"])
+def test_nobody_is_out_for_what_touches_no_replica_or_was_not_seen(
+    serving: Outcome, scenario: str
+) -> None:
+    lab.inject(NODE, scenario)
+    try:
+        for _ in range(3):
+            before = last_look()
+            until(lambda before=before: last_look() != before)  # type: ignore[misc]
+        assert out() == set()
+    finally:
+        lab.inject(NODE, "healthy")
+
+
+def last_look() -> float:
+    """When the last look began, in seconds since the boot."""
+    return float(json.loads(on(NODE, "cat /var/lib/b200kit/watch.json"))["boot_s"])
+
+
+def test_no_stream_was_lost(serving: Outcome) -> None:
+    on(NODE, "touch /run/load.stop")
+    until(lambda: bool(on(NODE, "ls /run/load.json || true")))
+    streams = json.loads(on(NODE, "cat /run/load.json"))
+    lost = [stream for stream in streams if stream["error"]]
+    print(f"{len(lost)} of {len(streams)} streams lost")
+    assert lost == []
+
+
+def test_a_fault_of_the_whole_node_takes_all_of_it_out(serving: Outcome) -> None:
+    comes_and_goes(WHOLE)
+
+
+def test_second_run_changes_nothing(serving: Outcome) -> None:
+    again = deploy("b200.py", *DATA)
+    assert again.outcome(NODE) == "live", again.described(NODE)
+    assert (again.host(NODE)["changes"], again.host(NODE)["commands"]) == (0, 2)
+
+
+def test_a_node_that_is_not_looked_at_is_not_fit(serving: Outcome) -> None:
+    on(NODE, "systemctl stop b200-watch.timer")
+    time.sleep(3 * EVERY_S + RULES["look_deadline_s"] + 2)
+    check = deploy("check.py", *DATA)
+    assert check.code == 1
+    assert "the last look at the node is" in check.described(NODE)
+    on(NODE, "systemctl start b200-watch.timer")

@@ -1,0 +1,161 @@
+"""A look at a node that serves: whom a fault touches, what is kept, and planned work."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from b200kit.node import watch as look
+from b200kit.node.checks.host import passport_record
+from b200kit.node.checks.judge import judge
+from b200kit.node.client.serving_config import Replica
+from b200kit.node.state import watch
+from b200kit.node.state.verdict import Finding, Status
+from tests.unit import states
+from tests.unit.states import State
+
+BOTH = (0, 1)
+
+
+def replicas(state: State) -> list[Replica]:
+    """Two, of four GPUs each."""
+    uuids = [gpu["uuid"] for gpu in state["gpus"]]
+    parts = (uuids[:4], uuids[4:])
+    return [Replica(n, "", f"vllm@{n}.service", tuple(part)) for n, part in enumerate(parts)]
+
+
+def failing(state: State) -> list[Finding]:
+    """What the judge finds."""
+    found = judge(states.expectation(), state).findings
+    return [finding for finding in found if finding.status is Status.FAIL]
+
+
+def touched(state: State, serving: list[Replica]) -> set[tuple[int, ...]]:
+    """The replicas that its faults touch."""
+    return {look.touched(finding, state, serving) for finding in failing(state)}
+
+
+def test_a_fault_of_a_gpu_touches_the_replica_that_has_it() -> None:
+    state = states.healthy()
+    serving = replicas(state)
+    state["gpus"][5]["links"][4]["state"] = 0
+    assert touched(state, serving) == {(1,)}
+
+
+def test_pairs_of_gpus_matter_to_the_replica_that_has_both() -> None:
+    state = states.healthy()
+    serving = replicas(state)
+    for other in (0, 1, 3, 4, 5, 6, 7):
+        state["p2p"]["nvlink"][2][other] = state["p2p"]["nvlink"][other][2] = 1
+    assert touched(state, serving) == {(0,)}
+    state = states.healthy()
+    state["p2p"]["nvlink"][2][6] = 1
+    assert touched(state, serving) == {()}
+
+
+def test_a_fault_of_the_node_touches_all() -> None:
+    state = states.healthy()
+    serving = replicas(state)
+    state["units"]["nvidia-fabricmanager.service"]["active"] = "failed"
+    assert touched(state, serving) == {BOTH}
+
+
+def test_a_gpu_that_is_gone_is_known_by_the_passport() -> None:
+    state = states.healthy()
+    serving = replicas(state)
+    state["notes"]["passport"] = passport_record.issue(state)
+    gone = state["gpus"].pop(6)
+    state["nvml"]["device_count"] = 7
+    lost = look.lost_gpus(state)
+    assert lost == {gone["uuid"]}
+    finding = Finding("7 of 8 GPUs", Status.FAIL, check="identity.nvml-count")
+    assert look.touched(finding, state, serving) == (1,)
+    # Those behind it moved up by one.
+    moved = Finding("hot", Status.FAIL, subject="GPU 3", check="thermal.margin")
+    assert look.touched(moved, state, serving) == (0,)
+
+
+def test_a_gpu_is_known_by_its_address_in_either_form() -> None:
+    state = states.healthy()
+    serving = replicas(state)
+    address = state["gpus"][7]["pci_address"].lower()
+    for form in (address, "0000" + address):
+        finding = Finding("path", Status.FAIL, subject=f"the GPU at {form}", check="pcie.path")
+        assert look.touched(finding, state, serving) == (1,)
+
+
+@pytest.fixture
+def node(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> State:
+    """A node that serves; its observation is the returned state."""
+    state = states.healthy()
+    state["notes"]["quarantine"] = None
+    state["units"]["vllm@0.service"] = {"active": "active"}
+    monkeypatch.setattr(look, "observe", lambda *_: state)
+    monkeypatch.setattr(watch, "PATH", str(tmp_path / "watch.json"))
+    (tmp_path / "expect.json").write_text(json.dumps(states.expectation()))
+    (tmp_path / "serving.json").write_text(json.dumps(serving_document(state)))
+    return state
+
+
+def serving_document(state: State) -> dict[str, Any]:
+    """As much of serving.json as must be there."""
+    own = [
+        {"index": r.index, "url": r.url, "unit": r.unit, "uuids": r.uuids} for r in replicas(state)
+    ]
+    sizes = {"max_num_seqs": 1, "max_model_len": 9, "max_num_batched_tokens": 9}
+    return {"model": "m", "engine": "e", "gateway": "http://g", "replicas": own, **sizes}
+
+
+def looks(tmp_path: Path, count: int = 1) -> dict[str, Any]:
+    """So many looks, and what the last one left."""
+    for _ in range(count):
+        words = [str(tmp_path / name) for name in ("expect.json", "serving.json")]
+        assert look.main(["--expect", words[0], "--serving", words[1]]) == 0
+    found: dict[str, Any] = json.loads((tmp_path / "watch.json").read_text())
+    return found
+
+
+def test_two_looks_confirm_and_the_journal_says_it_once(
+    node: State, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    node["gpus"][5]["links"][4]["state"] = 0
+    assert [f["confirmed"] for f in looks(tmp_path)["faults"]] == [False]
+    assert capsys.readouterr().err == ""
+    (fault,) = looks(tmp_path, 2)["faults"]
+    assert (fault["confirmed"], fault["replicas"]) == (True, [1])
+    assert capsys.readouterr().err.count("confirmed: GPU 5 has 17 of 18 NVLinks up") == 1
+
+
+def test_a_node_that_is_worked_on_has_no_faults(node: State, tmp_path: Path) -> None:
+    node["gpus"][5]["links"][4]["state"] = 0
+    looks(tmp_path, 2)
+    node["notes"]["quarantine"] = {"why": "rollout: driver"}
+    found = looks(tmp_path, 3)
+    assert (found["in_service"], found["faults"]) == (False, [])
+
+
+def test_what_restarts_is_not_judged_and_what_was_found_stays(node: State, tmp_path: Path) -> None:
+    node["units"]["vllm@0.service"]["active"] = "activating"
+    node["gpus"][5]["links"][4]["state"] = 0
+    assert looks(tmp_path, 3)["faults"] == []
+    node["units"]["vllm@0.service"]["active"] = "active"
+    before = looks(tmp_path, 2)["faults"]
+    node["units"]["vllm@0.service"]["active"] = "activating"
+    node["gpus"][5]["links"][4]["state"] = 1
+    assert looks(tmp_path, 5)["faults"] == before
+
+
+def test_nothing_that_hangs_is_sound(node: State, tmp_path: Path) -> None:
+    node["gpus"][5]["links"][4]["state"] = 0
+    looks(tmp_path, 2)
+    for key in ("nvml", "gpus", "p2p"):
+        node[key] = {"unmeasured": "NVML did not answer within 20 s"}
+    assert [f["confirmed"] for f in looks(tmp_path, 5)["faults"]] == [True]
+
+
+def test_a_configuration_that_cannot_be_read(tmp_path: Path) -> None:
+    words = ["--expect", str(tmp_path / "none"), "--serving", str(tmp_path / "none")]
+    assert look.main(words) == 2
