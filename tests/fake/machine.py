@@ -53,7 +53,7 @@ APT: State = {
 }
 NOTES = (
     *("smoke", "passport", "bandwidth", "reboot", "packages", "watchdog-mark", "quarantine"),
-    *("reprovision", "served", "watch"),
+    *("reprovision", "served"),
 )
 UPTIME_S = 61.0
 KERNEL = "6.8.0-41-generic"
@@ -196,6 +196,8 @@ class Machine:
         for name in NOTES:
             note = self.files.get(f"/var/lib/b200kit/{name}.json")
             document["notes"][name.replace("-", "_")] = json.loads(_content(note)) if note else None
+        look = self.files.get(str(managed_files.LOOK))
+        document["notes"]["watch"] = json.loads(_content(look)) if look else None
         if self.loaded is None:
             document |= dict.fromkeys(("nvml", "gpus", "p2p"), BARE)
         if "lock" in ask:
@@ -486,8 +488,8 @@ class Machine:
         return ""
 
     def _look(self) -> None:
-        look = {"schema": watch.SCHEMA, "boot_id": self._boot_id(), "boot_s": UPTIME_S}
-        self.write(watch.PATH, json.dumps({**look, "in_service": True, "faults": []}).encode())
+        look = {"schema": watch.SCHEMA, "boot_s": UPTIME_S, "in_service": True, "faults": []}
+        self.write(str(managed_files.LOOK), json.dumps(look).encode())
 
 
 def measured() -> State:

@@ -1,7 +1,7 @@
 """`watch`: one look at a node that serves, by the judge that let it serve.
 
 systemd's timer asks for one every few seconds, and ends one that hangs. Nothing is acted on here:
-/var/lib/b200kit/watch.json says which faults are confirmed and which replicas each of them touches,
+/run/b200kit/watch.json says which faults are confirmed and which replicas each of them touches,
 and the watchdog, which has the gateway, takes those out. What changes is a line in the journal.
 Planned work is no fault: nothing is found on a quarantined node, nor while no replica runs. Exit 0
 when it was looked at, 2 for a bad configuration.
@@ -22,7 +22,6 @@ from b200kit.node.client.serving_config import ConfigError, Replica, Serving, lo
 from b200kit.node.facts.observe import NVML_TIMEOUT_S, observe
 from b200kit.node.gate import ask, read_expectation
 from b200kit.node.lib import boot_clock, durable_files, managed_files, timestamp
-from b200kit.node.lib.boot_clock import Moment
 from b200kit.node.lib.readings import attempt
 from b200kit.node.state import advice, watch
 from b200kit.node.state.verdict import Finding
@@ -95,13 +94,14 @@ def line(change: str, fault: Fault) -> str:
 
 
 def look(
-    expectation: Any, serving: Serving, rules: Rules, before: object, moment: Moment
+    expectation: Any, serving: Serving, rules: Rules, before: object
 ) -> tuple[dict[str, Any], list[str]]:
     """One look: what is remembered now, and what to say of it."""
+    began = boot_clock.seconds()
     units, requested = [replica.unit for replica in serving.replicas], ask(expectation)
     state = observe({**requested, "units": [*requested["units"], *units]}, NVML_TIMEOUT_S)
     at, in_service = timestamp.now(), StateView(state).is_null("notes", "quarantine")
-    known = watch.faults_of(before, moment.boot_id)
+    known = watch.faults_of(before)
     faults = known if in_service else []
     if in_service and is_running(state, units):
         judged = {**expectation, "today": timestamp.today()} if expectation else expectation
@@ -112,9 +112,8 @@ def look(
     document = {
         "schema": watch.SCHEMA,
         "taken_at": at,
-        "boot_id": moment.boot_id,
-        "boot_s": round(moment.seconds, 1),
-        "took_s": round(boot_clock.seconds() - moment.seconds, 2),
+        "boot_s": round(began, 1),
+        "took_s": round(boot_clock.seconds() - began, 2),
         "in_service": in_service,
         "faults": [fault.to_json() for fault in faults],
     }
@@ -132,12 +131,11 @@ def main(args: list[str]) -> int:
     except ConfigError as error:
         print(error, file=sys.stderr)
         return 2
-    path = Path(watch.PATH)
     expectation = read_expectation(options.expect)
-    before = attempt(lambda: managed_files.note(path))
+    before = attempt(lambda: managed_files.note(managed_files.LOOK))
     rules = serving.watchdog.look_rules
-    document, lines = look(expectation, serving, rules, before, boot_clock.now())
-    durable_files.replace(path, json.dumps(document) + "\n")
+    document, lines = look(expectation, serving, rules, before)
+    durable_files.replace(managed_files.LOOK, json.dumps(document) + "\n")
     for text in lines:
         print(text, file=sys.stderr)
     return 0

@@ -14,7 +14,7 @@ from b200kit.node.placement.layout import Replica
 from b200kit.node.state import watchdog
 from b200kit.node.state.drift import File, Unit
 from b200kit.node.state.expectation import PATH as EXPECT
-from b200kit.node.state.view import StateView
+from b200kit.node.state.view import StateView, Unmeasured
 from b200kit.run.node import Node, StageFailed
 from b200kit.run.remote import INSTALLED
 from b200kit.run.render import render
@@ -77,8 +77,7 @@ def plan(node: Node) -> list[Change]:
 
 def _was_looked_at(state: Mapping[str, Any]) -> bool:
     """Whether a look of this boot has ended."""
-    view = StateView(state)
-    return view.text("notes", "watch", "boot_id") == view.text("host", "boot_id")
+    return not isinstance(StateView(state).text("notes", "watch", "schema"), Unmeasured)
 
 
 def _look(node: Node) -> None:

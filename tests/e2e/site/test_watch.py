@@ -118,7 +118,7 @@ def concerned(gpu: int | None) -> set[int]:
 
 def journal(since: str) -> str:
     """What was said of looks after a cursor."""
-    return on(NODE, f"journalctl -u b200-watch -o cat --no-pager --after-cursor='{since}'")
+    return on(NODE, f"journalctl -t b200-watch -o cat --no-pager --after-cursor='{since}'")
 
 
 @pytest.mark.parametrize("fault", FAULTS, ids=lambda fault: fault.name)
@@ -160,7 +160,7 @@ def test_nobody_is_out_for_what_touches_no_replica_or_was_not_seen(
 
 def last_look() -> float:
     """When the last look began, in seconds since the boot."""
-    return float(json.loads(on(NODE, "cat /var/lib/b200kit/watch.json"))["boot_s"])
+    return float(json.loads(on(NODE, "cat /run/b200kit/watch.json"))["boot_s"])
 
 
 def test_no_stream_was_lost(serving: Outcome) -> None:

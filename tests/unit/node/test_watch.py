@@ -12,7 +12,7 @@ from b200kit.node import watch as look
 from b200kit.node.checks.host import passport_record
 from b200kit.node.checks.judge import judge
 from b200kit.node.client.serving_config import Replica
-from b200kit.node.state import watch
+from b200kit.node.lib import managed_files
 from b200kit.node.state.verdict import Finding, Status
 from tests.unit import states
 from tests.unit.states import State
@@ -94,7 +94,7 @@ def node(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> State:
     state["notes"]["quarantine"] = None
     state["units"]["vllm@0.service"] = {"active": "active"}
     monkeypatch.setattr(look, "observe", lambda *_: state)
-    monkeypatch.setattr(watch, "PATH", str(tmp_path / "watch.json"))
+    monkeypatch.setattr(managed_files, "LOOK", tmp_path / "watch.json")
     (tmp_path / "expect.json").write_text(json.dumps(states.expectation()))
     (tmp_path / "serving.json").write_text(json.dumps(serving_document(state)))
     return state

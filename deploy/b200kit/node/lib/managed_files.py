@@ -17,6 +17,8 @@ from typing import Any
 from b200kit.node.lib.readings import attempt, unmeasured
 
 STATE_DIRECTORY = Path("/var/lib/b200kit")
+LOOK = Path("/run/b200kit/watch.json")
+"""What the last look at a serving node left: of this boot, or it is not there."""
 
 
 def observed(path: str, digest: Callable[[bytes], dict[str, str]]) -> Any:
@@ -89,7 +91,7 @@ def notes(directory: Path = STATE_DIRECTORY) -> dict[str, Any]:
         "packages": attempt(lambda: note(directory / "packages.json")),
         "reboot": attempt(lambda: note(directory / "reboot.json")),
         "watchdog_mark": attempt(lambda: note(directory / "watchdog-mark.json")),
-        "watch": attempt(lambda: note(directory / "watch.json")),
+        "watch": attempt(lambda: note(LOOK)),
         "quarantine": attempt(lambda: note(directory / "quarantine.json")),
         "served": attempt(lambda: note(directory / "served.json")),
         "reprovision": attempt(lambda: note(directory / "reprovision.json")),

@@ -15,7 +15,6 @@ from typing import Any
 from b200kit.node.state.verdict import Finding, Status, Verdict
 
 SCHEMA = "b200kit/watch/1"
-PATH = "/var/lib/b200kit/watch.json"
 FAULT, SOUND, UNKNOWN = "fault", "sound", "unknown"
 
 Touched = Callable[[Finding], tuple[int, ...]]
@@ -113,11 +112,9 @@ def changes(before: Collection[Fault], after: Collection[Fault]) -> list[tuple[s
     return began + [("over", fault) for name, fault in was.items() if name not in now]
 
 
-def faults_of(document: object, boot_id: str) -> list[Fault]:
+def faults_of(document: object) -> list[Fault]:
     """The faults that an earlier look of this boot left; none where that is not understood."""
     if not isinstance(document, Mapping) or document.get("schema") != SCHEMA:
-        return []
-    if document.get("boot_id") != boot_id:
         return []
     try:
         return [Fault.from_json(entry) for entry in document["faults"]]

@@ -97,10 +97,9 @@ def test_a_person_hears_of_it_twice() -> None:
 
 def test_kept_for_the_next_look_of_the_same_boot() -> None:
     known = after("ff")
-    document = {"schema": watch.SCHEMA, "boot_id": "one", "faults": [f.to_json() for f in known]}
+    document = {"schema": watch.SCHEMA, "faults": [f.to_json() for f in known]}
     kept = json.loads(json.dumps(document))
-    assert watch.faults_of(kept, "one") == known
-    assert watch.faults_of(kept, "two") == []
+    assert watch.faults_of(kept) == known
 
 
 @pytest.mark.parametrize(
@@ -109,5 +108,5 @@ def test_kept_for_the_next_look_of_the_same_boot() -> None:
 )
 def test_what_is_not_understood_is_nothing_known(document: object) -> None:
     if isinstance(document, dict) and "faults" in document:
-        document |= {"schema": watch.SCHEMA, "boot_id": "one"}
-    assert watch.faults_of(document, "one") == []
+        document |= {"schema": watch.SCHEMA}
+    assert watch.faults_of(document) == []

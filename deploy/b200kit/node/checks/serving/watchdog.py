@@ -100,19 +100,19 @@ def _looked(state: StateView, most_s: int) -> Iterator[Finding]:
     """By the clock that nobody sets."""
     left = state.at("notes", "watch")
     uptime, when = state.get(float, "host", "uptime_s"), left.get(float, "boot_s")
-    boot = state.text("host", "boot_id")
     if isinstance(uptime, Unmeasured):
         yield unread("how long the node is up", uptime)
         return
-    if isinstance(when, Unmeasured) or left.text("boot_id") != boot:
-        yield unread("a look of this boot", Unmeasured("the node was not looked at since its boot"))
+    if isinstance(when, Unmeasured):
+        none = Unmeasured("the node was not looked at since its boot")
+        yield unread("a look of this boot", none if left.raw() is None else when)
         return
     age = round(uptime - when)
     if age > most_s:
         text = f"the last look at the node is {age} s old: what serves is not watched"
         limit = rule(f"{most_s} s at most", "stale is never healthy")
         yield failed(text, f"{age} s", limit, Action.RESTART_SERVICE, part="b200-watch.timer")
-    for fault in watch.faults_of(left.raw(), str(boot)):
+    for fault in watch.faults_of(left.raw()):
         if fault.confirmed:
             found = fault.finding
             text = f"confirmed while serving since {fault.since}: {found.summary}"

@@ -15,7 +15,7 @@ from pathlib import Path
 from b200kit.node.client.serving_config import Replica
 from b200kit.node.facts import system
 from b200kit.node.facts.processes import members
-from b200kit.node.lib import boot_clock, journal, lock_file, program
+from b200kit.node.lib import journal, lock_file, managed_files, program
 from b200kit.node.lib.readings import reason
 from b200kit.node.serving.gateway import haproxy
 from b200kit.node.serving.gateway.rolling_restart import LOCK
@@ -55,7 +55,7 @@ class Edges:
     directory: Path = Path(DIRECTORY)
     mark_path: Path = Path(MARK)
     lock: Path = LOCK
-    looks: Path = Path(watch.PATH)
+    looks: Path = managed_files.LOOK
     takes_out: tuple[str, ...] = ()
 
     def held(self, index: int) -> str:
@@ -64,8 +64,7 @@ class Edges:
             document = json.loads(self.looks.read_text(encoding="utf-8"))
         except (OSError, ValueError):
             return ""
-        faults = watch.faults_of(document, boot_clock.now().boot_id)
-        return watch.out(faults, self.takes_out).get(index, "")
+        return watch.out(watch.faults_of(document), self.takes_out).get(index, "")
 
     async def unit(self, unit: str) -> Seen:
         """Its state. Raises NotSeen."""
