@@ -20,7 +20,7 @@ def node_of(host: Host) -> Node:
     An inventory that does not call `preflight.attach()` is checked here: late, but before a change.
     """
     state = ctx_state.get()
-    is_no_module(state.current_deploy_filename or "")
+    spare_module_search(state.current_deploy_filename or "")
     preflight.attach()
     preflight.check_all(state)
     node = RUN.nodes[host.name]
@@ -30,11 +30,12 @@ def node_of(host: Host) -> Node:
     return node
 
 
-def is_no_module(file: str) -> None:
+def spare_module_search(file: str) -> None:
     """Spare pyinfra a search for the module of an entry file, which is none.
 
     For the order of operations it (3.10) has inspect describe the stack of each host and operation,
     and inspect searches all modules, twice, for a file that it has not found before.
     """
     path = str(Path(file).absolute())
-    inspect.modulesbyfile.setdefault(path, path)
+    # Not documented: a Python without it only searches longer.
+    getattr(inspect, "modulesbyfile", {}).setdefault(path, path)

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from b200kit.operations.entry import is_no_module
+from b200kit.operations.entry import spare_module_search
 
 
 def test_modules_are_not_searched_for_an_entry_file(
@@ -26,7 +26,7 @@ def test_modules_are_not_searched_for_an_entry_file(
     code = compile("", "b200.py", "exec")
     assert inspect.getmodule(code, "b200.py") is None
     assert len(looked) > 100
-    is_no_module("b200.py")
+    spare_module_search("b200.py")
     looked.clear()
     assert inspect.getmodule(code, "b200.py") is None
     assert looked == [code]
