@@ -118,7 +118,7 @@ def concerned(gpu: int | None) -> set[int]:
 
 def journal(since: str) -> str:
     """What was said of looks after a cursor."""
-    return on(NODE, f"journalctl -t b200-watch -o cat --no-pager --after-cursor='{since}'")
+    return on(NODE, f"journalctl -u b200-watch -o cat --no-pager --after-cursor='{since}'")
 
 
 @pytest.mark.parametrize("fault", FAULTS, ids=lambda fault: fault.name)
