@@ -14,7 +14,7 @@ LEFT_OUT = {
     *("packages.versions", "pcie.acs", "placement.cpus", "placement.gpus", "placement.memory"),
     *("precision.validated", "services.active", "serving.probe", "serving.running"),
     "serving.starting",
-    *("watchdog.mark", "watchdog.replicas", "watchdog.service", "weights.proven"),
+    *("watchdog.looks", "watchdog.mark", "watchdog.replicas", "watchdog.service", "weights.proven"),
 }
 
 
