@@ -15,6 +15,7 @@ from b200kit.inventory.keys.driver_version import branch, version_tuple
 from b200kit.inventory.keys.parts import SecretRef
 from b200kit.inventory.keys.problem import Problem, did_you_mean, repeated
 from b200kit.inventory.spec import NodeSpec
+from b200kit.node.checks.judge import registered
 from b200kit.node.host.settings_table import Setting
 from b200kit.node.placement.layout import Shape
 
@@ -29,6 +30,7 @@ def problems(spec: NodeSpec, catalogue: Catalogue) -> Iterator[Problem]:
     yield from defaults.problems(spec, catalogue)
     yield from _port_clashes(spec)
     yield from _strange_replicas(spec)
+    yield from _blind_watchdog(spec)
     yield from _too_long_to_measure(spec)
     yield from _unlike_driver(spec)
     yield from _unlike_engine(spec, catalogue)
@@ -125,6 +127,20 @@ def _strange_replicas(spec: NodeSpec) -> Iterator[Problem]:
         if number not in known:
             message = f'"{number}" is no replica; there are {", ".join(known)}'
             yield Problem("replica_flags", message)
+
+
+def _blind_watchdog(spec: NodeSpec) -> Iterator[Problem]:
+    """Rules by which no fault would ever count, or take a replica out."""
+    rules = spec.watchdog
+    if rules.confirm > rules.looks:
+        message = f"must not be more than looks, which is {rules.looks}: no fault would count"
+        yield Problem("watchdog.confirm", message)
+    checks = registered()
+    known = {*checks, *(name.partition(".")[0] for name in checks)}
+    for name in rules.takes_out:
+        if name not in known:
+            message = f'"{name}" is no check, nor the first word of one{did_you_mean(name, known)}'
+            yield Problem("watchdog.takes_out", message)
 
 
 def _too_long_to_measure(spec: NodeSpec) -> Iterator[Problem]:

@@ -86,6 +86,19 @@ def is_running(state: object, units: Sequence[str]) -> bool:
     return any(StateView(state).text("units", unit, "active") == "active" for unit in units)
 
 
+def is_quarantined(state: object) -> bool:
+    """Whether somebody took the node out; a mark that cannot be read clears no fault."""
+    return isinstance(StateView(state).get(dict, "notes", "quarantine"), dict)
+
+
+def remembered(before: object) -> list[Fault]:
+    """What the look before left; a fault that is lost with it is confirmed again soon."""
+    try:
+        return watch.faults_of(before)
+    except ValueError:
+        return []
+
+
 def line(change: str, fault: Fault) -> str:
     """What a look changed, for the journal."""
     which = ", ".join(map(str, fault.replicas)) or "none"
@@ -100,9 +113,9 @@ def look(
     began = boot_clock.seconds()
     units, requested = [replica.unit for replica in serving.replicas], ask(expectation)
     state = observe({**requested, "units": [*requested["units"], *units]}, NVML_TIMEOUT_S)
-    at, in_service = timestamp.now(), StateView(state).is_null("notes", "quarantine")
-    known = watch.faults_of(before)
-    faults = known if in_service else []
+    at, in_service = timestamp.now(), not is_quarantined(state)
+    known = remembered(before) if in_service else []
+    faults = known
     if in_service and is_running(state, units):
         judged = {**expectation, "today": timestamp.today()} if expectation else expectation
         verdict = judge(judged, state)

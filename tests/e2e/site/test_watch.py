@@ -35,7 +35,7 @@ _STREAMS = Path(__file__).parents[1] / "tools" / "streams.py"
 
 @dataclass(frozen=True)
 class Fault:
-    """What is done to the node and undone, the GPU it is about (None: all), and what is said."""
+    """A fault to make and to end, the GPU that it affects (None: all), and its summary."""
 
     name: str
     gpu: int | None

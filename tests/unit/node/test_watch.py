@@ -137,6 +137,14 @@ def test_a_node_that_is_worked_on_has_no_faults(node: State, tmp_path: Path) -> 
     assert (found["in_service"], found["faults"]) == (False, [])
 
 
+def test_a_mark_that_cannot_be_read_clears_nothing(node: State, tmp_path: Path) -> None:
+    node["gpus"][5]["links"][4]["state"] = 0
+    before = looks(tmp_path, 2)["faults"]
+    node["notes"]["quarantine"] = {"unmeasured": "JSONDecodeError"}
+    assert [f["confirmed"] for f in before] == [True]
+    assert [f["confirmed"] for f in looks(tmp_path)["faults"]] == [True]
+
+
 def test_what_restarts_is_not_judged_and_what_was_found_stays(node: State, tmp_path: Path) -> None:
     node["units"]["vllm@0.service"]["active"] = "activating"
     node["gpus"][5]["links"][4]["state"] = 0

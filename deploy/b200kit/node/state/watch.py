@@ -113,10 +113,10 @@ def changes(before: Collection[Fault], after: Collection[Fault]) -> list[tuple[s
 
 
 def faults_of(document: object) -> list[Fault]:
-    """The faults that an earlier look of this boot left; none where that is not understood."""
+    """The faults that an earlier look of this boot left. Raises ValueError: not understood."""
     if not isinstance(document, Mapping) or document.get("schema") != SCHEMA:
-        return []
+        raise ValueError(f"it is no document of schema {SCHEMA}")
     try:
         return [Fault.from_json(entry) for entry in document["faults"]]
-    except (KeyError, TypeError, ValueError, AttributeError):
-        return []
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
+        raise ValueError(f"its faults are malformed: {type(error).__name__}: {error}") from None

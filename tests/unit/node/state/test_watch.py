@@ -106,7 +106,8 @@ def test_kept_for_the_next_look_of_the_same_boot() -> None:
     "document",
     [None, [], {"schema": "b200kit/watch/0"}, {"faults": [{}]}, {"faults": 3}, {"faults": [3]}],
 )
-def test_what_is_not_understood_is_nothing_known(document: object) -> None:
+def test_what_is_not_understood_is_refused(document: object) -> None:
     if isinstance(document, dict) and "faults" in document:
         document |= {"schema": watch.SCHEMA}
-    assert watch.faults_of(document) == []
+    with pytest.raises(ValueError, match=r"schema|malformed"):
+        watch.faults_of(document)

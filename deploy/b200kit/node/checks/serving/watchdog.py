@@ -112,7 +112,12 @@ def _looked(state: StateView, most_s: int) -> Iterator[Finding]:
         text = f"the last look at the node is {age} s old: what serves is not watched"
         limit = rule(f"{most_s} s at most", "stale is never healthy")
         yield failed(text, f"{age} s", limit, Action.RESTART_SERVICE, part="b200-watch.timer")
-    for fault in watch.faults_of(left.raw()):
+    try:
+        faults = watch.faults_of(left.raw())
+    except ValueError as error:
+        yield unread("what the last look found", Unmeasured(str(error)))
+        return
+    for fault in faults:
         if fault.confirmed:
             found = fault.finding
             text = f"confirmed while serving since {fault.since}: {found.summary}"

@@ -77,8 +77,8 @@ async def look_after(one: Watched) -> None:
 
 async def until_due(one: Watched) -> None:
     """The time between two looks; less where a fault of the node begins or is over."""
-    held, end = one.standing.held, boot_clock.seconds() + one.rules.interval_s
-    while (left := end - boot_clock.seconds()) > 0 and one.acts.held(one.replica.index) == held:
+    same, end = (one.standing.held, None), boot_clock.seconds() + one.rules.interval_s
+    while (left := end - boot_clock.seconds()) > 0 and one.acts.held(one.replica.index) in same:
         await asyncio.sleep(min(left, _LOOK_FOR_CHANGES_S))
 
 

@@ -58,13 +58,18 @@ class Edges:
     looks: Path = managed_files.LOOK
     takes_out: tuple[str, ...] = ()
 
-    def held(self, index: int) -> str:
-        """The confirmed fault of this boot that touches a replica, as the last look left it."""
+    def held(self, index: int) -> str | None:
+        """The confirmed fault of this boot that touches a replica, as the last look left it.
+
+        "" for none, which is so before the first look, as the gate has judged; None: not known.
+        """
         try:
-            document = json.loads(self.looks.read_text(encoding="utf-8"))
-        except (OSError, ValueError):
+            faults = watch.faults_of(json.loads(self.looks.read_text(encoding="utf-8")))
+        except FileNotFoundError:
             return ""
-        return watch.out(watch.faults_of(document), self.takes_out).get(index, "")
+        except (OSError, ValueError):
+            return None
+        return watch.out(faults, self.takes_out).get(index, "")
 
     async def unit(self, unit: str) -> Seen:
         """Its state. Raises NotSeen."""

@@ -52,8 +52,8 @@ class Acts(Protocol):
     async def restart(self, unit: str, within_s: float) -> str | None:
         """Restart, and warm."""
 
-    def held(self, index: int) -> str:
-        """The confirmed fault of the node for which a replica may get no requests."""
+    def held(self, index: int) -> str | None:
+        """The confirmed fault of the node that keeps a replica out; None: not known."""
 
     def is_marked(self) -> bool:
         """Whether the node is marked."""
@@ -124,6 +124,9 @@ class Watched:
     async def _is_held(self) -> bool:
         """Keep it out of the gateway while a fault of the node is confirmed; its streams go on."""
         why = self.acts.held(self.replica.index)
+        if why is None:
+            # What cannot be read clears nothing.
+            why = self.standing.held
         if not why:
             if self.standing.held:
                 self.say(f"the fault is over: {self.standing.held}")

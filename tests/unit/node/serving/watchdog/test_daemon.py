@@ -149,7 +149,7 @@ class Node:
     is_mark: bool = False
     warm: str | None = None
     broken: tuple[str, ...] = ()
-    fault: str = ""
+    fault: str | None = ""
     restarts: int = 0
 
     async def probe(self) -> Found:
@@ -181,7 +181,7 @@ class Node:
         self.seen = Seen("failed" if self.warm else "active", f"restarted {self.restarts}")
         return self.warm
 
-    def held(self, index: int) -> str:
+    def held(self, index: int) -> str | None:
         assert index == 0
         return self.fault
 
@@ -568,6 +568,16 @@ def test_held_out_is_back_once_the_fault_is_over_and_it_answers(tmp_path: Path) 
     ticks(again, 1)
     assert node.acts == ["out_of_rotation vllm0", "back vllm0"]
     assert again.standing == Standing()
+
+
+def test_a_look_that_cannot_be_read_puts_nothing_back(tmp_path: Path) -> None:
+    node = Node(fault="GPU 2 has 17 of 18 NVLinks up")
+    one = watched(node, tmp_path)
+    ticks(one, 1)
+    node.fault = None
+    ticks(one, 2)
+    assert one.standing.out
+    assert "back vllm0" not in node.acts
 
 
 def test_one_that_hung_before_it_was_held_is_repaired_after_it(tmp_path: Path) -> None:
