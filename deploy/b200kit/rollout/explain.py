@@ -10,6 +10,7 @@ from b200kit.operations import reboot_policy
 from b200kit.reprovision import circuit_breaker, ledger, transaction
 from b200kit.reprovision.fleet_limits import SAFETY
 from b200kit.reprovision.ledger import Damaged
+from b200kit.reprovision.transaction import Transaction
 from b200kit.rollout.entries import Entries, Entry
 from b200kit.rollout.waves import Wave
 from b200kit.run import console
@@ -92,12 +93,12 @@ def _total(waves: Sequence[Wave], took: Mapping[str, tuple[float, bool]]) -> flo
 def _durations(entries: Entries) -> dict[str, tuple[float, bool]]:
     """How long each node is out, and whether that was measured, on this node or on another."""
     changed = [name for name, change in entries.history().changes.items() if change]
-    known = {name: seconds for name in changed if (seconds := _last_time(name))}
+    known = {name: took for name in changed if (took := _last_time(name)) is not None}
     other = next(iter(known.values()), None)
     found = {}
     for name, entry in entries.waiting.items():
         measured = known.get(name, other)
-        found[name] = (measured, True) if measured else (_estimate(entry), False)
+        found[name] = (measured, True) if measured is not None else (_estimate(entry), False)
     return found
 
 
@@ -109,11 +110,15 @@ def _estimate(entry: Entry) -> float:
 
 def _last_time(name: str) -> float | None:
     try:
-        spans = transaction.durations(ledger.read(SAFETY.folder, name))
+        return last_time_s(ledger.read(SAFETY.folder, name))
     except Damaged:
         return None
-    known = [spans[step] for step in _STEPS if step in spans]
-    return sum(known) if "change" in spans else None
+
+
+def last_time_s(tx: Transaction) -> float | None:
+    """How long the node was out for its last change that was felt, to a second; None: never."""
+    spans = transaction.durations(tx)
+    return sum(spans[step] for step in _STEPS if step in spans) if "change" in spans else None
 
 
 def _estimated(took: Mapping[str, tuple[float, bool]]) -> str:
