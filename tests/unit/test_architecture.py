@@ -56,6 +56,7 @@ SPEAK_PYINFRA = {
     "b200kit/operations/preflight.py",
     "b200kit/operations/reboot.py",
     "b200kit/operations/recorder.py",
+    "b200kit/operations/standings.py",
     "b200kit/operations/steps.py",
     "b200kit/reprovision/operations.py",
     "b200kit/rollout/operations.py",

@@ -31,6 +31,7 @@ COMMANDS = {
     "report": "show the report of the latest run, or of one",
     "smoke": "latency of any OpenAI-compatible endpoint",
     "transaction": "nodes under repair: who works on which, and since when",
+    "watch": "the fleet now: who serves under which proof, who is out, why, and what is next",
 }
 """Sub-command to its line in `b200 --help`; each has a module of its name in this room."""
 _IN_FOLDERS = {
@@ -38,6 +39,7 @@ _IN_FOLDERS = {
     "lock": "supply.lock",
     "mirror": "supply.mirror",
     "model": "supply.model",
+    "watch": "fleet.watch",
 }
 READER_LEFT = 141
 """What a shell reports of a program that SIGPIPE ended."""

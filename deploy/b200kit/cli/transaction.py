@@ -7,11 +7,11 @@ from pathlib import Path
 import click
 
 from b200kit.cli.command import Command, Refusal
-from b200kit.reprovision import explain, ledger
+from b200kit.reprovision import ledger
 from b200kit.reprovision.ledger import Damaged
-from b200kit.reprovision.states import State
 from b200kit.reprovision.transaction import Transaction
 from b200kit.rollout import progress as rollouts
+from b200kit.rollout import underway
 from b200kit.run import console
 from b200kit.run.node import StageFailed
 
@@ -47,7 +47,7 @@ def show_all(transactions: Path | None) -> int:
     damaged = {name: tx for name, tx in found.items() if isinstance(tx, Damaged)}
     open_ones = [tx for tx in found.values() if isinstance(tx, Transaction) and tx.is_open]
     for tx in open_ones:
-        console.out(f"{tx.node}  {_line(folder, tx)}")
+        console.out(f"{tx.node}  {underway.line(folder, tx)}")
     for name, damage in damaged.items():
         console.out(f"{name}  DAMAGED: {damage}")
     console.out(*rollouts.lines([tx for tx in found.values() if isinstance(tx, Transaction)]))
@@ -79,7 +79,7 @@ def show(node: str, as_json: bool, transactions: Path | None) -> None:
     if as_json:
         console.document(tx.to_json())
         return
-    console.out(f"{tx.node}  {_line(folder, tx) if tx.is_open else 'serving'}")
+    console.out(f"{tx.node}  {underway.line(folder, tx) if tx.is_open else 'serving'}")
     for step in tx.steps:
         way = f"{step['from']} -> {step['to']}"
         console.out(f"  {step['at']}  {step['action']:<24} {way}  {step['outcome']}")
@@ -90,21 +90,3 @@ def _read(folder: Path, node: str) -> Transaction | Damaged:
         return ledger.read(folder, node)
     except Damaged as error:
         return error
-
-
-def _line(folder: Path, tx: Transaction) -> str:
-    if tx.state is State.MANUAL:
-        return explain.repair_line(tx)
-    pending = f", in the middle of {tx.pending['step']}" if tx.pending else ""
-    onward = rollouts.onward(tx)
-    return f"{tx.state.value}{pending}, out since {tx.opened}{onward}; {_owner(folder, tx)}"
-
-
-def _owner(folder: Path, tx: Transaction) -> str:
-    owner = tx.owner
-    if owner is None:
-        return "owned by nobody: the next run continues"
-    name = f"{owner['owner']} since {owner['since']}"
-    if ledger.is_held(folder, tx.node):
-        return f"owned by {name}"
-    return f"left by {name}, whose process is gone: the next run continues"

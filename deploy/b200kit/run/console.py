@@ -12,7 +12,7 @@ import logging
 import os
 import re
 import sys
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TextIO
 
 from b200kit.node.lib.printable import printable
@@ -21,6 +21,8 @@ COLOURS = {
     "good": "32", "bad": "1;31", "unknown": "33", "waived": "36", "idle": "2", "mark": "1;35",
 }  # fmt: skip
 PLAIN = "0"
+# The alternate screen, no cursor, no wrapping (xterm's control sequences: DEC modes 1049, 25, 7).
+_OWN_SCREEN, _AS_IT_WAS = "\x1b[?1049h\x1b[?25l\x1b[?7l", "\x1b[?7h\x1b[?25h\x1b[?1049l"
 _OURS = re.compile(rf"(\x1b\[(?:{'|'.join((*COLOURS.values(), PLAIN))})m)")
 _ANY_COLOUR = re.compile(r"(\x1b\[[\d;]{0,16}m|\n)")
 
@@ -28,6 +30,33 @@ _ANY_COLOUR = re.compile(r"(\x1b\[[\d;]{0,16}m|\n)")
 def out(*lines: str, colour: bool = False) -> None:
     """Write lines to stdout; with *colour* our own codes stay. BrokenPipeError: nobody reads."""
     _write(sys.stdout, (_but(_OURS, line) if colour else printable(line) for line in lines))
+
+
+@contextlib.contextmanager
+def redrawn(colour: bool = False) -> Iterator[Callable[[Sequence[str]], None]]:
+    """What draws lines over those that it drew before; the terminal is left as it was found.
+
+    On a screen of the terminal's own, cut at its right edge. What is no terminal gets the lines one
+    below the other, without a code.
+    """
+    if not sys.stdout.isatty():
+        yield lambda lines: out(*lines, "")
+        return
+    try:
+        _codes(_OWN_SCREEN)
+        yield lambda lines: _draw(lines, colour)
+    finally:
+        _codes(_AS_IT_WAS)
+
+
+def _draw(lines: Sequence[str], colour: bool) -> None:
+    shown = (_but(_OURS, line) if colour else printable(line) for line in lines)
+    _codes("\x1b[H" + "".join(f"{line}\x1b[K\r\n" for line in shown) + "\x1b[J")
+
+
+def _codes(text: str) -> None:
+    sys.stdout.write(text)
+    sys.stdout.flush()
 
 
 def err(*lines: str) -> None:

@@ -4,12 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from functools import cache
 
-from jinja2 import Environment, FileSystemLoader, StrictUndefined, Template
-from markupsafe import Markup
-
-from b200kit.node.lib.printable import printable
 from b200kit.report.charts.axes import SHAPES, marks
 from b200kit.report.charts.baseline_timeline import timeline_of
 from b200kit.report.charts.cdf import distributions
@@ -39,6 +34,7 @@ from b200kit.report.document import Pairs, clean, counted, duration, items, numb
 from b200kit.report.html.figure import Figure, Table
 from b200kit.report.html.machine_picture import diagram
 from b200kit.report.html.svg import el
+from b200kit.report.html.templates import template
 from b200kit.report.names import hostlist
 from b200kit.report.outcome import (
     exit_code,
@@ -49,7 +45,6 @@ from b200kit.report.outcome import (
     totals,
 )
 from b200kit.report.shown import shown
-from b200kit.run.places import TEMPLATES
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,7 +84,7 @@ def _render(record: object, pages: Mapping[str, str]) -> str:
     anchors = {name: f"host-{place}" for place, name in enumerate(chosen)}
     links = dict(pages) or {name: f"#{anchor}" for name, anchor in anchors.items()}
     folded = len(hosts) > len(chosen)
-    page = _template().render(
+    page = template("report/report.html.j2").render(
         run=show(read(record, "run")),
         about=_about(record),
         totals=totals(record),
@@ -111,25 +106,6 @@ def _render(record: object, pages: Mapping[str, str]) -> str:
 def _linked(alike: Alike, links: Mapping[str, str]) -> list[tuple[str, str]]:
     """The members that are shown somewhere: name and address, the first for all."""
     return [(clean(name), links[name]) for name in alike.members if name in links]
-
-
-def _shown(value: object) -> object:
-    """What a template puts out: markup as it is, other text without what is not printed."""
-    is_text = isinstance(value, str) and not isinstance(value, Markup)
-    return printable(str(value)) if is_text else value
-
-
-@cache
-def _template() -> Template:
-    environment = Environment(
-        loader=FileSystemLoader(TEMPLATES),
-        autoescape=True,
-        finalize=_shown,
-        undefined=StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-    )
-    return environment.get_template("report/report.html.j2")
 
 
 def _about(record: object) -> Pairs:

@@ -1,0 +1,1 @@
+"""Sub-commands that look at a fleet while it serves."""

@@ -1,0 +1,120 @@
+"""`b200 watch INVENTORY`: who serves now under which proof, who does not, why, and what is next."""
+
+from __future__ import annotations
+
+import shutil
+import signal
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import click
+
+from b200kit.cli.command import Command, Refusal
+from b200kit.node.lib import durable_files
+from b200kit.operations.standing_feed import Feed, NotFollowed
+from b200kit.operations.standings import ANSWER_S, CONNECT_S
+from b200kit.report.content.now.fleet import FleetNow, fleet_now
+from b200kit.report.html.fleet_page import page as html
+from b200kit.report.terminal.fleet_screen import MOST, screen
+from b200kit.reprovision import ledger
+from b200kit.rollout import underway
+from b200kit.run import console
+
+_FIRST_S = CONNECT_S + 2 * ANSWER_S
+_REFUSED = 2
+
+
+@click.command(
+    "watch",
+    cls=Command,
+    exit_codes={
+        0: "--once: every node serves whole, under a valid proof",
+        1: "--once: a replica is out, a proof is expired, or a node is being changed",
+        2: "--once: nothing is worse than not known; or the request is refused",
+        130: "left by Ctrl-C",
+    },
+)
+@click.argument("inventory", type=click.Path(path_type=Path))
+@click.option(
+    "--every", "every_s", type=click.FloatRange(1, 3600), default=10, show_default=True,
+    metavar="SECONDS", help="How often each node is asked.",
+)  # fmt: skip
+@click.option("--once", is_flag=True, help="Ask each node once, print, and leave.")
+@click.option(
+    "--html", "file", type=click.Path(path_type=Path, dir_okay=False), metavar="FILE",
+    help="Write a page, too, and renew it in place each time.",
+)  # fmt: skip
+@click.option(
+    "--transactions", type=click.Path(path_type=Path), help="Directory of the transactions."
+)
+@click.option("--colour", is_flag=True, help="Add colour.")
+def command(
+    inventory: Path, every_s: float, once: bool, file: Path | None, transactions: Path | None,
+    colour: bool,
+) -> int:  # fmt: skip
+    """Show the fleet as it stands now: one screen, renewed in place, and one page.
+
+    Each node is asked by one command over a connection that stays open; one that is slow or away
+    holds no other. Nothing is written on a node but /run/b200kit. Ctrl-C leaves.
+    """
+    if file and not file.parent.is_dir():
+        raise click.UsageError(f"{file.parent} is no directory")
+    folder = transactions or ledger.directory()
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    with _refusals(), Feed(inventory, 0 if once else every_s) as feed:
+        feed.first(_FIRST_S if once else min(every_s, _FIRST_S))
+        if once:
+            fleet = _read(feed, folder)
+            console.out(*screen(fleet, colour=colour), *_written(fleet, file), colour=colour)
+            return fleet.exit_code
+        _follow(feed, folder, file, colour)
+    return 0
+
+
+def _follow(feed: Feed, folder: Path, file: Path | None, colour: bool) -> None:
+    """Draw and write each round, until Ctrl-C."""
+    fleet = _read(feed, folder)  # before the screen is taken: what is refused stays readable
+    with console.redrawn(colour) as draw:
+        while True:
+            problem = _written(fleet, file)
+            draw([*screen(fleet, colour=_on_terminal(colour), most=_room()), *problem])
+            feed.wait(feed.every_s)
+            fleet = _read(feed, folder)
+
+
+def _read(feed: Feed, folder: Path) -> FleetNow:
+    now = time.time()
+    known = feed.known(now)
+    return fleet_now(known, *underway.of(folder, known), now, feed.every_s)
+
+
+def _written(fleet: FleetNow, file: Path | None) -> list[str]:
+    """Renew the page; a line where that fails, as the nodes are shown all the same."""
+    try:
+        if file:
+            durable_files.replace(file, html(fleet))
+    except OSError as error:
+        return [f"{file} is not renewed: {error.strerror}"]
+    return []
+
+
+def _on_terminal(colour: bool) -> bool:
+    return colour and sys.stdout.isatty()
+
+
+def _room() -> int:
+    """Lines of the terminal, less one for a problem."""
+    return shutil.get_terminal_size().lines - 2 if sys.stdout.isatty() else MOST
+
+
+@contextmanager
+def _refusals() -> Iterator[None]:
+    """Every problem of an inventory, a line each, and the exit code of a refused request."""
+    try:
+        yield
+    except NotFollowed as error:
+        console.err(*error.lines[1:])
+        raise Refusal(error.lines[0], _REFUSED) from None

@@ -1,0 +1,114 @@
+"""The fleet now: what all its nodes answered, those first that need a person. Pure.
+
+Nodes of which the same is to be said are one row, and the sound ones are one, so that a thousand
+are read as easily as twelve. *Proof freshness* here is this moment's share of the GPUs that get
+requests whose replica serves under a valid proof.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from b200kit.report.content.now.known import RANK, SERVING, STATES, Known, Planned, Point
+from b200kit.report.content.now.node import NodeNow, node_now
+from b200kit.report.outcome import Outcome
+
+_OUT = ("out", "partly out")
+_ASK_A_PERSON = ("bad", "idle")
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """Nodes of which the same is to be said. The first point is the worst; *when* the oldest."""
+
+    names: tuple[str, ...]
+    points: tuple[Point, ...]
+    when: str
+
+    @property
+    def outcome(self) -> Outcome:
+        """How they stand."""
+        return STATES[self.points[0].state]
+
+
+@dataclass(frozen=True, slots=True)
+class FleetNow:
+    """All nodes at a time *at*, in seconds since 1970, asked every *every_s*.
+
+    *rows*: what is to be said, most urgent first. *sound*: names of the rest. *rollouts*: a line
+    each. Exit codes as other commands': 0 all serve under a valid proof, 2 nothing is worse than
+    not known, else 1.
+    """
+
+    at: float
+    every_s: float
+    nodes: tuple[NodeNow, ...]
+    rows: tuple[Row, ...]
+    sound: tuple[str, ...]
+    rollouts: tuple[str, ...]
+
+    @property
+    def gpus(self) -> int:
+        """GPUs of the replicas of all nodes that said how many they have."""
+        return sum(node.gpus or 0 for node in self.nodes)
+
+    @property
+    def unread(self) -> int:
+        """Nodes that did not say."""
+        return sum(node.gpus is None for node in self.nodes)
+
+    @property
+    def serving(self) -> int:
+        """Nodes with a replica that gets requests."""
+        return sum(bool(node.replicas and node.replicas[0]) for node in self.nodes)
+
+    @property
+    def proven(self) -> tuple[int, int]:
+        """GPUs that serve under a valid proof, and GPUs that serve."""
+        nodes = self.nodes
+        return sum(n.proven_gpus for n in nodes), sum(n.serving_gpus for n in nodes)
+
+    def count(self, *words: str) -> int:
+        """Nodes that stand so."""
+        return sum(node.outcome.word in words for node in self.nodes)
+
+    @property
+    def out(self) -> int:
+        """Nodes with a replica that should get requests and does not."""
+        return self.count(*_OUT)
+
+    @property
+    def exit_code(self) -> int:
+        """As of a run."""
+        tones = {node.outcome.tone for node in self.nodes}
+        if tones & {*_ASK_A_PERSON}:
+            return 1
+        return 2 if "unknown" in tones or not self.nodes else 0
+
+
+def fleet_now(
+    known: Mapping[str, Known],
+    planned: Mapping[str, Planned],
+    rollouts: Sequence[str],
+    now: float,
+    every_s: float,
+) -> FleetNow:
+    """What is known of every node of an inventory, in its order, as it is to be shown."""
+    nodes = tuple(node_now(name, one, planned.get(name), now) for name, one in known.items())
+    sound = tuple(node.name for node in nodes if node.outcome is SERVING)
+    return FleetNow(now, every_s, nodes, _rows(nodes), sound, tuple(rollouts))
+
+
+def _rows(nodes: Sequence[NodeNow]) -> tuple[Row, ...]:
+    alike: dict[tuple[Point, ...], list[NodeNow]] = {}
+    for node in nodes:
+        if node.points:
+            alike.setdefault(node.points, []).append(node)
+    rows = [_row(those) for those in alike.values()]
+    return tuple(sorted(rows, key=lambda row: RANK[row.points[0].state]))
+
+
+def _row(those: Sequence[NodeNow]) -> Row:
+    oldest = max((node.points for node in those), key=lambda points: points[0].age_s)
+    return Row(tuple(node.name for node in those), oldest, oldest[0].when)

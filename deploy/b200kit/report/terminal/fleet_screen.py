@@ -1,0 +1,63 @@
+"""The fleet now as one screen: figures first, then what needs a person, then the sound nodes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from b200kit.report.content.now import words
+from b200kit.report.content.now.fleet import FleetNow, Row
+from b200kit.report.content.now.known import SERVING
+from b200kit.report.names import hostlist
+from b200kit.report.terminal.lines import paint, shorten, wrap
+from b200kit.report.terminal.shared_lines import action_lines, headline
+
+MOST = 60
+"""Lines of one screen where nobody says how many there is room for."""
+_NAMES = 40
+
+
+def screen(fleet: FleetNow, *, colour: bool = False, most: int = MOST) -> list[str]:
+    """Lines for a terminal, at most *most*, of which those of the most urgent nodes stand first."""
+    head, foot = [*_head(fleet, colour), ""], [*_sound(fleet, colour), *wrap("", words.read(fleet))]
+    room, left = max(most - len(head) - len(foot) - 2, 3), list(fleet.rows)
+    shown: list[str] = []
+    while left and len(shown) + len(lines := list(_row(left[0], colour))) <= room:
+        shown += lines
+        left.pop(0)
+    if left:
+        count = sum(len(row.names) for row in left)
+        shown += wrap(
+            "", f"and {count} more node{'s' * (count > 1)} to look at, which --html shows"
+        )
+    return [*head, *shown, *([""] if shown else []), *foot]
+
+
+def _head(fleet: FleetNow, colour: bool) -> Iterator[str]:
+    """The fleet in one line, and a line for each rollout."""
+    line = "  ".join(text for text, _ in words.figures(fleet))
+    for text, tone in words.figures(fleet):
+        line = line.replace(text, paint(text, tone, colour), 1) if tone else line
+    yield line
+    for text in fleet.rollouts:
+        yield from wrap("", text)
+
+
+def _row(row: Row, colour: bool) -> Iterator[str]:
+    first, *others = row.points
+    name = (
+        shorten(hostlist(row.names), _NAMES) if len(row.names) == 1 else f"{len(row.names)} nodes"
+    )
+    yield from headline(name, row.outcome, words.point(first, row.when), colour)
+    yield from action_lines("  ", first.next)
+    for other in others:
+        yield from wrap("  also  ", words.point(other, other.when))
+        yield from action_lines("  ", other.next)
+    if len(row.names) > 1:
+        yield from wrap("  ", hostlist(row.names))
+
+
+def _sound(fleet: FleetNow, colour: bool) -> Iterator[str]:
+    if fleet.sound:
+        count = len(fleet.sound)
+        yield from headline(f"{count} node{'s' * (count > 1)}", SERVING, words.sound(fleet), colour)
+        yield from wrap("  ", hostlist(fleet.sound))
