@@ -8,7 +8,7 @@ from b200kit.report.content.now import words
 from b200kit.report.content.now.fleet import FleetNow, Row
 from b200kit.report.content.now.known import SERVING
 from b200kit.report.names import hostlist
-from b200kit.report.terminal.lines import paint, shorten, wrap
+from b200kit.report.terminal.lines import WIDTH, paint, shorten, wrap
 from b200kit.report.terminal.shared_lines import action_lines, headline
 
 MOST = 60
@@ -33,13 +33,16 @@ def screen(fleet: FleetNow, *, colour: bool = False, most: int = MOST) -> list[s
 
 
 def _head(fleet: FleetNow, colour: bool) -> Iterator[str]:
-    """The fleet in one line, and a line for each rollout."""
-    line = "  ".join(text for text, _ in words.figures(fleet))
+    """The fleet's figures, on as many lines as they need, and a line for each rollout."""
+    rows: list[list[tuple[str, str]]] = [[]]
     for text, tone in words.figures(fleet):
-        line = line.replace(text, paint(text, tone, colour), 1) if tone else line
-    yield line
-    for text in fleet.rollouts:
-        yield from wrap("", text)
+        if sum(len(known) + 2 for known, _ in rows[-1]) + len(text) > WIDTH:
+            rows.append([])
+        rows[-1].append((text, tone))
+    for row in rows:
+        yield "  ".join(paint(text, tone, colour) for text, tone in row)
+    for line in fleet.rollouts:
+        yield from wrap("", line)
 
 
 def _row(row: Row, colour: bool) -> Iterator[str]:

@@ -51,7 +51,7 @@ def _out(standing: object, entry: Entry, word: str, faults: list[Fault], clock: 
         todo = "the watchdog restarts it, and puts it back once it answers"
         return Point(word, f"ejected: {clean(kept.why)}", todo, *_ejected(kept, document, clock))
     drained = isinstance(read(standing, "drained"), dict)
-    return Point(word, f"{'the node is drained' if drained else 'the gateway has it'} as {status}")
+    return Point(word, f"{'drained on purpose' if drained else 'not in rotation'} ({status})")
 
 
 def _ejected(kept: Standing, document: object, clock: Clock) -> tuple[str, float]:
@@ -83,7 +83,7 @@ def look(standing: object, known: Known, clock: Clock) -> Iterator[Point]:
         why = f"its last look could not be read: {document.reason}"
     elif problem := _problem(document):
         why = f"its last look: {problem}"
-    elif began is None or clock.boot_s is None:
+    elif began is None or clock.boot_s is None or began > clock.boot_s:
         why = "its last look does not say when it was"
     elif (age := clock.boot_s - began) > known.look_age_max_s:
         why, when = "its last look is too old to say anything", f"({duration(age)} old)"

@@ -15,7 +15,6 @@ from b200kit.report.content.now.node import NodeNow, node_now
 from b200kit.report.outcome import Outcome
 
 _OUT = ("out", "partly out")
-_ASK_A_PERSON = ("bad", "idle")
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,10 +80,11 @@ class FleetNow:
     @property
     def exit_code(self) -> int:
         """As of a run."""
-        tones = {node.outcome.tone for node in self.nodes}
-        if tones & {*_ASK_A_PERSON}:
+        outcomes = {node.outcome for node in self.nodes}
+        if any(one.tone == "bad" or one.word == "planned" for one in outcomes):
             return 1
-        return 2 if "unknown" in tones or not self.nodes else 0
+        known = all(one.tone in ("good", "waived") for one in outcomes)
+        return 0 if known and outcomes else 2
 
 
 def fleet_now(

@@ -8,7 +8,6 @@ from datetime import datetime
 from b200kit.node.lib import timestamp
 from b200kit.report.content.now.fleet import FleetNow
 from b200kit.report.content.now.known import Point
-from b200kit.report.document import duration
 
 
 def figures(fleet: FleetNow) -> list[tuple[str, str]]:
@@ -19,13 +18,14 @@ def figures(fleet: FleetNow) -> list[tuple[str, str]]:
 def _figures(fleet: FleetNow) -> Iterator[tuple[str, str]]:
     count = len(fleet.nodes)
     yield f"{count} node{'s' * (count != 1)}", ""
-    yield f"{fleet.gpus} GPUs" + (f" of {count - fleet.unread}" if fleet.unread else ""), ""
+    yield f"{fleet.gpus} GPUs" + (f" (of {count - fleet.unread} nodes)" if fleet.unread else ""), ""
     yield f"proof freshness {freshness(fleet)}", _tone_of_proof(fleet)
     yield f"serving {fleet.serving}", ""
     planned, unknown = fleet.count("planned"), fleet.count("not read", "unknown")
     for word, number, tone in (
         ("out", fleet.out, "bad"),
         ("expired", fleet.count("expired"), "bad"),
+        ("not proven", fleet.count("not proven"), "unknown"),
         ("planned", planned, "idle"),
         ("not known", unknown, "unknown"),
     ):
@@ -63,7 +63,7 @@ def sound(fleet: FleetNow) -> str:
 
 def read(fleet: FleetNow) -> str:
     """When this was read, and when the next time is."""
-    again = f", renewed every {duration(fleet.every_s)}" if fleet.every_s else ""
+    again = f", renewed every {fleet.every_s:g} s" if fleet.every_s else ""
     return f"as read at {made(fleet)}{again}"
 
 
