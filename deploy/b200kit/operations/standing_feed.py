@@ -47,17 +47,19 @@ class Feed:
         self._errors = TemporaryFile()
         # A session of its own: Ctrl-C is ours, and the process ends with the block.
         self._process = subprocess.Popen(
-            self._words, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=self._errors,
+            self._words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=self._errors,
             start_new_session=True,
         )  # fmt: skip
         assert self._process.stdout is not None  # noqa: S101 - it is a pipe
-        Thread(target=self._follow, args=(self._process.stdout,), daemon=True).start()
+        self._reader = Thread(target=self._follow, args=(self._process.stdout,), daemon=True)
+        self._reader.start()
         return self
 
     def __exit__(self, *_: object) -> None:
         self._process.kill()
-        self._process.wait()
-        self._errors.close()
+        self._reader.join()
+        with self._process, self._errors:
+            """Their pipes and files are closed."""
 
     def first(self, limit_s: float) -> None:
         """Wait for an answer of every node, so long at most."""

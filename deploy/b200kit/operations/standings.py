@@ -4,7 +4,7 @@ Each node is asked by itself, so one that is slow or away holds no other. One an
 stdout: first {"nodes": {name: {"look_age_max_s"}}} or {"refused": [line, ...]}, then
 {"node", "standing"} or {"node", "why"} as they come. A process of its own, since pyinfra's command
 line replaces Python's threads and sockets: `python -m b200kit.operations.standings INVENTORY
-EVERY_S`, or 0 for one answer of each. It ends when nobody reads any more.
+EVERY_S`, or 0 for one answer of each. It ends with its stdin.
 """
 
 from __future__ import annotations
@@ -112,13 +112,18 @@ def main(argv: Sequence[str]) -> None:
     wanted = _OPEN_FILES if most == resource.RLIM_INFINITY else min(_OPEN_FILES, most)
     resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, most))
 
+    gevent.get_hub().threadpool.spawn(_end_with_reader)
+
     def tell(line: dict[str, Any]) -> None:
-        try:
-            answers.write(json.dumps(line) + "\n")
-        except OSError:
-            os._exit(0)
+        answers.write(json.dumps(line) + "\n")
 
     run(Path(path), float(every_s), tell)
+
+
+def _end_with_reader() -> None:
+    """Whoever began this process holds its stdin open until nobody wants the answers."""
+    sys.stdin.buffer.read()
+    os._exit(0)
 
 
 if __name__ == "__main__":

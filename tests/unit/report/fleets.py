@@ -85,8 +85,10 @@ def known(document: object, **changed: Any) -> Known:
 
 
 def fleet(
-    nodes: dict[str, Known], planned: dict[str, Planned] | None = None, rollouts: tuple[str, ...] = ()
-) -> FleetNow:  # fmt: skip
+    nodes: dict[str, Known],
+    planned: dict[str, Planned] | None = None,
+    rollouts: tuple[str, ...] = (),
+) -> FleetNow:
     """The fleet of these nodes now."""
     return fleet_now(nodes, planned or {}, rollouts, NOW, 10.0)
 

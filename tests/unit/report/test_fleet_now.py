@@ -15,9 +15,11 @@ from tests.unit.report.fleets import fault, held, kept, known, look, proof, repl
 
 JSON = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=5),
-    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=5), inner, max_size=3),
+    lambda inner: (
+        st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=5), inner, max_size=3)
+    ),
     max_leaves=8,
-)  # fmt: skip
+)
 DOWN = [replica(0, "DRAIN", False), replica(1, "DOWN", False)]
 MARK = {"since": stamp(3600), "who": "ops", "why": "GPU 4", "trial": None}
 TRIAL = MARK | {"trial": {"boot_id": fleets.BOOT, "ends": fleets.BOOT_S + 60}}
@@ -88,8 +90,9 @@ def test_what_is_not_sound_is_said_and_what_is_not_known_is_never_sound(
 
 
 @pytest.mark.parametrize(
-    "parts", [{}, {"proof": None}, {"proof": proof("n2")}, {"proof": proof("n1", standing="expired")}]
-)  # fmt: skip
+    "parts",
+    [{}, {"proof": None}, {"proof": proof("n2")}, {"proof": proof("n1", standing="expired")}],
+)
 def test_only_gpus_that_serve_under_a_valid_proof_are_proven(parts: dict[str, Any]) -> None:
     assert changed(**parts).proven == (0 if parts else 8, 8)
     one = {"replicas": [replica(0), DOWN[1]], **parts}
@@ -161,7 +164,11 @@ def test_no_answer_of_a_node_ends_the_fold(key: str, value: Any) -> None:
     found = of(document | {key: value})
     assert found.exit_code in (0, 1, 2)
     # Nothing but what is sound is taken for it: a part that is another has to say something.
-    assert found.nodes[0].points or document[key] == value or key in ("watchdog", "drained", "headless")
+    assert (
+        found.nodes[0].points
+        or document[key] == value
+        or key in ("watchdog", "drained", "headless")
+    )
 
 
 @settings(deadline=None, max_examples=60)

@@ -6,6 +6,7 @@ import io
 import json
 import logging
 import os
+import pty
 import subprocess
 import sys
 from contextlib import redirect_stderr, redirect_stdout
@@ -99,3 +100,36 @@ def test_reader_that_has_left_is_told_nothing_more(stream: str, code: int) -> No
     assert run.returncode == code
     assert not run.stdout
     assert not run.stderr
+
+
+DRAWS = """
+import sys
+from b200kit.run import console
+with console.redrawn(True) as draw:
+    draw(["n1  \\x1b[31mOUT\\x1b[0m \\x1b[2J"])
+    if sys.argv[1] == "fails":
+        raise KeyboardInterrupt
+"""
+
+
+@pytest.mark.parametrize("way", ["ends", "fails"])
+def test_a_screen_is_left_as_it_was_found_however_it_ends(way: str) -> None:
+    here, there = pty.openpty()
+    words = [sys.executable, "-c", DRAWS, way]
+    subprocess.run(words, stdout=there, stderr=subprocess.DEVNULL, check=False)
+    os.close(there)
+    shown = os.read(here, 65536).decode()
+    os.close(here)
+    assert shown.startswith("\x1b[?1049h\x1b[?25l\x1b[?7l")
+    assert shown.endswith("\x1b[?7h\x1b[?25h\x1b[?1049l")
+    # What a line holds besides our own colours does not drive the screen.
+    assert "\x1b[2J" not in shown
+    assert shown.count("\x1b[J") == 1
+
+
+def test_what_is_no_terminal_gets_lines_without_codes() -> None:
+    with redirect_stdout(io.StringIO()) as printed, console.redrawn(True) as draw:
+        draw([paint("OUT", "bad", True)])
+        draw(["two"])
+    assert "\x1b" not in printed.getvalue()
+    assert printed.getvalue().endswith("\ntwo\n\n")

@@ -1,0 +1,120 @@
+"""The page of the fleet over two live nodes: a fault, a node that is switched off, and both mended.
+
+One `b200 watch` follows all of it, as on a wall; what it shows is read from its screens.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+import tests.lab as lab
+from b200kit.node.lib import timestamp
+from tests.e2e.conftest import Live
+from tests.e2e.driving import ROOT, cursor, on
+
+NODE, OTHER = "b200-1", "b200-2"
+B200 = Path(sys.executable).with_name("b200")
+EVERY_S = 2
+_END = re.compile(r"^as read at .*$", re.MULTILINE)
+_LOGINS = "journalctl -u ssh -o cat --no-pager --after-cursor='{}' | grep -c 'Accepted publickey'"
+
+
+@dataclass
+class Wall:
+    """A `b200 watch` that runs: the screens that it printed, and its page."""
+
+    process: subprocess.Popen[str]
+    printed: Path
+    page: Path
+
+    def screens(self) -> list[str]:
+        """Every whole screen so far."""
+        return _END.split(self.printed.read_text())[:-1]
+
+    def until(self, *texts: str, seconds: float = 200) -> float:
+        """Seconds until a new screen shows all these texts."""
+        began, known = time.monotonic(), len(self.screens())
+        while not any(all(t in s for t in texts) for s in self.screens()[known:]):
+            assert self.process.poll() is None, self.printed.read_text()[-3000:]
+            assert time.monotonic() < began + seconds, self.screens()[-1]
+            time.sleep(0.2)
+        return time.monotonic() - began
+
+
+def prove(name: str) -> None:
+    """A proof of this boot, as a node issues one; nothing here verifies its signature."""
+    boot = on(name, "cat /proc/sys/kernel/random/boot_id").strip()
+    until = timestamp.now(3600)
+    document = {
+        "schema": "b200kit/proof/1", "node": name, "boot_id": boot, "sequence": 1,
+        "issued_at": timestamp.now(), "valid_until": until, "standing": "valid",
+        "evidence": [{"kind": "gate", "valid_until": until, "result": "pass", "required": True}],
+        "serving": {"replicas": [0, 1], "gpus": 8},
+    }  # fmt: skip
+    path = "/var/lib/b200kit/proof"
+    on(name, f"mkdir -p {path}; cat > {path}/proof.json <<'END'\n{json.dumps(document)}\nEND")
+
+
+@pytest.fixture(scope="module")
+def wall(live: Live, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Wall]:
+    """Two nodes that serve under a proof, and who watches them."""
+    live(2)
+    for name in (NODE, OTHER):
+        prove(name)
+    folder = tmp_path_factory.mktemp("wall")
+    words = [B200, "watch", "inventories/lab.py", "--every", str(EVERY_S)]
+    with (folder / "printed").open("w") as out:
+        process = subprocess.Popen(
+            [*words, "--html", folder / "page.html"], cwd=ROOT, stdout=out, text=True
+        )
+        yield Wall(process, folder / "printed", folder / "page.html")
+        process.send_signal(signal.SIGINT)
+        assert process.wait(20) == 130
+
+
+def test_sound_nodes_are_one_line_and_each_is_asked_over_one_connection(wall: Wall) -> None:
+    here = cursor(NODE)
+    print(f"both serve after {wall.until('2 nodes  serving', 'b200-[1-2]'):.1f} s")
+    for _ in range(3):
+        wall.until("2 nodes  serving")
+    assert int(on(NODE, _LOGINS.format(here) + " || true")) <= 1
+    assert "b200-[1-2]" in wall.page.read_text()
+    begun = "t=$(date +%s%N); python3 -I /run/b200kit/*.pyz standing; echo; date +%s%N; echo $t"
+    *document, after, before = on(NODE, begun).split("\n")[:3]
+    took_ms = (int(after) - int(before)) / 1e6
+    print(f"standing: {len(''.join(document))} bytes, {took_ms:.0f} ms")
+
+
+def test_a_fault_shows_what_is_out_and_since_when_until_it_is_over(wall: Wall) -> None:
+    lab.inject(NODE, "seventeen-links")
+    try:
+        took_s = wall.until(f"{NODE}  PARTLY OUT  since ", "GPU 3 has 17 of 18 NVLinks up", "-> ")
+        assert "1 node  serving" in wall.screens()[-1]
+        assert "PARTLY OUT" in wall.page.read_text()
+    finally:
+        lab.inject(NODE, "healthy")
+    print(f"a fault is shown after {took_s:.1f} s, over {wall.until('2 nodes  serving'):.1f} s")
+
+
+def test_a_node_that_is_off_is_not_read_and_holds_nobody(wall: Wall) -> None:
+    lab.kill(OTHER)
+    print(f"off is shown after {wall.until(f'{OTHER}  NOT READ  since '):.1f} s")
+    began = time.monotonic()
+    for _ in range(3):
+        wall.until("1 node  serving", f"{OTHER}  NOT READ")
+    print(f"three rounds of the other take {time.monotonic() - began:.1f} s")
+    lab.power_on(OTHER)
+    # A boot ends the proof of the one before.
+    print(f"expired is shown after {wall.until(f'{OTHER}  ', 'of another boot'):.1f} s")
+    prove(OTHER)
+    print(f"back is shown after {wall.until('2 nodes  serving'):.1f} s")

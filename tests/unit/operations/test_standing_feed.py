@@ -1,0 +1,28 @@
+"""What is kept of the nodes' answers: the last one, and that it came to an end."""
+
+from __future__ import annotations
+
+from b200kit.operations.standing_feed import aged, answered
+from b200kit.report.content.now.known import Known
+
+NEW = Known(since=100.0)
+
+
+def test_an_answer_replaces_what_was_known_and_a_failure_keeps_when_it_was_read() -> None:
+    read = answered(NEW, {"node": "n1", "standing": {"schema": "x"}}, 110.0)
+    assert (read.standing, read.read_at, read.why) == ({"schema": "x"}, 110.0, "")
+    lost = answered(read, {"node": "n1", "why": "no answer in 20 s"}, 120.0)
+    assert (lost.standing, lost.read_at, lost.why) == ({"schema": "x"}, 110.0, "no answer in 20 s")
+    again = answered(lost, {"node": "n1", "standing": {}}, 130.0)
+    assert (again.read_at, again.why) == (130.0, "")
+
+
+def test_a_failure_without_a_reason_is_a_failure() -> None:
+    assert answered(NEW, {"node": "n1", "why": ""}, 110.0).why
+
+
+def test_a_node_that_falls_silent_is_not_read_any_more() -> None:
+    read = answered(NEW, {"node": "n1", "standing": {}}, 110.0)
+    assert aged(read, 140.0, 30.0) is read
+    assert aged(read, 140.1, 30.0).why
+    assert aged(NEW, 900.0, 30.0) is NEW
