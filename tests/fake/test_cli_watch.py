@@ -125,6 +125,20 @@ def test_it_is_renewed_until_ctrl_c_which_leaves_at_once(fleet: Fleet, tmp_path:
     assert out.count("as read at") > 1
 
 
+def test_a_node_that_hangs_holds_no_other(fleet: Fleet, tmp_path: Path) -> None:
+    hung, page = fleet.machine("n01"), tmp_path / "page.html"
+    hung.hangs_at = _ANSWERS
+    hung.save()
+    with begin(fleet, "--every", "1", "--html", str(page)) as process:
+        try:
+            until(lambda: page.exists() and "n[02-03]" in page.read_text())
+            asked = len(fleet.machine("n02").log)
+            until(lambda: len(fleet.machine("n02").log) > asked + 2)
+            assert "NOT READ" in page.read_text()
+        finally:
+            process.kill()
+
+
 def test_it_leaves_no_process_behind_when_it_is_killed(fleet: Fleet) -> None:
     with begin(fleet, "--every", "3600") as process:
         assert process.stdout

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import timedelta
 from typing import Any
 
@@ -81,7 +82,7 @@ def held(node: str) -> Json:
 
 def known(document: object, **changed: Any) -> Known:
     """An answer of two seconds ago."""
-    return Known(**{"standing": document, "read_at": NOW - 2, "since": NOW - 900} | changed)
+    return replace(Known(document, NOW - 2, since=NOW - 900), **changed)
 
 
 def fleet(

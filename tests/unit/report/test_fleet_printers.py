@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from b200kit.report.content.now import words
+from b200kit.report.content.now.fleet import fleet_now
 from b200kit.report.content.now.known import Planned
 from b200kit.report.html.fleet_page import page
 from b200kit.report.terminal.fleet_screen import screen
@@ -58,7 +59,7 @@ def test_page_says_what_the_screen_says_and_renews_itself() -> None:
 
 
 def test_a_page_that_nobody_renews_does_not_reload() -> None:
-    once = fleets.fleet_now({}, {}, (), fleets.NOW, 0)
+    once = fleet_now({}, {}, (), fleets.NOW, 0)
     assert "refresh" not in [value for _, _, value in pages.Page(page(once)).attributes]
 
 

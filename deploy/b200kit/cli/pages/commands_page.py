@@ -28,8 +28,9 @@ _HEAD = """\
 
 Made by `python -m b200kit.cli.reference_pages all`; do not edit.
 
-pyinfra with an entry file touches nodes; `b200` does not, `b200 check` only looks; `node.pyz` runs
-on a node. Run all from the root of the checkout. `.venv/bin/` is where `make` puts them.
+pyinfra with an entry file touches nodes; `b200` does not, `b200 check` and `b200 watch` only look;
+`node.pyz` runs on a node. Run all from the root of the checkout. `.venv/bin/` is where `make` puts
+them.
 
 ## Entry files
 
