@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from b200kit.inventory.keys.gateway import Gateway, Router
+from b200kit.inventory.keys.monitoring import Monitoring
 from b200kit.inventory.secrets import Secret
 from b200kit.node.serving.gateway import haproxy, reload
 from b200kit.serving.gateway import haproxy_config
@@ -55,14 +56,20 @@ def rendered(
     weights: Sequence[int] = (),
     others: Sequence[Endpoint] = (),
     router: Router | None = None,
+    monitoring: Monitoring | None = None,
 ) -> tuple[Path, Paths]:
     """The gateway's files under a folder; returns the configuration and where the rest lies."""
-    paths = replace(Paths.under(str(folder)), socket=f"{folder}/admin", kept=f"{folder}/kept")
+    paths = replace(
+        Paths.under(str(folder)),
+        socket=f"{folder}/admin", kept=f"{folder}/kept", metrics=f"{folder}/metrics",
+    )  # fmt: skip
     shares = weights or [100] * len(ports)
     servers = [Server(f"vllm{n}", f"127.0.0.1:{p}", w)
                for n, (p, w) in enumerate(zip(ports, shares, strict=True))]  # fmt: skip
     own = Endpoint("endpoint", "127.0.0.1", port or free_port(), "replicas", servers, router=router)
-    for file in haproxy_config.files(gateway or Gateway(), [own, *others], secrets, paths):
+    for file in haproxy_config.files(
+        gateway or Gateway(), [own, *others], secrets, paths, (), monitoring
+    ):
         Path(file.path).write_bytes(file.content)
         Path(file.path).chmod(file.mode)
     config = Path(paths.config)
