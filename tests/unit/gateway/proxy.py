@@ -19,7 +19,7 @@ from b200kit.inventory.secrets import Secret
 from b200kit.node.serving.gateway import haproxy, reload
 from b200kit.serving.gateway import haproxy_config
 from b200kit.serving.gateway.haproxy_config import Endpoint, Paths, Server
-from tests.lab.supply.haproxy_program import haproxy as program
+from tests.lab.supply.programs import haproxy as program
 
 ROOT = Path(__file__).resolve().parents[3]
 KEYS = {"api_key": Secret(b"node-key")}

@@ -23,10 +23,12 @@ PAGE = "# TYPE b200_x gauge\nb200_x 1\n"
 class Engine(BaseHTTPRequestHandler):
     """Says which replica it is, on which path it was asked, with which key."""
 
+    server: ThreadingHTTPServer
+
     def do_GET(self) -> None:
         """An answer to anything."""
         key = self.headers.get("Authorization")
-        body = f"{self.server.server_address[1]} {self.path} {key}".encode()
+        body = f"{self.server.server_port} {self.path} {key}".encode()
         self.send_response(200)
         self.send_header("Content-Length", str(len(body)))
         self.end_headers()

@@ -7,8 +7,10 @@ from typing import Any
 
 from b200kit.inventory.keys.problem import Problem
 from b200kit.inventory.parse import parse
+from b200kit.node.metrics.command import TEXTFILES
 from b200kit.node.state import drift
-from b200kit.stages import firewall, gateway, monitoring
+from b200kit.serving.gateway.haproxy_config import PATHS
+from b200kit.stages import firewall, monitoring
 from tests.subtests import in_subtests
 from tests.unit.nodes import look, planned, settled
 from tests.unit.specs import CATALOGUE, data
@@ -21,7 +23,7 @@ OPEN = {"firewall": {"allow": [{"port": 8000, "from": ["any"]}]}}
 def test_nothing_is_there_that_nobody_asked_for(tmp_path: Path) -> None:
     node, machine = settled(tmp_path)
     assert planned(node, "monitoring") == []
-    assert "frontend metrics" not in machine.text(gateway.PATHS.config)
+    assert "frontend metrics" not in machine.text(PATHS.config)
     assert not monitoring.desired(node, node.layout()).files
 
 
@@ -29,10 +31,10 @@ def test_the_socket_answers_and_the_gateway_asks_it(tmp_path: Path) -> None:
     node, machine = settled(tmp_path, monitoring=ASKED)
     assert planned(node, "monitoring") == []
     assert machine.is_active(monitoring.SOCKET)
-    config = machine.text(gateway.PATHS.config)
+    config = machine.text(PATHS.config)
     socket = machine.text(f"/etc/systemd/system/{monitoring.SOCKET}")
-    assert f"server node unix@{gateway.PATHS.metrics}\n" in config
-    assert f"ListenStream={gateway.PATHS.metrics}\n" in socket
+    assert f"server node unix@{PATHS.metrics}\n" in config
+    assert f"ListenStream={PATHS.metrics}\n" in socket
     assert "tcp-request connection reject if !{ src 10.0.9.5 10.0.8.0/24 }\n" in config
     assert monitoring.EXPORTER not in machine.packages
 
@@ -43,7 +45,7 @@ def test_node_exporter_reads_what_the_look_writes(tmp_path: Path) -> None:
     assert monitoring.EXPORTER in machine.packages
     arguments = machine.text("/etc/default/prometheus-node-exporter")
     assert "--web.listen-address=127.0.0.1:9100 " in arguments
-    assert f"--collector.textfile.directory={monitoring.TEXTFILES}" in arguments
+    assert f"--collector.textfile.directory={TEXTFILES}" in arguments
 
 
 def test_what_is_not_asked_for_any_more_is_removed(tmp_path: Path) -> None:
