@@ -114,14 +114,15 @@ def _readings(known: Known) -> Iterator[Family]:
         "record": _moment(known.note("smoke").get("taken_at")),
         "proof": _moment(_proof_of(known).get("issued_at")),
     }
+    present = {name: at is not None for name, at in times.items()}
+    present["serving"] = known.replicas is not None
     for index in known.replicas or {}:
-        last = _standing_note(known, index).get("last")
-        times[f"replica {index}"] = _moment(last.get("at") if isinstance(last, Mapping) else None)
+        note = _standing_note(known, index)
+        present[f"replica {index}"] = reason(note) != "unknown"
+        # One that is out is not probed until it is repaired or its fault is over.
+        last = note.get("last") if reason(note) is None else None
+        times[f"replica {index}"] = _moment(last.get("at")) if isinstance(last, Mapping) else None
     there = {name: at for name, at in times.items() if at is not None}
-    present = {
-        **{n: at is not None for n, at in times.items()},
-        "serving": known.replicas is not None,
-    }
     yield Family(
         "b200_reading_timestamp_seconds",
         "When a reading was taken; its age is time() minus this.",
@@ -130,7 +131,7 @@ def _readings(known: Known) -> Iterator[Family]:
     yield Family(
         "b200_reading_present",
         "Whether a reading is there and can be read.",
-        tuple(({"reading": name}, float(there)) for name, there in present.items()),
+        tuple(({"reading": name}, float(is_there)) for name, is_there in present.items()),
     )
     if took := known.look.get("took_s"):
         yield _one("look_duration_seconds", "How long the last look took.", took)

@@ -137,6 +137,13 @@ def test_a_replica_is_out_for_one_reason(changes: dict[str, Any], reason: str) -
     assert "b200_serving_gpus 4" in said
 
 
+def test_a_replica_that_is_out_is_not_stale_as_nobody_probes_it() -> None:
+    said = lines(known(watchdog={"0": standing(out=True, held="GPU 5"), "1": standing()}))
+    stamped = [line for line in said if 'timestamp_seconds{reading="replica' in line]
+    assert [line.partition("}")[0][-3:] for line in stamped] == [' 1"']
+    assert 'b200_reading_present{reading="replica 0"} 1' in said
+
+
 @pytest.mark.parametrize(
     ("proof", "word"),
     [
