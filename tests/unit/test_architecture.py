@@ -32,7 +32,7 @@ LEVELS = (
     ("node", "run"),
     ("converge", "node/maintenance"),
     ("serving", "stages/support"),
-    ("readiness", "records", "supply"),
+    ("monitoring", "readiness", "records", "supply"),
     ("quality",),
     ("report", "site", "stages"),
     ("operations",),

@@ -25,11 +25,13 @@ COMMANDS = {
     "lock": "hash-locked requirements of an engine, for the nodes' Python",
     "mirror": "everything that nodes install, in one signed directory to carry",
     "model": "a model for the site's store, or pinned for nodes that ask the Hub",
+    "monitoring": "configuration, alerts and dashboards for a site's Prometheus and Grafana",
     "plan": "how a node should serve a model, and why",
     "quality": "answers of a model in fewer bits beside the original's",
     "record": "measured runs: list, show, accept a baseline, compare",
     "report": "show the report of the latest run, or of one",
     "smoke": "latency of any OpenAI-compatible endpoint",
+    "targets": "what a Prometheus is to scrape, as file_sd or http_sd takes it",
     "transaction": "nodes under repair: who works on which, and since when",
     "watch": "the fleet now: who serves under which proof, who is out, why, and what is next",
 }
@@ -40,6 +42,8 @@ _IN_FOLDERS = {
     "mirror": "supply.mirror",
     "model": "supply.model",
     "watch": "fleet.watch",
+    "monitoring": "monitoring.files",
+    "targets": "monitoring.targets",
 }
 READER_LEFT = 141
 """What a shell reports of a program that SIGPIPE ended."""

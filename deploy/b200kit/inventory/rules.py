@@ -10,7 +10,7 @@ from b200kit.catalog.types import Catalogue, Hardware
 from b200kit.engines import kv_cache
 from b200kit.engines.flags import Known
 from b200kit.inventory import defaults, engine_flags, engine_rules, firewall, group, settings
-from b200kit.inventory.keys import fleet, gateway, reprovision, storage, weights
+from b200kit.inventory.keys import fleet, gateway, monitoring, reprovision, storage, weights
 from b200kit.inventory.keys.driver_version import branch, version_tuple
 from b200kit.inventory.keys.parts import SecretRef
 from b200kit.inventory.keys.problem import Problem, did_you_mean, repeated
@@ -45,6 +45,9 @@ def problems(spec: NodeSpec, catalogue: Catalogue) -> Iterator[Problem]:
         yield from weights.token_problems(spec.model_store, spec.model_store_tls)
     yield from settings.problems(spec.settings, catalogue.settings)
     yield from gateway.problems(spec.gateway, spec.gateway_bind, spec.replicas, bool(spec.api_key))
+    if spec.monitoring:
+        taken = _taken(spec)
+        yield from monitoring.problems(spec.monitoring, taken, spec.firewall, spec.gateway_bind)
     yield from gateway.floor_problems(spec.min_available, spec.replicas)
     yield from reprovision.problems(spec)
     if spec.fleet:
@@ -209,6 +212,12 @@ def _port_clashes(spec: NodeSpec) -> Iterator[Problem]:
         yield Problem("replica_ports", f"port {port} is given twice")
     if spec.gateway_port in ports:
         yield Problem("gateway_port", f"port {spec.gateway_port} is also a replica's")
+
+
+def _taken(spec: NodeSpec) -> list[int]:
+    """Ports that the node's other parts listen on."""
+    others = (spec.fleet, spec.weights.server, spec.gateway.router)
+    return [spec.gateway_port, *spec.ports(), *(other.port for other in others if other)]
 
 
 def _which(name: str, catalogue: Catalogue) -> str:

@@ -16,6 +16,7 @@ from b200kit.inventory.keys.fleet import Fleet
 from b200kit.inventory.keys.gateway import Gateway
 from b200kit.inventory.keys.group import Group
 from b200kit.inventory.keys.kept import Kept
+from b200kit.inventory.keys.monitoring import Monitoring
 from b200kit.inventory.keys.parts import (
     Engine,
     Firewall,
@@ -164,6 +165,8 @@ class NodeSpec(ReprovisioningKeys, RolloutKeys):
     """not served (serving.md)"""
     watchdog: Watchdog = Watchdog()
     """the watchdog over the replicas"""
+    monitoring: Monitoring | None = None
+    """metrics for a Prometheus; None: they are written on the node and offered to nobody"""
     smoke_always: bool = False
     """measure on every run, not only after a change"""
     waivers: Listed[Waiver] = ()

@@ -19,6 +19,7 @@ COMMANDS = {
     "watchdog": "b200kit.node.serving.watchdog.daemon:main",
     "watch": "b200kit.node.watch:main",
     "standing": "b200kit.node.standing:main",
+    "metrics": "b200kit.node.metrics.command:main",
     "_evidence": "b200kit.node.serving.watchdog.hang_evidence:main",
     "quarantine": "b200kit.node.maintenance.quarantine:main",
     "slurm-check": "b200kit.node.maintenance.slurm_check:main",

@@ -28,6 +28,8 @@ from b200kit.node.state.verdict import Finding
 from b200kit.node.state.view import StateView, Unmeasured
 from b200kit.node.state.watch import Fault, Rules
 
+# All else of a GPU is judged, and a fault where it is wrong.
+_READINGS = ("index", "temperature_c", "power_usage_mw", "sm_clock_mhz", "ecc_volatile_uncorrected")
 _GPU = re.compile(r"\bGPU \d+\b")
 _ADDRESS = re.compile(r"\b[0-9a-f]{4,8}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]\b", re.IGNORECASE)
 
@@ -91,6 +93,15 @@ def is_quarantined(state: object) -> bool:
     return isinstance(StateView(state).get(dict, "notes", "quarantine"), dict)
 
 
+def gpu_readings(state: object) -> list[dict[str, Any]]:
+    """What changes with the load, of each GPU, for the metrics; what was not read is left out."""
+    gpus = StateView(state).gpus()
+    if isinstance(gpus, Unmeasured):
+        return []
+    every = [{key: gpu.get(int, key) for key in _READINGS} for gpu in gpus]
+    return [{k: v for k, v in one.items() if not isinstance(v, Unmeasured)} for one in every]
+
+
 def remembered(before: object) -> list[Fault]:
     """What the look before left; a fault that is lost with it is confirmed again soon."""
     try:
@@ -128,6 +139,7 @@ def look(
         "boot_s": round(began, 1),
         "took_s": round(boot_clock.seconds() - began, 2),
         "in_service": in_service,
+        "gpus": gpu_readings(state),
         "faults": [fault.to_json() for fault in faults],
     }
     return document, [line(change, fault) for change, fault in watch.changes(known, faults)]

@@ -14,8 +14,8 @@ from typing import Any
 
 from b200kit.converge.stage import Change, DesiredState, Stage, converge
 from b200kit.inventory import firewall, group
+from b200kit.inventory.keys import monitoring, weights
 from b200kit.inventory.keys.parts import Firewall
-from b200kit.inventory.keys.weights import openings
 from b200kit.node.facts import nft_rules
 from b200kit.node.facts.nft_rules import TABLE
 from b200kit.node.placement.layout import Replica
@@ -57,7 +57,8 @@ def desired(node: Node, layout: Sequence[Replica]) -> DesiredState:
 
 def _requested(node: Node) -> Firewall | None:
     """The inventory's firewall, and what the node offers to others."""
-    return openings(node.spec.firewall, node.spec.weights)
+    opened = weights.openings(node.spec.firewall, node.spec.weights)
+    return monitoring.openings(opened, node.spec.monitoring)
 
 
 def expected(node: Node) -> dict[str, Any]:

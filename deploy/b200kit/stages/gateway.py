@@ -81,7 +81,9 @@ def _configuration(node: Node, layout: Sequence[Replica], paths: Paths) -> list[
             trust = Path(spec.fleet.ca_file).read_bytes()
             found.append(File(paths.nodes, trust, notify=(RELOAD,)))
     found = [
-        *haproxy_config.files(spec.gateway, endpoints, node.secrets, paths, notify=(RELOAD,)),
+        *haproxy_config.files(
+            spec.gateway, endpoints, node.secrets, paths, (RELOAD,), spec.monitoring
+        ),
         *found,
     ]
     for problem in haproxy_lint.problems(found[0].content.decode()):

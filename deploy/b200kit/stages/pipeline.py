@@ -19,6 +19,7 @@ from b200kit.stages import (
     gate,
     gateway,
     host,
+    monitoring,
     passport,
     served,
     serving,
@@ -62,6 +63,7 @@ SERVING = (
     Step("Warm-up", warmup.STAGE),
     Step("Gateway", gateway.STAGE),
     Step("Watchdog", watchdog.STAGE),
+    Step("Monitoring", monitoring.STAGE),
 )
 """From a proven node to one that answers requests."""
 

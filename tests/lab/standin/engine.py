@@ -22,6 +22,23 @@ HISTOGRAMS = (
     "request_decode_time_seconds",
     "request_inference_time_seconds",
 )
+# As vLLM's own; the other histograms have the last bucket alone.
+BUCKETS = {
+    "time_to_first_token_seconds": (
+        0.001,
+        0.005,
+        0.01,
+        0.02,
+        0.04,
+        0.06,
+        0.08,
+        0.1,
+        0.25,
+        0.5,
+        1.0,
+    ),
+    "inter_token_latency_seconds": (0.01, 0.025, 0.05, 0.075, 0.1, 0.15, 0.2, 0.3, 0.4, 0.5, 1.0),
+}
 COUNTERS = (
     "num_preemptions_total",
     "prefix_cache_queries_total",
@@ -40,6 +57,9 @@ class Metrics:
     sums: dict[str, float] = field(default_factory=lambda: dict.fromkeys(HISTOGRAMS, 0.0))
     counts: dict[str, int] = field(default_factory=lambda: dict.fromkeys(HISTOGRAMS, 0))
     counters: dict[str, float] = field(default_factory=lambda: dict.fromkeys(COUNTERS, 0.0))
+    buckets: dict[str, list[int]] = field(
+        default_factory=lambda: {name: [0] * len(bounds) for name, bounds in BUCKETS.items()}
+    )
     running: int = 0
     waiting: int = 0
     succeeded: int = 0
@@ -48,6 +68,8 @@ class Metrics:
         """One observation of a histogram."""
         self.sums[name] += value
         self.counts[name] += 1
+        for number, bound in enumerate(BUCKETS.get(name, ())):
+            self.buckets[name][number] += value <= bound
 
     def text(self) -> str:
         """The Prometheus page."""
@@ -55,6 +77,8 @@ class Metrics:
         lines = []
         for name, total in self.sums.items():
             lines += [f"# TYPE vllm:{name} histogram"]
+            for bound, count in zip(BUCKETS.get(name, ()), self.buckets.get(name, ()), strict=True):
+                lines += [f'vllm:{name}_bucket{labels[:-1]},le="{bound}"}} {count}']
             bucket = labels[:-1] + ',le="+Inf"}'
             lines += [f"vllm:{name}_bucket{bucket} {self.counts[name]}"]
             lines += [f"vllm:{name}_sum{labels} {total}"]

@@ -14,11 +14,12 @@ from pathlib import Path
 from typing import Any
 
 from b200kit.inventory.keys.gateway import Gateway, Router
+from b200kit.inventory.keys.monitoring import Monitoring
 from b200kit.inventory.secrets import Secret
 from b200kit.node.serving.gateway import haproxy, reload
 from b200kit.serving.gateway import haproxy_config
 from b200kit.serving.gateway.haproxy_config import Endpoint, Paths, Server
-from tests.lab.supply.haproxy_program import haproxy as program
+from tests.lab.supply.programs import haproxy as program
 
 ROOT = Path(__file__).resolve().parents[3]
 KEYS = {"api_key": Secret(b"node-key")}
@@ -55,14 +56,20 @@ def rendered(
     weights: Sequence[int] = (),
     others: Sequence[Endpoint] = (),
     router: Router | None = None,
+    monitoring: Monitoring | None = None,
 ) -> tuple[Path, Paths]:
     """The gateway's files under a folder; returns the configuration and where the rest lies."""
-    paths = replace(Paths.under(str(folder)), socket=f"{folder}/admin", kept=f"{folder}/kept")
+    paths = replace(
+        Paths.under(str(folder)),
+        socket=f"{folder}/admin", kept=f"{folder}/kept", metrics=f"{folder}/metrics",
+    )  # fmt: skip
     shares = weights or [100] * len(ports)
     servers = [Server(f"vllm{n}", f"127.0.0.1:{p}", w)
                for n, (p, w) in enumerate(zip(ports, shares, strict=True))]  # fmt: skip
     own = Endpoint("endpoint", "127.0.0.1", port or free_port(), "replicas", servers, router=router)
-    for file in haproxy_config.files(gateway or Gateway(), [own, *others], secrets, paths):
+    for file in haproxy_config.files(
+        gateway or Gateway(), [own, *others], secrets, paths, (), monitoring
+    ):
         Path(file.path).write_bytes(file.content)
         Path(file.path).chmod(file.mode)
     config = Path(paths.config)

@@ -120,6 +120,8 @@ class Standing:
     evidence: str = ""
     # The fault of the node for which it is out, as long as that is confirmed.
     held: str = ""
+    # The probe's outcome that ejected it; none where its unit failed.
+    found: str = ""
 
     def to_json(self) -> dict[str, Any]:
         """Plain JSON."""
@@ -144,6 +146,7 @@ class Standing:
             why=str(document.get("why") or ""),
             evidence=str(document.get("evidence") or ""),
             held=str(document.get("held") or ""),
+            found=str(document.get("found") or ""),
         )
 
 
@@ -182,7 +185,8 @@ def after(
     strikes = rules.strikes if found in (Outcome.STALLED, Outcome.WRONG) else standing.strikes + 1
     if strikes < rules.strikes:
         return replace(standing, strikes=strikes, why=why), Step.LEAVE
-    return eject(standing, observed, why, rules, now)
+    ejected, step = eject(standing, observed, why, rules, now)
+    return replace(ejected, found=found.value), step
 
 
 def eject(

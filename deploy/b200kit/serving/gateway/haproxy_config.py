@@ -16,6 +16,7 @@ from typing import Any
 
 from b200kit import engines
 from b200kit.inventory.keys.gateway import SERVED, Gateway, Router, floor
+from b200kit.inventory.keys.monitoring import Monitoring
 from b200kit.inventory.secrets import Secret
 from b200kit.inventory.spec import NodeSpec
 from b200kit.node.state.drift import File
@@ -46,6 +47,8 @@ class Paths:
     nodes: str = "/etc/haproxy/b200kit-nodes.crt"
     socket: str = "/run/haproxy/b200kit.sock"
     kept: str = "/run/b200kit/haproxy-servers"
+    # Where systemd answers with the node's own metrics.
+    metrics: str = "/run/b200kit-metrics.sock"
 
     @classmethod
     def under(cls, folder: str) -> Paths:
@@ -105,12 +108,14 @@ def files(
     secrets: Mapping[str, Secret],
     paths: Paths = PATHS,
     notify: tuple[str, ...] = (),
+    monitoring: Monitoring | None = None,
 ) -> list[File]:
-    """Everything HAProxy reads, the configuration first."""
+    """Everything HAProxy reads, the configuration first; metrics are of the first endpoint."""
     own = secrets.get("api_key")
     keys = _keys(gateway, secrets)
     pem = secrets.get("gateway.certificate")
-    found = [File(paths.config, _config(gateway, endpoints, keys, paths, own), notify=notify)]
+    text = _config(gateway, endpoints, keys, paths, own, monitoring)
+    found = [File(paths.config, text, notify=notify)]
     if keys:
         found.append(File(paths.clients, _clients(keys), 0o600, secret=True, notify=notify))
     if own:
@@ -145,9 +150,11 @@ def _config(
     keys: Sequence[tuple[str, Secret]],
     paths: Paths,
     own: Secret | None,
+    monitoring: Monitoring | None,
 ) -> bytes:
     return render(
         "haproxy/haproxy.cfg.j2",
+        monitoring=monitoring,
         gateway=gateway,
         endpoints=endpoints,
         unlimited=_unlimited(gateway, endpoints),

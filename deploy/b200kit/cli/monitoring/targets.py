@@ -1,0 +1,43 @@
+"""`b200 targets`: what a Prometheus is to scrape, as file_sd or http_sd takes it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from b200kit.cli.command import Command, Refusal
+from b200kit.monitoring import files
+from b200kit.monitoring.targets import Member, targets, unread
+from b200kit.operations import monitored
+from b200kit.operations.monitored import InventoryRefused
+from b200kit.run import console
+
+DONE, REFUSED = 0, 1
+CODES = {DONE: "done", REFUSED: "the inventory cannot be read, or no node offers metrics"}
+INVENTORY = click.argument("inventory", type=click.Path(path_type=Path))
+
+
+def members(inventory: Path) -> list[Member]:
+    """The nodes; what nobody will read is said on stderr. Raises Refusal."""
+    try:
+        found = monitored.members(inventory)
+    except InventoryRefused as error:
+        raise Refusal(str(error), REFUSED) from None
+    if not targets(found):
+        message = f"{inventory}: no node offers metrics: give `monitoring` (docs/monitor.md)"
+        raise Refusal(message, REFUSED)
+    console.err(*unread(found))
+    return found
+
+
+@click.command("targets", cls=Command, exit_codes={**CODES, 2: "usage"})
+@INVENTORY
+def command(inventory: Path) -> int:
+    """Print the targets of an inventory's nodes as JSON, for file_sd or http_sd.
+
+    One for each source of metrics: the node, its gateway, each replica, node_exporter and DCGM's
+    exporter where the inventory has them. Nothing is connected to.
+    """
+    console.out(files.as_json(targets(members(inventory))).rstrip())
+    return DONE

@@ -1,0 +1,1 @@
+"""What the node knows of itself, in Prometheus' text format."""

@@ -1,0 +1,274 @@
+"""What the node's own documents say, as metrics. Pure.
+
+Nothing that is absent or unreadable gets a healthy value: then its series is missing, or 0 where 0
+is the bad value, and `b200_reading_present` says so. Moments are timestamps, not ages: `time() -`
+grows although nobody writes any more, so that what is stale never looks fresh.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from b200kit.node.lib import timestamp
+from b200kit.node.metrics import latency_bounds
+from b200kit.node.metrics.exposition import Family, Sample
+from b200kit.node.state import watch
+from b200kit.node.state.watch import Fault
+from b200kit.node.state.watchdog import Outcome, Standing
+
+REASONS = ("node_fault", "no_answer", "wrong_answers", "failed", "given_up", "unknown")
+"""Why a replica is out of the gateway."""
+STANDINGS = ("valid", "expiring", "expired", "absent")
+RESULTS = ("pass", "fail", "unmeasured")
+_OF_OUTCOME = {
+    Outcome.WRONG.value: "wrong_answers",
+    Outcome.NO_ANSWER.value: "no_answer",
+    Outcome.STALLED.value: "no_answer",
+}
+GPU_READINGS = (
+    ("temperature_celsius", "Temperature of the GPU.", "temperature_c", 1),
+    ("power_watts", "Power the GPU draws.", "power_usage_mw", 0.001),
+    ("sm_clock_hertz", "Clock of the streaming multiprocessors.", "sm_clock_mhz", 1e6),
+    (
+        "ecc_uncorrected_errors",
+        "Uncorrected errors of memory since the driver was loaded.",
+        "ecc_volatile_uncorrected",
+        1,
+    ),
+)
+
+
+@dataclass(frozen=True)
+class Known:
+    """Everything that is known on a node at one moment.
+
+    now: seconds since the epoch; boot_s: since the boot. notes: as in the observation. replicas:
+    index to its GPUs' UUIDs, None where serving.json cannot be read. looks: outcome of a look, by
+    systemd's word, to how many there were since the boot.
+    """
+
+    now: float
+    boot_s: float
+    version: str
+    notes: Mapping[str, Any]
+    replicas: Mapping[int, Sequence[str]] | None
+    looks: Mapping[str, int] = field(default_factory=dict)
+    proof: object = None
+    tolerance: float = 0.1
+
+    def note(self, name: str) -> Mapping[str, Any]:
+        """A note of the node; empty where it is absent or could not be read."""
+        found = self.notes.get(name)
+        readable = isinstance(found, Mapping) and "unmeasured" not in found
+        return found if isinstance(found, Mapping) and readable else {}
+
+    @property
+    def look(self) -> Mapping[str, Any]:
+        """The last look of this boot; empty where there is none."""
+        found = self.note("watch")
+        return found if found.get("schema") == watch.SCHEMA else {}
+
+    @property
+    def faults(self) -> list[Fault]:
+        """What it knows; empty where it cannot be read, for which `reading_present` stands."""
+        try:
+            return watch.faults_of(self.look)
+        except ValueError:
+            return []
+
+
+def families(known: Known) -> list[Family]:
+    """Every metric of a node, in a fixed order."""
+    parts = (_head, _readings, _faults, _replicas, _proof, _record, _gpus)
+    return [family for part in parts for family in part(known)]
+
+
+def _one(name: str, text: str, value: float, **labels: object) -> Family:
+    return Family(f"b200_{name}", text, ((labels, float(value)),))
+
+
+def _head(known: Known) -> Iterator[Family]:
+    yield _one("build_info", "Version of b200kit's node program.", 1, version=known.version)
+    marked, quarantined = (known.notes.get(n) is not None for n in ("watchdog_mark", "quarantine"))
+    in_service = known.look.get("in_service") is True and not quarantined
+    yield _one(
+        "node_in_service", "Last look found it in service: 1; or 0, also if unknown.", in_service
+    )
+    yield _one(
+        "node_quarantined", "Somebody took the node out, or that is unreadable.", quarantined
+    )
+    yield _one("node_marked", "The watchdog gave a replica up, or its mark is unreadable.", marked)
+    looks = tuple(({"result": word}, float(n)) for word, n in sorted(known.looks.items()))
+    text = "Looks at the node since its boot, by how systemd saw them end."
+    yield Family("b200_looks_total", text, looks, "counter")
+
+
+def _readings(known: Known) -> Iterator[Family]:
+    """When each document was taken, in the clock that nobody sets where it says so."""
+    times = {
+        "metrics": known.now,
+        "look": _look_time(known),
+        "verdict": _moment(known.note("verdict").get("taken_at")),
+        "record": _moment(known.note("smoke").get("taken_at")),
+        "proof": _moment(_proof_of(known).get("issued_at")),
+    }
+    present = {name: at is not None for name, at in times.items()}
+    present["serving"] = known.replicas is not None
+    for index in known.replicas or {}:
+        note = _standing_note(known, index)
+        present[f"replica {index}"] = reason(note) != "unknown"
+        # One that is out is not probed until it is repaired or its fault is over.
+        last = note.get("last") if reason(note) is None else None
+        times[f"replica {index}"] = _moment(last.get("at")) if isinstance(last, Mapping) else None
+    there = {name: at for name, at in times.items() if at is not None}
+    yield Family(
+        "b200_reading_timestamp_seconds",
+        "When a reading was taken; its age is time() minus this.",
+        tuple(({"reading": name}, at) for name, at in there.items()),
+    )
+    yield Family(
+        "b200_reading_present",
+        "Whether a reading is there and can be read.",
+        tuple(({"reading": name}, float(is_there)) for name, is_there in present.items()),
+    )
+    if took := known.look.get("took_s"):
+        yield _one("look_duration_seconds", "How long the last look took.", took)
+
+
+def _look_time(known: Known) -> float | None:
+    """By the seconds since the boot: a clock that was stepped makes no look older or younger."""
+    began = known.look.get("boot_s")
+    return known.now - (known.boot_s - began) if isinstance(began, int | float) else None
+
+
+def _moment(stamp: object) -> float | None:
+    try:
+        return timestamp.parse(stamp).timestamp()
+    except ValueError:
+        return None
+
+
+def _faults(known: Known) -> Iterator[Family]:
+    if not known.look:
+        return
+    confirmed = [fault for fault in known.faults if fault.confirmed]
+    yield _one("faults_confirmed", "Faults that count, as of the last look.", len(confirmed))
+    waiting = len(known.faults) - len(confirmed)
+    yield _one("faults_unconfirmed", "Faults that were seen and do not count yet.", waiting)
+    named = {tuple(_fault_labels(fault).items()): fault for fault in confirmed}
+    yield Family(
+        "b200_fault_confirmed",
+        "A fault that counts, by check, first word of its id, and subject.",
+        tuple((dict(labels), 1.0) for labels in named),
+    )
+
+
+def _fault_labels(fault: Fault) -> dict[str, str]:
+    """A subject of a GPU is a label of its own, without the word: "5"."""
+    finding = fault.finding
+    gpu = finding.subject.removeprefix("GPU ") if finding.subject.startswith("GPU ") else ""
+    group = finding.check.partition(".")[0]
+    return {"check": finding.check, "group": group, "gpu": gpu, "subject": finding.subject}
+
+
+def _standing_note(known: Known, index: int) -> Mapping[str, Any]:
+    every = known.notes.get("watchdog")
+    found = every.get(str(index)) if isinstance(every, Mapping) else None
+    return found if isinstance(found, Mapping) else {}
+
+
+def reason(note: Mapping[str, Any]) -> str | None:
+    """Why a replica is out of the gateway, a word of REASONS; None where it is in."""
+    if "unmeasured" in note or not note:
+        return "unknown"
+    standing = Standing.of(note)
+    if standing.given_up:
+        return "given_up"
+    if standing.held:
+        return "node_fault"
+    return _OF_OUTCOME.get(standing.found, "failed") if standing.out else None
+
+
+def _replicas(known: Known) -> Iterator[Family]:
+    if known.replicas is None:
+        return
+    out = {index: reason(_standing_note(known, index)) for index in known.replicas}
+    states = [
+        ({"replica": i, "reason": r}, float(r == why)) for i, why in out.items() for r in REASONS
+    ]
+    text = "Whether the watchdog keeps a replica out of the gateway for a reason."
+    yield Family("b200_replica_out", text, tuple(states))
+    ejections = [(index, Standing.of(_standing_note(known, index)).ejections) for index in out]
+    text = "How often the watchdog ejected a replica within its window."
+    rows = tuple(({"replica": index}, float(len(times))) for index, times in ejections)
+    yield Family("b200_replica_ejections", text, rows)
+    gpus = sum(len(known.replicas[index]) for index, why in out.items() if why is None)
+    yield _one("serving_gpus", "GPUs of the replicas that the watchdog keeps in the gateway.", gpus)
+    proven = gpus if standing_of(known) in ("valid", "expiring") else 0
+    yield _one("proven_gpus", "GPUs of those that serve under a proof that holds.", proven)
+
+
+def _proof_of(known: Known) -> Mapping[str, Any]:
+    found = known.proof
+    return found if isinstance(found, Mapping) and found.get("schema") == "b200kit/proof/1" else {}
+
+
+def standing_of(known: Known) -> str:
+    """The proof's standing; what ran out since it was written is expired, whatever it says."""
+    proof = _proof_of(known)
+    until, says = _moment(proof.get("valid_until")), proof.get("standing")
+    if not proof:
+        return "absent"
+    if until is None or until <= known.now or says not in STANDINGS[:3]:
+        return "expired"
+    return str(says)
+
+
+def _proof(known: Known) -> Iterator[Family]:
+    standing, proof = standing_of(known), _proof_of(known)
+    rows = tuple(({"standing": word}, float(word == standing)) for word in STANDINGS)
+    yield Family("b200_proof_standing", "What the node's proof is worth now.", rows)
+    if (until := _moment(proof.get("valid_until"))) is not None:
+        yield _one("proof_expiry_timestamp_seconds", "When the proof runs out.", until)
+    evidence = [e for e in proof.get("evidence") or [] if isinstance(e, Mapping)]
+    ends = [({"kind": e.get("kind")}, _moment(e.get("valid_until"))) for e in evidence]
+    yield Family(
+        "b200_proof_evidence_expiry_timestamp_seconds",
+        "When a kind of evidence runs out.",
+        tuple((labels, at) for labels, at in ends if at is not None),
+    )
+    text = "What a kind of evidence found."
+    results: list[Sample] = [
+        ({"kind": e.get("kind"), "result": word}, float(e.get("result") == word))
+        for e in evidence
+        for word in RESULTS
+    ]
+    yield Family("b200_proof_evidence_result", text, tuple(results))
+
+
+def _record(known: Known) -> Iterator[Family]:
+    """The node's own record, and the buckets of its engine that tell when it is exceeded."""
+    figures = latency_bounds.record(known.note("smoke"))
+    for metric in latency_bounds.BOUNDS:
+        own = [one for one in figures if one.metric == metric]
+        rows = tuple(({"quantile": one.quantile}, one.seconds) for one in own)
+        text = f"{metric.upper()} of the last smoke test that passed, measured through the gateway."
+        yield Family(f"b200_record_{metric}_seconds", text, rows)
+    allowed: dict[str, Sample] = {}
+    for one in figures:
+        if le := latency_bounds.bound(one, known.tolerance):
+            labels = {"metric": one.metric, "le": le, "quantile": one.quantile}
+            allowed.setdefault(one.metric, (labels, one.allowed))
+    text = "Share of the requests that may take longer than the engine's bucket `le`."
+    yield Family("b200_record_allowed_ratio", text, tuple(allowed.values()))
+
+
+def _gpus(known: Known) -> Iterator[Family]:
+    """What the last look read of each GPU."""
+    gpus = [one for one in known.look.get("gpus") or [] if isinstance(one, Mapping)]
+    for name, text, key, factor in GPU_READINGS:
+        rows = [({"gpu": one.get("index")}, one.get(key)) for one in gpus]
+        known_rows = tuple((la, v * factor) for la, v in rows if isinstance(v, int | float))
+        yield Family(f"b200_gpu_{name}", text, known_rows)

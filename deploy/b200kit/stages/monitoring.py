@@ -1,0 +1,69 @@
+"""Monitoring: the node's metrics for a Prometheus; off unless the inventory names its sources.
+
+The endpoint itself is the gateway's (templates/haproxy); here are the socket behind it, which
+systemd answers with a process a request, and the distribution's node_exporter where it is asked
+for. What the inventory no longer asks for is removed.
+"""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Sequence
+
+from b200kit.converge.stage import Change, DesiredState, Stage, converge
+from b200kit.node.metrics.command import TEXTFILES
+from b200kit.node.placement.layout import Replica
+from b200kit.node.state import drift
+from b200kit.node.state.drift import File, Package, Unit
+from b200kit.run.node import Node
+from b200kit.run.remote import INSTALLED
+from b200kit.run.render import render
+from b200kit.serving.gateway.haproxy_config import PATHS
+
+SOCKET = "b200-metrics.socket"
+ANSWER = "b200-metrics@.service"
+EXPORTER = "prometheus-node-exporter"
+_ARGUMENTS = f"/etc/default/{EXPORTER}"
+_PATHS = tuple(f"/etc/systemd/system/{unit}" for unit in (SOCKET, ANSWER))
+
+
+def desired(node: Node, layout: Sequence[Replica]) -> DesiredState:
+    """The socket and its answer, and node_exporter; nothing where nobody may ask."""
+    del layout
+    if node.spec.monitoring is None or node.headless:
+        return DesiredState(absent_files=_PATHS)
+    values = {"socket": PATHS.metrics, "program": INSTALLED}
+    files = [
+        File(path, render(f"systemd/{unit}.j2", **values), notify=(f"restart:{SOCKET}",))
+        for path, unit in zip(_PATHS, (SOCKET, ANSWER), strict=True)
+    ]
+    units, packages = [Unit(SOCKET)], []
+    if port := node.spec.monitoring.node_exporter:
+        files.append(_exporter(node.spec.gateway_bind, port))
+        units.append(Unit(f"{EXPORTER}.service"))
+        packages.append(Package(EXPORTER))
+    return DesiredState(tuple(files), tuple(packages), tuple(units))
+
+
+def _exporter(bind: str, port: int) -> File:
+    at = f"[{bind}]:{port}" if ":" in bind else f"{bind}:{port}"
+    content = render("host/node-exporter.j2", address=at, textfiles=TEXTFILES)
+    return File(_ARGUMENTS, content, notify=(f"restart:{EXPORTER}.service",))
+
+
+def plan(node: Node) -> list[Change]:
+    """Lay them down, or take them away."""
+    target = desired(node, node.layout())
+    left = [path for path in target.absent_files if drift.is_present(path, node.state or {})]
+    changes = converge(node, target)
+    if left:
+        changes.append(Change(f"remove {SOCKET}", lambda node: _remove(node, left)))
+    return changes
+
+
+def _remove(node: Node, paths: Sequence[str]) -> None:
+    gone = f"rm -f {shlex.join(paths)} && systemctl daemon-reload"
+    node.connected().run(f"systemctl disable --now {SOCKET} && {gone}")
+
+
+STAGE = Stage(name="monitoring", desired=desired, plan=plan)
