@@ -2,7 +2,8 @@
 
 systemd's timer asks for one every few seconds, and ends one that hangs. Nothing is acted on here:
 /run/b200kit/watch.json says which faults are confirmed and which replicas each of them touches,
-and the watchdog, which has the gateway, takes those out. What changes is a line in the journal.
+and the watchdog, which has the gateway, takes those out. What changes is a line in the journal,
+and an event where the site wants to be told.
 Planned work is no fault: nothing is found on a quarantined node, nor while no replica runs. Exit 0
 when it was looked at, 2 for a bad configuration.
 """
@@ -19,11 +20,12 @@ from typing import Any
 
 from b200kit.node.checks.judge import judge
 from b200kit.node.client.serving_config import ConfigError, Replica, Serving, load
+from b200kit.node.events import spool
 from b200kit.node.facts.observe import NVML_TIMEOUT_S, observe
 from b200kit.node.gate import ask, read_expectation
 from b200kit.node.lib import boot_clock, durable_files, managed_files, timestamp
 from b200kit.node.lib.readings import attempt
-from b200kit.node.state import advice, watch
+from b200kit.node.state import advice, event, watch
 from b200kit.node.state.verdict import Finding
 from b200kit.node.state.view import StateView, Unmeasured
 from b200kit.node.state.watch import Fault, Rules
@@ -108,8 +110,8 @@ def line(change: str, fault: Fault) -> str:
 
 def look(
     expectation: Any, serving: Serving, rules: Rules, before: object
-) -> tuple[dict[str, Any], list[str]]:
-    """One look: what is remembered now, and what to say of it."""
+) -> tuple[dict[str, Any], list[tuple[str, Fault]]]:
+    """One look: what is remembered now, and what it changed."""
     began = boot_clock.seconds()
     units, requested = [replica.unit for replica in serving.replicas], ask(expectation)
     state = observe({**requested, "units": [*requested["units"], *units]}, NVML_TIMEOUT_S)
@@ -130,7 +132,7 @@ def look(
         "in_service": in_service,
         "faults": [fault.to_json() for fault in faults],
     }
-    return document, [line(change, fault) for change, fault in watch.changes(known, faults)]
+    return document, watch.changes(known, faults)
 
 
 def main(args: list[str]) -> int:
@@ -147,8 +149,9 @@ def main(args: list[str]) -> int:
     expectation = read_expectation(options.expect)
     before = attempt(lambda: managed_files.note(managed_files.LOOK))
     rules = serving.watchdog.look_rules
-    document, lines = look(expectation, serving, rules, before)
+    document, changes = look(expectation, serving, rules, before)
     durable_files.replace(managed_files.LOOK, json.dumps(document) + "\n")
-    for text in lines:
-        print(text, file=sys.stderr)
+    for change, fault in changes:
+        print(line(change, fault), file=sys.stderr)
+        spool.put(event.of_fault(change, fault))
     return 0

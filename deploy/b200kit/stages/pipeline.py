@@ -14,6 +14,7 @@ from b200kit.stages import (
     clock_and_logs,
     containers,
     driver,
+    events,
     fabric,
     firewall,
     gate,
@@ -61,6 +62,7 @@ SERVING = (
     Step("Serving", serving.STAGE),
     Step("Warm-up", warmup.STAGE),
     Step("Gateway", gateway.STAGE),
+    Step("Events", events.STAGE),
     Step("Watchdog", watchdog.STAGE),
 )
 """From a proven node to one that answers requests."""

@@ -12,6 +12,7 @@ from b200kit.node import watch as look
 from b200kit.node.checks.host import passport_record
 from b200kit.node.checks.judge import judge
 from b200kit.node.client.serving_config import Replica
+from b200kit.node.events import spool
 from b200kit.node.lib import managed_files
 from b200kit.node.state.verdict import Finding, Status
 from tests.unit import states
@@ -127,6 +128,18 @@ def test_two_looks_confirm_and_the_journal_says_it_once(
     (fault,) = looks(tmp_path, 2)["faults"]
     assert (fault["confirmed"], fault["replicas"]) == (True, [1])
     assert capsys.readouterr().err.count("confirmed: GPU 5 has 17 of 18 NVLinks up") == 1
+
+
+def test_the_site_is_told_once_that_a_fault_began_and_once_that_it_is_over(
+    node: State, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    told: list[tuple[str, str]] = []
+    monkeypatch.setattr(spool, "put", lambda event: told.append((event.kind, event.check)))
+    node["gpus"][5]["links"][4]["state"] = 0
+    looks(tmp_path, 4)
+    node["gpus"][5]["links"][4]["state"] = 1
+    looks(tmp_path, 4)
+    assert told == [("fault.confirmed", "nvlink.links"), ("fault.over", "nvlink.links")]
 
 
 def test_a_node_that_is_worked_on_has_no_faults(node: State, tmp_path: Path) -> None:

@@ -45,6 +45,7 @@ OPTIONS: dict[str, Any] = {
     "storage": {"disks": ["/dev/disk/by-id/nvme-A", "/dev/disk/by-id/nvme-B"]},
     "time_servers": ["10.0.0.1", "10.0.0.2"],
     "container_runtimes": ["docker", "containerd", "podman"],
+    "events": {"command": ["/usr/local/bin/notify"], "webhook": {"url": "https://h/"}},
 }
 
 
