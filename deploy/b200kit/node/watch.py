@@ -15,6 +15,7 @@ import json
 import re
 import sys
 from collections.abc import Mapping, Sequence
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +27,7 @@ from b200kit.node.gate import ask, read_expectation
 from b200kit.node.lib import boot_clock, durable_files, managed_files, timestamp
 from b200kit.node.lib.readings import attempt
 from b200kit.node.state import advice, event, watch
+from b200kit.node.state.event import Remediation
 from b200kit.node.state.verdict import Finding
 from b200kit.node.state.view import StateView, Unmeasured
 from b200kit.node.state.watch import Fault, Rules
@@ -35,11 +37,13 @@ _ADDRESS = re.compile(r"\b[0-9a-f]{4,8}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]\b", re.IG
 
 
 def touched(finding: Finding, state: object, replicas: Sequence[Replica]) -> tuple[int, ...]:
-    """The replicas with a GPU that the finding names; all of them where it names none.
+    """The replicas that the finding names, or a GPU of which it names; all where it names none.
 
     A pair of GPUs matters to the replica that has both. A GPU that is gone has no name: it is the
     one of the passport that is not listed any more.
     """
+    if own := [one.index for one in replicas if one.unit == finding.subject]:
+        return tuple(own)
     named = named_gpus(state)
     groups = [_named_in(words, named) for words in finding.subjects]
     if not any(groups):
@@ -108,6 +112,12 @@ def line(change: str, fault: Fault) -> str:
     return f"{change}: {fault.finding.summary} (since {fault.since}; replicas: {which}){todo}"
 
 
+def asked(finding: Finding) -> dict[str, str]:
+    """What a confirmed fault asks for, by the one ladder; nobody has done it yet."""
+    about = {"check": finding.check, "subject": finding.subject}
+    return {**about, **asdict(Remediation.of(finding))}
+
+
 def look(
     expectation: Any, serving: Serving, rules: Rules, before: object
 ) -> tuple[dict[str, Any], list[tuple[str, Fault]]]:
@@ -131,14 +141,25 @@ def look(
         "took_s": round(boot_clock.seconds() - began, 2),
         "in_service": in_service,
         "faults": [fault.to_json() for fault in faults],
+        "remediation": [asked(fault.finding) for fault in faults if fault.confirmed],
     }
     return document, watch.changes(known, faults)
 
 
+def judged_by(paths: Sequence[str]) -> Any:
+    """All that the node is judged by while it serves; None where a part of it cannot be read."""
+    parts = [read_expectation(path) for path in paths]
+    if not all(isinstance(part, dict) for part in parts):
+        return None
+    return {key: value for part in parts for key, value in part.items()}
+
+
 def main(args: list[str]) -> int:
-    """`watch --expect FILE --serving FILE`."""
+    """`watch --expect FILE [--expect FILE ...] --serving FILE`."""
     parser = argparse.ArgumentParser(prog="watch", description=__doc__)
-    parser.add_argument("--expect", required=True, help="the expectation, b200kit/expect/1")
+    parser.add_argument(
+        "--expect", required=True, action="append", help="b200kit/expect/1, and what adds to it"
+    )
     parser.add_argument("--serving", type=Path, required=True, help="serving.json")
     options = parser.parse_args(args)
     try:
@@ -146,7 +167,7 @@ def main(args: list[str]) -> int:
     except ConfigError as error:
         print(error, file=sys.stderr)
         return 2
-    expectation = read_expectation(options.expect)
+    expectation = judged_by(options.expect)
     before = attempt(lambda: managed_files.note(managed_files.LOOK))
     rules = serving.watchdog.look_rules
     document, changes = look(expectation, serving, rules, before)

@@ -22,7 +22,15 @@ from tests.unit.gateway.test_refusals import certificate
 NODE = "b200-1"
 KEY = "correct-horse-battery"
 KEPT, DEADLINE_S = 10, 2
-RULES = {"interval_s": 2, "look_s": 2, "look_deadline_s": 30, "deadline_s": 120, "stall_s": 600}
+RULES = {
+    "interval_s": 2,
+    "look_s": 2,
+    "look_deadline_s": 30,
+    "deadline_s": 120,
+    "stall_s": 600,
+    "mends": ["restart-services"],
+}
+MANAGER = "nvidia-fabricmanager.service"
 HEARD = "/run/webhook.jsonl"
 SPOOL = "/var/lib/b200kit/events"
 TELLS, HANGS = "exec logger -t notified", "sleep 1000"
@@ -92,9 +100,12 @@ def posted() -> list[dict[str, Any]]:
 
 
 def notified(since: str) -> list[dict[str, Any]]:
-    """What the command was given since a cursor, in order."""
-    said = on(NODE, f"journalctl -t notified -o cat --no-pager --after-cursor='{since}'")
-    return [json.loads(line) for line in said.splitlines()]
+    """What the command was given since a cursor, in order.
+
+    With a filter journalctl 252 skips the first line of it.
+    """
+    said = on(NODE, f"journalctl -o cat --no-pager --after-cursor='{since}'").splitlines()
+    return [json.loads(line) for line in said if line.startswith('{"schema": "b200kit/event/')]
 
 
 def until(there: Callable[[], bool], seconds: float = 120) -> float:
@@ -153,6 +164,18 @@ def test_a_full_spool_drops_the_oldest_and_one_sink_that_hangs_holds_no_other(
     assert sorted(one["summary"] for one in notified(here)) == sorted(expected)
     assert len(posted()) == KEPT
     print(f"webhook back: all {KEPT} in {got:.1f} s; command back: all in {mended:.1f} s")
+
+
+def test_a_dead_fabric_manager_is_restarted_once_all_replicas_are_out(told: Outcome) -> None:
+    on(NODE, f"rm -f {HEARD}; systemctl stop {MANAGER}")
+    took = until(lambda: [one["kind"] for one in posted()].count("replica.back") == 2, 180)
+    kinds = [(one["kind"], tuple(one["replicas"])) for one in posted()]
+    assert kinds[0] == ("fault.confirmed", (0, 1))
+    assert {("replica.out", (0,)), ("replica.out", (1,)), ("fault.over", (0, 1))} < {*kinds}
+    assert on(NODE, f"systemctl is-active {MANAGER}") == "active"
+    done = json.loads(on(NODE, "cat /var/lib/b200kit/watchdog/mends.json"))
+    assert len(done["times"]) == 1
+    print(f"a dead fabric manager: all replicas back {took:.1f} s after its death")
 
 
 def test_second_run_changes_nothing(told: Outcome, data: tuple[str, ...]) -> None:

@@ -24,6 +24,7 @@ from b200kit.node.serving.watchdog import mark as marked
 from b200kit.node.state import watch
 from b200kit.node.state.event import Event
 from b200kit.node.state.verdict import Action
+from b200kit.node.state.watch import Fault
 from b200kit.node.state.watchdog import DIRECTORY, MARK, Seen
 
 WHO = "b200-watchdog"
@@ -77,6 +78,14 @@ class Edges:
         except (OSError, ValueError):
             return None
         return watch.out(faults, self.takes_out).get(index, "")
+
+    def faults(self) -> tuple[float, list[Fault]]:
+        """When the last look of this boot began, and what it left; nothing where not understood."""
+        try:
+            document = json.loads(self.looks.read_text(encoding="utf-8"))
+            return float(document["boot_s"]), watch.faults_of(document)
+        except (OSError, ValueError, KeyError, TypeError):
+            return 0.0, []
 
     async def unit(self, unit: str) -> Seen:
         """Its state. Raises NotSeen."""

@@ -32,6 +32,9 @@ class Probes(Protocol):
     async def probe(self) -> Found:
         """One look."""
 
+    async def is_idle(self) -> bool:
+        """Whether it is known to have no request."""
+
 
 class Acts(Protocol):
     """What can be done to a node (b200kit/node/serving/watchdog/effects.py)."""

@@ -151,6 +151,7 @@ class Node:
     warm: str | None = None
     broken: tuple[str, ...] = ()
     fault: str | None = ""
+    idle: bool = True
     restarts: int = 0
     told: list[tuple[str, str | None]] = field(default_factory=list)
 
@@ -161,6 +162,9 @@ class Node:
 
     async def probe(self) -> Found:
         return self.found
+
+    async def is_idle(self) -> bool:
+        return self.idle
 
     async def unit(self, unit: str) -> Seen:
         return self.seen
