@@ -26,7 +26,7 @@ from b200kit.node.facts.observe import NVML_TIMEOUT_S, observe
 from b200kit.node.gate import ask, read_expectation
 from b200kit.node.lib import boot_clock, durable_files, managed_files, timestamp
 from b200kit.node.lib.readings import attempt
-from b200kit.node.state import advice, event, watch
+from b200kit.node.state import advice, event, growth, watch
 from b200kit.node.state.event import Remediation
 from b200kit.node.state.verdict import Finding
 from b200kit.node.state.view import StateView, Unmeasured
@@ -125,6 +125,8 @@ def look(
     began = boot_clock.seconds()
     units, requested = [replica.unit for replica in serving.replicas], ask(expectation)
     state = observe({**requested, "units": [*requested["units"], *units]}, NVML_TIMEOUT_S)
+    counters = growth.of(before, state, began)
+    state |= {"growth": dict(counters.growth)} if counters.growth else {}
     at, in_service = timestamp.now(), not is_quarantined(state)
     known = remembered(before) if in_service else []
     faults = known
@@ -140,6 +142,7 @@ def look(
         "boot_s": round(began, 1),
         "took_s": round(boot_clock.seconds() - began, 2),
         "in_service": in_service,
+        "counters": counters.to_json(),
         "faults": [fault.to_json() for fault in faults],
         "remediation": [asked(fault.finding) for fault in faults if fault.confirmed],
     }

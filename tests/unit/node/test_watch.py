@@ -8,12 +8,14 @@ from typing import Any
 
 import pytest
 
+from b200kit.inventory.keys.parts import TAKES_OUT
 from b200kit.node import watch as look
 from b200kit.node.checks.host import passport_record
 from b200kit.node.checks.judge import judge
 from b200kit.node.client.serving_config import Replica
 from b200kit.node.events import spool
-from b200kit.node.lib import managed_files
+from b200kit.node.lib import boot_clock, managed_files
+from b200kit.node.state import watch
 from b200kit.node.state.verdict import Finding, Status
 from tests.unit import states
 from tests.unit.states import State
@@ -200,6 +202,20 @@ def test_a_replica_that_lost_its_cpus_is_found(node: State, tmp_path: Path) -> N
     assert found(tmp_path) == []
     node["processes"][0]["cpus"] = "0-223"
     assert found(tmp_path) == [("placement.cpus", [0])]
+
+
+def test_replays_count_by_the_minute_and_take_nothing_out(
+    node: State, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    now = [0.0]
+    monkeypatch.setattr(boot_clock, "seconds", lambda: now[0])
+    node["gpus"][5]["pcie"]["replays"] = 10**6
+    assert found(tmp_path) == []
+    now[0], node["gpus"][5]["pcie"]["replays"] = 60.0, 10**6 + 9
+    assert found(tmp_path) == [("replays.rate", [1])]
+    assert watch.out(watch.faults_of(looks(tmp_path)), TAKES_OUT) == {}
+    now[0] = 120.0
+    assert found(tmp_path) == []
 
 
 def test_a_confirmed_fault_leaves_its_request_in_the_observation(

@@ -50,10 +50,8 @@ class WarmPlan:
 
 @dataclass(frozen=True)
 class WatchdogPlan:
-    """The watchdog's rules, and the names of the counters by which an engine shows progress.
-
-    look_rules: when a fault of the node counts; takes_out: the checks, or first words of their ids,
-    whose faults take replicas out of the gateway. mend_rules: what is restarted for them.
+    """When a replica hangs and a fault of the node counts, whose faults take replicas out (checks,
+    or first words of their ids), what is mended, and by which counters an engine shows progress.
     """
 
     rules: Rules = field(default_factory=Rules)
