@@ -26,7 +26,7 @@ from b200kit.node.facts.observe import NVML_TIMEOUT_S, observe
 from b200kit.node.gate import ask, read_expectation
 from b200kit.node.lib import boot_clock, durable_files, managed_files, timestamp
 from b200kit.node.lib.readings import attempt
-from b200kit.node.state import advice, event, growth, watch
+from b200kit.node.state import advice, drift, event, growth, watch
 from b200kit.node.state.event import Remediation
 from b200kit.node.state.verdict import Finding
 from b200kit.node.state.view import StateView, Unmeasured
@@ -112,6 +112,24 @@ def line(change: str, fault: Fault) -> str:
     return f"{change}: {fault.finding.summary} (since {fault.since}; replicas: {which}){todo}"
 
 
+def restarts(unit: str) -> str:
+    """What lies on a node while a replica is to be restarted with what was just laid down."""
+    return drift.pending_marker(f"restart:{unit}")
+
+
+def as_planned(expectation: Any, state: Mapping[str, object]) -> Any:
+    """What is judged today: a replica still to be restarted runs where it was put before."""
+    if not expectation:
+        return expectation
+    pins = {
+        unit: pinned
+        for unit, pinned in (expectation.get("placement") or {}).items()
+        if not drift.is_present(restarts(unit), state)
+    }
+    known = {"placement": pins} if "placement" in expectation else {}
+    return {**expectation, **known, "today": timestamp.today()}
+
+
 def asked(finding: Finding) -> dict[str, str]:
     """What a confirmed fault asks for, by the one ladder; nobody has done it yet."""
     about = {"check": finding.check, "subject": finding.subject}
@@ -124,14 +142,18 @@ def look(
     """One look: what is remembered now, and what it changed."""
     began = boot_clock.seconds()
     units, requested = [replica.unit for replica in serving.replicas], ask(expectation)
-    state = observe({**requested, "units": [*requested["units"], *units]}, NVML_TIMEOUT_S)
+    more = {
+        "units": [*requested["units"], *units],
+        "files": [*requested.get("files", []), *map(restarts, units)],
+    }
+    state = observe({**requested, **more}, NVML_TIMEOUT_S)
     counters = growth.of(before, state, began)
     state |= {"growth": dict(counters.growth)} if counters.growth else {}
     at, in_service = timestamp.now(), not is_quarantined(state)
     known = remembered(before) if in_service else []
     faults = known
     if in_service and is_running(state, units):
-        judged = {**expectation, "today": timestamp.today()} if expectation else expectation
+        judged = as_planned(expectation, state)
         verdict = judge(judged, state)
         faults = watch.looked(
             known, verdict, lambda f: touched(f, state, serving.replicas), rules, at

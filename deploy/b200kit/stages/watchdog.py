@@ -6,7 +6,6 @@ starts it again), so neither notifies a restart here.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -19,31 +18,24 @@ from b200kit.node.state.view import StateView, Unmeasured
 from b200kit.run.node import Node, StageFailed
 from b200kit.run.remote import INSTALLED
 from b200kit.run.render import render
-from b200kit.serving import replica
-from b200kit.stages import gateway, serving
+from b200kit.stages import serving
 
 UNIT = "b200-watchdog.service"
 LOOK = "b200-watch.service"
 TIMER = "b200-watch.timer"
-SERVES = "/etc/b200kit/expect-serving.json"
-"""What the looks judge besides the gate's expectation. Each look reads it: nothing is restarted."""
-ROOM = ("/", "/var")
-LEAST_MIB = 1024
-"""MiB that must be free there. Ours: a replica's compile cache, or an hour of a busy journal."""
 MARKED = "end here: the node is marked"
 """What the change says that refuses a marked node."""
 
 
 def desired(node: Node, layout: Sequence[Replica]) -> DesiredState:
     """The watchdog's unit, running, and the timer of the looks at the node."""
+    del layout
     if node.headless:
         # There is nobody to ask; b200-peers.service watches the replica instead.
         return DesiredState()
     api_key = f"{serving.SECRETS}/api_key" if "api_key" in node.secrets else None
     restarted = {UNIT: UNIT, LOOK: TIMER, TIMER: TIMER}
-    known = {"placement": replica.placement(node, layout), **_serves(node)}
-    files = [File(SERVES, json.dumps(known, indent=1, sort_keys=True).encode())]
-    files += [
+    files = [
         File(
             f"/etc/systemd/system/{unit}",
             render(
@@ -51,7 +43,7 @@ def desired(node: Node, layout: Sequence[Replica]) -> DesiredState:
                 spec=node.spec,
                 program=INSTALLED,
                 serving=serving.SERVING,
-                expect=(EXPECT, SERVES),
+                expect=(EXPECT, serving.EXPECT),
                 api_key=api_key,
             ),
             notify=(f"restart:{user}",),
@@ -61,21 +53,14 @@ def desired(node: Node, layout: Sequence[Replica]) -> DesiredState:
     return DesiredState(files=tuple(files), units=(Unit(UNIT), Unit(TIMER)))
 
 
-def _serves(node: Node) -> dict[str, Any]:
-    """What is judged of a node because it serves: that all of it runs, and has room to write."""
-    gateways = {} if node.headless else {"gateway": gateway.UNIT}
-    room = dict.fromkeys(ROOM, LEAST_MIB)
-    return {"serving": {"replicas": serving.replica_units(node), **gateways}, "room": room}
-
-
 def expected(node: Node) -> dict[str, Any]:
     """What check.py judges besides the gate's expectation: a marked node may go on serving."""
     if node.headless:
-        return _serves(node)
+        return serving.expected(node)
     most_s = 3 * node.spec.watchdog.look_s + node.spec.watchdog.look_deadline_s
     replicas = serving.replica_units(node)
     watched = {"unit": UNIT, "replicas": replicas, "look_age_max_s": round(most_s)}
-    return {"watchdog": watched, **_serves(node)}
+    return {"watchdog": watched, **serving.expected(node)}
 
 
 def plan(node: Node) -> list[Change]:

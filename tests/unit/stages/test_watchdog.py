@@ -99,14 +99,14 @@ def test_gate_at_boot_does_not_judge_what_only_a_serving_node_has(tmp_path: Path
 
 def test_looks_judge_what_serves_besides_what_the_gate_does(tmp_path: Path) -> None:
     node, machine = settled(tmp_path)
-    known = json.loads(machine.text(watchdog.SERVES))
+    known = json.loads(machine.text(serving.EXPECT))
     assert known.keys() == {"placement", "room", "serving"}
     assert known["placement"].keys() == {"vllm@0.service", "vllm@1.service"}
     unit = machine.text("/etc/systemd/system/b200-watch.service")
-    assert f"watch --expect /etc/b200kit/expect.json --expect {watchdog.SERVES} " in unit
-    machine.write(watchdog.SERVES, b"{}")
+    assert f"watch --expect /etc/b200kit/expect.json --expect {serving.EXPECT} " in unit
+    machine.write(serving.EXPECT, b"{}")
     look(node)
-    assert planned(node, "watchdog") == [f"write {watchdog.SERVES}"]
+    assert planned(node, "serving") == [f"write {serving.EXPECT}"]
 
 
 def test_rules_and_the_engines_own_names_reach_the_node(tmp_path: Path) -> None:
