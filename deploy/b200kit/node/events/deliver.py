@@ -100,9 +100,9 @@ class Turns:
 
 
 async def serve(sink: Sink, delivery: Delivery) -> None:
-    """Tell one sink, until no event waits for anybody."""
+    """Tell one sink, for ever: one that has all may be told of more while another one is told."""
     turns = Turns()
-    while delivery.spool.names():
+    while True:
         delivery.drop_old(sink)
         name = turns.next(delivery.left(sink))
         if name is None:
@@ -127,10 +127,19 @@ async def one(sink: Sink, delivery: Delivery, turns: Turns, name: str) -> None:
 
 
 async def deliver(spool: Spool, to: Sequence[Sink]) -> None:
-    """Tell all sinks of all that waits."""
+    """Tell all sinks, until no event waits for anybody. Raises what ended one of them."""
     delivery = Delivery(spool, to)
     delivery.recall()
-    await asyncio.gather(*(serve(sink, delivery) for sink in to))
+    jobs = [asyncio.ensure_future(serve(sink, delivery)) for sink in to]
+    try:
+        while jobs and spool.names():
+            ended, _ = await asyncio.wait(jobs, timeout=_EVERY_S)
+            for job in ended:
+                job.result()
+    finally:
+        for job in jobs:
+            job.cancel()
+        await asyncio.gather(*jobs, return_exceptions=True)
 
 
 def _say(line: str) -> None:

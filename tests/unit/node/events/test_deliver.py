@@ -84,6 +84,38 @@ def test_a_sink_that_hangs_does_not_hold_the_other(tmp_path: Path) -> None:
     asyncio.run(beside())
 
 
+def test_a_sink_that_has_all_is_told_of_what_comes_while_another_one_rests(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(deliver, "_EVERY_S", 0.05)
+
+    async def one_after_the_other() -> None:
+        here, gone_on = filled(tmp_path, "a"), asyncio.Event()
+        first, last = Listener(), Listener("webhook", waits_for=gone_on)
+        job = asyncio.ensure_future(deliver.deliver(here, [first, last]))
+        while first.heard != ["a"]:
+            await asyncio.sleep(0)
+        gone_on.set()
+        while here.names():
+            await asyncio.sleep(0)
+        here.put(Event("fault.over", "b"))
+        await asyncio.wait_for(job, 60)
+        # As systemd does where one was over before.
+        await deliver.deliver(here, [first, last])
+        assert (first.heard, last.heard) == (["a", "b"], ["a", "b"])
+
+    asyncio.run(one_after_the_other())
+
+
+def test_what_ends_one_sink_ends_the_delivery(tmp_path: Path) -> None:
+    class Broken(Listener):
+        async def tell(self, event: Mapping[str, Any]) -> str | None:
+            raise RuntimeError("a fault of ours")
+
+    with pytest.raises(RuntimeError):
+        asyncio.run(deliver.deliver(filled(tmp_path, "a"), [Broken(), Listener("webhook")]))
+
+
 def test_a_delivery_that_is_killed_tells_nobody_twice_what_was_written_down(tmp_path: Path) -> None:
     here, well = filled(tmp_path, "a"), Listener("webhook")
     first = Delivery(here, [Listener(), well])
