@@ -27,7 +27,7 @@ EXPECTATION_KEYS = {
         "watchdog",
         "precision",
     ),
-    *("quarantine", "serving"),
+    *("quarantine", "serving", "room"),
     "weights",
 }
 Json = dict[str, Any]

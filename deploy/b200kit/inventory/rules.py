@@ -10,7 +10,7 @@ from b200kit.catalog.types import Catalogue, Hardware
 from b200kit.engines import kv_cache
 from b200kit.engines.flags import Known
 from b200kit.inventory import defaults, engine_flags, engine_rules, firewall, group, settings
-from b200kit.inventory.keys import fleet, gateway, monitoring, reprovision, storage, weights
+from b200kit.inventory.keys import events, fleet, gateway, monitoring, reprovision, storage, weights
 from b200kit.inventory.keys.driver_version import branch, version_tuple
 from b200kit.inventory.keys.parts import SecretRef
 from b200kit.inventory.keys.problem import Problem, did_you_mean, repeated
@@ -50,6 +50,8 @@ def problems(spec: NodeSpec, catalogue: Catalogue) -> Iterator[Problem]:
         yield from monitoring.problems(spec.monitoring, taken, spec.firewall, spec.gateway_bind)
     yield from gateway.floor_problems(spec.min_available, spec.replicas)
     yield from reprovision.problems(spec)
+    if spec.events:
+        yield from events.problems(spec.events)
     if spec.fleet:
         key_in_plain = bool(spec.api_key) and spec.gateway.tls != "off"
         yield from fleet.problems(spec.fleet, (spec.gateway_port, *spec.ports()), key_in_plain)
@@ -65,6 +67,7 @@ def secret_references(spec: NodeSpec) -> Iterator[tuple[str, SecretRef]]:
         if ref is not None:
             yield name, ref
     yield from gateway.references(spec.gateway)
+    yield from events.references(spec.events)
     yield from reprovision.references(spec)
 
 

@@ -12,6 +12,7 @@ from typing import Annotated, Literal
 from pydantic import Field
 
 from b200kit.engines import kv_cache
+from b200kit.inventory.keys.events import Events
 from b200kit.inventory.keys.fleet import Fleet
 from b200kit.inventory.keys.gateway import Gateway
 from b200kit.inventory.keys.group import Group
@@ -167,6 +168,8 @@ class NodeSpec(ReprovisioningKeys, RolloutKeys):
     """the watchdog over the replicas"""
     monitoring: Monitoring | None = None
     """metrics for a Prometheus; None: they are written on the node and offered to nobody"""
+    events: Events | None = None
+    """who is told what happens on the node while it serves; None: nobody, and nothing is kept"""
     smoke_always: bool = False
     """measure on every run, not only after a change"""
     waivers: Listed[Waiver] = ()

@@ -20,6 +20,7 @@ COMMANDS = {
     "watch": "b200kit.node.watch:main",
     "standing": "b200kit.node.standing:main",
     "metrics": "b200kit.node.metrics.command:main",
+    "events": "b200kit.node.events.deliver:main",
     "_evidence": "b200kit.node.serving.watchdog.hang_evidence:main",
     "quarantine": "b200kit.node.maintenance.quarantine:main",
     "slurm-check": "b200kit.node.maintenance.slurm_check:main",

@@ -34,12 +34,15 @@ def ask(expectation: Any) -> dict[str, Any]:
     timekeepers = view.get(list, "time_services") or []
     lockstep = view.get(list, "hardware", "expect", "driver.lockstep", "value") or []
     packages = view.names("driver", "packages") or []
+    serving = [*(view.get(list, "serving", "replicas") or []), view.text("serving", "gateway")]
     nvlsm = ["nvlsm"] if view.text("bring_up") == "judged" else []
     return {
-        "units": [str(name) for name in [*units, *services, *timekeepers]],
+        "units": [str(name) for name in [*units, *services, *timekeepers, *serving] if name],
         "packages": [str(name) for name in [*lockstep, *packages, *nvlsm]],
+        "placement": view.names("placement") or [],
         **settings_table.requested(view.at("settings").raw()),
         **parts(view),
+        "disks": [*(view.names("room") or []), *store(view.at("storage")).get("disks", [])],
     }
 
 

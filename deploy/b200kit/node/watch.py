@@ -2,7 +2,8 @@
 
 systemd's timer asks for one every few seconds, and ends one that hangs. Nothing is acted on here:
 /run/b200kit/watch.json says which faults are confirmed and which replicas each of them touches,
-and the watchdog, which has the gateway, takes those out. What changes is a line in the journal.
+and the watchdog, which has the gateway, takes those out. What changes is a line in the journal,
+and an event where the site wants to be told.
 Planned work is no fault: nothing is found on a quarantined node, nor while no replica runs. Exit 0
 when it was looked at, 2 for a bad configuration.
 """
@@ -14,16 +15,19 @@ import json
 import re
 import sys
 from collections.abc import Mapping, Sequence
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 from b200kit.node.checks.judge import judge
 from b200kit.node.client.serving_config import ConfigError, Replica, Serving, load
+from b200kit.node.events import spool
 from b200kit.node.facts.observe import NVML_TIMEOUT_S, observe
 from b200kit.node.gate import ask, read_expectation
 from b200kit.node.lib import boot_clock, durable_files, managed_files, timestamp
 from b200kit.node.lib.readings import attempt
-from b200kit.node.state import advice, watch
+from b200kit.node.state import advice, drift, event, growth, watch
+from b200kit.node.state.event import Remediation
 from b200kit.node.state.verdict import Finding
 from b200kit.node.state.view import StateView, Unmeasured
 from b200kit.node.state.watch import Fault, Rules
@@ -35,11 +39,13 @@ _ADDRESS = re.compile(r"\b[0-9a-f]{4,8}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]\b", re.IG
 
 
 def touched(finding: Finding, state: object, replicas: Sequence[Replica]) -> tuple[int, ...]:
-    """The replicas with a GPU that the finding names; all of them where it names none.
+    """The replicas that the finding names, or a GPU of which it names; all where it names none.
 
     A pair of GPUs matters to the replica that has both. A GPU that is gone has no name: it is the
     one of the passport that is not listed any more.
     """
+    if own := [one.index for one in replicas if one.unit == finding.subject]:
+        return tuple(own)
     named = named_gpus(state)
     groups = [_named_in(words, named) for words in finding.subjects]
     if not any(groups):
@@ -117,18 +123,48 @@ def line(change: str, fault: Fault) -> str:
     return f"{change}: {fault.finding.summary} (since {fault.since}; replicas: {which}){todo}"
 
 
+def restarts(unit: str) -> str:
+    """What lies on a node while a replica is to be restarted with what was just laid down."""
+    return drift.pending_marker(f"restart:{unit}")
+
+
+def as_planned(expectation: Any, state: Mapping[str, object]) -> Any:
+    """What is judged today: a replica still to be restarted runs where it was put before."""
+    if not expectation:
+        return expectation
+    pins = {
+        unit: pinned
+        for unit, pinned in (expectation.get("placement") or {}).items()
+        if not drift.is_present(restarts(unit), state)
+    }
+    known = {"placement": pins} if "placement" in expectation else {}
+    return {**expectation, **known, "today": timestamp.today()}
+
+
+def asked(finding: Finding) -> dict[str, str]:
+    """What a confirmed fault asks for, by the one ladder; nobody has done it yet."""
+    about = {"check": finding.check, "subject": finding.subject}
+    return {**about, **asdict(Remediation.of(finding))}
+
+
 def look(
     expectation: Any, serving: Serving, rules: Rules, before: object
-) -> tuple[dict[str, Any], list[str]]:
-    """One look: what is remembered now, and what to say of it."""
+) -> tuple[dict[str, Any], list[tuple[str, Fault]]]:
+    """One look: what is remembered now, and what it changed."""
     began = boot_clock.seconds()
     units, requested = [replica.unit for replica in serving.replicas], ask(expectation)
-    state = observe({**requested, "units": [*requested["units"], *units]}, NVML_TIMEOUT_S)
+    more = {
+        "units": [*requested["units"], *units],
+        "files": [*requested.get("files", []), *map(restarts, units)],
+    }
+    state = observe({**requested, **more}, NVML_TIMEOUT_S)
+    counters = growth.of(before, state, began)
+    state |= {"growth": dict(counters.growth)} if counters.growth else {}
     at, in_service = timestamp.now(), not is_quarantined(state)
     known = remembered(before) if in_service else []
     faults = known
     if in_service and is_running(state, units):
-        judged = {**expectation, "today": timestamp.today()} if expectation else expectation
+        judged = as_planned(expectation, state)
         verdict = judge(judged, state)
         faults = watch.looked(
             known, verdict, lambda f: touched(f, state, serving.replicas), rules, at
@@ -140,15 +176,27 @@ def look(
         "took_s": round(boot_clock.seconds() - began, 2),
         "in_service": in_service,
         "gpus": gpu_readings(state),
+        "counters": counters.to_json(),
         "faults": [fault.to_json() for fault in faults],
+        "remediation": [asked(fault.finding) for fault in faults if fault.confirmed],
     }
-    return document, [line(change, fault) for change, fault in watch.changes(known, faults)]
+    return document, watch.changes(known, faults)
+
+
+def judged_by(paths: Sequence[str]) -> Any:
+    """All that the node is judged by while it serves; None where a part of it cannot be read."""
+    parts = [read_expectation(path) for path in paths]
+    if not all(isinstance(part, dict) for part in parts):
+        return None
+    return {key: value for part in parts for key, value in part.items()}
 
 
 def main(args: list[str]) -> int:
-    """`watch --expect FILE --serving FILE`."""
+    """`watch --expect FILE [--expect FILE ...] --serving FILE`."""
     parser = argparse.ArgumentParser(prog="watch", description=__doc__)
-    parser.add_argument("--expect", required=True, help="the expectation, b200kit/expect/1")
+    parser.add_argument(
+        "--expect", required=True, action="append", help="b200kit/expect/1, and what adds to it"
+    )
     parser.add_argument("--serving", type=Path, required=True, help="serving.json")
     options = parser.parse_args(args)
     try:
@@ -156,11 +204,12 @@ def main(args: list[str]) -> int:
     except ConfigError as error:
         print(error, file=sys.stderr)
         return 2
-    expectation = read_expectation(options.expect)
+    expectation = judged_by(options.expect)
     before = attempt(lambda: managed_files.note(managed_files.LOOK))
     rules = serving.watchdog.look_rules
-    document, lines = look(expectation, serving, rules, before)
+    document, changes = look(expectation, serving, rules, before)
     durable_files.replace(managed_files.LOOK, json.dumps(document) + "\n")
-    for text in lines:
-        print(text, file=sys.stderr)
+    for change, fault in changes:
+        print(line(change, fault), file=sys.stderr)
+        spool.put(event.of_fault(change, fault))
     return 0

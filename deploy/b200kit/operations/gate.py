@@ -11,7 +11,7 @@ from b200kit.node.state.verdict import Verdict
 from b200kit.run.node import Node, StageFailed, duration
 from b200kit.run.remote import RemoteError
 from b200kit.serving import replica
-from b200kit.stages import gate, serving_units, watchdog, weights
+from b200kit.stages import gate, watchdog, weights
 
 Observer = Callable[[Node], dict[str, Any]]
 
@@ -38,11 +38,10 @@ def expectation(node: Node, serving: bool) -> dict[str, Any]:
 def _of_serving(node: Node) -> dict[str, Any]:
     known = {
         **weights.expected(node, serving=True),
-        **serving_units.expected(node),
         **watchdog.expected(node),
     }
     try:
-        return {"placement": replica.placement(node), **known}
+        return {"placement": replica.placement(node, node.layout()), **known}
     except StageFailed as error:
         return {"placement": {"unmeasured": f"there is no layout: {error}"}, **known}
 

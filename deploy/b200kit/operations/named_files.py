@@ -9,7 +9,7 @@ from pathlib import Path
 from b200kit import engines
 from b200kit.catalog import load
 from b200kit.inventory import engine_rules, openpgp
-from b200kit.inventory.keys import reprovision
+from b200kit.inventory.keys import events, reprovision
 from b200kit.inventory.keys.parts import Repository
 from b200kit.inventory.keys.problem import Problem
 from b200kit.inventory.keys.source import Mirror
@@ -25,6 +25,7 @@ def missing(spec: NodeSpec) -> Iterator[Problem]:
     named = [] if spec.engine.image else [("engine.requirements", spec.engine.requirements)]
     named += [(f"{key}.key", r.key) for key, r in _repositories(spec)]
     named += [("fleet.ca_file", spec.fleet.ca_file)] if spec.fleet and spec.fleet.ca_file else []
+    named += events.files(spec.events)
     named += [(f"system_prompts.{n}", path) for n, path in enumerate(spec.system_prompts)]
     named += reprovision.files(spec)
     yield from hub_model.problems(spec)

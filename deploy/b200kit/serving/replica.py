@@ -137,12 +137,12 @@ def launcher(node: Node, layout: Sequence[Replica], restarts: tuple[str, ...]) -
     return File(LAUNCHER, text, 0o755, notify=restarts)
 
 
-def placement(node: Node) -> dict[str, dict[str, Any]]:
-    """What the placement of running replicas is judged by, by unit. Raises StageFailed."""
+def placement(node: Node, layout: Sequence[Replica]) -> dict[str, dict[str, Any]]:
+    """What the placement of running replicas is judged by, by unit."""
     return {
         unit_name(replica.replica): {
             **pinned(node, replica).expected(),
             "gpus": list(replica.uuids),
         }
-        for replica in node.layout()
+        for replica in layout
     }

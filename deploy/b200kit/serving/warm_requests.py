@@ -56,6 +56,9 @@ def watchdog(node: Node) -> dict[str, Any]:
         "looks": rules.looks,
         "clear": rules.clear,
         "takes_out": list(rules.takes_out),
+        "mends": list(rules.mends),
+        "mend_most": rules.mend_most,
+        "mend_window_s": rules.mend_window_s,
         "waiting": metrics.get("waiting", ""),
         "progress": [metrics[name] for name in progress if name in metrics],
     }

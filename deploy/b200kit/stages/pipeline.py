@@ -14,6 +14,7 @@ from b200kit.stages import (
     clock_and_logs,
     containers,
     driver,
+    events,
     fabric,
     firewall,
     gate,
@@ -62,6 +63,7 @@ SERVING = (
     Step("Serving", serving.STAGE),
     Step("Warm-up", warmup.STAGE),
     Step("Gateway", gateway.STAGE),
+    Step("Events", events.STAGE),
     Step("Watchdog", watchdog.STAGE),
     Step("Monitoring", monitoring.STAGE),
 )

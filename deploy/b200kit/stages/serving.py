@@ -13,6 +13,7 @@ from b200kit.inventory.secrets import NAMES
 from b200kit.node.lib import cpulist
 from b200kit.node.placement import layout as layouts
 from b200kit.node.placement.layout import Replica
+from b200kit.node.serving.gateway import haproxy
 from b200kit.node.state import drift
 from b200kit.node.state.drift import File, Unit
 from b200kit.run.node import Node
@@ -35,6 +36,11 @@ from b200kit.stages import golden, weights
 __all__ = ["SECRETS", "SERVING", "STAGE", "TARGET", "engine_dir", "engine_id", "model_dir"]
 
 TARGET = "vllm.target"
+EXPECT = "/etc/b200kit/expect-serving.json"
+"""What the looks judge besides the gate's expectation. Each look reads it: nothing is restarted."""
+ROOM = ("/", "/var")
+LEAST_MIB = 1024
+"""MiB that must be free there. Ours: a replica's compile cache, or an hour of a busy journal."""
 _FORMS = (systemd_units, quadlet)
 
 
@@ -80,6 +86,8 @@ def desired(node: Node, layout: Sequence[Replica]) -> DesiredState:
         replica.launcher(node, layout, _restarts(node)),
         *_form(node).shared_files(node, _restarts(node)),
         File(SERVING, _serving_document(node, layout)),
+        # With the pins of the units, whose restarts are pending until a replica has them.
+        File(EXPECT, _expectation(node, layout)),
         *warm_requests.files(node),
         *smoke_dataset.files(node),
         *group_peers.files(node, SERVING),
@@ -98,6 +106,18 @@ def desired(node: Node, layout: Sequence[Replica]) -> DesiredState:
         ),
         absent_units=tuple(surplus_units(node)),
     )
+
+
+def expected(node: Node) -> dict[str, Any]:
+    """What is judged of a node because it serves: that all of it runs, and has room to write."""
+    gateway = {} if node.headless else {"gateway": haproxy.UNIT}
+    room = dict.fromkeys(ROOM, LEAST_MIB)
+    return {"serving": {"replicas": replica_units(node), **gateway}, "room": room}
+
+
+def _expectation(node: Node, layout: Sequence[Replica]) -> bytes:
+    known = {"placement": replica.placement(node, layout), **expected(node)}
+    return json.dumps(known, indent=1, sort_keys=True).encode()
 
 
 def _restarts(node: Node) -> tuple[str, ...]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 from b200kit.run.node import Node
 from b200kit.stages import gateway, serving, watchdog
@@ -16,12 +15,6 @@ def units(node: Node) -> list[str]:
     """
     replicas = [*serving.replica_units(node), *serving.surplus_units(node)]
     return [watchdog.UNIT, gateway.UNIT, serving.TARGET, *replicas]
-
-
-def expected(node: Node) -> dict[str, Any]:
-    """What check.py judges besides the gate's expectation: that what was deployed runs."""
-    gateways = {} if node.headless else {"gateway": gateway.UNIT}
-    return {"serving": {"replicas": serving.replica_units(node), **gateways}}
 
 
 def running(node: Node, names: Sequence[str]) -> list[str]:

@@ -43,7 +43,7 @@ def desired(node: Node, layout: Sequence[Replica]) -> DesiredState:
                 spec=node.spec,
                 program=INSTALLED,
                 serving=serving.SERVING,
-                expect=EXPECT,
+                expect=(EXPECT, serving.EXPECT),
                 api_key=api_key,
             ),
             notify=(f"restart:{user}",),
@@ -56,10 +56,11 @@ def desired(node: Node, layout: Sequence[Replica]) -> DesiredState:
 def expected(node: Node) -> dict[str, Any]:
     """What check.py judges besides the gate's expectation: a marked node may go on serving."""
     if node.headless:
-        return {}
+        return serving.expected(node)
     most_s = 3 * node.spec.watchdog.look_s + node.spec.watchdog.look_deadline_s
     replicas = serving.replica_units(node)
-    return {"watchdog": {"unit": UNIT, "replicas": replicas, "look_age_max_s": round(most_s)}}
+    watched = {"unit": UNIT, "replicas": replicas, "look_age_max_s": round(most_s)}
+    return {"watchdog": watched, **serving.expected(node)}
 
 
 def plan(node: Node) -> list[Change]:

@@ -100,4 +100,4 @@ def test_gate_asks_for_what_the_checks_need() -> None:
     assert {"nvidia-fabricmanager.service", "nvidia-persistenced.service"} <= set(ask["units"])
     assert {"nvlsm", "libnvsdm", "nvidia-fabricmanager"} <= set(ask["packages"])
     assert {"vm.swappiness", "kernel.panic"} <= set(ask["sysctls"])
-    assert gate.ask(None) == {"units": [], "packages": []}
+    assert gate.ask(None) == {"units": [], "packages": [], "placement": [], "disks": []}

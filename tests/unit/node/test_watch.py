@@ -8,11 +8,14 @@ from typing import Any
 
 import pytest
 
+from b200kit.inventory.keys.parts import TAKES_OUT
 from b200kit.node import watch as look
 from b200kit.node.checks.host import passport_record
 from b200kit.node.checks.judge import judge
 from b200kit.node.client.serving_config import Replica
-from b200kit.node.lib import managed_files
+from b200kit.node.events import spool
+from b200kit.node.lib import boot_clock, managed_files
+from b200kit.node.state import watch
 from b200kit.node.state.verdict import Finding, Status
 from tests.unit import states
 from tests.unit.states import State
@@ -78,6 +81,12 @@ def test_a_gpu_that_is_gone_is_known_by_the_passport() -> None:
     assert look.touched(moved, state, serving) == (0,)
 
 
+def test_a_fault_of_a_replica_touches_that_one_alone() -> None:
+    state = states.healthy()
+    lost = Finding("elsewhere", Status.FAIL, subject="vllm@1.service", check="placement.cpus")
+    assert look.touched(lost, state, replicas(state)) == (1,)
+
+
 def test_a_gpu_is_known_by_its_address_in_either_form() -> None:
     state = states.healthy()
     serving = replicas(state)
@@ -127,6 +136,109 @@ def test_two_looks_confirm_and_the_journal_says_it_once(
     (fault,) = looks(tmp_path, 2)["faults"]
     assert (fault["confirmed"], fault["replicas"]) == (True, [1])
     assert capsys.readouterr().err.count("confirmed: GPU 5 has 17 of 18 NVLinks up") == 1
+
+
+def test_the_site_is_told_once_that_a_fault_began_and_once_that_it_is_over(
+    node: State, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    told: list[tuple[str, str]] = []
+    monkeypatch.setattr(spool, "put", lambda event: told.append((event.kind, event.check)))
+    node["gpus"][5]["links"][4]["state"] = 0
+    looks(tmp_path, 4)
+    node["gpus"][5]["links"][4]["state"] = 1
+    looks(tmp_path, 4)
+    assert told == [("fault.confirmed", "nvlink.links"), ("fault.over", "nvlink.links")]
+
+
+def serves(tmp_path: Path, **changes: Any) -> None:
+    """Let the looks judge what serves, too."""
+    replica_names = ["vllm@0.service", "vllm@1.service"]
+    known = {"serving": {"replicas": replica_names, "gateway": "haproxy.service"}, **changes}
+    before = json.loads((tmp_path / "expect.json").read_text())
+    (tmp_path / "expect.json").write_text(json.dumps(before | known))
+
+
+def found(tmp_path: Path, count: int = 3) -> list[tuple[str, list[int]]]:
+    """The confirmed faults after so many looks: check and replicas."""
+    faults = looks(tmp_path, count)["faults"]
+    return [(f["finding"]["check"], f["replicas"]) for f in faults if f["confirmed"]]
+
+
+def test_a_gateway_that_died_is_found_and_one_that_restarts_is_not(
+    node: State, tmp_path: Path
+) -> None:
+    serves(tmp_path)
+    node["units"]["vllm@1.service"] = {"active": "active"}
+    node["units"]["haproxy.service"] = {"active": "activating", "sub": "start"}
+    assert found(tmp_path) == []
+    node["units"]["haproxy.service"] = {"active": "failed", "result": "signal", "job": 0}
+    assert found(tmp_path) == [("serving.running", [0, 1])]
+
+
+def test_an_engine_that_is_restarted_by_hand_is_no_fault(node: State, tmp_path: Path) -> None:
+    serves(tmp_path)
+    node["units"]["haproxy.service"] = {"active": "active"}
+    node["units"]["vllm@1.service"] = {"active": "active"}
+    for active, sub in (("deactivating", "stop-sigterm"), ("activating", "start"), ("active", "")):
+        node["units"]["vllm@1.service"] |= {"active": active, "sub": sub}
+        assert found(tmp_path, 5) == []
+
+
+def test_a_full_disk_and_a_stepped_clock_are_found(node: State, tmp_path: Path) -> None:
+    serves(tmp_path, room={"/var": 1024})
+    node["units"] |= {name: {"active": "active"} for name in ("vllm@1.service", "haproxy.service")}
+    node["disks"]["/var"] = {"total_bytes": 10**12, "free_bytes": 10**6}
+    # What a step leaves: the kernel forgets that it was synchronized (ntp_clear, time/ntp.c).
+    node["host"]["clock_synchronized"] = False
+    assert sorted(found(tmp_path)) == [("clock.synchronized", [0, 1]), ("serving.room", [0, 1])]
+
+
+def test_a_replica_that_lost_its_cpus_is_found(node: State, tmp_path: Path) -> None:
+    pins = {"cpus": "0-3", "nodes": "0", "policy": "local", "by": "systemd"}
+    serves(tmp_path, placement={"vllm@0.service": pins})
+    node["units"] |= {name: {"active": "active"} for name in ("vllm@1.service", "haproxy.service")}
+    process = {"unit": "vllm@0.service", "pid": 7, "comm": "vllm", "mems": "0", "cpus": "0-3"}
+    node["processes"] = [process | {"numa_maps_bound": "", "gpus": []}]
+    assert found(tmp_path) == []
+    node["processes"][0]["cpus"] = "0-223"
+    # As b200.py leaves it that has other pins for it, until it is restarted.
+    node["files"][look.restarts("vllm@0.service")] = {"sha256": "0" * 64}
+    assert found(tmp_path) == []
+    node["files"][look.restarts("vllm@0.service")] = None
+    assert found(tmp_path) == [("placement.cpus", [0])]
+
+
+def test_replays_count_by_the_minute_and_take_nothing_out(
+    node: State, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    now = [0.0]
+    monkeypatch.setattr(boot_clock, "seconds", lambda: now[0])
+    node["gpus"][5]["pcie"]["replays"] = 10**6
+    assert found(tmp_path) == []
+    now[0], node["gpus"][5]["pcie"]["replays"] = 60.0, 10**6 + 9
+    assert found(tmp_path) == [("replays.rate", [1])]
+    assert watch.out(watch.faults_of(looks(tmp_path)), TAKES_OUT) == {}
+    now[0] = 120.0
+    assert found(tmp_path) == []
+
+
+def test_a_confirmed_fault_leaves_its_request_in_the_observation(
+    node: State, tmp_path: Path
+) -> None:
+    node["gpus"][6]["remap"]["pending"] = True
+    assert looks(tmp_path)["remediation"] == []
+    (asked,) = looks(tmp_path)["remediation"]
+    assert (asked["check"], asked["subject"], asked["action"]) == (
+        *("remap.pending", "GPU 6"),
+        "reset-gpu",
+    )
+
+
+def test_what_cannot_all_be_read_is_judged_by_nothing(tmp_path: Path) -> None:
+    (tmp_path / "one.json").write_text('{"a": 1}')
+    one, none = str(tmp_path / "one.json"), str(tmp_path / "none.json")
+    assert look.judged_by([one]) == {"a": 1}
+    assert look.judged_by([one, none]) is None
 
 
 def test_a_node_that_is_worked_on_has_no_faults(node: State, tmp_path: Path) -> None:

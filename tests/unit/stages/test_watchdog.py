@@ -84,14 +84,29 @@ def test_watchdog_is_stopped_before_what_it_watches(tmp_path: Path) -> None:
 
 def test_gate_at_boot_does_not_judge_what_only_a_serving_node_has(tmp_path: Path) -> None:
     node, _ = settled(tmp_path)
-    assert "watchdog" not in gate.expectation(node)
+    assert not {"watchdog", "serving", "room", "placement"} & gate.expectation(node).keys()
+    replicas = ["vllm@0.service", "vllm@1.service"]
     assert watchdog.expected(node) == {
+        "serving": {"replicas": replicas, "gateway": "haproxy.service"},
+        "room": {"/": 1024, "/var": 1024},
         "watchdog": {
             "unit": "b200-watchdog.service",
-            "replicas": ["vllm@0.service", "vllm@1.service"],
+            "replicas": replicas,
             "look_age_max_s": 75,
-        }
+        },
     }
+
+
+def test_looks_judge_what_serves_besides_what_the_gate_does(tmp_path: Path) -> None:
+    node, machine = settled(tmp_path)
+    known = json.loads(machine.text(serving.EXPECT))
+    assert known.keys() == {"placement", "room", "serving"}
+    assert known["placement"].keys() == {"vllm@0.service", "vllm@1.service"}
+    unit = machine.text("/etc/systemd/system/b200-watch.service")
+    assert f"watch --expect /etc/b200kit/expect.json --expect {serving.EXPECT} " in unit
+    machine.write(serving.EXPECT, b"{}")
+    look(node)
+    assert planned(node, "serving") == [f"write {serving.EXPECT}"]
 
 
 def test_rules_and_the_engines_own_names_reach_the_node(tmp_path: Path) -> None:
@@ -108,6 +123,9 @@ def test_rules_and_the_engines_own_names_reach_the_node(tmp_path: Path) -> None:
         "confirm": 2,
         "looks": 3,
         "clear": 3,
+        "mends": [],
+        "mend_most": 2,
+        "mend_window_s": 3600.0,
         "takes_out": ["nvlink"],
         "waiting": "vllm:num_requests_waiting",
         "progress": ["vllm:generation_tokens_total", "vllm:prompt_tokens_total"],

@@ -129,9 +129,9 @@ class Smoke(Keys):
 
 TAKES_OUT = (
     *("identity", "nvml", "fabric", "nvlink", "p2p", "ecc", "remap", "repair", "recovery"),
-    *("inforom", "xid", "sxid", "pcie", "thermal", "clocks"),
+    *("inforom", "xid", "sxid", "pcie", "thermal", "clocks", "placement"),
 )
-"""What a GPU's answers and their time depend on; all else that the gate judges can wait."""
+"""What a replica's answers and their time depend on; all else that the gate judges can wait."""
 
 
 class Watchdog(Keys):
@@ -163,6 +163,14 @@ class Watchdog(Keys):
     takes_out: Listed[Text] = TAKES_OUT
     """checks, or first words of their ids, whose confirmed faults take the replicas that they touch
     out of the gateway; all others are only reported"""
+    mends: Listed[Literal["restart-services"]] = ()
+    """levels of remediation that a node may do by itself for a confirmed fault: restart-services
+    restarts the fabric manager or the persistence daemon, once the replicas that the fault took
+    out are idle; all else waits for reprovision.py"""
+    mend_most: int = Field(2, ge=1, le=20)
+    """such restarts within `mend_window_s`, after which a person decides"""
+    mend_window_s: float = Field(3600.0, ge=60, le=604_800)
+    """their window, seconds"""
 
 
 class Waiver(Keys):

@@ -51,6 +51,7 @@ ORDER = (
     "host.containers",
     "serving.probe",
     "serving.running",
+    "serving.room",
     "serving.placement",
     "serving.watchdog",
 )

@@ -139,17 +139,20 @@ async def exchange(
     body: object = None,
     deadlines: Deadlines | None = None,
     trust: str | None = None,
+    *,
+    named: bool = False,
 ) -> Exchange:
     """Send one request and collect the answer; never raises for what the network does.
 
-    `body` is sent as JSON. `trust` is a file with the only certificates to accept over https. A
-    connection that fails or a deadline that passes is the exchange's `fault`; `sent` is taken
-    before the connection is made, and after what only our own machine does for it.
+    `body` is sent as JSON. `trust` is a file with the only certificates to accept over https, or,
+    `named`, with the only authorities, and then the certificate must be for the host. A connection
+    that fails or a deadline that passes is the exchange's `fault`; `sent` is taken before the
+    connection is made, and after what only our own machine does for it.
     """
     limits = deadlines or Deadlines()
     parts = urlsplit(url)
     request = _render(method, url, headers or {}, body)
-    secure = _context(trust, _changed(trust)) if parts.scheme == "https" else None
+    secure = _context(trust, _changed(trust), named) if parts.scheme == "https" else None
     result = Exchange(sent=time.perf_counter())
     host, port = parts.hostname or "", parts.port or (443 if secure else 80)
     try:
@@ -202,13 +205,13 @@ def _changed(trust: str | None) -> int:
 
 
 @functools.lru_cache(maxsize=4)
-def _context(trust: str | None, _changed: int) -> ssl.SSLContext:
+def _context(trust: str | None, _changed: int, named: bool) -> ssl.SSLContext:
     """What is accepted over TLS; OSError when the file cannot be read.
 
     Kept: reading all authorities takes 10 to 30 ms, in which no other stream would be stamped.
     """
     context = ssl.create_default_context(cafile=trust)
-    if trust:
+    if trust and not named:
         # That very certificate, whatever name it is for: a node asks its own gateway by address.
         context.check_hostname = False
         context.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN

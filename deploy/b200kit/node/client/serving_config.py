@@ -20,7 +20,7 @@ from b200kit.node.client.formulas import Objective
 from b200kit.node.client.golden import reference
 from b200kit.node.client.golden.prompts import TOLERANCE
 from b200kit.node.client.golden.reference import Reference
-from b200kit.node.state import watch
+from b200kit.node.state import mend, watch
 from b200kit.node.state.watchdog import Rules
 
 if TYPE_CHECKING:
@@ -50,15 +50,14 @@ class WarmPlan:
 
 @dataclass(frozen=True)
 class WatchdogPlan:
-    """The watchdog's rules, and the names of the counters by which an engine shows progress.
-
-    look_rules: when a fault of the node counts; takes_out: the checks, or first words of their ids,
-    whose faults take replicas out of the gateway.
+    """When a replica hangs and a fault of the node counts, whose faults take replicas out (checks,
+    or first words of their ids), what is mended, and by which counters an engine shows progress.
     """
 
     rules: Rules = field(default_factory=Rules)
     look_rules: watch.Rules = field(default_factory=watch.Rules)
     takes_out: tuple[str, ...] = ()
+    mend_rules: mend.Rules = field(default_factory=mend.Rules)
     waiting: str = "vllm:num_requests_waiting"
     progress: tuple[str, ...] = ("vllm:generation_tokens_total", "vllm:prompt_tokens_total")
 
@@ -217,7 +216,8 @@ def _filled(kind: Callable[..., T], section: Mapping[str, object], **given: obje
 def _watchdog(section: Mapping[str, object]) -> WatchdogPlan:
     rules = _filled(Rules, section)
     least = replace(rules, strikes=max(1, rules.strikes), ejections=max(1, rules.ejections))
-    return _filled(WatchdogPlan, section, rules=least, look_rules=_filled(watch.Rules, section))
+    looks, mends = _filled(watch.Rules, section), _filled(mend.Rules, section)
+    return _filled(WatchdogPlan, section, rules=least, look_rules=looks, mend_rules=mends)
 
 
 def _words(section: Mapping[str, object], key: str) -> tuple[str, ...]:

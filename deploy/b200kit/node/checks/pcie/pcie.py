@@ -11,12 +11,15 @@ from b200kit.node.checks.pcie.bridges import generation
 from b200kit.node.checks.pcie.bus import BusGpu, each_on_bus
 from b200kit.node.state.expectation import Expectation, Expected
 from b200kit.node.state.verdict import Action, Finding
-from b200kit.node.state.view import GpuView, StateView, Unmeasured
+from b200kit.node.state.view import GpuView, Missing, StateView, Unmeasured
 
 UNCORRECTABLE, UNSUPPORTED = ("fatal", "nonfatal"), ("aer", "unsupported_requests")
 NO_ERRORS = rule("0 errors since boot", "an uncorrectable PCIe error lost a transaction")
 NO_HARM = rule("0 unsupported requests", "probing an absent function at enumeration counts as one")
 NO_CORRECTED = rule("0 corrected errors", "the link repairs them, but a climbing count wears out")
+REPLAYS_A_MINUTE = Expected(
+    8, "replays a minute", "DCGM dcgm_hardware_limits.h, DCGM_LIMIT_MAX_PCIREPLAY_RATE: a warning"
+)
 NO_REPLAYS = rule("0 replays", "the link repeats a packet it received damaged")
 
 register(
@@ -128,3 +131,28 @@ def replays(expect: Expectation, state: StateView) -> Iterator[Finding]:
             yield noted(f"{gpu.subject}: {count} PCIe replays", gpu, count, NO_REPLAYS)
 
     return each_gpu(state, check_gpu, passed("PCIe replays are counted on every GPU", NO_REPLAYS))
+
+
+@check("replays.rate")
+def replay_rate(expect: Expectation, state: StateView) -> Iterator[Finding]:
+    """While a node serves, no GPU replays more PCIe packets a minute than DCGM warns of."""
+    del expect
+    if isinstance(state.get(dict, "growth"), Missing):
+        yield passed("PCIe replays are not compared with an earlier look")
+        return
+    seconds = state.get(float, "growth", "seconds")
+
+    def check_gpu(gpu: GpuView) -> Iterator[Finding]:
+        grown = state.number("growth", "pcie_replays", str(gpu.text("uuid")))
+        what = "by how much its PCIe replays grew"
+        if isinstance(seconds, Unmeasured):
+            yield unread(what, seconds, gpu)
+        elif isinstance(grown, Unmeasured):
+            yield unread(what, grown, gpu)
+        elif (rate := 60 * grown / max(seconds, 1.0)) > REPLAYS_A_MINUTE.value:
+            summary = f"{gpu.subject} replays {rate:.0f} PCIe packets a minute"
+            read = f"{grown} in {seconds:.0f} s"
+            yield failed(summary, read, REPLAYS_A_MINUTE, Action.MONITOR, gpu)
+
+    well = passed("no GPU replays many PCIe packets", REPLAYS_A_MINUTE)
+    yield from each_gpu(state, check_gpu, well)

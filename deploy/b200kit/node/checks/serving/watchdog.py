@@ -119,9 +119,9 @@ def _looked(state: StateView, most_s: int) -> Iterator[Finding]:
         return
     for fault in faults:
         if fault.confirmed:
-            found = fault.finding
+            found = fault.finding  # with its action and part: what it asks for, as at the gate
             text = f"confirmed while serving since {fault.since}: {found.summary}"
-            yield failed(text, found.read, _LOOKED, found.action, subject=found.subject)
+            yield replace(found, summary=text, expected=_LOOKED.text, source=_LOOKED.source)
     yield passed(f"the node was looked at {age} s ago", _LOOKED)
 
 

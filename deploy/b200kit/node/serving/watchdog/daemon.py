@@ -19,6 +19,7 @@ from b200kit.node.client.serving_config import ConfigError, Serving, load
 from b200kit.node.lib import boot_clock, program, sd_notify
 from b200kit.node.serving.gateway.haproxy import HAProxyError
 from b200kit.node.serving.watchdog.effects import Edges, NotSeen
+from b200kit.node.serving.watchdog.mender import Mender
 from b200kit.node.serving.watchdog.probe import Alike, Prober
 from b200kit.node.serving.watchdog.replica import Watched
 
@@ -108,7 +109,10 @@ def identity(path: Path) -> tuple[int, int] | None:
 async def watch(serving: Serving, config: Path, edges: Edges) -> None:
     """Watch until configuration or program are replaced. Raises what ended a part of it."""
     replicas = watched(serving, edges)
+    plan = serving.watchdog
+    mender = Mender(replicas, edges, plan.takes_out, plan.mend_rules, edges.directory)
     parts = [asyncio.ensure_future(look_after(one)) for one in replicas]
+    parts.append(asyncio.ensure_future(mender.run()))
     replaced = asyncio.ensure_future(until_replaced([config, program.LOCATION], replicas))
     life = asyncio.ensure_future(show_life(sd_notify.watchdog_every_s()))
     sd_notify.notify("READY=1")

@@ -8,11 +8,12 @@ import fcntl
 import json
 import os
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime, timezone
 from pathlib import Path
 
 from b200kit.node.client.serving_config import Replica
+from b200kit.node.events.spool import Spool
 from b200kit.node.facts import system
 from b200kit.node.facts.processes import members
 from b200kit.node.lib import journal, lock_file, managed_files, program
@@ -21,7 +22,9 @@ from b200kit.node.serving.gateway import haproxy
 from b200kit.node.serving.gateway.rolling_restart import LOCK
 from b200kit.node.serving.watchdog import mark as marked
 from b200kit.node.state import watch
+from b200kit.node.state.event import Event
 from b200kit.node.state.verdict import Action
+from b200kit.node.state.watch import Fault
 from b200kit.node.state.watchdog import DIRECTORY, MARK, Seen
 
 WHO = "b200-watchdog"
@@ -57,6 +60,11 @@ class Edges:
     lock: Path = LOCK
     looks: Path = managed_files.LOOK
     takes_out: tuple[str, ...] = ()
+    spool: Spool = field(default_factory=Spool)
+
+    def tell(self, event: Event) -> None:
+        """Keep an event for the site, if it wants any. Never raises."""
+        self.spool.put(event)
 
     def held(self, index: int) -> str | None:
         """The confirmed fault of this boot that touches a replica, as the last look left it.
@@ -70,6 +78,14 @@ class Edges:
         except (OSError, ValueError):
             return None
         return watch.out(faults, self.takes_out).get(index, "")
+
+    def faults(self) -> tuple[float, list[Fault]]:
+        """When the last look of this boot began, and what it left; nothing where not understood."""
+        try:
+            document = json.loads(self.looks.read_text(encoding="utf-8"))
+            return float(document["boot_s"]), watch.faults_of(document)
+        except (OSError, ValueError, KeyError, TypeError):
+            return 0.0, []
 
     async def unit(self, unit: str) -> Seen:
         """Its state. Raises NotSeen."""

@@ -151,6 +151,12 @@ class Prober:
             return None
         return said.error or reference.fault(said.answers, self._number)
 
+    async def is_idle(self) -> bool:
+        """Whether its engine has no request; one that does not say so is not known to be."""
+        sample = await engine_metrics.scrape(self.endpoint)
+        counted = not isinstance(sample, str) and any(name in sample for name in self.in_flight)
+        return counted and self._is_idle(sample)
+
     def _is_idle(self, sample: Sample | str) -> bool:
         if isinstance(sample, str):
             return False

@@ -21,6 +21,8 @@ from b200kit.node.lib import boot_clock, durable_files, timestamp
 from b200kit.node.lib.boot_clock import Moment
 from b200kit.node.serving.watchdog.probe import Found
 from b200kit.node.state import watchdog
+from b200kit.node.state.event import Event, Remediation
+from b200kit.node.state.verdict import Action
 from b200kit.node.state.watchdog import Outcome, Rules, Seen, Standing, Step
 
 
@@ -29,6 +31,9 @@ class Probes(Protocol):
 
     async def probe(self) -> Found:
         """One look."""
+
+    async def is_idle(self) -> bool:
+        """Whether it is known to have no request."""
 
 
 class Acts(Protocol):
@@ -63,6 +68,9 @@ class Acts(Protocol):
 
     def no_rolling_restart(self) -> AbstractContextManager[bool]:
         """No rolling restart meanwhile."""
+
+    def tell(self, event: Event) -> None:
+        """Tell the site."""
 
 
 @dataclass
@@ -135,7 +143,7 @@ class Watched:
         # A reload of the gateway, or a restart of the replica, puts it into rotation.
         problem = await self.acts.take_out_of_rotation(self.server)
         if why != self.standing.held:
-            self.say(f"out of the gateway: {why}" + (f" ({problem})" if problem else ""))
+            self._is_out(why, problem)
         standing = replace(watchdog.hold(self.standing, why), out_of_rotation=not problem)
         if standing != self.standing:
             self.keep(standing, "held", why)
@@ -190,7 +198,7 @@ class Watched:
 
     async def _eject(self, standing: Standing) -> None:
         problem = await self.acts.take_out_of_rotation(self.server)
-        self.say(f"out of the gateway: {standing.why}" + (f" ({problem})" if problem else ""))
+        self._is_out(standing.why, problem, None if standing.given_up else Action.RESTART_SERVICE)
         standing = replace(standing, out_of_rotation=not problem)
         self.keep(standing, "ejected", standing.why)
         if not standing.evidence:
@@ -220,6 +228,7 @@ class Watched:
             self.keep(standing, "answered", problem)
             return
         self.say("it answers: back in the gateway")
+        self._tell("replica.back", f"back in the gateway, after: {standing.why}")
         self.keep(watchdog.admitted(standing), Outcome.ANSWERED.value, "")
 
     async def _stays_given_up(self) -> bool:
@@ -242,7 +251,21 @@ class Watched:
         why += f"{self.rules.window_s:g} s, the last time as: {standing.why}"
         self.acts.mark(why, standing.evidence)
         self.say(f"not restarted any more, and the node is marked: {why}")
+        self._tell("replica.out", f"not restarted any more: {why}", Action.RESET_GPU)
         return replace(standing, marked=True)
+
+    def _is_out(self, why: str, problem: str | None, action: Action | None = None) -> None:
+        """Say that it gets no requests any more. *problem*: why the gateway was not told so."""
+        line = f"out of the gateway: {why}" + (f" ({problem})" if problem else "")
+        self.say(line)
+        self._tell("replica.out", line, action)
+
+    def _tell(self, kind: str, summary: str, action: Action | None = None) -> None:
+        """An event of this replica; the fault that holds one has its own, with what to do."""
+        unit = self.replica.unit
+        asked = Remediation.step(action, unit) if action else None
+        replicas = (self.replica.index,)
+        self.acts.tell(Event(kind, summary, "watchdog.replicas", unit, replicas, asked))
 
     def keep(self, standing: Standing, what: str, detail: str, seconds: float = 0.0) -> None:
         """Remember, and on disk where that is possible: a full disk must stop no ejection."""

@@ -23,6 +23,7 @@ from b200kit.node.serving.watchdog import mark as marked
 from b200kit.node.serving.watchdog.effects import Edges, NotSeen
 from b200kit.node.serving.watchdog.probe import Found, Prober
 from b200kit.node.serving.watchdog.replica import Watched
+from b200kit.node.state.event import Event
 from b200kit.node.state.watchdog import Outcome, Rules, Seen, Standing
 from tests.lab.standin.engine import Engine
 from tests.messages import assert_message
@@ -150,10 +151,20 @@ class Node:
     warm: str | None = None
     broken: tuple[str, ...] = ()
     fault: str | None = ""
+    idle: bool = True
     restarts: int = 0
+    told: list[tuple[str, str | None]] = field(default_factory=list)
+
+    def tell(self, event: Event) -> None:
+        assert (event.replicas, event.subject) == ((0,), "vllm@0.service")
+        asked = event.remediation
+        self.told.append((event.kind, asked.action if asked else None))
 
     async def probe(self) -> Found:
         return self.found
+
+    async def is_idle(self) -> bool:
+        return self.idle
 
     async def unit(self, unit: str) -> Seen:
         return self.seen
@@ -228,6 +239,7 @@ def test_ejected_first_then_looked_at_then_restarted_then_back(tmp_path: Path) -
     ticks(one, 1)
     assert node.acts == [*REPAIRED, "back vllm0"]
     assert (one.standing.out, len(one.standing.ejections)) == (False, 1)
+    assert node.told == [("replica.out", "restart-service"), ("replica.back", None)]
 
 
 def answers_after_a_restart(node: Node) -> None:
@@ -276,6 +288,7 @@ def test_after_too_many_ejections_it_is_left_out_and_the_node_is_marked(tmp_path
     assert_message(*[act for act in node.acts if act.startswith("mark")])
     assert node.acts[-1] == "out_of_rotation vllm0"
     assert "back vllm0" not in node.acts
+    assert node.told[-1] == ("replica.out", "reset-gpu")
 
 
 def test_ejections_are_counted_by_the_time_since_the_boot(tmp_path: Path) -> None:

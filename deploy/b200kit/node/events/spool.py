@@ -1,0 +1,105 @@
+"""The events that nobody has taken yet: one file each, a bounded number, the oldest dropped.
+
+Without /etc/b200kit/events.json nobody is told of anything, and nothing is written. Whoever tells
+something goes on whatever becomes of it: what cannot be written is a line in the journal.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import sys
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from b200kit.node.events.config import CONFIG, Plan, load
+from b200kit.node.lib import boot_clock, durable_files, timestamp
+from b200kit.node.lib.managed_files import STATE_DIRECTORY
+from b200kit.node.state import event
+from b200kit.node.state.event import Event, Stamp
+
+DIRECTORY = STATE_DIRECTORY / "events"
+_DROPPED = ".dropped"
+"""How many were dropped untold. Hidden: what systemd waits for is a file that is not."""
+
+
+@dataclass(frozen=True)
+class Spool:
+    """Where events wait. Its files' names are in the order in which they came."""
+
+    directory: Path = DIRECTORY
+    config: Path = CONFIG
+
+    def put(self, told: Event) -> None:
+        """Keep an event for the sinks, if there are any. Never raises, never waits for a sink."""
+        try:
+            plan = load(self.config)
+            if plan is not None:
+                self._put(told, plan)
+        except (OSError, ValueError) as error:
+            _say(f"{told.kind} is told nobody: {error}")
+
+    def _put(self, told: Event, plan: Plan) -> None:
+        now, count = boot_clock.now(), time.clock_gettime_ns(time.CLOCK_BOOTTIME)
+        stamp = Stamp(
+            f"{plan.node}-{now.boot_id}-{count:020d}", timestamp.now(), plan.node, now.boot_id
+        )
+        self._make_room(plan.kept)
+        # By the time of day first, as a boot before this one counted from 0, too.
+        path = self.directory / f"{time.time_ns():020d}-{count:020d}.json"
+        durable_files.replace(path, json.dumps(told.document(stamp)) + "\n")
+
+    def names(self) -> list[str]:
+        """The events that wait, the oldest first."""
+        try:
+            return sorted(path.name for path in self.directory.glob("[0-9]*.json"))
+        except OSError:
+            return []
+
+    def read(self, name: str) -> Any:
+        """One of them; None where it is none, or cannot be read."""
+        try:
+            found = json.loads((self.directory / name).read_text(encoding="utf-8"))
+        except (OSError, ValueError):
+            return None
+        return found if event.is_event(found) else None
+
+    def remove(self, name: str) -> None:
+        """Take one away that nobody waits for any more."""
+        with contextlib.suppress(OSError):
+            (self.directory / name).unlink()
+
+    def drop(self, name: str, why: str) -> None:
+        """Take one away that somebody has not been told of: counted, and in the journal."""
+        self.remove(name)
+        count = self.dropped() + 1
+        _say(f"{name} is dropped, {why}; {count} were until now")
+        with contextlib.suppress(OSError):
+            durable_files.replace(self.directory / _DROPPED, f"{count}\n")
+
+    def dropped(self) -> int:
+        """How many were dropped for good."""
+        try:
+            return int((self.directory / _DROPPED).read_text(encoding="ascii"))
+        except (OSError, ValueError):
+            return 0
+
+    def age_s(self, name: str) -> float:
+        """Seconds since it came, by the time of day. Of one that is gone, 0."""
+        return max(0.0, (time.time_ns() - int(name.partition("-")[0])) / 1e9)
+
+    def _make_room(self, most: int) -> None:
+        waiting = self.names()
+        for name in waiting[: max(0, len(waiting) + 1 - most)]:
+            self.drop(name, f"as {most} wait already")
+
+
+def put(told: Event) -> None:
+    """Keep an event for this node's sinks, if it has any. Never raises."""
+    Spool().put(told)
+
+
+def _say(line: str) -> None:
+    print(f"events: {line}", file=sys.stderr, flush=True)

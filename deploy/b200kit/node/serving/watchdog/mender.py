@@ -1,0 +1,114 @@
+"""Restarts a service of the driver for which replicas are out, where the inventory says so.
+
+Only once each replica that the fault touches is out of the gateway and idle, and never while a
+rolling restart runs. Whether it helped is the next looks' business: they end the fault, and the
+replicas return as ever.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import sys
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Protocol
+
+from b200kit.node.lib import boot_clock, durable_files
+from b200kit.node.lib.boot_clock import Moment
+from b200kit.node.serving.watchdog.replica import Acts, Watched
+from b200kit.node.state import mend
+from b200kit.node.state.mend import Due, Rules, Tries
+from b200kit.node.state.watch import Fault
+
+FILE = "mends.json"
+WITHIN_S = 120.0
+"""What a restart may take: the fabric manager sets up the fabric first."""
+_EVERY_S = 1.0
+
+
+class Looks(Acts, Protocol):
+    """What a mender needs of the node besides (b200kit/node/serving/watchdog/effects.py)."""
+
+    def faults(self) -> tuple[float, list[Fault]]:
+        """When the last look began, seconds since the boot, and what it left."""
+
+
+@dataclass
+class Mender:
+    """The one of a node. *directory*: where it remembers what it did."""
+
+    replicas: Sequence[Watched]
+    acts: Looks
+    takes_out: Sequence[str]
+    rules: Rules
+    directory: Path
+    clock: Callable[[], Moment] = field(default=boot_clock.now)
+    # What it said last, so that it says it once.
+    said: str = ""
+
+    async def run(self) -> None:
+        """For ever; nothing where nothing is to be mended."""
+        while True:
+            if self.rules.mends:
+                await self.tick()
+            await asyncio.sleep(_EVERY_S)
+
+    async def tick(self) -> None:
+        """Restart what is due, if it may be."""
+        looked, faults = self.acts.faults()
+        for one in mend.due(faults, self.takes_out, self.rules):
+            if await self._may(one, looked):
+                with self.acts.no_rolling_restart() as free:
+                    if free:
+                        await self._restart(one)
+                return
+
+    async def _may(self, one: Due, looked: float) -> bool:
+        """Whether it is its turn; a breaker that is open is said once."""
+        try:
+            why = mend.refusal(self._tries(), self.rules, self.clock().seconds, looked)
+        except (OSError, ValueError) as error:
+            why = f"what was restarted before is not known: {error}"
+        if why:
+            self._say(f"{one.unit}: {why}")
+        return why is None and await self._is_quiet(one.replicas)
+
+    async def _is_quiet(self, indices: Sequence[int]) -> bool:
+        """Whether each replica is out of the gateway and was idle twice, a moment apart."""
+        touched = [r for r in self.replicas if r.replica.index in indices]
+        for _ in range(2):
+            if not all(r.standing.held and r.standing.out_of_rotation for r in touched):
+                return False
+            if not all([await r.prober.is_idle() for r in touched]):
+                return False
+            await asyncio.sleep(_EVERY_S)
+        return True
+
+    async def _restart(self, one: Due) -> None:
+        """Remember it first: a watchdog that is killed meanwhile has tried."""
+        now = self.clock()
+        tries = mend.tried(self._tries(), self.rules, now.seconds)
+        try:
+            durable_files.replace(self.directory / FILE, json.dumps(tries.to_json()) + "\n")
+        except OSError as error:
+            self._say(f"{one.unit} is not restarted, as that could not be written down: {error}")
+            return
+        self._say(f"restarting {one.unit}, as the inventory allows: {one.why}")
+        problem = await self.acts.restart(one.unit, WITHIN_S)
+        self._say(problem or f"{one.unit} was restarted; the next looks say whether it helped")
+
+    def _tries(self) -> Tries:
+        """What was restarted in this boot. Raises OSError or ValueError."""
+        boot_id = self.clock().boot_id
+        try:
+            document = json.loads((self.directory / FILE).read_text(encoding="utf-8"))
+        except FileNotFoundError:
+            return Tries(boot_id)
+        return Tries.of(document, boot_id)
+
+    def _say(self, line: str) -> None:
+        if line != self.said:
+            print(f"mend: {line}", file=sys.stderr, flush=True)
+        self.said = line

@@ -1,0 +1,87 @@
+"""What happened on a node that serves, as one document for the site's own tools. Pure.
+
+{"schema": "b200kit/event/1", "id": "...", "at": "2026-11-25T13:00:00Z", "node": "n01",
+ "boot_id": "...", "kind": "fault.confirmed", "check": "remap.pending", "subject": "GPU 6",
+ "summary": "...", "replicas": [1], "remediation": {"action": "reset-gpu", "text": "..."}}
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from b200kit.node.state import advice
+from b200kit.node.state.verdict import Action, Finding
+from b200kit.node.state.watch import Fault
+
+SCHEMA = "b200kit/event/1"
+KINDS = (
+    *("fault.confirmed", "fault.over", "replica.out", "replica.back"),
+    *("proof.expiring", "proof.expired", "proof.valid"),
+)
+_MOST = 2000
+"""Characters of a summary: a spool holds so many events, not so many novels."""
+
+
+@dataclass(frozen=True)
+class Remediation:
+    """What an event asks for: a step of the ladder (verdict.Action), and the same in words."""
+
+    action: str
+    text: str
+
+    @classmethod
+    def of(cls, finding: Finding) -> Remediation:
+        """The one that a failed finding asks for."""
+        return cls(finding.action.word, advice.of(finding))
+
+    @classmethod
+    def step(cls, action: Action, part: str) -> Remediation:
+        """A step without a finding, and the part it is for."""
+        return cls(action.word, advice.advice(action, "node", part))
+
+
+@dataclass(frozen=True)
+class Stamp:
+    """Which event it is, and of when and where. *id*: unique for good, and in order in a boot."""
+
+    id: str
+    at: str
+    node: str
+    boot_id: str
+
+
+@dataclass(frozen=True)
+class Event:
+    """One thing that happened. *replicas*: those it touches, by index."""
+
+    kind: str
+    summary: str
+    check: str = ""
+    subject: str = "node"
+    replicas: tuple[int, ...] = ()
+    remediation: Remediation | None = None
+
+    def document(self, stamp: Stamp) -> dict[str, Any]:
+        """Plain JSON, of schema b200kit/event/1."""
+        mine = {**asdict(self), "summary": self.summary[:_MOST], "replicas": list(self.replicas)}
+        return {"schema": SCHEMA, **asdict(stamp), **mine}
+
+
+def of_fault(change: str, fault: Fault) -> Event:
+    """A fault that a look changed: *change* is "confirmed" or "over"."""
+    finding = fault.finding
+    return Event(
+        f"fault.{change}",
+        finding.summary,
+        finding.check,
+        finding.subject,
+        fault.replicas,
+        Remediation.of(finding) if change == "confirmed" else None,
+    )
+
+
+def is_event(document: object) -> bool:
+    """Whether a document is one, of a schema that is understood."""
+    return isinstance(document, Mapping) and document.get("schema") == SCHEMA

@@ -1,0 +1,63 @@
+"""How much counters grew from look to look while a node serves. Pure.
+
+A level says what happened since the driver was loaded, a rate what happens now. A rate of a few a
+minute takes a minute to see, so counters are compared with those of a look that long ago.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+from b200kit.node.state.view import StateView, Unmeasured
+
+PERIOD_S = 60.0
+"""What a rate is taken over, at least: DCGM's limit is one a minute."""
+
+
+@dataclass(frozen=True)
+class Counters:
+    """Counters to compare with, by UUID, of a look at *boot_s* seconds since the boot.
+
+    *growth*: by how much they grew within how many seconds, {} before two looks were far enough
+    apart. A GPU whose counter fell or could not be read has none.
+    """
+
+    boot_s: float
+    pcie_replays: Mapping[str, int] = field(default_factory=dict)
+    growth: Mapping[str, Any] = field(default_factory=dict)
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain JSON."""
+        return asdict(self)
+
+    def then(self, state: object, now: float) -> Counters:
+        """After a look at *now*: the same until a period is over."""
+        seconds = now - self.boot_s
+        if seconds < PERIOD_S:
+            return self
+        counts = replays(state)
+        pairs = {uuid: (self.pcie_replays[uuid], n) for uuid, n in counts.items() if uuid in self}
+        grown = {uuid: n - before for uuid, (before, n) in pairs.items() if n >= before}
+        return Counters(now, counts, {"seconds": seconds, "pcie_replays": grown})
+
+    def __contains__(self, uuid: str) -> bool:
+        return uuid in self.pcie_replays
+
+
+def of(document: object, state: object, now: float) -> Counters:
+    """What a look's document kept, with this look; from this look on where it kept nothing."""
+    kept = document.get("counters") if isinstance(document, Mapping) else None
+    try:
+        return Counters(**kept).then(state, now)  # type: ignore[arg-type]
+    except (TypeError, ValueError, AttributeError):
+        return Counters(now, replays(state))
+
+
+def replays(state: object) -> dict[str, int]:
+    """PCIe replays by UUID, of the GPUs that tell both."""
+    gpus = StateView(state).gpus()
+    told = [] if isinstance(gpus, Unmeasured) else gpus
+    read = {str(gpu.text("uuid")): gpu.number("pcie", "replays") for gpu in told}
+    return {uuid: count for uuid, count in read.items() if not isinstance(count, Unmeasured)}

@@ -1,0 +1,94 @@
+"""Which services a node restarts by itself for a confirmed fault, and how often. Pure.
+
+Nothing unless the inventory says so, and then the first level of the ladder alone: a service that
+a fault names and that computes nothing itself. All else waits for reprovision.py, and a person.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from b200kit.node.state import watch
+from b200kit.node.state.verdict import Action
+from b200kit.node.state.watch import Fault
+
+SCHEMA = "b200kit/mends/1"
+LEVEL = "restart-services"
+SERVICES = ("nvidia-fabricmanager.service", "nvidia-persistenced.service")
+SETTLES_S = 60.0
+"""How long a restarted service gets before a look may ask for it again. Ours: the fabric of a node
+trains for seconds, and `watchdog.clear` looks end a fault."""
+
+
+@dataclass(frozen=True)
+class Rules:
+    """*mends*: levels that the inventory allows. At most *mend_most* within *mend_window_s*."""
+
+    mends: tuple[str, ...] = ()
+    mend_most: int = 2
+    mend_window_s: float = 3600.0
+
+
+@dataclass(frozen=True)
+class Due:
+    """A service to restart, why, and the replicas that must be out and idle before."""
+
+    unit: str
+    why: str
+    replicas: tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class Tries:
+    """When services were restarted: seconds since the boot *boot_id*."""
+
+    boot_id: str
+    times: tuple[float, ...] = ()
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain JSON."""
+        return {"schema": SCHEMA, **asdict(self), "times": list(self.times)}
+
+    @classmethod
+    def of(cls, document: object, boot_id: str) -> Tries:
+        """Those of this boot. Raises ValueError where it is not understood."""
+        if not isinstance(document, Mapping) or document.get("schema") != SCHEMA:
+            raise ValueError(f"it is no document of schema {SCHEMA}")
+        if document.get("boot_id") != boot_id:
+            return cls(boot_id)
+        times = document.get("times")
+        if not isinstance(times, list) or not all(isinstance(at, int | float) for at in times):
+            raise ValueError("its times are malformed")
+        return cls(boot_id, tuple(times))
+
+
+def due(faults: Collection[Fault], takes_out: Collection[str], rules: Rules) -> list[Due]:
+    """What confirmed faults ask to be restarted, each service once; the rest is for others.
+
+    A fault that takes no replica out is not mended: its replicas would be in use.
+    """
+    found: dict[str, Due] = {}
+    for fault in faults if LEVEL in rules.mends else ():
+        unit, asks = fault.finding.part, fault.finding.action is Action.RESTART_SERVICE
+        if asks and unit in SERVICES and watch.out([fault], takes_out):
+            found.setdefault(unit, Due(unit, fault.finding.summary, fault.replicas))
+    return list(found.values())
+
+
+def refusal(tries: Tries, rules: Rules, now: float, looked: float) -> str | None:
+    """Why nothing may be restarted now; "" where it is only too early to know. None: it may.
+
+    *looked*: when the last look began, seconds since the boot.
+    """
+    recent = [at for at in tries.times if now - at < rules.mend_window_s]
+    if len(recent) >= rules.mend_most:
+        return f"restarted {len(recent)} times within {rules.mend_window_s:g} s: left to a person"
+    return "" if recent and looked < recent[-1] + SETTLES_S else None
+
+
+def tried(tries: Tries, rules: Rules, now: float) -> Tries:
+    """One more; those that the window has left behind are forgotten."""
+    kept: Sequence[float] = [at for at in tries.times if now - at < rules.mend_window_s]
+    return Tries(tries.boot_id, (*kept, now))

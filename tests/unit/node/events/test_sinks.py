@@ -1,0 +1,134 @@
+"""Sinks: a program and an HTTPS server, each as it should be and each way that it fails."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import os
+import ssl
+import threading
+import time
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from b200kit.node.events import sinks
+from b200kit.node.events.config import CREDENTIAL, Plan
+from b200kit.node.events.sinks import Command, Webhook
+from tests.unit.gateway.test_refusals import certificate
+
+EVENT = {"id": "n01-1", "summary": "out"}
+
+
+def told(sink: sinks.Sink) -> str | None:
+    """What comes of telling it."""
+    return asyncio.run(sink.tell(EVENT))
+
+
+def test_a_command_gets_one_line_of_json(tmp_path: Path) -> None:
+    assert told(Command(["/bin/sh", "-c", f"cat > {tmp_path}/heard"], 20)) is None
+    assert json.loads((tmp_path / "heard").read_text()) == EVENT
+
+
+def test_a_command_that_fails_says_why() -> None:
+    assert told(Command(["/bin/sh", "-c", "echo no relay >&2; exit 3"], 20)) == (
+        "/bin/sh exited 3: no relay"
+    )
+    assert told(Command(["/no/such/program"], 20)) == "/no/such/program: No such file or directory"
+
+
+def test_a_command_that_reads_nothing_takes_the_event() -> None:
+    assert told(Command(["/bin/true"], 20)) is None
+
+
+def test_a_command_that_hangs_is_killed_with_what_it_started(tmp_path: Path) -> None:
+    script = f"sleep 1000 & echo $! > {tmp_path}/child; wait"
+    problem = told(Command(["/bin/sh", "-c", script], 0.5))
+    assert "was killed" in str(problem)
+    child = (tmp_path / "child").read_text().strip()
+    end = time.monotonic() + 60
+    while _lives(child) and time.monotonic() < end:
+        time.sleep(0.01)
+    assert not _lives(child)
+
+
+def _lives(pid: str) -> bool:
+    with contextlib.suppress(OSError):
+        return Path(f"/proc/{pid}/stat").read_text().split()[2] != "Z"
+    return False
+
+
+@contextlib.contextmanager
+def server(folder: Path, status: int = 204, name: str = "localhost") -> Iterator[tuple[str, Any]]:
+    """An HTTPS server in a thread: its URL, and the requests it has had."""
+    had: list[tuple[str | None, Any]] = []
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_POST(self) -> None:
+            body = self.rfile.read(int(self.headers["Content-Length"]))
+            had.append((self.headers["Authorization"], json.loads(body)))
+            self.send_response(status)
+            self.send_header("Content-Length", "0")
+            self.end_headers()
+
+        def log_message(self, *_: object) -> None:
+            pass
+
+    (folder / "own.pem").write_bytes(certificate(folder, name))
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(folder / "own.pem")
+    listening = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    listening.socket = context.wrap_socket(listening.socket, server_side=True)
+    thread = threading.Thread(target=listening.serve_forever)
+    thread.start()
+    try:
+        yield f"https://localhost:{listening.server_address[1]}/events", had
+    finally:
+        listening.shutdown()
+        thread.join()
+        listening.server_close()
+
+
+def test_a_webhook_gets_the_event_and_the_key(tmp_path: Path) -> None:
+    with server(tmp_path) as (url, had):
+        assert told(Webhook(url, f"{tmp_path}/own.pem", 20, "a-key")) is None
+    assert had == [("Bearer a-key", EVENT)]
+
+
+def test_a_webhook_that_does_not_take_it(tmp_path: Path) -> None:
+    with server(tmp_path, status=503) as (url, _):
+        assert told(Webhook(url, f"{tmp_path}/own.pem", 20)) == "HTTP 503"
+    assert "cannot connect" in str(told(Webhook(url, f"{tmp_path}/own.pem", 20)))
+    assert "No such file" in str(told(Webhook(url, f"{tmp_path}/none.pem", 20)))
+
+
+@pytest.mark.parametrize("name", ["localhost", "elsewhere"])
+def test_a_certificate_must_be_of_the_authority_and_for_the_host(name: str, tmp_path: Path) -> None:
+    with server(tmp_path, name=name) as (url, had):
+        trusted = f"{tmp_path}/own.pem" if name == "elsewhere" else ""
+        assert "certificate" in str(told(Webhook(url, trusted, 20, "a-key"))).lower()
+    assert had == []
+
+
+def test_a_webhook_that_says_nothing_is_left_after_the_deadline(tmp_path: Path) -> None:
+    with server(tmp_path) as (url, _):
+        pass
+    import socket
+
+    with socket.create_server(("127.0.0.1", 0)) as mute:
+        url = f"https://localhost:{mute.getsockname()[1]}/"
+        assert told(Webhook(url, "", 0.2)) is not None
+
+
+def test_the_key_is_the_units_credential(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    plan = Plan("n01", command=("/bin/true",), url="https://h/", ca_file="")
+    monkeypatch.delenv("CREDENTIALS_DIRECTORY", raising=False)
+    assert [sink.name for sink in sinks.sinks(plan)] == ["command", "webhook"]
+    (tmp_path / CREDENTIAL).write_text("a-key\n")
+    monkeypatch.setenv("CREDENTIALS_DIRECTORY", os.fspath(tmp_path))
+    (hook,) = sinks.sinks(Plan("n01", url="https://h/"))
+    assert hook == Webhook("https://h/", "", 10.0, "a-key")

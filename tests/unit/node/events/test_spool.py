@@ -1,0 +1,72 @@
+"""The spool: what waits, how much of it, and that nobody fails for it."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from b200kit.node.events.config import load
+from b200kit.node.events.spool import Spool
+from b200kit.node.state.event import Event
+from tests.subtests import in_subtests
+
+TOLD = Event("replica.out", "out of the gateway", "watchdog.replicas", "vllm@0.service", (0,))
+CONFIG = {"node": "n01", "kept": 3, "deadline_s": 1, "command": [], "url": "", "ca_file": ""}
+
+
+def spool(folder: Path, **changes: object) -> Spool:
+    """An empty one, whose site wants to be told."""
+    (folder / "events.json").write_text(json.dumps(CONFIG | changes))
+    return Spool(folder / "events", folder / "events.json")
+
+
+def test_an_event_says_which_it_is_and_of_when_and_where(tmp_path: Path) -> None:
+    here = spool(tmp_path)
+    here.put(TOLD)
+    here.put(TOLD)
+    first, second = (here.read(name) for name in here.names())
+    assert (first["schema"], first["node"], first["replicas"]) == ("b200kit/event/1", "n01", [0])
+    assert first["id"] < second["id"]
+    assert first["boot_id"] in first["id"]
+
+
+def test_nobody_to_tell_keeps_nothing(tmp_path: Path) -> None:
+    Spool(tmp_path / "events", tmp_path / "none.json").put(TOLD)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_of_too_many_the_oldest_are_dropped_and_counted(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    here = spool(tmp_path)
+    here.put(TOLD)
+    oldest = here.names()[0]
+    for _ in range(4):
+        here.put(TOLD)
+    assert (len(here.names()), here.dropped()) == (3, 2)
+    assert oldest not in here.names()
+    assert capsys.readouterr().err.count("is dropped") == 2
+
+
+@in_subtests(("config", "spool_is"), [("{", "absent"), ("[]", "absent"), ("", "a file")])
+def test_what_cannot_be_kept_is_a_line_and_no_error(
+    config: str, spool_is: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    here = spool(tmp_path)
+    if config:
+        here.config.write_text(config)
+    if spool_is == "a file":
+        here.directory.write_text("")
+    capsys.readouterr()
+    here.put(TOLD)
+    assert capsys.readouterr().err.count("\n") == 1
+    assert here.names() == []
+
+
+def test_a_plan_that_lacks_a_key_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "events.json"
+    path.write_text(json.dumps({"node": "n01"}))
+    with pytest.raises(ValueError, match="kept"):
+        load(path)

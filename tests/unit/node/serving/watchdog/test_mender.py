@@ -1,0 +1,89 @@
+"""A service is restarted once its replicas are out and idle, as often as the breaker lets it."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+import pytest
+
+from b200kit.node.lib.boot_clock import Moment
+from b200kit.node.serving.watchdog import mender as mending
+from b200kit.node.serving.watchdog.mender import Mender
+from b200kit.node.state import watchdog
+from b200kit.node.state.mend import Rules
+from b200kit.node.state.watch import Fault
+from tests.subtests import in_subtests
+from tests.unit.node.serving.watchdog.test_daemon import Node, watched
+from tests.unit.node.state.test_mend import MANAGER, ON, fault
+
+
+@dataclass
+class Looked(Node):
+    """A node in memory whose last look left faults."""
+
+    left: list[Fault] = field(default_factory=lambda: [fault(replicas=(0,))])
+    looked: float = 100.0
+
+    def faults(self) -> tuple[float, list[Fault]]:
+        return self.looked, self.left
+
+
+@pytest.fixture(autouse=True)
+def without_waiting(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(mending, "_EVERY_S", 0.0)
+
+
+def mender(node: Looked, folder: Path, rules: Rules = ON) -> Mender:
+    """One whose only replica is out of the gateway."""
+    one = watched(node, folder)
+    one.standing = replace(watchdog.hold(one.standing, "died"), out_of_rotation=True)
+    return Mender([one], node, ("fabric",), rules, folder, clock=lambda: Moment("b", node.looked))
+
+
+def test_the_service_is_restarted_once_and_then_given_time(tmp_path: Path) -> None:
+    node = Looked()
+    one = mender(node, tmp_path)
+    asyncio.run(one.tick())
+    asyncio.run(one.tick())
+    assert node.acts == [f"restart {MANAGER}"]
+    assert json.loads((tmp_path / mending.FILE).read_text())["times"] == [100.0]
+
+
+@in_subtests("why", ["busy", "in the gateway", "not held", "rolling", "not allowed", "count lost"])
+def test_it_is_left_alone(why: str, tmp_path: Path) -> None:
+    node = Looked(idle=why != "busy", rolling=why == "rolling")
+    one = mender(node, tmp_path, Rules() if why == "not allowed" else ON)
+    watched_one = one.replicas[0]
+    if why == "in the gateway":
+        watched_one.standing = replace(watched_one.standing, out_of_rotation=False)
+    if why == "not held":
+        watched_one.standing = replace(watched_one.standing, held="")
+    if why == "count lost":
+        (tmp_path / mending.FILE).write_text("{")
+    asyncio.run(one.tick())
+    assert node.acts == []
+    (tmp_path / mending.FILE).unlink(missing_ok=True)
+
+
+def test_a_breaker_that_is_open_is_said_once(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    node = Looked()
+    one = mender(node, tmp_path, replace(ON, mend_window_s=3600.0))
+    for _ in range(5):
+        asyncio.run(one.tick())
+        node.looked += 61.0
+    assert node.acts == [f"restart {MANAGER}"] * 2
+    assert capsys.readouterr().err.count("left to a person") == 1
+
+
+def test_what_cannot_be_remembered_is_not_done(tmp_path: Path) -> None:
+    node = Looked()
+    one = mender(node, tmp_path)
+    one.directory = tmp_path / "file"
+    one.directory.write_text("")
+    asyncio.run(one.tick())
+    assert node.acts == []
