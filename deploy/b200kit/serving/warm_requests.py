@@ -52,10 +52,12 @@ def watchdog(node: Node) -> dict[str, Any]:
         "stall_s": rules.stall_s,
         "ejections": rules.ejections,
         "window_s": rules.window_s,
+        "slower": rules.slower,
         "confirm": rules.confirm,
         "looks": rules.looks,
         "clear": rules.clear,
         "takes_out": list(rules.takes_out),
         "waiting": metrics.get("waiting", ""),
+        "gaps": metrics.get("inter_token_latency", ""),
         "progress": [metrics[name] for name in progress if name in metrics],
     }

@@ -67,7 +67,6 @@ HARDWARE = [
     injected("NVLink at half speed (GPU 3)", 3, "one-slow-link"),
     injected("fabric unhealthy (GPU 5)", 5, "fabric-unhealthy"),
     injected("fabric without success (GPU 5)", 5, "fabric-not-success"),
-    injected("fabric in progress", None, "fabric-in-progress"),
     injected("driver asks for a reset (GPU 2)", 2, "gpu-asks-for-reset"),
     injected("row remap pending (GPU 6)", 6, "row-remap-pending"),
     injected("thermal slowdown (GPU 4)", 4, "thermal-slowdown"),

@@ -60,6 +60,7 @@ class WatchdogPlan:
     look_rules: watch.Rules = field(default_factory=watch.Rules)
     takes_out: tuple[str, ...] = ()
     waiting: str = "vllm:num_requests_waiting"
+    gaps: str = "vllm:inter_token_latency_seconds"
     progress: tuple[str, ...] = ("vllm:generation_tokens_total", "vllm:prompt_tokens_total")
 
 
