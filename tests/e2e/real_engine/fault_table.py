@@ -21,6 +21,7 @@ from typing import Any
 import pytest
 
 import tests.lab as lab
+from b200kit.node.client.percentiles import percentile
 from tests.bench.golden_faults import HOOK as SOURCE
 from tests.e2e.conftest import SHORT_SMOKE
 from tests.e2e.driving import Outcome, cursor, deploy, on
@@ -28,6 +29,8 @@ from tests.e2e.tools.watching import Watched
 
 NODE = Watched("b200-1")
 STREAMS, TOKENS = 4, 40
+BLOCKS, BLOCK_S = 5, 60
+"""With the looks and without, in turn."""
 RULES = {"interval_s": 5, "deadline_s": 30, "stall_s": 600, "look_s": 10, "look_deadline_s": 45}
 DATA = ("--data", f"watchdog={json.dumps(RULES)}", *SHORT_SMOKE)
 MANAGER = "nvidia-fabricmanager.service"
@@ -178,6 +181,28 @@ def streams_since(began: float) -> list[dict[str, Any]]:
 @pytest.mark.parametrize("fault", [*HARDWARE, *ACTS], ids=lambda fault: fault.name)
 def test_what_a_fault_touches_is_out_until_it_is_over(serving: None, fault: Fault) -> None:
     row(fault)
+
+
+def test_what_the_looks_cost_the_tail(serving: None) -> None:
+    streams_since(time.time())
+    spans: dict[bool, list[tuple[float, float]]] = {True: [], False: []}
+    for looks in (True, False) * BLOCKS:
+        on(NODE.name, f"systemctl {'start' if looks else 'stop'} b200-watch.timer")
+        began = time.time()
+        time.sleep(BLOCK_S)
+        spans[looks].append((began, time.time()))
+    on(NODE.name, "systemctl start b200-watch.timer")
+    seen = streams_since(spans[True][0][0])
+    for looks, those in spans.items():
+        whole = [s for s in seen if any(a <= s["sent"] and s["ended"] < b for a, b in those)]
+        ttft = percentile([s["ttft"] for s in whole], 99)
+        itl = percentile([(s["ended"] - s["sent"] - s["ttft"]) / (TOKENS - 1) for s in whole], 99)
+        print(
+            f"looks {'on' if looks else 'off'}: n={len(whole)} P99 TTFT {ttft * 1000:.0f} ms, "
+            f"TPOT {itl * 1000:.1f} ms"
+        )
+    used = int(on(NODE.name, "systemctl show -P CPUUsageNSec b200-watch.service")) / 1e9
+    print(f"one look took {used:.2f} s of a CPU: {used / RULES['look_s']:.1%} of one")
 
 
 @pytest.mark.parametrize("kind", XIDS)
