@@ -52,6 +52,7 @@ def watchdog(node: Node) -> dict[str, Any]:
         "stall_s": rules.stall_s,
         "ejections": rules.ejections,
         "window_s": rules.window_s,
+        "slower": rules.slower,
         "confirm": rules.confirm,
         "looks": rules.looks,
         "clear": rules.clear,
@@ -60,5 +61,6 @@ def watchdog(node: Node) -> dict[str, Any]:
         "mend_most": rules.mend_most,
         "mend_window_s": rules.mend_window_s,
         "waiting": metrics.get("waiting", ""),
+        "gaps": metrics.get("inter_token_latency", ""),
         "progress": [metrics[name] for name in progress if name in metrics],
     }

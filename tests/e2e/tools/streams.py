@@ -3,8 +3,9 @@
     python3 streams.py NODE_PROGRAM SERVING_JSON STREAMS TOKENS RESULT
 
 Each stream is followed by the next at once. Ends when RESULT.stop is there; then RESULT has a JSON
-list of {"sent", "ended" (seconds since the epoch), "error", "tokens"}, one entry a stream. The
-client is the node program's own, so an answer counts as whole only if a user would say so.
+list of {"sent", "ended" (seconds since the epoch), "ttft" (seconds), "error", "tokens"}, one entry
+a stream. The client is the node program's own, so an answer counts as whole only if a user would
+say so.
 """
 
 from __future__ import annotations
@@ -40,7 +41,8 @@ def main(program: str, config: str, streams: str, tokens: str, result: str) -> N
             request = ChatRequest(serving.model, prompt, int(tokens), salt=f"{number}-{count}")
             sent = time.time()
             record = (await chat(endpoint, request)).record()
-            entry = {"sent": sent, "ended": time.time(), "error": record.error}
+            first = record.chunks[0].at - record.sent if record.chunks else None
+            entry = {"sent": sent, "ended": time.time(), "ttft": first, "error": record.error}
             found.append({**entry, "tokens": record.completion_tokens})
             put(out.with_suffix(".count"), str(len(found)))
             if record.error:

@@ -293,6 +293,15 @@ def test_kernel_log_is_never_empty_and_has_xids_only_with_a_driver(
     assert with_driver[-1] == (9, kernel_log.WARNING, "NVRM: Xid (PCI:0000:52:00): 79, off")
 
 
+def test_xid_that_is_injected_is_said_once(healthy: dict[str, Any]) -> None:
+    line = "NVRM: Xid (PCI:0000:52:00): 48, pid=1"
+    node = {**healthy, "xids": [{"after_s": 0, "line": line}]}
+    assert list(kernel_log.later([healthy, node, healthy, node], set())) == [
+        (kernel_log.WARNING, line)
+    ]
+    assert list(kernel_log.later([node], {line})) == []
+
+
 def test_a_tree_is_written_with_its_links_and_bytes(tmp_path: Path) -> None:
     tree.write(tmp_path, {"a/b": "text", "a/c": b"\x00", "a/d": tree.Link("b")})
     tree.write(tmp_path, {"a/b": "again", "a/d": tree.Link("c")})

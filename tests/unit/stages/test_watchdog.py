@@ -120,6 +120,7 @@ def test_rules_and_the_engines_own_names_reach_the_node(tmp_path: Path) -> None:
         "stall_s": 60.0,
         "ejections": 2,
         "window_s": 3600.0,
+        "slower": 3.0,
         "confirm": 2,
         "looks": 3,
         "clear": 3,
@@ -128,6 +129,7 @@ def test_rules_and_the_engines_own_names_reach_the_node(tmp_path: Path) -> None:
         "mend_window_s": 3600.0,
         "takes_out": ["nvlink"],
         "waiting": "vllm:num_requests_waiting",
+        "gaps": "vllm:inter_token_latency_seconds",
         "progress": ["vllm:generation_tokens_total", "vllm:prompt_tokens_total"],
     }
 

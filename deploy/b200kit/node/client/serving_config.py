@@ -59,6 +59,7 @@ class WatchdogPlan:
     takes_out: tuple[str, ...] = ()
     mend_rules: mend.Rules = field(default_factory=mend.Rules)
     waiting: str = "vllm:num_requests_waiting"
+    gaps: str = "vllm:inter_token_latency_seconds"
     progress: tuple[str, ...] = ("vllm:generation_tokens_total", "vllm:prompt_tokens_total")
 
 

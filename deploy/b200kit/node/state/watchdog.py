@@ -28,8 +28,9 @@ class Rules:
     """How the watchdog judges.
 
     Every interval_s each replica gets a probe with deadline_s to answer. strikes failures in a row
-    eject it; so do requests that wait while no token is made for stall_s, and `strikes` golden
-    prompts in a row that it answers otherwise than its reference. After `ejections` within window_s
+    eject it; so do requests that wait while no token is made for stall_s, `strikes` golden prompts
+    in a row that it answers otherwise than its reference, and as many probes at which it was
+    `slower` times as slow as the others. After `ejections` within window_s
     it is not restarted any more.
     """
 
@@ -39,6 +40,7 @@ class Rules:
     stall_s: float = 60.0
     ejections: int = 3
     window_s: float = 3600.0
+    slower: float = 3.0
 
 
 class Outcome(str, Enum):
@@ -52,6 +54,8 @@ class Outcome(str, Enum):
     # It answered a golden prompt otherwise than its reference, often enough; or not yet, and until
     # it is idle nothing more is known.
     WRONG = "wrong answers"
+    # Its tokens take several times as long as those of the node's other replicas.
+    SLOW = "slow"
     IN_DOUBT = "in doubt"
     # The server says that the request is wrong: nothing is known about the engine behind it.
     REFUSED = "refused"

@@ -17,11 +17,11 @@ import socket
 import sys
 import termios
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from . import grub, modules, site
+from . import cures, grub, modules, site
 from .modprobe import SCENARIO
 
 KMSG = Path("/dev/kmsg")
@@ -74,17 +74,50 @@ def _open_fifo() -> int:
     return fd
 
 
+def later(scenarios: Iterable[Mapping[str, Any]], said: set[str]) -> Iterator[tuple[int, str]]:
+    """(priority, text) of every Xid of the scenarios that follow and was not said in this boot."""
+    for scenario in scenarios:
+        for line in (str(xid["line"]) for xid in scenario["xids"]):
+            if line not in said:
+                said.add(line)
+                yield WARNING, line
+
+
+def _injected(every_s: float = 0.5) -> Iterator[dict[str, Any]]:
+    """The scenario on the disk whenever faults are injected, for ever."""
+    was = _presence()
+    while True:
+        time.sleep(every_s)
+        if (now := _presence()) != was:
+            was = now
+            yield json.loads(SCENARIO.read_text(encoding="utf-8"))
+
+
+def _presence() -> int:
+    """Changes with every injection, and with nothing else while the node is up."""
+    return cures.PRESENT.stat().st_mtime_ns if cures.PRESENT.exists() else 0
+
+
+def spoken(scenario: Mapping[str, Any], driver: str | None) -> Iterator[tuple[int, str]]:
+    """(priority, text) of every message, each when its time has come."""
+    start, said = time.monotonic(), set[str]()
+    for after_s, priority, text in messages(scenario, driver):
+        time.sleep(max(0.0, start + after_s - time.monotonic()))
+        said.add(text)
+        yield priority, text
+    if driver:
+        yield from later(_injected(), said)
+
+
 def main() -> int:
-    """Say everything there is to say, then end."""
+    """Say everything there is to say; with a driver there is always more to come."""
     scenario = json.loads(SCENARIO.read_text(encoding="utf-8"))
     site.forbid_modules(scenario)  # this runs beside the firmware's own unit
     driver = modules.at_boot().get("nvidia")
-    start = time.monotonic()
     fd = _open_fifo()
     _notify_ready()
     try:
-        for number, (after_s, priority, text) in enumerate(messages(scenario, driver)):
-            time.sleep(max(0.0, start + after_s - time.monotonic()))
+        for number, (priority, text) in enumerate(spoken(scenario, driver)):
             usec = int(time.monotonic() * 1_000_000)
             if not _write(fd, f"{priority},{number},{usec},-;{text}\n"):
                 return 1

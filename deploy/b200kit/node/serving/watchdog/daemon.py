@@ -22,6 +22,7 @@ from b200kit.node.serving.watchdog.effects import Edges, NotSeen
 from b200kit.node.serving.watchdog.mender import Mender
 from b200kit.node.serving.watchdog.probe import Alike, Prober
 from b200kit.node.serving.watchdog.replica import Watched
+from b200kit.node.state.pace import Pace
 
 # What a stop takes at most, and the abort before it.
 _STOP_S = 300.0
@@ -32,6 +33,7 @@ def watched(serving: Serving, edges: Edges) -> list[Watched]:
     """Every replica, with what an earlier watchdog knew of it."""
     plan = serving.watchdog
     in_flight, alike = serving.rolling_restart.in_flight, Alike(len(serving.replicas))
+    pace = Pace(plan.rules.slower)
     found = [
         Watched(
             replica=replica,
@@ -43,6 +45,7 @@ def watched(serving: Serving, edges: Edges) -> list[Watched]:
                 reference=serving.reference,
                 in_flight=in_flight,
                 alike=alike,
+                pace=pace,
                 name=replica.unit,
             ),
             acts=edges,

@@ -26,6 +26,7 @@ from b200kit.node.client.golden.reference import Reference
 from b200kit.node.client.http import Deadlines
 from b200kit.node.client.message import HttpError
 from b200kit.node.client.serving_config import WatchdogPlan
+from b200kit.node.state.pace import Pace, Reading
 from b200kit.node.state.watchdog import Outcome
 
 # Answers that say "later", not "wrong".
@@ -60,8 +61,8 @@ class Prober:
     """Probes one replica; remembers since when its engine has stood still with requests waiting.
 
     reference: reads what it should answer, None where that is not known; the smoke test may replace
-    it at any time. in_flight: the engine's series that add up to the requests it has. alike: shared
-    by the replicas of a node, this one by name.
+    it at any time. in_flight: the engine's series that add up to the requests it has. alike, pace:
+    shared by the replicas of a node, this one by name.
     """
 
     endpoint: Endpoint
@@ -71,6 +72,7 @@ class Prober:
     reference: Callable[[], Reference | None] = lambda: None
     in_flight: tuple[str, ...] = ()
     alike: Alike = field(default_factory=Alike)
+    pace: Pace = field(default_factory=Pace)
     name: str = ""
     _until_read: int = 0
     _number: int = 0
@@ -83,6 +85,7 @@ class Prober:
         before = await engine_metrics.scrape(self.endpoint)
         if self._began_again(before):
             self._until_read = 0
+        self._keep_pace(before)
         still_s = self._still_for(before)
         if still_s >= self.plan.rules.stall_s:
             return Found(
@@ -91,6 +94,8 @@ class Prober:
         began = self.clock()
         answer = await self._answer()
         took, error = self.clock() - began, answer.record().error
+        if error is None and (why := self.pace.behind(self.name, self.clock())):
+            return Found(Outcome.SLOW, why, took)
         if error is None:
             return replace(await self._read(before), seconds=took)
         if refuses(answer):
@@ -98,6 +103,11 @@ class Prober:
         if self._grew(before, await engine_metrics.scrape(self.endpoint)):
             return Found(Outcome.BUSY, f"{error}; tokens are made for others", took)
         return Found(Outcome.NO_ANSWER, error, took)
+
+    def _keep_pace(self, sample: Sample | str) -> None:
+        names = f"{self.plan.gaps}_sum", f"{self.plan.gaps}_count"
+        if self.plan.gaps and not isinstance(sample, str) and set(names) <= set(sample):
+            self.pace.note(self.name, Reading(self.clock(), *(sample[name] for name in names)))
 
     async def _answer(self) -> Answer:
         deadline = self.plan.rules.deadline_s

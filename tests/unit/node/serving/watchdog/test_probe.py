@@ -12,6 +12,7 @@ from b200kit.node.client.golden import ask as golden
 from b200kit.node.client.golden.reference import Reference
 from b200kit.node.client.serving_config import WatchdogPlan
 from b200kit.node.serving.watchdog.probe import Alike, Prober
+from b200kit.node.state.pace import Pace
 from b200kit.node.state.watchdog import Outcome, Rules
 from tests.subtests import in_subtests
 from tests.unit.node.client.server_thread import MODEL, fast, running
@@ -36,6 +37,35 @@ def test_requests_that_wait_without_a_token_for_the_whole_time_are_a_stall(
     asyncio.run(prober.probe())
     now[0] = seconds
     assert asyncio.run(prober.probe()).outcome is outcome
+
+
+def test_replica_whose_tokens_take_longer_than_the_others_is_slow(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    gaps, seconds, now = [0.0], {"a": 0.01, "b": 0.09}, [0.0]
+
+    async def scrape(endpoint: Endpoint) -> dict[str, float]:
+        del endpoint
+        total = gaps[0] * seconds[asked[0]]
+        series = "vllm:inter_token_latency_seconds"
+        return {f"{series}_sum": total, f"{series}_count": gaps[0]}
+
+    monkeypatch.setattr(engine_metrics, "scrape", scrape)
+    pace, asked, found = Pace(), [""], {}
+    with running() as url:
+        for gaps[0] in (0.0, 1000.0, 2000.0):
+            now[0] += 15
+            for asked[0] in seconds:
+                prober = Prober(
+                    Endpoint(url),
+                    MODEL,
+                    WatchdogPlan(RULES),
+                    clock=lambda: now[0],
+                    pace=pace,
+                    name=asked[0],
+                )
+                found[asked[0]] = asyncio.run(prober.probe()).outcome
+    assert found == {"a": Outcome.ANSWERED, "b": Outcome.SLOW}
 
 
 IDLE = {"vllm:generation_tokens_total": 5.0, "vllm:num_requests_running": 0.0}
