@@ -241,6 +241,10 @@ def thaw(name: str) -> None:
     cgroups.freeze(name, False)
 
 
+_CHILD = '"$@"; exit $?'
+"""A shell outside of the host's process ids, whose child is in it, and may be stopped or killed."""
+
+
 def run(
     name: str, argv: Sequence[str], timeout: float = HUNG_S
 ) -> subprocess.CompletedProcess[str]:
@@ -252,9 +256,10 @@ def run(
         own_network.join()
         return ssh.ssh(lab_paths(), name, shlex.join(argv), timeout, keep=True)
     known(name)
-    return run_program(
-        ["nsenter", *hosts.enter_arguments(name), "--", *argv], check=False, timeout=timeout
-    )
+    # nsenter's own child would be stopped by a shutdown of the host (SIGSTOP to all, then SIGKILL),
+    # and nsenter stops itself with it: then nobody reaps the dead child, and the host never ends.
+    apart = ["nsenter", "--no-fork", *hosts.enter_arguments(name), "--", "sh", "-c", _CHILD, "sh"]
+    return run_program([*apart, *argv], check=False, timeout=timeout)
 
 
 def reset_host(name: str, scenario: str | None = None) -> None:

@@ -18,7 +18,7 @@ import pytest
 
 import tests.lab as lab
 from tests.e2e.conftest import Live
-from tests.e2e.driving import deploy, on
+from tests.e2e.driving import deploy, on, wait_for_boot
 from tests.e2e.tools.watching import PROGRAM, SERVING, Watched
 
 NODE = Watched("b200-1")
@@ -48,16 +48,9 @@ def serves() -> bool:
 def reboot(number: int) -> None:
     """A person reboots it, without a word to anybody."""
     del number
-    before = on(NODE.name, "cat /run/b200-lab/boot.json; systemctl reboot --no-block")
-    NODE.until(lambda: _other_boot(before))
-
-
-def _other_boot(before: str) -> bool:
-    try:
-        now = on(NODE.name, "cat /run/b200-lab/boot.json 2>/dev/null || true")
-    except (lab.LabError, OSError):
-        return False
-    return bool(now) and now != before
+    before = on(NODE.name, "cat /proc/sys/kernel/random/boot_id")
+    on(NODE.name, "systemctl reboot --no-block")
+    wait_for_boot(NODE.name, before)
 
 
 def restart_engines(number: int) -> None:
