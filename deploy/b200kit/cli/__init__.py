@@ -26,6 +26,7 @@ COMMANDS = {
     "mirror": "everything that nodes install, in one signed directory to carry",
     "model": "a model for the site's store, or pinned for nodes that ask the Hub",
     "plan": "how a node should serve a model, and why",
+    "proof": "what a node has proven, signed: verify it anywhere",
     "quality": "answers of a model in fewer bits beside the original's",
     "record": "measured runs: list, show, accept a baseline, compare",
     "report": "show the report of the latest run, or of one",

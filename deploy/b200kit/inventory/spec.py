@@ -26,6 +26,7 @@ from b200kit.inventory.keys.parts import (
     Waiver,
     Watchdog,
 )
+from b200kit.inventory.keys.proof import Proof
 from b200kit.inventory.keys.reprovision import ReprovisioningKeys
 from b200kit.inventory.keys.rollout import RolloutKeys
 from b200kit.inventory.keys.source import Source, SystemName
@@ -164,6 +165,8 @@ class NodeSpec(ReprovisioningKeys, RolloutKeys):
     """not served (serving.md)"""
     watchdog: Watchdog = Watchdog()
     """the watchdog over the replicas"""
+    proof: Proof = Proof()
+    """what the node proves of itself while it serves, and for how long that holds"""
     smoke_always: bool = False
     """measure on every run, not only after a change"""
     waivers: Listed[Waiver] = ()

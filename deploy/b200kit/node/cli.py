@@ -18,6 +18,7 @@ COMMANDS = {
     "correctness-check": "b200kit.node.client.correctness:main",
     "watchdog": "b200kit.node.serving.watchdog.daemon:main",
     "watch": "b200kit.node.watch:main",
+    "proof": "b200kit.node.proof.command:main",
     "_evidence": "b200kit.node.serving.watchdog.hang_evidence:main",
     "quarantine": "b200kit.node.maintenance.quarantine:main",
     "slurm-check": "b200kit.node.maintenance.slurm_check:main",

@@ -18,7 +18,7 @@ from b200kit.node.state.view import StateView, Unmeasured
 from b200kit.run.node import Node, StageFailed
 from b200kit.run.remote import INSTALLED
 from b200kit.run.render import render
-from b200kit.stages import serving
+from b200kit.stages import proof, serving
 
 UNIT = "b200-watchdog.service"
 LOOK = "b200-watch.service"
@@ -45,11 +45,13 @@ def desired(node: Node, layout: Sequence[Replica]) -> DesiredState:
                 serving=serving.SERVING,
                 expect=EXPECT,
                 api_key=api_key,
+                proof=proof.RULES if proof.is_issued(node) else None,
             ),
             notify=(f"restart:{user}",),
         )
         for unit, user in restarted.items()
     ]
+    files += proof.files(node)
     return DesiredState(files=tuple(files), units=(Unit(UNIT), Unit(TIMER)))
 
 

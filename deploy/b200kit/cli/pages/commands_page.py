@@ -91,6 +91,7 @@ _NODE_EXITS = {
     "correctness-check": f"0 right; 1 wrong; {_CONFIG}",
     "watchdog": f"0 its configuration or program was replaced; 1 a part of it failed; {_CONFIG}",
     "watch": f"0 the node was looked at, whatever was seen; {_CONFIG}",
+    "proof": f"0 issued, whatever its standing; 1 with one line; {_CONFIG}",
     "quarantine": f"{_ONE_LINE}; 2 usage",
     "slurm-check": "0 fit; 1 unfit, not measured or not judged in time; 2 usage",
     "drain": "0 done, or no gateway runs; 1 with one line; 2 usage",

@@ -53,6 +53,7 @@ ORDER = (
     "serving.running",
     "serving.placement",
     "serving.watchdog",
+    "serving.proof",
 )
 """Modules of this package whose import registers their checks."""
 
