@@ -31,7 +31,7 @@ def problems(spec: NodeSpec, catalogue: Catalogue) -> Iterator[Problem]:
     yield from _port_clashes(spec)
     yield from _strange_replicas(spec)
     yield from _blind_watchdog(spec)
-    yield from proof.problems(spec.proof, spec.watchdog.look_s + spec.watchdog.look_deadline_s)
+    yield from proof.problems(spec.proof, spec.watchdog.longest_look_s)
     yield from _too_long_to_measure(spec)
     yield from _unlike_driver(spec)
     yield from _unlike_engine(spec, catalogue)

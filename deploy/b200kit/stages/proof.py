@@ -30,7 +30,7 @@ def files(node: Node) -> list[File]:
 
 def document(node: Node) -> dict[str, Any]:
     """How long evidence of each kind holds (s), and which kinds are required."""
-    keys = node.spec.proof
+    keys, look_s = node.spec.proof, node.spec.watchdog.longest_look_s
     hours = {
         "gate": keys.gate_ttl_h,
         "latency": keys.latency_ttl_h,
@@ -40,7 +40,10 @@ def document(node: Node) -> dict[str, Any]:
     return {
         "schema": SCHEMA,
         "node": node.name,
-        "ttl_s": {"look": keys.look_ttl_s, **{kind: 3600 * h for kind, h in hours.items()}},
+        "ttl_s": {
+            "look": keys.look_holds_s(look_s),
+            **{kind: 3600 * h for kind, h in hours.items()},
+        },
         "required": required(node),
         "expiring_share": keys.expiring_share,
         "clock_step_s": keys.clock_step_s,

@@ -164,6 +164,11 @@ class Watchdog(Keys):
     """checks, or first words of their ids, whose confirmed faults take the replicas that they touch
     out of the gateway; all others are only reported"""
 
+    @property
+    def longest_look_s(self) -> float:
+        """Seconds from the end of a look until the next is ended that hangs."""
+        return self.look_s + self.look_deadline_s
+
 
 class Waiver(Keys):
     """A finding that is accepted for a while: who says so, why, and until when."""

@@ -16,8 +16,9 @@ class Proof(Keys):
 
     issue: Literal["on", "off"] = "on"
     """on: a signed proof follows each look at the node, and check.py asks for a valid one"""
-    look_ttl_s: float = Field(120.0, ge=5, le=86_400)
-    """seconds that a look without a fault holds: by default two that hang may follow it"""
+    look_ttl_s: float | None = Field(None, ge=5, le=86_400)
+    """seconds that a look without a fault holds; when None so long that two which hang may follow:
+    twice watchdog.look_s and watchdog.look_deadline_s"""
     gate_ttl_h: float = Field(2160.0, ge=1, le=87_600)
     """hours that the gate's verdict of this boot holds; looks judge the same all the time, but
     what only a boot shows is as old as the boot"""
@@ -36,15 +37,20 @@ class Proof(Keys):
     clock_settle_s: float = Field(600.0, ge=1, le=86_400)
     """seconds after which a time of day that was stepped is believed"""
 
+    def look_holds_s(self, longest_look_s: float) -> float:
+        """Seconds that a look holds. *longest_look_s*: from one until one that hangs is ended."""
+        return 2 * longest_look_s if self.look_ttl_s is None else self.look_ttl_s
+
 
 def problems(proof: Proof, longest_look_s: float) -> Iterator[Problem]:
     """A look that ends before the next one can have ended: no node could prove anything for long.
 
     *longest_look_s*: seconds between two looks, and until one that hangs is ended.
     """
-    if proof.issue == "on" and proof.look_ttl_s < longest_look_s:
+    holds_s = proof.look_holds_s(longest_look_s)
+    if proof.issue == "on" and holds_s < longest_look_s:
         message = (
-            f"{proof.look_ttl_s:g} s, but one look that hangs takes {longest_look_s:g} s with"
+            f"{holds_s:g} s, but one look that hangs takes {longest_look_s:g} s with"
             " watchdog.look_s and watchdog.look_deadline_s: the proof would run out meanwhile"
         )
         yield Problem("proof.look_ttl_s", message)
