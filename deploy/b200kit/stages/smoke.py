@@ -24,7 +24,7 @@ from b200kit.records import comparison, entries, provenance, store
 from b200kit.records.entries import RecordError
 from b200kit.run.node import Node, StageFailed
 from b200kit.run.remote import RemoteError
-from b200kit.stages import gateway, golden, proof, serving
+from b200kit.stages import gateway, golden, proof, serving, watchdog
 
 RECORD = "/var/lib/b200kit/smoke.json"
 # Beside the time in which requests are sent, for each turn of a conversation.
@@ -62,7 +62,10 @@ def plan(node: Node) -> list[Change]:
     if not node.spec.smoke_always and isinstance(last, dict) and _accepted(node, last, mark):
         node.smoke, node.smoke_age_s = last, age_s(last)
         return []
-    return [Change("measure TTFT, ITL, TPOT and E2E", lambda node: _measure(node, mark))]
+    # What was measured is evidence from the next look on, and the node is asked for it at once.
+    proven = [Change("look at the node, which proves it", watchdog.look)]
+    measured = Change("measure TTFT, ITL, TPOT and E2E", lambda node: _measure(node, mark))
+    return [measured, *(proven if proof.is_issued(node) else [])]
 
 
 def _accepted(node: Node, result: dict[str, Any], mark: str) -> bool:

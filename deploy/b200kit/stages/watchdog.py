@@ -68,7 +68,7 @@ def plan(node: Node) -> list[Change]:
     """Start the watchdog; a node that it has marked is not live."""
     changes = converge(node, desired(node, node.layout()))
     if not node.headless and not _was_looked_at(node.state or {}):
-        changes.append(Change("look at the node for the first time", _look))
+        changes.append(Change("look at the node for the first time", look))
     notes = (node.state or {}).get("notes")
     mark = notes.get("watchdog_mark") if isinstance(notes, dict) else None
     if mark is not None:
@@ -82,7 +82,7 @@ def _was_looked_at(state: Mapping[str, Any]) -> bool:
     return not isinstance(StateView(state).text("notes", "watch", "schema"), Unmeasured)
 
 
-def _look(node: Node) -> None:
+def look(node: Node) -> None:
     """As the timer would, and wait for its end: a node whose looks fail is not live."""
     node.connected().run(f"systemctl start {LOOK}")
 
