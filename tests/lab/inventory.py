@@ -119,6 +119,8 @@ def _data(lab: dict[str, Any]) -> dict[str, Any]:
             # A look costs a second of the CPUs that all nodes of a lab share.
             **{"look_s": 300.0, "look_deadline_s": 120.0},
         },
+        # What proves something must be looked at more often (tests/e2e/site/test_proof.py).
+        "proof": {"issue": "off"},
         "console": "the lab's log of the host",
         # The clock is this machine's.
         "clock_synchronized": False,

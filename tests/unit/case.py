@@ -25,6 +25,7 @@ EXPECTATION_KEYS = {
         "unfinished",
         "placement",
         "watchdog",
+        "proof",
         "precision",
     ),
     *("quarantine", "serving", "room"),

@@ -25,7 +25,7 @@ LEVELS = (
     ("node/lib",),
     ("node/state",),
     ("inventory/keys", "node/client", "node/placement", "node/weights"),
-    ("engines", "node/events", "node/facts", "sizing"),
+    ("engines", "node/events", "node/facts", "node/proof", "sizing"),
     ("node/bandwidth", "node/host", "node/packages", "node/serving"),
     ("catalog", "node/checks", "node/latency"),
     ("inventory", "node/fabric"),

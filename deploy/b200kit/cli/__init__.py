@@ -27,6 +27,7 @@ COMMANDS = {
     "model": "a model for the site's store, or pinned for nodes that ask the Hub",
     "monitoring": "configuration, alerts and dashboards for a site's Prometheus and Grafana",
     "plan": "how a node should serve a model, and why",
+    "proof": "what a node has proven, signed: verify it anywhere",
     "quality": "answers of a model in fewer bits beside the original's",
     "record": "measured runs: list, show, accept a baseline, compare",
     "report": "show the report of the latest run, or of one",

@@ -10,7 +10,16 @@ from b200kit.catalog.types import Catalogue, Hardware
 from b200kit.engines import kv_cache
 from b200kit.engines.flags import Known
 from b200kit.inventory import defaults, engine_flags, engine_rules, firewall, group, settings
-from b200kit.inventory.keys import events, fleet, gateway, monitoring, reprovision, storage, weights
+from b200kit.inventory.keys import (
+    events,
+    fleet,
+    gateway,
+    monitoring,
+    proof,
+    reprovision,
+    storage,
+    weights,
+)
 from b200kit.inventory.keys.driver_version import branch, version_tuple
 from b200kit.inventory.keys.parts import SecretRef
 from b200kit.inventory.keys.problem import Problem, did_you_mean, repeated
@@ -31,6 +40,7 @@ def problems(spec: NodeSpec, catalogue: Catalogue) -> Iterator[Problem]:
     yield from _port_clashes(spec)
     yield from _strange_replicas(spec)
     yield from _blind_watchdog(spec)
+    yield from proof.problems(spec.proof, spec.watchdog.longest_look_s)
     yield from _too_long_to_measure(spec)
     yield from _unlike_driver(spec)
     yield from _unlike_engine(spec, catalogue)

@@ -28,6 +28,7 @@ from b200kit.inventory.keys.parts import (
     Waiver,
     Watchdog,
 )
+from b200kit.inventory.keys.proof import Proof
 from b200kit.inventory.keys.reprovision import ReprovisioningKeys
 from b200kit.inventory.keys.rollout import RolloutKeys
 from b200kit.inventory.keys.source import Source, SystemName
@@ -170,6 +171,8 @@ class NodeSpec(ReprovisioningKeys, RolloutKeys):
     """metrics for a Prometheus; None: they are written on the node and offered to nobody"""
     events: Events | None = None
     """who is told what happens on the node while it serves; None: nobody, and nothing is kept"""
+    proof: Proof = Proof()
+    """what the node proves of itself while it serves, and for how long that holds"""
     smoke_always: bool = False
     """measure on every run, not only after a change"""
     waivers: Listed[Waiver] = ()

@@ -21,6 +21,7 @@ COMMANDS = {
     "standing": "b200kit.node.standing:main",
     "metrics": "b200kit.node.metrics.command:main",
     "events": "b200kit.node.events.deliver:main",
+    "proof": "b200kit.node.proof.command:main",
     "_evidence": "b200kit.node.serving.watchdog.hang_evidence:main",
     "quarantine": "b200kit.node.maintenance.quarantine:main",
     "slurm-check": "b200kit.node.maintenance.slurm_check:main",

@@ -17,7 +17,7 @@ from b200kit.node.checks.judge import judge
 from b200kit.node.fabric.bring_up import wait
 from b200kit.node.facts.observe import NVML_TIMEOUT_S, observe
 from b200kit.node.host import settings_table
-from b200kit.node.lib import durable_files, timestamp
+from b200kit.node.lib import boot_clock, durable_files, timestamp
 from b200kit.node.lib.managed_files import STATE_DIRECTORY
 from b200kit.node.lib.stdout import claim_stdout, emit
 from b200kit.node.state import advice
@@ -105,8 +105,10 @@ def decide(expectation: Any, nvml_timeout: float) -> Verdict:
 
 def record(verdict: Verdict, path: Path) -> None:
     """Leave the verdict for the next observation; a plain user may not be able to."""
-    content = {**verdict.to_json(), "taken_at": timestamp.now()}
     try:
+        boot_id, boot_s = boot_clock.now()
+        when = {"taken_at": timestamp.now(), "boot_id": boot_id, "boot_s": round(boot_s, 1)}
+        content = {**verdict.to_json(), **when}
         durable_files.replace(path, json.dumps(content))
     except OSError as error:
         print(f"gate: the verdict could not be kept: {error}", file=sys.stderr)

@@ -28,7 +28,7 @@ from b200kit.node.lib import boot_clock, durable_files, managed_files, timestamp
 from b200kit.node.lib.readings import attempt
 from b200kit.node.state import advice, drift, event, growth, watch
 from b200kit.node.state.event import Remediation
-from b200kit.node.state.verdict import Finding
+from b200kit.node.state.verdict import Finding, Verdict
 from b200kit.node.state.view import StateView, Unmeasured
 from b200kit.node.state.watch import Fault, Rules
 
@@ -92,6 +92,13 @@ def _short(address: str) -> str:
 def is_running(state: object, units: Sequence[str]) -> bool:
     """Whether one of the replicas runs."""
     return any(StateView(state).text("units", unit, "active") == "active" for unit in units)
+
+
+def of_bandwidth(verdict: Verdict) -> str:
+    """What a judgement says of the bandwidth: pass, fail, or unmeasured."""
+    found = [finding for finding in verdict.findings if finding.check.startswith("bandwidth.")]
+    blocking = [finding.status.value for finding in found if finding.blocks]
+    return ("fail" if "fail" in blocking else blocking[0]) if blocking else "pass"
 
 
 def is_quarantined(state: object) -> bool:
@@ -162,8 +169,9 @@ def look(
     state |= {"growth": dict(counters.growth)} if counters.growth else {}
     at, in_service = timestamp.now(), not is_quarantined(state)
     known = remembered(before) if in_service else []
-    faults = known
-    if in_service and is_running(state, units):
+    running = [one.index for one in serving.replicas if is_running(state, [one.unit])]
+    faults, verdict = known, None
+    if in_service and running:
         judged = as_planned(expectation, state)
         verdict = judge(judged, state)
         faults = watch.looked(
@@ -175,6 +183,9 @@ def look(
         "boot_s": round(began, 1),
         "took_s": round(boot_clock.seconds() - began, 2),
         "in_service": in_service,
+        "running": running,
+        "fit": verdict.fit if verdict else None,
+        "bandwidth": of_bandwidth(verdict) if verdict else None,
         "gpus": gpu_readings(state),
         "counters": counters.to_json(),
         "faults": [fault.to_json() for fault in faults],

@@ -11,7 +11,7 @@ from b200kit.node.state.verdict import Verdict
 from b200kit.run.node import Node, StageFailed, duration
 from b200kit.run.remote import RemoteError
 from b200kit.serving import replica
-from b200kit.stages import gate, watchdog, weights
+from b200kit.stages import gate, proof, watchdog, weights
 
 Observer = Callable[[Node], dict[str, Any]]
 
@@ -39,6 +39,7 @@ def _of_serving(node: Node) -> dict[str, Any]:
     known = {
         **weights.expected(node, serving=True),
         **watchdog.expected(node),
+        **proof.expected(node),
     }
     try:
         return {"placement": replica.placement(node, node.layout()), **known}

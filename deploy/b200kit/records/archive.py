@@ -21,6 +21,8 @@ from typing import Any
 from b200kit import __version__
 from b200kit.catalog import hardware
 from b200kit.node.checks.judge import judge
+from b200kit.node.state import view
+from b200kit.records.proofs import understood
 from b200kit.records.sanitised import Sanitised, dumps, sanitised, texts_of, words_of
 from b200kit.run.places import PACKAGE
 
@@ -56,6 +58,15 @@ def sanitise(state: Mapping[str, Any], expectation: object, names: Iterable[str]
     schema = json.loads(_SCHEMA_FILE.read_text(encoding="utf-8"))
     key = secrets.token_bytes(32)
     return sanitised(state, expectation, schema, words(), key, names, shipped())
+
+
+def sanitised_proof(content: bytes) -> Sanitised:
+    """A node's proof likewise: its node, boot and digests. Raises ValueError for what is none."""
+    document, proof = understood(content)
+    digests = [text for one in proof.evidence for text in (one.sha256, one.of) if text]
+    names = [proof.node, proof.now.boot_id, *digests]
+    found = sanitise({"schema": view.SCHEMA, "notes": {"proof": document}}, None, names)
+    return Sanitised(found.state["notes"]["proof"], None, found.counts)
 
 
 def write(path: Path, found: Sanitised) -> None:

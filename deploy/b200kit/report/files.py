@@ -22,6 +22,7 @@ from b200kit.report.content.alike import exceptions, whole
 from b200kit.report.content.findings import findings_of
 from b200kit.report.content.first import first_of
 from b200kit.report.content.in_short import in_short
+from b200kit.report.content.proof import proven
 from b200kit.report.content.serving import serving_line
 from b200kit.report.document import clean, mapping, read
 from b200kit.report.html.page import render
@@ -121,6 +122,7 @@ def summary(record: object) -> dict[str, object]:
         "schema": SUMMARY,
         "exit_code": exit_code(record),
         "totals": totals(record),
+        "proof_freshness": proven(record),
         "counts": counts(record),
         "hosts": {
             name: _host_summary(name, host) | {"exit_code": host_exit_code(record, host)}

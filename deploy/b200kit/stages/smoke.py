@@ -1,7 +1,8 @@
 """Smoke: a low-load latency measurement on the node, through the gateway and past it.
 
 It runs when something changed since the last accepted result, when there is none for this very
-state, or when asked; otherwise the last result is shown with its age.
+state, when that is too old to prove anything, or when asked; otherwise the last result is shown
+with its age.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ from b200kit.records import comparison, entries, provenance, store
 from b200kit.records.entries import RecordError
 from b200kit.run.node import Node, StageFailed
 from b200kit.run.remote import RemoteError
-from b200kit.stages import gateway, golden, serving
+from b200kit.stages import gateway, golden, proof, serving, watchdog
 
 RECORD = "/var/lib/b200kit/smoke.json"
 # Beside the time in which requests are sent, for each turn of a conversation.
@@ -58,14 +59,20 @@ def plan(node: Node) -> list[Change]:
         return []
     last = ((node.state or {}).get("notes") or {}).get("smoke")
     mark = fingerprint(node)
-    if not node.spec.smoke_always and isinstance(last, dict) and _accepted(last, mark):
+    if not node.spec.smoke_always and isinstance(last, dict) and _accepted(node, last, mark):
         node.smoke, node.smoke_age_s = last, age_s(last)
         return []
-    return [Change("measure TTFT, ITL, TPOT and E2E", lambda node: _measure(node, mark))]
+    # What was measured is evidence from the next look on, and the node is asked for it at once.
+    proven = [Change("look at the node, which proves it", watchdog.look)]
+    measured = Change("measure TTFT, ITL, TPOT and E2E", lambda node: _measure(node, mark))
+    return [measured, *(proven if proof.is_issued(node) else [])]
 
 
-def _accepted(result: dict[str, Any], mark: str) -> bool:
-    return result.get("fingerprint") == mark and result.get("verdict") == "pass"
+def _accepted(node: Node, result: dict[str, Any], mark: str) -> bool:
+    """What is older than a proof may be is measured again."""
+    age = age_s(result)
+    is_young = age is not None and age < proof.smoke_holds_s(node)
+    return is_young and result.get("fingerprint") == mark and result.get("verdict") == "pass"
 
 
 def age_s(result: dict[str, Any]) -> float | None:

@@ -18,7 +18,7 @@ from b200kit.node.state.view import StateView, Unmeasured
 from b200kit.run.node import Node, StageFailed
 from b200kit.run.remote import INSTALLED
 from b200kit.run.render import render
-from b200kit.stages import serving
+from b200kit.stages import proof, serving
 
 UNIT = "b200-watchdog.service"
 LOOK = "b200-watch.service"
@@ -45,11 +45,13 @@ def desired(node: Node, layout: Sequence[Replica]) -> DesiredState:
                 serving=serving.SERVING,
                 expect=(EXPECT, serving.EXPECT),
                 api_key=api_key,
+                proof=proof.RULES if proof.is_issued(node) else None,
             ),
             notify=(f"restart:{user}",),
         )
         for unit, user in restarted.items()
     ]
+    files += proof.files(node)
     return DesiredState(files=tuple(files), units=(Unit(UNIT), Unit(TIMER)))
 
 
@@ -67,7 +69,7 @@ def plan(node: Node) -> list[Change]:
     """Start the watchdog; a node that it has marked is not live."""
     changes = converge(node, desired(node, node.layout()))
     if not node.headless and not _was_looked_at(node.state or {}):
-        changes.append(Change("look at the node for the first time", _look))
+        changes.append(Change("look at the node for the first time", look))
     notes = (node.state or {}).get("notes")
     mark = notes.get("watchdog_mark") if isinstance(notes, dict) else None
     if mark is not None:
@@ -81,7 +83,7 @@ def _was_looked_at(state: Mapping[str, Any]) -> bool:
     return not isinstance(StateView(state).text("notes", "watch", "schema"), Unmeasured)
 
 
-def _look(node: Node) -> None:
+def look(node: Node) -> None:
     """As the timer would, and wait for its end: a node whose looks fail is not live."""
     node.connected().run(f"systemctl start {LOOK}")
 

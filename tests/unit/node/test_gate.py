@@ -10,6 +10,7 @@ import pytest
 
 from b200kit.node import gate
 from b200kit.node.checks.judge import judge
+from b200kit.node.lib import boot_clock
 from tests.unit import paths, states
 from tests.unit.states import State
 
@@ -44,6 +45,8 @@ def test_fit_node_passes_and_leaves_its_verdict(
     kept = json.loads((tmp_path / "state" / "verdict.json").read_text())
     assert kept["fit"] == "fit"
     assert kept["taken_at"]
+    # The evidence of a proof is of this boot.
+    assert kept["boot_id"] == boot_clock.now().boot_id
 
 
 def test_unfit_node_is_refused_and_says_why_on_one_line() -> None:

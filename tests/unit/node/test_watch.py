@@ -16,7 +16,7 @@ from b200kit.node.client.serving_config import Replica
 from b200kit.node.events import spool
 from b200kit.node.lib import boot_clock, managed_files
 from b200kit.node.state import watch
-from b200kit.node.state.verdict import Finding, Status
+from b200kit.node.state.verdict import Finding, Status, Verdict
 from tests.unit import states
 from tests.unit.states import State
 
@@ -266,6 +266,32 @@ def test_what_restarts_is_not_judged_and_what_was_found_stays(node: State, tmp_p
     node["units"]["vllm@0.service"]["active"] = "activating"
     node["gpus"][5]["links"][4]["state"] = 1
     assert looks(tmp_path, 5)["faults"] == before
+
+
+def test_a_look_says_what_it_judged_for_those_who_prove_something_by_it(
+    node: State, tmp_path: Path
+) -> None:
+    found = looks(tmp_path)
+    assert (found["running"], found["fit"], found["bandwidth"]) == ([0], "fit", "pass")
+    node["gpus"][5]["links"][4]["state"] = 0
+    assert looks(tmp_path)["fit"] == "unfit"
+    node["nvml"] = {"unmeasured": "NVML did not answer within 20 s"}
+    node["gpus"][5]["links"][4]["state"] = 1
+    assert looks(tmp_path)["fit"] != "fit"
+    node["units"]["vllm@0.service"]["active"] = "inactive"
+    found = looks(tmp_path)
+    assert (found["running"], found["fit"], found["bandwidth"]) == ([], None, None)
+
+
+def test_bandwidth_is_as_its_worst_finding() -> None:
+    for statuses, word in (
+        (["pass", "fail", "unmeasured"], "fail"),
+        (["pass", "unmeasured"], "unmeasured"),
+        (["pass", "waived"], "pass"),
+    ):
+        found = tuple(Finding("s", Status(one), check="bandwidth.peer") for one in statuses)
+        other = Finding("s", Status.FAIL, check="nvlink.links")
+        assert look.of_bandwidth(Verdict((*found, other))) == word
 
 
 def test_nothing_that_hangs_is_sound(node: State, tmp_path: Path) -> None:

@@ -12,7 +12,7 @@ LEFT_OUT = {
     *("containers.runtimes", "fabric.nvlsm-installed", "host.firewall", "host.logs"),
     *("host.settings", "host.storage", "nics.management-port", "packages.held"),
     *("packages.versions", "pcie.acs", "placement.cpus", "placement.gpus", "placement.memory"),
-    *("precision.validated", "services.active", "serving.probe", "serving.running"),
+    *("precision.validated", "proof.valid", "services.active", "serving.probe", "serving.running"),
     *("replays.rate", "serving.room", "serving.starting"),
     *("watchdog.looks", "watchdog.mark", "watchdog.replicas", "watchdog.service", "weights.proven"),
 }

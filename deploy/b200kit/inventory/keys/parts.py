@@ -175,6 +175,11 @@ class Watchdog(Keys):
     mend_window_s: float = Field(3600.0, ge=60, le=604_800)
     """their window, seconds"""
 
+    @property
+    def longest_look_s(self) -> float:
+        """Seconds from the end of a look until the next is ended that hangs."""
+        return self.look_s + self.look_deadline_s
+
 
 class Waiver(Keys):
     """A finding that is accepted for a while: who says so, why, and until when."""

@@ -54,6 +54,7 @@ ORDER = (
     "serving.room",
     "serving.placement",
     "serving.watchdog",
+    "serving.proof",
 )
 """Modules of this package whose import registers their checks."""
 

@@ -19,6 +19,8 @@ from b200kit.node.lib.readings import attempt, unmeasured
 STATE_DIRECTORY = Path("/var/lib/b200kit")
 LOOK = Path("/run/b200kit/watch.json")
 """What the last look at a serving node left: of this boot, or it is not there."""
+PROOF = STATE_DIRECTORY / "proof" / "proof.json"
+"""What the node has proven; its signature lies beside it."""
 
 
 def observed(path: str, digest: Callable[[bytes], dict[str, str]]) -> Any:
@@ -92,6 +94,7 @@ def notes(directory: Path = STATE_DIRECTORY) -> dict[str, Any]:
         "reboot": attempt(lambda: note(directory / "reboot.json")),
         "watchdog_mark": attempt(lambda: note(directory / "watchdog-mark.json")),
         "watch": attempt(lambda: note(LOOK)),
+        "proof": attempt(lambda: note(directory / "proof" / PROOF.name)),
         "quarantine": attempt(lambda: note(directory / "quarantine.json")),
         "served": attempt(lambda: note(directory / "served.json")),
         "reprovision": attempt(lambda: note(directory / "reprovision.json")),

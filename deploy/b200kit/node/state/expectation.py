@@ -19,6 +19,7 @@
                                       "gpus": ["GPU-...", ...]}},
      "serving": {"replicas": ["vllm@0.service"], "gateway": "haproxy.service"},
      "watchdog": {"unit": "b200-watchdog.service", "replicas": ["vllm@0.service"]},
+     "proof": {"replicas": ["vllm@0.service"]},
      "waivers": [{"check", "subject", "owner", "reason", "until": "2026-12-01"}]}
 
 Without clock_synchronized, settings, passport and bandwidth, clock and ACS are judged, the passport

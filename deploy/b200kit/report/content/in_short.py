@@ -7,6 +7,7 @@ reads it from there.
 from __future__ import annotations
 
 from b200kit.report.content.facts import facts_in_short
+from b200kit.report.content.proof import proven_of
 from b200kit.report.content.serving import serving_line
 from b200kit.report.document import items, mapping, read
 
@@ -26,5 +27,9 @@ def in_short(host: object) -> dict[str, object]:
             "conditions": {"stand_in": read(host, "smoke", "conditions", "stand_in")},
         },
         "record": {key: read(host, "record", key) for key in ("outcome", "why")},
-        "in_short": {"facts": facts_in_short(host), "serving": serving_line(host)},
+        "in_short": {
+            "facts": facts_in_short(host),
+            "serving": serving_line(host),
+            "proof": proven_of(host),
+        },
     }

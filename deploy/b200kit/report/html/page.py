@@ -26,6 +26,7 @@ from b200kit.report.content.latency import METRICS, latency_of
 from b200kit.report.content.machine import machine_of
 from b200kit.report.content.other_readings import not_applicable, reported
 from b200kit.report.content.p2p_matrix import matrix_of
+from b200kit.report.content.proof import freshness
 from b200kit.report.content.reprovision import reprovisioned_of
 from b200kit.report.content.run_conditions import run_conditions_of
 from b200kit.report.content.serving import gpus_of_replica
@@ -88,6 +89,7 @@ def _render(record: object, pages: Mapping[str, str]) -> str:
         run=show(read(record, "run")),
         about=_about(record),
         totals=totals(record),
+        freshness=freshness(record),
         exit_code=exit_code(record),
         stand_in=stand_in(record),
         first=[(alike, _linked(alike, links)) for alike in not_good_alike(hosts)],

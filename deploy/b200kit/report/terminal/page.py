@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator
 
 from b200kit.node.lib.redact import redact
 from b200kit.report.content.alike import MOST, whole
+from b200kit.report.content.proof import freshness
 from b200kit.report.document import clean
 from b200kit.report.names import run_name
 from b200kit.report.outcome import exit_code, failed_hosts, is_check, is_good, ranked, totals
@@ -67,11 +68,13 @@ def _lines(
 
 def _last_lines(record: object, report: str) -> Iterator[str]:
     code = f"exit {exit_code(record)}"
-    together = "      ".join(filter(None, (totals(record), clean(report), code)))
+    fresh = freshness(record)
+    together = "      ".join(filter(None, (totals(record), fresh, clean(report), code)))
     if len(together) <= WIDTH:
         yield together
     else:
         yield from wrap("", totals(record))
+        yield from wrap("", fresh) if fresh else ()
         yield from filter(None, (clean(report), code))
     if report and failed_hosts(record):
         folder = clean(report).rpartition("/")[0] or "."

@@ -1,0 +1,130 @@
+"""`b200 proof`: what a node says that it has proven, verified anywhere."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+
+import click
+
+from b200kit.cli.command import Command, Refusal
+from b200kit.cli.records_folder import FOLDER
+from b200kit.node.proof.document import Proof
+from b200kit.records import archive, proofs
+from b200kit.records.sanitised import dumps
+from b200kit.run import console, signed_proof
+
+REFUSED, UNREADABLE = 1, 2
+_KNOWN_HOSTS = click.option(
+    "--known-hosts", type=click.Path(path_type=Path), metavar="FILE",
+    default=Path("~/.ssh/known_hosts"), show_default=True, help="Pinned host keys of the nodes.",
+)  # fmt: skip
+
+
+@click.group("proof", no_args_is_help=False)
+def command() -> None:
+    """What a node has proven, signed with its host key: verify it anywhere."""
+
+
+@command.command(
+    "verify",
+    cls=Command,
+    exit_codes={
+        0: "the node proved it, and it holds now",
+        REFUSED: "refused, with the reason",
+        UNREADABLE: "the proof, its signature or the pinned keys cannot be read",
+    },
+)
+@click.argument("file", type=click.Path(path_type=Path))
+@click.option(
+    "--signature", type=click.Path(path_type=Path), metavar="FILE", help="Default: FILE.sig."
+)
+@click.option("--node", help="Of which node it must be; by default the one that it names.")
+@click.option("--name", help="What the node is called in the known_hosts file, as [ADDRESS]:PORT.")
+@_KNOWN_HOSTS
+@FOLDER
+def verify(
+    file: Path,
+    signature: Path | None,
+    node: str | None,
+    name: str | None,
+    known_hosts: Path,
+    records: Path,
+) -> None:
+    """Say whether FILE, a node's proof.json, is what that node proved, and still holds."""
+    try:
+        content = file.read_bytes()
+        signed = (signature or file.with_name(f"{file.name}.sig")).read_bytes()
+        proof = _verified(content, signed, node, name, known_hosts.expanduser(), records)
+    except OSError as error:
+        raise Refusal(f"{file}: {error}", UNREADABLE) from None
+    except ValueError as error:
+        raise Refusal(f"{file}: {error}", REFUSED) from None
+    console.out(_summary(proof))
+
+
+def _verified(
+    content: bytes, signed: bytes, node: str | None, name: str | None, hosts: Path, records: Path
+) -> Proof:
+    """The proof. Raises ValueError: refused; OSError: not read."""
+    document, proof = proofs.understood(content)
+    if node is not None and node != proof.node:
+        raise ValueError(f"it is the proof of {proof.node}, not of {node}")
+    allowed = signed_proof.pinned(hosts, proof.node, name)
+    if not signed_proof.is_signed(content, signed, proof.node, allowed):
+        raise ValueError(f"not signed by {proof.node}: its content or its signature is not its own")
+    if why := proofs.problem(document, proof, datetime.now(UTC)):
+        raise ValueError(why)
+    sha256 = hashlib.sha256(content).hexdigest()
+    if why := proofs.replayed(records, proof.node, proof.sequence, sha256):
+        raise ValueError(why)
+    return proof
+
+
+def _summary(proof: Proof) -> str:
+    gpus, kinds = proof.serving.gpus, ", ".join(one.kind for one in proof.required)
+    until = f"for {proof.left_s:.0f} s from when it was issued"
+    return f"{proof.node}: {proof.standing} {until} ({kinds}); {gpus} GPUs serve under it"
+
+
+@command.command(
+    "signers", cls=Command, exit_codes={0: "printed", UNREADABLE: "no key is pinned for a node"}
+)
+@click.argument("nodes", nargs=-1, required=True, metavar="NODE[=NAME]...")
+@_KNOWN_HOSTS
+def signers(nodes: Sequence[str], known_hosts: Path) -> None:
+    """Print allowed signers, with which `ssh-keygen -Y verify` alone verifies proofs of nodes.
+
+    NAME is what a node is called in the known_hosts file, where that is not its own name.
+    """
+    try:
+        for one in nodes:
+            node, _, name = one.partition("=")
+            found = signed_proof.pinned(known_hosts.expanduser(), node, name or None)
+            console.out(found.rstrip("\n"))
+    except (OSError, ValueError) as error:
+        raise Refusal(str(error), UNREADABLE) from None
+
+
+@command.command(
+    "sanitise", cls=Command, exit_codes={0: "written", UNREADABLE: "it is no proof, or not written"}
+)
+@click.argument("file", type=click.Path(path_type=Path))
+@click.option(
+    "--output", type=click.Path(path_type=Path), default=Path("proof-sanitised.json"),
+    show_default=True, metavar="FILE", help="One that is there is not replaced.",
+)  # fmt: skip
+def sanitise(file: Path, output: Path) -> None:
+    """Write a copy of FILE for a vendor: names and digests are replaced, as b200 bundle does.
+
+    What the signature was under is gone with them.
+    """
+    try:
+        found = archive.sanitised_proof(file.read_bytes())
+        with output.open("x", encoding="utf-8") as stream:
+            stream.write(dumps(found.state))
+    except (OSError, ValueError) as error:
+        raise Refusal(str(error), UNREADABLE) from None
+    console.out(f"{output}: {sum(found.counts.values())} replaced; read it before you send it")

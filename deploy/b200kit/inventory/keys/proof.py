@@ -1,0 +1,56 @@
+"""The inventory keys of a node's proof: how long evidence of each kind holds. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Literal
+
+from pydantic import Field
+
+from b200kit.inventory.keys.problem import Problem
+from b200kit.inventory.keys.types import Keys
+
+
+class Proof(Keys):
+    """How long what a node has proven holds; what runs out is proven no more."""
+
+    issue: Literal["on", "off"] = "on"
+    """on: a signed proof follows each look at the node, and check.py asks for a valid one"""
+    look_ttl_s: float | None = Field(None, ge=5, le=86_400)
+    """seconds that a look without a fault holds; when None so long that two which hang may follow:
+    twice watchdog.look_s and watchdog.look_deadline_s"""
+    gate_ttl_h: float = Field(2160.0, ge=1, le=87_600)
+    """hours that the gate's verdict of this boot holds; looks judge the same all the time, but
+    what only a boot shows is as old as the boot"""
+    latency_ttl_h: float = Field(168.0, ge=1, le=87_600)
+    """hours that a smoke test holds; an older one is measured again by b200.py"""
+    answers_ttl_h: float = Field(168.0, ge=1, le=87_600)
+    """hours that its golden answers hold, where smoke.golden_tokens asks for some"""
+    bandwidth_ttl_h: float = Field(720.0, ge=1, le=87_600)
+    """hours that measured bandwidth holds, where bandwidth is "required": measuring needs the GPUs
+    """
+    expiring_share: float = Field(0.2, ge=0, le=0.9)
+    """the last part of these times, in which a proof is called expiring"""
+    clock_step_s: float = Field(5.0, ge=1, le=3600)
+    """a step of the time of day by more seconds ends the proof: others believe what it says of
+    when it ends"""
+    clock_settle_s: float = Field(600.0, ge=1, le=86_400)
+    """seconds after which a time of day that was stepped is believed"""
+
+    def look_holds_s(self, longest_look_s: float) -> float:
+        """Seconds that a look holds. *longest_look_s*: from one until one that hangs is ended."""
+        return 2 * longest_look_s if self.look_ttl_s is None else self.look_ttl_s
+
+
+def problems(proof: Proof, longest_look_s: float) -> Iterator[Problem]:
+    """A look that ends before the next one can have ended: no node could prove anything for long.
+
+    *longest_look_s*: seconds between two looks, and until one that hangs is ended.
+    """
+    holds_s = proof.look_holds_s(longest_look_s)
+    if proof.issue == "on" and holds_s < longest_look_s:
+        message = (
+            f"{holds_s:g} s, but one look that hangs takes {longest_look_s:g} s with"
+            " watchdog.look_s and watchdog.look_deadline_s: the proof would run out meanwhile"
+        )
+        yield Problem("proof.look_ttl_s", message)

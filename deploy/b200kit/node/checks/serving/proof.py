@@ -1,0 +1,65 @@
+"""What serves is proven now: the node's own proof is valid and has not run out.
+
+Judged where the expectation asks for it, which check.py does and the gate does not: at the gate
+nothing serves that could be proven.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from b200kit.node.checks.findings import failed, noted, passed, rule, unread
+from b200kit.node.checks.judge import check
+from b200kit.node.proof import document
+from b200kit.node.state.expectation import Expectation, Unexpected
+from b200kit.node.state.verdict import Action, Finding
+from b200kit.node.state.view import StateView, Unmeasured
+
+NOT_ASKED = "no proof is asked for"
+_PROVEN = rule("a valid proof", "what was proven once and has run out proves nothing now")
+
+
+@check("proof.valid")
+def valid(expect: Expectation, state: StateView) -> Iterator[Finding]:
+    """Whether what the node proved of itself holds at the moment of the observation."""
+    if expect.requested("proof", dict) is None:
+        yield passed(NOT_ASKED)
+        return
+    units = expect.get(list, "proof", "replicas")
+    if isinstance(units, Unmeasured):
+        raise Unexpected("proof: it must name the replicas")
+    states = [state.text("units", str(unit), "active") for unit in units]
+    if not any(isinstance(one, Unmeasured) or one == "active" for one in states):
+        yield passed("no replica runs, so there is nothing to prove", _PROVEN)
+        return
+    yield from _proven(state)
+
+
+def _proven(state: StateView) -> Iterator[Finding]:
+    boot_id, uptime = state.text("host", "boot_id"), state.get(float, "host", "uptime_s")
+    left = state.at("notes", "proof").raw()
+    if left is None:
+        left = Unmeasured("the node has issued none")
+    for reading in (boot_id, uptime, left):
+        if isinstance(reading, Unmeasured):
+            yield unread("the node's proof", reading)
+            return
+    try:
+        proof = document.parsed(left).later(float(uptime or 0))
+    except ValueError as error:
+        yield unread("the node's proof", Unmeasured(str(error)))
+        return
+    earlier = "" if proof.now.boot_id == boot_id else "its proof is of an earlier boot"
+    if why := earlier or (proof.standing == document.EXPIRED and proof.why):
+        summary = f"what serves is not proven: {why}"
+        yield failed(summary, why, _PROVEN, Action.MONITOR, remedy=_REMEDY)
+    elif proof.standing == document.EXPIRING:
+        yield noted(f"the proof is about to run out: {proof.why}", None, proof.why, _PROVEN)
+    else:
+        gpus, left_s = proof.serving.gpus, round(proof.left_s)
+        yield passed(f"{gpus} GPUs serve under a valid proof, {left_s} s of it left", _PROVEN)
+
+
+_REMEDY = (
+    "journalctl -u b200-watch on the node says since when; run b200.py where a test is too old"
+)

@@ -1,0 +1,126 @@
+"""`proof`: what this node has proven, until when, signed with its host key.
+
+It follows each look at the node. The evidence is what others left: the last look, the gate's
+verdict of this boot, the smoke test, its answers, the bandwidth. Exit 0 when a proof was issued,
+whatever its standing; 1 with one line when it could not be signed or kept: the one before then runs
+out by itself; 2 for a bad configuration.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+import time
+from collections.abc import Mapping
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from b200kit.node.client.serving_config import ConfigError, load
+from b200kit.node.client.serving_config import Serving as Configured
+from b200kit.node.lib import boot_clock, durable_files
+from b200kit.node.lib.managed_files import LOOK, PROOF, STATE_DIRECTORY, note
+from b200kit.node.lib.readings import attempt
+from b200kit.node.proof import document, signature, sources
+from b200kit.node.proof.clock import Now, Steps
+from b200kit.node.proof.document import Proof, Rules, Serving
+from b200kit.node.proof.evidence import KINDS
+from b200kit.node.proof.sources import Left
+from b200kit.node.state.watchdog import Standing
+
+RULES = "b200kit/proof-rules/1"
+SIGNATURE = PROOF.with_name(f"{PROOF.name}.sig")
+
+
+def rules_of(path: Path) -> Rules:
+    """What the controller asks for. Raises ConfigError with one line that names the file."""
+    try:
+        asked = json.loads(path.read_text(encoding="utf-8"))
+        if asked["schema"] != RULES:
+            raise ValueError(f"it is no document of schema {RULES}")
+        return Rules(
+            node=str(asked["node"]),
+            ttl_s={kind: float(asked["ttl_s"][kind]) for kind in KINDS},
+            required=[str(kind) for kind in asked["required"]],
+            expiring_share=float(asked["expiring_share"]),
+            steps=Steps(float(asked["clock_step_s"]), float(asked["clock_settle_s"])),
+        )
+    except (OSError, KeyError, TypeError, ValueError) as error:
+        raise ConfigError(f"{path}: {type(error).__name__}: {error}") from None
+
+
+def left(serving: Path) -> Left:
+    """What others left on this node."""
+    files = {"gate": "verdict.json", "smoke": "smoke.json", "bandwidth": "bandwidth.json"}
+    found = {key: attempt(partial(note, STATE_DIRECTORY / name)) for key, name in files.items()}
+    configured = sources.digest(json.loads(serving.read_text(encoding="utf-8")))
+    return Left(look=attempt(lambda: note(LOOK)), serving=configured, **found)
+
+
+def serving_now(look: object, configured: Configured) -> Serving:
+    """The replicas that ran at the last look and are in the gateway, and their GPUs."""
+    ran = look.get("running") if isinstance(look, Mapping) else None
+    running = ran if isinstance(ran, list) else []
+    replicas = [
+        one for one in configured.replicas if one.index in running and not is_out(one.index)
+    ]
+    gpus = {uuid for one in replicas for uuid in one.uuids}
+    return Serving(tuple(one.index for one in replicas), len(gpus))
+
+
+def is_out(replica: int) -> bool:
+    """Whether the watchdog took a replica out of the gateway."""
+    path = STATE_DIRECTORY / "watchdog" / f"vllm{replica}.json"
+    return Standing.of(attempt(lambda: note(path))).out
+
+
+def before() -> Proof | None:
+    """The proof before; None where there is none that is understood."""
+    try:
+        return document.parsed(note(PROOF))
+    except (OSError, ValueError):
+        return None
+
+
+def line(then: Proof | None, now: Proof) -> str:
+    """What changed, for the journal; empty where the standing is as it was."""
+    if then is not None and then.standing == now.standing:
+        return ""
+    return f"proof {now.standing}" + (f": {now.why}" if now.why else "")
+
+
+def keep(proof: Proof) -> dict[str, Any]:
+    """Sign a proof and put both files in their places, each in one step. Raises OSError."""
+    content = proof.to_json()
+    data = (json.dumps(content, indent=1, sort_keys=True) + "\n").encode()
+    signed = signature.sign(data)
+    # Between the two a reader finds a proof that its signature does not fit, and reads it again.
+    durable_files.replace(PROOF, data)
+    durable_files.replace(SIGNATURE, signed)
+    return content
+
+
+def main(args: list[str]) -> int:
+    """`proof --rules FILE --serving FILE`."""
+    parser = argparse.ArgumentParser(prog="proof", description=__doc__)
+    parser.add_argument("--rules", type=Path, required=True, help="how long evidence holds")
+    parser.add_argument("--serving", type=Path, required=True, help="serving.json")
+    options = parser.parse_args(args)
+    try:
+        rules, configured = rules_of(options.rules), load(options.serving)
+    except ConfigError as error:
+        print(error, file=sys.stderr)
+        return 2
+    found, moment, then = left(options.serving), boot_clock.now(), before()
+    now = Now(moment.boot_id, moment.seconds, time.time())
+    serving = serving_now(found.look, configured)
+    proof = document.issued(then, sources.evidence(found, now, rules), serving, now, rules)
+    try:
+        keep(proof)
+    except OSError as error:
+        print(f"proof: it could not be issued: {error}", file=sys.stderr)
+        return 1
+    if text := line(then, proof):
+        print(text, file=sys.stderr)
+    return 0

@@ -1,0 +1,156 @@
+"""Where the evidence of a proof comes from: documents that others left on the node. Pure.
+
+Each function takes such a document, or None where there is none, and says what it proves.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from datetime import datetime, timezone
+from typing import Any
+
+from b200kit.node.lib import readings, timestamp
+from b200kit.node.proof.clock import Now
+from b200kit.node.proof.document import Rules
+from b200kit.node.proof.evidence import FAIL, KINDS, PASS, UNMEASURED, Evidence
+from b200kit.node.state import watch
+
+Found = tuple[str, str]
+"""A result, and why it is not a pass."""
+_HARMLESS = ("accepted", "same", "drifted", "none")
+"""Outcomes of golden answers that turn no smoke test red: a new launch may round otherwise
+(prompts.py), and the only replica of a site has nobody to be compared with, which is said."""
+
+
+@dataclass(frozen=True)
+class Left:
+    """What others left, as it was read; *serving*: digest of serving.json."""
+
+    look: object = None
+    gate: object = None
+    smoke: object = None
+    bandwidth: object = None
+    serving: str = ""
+
+
+def digest(document: object) -> str:
+    """SHA-256 of the canonical JSON of a document; empty where there is none."""
+    if not isinstance(document, Mapping):
+        return ""
+    text = json.dumps(document, sort_keys=True, separators=(",", ":"))
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
+def evidence(left: Left, now: Now, rules: Rules) -> list[Evidence]:
+    """Evidence of every kind, unmeasured where nothing was left."""
+    sources: dict[str, tuple[object, Callable[[], Found], str]] = {
+        "look": (left.look, lambda: of_look(left.look), now.boot_id),
+        "gate": (left.gate, lambda: of_gate(left.gate, now.boot_id), now.boot_id),
+        "latency": (left.smoke, lambda: of_latency(left.smoke), left.serving),
+        "answers": (left.smoke, lambda: of_answers(left.smoke), left.serving),
+        "bandwidth": (left.bandwidth, lambda: of_bandwidth(left.look), ""),
+    }
+    return [_evidence(kind, *sources[kind], now, rules) for kind in KINDS]
+
+
+def _evidence(
+    kind: str, document: object, judge: Callable[[], Found], of: str, now: Now, rules: Rules
+) -> Evidence:
+    result, why = (UNMEASURED, _absent(document)) if _absent(document) else judge()
+    at, age_s = _age(document, now)
+    if age_s is None and result == PASS:
+        result, why = UNMEASURED, "it does not say when it was taken"
+    return Evidence(
+        kind=kind,
+        result=result,
+        why=why,
+        sha256=digest(document),
+        of=of,
+        at=at,
+        age_s=age_s or 0.0,
+        ttl_s=rules.ttl_s[kind],
+        required=kind in rules.required,
+    )
+
+
+def _absent(document: object) -> str:
+    if document is None:
+        return "there is none"
+    return readings.reason(document) or "" if isinstance(document, Mapping) else "it is no document"
+
+
+def _age(document: object, now: Now) -> tuple[str, float | None]:
+    """When it was taken and how old it is: by the boot's clock where it says both."""
+    known = document if isinstance(document, Mapping) else {}
+    try:
+        at = timestamp.parse(known.get("taken_at"))
+    except ValueError:
+        return "", None
+    boot_s = known.get("boot_s")
+    if isinstance(boot_s, int | float) and known.get("boot_id", now.boot_id) == now.boot_id:
+        return str(known["taken_at"]), max(0.0, now.boot_s - boot_s)
+    here = datetime.fromtimestamp(now.wall_s, timezone.utc)
+    return str(known["taken_at"]), max(0.0, (here - at).total_seconds())
+
+
+def of_look(document: object) -> Found:
+    """A fault that is confirmed fails; a look that has not seen everything measured nothing."""
+    try:
+        faults = watch.faults_of(document)
+    except ValueError as error:
+        return UNMEASURED, str(error)
+    known: Mapping[str, Any] = document  # type: ignore[assignment]
+    confirmed = [fault.finding.summary for fault in faults if fault.confirmed]
+    if confirmed:
+        return FAIL, confirmed[0]
+    if known.get("in_service") is not True:
+        return UNMEASURED, "the node is out of service"
+    if known.get("fit") is None:
+        return UNMEASURED, "no replica ran"
+    return (
+        (PASS, "") if known["fit"] == "fit" else (UNMEASURED, f"it found the node {known['fit']}")
+    )
+
+
+def of_gate(document: object, boot_id: str) -> Found:
+    """The gate's verdict of this boot."""
+    known = document if isinstance(document, Mapping) else {}
+    if known.get("boot_id") != boot_id:
+        return UNMEASURED, "the gate has not judged this boot"
+    fit = known.get("fit")
+    return {"fit": (PASS, ""), "unfit": (FAIL, "the node is unfit")}.get(
+        str(fit), (UNMEASURED, f"the node is {fit}")
+    )
+
+
+def of_latency(document: object) -> Found:
+    """The last smoke test; an invalid one measured nothing."""
+    known = document if isinstance(document, Mapping) else {}
+    verdict, reasons = known.get("verdict"), known.get("reasons")
+    why = str(reasons[0]) if isinstance(reasons, list) and reasons else f"verdict {verdict}"
+    results = {"pass": (PASS, ""), "fail": (FAIL, why)}
+    return results.get(str(verdict), (UNMEASURED, why))
+
+
+def of_answers(document: object) -> Found:
+    """The golden answers of the last smoke test beside their reference."""
+    known = document if isinstance(document, Mapping) else {}
+    golden = known.get("golden")
+    reference = golden.get("reference") if isinstance(golden, Mapping) else None
+    if not isinstance(reference, Mapping):
+        return UNMEASURED, readings.reason(golden) or "no answer was compared"
+    outcome, why = reference.get("outcome"), str(reference.get("why"))
+    if outcome in _HARMLESS:
+        return PASS, why if outcome == "none" else ""
+    return (UNMEASURED if outcome == "unmeasured" else FAIL), why
+
+
+def of_bandwidth(look: object) -> Found:
+    """The measurement that is there, as the last look judged it."""
+    found = look.get("bandwidth") if isinstance(look, Mapping) else None
+    if found == FAIL:
+        return FAIL, "the last look found it too low, or its data wrong"
+    return (PASS, "") if found == PASS else (UNMEASURED, "no look has judged it")

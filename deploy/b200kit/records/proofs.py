@@ -1,0 +1,67 @@
+"""Proofs that were seen: what is wrong with one now, and the highest sequence of each node.
+
+A sequence grows for ever, so that one below the highest seen is an old proof shown again. They are
+stored beside the records, one file a node.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+from b200kit.node.lib import timestamp
+from b200kit.node.proof.document import EXPIRED, Proof, parsed
+from b200kit.run import jsonl
+
+FOLDER = "proofs"
+CLOCKS_MAY_DIFFER_S = 5.0
+"""Seconds by which a node's clock may be ahead of this one."""
+
+
+def understood(content: bytes) -> tuple[dict[str, Any], Proof]:
+    """The document, and what it says. Raises ValueError: not understood."""
+    try:
+        document = json.loads(content)
+    except ValueError as error:
+        raise ValueError(f"it is no JSON: {error}") from None
+    return document, parsed(document)
+
+
+def problem(document: Mapping[str, Any], proof: Proof, now: datetime) -> str:
+    """Why a proof that its node signed proves nothing now; empty where it does."""
+    ends = timestamp.parse(document["valid_until"])
+    ahead = proof.now.wall_s - now.timestamp()
+    if ahead > CLOCKS_MAY_DIFFER_S:
+        return f"issued {ahead:.0f} s in the future: a clock is wrong, the node's or this one's"
+    if EXPIRED in (proof.standing, document["standing"]):
+        return f"the node itself calls it expired: {proof.why or document.get('why')}"
+    if ends <= now:
+        return f"expired {(now - ends).total_seconds():.0f} s ago, at {document['valid_until']}"
+    return ""
+
+
+def replayed(folder: Path, node: str, sequence: int, sha256: str) -> str:
+    """Note that this proof was seen, or say why it is an old or a second one; "" where it is not.
+
+    Raises OSError where that cannot be read or written.
+    """
+    found: list[str] = []
+
+    def line(path: Path) -> str | None:
+        # The last is the highest: none below it is ever noted.
+        known = [one for _, one in jsonl.lines(jsonl.read(path)) if one]
+        last = known[-1] if known else {}
+        highest = int(last.get("sequence", -1))
+        if sequence < highest:
+            found.append(f"replayed: sequence {sequence}, but {highest} of {node} was seen before")
+        elif sequence == highest and last.get("sha256") != sha256:
+            found.append(f"another proof of {node} with sequence {sequence} was seen before")
+        elif sequence > highest:
+            return json.dumps({"sequence": sequence, "sha256": sha256}) + "\n"
+        return None
+
+    jsonl.append(jsonl.path_of(folder / FOLDER, node), line)
+    return found[0] if found else ""

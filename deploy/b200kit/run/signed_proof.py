@@ -1,0 +1,61 @@
+"""A node's signature under its proof, held to the host key that is pinned for the node.
+
+`ssh-keygen -Y` verifies, by a file of allowed signers, a line of which is
+`node namespaces="b200kit-proof" type base64` (ssh-keygen(1), ALLOWED SIGNERS). With that
+file anybody can do the same without b200kit.
+"""
+
+from __future__ import annotations
+
+import subprocess
+import tempfile
+from collections.abc import Iterable
+from pathlib import Path
+
+from b200kit.node.proof.signature import NAMESPACE
+from b200kit.run import known_hosts
+
+_TYPE = "ssh-ed25519"
+_TIMEOUT_S = 30
+
+
+def signers(node: str, keys: Iterable[str]) -> str:
+    """The lines of allowed signers for a node: of its pinned keys that of the type it signs with.
+
+    Raises ValueError where none is pinned, or the name could be taken for more than one node.
+    """
+    if not node or not set(node).isdisjoint('*?!,# \t\n"'):
+        raise ValueError(f"{node!r} is no name of a node")
+    lines = [f'{node} namespaces="{NAMESPACE}" {key}' for key in keys if key.startswith(_TYPE)]
+    if not lines:
+        raise ValueError(f"no {_TYPE} host key of {node} is pinned")
+    return "".join(f"{line}\n" for line in lines)
+
+
+def pinned(file: Path, node: str, name: str | None = None) -> str:
+    """The allowed signers of a node by a known_hosts file, in which it is called *name*.
+
+    Raises OSError and ValueError.
+    """
+    try:
+        keys = known_hosts.pinned(file.read_text("utf-8", "replace"), [name or node])
+        return signers(node, keys)
+    except ValueError as error:
+        raise ValueError(f"{file}: {error}") from None
+
+
+def is_signed(content: bytes, signature: bytes, node: str, allowed: str) -> bool:
+    """Whether *node* signed *content*. Raises OSError where ssh-keygen cannot be asked."""
+    with tempfile.TemporaryDirectory() as folder:
+        signers_file, signature_file = Path(folder, "signers"), Path(folder, "signature")
+        signers_file.write_text(allowed, encoding="utf-8")
+        signature_file.write_bytes(signature)
+        argv = ["ssh-keygen", "-Y", "verify", "-q", "-f", str(signers_file), "-I", node]
+        argv += ["-n", NAMESPACE, "-s", str(signature_file)]
+        try:
+            done = subprocess.run(
+                argv, input=content, capture_output=True, timeout=_TIMEOUT_S, check=False
+            )
+        except subprocess.TimeoutExpired as error:
+            raise OSError(f"ssh-keygen took more than {_TIMEOUT_S} s") from error
+    return done.returncode == 0

@@ -1,0 +1,70 @@
+"""What a node proves of itself while it serves: its rules on the node, and what check.py asks for.
+
+The looks at the node issue the proof (stages/watchdog.py).
+"""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from b200kit.node.proof.command import RULES as SCHEMA
+from b200kit.node.state.drift import File
+from b200kit.run.node import Node
+from b200kit.stages import serving
+
+RULES = "/etc/b200kit/proof.json"
+
+
+def is_issued(node: Node) -> bool:
+    """A replica that works for another node is looked at by nobody here."""
+    return node.spec.proof.issue == "on" and not node.headless
+
+
+def files(node: Node) -> list[File]:
+    """The rules, none where no proof is asked for."""
+    if not is_issued(node):
+        return []
+    return [File(RULES, json.dumps(document(node), indent=1, sort_keys=True).encode())]
+
+
+def document(node: Node) -> dict[str, Any]:
+    """How long evidence of each kind holds (s), and which kinds are required."""
+    keys, look_s = node.spec.proof, node.spec.watchdog.longest_look_s
+    hours = {
+        "gate": keys.gate_ttl_h,
+        "latency": keys.latency_ttl_h,
+        "answers": keys.answers_ttl_h,
+        "bandwidth": keys.bandwidth_ttl_h,
+    }
+    return {
+        "schema": SCHEMA,
+        "node": node.name,
+        "ttl_s": {
+            "look": keys.look_holds_s(look_s),
+            **{kind: 3600 * h for kind, h in hours.items()},
+        },
+        "required": required(node),
+        "expiring_share": keys.expiring_share,
+        "clock_step_s": keys.clock_step_s,
+        "clock_settle_s": keys.clock_settle_s,
+    }
+
+
+def required(node: Node) -> list[str]:
+    """The kinds without which the node has proven nothing: what its inventory asks for."""
+    answers = ["answers"] if node.spec.smoke.golden_tokens else []
+    bandwidth = ["bandwidth"] if node.spec.bandwidth == "required" else []
+    return ["look", "gate", "latency", *answers, *bandwidth]
+
+
+def smoke_holds_s(node: Node) -> float:
+    """Seconds after which a smoke test is no evidence any more."""
+    keys = node.spec.proof
+    hours = min(keys.latency_ttl_h, keys.answers_ttl_h)
+    return 3600 * hours if is_issued(node) else float("inf")
+
+
+def expected(node: Node) -> dict[str, Any]:
+    """What check.py judges of a node that serves."""
+    return {"proof": {"replicas": serving.replica_units(node)}} if is_issued(node) else {}

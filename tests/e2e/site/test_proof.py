@@ -1,0 +1,160 @@
+"""What a node proves of itself while it serves: issued, signed, failed by a fault, run out.
+
+One live node, looked at every two seconds. The clock of a simulated node is that of the machine
+and cannot be stepped: that step is made in what the node remembers of its clock.
+"""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import tests.lab as lab
+from b200kit import cli
+from tests.e2e.conftest import Live
+from tests.e2e.driving import Outcome, deploy, on
+from tests.lab.paths import host_address, lab_paths
+
+NODE = "b200-1"
+TTL_S = 30
+DATA = (
+    "--data",
+    "watchdog=" + json.dumps({"look_s": 2, "look_deadline_s": 25}),
+    "--data",
+    "proof=" + json.dumps({"look_ttl_s": TTL_S}),
+)
+FILE = "/var/lib/b200kit/proof/proof.json"
+
+
+@pytest.fixture(scope="module")
+def serving(live: Live) -> Iterator[Outcome]:
+    """A node that serves."""
+    live(1)
+    outcome = deploy("b200.py", *DATA)
+    assert outcome.code == 0, outcome.said[-3000:]
+    yield outcome
+    on(NODE, "systemctl start b200-watch.timer")
+
+
+def proof() -> dict[str, Any]:
+    """The proof that lies on the node."""
+    found: dict[str, Any] = json.loads(on(NODE, f"cat {FILE}"))
+    return found
+
+
+def until(there: Callable[[], bool], seconds: float = 90) -> float:
+    """Seconds until it is so."""
+    began = time.monotonic()
+    while not there():
+        assert time.monotonic() < began + seconds, on(
+            NODE, f"journalctl -u b200-watch -o cat --no-pager | tail -n 20; cat {FILE}"
+        )
+    return time.monotonic() - began
+
+
+def is_standing(word: str) -> bool:
+    """Whether the node says so of its proof."""
+    return bool(proof()["standing"] == word)
+
+
+def fetched(folder: Path) -> Path:
+    """Both files, of one look: no look runs meanwhile."""
+    on(NODE, "systemctl stop b200-watch.timer; systemctl start b200-watch.service")
+    for name in ("proof.json", "proof.json.sig"):
+        text = lab.run(NODE, ["cat", f"/var/lib/b200kit/proof/{name}"]).stdout
+        (folder / name).write_text(text)
+    on(NODE, "systemctl start b200-watch.timer")
+    return folder / "proof.json"
+
+
+def verify(file: Path) -> int:
+    """The exit code, by the keys that the lab has pinned."""
+    keys = ("--known-hosts", str(lab_paths().known_hosts), "--name", host_address(NODE))
+    return cli.main(["proof", "verify", str(file), *keys, "--records", str(file.parent)])
+
+
+def test_a_node_that_serves_has_proven_it(serving: Outcome) -> None:
+    seconds = until(lambda: is_standing("valid"))
+    found = proof()
+    assert found["serving"]["gpus"] == 8
+    assert {e["kind"] for e in found["evidence"] if e["required"]} == {
+        "look", "gate", "latency", "answers",
+    }  # fmt: skip
+    print(f"valid {seconds:.1f} s after the deployment; {len(json.dumps(found))} bytes")
+
+
+def test_ssh_keygen_alone_verifies_it(serving: Outcome, tmp_path: Path) -> None:
+    until(lambda: is_standing("valid"))
+    file = fetched(tmp_path)
+    node, public = proof()["node"], on(NODE, "cat /etc/ssh/ssh_host_ed25519_key.pub")
+    (tmp_path / "signers").write_text(f'{node} namespaces="b200kit-proof" {public}\n')
+    argv = ["ssh-keygen", "-Y", "verify", "-f", str(tmp_path / "signers"), "-I", node]
+    argv += ["-n", "b200kit-proof", "-s", f"{file}.sig"]
+    done = subprocess.run(argv, input=file.read_bytes(), capture_output=True, check=False)
+    assert done.returncode == 0, done.stderr
+    # The same by the keys that the lab has pinned, without being told one.
+    assert verify(file) == 0
+
+
+def test_check_is_fit_and_the_second_run_changes_nothing(serving: Outcome) -> None:
+    until(lambda: is_standing("valid"))
+    check = deploy("check.py", *DATA)
+    assert check.code == 0, check.described(NODE)
+    again = deploy("b200.py", *DATA)
+    assert (again.host(NODE)["changes"], again.host(NODE)["commands"]) == (0, 2)
+
+
+def test_a_confirmed_fault_ends_it_and_its_mend_renews_it(serving: Outcome) -> None:
+    until(lambda: is_standing("valid"))
+    lab.inject(NODE, "seventeen-links")
+    try:
+        ended = until(lambda: is_standing("expired"))
+        assert "GPU 3" in proof()["why"]
+    finally:
+        lab.inject(NODE, "healthy")
+    back = until(lambda: is_standing("valid"))
+    print(f"expired {ended:.1f} s after the fault, valid {back:.1f} s after its mend")
+
+
+def test_a_step_of_the_clock_is_refused_and_extends_nothing(serving: Outcome) -> None:
+    until(lambda: is_standing("valid"))
+    on(NODE, "systemctl stop b200-watch.timer; systemctl stop b200-watch.service")
+    before = proof()
+    stepped = {**before, "clock": {**before["clock"]}}
+    stepped["clock"]["epoch_s"] -= 3600
+    on(NODE, f"cat > {FILE} <<'END'\n{json.dumps(stepped)}\nEND")
+    on(NODE, "systemctl start b200-watch.service")
+    after = proof()
+    assert (after["standing"], after["sequence"]) == ("expired", before["sequence"] + 1)
+    assert "stepped by +3600 s" in after["why"]
+    age = {e["kind"]: e["age_s"] for e in after["evidence"]}
+    latency = next(e for e in before["evidence"] if e["kind"] == "latency")
+    assert age["latency"] - latency["age_s"] == pytest.approx(
+        after["boot_s"] - before["boot_s"], abs=1
+    )
+    # As when the clock is put back.
+    after["clock"]["epoch_s"] += 3600
+    on(NODE, f"cat > {FILE} <<'END'\n{json.dumps(after)}\nEND")
+    on(NODE, "systemctl start b200-watch.timer")
+    until(lambda: is_standing("valid"))
+
+
+def test_without_looks_it_runs_out(serving: Outcome, tmp_path: Path) -> None:
+    until(lambda: is_standing("valid"))
+    file = fetched(tmp_path)
+    on(NODE, "systemctl stop b200-watch.timer; systemctl stop b200-watch.service")
+    assert verify(file) == 0
+    until(lambda: verify(file) == 1)
+    boot_s = float(on(NODE, "cut -d' ' -f1 /proc/uptime"))
+    until(lambda: float(on(NODE, "cut -d' ' -f1 /proc/uptime")) > boot_s + 5)
+    check = deploy("check.py", *DATA)
+    assert check.code == 1
+    found = [f["check"] for f in check.host(NODE)["verdict"]["findings"] if f["status"] == "fail"]
+    assert "proof.valid" in found
+    on(NODE, "systemctl start b200-watch.timer")

@@ -1,0 +1,181 @@
+"""`b200 proof`: what a node signed is believed while it holds, and nothing else is."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from b200kit import cli
+from b200kit.node.proof import signature
+from b200kit.node.proof.clock import Now
+from b200kit.node.proof.document import Proof, Rules, Serving, issued
+from b200kit.node.proof.evidence import Evidence
+from b200kit.records import store
+
+Issue = Callable[..., Path]
+LOOK = Evidence("look", "pass", "", "5c5e" * 16, "4f0c3b6e-0f5b", "2026-11-25T13:00:00Z", 0, 120)
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Keys of n01 and n02, pinned, and an empty directory of records."""
+    monkeypatch.setenv(store.VARIABLE, str(tmp_path / "records"))
+    lines = []
+    for node, name in (("n01", "n01"), ("n02", "[10.0.0.2]:2222")):
+        key = tmp_path / node
+        subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", key], check=True)
+        lines.append(f"{name} {key.with_suffix('.pub').read_text()}")
+    (tmp_path / "known_hosts").write_text("".join(lines))
+    return tmp_path
+
+
+def proof_of(node: str = "n01", age_s: float = 0.0, sequence: int = 41) -> Proof:
+    """A valid proof, issued so many seconds ago."""
+    now = Now("4f0c3b6e-0f5b", 1000.0, time.time() - age_s)
+    made = issued(None, [LOOK], Serving((0, 1), 8), now, Rules(node, {}, ["look"]))
+    return Proof(**{**vars(made), "sequence": sequence})
+
+
+def signed(folder: Path, document: dict[str, Any], by: str = "n01") -> Path:
+    """The files of a proof, signed by a node."""
+    file = folder / "proof.json"
+    file.write_text(json.dumps(document))
+    file.with_name("proof.json.sig").write_bytes(signature.sign(file.read_bytes(), folder / by))
+    return file
+
+
+def verify(folder: Path, file: Path, *more: str) -> int:
+    """The exit code."""
+    hosts = str(folder / "known_hosts")
+    return cli.main(["proof", "verify", str(file), "--known-hosts", hosts, *more])
+
+
+def test_a_proof_is_verified_as_often_as_it_is_shown(folder: Path) -> None:
+    file = signed(folder, proof_of().to_json())
+    assert verify(folder, file) == 0
+    assert verify(folder, file) == 0
+    assert verify(folder, file, "--node", "n02") == 1
+
+
+def refusal(folder: Path, file: Path, capsys: pytest.CaptureFixture[str]) -> str:
+    """The one line of a refusal."""
+    assert verify(folder, file) == 1
+    said = capsys.readouterr()
+    assert (said.out, said.err.count("\n")) == ("", 1)
+    return said.err
+
+
+def test_forged_content_is_refused(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    file = signed(folder, proof_of().to_json())
+    file.write_text(file.read_text().replace('"gpus": 8', '"gpus": 9'))
+    assert "not signed by n01" in refusal(folder, file, capsys)
+
+
+def test_a_proof_that_another_node_signed_is_refused(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = signed(folder, proof_of("n01").to_json(), by="n02")
+    assert "not signed by n01" in refusal(folder, file, capsys)
+
+
+def test_a_signature_for_something_else_is_refused(
+    folder: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with monkeypatch.context() as other:
+        other.setattr(signature, "NAMESPACE", "file")
+        file = signed(folder, proof_of().to_json())
+    assert "not signed by n01" in refusal(folder, file, capsys)
+
+
+def test_what_ran_out_is_refused(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    file = signed(folder, proof_of(age_s=125).to_json())
+    assert "expired" in refusal(folder, file, capsys)
+
+
+def test_what_the_node_itself_calls_expired_is_refused(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    late = {**proof_of().to_json(), "standing": "expired"}
+    assert "the node itself" in refusal(folder, signed(folder, late), capsys)
+
+
+def test_what_was_issued_in_the_future_is_refused(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = signed(folder, proof_of(age_s=-60).to_json())
+    assert "in the future" in refusal(folder, file, capsys)
+
+
+def test_an_old_proof_shown_again_is_refused(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert verify(folder, signed(folder, proof_of(sequence=42).to_json())) == 0
+    capsys.readouterr()
+    old = signed(folder, proof_of(sequence=41).to_json())
+    assert "replayed" in refusal(folder, old, capsys)
+    twin = signed(folder, {**proof_of(sequence=42).to_json(), "why": "a clone"})
+    assert "another proof" in refusal(folder, twin, capsys)
+
+
+def test_what_is_refused_is_not_noted_as_seen(folder: Path) -> None:
+    assert verify(folder, signed(folder, proof_of(sequence=99).to_json(), by="n02")) == 1
+    assert verify(folder, signed(folder, proof_of(sequence=41).to_json())) == 0
+
+
+def test_another_schema_is_refused(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    file = signed(folder, {**proof_of().to_json(), "schema": "b200kit/proof/2"})
+    assert "b200kit/proof/1" in refusal(folder, file, capsys)
+
+
+@pytest.mark.parametrize("gone", ["proof.json", "proof.json.sig", "known_hosts"])
+def test_what_cannot_be_read_is_no_refusal(folder: Path, gone: str) -> None:
+    file = signed(folder, proof_of().to_json())
+    (folder / gone).unlink()
+    assert verify(folder, file) == 2
+
+
+def test_a_node_is_found_by_its_name_among_the_pinned_keys(folder: Path) -> None:
+    file = signed(folder, proof_of("n02").to_json(), by="n02")
+    assert verify(folder, file) == 1
+    assert verify(folder, file, "--name", "[10.0.0.2]:2222") == 0
+
+
+def test_ssh_keygen_alone_verifies_by_the_signers_that_are_printed(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    hosts = ("--known-hosts", str(folder / "known_hosts"))
+    assert cli.main(["proof", "signers", "n01", "n02=[10.0.0.2]:2222", *hosts]) == 0
+    (folder / "signers").write_text(capsys.readouterr().out)
+    for node, code in (("n01", True), ("n02", False)):
+        content = signed(folder, proof_of().to_json()).read_bytes()
+        argv = ["ssh-keygen", "-Y", "verify", "-f", str(folder / "signers"), "-I", node]
+        argv += ["-n", "b200kit-proof", "-s", str(folder / "proof.json.sig")]
+        done = subprocess.run(argv, input=content, check=False, capture_output=True)
+        assert (done.returncode == 0) is code
+
+
+@pytest.mark.parametrize("node", ["n03", "*", "n01,n02"])
+def test_signers_of_a_node_that_is_not_pinned_are_not_printed(folder: Path, node: str) -> None:
+    hosts = ("--known-hosts", str(folder / "known_hosts"))
+    assert cli.main(["proof", "signers", node, *hosts]) == 2
+
+
+def test_copy_for_a_vendor_names_nobody(folder: Path) -> None:
+    made = proof_of("rack7-secret").to_json()
+    made["why"] = "GPU 3 has 17 of 18 NVLinks up"
+    file = folder / "proof.json"
+    file.write_text(json.dumps(made))
+    output = folder / "copy.json"
+    assert cli.main(["proof", "sanitise", str(file), "--output", str(output)]) == 0
+    copy = output.read_text()
+    for private in ("rack7", "secret", made["boot_id"], LOOK.sha256):
+        assert private not in copy
+    assert json.loads(copy)["standing"] == "valid"
+    assert "17 of 18 NVLinks" in copy
+    assert cli.main(["proof", "sanitise", str(file), "--output", str(output)]) == 2

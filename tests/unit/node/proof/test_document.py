@@ -1,0 +1,189 @@
+"""A proof over time: what renews it, what ends it, and what neither does."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from b200kit.node.proof import document
+from b200kit.node.proof.clock import Now, Steps
+from b200kit.node.proof.document import Proof, Rules, Serving, issued, parsed
+from b200kit.node.proof.evidence import FAIL, PASS, UNMEASURED, Evidence
+from tests.subtests import in_subtests
+
+WALL = 1_795_611_600.0
+HERE = Now("boot-a", 1000.0, WALL)
+RULES = Rules("n01", {}, ("look", "latency"), 0.2, Steps(5.0, 600.0))
+TWO = Serving((0, 1), 8)
+
+
+def look(result: str = PASS, **changes: object) -> Evidence:
+    """A look of this boot."""
+    made = Evidence("look", result, "why", f"look-{result}", "boot-a", "", 0.0, 120.0)
+    return replace(made, **changes)  # type: ignore[arg-type]
+
+
+def latency(result: str = PASS, **changes: object) -> Evidence:
+    """A smoke test of this configuration."""
+    made = Evidence("latency", result, "why", "smoke-1", "config-1", "", 0.0, 3600.0)
+    return replace(made, **changes)  # type: ignore[arg-type]
+
+
+def later(seconds: float, stepped: float = 0.0, boot: str = "boot-a") -> Now:
+    """So many seconds after HERE, by a clock that was stepped meanwhile."""
+    return Now(boot, HERE.boot_s + seconds, HERE.wall_s + seconds + stepped)
+
+
+def first(*evidence: Evidence) -> Proof:
+    """The first proof of a node."""
+    return issued(None, evidence or (look(), latency()), TWO, HERE, RULES)
+
+
+def next_of(before: Proof, now: Now, *evidence: Evidence) -> Proof:
+    """The proof after another look."""
+    return issued(before, evidence or (look(), latency()), TWO, now, RULES)
+
+
+@in_subtests(
+    ("evidence", "standing"),
+    [
+        ((look(), latency()), "valid"),
+        ((look(), latency(age_s=2900.0)), "expiring"),
+        ((look(), latency(age_s=3600.0)), "expired"),
+        ((look(FAIL), latency()), "expired"),
+        ((look(), latency(UNMEASURED)), "expired"),
+        ((look(), latency(), Evidence("bandwidth", FAIL, required=False)), "valid"),
+        ((look(required=False),), "expired"),
+    ],
+)
+def test_standing_is_that_of_the_weakest_evidence_that_is_required(
+    evidence: tuple[Evidence, ...], standing: str
+) -> None:
+    assert first(*evidence).standing == standing
+
+
+def test_nothing_is_proven_without_evidence() -> None:
+    assert issued(None, [], TWO, HERE, RULES).standing == "expired"
+
+
+def test_a_look_renews_and_what_it_follows_ages() -> None:
+    after = next_of(first(), later(60), look(sha256="look-2"), latency())
+    assert [one.age_s for one in after.evidence] == [0.0, 60.0]
+    assert after.sequence == first().sequence + 1
+
+
+def test_a_look_that_saw_nothing_leaves_the_one_before_to_run_out() -> None:
+    blind = look(UNMEASURED, sha256="look-2")
+    after = next_of(first(), later(60), blind, latency())
+    assert after.standing == "valid"
+    again = next_of(after, later(125), blind, latency())
+    assert (again.standing, again.evidence[0].age_s) == ("expired", 125.0)
+
+
+def test_a_fault_is_not_forgotten_by_a_look_that_saw_nothing() -> None:
+    failed = first(look(FAIL), latency())
+    after = next_of(failed, later(10), look(UNMEASURED, sha256="look-2"), latency())
+    assert after.evidence[0].result == FAIL
+    assert next_of(after, later(20), look(sha256="look-3"), latency()).standing == "valid"
+
+
+@pytest.mark.parametrize("stepped", [86_400.0, -86_400.0])
+def test_a_step_of_the_clock_neither_extends_nor_ends_evidence_and_is_refused(
+    stepped: float,
+) -> None:
+    after = next_of(first(), later(10, stepped))
+    assert after.standing == "expired"
+    assert "stepped" in after.why
+    assert [one.age_s for one in after.evidence] == [10.0, 10.0]
+    # Back where it was, all is as if nothing had been.
+    assert next_of(after, later(20)).standing == "valid"
+
+
+def test_a_clock_that_was_put_right_is_believed_after_a_while() -> None:
+    proof = first()
+    for seconds in (10, 300, 609):
+        proof = next_of(proof, later(seconds, 3600.0), look(sha256=f"{seconds}"), latency())
+        assert proof.standing == "expired"
+    assert next_of(proof, later(611, 3600.0), look(sha256="b"), latency()).standing == "valid"
+
+
+def test_another_step_starts_the_wait_again() -> None:
+    proof = next_of(first(), later(10, 3600.0))
+    proof = next_of(proof, later(500, 7200.0))
+    assert next_of(proof, later(700, 7200.0)).clock.refused
+
+
+def test_a_clock_that_is_slewed_is_no_step() -> None:
+    proof = first()
+    for n in range(1, 20):
+        proof = next_of(proof, later(10 * n, 1.0 * n), look(sha256=f"{n}"), latency())
+        assert proof.standing == "valid"
+
+
+def test_after_a_boot_old_looks_prove_nothing_and_tests_are_as_old_as_they_are() -> None:
+    unseen = look(UNMEASURED, sha256="", of="boot-b")
+    after = next_of(first(), later(60, boot="boot-b"), unseen, latency())
+    assert after.standing == "expired"
+    assert (after.evidence[1].result, after.evidence[1].age_s) == (PASS, 60.0)
+
+
+def test_a_boot_into_the_past_is_refused() -> None:
+    after = next_of(first(), later(-500, boot="boot-b"), look(of="boot-b"), latency())
+    assert after.clock.refused
+    assert next_of(after, later(-490, boot="boot-b"), look(of="boot-b"), latency()).clock.refused
+
+
+def test_a_test_of_another_configuration_proves_nothing_until_that_is_back() -> None:
+    other = next_of(first(), later(10), look(), latency(of="config-2"))
+    assert other.standing == "expired"
+    assert next_of(other, later(20), look(), latency()).standing == "valid"
+    measured = next_of(other, later(20), look(), latency(of="config-2", sha256="smoke-2"))
+    assert measured.standing == "valid"
+
+
+def test_gpu_seconds_count_under_a_proof_only_while_it_held() -> None:
+    after = next_of(first(), later(100), look(sha256="look-2"), latency())
+    assert (after.served, after.proven) == (800.0, 800.0)
+    # The looks stopped: 120 s of 1000 were proven.
+    late = next_of(after, later(1100), look(sha256="look-3"), latency())
+    assert (late.served, late.proven) == (8800.0, 800.0 + 8 * 120.0)
+    rebooted = next_of(late, later(5000, boot="boot-b"))
+    assert (rebooted.served, rebooted.proven) == (late.served, late.proven)
+
+
+def test_sequence_grows_when_all_proofs_of_a_node_were_lost() -> None:
+    proof = first()
+    for n in range(1, 5):
+        proof = next_of(proof, later(n))
+    assert issued(None, proof.evidence, TWO, later(5), RULES).sequence > proof.sequence
+
+
+def test_document_is_read_back_as_it_was_and_says_when_it_ends() -> None:
+    made = first().to_json()
+    assert parsed(made).to_json() == made
+    assert made["issued_at"] == "2026-11-25T13:00:00Z"
+    assert made["valid_until"] == "2026-11-25T13:02:00Z"
+
+
+def test_a_proof_read_later_has_run_out_also_without_a_new_one() -> None:
+    read = parsed(first().to_json())
+    assert read.later(1110.0).standing == document.EXPIRING
+    assert read.later(1121.0).standing == document.EXPIRED
+
+
+@in_subtests(
+    "broken",
+    [
+        None,
+        [],
+        {"schema": "b200kit/proof/2"},
+        {"schema": "b200kit/proof/1"},
+        {**first().to_json(), "evidence": [{"kind": "look"}]},
+        {**first().to_json(), "sequence": "many"},
+        {**first().to_json(), "clock": None},
+    ],
+)
+def test_what_is_no_proof_is_refused(broken: object) -> None:
+    with pytest.raises(ValueError, match="it is"):
+        parsed(broken)

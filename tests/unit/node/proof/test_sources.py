@@ -1,0 +1,93 @@
+"""What each document that others left on a node proves."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from b200kit.node.proof.clock import Now
+from b200kit.node.proof.document import Rules
+from b200kit.node.proof.evidence import KINDS, Evidence
+from b200kit.node.proof.sources import Left, evidence
+from b200kit.node.state.verdict import Finding
+from b200kit.node.state.watch import Fault
+from tests.subtests import in_subtests
+
+NOW = Now("boot-a", 1000.0, 1_795_611_600.0)
+RULES = Rules("n01", dict.fromkeys(KINDS, 120.0), KINDS)
+FAULT = Fault(Finding("GPU 3 has 17 of 18 NVLinks up", check="nvlink.links"), (0,), "then")
+CONFIRMED = {**FAULT.to_json(), "confirmed": True}
+LOOK: dict[str, Any] = {
+    "schema": "b200kit/watch/1", "taken_at": "2026-11-25T12:59:50Z", "boot_s": 990.0,
+    "in_service": True, "running": [0, 1], "fit": "fit", "bandwidth": "pass", "faults": [],
+}  # fmt: skip
+GATE: dict[str, Any] = {
+    "fit": "fit", "boot_id": "boot-a", "boot_s": 100.0, "taken_at": "2026-11-25T12:45:00Z",
+}  # fmt: skip
+
+
+def compared(outcome: str) -> dict[str, Any]:
+    """What a smoke test says of its golden answers."""
+    return {"golden": {"reference": {"outcome": outcome, "why": "as n02"}}}
+
+
+SMOKE: dict[str, Any] = {
+    "verdict": "pass", "taken_at": "2026-11-25T12:00:00Z", **compared("same"),
+}  # fmt: skip
+BANDWIDTH = {"schema": "b200kit/bandwidth/1", "taken_at": "2026-11-25T12:00:00Z"}
+UNREAD = {"unmeasured": "OSError: Input/output error"}
+
+
+def found(kind: str, **left: Any) -> Evidence:
+    """Evidence of one kind, all else well."""
+    parts = {"look": LOOK, "gate": GATE, "smoke": SMOKE, "bandwidth": BANDWIDTH, **left}
+    whole = evidence(Left(**parts, serving="config-1"), NOW, RULES)
+    assert [one.kind for one in whole] == list(KINDS)
+    return {one.kind: one for one in whole}[kind]
+
+
+@in_subtests(
+    ("kind", "left", "result"),
+    [
+        ("look", {}, "pass"),
+        ("look", {"look": None}, "unmeasured"),
+        ("look", {"look": UNREAD}, "unmeasured"),
+        ("look", {"look": {**LOOK, "schema": "b200kit/watch/2"}}, "unmeasured"),
+        ("look", {"look": {**LOOK, "faults": [CONFIRMED]}}, "fail"),
+        ("look", {"look": {**LOOK, "faults": [FAULT.to_json()], "fit": "unfit"}}, "unmeasured"),
+        ("look", {"look": {**LOOK, "fit": "unmeasured"}}, "unmeasured"),
+        ("look", {"look": {**LOOK, "fit": None}}, "unmeasured"),
+        ("look", {"look": {**LOOK, "in_service": False}}, "unmeasured"),
+        ("look", {"look": {**LOOK, "taken_at": "lately"}}, "unmeasured"),
+        ("gate", {}, "pass"),
+        ("gate", {"gate": {**GATE, "boot_id": "boot-b"}}, "unmeasured"),
+        ("gate", {"gate": {**GATE, "fit": "unfit"}}, "fail"),
+        ("gate", {"gate": {**GATE, "fit": "unmeasured"}}, "unmeasured"),
+        ("gate", {"gate": None}, "unmeasured"),
+        ("latency", {}, "pass"),
+        ("latency", {"smoke": {**SMOKE, "verdict": "fail"}}, "fail"),
+        ("latency", {"smoke": {**SMOKE, "verdict": "invalid"}}, "unmeasured"),
+        ("latency", {"smoke": "pass"}, "unmeasured"),
+        ("answers", {}, "pass"),
+        ("answers", {"smoke": {**SMOKE, **compared("different")}}, "fail"),
+        ("answers", {"smoke": {**SMOKE, **compared("unmeasured")}}, "unmeasured"),
+        ("answers", {"smoke": {**SMOKE, **compared("none")}}, "pass"),
+        ("answers", {"smoke": {**SMOKE, "golden": UNREAD}}, "unmeasured"),
+        ("bandwidth", {}, "pass"),
+        ("bandwidth", {"bandwidth": None}, "unmeasured"),
+        ("bandwidth", {"look": {**LOOK, "bandwidth": "fail"}}, "fail"),
+        ("bandwidth", {"look": {**LOOK, "bandwidth": None}}, "unmeasured"),
+    ],
+)  # fmt: skip
+def test_what_a_document_proves(kind: str, left: dict[str, Any], result: str) -> None:
+    assert found(kind, **left).result == result
+
+
+def test_age_is_by_the_clock_of_the_boot_where_that_is_known() -> None:
+    ages = {kind: found(kind).age_s for kind in KINDS}
+    assert ages == {
+        "look": 10.0, "gate": 900.0, "latency": 3600.0, "answers": 3600.0, "bandwidth": 3600.0,
+    }  # fmt: skip
+
+
+def test_what_it_holds_for_is_a_boot_or_a_configuration() -> None:
+    assert [found(kind).of for kind in KINDS] == ["boot-a", "boot-a", "config-1", "config-1", ""]
