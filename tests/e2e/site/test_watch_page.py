@@ -76,7 +76,7 @@ def wall(live: Live, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Wall]
         prove(name)
     folder = tmp_path_factory.mktemp("wall")
     page = folder / "page.html"
-    words = [B200, "watch", "inventories/lab.py", "--every", str(EVERY_S), "--html", page]
+    words = [str(B200), "watch", "inventories/lab.py", "--every", str(EVERY_S), "--html", str(page)]
     with (folder / "printed").open("w") as out:
         process = subprocess.Popen(words, cwd=ROOT, stdout=out, text=True)
         yield Wall(process, folder / "printed", page)
