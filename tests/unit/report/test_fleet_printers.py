@@ -47,6 +47,14 @@ def test_a_share_is_never_rounded_up_to_the_whole() -> None:
     assert words.freshness(fleets.fleet({})) == "-"
 
 
+def test_what_several_faults_ask_for_is_said_once() -> None:
+    faults = [fleets.fault(), fleets.fault("GPU 3 asks for a reset")]
+    both = fleets.fleet({"n1": fleets.known(fleets.standing("n1", watch=fleets.look(*faults)))})
+    assert len(both.rows[0].points) == 2
+    assert "\n".join(screen(both)).count("-> reset") == 1
+    assert page(both).count("reset the GPU,") == 1
+
+
 def test_page_says_what_the_screen_says_and_renews_itself() -> None:
     fleet = fleets.mixed()
     found = pages.Page(page(fleet))
