@@ -66,6 +66,7 @@ def test_a_node_that_serves_whole_under_a_valid_proof_is_sound() -> None:
         ({"watch": look() | {"schema": "x"}}, "unknown", 2),
         ({"watch": look() | {"boot_s": None}}, "unknown", 2),
         ({"watch": look(age_s=76)}, "unknown", 2),
+        ({"boot_s": 60.0}, "unknown", 2),
         ({"watch": look(fault())}, "fault", 1),
         ({"watch": look(fault(confirmed=False))}, None, 0),
         ({"mark": {"why": "x"}}, "fault", 1),

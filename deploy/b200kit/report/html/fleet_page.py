@@ -49,7 +49,7 @@ def page(fleet: FleetNow) -> str:
 
 def _row(row: Row) -> dict[str, object]:
     """Nodes of which the same is to be said: each point with its time, and what to do about it."""
-    points = [(words.point(one, one.when), one.next) for one in row.points]
+    points = [(words.point(one, one.when), todo) for one, todo in words.once_each(row.points)]
     return {"names": hostlist(row.names), "of": row, "points": points}
 
 

@@ -46,15 +46,15 @@ def _head(fleet: FleetNow, colour: bool) -> Iterator[str]:
 
 
 def _row(row: Row, colour: bool) -> Iterator[str]:
-    first, *others = row.points
+    (first, todo), *others = words.once_each(row.points)
     name = (
         shorten(hostlist(row.names), _NAMES) if len(row.names) == 1 else f"{len(row.names)} nodes"
     )
     yield from headline(name, row.outcome, words.point(first, row.when), colour)
-    yield from action_lines("  ", first.next)
-    for other in others:
+    yield from action_lines("  ", todo)
+    for other, todo in others:
         yield from wrap("  also  ", words.point(other, other.when))
-        yield from action_lines("  ", other.next)
+        yield from action_lines("  ", todo)
     if len(row.names) > 1:
         yield from wrap("  ", hostlist(row.names))
 

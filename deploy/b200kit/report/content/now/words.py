@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from datetime import datetime
 
 from b200kit.node.lib import timestamp
@@ -51,6 +51,14 @@ def _tone_of_proof(fleet: FleetNow) -> str:
 def point(one: Point, when: str) -> str:
     """A point with its time: "since 09:14:02Z (4 m 10 s): GPU 3 has 17 of 18 NVLinks up"."""
     return f"{when}: {one.what}" if when else one.what
+
+
+def once_each(points: Sequence[Point]) -> Iterator[tuple[Point, str]]:
+    """Each point with what to do, which is said once where several ask for the same."""
+    said: set[str] = set()
+    for one in points:
+        yield one, "" if one.next in said else one.next
+        said.add(one.next)
 
 
 def sound(fleet: FleetNow) -> str:
