@@ -121,8 +121,11 @@ def until(there: Callable[[], bool], seconds: float = 90) -> float:
     return time.monotonic() - began
 
 
-# True of every lab node: nothing proves it, and a stand-in's ten requests carry no P99.
-USUAL = {"B200ProofAbsent", "B200LatencyNotCompared", "B200OtherFault"}
+# True of every lab node: nothing proves it, and a stand-in's latency is that of this busy machine.
+USUAL = {
+    *("B200ProofAbsent", "B200LatencyNotCompared", "B200OtherFault"),
+    *("B200TtftSlow", "B200ItlSlow"),
+}
 
 
 def test_the_nodes_page_is_what_prometheus_tool_calls_sound(serving: Outcome) -> None:
@@ -135,7 +138,7 @@ def test_the_nodes_page_is_what_prometheus_tool_calls_sound(serving: Outcome) ->
 
 
 def test_every_panel_of_every_dashboard_has_data(scraped: None) -> None:
-    # A record of a stand-in is none: smoke tests of ten requests carry no percentile.
+    # A smoke test of ten requests may carry no percentile.
     without = {f'b200_record_{metric}_seconds{{node="$node"}}' for metric in ("ttft", "itl")}
     asked = [expr for board in files.boards().values() for expr in dashboards.queries(board)]
     for expr in (expr for expr in asked if expr not in without):

@@ -70,7 +70,8 @@ def document(name: str, case: dict[str, Any], rule: Rule) -> dict[str, Any]:
 
 
 _NUMBER = re.compile(r"(?<=[=><] )\d+(?:\.\d+)?")
-_LABEL = re.compile(r'(?<=[=~])"[^"]+"')
+# Also what label_replace is given.
+_LABEL = re.compile(r'(?<=[=~])"[^"]+"|(?<=, )"[^"]+"')
 _JOINS = (("absent(", "count("), (" unless ", " and "), ("> on", "< on"))
 
 

@@ -253,15 +253,15 @@ def _record(known: Known) -> Iterator[Family]:
     figures = latency_bounds.record(known.note("smoke"))
     for metric in latency_bounds.BOUNDS:
         own = [one for one in figures if one.metric == metric]
-        rows = tuple(({"quantile": one.quantile}, one.seconds) for one in own)
+        rows = tuple(({"percentile": one.percentile}, one.seconds) for one in own)
         text = f"{metric.upper()} of the last smoke test that passed, measured through the gateway."
         yield Family(f"b200_record_{metric}_seconds", text, rows)
     allowed: dict[str, Sample] = {}
     for one in figures:
         if le := latency_bounds.bound(one, known.tolerance):
-            labels = {"metric": one.metric, "le": le, "quantile": one.quantile}
+            labels = {"metric": one.metric, "bucket": le, "percentile": one.percentile}
             allowed.setdefault(one.metric, (labels, one.allowed))
-    text = "Share of the requests that may take longer than the engine's bucket `le`."
+    text = "Share of the requests that may take longer than the engine's bucket."
     yield Family("b200_record_allowed_ratio", text, tuple(allowed.values()))
 
 

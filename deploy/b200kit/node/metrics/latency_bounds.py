@@ -34,11 +34,6 @@ class Latency(NamedTuple):
     seconds: float
 
     @property
-    def quantile(self) -> str:
-        """As Prometheus writes it: "0.99"."""
-        return f"0.{self.percentile}"
-
-    @property
     def allowed(self) -> float:
         """Share of the requests that may take longer."""
         return (100 - self.percentile) / 100

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import subprocess
 from dataclasses import replace
 from typing import Any
 
@@ -14,6 +15,7 @@ from b200kit.node.state import watch
 from b200kit.node.state.verdict import Finding, Status
 from b200kit.node.state.watch import Fault
 from b200kit.node.state.watchdog import Outcome, Standing
+from tests.lab.supply.programs import promtool
 from tests.subtests import in_subtests
 
 NOW = 1764079200.0
@@ -70,10 +72,21 @@ def test_a_node_that_is_well() -> None:
         'b200_looks_total{result="success"} 9',
         f'b200_reading_timestamp_seconds{{reading="look"}} {NOW - 2:.0f}',
         'b200_proof_standing{standing="valid"} 1',
-        'b200_record_ttft_seconds{quantile="0.99"} 0.08',
+        'b200_record_ttft_seconds{percentile="99"} 0.08',
         'b200_gpu_power_watts{gpu="0"} 700',
     }
     assert expected - {*said} == set()
+
+
+def test_the_page_is_what_prometheus_own_tool_calls_sound() -> None:
+    fault = Fault(LINK, (1,), AT, ("fault",), confirmed=True).to_json()
+    program = promtool()
+    done = subprocess.run(
+        [program.path, "check", "metrics"],
+        env=dict(program.environment), capture_output=True, text=True, check=False,
+        input=exposition.text(families(known(watch=looked(faults=[fault])))),
+    )  # fmt: skip
+    assert (done.returncode, done.stderr) == (0, "")
 
 
 def test_of_a_bare_node_nothing_looks_healthy() -> None:
@@ -166,8 +179,8 @@ def test_a_proof_is_worth_what_it_is_now(proof: object, word: str) -> None:
 def test_a_record_is_compared_where_the_engines_buckets_can_tell() -> None:
     said = [line for line in lines(known()) if "allowed_ratio" in line]
     assert said == [
-        'b200_record_allowed_ratio{metric="ttft",le="0.1",quantile="0.99"} 0.01',
-        'b200_record_allowed_ratio{metric="itl",le="0.01",quantile="0.95"} 0.05',
+        'b200_record_allowed_ratio{metric="ttft",bucket="0.1",percentile="99"} 0.01',
+        'b200_record_allowed_ratio{metric="itl",bucket="0.01",percentile="95"} 0.05',
     ]
 
 
