@@ -55,6 +55,7 @@ def until(there: Callable[[], bool], seconds: float = 90) -> float:
         assert time.monotonic() < began + seconds, on(
             NODE, f"journalctl -u b200-watch -o cat --no-pager | tail -n 20; cat {FILE}"
         )
+        time.sleep(0.2)
     return time.monotonic() - began
 
 

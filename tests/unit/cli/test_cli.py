@@ -30,6 +30,7 @@ def test_help_of_a_command_ends_with_its_exit_codes(name: str, capsys: Capture) 
         "golden": "show",
         "mirror": "build",
         "model": "publish",
+        "proof": "verify",
         "quality": "compare",
         "record": "compare",
         "transaction": "show",
