@@ -18,7 +18,7 @@ from b200kit.node.state import watch
 from b200kit.node.state.watch import Fault
 from b200kit.node.state.watchdog import Outcome, Standing
 
-REASONS = ("node_fault", "no_answer", "wrong_answers", "failed", "given_up", "unknown")
+REASONS = ("node_fault", "no_answer", "wrong_answers", "slow", "failed", "given_up", "unknown")
 """Why a replica is out of the gateway."""
 STANDINGS = ("valid", "expiring", "expired", "absent")
 RESULTS = ("pass", "fail", "unmeasured")
@@ -26,6 +26,7 @@ _OF_OUTCOME = {
     Outcome.WRONG.value: "wrong_answers",
     Outcome.NO_ANSWER.value: "no_answer",
     Outcome.STALLED.value: "no_answer",
+    Outcome.SLOW.value: "slow",
 }
 GPU_READINGS = (
     ("temperature_celsius", "Temperature of the GPU.", "temperature_c", 1),

@@ -138,6 +138,7 @@ def test_a_fault_that_counts_is_named_with_its_gpu() -> None:
     [
         ({"out": True, "held": "GPU 5"}, "node_fault"),
         ({"out": True, "found": Outcome.WRONG.value}, "wrong_answers"),
+        ({"out": True, "found": Outcome.SLOW.value}, "slow"),
         ({"out": True, "found": Outcome.STALLED.value}, "no_answer"),
         ({"out": True}, "failed"),
         ({"out": True, "given_up": True}, "given_up"),
