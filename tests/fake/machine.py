@@ -24,6 +24,9 @@ from b200kit.node.checks.host import time_daemons
 from b200kit.node.fabric import sequence
 from b200kit.node.lib import lock, managed_files, timestamp
 from b200kit.node.packages import candidates
+from b200kit.node.proof.clock import Clock, Now
+from b200kit.node.proof.document import Proof, Serving
+from b200kit.node.proof.evidence import PASS, Evidence
 from b200kit.node.state import drift, engine_probe, watch
 from b200kit.run.remote import INSTALLED, MAKE_ACTING
 from tests.fake import out_of_service, settings
@@ -198,6 +201,7 @@ class Machine:
             document["notes"][name.replace("-", "_")] = json.loads(_content(note)) if note else None
         look = self.files.get(str(managed_files.LOOK))
         document["notes"]["watch"] = json.loads(_content(look)) if look else None
+        document["notes"]["proof"] = self._proof() if look else None
         if self.loaded is None:
             document |= dict.fromkeys(("nvml", "gpus", "p2p"), BARE)
         if "lock" in ask:
@@ -490,6 +494,13 @@ class Machine:
     def _look(self) -> None:
         look = {"schema": watch.SCHEMA, "boot_s": UPTIME_S, "in_service": True, "faults": []}
         self.write(str(managed_files.LOOK), json.dumps(look).encode())
+
+    def _proof(self) -> State:
+        """The proof that its last look issued."""
+        now = Now(self._boot_id(), UPTIME_S, time.time())
+        seen = Evidence("look", PASS, at=timestamp.now(), ttl_s=120.0)
+        serving = Serving((0, 1), 8)
+        return Proof("fake", now, 1, (seen,), Clock(now.wall_s - UPTIME_S), serving).to_json()
 
 
 def measured() -> State:

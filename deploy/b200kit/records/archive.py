@@ -63,7 +63,7 @@ def sanitise(state: Mapping[str, Any], expectation: object, names: Iterable[str]
 def sanitised_proof(content: bytes) -> Sanitised:
     """A node's proof likewise: its node, boot and digests. Raises ValueError for what is none."""
     document, proof = understood(content)
-    digests = [text for one in proof.evidence for text in (one.sha256, one.of) if text]
+    digests = [text for one in proof.evidence for text in (one.digest, one.of) if text]
     names = [proof.node, proof.now.boot_id, *digests]
     found = sanitise({"schema": view.SCHEMA, "notes": {"proof": document}}, None, names)
     return Sanitised(found.state["notes"]["proof"], None, found.counts)

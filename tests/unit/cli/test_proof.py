@@ -174,7 +174,7 @@ def test_copy_for_a_vendor_names_nobody(folder: Path) -> None:
     output = folder / "copy.json"
     assert cli.main(["proof", "sanitise", str(file), "--output", str(output)]) == 0
     copy = output.read_text()
-    for private in ("rack7", "secret", made["boot_id"], LOOK.sha256):
+    for private in ("rack7", "secret", made["boot_id"], LOOK.digest):
         assert private not in copy
     assert json.loads(copy)["standing"] == "valid"
     assert "17 of 18 NVLinks" in copy

@@ -17,7 +17,7 @@ def test_without_a_sink_there_is_neither_file_nor_unit(tmp_path: Path) -> None:
     _, machine = settled(tmp_path)
     assert not [path for path in machine.files if "events" in path]
     unit = machine.text("/etc/systemd/system/b200-watch.service")
-    assert "StateDirectory" not in unit
+    assert "b200kit/events" not in unit
 
 
 def test_a_command_is_told_by_a_unit_that_waits_for_events(tmp_path: Path) -> None:

@@ -17,7 +17,7 @@ KINDS = ("look", "gate", "latency", "answers", "bandwidth")
 
 @dataclass(frozen=True)
 class Evidence:
-    """*result*: pass, fail or unmeasured. *sha256*: of the canonical JSON of what it is from.
+    """*result*: pass, fail or unmeasured. *digest*: SHA-256 of the JSON it is from.
 
     *of*: what it holds for, a boot or a configuration; *at*: when it was taken, UTC.
     """
@@ -25,7 +25,7 @@ class Evidence:
     kind: str
     result: str
     why: str = ""
-    sha256: str = ""
+    digest: str = ""
     of: str = ""
     at: str = ""
     age_s: float = 0.0
@@ -48,7 +48,7 @@ class Evidence:
     @classmethod
     def from_json(cls, entry: Mapping[str, Any]) -> Evidence:
         """One read back. Raises KeyError, TypeError or ValueError where it is malformed."""
-        texts = {key: str(entry[key]) for key in ("kind", "why", "sha256", "of", "at")}
+        texts = {key: str(entry[key]) for key in ("kind", "why", "digest", "of", "at")}
         result = str(entry["result"])
         if result not in (PASS, FAIL, UNMEASURED):
             raise ValueError(f"{result!r} is no result")
@@ -71,7 +71,7 @@ def renewed(known: Evidence | None, elapsed_s: float, found: Evidence) -> Eviden
     if known is None or known.kind != found.kind:
         return found
     kept = replace(known, ttl_s=found.ttl_s, required=found.required).older(elapsed_s)
-    if found.sha256 and found.sha256 == known.sha256:
+    if found.digest and found.digest == known.digest:
         held = replace(kept, result=found.result, why=found.why)
         return held if known.of == found.of else _of_other(kept)
     if found.result == UNMEASURED and known.result != UNMEASURED and known.of == found.of:

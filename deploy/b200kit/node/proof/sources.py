@@ -67,7 +67,7 @@ def _evidence(
         kind=kind,
         result=result,
         why=why,
-        sha256=digest(document),
+        digest=digest(document),
         of=of,
         at=at,
         age_s=age_s or 0.0,

@@ -68,13 +68,13 @@ def test_nothing_is_proven_without_evidence() -> None:
 
 
 def test_a_look_renews_and_what_it_follows_ages() -> None:
-    after = next_of(first(), later(60), look(sha256="look-2"), latency())
+    after = next_of(first(), later(60), look(digest="look-2"), latency())
     assert [one.age_s for one in after.evidence] == [0.0, 60.0]
     assert after.sequence == first().sequence + 1
 
 
 def test_a_look_that_saw_nothing_leaves_the_one_before_to_run_out() -> None:
-    blind = look(UNMEASURED, sha256="look-2")
+    blind = look(UNMEASURED, digest="look-2")
     after = next_of(first(), later(60), blind, latency())
     assert after.standing == "valid"
     again = next_of(after, later(125), blind, latency())
@@ -83,9 +83,9 @@ def test_a_look_that_saw_nothing_leaves_the_one_before_to_run_out() -> None:
 
 def test_a_fault_is_not_forgotten_by_a_look_that_saw_nothing() -> None:
     failed = first(look(FAIL), latency())
-    after = next_of(failed, later(10), look(UNMEASURED, sha256="look-2"), latency())
+    after = next_of(failed, later(10), look(UNMEASURED, digest="look-2"), latency())
     assert after.evidence[0].result == FAIL
-    assert next_of(after, later(20), look(sha256="look-3"), latency()).standing == "valid"
+    assert next_of(after, later(20), look(digest="look-3"), latency()).standing == "valid"
 
 
 @pytest.mark.parametrize("stepped", [86_400.0, -86_400.0])
@@ -103,9 +103,9 @@ def test_a_step_of_the_clock_neither_extends_nor_ends_evidence_and_is_refused(
 def test_a_clock_that_was_put_right_is_believed_after_a_while() -> None:
     proof = first()
     for seconds in (10, 300, 609):
-        proof = next_of(proof, later(seconds, 3600.0), look(sha256=f"{seconds}"), latency())
+        proof = next_of(proof, later(seconds, 3600.0), look(digest=f"{seconds}"), latency())
         assert proof.standing == "expired"
-    assert next_of(proof, later(611, 3600.0), look(sha256="b"), latency()).standing == "valid"
+    assert next_of(proof, later(611, 3600.0), look(digest="b"), latency()).standing == "valid"
 
 
 def test_another_step_starts_the_wait_again() -> None:
@@ -117,12 +117,12 @@ def test_another_step_starts_the_wait_again() -> None:
 def test_a_clock_that_is_slewed_is_no_step() -> None:
     proof = first()
     for n in range(1, 20):
-        proof = next_of(proof, later(10 * n, 1.0 * n), look(sha256=f"{n}"), latency())
+        proof = next_of(proof, later(10 * n, 1.0 * n), look(digest=f"{n}"), latency())
         assert proof.standing == "valid"
 
 
 def test_after_a_boot_old_looks_prove_nothing_and_tests_are_as_old_as_they_are() -> None:
-    unseen = look(UNMEASURED, sha256="", of="boot-b")
+    unseen = look(UNMEASURED, digest="", of="boot-b")
     after = next_of(first(), later(60, boot="boot-b"), unseen, latency())
     assert after.standing == "expired"
     assert (after.evidence[1].result, after.evidence[1].age_s) == (PASS, 60.0)
@@ -138,15 +138,15 @@ def test_a_test_of_another_configuration_proves_nothing_until_that_is_back() -> 
     other = next_of(first(), later(10), look(), latency(of="config-2"))
     assert other.standing == "expired"
     assert next_of(other, later(20), look(), latency()).standing == "valid"
-    measured = next_of(other, later(20), look(), latency(of="config-2", sha256="smoke-2"))
+    measured = next_of(other, later(20), look(), latency(of="config-2", digest="smoke-2"))
     assert measured.standing == "valid"
 
 
 def test_gpu_seconds_count_under_a_proof_only_while_it_held() -> None:
-    after = next_of(first(), later(100), look(sha256="look-2"), latency())
+    after = next_of(first(), later(100), look(digest="look-2"), latency())
     assert (after.served, after.proven) == (800.0, 800.0)
     # The looks stopped: 120 s of 1000 were proven.
-    late = next_of(after, later(1100), look(sha256="look-3"), latency())
+    late = next_of(after, later(1100), look(digest="look-3"), latency())
     assert (late.served, late.proven) == (8800.0, 800.0 + 8 * 120.0)
     rebooted = next_of(late, later(5000, boot="boot-b"))
     assert (rebooted.served, rebooted.proven) == (late.served, late.proven)
