@@ -19,6 +19,7 @@ from typing import Any
 
 from b200kit.node.client.serving_config import ConfigError, load
 from b200kit.node.client.serving_config import Serving as Configured
+from b200kit.node.events import spool
 from b200kit.node.lib import boot_clock, durable_files
 from b200kit.node.lib.managed_files import LOOK, PROOF, STATE_DIRECTORY, note
 from b200kit.node.lib.readings import attempt
@@ -27,6 +28,7 @@ from b200kit.node.proof.clock import Now, Steps
 from b200kit.node.proof.document import Proof, Rules, Serving
 from b200kit.node.proof.evidence import KINDS
 from b200kit.node.proof.sources import Left
+from b200kit.node.state.event import Event
 from b200kit.node.state.watchdog import Standing
 
 RULES = "b200kit/proof-rules/1"
@@ -123,4 +125,6 @@ def main(args: list[str]) -> int:
         return 1
     if text := line(then, proof):
         print(text, file=sys.stderr)
+        replicas = proof.serving.replicas
+        spool.put(Event(f"proof.{proof.standing}", text, "proof.valid", replicas=replicas))
     return 0

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from b200kit.node.events import spool
 from b200kit.node.lib import boot_clock
 from b200kit.node.proof import command, signature
 from b200kit.node.proof.evidence import KINDS
@@ -120,9 +121,14 @@ def test_a_proof_that_is_damaged_is_followed_by_a_higher_one(issue: Issue, tmp_p
     assert issued(tmp_path)["sequence"] >= before - 1
 
 
-def test_journal_has_a_line_when_the_standing_changes(
-    issue: Issue, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+def test_journal_has_a_line_and_the_site_an_event_when_the_standing_changes(
+    issue: Issue,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
+    events: list[str] = []
+    monkeypatch.setattr(spool, "put", lambda event: events.append(event.kind))
     issue()
     assert capsys.readouterr().err == "proof valid\n"
     issue()
@@ -130,6 +136,7 @@ def test_journal_has_a_line_when_the_standing_changes(
     (tmp_path / "smoke.json").write_text(json.dumps({**SMOKE, "verdict": "fail", "reasons": []}))
     issue()
     assert capsys.readouterr().err == "proof expired: latency: fail: verdict fail\n"
+    assert events == ["proof.valid", "proof.expired"]
 
 
 @pytest.mark.parametrize("rules", ["", "[]", "{}", json.dumps({**RULES, "ttl_s": {"look": 1}})])
