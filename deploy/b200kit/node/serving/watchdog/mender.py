@@ -17,7 +17,8 @@ from typing import Protocol
 
 from b200kit.node.lib import boot_clock, durable_files
 from b200kit.node.lib.boot_clock import Moment
-from b200kit.node.serving.watchdog.replica import Acts, Watched
+from b200kit.node.serving.watchdog.protocols import Acts
+from b200kit.node.serving.watchdog.replica import Watched
 from b200kit.node.state import mend
 from b200kit.node.state.mend import Due, Rules, Tries
 from b200kit.node.state.watch import Fault

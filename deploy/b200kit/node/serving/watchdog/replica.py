@@ -8,69 +8,23 @@ goes on where it was.
 
 from __future__ import annotations
 
+import asyncio
 import json
 import sys
 from collections.abc import Callable
-from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Protocol
 
 from b200kit.node.client.serving_config import Replica
 from b200kit.node.lib import boot_clock, durable_files, timestamp
 from b200kit.node.lib.boot_clock import Moment
-from b200kit.node.serving.watchdog.probe import Found
+from b200kit.node.serving.watchdog.protocols import Acts, Probes
 from b200kit.node.state import watchdog
 from b200kit.node.state.event import Event, Remediation
 from b200kit.node.state.verdict import Action
 from b200kit.node.state.watchdog import Outcome, Rules, Seen, Standing, Step
 
-
-class Probes(Protocol):
-    """Asks a replica whether it is alive."""
-
-    async def probe(self) -> Found:
-        """One look."""
-
-    async def is_idle(self) -> bool:
-        """Whether it is known to have no request."""
-
-
-class Acts(Protocol):
-    """What can be done to a node (b200kit/node/serving/watchdog/effects.py)."""
-
-    async def unit(self, unit: str) -> Seen:
-        """State of a unit."""
-
-    async def take_out_of_rotation(self, server: str) -> str | None:
-        """Out of the gateway."""
-
-    async def put_back(self, server: str) -> str | None:
-        """Into the gateway."""
-
-    async def collect(self, replica: Replica) -> str:
-        """Evidence."""
-
-    async def abort(self, replica: Replica, evidence: str) -> None:
-        """Python's stacks, with the process's last breath."""
-
-    async def restart(self, unit: str, within_s: float) -> str | None:
-        """Restart, and warm."""
-
-    def held(self, index: int) -> str | None:
-        """The confirmed fault of the node that keeps a replica out; None: not known."""
-
-    def is_marked(self) -> bool:
-        """Whether the node is marked."""
-
-    def mark(self, why: str, evidence: str) -> None:
-        """Mark it."""
-
-    def no_rolling_restart(self) -> AbstractContextManager[bool]:
-        """No rolling restart meanwhile."""
-
-    def tell(self, event: Event) -> None:
-        """Tell the site."""
+_EVERY_S = 1.0
 
 
 @dataclass
@@ -83,6 +37,7 @@ class Watched:
     acts: Acts
     directory: Path
     restart_within_s: float
+    drain_s: float = 600.0
     clock: Callable[[], Moment] = field(default=boot_clock.now)
     standing: Standing = field(default_factory=Standing)
     busy: bool = False
@@ -169,9 +124,12 @@ class Watched:
         if step is Step.LEAVE:
             self.keep(standing, found.outcome.value, found.detail, found.seconds)
             return False
-        return await self._do(step, standing, observed)
+        slow = found.outcome is Outcome.SLOW
+        return await self._do(step, standing, observed, drain=slow)
 
-    async def _do(self, step: Step, standing: Standing, observed: Seen) -> bool:
+    async def _do(
+        self, step: Step, standing: Standing, observed: Seen, drain: bool = False
+    ) -> bool:
         """Act, unless a rolling restart is running: then nothing is forgotten, and it can wait."""
         with self.acts.no_rolling_restart() as free:
             if not free:
@@ -181,11 +139,11 @@ class Watched:
                 return False
             self.busy = True
             try:
-                return await self._act(step, standing, observed)
+                return await self._act(step, standing, observed, drain)
             finally:
                 self.busy = False
 
-    async def _act(self, step: Step, standing: Standing, observed: Seen) -> bool:
+    async def _act(self, step: Step, standing: Standing, observed: Seen, drain: bool) -> bool:
         if step is Step.ADMIT:
             await self._admit(standing)
             return False
@@ -193,8 +151,16 @@ class Watched:
         if step is Step.GIVE_UP:
             await self._stays_given_up()
             return False
+        if drain:
+            await self._drain()
         await self._restart(observed)
         return True
+
+    async def _drain(self) -> None:
+        """Let the requests of one that still answers end, for as long as a drain may take."""
+        end = self.clock().seconds + self.drain_s
+        while not await self.prober.is_idle() and self.clock().seconds < end:
+            await asyncio.sleep(_EVERY_S)
 
     async def _eject(self, standing: Standing) -> None:
         problem = await self.acts.take_out_of_rotation(self.server)

@@ -242,6 +242,26 @@ def test_ejected_first_then_looked_at_then_restarted_then_back(tmp_path: Path) -
     assert node.told == [("replica.out", "restart-service"), ("replica.back", None)]
 
 
+@pytest.mark.parametrize("outcome", [Outcome.SLOW, Outcome.NO_ANSWER])
+def test_only_one_that_is_slow_is_drained_before_its_restart(
+    tmp_path: Path, outcome: Outcome
+) -> None:
+    node = Node(found=Found(outcome, "why"))
+    asked = 0
+
+    async def is_idle() -> bool:
+        nonlocal asked
+        node.acts.append("idle?")
+        asked += 1
+        return asked > 1
+
+    node.is_idle = is_idle  # type: ignore[method-assign]
+    answers_after_a_restart(node)
+    ticks(watched(node, tmp_path), 2)
+    waited = ["idle?"] * (2 if outcome is Outcome.SLOW else 0)
+    assert node.acts == [*REPAIRED[:2], *waited, *REPAIRED[2:], "back vllm0"]
+
+
 def answers_after_a_restart(node: Node) -> None:
     """Let the replica answer as soon as it was restarted."""
     restart = node.restart
