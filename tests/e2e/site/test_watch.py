@@ -158,6 +158,21 @@ def test_nobody_is_out_for_what_touches_no_replica_or_was_not_seen(
         lab.inject(NODE, "healthy")
 
 
+def test_a_replica_that_is_slow_is_drained_restarted_and_back(serving: Outcome) -> None:
+    here = cursor(NODE)
+    procs = "$(cat /sys/fs/cgroup/system.slice/system-vllm.slice/vllm@0.service/cgroup.procs)"
+    # As a clock that is too low would: its processes stand still for most of the time.
+    turn = f"kill -STOP {procs}; sleep 0.04; kill -CONT {procs}; sleep 0.004"
+    on(NODE, f"systemd-run --quiet --unit slow sh -c 'while :; do {turn}; done'")
+    try:
+        found = until(lambda: out() == {0})
+    finally:
+        on(NODE, f"systemctl stop slow; kill -CONT {procs}")
+    back = until(lambda: out() == set())
+    assert "probe: slow: ITL" in journal(here)
+    print(f"slow replica: out after {found:.1f} s, back {back:.1f} s after")
+
+
 def last_look() -> float:
     """When the last look began, in seconds since the boot."""
     return float(json.loads(on(NODE, "cat /run/b200kit/watch.json"))["boot_s"])

@@ -31,7 +31,7 @@ class Pace:
     """
 
     factor: float = 3.0
-    window_s: float = 60.0
+    window_s: float = 30.0
     least: int = 200
     _read: dict[str, deque[Reading]] = field(default_factory=dict)
 

@@ -16,7 +16,7 @@ def told(
 
     made: tokens from one reading to the next, GAPS where it says nothing.
     """
-    pace = Pace()
+    pace = Pace(window_s=60.0)
     now = 0.0
     for name, values in itl_ms.items():
         gaps = (made or {}).get(name, GAPS)
