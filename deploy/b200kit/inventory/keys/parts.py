@@ -151,8 +151,8 @@ class Watchdog(Keys):
     window_s: float = Field(3600.0, ge=60, le=604_800)
     """the window, seconds"""
     slower: float = Field(3.0, ge=1.5, le=1e6)
-    """how many times as long as with the node's other replicas a replica's tokens may take, over
-    half a minute; then it is ejected"""
+    """how many times as long as with at least two other replicas of the node a replica's tokens may
+    take, over half a minute; then it is ejected"""
     look_s: float = Field(10.0, ge=1, le=86_400)
     """seconds between two looks at the node while it serves, by the judge that let it serve"""
     look_deadline_s: float = Field(45.0, ge=5, le=600)

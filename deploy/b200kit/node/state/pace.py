@@ -2,8 +2,10 @@
 
 Replicas of a node are alike, and the gateway gives them equal shares: what the others take for a
 token is what one should take. The figures are the engine's own (sum and count of the time between
-two tokens, over all its requests), so nothing is asked of it. Without other replicas that made
-tokens at the same time nobody is slow; the node's record tells then (smoke.py).
+two tokens, over all its requests), so nothing is asked of it. Of two that differ nobody knows which
+is at fault: one whose tokens come in bursts makes the other look slow (seen in the lab). So at
+least two others must have made tokens at the same time and be alike; the node's record tells
+otherwise (smoke.py).
 """
 
 from __future__ import annotations
@@ -32,7 +34,7 @@ class Pace:
 
     factor: float = 3.0
     window_s: float = 30.0
-    least: int = 200
+    least: int = 50
     _read: dict[str, deque[Reading]] = field(default_factory=dict)
 
     def note(self, name: str, reading: Reading) -> None:
@@ -49,10 +51,12 @@ class Pace:
         own = self._mean_ms(name, now)
         others = [self._mean_ms(other, now) for other in self._read if other != name]
         known = [mean for mean in others if mean]
-        if own is None or not known or own <= self.factor * median(known):
+        if own is None or len(known) < 2 or max(known) > self.factor * min(known):
             return ""
         usual = median(known)
         times = own / usual
+        if times <= self.factor:
+            return ""
         return f"ITL {own:.3g} ms where the others take {usual:.3g} ms, {times:.1f} times as long"
 
     def _mean_ms(self, name: str, now: float) -> float | None:
