@@ -170,7 +170,7 @@ class NodeSpec(ReprovisioningKeys, RolloutKeys):
     monitoring: Monitoring | None = None
     """metrics for a Prometheus; None: they are written on the node and offered to nobody"""
     events: Events | None = None
-    """who is told what happens on the node while it serves; None: nobody, and nothing is kept"""
+    """where events of the node are sent while it serves; None: nowhere, and none is kept"""
     proof: Proof = Proof()
     """what the node proves of itself while it serves, and for how long that holds"""
     smoke_always: bool = False

@@ -1,4 +1,4 @@
-"""Events: what happens on the node is told to the site's command and webhook.
+"""Events: what happens on the node is sent to the site's command and webhook.
 
 Off unless the inventory has `events`; then without files, units and spool. The configuration comes
 before the watchdog starts, so that the first look has somebody to tell.
@@ -32,7 +32,7 @@ _PATHS = (*(f"/etc/systemd/system/{unit}" for unit in (SPOOL, UNIT)), str(CONFIG
 
 
 def desired(node: Node, layout: Sequence[Replica]) -> DesiredState:
-    """The sinks' configuration, and the unit that tells them; nothing where nobody is told."""
+    """The sinks' configuration, and the unit that delivers to them; nothing where there is none."""
     del layout
     files = [] if node.headless or not node.spec.events else _files(node, node.spec.events)
     kept = {file.path for file in files}
@@ -74,14 +74,14 @@ def _document(node: Node, events: Events) -> bytes:
 
 
 def plan(node: Node) -> list[Change]:
-    """Tell who is to be told, and nobody else."""
+    """Deliver to the sinks of the inventory, and to no other."""
     target = desired(node, ())
     left = [path for path in target.absent_files if drift.is_present(path, node.state or {})]
     return [*([_removal(left)] if left else []), *converge(node, target)]
 
 
 def _removal(left: Sequence[str]) -> Change:
-    """What an earlier inventory asked for; of events that wait, those go that nobody is to have."""
+    """What an earlier inventory asked for; of events that wait, those without a sink go."""
     steps = [f"rm -f {shlex.join(left)}", "systemctl daemon-reload"]
     if str(CONFIG) in left:
         steps = [f"systemctl disable --now {SPOOL} {UNIT}", *steps, f"rm -rf {DIRECTORY}"]

@@ -1,4 +1,4 @@
-"""Who is told what happens on a node, as inventory keys, and what cannot work. Pure."""
+"""Where a node sends its events, as inventory keys, and what cannot work. Pure."""
 
 from __future__ import annotations
 

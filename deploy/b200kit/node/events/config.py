@@ -1,4 +1,4 @@
-"""Who is told of events: /etc/b200kit/events.json as typed values. The file is the controller's."""
+"""Where events are sent: /etc/b200kit/events.json as typed values. The file is the controller's."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class Plan:
 
 
 def load(path: Path = CONFIG) -> Plan | None:
-    """The plan; None where nobody is to be told. Raises OSError, or ValueError: not understood."""
+    """The plan; None where there is no sink. Raises OSError, or ValueError: not understood."""
     try:
         document = json.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError:

@@ -3,7 +3,7 @@
 systemd starts it when there is an event (b200-events.path). Each sink goes at its own pace: one
 that fails is tried again after a while that doubles, and the other one hears of all meanwhile. An
 event is gone once every sink has it, or when it is a day old. A sink that took an event and a
-delivery that was killed before that was written down mean that it is told twice, under the same id.
+delivery that was killed before that was written down mean that it is sent twice, under the same id.
 Exit 0 when nothing waits, 2 for a bad configuration.
 """
 
@@ -23,7 +23,7 @@ from b200kit.node.events.sinks import Sink, sinks
 from b200kit.node.events.spool import Spool
 from b200kit.node.lib import durable_files
 
-TOLD = ".told.json"
+DELIVERED = ".delivered.json"
 OLDEST_S = 86_400.0
 FIRST_S, MOST_S = 1.0, 300.0
 """How long a sink that failed is left alone: doubled each time in a row."""
@@ -32,37 +32,37 @@ _EVERY_S = 1.0
 
 @dataclass
 class Delivery:
-    """What was told to whom. Remembered beside the events, for a delivery that is killed."""
+    """What each sink has received. Kept beside the events, for a delivery that is killed."""
 
     spool: Spool
     sinks: Sequence[Sink]
-    told: dict[str, set[str]] = field(default_factory=dict)
+    delivered: dict[str, set[str]] = field(default_factory=dict)
 
     def recall(self) -> None:
-        """Take up what an earlier delivery had told; nothing where that cannot be read."""
+        """Take up what an earlier delivery had delivered; nothing where that cannot be read."""
         try:
-            kept = json.loads((self.spool.directory / TOLD).read_text(encoding="utf-8"))
-            self.told = {str(sink): set(map(str, names)) for sink, names in kept.items()}
+            kept = json.loads((self.spool.directory / DELIVERED).read_text(encoding="utf-8"))
+            self.delivered = {str(sink): set(map(str, names)) for sink, names in kept.items()}
         except (OSError, ValueError, AttributeError, TypeError):
-            self.told = {}
+            self.delivered = {}
 
     def left(self, sink: Sink) -> list[str]:
-        """The events that a sink has not been told of."""
-        told = self.told.get(sink.name, set())
-        return [name for name in self.spool.names() if name not in told]
+        """The events that a sink has not received."""
+        received = self.delivered.get(sink.name, set())
+        return [name for name in self.spool.names() if name not in received]
 
     def took(self, sink: Sink, name: str) -> None:
         """One sink has one event; the last one to have it ends it."""
-        self.told.setdefault(sink.name, set()).add(name)
-        if all(name in self.told.get(one.name, ()) for one in self.sinks):
+        self.delivered.setdefault(sink.name, set()).add(name)
+        if all(name in self.delivered.get(one.name, ()) for one in self.sinks):
             self.spool.remove(name)
         waiting = set(self.spool.names())
-        self.told = {who: names & waiting for who, names in self.told.items()}
-        kept = {who: sorted(names) for who, names in self.told.items()}
+        self.delivered = {who: names & waiting for who, names in self.delivered.items()}
+        kept = {who: sorted(names) for who, names in self.delivered.items()}
         try:
-            durable_files.replace(self.spool.directory / TOLD, json.dumps(kept) + "\n")
+            durable_files.replace(self.spool.directory / DELIVERED, json.dumps(kept) + "\n")
         except OSError as error:
-            _say(f"what was told could not be written down: {error}")
+            _say(f"what was delivered could not be written down: {error}")
 
     def drop_old(self, sink: Sink) -> None:
         """Give up what a sink did not take for a day."""
@@ -73,7 +73,7 @@ class Delivery:
 
 @dataclass
 class Turns:
-    """Which event a sink is told next, and when. *tries*: how often each one failed there."""
+    """Which event a sink gets next, and when. *tries*: how often each one failed there."""
 
     clock: Callable[[], float] = time.monotonic
     tries: Counter[str] = field(default_factory=Counter)
@@ -100,7 +100,7 @@ class Turns:
 
 
 async def serve(sink: Sink, delivery: Delivery) -> None:
-    """Tell one sink, for ever: one that has all may be told of more while another one is told."""
+    """Serve one sink, for ever: one that has all may get more while another is served."""
     turns = Turns()
     while True:
         delivery.drop_old(sink)

@@ -1,4 +1,4 @@
-"""What an event is told to: a command of the site's, or its webhook. Each with a deadline."""
+"""Where an event is sent: a command of the site's, or its webhook. Each with a deadline."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ from b200kit.node.lib.error_line import cause
 
 
 class Sink(Protocol):
-    """Who is told."""
+    """A receiver of events."""
 
     @property
     def name(self) -> str:
-        """What the journal and the record of what was told call it."""
+        """What the journal and the record of deliveries call it."""
 
     async def tell(self, event: Mapping[str, Any]) -> str | None:
         """Tell it of one event, within the deadline; why that failed, or None."""

@@ -1,6 +1,6 @@
 """The events that nobody has taken yet: one file each, a bounded number, the oldest dropped.
 
-Without /etc/b200kit/events.json nobody is told of anything, and nothing is written. Whoever tells
+Without /etc/b200kit/events.json there is no sink, and nothing is written. Whoever tells
 something goes on whatever becomes of it: what cannot be written is a line in the journal.
 """
 
@@ -22,7 +22,7 @@ from b200kit.node.state.event import Event, Stamp
 
 DIRECTORY = STATE_DIRECTORY / "events"
 _DROPPED = ".dropped"
-"""How many were dropped untold. Hidden: what systemd waits for is a file that is not."""
+"""How many were dropped undelivered. Hidden: what systemd waits for is a file that is not."""
 
 
 @dataclass(frozen=True)
@@ -39,7 +39,7 @@ class Spool:
             if plan is not None:
                 self._put(told, plan)
         except (OSError, ValueError) as error:
-            _say(f"{told.kind} is told nobody: {error}")
+            _say(f"{told.kind} is not kept: {error}")
 
     def _put(self, told: Event, plan: Plan) -> None:
         now, count = boot_clock.now(), time.clock_gettime_ns(time.CLOCK_BOOTTIME)
@@ -72,7 +72,7 @@ class Spool:
             (self.directory / name).unlink()
 
     def drop(self, name: str, why: str) -> None:
-        """Take one away that somebody has not been told of: counted, and in the journal."""
+        """Take one away that some sink has not received: counted, and in the journal."""
         self.remove(name)
         count = self.dropped() + 1
         _say(f"{name} is dropped, {why}; {count} were until now")

@@ -128,7 +128,7 @@ def test_a_delivery_that_is_killed_tells_nobody_twice_what_was_written_down(tmp_
 def test_what_was_told_is_forgotten_with_the_event(tmp_path: Path) -> None:
     here = filled(tmp_path, "a")
     asyncio.run(deliver.deliver(here, [Listener()]))
-    assert json.loads((here.directory / deliver.TOLD).read_text()) == {"command": []}
+    assert json.loads((here.directory / deliver.DELIVERED).read_text()) == {"command": []}
 
 
 def test_an_event_that_nobody_takes_for_a_day_is_dropped_and_counted(
