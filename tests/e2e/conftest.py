@@ -13,6 +13,7 @@ import re
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import pytest
@@ -58,12 +59,26 @@ def _uses_demo(item: pytest.Item) -> bool:
     return "demo" in getattr(item, "fixturenames", ())
 
 
+@contextmanager
+def _records_apart(made: pytest.TempPathFactory) -> Iterator[None]:
+    """Records, transactions and the like in folders of their own."""
+    with pytest.MonkeyPatch.context() as patch:
+        for variable in KEPT:
+            patch.setenv(variable, str(made.mktemp(variable.lower())))
+        yield
+
+
 @pytest.fixture(scope="session", autouse=True)
 def kept(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
     """Nodes of all labs have the same names: each worker keeps records and the like apart."""
-    with pytest.MonkeyPatch.context() as patch:
-        for variable in KEPT:
-            patch.setenv(variable, str(tmp_path_factory.mktemp(variable.lower())))
+    with _records_apart(tmp_path_factory):
+        yield
+
+
+@pytest.fixture(scope="module")
+def unknown(kept: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """Nothing is known of a fresh node: not that one of its name is out of service, say."""
+    with _records_apart(tmp_path_factory):
         yield
 
 
@@ -107,7 +122,7 @@ def real(demo: Outcome) -> Outcome:
 
 
 @pytest.fixture(scope="module")
-def boot(lab_session: None) -> Iterator[Boot]:
+def boot(lab_session: None, unknown: None) -> Iterator[Boot]:
     """Boots fresh nodes with the stand-in engine; the module's nodes are gone afterwards."""
 
     def start(
@@ -121,7 +136,7 @@ def boot(lab_session: None) -> Iterator[Boot]:
 
 
 @pytest.fixture(scope="module")
-def live(lab_session: None) -> Iterator[Live]:
+def live(lab_session: None, unknown: None) -> Iterator[Live]:
     """Starts nodes that are live with the stand-in engine; gone after the module, as with `boot`.
 
     They are deployed once for all workers, and start from the disks that were saved then. As a

@@ -8,18 +8,19 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 import tests.lab as lab
 from tests.e2e.conftest import Live
 from tests.e2e.driving import Outcome, cursor, deploy, on
+from tests.e2e.tools.watching import Watched
 
 NODE = "b200-1"
+SEEN = Watched(NODE)
 EVERY_S = 2
 RULES = {
     "interval_s": 2,
@@ -79,43 +80,6 @@ def serving(live: Live) -> Iterator[Outcome]:
     on(NODE, "touch /run/load.stop; systemctl stop load")
 
 
-def in_gateway() -> dict[int, str]:
-    """Replica to its status, as HAProxy has it."""
-    script = (
-        "import sys; sys.path.insert(0, '/usr/local/lib/b200kit/node.pyz'); "
-        "from b200kit.node.serving.gateway import haproxy; "
-        "print('\\n'.join(f'{s.name} {s.status}' for s in haproxy.servers()))"
-    )
-    lines = lab.run(NODE, ["python3", "-I", "-c", script]).stdout.splitlines()
-    found = dict(line.split(" ", 1) for line in lines)
-    return {n: found[f"vllm{n}"] for n in (0, 1)}
-
-
-def out() -> set[int]:
-    """Replicas that get no new requests."""
-    return {n for n, status in in_gateway().items() if status != "UP"}
-
-
-def until(there: Callable[[], bool], seconds: float = 180) -> float:
-    """Seconds until it is so."""
-    began = time.monotonic()
-    while not there():
-        assert time.monotonic() < began + seconds, on(
-            NODE, "journalctl -u b200-watch -u b200-watchdog -o cat --no-pager | tail -n 40"
-        )
-    return time.monotonic() - began
-
-
-def concerned(gpu: int | None) -> set[int]:
-    """The replicas with a GPU; all for None."""
-    document: dict[str, Any] = json.loads(on(NODE, "cat /etc/b200kit/serving.json"))
-    if gpu is None:
-        return {0, 1}
-    seen = json.loads(on(NODE, "python3 -I /usr/local/lib/b200kit/node.pyz observe"))
-    uuid = seen["gpus"][gpu]["uuid"]
-    return {one["index"] for one in document["replicas"] if uuid in one["uuids"]}
-
-
 def journal(since: str) -> str:
     """What was said after a cursor. With a filter journalctl 252 skips the first line of it."""
     return on(NODE, f"journalctl -o cat --no-pager --after-cursor='{since}'")
@@ -125,19 +89,19 @@ def journal(since: str) -> str:
 def test_exactly_the_replicas_that_a_fault_touches_are_out_until_it_is_over(
     serving: Outcome, fault: Fault
 ) -> None:
-    assert len(concerned(fault.gpu)) == 1
+    assert len(SEEN.concerned(fault.gpu)) == 1
     comes_and_goes(fault)
 
 
 def comes_and_goes(fault: Fault) -> None:
     """A fault, until all that it touches are out, and then none."""
-    expected, here = concerned(fault.gpu), cursor(NODE)
+    expected, here = SEEN.concerned(fault.gpu), cursor(NODE)
     fault.begin()
     try:
-        found = until(lambda: out() == expected)
+        found = SEEN.until(lambda: SEEN.out() == expected)
     finally:
         fault.end()
-    back = until(lambda: out() == set())
+    back = SEEN.until(lambda: SEEN.out() == set())
     said = journal(here)
     assert f"confirmed: {fault.says}" in said, said
     assert "over: " in said
@@ -151,36 +115,16 @@ def test_nobody_is_out_for_what_touches_no_replica_or_was_not_seen(
     lab.inject(NODE, scenario)
     try:
         for _ in range(3):
-            before = last_look()
-            until(lambda before=before: last_look() != before)  # type: ignore[misc]
-        assert out() == set()
+            before = SEEN.last_look()
+            SEEN.until(lambda before=before: SEEN.last_look() != before)  # type: ignore[misc]
+        assert SEEN.out() == set()
     finally:
         lab.inject(NODE, "healthy")
 
 
-def test_a_replica_that_is_slow_is_drained_restarted_and_back(serving: Outcome) -> None:
-    here = cursor(NODE)
-    procs = "$(cat /sys/fs/cgroup/system.slice/system-vllm.slice/vllm@0.service/cgroup.procs)"
-    # As a clock that is too low would: its processes stand still for most of the time.
-    turn = f"kill -STOP {procs}; sleep 0.04; kill -CONT {procs}; sleep 0.004"
-    on(NODE, f"systemd-run --quiet --unit slow sh -c 'while :; do {turn}; done'")
-    try:
-        found = until(lambda: out() == {0})
-    finally:
-        on(NODE, f"systemctl stop slow; kill -CONT {procs}")
-    back = until(lambda: out() == set())
-    assert "probe: slow: ITL" in journal(here)
-    print(f"slow replica: out after {found:.1f} s, back {back:.1f} s after")
-
-
-def last_look() -> float:
-    """When the last look began, in seconds since the boot."""
-    return float(json.loads(on(NODE, "cat /run/b200kit/watch.json"))["boot_s"])
-
-
 def test_no_stream_was_lost(serving: Outcome) -> None:
     on(NODE, "touch /run/load.stop")
-    until(lambda: bool(on(NODE, "ls /run/load.json || true")))
+    SEEN.until(lambda: bool(on(NODE, "ls /run/load.json || true")))
     streams = json.loads(on(NODE, "cat /run/load.json"))
     lost = [stream for stream in streams if stream["error"]]
     print(f"{len(lost)} of {len(streams)} streams lost")

@@ -33,14 +33,12 @@ DATA = (
 
 
 @pytest.fixture(scope="module")
-def serving(boot: Boot, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Outcome]:
-    """A node with four replicas that agree, and records that know of no other."""
+def serving(boot: Boot) -> Outcome:
+    """A node with four replicas that agree."""
     boot("healthy")
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("B200_RECORDS", str(tmp_path_factory.mktemp("records")))
-        done = deploy("b200.py", *DATA)
-        assert done.outcome(NODE) == "live", done.said[-4000:]
-        yield done
+    done = deploy("b200.py", *DATA)
+    assert done.outcome(NODE) == "live", done.said[-4000:]
+    return done
 
 
 @contextmanager
