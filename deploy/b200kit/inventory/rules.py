@@ -40,7 +40,7 @@ def problems(spec: NodeSpec, catalogue: Catalogue) -> Iterator[Problem]:
     yield from _port_clashes(spec)
     yield from _strange_replicas(spec)
     yield from _blind_watchdog(spec)
-    yield from proof.problems(spec.proof, spec.watchdog.longest_look_s)
+    yield from proof.problems(spec.proof, spec.watchdog.longest_look_s, _taken(spec))
     yield from _too_long_to_measure(spec)
     yield from _unlike_driver(spec)
     yield from _unlike_engine(spec, catalogue)
@@ -56,7 +56,7 @@ def problems(spec: NodeSpec, catalogue: Catalogue) -> Iterator[Problem]:
     yield from settings.problems(spec.settings, catalogue.settings)
     yield from gateway.problems(spec.gateway, spec.gateway_bind, spec.replicas, bool(spec.api_key))
     if spec.monitoring:
-        taken = _taken(spec)
+        taken = [*_taken(spec), *([spec.proof.asked_at] if spec.proof.asked_at else [])]
         yield from monitoring.problems(spec.monitoring, taken, spec.firewall, spec.gateway_bind)
     yield from gateway.floor_problems(spec.min_available, spec.replicas)
     yield from reprovision.problems(spec)

@@ -14,7 +14,7 @@ import argparse
 import json
 import re
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -101,6 +101,11 @@ def of_bandwidth(verdict: Verdict) -> str:
     return ("fail" if "fail" in blocking else blocking[0]) if blocking else "pass"
 
 
+def of_serving(verdict: Verdict, aside: Collection[str]) -> str:
+    """Whether all that still serves is fit: faults that took their replicas out are set aside."""
+    return Verdict([f for f in verdict.findings if watch.key(f) not in aside]).fit
+
+
 def is_quarantined(state: object) -> bool:
     """Whether somebody took the node out; a mark that cannot be read clears no fault."""
     return isinstance(StateView(state).get(dict, "notes", "quarantine"), dict)
@@ -177,6 +182,7 @@ def look(
         faults = watch.looked(
             known, verdict, lambda f: touched(f, state, serving.replicas), rules, at
         )
+    aside = watch.set_aside(faults, serving.watchdog.takes_out)
     document = {
         "schema": watch.SCHEMA,
         "taken_at": at,
@@ -185,6 +191,8 @@ def look(
         "in_service": in_service,
         "running": running,
         "fit": verdict.fit if verdict else None,
+        "set_aside": sorted(aside),
+        "fit_serving": of_serving(verdict, aside) if verdict else None,
         "bandwidth": of_bandwidth(verdict) if verdict else None,
         "gpus": gpu_readings(state),
         "counters": counters.to_json(),

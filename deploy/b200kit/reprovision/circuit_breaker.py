@@ -30,22 +30,16 @@ def cause(findings: Sequence[Finding]) -> str:
 class Fleet:
     """The inventory's nodes, those of them that do not serve, and what may be.
 
-    *failing* has each failing node's cause, those of other runs included. *unread* are those of
-    *out* whose transaction cannot be read: nobody knows that they serve.
+    *failing* has each failing node's cause, those of other runs included. *least*: how many must
+    continue to serve. *unread* are those of *out* whose transaction cannot be read: nobody knows that they serve.
     """
 
     nodes: int
     out: Collection[str]
     failing: Mapping[str, str]
-    max_out: int
+    least: int
     max_same_cause: int
-    floor: int | None = None
     unread: Collection[str] = ()
-
-    @property
-    def least(self) -> int:
-        """Nodes that must continue to serve."""
-        return self.nodes - self.max_out if self.floor is None else self.floor
 
 
 def open_reason(fleet: Fleet) -> str:

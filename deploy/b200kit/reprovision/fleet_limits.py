@@ -109,14 +109,14 @@ class Safety:
         """The fleet as this node's limits see it."""
         limits = node.spec.reprovision
         out, causes, unread = self._elsewhere()
+        nodes = max(len(self.inventory), 1)
         return Fleet(
-            nodes=max(len(self.inventory), 1),
+            nodes=nodes,
             out=out | self.inside | self.down | self._unseen(),
             unread=unread,
             failing={**causes, **self.failing},
-            max_out=node.spec.rollout.max_out,
+            least=node.spec.rollout.least(nodes),
             max_same_cause=limits.max_same_cause,
-            floor=node.spec.rollout.floor,
         )
 
     def _unseen(self) -> set[str]:

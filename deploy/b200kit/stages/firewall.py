@@ -14,7 +14,7 @@ from typing import Any
 
 from b200kit.converge.stage import Change, DesiredState, Stage, converge
 from b200kit.inventory import firewall, group
-from b200kit.inventory.keys import monitoring, weights
+from b200kit.inventory.keys import monitoring, proof, weights
 from b200kit.inventory.keys.parts import Firewall
 from b200kit.node.facts import nft_rules
 from b200kit.node.facts.nft_rules import TABLE
@@ -57,8 +57,10 @@ def desired(node: Node, layout: Sequence[Replica]) -> DesiredState:
 
 def _requested(node: Node) -> Firewall | None:
     """The inventory's firewall, and what the node offers to others."""
-    opened = weights.openings(node.spec.firewall, node.spec.weights)
-    return monitoring.openings(opened, node.spec.monitoring)
+    spec = node.spec
+    opened = weights.openings(spec.firewall, spec.weights)
+    opened = proof.openings(opened, spec.proof, spec.gateway_port)
+    return monitoring.openings(opened, spec.monitoring)
 
 
 def expected(node: Node) -> dict[str, Any]:

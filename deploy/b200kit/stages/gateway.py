@@ -80,10 +80,9 @@ def _configuration(node: Node, layout: Sequence[Replica], paths: Paths) -> list[
         if spec.fleet.ca_file:
             trust = Path(spec.fleet.ca_file).read_bytes()
             found.append(File(paths.nodes, trust, notify=(RELOAD,)))
+    asked = (spec.monitoring, spec.proof.asked_at)
     found = [
-        *haproxy_config.files(
-            spec.gateway, endpoints, node.secrets, paths, (RELOAD,), spec.monitoring
-        ),
+        *haproxy_config.files(spec.gateway, endpoints, node.secrets, paths, (RELOAD,), *asked),
         *found,
     ]
     for problem in haproxy_lint.problems(found[0].content.decode()):
@@ -104,14 +103,26 @@ def _own(spec: NodeSpec, layout: Sequence[Replica]) -> Endpoint:
 
 
 def _fleet(spec: NodeSpec, fleet: Fleet, paths: Paths) -> Endpoint:
-    """The fleet's endpoint, before the nodes' own; each is named by its certificate."""
+    """The fleet's endpoint, before the nodes' own; each is named by its certificate.
+
+    A node's share is its own to say, by what it has proven; the floor of the rollout holds here,
+    too.
+    """
     tls = f" ssl verify required ca-file {paths.nodes} sni str({{0}}) verifyhost {{0}}"
     options = tls if fleet.ca_file else ""
     servers = [
-        Server(node.name, f"{node.address}:{node.port}", node.weight, options.format(node.name))
+        Server(
+            node.name,
+            f"{node.address}:{node.port}",
+            node.weight,
+            options.format(node.name),
+            node.share_port,
+        )
         for node in fleet.nodes
     ]
-    return Endpoint("fleet", spec.gateway_bind, fleet.port, "nodes", servers)
+    says = any(node.share_port for node in fleet.nodes)
+    floor = spec.rollout.least(len(servers)) if says else 0
+    return Endpoint("fleet", spec.gateway_bind, fleet.port, "nodes", servers, floor=floor)
 
 
 def _cpus(node: Node, layout: Sequence[Replica]) -> str:

@@ -9,11 +9,16 @@ import json
 from typing import Any
 
 from b200kit.node.proof.command import RULES as SCHEMA
-from b200kit.node.state.drift import File
+from b200kit.node.state.drift import File, Unit
 from b200kit.run.node import Node
+from b200kit.run.remote import INSTALLED
+from b200kit.run.render import render
+from b200kit.serving.gateway.haproxy_config import PATHS
 from b200kit.stages import serving
 
 RULES = "/etc/b200kit/proof.json"
+SHARE = "b200-share.socket"
+ANSWER = "b200-share.service"
 
 
 def is_issued(node: Node) -> bool:
@@ -22,10 +27,25 @@ def is_issued(node: Node) -> bool:
 
 
 def files(node: Node) -> list[File]:
-    """The rules, none where no proof is asked for."""
+    """The rules, and what answers for the node's share; none where no proof is asked for."""
     if not is_issued(node):
         return []
-    return [File(RULES, json.dumps(document(node), indent=1, sort_keys=True).encode())]
+    found = [File(RULES, json.dumps(document(node), indent=1, sort_keys=True).encode())]
+    if node.spec.proof.asked_at:
+        found += [
+            File(
+                f"/etc/systemd/system/{unit}",
+                render(f"systemd/{unit}.j2", socket=PATHS.share, program=INSTALLED),
+                notify=(f"restart:{SHARE}",),
+            )
+            for unit in (SHARE, ANSWER)
+        ]
+    return found
+
+
+def units(node: Node) -> list[Unit]:
+    """What listens for the fleet's endpoints, behind the gateway."""
+    return [Unit(SHARE)] if is_issued(node) and node.spec.proof.asked_at else []
 
 
 def document(node: Node) -> dict[str, Any]:
@@ -46,6 +66,7 @@ def document(node: Node) -> dict[str, Any]:
         },
         "required": required(node),
         "expiring_share": keys.expiring_share,
+        "expired": {"percent": keys.expired_share, "out_after_s": keys.out_after_s},
         "clock_step_s": keys.clock_step_s,
         "clock_settle_s": keys.clock_settle_s,
     }

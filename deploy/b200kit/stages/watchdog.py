@@ -52,7 +52,7 @@ def desired(node: Node, layout: Sequence[Replica]) -> DesiredState:
         for unit, user in restarted.items()
     ]
     files += proof.files(node)
-    return DesiredState(files=tuple(files), units=(Unit(UNIT), Unit(TIMER)))
+    return DesiredState(files=tuple(files), units=(Unit(UNIT), Unit(TIMER), *proof.units(node)))
 
 
 def expected(node: Node) -> dict[str, Any]:

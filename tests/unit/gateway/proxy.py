@@ -57,18 +57,20 @@ def rendered(
     others: Sequence[Endpoint] = (),
     router: Router | None = None,
     monitoring: Monitoring | None = None,
+    share_port: int | None = None,
 ) -> tuple[Path, Paths]:
     """The gateway's files under a folder; returns the configuration and where the rest lies."""
     paths = replace(
         Paths.under(str(folder)),
         socket=f"{folder}/admin", kept=f"{folder}/kept", metrics=f"{folder}/metrics",
+        share=f"{folder}/share",
     )  # fmt: skip
     shares = weights or [100] * len(ports)
     servers = [Server(f"vllm{n}", f"127.0.0.1:{p}", w)
                for n, (p, w) in enumerate(zip(ports, shares, strict=True))]  # fmt: skip
     own = Endpoint("endpoint", "127.0.0.1", port or free_port(), "replicas", servers, router=router)
     for file in haproxy_config.files(
-        gateway or Gateway(), [own, *others], secrets, paths, (), monitoring
+        gateway or Gateway(), [own, *others], secrets, paths, (), monitoring, share_port
     ):
         Path(file.path).write_bytes(file.content)
         Path(file.path).chmod(file.mode)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from pathlib import Path
 from types import SimpleNamespace
@@ -32,11 +33,23 @@ NODES: list[tuple[str, dict[str, Any]]] = [
 def test_fleet_is_every_node_of_the_inventory_unless_it_names_them() -> None:
     hosts = [
         *NODES,
-        ("n13", {"fleet_address": "n13.internal", "gateway_port": 9, "fleet_weight": 5}),
+        (
+            "n13",
+            {
+                "fleet_address": "n13.internal",
+                "gateway_port": 9,
+                "fleet_weight": 5,
+                "proof": {"issue": "off"},
+            },
+        ),
     ]
     [*_, twelfth, last] = filled({"fleet": {"port": 8443}}, gateways(hosts))["fleet"]["nodes"]
-    assert twelfth == {"name": "n12", "address": "10.0.0.12", "port": 8000, "weight": 100}
-    assert last == {"name": "n13", "address": "n13.internal", "port": 9, "weight": 5}
+    assert twelfth == {
+        "name": "n12", "address": "10.0.0.12", "port": 8000, "weight": 100, "share_port": 7999,
+    }  # fmt: skip
+    assert last == {
+        "name": "n13", "address": "n13.internal", "port": 9, "weight": 5, "share_port": None,
+    }  # fmt: skip
     named = {"fleet": {"port": 8443, "nodes": [{"name": "x", "address": "y"}]}}
     assert filled(named, gateways(hosts)) == named
     assert filled({"model": "m"}, gateways(hosts)) == {"model": "m"}
@@ -65,9 +78,14 @@ def test_one_configuration_has_the_nodes_endpoint_and_the_fleets(tmp_path: Path)
     lines = [line.strip() for line in config.splitlines()]
     assert "bind 127.0.0.1:8000" in lines
     assert "bind 127.0.0.1:8443" in lines
-    servers = [line for line in lines if line.startswith("server n")]
-    assert servers[0] == "server n01 10.0.0.1:8000 weight 100"
-    assert len(servers) == 12
+    servers = [line for line in lines if re.match(r"server n\d", line)]
+    at = "server n01 10.0.0.1:8000 weight 100"
+    assert [servers[0], servers[12]] == [
+        f"{at} agent-check agent-port 7999 agent-inter 2s", f"{at} track nodes/n01",
+    ]  # fmt: skip
+    assert len(servers) == 24
+    # One of twelve may be out (`rollout.max_out`).
+    assert "use_backend nodes_floor if { nbsrv(nodes) lt 11 }" in lines
     assert lines.count("monitor-uri /health") == lines.count("option httpchk GET /health") == 2
 
 

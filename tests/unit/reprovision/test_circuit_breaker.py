@@ -7,12 +7,14 @@ from dataclasses import replace
 import pytest
 
 from b200kit.node.state.verdict import Finding, Status
+from b200kit.inventory.keys.rollout import Rollout
 from b200kit.reprovision import circuit_breaker
 from b200kit.reprovision.circuit_breaker import Fleet
 from tests.messages import assert_message
 from tests.subtests import in_subtests
 
-FLEET = Fleet(nodes=12, out=(), failing={}, max_out=2, max_same_cause=3)
+ROLLOUT = Rollout(max_out=2)
+FLEET = Fleet(nodes=12, out=(), failing={}, least=ROLLOUT.least(12), max_same_cause=3)
 
 
 def failing(count: int, cause: str = "driver.version: 580.82") -> dict[str, str]:
@@ -83,7 +85,8 @@ def test_other_reading_of_the_same_check_is_another_cause() -> None:
 def test_floor_of_serving_nodes_is_kept(
     out: tuple[str, ...], floor: int | None, serves: bool, allowed: bool
 ) -> None:
-    message = circuit_breaker.floor_reason(replace(FLEET, out=out, floor=floor), "n00", serves)
+    least = ROLLOUT.replace(floor=floor).least(12)
+    message = circuit_breaker.floor_reason(replace(FLEET, out=out, least=least), "n00", serves)
     assert (message == "") is allowed
 
 

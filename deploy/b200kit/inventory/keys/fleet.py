@@ -12,6 +12,7 @@ from typing import Annotated, Any
 from pydantic import Field
 
 from b200kit.inventory.keys.problem import Problem, repeated
+from b200kit.inventory.keys.proof import SHARE_PORT
 from b200kit.inventory.keys.types import HostName, Keys, Listed, Port, Text, matching
 
 
@@ -26,6 +27,8 @@ class FleetNode(Keys):
     """port of its gateway"""
     weight: int = Field(100, ge=0, le=256)
     """its share of the requests"""
+    share_port: Port | None = None
+    """where it says how much of that it may have (`proof.share_port`); None: all of it, always"""
 
 
 class Fleet(Keys):
@@ -78,7 +81,10 @@ def _answers(name: str, data: Mapping[str, Any]) -> bool:
 
 
 def _node(name: str, data: Mapping[str, Any]) -> dict[str, Any]:
+    proof = data.get("proof")
+    given = proof if isinstance(proof, Mapping) else {}
     return {
+        "share_port": given.get("share_port", SHARE_PORT) if given.get("issue") != "off" else None,
         "name": name,
         "address": data.get("fleet_address") or data.get("ssh_hostname") or name,
         "port": data.get("gateway_port", 8000),

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from typing import Literal
 
 from pydantic import Field
 
 from b200kit.inventory.keys.problem import Problem
-from b200kit.inventory.keys.types import Keys
+from b200kit.inventory.keys.parts import Allow, Firewall
+from b200kit.inventory.keys.types import Keys, Port
+
+SHARE_PORT = 7999
 
 
 class Proof(Keys):
@@ -36,17 +39,32 @@ class Proof(Keys):
     when it ends"""
     clock_settle_s: float = Field(600.0, ge=1, le=86_400)
     """seconds after which a time of day that was stepped is believed"""
+    share_port: Port | None = SHARE_PORT
+    """port, on gateway_bind, where HAProxy's agent check learns what share of a whole node's load
+    this node may have; None: nobody can ask, and an expired proof has no consequence"""
+    expired_share: int = Field(50, ge=0, le=100)
+    """percentage of its load that a node keeps from the moment its proof has expired"""
+    out_after_s: float = Field(600.0, ge=0, le=2_592_000)
+    """seconds after which it gets nothing, while the fleet's floor holds without it"""
+
+    @property
+    def asked_at(self) -> int | None:
+        """The port where this node says its share; None where it says none."""
+        return self.share_port if self.issue == "on" else None
 
     def look_holds_s(self, longest_look_s: float) -> float:
         """Seconds that a look holds. *longest_look_s*: from one until one that hangs is ended."""
         return 2 * longest_look_s if self.look_ttl_s is None else self.look_ttl_s
 
 
-def problems(proof: Proof, longest_look_s: float) -> Iterator[Problem]:
+def problems(proof: Proof, longest_look_s: float, taken: Collection[int]) -> Iterator[Problem]:
     """A look that ends before the next one can have ended: no node could prove anything for long.
 
-    *longest_look_s*: seconds between two looks, and until one that hangs is ended.
+    *longest_look_s*: seconds between two looks, and until one that hangs is ended. *taken*: ports
+    that other parts of the node listen on.
     """
+    if proof.asked_at in taken:
+        yield Problem("proof.share_port", f"port {proof.share_port} is another's of the node")
     holds_s = proof.look_holds_s(longest_look_s)
     if proof.issue == "on" and holds_s < longest_look_s:
         message = (
@@ -54,3 +72,15 @@ def problems(proof: Proof, longest_look_s: float) -> Iterator[Problem]:
             " watchdog.look_s and watchdog.look_deadline_s: the proof would run out meanwhile"
         )
         yield Problem("proof.look_ttl_s", message)
+
+
+def openings(firewall: Firewall | None, proof: Proof, gateway_port: int) -> Firewall | None:
+    """The inventory's firewall, where whoever may reach the gateway may ask for the share, too."""
+    if firewall is None or proof.asked_at is None:
+        return firewall
+    opened = [
+        Allow.model_validate({"port": proof.asked_at, "from": allow.sources})
+        for allow in firewall.allow
+        if (allow.port, allow.protocol) == (gateway_port, "tcp")
+    ]
+    return firewall.replace(allow=(*firewall.allow, *opened))

@@ -31,6 +31,10 @@ class Rollout(Keys):
     by: Literal["rack"] | None = None
     """rack: nodes that are out at once are of one `rack`"""
 
+    def least(self, nodes: int) -> int:
+        """How many of so many nodes must stay in service."""
+        return max(0, nodes - self.max_out) if self.floor is None else self.floor
+
 
 class RolloutKeys(Keys):
     """The keys of a node about its part in a rollout, a part of its spec."""

@@ -50,7 +50,10 @@ class Serving:
 
 @dataclass(frozen=True)
 class Proof:
-    """One proof. *served*, *proven*: seconds times GPUs since the first proof of this node."""
+    """One proof. *served*, *proven*: seconds times GPUs since the first proof of this node.
+
+    *expired_s*: for how long it had been expired when it was issued.
+    """
 
     node: str
     now: Now
@@ -61,6 +64,7 @@ class Proof:
     expiring_share: float = 0.2
     served: float = 0.0
     proven: float = 0.0
+    expired_s: float = 0.0
 
     @property
     def required(self) -> list[Evidence]:
@@ -95,6 +99,10 @@ class Proof:
         ends = f"{late.kind}: {late.left_s:.0f} s are left of it" if late else "nothing is required"
         return "" if self.standing == VALID else ends
 
+    def unproven_s(self, elapsed_s: float) -> float:
+        """For how long nothing has been proven, *elapsed_s* seconds after it was issued."""
+        return self.expired_s + max(0.0, elapsed_s - self.left_s)
+
     def later(self, boot_s: float) -> Proof:
         """The same at a later moment of its boot, in seconds since that began."""
         aged = tuple(one.older(boot_s - self.now.boot_s) for one in self.evidence)
@@ -115,6 +123,7 @@ class Proof:
             "valid_until": _text(issued + self.left_s),
             "standing": self.standing,
             "why": self.why,
+            "expired_s": round(self.expired_s, 1),
             "expiring_share": self.expiring_share,
             "evidence": evidence,
             "serving": self.serving.to_json(),
@@ -150,6 +159,7 @@ def _parsed(document: Mapping[str, Any]) -> Proof:
         expiring_share=float(document["expiring_share"]),
         served=float(counted["served"]),
         proven=float(counted["proven"]),
+        expired_s=float(document["expired_s"]),
     )
 
 
@@ -161,7 +171,7 @@ def issued(
     elapsed = _elapsed(before, now)
     served, proven = _counted(before, elapsed, now)
     evidence = [renewed(known.get(one.kind), elapsed, one) for one in found]
-    return Proof(
+    proof = Proof(
         node=rules.node,
         now=now,
         # Of a node whose proofs are lost it goes on above every one of them: each took a second.
@@ -173,6 +183,8 @@ def issued(
         served=served,
         proven=proven,
     )
+    expired_s = before.unproven_s(elapsed) if before else 0.0
+    return proof if proof.left_s else replace(proof, expired_s=expired_s)
 
 
 def _elapsed(before: Proof | None, now: Now) -> float:

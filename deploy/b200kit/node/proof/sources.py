@@ -97,22 +97,26 @@ def _age(document: object, now: Now) -> tuple[str, float | None]:
 
 
 def of_look(document: object) -> Found:
-    """A fault that is confirmed fails; a look that has not seen everything measured nothing."""
+    """A confirmed fault of what serves fails; a look that has not seen everything measured nothing.
+
+    A fault whose replicas are out of the gateway says nothing of the others.
+    """
     try:
         faults = watch.faults_of(document)
     except ValueError as error:
         return UNMEASURED, str(error)
     known: Mapping[str, Any] = document  # type: ignore[assignment]
-    confirmed = [fault.finding.summary for fault in faults if fault.confirmed]
+    aside = known.get("set_aside")
+    gone = aside if isinstance(aside, list) else []
+    confirmed = [f.finding.summary for f in faults if f.confirmed and f.key not in gone]
     if confirmed:
         return FAIL, confirmed[0]
     if known.get("in_service") is not True:
         return UNMEASURED, "the node is out of service"
-    if known.get("fit") is None:
+    fit = known.get("fit_serving")
+    if fit is None:
         return UNMEASURED, "no replica ran"
-    return (
-        (PASS, "") if known["fit"] == "fit" else (UNMEASURED, f"it found the node {known['fit']}")
-    )
+    return (PASS, "") if fit == "fit" else (UNMEASURED, f"it found what serves {fit}")
 
 
 def of_gate(document: object, boot_id: str) -> Found:

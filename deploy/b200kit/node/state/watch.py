@@ -104,6 +104,12 @@ def out(faults: Collection[Fault], takes_out: Collection[str]) -> dict[int, str]
     return reasons
 
 
+def set_aside(faults: Collection[Fault], takes_out: Collection[str]) -> set[str]:
+    """Faults, by `key`, whose replicas are all out for one: they touch nothing that serves."""
+    gone = set(out(faults, takes_out))
+    return {f.key for f in faults if f.confirmed and f.replicas and gone >= {*f.replicas}}
+
+
 def changes(before: Collection[Fault], after: Collection[Fault]) -> list[tuple[str, Fault]]:
     """What a person wants to know of a look: ("confirmed" or "over", fault)."""
     was = {fault.key: fault for fault in before if fault.confirmed}

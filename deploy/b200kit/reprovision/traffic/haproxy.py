@@ -41,8 +41,11 @@ class HAProxy:
         return found if isinstance(found, int) else None
 
     def bring_back(self, node: Node, share_percent: int) -> str:
-        """Its own gateway first, so that whoever sends it requests finds it open."""
-        own = _own(node, "drain end")
+        """Its own gateway first, so that whoever sends it requests finds it open.
+
+        The node says its share itself from then on; the others need not wait until they ask it.
+        """
+        own = "; ".join([_own(node, f"share set {share_percent}"), _own(node, "drain end")])
         results = _gateways(node, f"rotation share {shlex.quote(node.name)} {share_percent}")
         return "; ".join([own, *results])
 

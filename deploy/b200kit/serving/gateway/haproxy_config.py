@@ -49,6 +49,8 @@ class Paths:
     kept: str = "/run/b200kit/haproxy-servers"
     # Where systemd answers with the node's own metrics.
     metrics: str = "/run/b200kit-metrics.sock"
+    # Where systemd answers with the node's share.
+    share: str = "/run/b200kit-share.sock"
 
     @classmethod
     def under(cls, folder: str) -> Paths:
@@ -76,6 +78,8 @@ class Server:
     address: str
     weight: int = 100
     options: str = ""
+    # Where it says what share of its weight it may have.
+    share_port: int | None = None
 
 
 @dataclass(frozen=True)
@@ -90,6 +94,8 @@ class Endpoint:
     # Of the servers; the gateway's own is always /health.
     health: str = "/health"
     router: Router | None = None
+    # So many of the servers are asked whatever they say of their share.
+    floor: int = 0
 
     @property
     def address(self) -> str:
@@ -109,12 +115,15 @@ def files(
     paths: Paths = PATHS,
     notify: tuple[str, ...] = (),
     monitoring: Monitoring | None = None,
+    share_port: int | None = None,
 ) -> list[File]:
-    """Everything HAProxy reads, the configuration first; metrics are of the first endpoint."""
+    """Everything HAProxy reads, the configuration first; metrics and share are of the first
+    endpoint.
+    """
     own = secrets.get("api_key")
     keys = _keys(gateway, secrets)
     pem = secrets.get("gateway.certificate")
-    text = _config(gateway, endpoints, keys, paths, own, monitoring)
+    text = _config(gateway, endpoints, keys, paths, own, monitoring, share_port)
     found = [File(paths.config, text, notify=notify)]
     if keys:
         found.append(File(paths.clients, _clients(keys), 0o600, secret=True, notify=notify))
@@ -151,10 +160,12 @@ def _config(
     paths: Paths,
     own: Secret | None,
     monitoring: Monitoring | None,
+    share_port: int | None,
 ) -> bytes:
     return render(
         "haproxy/haproxy.cfg.j2",
         monitoring=monitoring,
+        share_port=share_port,
         gateway=gateway,
         endpoints=endpoints,
         unlimited=_unlimited(gateway, endpoints),

@@ -18,7 +18,7 @@ FAULT = Fault(Finding("GPU 3 has 17 of 18 NVLinks up", check="nvlink.links"), (0
 CONFIRMED = {**FAULT.to_json(), "confirmed": True}
 LOOK: dict[str, Any] = {
     "schema": "b200kit/watch/1", "taken_at": "2026-11-25T12:59:50Z", "boot_s": 990.0,
-    "in_service": True, "running": [0, 1], "fit": "fit", "bandwidth": "pass", "faults": [],
+    "in_service": True, "running": [0, 1], "fit": "fit", "set_aside": [], "fit_serving": "fit", "bandwidth": "pass", "faults": [],
 }  # fmt: skip
 GATE: dict[str, Any] = {
     "fit": "fit", "boot_id": "boot-a", "boot_s": 100.0, "taken_at": "2026-11-25T12:45:00Z",
@@ -53,9 +53,11 @@ def found(kind: str, **left: Any) -> Evidence:
         ("look", {"look": UNREAD}, "unmeasured"),
         ("look", {"look": {**LOOK, "schema": "b200kit/watch/2"}}, "unmeasured"),
         ("look", {"look": {**LOOK, "faults": [CONFIRMED]}}, "fail"),
-        ("look", {"look": {**LOOK, "faults": [FAULT.to_json()], "fit": "unfit"}}, "unmeasured"),
-        ("look", {"look": {**LOOK, "fit": "unmeasured"}}, "unmeasured"),
-        ("look", {"look": {**LOOK, "fit": None}}, "unmeasured"),
+        ("look", {"look": {**LOOK, "faults": [FAULT.to_json()], "fit_serving": "unfit"}}, "unmeasured"),
+        ("look", {"look": {**LOOK, "faults": [CONFIRMED], "set_aside": [FAULT.key]}}, "pass"),
+        ("look", {"look": {**LOOK, "faults": [CONFIRMED], "set_aside": ["another"]}}, "fail"),
+        ("look", {"look": {**LOOK, "fit_serving": "unmeasured"}}, "unmeasured"),
+        ("look", {"look": {**LOOK, "fit_serving": None}}, "unmeasured"),
         ("look", {"look": {**LOOK, "in_service": False}}, "unmeasured"),
         ("look", {"look": {**LOOK, "taken_at": "lately"}}, "unmeasured"),
         ("gate", {}, "pass"),

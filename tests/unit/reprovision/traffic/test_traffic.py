@@ -100,6 +100,7 @@ def test_others_are_told_before_the_nodes_own_gateway_and_after_it_on_the_way_ba
         "n8: rotation drain n7",
         "n9: rotation drain n7",
         "n7: drain begin",
+        "n7: share set 5",
         "n7: drain end",
         "n8: rotation share n7 5",
         "n9: rotation share n7 5",

@@ -90,7 +90,8 @@ def count() -> dict[str, Any]:
 def open_requests(statistics: str) -> int:
     """Streams of our backends, waiting ones included ("scur", management.txt of HAProxy 9.1)."""
     rows = csv.DictReader(io.StringIO(statistics.removeprefix("# ")))
-    own = [row for row in rows if row.get("svname") == "BACKEND" and row.get("pxname") in BACKENDS]
+    counted = (*BACKENDS, haproxy.FLOOR)
+    own = [row for row in rows if row.get("svname") == "BACKEND" and row.get("pxname") in counted]
     if not any(row["pxname"] == haproxy.BACKEND for row in own):
         raise HAProxyError(f"HAProxy knows no backend {haproxy.BACKEND}")
     return sum(int(row["scur"]) for row in own)

@@ -25,6 +25,8 @@ SAVED = Path("/run/b200kit/haproxy-servers")
 CONFIG = Path("/etc/haproxy/haproxy.cfg")
 UPSTREAM = Path("/etc/haproxy/b200kit-upstream.map")
 BACKEND = "replicas"
+FLOOR = "nodes_floor"
+"""Where too few of the fleet have proven what they serve: the same servers, followed by name."""
 STATES = ("drain", "maint", "ready")
 ANSWER_WITHIN_S = 10.0
 _ADMIN = {"drain": 8, "maint": 1}
@@ -193,9 +195,11 @@ def set_share(
 def states(socket: Path = SOCKET) -> list[dict[str, str]]:
     """What HAProxy itself would keep of each server, by its own column names. Raises HAProxyError.
 
-    srv_admin_state is a sum (see _ADMIN; management.txt of HAProxy, "show servers state").
+    srv_admin_state is a sum (see _ADMIN; management.txt of HAProxy, "show servers state"). Servers
+    of FLOOR follow others of the same name, and are left out.
     """
-    return rows_of(ask("show servers state", socket))
+    rows = rows_of(ask("show servers state", socket))
+    return [row for row in rows if row["be_name"] != FLOOR]
 
 
 def rows_of(answer: str) -> list[dict[str, str]]:

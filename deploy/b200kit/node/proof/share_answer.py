@@ -1,0 +1,99 @@
+"""`share`: how much of a whole node's load this node may have, as HAProxy's agent check asks.
+
+    share set PERCENT | share answer
+
+`set` keeps what the node is given when it comes back into service, over boots. `answer` serves the
+socket that systemd passes on: each connection gets one line, "50%", by what is proven at that
+moment (share.py), and is closed. It ends after a minute, and systemd starts it again for the next
+question: a new program or new rules take effect by that. Exit 0; 1 with one line; 2 usage.
+"""
+
+from __future__ import annotations
+
+import json
+import socket
+import sys
+from collections.abc import Mapping
+from contextlib import suppress
+from functools import partial
+from pathlib import Path
+
+from b200kit.node.lib import boot_clock, durable_files
+from b200kit.node.lib.managed_files import STATE_DIRECTORY, note
+from b200kit.node.lib.readings import attempt
+from b200kit.node.proof import share
+from b200kit.node.proof.command import before
+from b200kit.node.proof.share import WHOLE, Consequence
+
+GIVEN = STATE_DIRECTORY / "share.json"
+RULES = Path("/etc/b200kit/proof.json")
+LIVES_S = 60.0
+# The first descriptor that systemd passes on (sd_listen_fds(3)).
+_PASSED = 3
+_USAGE = "usage: share set PERCENT | answer"
+
+
+def keep(percent: int) -> None:
+    """Remember what the node was given; a whole node's share is what it has without a note."""
+    if percent == WHOLE:
+        GIVEN.unlink(missing_ok=True)
+    else:
+        durable_files.replace(GIVEN, json.dumps({"percent": percent}) + "\n")
+
+
+def given() -> int:
+    """What the node was given; the whole where nothing was written down."""
+    document = attempt(partial(note, GIVEN))
+    percent = document.get("percent") if isinstance(document, Mapping) else None
+    return percent if isinstance(percent, int) and 0 < percent <= WHOLE else WHOLE
+
+
+def consequence() -> Consequence | None:
+    """What the controller wants an expired proof to do; None where no proof is issued here."""
+    if not RULES.exists():
+        return None
+    rules = note(RULES)
+    asked = rules["expired"]
+    return Consequence(int(asked["percent"]), float(asked["out_after_s"]))
+
+
+def now() -> int:
+    """The node's share at this moment; nothing where it cannot be told."""
+    try:
+        return share.percent(before(), boot_clock.now(), given(), consequence())
+    except (OSError, KeyError, TypeError, ValueError) as error:
+        print(f"share: {type(error).__name__}: {error}; 0 %", file=sys.stderr)
+        return 0
+
+
+def answer(server: socket.socket, lives_s: float = LIVES_S) -> None:
+    """Answer every question until *lives_s* have passed. Raises OSError."""
+    end = boot_clock.seconds() + lives_s
+    while (left := end - boot_clock.seconds()) > 0:
+        server.settimeout(left)
+        try:
+            asking, _ = server.accept()
+        except TimeoutError:
+            return
+        # Whoever asked may have gone.
+        with asking, suppress(OSError):
+            asking.settimeout(1.0)
+            asking.sendall(f"{now()}%\n".encode())
+
+
+def main(args: list[str]) -> int:
+    """See _USAGE."""
+    match args:
+        case ["set", percent] if percent.isdigit() and 1 <= int(percent) <= WHOLE:
+            act = partial(keep, int(percent))
+        case ["answer"]:
+            act = partial(answer, socket.socket(fileno=_PASSED))
+        case _:
+            print(_USAGE, file=sys.stderr)
+            return 2
+    try:
+        act()
+    except OSError as error:
+        print(f"share: {error}", file=sys.stderr)
+        return 1
+    return 0
