@@ -166,6 +166,19 @@ def test_node_that_serves_nobody_waits_for_no_wave(fleet: Fleet, folder: Path) -
     assert "n5" not in ledger.nodes(folder)
 
 
+@pytest.mark.parametrize(("rest", "waits"), [(False, False), (True, True), (None, True)])
+def test_node_that_a_person_has_drained_waits_for_no_wave(
+    fleet: Fleet, folder: Path, rest: bool | None, waits: bool
+) -> None:
+    machine = fleet.machine("n1")
+    taken = [{"takes_requests": False}, {"takes_requests": rest}]
+    machine.answers = {r"^node\.pyz standing": (True, json.dumps({"replicas": taken}))}
+    machine.save()
+    run = fleet.run("b200.py", *GOOD, "--limit", "n1")
+    assert run.code == 0, run.stderr[-3000:]
+    assert ("n1" in ledger.nodes(folder)) is waits
+
+
 def test_change_that_interrupts_nothing_needs_no_wave(fleet: Fleet, folder: Path) -> None:
     run = fleet.run("b200.py", "--data", "fleet_weight=50")
     assert run.code == 0, run.stderr[-3000:]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -12,7 +13,10 @@ from b200kit.reprovision.ledger import Ledger
 from b200kit.reprovision.transaction import Transaction
 from b200kit.run import process
 from b200kit.run.node import Node
+from b200kit.run.remote import RemoteError
 from b200kit.run.session import RUN
+
+_WITHIN_S = 60
 
 
 def ledger_of(node: Node) -> Ledger:
@@ -44,6 +48,19 @@ def _claim(node: Node, ledger: Ledger) -> Transaction:
         raise
     node.attempts_on_node = node_copy.attempts(document)
     return tx
+
+
+def is_set_aside(node: Node) -> bool:
+    """Whether the gateway sends no replica anything, as where a person has drained them all.
+
+    What cannot be told counts as in rotation.
+    """
+    try:
+        standing = json.loads(node.connected().program("standing", timeout=_WITHIN_S))
+        replicas = standing["replicas"]
+        return bool(replicas) and all(each["takes_requests"] is False for each in replicas)
+    except (RemoteError, ValueError, LookupError, TypeError):
+        return False
 
 
 def serves(node: Node) -> bool:

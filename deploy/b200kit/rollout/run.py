@@ -22,7 +22,7 @@ from b200kit.reprovision.actions import quarantine
 from b200kit.reprovision.escalation import Decision
 from b200kit.reprovision.fleet_limits import SAFETY, Deferred
 from b200kit.reprovision.ledger import Ledger
-from b200kit.reprovision.owner import ledger_of, owned, serves
+from b200kit.reprovision.owner import is_set_aside, ledger_of, owned, serves
 from b200kit.reprovision.planned_change import PlannedChange, Work
 from b200kit.reprovision.reachable import unreachable
 from b200kit.reprovision.state_machine import StateMachine
@@ -63,7 +63,8 @@ def _entry(node: Node, entries: Entries) -> Entry | None:
     changes = dry_run.foresee(node)
     ends = {unit for change in changes for unit in change.ends}
     found = dry_run.interruption(node, ends)
-    if not found or not serves(node):
+    # Nobody loses by a change where a person has drained all, and nothing can be measured there.
+    if not found or not serves(node) or is_set_aside(node):
         return None
     before = served.on_node(node)
     title = _title(node, before) or "; ".join(change.what for change in changes[:_TITLED])
