@@ -103,7 +103,7 @@ def of_bandwidth(verdict: Verdict) -> str:
 
 def of_serving(verdict: Verdict, aside: Collection[str]) -> str:
     """Whether all that still serves is fit: faults that took their replicas out are set aside."""
-    return Verdict([f for f in verdict.findings if watch.key(f) not in aside]).fit
+    return Verdict(tuple(f for f in verdict.findings if watch.key(f) not in aside)).fit
 
 
 def is_quarantined(state: object) -> bool:

@@ -31,7 +31,8 @@ class Fleet:
     """The inventory's nodes, those of them that do not serve, and what may be.
 
     *failing* has each failing node's cause, those of other runs included. *least*: how many must
-    continue to serve. *unread* are those of *out* whose transaction cannot be read: nobody knows that they serve.
+    continue to serve. *unread* are those of *out* whose transaction cannot be read: nobody knows
+    that they serve.
     """
 
     nodes: int

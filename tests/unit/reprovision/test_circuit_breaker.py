@@ -6,8 +6,8 @@ from dataclasses import replace
 
 import pytest
 
-from b200kit.node.state.verdict import Finding, Status
 from b200kit.inventory.keys.rollout import Rollout
+from b200kit.node.state.verdict import Finding, Status
 from b200kit.reprovision import circuit_breaker
 from b200kit.reprovision.circuit_breaker import Fleet
 from tests.messages import assert_message

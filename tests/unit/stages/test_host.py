@@ -26,6 +26,8 @@ from tests.unit.nodes import bare, look, make, planned, settled
 from tests.unit.specs import REVISION
 from tests.unit.stages.support.test_raid_plan import A, B, joined, seen
 
+# Whoever reaches the gateway may ask for the share, too (test_proof.py).
+UNASKED = {"share_port": None}
 FIREWALL = {"allow": [{"port": 8000, "from": ["10.0.0.0/24"]}], "rollback_s": 10}
 STORAGE = {"disks": [A, B]}
 MOUNT = "srv-models.mount"
@@ -206,7 +208,7 @@ def test_mount_that_must_be_there_is_not_made(tmp_path: Path) -> None:
 
 def guarded(folder: Path, **changes: Any) -> tuple[Node, Machine]:
     """A bare node whose inventory asks for a firewall."""
-    return bare(folder, firewall=FIREWALL | changes)
+    return bare(folder, firewall=FIREWALL | changes, proof=UNASKED)
 
 
 def in_force(node: Node) -> list[str]:
@@ -243,7 +245,7 @@ def test_node_whose_port_of_ssh_is_not_known_is_left_alone(tmp_path: Path, readi
 
 def proven(folder: Path) -> tuple[Node, Machine]:
     """A node on which the rules are in force."""
-    node, machine = settled(folder, firewall=FIREWALL)
+    node, machine = settled(folder, firewall=FIREWALL, proof=UNASKED)
     take_observation(machine, node, firewall={"rules": in_force(node), "ssh_ports": [22]})
     return node, machine
 
@@ -351,7 +353,9 @@ def test_confirmation_that_comes_too_late_is_no_success(
 
 
 def test_expectation_says_what_is_judged(tmp_path: Path) -> None:
-    node, _ = bare(tmp_path, firewall=FIREWALL, storage={**STORAGE, "min_free_gib": 2})
+    node, _ = bare(
+        tmp_path, proof=UNASKED, firewall=FIREWALL, storage={**STORAGE, "min_free_gib": 2}
+    )
     document = json.loads(json.dumps(gate.expectation(node)))
     assert document["firewall"] == [{"protocol": "tcp", "port": 8000, "source": "10.0.0.0/24"}]
     assert document["storage"] == {

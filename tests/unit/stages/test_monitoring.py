@@ -59,7 +59,9 @@ def test_the_firewall_opens_the_ports_to_the_same_sources(tmp_path: Path) -> Non
     node, _ = settled(tmp_path, monitoring=ASKED | {"node_exporter": 9100}, **OPEN)
     opened = {(e["port"], e["source"]) for e in firewall.expected(node)["firewall"]}
     sources = ("10.0.9.5", "10.0.8.0/24")
-    assert opened == {(8000, "any")} | {(port, s) for port in (9464, 9100) for s in sources}
+    assert opened == {(8000, "any"), (7999, "any")} | {
+        (port, s) for port in (9464, 9100) for s in sources
+    }
 
 
 @in_subtests(

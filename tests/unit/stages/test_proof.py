@@ -7,12 +7,16 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from b200kit.inventory.parse import parse
 from b200kit.inventory.spec import NodeSpec
 from b200kit.node.lib import timestamp
-from b200kit.node.proof import command
+from b200kit.node.proof import command, share_answer
+from b200kit.node.proof.share import Consequence
 from b200kit.operations import gate
-from b200kit.stages import proof, watchdog
+from b200kit.serving.gateway.haproxy_config import PATHS
+from b200kit.stages import firewall, proof, watchdog
 from tests.subtests import in_subtests
 from tests.unit.nodes import planned, settled
 from tests.unit.specs import CATALOGUE, data
@@ -73,3 +77,37 @@ def test_a_look_that_runs_out_before_the_next_is_refused(
     found = parse(data(proof=keys), CATALOGUE)
     problems = [] if isinstance(found, NodeSpec) else [problem.key for problem in found]
     assert problems == refused
+
+
+def test_whoever_may_reach_the_gateway_may_ask_for_the_share(tmp_path: Path) -> None:
+    rule = {"allow": [{"port": 8000, "from": ["10.0.0.0/24"]}, {"port": 8100, "from": ["any"]}]}
+    node, machine = settled(tmp_path, firewall=rule, proof={"share_port": 7001})
+    assert machine.is_active(proof.SHARE)
+    assert "bind 127.0.0.1:7001" in machine.text(PATHS.config)
+    opened = {(e["port"], e["source"]) for e in firewall.expected(node)["firewall"]}
+    assert opened == {(8000, "10.0.0.0/24"), (7001, "10.0.0.0/24"), (8100, "any")}
+
+
+@pytest.mark.parametrize("asked", [{"issue": "off"}, {"share_port": None}])
+def test_nobody_can_ask_where_nothing_is_proven_or_said(
+    tmp_path: Path, asked: dict[str, Any]
+) -> None:
+    node, machine = settled(tmp_path, proof=asked)
+    assert "frontend share" not in machine.text(PATHS.config)
+    assert proof.units(node) == []
+
+
+def test_the_node_reads_what_an_expired_proof_is_to_do(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    node, machine = settled(tmp_path, proof={"expired_share": 20, "out_after_s": 60})
+    path = tmp_path / "rules.json"
+    path.write_text(machine.text(proof.RULES))
+    monkeypatch.setattr(share_answer, "RULES", path)
+    assert share_answer.consequence() == Consequence(20, 60.0)
+
+
+def test_a_port_that_is_anothers_is_refused() -> None:
+    found = parse(data(proof={"share_port": 8001}), CATALOGUE)
+    assert not isinstance(found, NodeSpec)
+    assert [problem.key for problem in found] == ["proof.share_port"]

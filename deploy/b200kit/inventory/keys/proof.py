@@ -7,8 +7,8 @@ from typing import Literal
 
 from pydantic import Field
 
-from b200kit.inventory.keys.problem import Problem
 from b200kit.inventory.keys.parts import Allow, Firewall
+from b200kit.inventory.keys.problem import Problem
 from b200kit.inventory.keys.types import Keys, Port
 
 SHARE_PORT = 7999

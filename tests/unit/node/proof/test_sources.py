@@ -18,8 +18,10 @@ FAULT = Fault(Finding("GPU 3 has 17 of 18 NVLinks up", check="nvlink.links"), (0
 CONFIRMED = {**FAULT.to_json(), "confirmed": True}
 LOOK: dict[str, Any] = {
     "schema": "b200kit/watch/1", "taken_at": "2026-11-25T12:59:50Z", "boot_s": 990.0,
-    "in_service": True, "running": [0, 1], "fit": "fit", "set_aside": [], "fit_serving": "fit", "bandwidth": "pass", "faults": [],
+    "in_service": True, "running": [0, 1], "fit": "fit", "set_aside": [],
+    "fit_serving": "fit", "bandwidth": "pass", "faults": [],
 }  # fmt: skip
+SEEN_ONCE = {"faults": [FAULT.to_json()], "fit_serving": "unfit"}
 GATE: dict[str, Any] = {
     "fit": "fit", "boot_id": "boot-a", "boot_s": 100.0, "taken_at": "2026-11-25T12:45:00Z",
 }  # fmt: skip
@@ -53,7 +55,7 @@ def found(kind: str, **left: Any) -> Evidence:
         ("look", {"look": UNREAD}, "unmeasured"),
         ("look", {"look": {**LOOK, "schema": "b200kit/watch/2"}}, "unmeasured"),
         ("look", {"look": {**LOOK, "faults": [CONFIRMED]}}, "fail"),
-        ("look", {"look": {**LOOK, "faults": [FAULT.to_json()], "fit_serving": "unfit"}}, "unmeasured"),
+        ("look", {"look": {**LOOK, **SEEN_ONCE}}, "unmeasured"),
         ("look", {"look": {**LOOK, "faults": [CONFIRMED], "set_aside": [FAULT.key]}}, "pass"),
         ("look", {"look": {**LOOK, "faults": [CONFIRMED], "set_aside": ["another"]}}, "fail"),
         ("look", {"look": {**LOOK, "fit_serving": "unmeasured"}}, "unmeasured"),
