@@ -1,7 +1,8 @@
 """What a node proves of itself while it serves: issued, signed, failed by a fault, run out.
 
-One live node, looked at every two seconds. The clock of a simulated node is that of the machine
-and cannot be stepped: that step is made in what the node remembers of its clock.
+Two live nodes, looked at every two seconds, each with the fleet's endpoint. The clock of a
+simulated node is that of the machine and cannot be stepped: that step is made in what the node
+remembers of its clock.
 """
 
 from __future__ import annotations
@@ -19,32 +20,41 @@ import tests.lab as lab
 from b200kit import cli
 from tests.e2e.conftest import Live
 from tests.e2e.driving import Outcome, deploy, on
+from tests.e2e.tools.outside import Load
 from tests.lab.paths import host_address, lab_paths
 
-NODE = "b200-1"
-TTL_S = 30
-DATA = (
-    "--data",
-    "watchdog=" + json.dumps({"look_s": 2, "look_deadline_s": 25}),
-    "--data",
-    "proof=" + json.dumps({"look_ttl_s": TTL_S}),
-)
+NODE, OTHER = "b200-1", "b200-2"
+TTL_S, OUT_S = 30, 20
+KEYS: dict[str, Any] = {
+    "watchdog": {"look_s": 2, "look_deadline_s": 25},
+    "proof": {"look_ttl_s": TTL_S, "expired_share": 40, "out_after_s": OUT_S},
+    "fleet": {"port": 8100},
+    "gateway_bind": "0.0.0.0",
+    "gateway": {"tls": "off"},
+}
+DATA = tuple(
+    word
+    for key, value in KEYS.items()
+    for word in (
+        "--data", f"{key}={value if isinstance(value, str) else json.dumps(value)}",
+    )
+)  # fmt: skip
 FILE = "/var/lib/b200kit/proof/proof.json"
 
 
 @pytest.fixture(scope="module")
 def serving(live: Live) -> Iterator[Outcome]:
     """A node that serves."""
-    live(1)
+    live(2)
     outcome = deploy("b200.py", *DATA)
     assert outcome.code == 0, outcome.said[-3000:]
     yield outcome
     on(NODE, "systemctl start b200-watch.timer")
 
 
-def proof() -> dict[str, Any]:
-    """The proof that lies on the node."""
-    found: dict[str, Any] = json.loads(on(NODE, f"cat {FILE}"))
+def proof(name: str = NODE) -> dict[str, Any]:
+    """The proof that lies on a node."""
+    found: dict[str, Any] = json.loads(on(name, f"cat {FILE}"))
     return found
 
 
@@ -59,9 +69,29 @@ def until(there: Callable[[], bool], seconds: float = 90) -> float:
     return time.monotonic() - began
 
 
-def is_standing(word: str) -> bool:
-    """Whether the node says so of its proof."""
-    return bool(proof()["standing"] == word)
+def is_standing(word: str, name: str = NODE) -> bool:
+    """Whether a node says so of its proof."""
+    return bool(proof(name)["standing"] == word)
+
+
+def weights() -> dict[str, int]:
+    """Each node's weight at the fleet's endpoint of the first."""
+    script = (
+        "import sys; sys.path.insert(0, '/usr/local/lib/b200kit/node.pyz'); "
+        "from b200kit.node.serving.gateway import haproxy; "
+        "print(*(f'{s.name}={s.weight}' for s in haproxy.servers(backend='nodes')))"
+    )
+    words = on(NODE, f'python3 -I -c "{script}"').split()
+    return {name: int(weight) for name, _, weight in (word.partition("=") for word in words)}
+
+
+def given(name: str) -> int:
+    """Requests that a node's gateway was given since it began."""
+    script = (
+        "import sys; sys.path.insert(0, '/usr/local/lib/b200kit/node.pyz'); "
+        "from b200kit.node.serving.gateway import haproxy; print(haproxy.traffic()[0])"
+    )
+    return int(on(name, f'python3 -I -c "{script}"'))
 
 
 def fetched(folder: Path) -> Path:
@@ -111,12 +141,26 @@ def test_check_is_fit_and_the_second_run_changes_nothing(serving: Outcome) -> No
     assert (again.host(NODE)["changes"], again.host(NODE)["commands"]) == (0, 2)
 
 
-def test_a_confirmed_fault_ends_it_and_its_mend_renews_it(serving: Outcome) -> None:
+def test_a_fault_that_took_its_replica_out_leaves_the_rest_proven(serving: Outcome) -> None:
     until(lambda: is_standing("valid"))
     lab.inject(NODE, "seventeen-links")
     try:
+        until(lambda: proof()["serving"] == {"replicas": [1], "gpus": 4})
+        for _ in range(3):
+            before = proof()["sequence"]
+            until(lambda before=before: proof()["sequence"] > before)  # type: ignore[misc]
+            assert is_standing("valid")
+    finally:
+        lab.inject(NODE, "healthy")
+    until(lambda: proof()["serving"]["gpus"] == 8)
+
+
+def test_a_confirmed_fault_of_what_serves_ends_it_and_its_mend_renews_it(serving: Outcome) -> None:
+    until(lambda: is_standing("valid"))
+    lab.inject(NODE, "mixed-vbios")
+    try:
         ended = until(lambda: is_standing("expired"))
-        assert "GPU 3" in proof()["why"]
+        assert proof()["why"].startswith("look: fail: ")
     finally:
         lab.inject(NODE, "healthy")
     back = until(lambda: is_standing("valid"))
@@ -159,3 +203,44 @@ def test_without_looks_it_runs_out(serving: Outcome, tmp_path: Path) -> None:
     found = [f["check"] for f in check.host(NODE)["verdict"]["findings"] if f["status"] == "fail"]
     assert "proof.valid" in found
     on(NODE, "systemctl start b200-watch.timer")
+
+
+def looks(verb: str, *names: str) -> None:
+    """Let no look be made on nodes, or let them be made again."""
+    for name in names:
+        on(name, f"systemctl {verb} b200-watch.timer && systemctl {verb} b200-watch.service")
+
+
+def test_one_that_ran_out_weighs_its_node_down_then_takes_it_out_and_no_stream_is_lost(
+    serving: Outcome, tmp_path: Path
+) -> None:
+    until(lambda: weights() == {NODE: 100, OTHER: 100})
+    with Load(NODE, tmp_path, 4, 40, port=8100) as load:
+        looks("stop", OTHER)
+        weighed = until(lambda: weights() == {NODE: 100, OTHER: 40})
+        out = until(lambda: weights() == {NODE: 100, OTHER: 0})
+        before = given(OTHER)
+        load.wait_for_more(20)
+        assert given(OTHER) == before
+        looks("start", OTHER)
+        back = until(lambda: weights() == {NODE: 100, OTHER: 100})
+        load.wait_for_more(20)
+        assert given(OTHER) > before
+    assert [one for one in load.streams if one.was_lost] == []
+    figures = f"weighed down after {weighed:.1f} s, out {out:.1f} s later, back {back:.1f} s after"
+    print(f"{figures} its next look; 0 of {len(load.streams)} streams lost")
+
+
+def test_the_last_nodes_serve_on_without_proof(serving: Outcome, tmp_path: Path) -> None:
+    until(lambda: weights() == {NODE: 100, OTHER: 100})
+    with Load(NODE, tmp_path, 4, 40, port=8100) as load:
+        looks("stop", NODE, OTHER)
+        until(lambda: weights() == {NODE: 0, OTHER: 0})
+        before = given(NODE), given(OTHER)
+        load.wait_for_more(20)
+        assert given(NODE) > before[0]
+        assert given(OTHER) > before[1]
+        looks("start", NODE, OTHER)
+        until(lambda: weights() == {NODE: 100, OTHER: 100})
+        load.wait_for_more(4)
+    assert [one for one in load.streams if one.was_lost] == []

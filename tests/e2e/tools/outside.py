@@ -36,10 +36,15 @@ class Stream:
 class Load:
     """A constant number of streams through a node's gateway, for as long as the block lasts."""
 
-    def __init__(self, name: str, folder: Path, count: int, tokens: int) -> None:
+    def __init__(
+        self, name: str, folder: Path, count: int, tokens: int, port: int | None = None
+    ) -> None:
+        """*port*: of another endpoint on the node than its own."""
         self.result = folder / "load.json"
         config = folder / "serving.json"
         serving: dict[str, Any] = json.loads(on(name, "cat /etc/b200kit/serving.json"))
+        if port:
+            serving["gateway"] = f"{serving['gateway'].rpartition(':')[0]}:{port}"
         config.write_text(json.dumps(serving | {"api_key_file": str(lab_paths().api_key)}))
         words = [str(ROOT / "deploy"), str(config), str(count), str(tokens), str(self.result)]
         inside = ["ip", "netns", "exec", namespace(name)]

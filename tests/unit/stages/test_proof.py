@@ -100,7 +100,7 @@ def test_nobody_can_ask_where_nothing_is_proven_or_said(
 def test_the_node_reads_what_an_expired_proof_is_to_do(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    node, machine = settled(tmp_path, proof={"expired_share": 20, "out_after_s": 60})
+    _, machine = settled(tmp_path, proof={"expired_share": 20, "out_after_s": 60})
     path = tmp_path / "rules.json"
     path.write_text(machine.text(proof.RULES))
     monkeypatch.setattr(share_answer, "RULES", path)

@@ -13,6 +13,7 @@ import json
 import sys
 import time
 from collections.abc import Mapping
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -117,6 +118,7 @@ def main(args: list[str]) -> int:
     found, moment, then = left(options.serving), boot_clock.now(), before()
     now = Now(moment.boot_id, moment.seconds, time.time())
     serving = serving_now(found.look, configured)
+    found = replace(found, replicas=serving.replicas)
     proof = document.issued(then, sources.evidence(found, now, rules), serving, now, rules)
     try:
         keep(proof)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from datetime import datetime, timezone
 from typing import Any
@@ -27,13 +27,17 @@ _HARMLESS = ("accepted", "same", "drifted", "none")
 
 @dataclass(frozen=True)
 class Left:
-    """What others left, as it was read; *serving*: digest of serving.json."""
+    """What others left, as it was read; *serving*: digest of serving.json.
+
+    *replicas*: those that run and are in the gateway.
+    """
 
     look: object = None
     gate: object = None
     smoke: object = None
     bandwidth: object = None
     serving: str = ""
+    replicas: tuple[int, ...] = ()
 
 
 def digest(document: object) -> str:
@@ -47,7 +51,7 @@ def digest(document: object) -> str:
 def evidence(left: Left, now: Now, rules: Rules) -> list[Evidence]:
     """Evidence of every kind, unmeasured where nothing was left."""
     sources: dict[str, tuple[object, Callable[[], Found], str]] = {
-        "look": (left.look, lambda: of_look(left.look), now.boot_id),
+        "look": (left.look, lambda: of_look(left.look, left.replicas), now.boot_id),
         "gate": (left.gate, lambda: of_gate(left.gate, now.boot_id), now.boot_id),
         "latency": (left.smoke, lambda: of_latency(left.smoke), left.serving),
         "answers": (left.smoke, lambda: of_answers(left.smoke), left.serving),
@@ -96,10 +100,11 @@ def _age(document: object, now: Now) -> tuple[str, float | None]:
     return str(known["taken_at"]), max(0.0, (here - at).total_seconds())
 
 
-def of_look(document: object) -> Found:
+def of_look(document: object, serving: Collection[int]) -> Found:
     """A confirmed fault of what serves fails; a look that has not seen everything measured nothing.
 
-    A fault whose replicas are out of the gateway says nothing of the others.
+    A fault whose replicas are out of the gateway says nothing of the others; until the watchdog has
+    taken them out, nothing is said of any.
     """
     try:
         faults = watch.faults_of(document)
@@ -108,14 +113,18 @@ def of_look(document: object) -> Found:
     known: Mapping[str, Any] = document  # type: ignore[assignment]
     aside = known.get("set_aside")
     gone = aside if isinstance(aside, list) else []
-    confirmed = [f.finding.summary for f in faults if f.confirmed and f.key not in gone]
-    if confirmed:
-        return FAIL, confirmed[0]
+    confirmed = [fault for fault in faults if fault.confirmed]
+    if failed := [f.finding.summary for f in confirmed if f.key not in gone]:
+        return FAIL, failed[0]
+    if waiting := [f.finding.summary for f in confirmed if {*f.replicas} & {*serving}]:
+        return UNMEASURED, f"replicas that it touches are still in the gateway: {waiting[0]}"
     if known.get("in_service") is not True:
         return UNMEASURED, "the node is out of service"
     fit = known.get("fit_serving")
     if fit is None:
         return UNMEASURED, "no replica ran"
+    if not serving:
+        return UNMEASURED, "no replica is in the gateway"
     return (PASS, "") if fit == "fit" else (UNMEASURED, f"it found what serves {fit}")
 
 

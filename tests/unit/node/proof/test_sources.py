@@ -22,6 +22,7 @@ LOOK: dict[str, Any] = {
     "fit_serving": "fit", "bandwidth": "pass", "faults": [],
 }  # fmt: skip
 SEEN_ONCE = {"faults": [FAULT.to_json()], "fit_serving": "unfit"}
+ASIDE = {**LOOK, "fit": "unfit", "faults": [CONFIRMED], "set_aside": [FAULT.key]}
 GATE: dict[str, Any] = {
     "fit": "fit", "boot_id": "boot-a", "boot_s": 100.0, "taken_at": "2026-11-25T12:45:00Z",
 }  # fmt: skip
@@ -42,6 +43,7 @@ UNREAD = {"unmeasured": "OSError: Input/output error"}
 def found(kind: str, **left: Any) -> Evidence:
     """Evidence of one kind, all else well."""
     parts = {"look": LOOK, "gate": GATE, "smoke": SMOKE, "bandwidth": BANDWIDTH, **left}
+    parts.setdefault("replicas", (0, 1))
     whole = evidence(Left(**parts, serving="config-1"), NOW, RULES)
     assert [one.kind for one in whole] == list(KINDS)
     return {one.kind: one for one in whole}[kind]
@@ -56,7 +58,9 @@ def found(kind: str, **left: Any) -> Evidence:
         ("look", {"look": {**LOOK, "schema": "b200kit/watch/2"}}, "unmeasured"),
         ("look", {"look": {**LOOK, "faults": [CONFIRMED]}}, "fail"),
         ("look", {"look": {**LOOK, **SEEN_ONCE}}, "unmeasured"),
-        ("look", {"look": {**LOOK, "faults": [CONFIRMED], "set_aside": [FAULT.key]}}, "pass"),
+        ("look", {"look": ASIDE, "replicas": (1,)}, "pass"),
+        ("look", {"look": ASIDE}, "unmeasured"),
+        ("look", {"look": ASIDE, "replicas": ()}, "unmeasured"),
         ("look", {"look": {**LOOK, "faults": [CONFIRMED], "set_aside": ["another"]}}, "fail"),
         ("look", {"look": {**LOOK, "fit_serving": "unmeasured"}}, "unmeasured"),
         ("look", {"look": {**LOOK, "fit_serving": None}}, "unmeasured"),
