@@ -179,6 +179,15 @@ def test_node_that_a_person_has_drained_waits_for_no_wave(
     assert ("n1" in ledger.nodes(folder)) is waits
 
 
+def test_node_whose_gateway_is_stopped_waits_for_no_wave(fleet: Fleet, folder: Path) -> None:
+    machine = fleet.machine("n1")
+    machine.units["haproxy.service"]["active"] = "inactive"
+    machine.save()
+    run = fleet.run("b200.py", *GOOD, "--limit", "n1")
+    assert run.code == 0, run.stderr[-3000:]
+    assert "n1" not in ledger.nodes(folder)
+
+
 def test_change_that_interrupts_nothing_needs_no_wave(fleet: Fleet, folder: Path) -> None:
     run = fleet.run("b200.py", "--data", "fleet_weight=50")
     assert run.code == 0, run.stderr[-3000:]

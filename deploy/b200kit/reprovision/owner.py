@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
@@ -51,10 +51,13 @@ def _claim(node: Node, ledger: Ledger) -> Transaction:
 
 
 def is_set_aside(node: Node) -> bool:
-    """Whether the gateway sends no replica anything, as where a person has drained them all.
+    """Whether the gateway does not run, or sends no replica anything, as a person may have wanted.
 
     What cannot be told counts as in rotation.
     """
+    gateway = _units(node).get("haproxy.service")
+    if isinstance(gateway, dict) and gateway.get("active") in ("inactive", "failed"):
+        return not node.headless
     try:
         standing = json.loads(node.connected().program("standing", timeout=_WITHIN_S))
         replicas = standing["replicas"]
@@ -65,11 +68,16 @@ def is_set_aside(node: Node) -> bool:
 
 def serves(node: Node) -> bool:
     """Whether a replica runs on it: taking out a node that serves nobody costs nothing."""
-    units: Any = (node.last_observation or {}).get("units")
-    if not isinstance(units, dict) or node.unreachable:
+    if node.unreachable:
         return False
     return any(
         isinstance(unit, dict) and unit.get("active") == "active"
-        for name, unit in units.items()
+        for name, unit in _units(node).items()
         if name.startswith("vllm@")
     )
+
+
+def _units(node: Node) -> Mapping[str, Any]:
+    """The units as they were observed last; none where they could not be."""
+    units = (node.last_observation or {}).get("units")
+    return units if isinstance(units, dict) else {}
