@@ -307,6 +307,9 @@ class Machine:
             "rotation": lambda arguments, stdin: "",
             "firewall": lambda arguments, stdin: "",
             "quarantine": lambda arguments, stdin: out_of_service.mark(self, arguments),
+            "share": lambda arguments, stdin: "",
+            # Its gateway is not simulated: who is in rotation is not known.
+            "standing": lambda arguments, stdin: json.dumps({"replicas": []}),
             "drain": lambda arguments, stdin: out_of_service.drain(self, arguments),
             "driver-log": lambda arguments, stdin: "\n".join(self.kernel_log),
         }

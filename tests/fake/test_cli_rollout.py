@@ -218,12 +218,13 @@ def test_dry_run_tells_the_rollout_and_touches_nothing(fleet: Fleet, folder: Pat
 
 
 # Where the controller dies with the second node: on which machine, at which command; where the node
-# stands then. The share is given at the gateway of another node.
+# stands then. The share is given on the node, and at the gateway of another one.
 STEPS = [
     ("n2", "quarantine put", State.SERVING),
     ("n2", "drain count", State.QUARANTINED),
     ("n2", "systemctl start vllm@0", State.DRAINED),
     ("n2", "node.pyz measure", State.DRAINED),
+    ("n2", "share set 5", State.PROVEN),
     ("n1", "rotation share n2 5", State.PROVEN),
     ("n2", "quarantine release", State.CANARY),
 ]
