@@ -22,6 +22,7 @@ COMMANDS = {
     "metrics": "b200kit.node.metrics.command:main",
     "events": "b200kit.node.events.deliver:main",
     "proof": "b200kit.node.proof.command:main",
+    "renew": "b200kit.node.renewal.command:main",
     "_evidence": "b200kit.node.serving.watchdog.hang_evidence:main",
     "quarantine": "b200kit.node.maintenance.quarantine:main",
     "slurm-check": "b200kit.node.maintenance.slurm_check:main",

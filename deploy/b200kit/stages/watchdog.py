@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from b200kit.converge.stage import Change, DesiredState, Stage, converge
+from b200kit.node.lib import hours
 from b200kit.node.placement.layout import Replica
 from b200kit.node.state import watchdog
 from b200kit.node.state.drift import File, Unit
@@ -23,6 +24,8 @@ from b200kit.stages import proof, serving
 UNIT = "b200-watchdog.service"
 LOOK = "b200-watch.service"
 TIMER = "b200-watch.timer"
+RENEWAL = "b200-renew.service"
+RENEWAL_TIMER = "b200-renew.timer"
 MARKED = "end here: the node is marked"
 """What the change says that refuses a marked node."""
 
@@ -35,6 +38,9 @@ def desired(node: Node, layout: Sequence[Replica]) -> DesiredState:
         return DesiredState()
     api_key = f"{serving.SECRETS}/api_key" if "api_key" in node.secrets else None
     restarted = {UNIT: UNIT, LOOK: TIMER, TIMER: TIMER}
+    renewal = {RENEWAL: RENEWAL_TIMER, RENEWAL_TIMER: RENEWAL_TIMER}
+    restarted |= renewal if proof.renews(node) else {}
+    surplus = () if proof.renews(node) else tuple(renewal)
     files = [
         File(
             f"/etc/systemd/system/{unit}",
@@ -46,13 +52,20 @@ def desired(node: Node, layout: Sequence[Replica]) -> DesiredState:
                 expect=(EXPECT, serving.EXPECT),
                 api_key=api_key,
                 proof=proof.RULES if proof.is_issued(node) else None,
+                hours=hours.parsed(node.spec.proof.renew.window),
             ),
             notify=(f"restart:{user}",),
         )
         for unit, user in restarted.items()
     ]
     files += proof.files(node)
-    return DesiredState(files=tuple(files), units=(Unit(UNIT), Unit(TIMER)))
+    timers = [TIMER, *([RENEWAL_TIMER] if proof.renews(node) else [])]
+    return DesiredState(
+        files=tuple(files),
+        units=(Unit(UNIT), *map(Unit, timers)),
+        absent_files=tuple(f"/etc/systemd/system/{unit}" for unit in surplus),
+        absent_units=tuple(surplus),
+    )
 
 
 def expected(node: Node) -> dict[str, Any]:
