@@ -24,7 +24,7 @@ class Renew(Keys):
     begin is of the next day"""
     idle_s: float = Field(60.0, ge=1, le=86_400)
     """seconds for which no request must have been under way before it begins"""
-    when_left: float = Field(0.5, gt=0, le=1)
+    when_left: float = Field(0.5, ge=0.01, le=1)
     """share of its time to live below which evidence is due"""
 
 

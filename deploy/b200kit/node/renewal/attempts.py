@@ -78,7 +78,8 @@ class Attempts:
         return Outcome(None, why or f"the node was not idle for {self.idle_s:g} s")
 
     async def _after(self, quiet: Quiet) -> Quiet:
-        return quiet.after(self.site.now_s(), await self.site.traffic())
+        seen = await self.site.traffic()
+        return quiet.after(self.site.now_s(), seen)
 
     async def _one(self, begun: Seen) -> Outcome:
         """One measurement, ended at once where it must yield."""
@@ -119,4 +120,4 @@ class Attempts:
         document = self.judge(measured)
         why = "; ".join(map(str, document.get("reasons") or ()))
         is_one = document.get("verdict") in ("pass", "fail")
-        return Outcome(document if is_one else None, why or f"verdict {document.get('verdict')}")
+        return Outcome(document if is_one else None, why)
