@@ -79,7 +79,7 @@ def has_ended() -> bool:
 
 def is_measuring() -> bool:
     """Whether its smoke test is under way: then the GPUs are read."""
-    return bool(on(NODE, f"systemctl status --no-pager {UNIT} | grep ' _gpus' || :"))
+    return bool(on(NODE, f"systemctl status --full --no-pager {UNIT} | grep ' _gpus' || :"))
 
 
 def test_node_renews_its_evidence_without_a_controller(serving: None) -> None:
