@@ -79,7 +79,9 @@ def has_ended() -> bool:
 
 def is_measuring() -> bool:
     """Whether its smoke test is under way: then the GPUs are read."""
-    return bool(on(NODE, f"systemctl status --full --no-pager {UNIT} | grep ' _gpus' || :"))
+    processes = f"$(cat /sys/fs/cgroup/system.slice/{UNIT}/cgroup.procs)"
+    look = f"for p in {processes}; do grep -lzx _gpus /proc/$p/cmdline; done 2>/dev/null; :"
+    return bool(on(NODE, look))
 
 
 def test_node_renews_its_evidence_without_a_controller(serving: None) -> None:
