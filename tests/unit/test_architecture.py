@@ -28,7 +28,7 @@ LEVELS = (
     ("engines", "node/events", "node/facts", "sizing"),
     ("node/bandwidth", "node/host", "node/packages", "node/proof", "node/serving"),
     ("catalog", "node/checks", "node/latency"),
-    ("inventory", "node/fabric"),
+    ("inventory", "node/fabric", "node/renewal"),
     ("node", "run"),
     ("converge", "node/maintenance"),
     ("serving", "stages/support"),

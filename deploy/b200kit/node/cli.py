@@ -23,6 +23,7 @@ COMMANDS = {
     "events": "b200kit.node.events.deliver:main",
     "proof": "b200kit.node.proof.command:main",
     "share": "b200kit.node.proof.share_answer:main",
+    "renew": "b200kit.node.renewal.command:main",
     "_evidence": "b200kit.node.serving.watchdog.hang_evidence:main",
     "quarantine": "b200kit.node.maintenance.quarantine:main",
     "slurm-check": "b200kit.node.maintenance.slurm_check:main",

@@ -10,14 +10,14 @@ golden forget`): nothing is erased, and answers given afterwards make the next o
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from b200kit.node.client.golden import answer as golden_answer
+from b200kit.node.client.golden import judged
 from b200kit.node.client.golden.answer import Answer
-from b200kit.node.client.golden.compare import Likeness, compare
+from b200kit.node.client.golden.compare import compare
+from b200kit.node.client.golden.judged import Found
 from b200kit.node.client.golden.prompts import SET
-from b200kit.node.client.golden.replicas import REMEDY
 from b200kit.node.state.view import Unmeasured
 from b200kit.records import conditions
 from b200kit.records.conditions import value_of
@@ -79,18 +79,6 @@ def entry(
     }
 
 
-@dataclass(frozen=True)
-class Found:
-    """What came of a comparison. outcome: `accepted same drifted different none unmeasured`.
-
-    why: one line. faults: a line for each replica that answers otherwise.
-    """
-
-    outcome: str
-    why: str
-    faults: tuple[str, ...] = ()
-
-
 def reference(record: Record, tolerance: float) -> dict[str, Any] | None:
     """The first entry whose answers two replicas gave; None where there is none yet."""
     words = record.golden
@@ -115,16 +103,7 @@ def against(record: Record, node: str, replicas: Replicas, tolerance: float) -> 
     if kept is None:
         return _without(record, node)
     answers = golden_answer.restored(kept["answers"])
-    found = {name: compare(said, answers, tolerance) for name, said in replicas.items()}
-    worst = max(found.values(), key=lambda one: one.rank)
-    of = f"the reference of {kept['node']}, {kept['at']}"
-    faults = tuple(
-        f"{name}: answers otherwise than {of}: {one.words}; {REMEDY}"
-        for name, one in found.items()
-        if one.likeness is Likeness.DIFFERENT
-    )
-    why = [f"{name}: {one.words}" for name, one in found.items() if one.words]
-    return Found(str(worst.likeness), "; ".join([of, *why]), faults)
+    return judged.against(answers, f"{kept['node']}, {kept['at']}", replicas, tolerance)
 
 
 def _without(record: Record, node: str) -> Found:

@@ -8,6 +8,7 @@ from dataclasses import replace
 from typing import Any
 
 from b200kit.node.client.golden import answer as golden_answer
+from b200kit.node.client.golden.judged import HARMLESS, Found, changes
 from b200kit.node.client.golden.prompts import SET
 from b200kit.node.client.golden.reference import PATH, Reference
 from b200kit.node.client.golden.replicas import answers_of
@@ -17,12 +18,8 @@ from b200kit.node.placement.layout import Replica
 from b200kit.node.state.drift import File
 from b200kit.records import golden, provenance, store
 from b200kit.records.entries import Record, RecordError
-from b200kit.records.golden import Found
 from b200kit.run import jsonl
 from b200kit.run.node import Node
-
-_HARMLESS = ("accepted", "same", "drifted", "none")
-"""Outcomes that turn no node red: drift of all alike is reported; a new launch may cause it."""
 
 
 def holds_for(node: Node, layout: Sequence[Replica]) -> str:
@@ -50,7 +47,7 @@ def on_node(node: Node, document: object) -> list[File]:
     smoke = node.smoke or {}
     found = smoke.get("golden")
     outcome = (found.get("reference") or {}).get("outcome") if isinstance(found, dict) else None
-    if outcome not in _HARMLESS or not isinstance(document, dict):
+    if outcome not in HARMLESS or not isinstance(document, dict):
         return []
     key = golden.key(provenance.run_conditions(node), node.spec.smoke.golden_tokens)
     folder = store.directory(node.spec.records) / golden.FOLDER
@@ -85,16 +82,7 @@ def judged(node: Node) -> dict[str, Any]:
     except (OSError, RecordError, ValueError) as error:
         found = Found("unmeasured", str(error))
     node.say("smoke", f"answers: {found.outcome} ({found.why})")
-    reference = {"outcome": found.outcome, "why": found.why}
-    changes = {"golden": _slim(document, found.outcome) | {"reference": reference}}
-    if found.outcome in _HARMLESS:
-        return changes
-    reasons = list(smoke.get("reasons") or [])
-    if found.faults:
-        return changes | {"verdict": "fail", "reasons": [*found.faults, *reasons]}
-    reasons += [f"answers cannot be compared: {found.why}"]
-    verdict = "invalid" if smoke.get("verdict") == "pass" else smoke.get("verdict")
-    return changes | {"verdict": verdict, "reasons": reasons}
+    return changes(smoke, found)
 
 
 def _found(node: Node, document: dict[str, Any]) -> Found:
@@ -121,8 +109,3 @@ def _sound(known: Record) -> Record:
     if known.damage:
         raise RecordError(known.damage[0])
     return known
-
-
-def _slim(document: dict[str, Any], outcome: str) -> dict[str, Any]:
-    """Without the answers, where they are the reference's."""
-    return {k: v for k, v in document.items() if k != "answers" or outcome not in _HARMLESS}

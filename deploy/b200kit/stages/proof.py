@@ -69,7 +69,20 @@ def document(node: Node) -> dict[str, Any]:
         "expired": {"percent": keys.expired_share, "out_after_s": keys.out_after_s},
         "clock_step_s": keys.clock_step_s,
         "clock_settle_s": keys.clock_settle_s,
+        **_renewal(node),
     }
+
+
+def renews(node: Node) -> bool:
+    """Whether the node measures latency and answers again by itself."""
+    return is_issued(node) and node.spec.proof.renew.by_node == "on"
+
+
+def _renewal(node: Node) -> dict[str, Any]:
+    """When it may, and when that is due."""
+    keys = node.spec.proof.renew
+    asked = {"window": keys.window, "idle_s": keys.idle_s, "when_left": keys.when_left}
+    return {"renew": asked} if renews(node) else {}
 
 
 def required(node: Node) -> list[str]:

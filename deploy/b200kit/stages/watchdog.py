@@ -10,8 +10,9 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from b200kit.converge.stage import Change, DesiredState, Stage, converge
+from b200kit.node.lib import hours
 from b200kit.node.placement.layout import Replica
-from b200kit.node.state import watchdog
+from b200kit.node.state import drift, watchdog
 from b200kit.node.state.drift import File, Unit
 from b200kit.node.state.expectation import PATH as EXPECT
 from b200kit.node.state.view import StateView, Unmeasured
@@ -23,6 +24,10 @@ from b200kit.stages import proof, serving
 UNIT = "b200-watchdog.service"
 LOOK = "b200-watch.service"
 TIMER = "b200-watch.timer"
+RENEWAL = "b200-renew.service"
+RENEWAL_TIMER = "b200-renew.timer"
+_RENEWAL = {RENEWAL: RENEWAL_TIMER, RENEWAL_TIMER: RENEWAL_TIMER}
+"""Unit to what a change of it restarts: never the measurement itself."""
 MARKED = "end here: the node is marked"
 """What the change says that refuses a marked node."""
 
@@ -35,6 +40,8 @@ def desired(node: Node, layout: Sequence[Replica]) -> DesiredState:
         return DesiredState()
     api_key = f"{serving.SECRETS}/api_key" if "api_key" in node.secrets else None
     restarted = {UNIT: UNIT, LOOK: TIMER, TIMER: TIMER}
+    restarted |= _RENEWAL if proof.renews(node) else {}
+    surplus = () if proof.renews(node) else tuple(_RENEWAL)
     files = [
         File(
             f"/etc/systemd/system/{unit}",
@@ -46,13 +53,19 @@ def desired(node: Node, layout: Sequence[Replica]) -> DesiredState:
                 expect=(EXPECT, serving.EXPECT),
                 api_key=api_key,
                 proof=proof.RULES if proof.is_issued(node) else None,
+                hours=hours.parsed(node.spec.proof.renew.window),
             ),
             notify=(f"restart:{user}",),
         )
         for unit, user in restarted.items()
     ]
     files += proof.files(node)
-    return DesiredState(files=tuple(files), units=(Unit(UNIT), Unit(TIMER), *proof.units(node)))
+    timers = [TIMER, *([RENEWAL_TIMER] if proof.renews(node) else [])]
+    return DesiredState(
+        files=tuple(files),
+        units=(Unit(UNIT), *map(Unit, timers), *proof.units(node)),
+        absent_files=tuple(f"/etc/systemd/system/{unit}" for unit in surplus),
+    )
 
 
 def expected(node: Node) -> dict[str, Any]:
@@ -67,7 +80,9 @@ def expected(node: Node) -> dict[str, Any]:
 
 def plan(node: Node) -> list[Change]:
     """Start the watchdog; a node that it has marked is not live."""
-    changes = converge(node, desired(node, node.layout()))
+    target = desired(node, node.layout())
+    left = [path for path in target.absent_files if drift.is_present(path, node.state or {})]
+    changes = [*([_removal(left)] if left else []), *converge(node, target)]
     if not node.headless and not _was_looked_at(node.state or {}):
         changes.append(Change("look at the node for the first time", look))
     notes = (node.state or {}).get("notes")
@@ -76,6 +91,17 @@ def plan(node: Node) -> list[Change]:
         # Last, so that a node that was marked is watched all the same.
         changes.append(Change(MARKED, lambda _: _refuse(mark)))
     return changes
+
+
+def _removal(left: Sequence[str]) -> Change:
+    """The node measures itself no more; what it has proven so far runs out as it would."""
+    steps = [f"systemctl disable --now {RENEWAL_TIMER}", f"rm -f {' '.join(left)}"]
+    command = " && ".join([*steps, "systemctl daemon-reload"])
+
+    def remove(node: Node) -> None:
+        node.connected().run(command)
+
+    return Change(f"remove {', '.join(left)}", remove)
 
 
 def _was_looked_at(state: Mapping[str, Any]) -> bool:

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from b200kit.operations import named_files
 from b200kit.run.node import StageFailed
 from b200kit.serving import warm_requests
-from b200kit.stages import gate, serving, serving_units, watchdog
+from b200kit.stages import gate, proof, serving, serving_units, watchdog
 from tests.messages import assert_message
 from tests.unit.nodes import look, planned, settled, spec
 
@@ -174,3 +175,37 @@ def test_system_prompt_that_cannot_be_used_is_refused_before_any_connection(
     problems = list(named_files.missing(spec(tmp_path, system_prompts=[str(prompt)])))
     assert [problem.key for problem in problems] == ["system_prompts.0"]
     assert_message(problems[0].message)
+
+
+def test_node_measures_itself_in_the_sites_hours(tmp_path: Path) -> None:
+    node, machine = settled(tmp_path, proof={"renew": {"window": "22:30-02:30", "idle_s": 90}})
+    assert machine.is_active(watchdog.RENEWAL_TIMER)
+    timer = machine.text(f"/etc/systemd/system/{watchdog.RENEWAL_TIMER}")
+    assert "\nOnCalendar=*-*-* 22:30:00 UTC\n" in timer
+    # Half of the hours, so that the node that begins last has as much time.
+    assert "\nRandomizedDelaySec=7200\nFixedRandomDelay=yes\n" in timer
+    unit = machine.text(f"/etc/systemd/system/{watchdog.RENEWAL}")
+    assert f"renew --rules {proof.RULES} --serving {serving.SERVING}\n" in unit
+    assert "\nTimeoutStartSec=14460\n" in unit
+    assert json.loads(machine.text(proof.RULES))["renew"] == {
+        "window": "22:30-02:30",
+        "idle_s": 90.0,
+        "when_left": 0.5,
+    }
+    # A changed unit is no reason to measure.
+    machine.write(f"/etc/systemd/system/{watchdog.RENEWAL}", b"[Service]\n")
+    look(node)
+    assert f"restart {watchdog.RENEWAL_TIMER}" in planned(node, "watchdog")
+    assert f"restart {watchdog.RENEWAL}" not in planned(node, "watchdog")
+
+
+@pytest.mark.parametrize("keys", [{"issue": "off"}, {"renew": {"by_node": "off"}}])
+def test_node_that_is_not_to_measure_itself_does_not(tmp_path: Path, keys: dict[str, Any]) -> None:
+    node, machine = settled(tmp_path)
+    node.spec = spec(machine.folder, proof=keys)
+    look(node)
+    (removal,) = [change for change in watchdog.plan(node) if change.what.startswith("remove ")]
+    removal.apply(node)
+    assert f"/etc/systemd/system/{watchdog.RENEWAL_TIMER}" not in machine.files
+    look(node)
+    assert not [what for what in planned(node, "watchdog") if "renew" in what]

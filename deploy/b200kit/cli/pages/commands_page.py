@@ -97,6 +97,7 @@ _NODE_EXITS = {
     "events": f"0 no event waits any more; {_CONFIG}",
     "proof": f"0 issued, whatever its standing; 1 with one line; {_CONFIG}",
     "share": f"{_ONE_LINE}; 2 usage",
+    "renew": f"0 passed, nothing due, or never idle; 1 with one line; {_CONFIG}",
     "quarantine": f"{_ONE_LINE}; 2 usage",
     "slurm-check": "0 fit; 1 unfit, not measured or not judged in time; 2 usage",
     "drain": "0 done, or no gateway runs; 1 with one line; 2 usage",

@@ -3,15 +3,32 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator
-from typing import Literal
+from typing import Annotated, Literal
 
 from pydantic import Field
 
 from b200kit.inventory.keys.parts import Allow, Firewall
 from b200kit.inventory.keys.problem import Problem
-from b200kit.inventory.keys.types import Keys, Port
+from b200kit.inventory.keys.types import Keys, Port, matching
+from b200kit.node.lib import hours
 
 SHARE_PORT = 7999
+
+_Hours = Annotated[str, matching(hours.PATTERN, 'hours of the day in UTC such as "01:00-05:00"')]
+
+
+class Renew(Keys):
+    """How the node itself measures latency and answers again, while nobody asks it anything."""
+
+    by_node: Literal["on", "off"] = "on"
+    """off: b200.py and smoke.py alone measure them again"""
+    window: _Hours = "01:00-05:00"
+    """hours of the day, UTC, in which it may; nodes spread over their first half. An end before the
+    begin is of the next day"""
+    idle_s: float = Field(60.0, ge=1, le=86_400)
+    """seconds for which no request must have been under way before it begins"""
+    when_left: float = Field(0.5, ge=0.01, le=1)
+    """share of its time to live below which evidence is due"""
 
 
 class Proof(Keys):
@@ -39,6 +56,8 @@ class Proof(Keys):
     when it ends"""
     clock_settle_s: float = Field(600.0, ge=1, le=86_400)
     """seconds after which a time of day that was stepped is believed"""
+    renew: Renew = Renew()
+    """how the node renews latency and answers by itself"""
     share_port: Port | None = SHARE_PORT
     """port, on gateway_bind, where HAProxy's agent check learns what share of a whole node's load
     this node may have; None: nobody can ask, and an expired proof has no consequence"""
@@ -72,6 +91,7 @@ def problems(proof: Proof, longest_look_s: float, taken: Collection[int]) -> Ite
             " watchdog.look_s and watchdog.look_deadline_s: the proof would run out meanwhile"
         )
         yield Problem("proof.look_ttl_s", message)
+    yield from _of_window(proof.renew)
 
 
 def openings(firewall: Firewall | None, proof: Proof, gateway_port: int) -> Firewall | None:
@@ -84,3 +104,15 @@ def openings(firewall: Firewall | None, proof: Proof, gateway_port: int) -> Fire
         if (allow.port, allow.protocol) == (gateway_port, "tcp")
     ]
     return firewall.replace(allow=(*firewall.allow, *opened))
+
+
+def _of_window(renew: Renew) -> Iterator[Problem]:
+    """Hours in which nothing could ever be measured."""
+    try:
+        length_s = hours.parsed(renew.window).length_s
+    except ValueError as error:
+        yield Problem("proof.renew.window", str(error))
+        return
+    if length_s <= renew.idle_s:
+        message = f"{length_s} s, and the node must be idle for {renew.idle_s:g} s of them first"
+        yield Problem("proof.renew.window", message)

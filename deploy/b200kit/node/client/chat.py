@@ -17,6 +17,13 @@ from b200kit.node.client.http import Deadlines, Exchange, exchange
 from b200kit.node.client.message import HttpError
 
 
+@dataclass
+class Tally:
+    """How many requests were sent to an endpoint, each counted before its first byte."""
+
+    sent: int = 0
+
+
 @dataclass(frozen=True)
 class Endpoint:
     """A server: base URL without /v1, its API key (never printed), the certificates to accept."""
@@ -24,6 +31,7 @@ class Endpoint:
     url: str
     api_key: str | None = field(default=None, repr=False)
     trust: str | None = None
+    tally: Tally = field(default_factory=Tally, repr=False, compare=False)
 
     @property
     def headers(self) -> dict[str, str]:
@@ -33,6 +41,7 @@ class Endpoint:
     async def get(self, path: str, deadlines: Deadlines | None = None) -> Exchange:
         """GET a path below the base URL."""
         url = self.url.rstrip("/") + path
+        self.tally.sent += 1
         return await exchange("GET", url, self.headers, None, deadlines, self.trust)
 
 
@@ -120,6 +129,7 @@ async def chat(
     due = time.perf_counter() if scheduled is None else scheduled
     url = endpoint.url.rstrip("/") + request.path
     body = request.body()
+    endpoint.tally.sent += 1
     raw = await exchange("POST", url, endpoint.headers, body, deadlines, endpoint.trust)
     return Answer(request, due, raw)
 

@@ -17,7 +17,7 @@ from pathlib import Path
 
 from b200kit.node.client import client_health, engine_metrics, goodput
 from b200kit.node.client.arrivals import Arrival
-from b200kit.node.client.chat import Endpoint
+from b200kit.node.client.chat import Endpoint, Tally
 from b200kit.node.client.correctness import CorrectnessResult, check, version
 from b200kit.node.client.dataset.dataset import Dataset
 from b200kit.node.client.dataset.words import Scale
@@ -62,6 +62,8 @@ class Smoke:
     gateway_wait: object = dataclasses.field(default_factory=lambda: unmeasured(NO_LOAD))
     others: object = dataclasses.field(default_factory=lambda: unmeasured(NO_LOAD))
     golden: Golden | None = None
+    # Requests sent through the gateway.
+    tally: Tally = dataclasses.field(default_factory=Tally)
 
     @property
     def plan(self) -> SmokePlan:
@@ -91,7 +93,7 @@ class Smoke:
 
     async def run(self) -> None:
         """Correctness and answers, then the load while the GPUs are watched; stops where wrong."""
-        gateway = self.serving.endpoint(self.serving.gateway)
+        gateway = dataclasses.replace(self.serving.endpoint(self.serving.gateway), tally=self.tally)
         # NVML takes its time to begin: meanwhile the correctness check.
         with GpuWatch() as gpus:
             self.correctness = await check(
@@ -263,19 +265,27 @@ def _with(serving: Serving, options: argparse.Namespace) -> Serving:
     return dataclasses.replace(serving, smoke=plan)
 
 
+def prepared(serving: Serving, seed: int | None = None, any_load: bool = False) -> Smoke:
+    """A smoke test to run in this process, which is put on the client's CPUs and made real-time.
+
+    seed: None for a new one. Raises ValueError for CPUs that it cannot have.
+    """
+    affinity = client_health.pin(serving.client_cpus)
+    watch = client_health.Watch(client_health.claim_realtime())
+    seed = secrets.randbelow(1 << 31) if seed is None else seed
+    salt = f"smoke-{secrets.token_hex(6)}"
+    return Smoke(serving, seed, salt, watch, any_load, affinity=affinity)
+
+
 def main(args: list[str]) -> int:
     """`measure --config FILE [--requests N --rate R --input-tokens I --output-tokens O]`."""
     options = _options(args)
     try:
         serving = _with(load(options.config), options)
-        affinity = client_health.pin(serving.client_cpus)
+        run = prepared(serving, options.seed, options.any_load)
     except (ConfigError, ValueError) as error:
         print(error, file=sys.stderr)
         return 2
-    seed = secrets.randbelow(1 << 31) if options.seed is None else options.seed
-    watch = client_health.Watch(client_health.claim_realtime())
-    salt = f"smoke-{secrets.token_hex(6)}"
-    run = Smoke(serving, seed, salt, watch, options.any_load, affinity=affinity)
     asyncio.run(run.run())
     document = run.document()
     print(json.dumps(document))

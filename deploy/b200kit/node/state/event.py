@@ -18,7 +18,7 @@ from b200kit.node.state.watch import Fault
 SCHEMA = "b200kit/event/1"
 KINDS = (
     *("fault.confirmed", "fault.over", "replica.out", "replica.back"),
-    *("proof.expiring", "proof.expired", "proof.valid"),
+    *("proof.expiring", "proof.expired", "proof.valid", "proof.not-renewed"),
 )
 _MOST = 2000
 """Characters of a summary: a spool holds so many events, not so many novels."""

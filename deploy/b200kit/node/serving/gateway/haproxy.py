@@ -74,17 +74,23 @@ def _all_of(line: sockets.socket) -> bytes:
     return b"".join(pieces)
 
 
-def traffic(socket: Path = SOCKET, backend: str = BACKEND) -> tuple[int, int]:
+def traffic(
+    socket: Path = SOCKET, backend: str = BACKEND, besides: str | None = None
+) -> tuple[int, int]:
     """Requests that a backend was given since HAProxy began, and those under way now.
 
-    Raises HAProxyError.
+    *besides*: another backend that counts with it, where there is one. Raises HAProxyError.
     """
-    rows = _rows(ask("show stat", socket), backend)
+    answer = ask("show stat", socket)
+    rows = [*_rows(answer, backend), *(_named(answer, besides) if besides else ())]
     whole = [row for row in rows if row.get("svname") == "BACKEND"]
     try:
-        return int(whole[0]["stot"]), int(whole[0]["scur"])
-    except (IndexError, KeyError, ValueError) as error:
+        given, under_way = zip(
+            *((int(row["stot"]), int(row["scur"])) for row in whole), strict=True
+        )
+    except (KeyError, ValueError) as error:
         raise HAProxyError(f"HAProxy's statistics are not as expected: {error}") from error
+    return sum(given), sum(under_way)
 
 
 def servers(socket: Path = SOCKET, backend: str = BACKEND) -> list[Server]:
@@ -94,11 +100,15 @@ def servers(socket: Path = SOCKET, backend: str = BACKEND) -> list[Server]:
 
 
 def _rows(answer: str, backend: str) -> list[dict[str, str]]:
-    rows = csv.DictReader(io.StringIO(answer.removeprefix("# ")))
-    own = [row for row in rows if row.get("pxname") == backend]
+    own = _named(answer, backend)
     if not own:
         raise HAProxyError(f"HAProxy knows no backend {backend}: {_line(answer)}")
     return own
+
+
+def _named(answer: str, backend: str) -> list[dict[str, str]]:
+    rows = csv.DictReader(io.StringIO(answer.removeprefix("# ")))
+    return [row for row in rows if row.get("pxname") == backend]
 
 
 def _server(row: dict[str, str]) -> Server:

@@ -1,0 +1,123 @@
+"""Measure where nobody is disturbed: wait until the node is idle, and yield to whoever comes."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from b200kit.node.client.chat import Tally
+from b200kit.node.renewal.traffic import Quiet, Seen, foreign
+
+EVERY_S = 1.0
+"""Seconds between two looks for traffic while it waits."""
+WATCHED_S = 0.25
+"""The same while it measures: so long a request of others has company."""
+Judge = Callable[[Mapping[str, Any]], dict[str, Any]]
+
+
+class Site(Protocol):
+    """What is asked of the node (b200kit/node/renewal/node.py)."""
+
+    def now_s(self) -> float:
+        """Seconds by a clock that nobody sets."""
+
+    def left_s(self) -> float:
+        """Seconds that are left of the hours."""
+
+    def hindrance(self) -> str:
+        """Why nothing may be measured now."""
+
+    def at_gateway(self) -> Seen | str:
+        """What the gateway counts, or why that is not known."""
+
+    def traffic(self) -> Awaitable[Seen | str]:
+        """The same with what the engines count."""
+
+    def measure(self, tally: Tally) -> Awaitable[dict[str, Any]]:
+        """The smoke test."""
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """*document*: of a test that passed or failed; None where there was none until the hours end.
+
+    *why*: why there is none, or the test's reasons.
+    """
+
+    document: dict[str, Any] | None
+    why: str
+
+
+@dataclass
+class Attempts:
+    """As many as it takes. *idle_s*: for how long nobody must have asked before one begins."""
+
+    site: Site
+    idle_s: float
+    judge: Judge
+    say: Callable[[str], None]
+
+    async def until_measured(self) -> Outcome:
+        """Wait, measure, and again where somebody came or nothing was measured."""
+        quiet, why = Quiet(), ""
+        while self.site.left_s() > 0:
+            hindered = self.site.hindrance()
+            quiet = Quiet(why=hindered) if hindered else await self._after(quiet)
+            why = quiet.why or why
+            if quiet.for_s(self.site.now_s()) >= self.idle_s and quiet.last is not None:
+                found = await self._one(quiet.last)
+                if found.document is not None:
+                    return found
+                why = found.why
+                self.say(f"not measured: {why}; again once the node is idle")
+                quiet = Quiet()
+            await asyncio.sleep(EVERY_S)
+        return Outcome(None, why or f"the node was not idle for {self.idle_s:g} s")
+
+    async def _after(self, quiet: Quiet) -> Quiet:
+        seen = await self.site.traffic()
+        return quiet.after(self.site.now_s(), seen)
+
+    async def _one(self, begun: Seen) -> Outcome:
+        """One measurement, ended at once where it must yield."""
+        tally = Tally()
+        measuring = asyncio.ensure_future(self.site.measure(tally))
+        watching = asyncio.ensure_future(self._until_yielding(begun, tally))
+        try:
+            await asyncio.wait((measuring, watching), return_when=asyncio.FIRST_COMPLETED)
+            if not watching.done():
+                # Whoever came after the last look was measured with.
+                why = await asyncio.to_thread(self._yields, begun, tally)
+                return Outcome(None, why) if why else self._judged(measuring.result())
+            return Outcome(None, watching.result())
+        finally:
+            for task in (measuring, watching):
+                task.cancel()
+                with contextlib.suppress(asyncio.CancelledError, Exception):
+                    await task
+
+    async def _until_yielding(self, begun: Seen, tally: Tally) -> str:
+        """Returns why the measurement must end, once it must."""
+        while True:
+            # In a thread: the client stamps what it receives meanwhile.
+            if why := await asyncio.to_thread(self._yields, begun, tally):
+                return why
+            await asyncio.sleep(WATCHED_S)
+
+    def _yields(self, begun: Seen, tally: Tally) -> str:
+        if self.site.left_s() <= 0:
+            return "the hours for it are over"
+        seen = self.site.at_gateway()
+        # Counted after the gateway was asked: what is sent meanwhile is not taken for another's.
+        others = seen if isinstance(seen, str) else foreign(begun, seen, tally.sent)
+        return others or self.site.hindrance()
+
+    def _judged(self, measured: Mapping[str, Any]) -> Outcome:
+        """An invalid test measured nothing: what was measured before goes on ageing."""
+        document = self.judge(measured)
+        why = "; ".join(map(str, document.get("reasons") or ()))
+        is_one = document.get("verdict") in ("pass", "fail")
+        return Outcome(document if is_one else None, why)

@@ -1,0 +1,152 @@
+"""`renew`: latency and answers are measured again before they run out, while nobody asks anything.
+
+The smoke test is the one of `measure`, and it yields: where a request of others comes meanwhile, or
+somebody begins to work on the node, it ends at once and nothing is written; it is tried again until
+the site's hours for it are over. A node that is out of service, drained or worked on is not
+measured. The next look issues the proof. Exit 0 when nothing was due, it passed, or the node was
+never idle; 1 with one line when the test failed, or its result could not be kept; 2 for a bad
+configuration.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import fcntl
+import json
+import os
+import sys
+import time
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from b200kit.node.client import client_health
+from b200kit.node.client.serving_config import ConfigError, Serving, load
+from b200kit.node.events import spool
+from b200kit.node.lib import boot_clock, durable_files, hours, lock_file
+from b200kit.node.lib.hours import Hours
+from b200kit.node.lib.managed_files import PROOF, STATE_DIRECTORY, note
+from b200kit.node.lib.readings import attempt
+from b200kit.node.proof import document as proofs
+from b200kit.node.proof.document import Proof
+from b200kit.node.renewal import measured
+from b200kit.node.renewal.attempts import Attempts, Outcome
+from b200kit.node.renewal.due import Due, due
+from b200kit.node.renewal.node import ThisNode
+from b200kit.node.state.event import Event
+
+RECORD = STATE_DIRECTORY / "smoke.json"
+LOCK = Path("/run/b200kit/renewal.lock")
+
+
+@dataclass(frozen=True)
+class Plan:
+    """When it may be measured (hours of the day, seconds of idleness), and when it is due."""
+
+    window: Hours
+    idle_s: float
+    when_left: float
+
+
+def plan_of(path: Path) -> Plan | None:
+    """`renew` of the proof's rules; None where it has none. Raises ConfigError with one line."""
+    try:
+        asked = json.loads(path.read_text(encoding="utf-8")).get("renew")
+        if asked is None:
+            return None
+        window = hours.parsed(str(asked["window"]))
+        return Plan(window, float(asked["idle_s"]), float(asked["when_left"]))
+    except (OSError, KeyError, TypeError, ValueError, AttributeError) as error:
+        raise ConfigError(f"{path}: {type(error).__name__}: {error}") from None
+
+
+def is_alone(path: Path | None = None) -> bool:
+    """Whether no other renewal runs; none begins until this process ends."""
+    handle = lock_file.opened(path or LOCK)
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        os.close(handle)
+        return False
+    return True
+
+
+def due_now(plan: Plan) -> Due:
+    """What is due of the proof that lies here."""
+    boot_id, boot_s = boot_clock.now()
+    return due(_proof(), boot_id, boot_s, plan.when_left)
+
+
+def _proof() -> Proof | None:
+    try:
+        return proofs.parsed(note(PROOF))
+    except (OSError, ValueError):
+        return None
+
+
+def renewed(plan: Plan, serving: Serving) -> Outcome:
+    """Measure once nobody is disturbed by it, until the hours are over."""
+    before = attempt(partial(note, RECORD))
+
+    def judge(smoke: Any) -> dict[str, Any]:
+        return measured.document(smoke, before, serving.reference())
+
+    attempts = Attempts(ThisNode(serving, plan.window), plan.idle_s, judge, say)
+    return asyncio.run(attempts.until_measured())
+
+
+def concluded(outcome: Outcome, asked: Due) -> int:
+    """Keep what was measured, or say that nothing was. The exit status."""
+    kinds = " and ".join(asked.kinds)
+    if outcome.document is None:
+        line = f"{kinds} could not be measured again: {outcome.why} ({asked.why})"
+        say(line)
+        spool.put(Event("proof.not-renewed", line, "proof.valid"))
+        return 0
+    try:
+        durable_files.replace(RECORD, json.dumps(outcome.document, sort_keys=True))
+    except OSError as error:
+        say(f"the result could not be kept: {error}")
+        return 1
+    verdict = outcome.document["verdict"]
+    say(f"{kinds} measured again: {verdict}" + (f": {outcome.why}" if verdict != "pass" else ""))
+    return 0 if verdict == "pass" else 1
+
+
+def say(line: str) -> None:
+    """One line for the journal."""
+    print(f"renew: {line}", file=sys.stderr, flush=True)
+
+
+def main(args: list[str]) -> int:
+    """`renew --rules FILE --serving FILE`."""
+    parser = argparse.ArgumentParser(prog="renew", description=__doc__)
+    parser.add_argument("--rules", type=Path, required=True, help="when it is due, and may be done")
+    parser.add_argument("--serving", type=Path, required=True, help="serving.json")
+    options = parser.parse_args(args)
+    try:
+        plan, serving = plan_of(options.rules), load(options.serving)
+        # No replica's CPU is the client's, also while it waits.
+        client_health.pin(serving.client_cpus)
+    except (ConfigError, ValueError) as error:
+        print(error, file=sys.stderr)
+        return 2
+    if plan is None:
+        say("the inventory leaves it to the controller")
+        return 0
+    asked = due_now(plan)
+    if idle := _reason(plan, asked):
+        say(idle)
+        return 0
+    return concluded(renewed(plan, serving), asked)
+
+
+def _reason(plan: Plan, asked: Due) -> str:
+    """Why there is nothing to do; empty where there is."""
+    if not asked.kinds:
+        return f"nothing is due: {asked.why}"
+    if not plan.window.left_s(time.time()):
+        return f"{asked.why}, and it is not the time of day for it"
+    return "" if is_alone() else "another one is at it"

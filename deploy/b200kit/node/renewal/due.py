@@ -1,0 +1,43 @@
+"""Which evidence of a proof is to be measured again now, and which only others can renew. Pure."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from b200kit.node.proof.document import Proof
+from b200kit.node.proof.evidence import PASS, Evidence
+
+MEASURED = ("latency", "answers")
+"""What one smoke test leaves. Bandwidth needs the GPUs for itself."""
+
+
+@dataclass(frozen=True)
+class Due:
+    """*kinds*: those to renew; *why*: why they are due, or why nothing is to be measured."""
+
+    kinds: tuple[str, ...]
+    why: str
+
+
+def due(proof: Proof | None, boot_id: str, boot_s: float, when_left: float) -> Due:
+    """What is due of a proof at a moment of a boot, in seconds since that began.
+
+    *when_left*: the share of its time to live below which evidence is due. What failed, or holds
+    for another configuration, is no matter of age: the controller knows what it is compared with.
+    """
+    if proof is None:
+        return Due((), "there is no proof that is understood")
+    if proof.now.boot_id != boot_id:
+        return Due((), "no proof was issued since the boot")
+    asked = [one for one in proof.later(boot_s).required if one.kind in MEASURED]
+    for one in asked:
+        if one.result != PASS:
+            return Due((), f"{one.kind}: {one.result}: {one.why}: b200.py measures that again")
+    late = [one for one in asked if one.left_s < when_left * one.ttl_s]
+    if late:
+        return Due(tuple(one.kind for one in late), "; ".join(map(_left, late)))
+    return Due((), "; ".join(map(_left, asked)) or "neither latency nor answers are required")
+
+
+def _left(one: Evidence) -> str:
+    return f"{one.kind}: {one.left_s:.0f} of {one.ttl_s:.0f} s are left"

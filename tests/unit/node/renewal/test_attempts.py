@@ -1,0 +1,129 @@
+"""Attempts over a virtual clock: when one begins, whom it yields to, and what is kept."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import pytest
+
+from b200kit.node.client.chat import Tally
+from b200kit.node.renewal import attempts
+from b200kit.node.renewal.attempts import Attempts, Outcome
+from b200kit.node.renewal.traffic import Seen
+
+PASSED = {"verdict": "pass", "reasons": []}
+
+
+@dataclass
+class Simulated:
+    """A node whose second passes with every look at it. *users*: requests so far, by the second."""
+
+    users: Callable[[int], int] = lambda _: 0
+    hindered: Callable[[int], str] = lambda _: ""
+    hours_s: int = 100
+    takes_s: int = 5
+    document: Mapping[str, Any] = field(default_factory=lambda: PASSED)
+    second: int = 0
+    sent: int = 0
+    begun: list[int] = field(default_factory=list)
+    ended: list[int] = field(default_factory=list)
+
+    def now_s(self) -> float:
+        return float(self.second)
+
+    def left_s(self) -> float:
+        return float(self.hours_s - self.second)
+
+    def hindrance(self) -> str:
+        found = self.hindered(self.second)
+        self.second += bool(found)
+        return found
+
+    def at_gateway(self) -> Seen | str:
+        return Seen(self.users(self.second) + self.sent, 0)
+
+    async def traffic(self) -> Seen | str:
+        self.second += 1
+        return self.at_gateway()
+
+    async def measure(self, tally: Tally) -> dict[str, Any]:
+        self.begun.append(self.second)
+        try:
+            for _ in range(self.takes_s):
+                tally.sent += 1
+                self.sent += 1
+                self.second += 1
+                await asyncio.sleep(0.02)
+        finally:
+            self.ended.append(self.second)
+        return dict(self.document)
+
+
+@pytest.fixture(autouse=True)
+def quick(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No second takes one."""
+    monkeypatch.setattr(attempts, "EVERY_S", 0.0)
+    monkeypatch.setattr(attempts, "WATCHED_S", 0.002)
+
+
+def until_measured(site: Simulated, idle_s: float = 10) -> Outcome:
+    """What comes of it."""
+    return asyncio.run(Attempts(site, idle_s, dict, lambda _: None).until_measured())
+
+
+def test_idle_node_is_measured_after_the_time_asked_for() -> None:
+    site = Simulated()
+    assert until_measured(site) == Outcome(PASSED, "")
+    assert site.begun == [11]
+
+
+def test_busy_node_is_never_measured_and_it_is_said_why() -> None:
+    site = Simulated(users=lambda second: second // 4)
+    found = until_measured(site)
+    assert (found.document, site.begun) == (None, [])
+    assert "requests came" in found.why
+
+
+def test_measurement_yields_to_a_request_and_is_tried_again() -> None:
+    site = Simulated(users=lambda second: int(second > 13), takes_s=8)
+    found = until_measured(site)
+    assert found.document == PASSED
+    first, second = site.begun
+    assert first == 11
+    # It was ended, not let to its end.
+    assert site.ended[0] < first + 8
+    assert second >= site.ended[0] + 10
+
+
+def test_request_at_its_very_end_is_no_company_either(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(attempts, "WATCHED_S", 60.0)
+    site = Simulated(users=lambda second: int(second > 15))
+    assert until_measured(site).document == PASSED
+    assert len(site.begun) == 2
+
+
+def test_run_that_begins_ends_it() -> None:
+    site = Simulated(hindered=lambda second: "a run works on the node" if second > 13 else "")
+    site.hours_s = 18
+    found = until_measured(site)
+    assert (found.document, len(site.begun)) == (None, 1)
+
+
+def test_hours_end_it() -> None:
+    site = Simulated(hours_s=14, takes_s=50)
+    found = until_measured(site)
+    assert (found.document, found.why) == (None, "the hours for it are over")
+    assert site.ended[0] < 30
+
+
+def test_failed_test_is_a_result_and_an_invalid_one_is_none() -> None:
+    failed = {"verdict": "fail", "reasons": ["slow"]}
+    assert until_measured(Simulated(document=failed)) == Outcome(failed, "slow")
+    invalid = Simulated(document={"verdict": "invalid", "reasons": ["the client waited"]})
+    invalid.hours_s = 40
+    found = until_measured(invalid)
+    assert (found.document, found.why) == (None, "the client waited")
+    assert len(invalid.begun) == 2

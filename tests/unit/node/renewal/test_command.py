@@ -1,0 +1,133 @@
+"""`renew` on a node: what it says and leaves, with the node's own gateway and engine replaced."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from b200kit.node.client import client_health
+from b200kit.node.client.chat import Tally
+from b200kit.node.events import spool
+from b200kit.node.lib import boot_clock
+from b200kit.node.proof.clock import Clock, Now
+from b200kit.node.proof.document import Proof
+from b200kit.node.proof.evidence import PASS, Evidence
+from b200kit.node.renewal import attempts, command
+from b200kit.node.renewal.node import ThisNode
+from b200kit.node.renewal.traffic import Seen
+from b200kit.node.state.event import Event
+from tests.unit.node.latency.test_smoke import config
+
+DAY = "00:00-24:00"
+PASSED: dict[str, Any] = {"schema": "b200kit/smoke/1", "verdict": "pass", "reasons": []}
+BEFORE = json.dumps({"verdict": "pass", "taken_at": "2026-11-20T00:00:00Z"})
+Renew = Callable[..., int]
+
+
+@pytest.fixture
+def told(monkeypatch: pytest.MonkeyPatch) -> list[Event]:
+    """The events."""
+    found: list[Event] = []
+    monkeypatch.setattr(spool, "put", found.append)
+    return found
+
+
+@pytest.fixture
+def renew(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, told: list[Event]) -> Renew:
+    """Run it on an idle node; the keywords are what differs there."""
+    del told
+    (tmp_path / "smoke.json").write_text(BEFORE)
+    places = {"RECORD": "smoke.json", "LOCK": "renewal.lock", "PROOF": "proof.json"}
+    for name, file in places.items():
+        monkeypatch.setattr(command, name, tmp_path / file)
+    for name in ("EVERY_S", "WATCHED_S"):
+        monkeypatch.setattr(attempts, name, 0.01)
+    monkeypatch.setattr(client_health, "pin", lambda _: "any")
+    serving = config(tmp_path, "http://127.0.0.1:1")
+
+    def run(age_s: float = 60.0, window: str = DAY, document: Any = PASSED, **node: Any) -> int:
+        async def measured(self: ThisNode, tally: Tally) -> dict[str, Any]:
+            del self, tally
+            return dict(document)
+
+        async def nobody(self: ThisNode) -> Seen:
+            del self
+            return Seen(0, 0)
+
+        found = {
+            "hindrance": lambda _: "", "at_gateway": lambda _: Seen(0, 0), "traffic": nobody,
+            "measure": measured, **node,
+        }  # fmt: skip
+        for name, function in found.items():
+            monkeypatch.setattr(ThisNode, name, function)
+        (tmp_path / "proof.json").write_text(json.dumps(_proof(age_s).to_json()))
+        rules = {"renew": {"window": window, "idle_s": 0.05, "when_left": 0.5}} if window else {}
+        (tmp_path / "rules.json").write_text(json.dumps(rules))
+        return command.main(["--rules", str(tmp_path / "rules.json"), "--serving", str(serving)])
+
+    return run
+
+
+def _proof(age_s: float) -> Proof:
+    boot_id, boot_s = boot_clock.now()
+    latency = Evidence("latency", PASS, age_s=age_s, ttl_s=100.0)
+    return Proof("n01", Now(boot_id, boot_s, 0.0), 1, (latency,), Clock(0.0))
+
+
+def left(tmp_path: Path) -> Any:
+    """The result that lies there."""
+    return json.loads((tmp_path / "smoke.json").read_text())
+
+
+def test_what_is_due_is_measured_and_kept(
+    renew: Renew, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert renew() == 0
+    assert left(tmp_path)["verdict"] == "pass"
+    assert left(tmp_path)["schema"] == "b200kit/smoke/1"
+    assert "latency measured again: pass" in capsys.readouterr().err
+
+
+def test_failed_test_is_kept_as_any_other(renew: Renew, tmp_path: Path) -> None:
+    assert renew(document={**PASSED, "verdict": "fail", "reasons": ["slow"]}) == 1
+    assert left(tmp_path)["reasons"] == ["slow"]
+
+
+def test_nothing_is_done_where_nothing_is_due(
+    renew: Renew, tmp_path: Path, capsys: pytest.CaptureFixture[str], told: list[Event]
+) -> None:
+    assert renew(age_s=10.0) == 0
+    assert "nothing is due" in capsys.readouterr().err
+    assert renew(window="") == 0
+    assert ((tmp_path / "smoke.json").read_text(), told) == (BEFORE, [])
+
+
+def test_node_that_was_never_idle_keeps_what_it_had_and_says_so(
+    renew: Renew, tmp_path: Path, told: list[Event], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    looks = iter(range(1000))
+    monkeypatch.setattr(ThisNode, "left_s", lambda _: 20 - next(looks))
+    assert renew(hindrance=lambda _: "the node is drained") == 0
+    assert (tmp_path / "smoke.json").read_text() == BEFORE
+    (event,) = told
+    assert (event.kind, "the node is drained" in event.summary) == ("proof.not-renewed", True)
+
+
+def test_second_one_leaves_it_to_the_first(
+    renew: Renew, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert command.is_alone(tmp_path / "renewal.lock")
+    assert renew() == 0
+    assert "another one" in capsys.readouterr().err
+    assert (tmp_path / "smoke.json").read_text() == BEFORE
+
+
+def test_configuration_that_cannot_be_used_is_one_line(
+    renew: Renew, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert renew(window="night") == 2
+    assert capsys.readouterr().err.count("\n") == 1
