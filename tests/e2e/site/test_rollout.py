@@ -180,23 +180,6 @@ def engine(**changes: Any) -> dict[str, Any]:
     return {**given, **changes}
 
 
-def test_driver_goes_through_the_fleet_in_waves_and_no_stream_is_lost(
-    served: Outcome, transactions: Path, tmp_path: Path
-) -> None:
-    dry = plan("b200.py", *words(driver=LATER))
-    assert "rollout  wave 1  b200-1  (canary" in dry.stderr
-    with under_load(tmp_path, "driver") as found:
-        run = deploy("b200.py", *words(driver=LATER))
-    assert run.code == 0, run.said[-6000:]
-    assert found[0].lost == []
-    assert found[0].least >= len(NODES) - LIMITS["max_out"]
-    assert {driver(name) for name in NODES} == {LATER}
-    assert waves(transactions) == dict(zip(NODES, (1, 2, 2, 3, 3, 4), strict=True))
-    again = deploy("b200.py", *words(driver=LATER))
-    assert [again.host(name)["changes"] for name in NODES] == [0] * len(NODES)
-    assert [again.host(name)["commands"] for name in NODES] == [2] * len(NODES)
-
-
 @pytest.fixture(scope="module")
 def newer(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Any]]:
     """Another lock, which is another engine beside the first, and another revision of the model."""
@@ -214,16 +197,23 @@ def newer(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Any]]:
     server.server_close()
 
 
-def test_engine_and_model_go_through_it_likewise(
+def test_driver_engine_and_model_go_through_the_fleet_in_waves_and_no_stream_is_lost(
     served: Outcome, newer: dict[str, Any], transactions: Path, tmp_path: Path
 ) -> None:
-    with under_load(tmp_path, "engine and model") as found:
+    dry = plan("b200.py", *words(**newer))
+    assert "rollout  wave 1  b200-1  (canary" in dry.stderr
+    with under_load(tmp_path, "driver, engine and model") as found:
         run = deploy("b200.py", *words(**newer))
     assert run.code == 0, run.said[-6000:]
     assert found[0].lost == []
     assert found[0].least >= len(NODES) - LIMITS["max_out"]
+    assert {driver(name) for name in NODES} == {LATER}
     held = on(OTHERS[-1], "cat /etc/vllm/replica-0.yaml /etc/systemd/system/vllm@0*/*")
     assert newer["model_revision"] in held
+    assert waves(transactions) == dict(zip(NODES, (1, 2, 2, 3, 3, 4), strict=True))
+    again = deploy("b200.py", *words(**newer))
+    assert [again.host(name)["changes"] for name in NODES] == [0] * len(NODES)
+    assert [again.host(name)["commands"] for name in NODES] == [2] * len(NODES)
 
 
 @contextmanager

@@ -33,7 +33,7 @@ WRITTEN = sorted(
     if path.name != "CHANGELOG.md"
 )
 PAGES = [ROOT / "CHANGELOG.md", *WRITTEN, *REFERENCE]
-MOST_WORDS, MOST_WORDS_OF_README = 29_700, 1_399
+MOST_WORDS, MOST_WORDS_OF_README = 29_950, 1_399
 _LINK = re.compile(r"\]\(([^)\s]+)\)")
 _PATH = re.compile(
     r"(?<![\w/.-])(?:deploy|docs|inventories|requirements|templates|tests|\.ci)/[\w@./-]*[\w/]"
