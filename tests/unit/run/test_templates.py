@@ -319,16 +319,21 @@ def test_gateway_passes_chunks_on_at_once_to_the_least_busy_replica(tmp_path: Pa
     assert servers == [
         "server vllm0 127.0.0.1:8001 weight 100",
         "server vllm1 127.0.0.1:8002 weight 100",
+        "server node unix@/run/b200kit-share.sock",
     ]
 
 
 def test_gateway_listens_on_loopback_unless_the_inventory_says_otherwise(tmp_path: Path) -> None:
     assert [line for line in haproxy(tmp_path) if line.startswith("bind ")] == [
-        "bind 127.0.0.1:8000"
+        "bind 127.0.0.1:8000",
+        "bind 127.0.0.1:7999",
     ]
     plain = {"tls": "off", "authentication": "off"}
     public = haproxy(tmp_path, gateway_bind="10.1.2.3", gateway_port=9000, gateway=plain)
-    assert [line for line in public if line.startswith("bind ")] == ["bind 10.1.2.3:9000"]
+    assert [line for line in public if line.startswith("bind ")] == [
+        "bind 10.1.2.3:9000",
+        "bind 10.1.2.3:7999",
+    ]
 
 
 def test_gateway_serves_a_list_of_paths_and_denies_the_rest(tmp_path: Path) -> None:
