@@ -1,6 +1,6 @@
 # Two commands for a newcomer: `make demo` and `make test`. Each sets up what it needs.
 .PHONY: help demo test test-all bench lint setup down test-vendor test-index test-vm \
-	test-reprovision test-vm-engine test-cuda-wheels vagrant-validate vagrant-up vagrant-down
+	test-reprovision test-real-engine test-vm-engine test-cuda-wheels vagrant-validate vagrant-up vagrant-down
 
 PY = .venv/bin/python
 PYTEST = .venv/bin/pytest
@@ -21,9 +21,9 @@ test: setup ## everything that boots nothing, and one way through the lab (under
 	@$(PYTEST) -m golden tests/e2e
 
 # Each worker of the second line has a lab of its own.
-test-all: setup ## everything but the virtual machine (under 30 minutes)
+test-all: setup ## everything but the virtual machine and half an hour of real vLLM
 	@$(PYTEST) -n auto -m "not lab and not vm and not vendor and not index"
-	@$(PYTEST) -n $(LABS) --no-loadscope-reorder -m "lab or vendor or index" tests/e2e tests/index tests/vm tests/vendor
+	@$(PYTEST) -n $(LABS) --no-loadscope-reorder -m "(lab or vendor or index) and not real_engine" tests/e2e tests/index tests/vm tests/vendor
 
 bench: setup ## figures in milliseconds on this machine: printed, never judged
 	@$(PY) -m tests.bench
@@ -47,6 +47,9 @@ test-vendor: setup ## NVIDIA's own NVML libraries, from Debian, without a driver
 
 test-index: setup ## the shipped locks and SGLang's published parser, by the package index (three minutes)
 	@$(PYTEST) tests/index
+
+test-real-engine: setup ## rolling restarts, first requests and sizes with real vLLM (root; half an hour)
+	@$(PYTEST) -m real_engine tests/e2e/real_engine
 
 test-vm: setup ## the virtual machine with a kernel of its own (root; 40 minutes)
 	@$(PYTEST) tests/vm

@@ -22,6 +22,8 @@ from tests.e2e.driving import Outcome, on
 from tests.e2e.tools import engine_sizes
 from tests.unit.sizing.test_model_corpus import CORPUS, MEASURED
 
+pytestmark = pytest.mark.real_engine
+
 NODE, FOLDER = "b200-1", "/run/by-engine"
 MOST_OFF = 0.05
 Config = dict[str, Any]

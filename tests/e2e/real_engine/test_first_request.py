@@ -11,6 +11,8 @@ import tests.lab as lab
 from tests.e2e.conftest import SHORT_SMOKE
 from tests.e2e.driving import Outcome, deploy, on
 
+pytestmark = pytest.mark.real_engine
+
 NODE = "b200-1"
 PROMPT = "You are the assistant of a river museum. Answer in one line, and kindly. " * 8
 # Starts the unit and sends one request as soon as systemctl returns; prints what came of it. The

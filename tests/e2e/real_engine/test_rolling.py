@@ -14,6 +14,8 @@ from tests.e2e.conftest import SHORT_SMOKE
 from tests.e2e.driving import Outcome, deploy, on
 from tests.e2e.tools import streams
 
+pytestmark = pytest.mark.real_engine
+
 NODE = "b200-1"
 PROGRAM = "/usr/local/lib/b200kit/node.pyz"
 SERVING = "/etc/b200kit/serving.json"
