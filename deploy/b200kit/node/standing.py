@@ -2,8 +2,8 @@
 
 It adds nothing to what lies on the node already: the last look, what the watchdog remembers, the
 marks and the proof are given as they were written, and only the gateway is asked who is in
-rotation. Ages are by the clock since the boot, which nobody sets. What cannot be read is
-unmeasured.
+rotation; the share is what the node says to the fleet's endpoint. Ages are by the clock since the
+boot, which nobody sets. What cannot be read is unmeasured.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from typing import Any
 from b200kit.node.lib import boot_clock, timestamp
 from b200kit.node.lib.managed_files import LOOK, STATE_DIRECTORY, note
 from b200kit.node.lib.readings import attempt, is_unmeasured, reason, unmeasured
+from b200kit.node.proof import share_answer
 from b200kit.node.serving.gateway import drain, haproxy
 from b200kit.node.serving.gateway.haproxy import HAProxyError, Server
 
@@ -88,7 +89,8 @@ def read() -> dict[str, Any]:
     kept = sorted((STATE_DIRECTORY / "watchdog").glob("vllm*.json"))
     watchdog = {p.stem.removeprefix("vllm"): attempt(lambda p=p: note(p)) for p in kept}  # type: ignore[misc]
     boot_id, seconds = boot_clock.now()
-    now = {"at": timestamp.now(), "boot_id": boot_id, "boot_s": round(seconds, 1)}
+    now: dict[str, Any] = {"at": timestamp.now(), "boot_id": boot_id, "boot_s": round(seconds, 1)}
+    now["share"] = share_answer.now()
     return {**of(documents, attempt(lambda: note(SERVING)), _rotation(), watchdog), **now}
 
 

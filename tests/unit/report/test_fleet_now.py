@@ -41,6 +41,12 @@ def changed(**parts: Any) -> FleetNow:
     return of(standing("n1", **parts))
 
 
+@pytest.mark.parametrize(("share", "says"), [(50, True), (0, True), (100, False), (None, False)])
+def test_what_an_expired_proof_leaves_of_the_share_is_said(share: object, says: bool) -> None:
+    found = changed(proof=proof("n1", standing="expired"), share=share)
+    assert (f"its share is {share} %" in found.nodes[0].points[0].what) is says
+
+
 def test_a_node_that_serves_whole_under_a_valid_proof_is_sound() -> None:
     found = changed()
     assert (words(found), found.exit_code, found.sound) == ([], 0, ("n1",))

@@ -83,7 +83,7 @@ def _answered(name: str, known: Known, planned: Planned | None, now: float) -> N
     proven = [one for one in serving if proof.holds and integer(one.get("index")) in proof.replicas]
     found = [*_points(standing, known, clock, entries)]
     if serving:
-        found += _of_proof(proof, clock)
+        found += _of_proof(proof, clock, integer(read(standing, "share")))
     if serving and proof.holds and len(proven) < len(serving):
         found.append(_unproven(serving, proof))
     return NodeNow(
@@ -163,7 +163,7 @@ def _no_replicas(entries: object) -> Point:
     return Point("unknown", "nothing is deployed on it", "run deploy/b200.py")
 
 
-def _of_proof(proof: ProofNow, clock: Clock) -> Iterator[Point]:
+def _of_proof(proof: ProofNow, clock: Clock, share: int | None) -> Iterator[Point]:
     word = _OF_PROOF.get(proof.state)
     if word is None:
         return
@@ -173,7 +173,8 @@ def _of_proof(proof: ProofNow, clock: Clock) -> Iterator[Point]:
     elif proof.until and clock.at:
         left = (proof.until - clock.at).total_seconds() - clock.passed_s
         when, age = f"in {duration(max(0.0, left))}", -left
-    yield Point(word, proof.why, "", when, age)
+    less = share is not None and share < 100
+    yield Point(word, proof.why + (f"; its share is {share} %" if less else ""), "", when, age)
 
 
 def _unproven(serving: list[Entry], proof: ProofNow) -> Point:
