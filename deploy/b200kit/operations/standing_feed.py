@@ -21,6 +21,7 @@ from b200kit.report.content.now.known import Known
 
 _SILENT_S = CONNECT_S + 3 * ANSWER_S
 """What a node may take at most, the node program carried there included."""
+_LAST_WORDS_S = 2.0
 
 
 class NotFollowed(Exception):
@@ -57,7 +58,9 @@ class Feed:
 
     def __exit__(self, *_: object) -> None:
         self._process.kill()
-        self._reader.join()
+        # Where Ctrl-C came between the taking of the lock and its block, nobody gives it back and
+        # the reader would wait for ever; its last words are needed by nobody.
+        self._reader.join(_LAST_WORDS_S)
         with self._process, self._errors:
             """Their pipes and files are closed."""
 

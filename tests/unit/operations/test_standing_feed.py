@@ -2,7 +2,14 @@
 
 from __future__ import annotations
 
-from b200kit.operations.standing_feed import aged, answered
+import sys
+import threading
+from pathlib import Path
+
+import pytest
+
+from b200kit.operations import standing_feed
+from b200kit.operations.standing_feed import Feed, aged, answered
 from b200kit.report.content.now.known import Known
 
 NEW = Known(since=100.0)
@@ -26,3 +33,20 @@ def test_a_node_that_falls_silent_is_not_read_any_more() -> None:
     assert aged(read, 140.0, 30.0) is read
     assert aged(read, 140.1, 30.0).why
     assert aged(NEW, 900.0, 30.0) is NEW
+
+
+def test_it_is_left_also_where_an_interrupt_has_kept_the_lock(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(standing_feed, "_LAST_WORDS_S", 0.1)
+    feed = Feed(tmp_path / "site.py", 1)
+    feed._words = [sys.executable, "-c", "print('{}')"]
+    left = threading.Event()
+
+    def use() -> None:
+        with feed:
+            feed._changed.acquire()
+        left.set()
+
+    threading.Thread(target=use, daemon=True).start()
+    assert left.wait(60)
