@@ -59,7 +59,9 @@ def test_next_run_measures_the_new_server_processes_and_changes_nothing_else(
     assert again.code == 0, again.said[-3000:]
     for name in NAMES:
         stages = again.host(name)["stages"]
-        assert [stage["name"] for stage in stages if stage["changes"]] == ["smoke"]
+        changed = {stage["name"] for stage in stages if stage["changes"]}
+        # The disk may have been saved by another lab, whose engine's lock lies in a folder of its.
+        assert {"smoke"} <= changed <= {"smoke", "served"}
 
 
 def test_run_after_that_changes_nothing(again: Outcome) -> None:

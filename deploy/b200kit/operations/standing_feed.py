@@ -61,6 +61,10 @@ class Feed:
         # Where Ctrl-C came between the taking of the lock and its block, nobody gives it back and
         # the reader would wait for ever; its last words are needed by nobody.
         self._reader.join(_LAST_WORDS_S)
+        if self._reader.is_alive():
+            # Nor can its pipe be closed under it; both end with this process.
+            self._process.wait()
+            return
         with self._process, self._errors:
             """Their pipes and files are closed."""
 
