@@ -102,16 +102,20 @@ def on(name: str, script: str) -> str:
     return lab.run(name, ["sh", "-c", script]).stdout.strip()
 
 
+# What was logged by now is in the journal: on a busy machine it comes later than whoever logged it.
+SYNCED = "journalctl --sync"
+
+
 def remote_commands(name: str, since: str) -> int:
     """Commands sshd itself counted on a node since a journal cursor (OpenSSH 10: its sessions)."""
     asked = "journalctl -o cat --no-pager -t sshd -t sshd-session"
-    log = on(name, f"{asked} --after-cursor='{since}'")
+    log = on(name, f"{SYNCED}; {asked} --after-cursor='{since}'")
     return sum(line.startswith("Starting session: ") for line in log.splitlines())
 
 
 def cursor(name: str) -> str:
     """The end of a node's journal now."""
-    line = on(name, "journalctl --show-cursor -n 0 -o cat")
+    line = on(name, f"{SYNCED}; journalctl --show-cursor -n 0 -o cat")
     return line.partition("cursor: ")[2].strip()
 
 
