@@ -224,6 +224,7 @@ STEPS = [
     ("n2", "drain count", State.QUARANTINED),
     ("n2", "systemctl start vllm@0", State.DRAINED),
     ("n2", "node.pyz measure", State.DRAINED),
+    ("n2", "rotation drain n2", State.DRAINED),
     ("n2", "share set 5", State.PROVEN),
     ("n1", "rotation share n2 5", State.PROVEN),
     ("n2", "quarantine release", State.CANARY),

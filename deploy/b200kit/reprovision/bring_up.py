@@ -9,10 +9,11 @@ from b200kit.inventory.keys.levels import MIN_LEVEL
 from b200kit.inventory.served import NoWayBack
 from b200kit.node.state.verdict import Finding, Status, Verdict
 from b200kit.node.state.watchdog import MARK
-from b200kit.reprovision import former, provision
+from b200kit.reprovision import former, provision, traffic
 from b200kit.reprovision.actions import Intent, Say, quarantine
 from b200kit.reprovision.reachable import require_answer, unreachable
 from b200kit.reprovision.state_machine import NotFit
+from b200kit.reprovision.traffic import haproxy
 from b200kit.reprovision.transaction import Transaction
 from b200kit.run.node import Node, StageFailed
 from b200kit.run.remote import RemoteError
@@ -67,12 +68,21 @@ def _bring_up(node: Node, tx: Transaction, intent: Intent, say: Say) -> Mapping[
     # The watchdog's mark is what the transaction was about; it is in the evidence.
     node.connected().run(f"rm -f {MARK}")
     before = node.changes
-    provision.run(node, after_boot=(lambda: None) if tx.in_place else admit)
+    if tx.in_place:
+        provision.run(node, after_boot=lambda: None)
+    else:
+        provision.run(node, after_boot=admit, after_gateway=lambda: _set_apart(node))
     if node.outcome is not None:
         reason, found = str(node.error), Verdict.from_json(node.verdict or {})
         node.reset_outcome()
         raise NotFit(reason, tuple(found.blocking))
     return {"result": f"{node.changes - before} changes"}
+
+
+def _set_apart(node: Node) -> None:
+    """Only where the way back brings it in again."""
+    if haproxy.TRAFFIC in traffic.adapters(node):
+        haproxy.set_apart(node)
 
 
 def _failure(node: Node, error: Exception) -> NotFit:

@@ -11,14 +11,18 @@ from collections.abc import Callable
 from b200kit.node.state.verdict import Verdict
 from b200kit.operations import gate, steps
 from b200kit.run.node import Node
-from b200kit.stages import pipeline
+from b200kit.stages import gateway, pipeline
 
 
-def run(node: Node, after_boot: Callable[[], object]) -> None:
+def run(
+    node: Node,
+    after_boot: Callable[[], object],
+    after_gateway: Callable[[], object] = lambda: None,
+) -> None:
     """Bring the node up; raises what a stage raises. A node judged red has that outcome.
 
     *after_boot* is called once it was rebooted, as what was set on the node before ended with its
-    boot.
+    boot; *after_gateway* once its gateway runs.
     """
     node.reset_outcome()
     for step in pipeline.STEPS:
@@ -28,6 +32,8 @@ def run(node: Node, after_boot: Callable[[], object]) -> None:
             return
         if node.boot_id != before:
             after_boot()
+        if step.run is gateway.STAGE:
+            after_gateway()
 
 
 def judged(node: Node, fresh: bool = True) -> Verdict:

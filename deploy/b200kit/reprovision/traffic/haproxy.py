@@ -45,9 +45,28 @@ class HAProxy:
 
         The node says its share itself from then on; the others need not wait until they ask it.
         """
-        own = "; ".join([_own(node, f"share set {share_percent}"), _own(node, "drain end")])
+        words = [f"share set {share_percent}", "drain end"]
+        if is_behind_itself(node):
+            words.append(f"rotation share {shlex.quote(node.name)} {share_percent}")
+        own = "; ".join(_own(node, each) for each in words)
         results = _gateways(node, f"rotation share {shlex.quote(node.name)} {share_percent}")
         return "; ".join([own, *results])
+
+
+def is_behind_itself(node: Node) -> bool:
+    """Whether the node has the fleet's endpoint, with itself behind it."""
+    fleet = node.spec.fleet
+    return fleet is not None and node.name in [each.name for each in fleet.nodes]
+
+
+def set_apart(node: Node) -> None:
+    """Send a node that is on trial nothing by its own endpoint of the fleet.
+
+    The other gateways know; its own has forgotten where it was rebooted, and whoever asked that
+    endpoint meanwhile would be served, and measured, by what nobody has proven yet.
+    """
+    if is_behind_itself(node):
+        _own(node, f"rotation drain {shlex.quote(node.name)}")
 
 
 def _own(node: Node, words: str) -> str:
