@@ -53,7 +53,7 @@ def _claim(node: Node, ledger: Ledger) -> Transaction:
 def is_set_aside(node: Node) -> bool:
     """Whether the gateway does not run, or sends no replica anything, as a person may have wanted.
 
-    What cannot be told counts as in rotation.
+    What cannot be determined counts as in rotation.
     """
     gateway = _units(node).get("haproxy.service")
     if isinstance(gateway, dict) and gateway.get("active") in ("inactive", "failed"):

@@ -58,7 +58,7 @@ def consequence() -> Consequence | None:
 
 
 def now() -> int:
-    """The node's share at this moment; nothing where it cannot be told."""
+    """The node's share at this moment; 0 where it cannot be determined."""
     try:
         return share.percent(before(), boot_clock.now(), given(), consequence())
     except (OSError, KeyError, TypeError, ValueError) as error:

@@ -103,8 +103,8 @@ def _age(document: object, now: Now) -> tuple[str, float | None]:
 def of_look(document: object, serving: Collection[int]) -> Found:
     """A confirmed fault of what serves fails; a look that has not seen everything measured nothing.
 
-    A fault whose replicas are out of the gateway says nothing of the others; until the watchdog has
-    taken them out, nothing is said of any.
+    A fault whose replicas are out of the gateway is no fault of the others; until the watchdog has
+    taken them out, the look is unmeasured.
     """
     try:
         faults = watch.faults_of(document)

@@ -29,17 +29,17 @@ Renew = Callable[..., int]
 
 
 @pytest.fixture
-def told(monkeypatch: pytest.MonkeyPatch) -> list[Event]:
-    """The events."""
+def events(monkeypatch: pytest.MonkeyPatch) -> list[Event]:
+    """Events that the program has put into the spool."""
     found: list[Event] = []
     monkeypatch.setattr(spool, "put", found.append)
     return found
 
 
 @pytest.fixture
-def renew(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, told: list[Event]) -> Renew:
+def renew(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, events: list[Event]) -> Renew:
     """Run it on an idle node; the keywords are what differs there."""
-    del told
+    del events
     (tmp_path / "smoke.json").write_text(BEFORE)
     places = {"RECORD": "smoke.json", "LOCK": "renewal.lock", "PROOF": "proof.json"}
     for name, file in places.items():
@@ -98,22 +98,22 @@ def test_failed_test_is_kept_as_any_other(renew: Renew, tmp_path: Path) -> None:
 
 
 def test_nothing_is_done_where_nothing_is_due(
-    renew: Renew, tmp_path: Path, capsys: pytest.CaptureFixture[str], told: list[Event]
+    renew: Renew, tmp_path: Path, capsys: pytest.CaptureFixture[str], events: list[Event]
 ) -> None:
     assert renew(age_s=10.0) == 0
     assert "nothing is due" in capsys.readouterr().err
     assert renew(window="") == 0
-    assert ((tmp_path / "smoke.json").read_text(), told) == (BEFORE, [])
+    assert ((tmp_path / "smoke.json").read_text(), events) == (BEFORE, [])
 
 
 def test_node_that_was_never_idle_keeps_what_it_had_and_says_so(
-    renew: Renew, tmp_path: Path, told: list[Event], monkeypatch: pytest.MonkeyPatch
+    renew: Renew, tmp_path: Path, events: list[Event], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     looks = iter(range(1000))
     monkeypatch.setattr(ThisNode, "left_s", lambda _: 20 - next(looks))
     assert renew(hindrance=lambda _: "the node is drained") == 0
     assert (tmp_path / "smoke.json").read_text() == BEFORE
-    (event,) = told
+    (event,) = events
     assert (event.kind, "the node is drained" in event.summary) == ("proof.not-renewed", True)
 
 
