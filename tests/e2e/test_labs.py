@@ -15,6 +15,7 @@ from tests.e2e.conftest import Live
 from tests.e2e.driving import ROOT, Outcome, deploy, on
 from tests.lab import snapshots
 from tests.lab.live import LABEL
+from tests.lab.own_network import NAMESPACES, way_out
 from tests.lab.paths import ID_VARIABLE, MAX_LABS, LabPaths, lab_id, lab_paths
 from tests.lab.state import claims
 
@@ -98,3 +99,25 @@ def test_taking_one_lab_down_touches_no_other(other: LabPaths) -> None:
     assert [host["state"] for host in lab.status()["hosts"]] == ["running"] * len(NAMES)
     assert on(NAMES[0], "cat /proc/sys/kernel/random/boot_id") == before
     assert on(NAMES[0], "systemctl is-active haproxy.service") == "active"
+
+
+_JOIN_AND_LEAVE = """
+from tests.lab import own_network
+own_network.join()
+with own_network.outside():
+    pass
+own_network.leave()
+"""
+
+
+def test_network_of_a_lab_is_made_whatever_a_killed_run_left(other: LabPaths) -> None:
+    namespace, outside = NAMESPACES / f"b200-lab-{OTHER}", way_out(OTHER)
+    namespace.touch()
+    outside.touch()
+    subprocess.run(["mount", "--bind", "/proc/self/ns/net", outside], check=True)
+    own = os.environ | {ID_VARIABLE: str(OTHER)}
+    program = [sys.executable, "-c", _JOIN_AND_LEAVE]
+    together = [subprocess.Popen(program, cwd=ROOT, env=own) for _ in range(4)]
+    assert [process.wait() for process in together] == [0, 0, 0, 0]
+    assert not namespace.exists()
+    assert not outside.exists()

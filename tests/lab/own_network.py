@@ -10,16 +10,17 @@ from __future__ import annotations
 import ctypes
 import os
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 
-from tests.lab.locks import RUN_DIR
+from tests.lab.locks import RUN_DIR, locked
 from tests.lab.paths import MAX_LABS, LabError, lab_id
 from tests.lab.shell import run
 
 NAMESPACES = Path("/run/netns")
 _MINE = Path("/proc/thread-self/ns/net")
 _CLONE_NEWNET = 0x40000000
+_LOCK_S = 60
 
 
 def namespace(lab: int) -> str:
@@ -35,14 +36,15 @@ def join() -> None:
     lab = lab_id()
     if not lab or _is_mine(_path(lab)):
         return
-    if not _path(lab).exists():
-        _make(lab)
-    _enter(_path(lab))
+    with _alone(lab):
+        if not exists():
+            _make(lab)
+        _enter(_path(lab))
 
 
 def exists() -> bool:
-    """Return whether the lab has its network."""
-    return lab_id() == 0 or _path(lab_id()).exists()
+    """Return whether the lab has its network; the file of a name alone is none."""
+    return lab_id() == 0 or os.path.ismount(_path(lab_id()))
 
 
 def leave() -> None:
@@ -50,12 +52,11 @@ def leave() -> None:
     lab = lab_id()
     if not lab:
         return
-    if _is_mine(_path(lab)):
-        _enter(way_out(lab))
-    if _path(lab).exists() and not _others(_path(lab)):
-        run(["ip", "netns", "del", namespace(lab)])
-        run(["umount", way_out(lab)])
-        way_out(lab).unlink()
+    with _alone(lab):
+        if _is_mine(_path(lab)):
+            _enter(way_out(lab))
+        if not (exists() and _others(_path(lab))):
+            _remove(lab)
 
 
 @contextmanager
@@ -82,13 +83,25 @@ def way_out(lab: int) -> Path:
 
 
 def _make(lab: int) -> None:
-    out = way_out(lab)
-    out.parent.mkdir(parents=True, exist_ok=True)
-    if not out.is_mount():
-        out.touch()
-        run(["mount", "--bind", _machines_network(), out])
+    _remove(lab)
+    way_out(lab).touch()
+    run(["mount", "--bind", _machines_network(), way_out(lab)])
     run(["ip", "netns", "add", namespace(lab)])
     run(["ip", "-n", namespace(lab), "link", "set", "lo", "up"])
+
+
+def _remove(lab: int) -> None:
+    """Remove what there is of a lab's network, all of it or what a killed process has left."""
+    if _path(lab).exists():
+        run(["ip", "netns", "del", namespace(lab)])
+    while os.path.ismount(way_out(lab)):
+        run(["umount", "--lazy", way_out(lab)])
+    way_out(lab).unlink(missing_ok=True)
+
+
+def _alone(lab: int) -> AbstractContextManager[None]:
+    """Hold the lock under which a lab's network is made and removed."""
+    return locked(RUN_DIR / str(lab) / "network.lock", _LOCK_S, f"the network of lab {lab} is busy")
 
 
 def _machines_network() -> Path:
