@@ -7,6 +7,7 @@ apart. A straight line is one whose cost of a further node is that of the nodes 
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 import subprocess
@@ -17,9 +18,11 @@ from itertools import pairwise
 from pathlib import Path
 
 from b200kit.report.files import stored
+from b200kit.stages.proof import RULES
 from tests.bench.figures import show
 from tests.fake.connector import COST
 from tests.fake.fleet import Fleet, reported
+from tests.fake.machine import Machine
 
 SIZES = (10, 100, 1000)
 ENTRIES = ("check.py", "b200.py")
@@ -58,13 +61,22 @@ def _measured(fleet: Fleet, entry: str, size: int) -> Cost:
     fleet.names = [f"n{number:04}" for number in range(size)]
     for name in fleet.names:
         if not (fleet.folder / name).exists():
-            shutil.copytree(fleet.folder / SEED, fleet.folder / name)
+            _copy(fleet, name)
     cost = _run(fleet, entry)
     show(f"{entry} {size}", wall_s=cost.wall_s, cpu_s=cost.cpu_s, machines_cpu_s=cost.machines_s,
          memory_mb=cost.memory_mb, cpu_ms_a_node=1000 * cost.cpu_s / size,
          kb_a_node=cost.node_bytes / 1000, page_kb=cost.report_bytes / 1000,
          commands_a_node=cost.commands)  # fmt: skip
     return cost
+
+
+def _copy(fleet: Fleet, name: str) -> None:
+    """The first node again, under a name of its own, which its rules of proof bear."""
+    shutil.copytree(fleet.folder / SEED, fleet.folder / name)
+    machine = Machine.load(fleet.folder / name)
+    rules = json.loads(machine.text(RULES)) | {"node": name}
+    machine.write(RULES, json.dumps(rules, indent=1, sort_keys=True).encode())
+    machine.save()
 
 
 def _run(fleet: Fleet, entry: str) -> Cost:
