@@ -1,4 +1,4 @@
-"""A real Prometheus of Debian's scrapes a node that serves: panels have data, alerts come and go.
+"""A real Prometheus and Alertmanager over a node that serves: panels have data, alerts come and go.
 
 Engine metrics are the stand-in's; nothing here is a latency.
 """
@@ -7,15 +7,12 @@ from __future__ import annotations
 
 import json
 import subprocess
-import time
-import urllib.parse
 import urllib.request
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
-import yaml
 
 import tests.lab as lab
 from b200kit.monitoring import dashboards, files
@@ -23,11 +20,11 @@ from b200kit.monitoring.targets import Member
 from tests.e2e.conftest import Live
 from tests.e2e.driving import Outcome, deploy, on
 from tests.lab.paths import host_address
-from tests.lab.supply.programs import prometheus, promtool
+from tests.lab.supply.programs import promtool
+from tests.prometheus import Monitoring, Sent, monitoring, until
 
 NODE = "b200-1"
 PORT = 9464
-OWN_PORT = 19090
 RULES = {"interval_s": 2, "look_s": 2, "look_deadline_s": 30, "deadline_s": 120, "stall_s": 600}
 KEYS: dict[str, Any] = {
     "gateway_bind": "0.0.0.0",
@@ -65,63 +62,11 @@ def page(path: str = "/metrics") -> str:
 
 
 @pytest.fixture(scope="module")
-def scraped(serving: Outcome, tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
-    """Prometheus with our files, but faster: it looks every five seconds, and no alert waits.
-
-    An answer has until the next look, and takes a process: on a busy machine more than a second.
-    """
-    folder = tmp_path_factory.mktemp("prometheus")
-    members = [Member(NODE, host_address(NODE), "node", ("lab",), PORT, replicas=2)]
-    for name, text in files.files(members).items():
-        (folder / name).parent.mkdir(exist_ok=True)
-        (folder / name).write_text(text)
-    config = yaml.safe_load((folder / "prometheus.yml").read_text())
-    config["global"] = {"scrape_interval": "5s", "evaluation_interval": "1s"}
-    del config["alerting"]
-    (folder / "prometheus.yml").write_text(yaml.safe_dump(config))
-    rules = files.rules()
-    for rule in (rule for group in rules["groups"] for rule in group["rules"]):
-        rule.pop("for", None)
-    (folder / "b200-rules.yml").write_text(yaml.safe_dump(rules))
-    found = prometheus()
-    with (folder / "log").open("w") as log:
-        process = subprocess.Popen(
-            [
-                found.path, f"--config.file={folder}/prometheus.yml",
-                f"--storage.tsdb.path={folder}/data",
-                f"--web.listen-address=127.0.0.1:{OWN_PORT}",
-            ],
-            env=dict(found.environment), stdout=log, stderr=log,
-        )  # fmt: skip
-        try:
-            yield
-        finally:
-            process.terminate()
-            process.wait(60)
-
-
-def query(expr: str) -> list[dict[str, Any]]:
-    """What Prometheus answers now."""
-    at = f"http://127.0.0.1:{OWN_PORT}/api/v1/query?{urllib.parse.urlencode({'query': expr})}"
-    try:
-        with urllib.request.urlopen(at, timeout=20) as answer:
-            found: list[dict[str, Any]] = json.load(answer)["data"]["result"]
-            return found
-    except OSError:
-        return []
-
-
-def firing() -> set[str]:
-    """Alerts that fire now."""
-    return {one["metric"]["alertname"] for one in query('ALERTS{alertstate="firing"}')}
-
-
-def until(there: Callable[[], bool], seconds: float = 90) -> float:
-    """Seconds until it is so."""
-    began = time.monotonic()
-    while not there():
-        assert time.monotonic() < began + seconds, (firing(), page())
-    return time.monotonic() - began
+def scraped(serving: Outcome, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Monitoring]:
+    """Read every five seconds: an answer takes a process, on a busy machine more than a second."""
+    member = Member(NODE, host_address(NODE), "node", ("lab",), PORT, replicas=2)
+    with monitoring(tmp_path_factory.mktemp("prometheus"), [member], "5s") as found:
+        yield found
 
 
 # True of every lab node: nothing proves it, and a stand-in's latency is that of this busy machine.
@@ -140,19 +85,24 @@ def test_the_nodes_page_is_what_prometheus_tool_calls_sound(serving: Outcome) ->
     assert (done.returncode, done.stderr, done.stdout) == (0, "", "")
 
 
-def test_every_panel_of_every_dashboard_has_data(scraped: None) -> None:
+def test_every_panel_of_every_dashboard_has_data(scraped: Monitoring) -> None:
     # A smoke test of ten requests may carry no percentile.
     without = {f'b200_record_{metric}_seconds{{node="$node"}}' for metric in ("ttft", "itl")}
     asked = [expr for board in files.boards().values() for expr in dashboards.queries(board)]
-    for expr in (expr for expr in asked if expr not in without):
-        until(lambda expr=expr: bool(query(expr.replace("$node", NODE))))  # type: ignore[misc]
+    for expr in (expr.replace("$node", NODE) for expr in asked if expr not in without):
+        until(lambda expr=expr: bool(scraped.query(expr)), said=lambda expr=expr: expr)  # type: ignore[misc]
     print(f"{len(asked)} queries")
 
 
-def test_a_node_that_is_well_raises_no_alarm(scraped: None) -> None:
-    until(lambda: bool(query("b200_node_in_service == 1")))
+def is_quiet(scraped: Monitoring) -> None:
+    """Wait until nothing fires but what is usual here."""
+    until(lambda: scraped.firing() <= USUAL, said=lambda: (scraped.firing(), page()))
+
+
+def test_a_node_that_is_well_raises_no_alarm(scraped: Monitoring) -> None:
+    until(lambda: bool(scraped.query("b200_node_in_service == 1")))
     # What was true before the first scrape is taken back by the next evaluation.
-    until(lambda: firing() <= USUAL)
+    is_quiet(scraped)
 
 
 FAULTS = [
@@ -163,36 +113,46 @@ FAULTS = [
 
 
 @pytest.mark.parametrize(("scenario", "alert"), FAULTS)
-def test_an_alert_comes_by_its_fault_and_goes_with_it(
-    scraped: None, scenario: str, alert: str
+def test_a_person_hears_of_a_fault_and_of_its_end(
+    scraped: Monitoring, scenario: str, alert: str
 ) -> None:
+    begins = {Sent("b200-page", name, "firing") for name in (alert, "B200ReplicaOut")}
+    before = len(scraped.sent)
     lab.inject(NODE, scenario)
     try:
-        came = until(lambda: {alert, "B200ReplicaOut"} <= firing())
+        came = until(lambda: begins <= {*scraped.sent[before:]}, said=scraped.firing)
     finally:
         lab.inject(NODE, "healthy")
-    went = until(lambda: not firing() - USUAL)
+    ends = {one._replace(status="resolved") for one in begins}
+    went = until(lambda: ends <= {*scraped.sent[before:]}, said=scraped.firing)
+    is_quiet(scraped)
     print(f"{scenario}: {alert} after {came:.1f} s, gone {went:.1f} s after its mend")
 
 
-def test_planned_work_is_known(scraped: None) -> None:
+def test_planned_work_is_known(scraped: Monitoring) -> None:
     program = "python3 -I /usr/local/lib/b200kit/node.pyz"
+    before = len(scraped.sent)
     on(NODE, f"{program} quarantine put --who test --why work")
     try:
-        until(lambda: "B200NodePlanned" in firing())
+        until(lambda: "B200NodePlanned" in scraped.firing(), said=scraped.firing)
+        lab.inject(NODE, "seventeen-links")
+        until(lambda: "B200FabricFault" in scraped.held_back(), said=scraped.firing)
     finally:
+        lab.inject(NODE, "healthy")
+        until(lambda: "B200FabricFault" not in scraped.firing(), said=scraped.firing)
         on(NODE, f"{program} quarantine release --who test --why done")
-    until(lambda: not firing() - USUAL)
+    is_quiet(scraped)
+    assert [one for one in scraped.sent[before:] if one.alert == "B200FabricFault"] == []
 
 
-def test_what_is_missing_is_an_alarm(scraped: None) -> None:
+def test_what_is_missing_is_an_alarm(scraped: Monitoring) -> None:
     on(NODE, "systemctl stop b200-watch.timer; rm /run/b200kit/metrics.prom")
     try:
-        came = until(lambda: "B200NodeUnreachable" in firing())
+        came = until(lambda: "B200NodeUnreachable" in scraped.firing(), said=scraped.firing)
         print(f"no metrics: alarm after {came:.1f} s")
     finally:
         on(NODE, "systemctl start b200-watch.timer")
-    until(lambda: not firing() - USUAL)
+    is_quiet(scraped)
 
 
 def test_second_run_changes_nothing(serving: Outcome) -> None:

@@ -18,6 +18,13 @@ from tests.lab.shell import run
 # The package, and those of its libraries that a bare Debian 12 does not have.
 _HAPROXY = ("haproxy", "liblua5.3-0", "libopentracing-c-wrapper0", "libopentracing1")
 _PROMETHEUS = ("prometheus", "prometheus-alertmanager")
+# Its templates' path is a part of the program: they are laid over this machine's, for it alone.
+_WITH_TEMPLATES = """\
+#!/bin/sh
+exec unshare --mount --map-root-user sh -c '
+mount -t overlay -o lowerdir={root}/usr/share:/usr/share overlay /usr/share
+exec "$@"' alertmanager {root}/usr/bin/prometheus-alertmanager "$@"
+"""
 
 
 @dataclass(frozen=True)
@@ -41,6 +48,18 @@ def promtool() -> Program:
 def prometheus() -> Program:
     """Prometheus itself."""
     return program("prometheus", _PROMETHEUS, "usr/bin/prometheus")
+
+
+def alertmanager() -> Program:
+    """Alertmanager itself, with its templates where its build looks for them."""
+    found = program("prometheus", _PROMETHEUS, "usr/bin/prometheus-alertmanager")
+    root = Path(found.path).parents[2]
+    if not root.is_relative_to(lab_paths().cache):
+        return found
+    started = root / "alertmanager"
+    started.write_text(_WITH_TEMPLATES.format(root=root), encoding="utf-8")
+    started.chmod(0o755)
+    return Program(str(started), found.environment)
 
 
 def amtool() -> Program:

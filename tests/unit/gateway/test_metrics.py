@@ -48,10 +48,11 @@ class Answering(socketserver.StreamRequestHandler):
 
 @dataclass
 class Endpoint:
-    """Where the metrics are, and the ports of the replicas."""
+    """Where the metrics are, the ports of the replicas, and where requests go."""
 
     port: int
     replicas: list[int]
+    url: str
 
     def get(self, path: str, method: str = "GET") -> tuple[int, str]:
         """Status and body."""
@@ -70,8 +71,8 @@ def serving(folder: Path, sources: tuple[str, ...]) -> Iterator[Endpoint]:
         threading.Thread(target=server.serve_forever, daemon=True).start()
     ports, port = [int(one.server_address[1]) for one in engines], free_port()
     asked = Monitoring.model_validate({"from": sources, "port": port})
-    with running(folder, ports, monitoring=asked):
-        yield Endpoint(port, ports)
+    with running(folder, ports, monitoring=asked) as gateway:
+        yield Endpoint(port, ports, gateway.url)
     for server in every:
         server.shutdown()
         server.server_close()

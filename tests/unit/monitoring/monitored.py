@@ -1,0 +1,152 @@
+"""A node that a real Prometheus scrapes: a real HAProxy, two engines, and pages that are made here.
+
+The engines give the stand-in's metrics; the pages are written by the node's own code.
+tests/e2e/site/test_monitoring.py has a node that serves.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from b200kit.monitoring.targets import Member
+from b200kit.node.metrics import command, exposition
+from b200kit.node.metrics.families import Known, families
+from b200kit.node.state.verdict import Finding
+from b200kit.node.state.watch import Fault
+from tests.lab.standin.engine import Metrics
+from tests.prometheus import TARGETS, Monitoring, monitoring
+from tests.unit.gateway import test_metrics as endpoints
+from tests.unit.node.metrics import test_families as nodes
+
+NODE = "n01"
+WELL = {"index": 0, "temperature_c": 40, "power_usage_mw": 7, "sm_clock_mhz": 9}
+GPUS = [{**WELL, "ecc_volatile_uncorrected": 0}]
+TTFT, ITL = "time_to_first_token_seconds", "inter_token_latency_seconds"
+USUAL = {TTFT: 0.03, ITL: 0.005}
+"""Seconds, well within the record of the node."""
+FAILING = "/v1/models?fail"
+
+
+class Engine(endpoints.Engine):
+    """Has answered one request more at every scrape; fails where it is asked to."""
+
+    counts = Metrics("m")
+    metrics_are_there = True
+
+    def do_GET(self) -> None:
+        """Its metrics, or an answer to a client."""
+        body, status = b"{}", 500 if self.path == FAILING else 200
+        if self.path == "/metrics":
+            for metric, usual in USUAL.items():
+                self.counts.observe(metric, usual)
+            body, status = self.counts.text().encode(), 200 if self.metrics_are_there else 500
+        self.send_response(status)
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        with contextlib.suppress(ConnectionError):  # a check of the gateway reads no answer
+            self.wfile.write(body)
+
+
+@dataclass
+class Monitored:
+    """The page of a node, what reads it, and where clients ask."""
+
+    by: Monitoring
+    page: Path
+    gateway: str
+
+    def tell(self, **changes: Any) -> None:
+        """Write the page of a node that is well, but for some fields of `Known`, of this moment."""
+        known = well(time.time())
+        notes = {**known.notes, **changes.pop("notes", {})}
+        self.write(exposition.text(families(replace(known, notes=notes, **changes))))
+
+    def write(self, text: str) -> None:
+        """The page, as it is."""
+        _replace(self.page, text)
+
+    def is_well(self) -> bool:
+        """It was read, and nothing fires."""
+        return bool(self.by.query("b200_node_in_service == 1")) and not self.by.firing()
+
+    def observe(self, metric: str, seconds: float, times: int) -> None:
+        """The engines have answered so many requests more."""
+        for _ in range(times):
+            Engine.counts.observe(metric, seconds)
+
+    def ask(self, path: str, times: int) -> None:
+        """So many requests of a client."""
+        for _ in range(times):
+            asked = urllib.request.Request(
+                self.gateway + path, headers={"Authorization": "Bearer node-key"}
+            )
+            with contextlib.suppress(urllib.error.HTTPError):
+                urllib.request.urlopen(asked, timeout=20).close()
+
+    def targets(self, found: list[dict[str, Any]]) -> list[dict[str, Any]]:
+        """Give Prometheus other targets; those that it had."""
+        place = self.by.folder / TARGETS
+        before: list[dict[str, Any]] = json.loads(place.read_text())
+        _replace(place, json.dumps(found))
+        return before
+
+
+def _replace(path: Path, text: str) -> None:
+    """In one step: it may be read at any moment."""
+    whole = path.with_suffix(".new")
+    whole.write_text(text)
+    whole.replace(path)
+
+
+def well(now: float) -> Known:
+    """A node that serves under a proof."""
+    last = {"at": stamp(now)}
+    standings = {str(n): {**nodes.standing(), "last": last} for n in (0, 1)}
+    notes = {"watch": nodes.looked(gpus=GPUS), "watchdog": standings}
+    known = nodes.known(**notes, verdict={"taken_at": nodes.AT})
+    proof = {**nodes.PROOF, "valid_until": "2099-01-01T00:00:00Z"}
+    return replace(known, now=now, proof=proof, looks={"success": 9, "timeout": 0})
+
+
+def stamp(seconds: float) -> str:
+    """A moment as the node's documents have it."""
+    return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(seconds))
+
+
+def fault(check: str) -> dict[str, Any]:
+    """A look that found a fault which counts, and touches no replica."""
+    finding = replace(nodes.LINK, check=check)
+    found = Fault(Finding(**vars(finding)), (0,), nodes.AT, ("fault",), confirmed=True)
+    return {"watch": nodes.looked(gpus=GPUS, faults=[found.to_json()])}
+
+
+def standing(**changes: Any) -> dict[str, Any]:
+    """The watchdog's notes, with a replica 0 that is out."""
+    last = {"at": stamp(time.time())}
+    out = {**nodes.standing(out=True, **changes), "last": last}
+    return {"watchdog": {"0": out, "1": {**nodes.standing(), "last": last}}}
+
+
+@contextmanager
+def monitored(folder: Path) -> Iterator[Monitored]:
+    """Scraped four times a second."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(command, "FILE", folder / "metrics.prom")
+        patch.setattr(endpoints, "Engine", Engine)
+        for node in endpoints.serving(folder, ("127.0.0.0/8",)):
+            member = Member(NODE, "127.0.0.1", "node", (), node.port, replicas=2)
+            with monitoring(folder, [member], "250ms") as by:
+                found = Monitored(by, folder / "metrics.prom", node.url)
+                found.tell()
+                yield found

@@ -1,0 +1,152 @@
+"""Each alert comes by its fault and goes with it: a real Prometheus and Alertmanager, receivers.
+
+Delays are left out, so that only what is true now counts; test_rules.py has them.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import pytest
+
+from b200kit.node.state.watchdog import Outcome
+from tests.prometheus import Sent, until
+from tests.unit.monitoring.monitored import (
+    FAILING,
+    ITL,
+    TTFT,
+    USUAL,
+    Engine,
+    Monitored,
+    fault,
+    standing,
+)
+from tests.unit.monitoring.test_rules import ALERTS
+from tests.unit.node.metrics import test_families as nodes
+
+Act = Callable[[Monitored], object]
+PAGE, TICKET = "b200-page", "b200-ticket"
+_RECEIVER = {"page": PAGE, "ticket": TICKET}
+
+
+@dataclass(frozen=True)
+class Case:
+    """How it begins and ends, and which alerts there are in between."""
+
+    alerts: tuple[str, ...]
+    begin: Act
+    end: Act = Monitored.tell
+
+
+def told(*alerts: str, **changes: Any) -> Case:
+    """Something that the node's own page says."""
+    return Case(alerts, lambda node: node.tell(**changes))
+
+
+def noted(*alerts: str, **notes: Any) -> Case:
+    """Something in a note of the node."""
+    return told(*alerts, notes=notes)
+
+
+def slow(alert: str, metric: str, seconds: float) -> Case:
+    """A part of the requests; many that are not end it, long before it leaves the window."""
+    return Case(
+        (alert,),
+        lambda node: node.observe(metric, seconds, 600),
+        lambda node: node.observe(metric, USUAL[metric], 100_000),
+    )
+
+
+def without_targets() -> Case:
+    """Nobody is scraped."""
+    kept: list[dict[str, Any]] = []
+    return Case(
+        ("B200NoTargets",),
+        lambda node: kept.extend(node.targets([])),
+        lambda node: node.targets(kept),
+    )
+
+
+def without_engines(there: bool) -> Act:
+    """Whether the engines give their metrics."""
+    return lambda _: setattr(Engine, "metrics_are_there", there)
+
+
+OLD = {**nodes.looked(), "boot_s": -900.0}
+CASES = [
+    without_targets(),
+    Case(("B200NodeUnreachable",), lambda node: node.page.unlink()),
+    Case(("B200MetricsMissing",), lambda node: node.write("b200_x 1\n")),
+    noted("B200ReadingStale", watch=OLD),
+    noted("B200ReadingAbsent", verdict=None),
+    Case(("B200EngineMetricsMissing",), without_engines(False), without_engines(True)),
+    noted("B200FabricFault", **fault("nvlink.links-up")),
+    noted("B200MemoryFault", **fault("ecc.volatile")),
+    noted("B200XidFault", **fault("xid.fatal")),
+    noted("B200ThermalFault", **fault("thermal.slowdown")),
+    noted("B200GpuLost", **fault("pcie.link")),
+    noted("B200OtherFault", **fault("host.iommu")),
+    noted("B200ReplicaOut", **standing(found=Outcome.NO_ANSWER.value)),
+    noted("B200AnswersWrong", **standing(found=Outcome.WRONG.value)),
+    noted("B200NodeMarked", watchdog_mark={"why": "given up"}),
+    slow("B200TtftSlow", TTFT, 2.0),
+    slow("B200ItlSlow", ITL, 0.3),
+    noted("B200LatencyNotCompared", smoke=None),
+    Case(
+        ("B200ErrorBudgetBurn",),
+        lambda node: node.ask(FAILING, 20),
+        lambda node: node.ask("/v1/models", 3000),
+    ),
+    told("B200ProofExpiring", proof={**nodes.PROOF, "standing": "expiring",
+                                     "valid_until": "2099-01-01T00:00:00Z"}),
+    told("B200ProofExpired", proof=nodes.PROOF),
+    told("B200ProofAbsent", proof=None),
+    noted("B200NodePlanned", "B200OutOfServiceLong", quarantine={"why": "work"}),
+    # Last: what has failed stays in its window of ten minutes.
+    told("B200LooksFail", looks={"success": 9, "timeout": 9}),
+]  # fmt: skip
+ELSEWHERE = {"B200FleetServesUnproven"}
+"""Of the fleet's endpoint, not of a node: tests/unit/gateway/test_shares.py has its requests."""
+
+
+def receiver(alert: str) -> str | None:
+    """Who gets it; None: nobody, as it is planned."""
+    return _RECEIVER.get(ALERTS[alert]["labels"]["severity"])
+
+
+def test_every_alert_is_here() -> None:
+    assert {name for case in CASES for name in case.alerts} | ELSEWHERE == set(ALERTS)
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda case: case.alerts[0])
+def test_an_alert_reaches_its_receiver_and_its_end_does_too(node: Monitored, case: Case) -> None:
+    node.tell()
+    until(node.is_well, said=node.by.firing)
+    before = len(node.by.sent)
+    case.begin(node)
+    until(lambda: node.by.firing() == {*case.alerts}, said=node.by.firing)
+    expected = {Sent(who, name, "firing") for name in case.alerts if (who := receiver(name))}
+    until(lambda: expected == {*node.by.sent[before:]}, said=lambda: node.by.sent[before:])
+    if case is CASES[-1]:
+        return
+    case.end(node)
+    until(node.is_well, said=node.by.firing)
+    ends = {one._replace(status="resolved") for one in expected}
+    until(lambda: ends <= {*node.by.sent[before:]}, said=lambda: node.by.sent[before:])
+
+
+def test_what_planned_work_does_to_a_node_pages_nobody(node: Monitored) -> None:
+    node.tell(notes={"quarantine": {"why": "work"}})
+    until(lambda: "B200NodePlanned" in node.by.firing())
+    before = len(node.by.sent)
+    notes = {"quarantine": {"why": "work"}, **fault("nvlink.links-up"), **standing(held="GPU 5")}
+    node.tell(notes=notes)
+    there = {"B200FabricFault", "B200ReplicaOut"}
+    until(lambda: there <= node.by.held_back(), said=node.by.held_back)
+    time.sleep(2)  # longer than a group waits here
+    assert [one for one in node.by.sent[before:] if one.receiver == PAGE] == []
+    node.tell(notes=fault("nvlink.links-up"))
+    until(lambda: Sent(PAGE, "B200FabricFault", "firing") in node.by.sent[before:])
