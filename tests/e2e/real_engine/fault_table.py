@@ -5,8 +5,9 @@ Run by hand, on a machine that does nothing else (half an hour); it prints a tab
     .venv/bin/pytest -s tests/e2e/real_engine/fault_table.py
 
 The looks and their rules are the defaults (every 10 s, two of three confirm, three clear). What a
-fault must take out is asserted; how long it took is printed. The lab shares the clock and the
-disks of this machine, so a step of the clock and a full disk are not made here.
+fault must take out is asserted; how long it took is printed. The lab shares the clock of this
+machine, so a step of the clock is not made here; a slow replica takes four to be told, and is
+tests/e2e/site/test_slow_replica.py.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -24,7 +25,8 @@ import tests.lab as lab
 from b200kit.node.client.percentiles import percentile
 from tests.bench.golden_faults import HOOK as SOURCE
 from tests.e2e.conftest import SHORT_SMOKE
-from tests.e2e.driving import Outcome, cursor, deploy, on
+from tests.e2e.driving import Outcome, cursor, deploy, on, wait_for_boot
+from tests.e2e.tools.harm import FULL_VAR, ROOM_IN_VAR, on_every_cpu, on_its_cpus
 from tests.e2e.tools.watching import Watched
 
 NODE = Watched("b200-1")
@@ -48,8 +50,9 @@ class Fault:
     end: Callable[[], object]
     # Streams that end with what was hurt: those on a process that was killed, say.
     may_lose: bool = False
-    # Whether only a reboot ends it, as an Xid in the kernel's log.
+    # Whether only a reboot ends it, as an Xid in the kernel's log: then that is what it takes.
     lasts: bool = False
+    streams: int = STREAMS
 
 
 def injected(name: str, gpu: int | None, scenario: str) -> Fault:
@@ -78,7 +81,15 @@ HARDWARE = [
     injected("NVML hangs (GPU 5)", -1, "nvml-hangs"),
     injected("another VBIOS (GPU 5)", -1, "mixed-vbios"),
 ]
+WRONG = {
+    "kind": "weights", "layer": "model.layers.1.mlp.down_proj", "mask": 0x548, "offset": 5,
+    "period": 64,
+}  # fmt: skip
+"""Of one element in 64 of a matrix, 4 of its 16 bits."""
+REPLICA = "vllm@0.service"
 ACTS = [
+    act("placement lost (replica 0)", 0, on_every_cpu(REPLICA), on_its_cpus(REPLICA)),
+    act("/var is full", -1, FULL_VAR, ROOM_IN_VAR),
     act("fabric manager dead", None, f"systemctl stop {MANAGER}", f"systemctl start {MANAGER}"),
     act(
         "HAProxy killed", -1, "systemctl kill -s KILL haproxy", "true", may_lose=True
@@ -102,17 +113,39 @@ XIDS = {
 }
 
 
+READINGS = {
+    "ECC, an uncorrected error (GPU 1)": (1, "ecc: {volatile_uncorrected: 1}"),
+    "clocks drop without heat (GPU 4)": (4, "clocks: {sm_mhz: 1005}, clocks_event_reasons: 0x8"),
+}
+
+
+def written(folder: Path, name: str, gpu: int, lines: str) -> Fault:
+    """A fault of the simulated hardware that no scenario of the lab has."""
+    path = folder / "fault.yaml"
+    path.write_text(
+        "description: a fault while it serves\nsource: made up from healthy\nextends: healthy\n"
+        f"{lines}\n"
+    )
+    return injected(name, gpu, str(path))
+
+
 def xid(folder: Path, kind: str) -> Fault:
     """A line of the kernel's log, which stays until the next boot."""
     code, gpu, text = XIDS[kind]
-    path = folder / f"xid-{code}.yaml"
     place = max(gpu, 0)
-    path.write_text(
-        "description: an Xid while it serves\nsource: NVIDIA's Xid catalog\nextends: healthy\n"
-        f"xids:\n  - {{gpu: {place}, code: {code}, text: '{text}'}}\n"
-    )
-    begun = injected(f"Xid {code} ({kind}, GPU {place})", gpu, str(path))
-    return Fault(begun.name, gpu, begun.begin, begun.end, lasts=True)
+    line = f"xids:\n  - {{gpu: {place}, code: {code}, text: '{text}'}}"
+    return replace(written(folder, f"Xid {code} ({kind}, GPU {place})", gpu, line), lasts=True)
+
+
+def wrong_answers() -> Fault:
+    """A replica whose weights are not those of the file any more; the file is sound.
+
+    It is asked a golden prompt while it is idle: one stream leaves one of two replicas so.
+    """
+    model = on(NODE.name, "sed -n 's/^model: //p' /etc/vllm/replica-0.yaml").strip('"')
+    asked = json.dumps({**WRONG, "weights": f"{model}/model.safetensors"})
+    begin, end = f"echo '{asked}' > {CONTROL}/0.fault", f"rm {CONTROL}/0.fault"
+    return replace(act("wrong answers (replica 0)", 0, begin, end), streams=1)
 
 
 @pytest.fixture(scope="module")
@@ -148,6 +181,8 @@ def table() -> Iterator[None]:
 def row(fault: Fault) -> None:
     """Make the fault, wait for what must be out, end it, wait until all are back."""
     expected = set() if fault.gpu == -1 else NODE.concerned(fault.gpu)
+    if fault.streams != STREAMS:
+        streams_since(time.time(), fault.streams)
     here, began, found, back = cursor(NODE.name), time.time(), 0.0, 0.0
     fault.begin()
     try:
@@ -161,6 +196,8 @@ def row(fault: Fault) -> None:
         back = NODE.until(lambda: NODE.out() == set(), 600)
     said = NODE.said(here)
     lost = [s for s in streams_since(began) if s["error"]]
+    if fault.lasts:
+        back = rebooted()
     words = next((line for line in said.splitlines() if "confirmed: " in line), "")
     words = words or next(iter(said.splitlines()), "nothing")
     who = ", ".join(map(str, sorted(expected))) or "nobody"
@@ -171,16 +208,38 @@ def row(fault: Fault) -> None:
     assert fault.may_lose or lost == []
 
 
-def streams_since(began: float) -> list[dict[str, Any]]:
-    """What the clients saw since then; they go on afterwards."""
-    found = [s for s in NODE.stop_load() if s["ended"] >= began]
+def rebooted() -> float:
+    """Seconds until all serve again after a reboot, by clients that then go on."""
+    NODE.stop_load()
+    before, began = on(NODE.name, "cat /proc/sys/kernel/random/boot_id"), time.monotonic()
+    on(NODE.name, "systemctl reboot --no-block")
+    wait_for_boot(NODE.name, before)
+    NODE.until(lambda: NODE.out() == set(), 900)
+    took = time.monotonic() - began
     NODE.load(STREAMS, TOKENS)
+    return took
+
+
+def streams_since(began: float, streams: int = STREAMS) -> list[dict[str, Any]]:
+    """What the clients saw since then; so many go on afterwards."""
+    found = [s for s in NODE.stop_load() if s["ended"] >= began]
+    NODE.load(streams, TOKENS)
     return found
 
 
 @pytest.mark.parametrize("fault", [*HARDWARE, *ACTS], ids=lambda fault: fault.name)
 def test_what_a_fault_touches_is_out_until_it_is_over(serving: None, fault: Fault) -> None:
     row(fault)
+
+
+@pytest.mark.parametrize("name", READINGS)
+def test_reading_takes_its_replica_out(serving: None, tmp_path: Path, name: str) -> None:
+    gpu, reading = READINGS[name]
+    row(written(tmp_path, name, gpu, f"gpus:\n  {gpu}: {{{reading}}}"))
+
+
+def test_replica_that_answers_otherwise_is_out(serving: None) -> None:
+    row(wrong_answers())
 
 
 def test_what_the_looks_cost_the_tail(serving: None) -> None:

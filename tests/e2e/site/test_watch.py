@@ -17,6 +17,7 @@ import pytest
 import tests.lab as lab
 from tests.e2e.conftest import Live
 from tests.e2e.driving import Outcome, cursor, deploy, on
+from tests.e2e.tools.harm import FULL_VAR, ROOM_IN_VAR, on_every_cpu, on_its_cpus
 from tests.e2e.tools.watching import Watched
 
 NODE = "b200-1"
@@ -36,26 +37,25 @@ _STREAMS = Path(__file__).parents[1] / "tools" / "streams.py"
 
 @dataclass(frozen=True)
 class Fault:
-    """A fault to make and to end, the GPU that it affects (None: all), and its summary."""
+    """A fault to make and to end, the GPU that it affects (None: all), and its summary.
+
+    It is a scenario of the hardware, or what is done on the node and undone.
+    """
 
     name: str
     gpu: int | None
     says: str
     scenario: str = ""
+    act: str = ""
+    undo: str = ""
 
     def begin(self) -> None:
         """Do it."""
-        if self.scenario:
-            lab.inject(NODE, self.scenario)
-        else:
-            on(NODE, f"systemctl stop {MANAGER}")
+        lab.inject(NODE, self.scenario) if self.scenario else on(NODE, self.act)
 
     def end(self) -> None:
         """Undo it."""
-        if self.scenario:
-            lab.inject(NODE, "healthy")
-        else:
-            on(NODE, f"systemctl start {MANAGER}")
+        lab.inject(NODE, "healthy") if self.scenario else on(NODE, self.undo)
 
 
 FAULTS = [
@@ -63,8 +63,14 @@ FAULTS = [
     Fault("no NVLink at all", 2, "GPU 2 has no NVLink", "gpu2-no-nvlink"),
     Fault("row remap pending", 6, "GPU 6", "row-remap-pending"),
     Fault("thermal slowdown", 4, "GPU 4", "thermal-slowdown"),
-]
-WHOLE = Fault("fabric manager dead", None, MANAGER)
+    Fault(
+        "placement lost", 0, "vllm@0.service: ",
+        act=on_every_cpu("vllm@0.service"), undo=on_its_cpus("vllm@0.service"),
+    ),
+]  # fmt: skip
+WHOLE = Fault("fabric manager dead", None, MANAGER, act=f"systemctl stop {MANAGER}",
+              undo=f"systemctl start {MANAGER}")  # fmt: skip
+FULL = Fault("/var is full", -1, "/var has 0 MiB free", act=FULL_VAR, undo=ROOM_IN_VAR)
 
 
 @pytest.fixture(scope="module")
@@ -120,6 +126,18 @@ def test_nobody_is_out_for_what_touches_no_replica_or_was_not_seen(
         assert SEEN.out() == set()
     finally:
         lab.inject(NODE, "healthy")
+
+
+def test_nobody_is_out_for_a_full_disk_which_is_said(serving: Outcome) -> None:
+    here = cursor(NODE)
+    FULL.begin()
+    try:
+        found = SEEN.until(lambda: f"confirmed: {FULL.says}" in journal(here))
+        assert SEEN.out() == set()
+    finally:
+        FULL.end()
+    over = SEEN.until(lambda: "over: " in journal(here))
+    print(f"{FULL.name}: confirmed after {found:.1f} s, over {over:.1f} s after its end")
 
 
 def test_no_stream_was_lost(serving: Outcome) -> None:

@@ -21,7 +21,7 @@ import pytest
 
 from b200kit.monitoring.targets import Member
 from b200kit.node.metrics import command, exposition
-from b200kit.node.metrics.families import Known, families
+from b200kit.node.metrics.families import Events, Known, families
 from b200kit.node.state.verdict import Finding
 from b200kit.node.state.watch import Fault
 from tests.lab.standin.engine import Metrics
@@ -116,7 +116,8 @@ def well(now: float) -> Known:
     notes = {"watch": nodes.looked(gpus=GPUS), "watchdog": standings}
     known = nodes.known(**notes, verdict={"taken_at": nodes.AT})
     proof = {**nodes.PROOF, "valid_until": "2099-01-01T00:00:00Z"}
-    return replace(known, now=now, proof=proof, looks={"success": 9, "timeout": 0})
+    looks = {"success": 9, "timeout": 0}
+    return replace(known, now=now, proof=proof, looks=looks, share=100, events=Events(0, 0))
 
 
 def stamp(seconds: float) -> str:

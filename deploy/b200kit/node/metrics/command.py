@@ -19,10 +19,12 @@ from typing import Any
 
 import b200kit
 from b200kit.node.client.serving_config import ConfigError, load
+from b200kit.node.events.spool import Spool
 from b200kit.node.lib import boot_clock, durable_files, managed_files
 from b200kit.node.lib.readings import attempt
 from b200kit.node.metrics import exposition
-from b200kit.node.metrics.families import Known, families
+from b200kit.node.metrics.families import Events, Known, families
+from b200kit.node.proof import share_answer
 
 FILE = Path("/run/b200kit/metrics.prom")
 LOOKS = Path("/run/b200kit/looks.json")
@@ -45,7 +47,13 @@ def known(serving: Path, looks: Mapping[str, int], tolerance: float) -> Known:
         looks=looks,
         proof=attempt(lambda: managed_files.note(PROOF)),
         tolerance=tolerance,
+        share=share_answer.now() if share_answer.RULES.exists() else None,
+        events=_events(Spool()),
     )
+
+
+def _events(spool: Spool) -> Events | None:
+    return Events(len(spool.names()), spool.dropped()) if spool.config.exists() else None
 
 
 def _replicas(path: Path) -> dict[int, tuple[str, ...]] | None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 from b200kit.node.lib import timestamp
 from b200kit.node.metrics import latency_bounds
@@ -41,13 +41,21 @@ GPU_READINGS = (
 )
 
 
+class Events(NamedTuple):
+    """Those that some sink has not received yet, and those that none will receive any more."""
+
+    waiting: int
+    dropped: int
+
+
 @dataclass(frozen=True)
 class Known:
     """Everything that is known on a node at one moment.
 
     now: seconds since the epoch; boot_s: since the boot. notes: as in the observation. replicas:
     index to its GPUs' UUIDs, None where serving.json cannot be read. looks: outcome of a look, by
-    systemd's word, to how many there were since the boot.
+    systemd's word, to how many there were since the boot. share: percent, None where no proof is
+    issued. events: None where there is no sink.
     """
 
     now: float
@@ -58,6 +66,8 @@ class Known:
     looks: Mapping[str, int] = field(default_factory=dict)
     proof: object = None
     tolerance: float = 0.1
+    share: int | None = None
+    events: Events | None = None
 
     def note(self, name: str) -> Mapping[str, Any]:
         """A note of the node; empty where it is absent or could not be read."""
@@ -82,7 +92,7 @@ class Known:
 
 def families(known: Known) -> list[Family]:
     """Every metric of a node, in a fixed order."""
-    parts = (_head, _readings, _faults, _replicas, _proof, _record, _gpus)
+    parts = (_head, _readings, _faults, _replicas, _proof, _events, _record, _gpus)
     return [family for part in parts for family in part(known)]
 
 
@@ -247,6 +257,16 @@ def _proof(known: Known) -> Iterator[Family]:
         for word in RESULTS
     ]
     yield Family("b200_proof_evidence_result", text, tuple(results))
+    if known.share is not None:
+        yield _one("share_percent", "Share of a whole node's load that it asks for.", known.share)
+
+
+def _events(known: Known) -> Iterator[Family]:
+    if known.events is None:
+        return
+    yield _one("events_waiting", "Events that a sink has not received yet.", known.events.waiting)
+    text = "Events that were dropped, as too many waited or for a day."
+    yield Family("b200_events_dropped_total", text, (({}, known.events.dropped),), "counter")
 
 
 def _record(known: Known) -> Iterator[Family]:

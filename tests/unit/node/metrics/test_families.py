@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from b200kit.node.metrics import exposition, latency_bounds
-from b200kit.node.metrics.families import Known, families
+from b200kit.node.metrics.families import Events, Known, families
 from b200kit.node.metrics.latency_bounds import Latency, bound
 from b200kit.node.state import watch
 from b200kit.node.state.verdict import Finding, Status
@@ -175,6 +175,13 @@ def test_a_proof_is_worth_what_it_is_now(proof: object, word: str) -> None:
     standings = [line for line in said if "proof_standing" in line and line.endswith(" 1")]
     assert standings == [f'b200_proof_standing{{standing="{word}"}} 1']
     assert f"b200_proven_gpus {8 if word == 'expiring' else 0}" in said
+
+
+def test_a_share_and_events_are_there_where_somebody_asks_for_them() -> None:
+    assert not any("share" in line or "events" in line for line in lines(known()))
+    said = lines(replace(known(), share=50, events=Events(2, 7)))
+    expected = {"b200_share_percent 50", "b200_events_waiting 2", "b200_events_dropped_total 7"}
+    assert expected - {*said} == set()
 
 
 def test_a_record_is_compared_where_the_engines_buckets_can_tell() -> None:
