@@ -82,6 +82,10 @@ def unknown(kept: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[No
         yield
 
 
+# Each of its steps has a limit of its own; two labs beside it take most of a small machine.
+DEMO_HANGS_S = 1800
+
+
 @pytest.fixture(scope="session")
 def lab_session() -> Iterator[None]:
     """No lab before, no lab after."""
@@ -104,7 +108,7 @@ def demo(lab_session: None) -> Outcome:
         capture_output=True,
         text=True,
         stdin=subprocess.DEVNULL,
-        timeout=900,
+        timeout=DEMO_HANGS_S,
         check=False,
     )
     join()
