@@ -5,7 +5,8 @@
      "rate": bytes/s, "files", "files_done", "error": null | "...", "pid": 812,
      "at": "2026-11-21T18:00:00Z"}
 
-"refused" is what no other try can repair; "failed" may be repaired by one.
+"checking" lasts until the first byte: a source that refuses has been asked by then. "refused" is
+what no other try can repair; "failed" may be repaired by one.
 """
 
 from __future__ import annotations
@@ -35,14 +36,14 @@ class Progress:
         self.revision, self._status = revision, status
         self.total = self.have = self.received = self.files = self.done = 0
         self._lock = threading.Lock()
-        self._ended = threading.Event()
+        self._answered, self._ended = threading.Event(), threading.Event()
         self._marks: deque[tuple[float, int]] = deque([(time.monotonic(), 0)])
         self._beat = threading.Thread(target=self._tell, daemon=True)
 
     def expect(self, total: int, have: int, files: int, done: int) -> None:
         """What there is to do, known once the manifest is; reports from now on."""
         self.total, self.have, self.files, self.done = total, have, files, done
-        self.write("fetching")
+        self.write("checking")
         self._beat.start()
 
     def arrived(self, count: int) -> None:
@@ -50,6 +51,7 @@ class Progress:
         with self._lock:
             self.have += count
             self.received += max(count, 0)
+        self._answered.set()
 
     def finished(self) -> None:
         """One more file is in place."""
@@ -59,6 +61,7 @@ class Progress:
     def end(self, state: str, error: str | None = None) -> None:
         """The last word."""
         self._ended.set()
+        self._answered.set()
         if self._beat.is_alive():
             self._beat.join()
         self.write(state, error)
@@ -102,8 +105,9 @@ class Progress:
         )
 
     def _tell(self) -> None:
+        self._answered.wait()
         next_line = time.monotonic() + _LINE_S
-        while not self._ended.wait(_BEAT_S):
+        while not self._ended.is_set():
             now = time.monotonic()
             self._marks.append((now, self.received))
             while now - self._marks[0][0] > WINDOW_S:
@@ -112,3 +116,4 @@ class Progress:
             if now >= next_line:
                 print(self.line(), flush=True)
                 next_line = now + _LINE_S
+            self._ended.wait(_BEAT_S)
