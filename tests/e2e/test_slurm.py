@@ -49,9 +49,14 @@ def programs(
 def node(programs: None, tmp_path: Path) -> Iterator[Node]:
     """The second node, without jobs, in service; so it is afterwards."""
     yield Node(NODE, spec(tmp_path))
-    call("scancel", "--user=root")
-    wait(lambda: not call("squeue", "--noheader", "--all"))
+    wait(has_no_jobs)
     put_back()
+
+
+def has_no_jobs() -> bool:
+    """Cancel all jobs. One whose launch has just failed is held again after it was cancelled."""
+    call("scancel", "--user=root")
+    return not call("squeue", "--noheader", "--all")
 
 
 def put_back() -> None:
