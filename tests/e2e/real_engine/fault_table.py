@@ -76,7 +76,8 @@ HARDWARE = [
     injected("driver asks for a reset (GPU 2)", 2, "gpu-asks-for-reset"),
     injected("row remap pending (GPU 6)", 6, "row-remap-pending"),
     injected("thermal slowdown (GPU 4)", 4, "thermal-slowdown"),
-    injected("MIG on (GPU 7)", 7, "mig-on"),
+    # A setting: reported, and in no list of what takes a replica out.
+    injected("MIG on (GPU 7)", -1, "mig-on"),
     injected("two GPUs of two replicas without P2P", -1, "one-pair-no-p2p"),
     injected("NVML hangs (GPU 5)", -1, "nvml-hangs"),
     injected("another VBIOS (GPU 5)", -1, "mixed-vbios"),
