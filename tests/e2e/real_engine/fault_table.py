@@ -175,8 +175,10 @@ ROWS: list[str] = []
 def table() -> Iterator[None]:
     """Printed at the end, whatever failed."""
     yield
-    head = "| fault | out | after s | back after s | streams lost | what the journal said |"
-    print("\n".join(["", head, "|---|---|---|---|---|---|", *ROWS]))
+    head = (
+        "| fault | out | after s | back after s | streams lost | refused | what the journal said |"
+    )
+    print("\n".join(["", head, "|---|---|---|---|---|---|---|", *ROWS]))
 
 
 def row(fault: Fault) -> None:
@@ -196,7 +198,9 @@ def row(fault: Fault) -> None:
     if not fault.lasts:
         back = NODE.until(lambda: NODE.out() == set(), 600)
     said = NODE.said(here)
-    lost = [s for s in streams_since(began) if s["error"]]
+    failed = [str(s["error"]) for s in streams_since(began) if s["error"]]
+    # Where no replica is left the gateway says so at once: nothing had begun.
+    lost = [error for error in failed if not error.startswith("HTTP 503")]
     if fault.lasts:
         back = rebooted()
     words = next((line for line in said.splitlines() if "confirmed: " in line), "")
@@ -204,7 +208,8 @@ def row(fault: Fault) -> None:
     who = ", ".join(map(str, sorted(expected))) or "nobody"
     took = f"{found:.1f}" if expected else "-"
     words = words.partition(" -> ")[0]
-    ROWS.append(f"| {fault.name} | {who} | {took} | {back:.1f} | {len(lost)} | {words} |")
+    streams = f"{len(lost)} | {len(failed) - len(lost)}"
+    ROWS.append(f"| {fault.name} | {who} | {took} | {back:.1f} | {streams} | {words} |")
     print(ROWS[-1], flush=True)
     assert fault.may_lose or lost == []
 
