@@ -85,12 +85,13 @@ class Watched:
             self.until(lambda before=before: self.last_look() != before)  # type: ignore[misc]
 
     def load(self, streams: int, tokens: int) -> None:
-        """Let clients stream through the gateway until `lost` asks for what they saw."""
+        """Let clients stream until `stop_load`; the first stream has ended when this returns."""
         text = _STREAMS.read_text(encoding="utf-8")
         lab.run(self.name, ["sh", "-c", f"cat > /run/streams.py <<'END'\n{text}\nEND"])
         given = f"{PROGRAM} {SERVING} {streams} {tokens} /run/load.json"
         on(self.name, "rm -f /run/load.*; systemctl reset-failed load 2>/dev/null || true")
         on(self.name, f"systemd-run -q -u load python3 /run/streams.py {given}")
+        self.until(lambda: bool(on(self.name, "ls /run/load.count || true")))
 
     def stop_load(self) -> list[dict[str, Any]]:
         """End the clients; every stream with when it was sent, when it ended, and its error."""

@@ -42,18 +42,18 @@ class Case:
     end: Act = Monitored.tell
 
 
-def told(*alerts: str, **changes: Any) -> Case:
+def on_page(*alerts: str, **changes: Any) -> Case:
     """Something that the node's own page says."""
     return Case(alerts, lambda node: node.tell(**changes))
 
 
 def noted(*alerts: str, **notes: Any) -> Case:
     """Something in a note of the node."""
-    return told(*alerts, notes=notes)
+    return on_page(*alerts, notes=notes)
 
 
 def out(alert: str, found: Outcome) -> Case:
-    """A replica that is out; the other one was probed when it is told, not when this is read."""
+    """A replica that is out; the other was probed when the case begins."""
     return Case((alert,), lambda node: node.tell(notes=standing(found=found.value)))
 
 
@@ -106,13 +106,13 @@ CASES = [
         lambda node: node.ask(FAILING, 20),
         lambda node: node.ask("/v1/models", 3000),
     ),
-    told("B200ProofExpiring", proof={**nodes.PROOF, "standing": "expiring",
+    on_page("B200ProofExpiring", proof={**nodes.PROOF, "standing": "expiring",
                                      "valid_until": "2099-01-01T00:00:00Z"}),
-    told("B200ProofExpired", proof=nodes.PROOF),
-    told("B200ProofAbsent", proof=None),
+    on_page("B200ProofExpired", proof=nodes.PROOF),
+    on_page("B200ProofAbsent", proof=None),
     noted("B200NodePlanned", "B200OutOfServiceLong", quarantine={"why": "work"}),
-    told("B200EventsDropped", events=Events(0, 3)),
-    told("B200LooksFail", looks={"success": 9, "timeout": 9}),
+    on_page("B200EventsDropped", events=Events(0, 3)),
+    on_page("B200LooksFail", looks={"success": 9, "timeout": 9}),
 ]  # fmt: skip
 WINDOWED = {"B200EventsDropped", "B200LooksFail"}
 """What has happened stays in its window: the last ones, which nothing ends here."""

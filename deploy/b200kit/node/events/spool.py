@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import os
 import sys
 import time
 from dataclasses import dataclass
@@ -85,6 +86,16 @@ class Spool:
             return int((self.directory / _DROPPED).read_text(encoding="ascii"))
         except (OSError, ValueError):
             return 0
+
+    def counts(self) -> tuple[int, int]:
+        """How many wait, and how many were dropped. Raises OSError or ValueError: unreadable."""
+        try:
+            there = os.listdir(self.directory)
+        except FileNotFoundError:
+            return 0, 0
+        waiting = sum(name[0].isdigit() and name.endswith(".json") for name in there)
+        counted = (self.directory / _DROPPED).read_text("ascii") if _DROPPED in there else "0"
+        return waiting, int(counted)
 
     def age_s(self, name: str) -> float:
         """Seconds since it came, by the time of day. Of one that is gone, 0."""

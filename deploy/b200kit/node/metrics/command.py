@@ -53,7 +53,12 @@ def known(serving: Path, looks: Mapping[str, int], tolerance: float) -> Known:
 
 
 def _events(spool: Spool) -> Events | None:
-    return Events(len(spool.names()), spool.dropped()) if spool.config.exists() else None
+    """None also where the spool cannot be read: no series then, never a 0."""
+    try:
+        return Events(*spool.counts()) if spool.config.exists() else None
+    except (OSError, ValueError) as error:
+        print(f"metrics: events: {error}", file=sys.stderr)
+        return None
 
 
 def _replicas(path: Path) -> dict[int, tuple[str, ...]] | None:

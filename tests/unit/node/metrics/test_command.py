@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from b200kit.node.events.spool import Spool
 from b200kit.node.lib import managed_files
 from b200kit.node.metrics import command
 
@@ -58,3 +59,16 @@ def test_a_full_disk_is_one_line(places: Path, capsys: pytest.CaptureFixture[str
     (places / "metrics.prom").mkdir()
     assert command.main(["--serving", "/x"]) == 1
     assert capsys.readouterr().err.startswith("metrics: ")
+
+
+def test_events_that_cannot_be_counted_are_not_none_at_all(tmp_path: Path) -> None:
+    spool = Spool(tmp_path / "events", tmp_path / "events.json")
+    assert command._events(spool) is None
+    spool.config.touch()
+    assert command._events(spool) == (0, 0)
+    spool.directory.mkdir()
+    (spool.directory / "1-2.json").touch()
+    (spool.directory / ".dropped").write_text("3\n")
+    assert command._events(spool) == (1, 3)
+    (spool.directory / ".dropped").write_text("many")
+    assert command._events(spool) is None
