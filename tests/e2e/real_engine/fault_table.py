@@ -6,9 +6,8 @@ Run by hand, on a machine that does nothing else (half an hour); it prints a tab
 
 The looks and their rules are the defaults (every 10 s, two of three confirm, three clear). What a
 fault must take out is asserted; how long it took is printed. The lab shares the clock of this
-machine, so a step of the clock is not made here; a slow replica is
-recognized among four only:
-tests/e2e/site/test_slow_replica.py.
+machine: a step of it is made in what the node remembers of it. A slow replica is recognized among
+four only: one_of_four.py has its row.
 """
 
 from __future__ import annotations
@@ -39,6 +38,7 @@ DATA = ("--data", f"watchdog={json.dumps(RULES)}", *SHORT_SMOKE)
 MANAGER = "nvidia-fabricmanager.service"
 HOOK, CONTROL = "/opt/faulty", "/run/faults"
 FOLDER = "/run/systemd/system/vllm@.service.d"
+PROOF = "/var/lib/b200kit/proof/proof.json"
 
 
 @dataclass(frozen=True)
@@ -89,9 +89,20 @@ WRONG = {
 }  # fmt: skip
 """Of one element in 64 of a matrix, 4 of its 16 bits."""
 REPLICA = "vllm@0.service"
+
+
+def clock(seconds: int) -> str:
+    """A shell line: the clock was put forward by so much since the last proof."""
+    step = f"import json; p = '{PROOF}'; d = json.load(open(p)); d['clock']['epoch_s'] -= {seconds}"
+    write = "json.dump(d, open(p, 'w'))"
+    off = "systemctl stop b200-watch.timer b200-watch.service"
+    return f'{off}; python3 -c "{step}; {write}"; systemctl start b200-watch.timer'
+
+
 ACTS = [
     act("placement lost (replica 0)", 0, on_every_cpu(REPLICA), on_its_cpus(REPLICA)),
     act("/var is full", -1, FULL_VAR, ROOM_IN_VAR),
+    act("clock put forward by an hour", -1, clock(3600), clock(-3600)),
     act("fabric manager dead", None, f"systemctl stop {MANAGER}", f"systemctl start {MANAGER}"),
     act(
         "HAProxy killed", -1, "systemctl kill -s KILL haproxy", "true", may_lose=True
@@ -116,6 +127,7 @@ XIDS = {
 
 
 READINGS = {
+    "GPU lost (GPU 6)": (6, "lost: true"),
     "ECC, an uncorrected error (GPU 1)": (1, "ecc: {volatile_uncorrected: 1}"),
     "clocks drop without heat (GPU 4)": (4, "clocks: {sm_mhz: 1005}, clocks_event_reasons: 0x8"),
 }

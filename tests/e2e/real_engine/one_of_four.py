@@ -14,13 +14,15 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import pytest
 
 import tests.lab as lab
 from tests.bench.golden_faults import HOOK as SOURCE
-from tests.e2e.driving import Outcome, deploy, on
+from tests.e2e.driving import Outcome, cursor, deploy, on
+from tests.e2e.tools.watching import Watched
 from tests.lab.inventory import PATIENT
 
 NODE, ODD = "b200-1", 2
@@ -50,14 +52,21 @@ def sound(real: Outcome) -> Iterator[Outcome]:
     on(NODE, f"rm -r {FOLDER} {HOOK} {DELAYS}; systemctl daemon-reload")
 
 
-def measured(delay: dict[str, float]) -> Outcome:
-    """A smoke test while one replica is delayed so."""
+@contextmanager
+def delayed(delay: dict[str, float]) -> Iterator[None]:
+    """One replica is delayed so, until the end of the block."""
     path = f"{DELAYS}/{ODD}.json"
     on(NODE, f"echo '{json.dumps(delay)}' > {path}.new; mv {path}.new {path}")
     try:
-        return deploy("smoke.py", *ARGUMENTS)
+        yield
     finally:
         on(NODE, f"rm {path}")
+
+
+def measured(delay: dict[str, float]) -> Outcome:
+    """A smoke test while one replica is delayed so."""
+    with delayed(delay):
+        return deploy("smoke.py", *ARGUMENTS)
 
 
 def reasons(outcome: Outcome) -> list[str]:
@@ -96,3 +105,19 @@ def test_replica_that_stalls_in_one_request_of_a_hundred_is_named_as_stalling(
     assert any(line.startswith(f"direct-{ODD}: request") for line in stalled), said
     # Through the gateway it may be met, too; at no other replica.
     assert {line.partition(":")[0] for line in said} <= {f"direct-{ODD}", "gateway"}, said
+
+
+def test_slow_replica_is_out_until_it_is_as_fast_as_the_others(sound: Outcome) -> None:
+    seen = Watched(NODE, (0, 1, 2, 3))
+    seen.load(8, 40)
+    here = cursor(NODE)
+    with delayed({"each_s": 0.5}):
+        found = seen.until(lambda: seen.out() == {ODD}, 300)
+    back = seen.until(lambda: seen.out() == set(), 600)
+    lost = [one["error"] for one in seen.stop_load() if one["error"]]
+    said = next(line for line in seen.said(here).splitlines() if "slow: ITL" in line)
+    print(
+        f"| slow replica (of four) | {ODD} | {found:.1f} | {back:.1f} | {len(lost)} | 0 | {said} |"
+    )
+    assert said.startswith(f"vllm{ODD}: ")
+    assert lost == []

@@ -85,16 +85,13 @@ def test_an_inventory_without_metrics_or_with_a_fault_is_refused(
 
 
 BOARDS = files.boards()
-PANEL = {"id": int, "type": str, "title": str, "gridPos": dict, "targets": list, "options": dict}
 
 
 @pytest.mark.parametrize("name", BOARDS)
-def test_a_dashboard_has_what_grafana_requires(name: str) -> None:
-    """Keys and kinds of the JSON model's reference; Grafana itself was not at hand."""
+def test_panels_and_their_queries_have_names_of_their_own(name: str) -> None:
     board = BOARDS[name]
-    assert (board["uid"], board["schemaVersion"]) == (f"b200kit-{name}", 39)
+    assert board["uid"] == f"b200kit-{name}"
     for panel in board["panels"]:
-        assert {key: type(panel[key]) for key in PANEL} == PANEL
         assert {t["refId"] for t in panel["targets"]} == {*"ABCDEF"[: len(panel["targets"])]}
     ids = [panel["id"] for panel in board["panels"]]
     assert len({*ids}) == len(ids)
