@@ -87,6 +87,8 @@ class _Walk:
 
     def collect(self, value: Any, part: Part) -> None:
         """Note every identity, so that it is found in texts, too."""
+        if not isinstance(value, dict | list | str):
+            return
         name, part = self._fitting(part, value)
         if isinstance(value, str) and name in IDENTITIES and len(value) >= _LEAST_IDENTITY:
             self.identities.add(value)
@@ -99,7 +101,9 @@ class _Walk:
                 self.collect(entry, part.get("items", {}))
 
     def value(self, value: Any, part: Part) -> Any:
-        """A value as its part of the schema asks."""
+        """A value as its part of the schema asks; a number stays, which names nothing."""
+        if not isinstance(value, dict | list | str):
+            return value
         name, part = self._fitting(part, value)
         if isinstance(value, dict):
             if not _described(part):
@@ -113,7 +117,7 @@ class _Walk:
             }
         if isinstance(value, list):
             return [self.value(entry, part.get("items", {})) for entry in value]
-        return self._text(value, name, part) if isinstance(value, str) else value
+        return self._text(value, name, part)
 
     def _text(self, value: str, name: str, part: Part) -> str:
         if name in IDENTITIES:

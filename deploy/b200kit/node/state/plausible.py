@@ -63,14 +63,19 @@ class _Compiler:
             for kind in _types(choice):
                 by_type.setdefault(kind, []).append((choice, self._one(kind, choice)))
         allowed = " or ".join(dict.fromkeys(map(expected, choices)))
+        # Nearly every value is plain and can be one thing only.
+        plain = {kind: found[0][1] for kind, found in by_type.items() if kind is not dict}
 
         def vet(value: Any) -> Any:
-            if type(value) is dict and "unmeasured" in value:
+            kind = type(value)
+            if one := plain.get(kind):
+                found = one(value)
+            elif kind is dict and "unmeasured" in value:
                 return self._with_reason(value)
-            candidates = by_type.get(type(value))
-            if candidates is None:
+            elif candidates := by_type.get(kind):
+                found = _fitting(value, candidates)(value)
+            else:
                 return _implausible(value, allowed)
-            found = _fitting(value, candidates)(value)
             return _implausible(value, allowed) if found is _MISFIT else found
 
         return vet
@@ -144,9 +149,9 @@ def _types(part: Part) -> tuple[type, ...]:
     return _TYPES[part["type"]]
 
 
-def _fitting(value: Any, candidates: list[tuple[Part, Vet]]) -> Vet:
-    """The alternative that a value is: of several records, the first that has all its keys."""
-    if len(candidates) > 1 and type(value) is dict:
+def _fitting(value: dict[str, Any], candidates: list[tuple[Part, Vet]]) -> Vet:
+    """The alternative that a record is: of several, the first that has all its keys."""
+    if len(candidates) > 1:
         for part, vet in candidates:
             if all(key in value for key in part.get("required", ())):
                 return vet
