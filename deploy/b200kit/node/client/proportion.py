@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from functools import lru_cache
 
 from b200kit.node.client.percentiles import CONFIDENCE, binomial
 
 _NEGLIGIBLE = 1e-15
 
 
+# A sweep asks for the same share again with each of its points.
+@lru_cache(maxsize=4096)
 def proportion(hits: int, trials: int, confidence: float = CONFIDENCE) -> tuple[float, float]:
     """The exact two-sided interval of a share (Clopper and Pearson, 1934)."""
     if trials <= 0:
