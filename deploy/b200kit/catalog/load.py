@@ -8,9 +8,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-import yaml
-
-from b200kit.catalog import engines, hardware
+from b200kit.catalog import engines, hardware, shipped
 from b200kit.catalog.types import Catalogue, Hardware, Model, Preset
 from b200kit.node.host import settings_table
 from b200kit.node.host.settings_table import Setting
@@ -42,7 +40,7 @@ def load() -> Catalogue:
 def _repositories() -> dict[str, tuple[Preset, ...]]:
     """Presets by the name of the system; what says where a figure is from is not read."""
     names = [field.name for field in fields(Preset)]
-    documents = {p.stem: yaml.safe_load(p.read_text()) for p in sorted(_PRESETS.glob("*.yaml"))}
+    documents = {p.stem: shipped.read(p) for p in sorted(_PRESETS.glob("*.yaml"))}
     return {
         system: tuple(
             Preset(**{name: each[name] for name in names if name in each})
@@ -53,12 +51,12 @@ def _repositories() -> dict[str, tuple[Preset, ...]]:
 
 
 def _settings() -> dict[str, Setting]:
-    return settings_table.table(yaml.safe_load(_SETTINGS.read_text(encoding="utf-8")))
+    return settings_table.table(shipped.read(_SETTINGS))
 
 
 def settings_elsewhere() -> dict[str, dict[str, str]]:
     """What other stages set and other checks judge: stage, check and how, by what it is."""
-    return dict(yaml.safe_load(_SETTINGS.read_text(encoding="utf-8"))["elsewhere"])
+    return dict(shipped.read(_SETTINGS)["elsewhere"])
 
 
 def _hardware(name: str, document: dict[str, Any]) -> Hardware:
@@ -127,7 +125,7 @@ def _models() -> dict[str, Model]:
 def model_documents() -> dict[str, dict[str, Any]]:
     """The files of models as they are written, by name; the folders are their makers'."""
     paths = sorted(_MODELS.rglob("*.yaml"), key=lambda path: path.stem)
-    return {path.stem: yaml.safe_load(path.read_text(encoding="utf-8")) for path in paths}
+    return {path.stem: shipped.read(path) for path in paths}
 
 
 def _model(name: str, document: dict[str, Any], others: dict[str, dict[str, Any]]) -> Model:

@@ -13,9 +13,8 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 import click
-import yaml
 
-from b200kit.catalog import load
+from b200kit.catalog import load, shipped
 from b200kit.cli.command import Command, Refusal
 from b200kit.inventory import openpgp
 from b200kit.run import console
@@ -90,7 +89,7 @@ def command(
     """
     _require_sound(hosts, model, endpoint, source)
     asked = _asked(folder, _answer("--model", model), _answer("--goal", goal), endpoint, source)
-    choices = yaml.safe_load(_CHOICES.read_text(encoding="utf-8"))
+    choices = shipped.read(_CHOICES)
     trusted = Sources(
         [known] if known else [],
         {host: Path(file) for host, file in _pairs("--console", consoles)},

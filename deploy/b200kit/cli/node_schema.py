@@ -19,8 +19,7 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
-import yaml
-
+from b200kit.catalog import shipped
 from b200kit.run.places import PACKAGE
 
 Part = dict[str, Any]
@@ -32,7 +31,7 @@ _DIALECT = "https://json-schema.org/draft/2020-12/schema"
 
 def schema() -> Part:
     """The schema as a document."""
-    source = yaml.safe_load(_SOURCE.read_text(encoding="utf-8"))
+    source = shipped.read(_SOURCE)
     made = Description(source["kinds"])
     head = {"$schema": _DIALECT, **source["head"]}
     definitions = {"unmeasured": made.part(source["unmeasured"]), **made.definitions()}

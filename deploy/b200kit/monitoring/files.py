@@ -7,8 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-import yaml
-
+from b200kit.catalog import shipped
 from b200kit.monitoring import dashboards
 from b200kit.monitoring.targets import Member, targets
 
@@ -23,13 +22,13 @@ AS_THEY_ARE = {
 
 def rules() -> dict[str, Any]:
     """The rules, as Prometheus reads them."""
-    found: dict[str, Any] = yaml.safe_load((_HERE / "rules.yml").read_text(encoding="utf-8"))
+    found: dict[str, Any] = shipped.read(_HERE / "rules.yml")
     return found
 
 
 def boards() -> dict[str, dict[str, Any]]:
     """Every dashboard by name."""
-    given = yaml.safe_load((_HERE / "dashboards.yaml").read_text(encoding="utf-8"))
+    given = shipped.read(_HERE / "dashboards.yaml")
     return {name: dashboards.dashboard(name, one) for name, one in given.items()}
 
 

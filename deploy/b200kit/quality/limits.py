@@ -7,9 +7,8 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-import yaml
-
 from b200kit import catalog
+from b200kit.catalog import shipped
 
 _FILE = Path(catalog.__file__).with_name("quality.yaml")
 _FEW = 4
@@ -24,5 +23,5 @@ def limits(lowered: Sequence[str]) -> dict[str, float]:
 
 @cache
 def _table() -> dict[str, Any]:
-    table: dict[str, Any] = yaml.safe_load(_FILE.read_text(encoding="utf-8"))
+    table: dict[str, Any] = shipped.read(_FILE)
     return table

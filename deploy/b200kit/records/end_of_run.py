@@ -11,8 +11,7 @@ from collections.abc import Callable, Iterator, Mapping
 from functools import cache, partial
 from typing import Any
 
-import yaml
-
+from b200kit.catalog import shipped
 from b200kit.records import comparison, diagnosis, machines, provenance, store
 from b200kit.records import entries as records
 from b200kit.records.entries import RecordError
@@ -28,7 +27,7 @@ logger = logging.getLogger(__name__)
 @cache
 def rules() -> tuple[diagnosis.Rule, ...]:
     """The diagnoses this checkout knows."""
-    return diagnosis.rules(yaml.safe_load(_RULES.read_text(encoding="utf-8")))
+    return diagnosis.rules(shipped.read(_RULES))
 
 
 def hosts(nodes: Mapping[str, Node], run: str) -> Iterator[tuple[str, dict[str, Any]]]:

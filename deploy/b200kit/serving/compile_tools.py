@@ -16,8 +16,7 @@ from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
 
-import yaml
-
+from b200kit.catalog import shipped
 from b200kit.inventory import engine_rules
 from b200kit.inventory.keys.problem import Problem
 from b200kit.inventory.spec import NodeSpec
@@ -50,7 +49,7 @@ def lacks_flashinfer(spec: NodeSpec, lock: bytes) -> bool:
 @cache
 def without_flashinfer() -> dict[str, dict[str, str]]:
     """The `variables` that vLLM then needs, and what it `takes` instead."""
-    read = yaml.safe_load(_WITHOUT.read_text(encoding="utf-8"))
+    read = shipped.read(_WITHOUT)
     return {part: {name: said["value"] for name, said in read[part].items()} for part in read}
 
 

@@ -8,8 +8,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-import yaml
-
+from b200kit.catalog import shipped
 from b200kit.inventory import shape
 from b200kit.inventory.spec import NodeSpec
 from b200kit.node.client.dataset import dataset
@@ -31,7 +30,7 @@ _DATA = Path(__file__).resolve().parent / "matrix.yaml"
 @cache
 def matrix() -> dict[str, Any]:
     """The benchmark matrix and its loads."""
-    return dict(yaml.safe_load(_DATA.read_text(encoding="utf-8")))
+    return dict(shipped.read(_DATA))
 
 
 @dataclass

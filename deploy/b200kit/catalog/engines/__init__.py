@@ -13,6 +13,7 @@ from typing import Any
 
 import yaml
 
+from b200kit.catalog import shipped
 from b200kit.engines.flags import Advisory, Known, Version, numbers, version
 from b200kit.engines.levers import Lever
 
@@ -24,7 +25,7 @@ _ADVISORIES = DIRECTORY / "advisories.yaml"
 @cache
 def load() -> dict[str, Known]:
     """Everything known, by the engine's name."""
-    advisories = yaml.safe_load(_ADVISORIES.read_text(encoding="utf-8"))
+    advisories = shipped.read(_ADVISORIES)
     versions = [_version(path) for path in DIRECTORY.glob("*-[0-9]*.yaml")]
     return {
         name: Known(
@@ -39,11 +40,11 @@ def load() -> dict[str, Known]:
 
 def contexts() -> dict[str, int]:
     """Tokens of a context where an inventory names none, by family of models."""
-    return dict(yaml.safe_load((LEVERS / "contexts.yaml").read_text(encoding="utf-8")))
+    return dict(shipped.read(LEVERS / "contexts.yaml"))
 
 
 def _levers(engine: str) -> dict[str, Any]:
-    return dict(yaml.safe_load((LEVERS / f"{engine}.yaml").read_text(encoding="utf-8")))
+    return dict(shipped.read(LEVERS / f"{engine}.yaml"))
 
 
 def _lever(entry: dict[str, Any]) -> Lever:

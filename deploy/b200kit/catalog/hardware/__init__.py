@@ -15,6 +15,8 @@ from typing import Any
 
 import yaml
 
+from b200kit.catalog import shipped
+
 SCHEMA = "b200kit/hardware/1"
 DIRECTORY = Path(__file__).parent
 KINDS = ("measured", "quoted", "inferred")
@@ -37,7 +39,7 @@ def _read(name: str) -> dict[str, Any]:
         raise HardwareError(f"unknown hardware {name!r}; known: {', '.join(names())}")
     path = DIRECTORY / f"{name}.yaml"
     try:
-        document = yaml.safe_load(path.read_text(encoding="utf-8"))
+        document = shipped.read(path)
     except yaml.YAMLError as error:
         raise HardwareError(f"{path.name}: {' '.join(str(error).split())}") from error
     problems = list(_problems(document, name))

@@ -5,8 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-import yaml
-
+from b200kit.catalog import shipped
 from b200kit.cli.pages.markdown import table
 
 SOURCE = Path(__file__).resolve().parents[4] / "tests" / "attacks.yaml"
@@ -22,7 +21,7 @@ What is trusted, and what is not defended: [Security](../security.md).
 
 def attacks() -> list[dict[str, Any]]:
     """Attackers with what they try."""
-    found: list[dict[str, Any]] = yaml.safe_load(SOURCE.read_text(encoding="utf-8"))
+    found: list[dict[str, Any]] = shipped.read(SOURCE)
     return found
 
 

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import yaml
-
 from b200kit import catalog
+from b200kit.catalog import shipped
 from b200kit.cli.pages.markdown import table
 from b200kit.records import diagnosis
 from b200kit.records.conditions_fields import FIELDS, Field
@@ -37,7 +36,7 @@ Numbers that differ by no more than `slack` count as equal.
 
 def diagnoses_markdown() -> str:
     """docs/reference/diagnoses.md."""
-    document = yaml.safe_load(_RULES.read_text(encoding="utf-8"))
+    document = shipped.read(_RULES)
     return "\n".join([_DIAGNOSES, *map(_rule, diagnosis.rules(document))])
 
 

@@ -6,9 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import yaml
-
-from b200kit.catalog import engines, load
+from b200kit.catalog import engines, load, shipped
 from b200kit.cli.pages.markdown import table
 from b200kit.sizing.goals import GOALS
 from b200kit.sizing.kv_cache_formats import KV_FORMATS
@@ -77,7 +75,7 @@ def models_markdown() -> str:
 
 
 def _yaml(path: Path) -> Any:
-    return yaml.safe_load(path.read_text(encoding="utf-8"))
+    return shipped.read(path)
 
 
 def _models() -> Iterator[tuple[str, ...]]:

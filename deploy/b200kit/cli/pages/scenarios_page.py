@@ -5,8 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-import yaml
-
+from b200kit.catalog import shipped
 from b200kit.cli.pages.markdown import table
 
 _FOLDER = Path(__file__).resolve().parents[4] / "tests" / "scenarios"
@@ -39,7 +38,7 @@ def scenarios_markdown() -> str:
 
 
 def _yaml(path: Path) -> dict[str, Any]:
-    entry: dict[str, Any] = yaml.safe_load(path.read_text(encoding="utf-8"))
+    entry: dict[str, Any] = shipped.read(path)
     return entry
 
 

@@ -5,8 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-import yaml
-
+from b200kit.catalog import shipped
 from b200kit.cli.pages.markdown import table
 
 SOURCE = Path(__file__).resolve().parents[4] / "tests" / "systems.yaml"
@@ -22,7 +21,7 @@ Every other system is refused before anything is changed. No GPU was real on any
 
 def document() -> dict[str, Any]:
     """The words for how something was shown, and the systems with their parts of the road."""
-    found: dict[str, Any] = yaml.safe_load(SOURCE.read_text(encoding="utf-8"))
+    found: dict[str, Any] = shipped.read(SOURCE)
     return found
 
 

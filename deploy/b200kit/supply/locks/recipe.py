@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
-import yaml
+from b200kit.catalog import shipped
 
 _RECIPES = Path(__file__).with_name("recipes.yaml")
 
@@ -35,7 +35,7 @@ class Recipe:
 @cache
 def recipes() -> Mapping[tuple[str, str], Recipe]:
     """Every recipe by engine and kind."""
-    read = yaml.safe_load(_RECIPES.read_text(encoding="utf-8"))
+    read = shipped.read(_RECIPES)
     return {
         (engine, kind): Recipe(
             engine=engine,
