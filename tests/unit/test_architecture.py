@@ -287,7 +287,7 @@ def test_locks_say_what_to_install_and_not_where_from() -> None:
 
 
 def test_program_of_the_node_holds_only_what_the_node_needs() -> None:
-    besides = {"__main__.py", "b200kit/__init__.py", "pynvml.py"}
+    besides = {"__main__.py", "b200kit/__init__.py", "compiled.py", "pynvml.py"}
     names = set(zipapp.contents())
     assert {name for name in names if not name.startswith("b200kit/node/")} == besides
     data = {

@@ -21,12 +21,13 @@ from pyinfra.api.command import StringCommand
 from pyinfra.api.exceptions import ConnectError
 from pyinfra.api.host import Host
 
+from b200kit.node.lib import compiled
 from b200kit.node.lib.error_line import cause
 from b200kit.node.state.drift import File
 from b200kit.run import bounded_output, observation, zipapp
 from b200kit.run.bounded_output import BoundedClient
 
-INSTALLED = "/usr/local/lib/b200kit/node.pyz"
+INSTALLED = compiled.INSTALLED
 ACTING = "/run/b200kit/acting.lock"
 """Root's alone, as every lock (b200kit/node/lib/lock_file.py)."""
 MAKE_ACTING = f"(umask 077; mkdir -p -m 755 {PurePath(ACTING).parent}; : >>{ACTING})"

@@ -13,7 +13,18 @@ from b200kit.run.places import PACKAGE
 
 EPOCH = (1980, 1, 1, 0, 0, 0)
 """The earliest time a zip file can hold: a fixed one keeps the digest stable."""
-MAIN = "import sys\n\nfrom b200kit.node.cli import main\n\nsys.exit(main(sys.argv[1:]))\n"
+MAIN = """import sys
+
+import compiled
+
+compiled.prefer()
+
+from b200kit.node.cli import main
+
+sys.exit(main(sys.argv[1:]))
+"""
+COMPILED = "b200kit/node/lib/compiled.py"
+"""Is there a second time, outside of the package: what the package is imported from, it decides."""
 
 
 class MissingLibrary(RuntimeError):
@@ -26,7 +37,8 @@ def contents() -> dict[str, bytes]:
     data = (*node.rglob("*.schema.json"), *node.rglob("*.yaml"))
     sources = [PACKAGE / "__init__.py", *node.rglob("*.py"), *data]
     files = {path.relative_to(PACKAGE.parent).as_posix(): path.read_bytes() for path in sources}
-    return {**files, "pynvml.py": pynvml().read_bytes(), "__main__.py": MAIN.encode()}
+    own = {"__main__.py": MAIN.encode(), "compiled.py": files[COMPILED]}
+    return {**files, **own, "pynvml.py": pynvml().read_bytes()}
 
 
 def pynvml() -> Path:

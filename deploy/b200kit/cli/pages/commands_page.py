@@ -70,9 +70,9 @@ _NODE = """\
 ## node.pyz
 
 One file of standard library and nvidia-ml-py for the node's own Python. The host stage puts it in
-`/usr/local/lib/b200kit/node.pyz`; a run that finds no program of exactly its own version puts one
-in `/run/b200kit`. In a checkout, `python3 -m b200kit.node COMMAND` is the same program. An unknown
-command exits with 2.
+`/usr/local/lib/b200kit/node.pyz`, with what Python compiled of it beside it; a run that finds no
+program of exactly its own version puts one in `/run/b200kit`. In a checkout, `python3 -m
+b200kit.node COMMAND` is the same program. An unknown command exits with 2.
 
 """
 

@@ -5,8 +5,12 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
-LOCATION = Path(__file__).parents[3]
-"""What Python imports the program from: the zipapp on a node, or the folder of the source tree."""
+from b200kit.node.lib import compiled
+
+IMPORTED = Path(__file__).parents[3]
+"""What Python imports the program from: an archive on a node, or the folder of the source tree."""
+LOCATION = Path(compiled.source_of(str(IMPORTED)))
+"""The zipapp on a node, or the folder of the source tree."""
 LAUNCH = """
 import sys
 sys.path.insert(0, sys.argv.pop(1))
@@ -21,4 +25,4 @@ def argv(command: str, *words: str) -> list[str]:
     It leaves no compiled files where this process may leave none.
     """
     own = ["-I", "-B"] if sys.flags.dont_write_bytecode else ["-I"]
-    return [sys.executable, *own, "-c", LAUNCH, str(LOCATION), command, *words]
+    return [sys.executable, *own, "-c", LAUNCH, str(IMPORTED), command, *words]

@@ -16,8 +16,9 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from b200kit.node.client.serving_config import ConfigError, Serving, load
-from b200kit.node.lib import boot_clock, program, sd_notify
+from b200kit.node.lib import boot_clock, program
 from b200kit.node.serving.gateway.haproxy import HAProxyError
+from b200kit.node.serving.watchdog import sd_notify
 from b200kit.node.serving.watchdog.effects import Edges, NotSeen
 from b200kit.node.serving.watchdog.mender import Mender
 from b200kit.node.serving.watchdog.probe import Alike, Prober

@@ -15,9 +15,8 @@ import pytest
 
 from b200kit.node.client.chat import Endpoint
 from b200kit.node.client.serving_config import Replica, WatchdogPlan
-from b200kit.node.lib import sd_notify
 from b200kit.node.lib.boot_clock import Moment
-from b200kit.node.serving.watchdog import daemon
+from b200kit.node.serving.watchdog import daemon, sd_notify
 from b200kit.node.serving.watchdog import hang_evidence as evidence
 from b200kit.node.serving.watchdog import mark as marked
 from b200kit.node.serving.watchdog.effects import Edges, NotSeen

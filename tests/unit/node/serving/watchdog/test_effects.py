@@ -12,9 +12,9 @@ import pytest
 
 from b200kit.node.client.serving_config import Replica, load
 from b200kit.node.facts import processes
-from b200kit.node.lib import journal, sd_notify
+from b200kit.node.lib import journal
 from b200kit.node.serving.gateway import haproxy
-from b200kit.node.serving.watchdog import daemon, effects, hang_evidence
+from b200kit.node.serving.watchdog import daemon, effects, hang_evidence, sd_notify
 from b200kit.node.serving.watchdog.effects import Edges, NotSeen
 from b200kit.node.state.watchdog import Seen
 from tests.messages import assert_message
