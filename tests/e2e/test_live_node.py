@@ -66,6 +66,12 @@ def test_stand_in_engine_is_marked_as_one(first: Outcome) -> None:
     assert "STAND-IN" in (first.directory / "report.html").read_text().upper()
 
 
+def test_program_of_the_node_is_imported_as_it_was_compiled(first: Outcome) -> None:
+    imported = on(NODE, "python3 -I -v /usr/local/lib/b200kit/node.pyz 2>&1 | grep node.cli")
+    assert "/usr/local/lib/b200kit/node-" in imported
+    assert 'zipimporter object "/usr/local/lib/b200kit/node.pyz' not in imported
+
+
 @pytest.fixture(scope="module")
 def second(first: Outcome) -> tuple[Outcome, int]:
     """A second run over the healthy node, with sshd's own count of its commands."""
