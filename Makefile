@@ -1,11 +1,12 @@
 # Two commands for a newcomer: `make demo` and `make test`. Each sets up what it needs.
-.PHONY: help demo test test-all bench lint setup down test-vendor test-index test-vm \
+.PHONY: help demo test test-all test-long bench lint setup down test-vendor test-index test-vm \
 	test-reprovision test-real-engine test-vm-engine test-cuda-wheels vagrant-validate vagrant-up vagrant-down
 
 PY = .venv/bin/python
 PYTEST = .venv/bin/pytest
 # Labs side by side: they wait more than they compute.
 LABS ?= 3
+IN_LABS = $(PYTEST) -n $(LABS) --no-loadscope-reorder
 # Without compiled files each of some hundred runs of pyinfra would compile the library again.
 unexport PYTHONDONTWRITEBYTECODE
 
@@ -21,9 +22,12 @@ test: setup ## everything that boots nothing, and one way through the lab (under
 	@$(PYTEST) -m golden tests/e2e
 
 # Each worker of the second line has a lab of its own.
-test-all: setup ## everything but the virtual machine and half an hour of real vLLM
+test-all: setup ## everything but the virtual machine, test-long and test-real-engine
 	@$(PYTEST) -n auto -m "not lab and not vm and not vendor and not index"
-	@$(PYTEST) -n $(LABS) --no-loadscope-reorder -m "(lab or vendor or index) and not real_engine" tests/e2e tests/index tests/vm tests/vendor
+	@$(IN_LABS) -m "(lab or vendor or index) and not real_engine and not long" tests/e2e tests/index tests/vm tests/vendor
+
+test-long: setup ## what takes longest in the lab (root; half an hour)
+	@$(IN_LABS) -m long tests/e2e
 
 bench: setup ## figures in milliseconds on this machine: printed, never judged
 	@$(PY) -m tests.bench
@@ -48,7 +52,7 @@ test-vendor: setup ## NVIDIA's own NVML libraries, from Debian, without a driver
 test-index: setup ## the shipped locks and SGLang's published parser, by the package index (three minutes)
 	@$(PYTEST) tests/index
 
-test-real-engine: setup ## rolling restarts, first requests and sizes with real vLLM (root; half an hour)
+test-real-engine: setup ## two nodes, two ranks, rolling restarts, quality, sizes with real vLLM (root; an hour)
 	@$(PYTEST) -m real_engine tests/e2e/real_engine
 
 test-vm: setup ## the virtual machine with a kernel of its own (root; 40 minutes)

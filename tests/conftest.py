@@ -31,11 +31,12 @@ LONGEST = (
     # Of those with the real engine first the ones on the demo's node, which the others take down.
     *("test_demo", "test_rolling", "test_first_request", "test_golden_answers", "test_quality"),
     *("test_bench_serve", "test_engine_sizes", "test_vllm_parser"),
-    "test_two_nodes",
-    *("test_rollout", "test_stack_faults"),
-    *("test_reprovision", "test_upgrade", "test_weights", "test_lost_hosts", "test_watchdog"),
+    *("test_two_nodes", "test_two_ranks"),
+    *("test_rollout", "test_stack_faults", "test_mirror", "test_wrong_answers"),
+    *("test_reprovision", "test_watch", "test_proof", "test_hardening", "test_weights"),
+    *("test_monitoring", "test_upgrade", "test_slow_replica", "test_lost_hosts", "test_watchdog"),
     *("test_killed_controller", "test_containers", "test_bring_up", "test_settings"),
-    "test_debian_13",
+    *("test_debian_13", "test_slurm"),
 )
 
 REAL_ENGINE = "tests/e2e/real_engine/"

@@ -48,9 +48,9 @@ DATA = {
 }
 FAULTS = [
     ("cured-by-restart", "restart-services"),
-    ("cured-by-gpu-reset", "reset-gpus"),
+    pytest.param("cured-by-gpu-reset", "reset-gpus", marks=pytest.mark.long),
     ("cured-by-reboot", "reboot"),
-    ("cured-by-power-cycle", "power-cycle"),
+    pytest.param("cured-by-power-cycle", "power-cycle", marks=pytest.mark.long),
     ("cured-by-reimage", "reimage"),
 ]
 

@@ -35,6 +35,8 @@ from tests.unit.node.client.scores import (
     usage,
 )
 
+pytestmark = pytest.mark.real_engine
+
 ROUNDS, RATE = 4, 10.0
 FIRST_S, GAP_S = 0.8, 0.3
 

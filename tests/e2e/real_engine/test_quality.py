@@ -34,6 +34,8 @@ nodes = [(name, data | {more!r}) for name, data in of_lab()]
 ROUND = """
 import json, struct, sys
 from array import array
+
+pytestmark = pytest.mark.real_engine
 source, target = sys.argv[1:3]
 data = bytearray(open(source, "rb").read())
 [length] = struct.unpack("<Q", data[:8])

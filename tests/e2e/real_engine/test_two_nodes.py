@@ -19,6 +19,8 @@ from tests.e2e.conftest import Boot
 from tests.e2e.driving import Outcome, deploy, on
 from tests.lab.inventory import PATIENT
 
+pytestmark = pytest.mark.real_engine
+
 HEAD, FOLLOWER = "b200-1", "b200-2"
 # Four processes that wait for each other at every layer share this machine's few cores.
 _SMALL = {"max_num_seqs": 2, "max_num_batched_tokens": 512, "max_model_len": 512}

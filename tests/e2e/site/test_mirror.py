@@ -47,6 +47,8 @@ import json
 
 from b200kit.operations import preflight
 
+pytestmark = pytest.mark.long
+
 preflight.attach()
 
 nodes = [tuple(host) for host in json.loads({hosts!r})]

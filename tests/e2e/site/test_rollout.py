@@ -1,7 +1,10 @@
-"""Six nodes that serve are changed in waves while clients stream through the fleet's endpoints.
+"""Nodes that serve are changed in waves while clients stream through the fleet's endpoints.
 
 Nobody loses a stream, the floor is kept as the clients see it, and a change that is bad stops at
-the first node, which serves again what it served before.
+the first node, which serves again what it served before. Four nodes are three waves; with as many
+as B200_ROLLOUT_NODES says, and what the clients saw:
+
+    B200_ROLLOUT_NODES=6 .venv/bin/pytest -s tests/e2e/site/test_rollout.py
 """
 
 from __future__ import annotations
@@ -34,7 +37,8 @@ from tests.lab import inventory
 from tests.lab.paths import lab_paths
 from tests.lab.state import read_state
 
-NODES = [f"b200-{number}" for number in range(1, 7)]
+COUNT = int(os.environ.get("B200_ROLLOUT_NODES", "4"))
+NODES = [f"b200-{number}" for number in range(1, COUNT + 1)]
 CANARY, OTHERS = NODES[0], NODES[1:]
 FIRST, LATER = "580.126.20", "580.159.03"
 STREAMS, TOKENS = 4, 60
@@ -67,7 +71,7 @@ def transactions(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
 
 @pytest.fixture(scope="module")
 def served(live: Live, transactions: Path) -> Outcome:
-    """Six nodes that serve, each with the fleet's endpoint; driver FIRST."""
+    """Nodes that serve, each with the fleet's endpoint; driver FIRST."""
     live(len(NODES))
     outcome = deploy("b200.py", *words())
     assert outcome.code == 0, outcome.said[-4000:]
@@ -210,7 +214,8 @@ def test_driver_engine_and_model_go_through_the_fleet_in_waves_and_no_stream_is_
     assert {driver(name) for name in NODES} == {LATER}
     held = on(OTHERS[-1], "cat /etc/vllm/replica-0.yaml /etc/systemd/system/vllm@0*/*")
     assert newer["model_revision"] in held
-    assert waves(transactions) == dict(zip(NODES, (1, 2, 2, 3, 3, 4), strict=True))
+    expected = [1, *(2 + place // LIMITS["max_out"] for place in range(len(OTHERS)))]
+    assert waves(transactions) == dict(zip(NODES, expected, strict=True))
     again = deploy("b200.py", *words(**newer))
     assert [again.host(name)["changes"] for name in NODES] == [0] * len(NODES)
     assert [again.host(name)["commands"] for name in NODES] == [2] * len(NODES)
@@ -292,7 +297,9 @@ def test_engine_slower_than_its_record_stops_at_the_canary_which_is_rolled_back(
     assert found[0].lost == []
     change = ledger.read(transactions, CANARY).change
     assert change
-    assert "ITL 60 ms, the baseline" in change.failed
+    # A busy machine stretches some single gap of any run: the mean of each request says it surely.
+    assert "slower than its record: " in change.failed
+    assert "TPOT 60 ms, the baseline" in change.failed
     assert "STANDIN_ITL_MS" not in on(CANARY, "cat /etc/systemd/system/vllm@0*/* /etc/vllm/*")
     assert deploy("check.py", *recorded).code == 0
 

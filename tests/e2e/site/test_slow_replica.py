@@ -19,6 +19,8 @@ from tests.e2e.driving import Outcome, cursor, deploy, on
 from tests.e2e.tools.outside import Load
 from tests.e2e.tools.watching import Watched
 
+pytestmark = pytest.mark.long
+
 NODE, SLOW = "b200-1", 2
 # What a lab's nodes share makes them differ by more than those of metal.
 SMOKE = {

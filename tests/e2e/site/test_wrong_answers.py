@@ -20,6 +20,8 @@ from tests.e2e.conftest import SHORT, Boot
 from tests.e2e.driving import ROOT, Outcome, command, cursor, deploy, on, unwatched
 from tests.subtests import in_subtests
 
+pytestmark = pytest.mark.long
+
 NODE, WRONG = "b200-1", 2
 UNIT = f"vllm@{WRONG}.service"
 FOLDER = f"/run/systemd/system/{UNIT}.d"
