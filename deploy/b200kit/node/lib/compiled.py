@@ -42,6 +42,7 @@ def source_of(imported: str) -> str:
 
 def make(program: str = INSTALLED) -> None:
     """Compile a program; `OSError` where that is not possible. Two seconds of a CPU (measured)."""
+    # Every start of the program imports this module: it shall not load these.
     import compileall
     import shutil
     import tempfile
