@@ -22,6 +22,8 @@ from tests.lab import cgroups
 from tests.lab.paths import lab_paths
 from tests.lab.supply import models
 
+pytestmark = pytest.mark.real_engine
+
 B200 = ROOT / ".venv/bin/b200"
 INVENTORY = """
 from b200kit.operations import preflight
@@ -35,7 +37,6 @@ ROUND = """
 import json, struct, sys
 from array import array
 
-pytestmark = pytest.mark.real_engine
 source, target = sys.argv[1:3]
 data = bytearray(open(source, "rb").read())
 [length] = struct.unpack("<Q", data[:8])

@@ -38,6 +38,8 @@ from tests.lab.supply.mirror_process import stop_mirror
 from tests.lab.supply.wheelfile import write_wheel
 from tests.lab.supply.wheels import requirements_text
 
+pytestmark = pytest.mark.long
+
 WHOLE, TAMPERED = "b200-1", "b200-2"
 PORT = 8099
 OVER = "Wed, 01 Jan 2020 00:00:00 UTC"
@@ -46,8 +48,6 @@ INVENTORY = """\
 import json
 
 from b200kit.operations import preflight
-
-pytestmark = pytest.mark.long
 
 preflight.attach()
 
