@@ -49,6 +49,19 @@ def test_gateway_that_cannot_be_asked_is_not_taken_for_one_without_users() -> No
     assert other_requests.count((7, 0), unknown, 7) == unknown
 
 
+@pytest.mark.parametrize(
+    ("readings", "found"),
+    [([(5, 1), (5, 1), (5, 0), (9, 9)], (5, 0)), ([(5, 1)] * 9, (5, 1)), ([(5, 0)], (5, 0))],
+    ids=["own answer is closing", "others stay", "nothing under way"],
+)
+def test_own_last_answer_is_no_request_of_others(
+    readings: list[tuple[int, int]], found: tuple[int, int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    answers = iter(readings)
+    monkeypatch.setattr(haproxy, "traffic", lambda: next(answers))
+    assert asyncio.run(other_requests.at_rest(within_s=0.1)) == found
+
+
 @pytest.mark.parametrize("others", [0, 5])
 def test_measurement_knows_its_own_requests_from_those_of_others(
     others: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

@@ -102,7 +102,7 @@ class Smoke:
             if self.correctness.problems:
                 return
             self.scale = (await self.volley.scaled(gateway)).scale
-            traffic = other_requests.traffic()
+            traffic = await other_requests.at_rest()
             if await self._wrong_answers():
                 return
             self.engine_version = await version(self.replicas[0]) if self.replicas else None
