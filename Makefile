@@ -4,7 +4,7 @@
 
 PY = .venv/bin/python
 PYTEST = .venv/bin/pytest
-# Labs side by side: they wait more than they compute.
+# Labs side by side: three keep two CPUs busy.
 LABS ?= 3
 IN_LABS = $(PYTEST) -n $(LABS) --no-loadscope-reorder
 # Without compiled files each of some hundred runs of pyinfra would compile the library again.

@@ -1,6 +1,6 @@
 """Faults that begin while real vLLM serves under load: found when, who is out, what is lost, back.
 
-Run by hand, on a machine that does nothing else (half an hour); it prints a table:
+Run by hand, on a machine that does nothing else (an hour); it prints a table:
 
     .venv/bin/pytest -s tests/e2e/real_engine/fault_table.py
 
