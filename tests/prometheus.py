@@ -87,13 +87,13 @@ def monitoring(folder: Path, members: Sequence[Member], scrape: str) -> Iterator
             f"--config.file={folder}/alertmanager.yml", f"--storage.path={folder}/alerts",
             f"--web.listen-address={managers}", "--cluster.listen-address=",
         ]  # fmt: skip
-        with _running(programs.alertmanager(), words, folder / "alertmanager.log"):
+        with running(programs.alertmanager(), words, folder / "alertmanager.log"):
             until(lambda: _asked(f"{found.alertmanager}/api/v2/alerts") is not None)
             words = [
                 f"--config.file={folder}/prometheus.yml", f"--storage.tsdb.path={folder}/data",
                 f"--web.listen-address={own}",
             ]  # fmt: skip
-            with _running(programs.prometheus(), words, folder / "prometheus.log"):
+            with running(programs.prometheus(), words, folder / "prometheus.log"):
                 yield found
 
 
@@ -145,7 +145,7 @@ def _receivers(config: Path, sent: list[Sent]) -> Iterator[None]:
 
 
 @contextmanager
-def _running(found: programs.Program, words: Sequence[str], log: Path) -> Iterator[None]:
+def running(found: programs.Program, words: Sequence[str], log: Path) -> Iterator[None]:
     with log.open("w") as out:
         process = subprocess.Popen(
             [found.path, *words], env=dict(found.environment), stdout=out, stderr=out

@@ -67,6 +67,12 @@ def amtool() -> Program:
     return program("prometheus", _PROMETHEUS, "usr/bin/amtool")
 
 
+def node_exporter() -> Program:
+    """Prometheus' exporter of a machine's own readings, which has no library to link."""
+    name = "prometheus-node-exporter"
+    return program(name, (name,), f"usr/bin/{name}")
+
+
 def program(name: str, packages: Sequence[str], path: str) -> Program:
     """A program of packages, fetched when this machine has none. Raises LabError."""
     installed = shutil.which(Path(path).name) or shutil.which(f"/{path}")

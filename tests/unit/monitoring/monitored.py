@@ -117,7 +117,9 @@ def well(now: float) -> Known:
     known = nodes.known(**notes, verdict={"taken_at": nodes.AT})
     proof = {**nodes.PROOF, "valid_until": "2099-01-01T00:00:00Z"}
     looks = {"success": 9, "timeout": 0}
-    return replace(known, now=now, proof=proof, looks=looks, share=100, events=Events(0, 0))
+    return replace(
+        known, now=now, proof=proof, looks=looks, share=100, events=Events(0, 0), has_sink=True
+    )
 
 
 def stamp(seconds: float) -> str:

@@ -49,6 +49,7 @@ def known(serving: Path, looks: Mapping[str, int], tolerance: float) -> Known:
         tolerance=tolerance,
         share=share_answer.now() if share_answer.RULES.exists() else None,
         events=_events(Spool()),
+        has_sink=Spool().config.exists(),
     )
 
 

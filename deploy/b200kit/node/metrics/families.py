@@ -55,7 +55,7 @@ class Known:
     now: seconds since the epoch; boot_s: since the boot. notes: as in the observation. replicas:
     index to its GPUs' UUIDs, None where serving.json cannot be read. looks: outcome of a look, by
     systemd's word, to how many there were since the boot. share: percent, None where no proof is
-    issued. events: None where there is no sink.
+    issued. events: None where there is no sink, or they cannot be counted.
     """
 
     now: float
@@ -68,6 +68,7 @@ class Known:
     tolerance: float = 0.1
     share: int | None = None
     events: Events | None = None
+    has_sink: bool = False
 
     def note(self, name: str) -> Mapping[str, Any]:
         """A note of the node; empty where it is absent or could not be read."""
@@ -127,6 +128,8 @@ def _readings(known: Known) -> Iterator[Family]:
     }
     present = {name: at is not None for name, at in times.items()}
     present["serving"] = known.replicas is not None
+    if known.has_sink:
+        present["events"] = known.events is not None
     for index in known.replicas or {}:
         note = _standing_note(known, index)
         present[f"replica {index}"] = reason(note) != "unknown"

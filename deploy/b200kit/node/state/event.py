@@ -18,6 +18,7 @@ from b200kit.node.state.watch import Fault
 SCHEMA = "b200kit/event/1"
 KINDS = (
     *("fault.confirmed", "fault.over", "replica.out", "replica.back"),
+    *("mend.begun", "mend.done", "mend.failed", "mend.refused"),
     *("proof.expiring", "proof.expired", "proof.valid", "proof.not-renewed"),
 )
 _MOST = 2000

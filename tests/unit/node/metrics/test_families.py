@@ -78,6 +78,13 @@ def test_a_node_that_is_well() -> None:
     assert expected - {*said} == set()
 
 
+def test_events_that_a_sink_waits_for_and_nobody_can_count_are_an_absent_reading() -> None:
+    series = 'b200_reading_present{reading="events"}'
+    assert not any(line.startswith(series) for line in lines(known()))
+    for events, there in ((Events(2, 7), 1), (None, 0)):
+        assert f"{series} {there}" in lines(replace(known(), has_sink=True, events=events))
+
+
 def test_the_page_is_what_prometheus_own_tool_calls_sound() -> None:
     fault = Fault(LINK, (1,), AT, ("fault",), confirmed=True).to_json()
     program = promtool()

@@ -20,6 +20,7 @@ from b200kit.node.lib.boot_clock import Moment
 from b200kit.node.serving.watchdog.protocols import Acts
 from b200kit.node.serving.watchdog.replica import Watched
 from b200kit.node.state import mend
+from b200kit.node.state.event import Event
 from b200kit.node.state.mend import Due, Rules, Tries
 from b200kit.node.state.watch import Fault
 
@@ -73,7 +74,7 @@ class Mender:
         except (OSError, ValueError) as error:
             why = f"what was restarted before is not known: {error}"
         if why:
-            self._say(f"{one.unit}: {why}")
+            self._say("mend.refused", one, why)
         return why is None and await self._is_quiet(one.replicas)
 
     async def _is_quiet(self, indices: Sequence[int]) -> bool:
@@ -94,11 +95,12 @@ class Mender:
         try:
             durable_files.replace(self.directory / FILE, json.dumps(tries.to_json()) + "\n")
         except OSError as error:
-            self._say(f"{one.unit} is not restarted, as that could not be written down: {error}")
-            return
-        self._say(f"restarting {one.unit}, as the inventory allows: {one.why}")
+            why = f"not restarted, as that could not be written down: {error}"
+            return self._say("mend.refused", one, why)
+        self._say("mend.begun", one, f"restarting, as the inventory allows: {one.why}")
         problem = await self.acts.restart(one.unit, WITHIN_S)
-        self._say(problem or f"{one.unit} was restarted; the next looks say whether it helped")
+        kind = "mend.failed" if problem else "mend.done"
+        self._say(kind, one, problem or "restarted; the next looks say whether it helped")
 
     def _tries(self) -> Tries:
         """What was restarted in this boot. Raises OSError or ValueError."""
@@ -109,7 +111,10 @@ class Mender:
             return Tries(boot_id)
         return Tries.of(document, boot_id)
 
-    def _say(self, line: str) -> None:
+    def _say(self, kind: str, one: Due, what: str) -> None:
+        """Once: for the journal, and the site."""
+        line = f"{one.unit}: {what}"
         if line != self.said:
             print(f"mend: {line}", file=sys.stderr, flush=True)
+            self.acts.tell(Event(kind, line, subject=one.unit, replicas=one.replicas))
         self.said = line
