@@ -11,6 +11,7 @@ from typing import Any
 
 from b200kit.converge.stage import Change, DesiredState, Stage, converge
 from b200kit.node.lib import hours
+from b200kit.node.placement import layout as layouts
 from b200kit.node.placement.layout import Replica
 from b200kit.node.state import drift, watchdog
 from b200kit.node.state.drift import File, Unit
@@ -34,7 +35,6 @@ MARKED = "end here: the node is marked"
 
 def desired(node: Node, layout: Sequence[Replica]) -> DesiredState:
     """The watchdog's unit, running, and the timer of the looks at the node."""
-    del layout
     if node.headless:
         # There is nobody to ask; b200-peers.service watches the replica instead.
         return DesiredState()
@@ -52,6 +52,7 @@ def desired(node: Node, layout: Sequence[Replica]) -> DesiredState:
                 serving=serving.SERVING,
                 expect=(EXPECT, serving.EXPECT),
                 api_key=api_key,
+                cpus=layouts.reserved(node.state, layout) if node.state else "",
                 proof=proof.RULES if proof.is_issued(node) else None,
                 hours=hours.parsed(node.spec.proof.renew.window),
             ),

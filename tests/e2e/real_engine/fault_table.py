@@ -12,7 +12,9 @@ four only: one_of_four.py has its row.
 
 from __future__ import annotations
 
+import errno
 import json
+import os
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
@@ -182,7 +184,7 @@ def serving(real: Outcome) -> Iterator[None]:
 
 
 ROWS: list[str] = []
-REFUSED = ("HTTP 503", "Errno 111")
+REFUSED = ("HTTP 503", os.strerror(errno.ECONNREFUSED))
 """What a request is answered with that never began: no replica is left, or no gateway."""
 
 
@@ -225,7 +227,7 @@ def row(fault: Fault) -> None:
     words = words.partition(" -> ")[0]
     streams = f"{len(lost)} | {len(failed) - len(lost)}"
     ROWS.append(f"| {fault.name} | {who} | {took} | {back:.1f} | {streams} | {words} |")
-    print(ROWS[-1], flush=True)
+    print(ROWS[-1], *sorted({*lost}), sep="\n", flush=True)
     assert fault.may_lose or lost == []
 
 

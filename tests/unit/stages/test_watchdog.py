@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from b200kit.node.lib import cpulist
 from b200kit.operations import named_files
 from b200kit.run.node import StageFailed
 from b200kit.serving import warm_requests
@@ -65,6 +66,14 @@ def test_node_is_looked_at_once_before_it_is_live_and_by_the_timer_afterwards(
     machine.execute("systemd-run --on-active=1 systemctl reboot")
     look(node)
     assert "look at the node for the first time" in planned(node, "watchdog")
+
+
+def test_a_look_keeps_off_the_cpus_of_replicas(tmp_path: Path) -> None:
+    node, machine = settled(tmp_path)
+    unit = machine.text(f"/etc/systemd/system/{watchdog.LOOK}")
+    [cpus] = [line.partition("=")[2] for line in unit.splitlines() if "CPUAffinity" in line]
+    taken = {cpu for replica in node.layout() for cpu in cpulist.parse(replica.cpus)}
+    assert {*cpulist.parse(cpus)} - taken == {*cpulist.parse(cpus)} != set()
 
 
 def test_marked_node_is_not_live_and_the_line_says_what_ends_it(tmp_path: Path) -> None:
