@@ -172,6 +172,9 @@ def test_a_dead_fabric_manager_is_restarted_once_all_replicas_are_out(told: Outc
     kinds = [(one["kind"], tuple(one["replicas"])) for one in posted()]
     assert kinds[0] == ("fault.confirmed", (0, 1))
     assert {("replica.out", (0,)), ("replica.out", (1,)), ("fault.over", (0, 1))} < {*kinds}
+    assert [kind for kind in kinds if kind[0].startswith("mend.")] == [
+        *(("mend.begun", (0, 1)), ("mend.done", (0, 1)))
+    ]
     assert on(NODE, f"systemctl is-active {MANAGER}") == "active"
     done = json.loads(on(NODE, "cat /var/lib/b200kit/watchdog/mends.json"))
     assert len(done["times"]) == 1
