@@ -152,12 +152,12 @@ class Node:
     fault: str | None = ""
     idle: bool = True
     restarts: int = 0
-    told: list[tuple[str, str | None]] = field(default_factory=list)
+    sent: list[tuple[str, str | None]] = field(default_factory=list)
 
     def tell(self, event: Event) -> None:
         assert (event.replicas, event.subject) == ((0,), "vllm@0.service")
         asked = event.remediation
-        self.told.append((event.kind, asked.action if asked else None))
+        self.sent.append((event.kind, asked.action if asked else None))
 
     async def probe(self) -> Found:
         return self.found
@@ -238,7 +238,7 @@ def test_ejected_first_then_looked_at_then_restarted_then_back(tmp_path: Path) -
     ticks(one, 1)
     assert node.acts == [*REPAIRED, "back vllm0"]
     assert (one.standing.out, len(one.standing.ejections)) == (False, 1)
-    assert node.told == [("replica.out", "restart-service"), ("replica.back", None)]
+    assert node.sent == [("replica.out", "restart-service"), ("replica.back", None)]
 
 
 @pytest.mark.parametrize("outcome", [Outcome.SLOW, Outcome.NO_ANSWER])
@@ -307,7 +307,7 @@ def test_after_too_many_ejections_it_is_left_out_and_the_node_is_marked(tmp_path
     assert_message(*[act for act in node.acts if act.startswith("mark")])
     assert node.acts[-1] == "out_of_rotation vllm0"
     assert "back vllm0" not in node.acts
-    assert node.told[-1] == ("replica.out", "reset-gpu")
+    assert node.sent[-1] == ("replica.out", "reset-gpu")
 
 
 def test_ejections_are_counted_by_the_time_since_the_boot(tmp_path: Path) -> None:

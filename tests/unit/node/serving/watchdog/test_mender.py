@@ -31,10 +31,10 @@ class Looked(Node):
     def faults(self) -> tuple[float, list[Fault]]:
         return self.looked, self.left
 
-    def tell(self, told: Event) -> None:
-        assert (told.subject, told.replicas) == (MANAGER, (0,))
-        assert told.kind in event.KINDS
-        self.told.append((told.kind, None))
+    def tell(self, one: Event) -> None:
+        assert (one.subject, one.replicas) == (MANAGER, (0,))
+        assert one.kind in event.KINDS
+        self.sent.append((one.kind, None))
 
 
 @pytest.fixture(autouse=True)
@@ -56,7 +56,7 @@ def test_the_service_is_restarted_once_and_then_given_time(tmp_path: Path) -> No
     asyncio.run(one.tick())
     assert node.acts == [f"restart {MANAGER}"]
     assert json.loads((tmp_path / mending.FILE).read_text())["times"] == [100.0]
-    assert node.told == [("mend.begun", None), ("mend.done", None)]
+    assert node.sent == [("mend.begun", None), ("mend.done", None)]
 
 
 @in_subtests("why", ["busy", "in the gateway", "not held", "rolling", "not allowed", "count lost"])
@@ -72,7 +72,7 @@ def test_it_is_left_alone(why: str, tmp_path: Path) -> None:
         (tmp_path / mending.FILE).write_text("{")
     asyncio.run(one.tick())
     assert node.acts == []
-    assert node.told == ([("mend.refused", None)] if why == "count lost" else [])
+    assert node.sent == ([("mend.refused", None)] if why == "count lost" else [])
     (tmp_path / mending.FILE).unlink(missing_ok=True)
 
 
@@ -86,13 +86,13 @@ def test_a_breaker_that_is_open_is_said_once(
         node.looked += 61.0
     assert node.acts == [f"restart {MANAGER}"] * 2
     assert capsys.readouterr().err.count("left to a person") == 1
-    assert [kind for kind, _ in node.told].count("mend.refused") == 1
+    assert [kind for kind, _ in node.sent].count("mend.refused") == 1
 
 
 def test_a_restart_that_fails_is_an_event(tmp_path: Path) -> None:
     node = Looked(warm="it did not start")
     asyncio.run(mender(node, tmp_path).tick())
-    assert node.told == [("mend.begun", None), ("mend.failed", None)]
+    assert node.sent == [("mend.begun", None), ("mend.failed", None)]
 
 
 def test_what_cannot_be_remembered_is_not_done(tmp_path: Path) -> None:
@@ -102,4 +102,4 @@ def test_what_cannot_be_remembered_is_not_done(tmp_path: Path) -> None:
     one.directory.write_text("")
     asyncio.run(one.tick())
     assert node.acts == []
-    assert node.told == [("mend.refused", None)]
+    assert node.sent == [("mend.refused", None)]
