@@ -24,12 +24,9 @@ from b200kit.node.checks.host import time_daemons
 from b200kit.node.fabric import sequence
 from b200kit.node.lib import lock, managed_files, timestamp
 from b200kit.node.packages import candidates
-from b200kit.node.proof.clock import Clock, Now
-from b200kit.node.proof.document import Proof, Serving
-from b200kit.node.proof.evidence import PASS, Evidence
-from b200kit.node.state import drift, engine_probe, watch
+from b200kit.node.state import drift, engine_probe
 from b200kit.run.remote import INSTALLED, MAKE_ACTING
-from tests.fake import out_of_service, settings
+from tests.fake import out_of_service, proofs, settings
 from tests.unit import states
 
 State = dict[str, Any]
@@ -96,6 +93,8 @@ class Machine:
         # A module that the kernel refuses at every boot.
         self.refuses_driver = False
         self.reachable = True
+        # Whether its GPUs copy slowly to each other.
+        self.slow = False
         # Sysctls that keep their value whatever is written.
         self.refuses: list[str] = []
         # Packages no repository has, and the repositories that apt would be asked.
@@ -178,7 +177,7 @@ class Machine:
         free = {"total_bytes": 4 * 10**12, "free_bytes": 3 * 10**12}
         document["disks"] = dict.fromkeys(ask.get("disks", []), free) | document["disks"]
         document["taken_at"] = timestamp.text(datetime.now(UTC))
-        document["host"] |= {"boot_id": self._boot_id(), "uptime_s": UPTIME_S}
+        document["host"] |= self._host()
         asked = {path: self._reading(path, managed_files.sha256) for path in ask["files"]}
         secret = {
             p: self._reading(p, managed_files.keyed(nonce)) for p, nonce in ask["secrets"].items()
@@ -201,7 +200,7 @@ class Machine:
             document["notes"][name.replace("-", "_")] = json.loads(_content(note)) if note else None
         look = self.files.get(str(managed_files.LOOK))
         document["notes"]["watch"] = json.loads(_content(look)) if look else None
-        document["notes"]["proof"] = self._proof() if look else None
+        document["notes"]["proof"] = proofs.issued(self, document["host"])
         if self.loaded is None:
             document |= dict.fromkeys(("nvml", "gpus", "p2p"), BARE)
         if "lock" in ask:
@@ -239,6 +238,9 @@ class Machine:
 
     def _boot_id(self) -> str:
         return f"00000000-0000-4000-8000-{self.boots:012d}"
+
+    def _host(self) -> State:
+        return {"boot_id": self._boot_id(), "uptime_s": UPTIME_S}
 
     def _unit(self, name: str) -> State:
         template = re.sub("@.*[.]", "@.", f"/etc/systemd/system/{name}")
@@ -303,6 +305,7 @@ class Machine:
             "apt-trial": lambda arguments, stdin: json.dumps(APT | self.apt),
             "weights": self._weights,
             "rolling-restart": self._rolling_restart,
+            "bandwidth": lambda arguments, stdin: proofs.measure_bandwidth(self, self._host()),
             "measure": lambda arguments, stdin: json.dumps(measured()),
             "rotation": lambda arguments, stdin: "",
             "firewall": lambda arguments, stdin: "",
@@ -485,7 +488,7 @@ class Machine:
                 if verb == "enable":
                     self.units.setdefault(unit, {})["enabled"] = "enabled"
                 elif verb == "start" and unit == "b200-watch.service":
-                    self._look()
+                    proofs.look(self, self._host())
                 elif verb in ("start", "restart", "reload-or-restart"):
                     self.start(unit)
                 elif verb == "stop":
@@ -493,17 +496,6 @@ class Machine:
                 elif verb == "rm":
                     self.files.pop(unit, None)
         return ""
-
-    def _look(self) -> None:
-        look = {"schema": watch.SCHEMA, "boot_s": UPTIME_S, "in_service": True, "faults": []}
-        self.write(str(managed_files.LOOK), json.dumps(look).encode())
-
-    def _proof(self) -> State:
-        """The proof that its last look issued."""
-        now = Now(self._boot_id(), UPTIME_S, time.time())
-        seen = Evidence("look", PASS, at=timestamp.now(), ttl_s=120.0)
-        serving = Serving((0, 1), 8)
-        return Proof("fake", now, 1, (seen,), Clock(now.wall_s - UPTIME_S), serving).to_json()
 
 
 def measured() -> State:

@@ -11,9 +11,13 @@ from pathlib import Path
 import pytest
 
 from b200kit import cli
+from b200kit.inventory.keys.proof import Proof
+from b200kit.node.bandwidth import tests
 from b200kit.reprovision import ledger
 from b200kit.reprovision.planned_change import Work
 from b200kit.reprovision.states import State
+from b200kit.stages import smoke
+from tests.fake import proofs
 from tests.fake.fleet import Fleet, Outcome, outcome_of
 from tests.messages import TIME, assert_message
 from tests.unit import corpus
@@ -21,6 +25,7 @@ from tests.unit import corpus
 GOOD = ("--data", "max_num_seqs=64")
 # A driver that these machines load and do not run: their NVML goes on saying the former one.
 BAD = ("--data", "driver=580.126.20")
+MEASURED = ("--data", "bandwidth=required")
 NO_NVLINK = corpus.named("a GPU is off NVLink and only its links show it").state()
 NAMES = ("n1", "n2", "n3", "n4")
 FLEET = {"port": 8100}
@@ -217,6 +222,73 @@ def test_dry_run_tells_the_rollout_and_touches_nothing(fleet: Fleet, folder: Pat
     assert_message(*[re.sub(r"~[\d.]+ s", "~TIME", line) for line in rollout_lines(again)])
 
 
+def test_bandwidth_that_runs_out_is_measured_wave_by_wave(fleet: Fleet, folder: Path) -> None:
+    run = fleet.run("b200.py", *MEASURED)
+    assert run.code == 0, run.stderr[-3000:]
+    assert order(run) == [f"{n} {what}" for n in NAMES for what in ("quarantine", "LIVE")]
+    _outlive(begun(fleet), "n2", "n3")
+    dry = fleet.run("b200.py", "--dry", *MEASURED, yes=False)
+    assert changed(fleet) == []
+    lines = sorted(line for line in dry.stderr.splitlines() if "bandwidth" in line)
+    assert_message(*[re.sub(r"~[\d.]+ s", "~TIME", line) for line in lines])
+
+    begun(fleet)
+    run = fleet.run("b200.py", *MEASURED)
+    assert run.code == 0, run.stderr[-3000:]
+    taken_out = [f"{n} {what}" for n in ("n2", "n3") for what in ("quarantine", "LIVE")]
+    assert [line for line in order(run) if line[:2] in ("n2", "n3")] == taken_out
+    measured = {name: len(fleet.machine(name).ran("node.pyz bandwidth")) for name in NAMES}
+    assert measured == {"n1": 0, "n2": 1, "n3": 1, "n4": 0}
+    begun(fleet)
+    again = fleet.run("b200.py", *MEASURED)
+    assert (again.code, changed(fleet)) == (0, [])
+    assert [len(fleet.machine(name).log) for name in NAMES] == [2] * 4
+
+
+def test_smoke_test_that_runs_out_is_made_again_where_nobody_is_served(
+    fleet: Fleet, folder: Path
+) -> None:
+    for name in ("n2", "n3"):
+        machine = fleet.machine(name)
+        proofs.age(machine, smoke.RECORD, 0.9 * Proof().latency_ttl_h)
+        machine.save()
+    run = fleet.run("b200.py")
+    assert run.code == 0, run.stderr[-3000:]
+    taken_out = [f"{n} {what}" for n in ("n2", "n3") for what in ("quarantine", "LIVE")]
+    assert [line for line in order(run) if line[:2] in ("n2", "n3")] == taken_out
+    begun(fleet)
+    again = fleet.run("b200.py")
+    assert (again.code, changed(fleet)) == (0, [])
+    assert [len(fleet.machine(name).log) for name in NAMES] == [2] * 4
+
+
+def test_measurement_that_was_killed_is_made_by_the_next_run(fleet: Fleet, folder: Path) -> None:
+    assert fleet.run("b200.py", *MEASURED).code == 0
+    _outlive(fleet, "n2")
+    _killed(fleet, "n2", "node.pyz bandwidth", *MEASURED)
+    assert not fleet.machine("n2").is_active("haproxy.service")
+    run = fleet.run("b200.py", *MEASURED)
+    assert run.code == 0, run.stderr[-3000:]
+    assert states(folder)["n2"] == "done"
+    assert fleet.machine("n2").is_active("haproxy.service")
+
+
+def test_node_that_is_measured_slow_is_left_out_and_the_others_are_measured(
+    fleet: Fleet, folder: Path
+) -> None:
+    limits = json.dumps({"watch_s": 0, "floor": 2})
+    asked = (*MEASURED, "--data", f"rollout={limits}")
+    assert fleet.run("b200.py", *asked).code == 0
+    _outlive(fleet, "n1", "n2")
+    machine = fleet.machine("n1")
+    machine.slow = True
+    machine.save()
+    run = fleet.run("b200.py", *asked)
+    assert run.outcomes == {"n1": "quarantined", "n2": "live", "n3": "live", "n4": "live"}
+    assert not fleet.machine("n1").is_active("haproxy.service")
+    assert_message(run.described("n1"), TIME=TIME)
+
+
 # Where the controller dies with the second node: on which machine, at which command; where the node
 # stands then. The share is given on the node, and at the gateway of another one.
 STEPS = [
@@ -288,6 +360,14 @@ def test_list_shows_a_rollout(
     _killed(fleet, "n2", "node.pyz measure", *GOOD)
     assert cli.main(["transaction", "list"]) == 0
     assert_message(capsys.readouterr().out, TIME=TIME, WHO=re.compile(r"\S+@\S+ pid \d+"))
+
+
+def _outlive(fleet: Fleet, *names: str) -> None:
+    """Nine tenths of the time that measured bandwidth holds have gone by on these nodes."""
+    for name in names:
+        machine = fleet.machine(name)
+        proofs.age(machine, tests.PATH, 0.9 * Proof().bandwidth_ttl_h)
+        machine.save()
 
 
 def _audited(folder: Path) -> int:

@@ -48,6 +48,10 @@ class Change:
     ends: tuple[str, ...] = ()
     # Whether it only looks: a dry run makes it too, to say what a run would be refused for.
     looks: bool = False
+    # Whether users would spoil it: a node that others can stand in for is drained first.
+    drained: bool = False
+    # Whether it changes nothing of the node: what it finds bad was so before.
+    measures: bool = False
     # Whether no later run can bring back what was before: a disk is formatted.
     final: bool = False
 

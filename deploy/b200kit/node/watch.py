@@ -4,8 +4,9 @@ systemd's timer asks for one every few seconds, and ends one that hangs. Nothing
 /run/b200kit/watch.json says which faults are confirmed and which replicas each of them touches,
 and the watchdog, which has the gateway, takes those out. What changes is a line in the journal,
 and an event where the site wants to be told.
-Planned work is no fault: nothing is found on a quarantined node, nor while no replica runs. Exit 0
-when it was looked at, 2 for a bad configuration.
+Planned work is no fault: nothing is found on a quarantined node, nor while no replica runs. One
+that is on trial is judged, as its proof is what it returns by. Exit 0 when it was looked at, 2 for
+a bad configuration.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ from b200kit.node.facts.observe import NVML_TIMEOUT_S, observe
 from b200kit.node.gate import ask, read_expectation
 from b200kit.node.lib import boot_clock, durable_files, managed_files, timestamp
 from b200kit.node.lib.readings import attempt
-from b200kit.node.state import advice, drift, event, growth, watch
+from b200kit.node.state import advice, drift, event, growth, quarantine, watch
 from b200kit.node.state.event import Remediation
 from b200kit.node.state.verdict import Finding, Verdict
 from b200kit.node.state.view import StateView, Unmeasured
@@ -111,6 +112,13 @@ def is_quarantined(state: object) -> bool:
     return isinstance(StateView(state).get(dict, "notes", "quarantine"), dict)
 
 
+def is_on_trial(state: object) -> bool:
+    """Whether what serves is to be proven before the node returns; nothing else is found of it."""
+    view = StateView(state)
+    boot_id, uptime_s = view.text("host", "boot_id"), view.get(float, "host", "uptime_s")
+    return quarantine.on_trial(view.get(dict, "notes", "quarantine"), boot_id, uptime_s)
+
+
 def gpu_readings(state: object) -> list[dict[str, Any]]:
     """What changes with the load, of each GPU, for the metrics; what was not read is left out."""
     gpus = StateView(state).gpus()
@@ -172,13 +180,13 @@ def look(
     state = observe({**requested, **more}, NVML_TIMEOUT_S)
     counters = growth.of(before, state, began)
     state |= {"growth": dict(counters.growth)} if counters.growth else {}
-    at, in_service = timestamp.now(), not is_quarantined(state)
+    at, in_service, on_trial = timestamp.now(), not is_quarantined(state), is_on_trial(state)
     known = remembered(before) if in_service else []
     running = [one.index for one in serving.replicas if is_running(state, [one.unit])]
     faults, verdict = known, None
-    if in_service and running:
-        judged = as_planned(expectation, state)
-        verdict = judge(judged, state)
+    if running and (in_service or on_trial):
+        verdict = judge(as_planned(expectation, state), state)
+    if in_service and verdict:
         faults = watch.looked(
             known, verdict, lambda f: touched(f, state, serving.replicas), rules, at
         )
@@ -189,6 +197,7 @@ def look(
         "boot_s": round(began, 1),
         "took_s": round(boot_clock.seconds() - began, 2),
         "in_service": in_service,
+        "on_trial": on_trial,
         "running": running,
         "fit": verdict.fit if verdict else None,
         "set_aside": sorted(aside),

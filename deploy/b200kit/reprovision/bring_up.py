@@ -11,15 +11,13 @@ from b200kit.node.state.verdict import Finding, Status, Verdict
 from b200kit.node.state.watchdog import MARK
 from b200kit.reprovision import former, provision, traffic
 from b200kit.reprovision.actions import Intent, Say, quarantine
+from b200kit.reprovision.planned_change import BY_CHANGE
 from b200kit.reprovision.reachable import require_answer, unreachable
 from b200kit.reprovision.state_machine import NotFit
 from b200kit.reprovision.traffic import haproxy
 from b200kit.reprovision.transaction import Transaction
 from b200kit.run.node import Node, StageFailed
 from b200kit.run.remote import RemoteError
-
-BY_CHANGE = "rollout.change"
-"""The check of a finding that no check made: a stage that failed under a change."""
 
 
 def repaired(node: Node, tx: Transaction, intent: Intent, say: Say) -> Mapping[str, Any]:

@@ -1,7 +1,8 @@
 """A change that a node of the fleet was taken out for, as its transaction keeps it. Pure.
 
 What was bad under the change and good again without it, the change has made. What was bad before,
-or is without it, too, is the machine's own; of a node that does not answer nobody knows.
+or is without it, too, is the machine's own, and so is what was measured where nothing is changed;
+of a node that does not answer, or that could not be measured, nobody knows.
 """
 
 from __future__ import annotations
@@ -11,10 +12,13 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import Any
 
-from b200kit.node.state.verdict import Finding
+from b200kit.node.state.verdict import Finding, Status
 
 UNREACHABLE = "node.reachable"
+BY_CHANGE = "rollout.change"
+"""The check of a finding that no check made: a stage that failed under a change."""
 BEFORE = "it was there before the change"
+UNCHANGED = "nothing was changed, it was only measured"
 
 
 class Work(StrEnum):
@@ -33,8 +37,8 @@ class PlannedChange:
     """*title* says it; *target* is the digest of what is asked, *before* what the node served.
 
     *wave* of *waves* is its place. *in_place*: nobody else can take its work, so it is not drained.
-    *already* was found before it. *failed* and *lost* are why the change, and then the rollback,
-    did not end well.
+    *measures*: nothing of it is changed. *already* was found before it. *failed* and *lost* are why
+    the change, and then the rollback, did not end well.
     """
 
     title: str
@@ -43,6 +47,7 @@ class PlannedChange:
     wave: int = 1
     waves: int = 1
     in_place: bool = False
+    measures: bool = False
     already: tuple[Finding, ...] = ()
     failed: str = ""
     found: tuple[Finding, ...] = ()
@@ -74,9 +79,9 @@ class PlannedChange:
     def failing(self, why: str, found: Sequence[Finding]) -> PlannedChange:
         """The change did not end well, or the rollback that followed."""
         if not self.failed:
-            own = _persists(self.already, found)
-            lost = BEFORE if own else ""
-            return replace(self, failed=why, found=tuple(found), lost=lost, own=own)
+            lost = BEFORE if _persists(self.already, found) else ""
+            lost = lost or (UNCHANGED if self.measures and _is_fault(found) else "")
+            return replace(self, failed=why, found=tuple(found), lost=lost, own=bool(lost))
         return replace(self, lost=why, own=self.own or _persists(self.found, found))
 
     def ended(self) -> PlannedChange:
@@ -97,7 +102,13 @@ class PlannedChange:
         }
 
 
-_KEPT = ("title", "target", "before", "wave", "waves", "in_place")
+_KEPT = ("title", "target", "before", "wave", "waves", "in_place", "measures")
+
+
+def _is_fault(found: Sequence[Finding]) -> bool:
+    """Whether something was read and is bad; what was not read may be the fault of a tool."""
+    named = [f for f in found if f.check not in ("", UNREACHABLE, BY_CHANGE)]
+    return any(f.status is Status.FAIL for f in named)
 
 
 def _persists(under: Sequence[Finding], without: Sequence[Finding]) -> bool:

@@ -23,12 +23,13 @@ class Entry:
     """A node that waits: what is changed, and what of it is final.
 
     *in_place*: replica by replica, as nobody else can take its work. *continues*: an earlier run
-    took it out and did not come to its end.
+    took it out and did not come to its end. *measures*: nothing of it is changed.
     """
 
     node: Node
     title: str
     in_place: bool = False
+    measures: bool = False
     final: tuple[str, ...] = ()
     before: Mapping[str, Any] | None = None
     continues: bool = False

@@ -154,7 +154,7 @@ def _ways_back(waiting: Iterable[Entry]) -> Iterator[str]:
 
 
 def _no_way_back(entry: Entry) -> str:
-    if entry.continues:
+    if entry.continues or entry.measures:
         return ""
     try:
         former = served.restored(entry.node.spec, entry.before)

@@ -63,8 +63,9 @@ def _entry(node: Node, entries: Entries) -> Entry | None:
     changes = dry_run.foresee(node)
     ends = {unit for change in changes for unit in change.ends}
     found = dry_run.interruption(node, ends)
+    apart = any(change.drained for change in changes) and traffic.elsewhere(node)
     # Nobody loses by a change where a person has drained all, and nothing can be measured there.
-    if not found or not serves(node) or is_set_aside(node):
+    if not (found or apart) or not serves(node) or is_set_aside(node):
         return None
     before = served.on_node(node)
     title = _title(node, before) or "; ".join(change.what for change in changes[:_TITLED])
@@ -77,7 +78,8 @@ def _entry(node: Node, entries: Entries) -> Entry | None:
     node.drains_first = not in_place
     # Models lie where the stage before puts them.
     node.fetches_ahead = not storage.STAGE.plan(node)
-    return Entry(node, title, in_place, final, before)
+    measures = all(change.measures for change in changes)
+    return Entry(node, title, in_place, measures, final, before)
 
 
 def _title(node: Node, before: dict[str, object] | None) -> str:
@@ -219,6 +221,7 @@ def _begin(ledger: Ledger, entry: Entry, turns: Turns, found: Sequence[Finding])
         wave=turns.number(node.name),
         waves=len(turns.waves),
         in_place=entry.in_place,
+        measures=entry.measures,
     )
     known = [finding.to_json() for finding in found]
     ledger.begin(known, "", entry.title, change=change.to_line())

@@ -1,8 +1,10 @@
-"""Bandwidth: measured before the gate that judges it, never while a replica serves.
+"""Bandwidth: measured before the gate that judges it, and never beside a replica.
 
 It is measured again when the last result does not hold (another boot, driver or GPU, a tool that
-was installed since) or was judged bad; otherwise the last result stays and nothing is changed. A
-node that the gate refuses for another reason is not measured: that would only cost time.
+was installed since), was judged bad, or is evidence of the node's proof that runs out; otherwise
+the last result stays and nothing is changed. A node that the gate refuses for another reason is not
+measured: that would only cost time. What serves has to end for it, so a node that others can stand
+in for waits for its wave.
 """
 
 from __future__ import annotations
@@ -17,8 +19,8 @@ from b200kit.node.lib import timestamp
 from b200kit.node.placement.layout import Replica
 from b200kit.node.state import drift
 from b200kit.node.state.verdict import Finding, Status
-from b200kit.run.node import Node, StageFailed
-from b200kit.stages import gate, serving, serving_units
+from b200kit.run.node import Node
+from b200kit.stages import gate, proof, serving_units
 
 _DEADLINE_S = sum(probe.timeout_s for probe in tests.PROBES) + 120
 
@@ -31,22 +33,23 @@ def desired(node: Node, layout: Sequence[Replica]) -> DesiredState:
 
 
 def plan(node: Node) -> list[Change]:
-    """Measure where it is asked for and the last result does not do."""
+    """Measure where it is asked for and the last result does not do.
+
+    What serves ends for it only where the node could not go on serving without: a good result of an
+    earlier boot waits for the next time that nothing runs, and a bad one is left to the gate.
+    """
     if node.spec.bandwidth == "off":
         return []
     own, others = _blocking(node)
-    if others or not (own or _to_renew(node)):
+    if others:
         return []
-    replicas = [*serving.replica_units(node), *serving.surplus_units(node)]
-    if not serving_units.running(node, replicas):
-        return [Change("measure the bandwidth", _measure)]
-    if own and all(finding.status is Status.UNMEASURED for finding in own):
-        # The gate would stop what serves; to measure is the operator's choice of time.
-        raise StageFailed(
-            f"{own[0].summary}; it is not measured while the node serves: "
-            f"stop {serving.TARGET} first"
-        )
-    return []
+    serves = serving_units.running(node, serving_units.replicas(node))
+    absent = bool(own) and all(finding.status is Status.UNMEASURED for finding in own)
+    runs_out = not own and proof.runs_out(node, _result(node))
+    if not (absent or runs_out or (not serves and (own or _to_renew(node)))):
+        return []
+    ends = serving_units.running(node, serving_units.units(node)) if serves else []
+    return [Change("measure the bandwidth", _measure, ends=tuple(ends), measures=True)]
 
 
 def _blocking(node: Node) -> tuple[list[Finding], list[Finding]]:
@@ -60,14 +63,20 @@ def _blocking(node: Node) -> tuple[list[Finding], list[Finding]]:
 def _to_renew(node: Node) -> bool:
     """Whether a good result is of an earlier boot, or misses a tool that is there now."""
     state: dict[str, Any] = node.state or {}
-    note = (state.get("notes") or {}).get("bandwidth") or {}
+    note = _result(node)
     missing = note.get("missing") or {}
     came = [place for tool in missing for place in tests.PLACES.get(tool, ())]
     here = any(drift.is_present(place, state) for place in came)
     return here or note.get("boot_id") != (state.get("host") or {}).get("boot_id")
 
 
+def _result(node: Node) -> dict[str, Any]:
+    """The last result, as it lies on the node; empty where there is none."""
+    return ((node.state or {}).get("notes") or {}).get("bandwidth") or {}
+
+
 def _measure(node: Node) -> str:
+    gate.withdraw(node)
     return node.connected().program("bandwidth", timeout=_DEADLINE_S).strip()
 
 

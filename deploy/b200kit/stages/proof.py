@@ -9,7 +9,11 @@ import json
 from typing import Any
 
 from b200kit.node.proof.command import RULES as SCHEMA
+from b200kit.node.proof.document import parsed
+from b200kit.node.proof.evidence import PASS
+from b200kit.node.proof.sources import digest
 from b200kit.node.state.drift import File, Unit
+from b200kit.node.state.view import StateView, Unmeasured
 from b200kit.run.node import Node
 from b200kit.run.remote import INSTALLED
 from b200kit.run.render import render
@@ -92,11 +96,22 @@ def required(node: Node) -> list[str]:
     return ["look", "gate", "latency", *answers, *bandwidth]
 
 
-def smoke_holds_s(node: Node) -> float:
-    """Seconds after which a smoke test is no evidence any more."""
-    keys = node.spec.proof
-    hours = min(keys.latency_ttl_h, keys.answers_ttl_h)
-    return 3600 * hours if is_issued(node) else float("inf")
+def runs_out(node: Node, document: object) -> bool:
+    """Whether required evidence is in its last part or has expired, as the node proves it.
+
+    *document*: what it is from, as it lies on the node now: another one has not been proven yet.
+    """
+    state = StateView(node.state or {})
+    uptime_s = state.get(float, "host", "uptime_s")
+    try:
+        proof = parsed(state.at("notes", "proof").raw())
+    except ValueError:
+        return False
+    if isinstance(uptime_s, Unmeasured) or proof.now.boot_id != state.text("host", "boot_id"):
+        return False
+    now = proof.later(uptime_s)
+    passed = [one for one in now.required if one.result == PASS and one.digest == digest(document)]
+    return any(one.left_s < now.expiring_share * one.ttl_s for one in passed)
 
 
 def expected(node: Node) -> dict[str, Any]:

@@ -13,8 +13,12 @@ def units(node: Node) -> list[str]:
 
     The watchdog goes before it: it would take a replica that is stopped on purpose for a hung one.
     """
-    replicas = [*serving.replica_units(node), *serving.surplus_units(node)]
-    return [watchdog.UNIT, gateway.UNIT, serving.TARGET, *replicas]
+    return [watchdog.UNIT, gateway.UNIT, serving.TARGET, *replicas(node)]
+
+
+def replicas(node: Node) -> list[str]:
+    """The units of all replicas that an inventory may have asked for."""
+    return [*serving.replica_units(node), *serving.surplus_units(node)]
 
 
 def running(node: Node, names: Sequence[str]) -> list[str]:

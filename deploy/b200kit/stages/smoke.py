@@ -1,8 +1,8 @@
 """Smoke: a low-load latency measurement on the node, through the gateway and past it.
 
 It runs when something changed since the last accepted result, when there is none for this very
-state, when that is too old to prove anything, or when asked; otherwise the last result is shown
-with its age.
+state, when that runs out as evidence of the node's proof, or when asked; otherwise the last result
+is shown with its age.
 """
 
 from __future__ import annotations
@@ -59,20 +59,26 @@ def plan(node: Node) -> list[Change]:
         return []
     last = ((node.state or {}).get("notes") or {}).get("smoke")
     mark = fingerprint(node)
-    if not node.spec.smoke_always and isinstance(last, dict) and _accepted(node, last, mark):
-        node.smoke, node.smoke_age_s = last, age_s(last)
+    accepted = last if isinstance(last, dict) and _accepted(last, mark) else None
+    # It was not renewed while the node was idle: others' requests would make it invalid again.
+    runs_out = accepted is not None and proof.runs_out(node, accepted)
+    if accepted and not runs_out and not node.spec.smoke_always:
+        node.smoke, node.smoke_age_s = accepted, age_s(accepted)
         return []
     # What was measured is evidence from the next look on, and the node is asked for it at once.
-    proven = [Change("look at the node, which proves it", watchdog.look)]
-    measured = Change("measure TTFT, ITL, TPOT and E2E", lambda node: _measure(node, mark))
+    proven = [Change("look at the node, which proves it", watchdog.look, measures=True)]
+    measured = Change(
+        "measure TTFT, ITL, TPOT and E2E",
+        lambda node: _measure(node, mark),
+        measures=True,
+        drained=runs_out,
+    )
     return [measured, *(proven if proof.is_issued(node) else [])]
 
 
-def _accepted(node: Node, result: dict[str, Any], mark: str) -> bool:
-    """What is older than a proof may be is measured again."""
-    age = age_s(result)
-    is_young = age is not None and age < proof.smoke_holds_s(node)
-    return is_young and result.get("fingerprint") == mark and result.get("verdict") == "pass"
+def _accepted(result: dict[str, Any], mark: str) -> bool:
+    known = age_s(result) is not None
+    return known and result.get("fingerprint") == mark and result.get("verdict") == "pass"
 
 
 def age_s(result: dict[str, Any]) -> float | None:

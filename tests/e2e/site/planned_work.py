@@ -23,9 +23,14 @@ from tests.e2e.tools.watching import PROGRAM, SERVING, Watched
 
 NODE = Watched("b200-1")
 RULES = {"interval_s": 2, "look_s": 2, "look_deadline_s": 30, "deadline_s": 60, "stall_s": 600}
-DATA = ("--data", f"watchdog={json.dumps(RULES)}")
+EVENTS = {"command": ["/usr/bin/logger", "-t", "notified"]}
+KEYS = {"watchdog": RULES, "proof": {"issue": "on"}, "events": EVENTS}
+DATA = tuple(
+    word for key, value in KEYS.items() for word in ("--data", f"{key}={json.dumps(value)}")
+)
 UNITS = ("vllm@0.service", "vllm@1.service")
 DRIVERS = ("580.159.03", "580.126.20")
+ALARMS = {"fault.confirmed", "replica.out", "proof.expired", "proof.expiring"}
 TIMES = 50
 
 
@@ -89,9 +94,16 @@ def test_planned_work_raises_no_alarm(serving: None) -> None:
         NODE.until(serves, 300)
         NODE.wait_for_looks(2)
         done[work.__name__] = done.get(work.__name__, 0) + 1
-        alarms = alarm_lines()
-        assert alarms == [], (work.__name__, number)
-    print(f"{TIMES} times planned work: {done}; no alarm, no ejection")
+        assert alarm_lines() == [], (work.__name__, number)
+        assert not {*events()} & ALARMS, (work.__name__, number, events())
+    counts = {kind: events().count(kind) for kind in events()}
+    print(f"{TIMES} times planned work: {done}; no alarm, no ejection; events: {counts}")
+
+
+def events() -> list[str]:
+    """The kinds of all events that the site was sent."""
+    lines = on(NODE.name, "journalctl -o cat --no-pager -t notified").splitlines()
+    return [str(json.loads(line)["kind"]) for line in lines if line.startswith("{")]
 
 
 def alarm_lines() -> list[str]:

@@ -11,13 +11,9 @@ from __future__ import annotations
 
 import json
 import os
-import subprocess
-import sys
 import threading
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -25,14 +21,14 @@ import pytest
 
 import tests.lab as lab
 from b200kit import cli
-from b200kit.node.client.percentiles import percentile
 from b200kit.records import store
 from b200kit.reprovision import ledger
 from b200kit.reprovision.actions import evidence
 from b200kit.reprovision.states import State
 from tests.e2e.conftest import SHORT, Live
-from tests.e2e.driving import ROOT, Outcome, deploy, on, plan
+from tests.e2e.driving import Outcome, deploy, on, plan
 from tests.e2e.tools import model_store
+from tests.e2e.tools.fleet_load import LIMITS, STREAMS, under_load, until, words
 from tests.lab import inventory
 from tests.lab.paths import lab_paths
 from tests.lab.state import read_state
@@ -41,22 +37,6 @@ COUNT = int(os.environ.get("B200_ROLLOUT_NODES", "4"))
 NODES = [f"b200-{number}" for number in range(1, COUNT + 1)]
 CANARY, OTHERS = NODES[0], NODES[1:]
 FIRST, LATER = "580.126.20", "580.159.03"
-STREAMS, TOKENS = 4, 60
-PORT = 8100
-LIMITS = {"max_out": 2, "watch_s": 2, "share_percent": 10}
-FLEET: dict[str, Any] = {
-    "fleet": {"port": PORT},
-    "gateway_bind": "0.0.0.0",
-    "gateway": {"tls": "off"},
-    "rollout": LIMITS,
-}
-
-
-def words(**changes: Any) -> list[str]:
-    """The inventory's keys of this module and *changes*, as arguments."""
-    data = {**FLEET, **changes}
-    given = {k: v if isinstance(v, str) else json.dumps(v) for k, v in data.items()}
-    return [word for key, value in given.items() for word in ("--data", f"{key}={value}")]
 
 
 @pytest.fixture(scope="module")
@@ -76,89 +56,6 @@ def served(live: Live, transactions: Path) -> Outcome:
     outcome = deploy("b200.py", *words())
     assert outcome.code == 0, outcome.said[-4000:]
     return outcome
-
-
-class Load:
-    """Clients of the fleet, until stopped."""
-
-    def __init__(self, folder: Path) -> None:
-        folder.mkdir(exist_ok=True)
-        self.result = folder / "load.json"
-        state = read_state(lab_paths())
-        urls = [f"http://{host['address']}:{PORT}" for host in state["hosts"]]
-        model, key = state["model"]["name"], str(lab_paths().api_key)
-        load = [str(STREAMS), str(TOKENS), str(self.result)]
-        program = [sys.executable, "-m", "tests.e2e.tools.fleet_streams", model, key, *load, *urls]
-        self.process = subprocess.Popen(program, cwd=ROOT, stdin=subprocess.DEVNULL)
-        self.wait_for_more()
-
-    def wait_for_more(self, streams: int = 4 * STREAMS) -> None:
-        """Return when so many more streams have ended."""
-        before = self._count()
-        until(lambda: self._count() >= before + streams)
-
-    def _count(self) -> int:
-        path = self.result.with_suffix(".count")
-        return int(path.read_text() or 0) if path.exists() else 0
-
-    def end(self) -> Seen:
-        """Everything the clients saw."""
-        self.result.with_suffix(".stop").touch()
-        assert self.process.wait(120) == 0
-        found = json.loads(self.result.read_text())
-        return Seen(found["streams"], found["serving"])
-
-
-@dataclass(frozen=True)
-class Seen:
-    """The streams, and how many nodes would take a request at each look."""
-
-    streams: list[dict[str, Any]]
-    serving: list[tuple[float, int]]
-
-    @property
-    def lost(self) -> list[dict[str, Any]]:
-        """Streams without their whole answer."""
-        return [stream for stream in self.streams if stream["error"]]
-
-    @property
-    def least(self) -> int:
-        """The fewest nodes that served at any look."""
-        return min(count for _, count in self.serving)
-
-    def figures(self, what: str, began: float, ended: float) -> str:
-        """P99 of the time to the first token and of the whole, before, during and after."""
-        spans = {"before": (0.0, began), "during": (began, ended), "after": (ended, time.time())}
-        found = []
-        for name, (start, end) in spans.items():
-            those = [s for s in self.streams if start <= s["sent"] < end and not s["error"]]
-            ttft = percentile([s["ttft"] for s in those], 99)
-            whole = percentile([s["ended"] - s["sent"] for s in those], 99)
-            found.append(f"{name} n={len(those)} P99 TTFT {ttft:.3f} s, E2E {whole:.3f} s")
-        looks = f"{len(self.serving)} looks, at least {self.least} of {len(NODES)} served"
-        return f"{what}: {len(self.lost)} of {len(self.streams)} lost; {'; '.join(found)}; {looks}"
-
-
-@contextmanager
-def under_load(folder: Path, what: str) -> Iterator[list[Seen]]:
-    """Streams meanwhile; what the clients saw is in the list afterwards."""
-    load, found = Load(folder), list[Seen]()
-    began = time.time()
-    try:
-        yield found
-    finally:
-        ended = time.time()
-        load.wait_for_more()
-        found.append(load.end())
-        print(found[0].figures(what, began, ended))
-
-
-def until(there: Callable[[], object], seconds: float = 900) -> None:
-    """Return when it is so."""
-    end = time.monotonic() + seconds
-    while not there():
-        assert time.monotonic() < end
-        time.sleep(0.1)
 
 
 def driver(name: str) -> str:

@@ -249,6 +249,20 @@ def test_a_node_that_is_worked_on_has_no_faults(node: State, tmp_path: Path) -> 
     assert (found["in_service"], found["faults"]) == (False, [])
 
 
+def test_a_node_on_trial_is_judged_and_has_no_faults(node: State, tmp_path: Path) -> None:
+    node["host"]["uptime_s"] = 900.0
+    trial = {"boot_id": node["host"]["boot_id"], "ends": 960.0}
+    node["notes"]["quarantine"] = {"why": "rollout: driver", "trial": trial}
+    found = looks(tmp_path)
+    assert (found["in_service"], found["on_trial"], found["fit_serving"]) == (False, True, "fit")
+    node["gpus"][5]["links"][4]["state"] = 0
+    found = looks(tmp_path, 3)
+    assert (found["fit_serving"], found["faults"]) == ("unfit", [])
+    node["host"]["uptime_s"] += 60
+    found = looks(tmp_path)
+    assert (found["on_trial"], found["fit_serving"]) == (False, None)
+
+
 def test_a_mark_that_cannot_be_read_clears_nothing(node: State, tmp_path: Path) -> None:
     node["gpus"][5]["links"][4]["state"] = 0
     before = looks(tmp_path, 2)["faults"]

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import pytest
+
 from b200kit.node.state.verdict import Finding, Status
-from b200kit.reprovision.planned_change import UNREACHABLE, PlannedChange, Work
+from b200kit.reprovision.planned_change import BY_CHANGE, UNREACHABLE, PlannedChange, Work
 
 LINE = {"title": "driver 1 -> 2", "target": "t", "before": None}
 SKEW = Finding("skew", Status.FAIL, check="driver.version")
 LINKS = Finding("links", Status.FAIL, subject="GPU 2", check="nvlink.links")
 OTHER = Finding("links", Status.FAIL, subject="GPU 3", check="nvlink.links")
+UNREAD = Finding("no value", Status.UNMEASURED, check="bandwidth.peer")
+STAGE = Finding("it ended", Status.FAIL, check=BY_CHANGE)
 GONE = Finding("gone", Status.FAIL, check=UNREACHABLE)
 
 
@@ -33,6 +37,25 @@ def test_same_fault_of_another_part_is_not_the_one_before() -> None:
 def test_what_stays_without_the_change_is_the_machines_own() -> None:
     change = PlannedChange.from_line(LINE, ()).failing("links", [LINKS]).failing("same", [LINKS])
     assert (change.work, change.own) == (Work.REPAIR, True)
+
+
+@pytest.mark.parametrize(
+    ("found", "own"),
+    [
+        ([LINKS], True),
+        ([UNREAD, LINKS], True),
+        ([UNREAD], False),
+        ([GONE], False),
+        ([STAGE], False),
+    ],
+)
+def test_fault_that_only_a_measurement_found_is_the_machines_own(
+    found: list[Finding], own: bool
+) -> None:
+    change = PlannedChange.from_line(LINE | {"measures": True}, ()).failing("slow", found)
+    assert (change.own, change.is_bad) == (own, not own)
+    assert change.work is (Work.REPAIR if own else Work.ROLL_BACK)
+    assert PlannedChange.from_line(change.to_line(), ()).measures
 
 
 def test_node_that_does_not_answer_says_nothing_of_whose_fault_it_is() -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
 from copy import deepcopy
 from pathlib import Path
 from typing import Any
@@ -11,15 +10,16 @@ from typing import Any
 import pytest
 
 from b200kit.node.bandwidth import tests
-from b200kit.run.node import Node, StageFailed
+from b200kit.run.node import Node
 from b200kit.run.remote import Remote
-from b200kit.stages import gate, pipeline, serving
+from b200kit.stages import gate, pipeline, serving, serving_units
+from tests.fake import proofs
 from tests.fake.machine import Machine
-from tests.messages import raises_message
 from tests.unit import corpus
-from tests.unit.nodes import look, planned, settled
+from tests.unit.nodes import look, make, planned, settled
 
 MEASURE = ["measure the bandwidth"]
+OLD = "2025-01-01T00:00:00Z"
 GOOD = next(
     case.set["notes.bandwidth"]
     for case in corpus.corpus().cases
@@ -28,11 +28,13 @@ GOOD = next(
 
 
 def prepared(
-    folder: Path, mode: str, serves: bool = False, **note: Any
+    folder: Path, mode: str, serves: bool = False, proven: dict[str, Any] | None = None, **note: Any
 ) -> tuple[Node, Machine, dict[str, Any]]:
     """A settled node with a good result of this boot, as *note* changes it."""
-    node, machine = settled(folder, bandwidth=mode)
-    document = deepcopy(GOOD) | {"boot_id": (node.state or {})["host"]["boot_id"]} | note
+    node, machine = settled(folder, bandwidth=mode, proof=proven or {})
+    state: dict[str, Any] = node.state or {}
+    of_now = {"boot_id": state["host"]["boot_id"], "taken_at": state["taken_at"]}
+    document = deepcopy(GOOD) | of_now | note
     machine.write(tests.PATH, json.dumps(document).encode())
     if not serves:
         for unit in serving.replica_units(node):
@@ -45,6 +47,12 @@ def rewrite(node: Node, machine: Machine, document: dict[str, Any]) -> None:
     """Leave another result on the node."""
     machine.write(tests.PATH, json.dumps(document).encode())
     look(node)
+
+
+def ends(node: Node) -> list[str]:
+    """The units that the stage's changes end."""
+    stage = next(stage for stage in pipeline.stages() if stage.name == "bandwidth")
+    return [unit for change in stage.plan(node) for unit in change.ends]
 
 
 def slow(document: dict[str, Any]) -> dict[str, Any]:
@@ -100,15 +108,78 @@ def test_result_that_holds_is_kept(tmp_path: Path, serves: bool) -> None:
 def test_young_result_of_an_earlier_boot_is_renewed_when_nothing_serves(
     tmp_path: Path, serves: bool, plan: list[str]
 ) -> None:
-    node, machine, document = prepared(tmp_path, "required", serves, boot_id="earlier")
-    rewrite(node, machine, document | {"taken_at": (node.state or {})["taken_at"]})
+    node, _, _ = prepared(tmp_path, "required", serves, boot_id="earlier")
     assert planned(node, "bandwidth") == plan
 
 
-def test_old_result_of_an_earlier_boot_refuses_a_node_that_serves(tmp_path: Path) -> None:
-    node, _, _ = prepared(tmp_path, "required", serves=True, boot_id="earlier")
-    with raises_message(StageFailed, DAYS=re.compile(r"\d+(?= days ago)")):
-        planned(node, "bandwidth")
+@pytest.mark.parametrize("serves", [False, True])
+def test_old_result_of_an_earlier_boot_is_renewed_whatever_serves(
+    tmp_path: Path, serves: bool
+) -> None:
+    node, _, _ = prepared(tmp_path, "required", serves, boot_id="earlier", taken_at=OLD)
+    assert planned(node, "bandwidth") == MEASURE
+    assert ends(node) == (serving_units.units(node)[:5] if serves else [])
+
+
+@pytest.mark.parametrize(
+    ("mode", "issue", "share", "plan"),
+    [
+        ("required", "on", 0.79, []),
+        ("required", "on", 0.81, MEASURE),
+        ("required", "on", 1.5, MEASURE),
+        ("required", "off", 1.5, []),
+        ("when-installed", "on", 1.5, []),
+    ],
+)
+@pytest.mark.parametrize("serves", [False, True])
+def test_evidence_that_runs_out_is_renewed_whatever_serves(
+    tmp_path: Path, mode: str, issue: str, share: float, plan: list[str], serves: bool
+) -> None:
+    node, machine, _ = prepared(tmp_path, mode, serves, {"issue": issue})
+    proofs.age(machine, tests.PATH, share * node.spec.proof.bandwidth_ttl_h)
+    look(node)
+    assert planned(node, "bandwidth") == plan
+    assert ends(node) == (serving_units.units(node)[:5] if plan and serves else [])
+
+
+def test_result_that_no_look_has_seen_is_not_measured_again_for_the_one_before(
+    tmp_path: Path,
+) -> None:
+    node, machine, document = prepared(tmp_path, "required", serves=True)
+    proofs.age(machine, tests.PATH, node.spec.proof.bandwidth_ttl_h)
+    look(node)
+    assert node.state is not None
+    before = node.state["notes"]["proof"]
+    rewrite(node, machine, document | {"taken_at": node.state["taken_at"]})
+    node.state["notes"]["proof"] = before
+    assert planned(node, "bandwidth") == []
+
+
+def test_proof_of_another_boot_or_of_unknown_age_renews_nothing(tmp_path: Path) -> None:
+    node, machine, _ = prepared(tmp_path, "required", serves=True)
+    proofs.age(machine, tests.PATH, node.spec.proof.bandwidth_ttl_h)
+    look(node)
+    assert node.state is not None
+    state = node.state
+    unread = state | {"host": state["host"] | {"uptime_s": {"unmeasured": "no answer"}}}
+    earlier = state["notes"]["proof"] | {"boot_id": "earlier"}
+    for node.state, plan in (
+        (state, MEASURE),
+        (unread, []),
+        (state | {"notes": state["notes"] | {"proof": earlier}}, []),
+    ):
+        assert planned(node, "bandwidth") == plan
+
+
+def test_what_serves_ends_before_it_is_measured(tmp_path: Path) -> None:
+    node, machine, _ = prepared(tmp_path, "required", serves=True)
+    proofs.age(machine, tests.PATH, node.spec.proof.bandwidth_ttl_h)
+    look(node)
+    make(node, "bandwidth")
+    assert not [unit for unit in serving_units.units(node) if machine.is_active(unit)]
+    look(node)
+    assert planned(node, "bandwidth") == []
+    assert planned(node, "warm-up") != []
 
 
 def test_result_of_another_driver_is_measured_again(tmp_path: Path) -> None:
@@ -126,12 +197,12 @@ def test_bad_result_is_measured_again_and_left_to_the_gate_while_it_serves(tmp_p
     assert planned(node, "bandwidth") == []
 
 
-def test_node_that_serves_and_was_never_measured_is_not_stopped_but_refused(tmp_path: Path) -> None:
+def test_node_that_serves_and_was_never_measured_is_measured(tmp_path: Path) -> None:
     node, machine, _ = prepared(tmp_path, "required", serves=True)
     del machine.files[tests.PATH]
     look(node)
-    with raises_message(StageFailed):
-        planned(node, "bandwidth")
+    assert planned(node, "bandwidth") == MEASURE
+    assert ends(node) == serving_units.units(node)[:5]
 
 
 @pytest.mark.parametrize("one", [True, False])

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -11,14 +10,14 @@ import pytest
 
 from b200kit.inventory.parse import parse
 from b200kit.inventory.spec import NodeSpec
-from b200kit.node.lib import timestamp
 from b200kit.node.proof import command, share_answer
 from b200kit.node.proof.share import Consequence
 from b200kit.operations import gate
 from b200kit.serving.gateway.haproxy_config import PATHS
-from b200kit.stages import firewall, proof, watchdog
+from b200kit.stages import firewall, proof, smoke, watchdog
+from tests.fake import proofs
 from tests.subtests import in_subtests
-from tests.unit.nodes import planned, settled
+from tests.unit.nodes import look, planned, settled
 from tests.unit.specs import CATALOGUE, data
 
 LOOK = f"/etc/systemd/system/{watchdog.LOOK}"
@@ -54,13 +53,21 @@ def test_only_a_node_that_serves_is_asked_for_it(tmp_path: Path) -> None:
     assert "proof" not in gate.expectation(node, serving=False)
 
 
-def test_a_smoke_test_that_proves_nothing_any_more_is_made_again(tmp_path: Path) -> None:
-    node, _ = settled(tmp_path)
-    assert planned(node, "smoke") == []
-    state: Any = node.state
-    old = datetime.now(UTC) - timedelta(hours=node.spec.proof.latency_ttl_h + 1)
-    state["notes"]["smoke"]["taken_at"] = timestamp.text(old)
-    assert planned(node, "smoke") != []
+@pytest.mark.parametrize(("share", "due"), [(0.79, False), (0.81, True), (1.5, True)])
+def test_a_smoke_test_that_runs_out_is_made_again_and_without_users(
+    tmp_path: Path, share: float, due: bool
+) -> None:
+    node, machine = settled(tmp_path)
+    proofs.age(machine, smoke.RECORD, share * node.spec.proof.latency_ttl_h)
+    look(node)
+    changes = smoke.STAGE.plan(node)
+    assert [change.drained for change in changes] == ([True, False] if due else [])
+
+
+def test_a_smoke_test_that_is_asked_for_waits_for_no_wave(tmp_path: Path) -> None:
+    node, _ = settled(tmp_path, smoke_always=True)
+    changes = smoke.STAGE.plan(node)
+    assert [change.drained for change in changes] == [False, False]
 
 
 @in_subtests(

@@ -21,7 +21,7 @@ class Renew(Keys):
     """How the node itself measures latency and answers again, while nobody asks it anything."""
 
     by_node: Literal["on", "off"] = "on"
-    """off: b200.py and smoke.py alone measure them again"""
+    """off: b200.py alone measures them again, once they are expiring"""
     window: _Hours = "01:00-05:00"
     """hours of the day, UTC, in which it may; nodes spread over their first half. An end before the
     begin is of the next day"""
@@ -43,14 +43,14 @@ class Proof(Keys):
     """hours that the gate's verdict of this boot holds; looks judge the same all the time, but
     what only a boot shows is as old as the boot"""
     latency_ttl_h: float = Field(168.0, ge=1, le=87_600)
-    """hours that a smoke test holds; an older one is measured again by b200.py"""
+    """hours that a smoke test holds"""
     answers_ttl_h: float = Field(168.0, ge=1, le=87_600)
     """hours that its golden answers hold, where smoke.golden_tokens asks for some"""
     bandwidth_ttl_h: float = Field(720.0, ge=1, le=87_600)
-    """hours that measured bandwidth holds, where bandwidth is "required": measuring needs the GPUs
+    """hours that measured bandwidth holds, where bandwidth is "required"; b200.py alone renews it
     """
     expiring_share: float = Field(0.2, ge=0, le=0.9)
-    """the last part of these times, in which a proof is called expiring"""
+    """the last part of these times, in which a proof is expiring and b200.py measures again"""
     clock_step_s: float = Field(5.0, ge=1, le=3600)
     """a step of the time of day by more seconds ends the proof: others believe what it says of
     when it ends"""

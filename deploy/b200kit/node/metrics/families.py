@@ -218,8 +218,10 @@ def _replicas(known: Known) -> Iterator[Family]:
     text = "How often the watchdog ejected a replica within its window."
     rows = tuple(({"replica": index}, float(len(times))) for index, times in ejections)
     yield Family("b200_replica_ejections", text, rows)
-    gpus = sum(len(known.replicas[index]) for index, why in out.items() if why is None)
-    yield _one("serving_gpus", "GPUs of the replicas that the watchdog keeps in the gateway.", gpus)
+    serving = [i for i, why in out.items() if why is None and watch.may_serve(known.look, i)]
+    gpus = sum(len(known.replicas[index]) for index in serving)
+    text = "GPUs of the replicas that ran at the last look and are kept in the gateway."
+    yield _one("serving_gpus", text, gpus)
     proven = gpus if standing_of(known) in ("valid", "expiring") else 0
     yield _one("proven_gpus", "GPUs of those that serve under a proof that holds.", proven)
 

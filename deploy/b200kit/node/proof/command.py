@@ -30,6 +30,7 @@ from b200kit.node.proof.document import Proof, Rules, Serving
 from b200kit.node.proof.evidence import KINDS
 from b200kit.node.proof.sources import Left
 from b200kit.node.state.event import Event
+from b200kit.node.state.watch import is_taken_out
 from b200kit.node.state.watchdog import Standing
 
 RULES = "b200kit/proof-rules/1"
@@ -62,8 +63,12 @@ def left(serving: Path) -> Left:
 
 
 def serving_now(look: object, configured: Configured) -> Serving:
-    """The replicas that ran at the last look and are in the gateway, and their GPUs."""
-    ran = look.get("running") if isinstance(look, Mapping) else None
+    """The replicas that ran at the last look and are in the gateway, and their GPUs.
+
+    On a node that was taken out none serves, but for those of one on trial.
+    """
+    known = look if isinstance(look, Mapping) else {}
+    ran = [] if is_taken_out(known) else known.get("running")
     running = ran if isinstance(ran, list) else []
     replicas = [
         one for one in configured.replicas if one.index in running and not is_out(one.index)
@@ -91,6 +96,18 @@ def line(then: Proof | None, now: Proof) -> str:
     if then is not None and then.standing == now.standing:
         return ""
     return f"proof {now.standing}" + (f": {now.why}" if now.why else "")
+
+
+def concerns(then: Proof | None, now: Proof) -> bool:
+    """Whether it is an event: a change; that a proof is over only while users rely on it.
+
+    A boot and a node that was taken out are planned work; what serves again unproven is not.
+    """
+    if now.standing == document.EXPIRED and not now.serving.replicas:
+        return False
+    if then is None or then.standing != now.standing:
+        return True
+    return now.standing == document.EXPIRED and not then.serving.replicas
 
 
 def keep(proof: Proof) -> dict[str, Any]:
@@ -127,6 +144,7 @@ def main(args: list[str]) -> int:
         return 1
     if text := line(then, proof):
         print(text, file=sys.stderr)
-        replicas = proof.serving.replicas
+    if concerns(then, proof):
+        replicas, text = proof.serving.replicas, text or f"it serves unproven: {proof.why}"
         spool.put(Event(f"proof.{proof.standing}", text, "proof.valid", replicas=replicas))
     return 0

@@ -118,7 +118,7 @@ def of_look(document: object, serving: Collection[int]) -> Found:
         return FAIL, failed[0]
     if waiting := [f.finding.summary for f in confirmed if {*f.replicas} & {*serving}]:
         return UNMEASURED, f"replicas that it touches are still in the gateway: {waiting[0]}"
-    if known.get("in_service") is not True:
+    if True not in (known.get("in_service"), known.get("on_trial")):
         return UNMEASURED, "the node is out of service"
     fit = known.get("fit_serving")
     if fit is None:

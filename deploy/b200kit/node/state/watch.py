@@ -104,6 +104,18 @@ def out(faults: Collection[Fault], takes_out: Collection[str]) -> dict[int, str]
     return reasons
 
 
+def is_taken_out(look: Mapping[str, Any]) -> bool:
+    """Whether the node was out of service, and not on trial, when it was looked at."""
+    return look.get("in_service") is False and look.get("on_trial") is not True
+
+
+def may_serve(look: Mapping[str, Any], replica: int) -> bool:
+    """Whether a replica serves for all that is known: what no look has seen is taken to serve."""
+    running = look.get("running")
+    ran = not isinstance(running, list) or replica in running
+    return ran and not is_taken_out(look)
+
+
 def set_aside(faults: Collection[Fault], takes_out: Collection[str]) -> set[str]:
     """Faults, by `key`, whose replicas are all out for one: they touch nothing that serves."""
     gone = set(out(faults, takes_out))

@@ -78,6 +78,21 @@ def test_a_node_that_is_well() -> None:
     assert expected - {*said} == set()
 
 
+@pytest.mark.parametrize(
+    ("look", "gpus"),
+    [
+        ({"running": [0, 1]}, 8),
+        ({"running": [1]}, 4),
+        ({"running": []}, 0),
+        ({"running": [0, 1], "in_service": False}, 0),
+        ({"running": [0, 1], "in_service": False, "on_trial": True}, 8),
+        ({"schema": "b200kit/watch/9", "running": []}, 8),
+    ],
+)
+def test_what_does_not_run_or_was_taken_out_does_not_serve(look: dict[str, Any], gpus: int) -> None:
+    assert f"b200_serving_gpus {gpus}" in lines(known(watch=looked(**look)))
+
+
 def test_events_that_a_sink_waits_for_and_nobody_can_count_are_an_absent_reading() -> None:
     series = 'b200_reading_present{reading="events"}'
     assert not any(line.startswith(series) for line in lines(known()))

@@ -139,6 +139,25 @@ def test_journal_has_a_line_and_the_site_an_event_when_the_standing_changes(
     assert events == ["proof.valid", "proof.expired"]
 
 
+@pytest.mark.parametrize("planned", [{"in_service": False}, {"running": []}])
+def test_what_nobody_relies_on_expires_without_an_event_and_what_serves_again_does_not(
+    planned: dict[str, Any], issue: Issue, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    events: list[str] = []
+    monkeypatch.setattr(spool, "put", lambda event: events.append(event.kind))
+    look = tmp_path / "watch.json"
+    serving = look.read_text()
+    (tmp_path / "smoke.json").write_text(json.dumps({**SMOKE, "verdict": "fail", "reasons": []}))
+    look.write_text(json.dumps(json.loads(serving) | planned))
+    issue()
+    assert issued(tmp_path)["serving"] == {"replicas": [], "gpus": 0}
+    assert events == []
+    look.write_text(serving)
+    issue()
+    issue()
+    assert events == ["proof.expired"]
+
+
 @pytest.mark.parametrize("rules", ["", "[]", "{}", json.dumps({**RULES, "ttl_s": {"look": 1}})])
 def test_bad_rules_are_refused(issue: Issue, tmp_path: Path, rules: str) -> None:
     (tmp_path / "rules.json").write_text(rules)

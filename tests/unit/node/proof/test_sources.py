@@ -21,6 +21,7 @@ LOOK: dict[str, Any] = {
     "in_service": True, "running": [0, 1], "fit": "fit", "set_aside": [],
     "fit_serving": "fit", "bandwidth": "pass", "faults": [],
 }  # fmt: skip
+TRIAL = {"in_service": False, "on_trial": True}
 SEEN_ONCE = {"faults": [FAULT.to_json()], "fit_serving": "unfit"}
 ASIDE = {**LOOK, "fit": "unfit", "faults": [CONFIRMED], "set_aside": [FAULT.key]}
 GATE: dict[str, Any] = {
@@ -65,6 +66,8 @@ def found(kind: str, **left: Any) -> Evidence:
         ("look", {"look": {**LOOK, "fit_serving": "unmeasured"}}, "unmeasured"),
         ("look", {"look": {**LOOK, "fit_serving": None}}, "unmeasured"),
         ("look", {"look": {**LOOK, "in_service": False}}, "unmeasured"),
+        ("look", {"look": {**LOOK, **TRIAL}}, "pass"),
+        ("look", {"look": {**LOOK, **TRIAL, "fit_serving": "unfit"}}, "unmeasured"),
         ("look", {"look": {**LOOK, "taken_at": "lately"}}, "unmeasured"),
         ("gate", {}, "pass"),
         ("gate", {"gate": {**GATE, "boot_id": "boot-b"}}, "unmeasured"),

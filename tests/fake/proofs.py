@@ -1,0 +1,78 @@
+"""What a machine in memory proves of itself: by its looks, and by the bandwidth it measures."""
+
+from __future__ import annotations
+
+import json
+import time
+from typing import TYPE_CHECKING, Any
+
+from b200kit.node.bandwidth import tests
+from b200kit.node.lib import managed_files, timestamp
+from b200kit.node.proof import sources
+from b200kit.node.proof.clock import Clock, Now
+from b200kit.node.proof.document import Proof, Rules, Serving
+from b200kit.node.proof.evidence import PASS
+from b200kit.node.state import quarantine, watch
+from b200kit.stages import proof as rules
+from b200kit.stages import smoke
+from tests.unit import corpus
+
+if TYPE_CHECKING:
+    from tests.fake.machine import Machine
+
+_LEFT = (smoke.RECORD, tests.PATH)
+_MEASURED = corpus.named("bandwidth measured in this boot is as expected")
+
+
+def look(machine: Machine, host: dict[str, Any]) -> None:
+    """A look at a node that is well: of one that is out of service only while it is on trial."""
+    mark = json.loads(machine.text(quarantine.PATH)) if quarantine.PATH in machine.files else None
+    on_trial = quarantine.on_trial(mark, host["boot_id"], host["uptime_s"])
+    fit = "fit" if mark is None or on_trial else None
+    found = {
+        **{"schema": watch.SCHEMA, "taken_at": timestamp.now(), "boot_s": host["uptime_s"]},
+        **{"in_service": mark is None, "on_trial": on_trial, "running": [0, 1], "faults": []},
+        **{"fit": fit, "fit_serving": fit, "bandwidth": PASS if fit else None},
+    }
+    machine.write(str(managed_files.LOOK), json.dumps(found).encode())
+
+
+def issued(machine: Machine, host: dict[str, Any]) -> dict[str, Any] | None:
+    """The proof that its last look issued, as a node without an earlier one issues it."""
+    if not {str(managed_files.LOOK), rules.RULES} <= {*machine.files}:
+        return None
+    now = Now(host["boot_id"], host["uptime_s"], time.time())
+    asked = json.loads(machine.text(rules.RULES))
+    here = {path: json.loads(machine.text(path)) for path in _LEFT if path in machine.files}
+    left = sources.Left(
+        look=json.loads(machine.text(str(managed_files.LOOK))),
+        gate={"fit": "fit", "taken_at": timestamp.now(), **host},
+        smoke=here.get(smoke.RECORD),
+        bandwidth=here.get(tests.PATH),
+        replicas=(0, 1),
+    )
+    # No engine is there whose answers could be compared.
+    required = [kind for kind in asked["required"] if kind != "answers"]
+    of = Rules("fake", asked["ttl_s"], required, asked["expiring_share"])
+    found = tuple(sources.evidence(left, now, of))
+    clock, serving = Clock(now.wall_s - now.boot_s), Serving((0, 1), 8)
+    return Proof("fake", now, 1, found, clock, serving, of.expiring_share).to_json()
+
+
+def measure_bandwidth(machine: Machine, host: dict[str, Any]) -> str:
+    """The node program's `bandwidth`, which refuses to measure beside a replica."""
+    beside = [unit for unit in machine.units if "vllm@" in unit and machine.is_active(unit)]
+    assert not beside, f"{', '.join(beside)} must be stopped first"
+    result = _MEASURED.state()["notes"]["bandwidth"]
+    result |= {"boot_id": host["boot_id"], "taken_at": timestamp.now()}
+    if machine.slow:
+        result["results"][0]["value"] = 250.0
+    machine.write(tests.PATH, json.dumps(result).encode())
+    return f"{len(result['results'])} results"
+
+
+def age(machine: Machine, path: str, hours: float) -> None:
+    """Let a result be so old."""
+    result = json.loads(machine.text(path))
+    result["taken_at"] = timestamp.now(-3600 * hours)
+    machine.write(path, json.dumps(result).encode())
