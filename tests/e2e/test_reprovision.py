@@ -45,6 +45,9 @@ DATA = {
         "drain_deadline_s": 120,
     },
     "rollout": {"share_percent": 10, "watch_s": 3},
+    # As a site has it: a node returns by the proof that its looks issue.
+    "watchdog": {"look_s": 10, "look_deadline_s": 60, "deadline_s": 120, "stall_s": 600},
+    "proof": {"issue": "on"},
 }
 FAULTS = [
     ("cured-by-restart", "restart-services"),

@@ -107,7 +107,8 @@ def runs_out(node: Node, document: object) -> bool:
         proof = parsed(state.at("notes", "proof").raw())
     except ValueError:
         return False
-    if isinstance(uptime_s, Unmeasured) or proof.now.boot_id != state.text("host", "boot_id"):
+    of_now = is_issued(node) and proof.now.boot_id == state.text("host", "boot_id")
+    if isinstance(uptime_s, Unmeasured) or not of_now:
         return False
     now = proof.later(uptime_s)
     passed = [one for one in now.required if one.result == PASS and one.digest == digest(document)]

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from b200kit.inventory.keys.proof import Proof
 from b200kit.node.bandwidth import tests
 from b200kit.run.node import Node
 from b200kit.run.remote import Remote
@@ -169,6 +170,14 @@ def test_proof_of_another_boot_or_of_unknown_age_renews_nothing(tmp_path: Path) 
         (state | {"notes": state["notes"] | {"proof": earlier}}, []),
     ):
         assert planned(node, "bandwidth") == plan
+
+
+def test_proof_that_lies_there_since_proofs_were_asked_for_renews_nothing(tmp_path: Path) -> None:
+    node, machine, _ = prepared(tmp_path, "required", serves=True)
+    proofs.age(machine, tests.PATH, node.spec.proof.bandwidth_ttl_h)
+    look(node)
+    node.spec = node.spec.replace(proof=Proof(issue="off"))
+    assert planned(node, "bandwidth") == []
 
 
 def test_what_serves_ends_before_it_is_measured(tmp_path: Path) -> None:

@@ -24,7 +24,7 @@ from b200kit.node.events import spool
 from b200kit.node.lib import boot_clock, durable_files
 from b200kit.node.lib.managed_files import LOOK, PROOF, STATE_DIRECTORY, note
 from b200kit.node.lib.readings import attempt
-from b200kit.node.proof import document, signature, sources
+from b200kit.node.proof import document, news, signature, sources
 from b200kit.node.proof.clock import Now, Steps
 from b200kit.node.proof.document import Proof, Rules, Serving
 from b200kit.node.proof.evidence import KINDS
@@ -93,21 +93,23 @@ def before() -> Proof | None:
 
 def line(then: Proof | None, now: Proof) -> str:
     """What changed, for the journal; empty where the standing is as it was."""
-    if then is not None and then.standing == now.standing:
-        return ""
-    return f"proof {now.standing}" + (f": {now.why}" if now.why else "")
+    return "" if then is not None and then.standing == now.standing else words(now)
 
 
-def concerns(then: Proof | None, now: Proof) -> bool:
-    """Whether it is an event: a change; that a proof is over only while users rely on it.
+def words(proof: Proof) -> str:
+    """Its standing, and why it is not valid."""
+    return f"proof {proof.standing}" + (f": {proof.why}" if proof.why else "")
 
-    A boot and a node that was taken out are planned work; what serves again unproven is not.
-    """
-    if now.standing == document.EXPIRED and not now.serving.replicas:
-        return False
-    if then is None or then.standing != now.standing:
-        return True
-    return now.standing == document.EXPIRED and not then.serving.replicas
+
+def report(then: Proof | None, now: Proof) -> None:
+    """An event where the site does not know the standing yet."""
+    path = PROOF.with_name("reported")
+    known = path.read_text(encoding="utf-8") if path.exists() else ""
+    if not (standing := news.standing(then, now, known)):
+        return
+    replicas = now.serving.replicas
+    spool.put(Event(f"proof.{standing}", words(now), "proof.valid", replicas=replicas))
+    durable_files.replace(path, standing)
 
 
 def keep(proof: Proof) -> dict[str, Any]:
@@ -139,12 +141,10 @@ def main(args: list[str]) -> int:
     proof = document.issued(then, sources.evidence(found, now, rules), serving, now, rules)
     try:
         keep(proof)
+        report(then, proof)
     except OSError as error:
         print(f"proof: it could not be issued: {error}", file=sys.stderr)
         return 1
     if text := line(then, proof):
         print(text, file=sys.stderr)
-    if concerns(then, proof):
-        replicas, text = proof.serving.replicas, text or f"it serves unproven: {proof.why}"
-        spool.put(Event(f"proof.{proof.standing}", text, "proof.valid", replicas=replicas))
     return 0

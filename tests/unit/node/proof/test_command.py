@@ -136,26 +136,41 @@ def test_journal_has_a_line_and_the_site_an_event_when_the_standing_changes(
     (tmp_path / "smoke.json").write_text(json.dumps({**SMOKE, "verdict": "fail", "reasons": []}))
     issue()
     assert capsys.readouterr().err == "proof expired: latency: fail: verdict fail\n"
+    # One look proves no fault.
+    assert events == ["proof.valid"]
+    issue()
+    issue()
     assert events == ["proof.valid", "proof.expired"]
+    (tmp_path / "smoke.json").write_text(json.dumps(SMOKE))
+    issue()
+    assert events == ["proof.valid", "proof.expired", "proof.valid"]
 
 
 @pytest.mark.parametrize("planned", [{"in_service": False}, {"running": []}])
-def test_what_nobody_relies_on_expires_without_an_event_and_what_serves_again_does_not(
+def test_planned_work_is_no_event_and_what_serves_unproven_after_it_is(
     planned: dict[str, Any], issue: Issue, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     events: list[str] = []
     monkeypatch.setattr(spool, "put", lambda event: events.append(event.kind))
-    look = tmp_path / "watch.json"
+    look, smoke = tmp_path / "watch.json", tmp_path / "smoke.json"
     serving = look.read_text()
-    (tmp_path / "smoke.json").write_text(json.dumps({**SMOKE, "verdict": "fail", "reasons": []}))
-    look.write_text(json.dumps(json.loads(serving) | planned))
     issue()
+    look.write_text(json.dumps(json.loads(serving) | planned))
+    smoke.write_text(json.dumps({**SMOKE, "verdict": "fail", "reasons": []}))
+    for _ in range(3):
+        issue()
     assert issued(tmp_path)["serving"] == {"replicas": [], "gpus": 0}
-    assert events == []
+    assert issued(tmp_path)["standing"] == "expired"
     look.write_text(serving)
     issue()
+    assert events == ["proof.valid"]
+    smoke.write_text(json.dumps(SMOKE))
     issue()
-    assert events == ["proof.expired"]
+    assert events == ["proof.valid"]
+    smoke.write_text(json.dumps({**SMOKE, "verdict": "fail", "reasons": []}))
+    issue()
+    issue()
+    assert events == ["proof.valid", "proof.expired"]
 
 
 @pytest.mark.parametrize("rules", ["", "[]", "{}", json.dumps({**RULES, "ttl_s": {"look": 1}})])
