@@ -1,4 +1,4 @@
-"""Runs that are cut short, by Ctrl-C or a full disk: what is said, and the next run goes on."""
+"""Runs that end early, by Ctrl-C or a full disk: their message, and what the next run completes."""
 
 from __future__ import annotations
 

@@ -21,7 +21,7 @@ class Renew(Keys):
     """How the node itself measures latency and answers again, while nobody asks it anything."""
 
     by_node: Literal["on", "off"] = "on"
-    """off: b200.py alone measures them again, once they are expiring"""
+    """off: they are measured again by b200.py, once they are expiring, or by smoke.py"""
     window: _Hours = "01:00-05:00"
     """hours of the day, UTC, in which it may; nodes spread over their first half. An end before the
     begin is of the next day"""
