@@ -5,18 +5,11 @@ from __future__ import annotations
 import sys
 
 import pytest
-from hypothesis import settings
 from xdist.scheduler import LoadScopeScheduling  # type: ignore[import-untyped]
 
 from tests.lab.shell import ensure_host_packages, missing_host_packages
 
-pytest_plugins = ["tests.messages"]
-
-# The same examples in every run: what is judged is the change, not the luck of a draw. New ones
-# are looked for with `pytest --hypothesis-profile=explore tests/unit`.
-settings.register_profile("same", max_examples=60, derandomize=True, deadline=None)
-settings.register_profile("explore", max_examples=1500, deadline=None)
-settings.load_profile("same")
+pytest_plugins = ["tests.messages", "tests.sample"]
 
 
 def pytest_sessionstart(session: pytest.Session) -> None:

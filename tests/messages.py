@@ -1,7 +1,9 @@
-"""Sentences of the product, compared with one file, so that words are changed in one place.
+"""Sentences of the product: what they name is compared with one file, their words are not.
 
-`assert_message(text)` compares a text with the entry of the running test, which
-`pytest --update-messages` writes. Each call in a test, or in a case of it, has its own entry.
+`assert_message(text)` compares the facts of a text with those of the entry of the running test:
+hosts, keys, values, units, paths, commands, codes, figures. A text that names nothing has to be
+about the same: half of its words. Each call in a test, or in a case of it, has its own entry. The
+file is for people who review what users read; `pytest --update-messages` writes it.
 """
 
 from __future__ import annotations
@@ -22,6 +24,26 @@ PYTHON = re.compile(r"python[\d.]*")
 TOOK = re.compile(r"\d+(\.\d+)? m?s\b")
 TIME = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ")
 Texts = dict[str, dict[str, list[str]]]  # by module and test, in the order of the calls
+TOKEN = re.compile(r"""(?<!\w)"[^"\n]*"|(?<!\w)'[^'\n]*'(?!\w)|\S+""")
+FACT = re.compile(r"[\d_/=@$<>|*{\[]|\w[.:]\w|^--?\w|[A-Z]{2}|\w-\w+-\w")
+KEY = re.compile(r"\w+:$")
+
+
+def facts(text: str) -> list[str]:
+    """What a text names, in order: quoted words, figures, paths, codes, subjects."""
+    return [
+        token.strip(".,;:()!?\"'")
+        for token in TOKEN.findall(text)
+        if token[0] in "\"'" or KEY.match(token) or FACT.search(token.strip(".,;:()!?"))
+    ]
+
+
+def says_the_same(text: str, known: str) -> bool:
+    """Whether two texts name the same; of texts that name nothing, whether they are alike."""
+    if facts(known) or not known:
+        return facts(text) == facts(known) and bool(text) == bool(known)
+    words = {word.lower() for word in re.findall(r"\w+", known)}
+    return not facts(text) and 2 * len(words & {w.lower() for w in text.split()}) >= len(words)
 
 
 class Messages:
@@ -31,6 +53,7 @@ class Messages:
         self.file, self.tests = file, tests
         self.update = False
         self.given: Texts = {}
+        self.reworded = 0
         self.module = self.test = self.case = self.folder = ""
 
     @cached_property
@@ -44,16 +67,18 @@ class Messages:
         self.given.setdefault(module, {})[test] = []
 
     def compare(self, text: str) -> None:
-        """Assert that a text is the one on file for this call of this test."""
+        """Assert that a text names what the one on file for this call of this test does."""
         __tracebackhide__ = True
         text = text.replace(self.folder or "TMP", "TMP").replace(f"{TESTS.parent}/", "")
         test = self.test + self.case[: max(0, LONGEST - len(self.test))]
         texts = self.given[self.module].setdefault(test, [])
         texts.append(text)
         if not self.update:
-            known = self.known.get(self.module, {}).get(test, [])
+            known = self.known.get(self.module, {}).get(test, [])[len(texts) - 1 :][:1]
             command = f"pytest --update-messages tests/{self.module}"
-            assert known[len(texts) - 1 :][:1] == [text], f"not on file; after a look: {command}"
+            assert known, f"not on file: {text!r}; after a look: {command}"
+            assert says_the_same(text, known[0]), f"{text!r}, not {known[0]!r}; or {command}"
+            self.reworded += text != known[0]
 
     def write(self) -> None:
         """Replace the entries of the tests that ran; drop those of tests that no longer exist."""
@@ -90,7 +115,7 @@ def _name(test: str) -> str:
 
 
 def assert_message(*texts: str | None, **names: object) -> None:
-    """Assert that the texts, a line each, are on file.
+    """Assert that the texts, a line each, name what those on file name.
 
     `PORT=port` writes PORT for its value, or for what a compiled pattern finds.
     """
@@ -139,3 +164,10 @@ def pytest_sessionfinish() -> None:
     """Write what was given, if that is asked for."""
     if MESSAGES.update:
         MESSAGES.write()
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """Say that the file is behind: that fails nothing."""
+    if MESSAGES.reworded and not MESSAGES.update:
+        line = f"{MESSAGES.reworded} texts are worded in another way than in {FILE.name}"
+        terminalreporter.write_line(f"{line}: pytest --update-messages -n 0 writes them")

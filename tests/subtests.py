@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 
 from tests.messages import MESSAGES
+from tests.sample import sample
 
 Test = Callable[..., None]
 Values = Iterable[Any] | Callable[[], Iterable[Any]]
@@ -23,12 +24,13 @@ Cases = list[tuple[str, dict[str, Any]]]
 
 
 def in_subtests(
-    names: str | Sequence[str], values: Values, ids: Ids = None
+    names: str | Sequence[str], values: Values, ids: Ids = None, *, one_in: int = 1
 ) -> Callable[[Test], Test]:
     """A decorator as `pytest.mark.parametrize`, which runs all cases within one test.
 
     Stacked, it runs every combination. A function in place of the values is called when the test
-    runs, so that collecting costs nothing.
+    runs, so that collecting costs nothing. Of a long table *one_in* so many cases run, other ones
+    at each commit, and all with --all-cases (tests/sample.py).
     """
     keys = [name.strip() for name in names.split(",")] if isinstance(names, str) else list(names)
     single = isinstance(names, str) and len(keys) == 1
@@ -38,7 +40,7 @@ def in_subtests(
         assert rows, "a test over no case passes whatever it asserts"
         return [
             (_label(number, row, ids), dict(zip(keys, row, strict=True)))
-            for number, row in enumerate(rows)
+            for number, row in sample(enumerate(rows), one_in)
         ]
 
     def decorate(test: Test) -> Test:

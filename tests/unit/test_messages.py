@@ -8,7 +8,15 @@ from pathlib import Path
 import pytest
 import yaml
 
-from tests.messages import MESSAGES, TESTS, Messages, Texts, assert_message, raises_message
+from tests.messages import (
+    MESSAGES,
+    TESTS,
+    Messages,
+    Texts,
+    assert_message,
+    raises_message,
+    says_the_same,
+)
 
 MODULE = "unit/test_it.py"
 ON_FILE: Texts = {
@@ -35,6 +43,41 @@ def test_each_call_is_compared_with_its_own_entry(messages: Messages) -> None:
     messages.begin(MODULE, "test_two")
     messages.case = "[a]"
     messages.compare("of a")
+
+
+@pytest.mark.parametrize(
+    ("text", "known"),
+    [
+        ("n1: the driver is not loaded", "n1: no driver is loaded"),
+        ("GPU 3 has 4 of 18 links; reboot", "of GPU 3, 4 links out of 18 are up"),
+        ('model: unknown "llama-9"', 'model: the catalogue has no "llama-9"'),
+        ("the token is nan", "the value of the token is nan"),
+    ],
+)
+def test_the_same_in_other_words_is_the_same(text: str, known: str) -> None:
+    assert says_the_same(text, known)
+
+
+@pytest.mark.parametrize(
+    ("text", "known"),
+    [
+        ("n2: the driver is not loaded", "n1: the driver is not loaded"),
+        ("GPU 3 has 4 of 18 links", "GPU 4 has 3 of 18 links"),
+        ('model: unknown "llama-8"', 'model: unknown "llama-9"'),
+        ('goal: unknown "a"', 'model: unknown "a"'),
+        ("gpu.ecc is bad", "gpu.xid is bad"),
+        ("see docs/measure.md", "see docs/lab.md"),
+        ("pyinfra --limit n1", "pyinfra --dry n1"),
+        ("the mirror is away", "no usage"),
+        ("", "the mirror is away"),
+        ("no usage", ""),
+        ("n1 is away", "no usage"),
+        ("unit FAIL", "unit PASS"),
+        ("nvidia-fabricmanager-dev is gone", "the other is gone"),
+    ],
+)
+def test_what_names_something_else_is_not(text: str, known: str) -> None:
+    assert not says_the_same(text, known)
 
 
 @pytest.mark.parametrize("text", ["second", "firs", ""])
