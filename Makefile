@@ -1,5 +1,5 @@
 # Two commands for a newcomer: `make demo` and `make test`. Each sets up what it needs.
-.PHONY: help demo test test-all test-long bench lint setup down test-vendor test-index test-vm \
+.PHONY: help demo test golden test-process test-lab test-long weight bench lint setup down test-vendor test-index test-vm \
 	test-reprovision test-real-engine test-vm-engine test-cuda-wheels vagrant-validate vagrant-up vagrant-down
 
 PY = .venv/bin/python
@@ -7,6 +7,7 @@ PYTEST = .venv/bin/pytest
 # Labs side by side: three keep two CPUs busy.
 LABS ?= 3
 IN_LABS = $(PYTEST) -n $(LABS) --no-loadscope-reorder
+IN_MEMORY = not (lab or vm or vendor or index)
 # Without compiled files each of some hundred runs of pyinfra would compile the library again.
 unexport PYTHONDONTWRITEBYTECODE
 
@@ -16,18 +17,26 @@ help: ## this list
 demo: setup ## one simulated node, from a bare OS to tokens and a report (OS=debian13)
 	@$(PY) -m tests.lab.demo $(OS)
 
-# What boots nothing, on every core; then the one way through the lab.
-test: setup ## everything that boots nothing, and one way through the lab (under 10 minutes)
-	@$(PYTEST) -n auto -m "not lab and not vm and not vendor and not index"
+# A fast answer: long tables of cases take a sample, which changes with the commit.
+test: setup ## did I break it? What boots nothing and starts little (under 5 minutes)
+	@$(PY) -m tests.weight test -n auto -m "$(IN_MEMORY) and not process"
+
+golden: setup ## the one way through the lab: two nodes from a bare OS (root; 3 minutes)
 	@$(PYTEST) -m golden tests/e2e
 
-# Each worker of the second line has a lab of its own.
-test-all: setup ## everything but the virtual machine, test-long and test-real-engine
-	@$(PYTEST) -n auto -m "not lab and not vm and not vendor and not index"
-	@$(IN_LABS) -m "(lab or vendor or index) and not real_engine and not long" tests/e2e tests/index tests/vm tests/vendor
+test-process: setup ## what starts real programs: HAProxy, Prometheus, compilers, browsers, fleets
+	@$(PYTEST) -n auto -m "$(IN_MEMORY) and process"
 
-test-long: setup ## what takes longest in the lab (root; half an hour)
-	@$(IN_LABS) -m long tests/e2e
+# Each worker has a lab of its own.
+test-lab: setup ## the lab modules of CI: each fault that only a lab shows, once (root; a quarter of an hour)
+	@$(IN_LABS) -m "lab and not (golden or long or real_engine)" tests/e2e
+
+test-long: setup ## all cases of all tables, and the labs that CI leaves out (root; an hour and a half)
+	@$(PYTEST) -n auto --all-cases -m "$(IN_MEMORY)"
+	@$(IN_LABS) -m "(lab and long or vendor or index) and not real_engine" tests/e2e tests/index tests/vm tests/vendor
+
+weight: setup ## lines, words, tests and their CPU-minutes, beside those of the last release
+	@$(PY) -m tests.weight show
 
 bench: setup ## figures in milliseconds on this machine: printed, never judged
 	@$(PY) -m tests.bench

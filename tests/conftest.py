@@ -43,6 +43,7 @@ class ByModule(LoadScopeScheduling):  # type: ignore[misc]
         return REAL_ENGINE if path.startswith(REAL_ENGINE) else path
 
 
+@pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config: pytest.Config, log: object) -> ByModule:
     """How tests are given to workers. Two real engines at once would leave none of them a CPU."""
     return ByModule(config, log)
