@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from b200kit.run import zipapp
+from tests.subtests import in_subtests
 
 ROOT = Path(__file__).resolve().parents[2]
 LIBRARY = ROOT / "deploy" / "b200kit"
@@ -148,6 +149,53 @@ def test_node_imports_only_the_standard_library_pynvml_and_itself() -> None:
         and not module.startswith("b200kit.node.")
     ]
     assert wrong == []
+
+
+Scope = ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda
+Comprehension = ast.ListComp | ast.SetComp | ast.DictComp | ast.GeneratorExp
+
+
+def hidden(module: ast.Module) -> Iterator[str]:
+    """Names that a function uses of its module and that a comprehension of it hides."""
+    for scope in (node for node in ast.walk(module) if isinstance(node, Scope)):
+        outside, inside = set[str](), set[str]()
+        own = {each.arg for each in ast.walk(scope.args) if isinstance(each, ast.arg)}
+        body = scope.body if isinstance(scope.body, list) else [scope.body]
+        left: list[tuple[ast.AST, frozenset[str]]] = [(node, frozenset()) for node in body]
+        while left:
+            node, bound = left.pop()
+            if isinstance(node, Comprehension):
+                bound |= {name for each in node.generators for name in stored(each.target)}
+                inside |= bound
+            if isinstance(node, ast.Name) and node.id not in bound:
+                (outside if isinstance(node.ctx, ast.Load) else own).add(node.id)
+            if not isinstance(node, Scope):
+                left += [(child, bound) for child in ast.iter_child_nodes(node)]
+        yield from sorted((inside & outside) - own)
+
+
+def stored(target: ast.expr) -> set[str]:
+    """The names that an assignment to a target gives a value."""
+    return {node.id for node in ast.walk(target) if isinstance(node, ast.Name)}
+
+
+@in_subtests(
+    ("body", "found"),
+    [
+        ("a = [x for x in y]; x()", ["x"]),
+        ("a = {x: z for x, z in y}\n return z", ["z"]),
+        ("x = 1; a = [x for x in y]; x", []),
+        ("a = [x for x in y]", []),
+        ("x(); return lambda: [x for x in y]", []),
+    ],
+)
+def test_name_that_a_comprehension_hides_is_found(body: str, found: list[str]) -> None:
+    assert list(hidden(ast.parse(f"def f():\n {body}"))) == found
+
+
+def test_no_comprehension_hides_a_name_that_its_function_uses() -> None:
+    # Python 3.12.0 to 3.12.3 may take it for an unbound local one of the whole function.
+    assert [f"{name}: {what}" for name, path in DEPLOY.items() for what in hidden(tree(path))] == []
 
 
 def test_rooms_import_downwards_only() -> None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import base64
 import json
+import os
 import shutil
 import subprocess
 import sys
@@ -20,6 +21,7 @@ import pytest
 from b200kit.node.checks.judge import judge
 from b200kit.run import zipapp
 from tests.unit import states
+from tests.unit.lab.shim_kit import facts
 from tests.unit.node.client.server_thread import running
 from tests.unit.node.conftest import Nvml
 from tests.unit.node.latency.test_smoke import SMOKE, config
@@ -115,6 +117,12 @@ def test_recorded_nodes_are_judged_alike(python: str, program: Path) -> None:
     verdicts = answer(run(python, "-I", "-c", LOAD + JUDGE, program, said=json.dumps(cases)))
     assert verdicts == [judge(*case).to_json() for case in cases]
     assert {verdict["fit"] for verdict in verdicts} >= {"fit", "unfit"}
+
+
+def test_process_on_a_gpu_is_found_alike(python: str, program: Path, nvml: Nvml) -> None:
+    nvml(lines=f"gpu.2.processes={os.getpid()}")
+    [held] = answer(run(python, "-I", program, "_gpu-holders", facts()["gpu.2.uuid"]))
+    assert held["process"].startswith(f"pid {os.getpid()} ")
 
 
 def test_server_is_asked_and_measured_alike(python: str, program: Path, tmp_path: Path) -> None:

@@ -52,8 +52,8 @@ def choose(machine: Machine, replicas: int, size: int, kept: Kept) -> list[list[
 
 def _cheapest(machine: Machine, ways: Iterator[list[Nodes]], kept: Kept) -> list[list[Nodes]]:
     costs = [(cost(machine, way, kept), way) for way in ways]
-    least = min(cost for cost, _ in costs)
-    return [way for cost, way in costs if cost == least]
+    least = min(price for price, _ in costs)
+    return [way for price, way in costs if price == least]
 
 
 def _ways(

@@ -38,7 +38,7 @@ def holders(uuids: Sequence[str]) -> Answer:
     for uuid in uuids:
         try:
             handle = n.nvmlDeviceGetHandleByUUID(uuid)
-            pids = [process.pid for process in n.nvmlDeviceGetComputeRunningProcesses(handle)]
+            pids = [each.pid for each in n.nvmlDeviceGetComputeRunningProcesses(handle)]
         except n.NVMLError as error:
             return f"{uuid}: {words(error)}"
         found += [Held(_gpu(handle, uuid), process(pid)) for pid in pids]
