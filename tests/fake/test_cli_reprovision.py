@@ -104,9 +104,9 @@ def test_dry_run_prints_each_nodes_plan_and_touches_nothing(small: Fleet, folder
 def test_damaged_transaction_stops_its_node_and_the_others_continue(
     small: Fleet, folder: Path
 ) -> None:
-    sound = small.machine("n01")
-    sound.answers = {pattern: (True, said) for pattern, said in REPAIRS.items()}
-    sound.save()
+    for machine in map(small.machine, small.names):
+        machine.answers = {pattern: (True, said) for pattern, said in REPAIRS.items()}
+        machine.save()
     site = small.folder / "group_data" / "nodes.py"
     limits = {
         "budgets": dict.fromkeys(("restart_services", "reset_gpus", "reboot", "power_cycle"), 0),
@@ -118,6 +118,10 @@ def test_damaged_transaction_stops_its_node_and_the_others_continue(
     assert run.outcomes == {"n01": "quarantined", "n02": "failed"}, run.stderr[-3000:]
     assert small.machine("n02").ran(TOUCHES) == []
     assert_message(run.described("n02"), FOLDER=folder)
+    run = small.run("reprovision.py", "--limit", "n02", "--data", "reason=a new board")
+    assert run.outcomes == {"n02": "quarantined"}, run.stderr[-3000:]
+    assert ledger.read(folder, "n02").findings
+    assert [path.read_text() for path in folder.glob("n02.damaged-*")] == ['{"kind": "open"}\n']
 
 
 def test_nodes_that_await_repair_or_have_another_owner_are_left_alone(
@@ -256,9 +260,9 @@ def test_second_node_waits_for_its_turn_and_one_that_is_off_awaits_repair(
     off = small.machine("n02")
     off.reachable, off.answers = False, {".": (False, "")}
     off.save()
-    sound = small.machine("n01")
-    sound.answers = {pattern: (True, said) for pattern, said in REPAIRS.items()}
-    sound.save()
+    for machine in map(small.machine, small.names):
+        machine.answers = {pattern: (True, said) for pattern, said in REPAIRS.items()}
+        machine.save()
     site = small.folder / "group_data" / "nodes.py"
     never = dict.fromkeys(("restart_services", "reset_gpus", "reboot", "power_cycle"), 0)
     site.write_text(site.read_text() + f"reprovision = {{'budgets': {never}}}\n")

@@ -40,7 +40,7 @@ def show_all(transactions: Path | None) -> int:
     """List the nodes that are out of service, and the rollouts they belong to."""
     folder = transactions or ledger.directory()
     try:
-        names = ledger.nodes(folder)
+        names = ledger.known(folder)
     except StageFailed as error:
         raise Refusal(str(error), UNKNOWN) from None
     found = {name: _read(folder, name) for name in names}

@@ -13,19 +13,18 @@ import fcntl
 import json
 import os
 import secrets
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
 from b200kit.node.lib import timestamp
 from b200kit.node.lib.durable_files import sync_directory
-from b200kit.reprovision import audit, transaction
+from b200kit.reprovision import audit, logged, transaction
 from b200kit.reprovision.ledger_line import audited
 from b200kit.reprovision.transaction import Transaction
 from b200kit.run import chain, jsonl
 from b200kit.run.chain import Chain
-from b200kit.run.file_names import safe_name
 from b200kit.run.node import StageFailed
 from b200kit.run.places import home
 
@@ -59,13 +58,37 @@ def nodes(folder: Path) -> list[str]:
     return sorted(n.removesuffix(".jsonl") for n in names if n.endswith(".jsonl") and n != AUDIT)
 
 
+def known(folder: Path) -> list[str]:
+    """Nodes that have a file, and those out of service whose file is gone, sorted."""
+    with _told(folder):
+        last = logged.newest(folder / AUDIT)
+    return sorted({*nodes(folder), *(n for n, act in last.items() if logged.leaves_out(act))})
+
+
 def read(folder: Path, node: str) -> Transaction:
     """A node's transaction, one that is not open where there is no file; raises Damaged."""
     path = jsonl.path_of(folder, node)
+    return _folded(path, node, whole(path, lambda path: chain.parse(jsonl.read(path))))
+
+
+def whole(path: Path, look: Callable[[Path], Chain]) -> Chain:
+    """What a look at a node's file finds; raises Damaged where that is not all there was.
+
+    Where it finds no entry the log must know of none: a node that is out stays out without a file.
+    """
+    log = path.with_name(AUDIT)
     try:
-        return _folded(path, node, chain.parse(jsonl.read(path)))
+        found, last = look(path), {}
+        if not found.entries:
+            last = logged.newest(log).get(path.stem, {})
+            found = look(path)  # has by now what the log had
     except OSError as error:
-        raise Damaged(unknown(path, error.strerror or str(error))) from None
+        why = error.strerror or str(error)
+        is_log = error.filename == str(log)
+        raise Damaged(f"{log}: {why}" if is_log else unknown(path, why)) from None
+    if why := next(iter(found.damage), "") or logged.lost(path, found, last):
+        raise Damaged(unknown(path, why))
+    return found
 
 
 def lines(folder: Path, node: str) -> Chain:
@@ -81,7 +104,7 @@ def digests(folder: Path, node: str) -> list[str]:
     found = [
         digest for entry in lines(folder, node).entries for digest in transaction.logged(entry)
     ]
-    return [*found, *_left_in_log(folder, node, found)] if is_held(folder, node) else found
+    return [*found, *logged.left(folder / AUDIT, node, found)] if is_held(folder, node) else found
 
 
 def is_held(folder: Path, node: str) -> bool:
@@ -120,8 +143,6 @@ def _lock_of(folder: Path, node: str) -> Path:
 
 
 def _folded(path: Path, node: str, lines: Chain) -> Transaction:
-    if lines.damage:
-        raise Damaged(unknown(path, lines.damage[0]))
     try:
         return transaction.fold(node, lines.entries)
     except (AttributeError, LookupError, TypeError, ValueError) as error:
@@ -133,7 +154,7 @@ def unknown(path: Path, why: str) -> str:
     """The line of a file that cannot be read."""
     return (
         f"{path}: {why}: how far this node's transaction is cannot be told. Put the file back as "
-        "it was, or move it away and start again with --data reason=... (docs/reprovision.md)"
+        "it was, or start again with --data reason=..., which sets it aside (docs/reprovision.md)"
     )
 
 
@@ -153,8 +174,11 @@ class Ledger:
         """The transaction as it is on the disk."""
         return read(self.folder, self.node)
 
-    def claim(self) -> Transaction:
-        """Become the node's one owner until `release`, or raise Held naming who is."""
+    def claim(self, anew: Callable[[], object] | None = None) -> Transaction:
+        """Become the node's one owner until `release`, or raise Held naming who is.
+
+        Where the file is damaged *anew* opens another transaction in its place, if it is given.
+        """
         with _told(self.folder):
             self.folder.mkdir(parents=True, exist_ok=True)
             try:
@@ -163,10 +187,16 @@ class Ledger:
             except jsonl.Busy:
                 raise Held(_holder(self.read())) from None
         try:
-            self._tx = self.read()
+            try:
+                self._tx = self.read()
+            except Damaged:
+                if anew is None:
+                    raise
+                self._set_aside()
+                anew()  # before the claim: at no moment does the node count as serving
             if os.pread(self._lock, 1, 0):
                 # Its last owner died.
-                self._behind = _left_in_log(self.folder, self.node, self._tx.digests)
+                self._behind = logged.left(self.folder / AUDIT, self.node, self._tx.digests)
             with _told(self.folder):
                 os.pwrite(self._lock, b"held\n", 0)
                 os.fsync(self._lock)  # before the log has a line of ours
@@ -224,6 +254,11 @@ class Ledger:
         self._tx = transaction.applied(known, entry)
         return self._tx
 
+    def _set_aside(self) -> None:
+        """Keep what is left of the file under another name."""
+        with _told(self.path), suppress(FileNotFoundError):
+            self.path.rename(self.path.with_suffix(f".damaged-{timestamp.now()}"))
+
     def _free(self) -> None:
         self._held.close()
         self._lock = None
@@ -235,25 +270,6 @@ def _holder(tx: Transaction) -> str:
         f"{owner.get('owner') or 'another run'} has been reprovisioning this node since "
         f"{owner.get('since') or 'a moment ago'}, and its process still runs: wait until it ends"
     )
-
-
-def _left_in_log(folder: Path, node: str, known: Sequence[str]) -> list[str]:
-    """Actions that controllers wrote to the log and died before they wrote them here, oldest first.
-
-    A controller leaves one. Where there are more of one run, lines were taken away from the node's
-    file: they stay missing, for `b200 audit verify` to name.
-    """
-    left: dict[str, str] = {}
-    for raw in jsonl.backwards(folder / AUDIT):
-        entry = jsonl.parsed(raw) or {}
-        if safe_name(str(entry.get("node"))) != safe_name(node):
-            continue
-        if (digest := str(entry.get("digest"))) in known:
-            break
-        if (run := str(entry.get("run"))) in left:
-            return []
-        left[run] = digest
-    return [*reversed(left.values())]
 
 
 def _append_to_chain(path: Path, entry: dict[str, Any]) -> str:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from b200kit.reprovision.ledger import Damaged, unknown
+from b200kit.reprovision.ledger import Damaged, unknown, whole
 from b200kit.run import chain, jsonl
 
 
@@ -26,12 +26,7 @@ def last_change(folder: Path, node: str) -> dict[str, Any]:
 
 def _newest(folder: Path, node: str) -> dict[str, Any]:
     path = jsonl.path_of(folder, node)
-    try:
-        found = chain.newest(jsonl.backwards(path))
-    except OSError as error:
-        raise Damaged(unknown(path, error.strerror or str(error))) from None
-    if found.damage:
-        raise Damaged(unknown(path, found.damage[0]))
+    found = whole(path, lambda path: chain.newest(jsonl.backwards(path)))
     if not found.entries:
         return {}
     after = found.entries[-1].get("after")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
@@ -25,9 +25,11 @@ def ledger_of(node: Node) -> Ledger:
 
 
 @contextmanager
-def owned(node: Node, ledger: Ledger) -> Iterator[Transaction]:
+def owned(
+    node: Node, ledger: Ledger, anew: Callable[[], object] | None = None
+) -> Iterator[Transaction]:
     """Be the node's one owner meanwhile; afterwards its report and its own copy have the result."""
-    tx = _claim(node, ledger)
+    tx = _claim(node, ledger, anew)
     try:
         yield tx
     finally:
@@ -37,9 +39,9 @@ def owned(node: Node, ledger: Ledger) -> Iterator[Transaction]:
             node_copy.put(node, released)
 
 
-def _claim(node: Node, ledger: Ledger) -> Transaction:
+def _claim(node: Node, ledger: Ledger, anew: Callable[[], object] | None) -> Transaction:
     """By this directory, and by the node's copy from another one."""
-    tx = ledger.claim()
+    tx = ledger.claim(anew)
     try:
         document = {} if node.unreachable else node_copy.read(node)
         node_copy.refuse_if_held(node, document)

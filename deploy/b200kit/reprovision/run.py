@@ -12,7 +12,7 @@ from b200kit.reprovision import circuit_breaker, escalation, node_copy, provisio
 from b200kit.reprovision import explain as plans
 from b200kit.reprovision.escalation import Decision, Limits
 from b200kit.reprovision.fleet_limits import SAFETY, Deferred
-from b200kit.reprovision.ledger import Ledger
+from b200kit.reprovision.ledger import Damaged, Ledger
 from b200kit.reprovision.owner import ledger_of, owned, serves
 from b200kit.reprovision.reachable import unreachable
 from b200kit.reprovision.state_machine import StateMachine
@@ -37,7 +37,7 @@ def look(node: Node, lock: bool) -> None:
 
 
 def _look(node: Node, lock: bool) -> None:
-    tx = ledger_of(node).read()
+    tx = _transaction(node, ledger_of(node))
     node.findings = _findings(node, lock)
     if tx.is_open:
         node.reprovision = tx.to_json()
@@ -55,7 +55,7 @@ def reprovision(node: Node) -> None:
     if node.outcome is not None:
         return
     ledger = ledger_of(node)
-    before = ledger.read()
+    before = _transaction(node, ledger)
     if _awaits_repair(node, before):
         _end(node, before)
         return
@@ -67,6 +67,16 @@ def reprovision(node: Node) -> None:
         node.fail("reprovision", str(reason), outcome="unfit")
     finally:
         SAFETY.leave(node.name, serves(node))
+
+
+def _transaction(node: Node, ledger: Ledger) -> Transaction:
+    """Where it stands; where its file does not say, a person may have it started again."""
+    try:
+        return ledger.read()
+    except Damaged:
+        if not node.spec.reason:
+            raise
+        return Transaction(node.name)
 
 
 def _may_begin(node: Node, before: Transaction) -> bool:
@@ -84,7 +94,8 @@ def _may_begin(node: Node, before: Transaction) -> bool:
 
 def _through(node: Node, ledger: Ledger) -> Transaction:
     """As its one owner, from where its transaction is to where this run can take it."""
-    with owned(node, ledger) as tx:
+    anew = (lambda: _begin(node, ledger)) if node.spec.reason else None
+    with owned(node, ledger, anew) as tx:
         if not tx.is_open:
             SAFETY.take_out(node, serves(node), lambda: _begin(node, ledger))
         return _machine(node, ledger).run()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from contextlib import suppress
 from functools import lru_cache
 from pathlib import Path
 
@@ -54,13 +55,22 @@ def of(folder: Path, names: Iterable[str]) -> tuple[dict[str, Planned], list[str
 
 
 def _stamp(folder: Path, name: str) -> tuple[int, int]:
-    """What a file's content is known by: a fleet's files are read again only where they grew."""
+    """What a file's content is known by: a fleet's files are read again only where they grew.
+
+    Of a node without a file the log knows.
+    """
     try:
-        status = jsonl.path_of(folder, name).stat()
-    except FileNotFoundError:
-        return 0, 0
+        with suppress(FileNotFoundError):
+            return _known_by(jsonl.path_of(folder, name))
+        with suppress(FileNotFoundError):
+            return _known_by(folder / ledger.AUDIT)
     except OSError as error:
         raise Damaged(f"{folder}: {error.strerror}") from None
+    return 0, 0
+
+
+def _known_by(path: Path) -> tuple[int, int]:
+    status = path.stat()
     return status.st_mtime_ns, status.st_size
 
 

@@ -75,7 +75,8 @@ def newest(backwards: Iterable[bytes]) -> Chain:
         if not _is_whole(entry):
             damage.append("the last entry was changed after it was written")
         return Chain((entry,), damage=tuple(damage), last=str(entry["digest"]))
-    return Chain(damage=("no line of it is an entry",) if lost and ended else ())
+    nothing = ("no line of it is an entry",) if lost else ()
+    return Chain(torn=nothing, damage=nothing if ended else ())
 
 
 def _is_whole(entry: Mapping[str, Any]) -> bool:

@@ -12,7 +12,7 @@ import pytest
 
 from b200kit.inventory.keys.reprovision import Reprovision
 from b200kit.inventory.keys.rollout import Rollout
-from b200kit.reprovision import ledger
+from b200kit.reprovision import ledger, newest
 from b200kit.reprovision.fleet_limits import Safety
 from b200kit.reprovision.ledger import Ledger
 from b200kit.run import chain, jsonl
@@ -71,6 +71,15 @@ def test_safety_look_reads_the_end_of_each_file_whatever_its_length(
     fleet = safety.fleet(SimpleNamespace(name="n0001", spec=spec))  # type: ignore[arg-type]
     assert len(fleet.out) == NODES // 2
     assert next(counted).bytes_read <= NODES // 2 * 4096
+
+
+def test_log_is_read_once_for_all_nodes_without_a_file(
+    tmp_path: Path, counted: Iterator[type[Counted]]
+) -> None:
+    history(tmp_path, ledger.AUDIT.removesuffix(".jsonl"), 5000)
+    log = tmp_path / ledger.AUDIT
+    assert [newest.out(tmp_path, f"n{number}") for number in range(NODES)] == [None] * NODES
+    assert next(counted).bytes_read == log.stat().st_size
 
 
 @pytest.mark.parametrize("lines", [10, 5000])

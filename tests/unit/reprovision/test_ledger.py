@@ -15,11 +15,12 @@ import pytest
 from b200kit import cli
 from b200kit.inventory.keys.reprovision import Reprovision
 from b200kit.inventory.keys.rollout import Rollout
-from b200kit.reprovision import ledger, newest
-from b200kit.reprovision.circuit_breaker import floor_reason
+from b200kit.reprovision import ledger, logged, newest
+from b200kit.reprovision.circuit_breaker import Fleet, floor_reason
 from b200kit.reprovision.fleet_limits import Safety
 from b200kit.reprovision.ledger import Damaged, Ledger
-from b200kit.run import chain
+from b200kit.reprovision.states import State
+from b200kit.run import chain, jsonl
 from b200kit.run.node import StageFailed
 from tests.messages import assert_message, raises_message
 from tests.subtests import in_subtests
@@ -54,6 +55,7 @@ def written_over(content: bytes, number: int, by: bytes) -> bytes:
     return b"".join([*lines[:number], by + b"\n", *lines[number + 1 :]])
 
 
+GONE = "gone"
 # The ways in which a file of four lines is damaged.
 DAMAGE: dict[str, Callable[[bytes], bytes]] = {
     "a line without its fields": lambda raw: raw + b'{"kind": "open"}\n',
@@ -65,7 +67,18 @@ DAMAGE: dict[str, Callable[[bytes], bytes]] = {
     "one word changed": lambda raw: raw.replace(b'"quarantine"', b'"drain"'),
     "signed, and of no step there is": lambda raw: signed(raw, kind="intent", step="action"),
     "signed, and of other types": lambda raw: signed(raw, kind="open", tx=1, at=2, findings=3),
+    "all in bytes of zero": lambda raw: b"\0" * len(raw),
+    "cut off in its first line": lambda raw: raw[:40],
+    "empty": lambda raw: b"",
+    GONE: lambda raw: b"",
 }
+
+
+def seen(folder: Path) -> Fleet:
+    """A fleet of three nodes as another controller sees it."""
+    safety = Safety(folder=folder, inventory=("n1", "n2", "n3"))
+    spec = SimpleNamespace(reprovision=Reprovision(), rollout=Rollout())
+    return safety.fleet(SimpleNamespace(name="n3", spec=spec))  # type: ignore[arg-type]
 
 
 @pytest.fixture(params=DAMAGE)
@@ -74,6 +87,8 @@ def damaged(request: pytest.FixtureRequest, tmp_path: Path) -> Path:
     begun(tmp_path, "n1")
     path = begun(tmp_path, "n2").path
     path.write_bytes(DAMAGE[request.param](path.read_bytes()))
+    if request.param == GONE:
+        path.unlink()
     return tmp_path
 
 
@@ -81,19 +96,17 @@ def test_damaged_file_stops_its_node_and_no_other(damaged: Path) -> None:
     with raises_message(Damaged):
         ledger.read(damaged, "n2")
     two = Ledger(damaged, "n2", "alice@one pid 1", "a")
-    before = two.path.read_bytes(), (damaged / ledger.AUDIT).read_bytes()
+    before = jsonl.read(two.path), jsonl.read(damaged / ledger.AUDIT)
     with pytest.raises(Damaged, match=r"n2\.jsonl"):
         two.claim()
-    assert (two.path.read_bytes(), (damaged / ledger.AUDIT).read_bytes()) == before
+    assert (jsonl.read(two.path), jsonl.read(damaged / ledger.AUDIT)) == before
     one = Ledger(damaged, "n1", "alice@one pid 1", "a")
     one.claim()
     assert one.append("intent", step="drain", id="2").pending is not None
 
 
 def test_node_with_a_damaged_file_counts_as_out_of_service(damaged: Path) -> None:
-    safety = Safety(folder=damaged, inventory=("n1", "n2", "n3"))
-    spec = SimpleNamespace(reprovision=Reprovision(), rollout=Rollout())
-    fleet = safety.fleet(SimpleNamespace(name="n3", spec=spec))  # type: ignore[arg-type]
+    fleet = seen(damaged)
     assert fleet.out == {"n1", "n2"}
     message = floor_reason(fleet, "n3", serves=True)
     # The last line says where the node stands; damage before it does not change that.
@@ -107,7 +120,8 @@ def test_commands_name_the_damaged_file_and_show_the_rest(damaged: Path, capsys:
     errors = capsys.readouterr().err.splitlines()
     # What became of its lines may show in the log, too.
     assert [line for line in errors if not line.startswith("b200 audit: n2: ")] == []
-    assert sum(f"{damaged}/n2.jsonl: " in line for line in errors) == 1
+    is_there = jsonl.path_of(damaged, "n2").exists()
+    assert sum(f"{damaged}/n2.jsonl: " in line for line in errors) == int(is_there)
     assert cli.main(["transaction", "list", *there]) == 1
     listed = capsys.readouterr().out.splitlines()
     assert [line.split(" ")[0] for line in listed] == ["n1", "n2", "1"]
@@ -115,6 +129,60 @@ def test_commands_name_the_damaged_file_and_show_the_rest(damaged: Path, capsys:
     assert cli.main(["transaction", "show", "n2", *there]) == 1
     assert capsys.readouterr().err.count("\n") == 1
     assert cli.main(["transaction", "show", "n1", *there]) == 0
+
+
+def test_damaged_file_is_set_aside_where_a_person_starts_again(damaged: Path) -> None:
+    two = Ledger(damaged, "n2", "bob@two pid 2", "b")
+    left = [two.path.read_bytes()] if two.path.exists() else []
+
+    def anew() -> None:
+        assert "n2" in seen(damaged).out
+        two.begin([], "", "a new board")
+        assert "n2" in seen(damaged).out
+
+    tx = two.claim(anew)
+    assert (tx.is_open, tx.why, tx.state) == (True, "a new board", State.SERVING)
+    assert (tx.owner or {})["owner"] == "bob@two pid 2"
+    assert two.read() == tx
+    assert [path.read_bytes() for path in damaged.glob("n2.damaged-*")] == left
+
+
+def test_sound_file_is_never_set_aside(tmp_path: Path) -> None:
+    before = begun(tmp_path, "n1")
+    before.release()
+    tx = Ledger(tmp_path, "n1", "bob@two pid 2", "b").claim(pytest.fail)
+    assert tx.state is State.QUARANTINED
+
+
+@pytest.mark.parametrize("content", [b"", None])
+def test_controller_that_was_killed_in_its_first_claim_leaves_no_damage(
+    content: bytes | None, tmp_path: Path
+) -> None:
+    first = Ledger(tmp_path, "n1", "alice@one pid 1", "a")
+    logged_as = first.claim().digests
+    first._free()
+    first.path.unlink() if content is None else first.path.write_bytes(content)
+    assert newest.out(tmp_path, "n1") is None
+    assert ledger.known(tmp_path) == ([] if content is None else ["n1"])
+    tx = Ledger(tmp_path, "n1", "bob@two pid 2", "b").claim()
+    assert tx.digests[0] == logged_as[0]
+
+
+@in_subtests(
+    ("action", "out"),
+    [
+        ({}, False),
+        ({"kind": "claim", "tx": "", "after": "serving"}, False),
+        ({"kind": "open", "tx": "t", "after": "serving"}, True),
+        ({"kind": "claim", "tx": "t", "after": "drained"}, True),
+        ({"kind": "failed", "tx": "t", "after": "serving"}, True),
+        ({"kind": "done", "tx": "t", "after": "drained"}, True),
+        ({"kind": "done", "tx": "t", "after": "serving"}, False),
+        ({"kind": "release", "tx": "", "after": "serving"}, False),
+    ],
+)
+def test_log_tells_whether_an_action_leaves_a_node_out(action: dict[str, str], out: bool) -> None:
+    assert logged.leaves_out(action) is out
 
 
 def test_file_that_cannot_be_read_is_damaged_and_no_traceback(

@@ -46,6 +46,14 @@ def test_a_damaged_file_costs_its_own_node(tmp_path: Path) -> None:
     assert [name for name, one in planned.items() if one.damaged] == ["n2"]
 
 
+def test_a_file_that_is_gone_is_missed(tmp_path: Path) -> None:
+    assert underway.of(tmp_path, ["n1"])[0] == {}
+    lines = begun(tmp_path, "n1")
+    lines.release()
+    lines.path.unlink()
+    assert underway.of(tmp_path, ["n1"])[0]["n1"].damaged
+
+
 def test_a_file_that_grew_is_read_again(tmp_path: Path) -> None:
     lines = begun(tmp_path, "n1", CHANGE)
     before = underway.of(tmp_path, ["n1"])[0]

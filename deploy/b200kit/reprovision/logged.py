@@ -1,0 +1,95 @@
+"""What the log of all actions says of each node: it has an action before the node's file has it."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from b200kit.reprovision.states import State
+from b200kit.run import jsonl
+from b200kit.run.chain import Chain
+from b200kit.run.file_names import safe_name
+
+_KEPT = ("kind", "tx", "after")
+Action = Mapping[str, Any]
+
+
+@dataclass
+class _Reading:
+    """How far a log was read, and what it says last of each node up to there."""
+
+    inode: int
+    end: int = 0
+    newest: dict[str, Action] = field(default_factory=dict)
+
+
+_READINGS: dict[Path, _Reading] = {}
+
+
+def newest(log: Path) -> Mapping[str, Action]:
+    """The newest action on each node, by the name of its file; raises OSError.
+
+    The log only grows: what was read of it is not read again.
+    """
+    try:
+        file = log.open("rb")
+    except FileNotFoundError:
+        return {}
+    with file:
+        status = os.fstat(file.fileno())
+        known = _READINGS.get(log)
+        if known is None or known.inode != status.st_ino or known.end > status.st_size:
+            known = _READINGS[log] = _Reading(status.st_ino)
+        file.seek(known.end)
+        raw = file.read()
+    whole = raw[: raw.rfind(b"\n") + 1]
+    for _, entry in jsonl.lines(whole):
+        if entry:
+            node = safe_name(str(entry.get("node")))
+            known.newest[node] = {key: entry.get(key) for key in _KEPT}
+    known.end += len(whole)
+    return known.newest
+
+
+def leaves_out(action: Action) -> bool:
+    """Whether a node is out of service after this action."""
+    closes = action.get("kind") == "done" and action.get("after") == State.SERVING
+    return bool(action.get("tx")) and not closes
+
+
+def lost(path: Path, found: Chain, last: Action) -> str:
+    """Why a node's file is not all that it was, as *last* is the log's newest action; or nothing.
+
+    Of a file with an entry that is for its chain to say.
+    """
+    if found.entries:
+        return ""
+    if found.torn:
+        return "no line of it is an entry"
+    is_there = path.exists()
+    if leaves_out(last):
+        return f"it is {'empty' if is_there else 'gone'}, and the log has the node out of service"
+    # Of a controller that was killed in the first claim of all an empty file is left.
+    return "it is empty" if is_there and last.get("kind") != "claim" else ""
+
+
+def left(log: Path, node: str, known: Sequence[str]) -> list[str]:
+    """Actions that controllers wrote to the log and died before they wrote them to the node's file.
+
+    Oldest first. A controller leaves one. Where there are more of one run, lines were taken away
+    from the node's file: they stay missing, for `b200 audit verify` to name.
+    """
+    found: dict[str, str] = {}
+    for raw in jsonl.backwards(log):
+        entry = jsonl.parsed(raw) or {}
+        if safe_name(str(entry.get("node"))) != safe_name(node):
+            continue
+        if (digest := str(entry.get("digest"))) in known:
+            break
+        if (run := str(entry.get("run"))) in found:
+            return []
+        found[run] = digest
+    return [*reversed(found.values())]
