@@ -14,6 +14,8 @@ import pytest
 import tests.lab as lab
 from tests.e2e.driving import Outcome, deploy, ever_started, on, wait_for_boot
 
+pytestmark = pytest.mark.long
+
 DEADLINE_S = 12
 HEALTHY = "b200-1"
 # Node to its scenario, the state it is stuck in, what is observed there, what else is reported, and

@@ -18,6 +18,8 @@ from tests.lab import inventory
 from tests.lab.paths import lab_paths
 from tests.lab.supply import container_engines
 
+pytestmark = pytest.mark.long
+
 FIRST, SECOND = "b200-1", "b200-2"
 DAEMON_JSON, CONFIG_TOML = "/etc/docker/daemon.json", "/etc/containerd/config.toml"
 SPEC, BACKUPS = "/var/run/cdi/nvidia.yaml", "/var/lib/b200kit/backup"

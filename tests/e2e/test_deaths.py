@@ -19,6 +19,8 @@ from tests.e2e.driving import Outcome, deploy, on, wait_for_boot
 from tests.e2e.tools.outside import Load, Stream
 from tests.lab.standin.processes import CORE, WORKER
 
+pytestmark = pytest.mark.long
+
 NODE = "b200-1"
 STREAMS, TOKENS = 4, 400
 REPLICA, OTHER, GATEWAY = "vllm@0.service", "vllm@1.service", "haproxy.service"

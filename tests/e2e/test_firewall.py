@@ -22,6 +22,8 @@ from tests.e2e.driving import (
 )
 from tests.lab.paths import BRIDGE_ADDRESS
 
+pytestmark = pytest.mark.long
+
 NODE = "b200-1"
 FIREWALL = {
     "allow": [

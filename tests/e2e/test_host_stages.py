@@ -15,6 +15,8 @@ from b200kit.inventory.keys.storage import filesystem_uuid
 from tests.e2e.conftest import Live
 from tests.e2e.driving import Outcome, cursor, deploy, on, remote_commands
 
+pytestmark = pytest.mark.long
+
 NODE = "b200-1"
 DISK = "/dev/disk/by-id/lab-disk"
 STORE = {"mount": "/srv/store", "disks": [DISK]}

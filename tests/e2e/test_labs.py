@@ -19,6 +19,8 @@ from tests.lab.own_network import NAMESPACES, way_out
 from tests.lab.paths import ID_VARIABLE, MAX_LABS, LabPaths, lab_id, lab_paths
 from tests.lab.state import claims
 
+pytestmark = pytest.mark.long
+
 NAMES = ("b200-1", "b200-2")
 OTHER = (lab_id() + MAX_LABS // 2) % MAX_LABS
 

@@ -25,6 +25,8 @@ from tests.lab.paths import lab_paths
 from tests.lab.power import bmc, ipmi
 from tests.lab.power.bmc_system import system_id
 
+pytestmark = pytest.mark.long
+
 HOST = "b200-1"
 Said = list[str]
 

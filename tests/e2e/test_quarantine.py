@@ -27,6 +27,8 @@ from tests.e2e.tools import streams
 from tests.lab.paths import lab_paths
 from tests.unit import nodes
 
+pytestmark = pytest.mark.long
+
 NODE = "b200-1"
 PROGRAM = "/usr/local/lib/b200kit/node.pyz"
 STREAMS, TOKENS = 4, 120

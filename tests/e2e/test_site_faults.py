@@ -11,6 +11,8 @@ from tests.e2e.conftest import Boot
 from tests.e2e.driving import Outcome, deploy, on
 from tests.lab.paths import mirror_url
 
+pytestmark = pytest.mark.long
+
 NODE = "b200-1"
 OTHER_LIST = "/etc/apt/sources.list.d/cuda.sources"
 OTHER_KEY = "/usr/share/keyrings/cuda-archive-keyring.gpg"

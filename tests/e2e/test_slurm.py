@@ -24,6 +24,8 @@ from tests.e2e.driving import on
 from tests.lab import slurm
 from tests.unit.nodes import spec
 
+pytestmark = pytest.mark.long
+
 CONTROLLER, NODE = "b200-1", "b200-2"
 OUT = "IDLE+DRAIN"
 CHECK = "/usr/local/lib/b200kit/slurm-check"

@@ -19,6 +19,8 @@ from tests.e2e.driving import Outcome, deploy, on
 from tests.lab import node_faults
 from tests.lab.supply import kernels
 
+pytestmark = pytest.mark.long
+
 # A lab node is back in seconds; half of a command's limit is how long a lock is waited for.
 LIMITS = (
     *("--data", "reboot_deadline_s=20"),

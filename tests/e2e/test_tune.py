@@ -19,6 +19,8 @@ from b200kit.tuning import fragment, store
 from tests.e2e.conftest import Live
 from tests.e2e.driving import ROOT, Outcome, command, deploy, on
 
+pytestmark = pytest.mark.long
+
 NODE = "b200-1"
 TUNE = {
     "layouts": ["configured", "A"], "requests": 8, "seconds": 0,

@@ -13,6 +13,8 @@ from tests.e2e.driving import Outcome, deploy, on, wait_for_boot
 from tests.e2e.tools import hardened
 from tests.lab.paths import lab_paths
 
+pytestmark = pytest.mark.real_engine
+
 NODE = "b200-1"
 UNITS = ("vllm@0.service", "vllm@1.service")
 

@@ -11,9 +11,13 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
+import pytest
+
 import tests.lab as lab
 from tests.e2e.conftest import SHORT_SMOKE
 from tests.e2e.driving import Outcome, deploy, on, unwatched
+
+pytestmark = pytest.mark.real_engine
 
 NODE, WRONG = "b200-1", 1
 UNIT = f"vllm@{WRONG}.service"

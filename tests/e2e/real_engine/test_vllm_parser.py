@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
+
 from b200kit import engines
 from b200kit.catalog import load
 from b200kit.inventory.spec import NodeSpec
@@ -12,6 +14,8 @@ from tests.e2e.driving import Outcome
 from tests.e2e.real_engine.test_engine_sizes import by_engine
 from tests.e2e.tools import vllm_judge
 from tests.unit.engines.test_catalogue_commands import IMAGE, asked, first
+
+pytestmark = pytest.mark.real_engine
 
 # What the CPU build of the lab is a version of.
 ENGINE = {"kind": "cuda", "name": "vllm", "version": "0.32.0", "image": IMAGE}

@@ -22,6 +22,8 @@ from tests.lab.hardware.image import USER
 from tests.lab.own_network import join
 from tests.lab.paths import lab_paths
 
+pytestmark = pytest.mark.long
+
 B200 = Path(sys.executable).with_name("b200")
 HEALTHY, FAULTY, BARE = "b200-1", "b200-2", "b200-3"
 PASSWORD = "open sesame"

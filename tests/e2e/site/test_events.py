@@ -19,6 +19,8 @@ from tests.e2e.conftest import Live
 from tests.e2e.driving import Outcome, cursor, deploy, on
 from tests.unit.gateway.test_refusals import certificate
 
+pytestmark = pytest.mark.long
+
 NODE = "b200-1"
 KEY = "correct-horse-battery"
 KEPT, DEADLINE_S = 10, 2

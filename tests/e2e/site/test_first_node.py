@@ -27,6 +27,8 @@ from tests.lab.paths import BRIDGE_ADDRESS, MODEL_NAME, lab_paths
 from tests.lab.state import read_state
 from tests.lab.supply.mirror_process import stop_mirror
 
+pytestmark = pytest.mark.long
+
 PAGE = ROOT / "docs/first-node.md"
 NODES = {"n01": "b200-1", "n02": "b200-2"}
 MIRROR = "10.0.0.1:8081"

@@ -13,6 +13,8 @@ from tests.e2e.site.outside import B200, Said
 from tests.e2e.site.test_check_lab import HEALTHY, config, left_by
 from tests.lab.own_network import join
 
+pytestmark = pytest.mark.long
+
 FIRST, SECOND = HEALTHY, "b200-2"
 CONSOLE = "-----BEGIN SSH HOST KEY KEYS-----\n{keys}\n-----END SSH HOST KEY KEYS-----\n"
 

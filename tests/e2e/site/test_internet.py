@@ -19,6 +19,8 @@ from tests.lab.inventory import nodes
 from tests.lab.paths import BRIDGE_ADDRESS, MODEL_NAME, lab_paths
 from tests.lab.supply.internet.hub import Hub, Repository, served
 
+pytestmark = pytest.mark.long
+
 NODE, REPOSITORY, COMMIT = "b200-1", "org/tiny-llama", "c" * 40
 B200 = str(Path(sys.executable).with_name("b200"))
 # Where the pip of a site's nodes looks is set on the nodes: here the lab's wheels.

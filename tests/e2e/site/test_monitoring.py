@@ -24,6 +24,8 @@ from tests.lab.paths import host_address
 from tests.lab.supply.programs import promtool
 from tests.prometheus import Monitoring, Sent, monitoring, until
 
+pytestmark = pytest.mark.long
+
 NODE = "b200-1"
 PORT = 9464
 RULES = {"interval_s": 2, "look_s": 2, "look_deadline_s": 30, "deadline_s": 120, "stall_s": 600}

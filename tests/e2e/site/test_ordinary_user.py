@@ -15,6 +15,8 @@ from tests.e2e.driving import Outcome, deploy, on, plan
 from tests.lab import inject
 from tests.lab.hardware.image import USER
 
+pytestmark = pytest.mark.long
+
 NODE = "b200-1"
 SSHD = "journalctl -o cat --no-pager -t sshd"
 

@@ -11,6 +11,8 @@ import pytest
 from tests.e2e.conftest import Live
 from tests.e2e.driving import Outcome, cursor, deploy, on, remote_commands, wait_for_boot
 
+pytestmark = pytest.mark.long
+
 NODE = "b200-1"
 UNIT = "b200-power.service"
 CAP = ("--data", 'settings={"power_limit_w": 700}')

@@ -23,6 +23,8 @@ from tests.e2e.driving import Outcome, deploy, on
 from tests.e2e.tools.outside import Load
 from tests.lab.paths import host_address, lab_paths
 
+pytestmark = pytest.mark.long
+
 NODE, OTHER = "b200-1", "b200-2"
 TTL_S, OUT_S = 30, 20
 KEYS: dict[str, Any] = {

@@ -10,6 +10,8 @@ import tests.lab as lab
 from tests.e2e.conftest import Boot
 from tests.e2e.driving import Outcome, deploy, on
 
+pytestmark = pytest.mark.long
+
 # Scenario to the one check that must name it.
 IMAGES = {
     "image-cuda-list": "ready.repositories",

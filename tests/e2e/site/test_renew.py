@@ -20,6 +20,8 @@ from tests.e2e.driving import cursor, deploy, on
 from tests.e2e.tools.outside import Load
 from tests.lab.inventory import PATIENT
 
+pytestmark = pytest.mark.long
+
 NODE, UNIT = "b200-1", "b200-renew.service"
 RENEW = {"window": "00:00-24:00", "idle_s": 2, "when_left": 1.0}
 # Long enough for somebody to come meanwhile.

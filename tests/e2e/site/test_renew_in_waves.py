@@ -19,6 +19,8 @@ from tests.e2e.conftest import SHORT, Live
 from tests.e2e.driving import ROOT, deploy, on, plan
 from tests.e2e.tools.fleet_load import under_load, until, words
 
+pytestmark = pytest.mark.long
+
 NODES = ("b200-1", "b200-2")
 TOOLS = ("nvbandwidth", "all_reduce_perf")
 SMOKE = "/var/lib/b200kit/smoke.json"

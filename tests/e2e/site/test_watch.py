@@ -20,6 +20,8 @@ from tests.e2e.driving import Outcome, cursor, deploy, on
 from tests.e2e.tools.harm import FULL_VAR, ROOM_IN_VAR, on_every_cpu, on_its_cpus
 from tests.e2e.tools.watching import Watched
 
+pytestmark = pytest.mark.long
+
 NODE = "b200-1"
 SEEN = Watched(NODE)
 EVERY_S = 2

@@ -22,6 +22,8 @@ from b200kit.node.lib import timestamp
 from tests.e2e.conftest import Live
 from tests.e2e.driving import ROOT, cursor, on
 
+pytestmark = pytest.mark.long
+
 NODE, OTHER = "b200-1", "b200-2"
 B200 = Path(sys.executable).with_name("b200")
 EVERY_S = 2

@@ -17,6 +17,8 @@ from tests.e2e.tools import hardened
 from tests.lab.paths import lab_paths
 from tests.lab.supply.gpg import signing_key
 
+pytestmark = pytest.mark.long
+
 NODE = "b200-1"
 UNITS = ("vllm@0.service", "vllm@1.service")
 # What decides how a node behaves, and the versions this road was seen with.
