@@ -21,15 +21,18 @@ def pytest_sessionstart(session: pytest.Session) -> None:
 
 # Modules that take minutes, the longest first: whoever gets one last is waited for by all others.
 LONGEST = (
+    # CI's. The first that starts from saved disks makes them; bare nodes keep the others busy.
+    *("test_rollout", "test_lost_hosts", "test_mirror", "test_killed_controller"),
+    *("test_live_node", "test_reprovision", "test_upgrade", "test_watchdog", "test_weights"),
+    *("test_settings", "test_hardening", "test_deaths", "test_firewall", "test_host_stages"),
+    "test_sandbox_acts",
     # Of those with the real engine first the ones on the demo's node, which the others take down.
     *("test_demo", "test_rolling", "test_first_request", "test_golden_answers", "test_quality"),
     *("test_bench_serve", "test_engine_sizes", "test_vllm_parser"),
     *("test_two_nodes", "test_two_ranks"),
-    *("test_rollout", "test_stack_faults", "test_mirror", "test_wrong_answers"),
-    *("test_reprovision", "test_watch", "test_proof", "test_hardening", "test_weights"),
-    *("test_monitoring", "test_upgrade", "test_slow_replica", "test_lost_hosts", "test_watchdog"),
-    *("test_killed_controller", "test_containers", "test_bring_up", "test_settings"),
-    *("test_debian_13", "test_slurm"),
+    # The night's.
+    *("test_stack_faults", "test_wrong_answers", "test_watch", "test_proof", "test_monitoring"),
+    *("test_slow_replica", "test_containers", "test_bring_up", "test_debian_13", "test_slurm"),
 )
 
 REAL_ENGINE = "tests/e2e/real_engine/"

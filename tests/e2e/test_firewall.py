@@ -1,4 +1,7 @@
-"""The firewall on real kernels' tables: tried before it is kept, and never shutting anybody out."""
+"""The firewall on real kernels' tables: tried before it is kept, and never shutting anybody out.
+
+At night also what somebody changes by hand, which machines in memory decide, too.
+"""
 
 from __future__ import annotations
 
@@ -21,8 +24,6 @@ from tests.e2e.driving import (
     wait_for_boot,
 )
 from tests.lab.paths import BRIDGE_ADDRESS
-
-pytestmark = pytest.mark.long
 
 NODE = "b200-1"
 FIREWALL = {
@@ -170,6 +171,7 @@ def test_ports_answer_those_who_may_and_nobody_else(repaired: Outcome) -> None:
     on(NODE, "systemctl stop listen-8080 listen-9999")
 
 
+@pytest.mark.long
 def test_second_run_changes_nothing_with_two_commands(repaired: Outcome) -> None:
     before = cursor(NODE)
     again = run()
@@ -178,6 +180,7 @@ def test_second_run_changes_nothing_with_two_commands(repaired: Outcome) -> None
     assert remote_commands(NODE, before) == 2
 
 
+@pytest.mark.long
 def test_rule_somebody_added_by_hand_is_seen_and_mended(repaired: Outcome) -> None:
     wanted = table()
     on(NODE, f"nft '{FOREIGN}' && nft add rule inet b200kit input tcp dport 9999 accept")
@@ -193,6 +196,7 @@ def test_rule_somebody_added_by_hand_is_seen_and_mended(repaired: Outcome) -> No
     assert "chain input" in on(NODE, "nft list table inet somebody")
 
 
+@pytest.mark.long
 def test_table_that_is_gone_is_seen_and_mended(repaired: Outcome) -> None:
     on(NODE, "nft delete table inet b200kit")
     assert "the firewall is not loaded: everything may connect" in run("check.py").stdout

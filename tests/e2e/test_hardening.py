@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 
 import pytest
@@ -82,6 +83,15 @@ def test_unit_that_looks_or_writes_one_register_can_do_nothing_else(
 @pytest.mark.parametrize("unit", ["b200-acs.service", "b200-power.service"])
 def test_unit_that_sets_one_thing_is_as_little_exposed(served: Outcome, unit: str) -> None:
     assert hardened.exposure(NODE, unit) <= hardened.EXPOSURE
+
+
+def test_power_cap_is_set_again_when_the_persistence_daemon_restarts(served: Outcome) -> None:
+    program, unit = "python3 -I /usr/local/lib/b200kit/node.pyz", "b200-power.service"
+    on(NODE, f"{program} power-limit default; systemctl restart nvidia-persistenced.service")
+    begun = f"systemctl is-active {unit} | grep -q ^activating"
+    on(NODE, f"timeout 60 sh -c 'while {begun}; do sleep 0.1; done'")
+    gpus = json.loads(on(NODE, f"{program} observe"))["gpus"]
+    assert {gpu["power_enforced_mw"] for gpu in gpus} == {700_000}
 
 
 @pytest.mark.parametrize("unit", [UNIT, "b200-watchdog.service"])

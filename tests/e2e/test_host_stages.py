@@ -15,8 +15,6 @@ from b200kit.inventory.keys.storage import filesystem_uuid
 from tests.e2e.conftest import Live
 from tests.e2e.driving import Outcome, cursor, deploy, on, remote_commands
 
-pytestmark = pytest.mark.long
-
 NODE = "b200-1"
 DISK = "/dev/disk/by-id/lab-disk"
 STORE = {"mount": "/srv/store", "disks": [DISK]}
@@ -67,34 +65,33 @@ def disk(live: Live, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
 
 
 @pytest.fixture(scope="module")
-def refused(disk: str) -> dict[str, Outcome]:
-    """Runs that must not touch the disk, and one that lacks a mount."""
-    return {
-        "data": run(STORE),
-        "gone": run({"mount": "/srv/store", "disks": ["/dev/disk/by-id/none"]}),
-        "no mount": run({"mount": "/srv/store"}),
-    }
+def refused(disk: str) -> Outcome:
+    """A run that must not touch the disk."""
+    return run(STORE)
 
 
 @pytest.fixture(scope="module")
-def stored(refused: dict[str, Outcome]) -> Outcome:
+def stored(refused: Outcome) -> Outcome:
     """The run that may erase the disk, after one that was cut off while it made a file system."""
     on(NODE, f"mkfs.ext4 -q -F -L b200-making -U {UUID} {DISK}")
     return run(STORE)
 
 
 def test_disk_with_data_is_refused_before_anything_is_done_to_it(
-    refused: dict[str, Outcome], disk: str
+    refused: Outcome,
 ) -> None:
-    message = refused["data"].described(NODE)
-    assert refused["data"].host(NODE)["stage"] == "storage", message
+    message = refused.described(NODE)
+    assert refused.host(NODE)["stage"] == "storage", message
     assert f"{DISK} is not empty, it has ext4 'data': nothing was changed" in message
     assert "storage.erase" in message
 
 
-def test_disk_and_mount_that_are_not_there_are_named(refused: dict[str, Outcome]) -> None:
-    assert "/dev/disk/by-id/none: there is no such disk" in refused["gone"].described(NODE)
-    assert "/srv/store is not a mount of its own" in refused["no mount"].described(NODE)
+@pytest.mark.long
+def test_disk_and_mount_that_are_not_there_are_named(refused: Outcome) -> None:
+    gone = run({"mount": "/srv/store", "disks": ["/dev/disk/by-id/none"]})
+    assert "/dev/disk/by-id/none: there is no such disk" in gone.described(NODE)
+    without = run({"mount": "/srv/store"})
+    assert "/srv/store is not a mount of its own" in without.described(NODE)
 
 
 def test_run_that_was_cut_off_while_making_the_file_system_is_finished(stored: Outcome) -> None:
@@ -113,6 +110,7 @@ def test_model_lies_on_the_store_and_is_served_from_it(stored: Outcome) -> None:
     assert on(NODE, "systemctl show -P RequiresMountsFor vllm@0.service").split()[0] != ""
 
 
+@pytest.mark.long
 def test_second_run_changes_nothing_with_two_commands(stored: Outcome) -> None:
     before = cursor(NODE)
     again = run(STORE)
@@ -121,6 +119,7 @@ def test_second_run_changes_nothing_with_two_commands(stored: Outcome) -> None:
     assert remote_commands(NODE, before) == 2
 
 
+@pytest.mark.long
 def test_store_that_is_not_mounted_is_unfit_and_mounted_again(stored: Outcome) -> None:
     on(NODE, "systemctl stop vllm.target 'vllm@*' && systemctl stop srv-store.mount")
     checked = run(STORE, "check.py")

@@ -1,6 +1,11 @@
-"""A node that is live: what it serves to whom, what holds on it, and what a run does to it."""
+"""A node that is live: what it serves to whom, what holds on it, what a run and a look do to it.
+
+Its replicas become more and smaller and fewer and larger. At last it comes up sick, three times.
+"""
 
 from __future__ import annotations
+
+from pathlib import Path
 
 import pytest
 
@@ -14,8 +19,11 @@ from tests.e2e.driving import (
     remote_commands,
     wait_for_boot,
 )
+from tests.e2e.site.test_check_lab import HEALTHY, check, config, cut_off, left_by
+from tests.e2e.site.test_init_lab import fingerprint, init
+from tests.lab.own_network import join
 
-NODE = "b200-1"
+NODE = HEALTHY
 # What a run with nothing to do may cost a node, as the README promises.
 MOST_COMMANDS = 8
 
@@ -122,22 +130,96 @@ def _fingerprint(name: str) -> str:
     )
 
 
-def test_replica_that_is_no_longer_asked_for_is_gone(first: Outcome) -> None:
-    fewer = deploy("b200.py", "--data", "replicas=1")
-    assert fewer.code == 0, fewer.said[-3000:]
-    assert on(NODE, "systemctl is-active vllm@0.service vllm@1.service").split() == [
-        "active",
-        "inactive",
-    ]
-    again = deploy("b200.py", "--data", "replicas=1")
-    assert again.host(NODE)["changes"] == 0
+def test_check_without_an_inventory_leaves_nothing_not_even_where_the_connection_breaks(
+    first: Outcome,
+) -> None:
+    join()
+    codes = []
+    assert left_by(NODE, lambda: codes.append(check(NODE).code)) == set()
+    assert codes == [0]
+    assert left_by(NODE, cut_off) == set()
+
+
+def test_init_believes_no_key_that_nobody_compared_and_leaves_nothing(
+    first: Outcome, tmp_path: Path
+) -> None:
+    join()
+    strangers, site = config(tmp_path, UserKnownHostsFile="/dev/null"), tmp_path / "site"
+    refused = init(strangers, site, NODE)
+    assert (refused.code, site.exists()) == (3, False)
+    assert fingerprint(NODE) in refused.err
+    said, vouched = [], ("--fingerprint", f"{NODE}={fingerprint(NODE)}")
+    assert left_by(NODE, lambda: said.append(init(strangers, site, NODE, *vouched))) == set()
+    assert said[0].code == 0, said[0].said
+    assert "compared by you" in (site / "inventories/known_hosts").read_text()
+
+
+SMALL = ("--data", "replicas=4", "--data", "tensor_parallel=2")
+GIVEN = "tr '\\0' '\\n' </proc/$(systemctl show -P MainPID vllm@{}.service)/environ | sed -n {}"
+
+
+def units(replicas: int) -> list[str]:
+    """The units of so many replicas."""
+    return [f"vllm@{number}.service" for number in range(replicas)]
+
+
+def property_of(unit: str, name: str) -> int:
+    """A time stamp of a unit, as systemd has it."""
+    return int(on(NODE, f"systemctl show -P {name} {unit}"))
+
+
+def placement(outcome: Outcome) -> str:
+    """What the proof says of the GPUs that the replicas were started with."""
+    findings = outcome.host(NODE)["verdict"]["findings"]
+    found = [f for f in findings if f["check"] == "placement.gpus"]
+    return "; ".join(f"{f['status']}: {f['summary']}" for f in found)
+
+
+def assert_each_began_when_the_last_had_ended(replicas: int, before: int) -> None:
+    """By systemd's clock: no replica was started while one of the old groups still ran."""
+    old, now = units(min(before, replicas)), units(replicas)
+    ended = max(property_of(unit, "InactiveEnterTimestampMonotonic") for unit in old)
+    began = min(property_of(unit, "ExecMainStartTimestampMonotonic") for unit in now)
+    assert 0 < ended < began
+    given = [on(NODE, GIVEN.format(n, "s/^CUDA_VISIBLE_DEVICES=//p")) for n in range(replicas)]
+    assert len({gpu for gpus in given for gpu in gpus.split(",")}) == 8
+
+
+@pytest.fixture(scope="module")
+def smaller(first: Outcome) -> Outcome:
+    """Four replicas of two GPUs are asked for while two of four serve: it is drained first."""
+    return deploy("b200.py", *SMALL)
+
+
+def test_more_and_smaller_replicas_start_when_the_old_ones_have_ended(smaller: Outcome) -> None:
+    assert smaller.code == 0, smaller.said[-3000:]
+    assert placement(smaller) == "pass: every replica has the GPUs that the layout gives it"
+    assert_each_began_when_the_last_had_ended(replicas=4, before=2)
+
+
+def test_fewer_and_larger_replicas_start_when_the_old_ones_have_ended(smaller: Outcome) -> None:
+    checked = deploy("check.py")
+    assert checked.code == 1
+    assert "which the layout gives others" in placement(checked)
+    larger = deploy()
+    assert larger.code == 0, larger.said[-3000:]
+    assert_each_began_when_the_last_had_ended(replicas=2, before=4)
+    assert on(NODE, "ls /etc/vllm").split() == ["replica-0.yaml", "replica-1.yaml"]
+    assert on(NODE, "systemctl is-active vllm@2.service || true") == "inactive"
+    again = deploy()
+    assert [stage for stage in again.host(NODE)["stages"] if stage["changes"]] == []
+
+
+def boot_with(scenario: str) -> None:
+    """The node comes up with other hardware."""
+    before = on(NODE, "cat /proc/sys/kernel/random/boot_id")
+    lab.set_scenario(NODE, scenario)
+    lab.run(NODE, ["systemd-run", "--on-active=1", "systemctl", "reboot"])
+    wait_for_boot(NODE, before)
 
 
 def test_live_node_that_comes_up_sick_does_not_serve(first: Outcome) -> None:
-    before = on(NODE, "cat /proc/sys/kernel/random/boot_id")
-    lab.set_scenario(NODE, "gpu2-no-nvlink")
-    lab.run(NODE, ["systemd-run", "--on-active=1", "systemctl", "reboot"])
-    wait_for_boot(NODE, before)
+    boot_with("gpu2-no-nvlink")
     # Joins the gate's own job of this boot and ends as it does.
     assert lab.run(NODE, ["systemctl", "start", "b200-gate.service"]).returncode != 0
     units = "vllm@0.service vllm@1.service haproxy.service"
@@ -150,3 +232,24 @@ def test_live_node_that_comes_up_sick_does_not_serve(first: Outcome) -> None:
     )
     failed = [f for f in again.host(NODE)["verdict"]["findings"] if f["status"] == "fail"]
     assert {finding["subject"] for finding in failed} == {"GPU 2"}
+
+
+@pytest.mark.parametrize(
+    ("scenario", "state", "cause"),
+    [
+        ("bring-up-nvlsm-dies", "subnet manager", "nvlsm does not run"),
+        ("bring-up-manager-masked", "fabric manager", "is not active (masked, inactive"),
+    ],
+)
+def test_daemon_that_systemd_cannot_keep_up_is_named_with_what_to_do(
+    first: Outcome, scenario: str, state: str, cause: str
+) -> None:
+    """The states of a bring-up that are systemd's; all others are judged over recorded nodes."""
+    boot_with(scenario)
+    stuck = deploy("b200.py", "--data", "fabric_deadline_s=12")
+    assert (stuck.outcome(NODE), stuck.host(NODE)["stage"]) == ("red", "gate")
+    [fabric] = [stage for stage in stuck.host(NODE)["stages"] if stage["name"] == "fabric"]
+    assert fabric["detail"].startswith(f"stuck at {state}: "), fabric
+    assert cause in fabric["detail"]
+    assert " -> restart-service: nvidia-fabricmanager.service" in fabric["detail"]
+    assert cause in stuck.host(NODE)["error"], stuck.described(NODE)

@@ -2,7 +2,8 @@
 clients stream through the fleet's endpoint on the other.
 
 One boot for all of it. Each level may be tried once on a node: what was tried for the fault before
-is history, so each fault escalates past it, as on a node that fails again and again.
+is history, so each fault escalates past it, as on a node that fails again and again. In CI the
+fault that only a new image cures takes all levels above the services in one go.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ from b200kit import cli
 from b200kit.reprovision import ledger
 from b200kit.reprovision.actions import evidence
 from tests.e2e.conftest import SHORT_SMOKE, Boot, Live
-from tests.e2e.driving import Outcome, deploy, on
+from tests.e2e.driving import Outcome, deploy, on, wait_for_boot
 from tests.e2e.tools import streams
 from tests.lab.lab import bmc_up
 
@@ -52,7 +53,7 @@ DATA = {
 FAULTS = [
     ("cured-by-restart", "restart-services"),
     pytest.param("cured-by-gpu-reset", "reset-gpus", marks=pytest.mark.long),
-    ("cured-by-reboot", "reboot"),
+    pytest.param("cured-by-reboot", "reboot", marks=pytest.mark.long),
     pytest.param("cured-by-power-cycle", "power-cycle", marks=pytest.mark.long),
     ("cured-by-reimage", "reimage"),
 ]
@@ -182,3 +183,15 @@ def test_fault_that_nothing_cures_ends_quarantined_with_its_part(served: Outcome
     assert found.failed == []
     assert on(BAD, "systemctl is-active vllm@0.service || true") != "active"
     assert cli.main(["audit", "verify"]) == 0
+
+
+def test_nothing_serves_on_it_after_a_reboot_either(served: Outcome) -> None:
+    before = on(BAD, "cat /proc/sys/kernel/random/boot_id")
+    on(BAD, "systemctl --no-block reboot")
+    wait_for_boot(BAD, before)
+    # Joins the gate's own job of this boot and ends as it does.
+    assert lab.run(BAD, ["systemctl", "start", "b200-gate.service"]).returncode != 0
+    assert "quarantined by " in on(BAD, "journalctl -b -o cat -u b200-gate.service")
+    lab.run(BAD, ["systemctl", "start", "vllm@0.service"])
+    serving = on(BAD, "systemctl is-active haproxy vllm@0 vllm@1 || true").split()
+    assert not {*serving} & {"active", "activating"}

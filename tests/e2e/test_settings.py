@@ -144,6 +144,7 @@ def test_drift_is_mended_without_a_reboot(drifted: Outcome) -> None:
     assert {command: on(NODE, command) for command in IN_FORCE} == IN_FORCE
 
 
+@pytest.mark.long
 def test_another_choice_that_needs_no_boot_is_made_without_one(first: Outcome) -> None:
     changed = deploy("b200.py", "--data", 'settings={"swappiness": 10}')
     if changed.host(NODE)["outcome"] != "live":
@@ -152,6 +153,7 @@ def test_another_choice_that_needs_no_boot_is_made_without_one(first: Outcome) -
     assert on(NODE, "cat /var/lib/b200-lab/boots") == "2"
 
 
+@pytest.mark.long
 def test_node_that_boots_another_way_is_told_and_not_rebooted(first: Outcome) -> None:
     lab.run(NODE, ["umount", "/proc/cmdline"])
     message = deploy()
@@ -160,6 +162,7 @@ def test_node_that_boots_another_way_is_told_and_not_rebooted(first: Outcome) ->
     assert on(NODE, "cat /var/lib/b200-lab/boots") == "2"
 
 
+@pytest.mark.long
 def test_unknown_setting_is_refused_before_anything_is_touched(first: Outcome) -> None:
     mark = cursor(NODE)
     refused = deploy("b200.py", "--data", 'settings={"swapiness": 1}')

@@ -1,20 +1,24 @@
-"""The lockstep set over its life: installed, upgraded, rolled back, each with exactly one reboot.
+"""The lockstep set over its life: taken back to an older branch and upgraded, one reboot each.
 
-The first version is of a branch whose NVML offers less than the judge asks of the later one.
-Beside the vendor's repository the node knows an archive of origin Ubuntu with newer packages of the
-same names, as a real Ubuntu node does. They never get in; forced in by hand, they are found out.
+The older branch's NVML offers less than the judge asks of the later one. Beside the vendor's
+repository the node knows an archive of origin Ubuntu with newer packages of the same names, as a
+real Ubuntu node does: they never get in. It runs a real docker, whose specification of the GPUs
+follows the driver. At night the set is taken back once more, and a package of another version is
+forced in by hand, found out and replaced.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import json
 from dataclasses import dataclass
-from typing import Any
 
 import pytest
 
 import tests.lab as lab
+from tests.e2e.conftest import Live
 from tests.e2e.driving import Outcome, deploy, on, plan
+from tests.lab import inventory
+from tests.lab.supply import container_engines
 
 NODE = "b200-1"
 FIRST, LATER, OLDER = "570.133.20", "580.159.03", "570.124.06"
@@ -23,6 +27,7 @@ FABRIC = ("nvidia-fabricmanager", "libnvidia-nscq", "libnvsdm")
 FOLLOWERS = ("nvidia-kernel-open-dkms", "libnvidia-compute", "nvidia-modprobe")
 TOOLS = ("cuda_toolkit=12-8", "nccl=2.27.7-1+cuda12.9", "dcgm=4.4.1")
 DCGM = "datacenter-gpu-manager-4"
+DAEMON_JSON = "/etc/docker/daemon.json"
 
 
 def of(version: str) -> set[str]:
@@ -49,7 +54,9 @@ class Step:
 
 def data(version: str) -> list[str]:
     """What the inventory says otherwise, as arguments."""
-    return [word for value in (f"driver={version}", *TOOLS) for word in ("--data", value)]
+    engines = json.dumps([*inventory.nodes()[0][1]["repositories"], container_engines.entry()])
+    docker = (f"repositories={engines}", 'container_runtimes=["docker"]')
+    return [word for value in (f"driver={version}", *TOOLS, *docker) for word in ("--data", value)]
 
 
 def run(version: str) -> Step:
@@ -92,33 +99,36 @@ def pins() -> list[str]:
 
 
 @pytest.fixture(scope="module")
-def fresh(boot: Callable[..., Any]) -> Step:
-    """A bare node that has Ubuntu's archive among its repositories."""
-    boot("healthy")
+def older(live: Live) -> Step:
+    """A node that serves gets an older branch, tools and docker; it knows Ubuntu's archive."""
+    live(1)
     lab.add_archive(NODE)
+    container_engines.publish()
+    text = json.dumps(container_engines.DAEMON_JSON)
+    on(NODE, f"mkdir -p /etc/docker && echo '{text}' > {DAEMON_JSON}")
     return run(FIRST)
 
 
-def test_fresh_node_is_live_after_exactly_one_reboot(fresh: Step) -> None:
-    assert fresh.outcome.code == 0, fresh.outcome.said[-4000:]
-    assert fresh.outcome.outcome(NODE) == "live", fresh.outcome.described(NODE)
-    assert (fresh.boots, fresh.new_boot_id) == (1, True)
+def test_older_branch_is_live_after_exactly_one_reboot(older: Step) -> None:
+    assert older.outcome.code == 0, older.outcome.said[-4000:]
+    assert older.outcome.outcome(NODE) == "live", older.outcome.described(NODE)
+    assert (older.boots, older.new_boot_id) == (1, True)
 
 
-def test_set_is_of_one_version_and_held(fresh: Step) -> None:
+def test_set_is_of_one_version_and_held(older: Step) -> None:
     assert installed() == whole(FIRST)
     assert held() >= to_hold(FIRST)
     assert pins() == [f"nvidia-driver-pinning-{FIRST}"]
     assert on(NODE, "systemctl is-enabled nvidia-dcgm.service") == "enabled"
 
 
-def test_package_that_apt_lacks_is_said(fresh: Step) -> None:
-    [driver] = [s for s in fresh.outcome.host(NODE)["stages"] if s["name"] == "driver"]
+def test_package_that_apt_lacks_is_said(older: Step) -> None:
+    [driver] = [s for s in older.outcome.host(NODE)["stages"] if s["name"] == "driver"]
     kernel = on(NODE, "uname -r")
     assert f"apt has none of linux-headers-{kernel}" in driver["detail"], driver
 
 
-def test_second_run_changes_nothing_in_two_commands(fresh: Step) -> None:
+def test_second_run_changes_nothing_in_two_commands(older: Step) -> None:
     again = run(FIRST)
     record = again.outcome.host(NODE)
     assert again.outcome.code == 0, again.outcome.said[-3000:]
@@ -126,7 +136,7 @@ def test_second_run_changes_nothing_in_two_commands(fresh: Step) -> None:
     assert record["commands"] == 2
 
 
-def test_archive_is_kept_out_though_its_packages_are_newer(fresh: Step) -> None:
+def test_archive_is_kept_out_though_its_packages_are_newer(older: Step) -> None:
     offered = on(NODE, "apt-cache madison nvidia-fabricmanager libnvidia-nscq nvidia-persistenced")
     assert offered.count("599.10.01-0ubuntu0.24.04.1") == 3
     refused = lab.run(NODE, ["apt-get", "-y", "install", "nvidia-fabricmanager-580"])
@@ -134,19 +144,34 @@ def test_archive_is_kept_out_though_its_packages_are_newer(fresh: Step) -> None:
     assert on(NODE, "apt-get -s dist-upgrade | grep -c '^Inst.*nvidia'") == "0"
 
 
-@pytest.mark.parametrize("unheld", [False, True], ids=["held", "holds taken off"])
-def test_upgrade_of_the_system_does_not_move_the_set(fresh: Step, unheld: bool) -> None:
+def test_upgrade_of_the_system_does_not_move_a_set_whose_holds_were_taken_off(older: Step) -> None:
     every = " ".join(sorted(to_hold(FIRST)))
-    if unheld:
-        on(NODE, f"apt-mark unhold {every}")
+    on(NODE, f"apt-mark unhold {every}")
     moved = lab.run(NODE, ["apt-get", "-y", "dist-upgrade"])
     assert moved.returncode == 0, moved.stderr
     assert installed() == whole(FIRST)
     on(NODE, f"apt-mark hold {every}")
 
 
+def test_real_docker_uses_cdi_and_keeps_what_its_owner_asked_for(older: Step) -> None:
+    kept = json.loads(on(NODE, f"cat {DAEMON_JSON}"))
+    assert kept == {**container_engines.DAEMON_JSON, "features": {"cdi": True}}
+    dirs = on(NODE, "docker info --format '{{json .CDISpecDirs}}'")
+    assert json.loads(dirs) == ["/etc/cdi", "/var/run/cdi"], older.outcome.described(NODE)
+    listed = on(NODE, "nvidia-ctk cdi list").splitlines()
+    assert {f"nvidia.com/gpu={name}" for name in [*range(8), "all"]} <= {*listed}
+    assert drivers_of_docker(older.outcome) == [FIRST]
+
+
+def drivers_of_docker(outcome: Outcome) -> list[str]:
+    """The driver's versions that the specification of the GPUs names."""
+    [found] = outcome.host(NODE)["state"]["containers"]["cdi"].values()
+    drivers: list[str] = found["drivers"]
+    return drivers
+
+
 @pytest.fixture(scope="module")
-def planned(fresh: Step) -> Outcome:
+def planned(older: Step) -> Outcome:
     """What a plan for the upgrade says."""
     return plan("b200.py", *data(LATER))
 
@@ -178,7 +203,10 @@ def rolled_back(upgraded: Step) -> Step:
     return run(FIRST)
 
 
-@pytest.mark.parametrize(("step", "version"), [("upgraded", LATER), ("rolled_back", FIRST)])
+@pytest.mark.parametrize(
+    ("step", "version"),
+    [("upgraded", LATER), pytest.param("rolled_back", FIRST, marks=pytest.mark.long)],
+)
 def test_other_version_is_live_after_exactly_one_reboot(
     request: pytest.FixtureRequest, step: str, version: str
 ) -> None:
@@ -190,9 +218,10 @@ def test_other_version_is_live_after_exactly_one_reboot(
     assert on(NODE, "cat /sys/module/nvidia/version") == version
     assert held() >= to_hold(version)
     assert pins() == [f"nvidia-driver-pinning-{version}"]
+    assert drivers_of_docker(made.outcome) == [version]
 
 
-@pytest.mark.parametrize("step", ["upgraded", "rolled_back"])
+@pytest.mark.parametrize("step", ["upgraded", pytest.param("rolled_back", marks=pytest.mark.long)])
 def test_replicas_are_stopped_before_the_set_is_replaced(
     request: pytest.FixtureRequest, step: str
 ) -> None:
@@ -213,6 +242,7 @@ def skewed(rolled_back: Step) -> Outcome:
     return deploy("check.py", *data(FIRST))
 
 
+@pytest.mark.long
 def test_forced_skew_is_named(skewed: Outcome) -> None:
     assert skewed.code == 1
     findings = skewed.host(NODE)["verdict"]["findings"]
@@ -226,6 +256,7 @@ def test_forced_skew_is_named(skewed: Outcome) -> None:
     )
 
 
+@pytest.mark.long
 def test_next_run_mends_it_without_a_reboot(skewed: Outcome) -> None:
     repaired = run(FIRST)
     assert repaired.outcome.code == 0, repaired.outcome.said[-4000:]

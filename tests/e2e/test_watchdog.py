@@ -1,4 +1,5 @@
-"""The watchdog on a node: a replica that hangs while clients stream, again and again, and its mark.
+"""The watchdog on a node: a fault of the hardware, and a replica that hangs while clients stream,
+again and again, and its mark.
 
 The stand-in engine hangs at run time as a deadlocked vLLM does: /health stays 200, no token comes.
 """
@@ -20,6 +21,8 @@ UNIT = "b200-watchdog.service"
 RULES = (
     "--data",
     'watchdog={"interval_s": 1, "deadline_s": 1, "strikes": 2, "ejections": 3, "stall_s": 60}',
+    "--data",
+    'events={"command": ["/usr/bin/logger", "-t", "notified"]}',
 )
 BACK = "vllm0: it answers: back in the gateway"
 # Streams through the gateway, one after another in each of four places, until it is stopped.
@@ -148,6 +151,43 @@ def test_no_key_is_in_its_command_line_or_environment(second: Outcome) -> None:
     pid = on(NODE, f"systemctl show -p MainPID --value {UNIT}")
     assert key
     assert key not in on(NODE, f"cat /proc/{pid}/cmdline /proc/{pid}/environ | tr '\\0' ' '")
+
+
+def look() -> None:
+    """As often as a fault is confirmed by, and over; the lab's own timer looks every 300 s."""
+    for _ in range(3):
+        on(NODE, "systemctl start b200-watch.service")
+
+
+def test_exactly_the_replica_that_a_fault_of_the_hardware_touches_is_out_until_it_is_over(
+    second: Outcome,
+) -> None:
+    here = cursor(NODE)
+    lab.inject(NODE, "seventeen-links")
+    try:
+        look()
+        wait_until(said_since(here, "vllm0: out of the gateway"))
+        assert in_gateway()["vllm0"].startswith("DRAIN")
+        assert in_gateway()["vllm1"].startswith("UP")
+    finally:
+        lab.inject(NODE, "healthy")
+        look()
+    wait_until(said_since(here, BACK))
+    assert standing(0)["ejections"] == []
+    said = on(NODE, f"journalctl -o cat --no-pager --after-cursor='{here}'")
+    assert "confirmed: GPU 3 has 17 of 18 NVLinks up" in said
+    assert "over: " in said
+    assert not any(line.said.startswith("vllm1") for line in journal(here))
+
+
+def test_the_site_heard_of_the_fault_and_of_its_end_and_nothing_waits(second: Outcome) -> None:
+    told = "journalctl -o cat --no-pager -t notified"
+    wait_until(f'{told} | grep -q \'"kind": "replica.back"\'')
+    events = [json.loads(line) for line in on(NODE, told).splitlines() if line[:1] == "{"]
+    kinds = ["fault.confirmed", "replica.out", "fault.over", "replica.back"]
+    assert [event["kind"] for event in events] == kinds
+    assert (events[0]["subject"], events[0]["replicas"]) == ("GPU 3", [0])
+    wait_until('[ -z "$(ls /var/lib/b200kit/events)" ]')
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,7 @@
-"""The model on real nodes: begun before the driver, resumed after a kill, from a peer, by name."""
+"""The model on real nodes: begun before the driver, resumed after a kill, refused by name.
+
+At night also what the record cannot see, and a second node that takes all from the first.
+"""
 
 from __future__ import annotations
 
@@ -58,8 +61,8 @@ def address(name: str) -> str:
 
 @pytest.fixture(scope="module")
 def up(boot: Callable[..., Any]) -> None:
-    """Two bare nodes."""
-    boot("healthy", "healthy")
+    """A bare node."""
+    boot("healthy")
     on(NODE, "journalctl --flush")
 
 
@@ -182,21 +185,27 @@ def test_what_served_goes_on_serving(corrupt: Outcome, store: Store) -> None:
     assert store.revision in on(NODE, "cat /etc/vllm/replica-0.yaml /etc/systemd/system/vllm@0*/*")
 
 
-def test_mended_store_is_asked_for_that_shard_alone(corrupt: Outcome, next_store: Store) -> None:
+@pytest.fixture(scope="module")
+def mended(corrupt: Outcome, next_store: Store) -> Outcome:
+    """The run after the store was mended."""
     next_store.files[SHARD] = model_store.build(salt=b"2").files[SHARD]
     next_store.sent.clear()
-    repaired = run(next_store, "--limit", NODE)
-    assert repaired.code == 0, repaired.said[-3000:]
+    return run(next_store, "--limit", NODE)
+
+
+def test_mended_store_is_asked_for_that_shard_alone(mended: Outcome, next_store: Store) -> None:
+    assert mended.code == 0, mended.said[-3000:]
     assert [one.path for one in next_store.sent] == ["manifest.json", SHARD]
 
 
 def test_old_revision_stays_unless_the_inventory_says_how_many(
-    corrupt: Outcome, next_store: Store, store: Store
+    mended: Outcome, next_store: Store, store: Store
 ) -> None:
     assert on(NODE, f"cat {directory(store)}/.complete") == store.revision
 
 
-def test_full_hash_finds_what_the_record_cannot(corrupt: Outcome, next_store: Store) -> None:
+@pytest.mark.long
+def test_full_hash_finds_what_the_record_cannot(mended: Outcome, next_store: Store) -> None:
     shard = f"{directory(next_store)}/{SHARD}"
     rot = f"printf X | dd of={shard} bs=1 count=1 seek=9 conv=notrunc status=none"
     on(NODE, f"touch -r {shard} /tmp/when && {rot} && touch -r /tmp/when {shard}")
@@ -212,7 +221,7 @@ def test_full_hash_finds_what_the_record_cannot(corrupt: Outcome, next_store: St
 
 
 @pytest.fixture(scope="module")
-def packed(corrupt: Outcome) -> str:
+def packed(mended: Outcome) -> str:
     """The hash of what a warm replica of the first node compiled: here, a file that says so."""
     compiled = "mkdir triton && echo compiled on the first node > triton/kernel && chown -R vllm: ."
     on(NODE, f"cd $(ls -td /var/cache/vllm/0/*/ | head -n 1) && {compiled}")
@@ -221,7 +230,8 @@ def packed(corrupt: Outcome) -> str:
 
 @pytest.fixture(scope="module")
 def shared(packed: str, next_store: Store) -> Outcome:
-    """The second node takes the model and the caches from the first, which serves them."""
+    """Another node takes the model and the caches from the first, which serves them."""
+    lab.up(2, ["healthy"], engine="stand-in")
     sharing = run(next_store, "--limit", NODE, weights={"server": SERVER})
     assert sharing.code == 0, sharing.said[-3000:]
     next_store.sent.clear()
@@ -229,6 +239,7 @@ def shared(packed: str, next_store: Store) -> Outcome:
     return run(next_store, "--limit", OTHER, weights={"peers": [peer], "packed_caches": packed})
 
 
+@pytest.mark.long
 def test_peer_gives_the_whole_model_and_the_store_is_asked_for_nothing(
     shared: Outcome, next_store: Store
 ) -> None:
@@ -238,6 +249,7 @@ def test_peer_gives_the_whole_model_and_the_store_is_asked_for_nothing(
     assert f'{address(OTHER)} "GET /{MODEL_NAME}/{next_store.revision}/{SHARD} ' in given
 
 
+@pytest.mark.long
 def test_replicas_begin_with_the_caches_that_another_node_packed(
     shared: Outcome, packed: str
 ) -> None:
@@ -249,11 +261,12 @@ def test_replicas_begin_with_the_caches_that_another_node_packed(
         assert began in on(OTHER, f"journalctl -o cat --no-pager -u vllm@{number}")
 
 
+@pytest.mark.long
 def test_weights_server_gives_nothing_but_models(shared: Outcome) -> None:
     for path in ("/", f"/{MODEL_NAME}/", "/../../etc/b200kit/secrets/api_key"):
         assert status(address(NODE), path) == 404
 
 
-def test_access_log_of_the_lab_saw_no_model_of_ours(shared: Outcome, next_store: Store) -> None:
+def test_access_log_of_the_lab_saw_no_model_of_ours(corrupt: Outcome, next_store: Store) -> None:
     log = lab_paths().mirror_log.read_text()
     assert next_store.revision not in log

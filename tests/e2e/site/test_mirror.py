@@ -1,7 +1,8 @@
 """Nodes that reach a mirror alone: built from what the lab plays as the world, carried, served.
 
-One node goes live on the whole mirror; the other one meets a tampered one, file by file, and goes
-live at last. Then the first is upgraded by what `b200 mirror diff` wrote.
+One node goes live on the whole mirror; the other one meets one that somebody else signed, and at
+night a tampered one, file by file, until it goes live at last. Then the first is upgraded by what
+`b200 mirror diff` wrote.
 """
 
 from __future__ import annotations
@@ -37,8 +38,6 @@ from tests.lab.supply.engine import PACKAGE, STAND_IN
 from tests.lab.supply.mirror_process import stop_mirror
 from tests.lab.supply.wheelfile import write_wheel
 from tests.lab.supply.wheels import requirements_text
-
-pytestmark = pytest.mark.long
 
 WHOLE, TAMPERED = "b200-1", "b200-2"
 PORT = 8099
@@ -208,6 +207,7 @@ def test_plan_says_what_comes_and_from_where(site: Site) -> None:
     assert not site.built.exists()
 
 
+@pytest.mark.long
 def test_second_build_does_nothing_and_a_damaged_file_is_fetched_again(
     site: Site, built: Said
 ) -> None:
@@ -264,6 +264,7 @@ def relink(path: Path) -> None:
     path.symlink_to(copy)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("named", TAMPERINGS)
 def test_carrier_names_what_was_tampered_with(
     site: Site, built: Said, named: str, tmp_path: Path
@@ -276,6 +277,7 @@ def test_carrier_names_what_was_tampered_with(
     assert named in verified.err, verified.said
 
 
+@pytest.mark.long
 def test_another_key_is_refused(site: Site, built: Said, tmp_path: Path) -> None:
     other = site.world.b200("mirror", "key", "--to", tmp_path, "--private", tmp_path / "private")
     assert other.code == 0
@@ -286,6 +288,7 @@ def test_another_key_is_refused(site: Site, built: Said, tmp_path: Path) -> None
     assert (refused.code, "and the inventory pins" in refused.err) == (1, True), refused.said
 
 
+@pytest.mark.long
 def test_time_that_is_over_is_refused(site: Site, built: Said, tmp_path: Path) -> None:
     root = tmp_path / "mirror"
     shutil.copytree(site.built, root)
@@ -296,6 +299,7 @@ def test_time_that_is_over_is_refused(site: Site, built: Said, tmp_path: Path) -
     assert (verified.code, "expired on 2020-01-01" in verified.err) == (1, True), verified.said
 
 
+@pytest.mark.long
 def test_image_is_pulled_from_the_mirror_by_its_digest(
     site: Site, served: str, tmp_path: Path
 ) -> None:
@@ -311,9 +315,14 @@ def test_image_is_pulled_from_the_mirror_by_its_digest(
     assert hashlib.sha256(manifest).hexdigest() == name.rpartition(":")[2]
 
 
-def test_node_that_reaches_the_mirror_alone_goes_live(site: Site, served: str) -> None:
+@pytest.fixture(scope="module")
+def live(site: Site, served: str) -> Outcome:
+    """A run on the node that reaches the mirror alone."""
     assert on(WHOLE, f"! curl -sS -m 5 {site.world.url}") == ""
-    live = site.run(WHOLE)
+    return site.run(WHOLE)
+
+
+def test_node_that_reaches_the_mirror_alone_goes_live(site: Site, live: Outcome) -> None:
     assert (live.code, live.outcome(WHOLE)) == (0, "live"), live.said[-4000:]
     again = site.run(WHOLE)
     assert (again.code, again.host(WHOLE)["changes"]) == (0, 0), again.said[-3000:]
@@ -333,15 +342,28 @@ def signed_again(site: Site, private: Path, until: str = "") -> None:
 @pytest.mark.parametrize(
     ("spoil", "named"),
     [
-        (lambda site: signed_again(site, site.folder / "private", OVER), "is expired"),
-        (lambda site: signed_again(site, site.folder / "foreign"), "NO_PUBKEY"),
-        (lambda site: flip(the(site.carried, "apt/*/dists/*/InRelease")), "apt on the node"),
-        (
+        pytest.param(
+            lambda site: signed_again(site, site.folder / "private", OVER),
+            "is expired",
+            id="expired",
+            marks=pytest.mark.long,
+        ),
+        pytest.param(
+            lambda site: signed_again(site, site.folder / "foreign"), "NO_PUBKEY", id="foreign"
+        ),
+        pytest.param(
+            lambda site: flip(the(site.carried, "apt/*/dists/*/InRelease")),
+            "apt on the node",
+            id="InRelease",
+            marks=pytest.mark.long,
+        ),
+        pytest.param(
             lambda site: flip(the(site.carried, "apt/*/dists/*/main/*/Packages.gz")),
             "apt on the node",
+            id="Packages",
+            marks=pytest.mark.long,
         ),
     ],
-    ids=["expired", "foreign", "InRelease", "Packages"],
 )
 def test_node_refuses_a_repository_before_a_change(
     site: Site, served: str, spoil: Callable[[Site], None], named: str
@@ -358,6 +380,7 @@ def test_node_refuses_a_repository_before_a_change(
     assert refused.host(TAMPERED)["changes"] == 0
 
 
+@pytest.mark.long
 def test_node_refuses_what_was_tampered_with_file_by_file(site: Site, served: str) -> None:
     """Each file that was restored lets the run come to the next one.
 
@@ -393,7 +416,8 @@ def next_engine(site: Site) -> dict[str, Any]:
     return {**site.data["engine"], "version": NEXT_ENGINE, "requirements": str(lock)}
 
 
-def test_difference_is_what_changed_and_carries_the_upgrade(site: Site, served: str) -> None:
+@pytest.mark.long
+def test_difference_is_what_changed_and_carries_the_upgrade(site: Site, live: Outcome) -> None:
     before = (site.built / "index.json").read_bytes()
     (site.folder / "old.json").write_bytes(before)
     site.write(driver=NEXT_DRIVER, engine=next_engine(site))

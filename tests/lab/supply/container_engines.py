@@ -28,7 +28,12 @@ def publish() -> dict[str, str]:
     wanted = pool_of(lab, NAME, _PACKAGES, _NEWER)
     with lab_lock(lab), shared_lock(lab.root), outside():
         publish_debian(lab, wanted, say)
-    mirror = read_state(lab)["mirror"]
+    return entry()
+
+
+def entry() -> dict[str, str]:
+    """Return the inventory of that repository."""
+    mirror = read_state(lab_paths())["mirror"]
     return {
         "name": NAME,
         "url": f"{mirror_url()}/apt/{NAME}/",
