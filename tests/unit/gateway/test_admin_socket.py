@@ -40,6 +40,7 @@ def here(proxy: Proxy, monkeypatch: pytest.MonkeyPatch) -> Proxy:
     return proxy
 
 
+@pytest.mark.process
 def test_servers_are_told_with_status_sessions_and_weight(proxy: Proxy) -> None:
     assert haproxy.servers(proxy.socket) == [
         haproxy.Server("vllm0", "UP", 0, 100),
@@ -47,6 +48,7 @@ def test_servers_are_told_with_status_sessions_and_weight(proxy: Proxy) -> None:
     ]
 
 
+@pytest.mark.process
 @pytest.mark.parametrize("state", ["drain", "maint"])
 def test_server_set_aside_stays_so_over_a_reload_and_comes_back(proxy: Proxy, state: str) -> None:
     haproxy.set_state("vllm0", state, proxy.socket, proxy.kept)
@@ -60,6 +62,7 @@ def test_server_set_aside_stays_so_over_a_reload_and_comes_back(proxy: Proxy, st
     until(lambda: statuses(proxy) == ["UP", "UP"])
 
 
+@pytest.mark.process
 def test_port_of_the_new_configuration_wins_over_the_kept_one(proxy: Proxy) -> None:
     """HAProxy itself would go on with the old one."""
     haproxy.set_state("vllm0", "drain", proxy.socket, proxy.kept)
@@ -72,12 +75,14 @@ def test_port_of_the_new_configuration_wins_over_the_kept_one(proxy: Proxy) -> N
         until(lambda: statuses(proxy) == ["DRAIN", "UP"])
 
 
+@pytest.mark.process
 def test_server_that_moved_is_pointed_at(proxy: Proxy) -> None:
     haproxy.point("vllm1", "127.0.0.1", 9, proxy.socket)
     assert haproxy.state("vllm1", proxy.socket)["srv_port"] == "9"
     until(lambda: statuses(proxy) == ["UP", "DOWN"])
 
 
+@pytest.mark.process
 @pytest.mark.parametrize(
     ("name", "state"),
     [("vllm7", "drain"), ("vllm0", "off")],
@@ -92,10 +97,12 @@ def test_gateway_that_is_not_there_is_one_line(tmp_path: Path) -> None:
         haproxy.servers(tmp_path / "none")
 
 
+@pytest.mark.process
 def test_admin_socket_is_for_its_owner_alone(proxy: Proxy) -> None:
     assert proxy.socket.stat().st_mode & 0o777 == 0o600
 
 
+@pytest.mark.process
 def test_replica_leaves_at_its_stop_and_comes_back_warm(here: Proxy) -> None:
     assert rotation.main(["out", "0"]) == 0
     assert statuses(here) == ["MAINT", "UP"]
@@ -104,6 +111,7 @@ def test_replica_leaves_at_its_stop_and_comes_back_warm(here: Proxy) -> None:
     assert statuses(here) == ["UP", "UP"]
 
 
+@pytest.mark.process
 def test_warm_replica_is_in_rotation_again_after_the_gateway_was_gone(proxy: Proxy) -> None:
     """It could take nobody back while no HAProxy ran; what a person drained is another thing."""
     haproxy.set_state("vllm0", "maint", proxy.socket, proxy.kept)
@@ -121,12 +129,14 @@ def test_warm_replica_is_in_rotation_again_after_the_gateway_was_gone(proxy: Pro
     haproxy.forget(lambda name: True, proxy.kept.with_name("none"))
 
 
+@pytest.mark.process
 def test_replica_that_somebody_drained_stays_drained(here: Proxy) -> None:
     haproxy.set_state("vllm0", "drain")
     assert rotation.main(["out", "0"]) == rotation.main(["back", "0"]) == 0
     assert statuses(here) == ["DRAIN", "UP"]
 
 
+@pytest.mark.process
 def test_person_drains_and_brings_back_by_name(
     here: Proxy, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -154,6 +164,7 @@ def test_wrong_words_are_told(args: list[str], capsys: pytest.CaptureFixture[str
     assert capsys.readouterr().err.startswith("usage: rotation list")
 
 
+@pytest.mark.process
 def test_replica_the_gateway_does_not_know_is_one_line(
     here: Proxy, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -17,6 +17,8 @@ from tests.unit.gateway.proxy import KEYS, Proxy, mock, running
 from tests.unit.gateway.test_refusals import certificate
 from tests.unit.gateway.test_streams import ASK, waiting
 
+pytestmark = pytest.mark.process
+
 DEADLINE_S = 120
 OK = b"HTTP/1.1 200"
 GET = b"GET /v1/models HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer node-key\r\n\r\n"

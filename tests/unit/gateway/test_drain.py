@@ -73,6 +73,7 @@ def statuses(backend: str = "replicas") -> list[str]:
     return [server.status.split()[0] for server in haproxy.servers(backend=backend)]
 
 
+@pytest.mark.process
 def test_everything_behind_the_gateway_is_drained_and_comes_back(
     proxy: Proxy, note: Path, systemd: Systemd
 ) -> None:
@@ -91,6 +92,7 @@ def test_everything_behind_the_gateway_is_drained_and_comes_back(
     assert drain.end(note) == "nothing was drained"
 
 
+@pytest.mark.process
 def test_end_without_a_gateway_lets_its_next_start_forget(
     proxy: Proxy, note: Path, systemd: Systemd
 ) -> None:
@@ -100,12 +102,14 @@ def test_end_without_a_gateway_lets_its_next_start_forget(
     assert "vllm" not in proxy.kept.read_text()
 
 
+@pytest.mark.process
 def test_replica_on_its_way_back_does_not_open_a_drained_gateway(proxy: Proxy, note: Path) -> None:
     haproxy.set_state("vllm0", "maint")
     drain.begin(note)
     assert haproxy.set_aside("vllm0", proxy.socket) == "drain"
 
 
+@pytest.mark.process
 def test_open_requests_are_counted_until_the_last_has_ended(proxy: Proxy, note: Path) -> None:
     assert drain.count() == {"open": 0}
     host = proxy.url.removeprefix("http://")
@@ -121,6 +125,7 @@ def test_open_requests_are_counted_until_the_last_has_ended(proxy: Proxy, note: 
     until(lambda: drain.count() == {"open": 0})
 
 
+@pytest.mark.process
 def test_worker_from_before_a_reload_counts_for_a_stream(proxy: Proxy, systemd: Systemd) -> None:
     del proxy
     systemd.pids = [1, 2, 3, 4]
@@ -154,6 +159,7 @@ def test_statistics_without_the_replicas_tell_nothing() -> None:
         drain.open_requests("# pxname,svname,scur\nstats,BACKEND,0\n")
 
 
+@pytest.mark.process
 def test_share_is_a_part_of_the_configured_weight_and_outlives_a_reload(proxy: Proxy) -> None:
     whole = haproxy.servers()[0].weight
     haproxy.set_state("vllm0", "drain")

@@ -19,6 +19,8 @@ from tests.unit.gateway.proxy import KEYS, ROOT, running
 from tests.unit.gateway.test_refusals import certificate
 from tests.unit.node.client import server_thread
 
+pytestmark = pytest.mark.process
+
 NAME, MODEL = "n07.example.internal", "llama-3.3-70b-fp8"
 
 

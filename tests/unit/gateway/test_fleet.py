@@ -106,6 +106,7 @@ def ask_fleet(proxy: Proxy, port: int, *given: Any) -> tuple[int, dict[str, str]
     return ask(SimpleNamespace(url=f"http://127.0.0.1:{port}"), *given)  # type: ignore[arg-type]
 
 
+@pytest.mark.process
 def test_fleet_asks_the_nodes_and_leaves_out_one_that_is_drained_or_serves_nobody(
     tmp_path: Path,
 ) -> None:
@@ -140,6 +141,7 @@ def test_fleet_asks_the_nodes_and_leaves_out_one_that_is_drained_or_serves_nobod
             assert ask_fleet(proxy, port, "/v1/models", "node-key")[1]["x-served-by"] == "first"
 
 
+@pytest.mark.process
 def test_fleet_takes_only_the_node_its_certificate_names(tmp_path: Path) -> None:
     port, folders = free_port(), [tmp_path / name for name in ("node", "fleet")]
     for folder in folders:

@@ -13,6 +13,7 @@ from b200kit.serving.gateway import haproxy_config
 from b200kit.serving.gateway.haproxy_lint import problems
 from b200kit.stages import gateway
 from tests.fake.machine import Machine
+from tests.subtests import in_subtests
 from tests.unit.nodes import connected
 
 
@@ -29,7 +30,7 @@ def test_rendered_configuration_breaks_no_rule(config: str) -> None:
     assert list(problems(config)) == []
 
 
-@pytest.mark.parametrize(
+@in_subtests(
     "line",
     ["option http-no-delay", "option redispatch 1", "balance leastconn",
      "option httpchk GET /health", "unless served", "timeout http-request 30s",
@@ -41,7 +42,7 @@ def test_line_that_is_gone_is_missed(config: str, line: str) -> None:
     assert list(problems(spoilt))
 
 
-@pytest.mark.parametrize(
+@in_subtests(
     ("old", "new"),
     [
         ("option http-no-delay", "# option http-no-delay"),

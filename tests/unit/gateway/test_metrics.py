@@ -15,7 +15,10 @@ import pytest
 
 from b200kit.inventory.keys.monitoring import Monitoring
 from b200kit.node.metrics import command
+from tests.subtests import in_subtests
 from tests.unit.gateway.proxy import free_port, running
+
+pytestmark = pytest.mark.process
 
 PAGE = "# TYPE b200_x gauge\nb200_x 1\n"
 
@@ -109,7 +112,7 @@ def test_each_replica_is_asked_for_its_metrics_alone_with_the_nodes_key(
         )
 
 
-@pytest.mark.parametrize(
+@in_subtests(
     ("path", "method", "status"),
     [
         ("/metrics/replica/2", "GET", 404),

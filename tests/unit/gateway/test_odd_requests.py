@@ -13,6 +13,8 @@ from b200kit.inventory.keys.gateway import Gateway
 from tests.subtests import in_subtests
 from tests.unit.gateway.proxy import Proxy, mock, running
 
+pytestmark = pytest.mark.process
+
 DEADLINE_S = 120
 MIB = 1 << 20
 POST = "POST /v1/completions"

@@ -29,6 +29,7 @@ def ask(proxy: Proxy) -> None:
         answer.read()
 
 
+@pytest.mark.process
 def test_gateway_counts_what_it_passed_on_and_forgets_it_with_a_restart(tmp_path: Path) -> None:
     with standin() as url, running(tmp_path, [int(url.rpartition(":")[2])], secrets={}) as proxy:
         until(lambda: haproxy.servers(proxy.socket)[0].status == "UP")
@@ -62,6 +63,7 @@ def test_own_last_answer_is_no_request_of_others(
     assert asyncio.run(other_requests.at_rest(within_s=0.1)) == found
 
 
+@pytest.mark.process
 @pytest.mark.parametrize("others", [0, 5])
 def test_measurement_knows_its_own_requests_from_those_of_others(
     others: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

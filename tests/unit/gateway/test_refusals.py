@@ -23,6 +23,7 @@ from b200kit.node.client import engine_metrics
 from b200kit.node.client.chat import ChatRequest, Endpoint, chat
 from b200kit.node.serving.gateway import haproxy
 from b200kit.serving.gateway import haproxy_config
+from tests.subtests import in_subtests
 from tests.unit.gateway.proxy import KEYS, Proxy, check, mock, rendered, running
 from tests.unit.node.client import server_thread
 
@@ -86,7 +87,7 @@ def test_configuration_with_a_mistake_is_refused_by_haproxy(tmp_path: Path) -> N
     assert check(config).returncode != 0
 
 
-@pytest.mark.parametrize(
+@in_subtests(
     "path",
     ["/metrics", "/v1/../metrics", "/v1/models/x", "/V1/models", "/tokenize", "/invocations",
      "/v1%2fmodels", "/version", "/pause", "//v1/models", "/"],
@@ -100,7 +101,7 @@ def test_path_that_is_not_served_is_forbidden_with_and_without_a_key(
         assert document["error"]["code"] == "path_not_served"
 
 
-@pytest.mark.parametrize("key", [None, "", "wrong", "KEY-OF-B", "key-of-b x", "node", "key"])
+@in_subtests("key", [None, "", "wrong", "KEY-OF-B", "key-of-b x", "node", "key"])
 def test_without_a_known_key_nobody_comes_in(proxy: Proxy, key: str | None) -> None:
     status, fields, document = ask(proxy, key=key)
     assert status == 401
@@ -108,7 +109,7 @@ def test_without_a_known_key_nobody_comes_in(proxy: Proxy, key: str | None) -> N
     assert fields["www-authenticate"] == "Bearer"
 
 
-@pytest.mark.parametrize("key", ["key-of-b", "node-key", 'key,of=c,"with;marks#'])
+@in_subtests("key", ["key-of-b", "node-key", 'key,of=c,"with;marks#'])
 def test_replica_is_shown_its_own_key_whoever_asks(proxy: Proxy, key: str) -> None:
     status, _, document = ask(proxy, key=key)
     assert status == 200
@@ -132,6 +133,7 @@ def test_client_beyond_its_rate_is_refused_and_the_others_are_not(proxy: Proxy) 
     assert {ask(proxy, key="key-of-b")[0] for _ in range(8)} == {200}
 
 
+@pytest.mark.process
 def test_health_is_for_anybody_and_says_whether_anyone_answers(
     proxy: Proxy, tmp_path: Path
 ) -> None:
@@ -155,6 +157,7 @@ def test_no_key_is_in_the_configuration_and_no_clients_key_on_the_node() -> None
         )  # fmt: skip
 
 
+@pytest.mark.process
 def test_weights_are_exact_shares_of_the_requests(tmp_path: Path) -> None:
     with (
         mock("1", "1", "2", "most") as most,
@@ -199,6 +202,7 @@ def over_tls(proxy: Proxy, context: ssl.SSLContext) -> tuple[int, str | None]:
     return status, version
 
 
+@pytest.mark.process
 def test_tls_is_modern_and_old_protocols_are_refused(encrypted: tuple[Proxy, Path]) -> None:
     proxy, public = encrypted
     context = ssl.create_default_context(cafile=str(public))
@@ -210,12 +214,14 @@ def test_tls_is_modern_and_old_protocols_are_refused(encrypted: tuple[Proxy, Pat
         over_tls(proxy, context)
 
 
+@pytest.mark.process
 def test_public_part_of_the_certificate_has_no_key(encrypted: tuple[Proxy, Path]) -> None:
     text = encrypted[1].read_text()
     assert text.count("BEGIN CERTIFICATE") == 1
     assert "PRIVATE" not in text
 
 
+@pytest.mark.process
 def test_stream_that_broke_off_is_never_sent_a_second_time(tmp_path: Path) -> None:
     broken = server_thread.fast(fault="cut-off")
     with (
@@ -232,6 +238,7 @@ def test_stream_that_broke_off_is_never_sent_a_second_time(tmp_path: Path) -> No
     assert sorted(bool(tokens) for tokens in asked) == [False, True]
 
 
+@pytest.mark.process
 @pytest.mark.parametrize("before", [0, 8])
 def test_request_that_ends_its_replica_is_sent_to_no_other(tmp_path: Path, before: int) -> None:
     """The first of a connection, and one after others that went well."""
@@ -267,6 +274,7 @@ def answers(port: int) -> bool:
     return False
 
 
+@pytest.mark.process
 def test_key_of_the_replicas_changes_one_at_a_time_and_nobody_is_refused(tmp_path: Path) -> None:
     """A restarted replica has the new key, the other still the old one."""
     long = b'{"prompt": "' + b"x" * 100_000 + b'"}'
@@ -284,6 +292,7 @@ def test_key_of_the_replicas_changes_one_at_a_time_and_nobody_is_refused(tmp_pat
         assert "next-key" not in upstream.read_text()
 
 
+@pytest.mark.process
 def test_replica_that_dies_before_an_answer_is_left_for_another(tmp_path: Path) -> None:
     """Nobody listens on the first port, and the checks have not found out yet."""
     with mock("1", "1", "2") as port, running(tmp_path, [1, port]) as proxy:

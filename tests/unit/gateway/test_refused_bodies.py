@@ -14,6 +14,8 @@ from tests.subtests import in_subtests
 from tests.unit.gateway.proxy import Proxy, mock, running
 from tests.unit.gateway.test_odd_requests import connected, frame, literal
 
+pytestmark = pytest.mark.process
+
 HEADERS, DATA, RST_STREAM, ENDS = 1, 0, 3, 1
 # The node's own address has no limit.
 OTHER = "127.0.0.2"

@@ -13,6 +13,8 @@ from b200kit.node.serving.gateway.haproxy import HAProxyError
 from tests.messages import raises_message
 from tests.unit.gateway.proxy import Proxy, mock, running
 
+pytestmark = pytest.mark.process
+
 
 @pytest.fixture
 def signals(monkeypatch: pytest.MonkeyPatch) -> list[int]:

@@ -25,6 +25,8 @@ from tests.unit.gateway.proxy import Proxy, running, until
 from tests.unit.node.client.server_thread import running as standin
 from tests.unit.node.latency.test_smoke import config
 
+pytestmark = pytest.mark.process
+
 
 @pytest.fixture
 def proxy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Proxy]:

@@ -183,6 +183,7 @@ def test_router_that_refuses_is_one_line(tmp_path: Path, pretended: str) -> None
         router_client._ask(pretended, "/other")
 
 
+@pytest.mark.process
 def test_haproxy_asks_the_router_and_does_without_it_when_it_is_gone(tmp_path: Path) -> None:
     with (
         mock("1", "1", "2", "one") as one,

@@ -22,6 +22,8 @@ from b200kit.serving.gateway.haproxy_config import Endpoint, Server
 from tests.unit.gateway.proxy import KEYS, Proxy, free_port, mock, running, until
 from tests.unit.gateway.test_refusals import ask, certificate
 
+pytestmark = pytest.mark.process
+
 NAMES = ("n0", "n1", "n2")
 FLOOR = 2
 

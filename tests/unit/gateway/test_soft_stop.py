@@ -42,6 +42,7 @@ def open_stream(proxy: Proxy) -> socket.socket:
     return client
 
 
+@pytest.mark.process
 @pytest.mark.parametrize("reloaded", [False, True])
 def test_open_stream_ends_whole_while_new_connections_are_refused(
     tmp_path: Path, reloaded: bool
@@ -69,6 +70,7 @@ def _until_refused(proxy: Proxy) -> None:
             return
 
 
+@pytest.mark.process
 def test_connection_that_is_kept_for_a_next_request_does_not_hold_the_stop(tmp_path: Path) -> None:
     with waiting() as server, running(tmp_path, [server.port]) as proxy, connect(proxy) as kept:
         kept.sendall(IDLE)
@@ -78,6 +80,7 @@ def test_connection_that_is_kept_for_a_next_request_does_not_hold_the_stop(tmp_p
         assert proxy.process.wait(60) == 0
 
 
+@pytest.mark.process
 def test_the_deadline_is_kept_and_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(soft_stop, "AGAIN_S", 0.02)
     with (

@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
 
 import pytest
 
-from tests.lab.firmware.lab_firmware import cures, nvml
+from tests.lab.firmware.lab_firmware import cures
 from tests.lab.firmware.lab_firmware.cures import Event
-from tests.lab.hardware import scenario
 from tests.lab.hardware.scenario_shape import CURES
 from tests.subtests import in_subtests
 
@@ -21,11 +19,6 @@ def test_fault_goes_with_its_cure_and_all_above_it(cure: str) -> None:
     change = {"boot": 1, "after_s": 0, "cured_by": cure}
     over = [e for e in CURES[:-1] if cures.is_cured(change, [*BEGAN, Event(e, 4, 101.0)])]
     assert over == ([] if cure == "nothing" else list(CURES[CURES.index(cure) : -1]))
-
-
-def test_fault_without_a_cure_stays() -> None:
-    change = {"boot": 1, "after_s": 0}
-    assert not cures.is_cured(change, [*BEGAN, Event("reimage", 1, 101.0)])
 
 
 def test_what_happened_before_a_fault_began_cures_nothing() -> None:
@@ -51,39 +44,3 @@ def test_boot_is_told_a_reboot_only_by_the_mark_of_one(disk: Path) -> None:
     (disk / "warm").touch()
     assert cures.at_boot(2, 2.0)[-1].what == "reboot"
     assert cures.at_boot(3, 3.0)[-1].what == "power-cycle"
-
-
-def test_new_image_cures_what_began_on_the_disk_before(disk: Path) -> None:
-    (disk / "acts").write_text("reimage\n")
-    events = cures.at_boot(1, 50.0)
-    assert cures.is_cured({"boot": 1, "after_s": 0, "cured_by": "reimage"}, events)
-    assert not (disk / "acts").exists()
-    assert cures.at_boot(2, 60.0)[:3] == events
-
-
-def test_injected_faults_make_all_before_them_void(disk: Path) -> None:
-    cures.record(Event("power-on", 1, 1.0))
-    cures.record(Event("gpu-reset", 1, 2.0))
-    cures.record(Event("inject", 1, 3.0))
-    assert cures.read() == [Event("inject", 1, 3.0)]
-
-
-def conf(name: str, *events: Event) -> str:
-    """What NVML's stand-in and the daemons' receive."""
-    return nvml.conf(scenario.render(name, 2), "580.126.20", {}, 3, 100.0, events, 200.0)
-
-
-@in_subtests("cure", [word for word in CURES if word != "restart"])
-def test_scenario_shows_its_fault_until_it_is_cured(cure: str) -> None:
-    name = f"cured-by-{cure}"
-    healthy = conf("healthy", *BEGAN)
-    assert conf(name, *BEGAN) != healthy
-    assert conf(name, *BEGAN, Event("restart", 3, 101.0)) != healthy
-    after = conf(name, *BEGAN, Event(cure, 4, 101.0)) if cure != "nothing" else healthy
-    assert after == healthy
-
-
-def test_fault_that_is_due_holds_at_once_for_programs_that_know_no_time() -> None:
-    change: dict[str, Any] = {"boot": 1, "after_s": 0, "nvml": {"fabric.manager": "fails"}}
-    node = {**scenario.render("healthy", 2), "later": [change]}
-    assert "\nfabric.manager=fails\n" in nvml.conf(node, "580.126.20", {}, 1, 100.5)

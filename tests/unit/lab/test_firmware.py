@@ -13,11 +13,8 @@ import yaml
 from b200kit.node.facts import kernel as node_kernel
 from b200kit.node.facts import pci as node_pci
 from tests.lab.firmware.lab_firmware import (
-    boot,
     cpulist,
-    grub,
     infiniband,
-    kernel_log,
     modules,
     numa,
     nvml,
@@ -60,18 +57,6 @@ def test_numa_folder_has_what_numactl_and_lscpu_read(healthy: dict[str, Any]) ->
     assert "Node 0 MemTotal:     1073741824 kB" in str(files["node0/meminfo"])
 
 
-def test_node_without_cpus_has_memory_only(healthy: dict[str, Any]) -> None:
-    nodes = [*healthy["numa_nodes"], {"id": 2, "cpus": "", "memory_gib": 192}]
-    files = numa.tree({**healthy, "numa_nodes": nodes})
-    assert (files["has_cpu"], files["has_memory"], files["node2/cpulist"]) == ("0-1", "0-2", "")
-
-
-def test_every_cpu_is_a_core_of_its_own(healthy: dict[str, Any]) -> None:
-    files = numa.lone_cores(healthy)
-    assert files["cpu3/topology/thread_siblings_list"] == "3"
-    assert files["cpu3/topology/core_cpus"] == "00000008"
-
-
 def test_gpu_is_a_b200_on_its_numa_node(healthy: dict[str, Any]) -> None:
     files = pci.tree(healthy, "nvidia")
     at = pci.folder(healthy["gpus"][4])
@@ -86,15 +71,6 @@ def test_gpu_is_a_b200_on_its_numa_node(healthy: dict[str, Any]) -> None:
     config = files[f"{at}/config"]
     assert isinstance(config, bytes)
     assert struct.unpack_from("<HH", config) == (0x10DE, 0x2901)
-
-
-def test_gpu_of_unknown_numa_node_is_local_to_every_cpu(healthy: dict[str, Any]) -> None:
-    gpus = [{**healthy["gpus"][0], "numa_node": -1, "iommu": "none"}]
-    files = pci.tree({**healthy, "gpus": gpus}, None)
-    at = pci.folder(gpus[0])
-    assert files[f"{at}/local_cpulist"] == "0-3"
-    assert f"{at}/driver" not in files
-    assert f"{at}/iommu_group/type" not in files
 
 
 def test_exactly_the_four_switch_management_functions_say_so(healthy: dict[str, Any]) -> None:
@@ -189,22 +165,6 @@ def test_kernel_settings_are_what_the_node_program_reads(
     assert found["driver_options"]["RmNvlinkBandwidthLinkCount"] == "0"
 
 
-def test_other_fabric_mode_is_written_over_the_packages(
-    tmp_path: Path, healthy: dict[str, Any]
-) -> None:
-    put(tmp_path, "fm.cfg", "LOG_LEVEL=4\nFABRIC_MODE=0\nFABRIC_MODE_RESTART=0\n")
-    boot.set_fabric_mode(healthy, tmp_path / "fm.cfg")
-    assert "FABRIC_MODE=0\n" in (tmp_path / "fm.cfg").read_text()
-    shared = {**healthy, "fabric": {**healthy["fabric"], "mode": 1}}
-    boot.set_fabric_mode(shared, tmp_path / "fm.cfg")
-    text = (tmp_path / "fm.cfg").read_text()
-    assert text == "LOG_LEVEL=4\nFABRIC_MODE=1\nFABRIC_MODE_RESTART=0\n"
-
-
-def test_bare_node_has_nouveau_and_no_nvidia(tmp_path: Path) -> None:
-    assert modules.at_boot(tmp_path) == {"mlx5_core": None, "nouveau": None}
-
-
 def test_installed_driver_is_loaded_at_boot_and_keeps_nouveau_out(tmp_path: Path) -> None:
     put(tmp_path, modules.NVIDIA_MODULE, "version=580.126.20\0")
     put(tmp_path, "usr/lib/modprobe.d/nvidia.conf", "# by the driver\nblacklist nouveau\n")
@@ -214,45 +174,10 @@ def test_installed_driver_is_loaded_at_boot_and_keeps_nouveau_out(tmp_path: Path
     assert modules.at_boot(tmp_path)["nvidia_uvm"] == "580.126.20"
 
 
-def test_driver_that_nouveau_was_faster_than_is_not_loaded(tmp_path: Path) -> None:
-    put(tmp_path, modules.NVIDIA_MODULE, "version=580.126.20\0")
-    assert "nvidia" not in modules.at_boot(tmp_path)
-
-
-@pytest.mark.parametrize("line", ["blacklist nvidia", "install nvidia /bin/false"])
-def test_forbidden_driver_is_not_loaded(tmp_path: Path, line: str) -> None:
-    put(tmp_path, modules.NVIDIA_MODULE, "version=580.126.20\0")
-    put(tmp_path, "etc/modprobe.d/x.conf", f"blacklist nouveau\n{line}\n")
-    assert "nvidia" not in modules.at_boot(tmp_path)
-
-
-def test_modules_load_files_are_followed_and_bring_what_they_need(tmp_path: Path) -> None:
-    put(tmp_path, "etc/modules-load.d/b200.conf", "# fabric\nib_umad\nmlx5-ib\nunknown\n")
-    loaded = set(modules.at_boot(tmp_path))
-    assert loaded == {"mlx5_core", "nouveau", "ib_core", "ib_uverbs", "ib_umad", "mlx5_ib"}
-
-
 def test_empty_file_in_etc_hides_the_packages_one(tmp_path: Path) -> None:
     put(tmp_path, "usr/lib/modules-load.d/ib.conf", "ib_umad\n")
     put(tmp_path, "etc/modules-load.d/ib.conf", "")
     assert "ib_umad" not in modules.at_boot(tmp_path)
-
-
-def test_module_folder_says_live_and_its_version() -> None:
-    files = modules.tree({"nvidia": "580.126.20", "ib_umad": None})
-    assert files["nvidia/version"] == "580.126.20"
-    assert files["ib_umad/initstate"] == "live"
-    assert "ib_umad/version" not in files
-
-
-def test_nvml_says_no_driver_until_one_is_loaded(healthy: dict[str, Any]) -> None:
-    assert "kernel.version" not in nvml.conf(healthy, None, {}, 1, 0.0)
-    assert "kernel.version=580.126.20\n" in nvml.conf(healthy, "580.126.20", {}, 1, 0.0)
-
-
-def test_nvlink_disabled_by_a_driver_option_takes_all_links_down(healthy: dict[str, Any]) -> None:
-    text = nvml.conf(healthy, "580.126.20", {"NVreg_NvLinkDisable": "1"}, 1, 0.0)
-    assert text.count(".state=0\n") == 8 * 18
 
 
 def test_later_fault_waits_for_its_boot_and_second(healthy: dict[str, Any]) -> None:
@@ -260,50 +185,3 @@ def test_later_fault_waits_for_its_boot_and_second(healthy: dict[str, Any]) -> N
     node = {**healthy, "later": later}
     assert "gpu.1.lost" not in nvml.conf(node, "580.126.20", {}, 1, 1000.0)
     assert "@1030 gpu.1.lost=1\n" in nvml.conf(node, "580.126.20", {}, 2, 1000.9)
-
-
-def test_kernel_command_line_takes_grubs_words_at_boot(
-    tmp_path: Path, healthy: dict[str, Any]
-) -> None:
-    put(tmp_path, "etc/default/grub", 'GRUB_CMDLINE_LINUX_DEFAULT="quiet"\nGRUB_TIMEOUT=1\n')
-    more = 'GRUB_CMDLINE_LINUX_DEFAULT="$GRUB_CMDLINE_LINUX_DEFAULT iommu=pt"\n'
-    put(tmp_path, "etc/default/grub.d/b200.cfg", more)
-    assert grub.cmdline(healthy, tmp_path) == healthy["kernel_cmdline"]
-    put(tmp_path, grub.CONFIG, grub.config(healthy, tmp_path))
-    words = grub.cmdline(healthy, tmp_path).split()
-    assert words[:1] == ["BOOT_IMAGE=/boot/vmlinuz"]
-    assert words[-2:] == ["quiet", "iommu=pt"]
-
-
-def test_driver_files_are_in_proc_only_when_it_is_loaded(healthy: dict[str, Any]) -> None:
-    assert procfs.driver_tree(healthy, None, {}) == {}
-    files = procfs.driver_tree(healthy, "580.126.20", {})
-    assert "  580.126.20  " in str(files["nvidia/version"])
-    assert "nvidia/gpus/0000:df:00.0/information" in files
-
-
-def test_kernel_log_is_never_empty_and_has_xids_only_with_a_driver(
-    healthy: dict[str, Any],
-) -> None:
-    node = {**healthy, "xids": [{"after_s": 9, "line": "NVRM: Xid (PCI:0000:52:00): 79, off"}]}
-    without = [text for _, _, text in kernel_log.messages(node, None)]
-    with_driver = list(kernel_log.messages(node, "580.126.20"))
-    assert without[0].startswith("Linux version ")
-    assert not any("Xid" in text for text in without)
-    assert with_driver[-1] == (9, kernel_log.WARNING, "NVRM: Xid (PCI:0000:52:00): 79, off")
-
-
-def test_xid_that_is_injected_is_said_once(healthy: dict[str, Any]) -> None:
-    line = "NVRM: Xid (PCI:0000:52:00): 48, pid=1"
-    node = {**healthy, "xids": [{"after_s": 0, "line": line}]}
-    assert list(kernel_log.later([healthy, node, healthy, node], set())) == [
-        (kernel_log.WARNING, line)
-    ]
-    assert list(kernel_log.later([node], {line})) == []
-
-
-def test_a_tree_is_written_with_its_links_and_bytes(tmp_path: Path) -> None:
-    tree.write(tmp_path, {"a/b": "text", "a/c": b"\x00", "a/d": tree.Link("b")})
-    tree.write(tmp_path, {"a/b": "again", "a/d": tree.Link("c")})
-    assert (tmp_path / "a/b").read_text(encoding="utf-8") == "again\n"
-    assert (tmp_path / "a/d").read_bytes() == b"\x00"

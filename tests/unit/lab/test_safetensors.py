@@ -6,9 +6,6 @@ import json
 import struct
 from pathlib import Path
 
-from hypothesis import given
-from hypothesis import strategies as st
-
 from tests.lab.supply.models import (
     HIDDEN,
     VOCABULARY,
@@ -21,25 +18,12 @@ from tests.lab.supply.safetensors import (
     ITEM_BYTES,
     bf16,
     constant,
-    normal,
     write_safetensors,
 )
-from tests.messages import raises_message
 
 
 def test_known_values_round_to_their_bfloat16() -> None:
     assert struct.unpack("<4H", bf16([0.0, 1.0, -2.0, 3.140625])) == (0, 0x3F80, 0xC000, 0x4049)
-
-
-@given(st.floats(min_value=-(2.0**100), max_value=2.0**100, width=32))
-def test_a_bfloat16_is_within_one_part_in_256_of_its_float(value: float) -> None:
-    (half,) = struct.unpack("<H", bf16([value]))
-    (back,) = struct.unpack("<f", struct.pack("<I", half << 16))
-    assert abs(back - value) <= abs(value) / 256 + 1e-38
-
-
-def test_the_same_seed_gives_the_same_weights_and_another_does_not() -> None:
-    assert normal(64, 0.05, seed=1) == normal(64, 0.05, seed=1) != normal(64, 0.05, seed=2)
 
 
 def test_the_file_is_length_header_and_data(tmp_path: Path) -> None:
@@ -52,11 +36,6 @@ def test_the_file_is_length_header_and_data(tmp_path: Path) -> None:
     assert header["a"] == {"dtype": "BF16", "shape": [2, 3], "data_offsets": [0, 12]}
     assert header["b"] == {"dtype": "BF16", "shape": [4], "data_offsets": [12, 20]}
     assert content[8 + length :] == b"\x80\x3f" * 6 + b"\0" * 8
-
-
-def test_data_that_does_not_fit_its_shape_is_refused(tmp_path: Path) -> None:
-    with raises_message(ValueError):
-        write_safetensors(tmp_path / "x", {"b": ((4,), constant(1, 0.0))})
 
 
 def test_the_tiny_model_has_every_tensor_its_config_names() -> None:

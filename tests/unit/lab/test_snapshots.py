@@ -8,11 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.lab import hosts, snapshots
-from tests.lab.paths import LabError, LabPaths
-from tests.lab.state import write_state
+from tests.lab import snapshots
+from tests.lab.paths import LabPaths
 from tests.lab.supply.systems import choose
-from tests.messages import raises_message
 
 HEALTHY = {"b200-2": "healthy", "b200-1": "healthy"}
 DAY = 24 * 3600
@@ -90,24 +88,6 @@ def test_a_disk_is_of_one_host_and_one_scenario(lab: LabPaths) -> None:
     assert snapshots.saved(lab, HEALTHY, None) == {}
 
 
-def test_a_disk_serves_every_lab(lab: LabPaths) -> None:
-    other = LabPaths(lab.root, 4)
-    choose(other)
-    assert snapshots.layer(lab, "live", "b200-1", "healthy") == snapshots.layer(
-        other, "live", "b200-1", "healthy"
-    )
-
-
-def test_a_host_that_is_not_up_cannot_be_saved(
-    lab: LabPaths, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(snapshots, "lab_paths", lambda: lab)
-    monkeypatch.setattr("tests.lab.own_network.join", lambda: None)
-    write_state(lab, {"hosts": [{"name": "b200-1", "scenario": "healthy"}]})
-    with raises_message(LabError):
-        snapshots.save(["b200-1", "b200-2"], "live")
-
-
 def test_disks_of_other_sources_go_when_nobody_used_them_for_a_day(lab: LabPaths) -> None:
     stale, used = lab.snapshots / "stale", lab.snapshots / "used"
     for folder in (stale, used):
@@ -117,11 +97,3 @@ def test_disks_of_other_sources_go_when_nobody_used_them_for_a_day(lab: LabPaths
     os.utime(used / "b200-1@healthy")
     snapshots._forget_unused(lab)
     assert (stale.exists(), used.exists()) == (False, True)
-
-
-def test_room_for_several_labs_is_made_and_more_is_left_alone(tmp_path: Path) -> None:
-    limit = tmp_path / "max_user_instances"
-    for before, after in (("128\n", "1024"), ("8192\n", "8192")):
-        limit.write_text(before)
-        hosts._make_room(limit)
-        assert limit.read_text().strip() == after

@@ -13,7 +13,6 @@ from tests.lab.locks import locked, shared_lock
 from tests.lab.paths import ID_VARIABLE, LabError, LabPaths
 from tests.lab.state import (
     claim_machine,
-    host_entry,
     lab_lock,
     read_state,
     release_machine,
@@ -28,20 +27,9 @@ def lab(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> LabPaths:
     return LabPaths(tmp_path / "lab", 3)
 
 
-def test_what_is_written_is_read_back(lab: LabPaths) -> None:
-    document = {"bridge": "10.77.0.1", "hosts": [{"name": "b200-1", "scenario": "healthy"}]}
-    write_state(lab, document)
-    assert read_state(lab) == document
-
-
 def test_the_state_is_for_root_only_as_it_names_the_token(lab: LabPaths) -> None:
     write_state(lab, {})
     assert lab.state_file.stat().st_mode & 0o777 == 0o600
-
-
-def test_no_lab_reads_as_empty(lab: LabPaths) -> None:
-    assert read_state(lab) == {}
-    assert host_entry({}, "b200-1") is None
 
 
 def test_a_damaged_state_is_refused_with_what_to_do(lab: LabPaths) -> None:
@@ -51,29 +39,12 @@ def test_a_damaged_state_is_refused_with_what_to_do(lab: LabPaths) -> None:
         read_state(lab)
 
 
-def test_a_host_is_found_by_name(lab: LabPaths) -> None:
-    document = {"hosts": [{"name": "b200-1"}, {"name": "b200-2", "scenario": "seven-gpus"}]}
-    assert host_entry(document, "b200-2") == {"name": "b200-2", "scenario": "seven-gpus"}
-
-
 def test_a_second_lab_command_is_told_who_holds_the_lock(lab: LabPaths) -> None:
     with (
         lab_lock(lab),
         raises_message(LabError, PID=os.getpid()),
         lab_lock(lab, seconds=0),
     ):
-        pass
-
-
-def test_the_lock_is_free_again_after_a_failure(lab: LabPaths) -> None:
-    with pytest.raises(LabError, match="boom"), lab_lock(lab):
-        raise LabError("boom")
-    with lab_lock(lab, seconds=0):
-        pass
-
-
-def test_two_labs_do_not_wait_for_each_other(lab: LabPaths) -> None:
-    with lab_lock(lab), lab_lock(LabPaths(lab.root, 4), seconds=0):
         pass
 
 
@@ -111,15 +82,3 @@ def test_lab_of_another_directory_is_not_taken_down(
     with raises_message(LabError):
         whole.down()
     assert state.claims() == [lab]
-
-
-def test_every_lab_that_is_up_is_known_whatever_its_directory(
-    lab: LabPaths, tmp_path: Path
-) -> None:
-    assert state.claims() == []
-    other = LabPaths(tmp_path / "second", 11)
-    claim_machine(lab)
-    claim_machine(other)
-    assert sorted(state.claims(), key=lambda one: one.id) == [lab, other]
-    release_machine(lab)
-    assert state.claims() == [other]

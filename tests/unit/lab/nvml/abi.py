@@ -144,10 +144,16 @@ def names_of_pynvml(source: str) -> Iterator[str]:
                 yield name
 
 
-def used_by_the_node_program(*prefixes: str) -> set[str]:
-    """Every name of nvidia-ml-py with one of these prefixes that the node program uses."""
+@cache
+def _names_in_the_node_program() -> frozenset[str]:
+    """Every name of nvidia-ml-py that the node program uses."""
     sources = (path.read_text("utf-8") for path in NODE.rglob("*.py"))
-    return {n for text in sources for n in names_of_pynvml(text) if n.startswith(prefixes)}
+    return frozenset(n for text in sources if "pynvml" in text for n in names_of_pynvml(text))
+
+
+def used_by_the_node_program(*prefixes: str) -> set[str]:
+    """Those with one of these prefixes."""
+    return {name for name in _names_in_the_node_program() if name.startswith(prefixes)}
 
 
 def called_by_the_node_program() -> set[str]:
@@ -169,7 +175,8 @@ def field_ids() -> dict[str, int]:
     }
 
 
-def symbols(function: str) -> set[str]:
+@cache
+def symbols(function: str) -> frozenset[str]:
     """C symbols that a function of nvidia-ml-py looks up, itself or through others."""
     found: set[str] = set()
     done: set[str] = set()
@@ -182,4 +189,4 @@ def symbols(function: str) -> set[str]:
         text = inspect.getsource(inspect.unwrap(getattr(pynvml, name)))
         found |= set(re.findall(r"_nvmlGetFunctionPointer\([\"'](\w+)[\"']\)", text))
         todo += re.findall(r"\b(nvml[A-Z]\w+)\(", text)
-    return found
+    return frozenset(found)

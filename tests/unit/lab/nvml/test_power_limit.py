@@ -9,7 +9,10 @@ from pathlib import Path
 import pytest
 
 from tests.messages import assert_message
+from tests.subtests import in_subtests
 from tests.unit.lab.shim_kit import ask, facts, start, write_conf
+
+pytestmark = pytest.mark.process
 
 LIMITS = "[n.nvmlDeviceGetPowerManagementLimit(handle(i)) // 1000 for i in range(8)]"
 ENFORCED = "[n.nvmlDeviceGetEnforcedPowerLimit(handle(i)) // 1000 for i in range(8)]"
@@ -55,19 +58,6 @@ def test_limit_is_set_on_every_gpu_and_the_second_time_on_none(node: Node) -> No
     assert node.kept.read_text() == before
 
 
-def test_default_is_each_gpus_own(node: Node) -> None:
-    node.set("700")
-    assert node.set("default").returncode == 0
-    assert node.limits == all_at(1000)
-
-
-def test_limit_is_set_as_often_as_it_is_another(node: Node) -> None:
-    for watts in (700, 1000, 700, 800, 200):
-        done = node.set(str(watts))
-        assert (done.returncode, done.stderr) == (0, "")
-        assert node.limits == all_at(watts)
-
-
 @pytest.mark.parametrize("watts", ["199", "1001", "0"])
 def test_value_that_no_gpu_takes_changes_nothing(node: Node, watts: str) -> None:
     done = node.set(watts)
@@ -97,14 +87,6 @@ def test_gpu_that_refuses_is_named_and_the_others_are_set(library: Path, tmp_pat
     assert node.limits[0] == [700, 700, 700, 1000, 700, 700, 700, 700]
 
 
-def test_gpu_that_is_lost_is_named_and_the_others_are_capped(library: Path, tmp_path: Path) -> None:
-    node = Node(library, tmp_path, **{"gpu.5.lost": "1"})
-    done = node.set("700")
-    assert done.returncode == 1
-    assert_message(done.stderr)
-    assert done.stdout.count(", set\n") == 7
-
-
 def test_node_without_gpus_is_a_failure(library: Path, tmp_path: Path) -> None:
     done = Node(library, tmp_path, **{"gpu.count": "0"}).set("700")
     assert done.returncode == 1
@@ -117,7 +99,7 @@ def test_without_a_driver_it_fails_in_one_line(library: Path, tmp_path: Path) ->
     assert_message(done.stderr)
 
 
-@pytest.mark.parametrize("word", ["", "-1", "700W", "7e2", "\u0667"])
+@in_subtests("word", ["", "-1", "700W", "7e2", "\u0667"])
 def test_what_is_no_number_of_watts_is_refused(node: Node, word: str) -> None:
     assert node.set("--", word).returncode == 2
     assert node.limits == all_at(1000)

@@ -12,6 +12,7 @@ import pynvml  # type: ignore[import-untyped]
 import pytest
 
 from tests.lab.hardware import scenario_shape, shim_build
+from tests.subtests import in_subtests
 from tests.unit.lab.nvml.abi import (
     COUNT,
     ENUMS,
@@ -57,7 +58,8 @@ def layout(tmp_path_factory: pytest.TempPathFactory) -> dict[str, list[int]]:
     return {name: [int(number) for number in numbers] for name, *numbers in rows}
 
 
-@pytest.mark.parametrize("struct", STRUCTS)
+@pytest.mark.process
+@in_subtests("struct", STRUCTS)
 def test_struct_of_the_stand_in_has_the_layout_of_nvml_h(
     struct: str, layout: dict[str, list[int]]
 ) -> None:
@@ -71,7 +73,7 @@ def test_struct_of_the_stand_in_has_the_layout_of_nvml_h(
 READS_PADDING = {"nvmlGpuFabricInfo_v2_t.state": [28, 4], "nvmlGpuFabricInfo_v3_t.state": [28, 4]}
 
 
-@pytest.mark.parametrize("struct", STRUCTS)
+@in_subtests("struct", STRUCTS)
 def test_struct_of_nvidia_ml_py_has_the_layout_of_nvml_h(struct: str) -> None:
     ours, theirs = getattr(pynvml, STRUCTS[struct]), vendor()["structs"][struct]
     assert ctypes.sizeof(ours) == theirs["size"]
@@ -191,6 +193,7 @@ def theirs_for(word: str) -> str:
     return {"limited": "LIMITED_CAPACITY"}.get(word, word.upper().replace("-", "_"))
 
 
+@pytest.mark.process
 def test_error_words_are_those_of_nvidia_ml_py(library: Path) -> None:
     text = ctypes.CDLL(str(library)).nvmlErrorString
     text.restype = ctypes.c_char_p
@@ -199,6 +202,7 @@ def test_error_words_are_those_of_nvidia_ml_py(library: Path) -> None:
     assert all(text(code) != b"Unknown Error" for code in codes)
 
 
+@pytest.mark.process
 def test_every_nvml_function_the_node_program_calls_is_exported(library: Path) -> None:
     called = called_by_the_node_program()
     functions = {name for name in called if inspect.isfunction(getattr(pynvml, name, None))}
@@ -208,6 +212,7 @@ def test_every_nvml_function_the_node_program_calls_is_exported(library: Path) -
     assert {symbol for symbol in wanted if not hasattr(exported, symbol)} == set()
 
 
+@pytest.mark.process
 def test_a_function_the_stand_in_lacks_would_be_noticed(library: Path) -> None:
     assert symbols("nvmlDeviceGetFanSpeed") == {"nvmlDeviceGetFanSpeed"}
     assert not hasattr(ctypes.CDLL(str(library)), "nvmlDeviceGetFanSpeed")

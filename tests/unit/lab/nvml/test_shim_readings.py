@@ -9,6 +9,8 @@ import pytest
 
 from tests.unit.lab.shim_kit import ask, facts, start, write_conf
 
+pytestmark = pytest.mark.process
+
 READ_8 = "[{call}(handle(i)) for i in range(n.nvmlDeviceGetCount())]"
 
 
@@ -91,10 +93,6 @@ def test_driver_is_not_loaded_before_the_reboot(library: Path, tmp_path: Path) -
     assert ask(library, conf, "n.nvmlDeviceGetCount()") == ["error 9", "error 1"]
 
 
-def test_driver_is_not_loaded_on_a_node_that_never_booted(library: Path, tmp_path: Path) -> None:
-    assert ask(library, tmp_path / "missing") == ["error 9"]
-
-
 def test_library_newer_than_the_loaded_driver_is_a_mismatch(library: Path, tmp_path: Path) -> None:
     conf = write_conf(tmp_path / "conf", facts(), kernel="580.105.08")
     assert ask(library, conf) == ["error 18"]
@@ -108,61 +106,11 @@ def test_fabric_is_in_progress_until_the_fabric_manager_is_done(
     assert answers[1:] == [[2, 0, 0, 0, 0], [1] * 18, [None, 5, 5, 5, 5, 5, 5, 5]]
 
 
-def test_gpu_without_nvlink_is_out_of_reach_of_all_others(library: Path, tmp_path: Path) -> None:
-    conf = write_conf(tmp_path / "conf", facts("gpu2-no-nvlink"))
-    answers = ask(library, conf, "links(2)", "p2p(2)", "p2p(0)", "fabric(2)[0]", "fabric(3)[0]")
-    assert answers[1:] == [
-        [0] * 18,
-        [5, 5, None, 5, 5, 5, 5, 5],
-        [None, 0, 5, 0, 0, 0, 0, 0],
-        2,
-        3,
-    ]
-
-
-def test_seven_gpus_are_counted_and_numbered_again(library: Path, tmp_path: Path) -> None:
-    conf = write_conf(tmp_path / "conf", facts("seven-gpus"))
-    serials = READ_8.format(call="n.nvmlDeviceGetSerial")
-    answers = ask(library, conf, "n.nvmlDeviceGetCount()", serials)
-    assert answers[1] == 7
-    assert [serial[-1] for serial in answers[2]] == ["1", "2", "3", "5", "6", "7", "8"]
-
-
-def test_lost_gpu_answers_nothing_and_the_others_do(library: Path, tmp_path: Path) -> None:
-    conf = write_conf(tmp_path / "conf", facts(), lines="gpu.5.lost=1")
-    answers = ask(library, conf, "n.nvmlDeviceGetCount()", "handle(5)", "links(4)")
-    assert answers[1:] == [8, "error 15", [1] * 18]
-
-
-def test_single_reading_can_fail_with_any_code(library: Path, tmp_path: Path) -> None:
-    conf = write_conf(tmp_path / "conf", facts(), lines="gpu.1.vbios=!999\ngpu.1.field.230=!4")
-    answers = ask(library, conf, "n.nvmlDeviceGetVbiosVersion(handle(1))", "fields(1, 230, 91)")
-    assert answers[1:] == ["error 999", ["error 4", 18]]
-
-
 def test_any_call_can_answer_an_error(library: Path, tmp_path: Path) -> None:
     lines = "gpu.2.refuse.nvmlDeviceGetFieldValues=16\nrefuse.nvmlSystemGetDriverVersion=4"
     conf = write_conf(tmp_path / "conf", facts(), lines=lines)
     asked = ("fields(2, 230)", "fields(1, 230)", "links(2)", "n.nvmlSystemGetDriverVersion()")
     assert ask(library, conf, *asked)[1:] == ["error 16", [0], [1] * 18, "error 4"]
-
-
-def test_one_pair_can_be_without_p2p(library: Path, tmp_path: Path) -> None:
-    conf = write_conf(tmp_path / "conf", facts("one-pair-no-p2p"))
-    answers = ask(library, conf, "p2p(1)", "p2p(4, 0)", "p2p(0)")
-    assert answers[1:] == [
-        [0, None, 0, 0, 5, 0, 0, 0],
-        [0, 5, 0, 0, None, 0, 0, 0],
-        [None, 0, 0, 0, 0, 0, 0, 0],
-    ]
-
-
-def test_one_link_can_be_slow(library: Path, tmp_path: Path) -> None:
-    conf = write_conf(tmp_path / "conf", facts("one-slow-link"))
-    assert ask(library, conf, "fields(3, (164, 7), (164, 8))", "fields(2, (164, 7))")[1:] == [
-        [26562, 53125],
-        [53125],
-    ]
 
 
 @pytest.mark.parametrize(
@@ -183,14 +131,6 @@ def test_later_fault_shows_from_its_second_on(library: Path, tmp_path: Path) -> 
     lines = "@1 gpu.0.field.230=2\n@99999999999 gpu.1.field.230=2"
     conf = write_conf(tmp_path / "conf", facts(), lines=lines)
     assert ask(library, conf, "fields(0, 230)", "fields(1, 230)")[1:] == [[2], [0]]
-
-
-def test_persistence_mode_is_what_the_daemon_left(library: Path, tmp_path: Path) -> None:
-    conf = write_conf(tmp_path / "conf", facts())
-    read = "n.nvmlDeviceGetPersistenceMode(handle(0))"
-    before = ask(library, conf, read)[1]
-    Path(f"{conf}.persistence").touch()
-    assert [before, ask(library, conf, read)[1]] == [0, 1]
 
 
 def test_gpu_is_found_by_the_address_sysfs_uses(library: Path, tmp_path: Path) -> None:
