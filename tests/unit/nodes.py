@@ -62,20 +62,20 @@ def bare(folder: Path, **changes: Any) -> tuple[Node, Machine]:
 
 def settled(folder: Path, **changes: Any) -> tuple[Node, Machine]:
     """A node in its desired state, observed; the log begins after that."""
-    node, machine = bare(folder, **changes)
+    machine = Machine(folder)
+    node = connected(machine, **changes)
     machine.loaded = node.spec.driver
     look(node)
     for stage in pipeline.stages():
         provide(machine, node, stage.name)
     look(node)
     make(node, "settings")
-    make(node, "passport")
+    _apply(node, "passport")
     machine.execute("systemctl start b200-watch.service")
     look(node)
     for stage in pipeline.stages()[-2:]:
-        for change in stage.plan(node):
-            change.apply(node)
-        look(node)
+        if _apply(node, stage.name):
+            look(node)
     machine.log.clear()
     return node, machine
 
@@ -118,7 +118,14 @@ def planned_by_stage(node: Node) -> dict[str, list[str]]:
 
 def make(node: Node, name: str) -> None:
     """Plan a stage and make its changes, then look again."""
-    stage = next(stage for stage in pipeline.stages() if stage.name == name)
-    for change in stage.plan(node):
-        change.apply(node)
+    _apply(node, name)
     look(node)
+
+
+def _apply(node: Node, name: str) -> int:
+    """Make what a stage would change; how many changes."""
+    stage = next(stage for stage in pipeline.stages() if stage.name == name)
+    changes = stage.plan(node)
+    for change in changes:
+        change.apply(node)
+    return len(changes)
