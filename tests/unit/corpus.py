@@ -20,7 +20,7 @@ from b200kit.node.checks.judge import judge, registered
 from b200kit.node.state.verdict import Action, Status, Verdict
 from tests.unit.case import Case, Json, Wanted
 
-DIRECTORY = Path(__file__).parents[1] / "corpus"
+FILES = sorted((Path(__file__).parents[1] / "corpus").glob("*.yaml"))
 KEYS = {
     *("name", "source", "covers", "hardware", "base", "set", "drop", "expect", "fit", "findings"),
     *("numa", "alone", "valid", "settings"),
@@ -42,7 +42,17 @@ def verdict_of(name: str) -> Verdict:
 
 def named(name: str) -> Case:
     """The case of a name."""
-    return next(case for case in corpus().cases if case.name == name)
+    return _by_name()[name]
+
+
+@cache
+def _by_name() -> dict[str, Case]:
+    return {case.name: case for case in cases()}
+
+
+def cases(*fits: str) -> list[Case]:
+    """Every case of tests/corpus, or those whose node is so."""
+    return [case for case in corpus().cases if not fits or case.fit in fits]
 
 
 @dataclass
@@ -55,19 +65,22 @@ class Corpus:
 
 @cache
 def corpus() -> Corpus:
-    """Every case of tests/corpus."""
-    return read(sorted(DIRECTORY.glob("*.yaml")))
+    """Every case of tests/corpus, not applied yet: one test (test_corpus.py) tries them all."""
+    return read(FILES, applied=False)
 
 
-def read(files: Iterable[Path]) -> Corpus:
-    """The cases of files. A name may stand once in all of them."""
+def read(files: Iterable[Path], *, applied: bool = True) -> Corpus:
+    """The cases of files, tried on their recorded states. A name may stand once in all of them."""
     result = Corpus()
+    names: set[str] = set()
     for path, entry in _entries(files, result):
         try:
             case = parse(entry, path.stem)
-            if case.name in {known.name for known in result.cases}:
+            if case.name in names:
                 raise CorpusError("the name stands twice")
-            case.state(), case.expectation()
+            if applied:
+                case.state(), case.expectation()
+            names.add(case.name)
         except (ValueError, OSError) as error:
             name = entry.get("name") if isinstance(entry, dict) else entry
             result.problems.append(f"{path.name}: {name!r}: {error}")

@@ -5,12 +5,13 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 from functools import cache
-from typing import Any
-
-import jsonschema
+from typing import TYPE_CHECKING, Any
 
 from b200kit.run.places import PACKAGE
 from tests.unit import paths
+
+if TYPE_CHECKING:
+    import jsonschema
 
 PATH = PACKAGE / "node" / "state" / "node-state.schema.json"
 Schema = dict[str, Any]
@@ -25,6 +26,8 @@ def schema() -> Schema:
 
 @cache
 def _validator() -> jsonschema.Draft202012Validator:
+    import jsonschema  # a sixth of a second, which whoever reads paths alone need not wait for
+
     return jsonschema.Draft202012Validator(schema())
 
 

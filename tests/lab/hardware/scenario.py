@@ -20,6 +20,8 @@ from tests.lab.hardware.scenario_shape import BRIDGE, SCENARIO, ScenarioError, c
 
 DIRECTORY = Path(__file__).resolve().parents[2] / "scenarios"
 SCHEMA = "b200kit/lab-scenario/1"
+#: The same documents; libyaml reads them ten times as fast where PyYAML has it.
+_LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 #: Keys that the node gets as they are written.
 COPIED = (
     *("description", "source", "kernel_cmdline", "kernel", "nics"),
@@ -48,7 +50,7 @@ def _find(name_or_path: str, beside: Path) -> Path:
 
 def _read(path: Path) -> dict[str, Any]:
     try:
-        document = yaml.safe_load(path.read_text(encoding="utf-8"))
+        document = yaml.load(path.read_text(encoding="utf-8"), _LOADER)
     except (OSError, UnicodeDecodeError, yaml.YAMLError) as problem:
         reason = " ".join(str(problem).split())
         raise ScenarioError(f"{path.name}: cannot be read as YAML: {reason}") from problem

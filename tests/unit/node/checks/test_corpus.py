@@ -15,10 +15,6 @@ from tests.unit import corpus, states
 from tests.unit.case import Case, Wanted
 from tests.unit.corpus import read
 
-CASES = corpus.corpus().cases
-FAULTS = [case for case in CASES if case.fit != "fit"]
-HARMLESS = [case for case in CASES if case.fit == "fit"]
-
 SOUND = """
 - name: one slow link
   source: made up
@@ -40,17 +36,17 @@ def describe(verdict: Verdict) -> list[str]:
 
 
 def test_every_case_can_be_used() -> None:
-    assert corpus.corpus().problems == []
+    assert corpus.read(corpus.FILES).problems == []
 
 
-@in_subtests("case", CASES, ids=lambda case: case.id)
+@in_subtests("case", corpus.cases, ids=lambda case: case.id)
 def test_state_is_judged_as_the_case_says(case: Case) -> None:
     verdict = corpus.verdict_of(case.name)
     assert verdict.fit == case.fit, describe(verdict)
     assert missing(case, verdict) == [], describe(verdict)
 
 
-@in_subtests("case", CASES, ids=lambda case: case.id)
+@in_subtests("case", corpus.cases, ids=lambda case: case.id, one_in=10)
 def test_state_is_one_that_a_node_can_report(case: Case) -> None:
     problems = case.invalid()
     assert (problems == []) is case.valid, problems or "the schema has nothing against it"
@@ -62,7 +58,12 @@ def findings_of_base(base: str, hardware: str) -> list[str]:
     return describe(judge(states.expectation(hardware), states.recorded(base)))
 
 
-@in_subtests("case", [c for c in HARMLESS if not c.findings], ids=lambda case: case.id)
+def without_a_note() -> list[Case]:
+    """Cases of fit nodes about which nothing is to be said."""
+    return [case for case in corpus.cases("fit") if not case.findings]
+
+
+@in_subtests("case", without_a_note, ids=lambda case: case.id)
 def test_harmless_state_asks_for_nothing(case: Case) -> None:
     """No note either: an eye that is asked for on healthy nodes soon sees nothing."""
     more = set(describe(corpus.verdict_of(case.name))) - set(
@@ -72,8 +73,8 @@ def test_harmless_state_asks_for_nothing(case: Case) -> None:
 
 
 def test_the_corpus_is_of_a_size() -> None:
-    assert len(FAULTS) >= 60
-    assert len([case for case in HARMLESS if not case.findings]) >= 15
+    assert len(corpus.cases("unfit", "unmeasured")) >= 60
+    assert len(without_a_note()) >= 15
 
 
 @pytest.mark.parametrize(

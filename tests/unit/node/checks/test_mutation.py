@@ -11,8 +11,10 @@ from tests.subtests import in_subtests
 from tests.unit import corpus
 from tests.unit.case import Case, Wanted
 
-CASES = corpus.corpus().cases
-ALONE = [case for case in CASES if case.alone]
+
+def alone() -> list[Case]:
+    """Cases in which one check alone keeps the node from going live."""
+    return [case for case in corpus.cases() if case.alone]
 
 
 def without(case: Case, checks: Collection[str]) -> Verdict:
@@ -43,10 +45,12 @@ def proves(case: Case, check: str) -> bool:
     )
 
 
-FIRST_OF_EACH_FILE = list({case.file: case for case in reversed(ALONE)}.values())
+def first_of_each_file() -> list[Case]:
+    """One such case of each file."""
+    return list({case.file: case for case in reversed(alone())}.values())
 
 
-@in_subtests("case", FIRST_OF_EACH_FILE, ids=lambda case: case.id)
+@in_subtests("case", first_of_each_file, ids=lambda case: case.id)
 def test_no_check_depends_on_whether_another_is_there(case: Case) -> None:
     """What the two tests below rest on: they leave findings out instead of judging again."""
     named = {wanted.check for wanted in case.findings}
@@ -55,14 +59,14 @@ def test_no_check_depends_on_whether_another_is_there(case: Case) -> None:
     assert again.findings == without(case, named).findings
 
 
-@in_subtests("case", ALONE, ids=lambda case: case.id)
+@in_subtests("case", alone, ids=lambda case: case.id)
 def test_without_its_check_the_faulty_node_would_pass(case: Case) -> None:
     verdict = without(case, {wanted.check for wanted in case.findings})
     assert verdict.fit == "fit", [f"{f.check}: {f.summary}" for f in verdict.blocking]
 
 
-@in_subtests("check", registered())
+@in_subtests("check", registered)
 def test_every_check_has_a_case_that_needs_it(check: str) -> None:
-    naming = [c for c in CASES if check in {wanted.check for wanted in c.findings}]
+    naming = [c for c in corpus.cases() if check in {wanted.check for wanted in c.findings}]
     assert naming, f"no case of tests/corpus names {check}"
     assert any(proves(case, check) for case in sorted(naming, key=lambda c: not c.alone))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import cache
 from typing import Any
 
 from b200kit.engines import KINDS, Settings
@@ -34,6 +35,7 @@ def map_of(name: str) -> dict[str, Any]:
     }
 
 
+@cache
 def distinct_maps() -> list[str]:
     """Scenarios whose NUMA maps differ, one of each."""
     seen: dict[str, str] = {}
@@ -79,7 +81,7 @@ def directives(replica: Replica, pins: numa_policy.Pinning) -> dict[str, str]:
 
 @in_subtests("engine_binds", [True, False])
 @in_subtests("policy", [BIND, LOCAL])
-@in_subtests("name", distinct_maps())
+@in_subtests("name", distinct_maps)
 def test_unit_holds_its_processes_where_the_layout_says(
     name: str, policy: str, engine_binds: bool
 ) -> None:
@@ -98,7 +100,7 @@ def test_unit_holds_its_processes_where_the_layout_says(
         assert not by_engine or (replica.spans and policy == BIND and engine_binds)
 
 
-@in_subtests("name", distinct_maps())
+@in_subtests("name", distinct_maps)
 def test_workers_of_a_replica_share_its_printed_cpus_by_node(name: str) -> None:
     state = map_of(name)
     of_node = {node["id"]: set(cpulist.parse(node["cpus"])) for node in state["numa"]}
@@ -126,7 +128,7 @@ def test_maps_have_replicas_of_both_kinds() -> None:
     assert {pin.by for pin in pins} == {SYSTEMD, ENGINE}
 
 
-@in_subtests("name", distinct_maps())
+@in_subtests("name", distinct_maps)
 def test_engine_gets_the_node_of_each_gpu_in_order(name: str) -> None:
     state = map_of(name)
     memory_of = survey(state).memory_of
