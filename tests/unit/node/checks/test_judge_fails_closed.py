@@ -32,7 +32,7 @@ def is_judged(kind: str) -> bool:
     return node_schema.is_judged(readings.branches()[kind])
 
 
-@in_subtests("kind", readings.branches())
+@in_subtests("kind", readings.branches, one_in=10)
 def test_what_is_not_measured_is_never_fit_where_it_is_judged(kind: str) -> None:
     must_be = is_judged(kind) and kind not in MAY_BE_UNREAD
     assert (readings.verdict_gone(kind).fit != "fit") is must_be
@@ -46,7 +46,12 @@ def test_what_need_not_be_read_is_noted_and_of_the_first_place_never_fit(kind: s
     assert judge(states.expectation(), first).fit == "unmeasured"
 
 
-@in_subtests("kind", [kind for kind in readings.branches() if is_judged(kind)])
+def judged() -> list[str]:
+    """Kinds of reading, and parts, that a check needs."""
+    return [kind for kind in readings.branches() if is_judged(kind)]
+
+
+@in_subtests("kind", judged, one_in=10)
 def test_what_is_missing_is_never_fit_where_it_is_judged(kind: str) -> None:
     assert (judge(states.expectation(), readings.without_one(kind)).fit == "fit") is (
         kind in {*MAY_BE_ABSENT, *MAY_BE_UNREAD}
@@ -61,7 +66,7 @@ def test_a_node_without_all_that_is_not_judged_is_fit() -> None:
     assert judge(states.expectation(), state).fit == "fit"
 
 
-@in_subtests("kind", readings.branches())
+@in_subtests("kind", readings.branches, one_in=10)
 def test_what_is_not_measured_is_told_as_not_measured(kind: str) -> None:
     """Never as a fault: the action against a fault that nobody saw would be a wrong one."""
     failed = [f.summary for f in readings.verdict_gone(kind).findings if f.status is Status.FAIL]
@@ -83,9 +88,6 @@ def test_no_expectation_is_unmeasured(document: object) -> None:
     assert judge(document, states.healthy()).fit == "unmeasured"
 
 
-HARMLESS = [case for case in corpus.corpus().cases if case.fit == "fit"]
-
-
 def fits_without(name: str, case: Case) -> bool:
     """Whether the node of a case is fit when a threshold is missing."""
     expect = case.expectation()
@@ -93,17 +95,23 @@ def fits_without(name: str, case: Case) -> bool:
     return judge(expect, case.state()).fit == "fit"
 
 
-@in_subtests("name", sorted(states.expectation()["hardware"]["expect"]))
+def thresholds() -> list[str]:
+    """Every value that the hardware file expects."""
+    return sorted(states.expectation()["hardware"]["expect"])
+
+
+@in_subtests("name", thresholds, one_in=10)
 def test_a_threshold_that_is_missing_is_never_fit(name: str) -> None:
     """Some are needed only with an old driver, a passport or measured figures on the node."""
+    harmless = corpus.cases("fit")
     noted = [
         case
-        for case in HARMLESS
+        for case in harmless
         if case.file == name.split(".")[0] in ("bandwidth", "driver", "passport")
     ]
     # The check reads gpu_count of the expectation, which the inventory may set, and the inventory
     # alone is held to the power limits that such a GPU takes: on a node each GPU says its own.
-    fits = all(fits_without(name, case) for case in noted or HARMLESS[:1])
+    fits = all(fits_without(name, case) for case in noted or harmless[:1])
     assert fits is (name in ("gpu_count", "power.range"))
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from copy import deepcopy
+from functools import cache
 from itertools import islice
 from typing import Any
 
@@ -36,9 +37,6 @@ ODD: list[Any] = [
     {},
     {"unmeasured": {}},
 ]
-FAULTS = [case for case in corpus.corpus().cases if case.fit != "fit" and case.valid]
-BRANCHES = sorted(readings.branches())
-LEAVES = list(paths.leaves(states.expectation()))
 MENDED_BY_NOT_READING = {
     ("more switch management functions than two switches have", "pci.nics[4].switch_management"):
         "without the fifth, all four are there; whose it is, is noted",
@@ -46,6 +44,24 @@ MENDED_BY_NOT_READING = {
 """Faults, and readings without which they are notes, and why."""
 PARTNERS, DOUBTS = 3, 3
 """Other faults, and other readings, that each fault is tried with."""
+
+
+@cache
+def faults() -> list[Case]:
+    """Every case of a node that is not fit and that reports what a node can."""
+    return [case for case in corpus.cases("unfit", "unmeasured") if case.valid]
+
+
+@cache
+def branches() -> list[str]:
+    """Every kind of reading, and the parts that they are in."""
+    return sorted(readings.branches())
+
+
+@cache
+def leaves() -> list[paths.Path]:
+    """Every value of an expectation."""
+    return list(paths.leaves(states.expectation()))
 
 
 def others(number: int, items: list[Any], count: int) -> list[Any]:
@@ -79,7 +95,7 @@ def test_judge_never_raises_on_any_json(expect: Any, state: Any) -> None:
 @given(data=st.data())
 def test_judge_never_raises_on_a_state_with_odd_values(data: st.DataObject) -> None:
     state = states.healthy()
-    for kind in data.draw(st.lists(st.sampled_from(BRANCHES), min_size=1, max_size=3)):
+    for kind in data.draw(st.lists(st.sampled_from(branches()), min_size=1, max_size=3)):
         try:
             paths.put(state, readings.branches()[kind], data.draw(JSON))
         except (KeyError, IndexError, TypeError):
@@ -87,26 +103,26 @@ def test_judge_never_raises_on_a_state_with_odd_values(data: st.DataObject) -> N
     assert_sound(judge(states.expectation(), state))
 
 
-@in_subtests("number", range(0, len(BRANCHES), 4))
+@in_subtests("number", lambda: range(0, len(branches()), 4), one_in=5)
 def test_judge_never_raises_on_odd_values_of_any_kind(number: int) -> None:
     """The longest paths first: a value put above would take away the place of one below."""
     state = states.healthy()
-    places = [readings.branches()[kind] for kind in BRANCHES[number : number + 4]]
+    places = [readings.branches()[kind] for kind in branches()[number : number + 4]]
     for place in sorted(places, key=len, reverse=True):
         paths.put(state, place, deepcopy(ODD[(number + len(place)) % len(ODD)]))
     assert_sound(judge(states.expectation(), state))
 
 
-@in_subtests("number", range(0, len(LEAVES), 4))
+@in_subtests("number", lambda: range(0, len(leaves()), 4), one_in=10)
 def test_judge_never_raises_on_odd_values_in_an_expectation(number: int) -> None:
     """Each leaf in turn of another kind; the four are far from each other, in other checks."""
     expect = states.expectation()
-    for place in LEAVES[number // 4 :: len(LEAVES) // 4 + 1]:
+    for place in leaves()[number // 4 :: len(leaves()) // 4 + 1]:
         paths.put(expect, place, deepcopy(ODD[(number // 4 + len(place)) % len(ODD)]))
     assert_sound(judge(expect, states.healthy()))
 
 
-@given(path=st.sampled_from(LEAVES), value=JSON)
+@given(path=st.deferred(lambda: st.sampled_from(leaves())), value=JSON)
 def test_judge_never_raises_on_an_expectation_with_an_odd_value(
     path: paths.Path, value: Any
 ) -> None:
@@ -115,10 +131,12 @@ def test_judge_never_raises_on_an_expectation_with_an_odd_value(
     assert_sound(judge(expect, states.healthy()))
 
 
-@in_subtests("number", range(len(FAULTS)), ids=lambda n: FAULTS[n].id)
+@in_subtests("number", lambda: range(len(faults())), ids=lambda n: faults()[n].id, one_in=20)
 def test_one_more_fault_never_makes_a_node_fit(number: int) -> None:
-    first = FAULTS[number]
-    alike = [case for case in FAULTS if (case.base, case.hardware) == (first.base, first.hardware)]
+    first = faults()[number]
+    alike = [
+        case for case in faults() if (case.base, case.hardware) == (first.base, first.hardware)
+    ]
     for second in others(number, alike, PARTNERS):
         expect, state = first.expectation(), first.state()
         try:
@@ -129,13 +147,13 @@ def test_one_more_fault_never_makes_a_node_fit(number: int) -> None:
         assert blocked_by(found(first) | found(second), expect, state), f"with {second.id}"
 
 
-@in_subtests("number", range(len(FAULTS)), ids=lambda n: FAULTS[n].id)
+@in_subtests("number", lambda: range(len(faults())), ids=lambda n: faults()[n].id, one_in=20)
 def test_a_reading_that_is_gone_never_mends_a_check(number: int) -> None:
-    case = FAULTS[number]
+    case = faults()[number]
     expect, before = case.expectation(), found(case)
     for path in [
         *own(case),
-        *map(readings.branches().__getitem__, others(number, BRANCHES, DOUBTS)),
+        *map(readings.branches().__getitem__, others(number, branches(), DOUBTS)),
     ]:
         state = case.state()
         try:
