@@ -134,6 +134,7 @@ def test_every_alert_is_here() -> None:
     assert {name for case in CASES for name in case.alerts} | ELSEWHERE == set(ALERTS)
 
 
+@pytest.mark.process
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.alerts[0])
 def test_an_alert_reaches_its_receiver_and_its_end_does_too(node: Monitored, case: Case) -> None:
     node.tell()
@@ -151,6 +152,7 @@ def test_an_alert_reaches_its_receiver_and_its_end_does_too(node: Monitored, cas
     until(lambda: ends <= {*node.by.sent[before:]}, said=lambda: node.by.sent[before:])
 
 
+@pytest.mark.process
 def test_what_planned_work_does_to_a_node_pages_nobody(node: Monitored) -> None:
     node.tell(notes={"quarantine": {"why": "work"}})
     until(lambda: "B200NodePlanned" in node.by.firing())

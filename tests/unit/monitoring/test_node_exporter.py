@@ -54,6 +54,7 @@ def samples(lines: list[str]) -> set[tuple[str, frozenset[str], float]]:
     }
 
 
+@pytest.mark.process
 def test_every_sample_that_a_node_writes_is_on_its_page(exporter: tuple[Path, str]) -> None:
     folder, at = exporter
     page = exposition.text(families(well(time.time())))
@@ -66,6 +67,7 @@ def test_every_sample_that_a_node_writes_is_on_its_page(exporter: tuple[Path, st
     )
 
 
+@pytest.mark.process
 def test_a_page_cut_short_is_an_error_there_and_not_a_part_of_the_node(
     exporter: tuple[Path, str],
 ) -> None:

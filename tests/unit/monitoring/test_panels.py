@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import pytest
+
 from b200kit.monitoring import dashboards, files
 from tests.prometheus import until
 from tests.unit.monitoring.monitored import NODE, Monitored
 
 
+@pytest.mark.process
 def test_every_panel_of_every_dashboard_has_data(node: Monitored) -> None:
     until(node.is_well)
     asked = [expr for board in files.boards().values() for expr in dashboards.queries(board)]

@@ -20,6 +20,7 @@ def config(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return path
 
 
+@pytest.mark.process
 @in_subtests(
     "severity, receiver",
     [("page", "b200-page"), ("ticket", "b200-ticket"), ("planned", "b200-nobody")],

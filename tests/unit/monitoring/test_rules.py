@@ -21,8 +21,8 @@ from b200kit.node.checks.judge import registered
 from tests.lab.supply.programs import amtool, promtool
 
 ROOT = Path(__file__).resolve().parents[3]
-CASES: dict[str, dict[str, Any]] = yaml.safe_load(
-    (ROOT / "tests/data/monitoring/alerts.yaml").read_text()
+CASES: dict[str, dict[str, Any]] = yaml.load(
+    (ROOT / "tests/data/monitoring/alerts.yaml").read_text(), yaml.CSafeLoader
 )
 Rule = dict[str, Any]
 
@@ -94,11 +94,13 @@ def test_every_alert_has_a_case() -> None:
     assert set(CASES) == set(ALERTS)
 
 
+@pytest.mark.one_in(10)
 @pytest.mark.parametrize("name", CASES)
 def test_an_alert_fires_by_its_fault_and_ends_with_it(name: str, tmp_path: Path) -> None:
     assert holds(name, ALERTS[name], tmp_path / "rule")
 
 
+@pytest.mark.process
 def test_whatever_is_changed_in_a_rule_its_case_sees_it(tmp_path: Path) -> None:
     every = [(name, *one) for name, rule in ALERTS.items() for one in mutants(copy.deepcopy(rule))]
 

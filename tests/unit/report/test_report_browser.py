@@ -19,7 +19,10 @@ BROWSER = shutil.which("chromium") or shutil.which("google-chrome")
 LIMIT_S = 120
 _NOT_THE_PAGE = "not an origin"  # initiator of what the browser asks for of itself
 
-pytestmark = pytest.mark.skipif(BROWSER is None, reason="no Chromium on this machine")
+pytestmark = [
+    pytest.mark.process,
+    pytest.mark.skipif(BROWSER is None, reason="no Chromium on this machine"),
+]
 
 
 def browse(tmp: Path, html: str, *more: str) -> tuple[str, list[str], list[str]]:
