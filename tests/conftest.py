@@ -36,17 +36,24 @@ LONGEST = (
 )
 
 REAL_ENGINE = "tests/e2e/real_engine/"
+CORPUS = tuple(f"tests/unit/node/checks/test_{name}.py" for name in ("corpus", "mutation"))
+"""Both need the verdict of every case, which a worker has once."""
 
 
 class ByModule(LoadScopeScheduling):  # type: ignore[misc]
-    """A module stays on one worker; all that serve with the real engine are one after another."""
+    """A module stays on one worker, and so do those that share what takes long to make.
+
+    All that serve with the real engine are one after another.
+    """
 
     def _split_scope(self, nodeid: str) -> str:
         path = nodeid.partition("::")[0]
+        if path in CORPUS:
+            return CORPUS[0]
         return REAL_ENGINE if path.startswith(REAL_ENGINE) else path
 
 
-@pytest.hookimpl(optionalhook=True)
+@pytest.hookimpl(optionalhook=True)  # also without xdist (-p no:xdist)
 def pytest_xdist_make_scheduler(config: pytest.Config, log: object) -> ByModule:
     """How tests are given to workers. Two real engines at once would leave none of them a CPU."""
     return ByModule(config, log)

@@ -89,9 +89,9 @@ def test_node_program_carries_the_schema() -> None:
         assert "b200kit/node/state/node-state.schema.json" in archive.namelist()
 
 
-@in_subtests("number", range(spoiled.FIXED))
+@in_subtests("number", range(spoiled.FIXED), one_in=10)
 def test_spoiled_state_is_never_fit_in_silence(number: int) -> None:
-    """A fit state with one field made implausible, removed, duplicated or unequal."""
+    """A fit state with one field made implausible, duplicated or unequal."""
     case = spoiled.case(number)
     assert case.is_seen(), f"{case.kind} of {case.place} in {case.base}"
 
