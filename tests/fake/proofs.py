@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from tests.fake.machine import Machine
 
 _LEFT = (smoke.RECORD, tests.PATH)
-_MEASURED = corpus.named("bandwidth measured in this boot is as expected")
+_MEASURED = "bandwidth measured in this boot is as expected"
 
 
 def look(machine: Machine, host: dict[str, Any]) -> None:
@@ -63,7 +63,7 @@ def measure_bandwidth(machine: Machine, host: dict[str, Any]) -> str:
     """The node program's `bandwidth`, which refuses to measure beside a replica."""
     beside = [unit for unit in machine.units if "vllm@" in unit and machine.is_active(unit)]
     assert not beside, f"{', '.join(beside)} must be stopped first"
-    result = _MEASURED.state()["notes"]["bandwidth"]
+    result = corpus.read_alone(_MEASURED).state()["notes"]["bandwidth"]
     result |= {"boot_id": host["boot_id"], "taken_at": timestamp.now()}
     if machine.slow:
         result["results"][0]["value"] = 250.0

@@ -50,6 +50,17 @@ def _by_name() -> dict[str, Case]:
     return {case.name: case for case in cases()}
 
 
+@cache
+def read_alone(name: str) -> Case:
+    """The case of a name, where no other is needed: only files that have the words are read."""
+    for path in sorted(DIRECTORY.glob("*.yaml")):
+        if name in path.read_text(encoding="utf-8"):
+            for _, entry in _entries([path], Corpus()):
+                if entry["name"] == name:
+                    return parse(entry, path.stem)
+    raise CorpusError(f"no case is called {name!r}")
+
+
 def cases(*fits: str) -> list[Case]:
     """Every case of tests/corpus, or those whose node is so."""
     return [case for case in corpus().cases if not fits or case.fit in fits]
