@@ -27,6 +27,7 @@ FOLDER = "B200_FAKE_FLEET"
 COST = "B200_FAKE_COST"
 """Names a file that gets the seconds of CPU that the machines took of the controller's process."""
 _spent_s = 0.0
+_machines: dict[Path, Machine] = {}
 
 
 @atexit.register
@@ -79,7 +80,11 @@ class MachineConnector(FakeConnector):
             yield machine
 
     def _machine(self) -> Machine:
-        return Machine.load(self._folder())
+        """The machine as this process left it, unless another one has changed it since."""
+        folder = self._folder()
+        if folder not in _machines or not _machines[folder].is_as_saved():
+            _machines[folder] = Machine.load(folder)
+        return _machines[folder]
 
     def _folder(self) -> Path:
         return Path(os.environ[FOLDER]) / self.host.name

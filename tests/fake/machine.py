@@ -10,13 +10,14 @@ import base64
 import hashlib
 import json
 import os
+import pickle
 import re
 import shlex
 import subprocess
 import time
 from collections.abc import Callable
-from copy import deepcopy
 from datetime import UTC, datetime
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -62,6 +63,9 @@ RUNS_A_SHELL = "/run/b200kit/lock.json"
 """In the command that gives a lock back, which is run as it is."""
 _DAEMONS = ("nvidia-persistenced.service", "nvidia-fabricmanager.service")
 _CDI = "/var/run/cdi/nvidia.yaml"
+# A saved machine, which begins with the number of times that it was saved.
+KEPT = "machine.pickle"
+_COUNT = 8
 # What b200kit/converge/apt.py tells the node program and apt-get: what to ask for, hold and remove.
 _ASKED = re.compile(r"\$p resolve (.*?); done")
 _HELD = re.compile(r"Package\}\\n' (.*?) 2>/dev/null")
@@ -82,6 +86,7 @@ class Machine:
         self.loaded: str | None = None
         self.boots = 1
         self.starts = 0
+        self.saves = 0
         # The GPUs that each unit was started with.
         self.given: dict[str, list[str]] = {}
         self.log: list[str] = []
@@ -114,15 +119,21 @@ class Machine:
     def load(cls, folder: Path) -> Machine:
         """The machine as it was saved in its folder."""
         machine = cls(folder, {})
-        vars(machine).update(json.loads((folder / "machine.json").read_text()))
+        vars(machine).update(pickle.loads((folder / KEPT).read_bytes()[_COUNT:]))
         return machine
 
     def save(self) -> None:
         """Keep the machine in its folder, for another process, which never reads half of it."""
         kept = {key: value for key, value in vars(self).items() if key != "folder"}
-        new = self.folder / f"machine.json.{os.getpid()}"
-        new.write_text(json.dumps(kept))
-        new.rename(self.folder / "machine.json")
+        self.saves = kept["saves"] = self.saves + 1
+        new = self.folder / f"{KEPT}.{os.getpid()}"
+        new.write_bytes(self.saves.to_bytes(_COUNT) + pickle.dumps(kept))
+        new.rename(self.folder / KEPT)
+
+    def is_as_saved(self) -> bool:
+        """Whether no other process has saved the machine since this one did."""
+        with (self.folder / KEPT).open("rb") as file:
+            return int.from_bytes(file.read(_COUNT)) == self.saves
 
     def waits_at(self, command: str) -> Callable[[], None] | None:
         """What to do before the command, other than to run it."""
@@ -173,7 +184,7 @@ class Machine:
 
     def observation(self, ask: State) -> State:
         """The NodeState a request gets."""
-        document = states.ready(deepcopy(self.hardware))
+        document = states.ready(copied(self.hardware))
         free = {"total_bytes": 4 * 10**12, "free_bytes": 3 * 10**12}
         document["disks"] = dict.fromkeys(ask.get("disks", []), free) | document["disks"]
         document["taken_at"] = timestamp.text(datetime.now(UTC))
@@ -183,16 +194,16 @@ class Machine:
             p: self._reading(p, managed_files.keyed(nonce)) for p, nonce in ask["secrets"].items()
         }
         document["files"] = asked | secret
-        document["packages"] = deepcopy(self.packages)
+        document["packages"] = copied(self.packages)
         units = {*ask["units"], *ask["placement"], *_DAEMONS}
         document["units"] = {name: self._unit(name) for name in units}
         document["processes"] = [
             self._process(name) for name in ask["placement"] if self.is_active(name)
         ]
         document["modules"]["nvidia"] = self.loaded
-        document |= {key: deepcopy(value) for key, value in ASKED.items() if key in ask}
+        document |= {key: copied(value) for key, value in ASKED.items() if key in ask}
         document |= self._model(ask["weights"]) if "weights" in ask else {}
-        document |= self._whole() | deepcopy(self.readings)
+        document |= self._whole() | copied(self.readings)
         document["notes"]["watchdog"] = self._watched(ask["placement"])
         document["engine_probes"] = self._probed(ask["placement"])
         for name in NOTES:
@@ -516,8 +527,19 @@ def measured() -> State:
     }
 
 
+def copied(document: Any) -> Any:
+    """A copy of a document in depth, in a tenth of the time that `copy.deepcopy` takes."""
+    return pickle.loads(pickle.dumps(document))
+
+
 def _content(file: State) -> bytes:
-    return base64.b64decode(file["content"])
+    return _decoded(file["content"])
+
+
+@lru_cache(maxsize=1000)
+def _decoded(text: str) -> bytes:
+    """The node program's own half megabyte is asked for at each command."""
+    return base64.b64decode(text)
 
 
 def _script(command: str) -> str:
