@@ -8,7 +8,6 @@ import re
 import shutil
 import signal
 import subprocess
-import sys
 import time
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,11 +16,10 @@ from typing import Any
 from b200kit.report.files import stored
 from b200kit.reprovision import ledger
 from tests.fake.connector import FOLDER
+from tests.fake.forked import PYINFRA, ROOT, Forked
 from tests.fake.machine import Machine, State
 from tests.unit.specs import VENDOR_KEY, data
 
-ROOT = Path(__file__).resolve().parents[2]
-PYINFRA = Path(sys.executable).with_name("pyinfra")
 CANARIES = {"B200_FAKE_KEY": "canary-api-key-5f1c", "B200_FAKE_TOKEN": "canary-hf-token-77ab"}
 _OPERATION = re.compile(r"Starting operation: (.+?) *$", re.MULTILINE)
 _REPORT = re.compile(r"(reports/\S+)/report\.html")
@@ -97,11 +95,10 @@ class Fleet:
         process.send_signal(signal.SIGINT)
         return outcome_of(process)
 
-    def begin(self, entry: str, *arguments: str, yes: bool = True) -> subprocess.Popen[str]:
+    def begin(self, entry: str, *arguments: str, yes: bool = True) -> Forked:
         """The pyinfra process of a run."""
         command, options = self.command(entry, *arguments, yes=yes)
-        pipe = subprocess.PIPE
-        return subprocess.Popen(command, stdout=pipe, stderr=pipe, text=True, **options)
+        return Forked(command[1:], options["env"])
 
     def command(
         self, entry: str, *arguments: str, yes: bool = True
@@ -149,16 +146,12 @@ class Fleet:
         (self.folder / "group_data" / "nodes.py").write_text("".join(lines))
 
 
-def outcome_of(process: subprocess.Popen[str]) -> Outcome:
+def outcome_of(run: Forked) -> Outcome:
     """What came of a run; one that does not end is killed."""
-    try:
-        stdout, stderr = process.communicate(timeout=120)
-    except subprocess.TimeoutExpired:
-        process.kill()
-        raise
+    stdout, stderr = run.communicate(timeout=120)
     folder = reported(stdout)
     hosts_of, report = _taken_away(folder) if folder else ({}, "")
-    return Outcome(process.returncode, stdout, stderr, hosts_of, report)
+    return Outcome(run.wait(), stdout, stderr, hosts_of, report)
 
 
 def reported(stdout: str) -> Path | None:

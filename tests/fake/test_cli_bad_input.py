@@ -5,17 +5,15 @@ One run over an inventory in which every group has a fault of its own, and nobod
 
 from __future__ import annotations
 
+import os
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
+from tests.fake.forked import Forked
 from tests.messages import assert_message
 from tests.subtests import in_subtests
-
-ROOT = Path(__file__).resolve().parents[2]
-PYINFRA = Path(sys.executable).with_name("pyinfra")
 
 KEY = """-----BEGIN PGP PUBLIC KEY BLOCK-----
 
@@ -102,14 +100,9 @@ def group_data(folder: Path, name: str, **changes: str) -> None:
 
 def run(inventory: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
     """The real CLI over an inventory."""
-    return subprocess.run(
-        [PYINFRA, inventory, "deploy/b200.py", "-y", *arguments],
-        cwd=ROOT,
-        capture_output=True,
-        text=True,
-        stdin=subprocess.DEVNULL,
-        check=False,
-    )
+    begun = Forked([inventory, "deploy/b200.py", "-y", *arguments], os.environ)
+    out, err = begun.communicate()
+    return subprocess.CompletedProcess(arguments, begun.wait(), out, err)
 
 
 @pytest.fixture(scope="module")

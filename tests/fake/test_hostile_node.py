@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import os
 import re
-import subprocess
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
+from tests.fake.forked import Forked
 from tests.fake.hostile_ssh import HostileNode, megabytes
-from tests.fake.test_cli_bad_input import GOOD, PYINFRA, ROOT
+from tests.fake.test_cli_bad_input import GOOD
 from tests.messages import assert_message, lines_with
 
 STATE = b'{"schema": "b200kit/node-state/1", "gpus": %s}\n'
@@ -50,17 +50,9 @@ def checked(node: HostileNode, folder: Path, pinned: bool = True) -> tuple[str, 
     lines = (f"{key} = {value}\n" for key, value in GOOD.items() if key not in where)
     (folder / "group_data" / "nodes.py").write_text("".join(lines))
     with (folder / "printed").open("w+") as out:
-        running = subprocess.Popen(
-            [PYINFRA, folder / "site.py", "deploy/check.py", "-y"],
-            cwd=ROOT,
-            stdin=subprocess.DEVNULL,
-            stdout=out,
-            stderr=subprocess.STDOUT,
-        )
-        _, status, usage = os.wait4(running.pid, 0)
-        running.returncode = os.waitstatus_to_exitcode(status)
-    assert running.returncode in (1, 2)
-    return (folder / "printed").read_text(), usage.ru_maxrss * 1024
+        running = Forked([folder / "site.py", "deploy/check.py", "-y"], os.environ, out)
+        assert running.wait() in (1, 2)
+    return (folder / "printed").read_text(), running.peak_bytes
 
 
 @pytest.mark.parametrize("on_stderr", [False, True], ids=["stdout", "stderr"])
