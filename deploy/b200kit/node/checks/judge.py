@@ -68,12 +68,13 @@ def judge_vetted(
     findings: list[Finding] = []
     everyone, board = gpus_of(view), board_of(expect)
     for name, run in chosen.items():
-        if any(finding.check == DECIDES and finding.status is Status.FAIL for finding in findings):
+        if name in left_out:
+            continue
+        judged = [noted(expect, view, finding) for finding in run_one(name, run, expect, view)]
+        found = [waive(expect, finding) for finding in judged]
+        findings += fold(found, ON_NODE.get(name, ()), everyone, board)
+        if name == DECIDES and any(finding.status is Status.FAIL for finding in found):
             break
-        if name not in left_out:
-            judged = [noted(expect, view, finding) for finding in run_one(name, run, expect, view)]
-            found = [waive(expect, finding) for finding in judged]
-            findings += fold(found, ON_NODE.get(name, ()), everyone, board)
     within = (inside(expect, finding) for finding in explained(findings, ON_NODE))
     return Verdict(tuple(waive(expect, finding) for finding in within), left_out)
 

@@ -61,6 +61,8 @@ def fold(
 ) -> list[Finding]:
     """The findings of one check, with those that are one fault, or one missing reading, as one."""
     left = list(findings)
+    if len(left) < 2:
+        return left
     about_gpus = {name for names in everyone for name in names}
     for key in (_reading, _kind, _action):
         # By identity and in one pass: an attacker's node has as many findings as it likes.

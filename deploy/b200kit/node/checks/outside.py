@@ -17,10 +17,11 @@ from b200kit.node.state.view import Unmeasured
 
 def inside(expect: Expectation, finding: Finding) -> Finding:
     """The finding as somebody in the guest can act on it; of bare metal it stays as it is."""
+    if finding.status not in (Status.FAIL, Status.WAIVED):
+        return finding
     entry = expect.at("hardware", "expect", "guest.remedies", "value", finding.action.word)
     words = entry.text("remedy")
-    failed = finding.status in (Status.FAIL, Status.WAIVED)
-    if not failed or isinstance(words, Unmeasured):
+    if isinstance(words, Unmeasured):
         return finding
     checks = entry.get(list, "checks") or [""]
     if not finding.check.startswith(tuple(map(str, checks))):

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import os
 import subprocess
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 COMMAND_TIMEOUT_S = 10.0
 """Seconds a helper command may take; past that its readings are unmeasured."""
-_PLAIN = (int, str, float, bool, list, type(None))  # asked of every value; a Mapping costs more
 
 
 def unmeasured(reason: str) -> dict[str, str]:
@@ -20,12 +19,12 @@ def unmeasured(reason: str) -> dict[str, str]:
 
 def is_unmeasured(value: object) -> bool:
     """Whether a value is such a reading."""
-    return isinstance(value, Mapping) and "unmeasured" in value
+    return isinstance(value, dict) and "unmeasured" in value
 
 
 def reason(value: object) -> str | None:
     """Why there is no value; None where there is one."""
-    if type(value) in _PLAIN or not (isinstance(value, Mapping) and "unmeasured" in value):
+    if not (isinstance(value, dict) and "unmeasured" in value):
         return None
     found = value["unmeasured"]
     return found if isinstance(found, str) and found else "no reason given"

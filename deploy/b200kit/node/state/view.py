@@ -10,6 +10,7 @@ from __future__ import annotations
 import reprlib
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Literal, TypeVar
 
 from b200kit.node.lib import readings
@@ -18,6 +19,7 @@ SCHEMA = "b200kit/node-state/1"
 
 T = TypeVar("T")
 Key = str | int
+LINK_DOWN = 0
 
 
 @dataclass(frozen=True)
@@ -151,14 +153,16 @@ class GpuView(View):
     def __init__(self, value: object, position: int) -> None:
         super().__init__(value, f"gpus[{position}]")
         self.position = position
-        self._links: list[View] | Unmeasured | None = None
 
-    @property
+    @cached_property
     def links(self) -> list[View] | Unmeasured:
         """Its NVLinks: thirty questions of a judgement go through all of them."""
-        if self._links is None:
-            self._links = self.items("links")
-        return self._links
+        return self.items("links")
+
+    @cached_property
+    def links_up(self) -> list[View]:
+        """Those that are up; one whose state is unknown is not counted as down."""
+        return [link for link in self.links or [] if link.number("state") != LINK_DOWN]
 
     @property
     def index(self) -> int:
@@ -201,14 +205,18 @@ class StateView(View):
 
     def gpu_at(self, address: str) -> GpuView | None:
         """The GPU at a PCI address such as "0000:8f:00.0", if NVML knows it."""
-        gpus = self.gpus()
-        here = (g for g in gpus or [] if g.at("pci_address").raw() == address.lower())
-        return next(here, None)
+        return self._by_address.get(address.lower())
+
+    @cached_property
+    def _by_address(self) -> dict[str, GpuView]:
+        """Of an address that several have, the first."""
+        told = [(gpu.text("pci_address"), gpu) for gpu in reversed(self.gpus() or [])]
+        return {address: gpu for address, gpu in told if isinstance(address, str)}
 
     def pairs(self, kind: str) -> Iterator[tuple[int, int, int | Unmeasured]]:
         """Every ordered pair of GPUs with its P2P status of a kind."""
-        count = len(self.gpus() or [])
+        count, rows = len(self.gpus() or []), self.at("p2p", kind)
         for a in range(count):
             for b in range(count):
                 if a != b:
-                    yield a, b, self.number("p2p", kind, a, b)
+                    yield a, b, rows.number(a, b)

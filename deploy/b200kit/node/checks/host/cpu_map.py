@@ -6,8 +6,9 @@ device agree with its node. A map that contradicts itself comes from firmware or
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
-from itertools import combinations
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator
+from functools import cache
 
 from b200kit.node.checks.findings import failed, passed, rule, unread
 from b200kit.node.checks.judge import check
@@ -66,12 +67,11 @@ def cpus(expect: Expectation, state: StateView) -> Iterator[Finding]:
 
 def _odd(what: str, groups: list[frozenset[int]], online: frozenset[int]) -> Iterator[Finding]:
     """Findings where groups of CPUs are no partition of those online."""
-    everywhere: frozenset[int] = frozenset().union(*groups)
-    twice = frozenset().union(*(a & b for a, b in combinations(groups, 2)))
+    times = Counter(cpu for group in groups for cpu in group)
     for which, where in (
-        (twice, f"of more than one {what}"),
-        (online - everywhere, f"of no {what}"),
-        (everywhere - online, f"of a {what} and not online"),
+        ({cpu for cpu, count in times.items() if count > 1}, f"of more than one {what}"),
+        (online - times.keys(), f"of no {what}"),
+        (times.keys() - online, f"of a {what} and not online"),
     ):
         if which:
             summary = f"CPUs {cpulist.format(which)} are {where}"
@@ -87,7 +87,9 @@ def local(expect: Expectation, state: StateView) -> Iterator[Finding]:
         gpus = _entries(state, "the PCI bus", "pci", "gpus")
         nics = _entries(state, "the NICs", "pci", "nics")
         named = [(_name(nic), nic) for nic in nics]
-        found = [f for gpu in gpus for f in _of_gpu(state, gpu, nodes, named)]
+        # Those of a NIC are asked for by each GPU.
+        above = cache(lambda device, name: frozenset(_bridges(device, name)))
+        found = [f for gpu in gpus for f in _of_gpu(state, gpu, nodes, named, above)]
     except _Unread as error:
         yield unread(error.what, error.reason)
         return
@@ -99,6 +101,7 @@ def _of_gpu(
     gpu: View,
     nodes: dict[int, View],
     nics: Iterable[tuple[str, View]],
+    above: Callable[[View, str], frozenset[str]],
 ) -> Iterator[Finding]:
     address = gpu.text("address") or gpu.path
     known = state.gpu_at(address)
@@ -113,12 +116,12 @@ def _of_gpu(
         read = f"local CPUs {cpulist.format(near)}, CPUs of the node {cpulist.format(own)}"
         summary = f"{name} is of NUMA node {number}, and its local CPUs are not that node's"
         yield failed(summary, read, OWN, Action.NONE, known)
-    above = set(_bridges(gpu, name))
+    own_bridges = above(gpu, name)
     for label, nic in nics:
         where = nic.number("numa_node")
         if isinstance(where, Unmeasured):
             raise _Unread(f"the NUMA node of {label}", where)
-        if above & set(_bridges(nic, label)) and where not in (number, UNKNOWN_NODE):
+        if own_bridges & above(nic, label) and where not in (number, UNKNOWN_NODE):
             beside = f"{label} under the same PCIe switch is of node {where}"
             summary = f"{name} is of NUMA node {number}, and {beside}"
             yield failed(summary, f"{label} numa_node {where}", SHARED, Action.NONE, known)

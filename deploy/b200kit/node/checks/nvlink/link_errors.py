@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator
 from b200kit.node.checks.findings import each_gpu, failed, noted, passed
 from b200kit.node.checks.judge import check
 from b200kit.node.checks.nvlink import bit_error_rate
-from b200kit.node.checks.nvlink.links import is_up, links_in_words, of_links
+from b200kit.node.checks.nvlink.links import links_in_words, of_links
 from b200kit.node.state.expectation import Expectation, Expected, Unexpected
 from b200kit.node.state.verdict import Action, Finding
 from b200kit.node.state.view import GpuView, StateView, View
@@ -113,7 +113,8 @@ def recovery(expect: Expectation, state: StateView) -> Iterator[Finding]:
         counts: dict[str, dict[int, int]] = {}
         for kind in ("failed", "success", "events"):
             counts[kind] = {}
-            for found in of_links(gpu, f"recovery_{kind}", f"recovery {kind}", in_use(kind)):
+            key = f"recovery_{kind}"
+            for found in of_links(gpu, key, f"recovery {kind}", in_use(gpu, key)):
                 if isinstance(found, Finding):
                     yield found
                 elif found[1]:
@@ -124,9 +125,10 @@ def recovery(expect: Expectation, state: StateView) -> Iterator[Finding]:
     return each_gpu(state, check_gpu, passed("no NVLink failed to recover", limit))
 
 
-def in_use(kind: str) -> Callable[[View], bool]:
+def in_use(gpu: GpuView, key: str) -> list[View]:
     """Which links to read: those up, and a dead one where it reports that it failed to recover."""
-    return lambda link: is_up(link) or isinstance(link.number(f"recovery_{kind}"), int)
+    up = gpu.links_up
+    return [link for link in gpu.links or [] if isinstance(link.number(key), int) or link in up]
 
 
 def recovery_failures(gpu: GpuView, lost: dict[int, int], limit: Expected) -> Iterator[Finding]:

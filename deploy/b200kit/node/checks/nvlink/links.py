@@ -6,7 +6,7 @@ disproves it: see b200kit/node/checks/nvlink/fabric.py and p2p.py for the rest.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
 
 from b200kit.node.checks.findings import each_gpu, failed, passed, unread
@@ -17,7 +17,7 @@ from b200kit.node.state.expectation import Expectation, Expected
 from b200kit.node.state.verdict import Action, Finding
 from b200kit.node.state.view import GpuView, StateView, Unmeasured, View
 
-DOWN, UP = 0, 1
+UP = 1
 UNKNOWN_REMOTE = 255
 REMOTE = {0: "a GPU", 1: "a CPU", 2: "a switch", 255: "an unknown device"}
 """nvmlIntNvLinkDeviceType_t of nvml.h."""
@@ -42,21 +42,18 @@ def readings(gpu: GpuView, key: str) -> dict[int, int] | Unmeasured:
     return found
 
 
-def is_up(link: View) -> bool:
-    """Whether a link is up; one whose state is unknown is not counted as down."""
-    return link.number("state") != DOWN
-
-
 def of_links(
-    gpu: GpuView, key: str, what: str, desired: Callable[[View], bool] = is_up
+    gpu: GpuView, key: str, what: str, desired: Iterable[View] | None = None
 ) -> Iterator[Finding | tuple[int, int]]:
-    """Link and reading of every wanted link; a finding for those not read, one for each reason."""
-    links = gpu.links
-    if isinstance(links, Unmeasured):
-        yield unread(f"{what} of any NVLink", links, gpu)
+    """Link and reading of every link that is up, or of those desired.
+
+    A finding for those not read, one for each reason.
+    """
+    if isinstance(gpu.links, Unmeasured):
+        yield unread(f"{what} of any NVLink", gpu.links, gpu)
         return
     unread_links: dict[str, list[object]] = {}
-    for view in filter(desired, links):
+    for view in gpu.links_up if desired is None else desired:
         link, reading = view.number("link"), view.number(key)
         if isinstance(link, int) and isinstance(reading, int):
             yield link, reading
