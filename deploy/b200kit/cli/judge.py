@@ -12,8 +12,9 @@ import click
 from b200kit.catalog import load
 from b200kit.catalog.recognised import on_bus
 from b200kit.cli.command import Command
-from b200kit.node.checks.judge import judge
+from b200kit.node.checks.judge import judge_vetted
 from b200kit.node.lib import timestamp
+from b200kit.node.state.plausible import plausible
 from b200kit.records import archive, examples
 from b200kit.records.expected import by_hardware
 from b200kit.report.terminal.check_block import check_lines
@@ -64,7 +65,8 @@ def command(
         raise click.UsageError(str(error)) from None
     if isinstance(expected, dict):
         expected = {"today": timestamp.today(), **expected}
-    verdict = judge(expected, observed)
+    observed = plausible(observed)
+    verdict = judge_vetted(expected, observed)
     host = {"outcome": verdict.fit, "state": observed, "expectation": expected}
     if as_json:
         console.document(verdict.to_json())

@@ -7,7 +7,7 @@ from collections import Counter
 from b200kit.node.checks.gpu import power
 from b200kit.node.state.view import StateView
 from b200kit.report.content.graph import COMPLETED, Gpu, Topology
-from b200kit.report.content.machine import machine_of
+from b200kit.report.content.topology import outline
 from b200kit.report.document import Unmeasured, clean, items, mapping, read, show
 
 NO_STATE = "unmeasured: the node was not observed"
@@ -89,10 +89,10 @@ def fabric_short(graph: Topology) -> str:
 
 
 def facts_in_short(host: object) -> list[str]:
-    """Return the node in five short facts, or why there are none."""
+    """Return the node in five short facts, or why there are none; its state was vetted before."""
     if isinstance(known := read(host, "in_short", "facts"), list):
         return [show(fact) for fact in known]
-    graph = machine_of(host).graph
+    graph = outline(read(host, "state"), read(host, "expectation"))
     if not observed(host):
         return [gpus_line(host, graph)]
     return [

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from b200kit.report.content.findings import findings_of
 from b200kit.report.document import counted, items, mapping, number, read
 from b200kit.report.outcome import hosts_of, is_check
 
@@ -26,7 +25,8 @@ def proven_of(host: object) -> dict[str, float] | None:
     if not mapping(read(host, "state")):
         return dict.fromkeys(_PARTS, 0.0) | {"unread": 1.0}
     serving = _serving_gpus(host)
-    found = [f.status for f in findings_of(read(host, "verdict")) if f.check == _CHECK]
+    findings = items(read(host, "verdict", "findings"))
+    found = [read(finding, "status") for finding in findings if read(finding, "check") == _CHECK]
     is_proven = bool(found) and all(status == "pass" for status in found)
     counted_s = read(host, "state", "notes", "proof", "gpu_seconds")
     return {

@@ -7,7 +7,7 @@ the PCI tree says which GPUs there are.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import permutations
 
 from b200kit.node.checks.nvlink.fabric import STATES
@@ -39,40 +39,49 @@ MOST_GPUS = 16
 
 def topology(state: object, expectation: object, verdict: object = None) -> Topology:
     """The graph of a node; `why` says why there is no GPU in it."""
-    view, expected = StateView(plausible(state)), View(expectation)
-    seen = Seen(
-        view,
-        tones_of(state, expectation, verdict),
-        known(expected.number("hardware", "expect", "nvlink.links", "value")),
-        known(expected.number("hardware", "expect", "nvlink.speed_floor", "value")) or 0,
-        tuple(_nic(entry) for entry in view.items("pci", "nics") or []),
+    view = StateView(plausible(state))
+    nics, colours = view.items("pci", "nics"), tones_of(state, expectation, verdict)
+    seen = Seen(view, View(expectation), colours, tuple(map(_nic, nics or [])))
+    graph = _graph(seen)
+    ends = permutations(range(min(len(graph.gpus), MOST_GPUS)), 2)
+    return replace(
+        graph,
+        nics_why=nics.reason if isinstance(nics, Unmeasured) else "",
+        pairs={(a, b): _pair(seen, graph.gpus, a, b) for a, b in ends},
     )
-    listed, nics_read = view.gpus(), view.items("pci", "nics")
-    gpus = tuple(_gpus(seen))
-    return Topology(
-        gpus=gpus,
-        numa=tuple(_numa_nodes(view, gpus)),
-        nics=seen.nics,
-        nics_why=nics_read.reason if isinstance(nics_read, Unmeasured) else "",
-        pairs={
-            (a, b): _pair(seen, gpus, a, b)
-            for a, b in permutations(range(min(len(gpus), MOST_GPUS)), 2)
-        },
-        expected=known(expected.number("gpu_count")),
-        why=listed.reason if isinstance(listed, Unmeasured) else "",
-        count_tone=seen.tones.of(tones.COUNT, "node"),
-    )
+
+
+def outline(state: object, expectation: object) -> Topology:
+    """The graph without NICs, pairs and colours, of a state as `plausible` returned it."""
+    return _graph(Seen(StateView(state), View(expectation), Tones(None)))
 
 
 @dataclass(frozen=True)
 class Seen:
-    """What the graph is made of: observation, judgement, what links must be, NICs."""
+    """What the graph is made of: observation, expectation, judgement, NICs."""
 
     view: StateView
+    expected: View
     tones: Tones
-    links: int | None
-    speed_floor: int
-    nics: tuple[Nic, ...]
+    nics: tuple[Nic, ...] = ()
+
+    def figure(self, name: str) -> int | None:
+        """A number of the hardware data."""
+        return known(self.expected.number("hardware", "expect", name, "value"))
+
+
+def _graph(seen: Seen) -> Topology:
+    listed, gpus = seen.view.gpus(), tuple(_gpus(seen))
+    return Topology(
+        gpus=gpus,
+        numa=tuple(_numa_nodes(seen.view, gpus)),
+        nics=seen.nics,
+        nics_why="",
+        pairs={},
+        expected=known(seen.expected.number("gpu_count")),
+        why=listed.reason if isinstance(listed, Unmeasured) else "",
+        count_tone=seen.tones.of(tones.COUNT, "node"),
+    )
 
 
 def known(reading: int | Unmeasured) -> int | None:
@@ -193,23 +202,22 @@ def _numa(device: View, single: bool = False) -> int | None:
 
 def _links(gpu: GpuView, listed: bool, seen: Seen) -> Links:
     tone = seen.tones.of(tones.LINKS, gpu.subject) if listed else UNKNOWN
-    entries = gpu.items("links")
+    entries, expected = gpu.items("links"), seen.figure("nvlink.links")
     if isinstance(entries, Unmeasured):
-        return Links(None, seen.links, (), (), (), tone)
+        return Links(None, expected, (), (), (), tone)
     found = [_link(entry, position) for position, entry in enumerate(entries)]
     read = [state for _, state, _ in found if state is not None]
     down = tuple(link for link, state, _ in found if state not in (None, 1))
     is_slow = seen.tones.of(("nvlink.speed",), gpu.subject) == BAD
+    floor = (seen.figure("nvlink.speed_floor") or 0) if is_slow else 0
     slow = tuple(
-        link
-        for link, state, speed in found
-        if is_slow and state == 1 and speed is not None and speed < seen.speed_floor
+        link for link, state, speed in found if state == 1 and speed is not None and speed < floor
     )
     up = read.count(1) if read or not found else None  # a list without a link is a count of none
     states = tuple(
         "unknown" if state is None else "up" if state == 1 else "down" for _, state, _ in found
     )
-    return Links(up, seen.links, states, down, slow, tone)
+    return Links(up, expected, states, down, slow, tone)
 
 
 def _link(entry: View, position: int) -> tuple[int, int | None, int | None]:
