@@ -14,7 +14,7 @@ from typing import Any
 
 from b200kit.converge.stage import Change, DesiredState, Stage
 from b200kit.node.bandwidth import tests
-from b200kit.node.checks.judge import judge
+from b200kit.node.checks.judge import judge_vetted
 from b200kit.node.lib import timestamp
 from b200kit.node.placement.layout import Replica
 from b200kit.node.state import drift
@@ -55,7 +55,7 @@ def plan(node: Node) -> list[Change]:
 def _blocking(node: Node) -> tuple[list[Finding], list[Finding]]:
     """What keeps the node from going live: by its bandwidth, and by anything else."""
     expectation = {**gate.expectation(node), "today": timestamp.today()}
-    found = judge(expectation, node.state).blocking
+    found = judge_vetted(expectation, node.state).blocking
     own = [finding for finding in found if finding.check.startswith("bandwidth.")]
     return own, [finding for finding in found if finding not in own]
 

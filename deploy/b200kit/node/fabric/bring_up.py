@@ -25,6 +25,7 @@ from b200kit.node.lib import timestamp
 from b200kit.node.lib.error_line import unit_cause
 from b200kit.node.lib.readings import command
 from b200kit.node.lib.stdout import claim_stdout, emit
+from b200kit.node.state.plausible import plausible
 from b200kit.node.state.view import SCHEMA, StateView
 
 PAUSE_S = 2.0
@@ -98,7 +99,7 @@ class BringUp:
     @property
     def position(self) -> Position:
         """Where the node stands by the last observation."""
-        return sequence.position(self.expectation, self.document)
+        return sequence.position(self.expectation, plausible(self.document))
 
     def step(self, at: Position, helps: bool) -> bool:
         """Do what helps and was not done yet; whether there was anything."""

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from b200kit.node.checks.judge import Check, judge, registered
+from b200kit.node.checks.judge import Check, judge_vetted, registered
 from b200kit.node.fabric.states import STATES, Act, State
 from b200kit.node.state import advice
 from b200kit.node.state.expectation import Expectation, Unexpected
@@ -37,8 +37,11 @@ class Position:
 
 
 def position(expectation: object, document: object) -> Position:
-    """The first state that does not hold; what cannot be judged holds the node in the first."""
-    verdict = judge(expectation, document, _checks())
+    """The first state that does not hold; what cannot be judged holds the node in the first.
+
+    By a document as `plausible` returned it.
+    """
+    verdict = judge_vetted(expectation, document, _checks())
     for number, state in enumerate(STATES):
         blocking = list(_about(state, verdict))
         if blocking:
