@@ -53,7 +53,7 @@ def _by_name() -> dict[str, Case]:
 @cache
 def read_alone(name: str) -> Case:
     """The case of a name, where no other is needed: only files that have the words are read."""
-    for path in sorted(DIRECTORY.glob("*.yaml")):
+    for path in FILES:
         if name in path.read_text(encoding="utf-8"):
             for _, entry in _entries([path], Corpus()):
                 if entry["name"] == name:
