@@ -11,6 +11,7 @@ from collections import Counter
 from b200kit.node.client import false_red
 from b200kit.records.metrics import of_replicas
 from b200kit.records.statistics import slower
+from tests.sample import sample
 from tests.subtests import in_subtests
 from tests.unit.node.client import test_goodput as objective
 from tests.unit.node.client import test_replicas as replicas
@@ -36,7 +37,7 @@ def verdicts(chance: random.Random, world: replicas.World, good: float) -> list[
     return found
 
 
-def rates(world: replicas.World, good: float, runs: int = RUNS) -> Counter[str]:
+def rates(world: replicas.World, good: float, runs: int) -> Counter[str]:
     """Runs in which each was red, and any was."""
     chance, counts = random.Random(18), Counter[str]()
     for _ in range(runs):
@@ -45,13 +46,18 @@ def rates(world: replicas.World, good: float, runs: int = RUNS) -> Counter[str]:
     return counts
 
 
-@in_subtests(("count", "spread", "good"), [(2, 0.04, 0.95), (4, 0.02, 0.97), (8, 0.04, 0.95)])
+@in_subtests(
+    ("count", "spread", "good"), [(2, 0.04, 0.95), (4, 0.02, 0.97), (8, 0.04, 0.95)], one_in=3
+)
 def test_sound_run_is_red_in_at_most_one_of_a_hundred(
     count: int, spread: float, good: float
 ) -> None:
-    found = rates(replicas.World(count, spread), good)
-    print(count, spread, good, {name: times / RUNS for name, times in found.items()})
-    assert found["any"] / RUNS <= false_red.RUN
+    runs = len(sample(range(RUNS), 4))
+    found = rates(replicas.World(count, spread), good, runs)
+    print(count, spread, good, {name: times / runs for name, times in found.items()})
+    # Of a part of the runs chance may take three deviations more; of all of them none.
+    more = 3 * (runs * false_red.RUN) ** 0.5 if runs < RUNS else 0.0
+    assert found["any"] <= runs * false_red.RUN + more
 
 
 def test_shares_leave_a_quarter_for_what_is_not_normal() -> None:

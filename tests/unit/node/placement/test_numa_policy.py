@@ -17,9 +17,15 @@ from tests.subtests import in_subtests
 from tests.unit.node.placement.test_layout import SIX, TWO, lone, node, plan
 
 
+@cache
+def _drawn(name: str) -> dict[str, Any]:
+    """A scenario, read once."""
+    return scenario.load(name)
+
+
 def map_of(name: str) -> dict[str, Any]:
     """The NUMA map of a scenario, as its node is observed."""
-    drawn = scenario.load(name)
+    drawn = _drawn(name)
     gpus = [gpu for gpu in drawn["gpus"] if isinstance(gpu.get("numa_node"), int)]
     return {
         "gpus": [

@@ -8,7 +8,7 @@ from tests.subtests import in_subtests
 from tests.unit import broken_parts
 
 
-@in_subtests("number", range(broken_parts.FIXED))
+@in_subtests("number", range(broken_parts.FIXED), one_in=10)
 def test_no_finding_names_a_healthy_gpu_as_the_part_at_fault(number: int) -> None:
     """Some GPUs of a fit state broken in some ways."""
     case = broken_parts.case(number)
