@@ -162,6 +162,7 @@ def booted(
 Booted = Callable[[str], tuple[Node, Node]]
 
 
+@pytest.mark.one_in(5)
 @pytest.mark.parametrize("name", STUCK)
 def test_scenario_is_stuck_in_its_state_and_the_gate_says_the_same(
     name: str, booted: Booted

@@ -60,7 +60,7 @@ def with_text_keys(value: Any) -> Any:
     return [with_text_keys(item) for item in value] if isinstance(value, list) else value
 
 
-@in_subtests("name", scenario.names())
+@in_subtests("name", scenario.names, one_in=5)
 def test_every_scenario_of_the_repository_renders_to_json(name: str) -> None:
     rendered = scenario.render(name, 2)
     assert json.loads(json.dumps(rendered)) == with_text_keys(rendered)

@@ -95,6 +95,7 @@ def judged(driver: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Jud
     return read
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("name", sorted(FIT))
 def test_node_without_a_fault_is_fit(name: str, judged: Judged) -> None:
     state, verdict = judged(name)
@@ -103,6 +104,7 @@ def test_node_without_a_fault_is_fit(name: str, judged: Judged) -> None:
     assert verdict.fit == "fit"
 
 
+@pytest.mark.one_in(5)
 @pytest.mark.parametrize("name", sorted(MUST_FIND))
 def test_fault_of_a_scenario_is_found(name: str, judged: Judged) -> None:
     state, verdict = judged(name)
