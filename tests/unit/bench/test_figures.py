@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
-
 import pytest
 
 from tests.bench import __main__ as bench
 from tests.bench import client
 from tests.bench.figures import Missing
 from tests.messages import assert_message
-from tests.unit.node.client.scores import REPOSITORY
 
 
 def test_figures_are_printed_and_none_is_judged(
@@ -48,8 +44,8 @@ def test_what_cannot_be_measured_here_says_why_and_fails_nobody(
     assert_message(capsys.readouterr().out)
 
 
-def test_figures_that_there_are_not_are_refused_by_name() -> None:
-    command = [sys.executable, "-m", "tests.bench", "speed"]
-    done = subprocess.run(command, cwd=REPOSITORY, capture_output=True, text=True, check=False)
-    assert done.returncode == 2
-    assert "'speed'" in done.stdout
+def test_figures_that_there_are_not_are_refused_by_name(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    assert bench.main(["speed"]) == 2
+    assert "'speed'" in capsys.readouterr().out

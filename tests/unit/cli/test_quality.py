@@ -5,10 +5,12 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from b200kit import cli
+from b200kit.operations import served
 from b200kit.quality import kept
 from b200kit.records import store
 from tests.lab.supply import models
@@ -27,13 +29,32 @@ def reference() -> Iterator[str]:
         yield url
 
 
-@pytest.fixture
-def asked(tmp_path: Path, reference: str) -> list[str]:
-    """A command line without its candidate; the node serves the model `MODEL` in FP8."""
-    (tmp_path / "config.json").write_text(json.dumps(config()))
-    more = f'model = "{MODEL}"\nmodel_config_file = "{tmp_path / "config.json"}"\n'
+@pytest.fixture(scope="module")
+def inventory(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """One whose nodes serve the model `MODEL` in FP8."""
+    folder = tmp_path_factory.mktemp("site")
+    (folder / "config.json").write_text(json.dumps(config()))
+    more = f'model = "{MODEL}"\nmodel_config_file = "{folder / "config.json"}"\n'
     more += 'engine["flags"] = {"enforce-eager": True}\n'
-    inventory = site(tmp_path, more=more)
+    return site(folder, more=more)
+
+
+@pytest.fixture(scope="module")
+def known(inventory: Path) -> dict[str, Any]:
+    """What a node is to serve, as the inventory says; it takes seconds to be read."""
+    return served.of_node(inventory, "n01")
+
+
+@pytest.fixture
+def asked(
+    inventory: Path,
+    known: dict[str, Any],
+    tmp_path: Path,
+    reference: str,
+    monkeypatch: pytest.MonkeyPatch,
+) -> list[str]:
+    """A command line without its candidate; the inventory has been read."""
+    monkeypatch.setattr(served, "of_node", lambda *_: dict(known))
     return [
         "quality", "compare", str(inventory), "n01", "--reference", reference,
         "--requests", "24", "--output-tokens", "16", "--records", str(tmp_path / "records"),
@@ -88,25 +109,36 @@ def test_more_of_the_record_is_what_was_asked_of_whom(
     assert entry["itself"]["kl_nats"] == [0, 0, 0]
 
 
-@pytest.mark.parametrize(
-    "changes",
-    [
-        {"node": "n09"},
-        {"inventory": "nowhere.py"},
-        {"model": "llama-3.3-70b-bf16"},
-    ],
-    ids=str,
-)
-def test_what_cannot_be_compared_is_refused_before_anything_is_sent(
-    capsys: Capture, asked: list[str], tmp_path: Path, changes: dict[str, str]
-) -> None:
-    asked[2] = changes.get("inventory", asked[2])
-    asked[3] = changes.get("node", asked[3])
-    if "model" in changes:
-        site(tmp_path, more=f'model = "{changes["model"]}"\nkv_cache_dtype = "auto"\n')
-    code, _, err = run(capsys, *asked, "--candidate", "http://127.0.0.1:9")
+def refused(capsys: Capture, inventory: Path, words: list[str]) -> None:
+    """The comparison is refused, in the words on file."""
+    code, _, err = run(capsys, *words, "--candidate", "http://127.0.0.1:9")
     assert code == 2
-    assert_message(*[line.replace(str(tmp_path), "SITE") for line in lines_with(err, "b200")])
+    folder = str(inventory.parents[1])
+    assert_message(*[line.replace(folder, "SITE") for line in lines_with(err, "b200")])
+
+
+def test_node_that_the_inventory_lacks_is_refused_before_anything_is_sent(
+    capsys: Capture, inventory: Path, tmp_path: Path
+) -> None:
+    words = ["quality", "compare", str(inventory), "n09", "--reference", "http://127.0.0.1:9"]
+    refused(capsys, inventory, [*words, "--records", str(tmp_path)])
+
+
+def test_model_as_it_was_published_is_refused_before_anything_is_sent(
+    capsys: Capture,
+    inventory: Path,
+    known: dict[str, Any],
+    asked: list[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(
+        served, "of_node", lambda *_: known | {"key": known["key"] | {"lowered": []}}
+    )
+    refused(capsys, inventory, asked)
+
+
+def test_inventory_that_is_not_there_is_known_to_be_so() -> None:
+    assert served._read(Path("nowhere.py"), "n01") == {"refused": "nowhere.py is no file"}
 
 
 def test_no_record_is_named(capsys: Capture, tmp_path: Path) -> None:

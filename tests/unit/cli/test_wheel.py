@@ -20,6 +20,8 @@ from tests.unit import states
 from tests.unit.node.client.server_thread import MODEL, running
 from tests.unit.report import records
 
+pytestmark = pytest.mark.process
+
 ROOT = Path(__file__).resolve().parents[3]
 Run = Callable[..., subprocess.CompletedProcess[str]]
 # Nobody, who may read what only root may: a checkout can lie anywhere.

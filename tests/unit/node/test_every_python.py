@@ -27,6 +27,8 @@ from tests.unit.node.conftest import Nvml
 from tests.unit.node.latency.test_smoke import SMOKE, config
 from tests.unit.node_schema import problems
 
+pytestmark = pytest.mark.process
+
 OWN = "{}.{}".format(*sys.version_info)
 VERSIONS = sorted({"3.10", "3.11", "3.12", "3.13", OWN})
 

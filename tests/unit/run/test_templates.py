@@ -5,7 +5,9 @@ from __future__ import annotations
 import json
 import re
 from collections import defaultdict
+from functools import cache
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import jinja2
@@ -51,7 +53,17 @@ OPTIONS: dict[str, Any] = {
 
 
 def files(folder: Path, **changes: Any) -> dict[str, str]:
-    """Path to text of everything a seen node is given."""
+    """Path to text of everything a seen node is given; of the plain node made once."""
+    return _files(folder, changes) if changes else dict(_plain())
+
+
+@cache
+def _plain() -> dict[str, str]:
+    with TemporaryDirectory() as folder:
+        return _files(Path(folder), {})
+
+
+def _files(folder: Path, changes: dict[str, Any]) -> dict[str, str]:
     node, _ = settled(folder, **changes)
     desired = [stage.desired(node, node.layout()) for stage in pipeline.stages()]
     return {

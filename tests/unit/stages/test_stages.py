@@ -270,6 +270,7 @@ def _drop(machine: Machine, prefix: str) -> None:
         del machine.files[path]
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("name", DRIFTS)
 def test_one_drift_leads_to_exactly_its_changes_and_then_to_none(tmp_path: Path, name: str) -> None:
     spoil, expected = DRIFTS[name]
@@ -278,7 +279,8 @@ def test_one_drift_leads_to_exactly_its_changes_and_then_to_none(tmp_path: Path,
     look(node)
     assert planned_by_stage(node) == expected
     for stage in pipeline.stages():
-        make(node, stage.name)
+        if planned(node, stage.name):
+            make(node, stage.name)
     assert planned_by_stage(node) == {}
 
 

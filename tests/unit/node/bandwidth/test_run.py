@@ -134,6 +134,7 @@ def test_slow_tool_is_waited_for(node: Path, monkeypatch: pytest.MonkeyPatch) ->
     assert counts(measured(node)) == ALL
 
 
+@pytest.mark.process
 def test_hanging_tool_is_killed_with_its_children_and_the_others_still_run(
     node: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -247,6 +248,7 @@ sys.exit(bandwidth.main([]))
 """
 
 
+@pytest.mark.process
 @pytest.mark.usefixtures("programs")
 def test_tool_does_not_outlive_a_measurement_that_is_ended(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch

@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from b200kit.node.client import replicas
 from b200kit.node.client.low_load import ROUNDS
 from b200kit.node.client.replicas import Comparison
+from tests.sample import sample
 from tests.subtests import in_subtests
 
 WANTED, TURN = 0.1, 24
@@ -75,7 +76,11 @@ def taken(paths: Samples) -> Comparison:
 
 
 def rates(world: World, runs: int = RUNS) -> dict[str, float]:
-    """Shares of runs in which the slow replica, another one or nothing was found, or not enough."""
+    """Shares of runs in which the slow replica, another one or nothing was found, or not enough.
+
+    One in four of the runs is simulated, and all with --all-cases.
+    """
+    runs = len(sample(range(runs), 4))
     rng, counts = random.Random(11), dict.fromkeys(("found", "other", "passed", "not enough"), 0)
     for _ in range(runs):
         compared = taken(simulated(rng, world))
@@ -87,13 +92,13 @@ def rates(world: World, runs: int = RUNS) -> dict[str, float]:
     return {word: count / runs for word, count in counts.items()}
 
 
-@in_subtests("count", [2, 4, 8])
+@in_subtests("count", [2, 4, 8], one_in=3)
 def test_sound_node_is_red_in_at_most_one_run_of_two_hundred(count: int) -> None:
     other = [rates(World(count, spread), 2 * RUNS)["other"] for spread in (0.02, 0.04)]
     assert sum(other) / 2 <= 0.005
 
 
-@in_subtests("count", [2, 4, 8])
+@in_subtests("count", [2, 4, 8], one_in=3)
 def test_ten_percent_are_found_in_95_runs_of_a_hundred(count: int) -> None:
     for spread in (0.02, 0.04):
         found = rates(World(count, spread, slow=1.1))

@@ -95,6 +95,7 @@ def test_a_prompt_of_token_ids_is_counted_exactly_and_answered_as_text() -> None
     assert document["choices"][0]["text"]
 
 
+@pytest.mark.process
 def test_an_engine_told_to_hang_answers_its_health_and_nothing_else(tmp_path: Path) -> None:
     port = free_port()
     url = f"http://127.0.0.1:{port}"
@@ -217,6 +218,7 @@ async def until_healthy(url: str) -> None:
         await asyncio.sleep(0.02)
 
 
+@pytest.mark.process
 def test_sigterm_lets_the_answer_under_way_end(tmp_path: Path) -> None:
     port = free_port()
     url = f"http://127.0.0.1:{port}"
@@ -244,11 +246,13 @@ def test_sigterm_lets_the_answer_under_way_end(tmp_path: Path) -> None:
     assert len(events) == 22
 
 
+@pytest.mark.process
 def test_an_engine_told_to_die_exits_with_one(tmp_path: Path) -> None:
     with start(free_port(), tmp_path, STANDIN_EXIT_AFTER_S="0.05") as process:
         assert process.wait(300) == 1
 
 
+@pytest.mark.process
 def test_bad_options_end_with_two_and_one_line(tmp_path: Path) -> None:
     with start(free_port(), tmp_path, STANDIN_FAULT="nonsense") as process:
         _, err = process.communicate(timeout=300)

@@ -57,6 +57,7 @@ def test_the_compiled_archive_is_imported_where_there_is_one(program: Path) -> N
     assert str(place(program)) in imported(program)
 
 
+@pytest.mark.process
 def test_one_of_another_program_is_never_taken(program: Path) -> None:
     compiled.make(str(program))
     before = place(program)
@@ -71,6 +72,7 @@ def test_a_broken_one_is_passed_over(program: Path, content: bytes) -> None:
     assert str(place(program)) not in imported(program)
 
 
+@pytest.mark.process
 def test_the_former_one_stays_for_whoever_imports_from_it_and_no_older(program: Path) -> None:
     for number in range(3):
         write(program, f"# {number}\n".encode())
@@ -79,6 +81,7 @@ def test_the_former_one_stays_for_whoever_imports_from_it_and_no_older(program: 
     assert len([*program.parent.iterdir()]) == 1 + 2
 
 
+@pytest.mark.process
 def test_what_a_killed_one_left_is_removed(program: Path) -> None:
     left = program.parent / ".compiled-x"
     (left / "files").mkdir(parents=True)

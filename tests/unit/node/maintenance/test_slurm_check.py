@@ -82,6 +82,7 @@ DRAIN = "State=DRAIN|Reason=b200kit: slurm-check: GPU 7 is split by MIG"
 RESUME = "State=RESUME"
 
 
+@pytest.mark.one_in(4)
 @pytest.mark.parametrize(
     ("state", "unfit", "fit"),
     [

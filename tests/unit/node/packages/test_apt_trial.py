@@ -16,6 +16,8 @@ from tests.lab.supply.aptrepo import release_text
 from tests.lab.supply.gpg import SigningKey, signing_key
 from tests.unit.node.lib.test_error_line import APT_3_WEAK_KEY
 
+pytestmark = pytest.mark.process
+
 OURS = "/etc/apt/sources.list.d/b200kit-vendor.sources"
 KEYRING = "/etc/apt/keyrings/b200kit-vendor.asc"
 VENDOR = {"nvidia-open": ("580.126.20-1", "nvidia-persistenced"), "nvidia-persistenced": ("1", "")}

@@ -17,6 +17,8 @@ import pytest
 
 from tests.unit.node.serving.engine_probe.places import ROOT, step
 
+pytestmark = pytest.mark.process
+
 _CALLS = {
     "cuDriverGetVersion": "int *version",
     "cuInit": "unsigned flags",

@@ -83,6 +83,7 @@ def test_document_that_cannot_be_written_hides_no_fault(
     assert "cannot start its engine: two" in capfd.readouterr().err
 
 
+@pytest.mark.process
 def test_every_step_runs_as_the_unit_runs_it(tmp_path: Path) -> None:
     """By the program itself, isolated; the stand-in needs no package of an engine."""
     done = hard_timeout.run(

@@ -8,6 +8,8 @@ import sysconfig
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from b200kit.node.serving.engine_probe import interfaces
 from tests.messages import assert_message
 from tests.subtests import in_subtests
@@ -43,11 +45,13 @@ FAULTS: tuple[tuple[str, dict[str, Any], str], ...] = (
 )
 
 
+@pytest.mark.process
 @in_subtests("name", _ON_CPUS)
 def test_step_passes_where_nothing_is_wrong(name: str, tmp_path: Path) -> None:
     assert step(name, tmp_path)["result"] == "passed"
 
 
+@pytest.mark.process
 @in_subtests(("name", "fault", "remedy"), FAULTS)
 def test_step_names_what_is_wrong(
     name: str, fault: dict[str, Any], remedy: str, tmp_path: Path
@@ -57,6 +61,7 @@ def test_step_names_what_is_wrong(
     assert remedy in answer["remedy"]
 
 
+@pytest.mark.process
 @in_subtests(
     ("name", "kind"),
     [
@@ -79,12 +84,14 @@ def test_one_gpu_reduces_with_nobody(tmp_path: Path) -> None:
     assert answer["result"] == "not applicable"
 
 
+@pytest.mark.process
 def test_engine_that_cannot_be_imported_is_a_failed_step(tmp_path: Path) -> None:
     answer = step("all-reduce", tmp_path)
     assert answer["result"] == "failed"
     assert "torch" in answer["seen"]
 
 
+@pytest.mark.process
 def test_nothing_is_left_behind(tmp_path: Path) -> None:
     for name in ("cache", "headers"):
         step(name, tmp_path)
