@@ -71,7 +71,8 @@ def settled(folder: Path, **changes: Any) -> tuple[Node, Machine]:
     if (kept := _KEPT.get(key)) and (found := kept.again(folder, changes)):
         return found
     node, machine = _settle(folder, **changes)
-    _KEPT[key] = Kept.of(machine)
+    _KEPT[key] = Kept.of(machine, _plans(node))
+    machine.log.clear()
     return node, machine
 
 
@@ -105,16 +106,17 @@ class Kept:
     folder: str
     at: float
     text: str
+    plans: dict[str, list[str]] | None
 
     @classmethod
-    def of(cls, machine: Machine) -> Kept:
-        """That of now."""
+    def of(cls, machine: Machine, plans: dict[str, list[str]] | None) -> Kept:
+        """That of now, and what the stages would change on it."""
         known = {name: value for name, value in vars(machine).items() if name != "folder"}
-        return cls(str(machine.folder), time.monotonic(), json.dumps(known))
+        return cls(str(machine.folder), time.monotonic(), json.dumps(known), plans)
 
     def again(self, folder: Path, changes: dict[str, Any]) -> tuple[Node, Machine] | None:
-        """The same in *folder*, observed; None where it is old, or something is to be changed."""
-        if time.monotonic() - self.at > KEPT_S:
+        """The same in *folder*, observed; None where it is old, or other things would change."""
+        if self.plans is None or time.monotonic() - self.at > KEPT_S:
             return None
         machine = Machine(folder, {})
         vars(machine).update(json.loads(self.text))
@@ -126,12 +128,17 @@ class Kept:
         node = connected(machine, **changes)
         look(node)
         machine.log.clear()
-        with suppress(StageFailed):
-            if planned_by_stage(node) == {}:
-                # Another object: what follows from an observation is remembered with it.
-                node.take_observation(dict(node.state or {}))
-                return node, machine
-        return None
+        return (node, machine) if _plans(node) == self.plans else None
+
+
+def _plans(node: Node) -> dict[str, list[str]] | None:
+    """What the stages would change; None where one cannot say."""
+    with suppress(StageFailed):
+        plans = planned_by_stage(node)
+        # Another object: what follows from an observation is remembered with it.
+        node.take_observation(dict(node.state or {}))
+        return plans
+    return None
 
 
 _KEPT: dict[str, Kept] = {}

@@ -5,12 +5,11 @@ from __future__ import annotations
 from datetime import UTC, datetime
 from pathlib import Path
 
-import pytest
-
 from tests.lab.paths import LabError
 from tests.lab.supply.debian import archives_of, debian_sources, parse_deb822, parse_one_line
 from tests.lab.supply.systems import DEFAULT, NEWER, System
 from tests.messages import raises_message
+from tests.subtests import in_subtests
 
 NOW = datetime(2026, 11, 21, 9, 5, 7, tzinfo=UTC)
 INDEXES = {"Packages": b"Package: a\n", "Packages.gz": b"zz"}
@@ -44,8 +43,8 @@ PAIRS = [
 ]
 
 
-@pytest.mark.parametrize("more", [[], [("http://y/debian", "sid")]])
-@pytest.mark.parametrize("system", [DEFAULT, NEWER])
+@in_subtests("more", [[], [("http://y/debian", "sid")]])
+@in_subtests("system", [DEFAULT, NEWER])
 def test_a_systems_archives_are_on_the_mirror_that_this_machine_has_the_main_suite_first(
     system: System, more: list[tuple[str, str]]
 ) -> None:

@@ -6,6 +6,8 @@ import json
 import struct
 from pathlib import Path
 
+import pytest
+
 from tests.lab.supply.models import (
     HIDDEN,
     VOCABULARY,
@@ -20,6 +22,8 @@ from tests.lab.supply.safetensors import (
     constant,
     write_safetensors,
 )
+
+Tensor = tuple[tuple[int, ...], bytes]
 
 
 def test_known_values_round_to_their_bfloat16() -> None:
@@ -38,16 +42,22 @@ def test_the_file_is_length_header_and_data(tmp_path: Path) -> None:
     assert content[8 + length :] == b"\x80\x3f" * 6 + b"\0" * 8
 
 
-def test_the_tiny_model_has_every_tensor_its_config_names() -> None:
+@pytest.fixture(scope="module")
+def tensors() -> dict[str, Tensor]:
+    """The tiny model's."""
+    return weights()
+
+
+def test_the_tiny_model_has_every_tensor_its_config_names(tensors: dict[str, Tensor]) -> None:
     layers = config()["num_hidden_layers"]
     assert len(shapes()) == 3 + 9 * layers
     assert shapes()["lm_head.weight"] == (VOCABULARY, config()["hidden_size"])
-    size = sum(len(data) for _, data in weights().values())
+    size = sum(len(data) for _, data in tensors.values())
     assert 1_500_000 < size < 2_500_000
 
 
-def test_the_tiny_model_never_prefers_a_token_without_text() -> None:
-    _, head = weights()["lm_head.weight"]
+def test_the_tiny_model_never_prefers_a_token_without_text(tensors: dict[str, Tensor]) -> None:
+    _, head = tensors["lm_head.weight"]
     silent = WITHOUT_TEXT * HIDDEN * ITEM_BYTES
     assert head[:silent] == bytes(silent)
     assert any(head[silent : silent + HIDDEN * ITEM_BYTES])

@@ -121,7 +121,7 @@ def refusal(config: dict[str, Any], beside: dict[str, Any] | None) -> str:
     return ""
 
 
-@in_subtests("name", MEASURED[::6])
+@in_subtests("name", MEASURED[::6], one_in=4)
 def test_spoilt_config_is_sized_or_refused_in_one_line(name: str) -> None:
     beside = CORPUS[name].get("beside")
     refused = [refusal(config, beside) for config in spoilt(CORPUS[name]["config"])]

@@ -275,7 +275,7 @@ def test_seven_gpus_carry_as_many_whole_replicas_as_they_can(
     assert any("idle" in line for line in made.why) is (idle > 0)
 
 
-@in_subtests("name", sorted(MODELS))
+@in_subtests("name", sorted(MODELS), one_in=4)
 @in_subtests("goal", GOALS)
 @in_subtests("gpus", range(1, 9))
 def test_no_gpu_is_idle_that_another_split_would_use(name: str, goal: str, gpus: int) -> None:

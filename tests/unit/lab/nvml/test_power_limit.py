@@ -58,7 +58,7 @@ def test_limit_is_set_on_every_gpu_and_the_second_time_on_none(node: Node) -> No
     assert node.kept.read_text() == before
 
 
-@pytest.mark.parametrize("watts", ["199", "1001", "0"])
+@in_subtests("watts", ["199", "1001", "0"], ids=str)
 def test_value_that_no_gpu_takes_changes_nothing(node: Node, watts: str) -> None:
     done = node.set(watts)
     assert done.returncode == 1

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.subtests import in_subtests
 from tests.unit.lab.shim_kit import ask, facts, start, write_conf
 
 pytestmark = pytest.mark.process
@@ -113,7 +114,7 @@ def test_any_call_can_answer_an_error(library: Path, tmp_path: Path) -> None:
     assert ask(library, conf, *asked)[1:] == ["error 16", [0], [1] * 18, "error 4"]
 
 
-@pytest.mark.parametrize(
+@in_subtests(
     "line", ["hang.nvmlDeviceGetCount_v2=1", "gpu.3.hang.nvmlDeviceGetUUID=1", "hang.nvmlInit=1"]
 )
 def test_call_that_hangs_never_returns(library: Path, tmp_path: Path, line: str) -> None:
