@@ -78,9 +78,9 @@ def whole(path: Path, look: Callable[[Path], Chain]) -> Chain:
     """
     log = path.with_name(AUDIT)
     try:
-        found, last = look(path), {}
+        found, last = look(path), logged.NONE
         if not found.entries:
-            last = logged.newest(log).get(path.stem, {})
+            last = logged.newest(log).get(path.stem, logged.NONE)
             found = look(path)  # has by now what the log had
     except OSError as error:
         why = error.strerror or str(error)

@@ -15,6 +15,7 @@ from b200kit.run.file_names import safe_name
 
 _KEPT = ("kind", "tx", "after")
 Action = Mapping[str, Any]
+NONE: Action = {}
 
 
 @dataclass
