@@ -137,6 +137,20 @@ def line_of(refused: str, group: str) -> str:
     return line
 
 
+def test_inventory_without_a_node_is_refused_and_so_is_one_that_is_not_there(
+    tmp_path: Path,
+) -> None:
+    empty = write(tmp_path, {})
+    for inventory, said in (
+        (empty, "no node"),
+        (Path("inventories/prd.py"), "inventories/prod.py?"),
+    ):
+        done = run(inventory)
+        [line] = [line for line in done.stderr.splitlines() if line.startswith(f"{inventory}: ")]
+        assert said in line
+        assert (done.returncode, "Connecting" in done.stderr) == (1, False)
+
+
 def test_data_without_a_fault_gets_as_far_as_connecting(tmp_path: Path) -> None:
     inventory = write(tmp_path, {"sound": "{}"})
     group_data(tmp_path, "sound")

@@ -51,6 +51,7 @@ SPEAK_PYINFRA = {
     "smoke.py",
     "tune.py",
     "b200kit/operations/connections.py",
+    "b200kit/operations/connector.py",
     "b200kit/operations/entry.py",
     "b200kit/operations/group_data.py",
     "b200kit/operations/mirror_needs.py",

@@ -1,13 +1,16 @@
 """What an inventory and a command line say to pyinfra itself: its own keys, key file and hosts.
 
 pyinfra takes any key that it does not know for data of the site, meets a missing key file only when
-it connects, and a `--limit` that fits no host is a run over none, which ends well.
+it connects, and an inventory that is not there or a `--limit` that fits no host is a run over none,
+which ends well.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from difflib import get_close_matches
 from fnmatch import fnmatch
+from pathlib import Path
 
 import click
 from paramiko.ssh_exception import SSHException
@@ -51,6 +54,8 @@ def unmatched(state: State) -> list[str]:
     """A line for each name on the command line that fits no node; or one where no node is left."""
     context = click.get_current_context(silent=True)
     options = context.params if context else {}
+    if line := without_nodes(str(options.get("inventory", "")), len(state.inventory)):
+        return [line]
     known = [*(host.name for host in state.inventory), *state.inventory.groups]
     lines = [
         f"--{option} {pattern}: no such node or group{did_you_mean(str(pattern), known)}"
@@ -61,6 +66,19 @@ def unmatched(state: State) -> list[str]:
     if state.limit_hosts == [] and not lines:
         return ["no node is left to work on: see --limit, --exclude and the inventory"]
     return lines
+
+
+def without_nodes(named: str, nodes: int) -> str:
+    """What is wrong with an inventory that is no file, or that has no node; empty for any other."""
+    if Path(named).is_file():
+        return "" if nodes else f'{named}: no node is in it; a list names them: nodes = ["n01"]'
+    if nodes and not named.endswith(".py"):
+        return ""  # hosts by their names
+    folders = (Path("inventories"), Path(named).parent)
+    there = {path.stem: path for folder in folders for path in folder.glob("*.py")}
+    close = get_close_matches(Path(named).stem, there, n=1)
+    nearest = f"; did you mean {there[close[0]]}?" if close else ""
+    return f"{named}: there is no such inventory file{nearest}"
 
 
 def _fits(state: State, pattern: str) -> bool:

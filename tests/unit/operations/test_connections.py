@@ -1,0 +1,47 @@
+"""What the command line names: an inventory that is there, with nodes."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from b200kit.operations.connections import without_nodes
+from tests.subtests import in_subtests
+
+
+@pytest.fixture
+def site(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The current directory, with two inventories, and a third elsewhere."""
+    for name in ("inventories/prod.py", "inventories/lab.py", "other/rack7.py"):
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_text("nodes = []")
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+@in_subtests(
+    ("named", "nodes", "said"),
+    [
+        ("inventories/prod.py", 2, ""),
+        ("inventories/prod.py", 0, "inventories/prod.py: no node is in it"),
+        ("inventories/prd.py", 0, "did you mean inventories/prod.py?"),
+        ("prod", 0, "did you mean inventories/prod.py?"),
+        ("elsewhere/lab.py", 0, "did you mean inventories/lab.py?"),
+        ("other/rack.py", 0, "did you mean other/rack7.py?"),
+        ("other", 0, "other: there is no such inventory file"),
+        ("inventories/dev17.py", 0, "inventories/dev17.py: there is no such inventory file"),
+        # With --data ssh_hostname=... pyinfra takes any name for a host's.
+        ("inventories/prd.py", 1, "did you mean inventories/prod.py?"),
+        ("n01,n02", 2, ""),
+        ("@machine/n01", 1, ""),
+        ("", 1, ""),
+    ],
+)
+def test_inventory_must_be_there_and_have_a_node(
+    named: str, nodes: int, said: str, site: Path
+) -> None:
+    line = without_nodes(named, nodes)
+    assert said in line
+    assert bool(line) is bool(said)
+    assert ("did you mean" in line) is ("did you mean" in said)
