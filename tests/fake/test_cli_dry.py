@@ -95,6 +95,8 @@ def test_roll_a_sick_node_and_a_reboot_are_foretold(live: Fleet, tmp_path: Path)
     dry, run = both(live, tmp_path, names, *ROLL)
     assert_message(*said(dry))
     assert run.outcomes["hot"] == "quarantined"
+    # The sick node fails in the look already, and nothing else tells a script so.
+    assert (dry.code, re.findall(r"exit (\d)", dry.stdout)) == (1, ["1"])
 
 
 def test_upgrade_is_foretold(live: Fleet, tmp_path: Path) -> None:
@@ -113,3 +115,4 @@ def test_node_that_answers_requests_is_regrouped_once_it_is_drained(
 def test_nothing_is_interrupted_where_nothing_changes(live: Fleet, tmp_path: Path) -> None:
     dry, _ = both(live, tmp_path, ["sound"])
     assert "would" not in dry.stderr
+    assert dry.code == 0

@@ -255,7 +255,7 @@ def test_dry_run_prints_the_plan_with_its_reboot_and_changes_nothing(tmp_path: P
     fleet.add("n02", sick(SICK["no-nvlink"][0]))
     fleet.add("n03", rocky())
     run = fleet.run("b200.py", "--dry", yes=False)
-    assert run.code == 0, run.stderr
+    assert run.code == 1, run.stderr
     for name in fleet.names:
         machine = fleet.machine(name)
         assert machine.files == machine.packages == machine.units == {}

@@ -152,14 +152,15 @@ def _show(text: list[str]) -> None:
 
 
 def _exit_with(code: int) -> None:
-    """Leave with our own exit code where pyinfra's would say less.
+    """Leave with our own exit code, the printed one, where pyinfra's may say less.
 
-    pyinfra knows 0 and 1 (a host failed), a check also 2 (nothing unfit, something not measured),
-    and an interrupted pyinfra exits with 0. The status of a process that is already exiting cannot
-    be changed but by `os._exit`, which runs no other handler: so what is buffered is written first,
-    and a run that ends with 0 is left to pyinfra, whose own failure must never become a success.
+    pyinfra knows 0 and 1 (a host failed in an operation), a check also 2 (nothing unfit, something
+    not measured); a dry run and an interrupted one end with pyinfra's 0, whatever was found. The
+    status of a process that is already exiting cannot be changed but by `os._exit`, which runs no
+    other handler: so what is buffered is written first, and a run that ends with 0 is left to
+    pyinfra, whose own failure must never become a success.
     """
-    if code == 0 or (RUN.changes_nodes and not RUN.interrupted):
+    if code == 0:
         return
     logging.shutdown()
     sys.stdout.flush()

@@ -41,7 +41,7 @@ _EXITS = """\
 | exit | when |
 | --- | --- |
 | 0 | every requested node is live, fit or ready |
-| 1 | any other outcome of any node; a refused inventory |
+| 1 | any other outcome of any node; a refused inventory, or one without a node |
 | 2 | check.py, ready.py: nothing is worse than unmeasured; or pyinfra refuses its options |
 
 `summary.json` has the `exit_code` of the run, and `fit` and `exit_code` of each host. The outcomes
@@ -51,9 +51,10 @@ Options of pyinfra:
 
 - `-y`: do not ask. Without it pyinfra observes each node, lists the changes, and asks.
 - `--dry`: list the changes, and whom each would interrupt. The layout is not planned before the
-  driver shows GPUs. No report.
-- `--limit NAME`: only this node; repeat it for several. A limit that matches no node runs nothing
-  and exits with 0; an empty list is the whole fleet. `failed.txt` has the nodes that are not ready:
+  driver shows GPUs. Exits as a run; a report is written where a node would fail, or cannot be
+  reached.
+- `--limit NAME`: only this node; repeat it for several. A name that fits no node is refused, with
+  exit code 1; an empty list is the whole fleet. `failed.txt` has the nodes that are not ready:
 
       pyinfra inventories/prod.py deploy/b200.py -y $(sed 's/^/--limit /' reports/RUN/failed.txt)
 
