@@ -9,6 +9,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from b200kit.catalog import load
 from b200kit.inventory.keys.source import SYSTEMS
 from b200kit.operations import mirror_needs
@@ -75,6 +77,7 @@ def test_every_choice_there_is_passes_the_rules(tmp_path: Path) -> None:
         assert (values["goal"], values["source"]) == (goal, "internet")
 
 
+@pytest.mark.process
 def test_site_with_a_mirror_is_one_that_a_mirror_can_be_built_for(tmp_path: Path) -> None:
     asked = Asked(
         ASKED.model, "latency", "http://10.0.0.1:8081", "10.0.0.2", VENDOR_FINGERPRINT, "a" * 64

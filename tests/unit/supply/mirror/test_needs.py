@@ -74,6 +74,7 @@ def test_nodes_that_differ_are_transactions_of_their_own(tmp_path: Path) -> None
     assert needs.described["drivers"] == ["580.126.20", "580.95.05"]
 
 
+@pytest.mark.process
 def test_nodes_of_a_kind_take_the_same_from_the_same_place(tmp_path: Path) -> None:
     entry = Entry("config.json", 2, "0" * 64)
     raw = written([entry], origin(f"org/name@{'1' * 40}"))
@@ -95,6 +96,7 @@ def test_nodes_of_a_kind_take_the_same_from_the_same_place(tmp_path: Path) -> No
     assert len(needs.locks) == 1
 
 
+@pytest.mark.process
 def test_headers_are_those_of_the_kernels_that_nodes_run(tmp_path: Path) -> None:
     path = site(tmp_path)
     assert mirror_needs.of_inventory(path).notes
@@ -105,6 +107,7 @@ def test_headers_are_those_of_the_kernels_that_nodes_run(tmp_path: Path) -> None
     assert wanted["linux-headers-cloud-amd64"] is True
 
 
+@pytest.mark.process
 def test_site_names_its_own_origin(tmp_path: Path) -> None:
     own = '[{"name": "own", "url": "https://o.example/", "key": "k", "fingerprint": "' + "0" * 40
     needs = mirror_needs.of_inventory(site(tmp_path, more=f'repositories = {own}"}}]\n'))
@@ -118,6 +121,7 @@ def refusal(path: Path) -> tuple[str, ...]:
     return refused.value.lines
 
 
+@pytest.mark.process
 def test_inventory_that_no_mirror_can_be_made_for_is_refused(tmp_path: Path) -> None:
     assert "is no file" in refusal(tmp_path / "none.py")[0]
     assert "SyntaxError" in refusal(site(tmp_path, more="x = (\n"))[0]
