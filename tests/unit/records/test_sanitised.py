@@ -36,7 +36,7 @@ def bundled(state: dict[str, Any], expectation: dict[str, Any]) -> tuple[Verdict
     return judge(found.expectation, found.state), text
 
 
-@in_subtests("case", corpus.cases, ids=lambda case: case.id, one_in=20)
+@in_subtests("case", corpus.cases, ids=lambda case: case.id, one_in=30)
 def test_every_case_is_judged_as_before(case: Case) -> None:
     verdict, _ = bundled(case.state(), case.expectation())
     before = corpus.verdict_of(case.name)

@@ -80,6 +80,7 @@ def test_a_run_like_the_accepted_ones_passes(node: Settled) -> None:
     assert all(one["inside"] for one in compared["metrics"].values())
 
 
+@pytest.mark.one_in(4)
 @pytest.mark.parametrize("metric", METRICS)
 def test_a_slower_run_fails_and_says_by_what_whose_baseline_it_is(
     node: Settled, metric: str

@@ -60,7 +60,7 @@ def test_fault_of_all_gpus_is_one_of_the_node(place: str) -> None:
     assert_message(found[0].summary)
 
 
-@in_subtests("place", [place for place in ON_ALL if place != "memory_total_mib"])
+@in_subtests("place", [p for p in ON_ALL if p != "memory_total_mib"], one_in=4)
 def test_fault_of_one_half_blames_none_of_it(place: str) -> None:
     value, action, part = ON_ALL[place]
     for half in (range(4), range(4, 8)):
@@ -69,7 +69,7 @@ def test_fault_of_one_half_blames_none_of_it(place: str) -> None:
         assert "half of the GPUs at once" in found[0].summary
 
 
-@in_subtests("place", [place for place in ON_ALL if place != "memory_total_mib"])
+@in_subtests("place", [p for p in ON_ALL if p != "memory_total_mib"], one_in=4)
 def test_fault_of_some_gpus_is_of_each(place: str) -> None:
     for gpus in (range(1), range(2, 5), range(1, 8)):
         found = blocking(place, ON_ALL[place][0], gpus)

@@ -154,7 +154,7 @@ def test_peers_that_reach_nobody_hold_a_completed_node() -> None:
     assert_message(sequence.stuck_line(at, dead_peers()))
 
 
-@in_subtests(("name", "changes", "says"), CASES)
+@in_subtests(("name", "changes", "says"), CASES, one_in=5)
 def test_gate_tells_the_same_cause_first(name: str, changes: dict[str, Any], says: str) -> None:
     state = node(changes)
     at = sequence.position(expectation(), state)
@@ -220,7 +220,7 @@ def _spoiled(state: State, path: paths.Path) -> State:
     return spoiled
 
 
-@in_subtests("key", [*bring_up.LOOKED_AT, *client.KEYS])
+@in_subtests("key", [*bring_up.LOOKED_AT, *client.KEYS], one_in=5)
 def test_a_part_that_is_not_measured_never_takes_a_node_further(key: str) -> None:
     for name, cases in STUCK.items():
         state = node(cases[0][0])
