@@ -48,9 +48,16 @@ def _find(name_or_path: str, beside: Path) -> Path:
     raise ScenarioError(f"unknown scenario '{name_or_path}'{hint}")
 
 
+def _parsed(text: str) -> Any:
+    try:
+        return yaml.load(text, _LOADER)
+    except yaml.YAMLError:
+        return yaml.safe_load(text)  # its complaint shows the place in the text
+
+
 def _read(path: Path) -> dict[str, Any]:
     try:
-        document = yaml.load(path.read_text(encoding="utf-8"), _LOADER)
+        document = _parsed(path.read_text(encoding="utf-8"))
     except (OSError, UnicodeDecodeError, yaml.YAMLError) as problem:
         reason = " ".join(str(problem).split())
         raise ScenarioError(f"{path.name}: cannot be read as YAML: {reason}") from problem

@@ -24,6 +24,7 @@ from b200kit.report.terminal.page import lines
 from b200kit.reprovision import ledger
 from b200kit.reprovision.ledger import Ledger
 from b200kit.run import console
+from tests.sample import sample
 from tests.unit import states
 from tests.unit.report import pages, records
 from tests.unit.report.test_report_timeline import document, slow
@@ -35,7 +36,9 @@ TEXTS = st.sampled_from([HOSTILE, "\x1b[32mLIVE\x1b[0m", "\nn9  LIVE", "<svg onl
     st.characters(), max_size=12
 )
 _LISTS = (("audit", "show"), ("audit", "verify"), ("transaction", "list"))
-_SETTINGS = settings(deadline=None, suppress_health_check=list(HealthCheck), max_examples=6)
+MOST = len(sample(range(6), 3))
+"""Each is a whole report, written twice."""
+_SETTINGS = settings(deadline=None, suppress_health_check=list(HealthCheck), max_examples=MOST)
 
 
 def full() -> records.Json:
