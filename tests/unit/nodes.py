@@ -5,8 +5,9 @@ from __future__ import annotations
 import json
 import time
 from base64 import b64decode, b64encode
-from contextlib import suppress
+from contextlib import redirect_stderr, suppress
 from dataclasses import dataclass
+from io import StringIO
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
@@ -66,12 +67,13 @@ def bare(folder: Path, **changes: Any) -> tuple[Node, Machine]:
 
 
 def settled(folder: Path, **changes: Any) -> tuple[Node, Machine]:
-    """A node in its desired state, observed; the log begins after that."""
+    """A node in its desired state, observed; log and output begin after that."""
     key = _key(folder, changes)
-    if (kept := _KEPT.get(key)) and (found := kept.again(folder, changes)):
-        return found
-    node, machine = _settle(folder, **changes)
-    _KEPT[key] = Kept.of(machine, _plans(node))
+    with redirect_stderr(StringIO()):
+        if (kept := _KEPT.get(key)) and (found := kept.again(folder, changes)):
+            return found
+        node, machine = _settle(folder, **changes)
+        _KEPT[key] = Kept.of(machine, _plans(node))
     machine.log.clear()
     return node, machine
 
@@ -95,7 +97,7 @@ def _settle(folder: Path, **changes: Any) -> tuple[Node, Machine]:
     return node, machine
 
 
-KEPT_S = 30.0
+KEPT_S = 60.0
 """So long a settled machine is taken again: what it has measured bears the time of day."""
 
 

@@ -99,7 +99,7 @@ def ranks(name: str, flags: dict[str, Any]) -> int:
     return product
 
 
-@in_subtests("model", MODELS)
+@in_subtests("model", MODELS, one_in=4)
 @in_subtests("goal", sorted(GOALS))
 @pytest.mark.parametrize("name", NAMES)
 def test_engine_takes_what_it_is_given_or_is_refused(name: str, goal: str, model: str) -> None:

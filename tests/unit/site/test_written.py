@@ -91,6 +91,7 @@ def test_site_with_a_mirror_is_one_that_a_mirror_can_be_built_for(tmp_path: Path
     assert [model.revision for model in needs.models] == ["a" * 64]
 
 
+@pytest.mark.process
 def test_run_refuses_only_what_is_still_to_be_brought_and_names_the_commands(
     tmp_path: Path,
 ) -> None:

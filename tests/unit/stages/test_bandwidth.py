@@ -122,6 +122,7 @@ def test_old_result_of_an_earlier_boot_is_renewed_whatever_serves(
     assert ends(node) == (serving_units.units(node)[:5] if serves else [])
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize(
     ("mode", "issue", "share", "plan"),
     [
