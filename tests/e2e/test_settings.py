@@ -1,10 +1,14 @@
 """Settings of the operating system on a node: all off, set with the one reboot, drifted, repaired.
 
 The node is a container: tests/lab/inventory.py and docs/lab.md say which settings it cannot show.
+The run that sets them comes after others whose controller was killed, each in a stage that was at
+work; all other stages are killed at night, by test_killed_controller.py.
 """
 
 from __future__ import annotations
 
+import re
+import signal
 from collections.abc import Callable
 from typing import Any
 
@@ -13,6 +17,7 @@ import pytest
 import tests.lab as lab
 from b200kit.catalog import load
 from tests.e2e.driving import Outcome, cursor, deploy, on, remote_commands
+from tests.e2e.tools.killing import AT_WORK, kill_in, leftovers
 
 NODE = "b200-1"
 # What a run with nothing to do costs: one observation, and the lock given back.
@@ -61,8 +66,15 @@ def before(boot: Callable[..., Any]) -> Outcome:
 
 
 @pytest.fixture(scope="module")
-def first(before: Outcome) -> Outcome:
-    """The run that sets everything."""
+def killed(before: Outcome) -> dict[str, int]:
+    """How runs over the node ended, by the stage in which each was killed."""
+    on(NODE, "journalctl --flush")
+    return {stage: kill_in(stage, NODE) for stage in AT_WORK}
+
+
+@pytest.fixture(scope="module")
+def first(killed: dict[str, int]) -> Outcome:
+    """The run that was allowed to end, with everything set."""
     return deploy()
 
 
@@ -74,6 +86,18 @@ def test_every_setting_that_is_off_is_named(before: Outcome) -> None:
 def test_node_is_live_after_exactly_one_reboot(first: Outcome) -> None:
     assert first.outcome(NODE) == "live", first.described(NODE)
     assert on(NODE, "cat /var/lib/b200-lab/boots") == "2"
+
+
+def test_runs_that_were_killed_left_nothing_half_done_or_twice(
+    killed: dict[str, int], first: Outcome
+) -> None:
+    assert killed == dict.fromkeys(AT_WORK, -signal.SIGKILL)
+    assert first.outcome(NODE) == "live", first.described(NODE)
+    assert leftovers(NODE) == ""
+    log = on(NODE, "cat /var/log/dpkg.log")
+    assert len(re.findall(r" install nvidia-open:\S+ <none> 580\.126\.20-1", log)) == 1
+    # By the API server alone: its core and worker have names of their own.
+    assert on(NODE, "pgrep -cx vllm") == "2"
 
 
 @pytest.mark.parametrize("command", IN_FORCE)

@@ -1,7 +1,7 @@
 """Nodes that serve are changed in waves while clients stream through the fleet's endpoints.
 
 Nobody loses a stream, the floor is kept as the clients see it, and a change that is bad stops at
-the first node, which serves again what it served before. Three nodes are two waves; with as many
+the first node, which serves again what it served before. Two nodes are two waves; with as many
 as B200_ROLLOUT_NODES says, and what the clients saw:
 
     B200_ROLLOUT_NODES=6 .venv/bin/pytest -s tests/e2e/site/test_rollout.py
@@ -35,7 +35,7 @@ from tests.lab import inventory
 from tests.lab.paths import lab_paths
 from tests.lab.state import read_state
 
-COUNT = int(os.environ.get("B200_ROLLOUT_NODES", "3"))
+COUNT = int(os.environ.get("B200_ROLLOUT_NODES", "2"))
 NODES = [f"b200-{number}" for number in range(1, COUNT + 1)]
 CANARY, OTHERS = NODES[0], NODES[1:]
 FIRST, LATER = "580.126.20", "580.159.03"
@@ -109,7 +109,7 @@ def test_driver_engine_and_model_go_through_the_fleet_in_waves_and_no_stream_is_
         run = deploy("b200.py", *words(**newer))
     assert run.code == 0, run.said[-6000:]
     assert found[0].lost == []
-    assert found[0].least >= len(NODES) - LIMITS["max_out"]
+    assert found[0].least >= max(1, len(NODES) - LIMITS["max_out"])
     assert {driver(name) for name in NODES} == {LATER}
     held = on(OTHERS[-1], "cat /etc/vllm/replica-0.yaml /etc/systemd/system/vllm@0*/*")
     assert newer["model_revision"] in held

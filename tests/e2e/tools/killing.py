@@ -28,6 +28,8 @@ STAGES = (
     "Smoke",
     "Live",
 )
+# Where a kill meets work on the node; in the driver's stage the golden path kills one.
+AT_WORK = ("Host", "Weights", "Reboot", "Containers", "Serving", "Warm-up", "Gateway", "Smoke")
 # What a stage does first on the node, so that the kill meets work under way and not its beginning;
 # the stages that change nothing here are killed as they begin.
 _AT_WORK = {
