@@ -216,7 +216,7 @@ def test_every_attack_has_a_test() -> None:
     assert [attack for by in attacks() for attack in by["attacks"] if not attack["tests"]] == []
 
 
-@in_subtests("path", PAGES, ids=lambda path: path.relative_to(ROOT).as_posix())
+@in_subtests("path", WRITTEN, ids=lambda path: path.relative_to(ROOT).as_posix())
 def test_make_targets_that_are_named_exist(path: Path) -> None:
     targets = set(re.findall(r"^([\w-]+):", page("Makefile"), re.MULTILINE))
     text = path.read_text(encoding="utf-8")
