@@ -16,15 +16,16 @@ from b200kit.report.content.serving import serving_line
 from b200kit.report.files import stored, write, write_hosts
 from b200kit.report.html.page import render
 from b200kit.report.names import host_page
+from tests.sample import sample
 from tests.unit.report import records
 from tests.unit.report.pages import Page, terminal
 
-NODES, BAD = 1000, 120
+NODES, BAD = len(sample(range(1000), 5)), 120
 PAGE_BYTES, NODE_BYTES = 3_000_000, 40_000
 
 
 def hosts() -> Iterator[tuple[str, Any]]:
-    """A thousand nodes; each bad one has a fault of its own."""
+    """A thousand nodes with --all-cases; each bad one has a fault of its own."""
     well, red = records.live(), records.red()
     for number in range(NODES):
         host = well

@@ -52,7 +52,7 @@ def host_of(case: Case, outcome: str) -> dict[str, object]:
     return {"outcome": outcome, **known}
 
 
-@in_subtests("case", unfit, ids=lambda case: case.id, one_in=20)
+@in_subtests("case", unfit, ids=lambda case: case.id, one_in=40)
 def test_journal_and_commands_say_the_same_action(case: Case) -> None:
     """Of b200 judge, deploy/check.py and deploy/b200.py of a red node; the gate's at boot."""
     found = failed(corpus.verdict_of(case.name))
