@@ -13,6 +13,7 @@ from b200kit.node.checks.judge import judge, registered
 from b200kit.node.fabric import bring_up, sequence
 from b200kit.node.fabric.states import MANAGER, PERSISTENCE, STATES
 from b200kit.node.facts.nvml import client
+from b200kit.node.state.plausible import plausible
 from b200kit.node.state.verdict import Action
 from tests.messages import assert_message
 from tests.sample import sample
@@ -156,7 +157,7 @@ def test_peers_that_reach_nobody_hold_a_completed_node() -> None:
 
 @in_subtests(("name", "changes", "says"), CASES, one_in=5)
 def test_gate_tells_the_same_cause_first(name: str, changes: dict[str, Any], says: str) -> None:
-    state = node(changes)
+    state = plausible(node(changes))
     at = sequence.position(expectation(), state)
     first = judge(expectation(), state).blocking[0]
     assert at.observed is not None
