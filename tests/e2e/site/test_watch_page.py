@@ -21,6 +21,7 @@ import tests.lab as lab
 from b200kit.node.lib import timestamp
 from tests.e2e.conftest import Live
 from tests.e2e.driving import ROOT, cursor, on
+from tests.interrupts import heed_interrupts
 
 pytestmark = pytest.mark.long
 
@@ -80,7 +81,9 @@ def wall(live: Live, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Wall]
     page = folder / "page.html"
     words = [str(B200), "watch", "inventories/lab.py", "--every", str(EVERY_S), "--html", str(page)]
     with (folder / "printed").open("w") as out:
-        process = subprocess.Popen(words, cwd=ROOT, stdout=out, text=True)
+        process = subprocess.Popen(
+            words, cwd=ROOT, stdout=out, text=True, preexec_fn=heed_interrupts
+        )
         yield Wall(process, folder / "printed", page)
         process.send_signal(signal.SIGINT)
         assert process.wait(20) == 130
