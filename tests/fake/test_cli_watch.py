@@ -15,6 +15,7 @@ import pytest
 
 from b200kit.node.lib import timestamp
 from tests.fake.fleet import Fleet
+from tests.interrupts import heed_interrupts
 from tests.unit.report import fleets
 from tests.unit.report.test_hostile_text import HOSTILE
 
@@ -49,7 +50,8 @@ def begin(fleet: Fleet, *words: str) -> subprocess.Popen[str]:
     _, options = fleet.command("check.py")
     pipe = subprocess.PIPE
     line = [sys.executable, "-m", "b200kit.cli", "watch", str(fleet.folder / "site.py"), *words]
-    return subprocess.Popen(line, stdout=pipe, stderr=pipe, text=True, **options)
+    options |= {"stdout": pipe, "stderr": pipe, "preexec_fn": heed_interrupts}
+    return subprocess.Popen(line, text=True, **options)
 
 
 def once(fleet: Fleet, *words: str) -> tuple[int, str, str]:
@@ -67,6 +69,7 @@ def test_each_node_is_asked_by_one_command_and_a_sound_fleet_exits_0(fleet: Flee
         assert len(fleet.machine(name).log) == 1
 
 
+@pytest.mark.process
 def test_a_node_that_is_away_hangs_or_says_what_it_likes_costs_the_others_nothing(
     fleet: Fleet, tmp_path: Path
 ) -> None:
@@ -85,14 +88,7 @@ def test_a_node_that_is_away_hangs_or_says_what_it_likes_costs_the_others_nothin
     assert "n03" in (tmp_path / "page.html").read_text()
 
 
-def test_what_is_out_exits_1(fleet: Fleet) -> None:
-    down = [fleets.replica(0, "DRAIN", False), fleets.replica(1)]
-    says(fleet, "n02", json.dumps(now("n02", replicas=down)))
-    code, out, _ = once(fleet)
-    assert code == 1
-    assert "n02  PARTLY OUT" in out
-
-
+@pytest.mark.process
 @pytest.mark.parametrize("wrong", ["drivr", "nodes"])
 def test_an_inventory_with_a_mistake_is_refused_and_no_node_is_asked(
     fleet: Fleet, wrong: str
@@ -109,6 +105,7 @@ def test_an_inventory_with_a_mistake_is_refused_and_no_node_is_asked(
     assert not fleet.names or not fleet.machine("n01").log
 
 
+@pytest.mark.process
 def test_it_is_renewed_until_ctrl_c_which_leaves_at_once(fleet: Fleet, tmp_path: Path) -> None:
     page = tmp_path / "page.html"
     with begin(fleet, "--every", "1", "--html", str(page)) as process:
@@ -125,6 +122,7 @@ def test_it_is_renewed_until_ctrl_c_which_leaves_at_once(fleet: Fleet, tmp_path:
     assert out.count("as read at") > 1
 
 
+@pytest.mark.process
 def test_a_node_that_hangs_holds_no_other(fleet: Fleet, tmp_path: Path) -> None:
     hung, page = fleet.machine("n01"), tmp_path / "page.html"
     hung.hangs_at = _ANSWERS
@@ -139,6 +137,7 @@ def test_a_node_that_hangs_holds_no_other(fleet: Fleet, tmp_path: Path) -> None:
             process.kill()
 
 
+@pytest.mark.process
 def test_it_leaves_no_process_behind_when_it_is_killed(fleet: Fleet) -> None:
     with begin(fleet, "--every", "3600") as process:
         assert process.stdout
