@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import shutil
 import signal
 import time
 from pathlib import Path
@@ -25,15 +26,15 @@ from tests.unit import corpus
 GOOD = ("--data", "max_num_seqs=64")
 # A driver that these machines load and do not run: their NVML goes on saying the former one.
 BAD = ("--data", "driver=580.126.20")
-MEASURED = ("--data", "bandwidth=required")
+MEASURED = ("--data", "bandwidth=required", "--data", 'rollout={"watch_s": 0, "floor": 1}')
 NO_NVLINK = corpus.named("a GPU is off NVLink and only its links show it").state()
-NAMES = ("n1", "n2", "n3", "n4")
+NAMES = ("n1", "n2", "n3")
 FLEET = {"port": 8100}
 
 
 @pytest.fixture(scope="module")
 def served(tmp_path_factory: pytest.TempPathFactory) -> Fleet:
-    """Four nodes that serve, each with the fleet's endpoint."""
+    """Three nodes that serve, each with the fleet's endpoint."""
     fleet = Fleet(tmp_path_factory.mktemp("rollout") / "site")
     for name in NAMES:
         fleet.add(name)
@@ -100,7 +101,7 @@ def test_good_change_goes_node_after_node_and_a_second_run_changes_nothing(
     begun(fleet)
     again = fleet.run("b200.py", *GOOD)
     assert (again.code, changed(fleet)) == (0, [])
-    assert [len(fleet.machine(name).log) for name in NAMES] == [2] * 4
+    assert [len(fleet.machine(name).log) for name in NAMES] == [2] * len(NAMES)
 
 
 def test_nodes_of_a_wave_go_together_and_the_canary_goes_alone(fleet: Fleet, folder: Path) -> None:
@@ -113,7 +114,7 @@ def test_nodes_of_a_wave_go_together_and_the_canary_goes_alone(fleet: Fleet, fol
     run = fleet.run("b200.py", *GOOD, "--data", f"rollout={limits}")
     assert run.code == 0, run.stderr[-3000:]
     waves = {name: ledger.read(folder, name).change for name in NAMES}
-    assert [change.wave for change in waves.values() if change] == [1, 2, 2, 3]
+    assert [change.wave for change in waves.values() if change] == [1, 2, 2]
 
 
 def test_bad_change_stops_at_the_canary_which_serves_again_what_it_served(
@@ -121,7 +122,7 @@ def test_bad_change_stops_at_the_canary_which_serves_again_what_it_served(
 ) -> None:
     run = fleet.run("b200.py", *BAD)
     assert run.code == 1
-    assert run.outcomes == {"n1": "rolled back", "n2": "held", "n3": "held", "n4": "held"}
+    assert run.outcomes == {"n1": "rolled back", "n2": "held", "n3": "held"}
     assert changed(fleet) == ["n1"]
     canary = fleet.machine("n1")
     assert canary.packages["nvidia-open"]["version"].startswith("580.105.08")
@@ -130,6 +131,12 @@ def test_bad_change_stops_at_the_canary_which_serves_again_what_it_served(
     assert states(folder) == {"n1": "rolled back"}
     assert_message(run.described("n1"), run.described("n2"))
 
+
+@pytest.mark.process
+def test_stopped_rollout_stays_so_until_it_is_resumed_or_is_another(
+    fleet: Fleet, folder: Path
+) -> None:
+    assert fleet.run("b200.py", *BAD, "--limit", "n1").outcomes == {"n1": "rolled back"}
     begun(fleet)
     again = fleet.run("b200.py", *BAD)
     assert set(again.outcomes.values()) == {"held"}
@@ -137,16 +144,18 @@ def test_bad_change_stops_at_the_canary_which_serves_again_what_it_served(
     resumed = fleet.run("b200.py", *BAD, "--data", "rollout_action=resume")
     assert resumed.outcomes["n1"] == "rolled back"
     # Another change is another matter.
-    assert fleet.run("b200.py", *GOOD).code == 0
+    assert fleet.run("b200.py", *GOOD, "--limit", "n2").code == 0
+    assert states(folder) == {"n1": "rolled back", "n2": "done"}
 
 
+@pytest.mark.process
 def test_red_of_the_machine_itself_stops_no_rollout(fleet: Fleet, folder: Path) -> None:
     machine = fleet.machine("n1")
     machine.hardware = NO_NVLINK
     machine.save()
-    limits = json.dumps({"watch_s": 0, "floor": 2})
+    limits = json.dumps({"watch_s": 0, "floor": 1})
     run = fleet.run("b200.py", *GOOD, "--data", f"rollout={limits}")
-    assert run.outcomes == {"n1": "quarantined", "n2": "live", "n3": "live", "n4": "live"}
+    assert run.outcomes == {"n1": "quarantined", "n2": "live", "n3": "live"}
     assert not fleet.machine("n1").is_active("haproxy.service")
     assert states(folder) == {"n1": ""} | dict.fromkeys(NAMES[1:], "done")
     change = ledger.read(folder, "n1").change
@@ -156,21 +165,23 @@ def test_red_of_the_machine_itself_stops_no_rollout(fleet: Fleet, folder: Path) 
 
 
 def test_floor_holds_nodes_back(fleet: Fleet, folder: Path) -> None:
-    limits = json.dumps({"watch_s": 0, "floor": 4})
+    limits = json.dumps({"watch_s": 0, "floor": 3})
     run = fleet.run("b200.py", *GOOD, "--data", f"rollout={limits}")
     assert set(run.outcomes.values()) == {"held"}
     assert changed(fleet) == []
     assert states(folder) == {}
 
 
+@pytest.mark.process
 def test_node_that_serves_nobody_waits_for_no_wave(fleet: Fleet, folder: Path) -> None:
-    fleet.add("n5")
-    run = fleet.run("b200.py", *GOOD)
+    fleet.add("n4")
+    run = fleet.run("b200.py", *GOOD, "--limit", "n1", "--limit", "n4")
     assert run.code == 0, run.stderr[-3000:]
-    assert order(run)[0] == "n5 LIVE"
-    assert "n5" not in ledger.nodes(folder)
+    assert order(run) == ["n4 LIVE", "n1 quarantine", "n1 LIVE"]
+    assert "n4" not in ledger.nodes(folder)
 
 
+@pytest.mark.process
 @pytest.mark.parametrize(("rest", "waits"), [(False, False), (True, True), (None, True)])
 def test_node_that_a_person_has_drained_waits_for_no_wave(
     fleet: Fleet, folder: Path, rest: bool | None, waits: bool
@@ -184,6 +195,7 @@ def test_node_that_a_person_has_drained_waits_for_no_wave(
     assert ("n1" in ledger.nodes(folder)) is waits
 
 
+@pytest.mark.process
 def test_node_whose_gateway_is_stopped_waits_for_no_wave(fleet: Fleet, folder: Path) -> None:
     machine = fleet.machine("n1")
     machine.units["haproxy.service"]["active"] = "inactive"
@@ -193,6 +205,7 @@ def test_node_whose_gateway_is_stopped_waits_for_no_wave(fleet: Fleet, folder: P
     assert "n1" not in ledger.nodes(folder)
 
 
+@pytest.mark.process
 def test_change_that_interrupts_nothing_needs_no_wave(fleet: Fleet, folder: Path) -> None:
     run = fleet.run("b200.py", "--data", "fleet_weight=50")
     assert run.code == 0, run.stderr[-3000:]
@@ -200,17 +213,20 @@ def test_change_that_interrupts_nothing_needs_no_wave(fleet: Fleet, folder: Path
     assert not ledger.nodes(folder)
 
 
+@pytest.mark.process
 def test_model_is_fetched_on_every_node_before_the_first_leaves(fleet: Fleet, folder: Path) -> None:
-    run = fleet.run("b200.py", "--data", f"model_revision={'ab' * 32}")
+    two = ("--limit", "n1", "--limit", "n2")
+    run = fleet.run("b200.py", "--data", f"model_revision={'ab' * 32}", *two)
     assert run.code == 0, run.stderr[-3000:]
-    for name in NAMES:
+    for name in ("n1", "n2"):
         log = fleet.machine(name).log
         fetched = next(n for n, line in enumerate(log) if "weights wait" in line)
         left = next(n for n, line in enumerate(log) if "quarantine put" in line)
         assert fetched < left
-    assert states(folder) == dict.fromkeys(NAMES, "done")
+    assert states(folder) == dict.fromkeys(("n1", "n2"), "done")
 
 
+@pytest.mark.process
 def test_dry_run_tells_the_rollout_and_touches_nothing(fleet: Fleet, folder: Path) -> None:
     dry = fleet.run("b200.py", "--dry", *GOOD, yes=False)
     assert changed(fleet) == []
@@ -222,11 +238,34 @@ def test_dry_run_tells_the_rollout_and_touches_nothing(fleet: Fleet, folder: Pat
     assert_message(*[re.sub(r"~[\d.]+ s", "~TIME", line) for line in rollout_lines(again)])
 
 
-def test_bandwidth_that_runs_out_is_measured_wave_by_wave(fleet: Fleet, folder: Path) -> None:
-    run = fleet.run("b200.py", *MEASURED)
+@pytest.fixture(scope="module")
+def first(served: Fleet, tmp_path_factory: pytest.TempPathFactory) -> tuple[Fleet, Outcome]:
+    """The nodes once their bandwidth was measured for the first time, and that run."""
+    folder = tmp_path_factory.mktemp("measured")
+    fleet = begun(served.copy(folder / "site", *NAMES))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("B200_EVIDENCE", str(folder / "evidence"))
+        return fleet, fleet.run("b200.py", *MEASURED)
+
+
+@pytest.fixture
+def measured(first: tuple[Fleet, Outcome], folder: Path, tmp_path: Path) -> Fleet:
+    """The same nodes with their transactions, for one test."""
+    shutil.copytree(first[0].folder / "transactions", folder)
+    return begun(first[0].copy(tmp_path / "measured", *NAMES))
+
+
+@pytest.mark.process
+def test_bandwidth_is_measured_wave_by_wave(first: tuple[Fleet, Outcome]) -> None:
+    run = first[1]
     assert run.code == 0, run.stderr[-3000:]
     assert order(run) == [f"{n} {what}" for n in NAMES for what in ("quarantine", "LIVE")]
-    _outlive(begun(fleet), "n2", "n3")
+
+
+@pytest.mark.process
+def test_bandwidth_that_runs_out_is_measured_where_it_does(measured: Fleet, folder: Path) -> None:
+    fleet = measured
+    _outlive(fleet, "n2")
     dry = fleet.run("b200.py", "--dry", *MEASURED, yes=False)
     assert changed(fleet) == []
     lines = sorted(line for line in dry.stderr.splitlines() if "bandwidth" in line)
@@ -235,35 +274,34 @@ def test_bandwidth_that_runs_out_is_measured_wave_by_wave(fleet: Fleet, folder: 
     begun(fleet)
     run = fleet.run("b200.py", *MEASURED)
     assert run.code == 0, run.stderr[-3000:]
-    taken_out = [f"{n} {what}" for n in ("n2", "n3") for what in ("quarantine", "LIVE")]
-    assert [line for line in order(run) if line[:2] in ("n2", "n3")] == taken_out
-    measured = {name: len(fleet.machine(name).ran("node.pyz bandwidth")) for name in NAMES}
-    assert measured == {"n1": 0, "n2": 1, "n3": 1, "n4": 0}
+    assert [line for line in order(run) if line[:2] == "n2"] == ["n2 quarantine", "n2 LIVE"]
+    times = {name: len(fleet.machine(name).ran("node.pyz bandwidth")) for name in NAMES}
+    assert times == {"n1": 0, "n2": 1, "n3": 0}
     begun(fleet)
     again = fleet.run("b200.py", *MEASURED)
     assert (again.code, changed(fleet)) == (0, [])
-    assert [len(fleet.machine(name).log) for name in NAMES] == [2] * 4
+    assert [len(fleet.machine(name).log) for name in NAMES] == [2] * len(NAMES)
 
 
+@pytest.mark.process
 def test_smoke_test_that_runs_out_is_made_again_where_nobody_is_served(
     fleet: Fleet, folder: Path
 ) -> None:
-    for name in ("n2", "n3"):
-        machine = fleet.machine(name)
-        proofs.age(machine, smoke.RECORD, 0.9 * Proof().latency_ttl_h)
-        machine.save()
+    machine = fleet.machine("n2")
+    proofs.age(machine, smoke.RECORD, 0.9 * Proof().latency_ttl_h)
+    machine.save()
     run = fleet.run("b200.py")
     assert run.code == 0, run.stderr[-3000:]
-    taken_out = [f"{n} {what}" for n in ("n2", "n3") for what in ("quarantine", "LIVE")]
-    assert [line for line in order(run) if line[:2] in ("n2", "n3")] == taken_out
+    assert [line for line in order(run) if line[:2] == "n2"] == ["n2 quarantine", "n2 LIVE"]
     begun(fleet)
     again = fleet.run("b200.py")
     assert (again.code, changed(fleet)) == (0, [])
-    assert [len(fleet.machine(name).log) for name in NAMES] == [2] * 4
+    assert [len(fleet.machine(name).log) for name in NAMES] == [2] * len(NAMES)
 
 
-def test_measurement_that_was_killed_is_made_by_the_next_run(fleet: Fleet, folder: Path) -> None:
-    assert fleet.run("b200.py", *MEASURED).code == 0
+@pytest.mark.process
+def test_measurement_that_was_killed_is_made_by_the_next_run(measured: Fleet, folder: Path) -> None:
+    fleet = measured
     _outlive(fleet, "n2")
     _killed(fleet, "n2", "node.pyz bandwidth", *MEASURED)
     assert not fleet.machine("n2").is_active("haproxy.service")
@@ -273,33 +311,33 @@ def test_measurement_that_was_killed_is_made_by_the_next_run(fleet: Fleet, folde
     assert fleet.machine("n2").is_active("haproxy.service")
 
 
+@pytest.mark.process
 def test_node_that_is_measured_slow_is_left_out_and_the_others_are_measured(
-    fleet: Fleet, folder: Path
+    measured: Fleet, folder: Path
 ) -> None:
-    limits = json.dumps({"watch_s": 0, "floor": 2})
-    asked = (*MEASURED, "--data", f"rollout={limits}")
-    assert fleet.run("b200.py", *asked).code == 0
+    fleet = measured
     _outlive(fleet, "n1", "n2")
     machine = fleet.machine("n1")
     machine.slow = True
     machine.save()
-    run = fleet.run("b200.py", *asked)
-    assert run.outcomes == {"n1": "quarantined", "n2": "live", "n3": "live", "n4": "live"}
+    run = fleet.run("b200.py", *MEASURED)
+    assert run.outcomes == {"n1": "quarantined", "n2": "live", "n3": "live"}
     assert not fleet.machine("n1").is_active("haproxy.service")
     assert_message(run.described("n1"), TIME=TIME)
 
 
 # Where the controller dies with the second node: on which machine, at which command; where the node
-# stands then. The share is given on the node, and at the gateway of another one.
+# stands then. The share is given at the gateway of another one, too.
 STEPS = [
-    ("n2", "quarantine put", State.SERVING),
-    ("n2", "drain count", State.QUARANTINED),
-    ("n2", "systemctl start vllm@0", State.DRAINED),
     ("n2", "node.pyz measure", State.DRAINED),
-    ("n2", "rotation drain n2", State.DRAINED),
-    ("n2", "share set 5", State.PROVEN),
-    ("n1", "rotation share n2 5", State.PROVEN),
-    ("n2", "quarantine release", State.CANARY),
+    *(
+        pytest.param(*step, marks=pytest.mark.process)
+        for step in (
+            ("n2", "quarantine put", State.SERVING),
+            ("n1", "rotation share n2 5", State.PROVEN),
+            ("n2", "quarantine release", State.CANARY),
+        )
+    ),
 ]
 
 
@@ -313,39 +351,39 @@ def test_killed_controller_is_followed_by_one_that_finishes(
     assert run.code == 0, run.stderr[-3000:]
     assert states(folder) == dict.fromkeys(NAMES, "done")
     # The canary of the run that was killed was good: the node that was out comes first.
-    assert order(run)[-5:] == ["n2 LIVE", "n3 quarantine", "n3 LIVE", "n4 quarantine", "n4 LIVE"]
+    assert order(run)[-3:] == ["n2 LIVE", "n3 quarantine", "n3 LIVE"]
     assert _audited(folder) == 0
 
 
+@pytest.mark.process
 def test_rollback_that_was_killed_is_finished_and_the_rollout_stays_stopped(
     fleet: Fleet, folder: Path
 ) -> None:
     _killed(fleet, "n1", r"resolve .*nvidia-open=580\.105\.08", *BAD)
     assert ledger.read(folder, "n1").work is Work.ROLL_BACK
     run = fleet.run("b200.py", *BAD)
-    assert run.outcomes == {"n1": "rolled back", "n2": "held", "n3": "held", "n4": "held"}
+    assert run.outcomes == {"n1": "rolled back", "n2": "held", "n3": "held"}
     assert fleet.machine("n1").is_active("haproxy.service")
     assert _audited(folder) == 0
 
 
+@pytest.mark.process
 def test_rollout_that_is_given_up_returns_what_it_took_out(fleet: Fleet, folder: Path) -> None:
     _killed(fleet, "n1", "node.pyz measure", *GOOD)
     run = fleet.run("b200.py", *GOOD, "--data", "rollout_action=abort")
-    assert run.outcomes == {"n1": "rolled back", "n2": "held", "n3": "held", "n4": "held"}
+    assert run.outcomes == {"n1": "rolled back", "n2": "held", "n3": "held"}
     assert states(folder) == {"n1": "rolled back"}
     plain = fleet.run("b200.py")
     assert plain.code == 0, plain.stderr[-3000:]
 
 
+@pytest.mark.process
 def test_two_controllers_at_once_never_fall_below_the_floor(fleet: Fleet, folder: Path) -> None:
     for name in ("n1", "n3"):
         machine = fleet.machine(name)
         machine.meets_at = "cat .*reprovision.json"
         machine.save()
-    runs = [
-        fleet.begin("b200.py", *GOOD, "--limit", one, "--limit", two)
-        for one, two in (("n1", "n2"), ("n3", "n4"))
-    ]
+    runs = [fleet.begin("b200.py", *GOOD, "--limit", name) for name in ("n1", "n3")]
     found = [outcome_of(run) for run in runs]
     held = [name for run in found for name, outcome in run.outcomes.items() if outcome == "held"]
     assert held, found[0].stderr[-2000:]
@@ -354,6 +392,7 @@ def test_two_controllers_at_once_never_fall_below_the_floor(fleet: Fleet, folder
     assert states(folder) == dict.fromkeys(NAMES, "done")
 
 
+@pytest.mark.process
 def test_list_shows_a_rollout(
     fleet: Fleet, folder: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
