@@ -150,7 +150,7 @@ def outcome_of(run: Forked) -> Outcome:
     """What came of a run; one that does not end is killed."""
     stdout, stderr = run.communicate(timeout=120)
     folder = reported(stdout)
-    hosts_of, report = _taken_away(folder) if folder else ({}, "")
+    hosts_of, report = taken_away(folder) if folder else ({}, "")
     return Outcome(run.wait(), stdout, stderr, hosts_of, report)
 
 
@@ -160,7 +160,7 @@ def reported(stdout: str) -> Path | None:
     return ROOT / found[1] if found else None
 
 
-def _taken_away(directory: Path) -> tuple[dict[str, dict[str, Any]], str]:
+def taken_away(directory: Path) -> tuple[dict[str, dict[str, Any]], str]:
     """Each host's record and the text of a report, which is removed: it is no real run's."""
     documents = {path.name: stored(path) for path in directory.glob("*.json*")}
     hosts = {

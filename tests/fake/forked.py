@@ -267,6 +267,8 @@ def _leave(code: int) -> NoReturn:
 
 def main(argv: Sequence[str]) -> None:
     """Fork runs for whoever holds the other end of an open socket."""
+    # A terminal's Ctrl-C is for whoever runs the tests.
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
     # Before gevent replaces the class of sockets.
     asked_on = socket.socket(fileno=int(argv[0]))
     _import_all()

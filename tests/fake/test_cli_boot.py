@@ -69,6 +69,7 @@ def test_second_run_reboots_nobody(fleet: Fleet, second: Outcome) -> None:
     assert_message(second.described("rejected"), TIME=TIME)
 
 
+@pytest.mark.process
 def test_mended_nodes_are_rebooted_once_more(fleet: Fleet, second: Outcome) -> None:
     assert second.code == 1
     for name in ("unbuilt", "rejected"):

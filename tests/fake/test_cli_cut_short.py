@@ -27,7 +27,11 @@ def fleet(tmp_path: Path) -> Fleet:
 
 @pytest.mark.parametrize(
     ("entry", "command"),
-    [("check.py", "observe"), ("b200.py", "observe"), ("b200.py", "apt-get")],
+    [
+        ("check.py", "observe"),
+        pytest.param("b200.py", "observe", marks=pytest.mark.process),
+        ("b200.py", "apt-get"),
+    ],
 )
 def test_interrupted_run_exits_as_its_summary_says_and_names_what_goes_on(
     fleet: Fleet, entry: str, command: str

@@ -90,6 +90,7 @@ def said(run: Outcome) -> list[str]:
     return sorted(lines, key=lambda line: line.split()[0])
 
 
+@pytest.mark.process
 def test_roll_a_sick_node_and_a_reboot_are_foretold(live: Fleet, tmp_path: Path) -> None:
     names = ["sound", "hot", "pending", "lame"]
     dry, run = both(live, tmp_path, names, *ROLL)
@@ -99,11 +100,13 @@ def test_roll_a_sick_node_and_a_reboot_are_foretold(live: Fleet, tmp_path: Path)
     assert (dry.code, re.findall(r"exit (\d)", dry.stdout)) == (1, ["1"])
 
 
+@pytest.mark.process
 def test_upgrade_is_foretold(live: Fleet, tmp_path: Path) -> None:
     dry, _ = both(live, tmp_path, ["sound", "hot"], *UPGRADE)
     assert_message(*said(dry))
 
 
+@pytest.mark.process
 def test_node_that_answers_requests_is_regrouped_once_it_is_drained(
     live: Fleet, tmp_path: Path
 ) -> None:

@@ -13,6 +13,7 @@ from b200kit.node.lib import lock
 from b200kit.run import process
 from tests.fake.fleet import CANARIES, Fleet, Outcome
 from tests.messages import TIME, assert_message
+from tests.subtests import in_subtests
 from tests.unit import corpus, states
 
 SERVING = r"systemctl (start|restart) vllm|start haproxy|restart haproxy|-m pip install"
@@ -109,7 +110,7 @@ def test_exactly_the_healthy_nodes_get_a_command_that_serves(fleet: Fleet, first
     assert sorted(served) == LIVE
 
 
-@pytest.mark.parametrize("name", SICK)
+@in_subtests("name", SICK)
 def test_red_node_is_refused_at_the_gate_by_the_name_of_its_fault(
     fleet: Fleet, first: Outcome, name: str
 ) -> None:
@@ -120,7 +121,7 @@ def test_red_node_is_refused_at_the_gate_by_the_name_of_its_fault(
     assert not fleet.machine(name).is_active("vllm@0.service")
 
 
-@pytest.mark.parametrize("name", NONSENSE)
+@in_subtests("name", NONSENSE)
 def test_observation_that_makes_no_sense_drops_its_own_host(
     fleet: Fleet, first: Outcome, name: str
 ) -> None:
@@ -180,7 +181,7 @@ def test_nothing_is_reported_by_way_of_a_traceback(first: Outcome) -> None:
     assert "Traceback (most recent call last):" not in first.stdout
 
 
-@pytest.mark.parametrize("canary", CANARIES.values())
+@in_subtests("canary", CANARIES.values())
 def test_secret_is_in_nothing_printed_logged_or_reported(
     fleet: Fleet, first: Outcome, canary: str
 ) -> None:
@@ -313,6 +314,7 @@ def test_check_judges_and_touches_nothing(live: Fleet) -> None:
         assert set(machine.log[len(saved["log"]) :]) == {"node.pyz observe"}
 
 
+@pytest.mark.process
 def test_smoke_measures_a_live_node_again_and_refuses_a_red_one(live: Fleet) -> None:
     live.names += ["n02", "n03"]
     moved = live.machine("n03")

@@ -179,6 +179,7 @@ def test_deploy_changes_nothing_where_it_is_not_ready_and_the_others_go_on(
     assert len(fleet.machine("sound").ran("apt-trial")) == 1
 
 
+@pytest.mark.process
 def test_system_other_than_the_inventorys_is_refused_before_a_change(
     fleet: Fleet, asked: Outcome
 ) -> None:

@@ -17,10 +17,10 @@ RIGHT = (True, json.dumps({"ok": True, "problems": []}))
 WRONG = (False, json.dumps({"ok": False, "problems": ["answers otherwise than the reference"]}))
 
 
-@pytest.fixture
-def fleet(tmp_path: Path) -> Fleet:
+@pytest.fixture(scope="module")
+def live(tmp_path_factory: pytest.TempPathFactory) -> Fleet:
     """One node that b200.py took live, with a reference."""
-    fleet = Fleet(tmp_path)
+    fleet = Fleet(tmp_path_factory.mktemp("rotate") / "site")
     fleet.add("n01")
     assert fleet.run("b200.py").code == 0
     machine = fleet.machine("n01")
@@ -30,6 +30,12 @@ def fleet(tmp_path: Path) -> Fleet:
     machine.log.clear()
     machine.save()
     return fleet
+
+
+@pytest.fixture
+def fleet(live: Fleet, tmp_path: Path) -> Fleet:
+    """The same, for one test."""
+    return live.copy(tmp_path / "site", "n01")
 
 
 def rotated(fleet: Fleet, table: str, **answer: tuple[bool, str]) -> tuple[int, str]:
@@ -58,6 +64,7 @@ def test_node_that_may_serve_or_has_no_reference_is_left_alone(fleet: Fleet) -> 
     assert not fleet.machine("n01").ran("systemctl stop")
 
 
+@pytest.mark.process
 def test_gpus_are_moved_and_put_back_whatever_is_found(fleet: Fleet) -> None:
     before = fleet.machine("n01").text("/etc/b200kit/serving.json")
     assert rotated(fleet, DRAINED) == (0, "None")

@@ -55,8 +55,16 @@ def checked(node: HostileNode, folder: Path, pinned: bool = True) -> tuple[str, 
     return (folder / "printed").read_text(), running.peak_bytes
 
 
-@pytest.mark.parametrize("on_stderr", [False, True], ids=["stdout", "stderr"])
-@pytest.mark.parametrize("kind", FLOODS)
+ON_BOTH = pytest.mark.parametrize(
+    "on_stderr",
+    [pytest.param(False, id="stdout"), pytest.param(True, id="stderr", marks=pytest.mark.process)],
+)
+
+
+@ON_BOTH
+@pytest.mark.parametrize(
+    "kind", ["line ends", *(pytest.param(k, marks=pytest.mark.process) for k in [*FLOODS][1:])]
+)
 def test_node_that_prints_without_end_is_cut_off_and_named(
     kind: str, on_stderr: bool, tmp_path: Path
 ) -> None:
@@ -98,7 +106,7 @@ def test_node_that_wants_a_password_asks_nobody(who: str, tmp_path: Path) -> Non
     assert_message(*lines_with(printed, "n1  observe"))
 
 
-@pytest.mark.parametrize("on_stderr", [False, True], ids=["stdout", "stderr"])
+@ON_BOTH
 def test_node_that_prints_escapes_drives_no_terminal(on_stderr: bool, tmp_path: Path) -> None:
     hostile = "\x1b]0;owned\x07\x1b[2J\x9b1A\rn1  LIVE\u202e\u2028".encode()
     with HostileNode(lambda: iter([hostile + b"\nn1  LIVE\n" + hostile]), on_stderr) as node:
