@@ -18,6 +18,8 @@ READY_S = 10.0
 """Seconds to wait for NVML before the load begins; it starts the driver where nothing holds it."""
 ANSWER_S = 5.0
 """Seconds the answer may take; a reading under way at the end has one of them."""
+GONE_S = 1.0
+"""Seconds until the killed process is gone, where it can be."""
 
 
 class GpuWatch:
@@ -48,7 +50,7 @@ class GpuWatch:
                 if pipe is not None:
                     pipe.close()
         with suppress(subprocess.TimeoutExpired):
-            self.process.wait(timeout=1)
+            self.process.wait(timeout=GONE_S)
 
     def begin(self) -> None:
         """The load begins: wait until every GPU was read once, at most READY_S."""

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import time
+from collections import Counter
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -11,21 +13,63 @@ import pytest
 from b200kit.node.latency import gpu_watch
 from b200kit.node.latency.gpu_samples import KEYS, REASONS, Sample, during
 from b200kit.node.latency.gpu_watch import GpuWatch
+from b200kit.node.lib import program
 from tests.messages import assert_message
 from tests.unit.node.conftest import Nvml
 
+SEEN = """
+import os, sys
+sys.path.insert(0, sys.argv.pop(1))
+from b200kit.node.latency import gpu_sampler, gpu_samples
 
-def watched(seconds: float = 0.3) -> Any:
-    """What a load of this length has to say of the GPUs."""
+class Noted(list):
+    def __init__(self, index):
+        self.index = index
+    def append(self, sample):
+        super().append(sample)
+        os.write(seen, b"%d " % self.index)
+
+class Sampler(gpu_sampler.Sampler):
+    def watch(self, index):
+        self.samples[index] = Noted(index)
+        super().watch(index)
+
+seen = os.open({seen!r}, os.O_WRONLY | os.O_APPEND)
+gpu_sampler.Sampler = Sampler
+# However seldom this machine lets it read: that is judged over recorded times.
+gpu_samples.MOST_SILENT_S = 3600.0
+sys.exit(gpu_sampler.main([]))
+"""
+"""The child, which also writes down the index of the GPU at each reading."""
+
+
+@pytest.fixture(autouse=True)
+def seen(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Where the child writes that; and limits that only a process that hangs meets."""
+    for limit in ("READY_S", "ANSWER_S", "GONE_S"):
+        monkeypatch.setattr(gpu_watch, limit, 300.0)
+    path = tmp_path / "seen"
+    path.touch()
+    monkeypatch.setattr(program, "LAUNCH", SEEN.format(seen=str(path)))
+    return path
+
+
+def watched(seen: Path, gpus: Iterable[int] = range(8)) -> Any:
+    """What a load in which each of these GPUs was read has to say of all."""
     with GpuWatch() as watch:
         watch.begin()
-        time.sleep(seconds)
+        before, end = Counter(seen.read_text().split()), time.monotonic() + 300
+        # The first of them may have been taken before, and written down since.
+        while min(Counter(seen.read_text().split())[i] - before[i] for i in map(str, gpus)) < 2:
+            assert watch.process.poll() is None
+            assert time.monotonic() < end
+            time.sleep(0.01)
         return watch.end()
 
 
-def test_every_gpu_has_the_range_of_each_reading(nvml: Nvml) -> None:
+def test_every_gpu_has_the_range_of_each_reading(nvml: Nvml, seen: Path) -> None:
     nvml()
-    found = watched()
+    found = watched(seen)
     assert [gpu["index"] for gpu in found] == list(range(8))
     for gpu in found:
         assert gpu["samples"] >= 1
@@ -36,23 +80,23 @@ def test_every_gpu_has_the_range_of_each_reading(nvml: Nvml) -> None:
     assert "unmeasured" not in str(found)
 
 
-def test_without_nvml_the_reading_is_unmeasured_at_once(
-    no_nvml: None, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(gpu_watch, "READY_S", 600.0)
-    began = time.monotonic()
-    assert "unmeasured" in watched(0.0)
-    assert time.monotonic() - began < gpu_watch.READY_S
+def test_without_nvml_the_reading_is_unmeasured_at_once(no_nvml: None) -> None:
+    with GpuWatch() as watch:
+        began = time.monotonic()
+        watch.begin()
+        assert watch.begun - began < gpu_watch.READY_S
+        assert "unmeasured" in watch.end()
 
 
 def test_a_call_that_never_returns_costs_its_own_gpu_alone(
-    nvml: Nvml, monkeypatch: pytest.MonkeyPatch
+    nvml: Nvml, seen: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     nvml(lines="gpu.3.hang.nvmlDeviceGetPowerUsage=1")
-    monkeypatch.setattr(gpu_watch, "READY_S", 1.0)
-    found = watched()
+    monkeypatch.setattr(gpu_watch, "READY_S", 0.1)
+    others = [index for index in range(8) if index != 3]
+    found = watched(seen, others)
     assert "gave no reading" in found[3]["power_usage_mw"]["unmeasured"]
-    assert all("unmeasured" not in str(gpu) for gpu in found if gpu["index"] != 3)
+    assert all("unmeasured" not in str(found[index]) for index in others)
 
 
 def test_nothing_is_left_when_the_load_never_came(nvml: Nvml) -> None:
