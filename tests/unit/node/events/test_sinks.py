@@ -45,11 +45,21 @@ def test_a_command_that_reads_nothing_takes_the_event() -> None:
     assert told(Command(["/bin/true"], 20)) is None
 
 
-def test_a_command_that_hangs_is_killed_with_what_it_started(tmp_path: Path) -> None:
-    script = f"sleep 1000 & echo $! > {tmp_path}/child; wait"
+def test_a_command_that_hangs_is_killed_with_what_it_started(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    kept, wait_for = tmp_path / "child", asyncio.wait_for
+
+    async def once_begun(job: Any, within_s: float) -> Any:
+        while not (kept.exists() and kept.read_text().endswith("\n")):
+            await asyncio.sleep(0.01)
+        return await wait_for(job, within_s)
+
+    monkeypatch.setattr(asyncio, "wait_for", once_begun)
+    script = f"sleep 1000 & echo $! > {kept}; wait"
     problem = told(Command(["/bin/sh", "-c", script], 0.5))
     assert "was killed" in str(problem)
-    child = (tmp_path / "child").read_text().strip()
+    child = kept.read_text().strip()
     end = time.monotonic() + 60
     while _lives(child) and time.monotonic() < end:
         time.sleep(0.01)

@@ -6,12 +6,36 @@ import os
 import signal
 import subprocess
 import time
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from b200kit.node.lib import hard_timeout
 from tests.messages import assert_message, raises_message
+
+
+@pytest.fixture
+def begun(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A file for the id of a process; the time of a program begins once that is in it."""
+    kept = tmp_path / "pid"
+    communicate = subprocess.Popen.communicate
+
+    def once_begun(process: subprocess.Popen[bytes], *more: Any, **named: Any) -> Any:
+        until(lambda: kept.exists() and kept.read_text().endswith("\n"))
+        return communicate(process, *more, **named)
+
+    monkeypatch.setattr(subprocess.Popen, "communicate", once_begun)
+    return kept
+
+
+def until(true: Callable[[], bool]) -> None:
+    """Return when it holds."""
+    end = time.monotonic() + 300
+    while not true():
+        assert time.monotonic() < end
+        time.sleep(0.01)
 
 
 def test_output_and_status_are_handed_on() -> None:
@@ -24,28 +48,27 @@ def test_silent_failure_is_said() -> None:
     assert_message(hard_timeout.last_line(done))
 
 
-def test_program_that_takes_too_long_ends_with_its_children(tmp_path: Path) -> None:
-    kept = tmp_path / "pid"
-    script = f"sleep 600 & echo $! > {kept}; wait"
+def test_program_that_takes_too_long_ends_with_its_children(begun: Path) -> None:
+    script = f"sleep 600 & echo $! > {begun}; wait"
     with raises_message(TimeoutError):
         hard_timeout.run(["sh", "-c", script], 0.5)
-    pid = kept.read_text().strip()
-    seen = subprocess.run(["ps", "-o", "stat=", pid], capture_output=True, text=True, check=False)
     # Gone, or dead and not yet buried by whoever it belongs to now.
-    assert seen.stdout.strip()[:1] in ("", "Z")
+    until(lambda: _state(begun.read_text().strip()) in ("", "Z"))
+
+
+def _state(pid: str) -> str:
+    seen = subprocess.run(["ps", "-o", "stat=", pid], capture_output=True, text=True, check=False)
+    return seen.stdout.strip()[:1]
 
 
 @pytest.mark.filterwarnings("ignore:subprocess .* is still running:ResourceWarning")
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
-def test_one_that_nothing_ends_is_left_behind(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
+def test_one_that_nothing_ends_is_left_behind(monkeypatch: pytest.MonkeyPatch, begun: Path) -> None:
     # As in the driver: SIGKILL is sent and changes nothing.
     monkeypatch.setattr("os.killpg", lambda pid, number: None)
     monkeypatch.setattr(hard_timeout, "GRACE_S", 0.1)
-    kept = tmp_path / "pid"
     began = time.monotonic()
     with pytest.raises(TimeoutError):
-        hard_timeout.run(["sh", "-c", f"echo $$ > {kept}; exec sleep 600"], 0.5)
+        hard_timeout.run(["sh", "-c", f"echo $$ > {begun}; exec sleep 600"], 0.5)
     assert time.monotonic() - began < 300
-    os.kill(int(kept.read_text()), signal.SIGKILL)
+    os.kill(int(begun.read_text()), signal.SIGKILL)
