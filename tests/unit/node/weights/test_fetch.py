@@ -452,7 +452,7 @@ def test_store_that_only_fails_is_left_after_the_tries(site: Site, bring: Bring)
 def test_silent_store_is_one_line(site: Site, bring: Bring) -> None:
     revision = site.publish(BIG)
     site.silent_after["/model-1.bin"] = 5
-    done = bring(revision, "--timeout", "0.2", "--tries", "2")
+    done = bring(revision, "--timeout", "2", "--tries", "2")
     assert done.code == fetch.FAILED
     assert_message(*lines_with(done.said, "not fetched"), URL=site.url)
     assert done.said.count("model not fetched") == 1
