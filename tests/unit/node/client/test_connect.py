@@ -15,11 +15,12 @@ from b200kit.node.client.http import Deadlines, Exchange, exchange
 from tests.messages import assert_message
 
 SOON = Deadlines(connect=0.3, idle=5, total=10)
+LATE = Deadlines(connect=300, idle=300, total=300)
 
 
-def asked(url: str, body: object = None) -> Exchange:
-    """One exchange with short deadlines."""
-    return asyncio.run(exchange("POST", url, None, body, SOON))
+def asked(url: str, deadlines: Deadlines = LATE) -> Exchange:
+    """One exchange."""
+    return asyncio.run(exchange("POST", url, None, None, deadlines))
 
 
 @contextlib.contextmanager
@@ -81,13 +82,13 @@ def test_a_name_that_does_not_exist(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_who_does_not_answer_costs_the_deadline_and_no_more() -> None:
     with full() as port:
-        found = asked(f"http://127.0.0.1:{port}/")
+        found = asked(f"http://127.0.0.1:{port}/", SOON)
     assert_message(found.fault, PORT=port)
 
 
 def test_tls_that_is_never_spoken_costs_the_deadline() -> None:
     with silent() as port:
-        found = asked(f"https://127.0.0.1:{port}/")
+        found = asked(f"https://127.0.0.1:{port}/", SOON)
     assert_message(found.fault, PORT=port)
     assert found.connected is None
 
@@ -107,7 +108,7 @@ def test_a_request_larger_than_the_socket_takes_at_once_arrives_whole() -> None:
         server = await asyncio.start_server(count, "127.0.0.1", 0)
         async with server:
             port = server.sockets[0].getsockname()[1]
-            return await exchange("POST", f"http://127.0.0.1:{port}/", None, "x" * (16 << 20), SOON)
+            return await exchange("POST", f"http://127.0.0.1:{port}/", None, "x" * (16 << 20), LATE)
 
     found = asyncio.run(counted())
     assert found.fault is None

@@ -210,7 +210,9 @@ def test_empty_end_that_comes_late_is_in_no_latency(server: str) -> None:
     found = timing(record)
     assert record.error is None
     assert found is not None
-    assert found.e2el < 0.4 <= play["sent"][1] - record.sent
+    assert play["sent"][1] - record.sent >= 0.4
+    assert [chunk.output for chunk in record.chunks[-2:]] == [True, False]
+    assert found.e2el == record.chunks[-2].at - record.sent
     assert tokens_per_chunk(Run((record,))) == 1.0
 
 

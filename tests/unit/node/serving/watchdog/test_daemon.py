@@ -30,12 +30,13 @@ from tests.subtests import in_subtests
 from tests.unit.node.client.server_thread import MODEL, fast, running
 
 RULES = Rules(interval_s=0.01, deadline_s=0.2, strikes=2, stall_s=60, ejections=3, window_s=3600)
+PATIENT = replace(RULES, deadline_s=300)
 DEADLOCK = Found(Outcome.NO_ANSWER, "stalled: no data for 20 s", 20.0)
 ALIVE = Found(Outcome.ANSWERED, "", 0.01)
 FIRST = Seen("active", "first")
 
 
-def probe_of(url: str, key: str | None = None, rules: Rules = RULES) -> Found:
+def probe_of(url: str, key: str | None = None, rules: Rules = PATIENT) -> Found:
     """One probe of a server."""
     return asyncio.run(Prober(Endpoint(url, key), MODEL, WatchdogPlan(rules)).probe())
 
@@ -51,7 +52,7 @@ def test_a_deadlocked_engine_is_found_though_its_health_is_200(
     monkeypatch.setattr(Engine, "__init__", hung(Engine.__init__))
     with running() as url:
         assert asyncio.run(Endpoint(url).get("/health")).status == 200
-        assert probe_of(url).outcome is Outcome.NO_ANSWER
+        assert probe_of(url, rules=RULES).outcome is Outcome.NO_ANSWER
 
 
 def hung(init: Callable[..., None]) -> Callable[..., None]:
@@ -489,7 +490,7 @@ def test_it_ends_when_its_configuration_is_replaced_but_not_while_it_mends(tmp_p
         await asyncio.sleep(0.05)
         assert not job.done()
         one.busy = False
-        await asyncio.wait_for(job, 10)
+        await asyncio.wait_for(job, 300)
 
     fast_looks = pytest.MonkeyPatch()
     fast_looks.setattr(daemon, "_LOOK_FOR_CHANGES_S", 0.01)
