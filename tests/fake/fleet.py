@@ -148,7 +148,7 @@ class Fleet:
 
 def outcome_of(run: Forked) -> Outcome:
     """What came of a run; one that does not end is killed."""
-    stdout, stderr = run.communicate(timeout=120)
+    stdout, stderr = run.communicate(timeout=600)
     folder = reported(stdout)
     hosts_of, report = taken_away(folder) if folder else ({}, "")
     return Outcome(run.wait(), stdout, stderr, hosts_of, report)

@@ -170,7 +170,7 @@ class Machine:
         place = self.folder.parent / "met"
         place.mkdir(exist_ok=True)
         (place / self.folder.name).touch()
-        end = time.monotonic() + 30
+        end = time.monotonic() + 300
         while len(list(place.iterdir())) < self.meets and time.monotonic() < end:
             time.sleep(0.001)
 

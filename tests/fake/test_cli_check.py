@@ -97,7 +97,7 @@ def test_reader_that_leaves_changes_neither_outcome_nor_exit_code(
     process.stderr.readline()
     process.stdout.close()
     process.stderr.close()
-    assert process.wait(120) == code
+    assert process.wait(300) == code
     [folder] = (ROOT / "reports").glob(f"*-{process.pid}")
     summary = json.loads((folder / "summary.json").read_text())
     shutil.rmtree(folder)

@@ -418,7 +418,7 @@ def _killed(fleet: Fleet, name: str, pattern: str, *data: str) -> None:
     """A run whose controller is killed while a command on a machine does not end."""
     _hangs(fleet, name, pattern)
     process = fleet.begin("b200.py", *data)
-    end = time.monotonic() + 100
+    end = time.monotonic() + 300
     while not (fleet.folder / name / "hanging").exists():
         assert time.monotonic() < end
         assert process.poll() is None
