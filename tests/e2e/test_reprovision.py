@@ -26,7 +26,6 @@ from b200kit.reprovision.actions import evidence
 from tests.e2e.conftest import SHORT_SMOKE, Boot, Live
 from tests.e2e.driving import Outcome, deploy, on, wait_for_boot
 from tests.e2e.tools import streams
-from tests.e2e.tools.fleet_load import unhurried_engine
 from tests.lab.lab import bmc_up
 
 GOOD, BAD = "b200-1", "b200-2"
@@ -63,8 +62,7 @@ FAULTS = [
 
 def words() -> list[str]:
     """The inventory's keys of this module, as arguments."""
-    data = DATA | ({"engine": unhurried_engine()} if ENGINE == STAND_IN else {})
-    given = [w for k, v in data.items() for w in ("--data", f"{k}={json.dumps(v)}")]
+    given = [w for k, v in DATA.items() for w in ("--data", f"{k}={json.dumps(v)}")]
     return given if ENGINE == STAND_IN else [*given, *SHORT_SMOKE]
 
 

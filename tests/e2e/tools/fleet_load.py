@@ -14,7 +14,6 @@ from typing import Any
 
 from b200kit.node.client.percentiles import percentile
 from tests.e2e.driving import ROOT
-from tests.lab import inventory
 from tests.lab.paths import lab_paths
 from tests.lab.state import read_state
 
@@ -31,13 +30,6 @@ FLEET: dict[str, Any] = {
     "watchdog": {"look_s": 10, "look_deadline_s": 60, "deadline_s": 120, "stall_s": 600},
     "proof": {"issue": "on"},
 }
-
-
-def unhurried_engine() -> dict[str, Any]:
-    """The lab's engine, whose tokens come at a rate that leaves CPUs to the work on its node."""
-    state = read_state(lab_paths())
-    given: dict[str, Any] = inventory.node(state, state["hosts"][0])["engine"]
-    return {**given, "environment": {"STANDIN_ITL_MS": "20"}}
 
 
 def words(**changes: Any) -> list[str]:
