@@ -34,6 +34,7 @@ test-lab: setup ## the lab modules of CI: each fault that only a lab shows, once
 test-long: setup ## all cases of all tables, and the labs that CI leaves out (root; an hour and a half)
 	@$(PYTEST) -n auto --all-cases -m "$(IN_MEMORY)"
 	@$(IN_LABS) -m "(lab and long or vendor or index) and not real_engine" tests/e2e tests/index tests/vm tests/vendor
+	@$(PYTEST) tests/e2e/real_engine/test_demo.py
 
 weight: setup ## lines, words, tests and their CPU-minutes, beside those of the last release
 	@$(PY) -m tests.weight show

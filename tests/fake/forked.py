@@ -235,6 +235,8 @@ def _become(asked: _Asked, found: Sequence[str]) -> None:
     from b200kit.run import session
     from b200kit.run.node import Run
 
+    # It listens to a run as soon as it is imported in one.
+    sys.modules.pop("b200kit.operations.connector", None)
     # What is made from these at the first import.
     vars(session.RUN).update(vars(Run(entry=session.entry())))
     vars(SAFETY).update(vars(Safety()))

@@ -134,12 +134,11 @@ class Kept:
 
 
 def _plans(node: Node) -> dict[str, list[str]] | None:
-    """What the stages would change; None where one cannot say."""
+    """What the stages would change; None where one cannot say. Plans note things on their node."""
+    other = Node(node.name, node.spec, dict(node.secrets), nonce=node.nonce, remote=node.remote)
+    other.take_observation(dict(node.state or {}))
     with suppress(StageFailed):
-        plans = planned_by_stage(node)
-        # Another object: what follows from an observation is remembered with it.
-        node.take_observation(dict(node.state or {}))
-        return plans
+        return planned_by_stage(other)
     return None
 
 

@@ -11,7 +11,7 @@ import pytest
 from tests.e2e.driving import ROOT
 
 # It boots nothing, but installs Vagrant, which takes minutes.
-pytestmark = pytest.mark.lab
+pytestmark = [pytest.mark.lab, pytest.mark.long]
 
 
 def validate(root: Path) -> tuple[bool, str]:

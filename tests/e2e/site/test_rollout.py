@@ -6,7 +6,7 @@ as B200_ROLLOUT_NODES says, and what the clients saw:
 
     B200_ROLLOUT_NODES=6 .venv/bin/pytest -s tests/e2e/site/test_rollout.py
 
-The last two tests run at night: how changes stop is decided over machines in memory, too.
+All but the first run at night: how changes stop is decided over machines in memory, too.
 """
 
 from __future__ import annotations
@@ -145,6 +145,7 @@ def breaks_with(version: str) -> Iterator[None]:
         lab.set_scenario(CANARY, "healthy")
 
 
+@pytest.mark.long
 def test_bad_driver_stops_at_the_canary_which_is_rolled_back(
     served: Outcome, newer: dict[str, Any], transactions: Path, tmp_path: Path
 ) -> None:
