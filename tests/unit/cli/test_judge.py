@@ -139,13 +139,13 @@ def test_unknown_hardware_is_one_clear_line(capsys: pytest.CaptureFixture[str]) 
     assert "known: " in capsys.readouterr().err
 
 
-def test_own_expectation_and_waiver_are_shown(
+def test_own_expectation_and_a_waiver_that_held_that_day_are_shown(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     expect, state = states.expectation(), states.healthy()
     state["gpus"][5]["vbios"] = "97.00.00.00.01"
     expect["waivers"] = [
-        {"check": "uniform.vbios", "owner": "ops", "reason": "J-1123", "until": "2026-12-01"}
+        {"check": "uniform.vbios", "owner": "ops", "reason": "J-1123", "until": "2026-11-22"}
     ]
     for name, document in (("expect", expect), ("state", state)):
         (tmp_path / f"{name}.json").write_text(json.dumps(document))

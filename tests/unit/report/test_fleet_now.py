@@ -102,8 +102,9 @@ def test_what_is_not_sound_is_said_and_what_is_not_known_is_never_sound(
 )
 def test_only_gpus_that_serve_under_a_valid_proof_are_proven(parts: dict[str, Any]) -> None:
     assert changed(**parts).proven == (0 if parts else 8, 8)
-    one = {"replicas": [replica(0), DOWN[1]], **parts}
-    assert changed(**one).proven == (0 if parts else 4, 4)
+    for other in (DOWN[1], replica(1, takes={"unmeasured": "x"})):
+        one = {"replicas": [replica(0), other], **parts}
+        assert changed(**one).proven == (0 if parts else 4, 4)
 
 
 def test_a_node_that_does_not_answer_serves_nothing_that_is_known() -> None:

@@ -266,3 +266,13 @@ def test_roll_that_was_broken_off_is_finished_though_no_handler_is_pending(tmp_p
     assert_message(*planned(node, "warm-up"))
     make(node, "warm-up")
     assert planned(node, "warm-up") == []
+
+
+def test_another_key_of_a_client_reloads_the_gateway(tmp_path: Path) -> None:
+    node, machine = settled(tmp_path)
+    with_clients(node)
+    make(node, "gateway")
+    before = len(machine.ran("reload-or-restart"))
+    with_clients(node, **{"gateway.clients.0.key": b"another-key-of-a"})
+    make(node, "gateway")
+    assert len(machine.ran("reload-or-restart")) == before + 1

@@ -256,6 +256,17 @@ def test_file_that_rotted_on_the_disk_is_fetched_again(
     assert (tmp_path / "model" / "config.json").read_bytes() == b"{}"
 
 
+def test_model_that_rotted_is_stamped_no_more_where_it_cannot_be_fetched(
+    tmp_path: Path, site: Site, bring: Bring
+) -> None:
+    revision = site.publish(FILES)
+    bring(revision)
+    spoil(tmp_path / "model" / "config.json", b"[]")
+    del site.files["/config.json"]
+    assert bring(revision).code == fetch.REFUSED
+    assert not (tmp_path / "model" / fetch.STAMP).exists()
+
+
 def test_model_is_readable_by_the_server(tmp_path: Path, site: Site, bring: Bring) -> None:
     bring(site.publish(FILES))
     model = tmp_path / "model"
