@@ -1,4 +1,4 @@
-"""The one way through the lab that comes before all others, over two nodes in three runs.
+"""The one way through the lab that CI takes first, over two nodes in three runs.
 
 A run is killed while it installs the driver; the next one, which prints all that pyinfra can print,
 brings the sound node from there to live and refuses the sick one at the gate; the one after it
