@@ -8,6 +8,8 @@ PYTEST = .venv/bin/pytest
 LABS ?= 3
 IN_LABS = $(PYTEST) -n $(LABS) --no-loadscope-reorder
 IN_MEMORY = not (lab or vm or vendor or index)
+# Some tests wait: one worker more than there are CPUs keeps all of them busy.
+WORKERS ?= $(shell echo $$(($$(nproc) + 1)))
 # Without compiled files each of some hundred runs of pyinfra would compile the library again.
 unexport PYTHONDONTWRITEBYTECODE
 
@@ -19,20 +21,20 @@ demo: setup ## one simulated node, from a bare OS to tokens and a report (OS=deb
 
 # A fast answer: long tables of cases take a sample, which changes with the commit.
 test: setup ## did I break it? What boots nothing and starts little (under 5 minutes)
-	@$(PY) -m tests.weight test -n auto -m "$(IN_MEMORY) and not process"
+	@$(PY) -m tests.weight test -n $(WORKERS) -m "$(IN_MEMORY) and not process"
 
 golden: setup ## the one way through the lab: two nodes from a bare OS (root; 3 minutes)
 	@$(PYTEST) -m golden tests/e2e
 
 test-process: setup ## what starts real programs: HAProxy, Prometheus, compilers, browsers, fleets
-	@$(PYTEST) -n auto -m "$(IN_MEMORY) and process"
+	@$(PYTEST) -n $(WORKERS) -m "$(IN_MEMORY) and process"
 
 # Each worker has a lab of its own.
 test-lab: setup ## the lab modules of CI: each fault that only a lab shows, once (root; a quarter of an hour)
 	@$(IN_LABS) -m "lab and not (golden or long or real_engine)" tests/e2e
 
 test-long: setup ## all cases of all tables, and the labs that CI leaves out (root; an hour and a half)
-	@$(PYTEST) -n auto --all-cases -m "$(IN_MEMORY)"
+	@$(PYTEST) -n $(WORKERS) --all-cases -m "$(IN_MEMORY)"
 	@$(IN_LABS) -m "(lab and long or vendor or index) and not real_engine" tests/e2e tests/index tests/vm tests/vendor
 	@$(PYTEST) tests/e2e/real_engine/test_demo.py
 
