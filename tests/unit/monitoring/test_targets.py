@@ -59,6 +59,7 @@ def inventory(folder: Path, keys: str) -> Path:
     return path
 
 
+@pytest.mark.process
 def test_an_inventory_becomes_files_and_a_second_run_writes_none(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

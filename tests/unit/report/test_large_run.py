@@ -23,6 +23,9 @@ from tests.unit.report.pages import Page, terminal
 NODES, BAD = len(sample(range(1000), 5)), 120
 PAGE_BYTES, NODE_BYTES = 3_000_000, 40_000
 
+# The report of a fleet takes as long as a program does.
+pytestmark = pytest.mark.process
+
 
 def hosts() -> Iterator[tuple[str, Any]]:
     """A thousand nodes with --all-cases; each bad one has a fault of its own."""
