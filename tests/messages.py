@@ -160,10 +160,18 @@ def pytest_runtest_call(item: pytest.Item) -> None:
     MESSAGES.begin(item.path.relative_to(TESTS).as_posix(), item.name, str(folder))
 
 
-def pytest_sessionfinish() -> None:
-    """Write what was given, if that is asked for."""
+def pytest_sessionfinish(session: pytest.Session) -> None:
+    """Write what was given, if that is asked for; a worker tells how many texts were reworded."""
     if MESSAGES.update:
         MESSAGES.write()
+    if (output := getattr(session.config, "workeroutput", None)) is not None:
+        output["reworded"] = MESSAGES.reworded
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_testnodedown(node: object) -> None:
+    """Add what a worker of pytest-xdist told."""
+    MESSAGES.reworded += getattr(node, "workeroutput", {}).get("reworded", 0)
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:

@@ -174,10 +174,10 @@ class Ledger:
         """The transaction as it is on the disk."""
         return read(self.folder, self.node)
 
-    def claim(self, anew: Callable[[], object] | None = None) -> Transaction:
+    def claim(self, reopen: Callable[[], object] | None = None) -> Transaction:
         """Become the node's one owner until `release`, or raise Held naming who is.
 
-        Where the file is damaged *anew* opens another transaction in its place, if it is given.
+        Where the file is damaged *reopen* opens another transaction in its place, if it is given.
         """
         with _told(self.folder):
             self.folder.mkdir(parents=True, exist_ok=True)
@@ -190,10 +190,10 @@ class Ledger:
             try:
                 self._tx = self.read()
             except Damaged:
-                if anew is None:
+                if reopen is None:
                     raise
                 self._set_aside()
-                anew()  # before the claim: at no moment does the node count as serving
+                reopen()  # before the claim: at no moment does the node count as serving
             if os.pread(self._lock, 1, 0):
                 # Its last owner died.
                 self._behind = logged.left(self.folder / AUDIT, self.node, self._tx.digests)

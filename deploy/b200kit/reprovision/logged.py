@@ -19,7 +19,7 @@ NONE: Action = {}
 
 
 @dataclass
-class _Reading:
+class _LogPosition:
     """How far a log was read, and what it says last of each node up to there."""
 
     inode: int
@@ -27,7 +27,7 @@ class _Reading:
     newest: dict[str, Action] = field(default_factory=dict)
 
 
-_READINGS: dict[Path, _Reading] = {}
+_POSITIONS: dict[Path, _LogPosition] = {}
 
 
 def newest(log: Path) -> Mapping[str, Action]:
@@ -41,9 +41,9 @@ def newest(log: Path) -> Mapping[str, Action]:
         return {}
     with file:
         status = os.fstat(file.fileno())
-        known = _READINGS.get(log)
+        known = _POSITIONS.get(log)
         if known is None or known.inode != status.st_ino or known.end > status.st_size:
-            known = _READINGS[log] = _Reading(status.st_ino)
+            known = _POSITIONS[log] = _LogPosition(status.st_ino)
         file.seek(known.end)
         raw = file.read()
     whole = raw[: raw.rfind(b"\n") + 1]

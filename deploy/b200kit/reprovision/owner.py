@@ -26,10 +26,10 @@ def ledger_of(node: Node) -> Ledger:
 
 @contextmanager
 def owned(
-    node: Node, ledger: Ledger, anew: Callable[[], object] | None = None
+    node: Node, ledger: Ledger, reopen: Callable[[], object] | None = None
 ) -> Iterator[Transaction]:
     """Be the node's one owner meanwhile; afterwards its report and its own copy have the result."""
-    tx = _claim(node, ledger, anew)
+    tx = _claim(node, ledger, reopen)
     try:
         yield tx
     finally:
@@ -39,9 +39,9 @@ def owned(
             node_copy.put(node, released)
 
 
-def _claim(node: Node, ledger: Ledger, anew: Callable[[], object] | None) -> Transaction:
+def _claim(node: Node, ledger: Ledger, reopen: Callable[[], object] | None) -> Transaction:
     """By this directory, and by the node's copy from another one."""
-    tx = ledger.claim(anew)
+    tx = ledger.claim(reopen)
     try:
         document = {} if node.unreachable else node_copy.read(node)
         node_copy.refuse_if_held(node, document)

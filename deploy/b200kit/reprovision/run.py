@@ -94,8 +94,8 @@ def _may_begin(node: Node, before: Transaction) -> bool:
 
 def _through(node: Node, ledger: Ledger) -> Transaction:
     """As its one owner, from where its transaction is to where this run can take it."""
-    anew = (lambda: _begin(node, ledger)) if node.spec.reason else None
-    with owned(node, ledger, anew) as tx:
+    reopen = (lambda: _begin(node, ledger)) if node.spec.reason else None
+    with owned(node, ledger, reopen) as tx:
         if not tx.is_open:
             SAFETY.take_out(node, serves(node), lambda: _begin(node, ledger))
         return _machine(node, ledger).run()
