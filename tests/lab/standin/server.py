@@ -23,6 +23,7 @@ class Server:
     root: str
     keys: frozenset[str] = frozenset()
     _busy: set[asyncio.Task[None]] = field(default_factory=set)
+    _open: set[asyncio.StreamWriter] = field(default_factory=set)
     _listener: asyncio.Server | None = None
 
     async def serve(self, host: str, port: int) -> int:
@@ -37,15 +38,23 @@ class Server:
             await asyncio.wait(set(self._busy), timeout=seconds)
         if self._listener:
             self._listener.close()
+        for _ in range(5):
+            await asyncio.sleep(0)  # what was accepted already becomes a task of its own
         cut = set(self._busy)
         for task in cut:
             task.cancel()
         await asyncio.gather(*cut, return_exceptions=True)
+        # A peer that does not read keeps a closing connection open.
+        left = set(self._open)
+        for writer in left:
+            writer.transport.abort()
+        await asyncio.gather(*(w.wait_closed() for w in left), return_exceptions=True)
 
     async def _connection(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         task = asyncio.current_task()
         if task is not None:
             self._busy.add(task)
+        self._open.add(writer)
         try:
             with contextlib.suppress(ConnectionError, asyncio.IncompleteReadError):
                 request = await read_request(reader)
@@ -57,6 +66,9 @@ class Server:
             writer.close()
             if task is not None:
                 self._busy.discard(task)
+            with contextlib.suppress(ConnectionError):
+                await writer.wait_closed()
+            self._open.discard(writer)
 
     async def _answer(self, request: Request, reply: Reply) -> None:
         path, method = request.path, request.method
