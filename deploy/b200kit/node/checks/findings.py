@@ -3,13 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-from typing import TypeVar
+from typing import Protocol, TypeVar
 
-from b200kit.node.state.expectation import Expected
+from b200kit.node.state.expectation import Expected, Unexpected
 from b200kit.node.state.verdict import Action, Finding, Status
-from b200kit.node.state.view import GpuView, StateView, Unmeasured
+from b200kit.node.state.view import GpuView, StateView, Unread
 
-T = TypeVar("T")
+
+class Part(Protocol):
+    """What a check looks at one by one: how findings name it, and how a person finds it."""
+
+    @property
+    def subject(self) -> str: ...
+    @property
+    def part(self) -> str: ...
+
+
+P = TypeVar("P", bound=Part)
 RULE = "b200kit rule"
 """Source of an expectation that is no hardware figure but our own rule."""
 
@@ -65,49 +75,45 @@ def failed(
     )
 
 
-def unread(
-    what: str, reason: Unmeasured, gpu: GpuView | None = None, *, subject: str = ""
-) -> Finding:
+def unread(error: Unread, subject: str = "", part: str = "") -> Finding:
     """Something that was not measured. Nothing is assumed about it."""
-    whose = subject or (gpu.subject if gpu else "")
+    whose = f"{subject}: " if subject else ""
     return Finding(
-        summary=f"{whose}{': ' if whose else ''}{what} could not be read: {reason.reason}",
+        summary=f"{whose}{error.what} could not be read: {error.reason}",
         status=Status.UNMEASURED,
-        subject=whose or "node",
-        read=reason.reason,
-        part=gpu.part if gpu else "",
+        subject=subject or "node",
+        read=error.reason,
+        part=part,
     )
 
 
-def value(
-    what: str,
-    reading: T | Unmeasured,
-    good: Callable[[T], bool],
-    text: Callable[[T], str],
-    expected: Expected,
-    action: Action,
-    gpu: GpuView | None = None,
-) -> list[Finding]:
-    """Findings of one reading: none when it is good, one when it is bad or was not read."""
-    if isinstance(reading, Unmeasured):
-        return [unread(what, reading, gpu)]
-    if good(reading):
-        return []
-    return [failed(text(reading), f"{what} {reading}", expected, action, gpu)]
+def within(subject: str, part: str, findings: Iterable[Finding]) -> Iterator[Finding]:
+    """The findings of one part; what could not be read of it is one, and ends only these."""
+    try:
+        yield from findings
+    except Unexpected:
+        raise  # the expectation is the same for every part
+    except Unread as error:
+        yield unread(error, subject, part)
+
+
+def each(
+    parts: Iterable[P], check_part: Callable[[P], Iterable[Finding]], all_well: Finding
+) -> Iterator[Finding]:
+    """What `check_part` finds on every part; `all_well` when no part has a finding that blocks."""
+    blocked = False
+    for part in parts:
+        for finding in within(part.subject, part.part, check_part(part)):
+            blocked = blocked or finding.blocks
+            yield finding
+    if not blocked:
+        yield all_well
 
 
 def each_gpu(
     state: StateView, check_gpu: Callable[[GpuView], Iterable[Finding]], all_well: Finding
 ) -> Iterator[Finding]:
-    """What `check_gpu` finds on every GPU; `all_well` when no GPU has a finding that blocks."""
-    gpus = state.gpus()
-    if isinstance(gpus, Unmeasured):
-        yield unread("the GPUs", gpus)
-        return
-    if not gpus:
-        yield unread("the GPUs", Unmeasured("NVML lists no GPU"))
-        return
-    found = [finding for gpu in gpus for finding in check_gpu(gpu)]
-    yield from found
-    if not any(finding.blocks for finding in found):
-        yield all_well
+    """The same for every GPU that NVML lists; that it lists none is unmeasured."""
+    if not state.gpus:
+        raise Unread("gpus", "NVML lists no GPU")
+    yield from each(state.gpus, check_gpu, all_well)

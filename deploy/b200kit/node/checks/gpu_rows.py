@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import ClassVar
 
-from b200kit.node.checks.findings import each_gpu, passed, value
+from b200kit.node.checks.findings import each_gpu, failed, passed
 from b200kit.node.checks.judge import Check, check
 from b200kit.node.checks.node_scale import OnNode
 from b200kit.node.state.expectation import Expectation, Expected
@@ -40,11 +40,6 @@ class Row:
         """What holds on a healthy node, for the reference pages."""
         return f"No GPU {self.text}."
 
-    @property
-    def what(self) -> str:
-        """The reading as findings name it."""
-        return self.text
-
     def is_good(self, reading: int, expected: Expected) -> bool:
         """Whether a reading is as expected."""
         return bool(reading == expected.value)
@@ -60,18 +55,13 @@ class Row:
 
     def findings(self, expect: Expectation, state: StateView) -> Iterator[Finding]:
         """The check itself."""
-        expected = expect.hardware(self.expectation, self.kind)
+        expected, keys = expect.hardware(self.expectation, self.kind), self.reading.split(".")
 
-        def check_gpu(gpu: GpuView) -> list[Finding]:
-            return value(
-                self.what,
-                gpu.get(self.kind, *self.reading.split(".")),
-                lambda reading: self.is_good(reading, expected),
-                lambda reading: f"{gpu.subject} {self.fault(reading, expected)}",
-                expected,
-                self.action,
-                gpu,
-            )
+        def check_gpu(gpu: GpuView) -> Iterator[Finding]:
+            reading = gpu.get(self.kind, *keys)
+            if not self.is_good(reading, expected):
+                summary = f"{gpu.subject} {self.fault(reading, expected)}"
+                yield failed(summary, f"{self.reading} {reading}", expected, self.action, gpu)
 
         return each_gpu(state, check_gpu, passed(self.all_good(expected), expected))
 
@@ -123,11 +113,6 @@ class Flag(Row):
     """A flag that is as expected; `text` is what a GPU is or has where it is not."""
 
     kind: ClassVar[type[int]] = bool
-
-    @property
-    def what(self) -> str:
-        """The path of the reading."""
-        return self.reading
 
 
 @dataclass(frozen=True)

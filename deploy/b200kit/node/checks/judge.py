@@ -1,7 +1,7 @@
 """The judgement: every registered check over one observation, fail closed.
 
-A check is a small function ``(Expectation, StateView) -> Iterable[Finding]``. One that raises or
-yields nothing is itself an unmeasured finding, and a document that is not a NodeState of a schema
+A check is a small function ``(Expectation, StateView) -> Iterable[Finding]``. One that raises, as
+every reading does that is not there (`Unread`), or yields nothing is an unmeasured finding, and a document that is not a NodeState of a schema
 we know is judged unmeasured as a whole. `judge` never raises, whatever JSON it is given.
 """
 
@@ -12,6 +12,7 @@ from dataclasses import replace
 from datetime import date
 from importlib import import_module
 
+from b200kit.node.checks.findings import unread
 from b200kit.node.checks.node_scale import OnNode, board_of, explained, fold, gpus_of
 from b200kit.node.checks.not_offered import noted
 from b200kit.node.checks.outside import inside
@@ -19,7 +20,7 @@ from b200kit.node.state import view as states
 from b200kit.node.state.expectation import SCHEMA, Expectation, Unexpected
 from b200kit.node.state.plausible import plausible
 from b200kit.node.state.verdict import Finding, Status, Verdict
-from b200kit.node.state.view import StateView, Unmeasured
+from b200kit.node.state.view import StateView, Unread
 
 Check = Callable[[Expectation, StateView], Iterable[Finding]]
 
@@ -84,9 +85,7 @@ def not_applicable(expect: Expectation, checks: Iterable[str]) -> dict[str, str]
 
     A table that is malformed anywhere leaves nothing out: better a check too many than one too few.
     """
-    table = expect.get(dict, "hardware", "not_applicable")
-    if isinstance(table, Unmeasured):
-        return {}
+    table = expect.known(dict, "hardware", "not_applicable") or {}
     if not all(isinstance(why, str) and why.strip() for why in table.values()):
         return {}
     return {name: table[name] for name in checks if name in table}
@@ -111,19 +110,25 @@ def malformed(expect: Expectation, view: StateView) -> tuple[Finding, ...]:
 
 def schema_of(document: StateView | Expectation) -> str:
     """The schema a document claims, or why it claims none."""
-    schema = document.text("schema")
-    return f"no schema: {schema.reason}" if isinstance(schema, Unmeasured) else schema
+    try:
+        return document.text("schema")
+    except Unread as error:
+        return f"no schema: {error.reason}"
 
 
 def run_one(name: str, run: Check, expect: Expectation, view: StateView) -> list[Finding]:
     """Findings of one check, at least one whatever happens in it."""
+    findings = []
     try:
-        findings = [replace(finding, check=name) for finding in run(expect, view)]
+        for finding in run(expect, view):
+            findings.append(replace(finding, check=name))
     except Unexpected as error:
-        findings = [not_measured(name, str(error))]
+        findings.append(not_measured(name, str(error)))
+    except Unread as error:
+        findings.append(replace(unread(error), check=name))
     except Exception as error:
         # A fault in a check must read as "not measured", never end the judgement of the others.
-        findings = [not_measured(name, f"the check failed: {type(error).__name__}: {error}")]
+        findings.append(not_measured(name, f"the check failed: {type(error).__name__}: {error}"))
     return findings or [not_measured(name, "the check found nothing to look at")]
 
 
@@ -137,13 +142,13 @@ def waive(expect: Expectation, finding: Finding) -> Finding:
     """The finding, waived where a waiver in force names it."""
     if not finding.blocks:
         return finding
-    for entry in expect.items("waivers") or []:
+    for entry in expect.known_items("waivers"):
         keys = ("owner", "reason", "until", "check")
-        texts = {key: str(entry.text(key) or "").strip() for key in keys}
+        texts = {key: (entry.known(str, key) or "").strip() for key in keys}
         if not all(texts.values()) or texts["check"] != finding.check:
             continue
-        subject = entry.at("subject").raw()
-        everywhere = subject is None or isinstance(subject, states.Missing)
+        subject = entry.reading("subject")
+        everywhere = subject is None or entry.is_missing("subject")
         if (everywhere or subject == finding.subject) and in_force(expect, texts["until"]):
             return replace(finding, status=Status.WAIVED, waiver=texts)
     return finding
@@ -152,6 +157,6 @@ def waive(expect: Expectation, finding: Finding) -> Finding:
 def in_force(expect: Expectation, until: str) -> bool:
     """Whether a waiver still holds today; its last day counts. Unreadable dates never hold."""
     try:
-        return date.fromisoformat(str(expect.text("today"))) <= date.fromisoformat(until)
+        return date.fromisoformat(expect.known(str, "today") or "") <= date.fromisoformat(until)
     except ValueError:
         return False

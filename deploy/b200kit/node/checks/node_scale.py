@@ -79,7 +79,7 @@ def fold(
 
 def board_of(expect: Expectation) -> str:
     """What the GPUs of a node share."""
-    hgx = str(expect.text("hardware", "name") or "").startswith("hgx")
+    hgx = (expect.known(str, "hardware", "name") or "").startswith("hgx")
     return "the HGX baseboard" if hgx else "the board of the GPUs"
 
 
@@ -102,8 +102,8 @@ def explained(
 
 def gpus_of(state: StateView) -> list[tuple[str, ...]]:
     """The GPUs as findings name them, in order: those of NVML, and those of the bus."""
-    by_nvml = tuple(gpu.subject for gpu in state.gpus() or [])
-    at = [str(entry.at("address").raw()) for entry in state.items("pci", "gpus") or []]
+    by_nvml = tuple(gpu.subject for gpu in state.known_gpus)
+    at = [str(entry.reading("address")) for entry in state.known_items("pci", "gpus")]
     known = [state.gpu_at(address) for address in at]
     on_bus = (g.subject if g else f"the GPU at {a}" for g, a in zip(known, at, strict=True))
     return [by_nvml, tuple(on_bus)]

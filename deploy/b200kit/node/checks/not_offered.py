@@ -19,16 +19,17 @@ def noted(expect: Expectation, state: StateView, finding: Finding) -> Finding:
     if finding.status is not Status.UNMEASURED:
         return finding
     entry = expect.at("hardware", "expect", "driver.may_lack")
-    first, driver = entry.number("value", finding.check), state.text("nvml", "driver_version")
-    running = branch(str(driver))
-    if not isinstance(first, int) or running is None or running >= first:
+    first = entry.known(int, "value", finding.check)
+    driver = state.known(str, "nvml", "driver_version") or ""
+    running = branch(driver)
+    if first is None or running is None or running >= first:
         return finding
-    if finding.read != not_offered(str(driver), first):
+    if finding.read != not_offered(driver, first):
         return finding
     return replace(
         finding,
         status=Status.PASS,
         action=Action.MONITOR,
         summary=finding.summary.replace("could not be read", "is not judged"),
-        source=entry.text("source") or "",
+        source=entry.known(str, "source") or "",
     )

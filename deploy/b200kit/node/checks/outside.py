@@ -12,7 +12,6 @@ from dataclasses import replace
 from b200kit.node.state import advice
 from b200kit.node.state.expectation import Expectation
 from b200kit.node.state.verdict import Action, Finding, Status
-from b200kit.node.state.view import Unmeasured
 
 
 def inside(expect: Expectation, finding: Finding) -> Finding:
@@ -20,11 +19,11 @@ def inside(expect: Expectation, finding: Finding) -> Finding:
     if finding.status not in (Status.FAIL, Status.WAIVED):
         return finding
     entry = expect.at("hardware", "expect", "guest.remedies", "value", finding.action.word)
-    words = entry.text("remedy")
-    if isinstance(words, Unmeasured):
+    words = entry.known(str, "remedy")
+    if words is None:
         return finding
-    checks = entry.get(list, "checks") or [""]
+    checks = entry.known(list, "checks") or [""]
     if not finding.check.startswith(tuple(map(str, checks))):
         return finding
     remedy = words.replace("{advice}", advice.of(finding))
-    return replace(finding, action=Action.parse(entry.text("action")), remedy=remedy)
+    return replace(finding, action=Action.parse(entry.reading("action")), remedy=remedy)

@@ -34,7 +34,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
-from b200kit.node.state.view import Missing, Unmeasured, View
+from b200kit.node.state.view import Key, Unread, View
 
 SCHEMA = "b200kit/expect/1"
 PATH = "/etc/b200kit/expect.json"
@@ -44,8 +44,8 @@ _MOST = 2**53
 T = TypeVar("T")
 
 
-class Unexpected(Exception):
-    """An expectation a check needs is not there; the text says which."""
+class Unexpected(Unread):
+    """An expectation that a check needs is not there, or cannot be one."""
 
 
 @dataclass(frozen=True)
@@ -67,92 +67,68 @@ class Expected:
 class Expectation(View):
     """The document as checks use it."""
 
+    error = Unexpected
+
     def hardware(self, name: str, kind: type = int) -> Expected:
         """One expectation by its dotted name; raises Unexpected when it is missing or no `kind`."""
         entry = self.at("hardware", "expect", name)
         value = entry.get(kind, "value")
-        if isinstance(value, Unmeasured):
-            raise Unexpected(f"hardware data: {name}: {value.reason}")
         if isinstance(value, int) and abs(value) > _MOST:
-            raise Unexpected(f"hardware data: {name}: no such quantity is that large")
-        where = self.at("hardware", "name").raw()
-        source = entry.text("source") or "no source given"
-        return Expected(value, entry.text("unit") or "", f"hardware/{where}.yaml: {source}")
+            raise Unexpected(f"hardware data: {name}", "no such quantity is that large")
+        where = self.reading("hardware", "name")
+        source = entry.known(str, "source") or "no source given"
+        return Expected(value, entry.known(str, "unit") or "", f"hardware/{where}.yaml: {source}")
 
     def words(self, name: str) -> Expected:
         """One expectation that is a list of names; raises Unexpected when it is anything else."""
         expected = self.hardware(name, list)
         if not all(isinstance(word, str) for word in expected.value):
-            raise Unexpected(f"hardware data: {name}: it must be a list of texts")
+            raise Unexpected(f"hardware data: {name}", "it must be a list of texts")
         return expected
 
     def gpu_count(self) -> int:
         """How many GPUs the node must have."""
         count = self.number("gpu_count")
-        if isinstance(count, Unmeasured) or count < 1:
-            raise Unexpected(f"gpu_count: {getattr(count, 'reason', 'must be at least 1')}")
+        if count < 1:
+            raise Unexpected("gpu_count", "must be at least 1")
         return count
 
     def driver_version(self) -> str | None:
         """The driver version asked for; None when any one version will do."""
-        if self.is_null("driver"):
-            return None
-        version = self.text("driver", "version")
-        if isinstance(version, Unmeasured):
-            raise Unexpected(f"driver: {version.reason}")
-        return version
+        return None if self.is_null("driver") else self.text("driver", "version")
 
     def driver_packages(self) -> dict[str, str]:
         """Package name to version for the set that must move in lockstep; {} when none is asked."""
-        if self.is_null("driver"):
-            return {}
-        packages = self.get(dict, "driver", "packages")
-        if isinstance(packages, Unmeasured):
-            raise Unexpected(f"driver packages: {packages.reason}")
+        packages = {} if self.is_null("driver") else self.get(dict, "driver", "packages")
         return {str(name): str(version) for name, version in packages.items()}
 
     def left_out(self) -> dict[str, str]:
         """Members of the set that the node does without, and why; older documents have none."""
-        left_out = self.get(dict, "driver", "left_out")
-        if isinstance(left_out, Missing) or self.is_null("driver"):
+        if self.is_null("driver"):
             return {}
-        if isinstance(left_out, Unmeasured):
-            raise Unexpected(f"driver packages left out: {left_out.reason}")
+        left_out = self.requested(dict, "driver", "left_out") or {}
         return {str(name): str(why) for name, why in left_out.items()}
 
     def services(self) -> list[str]:
         """Units that must be active besides those the hardware needs."""
-        services = self.get(list, "services")
-        if isinstance(services, Unmeasured):
-            raise Unexpected(f"services: {services.reason}")
-        return [str(name) for name in services]
+        return [str(name) for name in self.get(list, "services")]
 
     def clock_judged(self) -> bool:
         """Whether the clock must be synchronized; an inventory may say it is another's business."""
-        judged = self.flag("clock_synchronized")
-        if isinstance(judged, Missing):
-            return True
-        if isinstance(judged, Unmeasured):
-            raise Unexpected(f"clock_synchronized: {judged.reason}")
-        return judged
+        return self.is_missing("clock_synchronized") or self.flag("clock_synchronized")
 
     def settings(self) -> View:
         """The settings asked for, by name; an older document has none."""
-        view = self.at("settings")
-        requested = view.get(dict)
-        if isinstance(requested, Missing):
+        if self.is_missing("settings"):
             return View({}, "settings")
-        if isinstance(requested, Unmeasured) or not all(
-            isinstance(e, dict) for e in requested.values()
-        ):
-            raise Unexpected(f"settings: {getattr(requested, 'reason', 'each must be an object')}")
-        return view
+        requested = self.get(dict, "settings")
+        if not all(isinstance(entry, dict) for entry in requested.values()):
+            raise Unexpected("settings", "each must be an object")
+        return self.at("settings")
 
     def acs_judged(self) -> bool:
         """Whether bridges may redirect peers: unless the inventory does not manage ACS."""
-        return isinstance(self.at("settings").raw(), Missing) or "acs" in (
-            self.settings().names() or []
-        )
+        return self.is_missing("settings") or "acs" in self.settings().names()
 
     def passport(self) -> str:
         """What to do about the node's passport: "keep" or "renew"."""
@@ -176,28 +152,19 @@ class Expectation(View):
 
     def container_runtimes(self) -> list[str]:
         """Container runtimes whose containers must get GPUs by CDI; [] where none is asked for."""
-        runtimes = self.get(list, "container_runtimes")
-        if isinstance(runtimes, Missing):
+        if self.is_missing("container_runtimes"):
             return []
-        if isinstance(runtimes, Unmeasured):
-            raise Unexpected(f"container_runtimes: {runtimes.reason}")
-        return [str(name) for name in runtimes]
+        return [str(name) for name in self.get(list, "container_runtimes")]
 
-    def requested(self, key: str, kind: type[T]) -> T | None:
+    def requested(self, kind: type[T], *keys: Key) -> T | None:
         """What is asked under a key; None where the document has no such key, or null there."""
-        value = self.get(kind, key)
-        if isinstance(value, Missing) or self.is_null(key):
+        if self.is_missing(*keys) or self.is_null(*keys):
             return None
-        if isinstance(value, Unmeasured):
-            raise Unexpected(f"{key}: {value.reason}")
-        return value
+        return self.get(kind, *keys)
 
     def choice(self, key: str, words: tuple[str, ...]) -> str:
         """One of a few words, the first where the document does not have the key."""
-        word = self.text(key)
-        if isinstance(word, Missing):
-            return words[0]
-        if isinstance(word, Unmeasured) or word not in words:
-            why = word.reason if isinstance(word, Unmeasured) else f"{word!r} is not known"
-            raise Unexpected(f"{key}: {why}; it must be one of {', '.join(words)}")
+        word = words[0] if self.is_missing(key) else self.text(key)
+        if word not in words:
+            raise Unexpected(key, f"{word!r} is not known; it must be one of {', '.join(words)}")
         return word

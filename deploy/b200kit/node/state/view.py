@@ -1,8 +1,11 @@
-"""A tolerant, typed view of a NodeState document.
+"""A typed view of a NodeState document, and the exception of a reading that is not there.
 
-The document comes from another machine, another version or a person's editor, so nothing here
-raises: whatever is missing or of another type is an `Unmeasured` that says where and why. The keys
-and units are described by node-state.schema.json and docs/reference/node-state.md.
+The document comes from another machine, another version or a person's editor. Asking for what is
+missing, was not measured or is of another type raises `Unread`, which says where and why; the judge
+turns it into an unmeasured finding, once a check or once a part. So no check has to look after what
+it was not given, and none can forget to. `known` is for what may be absent: names in a message, the
+second opinion of a rule. The keys and units are described by node-state.schema.json and
+docs/reference/node-state.md.
 """
 
 from __future__ import annotations
@@ -11,7 +14,7 @@ import reprlib
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Literal, TypeVar
+from typing import Literal, NoReturn, TypeVar
 
 from b200kit.node.lib import readings
 
@@ -24,7 +27,7 @@ LINK_DOWN = 0
 
 @dataclass(frozen=True)
 class Unmeasured:
-    """A reading that is not there, with the reason on one line."""
+    """A reading that is not there, with the reason on one line: what a page or a table shows."""
 
     reason: str
 
@@ -43,8 +46,19 @@ class Missing(Absent):
     """The key is not in the document at all."""
 
 
+class Unread(Exception):
+    """A reading that somebody needs is not there: what it is, such as its path, and why."""
+
+    def __init__(self, what: str, reason: str) -> None:
+        super().__init__(f"{what}: {reason}" if what else reason)
+        self.what, self.reason = what, reason
+
+
 class View:
     """One value of the document and its path, such as ``gpus[2].fabric``."""
+
+    error: type[Unread] = Unread
+    """What is raised where there is no value."""
 
     def __init__(self, value: object, above: str = "", keys: tuple[Key, ...] = ()) -> None:
         self.value = value
@@ -52,74 +66,99 @@ class View:
 
     @property
     def path(self) -> str:
-        """Where it is. Written only when it is needed: a judgement makes ten thousand views."""
+        """Where it is. Written only when it is needed: a judgement makes thousands of views."""
         return _path(self._above, self._keys)
 
     def at(self, *keys: Key) -> View:
         """The value below; a reason travels down, so the first cause is what is reported."""
-        value: object = self.value
+        return self._below(self.reading(*keys), keys)
+
+    def _below(self, value: object, keys: tuple[Key, ...]) -> View:
+        view = View(value, self._above, (*self._keys, *keys))
+        if self.error is not Unread:
+            view.error = self.error
+        return view
+
+    def reading(self, *keys: Key) -> object:
+        """The value below, or Unmeasured: for what is shown and not judged."""
+        value = _reading(self.value)
         for depth, key in enumerate(keys, 1):
-            value = _reading(value)
             if isinstance(value, Unmeasured):
-                break
+                return value
             try:
-                value = value[key]  # type: ignore[index]
+                value = _reading(value[key])  # type: ignore[index]
             except (LookupError, TypeError) as error:
-                path = _path(self._above, (*self._keys, *keys[:depth]))
-                value = _gone(value, path, error)
-                break
-        return View(value, self._above, (*self._keys, *keys))
+                return _gone(value, _path(self._above, (*self._keys, *keys[:depth])), error)
+        return value
 
-    def raw(self) -> object:
-        """The value, or Unmeasured where it is an unmeasured reading."""
-        return _reading(self.value)
-
-    def get(self, kind: type[T], *keys: Key) -> T | Unmeasured:
-        """The value below as `kind`; true is no int, and an int will do for a float."""
-        if len(keys) == 1 and type(self.value) is dict and "unmeasured" not in self.value:
-            # Most of ten thousand readings: a plain value right below.
-            direct = self.value.get(keys[0])
-            if type(direct) is kind and kind is not dict:
-                return direct
-        view = self.at(*keys)
-        value = view.raw()
+    def raw(self, *keys: Key) -> object:
+        """The value below, of any type."""
+        value = self.reading(*keys)
         if isinstance(value, Unmeasured):
+            self._raise(keys, value.reason)
+        return value
+
+    def get(self, kind: type[T], *keys: Key) -> T:
+        """The value below as `kind`; true is no int, and an int will do for a float."""
+        value = self.value
+        try:
+            for key in keys:
+                value = value[key]  # type: ignore[index]
+        except (LookupError, TypeError):
+            pass
+        else:
+            if type(value) is kind and kind is not dict:
+                return value
+        value = self.raw(*keys)
+        if type(value) is kind:
             return value
         if kind is float and type(value) is int:
             return kind(value)  # type: ignore[call-arg]
-        if type(value) is not kind:
-            return Unmeasured(f"{view.path or 'document'} is {short(value)}, no {kind.__name__}")
-        return value
+        where = _path(self._above, (*self._keys, *keys))
+        self._raise(keys, f"{where or 'document'} is {short(value)}, no {kind.__name__}")
 
-    def text(self, *keys: Key) -> str | Unmeasured:
+    def known(self, kind: type[T], *keys: Key) -> T | None:
+        """The value below as `kind`, or None where there is none to go by."""
+        try:
+            return self.get(kind, *keys)
+        except Unread:
+            return None
+
+    def text(self, *keys: Key) -> str:
         """A string below."""
         return self.get(str, *keys)
 
-    def number(self, *keys: Key) -> int | Unmeasured:
+    def number(self, *keys: Key) -> int:
         """An integer below."""
         return self.get(int, *keys)
 
-    def flag(self, *keys: Key) -> bool | Unmeasured:
+    def flag(self, *keys: Key) -> bool:
         """A boolean below."""
         return self.get(bool, *keys)
 
     def is_null(self, *keys: Key) -> bool:
         """Whether the value is there and null, which means absent on the node."""
-        return self.at(*keys).raw() is None
+        return self.reading(*keys) is None
 
-    def items(self, *keys: Key) -> list[View] | Unmeasured:
+    def is_missing(self, *keys: Key) -> bool:
+        """Whether the document has no such key: an older one, or one that was not asked for it."""
+        return isinstance(self.reading(*keys), Missing)
+
+    def items(self, *keys: Key) -> list[View]:
         """The entries of a list below."""
-        view = self.at(*keys)
-        value = view.get(list)
-        if isinstance(value, Unmeasured):
-            return value
-        above, path = view._above, view._keys
-        return [View(entry, above, (*path, index)) for index, entry in enumerate(value)]
+        entries = self.get(list, *keys)
+        return [self._below(entry, (*keys, index)) for index, entry in enumerate(entries)]
 
-    def names(self, *keys: Key) -> list[str] | Unmeasured:
+    def known_items(self, *keys: Key) -> list[View]:
+        """The same, none where there is no list."""
+        return self.items(*keys) if self.known(list, *keys) else []
+
+    def names(self, *keys: Key) -> list[str]:
         """The keys of an object below."""
-        value = self.get(dict, *keys)
-        return value if isinstance(value, Unmeasured) else [k for k in value if isinstance(k, str)]
+        return [key for key in self.get(dict, *keys) if isinstance(key, str)]
+
+    def _raise(self, keys: tuple[Key, ...], reason: str) -> NoReturn:
+        raise self.error(_path(self._above, (*self._keys, *keys)), reason)
 
 
 def _path(above: str, keys: tuple[Key, ...]) -> str:
@@ -155,20 +194,20 @@ class GpuView(View):
         self.position = position
 
     @cached_property
-    def links(self) -> list[View] | Unmeasured:
+    def links(self) -> list[View]:
         """Its NVLinks: thirty questions of a judgement go through all of them."""
         return self.items("links")
 
     @cached_property
     def links_up(self) -> list[View]:
         """Those that are up; one whose state is unknown is not counted as down."""
-        return [link for link in self.links or [] if link.number("state") != LINK_DOWN]
+        return [link for link in self.links if link.known(int, "state") != LINK_DOWN]
 
-    @property
+    @cached_property
     def index(self) -> int:
         """NVML's index; the place in the list where there is none."""
-        index = self.number("index")
-        return self.position if isinstance(index, Unmeasured) else index
+        index = self.known(int, "index")
+        return self.position if index is None else index
 
     @property
     def subject(self) -> str:
@@ -182,7 +221,7 @@ class GpuView(View):
         known = [
             f"{label} {value}".strip()
             for key, label in keys
-            if isinstance(value := self.at(key).raw(), str | int)
+            if isinstance(value := self.reading(key), str | int)
         ]
         return f"{self.subject} ({', '.join(known)})" if known else self.subject
 
@@ -190,18 +229,15 @@ class GpuView(View):
 class StateView(View):
     """The whole document, which stays as it is while it is looked at."""
 
-    _gpus: list[GpuView] | Unmeasured | None = None
+    @cached_property
+    def gpus(self) -> list[GpuView]:
+        """Every GPU NVML knows. The list may be empty."""
+        return [GpuView(entry, position) for position, entry in enumerate(self.get(list, "gpus"))]
 
-    def gpus(self) -> list[GpuView] | Unmeasured:
-        """Every GPU NVML knows; Unmeasured when NVML gave nothing. The list may be empty."""
-        if self._gpus is None:
-            entries = self.get(list, "gpus")
-            self._gpus = (
-                entries
-                if isinstance(entries, Unmeasured)
-                else [GpuView(entry, position) for position, entry in enumerate(entries)]
-            )
-        return self._gpus
+    @property
+    def known_gpus(self) -> list[GpuView]:
+        """The same, none where NVML gave nothing."""
+        return self.gpus if self.known(list, "gpus") else []
 
     def gpu_at(self, address: str) -> GpuView | None:
         """The GPU at a PCI address such as "0000:8f:00.0", if NVML knows it."""
@@ -210,13 +246,10 @@ class StateView(View):
     @cached_property
     def _by_address(self) -> dict[str, GpuView]:
         """Of an address that several have, the first."""
-        told = [(gpu.text("pci_address"), gpu) for gpu in reversed(self.gpus() or [])]
-        return {address: gpu for address, gpu in told if isinstance(address, str)}
+        addresses = ((gpu.known(str, "pci_address"), gpu) for gpu in reversed(self.known_gpus))
+        return {address: gpu for address, gpu in addresses if address is not None}
 
-    def pairs(self, kind: str) -> Iterator[tuple[int, int, int | Unmeasured]]:
-        """Every ordered pair of GPUs with its P2P status of a kind."""
-        count, rows = len(self.gpus() or []), self.at("p2p", kind)
-        for a in range(count):
-            for b in range(count):
-                if a != b:
-                    yield a, b, rows.number(a, b)
+    def pairs(self, kind: str) -> Iterator[tuple[int, int]]:
+        """Every ordered pair of GPUs by position."""
+        count = len(self.known_gpus)
+        return ((a, b) for a in range(count) for b in range(count) if a != b)
