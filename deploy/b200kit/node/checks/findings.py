@@ -36,9 +36,9 @@ def passed(summary: str, expected: Expected | None = None, subject: str = "node"
 
 
 def noted(
-    summary: str, gpu: GpuView | None, read: object, expected: Expected, part: str = ""
+    summary: str, gpu: Part | None, read: object, expected: Expected, part: str = ""
 ) -> Finding:
-    """A pass to keep an eye on, on a GPU or on the node."""
+    """A pass to keep an eye on, on a GPU or another part, or on the node."""
     return Finding(
         summary=summary,
         subject=gpu.subject if gpu else "node",
@@ -55,13 +55,13 @@ def failed(
     read: object,
     expected: Expected,
     action: Action,
-    gpu: GpuView | None = None,
+    gpu: Part | None = None,
     part: str = "",
     *,
     subject: str = "",
     remedy: str = "",
 ) -> Finding:
-    """A fault, on a GPU, on the node, or on the subject named."""
+    """A fault, on a GPU or another part, on the node, or on the subject named."""
     return Finding(
         summary=summary,
         status=Status.FAIL,

@@ -8,12 +8,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 
-from b200kit.node.checks.findings import failed, noted, passed, rule, unread
+from b200kit.node.checks.findings import each, failed, noted, passed, rule, within
 from b200kit.node.checks.judge import check
-from b200kit.node.checks.pcie.bus import AT_REST, Bridge, BusGpu, each_bridge, each_on_bus
+from b200kit.node.checks.pcie.bus import AT_REST, Bridge, BusGpu, bus_gpus, each_bridge
 from b200kit.node.state.expectation import Expectation, Expected
 from b200kit.node.state.verdict import Action, Finding
-from b200kit.node.state.view import StateView, Unmeasured
+from b200kit.node.state.view import StateView
 
 GENERATIONS = {2.5: 1, 5.0: 2, 8.0: 3, 16.0: 4, 32.0: 5, 64.0: 6, 128.0: 7}
 """Gigatransfers a second to PCIe generation."""
@@ -33,17 +33,11 @@ def port(expect: Expectation, state: StateView) -> Iterator[Finding]:
     del expect
 
     def check_gpu(gpu: BusGpu) -> Iterator[Finding]:
-        bridges = gpu.entry.items("bridges")
-        if isinstance(bridges, Unmeasured):
-            yield unread("the PCI bridges", bridges, gpu.known, subject=gpu.name)
-        elif not bridges:
-            summary = f"{gpu.name} has no PCI bridge above it: CUDA does not start there"
-            yield failed(
-                summary, "no bridge", A_PORT, Action.NONE, gpu.known, gpu.part, subject=gpu.name,
-                remedy=OF_ITS_OWN,
-            )  # fmt: skip
+        if not gpu.entry.items("bridges"):
+            summary = f"{gpu.subject} has no PCI bridge above it: CUDA does not start there"
+            yield failed(summary, "no bridge", A_PORT, Action.NONE, gpu, remedy=OF_ITS_OWN)
 
-    return each_on_bus(state, check_gpu, passed("every GPU has a PCI bridge above it", A_PORT))
+    return each(bus_gpus(state), check_gpu, passed("every GPU has a PCI bridge above it", A_PORT))
 
 
 @check("pcie.path")
@@ -55,12 +49,15 @@ def path(expect: Expectation, state: StateView) -> Iterator[Finding]:
     desired, lanes = expect.hardware("pcie.generation"), expect.hardware("pcie.width")
 
     def check_bridge(bridge: Bridge) -> Iterator[Finding]:
-        yield from slow(bridge, "max_link_speed", "can do", desired)
         # The last port shares the GPU's link, which rests at a low speed when idle.
         now = replace(desired, value=0) if bridge.beside_gpu else desired
-        yield from slow(bridge, "current_link_speed", "runs at", now)
-        for key in ("max_link_width", "current_link_width"):
-            yield from narrow(bridge, key, lanes)
+        for look in (
+            slow(bridge, "max_link_speed", "can do", desired),
+            slow(bridge, "current_link_speed", "runs at", now),
+            narrow(bridge, "max_link_width", "can have", lanes),
+            narrow(bridge, "current_link_width", "has", lanes),
+        ):
+            yield from within(bridge.subject, bridge.part, look)
 
     text = f"every link above the GPUs has generation {desired.value} and {lanes.value} lanes"
     return each_bridge(state, check_bridge, passed(text, desired))
@@ -71,29 +68,20 @@ def slow(bridge: Bridge, key: str, verb: str, desired: Expected) -> Iterator[Fin
     if bridge.entry.is_null(key):
         return
     speed = bridge.entry.text(key)
-    if isinstance(speed, Unmeasured):
-        yield unread_of(bridge, key, speed)
-    elif (observed := generation(speed)) < desired.value:
-        summary = f"{bridge.name} {verb} PCIe generation {observed} only"
+    if (observed := generation(speed)) < desired.value:
+        summary = f"{bridge.subject} {verb} PCIe generation {observed} only"
         if key == "current_link_speed" and bridge.gpu_rests and speed.startswith(AT_REST):
             rest = f"{summary}, and so does the GPU below: at rest"
-            part = f"PCI {bridge.name}"
-            yield replace(noted(rest, None, speed, desired, part), subject=bridge.name)
-            return
-        yield fault(bridge, summary, f"{key} {speed}", desired, Action.POWER_CYCLE)
+            yield noted(rest, bridge, speed, desired)
+        else:
+            yield failed(summary, f"{key} {speed}", desired, Action.POWER_CYCLE, bridge)
 
 
-def narrow(bridge: Bridge, key: str, desired: Expected) -> Iterator[Finding]:
+def narrow(bridge: Bridge, key: str, verb: str, desired: Expected) -> Iterator[Finding]:
     """A finding when a bridge's link has too few lanes; null has no PCIe link."""
-    if bridge.entry.is_null(key):
-        return
-    width = bridge.entry.number(key)
-    if isinstance(width, Unmeasured):
-        yield unread_of(bridge, key, width)
-    elif width < desired.value:
-        verb = "can have" if key.startswith("max") else "has"
-        summary = f"{bridge.name} {verb} {width} of {desired.value} lanes"
-        yield fault(bridge, summary, f"{key} {width}", desired, Action.POWER_CYCLE)
+    if not bridge.entry.is_null(key) and (width := bridge.entry.number(key)) < desired.value:
+        summary = f"{bridge.subject} {verb} {width} of {desired.value} lanes"
+        yield failed(summary, f"{key} {width}", desired, Action.POWER_CYCLE, bridge)
 
 
 @check("pcie.acs")
@@ -103,26 +91,10 @@ def acs(expect: Expectation, state: StateView) -> Iterator[Finding]:
         return iter([passed("ACS is not managed, as the inventory asks (settings.acs)")])
 
     def check_bridge(bridge: Bridge) -> Iterator[Finding]:
-        if bridge.entry.is_null("acs"):
-            return
-        redirects = bridge.entry.flag("acs")
-        if isinstance(redirects, Unmeasured):
-            yield unread_of(bridge, "acs", redirects)
-        elif redirects:
-            summary = f"{bridge.name} redirects peer-to-peer traffic (ACS); switch ACS off"
-            yield fault(bridge, summary, "ACS redirects", NO_ACS, Action.NONE)
+        if not bridge.entry.is_null("acs") and bridge.entry.flag("acs"):
+            summary = f"{bridge.subject} redirects peer-to-peer traffic (ACS); switch ACS off"
+            yield failed(summary, "ACS redirects", NO_ACS, Action.NONE, bridge)
 
     return each_bridge(
         state, check_bridge, passed("no bridge above the GPUs redirects (ACS)", NO_ACS)
     )
-
-
-def fault(bridge: Bridge, summary: str, read: str, expected: Expected, action: Action) -> Finding:
-    """A fault of a bridge, which is its own subject: the GPUs below it are not to blame."""
-    part = f"PCI {bridge.name}"
-    return replace(failed(summary, read, expected, action, part=part), subject=bridge.name)
-
-
-def unread_of(bridge: Bridge, key: str, reason: Unmeasured) -> Finding:
-    """A reading of a bridge that is not there."""
-    return replace(unread(f"{key} of {bridge.name}", reason), subject=bridge.name)

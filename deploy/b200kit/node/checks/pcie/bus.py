@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 
-from b200kit.node.checks.findings import unread
+from b200kit.node.checks.findings import within
 from b200kit.node.checks.node_scale import in_words
-from b200kit.node.state.verdict import Finding
-from b200kit.node.state.view import GpuView, StateView, Unmeasured, View
+from b200kit.node.state.verdict import Finding, cause
+from b200kit.node.state.view import GpuView, StateView, Unread, View
 
 AT_REST = "2.5 GT/s"
 """The lowest speed, to which links are brought down when nothing is sent; a stuck one has more."""
@@ -22,71 +22,66 @@ class BusGpu:
     known: GpuView | None
 
     @property
-    def name(self) -> str:
+    def subject(self) -> str:
         """ "GPU 2", or by its address where NVML does not list it."""
-        return self.known.subject if self.known else f"the GPU at {self.entry.at('address').raw()}"
+        return self.known.subject if self.known else f"the GPU at {self.entry.reading('address')}"
 
     @property
     def rests(self) -> bool:
         """Whether its link is known to have the speed of rest."""
-        return str(self.entry.text("current_link_speed")).startswith(AT_REST)
+        return (self.entry.known(str, "current_link_speed") or "").startswith(AT_REST)
 
     @property
     def part(self) -> str:
         """What a person needs to find it."""
-        return self.known.part if self.known else f"PCI {self.entry.at('address').raw()}"
+        return self.known.part if self.known else self.slot
+
+    @property
+    def slot(self) -> str:
+        """Where it is on the bus."""
+        return f"PCI {self.entry.reading('address')}"
 
 
 @dataclass(frozen=True)
 class Bridge:
-    """One PCI bridge above a GPU; the last one shares its link with the GPU."""
+    """One PCI bridge above a GPU; the last one shares its link with the GPU.
+
+    It is a subject of its own: the GPUs below it are not to blame.
+    """
 
     entry: View
     beside_gpu: bool
     gpu_rests: bool = False
 
     @property
-    def name(self) -> str:
+    def subject(self) -> str:
         """ "bridge 0000:88:01.0"."""
-        return f"bridge {self.entry.text('address') or self.entry.path}"
+        return f"bridge {self.entry.known(str, 'address') or self.entry.path}"
+
+    @property
+    def part(self) -> str:
+        """What a person needs to find it."""
+        return f"PCI {self.subject}"
 
 
-def bus_gpus(state: StateView) -> list[BusGpu] | Unmeasured:
-    """Every GPU on the PCI bus; Unmeasured where there is none to look at."""
+def bus_gpus(state: StateView) -> list[BusGpu]:
+    """Every GPU on the PCI bus; that there is none raises Unread."""
     entries = state.items("pci", "gpus")
-    if isinstance(entries, Unmeasured):
-        return entries
-    found = [BusGpu(e, state.gpu_at(str(e.at("address").raw()))) for e in entries]
-    return found or Unmeasured("the PCI bus lists no GPU")
-
-
-def each_on_bus(
-    state: StateView, check_gpu: Callable[[BusGpu], Iterable[Finding]], all_well: Finding
-) -> Iterator[Finding]:
-    """What `check_gpu` finds on every GPU of the bus; `all_well` when nothing of it blocks."""
-    gpus = bus_gpus(state)
-    if isinstance(gpus, Unmeasured):
-        yield unread("the PCI bus", gpus)
-        return
-    found = [finding for gpu in gpus for finding in check_gpu(gpu)]
-    yield from found
-    if not any(finding.blocks for finding in found):
-        yield all_well
+    if not entries:
+        raise Unread("pci.gpus", "the PCI bus lists no GPU")
+    return [BusGpu(entry, state.gpu_at(str(entry.reading("address")))) for entry in entries]
 
 
 def each_bridge(
     state: StateView, check_bridge: Callable[[Bridge], Iterable[Finding]], all_well: Finding
 ) -> Iterator[Finding]:
     """What `check_bridge` finds on every bridge above a GPU, each once with the GPUs below it."""
-    gpus = bus_gpus(state)
-    if isinstance(gpus, Unmeasured):
-        yield unread("the PCI bus", gpus)
-        return
     below: dict[Finding, list[str]] = {}
-    for gpu in gpus:
-        for finding in above(gpu, check_bridge):
-            names = below.setdefault(finding, [])
-            names += [gpu.name] if gpu.name not in names else []
+    for gpu in bus_gpus(state):
+        for finding in within("", "", above(gpu, check_bridge)):
+            # Every GPU below a bridge lists it, so its place in the document is not its own.
+            names = below.setdefault(replace(finding, summary=cause(finding.summary)), [])
+            names += [gpu.subject] if gpu.subject not in names else []
     for finding, names in below.items():
         summary = f"{finding.summary} (above {in_words(names)})"
         yield replace(finding, summary=summary, subjects=tuple(names))
@@ -95,12 +90,10 @@ def each_bridge(
 
 
 def above(gpu: BusGpu, check_bridge: Callable[[Bridge], Iterable[Finding]]) -> Iterator[Finding]:
-    """What `check_bridge` finds on the bridges of one GPU; that none is listed is unmeasured."""
+    """What `check_bridge` finds on the bridges of one GPU; that none is listed raises Unread."""
     entries = gpu.entry.items("bridges")
-    if isinstance(entries, Unmeasured):
-        yield unread("the PCI bridges", entries)
-    elif not entries:
-        yield unread("the PCI bridges", Unmeasured("none is listed"))
-    else:
-        for entry in entries:
-            yield from check_bridge(Bridge(entry, entry is entries[-1], gpu.rests))
+    if not entries:
+        raise Unread(gpu.entry.at("bridges").path, "none is listed")
+    for entry in entries:
+        bridge = Bridge(entry, entry is entries[-1], gpu.rests)
+        yield from within(bridge.subject, bridge.part, check_bridge(bridge))

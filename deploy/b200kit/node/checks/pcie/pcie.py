@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from b200kit.node.checks.findings import each_gpu, failed, noted, passed, rule, unread
+from b200kit.node.checks.findings import each, each_gpu, failed, noted, passed, rule, within
 from b200kit.node.checks.gpu_rows import Floor, register
 from b200kit.node.checks.judge import check
 from b200kit.node.checks.pcie.bridges import generation
-from b200kit.node.checks.pcie.bus import BusGpu, each_on_bus
+from b200kit.node.checks.pcie.bus import BusGpu, bus_gpus
 from b200kit.node.state.expectation import Expectation, Expected
 from b200kit.node.state.verdict import Action, Finding
-from b200kit.node.state.view import GpuView, Missing, StateView, Unmeasured
+from b200kit.node.state.view import GpuView, StateView
 
-UNCORRECTABLE, UNSUPPORTED = ("fatal", "nonfatal"), ("aer", "unsupported_requests")
+UNCORRECTABLE = ("fatal", "nonfatal")
 NO_ERRORS = rule("0 errors since boot", "an uncorrectable PCIe error lost a transaction")
 NO_HARM = rule("0 unsupported requests", "probing an absent function at enumeration counts as one")
 NO_CORRECTED = rule("0 corrected errors", "the link repairs them, but a climbing count wears out")
@@ -50,26 +50,21 @@ def as_the_kernel_has_it(expect: Expectation, state: StateView) -> Iterator[Find
 
     def check_gpu(gpu: BusGpu) -> Iterator[Finding]:
         for key in ("current_link_width", "max_link_width"):
-            width = gpu.entry.number(key)
-            if isinstance(width, Unmeasured):
-                yield unread(key, width, gpu.known, subject=gpu.name)
-            elif width < lanes.value:
-                summary = f"{gpu.name} has {width} of {lanes.value} PCIe lanes by sysfs ({key})"
-                yield low(gpu, summary, f"{key} {width}", lanes)
+            yield from within(gpu.subject, gpu.part, narrow(gpu, key, lanes))
         speed = gpu.entry.text("max_link_speed")
-        if isinstance(speed, Unmeasured):
-            yield unread("max_link_speed", speed, gpu.known, subject=gpu.name)
-        elif (number := generation(speed)) < newest.value:
-            yield low(gpu, f"{gpu.name} can do PCIe generation {number} only", speed, newest)
+        if (number := generation(speed)) < newest.value:
+            summary = f"{gpu.subject} can do PCIe generation {number} only"
+            yield failed(summary, speed, newest, Action.POWER_CYCLE, gpu)
 
-    return each_on_bus(state, check_gpu, passed("sysfs has every GPU's link whole", lanes))
+    return each(bus_gpus(state), check_gpu, passed("sysfs has every GPU's link whole", lanes))
 
 
-def low(gpu: BusGpu, summary: str, read: str, expected: Expected) -> Finding:
-    """The finding for a link that is not what the hardware must have."""
-    return failed(
-        summary, read, expected, Action.POWER_CYCLE, gpu.known, gpu.part, subject=gpu.name
-    )
+def narrow(gpu: BusGpu, key: str, lanes: Expected) -> Iterator[Finding]:
+    """A finding when a GPU's link has too few lanes by the kernel."""
+    width = gpu.entry.number(key)
+    if width < lanes.value:
+        summary = f"{gpu.subject} has {width} of {lanes.value} PCIe lanes by sysfs ({key})"
+        yield failed(summary, f"{key} {width}", lanes, Action.POWER_CYCLE, gpu)
 
 
 @check("pcie.aer")
@@ -82,40 +77,32 @@ def errors(expect: Expectation, state: StateView) -> Iterator[Finding]:
 
     def check_gpu(gpu: BusGpu) -> Iterator[Finding]:
         for kind in UNCORRECTABLE:
-            yield from uncorrectable(gpu, kind)
-        yield from corrected(gpu)
+            yield from within(gpu.subject, gpu.part, uncorrectable(gpu, kind))
+        if count := counted(gpu, "correctable"):
+            yield noted(f"{gpu.subject}: {count} corrected PCIe errors", gpu, count, NO_CORRECTED)
 
-    return each_on_bus(
-        state, check_gpu, passed("no uncorrectable PCIe error since boot", NO_ERRORS)
-    )
+    well = passed("no uncorrectable PCIe error since boot", NO_ERRORS)
+    return each(bus_gpus(state), check_gpu, well)
 
 
 def uncorrectable(gpu: BusGpu, kind: str) -> Iterator[Finding]:
-    """A finding when one kind of error happened; null is a kernel that does not count them."""
-    count = gpu.entry.number("aer", kind)
-    if gpu.entry.is_null("aer", kind):
-        return
-    if isinstance(count, Unmeasured):
-        yield unread(f"{kind} PCIe errors", count, gpu.known, subject=gpu.name)
-    elif count > 0 and kind == "nonfatal" and count == gpu.entry.number(*UNSUPPORTED):
-        summary = f"{gpu.name}: {count} PCIe requests that it does not support, since boot"
-        yield noted(summary, gpu.known, f"UnsupReq {count}", NO_HARM, gpu.part)
-    elif count > 0:
-        summary = f"{gpu.name} had {count} {kind} PCIe errors since boot"
-        read = f"aer_dev_{kind} {count}"
-        yield low(gpu, summary, read, NO_ERRORS)
+    """A finding when one kind of error happened."""
+    count = counted(gpu, kind)
+    if (
+        count
+        and kind == "nonfatal"
+        and count == gpu.entry.known(int, "aer", "unsupported_requests")
+    ):
+        summary = f"{gpu.subject}: {count} PCIe requests that it does not support, since boot"
+        yield noted(summary, gpu, f"UnsupReq {count}", NO_HARM)
+    elif count:
+        summary = f"{gpu.subject} had {count} {kind} PCIe errors since boot"
+        yield failed(summary, f"aer_dev_{kind} {count}", NO_ERRORS, Action.POWER_CYCLE, gpu)
 
 
-def corrected(gpu: BusGpu) -> Iterator[Finding]:
-    """A note when the link corrected errors."""
-    count = gpu.entry.number("aer", "correctable")
-    if gpu.entry.is_null("aer", "correctable"):
-        return
-    if isinstance(count, Unmeasured):
-        yield unread("corrected PCIe errors", count, gpu.known, subject=gpu.name)
-    elif count > 0:
-        summary = f"{gpu.name}: {count} corrected PCIe errors"
-        yield noted(summary, gpu.known, count, NO_CORRECTED, gpu.part)
+def counted(gpu: BusGpu, kind: str) -> int:
+    """How many errors of a kind were counted, none where null: by a kernel that counts none."""
+    return 0 if gpu.entry.is_null("aer", kind) else gpu.entry.number("aer", kind)
 
 
 @check("pcie.replays")
@@ -124,10 +111,7 @@ def replays(expect: Expectation, state: StateView) -> Iterator[Finding]:
     del expect
 
     def check_gpu(gpu: GpuView) -> Iterator[Finding]:
-        count = gpu.number("pcie", "replays")
-        if isinstance(count, Unmeasured):
-            yield unread("PCIe replays", count, gpu)
-        elif count > 0:
+        if (count := gpu.number("pcie", "replays")) > 0:
             yield noted(f"{gpu.subject}: {count} PCIe replays", gpu, count, NO_REPLAYS)
 
     return each_gpu(state, check_gpu, passed("PCIe replays are counted on every GPU", NO_REPLAYS))
@@ -137,22 +121,16 @@ def replays(expect: Expectation, state: StateView) -> Iterator[Finding]:
 def replay_rate(expect: Expectation, state: StateView) -> Iterator[Finding]:
     """While a node serves, no GPU replays more PCIe packets a minute than DCGM warns of."""
     del expect
-    if isinstance(state.get(dict, "growth"), Missing):
-        yield passed("PCIe replays are not compared with an earlier look")
-        return
-    seconds = state.get(float, "growth", "seconds")
+    if state.is_missing("growth"):
+        return iter([passed("PCIe replays are not compared with an earlier look")])
 
     def check_gpu(gpu: GpuView) -> Iterator[Finding]:
-        grown = state.number("growth", "pcie_replays", str(gpu.text("uuid")))
-        what = "by how much its PCIe replays grew"
-        if isinstance(seconds, Unmeasured):
-            yield unread(what, seconds, gpu)
-        elif isinstance(grown, Unmeasured):
-            yield unread(what, grown, gpu)
-        elif (rate := 60 * grown / max(seconds, 1.0)) > REPLAYS_A_MINUTE.value:
+        seconds = state.get(float, "growth", "seconds")
+        grown = state.number("growth", "pcie_replays", gpu.text("uuid"))
+        if (rate := 60 * grown / max(seconds, 1.0)) > REPLAYS_A_MINUTE.value:
             summary = f"{gpu.subject} replays {rate:.0f} PCIe packets a minute"
             read = f"{grown} in {seconds:.0f} s"
             yield failed(summary, read, REPLAYS_A_MINUTE, Action.MONITOR, gpu)
 
     well = passed("no GPU replays many PCIe packets", REPLAYS_A_MINUTE)
-    yield from each_gpu(state, check_gpu, well)
+    return each_gpu(state, check_gpu, well)
