@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from b200kit.node.checks.findings import each_gpu, failed, noted, passed, unread, value
+from b200kit.node.checks.findings import each_gpu, failed, noted, passed
 from b200kit.node.checks.gpu_rows import Flag, register
 from b200kit.node.checks.judge import check
 from b200kit.node.checks.node_scale import HEAT, SETTING
 from b200kit.node.state.expectation import Expectation, Expected, Unexpected
 from b200kit.node.state.verdict import Action, Finding
-from b200kit.node.state.view import GpuView, StateView, Unmeasured
+from b200kit.node.state.view import GpuView, StateView
 
 register(
     (
@@ -47,13 +47,11 @@ register(
 def confidential(expect: Expectation, state: StateView) -> Iterator[Finding]:
     """Confidential computing is off: it costs bandwidth, and peers need another fabric set-up."""
     desired = expect.hardware("mode.confidential_compute", bool)
-    reading = state.flag("nvml", "confidential_compute")
-    if isinstance(reading, Unmeasured):
-        yield unread("confidential computing", reading)
-    elif reading != desired.value:
-        word = {True: "on", False: "off"}[reading]
+    is_on = state.flag("nvml", "confidential_compute")
+    if is_on != desired.value:
+        word = "on" if is_on else "off"
         summary = f"confidential computing is {word}: set it in the firmware and reboot"
-        yield failed(summary, f"confidential_compute {reading}", desired, Action.REBOOT)
+        yield failed(summary, f"confidential_compute {is_on}", desired, Action.REBOOT)
     else:
         yield passed("confidential computing is as it should be", desired)
 
@@ -68,21 +66,14 @@ def slowdown(expect: Expectation, state: StateView) -> Iterator[Finding]:
     bad, soft = bits(table), bits(expect.hardware("clocks.noted_reasons", dict))
     expected = Expected("none of " + ", ".join(bad.values()), "", table.source)
 
-    def check_gpu(gpu: GpuView) -> list[Finding]:
+    def check_gpu(gpu: GpuView) -> Iterator[Finding]:
         mask = gpu.number("clocks_event_reasons")
         read, slow = "clocks event reasons", f"{gpu.subject} is slowed down"
-        if isinstance(mask, int) and named(mask, soft) and not named(mask, bad):
-            text = f"{slow}: {', '.join(named(mask, soft))}"
-            return [noted(text, gpu, f"{read} {mask:#x}", expected)]
-        return value(
-            read,
-            mask,
-            lambda mask: not named(mask, bad),
-            lambda mask: f"{slow}: {', '.join(named(mask, bad))}",
-            expected,
-            Action.POWER_CYCLE,
-            gpu,
-        )
+        if found := named(mask, bad):
+            summary = f"{slow}: {', '.join(found)}"
+            yield failed(summary, f"{read} {mask}", expected, Action.POWER_CYCLE, gpu)
+        elif found := named(mask, soft):
+            yield noted(f"{slow}: {', '.join(found)}", gpu, f"{read} {mask:#x}", expected)
 
     return each_gpu(state, check_gpu, passed("no GPU is slowed down by its hardware", expected))
 
@@ -92,7 +83,7 @@ def bits(table: Expected) -> dict[int, str]:
     try:
         return {int(bit): str(name) for bit, name in table.value.items()}
     except ValueError as error:
-        raise Unexpected(f"{table.source}: {error}") from error
+        raise Unexpected(table.source, str(error)) from error
 
 
 def named(mask: int, reasons: dict[int, str]) -> list[str]:

@@ -5,44 +5,38 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from b200kit.node.checks.findings import each_gpu, failed, passed, unread
+from b200kit.node.checks.findings import each_gpu, failed, passed
 from b200kit.node.checks.judge import check
 from b200kit.node.state.expectation import Expectation, Expected
 from b200kit.node.state.verdict import Action, Finding
-from b200kit.node.state.view import GpuView, StateView, Unmeasured
+from b200kit.node.state.view import GpuView, StateView, Unread
 
 CODE = re.compile(r"\((\d+)\)$")
 """NVML's return code at the end of a reason, "Driver Not Loaded (9)"."""
 
 
-def code_of(reason: Unmeasured) -> str:
-    """The NVML return code in a reason, "" when it names none."""
-    match = CODE.search(reason.reason)
-    return match.group(1) if match else ""
-
-
 def refused(
-    expect: Expectation, table: Expected, reason: Unmeasured, gpu: GpuView | None = None
+    expect: Expectation, table: Expected, error: Unread, gpu: GpuView | None = None
 ) -> Finding:
-    """The finding for an NVML error: a fault when its code is known as one, else unmeasured."""
-    entry = expect.at("hardware", "expect", "nvml.faults", "value", code_of(reason))
-    meaning = entry.text("meaning")
-    if isinstance(meaning, Unmeasured):
-        return unread("NVML", reason, gpu)
-    subject = gpu.subject if gpu else "NVML"
-    action = Action.parse(entry.text("action"))
+    """The fault that an NVML error of a known code is; any other is raised again."""
+    code = match[1] if (match := CODE.search(error.reason)) else ""
+    entry = expect.at("hardware", "expect", "nvml.faults", "value", code)
+    meaning = entry.known(str, "meaning")
+    if meaning is None:
+        raise error
+    subject, action = gpu.subject if gpu else "NVML", Action.parse(entry.reading("action"))
     expected = Expected("an answer", "", table.source)
-    return failed(f"{subject}: {meaning}", reason.reason, expected, action, gpu)
+    return failed(f"{subject}: {meaning}", error.reason, expected, action, gpu)
 
 
 @check("nvml.available")
 def available(expect: Expectation, state: StateView) -> Iterator[Finding]:
     """The driver's library is there, matches the loaded module and answers."""
-    table, version = expect.hardware("nvml.faults", dict), state.text("nvml", "nvml_version")
-    if isinstance(version, Unmeasured):
-        yield refused(expect, table, version)
-    else:
-        yield passed(f"NVML {version} answers")
+    table = expect.hardware("nvml.faults", dict)
+    try:
+        yield passed(f"NVML {state.text('nvml', 'nvml_version')} answers")
+    except Unread as error:
+        yield refused(expect, table, error)
 
 
 @check("nvml.gpu")
@@ -51,8 +45,9 @@ def reachable(expect: Expectation, state: StateView) -> Iterator[Finding]:
     table = expect.hardware("nvml.faults", dict)
 
     def check_gpu(gpu: GpuView) -> Iterator[Finding]:
-        uuid = gpu.text("uuid")
-        if isinstance(uuid, Unmeasured):
-            yield refused(expect, table, uuid, gpu)
+        try:
+            gpu.text("uuid")
+        except Unread as error:
+            yield refused(expect, table, error, gpu)
 
     return each_gpu(state, check_gpu, passed("NVML opens every GPU"))

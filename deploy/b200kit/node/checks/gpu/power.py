@@ -8,12 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from b200kit.node.checks.findings import each_gpu, failed, passed, unread
+from b200kit.node.checks.findings import each_gpu, failed, passed, within
 from b200kit.node.checks.judge import check
 from b200kit.node.checks.node_scale import SETTING
 from b200kit.node.state.expectation import Expectation, Expected, Unexpected
-from b200kit.node.state.verdict import Action, Finding
-from b200kit.node.state.view import GpuView, Missing, StateView, Unmeasured
+from b200kit.node.state.verdict import Action, Finding, Status
+from b200kit.node.state.view import GpuView, StateView
 
 BOARD = {"power_max_mw": "maximum", "power_default_mw": "default"}
 """Key to what people call it; what nobody sets says which board it is."""
@@ -30,23 +30,23 @@ _NOT_HELD = f"deploy/b200.py sets it, and {UNIT} at every boot: its journal says
 def cap_of(expect: Expectation) -> Expected | None:
     """The site's cap in mW; None where it has none. Raises Unexpected for what is no cap."""
     entry = expect.settings().at("power_limit_w")
-    if isinstance(entry.raw(), Missing):
+    if entry.is_missing():
         return None
     watts = entry.number("desired")
-    if isinstance(watts, Unmeasured) or not 0 < watts <= 5000:
-        raise Unexpected(f"{_KEY}: {getattr(watts, 'reason', watts)} is no number of watts")
+    if not 0 < watts <= 5000:
+        raise Unexpected(_KEY, f"{watts} is no number of watts")
     return Expected(watts * 1000, "mW", f"{_KEY} of the inventory")
 
 
 def has_gpus(state: StateView) -> bool:
     """Whether the driver lists GPUs, which then can be given a limit."""
-    return bool(state.gpus())
+    return bool(state.known_gpus)
 
 
 def is_other(state: StateView, watts: object) -> bool:
     """Whether the limit of a GPU is known to be another than so many watts."""
-    limits = [gpu.number(ENFORCED) for gpu in state.gpus() or []]
-    return any(limit != int(str(watts)) * 1000 for limit in limits if isinstance(limit, int))
+    limits = {gpu.known(int, ENFORCED) for gpu in state.known_gpus}
+    return bool(limits - {None, int(str(watts)) * 1000})
 
 
 def capped(state: StateView) -> str:
@@ -54,12 +54,13 @@ def capped(state: StateView) -> str:
 
     For tables: figures of capped GPUs are no figures of whole ones.
     """
-    pairs = [(gpu.number(ENFORCED), gpu.number("power_default_mw")) for gpu in state.gpus() or []]
-    known = [(now, own) for now, own in pairs if isinstance(now, int) and isinstance(own, int)]
-    low = sorted({f"{now / 1000:g} W of {own / 1000:g} W" for now, own in known if now < own})
-    count = sum(now < own for now, own in known)
-    some = f" on {count} of {len(pairs)} GPUs" if count < len(pairs) else ""
-    return f"{', '.join(low)}{some}" if low else ""
+    low, count = [], len(state.known_gpus)
+    for gpu in state.known_gpus:
+        now, own = gpu.known(int, ENFORCED), gpu.known(int, "power_default_mw")
+        if now is not None and own is not None and now < own:
+            low.append(f"{now / 1000:g} W of {own / 1000:g} W")
+    some = f" on {len(low)} of {count} GPUs" if len(low) < count else ""
+    return f"{', '.join(sorted(set(low)))}{some}" if low else ""
 
 
 @check("power.limit", SETTING)
@@ -69,11 +70,9 @@ def limit(expect: Expectation, state: StateView) -> Iterator[Finding]:
 
     def check_gpu(gpu: GpuView) -> Iterator[Finding]:
         for key in (*BOARD, ENFORCED):
-            reading = gpu.number(key)
-            if isinstance(reading, Unmeasured):
-                yield unread(f"{BOARD.get(key, 'enforced')} power limit", reading, gpu)
-            elif found := [*judged(gpu, key, reading, board, cap)]:
-                yield from found
+            found = [*within(gpu.subject, gpu.part, judged(gpu, key, board, cap))]
+            yield from found
+            if any(finding.status is Status.FAIL for finding in found):
                 break
 
     text = f"every GPU may draw {board.text}"
@@ -82,10 +81,9 @@ def limit(expect: Expectation, state: StateView) -> Iterator[Finding]:
     return each_gpu(state, check_gpu, passed(text, cap or board))
 
 
-def judged(
-    gpu: GpuView, key: str, reading: int, board: Expected, cap: Expected | None
-) -> Iterator[Finding]:
+def judged(gpu: GpuView, key: str, board: Expected, cap: Expected | None) -> Iterator[Finding]:
     """The finding of one limit that is not as it must be, in mW."""
+    reading = gpu.number(key)
     read, watts = f"{key} {reading}", f"{reading / 1000:g} W"
     if key in BOARD and reading < board.value:
         what = f"a {BOARD[key]} power limit of {watts}, not {_watts(board)}"

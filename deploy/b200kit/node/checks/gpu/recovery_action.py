@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from b200kit.node.checks.findings import each_gpu, failed, passed, rule, unread
+from b200kit.node.checks.findings import each_gpu, failed, passed, rule
 from b200kit.node.checks.judge import check
 from b200kit.node.state.expectation import Expectation
 from b200kit.node.state.verdict import Action, Finding
-from b200kit.node.state.view import GpuView, StateView, Unmeasured
+from b200kit.node.state.view import GpuView, StateView
 
 NONE = 0
 
@@ -21,12 +21,10 @@ def action(expect: Expectation, state: StateView) -> Iterator[Finding]:
 
     def check_gpu(gpu: GpuView) -> Iterator[Finding]:
         number = gpu.number("recovery_action")
-        if isinstance(number, Unmeasured):
-            yield unread("recovery action", number, gpu)
-        elif number != NONE:
+        if number != NONE:
             entry = expect.at("hardware", "expect", "recovery.actions", "value", str(number))
-            asks = entry.text("asks") or f"action {number}"
-            step = Action.parse(entry.text("action"))
+            asks = entry.known(str, "asks") or f"action {number}"
+            step = Action.parse(entry.reading("action"))
             summary = f"{gpu.subject}: the driver asks for {asks}"
             yield failed(summary, f"recovery action {number}", expected, step, gpu)
 

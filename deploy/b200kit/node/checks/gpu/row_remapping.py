@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from b200kit.node.checks.findings import each_gpu, failed, noted, passed, unread
+from b200kit.node.checks.findings import each_gpu, failed, noted, passed, within
 from b200kit.node.checks.gpu_rows import Flag, register
 from b200kit.node.checks.judge import check
 from b200kit.node.checks.node_scale import OnNode
 from b200kit.node.state.expectation import Expectation
 from b200kit.node.state.verdict import Action, Finding
-from b200kit.node.state.view import GpuView, StateView, Unmeasured
+from b200kit.node.state.view import GpuView, StateView
 
 REPAIRS = {"channel_pending": "a memory channel", "tpc_pending": "a TPC"}
 
@@ -33,14 +33,14 @@ def pending(expect: Expectation, state: StateView) -> Iterator[Finding]:
     """No GPU waits for a reset to repair a memory channel or a TPC."""
     expected = expect.hardware("repair.pending", bool)
 
+    def waits(gpu: GpuView, key: str, part: str) -> Iterator[Finding]:
+        if (reading := gpu.flag("repair", key)) != expected.value:
+            summary = f"{gpu.subject} waits for a reset to repair {part}"
+            yield failed(summary, f"repair {key} {reading}", expected, Action.RESET_GPU, gpu)
+
     def check_gpu(gpu: GpuView) -> Iterator[Finding]:
         for key, part in REPAIRS.items():
-            reading = gpu.flag("repair", key)
-            if isinstance(reading, Unmeasured):
-                yield unread(f"whether the repair of {part} waits", reading, gpu)
-            elif reading != expected.value:
-                summary = f"{gpu.subject} waits for a reset to repair {part}"
-                yield failed(summary, f"repair {key} {reading}", expected, Action.RESET_GPU, gpu)
+            yield from within(gpu.subject, gpu.part, waits(gpu, key, part))
 
     return each_gpu(state, check_gpu, passed("no GPU waits for a repair", expected))
 
@@ -51,15 +51,10 @@ def spares(expect: Expectation, state: StateView) -> Iterator[Finding]:
     most = expect.hardware("remap.spent_banks_max")
 
     def check_gpu(gpu: GpuView) -> Iterator[Finding]:
-        spent, low = gpu.number("remap", "banks", "none"), gpu.number("remap", "banks", "low")
-        if isinstance(spent, Unmeasured):
-            yield unread("banks without spare rows", spent, gpu)
-        elif spent > most.value:
+        if (spent := gpu.number("remap", "banks", "none")) > most.value:
             summary = f"{gpu.subject} has {spent} memory banks without a spare row"
             yield failed(summary, f"banks with none left {spent}", most, Action.REPLACE, gpu)
-        if isinstance(low, Unmeasured):
-            yield unread("banks low on spare rows", low, gpu)
-        elif low:
+        if low := gpu.number("remap", "banks", "low"):
             summary = f"{gpu.subject} has {low} memory banks low on spare rows"
             yield noted(summary, gpu, f"banks low {low}", most)
 

@@ -12,7 +12,7 @@ from b200kit.node.checks.node_scale import board_of, in_words
 from b200kit.node.checks.nvlink import cut
 from b200kit.node.state.expectation import Expectation, Expected
 from b200kit.node.state.verdict import Action, Finding
-from b200kit.node.state.view import GpuView, StateView, Unmeasured
+from b200kit.node.state.view import GpuView, StateView, Unread
 
 ALIKE = {
     "vbios": ("vbios", "VBIOS"),
@@ -45,17 +45,12 @@ def make(identifier: str, path: str, name: str) -> Check:
     """The check that a reading is the same on all GPUs; those with the rarer values are named."""
 
     def run(expect: Expectation, state: StateView) -> Iterator[Finding]:
-        gpus = state.gpus()
-        if isinstance(gpus, Unmeasured):
-            yield unread("the GPUs", gpus)
-            return
-        of: dict[str, list[GpuView]] = {}
+        gpus, of = state.gpus, dict[str, list[GpuView]]()
         for gpu in gpus:
-            value = gpu.at(*path.split(".")).raw()
-            if isinstance(value, Unmeasured):
-                yield unread(name, value, gpu)
-            else:
-                of.setdefault(str(value), []).append(gpu)
+            try:
+                of.setdefault(str(gpu.raw(*path.split("."))), []).append(gpu)
+            except Unread as error:
+                yield unread(error, gpu.subject, gpu.part)
         if not of:
             return
         usual = max(of, key=lambda value: len(of[value]))
@@ -108,10 +103,10 @@ def is_one_board(numbers: Iterable[str], gpus: Sequence[GpuView]) -> bool:
     Both stand side by side on a healthy node of H100s; what the prefixes mean is not public.
     """
     found = [match.groups() for text in numbers if (match := PART_NUMBER.fullmatch(text))]
-    firmware = {(gpu.text("vbios"), gpu.text("inforom")) for gpu in gpus}
-    known = all(isinstance(text, str) for texts in firmware for text in texts)
+    flashed = [{gpu.known(str, key) for gpu in gpus} for key in ("vbios", "inforom")]
     return (
-        known and len(firmware) == 1 and len(found) == 2 and len({board for _, board in found}) == 1
+        all(len(known) == 1 and None not in known for known in flashed)
+        and len(found) == 2 and len({board for _, board in found}) == 1
         and {prefix for prefix, _ in found} == {"692", "965"}
     )  # fmt: skip
 

@@ -9,13 +9,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
-from b200kit.node.checks.findings import failed, noted, passed, rule, unread
+from b200kit.node.checks.findings import failed, noted, passed, rule
 from b200kit.node.checks.gpu import nvlink5_xid
 from b200kit.node.checks.judge import check
 from b200kit.node.checks.node_scale import OnNode
 from b200kit.node.state.expectation import Expectation, Expected
 from b200kit.node.state.verdict import Action, Finding
-from b200kit.node.state.view import GpuView, Missing, StateView, Unmeasured, View
+from b200kit.node.state.view import GpuView, StateView, Unread, View
 
 LINK_LOST = 149
 DOWNSTREAM = (45, 145)
@@ -57,12 +57,10 @@ def grouped(state: StateView, entries: list[View]) -> list[Group]:
     """Messages by PCI address and code, in order of first sight."""
     texts: dict[tuple[str, int], list[str]] = {}
     for entry in entries:
-        address, code = entry.text("pci_address"), entry.number("code")
-        if isinstance(address, str) and isinstance(code, int):
-            text = entry.text("text")
-            texts.setdefault((address.lower(), code), []).append(
-                text if isinstance(text, str) else ""
-            )
+        address, code = entry.known(str, "pci_address"), entry.known(int, "code")
+        if address is not None and code is not None:
+            text = entry.known(str, "text") or ""
+            texts.setdefault((address.lower(), code), []).append(text)
     return [Group(a, code, tuple(t), state.gpu_at(a)) for (a, code), t in texts.items()]
 
 
@@ -74,12 +72,7 @@ def grouped(state: StateView, entries: list[View]) -> list[Group]:
 def log(expect: Expectation, state: StateView) -> Iterator[Finding]:
     """The kernel log holds no Xid that asks for more than a restart of the application."""
     table, entries = expect.hardware("xid.actions", dict), state.items("xids")
-    if isinstance(entries, Unmeasured):
-        yield unread("the kernel log", entries)
-        return
     groups = grouped(state, entries)
-    if sum(len(group.texts) for group in groups) != len(entries):
-        yield unread("some Xid entries", Unmeasured("without a PCI address or a code"))
     lost = {group.address for group in groups if group.code == LINK_LOST and group.fatal}
     found: list[Finding] = []
     for group in groups:
@@ -88,6 +81,8 @@ def log(expect: Expectation, state: StateView) -> Iterator[Finding]:
         else:
             found += xid(expect, table, group)
     yield from found
+    if sum(len(group.texts) for group in groups) != len(entries):
+        raise Unread("some Xid entries", "without a PCI address or a code")
     if not any(finding.blocks for finding in found):
         yield passed(f"no Xid that matters among {len(entries)} in this boot's kernel log")
 
@@ -107,16 +102,15 @@ def xid(expect: Expectation, table: Expected, group: Group) -> Iterator[Finding]
     known that would help.
     """
     entry = expect.at("hardware", "expect", "xid.actions", "value", str(group.code))
-    unlisted = isinstance(entry.raw(), Missing)
-    action = Action.parse(entry.text("action") or Action.MONITOR.word)
+    action = Action.parse(entry.reading("action"))
     if action is Action.NONE:
         return
     summary = describe(group, entry)
     expected, read = rule("none", table.source), group.texts[-1] or f"Xid {group.code}"
     part = "" if group.gpu else f"PCI {group.address}"
-    if unlisted:
+    if entry.is_missing():
         yield noted(f"{summary}: {read[:MOST_TEXT]}", group.gpu, read, expected, part)
-    elif entry.flag("note") or (entry.flag("nonfatal_ok") and not group.fatal):
+    elif entry.known(bool, "note") or (entry.known(bool, "nonfatal_ok") and not group.fatal):
         yield noted(summary, group.gpu, read, expected, part)
     else:
         found = failed(summary, read, expected, action, group.gpu, part, subject=group.subject)
@@ -125,7 +119,7 @@ def xid(expect: Expectation, table: Expected, group: Group) -> Iterator[Finding]
 
 def describe(group: Group, entry: View) -> str:
     """The sentence for a group: code, meaning, what its messages say, how often."""
-    meaning = entry.text("meaning") or "not classified yet"
+    meaning = entry.known(str, "meaning") or "not classified yet"
     details = f": {group.details}" if group.details else ""
     times = f"{len(group.texts)} time{'s' if len(group.texts) > 1 else ''} since boot"
     return f"{group.subject}: Xid {group.code} ({meaning}), {times}{details}"
