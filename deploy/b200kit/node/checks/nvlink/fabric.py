@@ -9,14 +9,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from b200kit.node.checks.findings import each_gpu, failed, noted, passed, unread, value
+from b200kit.node.checks.findings import each_gpu, failed, noted, passed
 from b200kit.node.checks.gpu_rows import Code, register
 from b200kit.node.checks.judge import check
 from b200kit.node.checks.node_scale import OnNode
 from b200kit.node.checks.nvlink import health_mask
 from b200kit.node.state.expectation import Expectation
 from b200kit.node.state.verdict import Action, Finding
-from b200kit.node.state.view import GpuView, StateView, Unmeasured
+from b200kit.node.state.view import GpuView, StateView
 
 STATES = {0: "not supported", 1: "not started", 2: "in progress", 3: "completed"}
 SUMMARIES = {0: "not supported", 1: "healthy", 2: "unhealthy", 3: "limited capacity"}
@@ -81,22 +81,15 @@ def health(expect: Expectation, state: StateView) -> Iterator[Finding]:
     """The health summary; "not supported" of older drivers is unknown and does not block."""
     expected = expect.hardware("fabric.health")
 
-    def check_gpu(gpu: GpuView) -> list[Finding]:
+    def check_gpu(gpu: GpuView) -> Iterator[Finding]:
         summary = gpu.number("fabric", "health_summary")
         if summary == UNKNOWN_SUMMARY:
             unknown = f"{gpu.subject}: fabric health is unknown, as this driver gives no summary"
-            return [noted(unknown, gpu, SUMMARIES[UNKNOWN_SUMMARY], expected)]
-        return value(
-            "fabric health summary",
-            summary,
-            lambda number: number == expected.value,
-            lambda number: (
-                f"{gpu.subject} reports its fabric health as {SUMMARIES.get(number, number)}"
-            ),
-            expected,
-            Action.RESET_GPU,
-            gpu,
-        )
+            yield noted(unknown, gpu, SUMMARIES[UNKNOWN_SUMMARY], expected)
+        elif summary != expected.value:
+            text = f"{gpu.subject} reports its fabric health as {SUMMARIES.get(summary, summary)}"
+            read = f"fabric health summary {summary}"
+            yield failed(text, read, expected, Action.RESET_GPU, gpu)
 
     return each_gpu(state, check_gpu, passed("fabric health is not bad on any GPU", expected))
 
@@ -108,9 +101,7 @@ def mask(expect: Expectation, state: StateView) -> Iterator[Finding]:
 
     def check_gpu(gpu: GpuView) -> Iterator[Finding]:
         reading = gpu.number("fabric", "health_mask")
-        if isinstance(reading, Unmeasured):
-            yield unread("fabric health mask", reading, gpu)
-        elif faults := health_mask.faults(reading):
+        if faults := health_mask.faults(reading):
             fields = ", ".join(f"{k} {v}" for k, v in health_mask.decode(reading).items())
             summary = f"{gpu.subject} has a fault in its fabric health mask: {', '.join(faults)}"
             yield failed(summary, f"{reading:#x}: {fields}", expected, Action.RESET_GPU, gpu)

@@ -40,11 +40,9 @@ def rates(expect: Expectation, state: StateView) -> Iterator[Finding]:
 
 def bad_rates(gpu: GpuView, kind: str, limit: Expected) -> Iterator[Finding]:
     """Links of a GPU whose rate of one kind is bad."""
-    for found in of_links(gpu, f"{kind}_ber", f"{kind} bit error rate"):
-        if isinstance(found, Finding):
-            yield found
-            continue
-        link, raw = found
+    read, lost = of_links(gpu, f"{kind}_ber")
+    yield from lost
+    for link, raw in read:
         rate = bit_error_rate.decode(raw)
         if RATES[kind](rate, limit.value):
             summary = f"{gpu.subject} NVLink {link} has an {kind} bit error rate of {rate}"
@@ -62,7 +60,7 @@ def errors(expect: Expectation, state: StateView) -> Iterator[Finding]:
     table = expect.hardware("nvlink.errors_max", dict)
     limits = {str(key): limit for key, limit in table.value.items()}
     if not limits or not all(type(limit) is int for limit in limits.values()):
-        raise Unexpected("hardware data: nvlink.errors_max must give every counter a whole number")
+        raise Unexpected("hardware data: nvlink.errors_max", "each counter needs a whole number")
 
     def check_gpu(gpu: GpuView) -> Iterator[Finding]:
         for key, limit in limits.items():
@@ -89,14 +87,10 @@ def noted_count(gpu: GpuView, summary: str, read: str, limit: Expected) -> Findi
 
 def counted(gpu: GpuView, key: str, limit: Expected, report: Tell) -> Iterator[Finding]:
     """Links of a GPU with more errors of one kind than they may have, in one finding."""
-    what, bad = key.replace("_", " "), dict[int, int]()
-    for found in of_links(gpu, key, what):
-        if isinstance(found, Finding):
-            yield found
-        elif found[1] > limit.value:
-            bad[found[0]] = found[1]
-    if bad:
-        counts = f"{sum(bad.values())} {what} {SINCE}"
+    read, lost = of_links(gpu, key)
+    yield from lost
+    if bad := {link: count for link, count in read if count > limit.value}:
+        counts = f"{sum(bad.values())} {key.replace('_', ' ')} {SINCE}"
         summary = f"{gpu.subject}: {links_in_words(list(bad))} counted {counts}"
         yield report(gpu, summary, f"{key} by link {bad}", limit)
 
@@ -112,13 +106,10 @@ def recovery(expect: Expectation, state: StateView) -> Iterator[Finding]:
     def check_gpu(gpu: GpuView) -> Iterator[Finding]:
         counts: dict[str, dict[int, int]] = {}
         for kind in ("failed", "success", "events"):
-            counts[kind] = {}
             key = f"recovery_{kind}"
-            for found in of_links(gpu, key, f"recovery {kind}", in_use(gpu, key)):
-                if isinstance(found, Finding):
-                    yield found
-                elif found[1]:
-                    counts[kind][found[0]] = found[1]
+            read, lost = of_links(gpu, key, in_use(gpu, key))
+            yield from lost
+            counts[kind] = {link: count for link, count in read if count}
         yield from recovery_failures(gpu, counts["failed"], limit)
         yield from recoveries(gpu, counts["success"], counts["events"], limit)
 
@@ -128,7 +119,7 @@ def recovery(expect: Expectation, state: StateView) -> Iterator[Finding]:
 def in_use(gpu: GpuView, key: str) -> list[View]:
     """Which links to read: those up, and a dead one where it reports that it failed to recover."""
     up = gpu.links_up
-    return [link for link in gpu.links or [] if isinstance(link.number(key), int) or link in up]
+    return [link for link in gpu.links if link.known(int, key) is not None or link in up]
 
 
 def recovery_failures(gpu: GpuView, lost: dict[int, int], limit: Expected) -> Iterator[Finding]:

@@ -1,4 +1,4 @@
-"""NVLink of every GPU: links up, their speed and version. For errors see nvlink_errors.py.
+"""NVLink of every GPU: links up, their speed and version. For errors see link_errors.py.
 
 Links that are up prove nothing about the fabric (they train without it), but a link that is down
 disproves it: see b200kit/node/checks/nvlink/fabric.py and p2p.py for the rest.
@@ -6,7 +6,7 @@ disproves it: see b200kit/node/checks/nvlink/fabric.py and p2p.py for the rest.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from b200kit.node.checks.findings import each_gpu, failed, passed, unread
@@ -15,7 +15,7 @@ from b200kit.node.checks.node_scale import OnNode
 from b200kit.node.lib.cpulist import format as ranges
 from b200kit.node.state.expectation import Expectation, Expected
 from b200kit.node.state.verdict import Action, Finding
-from b200kit.node.state.view import GpuView, StateView, Unmeasured, View
+from b200kit.node.state.view import GpuView, StateView, Unread, View
 
 UP = 1
 UNKNOWN_REMOTE = 255
@@ -27,42 +27,25 @@ MOST_LINKS = 36
 """NVML_NVLINK_MAX_LINKS of nvml.h: no GPU has more."""
 
 
-def readings(gpu: GpuView, key: str) -> dict[int, int] | Unmeasured:
-    """One number of every link by link number; the first that was not read ends it."""
-    links = gpu.links
-    if isinstance(links, Unmeasured):
-        return links
-    found: dict[int, int] = {}
-    for entry in links:
-        link, number = entry.number("link"), entry.number(key)
-        for reading in (link, number):
-            if isinstance(reading, Unmeasured):
-                return reading
-        found[int(link)] = int(number)  # type: ignore[arg-type]
-    return found
-
-
 def of_links(
-    gpu: GpuView, key: str, what: str, desired: Iterable[View] | None = None
-) -> Iterator[Finding | tuple[int, int]]:
-    """Link and reading of every link that is up, or of those desired.
+    gpu: GpuView, key: str, links: Sequence[View] | None = None
+) -> tuple[list[tuple[int, int]], list[Finding]]:
+    """Link and reading of every link that is up, or of those given.
 
-    A finding for those not read, one for each reason.
+    And a finding for those not read, one for each reason.
     """
-    if isinstance(gpu.links, Unmeasured):
-        yield unread(f"{what} of any NVLink", gpu.links, gpu)
-        return
-    unread_links: dict[str, list[object]] = {}
-    for view in gpu.links_up if desired is None else desired:
-        link, reading = view.number("link"), view.number(key)
-        if isinstance(link, int) and isinstance(reading, int):
-            yield link, reading
-        else:
-            reason = reading if isinstance(reading, Unmeasured) else link
-            name = link if isinstance(link, int) else "of no number"
-            unread_links.setdefault(str(getattr(reason, "reason", reason)), []).append(name)
-    for text, where in unread_links.items():
-        yield unread(f"{what} of {links_in_words(where)}", Unmeasured(text), gpu)
+    read: list[tuple[int, int]] = []
+    lost: dict[str, list[object]] = {}
+    for link in gpu.links_up if links is None else links:
+        number = link.known(int, "link")
+        try:
+            read.append((link.number("link"), link.number(key)))
+        except Unread as error:
+            lost.setdefault(error.reason, []).append("of no number" if number is None else number)
+    return read, [
+        unread(Unread(f"{key} of {links_in_words(where)}", reason), gpu.subject, gpu.part)
+        for reason, where in lost.items()
+    ]
 
 
 def links_in_words(links: list[object]) -> str:
@@ -83,10 +66,7 @@ def links(expect: Expectation, state: StateView) -> Iterator[Finding]:
     desired = expect.hardware("nvlink.links")
 
     def check_gpu(gpu: GpuView) -> Iterator[Finding]:
-        states = readings(gpu, "state")
-        if isinstance(states, Unmeasured):
-            yield unread("NVLink states", states, gpu)
-            return
+        states = {link.number("link"): link.number("state") for link in gpu.links}
         up = sum(value == UP for value in states.values())
         if up != desired.value:
             down = ranges(link for link, value in states.items() if value != UP and link >= 0)
@@ -95,7 +75,7 @@ def links(expect: Expectation, state: StateView) -> Iterator[Finding]:
             found = failed(summary, read, desired, Action.RESET_GPU, gpu)
             yield replace(found, kind=SOME_UP if up else NONE_UP)
 
-    total = len(state.gpus() or []) * desired.value
+    total = len(state.gpus) * desired.value
     return each_gpu(state, check_gpu, passed(f"{total} of {total} NVLinks are up", desired))
 
 
@@ -118,10 +98,8 @@ def speed(expect: Expectation, state: StateView) -> Iterator[Finding]:
     def describe(reading: int) -> str:
         return f"at {reading / 1000:g} GB/s, not {usual.value / 1000:g}"
 
-    def check_gpu(gpu: GpuView) -> Iterator[Finding]:
-        return odd_links(gpu, "speed_mbps", "speed", lambda r: r >= floor.value, describe, floor)
-
-    return each_gpu(state, check_gpu, passed(f"every NVLink runs at {floor.text} or more", floor))
+    well = passed(f"every NVLink runs at {floor.text} or more", floor)
+    return odd_links(state, "speed_mbps", lambda r: r >= floor.value, describe, floor, well)
 
 
 @check("nvlink.version")
@@ -132,10 +110,8 @@ def version(expect: Expectation, state: StateView) -> Iterator[Finding]:
     def describe(reading: int) -> str:
         return f"as NVML version {reading}"
 
-    def check_gpu(gpu: GpuView) -> Iterator[Finding]:
-        return odd_links(gpu, "version", "version", lambda r: r == desired.value, describe, desired)
-
-    return each_gpu(state, check_gpu, passed("every NVLink is of the expected version", desired))
+    well = passed("every NVLink is of the expected version", desired)
+    return odd_links(state, "version", lambda r: r == desired.value, describe, desired, well)
 
 
 @check("nvlink.remote")
@@ -145,33 +121,35 @@ def remote(expect: Expectation, state: StateView) -> Iterator[Finding]:
     "Unknown" is no fault: what a healthy HGX B200 answers is not confirmed.
     """
     desired = expect.hardware("nvlink.remote_type")
+    known = (desired.value, UNKNOWN_REMOTE)
 
     def describe(reading: int) -> str:
         return f"to {REMOTE.get(reading, reading)}, not to {REMOTE[desired.value]}"
 
-    def check_gpu(gpu: GpuView) -> Iterator[Finding]:
-        known = (desired.value, UNKNOWN_REMOTE)
-        return odd_links(gpu, "remote_type", "other end", known.__contains__, describe, desired)
-
-    return each_gpu(state, check_gpu, passed("no NVLink ends at another kind of device", desired))
+    well = passed("no NVLink ends at another kind of device", desired)
+    return odd_links(state, "remote_type", known.__contains__, describe, desired, well)
 
 
 def odd_links(
-    gpu: GpuView,
+    state: StateView,
     key: str,
-    what: str,
     good: Callable[[int], bool],
     describe: Callable[[int], str],
     expected: Expected,
+    all_well: Finding,
 ) -> Iterator[Finding]:
-    """Links that are up with a bad reading, one finding for all links of one value."""
-    bad: dict[int, list[object]] = {}
-    for found in of_links(gpu, key, what):
-        if isinstance(found, Finding):
-            yield found
-        elif not good(found[1]):
-            bad.setdefault(found[1], []).append(found[0])
-    for reading, where in bad.items():
-        run = "run" if len(where) > 1 else "runs"
-        summary = f"{gpu.subject}: {links_in_words(where)} {run} {describe(reading)}"
-        yield failed(summary, f"{key} {reading}", expected, Action.RESET_GPU, gpu)
+    """Links that are up with a bad reading, one finding for all links of a GPU of one value."""
+
+    def check_gpu(gpu: GpuView) -> Iterator[Finding]:
+        read, lost = of_links(gpu, key)
+        yield from lost
+        bad: dict[int, list[object]] = {}
+        for link, reading in read:
+            if not good(reading):
+                bad.setdefault(reading, []).append(link)
+        for reading, where in bad.items():
+            run = "run" if len(where) > 1 else "runs"
+            summary = f"{gpu.subject}: {links_in_words(where)} {run} {describe(reading)}"
+            yield failed(summary, f"{key} {reading}", expected, Action.RESET_GPU, gpu)
+
+    return each_gpu(state, check_gpu, all_well)

@@ -7,12 +7,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from b200kit.node.checks.findings import failed, passed, rule, unread
+from b200kit.node.checks.findings import failed, passed, rule
 from b200kit.node.checks.judge import check
-from b200kit.node.checks.pcie.nics import name_of
+from b200kit.node.checks.pcie.nics import management_ports
 from b200kit.node.state.expectation import Expectation, Expected
 from b200kit.node.state.verdict import Action, Finding
-from b200kit.node.state.view import StateView, Unmeasured, View
+from b200kit.node.state.view import StateView, View
 
 NOT_ASKED = "is not asked for (bring_up)"
 PORT = rule(
@@ -25,41 +25,29 @@ MANAGER = rule("nvlsm, installed", "Fabric Manager user guide, quoted in siderol
 @check("nics.management-port")
 def management_port(expect: Expectation, state: StateView) -> Iterator[Finding]:
     """A port of the NVSwitches may run the subnet manager, or the host hides which they are."""
-    nics = state.items("pci", "nics")
     if expect.bring_up() == "off":
         yield passed(f"a management port {NOT_ASKED}")
-    elif isinstance(nics, Unmeasured):
-        yield unread("the NICs", nics)
-    elif not nics:
+    elif not (nics := state.items("pci", "nics")):
         yield failed("no InfiniBand device is there", "none", PORT, Action.POWER_CYCLE)
     else:
-        marked = [nic for nic in nics if nic.flag("switch_management") is True]
-        yield among(marked) if marked else unmarked(nics)
+        ports = management_ports(nics)
+        yield among(ports) if ports else unmarked(nics)
 
 
-def among(marked: list[View]) -> Finding:
+def among(ports: list[tuple[str, View]]) -> Finding:
     """The finding where devices say that they are management functions."""
-    ports = [(name_of(nic), port) for nic in marked for port in nic.items("ports") or [nic]]
-    flags = [(name, port.flag("sm_disabled")) for name, port in ports]
-    free = [name for name, disabled in flags if disabled is False]
+    free = [name for name, port in ports if port.known(bool, "sm_disabled") is False]
     if free:
         return passed(f"nvlsm may run on {', '.join(free)}", PORT)
-    for name, disabled in flags:
-        if isinstance(disabled, Unmeasured):
-            return unread(f"whether {name} may run nvlsm", disabled)
-    text = ", ".join(name for name, _ in flags)
+    text = ", ".join(name for name, port in ports if port.flag("sm_disabled"))
     summary = f"no management port may run nvlsm: isSMdisabled is set on {text}"
     return failed(summary, f"isSMdisabled on {text}", PORT, Action.POWER_CYCLE)
 
 
 def unmarked(nics: list[View]) -> Finding:
     """The finding where no device says that it is one."""
-    for nic in nics:
-        for key in ("switch_management", "vital_product_data"):
-            reading = nic.flag(key)
-            if isinstance(reading, Unmeasured):
-                return unread(f"whether {name_of(nic)} belongs to an NVSwitch", reading)
-    if any(nic.flag("vital_product_data") for nic in nics):
+    own = [nic.flag("switch_management") or nic.flag("vital_product_data") for nic in nics]
+    if any(own):
         summary = f"none of {len(nics)} InfiniBand devices is a management port of an NVSwitch"
         return failed(summary, "no SW_MNG in any product data", PORT, Action.POWER_CYCLE)
     # Virtual machines with a B200 may have no such file (NVIDIA/gpu-driver-container#606).
@@ -71,18 +59,11 @@ def nvlsm_installed(expect: Expectation, state: StateView) -> Iterator[Finding]:
     """The NVLink subnet manager's package and its program are there."""
     if expect.bring_up() == "off":
         yield passed(f"nvlsm's installation {NOT_ASKED}")
-        return
-    status = state.text("packages", "nvlsm", "status")
-    program = state.flag("fabric_manager", "nvlsm_installed")
-    if state.is_null("packages", "nvlsm"):
+    elif state.is_null("packages", "nvlsm"):
         yield absent("nvlsm is not installed", "no package nvlsm")
-    elif isinstance(status, Unmeasured):
-        yield unread("the status of nvlsm", status)
-    elif status != "ii":
+    elif (status := state.text("packages", "nvlsm", "status")) != "ii":
         yield absent(f"nvlsm is not fully installed (dpkg status {status})", status)
-    elif isinstance(program, Unmeasured):
-        yield unread("nvlsm's program", program)
-    elif not program:
+    elif not state.flag("fabric_manager", "nvlsm_installed"):
         yield absent("nvlsm's package is installed and its program is gone", "no program")
     else:
         yield passed("nvlsm is installed", MANAGER)

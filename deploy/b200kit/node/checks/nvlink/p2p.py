@@ -14,7 +14,7 @@ from b200kit.node.checks.nvlink.cut import Pair
 from b200kit.node.checks.nvlink.fabric import IN_ALL
 from b200kit.node.state.expectation import Expectation, Expected
 from b200kit.node.state.verdict import Action, Finding
-from b200kit.node.state.view import GpuView, StateView, Unmeasured
+from b200kit.node.state.view import GpuView, StateView, Unread
 
 KINDS = ("read", "write", "nvlink")
 WORDS = {1: "chipset", 2: "GPU", 3: "topology", 4: "disabled by registry", 5: "not supported"}
@@ -40,20 +40,22 @@ def blame(bad: list[Pair]) -> tuple[list[int], list[Pair]]:
 
 def judge_kind(kind: str, expected: Expected, board: str, state: StateView) -> Iterator[Finding]:
     """Findings of one kind of access over all pairs."""
-    gpus = state.gpus()
-    if isinstance(gpus, Unmeasured):
-        yield unread(f"P2P {kind}", gpus)
-        return
-    observed = {(a, b): reading for a, b, reading in state.pairs(kind)}
-    unknown = {pair: r for pair, r in observed.items() if isinstance(r, Unmeasured)}
-    bad = {pair: r for pair, r in observed.items() if isinstance(r, int) and r != expected.value}
-    if unknown:
-        reason = next(iter(unknown.values()))
-        found = unread(f"P2P {kind} of {len(unknown)} of {len(observed)} pairs", reason)
-        yield replace(found, subjects=named(gpus, unknown))
+    gpus, at = state.gpus, state.at("p2p", kind)
+    observed: dict[Pair, int] = {}
+    lost: dict[Pair, str] = {}
+    for a, b in state.pairs(kind):
+        try:
+            observed[a, b] = at.number(a, b)
+        except Unread as error:
+            lost[a, b] = error.reason
+    if lost:
+        what = f"P2P {kind} of {len(lost)} of {len(lost) + len(observed)} pairs"
+        found = unread(Unread(what, next(iter(lost.values()))))
+        yield replace(found, subjects=named(gpus, lost))
+    bad = {pair: status for pair, status in observed.items() if status != expected.value}
     for finding, pairs in faults(kind, expected, board, gpus, bad):
         yield replace(finding, subjects=named(gpus, pairs))
-    if observed and not bad and not unknown:
+    if observed and not bad and not lost:
         yield passed(f"P2P {kind} works on all {len(observed)} ordered pairs", expected)
 
 

@@ -9,11 +9,11 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from b200kit.node.checks.findings import failed, noted, passed, rule, unread
+from b200kit.node.checks.findings import failed, noted, passed, rule
 from b200kit.node.checks.judge import check
 from b200kit.node.state.expectation import Expectation
 from b200kit.node.state.verdict import Action, Finding
-from b200kit.node.state.view import StateView, Unmeasured, View
+from b200kit.node.state.view import StateView
 
 SEVERITY = re.compile(r"^(?P<non>Non-?)?Fatal\b", re.IGNORECASE)
 SOURCE = "fabric manager user guide, appendix D: NVSwitch SXid errors"
@@ -24,23 +24,15 @@ def log(expect: Expectation, state: StateView) -> Iterator[Finding]:
     """The kernel log holds no fatal SXid; one that is not fatal is noted."""
     del expect
     entries = state.items("sxids")
-    if isinstance(entries, Unmeasured):
-        yield unread("the kernel log", entries)
-        return
-    groups: dict[tuple[object, object], list[str]] = {}
+    groups: dict[tuple[str, object], list[str]] = {}
     for entry in entries:
-        where = entry.text("pci_address") or "an unknown address"
-        groups.setdefault((where, number(entry)), []).append(str(entry.text("text") or ""))
-    found = [sxid(str(where), code, texts) for (where, code), texts in groups.items()]
+        where, code = entry.known(str, "pci_address"), entry.known(int, "code")
+        key = (where or "an unknown address", "?" if code is None else code)
+        groups.setdefault(key, []).append(entry.known(str, "text") or "")
+    found = [sxid(where, code, texts) for (where, code), texts in groups.items()]
     yield from found
     if not any(finding.blocks for finding in found):
         yield passed(f"no fatal SXid among {len(entries)} in this boot's kernel log")
-
-
-def number(entry: View) -> object:
-    """The code of an entry, a question mark where it has none."""
-    code = entry.number("code")
-    return "?" if isinstance(code, Unmeasured) else code
 
 
 def sxid(address: str, code: object, texts: list[str]) -> Finding:

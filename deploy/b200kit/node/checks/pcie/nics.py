@@ -8,18 +8,25 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from b200kit.node.checks.findings import failed, noted, passed, rule, unread
+from b200kit.node.checks.findings import failed, noted, passed, rule, unread, within
 from b200kit.node.checks.judge import check
 from b200kit.node.state.expectation import Expectation, Expected
 from b200kit.node.state.verdict import Action, Finding
-from b200kit.node.state.view import StateView, Unmeasured, View
+from b200kit.node.state.view import StateView, Unread, View
 
 ACTIVE = rule("ACTIVE", "a data port that is down is noted; which must be up is the inventory's")
 
 
 def name_of(nic: View) -> str:
     """The device's name, or its place in the document."""
-    return nic.text("name") or nic.path
+    return nic.known(str, "name") or nic.path
+
+
+def management_ports(nics: list[View]) -> list[tuple[str, View]]:
+    """The ports of devices that say that they are of the NVSwitches, by the device's name."""
+    marked = [nic for nic in nics if nic.known(bool, "switch_management")]
+    # A device that lists no port is one: what nobody can read of it is told.
+    return [(name_of(nic), port) for nic in marked for port in nic.known_items("ports") or [nic]]
 
 
 @check("nics.switch-management")
@@ -31,20 +38,21 @@ def switch_management(expect: Expectation, state: StateView) -> Iterator[Finding
     """
     desired = expect.hardware("nics.switch_management")
     fewer = expect.hardware("nics.switch_management_fewer", list)
-    nics = state.items("pci", "nics")
-    if isinstance(nics, Unmeasured):
-        yield unread("the NICs", nics)
-        return
-    flags = [(name_of(nic), nic.flag("switch_management")) for nic in nics]
-    unknown = [(name, flag) for name, flag in flags if isinstance(flag, Unmeasured)]
-    names = [name for name, flag in flags if flag]
-    for name, reason in unknown:
-        what = f"whether {name} belongs to an NVSwitch"
+    names: list[str] = []
+    unknown: list[tuple[str, Unread]] = []
+    for nic in state.items("pci", "nics"):
+        name = name_of(nic)
+        try:
+            names += [name] if nic.flag("switch_management") else []
+        except Unread as error:
+            unknown.append((name, error))
+    for name, why in unknown:
         if len(names) < desired.value:
-            yield unread(what, reason)
+            yield unread(why)
         else:
-            text = f"{what} could not be read; all {desired.value} functions of theirs are others"
-            yield noted(text, None, reason.reason, desired)
+            text = f"whether {name} belongs to an NVSwitch could not be read"
+            text = f"{text}; all {desired.value} functions of theirs are others"
+            yield noted(text, None, why.reason, desired)
     if names and not unknown and len(names) in fewer.value and registered(expect, state):
         text = (
             f"{len(names)} of {desired.value} NVSwitch management functions are there; the fabric"
@@ -56,8 +64,8 @@ def switch_management(expect: Expectation, state: StateView) -> Iterator[Finding
 
 def registered(expect: Expectation, state: StateView) -> bool:
     """Whether every GPU has completed its registration with the fabric."""
-    done, gpus = expect.hardware("fabric.state").value, state.gpus() or []
-    return bool(gpus) and all(gpu.number("fabric", "state") == done for gpu in gpus)
+    done, gpus = expect.hardware("fabric.state").value, state.known_gpus
+    return bool(gpus) and all(gpu.known(int, "fabric", "state") == done for gpu in gpus)
 
 
 def counted(names: list[str], desired: Expected) -> Finding:
@@ -79,25 +87,14 @@ def counted(names: list[str], desired: Expected) -> Finding:
 def management_state(expect: Expectation, state: StateView) -> Iterator[Finding]:
     """A port of the NVSwitches' management functions is active: the subnet manager needs one."""
     del expect
-    nics = state.items("pci", "nics")
-    if isinstance(nics, Unmeasured):
-        yield unread("the NICs", nics)
-        return
-    marked = [nic for nic in nics if nic.flag("switch_management") is True]
-    ports = [(name_of(nic), port) for nic in marked for port in nic.items("ports") or [nic]]
-    states = [(name, port.text("state")) for name, port in ports]
-    numbers = [(name, port.number("number")) for name, port in ports]
-    unknown = [
-        (n, reading) for n, reading in (*states, *numbers) if isinstance(reading, Unmeasured)
-    ]
-    for name, reason in unknown:
-        yield unread(f"a management port of {name}", reason)
-    if marked and not unknown and not any(reading == ACTIVE.value for _, reading in states):
-        read = ", ".join(f"{name} {reading}" for name, reading in states)
+    ports = management_ports(state.items("pci", "nics"))
+    states = [(name, port.number("number"), port.text("state")) for name, port in ports]
+    if states and all(reading != ACTIVE.value for _, _, reading in states):
+        read = ", ".join(f"{name} {reading}" for name, _, reading in states)
         expected = Expected("one active", "", "the subnet manager reaches the switches through it")
         summary = f"none of {len(states)} management ports of the NVSwitches is active"
         yield failed(summary, read, expected, Action.POWER_CYCLE)
-    elif not unknown:
+    else:
         yield passed(f"management ports: {len(states)}, with one active or none shown")
 
 
@@ -106,11 +103,8 @@ def ports(expect: Expectation, state: StateView) -> Iterator[Finding]:
     """Ports of data NICs that are not active are noted."""
     del expect
     nics = state.items("pci", "nics")
-    if isinstance(nics, Unmeasured):
-        yield unread("the NICs", nics)
-        return
-    data = [nic for nic in nics if nic.flag("switch_management") is not True]
-    found = [finding for nic in data for finding in inactive(nic)]
+    data = [nic for nic in nics if not nic.known(bool, "switch_management")]
+    found = [finding for nic in data for finding in within("", "", inactive(nic))]
     yield from found
     if not any(finding.blocks for finding in found):
         yield passed(f"ports of {len(data)} data NICs were read", ACTIVE)
@@ -118,24 +112,15 @@ def ports(expect: Expectation, state: StateView) -> Iterator[Finding]:
 
 def inactive(nic: View) -> Iterator[Finding]:
     """A note for each port of a NIC that is not active."""
-    entries = nic.items("ports")
-    if isinstance(entries, Unmeasured):
-        yield unread(f"the ports of {name_of(nic)}", entries)
-        return
-    for entry in entries:
+    for entry in nic.items("ports"):
         number, state = entry.number("number"), entry.text("state")
-        name = f"{name_of(nic)} port {number}"
-        if isinstance(number, Unmeasured):
-            yield unread(f"a port's number of {name_of(nic)}", number)
-        elif isinstance(state, Unmeasured):
-            yield unread(f"the state of {name}", state)
-        elif state != ACTIVE.value:
+        if state != ACTIVE.value:
             yield Finding(
-                summary=f"{name} is {state}",
+                summary=f"{name_of(nic)} port {number} is {state}",
                 subject=name_of(nic),
                 read=state,
                 expected=ACTIVE.text,
                 source=ACTIVE.source,
                 action=Action.MONITOR,
-                part=f"PCI {nic.at('address').raw()}",
+                part=f"PCI {nic.reading('address')}",
             )
