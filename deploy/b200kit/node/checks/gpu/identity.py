@@ -29,9 +29,7 @@ def device(expect: Expectation, state: StateView) -> Iterator[Finding]:
             yield failed(summary, observed, desired, Action.NONE, gpu, part=gpu.slot)
 
     gpus = bus_gpus(state) if state.items("pci", "gpus") else []
-    yield from each(
-        gpus, check_gpu, passed(f"{len(gpus)} GPUs with PCI id {desired.text}", desired)
-    )
+    return each(gpus, check_gpu, passed(f"{len(gpus)} GPUs with PCI id {desired.text}", desired))
 
 
 def absent_modules(state: StateView, count: int) -> str:

@@ -18,12 +18,12 @@ CODE = re.compile(r"\((\d+)\)$")
 def refused(
     expect: Expectation, table: Expected, error: Unread, gpu: GpuView | None = None
 ) -> Finding:
-    """The fault that an NVML error of a known code is; any other is raised again."""
+    """The fault that an NVML error of a known code is; any other raises Unread."""
     code = match[1] if (match := CODE.search(error.reason)) else ""
     entry = expect.at("hardware", "expect", "nvml.faults", "value", code)
     meaning = entry.known(str, "meaning")
     if meaning is None:
-        raise error
+        raise Unread("NVML", error.reason) from error
     subject, action = gpu.subject if gpu else "NVML", Action.parse(entry.reading("action"))
     expected = Expected("an answer", "", table.source)
     return failed(f"{subject}: {meaning}", error.reason, expected, action, gpu)

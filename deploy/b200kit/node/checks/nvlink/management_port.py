@@ -9,7 +9,7 @@ from collections.abc import Iterator
 
 from b200kit.node.checks.findings import failed, passed, rule
 from b200kit.node.checks.judge import check
-from b200kit.node.checks.pcie.nics import management_ports
+from b200kit.node.checks.pcie.nics import Nic, management_ports, nics_of
 from b200kit.node.state.expectation import Expectation, Expected
 from b200kit.node.state.verdict import Action, Finding
 from b200kit.node.state.view import StateView, View
@@ -27,7 +27,7 @@ def management_port(expect: Expectation, state: StateView) -> Iterator[Finding]:
     """A port of the NVSwitches may run the subnet manager, or the host hides which they are."""
     if expect.bring_up() == "off":
         yield passed(f"a management port {NOT_ASKED}")
-    elif not (nics := state.items("pci", "nics")):
+    elif not (nics := nics_of(state)):
         yield failed("no InfiniBand device is there", "none", PORT, Action.POWER_CYCLE)
     else:
         ports = management_ports(nics)
@@ -44,10 +44,11 @@ def among(ports: list[tuple[str, View]]) -> Finding:
     return failed(summary, f"isSMdisabled on {text}", PORT, Action.POWER_CYCLE)
 
 
-def unmarked(nics: list[View]) -> Finding:
+def unmarked(nics: list[Nic]) -> Finding:
     """The finding where no device says that it is one."""
-    own = [nic.flag("switch_management") or nic.flag("vital_product_data") for nic in nics]
-    if any(own):
+    entries = [nic.entry for nic in nics]
+    shown = [e.flag("switch_management") or e.flag("vital_product_data") for e in entries]
+    if any(shown):
         summary = f"none of {len(nics)} InfiniBand devices is a management port of an NVSwitch"
         return failed(summary, "no SW_MNG in any product data", PORT, Action.POWER_CYCLE)
     # Virtual machines with a B200 may have no such file (NVIDIA/gpu-driver-container#606).

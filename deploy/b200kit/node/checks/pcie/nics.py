@@ -7,8 +7,9 @@ devices of the switches besides any number of its own (siderolabs/extensions#893
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import dataclass
 
-from b200kit.node.checks.findings import failed, noted, passed, rule, unread, within
+from b200kit.node.checks.findings import each, failed, noted, passed, rule, unread
 from b200kit.node.checks.judge import check
 from b200kit.node.state.expectation import Expectation, Expected
 from b200kit.node.state.verdict import Action, Finding
@@ -17,16 +18,37 @@ from b200kit.node.state.view import StateView, Unread, View
 ACTIVE = rule("ACTIVE", "a data port that is down is noted; which must be up is the inventory's")
 
 
-def name_of(nic: View) -> str:
-    """The device's name, or its place in the document."""
-    return nic.known(str, "name") or nic.path
+@dataclass(frozen=True)
+class Nic:
+    """One InfiniBand device."""
+
+    entry: View
+
+    @property
+    def subject(self) -> str:
+        """Its name, or its place in the document."""
+        return self.entry.known(str, "name") or self.entry.path
+
+    @property
+    def part(self) -> str:
+        """Where it is on the bus."""
+        return f"PCI {self.entry.reading('address')}"
+
+    @property
+    def manages(self) -> bool:
+        """Whether it says that it is a management function of an NVSwitch."""
+        return bool(self.entry.known(bool, "switch_management"))
 
 
-def management_ports(nics: list[View]) -> list[tuple[str, View]]:
-    """The ports of devices that say that they are of the NVSwitches, by the device's name."""
-    marked = [nic for nic in nics if nic.known(bool, "switch_management")]
-    # A device that lists no port is one: what nobody can read of it is told.
-    return [(name_of(nic), port) for nic in marked for port in nic.known_items("ports") or [nic]]
+def nics_of(state: StateView) -> list[Nic]:
+    """Every InfiniBand device. The list may be empty."""
+    return [Nic(entry) for entry in state.items("pci", "nics")]
+
+
+def management_ports(nics: list[Nic]) -> list[tuple[str, View]]:
+    """The ports of management functions, by the device's name; of one without, the device."""
+    marked = [nic for nic in nics if nic.manages]
+    return [(n.subject, port) for n in marked for port in n.entry.known_items("ports") or [n.entry]]
 
 
 @check("nics.switch-management")
@@ -38,21 +60,19 @@ def switch_management(expect: Expectation, state: StateView) -> Iterator[Finding
     """
     desired = expect.hardware("nics.switch_management")
     fewer = expect.hardware("nics.switch_management_fewer", list)
-    names: list[str] = []
-    unknown: list[tuple[str, Unread]] = []
-    for nic in state.items("pci", "nics"):
-        name = name_of(nic)
+    nics, unknown = nics_of(state), dict[str, str]()
+    names = [nic.subject for nic in nics if nic.manages]
+    for nic in nics:
         try:
-            names += [name] if nic.flag("switch_management") else []
+            nic.entry.flag("switch_management")
         except Unread as error:
-            unknown.append((name, error))
-    for name, why in unknown:
+            unknown[f"whether {nic.subject} belongs to an NVSwitch"] = error.reason
+    for what, reason in unknown.items():
         if len(names) < desired.value:
-            yield unread(why)
+            yield unread(Unread(what, reason))
         else:
-            text = f"whether {name} belongs to an NVSwitch could not be read"
-            text = f"{text}; all {desired.value} functions of theirs are others"
-            yield noted(text, None, why.reason, desired)
+            text = f"{what} could not be read; all {desired.value} functions of theirs are others"
+            yield noted(text, None, reason, desired)
     if names and not unknown and len(names) in fewer.value and registered(expect, state):
         text = (
             f"{len(names)} of {desired.value} NVSwitch management functions are there; the fabric"
@@ -87,7 +107,7 @@ def counted(names: list[str], desired: Expected) -> Finding:
 def management_state(expect: Expectation, state: StateView) -> Iterator[Finding]:
     """A port of the NVSwitches' management functions is active: the subnet manager needs one."""
     del expect
-    ports = management_ports(state.items("pci", "nics"))
+    ports = management_ports(nics_of(state))
     states = [(name, port.number("number"), port.text("state")) for name, port in ports]
     if states and all(reading != ACTIVE.value for _, _, reading in states):
         read = ", ".join(f"{name} {reading}" for name, _, reading in states)
@@ -102,25 +122,13 @@ def management_state(expect: Expectation, state: StateView) -> Iterator[Finding]
 def ports(expect: Expectation, state: StateView) -> Iterator[Finding]:
     """Ports of data NICs that are not active are noted."""
     del expect
-    nics = state.items("pci", "nics")
-    data = [nic for nic in nics if not nic.known(bool, "switch_management")]
-    found = [finding for nic in data for finding in within("", "", inactive(nic))]
-    yield from found
-    if not any(finding.blocks for finding in found):
-        yield passed(f"ports of {len(data)} data NICs were read", ACTIVE)
+    data = [nic for nic in nics_of(state) if not nic.manages]
+    return each(data, inactive, passed(f"ports of {len(data)} data NICs were read", ACTIVE))
 
 
-def inactive(nic: View) -> Iterator[Finding]:
+def inactive(nic: Nic) -> Iterator[Finding]:
     """A note for each port of a NIC that is not active."""
-    for entry in nic.items("ports"):
+    for entry in nic.entry.items("ports"):
         number, state = entry.number("number"), entry.text("state")
         if state != ACTIVE.value:
-            yield Finding(
-                summary=f"{name_of(nic)} port {number} is {state}",
-                subject=name_of(nic),
-                read=state,
-                expected=ACTIVE.text,
-                source=ACTIVE.source,
-                action=Action.MONITOR,
-                part=f"PCI {nic.reading('address')}",
-            )
+            yield noted(f"{nic.subject} port {number} is {state}", nic, state, ACTIVE)
