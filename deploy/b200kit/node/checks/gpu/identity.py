@@ -69,12 +69,12 @@ def nvml_count(expect: Expectation, state: StateView) -> Iterator[Finding]:
     listed = [gpu.text("pci_address") for gpu in state.gpus]
 
     def not_listed() -> Iterator[Finding]:
-        for entry in state.items("pci", "gpus"):
-            if (address := entry.text("address")) not in listed:
-                subject = f"the GPU at {address}"
-                summary = f"{subject} is on the PCI bus but NVML does not list it"
-                read, part = f"NVML lists {len(listed)} GPUs", f"PCI {address}"
-                yield failed(summary, read, desired, Action.REBOOT, part=part, subject=subject)
+        bus = [entry.text("address") for entry in state.items("pci", "gpus")]
+        for address in (address for address in bus if address not in listed):
+            subject = f"the GPU at {address}"
+            summary = f"{subject} is on the PCI bus but NVML does not list it"
+            read, part = f"NVML lists {len(listed)} GPUs", f"PCI {address}"
+            yield failed(summary, read, desired, Action.REBOOT, part=part, subject=subject)
 
     found = [*within("", "", not_listed())]
     yield from found
