@@ -112,9 +112,9 @@ def test_all_fifteen_defects_are_accounted_for() -> None:
 @in_subtests("case", lambda: [c for c in corpus.cases() if c.covers], ids=lambda case: case.id)
 def test_a_case_shows_the_codes_and_masks_that_it_names(case: Case) -> None:
     view = StateView(case.state())
-    codes = {f"xid:{entry.number('code')}" for entry in view.items("xids") or []}
+    codes = {f"xid:{entry.reading('code')}" for entry in view.known_items("xids")}
     assert {tag for tag in case.covers if tag.startswith("xid:")} <= codes
-    masks = [gpu.number("fabric", "health_mask") or 0 for gpu in view.gpus() or []]
+    masks = [gpu.known(int, "fabric", "health_mask") or 0 for gpu in view.known_gpus]
     faults = " ".join(fault for mask in masks for fault in health_mask.faults(mask))
     named = [tag.split(":")[1] for tag in case.covers if tag.startswith("mask:")]
     assert [name for name in named if name.replace("-", " ") not in faults] == []
