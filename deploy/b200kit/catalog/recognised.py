@@ -7,8 +7,8 @@ from typing import Any
 
 from b200kit.catalog.types import Hardware
 from b200kit.node.state import machine_kind
-from b200kit.node.state.machine_kind import Kind, Machine
-from b200kit.node.state.view import StateView, Unmeasured
+from b200kit.node.state.machine_kind import Kind
+from b200kit.node.state.view import StateView, Unread
 
 
 class Unrecognised(ValueError):
@@ -20,17 +20,11 @@ def on_bus(state: Mapping[str, Any], known: Iterable[Hardware]) -> Hardware:
 
     A GPU by itself is a board that lost the others, but for where it can have been passed through.
     """
-    view = StateView(state)
-    gpus = view.items("pci", "gpus")
-    if isinstance(gpus, Unmeasured):
-        raise Unrecognised(f"the PCI bus could not be read: {gpus.reason}")
-    ids = set()
-    for gpu in gpus:
-        parts = [gpu.text("vendor"), gpu.text("device")]
-        unread = next((part for part in parts if isinstance(part, Unmeasured)), None)
-        if unread is not None:
-            raise Unrecognised(f"the PCI id of a GPU could not be read: {unread.reason}")
-        ids.add(":".join(map(str, parts)))
+    try:
+        gpus = StateView(state).items("pci", "gpus")
+        ids = {f"{gpu.text('vendor')}:{gpu.text('device')}" for gpu in gpus}
+    except Unread as error:
+        raise Unrecognised(f"the PCI bus could not be read: {error}") from None
     several = len(gpus) > 1 or _kind(state) is Kind.BARE_METAL
     return matching(ids, len(gpus), several, for_machine(state, known))
 
@@ -61,5 +55,7 @@ def matching(
 
 
 def _kind(state: Mapping[str, Any]) -> Kind | None:
-    seen = machine_kind.of(StateView(state))
-    return seen.kind if isinstance(seen, Machine) else None
+    try:
+        return machine_kind.of(StateView(state)).kind
+    except Unread:
+        return None

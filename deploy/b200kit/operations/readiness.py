@@ -90,14 +90,14 @@ def _has_work(node: Node) -> bool:
     state = node.state or {}
     built = StateView(state).at("driver_module", "built_for")
     bare = [k for k, there in _headers(state).items() if not there]
-    if any(built.text(kernel) != node.spec.driver for kernel in bare):
+    if any(built.known(str, kernel) != node.spec.driver for kernel in bare):
         return True
     return bool(drift.wrong_packages(_packages(node), state, unavailable(node)))
 
 
 def _headers(state: dict[str, Any]) -> dict[str, bool]:
     """Kernel to whether its headers are there; none where that was not read."""
-    return StateView(state).get(dict, "readiness", "headers") or {}
+    return StateView(state).known(dict, "readiness", "headers") or {}
 
 
 def _packages(node: Node) -> list[Package]:

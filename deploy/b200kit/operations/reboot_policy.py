@@ -89,8 +89,7 @@ def note(state: Mapping[str, Any], driver: str, outcome: str = "") -> dict[str, 
 
 def took_s(state: Mapping[str, Any]) -> float | None:
     """How long the last reboot of a run took; None where that is not known."""
-    found = StateView(state).get(float, "notes", "reboot", "took_s")
-    return found if isinstance(found, float) else None
+    return StateView(state).known(float, "notes", "reboot", "took_s")
 
 
 def spent(state: Mapping[str, Any], driver: str) -> str:
@@ -99,8 +98,8 @@ def spent(state: Mapping[str, Any], driver: str) -> str:
     left = notes.get("reboot") if isinstance(notes, Mapping) else None
     if not isinstance(left, Mapping) or left.get("outcome") == LOADED:
         return ""
-    boot = StateView(state).text("host", "boot_id")
-    if not isinstance(boot, str) or left.get("boot_id") == boot:
+    boot = StateView(state).known(str, "host", "boot_id")
+    if boot is None or left.get("boot_id") == boot:
         return ""
     return str(left.get("at")) if left.get("facts") == facts(state, driver) else ""
 

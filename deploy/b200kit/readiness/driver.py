@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from b200kit.node.checks.findings import passed, unread
+from b200kit.node.checks.findings import passed, within
 from b200kit.node.state.expectation import Expectation
 from b200kit.node.state.verdict import Finding
-from b200kit.node.state.view import StateView, Unmeasured
+from b200kit.node.state.view import StateView
 from b200kit.readiness.findings import note, refused
 
 
@@ -17,26 +17,18 @@ def headers(expect: Expectation, state: StateView) -> Iterator[Finding]:
         yield passed("a container: its host builds the driver")
         return
     kernels = state.names("readiness", "headers")
-    if isinstance(kernels, Unmeasured):
-        yield unread("the kernels' headers", kernels)
-        return
-    found = [finding for kernel in kernels for finding in _headers(expect, state, kernel)]
+    found = [
+        finding for kernel in kernels for finding in within("", "", _headers(expect, state, kernel))
+    ]
     yield from found or [passed(f"headers for {', '.join(kernels)} are there or can be had")]
 
 
 def _headers(expect: Expectation, state: StateView, kernel: str) -> Iterator[Finding]:
-    there = state.flag("readiness", "headers", kernel)
-    built = state.text("driver_module", "built_for", kernel) == expect.text("ready", "driver")
-    if there or built:
+    built = state.known(str, "driver_module", "built_for", kernel)
+    if built == expect.text("ready", "driver") or state.flag("readiness", "headers", kernel):
         return
-    if isinstance(there, Unmeasured):
-        yield unread(f"whether there are headers of kernel {kernel}", there)
-        return
-    missing = state.get(list, "apt", "missing")
-    if isinstance(missing, Unmeasured):
-        yield unread(f"whether apt has headers of kernel {kernel}", missing)
-    elif f"linux-headers-{kernel}" in missing:
-        running = kernel == state.text("driver_module", "running_kernel")
+    if f"linux-headers-{kernel}" in state.get(list, "apt", "missing"):
+        running = kernel == state.known(str, "driver_module", "running_kernel")
         which = "that runs" if running else "that boots next"
         summary = f"kernel {kernel} {which} has no headers, and apt has no linux-headers-{kernel}"
         remedy = "boot a kernel whose headers apt has, or install its headers: DKMS needs them"
@@ -45,17 +37,15 @@ def _headers(expect: Expectation, state: StateView, kernel: str) -> Iterator[Fin
 
 def secure_boot(expect: Expectation, state: StateView) -> Iterator[Finding]:
     """The kernel will take the module that DKMS builds."""
-    asks = state.flag("readiness", "secure_boot")
-    loaded = state.text("modules", "nvidia") == expect.text("ready", "driver")
-    if state.is_null("readiness", "secure_boot") or asks is False or loaded:
+    loaded = state.known(str, "modules", "nvidia") == expect.text("ready", "driver")
+    none = loaded or state.is_null("readiness", "secure_boot")
+    if none or not state.flag("readiness", "secure_boot"):
         yield passed("no Secure Boot keeps the driver out")
-    elif isinstance(asks, Unmeasured):
-        yield unread("whether Secure Boot is on", asks)
-    elif state.flag("readiness", "signing_key_enrolled") is True:
+    elif state.known(bool, "readiness", "signing_key_enrolled"):
         yield passed("Secure Boot is on, and the key that DKMS signs with is enrolled")
     else:
         summary = "Secure Boot is on and does not know the key that DKMS signs with"
-        ubuntu = state.text("host", "os", "id") == "ubuntu"
+        ubuntu = state.known(str, "host", "os", "id") == "ubuntu"
         key = "/var/lib/shim-signed/mok/MOK.der" if ubuntu else "/var/lib/dkms/mok.pub"
         remedy = (
             f"install dkms and mokutil, enroll its key (mokutil --import {key}, confirmed at the "
@@ -66,12 +56,10 @@ def secure_boot(expect: Expectation, state: StateView) -> Iterator[Finding]:
 
 def nouveau(expect: Expectation, state: StateView) -> Iterator[Finding]:
     """No other driver holds the GPUs, or one that the settings keep out at the next boot."""
-    loaded = state.at("modules", "nouveau").raw()
-    if isinstance(loaded, Unmeasured):
-        yield unread("whether nouveau is loaded", loaded)
-    elif loaded is None:
+    loaded = state.raw("modules", "nouveau")
+    if loaded is None:
         yield passed("nouveau is not loaded")
-    elif "nouveau" in (expect.settings().names() or []):
+    elif "nouveau" in expect.settings().names():
         yield note(
             "nouveau is loaded: the settings stage keeps it out from the next boot on", loaded
         )
@@ -82,15 +70,9 @@ def nouveau(expect: Expectation, state: StateView) -> Iterator[Finding]:
 
 def present(expect: Expectation, state: StateView) -> Iterator[Finding]:
     """A driver that is there already came by packages, so apt can exchange it."""
-    files, runfile = state.get(dict, "readiness", "driver", "files"), _runfile(state)
-    if isinstance(files, Unmeasured) or isinstance(runfile, Unmeasured):
-        why = files if isinstance(files, Unmeasured) else runfile
-        yield unread(
-            "who installed the driver", why if isinstance(why, Unmeasured) else Unmeasured("")
-        )
-        return
+    files = state.get(dict, "readiness", "driver", "files")
     foreign = sorted(str(path) for path, package in files.items() if package is None)
-    if runfile:
+    if state.flag("readiness", "driver", "runfile"):
         summary = "a driver was installed by the vendor's runfile (/usr/bin/nvidia-uninstall)"
         yield refused(
             summary, "runfile", "packages", "run nvidia-uninstall on the node, and reboot"
@@ -103,13 +85,9 @@ def present(expect: Expectation, state: StateView) -> Iterator[Finding]:
         yield _packaged(expect, state, sorted({str(package) for package in files.values()}))
 
 
-def _runfile(state: StateView) -> bool | Unmeasured:
-    return state.flag("readiness", "driver", "runfile")
-
-
 def _packaged(expect: Expectation, state: StateView, packages: list[str]) -> Finding:
-    running, desired = state.text("modules", "nvidia"), expect.text("ready", "driver")
-    if isinstance(running, Unmeasured) or running == desired:
+    running, desired = state.known(str, "modules", "nvidia"), expect.text("ready", "driver")
+    if running in (None, desired):
         return passed(f"the driver's packages: {', '.join(packages) or 'none yet'}")
     summary = f"driver {running} is loaded, from {', '.join(packages) or 'packages'}"
     return note(f"{summary}: it is exchanged for {desired}", running)

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 
 from b200kit.converge import disk_space
-from b200kit.node.checks.findings import passed, unread
-from b200kit.node.state.expectation import Expectation, Unexpected
+from b200kit.node.checks.findings import passed, within
+from b200kit.node.state.expectation import Expectation
 from b200kit.node.state.verdict import Finding
-from b200kit.node.state.view import StateView, Unmeasured
+from b200kit.node.state.view import StateView, View
 from b200kit.readiness.findings import note, refused
 
 FIREWALLS = ("ufw.service", "firewalld.service")
@@ -23,38 +23,30 @@ def room(expect: Expectation, state: StateView) -> Iterator[Finding]:
     if short := disk_space.shortage(_installing(expect, state), document):
         summary, _, remedy = short.partition("; ")
         yield refused(summary, summary, "room on /boot", remedy)
-    needs = expect.items("ready", "room")
-    if isinstance(needs, Unmeasured):
-        raise Unexpected(f"ready.room: {needs.reason}")
-    for entry in needs:
-        path, need, what = entry.text(0), entry.number(1), entry.text(2)
-        free = state.number("disks", str(path), "free_bytes")
-        if isinstance(free, Unmeasured):
-            yield unread(f"the room on {path}", free)
-        elif isinstance(need, int) and free < need:
-            summary = (
-                f"{free / 1e9:.1f} GB are free for {path}, and {what} needs {need / 1e9:.0f} GB"
-            )
-            remedy = f"make room, or mount a larger file system at {path}"
-            yield refused(summary, f"{free} bytes", f"{need} bytes", remedy)
+    for entry in expect.items("ready", "room"):
+        yield from within("", "", _room(entry, state))
     if not short:
         yield passed("there is room for what is needed")
 
 
+def _room(entry: View, state: StateView) -> Iterator[Finding]:
+    path, need, what = entry.text(0), entry.number(1), entry.text(2)
+    free = state.number("disks", path, "free_bytes")
+    if free < need:
+        summary = f"{free / 1e9:.1f} GB are free for {path}, and {what} needs {need / 1e9:.0f} GB"
+        remedy = f"make room, or mount a larger file system at {path}"
+        yield refused(summary, f"{free} bytes", f"{need} bytes", remedy)
+
+
 def _installing(expect: Expectation, state: StateView) -> list[str]:
     """The driver, where another one than the desired one is there: it makes an initramfs."""
-    same = state.text("modules", "nvidia") == expect.text("ready", "driver")
+    same = state.known(str, "modules", "nvidia") == expect.text("ready", "driver")
     return [] if same else ["nvidia-open"]
 
 
 def ports(expect: Expectation, state: StateView) -> Iterator[Finding]:
     """Nothing of another's listens where gateway and replicas will."""
     wanted, listening = expect.get(dict, "ready", "ports"), state.get(list, "listening")
-    if isinstance(wanted, Unmeasured):
-        raise Unexpected(f"ready.ports: {wanted.reason}")
-    if isinstance(listening, Unmeasured):
-        yield unread("the ports in use", listening)
-        return
     taken = {str(address).rpartition(":")[2]: str(address) for address in listening}
     busy = {port: taken[port] for port in wanted if port in taken}
     for port, address in busy.items():
@@ -69,14 +61,14 @@ def services(expect: Expectation, state: StateView) -> Iterator[Finding]:
     """A firewall or automatic upgrades of the site's are noted."""
     found = []
     for unit in FIREWALLS:
-        if state.text("units", unit, "active") == "active":
+        if state.known(str, "units", unit, "active") == "active":
             beside = (
                 "beside the inventory's: both must"
                 if expect.flag("ready", "firewall")
                 else "it must"
             )
             found.append(note(f"{unit} is active; {beside} let clients reach the gateway", unit))
-    if state.text("units", UPGRADES, "active") == "active":
+    if state.known(str, "units", UPGRADES, "active") == "active":
         summary = f"{UPGRADES} is active: the host stage switches automatic upgrades off"
         found.append(note(summary, UPGRADES))
     yield from found or [passed("no firewall and no automatic upgrades are active")]

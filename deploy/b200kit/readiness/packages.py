@@ -5,10 +5,10 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from b200kit.node.checks.findings import passed, unread
+from b200kit.node.checks.findings import passed
 from b200kit.node.state.expectation import Expectation
 from b200kit.node.state.verdict import Finding
-from b200kit.node.state.view import Missing, StateView, Unmeasured
+from b200kit.node.state.view import StateView
 from b200kit.readiness.findings import refused
 
 _OWN = "/etc/apt/sources.list.d/b200kit-"
@@ -28,11 +28,8 @@ def repositories(expect: Expectation, state: StateView) -> Iterator[Finding]:
         yield passed("every package is installed: apt was not asked")
         return
     errors = _lines(state, "update")
-    if isinstance(errors, Unmeasured):
-        yield unread("what apt says of its repositories", errors)
-        return
+    named = state.known(dict, "apt", "named_in") or {}
     for line in errors:
-        named = state.get(dict, "apt", "named_in") or {}
         yield _unusable(line, {str(url): list(map(str, of)) for url, of in named.items()})
     if not errors:
         yield passed("apt reads every repository, signed by its key")
@@ -71,9 +68,6 @@ def candidates(expect: Expectation, state: StateView) -> Iterator[Finding]:
         yield passed("every package is installed")
         return
     problems = _lines(state, "problems")
-    if isinstance(problems, Unmeasured):
-        yield unread("what apt has", problems)
-        return
     for line in problems:
         remedy = "correct the version or the repositories in the inventory, or publish the package"
         yield refused(line, line, "a candidate", remedy)
@@ -89,9 +83,6 @@ def installation(expect: Expectation, state: StateView) -> Iterator[Finding]:
         )
         return
     errors = _lines(state, "install")
-    if isinstance(errors, Unmeasured):
-        yield unread("whether apt would install", errors)
-        return
     if not errors:
         yield passed("apt would install every package")
         return
@@ -103,9 +94,9 @@ def installation(expect: Expectation, state: StateView) -> Iterator[Finding]:
 
 def _mend(state: StateView, line: str) -> str:
     """What to do; Debian has what the driver depends on in a component that may be off."""
-    components = state.get(list, "apt", "components") or []
+    components = state.known(list, "apt", "components") or []
     lacking = [part for part in _DEBIAN_PARTS if part not in components]
-    debian = state.text("host", "os", "id") == "debian"
+    debian = state.known(str, "host", "os", "id") == "debian"
     if debian and lacking and re.search("not installable|no installation candidate", line):
         return f"add {' and '.join(lacking)} to the components of Debian's sources in /etc/apt"
     return "add the repository that has it, or remove the package that conflicts"
@@ -113,9 +104,8 @@ def _mend(state: StateView, line: str) -> str:
 
 def _untried(expect: Expectation, state: StateView) -> bool:
     """Whether apt was not asked, because nothing is to be installed."""
-    return expect.flag("ready", "apt") is False and isinstance(state.at("apt").raw(), Missing)
+    return state.is_missing("apt") and not expect.flag("ready", "apt")
 
 
-def _lines(state: StateView, key: str) -> list[str] | Unmeasured:
-    found = state.get(list, "apt", key)
-    return found if isinstance(found, Unmeasured) else list(map(str, found))
+def _lines(state: StateView, key: str) -> list[str]:
+    return list(map(str, state.get(list, "apt", key)))

@@ -19,8 +19,8 @@ def limits(expect: Expectation, state: StateView) -> Iterator[Finding]:
         yield passed("no power limit is asked for")
         return
     found = []
-    for gpu in state.gpus() or []:
-        lowest, highest = gpu.number("power_min_mw"), gpu.number("power_max_mw")
+    for gpu in state.known_gpus:
+        lowest, highest = gpu.reading("power_min_mw"), gpu.reading("power_max_mw")
         below = isinstance(lowest, int) and cap.value < lowest
         if below or (isinstance(highest, int) and cap.value > highest):
             takes = f"{lowest} to {highest} mW"

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from datetime import datetime
 
-from b200kit.node.checks.findings import passed, unread
+from b200kit.node.checks.findings import passed
 from b200kit.node.checks.host.machine import machine as as_judged
 from b200kit.node.state.expectation import Expectation, Unexpected
 from b200kit.node.state.machine_kind import CONTAINERS
 from b200kit.node.state.verdict import Finding
-from b200kit.node.state.view import Missing, StateView, Unmeasured
+from b200kit.node.state.view import StateView
 from b200kit.readiness.findings import note, refused
 from b200kit.stages.support import operating_systems
 
@@ -20,15 +20,15 @@ MOST_SKEW_S = 300
 
 def system(expect: Expectation, state: StateView) -> Iterator[Finding]:
     """Operating system and processor are supported, and the system is the inventory's."""
-    wanted = expect.text("ready", "system")
+    wanted = expect.requested(str, "ready", "system")
     document = state.value if isinstance(state.value, Mapping) else {}
     if why := operating_systems.refusal(document):
         yield refused(why, why, "a supported system", "install one of them")
-    elif isinstance(wanted, str) and (why := operating_systems.refusal(document, wanted)):
+    elif why := operating_systems.refusal(document, wanted):
         remedy = "correct the inventory, or install that system"
         yield refused(why, why, f"system {wanted}", remedy)
     else:
-        yield passed(f"{state.text('host', 'os', 'pretty')} is supported")
+        yield passed(f"{state.reading('host', 'os', 'pretty')} is supported")
 
 
 def python(expect: Expectation, state: StateView) -> Iterator[Finding]:
@@ -36,14 +36,11 @@ def python(expect: Expectation, state: StateView) -> Iterator[Finding]:
     if expect.is_null("ready", "python"):
         yield passed("the engine does not need the node's Python")
         return
-    running = state.text("host", "python")
     versions = expect.get(list, "ready", "python", "versions")
     lock = expect.text("ready", "python", "lock")
-    if isinstance(versions, Unmeasured) or isinstance(lock, Unmeasured) or not versions:
-        raise Unexpected("ready.python: the lock does not name its Python")
-    if isinstance(running, Unmeasured):
-        yield unread("the node's Python", running)
-        return
+    if not versions:
+        raise Unexpected("ready.python", "the lock does not name its Python")
+    running = state.text("host", "python")
     names = ", ".join(".".join(map(str, version)) for version in versions)
     if [int(part) for part in running.split(".")[:2] if part.isdigit()] in versions:
         yield passed(f"Python {running}, and {lock} is for {names}")
@@ -55,12 +52,10 @@ def python(expect: Expectation, state: StateView) -> Iterator[Finding]:
 
 def machine(expect: Expectation, state: StateView) -> Iterator[Finding]:
     """The hardware file is for this kind of machine; a virtual machine or container is noted."""
-    if not isinstance(expect.at("hardware", "expect", "machine.virtual").raw(), Missing):
+    if not expect.is_missing("hardware", "expect", "machine.virtual"):
         yield from (f for f in as_judged(expect, state) if f.blocks)
     kind = state.text("readiness", "virtualization")
-    if isinstance(kind, Unmeasured):
-        yield unread("whether the machine is virtual", kind)
-    elif kind == "none":
+    if kind == "none":
         yield passed("bare metal")
     elif kind in CONTAINERS:
         yield note(f"the node is a container ({kind}): its kernel is its host's", kind)
@@ -74,11 +69,6 @@ def machine(expect: Expectation, state: StateView) -> Iterator[Finding]:
 def clock(expect: Expectation, state: StateView) -> Iterator[Finding]:
     """The node's clock agrees with the controller's."""
     ours, theirs = expect.text("ready", "now"), state.text("taken_at")
-    if isinstance(ours, Unmeasured) or isinstance(theirs, Unmeasured):
-        yield unread(
-            "the node's clock", theirs if isinstance(theirs, Unmeasured) else Unmeasured(str(ours))
-        )
-        return
     off = (datetime.fromisoformat(theirs) - datetime.fromisoformat(ours)).total_seconds()
     if abs(off) <= MOST_SKEW_S:
         yield passed("the clock agrees with the controller's")

@@ -73,10 +73,9 @@ def described(
     system = operating_systems.system_of(state)
     assert system is not None  # noqa: S101 - refused above
     view = StateView(state)
-    gpus = view.get(list, "pci", "gpus")
-    count = len(gpus) if isinstance(gpus, list) else 0
-    kernel = view.text("host", "kernel")
-    if not isinstance(kernel, str) or not _KERNEL.fullmatch(kernel):
+    count = len(view.known_items("pci", "gpus"))
+    kernel = view.known(str, "host", "kernel") or ""
+    if not _KERNEL.fullmatch(kernel):
         raise NotUsable(f"{name}: the release of its kernel could not be read")
     return Seen(name, way, keys, why, system.key, hardware, kernel, f"{count} GPUs of {hardware}")
 
