@@ -12,8 +12,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from b200kit.node.state.view import Unmeasured
-from b200kit.records.symptoms import SYMPTOMS, Value
+from b200kit.node.state.view import Unread
+from b200kit.records.symptoms import SYMPTOMS
 
 SCHEMA = "b200kit/diagnosis/1"
 _LIMITS = ("above", "at_least", "below", "at_most")
@@ -103,53 +103,55 @@ def _condition(entry: Mapping[str, Any]) -> Condition:
 
 def diagnose(document: object, known: Sequence[Rule]) -> dict[str, Any]:
     """What fires, what could not be looked at and why, and what was looked at and is not so."""
-    read = {name: symptom.read(document) for name, symptom in SYMPTOMS.items()}
+    read, unread = {}, {}
+    for name, symptom in SYMPTOMS.items():
+        try:
+            read[name] = symptom.read(document)
+        except Unread as error:
+            unread[name] = error.reason
     states: dict[str, list[Any]] = {"fired": [], "unlooked": [], "cleared": []}
     for rule in known:
-        state, entry = _applied(rule, read)
+        state, entry = _applied(rule, read, unread)
         states[state].append(entry)
     return {"schema": SCHEMA, **states}
 
 
-def _applied(rule: Rule, read: Mapping[str, Value]) -> tuple[str, object]:
-    """Where a rule belongs, and what is reported of it there."""
-    if rule.by_client and read["client_starved"] == 1.0:
+def _applied(
+    rule: Rule, read: Mapping[str, float], unread: Mapping[str, str]
+) -> tuple[str, object]:
+    """Where a rule belongs, and what is reported of it there; *unread* says why by symptom."""
+    if rule.by_client and read.get("client_starved") == 1.0:
         return "unlooked", _unlooked(rule, "the client starved, so its times are its own")
     if _refuted(rule.when, read, False) or _refuted(rule.unless, read, True):
         return "cleared", rule.name
-    reasons = [v.reason for c in rule.when if isinstance(v := read[c.symptom], Unmeasured)]
+    reasons = [unread[c.symptom] for c in rule.when if c.symptom in unread]
     if reasons:
         return "unlooked", _unlooked(rule, reasons[0])
     return "fired", {
         "name": rule.name,
         "symptom": rule.symptom,
-        "evidence": list(_evidence(rule, read)),
+        "evidence": list(_evidence(rule, read, unread)),
         "cause": rule.cause,
         "change": rule.change,
         "source": rule.source,
     }
 
 
-def _refuted(conditions: Sequence[Condition], read: Mapping[str, Value], holding: bool) -> bool:
+def _refuted(conditions: Sequence[Condition], read: Mapping[str, float], holding: bool) -> bool:
     """Whether one of the conditions is known to hold, or known not to."""
-    known = [(c, v) for c in conditions if not isinstance(v := read[c.symptom], Unmeasured)]
-    return any(c.holds(v) is holding for c, v in known)
+    return any(c.holds(read[c.symptom]) is holding for c in conditions if c.symptom in read)
 
 
-def _evidence(rule: Rule, read: Mapping[str, Value]) -> Iterator[str]:
+def _evidence(rule: Rule, read: Mapping[str, float], unread: Mapping[str, str]) -> Iterator[str]:
     """The values that made the rule fire, those quoted beside, and what could not be ruled out."""
     for condition in rule.when:
-        value = read[condition.symptom]
-        if not isinstance(value, Unmeasured):
-            yield condition.describe(value)
+        yield condition.describe(read[condition.symptom])
     for name in rule.also:
-        beside = read[name]
-        if not isinstance(beside, Unmeasured):
-            yield SYMPTOMS[name].describe(beside)
+        if name in read:
+            yield SYMPTOMS[name].describe(read[name])
     for other in rule.unless:
-        missing = read[other.symptom]
-        if isinstance(missing, Unmeasured):
-            yield f"not ruled out, {SYMPTOMS[other.symptom].words}: {missing.reason}"
+        if why := unread.get(other.symptom):
+            yield f"not ruled out, {SYMPTOMS[other.symptom].words}: {why}"
 
 
 def _unlooked(rule: Rule, why: str) -> dict[str, str]:

@@ -18,7 +18,7 @@ from statistics import median
 from typing import Any
 
 from b200kit.node.client.percentiles import carries
-from b200kit.node.state.path import number
+from b200kit.node.state.path import known_number
 from b200kit.records.conditions import missing, value_of
 from b200kit.records.metrics import METRICS, REPLICA_METRICS, TAILS, Measured
 from b200kit.run import jsonl
@@ -208,15 +208,14 @@ def _measurement(entry: Mapping[str, Any]) -> tuple[object, ...]:
 
 def medians(entry: Mapping[str, Any]) -> dict[str, float]:
     """The run's median of each metric in ms, those that it has."""
-    found = {m: number(entry, f"figures.p50_{m}_ms") for m in METRICS}
-    return {m: value for m, value in found.items() if isinstance(value, float) and value > 0}
+    found = {m: known_number(entry, f"figures.p50_{m}_ms") for m in METRICS}
+    return {m: value for m, value in found.items() if value and value > 0}
 
 
 def measured(entry: Mapping[str, Any]) -> Measured:
     """What of the run is compared: medians, the tails that its requests carry, shares, maxima."""
     figures: dict[str, float] = medians(entry)
-    completed = number(entry, "figures.completed")
-    n = int(completed) if isinstance(completed, float) else 0
+    n = int(known_number(entry, "figures.completed") or 0)
     percents = [percent for percent in (95, 99) if carries(n, percent)]
     others = {
         **{f"max_{m}": f"max_{m}_ms" for m in METRICS},
@@ -225,8 +224,8 @@ def measured(entry: Mapping[str, Any]) -> Measured:
         "late": "late_share",
     }
     for name, key in others.items():
-        value = number(entry, f"figures.{key}")
-        if isinstance(value, float):
+        value = known_number(entry, f"figures.{key}")
+        if value is not None:
             figures[name] = 1 - value if name == "missed" else value
     return Measured(str(entry["at"])[:10], figures | _of_replicas(entry))
 
@@ -236,8 +235,8 @@ def _of_replicas(entry: Mapping[str, Any]) -> dict[str, float]:
     paths = (entry.get("figures") or {}).get("replicas")
     found: dict[str, float] = {}
     for metric in REPLICA_METRICS:
-        of = {p: number(entry, f"figures.replicas.{p}.{metric}") for p in paths or ()}
-        known = {p: value for p, value in of.items() if isinstance(value, float) and value > 0}
+        of = {p: known_number(entry, f"figures.replicas.{p}.{metric}") for p in paths or ()}
+        known = {p: value for p, value in of.items() if value and value > 0}
         for path, value in known.items() if len(known) > 1 else ():
             others = median(other for name, other in known.items() if name != path)
             found[f"{path} {metric}"] = value / others

@@ -1,20 +1,19 @@
 """What the diagnosis looks at: named quantities drawn from a result and its surroundings. Pure.
 
-Each takes the document {"smoke", "state", "verdict", "record"} (a HostRecord) and gives a number or
-why there is none. A number that another reading makes meaningless is unmeasured, not zero.
+Each takes the document {"smoke", "state", "verdict", "record"} (a HostRecord) and gives a number;
+Unread says why there is none. A number that another reading makes meaningless is none, not zero.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 
 from b200kit.node.client.percentiles import percentile
 from b200kit.node.latency.gpu_samples import slowed_by
-from b200kit.node.state.path import number, reach
-from b200kit.node.state.view import Unmeasured
-
-Value = float | Unmeasured
+from b200kit.node.state.path import known_number, number, reach
+from b200kit.node.state.view import Unread
 
 _FEWEST = 20
 """Requests without which the first ones cannot be distinguished from the rest."""
@@ -25,7 +24,7 @@ class Symptom:
     """A quantity by what a person calls it, how it is read, and its unit."""
 
     words: str
-    read: Callable[[object], Value]
+    read: Callable[[object], float]
     unit: str = ""
 
     def describe(self, value: float) -> str:
@@ -33,93 +32,87 @@ class Symptom:
         return f"{self.words} {value:.4g}{self.unit}"
 
 
-def _at(path: str) -> Callable[[object], Value]:
+def _at(path: str) -> Callable[[object], float]:
     return lambda document: number(document, path)
 
 
-def _divided(above: Value, below: Value, what: str) -> Value:
-    if isinstance(above, Unmeasured) or isinstance(below, Unmeasured):
-        return above if isinstance(above, Unmeasured) else below
-    return above / below if below > 0 else Unmeasured(f"{what} is 0")
+def _divided(above: float, below: float, what: str) -> float:
+    if below <= 0:
+        raise Unread(what, f"{what} is 0")
+    return above / below
 
 
-def _ratio(above: str, below: str) -> Callable[[object], Value]:
+def _ratio(above: str, below: str) -> Callable[[object], float]:
     return lambda document: _divided(number(document, above), number(document, below), below)
 
 
-def _tail(document: object) -> Value:
+def _tail(document: object) -> float:
     """TTFT's P99 over its P50, or its P95 where n carries no P99."""
-    middle = number(document, "smoke.p50_ttft_ms")
-    far = number(document, "smoke.p99_ttft_ms")
-    far = number(document, "smoke.p95_ttft_ms") if isinstance(far, Unmeasured) else far
-    return _divided(far, middle, "TTFT's P50")
+    far = known_number(document, "smoke.p99_ttft_ms")
+    far = number(document, "smoke.p95_ttft_ms") if far is None else far
+    return _divided(far, number(document, "smoke.p50_ttft_ms"), "TTFT's P50")
 
 
-def _first_requests(document: object) -> Value:
+def _first_requests(document: object) -> float:
     """The first tenth's median TTFT over that of the second half."""
     found = reach(document, "smoke.ttfts_ms")
     numbers = isinstance(found, list) and all(type(value) in (int, float) for value in found)
     if not numbers or not isinstance(found, list) or len(found) < _FEWEST:
-        return Unmeasured("the single TTFTs of enough requests are not in the result")
+        raise Unread("TTFT", "the single TTFTs of enough requests are not in the result")
     half = percentile(found[len(found) // 2 :], 50)
     return _divided(percentile(found[: max(3, len(found) // 10)], 50), half, "TTFT")
 
 
-def _distinct(document: object) -> Value:
+def _distinct(document: object) -> float:
     """1 where no two prompts share a prefix, 0 where they may."""
     prompts = reach(document, "smoke.conditions.prompts")
     if not isinstance(prompts, str):
-        return Unmeasured("the result does not name its prompts")
+        raise Unread("prompts", "the result does not name its prompts")
     return float(prompts.endswith("; no prefix shared"))
 
 
-def _polluted(document: object) -> Value:
+def _polluted(document: object) -> float:
     """The prefix hit rate, less what the model's own chat template puts before every prompt."""
-    rate = number(document, "smoke.server.prefix_hit_rate")
-    template = number(document, "smoke.conditions.template_tokens")
-    prompt = number(document, "smoke.conditions.isl_measured.mean")
-    share = _divided(template, prompt, "the prompts' length")
-    if isinstance(rate, Unmeasured):
-        return rate
-    return max(0.0, rate - (0.0 if isinstance(share, Unmeasured) else share))
+    rate, share = number(document, "smoke.server.prefix_hit_rate"), 0.0
+    with suppress(Unread):
+        template = number(document, "smoke.conditions.template_tokens")
+        prompt = number(document, "smoke.conditions.isl_measured.mean")
+        share = _divided(template, prompt, "the prompts' length")
+    return max(0.0, rate - share)
 
 
-def _merged(direct: bool) -> Callable[[object], Value]:
+def _merged(direct: bool) -> Callable[[object], float]:
     """The share of chunks that came together, on the gateway's path or the worst direct one."""
-
-    def read(document: object) -> Value:
-        paths = reach(document, "smoke.paths")
-        chosen = _of_kind(paths, direct)
-        shares = [number(summary, "coalesced_share") for summary in chosen]
-        known = [share for share in shares if not isinstance(share, Unmeasured)]
-        what = "replicas" if direct else "gateway"
-        if not known or len(known) < len(shares):
-            return Unmeasured(f"the result has no chunks of the {what}")
-        return max(known)
-
-    return read
+    why = f"the result has no chunks of the {'replicas' if direct else 'gateway'}"
+    return lambda document: max(_of_paths(document, direct, "coalesced_share", 1, why))
 
 
-def _of_kind(paths: object, direct: bool) -> list[object]:
-    if not isinstance(paths, Mapping):
-        return []
-    return [paths[name] for name in paths if str(name).startswith("direct") is direct]
+def _of_paths(document: object, direct: bool, key: str, fewest: int, why: str) -> list[float]:
+    """A figure of every direct path or of every other; *why* says that there are too few."""
+    paths = reach(document, "smoke.paths")
+    found = [
+        known_number(path, key)
+        for name, path in (paths.items() if isinstance(paths, Mapping) else ())
+        if str(name).startswith("direct") is direct
+    ]
+    known = [value for value in found if value is not None]
+    if len(known) < max(len(found), fewest):
+        raise Unread(key, why)
+    return known
 
 
-def _uneven(document: object) -> Value:
+def _uneven(document: object) -> float:
     """The slowest replica's median TPOT over the fastest one's."""
-    found = [number(p, "p50_tpot_ms") for p in _of_kind(reach(document, "smoke.paths"), True)]
-    known = [value for value in found if not isinstance(value, Unmeasured)]
-    if len(known) < 2 or len(known) < len(found):
-        return Unmeasured("fewer than two replicas were measured directly")
+    why = "fewer than two replicas were measured directly"
+    known = _of_paths(document, True, "p50_tpot_ms", 2, why)
     return _divided(max(known), min(known), "TPOT")
 
 
-def _misplaced(document: object) -> Value:
+def _misplaced(document: object) -> float:
     """How many placement checks a replica fails."""
     findings = reach(document, "verdict.findings")
     if not isinstance(findings, list):
-        return Unmeasured("there is no verdict")
+        raise Unread("placement", "there is no verdict")
     own = [f for f in findings if str(reach(f, "check")).startswith("placement.")]
     failed = [f for f in own if reach(f, "status") == "fail"]
     if failed:
@@ -128,7 +121,7 @@ def _misplaced(document: object) -> Value:
     silent = [f for f in own if reach(f, "status") == "unmeasured"]
     if silent or not _was_judged(own, looked):
         why = reach(silent[0], "summary") if silent else "no running replica's placement was judged"
-        return Unmeasured(str(why))
+        raise Unread("placement", str(why))
     return 0.0
 
 
@@ -138,52 +131,50 @@ def _was_judged(own: Sequence[object], looked: Sequence[object]) -> bool:
     return bool(looked) or any(text.startswith("every process") for text in summaries)
 
 
-def _slowed(document: object) -> Value:
+def _slowed(document: object) -> float:
     """GPUs that were slowed down while the load ran.
 
     The clocks' event reasons are of one moment: read before or after the run they can show a
     slowdown, but not that there was none.
     """
-    during = _reasons(document, "smoke.gpus.*.clocks_event_reasons")
-    if not isinstance(during, Unmeasured):
-        return float(sum(bool(slowed_by(bits)) for bits in during))
-    other = _reasons(document, "state.gpus.*.clocks_event_reasons")
-    slow = 0 if isinstance(other, Unmeasured) else sum(bool(slowed_by(bits)) for bits in other)
-    return float(slow) if slow else Unmeasured("the GPUs' clocks were not read during the run")
+    during = _slow(document, "smoke.gpus.*.clocks_event_reasons")
+    slow = _slow(document, "state.gpus.*.clocks_event_reasons") if during is None else during
+    if slow or during is not None:
+        return float(slow or 0)
+    raise Unread("clocks", "the GPUs' clocks were not read during the run")
 
 
-def _reasons(document: object, path: str) -> list[int] | Unmeasured:
+def _slow(document: object, path: str) -> int | None:
+    """How many GPUs were slowed by reasons at a path; None where not all of them are there."""
     value = reach(document, path)
     found = value if isinstance(value, list) else [value]
     bits = [entry for entry in found if isinstance(entry, int)]
-    return bits if bits and len(bits) == len(found) else Unmeasured(f"{path} was not read")
+    return sum(bool(slowed_by(entry)) for entry in bits) if bits and bits == found else None
 
 
-def _of_tp(position: int, key: str) -> Callable[[object], Value]:
+def _of_tp(position: int, key: str) -> Callable[[object], float]:
     """A figure of the last tensor parallelism of the record, or of the one before it."""
 
-    def read(document: object) -> Value:
+    def read(document: object) -> float:
         found = reach(document, "record.by_tp")
         if not isinstance(found, list) or len(found) < 2:
-            return Unmeasured("the record has runs at one tensor parallelism only")
+            raise Unread("record.by_tp", "the record has runs at one tensor parallelism only")
         return number(found[position], key)
 
     return read
 
 
-def _gained(document: object) -> Value:
+def _gained(document: object) -> float:
     """TPOT at the next smaller TP over that at this one: 1.0 is nothing gained."""
     below, above = (_of_tp(position, "tpot_ms")(document) for position in (-2, -1))
     return _divided(below, above, "TPOT")
 
 
-def _starved(document: object) -> Value:
+def _starved(document: object) -> float:
     flag = reach(document, "smoke.client.starved")
-    return (
-        float(flag)
-        if isinstance(flag, bool)
-        else Unmeasured("the client reported nothing of itself")
-    )
+    if not isinstance(flag, bool):
+        raise Unread("client", "the client reported nothing of itself")
+    return float(flag)
 
 
 SYMPTOMS: Mapping[str, Symptom] = {

@@ -13,7 +13,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from b200kit.node.state.path import number
+from b200kit.node.state.path import known_number
 from b200kit.node.state.view import Unmeasured
 from b200kit.records.conditions import value_of
 from b200kit.records.conditions_fields import FIELDS, Role
@@ -124,16 +124,15 @@ def point(cell: Mapping[str, Any]) -> Point:
     if cell.get("status") != "done":
         return Point(rate, why=why or f"the cell {cell.get('status')}")
     ours = cell.get("ours")
-    sent, share = number(ours, "num_prompts"), number(ours, "goodput_share")
-    if isinstance(sent, Unmeasured) or isinstance(share, Unmeasured) or sent <= 0:
+    sent, share = known_number(ours, "num_prompts"), known_number(ours, "goodput_share")
+    if share is None or not sent or sent <= 0:
         return Point(rate, why="it has no figures")
-    failed, good = number(ours, "failed"), number(ours, "request_goodput")
     return Point(
         rate,
         round(share * sent),
         int(sent),
-        int(failed) if isinstance(failed, float) else 0,
-        good if isinstance(good, float) else None,
+        int(known_number(ours, "failed") or 0),
+        known_number(ours, "request_goodput"),
     )
 
 
@@ -153,8 +152,8 @@ def differences(ours: Mapping[str, Any], bench: Mapping[str, Any]) -> dict[str, 
     """How far the medians of `vllm bench serve` are from ours, as a share of ours."""
     found = {}
     for metric in METRICS:
-        mine, other = number(ours, f"p50_{metric}_ms"), number(bench, f"p50_{metric}_ms")
-        if isinstance(mine, float) and isinstance(other, float) and mine > 0:
+        mine, other = (known_number(of, f"p50_{metric}_ms") for of in (ours, bench))
+        if mine and mine > 0 and other is not None:
             found[metric] = round(other / mine - 1, 4)
     return found
 

@@ -16,7 +16,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from b200kit.node.state.path import number, reach
+from b200kit.node.state.path import known_number, reach
 from b200kit.tuning.candidates import CONFIGURED
 from b200kit.tuning.cells import Cell, Layout, layout_of, point, sweeps
 from b200kit.tuning.goodput_knee import Sweep
@@ -70,16 +70,16 @@ def _by_latency(cells: Sequence[Cell], sweep: Sweep) -> list[Result]:
 
 
 def _latency(cell: Cell) -> Result | None:
-    value = number(cell, "ours.p50_e2el_ms")
-    if not isinstance(value, float):
+    value = known_number(cell, "ours.p50_e2el_ms")
+    if value is None:
         return None
     ends = reach(cell, "ours.ci95.p50_e2el_ms")
     low, high = ends if isinstance(ends, list) and len(ends) == 2 else (None, None)
     low, high = (value if low is None else low), (value if high is None else high)
     count = cell["ours"].get("completed")
     words = f"E2E P50 {value:.1f} ms ({low:.1f} to {high:.1f}, n={count}) at {cell['rate']:g}/s"
-    other = number(cell, "bench.p50_e2el_ms")
-    beside = f"; vllm bench serve {other:.1f} ms" if isinstance(other, float) else ""
+    other = known_number(cell, "bench.p50_e2el_ms")
+    beside = f"; vllm bench serve {other:.1f} ms" if other is not None else ""
     return Result(layout_of(cell), value, low, high, words, _evidence(cell, words + beside))
 
 

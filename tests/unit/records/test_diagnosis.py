@@ -11,7 +11,7 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
-from b200kit.node.state.view import Unmeasured
+from b200kit.node.state.view import Unread
 from b200kit.records import diagnosis
 from b200kit.records.diagnosis import Condition, Rule, RuleError, diagnose
 from b200kit.records.symptoms import SYMPTOMS
@@ -107,7 +107,11 @@ def test_unmeasured_reading_neither_fires_nor_passes(
     name: str, position: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     symptom = RULES[name].when[position].symptom
-    gone = replace(SYMPTOMS[symptom], read=lambda _: Unmeasured("nobody looked"))
+
+    def read(document: object) -> float:
+        raise Unread(symptom, "nobody looked")
+
+    gone = replace(SYMPTOMS[symptom], read=read)
     monkeypatch.setitem(SYMPTOMS, symptom, gone)
     result = found(name)
     assert name not in fired(result)

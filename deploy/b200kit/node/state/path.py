@@ -5,13 +5,13 @@
 
 from __future__ import annotations
 
-from b200kit.node.state.view import Unmeasured, View
+from b200kit.node.state.view import Unmeasured, Unread, View
 
 
 def reach(document: object, path: str) -> object:
     """The value at *path*; Unmeasured with the first reason met on the way."""
     head, star, rest = path.partition("*")
-    value = View(document).at(*filter(None, head.split("."))).raw()
+    value = View(document).reading(*filter(None, head.split(".")))
     if not star or isinstance(value, Unmeasured):
         return value
     return _shared(_entries(value), rest, head.strip("."))
@@ -34,11 +34,19 @@ def _shared(entries: list[object], rest: str, where: str) -> object:
     return found[0] if all(value == found[0] for value in found) else found
 
 
-def number(document: object, path: str) -> float | Unmeasured:
-    """The number at *path*; anything else, true and NaN among it, is Unmeasured."""
+def number(document: object, path: str) -> float:
+    """The number at *path*; raises Unread for anything else, true and NaN among it."""
     value = reach(document, path)
     if isinstance(value, Unmeasured):
-        return value
+        raise Unread(path, value.reason)
     if isinstance(value, bool) or not isinstance(value, int | float) or value != value:
-        return Unmeasured(f"{path} is no number")
+        raise Unread(path, f"{path} is no number")
     return float(value)
+
+
+def known_number(document: object, path: str) -> float | None:
+    """The same, None where there is none."""
+    try:
+        return number(document, path)
+    except Unread:
+        return None
