@@ -13,7 +13,7 @@ from b200kit.node.proof.document import parsed
 from b200kit.node.proof.evidence import PASS
 from b200kit.node.proof.sources import digest
 from b200kit.node.state.drift import File, Unit
-from b200kit.node.state.view import StateView, Unmeasured
+from b200kit.node.state.view import StateView, Unread
 from b200kit.run.node import Node
 from b200kit.run.remote import INSTALLED
 from b200kit.run.render import render
@@ -102,13 +102,12 @@ def runs_out(node: Node, document: object) -> bool:
     *document*: what it is from, as it lies on the node now: another one has not been proven yet.
     """
     state = StateView(node.state or {})
-    uptime_s = state.get(float, "host", "uptime_s")
     try:
-        proof = parsed(state.at("notes", "proof").raw())
-    except ValueError:
+        proof = parsed(state.raw("notes", "proof"))
+        boot_id, uptime_s = state.text("host", "boot_id"), state.get(float, "host", "uptime_s")
+    except (ValueError, Unread):
         return False
-    of_now = is_issued(node) and proof.now.boot_id == state.text("host", "boot_id")
-    if isinstance(uptime_s, Unmeasured) or not of_now:
+    if not is_issued(node) or proof.now.boot_id != boot_id:
         return False
     now = proof.later(uptime_s)
     passed = [one for one in now.required if one.result == PASS and one.digest == digest(document)]

@@ -16,7 +16,7 @@ from b200kit.node.placement.layout import Replica
 from b200kit.node.state import drift, watchdog
 from b200kit.node.state.drift import File, Unit
 from b200kit.node.state.expectation import PATH as EXPECT
-from b200kit.node.state.view import StateView, Unmeasured
+from b200kit.node.state.view import StateView
 from b200kit.run.node import Node, StageFailed
 from b200kit.run.remote import INSTALLED
 from b200kit.run.render import render
@@ -107,7 +107,7 @@ def _removal(left: Sequence[str]) -> Change:
 
 def _was_looked_at(state: Mapping[str, Any]) -> bool:
     """Whether a look of this boot has ended."""
-    return not isinstance(StateView(state).text("notes", "watch", "schema"), Unmeasured)
+    return StateView(state).known(str, "notes", "watch", "schema") is not None
 
 
 def look(node: Node) -> None:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 import shlex
 from collections.abc import Callable
+from contextlib import suppress
 
 from b200kit.converge import apt
 from b200kit.converge.stage import Change, install, why
@@ -17,7 +18,7 @@ from b200kit.node.facts.cdi_support import RUNTIMES, at_risk, numbers, runtime_f
 from b200kit.node.packages import candidates
 from b200kit.node.state import drift
 from b200kit.node.state.drift import Package
-from b200kit.node.state.view import StateView, Unmeasured
+from b200kit.node.state.view import StateView, Unread
 from b200kit.run.node import Node
 from b200kit.run.remote import RemoteError
 
@@ -44,11 +45,11 @@ def refusal(node: Node, name: str, state: StateView) -> str | None:
     """Why a run must not touch this node's runtime, in one line; None when it may."""
     if state.is_null("containers", name):
         return None
-    fault = runtime_fault(name, state)
-    if isinstance(fault, Unmeasured):
-        reason = fault.reason.removeprefix("ValueError: ").removeprefix("OSError: ")
+    try:
+        version, fault = state.text("containers", name, "version"), runtime_fault(name, state)
+    except Unread as error:
+        reason = error.reason.removeprefix("ValueError: ").removeprefix("OSError: ")
         return f"{name}: {reason}; repair it, nothing was changed"
-    version = state.text("containers", name, "version") or ""
     if unable := unfit(node, name, version):
         return f"{unable}; install a newer one, nothing was changed"
     if name == "containerd" and state.is_null("containers", name, "config"):
@@ -60,12 +61,13 @@ def warnings(node: Node) -> list[str]:
     """What a person must know before this run reloads systemd for the first time."""
     if "docker" not in node.spec.container_runtimes:
         return []
-    risks = at_risk(StateView(node.state or {}))
-    return [
-        f"the daemon-reload of a run takes the GPUs from container {name}: it got them by {how}, "
-        "not by CDI"
-        for name, how in (risks or {}).items()
-    ]
+    with suppress(Unread):
+        return [
+            f"the daemon-reload of a run takes the GPUs from container {name}: it got them by "
+            f"{how}, not by CDI"
+            for name, how in at_risk(StateView(node.state or {})).items()
+        ]
+    return []
 
 
 def install_change(name: str) -> Change:
@@ -118,11 +120,11 @@ def stops(name: str, state: StateView) -> str:
 
     containerd's containers outlive it; docker's do only with live-restore.
     """
-    if name != "docker" or state.flag("containers", name, "daemon", "live_restore") is True:
+    if name != "docker" or state.known(bool, "containers", name, "daemon", "live_restore"):
         return ""
-    running = state.names("containers", name, "running") or []
+    running = sorted(state.known(dict, "containers", name, "running") or {})
     count = f"{len(running)} running container{'s' if len(running) != 1 else ''}"
-    return f", which stops {count}: {', '.join(sorted(running))}" if running else ""
+    return f", which stops {count}: {', '.join(running)}" if running else ""
 
 
 def _switch(name: str, cost: str) -> Callable[[Node], None]:

@@ -20,7 +20,7 @@ from typing import Any
 from b200kit.inventory.keys.driver_version import branch
 from b200kit.inventory.spec import NodeSpec
 from b200kit.node.state.drift import Package, same_version
-from b200kit.node.state.view import StateView, Unmeasured
+from b200kit.node.state.view import StateView
 from b200kit.stages.support import operating_systems
 from b200kit.stages.support.operating_systems import System
 
@@ -61,11 +61,10 @@ class Ground:
 def ground(state: Mapping[str, object]) -> Ground:
     """The ground a node's observation shows."""
     observed = StateView(state)
-    kernel = observed.text("host", "kernel")
     return Ground(
         operating_systems.architecture(state),
         operating_systems.system_of(state),
-        None if isinstance(kernel, Unmeasured) else kernel,
+        observed.known(str, "host", "kernel"),
         any(observed.is_null("modules", name) for name in ("mlx5_ib", "ib_umad")),
     )
 

@@ -13,6 +13,7 @@ from b200kit.node.host.settings_in_force import Effect, Standing
 from b200kit.node.host.settings_table import Setting, Value
 from b200kit.node.state.view import StateView, View
 from b200kit.run.node import Node
+from b200kit.stages.support import setting_files
 
 
 def table_of(spec: NodeSpec) -> dict[str, Setting]:
@@ -56,17 +57,16 @@ class Managed:
             for name, effect in self.effects.items()
             if boot_means(self.table[name]) == means and effect.standing is Standing.WRONG
         ]
-        loaded = isinstance(self.state.at("modules", "nouveau").raw(), bool | str)
+        loaded = isinstance(self.state.reading("modules", "nouveau"), bool | str)
         if means == "modprobe" and loaded and "nouveau" in self.chosen:
             found.append(Effect("nouveau", Standing.WRONG, "is loaded", "loaded", "off"))
         return found
 
     def applies(self, name: str) -> bool:
         """Whether a managed setting is for this node; one that was not looked at may be."""
-        if name not in self.chosen:
-            return False
-        known = settings_in_force.applicable(self.table[name].applies, self.state)
-        return not self.observed or known is not False
+        return name in self.chosen and (
+            not self.observed or setting_files.may_apply(self.table[name], self.state)
+        )
 
 
 def boot_means(setting: Setting) -> str | None:

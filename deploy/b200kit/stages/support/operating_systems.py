@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from itertools import dropwhile
 
-from b200kit.node.state.view import StateView, Unmeasured
+from b200kit.node.state.view import StateView
 
 
 @dataclass(frozen=True)
@@ -54,36 +54,29 @@ def refusal(state: Mapping[str, object], wanted: str | None = None) -> str | Non
     *wanted* is the one that the inventory names, if it does: the lock, the packages and the mirror
     are for that one.
     """
-    observed = StateView(state)
-    release = observed.at("host", "os").raw()
-    names = ", ".join(system.name for system in SUPPORTED)
-    if isinstance(release, Unmeasured):
-        return f"its operating system is unknown ({release.reason}); supported are {names}"
-    found = system_of(state)
+    host, found = StateView(state).at("host"), system_of(state)
     if found is None:
-        message = observed.text("host", "os", "pretty") or "an operating system without a name"
-        return f"{message} is not supported; supported are {names}"
+        names = ", ".join(system.name for system in SUPPORTED)
+        unknown = f"its operating system ({host.reading('os', 'pretty')})"
+        return f"{unknown} is not supported; supported are {names}"
     if wanted not in (None, found.key):
         return f'it runs {found.name}, and the inventory says system = "{wanted}"'
-    machine = observed.text("host", "arch")
-    if isinstance(machine, Unmeasured):
-        return f"its processor is unknown ({machine.reason})"
-    if machine not in ARCHITECTURES:
+    if architecture(state) is None:
         known = " and ".join(ARCHITECTURES)
-        return f"its processor is {machine}; the vendor has packages for {known}"
+        return f"its processor is {host.reading('arch')}; the vendor has packages for {known}"
     return None
 
 
 def system_of(state: Mapping[str, object]) -> System | None:
     """The supported system the node runs; None for any other, and for one that was not read."""
     observed = StateView(state)
-    key = (observed.text("host", "os", "id"), observed.text("host", "os", "version_id"))
+    key = tuple(observed.known(str, "host", "os", name) for name in ("id", "version_id"))
     return next((system for system in SUPPORTED if (system.id, system.version) == key), None)
 
 
 def architecture(state: Mapping[str, object]) -> str | None:
     """dpkg's name of the node's processor; None where it was not read or is not supported."""
-    return ARCHITECTURES.get(str(StateView(state).at("host", "arch").raw()))
+    return ARCHITECTURES.get(StateView(state).known(str, "host", "arch") or "")
 
 
 def headers(system: System, kernel: str) -> tuple[str, ...]:

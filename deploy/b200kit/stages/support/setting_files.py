@@ -7,7 +7,7 @@ from typing import Any
 
 from b200kit.node.host.settings_in_force import applicable, words_for
 from b200kit.node.host.settings_table import Setting, Value
-from b200kit.node.state.view import StateView, Unmeasured
+from b200kit.node.state.view import StateView, Unread
 
 Chosen = Mapping[str, Value]
 Table = Mapping[str, Setting]
@@ -34,10 +34,19 @@ def cmdline(table: Table, chosen: Chosen, state: StateView) -> list[str]:
     """Words for the kernel command line; a CPU's own only where the CPU is known."""
     words: list[str] = []
     for by_value, value in using(table, chosen, "cmdline"):
-        found = words_for(by_value[value], state)
-        known = str(by_value[value].get("all", "")).split()
-        words += known if isinstance(found, Unmeasured) else found
+        try:
+            words += words_for(by_value[value], state)
+        except Unread:
+            words += str(by_value[value].get("all", "")).split()
     return words
+
+
+def may_apply(setting: Setting, state: StateView) -> bool:
+    """Whether a setting is for a node, also where that cannot be told."""
+    try:
+        return applicable(setting.applies, state)
+    except Unread:
+        return True
 
 
 def tmpfiles(table: Table, chosen: Chosen, state: StateView) -> list[str]:
@@ -45,7 +54,7 @@ def tmpfiles(table: Table, chosen: Chosen, state: StateView) -> list[str]:
     lines = []
     for name, value in chosen.items():
         path = table[name].means.get("tmpfiles")
-        if path and applicable(table[name].applies, state) is not False:
+        if path and may_apply(table[name], state):
             lines.append(f"w {path} - - - - {value}")
     return lines
 
@@ -66,13 +75,13 @@ def people(table: Table, chosen: Chosen, state: StateView) -> list[str]:
         f"{who} - {item} {value}"
         for (item, _, _), value in using(table, chosen, "limit")
         for who in ("*", "root")
-        if applicable("limits", state) is True
+        if state.known(bool, "kernel", "raises_limits")
     ]
 
 
 def services(table: Table, chosen: Chosen, state: StateView) -> list[str]:
     """Lines of the service manager's configuration; its word for unlimited is infinity."""
-    if applicable("limits", state) is False:
+    if state.known(bool, "kernel", "raises_limits") is False:
         return []
     return [
         f"{directive}={form.format('infinity' if value == 'unlimited' else value)}"
