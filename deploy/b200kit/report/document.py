@@ -20,7 +20,7 @@ Pairs = list[tuple[str, str]]
 
 def read(doc: object, *path: str | int) -> object:
     """Return the value at `path` in `doc`, or `Unmeasured` with the first reason met on the way."""
-    value = View(doc).at(*path).raw()
+    value = View(doc).reading(*path)
     if isinstance(value, Absent):
         return Unmeasured("not in the record")
     return Unmeasured(clean(value.reason)) if isinstance(value, Unmeasured) else value

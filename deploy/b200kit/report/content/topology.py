@@ -15,7 +15,7 @@ from b200kit.node.checks.nvlink.p2p import pair_name
 from b200kit.node.checks.pcie.bridges import generation as generation_of
 from b200kit.node.checks.pcie.bus import Bridge
 from b200kit.node.state.plausible import plausible
-from b200kit.node.state.view import GpuView, StateView, Unmeasured, View
+from b200kit.node.state.view import GpuView, StateView, Unread, View
 from b200kit.report.content import tones
 from b200kit.report.content.graph import (
     BAD,
@@ -40,13 +40,13 @@ MOST_GPUS = 16
 def topology(state: object, expectation: object, verdict: object = None) -> Topology:
     """The graph of a node; `why` says why there is no GPU in it."""
     view = StateView(plausible(state))
-    nics, colours = view.items("pci", "nics"), tones_of(state, expectation, verdict)
-    seen = Seen(view, View(expectation), colours, tuple(map(_nic, nics or [])))
+    nics, colours = view.known_items("pci", "nics"), tones_of(state, expectation, verdict)
+    seen = Seen(view, View(expectation), colours, tuple(map(_nic, nics)))
     graph = _graph(seen)
     ends = permutations(range(min(len(graph.gpus), MOST_GPUS)), 2)
     return replace(
         graph,
-        nics_why=nics.reason if isinstance(nics, Unmeasured) else "",
+        nics_why=_why_no_list(view, "pci", "nics"),
         pairs={(a, b): _pair(seen, graph.gpus, a, b) for a, b in ends},
     )
 
@@ -67,26 +67,30 @@ class Seen:
 
     def figure(self, name: str) -> int | None:
         """A number of the hardware data."""
-        return known(self.expected.number("hardware", "expect", name, "value"))
+        return self.expected.known(int, "hardware", "expect", name, "value")
 
 
 def _graph(seen: Seen) -> Topology:
-    listed, gpus = seen.view.gpus(), tuple(_gpus(seen))
+    gpus = tuple(_gpus(seen))
     return Topology(
         gpus=gpus,
         numa=tuple(_numa_nodes(seen.view, gpus)),
         nics=seen.nics,
         nics_why="",
         pairs={},
-        expected=known(seen.expected.number("gpu_count")),
-        why=listed.reason if isinstance(listed, Unmeasured) else "",
+        expected=seen.expected.known(int, "gpu_count"),
+        why=_why_no_list(seen.view, "gpus"),
         count_tone=seen.tones.of(tones.COUNT, "node"),
     )
 
 
-def known(reading: int | Unmeasured) -> int | None:
-    """A number, or None when it was not read."""
-    return None if isinstance(reading, Unmeasured) else reading
+def _why_no_list(view: View, *keys: str) -> str:
+    """Why there is no list; empty where there is one."""
+    try:
+        view.get(list, *keys)
+    except Unread as error:
+        return error.reason
+    return ""
 
 
 def common(one: Sequence[str], other: Sequence[str]) -> int:
@@ -102,11 +106,11 @@ def common(one: Sequence[str], other: Sequence[str]) -> int:
 def _gpus(seen: Seen) -> Iterator[Gpu]:
     """The GPUs of NVML in its order, then those that only the PCI tree shows."""
     view = seen.view
-    on_pci = {str(e.at("address").raw()).lower(): e for e in view.items("pci", "gpus") or []}
-    listed = list(view.gpus() or [])
+    on_pci = {str(e.reading("address")).lower(): e for e in view.known_items("pci", "gpus")}
+    listed = view.known_gpus
     addresses = _addresses(listed, list(on_pci))
     for gpu, address in zip(listed, addresses, strict=True):
-        pci = on_pci.pop(address, View(Unmeasured("the GPU is not in the PCI tree")))
+        pci = on_pci.pop(address, View({"unmeasured": "the GPU is not in the PCI tree"}))
         yield _gpu(gpu.position, address, gpu, pci, seen)
     # Of those without an address, each is one of these: counting both would count it twice.
     for address, pci in list(on_pci.items())[addresses.count("?") :]:
@@ -120,7 +124,7 @@ def _addresses(listed: Sequence[GpuView], on_pci: Sequence[str]) -> list[str]:
     One that fell off the bus tells none: by elimination it is the one that nobody else is, and of
     several NVML has the order of the bus.
     """
-    listed_as = [str(gpu.text("pci_address") or "?").lower() for gpu in listed]
+    listed_as = [(gpu.known(str, "pci_address") or "?").lower() for gpu in listed]
     left = sorted(address for address in on_pci if address not in listed_as)
     if len(left) != listed_as.count("?"):
         return listed_as
@@ -129,18 +133,18 @@ def _addresses(listed: Sequence[GpuView], on_pci: Sequence[str]) -> list[str]:
 
 
 def _gpu(position: int | None, address: str, gpu: GpuView, pci: View, seen: Seen) -> Gpu:
-    bridges = pci.items("bridges")
-    path = None if isinstance(bridges, Unmeasured) else tuple(_address(b) for b in bridges)
-    numa = _numa(pci, single=len(seen.view.items("numa") or []) == 1)
+    bridges = pci.known_items("bridges")
+    path = None if pci.known(list, "bridges") is None else tuple(_address(b) for b in bridges)
+    numa = _numa(pci, single=len(seen.view.known_items("numa")) == 1)
     # On the bus it is named by its address, also where NVML does not say which one is its own.
     at = f"the GPU at {address}"
     names = (at,) if position is None else (gpu.subject, at)
-    lanes = [_lane(b, seen) for b in bridges or []]
+    lanes = [_lane(b, seen) for b in bridges]
     nearest, how = _nearest(path, numa, seen.nics)
     return Gpu(
-        index=known(gpu.number("index")),
+        index=gpu.known(int, "index"),
         position=position,
-        module=known(gpu.number("module_id")),
+        module=gpu.known(int, "module_id"),
         address=address,
         numa=numa,
         numa_tone=seen.tones.of(tones.NUMA, *names),
@@ -156,14 +160,14 @@ def _gpu(position: int | None, address: str, gpu: GpuView, pci: View, seen: Seen
 def _numa_nodes(view: StateView, gpus: tuple[Gpu, ...]) -> Iterator[NumaNode]:
     """Every NUMA node, with or without GPUs, then one for GPUs of no known node."""
     ids: set[int | None] = set()
-    for entry in view.items("numa") or []:
-        number, kib = known(entry.number("id")), known(entry.number("memory_kib"))
+    for entry in view.known_items("numa"):
+        number, kib = entry.known(int, "id"), entry.known(int, "memory_kib")
         if number is None or number in ids:
             continue
         ids.add(number)
         yield NumaNode(
             id=number,
-            cpus=clean(str(entry.text("cpus"))) or "none",
+            cpus=clean(str(entry.reading("cpus"))) or "none",
             memory="memory unmeasured" if kib is None else f"{kib / 1048576:.0f} GiB",
             gpus=tuple(gpu for gpu in gpus if gpu.numa == number),
         )
@@ -173,14 +177,12 @@ def _numa_nodes(view: StateView, gpus: tuple[Gpu, ...]) -> Iterator[NumaNode]:
 
 def _fabric(gpu: GpuView, listed: bool, seen: Seen) -> Fabric:
     """What a GPU says of its place in the fabric."""
-    state = gpu.number("fabric", "state")
+    state = gpu.reading("fabric", "state")
     others = {"status": "fabric.status", "health_summary": "fabric.health"}
     return Fabric(
-        state=clean(str(state))
-        if isinstance(state, Unmeasured)
-        else STATES.get(state, f"state {state}"),
+        state=STATES.get(state, f"state {state}") if isinstance(state, int) else clean(str(state)),
         faults=tuple(
-            f"{key.replace('_', ' ')} {gpu.number('fabric', key)}"
+            f"{key.replace('_', ' ')} {gpu.reading('fabric', key)}"
             for key, check in others.items()
             if seen.tones.of((check,), gpu.subject) == BAD
         ),
@@ -190,22 +192,21 @@ def _fabric(gpu: GpuView, listed: bool, seen: Seen) -> Fabric:
 
 def _address(entry: View) -> str:
     """The address of a bridge, which a GPU lists with its link and a NIC by address alone."""
-    value = entry.raw() if isinstance(entry.raw(), str) else entry.at("address").raw()
-    return value.lower() if isinstance(value, str) else "?"
+    return (entry.known(str) or entry.known(str, "address") or "?").lower()
 
 
 def _numa(device: View, single: bool = False) -> int | None:
     """The NUMA node of a device; -1 means none is named, as on a machine with one node."""
-    node = known(device.number("numa_node"))
+    node = device.known(int, "numa_node")
     return node if node is None or node >= 0 else (0 if single else None)
 
 
 def _links(gpu: GpuView, listed: bool, seen: Seen) -> Links:
     tone = seen.tones.of(tones.LINKS, gpu.subject) if listed else UNKNOWN
-    entries, expected = gpu.items("links"), seen.figure("nvlink.links")
-    if isinstance(entries, Unmeasured):
+    expected = seen.figure("nvlink.links")
+    if gpu.known(list, "links") is None:
         return Links(None, expected, (), (), (), tone)
-    found = [_link(entry, position) for position, entry in enumerate(entries)]
+    found = [_link(entry, position) for position, entry in enumerate(gpu.links)]
     read = [state for _, state, _ in found if state is not None]
     down = tuple(link for link, state, _ in found if state not in (None, 1))
     is_slow = seen.tones.of(("nvlink.speed",), gpu.subject) == BAD
@@ -222,41 +223,40 @@ def _links(gpu: GpuView, listed: bool, seen: Seen) -> Links:
 
 def _link(entry: View, position: int) -> tuple[int, int | None, int | None]:
     """Number, state and speed (MB/s) of one NVLink."""
-    number, state, speed = (known(entry.number(key)) for key in ("link", "state", "speed_mbps"))
+    number, state, speed = (entry.known(int, key) for key in ("link", "state", "speed_mbps"))
     return position if number is None else number, state, speed
 
 
 def _lane(bridge: View, seen: Seen) -> Lane:
     """The link of a bridge."""
     tone = seen.tones.of(tones.PATH, Bridge(bridge, beside_gpu=False).name)
-    return Lane(_address(bridge), known(bridge.number("current_link_width")), _newest(bridge), tone)
+    return Lane(_address(bridge), bridge.known(int, "current_link_width"), _newest(bridge), tone)
 
 
 def _newest(port: View) -> int | None:
-    speed = port.text("max_link_speed")
-    return None if isinstance(speed, Unmeasured) else generation_of(speed)
+    speed = port.known(str, "max_link_speed")
+    return None if speed is None else generation_of(speed)
 
 
 def _own_lane(address: str, names: tuple[str, ...], gpu: GpuView, pci: View, seen: Seen) -> Lane:
     """The GPU's own link: the worse of what NVML and the PCI tree say of it."""
-    widths = [known(pci.number("current_link_width")), known(gpu.number("pcie", "width"))]
-    generations = [_newest(pci), known(gpu.number("pcie", "max_generation"))]
+    widths = [pci.known(int, "current_link_width"), gpu.known(int, "pcie", "width")]
+    generations = [_newest(pci), gpu.known(int, "pcie", "max_generation")]
     return Lane(
         address,
         min((w for w in widths if w is not None), default=None),
         min((g for g in generations if g is not None), default=None),
-        UNKNOWN if isinstance(pci.raw(), Unmeasured) else seen.tones.of(tones.LANE, *names),
+        UNKNOWN if pci.known(dict) is None else seen.tones.of(tones.LANE, *names),
     )
 
 
 def _nic(entry: View) -> Nic:
-    management = entry.flag("switch_management")
     return Nic(
-        name=str(entry.text("name") or "?"),
-        address=str(entry.text("address") or "?").lower(),
+        name=entry.known(str, "name") or "?",
+        address=_address(entry),
         numa=_numa(entry),
-        bridges=tuple(_address(b) for b in entry.items("bridges") or []),
-        management=None if isinstance(management, Unmeasured) else management,
+        bridges=tuple(_address(b) for b in entry.known_items("bridges")),
+        management=entry.known(bool, "switch_management"),
     )
 
 
@@ -283,7 +283,7 @@ def _nearest(
 
 def _pair(seen: Seen, gpus: tuple[Gpu, ...], a: int, b: int) -> Pair:
     """The P2P of an ordered pair: NVn as `topo -m` says it, x where it is dead, -- unmeasured."""
-    listed = seen.view.gpus() or []
+    listed = seen.view.known_gpus
     ends = (gpus[a].links, gpus[b].links)
     counts = [links.up for links in ends if links.up is not None]
     peers = UNKNOWN
