@@ -16,12 +16,12 @@ from b200kit.catalog import load as catalog
 from b200kit.converge.stage import Change, DesiredState, Stage, converge, nominal_layout
 from b200kit.inventory.keys.problem import parse_keys
 from b200kit.node.checks import judge as judging
-from b200kit.node.checks.findings import failed, passed, unread
+from b200kit.node.checks.findings import failed, passed
 from b200kit.node.placement.layout import Replica
 from b200kit.node.state.drift import File
 from b200kit.node.state.expectation import Expectation
 from b200kit.node.state.verdict import Action, Finding
-from b200kit.node.state.view import StateView, Unmeasured
+from b200kit.node.state.view import StateView
 from b200kit.run.node import Node
 from b200kit.stages import pipeline
 from tests.lab.hardware import scenario, scenario_merge
@@ -47,8 +47,8 @@ def run(code: str, **names: object) -> dict[str, Any]:
 
 def test_check_passes_fails_and_is_unmeasured(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(judging, "REGISTRY", {})
-    names = (judging.check, Expectation, StateView, Unmeasured, Finding, Action)
-    findings = {"unread": unread, "failed": failed, "passed": passed}
+    names = (judging.check, Expectation, StateView, Finding, Action)
+    findings = {"failed": failed, "passed": passed}
     run(example("A check", "python"), **{n.__name__: n for n in names}, **findings)
     expect, state = states.expectation("hgx-b200"), states.recorded("healthy-hgx-b200")
     seen = []

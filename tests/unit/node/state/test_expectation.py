@@ -53,7 +53,7 @@ def test_the_expectation_of_the_command_line_leaves_nothing_out() -> None:
     expect = Expectation(expected.by_hardware("hgx-b200"))
     assert expect.clock_judged()
     assert expect.acs_judged()
-    assert "swappiness" in (expect.settings().names() or [])
+    assert "swappiness" in expect.settings().names()
     assert (expect.passport(), expect.bandwidth()) == ("keep", "off")
 
 

@@ -1,39 +1,63 @@
-"""The tolerant view: a value, or why there is none."""
+"""The view: a value, or an exception that says what could not be read, and why."""
 
 from __future__ import annotations
 
+import pytest
+
 from b200kit.node.checks.nvlink import health_mask
-from b200kit.node.state.view import Missing, StateView, Unmeasured, View
+from b200kit.node.state.expectation import Expectation, Unexpected
+from b200kit.node.state.view import StateView, Unmeasured, Unread, View
 from tests.messages import assert_message
 from tests.subtests import in_subtests
 
-
-def reason(view: View, *keys: str | int) -> str:
-    """The reason of a reading that must not be there."""
-    reading = view.number(*keys)
-    assert isinstance(reading, Unmeasured)
-    return reading.reason
+ODD = [{}, {"a": True}, {"a": "1"}, {"a": None}, {"a": {"unmeasured": 3}}, []]
 
 
 def test_the_first_cause_is_what_is_reported() -> None:
-    view = View({"gpus": {"unmeasured": "Driver Not Loaded (9)"}})
-    assert reason(view, "gpus", 0, "fabric", "state") == "Driver Not Loaded (9)"
+    state = StateView({"gpus": [{"fabric": {"unmeasured": "Driver Not Loaded (9)"}}]})
+    for read in (
+        lambda: state.number("gpus", 0, "fabric", "state"),
+        lambda: state.gpus[0].at("fabric").number("state"),
+        lambda: state.gpus[0].at("fabric", "state").raw(),
+    ):
+        with pytest.raises(Unread) as raised:
+            read()
+        assert raised.value.what == "gpus[0].fabric.state"
+        assert raised.value.reason == "Driver Not Loaded (9)"
 
 
-@in_subtests("document", [{}, {"a": True}, {"a": "1"}, {"a": None}, {"a": {"unmeasured": 3}}, []])
-def test_what_is_odd_is_unmeasured_with_the_place(document: object) -> None:
-    assert_message(reason(View(document), "a"))
+@in_subtests("document", ODD)
+def test_what_is_odd_is_raised_with_the_place(document: object) -> None:
+    with pytest.raises(Unread) as raised:
+        View(document).number("a")
+    assert raised.value.what == "a"
+    assert_message(raised.value.reason)
+
+
+@in_subtests("document", ODD)
+def test_what_is_known_is_none_where_nothing_can_be_read(document: object) -> None:
+    assert View(document).known(int, "a") is None
+    assert View(document).known_items("a") == []
+
+
+def test_an_expectation_raises_its_own_below_its_entries_too() -> None:
+    expect = Expectation({"waivers": [{"owner": 7}]})
+    with pytest.raises(Unexpected) as raised:
+        expect.items("waivers")[0].at("owner").text()
+    assert raised.value.what == "waivers[0].owner"
 
 
 def test_missing_is_told_apart_from_null() -> None:
     view = View({"a": None})
-    assert view.is_null("a")
-    assert not view.is_null("b")
-    assert isinstance(view.at("b").raw(), Missing)
+    assert (view.is_null("a"), view.is_missing("a")) == (True, False)
+    assert (view.is_null("b"), view.is_missing("b")) == (False, True)
+    assert view.raw("a") is None
 
 
-def test_unmeasured_is_false_so_that_or_gives_a_default() -> None:
-    assert (View({}).text("a") or "default") == "default"
+def test_what_is_shown_says_why_and_is_false() -> None:
+    shown = View({"a": {"unmeasured": "why"}}).reading("a", "b")
+    assert shown == Unmeasured("why")
+    assert (shown or "default") == "default"
 
 
 def test_gpu_is_found_by_its_address_in_any_case() -> None:
