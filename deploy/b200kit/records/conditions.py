@@ -41,10 +41,9 @@ def build(sources: Mapping[str, Any]) -> dict[str, Any]:
 
 def _value(sources: Mapping[str, Any], field: Field) -> object:
     value = reach(sources, field.source)
-    if isinstance(value, Missing) and field.uncollected:
-        return {"unmeasured": field.uncollected}
     if isinstance(value, Unmeasured):
-        return {"unmeasured": value.reason}
+        uncollected = isinstance(value, Missing) and field.uncollected
+        return {"unmeasured": uncollected or value.reason}
     if value is None and not field.source.startswith(_ABSENT_IS_A_VALUE):
         return {"unmeasured": f"{field.source} has no value"}
     return value
@@ -61,13 +60,12 @@ def value_of(run_conditions: object, name: str) -> object:
 
 def missing(run_conditions: object) -> list[str]:
     """Needed fields without a value, one line each: a result that has any is not stored."""
-    pairs = ((field, value_of(run_conditions, field.name)) for field in FIELDS if field.needed)
-    return [f"{f.words}: {v.reason}" for f, v in pairs if isinstance(v, Unmeasured)]
+    return unmeasured(run_conditions, [field for field in FIELDS if field.needed])
 
 
-def unmeasured(run_conditions: object) -> list[str]:
+def unmeasured(run_conditions: object, fields: Iterable[Field] = FIELDS) -> list[str]:
     """Every field without a value, one line each."""
-    pairs = ((field, value_of(run_conditions, field.name)) for field in FIELDS)
+    pairs = ((field, value_of(run_conditions, field.name)) for field in fields)
     return [f"{f.words}: {v.reason}" for f, v in pairs if isinstance(v, Unmeasured)]
 
 
