@@ -229,7 +229,7 @@ def _link(entry: View, position: int) -> tuple[int, int | None, int | None]:
 
 def _lane(bridge: View, seen: Seen) -> Lane:
     """The link of a bridge."""
-    tone = seen.tones.of(tones.PATH, Bridge(bridge, beside_gpu=False).name)
+    tone = seen.tones.of(tones.PATH, Bridge(bridge, beside_gpu=False).subject)
     return Lane(_address(bridge), bridge.known(int, "current_link_width"), _newest(bridge), tone)
 
 
