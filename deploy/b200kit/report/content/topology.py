@@ -46,7 +46,7 @@ def topology(state: object, expectation: object, verdict: object = None) -> Topo
     ends = permutations(range(min(len(graph.gpus), MOST_GPUS)), 2)
     return replace(
         graph,
-        nics_why=_why_no_list(view, "pci", "nics"),
+        nics_why=_why(view, list, "pci", "nics"),
         pairs={(a, b): _pair(seen, graph.gpus, a, b) for a, b in ends},
     )
 
@@ -79,15 +79,15 @@ def _graph(seen: Seen) -> Topology:
         nics_why="",
         pairs={},
         expected=seen.expected.known(int, "gpu_count"),
-        why=_why_no_list(seen.view, "gpus"),
+        why=_why(seen.view, list, "gpus"),
         count_tone=seen.tones.of(tones.COUNT, "node"),
     )
 
 
-def _why_no_list(view: View, *keys: str) -> str:
-    """Why there is no list; empty where there is one."""
+def _why(view: View, kind: type[object], *keys: str) -> str:
+    """Why there is no value of a kind; empty where there is one."""
     try:
-        view.get(list, *keys)
+        view.get(kind, *keys)
     except Unread as error:
         return error.reason
     return ""
@@ -177,10 +177,10 @@ def _numa_nodes(view: StateView, gpus: tuple[Gpu, ...]) -> Iterator[NumaNode]:
 
 def _fabric(gpu: GpuView, listed: bool, seen: Seen) -> Fabric:
     """What a GPU says of its place in the fabric."""
-    state = gpu.reading("fabric", "state")
+    state, why = gpu.known(int, "fabric", "state"), _why(gpu, int, "fabric", "state")
     others = {"status": "fabric.status", "health_summary": "fabric.health"}
     return Fabric(
-        state=STATES.get(state, f"state {state}") if isinstance(state, int) else clean(str(state)),
+        state=clean(f"unmeasured: {why}") if state is None else STATES.get(state, f"state {state}"),
         faults=tuple(
             f"{key.replace('_', ' ')} {gpu.reading('fabric', key)}"
             for key, check in others.items()
