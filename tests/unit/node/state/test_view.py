@@ -15,13 +15,13 @@ ODD = [{}, {"a": True}, {"a": "1"}, {"a": None}, {"a": {"unmeasured": 3}}, []]
 
 def test_the_first_cause_is_what_is_reported() -> None:
     state = StateView({"gpus": [{"fabric": {"unmeasured": "Driver Not Loaded (9)"}}]})
-    for read in (
-        lambda: state.number("gpus", 0, "fabric", "state"),
-        lambda: state.gpus[0].at("fabric").number("state"),
-        lambda: state.gpus[0].at("fabric", "state").raw(),
+    for view in (
+        state.at("gpus", 0, "fabric", "state"),
+        state.at("gpus", 0).at("fabric").at("state"),
+        state.gpus[0].at("fabric", "state"),
     ):
         with pytest.raises(Unread) as raised:
-            read()
+            view.number()
         assert raised.value.what == "gpus[0].fabric.state"
         assert raised.value.reason == "Driver Not Loaded (9)"
 
