@@ -29,29 +29,30 @@ from b200kit.node.state.view import View
 def ask(expectation: Any) -> dict[str, Any]:
     """What the checks need read besides what is always read."""
     view = Expectation(expectation)
-    units = view.get(list, "hardware", "expect", "fabric.units", "value") or []
-    services = view.get(list, "services") or []
-    timekeepers = view.get(list, "time_services") or []
-    lockstep = view.get(list, "hardware", "expect", "driver.lockstep", "value") or []
-    packages = view.names("driver", "packages") or []
-    serving = [*(view.get(list, "serving", "replicas") or []), view.text("serving", "gateway")]
-    nvlsm = ["nvlsm"] if view.text("bring_up") == "judged" else []
+    units = view.known(list, "hardware", "expect", "fabric.units", "value") or []
+    services = view.known(list, "services") or []
+    timekeepers = view.known(list, "time_services") or []
+    lockstep = view.known(list, "hardware", "expect", "driver.lockstep", "value") or []
+    packages = view.known(dict, "driver", "packages") or {}
+    gateway = view.known(str, "serving", "gateway")
+    serving = [*(view.known(list, "serving", "replicas") or []), gateway]
+    nvlsm = ["nvlsm"] if view.reading("bring_up") == "judged" else []
     return {
         "units": [str(name) for name in [*units, *services, *timekeepers, *serving] if name],
         "packages": [str(name) for name in [*lockstep, *packages, *nvlsm]],
-        "placement": view.names("placement") or [],
-        **settings_table.requested(view.at("settings").raw()),
+        "placement": [*(view.known(dict, "placement") or {})],
+        **settings_table.requested(view.reading("settings")),
         **parts(view),
-        "disks": [*(view.names("room") or []), *store(view.at("storage")).get("disks", [])],
+        "disks": [*(view.known(dict, "room") or {}), *store(view.at("storage")).get("disks", [])],
     }
 
 
 def parts(view: Expectation) -> dict[str, Any]:
     """Parts of the observation that are read only where the expectation speaks of them."""
     requested = {
-        "firewall": True if isinstance(view.at("firewall").raw(), list) else None,
-        "containers": view.get(list, "container_runtimes") or None,
-        "logs": view.get(list, "logs", "patterns") or None,
+        "firewall": None if view.known(list, "firewall") is None else True,
+        "containers": view.known(list, "container_runtimes") or None,
+        "logs": view.known(list, "logs", "patterns") or None,
         "weights": named(view.at("weights")),
         **store(view.at("storage")),
     }
@@ -60,19 +61,20 @@ def parts(view: Expectation) -> dict[str, Any]:
 
 def named(view: View) -> dict[str, str] | None:
     """Which model is looked at, and where, if the expectation names one."""
-    words = {key: view.text(key) for key in ("root", "model", "revision")}
+    words = {key: view.reading(key) for key in ("root", "model", "revision")}
     texts = {key: word for key, word in words.items() if isinstance(word, str)}
     return texts if len(texts) == len(words) else None
 
 
 def store(view: View) -> dict[str, Any]:
     """What is read of the store for models, where the expectation asks for one."""
-    if not isinstance(view.raw(), dict):
+    if view.known(dict) is None:
         return {}
+    mount = view.known(str, "mount") or "/"
     return {
-        "storage": {"mount": view.text("mount") or "/", "disks": view.get(list, "disks") or []},
-        "files": [view.text("stamp") or "/"],
-        "disks": [view.text("mount") or "/"],
+        "storage": {"mount": mount, "disks": view.known(list, "disks") or []},
+        "files": [view.known(str, "stamp") or "/"],
+        "disks": [mount],
     }
 
 

@@ -30,7 +30,7 @@ from b200kit.node.lib.readings import attempt
 from b200kit.node.state import advice, drift, event, growth, quarantine, watch
 from b200kit.node.state.event import Remediation
 from b200kit.node.state.verdict import Finding, Verdict
-from b200kit.node.state.view import StateView, Unmeasured
+from b200kit.node.state.view import StateView
 from b200kit.node.state.watch import Fault, Rules
 
 # All else of a GPU is judged, and a fault where it is wrong.
@@ -66,22 +66,21 @@ def _named_in(words: str, named: Mapping[str, str]) -> set[str]:
 def named_gpus(state: object) -> dict[str, str]:
     """UUID of every GPU that NVML lists by "GPU 2" and by its PCI address."""
     names: dict[str, str] = {}
-    gpus = StateView(state).gpus()
-    for gpu in [] if isinstance(gpus, Unmeasured) else gpus:
-        uuid = gpu.text("uuid")
-        if not isinstance(uuid, Unmeasured):
-            names[gpu.subject] = names[_short(str(gpu.text("pci_address")))] = uuid
+    for gpu in StateView(state).known_gpus:
+        uuid = gpu.known(str, "uuid")
+        if uuid is not None:
+            names[gpu.subject] = names[_short(str(gpu.reading("pci_address")))] = uuid
     return names
 
 
 def lost_gpus(state: object) -> set[str]:
     """UUIDs of the passport that NVML does not list; none where it lists nothing at all."""
     view = StateView(state)
-    gpus, accepted = view.gpus(), view.get(dict, "notes", "passport", "gpus")
-    if isinstance(gpus, Unmeasured) or isinstance(accepted, Unmeasured):
+    accepted = view.known(dict, "notes", "passport", "gpus")
+    if accepted is None or view.known(list, "gpus") is None:
         return set()
     known = {str(entry.get("uuid")) for entry in accepted.values() if isinstance(entry, dict)}
-    return known - {str(gpu.text("uuid")) for gpu in gpus}
+    return known - {gpu.known(str, "uuid") for gpu in view.gpus}
 
 
 def _short(address: str) -> str:
@@ -92,7 +91,7 @@ def _short(address: str) -> str:
 
 def is_running(state: object, units: Sequence[str]) -> bool:
     """Whether one of the replicas runs."""
-    return any(StateView(state).text("units", unit, "active") == "active" for unit in units)
+    return any(StateView(state).reading("units", unit, "active") == "active" for unit in units)
 
 
 def of_bandwidth(verdict: Verdict) -> str:
@@ -109,23 +108,20 @@ def of_serving(verdict: Verdict, aside: Collection[str]) -> str:
 
 def is_quarantined(state: object) -> bool:
     """Whether somebody took the node out; a mark that cannot be read clears no fault."""
-    return isinstance(StateView(state).get(dict, "notes", "quarantine"), dict)
+    return StateView(state).known(dict, "notes", "quarantine") is not None
 
 
 def is_on_trial(state: object) -> bool:
     """Whether what serves is to be proven before the node returns; nothing else is found of it."""
     view = StateView(state)
-    boot_id, uptime_s = view.text("host", "boot_id"), view.get(float, "host", "uptime_s")
-    return quarantine.on_trial(view.get(dict, "notes", "quarantine"), boot_id, uptime_s)
+    boot_id, uptime_s = view.reading("host", "boot_id"), view.reading("host", "uptime_s")
+    return quarantine.on_trial(view.reading("notes", "quarantine"), boot_id, uptime_s)
 
 
 def gpu_readings(state: object) -> list[dict[str, Any]]:
     """What changes with the load, of each GPU, for the metrics; what was not read is left out."""
-    gpus = StateView(state).gpus()
-    if isinstance(gpus, Unmeasured):
-        return []
-    every = [{key: gpu.get(int, key) for key in _READINGS} for gpu in gpus]
-    return [{k: v for k, v in one.items() if not isinstance(v, Unmeasured)} for one in every]
+    every = [{k: gpu.known(int, k) for k in _READINGS} for gpu in StateView(state).known_gpus]
+    return [{k: v for k, v in one.items() if v is not None} for one in every]
 
 
 def remembered(before: object) -> list[Fault]:

@@ -11,6 +11,7 @@ import json
 from b200kit.converge.stage import Change, Stage, nothing, put
 from b200kit.node.checks.host import passport_record
 from b200kit.node.state.drift import File
+from b200kit.node.state.view import Unread
 from b200kit.run.node import Node, StageFailed
 
 
@@ -21,8 +22,8 @@ def plan(node: Node) -> list[Change]:
     kept = notes.get("passport") if isinstance(notes, dict) else None
     try:
         fresh = passport_record.issue(state)
-    except passport_record.Unreadable as unreadable:
-        raise StageFailed(f"no passport can be issued: {unreadable}") from None
+    except Unread as unread:
+        raise StageFailed(f"no passport can be issued: {unread}") from None
     renew = node.spec.passport == "renew" and not passport_record.same(kept, fresh)
     if kept is not None and not renew:
         return []

@@ -28,7 +28,7 @@ from b200kit.node.lib import durable_files, hard_timeout, lock_file, readings, t
 from b200kit.node.lib.managed_files import STATE_DIRECTORY
 from b200kit.node.lib.stdout import claim_stdout, emit
 from b200kit.node.state.plausible import plausible
-from b200kit.node.state.view import StateView, Unmeasured
+from b200kit.node.state.view import StateView, Unread
 
 REPLICAS = ["systemctl", "list-units", "--plain", "--no-legend", "vllm@*.service"]
 
@@ -102,13 +102,13 @@ def measure_all(gpus: int) -> dict[str, Any]:
 def node() -> dict[str, Any]:
     """What a result holds for: boot, driver and GPUs. Raises Refused when NVML does not answer."""
     state = StateView(plausible(Worker(NVML_TIMEOUT_S).result()))
-    driver, gpus = state.text("nvml", "driver_version"), state.gpus()
-    if isinstance(driver, Unmeasured):
-        raise Refused(f"no driver: {driver.reason}")
-    uuids = [gpu.text("uuid") for gpu in gpus or []]
-    unread = [uuid.reason for uuid in uuids if isinstance(uuid, Unmeasured)]
-    if not uuids or unread:
-        raise Refused(f"the GPUs cannot be read: {unread[0] if unread else 'NVML lists none'}")
+    try:
+        driver = state.text("nvml", "driver_version")
+        uuids = [gpu.text("uuid") for gpu in state.gpus]
+    except Unread as error:
+        raise Refused(f"the GPUs cannot be read: {error}") from None
+    if not uuids:
+        raise Refused("the GPUs cannot be read: NVML lists none")
     boot = readings.text("/proc/sys/kernel/random/boot_id")
     return {"boot_id": boot, "driver_version": driver, "gpu_uuids": uuids}
 

@@ -76,7 +76,7 @@ def help_along(todo: Collection[Act]) -> list[str]:
 def evidence(at: Position, document: Json) -> list[str]:
     """What the journal of the unit says that a state is about."""
     unit = JOURNAL.get(at.name)
-    if unit is None or StateView(document).text("units", unit, "load") != "loaded":
+    if unit is None or StateView(document).reading("units", unit, "load") != "loaded":
         return []
     try:
         output = command(["journalctl", "-u", unit, "-b", "-n", "400", "-o", "cat", "--no-pager"])

@@ -15,7 +15,7 @@ from b200kit.node.fabric.states import STATES, Act, State
 from b200kit.node.state import advice
 from b200kit.node.state.expectation import Expectation, Unexpected
 from b200kit.node.state.verdict import Action, Finding, Status, Verdict
-from b200kit.node.state.view import StateView, Unmeasured
+from b200kit.node.state.view import StateView
 
 COMPLETED = 3
 """nvml.h NVML_GPU_FABRIC_STATE_COMPLETED."""
@@ -88,11 +88,11 @@ def requested(expectation: object) -> dict[str, list[str]]:
     expect = Expectation(expectation)
 
     def words(name: str) -> list[str]:
-        return [str(word) for word in expect.get(list, "hardware", "expect", name, "value") or []]
+        return [str(word) for word in expect.known(list, "hardware", "expect", name, "value") or []]
 
-    services = [str(name) for name in expect.get(list, "services") or []]
+    services = [str(name) for name in expect.known(list, "services") or []]
     lockstep = words("driver.lockstep")
-    version = str(expect.text("driver", "version") or "")
+    version = expect.known(str, "driver", "version") or ""
     branch = version.split(".")[0]
     suffixed = [f"{name}-{branch}" for name in lockstep] if branch else []
     return {
@@ -110,41 +110,40 @@ def progress(at: Position, document: object) -> str:
 
 def completed(view: StateView) -> str:
     """How many GPUs have completed their registration with the fabric."""
-    gpus = view.gpus() or []
-    done = sum(gpu.number("fabric", "state") == COMPLETED for gpu in gpus)
-    return f"{done} of {len(gpus)} GPUs completed"
+    done = sum(gpu.known(int, "fabric", "state") == COMPLETED for gpu in view.known_gpus)
+    return f"{done} of {len(view.known_gpus)} GPUs completed"
 
 
 def summary(document: object) -> str:
     """What came up: "nvlsm up, fabric manager 580.126.20, 8 of 8 GPUs completed"."""
     view = StateView(document)
-    parts = ["nvlsm up"] if view.flag("fabric_manager", "nvlsm_running") is True else []
-    for name in view.names("packages") or []:
-        version = view.text("packages", name, "version")
-        if name.startswith("nvidia-fabricmanager") and not isinstance(version, Unmeasured):
+    parts = ["nvlsm up"] if view.known(bool, "fabric_manager", "nvlsm_running") else []
+    for name in view.known(dict, "packages") or {}:
+        version = view.known(str, "packages", name, "version")
+        if name.startswith("nvidia-fabricmanager") and version is not None:
             parts.append(f"fabric manager {version.rpartition('-')[0] or version}")
     return ", ".join([*parts, completed(view) if _has_fabric(view) else _gpus(view)])
 
 
 def _has_fabric(view: StateView) -> bool:
     """Whether any GPU speaks of a fabric; one by itself says that it is not supported (0)."""
-    return any(gpu.number("fabric", "state") for gpu in view.gpus() or [])
+    return any(gpu.known(int, "fabric", "state") for gpu in view.known_gpus)
 
 
 def _gpus(view: StateView) -> str:
-    count = len(view.gpus() or [])
+    count = len(view.known_gpus)
     return f"{count} GPU{'' if count == 1 else 's'} without a fabric"
 
 
 def hidden(expectation: object, document: object) -> str:
     """What was passed over because the host does not show it; empty where nothing was."""
-    nics = StateView(document).items("pci", "nics") or []
+    nics = StateView(document).known_items("pci", "nics")
     try:
         asked_for = Expectation(expectation).bring_up() == "judged"
     except Unexpected:
         return ""
-    shown = any(nic.flag("switch_management") for nic in nics)
-    bare = nics and all(nic.flag("vital_product_data") is False for nic in nics)
+    shown = any(nic.known(bool, "switch_management") for nic in nics)
+    bare = nics and all(nic.known(bool, "vital_product_data") is False for nic in nics)
     return "management ports are unknown here" if asked_for and bare and not shown else ""
 
 
@@ -163,7 +162,7 @@ def _todo(at: Position, document: object) -> str:
         return f"{Action.MONITOR.word}: repair the reading"
     if observed and (observed.remedy or (observed.subject == "node" and observed.subjects)):
         return f"{observed.action.word}: {advice.of(observed)}"
-    kernel = StateView(document).text("host", "kernel") or "$(uname -r)"
+    kernel = StateView(document).known(str, "host", "kernel") or "$(uname -r)"
     action = max(state.action, observed.action) if observed else state.action
     return f"{action.word}: {state.remedy.format(kernel=kernel)}"
 

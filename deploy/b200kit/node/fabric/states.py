@@ -59,8 +59,8 @@ def start(unit: str) -> Help:
 
     def acts(expect: Expectation, view: StateView) -> list[Act]:
         del expect
-        observed = view.at("units", unit)
-        rests = observed.text("active") in AT_REST and observed.text("load") == "loaded"
+        active, loaded = (view.reading("units", unit, key) for key in ("active", "load"))
+        rests = active in AT_REST and loaded == "loaded"
         return [("systemctl", "start", "--no-block", unit)] if rests else []
 
     return acts

@@ -2,7 +2,8 @@
 
 CDI became known to docker in 25.0, on by default in 28.2 (moby/moby#49963), to containerd in 1.7,
 on by default in 2.0 (its internal/cri/config), to podman in 4.1 (docker/cli#3864). Everything here
-takes the reading `containers` of a NodeState and names the first fault in it.
+takes the reading `containers` of a NodeState, names the first fault in it, and raises Unread where
+what it needs is not there.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
-from b200kit.node.state.view import GpuView, StateView, Unmeasured, View
+from b200kit.node.state.view import GpuView, StateView, Unread, View
 
 SPEC = "/var/run/cdi/nvidia.yaml"
 """Where nvidia-cdi-refresh leaves its specification."""
@@ -57,38 +58,26 @@ def too_old(name: str, version: str) -> str | None:
     return f"{name} {version} knows no CDI; it needs {'.'.join(map(str, first))} or newer"
 
 
-def runtime_fault(name: str, state: StateView) -> str | Unmeasured | None:
+def runtime_fault(name: str, state: StateView) -> str | None:
     """What keeps a runtime from giving GPUs by CDI; None when nothing does."""
     runtime = state.at("containers", name)
-    if runtime.raw() is None:
+    if runtime.is_null():
         return f"{name} is not installed"
-    version = runtime.text("version")
-    if isinstance(version, Unmeasured):
-        return version
     of = {"docker": _docker_fault, "containerd": _containerd_fault}.get(name)
-    return too_old(name, version) or (of(runtime) if of else None)
+    return too_old(name, runtime.text("version")) or (of(runtime) if of else None)
 
 
-def _docker_fault(docker: View) -> str | Unmeasured | None:
-    config = docker.get(dict, "config")
-    if isinstance(config, Unmeasured):
-        return config
+def _docker_fault(docker: View) -> str | None:
+    docker.get(dict, "config")  # what cannot be read cannot be changed either
     if docker.is_null("daemon"):
         return "docker.service does not run"
-    dirs = docker.get(list, "daemon", "cdi_spec_dirs")
-    if isinstance(dirs, Unmeasured):
-        return dirs
-    return _dirs_fault("the running docker daemon", dirs)
+    return _dirs_fault("the running docker daemon", docker.get(list, "daemon", "cdi_spec_dirs"))
 
 
-def _containerd_fault(containerd: View) -> str | Unmeasured | None:
+def _containerd_fault(containerd: View) -> str | None:
     if containerd.is_null("config"):
         return "its CRI plugin is disabled (disabled_plugins in /etc/containerd/config.toml)"
     enabled, dirs = containerd.flag("config", "cdi"), containerd.get(list, "config", "spec_dirs")
-    if isinstance(enabled, Unmeasured):
-        return enabled
-    if isinstance(dirs, Unmeasured):
-        return dirs
     return _dirs_fault("containerd", dirs if enabled else [])
 
 
@@ -100,7 +89,7 @@ def _dirs_fault(who: str, dirs: list[object]) -> str | None:
     return None
 
 
-def at_risk(state: StateView) -> dict[str, str] | Unmeasured:
+def at_risk(state: StateView) -> dict[str, str]:
     """Running docker containers that a `systemctl daemon-reload` takes the GPUs from, and why.
 
     systemd puts back the device rules it knows, and those of the legacy hook it does not
@@ -108,69 +97,61 @@ def at_risk(state: StateView) -> dict[str, str] | Unmeasured:
     containers that got the devices explicitly, by CDI, or all of them (privileged).
     """
     docker = state.at("containers", "docker")
-    if docker.raw() is None or docker.is_null("daemon"):
+    if docker.is_null() or docker.is_null("daemon"):
         return {}
-    running, driver = docker.get(dict, "running"), docker.text("daemon", "cgroup_driver")
-    if isinstance(running, Unmeasured):
-        return running
-    if isinstance(driver, Unmeasured):
-        return driver
-    if driver != "systemd":
+    running = docker.get(dict, "running")
+    if docker.text("daemon", "cgroup_driver") != "systemd":
         return {}
-    mode = state.at("containers", "runtime_mode").raw()
-    if isinstance(mode, Unmeasured) and "runtime" in running.values():
-        return mode
-    hooked = {"gpus": _gpus_hooked(docker), "runtime": _runtime_hooked(mode, state)}
+    hooked = {"gpus": _gpus_hooked(docker)}
+    if "runtime" in running.values():
+        hooked["runtime"] = _runtime_hooked(state.raw("containers", "runtime_mode"), state)
     return {str(name): hooked[how] for name, how in running.items() if hooked.get(how)}
 
 
 def _gpus_hooked(docker: View) -> str:
-    dirs: list[object] | Unmeasured = docker.get(list, "daemon", "cdi_spec_dirs")
-    by_cdi = bool(dirs) and numbers(docker.text("version") or "") >= _GPUS_BY_CDI
-    return "" if by_cdi else "--gpus"
+    dirs, version = docker.known(list, "daemon", "cdi_spec_dirs"), docker.known(str, "version")
+    return "" if dirs and numbers(version or "") >= _GPUS_BY_CDI else "--gpus"
 
 
 def _runtime_hooked(mode: object, state: StateView) -> str:
-    toolkit = state.text("packages", "nvidia-container-toolkit-base", "version") or ""
+    toolkit = state.known(str, "packages", "nvidia-container-toolkit-base", "version") or ""
     legacy = mode == "legacy" or (mode in (None, "auto") and numbers(toolkit) < _JIT_CDI)
     return "--runtime nvidia in its legacy mode" if legacy else ""
 
 
 def old_runc(state: StateView) -> str | None:
     """The version of a runc that loses devices at a daemon-reload even with CDI; None when new."""
-    version = state.text("containers", "docker", "daemon", "runc") or ""
+    version = state.known(str, "containers", "docker", "daemon", "runc") or ""
     return version if version and numbers(version) < _RUNC else None
 
 
-def cdi_faults(state: StateView) -> Iterator[tuple[str, str | Unmeasured]]:
-    """What is wrong with the CDI specifications of this node, as (path, fault)."""
+def cdi_faults(state: StateView) -> Iterator[tuple[str, str | Unread]]:
+    """What is wrong with the CDI specifications of this node, or is unread, as (path, fault)."""
     specs = state.at("containers", "cdi")
-    paths = specs.names()
-    if isinstance(paths, Unmeasured):
-        yield "", paths
+    try:
+        paths = specs.names()
+    except Unread as error:
+        yield "", error
         return
     if not any(path.startswith(tuple(f"{folder}/" for folder in DYNAMIC)) for path in paths):
         yield SPEC, f"no CDI specification for {KIND} in /var/run/cdi"
     for path in paths:
-        yield from ((path, fault) for fault in _spec_faults(specs.at(path), state))
+        try:
+            yield from ((path, fault) for fault in _spec_faults(specs.at(path), state))
+        except Unread as error:
+            yield path, error
     yield from _conflicts(specs, paths)
 
 
-def _spec_faults(spec: View, state: StateView) -> Iterator[str | Unmeasured]:
-    devices, missing, drivers = (
-        spec.names("devices"), spec.get(list, "missing"), spec.get(list, "drivers")
-    )  # fmt: skip
-    running, gpus = state.text("nvml", "driver_version"), state.gpus()
-    for part in (devices, missing, drivers, running, gpus):
-        if isinstance(part, Unmeasured):
-            yield part
-            return
-    yield from _device_faults(set(devices or []), gpus or [])
+def _spec_faults(spec: View, state: StateView) -> Iterator[str]:
+    devices, missing = spec.names("devices"), spec.get(list, "missing")
+    drivers, running = spec.get(list, "drivers"), state.text("nvml", "driver_version")
+    yield from _device_faults(set(devices), state.gpus)
     if missing:
         yield f"it names what is not there: {_few(set(map(str, missing)))}"
     if not drivers:
         yield "it names no library of the driver"
-    others = {str(version) for version in drivers or []} - {running}
+    others = {str(version) for version in drivers} - {running}
     if others:
         yield f"it names libraries of driver {_few(others)}; {running} is running"
 
@@ -180,7 +161,7 @@ def _device_faults(devices: set[str], gpus: list[GpuView]) -> Iterator[str]:
     if desired - devices:
         yield f"it does not name {_few(desired - devices)}"
     named = {name for name in devices if name.startswith("GPU-") and ":" not in name}
-    known = {gpu.text("uuid") or "" for gpu in gpus}
+    known = {gpu.known(str, "uuid") for gpu in gpus}
     extra = {name for name in devices if name.isdigit()} - desired | named - known
     if extra:
         yield f"it names GPUs that are not there: {_few(extra)}"
@@ -191,7 +172,7 @@ def _conflicts(specs: View, paths: list[str]) -> Iterator[tuple[str, str]]:
     seen: dict[tuple[str, str], str] = {}
     for path in paths:
         folder = path.rpartition("/")[0]
-        for name in specs.names(path, "devices") or []:
+        for name in specs.known(dict, path, "devices") or {}:
             other = seen.setdefault((folder, name), path)
             if other != path:
                 yield path, f"it names {KIND}={name}, as {other} does: neither can be used"
@@ -212,7 +193,6 @@ def leftovers(state: StateView) -> list[str]:
     specs = state.at("containers", "cdi")
     return [
         path
-        for path in specs.names() or []
-        if path in ("/etc/cdi/nvidia.yaml", "/etc/cdi/nvidia.json")
-        and set(GENERATORS) & {str(hook) for hook in specs.get(list, path, "hooks") or []}
+        for path in ("/etc/cdi/nvidia.json", "/etc/cdi/nvidia.yaml")
+        if set(GENERATORS) & {str(hook) for hook in specs.known(list, path, "hooks") or []}
     ]

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from enum import Enum
 
 from b200kit.node.state.expectation import Unexpected
-from b200kit.node.state.view import StateView, Unmeasured, View
+from b200kit.node.state.view import StateView, Unread, View
 
 VENDORS = {"intel": "GenuineIntel", "amd": "AuthenticAMD"}
 # The kernel adds up what every "pci=" says, in one list with commas or in several words.
@@ -47,25 +47,32 @@ class Effect:
 
 def effects(settings: View, state: StateView) -> Iterator[Effect]:
     """Every setting of an expectation, in its order."""
-    for name in settings.names() or []:
+    for name in settings.names():
         yield effect(name, settings.at(name), state)
 
 
 def effect(name: str, entry: View, state: StateView) -> Effect:
     """One setting."""
-    desired = str(entry.at("desired").raw())
-    applies = applicable(str(entry.at("applies").raw()), state)
-    if isinstance(applies, Unmeasured):
-        return _unread(name, desired, applies)
-    if not applies:
+    desired = str(entry.reading("desired"))
+    try:
+        return _effect(name, desired, entry, state)
+    except Unexpected:
+        raise
+    except Unread as error:
+        text = f"could not be read: {error.reason}"
+        return Effect(name, Standing.UNREAD, text, error.reason, desired)
+
+
+def _effect(name: str, desired: str, entry: View, state: StateView) -> Effect:
+    if not applicable(str(entry.reading("applies")), state):
         return Effect(name, Standing.NOT_APPLICABLE, "is not applicable here", "", desired)
-    path = tuple(str(key) for key in entry.get(list, "reading") or [])
+    path = tuple(str(key) for key in entry.known(list, "reading") or [])
     if path == ("host", "cmdline"):
         return _words(name, desired, entry, state)
-    observed = state.at(*path).raw() if path else Unmeasured("the setting names no reading")
-    if isinstance(observed, Unmeasured):
-        return _unread(name, desired, observed)
-    if observed is None and entry.at("may_be_absent").raw() is True:
+    if not path:
+        raise Unread(name, "the setting names no reading")
+    observed = state.raw(*path)
+    if observed is None and entry.known(bool, "may_be_absent"):
         text = "is nothing this kernel has"
         return Effect(name, Standing.NOT_APPLICABLE, text, "none", desired)
     return _compared(name, desired, path[-1], observed)
@@ -96,22 +103,12 @@ def plain(value: object) -> str:
     return _FLAGS.get(words, words)
 
 
-def _unread(name: str, desired: str, reason: Unmeasured) -> Effect:
-    text = f"could not be read: {reason.reason}"
-    return Effect(name, Standing.UNREAD, text, reason.reason, desired)
-
-
 def _words(name: str, desired: str, entry: View, state: StateView) -> Effect:
     """A setting that is words of the kernel command line."""
-    cmdline = state.text("host", "cmdline")
-    by_cpu = entry.get(dict, "words") or {}
+    by_cpu = entry.known(dict, "words") or {}
     if not all(isinstance(text, str) for text in by_cpu.values()):
-        raise Unexpected(f"settings: {name}: its words must be texts")
-    words = words_for(by_cpu, state)
-    if isinstance(cmdline, Unmeasured):
-        return _unread(name, desired, cmdline)
-    if isinstance(words, Unmeasured):
-        return _unread(name, desired, words)
+        raise Unexpected(f"settings: {name}", "its words must be texts")
+    cmdline, words = state.text("host", "cmdline"), words_for(by_cpu, state)
     fault = missing(words, cmdline) or contradiction(words, cmdline)
     if fault:
         text = f"is not in force: the kernel command line {fault}"
@@ -119,15 +116,10 @@ def _words(name: str, desired: str, entry: View, state: StateView) -> Effect:
     return Effect(name, Standing.RIGHT, f"is {desired}", " ".join(words), " ".join(words))
 
 
-def words_for(by_cpu: Mapping[str, str], state: StateView) -> list[str] | Unmeasured:
-    """The words for this node's CPU; Unmeasured where they depend on one that is not known."""
-    words = by_cpu.get("all", "").split()
-    for kind in (kind for kind in by_cpu if kind != "all"):
-        applies = applicable(kind, state)
-        if isinstance(applies, Unmeasured):
-            return applies
-        words += by_cpu[kind].split() if applies else []
-    return words
+def words_for(by_cpu: Mapping[str, str], state: StateView) -> list[str]:
+    """The words for this node's CPU; raises Unread where they depend on one that is not known."""
+    kinds = [kind for kind in by_cpu if kind == "all" or applicable(kind, state)]
+    return [word for kind in kinds for word in by_cpu[kind].split()]
 
 
 def missing(words: list[str], cmdline: str) -> str:
@@ -155,32 +147,27 @@ def _parts(word: str) -> list[str]:
     return [f"{key}={part}" for part in parts]
 
 
-def applicable(condition: str, state: StateView) -> bool | Unmeasured:
-    """Whether a setting means anything on this node."""
+def applicable(condition: str, state: StateView) -> bool:
+    """Whether a setting means anything on this node; raises Unread where nobody can tell."""
     if condition == "always":
         return True
     if condition in VENDORS:
-        vendor = state.at("cpus", "vendor").raw()
-        return vendor if isinstance(vendor, Unmeasured) else vendor == VENDORS[condition]
+        return state.raw("cpus", "vendor") == VENDORS[condition]
     if condition == "cpufreq":
-        governors = state.get(dict, "kernel", "governors")
-        return governors if isinstance(governors, Unmeasured) else bool(governors)
+        return bool(state.get(dict, "kernel", "governors"))
     if condition == "limits":
         return state.flag("kernel", "raises_limits")
     if condition == "acs":
-        return _acs(state)
-    return Unmeasured(f"nobody knows when {condition!r} is")
-
-
-def _acs(state: StateView) -> bool | Unmeasured:
-    """Whether a bridge above a GPU has ACS; one that cannot be read may have it."""
-    gpus = state.items("pci", "gpus")
-    if isinstance(gpus, Unmeasured):
-        return gpus
-    return any(not bridge.is_null("acs") for gpu in gpus for bridge in gpu.items("bridges") or [])
+        # A bridge that cannot be read may have it.
+        return any(not bridge.is_null("acs") for bridge in _bridges(state.items("pci", "gpus")))
+    raise Unread(condition, f"nobody knows when {condition!r} is")
 
 
 def redirects(state: StateView) -> bool:
     """Whether a bridge above a GPU is known to send peers through the root."""
-    gpus = state.items("pci", "gpus") or []
-    return any(b.at("acs").raw() is True for gpu in gpus for b in gpu.items("bridges") or [])
+    return any(bridge.known(bool, "acs") for bridge in _bridges(state.known_items("pci", "gpus")))
+
+
+def _bridges(gpus: list[View]) -> list[View]:
+    """Those above the GPUs; none where they were not read."""
+    return [bridge for gpu in gpus for bridge in gpu.known_items("bridges")]

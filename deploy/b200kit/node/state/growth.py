@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
-from b200kit.node.state.view import StateView, Unmeasured
+from b200kit.node.state.view import StateView
 
 PERIOD_S = 60.0
 """What a rate is taken over, at least: DCGM's limit is one a minute."""
@@ -57,7 +57,6 @@ def of(document: object, state: object, now: float) -> Counters:
 
 def replays(state: object) -> dict[str, int]:
     """PCIe replays by UUID, of the GPUs that tell both."""
-    gpus = StateView(state).gpus()
-    told = [] if isinstance(gpus, Unmeasured) else gpus
-    read = {str(gpu.text("uuid")): gpu.number("pcie", "replays") for gpu in told}
-    return {uuid: count for uuid, count in read.items() if not isinstance(count, Unmeasured)}
+    gpus = StateView(state).known_gpus
+    read = {gpu.known(str, "uuid"): gpu.known(int, "pcie", "replays") for gpu in gpus}
+    return {uuid: count for uuid, count in read.items() if uuid and count is not None}

@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import Enum
 
-from b200kit.node.state.view import StateView, Unmeasured
+from b200kit.node.state.view import StateView
 
 CONTAINERS = (
     *("systemd-nspawn", "lxc-libvirt", "lxc", "openvz", "docker", "podman", "rkt", "wsl"),
@@ -40,19 +40,25 @@ class Machine:
     read: str
 
 
-def of(state: StateView) -> Machine | Unmeasured:
-    """What both readings say together; Unmeasured where one of them is not there."""
-    word, flag = state.text("readiness", "virtualization"), state.flag("cpus", "hypervisor")
-    if isinstance(word, Unmeasured):
-        return word
-    known = not state.is_null("cpus", "hypervisor")
-    if isinstance(flag, Unmeasured) and known:
-        return flag
-    flagged = ("a hypervisor" if flag else "no hypervisor") if known else "nothing of hypervisors"
-    return Machine(_kind(word, flag if known else None), f"systemd: {word}; the CPUs: {flagged}")
+_WORD, _FLAG = ("readiness", "virtualization"), ("cpus", "hypervisor")
 
 
-def _kind(word: str, hypervisor: bool | Unmeasured | None) -> Kind:
+def is_told(state: StateView) -> bool:
+    """Whether a document is new enough to have both readings."""
+    if state.is_missing(*_WORD):
+        return False
+    return state.known(str, *_WORD) is None or not state.is_missing(*_FLAG)
+
+
+def of(state: StateView) -> Machine:
+    """What both readings say together; raises Unread where one of them is not there."""
+    word = state.text(*_WORD)
+    flag = None if state.is_null(*_FLAG) else state.flag(*_FLAG)
+    words = {None: "nothing of hypervisors", True: "a hypervisor", False: "no hypervisor"}
+    return Machine(_kind(word, flag), f"systemd: {word}; the CPUs: {words[flag]}")
+
+
+def _kind(word: str, hypervisor: bool | None) -> Kind:
     if word in CONTAINERS:
         return Kind.CONTAINER
     if word in VIRTUAL and hypervisor is True:

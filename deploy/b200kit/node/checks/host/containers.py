@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import replace
 
-from b200kit.node.checks.findings import failed, noted, passed, rule, unread
+from b200kit.node.checks.findings import failed, noted, passed, rule, unread, within
 from b200kit.node.checks.judge import check
 from b200kit.node.facts import cdi_support
 from b200kit.node.state.expectation import Expectation
 from b200kit.node.state.verdict import Action, Finding
-from b200kit.node.state.view import StateView, Unmeasured
+from b200kit.node.state.view import StateView, Unread
 
 NOT_ASKED = "the inventory asks for no container runtime"
 _CDI = rule(f"every GPU by name in {cdi_support.SPEC}", "what nvidia-cdi-refresh generates")
@@ -28,8 +27,8 @@ def cdi(expect: Expectation, state: StateView) -> Iterator[Finding]:
         return
     found = []
     for path, fault in cdi_support.cdi_faults(state):
-        if isinstance(fault, Unmeasured):
-            found.append(replace(unread(f"CDI specification {path}".strip(), fault), part=path))
+        if isinstance(fault, Unread):
+            found.append(unread(fault, part=path))
         else:
             summary = f"CDI specification {path}: {fault}; nvidia-cdi-refresh makes it again"
             found.append(failed(summary, fault, _CDI, Action.RESTART_SERVICE, part=path))
@@ -40,14 +39,14 @@ def cdi(expect: Expectation, state: StateView) -> Iterator[Finding]:
 def runtimes(expect: Expectation, state: StateView) -> Iterator[Finding]:
     """Every container runtime of the inventory is there and gives GPUs by CDI."""
     requested = expect.container_runtimes()
-    found = []
-    for name in requested:
+
+    def unable(name: str) -> Iterator[Finding]:
         fault = cdi_support.runtime_fault(name, state)
-        if isinstance(fault, Unmeasured):
-            found.append(replace(unread(f"container runtime {name}", fault), part=name))
-        elif fault:
+        if fault:
             summary = f"container runtime {name}: {fault}"
-            found.append(failed(summary, fault, _ON, Action.NONE, part=name))
+            yield failed(summary, fault, _ON, Action.NONE, part=name)
+
+    found = [finding for name in requested for finding in within("", name, unable(name))]
     text = f"{', '.join(requested)} give GPUs by CDI" if requested else NOT_ASKED
     yield from found or [passed(text, _ON if requested else None)]
 
@@ -59,9 +58,6 @@ def reload_trap(expect: Expectation, state: StateView) -> Iterator[Finding]:
         yield passed("the inventory does not ask for docker")
         return
     risks = cdi_support.at_risk(state)
-    if isinstance(risks, Unmeasured):
-        yield unread("how the running docker containers got their GPUs", risks)
-        return
     for name, how in risks.items():
         summary = (
             f"container {name} got its GPUs by {how}: a systemctl daemon-reload takes them away "

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Sequence
 
-from b200kit.node.checks.findings import failed, passed, rule, unread
+from b200kit.node.checks.findings import failed, passed, rule, within
 from b200kit.node.checks.judge import check
 from b200kit.node.facts import nft_rules
 from b200kit.node.state.expectation import Expectation
 from b200kit.node.state.verdict import Action, Finding
-from b200kit.node.state.view import StateView, Unmeasured
+from b200kit.node.state.view import StateView
 
 WHY = "firewall of the inventory: deny all but SSH, ICMP and what is allowed"
 
@@ -18,22 +18,17 @@ WHY = "firewall of the inventory: deny all but SSH, ICMP and what is allowed"
 @check("host.firewall")
 def firewall_in_force(expect: Expectation, state: StateView) -> Iterator[Finding]:
     """The kernel denies what comes in, but for SSH and what the inventory allows."""
-    requested = expect.requested("firewall", list)
+    requested = expect.requested(list, "firewall")
     if requested is None:
         yield passed("no firewall is asked for")
-        return
-    view = state.at("firewall", "rules")
-    rules = view.get(list)
-    if view.raw() is None:
+    elif state.is_null("firewall", "rules"):
         expected = rule(f"table inet {nft_rules.TABLE}", WHY)
         summary = "the firewall is not loaded: everything may connect"
         yield failed(summary, "no such table", expected, Action.RESTART_SERVICE)
-    elif isinstance(rules, Unmeasured):
-        yield unread("the firewall", rules)
     else:
-        observed = [str(line) for line in rules]
+        observed = [str(line) for line in state.get(list, "firewall", "rules")]
         desired = nft_rules.lines(requested, nft_rules.ports_of_ssh(observed))
-        found = [*differences(observed, desired), *ssh(state, observed)]
+        found = [*differences(observed, desired), *within("", "", ssh(state, observed))]
         count = len(desired) - 1
         yield from found or [passed(f"the firewall denies all but {count} rules", rule(count, WHY))]
 
@@ -59,11 +54,8 @@ def ssh(state: StateView, observed: Sequence[str]) -> Iterator[Finding]:
 
     At boot sshd may not be up yet; then there is nothing to compare with.
     """
-    reading = state.get(list, "firewall", "ssh_ports")
-    if isinstance(reading, Unmeasured):
-        yield unread("the ports of SSH", reading)
-        return
-    closed = [str(port) for port in reading if port not in nft_rules.ports_of_ssh(observed)]
+    ports, allowed = state.get(list, "firewall", "ssh_ports"), nft_rules.ports_of_ssh(observed)
+    closed = [str(port) for port in ports if port not in allowed]
     if closed:
         summary = f"sshd listens on port {', '.join(closed)}, which the firewall keeps shut"
         expected = rule("SSH on every port it listens on", WHY)

@@ -9,13 +9,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from b200kit.node.checks.findings import failed, noted, passed, unread
+from b200kit.node.checks.findings import failed, noted, passed
 from b200kit.node.checks.judge import DECIDES, check
 from b200kit.node.state import machine_kind
 from b200kit.node.state.expectation import Expectation, Expected
 from b200kit.node.state.machine_kind import Kind, Machine
 from b200kit.node.state.verdict import Action, Finding
-from b200kit.node.state.view import Missing, StateView, Unmeasured
+from b200kit.node.state.view import StateView
 
 _WHAT = "what kind of machine it is"
 _OUTSIDE = (
@@ -36,12 +36,12 @@ def machine(expect: Expectation, state: StateView) -> Iterator[Finding]:
     """
     virtual = expect.hardware("machine.virtual", bool)
     other = expect.hardware("machine.other_file", str)
-    seen = machine_kind.of(state)
-    if isinstance(seen, Unmeasured):
+    if not virtual.value and not machine_kind.is_told(state):
         # A document of an earlier version has no such reading; this file leaves nothing out.
-        earlier = isinstance(seen, Missing) and not virtual.value
-        yield passed(f"{_WHAT} was not read") if earlier else unread(_WHAT, seen)
-    elif virtual.value:
+        yield passed(f"{_WHAT} was not read")
+        return
+    seen = machine_kind.of(state)
+    if virtual.value:
         yield from _guest(seen, state, virtual, other.value)
     elif seen.kind is Kind.VIRTUAL:
         yield from _inside(state, virtual) or [_other_file(seen, virtual, other.value)]
@@ -73,20 +73,14 @@ def _other_file(seen: Machine, virtual: Expected, other: str) -> Finding:
 
 def _inside(state: StateView, virtual: Expected) -> list[Finding]:
     """What shows that the NVSwitches are passed through, too, or may be."""
-    nics = state.items("pci", "nics")
-    if isinstance(nics, Unmeasured):
-        return [unread("the NICs", nics)]
-    flags = [(nic.text("name") or nic.path, nic.flag("switch_management")) for nic in nics]
-    signs = [name for name, flag in flags if flag is True]
-    nvlsm = state.flag("fabric_manager", "nvlsm_running")
-    signs += ["nvlsm runs"] if nvlsm is True else []
+    nics = [(nic.known(str, "name") or nic.path, nic) for nic in state.items("pci", "nics")]
+    flags = [(name, nic.at("switch_management")) for name, nic in nics]
+    flags.append(("nvlsm runs", state.at("fabric_manager", "nvlsm_running")))
+    signs = [sign for sign, flag in flags if flag.known(bool)]
     if signs:
         read = ", ".join(signs)
         summary = f"the NVSwitches are passed through to this virtual machine: {read}"
         return [failed(summary, read, virtual, Action.NONE, remedy=_OUTSIDE)]
-    asked = [(f"whether {name} belongs to an NVSwitch", flag) for name, flag in flags]
-    return [
-        unread(what, flag)
-        for what, flag in [*asked, ("whether nvlsm runs", nvlsm)]
-        if isinstance(flag, Unmeasured)
-    ]
+    for _, flag in flags:
+        flag.flag()  # one that is not known may be a sign
+    return []

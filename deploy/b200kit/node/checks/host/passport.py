@@ -8,12 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 
-from b200kit.node.checks.findings import failed, noted, passed, rule, unread
+from b200kit.node.checks.findings import failed, noted, passed, rule, within
 from b200kit.node.checks.host import passport_record
 from b200kit.node.checks.judge import Check, check
 from b200kit.node.state.expectation import Expectation
 from b200kit.node.state.verdict import Action, Finding
-from b200kit.node.state.view import GpuView, StateView, Unmeasured, View
+from b200kit.node.state.view import GpuView, StateView, Unread, View
 
 PASSPORT = ("notes", "passport")
 Compare = Callable[[Expectation, StateView, View], Iterator[Finding]]
@@ -26,17 +26,16 @@ def against_passport(compare: Compare) -> Check:
         page = state.at(*PASSPORT)
         if state.is_null(*PASSPORT):
             yield passed("no passport yet: this node has not been accepted before")
-        elif expect.text("passport") == "renew":
+        elif expect.passport() == "renew":
             yield passed("the passport is being renewed (inventory: passport renew)")
-        elif page.text("schema") != passport_record.SCHEMA:
-            reading = page.text("schema")
-            text = reading.reason if isinstance(reading, Unmeasured) else f"schema {reading}"
-            yield unread("the passport", Unmeasured(text))
+        elif (schema := page.text("schema")) != passport_record.SCHEMA:
+            raise Unread("the passport", f"schema {schema}")
         else:
-            found = list(compare(expect, state, page))
+            found = list(within("", "", compare(expect, state, page)))
             yield from found
             if not any(finding.blocks for finding in found):
-                yield passed(f"as accepted on {page.text('accepted_at') or 'an unknown day'}")
+                day = page.known(str, "accepted_at") or "an unknown day"
+                yield passed(f"as accepted on {day}")
 
     run.__doc__ = compare.__doc__
     return run
@@ -46,41 +45,32 @@ def each_page(
     state: StateView, page: View, check_gpu: Callable[[GpuView, View], Iterator[Finding]]
 ) -> Iterator[Finding]:
     """What `check_gpu` finds on each GPU and its page; a GPU without a page is not measured."""
-    gpus = state.gpus()
-    if isinstance(gpus, Unmeasured):
-        yield unread("the GPUs", gpus)
-        return
-    for gpu in gpus:
-        own = page.at("gpus", passport_record.position(gpu))
-        if isinstance(own.raw(), dict):
-            yield from check_gpu(gpu, own)
-        else:
-            why = Unmeasured(f"the passport has no page for {passport_record.position(gpu)}")
-            yield unread("its page of the passport", why, gpu)
+
+    def of_gpu(gpu: GpuView) -> Iterator[Finding]:
+        place = passport_record.position(gpu)
+        if page.known(dict, "gpus", place) is None:
+            raise Unread("its page of the passport", f"the passport has no page for {place}")
+        yield from check_gpu(gpu, page.at("gpus", place))
+
+    for gpu in state.gpus:
+        yield from within(gpu.subject, gpu.part, of_gpu(gpu))
 
 
 def compare_gpus(expect: Expectation, state: StateView, page: View) -> Iterator[Finding]:
     """No GPU was swapped, moved or taken out since the node was accepted."""
     del expect
-    known, gpus = page.names("gpus"), state.gpus()
-    for what, reading in (("the passport", known), ("the GPUs", gpus)):
-        if isinstance(reading, Unmeasured):
-            yield unread(what, reading)
-            return
-    here = {passport_record.position(gpu): gpu for gpu in gpus or []}
+    known = page.names("gpus")
+    here = {passport_record.position(gpu): gpu for gpu in state.gpus}
     for place, gpu in here.items():
-        if place in (known or []):
-            yield from different(
-                passport_record.IDENTITY,
-                gpu,
-                page.at("gpus", place),
-                "is another GPU than was accepted",
-            )
+        if place in known:
+            text, own = "is another GPU than was accepted", page.at("gpus", place)
+            found = different(passport_record.IDENTITY, gpu, own, text)
+            yield from within(gpu.subject, gpu.part, found)
         else:
             summary = f"{gpu.subject} is in module {place}, empty when the node was accepted"
             yield failed(summary, "there", rule("empty", "passport"), Action.NONE, gpu)
-    for place in sorted(set(known or []) - set(here)):
-        serial = page.text("gpus", place, "serial") or "?"
+    for place in sorted(set(known) - set(here)):
+        serial = page.known(str, "gpus", place, "serial") or "?"
         summary = f"the GPU of module {place} (serial {serial}) is gone"
         expected = rule(f"serial {serial}", "passport")
         yield failed(summary, "not there", expected, Action.POWER_CYCLE, part=f"module {place}")
@@ -99,34 +89,27 @@ def compare_firmware(expect: Expectation, state: StateView, page: View) -> Itera
 def different(keys: tuple[str, ...], gpu: GpuView, own: View, text: str) -> Iterator[Finding]:
     """Findings for the texts of a GPU that are not its page's; the first difference says enough."""
     for key in keys:
-        observed, accepted = gpu.text(key), own.text(key)
-        if isinstance(observed, Unmeasured):
-            yield unread(f"{key} against the passport", observed, gpu)
-        elif isinstance(accepted, Unmeasured):
-            yield unread(f"{key} of the passport", accepted, gpu)
-        elif observed != accepted:
+        observed, accepted = gpu.known(str, key), own.known(str, key)
+        if None not in (observed, accepted) and observed != accepted:
             summary = f"{gpu.subject} {text}: {key} {observed}, not {accepted}"
             yield failed(summary, observed, rule(accepted, "passport"), Action.NONE, gpu)
             return
+    for key in keys:  # none of those that are known differs
+        gpu.text(key)
+        own.text(key)
 
 
 def compare_nics(expect: Expectation, state: StateView, page: View) -> Iterator[Finding]:
     """No NIC that carries data was lost since the node was accepted."""
     del expect
     accepted, here = page.get(list, "nics"), passport_record.data_nics(state)
-    for what, reading in (("the passport's NICs", accepted), ("the NICs", here)):
-        if isinstance(reading, Unmeasured):
-            yield unread(what, reading)
-            return
-    for address in sorted(set(map(str, accepted or [])) - set(here or [])):
+    for address in sorted(set(map(str, accepted)) - set(here)):
         summary = f"the NIC at {address} is gone"
-        expected = rule(f"{len(accepted or [])} NICs", "passport")
+        expected = rule(f"{len(accepted)} NICs", "passport")
         yield failed(summary, "not there", expected, Action.POWER_CYCLE, part=f"PCI {address}")
 
 
-def climbing(
-    key: str, limit: str, what: str, read: Callable[[GpuView], int | Unmeasured]
-) -> Compare:
+def climbing(key: str, limit: str, what: str, read: Callable[[GpuView], int]) -> Compare:
     """A comparison of a counter: any rise is noted, one above the limit fails."""
 
     def compare(expect: Expectation, state: StateView, page: View) -> Iterator[Finding]:
@@ -136,11 +119,7 @@ def climbing(
             if own.is_null(key):
                 return  # this hardware has no such counter
             now, then = read(gpu), own.number(key)
-            if isinstance(now, Unmeasured):
-                yield unread(what, now, gpu)
-            elif isinstance(then, Unmeasured):
-                yield unread(f"{what} when accepted", then, gpu)
-            elif now > then:
+            if now > then:
                 summary = f"{gpu.subject}: {what}: {then} when accepted, {now} now"
                 more = f"{now - then} more"
                 if now - then > most.value:

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from b200kit.node.state.view import GpuView, StateView, Unmeasured
+from b200kit.node.state.view import GpuView, StateView, Unread
 
 SCHEMA = "b200kit/passport/1"
 PATH = "/var/lib/b200kit/passport.json"
@@ -21,74 +21,48 @@ IDENTITY = ("uuid", "serial")
 FIRMWARE = ("vbios", "inforom", "board_part_number")
 
 
-class Unreadable(ValueError):
-    """A reading a passport needs is not there; the text says which and why."""
-
-
-def taken(value: Any, what: str) -> Any:
-    """A reading, or Unreadable."""
-    if isinstance(value, Unmeasured):
-        raise Unreadable(f"{what}: {value.reason}")
-    return value
-
-
 def position(gpu: GpuView) -> str:
     """The key of a GPU in a passport: its module, or its index where NVML numbers no modules."""
-    module = gpu.number("module_id")
-    return f"index {gpu.index}" if isinstance(module, Unmeasured) else str(module)
+    module = gpu.known(int, "module_id")
+    return f"index {gpu.index}" if module is None else str(module)
 
 
-def link_recoveries(gpu: GpuView) -> int | Unmeasured:
+def link_recoveries(gpu: GpuView) -> int:
     """Recoveries of all links together since the driver was loaded; 0 without NVLink."""
-    links = gpu.items("links")
-    if isinstance(links, Unmeasured):
-        return links
-    total = 0
-    for link in links:
-        count = link.number("recovery_events")
-        if isinstance(count, Unmeasured):
-            return count
-        total += count
-    return total
+    return sum(link.number("recovery_events") for link in gpu.links)
 
 
-def remapped_rows(gpu: GpuView) -> int | Unmeasured:
+def remapped_rows(gpu: GpuView) -> int:
     """Memory rows remapped for uncorrectable errors since production."""
     return gpu.number("remap", "uncorrectable")
 
 
 def entry(gpu: GpuView) -> dict[str, Any]:
     """One GPU's page. Counters that this hardware does not have are null."""
-    texts = {key: taken(gpu.text(key), f"{gpu.subject} {key}") for key in IDENTITY + FIRMWARE}
-    counters = {"remapped_rows": remapped_rows(gpu), "link_recoveries": link_recoveries(gpu)}
-    return texts | {k: None if isinstance(v, Unmeasured) else v for k, v in counters.items()}
+    page: dict[str, Any] = {key: gpu.text(key) for key in IDENTITY + FIRMWARE}
+    for key, count in (("remapped_rows", remapped_rows), ("link_recoveries", link_recoveries)):
+        try:
+            page[key] = count(gpu)
+        except Unread:
+            page[key] = None
+    return page
 
 
-def data_nics(state: StateView) -> list[str] | Unmeasured:
+def data_nics(state: StateView) -> list[str]:
     """PCI addresses of the NICs that carry data, sorted."""
-    nics = state.items("pci", "nics")
-    if isinstance(nics, Unmeasured):
-        return nics
-    found = []
-    for nic in nics:
-        address = nic.text("address")
-        if isinstance(address, Unmeasured):
-            return address
-        # One without readable product data is no NVSwitch's on a fit node: switch_management.
-        if nic.flag("switch_management") is not True:
-            found.append(address)
-    return sorted(found)
+    nics = [(nic.text("address"), nic) for nic in state.items("pci", "nics")]
+    # One without readable product data is no NVSwitch's on a fit node: switch_management.
+    return sorted(address for address, nic in nics if not nic.known(bool, "switch_management"))
 
 
 def issue(state: object) -> dict[str, Any]:
-    """The passport of a node as it is now; raises Unreadable when a page cannot be filled."""
+    """The passport of a node as it is now; raises Unread when a page cannot be filled."""
     view = StateView(state)
-    gpus = taken(view.gpus(), "the GPUs")
     return {
         "schema": SCHEMA,
-        "accepted_at": taken(view.text("taken_at"), "the time"),
-        "gpus": {position(gpu): entry(gpu) for gpu in gpus},
-        "nics": taken(data_nics(view), "the NICs"),
+        "accepted_at": view.text("taken_at"),
+        "gpus": {position(gpu): entry(gpu) for gpu in view.gpus},
+        "nics": data_nics(view),
     }
 
 

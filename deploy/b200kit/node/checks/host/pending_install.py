@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from b200kit.node.checks.findings import failed, noted, passed, rule, unread
+from b200kit.node.checks.findings import failed, noted, passed, rule
 from b200kit.node.checks.judge import check
 from b200kit.node.facts.dpkg_state import VENDOR
 from b200kit.node.state.expectation import Expectation
 from b200kit.node.state.verdict import Action, Finding
-from b200kit.node.state.view import StateView, Unmeasured
+from b200kit.node.state.view import StateView
 
 _WHOLE = rule("fully installed", "a half-installed driver is not the one that was proven")
 _BUILT = rule("built for every kernel that may boot", "a kernel without the module has no driver")
@@ -21,12 +21,7 @@ def dpkg(expect: Expectation, state: StateView) -> Iterator[Finding]:
     if expect.unfinished() == "off":
         yield passed("what dpkg left is not judged")
         return
-    interrupted, broken = state.flag("dpkg", "interrupted"), state.get(dict, "dpkg", "broken")
-    for what, reading in (("dpkg's journal", interrupted), ("dpkg's packages", broken)):
-        if isinstance(reading, Unmeasured):
-            yield unread(what, reading)
-            return
-    packages = {} if isinstance(broken, Unmeasured) else broken
+    interrupted, packages = state.flag("dpkg", "interrupted"), state.get(dict, "dpkg", "broken")
     ours = {name: status for name, status in packages.items() if VENDOR.search(name)}
     others = {name: status for name, status in packages.items() if name not in ours}
     if interrupted or ours:
@@ -54,14 +49,11 @@ def next_boot(expect: Expectation, state: StateView) -> Iterator[Finding]:
         yield passed("the next boot is not judged")
         return
     built = state.get(dict, "driver_module", "built_for")
-    if isinstance(built, Unmeasured):
-        yield unread("the kernels the module is built for", built)
-        return
-    default = state.text("driver_module", "default_kernel")
+    default = state.known(str, "driver_module", "default_kernel")
     if not any(version is not None for version in built.values()):
         summary = "the nvidia module is built for no kernel: the next boot has no driver"
         yield failed(summary, _kernels(built), _BUILT, Action.NONE)
-    elif not isinstance(default, Unmeasured) and built.get(default) is None:
+    elif default is not None and built.get(default) is None:
         summary = (
             f"kernel {default} boots next and has no nvidia module: "
             f"install its headers, then `dkms autoinstall -k {default}`"

@@ -7,12 +7,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from b200kit.node.checks.findings import failed, noted, passed, rule, unread
+from b200kit.node.checks.findings import failed, noted, passed, rule
 from b200kit.node.checks.judge import check
 from b200kit.node.state import quarantine
 from b200kit.node.state.expectation import Expectation
 from b200kit.node.state.verdict import Action, Finding
-from b200kit.node.state.view import StateView, Unmeasured
+from b200kit.node.state.view import StateView
 
 _IN_SERVICE = rule("not quarantined", "who took it out brings it back, or a person releases it")
 
@@ -22,14 +22,11 @@ def mark(expect: Expectation, state: StateView) -> Iterator[Finding]:
     """The node is in service, or somebody who repairs it may try it."""
     if expect.quarantine() == "off":
         yield passed("whether the node is quarantined is not judged")
-        return
-    entry = state.get(dict, "notes", "quarantine")
-    if state.is_null("notes", "quarantine"):
+    elif state.is_null("notes", "quarantine"):
         yield passed("the node is not quarantined", _IN_SERVICE)
-    elif isinstance(entry, Unmeasured):
-        yield unread("whether the node is quarantined", entry)
     else:
-        yield _judged(entry, state.text("host", "boot_id"), state.get(float, "host", "uptime_s"))
+        since_boot = state.reading("host", "boot_id"), state.reading("host", "uptime_s")
+        yield _judged(state.get(dict, "notes", "quarantine"), *since_boot)
 
 
 def _judged(entry: dict[str, object], boot_id: object, uptime_s: object) -> Finding:

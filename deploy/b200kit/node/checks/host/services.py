@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import replace
 
-from b200kit.node.checks.findings import failed, passed, rule, unread
+from b200kit.node.checks.findings import failed, passed, rule, within
 from b200kit.node.checks.judge import check
 from b200kit.node.state.expectation import Expectation, Expected
 from b200kit.node.state.verdict import Action, Finding
-from b200kit.node.state.view import StateView, Unmeasured, View
+from b200kit.node.state.view import StateView, View
 
 
 def active(
@@ -19,32 +18,28 @@ def active(
 
     A daemon is active with a main process; "active (exited)" is a unit that did its work and ended.
     """
-    desired, found = list(names), []
-    for name in desired:
-        unit = state.at("units", name)
-        reading = unit.text("active")
-        if isinstance(reading, Unmeasured):
-            found.append(replace(unread(f"the state of {name}", reading), part=name))
-        elif reading == "active" and daemon:
-            found += without_process(name, unit, expected)
-        elif reading != "active":
-            masked = "masked, " if unit.text("load") == "masked" else ""
-            why = f"{reading}, {unit.text('sub') or '?'}, result {unit.text('result') or '?'}"
-            why = masked + why
-            summary = f"{name} is not active ({why})"
-            found.append(failed(summary, why, expected, Action.RESTART_SERVICE, part=name))
+    desired = list(names)
+    found = [
+        finding
+        for name in desired
+        for finding in within("", name, down(name, state.at("units", name), expected, daemon))
+    ]
     yield from found or [
         passed(f"active: {', '.join(desired) or 'no unit was asked for'}", expected)
     ]
 
 
-def without_process(name: str, unit: View, expected: Expected) -> Iterator[Finding]:
-    """A finding for a daemon that is active without a main process."""
-    pid = unit.number("main_pid")
-    if isinstance(pid, Unmeasured):
-        yield replace(unread(f"the main process of {name}", pid), part=name)
-    elif pid == 0:
-        why = f"active, {unit.text('sub') or '?'}, without a main process"
+def down(name: str, unit: View, expected: Expected, daemon: bool) -> Iterator[Finding]:
+    """A finding for a unit that is not active, or for a daemon without a main process."""
+    active = unit.text("active")
+    sub, result = unit.known(str, "sub") or "?", unit.known(str, "result") or "?"
+    if active != "active":
+        masked = "masked, " if unit.known(str, "load") == "masked" else ""
+        why = f"{masked}{active}, {sub}, result {result}"
+        summary = f"{name} is not active ({why})"
+        yield failed(summary, why, expected, Action.RESTART_SERVICE, part=name)
+    elif daemon and unit.number("main_pid") == 0:
+        why = f"active, {sub}, without a main process"
         summary = f"{name} does not run ({why})"
         yield failed(summary, why, expected, Action.RESTART_SERVICE, part=name)
 

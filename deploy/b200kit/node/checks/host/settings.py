@@ -14,16 +14,16 @@ from b200kit.node.checks.judge import check
 from b200kit.node.host.settings_in_force import Effect, Standing, effects
 from b200kit.node.state.expectation import Expectation, Expected
 from b200kit.node.state.verdict import Action, Finding
-from b200kit.node.state.view import StateView, Unmeasured
+from b200kit.node.state.view import StateView, Unread
 
 
 @check("host.settings")
 def settings(expect: Expectation, state: StateView) -> Iterator[Finding]:
     """Every setting of the operating system that the inventory manages is in force."""
     requested = expect.settings()
-    mine = [e for e in effects(requested, state) if requested.at(e.name, "judged_by").raw() is None]
+    mine = [e for e in effects(requested, state) if requested.is_null(e.name, "judged_by")]
     for effect in mine:
-        source = requested.text(effect.name, "source") or "no source given"
+        source = requested.known(str, effect.name, "source") or "no source given"
         found = judged(effect, Expected(effect.desired, "", source))
         yield replace(found, subject=f"setting {effect.name}", part=effect.name)
     if not mine:
@@ -34,7 +34,7 @@ def judged(effect: Effect, expected: Expected) -> Finding:
     """A setting as a finding. The remedy is another run, which none of the actions is."""
     summary = f"setting {effect.name} {effect.text}"
     if effect.standing is Standing.UNREAD:
-        return unread(f"setting {effect.name}", Unmeasured(effect.read))
+        return unread(Unread(f"setting {effect.name}", effect.read))
     if effect.standing is Standing.WRONG:
         return failed(f"{summary}; deploy/b200.py sets it", effect.read, expected, Action.NONE)
     return replace(passed(summary, expected), read=effect.read)
